@@ -1,0 +1,40 @@
+/* channel.h - what the daemon and a jail's agent say to each other besides HTTP.
+ *
+ * A SOCK_SEQPACKET connection to CHANNEL_PATH inside the jail, made by the keeper, held by the
+ * daemon. The daemon asks for sockets; the agent answers each request with one message that carries
+ * the descriptor, in any order. The agent takes only peers from outside its pid namespace
+ * (SO_PEERCRED shows pid 0): nobody in the jail can speak here.
+ *
+ * Both sides are built from one tree, but a jail outlives a daemon's upgrade: the first message in
+ * either direction is a hello with the version, and a side refuses what it does not know.
+ */
+#ifndef AGENT_CHANNEL_H
+#define AGENT_CHANNEL_H
+
+#include <stdint.h>
+
+#define CHANNEL_DIR "/run/atoll"
+#define CHANNEL_PATH CHANNEL_DIR "/agent.sock"
+
+enum {
+    CHANNEL_VERSION = 1,
+    CHANNEL_LISTEN_FD = 3,    /* the agent inherits the listening socket here, and nothing above */
+    AGENT_PORT = 49983,       /* the agent's own HTTP surface, on TCP in the jail as well */
+    CHANNEL_PORT_CONTROL = 0, /* as a port: the agent's HTTP surface with /init unlocked */
+};
+
+enum channel_op {
+    CHANNEL_HELLO = 1,   /* both ways, first; value = CHANNEL_VERSION */
+    CHANNEL_CONNECT = 2, /* daemon: value = port; agent: status 0 and a stream socket, or -errno */
+    CHANNEL_OOM = 3,     /* agent: how often did the kernel kill in this jail for memory?;
+                            daemon: value = that count since the jail's start */
+};
+
+struct channel_message {
+    uint32_t op;
+    uint32_t seq;   /* an answer repeats its question's */
+    int32_t status; /* answers: 0 or -errno */
+    uint32_t value;
+};
+
+#endif

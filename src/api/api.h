@@ -1,0 +1,32 @@
+/* api.h - the control plane: one table of routes, a file per resource. */
+#ifndef API_API_H
+#define API_API_H
+
+#include "http/http.h"
+#include "keeper/client.h"
+#include "sandbox/sandbox.h"
+#include "store/store.h"
+#include "template/template.h"
+
+struct api;
+
+struct api_options {
+    uv_loop_t *loop;
+    struct store *store;
+    struct keeper_client *keeper;
+    struct sandboxes *sandboxes;
+    struct templates *templates;
+    const char *domain; /* reported to clients when set by the operator, else NULL */
+};
+
+must_check int api_new(const struct api_options *options, struct api **out, struct err *err);
+void api_free(struct api *api);
+
+/* Takes every exchange; answers 404 itself. */
+void api_handle(struct api *api, struct http_exchange *ex);
+
+/* First start: a team "default" with a key, whose text is written to key_path (0600). Does nothing
+ * when a team exists and the file holds a key that works; makes a new key when it does not. */
+must_check int api_prepare_default_key(struct api *api, const char *key_path, struct err *err);
+
+#endif

@@ -1,0 +1,34 @@
+/* edge.h - traffic from outside to a port inside a sandbox.
+ *
+ * A request is the edge's when it carries E2b-Sandbox-Id (Host an address, localhost or sandbox.*),
+ * or when its Host is <port>-<id>.<domain>. Everything else on the port is the API's.
+ */
+#ifndef EDGE_EDGE_H
+#define EDGE_EDGE_H
+
+#include <stdbool.h>
+
+#include "http/http.h"
+#include "sandbox/sandbox.h"
+
+struct edge;
+
+struct edge *edge_new(uv_loop_t *loop, struct sandboxes *sandboxes, const char *domain);
+void edge_free(struct edge *edge);
+
+enum edge_verdict { EDGE_NOT_OURS, EDGE_OURS, EDGE_BAD };
+
+struct edge_target {
+    struct str id; /* borrowed from the request */
+    uint16_t port;
+    const char *reason; /* EDGE_BAD: the sentence */
+};
+
+/* Pure: also what the fuzzer drives. `domain` may be NULL or empty. */
+enum edge_verdict edge_route(const struct http_request *req, const char *domain,
+                             struct edge_target *out);
+
+/* True when it took the exchange. */
+bool edge_handle(struct edge *edge, struct http_exchange *ex);
+
+#endif

@@ -1,0 +1,69 @@
+/* server.h - listening sockets and the connections they bring, HTTP/1.1 and HTTP/2 alike.
+ *
+ * Owns:     its listeners, its connections, their exchanges.
+ * Needs:    a libuv loop; a handler of requests. TLS and HTTP/2 are handed in as tables, so that a
+ *           program that wants neither does not link them.
+ * Blocks:   never.
+ * Threads:  the loop's.
+ *
+ * Timeouts: a head must be complete in header_timeout_ms from its first byte (or from the
+ * connection's start); between requests a connection may idle for idle_timeout_ms; a body or a
+ * response that moves no byte while its peer owes some is ended after stall_timeout_ms (0: never).
+ * A stream that waits for us (an idle WebSocket, a quiet command) is never ended by the server.
+ */
+#ifndef HTTP_SERVER_H
+#define HTTP_SERVER_H
+
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/err.h"
+#include "http/http.h"
+
+struct http_server;
+struct http_protocol; /* http/internal.h; the one instance for others to name is below */
+struct tls_context;   /* http/tls.h */
+
+extern const struct http_protocol http2_protocol; /* in http2.c: link it only when it is wanted */
+
+struct http_server_options {
+    uv_loop_t *loop;
+    void (*on_request)(void *ctx, struct http_exchange *ex);
+    void *ctx;
+    const struct http_protocol *http2; /* &http2_protocol, or NULL for HTTP/1.1 alone */
+    uint32_t connections_max;          /* 0: 10,000; one more is closed at once, with a 503 */
+    uint32_t header_timeout_ms;        /* 0: 10 s */
+    uint32_t idle_timeout_ms;          /* 0: 75 s */
+    uint32_t stall_timeout_ms;         /* 0: never */
+};
+
+must_check int http_server_new(const struct http_server_options *options, struct http_server **out,
+                               struct err *err);
+
+/* "127.0.0.1:3000", "[::1]:3000", "0.0.0.0:3000". Port 0 takes a free one; http_server_port()
+ * tells it. tls NULL: plain HTTP, with h2c by prior knowledge when http2 is set. */
+must_check int http_server_listen(struct http_server *server, const char *address,
+                                  struct tls_context *tls, struct err *err);
+int http_server_port(const struct http_server *server);
+
+/* Takes over a connected stream socket, or (http_server_listen_fd) a listening one. The
+ * requests of an adopted connection carry `tag`. */
+must_check int http_server_adopt(struct http_server *server, int fd, void *tag, struct err *err);
+must_check int http_server_listen_fd(struct http_server *server, int fd, struct err *err);
+
+/* Stops listening, lets running exchanges end, closes idle connections; calls done when none is
+ * left, or after grace_ms, when the rest are reset. */
+void http_server_stop(struct http_server *server, uint32_t grace_ms, void (*done)(void *ctx),
+                      void *ctx);
+
+/* Only after `done`, or when nothing was ever opened. Frees once libuv has closed its handles. */
+void http_server_free(struct http_server *server);
+
+struct http_server_figures {
+    uint64_t connections; /* open now */
+    uint64_t exchanges;   /* under way now */
+    uint64_t requests;    /* since the start */
+};
+struct http_server_figures http_server_figures(const struct http_server *server);
+
+#endif

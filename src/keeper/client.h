@@ -1,0 +1,36 @@
+/* client.h - the daemon's end of the keeper's socket, on a libuv loop.
+ *
+ * Requests are pipelined; each is answered by exactly one call of its `done`, with -ECONNRESET
+ * when the keeper went away in between (it may or may not have acted: ask again by id). The client
+ * connects again by itself, every KEEPER_RETRY_MS, and tells on_state.
+ */
+#ifndef KEEPER_CLIENT_H
+#define KEEPER_CLIENT_H
+
+#include <stdbool.h>
+#include <uv.h>
+
+#include "keeper/keeper.h"
+
+enum {
+    KEEPER_RETRY_MS = 200,
+};
+
+struct keeper_client;
+
+/* fds hold -1 where the answer brought none; done owns what it moves out (move_fd), the rest are
+ * closed after it returns. */
+typedef void keeper_done(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX]);
+
+struct keeper_client *keeper_client_new(uv_loop_t *loop, const char *socket_path,
+                                        void (*on_state)(void *ctx, bool connected), void *ctx);
+
+/* While not connected: done is called from the loop with -ENOTCONN. seq and version are filled in.
+ */
+void keeper_client_ask(struct keeper_client *client, const struct keeper_request *req,
+                       keeper_done *done, void *ctx);
+bool keeper_client_connected(const struct keeper_client *client);
+const struct keeper_status *keeper_client_status(const struct keeper_client *client);
+void keeper_client_free(struct keeper_client *client);
+
+#endif

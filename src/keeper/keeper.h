@@ -1,0 +1,126 @@
+/* keeper.h - the door to the privileged side: what the daemon may ask of `atoll keeper`.
+ *
+ * A SOCK_SEQPACKET connection. One request message, one answer message with up to two descriptors.
+ * Requests carry `seq`; answers come in any order. All structures are of fixed size and hold no
+ * pointers; the keeper checks every field again (keeper_request_check), because the daemon that
+ * parses hostile bytes may have been taken over: a request can name only things below the pool
+ * and limits within the bounds here. It can never name a path, a program or a uid of the host's.
+ */
+#ifndef KEEPER_KEEPER_H
+#define KEEPER_KEEPER_H
+
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+
+enum {
+    KEEPER_VERSION = 1,
+    KEEPER_ID_BYTES = 32,    /* sandbox id and NUL: [a-z0-9], at least one */
+    KEEPER_LAYERS_MAX = 32,  /* lower layers of one jail, topmost first */
+    KEEPER_LAYER_BYTES = 72, /* a layer's name and NUL: [a-z0-9-] */
+    KEEPER_HOSTNAME_BYTES = 64,
+
+    KEEPER_UID_RANGE = 65536, /* ids of one jail */
+    KEEPER_UID_FIRST = 0x10000000,
+    KEEPER_UID_SLOTS = 24576, /* ranges from KEEPER_UID_FIRST up */
+
+    KEEPER_CPU_MILLIS_MIN = 100,
+    KEEPER_CPU_MILLIS_MAX = 128 * 1000,
+    KEEPER_MEMORY_MB_MIN = 16,
+    KEEPER_MEMORY_MB_MAX = 1024 * 1024,
+    KEEPER_DISK_MB_MIN = 16,
+    KEEPER_DISK_MB_MAX = 16 * 1024 * 1024,
+    KEEPER_PIDS_MIN = 16,
+    KEEPER_PIDS_MAX = 65536,
+};
+
+enum keeper_op {
+    KEEPER_HELLO = 1,  /* answers with keeper_status */
+    KEEPER_CREATE = 2, /* plan: starts a jail; answers pid, start time, pidfd and the channel */
+    KEEPER_ATTACH = 3, /* jail: a running one; answers pidfd and a fresh channel */
+    KEEPER_DESTROY =
+        4,           /* jail: kills it, removes cgroups, mounts and upper; fine if gone already */
+    KEEPER_LIST = 5, /* index: the id of the index-th jail that left a trace; ENOENT past the end */
+    KEEPER_USAGE = 6, /* jail: memory, cpu, disk, out-of-memory kills */
+};
+
+struct keeper_plan {
+    uint32_t uid_slot; /* range = KEEPER_UID_FIRST + uid_slot * KEEPER_UID_RANGE */
+    uint32_t cpu_millis;
+    uint32_t memory_mb;
+    uint32_t disk_mb;
+    uint32_t pids;
+    uint32_t layers_n;
+    char layers[KEEPER_LAYERS_MAX][KEEPER_LAYER_BYTES];
+    char hostname[KEEPER_HOSTNAME_BYTES];
+};
+
+/* Which process is a jail's first. Pids come round again; with the start time they do not. */
+struct keeper_jail {
+    int32_t pid;
+    uint32_t reserved;
+    uint64_t start_ticks; /* field 22 of /proc/<pid>/stat */
+};
+
+struct keeper_request {
+    uint32_t version; /* KEEPER_VERSION */
+    uint32_t op;
+    uint32_t seq;
+    uint32_t index;
+    char id[KEEPER_ID_BYTES];
+    struct keeper_jail jail;
+    struct keeper_plan plan;
+};
+
+enum keeper_lack { /* bits of keeper_status.lacks: what this machine cannot give */
+                   KEEPER_LACKS_DISK_LIMIT = 1 << 0,   /* no btrfs: plain directories */
+                   KEEPER_LACKS_MEMORY_LIMIT = 1 << 1, /* no memory controller */
+                   KEEPER_LACKS_CPU_LIMIT = 1 << 2,
+                   KEEPER_LACKS_PIDS_LIMIT = 1 << 3,
+};
+
+struct keeper_status {
+    uint32_t lacks;
+    uint32_t jails; /* running now */
+};
+
+struct keeper_usage {
+    uint64_t memory_bytes;       /* all that is charged */
+    uint64_t memory_cache_bytes; /* of that, page cache the kernel can drop */
+    uint64_t cpu_usec;
+    uint64_t disk_bytes;
+    uint32_t oom_kills;
+    uint32_t pids;
+};
+
+struct keeper_answer {
+    uint32_t version;
+    uint32_t op;
+    uint32_t seq;
+    int32_t status;           /* 0 or -errno */
+    char id[KEEPER_ID_BYTES]; /* LIST */
+    struct keeper_jail jail;  /* CREATE */
+    struct keeper_status state;
+    struct keeper_usage usage;
+    struct err err; /* the sentence, when status is negative */
+};
+
+/* Descriptors of an answer: CREATE and ATTACH bring two, in this order. */
+enum { KEEPER_FD_PIDFD, KEEPER_FD_CHANNEL, KEEPER_FDS_MAX };
+
+/* 0, or -EINVAL with a sentence that names the field. Pure: also what the fuzzer drives. */
+must_check int keeper_request_check(const struct keeper_request *req, struct err *err);
+
+/* `atoll keeper`: serves until SIGTERM. Returns the exit code. In keeper/main.c. */
+struct keeper_options {
+    const char *socket_path; /* made anew; 0660, owner root, group of `gid` */
+    const char *pool_path;   /* holds layers/ and sandboxes/ */
+    const char *agent_path;  /* the static agent, mounted read-only into every jail */
+    uint32_t client_uid;     /* the one uid besides root that may connect */
+    uint32_t client_gid;
+    const char *instance; /* [a-z0-9-]: names the cgroups of this data directory */
+};
+int keeper_main(const struct keeper_options *options);
+
+#endif
