@@ -1,0 +1,89 @@
+/* internal.h - what the files of the agent share.
+ *
+ * The agent is pid 1 of a jail: a static program on one libuv loop. It reaps, starts processes as
+ * any user of the jail, serves the process and filesystem services and /files on port 49983, and
+ * hands out sockets over the channel (channel.h). User and group names are read from the jail's
+ * own /etc/passwd and /etc/group each time (users.c): a static program has no NSS, and users may be
+ * made while the sandbox runs.
+ */
+#ifndef AGENT_INTERNAL_H
+#define AGENT_INTERNAL_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "http/http.h"
+#include "http/server.h"
+#include "rpc/rpc.h"
+
+enum {
+    AGENT_GROUPS_MAX = 64,
+    AGENT_ENVS_MAX = 4096,
+    AGENT_ENV_BYTES_MAX = 1024 * 1024,
+    AGENT_PATH_BYTES = 4096,
+};
+
+struct processes; /* process.c */
+struct channel;   /* channel.c */
+
+struct agent {
+    uv_loop_t *loop;
+    struct http_server *server;
+    struct processes *processes;
+    struct channel *channel;
+
+    /* From /init; empty until then. */
+    char *access_token; /* NULL: not secured */
+    char *default_user;
+    char *default_workdir; /* "": the user's home */
+    struct agent_env *envs;
+    size_t envs_n;
+};
+
+struct agent_env {
+    char *name;
+    char *value;
+};
+
+/* ---- users.c ---- */
+
+struct user {
+    char name[256];
+    char home[AGENT_PATH_BYTES];
+    char shell[AGENT_PATH_BYTES];
+    uid_t uid;
+    gid_t gid;
+    gid_t groups[AGENT_GROUPS_MAX]; /* with gid */
+    size_t groups_n;
+};
+
+/* By exact name in /etc/passwd; numbers are names like any other ("0x0", "-1", "1000:0" do not
+ * exist). -ENOENT when there is none. */
+must_check int user_find(const char *name, struct user *out);
+/* Names of ids, or the number as text when there is none. */
+void user_name_of(uid_t uid, char *out, size_t size);
+void group_name_of(gid_t gid, char *out, size_t size);
+
+/* Who a request acts as: Authorization: Basic "<user>:" (RPC), else the default user. -ENOENT with
+ * the name in err when it does not exist. */
+must_check int user_of_request(const struct agent *agent, const struct http_request *req,
+                               struct user *out, struct err *err);
+
+/* "~", "~/x", relative to the user's home, empty: the default workdir or home. Refuses NUL bytes
+ * and over-long paths. The result is absolute and lexically clean; links are not followed. */
+must_check int user_path(const struct agent *agent, const struct user *user, struct str path,
+                         char out[AGENT_PATH_BYTES], struct err *err);
+
+/* ---- the parts of the HTTP surface; each takes the exchange when the path is its own ---- */
+
+bool process_handle(struct agent *agent, struct http_exchange *ex); /* /process.Process/... */
+bool filesystem_handle(struct agent *agent,
+                       struct http_exchange *ex);                 /* /filesystem.Filesystem/... */
+bool files_handle(struct agent *agent, struct http_exchange *ex); /* /files */
+bool system_handle(struct agent *agent,
+                   struct http_exchange *ex); /* /health /init /envs /metrics */
+
+#endif

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Fails when a source file includes a header it may not.
+
+MAY_USE is the architecture: a layer may use itself and what is listed. Two doors are narrower:
+internal.h belongs to its own layer alone, and of a layer in DOORS only those headers are for others."""
+import pathlib
+import re
+import sys
+
+MAY_USE = {
+    "base": [],
+    "http": ["base"],
+    "rpc": ["base", "http"],
+    "agent": ["base", "http", "rpc"],
+    "keeper": ["base", "agent"],
+    "store": ["base"],
+    "template": ["base", "store"],
+    "sandbox": ["base", "http", "agent", "keeper", "store", "template"],
+    "edge": ["base", "http", "agent", "sandbox"],
+    "api": ["base", "http", "keeper", "store", "template", "sandbox"],
+    "daemon": ["base", "http", "keeper", "store", "template", "sandbox", "edge", "api"],
+    "cli": ["base", "http", "keeper", "store", "daemon"],
+}
+
+# channel.h is the wire between daemon and agent, and names no function of the agent's.
+DOORS = {"agent": ["channel.h"], "keeper": ["keeper.h", "client.h", "pool.h", "probe.h"]}
+
+bad = 0
+root = pathlib.Path("src")
+for path in sorted(root.rglob("*.[ch]")):
+    layer = path.relative_to(root).parts[0]
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        found = re.match(r'#include "([a-z]+)/([a-z0-9_-]+\.h)"', line)
+        if not found or found[1] == layer:
+            continue
+        owner, header = found[1], found[2]
+        private = header == "internal.h" or header not in DOORS.get(owner, [header])
+        if owner not in MAY_USE[layer] or private:
+            print(f"{path}:{number}: {layer} may not include {owner}/{header}")
+            bad += 1
+sys.exit(bad > 0)
