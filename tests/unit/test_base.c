@@ -1,0 +1,227 @@
+/* buf, str, clock, encode, id, err: the pieces everything else is made of. */
+#include <ctype.h>
+#include <errno.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/encode.h"
+#include "base/err.h"
+#include "base/id.h"
+#include "check.h"
+
+static void a_buffer_never_passes_its_maximum(void)
+{
+    scoped_buf b;
+
+    buf_init(&b, 8);
+    CHECK_INT(buf_append(&b, "12345678", 8), 0);
+    CHECK_INT(buf_append(&b, "9", 1), -ENOBUFS);
+    CHECK_INT((long long)buf_len(&b), 8);
+    buf_consume(&b, 3);
+    CHECK_INT(buf_append(&b, "abc", 3), 0);
+    CHECK(str_eq(buf_str(&b), STR("45678abc")));
+    CHECK_INT(buf_printf(&b, "%d", 1), -ENOBUFS);
+    CHECK(str_eq(buf_str(&b), STR("45678abc")));
+}
+
+static void consumed_room_is_used_again(void)
+{
+    scoped_buf b;
+
+    buf_init(&b, 1024);
+    for (int i = 0; i < 10000; i++) {
+        CHECK_INT(buf_append(&b, "0123456789", 10), 0);
+        buf_consume(&b, i % 2 ? 11 : 9);
+    }
+    CHECK_INT((long long)buf_len(&b), 0);
+    CHECK(b.cap <= 1024);
+}
+
+static void printf_needs_room_for_the_text_only_once(void)
+{
+    scoped_buf b;
+
+    buf_init(&b, 64);
+    CHECK_INT(buf_printf(&b, "%s-%d", "a", 7), 0);
+    CHECK_INT(buf_printf(&b, "%s", "!"), 0);
+    CHECK(str_eq(buf_str(&b), STR("a-7!")));
+}
+
+static void splitting_gives_every_part(void)
+{
+    struct str rest = STR("a,,b,");
+    struct str part;
+    static const char *const want[] = {"a", "", "b", ""};
+
+    for (size_t i = 0; i < countof(want); i++) {
+        CHECK(str_split(&rest, ',', &part));
+        CHECK(str_eq(part, str_of(want[i])));
+    }
+    CHECK(!str_split(&rest, ',', &part));
+}
+
+static void a_copy_refuses_what_does_not_fit_or_holds_nul(void)
+{
+    char dst[4] = "old";
+
+    CHECK(!str_copy(dst, sizeof(dst), STR("four")));
+    CHECK(!str_copy(dst, sizeof(dst), STR("a\0b")));
+    CHECK_STR(dst, "old");
+    CHECK(str_copy(dst, sizeof(dst), STR("new")));
+    CHECK_STR(dst, "new");
+}
+
+static void stamps_read_back_as_they_were_written(void)
+{
+    static const int64_t times_ms[] = {0, 1, 999, 1700000000123, 4102444800000, 253402300799999};
+
+    for (size_t i = 0; i < countof(times_ms); i++) {
+        char stamp[CLOCK_STAMP_BYTES];
+        int64_t back = -1;
+
+        clock_stamp(times_ms[i], stamp);
+        CHECK_INT(clock_parse(str_of(stamp), &back), 0);
+        CHECK_INT(back, times_ms[i]);
+    }
+}
+
+static void stamps_of_other_makers_are_understood(void)
+{
+    int64_t ms = 0;
+
+    CHECK_INT(clock_parse(STR("2026-01-02T03:04:05Z"), &ms), 0);
+    CHECK_INT(ms, 1767323045000);
+    CHECK_INT(clock_parse(STR("2026-01-02T04:04:05.123456789+01:00"), &ms), 0);
+    CHECK_INT(ms, 1767323045123);
+    CHECK_INT(clock_parse(STR("2026-01-01t22:04:05.1-05:00"), &ms), 0);
+    CHECK_INT(ms, 1767323045100);
+}
+
+static void what_is_no_stamp_is_refused(void)
+{
+    static const char *const bad[] = {"",
+                                      "2026",
+                                      "2026-13-01T00:00:00Z",
+                                      "2026-01-02T03:04:05",
+                                      "2026-01-02T25:00:00Z",
+                                      "2026-01-02T03:04:05Zx",
+                                      "2026-01-02T03:04:05+1:00",
+                                      "x026-01-02T03:04:05Z"};
+
+    for (size_t i = 0; i < countof(bad); i++) {
+        int64_t ms = 7;
+        CHECK_INT(clock_parse(str_of(bad[i]), &ms), -EINVAL);
+        CHECK_INT(ms, 7);
+    }
+}
+
+static void base64_goes_there_and_back(void)
+{
+    static const char *const plain[] = {"", "f", "fo", "foo", "foob", "fooba", "foobar"};
+    static const char *const text[] = {"",         "Zg==",     "Zm8=",    "Zm9v",
+                                       "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
+
+    for (size_t i = 0; i < countof(plain); i++) {
+        scoped_buf out;
+        scoped_buf back;
+
+        buf_init(&out, 64);
+        buf_init(&back, 64);
+        CHECK_INT(base64_encode(&out, plain[i], strlen(plain[i]), BASE64_STD), 0);
+        CHECK(str_eq(buf_str(&out), str_of(text[i])));
+        CHECK_INT(base64_decode(&back, buf_str(&out)), 0);
+        CHECK(str_eq(buf_str(&back), str_of(plain[i])));
+    }
+}
+
+static void base64_has_one_spelling_per_value(void)
+{
+    static const char *const bad[] = {"Z", "Zh==", "Zm9v!", "Zm 9v", "====", "Zg==Zg=="};
+
+    for (size_t i = 0; i < countof(bad); i++) {
+        scoped_buf out;
+
+        buf_init(&out, 64);
+        CHECK_INT(base64_decode(&out, str_of(bad[i])), -EINVAL);
+        CHECK(buf_len(&out) == 0);
+    }
+}
+
+static void percent_decoding_is_strict(void)
+{
+    scoped_buf out;
+
+    buf_init(&out, 64);
+    CHECK_INT(percent_decode(&out, STR("a%20b+c%2F"), true), 0);
+    CHECK(str_eq(buf_str(&out), STR("a b c/")));
+    CHECK_INT(percent_decode(&out, STR("%"), false), -EINVAL);
+    CHECK_INT(percent_decode(&out, STR("%4"), false), -EINVAL);
+    CHECK_INT(percent_decode(&out, STR("%zz"), false), -EINVAL);
+    buf_clear(&out);
+    CHECK_INT(percent_decode(&out, STR("%00+"), false), 0);
+    CHECK(str_eq(buf_str(&out), STR("\0+")));
+}
+
+static void hashes_are_the_published_ones(void)
+{
+    char hex[SHA256_HEX_LEN + 1];
+
+    sha256_hex("abc", 3, hex);
+    CHECK_STR(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+static void ids_have_their_shape_and_differ(void)
+{
+    char a[ID_SANDBOX_LEN + 1];
+    char b[ID_SANDBOX_LEN + 1];
+    char uuid[ID_UUID_LEN + 1];
+
+    id_sandbox(a);
+    id_sandbox(b);
+    CHECK_INT((long long)strlen(a), ID_SANDBOX_LEN);
+    CHECK(a[0] == 'i');
+    for (size_t i = 0; a[i]; i++) {
+        CHECK(islower((unsigned char)a[i]) || isdigit((unsigned char)a[i]));
+    }
+    CHECK(strcmp(a, b) != 0);
+    id_uuid(uuid);
+    CHECK(uuid[14] == '4' && strchr("89ab", uuid[19]));
+}
+
+static void a_long_error_is_cut_with_dots(void)
+{
+    struct err err = {0};
+    char name[400];
+
+    memset(name, 'x', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    CHECK_INT(err_set(&err, EINVAL, "open %s", name), -EINVAL);
+    CHECK_INT((long long)strlen(err.msg), sizeof(err.msg) - 1);
+    CHECK_STR(err.msg + strlen(err.msg) - 3, "...");
+    errno = ENOENT;
+    CHECK_INT(err_sys(&err, "open %s", "f"), -ENOENT);
+    CHECK_INT(err_wrap(&err, "start %s", "s"), -ENOENT);
+    CHECK_STR(err.msg, "start s: open f: No such file or directory");
+}
+
+int main(void)
+{
+    static const struct check_test tests[] = {
+        {"a buffer never passes its maximum", a_buffer_never_passes_its_maximum},
+        {"consumed room is used again", consumed_room_is_used_again},
+        {"printf needs room for the text only once", printf_needs_room_for_the_text_only_once},
+        {"splitting gives every part", splitting_gives_every_part},
+        {"a copy refuses what does not fit or holds NUL",
+         a_copy_refuses_what_does_not_fit_or_holds_nul},
+        {"stamps read back as they were written", stamps_read_back_as_they_were_written},
+        {"stamps of other makers are understood", stamps_of_other_makers_are_understood},
+        {"what is no stamp is refused", what_is_no_stamp_is_refused},
+        {"base64 goes there and back", base64_goes_there_and_back},
+        {"base64 has one spelling per value", base64_has_one_spelling_per_value},
+        {"percent-decoding is strict", percent_decoding_is_strict},
+        {"hashes are the published ones", hashes_are_the_published_ones},
+        {"ids have their shape and differ", ids_have_their_shape_and_differ},
+        {"a long error is cut with dots", a_long_error_is_cut_with_dots},
+    };
+    return check_run(tests, countof(tests));
+}
