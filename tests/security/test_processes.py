@@ -1,0 +1,135 @@
+"""What a process in a jail is, seen from inside and outside."""
+import os
+import pathlib
+import re
+
+import pytest
+from e2b import CommandExitException
+
+ODD_USERS = ["0x0", "-1", "1000:0", "0", "+0", " root", "root ", "root:x", "../root", "user\nroot", "%72oot"]
+
+# What the jail's root may hold: enough for sudo, apt and servers, nothing that reaches the host.
+BOUNDING = {"chown", "dac_override", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap",
+            "net_bind_service", "sys_chroot", "setfcap", "audit_write"}
+CAPABILITIES = """chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap linux_immutable
+net_bind_service net_broadcast net_admin net_raw ipc_lock ipc_owner sys_module sys_rawio sys_chroot sys_ptrace
+sys_pacct sys_admin sys_boot sys_nice sys_resource sys_time sys_tty_config mknod lease audit_write audit_control
+setfcap mac_override mac_admin syslog wake_alarm block_suspend audit_read perfmon bpf checkpoint_restore""".split()
+
+
+def capability_names(mask_hex):
+    mask = int(mask_hex, 16)
+    return {name for bit, name in enumerate(CAPABILITIES) if mask >> bit & 1}
+
+
+def status_of(sandbox, who, user):
+    text = sandbox.commands.run(f"cat /proc/{who}/status", user=user).stdout
+    return dict(re.findall(r"^(\w+):\s*(.*)$", text, re.M))
+
+
+@pytest.mark.parametrize("user", ["root", "user"])
+@pytest.mark.parametrize("who", ["self", "1"])
+def test_capabilities_are_few_and_none_is_inherited(sandbox, user, who):
+    """CVE-2022-27650: inheritable capabilities turned into real ones by file capabilities."""
+    status = status_of(sandbox, who, user)
+    assert int(status["CapInh"], 16) == 0
+    assert int(status["CapAmb"], 16) == 0
+    assert capability_names(status["CapBnd"]) <= BOUNDING
+    assert capability_names(status["CapEff"]) <= BOUNDING
+    if user == "user" and who == "self":
+        assert int(status["CapEff"], 16) == 0
+    assert status["Seccomp"] == "2"
+
+
+@pytest.mark.parametrize("name", ODD_USERS)
+def test_odd_user_names_are_nobody(sandbox, name):
+    """CVE-2026-30892: names that a number parser or a splitter takes for root."""
+    with pytest.raises(Exception) as caught:
+        done = sandbox.commands.run("id -u", user=name)
+        pytest.fail(f"ran as uid {done.stdout.strip()}")
+    assert not isinstance(caught.value, CommandExitException)
+    assert "invalid" in str(caught.value).lower()
+
+
+def test_no_descriptor_or_directory_of_the_host_leaks(attack):
+    """CVE-2024-21626: a descriptor of the host's root left open, or taken as working directory."""
+    report = attack("""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            for what in ["cwd", "root"]:
+                report[f"{pid} {what}"] = os.readlink(f"/proc/{pid}/{what}")
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                try:
+                    report[f"{pid} fd {fd}"] = os.readlink(f"/proc/{pid}/fd/{fd}")
+                except FileNotFoundError:
+                    pass
+    """)
+    kinds = re.compile(r"^(/dev/(null|ptmx|pts/\d+)|(pipe|socket):\[\d+\]|anon_inode:.*|/proc/\d+/fd|/tmp/attack.py)$")
+    descriptors = {k: v for k, v in report.items() if " fd " in k}
+    assert len(descriptors) > 3
+    assert {k: v for k, v in descriptors.items() if not kinds.match(v)} == {}
+    assert {v for k, v in report.items() if k.endswith(" root")} == {"/"}
+
+
+@pytest.mark.parametrize("fd", range(3, 12))
+def test_a_working_directory_by_descriptor_stays_inside(sandbox, fd):
+    """CVE-2024-21626 again: cwd given as /proc/self/fd/N must not land outside."""
+    try:
+        done = sandbox.commands.run("pwd -P; ls -di / .", user="root", cwd=f"/proc/self/fd/{fd}")
+    except Exception:
+        return  # refused: as good
+    assert done.stdout.startswith("/") and "(unreachable)" not in done.stdout
+
+
+def test_the_agent_cannot_be_overwritten(attack, sandbox):
+    """CVE-2019-5736: write to the runtime's binary through /proc/<pid>/exe."""
+    agent = pathlib.Path(os.environ["ATOLL_AGENT"])
+    before = agent.read_bytes()
+    report = attack("""
+        attempt("pid 1", lambda: os.open("/proc/1/exe", os.O_WRONLY))
+        attempt("truncate", lambda: os.truncate("/proc/1/exe", 0))
+        attempt("by mount point", lambda: os.open(os.readlink("/proc/1/exe"), os.O_WRONLY))
+        attempt("unlink", lambda: os.unlink(os.readlink("/proc/1/exe")))
+        attempt("rename", lambda: os.rename(os.readlink("/proc/1/exe"), "/tmp/agent"))
+        attempt("chmod", lambda: os.chmod(os.readlink("/proc/1/exe"), 0o4777))
+    """)
+    assert all(isinstance(v, str) and v.startswith("E") for v in report.values()), report
+    assert agent.read_bytes() == before
+    assert sandbox.is_running()
+
+
+def test_the_first_process_can_be_neither_traced_nor_killed(attack, sandbox):
+    report = attack("""
+        attempt("attach", lambda: syscall(101, 16, 1, 0, 0))
+        attempt("seize", lambda: syscall(101, 0x4206, 1, 0, 0))
+        attempt("memory", lambda: os.open("/proc/1/mem", os.O_RDWR))
+        attempt("peek", lambda: syscall(310, 1, 0, 0, 0, 0, 0))
+        attempt("kill", lambda: os.kill(1, 9) or 0)
+        attempt("kill all", lambda: 0)
+    """)
+    assert report["attach"] in ("EPERM", "EACCES", "ESRCH"), report
+    assert report["seize"] in ("EPERM", "EACCES", "ESRCH", "EIO")
+    assert report["memory"] in ("EPERM", "EACCES")
+    assert sandbox.commands.run("echo alive").stdout == "alive\n"
+
+
+def test_root_inside_is_nobody_outside(sandbox, data_dir):
+    sandbox.commands.run("sleep 1234567", user="root", background=True)
+    mine = [p for p in pathlib.Path("/proc").glob("[0-9]*")
+            if b"1234567" in (p / "cmdline").read_bytes() and b"sleep" in (p / "cmdline").read_bytes()[:16]]
+    assert mine, "the process is not visible from the host at all"
+    for process in mine:
+        uid = int(re.search(r"^Uid:\s+(\d+)", (process / "status").read_text(), re.M)[1])
+        assert uid >= 0x10000000
+        for space in ["user", "pid", "mnt", "net", "ipc", "uts", "cgroup"]:
+            assert os.readlink(process / "ns" / space) != os.readlink(f"/proc/self/ns/{space}"), space
+
+
+def test_the_server_has_no_privilege(data_dir):
+    """A taken-over server is user atoll and nothing more."""
+    pid = int((data_dir / "run" / "serve.pid").read_text())
+    status = dict(re.findall(r"^(\w+):\s*(.*)$", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M))
+    assert all(int(uid) != 0 for uid in status["Uid"].split())
+    assert all(int(gid) != 0 for gid in status["Gid"].split())
+    for kind in ["CapInh", "CapPrm", "CapEff", "CapAmb"]:
+        assert int(status[kind], 16) == 0
+    assert status["NoNewPrivs"] == "1"
