@@ -27,12 +27,15 @@ struct store;
 
 enum store_durability { STORE_LAZY, STORE_SYNC };
 
-/* error: 0 or -errno, with a sentence in err (never NULL). */
+/* error: 0 or -errno, with a sentence in err (never NULL). A NULL `done` is fine everywhere: a
+ * failure is then logged. */
 typedef void store_done(void *ctx, int error, const struct err *err);
 
 must_check int store_open(uv_loop_t *loop, const char *path, struct store **out, struct err *err);
 
-/* Runs what is queued, then closes. Blocks for as long as that takes. */
+/* Runs what is queued, calls every `done` that is owed, then closes. Blocks for as long as that
+ * takes. So it comes before the end of whatever those calls touch; the loop must run once more
+ * afterwards, to let go of our handle. NULL is fine. */
 void store_close(struct store *store);
 
 /* ---- sandboxes (store/sandboxes.c) ---- */

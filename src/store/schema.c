@@ -1,0 +1,91 @@
+#include <errno.h>
+#include <stdio.h>
+
+#include "store/internal.h"
+
+/* Step i brings a database of version i to version i + 1. A step that has been released never
+ * changes: what it made is on disks. */
+static const char *const steps[] = {
+    /* A sandbox's row is a record that outlives its team and its template: no references. */
+    "CREATE TABLE sandboxes ("
+    " id TEXT PRIMARY KEY, team_id TEXT NOT NULL, template_id TEXT NOT NULL, template_alias TEXT,"
+    " state TEXT NOT NULL CHECK (state IN ('running', 'paused', 'killed')),"
+    " started_ms INTEGER NOT NULL, end_ms INTEGER NOT NULL, created_ms INTEGER NOT NULL,"
+    " end_reason TEXT, access_token TEXT, options_json TEXT NOT NULL,"
+    " cpu_count INTEGER NOT NULL, memory_mb INTEGER NOT NULL, disk_mb INTEGER NOT NULL,"
+    " uid_slot INTEGER NOT NULL, pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE INDEX sandboxes_by_end ON sandboxes (state, end_ms);"
+    "CREATE TABLE teams ("
+    " id TEXT PRIMARY KEY, name TEXT NOT NULL, created_ms INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE TABLE keys ("
+    " id TEXT PRIMARY KEY, team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE,"
+    " name TEXT NOT NULL, hash TEXT NOT NULL UNIQUE, prefix TEXT NOT NULL, masked TEXT NOT NULL,"
+    " created_ms INTEGER NOT NULL, last_used_ms INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE TABLE templates ("
+    " id TEXT PRIMARY KEY, alias TEXT, team_id TEXT REFERENCES teams (id) ON DELETE CASCADE,"
+    " build_id TEXT NOT NULL, layers TEXT NOT NULL, user TEXT NOT NULL, workdir TEXT NOT NULL,"
+    " env_json TEXT NOT NULL, cpu_count INTEGER NOT NULL, memory_mb INTEGER NOT NULL,"
+    " disk_mb INTEGER NOT NULL, created_ms INTEGER NOT NULL, is_public INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE UNIQUE INDEX templates_by_alias ON templates (ifnull(team_id, ''), alias);",
+};
+
+static int version_read(sqlite3 *db, int *version, struct err *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    int r = 0;
+
+    if (sqlite3_prepare_v2(db, "PRAGMA user_version", -1, &stmt, NULL) != SQLITE_OK ||
+        sqlite3_step(stmt) != SQLITE_ROW) {
+        r = store_fail(db, err, "read the database's version");
+    } else {
+        *version = sqlite3_column_int(stmt, 0);
+    }
+    (void)sqlite3_finalize(stmt);
+    return r;
+}
+
+/* The step and the number that says it is done are one transaction: a crash leaves both or none. */
+static int step_run(sqlite3 *db, int version, struct err *err)
+{
+    char what[64], mark[64];
+
+    (void)snprintf(what, sizeof(what), "migrate the database to version %d", version + 1);
+    (void)snprintf(mark, sizeof(mark), "PRAGMA user_version = %d; COMMIT", version + 1);
+    if (sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK) {
+        return store_fail(db, err, what);
+    }
+    if (sqlite3_exec(db, steps[version], NULL, NULL, NULL) != SQLITE_OK ||
+        sqlite3_exec(db, mark, NULL, NULL, NULL) != SQLITE_OK) {
+        int r = store_fail(db, err, what);
+        (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+        return r;
+    }
+    return 0;
+}
+
+int store_migrate(sqlite3 *db, const char *path, struct err *err)
+{
+    int newest = (int)countof(steps);
+    int version = 0;
+    int r = version_read(db, &version, err);
+
+    if (r < 0) {
+        return r;
+    }
+    if (version < 0 || version > newest) {
+        return err_set(err, ENOTSUP,
+                       "%s has version %d, this program knows up to %d: use the newer program",
+                       path, version, newest);
+    }
+    for (; version < newest; version++) {
+        r = step_run(db, version, err);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}

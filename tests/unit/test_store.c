@@ -1,0 +1,612 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <uv.h>
+
+#include "base/clock.h"
+#include "check.h"
+#include "store/store.h"
+#include "tmpdir.h"
+
+struct fixture {
+    uv_loop_t loop;
+    struct store *store;
+    char path[64];
+};
+
+static bool open_store(struct fixture *f)
+{
+    struct err err = {0};
+    int r = store_open(&f->loop, f->path, &f->store, &err);
+
+    if (r < 0) {
+        printf("# %s\n", err.msg);
+    }
+    return r == 0;
+}
+
+static bool fixture_init(struct fixture *f, const struct tmpdir *dir)
+{
+    *f = (struct fixture){0};
+    (void)snprintf(f->path, sizeof(f->path), "%s/state.db", dir->path);
+    return uv_loop_init(&f->loop) == 0 && open_store(f);
+}
+
+static void fixture_fini(struct fixture *f)
+{
+    store_close(f->store);
+    (void)uv_run(&f->loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&f->loop);
+}
+
+static struct sandbox_row a_row(const char *id)
+{
+    return (struct sandbox_row){
+        .id = id,
+        .team_id = "team",
+        .template_id = "template",
+        .state = "running",
+        .started_ms = 1000,
+        .end_ms = 2000,
+        .created_ms = 1000,
+        .access_token = "token",
+        .options_json = "{\"metadata\":{\"a\":\"\xc3\xa9\"}}",
+        .cpu_count = 2,
+        .memory_mb = 512,
+        .disk_mb = 1024,
+        .uid_slot = 7,
+        .pid = 4711,
+        .start_ticks = UINT64_C(1) << 40,
+    };
+}
+
+struct answer {
+    int calls;
+    int error;
+    struct err err;
+};
+
+static void on_done(void *ctx, int error, const struct err *err)
+{
+    struct answer *answer = ctx;
+
+    answer->calls++;
+    answer->error = error;
+    answer->err = *err;
+}
+
+static void wait_for(struct fixture *f, const struct answer *answer)
+{
+    while (answer->calls == 0) {
+        (void)uv_run(&f->loop, UV_RUN_ONCE);
+    }
+}
+
+static int save(struct fixture *f, const struct sandbox_row *row, enum store_durability durability)
+{
+    struct answer answer = {0};
+
+    store_sandbox_save(f->store, row, durability, on_done, &answer);
+    wait_for(f, &answer);
+    return answer.error;
+}
+
+struct seen {
+    int n;
+    char ids[8][32];
+    char alias[32], reason[32], token[32], options[64];
+    struct sandbox_row last; /* its texts are dead: the numbers are what is looked at */
+};
+
+static void on_sandbox(void *ctx, const struct sandbox_row *row)
+{
+    struct seen *seen = ctx;
+
+    if (seen->n < 8) {
+        (void)snprintf(seen->ids[seen->n], sizeof(seen->ids[0]), "%s", row->id);
+    }
+    seen->n++;
+    (void)snprintf(seen->alias, 32, "%s", row->template_alias ? row->template_alias : "NULL");
+    (void)snprintf(seen->token, 32, "%s", row->access_token ? row->access_token : "NULL");
+    (void)snprintf(seen->options, 64, "%s", row->options_json);
+    seen->last = *row;
+}
+
+static void saves_and_loads(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct fixture f;
+    struct seen seen = {0};
+    struct err err;
+
+    CHECK(fixture_init(&f, &dir));
+    struct sandbox_row late = a_row("late"), early = a_row("early");
+    late.created_ms = 5000;
+    CHECK_INT(save(&f, &late, STORE_LAZY), 0);
+    CHECK_INT(save(&f, &early, STORE_SYNC), 0);
+    CHECK_INT(store_load_sandboxes(f.store, on_sandbox, &seen, &err), 0);
+    CHECK_INT(seen.n, 2);
+    CHECK_STR(seen.ids[0], "early");
+    CHECK_STR(seen.ids[1], "late");
+    CHECK_STR(seen.alias, "NULL");
+    CHECK_STR(seen.token, "token");
+    CHECK_STR(seen.options, late.options_json);
+    CHECK_INT(seen.last.pid, 4711);
+    CHECK(seen.last.start_ticks == UINT64_C(1) << 40);
+    fixture_fini(&f);
+}
+
+static void replaces_all_but_the_birth(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct fixture f;
+    struct seen seen = {0};
+    struct err err;
+
+    CHECK(fixture_init(&f, &dir));
+    struct sandbox_row row = a_row("one");
+    CHECK_INT(save(&f, &row, STORE_LAZY), 0);
+    row.end_ms = 9000;
+    row.created_ms = 9000;
+    CHECK_INT(save(&f, &row, STORE_LAZY), 0);
+    CHECK_INT(store_load_sandboxes(f.store, on_sandbox, &seen, &err), 0);
+    CHECK_INT(seen.n, 1);
+    CHECK_INT(seen.last.end_ms, 9000);
+    CHECK_INT(seen.last.created_ms, 1000);
+    fixture_fini(&f);
+}
+
+static int count(const char *path, const char *sql)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    int n = -1;
+
+    if (sqlite3_open(path, &db) == SQLITE_OK &&
+        sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) == SQLITE_OK &&
+        sqlite3_step(stmt) == SQLITE_ROW) {
+        n = sqlite3_column_int(stmt, 0);
+    }
+    (void)sqlite3_finalize(stmt);
+    (void)sqlite3_close(db);
+    return n;
+}
+
+static void killed_are_kept_then_forgotten(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct fixture f;
+    struct seen seen = {0};
+    struct err err;
+    int64_t day_ms = 24 * 3600 * 1000;
+
+    CHECK(fixture_init(&f, &dir));
+    struct sandbox_row fresh = a_row("fresh"), old = a_row("old");
+    fresh.state = old.state = "killed";
+    fresh.end_reason = old.end_reason = "out of memory";
+    fresh.end_ms = clock_wall_ms() - day_ms;
+    old.end_ms = clock_wall_ms() - 30 * day_ms;
+    CHECK_INT(save(&f, &fresh, STORE_LAZY), 0);
+    CHECK_INT(save(&f, &old, STORE_LAZY), 0);
+    CHECK_INT(store_load_sandboxes(f.store, on_sandbox, &seen, &err), 0);
+    CHECK_INT(seen.n, 0);
+    fixture_fini(&f);
+
+    CHECK(fixture_init(&f, &dir));
+    CHECK_INT(count(f.path, "SELECT count(*) FROM sandboxes WHERE end_reason = 'out of memory'"),
+              1);
+    CHECK_INT(count(f.path, "SELECT count(*) FROM sandboxes WHERE id = 'fresh'"), 1);
+    fixture_fini(&f);
+}
+
+static void on_key(void *ctx, const struct key_row *row)
+{
+    struct seen *seen = ctx;
+
+    (void)snprintf(seen->ids[seen->n++], sizeof(seen->ids[0]), "%s", row->name);
+    seen->last.end_ms = row->last_used_ms;
+}
+
+static struct key_row a_key(const char *id, const char *team, const char *hash)
+{
+    return (struct key_row){
+        .id = id,
+        .team_id = team,
+        .name = id,
+        .hash = hash,
+        .prefix = "e2b_",
+        .masked = "e2b_ab...wxyz",
+        .created_ms = 1,
+    };
+}
+
+static void keys_belong_to_teams(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct fixture f;
+    struct seen seen = {0};
+    struct err err;
+    struct answer team = {0}, good = {0}, bad = {0}, twin = {0}, after = {0}, gone = {0};
+
+    CHECK(fixture_init(&f, &dir));
+    struct team_row row = {.id = "t", .name = "default", .created_ms = 1};
+    struct key_row k1 = a_key("k1", "t", "h1"), k2 = a_key("k2", "nobody", "h2");
+    struct key_row k3 = a_key("k3", "t", "h1"), k4 = a_key("k4", "t", "h4");
+    k1.last_used_ms = 99;
+
+    /* Asked for at once, so most likely in one transaction: the bad ones fail alone. */
+    store_team_save(f.store, &row, on_done, &team);
+    store_key_save(f.store, &k1, on_done, &good);
+    store_key_save(f.store, &k2, on_done, &bad);
+    store_key_save(f.store, &k3, on_done, &twin);
+    store_key_save(f.store, &k4, on_done, &after);
+    store_key_delete(f.store, "k4", on_done, &gone);
+    wait_for(&f, &gone);
+    CHECK_INT(team.error, 0);
+    CHECK_INT(good.error, 0);
+    CHECK_INT(bad.error, -EEXIST);
+    CHECK(strstr(bad.err.msg, "save API key") && strstr(bad.err.msg, "FOREIGN KEY"));
+    CHECK_INT(twin.error, -EEXIST);
+    CHECK_INT(after.error, 0);
+    CHECK_INT(gone.error, 0);
+    CHECK_INT(store_load_keys(f.store, on_key, &seen, &err), 0);
+    CHECK_INT(seen.n, 1);
+    CHECK_STR(seen.ids[0], "k1");
+    CHECK_INT(seen.last.end_ms, 99);
+    fixture_fini(&f);
+}
+
+static void a_row_too_large_fails_alone(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct fixture f;
+    struct answer large = {0}, small = {0};
+    size_t len = (size_t)5 << 20;
+
+    CHECK(fixture_init(&f, &dir));
+    char *text = malloc(len + 1);
+    CHECK(text);
+    memset(text, 'x', len);
+    text[len] = '\0';
+    struct sandbox_row row = a_row("large"), other = a_row("small");
+    row.options_json = text;
+    store_sandbox_save(f.store, &row, STORE_LAZY, on_done, &large);
+    store_sandbox_save(f.store, &other, STORE_LAZY, on_done, &small);
+    free(text);
+    wait_for(&f, &small);
+    CHECK_INT(large.error, -ENOBUFS);
+    CHECK_INT(small.error, 0);
+    fixture_fini(&f);
+    CHECK_INT(count(f.path, "SELECT count(*) FROM sandboxes"), 1);
+}
+
+static void close_drains(void)
+{
+    enum { JOBS = 2000 };
+    scoped_tmpdir dir = tmpdir_make();
+    struct fixture f;
+    struct answer answer = {0};
+    char id[16];
+
+    CHECK(fixture_init(&f, &dir));
+    for (int i = 0; i < JOBS; i++) {
+        (void)snprintf(id, sizeof(id), "s%d", i);
+        struct sandbox_row row = a_row(id);
+        store_sandbox_save(f.store, &row, i % 2 ? STORE_SYNC : STORE_LAZY, on_done, &answer);
+    }
+    fixture_fini(&f);
+    CHECK_INT(answer.calls, JOBS);
+    CHECK_INT(answer.error, 0);
+    CHECK_INT(count(f.path, "SELECT count(*) FROM sandboxes"), JOBS);
+}
+
+static void file_is_ours_alone(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct fixture f;
+    struct stat st;
+    char wal[80];
+
+    CHECK(fixture_init(&f, &dir));
+    struct sandbox_row row = a_row("one");
+    CHECK_INT(save(&f, &row, STORE_LAZY), 0);
+    (void)snprintf(wal, sizeof(wal), "%s-wal", f.path);
+    CHECK(stat(f.path, &st) == 0 && (st.st_mode & 0777) == 0600);
+    CHECK(stat(wal, &st) == 0 && (st.st_mode & 0777) == 0600);
+    fixture_fini(&f);
+}
+
+/* ---- versions ---- */
+
+static void sql(const char *path, const char *text)
+{
+    sqlite3 *db = NULL;
+
+    if (sqlite3_open(path, &db) != SQLITE_OK ||
+        sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK) {
+        printf("# %s: %s\n", text, sqlite3_errmsg(db));
+        abort();
+    }
+    (void)sqlite3_close(db);
+}
+
+static void migrates_from_nothing(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct fixture f = {0};
+
+    (void)snprintf(f.path, sizeof(f.path), "%s/state.db", dir.path);
+    sql(f.path, "CREATE TABLE of_somebody_else (x); PRAGMA user_version = 0");
+    CHECK(uv_loop_init(&f.loop) == 0 && open_store(&f));
+    CHECK(count(f.path, "PRAGMA user_version") >= 1);
+    CHECK_INT(count(f.path, "SELECT count(*) FROM keys"), 0);
+    fixture_fini(&f);
+}
+
+static void a_failed_step_changes_nothing(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct fixture f = {0};
+    struct err err = {0};
+
+    (void)snprintf(f.path, sizeof(f.path), "%s/state.db", dir.path);
+    sql(f.path, "CREATE TABLE keys (of_somebody_else)"); /* the step makes sandboxes before it */
+    CHECK_INT(uv_loop_init(&f.loop), 0);
+    CHECK(store_open(&f.loop, f.path, &f.store, &err) < 0);
+    CHECK(strstr(err.msg, "migrate the database to version 1"));
+    CHECK_INT(count(f.path, "PRAGMA user_version"), 0);
+    CHECK_INT(count(f.path, "SELECT count(*) FROM sqlite_schema WHERE name = 'sandboxes'"), 0);
+    CHECK_INT(uv_loop_close(&f.loop), 0);
+}
+
+static void refuses_a_newer_one(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct fixture f = {0};
+    struct err err = {0};
+
+    (void)snprintf(f.path, sizeof(f.path), "%s/state.db", dir.path);
+    sql(f.path, "PRAGMA user_version = 1000");
+    CHECK_INT(uv_loop_init(&f.loop), 0);
+    CHECK_INT(store_open(&f.loop, f.path, &f.store, &err), -ENOTSUP);
+    CHECK(strstr(err.msg, "version 1000") && strstr(err.msg, "newer program"));
+    CHECK_INT(count(f.path, "PRAGMA user_version"), 1000);
+    CHECK_INT(uv_loop_close(&f.loop), 0);
+}
+
+static void says_that_a_file_is_damaged(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct fixture f = {0};
+    struct err err = {0};
+
+    (void)snprintf(f.path, sizeof(f.path), "%s/state.db", dir.path);
+    FILE *file = fopen(f.path, "w");
+    CHECK(file);
+    for (int i = 0; i < 1000; i++) {
+        (void)fprintf(file, "this is no database\n");
+    }
+    CHECK_INT(fclose(file), 0);
+    CHECK_INT(uv_loop_init(&f.loop), 0);
+    CHECK_INT(store_open(&f.loop, f.path, &f.store, &err), -EUCLEAN);
+    CHECK(strstr(err.msg, "damaged"));
+    CHECK_INT(store_open(&f.loop, "/nonexistent/state.db", &f.store, &err), -ENOENT);
+    CHECK(strstr(err.msg, "/nonexistent/state.db"));
+    CHECK_INT(uv_loop_close(&f.loop), 0);
+}
+
+/* ---- death and full disks ---- */
+
+struct load {
+    struct fixture *f;
+    volatile uint32_t *acknowledged; /* shared with the parent: bit per row */
+    uint32_t next;
+    enum { ROWS = 20000 } rows;
+};
+
+struct ticket {
+    struct load *load;
+    uint32_t row;
+};
+
+static void on_ticket(void *ctx, int error, const struct err *err);
+
+static void load_more(struct load *load)
+{
+    if (load->next == ROWS) {
+        return;
+    }
+    struct ticket *ticket = malloc(sizeof(*ticket));
+    char id[16];
+
+    if (!ticket) {
+        abort();
+    }
+    *ticket = (struct ticket){load, load->next++};
+    (void)snprintf(id, sizeof(id), "s%" PRIu32, ticket->row);
+    struct sandbox_row row = a_row(id);
+    store_sandbox_save(load->f->store, &row, STORE_LAZY, on_ticket, ticket);
+}
+
+static void on_ticket(void *ctx, int error, const struct err *err)
+{
+    struct ticket *ticket = ctx;
+    struct load *load = ticket->load;
+
+    (void)err;
+    if (error == 0) {
+        load->acknowledged[ticket->row] = 1;
+    }
+    free(ticket);
+    load_more(load);
+}
+
+static void write_until_killed(const struct tmpdir *dir, volatile uint32_t *acknowledged)
+{
+    struct fixture f;
+    struct load load = {.f = &f, .acknowledged = acknowledged};
+
+    if (!fixture_init(&f, dir)) {
+        _exit(1);
+    }
+    for (int i = 0; i < 64; i++) {
+        load_more(&load);
+    }
+    (void)uv_run(&f.loop, UV_RUN_DEFAULT);
+    _exit(0);
+}
+
+static uint32_t count_acknowledged(const volatile uint32_t *acknowledged)
+{
+    uint32_t n = 0;
+
+    for (int i = 0; i < ROWS; i++) {
+        n += acknowledged[i];
+    }
+    return n;
+}
+
+static void on_survivor(void *ctx, const struct sandbox_row *row)
+{
+    uint8_t *present = ctx;
+    unsigned long i = strtoul(row->id + 1, NULL, 10);
+
+    if (i < ROWS) {
+        present[i] = 1;
+    }
+}
+
+static void kill_9_loses_nothing_acknowledged(void)
+{
+    static uint8_t present[ROWS];
+    volatile uint32_t *acknowledged = mmap(NULL, ROWS * sizeof(uint32_t), PROT_READ | PROT_WRITE,
+                                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct err err;
+
+    CHECK(acknowledged != MAP_FAILED);
+    for (uint32_t at = 100; at < 5000; at *= 4) { /* dies at 100, 400 and 1600 rows */
+        scoped_tmpdir dir = tmpdir_make();
+        struct fixture f;
+
+        memset((void *)(uintptr_t)acknowledged, 0, ROWS * sizeof(uint32_t));
+        memset(present, 0, sizeof(present));
+        (void)fflush(stdout);
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            write_until_killed(&dir, acknowledged);
+        }
+        int status = 0;
+        while (count_acknowledged(acknowledged) < at && waitpid(pid, &status, WNOHANG) == 0) {
+            (void)usleep(200);
+        }
+        (void)kill(pid, SIGKILL);
+        (void)waitpid(pid, &status, 0);
+
+        CHECK(fixture_init(&f, &dir));
+        CHECK_INT(store_load_sandboxes(f.store, on_survivor, present, &err), 0);
+        CHECK(count_acknowledged(acknowledged) >= at);
+        for (int i = 0; i < ROWS; i++) {
+            CHECK_THAT(!acknowledged[i] || present[i], "row %d was acknowledged and is lost", i);
+        }
+        CHECK_INT(count(f.path, "SELECT count(*) FROM pragma_integrity_check"
+                                " WHERE integrity_check = 'ok'"),
+                  1);
+        fixture_fini(&f);
+    }
+    (void)munmap((void *)(uintptr_t)acknowledged, ROWS * sizeof(uint32_t));
+}
+
+/* A limit on file sizes stands for a full disk: the write fails in the middle of the log. */
+static void full_disk_child(const struct tmpdir *dir, volatile uint32_t *acknowledged)
+{
+    struct fixture f;
+    struct rlimit limit = {.rlim_cur = 256 * 1024, .rlim_max = RLIM_INFINITY};
+    struct answer answer = {0};
+    char id[16];
+
+    (void)signal(SIGXFSZ, SIG_IGN);
+    if (!fixture_init(&f, dir) || setrlimit(RLIMIT_FSIZE, &limit) < 0) {
+        _exit(10);
+    }
+    for (uint32_t i = 0; i < ROWS; i++) {
+        (void)snprintf(id, sizeof(id), "s%" PRIu32, i);
+        struct sandbox_row row = a_row(id);
+        int r = save(&f, &row, STORE_SYNC);
+        if (r < 0) {
+            struct rlimit none = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
+
+            store_sandbox_save(f.store, &row, STORE_SYNC, on_done, &answer);
+            wait_for(&f, &answer);
+            if (answer.error != -EIO || !strstr(answer.err.msg, "save sandbox: commit: disk I/O")) {
+                _exit(11);
+            }
+            /* Room again: the same store goes on. */
+            if (setrlimit(RLIMIT_FSIZE, &none) < 0 || save(&f, &row, STORE_SYNC) != 0) {
+                _exit(12);
+            }
+            acknowledged[i] = 1;
+            _exit(0);
+        }
+        acknowledged[i] = 1;
+    }
+    _exit(13);
+}
+
+static void full_disk_loses_nothing_acknowledged(void)
+{
+    static uint8_t present[ROWS];
+    scoped_tmpdir dir = tmpdir_make();
+    struct fixture f;
+    struct err err;
+    volatile uint32_t *acknowledged = mmap(NULL, ROWS * sizeof(uint32_t), PROT_READ | PROT_WRITE,
+                                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(acknowledged != MAP_FAILED);
+    (void)fflush(stdout);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        full_disk_child(&dir, acknowledged);
+    }
+    int status = 0;
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(WIFEXITED(status));
+    CHECK_INT(WEXITSTATUS(status), 0);
+
+    CHECK(fixture_init(&f, &dir));
+    CHECK_INT(store_load_sandboxes(f.store, on_survivor, present, &err), 0);
+    CHECK(count_acknowledged(acknowledged) > 10);
+    for (int i = 0; i < ROWS; i++) {
+        CHECK_THAT(!acknowledged[i] || present[i], "row %d was acknowledged and is lost", i);
+    }
+    fixture_fini(&f);
+    (void)munmap((void *)(uintptr_t)acknowledged, ROWS * sizeof(uint32_t));
+}
+
+int main(void)
+{
+    static const struct check_test tests[] = {
+        {"rows are saved and loaded, oldest first", saves_and_loads},
+        {"a save replaces everything but the creation time", replaces_all_but_the_birth},
+        {"killed rows are not loaded, kept, then forgotten", killed_are_kept_then_forgotten},
+        {"a failing statement fails only its own job", keys_belong_to_teams},
+        {"a row over the limit fails alone", a_row_too_large_fails_alone},
+        {"close runs what is queued", close_drains},
+        {"the file and its log are private", file_is_ours_alone},
+        {"a database of version 0 is migrated", migrates_from_nothing},
+        {"a migration that fails leaves nothing", a_failed_step_changes_nothing},
+        {"a newer database is refused and left alone", refuses_a_newer_one},
+        {"a damaged or missing file is named", says_that_a_file_is_damaged},
+        {"kill -9 loses nothing acknowledged", kill_9_loses_nothing_acknowledged},
+        {"a full disk loses nothing acknowledged", full_disk_loses_nothing_acknowledged},
+    };
+
+    return check_run(tests, countof(tests));
+}
