@@ -63,13 +63,18 @@ bool rpc_handle(const struct rpc_method *methods, size_t n, void *ctx, struct ht
 /* UNARY and CLIENT_STREAM: the answer. The call is dead afterwards. */
 void rpc_reply(struct rpc_call *call, const ProtobufCMessage *response);
 
-/* SERVER_STREAM: sends one message; keep to rpc_writable() as with http_write(). */
+/* SERVER_STREAM: sends one message. While rpc_writable() is positive, one more message of any
+ * size the caller keeps bounded may be sent. */
 void rpc_send(struct rpc_call *call, const ProtobufCMessage *message);
 size_t rpc_writable(const struct rpc_call *call);
 void rpc_finish(struct rpc_call *call); /* a good end; the call is dead afterwards */
 
 /* Any kind: ends with an error. The call is dead afterwards. */
 void rpc_fail(struct rpc_call *call, enum rpc_code code, const char *fmt, ...) printf_like(3, 4);
+
+/* CLIENT_STREAM: while held no further message is handed to `handle` and the client is not read, so
+ * that a handler whose sink is full slows its client. May be called inside `handle`. */
+void rpc_hold(struct rpc_call *call, bool held);
 
 /* For calls that outlive their handler. gone: the client left; the call is dead when it returns. */
 struct rpc_watch {
