@@ -168,7 +168,8 @@ static int exec(sqlite3 *db, const char *sql, const char *what, struct err *err)
 
 static sqlite3_stmt *prepared_get(struct store *store, const struct store_statement *statement)
 {
-    for (size_t i = 0; i < STORE_STATEMENTS_MAX; i++) {
+    for (size_t i = 0;; i++) {
+        assert(i < STORE_STATEMENTS_MAX);
         struct prepared *slot = &store->prepared[i];
 
         if (slot->statement == statement) {
@@ -183,8 +184,6 @@ static sqlite3_stmt *prepared_get(struct store *store, const struct store_statem
             return slot->stmt;
         }
     }
-    assert(!"more kinds of jobs than STORE_STATEMENTS_MAX");
-    return NULL;
 }
 
 static int values_bind(sqlite3_stmt *stmt, const struct store_job *job)

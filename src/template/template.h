@@ -1,4 +1,10 @@
-/* template.h - what a sandbox starts from, and the table of them in memory. */
+/* template.h - what a sandbox starts from, and the table of them in memory.
+ *
+ * Owns:     every struct template.
+ * Needs:    the store, which must stay open as long as the table is used.
+ * Blocks:   templates_new() reads the store; the rest never.
+ * Threads:  the loop's.
+ */
 #ifndef TEMPLATE_TEMPLATE_H
 #define TEMPLATE_TEMPLATE_H
 
@@ -35,8 +41,20 @@ void templates_free(struct templates *templates);
 void templates_put_builtin(struct templates *templates, const char *alias, const char *layers,
                            uint32_t cpu_count, uint32_t memory_mb, uint32_t disk_mb);
 
-/* By id, alias, or alias:tag. NULL with -ENOENT or -EACCES in *why (never NULL). */
+/* A team's name is the namespace of its templates: "name/alias". Teams that the store held are
+ * known already; this is for those made since. */
+void templates_name_team(struct templates *templates, const char *team_id, const char *name);
+
+/* By id, alias, alias:tag, or any of these behind a team's name and '/'. NULL with the reason in
+ * *why (never NULL): -ENOENT; -EACCES, it is another team's; -ENODATA, there is one, but not with
+ * that tag; -EINVAL, no template can have such a name. The pointer is good until the loop runs on.
+ */
 const struct template *templates_find(struct templates *templates, const char *team_id,
                                       struct str name, int *why);
+
+/* Those the team may use: its own, the built-in, the public ones. */
+void templates_each(struct templates *templates, const char *team_id,
+                    void (*each)(void *ctx, const struct template *t), void *ctx);
+size_t templates_count(const struct templates *templates);
 
 #endif

@@ -1,0 +1,21 @@
+/* name.h - a template's name as a client writes it: [namespace/]alias[:tag], or an id. */
+#ifndef TEMPLATE_NAME_H
+#define TEMPLATE_NAME_H
+
+#include "base/compiler.h"
+#include "base/str.h"
+
+enum {
+    TEMPLATE_NAME_MAX = 128, /* of each part */
+};
+
+struct template_name {
+    char space[TEMPLATE_NAME_MAX + 1]; /* "": none given */
+    char alias[TEMPLATE_NAME_MAX + 1]; /* or an id */
+    char tag[TEMPLATE_NAME_MAX + 1];   /* "default" when none was given */
+};
+
+/* Lower-cases and checks: [a-z0-9_-], and '.' in a tag. -EINVAL. */
+must_check int template_name_parse(struct str text, struct template_name *out);
+
+#endif

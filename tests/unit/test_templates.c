@@ -1,0 +1,192 @@
+#include <errno.h>
+#include <uv.h>
+
+#include "check.h"
+#include "store/store.h"
+#include "template/name.h"
+#include "template/template.h"
+#include "tmpdir.h"
+
+static uv_loop_t loop;
+static struct store *store;
+static struct templates *all;
+
+static bool start(const struct tmpdir *dir)
+{
+    struct err err = {0};
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "%s/state.db", dir->path);
+    bool ok = uv_loop_init(&loop) == 0 && store_open(&loop, path, &store, &err) == 0 &&
+              templates_new(store, &all, &err) == 0;
+    if (!ok) {
+        printf("# %s\n", err.msg);
+    }
+    return ok;
+}
+
+static void stop(void)
+{
+    store_close(store);
+    templates_free(all);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&loop);
+}
+
+/* Another team's template, put where a build will put it: into the store. */
+static void save_foreign(bool is_public)
+{
+    struct team_row team = {.id = "t2", .name = "Others", .created_ms = 1};
+    struct template_row row = {
+        .id = "aaaaaaaaaaaaaaaaaaaa",
+        .alias = "tool",
+        .team_id = "t2",
+        .build_id = "b",
+        .layers = "l",
+        .user = "user",
+        .workdir = "",
+        .env_json = "{}",
+        .cpu_count = 1,
+        .memory_mb = 128,
+        .disk_mb = 512,
+        .is_public = is_public,
+    };
+
+    store_team_save(store, &team, NULL, NULL);
+    store_template_save(store, &row, NULL, NULL);
+}
+
+static void names(void)
+{
+    struct template_name name;
+
+    CHECK_INT(template_name_parse(STR(" Base "), &name), 0);
+    CHECK_STR(name.alias, "base");
+    CHECK_STR(name.space, "");
+    CHECK_STR(name.tag, "default");
+    CHECK_INT(template_name_parse(STR("my-team/base_1:v1.2"), &name), 0);
+    CHECK_STR(name.space, "my-team");
+    CHECK_STR(name.alias, "base_1");
+    CHECK_STR(name.tag, "v1.2");
+    CHECK_INT(template_name_parse(STR(""), &name), -EINVAL);
+    CHECK_INT(template_name_parse(STR(":x"), &name), -EINVAL);
+    CHECK_INT(template_name_parse(STR("base:"), &name), -EINVAL);
+    CHECK_INT(template_name_parse(STR("/base"), &name), -EINVAL);
+    CHECK_INT(template_name_parse(STR("a/b/c"), &name), -EINVAL);
+    CHECK_INT(template_name_parse(STR("a:b:c"), &name), -EINVAL);
+    CHECK_INT(template_name_parse(STR("../etc"), &name), -EINVAL);
+    CHECK_INT(template_name_parse(STR("b\0se"), &name), -EINVAL);
+    CHECK_INT(template_name_parse(STR("b\xc3\xa9"), &name), -EINVAL);
+    char longest[200];
+    memset(longest, 'a', sizeof(longest));
+    CHECK_INT(template_name_parse((struct str){longest, TEMPLATE_NAME_MAX}, &name), 0);
+    CHECK_INT(template_name_parse((struct str){longest, TEMPLATE_NAME_MAX + 1}, &name), -EINVAL);
+}
+
+static void finds_a_builtin(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    int why = 0;
+
+    CHECK(start(&dir));
+    templates_put_builtin(all, "base", "base-1", 2, 512, 1024);
+    const struct template *t = templates_find(all, "any", STR("base"), &why);
+    CHECK(t);
+    CHECK_STR(t->user, "user");
+    CHECK(strlen(t->id) == 20);
+    CHECK(strlen(t->build_id) == 36);
+    CHECK(templates_find(all, "any", str_of(t->id), &why) == t);
+    CHECK(templates_find(all, "any", STR("base:default"), &why) == t);
+    CHECK(!templates_find(all, "any", STR("base:v2"), &why));
+    CHECK_INT(why, -ENODATA);
+    CHECK(!templates_find(all, "any", STR("nothing"), &why));
+    CHECK_INT(why, -ENOENT);
+    CHECK(!templates_find(all, "any", STR("no name"), &why));
+    CHECK_INT(why, -EINVAL);
+    stop();
+}
+
+static void a_builtin_keeps_its_id(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    char id[32] = "", build[40] = "";
+    int why = 0;
+
+    CHECK(start(&dir));
+    templates_put_builtin(all, "base", "base-1", 2, 512, 1024);
+    const struct template *t = templates_find(all, "x", STR("base"), &why);
+    CHECK(t && str_copy(id, sizeof(id), str_of(t->id)));
+    CHECK(str_copy(build, sizeof(build), str_of(t->build_id)));
+    stop();
+
+    CHECK(start(&dir));
+    templates_put_builtin(all, "base", "base-1", 2, 512, 1024);
+    t = templates_find(all, "x", STR("base"), &why);
+    CHECK(t);
+    CHECK_STR(t->id, id);
+    CHECK_STR(t->build_id, build);
+    templates_put_builtin(all, "base", "base-2,base-1", 4, 512, 1024);
+    CHECK_STR(t->id, id);
+    CHECK(strcmp(t->build_id, build) != 0);
+    stop();
+
+    CHECK(start(&dir));
+    t = templates_find(all, "x", STR("base"), &why);
+    CHECK(t);
+    CHECK_STR(t->layers, "base-2,base-1");
+    CHECK_INT(t->cpu_count, 4);
+    CHECK(templates_count(all) == 1);
+    stop();
+}
+
+static void count_one(void *ctx, const struct template *t)
+{
+    (void)t;
+    (*(int *)ctx)++;
+}
+
+static void teams_see_their_own(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    int why = 0, mine = 0, theirs = 0;
+
+    CHECK(start(&dir));
+    templates_put_builtin(all, "base", "base-1", 2, 512, 1024);
+    save_foreign(false);
+    stop();
+
+    CHECK(start(&dir));
+    CHECK(!templates_find(all, "t1", STR("tool"), &why));
+    CHECK_INT(why, -ENOENT);
+    CHECK(!templates_find(all, "t1", STR("others/tool"), &why));
+    CHECK_INT(why, -EACCES);
+    CHECK(!templates_find(all, "t1", STR("aaaaaaaaaaaaaaaaaaaa"), &why));
+    CHECK_INT(why, -EACCES);
+    CHECK(templates_find(all, "t2", STR("tool"), &why));
+    CHECK(templates_find(all, "t2", STR("OTHERS/tool:default"), &why));
+    templates_each(all, "t1", count_one, &mine);
+    templates_each(all, "t2", count_one, &theirs);
+    CHECK_INT(mine, 1);
+    CHECK_INT(theirs, 2);
+    save_foreign(true);
+    stop();
+
+    CHECK(start(&dir));
+    CHECK(templates_find(all, "t1", STR("others/tool"), &why));
+    templates_name_team(all, "t2", "renamed");
+    CHECK(!templates_find(all, "t1", STR("others/tool"), &why));
+    CHECK(templates_find(all, "t1", STR("renamed/tool"), &why));
+    stop();
+}
+
+int main(void)
+{
+    static const struct check_test tests[] = {
+        {"names are parsed strictly", names},
+        {"a built-in one is found by id, alias and tag", finds_a_builtin},
+        {"a built-in one keeps its id, and a new build its place", a_builtin_keeps_its_id},
+        {"teams see their own, public and built-in ones", teams_see_their_own},
+    };
+
+    return check_run(tests, countof(tests));
+}
