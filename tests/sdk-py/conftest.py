@@ -1,0 +1,69 @@
+"""Fixtures: sandboxes that are always killed, and plain HTTP to the API and to the edge."""
+
+import os
+
+import httpx
+import pytest
+from e2b import Sandbox
+
+API_URL = os.environ["E2B_API_URL"]
+SANDBOX_URL = os.environ["E2B_SANDBOX_URL"]
+API_KEY = os.environ["E2B_API_KEY"]
+
+TIMEOUT_S = 300  # a sandbox outlives its test only when the test's process is killed
+
+
+@pytest.fixture
+def new_sandbox():
+    """A factory: `new_sandbox(**what Sandbox.create takes)`. Kills what it made."""
+    made = []
+
+    def make(**options):
+        options.setdefault("timeout", TIMEOUT_S)
+        sandbox = Sandbox.create(**options)
+        made.append(sandbox)
+        return sandbox
+
+    yield make
+    for sandbox in made:
+        sandbox.kill()
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    """One sandbox for all tests of a file that leave it as they found it."""
+    sandbox = Sandbox.create(timeout=TIMEOUT_S)
+    yield sandbox
+    sandbox.kill()
+
+
+@pytest.fixture
+def own_sandbox(new_sandbox):
+    """A sandbox that this test may spoil."""
+    return new_sandbox()
+
+
+@pytest.fixture(scope="session")
+def api():
+    """The control plane without an SDK in between, with the right key."""
+    with httpx.Client(base_url=API_URL, headers={"X-API-Key": API_KEY}, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def anonymous():
+    """The control plane without any key."""
+    with httpx.Client(base_url=API_URL, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def none_left_behind(api):
+    """Fails the test when it leaves a sandbox that was not there before."""
+
+    def running():
+        return {row["sandboxID"] for row in api.get("/v2/sandboxes").json()}
+
+    before = running()
+    yield
+    assert running() - before == set()

@@ -1,0 +1,157 @@
+"""Servers on 127.0.0.1 inside a sandbox, reached through the edge with plain HTTP."""
+
+import hashlib
+import json
+import os
+
+import httpx
+import pytest
+import web
+from conftest import SANDBOX_URL
+
+PORT = 8080
+
+
+@pytest.fixture(scope="module")
+def server(sandbox):
+    with web.serving(sandbox, "web_server.py", PORT):
+        yield sandbox
+
+
+@pytest.fixture
+def client(server):
+    with web.client(server.sandbox_id, PORT) as client:
+        yield client
+
+
+def test_routing_by_headers(client):
+    answer = client.get("/hello")
+    assert (answer.status_code, answer.text) == (200, "hello from inside")
+
+
+@pytest.mark.parametrize("domain", ["localhost", "example.test", "e2b.app"])
+def test_routing_by_host(server, domain, edge_domain):
+    host = f"{PORT}-{server.sandbox_id}.{edge_domain or domain}"
+    answer = httpx.get(f"{SANDBOX_URL}/hello", headers={"Host": host})
+    assert (answer.status_code, answer.text) == (200, "hello from inside")
+
+
+def test_path_query_and_headers_arrive_as_sent(client):
+    answer = client.get(
+        "/request?a=1&b=%2F..%2f&c=\u00e9", headers={"X-Custom": "value", "Cookie": "a=b"}
+    ).json()
+    assert answer["path"] == "/request?a=1&b=%2F..%2f&c=%C3%A9"
+    headers = {name.lower(): value for name, value in answer["headers"].items()}
+    assert (headers["x-custom"], headers["cookie"]) == ("value", "a=b")
+
+
+def test_errors_of_the_server_are_its_own(client):
+    assert client.get("/nothing-here").status_code == 404
+    assert client.get("/nothing-here").headers["content-type"].startswith("text/html")
+
+
+@pytest.mark.parametrize("size", [0, 1, 65536, 30_000_000])
+def test_a_body_with_a_length(client, size):
+    body = os.urandom(1024) * (size // 1024) + b"x" * (size % 1024)
+    answer = client.post("/digest", content=body).json()
+    assert answer == {"length": size, "sha256": hashlib.sha256(body).hexdigest()}
+
+
+def test_a_chunked_body(client):
+    parts = [os.urandom(5000) for _ in range(200)]
+    answer = client.post("/digest", content=iter(parts)).json()
+    body = b"".join(parts)
+    assert answer == {"length": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+
+
+def test_a_large_answer(client):
+    with client.stream("GET", "/bytes?50000000") as answer:
+        assert sum(len(part) for part in answer.iter_bytes()) == 50_000_000
+
+
+def test_one_connection_serves_many_requests(client):
+    assert {client.get("/hello").text for _ in range(50)} == {"hello from inside"}
+
+
+def test_a_stream_is_not_held_back(client):
+    """Each event is sent only after the one before it was read."""
+    with client.stream("GET", "/events") as stream:
+        assert stream.headers["content-type"] == "text/event-stream"
+        lines = (line for line in stream.iter_lines() if line)
+        for number in range(3):
+            assert next(lines) == f"data: {number}"
+            client.get("/next" if number < 2 else "/end")
+        assert list(lines) == []
+
+
+def test_head(client):
+    answer = client.request("HEAD", "/hello")
+    assert answer.status_code == 501  # what Python's server answers to a method it lacks
+
+
+def test_two_ports_of_one_sandbox(server, client):
+    with web.serving(server, "web_server.py", 8081):
+        with web.client(server.sandbox_id, 8081) as other:
+            assert other.get("/hello").text == client.get("/hello").text == "hello from inside"
+
+
+def test_a_server_on_all_addresses(server):
+    command = "exec python3 -m http.server 8082 --bind 0.0.0.0 --directory /usr/share/doc"
+    process = server.commands.run(command, background=True, timeout=0)
+    try:
+        web.wait_until_open(server, 8082)
+        with web.client(server.sandbox_id, 8082) as client:
+            assert "Directory listing" in client.get("/").text
+    finally:
+        server.commands.kill(process.pid)
+
+
+def test_a_closed_port(server):
+    with web.client(server.sandbox_id, 9) as client:
+        answer = client.get("/")
+    assert answer.status_code == 502
+    assert answer.headers["content-type"] == "application/json; charset=utf-8"
+    assert json.loads(answer.text) == {
+        "sandboxId": server.sandbox_id,
+        "message": "The sandbox is running but port is not open",
+        "port": 9,
+        "code": 502,
+    }
+
+
+@pytest.mark.parametrize("sandbox_id", ["i" + "0" * 20, "iabcdefghij0123456789"])
+def test_an_unknown_sandbox(sandbox_id):
+    with web.client(sandbox_id, PORT) as client:
+        answer = client.get("/")
+    assert answer.status_code == 502
+    assert answer.headers["content-type"] == "application/json; charset=utf-8"
+    assert json.loads(answer.text) == {
+        "sandboxId": sandbox_id,
+        "message": "The sandbox was not found",
+        "code": 502,
+    }
+
+
+def test_a_browser_gets_a_page(server):
+    headers = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Firefox/128.0", "Accept": "text/html"}
+    with web.client(server.sandbox_id, 9, headers=headers) as client:
+        answer = client.get("/")
+    assert answer.status_code == 502
+    assert answer.headers["content-type"].startswith("text/html")
+    assert server.sandbox_id in answer.text and "no service running on port" in answer.text
+
+
+@pytest.mark.parametrize("port", ["", "0", "-1", "65536", "http", "80 81", "1e3", "00000000000080"])
+def test_a_port_that_is_none(server, port):
+    headers = {"E2b-Sandbox-Id": server.sandbox_id, "E2b-Sandbox-Port": port}
+    answer = httpx.get(f"{SANDBOX_URL}/hello", headers=headers)
+    assert answer.status_code == 400
+    assert answer.text
+
+
+@pytest.mark.parametrize("sandbox_id", ["../../etc", "i" * 5000, "i%00", "\u00e9".encode()])
+def test_an_id_that_is_none(sandbox_id):
+    headers = {"E2b-Sandbox-Id": sandbox_id, "E2b-Sandbox-Port": "80"}
+    answer = httpx.get(f"{SANDBOX_URL}/hello", headers=headers)
+    assert answer.status_code in (400, 502)
+    assert answer.text

@@ -1,0 +1,51 @@
+"""What anyone may ask, and what a browser is told."""
+
+import pytest
+
+
+def test_health_needs_no_key(anonymous):
+    answer = anonymous.get("/health")
+    assert answer.status_code == 200
+    health = answer.json()
+    assert health["version"]
+    assert isinstance(health["degraded"], list)
+
+
+def test_teams(api):
+    (team,) = api.get("/teams").json()
+    assert team["teamID"] and team["name"] and team["isDefault"] is True
+
+
+def test_preflight(anonymous):
+    answer = anonymous.request(
+        "OPTIONS",
+        "/v2/sandboxes",
+        headers={
+            "Origin": "https://app.example",
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "x-api-key,content-type",
+        },
+    )
+    assert answer.status_code in (200, 204)
+    assert answer.headers["access-control-allow-origin"] in ("*", "https://app.example")
+    assert "POST" in answer.headers["access-control-allow-methods"]
+    allowed = answer.headers["access-control-allow-headers"].lower()
+    assert allowed == "*" or ("x-api-key" in allowed and "content-type" in allowed)
+
+
+def test_pages_are_exposed_to_browsers(api):
+    answer = api.get("/v2/sandboxes", headers={"Origin": "https://app.example"})
+    assert "x-next-token" in answer.headers["access-control-expose-headers"].lower()
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/sandboxes/x/y/z", "//", "/v9/sandboxes"])
+def test_an_unknown_path(api, path):
+    answer = api.get(path)
+    assert answer.status_code == 404
+    assert answer.json()["code"] == 404 and answer.json()["message"]
+
+
+def test_a_method_that_does_not_fit(api):
+    answer = api.put("/v2/sandboxes", json={})
+    assert answer.status_code in (404, 405)
+    assert answer.json()["code"] == answer.status_code
