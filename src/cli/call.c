@@ -1,0 +1,175 @@
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <uv.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "daemon/lock.h"
+#include "http/upstream.h"
+
+enum {
+    ANSWER_BYTES_MAX = 16 * 1024 * 1024,
+    CREDIT_BYTES = HTTP_WINDOW_BYTES,
+};
+
+/* ---- which daemon ---- */
+
+int endpoint_find(const struct cli *cli, struct endpoint *out, struct err *err)
+{
+    int r = place_read(cli->places.endpoint, out->url, sizeof(out->url), err);
+
+    if (r == -EACCES) {
+        return r;
+    }
+    if (r < 0 || !out->url[0] || !lock_is_held(cli->places.serve_lock)) {
+        return err_set(err, ENOENT,
+                       "no daemon serves %s: start one with `%s serve`, or name its "
+                       "directory with --data",
+                       cli->config.data, cli->program);
+    }
+    return place_read(cli->places.default_key, out->key, sizeof(out->key), err);
+}
+
+static int dial(const char *url, struct err *err)
+{
+    char host[256];
+    struct addrinfo *found = NULL;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+    const char *authority = url + strlen("http://");
+    const char *colon = strrchr(url, ':');
+    bool bracketed = authority[0] == '[';
+
+    if (strncmp(url, "http://", strlen("http://")) != 0 || !colon || colon < authority) {
+        return err_set(err, EINVAL, "'%s' is not the URL of a daemon", url);
+    }
+    (void)snprintf(host, sizeof(host), "%.*s", (int)(colon - authority) - (bracketed ? 2 : 0),
+                   authority + (bracketed ? 1 : 0));
+    int r = getaddrinfo(host, colon + 1, &hints, &found);
+    if (r != 0) {
+        return err_set(err, EINVAL, "find %s: %s", url, gai_strerror(r));
+    }
+    scoped_fd fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    r = fd < 0 ? -1 : connect(fd, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    return r < 0 ? err_sys(err, "connect to %s", url) : move_fd(&fd);
+}
+
+/* ---- one request on a loop of its own ---- */
+
+struct call {
+    uv_loop_t loop;
+    struct upstream *up;
+    struct buf body;
+    int status;
+    int error;
+};
+
+static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
+                        int64_t content_length)
+{
+    struct call *call = ctx;
+
+    (void)headers, (void)n, (void)content_length;
+    call->status = status;
+    upstream_credit(call->up, CREDIT_BYTES);
+}
+
+static void on_body(void *ctx, const void *data, size_t len)
+{
+    struct call *call = ctx;
+
+    if (buf_append(&call->body, data, len) < 0) {
+        call->error = -EMSGSIZE;
+        uv_stop(&call->loop);
+        return;
+    }
+    upstream_credit(call->up, len);
+}
+
+static void on_end(void *ctx, int error)
+{
+    struct call *call = ctx;
+
+    call->error = error;
+    uv_stop(&call->loop);
+}
+
+static const struct upstream_handler handler = {
+    .on_response = on_response,
+    .on_body = on_body,
+    .on_end = on_end,
+};
+
+static void call_send(struct call *call, const struct endpoint *endpoint, const char *method,
+                      const char *path, const char *body)
+{
+    const struct http_header headers[] = {
+        {STR("host"), str_skip(str_of(endpoint->url), strlen("http://"))},
+        {STR("x-api-key"), str_of(endpoint->key)},
+        {STR("content-type"), STR("application/json")},
+    };
+    size_t len = body ? strlen(body) : 0;
+
+    upstream_send(call->up, str_of(method), str_of(path), headers, countof(headers), (int64_t)len,
+                  false, &handler, call);
+    if (len) {
+        upstream_write(call->up, body, len);
+    }
+    upstream_finish(call->up);
+}
+
+/* Lets libuv close what upstream_close() began. */
+static void call_end(struct call *call)
+{
+    upstream_close(call->up);
+    (void)uv_run(&call->loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&call->loop);
+    buf_fini(&call->body);
+}
+
+static int answer_read(const struct call *call, json_t **answer, struct err *err)
+{
+    if (call->error < 0) {
+        return err_set(err, -call->error, "the daemon did not answer: %s",
+                       strerrordesc_np(-call->error));
+    }
+    json_t *json = json_loadb(buf_at(&call->body), buf_len(&call->body), JSON_DECODE_ANY, NULL);
+    if (call->status < 200 || call->status > 299) {
+        const char *message = json_string_value(json_object_get(json, "message"));
+        (void)err_set(err, EPROTO, "%s (status %d)", message ? message : "the daemon refused",
+                      call->status);
+        json_decref(json);
+        return -EPROTO;
+    }
+    *answer = json;
+    return 0;
+}
+
+int endpoint_call(const struct endpoint *endpoint, const char *method, const char *path,
+                  const json_t *body, json_t **answer, struct err *err)
+{
+    struct call call = {.status = 0};
+
+    int fd = dial(endpoint->url, err);
+    if (fd < 0) {
+        return fd;
+    }
+    buf_init(&call.body, ANSWER_BYTES_MAX);
+    (void)uv_loop_init(&call.loop);
+    int r = upstream_new(&call.loop, fd, &call.up, err);
+    if (r == 0) {
+        char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+        call_send(&call, endpoint, method, path, text);
+        (void)uv_run(&call.loop, UV_RUN_DEFAULT);
+        free(text);
+        r = answer_read(&call, answer, err);
+    }
+    call_end(&call);
+    return r;
+}

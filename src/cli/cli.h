@@ -1,0 +1,51 @@
+/* cli.h - the `atoll` command line: one command is one file and one row of the table in main.c. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <jansson.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+#include "daemon/config.h"
+#include "daemon/places.h"
+
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+struct cli {
+    const char *program; /* as the user called us */
+    struct config config;
+    struct places places;
+    char **words; /* after the command's name, without flags */
+    int words_n;
+};
+
+/* Each returns an exit code. */
+int cli_serve(struct cli *cli);
+int cli_prepare(struct cli *cli);
+int cli_keeper(struct cli *cli);
+int cli_env(struct cli *cli);
+int cli_doctor(struct cli *cli);
+int cli_key(struct cli *cli);
+int cli_version(struct cli *cli);
+int cli_help(struct cli *cli);
+
+/* Prints "atoll: <sentence>" on stderr and returns the code. */
+int cli_fail(int code, const char *fmt, ...) printf_like(2, 3);
+
+/* ---- the daemon of this data directory (call.c) ---- */
+
+struct endpoint {
+    char url[256];
+    char key[128]; /* the default team's */
+};
+
+/* -ENOENT with a sentence when no daemon serves the data directory. */
+must_check int endpoint_find(const struct cli *cli, struct endpoint *out, struct err *err);
+
+/* Sends a request with the key and waits for the answer. `body` may be NULL. A status other than
+ * 2xx is a failure with the API's own message. *answer is NULL when there was no body; the caller
+ * decrefs it. Blocks. */
+must_check int endpoint_call(const struct endpoint *endpoint, const char *method, const char *path,
+                             const json_t *body, json_t **answer, struct err *err);
+
+#endif

@@ -1,0 +1,16 @@
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+int cli_env(struct cli *cli)
+{
+    struct endpoint endpoint;
+    struct err err;
+
+    if (endpoint_find(cli, &endpoint, &err) < 0) {
+        return cli_fail(CLI_FAILED, "%s", err.msg);
+    }
+    printf("export E2B_API_URL=%s E2B_SANDBOX_URL=%s E2B_API_KEY=%s\n", endpoint.url, endpoint.url,
+           endpoint.key);
+    return CLI_OK;
+}

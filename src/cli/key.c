@@ -1,0 +1,92 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "cli/cli.h"
+
+static void json_putp(json_t **json)
+{
+    json_decref(*json);
+}
+#define scoped_json scoped(json_putp) json_t
+
+static const char *text_of(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return text ? text : "-";
+}
+
+static int key_create(const struct endpoint *endpoint, const char *name, struct err *err)
+{
+    scoped_json *body = json_pack("{s:s}", "name", name);
+    scoped_json *answer = NULL;
+
+    if (!body) {
+        return err_set(err, EINVAL, "the name is not UTF-8");
+    }
+    int r = endpoint_call(endpoint, "POST", "/api-keys", body, &answer, err);
+    if (r == 0) {
+        printf("%s\n", text_of(answer, "key"));
+        (void)fprintf(stderr, "Keep it: it is shown only now. Its id is %s\n",
+                      text_of(answer, "id"));
+    }
+    return r;
+}
+
+static int key_list(const struct endpoint *endpoint, struct err *err)
+{
+    scoped_json *answer = NULL;
+    size_t i;
+    const json_t *key;
+
+    int r = endpoint_call(endpoint, "GET", "/api-keys", NULL, &answer, err);
+    if (r < 0) {
+        return r;
+    }
+    json_array_foreach(answer, i, key)
+    {
+        const json_t *mask = json_object_get(key, "mask");
+        printf("%s  %s%s...%s  %s  %s\n", text_of(key, "id"), text_of(mask, "prefix"),
+               text_of(mask, "maskedValuePrefix"), text_of(mask, "maskedValueSuffix"),
+               text_of(key, "createdAt"), text_of(key, "name"));
+    }
+    return 0;
+}
+
+static int key_revoke(const struct endpoint *endpoint, const char *id, struct err *err)
+{
+    char path[128];
+    scoped_json *answer = NULL;
+
+    if (strspn(id, "0123456789abcdef-") != strlen(id) || strlen(id) > 64) {
+        return err_set(err, EINVAL, "'%.64s' is not the id of a key; `atoll key list` shows them",
+                       id);
+    }
+    (void)snprintf(path, sizeof(path), "/api-keys/%s", id);
+    return endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
+}
+
+int cli_key(struct cli *cli)
+{
+    struct endpoint endpoint;
+    struct err err;
+    const char *verb = cli->words_n > 0 ? cli->words[0] : "";
+    bool create = strcmp(verb, "create") == 0;
+    bool revoke = strcmp(verb, "revoke") == 0;
+
+    if ((!create && !revoke && strcmp(verb, "list") != 0) ||
+        cli->words_n != (create || revoke ? 2 : 1)) {
+        return cli_fail(CLI_USAGE, "usage: atoll key create NAME | list | revoke ID");
+    }
+    int r = endpoint_find(cli, &endpoint, &err);
+    if (r == 0 && create) {
+        r = key_create(&endpoint, cli->words[1], &err);
+    } else if (r == 0 && revoke) {
+        r = key_revoke(&endpoint, cli->words[1], &err);
+    } else if (r == 0) {
+        r = key_list(&endpoint, &err);
+    }
+    return r == 0 ? CLI_OK : cli_fail(CLI_FAILED, "%s", err.msg);
+}

@@ -1,0 +1,129 @@
+/* main.c - finds the command and its settings. */
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+struct command {
+    const char *name;
+    const char *args;
+    const char *summary;
+    int (*run)(struct cli *cli);
+    int words_max;    /* that it takes after its name */
+    bool no_settings; /* works whatever the configuration says */
+};
+
+static const struct command commands[] = {
+    {"serve", "", "prepares what is missing and serves; as root it also starts the keeper",
+     cli_serve, 0, false},
+    {"env", "", "prints the exports for the daemon of a data directory", cli_env, 0, false},
+    {"doctor", "", "checks this machine point by point", cli_doctor, 0, false},
+    {"key", "create NAME | list | revoke ID", "API keys of the running daemon", cli_key, 2, false},
+    {"prepare", "", "makes user, data directory, pool and base template (serve does it as well)",
+     cli_prepare, 0, false},
+    {"keeper", "", "the privileged half alone, for a service manager (serve starts its own)",
+     cli_keeper, 0, false},
+    {"version", "", "prints the version", cli_version, 0, true},
+    {"help", "", "prints this text", cli_help, 0, true},
+};
+
+int cli_fail(int code, const char *fmt, ...)
+{
+    char msg[512];
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(msg, sizeof(msg), fmt, ap);
+    va_end(ap);
+    (void)fprintf(stderr, "atoll: %s\n", msg);
+    return code;
+}
+
+int cli_version(struct cli *cli)
+{
+    (void)cli;
+    printf("atoll " ATOLL_VERSION "\n");
+    return CLI_OK;
+}
+
+int cli_help(struct cli *cli)
+{
+    char left[64];
+
+    (void)cli;
+    printf("atoll " ATOLL_VERSION ": sandboxes on your own machine for the clients you have\n\n"
+           "Usage: atoll COMMAND [SETTINGS]\n\n");
+    for (size_t i = 0; i < countof(commands); i++) {
+        (void)snprintf(left, sizeof(left), "%s %s", commands[i].name, commands[i].args);
+        printf("  %-36s %s\n", left, commands[i].summary);
+    }
+    printf("\nSettings. Each is a flag, a variable (--tls-cert: ATOLL_TLS_CERT) and a line of the\n"
+           "configuration file (tls_cert = FILE), in that order:\n\n");
+    config_help(stdout);
+    return CLI_OK;
+}
+
+static const struct command *command_find(const char *name)
+{
+    for (size_t i = 0; i < countof(commands); i++) {
+        if (strcmp(commands[i].name, name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int command_run(const struct command *command, struct cli *cli, int argc, char **argv)
+{
+    struct err err;
+
+    if (command->no_settings) {
+        return command->run(cli);
+    }
+    if (config_load(&cli->config, argc, argv, &cli->words_n, &err) < 0) {
+        return cli_fail(CLI_USAGE, "%s", err.msg);
+    }
+    int code;
+    cli->words = argv + 1;
+    if (cli->words_n > command->words_max) {
+        code = cli_fail(CLI_USAGE, "%s takes no '%s'; try `atoll help`", command->name,
+                        cli->words[command->words_max]);
+    } else if (places_find(&cli->config, &cli->places, &err) < 0) {
+        code = cli_fail(CLI_USAGE, "%s", err.msg);
+    } else {
+        code = command->run(cli);
+    }
+    config_fini(&cli->config);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    struct cli cli = {.program = argv[0]};
+
+    if (argc < 2) {
+        (void)cli_help(&cli);
+        return CLI_USAGE;
+    }
+    if (asks_for_help(argc, argv)) {
+        return cli_help(&cli);
+    }
+    const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
+    const struct command *command = command_find(name);
+    if (!command) {
+        return cli_fail(CLI_USAGE, "there is no command '%s'; try `atoll help`", argv[1]);
+    }
+    return command_run(command, &cli, argc - 1, argv + 1);
+}

@@ -1,0 +1,483 @@
+#include "daemon/config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/str.h"
+
+enum {
+    LINE_BYTES_MAX = 8192,
+    NAME_BYTES = 64,
+    SOURCE_BYTES = 128,
+};
+
+enum kind { TEXT, ADDRESS, FILE_PATH, BYTES, COUNT, LEVEL };
+
+struct setting {
+    const char *name;
+    enum kind kind;
+    size_t at; /* of its field in struct config */
+    const char *fallback;
+    const char *hint;
+    const char *help;
+};
+
+#define FIELD(name) #name, .at = offsetof(struct config, name)
+
+static const struct setting settings[] = {
+    {FIELD(listen), .kind = ADDRESS, .fallback = "127.0.0.1:3000", .hint = "ADDR:PORT",
+     .help = "where the API and all sandbox traffic are served; port 0 takes a free one"},
+    {FIELD(tls_listen), .kind = ADDRESS, .fallback = "", .hint = "ADDR:PORT",
+     .help = "where the same is served over TLS, with tls_cert and tls_key"},
+    {FIELD(tls_cert), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
+     .help = "certificate chain (PEM)"},
+    {FIELD(tls_key), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
+     .help = "its private key (PEM), readable by the serving user"},
+    {FIELD(domain), .kind = TEXT, .fallback = "", .hint = "NAME",
+     .help = "sandbox ports are reached as <port>-<id>.NAME"},
+    {FIELD(data), .kind = FILE_PATH, .fallback = "/var/lib/atoll", .hint = "DIR",
+     .help = "state, sockets and the pool of sandbox disks"},
+    {FIELD(cache), .kind = FILE_PATH, .fallback = "/var/cache/atoll", .hint = "DIR",
+     .help = "built templates; several data directories may share it"},
+    {FIELD(templates), .kind = FILE_PATH, .fallback = "", .hint = "DIR",
+     .help = "recipes of the built-in templates; by default those beside the program"},
+    {FIELD(agent), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
+     .help = "the program that is pid 1 of a sandbox; by default the one beside the program"},
+    {FIELD(user), .kind = TEXT, .fallback = "atoll", .hint = "NAME",
+     .help = "the system user that serves; made when it is missing"},
+    {.name = "pool_size",
+     .at = offsetof(struct config, pool_bytes),
+     .kind = BYTES,
+     .fallback = "0",
+     .hint = "SIZE",
+     .help = "largest size of the pool, as 20G; 0 takes three quarters of what is free"},
+    {FIELD(connections_max), .kind = COUNT, .fallback = "10000", .hint = "N",
+     .help = "connections at one time; one more is answered 503"},
+    {FIELD(header_timeout_s), .kind = COUNT, .fallback = "10", .hint = "SECONDS",
+     .help = "how long a request's head may take"},
+    {FIELD(idle_timeout_s), .kind = COUNT, .fallback = "75", .hint = "SECONDS",
+     .help = "how long a connection may lie idle between requests"},
+    {FIELD(log_level), .kind = LEVEL, .fallback = "info", .hint = "LEVEL",
+     .help = "debug, info, warn or error"},
+};
+
+_Static_assert(countof(settings) <= CONFIG_ARGV_MAX, "config_argv() has too little room");
+
+/* ---- one value ---- */
+
+static void *field_of(const struct setting *s, struct config *config)
+{
+    return (char *)config + s->at;
+}
+
+static int set_text(char **field, const char *value)
+{
+    free(*field);
+    *field = strdup(value);
+    if (!*field) {
+        abort();
+    }
+    return 0;
+}
+
+/* A relative path means the directory the program was started in, which `serve` leaves. */
+static int set_path(char **field, const char *value, struct err *err)
+{
+    char cwd[PATH_MAX];
+    char whole[PATH_MAX];
+
+    if (value[0] == '/' || value[0] == '\0') {
+        return set_text(field, value);
+    }
+    if (!getcwd(cwd, sizeof(cwd))) {
+        return err_sys(err, "find the working directory");
+    }
+    int n = snprintf(whole, sizeof(whole), "%s/%s", cwd, value);
+    if (n < 0 || (size_t)n >= sizeof(whole)) {
+        return err_set(err, ENAMETOOLONG, "the path is too long");
+    }
+    return set_text(field, whole);
+}
+
+static int set_address(char **field, const char *value, struct err *err)
+{
+    const char *colon = strrchr(value, ':');
+    char *end = NULL;
+
+    if (value[0] == '\0') {
+        return set_text(field, value);
+    }
+    if (!colon || colon == value || !isdigit((unsigned char)colon[1]) ||
+        strtoul(colon + 1, &end, 10) > UINT16_MAX || *end != '\0') {
+        return err_set(err, EINVAL, "'%s' is not an address with a port, as 127.0.0.1:3000", value);
+    }
+    return set_text(field, value);
+}
+
+static int set_number(uint64_t *field, const char *value, bool is_bytes, struct err *err)
+{
+    static const char units[] = "KMGT";
+    char *end = NULL;
+    unsigned shift = 0;
+
+    errno = 0;
+    uint64_t n = strtoull(value, &end, 10);
+    if (is_bytes && *end != '\0' && strchr(units, toupper((unsigned char)*end))) {
+        shift = 10 * (unsigned)(strchr(units, toupper((unsigned char)*end)) - units + 1);
+        end++;
+    }
+    if (!isdigit((unsigned char)value[0]) || *end != '\0' || errno || n > (UINT64_MAX >> shift)) {
+        return err_set(err, EINVAL,
+                       is_bytes ? "'%s' is not a size, as 512M or 20G" : "'%s' is not a number",
+                       value);
+    }
+    if (!is_bytes && (n == 0 || n > INT32_MAX / 1000)) {
+        return err_set(err, ERANGE, "%" PRIu64 " is not between 1 and %d", n, INT32_MAX / 1000);
+    }
+    *field = n << shift;
+    return 0;
+}
+
+static int set_level(enum log_level *field, const char *value, struct err *err)
+{
+    if (log_level_parse(value, field) < 0) {
+        return err_set(err, EINVAL, "'%s' is not one of debug, info, warn, error", value);
+    }
+    return 0;
+}
+
+static int set(const struct setting *s, struct config *config, const char *value, struct err *err)
+{
+    void *field = field_of(s, config);
+
+    switch (s->kind) {
+    case TEXT:
+        return set_text(field, value);
+    case FILE_PATH:
+        return set_path(field, value, err);
+    case ADDRESS:
+        return set_address(field, value, err);
+    case BYTES:
+        return set_number(field, value, true, err);
+    case COUNT:
+        return set_number(field, value, false, err);
+    case LEVEL:
+        return set_level(field, value, err);
+    }
+    abort();
+}
+
+/* As set(), with the place the value came from before the sentence. */
+static int set_from(const char *source, const struct setting *s, struct config *config,
+                    const char *value, struct err *err)
+{
+    int r = set(s, config, value, err);
+
+    return r < 0 ? err_wrap(err, "%s", source) : 0;
+}
+
+/* ---- names ---- */
+
+static void flag_name(const struct setting *s, char out[NAME_BYTES])
+{
+    (void)snprintf(out, NAME_BYTES, "--%s", s->name);
+    for (char *p = out; *p; p++) {
+        *p = *p == '_' ? '-' : *p;
+    }
+}
+
+static void variable_name(const struct setting *s, char out[NAME_BYTES])
+{
+    (void)snprintf(out, NAME_BYTES, "ATOLL_%s", s->name);
+    for (char *p = out; *p; p++) {
+        *p = (char)toupper((unsigned char)*p);
+    }
+}
+
+static const struct setting *setting_by_flag(struct str flag)
+{
+    char name[NAME_BYTES];
+
+    for (size_t i = 0; i < countof(settings); i++) {
+        flag_name(&settings[i], name);
+        if (str_eq(str_of(name), flag)) {
+            return &settings[i];
+        }
+    }
+    return NULL;
+}
+
+static const struct setting *setting_by_name(struct str name)
+{
+    for (size_t i = 0; i < countof(settings); i++) {
+        if (str_eq(str_of(settings[i].name), name)) {
+            return &settings[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- the sources, from the weakest ---- */
+
+static int load_defaults(struct config *config, struct err *err)
+{
+    for (size_t i = 0; i < countof(settings); i++) {
+        int r = set(&settings[i], config, settings[i].fallback, err);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+static int load_line(struct config *config, const char *source, struct str line, struct err *err)
+{
+    char value[LINE_BYTES_MAX];
+
+    line = str_trim(line);
+    if (line.len == 0 || line.at[0] == '#') {
+        return 0;
+    }
+    size_t equals = str_find(line, '=');
+    struct str name = str_trim((struct str){line.at, equals});
+    if (equals == line.len) {
+        return err_set(err, EINVAL, "%s: want a line 'name = value'", source);
+    }
+    const struct setting *s = setting_by_name(name);
+    if (!s) {
+        return err_set(err, EINVAL, "%s: there is no setting '%.*s'", source, (int)name.len,
+                       name.at);
+    }
+    if (!str_copy(value, sizeof(value), str_trim(str_skip(line, equals + 1)))) {
+        return err_set(err, EINVAL, "%s: the value of '%s' holds a NUL byte", source, s->name);
+    }
+    return set_from(source, s, config, value, err);
+}
+
+static void filep_close(FILE **file)
+{
+    if (*file) {
+        (void)fclose(*file);
+    }
+}
+
+static int load_file(struct config *config, const char *path, bool named, struct err *err)
+{
+    char line[LINE_BYTES_MAX];
+    char source[SOURCE_BYTES];
+    int r = 0;
+
+    scoped(filep_close) FILE *file = fopen(path, "re");
+    if (!file) {
+        return errno == ENOENT && !named ? 0 : err_sys(err, "read %s", path);
+    }
+    for (int number = 1; r == 0 && fgets(line, sizeof(line), file); number++) {
+        (void)snprintf(source, sizeof(source), "%s:%d", path, number);
+        size_t len = strlen(line);
+        if (len == sizeof(line) - 1) {
+            return err_set(err, EINVAL, "%s: the line is too long", source);
+        }
+        if (len && line[len - 1] == '\n') {
+            len--;
+        }
+        r = load_line(config, source, (struct str){line, len}, err);
+    }
+    return r;
+}
+
+static int load_environment(struct config *config, struct err *err)
+{
+    char name[NAME_BYTES];
+
+    for (size_t i = 0; i < countof(settings); i++) {
+        variable_name(&settings[i], name);
+        const char *value = getenv(name);
+        int r = value ? set_from(name, &settings[i], config, value, err) : 0;
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+/* ---- flags ---- */
+
+struct flag {
+    struct str name; /* "--listen" */
+    const char *value;
+};
+
+/* Reads the flag at argv[*i] and its value, and moves *i to the last word used. */
+static int flag_next(int argc, char **argv, int *i, struct flag *out, struct err *err)
+{
+    struct str word = str_of(argv[*i]);
+    size_t equals = str_find(word, '=');
+
+    out->name = (struct str){word.at, equals};
+    if (!setting_by_flag(out->name) && !str_eq(out->name, STR("--config"))) {
+        return err_set(err, EINVAL, "there is no flag '%.*s'", (int)equals, word.at);
+    }
+    if (equals < word.len) {
+        out->value = word.at + equals + 1;
+    } else if (*i + 1 < argc) {
+        out->value = argv[++*i];
+    } else {
+        return err_set(err, EINVAL, "flag %s wants a value", word.at);
+    }
+    return 0;
+}
+
+/* Calls for each flag; `config` NULL: only looks for --config. Gathers the other words in front. */
+static int load_flags(struct config *config, int argc, char **argv, const char **file, int *words_n,
+                      struct err *err)
+{
+    struct flag flag;
+
+    *words_n = 0;
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] != '-' || argv[i][1] == '\0') {
+            if (config) {
+                argv[1 + *words_n] = argv[i];
+            }
+            ++*words_n;
+            continue;
+        }
+        int r = flag_next(argc, argv, &i, &flag, err);
+        if (r < 0) {
+            return r;
+        }
+        const struct setting *s = setting_by_flag(flag.name);
+        if (!s) {
+            *file = flag.value;
+        } else if (config) {
+            char source[NAME_BYTES];
+            flag_name(s, source);
+            r = set_from(source, s, config, flag.value, err);
+        }
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+static int check_whole(const struct config *config, struct err *err)
+{
+    if (config->tls_listen[0] && (!config->tls_cert[0] || !config->tls_key[0])) {
+        return err_set(err, EINVAL, "tls_listen needs tls_cert and tls_key");
+    }
+    if (!config->tls_listen[0] && (config->tls_cert[0] || config->tls_key[0])) {
+        return err_set(err, EINVAL, "tls_cert and tls_key need tls_listen");
+    }
+    if (!config->listen[0] || !config->data[0] || !config->cache[0] || !config->user[0]) {
+        return err_set(err, EINVAL, "listen, data, cache and user may not be empty");
+    }
+    return 0;
+}
+
+int config_load(struct config *config, int argc, char **argv, int *words_n, struct err *err)
+{
+    const char *file = getenv("ATOLL_CONFIG");
+
+    *config = (struct config){0};
+    int r = load_flags(NULL, argc, argv, &file, words_n, err);
+    if (r == 0) {
+        r = load_defaults(config, err);
+    }
+    if (r == 0) {
+        r = load_file(config, file ? file : CONFIG_FILE, file != NULL, err);
+    }
+    if (r == 0) {
+        r = load_environment(config, err);
+    }
+    if (r == 0) {
+        r = load_flags(config, argc, argv, &file, words_n, err);
+    }
+    if (r == 0) {
+        r = check_whole(config, err);
+    }
+    if (r < 0) {
+        config_fini(config);
+    }
+    return r;
+}
+
+void config_fini(struct config *config)
+{
+    for (size_t i = 0; i < countof(settings); i++) {
+        if (settings[i].kind <= FILE_PATH) {
+            char **field = field_of(&settings[i], config);
+            free(*field);
+            *field = NULL;
+        }
+    }
+}
+
+/* ---- out again ---- */
+
+void config_help(FILE *out)
+{
+    char flag[NAME_BYTES];
+    char left[2 * NAME_BYTES];
+
+    for (size_t i = 0; i < countof(settings); i++) {
+        const struct setting *s = &settings[i];
+        flag_name(s, flag);
+        (void)snprintf(left, sizeof(left), "%s %s", flag, s->hint);
+        (void)fprintf(out, "  %-28s %s", left, s->help);
+        (void)fprintf(out, s->fallback[0] ? " [%s]\n" : "\n", s->fallback);
+    }
+    (void)fprintf(out, "  %-28s %s [%s]\n", "--config FILE", "where settings are read from",
+                  CONFIG_FILE);
+}
+
+static void value_text(const struct setting *s, const struct config *config, char *out, size_t size)
+{
+    static const char *const levels[] = {"debug", "info", "warn", "error"};
+    const char *field = (const char *)config + s->at;
+
+    switch (s->kind) {
+    case TEXT:
+    case ADDRESS:
+    case FILE_PATH:
+        (void)snprintf(out, size, "%s", *(char *const *)(const void *)field);
+        return;
+    case BYTES:
+    case COUNT:
+        (void)snprintf(out, size, "%" PRIu64, *(const uint64_t *)(const void *)field);
+        return;
+    case LEVEL:
+        (void)snprintf(out, size, "%s", levels[*(const enum log_level *)(const void *)field]);
+        return;
+    }
+}
+
+int config_argv(const struct config *config, char **argv)
+{
+    char value[LINE_BYTES_MAX];
+    char flag[NAME_BYTES];
+    int n = 0;
+
+    for (size_t i = 0; i < countof(settings); i++) {
+        flag_name(&settings[i], flag);
+        value_text(&settings[i], config, value, sizeof(value));
+        argv[n] = NULL;
+        if (asprintf(&argv[n++], "%s=%s", flag, value) < 0) {
+            abort();
+        }
+    }
+    return n;
+}
+
+void config_argv_free(char **argv, int n)
+{
+    for (int i = 0; i < n; i++) {
+        free(argv[i]);
+    }
+}

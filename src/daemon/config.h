@@ -1,0 +1,53 @@
+/* config.h - the settings: each is a flag, a variable ATOLL_* and a line of the configuration file,
+ * in that order of precedence, and has a default.
+ *
+ * One table (config.c) drives all of them and the help text. A setting `tls_cert` is the flag
+ * --tls-cert, the variable ATOLL_TLS_CERT and the line "tls_cert = /path". What is unknown or
+ * cannot be read is refused with a sentence that names where it stands.
+ */
+#ifndef DAEMON_CONFIG_H
+#define DAEMON_CONFIG_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+#include "base/log.h"
+
+#define CONFIG_FILE "/etc/atoll/atoll.conf"
+
+struct config { /* text is never NULL; paths are absolute, or empty where that has a meaning */
+    char *listen;
+    char *tls_listen; /* empty: no TLS */
+    char *tls_cert;
+    char *tls_key;
+    char *domain; /* empty: sandboxes are reached by headers alone */
+    char *data;
+    char *cache;
+    char *templates; /* empty: beside the program */
+    char *agent;     /* empty: beside the program */
+    char *user;
+    uint64_t pool_bytes; /* 0: by what is free */
+    uint64_t connections_max;
+    uint64_t header_timeout_s;
+    uint64_t idle_timeout_s;
+    enum log_level log_level;
+};
+
+/* Reads defaults, file, environment and the flags in argv[1..]; words that are no flags are moved
+ * to the front of argv[1..] and counted in *words_n. Nothing needs freeing after a failure. */
+must_check int config_load(struct config *config, int argc, char **argv, int *words_n,
+                           struct err *err);
+void config_fini(struct config *config);
+
+/* The table, as a list of flags with defaults. */
+void config_help(FILE *out);
+
+/* The settings as flags that make another program of ours read the same: argv must have room for
+ * CONFIG_ARGV_MAX. Returns how many were put; config_argv_free() frees those. */
+enum { CONFIG_ARGV_MAX = 40 };
+int config_argv(const struct config *config, char **argv);
+void config_argv_free(char **argv, int n);
+
+#endif

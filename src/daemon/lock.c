@@ -1,0 +1,38 @@
+#include "daemon/lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+
+enum { POLL_MS = 10 };
+
+int lock_take(const char *path, int wait_ms, struct err *err)
+{
+    int64_t deadline_ms = clock_mono_ms() + wait_ms;
+    struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
+
+    scoped_fd fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
+    if (fd < 0) {
+        return err_sys(err, "open the lock file %s", path);
+    }
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR) {
+            return err_sys(err, "lock %s", path);
+        }
+        if (clock_mono_ms() >= deadline_ms) {
+            return err_set(err, EBUSY, "another process holds %s", path);
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+    return move_fd(&fd);
+}
+
+bool lock_is_held(const char *path)
+{
+    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+    return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+}

@@ -1,0 +1,42 @@
+/* places.h - where things lie: below the data directory, and beside the program.
+ *
+ *   DATA/state/      0700, the serving user's: atoll.db, default.key
+ *   DATA/run/        0755, root's: keeper.sock, the lock files, base-layer; endpoint is the user's
+ *   DATA/pool...     root's alone: layers and sandbox disks (keeper/pool.h)
+ *
+ * Root never follows a name that the serving user could have put there.
+ */
+#ifndef DAEMON_PLACES_H
+#define DAEMON_PLACES_H
+
+#include <limits.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+#include "daemon/config.h"
+
+enum { PLACE_BYTES = 1024 }; /* longest path we make ourselves; checked once, here */
+
+struct places {
+    char state[PLACE_BYTES];
+    char run[PLACE_BYTES];
+    char pool[PLACE_BYTES];
+    char database[PLACE_BYTES];
+    char default_key[PLACE_BYTES];
+    char endpoint[PLACE_BYTES];      /* the URL of the daemon that serves, while it does */
+    char base_layer[PLACE_BYTES];    /* names the layer of the `base` template */
+    char keeper_socket[PLACE_BYTES]; /* fits a sockaddr_un */
+    char serve_lock[PLACE_BYTES];    /* held by whoever serves this data directory */
+    char keeper_lock[PLACE_BYTES];
+    char prepare_lock[PLACE_BYTES];
+    char recipe[PLACE_BYTES]; /* of the `base` template; empty when there is none */
+    char agent[PLACE_BYTES];  /* likewise */
+    char instance[16];        /* names this data directory where paths cannot: cgroups */
+};
+
+must_check int places_find(const struct config *config, struct places *out, struct err *err);
+
+/* The first line of a small file: a key, a URL, a layer's name. */
+must_check int place_read(const char *path, char *out, size_t size, struct err *err);
+
+#endif

@@ -1,0 +1,144 @@
+#include "daemon/prepare.h"
+
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "daemon/lock.h"
+#include "daemon/run.h"
+#include "keeper/pool.h"
+
+enum { PREPARE_WAIT_MS = 20 * 60 * 1000 }; /* another start may be making a template */
+
+int identity_find(const char *user, struct identity *out, struct err *err)
+{
+    errno = 0;
+    const struct passwd *entry = getpwnam(user);
+    if (!entry) {
+        return err_set(err, ENOENT, "there is no user '%s'", user);
+    }
+    *out = (struct identity){.uid = entry->pw_uid, .gid = entry->pw_gid};
+    return 0;
+}
+
+static int prepare_user(const struct config *config, struct identity *who, struct err *err)
+{
+    const char *const useradd[] = {"useradd",         "--system", "--user-group",      "--home-dir",
+                                   config->data,      "--shell",  "/usr/sbin/nologin", "--comment",
+                                   "atoll sandboxes", "--",       config->user,        NULL};
+
+    if (identity_find(config->user, who, err) == 0) {
+        return who->uid != 0 ? 0 : err_set(err, EINVAL, "the server may not run as root");
+    }
+    (void)fprintf(stderr, "Making the system user %s\n", config->user);
+    int r = run(useradd, err);
+    if (r < 0) {
+        return err_wrap(err, "make the user '%s' (or name an existing one with --user)",
+                        config->user);
+    }
+    return identity_find(config->user, who, err);
+}
+
+static int make_parents(const char *path, struct err *err)
+{
+    char part[PLACE_BYTES];
+
+    for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        (void)snprintf(part, sizeof(part), "%.*s", (int)(slash - path), path);
+        if (mkdir(part, 0755) < 0 && errno != EEXIST) {
+            return err_sys(err, "make the directory %s", part);
+        }
+    }
+    return 0;
+}
+
+static int make_dir(const char *path, mode_t mode, const struct identity *owner, struct err *err)
+{
+    if (mkdir(path, mode) < 0 && errno != EEXIST) {
+        return err_sys(err, "make the directory %s", path);
+    }
+    scoped_fd fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        return err_sys(err, "open the directory %s", path);
+    }
+    if (fchown(fd, owner->uid, owner->gid) < 0 || fchmod(fd, mode) < 0) {
+        return err_sys(err, "set owner and mode of %s", path);
+    }
+    return 0;
+}
+
+static int make_file(const char *path, mode_t mode, const struct identity *owner, struct err *err)
+{
+    scoped_fd fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode);
+
+    if (fd < 0 || fchown(fd, owner->uid, owner->gid) < 0 || fchmod(fd, mode) < 0) {
+        return err_sys(err, "make %s", path);
+    }
+    return 0;
+}
+
+/* The server writes its URL into a file of its own, in a directory that is not: so root can keep
+ * sockets and locks beside it. Only its group may open the lock: who can open it can hold it. */
+static int make_run_files(const struct places *places, const struct identity *who, struct err *err)
+{
+    const struct identity root_and_group = {.uid = 0, .gid = who->gid};
+
+    int r = make_file(places->endpoint, 0644, who, err);
+    return r == 0 ? make_file(places->serve_lock, 0640, &root_and_group, err) : r;
+}
+
+static int prepare_dirs(const struct config *config, const struct places *places,
+                        const struct identity *who, struct err *err)
+{
+    static const struct identity root = {0, 0};
+
+    int r = make_parents(config->data, err);
+    if (r == 0) {
+        r = make_dir(config->data, 0755, &root, err);
+    }
+    if (r == 0) {
+        r = make_dir(places->run, 0755, &root, err);
+    }
+    if (r == 0) {
+        r = make_dir(places->state, 0700, who, err);
+    }
+    return r == 0 ? make_run_files(places, who, err) : r;
+}
+
+/* What is mounted stays so when the pool is closed. */
+static int prepare_pool(const struct places *places, struct err *err)
+{
+    struct pool *pool = NULL;
+
+    int r = pool_open(places->pool, &pool, err);
+    if (r < 0) {
+        return err_wrap(err, "prepare the pool");
+    }
+    if (!pool_limits_disk(pool)) {
+        log_warn("sandboxes have no disk limit here: %s", pool_limits_why(pool));
+    }
+    pool_close(pool);
+    return 0;
+}
+
+int prepare(const struct config *config, const struct places *places, struct identity *who,
+            struct err *err)
+{
+    int r = prepare_user(config, who, err);
+    if (r == 0) {
+        r = prepare_dirs(config, places, who, err);
+    }
+    if (r < 0) {
+        return r;
+    }
+    scoped_fd lock = lock_take(places->prepare_lock, PREPARE_WAIT_MS, err);
+    if (lock < 0) {
+        return lock;
+    }
+    r = prepare_pool(places, err);
+    return r == 0 ? layer_prepare(config, places, err) : r;
+}

@@ -1,0 +1,18 @@
+/* run.h - runs a program of the system's and waits: useradd, tar, a recipe. Root's start-up only.
+ */
+#ifndef DAEMON_RUN_H
+#define DAEMON_RUN_H
+
+#include <stddef.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+
+/* Blocks until it has ended. stdin is empty; stderr is ours. 0 when it ended well, else -ECHILD
+ * with a sentence. argv[0] is looked up in PATH. */
+must_check int run(const char *const *argv, struct err *err);
+
+/* As run(), with what it printed, up to the first newline, in out. */
+must_check int run_read(const char *const *argv, char *out, size_t size, struct err *err);
+
+#endif

@@ -1,0 +1,306 @@
+#include "daemon/serve.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <uv.h>
+
+#include "api/api.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "edge/edge.h"
+#include "http/server.h"
+#include "http/tls.h"
+#include "keeper/client.h"
+#include "sandbox/sandbox.h"
+#include "store/store.h"
+#include "template/template.h"
+
+enum {
+    STOP_GRACE_MS = 5000,
+    BASE_CPU_COUNT = 2,
+    BASE_MEMORY_MB = 1024,
+    BASE_DISK_MB = 10 * 1024,
+    LINE_BYTES = 256,
+};
+
+struct server {
+    const struct config *config;
+    const struct places *places;
+    const char *program;
+    bool announce;
+    bool stopping;
+
+    uv_loop_t loop;
+    uv_signal_t on_term;
+    uv_signal_t on_int;
+    struct store *store;
+    struct templates *templates;
+    struct keeper_client *keeper;
+    struct sandboxes *sandboxes;
+    struct edge *edge;
+    struct api *api;
+    struct tls_context *tls;
+    struct http_server *http;
+};
+
+/* ---- requests ---- */
+
+static void on_request(void *ctx, struct http_exchange *ex)
+{
+    struct server *server = ctx;
+
+    if (!edge_handle(server->edge, ex)) {
+        api_handle(server->api, ex);
+    }
+}
+
+/* ---- ready ---- */
+
+void serve_url(const char *listen, int port, char *out, size_t size)
+{
+    const char *colon = strrchr(listen, ':');
+    struct str host = {listen, colon ? (size_t)(colon - listen) : strlen(listen)};
+
+    if (str_eq(host, STR("0.0.0.0"))) {
+        host = STR("127.0.0.1");
+    } else if (str_eq(host, STR("[::]"))) {
+        host = STR("[::1]");
+    }
+    (void)snprintf(out, size, "http://%.*s:%d", (int)host.len, host.at, port);
+}
+
+static void endpoint_write(const struct server *server, const char *text)
+{
+    scoped_fd fd = open(server->places->endpoint, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0 || dprintf(fd, "%s", text) < 0) {
+        log_warn("cannot write %s: `atoll env` will not find this daemon",
+                 server->places->endpoint);
+    }
+}
+
+static void announce(const struct server *server, const char *url)
+{
+    char key[LINE_BYTES] = "";
+    struct err err;
+
+    if (place_read(server->places->default_key, key, sizeof(key), &err) < 0) {
+        log_warn("%s", err.msg);
+        return;
+    }
+    printf("\natoll " ATOLL_VERSION " serves on %s\n\n"
+           "  export E2B_API_URL=%s\n"
+           "  export E2B_SANDBOX_URL=%s\n"
+           "  export E2B_API_KEY=%s\n\n"
+           "In another terminal: eval \"$(%s env --data %s)\"\n\n",
+           url, url, url, key, server->program, server->config->data);
+    (void)fflush(stdout);
+}
+
+static void on_ready(void *ctx)
+{
+    struct server *server = ctx;
+    char url[LINE_BYTES];
+
+    serve_url(server->config->listen, http_server_port(server->http), url, sizeof(url));
+    endpoint_write(server, url);
+    log_info("ready on %s with %u sandboxes", url, sandboxes_figures(server->sandboxes).running);
+    if (server->announce) {
+        announce(server, url);
+    }
+}
+
+/* ---- stop ---- */
+
+static void on_http_stopped(void *ctx)
+{
+    struct server *server = ctx;
+
+    uv_stop(&server->loop);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    struct server *server = handle->data;
+
+    if (server->stopping) {
+        log_info("stopping at once");
+        uv_stop(&server->loop);
+        return;
+    }
+    log_info("%s: stopping; sandboxes go on", number == SIGINT ? "interrupted" : "asked to end");
+    server->stopping = true;
+    endpoint_write(server, "");
+    http_server_stop(server->http, STOP_GRACE_MS, on_http_stopped, server);
+}
+
+/* ---- wiring, from the bottom up ---- */
+
+static void on_keeper_state(void *ctx, bool connected)
+{
+    struct server *server = ctx;
+
+    if (connected) {
+        log_info("connected to the keeper");
+    } else {
+        log_warn("the keeper is away; creating sandboxes waits for it");
+    }
+    if (server->sandboxes) {
+        sandboxes_keeper_changed(server->sandboxes, connected);
+    }
+}
+
+static int open_state(struct server *server, struct err *err)
+{
+    char layer[LINE_BYTES] = "";
+
+    int r = store_open(&server->loop, server->places->database, &server->store, err);
+    if (r == 0) {
+        r = templates_new(server->store, &server->templates, err);
+    }
+    if (r == 0) {
+        r = place_read(server->places->base_layer, layer, sizeof(layer), err);
+    }
+    if (r == 0) {
+        templates_put_builtin(server->templates, "base", layer, BASE_CPU_COUNT, BASE_MEMORY_MB,
+                              BASE_DISK_MB);
+    }
+    return r;
+}
+
+static int open_domain(struct server *server, struct err *err)
+{
+    server->keeper =
+        keeper_client_new(&server->loop, server->places->keeper_socket, on_keeper_state, server);
+    const struct sandboxes_options options = {
+        .loop = &server->loop,
+        .store = server->store,
+        .keeper = server->keeper,
+        .templates = server->templates,
+    };
+    return sandboxes_new(&options, on_ready, server, &server->sandboxes, err);
+}
+
+static int open_surface(struct server *server, struct err *err)
+{
+    const char *domain = server->config->domain[0] ? server->config->domain : NULL;
+    const struct api_options options = {
+        .loop = &server->loop,
+        .store = server->store,
+        .keeper = server->keeper,
+        .sandboxes = server->sandboxes,
+        .templates = server->templates,
+        .domain = domain,
+    };
+
+    server->edge = edge_new(&server->loop, server->sandboxes, domain);
+    int r = api_new(&options, &server->api, err);
+    return r == 0 ? api_prepare_default_key(server->api, server->places->default_key, err) : r;
+}
+
+static int open_tls(struct server *server, struct err *err)
+{
+    const struct config *config = server->config;
+
+    if (!config->tls_listen[0]) {
+        return 0;
+    }
+    int r = tls_context_new(config->tls_cert, config->tls_key, true, &server->tls, err);
+    return r == 0 ? http_server_listen(server->http, config->tls_listen, server->tls, err) : r;
+}
+
+static int open_http(struct server *server, struct err *err)
+{
+    const struct http_server_options options = {
+        .loop = &server->loop,
+        .on_request = on_request,
+        .ctx = server,
+        .http2 = &http2_protocol,
+        .connections_max = (uint32_t)server->config->connections_max,
+        .header_timeout_ms = (uint32_t)server->config->header_timeout_s * 1000,
+        .idle_timeout_ms = (uint32_t)server->config->idle_timeout_s * 1000,
+    };
+
+    int r = http_server_new(&options, &server->http, err);
+    if (r == 0) {
+        r = http_server_listen(server->http, server->config->listen, NULL, err);
+    }
+    return r == 0 ? open_tls(server, err) : r;
+}
+
+static void watch_signal(struct server *server, uv_signal_t *handle, int number)
+{
+    (void)uv_signal_init(&server->loop, handle);
+    handle->data = server;
+    (void)uv_signal_start(handle, on_signal, number);
+}
+
+static int open_all(struct server *server, struct err *err)
+{
+    int r = open_state(server, err);
+    if (r == 0) {
+        r = open_domain(server, err);
+    }
+    if (r == 0) {
+        r = open_surface(server, err);
+    }
+    if (r == 0) {
+        r = open_http(server, err);
+    }
+    if (r == 0) {
+        watch_signal(server, &server->on_term, SIGTERM);
+        watch_signal(server, &server->on_int, SIGINT);
+    }
+    return r;
+}
+
+/* From the top down; the store last, because it writes what the others leave. */
+static void close_all(struct server *server)
+{
+    uv_close((uv_handle_t *)&server->on_term, NULL);
+    uv_close((uv_handle_t *)&server->on_int, NULL);
+    http_server_free(server->http);
+    tls_context_free(server->tls);
+    api_free(server->api);
+    edge_free(server->edge);
+    sandboxes_free(server->sandboxes);
+    keeper_client_free(server->keeper);
+    templates_free(server->templates);
+    store_close(server->store);
+    (void)uv_run(&server->loop, UV_RUN_NOWAIT);
+}
+
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+int serve_run(const struct config *config, const struct places *places, const char *program,
+              bool announce_ready)
+{
+    struct server server = {
+        .config = config, .places = places, .program = program, .announce = announce_ready};
+    struct err err;
+
+    log_init("serve", config->log_level);
+    raise_file_limit();
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)uv_loop_init(&server.loop);
+    endpoint_write(&server, "");
+    if (open_all(&server, &err) < 0) {
+        log_error("%s", err.msg); /* the process ends now, and the kernel closes all of it */
+        return 1;
+    }
+    (void)uv_run(&server.loop, UV_RUN_DEFAULT);
+    close_all(&server);
+    return 0;
+}

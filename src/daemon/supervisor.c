@@ -1,0 +1,330 @@
+#include "daemon/supervisor.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "daemon/drop.h"
+#include "daemon/lock.h"
+#include "daemon/prepare.h"
+#include "daemon/serve.h"
+#include "keeper/keeper.h"
+
+enum {
+    LOCK_WAIT_MS = 5000, /* a predecessor that was killed needs a moment to be gone */
+    STOP_WAIT_MS = 8000, /* longer than the server's own grace */
+    BACKOFF_FIRST_MS = 100,
+    BACKOFF_MAX_MS = 10 * 1000,
+    HEALTHY_MS = 30 * 1000, /* after this long a crash counts as the first again */
+};
+
+struct supervisor {
+    const struct config *config;
+    const struct places *places;
+    const char *program;
+    struct identity who;
+    pid_t pid; /* ours: a child whose parent is another one by now must end */
+    sigset_t signals;
+    bool stopping;
+    int64_t stop_deadline_ms;
+    int exit_code;
+    struct child {
+        const char *name;
+        void (*main)(struct supervisor *sv, bool first);
+        pid_t pid; /* 0: not running */
+        unsigned starts;
+        unsigned crashes; /* in a row */
+        int64_t started_ms;
+        int64_t due_ms; /* while not running: when it is started again */
+    } children[2];
+};
+
+enum { SERVER, KEEPER };
+
+/* ---- inside the children ---- */
+
+/* Its own session: a terminal's Ctrl-C reaches the supervisor alone, which ends us in order. */
+static void child_begin(void)
+{
+    sigset_t none;
+
+    (void)setsid();
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Comes after every change of credentials, because those clear it. */
+static void die_with_parent(const struct supervisor *sv, int signal_number)
+{
+    (void)prctl(PR_SET_PDEATHSIG, signal_number);
+    if (getppid() != sv->pid) {
+        _exit(1);
+    }
+}
+
+static _Noreturn void server_main(struct supervisor *sv, bool first)
+{
+    struct err err;
+
+    child_begin();
+    (void)prctl(PR_SET_NAME, "atoll-serve");
+    if (drop_privileges(&sv->who, &err) < 0) {
+        log_error("%s", err.msg);
+        _exit(1);
+    }
+    die_with_parent(sv, SIGKILL);
+    exit(serve_run(sv->config, sv->places, sv->program, first));
+}
+
+/* A program of its own, so that the process that forks jails is small and is seen for what it is.
+ */
+static _Noreturn void keeper_exec(struct supervisor *sv, bool first)
+{
+    static char name[] = "atoll";
+    static char command[] = "keeper";
+    char *argv[2 + CONFIG_ARGV_MAX + 1] = {name, command};
+
+    (void)first;
+    child_begin();
+    die_with_parent(sv, SIGTERM);
+    int n = config_argv(sv->config, argv + 2);
+    argv[2 + n] = NULL;
+    (void)execv("/proc/self/exe", argv);
+    log_error("start the keeper: %s", strerrordesc_np(errno));
+    _exit(1);
+}
+
+/* ---- the children from outside ---- */
+
+static void child_start(struct supervisor *sv, struct child *child)
+{
+    bool first = child->starts++ == 0;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        child->main(sv, first); /* does not return */
+    }
+    if (pid < 0) {
+        log_error("start the %s: %s", child->name, strerrordesc_np(errno));
+        child->due_ms = clock_mono_ms() + BACKOFF_MAX_MS;
+        return;
+    }
+    child->pid = pid;
+    child->started_ms = clock_mono_ms();
+}
+
+static void child_signal(const struct child *child, int signal_number)
+{
+    if (child->pid > 0) {
+        (void)kill(child->pid, signal_number);
+    }
+}
+
+/* The server first: it finishes its exchanges while the keeper is still there. */
+static void stop(struct supervisor *sv, int exit_code)
+{
+    if (sv->stopping) {
+        child_signal(&sv->children[SERVER], SIGKILL);
+        child_signal(&sv->children[KEEPER], SIGTERM);
+        return;
+    }
+    sv->stopping = true;
+    sv->exit_code = exit_code;
+    sv->stop_deadline_ms = clock_mono_ms() + STOP_WAIT_MS;
+    child_signal(&sv->children[sv->children[SERVER].pid ? SERVER : KEEPER], SIGTERM);
+}
+
+static int64_t backoff_ms(const struct child *child)
+{
+    unsigned doublings = child->crashes < 8 ? child->crashes : 8;
+    int64_t ms = (int64_t)BACKOFF_FIRST_MS << doublings;
+
+    return ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS;
+}
+
+static void child_crashed(struct child *child, int status)
+{
+    int64_t now_ms = clock_mono_ms();
+
+    child->crashes = now_ms - child->started_ms > HEALTHY_MS ? 0 : child->crashes + 1;
+    child->due_ms = now_ms + backoff_ms(child);
+    if (WIFSIGNALED(status)) {
+        log_error("the %s was ended by signal %d; starting it again", child->name,
+                  WTERMSIG(status));
+    } else {
+        log_error("the %s ended with status %d; starting it again", child->name,
+                  WEXITSTATUS(status));
+    }
+}
+
+static void child_ended(struct supervisor *sv, struct child *child, int status)
+{
+    bool exited = WIFEXITED(status);
+    bool is_server = child == &sv->children[SERVER];
+
+    child->pid = 0;
+    if (sv->stopping) {
+        if (is_server) {
+            child_signal(&sv->children[KEEPER], SIGTERM);
+        }
+    } else if (exited && (child->starts == 1 || (is_server && WEXITSTATUS(status) == 0))) {
+        stop(sv, WEXITSTATUS(status));
+    } else {
+        child_crashed(child, status);
+    }
+}
+
+static void reap(struct supervisor *sv)
+{
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        for (size_t i = 0; i < countof(sv->children); i++) {
+            if (sv->children[i].pid == pid) {
+                child_ended(sv, &sv->children[i], status);
+            }
+        }
+    }
+}
+
+/* ---- the loop ---- */
+
+/* Starts what is due, and tells for how long nothing else will be. */
+static int64_t start_due(struct supervisor *sv)
+{
+    int64_t now_ms = clock_mono_ms();
+    int64_t next_ms = now_ms + BACKOFF_MAX_MS;
+
+    if (sv->stopping) {
+        if (now_ms >= sv->stop_deadline_ms) {
+            child_signal(&sv->children[SERVER], SIGKILL);
+            child_signal(&sv->children[KEEPER], SIGKILL);
+        }
+        return BACKOFF_FIRST_MS;
+    }
+    for (size_t i = 0; i < countof(sv->children); i++) {
+        struct child *child = &sv->children[i];
+        if (child->pid == 0 && child->due_ms <= now_ms) {
+            child_start(sv, child);
+        } else if (child->pid == 0 && child->due_ms < next_ms) {
+            next_ms = child->due_ms;
+        }
+    }
+    return next_ms - now_ms;
+}
+
+static int supervise(struct supervisor *sv)
+{
+    while (!sv->stopping || sv->children[SERVER].pid || sv->children[KEEPER].pid) {
+        int64_t wait_ms = start_due(sv);
+        struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000};
+        int number = sigtimedwait(&sv->signals, NULL, &wait);
+        if (number == SIGTERM || number == SIGINT || number == SIGHUP) {
+            stop(sv, 0);
+        }
+        reap(sv);
+    }
+    return sv->exit_code;
+}
+
+static void signals_block(sigset_t *set)
+{
+    (void)sigemptyset(set);
+    (void)sigaddset(set, SIGCHLD);
+    (void)sigaddset(set, SIGTERM);
+    (void)sigaddset(set, SIGINT);
+    (void)sigaddset(set, SIGHUP);
+    (void)sigprocmask(SIG_BLOCK, set, NULL);
+}
+
+static int serve_lock_take(const struct config *config, const struct places *places)
+{
+    struct err err;
+
+    int fd = lock_take(places->serve_lock, LOCK_WAIT_MS, &err);
+    if (fd == -EBUSY) {
+        log_error(
+            "another daemon serves %s already: stop it, or name another directory with --data",
+            config->data);
+    } else if (fd < 0) {
+        log_error("%s", err.msg);
+    }
+    return fd;
+}
+
+int supervisor_run(const struct config *config, const struct places *places, const char *program)
+{
+    struct supervisor sv = {
+        .config = config,
+        .places = places,
+        .program = program,
+        .pid = getpid(),
+        .children = {[SERVER] = {.name = "server", .main = server_main},
+                     [KEEPER] = {.name = "keeper", .main = keeper_exec}},
+    };
+    struct err err;
+
+    log_init("serve", config->log_level);
+    if (prepare(config, places, &sv.who, &err) < 0) {
+        log_error("%s", err.msg);
+        return 1;
+    }
+    scoped_fd lock = serve_lock_take(config, places); /* the server's too: it is forked with it */
+    if (lock < 0) {
+        return 1;
+    }
+    signals_block(&sv.signals);
+    return supervise(&sv);
+}
+
+int supervisor_keeper(const struct config *config, const struct places *places)
+{
+    struct identity who;
+    struct err err;
+
+    log_init("keeper", config->log_level);
+    if (identity_find(config->user, &who, &err) < 0) {
+        log_error("%s: run `atoll prepare` first", err.msg);
+        return 1;
+    }
+    scoped_fd lock = lock_take(places->keeper_lock, LOCK_WAIT_MS, &err);
+    if (lock < 0) {
+        log_error("%s", lock == -EBUSY ? "another keeper runs for this data directory" : err.msg);
+        return 1;
+    }
+    const struct keeper_options options = {
+        .socket_path = places->keeper_socket,
+        .pool_path = places->pool,
+        .agent_path = places->agent,
+        .client_uid = who.uid,
+        .client_gid = who.gid,
+        .instance = places->instance,
+    };
+    return keeper_main(&options);
+}
+
+int supervisor_unprivileged(const struct config *config, const struct places *places,
+                            const char *program)
+{
+    log_init("serve", config->log_level);
+    if (access(places->base_layer, R_OK) < 0) {
+        log_error("sandboxes need a keeper, which only root can start: run this as root, or start "
+                  "atoll-keeper.service first");
+        return 1;
+    }
+    scoped_fd lock = serve_lock_take(config, places);
+    if (lock < 0) {
+        return 1;
+    }
+    return serve_run(config, places, program, true);
+}
