@@ -1,15 +1,12 @@
 // commands: output, failures, users, environment, background processes, stdin.
 
 import assert from 'node:assert/strict'
-import { before, test } from 'node:test'
+import { test } from 'node:test'
 import { AuthenticationError, CommandExitError, InvalidArgumentError, NotFoundError } from 'e2b'
 import { SandboxError, TimeoutError } from 'e2b'
 import { makeSandbox } from './helpers.js'
 
-let sandbox
-before(async () => {
-  sandbox = await makeSandbox({ envs: { FOR_ALL: 'everyone' } })
-})
+const sandbox = await makeSandbox({ envs: { FOR_ALL: 'everyone' } })
 
 const run = (cmd, options) => sandbox.commands.run(cmd, options)
 

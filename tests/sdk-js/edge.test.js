@@ -2,19 +2,16 @@
 
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
-import { before, test } from 'node:test'
+import { test } from 'node:test'
 import { WebSocket } from 'undici'
 import { edgeFetch, makeSandbox, routing, SANDBOX_URL, serve } from './helpers.js'
 
 const WEB = 8080
 const SOCKET = 8081
 
-let sandbox
-before(async () => {
-  sandbox = await makeSandbox()
-  await serve(sandbox, 'web_server.py', WEB)
-  await serve(sandbox, 'websocket_server.py', SOCKET)
-})
+const sandbox = await makeSandbox()
+await serve(sandbox, 'web_server.py', WEB)
+await serve(sandbox, 'websocket_server.py', SOCKET)
 
 function openSocket(target) {
   const headers = routing(target.sandboxId, SOCKET)

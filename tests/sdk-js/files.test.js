@@ -2,16 +2,12 @@
 
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
-import { before, test } from 'node:test'
+import { test } from 'node:test'
 import { FileNotFoundError, FileType, InvalidArgumentError } from 'e2b'
 import { makeSandbox } from './helpers.js'
 
-let sandbox
-let files
-before(async () => {
-  sandbox = await makeSandbox()
-  files = sandbox.files
-})
+const sandbox = await makeSandbox()
+const files = sandbox.files
 
 const bytesOf = (buffer) => new Uint8Array(buffer).buffer
 

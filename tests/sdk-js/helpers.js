@@ -8,7 +8,7 @@ export const SANDBOX_URL = process.env.E2B_SANDBOX_URL
 const TIMEOUT_MS = 300_000
 const STARTUP_MS = 30_000
 
-// One sandbox for the tests of a file, or of one test when made inside it.
+// Killed when the test that made it ends; made at the top of a file, when the file's tests have.
 export async function makeSandbox(options = {}) {
   const sandbox = await Sandbox.create({ timeoutMs: TIMEOUT_MS, ...options })
   after(() => sandbox.kill())

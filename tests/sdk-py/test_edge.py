@@ -29,9 +29,10 @@ def test_routing_by_headers(client):
     assert (answer.status_code, answer.text) == (200, "hello from inside")
 
 
-@pytest.mark.parametrize("domain", ["localhost", "example.test", "e2b.app"])
-def test_routing_by_host(server, domain, edge_domain):
-    host = f"{PORT}-{server.sandbox_id}.{edge_domain or domain}"
+@pytest.mark.parametrize("domain", ["localhost", "example.test", "e2b.app:3000"])
+@pytest.mark.parametrize("client", ["", "-a1b2c3d4"], ids=["id", "id-and-client"])
+def test_routing_by_host(server, domain, client):
+    host = f"{PORT}-{server.sandbox_id}{client}.{domain}"
     answer = httpx.get(f"{SANDBOX_URL}/hello", headers={"Host": host})
     assert (answer.status_code, answer.text) == (200, "hello from inside")
 

@@ -78,13 +78,10 @@ def test_the_token_is_told_to_its_owner_only(sandbox, anonymous):
 
 def test_signed_urls_read_and_write(own_sandbox):
     own_sandbox.files.write("/tmp/signed", "for the holder of the address")
-    headers = web.routing(own_sandbox.sandbox_id, web.AGENT_PORT)
-    got = httpx.get(own_sandbox.download_url("/tmp/signed"), headers=headers)
+    got = httpx.get(own_sandbox.download_url("/tmp/signed"))
     assert (got.status_code, got.text) == (200, "for the holder of the address")
 
-    put = httpx.post(
-        own_sandbox.upload_url("/tmp/put"), headers=headers, files={"file": ("put", b"uploaded")}
-    )
+    put = httpx.post(own_sandbox.upload_url("/tmp/put"), files={"file": ("put", b"uploaded")})
     assert put.status_code == 200
     assert own_sandbox.files.read("/tmp/put") == "uploaded"
 

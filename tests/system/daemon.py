@@ -1,0 +1,149 @@
+"""A daemon of the test's own, in a data directory of its own, that may be killed in any way."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("ATOLL_PROGRAM", str(ROOT / "build" / "atoll"))
+START_S = 300  # the first start may have to build the base template
+WAIT_S = 60
+
+
+def until(check, what, limit_s=WAIT_S):
+    """Polls until check() is true, and returns what it returned."""
+    deadline = time.monotonic() + limit_s
+    while not (result := check()):
+        assert time.monotonic() < deadline, f"still not so after {limit_s} s: {what}"
+        time.sleep(0.05)
+    return result
+
+
+def children(pid):
+    """The children of a process, as (pid, first words of the command line)."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+            command = (stat.parent / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has ended
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append((int(stat.parent.name), b" ".join(command[:2]).decode()))
+    return found
+
+
+class Daemon:
+    """`atoll serve` with its two children: the server, and the keeper."""
+
+    def __init__(self):
+        self.data = Path(tempfile.mkdtemp(prefix="atoll-test-"))
+        self.data.chmod(0o755)
+        self.process = None
+        self.log = open(self.data / "log", "ab")
+
+    def start(self, listen="127.0.0.1:0"):
+        self.process = subprocess.Popen(
+            [PROGRAM, "serve", "--listen", listen, "--data", str(self.data)],
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+            start_new_session=True,
+        )
+        self.wait_ready(START_S)
+
+    def wait_ready(self, limit_s=WAIT_S):
+        until(self.is_ready, f"the daemon of {self.data} answers\n{self.said()}", limit_s)
+
+    def is_ready(self):
+        assert self.process.poll() is None, f"the daemon ended:\n{self.said()}"
+        try:
+            return bool(self.url) and httpx.get(f"{self.url}/health").status_code == 200
+        except (OSError, httpx.TransportError):
+            return False
+
+    def said(self):
+        return (self.data / "log").read_text(errors="replace")[-4000:]
+
+    @property
+    def url(self):
+        return (self.data / "run" / "endpoint").read_text().strip()
+
+    @property
+    def key(self):
+        return (self.data / "state" / "default.key").read_text().strip()
+
+    @property
+    def sdk(self):
+        """What the SDK's calls take to reach this daemon."""
+        return {"api_url": self.url, "sandbox_url": self.url, "api_key": self.key}
+
+    def child(self, name):
+        """The pid of the server or the keeper, or None while it is not running."""
+        for pid, command in children(self.process.pid):
+            if ("keeper" in command) == (name == "keeper"):
+                return pid
+        return None
+
+    def kill_child(self, *names):
+        """kill -9 of children, and waits for the ones that the supervisor starts instead."""
+        old = {name: self.child(name) for name in names}
+        for pid in old.values():
+            os.kill(pid, signal.SIGKILL)
+        for name, pid in old.items():
+            until(lambda: self.child(name) not in (None, pid), f"another {name} runs")
+        self.wait_ready()
+
+    def kill(self):
+        """kill -9 of everything: the supervisor takes its children along."""
+        pids = [self.process.pid] + [pid for pid, _ in children(self.process.pid)]
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait()
+
+    def stop(self):
+        """An orderly end; sandboxes go on."""
+        self.process.terminate()
+        assert self.process.wait(timeout=WAIT_S) == 0, self.said()
+
+    def jails(self):
+        """The pids of every jail's first process below this data directory, by sandbox id."""
+        found = {}
+        for cgroup in Path("/proc").glob("[0-9]*/cgroup"):
+            try:
+                text = cgroup.read_text()
+                status = (cgroup.parent / "status").read_text()
+            except OSError:
+                continue
+            inner = [line.split()[1:] for line in status.splitlines() if line.startswith("NSpid")]
+            if not inner or len(inner[0]) != 2 or inner[0][1] != "1":
+                continue
+            for sandbox_id in self.sandbox_dirs():
+                if sandbox_id in text:
+                    found[sandbox_id] = int(cgroup.parent.name)
+        return found
+
+    def sandbox_dirs(self):
+        return [path.name for path in (self.data / "pool" / "sandboxes").glob("*")]
+
+    def remove(self):
+        """Ends every sandbox and the daemon, and leaves nothing of either."""
+        if self.process.poll() is not None:
+            self.start()
+        with httpx.Client(base_url=self.url, headers={"X-API-Key": self.key}) as api:
+            for row in api.get("/v2/sandboxes").json():
+                api.delete(f"/sandboxes/{row['sandboxID']}")
+        until(lambda: not self.jails(), "all jails are gone")
+        self.stop()
+        self.log.close()
+        subprocess.run(["umount", self.data / "pool"], check=False, stderr=subprocess.DEVNULL)
+        shutil.rmtree(self.data)

@@ -1,0 +1,148 @@
+"""Sandboxes outlive the daemon: kill -9 any part of it, and a restart adopts them."""
+
+import os
+import signal
+import subprocess
+from datetime import datetime, timedelta, timezone
+
+import httpx
+import pytest
+from daemon import PROGRAM, Daemon, until
+from e2b import CommandExitException, Sandbox, SandboxNotFoundException
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    daemon = Daemon()
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.remove()
+
+
+@pytest.fixture
+def sandbox(daemon):
+    """A sandbox with a file, a counter that counts on, and metadata."""
+    sandbox = Sandbox.create(timeout=600, metadata={"kept": "yes"}, **daemon.sdk)
+    sandbox.files.write("/home/user/note", "kept")
+    yield sandbox
+    Sandbox.kill(sandbox.sandbox_id, **daemon.sdk)
+
+
+WAYS = {
+    "server": lambda daemon: daemon.kill_child("server"),
+    "keeper": lambda daemon: daemon.kill_child("keeper"),
+    "both": lambda daemon: daemon.kill_child("server", "keeper"),
+    "all": lambda daemon: (daemon.kill(), daemon.start()),
+    "orderly": lambda daemon: (daemon.stop(), daemon.start()),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_sandbox_is_adopted(daemon, sandbox, way):
+    running = sandbox.commands.run("read line; echo got $line", background=True, stdin=True)
+    before = Sandbox.get_info(sandbox.sandbox_id, **daemon.sdk)
+    jail = daemon.jails()[sandbox.sandbox_id]
+
+    WAYS[way](daemon)
+
+    assert Sandbox.get_info(sandbox.sandbox_id, **daemon.sdk) == before
+    again = Sandbox.connect(sandbox.sandbox_id, **daemon.sdk)
+    assert again.files.read("/home/user/note") == "kept"
+    assert daemon.jails()[sandbox.sandbox_id] == jail
+
+    command = again.commands.connect(running.pid)
+    again.commands.send_stdin(running.pid, "word\n")
+    assert command.wait().stdout == "got word\n"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_life_goes_on_afterwards(daemon, way):
+    WAYS[way](daemon)
+    sandbox = Sandbox.create(timeout=60, **daemon.sdk)
+    assert sandbox.commands.run("echo new").stdout == "new\n"
+    assert sandbox.kill() is True
+    until(lambda: sandbox.sandbox_id not in daemon.sandbox_dirs(), "its disk is gone")
+
+
+def test_commands_go_on_while_the_keeper_is_away(daemon, sandbox):
+    stream = sandbox.commands.run("read line; echo $line", background=True, stdin=True)
+    daemon.kill_child("keeper")
+    sandbox.commands.send_stdin(stream.pid, "undisturbed\n")
+    assert stream.wait().stdout == "undisturbed\n"
+
+
+def test_an_adopted_sandbox_can_be_killed(daemon, sandbox):
+    daemon.kill()
+    daemon.start()
+    assert Sandbox.kill(sandbox.sandbox_id, **daemon.sdk) is True
+    until(lambda: sandbox.sandbox_id not in daemon.jails(), "the jail is gone")
+    until(lambda: sandbox.sandbox_id not in daemon.sandbox_dirs(), "its disk is gone")
+
+
+def test_a_timeout_holds_across_a_restart(daemon):
+    sandbox = Sandbox.create(timeout=6, **daemon.sdk)
+    daemon.kill_child("server", "keeper")
+    assert Sandbox.get_info(sandbox.sandbox_id, **daemon.sdk).sandbox_id == sandbox.sandbox_id
+    until(lambda: sandbox.sandbox_id not in daemon.jails(), "the timeout has ended the jail")
+    with pytest.raises(SandboxNotFoundException):
+        Sandbox.get_info(sandbox.sandbox_id, **daemon.sdk)
+
+
+def test_a_timeout_that_passed_while_nobody_looked(daemon):
+    sandbox = Sandbox.create(timeout=2, **daemon.sdk)
+    end = Sandbox.get_info(sandbox.sandbox_id, **daemon.sdk).end_at
+    daemon.kill()
+    until(lambda: datetime.now(timezone.utc) > end + timedelta(seconds=1), "its time is over")
+    assert sandbox.sandbox_id in daemon.jails()
+
+    daemon.start()
+    until(lambda: sandbox.sandbox_id not in daemon.jails(), "the jail is gone")
+    with pytest.raises(SandboxNotFoundException):
+        Sandbox.get_info(sandbox.sandbox_id, **daemon.sdk)
+
+
+def test_what_died_meanwhile_is_on_record(daemon, sandbox):
+    jail = daemon.jails()[sandbox.sandbox_id]
+    daemon.kill()
+    os.kill(jail, signal.SIGKILL)
+    until(lambda: sandbox.sandbox_id not in daemon.jails(), "the jail has died")
+
+    daemon.start()
+    with pytest.raises(SandboxNotFoundException):
+        Sandbox.get_info(sandbox.sandbox_id, **daemon.sdk)
+    listed = [info.sandbox_id for info in Sandbox.list(**daemon.sdk).next_items()]
+    assert sandbox.sandbox_id not in listed
+    until(lambda: sandbox.sandbox_id not in daemon.sandbox_dirs(), "its disk is gone")
+
+
+def test_a_jail_that_dies_under_a_running_daemon(daemon, sandbox):
+    waiting = sandbox.commands.run("sleep 1000", background=True)
+    os.kill(daemon.jails()[sandbox.sandbox_id], signal.SIGKILL)
+    with pytest.raises(Exception) as caught:
+        waiting.wait()
+    assert not isinstance(caught.value, CommandExitException)
+    assert not sandbox.is_running()
+    with pytest.raises(SandboxNotFoundException):
+        sandbox.get_info()
+
+
+def test_the_key_outlives_the_daemon(daemon):
+    key = daemon.key
+    daemon.kill()
+    daemon.start()
+    assert daemon.key == key
+    assert httpx.get(f"{daemon.url}/v2/sandboxes", headers={"X-API-Key": key}).status_code == 200
+
+
+def test_a_second_daemon_is_refused(daemon):
+    second = subprocess.run(
+        [PROGRAM, "serve", "--listen", "127.0.0.1:0", "--data", str(daemon.data)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert second.returncode != 0
+    assert str(daemon.data) in second.stderr
+    assert daemon.is_ready()

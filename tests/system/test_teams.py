@@ -1,0 +1,80 @@
+"""Teams see only their own. The API makes keys but no teams, so a second team is put straight into
+the database of a daemon that is down."""
+
+import hashlib
+import secrets
+import sqlite3
+import uuid
+
+import httpx
+import pytest
+from daemon import Daemon
+from e2b import Sandbox, SandboxNotFoundException
+
+
+def add_team(database, name):
+    """Returns a key of the new team."""
+    key = f"e2b_{secrets.token_hex(20)}"
+    team_id = str(uuid.uuid4())
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    masked = f"{key[:6]}...{key[-4:]}"
+    with sqlite3.connect(database) as db:
+        db.execute("INSERT INTO teams VALUES (?, ?, 0)", (team_id, name))
+        db.execute(
+            "INSERT INTO keys VALUES (?, ?, 'first', ?, 'e2b_', ?, 0, 0)",
+            (str(uuid.uuid4()), team_id, digest, masked),
+        )
+    db.close()
+    return key
+
+
+@pytest.fixture(scope="module")
+def teams():
+    """What the SDK's calls take for the default team and for another."""
+    daemon = Daemon()
+    try:
+        daemon.start()
+        daemon.stop()
+        key = add_team(daemon.data / "state" / "atoll.db", "another")
+        daemon.start()
+        yield daemon.sdk, {**daemon.sdk, "api_key": key}
+    finally:
+        daemon.remove()
+
+
+def test_a_team_sees_only_its_own(teams):
+    ours, theirs = teams
+    mine = Sandbox.create(timeout=60, **ours)
+    other = Sandbox.create(timeout=60, **theirs)
+    try:
+        for who, own in ((ours, mine), (theirs, other)):
+            listed = [info.sandbox_id for info in Sandbox.list(**who).next_items()]
+            assert listed == [own.sandbox_id]
+
+        with pytest.raises(SandboxNotFoundException):
+            Sandbox.get_info(mine.sandbox_id, **theirs)
+        with pytest.raises(SandboxNotFoundException):
+            Sandbox.connect(mine.sandbox_id, **theirs)
+        assert Sandbox.kill(mine.sandbox_id, **theirs) is False
+        assert mine.is_running()
+    finally:
+        mine.kill()
+        other.kill()
+
+
+def test_a_team_lists_only_its_own_keys(teams):
+    ours, theirs = teams
+
+    def key_ids(who):
+        answer = httpx.get(f"{who['api_url']}/api-keys", headers={"X-API-Key": who["api_key"]})
+        return {row["id"] for row in answer.json()}
+
+    assert key_ids(ours) and key_ids(theirs)
+    assert not key_ids(ours) & key_ids(theirs)
+
+    (stolen,) = key_ids(ours)
+    answer = httpx.delete(
+        f"{ours['api_url']}/api-keys/{stolen}", headers={"X-API-Key": theirs["api_key"]}
+    )
+    assert answer.status_code == 404
+    assert stolen in key_ids(ours)
