@@ -100,7 +100,9 @@ def test_names_that_are_not_utf8_in_a_request(agent):
     refused(answer, 400)
 
 
-@pytest.mark.parametrize("path", ["/proc/sysrq-trigger", "/proc/sys/kernel/core_pattern", "/sys/power/state"])
+@pytest.mark.parametrize(
+    "path", ["/proc/sysrq-trigger", "/proc/sys/kernel/core_pattern", "/sys/power/state"]
+)
 def test_the_hosts_kernel_is_not_a_file(sandbox, agent, path):
     answer = agent.post("/files", params={"path": path, "username": "root"}, content=b"x")
     assert answer.status_code >= 400
@@ -115,7 +117,9 @@ def test_what_never_ends_is_not_read(sandbox, agent, path):
     assert sandbox.is_running()
 
 
-@pytest.mark.parametrize("user", ["0x0", "-1", "1000:0", "root\n", "", "../root", "\u6d77", "a" * 5000])
+@pytest.mark.parametrize(
+    "user", ["0x0", "-1", "1000:0", "root\n", "", "../root", "\u6d77", "a" * 5000]
+)
 def test_odd_user_names(agent, user):
     answer = agent.get("/files", params={"path": "/etc/hostname", "username": user})
     if user == "":  # as if it were not given
@@ -139,7 +143,12 @@ def test_a_call_that_does_not_exist(agent):
 
 def test_a_stream_whose_frame_lies(sandbox, agent):
     headers = {"Content-Type": "application/connect+json", "Connect-Protocol-Version": "1"}
-    for frame in (b"\x00\xff\xff\xff\xff{}", b"\x00\x00\x00\x00\x02{", b"\x00", b"\x01\x00\x00\x00\x02{}"):
+    for frame in (
+        b"\x00\xff\xff\xff\xff{}",
+        b"\x00\x00\x00\x00\x02{",
+        b"\x00",
+        b"\x01\x00\x00\x00\x02{}",
+    ):
         answer = agent.post("/process.Process/Start", content=frame, headers=headers)
         assert answer.status_code >= 400 or b'"error"' in answer.content
     assert sandbox.is_running()

@@ -1,8 +1,12 @@
 """commands.run in the foreground: output, exit codes, where and as whom a command runs."""
 
 import pytest
-from e2b import AuthenticationException, CommandExitException, InvalidArgumentException
-from e2b import TimeoutException
+from e2b import (
+    AuthenticationException,
+    CommandExitException,
+    InvalidArgumentException,
+    TimeoutException,
+)
 
 
 def test_stdout_and_stderr_stay_apart(sandbox):

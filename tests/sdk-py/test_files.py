@@ -142,7 +142,9 @@ def test_list_is_sorted_and_as_deep_as_asked(sandbox, folder):
         sandbox.files.write(f"{folder}/{path}", "x")
 
     def names(depth):
-        return [entry.path.removeprefix(f"{folder}/") for entry in sandbox.files.list(folder, depth)]
+        return [
+            entry.path.removeprefix(f"{folder}/") for entry in sandbox.files.list(folder, depth)
+        ]
 
     assert names(1) == ["a", "b", "c"]
     assert names(2) == ["a", "b", "b/inner", "c"]

@@ -50,7 +50,9 @@ def test_a_revoked_key_is_refused_at_once(api, key):
     assert api.delete(f"/api-keys/{key['id']}").status_code == 404
 
 
-@pytest.mark.parametrize("body", [{}, {"name": ""}, {"name": 5}, {"name": None}, [], {"name": "x" * 10000}])
+@pytest.mark.parametrize(
+    "body", [{}, {"name": ""}, {"name": 5}, {"name": None}, [], {"name": "x" * 10000}]
+)
 def test_a_key_needs_a_name(api, body):
     before = names(api)
     answer = api.post("/api-keys", json=body)

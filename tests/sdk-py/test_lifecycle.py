@@ -4,8 +4,7 @@ import time
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from e2b import NotFoundException, Sandbox, SandboxException
-from e2b import SandboxNotFoundException, SandboxState
+from e2b import NotFoundException, Sandbox, SandboxException, SandboxNotFoundException, SandboxState
 
 END_S = 30  # how long a test waits for an end that is due
 
@@ -50,7 +49,9 @@ def test_sandboxes_share_nothing(new_sandbox):
     first, second = new_sandbox(), new_sandbox()
     first.files.write("/tmp/mine", "first")
     assert not second.files.exists("/tmp/mine")
-    hosts = {box.commands.run("cat /proc/sys/kernel/random/boot_id").stdout for box in (first, second)}
+    hosts = {
+        box.commands.run("cat /proc/sys/kernel/random/boot_id").stdout for box in (first, second)
+    }
     assert len(hosts) == 2
     first.commands.run("sleep 1000", background=True)
     assert "sleep 1000" not in second.commands.run("ps axo args").stdout.replace("ps axo args", "")

@@ -68,7 +68,9 @@ def test_a_disk_filler_fills_its_own_disk(own_sandbox, neighbour, api):
     assert "No space left" in caught.value.stderr or "quota" in caught.value.stderr.lower()
 
     own_sandbox.commands.run(f"fallocate -l {disk_mb - 1}M /home/user/fill || true", timeout=0)
-    own_sandbox.commands.run("dd if=/dev/urandom of=/home/user/rest bs=1M count=512 || true", timeout=0)
+    own_sandbox.commands.run(
+        "dd if=/dev/urandom of=/home/user/rest bs=1M count=512 || true", timeout=0
+    )
     with pytest.raises(NotEnoughSpaceException):
         own_sandbox.files.write("/home/user/more", b"x" * (8 << 20))
 

@@ -103,7 +103,15 @@ def test_list_and_info_agree(crowd):
     tag, ids = crowd
     for info in Sandbox.list(query=SandboxQuery(metadata={"crowd": tag})).next_items():
         detail = Sandbox.get_info(info.sandbox_id)
-        for field in ("template_id", "name", "metadata", "started_at", "end_at", "state", "memory_mb"):
+        for field in (
+            "template_id",
+            "name",
+            "metadata",
+            "started_at",
+            "end_at",
+            "state",
+            "memory_mb",
+        ):
             assert getattr(info, field) == getattr(detail, field)
 
 
