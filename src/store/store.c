@@ -248,8 +248,7 @@ static bool batch_wants_sync(const struct store_job *batch)
 {
     const struct store_job *job;
 
-    DL_FOREACH(batch, job)
-    {
+    DL_FOREACH (batch, job) {
         if (job->durability == STORE_SYNC) {
             return true;
         }
@@ -273,8 +272,7 @@ static int batch_transaction(struct store *store, struct store_job *batch, struc
     }
 
     struct store_job *job;
-    DL_FOREACH(batch, job)
-    {
+    DL_FOREACH (batch, job) {
         if (!job_run(store, job)) {
             *err = job->err;
             return -err->code;
@@ -288,8 +286,7 @@ static void batch_fail(struct store_job *batch, const struct err *why)
 {
     struct store_job *job;
 
-    DL_FOREACH(batch, job)
-    {
+    DL_FOREACH (batch, job) {
         if (job->err.code == 0) {
             (void)err_set(&job->err, why->code, "%s: %s", job->statement->what, why->msg);
         }
@@ -316,8 +313,7 @@ static struct store_job *batch_run_singly(struct store *store, struct store_job 
     struct store_job *finished = NULL;
     struct store_job *job, *next;
 
-    DL_FOREACH_SAFE(batch, job, next)
-    {
+    DL_FOREACH_SAFE (batch, job, next) {
         struct store_job *one = NULL;
 
         DL_DELETE(batch, job);
@@ -398,8 +394,7 @@ static void finished_deliver(struct store *store)
     store->finished = NULL;
     uv_mutex_unlock(&store->lock);
 
-    DL_FOREACH_SAFE(finished, job, next)
-    {
+    DL_FOREACH_SAFE (finished, job, next) {
         if (job->done) {
             job->done(job->ctx, -job->err.code, &job->err);
         } else if (job->err.code != 0) {

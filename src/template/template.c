@@ -164,13 +164,11 @@ void templates_free(struct templates *templates)
     if (!templates) {
         return;
     }
-    HASH_ITER(hh, templates->by_id, entry, entry_next)
-    {
+    HASH_ITER (hh, templates->by_id, entry, entry_next) {
         HASH_DEL(templates->by_id, entry);
         entry_free(entry);
     }
-    HASH_ITER(hh, templates->teams, team, team_next)
-    {
+    HASH_ITER (hh, templates->teams, team, team_next) {
         HASH_DEL(templates->teams, team);
         free(team->id);
         free(team);
@@ -188,8 +186,7 @@ static struct entry *find_alias(struct templates *all, const char *team_id, cons
 {
     struct entry *entry, *next;
 
-    HASH_ITER(hh, all->by_id, entry, next)
-    {
+    HASH_ITER (hh, all->by_id, entry, next) {
         if (same(entry->t.team_id, team_id) && same(entry->t.alias, alias)) {
             return entry;
         }
@@ -247,8 +244,7 @@ static const char *team_by_name(const struct templates *all, const char *name)
 {
     struct team *team, *next;
 
-    HASH_ITER(hh, all->teams, team, next)
-    {
+    HASH_ITER (hh, all->teams, team, next) {
         if (team->name[0] && strcmp(team->name, name) == 0) {
             return team->id;
         }
@@ -308,8 +304,7 @@ void templates_each(struct templates *templates, const char *team_id,
 {
     struct entry *entry, *next;
 
-    HASH_ITER(hh, templates->by_id, entry, next)
-    {
+    HASH_ITER (hh, templates->by_id, entry, next) {
         if (may_use(&entry->t, team_id)) {
             each(ctx, &entry->t);
         }

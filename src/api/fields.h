@@ -1,0 +1,59 @@
+/* fields.h - reading a JSON body field by field, each with its type and its limits.
+ *
+ * Pure. A field that is absent or null leaves *out as it was, so the default is what the caller put
+ * there. A wrong one is -EINVAL and "validation error: NAME must be ...".
+ */
+#ifndef API_FIELDS_H
+#define API_FIELDS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+#include "base/str.h"
+
+/* The whole text is one JSON object: no duplicate keys, no invalid UTF-8, no NUL, nothing behind
+ * it. An empty text is an empty object when `optional`. The caller owns *out. */
+must_check int body_parse(struct str text, bool optional, json_t **out, struct err *err);
+
+struct int_range {
+    int64_t min, max;
+};
+
+must_check int field_bool(const json_t *object, const char *name, bool *out, struct err *err);
+must_check int field_int(const json_t *object, const char *name, struct int_range range,
+                         int64_t *out, struct err *err);
+must_check int field_string(const json_t *object, const char *name, const char **out,
+                            struct err *err);
+must_check int field_object(const json_t *object, const char *name, const json_t **out,
+                            struct err *err);
+must_check int field_array(const json_t *object, const char *name, const json_t **out,
+                           struct err *err);
+
+/* An object whose values are all strings; at most `entries` of them, names and values at most
+ * `bytes` together. */
+must_check int field_string_map(const json_t *object, const char *name, size_t entries,
+                                size_t bytes, const json_t **out, struct err *err);
+
+/* "validation error: NAME must be WHAT" and -EINVAL. */
+int field_refuse(struct err *err, const char *name, const char *what);
+
+/* jansson walks only what it may change; this walks what is const, and changes nothing. */
+static inline json_t *json_unconst(const json_t *json)
+{
+    return (json_t *)(uintptr_t)json;
+}
+#define json_each(object, it)                                                                      \
+    for (void *it = json_object_iter(json_unconst(object)); it;                                    \
+         it = json_object_iter_next(json_unconst(object), it))
+
+static inline void json_unref(json_t **json)
+{
+    json_decref(*json);
+    *json = NULL;
+}
+#define scoped_json scoped(json_unref) json_t
+
+#endif
