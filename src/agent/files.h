@@ -1,0 +1,41 @@
+/* files.h - what GET and POST /files share.
+ *
+ * Owns:     nothing beyond the exchange it is given.
+ * Needs:    the agent's defaults, copied out of it: the thread pool never sees the agent.
+ * Blocks:   never on the loop; the disk is the pool's.
+ * Threads:  the loop's.
+ */
+#ifndef AGENT_FILES_H
+#define AGENT_FILES_H
+
+#include "agent/internal.h"
+
+enum {
+    FILES_CHUNK_BYTES = 256 * 1024,
+};
+
+/* A request that has been let in. */
+struct files_request {
+    uv_loop_t *loop;
+    struct http_exchange *ex;
+    struct user user;
+    char *workdir; /* the default one, or NULL */
+    char *path;    /* as in the query, decoded; NULL: none */
+};
+
+void files_request_free(struct files_request *req);
+
+/* Both take the exchange, and req. */
+void files_get(struct files_request *req);
+void files_post(struct files_request *req);
+
+/* The status for an errno of staged.h and friends. */
+int files_status(int error);
+
+/* {"code":status,"message":text}: the body of every error of the HTTP surface. */
+must_check int files_error_body(struct buf *out, int status, const char *text);
+/* On an exchange that is accepted, or (files_refuse) not yet. */
+void files_fail(struct http_exchange *ex, int status, const char *text);
+void files_refuse(struct http_exchange *ex, int status, const char *text);
+
+#endif
