@@ -1,0 +1,127 @@
+/* backend.c - a sandbox as the edge sees it: the requests under way to it, and connections to its
+ * agent that wait for the next request. */
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "edge/internal.h"
+
+struct idle {
+    struct idle *prev, *next;
+    struct backend *backend;
+    struct upstream *up;
+    int64_t since_ms;
+};
+
+static void idle_drop(struct idle *idle)
+{
+    struct backend *backend = idle->backend;
+
+    DL_DELETE(backend->idle, idle);
+    backend->idle_n--;
+    upstream_close(idle->up);
+    free(idle);
+}
+
+static void drop_all_idle(struct backend *backend)
+{
+    while (backend->idle) {
+        idle_drop(backend->idle);
+    }
+}
+
+/* ---- life ---- */
+
+void backend_free(struct backend *backend)
+{
+    struct proxy *proxy = NULL;
+
+    HASH_DEL(backend->edge->backends, backend);
+    sandbox_watch_unset(&backend->watch);
+    drop_all_idle(backend);
+    while ((proxy = backend->proxies)) {
+        backend->proxies = proxy_next(proxy);
+        proxy_gone(proxy);
+    }
+    free(backend);
+}
+
+static void on_gone(struct sandbox_watch *watch)
+{
+    backend_free(container_of(watch, struct backend, watch));
+}
+
+struct backend *backend_of(struct edge *edge, struct sandbox *sb)
+{
+    const char *id = sandbox_info(sb).id;
+    struct backend *backend = NULL;
+
+    HASH_FIND_STR(edge->backends, id, backend);
+    if (backend) {
+        return backend;
+    }
+    backend = xnew(struct backend);
+    backend->edge = edge;
+    backend->watch.gone = on_gone;
+    (void)str_copy(backend->id, sizeof(backend->id), str_of(id));
+    sandbox_watch_set(&backend->watch, sb);
+    HASH_ADD_STR(edge->backends, id, backend);
+    return backend;
+}
+
+void backend_check(struct backend *backend)
+{
+    if (!backend->proxies && !backend->idle) {
+        backend_free(backend);
+    }
+}
+
+/* ---- idle connections ---- */
+
+static void on_idle_closed(void *ctx)
+{
+    struct idle *idle = ctx;
+    struct backend *backend = idle->backend;
+
+    idle_drop(idle);
+    backend_check(backend);
+}
+
+struct upstream *backend_take(struct backend *backend)
+{
+    struct idle *idle = backend->idle;
+
+    if (!idle) {
+        return NULL;
+    }
+    struct upstream *up = idle->up;
+    DL_DELETE(backend->idle, idle);
+    backend->idle_n--;
+    free(idle);
+    upstream_idle(up, NULL, NULL);
+    return up;
+}
+
+void backend_keep(struct backend *backend, struct upstream *up)
+{
+    struct idle *idle = xnew(struct idle);
+
+    *idle = (struct idle){.backend = backend, .up = up, .since_ms = clock_mono_ms()};
+    DL_PREPEND(backend->idle, idle);
+    backend->idle_n++;
+    upstream_idle(up, on_idle_closed, idle);
+    if (backend->idle_n > EDGE_IDLE_MAX) {
+        idle_drop(backend->idle->prev); /* the tail: used longest ago */
+    }
+    edge_expect_idle(backend->edge);
+}
+
+bool backend_expire(struct backend *backend, int64_t before_ms)
+{
+    while (backend->idle && backend->idle->prev->since_ms <= before_ms) {
+        idle_drop(backend->idle->prev);
+    }
+    return backend->idle != NULL;
+}

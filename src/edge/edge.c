@@ -1,0 +1,202 @@
+/* edge.c - the door: what is let through to a sandbox, and the idle connections' clock. */
+#include "edge/edge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/channel.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/encode.h"
+#include "edge/internal.h"
+
+#define TOKEN_HEADER "e2b-traffic-access-token"
+
+/* ---- what may not pass ---- */
+
+/* The path as a lenient server might read it: decoded, without empty and dot segments. */
+static int plain_path(struct str path, struct buf *out)
+{
+    scoped_buf decoded;
+    struct str segment;
+
+    buf_init(&decoded, HTTP_TARGET_BYTES_MAX);
+    if (percent_decode(&decoded, path, false) < 0) {
+        return -1;
+    }
+    struct str rest = buf_str(&decoded);
+    while (str_split(&rest, '/', &segment)) {
+        if (str_eq(segment, STR(".."))) {
+            const char *last = memrchr(buf_at(out), '/', buf_len(out));
+            out->end = last ? out->start + (size_t)(last - buf_at(out)) : out->start;
+        } else if (segment.len > 0 && !str_eq(segment, STR(".")) &&
+                   (buf_append(out, "/", 1) < 0 || buf_append(out, segment.at, segment.len) < 0)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static bool is_reserved(const struct http_request *req, uint16_t port)
+{
+    static const char *const routes[] = {"/init",     "/freeze", "/unfreeze", "/collapse",
+                                         "/fsfreeze", "/fsthaw", "/upgrade"};
+    scoped_buf path;
+
+    if (port != AGENT_PORT) {
+        return false;
+    }
+    buf_init(&path, HTTP_TARGET_BYTES_MAX);
+    if (plain_path(req->path, &path) < 0) {
+        return false; /* the agent refuses what cannot be decoded */
+    }
+    for (size_t i = 0; i < countof(routes); i++) {
+        if (str_ieq(buf_str(&path), str_of(routes[i]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A sandbox that is not public wants its token on every port but the agent's, which has its own.
+ * One that has no token to compare with lets nobody in. */
+static bool is_private(const struct sandbox *sb, const struct http_request *req, uint16_t port,
+                       enum edge_error *out)
+{
+    const json_t *options = sandbox_info(sb).options;
+    const json_t *network = json_object_get(options, "network");
+    const char *token = json_string_value(json_object_get(options, "trafficAccessToken"));
+    struct str given = http_header_get(req, TOKEN_HEADER);
+
+    if (port == AGENT_PORT || !json_is_false(json_object_get(network, "allowPublicTraffic"))) {
+        return false;
+    }
+    *out = given.len ? EDGE_ERROR_TOKEN_INVALID : EDGE_ERROR_TOKEN_MISSING;
+    return !token || !str_eq_secret(given, str_of(token));
+}
+
+/* ---- the door ---- */
+
+static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *ex, uint16_t port)
+{
+    struct sandbox_info info = sandbox_info(sb);
+    enum edge_error error = EDGE_ERROR_PAUSED;
+
+    if (info.state != SANDBOX_RUNNING || is_private(sb, http_request(ex), port, &error)) {
+        edge_refuse(ex, error, str_of(info.id), port);
+        return;
+    }
+    struct backend *backend = backend_of(edge, sb);
+    if (backend->proxies_n == EDGE_REQUESTS_MAX) {
+        edge_refuse(ex, EDGE_ERROR_TOO_MANY, str_of(info.id), port);
+        return;
+    }
+    proxy_start(backend, ex, port);
+}
+
+static void handle_target(struct edge *edge, struct http_exchange *ex,
+                          const struct edge_target *target)
+{
+    struct sandbox *sb = sandboxes_find(edge->sandboxes, target->id);
+
+    /* Before the look-up, so that the answer says nothing about which sandboxes exist. */
+    if (is_reserved(http_request(ex), target->port)) {
+        edge_refuse(ex, EDGE_ERROR_RESERVED, target->id, target->port);
+    } else if (!sb) {
+        edge_refuse(ex, EDGE_ERROR_NOT_FOUND, target->id, target->port);
+    } else {
+        let_in(edge, sb, ex, target->port);
+    }
+}
+
+static void handle_signed(struct edge *edge, struct http_exchange *ex)
+{
+    struct sandbox *sb = signed_find(edge->sandboxes, http_request(ex));
+
+    if (sb) {
+        let_in(edge, sb, ex, AGENT_PORT);
+    } else {
+        edge_refuse_text(ex, 401, "application/json; charset=utf-8",
+                         "{\"code\":401,\"message\":\"invalid signature\"}");
+    }
+}
+
+bool edge_handle(struct edge *edge, struct http_exchange *ex)
+{
+    const struct http_request *req = http_request(ex);
+    struct edge_target target;
+
+    switch (edge_route(req, edge->domain, &target)) {
+    case EDGE_OURS:
+        handle_target(edge, ex, &target);
+        return true;
+    case EDGE_BAD:
+        edge_refuse_text(ex, 400, "text/plain; charset=utf-8", target.reason);
+        return true;
+    case EDGE_NOT_OURS:
+        break;
+    }
+    if (signed_is(req)) {
+        handle_signed(edge, ex);
+        return true;
+    }
+    return false;
+}
+
+/* ---- life ---- */
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct edge *edge = timer->data;
+    struct backend *backend = NULL, *next = NULL;
+    bool more = false;
+
+    HASH_ITER(hh, edge->backends, backend, next)
+    {
+        more |= backend_expire(backend, clock_mono_ms() - EDGE_IDLE_MS);
+        backend_check(backend);
+    }
+    if (!more) {
+        (void)uv_timer_stop(timer);
+    }
+}
+
+void edge_expect_idle(struct edge *edge)
+{
+    if (!uv_is_active((uv_handle_t *)&edge->timer)) {
+        (void)uv_timer_start(&edge->timer, on_timer, EDGE_IDLE_MS / 4, EDGE_IDLE_MS / 4);
+    }
+}
+
+struct edge *edge_new(uv_loop_t *loop, struct sandboxes *sandboxes, const char *domain)
+{
+    struct edge *edge = xnew(struct edge);
+
+    edge->loop = loop;
+    edge->sandboxes = sandboxes;
+    edge->domain = strdup(domain ? domain : "");
+    if (!edge->domain || uv_timer_init(loop, &edge->timer) < 0) {
+        abort();
+    }
+    edge->timer.data = edge;
+    return edge;
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    struct edge *edge = handle->data;
+
+    free(edge->domain);
+    free(edge);
+}
+
+void edge_free(struct edge *edge)
+{
+    if (!edge) {
+        return;
+    }
+    while (edge->backends) {
+        backend_free(edge->backends);
+    }
+    uv_close((uv_handle_t *)&edge->timer, on_timer_closed);
+}

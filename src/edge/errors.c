@@ -1,0 +1,206 @@
+/* errors.c - what the edge answers itself: JSON for programs, a page for people. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "edge/internal.h"
+
+enum {
+    ERROR_TEXT_MAX = 4096,
+    ERROR_VALUE_MAX = 256, /* of the host or path a page repeats */
+};
+
+#define TOKEN_HEADER "e2b-traffic-access-token"
+
+struct kind {
+    int status;
+    const char *title;
+    const char *message; /* the API's words: clients compare them */
+    const char *page;    /* said after "The sandbox <id>"; NULL: the message alone */
+};
+
+static const struct kind kinds[] = {
+    [EDGE_ERROR_NOT_FOUND] = {502, "Sandbox not found", "The sandbox was not found",
+                              "was not found"},
+    [EDGE_ERROR_PORT_CLOSED] = {502, "Closed port", "The sandbox is running but port is not open",
+                                "is running, but there is no service running on port"},
+    [EDGE_ERROR_PAUSED] = {409, "Sandbox is paused",
+                           "The sandbox is paused or changing its state, try again later",
+                           "is paused or changing its state"},
+    [EDGE_ERROR_TOO_MANY] = {429, "Too many connections",
+                             "The sandbox has too many concurrent incoming connections",
+                             "has too many concurrent incoming connections"},
+    [EDGE_ERROR_RESERVED] = {404, "Endpoint not available",
+                             "This endpoint is reserved for the E2B control plane and is not "
+                             "reachable through the sandbox URL",
+                             NULL},
+    [EDGE_ERROR_TOKEN_MISSING] = {403, "Access token missing",
+                                  "Sandbox is secured with traffic access token. Token header "
+                                  "'" TOKEN_HEADER "' is missing",
+                                  NULL},
+    [EDGE_ERROR_TOKEN_INVALID] = {403, "Access token invalid",
+                                  "Sandbox is secured with traffic access token. Provided token in "
+                                  "header '" TOKEN_HEADER "' is invalid",
+                                  NULL},
+};
+
+/* ---- who asks ---- */
+
+static bool contains(struct str text, const char *word)
+{
+    size_t len = strlen(word);
+
+    for (size_t i = 0; i + len <= text.len; i++) {
+        if (strncasecmp(text.at + i, word, len) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_script(const struct http_request *req)
+{
+    static const char *const modes[] = {"cors", "no-cors", "same-origin", "websocket"};
+    struct str mode = http_header_get(req, "sec-fetch-mode");
+
+    for (size_t i = 0; i < countof(modes); i++) {
+        if (str_ieq(mode, str_of(modes[i]))) {
+            return true;
+        }
+    }
+    return !str_ieq(mode, STR("navigate")) && http_header_get(req, "x-requested-with").len > 0;
+}
+
+static bool wants_page(const struct http_request *req)
+{
+    static const char *const browsers[] = {"mozilla", "chrome", "safari", "firefox",
+                                           "edge",    "opera",  "msie"};
+    struct str accept = http_header_get(req, "accept");
+    struct str agent = http_header_get(req, "user-agent");
+
+    if ((contains(accept, "application/json") && !contains(accept, "text/html")) ||
+        is_script(req)) {
+        return false;
+    }
+    for (size_t i = 0; i < countof(browsers); i++) {
+        if (contains(agent, browsers[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- what is said ---- */
+
+static int put_html(struct buf *out, struct str text)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < text.len && i < ERROR_VALUE_MAX && r == 0; i++) {
+        const char *safe = text.at[i] == '<'   ? "&lt;"
+                           : text.at[i] == '&' ? "&amp;"
+                           : text.at[i] == '"' ? "&quot;"
+                                               : NULL;
+        r = safe ? buf_append(out, safe, strlen(safe)) : buf_append(out, text.at + i, 1);
+    }
+    return r;
+}
+
+/* For values that may hold anything; the id is [a-z0-9] by the time it gets here. */
+static int put_json(struct buf *out, struct str text)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < text.len && i < ERROR_VALUE_MAX && r == 0; i++) {
+        unsigned char c = (unsigned char)text.at[i];
+        r = c == '"' || c == '\\' || c < 0x20 || c > 0x7e ? buf_printf(out, "\\u%04x", c)
+                                                          : buf_append(out, text.at + i, 1);
+    }
+    return r;
+}
+
+static int page(struct buf *out, const struct kind *kind, enum edge_error error, struct str id,
+                uint16_t port, const struct http_request *req)
+{
+    if (buf_printf(out,
+                   "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">"
+                   "<title>%s</title></head><body><main><h1>%s</h1><p>",
+                   kind->title, kind->title) < 0) {
+        return -ENOBUFS;
+    }
+    int r = kind->page
+                ? buf_printf(out, "The sandbox <b>%.*s</b> %s", (int)id.len, id.at, kind->page)
+                : buf_printf(out, "%s", kind->message);
+    if (r == 0 && error == EDGE_ERROR_PORT_CLOSED) {
+        r = buf_printf(out, " <b>%u</b>", port);
+    }
+    if (r < 0 || buf_printf(out, ".</p><p><small>") < 0 || put_html(out, req->authority) < 0) {
+        return -ENOBUFS;
+    }
+    return buf_printf(out, "</small></p></main></body></html>\n");
+}
+
+static int json(struct buf *out, const struct kind *kind, enum edge_error error, struct str id,
+                uint16_t port, const struct http_request *req)
+{
+    if (error == EDGE_ERROR_RESERVED) {
+        return buf_printf(out, "{\"message\":\"%s\",\"path\":\"", kind->message) < 0 ||
+                       put_json(out, req->path) < 0
+                   ? -ENOBUFS
+                   : buf_printf(out, "\",\"code\":%d}", kind->status);
+    }
+    if (buf_printf(out, "{\"sandboxId\":\"%.*s\",\"message\":\"%s", (int)id.len, id.at,
+                   kind->message) < 0) {
+        return -ENOBUFS;
+    }
+    if (error == EDGE_ERROR_PORT_CLOSED) {
+        return buf_printf(out, "\",\"port\":%u,\"code\":%d}", port, kind->status);
+    }
+    if (error == EDGE_ERROR_TOO_MANY) {
+        return buf_printf(out, " (limit: %d)\",\"code\":%d,\"connectionLimit\":%d}",
+                          EDGE_REQUESTS_MAX, kind->status, EDGE_REQUESTS_MAX);
+    }
+    return buf_printf(out, "\",\"code\":%d}", kind->status);
+}
+
+/* ---- the answers ---- */
+
+static const struct http_header cors[] = {
+    {{"access-control-allow-origin", 27}, {"*", 1}},
+    {{"cache-control", 13}, {"no-store", 8}},
+};
+
+void edge_fail(struct http_exchange *ex, enum edge_error error, struct str id, uint16_t port)
+{
+    const struct http_request *req = http_request(ex);
+    const struct kind *kind = &kinds[error];
+    bool html = wants_page(req);
+    scoped_buf text;
+
+    buf_init(&text, ERROR_TEXT_MAX);
+    int r =
+        html ? page(&text, kind, error, id, port, req) : json(&text, kind, error, id, port, req);
+    http_reply_with(ex, kind->status, cors, countof(cors),
+                    html ? "text/html; charset=utf-8" : "application/json; charset=utf-8",
+                    buf_at(&text), r < 0 ? 0 : buf_len(&text));
+}
+
+static void on_end(void *ctx, int error)
+{
+    (void)ctx, (void)error;
+}
+
+static const struct http_handler nothing_more = {.on_end = on_end};
+
+void edge_refuse(struct http_exchange *ex, enum edge_error error, struct str id, uint16_t port)
+{
+    http_accept(ex, &nothing_more, NULL);
+    edge_fail(ex, error, id, port);
+}
+
+void edge_refuse_text(struct http_exchange *ex, int status, const char *type, const char *text)
+{
+    http_accept(ex, &nothing_more, NULL);
+    http_reply_with(ex, status, cors, countof(cors), type, text, strlen(text));
+}

@@ -1,0 +1,122 @@
+/* internal.h - what the files of edge/ share.
+ *
+ *   route.c    whose a request is
+ *   signed.c   file links that carry a signature and nothing else
+ *   errors.c   answers of the edge's own
+ *   backend.c  a sandbox as the edge sees it: its requests, its idle connections
+ *   headers.c  what is passed on, in both directions
+ *   proxy.c    one request, from client to service and back
+ *   edge.c     the door
+ */
+#ifndef EDGE_INTERNAL_H
+#define EDGE_INTERNAL_H
+
+#include <uthash.h>
+
+#include "edge/edge.h"
+#include "http/upstream.h"
+
+enum {
+    EDGE_REQUESTS_MAX = 1024, /* under way to one sandbox */
+    EDGE_IDLE_MAX = 8,        /* connections to one agent kept for the next request */
+    EDGE_IDLE_MS = 30 * 1000,
+    EDGE_DIAL_TRIES = 5,        /* a service may just be starting */
+    EDGE_DIAL_BACKOFF_MS = 100, /* times the number of the try: a second in all */
+    EDGE_HEADERS_MAX = HTTP_HEADERS_MAX + 8,
+    EDGE_HEADER_TEXT_MAX = 2 * HTTP_HEADER_BYTES_MAX,
+};
+
+struct proxy;
+
+struct edge {
+    uv_loop_t *loop;
+    struct sandboxes *sandboxes;
+    char *domain;
+    struct backend *backends; /* by sandbox id */
+    uv_timer_t timer;         /* runs while connections lie idle */
+};
+
+/* ---- edge.c ---- */
+
+void edge_expect_idle(struct edge *edge); /* a connection lies idle: close it some day */
+
+/* ---- signed.c ---- */
+
+/* A link to /files whose only word about the sandbox is its signature. */
+bool signed_is(const struct http_request *req);
+/* The running sandbox whose token made the signature, or NULL. */
+struct sandbox *signed_find(struct sandboxes *sandboxes, const struct http_request *req);
+
+/* ---- errors.c ---- */
+
+enum edge_error {
+    EDGE_ERROR_NOT_FOUND,
+    EDGE_ERROR_PORT_CLOSED,
+    EDGE_ERROR_PAUSED,
+    EDGE_ERROR_TOO_MANY,
+    EDGE_ERROR_RESERVED,
+    EDGE_ERROR_TOKEN_MISSING,
+    EDGE_ERROR_TOKEN_INVALID,
+};
+
+/* Answers an exchange that was accepted and not answered. */
+void edge_fail(struct http_exchange *ex, enum edge_error error, struct str id, uint16_t port);
+/* The same for one that was not accepted. */
+void edge_refuse(struct http_exchange *ex, enum edge_error error, struct str id, uint16_t port);
+void edge_refuse_text(struct http_exchange *ex, int status, const char *type, const char *text);
+
+/* ---- backend.c ---- */
+
+struct idle;
+
+struct backend {
+    struct edge *edge;
+    UT_hash_handle hh;
+    char id[ID_SANDBOX_LEN + 1];
+    struct sandbox_watch watch; /* set as long as the backend exists */
+    struct proxy *proxies;
+    uint32_t proxies_n;
+    struct idle *idle; /* the one used last first */
+    uint32_t idle_n;
+};
+
+/* The backend of a sandbox, made when there is none. */
+struct backend *backend_of(struct edge *edge, struct sandbox *sb);
+/* Frees it when neither a request nor a connection is left. */
+void backend_check(struct backend *backend);
+void backend_free(struct backend *backend);
+
+/* A connection to the agent on which a request can be sent at once, or NULL. */
+struct upstream *backend_take(struct backend *backend);
+/* Keeps it for the next request, or closes it. */
+void backend_keep(struct backend *backend, struct upstream *up);
+
+/* Closes what has been idle since then or longer; true when some are left. */
+bool backend_expire(struct backend *backend, int64_t before_ms);
+
+/* ---- headers.c ---- */
+
+struct headers {
+    struct http_header list[EDGE_HEADERS_MAX];
+    size_t n;
+    struct buf text; /* what was made here */
+};
+
+void headers_fini(struct headers *headers);
+/* What goes to the service: without hop-by-hop headers, with the x-forwarded ones. host empty: the
+ * client's own. -ENOBUFS when it is more than the limits allow. */
+must_check int headers_request(struct headers *out, const struct http_request *req,
+                               struct str host);
+/* What goes to the client. With `tunnel` the upgrade header stays. */
+void headers_response(struct headers *out, const struct http_header *headers, size_t n,
+                      bool tunnel);
+
+/* ---- proxy.c ---- */
+
+/* Accepts the exchange and carries it. */
+void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t port);
+/* The sandbox ended: what was answered is reset, what was not hears that there is none. */
+void proxy_gone(struct proxy *proxy);
+struct proxy *proxy_next(struct proxy *proxy);
+
+#endif

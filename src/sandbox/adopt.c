@@ -1,0 +1,224 @@
+/* adopt.c - the daemon's start: the saved table against what is alive.
+ *
+ *      load rows ─► (keeper connects) ─► ATTACH each ─► LIST, DESTROY what nobody knows ─► ready
+ *
+ * Loaded sandboxes are found and listed from the first moment; a dial waits until its sandbox is
+ * attached. When the keeper goes away in the middle, the whole pass is made again: each step may be
+ * repeated. After that a keeper that comes back changes little: pidfds and channels are ours and
+ * outlive it; only what could not be asked while it was away is asked again.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "sandbox/internal.h"
+
+/* ---- what nobody knows ---- */
+
+static void list_next(struct sandboxes *all);
+
+static void adopt_done(struct sandboxes *all)
+{
+    all->adoption = ADOPT_READY;
+    log_info("%zu sandboxes on record are running", all->table.n);
+    if (all->ready) {
+        all->ready(all->ready_ctx);
+    }
+    start_waiting(all);
+}
+
+static void consider(struct sandboxes *all, const struct keeper_answer *answer)
+{
+    static const struct keeper_jail unknown;
+    char id[KEEPER_ID_BYTES + 1] = "";
+
+    memcpy(id, answer->id, KEEPER_ID_BYTES);
+    if (!table_find(&all->table, str_of(id)) && !doom_has(all, id)) {
+        log_warn("jail %s is on no record: destroyed", id);
+        doom(all, id, &unknown, SLOT_NONE);
+    }
+}
+
+static void on_listed(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
+{
+    struct sandboxes *all = ctx;
+
+    (void)fds;
+    if (all->closed) {
+        sandboxes_release(all);
+        return;
+    }
+    if (answer->status == 0 && all->list_index < SANDBOX_LIST_MAX) {
+        consider(all, answer);
+        all->list_index++;
+        list_next(all);
+    } else if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
+        all->adoption = ADOPT_WAITING;
+        if (keeper_client_connected(all->use.keeper)) {
+            adopt_start(all); /* it is back already */
+        }
+    } else {
+        if (answer->status < 0 && answer->status != -ENOENT) {
+            log_error("list the jails: %s", answer->err.msg);
+        }
+        adopt_done(all);
+    }
+    sandboxes_release(all);
+}
+
+static void list_next(struct sandboxes *all)
+{
+    struct keeper_request req = {.op = KEEPER_LIST, .index = all->list_index};
+
+    all->refs++;
+    keeper_client_ask(all->use.keeper, &req, on_listed, all);
+}
+
+/* ---- what we know ---- */
+
+static bool attach_one(void *ctx, struct sandbox *sb)
+{
+    struct sandboxes *all = ctx;
+
+    if (all->attaching_n == SANDBOX_ADOPT_WINDOW) {
+        return false;
+    }
+    all->adopt_cursor.created_ms = sb->created_ms;
+    memcpy(all->adopt_cursor.id, sb->id, sizeof(sb->id));
+    if (sb->state == SANDBOX_RUNNING && !sb->channel) {
+        sandbox_attach(sb);
+    }
+    return true;
+}
+
+void adopt_pump(struct sandboxes *all)
+{
+    if (all->closed || all->adoption != ADOPT_ATTACHING) {
+        return;
+    }
+    table_each(&all->table, true, &all->adopt_cursor, attach_one, all);
+    if (all->attaching_n == 0) {
+        all->adoption = ADOPT_LISTING;
+        all->list_index = 0;
+        list_next(all);
+    }
+}
+
+void adopt_start(struct sandboxes *all)
+{
+    all->adoption = ADOPT_ATTACHING;
+    all->adopt_cursor = (struct sandbox_position){.created_ms = INT64_MIN};
+    adopt_pump(all);
+}
+
+static bool attach_again(void *ctx, struct sandbox *sb)
+{
+    (void)ctx;
+    if (sb->state == SANDBOX_RUNNING && !sb->channel) {
+        sandbox_attach(sb);
+    }
+    return true;
+}
+
+void sandboxes_keeper_changed(struct sandboxes *all, bool connected)
+{
+    if (!connected) {
+        return;
+    }
+    doom_resend(all);
+    if (all->adoption == ADOPT_WAITING) {
+        adopt_start(all);
+    } else if (all->adoption == ADOPT_READY) {
+        table_each(&all->table, true, NULL, attach_again, NULL);
+    }
+}
+
+/* ---- the whole ---- */
+
+static void load_one(void *ctx, const struct sandbox_row *row)
+{
+    struct sandboxes *all = ctx;
+    struct sandbox *sb = sandbox_new(all);
+
+    if (!sandbox_load(sb, row) || table_find(&all->table, str_of(sb->id))) {
+        log_error("load sandbox '%s': its row has no id that can be used", row->id);
+        sandbox_close(sb);
+        return;
+    }
+    slots_mark(&all->slots, sb->uid_slot);
+    table_add(&all->table, sb);
+    table_show(&all->table, sb);
+    if (sb->state == SANDBOX_RUNNING) {
+        sb->init_due = true;
+        sandbox_arm(sb);
+    }
+}
+
+static bool end_expired(void *ctx, struct sandbox *sb)
+{
+    if (sb->state == SANDBOX_RUNNING && sb->end_ms <= *(int64_t *)ctx) {
+        sandbox_kill(sb, "timeout", NULL, NULL);
+    }
+    return true;
+}
+
+int sandboxes_new(const struct sandboxes_options *options, void (*ready)(void *ctx), void *ctx,
+                  struct sandboxes **out, struct err *err)
+{
+    struct sandboxes *all = xnew(struct sandboxes);
+    int64_t now = clock_wall_ms();
+
+    all->use = *options;
+    all->ready = ready;
+    all->ready_ctx = ctx;
+    all->refs = 2; /* the caller's, and the timer's */
+    if (uv_timer_init(options->loop, &all->doom_timer) < 0) {
+        abort();
+    }
+    all->doom_timer.data = all;
+    int r = store_load_sandboxes(options->store, load_one, all, err);
+    if (r < 0) {
+        sandboxes_free(all);
+        return r;
+    }
+    table_each(&all->table, true, NULL, end_expired, &now);
+    *out = all;
+    if (keeper_client_connected(options->keeper)) {
+        adopt_start(all);
+    }
+    return 0;
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    sandboxes_release(handle->data);
+}
+
+void sandboxes_free(struct sandboxes *all)
+{
+    struct sandbox *sb = NULL, *next = NULL;
+
+    if (!all) {
+        return;
+    }
+    all->closed = true;
+    HASH_ITER(hh, all->table.by_id, sb, next)
+    {
+        start_drop(sb);
+        sandbox_leave(sb);
+    }
+    doom_free(all);
+    uv_close((uv_handle_t *)&all->doom_timer, on_timer_closed);
+    sandboxes_release(all);
+}
+
+void sandboxes_release(struct sandboxes *all)
+{
+    if (--all->refs == 0) {
+        table_fini(&all->table);
+        free(all);
+    }
+}

@@ -1,0 +1,230 @@
+/* attach.c - sockets into a jail, over the channel to its agent.
+ *
+ * A dial waits on the channel; while there is none, in sb->dials. A channel that breaks while the
+ * jail lives is replaced through the keeper, and what waited on it is asked once more.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "sandbox/internal.h"
+
+struct dial {
+    struct dial *prev, *next; /* in sb->dials */
+    struct sandbox *sb;       /* counted */
+    uint16_t port;
+    int tries;
+    void (*done)(void *ctx, int fd_or_error);
+    void *ctx;
+};
+
+/* ---- dials ---- */
+
+static void dial_finish(struct dial *dial, int fd_or_error)
+{
+    dial->done(dial->ctx, fd_or_error);
+    sandbox_release(dial->sb);
+    free(dial);
+}
+
+static void dial_start(struct dial *dial);
+
+static void dial_answered(void *ctx, int fd_or_error)
+{
+    struct dial *dial = ctx;
+
+    if (dial->sb->state == SANDBOX_KILLING && fd_or_error < 0) {
+        dial_finish(dial, -ENOTCONN);
+    } else if (fd_or_error == -ECONNRESET && dial->tries < SANDBOX_DIAL_TRIES) {
+        dial_start(dial);
+    } else {
+        dial_finish(dial, fd_or_error == -ECONNRESET ? -ETIMEDOUT : fd_or_error);
+    }
+}
+
+static void dial_start(struct dial *dial)
+{
+    struct sandbox *sb = dial->sb;
+
+    if (sb->channel) {
+        dial->tries++;
+        agent_channel_connect(sb->channel, dial->port, dial_answered, dial);
+    } else {
+        DL_APPEND(sb->dials, dial);
+        sandbox_attach(sb);
+    }
+}
+
+void sandbox_dial(struct sandbox *sb, uint16_t port, void (*done)(void *ctx, int fd_or_error),
+                  void *ctx)
+{
+    struct dial *dial = xnew(struct dial);
+
+    *dial = (struct dial){.sb = sb, .port = port, .done = done, .ctx = ctx};
+    sandbox_hold(sb);
+    if (sb->state == SANDBOX_KILLING || sb->state == SANDBOX_PAUSED) {
+        dial_finish(dial, -ENOTCONN);
+    } else {
+        dial_start(dial);
+    }
+}
+
+void sandbox_fail_dials(struct sandbox *sb, int error)
+{
+    struct dial *dial = NULL;
+
+    while ((dial = sb->dials)) {
+        DL_DELETE(sb->dials, dial);
+        dial_finish(dial, error);
+    }
+}
+
+static void resume_dials(struct sandbox *sb)
+{
+    struct dial *waiting = sb->dials;
+
+    sb->dials = NULL;
+    while (waiting) {
+        struct dial *dial = waiting;
+        DL_DELETE(waiting, dial);
+        dial_start(dial);
+    }
+}
+
+/* ---- the channel ---- */
+
+static void on_broken(void *ctx, const char *why)
+{
+    struct sandbox *sb = ctx;
+
+    sb->channel = NULL;
+    if (sb->state == SANDBOX_STARTING) {
+        struct err err;
+        (void)err_set(&err, EIO, "the sandbox's agent gave up: %s", why);
+        start_fail(sb, -EIO, &err);
+    } else {
+        log_warn("sandbox %s: the channel to its agent broke: %s", sb->id, why);
+    }
+}
+
+struct oom_question {
+    struct sandbox *sb; /* counted */
+    struct agent_channel *channel;
+};
+
+static void on_oom_count(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
+{
+    struct oom_question *question = ctx;
+    struct sandbox *sb = question->sb;
+
+    (void)fds;
+    if (sb->channel && sb->channel == question->channel) {
+        agent_channel_answer_oom(sb->channel, answer->status == 0 ? answer->usage.oom_kills : 0);
+    }
+    sandbox_release(sb);
+    free(question);
+}
+
+static void on_oom(void *ctx)
+{
+    struct sandbox *sb = ctx;
+    struct oom_question *question = xnew(struct oom_question);
+    struct keeper_request req = {.op = KEEPER_USAGE, .jail = sb->jail};
+
+    *question = (struct oom_question){.sb = sb, .channel = sb->channel};
+    sandbox_hold(sb);
+    memcpy(req.id, sb->id, sizeof(sb->id));
+    keeper_client_ask(sb->all->use.keeper, &req, on_oom_count, question);
+}
+
+static const struct agent_channel_handler channel_handler = {.on_broken = on_broken,
+                                                             .on_oom = on_oom};
+
+/* ---- the jail ---- */
+
+static void on_pidfd(uv_poll_t *poll, int status, int events)
+{
+    (void)status, (void)events;
+    sandbox_died(poll->data);
+}
+
+static void watch_pidfd(struct sandbox *sb, int pidfd)
+{
+    sb->pidfd = pidfd;
+    if (uv_poll_init(sb->all->use.loop, &sb->pidfd_poll, pidfd) < 0 ||
+        uv_poll_start(&sb->pidfd_poll, UV_READABLE, on_pidfd) < 0) {
+        abort(); /* the keeper gave us something that is not a pidfd */
+    }
+    sb->pidfd_poll.data = sb;
+    sandbox_hold(sb);
+}
+
+void sandbox_take_jail(struct sandbox *sb, int pidfd, int channel_fd)
+{
+    if (sb->pidfd < 0) {
+        watch_pidfd(sb, pidfd);
+    } else {
+        fd_closep(&pidfd);
+    }
+    agent_channel_close(sb->channel);
+    sb->channel = agent_channel_new(sb->all->use.loop, channel_fd, &channel_handler, sb);
+}
+
+static void on_init(struct sandbox *sb, int error, const struct err *err)
+{
+    if (error < 0 && sb->state != SANDBOX_KILLING) {
+        log_warn("sandbox %s: its agent did not take its configuration again: %s", sb->id,
+                 err->msg);
+    }
+}
+
+static void attach_failed(struct sandbox *sb, const struct keeper_answer *answer)
+{
+    if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
+        sandbox_fail_dials(sb, -ETIMEDOUT); /* tried again when the keeper is back */
+        return;
+    }
+    log_warn("sandbox %s: attach: %s", sb->id, answer->err.msg);
+    sandbox_kill(sb, "it was gone when the daemon looked for it", NULL, NULL);
+}
+
+static void on_attached(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
+{
+    struct sandbox *sb = ctx;
+    struct sandboxes *all = sb->all;
+
+    sb->attaching = false;
+    all->attaching_n--;
+    if (sb->state != SANDBOX_RUNNING) {
+        ; /* it ended meanwhile */
+    } else if (answer->status == 0 && fds[KEEPER_FD_PIDFD] >= 0 && fds[KEEPER_FD_CHANNEL] >= 0) {
+        sandbox_take_jail(sb, move_fd(&fds[KEEPER_FD_PIDFD]), move_fd(&fds[KEEPER_FD_CHANNEL]));
+        if (sb->init_due) {
+            sb->init_due = false;
+            sandbox_init_agent(sb, on_init);
+        }
+        resume_dials(sb);
+    } else {
+        attach_failed(sb, answer);
+    }
+    adopt_pump(all);
+    sandbox_release(sb);
+}
+
+void sandbox_attach(struct sandbox *sb)
+{
+    struct keeper_request req = {.op = KEEPER_ATTACH, .jail = sb->jail};
+
+    if (sb->attaching || sb->state != SANDBOX_RUNNING) {
+        return;
+    }
+    sb->attaching = true;
+    sb->all->attaching_n++;
+    sandbox_hold(sb);
+    memcpy(req.id, sb->id, sizeof(sb->id));
+    keeper_client_ask(sb->all->use.keeper, &req, on_attached, sb);
+}

@@ -1,0 +1,335 @@
+/* channel.c - see channel.h. */
+#include "sandbox/channel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <utlist.h>
+
+#include "agent/channel.h"
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fd.h"
+
+struct request {
+    struct request *prev, *next;
+    uint32_t seq;
+    int64_t deadline_ms;
+    agent_channel_done *done;
+    void *ctx;
+};
+
+struct agent_channel {
+    int fd; /* -1: closed */
+    uv_poll_t poll;
+    uv_timer_t timer;
+    uint32_t handles; /* not closed yet; the last one frees */
+
+    struct agent_channel_handler handler;
+    void *ctx;
+    bool greeted; /* the agent's hello has come */
+    uint32_t next_seq;
+    struct request *requests; /* in order of sending, so the first is the first to time out */
+    uint32_t requests_n;
+    uint32_t abandoned; /* timed out: as many answers may still come late */
+    struct buf out;     /* whole messages */
+
+    uint32_t questions[CHANNEL_QUESTIONS_MAX]; /* seq of each that the agent asked */
+    uint32_t questions_n;
+    uint32_t asked; /* of those, how many the count under way will answer */
+};
+
+struct received {
+    struct channel_message message;
+    int fds[CHANNEL_FDS_MAX];
+    size_t fds_n;
+};
+
+static void received_fini(struct received *in)
+{
+    for (size_t i = 0; i < in->fds_n; i++) {
+        fd_closep(&in->fds[i]);
+    }
+}
+
+/* ---- closing ---- */
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct agent_channel *ch = handle->data;
+
+    if (--ch->handles == 0) {
+        buf_fini(&ch->out);
+        free(ch);
+    }
+}
+
+static void shut(struct agent_channel *ch)
+{
+    uv_close((uv_handle_t *)&ch->poll, on_closed);
+    uv_close((uv_handle_t *)&ch->timer, on_closed);
+    fd_closep(&ch->fd);
+}
+
+static void answer_all(struct agent_channel *ch, int error)
+{
+    struct request *request = NULL;
+
+    while ((request = ch->requests)) {
+        DL_DELETE(ch->requests, request);
+        ch->requests_n--;
+        request->done(request->ctx, error);
+        free(request);
+    }
+}
+
+void agent_channel_close(struct agent_channel *ch)
+{
+    if (ch && ch->fd >= 0) {
+        shut(ch);
+        answer_all(ch, -ENOTCONN);
+    }
+}
+
+static void channel_break(struct agent_channel *ch, const char *why)
+{
+    if (ch->fd >= 0) {
+        shut(ch);
+        ch->handler.on_broken(ch->ctx, why);
+        answer_all(ch, -ECONNRESET);
+    }
+}
+
+/* ---- sending ---- */
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+/* True while there is more to send. */
+static bool flush(struct agent_channel *ch)
+{
+    while (buf_len(&ch->out)) {
+        ssize_t n = send(ch->fd, buf_at(&ch->out), sizeof(struct channel_message),
+                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0) {
+            break; /* a broken socket shows when it is read */
+        }
+        buf_consume(&ch->out, sizeof(struct channel_message));
+    }
+    return buf_len(&ch->out) > 0;
+}
+
+static int put(struct agent_channel *ch, const struct channel_message *message)
+{
+    int r = buf_append(&ch->out, message, sizeof(*message));
+
+    if (r == 0) {
+        (void)uv_poll_start(&ch->poll, UV_READABLE | (flush(ch) ? UV_WRITABLE : 0), on_poll);
+    }
+    return r;
+}
+
+static void arm(struct agent_channel *ch);
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct agent_channel *ch = timer->data;
+    int64_t now = clock_mono_ms();
+
+    while (ch->fd >= 0 && ch->requests && ch->requests->deadline_ms <= now) {
+        struct request *request = ch->requests;
+        DL_DELETE(ch->requests, request);
+        ch->requests_n--;
+        ch->abandoned++;
+        request->done(request->ctx, -ETIMEDOUT);
+        free(request);
+    }
+    arm(ch);
+}
+
+static void arm(struct agent_channel *ch)
+{
+    if (ch->fd < 0) {
+        return;
+    }
+    if (!ch->requests) {
+        (void)uv_timer_stop(&ch->timer);
+        return;
+    }
+    int64_t left = ch->requests->deadline_ms - clock_mono_ms();
+    (void)uv_timer_start(&ch->timer, on_timer, left > 0 ? (uint64_t)left : 0, 0);
+}
+
+void agent_channel_connect(struct agent_channel *ch, uint16_t port, agent_channel_done *done,
+                           void *ctx)
+{
+    struct channel_message message = {.op = CHANNEL_CONNECT, .seq = ch->next_seq, .value = port};
+
+    if (ch->requests_n == CHANNEL_REQUESTS_MAX || put(ch, &message) < 0) {
+        done(ctx, -EAGAIN);
+        return;
+    }
+    struct request *request = xnew(struct request);
+    *request = (struct request){.seq = ch->next_seq++,
+                                .deadline_ms = clock_mono_ms() + CHANNEL_TIMEOUT_MS,
+                                .done = done,
+                                .ctx = ctx};
+    DL_APPEND(ch->requests, request);
+    if (ch->requests_n++ == 0) {
+        arm(ch);
+    }
+}
+
+static void ask_oom(struct agent_channel *ch)
+{
+    if (ch->fd >= 0 && ch->asked == 0 && ch->questions_n > 0) {
+        ch->asked = ch->questions_n;
+        ch->handler.on_oom(ch->ctx);
+    }
+}
+
+void agent_channel_answer_oom(struct agent_channel *ch, uint32_t count)
+{
+    for (uint32_t i = 0; i < ch->asked; i++) {
+        struct channel_message message = {
+            .op = CHANNEL_OOM, .seq = ch->questions[i], .value = count};
+        (void)put(ch, &message); /* an agent that does not read gets no answer */
+    }
+    ch->questions_n -= ch->asked;
+    memmove(ch->questions, ch->questions + ch->asked, ch->questions_n * sizeof(uint32_t));
+    ch->asked = 0;
+    ask_oom(ch); /* who asked meanwhile may have seen a later kill */
+}
+
+/* ---- receiving ---- */
+
+/* 1: a message, 0: none now, -errno: the channel is no good any more. */
+static int receive(struct agent_channel *ch, struct received *in)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(CHANNEL_FDS_MAX * sizeof(int))];
+    } control;
+    struct iovec iov = {&in->message, sizeof(in->message)};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.bytes,
+                         .msg_controllen = sizeof(control.bytes)};
+    ssize_t n = recvmsg(ch->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+    if (n < 0) {
+        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+    }
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+            in->fds_n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+            memcpy(in->fds, CMSG_DATA(c), in->fds_n * sizeof(int));
+        }
+    }
+    bool whole = n == (ssize_t)sizeof(in->message) && !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    return n == 0 ? -ECONNRESET : whole ? 1 : -EPROTO;
+}
+
+/* What is handed to the HTTP code must be a stream socket, and must not block. */
+static bool is_stream(int fd)
+{
+    int type = 0, domain = 0;
+    socklen_t len = sizeof(int);
+
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_STREAM &&
+           getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 &&
+           (domain == AF_UNIX || domain == AF_INET || domain == AF_INET6) &&
+           fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK) == 0;
+}
+
+static const char *on_connected(struct agent_channel *ch, struct received *in)
+{
+    struct request *request = NULL;
+
+    DL_SEARCH_SCALAR(ch->requests, request, seq, in->message.seq);
+    if (!request) {
+        if (ch->abandoned == 0) {
+            return "it answered what was not asked";
+        }
+        ch->abandoned--;
+        return NULL;
+    }
+    int32_t status = in->message.status;
+    bool good = status == 0 ? in->fds_n == 1 && is_stream(in->fds[0])
+                            : status < 0 && status > -4096 && in->fds_n == 0;
+    if (!good) {
+        return "its answer to a connect made no sense";
+    }
+    DL_DELETE(ch->requests, request);
+    ch->requests_n--;
+    request->done(request->ctx, status == 0 ? move_fd(&in->fds[0]) : status);
+    free(request);
+    arm(ch);
+    return NULL;
+}
+
+/* NULL, or why the channel must break. */
+static const char *take(struct agent_channel *ch, struct received *in)
+{
+    if (!ch->greeted) {
+        ch->greeted = in->message.op == CHANNEL_HELLO && in->message.value == CHANNEL_VERSION;
+        return ch->greeted ? NULL : "it speaks another version";
+    }
+    if (in->message.op == CHANNEL_CONNECT) {
+        return on_connected(ch, in);
+    }
+    if (in->message.op != CHANNEL_OOM) {
+        return "it said something unknown";
+    }
+    if (ch->questions_n == CHANNEL_QUESTIONS_MAX) {
+        return "it asks without waiting for answers";
+    }
+    ch->questions[ch->questions_n++] = in->message.seq;
+    ask_oom(ch);
+    return NULL;
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct agent_channel *ch = poll->data;
+
+    if (status == 0 && (events & UV_WRITABLE) && !flush(ch)) {
+        (void)uv_poll_start(&ch->poll, UV_READABLE, on_poll);
+    }
+    for (int i = 0; i < CHANNEL_BATCH && ch->fd >= 0; i++) {
+        scoped(received_fini) struct received in = {0};
+        int r = status < 0 ? status : receive(ch, &in);
+        if (r == 0) {
+            return;
+        }
+        const char *why = r == -EPROTO ? "it sent a message of another form"
+                          : r < 0      ? "it closed the connection"
+                                       : take(ch, &in);
+        if (why) {
+            channel_break(ch, why);
+        }
+    }
+}
+
+struct agent_channel *agent_channel_new(uv_loop_t *loop, int fd,
+                                        const struct agent_channel_handler *handler, void *ctx)
+{
+    struct agent_channel *ch = xnew(struct agent_channel);
+    struct channel_message hello = {.op = CHANNEL_HELLO, .value = CHANNEL_VERSION};
+
+    ch->fd = fd;
+    ch->handler = *handler;
+    ch->ctx = ctx;
+    ch->next_seq = 1;
+    ch->handles = 2;
+    buf_init(&ch->out, CHANNEL_OUT_MAX * sizeof(struct channel_message));
+    if (uv_timer_init(loop, &ch->timer) < 0 || uv_poll_init(loop, &ch->poll, fd) < 0) {
+        abort(); /* a socket can always be polled */
+    }
+    ch->poll.data = ch->timer.data = ch;
+    (void)put(ch, &hello);
+    return ch;
+}

@@ -1,0 +1,56 @@
+/* channel.h - the daemon's end of the socket to a jail's agent (agent/channel.h has the messages).
+ *
+ * Owns:     the socket and the requests that wait for an answer.
+ * Needs:    a loop.
+ * Blocks:   never.
+ * Threads:  the loop's.
+ *
+ * The agent lives where hostile code runs, so its word is checked: an answer must belong to a
+ * question, bring exactly one stream socket or none, and come once. Anything else, and a message
+ * of another size or version, breaks the channel. Nothing the agent sends is kept in memory, and a
+ * flood of messages is read a few at a time.
+ */
+#ifndef SANDBOX_CHANNEL_H
+#define SANDBOX_CHANNEL_H
+
+#include <stdint.h>
+#include <uv.h>
+
+enum {
+    CHANNEL_REQUESTS_MAX = 1024, /* waiting for an answer */
+    CHANNEL_QUESTIONS_MAX = 64,  /* of the agent's, not answered yet */
+    CHANNEL_FDS_MAX = 4,         /* more than a good agent sends; the rest the kernel drops */
+    CHANNEL_BATCH = 32,          /* messages read before others have their turn */
+    CHANNEL_OUT_MAX = 2048,      /* messages not yet taken by the socket */
+    CHANNEL_TIMEOUT_MS = 10 * 1000,
+};
+
+struct agent_channel;
+
+struct agent_channel_handler {
+    /* Once, from the loop: the channel is closed already, and the requests under way are answered
+     * with -ECONNRESET next. `why` is a clause for the log. */
+    void (*on_broken)(void *ctx, const char *why);
+
+    /* The agent wants to know how many processes the kernel killed for memory. Called again only
+     * after agent_channel_answer_oom(), which answers all that asked before this call. */
+    void (*on_oom)(void *ctx);
+};
+
+/* fd_or_error: a socket that done owns, the agent's -errno, -ETIMEDOUT, -ECONNRESET when the
+ * channel broke, -ENOTCONN when it was closed. */
+typedef void agent_channel_done(void *ctx, int fd_or_error);
+
+/* Takes the descriptor over, and says hello. */
+struct agent_channel *agent_channel_new(uv_loop_t *loop, int fd,
+                                        const struct agent_channel_handler *handler, void *ctx);
+
+/* -EAGAIN (to done, at once) when too many wait already. */
+void agent_channel_connect(struct agent_channel *ch, uint16_t port, agent_channel_done *done,
+                           void *ctx);
+void agent_channel_answer_oom(struct agent_channel *ch, uint32_t count);
+
+/* Answers what waits with -ENOTCONN before it returns. Accepts NULL. */
+void agent_channel_close(struct agent_channel *ch);
+
+#endif

@@ -1,0 +1,197 @@
+/* sandbox.c - one sandbox: counted, saved, loaded, described, watched. */
+#include "sandbox/sandbox.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "sandbox/internal.h"
+
+/* ---- life ---- */
+
+struct sandbox *sandbox_new(struct sandboxes *all)
+{
+    struct sandbox *sb = xnew(struct sandbox);
+
+    sb->all = all;
+    all->refs++;
+    sb->refs = 2; /* the table's, and the timer's until libuv has closed it */
+    sb->pidfd = -1;
+    sb->uid_slot = SLOT_NONE;
+    if (uv_timer_init(all->use.loop, &sb->timer) < 0) {
+        abort();
+    }
+    sb->timer.data = sb;
+    return sb;
+}
+
+void sandbox_hold(struct sandbox *sb)
+{
+    sb->refs++;
+}
+
+void sandbox_release(struct sandbox *sb)
+{
+    if (--sb->refs > 0) {
+        return;
+    }
+    free(sb->team_id);
+    free(sb->template_id);
+    free(sb->template_alias);
+    free(sb->access_token);
+    json_decref(sb->metadata);
+    json_decref(sb->env_vars);
+    json_decref(sb->options);
+    json_decref(sb->init);
+    sandboxes_release(sb->all);
+    free(sb);
+}
+
+/* ---- the row ---- */
+
+static void log_failure(void *ctx, int error, const struct err *err)
+{
+    (void)ctx;
+    if (error < 0) {
+        log_error("save a sandbox: %s", err->msg);
+    }
+}
+
+void sandbox_save(struct sandbox *sb, const char *state, const char *reason, store_done *done,
+                  void *ctx)
+{
+    json_t *all = json_pack("{sOsOsOsO}", "metadata", sb->metadata, "envVars", sb->env_vars,
+                            "options", sb->options, "init", sb->init);
+    char *options = all ? json_dumps(all, JSON_COMPACT) : NULL;
+    struct sandbox_row row = {.id = sb->id,
+                              .team_id = sb->team_id,
+                              .template_id = sb->template_id,
+                              .template_alias = sb->template_alias,
+                              .state = state,
+                              .started_ms = sb->started_ms,
+                              .end_ms = sb->end_ms,
+                              .created_ms = sb->created_ms,
+                              .end_reason = reason,
+                              .access_token = sb->access_token,
+                              .options_json = options ? options : "{}",
+                              .cpu_count = sb->cpu_count,
+                              .memory_mb = sb->memory_mb,
+                              .disk_mb = sb->disk_mb,
+                              .uid_slot = sb->uid_slot,
+                              .pid = sb->jail.pid,
+                              .start_ticks = sb->jail.start_ticks};
+
+    store_sandbox_save(sb->all->use.store, &row, STORE_LAZY, done ? done : log_failure, ctx);
+    json_decref(all);
+    free(options);
+}
+
+static char *copy(const char *text)
+{
+    char *own = text ? strdup(text) : NULL;
+
+    if (text && !own) {
+        abort();
+    }
+    return own;
+}
+
+static json_t *object_of(const json_t *all, const char *name)
+{
+    json_t *member = json_object_get(all, name);
+
+    return json_is_object(member) ? json_incref(member) : json_object();
+}
+
+static void load_options(struct sandbox *sb, const char *text)
+{
+    json_t *all = json_loads(text ? text : "{}", 0, NULL);
+
+    sb->metadata = object_of(all, "metadata");
+    sb->env_vars = object_of(all, "envVars");
+    sb->options = object_of(all, "options");
+    sb->init = object_of(all, "init");
+    json_decref(all);
+}
+
+bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row)
+{
+    if (!str_copy(sb->id, sizeof(sb->id), str_of(row->id)) || !sb->id[0]) {
+        return false;
+    }
+    sb->state = strcmp(row->state, "paused") == 0 ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+    sb->team_id = copy(row->team_id);
+    sb->template_id = copy(row->template_id);
+    sb->template_alias = copy(row->template_alias);
+    sb->access_token = copy(row->access_token);
+    sb->started_ms = row->started_ms;
+    sb->end_ms = row->end_ms;
+    sb->created_ms = row->created_ms;
+    sb->cpu_count = row->cpu_count;
+    sb->memory_mb = row->memory_mb;
+    sb->disk_mb = row->disk_mb;
+    sb->uid_slot = row->uid_slot;
+    sb->jail = (struct keeper_jail){.pid = row->pid, .start_ticks = row->start_ticks};
+    load_options(sb, row->options_json);
+    return true;
+}
+
+/* ---- what others see ---- */
+
+struct sandbox_info sandbox_info(const struct sandbox *sb)
+{
+    return (struct sandbox_info){.id = sb->id,
+                                 .team_id = sb->team_id,
+                                 .access_token = sb->access_token,
+                                 .template_id = sb->template_id,
+                                 .template_alias = sb->template_alias,
+                                 .state = sb->state,
+                                 .started_ms = sb->started_ms,
+                                 .end_ms = sb->end_ms,
+                                 .created_ms = sb->created_ms,
+                                 .cpu_count = sb->cpu_count,
+                                 .memory_mb = sb->memory_mb,
+                                 .disk_mb = sb->disk_mb,
+                                 .metadata = sb->metadata,
+                                 .env_vars = sb->env_vars,
+                                 .options = sb->options};
+}
+
+struct sandbox *sandboxes_find(struct sandboxes *all, struct str id)
+{
+    struct sandbox *sb = table_find(&all->table, id);
+
+    return sb && (sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_PAUSED) ? sb : NULL;
+}
+
+void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_position *after,
+                    bool (*each)(void *ctx, struct sandbox *sb), void *ctx)
+{
+    table_each(&all->table, ascending, after, each, ctx);
+}
+
+struct sandboxes_figures sandboxes_figures(const struct sandboxes *all)
+{
+    return (struct sandboxes_figures){.running = (uint32_t)all->table.n,
+                                      .starting =
+                                          HASH_COUNT(all->table.by_id) - (uint32_t)all->table.n};
+}
+
+void sandbox_watch_set(struct sandbox_watch *watch, struct sandbox *sb)
+{
+    watch->sandbox = sb;
+    DL_APPEND(sb->watches, watch);
+}
+
+void sandbox_watch_unset(struct sandbox_watch *watch)
+{
+    if (watch->sandbox) {
+        DL_DELETE(watch->sandbox->watches, watch);
+        watch->sandbox = NULL;
+    }
+}

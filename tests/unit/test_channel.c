@@ -1,0 +1,359 @@
+/* The daemon's end of the channel, against an agent's end that this test plays, well and badly. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include "agent/channel.h"
+#include "base/fd.h"
+#include "check.h"
+#include "sandbox/channel.h"
+
+static uv_loop_t loop;
+static struct agent_channel *channel;
+static int agent = -1; /* its end */
+static int broken, oom_asked;
+static int answers[8], answers_n;
+
+static void on_broken(void *ctx, const char *why)
+{
+    (void)ctx, (void)why;
+    broken++;
+    channel = NULL;
+}
+
+static void on_oom(void *ctx)
+{
+    (void)ctx;
+    oom_asked++;
+}
+
+static void on_answer(void *ctx, int fd_or_error)
+{
+    (void)ctx;
+    answers[answers_n++] = fd_or_error;
+}
+
+static void turn(void)
+{
+    for (int i = 0; i < 5; i++) {
+        (void)uv_run(&loop, UV_RUN_NOWAIT);
+    }
+}
+
+static void setup(void)
+{
+    static const struct agent_channel_handler handler = {.on_broken = on_broken, .on_oom = on_oom};
+    int ends[2];
+
+    broken = oom_asked = answers_n = 0;
+    if (uv_loop_init(&loop) < 0 ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0) {
+        abort();
+    }
+    agent = ends[1];
+    channel = agent_channel_new(&loop, ends[0], &handler, NULL);
+}
+
+static void teardown(void)
+{
+    agent_channel_close(channel);
+    channel = NULL;
+    for (int i = 0; i < answers_n; i++) {
+        fd_closep(&answers[i]);
+    }
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    if (uv_loop_close(&loop) < 0) {
+        abort();
+    }
+    fd_closep(&agent);
+}
+
+/* ---- the agent's half ---- */
+
+static struct channel_message hear(void)
+{
+    struct channel_message message = {0};
+
+    if (recv(agent, &message, sizeof(message), 0) != (ssize_t)sizeof(message)) {
+        message.op = 0;
+    }
+    return message;
+}
+
+static void say_with(const void *data, size_t len, const int *fds, size_t fds_n)
+{
+    char control[CMSG_SPACE(16 * sizeof(int))] = {0};
+    struct iovec iov = {(void *)(uintptr_t)data, len};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+    if (fds_n) {
+        msg.msg_control = control;
+        msg.msg_controllen = CMSG_SPACE(fds_n * sizeof(int));
+        struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(fds_n * sizeof(int));
+        memcpy(CMSG_DATA(c), fds, fds_n * sizeof(int));
+    }
+    (void)sendmsg(agent, &msg, MSG_NOSIGNAL);
+    turn();
+}
+
+static void say(uint32_t op, uint32_t seq, int32_t status, uint32_t value)
+{
+    struct channel_message message = {.op = op, .seq = seq, .status = status, .value = value};
+
+    say_with(&message, sizeof(message), NULL, 0);
+}
+
+static void say_fds(uint32_t seq, const int *fds, size_t n)
+{
+    struct channel_message message = {.op = CHANNEL_CONNECT, .seq = seq};
+
+    say_with(&message, sizeof(message), fds, n);
+}
+
+static void greet(void)
+{
+    struct channel_message hello = hear();
+
+    if (hello.op == CHANNEL_HELLO && hello.value == CHANNEL_VERSION) {
+        say(CHANNEL_HELLO, 0, 0, CHANNEL_VERSION);
+    }
+}
+
+static uint32_t ask(uint16_t port)
+{
+    agent_channel_connect(channel, port, on_answer, NULL);
+    struct channel_message question = hear();
+    return question.op == CHANNEL_CONNECT && question.value == port ? question.seq : 0;
+}
+
+static int open_fds(void)
+{
+    int n = 0;
+
+    for (int fd = 0; fd < 256; fd++) {
+        n += fcntl(fd, F_GETFD) >= 0;
+    }
+    return n;
+}
+
+/* ---- tests ---- */
+
+static void hands_out_sockets(void)
+{
+    int pair[2];
+    char byte = 0;
+
+    setup();
+    greet();
+    uint32_t seq = ask(8080);
+    CHECK(seq != 0);
+    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    say_fds(seq, &pair[0], 1);
+    CHECK_INT(answers_n, 1);
+    CHECK(answers[0] >= 0);
+    CHECK(fcntl(answers[0], F_GETFD) & FD_CLOEXEC);
+    CHECK(fcntl(answers[0], F_GETFL) & O_NONBLOCK);
+    CHECK_INT(write(pair[1], "x", 1), 1);
+    CHECK_INT(read(answers[0], &byte, 1), 1);
+    CHECK_INT(byte, 'x');
+    (void)close(pair[0]), (void)close(pair[1]);
+    teardown();
+}
+
+static void answers_come_in_any_order(void)
+{
+    setup();
+    greet();
+    uint32_t first = ask(1), second = ask(2);
+    say(CHANNEL_CONNECT, second, -ECONNREFUSED, 0);
+    say(CHANNEL_CONNECT, first, -ENETUNREACH, 0);
+    CHECK_INT(answers_n, 2);
+    CHECK_INT(answers[0], -ECONNREFUSED);
+    CHECK_INT(answers[1], -ENETUNREACH);
+    CHECK_INT(broken, 0);
+    teardown();
+}
+
+static void requests_need_not_wait_for_the_hello(void)
+{
+    setup();
+    agent_channel_connect(channel, 80, on_answer, NULL);
+    CHECK_INT(hear().op, CHANNEL_HELLO);
+    struct channel_message question = hear();
+    CHECK_INT(question.op, CHANNEL_CONNECT);
+    say(CHANNEL_HELLO, 0, 0, CHANNEL_VERSION);
+    say(CHANNEL_CONNECT, question.seq, -ECONNREFUSED, 0);
+    CHECK_INT(answers[0], -ECONNREFUSED);
+    teardown();
+}
+
+static void another_version_breaks(void)
+{
+    setup();
+    agent_channel_connect(channel, 80, on_answer, NULL);
+    say(CHANNEL_HELLO, 0, 0, CHANNEL_VERSION + 1);
+    CHECK_INT(broken, 1);
+    CHECK_INT(answers[0], -ECONNRESET);
+    teardown();
+}
+
+static void closing_answers_what_waits(void)
+{
+    setup();
+    greet();
+    (void)ask(80);
+    agent_channel_close(channel);
+    channel = NULL;
+    CHECK_INT(answers[0], -ENOTCONN);
+    CHECK_INT(broken, 0);
+    teardown();
+}
+
+static void the_agents_end_closing_breaks(void)
+{
+    setup();
+    greet();
+    (void)ask(80);
+    fd_closep(&agent);
+    turn();
+    CHECK_INT(broken, 1);
+    CHECK_INT(answers[0], -ECONNRESET);
+    teardown();
+}
+
+/* Each breaks the channel, and none leaves a descriptor behind. */
+static void bad_answers_break(void)
+{
+    int socks[2], pipes[2], dgram[2];
+
+    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, socks), 0);
+    CHECK_INT(socketpair(AF_UNIX, SOCK_DGRAM, 0, dgram), 0);
+    CHECK_INT(pipe(pipes), 0);
+    int two[2] = {socks[0], socks[1]};
+    int ten[10] = {socks[0], socks[0], socks[0], socks[0], socks[0],
+                   socks[0], socks[0], socks[0], socks[0], socks[0]};
+    int before = open_fds();
+    for (int i = 0; i < 10; i++) {
+        setup();
+        greet();
+        uint32_t seq = ask(80);
+        switch (i) {
+        case 0: /* success without a socket */
+            say(CHANNEL_CONNECT, seq, 0, 0);
+            break;
+        case 1:
+            say_fds(seq, two, 2);
+            break;
+        case 2:
+            say_fds(seq, ten, 10);
+            break;
+        case 3:
+            say_fds(seq, &pipes[0], 1);
+            break;
+        case 4:
+            say_fds(seq, &dgram[0], 1);
+            break;
+        case 5: /* nobody asked that */
+            say_fds(seq + 1, &socks[0], 1);
+            break;
+        case 6: /* a status that is no errno */
+            say(CHANNEL_CONNECT, seq, 7, 0);
+            break;
+        case 7: /* too short */
+            say_with(&seq, sizeof(seq), &socks[0], 1);
+            break;
+        case 8: /* an operation that does not exist */
+            say(99, seq, 0, 0);
+            break;
+        default: /* the same answer twice */
+            say(CHANNEL_CONNECT, seq, -ECONNREFUSED, 0);
+            say(CHANNEL_CONNECT, seq, -ECONNREFUSED, 0);
+            break;
+        }
+        CHECK_THAT(broken == 1, "case %d did not break the channel", i);
+        teardown();
+        CHECK_THAT(open_fds() == before, "case %d left a descriptor", i);
+    }
+    for (int i = 0; i < 2; i++) {
+        (void)close(socks[i]), (void)close(pipes[i]), (void)close(dgram[i]);
+    }
+}
+
+static void questions_share_a_count(void)
+{
+    setup();
+    greet();
+    say(CHANNEL_OOM, 10, 0, 0);
+    say(CHANNEL_OOM, 11, 0, 0);
+    CHECK_INT(oom_asked, 1);
+    agent_channel_answer_oom(channel, 3);
+    struct channel_message answer = hear();
+    CHECK_INT(answer.op, CHANNEL_OOM);
+    CHECK_INT(answer.seq, 10);
+    CHECK_INT(answer.value, 3);
+    CHECK_INT(oom_asked, 2); /* 11 came after the first count was asked for */
+    agent_channel_answer_oom(channel, 4);
+    answer = hear();
+    CHECK_INT(answer.seq, 11);
+    CHECK_INT(answer.value, 4);
+    teardown();
+}
+
+static void too_many_questions_break(void)
+{
+    setup();
+    greet();
+    for (uint32_t i = 0; i <= CHANNEL_QUESTIONS_MAX; i++) {
+        say(CHANNEL_OOM, i, 0, 0);
+    }
+    CHECK_INT(broken, 1);
+    CHECK_INT(oom_asked, 1);
+    teardown();
+}
+
+static int refused;
+
+static void on_refused(void *ctx, int fd_or_error)
+{
+    (void)ctx;
+    refused += fd_or_error == -EAGAIN;
+}
+
+static void too_many_requests_are_refused(void)
+{
+    setup();
+    refused = 0;
+    for (int i = 0; i < CHANNEL_REQUESTS_MAX + 5; i++) {
+        agent_channel_connect(channel, 80, on_refused, NULL);
+    }
+    CHECK_INT(refused, 5);
+
+    /* The agent reads late: every request still arrives, in order. */
+    CHECK_INT(hear().op, CHANNEL_HELLO);
+    for (int i = 0; i < CHANNEL_REQUESTS_MAX; i++) {
+        turn();
+        CHECK_INT(hear().seq, i + 1);
+    }
+    teardown();
+}
+
+int main(void)
+{
+    static const struct check_test tests[] = {
+        {"hands out sockets", hands_out_sockets},
+        {"answers come in any order", answers_come_in_any_order},
+        {"requests need not wait for the hello", requests_need_not_wait_for_the_hello},
+        {"another version breaks", another_version_breaks},
+        {"closing answers what waits", closing_answers_what_waits},
+        {"the agent's end closing breaks", the_agents_end_closing_breaks},
+        {"bad answers break, and leak nothing", bad_answers_break},
+        {"questions share a count", questions_share_a_count},
+        {"too many questions break", too_many_questions_break},
+        {"too many requests are refused", too_many_requests_are_refused},
+    };
+
+    return check_run(tests, countof(tests));
+}
