@@ -1,0 +1,81 @@
+/* wire.h - one connected stream socket on the loop: what http/server.h and http/upstream.h share.
+ *
+ * Owns:     the socket and what waits to be written to it.
+ * Needs:    a libuv loop; an owner that embeds it and handles its events.
+ * Blocks:   never.
+ * Threads:  the loop's.
+ *
+ * Writes of one turn of the loop are gathered and leave in one system call; a large one leaves at
+ * once, from the caller's memory, and only what the kernel did not take is copied. Reads go into
+ * the hub's buffer and are lent to the owner for the time of the event.
+ *
+ * Events come from the loop only, never from inside a wire_*() call. The memory of a wire may go
+ * when `closed` has been called, not earlier.
+ */
+#ifndef HTTP_WIRE_H
+#define HTTP_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <uv.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "http/hub.h"
+
+struct wire;
+
+struct wire_events {
+    void (*data)(struct wire *wire, const char *data, size_t len);
+    void (*end)(struct wire *wire, int error); /* 0: the peer sends no more; else it is dead */
+    void (*run)(struct wire *wire);            /* wire_wake() was called */
+    void (*written)(struct wire *wire);        /* wire_pending() may have shrunk */
+    void (*closed)(struct wire *wire);
+};
+
+struct wire_flight; /* bytes that libuv is writing */
+
+struct wire {
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } uv;
+    struct hub *hub;
+    const struct wire_events *events;
+    struct hub_task task;
+    struct buf out;             /* gathered, not handed to libuv yet */
+    struct wire_flight *flight; /* at most one */
+    size_t read_limit;          /* of the next read; 0: not reading */
+    int error;                  /* the first that a write met; 1 once it has been reported */
+    bool shut, shut_asked;      /* our sending half */
+    bool eof, closing;
+};
+
+/* Takes the descriptor over, also on failure. After a failure the wire holds nothing. */
+must_check int wire_open(struct wire *wire, const struct wire_events *events, uv_loop_t *loop,
+                         int fd, struct err *err);
+
+/* Takes the next connection of a listener. After a failure only wire_close() is allowed. */
+must_check int wire_accept(struct wire *wire, const struct wire_events *events,
+                           uv_stream_t *listener);
+
+/* AF_UNIX or AF_INET(6) of a stream socket, or an error that says what else it is. */
+must_check int wire_family(int fd, struct err *err);
+
+void wire_write(struct wire *wire, const void *data, size_t len);
+size_t wire_pending(const struct wire *wire);
+
+/* Wants at most `limit` bytes per event; 0 stops reading. */
+void wire_read(struct wire *wire, size_t limit);
+
+void wire_wake(struct wire *wire);
+
+/* Closes the sending half when all is written. */
+void wire_shutdown(struct wire *wire);
+
+/* reset: the peer of a TCP connection gets RST, so that it cannot take this for an orderly end. */
+void wire_close(struct wire *wire, bool reset);
+
+#endif
