@@ -1,6 +1,7 @@
 /* The daemon's end of the channel, against an agent's end that this test plays, well and badly. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 
 #include "agent/channel.h"
