@@ -1,0 +1,105 @@
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/internal.h"
+#include "base/log.h"
+
+void call_header(struct call *call, const char *name, const char *value)
+{
+    assert(call->headers_n < API_HEADERS_MAX && strlen(value) < API_HEADER_BYTES);
+    call->headers[call->headers_n].name = name;
+    (void)snprintf(call->headers[call->headers_n].value, API_HEADER_BYTES, "%s", value);
+    call->headers_n++;
+}
+
+static void call_end(struct call *call, int status, const char *type, struct str body)
+{
+    struct http_header headers[API_HEADERS_MAX + 4];
+    size_t n = 0;
+
+    for (; n < cors_headers_n; n++) {
+        headers[n] = cors_headers[n];
+    }
+    for (size_t i = 0; i < call->headers_n; i++, n++) {
+        headers[n].name = str_of(call->headers[i].name);
+        headers[n].value = str_of(call->headers[i].value);
+    }
+    if (call->ex) {
+        http_reply_with(call->ex, status, headers, n, type, body.at, body.len);
+    }
+    free(call);
+}
+
+void call_empty(struct call *call, int status)
+{
+    call_end(call, status, NULL, (struct str){0});
+}
+
+void call_json(struct call *call, int status, json_t *body)
+{
+    char *text = json_dumps(body, JSON_COMPACT);
+
+    json_decref(body);
+    if (!text) {
+        abort(); /* made of values that were checked */
+    }
+    call_end(call, status, "application/json; charset=utf-8", str_of(text));
+    free(text);
+}
+
+/* A sentence may quote what a client sent, cut anywhere: what is no UTF-8 then is shown as '?'. */
+static json_t *sentence(const char *message)
+{
+    json_t *text = json_string(message);
+    char clean[API_MESSAGE_BYTES];
+
+    if (text) {
+        return text;
+    }
+    (void)snprintf(clean, sizeof(clean), "%s", message);
+    for (char *c = clean; *c; c++) {
+        *c = (unsigned char)*c < 0x80 ? *c : '?';
+    }
+    return json_string(clean);
+}
+
+void call_fail_code(struct call *call, int status, const char *error_code, const char *message)
+{
+    json_t *body = json_object();
+
+    (void)json_object_set_new(body, "code", json_integer(status));
+    (void)json_object_set_new(body, "message", sentence(message));
+    if (error_code) {
+        (void)json_object_set_new(body, "error_code", json_string(error_code));
+    }
+    if (status == 503) {
+        char seconds[12];
+
+        (void)snprintf(seconds, sizeof(seconds), "%d", API_RETRY_AFTER_S);
+        call_header(call, "Retry-After", seconds);
+    }
+    call_json(call, status, body);
+}
+
+void call_fail(struct call *call, int status, const char *fmt, ...)
+{
+    char message[API_MESSAGE_BYTES];
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(message, sizeof(message), fmt, ap);
+    va_end(ap);
+    call_fail_code(call, status, NULL, message);
+}
+
+void call_fail_err(struct call *call, int error, const struct err *err)
+{
+    int status = status_of(error);
+
+    if (status == 500) {
+        log_error("%s %s: %s", call->route->method, call->route->path, err->msg);
+    }
+    call_fail_code(call, status, NULL, err->msg);
+}

@@ -1,0 +1,193 @@
+#include "api/api.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/internal.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/encode.h"
+
+static const struct route routes[] = {
+    {"POST", "/v2/sandboxes", handle_create_v2, BODY_REQUIRED, false},
+    {"POST", "/sandboxes", handle_create_v1, BODY_REQUIRED, false},
+    {"GET", "/v2/sandboxes", handle_list_v2, BODY_NONE, false},
+    {"GET", "/sandboxes", handle_list_v1, BODY_NONE, false},
+    {"GET", "/sandboxes/{}", handle_get, BODY_NONE, false},
+    {"DELETE", "/sandboxes/{}", handle_kill, BODY_NONE, false},
+    {"POST", "/sandboxes/{}/timeout", handle_timeout, BODY_REQUIRED, false},
+    {"POST", "/sandboxes/{}/refreshes", handle_refresh, BODY_OPTIONAL, false},
+    {"POST", "/sandboxes/{}/connect", handle_connect_v1, BODY_REQUIRED, false},
+    {"POST", "/v2/sandboxes/{}/connect", handle_connect_v2, BODY_OPTIONAL, false},
+    {"GET", "/templates", handle_templates, BODY_NONE, false},
+    {"GET", "/templates/aliases/{}", handle_alias, BODY_NONE, false},
+    {"GET", "/teams", handle_teams, BODY_NONE, false},
+    {"GET", "/api-keys", handle_keys_list, BODY_NONE, false},
+    {"POST", "/api-keys", handle_keys_create, BODY_REQUIRED, false},
+    {"PATCH", "/api-keys/{}", handle_keys_rename, BODY_REQUIRED, false},
+    {"DELETE", "/api-keys/{}", handle_keys_delete, BODY_NONE, false},
+    {"GET", "/health", handle_health, BODY_NONE, true},
+};
+
+/* ---- finding the route ---- */
+
+static bool path_match(const char *pattern, struct str path, struct str *param)
+{
+    struct str want = str_of(pattern), wanted, given;
+
+    while (str_split(&want, '/', &wanted)) {
+        if (!str_split(&path, '/', &given)) {
+            return false;
+        }
+        if (str_eq(wanted, STR("{}")) && given.len > 0) {
+            *param = given;
+        } else if (!str_eq(wanted, given)) {
+            return false;
+        }
+    }
+    return !path.at;
+}
+
+static bool param_decode(struct str param, char out[API_PARAM_BYTES])
+{
+    scoped_buf plain;
+
+    buf_init(&plain, API_PARAM_BYTES);
+    if (param.len == 0) {
+        return true;
+    }
+    return percent_decode(&plain, param, false) == 0 &&
+           str_copy(out, API_PARAM_BYTES, buf_str(&plain));
+}
+
+static void refuse(struct call *call, int status, const char *message)
+{
+    call->refused = status;
+    (void)snprintf(call->refusal, sizeof(call->refusal), "%s", message);
+}
+
+/* Leaves call->route, or a refusal. */
+static void route_find(struct call *call, const struct http_request *req)
+{
+    bool other_method = false;
+
+    for (size_t i = 0; i < countof(routes); i++) {
+        struct str param = {0};
+
+        if (!path_match(routes[i].path, req->path, &param)) {
+            continue;
+        }
+        if (!str_eq(str_of(routes[i].method), req->method)) {
+            other_method = true;
+            continue;
+        }
+        if (!param_decode(param, call->param)) {
+            refuse(call, 400, "validation error: the path is not valid");
+        }
+        call->route = &routes[i];
+        return;
+    }
+    if (other_method) {
+        refuse(call, 405, "validation error: this path does not take that method");
+    } else {
+        refuse(call, 404, "validation error: no such endpoint");
+    }
+}
+
+/* ---- from head to handler ---- */
+
+static void on_client_gone(void *ctx)
+{
+    struct call *call = ctx;
+
+    call->ex = NULL; /* the handler that has the call ends it */
+}
+
+static size_t body_limit(const struct call *call)
+{
+    if (call->refused) {
+        return 0;
+    }
+    bool create =
+        call->route->handle == handle_create_v1 || call->route->handle == handle_create_v2;
+    return create ? API_CREATE_BODY_BYTES_MAX : API_BODY_BYTES_MAX;
+}
+
+static void on_body(void *ctx, struct http_exchange *ex, int error, struct str text)
+{
+    struct call *call = ctx;
+    scoped_json *body = NULL;
+    struct err err;
+
+    (void)ex;
+    if (error < 0 && error != -EMSGSIZE) {
+        free(call);
+        return;
+    }
+    if (call->refused) {
+        call_fail(call, call->refused, "%s", call->refusal);
+        return;
+    }
+    if (error == -EMSGSIZE) {
+        call_fail(call, 413, "validation error: the body is larger than %zu bytes",
+                  body_limit(call));
+        return;
+    }
+    if (call->route->body != BODY_NONE) {
+        int r = body_parse(text, call->route->body == BODY_OPTIONAL, &body, &err);
+
+        if (r < 0) {
+            call_fail_err(call, r, &err);
+            return;
+        }
+    }
+    call->route->handle(call, body);
+}
+
+/* Who has no key, or no route, is told before a body is taken. */
+void api_handle(struct api *api, struct http_exchange *ex)
+{
+    const struct http_request *req = http_request(ex);
+    struct err err;
+
+    if (str_eq(req->method, STR("OPTIONS"))) {
+        cors_preflight(ex);
+        return;
+    }
+    struct call *call = xnew(struct call);
+    call->api = api;
+    call->ex = ex;
+    route_find(call, req);
+    if (!call->refused && !call->route->open && auth_check(api, req, &call->team, &err) < 0) {
+        refuse(call, 401, err.msg);
+    }
+    http_gather(ex, body_limit(call), on_body, on_client_gone, call);
+}
+
+/* ---- the whole ---- */
+
+int api_new(const struct api_options *options, struct api **out, struct err *err)
+{
+    struct api *api = xnew(struct api);
+    int r;
+
+    api->options = *options;
+    api->started_mono_ms = clock_mono_ms();
+    r = accounts_load(api, err);
+    if (r < 0) {
+        api_free(api);
+        return r;
+    }
+    *out = api;
+    return 0;
+}
+
+void api_free(struct api *api)
+{
+    if (!api) {
+        return;
+    }
+    accounts_free(api);
+    free(api);
+}

@@ -1,0 +1,151 @@
+/* The first start makes a team and a key; the key's text goes into a file that only the daemon's
+ * user can read. The order keeps the two in step: the text is on disk under a temporary name, then
+ * the key is in the store, then the file gets its name. A crash in between leaves a key that nobody
+ * knows. */
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "api/internal.h"
+#include "base/clock.h"
+#include "base/fd.h"
+
+#define TEAM_NAME "default"
+
+static bool file_has_working_key(struct api *api, const char *path)
+{
+    char text[KEY_TEXT_LEN + 2] = "";
+    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    bool works =
+        n >= KEY_TEXT_LEN && accounts_find_text(api, (struct str){text, KEY_TEXT_LEN}) != NULL;
+
+    explicit_bzero(text, sizeof(text));
+    return works;
+}
+
+/* ---- the file ---- */
+
+static int temporary_write(const char *path, const char *text, struct err *err)
+{
+    char line[KEY_TEXT_LEN + 2];
+
+    if (unlink(path) < 0 && errno != ENOENT) {
+        return err_sys(err, "remove %s", path);
+    }
+    scoped_fd fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
+        return err_sys(err, "create %s", path);
+    }
+    int len = snprintf(line, sizeof(line), "%s\n", text);
+    ssize_t n = write(fd, line, (size_t)len);
+    explicit_bzero(line, sizeof(line));
+    if (n != len || fsync(fd) < 0) {
+        return err_sys(err, "write %s", path);
+    }
+    return 0;
+}
+
+static int temporary_rename(const char *from, const char *to, struct err *err)
+{
+    char dir_path[PATH_MAX];
+
+    if (rename(from, to) < 0) {
+        return err_sys(err, "rename %s to %s", from, to);
+    }
+    (void)snprintf(dir_path, sizeof(dir_path), "%s", to);
+    scoped_fd dir = open(dirname(dir_path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0 || fsync(dir) < 0) {
+        return err_sys(err, "sync the directory of %s", to);
+    }
+    return 0;
+}
+
+/* ---- the store ---- */
+
+struct saved {
+    bool done;
+    int error;
+    struct err err;
+};
+
+static void on_saved(void *ctx, int error, const struct err *err)
+{
+    struct saved *saved = ctx;
+
+    *saved = (struct saved){true, error, *err};
+}
+
+/* Start-up only: nothing else is on the loop yet that would mind. */
+static int saved_wait(struct api *api, struct saved *saved, struct err *err)
+{
+    while (!saved->done) {
+        (void)uv_run(api->options.loop, UV_RUN_ONCE);
+    }
+    if (saved->error < 0) {
+        *err = saved->err;
+    }
+    return saved->error;
+}
+
+static int team_make(struct api *api, struct err *err)
+{
+    struct saved saved = {0};
+    char id[ID_UUID_LEN + 1];
+
+    id_uuid(id);
+    struct team_row row = {.id = id, .name = TEAM_NAME, .created_ms = clock_wall_ms()};
+    store_team_save(api->options.store, &row, on_saved, &saved);
+    int r = saved_wait(api, &saved, err);
+    if (r == 0) {
+        (void)accounts_add_team(api, id, TEAM_NAME);
+        templates_name_team(api->options.templates, id, TEAM_NAME);
+    }
+    return r;
+}
+
+static int key_save(struct api *api, const struct key *key, struct err *err)
+{
+    struct saved saved = {0};
+    struct key_row row = key_row(key);
+
+    store_key_save(api->options.store, &row, on_saved, &saved);
+    return saved_wait(api, &saved, err);
+}
+
+int api_prepare_default_key(struct api *api, const char *key_path, struct err *err)
+{
+    char temporary[PATH_MAX], text[KEY_TEXT_LEN + 1];
+    int r;
+
+    if (api->teams && file_has_working_key(api, key_path)) {
+        return 0;
+    }
+    if (snprintf(temporary, sizeof(temporary), "%s.new", key_path) >= (int)sizeof(temporary)) {
+        return err_set(err, ENAMETOOLONG, "the path of the key file is too long");
+    }
+    if (!api->teams) {
+        r = team_make(api, err);
+        if (r < 0) {
+            return r;
+        }
+    }
+
+    struct key *key = key_new(api->teams, "default", text);
+    r = temporary_write(temporary, text, err);
+    explicit_bzero(text, sizeof(text));
+    if (r == 0) {
+        r = key_save(api, key, err);
+    }
+    if (r < 0) {
+        (void)unlink(temporary);
+        key_free(key);
+        return r;
+    }
+    accounts_add(api, key);
+    return temporary_rename(temporary, key_path, err);
+}

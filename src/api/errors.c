@@ -1,0 +1,23 @@
+#include <errno.h>
+
+#include "api/internal.h"
+
+static const struct {
+    int error;
+    int status;
+} table[] = {
+    {EINVAL, 400},    {EACCES, 403},  {ENOENT, 404}, {EEXIST, 409},
+    {EMSGSIZE, 413},  {ENOBUFS, 413}, {EBUSY, 503},  {EAGAIN, 503}, /* the keeper is away */
+    {ENOTCONN, 503},  {ENOSPC, 503},                                /* this machine is full */
+    {ETIMEDOUT, 504},
+};
+
+int status_of(int error)
+{
+    for (size_t i = 0; i < countof(table); i++) {
+        if (table[i].error == -error) {
+            return table[i].status;
+        }
+    }
+    return 500;
+}

@@ -1,0 +1,70 @@
+#include "api/internal.h"
+#include "base/clock.h"
+
+static const struct {
+    uint32_t bit;
+    const char *what;
+    const char *message;
+} lacks[] = {
+    {KEEPER_LACKS_DISK_LIMIT, "disk-limit",
+     "The pool is not on btrfs: a sandbox's disk size is not enforced."},
+    {KEEPER_LACKS_MEMORY_LIMIT, "memory-limit",
+     "This machine has no memory controller: a sandbox's memory size is not enforced."},
+    {KEEPER_LACKS_CPU_LIMIT, "cpu-limit",
+     "This machine has no cpu controller: a sandbox's number of cpus is not enforced."},
+    {KEEPER_LACKS_PIDS_LIMIT, "pids-limit",
+     "This machine has no pids controller: a sandbox's number of processes is not enforced."},
+};
+
+static void degrade(json_t *list, const char *what, const char *message)
+{
+    json_t *one = json_object();
+
+    (void)json_object_set_new(one, "what", json_string(what));
+    (void)json_object_set_new(one, "message", json_string(message));
+    (void)json_array_append_new(list, one);
+}
+
+static json_t *degraded(const struct keeper_client *keeper)
+{
+    json_t *list = json_array();
+
+    if (!keeper_client_connected(keeper)) {
+        degrade(list, "keeper",
+                "The keeper is away: running sandboxes go on, new ones cannot be created.");
+        return list;
+    }
+    const struct keeper_status *status = keeper_client_status(keeper);
+    for (size_t i = 0; status && i < countof(lacks); i++) {
+        if (status->lacks & lacks[i].bit) {
+            degrade(list, lacks[i].what, lacks[i].message);
+        }
+    }
+    return list;
+}
+
+/* 200 whenever the daemon can answer at all: what is amiss is in the body. */
+void handle_health(struct call *call, const json_t *body)
+{
+    const struct api_options *options = &call->api->options;
+    struct sandboxes_figures figures = sandboxes_figures(options->sandboxes);
+    int64_t uptime_ms = clock_mono_ms() - call->api->started_mono_ms;
+    json_t *list = degraded(options->keeper);
+    json_t *counts = json_object();
+    json_t *reply = json_object();
+
+    (void)body;
+    (void)json_object_set_new(counts, "running", json_integer(figures.running));
+    (void)json_object_set_new(counts, "starting", json_integer(figures.starting));
+    (void)json_object_set_new(reply, "status",
+                              json_string(json_array_size(list) ? "degraded" : "ok"));
+    (void)json_object_set_new(reply, "version", json_string(ATOLL_VERSION));
+    (void)json_object_set_new(reply, "uptimeSeconds", json_integer(uptime_ms / 1000));
+    (void)json_object_set_new(reply, "keeperConnected",
+                              json_boolean(keeper_client_connected(options->keeper)));
+    (void)json_object_set_new(reply, "degraded", list);
+    (void)json_object_set_new(reply, "sandboxes", counts);
+    (void)json_object_set_new(reply, "templates",
+                              json_integer((json_int_t)templates_count(options->templates)));
+    call_json(call, 200, reply);
+}

@@ -1,0 +1,177 @@
+/* internal.h - one call of the API, from its head to its answer.
+ *
+ * api.c finds the route, auth.c who asks, then the body is gathered and parsed and the route's
+ * handler is called. The handler answers with exactly one of the call_* below, at once or later;
+ * that ends the call. A client that leaves in between changes nothing for the handler: call_gone()
+ * tells, and the answer goes nowhere.
+ */
+#ifndef API_INTERNAL_H
+#define API_INTERNAL_H
+
+#include <jansson.h>
+#include <uthash.h>
+
+#include "api/api.h"
+#include "api/fields.h"
+#include "base/encode.h"
+#include "base/id.h"
+
+enum {
+    API_BODY_BYTES_MAX = 64 * 1024,
+    API_CREATE_BODY_BYTES_MAX = 1024 * 1024,
+    API_PARAM_BYTES = 512,   /* a piece of a path, decoded, and its NUL */
+    API_MESSAGE_BYTES = 768, /* of an error, and its NUL: longer ones are cut */
+    API_HEADERS_MAX = 4,     /* that a handler adds */
+    API_HEADER_BYTES = 112,
+    API_RETRY_AFTER_S = 1, /* what a client is told to wait when the keeper is away */
+
+    KEY_HEX_LEN = 40,
+    KEY_TEXT_LEN = 4 + KEY_HEX_LEN, /* with "e2b_" */
+    KEY_MASK_BYTES = 32,
+    KEY_NAME_BYTES_MAX = 256,
+    KEYS_PER_TEAM_MAX = 1000,
+    KEY_USED_SAVE_MS = 60 * 1000, /* "last used" is written down at most that often */
+};
+
+#define KEY_PREFIX "e2b_"
+
+struct team {
+    char id[ID_UUID_LEN + 1];
+    char *name;
+    struct team *next;
+};
+
+struct key {
+    char id[ID_UUID_LEN + 1];
+    char hash[SHA256_HEX_LEN + 1];
+    char masked[KEY_MASK_BYTES];
+    char *name;
+    const struct team *team;
+    int64_t created_ms;
+    int64_t last_used_ms;  /* 0: never */
+    int64_t used_saved_ms; /* what of that is on disk */
+    UT_hash_handle hh;     /* by hash */
+};
+
+struct create; /* create.c */
+
+struct api {
+    struct api_options options;
+    struct team *teams; /* oldest first; never removed */
+    struct key *keys;
+    struct create *creates; /* under way, of those that carry an Idempotency-Key */
+    int64_t started_mono_ms;
+};
+
+struct call;
+
+enum body_kind { BODY_NONE, BODY_OPTIONAL, BODY_REQUIRED };
+
+struct route {
+    const char *method;
+    const char *path; /* "{}" stands for one segment, at most once */
+    void (*handle)(struct call *call, const json_t *body);
+    enum body_kind body;
+    bool open; /* wants no key */
+};
+
+struct call {
+    struct api *api;
+    struct http_exchange *ex; /* NULL once the client has left */
+    const struct route *route;
+    const struct team *team; /* who asks; NULL on an open route */
+    char param[API_PARAM_BYTES];
+    struct {
+        const char *name;
+        char value[API_HEADER_BYTES];
+    } headers[API_HEADERS_MAX];
+    size_t headers_n;
+    int refused; /* status of a refusal that waits for the body to be out of the way; 0: none */
+    char refusal[API_MESSAGE_BYTES];
+};
+
+/* ---- answering (answer.c); each frees the call ---- */
+
+void call_json(struct call *call, int status, json_t *body); /* steals body */
+void call_empty(struct call *call, int status);
+void call_fail(struct call *call, int status, const char *fmt, ...) printf_like(3, 4);
+
+/* As call_fail(), with a word for programs beside the sentence. */
+void call_fail_code(struct call *call, int status, const char *error_code, const char *message);
+
+/* The status comes from error: the one table of errors.c. */
+void call_fail_err(struct call *call, int error, const struct err *err);
+
+/* Before the answer. The name must be static. */
+void call_header(struct call *call, const char *name, const char *value);
+
+static inline bool call_gone(const struct call *call)
+{
+    return !call->ex;
+}
+
+int status_of(int error); /* errors.c */
+
+/* CORS (cors.c): what every answer carries, and what a preflight is told. */
+extern const struct http_header cors_headers[];
+extern const size_t cors_headers_n;
+void cors_preflight(struct http_exchange *ex);
+
+/* ---- who asks (auth.c) and the table behind it (accounts.c) ---- */
+
+/* The key's own text in the request, or a str with at == NULL. */
+struct str auth_key_text(const struct http_request *req);
+
+/* 0 with *out, or -EACCES with the sentence. */
+must_check int auth_check(struct api *api, const struct http_request *req, const struct team **out,
+                          struct err *err);
+
+must_check int accounts_load(struct api *api, struct err *err);
+void accounts_free(struct api *api);
+struct team *accounts_add_team(struct api *api, const char *id, const char *name);
+struct key *accounts_find_text(struct api *api, struct str key_text);
+struct key *accounts_find_id(struct api *api, const struct team *team, const char *id);
+size_t accounts_count(struct api *api, const struct team *team);
+
+/* A fresh key that nobody knows yet; its text goes to text. accounts_add() makes it work. */
+struct key *key_new(const struct team *team, const char *name, char text[KEY_TEXT_LEN + 1]);
+void key_free(struct key *key);
+void accounts_add(struct api *api, struct key *key);
+void accounts_remove(struct api *api, struct key *key);
+struct key_row key_row(const struct key *key); /* borrows from key */
+
+/* ---- sandboxes as JSON (sandbox_json.c) ---- */
+
+json_t *sandbox_json_created(const struct api *api, const struct sandbox *sb);
+json_t *sandbox_json_listed(const struct sandbox *sb);
+json_t *sandbox_json_detail(const struct api *api, const struct sandbox *sb);
+json_t *stamp_json(int64_t wall_ms);
+
+/* The sandbox that the call's path names, if it is the team's. Otherwise answers, and NULL. */
+struct sandbox *call_sandbox(struct call *call);
+
+/* "template '...' not found" and its like, for what templates_find() said. */
+void call_fail_template(struct call *call, int why, struct str name);
+
+/* ---- handlers ---- */
+
+void handle_create_v1(struct call *call, const json_t *body);
+void handle_create_v2(struct call *call, const json_t *body);
+void handle_list_v1(struct call *call, const json_t *body);
+void handle_list_v2(struct call *call, const json_t *body);
+void handle_get(struct call *call, const json_t *body);
+void handle_kill(struct call *call, const json_t *body);
+void handle_timeout(struct call *call, const json_t *body);
+void handle_refresh(struct call *call, const json_t *body);
+void handle_connect_v1(struct call *call, const json_t *body);
+void handle_connect_v2(struct call *call, const json_t *body);
+void handle_teams(struct call *call, const json_t *body);
+void handle_keys_list(struct call *call, const json_t *body);
+void handle_keys_create(struct call *call, const json_t *body);
+void handle_keys_rename(struct call *call, const json_t *body);
+void handle_keys_delete(struct call *call, const json_t *body);
+void handle_templates(struct call *call, const json_t *body);
+void handle_alias(struct call *call, const json_t *body);
+void handle_health(struct call *call, const json_t *body);
+
+#endif
