@@ -45,8 +45,7 @@ static int key_list(const struct endpoint *endpoint, struct err *err)
     if (r < 0) {
         return r;
     }
-    json_array_foreach(answer, i, key)
-    {
+    json_array_foreach (answer, i, key) {
         const json_t *mask = json_object_get(key, "mask");
         printf("%s  %s%s...%s  %s  %s\n", text_of(key, "id"), text_of(mask, "prefix"),
                text_of(mask, "maskedValuePrefix"), text_of(mask, "maskedValueSuffix"),

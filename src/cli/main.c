@@ -95,18 +95,15 @@ static int command_run(const struct command *command, struct cli *cli, int argc,
     if (config_load(&cli->config, argc, argv, &cli->words_n, &err) < 0) {
         return cli_fail(CLI_USAGE, "%s", err.msg);
     }
-    int code;
     cli->words = argv + 1;
     if (cli->words_n > command->words_max) {
-        code = cli_fail(CLI_USAGE, "%s takes no '%s'; try `atoll help`", command->name,
+        return cli_fail(CLI_USAGE, "%s takes no '%s'; try `atoll help`", command->name,
                         cli->words[command->words_max]);
-    } else if (places_find(&cli->config, &cli->places, &err) < 0) {
-        code = cli_fail(CLI_USAGE, "%s", err.msg);
-    } else {
-        code = command->run(cli);
     }
-    config_fini(&cli->config);
-    return code;
+    if (places_find(&cli->config, &cli->places, &err) < 0) {
+        return cli_fail(CLI_USAGE, "%s", err.msg);
+    }
+    return command->run(cli);
 }
 
 int main(int argc, char **argv)

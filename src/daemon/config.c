@@ -76,48 +76,44 @@ static void *field_of(const struct setting *s, struct config *config)
     return (char *)config + s->at;
 }
 
-static int set_text(char **field, const char *value)
+static int set_text(char *field, const char *value, struct err *err)
 {
-    free(*field);
-    *field = strdup(value);
-    if (!*field) {
-        abort();
+    if (!str_copy(field, CONFIG_TEXT_BYTES, str_of(value))) {
+        return err_set(err, ENAMETOOLONG, "the value is longer than %d bytes",
+                       CONFIG_TEXT_BYTES - 1);
     }
     return 0;
 }
 
 /* A relative path means the directory the program was started in, which `serve` leaves. */
-static int set_path(char **field, const char *value, struct err *err)
+static int set_path(char *field, const char *value, struct err *err)
 {
     char cwd[PATH_MAX];
-    char whole[PATH_MAX];
+    char whole[2 * PATH_MAX];
 
     if (value[0] == '/' || value[0] == '\0') {
-        return set_text(field, value);
+        return set_text(field, value, err);
     }
     if (!getcwd(cwd, sizeof(cwd))) {
         return err_sys(err, "find the working directory");
     }
-    int n = snprintf(whole, sizeof(whole), "%s/%s", cwd, value);
-    if (n < 0 || (size_t)n >= sizeof(whole)) {
-        return err_set(err, ENAMETOOLONG, "the path is too long");
-    }
-    return set_text(field, whole);
+    (void)snprintf(whole, sizeof(whole), "%s/%s", cwd, value);
+    return set_text(field, whole, err);
 }
 
-static int set_address(char **field, const char *value, struct err *err)
+static int set_address(char *field, const char *value, struct err *err)
 {
     const char *colon = strrchr(value, ':');
     char *end = NULL;
 
     if (value[0] == '\0') {
-        return set_text(field, value);
+        return set_text(field, value, err);
     }
     if (!colon || colon == value || !isdigit((unsigned char)colon[1]) ||
         strtoul(colon + 1, &end, 10) > UINT16_MAX || *end != '\0') {
         return err_set(err, EINVAL, "'%s' is not an address with a port, as 127.0.0.1:3000", value);
     }
-    return set_text(field, value);
+    return set_text(field, value, err);
 }
 
 static int set_number(uint64_t *field, const char *value, bool is_bytes, struct err *err)
@@ -158,7 +154,7 @@ static int set(const struct setting *s, struct config *config, const char *value
 
     switch (s->kind) {
     case TEXT:
-        return set_text(field, value);
+        return set_text(field, value, err);
     case FILE_PATH:
         return set_path(field, value, err);
     case ADDRESS:
@@ -188,7 +184,9 @@ static void flag_name(const struct setting *s, char out[NAME_BYTES])
 {
     (void)snprintf(out, NAME_BYTES, "--%s", s->name);
     for (char *p = out; *p; p++) {
-        *p = *p == '_' ? '-' : *p;
+        if (*p == '_') {
+            *p = '-';
+        }
     }
 }
 
@@ -337,7 +335,7 @@ static int flag_next(int argc, char **argv, int *i, struct flag *out, struct err
 static int load_flags(struct config *config, int argc, char **argv, const char **file, int *words_n,
                       struct err *err)
 {
-    struct flag flag;
+    struct flag flag = {.value = NULL};
 
     *words_n = 0;
     for (int i = 1; i < argc; i++) {
@@ -399,24 +397,7 @@ int config_load(struct config *config, int argc, char **argv, int *words_n, stru
     if (r == 0) {
         r = load_flags(config, argc, argv, &file, words_n, err);
     }
-    if (r == 0) {
-        r = check_whole(config, err);
-    }
-    if (r < 0) {
-        config_fini(config);
-    }
-    return r;
-}
-
-void config_fini(struct config *config)
-{
-    for (size_t i = 0; i < countof(settings); i++) {
-        if (settings[i].kind <= FILE_PATH) {
-            char **field = field_of(&settings[i], config);
-            free(*field);
-            *field = NULL;
-        }
-    }
+    return r == 0 ? check_whole(config, err) : r;
 }
 
 /* ---- out again ---- */
@@ -446,7 +427,7 @@ static void value_text(const struct setting *s, const struct config *config, cha
     case TEXT:
     case ADDRESS:
     case FILE_PATH:
-        (void)snprintf(out, size, "%s", *(char *const *)(const void *)field);
+        (void)snprintf(out, size, "%s", field);
         return;
     case BYTES:
     case COUNT:
@@ -460,7 +441,7 @@ static void value_text(const struct setting *s, const struct config *config, cha
 
 int config_argv(const struct config *config, char **argv)
 {
-    char value[LINE_BYTES_MAX];
+    char value[CONFIG_TEXT_BYTES];
     char flag[NAME_BYTES];
     int n = 0;
 

@@ -17,17 +17,19 @@
 
 #define CONFIG_FILE "/etc/atoll/atoll.conf"
 
-struct config { /* text is never NULL; paths are absolute, or empty where that has a meaning */
-    char *listen;
-    char *tls_listen; /* empty: no TLS */
-    char *tls_cert;
-    char *tls_key;
-    char *domain; /* empty: sandboxes are reached by headers alone */
-    char *data;
-    char *cache;
-    char *templates; /* empty: beside the program */
-    char *agent;     /* empty: beside the program */
-    char *user;
+enum { CONFIG_TEXT_BYTES = 1024 }; /* of any one value */
+
+struct config { /* paths are absolute, or empty where that has a meaning */
+    char listen[CONFIG_TEXT_BYTES];
+    char tls_listen[CONFIG_TEXT_BYTES]; /* empty: no TLS */
+    char tls_cert[CONFIG_TEXT_BYTES];
+    char tls_key[CONFIG_TEXT_BYTES];
+    char domain[CONFIG_TEXT_BYTES]; /* empty: sandboxes are reached by headers alone */
+    char data[CONFIG_TEXT_BYTES];
+    char cache[CONFIG_TEXT_BYTES];
+    char templates[CONFIG_TEXT_BYTES]; /* empty: beside the program */
+    char agent[CONFIG_TEXT_BYTES];     /* empty: beside the program */
+    char user[CONFIG_TEXT_BYTES];
     uint64_t pool_bytes; /* 0: by what is free */
     uint64_t connections_max;
     uint64_t header_timeout_s;
@@ -36,10 +38,9 @@ struct config { /* text is never NULL; paths are absolute, or empty where that h
 };
 
 /* Reads defaults, file, environment and the flags in argv[1..]; words that are no flags are moved
- * to the front of argv[1..] and counted in *words_n. Nothing needs freeing after a failure. */
+ * to the front of argv[1..] and counted in *words_n. */
 must_check int config_load(struct config *config, int argc, char **argv, int *words_n,
                            struct err *err);
-void config_fini(struct config *config);
 
 /* The table, as a list of flags with defaults. */
 void config_help(FILE *out);

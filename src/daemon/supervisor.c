@@ -20,7 +20,7 @@
 #include "keeper/keeper.h"
 
 enum {
-    LOCK_WAIT_MS = 5000, /* a predecessor that was killed needs a moment to be gone */
+    LOCK_WAIT_MS = 2000, /* a predecessor that was killed needs a moment to be gone */
     STOP_WAIT_MS = 8000, /* longer than the server's own grace */
     BACKOFF_FIRST_MS = 100,
     BACKOFF_MAX_MS = 10 * 1000,

@@ -38,21 +38,17 @@ static void precedence(void)
 
     CHECK_INT(load(&config, "", NULL, NULL, &words_n, &err), 0);
     CHECK_STR(config.listen, "127.0.0.1:3000");
-    config_fini(&config);
 
     CHECK_INT(load(&config, "# a comment\n listen = 127.0.0.1:1\n\n", NULL, NULL, &words_n, &err),
               0);
     CHECK_STR(config.listen, "127.0.0.1:1");
-    config_fini(&config);
 
     (void)setenv("ATOLL_LISTEN", "127.0.0.1:2", 1);
     CHECK_INT(load(&config, "listen=127.0.0.1:1\n", NULL, NULL, &words_n, &err), 0);
     CHECK_STR(config.listen, "127.0.0.1:2");
-    config_fini(&config);
 
     CHECK_INT(load(&config, "listen=127.0.0.1:1", "--listen=127.0.0.1:3", NULL, &words_n, &err), 0);
     CHECK_STR(config.listen, "127.0.0.1:3");
-    config_fini(&config);
     (void)unsetenv("ATOLL_LISTEN");
 }
 
@@ -64,10 +60,8 @@ static void sizes(void)
 
     CHECK_INT(load(&config, "pool_size = 20G", NULL, NULL, &words_n, &err), 0);
     CHECK(config.pool_bytes == UINT64_C(20) << 30);
-    config_fini(&config);
     CHECK_INT(load(&config, "", "--pool-size", "512m", &words_n, &err), 0);
     CHECK(config.pool_bytes == UINT64_C(512) << 20);
-    config_fini(&config);
     CHECK_INT(load(&config, "", "--pool-size", "99999999999999T", &words_n, &err), -EINVAL);
     CHECK_STR(err.msg, "--pool-size: '99999999999999T' is not a size, as 512M or 20G");
 }
@@ -119,7 +113,6 @@ static void words_come_first(void)
     CHECK_STR(argv[2], "name");
     CHECK_STR(config.data, "/x");
     CHECK_STR(config.user, "me");
-    config_fini(&config);
 }
 
 /* What the keeper is started with must mean what we were started with. */
@@ -144,8 +137,6 @@ static void argv_round_trip(void)
     CHECK_INT(again.log_level, LOG_WARN);
     CHECK_STR(again.tls_cert, "");
     config_argv_free(argv + 1, n);
-    config_fini(&again);
-    config_fini(&config);
 }
 
 int main(void)
