@@ -4,6 +4,10 @@
 
 #include "http/internal.h"
 
+enum {
+    ALSO_MAX = 8,
+};
+
 const struct http_request *http_request(const struct http_exchange *ex)
 {
     return &ex->request;
@@ -25,6 +29,32 @@ void http_credit(struct http_exchange *ex, size_t bytes)
     ex->ops->credit(ex);
 }
 
+void http_also(struct http_exchange *ex, const struct http_header *headers, size_t n)
+{
+    assert(!ex->handler && n <= ALSO_MAX);
+    ex->also = headers;
+    ex->also_n = n;
+}
+
+/* The response's headers and those the exchange was given before. */
+static void respond_also(struct http_exchange *ex, const struct http_header *headers, size_t n,
+                         int64_t content_length)
+{
+    struct http_header all[ALSO_MAX + HTTP_HEADERS_MAX];
+
+    if (n > HTTP_HEADERS_MAX) {
+        http_abort(ex, -EMSGSIZE);
+        return;
+    }
+    for (size_t i = 0; i < ex->also_n; i++) {
+        all[i] = ex->also[i];
+    }
+    for (size_t i = 0; i < n; i++) {
+        all[ex->also_n + i] = headers[i];
+    }
+    ex->ops->respond(ex, all, ex->also_n + n, content_length);
+}
+
 void http_respond(struct http_exchange *ex, int status, const struct http_header *headers, size_t n,
                   int64_t content_length)
 {
@@ -37,7 +67,11 @@ void http_respond(struct http_exchange *ex, int status, const struct http_header
         return;
     }
     ex->status = status;
-    ex->ops->respond(ex, headers, n, content_length);
+    if (ex->also_n > 0) {
+        respond_also(ex, headers, n, content_length);
+    } else {
+        ex->ops->respond(ex, headers, n, content_length);
+    }
 }
 
 void http_write(struct http_exchange *ex, const void *data, size_t len)

@@ -83,6 +83,10 @@ void http_credit(struct http_exchange *ex, size_t bytes);
 void http_respond(struct http_exchange *ex, int status, const struct http_header *headers, size_t n,
                   int64_t content_length);
 
+/* Headers that the exchange's answer gets besides its own, whoever gives it (CORS, say). Before
+ * http_accept(); borrowed until the answer, so best static. */
+void http_also(struct http_exchange *ex, const struct http_header *headers, size_t n);
+
 /* Copies. A stream keeps to http_writable(); a small answer that is whole need not ask. */
 void http_write(struct http_exchange *ex, const void *data, size_t len);
 size_t http_writable(const struct http_exchange *ex);

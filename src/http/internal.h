@@ -47,6 +47,8 @@ struct http_exchange {
     const struct http_handler *handler; /* NULL until http_accept() */
     void *ctx;
     struct http_request request;
+    const struct http_header *also; /* for the response, besides its own */
+    size_t also_n;
     size_t credit;
     int status;    /* of the response; 0 before http_respond() */
     bool finished; /* http_finish() was called */
