@@ -11,9 +11,9 @@ static const bool is_token[256] = {
     ['`'] = 1, ['|'] = 1, ['~'] = 1, ['0' ... '9'] = 1, ['A' ... 'Z'] = 1, ['a' ... 'z'] = 1,
 };
 
-/* The framing of a message and its date belong to the connection that sends it. */
+/* The framing of a message belongs to the connection that sends it. */
 static const char *const framing_names[] = {
-    "connection", "content-length", "date", "keep-alive", "proxy-connection", "transfer-encoding",
+    "connection", "content-length", "keep-alive", "proxy-connection", "transfer-encoding",
 };
 
 void head_init(struct head *head)
@@ -180,6 +180,17 @@ bool head_authority_ok(struct str authority)
     return true;
 }
 
+bool head_word_ok(struct str word)
+{
+    for (size_t i = 0; i < word.len; i++) {
+        unsigned char c = (unsigned char)word.at[i];
+        if (c <= ' ' || c == 0x7f) {
+            return false;
+        }
+    }
+    return word.len > 0;
+}
+
 static bool field_is_clean(const struct http_header *field)
 {
     for (size_t i = 0; i < field->name.len; i++) {
@@ -204,6 +215,27 @@ bool head_may_send(const struct http_header *field)
         }
     }
     return field_is_clean(field);
+}
+
+static int put(struct buf *out, struct str text)
+{
+    return buf_append(out, text.at, text.len);
+}
+
+int head_put_fields(struct buf *out, const struct http_header *fields, size_t n)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < n && r == 0; i++) {
+        if (!head_may_send(&fields[i])) {
+            continue;
+        }
+        r = put(out, fields[i].name);
+        r = r < 0 ? r : put(out, STR(": "));
+        r = r < 0 ? r : put(out, fields[i].value);
+        r = r < 0 ? r : put(out, STR("\r\n"));
+    }
+    return r;
 }
 
 const char *head_date(void)

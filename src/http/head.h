@@ -52,9 +52,15 @@ must_check bool head_split_target(struct str target, struct http_request *req);
 /* Could stand in a Host header: neither spaces, control characters, slashes nor an "@". */
 bool head_authority_ok(struct str authority);
 
+/* Could stand in a request line: not empty, no spaces, no control characters. */
+bool head_word_ok(struct str word);
+
 /* Whether a field that a handler or a service gave may be sent: a token as its name, no control
  * character in its value, and none of those that frame the message. */
 bool head_may_send(const struct http_header *field);
+
+/* Writes those that may be sent, as HTTP/1.1 has them. */
+must_check int head_put_fields(struct buf *out, const struct http_header *fields, size_t n);
 
 /* The time now, as the `date` header has it; made once a second. */
 const char *head_date(void);

@@ -114,18 +114,15 @@ static int put(struct buf *out, struct str text)
     return buf_append(out, text.at, text.len);
 }
 
+/* The date is the connection's own: one that a service behind us gave is left out. */
 static int put_headers(struct buf *out, const struct http_header *headers, size_t n)
 {
     int r = 0;
 
     for (size_t i = 0; i < n && r == 0; i++) {
-        if (!head_may_send(&headers[i])) {
-            continue;
+        if (!str_ieq(headers[i].name, STR("date"))) {
+            r = head_put_fields(out, &headers[i], 1);
         }
-        r = put(out, headers[i].name);
-        r = r < 0 ? r : put(out, STR(": "));
-        r = r < 0 ? r : put(out, headers[i].value);
-        r = r < 0 ? r : put(out, STR("\r\n"));
     }
     return r;
 }
