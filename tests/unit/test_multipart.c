@@ -1,0 +1,219 @@
+/* Every form is fed whole and then again at every possible cut: where a chunk ends must not show.
+ */
+#include "agent/multipart.h"
+
+#include <errno.h>
+
+#include "base/compiler.h"
+#include "check.h"
+
+static const char type[] = "multipart/form-data; boundary=XyZ";
+
+/* What the parser said, as one text: "[name|filename]data;" per part. */
+struct heard {
+    char text[4096];
+    size_t len;
+    size_t parts_ended;
+};
+
+static int heard_add(struct heard *h, const void *data, size_t len)
+{
+    if (len > sizeof(h->text) - 1 - h->len) {
+        return -ENOBUFS;
+    }
+    memcpy(h->text + h->len, data, len);
+    h->len += len;
+    h->text[h->len] = '\0';
+    return 0;
+}
+
+static int on_begin(void *ctx, struct str name, struct str filename, struct err *err)
+{
+    char line[1024];
+    int n = snprintf(line, sizeof(line), "[%.*s|%.*s]", (int)name.len, name.at ? name.at : "",
+                     filename.at ? (int)filename.len : 4, filename.at ? filename.at : "none");
+
+    (void)err;
+    return heard_add(ctx, line, (size_t)n);
+}
+
+static int on_data(void *ctx, const void *data, size_t len, struct err *err)
+{
+    (void)err;
+    return heard_add(ctx, data, len);
+}
+
+static int on_part_end(void *ctx, struct err *err)
+{
+    struct heard *h = ctx;
+
+    (void)err;
+    h->parts_ended++;
+    return heard_add(h, ";", 1);
+}
+
+static const struct multipart_handler handler = {on_begin, on_data, on_part_end};
+
+/* Feeds `body` in two pieces, cut at `cut`. */
+static int parse(struct str body, size_t cut, struct heard *h, struct err *err)
+{
+    scoped(multipart_fini) struct multipart m = {0};
+    int r;
+
+    *h = (struct heard){0};
+    *err = (struct err){0};
+    r = multipart_init(&m, str_of(type), &handler, h, err);
+    if (r == 0) {
+        r = multipart_feed(&m, body.at, cut, err);
+    }
+    if (r == 0) {
+        r = multipart_feed(&m, body.at + cut, body.len - cut, err);
+    }
+    return r == 0 ? multipart_finish(&m, err) : r;
+}
+
+#define FILE_PART(filename, data)                                                                  \
+    "--XyZ\r\nContent-Disposition: form-data; name=\"file\"; filename=\"" filename "\"\r\n"        \
+    "Content-Type: application/octet-stream\r\n\r\n" data "\r\n"
+
+static void forms_are_read_at_any_cut(void)
+{
+    static const struct {
+        struct str body;
+        const char *heard;
+    } cases[] = {
+        {STR(FILE_PART("a.txt", "hello") "--XyZ--\r\n"), "[file|a.txt]hello;"},
+        {STR(FILE_PART("/x/y z", "") "--XyZ--"), "[file|/x/y z];"},
+        {STR(FILE_PART("1", "one") FILE_PART("2", "two") "--XyZ--\r\nepilogue"),
+         "[file|1]one;[file|2]two;"},
+        {STR("preamble\r\n" FILE_PART("a", "x") "--XyZ--\r\n"), "[file|a]x;"},
+        /* What only looks like a delimiter is data. */
+        {STR(FILE_PART("a", "\r\n--Xy\r\n--XyQ\r\r\n\r\n-") "--XyZ--\r\n"),
+         "[file|a]\r\n--Xy\r\n--XyQ\r\r\n\r\n-;"},
+        {STR("--XyZ \t\r\ncontent-disposition:form-data;name=file\r\n\r\nv\r\n--XyZ--\r\n"),
+         "[file|none]v;"},
+        {STR("--XyZ--\r\n"), ""},
+    };
+
+    for (size_t i = 0; i < countof(cases); i++) {
+        for (size_t cut = 0; cut <= cases[i].body.len; cut++) {
+            struct heard h;
+            struct err err;
+            CHECK_THAT(parse(cases[i].body, cut, &h, &err) == 0, "case %zu cut %zu: %s", i, cut,
+                       err.msg);
+            CHECK_STR(h.text, cases[i].heard);
+        }
+    }
+}
+
+static void broken_forms_are_refused_at_any_cut(void)
+{
+    static const struct str cases[] = {
+        STR(""),
+        STR("no delimiter"),
+        STR(FILE_PART("a", "cut short")),
+        STR(FILE_PART("a", "x") "--XyZ"),
+        STR(FILE_PART("a", "x") "--XyZ-"),
+        STR(FILE_PART("a", "x") "--XyZ-x\r\n"),
+        STR(FILE_PART("a", "x") "--XyZQ\r\n"),
+        STR("--XyZ\n\nbare line feeds\n--XyZ--\n"),
+        STR("--XyZ\r\n\r\nno disposition\r\n--XyZ--\r\n"),
+        STR("--XyZ\r\nContent-Disposition: form-data\r\n\r\nno name\r\n--XyZ--\r\n"),
+        STR("--XyZ\r\nContent-Disposition: form-data; name=\"a\r\n\r\nquote\r\n--XyZ--\r\n"),
+        STR("--XyZ\r\nno colon\r\n\r\nx\r\n--XyZ--\r\n"),
+        STR("--XyZ\r\nContent-Disposition: form-data; name=a; name=b\r\n\r\nx\r\n--XyZ--\r\n"),
+        STR("--XyZ\r\nContent-Disposition: form-data; name=a\r\n"
+            "Content-Transfer-Encoding: base64\r\n\r\nx\r\n--XyZ--\r\n"),
+        STR("--XyZ\r\nContent-Disposition: form-data; name=\"\0\"\r\n\r\nx\r\n--XyZ--\r\n"),
+    };
+
+    for (size_t i = 0; i < countof(cases); i++) {
+        for (size_t cut = 0; cut <= cases[i].len; cut++) {
+            struct heard h;
+            struct err err;
+            CHECK_THAT(parse(cases[i], cut, &h, &err) == -EINVAL, "case %zu cut %zu", i, cut);
+            CHECK(err.msg[0] != '\0');
+        }
+    }
+}
+
+static void a_header_has_an_end(void)
+{
+    static char body[MULTIPART_HEADER_BYTES_MAX + 64];
+    struct heard h;
+    struct err err;
+
+    memset(body, 'a', sizeof(body));
+    memcpy(body, "--XyZ\r\n", 7);
+    CHECK_INT(parse((struct str){body, sizeof(body)}, 0, &h, &err), -EINVAL);
+}
+
+static void boundaries_are_checked(void)
+{
+    static const char *const bad[] = {
+        "multipart/form-data",
+        "multipart/form-data; boundary=",
+        "multipart/form-data; boundary=\"\"",
+        "text/plain; boundary=x",
+        ("multipart/form-data; boundary=01234567890123456789012345678901234567890123456789"
+         "012345678901234567890"),
+        "multipart/form-data; boundary=\"ends in a space \"",
+    };
+    struct multipart m;
+    struct err err;
+
+    for (size_t i = 0; i < countof(bad); i++) {
+        CHECK_INT(multipart_init(&m, str_of(bad[i]), &handler, NULL, &err), -EINVAL);
+    }
+    CHECK_INT(multipart_init(&m, STR("Multipart/Mixed; charset=x; Boundary=\"a b\""), &handler,
+                             NULL, &err),
+              0);
+    CHECK_INT((long long)m.delimiter_len, 7);
+    multipart_fini(&m);
+}
+
+static void parameters_are_taken_apart(void)
+{
+    static const struct {
+        const char *header;
+        int found;
+        const char *value;
+    } cases[] = {
+        {"form-data; name=\"file\"; filename=\"a\"", 1, "a"},
+        {"form-data; filename=\"a \\\"b\\\" c\"", 1, "a \"b\" c"},
+        {"form-data; filename=\"C:\\dir\\new\"", 1, "C:\\dir\\new"},
+        {"form-data; filename=\"caf\xc3\xa9\"", 1, "caf\xc3\xa9"},
+        {"form-data; filename=\"plain\"; filename*=UTF-8''caf%C3%A9", 1, "caf\xc3\xa9"},
+        {"form-data; FileName=bare;", 1, "bare"},
+        {"form-data; filename=\"\"", 1, ""},
+        {"form-data; name=x", 0, ""},
+        {"form-data", 0, ""},
+        {"form-data; filename", -EINVAL, ""},
+        {"form-data; filename=", -EINVAL, ""},
+        {"form-data; filename=\"open", -EINVAL, ""},
+        {"form-data; filename*=latin1''x", -EINVAL, ""},
+        {"form-data; filename*=UTF-8''%zz", -EINVAL, ""},
+    };
+
+    for (size_t i = 0; i < countof(cases); i++) {
+        scoped_buf out;
+        buf_init(&out, 1024);
+        CHECK_THAT(header_param(str_of(cases[i].header), "filename", &out) == cases[i].found,
+                   "case %zu", i);
+        if (cases[i].found == 1) {
+            CHECK(str_eq(buf_str(&out), str_of(cases[i].value)));
+        }
+    }
+}
+
+int main(void)
+{
+    static const struct check_test tests[] = {
+        {"forms are read at any cut", forms_are_read_at_any_cut},
+        {"broken forms are refused at any cut", broken_forms_are_refused_at_any_cut},
+        {"a header has an end", a_header_has_an_end},
+        {"boundaries are checked", boundaries_are_checked},
+        {"parameters are taken apart", parameters_are_taken_apart},
+    };
+    return check_run(tests, countof(tests));
+}
