@@ -14,6 +14,12 @@ void call_header(struct call *call, const char *name, const char *value)
     call->headers_n++;
 }
 
+void call_free(struct call *call)
+{
+    api_release(call->api);
+    free(call);
+}
+
 static void call_end(struct call *call, int status, const char *type, struct str body)
 {
     struct http_header headers[API_HEADERS_MAX + 4];
@@ -29,7 +35,7 @@ static void call_end(struct call *call, int status, const char *type, struct str
     if (call->ex) {
         http_reply_with(call->ex, status, headers, n, type, body.at, body.len);
     }
-    free(call);
+    call_free(call);
 }
 
 void call_empty(struct call *call, int status)

@@ -122,7 +122,7 @@ static void on_body(void *ctx, struct http_exchange *ex, int error, struct str t
 
     (void)ex;
     if (error < 0 && error != -EMSGSIZE) {
-        free(call);
+        call_free(call);
         return;
     }
     if (call->refused) {
@@ -158,6 +158,7 @@ void api_handle(struct api *api, struct http_exchange *ex)
     struct call *call = xnew(struct call);
     call->api = api;
     call->ex = ex;
+    api->calls++;
     route_find(call, req);
     if (!call->refused && !call->route->open && auth_check(api, req, &call->team, &err) < 0) {
         refuse(call, 401, err.msg);
@@ -183,11 +184,29 @@ int api_new(const struct api_options *options, struct api **out, struct err *err
     return 0;
 }
 
+static void api_destroy(struct api *api)
+{
+    accounts_free(api);
+    free(api);
+}
+
+void api_release(struct api *api)
+{
+    api->calls--;
+    if (api->closed && api->calls == 0) {
+        api_destroy(api);
+    }
+}
+
+/* A call may still wait for the store or for a sandbox: it ends after us, and finds nobody to tell.
+ */
 void api_free(struct api *api)
 {
     if (!api) {
         return;
     }
-    accounts_free(api);
-    free(api);
+    api->closed = true;
+    if (api->calls == 0) {
+        api_destroy(api);
+    }
 }

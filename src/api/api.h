@@ -19,6 +19,10 @@ struct api_options {
     const char *domain; /* reported to clients when set by the operator, else NULL */
 };
 
+/* Owns:     the teams and keys in memory, and the calls under way.
+ * Needs:    all of the options, for as long as it lives.
+ * Blocks:   api_new() and api_prepare_default_key(), which belong to start-up: they read the store,
+ * and run the loop until what they wrote is on disk. The rest never. Threads:  the loop's. */
 must_check int api_new(const struct api_options *options, struct api **out, struct err *err);
 void api_free(struct api *api);
 

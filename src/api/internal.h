@@ -61,6 +61,8 @@ struct api {
     struct key *keys;
     struct create *creates; /* under way, of those that carry an Idempotency-Key */
     int64_t started_mono_ms;
+    size_t calls; /* under way: the last one of a closed API frees it */
+    bool closed;
 };
 
 struct call;
@@ -90,6 +92,8 @@ struct call {
     char refusal[API_MESSAGE_BYTES];
 };
 
+void api_release(struct api *api); /* a call has ended */
+
 /* ---- answering (answer.c); each frees the call ---- */
 
 void call_json(struct call *call, int status, json_t *body); /* steals body */
@@ -101,6 +105,9 @@ void call_fail_code(struct call *call, int status, const char *error_code, const
 
 /* The status comes from error: the one table of errors.c. */
 void call_fail_err(struct call *call, int error, const struct err *err);
+
+/* Without an answer: there is nobody to give one to. */
+void call_free(struct call *call);
 
 /* Before the answer. The name must be static. */
 void call_header(struct call *call, const char *name, const char *value);
