@@ -1,0 +1,75 @@
+#include "keeper/caps.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <stdint.h>
+#include <sys/fsuid.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define CAP_BIT(cap) (UINT64_C(1) << (cap))
+
+/* What package managers, sudo and servers need of root, all of it only over the jail's own ids.
+ * Nothing that mounts, traces others, configures networks or loads anything into the kernel. */
+static const uint64_t caps_kept = CAP_BIT(CAP_CHOWN) | CAP_BIT(CAP_DAC_OVERRIDE) |
+                                  CAP_BIT(CAP_FOWNER) | CAP_BIT(CAP_FSETID) | CAP_BIT(CAP_KILL) |
+                                  CAP_BIT(CAP_SETGID) | CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETPCAP) |
+                                  CAP_BIT(CAP_NET_BIND_SERVICE) | CAP_BIT(CAP_SYS_CHROOT) |
+                                  CAP_BIT(CAP_SETFCAP) | CAP_BIT(CAP_AUDIT_WRITE);
+
+static int caps_get(struct __user_cap_data_struct data[2], struct err *err)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+
+    return syscall(SYS_capget, &header, data) < 0 ? err_sys(err, "read capabilities") : 0;
+}
+
+static int caps_set(const struct __user_cap_data_struct data[2], struct err *err)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+
+    return syscall(SYS_capset, &header, data) < 0 ? err_sys(err, "set capabilities") : 0;
+}
+
+int caps_bound(struct err *err)
+{
+    struct __user_cap_data_struct data[2];
+    int r;
+
+    /* Up to the first number the kernel does not know: a newer kernel's capabilities go as well. */
+    for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++) {
+        if (!(caps_kept & CAP_BIT(cap)) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) {
+            return err_sys(err, "drop capability %d from the bounding set", cap);
+        }
+    }
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0) {
+        return err_sys(err, "clear the ambient capabilities");
+    }
+    r = caps_get(data, err);
+    if (r < 0) {
+        return r;
+    }
+    data[0].inheritable = data[1].inheritable = 0;
+    return caps_set(data, err);
+}
+
+int caps_act_as(uid_t uid, gid_t gid, struct err *err)
+{
+    struct __user_cap_data_struct data[2];
+    int r;
+
+    /* These return the previous id, never an error: asking again shows whether it took. */
+    (void)setfsgid(gid);
+    (void)setfsuid(uid);
+    if ((uid_t)setfsuid((uid_t)-1) != uid || (gid_t)setfsgid((gid_t)-1) != gid) {
+        return err_set(err, EPERM, "act as owner %u: the kernel refused", uid);
+    }
+    r = caps_get(data, err);
+    if (r < 0) {
+        return r;
+    }
+    data[0].effective = data[0].permitted;
+    data[1].effective = data[1].permitted;
+    return caps_set(data, err);
+}

@@ -1,0 +1,21 @@
+/* caps.h - capabilities of this process, and what a jail may ever hold.
+ *
+ * Owns nothing. Safe between clone3() and exec(): raw system calls, no memory.
+ */
+#ifndef KEEPER_CAPS_H
+#define KEEPER_CAPS_H
+
+#include <sys/types.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+
+/* Cuts the bounding set down to what a jail's root may use in its own user namespace, and empties
+ * the inheritable and ambient sets. The next exec() as uid 0 then gains that and no more. */
+must_check int caps_bound(struct err *err);
+
+/* Files are made as, and access is checked as, this owner, with all permitted capabilities kept
+ * effective: changing the filesystem uid away from 0 would drop some. (0, 0) goes back. */
+must_check int caps_act_as(uid_t uid, gid_t gid, struct err *err);
+
+#endif

@@ -1,0 +1,262 @@
+#include "keeper/furnish.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "agent/channel.h"
+#include "base/fd.h"
+#include "base/id.h"
+#include "keeper/mounts.h"
+
+enum {
+    TTY_GROUP = 5, /* "tty" on every Debian; devpts gives it the terminals */
+};
+
+static const char *const masked_files[FURNISH_MASKED_FILES] = {
+    "kcore", "keys", "key-users", "timer_list", "latency_stats", "sysrq-trigger",
+};
+static const char *const masked_dirs[FURNISH_MASKED_DIRS] = {"acpi", "scsi", "asound"};
+static const char *const read_only_dirs[] = {"bus", "fs", "irq", "sys"};
+
+static const unsigned attr_data = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+
+/* ---- before the jail's root is entered ---- */
+
+static int take_all(int *out, size_t n, const char *path, struct err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        out[i] = mounts_clone(AT_FDCWD, path, 0, err);
+        if (out[i] < 0) {
+            return out[i];
+        }
+    }
+    return 0;
+}
+
+static int take_nodes(struct furnish *f, struct err *err)
+{
+    for (size_t i = 0; i < STAGE_NODES; i++) {
+        char path[32];
+        (void)snprintf(path, sizeof(path), "/dev/%s", stage_nodes[i].name);
+        int r = take_all(&f->nodes[i], 1, path, err);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+int furnish_take(struct furnish *f, struct err *err)
+{
+    int r = take_nodes(f, err);
+
+    if (r == 0) {
+        r = take_all(f->null_masks, FURNISH_MASKED_FILES, "/dev/null", err);
+    }
+    if (r == 0) {
+        r = take_all(f->empty_masks, FURNISH_MASKED_DIRS, "/empty", err);
+    }
+    if (r == 0) {
+        r = take_all(&f->sys, 1, "/sys", err);
+    }
+    if (r == 0) {
+        r = take_all(&f->agent, 1, "/agent", err);
+    }
+    if (r == 0) {
+        f->proc = mounts_new("proc", NULL, attr_data, err);
+        r = f->proc < 0 ? f->proc : 0;
+    }
+    return r;
+}
+
+/* ---- after it ---- */
+
+static int put(int mount_fd, int at_fd, const char *name, struct err *err)
+{
+    return mount_fd < 0 ? mount_fd : mounts_attach(mount_fd, at_fd, name, err);
+}
+
+/* Mounts on one of the template's directories. */
+static int put_in_root(int mount_fd, int root_fd, const char *name, struct err *err)
+{
+    if (mount_fd < 0) {
+        return mount_fd;
+    }
+    scoped_fd at = mounts_target(root_fd, name, MOUNTS_DIR, err);
+    return at < 0 ? at : mounts_attach(mount_fd, at, "", err);
+}
+
+static int tmpfs_new(const char *mode, const char *size, unsigned attr, struct err *err)
+{
+    const struct mount_option options[] = {{"mode", mode}, {"size", size}, {0}};
+
+    return mounts_new("tmpfs", options, attr, err);
+}
+
+static int links_make(int dev, struct err *err)
+{
+    static const char *const links[][2] = {
+        {"ptmx", "pts/ptmx"},          {"fd", "/proc/self/fd"},       {"stdin", "/proc/self/fd/0"},
+        {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
+    };
+
+    for (size_t i = 0; i < countof(links); i++) {
+        if (symlinkat(links[i][1], dev, links[i][0]) < 0) {
+            return err_sys(err, "make /dev/%s", links[i][0]);
+        }
+    }
+    return 0;
+}
+
+static int nodes_mount(const struct furnish *f, int dev, struct err *err)
+{
+    for (size_t i = 0; i < STAGE_NODES; i++) {
+        if (mknodat(dev, stage_nodes[i].name, S_IFREG | 0666, 0) < 0) {
+            return err_sys(err, "make /dev/%s", stage_nodes[i].name);
+        }
+        int r = put(f->nodes[i], dev, stage_nodes[i].name, err);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+static int devpts_new(struct err *err)
+{
+    char gid[16];
+    const struct mount_option options[] = {
+        {"newinstance", NULL}, {"ptmxmode", "0666"}, {"mode", "0620"}, {"gid", gid}, {0},
+    };
+
+    (void)snprintf(gid, sizeof(gid), "%d", TTY_GROUP);
+    return mounts_new("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
+}
+
+static int dev_mount(struct furnish *f, int root_fd, const char *size, struct err *err)
+{
+    scoped_fd dev = tmpfs_new("0755", "1m", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
+    int r = put_in_root(dev, root_fd, "dev", err);
+    if (r < 0) {
+        return r;
+    }
+    if (mkdirat(dev, "pts", 0755) < 0 || mkdirat(dev, "shm", 0755) < 0 ||
+        mkdirat(dev, "mqueue", 0755) < 0) {
+        return err_sys(err, "make the directories of /dev");
+    }
+    scoped_fd pts = devpts_new(err);
+    r = put(pts, dev, "pts", err);
+    if (r == 0) {
+        scoped_fd shm = tmpfs_new("1777", size, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+        r = put(shm, dev, "shm", err);
+    }
+    if (r == 0) {
+        scoped_fd mqueue = mounts_new("mqueue", NULL, attr_data, err);
+        r = put(mqueue, dev, "mqueue", err);
+    }
+    if (r == 0) {
+        r = nodes_mount(f, dev, err);
+    }
+    if (r == 0) {
+        r = links_make(dev, err);
+    }
+    f->dev = move_fd(&dev);
+    return r;
+}
+
+/* Mounts on a path of the jail's own fresh procfs, and of no other filesystem; a kernel that does
+ * not have the path has nothing to hide there. */
+static int proc_cover(int proc, const char *path, int mount_fd, struct err *err)
+{
+    if (mount_fd < 0) {
+        return mount_fd;
+    }
+    int at = mounts_open_beneath(proc, path, O_PATH | O_NOFOLLOW, 0, 0);
+    if (at == -ENOENT) {
+        return 0;
+    }
+    if (at < 0) {
+        return err_set(err, -at, "open /proc/%s", path);
+    }
+    scoped_fd fd = at;
+    return mounts_attach(mount_fd, fd, "", err);
+}
+
+static int proc_mount(const struct furnish *f, int root_fd, struct err *err)
+{
+    int r = put_in_root(f->proc, root_fd, "proc", err);
+
+    for (size_t i = 0; r == 0 && i < countof(read_only_dirs); i++) {
+        struct err none = {0};
+        scoped_fd fd = mounts_clone(f->proc, read_only_dirs[i], MOUNT_ATTR_RDONLY, &none);
+        r = fd == -ENOENT ? 0 : proc_cover(f->proc, read_only_dirs[i], fd, &none);
+        if (r < 0) {
+            *err = none;
+        }
+    }
+    for (size_t i = 0; r == 0 && i < FURNISH_MASKED_FILES; i++) {
+        r = proc_cover(f->proc, masked_files[i], f->null_masks[i], err);
+    }
+    for (size_t i = 0; r == 0 && i < FURNISH_MASKED_DIRS; i++) {
+        r = proc_cover(f->proc, masked_dirs[i], f->empty_masks[i], err);
+    }
+    return r;
+}
+
+/* Who asks for the boot's id wants to know whether this is another machine: every jail is one. The
+ * file stays writable at its own place for the keeper, when a saved jail starts anew. */
+static int boot_id_mount(int proc, int run, struct err *err)
+{
+    char id[ID_UUID_LEN + 2];
+
+    id_uuid(id);
+    strcpy(id + ID_UUID_LEN, "\n");
+    scoped_fd file = openat(run, "boot_id", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    if (file < 0 || write(file, id, strlen(id)) < 0) {
+        return err_sys(err, "write the jail's boot id");
+    }
+    scoped_fd fd = mounts_clone(run, "boot_id", MOUNT_ATTR_RDONLY, err);
+    return proc_cover(proc, "sys/kernel/random/boot_id", fd, err);
+}
+
+static int run_mount(const struct furnish *f, int root_fd, const char *size, struct err *err)
+{
+    scoped_fd run = tmpfs_new("0755", size, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+    int r = put_in_root(run, root_fd, "run", err);
+    if (r < 0) {
+        return r;
+    }
+    if (mkdirat(run, "lock", 01777) < 0 || mkdirat(run, "atoll", 0700) < 0) {
+        return err_sys(err, "make the directories of /run");
+    }
+    scoped_fd private = tmpfs_new("0700", "1m", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+    r = put(private, run, "atoll", err);
+    if (r < 0) {
+        return r;
+    }
+    if (mknodat(private, "agent", S_IFREG | 0555, 0) < 0) {
+        return err_sys(err, "make " FURNISH_AGENT);
+    }
+    r = put(f->agent, private, "agent", err);
+    return r < 0 ? r : boot_id_mount(f->proc, private, err);
+}
+
+int furnish_mount(struct furnish *f, int root_fd, unsigned memory_mb, struct err *err)
+{
+    char size[24]; /* memory-backed files count as the jail's memory: half of it may be that */
+
+    (void)snprintf(size, sizeof(size), "%uk", memory_mb * 512);
+    int r = dev_mount(f, root_fd, size, err);
+    if (r == 0) {
+        r = proc_mount(f, root_fd, err);
+    }
+    if (r == 0) {
+        r = put_in_root(f->sys, root_fd, "sys", err);
+    }
+    return r < 0 ? r : run_mount(f, root_fd, size, err);
+}

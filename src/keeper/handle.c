@@ -1,0 +1,338 @@
+#include "keeper/handle.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+
+struct ending {
+    struct ending *prev, *next;
+    char id[KEEPER_ID_BYTES];
+    unsigned parts;
+    int events_fd; /* of the jail's group, or -1 */
+    int64_t deadline_ms;
+    uint64_t client;
+    struct keeper_answer answer;
+};
+
+struct listing {
+    char (*ids)[KEEPER_ID_BYTES]; /* sorted, each once */
+    size_t n;
+    size_t cap;
+};
+
+struct handler {
+    struct jail_kit *kit;
+    handler_answer *answer;
+    void *ctx;
+    struct ending *endings;
+    size_t endings_n;
+    struct listing listing;
+};
+
+struct handler *handler_new(struct jail_kit *kit, handler_answer *answer, void *ctx)
+{
+    struct handler *handler = xnew(struct handler);
+
+    *handler = (struct handler){.kit = kit, .answer = answer, .ctx = ctx};
+    return handler;
+}
+
+static void ending_free(struct handler *handler, struct ending *ending)
+{
+    DL_DELETE(handler->endings, ending);
+    handler->endings_n--;
+    fd_closep(&ending->events_fd);
+    free(ending);
+}
+
+void handler_free(struct handler *handler)
+{
+    if (!handler) {
+        return;
+    }
+    while (handler->endings) {
+        ending_free(handler, handler->endings);
+    }
+    free(handler->listing.ids);
+    free(handler);
+}
+
+static struct keeper_answer answer_to(const struct keeper_request *req, int status,
+                                      const struct err *err)
+{
+    struct keeper_answer answer = {
+        .version = KEEPER_VERSION,
+        .op = req->op,
+        .seq = req->seq,
+        .status = status,
+    };
+
+    if (status < 0) {
+        answer.err = *err;
+    }
+    return answer;
+}
+
+static void answer_plain(struct handler *handler, uint64_t client,
+                         const struct keeper_answer *answer)
+{
+    handler->answer(handler->ctx, client, answer, NULL, 0);
+}
+
+/* ---- ending ---- */
+
+/* True when it is over, one way or the other. */
+static bool ending_step(struct handler *handler, struct ending *ending)
+{
+    struct err err = {0};
+    int r = jail_remove(handler->kit, ending->id, ending->parts, &err);
+
+    if (r == -EBUSY && clock_mono_ms() < ending->deadline_ms) {
+        return false;
+    }
+    if (r < 0) {
+        if (r == -EBUSY && err.code == 0) {
+            (void)err_set(&err, EBUSY, "processes of jail %s do not end", ending->id);
+        }
+        log_warn("end jail %s: %s", ending->id, err.msg);
+        if (ending->answer.status == 0) {
+            ending->answer.status = r;
+            ending->answer.err = err;
+        }
+    }
+    answer_plain(handler, ending->client, &ending->answer);
+    return true;
+}
+
+static void end_begin(struct handler *handler, uint64_t client, const char *id, unsigned parts,
+                      const struct keeper_answer *answer)
+{
+    struct ending *ending = xnew(struct ending);
+    struct err err;
+
+    memcpy(ending->id, id, strnlen(id, KEEPER_ID_BYTES - 1));
+    ending->parts = parts;
+    ending->client = client;
+    ending->answer = *answer;
+    ending->deadline_ms = clock_mono_ms() + HANDLE_END_TIMEOUT_MS;
+    ending->events_fd = cgroups_events(handler->kit->groups, id);
+    DL_APPEND(handler->endings, ending);
+    handler->endings_n++;
+
+    if (parts & JAIL_GROUPS && jail_kill(handler->kit, id, &err) < 0) {
+        log_warn("kill jail %s: %s", id, err.msg);
+    }
+    if (ending_step(handler, ending)) {
+        ending_free(handler, ending);
+    }
+}
+
+void handler_settle(struct handler *handler)
+{
+    struct ending *ending, *next;
+
+    DL_FOREACH_SAFE (handler->endings, ending, next) {
+        if (ending_step(handler, ending)) {
+            ending_free(handler, ending);
+        }
+    }
+}
+
+size_t handler_poll_n(const struct handler *handler)
+{
+    return handler->endings_n;
+}
+
+void handler_poll(const struct handler *handler, struct pollfd *out)
+{
+    const struct ending *ending;
+
+    DL_FOREACH (handler->endings, ending) {
+        *out++ = (struct pollfd){.fd = ending->events_fd, .events = POLLPRI};
+    }
+}
+
+int handler_timeout_ms(const struct handler *handler)
+{
+    return handler->endings ? HANDLE_RETRY_MS : -1;
+}
+
+/* ---- listing ---- */
+
+static void listing_add(void *ctx, const char *id)
+{
+    struct listing *listing = ctx;
+
+    if (strlen(id) >= KEEPER_ID_BYTES) {
+        return; /* none of ours */
+    }
+    if (listing->n == listing->cap) {
+        listing->cap = listing->cap ? listing->cap * 2 : 64;
+        listing->ids = reallocarray(listing->ids, listing->cap, KEEPER_ID_BYTES);
+        if (!listing->ids) {
+            abort();
+        }
+    }
+    strcpy(listing->ids[listing->n++], id);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+static void listing_sort(struct listing *listing)
+{
+    size_t kept = 0;
+
+    if (listing->n == 0) {
+        return;
+    }
+    qsort(listing->ids, listing->n, KEEPER_ID_BYTES, by_name);
+    for (size_t i = 1; i < listing->n; i++) {
+        if (strcmp(listing->ids[i], listing->ids[kept]) != 0) {
+            memmove(listing->ids[++kept], listing->ids[i], KEEPER_ID_BYTES);
+        }
+    }
+    listing->n = kept + 1;
+}
+
+static int listing_read(struct handler *handler, struct err *err)
+{
+    struct listing *listing = &handler->listing;
+
+    listing->n = 0;
+    int r = cgroups_each(handler->kit->groups, listing_add, listing, err);
+    if (r == 0) {
+        r = pool_each(handler->kit->pool, listing_add, listing, err);
+    }
+    listing_sort(listing);
+    return r;
+}
+
+/* ---- the requests ---- */
+
+static void handle_hello(struct handler *handler, uint64_t client, const struct keeper_request *req)
+{
+    struct err err = {0};
+    struct keeper_answer answer = answer_to(req, 0, &err);
+
+    answer.state.lacks = cgroups_lacks(handler->kit->groups);
+    answer.state.lacks |= pool_limits_disk(handler->kit->pool) ? 0 : KEEPER_LACKS_DISK_LIMIT;
+    int r = listing_read(handler, &err);
+    for (size_t i = 0; r == 0 && i < handler->listing.n; i++) {
+        answer.state.jails += cgroups_populated(handler->kit->groups, handler->listing.ids[i]);
+    }
+    answer_plain(handler, client, &answer);
+}
+
+static void answer_jail(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                        const struct jail *jail)
+{
+    struct keeper_answer answer = answer_to(req, 0, NULL);
+    const int fds[KEEPER_FDS_MAX] = {
+        [KEEPER_FD_PIDFD] = jail->pidfd,
+        [KEEPER_FD_CHANNEL] = jail->channel,
+    };
+
+    answer.jail = jail->name;
+    handler->answer(handler->ctx, client, &answer, fds, KEEPER_FDS_MAX);
+}
+
+static void handle_create(struct handler *handler, uint64_t client,
+                          const struct keeper_request *req)
+{
+    struct err err = {0};
+    unsigned made = 0;
+    scoped(jail_closep) struct jail jail;
+
+    int r = jail_create(handler->kit, req->id, &req->plan, &jail, &made, &err);
+    if (r == 0) {
+        answer_jail(handler, client, req, &jail);
+        return;
+    }
+    struct keeper_answer answer = answer_to(req, r, &err);
+    if (made) {
+        end_begin(handler, client, req->id, made, &answer);
+    } else {
+        answer_plain(handler, client, &answer);
+    }
+}
+
+static void handle_attach(struct handler *handler, uint64_t client,
+                          const struct keeper_request *req)
+{
+    struct err err = {0};
+    scoped(jail_closep) struct jail jail;
+
+    int r = jail_attach(handler->kit, req->id, &req->jail, &jail, &err);
+    if (r == 0) {
+        answer_jail(handler, client, req, &jail);
+        return;
+    }
+    struct keeper_answer answer = answer_to(req, r, &err);
+    answer_plain(handler, client, &answer);
+}
+
+static void handle_destroy(struct handler *handler, uint64_t client,
+                           const struct keeper_request *req)
+{
+    struct keeper_answer answer = answer_to(req, 0, NULL);
+
+    end_begin(handler, client, req->id, JAIL_ALL, &answer);
+}
+
+/* A listing is read anew at index 0 and kept for the indexes after it: jails that come and go in
+ * between neither hide others nor show them twice. */
+static void handle_list(struct handler *handler, uint64_t client, const struct keeper_request *req)
+{
+    struct err err = {0};
+    int r = req->index == 0 ? listing_read(handler, &err) : 0;
+
+    if (r == 0 && req->index >= handler->listing.n) {
+        r = err_set(&err, ENOENT, "there are %zu jails", handler->listing.n);
+    }
+    struct keeper_answer answer = answer_to(req, r, &err);
+    if (r == 0) {
+        strcpy(answer.id, handler->listing.ids[req->index]);
+    }
+    answer_plain(handler, client, &answer);
+}
+
+static void handle_usage(struct handler *handler, uint64_t client, const struct keeper_request *req)
+{
+    struct err err = {0};
+    struct keeper_usage usage = {0};
+
+    int r = cgroups_usage(handler->kit->groups, req->id, &usage, &err);
+    struct keeper_answer answer = answer_to(req, r, &err);
+    if (r == 0) {
+        usage.disk_bytes = pool_disk_bytes(handler->kit->pool, req->id);
+        answer.usage = usage;
+    }
+    answer_plain(handler, client, &answer);
+}
+
+void handler_request(struct handler *handler, uint64_t client, const struct keeper_request *req)
+{
+    static void (*const ops[])(struct handler *, uint64_t, const struct keeper_request *) = {
+        [KEEPER_HELLO] = handle_hello,   [KEEPER_CREATE] = handle_create,
+        [KEEPER_ATTACH] = handle_attach, [KEEPER_DESTROY] = handle_destroy,
+        [KEEPER_LIST] = handle_list,     [KEEPER_USAGE] = handle_usage,
+    };
+    struct err err = {0};
+
+    int r = keeper_request_check(req, &err);
+    if (r < 0) {
+        struct keeper_answer answer = answer_to(req, r, &err);
+        answer_plain(handler, client, &answer);
+        return;
+    }
+    ops[req->op](handler, client, req);
+}

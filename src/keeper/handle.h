@@ -1,0 +1,44 @@
+/* handle.h - what the keeper does with a request that has been checked.
+ *
+ * Most requests are answered at once. One that must wait for processes to exit (destroy, and a
+ * create that failed half way) is kept, and its answer comes out of handler_settle() when nothing
+ * of the jail is left. An answer nobody waits for any more is dropped: the work is done all the
+ * same.
+ *
+ * Owns:    the list of ending jails and the last listing. Blocks as jail.h does. One thread.
+ */
+#ifndef KEEPER_HANDLE_H
+#define KEEPER_HANDLE_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "keeper/jail.h"
+#include "keeper/keeper.h"
+
+enum {
+    HANDLE_END_TIMEOUT_MS = 30 * 1000, /* then the answer says what still holds the jail */
+    HANDLE_RETRY_MS = 10,
+};
+
+struct handler;
+
+/* `client` is the number a request came with. Descriptors stay the handler's. */
+typedef void handler_answer(void *ctx, uint64_t client, const struct keeper_answer *answer,
+                            const int *fds, size_t fds_n);
+
+struct handler *handler_new(struct jail_kit *kit, handler_answer *answer, void *ctx);
+void handler_free(struct handler *handler);
+
+void handler_request(struct handler *handler, uint64_t client, const struct keeper_request *req);
+
+/* Removes and answers for what has ended. Call when a descriptor of handler_poll() is ready, and
+ * after handler_timeout_ms(). */
+void handler_settle(struct handler *handler);
+size_t handler_poll_n(const struct handler *handler);
+void handler_poll(const struct handler *handler, struct pollfd *out);
+int handler_timeout_ms(const struct handler *handler); /* -1: nothing is ending */
+
+#endif

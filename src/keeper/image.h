@@ -1,0 +1,17 @@
+/* image.h - a btrfs filesystem in a sparse file, mounted by a loop device.
+ *
+ * Owns:    <path>.img. The loop device frees itself when the filesystem is unmounted.
+ * Needs:   root, a free loop device, and mkfs.btrfs when the image is not there yet.
+ * Blocks:  for mkfs and mount.
+ */
+#ifndef KEEPER_IMAGE_H
+#define KEEPER_IMAGE_H
+
+#include "base/compiler.h"
+#include "base/err.h"
+
+/* Mounts <path>.img over the directory `path`, making the image first when there is none. A
+ * half-made image is never left under that name. */
+must_check int image_mount(const char *path, struct err *err);
+
+#endif

@@ -1,0 +1,275 @@
+#include "keeper/jail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#include "agent/channel.h"
+#include "keeper/mounts.h"
+#include "keeper/rootfs.h"
+#include "keeper/userns.h"
+
+static const uint64_t jail_namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
+                                        CLONE_NEWIPC | CLONE_NEWUTS; /* cgroup: once placed */
+
+/* ---- the first process ---- */
+
+/* Starts it, in its namespaces and v2 group from birth. It waits for its root filesystem. */
+static int first_process_start(struct jail_kit *kit, const struct keeper_plan *plan, int group_fd,
+                               struct jail *out, int *socket, struct err *err)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        return err_sys(err, "make a socket pair");
+    }
+    scoped_fd ours = pair[0];
+    scoped_fd theirs = pair[1];
+    struct clone_args args = {
+        .flags = jail_namespaces | CLONE_PIDFD | CLONE_INTO_CGROUP,
+        .pidfd = (uintptr_t)&out->pidfd,
+        .exit_signal = SIGCHLD,
+        .cgroup = (unsigned)group_fd,
+    };
+
+    long pid = syscall(SYS_clone3, &args, sizeof(args));
+    if (pid < 0) {
+        return err_sys(err, "start a process in new namespaces");
+    }
+    if (pid == 0) {
+        fd_closep(&ours);
+        jail_inside(&(struct jail_inside){plan, kit->filters, theirs});
+    }
+    out->name.pid = (int32_t)pid;
+    *socket = move_fd(&ours);
+    return 0;
+}
+
+static int root_send(int socket, int root_fd, struct err *err)
+{
+    char byte = 0;
+    struct iovec iov = {&byte, 1};
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct msghdr msg = {
+        .msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = &control,
+        .msg_controllen = sizeof(control.room),
+    };
+    struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
+
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &root_fd, sizeof(int));
+    return sendmsg(socket, &msg, MSG_NOSIGNAL) < 0 ? err_sys(err, "send the root filesystem") : 0;
+}
+
+/* The socket closes with exec(): the end of it is the agent's start. Anything else is an error. */
+static int agent_await(int socket, struct err *err)
+{
+    struct pollfd ready = {.fd = socket, .events = POLLIN};
+    struct err said;
+    int n;
+
+    while ((n = poll(&ready, 1, JAIL_START_TIMEOUT_MS)) < 0 && errno == EINTR) {
+    }
+    if (n == 0) {
+        return err_set(err, ETIMEDOUT, "the jail's first process did not get to the agent in time");
+    }
+    ssize_t got = recv(socket, &said, sizeof(said), MSG_DONTWAIT);
+    if (got == 0) {
+        return 0;
+    }
+    if (got != (ssize_t)sizeof(said) || said.code <= 0) {
+        return err_set(err, EIO, "the jail's first process ended without a reason");
+    }
+    said.msg[sizeof(said.msg) - 1] = '\0';
+    *err = said;
+    return -err->code;
+}
+
+/* ---- naming and reaching it ---- */
+
+/* Field 22 of stat, counted from behind the name, which may hold anything. */
+static int start_ticks_read(pid_t pid, uint64_t *out, struct err *err)
+{
+    char path[32], text[1024];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (n < 0) {
+        return err_set(err, ESRCH, "process %d is gone", pid);
+    }
+    text[n] = '\0';
+    char *at = strrchr(text, ')');
+    for (int field = 2; at && field < 22; field++) {
+        at = strchr(at + 1, ' ');
+    }
+    if (!at) {
+        return err_set(err, EIO, "%s has no start time", path);
+    }
+    *out = strtoull(at, NULL, 10);
+    return 0;
+}
+
+/* The jail's root may have put anything at that path: it is opened without links, must be a
+ * socket, and whoever listens there is the jail's own. A full backlog is an error, not a wait. */
+static int channel_connect(pid_t pid, struct err *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char path[32];
+    struct stat st;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/root", pid);
+    scoped_fd root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0) {
+        return err_sys(err, "open the root of process %d", pid);
+    }
+    scoped_fd file = mounts_open_beneath(root, CHANNEL_PATH + 1, O_PATH | O_NOFOLLOW, 0, 0);
+    if (file < 0 || fstat(file, &st) < 0 || !S_ISSOCK(st.st_mode)) {
+        return err_set(err, ENOTSOCK, "the jail has no agent's socket");
+    }
+    scoped_fd fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return err_sys(err, "make a socket");
+    }
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d", file);
+    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+        return err_sys(err, "connect to the agent");
+    }
+    return move_fd(&fd);
+}
+
+/* ---- the order of everything ---- */
+
+static int jail_start(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                      int group_fd, struct jail *out, struct err *err)
+{
+    const uint32_t base = userns_base(plan->uid_slot);
+    scoped_fd socket = -1, userns = -1, root = -1;
+
+    /* 1. A process in namespaces of its own, in its v2 group; it waits for 4. */
+    int r = first_process_start(kit, plan, group_fd, out, &socket, err);
+    if (r < 0) {
+        return r;
+    }
+    /* 2. Into its v1 groups: before it runs anything, so that all it does is counted. */
+    r = cgroups_place(kit->groups, id, out->name.pid, err);
+    if (r < 0) {
+        return r;
+    }
+    /* 3. Its ids: from here on it is root there and nobody here. */
+    userns = userns_map(out->name.pid, base, err);
+    if (userns < 0) {
+        return userns;
+    }
+    /* 4. Its root filesystem, shifted to those ids, and handed over. */
+    root = rootfs_build(id, plan, userns, base, err);
+    r = root < 0 ? root : root_send(socket, root, err);
+    rootfs_clear(plan);
+    if (r < 0) {
+        return r;
+    }
+    fd_closep(&root);
+    /* 5. It enters its root, gives up what it must not keep, and becomes the agent. */
+    r = agent_await(socket, err);
+    if (r < 0) {
+        return r;
+    }
+    /* 6. A name for it that no other process can take, and a connection. */
+    r = start_ticks_read(out->name.pid, &out->name.start_ticks, err);
+    if (r < 0) {
+        return r;
+    }
+    out->channel = channel_connect(out->name.pid, err);
+    return out->channel < 0 ? out->channel : 0;
+}
+
+int jail_create(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                struct jail *out, unsigned *made, struct err *err)
+{
+    const struct cgroup_limits limits = {plan->cpu_millis, plan->memory_mb, plan->pids};
+
+    *out = (struct jail){.pidfd = -1, .channel = -1};
+    *made = 0;
+
+    /* The v2 group is the claim on the id: it is made first and removed last. */
+    scoped_fd group = cgroups_create(kit->groups, id, &limits, err);
+    if (group < 0) {
+        return group == -EEXIST ? err_set(err, EEXIST, "jail %s exists already", id) : group;
+    }
+    *made |= JAIL_GROUPS;
+
+    int r = pool_disk_create(kit->pool, id, plan->disk_mb, err);
+    if (r < 0) {
+        return r;
+    }
+    *made |= JAIL_DISK;
+
+    r = jail_start(kit, id, plan, group, out, err);
+    if (r < 0) {
+        jail_closep(out);
+        return err_wrap(err, "start jail %s", id);
+    }
+    return 0;
+}
+
+int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *name,
+                struct jail *out, struct err *err)
+{
+    uint64_t start_ticks = 0;
+
+    *out = (struct jail){.name = *name, .channel = -1};
+    out->pidfd = (int)syscall(SYS_pidfd_open, name->pid, 0);
+    if (out->pidfd < 0) {
+        return err_set(err, ESRCH, "process %" PRId32 " of jail %s is gone", name->pid, id);
+    }
+    /* The pidfd holds whoever has that pid now; the checks after it say whether that is the one. */
+    int r = start_ticks_read(name->pid, &start_ticks, err);
+    if (r == 0 &&
+        (start_ticks != name->start_ticks || !cgroups_holds(kit->groups, id, name->pid))) {
+        r = err_set(err, ESRCH, "process %" PRId32 " is not of jail %s", name->pid, id);
+    }
+    if (r == 0) {
+        out->channel = channel_connect(name->pid, err);
+        r = out->channel < 0 ? out->channel : 0;
+    }
+    if (r < 0) {
+        jail_closep(out);
+    }
+    return r;
+}
+
+int jail_kill(struct jail_kit *kit, const char *id, struct err *err)
+{
+    return cgroups_kill(kit->groups, id, err);
+}
+
+/* The groups say whether processes are left; the last of them goes after the disk, so that a jail
+ * is listed until nothing of it is there. */
+int jail_remove(struct jail_kit *kit, const char *id, unsigned parts, struct err *err)
+{
+    if (parts & JAIL_GROUPS && cgroups_populated(kit->groups, id)) {
+        return -EBUSY;
+    }
+    int r = parts & JAIL_DISK ? pool_disk_remove(kit->pool, id, err) : 0;
+    if (r == 0 && parts & JAIL_GROUPS) {
+        r = cgroups_remove(kit->groups, id, err);
+    }
+    return r;
+}

@@ -1,0 +1,75 @@
+/* jail.h - making, finding and ending jails. jail_create() is where the order of all privileged
+ * steps can be read; jail_inside.c has those of the jail's first process.
+ *
+ * Owns:    nothing between calls: a jail is its control groups, its disk and its processes, and all
+ *          of them outlive the keeper.
+ * Needs:   stage.h entered, SIGCHLD ignored (nobody waits for a jail's first process).
+ * Blocks:  jail_create() until the agent runs, a few milliseconds, at most JAIL_START_TIMEOUT_MS.
+ * Threads: one.
+ */
+#ifndef KEEPER_JAIL_H
+#define KEEPER_JAIL_H
+
+#include "base/compiler.h"
+#include "base/err.h"
+#include "base/fd.h"
+#include "keeper/cgroup.h"
+#include "keeper/filter.h"
+#include "keeper/keeper.h"
+#include "keeper/pool.h"
+
+enum {
+    JAIL_START_TIMEOUT_MS = 10 * 1000,
+};
+
+/* What jails are made with; opened once. */
+struct jail_kit {
+    struct pool *pool;
+    struct cgroups *groups;
+    struct filters *filters;
+};
+
+/* What has been made of one, and so must be removed. */
+enum jail_part {
+    JAIL_GROUPS = 1 << 0,
+    JAIL_DISK = 1 << 1,
+    JAIL_ALL = JAIL_GROUPS | JAIL_DISK,
+};
+
+struct jail {
+    struct keeper_jail name;
+    int pidfd;   /* -1 on failure, likewise: */
+    int channel; /* connected to the agent, non-blocking */
+};
+
+static inline void jail_closep(struct jail *jail)
+{
+    fd_closep(&jail->pidfd);
+    fd_closep(&jail->channel);
+}
+
+/* On failure *made says what there is to undo: jail_kill() and jail_remove() that. */
+must_check int jail_create(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                           struct jail *out, unsigned *made, struct err *err);
+
+/* -ESRCH when that process is gone, or is not the first of that jail. */
+must_check int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *name,
+                           struct jail *out, struct err *err);
+
+must_check int jail_kill(struct jail_kit *kit, const char *id, struct err *err);
+
+/* -EBUSY while its processes are still exiting. Fine when there is nothing. */
+must_check int jail_remove(struct jail_kit *kit, const char *id, unsigned parts, struct err *err);
+
+/* ---- jail_inside.c ---- */
+
+struct jail_inside {
+    const struct keeper_plan *plan;
+    const struct filters *filters;
+    int socket; /* brings the root filesystem; takes a struct err; closes when the agent runs */
+};
+
+/* What the cloned process does until it is the agent. */
+_Noreturn void jail_inside(const struct jail_inside *in);
+
+#endif

@@ -1,0 +1,301 @@
+/* What runs here was forked from the keeper and is about to become the jail's pid 1. It holds every
+ * capability of its own user namespace and none of the host's. It reads nothing that a tenant wrote
+ * except the template's tree, and that only by furnish.h's rules. */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/keyctl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#include "agent/channel.h"
+#include "keeper/caps.h"
+#include "keeper/furnish.h"
+#include "keeper/jail.h"
+#include "keeper/mounts.h"
+
+enum {
+    FILES_MAX = 1048576,
+    HOSTS_BYTES = 4096,
+    CHANNEL_BACKLOG = 16,
+    SIGNAL_LAST = 64,
+};
+
+/* ---- the steps, one function each, in the order of inside_steps() ---- */
+
+static int root_receive(int socket, struct err *err)
+{
+    char byte;
+    struct iovec iov = {&byte, 1};
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct msghdr msg = {
+        .msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = &control,
+        .msg_controllen = sizeof(control.room),
+    };
+    int fd;
+
+    ssize_t n = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC);
+    struct cmsghdr *header = n == 1 ? CMSG_FIRSTHDR(&msg) : NULL;
+    if (!header || header->cmsg_len != CMSG_LEN(sizeof(int))) {
+        return err_set(err, ECANCELED, "the keeper gave up on this jail");
+    }
+    memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+    return fd;
+}
+
+/* Of the keeper's identity nothing stays: ids, session, keyring, signals, umask. */
+static int identity_reset(struct err *err)
+{
+    sigset_t none;
+
+    if (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0) {
+        return err_sys(err, "become root of the jail");
+    }
+    /* The change of ids hid our own entries of /proc from us. */
+    if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 || setsid() < 0) {
+        return err_sys(err, "start a session");
+    }
+    (void)syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL); /* kernels without keys exist */
+    for (int sig = 1; sig <= SIGNAL_LAST; sig++) {
+        (void)signal(sig, SIG_DFL);
+    }
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)umask(022);
+    return 0;
+}
+
+static int loopback_up(struct err *err)
+{
+    struct ifreq req = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+    scoped_fd fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &req) < 0) {
+        return err_sys(err, "bring up the loopback interface");
+    }
+    return 0;
+}
+
+static int knob_write(int proc, const char *path, const char *value, struct err *err)
+{
+    scoped_fd fd = openat(proc, path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0 && errno == ENOENT) {
+        return 0; /* a kernel without that feature needs no setting of it */
+    }
+    if (fd < 0 || write(fd, value, strlen(value)) < 0) {
+        return err_sys(err, "write /proc/%s", path);
+    }
+    return 0;
+}
+
+/* While /proc/sys is still writable. */
+static int kernel_settings(int proc, struct err *err)
+{
+    static const char *const settings[][2] = {
+        {"sys/net/mptcp/enabled", "0"}, /* cannot be saved with the jail */
+        {"sys/net/ipv4/ping_group_range", "0 65535"},
+        {"sys/net/ipv4/ip_unprivileged_port_start", "0"}, /* the ports are the jail's own */
+    };
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < countof(settings); i++) {
+        r = knob_write(proc, settings[i][0], settings[i][1], err);
+    }
+    return r;
+}
+
+/* A keeper that is spared by the out-of-memory killer must not pass that on. */
+static int oom_score_reset(int proc, struct err *err)
+{
+    char text[16] = "";
+    scoped_fd fd = openat(proc, "self/oom_score_adj", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+    return n > 0 && text[0] == '-' ? knob_write(proc, "self/oom_score_adj", "0", err) : 0;
+}
+
+/* After this the host's tree, and the keeper's, cannot be named any more. */
+static int root_enter(int root, struct err *err)
+{
+    int r = mounts_attach(root, AT_FDCWD, "/root", err);
+
+    if (r < 0) {
+        return r;
+    }
+    if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 ||
+        chdir("/") < 0) {
+        return err_sys(err, "enter the root filesystem");
+    }
+    return 0;
+}
+
+/* Adds a line to /etc/hosts unless one names the host already. A template without that file, or
+ * with a link there, keeps what it has. */
+static int hosts_name(int root, const char *hostname, struct err *err)
+{
+    char text[HOSTS_BYTES];
+    scoped_fd fd = mounts_open_beneath(root, "etc/hosts", O_RDWR | O_APPEND, 0, 0);
+    ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+
+    if (n < 0) {
+        return 0;
+    }
+    text[n] = '\0';
+    if (strstr(text, hostname)) {
+        return 0;
+    }
+    const char *newline = n > 0 && text[n - 1] != '\n' ? "\n" : "";
+    int len = snprintf(text, sizeof(text), "%s127.0.1.1\t%s\n", newline, hostname);
+    return write(fd, text, (size_t)len) < 0 ? err_sys(err, "write /etc/hosts") : 0;
+}
+
+static int hostname_set(int root, const char *hostname, struct err *err)
+{
+    if (sethostname(hostname, strlen(hostname)) < 0) {
+        return err_sys(err, "set the host name");
+    }
+    return hosts_name(root, hostname, err);
+}
+
+static int channel_listen(struct err *err)
+{
+    const struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = CHANNEL_PATH};
+    scoped_fd fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    mode_t mask = umask(0177);
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
+        listen(fd, CHANNEL_BACKLOG) < 0) {
+        return err_sys(err, "listen on " CHANNEL_PATH);
+    }
+    (void)umask(mask);
+    return move_fd(&fd);
+}
+
+static int limit(int what, rlim_t value, struct err *err)
+{
+    struct rlimit now;
+
+    if (getrlimit((__rlimit_resource_t)what, &now) < 0) {
+        return err_sys(err, "read a resource limit");
+    }
+    rlim_t allowed = value < now.rlim_max ? value : now.rlim_max;
+    struct rlimit next = {allowed, allowed};
+    if (setrlimit((__rlimit_resource_t)what, &next) < 0) {
+        return err_sys(err, "set a resource limit");
+    }
+    return 0;
+}
+
+static int limits_set(struct err *err)
+{
+    int r = limit(RLIMIT_NOFILE, FILES_MAX, err);
+
+    /* Not 0: with 1 the kernel does not start the host's crash handler for us either. */
+    return r < 0 ? r : limit(RLIMIT_CORE, 1, err);
+}
+
+/* 0, 1 and 2 are the jail's own /dev/null, 3 is the listener; all else closes with exec(). */
+static int descriptors_arrange(int dev, int listener, int *report, struct err *err)
+{
+    scoped_fd null = openat(dev, "null", O_RDWR | O_CLOEXEC);
+    int high = fcntl(*report, F_DUPFD_CLOEXEC, CHANNEL_LISTEN_FD + 1);
+    scoped_fd source = fcntl(listener, F_DUPFD_CLOEXEC, CHANNEL_LISTEN_FD + 1);
+
+    if (null < 0 || high < 0 || source < 0) {
+        return err_sys(err, "arrange the descriptors");
+    }
+    *report = high;
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fd != null && dup2(null, fd) < 0) {
+            return err_sys(err, "arrange the descriptors");
+        }
+    }
+    if (dup2(source, CHANNEL_LISTEN_FD) < 0 ||
+        syscall(SYS_close_range, CHANNEL_LISTEN_FD + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0) {
+        return err_sys(err, "arrange the descriptors");
+    }
+    return 0;
+}
+
+static int agent_exec(struct err *err)
+{
+    char name[] = "atoll-agent";
+    char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    char *argv[] = {name, NULL};
+    char *envp[] = {path, NULL};
+
+    (void)execve(FURNISH_AGENT, argv, envp);
+    return err_sys(err, "run the agent");
+}
+
+/* ---- their order ---- */
+
+static int inside_steps(const struct jail_inside *in, int *report, struct err *err)
+{
+    struct furnish furnish;
+    int r;
+
+    /* 1. Wait: when the root filesystem comes, ids are mapped and the groups count us. */
+    scoped_fd root = root_receive(*report, err);
+    if (root < 0) {
+        return root;
+    }
+    if ((r = identity_reset(err)) < 0 || (r = loopback_up(err)) < 0) {
+        return r;
+    }
+    /* 2. Take what comes from outside, then lose sight of it. */
+    if ((r = furnish_take(&furnish, err)) < 0 || (r = kernel_settings(furnish.proc, err)) < 0 ||
+        (r = oom_score_reset(furnish.proc, err)) < 0 || (r = root_enter(root, err)) < 0) {
+        return r;
+    }
+    /* 3. Furnish the root; the socket must be there before the agent is. */
+    if ((r = furnish_mount(&furnish, root, in->plan->memory_mb, err)) < 0 ||
+        (r = hostname_set(root, in->plan->hostname, err)) < 0) {
+        return r;
+    }
+    scoped_fd listener = channel_listen(err);
+    if (listener < 0) {
+        return listener;
+    }
+    /* 4. The groups we are in become the root of what we see of them. */
+    if (unshare(CLONE_NEWCGROUP) < 0) {
+        return err_sys(err, "enter a control group namespace");
+    }
+    /* 5. Give up, in this order: the filter needs a capability that the bounding set takes from
+     * the agent only at exec(). */
+    if ((r = limits_set(err)) < 0 ||
+        (r = descriptors_arrange(furnish.dev, listener, report, err)) < 0 ||
+        (r = caps_bound(err)) < 0 || (r = filters_load(in->filters, err)) < 0) {
+        return r;
+    }
+    /* 6. */
+    return agent_exec(err);
+}
+
+_Noreturn void jail_inside(const struct jail_inside *in)
+{
+    struct err err = {0};
+    int report = in->socket;
+
+    (void)inside_steps(in, &report, &err);
+    (void)send(report, &err, sizeof(err), MSG_NOSIGNAL);
+    _exit(1);
+}

@@ -1,0 +1,386 @@
+/* `atoll keeper`: a socket, a poll() loop, and one request at a time.
+ *
+ * It remembers nothing that matters: what jails exist is in the kernel and in the pool, so it can
+ * be killed at any moment and started again. */
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "keeper/handle.h"
+#include "keeper/stage.h"
+
+enum {
+    CLIENTS_MAX = 8,
+    INSTANCE_LEN_MAX = 64,
+    POLL_FIXED = 2 + CLIENTS_MAX, /* signals, listener, clients */
+};
+
+struct client {
+    int fd;          /* -1: free */
+    uint64_t number; /* never used twice: a late answer finds its client or nobody */
+    bool choked;     /* has answers to read first */
+};
+
+struct keeper {
+    const struct keeper_options *options;
+    struct jail_kit kit;
+    struct handler *handler;
+    struct client clients[CLIENTS_MAX];
+    uint64_t numbers;
+    int signals_fd;
+    int listen_fd;
+    int socket_dir_fd; /* to remove the socket by, once the host's paths are out of sight */
+    char socket_name[NAME_MAX + 1];
+    struct pollfd *polled;
+    size_t polled_cap;
+};
+
+/* ---- clients ---- */
+
+static void client_drop(struct client *client, const char *why)
+{
+    if (why) {
+        log_warn("client dropped: %s", why);
+    }
+    fd_closep(&client->fd);
+}
+
+static struct client *client_find(struct keeper *keeper, uint64_t number)
+{
+    for (size_t i = 0; i < CLIENTS_MAX; i++) {
+        if (keeper->clients[i].fd >= 0 && keeper->clients[i].number == number) {
+            return &keeper->clients[i];
+        }
+    }
+    return NULL;
+}
+
+static void client_accept(struct keeper *keeper)
+{
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+    scoped_fd fd = accept4(keeper->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    if (fd < 0) {
+        return;
+    }
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 ||
+        (peer.uid != 0 && peer.uid != keeper->options->client_uid)) {
+        log_warn("connection of uid %u refused", peer.uid);
+        return;
+    }
+    for (size_t i = 0; i < CLIENTS_MAX; i++) {
+        if (keeper->clients[i].fd < 0) {
+            keeper->clients[i] = (struct client){.fd = move_fd(&fd), .number = ++keeper->numbers};
+            return;
+        }
+    }
+    log_warn("connection refused: there are %d already", CLIENTS_MAX);
+}
+
+/* A client that does not take its answers is dropped rather than waited for; it can connect and ask
+ * again by id. client_serve() stops reading from it long before that. */
+static void answer_send(void *ctx, uint64_t number, const struct keeper_answer *answer,
+                        const int *fds, size_t fds_n)
+{
+    struct client *client = client_find(ctx, number);
+    struct keeper_answer copy = *answer;
+    struct iovec iov = {&copy, sizeof(copy)};
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int) * KEEPER_FDS_MAX)];
+    } control = {0};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+    if (!client) {
+        return;
+    }
+    if (fds_n) {
+        msg.msg_control = &control;
+        msg.msg_controllen = CMSG_SPACE(sizeof(int) * fds_n);
+        struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof(int) * fds_n);
+        memcpy(CMSG_DATA(header), fds, sizeof(int) * fds_n);
+    }
+    if (sendmsg(client->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+        client_drop(client, strerrordesc_np(errno));
+    }
+}
+
+static bool client_can_take(const struct client *client)
+{
+    struct pollfd ready = {.fd = client->fd, .events = POLLOUT};
+
+    return poll(&ready, 1, 0) == 1 && ready.revents & POLLOUT;
+}
+
+/* One request. Descriptors that come with it have nowhere to go: the kernel closes them. */
+static void client_serve(struct keeper *keeper, struct client *client)
+{
+    struct keeper_request req;
+
+    client->choked = !client_can_take(client);
+    if (client->choked) {
+        return;
+    }
+    ssize_t n = recv(client->fd, &req, sizeof(req), MSG_TRUNC | MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return;
+    }
+    if (n <= 0) {
+        client_drop(client, NULL);
+        return;
+    }
+    if (n != (ssize_t)sizeof(req)) {
+        client_drop(client, "it sent a message that is no request");
+        return;
+    }
+    handler_request(keeper->handler, client->number, &req);
+}
+
+static void client_ready(struct keeper *keeper, struct client *client, short events)
+{
+    if (client->fd < 0 || !events) {
+        return;
+    }
+    if (events & (POLLHUP | POLLERR) && !(events & POLLIN)) {
+        client_drop(client, NULL);
+        return;
+    }
+    client_serve(keeper, client);
+}
+
+/* ---- the loop ---- */
+
+static size_t poll_fill(struct keeper *keeper)
+{
+    size_t n = POLL_FIXED + handler_poll_n(keeper->handler);
+
+    if (n > keeper->polled_cap) {
+        free(keeper->polled);
+        keeper->polled_cap = n * 2;
+        keeper->polled = xcalloc(keeper->polled_cap, sizeof(struct pollfd));
+    }
+    keeper->polled[0] = (struct pollfd){.fd = keeper->signals_fd, .events = POLLIN};
+    keeper->polled[1] = (struct pollfd){.fd = keeper->listen_fd, .events = POLLIN};
+    for (size_t i = 0; i < CLIENTS_MAX; i++) {
+        keeper->polled[2 + i] = (struct pollfd){
+            .fd = keeper->clients[i].fd,
+            .events = keeper->clients[i].choked ? POLLOUT : POLLIN,
+        };
+    }
+    handler_poll(keeper->handler, keeper->polled + POLL_FIXED);
+    return n;
+}
+
+/* Serves until SIGTERM or SIGINT. */
+static int loop_run(struct keeper *keeper)
+{
+    for (;;) {
+        size_t n = poll_fill(keeper);
+        int ready = poll(keeper->polled, n, handler_timeout_ms(keeper->handler));
+
+        if (ready < 0 && errno != EINTR) {
+            log_error("poll: %s", strerrordesc_np(errno));
+            return 1;
+        }
+        if (ready > 0 && keeper->polled[0].revents) {
+            return 0;
+        }
+        for (size_t i = 0; ready > 0 && i < CLIENTS_MAX; i++) {
+            client_ready(keeper, &keeper->clients[i], keeper->polled[2 + i].revents);
+        }
+        if (ready > 0 && keeper->polled[1].revents) {
+            client_accept(keeper);
+        }
+        handler_settle(keeper->handler);
+    }
+}
+
+/* ---- start and end ---- */
+
+static int options_check(const struct keeper_options *options, struct err *err)
+{
+    size_t len = strlen(options->instance);
+
+    if (len == 0 || len > INSTANCE_LEN_MAX ||
+        strspn(options->instance, "abcdefghijklmnopqrstuvwxyz0123456789-") != len) {
+        return err_set(err, EINVAL, "instance '%s' is not 1 to %d of a-z 0-9 -", options->instance,
+                       INSTANCE_LEN_MAX);
+    }
+    if (geteuid() != 0) {
+        return err_set(err, EPERM, "the keeper needs root: start it as such");
+    }
+    return 0;
+}
+
+static int signals_open(struct keeper *keeper, struct err *err)
+{
+    sigset_t set;
+
+    /* A jail's first process is nobody's to wait for: it may be an earlier keeper's child. */
+    (void)signal(SIGCHLD, SIG_IGN);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0 ||
+        (keeper->signals_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)) < 0) {
+        return err_sys(err, "watch for signals");
+    }
+    return 0;
+}
+
+/* Two keepers on one pool would undo each other's work. The lock goes with the process. */
+static int pool_lock(struct keeper *keeper, struct err *err)
+{
+    if (flock(pool_fd(keeper->kit.pool), LOCK_EX | LOCK_NB) < 0) {
+        return errno == EWOULDBLOCK
+                   ? err_set(err, EBUSY, "another keeper serves %s", keeper->options->pool_path)
+                   : err_sys(err, "lock %s", keeper->options->pool_path);
+    }
+    return 0;
+}
+
+static int socket_dir_open(struct keeper *keeper, struct err *err)
+{
+    char path[PATH_MAX], name[PATH_MAX];
+
+    (void)snprintf(path, sizeof(path), "%s", keeper->options->socket_path);
+    (void)snprintf(name, sizeof(name), "%s", keeper->options->socket_path);
+    (void)snprintf(keeper->socket_name, sizeof(keeper->socket_name), "%.*s", NAME_MAX,
+                   basename(name));
+    keeper->socket_dir_fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return keeper->socket_dir_fd < 0 ? err_sys(err, "open the directory of the socket") : 0;
+}
+
+static int socket_open(struct keeper *keeper, struct err *err)
+{
+    const char *path = keeper->options->socket_path;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        return err_set(err, ENAMETOOLONG, "the socket's path %s is too long", path);
+    }
+    strcpy(address.sun_path, path);
+    int r = socket_dir_open(keeper, err);
+    if (r < 0) {
+        return r;
+    }
+    keeper->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    (void)unlinkat(keeper->socket_dir_fd, keeper->socket_name, 0);
+
+    /* Nobody else's from its first moment, then the group's as well. */
+    mode_t mask = umask(0177);
+    r = bind(keeper->listen_fd, (struct sockaddr *)&address, sizeof(address));
+    (void)umask(mask);
+    if (r < 0 || chown(path, 0, keeper->options->client_gid) < 0 || chmod(path, 0660) < 0 ||
+        listen(keeper->listen_fd, CLIENTS_MAX) < 0) {
+        return err_sys(err, "listen on %s", path);
+    }
+    return 0;
+}
+
+/* As many descriptors as this process may have; each jail being ended needs one. */
+static void files_raise(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int keeper_open(struct keeper *keeper, struct err *err)
+{
+    const struct keeper_options *options = keeper->options;
+    int r = options_check(options, err);
+
+    if (r == 0) {
+        r = pool_open(options->pool_path, &keeper->kit.pool, err);
+    }
+    if (r == 0) {
+        r = pool_lock(keeper, err);
+    }
+    if (r == 0) {
+        r = cgroups_open(options->instance, &keeper->kit.groups, err);
+    }
+    if (r == 0) {
+        r = filters_compile(&keeper->kit.filters, err);
+    }
+    if (r == 0) {
+        r = signals_open(keeper, err);
+    }
+    if (r == 0) {
+        r = socket_open(keeper, err);
+    }
+    if (r == 0) {
+        files_raise();
+        (void)umask(022);
+        r = stage_enter(pool_fd(keeper->kit.pool), options->agent_path, err);
+    }
+    if (r == 0) {
+        keeper->handler = handler_new(&keeper->kit, answer_send, keeper);
+    }
+    return r;
+}
+
+static void keeper_close(struct keeper *keeper)
+{
+    for (size_t i = 0; i < CLIENTS_MAX; i++) {
+        fd_closep(&keeper->clients[i].fd);
+    }
+    if (keeper->listen_fd >= 0) {
+        (void)unlinkat(keeper->socket_dir_fd, keeper->socket_name, 0);
+    }
+    handler_free(keeper->handler);
+    filters_free(keeper->kit.filters);
+    cgroups_close(keeper->kit.groups);
+    pool_close(keeper->kit.pool);
+    fd_closep(&keeper->listen_fd);
+    fd_closep(&keeper->socket_dir_fd);
+    fd_closep(&keeper->signals_fd);
+    free(keeper->polled);
+}
+
+int keeper_main(const struct keeper_options *options)
+{
+    struct keeper keeper = {
+        .options = options, .signals_fd = -1, .listen_fd = -1, .socket_dir_fd = -1};
+    struct err err = {0};
+    int code = 1;
+
+    log_init("keeper", LOG_INFO);
+    for (size_t i = 0; i < CLIENTS_MAX; i++) {
+        keeper.clients[i].fd = -1;
+    }
+    if (keeper_open(&keeper, &err) < 0) {
+        log_error("cannot start: %s", err.msg);
+    } else {
+        if (!pool_limits_disk(keeper.kit.pool)) {
+            log_warn("sandboxes have no disk limit: %s", pool_limits_why(keeper.kit.pool));
+        }
+        log_info("ready");
+        code = loop_run(&keeper);
+    }
+    keeper_close(&keeper);
+    return code;
+}

@@ -1,0 +1,113 @@
+#include "keeper/keeper.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+static const char id_chars[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+static const char layer_chars[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+static const char hostname_chars[] =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.";
+
+/* Names end in mkdirat() and in mount options: a fixed alphabet, a NUL inside the field, and no
+ * leading '.' or '-', so that none is "..", a hidden file or an option. The value is not quoted
+ * back: it may be anything. */
+static int name_check(const char *field, const char *name, size_t size, const char *chars,
+                      struct err *err)
+{
+    size_t len = strnlen(name, size);
+
+    if (len == size) {
+        return err_set(err, EINVAL, "%s does not end within its %zu bytes", field, size);
+    }
+    if (len == 0) {
+        return err_set(err, EINVAL, "%s is empty", field);
+    }
+    if (strspn(name, chars) != len || name[0] == '-' || name[0] == '.') {
+        return err_set(err, EINVAL, "%s has a character that is not allowed in it", field);
+    }
+    return 0;
+}
+
+static int range_check(const char *field, uint32_t value, uint32_t min, uint32_t max,
+                       struct err *err)
+{
+    if (value < min || value > max) {
+        return err_set(err, EINVAL, "%s is %" PRIu32 ", want %" PRIu32 " to %" PRIu32, field, value,
+                       min, max);
+    }
+    return 0;
+}
+
+static int limits_check(const struct keeper_plan *plan, struct err *err)
+{
+    const struct {
+        const char *field;
+        uint32_t value, min, max;
+    } rows[] = {
+        {"uid_slot", plan->uid_slot, 0, KEEPER_UID_SLOTS - 1},
+        {"cpu_millis", plan->cpu_millis, KEEPER_CPU_MILLIS_MIN, KEEPER_CPU_MILLIS_MAX},
+        {"memory_mb", plan->memory_mb, KEEPER_MEMORY_MB_MIN, KEEPER_MEMORY_MB_MAX},
+        {"disk_mb", plan->disk_mb, KEEPER_DISK_MB_MIN, KEEPER_DISK_MB_MAX},
+        {"pids", plan->pids, KEEPER_PIDS_MIN, KEEPER_PIDS_MAX},
+        {"layers_n", plan->layers_n, 1, KEEPER_LAYERS_MAX},
+    };
+
+    for (size_t i = 0; i < countof(rows); i++) {
+        int r = range_check(rows[i].field, rows[i].value, rows[i].min, rows[i].max, err);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+static int plan_check(const struct keeper_plan *plan, struct err *err)
+{
+    int r = limits_check(plan, err);
+
+    for (uint32_t i = 0; r == 0 && i < plan->layers_n; i++) {
+        r = name_check("layers", plan->layers[i], KEEPER_LAYER_BYTES, layer_chars, err);
+    }
+    if (r < 0) {
+        return r;
+    }
+    return name_check("hostname", plan->hostname, KEEPER_HOSTNAME_BYTES, hostname_chars, err);
+}
+
+static int jail_check(const struct keeper_jail *jail, struct err *err)
+{
+    if (jail->pid <= 1) {
+        return err_set(err, EINVAL, "jail.pid is %" PRId32 ", want more than 1", jail->pid);
+    }
+    return 0;
+}
+
+int keeper_request_check(const struct keeper_request *req, struct err *err)
+{
+    int r;
+
+    if (req->version != KEEPER_VERSION) {
+        return err_set(err, EINVAL, "version is %" PRIu32 ", want %d", req->version,
+                       KEEPER_VERSION);
+    }
+    if (req->op == KEEPER_HELLO || req->op == KEEPER_LIST) {
+        return 0;
+    }
+    if (req->op < KEEPER_HELLO || req->op > KEEPER_USAGE) {
+        return err_set(err, EINVAL, "op is %" PRIu32 ", which is none", req->op);
+    }
+
+    r = name_check("id", req->id, KEEPER_ID_BYTES, id_chars, err);
+    if (r < 0) {
+        return r;
+    }
+    switch (req->op) {
+    case KEEPER_CREATE:
+        return plan_check(&req->plan, err);
+    case KEEPER_ATTACH:
+        return jail_check(&req->jail, err);
+    default:
+        return 0; /* DESTROY and USAGE go by id */
+    }
+}

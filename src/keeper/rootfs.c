@@ -1,0 +1,105 @@
+#include "keeper/rootfs.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mount.h>
+
+#include "base/fd.h"
+#include "keeper/caps.h"
+#include "keeper/mounts.h"
+#include "keeper/pool.h"
+
+enum {
+    OPTION_BYTES = 256, /* the kernel's limit for one */
+};
+
+static int layer_mount(const char *layer, unsigned index, int userns_fd, struct err *err)
+{
+    const uint64_t attr = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
+    char from[KEEPER_LAYER_BYTES + 16], to[16];
+
+    (void)snprintf(from, sizeof(from), "/pool/layers/%s", layer);
+    (void)snprintf(to, sizeof(to), "/l%u", index);
+    scoped_fd fd = mounts_clone_idmapped(AT_FDCWD, from, attr, userns_fd, err);
+    if (fd == -ENOENT) {
+        return err_set(err, ENOENT, "there is no layer %s in the pool", layer);
+    }
+    return fd < 0 ? fd : mounts_attach(fd, AT_FDCWD, to, err);
+}
+
+static int disk_mount(const char *id, int userns_fd, struct err *err)
+{
+    char from[KEEPER_ID_BYTES + 24];
+
+    (void)snprintf(from, sizeof(from), "/pool/sandboxes/%s", id);
+    scoped_fd fd = mounts_clone_idmapped(AT_FDCWD, from, MOUNT_ATTR_NODEV, userns_fd, err);
+    return fd < 0 ? fd : mounts_attach(fd, AT_FDCWD, "/upper", err);
+}
+
+/* Relative to the stage's root, and short: 32 of them must fit into one option. */
+static void lowerdir_text(unsigned n, char out[OPTION_BYTES])
+{
+    size_t len = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        len += (size_t)snprintf(out + len, OPTION_BYTES - len, i ? ":l%u" : "l%u", i);
+    }
+    assert(len < OPTION_BYTES);
+}
+
+static int overlay_mount(const struct keeper_plan *plan, struct err *err)
+{
+    char lowerdir[OPTION_BYTES];
+    const struct mount_option options[] = {
+        {"source", "atoll"},
+        {"lowerdir", lowerdir},
+        {"upperdir", "upper/" POOL_UPPER},
+        {"workdir", "upper/" POOL_WORK},
+        /* Stable file handles: a saved jail's inotify watches are found again by them. */
+        {"index", "on"},
+        {"nfs_export", "on"},
+        {"redirect_dir", "on"}, /* else renaming a template's directory is EXDEV */
+        {"metacopy", "off"},
+        {"xino", "off"},
+        {0},
+    };
+
+    lowerdir_text(plan->layers_n, lowerdir);
+    return mounts_new("overlay", options, MOUNT_ATTR_NODEV, err);
+}
+
+int rootfs_build(const char *id, const struct keeper_plan *plan, int userns_fd, uint32_t uid_base,
+                 struct err *err)
+{
+    struct err ignored;
+    int r = disk_mount(id, userns_fd, err);
+
+    for (uint32_t i = 0; r == 0 && i < plan->layers_n; i++) {
+        r = layer_mount(plan->layers[i], i, userns_fd, err);
+    }
+    if (r < 0) {
+        return r;
+    }
+    /* overlayfs makes files of its own as whoever mounted it: as the jail's root, since no other
+     * owner can be written through the idmapped mount. */
+    r = caps_act_as(uid_base, uid_base, err);
+    if (r == 0) {
+        r = overlay_mount(plan, err);
+    }
+    if (caps_act_as(0, 0, &ignored) < 0) {
+        assert(!"the keeper could not become itself again");
+    }
+    return r;
+}
+
+void rootfs_clear(const struct keeper_plan *plan)
+{
+    (void)umount2("/upper", MNT_DETACH);
+    for (uint32_t i = 0; i < plan->layers_n; i++) {
+        char at[16];
+        (void)snprintf(at, sizeof(at), "/l%u", i);
+        (void)umount2(at, MNT_DETACH);
+    }
+}

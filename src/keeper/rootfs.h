@@ -1,0 +1,26 @@
+/* rootfs.h - a jail's root filesystem: an overlay of shared layers and the jail's own disk.
+ *
+ * Layers and disks hold plain ids on disk (root is 0); they are seen shifted into the jail's range
+ * through idmapped mounts. Layers are mounted read-only and shared by all jails, page cache and
+ * all. Device nodes that a layer may hold do not open: the overlay is mounted nodev.
+ *
+ * Owns:    the mounts on the stage's scratch directories, from rootfs_build() to rootfs_clear().
+ * Needs:   stage.h entered. Blocks for the disk. One at a time.
+ */
+#ifndef KEEPER_ROOTFS_H
+#define KEEPER_ROOTFS_H
+
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+#include "keeper/keeper.h"
+
+/* Returns the overlay as a detached mount. */
+must_check int rootfs_build(const char *id, const struct keeper_plan *plan, int userns_fd,
+                            uint32_t uid_base, struct err *err);
+
+/* Takes the scratch mounts down again; the overlay holds its own. Fine when there are none. */
+void rootfs_clear(const struct keeper_plan *plan);
+
+#endif

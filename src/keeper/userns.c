@@ -1,0 +1,50 @@
+#include "keeper/userns.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fd.h"
+#include "keeper/keeper.h"
+
+uint32_t userns_base(uint32_t uid_slot)
+{
+    assert(uid_slot < KEEPER_UID_SLOTS);
+    return (uint32_t)KEEPER_UID_FIRST + uid_slot * (uint32_t)KEEPER_UID_RANGE;
+}
+
+static int map_write(int proc_fd, const char *name, const char *map, struct err *err)
+{
+    scoped_fd fd = openat(proc_fd, name, O_WRONLY | O_CLOEXEC);
+
+    if (fd < 0 || write(fd, map, strlen(map)) < 0) {
+        return err_sys(err, "write %s of the new user namespace", name);
+    }
+    return 0;
+}
+
+int userns_map(pid_t pid, uint32_t base, struct err *err)
+{
+    char path[32];
+    char map[48];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d", pid);
+    scoped_fd proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (proc < 0) {
+        return err_sys(err, "open %s", path);
+    }
+
+    (void)snprintf(map, sizeof(map), "0 %" PRIu32 " %d\n", base, KEEPER_UID_RANGE);
+    int r = map_write(proc, "uid_map", map, err);
+    if (r == 0) {
+        r = map_write(proc, "gid_map", map, err);
+    }
+    if (r < 0) {
+        return r;
+    }
+    int fd = openat(proc, "ns/user", O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? err_sys(err, "open the new user namespace") : fd;
+}

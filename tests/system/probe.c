@@ -1,0 +1,368 @@
+/* A jail's pid 1 for tests, in the agent's place: it answers questions about where it is.
+ *
+ * It takes one connection at a time on the channel's descriptor; a message is a command in words,
+ * the answer is text. Whatever may die of it runs in a child. Static, so that a template needs no
+ * files at all. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/keyctl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/channel.h"
+#include "base/compiler.h"
+#include "probe.h"
+
+static char answer[PROBE_BYTES];
+static size_t answer_len;
+
+static void printf_like(1, 2) say(const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    int n = vsnprintf(answer + answer_len, sizeof(answer) - answer_len, fmt, ap);
+    va_end(ap);
+    answer_len += n > 0 ? (size_t)n : 0;
+    answer_len = answer_len < sizeof(answer) ? answer_len : sizeof(answer) - 1;
+}
+
+static void say_errno(void)
+{
+    say("error %s", strerrorname_np(errno));
+}
+
+/* ---- files ---- */
+
+static void do_read(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = 0;
+
+    if (fd < 0) {
+        say_errno();
+        return;
+    }
+    while ((n = read(fd, answer + answer_len, sizeof(answer) - 1 - answer_len)) > 0) {
+        answer_len += (size_t)n;
+    }
+    answer[answer_len] = '\0';
+    if (n < 0) {
+        say_errno();
+    }
+    (void)close(fd);
+}
+
+static void do_write(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+
+    if (fd < 0 || write(fd, text, strlen(text)) < 0) {
+        say_errno();
+    } else {
+        say("ok");
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+static void do_list(const char *path)
+{
+    DIR *dir = opendir(path);
+
+    if (!dir) {
+        say_errno();
+        return;
+    }
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            char target[256] = "";
+            (void)!readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1);
+            say("%s%s%s\n", entry->d_name, target[0] ? " -> " : "", target);
+        }
+    }
+    (void)closedir(dir);
+}
+
+static void do_stat(const char *path)
+{
+    struct stat st;
+
+    if (lstat(path, &st) < 0) {
+        say_errno();
+        return;
+    }
+    say("%o %u:%u %u:%u", st.st_mode, st.st_uid, st.st_gid, major(st.st_rdev), minor(st.st_rdev));
+}
+
+/* ---- limits ---- */
+
+/* How a child that runs fn(amount) ends. */
+static void in_child(void (*fn)(unsigned long amount), unsigned long amount)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        fn(amount);
+        _exit(0);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) < 0) {
+        say_errno();
+    } else if (WIFSIGNALED(status)) {
+        say("signal %d", WTERMSIG(status));
+    } else {
+        say("exit %d", WEXITSTATUS(status));
+    }
+}
+
+static void hog(unsigned long megabytes)
+{
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY);
+
+    (void)!write(fd, "1000", 4); /* as the agent does for what it starts */
+    for (unsigned long i = 0; i < megabytes; i++) {
+        char *p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (p == MAP_FAILED) {
+            _exit(1);
+        }
+        memset(p, 1, 1 << 20);
+    }
+}
+
+static void do_forks(unsigned long n)
+{
+    unsigned long made = 0;
+    int stop[2];
+
+    if (pipe2(stop, O_CLOEXEC) < 0) {
+        say_errno();
+        return;
+    }
+    for (; made < n; made++) {
+        pid_t pid = fork();
+        if (pid < 0) {
+            break;
+        }
+        if (pid == 0) {
+            char byte;
+            (void)close(stop[1]);
+            (void)!read(stop[0], &byte, 1);
+            _exit(0);
+        }
+    }
+    say("%lu %s", made, made < n ? strerrorname_np(errno) : "ok");
+    (void)close(stop[0]);
+    (void)close(stop[1]);
+    while (wait(NULL) > 0 || errno == EINTR) {
+    }
+}
+
+static void do_fill(const char *path, unsigned long megabytes)
+{
+    static char block[1 << 20];
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    unsigned long done = 0;
+
+    memset(block, 'x', sizeof(block));
+    for (; fd >= 0 && done < megabytes; done++) {
+        if (write(fd, block, sizeof(block)) != (ssize_t)sizeof(block)) {
+            break;
+        }
+    }
+    bool full = done < megabytes || fsync(fd) < 0;
+    say("%lu %s", done, full ? strerrorname_np(errno) : "ok");
+    (void)close(fd);
+}
+
+/* ---- system calls that must not work ---- */
+
+static long try_clone(unsigned long flags)
+{
+    long pid = syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
+
+    if (pid == 0) {
+        _exit(0);
+    }
+    if (pid > 0) {
+        (void)waitpid((pid_t)pid, NULL, 0);
+    }
+    return pid;
+}
+
+static long try_ulp(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    long r = setsockopt(fd, IPPROTO_TCP, TCP_ULP, "tls", 3);
+
+    int saved = errno;
+    (void)close(fd);
+    errno = saved;
+    return r;
+}
+
+static long try_i386(void)
+{
+#ifdef __x86_64__
+    long r;
+    __asm__ volatile("int $0x80" : "=a"(r) : "a"(20L) : "memory"); /* getpid */
+    errno = r < 0 ? (int)-r : 0;
+    return r;
+#else
+    errno = ENOSYS;
+    return -1;
+#endif
+}
+
+static long try_call(const char *name)
+{
+    static const struct {
+        const char *name;
+        long number;
+        long args[3];
+    } calls[] = {
+        {"bpf", SYS_bpf, {0}},
+        {"keyctl", SYS_keyctl, {KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING, 0}},
+        {"io_uring", SYS_io_uring_setup, {1, 0, 0}},
+        {"userfaultfd", SYS_userfaultfd, {0}},
+        {"perf", SYS_perf_event_open, {0}},
+        {"mount", SYS_mount, {0}},
+        {"fsopen", SYS_fsopen, {0}},
+        {"open_tree", SYS_open_tree, {0}},
+        {"umount", SYS_umount2, {0}},
+        {"pivot_root", SYS_pivot_root, {0}},
+        {"setns", SYS_setns, {0}},
+        {"handle", SYS_open_by_handle_at, {0}},
+        {"clone3", SYS_clone3, {0}},
+        {"landlock", SYS_landlock_create_ruleset, {0, 0, 1}},
+        {"secret", SYS_memfd_secret, {0}},
+        {"settime", SYS_settimeofday, {0}},
+        {"reboot", SYS_reboot, {0}},
+        {"module", SYS_init_module, {0}},
+        {"unshare-user", SYS_unshare, {CLONE_NEWUSER, 0, 0}},
+        {"unshare-net", SYS_unshare, {CLONE_NEWNET, 0, 0}},
+        {"unshare-mount", SYS_unshare, {CLONE_NEWNS, 0, 0}},
+        {"unshare-time", SYS_unshare, {0x80, 0, 0}},
+        {"unshare-files", SYS_unshare, {CLONE_FILES, 0, 0}},
+        {"alg", SYS_socket, {AF_ALG, SOCK_SEQPACKET, 0}},
+        {"packet", SYS_socket, {AF_PACKET, SOCK_RAW, 0}},
+        {"vsock", SYS_socket, {AF_VSOCK, SOCK_STREAM, 0}},
+        {"high-bits", SYS_socket, {AF_VSOCK | (1L << 32), SOCK_STREAM, 0}},
+        {"raw", SYS_socket, {AF_INET, SOCK_RAW, IPPROTO_ICMP}},
+        {"mptcp", SYS_socket, {AF_INET, SOCK_STREAM, 262}},
+        {"netlink-route", SYS_socket, {AF_NETLINK, SOCK_RAW, 0}},
+        {"netlink-audit", SYS_socket, {AF_NETLINK, SOCK_RAW, 9}},
+        {"inet", SYS_socket, {AF_INET, SOCK_STREAM, 0}},
+        {"ping", SYS_socket, {AF_INET, SOCK_DGRAM, IPPROTO_ICMP}},
+        {"tiocsti", SYS_ioctl, {0, TIOCSTI, 0}},
+        {"tiocsti-high", SYS_ioctl, {0, TIOCSTI | (1L << 32), 0}},
+        {"future", 1000, {0}},
+    };
+
+    if (strcmp(name, "clone-user") == 0) {
+        return try_clone(CLONE_NEWUSER);
+    }
+    if (strcmp(name, "ulp") == 0) {
+        return try_ulp();
+    }
+    if (strcmp(name, "i386") == 0) {
+        return try_i386();
+    }
+    for (size_t i = 0; i < countof(calls); i++) {
+        if (strcmp(name, calls[i].name) == 0) {
+            return syscall(calls[i].number, calls[i].args[0], calls[i].args[1], calls[i].args[2], 0,
+                           0, 0);
+        }
+    }
+    errno = ENOENT;
+    return -1;
+}
+
+static void do_call(const char *name)
+{
+    long r = try_call(name);
+
+    if (r < 0) {
+        say("%s", strerrorname_np(errno));
+    } else {
+        say("ok");
+    }
+}
+
+/* ---- serving ---- */
+
+static void do_command(char *text)
+{
+    char *words[4] = {NULL};
+    char *rest = text;
+
+    for (size_t i = 0; i < countof(words) && rest; i++) {
+        words[i] = strsep(&rest, " ");
+    }
+    answer_len = 0;
+    answer[0] = '\0';
+    const char *what = words[0] ? words[0] : "";
+    const char *path = words[1] ? words[1] : "";
+    const char *more = words[2] ? words[2] : "";
+    if (strcmp(what, "read") == 0) {
+        do_read(path);
+    } else if (strcmp(what, "write") == 0) {
+        do_write(path, more);
+    } else if (strcmp(what, "list") == 0) {
+        do_list(path);
+    } else if (strcmp(what, "stat") == 0) {
+        do_stat(path);
+    } else if (strcmp(what, "rename") == 0) {
+        rename(path, more) < 0 ? say_errno() : say("ok");
+    } else if (strcmp(what, "hog") == 0) {
+        in_child(hog, strtoul(path, NULL, 10));
+    } else if (strcmp(what, "forks") == 0) {
+        do_forks(strtoul(path, NULL, 10));
+    } else if (strcmp(what, "fill") == 0) {
+        do_fill(path, strtoul(more, NULL, 10));
+    } else if (strcmp(what, "call") == 0) {
+        do_call(path);
+    } else if (strcmp(what, "exit") == 0) {
+        _exit(0);
+    } else {
+        say("unknown command");
+    }
+}
+
+int main(int argc, char **argv, char **envp)
+{
+    char text[PROBE_BYTES];
+
+    (void)argc, (void)argv, (void)envp;
+    for (;;) {
+        int fd = accept4(CHANNEL_LISTEN_FD, NULL, NULL, SOCK_CLOEXEC);
+        ssize_t n;
+        while (fd >= 0 && (n = recv(fd, text, sizeof(text) - 1, 0)) > 0) {
+            text[n] = '\0';
+            do_command(text);
+            if (send(fd, answer, answer_len ? answer_len : 1, MSG_NOSIGNAL) < 0) {
+                break;
+            }
+        }
+        (void)close(fd);
+    }
+}

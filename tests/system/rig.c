@@ -1,0 +1,267 @@
+#include "rig.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/id.h"
+#include "probe.h"
+
+enum {
+    CONNECT_TRIES = 1000, /* of 10 ms: the first start makes a filesystem */
+    ANSWER_TIMEOUT_MS = 60 * 1000,
+};
+
+#define MUST(cond)                                                                                 \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            fprintf(stderr, "rig: %s:%d: %s: %s\n", __FILE__, __LINE__, #cond, strerror(errno));   \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static const char *const hierarchies[] = {
+    "/sys/fs/cgroup",        "/sys/fs/cgroup/unified", "/sys/fs/cgroup/cpu",
+    "/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids",
+};
+
+/* ---- the keeper ---- */
+
+static int keeper_connect(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    strcpy(address.sun_path, path);
+    for (int i = 0; i < CONNECT_TRIES; i++) {
+        if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0) {
+            return fd;
+        }
+        (void)poll(NULL, 0, 10);
+    }
+    (void)close(fd);
+    return -1;
+}
+
+void rig_keeper_start(struct rig *rig)
+{
+    (void)fflush(stdout);
+    rig->keeper = fork();
+    MUST(rig->keeper >= 0);
+    if (rig->keeper == 0) {
+        const struct keeper_options options = {
+            .socket_path = rig->socket,
+            .pool_path = rig->pool,
+            .agent_path = rig->agent,
+            .instance = rig->instance,
+        };
+        (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* a test that aborts leaves no keeper */
+        (void)dup2(STDERR_FILENO, STDOUT_FILENO);
+        _exit(keeper_main(&options));
+    }
+    rig->fd = keeper_connect(rig->socket);
+    MUST(rig->fd >= 0);
+}
+
+static void keeper_stop(struct rig *rig, int sig)
+{
+    int status;
+
+    (void)kill(rig->keeper, sig);
+    MUST(waitpid(rig->keeper, &status, 0) == rig->keeper);
+    (void)close(rig->fd);
+}
+
+void rig_keeper_kill(struct rig *rig)
+{
+    keeper_stop(rig, SIGKILL);
+    (void)unlink(rig->socket);
+}
+
+/* ---- the rig ---- */
+
+void rig_open(struct rig *rig, const char *agent)
+{
+    *rig = (struct rig){.dir = "/tmp/atoll-rig.XXXXXX", .agent = agent};
+    MUST(mkdtemp(rig->dir));
+    (void)snprintf(rig->pool, sizeof(rig->pool), "%s/pool", rig->dir);
+    (void)snprintf(rig->socket, sizeof(rig->socket), "%s/keeper.sock", rig->dir);
+    strcpy(rig->instance, "test-");
+    id_alnum(rig->instance + 5, 8);
+    rig_keeper_start(rig);
+}
+
+static void all_destroy(struct rig *rig)
+{
+    struct keeper_request list = {.op = KEEPER_LIST};
+
+    for (int i = 0; i < 1000; i++) {
+        struct keeper_answer answer = rig_ask(rig, &list, NULL);
+        if (answer.status < 0) {
+            return;
+        }
+        (void)rig_destroy(rig, answer.id);
+    }
+}
+
+static int entry_remove(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+void rig_close(struct rig *rig)
+{
+    char path[128];
+
+    all_destroy(rig);
+    keeper_stop(rig, SIGTERM);
+    for (size_t i = 0; i < countof(hierarchies); i++) {
+        (void)snprintf(path, sizeof(path), "%s/atoll-%s", hierarchies[i], rig->instance);
+        (void)rmdir(path);
+    }
+    (void)umount2(rig->pool, MNT_DETACH);
+    (void)nftw(rig->dir, entry_remove, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+void rig_layer(struct rig *rig, const char *name)
+{
+    static const char *const dirs[] = {"",     "/dev", "/proc", "/sys", "/run",
+                                       "/etc", "/tmp", "/root", "/opt", "/opt/old"};
+    char path[160];
+
+    for (size_t i = 0; i < countof(dirs); i++) {
+        (void)snprintf(path, sizeof(path), "%s/layers/%s%s", rig->pool, name, dirs[i]);
+        MUST(mkdir(path, 0755) == 0);
+    }
+    (void)snprintf(path, sizeof(path), "%s/layers/%s/etc/hosts", rig->pool, name);
+    FILE *hosts = fopen(path, "we");
+    MUST(hosts);
+    fputs("127.0.0.1 localhost\n", hosts);
+    fclose(hosts);
+}
+
+/* ---- asking ---- */
+
+struct keeper_request rig_create_request(const char *id, uint32_t slot, const char *layer)
+{
+    struct keeper_request req = {
+        .op = KEEPER_CREATE,
+        .plan = {.uid_slot = slot,
+                 .cpu_millis = 1000,
+                 .memory_mb = 128,
+                 .disk_mb = 64,
+                 .pids = 64,
+                 .layers_n = 1,
+                 .hostname = "jail.test"},
+    };
+
+    strcpy(req.id, id);
+    strcpy(req.plan.layers[0], layer);
+    return req;
+}
+
+static void fds_take(struct msghdr *msg, int fds[KEEPER_FDS_MAX])
+{
+    struct cmsghdr *header = CMSG_FIRSTHDR(msg);
+    int got[KEEPER_FDS_MAX] = {-1, -1};
+
+    if (header && header->cmsg_type == SCM_RIGHTS) {
+        memcpy(got, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+    }
+    for (int i = 0; i < KEEPER_FDS_MAX; i++) {
+        if (fds) {
+            fds[i] = got[i];
+        } else if (got[i] >= 0) {
+            (void)close(got[i]);
+        }
+    }
+}
+
+struct keeper_answer rig_ask(struct rig *rig, struct keeper_request *req, int fds[KEEPER_FDS_MAX])
+{
+    struct keeper_answer answer;
+    struct iovec iov = {&answer, sizeof(answer)};
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int) * KEEPER_FDS_MAX)];
+    } control = {0};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = &control,
+                         .msg_controllen = sizeof(control.room)};
+    struct pollfd ready = {.fd = rig->fd, .events = POLLIN};
+
+    req->version = KEEPER_VERSION;
+    req->seq = ++rig->seq;
+    MUST(send(rig->fd, req, sizeof(*req), MSG_NOSIGNAL) == (ssize_t)sizeof(*req));
+    MUST(poll(&ready, 1, ANSWER_TIMEOUT_MS) == 1);
+    MUST(recvmsg(rig->fd, &msg, MSG_CMSG_CLOEXEC) == (ssize_t)sizeof(answer));
+    MUST(answer.seq == rig->seq);
+    fds_take(&msg, fds);
+    return answer;
+}
+
+struct keeper_answer rig_create(struct rig *rig, struct keeper_request *req, struct rig_jail *out)
+{
+    int fds[KEEPER_FDS_MAX];
+    struct keeper_answer answer = rig_ask(rig, req, fds);
+
+    if (answer.status < 0) {
+        printf("# create: %s\n", answer.err.msg);
+    } else {
+        strcpy(out->id, req->id);
+        out->name = answer.jail;
+        out->pidfd = fds[KEEPER_FD_PIDFD];
+        out->channel = fds[KEEPER_FD_CHANNEL];
+        (void)fcntl(out->channel, F_SETFL, 0); /* blocking: tests have one thing to do */
+    }
+    return answer;
+}
+
+struct keeper_answer rig_destroy(struct rig *rig, const char *id)
+{
+    struct keeper_request req = {.op = KEEPER_DESTROY};
+
+    strcpy(req.id, id);
+    return rig_ask(rig, &req, NULL);
+}
+
+const char *rig_probe(const struct rig_jail *jail, const char *command)
+{
+    static char text[PROBE_BYTES];
+    struct pollfd ready = {.fd = jail->channel, .events = POLLIN};
+
+    if (send(jail->channel, command, strlen(command), MSG_NOSIGNAL) < 0 ||
+        poll(&ready, 1, ANSWER_TIMEOUT_MS) != 1) {
+        return "no answer";
+    }
+    ssize_t n = recv(jail->channel, text, sizeof(text) - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    return n > 0 ? text : "no answer";
+}
+
+bool rig_trace_left(const struct rig *rig, const char *id)
+{
+    char path[256];
+    bool left = false;
+
+    for (size_t i = 0; i < countof(hierarchies); i++) {
+        (void)snprintf(path, sizeof(path), "%s/atoll-%s/%s", hierarchies[i], rig->instance, id);
+        left = left || access(path, F_OK) == 0;
+    }
+    (void)snprintf(path, sizeof(path), "%s/sandboxes/%s", rig->pool, id);
+    return left || access(path, F_OK) == 0;
+}

@@ -1,0 +1,59 @@
+/* rig.h - a keeper of its own on a pool of its own, for tests; everything goes with rig_close().
+ *
+ * Owns:    a directory in /tmp, a btrfs pool in it, a keeper process, its control groups.
+ * Needs:   root. Aborts where the rig itself cannot work: no test can say anything without it.
+ */
+#ifndef TESTS_SYSTEM_RIG_H
+#define TESTS_SYSTEM_RIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "keeper/keeper.h"
+
+struct rig {
+    char dir[32];
+    char pool[48];
+    char socket[64];
+    char instance[16];
+    const char *agent;
+    pid_t keeper;
+    int fd;
+    uint32_t seq;
+};
+
+struct rig_jail {
+    char id[KEEPER_ID_BYTES];
+    struct keeper_jail name;
+    int pidfd;
+    int channel;
+};
+
+/* `agent` is what becomes pid 1 of jails. */
+void rig_open(struct rig *rig, const char *agent);
+void rig_close(struct rig *rig);
+
+/* kill -9, and a new one. */
+void rig_keeper_kill(struct rig *rig);
+void rig_keeper_start(struct rig *rig);
+
+/* A template: <pool>/layers/<name>, with the directories a root filesystem has. */
+void rig_layer(struct rig *rig, const char *name);
+
+/* A plan that a request may carry as it is: one layer, modest limits. */
+struct keeper_request rig_create_request(const char *id, uint32_t slot, const char *layer);
+
+/* Sends, and waits for the answer. Closes descriptors when fds is NULL. */
+struct keeper_answer rig_ask(struct rig *rig, struct keeper_request *req, int fds[KEEPER_FDS_MAX]);
+
+struct keeper_answer rig_create(struct rig *rig, struct keeper_request *req, struct rig_jail *out);
+struct keeper_answer rig_destroy(struct rig *rig, const char *id);
+
+/* What the probe in the jail says to a command. Static storage, until the next call. */
+const char *rig_probe(const struct rig_jail *jail, const char *command);
+
+/* Whether anything of a jail is left: group, disk, mount. */
+bool rig_trace_left(const struct rig *rig, const char *id);
+
+#endif
