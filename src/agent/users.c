@@ -236,10 +236,10 @@ static int basic_user(const struct http_request *req, char *out, size_t size, st
     struct str value = http_header_get(req, "authorization");
     scoped_buf plain;
 
+    buf_init(&plain, BASIC_BYTES_MAX);
     if (!value.at || value.len < 6 || !str_ieq((struct str){value.at, 6}, STR("basic "))) {
         return 0;
     }
-    buf_init(&plain, BASIC_BYTES_MAX);
     if (base64_decode(&plain, str_trim(str_skip(value, 6))) < 0) {
         return err_set(err, EINVAL, "the Authorization header is not Basic with base64");
     }
