@@ -1,0 +1,314 @@
+#include "keeper/probe.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/magic.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "keeper/cgroup.h"
+#include "keeper/filter.h"
+#include "keeper/mounts.h"
+#include "keeper/userns.h"
+
+enum {
+    KERNEL_MAJOR = 5,
+    KERNEL_MINOR = 19, /* overlayfs on idmapped layers */
+    PROC_TEXT_BYTES = 256 * 1024,
+};
+
+struct probe {
+    const char *data_dir;
+    int userns_fd; /* of a throw-away namespace; -1 when none can be made */
+};
+
+static enum probe_verdict printf_like(3, 4)
+    verdict(struct probe_result *out, enum probe_verdict what, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(out->sentence, sizeof(out->sentence), fmt, ap);
+    va_end(ap);
+    return what;
+}
+
+static char *text_read(const char *path)
+{
+    char *text = xcalloc(1, PROC_TEXT_BYTES);
+    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    size_t len = 0;
+    ssize_t n = 1;
+
+    while (fd >= 0 && n > 0 && len < PROC_TEXT_BYTES - 1) {
+        n = read(fd, text + len, PROC_TEXT_BYTES - 1 - len);
+        len += n > 0 ? (size_t)n : 0;
+    }
+    return text;
+}
+
+static void text_freep(char **text)
+{
+    free(*text);
+}
+
+static bool filesystem_known(const char *type)
+{
+    char line[32];
+    scoped(text_freep) char *text = text_read("/proc/filesystems");
+
+    (void)snprintf(line, sizeof(line), "\t%s\n", type);
+    return strstr(text, line) != NULL;
+}
+
+/* ---- the points ---- */
+
+static enum probe_verdict probe_root(const struct probe *probe, struct probe_result *out)
+{
+    (void)probe;
+    if (geteuid() != 0) {
+        return verdict(out, PROBE_MISSING, "not root: run this with sudo, as the keeper must be");
+    }
+    if (prctl(PR_CAPBSET_READ, CAP_SYS_ADMIN, 0, 0, 0) != 1) {
+        return verdict(out, PROBE_MISSING,
+                       "root without CAP_SYS_ADMIN: run outside the container, or give it that");
+    }
+    return verdict(out, PROBE_OK, "root with CAP_SYS_ADMIN");
+}
+
+static enum probe_verdict probe_kernel(const struct probe *probe, struct probe_result *out)
+{
+    struct utsname name;
+    int major = 0, minor = 0;
+
+    (void)probe;
+    (void)uname(&name);
+    if (sscanf(name.release, "%d.%d", &major, &minor) != 2 || // NOLINT(cert-err34-c)
+        major < KERNEL_MAJOR || (major == KERNEL_MAJOR && minor < KERNEL_MINOR)) {
+        return verdict(out, PROBE_MISSING, "kernel %s is older than %d.%d: install a newer one",
+                       name.release, KERNEL_MAJOR, KERNEL_MINOR);
+    }
+    return verdict(out, PROBE_OK, "kernel %s", name.release);
+}
+
+static enum probe_verdict probe_userns(const struct probe *probe, struct probe_result *out)
+{
+    if (probe->userns_fd < 0) {
+        return verdict(out, PROBE_MISSING,
+                       "no user namespace can be made: raise sysctl user.max_user_namespaces");
+    }
+    return verdict(out, PROBE_OK, "user namespaces can be made and mapped");
+}
+
+static enum probe_verdict probe_overlay(const struct probe *probe, struct probe_result *out)
+{
+    (void)probe;
+    scoped_fd fs = fsopen("overlay", FSOPEN_CLOEXEC); /* also loads the module */
+    if (fs < 0) {
+        return verdict(out, PROBE_MISSING, "no overlayfs (%s): load the module overlay",
+                       strerrordesc_np(errno));
+    }
+    return verdict(out, PROBE_OK, "overlayfs is there");
+}
+
+static enum probe_verdict probe_idmap(const struct probe *probe, struct probe_result *out)
+{
+    struct err err = {0};
+    scoped_fd fd = probe->userns_fd < 0 ? -1
+                                        : mounts_clone_idmapped(AT_FDCWD, probe->data_dir, 0,
+                                                                probe->userns_fd, &err);
+
+    if (fd >= 0) {
+        return verdict(out, PROBE_OK, "idmapped mounts work at %s", probe->data_dir);
+    }
+    if (access(probe->data_dir, F_OK) < 0) {
+        return verdict(out, PROBE_DEGRADED,
+                       "%s does not exist yet: cannot tell about idmapped "
+                       "mounts there",
+                       probe->data_dir);
+    }
+    return verdict(out, PROBE_DEGRADED,
+                   "the filesystem of %s has no idmapped mounts: the pool needs its btrfs image",
+                   probe->data_dir);
+}
+
+static enum probe_verdict probe_btrfs(const struct probe *probe, struct probe_result *out)
+{
+    struct statfs fs;
+
+    if (statfs(probe->data_dir, &fs) == 0 && fs.f_type == BTRFS_SUPER_MAGIC) {
+        return verdict(out, PROBE_OK, "%s is on btrfs", probe->data_dir);
+    }
+    if (!filesystem_known("btrfs") && access("/sys/module/btrfs", F_OK) < 0) {
+        return verdict(out, PROBE_DEGRADED,
+                       "no btrfs in the kernel: sandboxes have no disk limit; load the module");
+    }
+    if (access("/sbin/mkfs.btrfs", X_OK) < 0 && access("/usr/sbin/mkfs.btrfs", X_OK) < 0) {
+        return verdict(out, PROBE_DEGRADED,
+                       "no mkfs.btrfs: sandboxes have no disk limit; install btrfs-progs");
+    }
+    return verdict(out, PROBE_OK, "btrfs is there for the pool's image");
+}
+
+static enum probe_verdict probe_loop(const struct probe *probe, struct probe_result *out)
+{
+    (void)probe;
+    if (access("/dev/loop-control", R_OK | W_OK) < 0) {
+        return verdict(out, PROBE_DEGRADED,
+                       "no loop devices: without them the data directory must be on btrfs");
+    }
+    return verdict(out, PROBE_OK, "loop devices are there");
+}
+
+/* Whether any hierarchy has it; which one is the keeper's concern. */
+static bool controller_found(const char *name, unsigned controller)
+{
+    struct cgroup_mounts mounts;
+    char path[CGROUP_MOUNT_PATH_BYTES + 32];
+    scoped(text_freep) char *text = text_read("/proc/self/mountinfo");
+    unsigned found = 0;
+
+    cgroup_mounts_find(text, &mounts);
+    for (size_t i = 1; i < mounts.n; i++) {
+        found |= mounts.at[i].controllers;
+    }
+    (void)snprintf(path, sizeof(path), "%s/cgroup.controllers", mounts.at[0].path);
+    scoped(text_freep) char *unified = text_read(path);
+    for (char *word = strtok(unified, " \n"); word; word = strtok(NULL, " \n")) {
+        found |= strcmp(word, name) == 0 ? controller : 0;
+    }
+    return found & controller;
+}
+
+static enum probe_verdict probe_cgroups(const struct probe *probe, struct probe_result *out)
+{
+    bool cpu = controller_found("cpu", CGROUP_CPU);
+    bool memory = controller_found("memory", CGROUP_MEMORY);
+    bool pids = controller_found("pids", CGROUP_PIDS);
+
+    (void)probe;
+    if (!cpu || !memory || !pids) {
+        return verdict(out, PROBE_DEGRADED,
+                       "no control of%s%s%s: those limits do not hold; see "
+                       "the kernel's cgroup_disable option",
+                       cpu ? "" : " cpu", memory ? "" : " memory", pids ? "" : " pids");
+    }
+    return verdict(out, PROBE_OK, "cpu, memory and pids can be limited");
+}
+
+static enum probe_verdict probe_seccomp(const struct probe *probe, struct probe_result *out)
+{
+    struct filters *filters = NULL;
+    struct err err = {0};
+
+    (void)probe;
+    if (prctl(PR_GET_SECCOMP, 0, 0, 0, 0) < 0) {
+        return verdict(out, PROBE_MISSING, "the kernel has no seccomp: use one that has");
+    }
+    if (filters_compile(&filters, &err) < 0) {
+        return verdict(out, PROBE_MISSING, "%s: update libseccomp", err.msg);
+    }
+    filters_free(filters);
+    return verdict(out, PROBE_OK, "system calls can be filtered");
+}
+
+/* In a child with namespaces of its own: 0 when it could mount a procfs of its own. */
+static int proc_mount_child(void)
+{
+    struct err err;
+    int status = -1;
+    struct clone_args args = {
+        .flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS,
+        .exit_signal = SIGCHLD,
+    };
+    long pid = syscall(SYS_clone3, &args, sizeof(args));
+
+    if (pid == 0) {
+        _exit(mounts_new("proc", NULL, 0, &err) < 0 ? 1 : 0);
+    }
+    if (pid > 0) {
+        while (waitpid((pid_t)pid, &status, 0) < 0 && errno == EINTR) {
+        }
+    }
+    return status;
+}
+
+static enum probe_verdict probe_proc(const struct probe *probe, struct probe_result *out)
+{
+    (void)probe;
+    if (proc_mount_child() != 0) {
+        return verdict(out, PROBE_DEGRADED,
+                       "a user namespace cannot mount /proc here: parts of the host's are covered; "
+                       "the keeper mounts one of its own for that");
+    }
+    return verdict(out, PROBE_OK, "/proc can be mounted in a user namespace");
+}
+
+/* ---- all of them ---- */
+
+/* A namespace with an id map, from a process that lives only until it is opened. */
+static int userns_make(void)
+{
+    struct err err;
+    struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
+    long pid = syscall(SYS_clone3, &args, sizeof(args));
+
+    if (pid < 0) {
+        return -1;
+    }
+    if (pid == 0) {
+        (void)pause();
+        _exit(0);
+    }
+    int fd = userns_map((pid_t)pid, userns_base(0), &err);
+    (void)kill((pid_t)pid, SIGKILL);
+    while (waitpid((pid_t)pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    return fd;
+}
+
+size_t probe_machine(const char *data_dir, struct probe_result out[PROBE_RESULTS_MAX])
+{
+    static const struct {
+        const char *name;
+        enum probe_verdict (*run)(const struct probe *probe, struct probe_result *out);
+    } points[] = {
+        {"root", probe_root},
+        {"kernel", probe_kernel},
+        {"user namespaces", probe_userns},
+        {"overlayfs", probe_overlay},
+        {"idmapped mounts", probe_idmap},
+        {"btrfs", probe_btrfs},
+        {"loop devices", probe_loop},
+        {"control groups", probe_cgroups},
+        {"seccomp", probe_seccomp},
+        {"proc", probe_proc},
+    };
+    static_assert(countof(points) <= PROBE_RESULTS_MAX, "room for every point");
+    scoped_fd userns = userns_make();
+    const struct probe probe = {data_dir, userns};
+
+    for (size_t i = 0; i < countof(points); i++) {
+        out[i].name = points[i].name;
+        out[i].verdict = points[i].run(&probe, &out[i]);
+    }
+    return countof(points);
+}
