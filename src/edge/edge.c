@@ -43,11 +43,8 @@ static bool is_reserved(const struct http_request *req, uint16_t port)
                                          "/fsfreeze", "/fsthaw", "/upgrade"};
     scoped_buf path;
 
-    if (port != AGENT_PORT) {
-        return false;
-    }
     buf_init(&path, HTTP_TARGET_BYTES_MAX);
-    if (plain_path(req->path, &path) < 0) {
+    if (port != AGENT_PORT || plain_path(req->path, &path) < 0) {
         return false; /* the agent refuses what cannot be decoded */
     }
     for (size_t i = 0; i < countof(routes); i++) {

@@ -132,7 +132,7 @@ int headers_request(struct headers *out, const struct http_request *req, struct 
 void headers_response(struct headers *out, const struct http_header *headers, size_t n, bool tunnel)
 {
     out->n = 0;
-    buf_init(&out->text, 0);
+    out->text = (struct buf){0};
     for (size_t i = 0; i < n; i++) {
         struct str name = headers[i].name;
         bool upgrade = tunnel && str_ieq(name, STR("upgrade"));

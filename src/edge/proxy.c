@@ -227,7 +227,8 @@ static void on_exchange_end(void *ctx, int error)
     proxy_free(p);
 }
 
-static const struct http_handler exchange_handler = {.on_body = on_request_body,
+static const struct http_handler exchange_handler = {.tunnels = true,
+                                                     .on_body = on_request_body,
                                                      .on_body_end = on_request_end,
                                                      .on_credit = pump_response,
                                                      .on_end = on_exchange_end};
