@@ -10,6 +10,8 @@
 #define AGENT_INTERNAL_H
 
 #include <stdbool.h>
+#include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 #include <uv.h>
 
@@ -26,8 +28,20 @@ enum {
     AGENT_PATH_BYTES = 4096,
 };
 
-struct processes; /* process.c */
+struct processes; /* process.h */
 struct channel;   /* channel.c */
+
+/* The tag of a connection (http_request.connection_tag) that came over the channel: requests from
+ * outside through the edge, and the daemon's own. Connections over TCP in the jail have none. */
+extern const char agent_tag_edge[];
+extern const char agent_tag_control[];
+
+/* What the sandbox was given, for /metrics; 0: ask the kernel. */
+struct agent_limits {
+    uint64_t memory_bytes;
+    uint64_t disk_bytes;
+    uint32_t cpus;
+};
 
 struct agent {
     uv_loop_t *loop;
@@ -41,12 +55,26 @@ struct agent {
     char *default_workdir; /* "": the user's home */
     struct agent_env *envs;
     size_t envs_n;
+    size_t env_bytes;
+    int64_t init_ms; /* its timestamp: an older one does nothing */
+    struct agent_limits limits;
+    size_t output_kept_bytes; /* of each process while nobody reads it */
+
+    struct rlimit nofile; /* what processes are started with; the agent's own is raised */
 };
 
 struct agent_env {
     char *name;
     char *value;
 };
+
+/* ---- env.c ---- */
+
+/* Sets one of the variables every process gets. -EINVAL for a name that cannot be one, -ENOBUFS
+ * when there are too many. */
+must_check int agent_env_set(struct agent *agent, const char *name, const char *value,
+                             struct err *err);
+void agent_env_clear(struct agent *agent);
 
 /* ---- users.c ---- */
 
@@ -77,6 +105,16 @@ must_check int user_of_request(const struct agent *agent, const struct http_requ
 must_check int user_path(const struct agent *agent, const struct user *user, struct str path,
                          char out[AGENT_PATH_BYTES], struct err *err);
 
+/* ---- channel.c ---- */
+
+/* Serves the channel on a listening socket, which it takes over. */
+must_check int channel_new(struct agent *agent, int listen_fd, struct channel **out,
+                           struct err *err);
+
+/* Has the kernel killed for memory in this jail since the last time this was asked? Calls done
+ * once, at once or within 200 ms. NULL for a channel answers no. */
+void channel_oom_ask(struct channel *channel, void (*done)(void *ctx, bool killed), void *ctx);
+
 /* ---- the parts of the HTTP surface; each takes the exchange when the path is its own ---- */
 
 bool process_handle(struct agent *agent, struct http_exchange *ex); /* /process.Process/... */
@@ -85,5 +123,8 @@ bool filesystem_handle(struct agent *agent,
 bool files_handle(struct agent *agent, struct http_exchange *ex); /* /files */
 bool system_handle(struct agent *agent,
                    struct http_exchange *ex); /* /health /init /envs /metrics */
+
+/* The agent's one handler of requests: CORS, the access token, then the parts above. */
+void agent_request(void *agent, struct http_exchange *ex);
 
 #endif

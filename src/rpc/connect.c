@@ -369,6 +369,11 @@ void rpc_watch(struct rpc_call *call, const struct rpc_watch *watch, void *ctx)
     call->watch_ctx = ctx;
 }
 
+void *rpc_watcher(const struct rpc_call *call)
+{
+    return call->watch_ctx;
+}
+
 const struct http_request *rpc_request(const struct rpc_call *call)
 {
     return http_request(call->ex);

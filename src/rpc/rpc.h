@@ -82,6 +82,7 @@ struct rpc_watch {
     void (*gone)(void *ctx);
 };
 void rpc_watch(struct rpc_call *call, const struct rpc_watch *watch, void *ctx);
+void *rpc_watcher(const struct rpc_call *call); /* that ctx; NULL before */
 
 const struct http_request *rpc_request(const struct rpc_call *call);
 

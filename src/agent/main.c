@@ -1,0 +1,183 @@
+/* main.c - atoll-agent: pid 1 of a jail.
+ *
+ * In a jail it inherits the channel's listening socket and serves its own port on both loopback
+ * addresses. By hand, for tests, `atoll-agent --listen 127.0.0.1:0` serves that address; it prints
+ * the address it got on one line.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "agent/channel.h"
+#include "agent/internal.h"
+#include "agent/process.h"
+#include "base/log.h"
+
+enum {
+    CONNECTIONS_MAX = 2000,
+    IDLE_TIMEOUT_MS = 640 * 1000, /* longer than any proxy's in front */
+    ARENAS_MAX = 2,
+    TRIM_BYTES = 256 * 1024,
+    NOFILE_MAX = 65536,
+};
+
+static const char usage[] = "usage: atoll-agent [--listen ADDRESS:PORT]\n"
+                            "The first process of a sandbox. With --listen it serves that address "
+                            "alone, for tests.\n";
+
+/* Every sandbox pays for what this takes: few arenas, memory given back early, no io_uring. */
+static void memory_spare(void)
+{
+    (void)mallopt(M_ARENA_MAX, ARENAS_MAX);
+    (void)mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
+    (void)setenv("UV_USE_IO_URING", "0", 1);
+}
+
+/* Descriptors 0 to 2 exist whatever we were started with, so that none of ours becomes one. */
+static void stdio_ensure(void)
+{
+    int fd;
+
+    do {
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+/* A client that leaves is no reason to die, nor is a stray signal from within the jail: the kernel
+ * shields pid 1 only from signals it has no handler for. */
+static void signals_set(void)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    static const int ignored[] = {SIGPIPE, SIGHUP, SIGINT, SIGTERM, SIGQUIT};
+    size_t n = getpid() == 1 ? countof(ignored) : 1;
+
+    for (size_t i = 0; i < n; i++) {
+        (void)sigaction(ignored[i], &ignore, NULL);
+    }
+}
+
+static void nofile_raise(struct agent *agent)
+{
+    struct rlimit raised;
+
+    (void)getrlimit(RLIMIT_NOFILE, &agent->nofile);
+    raised = agent->nofile;
+    raised.rlim_cur = raised.rlim_max < NOFILE_MAX ? raised.rlim_max : NOFILE_MAX;
+    (void)setrlimit(RLIMIT_NOFILE, &raised);
+}
+
+static bool is_listening_channel(int fd)
+{
+    int type = 0;
+    int listening = 0;
+    socklen_t len = sizeof(type);
+
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_SEQPACKET &&
+           getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &len) == 0 && listening;
+}
+
+static int channel_open(struct agent *agent, struct err *err)
+{
+    if (!is_listening_channel(CHANNEL_LISTEN_FD)) {
+        return 0;
+    }
+    (void)fcntl(CHANNEL_LISTEN_FD, F_SETFD, FD_CLOEXEC);
+    (void)fcntl(CHANNEL_LISTEN_FD, F_SETFL, O_NONBLOCK);
+    return channel_new(agent, CHANNEL_LISTEN_FD, &agent->channel, err);
+}
+
+static int listen_on(struct agent *agent, const char *address, struct err *err)
+{
+    int r = http_server_listen(agent->server, address, NULL, err);
+
+    if (r == 0) {
+        (void)printf("%.*s:%d\n", (int)(strrchr(address, ':') - address), address,
+                     http_server_port(agent->server));
+        (void)fflush(stdout);
+    }
+    return r;
+}
+
+/* The jail may have no IPv6, and somebody's service may hold the port: neither keeps the agent from
+ * serving the channel. */
+static int listen_in_jail(struct agent *agent, struct err *err)
+{
+    static const char *const addresses[] = {"127.0.0.1:49983", "[::1]:49983"};
+
+    for (size_t i = 0; i < countof(addresses); i++) {
+        if (http_server_listen(agent->server, addresses[i], NULL, err) < 0) {
+            log_debug("%s", err->msg);
+        }
+    }
+    return agent->channel
+               ? 0
+               : err_set(err, ENOTSOCK, "there is no channel at descriptor %d", CHANNEL_LISTEN_FD);
+}
+
+static int agent_start(struct agent *agent, const char *address, struct err *err)
+{
+    struct http_server_options options = {
+        .loop = agent->loop,
+        .on_request = agent_request,
+        .ctx = agent,
+        .connections_max = CONNECTIONS_MAX,
+        .idle_timeout_ms = IDLE_TIMEOUT_MS,
+    };
+    int r = http_server_new(&options, &agent->server, err);
+
+    if (r == 0) {
+        r = processes_new(agent, &agent->processes, err);
+    }
+    if (r == 0) {
+        r = channel_open(agent, err);
+    }
+    if (r < 0) {
+        return r;
+    }
+    return address ? listen_on(agent, address, err) : listen_in_jail(agent, err);
+}
+
+static int arguments_read(int argc, char **argv, const char **address)
+{
+    *address = NULL;
+    if (argc == 3 && strcmp(argv[1], "--listen") == 0 && strchr(argv[2], ':')) {
+        *address = argv[2];
+        return 0;
+    }
+    return argc == 1 ? 0 : -EINVAL;
+}
+
+int main(int argc, char **argv)
+{
+    struct agent agent = {.output_kept_bytes = PROCESS_OUTPUT_KEPT_DEFAULT};
+    const char *address;
+    struct err err;
+
+    if (arguments_read(argc, argv, &address) < 0) {
+        (void)fputs(usage, stderr);
+        return 2;
+    }
+    memory_spare();
+    stdio_ensure();
+    log_init("agent", LOG_INFO);
+    signals_set();
+    nofile_raise(&agent);
+    (void)umask(022);
+    agent.loop = uv_default_loop();
+    agent.default_user = strdup("root");
+    agent.default_workdir = strdup("");
+    if (agent_start(&agent, address, &err) < 0) {
+        log_error("%s", err.msg);
+        return 1;
+    }
+    (void)uv_run(agent.loop, UV_RUN_DEFAULT);
+    return 0;
+}
