@@ -38,12 +38,12 @@ static inline size_t buf_len(const struct buf *b)
 
 static inline char *buf_at(const struct buf *b)
 {
-    return b->data + b->start;
+    return b->start ? b->data + b->start : b->data; /* adding nothing to NULL is undefined */
 }
 
 static inline struct str buf_str(const struct buf *b)
 {
-    return (struct str){b->data + b->start, b->end - b->start};
+    return (struct str){buf_at(b), b->end - b->start};
 }
 
 /* Makes room for len more bytes; *at is where to put them, buf_commit() says how many came. */
