@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <utlist.h>
 
 #include "base/alloc.h"
@@ -16,6 +17,7 @@ struct ending {
     unsigned parts;
     int events_fd; /* of the jail's group, or -1 */
     int64_t deadline_ms;
+    int retry_us;
     uint64_t client;
     struct keeper_answer answer;
 };
@@ -91,9 +93,15 @@ static void answer_plain(struct handler *handler, uint64_t client,
 static bool ending_step(struct handler *handler, struct ending *ending)
 {
     struct err err = {0};
+    char text[64];
+
+    /* Reading makes the next change an event, so it comes before the look at what has changed. */
+    (void)!pread(ending->events_fd, text, sizeof(text), 0);
     int r = jail_remove(handler->kit, ending->id, ending->parts, &err);
 
     if (r == -EBUSY && clock_mono_ms() < ending->deadline_ms) {
+        int next_us = ending->retry_us * 2;
+        ending->retry_us = next_us < HANDLE_RETRY_US_MAX ? next_us : HANDLE_RETRY_US_MAX;
         return false;
     }
     if (r < 0) {
@@ -119,6 +127,7 @@ static void end_begin(struct handler *handler, uint64_t client, const char *id, 
     memcpy(ending->id, id, strnlen(id, KEEPER_ID_BYTES - 1));
     ending->parts = parts;
     ending->client = client;
+    ending->retry_us = HANDLE_RETRY_US_MIN / 2;
     ending->answer = *answer;
     ending->deadline_ms = clock_mono_ms() + HANDLE_END_TIMEOUT_MS;
     ending->events_fd = cgroups_events(handler->kit->groups, id);
@@ -158,9 +167,15 @@ void handler_poll(const struct handler *handler, struct pollfd *out)
     }
 }
 
-int handler_timeout_ms(const struct handler *handler)
+int handler_timeout_us(const struct handler *handler)
 {
-    return handler->endings ? HANDLE_RETRY_MS : -1;
+    const struct ending *ending;
+    int soonest = -1;
+
+    DL_FOREACH (handler->endings, ending) {
+        soonest = soonest < 0 || ending->retry_us < soonest ? ending->retry_us : soonest;
+    }
+    return soonest;
 }
 
 /* ---- listing ---- */

@@ -20,7 +20,8 @@
 
 enum {
     HANDLE_END_TIMEOUT_MS = 30 * 1000, /* then the answer says what still holds the jail */
-    HANDLE_RETRY_MS = 10,
+    HANDLE_RETRY_US_MIN = 200,         /* doubled after each look, as */
+    HANDLE_RETRY_US_MAX = 10 * 1000,   /* the kernel holds events of one group back that long */
 };
 
 struct handler;
@@ -35,10 +36,10 @@ void handler_free(struct handler *handler);
 void handler_request(struct handler *handler, uint64_t client, const struct keeper_request *req);
 
 /* Removes and answers for what has ended. Call when a descriptor of handler_poll() is ready, and
- * after handler_timeout_ms(). */
+ * after handler_timeout_us(). */
 void handler_settle(struct handler *handler);
 size_t handler_poll_n(const struct handler *handler);
 void handler_poll(const struct handler *handler, struct pollfd *out);
-int handler_timeout_ms(const struct handler *handler); /* -1: nothing is ending */
+int handler_timeout_us(const struct handler *handler); /* -1: nothing is ending */
 
 #endif

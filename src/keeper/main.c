@@ -195,7 +195,9 @@ static int loop_run(struct keeper *keeper)
 {
     for (;;) {
         size_t n = poll_fill(keeper);
-        int ready = poll(keeper->polled, n, handler_timeout_ms(keeper->handler));
+        int timeout_us = handler_timeout_us(keeper->handler);
+        struct timespec timeout = {.tv_nsec = timeout_us * 1000L};
+        int ready = ppoll(keeper->polled, n, timeout_us < 0 ? NULL : &timeout, NULL);
 
         if (ready < 0 && errno != EINTR) {
             log_error("poll: %s", strerrordesc_np(errno));

@@ -61,6 +61,9 @@ static int overlay_mount(const struct keeper_plan *plan, struct err *err)
         {"index", "on"},
         {"nfs_export", "on"},
         {"redirect_dir", "on"}, /* else renaming a template's directory is EXDEV */
+        /* A sandbox's disk is saved as a whole, by the keeper, or dies with it: until then fsync()
+         * inside need not reach the platters, and the end of a jail must not flush the pool. */
+        {"volatile", NULL},
         {"metacopy", "off"},
         {"xino", "off"},
         {0},
