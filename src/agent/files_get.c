@@ -215,17 +215,21 @@ static int chunk_deflate(struct get *get, struct chunk *chunk)
     return 0;
 }
 
-static int chunk_read(struct get *get, struct chunk *chunk)
+/* A small file gets no more than it needs, and a byte to see its end. */
+static void chunk_prepare(const struct get *get, struct chunk *chunk)
 {
+    bool small = !get->gzip && get->left >= 0 && get->left < FILES_CHUNK_BYTES;
+
     if (!chunk->data) {
-        bool small = !get->gzip && get->left >= 0 && get->left < FILES_CHUNK_BYTES;
         chunk->cap = small ? (size_t)get->left + 1 : FILES_CHUNK_BYTES;
-        chunk->data = malloc(chunk->cap);
-        if (!chunk->data) {
-            return -ENOMEM;
-        }
+        chunk->data = xcalloc(1, chunk->cap);
     }
     chunk->sent = 0;
+}
+
+static int chunk_read(struct get *get, struct chunk *chunk)
+{
+    chunk_prepare(get, chunk);
     if (get->gzip) {
         return chunk_deflate(get, chunk);
     }
