@@ -41,7 +41,7 @@ static const struct setting settings[] = {
      .help = "its private key (PEM), readable by the serving user"},
     {FIELD(domain), .kind = TEXT, .fallback = "", .hint = "NAME",
      .help = "sandbox ports are reached as <port>-<id>.NAME"},
-    {FIELD(data), .kind = FILE_PATH, .fallback = "/var/lib/atoll", .hint = "DIR",
+    {FIELD(data), .kind = FILE_PATH, .fallback = CONFIG_DATA, .hint = "DIR",
      .help = "state, sockets and the pool of sandbox disks"},
     {FIELD(cache), .kind = FILE_PATH, .fallback = "/var/cache/atoll", .hint = "DIR",
      .help = "built templates; several data directories may share it"},

@@ -16,6 +16,7 @@
 #include "base/log.h"
 
 #define CONFIG_FILE "/etc/atoll/atoll.conf"
+#define CONFIG_DATA "/var/lib/atoll"
 
 enum { CONFIG_TEXT_BYTES = 1024 }; /* of any one value */
 

@@ -11,6 +11,7 @@
 #include "daemon/lock.h"
 #include "daemon/run.h"
 #include "keeper/pool.h"
+#include "keeper/probe.h"
 
 enum { PREPARE_WAIT_MS = 20 * 60 * 1000 }; /* another start may be making a template */
 
@@ -109,6 +110,26 @@ static int prepare_dirs(const struct config *config, const struct places *places
     return r == 0 ? make_run_files(places, who, err) : r;
 }
 
+/* Says what this machine gives less of, and refuses where no sandbox could start. */
+static int check_machine(const struct config *config, struct err *err)
+{
+    struct probe_result results[PROBE_RESULTS_MAX];
+    size_t n = probe_machine(config->data, results);
+
+    for (size_t i = 0; i < n; i++) {
+        if (results[i].verdict == PROBE_MISSING) {
+            return err_set(err, ENOTSUP,
+                           "this machine cannot run sandboxes: %s (`atoll doctor` "
+                           "shows every point)",
+                           results[i].sentence);
+        }
+        if (results[i].verdict == PROBE_DEGRADED) {
+            log_warn("%s: %s", results[i].name, results[i].sentence);
+        }
+    }
+    return 0;
+}
+
 /* What is mounted stays so when the pool is closed. */
 static int prepare_pool(const struct places *places, struct err *err)
 {
@@ -131,6 +152,9 @@ int prepare(const struct config *config, const struct places *places, struct ide
     int r = prepare_user(config, who, err);
     if (r == 0) {
         r = prepare_dirs(config, places, who, err);
+    }
+    if (r == 0) {
+        r = check_machine(config, err);
     }
     if (r < 0) {
         return r;

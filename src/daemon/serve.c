@@ -86,6 +86,7 @@ static void endpoint_write(const struct server *server, const char *text)
 static void announce(const struct server *server, const char *url)
 {
     char key[LINE_BYTES] = "";
+    bool is_default = strcmp(server->config->data, CONFIG_DATA) == 0;
     struct err err;
 
     if (place_read(server->places->default_key, key, sizeof(key), &err) < 0) {
@@ -96,8 +97,9 @@ static void announce(const struct server *server, const char *url)
            "  export E2B_API_URL=%s\n"
            "  export E2B_SANDBOX_URL=%s\n"
            "  export E2B_API_KEY=%s\n\n"
-           "In another terminal: eval \"$(%s env --data %s)\"\n\n",
-           url, url, url, key, server->program, server->config->data);
+           "In another terminal: eval \"$(%s env%s%s)\"\n\n",
+           url, url, url, key, server->program, is_default ? "" : " --data ",
+           is_default ? "" : server->config->data);
     (void)fflush(stdout);
 }
 

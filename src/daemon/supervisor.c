@@ -297,6 +297,10 @@ int supervisor_keeper(const struct config *config, const struct places *places)
         log_error("%s: run `atoll prepare` first", err.msg);
         return 1;
     }
+    if (!places->agent[0]) {
+        log_error("the agent is not beside this program: name it with --agent");
+        return 1;
+    }
     scoped_fd lock = lock_take(places->keeper_lock, LOCK_WAIT_MS, &err);
     if (lock < 0) {
         log_error("%s", lock == -EBUSY ? "another keeper runs for this data directory" : err.msg);
