@@ -62,7 +62,8 @@ void http_respond(struct http_exchange *ex, int status, const struct http_header
         return;
     }
     assert(ex->handler && ex->status == 0);
-    if (status < 200 ? status != 101 || !ex->request.upgrade : status > 999) {
+    bool tunnel = status == 101 && ex->request.upgrade && ex->handler->tunnels;
+    if (status < 200 ? !tunnel : status > 999) {
         http_abort(ex, -EPROTO);
         return;
     }

@@ -16,12 +16,14 @@
  *
  * on_end comes with 0 when both directions ended well, and with -errno when the peer went away
  * (-ECONNRESET), a limit was passed (-EMSGSIZE), a timeout fired (-ETIMEDOUT) or http_abort() was
- * called (its error). It is never called inside http_write, http_finish, http_credit or http_abort,
- * but from the loop afterwards: a handler may touch its own state after those calls. A handler that
- * answers before the body has ended need not read the rest: the connection drops it, or closes.
+ * called (its error), a body was malformed (-EPROTO). It is never called inside http_write,
+ * http_finish, http_credit or http_abort, but from the loop afterwards: a handler may touch its own
+ * state after those calls. http_finish() before the body has ended gives up the rest of it: the
+ * connection drops it, or closes.
  *
- * Tunnels: a request whose `upgrade` is set may be answered with status 101. From then on on_body
- * and http_write carry raw bytes, http_finish closes our sending half, on_body_end is the peer's.
+ * Tunnels: a request whose `upgrade` is set may be answered with status 101, by a handler that says
+ * so in `tunnels`. From then on on_body and http_write carry raw bytes, http_finish closes our
+ * sending half, on_body_end is the peer's.
  */
 #ifndef HTTP_HTTP_H
 #define HTTP_HTTP_H
@@ -65,6 +67,8 @@ struct http_exchange; /* the connection's half; opaque */
 
 /* What a handler gives in return: the callbacks of its half. Each may be NULL but on_end. */
 struct http_handler {
+    bool tunnels; /* it may answer with 101: on_body_end waits until it has answered otherwise */
+    bool needs_peer; /* a peer that closes its sending half is gone: what is written is not lost */
     void (*on_body)(void *ctx, const void *data, size_t len);
     void (*on_body_end)(void *ctx);
     void (*on_credit)(void *ctx); /* http_writable() has become positive again */
@@ -116,7 +120,8 @@ void http_reply_with(struct http_exchange *ex, int status, const struct http_hea
  * body, or with the error: -EMSGSIZE when it was longer, -ECONNRESET when the client left. After an
  * error other than -EMSGSIZE no answer can be sent. `done` answers now or later; when the client
  * leaves before the answer, `gone` (may be NULL) is called once instead of nothing, and the
- * exchange is dead. The body is valid until `done` returns. */
+ * exchange is dead. The body is valid until `done` returns. A body whose announced length is too
+ * long is told inside this call. */
 void http_gather(struct http_exchange *ex, size_t max,
                  void (*done)(void *ctx, struct http_exchange *ex, int error, struct str body),
                  void (*gone)(void *ctx), void *ctx);

@@ -375,7 +375,8 @@ static size_t take_body(struct http1 *h, const char *data, size_t len)
     struct str slice;
 
     if (h->h1.state == H1_DONE) {
-        if (!ex->request.upgrade || ex->status) {
+        bool undecided = ex->request.upgrade && ex->handler->tunnels && ex->status == 0;
+        if (!undecided) {
             h->mode = MODE_ANSWER;
             http_exchange_body_end(ex);
         }
@@ -488,6 +489,10 @@ static void http1_ended(struct http1 *h)
         http_conn_phase(h->conn, HTTP_PHASE_HALF_CLOSED);
         break;
     case MODE_ANSWER:
+        if (h->ex->base.handler->needs_peer && !h->ex->base.finished) {
+            http1_fail(h, -ECONNRESET);
+            break;
+        }
         http_conn_phase(h->conn, HTTP_PHASE_HALF_CLOSED);
         break;
     case MODE_TUNNEL:

@@ -355,6 +355,15 @@ static const struct http_handler call_handler = {
     .on_end = on_end,
 };
 
+/* What a stream sends to a client that has hung up is lost, so it is told at once. */
+static const struct http_handler stream_handler = {
+    .needs_peer = true,
+    .on_body = on_body,
+    .on_body_end = on_body_end,
+    .on_credit = on_credit,
+    .on_end = on_end,
+};
+
 void rpc_hold(struct rpc_call *call, bool held)
 {
     call->held = held;
@@ -450,7 +459,7 @@ static void call_begin(const struct rpc_method *method, enum rpc_codec codec, vo
     call->codec = codec;
     call->ctx = ctx;
     buf_init(&call->body, RPC_MESSAGE_BYTES_MAX + ENVELOPE_BYTES + HTTP_WINDOW_BYTES);
-    http_accept(ex, &call_handler, call);
+    http_accept(ex, method->kind == RPC_SERVER_STREAM ? &stream_handler : &call_handler, call);
     if (timeout_of(req, &call->timeout_ms) < 0) {
         rpc_fail(call, RPC_INVALID_ARGUMENT, "Connect-Timeout-Ms must be at most %d digits",
                  TIMEOUT_DIGITS_MAX);
