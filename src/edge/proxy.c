@@ -107,7 +107,10 @@ static void pump_request(void *ctx)
     struct proxy *p = ctx;
     size_t room = p->up ? upstream_writable(p->up) : 0;
 
-    if (p->ex && !p->request_ended && room > p->request_credit) {
+    if (!p->ex || p->request_ended || (!p->answered && http_request(p->ex)->upgrade)) {
+        return; /* raw bytes wait until the service has agreed to take them */
+    }
+    if (room > p->request_credit) {
         size_t more = room - p->request_credit;
         p->request_credit = room;
         http_credit(p->ex, more);
