@@ -56,7 +56,7 @@ static const struct setting settings[] = {
      .kind = BYTES,
      .fallback = "0",
      .hint = "SIZE",
-     .help = "largest size of the pool, as 20G; 0 takes three quarters of what is free"},
+     .help = "largest size of the pool, as 20G; 0 takes four fifths of what is free"},
     {FIELD(connections_max), .kind = COUNT, .fallback = "10000", .hint = "N",
      .help = "connections at one time; one more is answered 503"},
     {FIELD(header_timeout_s), .kind = COUNT, .fallback = "10", .hint = "SECONDS",

@@ -131,11 +131,11 @@ static int check_machine(const struct config *config, struct err *err)
 }
 
 /* What is mounted stays so when the pool is closed. */
-static int prepare_pool(const struct places *places, struct err *err)
+static int prepare_pool(const struct config *config, const struct places *places, struct err *err)
 {
     struct pool *pool = NULL;
 
-    int r = pool_open(places->pool, &pool, err);
+    int r = pool_open(places->pool, config->pool_bytes, &pool, err);
     if (r < 0) {
         return err_wrap(err, "prepare the pool");
     }
@@ -163,6 +163,6 @@ int prepare(const struct config *config, const struct places *places, struct ide
     if (lock < 0) {
         return lock;
     }
-    r = prepare_pool(places, err);
+    r = prepare_pool(config, places, err);
     return r == 0 ? layer_prepare(config, places, err) : r;
 }

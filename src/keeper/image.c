@@ -47,7 +47,7 @@ static int mkfs_run(char *path, struct err *err)
     return 0;
 }
 
-static int image_make(const char *image, struct err *err)
+static int image_make(const char *image, uint64_t wanted, struct err *err)
 {
     char part[PATH_MAX];
     struct statvfs fs;
@@ -58,9 +58,10 @@ static int image_make(const char *image, struct err *err)
         return err_sys(err, "make %s", part);
     }
     uint64_t bytes = (uint64_t)fs.f_bavail * fs.f_frsize / 100 * SHARE_PERCENT;
+    bytes = wanted && wanted < bytes ? wanted : bytes;
     bytes -= bytes % (1 << 20);
     int r = bytes < image_bytes_min
-                ? err_set(err, ENOSPC, "too little room beside %s for a pool", image)
+                ? err_set(err, ENOSPC, "too little room for a pool in %s: it needs 512 MB", image)
                 : 0;
     if (r == 0 && ftruncate(fd, (off_t)bytes) < 0) {
         r = err_sys(err, "size %s", part);
@@ -106,7 +107,7 @@ static int loop_attach(int image_fd, char *path, size_t size, struct err *err)
     return err_set(err, EBUSY, "every loop device offered was taken by others");
 }
 
-int image_mount(const char *path, struct err *err)
+int image_mount(const char *path, uint64_t bytes, struct err *err)
 {
     char image[PATH_MAX - sizeof(".part")];
     char device[32];
@@ -115,7 +116,7 @@ int image_mount(const char *path, struct err *err)
         return err_set(err, ENAMETOOLONG, "the pool's path is too long");
     }
     if (access(image, F_OK) < 0) {
-        int r = image_make(image, err);
+        int r = image_make(image, bytes, err);
         if (r < 0) {
             return r;
         }

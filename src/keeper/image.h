@@ -7,11 +7,14 @@
 #ifndef KEEPER_IMAGE_H
 #define KEEPER_IMAGE_H
 
+#include <stdint.h>
+
 #include "base/compiler.h"
 #include "base/err.h"
 
-/* Mounts <path>.img over the directory `path`, making the image first when there is none. A
- * half-made image is never left under that name. */
-must_check int image_mount(const char *path, struct err *err);
+/* Mounts <path>.img over the directory `path`, making the image first when there is none: of
+ * `bytes`, or less where the disk has less room; 0: of what the disk has room for. A half-made
+ * image is never left under that name. */
+must_check int image_mount(const char *path, uint64_t bytes, struct err *err);
 
 #endif

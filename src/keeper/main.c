@@ -317,7 +317,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
     int r = options_check(options, err);
 
     if (r == 0) {
-        r = pool_open(options->pool_path, &keeper->kit.pool, err);
+        r = pool_open(options->pool_path, 0, &keeper->kit.pool, err);
     }
     if (r == 0) {
         r = pool_lock(keeper, err);

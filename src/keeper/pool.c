@@ -52,7 +52,7 @@ static int dir_open(const char *path, struct err *err)
 }
 
 /* The pool's directory, with btrfs mounted over it when that is needed and possible. */
-static int pool_dir_open(struct pool *pool, const char *path, struct err *err)
+static int pool_dir_open(struct pool *pool, const char *path, uint64_t image_bytes, struct err *err)
 {
     if (mkdir(path, 0755) < 0 && errno != EEXIST) {
         return err_sys(err, "make the pool %s", path);
@@ -61,7 +61,7 @@ static int pool_dir_open(struct pool *pool, const char *path, struct err *err)
     if (fd < 0) {
         return fd;
     }
-    if (!on_btrfs(fd) && image_mount(path, &pool->why) == 0) {
+    if (!on_btrfs(fd) && image_mount(path, image_bytes, &pool->why) == 0) {
         fd_closep(&fd);
         fd = dir_open(path, err); /* what is mounted there now */
         if (fd < 0) {
@@ -107,7 +107,7 @@ static void pool_closep(struct pool **pool)
     pool_close(*pool);
 }
 
-int pool_open(const char *path, struct pool **out, struct err *err)
+int pool_open(const char *path, uint64_t image_bytes, struct pool **out, struct err *err)
 {
     scoped(pool_closep) struct pool *pool = xnew(struct pool);
 
@@ -116,7 +116,7 @@ int pool_open(const char *path, struct pool **out, struct err *err)
     if (pool->host_ns_fd < 0) {
         return err_sys(err, "open the mount namespace");
     }
-    int r = pool_dir_open(pool, path, err);
+    int r = pool_dir_open(pool, path, image_bytes, err);
     if (r < 0) {
         return r;
     }

@@ -24,8 +24,10 @@
 
 struct pool;
 
-/* Makes the directory a pool, or finds it one already. */
-must_check int pool_open(const char *path, struct pool **out, struct err *err);
+/* Makes the directory a pool, or finds it one already. `image_bytes` is the size of an image that
+ * has to be made, at most what the disk has room for; 0 leaves it to the disk. */
+must_check int pool_open(const char *path, uint64_t image_bytes, struct pool **out,
+                         struct err *err);
 void pool_close(struct pool *pool);
 
 bool pool_limits_disk(const struct pool *pool);
