@@ -32,6 +32,8 @@ struct server {
     const struct places *places;
     const char *program;
     bool announce;
+    bool adopted;   /* every saved sandbox is attached or recorded as gone */
+    bool listening; /* the port is open */
     bool stopping;
 
     uv_loop_t loop;
@@ -103,17 +105,28 @@ static void announce(const struct server *server, const char *url)
     (void)fflush(stdout);
 }
 
-static void on_ready(void *ctx)
+/* Adoption may be through before the port is open: opening the rest runs the loop. */
+static void tell_when_ready(struct server *server)
 {
-    struct server *server = ctx;
     char url[LINE_BYTES];
 
+    if (!server->adopted || !server->listening) {
+        return;
+    }
     serve_url(server->config->listen, http_server_port(server->http), url, sizeof(url));
     endpoint_write(server, url);
     log_info("ready on %s with %u sandboxes", url, sandboxes_figures(server->sandboxes).running);
     if (server->announce) {
         announce(server, url);
     }
+}
+
+static void on_adopted(void *ctx)
+{
+    struct server *server = ctx;
+
+    server->adopted = true;
+    tell_when_ready(server);
 }
 
 /* ---- stop ---- */
@@ -184,7 +197,7 @@ static int open_domain(struct server *server, struct err *err)
         .keeper = server->keeper,
         .templates = server->templates,
     };
-    return sandboxes_new(&options, on_ready, server, &server->sandboxes, err);
+    return sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
 }
 
 static int open_surface(struct server *server, struct err *err)
@@ -256,6 +269,8 @@ static int open_all(struct server *server, struct err *err)
     if (r == 0) {
         watch_signal(server, &server->on_term, SIGTERM);
         watch_signal(server, &server->on_int, SIGINT);
+        server->listening = true;
+        tell_when_ready(server);
     }
     return r;
 }
