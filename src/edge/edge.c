@@ -148,8 +148,7 @@ static void on_timer(uv_timer_t *timer)
     struct backend *backend = NULL, *next = NULL;
     bool more = false;
 
-    HASH_ITER(hh, edge->backends, backend, next)
-    {
+    HASH_ITER (hh, edge->backends, backend, next) {
         more |= backend_expire(backend, clock_mono_ms() - EDGE_IDLE_MS);
         backend_check(backend);
     }

@@ -231,6 +231,7 @@ static void on_exchange_end(void *ctx, int error)
 }
 
 static const struct http_handler exchange_handler = {.tunnels = true,
+                                                     .needs_peer = true,
                                                      .on_body = on_request_body,
                                                      .on_body_end = on_request_end,
                                                      .on_credit = pump_response,

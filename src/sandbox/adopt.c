@@ -205,8 +205,7 @@ void sandboxes_free(struct sandboxes *all)
         return;
     }
     all->closed = true;
-    HASH_ITER(hh, all->table.by_id, sb, next)
-    {
+    HASH_ITER (hh, all->table.by_id, sb, next) {
         start_drop(sb);
         sandbox_leave(sb);
     }

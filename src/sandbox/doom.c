@@ -91,8 +91,7 @@ void doom_resend(struct sandboxes *all)
 {
     struct doomed *it = NULL, *next = NULL;
 
-    DL_FOREACH_SAFE(all->doomed, it, next)
-    {
+    DL_FOREACH_SAFE (all->doomed, it, next) {
         ask(it);
     }
 }
@@ -101,8 +100,7 @@ bool doom_has(const struct sandboxes *all, const char *id)
 {
     const struct doomed *it = NULL;
 
-    DL_FOREACH(all->doomed, it)
-    {
+    DL_FOREACH (all->doomed, it) {
         if (strcmp(it->id, id) == 0) {
             return true;
         }
@@ -114,8 +112,7 @@ void doom_free(struct sandboxes *all)
 {
     struct doomed *it = NULL, *next = NULL;
 
-    DL_FOREACH_SAFE(all->doomed, it, next)
-    {
+    DL_FOREACH_SAFE (all->doomed, it, next) {
         if (!it->asked) {
             doomed_free(it);
         }

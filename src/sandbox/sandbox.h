@@ -125,7 +125,8 @@ struct sandboxes_figures sandboxes_figures(const struct sandboxes *all);
 /* ---- traffic ---- */
 
 /* A connected stream socket to a port inside; 49983 is the agent. fd_or_error: a descriptor that
- * done owns, or -ECONNREFUSED (nobody listens), -ETIMEDOUT, -ENOTCONN (the sandbox ended). */
+ * done owns, or -ECONNREFUSED (nobody listens), -ETIMEDOUT, -EAGAIN (too many wait already),
+ * -ENOTCONN (the sandbox ended). done may come before this returns. */
 void sandbox_dial(struct sandbox *sb, uint16_t port, void (*done)(void *ctx, int fd_or_error),
                   void *ctx);
 
