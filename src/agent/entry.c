@@ -30,7 +30,7 @@ void entry_permissions(mode_t mode, char out[ENTRY_PERMISSIONS_BYTES])
         out[n++] = '-';
     }
     for (unsigned bit = 0; bit < 9; bit++) {
-        out[n++] = mode & (0400U >> bit) ? "rwxrwxrwx"[bit] : '-';
+        out[n++] = "-rwx"[mode & (0400U >> bit) ? 1 + bit % 3 : 0];
     }
     out[n] = '\0';
 }

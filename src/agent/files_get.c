@@ -229,7 +229,6 @@ static void chunk_prepare(const struct get *get, struct chunk *chunk)
 
 static int chunk_read(struct get *get, struct chunk *chunk)
 {
-    chunk_prepare(get, chunk);
     if (get->gzip) {
         return chunk_deflate(get, chunk);
     }
@@ -261,6 +260,7 @@ static void open_run(struct get *get)
         return;
     }
     part_decide(get);
+    chunk_prepare(get, &get->chunks[0]);
     int r = chunk_read(get, &get->chunks[0]);
     if (r < 0) {
         get->status = 500;
@@ -370,6 +370,7 @@ static void pump(struct get *get)
         return;
     }
     if (!get->last && !get->chunks[get->fill].full) {
+        chunk_prepare(get, &get->chunks[get->fill]);
         job_start(get);
     } else if (get->last && !get->chunks[get->head].full) {
         get->finished = true;

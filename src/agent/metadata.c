@@ -27,20 +27,12 @@ static int text_check(const char *what, struct str text, struct err *err)
     return 0;
 }
 
-static void pair_append(struct metadata *out, struct str key, struct str value)
+static void piece_append(struct metadata *out, struct str piece)
 {
-    memcpy(out->bytes + out->len, PREFIX, PREFIX_LEN);
-    out->len += PREFIX_LEN;
-    for (size_t i = 0; i < key.len; i++) {
-        char c = key.at[i];
-        out->bytes[out->len++] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+    if (piece.len) {
+        memcpy(out->bytes + out->len, piece.at, piece.len);
+        out->len += piece.len;
     }
-    out->bytes[out->len++] = '\0';
-    if (value.len) {
-        memcpy(out->bytes + out->len, value.at, value.len);
-        out->len += value.len;
-    }
-    out->bytes[out->len++] = '\0';
 }
 
 int metadata_of_headers(const struct http_request *req, struct metadata *out, struct err *err)
@@ -66,7 +58,11 @@ int metadata_of_headers(const struct http_request *req, struct metadata *out, st
             return err_set(err, EINVAL, "invalid metadata: it is over %d bytes in all",
                            METADATA_BYTES_MAX);
         }
-        pair_append(out, key, value);
+        piece_append(out, STR(PREFIX));
+        piece_append(out, key); /* in lower case, as all names of headers are */
+        piece_append(out, STR("\0"));
+        piece_append(out, value);
+        piece_append(out, STR("\0"));
     }
     return 0;
 }
@@ -149,7 +145,7 @@ int metadata_read(struct arena *arena, const char *path, Filesystem__EntryInfo *
     if (n == 0) {
         return 0;
     }
-    entry->metadata = arena_alloc(arena, n * sizeof(*entry->metadata));
+    entry->metadata = arena_alloc(arena, n * sizeof(void *));
     if (!entry->metadata) {
         return -ENOBUFS;
     }

@@ -91,12 +91,12 @@ static int entry_append(struct lister *l, Filesystem__EntryInfo *entry)
 {
     if (l->n == l->cap) {
         size_t cap = l->cap ? l->cap * 2 : 64;
-        Filesystem__EntryInfo **grown = arena_alloc(l->arena, cap * sizeof(*grown));
+        Filesystem__EntryInfo **grown = arena_alloc(l->arena, cap * sizeof(void *));
         if (!grown) {
             return -ENOBUFS;
         }
         if (l->n) {
-            memcpy(grown, l->entries, l->n * sizeof(*grown));
+            memcpy(grown, l->entries, l->n * sizeof(void *));
         }
         l->entries = grown;
         l->cap = cap;
