@@ -66,7 +66,9 @@ static json_t *sentence(const char *message)
     }
     (void)snprintf(clean, sizeof(clean), "%s", message);
     for (char *c = clean; *c; c++) {
-        *c = (unsigned char)*c < 0x80 ? *c : '?';
+        if ((unsigned char)*c >= 0x80) {
+            *c = '?';
+        }
     }
     return json_string(clean);
 }

@@ -1,5 +1,6 @@
 #include "template/template.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +80,7 @@ static void on_template(void *ctx, const struct template_row *row)
         .created_ms = row->created_ms,
         .is_public = row->is_public,
     };
+    assert(entry->t.id);
     HASH_ADD_KEYPTR(hh, all->by_id, entry->t.id, strlen(entry->t.id), entry);
 }
 
