@@ -11,7 +11,8 @@
 #include "edge/internal.h"
 
 enum {
-    SIGNED_TEXT_MAX = HTTP_TARGET_BYTES_MAX + 1024, /* what is hashed: query and token */
+    SIGNED_TEXT_MAX = HTTP_TARGET_BYTES_MAX + 1024,
+    SIGNED_HASHED_MAX = 2 * SIGNED_TEXT_MAX, /* parts of the query, and the token */
 };
 
 bool signed_is(const struct http_request *req)
@@ -101,7 +102,7 @@ struct sandbox *signed_find(struct sandboxes *sandboxes, const struct http_reque
     buf_init(&search.before, SIGNED_TEXT_MAX);
     buf_init(&search.after, SIGNED_TEXT_MAX);
     buf_init(&search.wanted, SIGNED_TEXT_MAX);
-    buf_init(&search.text, 2 * SIGNED_TEXT_MAX);
+    buf_init(&search.text, SIGNED_HASHED_MAX);
     buf_init(&search.made, SIGNED_TEXT_MAX);
     bool writes = str_eq(req->method, STR("POST"));
     bool asks = str_eq(req->method, STR("OPTIONS")); /* for either, on behalf of a browser */

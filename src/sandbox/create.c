@@ -249,16 +249,6 @@ static json_t *copy_object(const json_t *object)
     return own;
 }
 
-static char *copy_text(const char *text)
-{
-    char *own = text ? strdup(text) : NULL;
-
-    if (text && !own) {
-        abort();
-    }
-    return own;
-}
-
 /* The template's environment first, so that the create's wins. */
 static json_t *plan_init(const struct template *template, const json_t *env_vars)
 {
@@ -299,9 +289,9 @@ static void describe(struct sandbox *sb, const struct sandbox_params *params)
     const struct template *template = params->template;
 
     id_sandbox(sb->id);
-    sb->team_id = copy_text(params->team_id);
-    sb->template_id = copy_text(template->id);
-    sb->template_alias = copy_text(template->alias);
+    sb->team_id = text_copy(params->team_id);
+    sb->template_id = text_copy(template->id);
+    sb->template_alias = text_copy(template->alias);
     sb->access_token = params->secure ? make_token() : NULL;
     sb->metadata = copy_object(params->metadata);
     sb->env_vars = copy_object(params->env_vars);

@@ -127,6 +127,8 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row); /* false: 
 void sandbox_save(struct sandbox *sb, const char *state, const char *reason, store_done *done,
                   void *ctx);
 
+char *text_copy(const char *text); /* NULL stays NULL */
+
 /* ---- attach.c ---- */
 
 /* Takes both descriptors over (a second pidfd is closed). */

@@ -1,14 +1,11 @@
 /* sandbox.c - one sandbox: counted, saved, loaded, described, watched. */
 #include "sandbox/sandbox.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
-#include "base/fd.h"
 #include "base/log.h"
 #include "sandbox/internal.h"
 
@@ -91,11 +88,13 @@ void sandbox_save(struct sandbox *sb, const char *state, const char *reason, sto
     free(options);
 }
 
-static char *copy(const char *text)
+char *text_copy(const char *text)
 {
-    char *own = text ? strdup(text) : NULL;
-
-    if (text && !own) {
+    if (!text) {
+        return NULL;
+    }
+    char *own = strdup(text);
+    if (!own) {
         abort();
     }
     return own;
@@ -125,10 +124,10 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row)
         return false;
     }
     sb->state = strcmp(row->state, "paused") == 0 ? SANDBOX_PAUSED : SANDBOX_RUNNING;
-    sb->team_id = copy(row->team_id);
-    sb->template_id = copy(row->template_id);
-    sb->template_alias = copy(row->template_alias);
-    sb->access_token = copy(row->access_token);
+    sb->team_id = text_copy(row->team_id);
+    sb->template_id = text_copy(row->template_id);
+    sb->template_alias = text_copy(row->template_alias);
+    sb->access_token = text_copy(row->access_token);
     sb->started_ms = row->started_ms;
     sb->end_ms = row->end_ms;
     sb->created_ms = row->created_ms;

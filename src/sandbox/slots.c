@@ -1,6 +1,4 @@
 /* slots.c - uid ranges in use, as a bitmap. A range is taken while its jail's processes live. */
-#include <assert.h>
-
 #include "sandbox/internal.h"
 
 static bool is_used(const struct slots *slots, uint32_t slot)

@@ -3,7 +3,6 @@
  * The order is a sorted array: new ones are nearly always the newest, so they go to its end, and a
  * page is found by bisection. Removing one moves at most 8 bytes for each that is newer.
  */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
