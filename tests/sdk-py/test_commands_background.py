@@ -118,4 +118,4 @@ def test_stdin_of_what_is_not_there(sandbox):
 def test_a_daemon_left_behind_does_not_hold_the_command(sandbox):
     result = sandbox.commands.run("setsid sleep 1000 >/dev/null 2>&1 </dev/null & echo started")
     assert result.stdout == "started\n"
-    sandbox.commands.run("pkill -f 'sleep 1000' || true")
+    sandbox.commands.run("pkill -f '^sleep 100[0]'")

@@ -38,7 +38,7 @@ def test_a_key_is_shown_once(api, key):
 
 def test_a_key_can_be_renamed(api, key):
     answer = api.patch(f"/api-keys/{key['id']}", json={"name": "renamed"})
-    assert answer.status_code in (200, 204)
+    assert answer.status_code == 202
     assert names(api)[key["id"]] == "renamed"
 
 
@@ -71,7 +71,7 @@ def test_an_unknown_key(api, key_id):
     ["", "e2b_", "e2b_" + "0" * 40, API_KEY + "0", API_KEY[:-1], API_KEY.upper(), "x" * 10000],
     ids=["empty", "prefix", "zeros", "longer", "shorter", "upper", "huge"],
 )
-@pytest.mark.parametrize("path", ["/v2/sandboxes", "/api-keys", "/teams", "/sandboxes/i0/timeout"])
+@pytest.mark.parametrize("path", ["/v2/sandboxes", "/api-keys", "/teams", "/sandboxes/i0"])
 def test_a_wrong_key_opens_nothing(anonymous, path, value):
     answer = anonymous.get(path, headers={"X-API-Key": value})
     assert answer.status_code == 401
