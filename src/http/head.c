@@ -116,6 +116,34 @@ struct str head_target_text(const struct head *head)
     return (struct str){head->text.data, head->target_len};
 }
 
+int head_join_cookies(struct head *head, struct buf *store)
+{
+    struct http_header *fields = (struct http_header *)(void *)head->fields.data;
+    struct http_header *first = NULL;
+    struct str name = STR("cookie");
+    struct str ignored;
+    size_t kept = 0;
+
+    if (head_count(head_fields(head), name, &ignored) < 2) {
+        return 0;
+    }
+    for (size_t i = 0, n = head_fields(head).n; i < n; i++) {
+        bool cookie = str_eq(fields[i].name, name);
+        if (cookie && (buf_append(store, "; ", first ? 2 : 0) < 0 ||
+                       buf_append(store, fields[i].value.at, fields[i].value.len) < 0)) {
+            return -EMSGSIZE;
+        }
+        if (!cookie || !first) {
+            fields[kept] = fields[i];
+            first = cookie ? &fields[kept] : first;
+            kept++;
+        }
+    }
+    first->value = buf_str(store);
+    head->fields.end = kept * sizeof(struct http_header);
+    return 0;
+}
+
 size_t head_count(struct head_fields fields, struct str name, struct str *first)
 {
     size_t n = 0;

@@ -42,6 +42,10 @@ struct head_fields {
 struct head_fields head_fields(const struct head *head);
 struct str head_target_text(const struct head *head);
 
+/* HTTP/2 may send one cookie header as several fields: makes them one again, its text in `store`.
+ * After head_seal(). */
+must_check int head_join_cookies(struct head *head, struct buf *store);
+
 /* How often a name occurs, and its first value. */
 size_t head_count(struct head_fields fields, struct str name, struct str *first);
 
