@@ -8,6 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+enum { CAPS_MAX = 64 };
+
 #define CAP_BIT(cap) (UINT64_C(1) << (cap))
 
 /* What package managers, sudo and servers need of root, all of it only over the jail's own ids.
@@ -38,10 +40,14 @@ int caps_bound(struct err *err)
     int r;
 
     /* Up to the first number the kernel does not know: a newer kernel's capabilities go as well. */
-    for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++) {
-        if (!(caps_kept & CAP_BIT(cap)) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) {
+    for (int cap = 0; cap < CAPS_MAX; cap++) {
+        if (caps_kept & CAP_BIT(cap) || prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0) {
+            continue;
+        }
+        if (errno != EINVAL) {
             return err_sys(err, "drop capability %d from the bounding set", cap);
         }
+        break;
     }
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0) {
         return err_sys(err, "clear the ambient capabilities");

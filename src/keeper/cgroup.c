@@ -281,6 +281,8 @@ void cgroups_close(struct cgroups *groups)
         return;
     }
     for (size_t i = 0; i < groups->n; i++) {
+        scoped_fd above = openat(groups->at[i].dir_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        (void)unlinkat(above, groups->parent, AT_REMOVEDIR); /* EBUSY while jails are in it */
         fd_closep(&groups->at[i].dir_fd);
     }
     free(groups);

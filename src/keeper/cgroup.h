@@ -38,6 +38,7 @@ struct cgroup_limits {
 struct cgroups;
 
 must_check int cgroups_open(const char *instance, struct cgroups **out, struct err *err);
+/* Takes atoll-<instance> along when no jail is left in it. */
 void cgroups_close(struct cgroups *groups);
 uint32_t cgroups_lacks(const struct cgroups *groups); /* KEEPER_LACKS_* */
 

@@ -114,7 +114,9 @@ static int target_make(int root_fd, const char *path, enum mounts_kind kind)
 
 int mounts_target(int root_fd, const char *path, enum mounts_kind kind, struct err *err)
 {
-    uint64_t flags = O_PATH | O_NOFOLLOW | (kind == MOUNTS_DIR ? O_DIRECTORY : 0);
+    /* Without O_NOFOLLOW: with it a link would be found, and be no directory, instead of refused.
+     */
+    uint64_t flags = O_PATH | (kind == MOUNTS_DIR ? O_DIRECTORY : 0);
     int fd = mounts_open_beneath(root_fd, path, flags, 0, RESOLVE_NO_XDEV);
 
     if (fd == -ENOENT && target_make(root_fd, path, kind) == 0) {

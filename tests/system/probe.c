@@ -181,16 +181,15 @@ static void do_fill(const char *path, unsigned long megabytes)
 {
     static char block[1 << 20];
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    unsigned long done = 0;
+    size_t want = megabytes << 20, done = 0;
+    ssize_t n = 0;
 
     memset(block, 'x', sizeof(block));
-    for (; fd >= 0 && done < megabytes; done++) {
-        if (write(fd, block, sizeof(block)) != (ssize_t)sizeof(block)) {
-            break;
-        }
+    while (fd >= 0 && done < want && (n = write(fd, block, sizeof(block))) > 0) {
+        done += (size_t)n;
     }
-    bool full = done < megabytes || fsync(fd) < 0;
-    say("%lu %s", done, full ? strerrorname_np(errno) : "ok");
+    bool full = n < 0 || fsync(fd) < 0;
+    say("%zu %s", done >> 20, full ? strerrorname_np(errno) : "ok");
     (void)close(fd);
 }
 

@@ -69,6 +69,7 @@ void rig_keeper_start(struct rig *rig)
         };
         (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* a test that aborts leaves no keeper */
         (void)dup2(STDERR_FILENO, STDOUT_FILENO);
+        (void)close_range(STDERR_FILENO + 1, ~0U, 0); /* a program started afresh has none either */
         _exit(keeper_main(&options));
     }
     rig->fd = keeper_connect(rig->socket);
@@ -124,14 +125,8 @@ static int entry_remove(const char *path, const struct stat *st, int type, struc
 
 void rig_close(struct rig *rig)
 {
-    char path[128];
-
     all_destroy(rig);
     keeper_stop(rig, SIGTERM);
-    for (size_t i = 0; i < countof(hierarchies); i++) {
-        (void)snprintf(path, sizeof(path), "%s/atoll-%s", hierarchies[i], rig->instance);
-        (void)rmdir(path);
-    }
     (void)umount2(rig->pool, MNT_DETACH);
     (void)nftw(rig->dir, entry_remove, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
