@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -71,8 +72,27 @@ static void die_with_parent(const struct supervisor *sv, int signal_number)
     }
 }
 
+/* A server that was told to take any free port takes the one its predecessor had: its clients know
+ * that one. The file is the server's own, so nothing but a port is believed. */
+static void keep_port(const struct places *places, struct config *config)
+{
+    char url[CONFIG_TEXT_BYTES];
+    struct err err;
+    char *port = strrchr(config->listen, ':');
+
+    if (!port || strcmp(port, ":0") != 0 ||
+        place_read(places->endpoint, url, sizeof(url), &err) < 0) {
+        return;
+    }
+    const char *known = strrchr(url, ':');
+    if (known && strspn(known + 1, "0123456789") == strlen(known + 1) && strlen(known) <= 6) {
+        (void)snprintf(port, sizeof(config->listen) - (size_t)(port - config->listen), "%s", known);
+    }
+}
+
 static _Noreturn void server_main(struct supervisor *sv, bool first)
 {
+    struct config config = *sv->config;
     struct err err;
 
     child_begin();
@@ -82,7 +102,10 @@ static _Noreturn void server_main(struct supervisor *sv, bool first)
         _exit(1);
     }
     die_with_parent(sv, SIGKILL);
-    exit(serve_run(sv->config, sv->places, sv->program, first));
+    if (!first) {
+        keep_port(sv->places, &config);
+    }
+    exit(serve_run(&config, sv->places, sv->program, first));
 }
 
 /* A program of its own, so that the process that forks jails is small and is seen for what it is.
