@@ -164,6 +164,9 @@ static void ex_frame(struct http1_exchange *ex, int64_t content_length)
     if (h->conn->stopping || (ex->expects && h->mode == MODE_BODY)) {
         h->keep_alive = false; /* a client that was never told to go on may or may not send */
     }
+    if (h->h1.state == H1_BODY && (h->h1.chunked || h->h1.left > HTTP_DRAIN_BYTES)) {
+        h->keep_alive = false; /* the rest may be too long to drop: say so before closing on it */
+    }
 }
 
 static void ex_respond(struct http_exchange *base, const struct http_header *headers, size_t n,
