@@ -122,6 +122,22 @@ def test_slow_clients_hold_up_nobody():
             conn.close()
 
 
+def test_an_early_answer_says_that_the_connection_ends():
+    """A client that keeps a connection for its next request must know when it cannot."""
+    with raw.dial() as conn:
+        conn.sendall(
+            f"POST /v2/sandboxes HTTP/1.1\r\n{raw.HEAD}Content-Length: 50000000\r\n\r\n".encode()
+        )
+        try:
+            for _ in range(50):
+                conn.sendall(b" " * 1_000_000)
+        except ConnectionError:
+            pass
+        answer = raw.receive(conn)
+    assert raw.status(answer) == 413
+    assert b"\r\nconnection: close\r\n" in answer.lower()
+
+
 def test_pipelined_requests_are_answered_in_order():
     one = f"GET /health HTTP/1.1\r\n{raw.HEAD}\r\n"
     two = f"GET /nowhere HTTP/1.1\r\n{raw.HEAD}Connection: close\r\n\r\n"
