@@ -1,0 +1,48 @@
+/* A keeper's request as raw bytes. What passes the check must be usable as it is: names that are
+ * names, numbers within their bounds. */
+#include <assert.h>
+#include <string.h>
+
+#include "keeper/keeper.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void name_assert(const char *name, size_t size)
+{
+    size_t len = strnlen(name, size);
+
+    assert(len > 0 && len < size);
+    assert(!memchr(name, '/', len) && name[0] != '.' && name[0] != '-');
+}
+
+static void plan_assert(const struct keeper_plan *plan)
+{
+    assert(plan->uid_slot < KEEPER_UID_SLOTS);
+    assert(plan->layers_n >= 1 && plan->layers_n <= KEEPER_LAYERS_MAX);
+    assert(plan->memory_mb >= KEEPER_MEMORY_MB_MIN && plan->memory_mb <= KEEPER_MEMORY_MB_MAX);
+    assert(plan->pids >= KEEPER_PIDS_MIN && plan->pids <= KEEPER_PIDS_MAX);
+    for (uint32_t i = 0; i < plan->layers_n; i++) {
+        name_assert(plan->layers[i], KEEPER_LAYER_BYTES);
+    }
+    name_assert(plan->hostname, KEEPER_HOSTNAME_BYTES);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct keeper_request req = {0};
+    struct err err = {0};
+
+    memcpy(&req, data, size < sizeof(req) ? size : sizeof(req));
+    if (keeper_request_check(&req, &err) < 0) {
+        assert(err.code > 0 && err.msg[0] && memchr(err.msg, '\0', sizeof(err.msg)));
+        return 0;
+    }
+    assert(req.op >= KEEPER_HELLO && req.op <= KEEPER_USAGE);
+    if (req.op != KEEPER_HELLO && req.op != KEEPER_LIST) {
+        name_assert(req.id, KEEPER_ID_BYTES);
+    }
+    if (req.op == KEEPER_CREATE) {
+        plan_assert(&req.plan);
+    }
+    return 0;
+}

@@ -1,0 +1,93 @@
+/* A machine where no btrfs can be made: jails all the same, without a disk limit, and said so. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "keeper/probe.h"
+#include "rig.h"
+
+static struct rig rig;
+
+static void the_lack_is_told(void)
+{
+    struct keeper_request hello = {.op = KEEPER_HELLO};
+    struct keeper_answer answer = rig_ask(&rig, &hello, NULL);
+
+    CHECK_INT(answer.status, 0);
+    CHECK(answer.state.lacks & KEEPER_LACKS_DISK_LIMIT);
+}
+
+static void no_half_made_image_is_left(void)
+{
+    char path[80];
+
+    (void)snprintf(path, sizeof(path), "%s.img", rig.pool);
+    CHECK_INT(access(path, F_OK), -1);
+    (void)snprintf(path, sizeof(path), "%s.img.part", rig.pool);
+    CHECK_INT(access(path, F_OK), -1);
+}
+
+static void jails_work_all_the_same(void)
+{
+    struct rig_jail jail;
+    struct keeper_request req = rig_create_request("plain", 0, "base");
+    char path[80];
+
+    CHECK_INT(rig_create(&rig, &req, &jail).status, 0);
+    CHECK_STR(rig_probe(&jail, "fill /root/x 100"), "100 ok");
+    CHECK_STR(rig_probe(&jail, "stat /root/x"), "100644 0:0 0:0");
+    CHECK_INT(rig_destroy(&rig, "plain").status, 0);
+    CHECK(!rig_trace_left(&rig, "plain"));
+    (void)close(jail.pidfd);
+    (void)close(jail.channel);
+
+    /* Its files go in the background; rmdir() of trash works when they are gone. */
+    (void)snprintf(path, sizeof(path), "%s/trash", rig.pool);
+    int r = -1;
+    for (int i = 0; i < 3000 && (r = rmdir(path)) < 0; i++) {
+        (void)poll(NULL, 0, 10);
+    }
+    CHECK_INT(r, 0);
+}
+
+static void the_doctor_has_a_sentence_for_every_point(void)
+{
+    struct probe_result results[PROBE_RESULTS_MAX];
+    size_t n = probe_machine(rig.dir, results);
+
+    CHECK(n >= 10);
+    for (size_t i = 0; i < n; i++) {
+        printf("# %s: %d: %s\n", results[i].name, (int)results[i].verdict, results[i].sentence);
+        CHECK(results[i].name[0] && results[i].sentence[0]);
+        CHECK(results[i].verdict != PROBE_MISSING); /* jails were just made on this machine */
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check_test tests[] = {
+        {"the lack is told", the_lack_is_told},
+        {"no half-made image is left", no_half_made_image_is_left},
+        {"jails work all the same", jails_work_all_the_same},
+        {"the doctor has a sentence for every point", the_doctor_has_a_sentence_for_every_point},
+    };
+    struct statfs fs;
+
+    if (argc < 2 || geteuid() != 0) {
+        printf("1..0 # SKIP needs root, and the probe's path as its argument\n");
+        return 0;
+    }
+    if (statfs("/tmp", &fs) == 0 && fs.f_type == 0x9123683e) {
+        printf("1..0 # SKIP /tmp is on btrfs, so a plain pool cannot be had there\n");
+        return 0;
+    }
+    (void)setenv("PATH", "/nonexistent", 1); /* no mkfs.btrfs to be found */
+    rig_open(&rig, argv[1]);
+    rig_layer(&rig, "base");
+    int code = check_run(tests, countof(tests));
+    rig_close(&rig);
+    return code;
+}

@@ -1,0 +1,143 @@
+/* A request from a daemon that may be anyone's: each bad field is refused by its name. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/compiler.h"
+#include "check.h"
+#include "keeper/keeper.h"
+
+static struct keeper_request good(uint32_t op)
+{
+    struct keeper_request req = {
+        .version = KEEPER_VERSION,
+        .op = op,
+        .id = "i0abc",
+        .jail = {.pid = 100},
+        .plan = {.cpu_millis = 1000,
+                 .memory_mb = 512,
+                 .disk_mb = 1024,
+                 .pids = 1024,
+                 .layers_n = 2,
+                 .layers = {"base-1", "top"},
+                 .hostname = "e2b.local"},
+    };
+    return req;
+}
+
+static void good_ones_pass(void)
+{
+    for (uint32_t op = KEEPER_HELLO; op <= KEEPER_USAGE; op++) {
+        struct keeper_request req = good(op);
+        struct err err = {0};
+        CHECK_INT(keeper_request_check(&req, &err), 0);
+        CHECK_INT(err.code, 0);
+    }
+}
+
+static void refused(const struct keeper_request *req, const char *field)
+{
+    struct err err = {0};
+
+    CHECK_INT(keeper_request_check(req, &err), -EINVAL);
+    CHECK_THAT(strncmp(err.msg, field, strlen(field)) == 0, "it says '%s', want %s first", err.msg,
+               field);
+}
+
+static void limits_are_bounded(void)
+{
+    static const struct {
+        const char *field;
+        size_t offset;
+        uint32_t low, high; /* the values just outside; low 0 where any low value is good */
+    } rows[] = {
+        {"uid_slot", offsetof(struct keeper_plan, uid_slot), 0, KEEPER_UID_SLOTS},
+        {"cpu_millis", offsetof(struct keeper_plan, cpu_millis), KEEPER_CPU_MILLIS_MIN - 1,
+         KEEPER_CPU_MILLIS_MAX + 1},
+        {"memory_mb", offsetof(struct keeper_plan, memory_mb), KEEPER_MEMORY_MB_MIN - 1,
+         KEEPER_MEMORY_MB_MAX + 1},
+        {"disk_mb", offsetof(struct keeper_plan, disk_mb), KEEPER_DISK_MB_MIN - 1,
+         KEEPER_DISK_MB_MAX + 1},
+        {"pids", offsetof(struct keeper_plan, pids), KEEPER_PIDS_MIN - 1, KEEPER_PIDS_MAX + 1},
+        {"layers_n", offsetof(struct keeper_plan, layers_n), 0, KEEPER_LAYERS_MAX + 1},
+    };
+
+    for (size_t i = 0; i < countof(rows); i++) {
+        struct keeper_request req = good(KEEPER_CREATE);
+        memcpy((char *)&req.plan + rows[i].offset, &rows[i].high, sizeof(uint32_t));
+        refused(&req, rows[i].field);
+        if (rows[i].low || rows[i].offset == offsetof(struct keeper_plan, layers_n)) {
+            memcpy((char *)&req.plan + rows[i].offset, &rows[i].low, sizeof(uint32_t));
+            refused(&req, rows[i].field);
+        }
+    }
+}
+
+static void names_are_names(void)
+{
+    static const char *const bad[] = {"", ".", "..", "../x", "a/b", "-x", "a b", "A\n", "\xc3\xa4"};
+
+    for (size_t i = 0; i < countof(bad); i++) {
+        struct keeper_request req = good(KEEPER_DESTROY);
+        strcpy(req.id, bad[i]);
+        refused(&req, "id");
+        req = good(KEEPER_CREATE);
+        strcpy(req.plan.layers[1], bad[i]);
+        refused(&req, "layers");
+        req = good(KEEPER_CREATE);
+        strcpy(req.plan.hostname, bad[i]);
+        refused(&req, "hostname");
+    }
+}
+
+static void names_end_in_their_field(void)
+{
+    struct keeper_request req = good(KEEPER_USAGE);
+
+    memset(req.id, 'a', sizeof(req.id));
+    refused(&req, "id");
+    req = good(KEEPER_CREATE);
+    memset(req.plan.layers[0], 'a', KEEPER_LAYER_BYTES);
+    refused(&req, "layers");
+    req = good(KEEPER_CREATE);
+    memset(req.plan.hostname, 'a', KEEPER_HOSTNAME_BYTES);
+    refused(&req, "hostname");
+}
+
+static void version_op_and_pid_are_checked(void)
+{
+    struct keeper_request req = good(KEEPER_HELLO);
+
+    req.version++;
+    refused(&req, "version");
+    req = good(0);
+    refused(&req, "op");
+    req = good(KEEPER_USAGE + 1);
+    refused(&req, "op");
+    req = good(KEEPER_ATTACH);
+    req.jail.pid = 1; /* the host's init, whatever its start time */
+    refused(&req, "jail.pid");
+    req.jail.pid = -5;
+    refused(&req, "jail.pid");
+}
+
+static void fields_of_other_requests_do_not_matter(void)
+{
+    struct keeper_request req = {.version = KEEPER_VERSION, .op = KEEPER_DESTROY, .id = "x"};
+    struct err err = {0};
+
+    memset(&req.plan, 0xff, sizeof(req.plan));
+    CHECK_INT(keeper_request_check(&req, &err), 0);
+}
+
+int main(void)
+{
+    static const struct check_test tests[] = {
+        {"good ones pass", good_ones_pass},
+        {"limits are bounded", limits_are_bounded},
+        {"names are names", names_are_names},
+        {"names end in their field", names_end_in_their_field},
+        {"version, op and pid are checked", version_op_and_pid_are_checked},
+        {"fields of other requests do not matter", fields_of_other_requests_do_not_matter},
+    };
+    return check_run(tests, countof(tests));
+}
