@@ -133,19 +133,21 @@ struct str auth_key_text(const struct http_request *req);
 must_check int auth_check(struct api *api, const struct http_request *req, const struct team **out,
                           struct err *err);
 
-must_check int accounts_load(struct api *api, struct err *err);
+must_check int accounts_load(struct api *api, struct err *err); /* accounts_load.c */
 void accounts_free(struct api *api);
 struct team *accounts_add_team(struct api *api, const char *id, const char *name);
 struct key *accounts_find_text(struct api *api, struct str key_text);
 struct key *accounts_find_id(struct api *api, const struct team *team, const char *id);
 size_t accounts_count(struct api *api, const struct team *team);
 
-/* A fresh key that nobody knows yet; its text goes to text. accounts_add() makes it work. */
-struct key *key_new(const struct team *team, const char *name, char text[KEY_TEXT_LEN + 1]);
-void key_free(struct key *key);
 void accounts_add(struct api *api, struct key *key);
 void accounts_remove(struct api *api, struct key *key);
-struct key_row key_row(const struct key *key); /* borrows from key */
+
+/* One key (key.c). A fresh one is known to nobody yet: accounts_add() makes it work. */
+struct key *key_new(const struct team *team, const char *name, char text[KEY_TEXT_LEN + 1]);
+struct key *key_from_row(const struct team *team, const struct key_row *row); /* NULL: damaged */
+struct key_row key_row(const struct key *key);                                /* borrows from key */
+void key_free(struct key *key);
 
 /* ---- sandboxes as JSON (sandbox_json.c) ---- */
 

@@ -1,86 +1,24 @@
 #include "template/template.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <uthash.h>
+#include <utlist.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
-#include "base/id.h"
 #include "base/log.h"
-#include "template/name.h"
-
-struct entry {
-    struct template t;
-    UT_hash_handle hh; /* by id */
-};
-
-struct team {
-    char *id;
-    char name[TEMPLATE_NAME_MAX + 1]; /* as a namespace: lower case */
-    UT_hash_handle hh;                /* by id */
-};
+#include "template/internal.h"
 
 struct templates {
     struct store *store;
     struct entry *by_id;
-    struct team *teams;
+    struct owner *owners;
 };
-
-/* ---- entries ---- */
-
-static char *copy(const char *text)
-{
-    char *out = text ? strdup(text) : NULL;
-
-    if (text && !out) {
-        abort();
-    }
-    return out;
-}
-
-static void replace(char **at, const char *text)
-{
-    free(*at);
-    *at = copy(text);
-}
-
-static void entry_free(struct entry *entry)
-{
-    free(entry->t.id);
-    free(entry->t.alias);
-    free(entry->t.team_id);
-    free(entry->t.build_id);
-    free(entry->t.layers);
-    free(entry->t.user);
-    free(entry->t.workdir);
-    free(entry->t.env_json);
-    free(entry);
-}
 
 static void on_template(void *ctx, const struct template_row *row)
 {
     struct templates *all = ctx;
-    struct entry *entry = xnew(struct entry);
+    struct entry *entry = entry_from_row(row);
 
-    entry->t = (struct template){
-        .id = copy(row->id),
-        .alias = copy(row->alias),
-        .team_id = copy(row->team_id),
-        .build_id = copy(row->build_id),
-        .layers = copy(row->layers),
-        .user = copy(row->user),
-        .workdir = copy(row->workdir),
-        .env_json = copy(row->env_json),
-        .cpu_count = row->cpu_count,
-        .memory_mb = row->memory_mb,
-        .disk_mb = row->disk_mb,
-        .created_ms = row->created_ms,
-        .is_public = row->is_public,
-    };
-    assert(entry->t.id);
     HASH_ADD_KEYPTR(hh, all->by_id, entry->t.id, strlen(entry->t.id), entry);
 }
 
@@ -92,46 +30,23 @@ static void on_saved(void *ctx, int error, const struct err *err)
     }
 }
 
-static void entry_save(struct templates *all, const struct entry *entry)
-{
-    const struct template *t = &entry->t;
-    struct template_row row = {
-        .id = t->id,
-        .alias = t->alias,
-        .team_id = t->team_id,
-        .build_id = t->build_id,
-        .layers = t->layers,
-        .user = t->user,
-        .workdir = t->workdir,
-        .env_json = t->env_json,
-        .cpu_count = t->cpu_count,
-        .memory_mb = t->memory_mb,
-        .disk_mb = t->disk_mb,
-        .created_ms = t->created_ms,
-        .is_public = t->is_public,
-    };
-
-    store_template_save(all->store, &row, on_saved, NULL);
-}
-
-/* ---- the table ---- */
-
 void templates_name_team(struct templates *templates, const char *team_id, const char *name)
 {
     struct template_name parsed;
-    struct team *team;
+    struct owner *owner;
 
-    HASH_FIND_STR(templates->teams, team_id, team);
-    if (!team) {
-        team = xnew(struct team);
-        team->id = copy(team_id);
-        HASH_ADD_KEYPTR(hh, templates->teams, team->id, strlen(team->id), team);
+    LL_FOREACH (templates->owners, owner) {
+        if (strcmp(owner->id, team_id) == 0) {
+            break;
+        }
     }
-    /* A team whose name cannot stand before a '/' has no namespace; its templates still have ids.
-     */
-    team->name[0] = '\0';
+    if (!owner) {
+        owner = owner_new(team_id);
+        LL_PREPEND(templates->owners, owner);
+    }
+    owner->space[0] = '\0';
     if (template_name_parse(str_of(name), &parsed) == 0 && !parsed.space[0]) {
-        (void)str_copy(team->name, sizeof(team->name), str_of(parsed.alias));
+        (void)str_copy(owner->space, sizeof(owner->space), str_of(parsed.alias));
     }
 }
 
@@ -161,7 +76,7 @@ int templates_new(struct store *store, struct templates **out, struct err *err)
 void templates_free(struct templates *templates)
 {
     struct entry *entry, *entry_next;
-    struct team *team, *team_next;
+    struct owner *owner, *owner_next;
 
     if (!templates) {
         return;
@@ -170,10 +85,8 @@ void templates_free(struct templates *templates)
         HASH_DEL(templates->by_id, entry);
         entry_free(entry);
     }
-    HASH_ITER (hh, templates->teams, team, team_next) {
-        HASH_DEL(templates->teams, team);
-        free(team->id);
-        free(team);
+    LL_FOREACH_SAFE (templates->owners, owner, owner_next) {
+        owner_free(owner);
     }
     free(templates);
 }
@@ -196,33 +109,14 @@ static struct entry *find_alias(struct templates *all, const char *team_id, cons
     return NULL;
 }
 
-static struct entry *builtin_new(struct templates *all, const char *alias)
-{
-    struct entry *entry = xnew(struct entry);
-    char id[ID_TEMPLATE_LEN + 1];
-
-    id_alnum(id, ID_TEMPLATE_LEN);
-    entry->t = (struct template){
-        .id = copy(id),
-        .alias = copy(alias),
-        .user = copy("user"),
-        .workdir = copy(""),
-        .env_json = copy("{}"),
-        .created_ms = clock_wall_ms(),
-        .is_public = true,
-    };
-    HASH_ADD_KEYPTR(hh, all->by_id, entry->t.id, strlen(entry->t.id), entry);
-    return entry;
-}
-
 void templates_put_builtin(struct templates *templates, const char *alias, const char *layers,
                            uint32_t cpu_count, uint32_t memory_mb, uint32_t disk_mb)
 {
     struct entry *entry = find_alias(templates, NULL, alias);
-    char build_id[ID_UUID_LEN + 1];
 
     if (!entry) {
-        entry = builtin_new(templates, alias);
+        entry = entry_builtin(alias);
+        HASH_ADD_KEYPTR(hh, templates->by_id, entry->t.id, strlen(entry->t.id), entry);
     }
     struct template *t = &entry->t;
     if (same(t->layers, layers) && t->cpu_count == cpu_count && t->memory_mb == memory_mb &&
@@ -230,25 +124,24 @@ void templates_put_builtin(struct templates *templates, const char *alias, const
         return;
     }
     if (!same(t->layers, layers)) {
-        id_uuid(build_id);
-        replace(&t->build_id, build_id);
-        replace(&t->layers, layers);
+        entry_set_layers(entry, layers);
     }
     t->cpu_count = cpu_count;
     t->memory_mb = memory_mb;
     t->disk_mb = disk_mb;
-    entry_save(templates, entry);
+    struct template_row row = entry_row(entry);
+    store_template_save(templates->store, &row, on_saved, NULL);
 }
 
 /* ---- looking up ---- */
 
-static const char *team_by_name(const struct templates *all, const char *name)
+static const char *team_of_space(const struct templates *all, const char *space)
 {
-    struct team *team, *next;
+    const struct owner *owner;
 
-    HASH_ITER (hh, all->teams, team, next) {
-        if (team->name[0] && strcmp(team->name, name) == 0) {
-            return team->id;
+    LL_FOREACH (all->owners, owner) {
+        if (strcmp(owner->space, space) == 0) {
+            return owner->id;
         }
     }
     return NULL;
@@ -260,7 +153,7 @@ static struct entry *find_named(struct templates *all, const char *team_id,
     struct entry *entry;
 
     if (name->space[0]) {
-        const char *owner = team_by_name(all, name->space);
+        const char *owner = team_of_space(all, name->space);
 
         return owner ? find_alias(all, owner, name->alias) : NULL;
     }

@@ -1,0 +1,74 @@
+/* A key is known by its SHA-256 alone: the text is shown once, when it is made, and kept nowhere.
+ * The hash needs no salt: the text is 160 random bits, not a password. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/internal.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/encode.h"
+
+static char *copy(const char *text)
+{
+    char *out = strdup(text);
+
+    if (!out) {
+        abort();
+    }
+    return out;
+}
+
+struct key *key_new(const struct team *team, const char *name, char text[KEY_TEXT_LEN + 1])
+{
+    struct key *key = xnew(struct key);
+
+    memcpy(text, KEY_PREFIX, sizeof(KEY_PREFIX));
+    id_hex(text + strlen(KEY_PREFIX), KEY_HEX_LEN / 2);
+    id_uuid(key->id);
+    sha256_hex(text, KEY_TEXT_LEN, key->hash);
+    (void)snprintf(key->masked, sizeof(key->masked), KEY_PREFIX "%.2s...%s",
+                   text + strlen(KEY_PREFIX), text + KEY_TEXT_LEN - 4);
+    key->name = copy(name);
+    key->team = team;
+    key->created_ms = clock_wall_ms();
+    return key;
+}
+
+void key_free(struct key *key)
+{
+    if (key) {
+        free(key->name);
+        free(key);
+    }
+}
+
+struct key_row key_row(const struct key *key)
+{
+    return (struct key_row){
+        .id = key->id,
+        .team_id = key->team->id,
+        .name = key->name,
+        .hash = key->hash,
+        .prefix = KEY_PREFIX,
+        .masked = key->masked,
+        .created_ms = key->created_ms,
+        .last_used_ms = key->last_used_ms,
+    };
+}
+
+struct key *key_from_row(const struct team *team, const struct key_row *row)
+{
+    struct key *key = xnew(struct key);
+
+    if (!str_copy(key->id, sizeof(key->id), str_of(row->id)) ||
+        !str_copy(key->hash, sizeof(key->hash), str_of(row->hash)) ||
+        !str_copy(key->masked, sizeof(key->masked), str_of(row->masked))) {
+        free(key);
+        return NULL;
+    }
+    key->name = copy(row->name);
+    key->team = team;
+    key->created_ms = row->created_ms;
+    key->last_used_ms = key->used_saved_ms = row->last_used_ms;
+    return key;
+}

@@ -1,0 +1,120 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/id.h"
+#include "template/internal.h"
+
+static char *copy(const char *text)
+{
+    char *out = text ? strdup(text) : NULL;
+
+    if (text && !out) {
+        abort();
+    }
+    return out;
+}
+
+static void replace(char **at, const char *text)
+{
+    free(*at);
+    *at = copy(text);
+}
+
+struct entry *entry_from_row(const struct template_row *row)
+{
+    struct entry *entry = xnew(struct entry);
+
+    entry->t = (struct template){
+        .id = copy(row->id),
+        .alias = copy(row->alias),
+        .team_id = copy(row->team_id),
+        .build_id = copy(row->build_id),
+        .layers = copy(row->layers),
+        .user = copy(row->user),
+        .workdir = copy(row->workdir),
+        .env_json = copy(row->env_json),
+        .cpu_count = row->cpu_count,
+        .memory_mb = row->memory_mb,
+        .disk_mb = row->disk_mb,
+        .created_ms = row->created_ms,
+        .is_public = row->is_public,
+    };
+    return entry;
+}
+
+struct entry *entry_builtin(const char *alias)
+{
+    struct entry *entry = xnew(struct entry);
+    char id[ID_TEMPLATE_LEN + 1];
+
+    id_alnum(id, ID_TEMPLATE_LEN);
+    entry->t = (struct template){
+        .id = copy(id),
+        .alias = copy(alias),
+        .user = copy("user"),
+        .workdir = copy(""),
+        .env_json = copy("{}"),
+        .created_ms = clock_wall_ms(),
+        .is_public = true,
+    };
+    return entry;
+}
+
+struct template_row entry_row(const struct entry *entry)
+{
+    const struct template *t = &entry->t;
+
+    return (struct template_row){
+        .id = t->id,
+        .alias = t->alias,
+        .team_id = t->team_id,
+        .build_id = t->build_id,
+        .layers = t->layers,
+        .user = t->user,
+        .workdir = t->workdir,
+        .env_json = t->env_json,
+        .cpu_count = t->cpu_count,
+        .memory_mb = t->memory_mb,
+        .disk_mb = t->disk_mb,
+        .created_ms = t->created_ms,
+        .is_public = t->is_public,
+    };
+}
+
+void entry_set_layers(struct entry *entry, const char *layers)
+{
+    char build_id[ID_UUID_LEN + 1];
+
+    id_uuid(build_id);
+    replace(&entry->t.build_id, build_id);
+    replace(&entry->t.layers, layers);
+}
+
+void entry_free(struct entry *entry)
+{
+    free(entry->t.id);
+    free(entry->t.alias);
+    free(entry->t.team_id);
+    free(entry->t.build_id);
+    free(entry->t.layers);
+    free(entry->t.user);
+    free(entry->t.workdir);
+    free(entry->t.env_json);
+    free(entry);
+}
+
+struct owner *owner_new(const char *id)
+{
+    struct owner *owner = xnew(struct owner);
+
+    owner->id = copy(id);
+    return owner;
+}
+
+void owner_free(struct owner *owner)
+{
+    free(owner->id);
+    free(owner);
+}
