@@ -2,6 +2,7 @@
 SHELL = /bin/bash
 PREFIX ?= /usr/local
 ARGS ?=
+PROGRAMS = atoll src/agent/atoll-agent
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test check bench install clean deps-criu
@@ -9,9 +10,9 @@ ARGS ?=
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-build: ## installs what is missing and compiles into build/
+build: ## installs what is missing and compiles the programs into build/
 	@tools/deps build
-	@tools/build build
+	@TARGETS="$(PROGRAMS)" tools/build build
 
 run: build ## builds, prepares this machine and serves on http://127.0.0.1:3000 (ARGS="--listen ...")
 	@tools/deps run
@@ -25,8 +26,8 @@ check: ## format, layers, analyzers, shell scripts, and each fuzzer for 30 s
 
 bench: ## measures beside bwrap, crun, nginx and prints ratios
 	@tools/deps build run bench
-	@tools/build build
-	@bench/run
+	@TARGETS="$(PROGRAMS)" tools/build build-bench
+	@BUILD=build-bench BENCH_BUILD=$(CURDIR)/build-bench bench/run
 
 install: build ## copies programs, templates, units and an example configuration below PREFIX
 	@tools/install "$(DESTDIR)" "$(PREFIX)"
