@@ -215,7 +215,7 @@ static int boot_id_mount(int proc, int run, struct err *err)
     char id[ID_UUID_LEN + 2];
 
     id_uuid(id);
-    strcpy(id + ID_UUID_LEN, "\n");
+    memcpy(id + ID_UUID_LEN, "\n", 2);
     scoped_fd file = openat(run, "boot_id", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
     if (file < 0 || write(file, id, strlen(id)) < 0) {
         return err_sys(err, "write the jail's boot id");
@@ -231,7 +231,9 @@ static int run_mount(const struct furnish *f, int root_fd, const char *size, str
     if (r < 0) {
         return r;
     }
-    if (mkdirat(run, "lock", 01777) < 0 || mkdirat(run, "atoll", 0700) < 0) {
+    /* Everybody's lock files, as on Debian; mkdir() alone is cut by the umask. */
+    if (mkdirat(run, "lock", 0755) < 0 || fchmodat(run, "lock", 01777, 0) < 0 ||
+        mkdirat(run, "atoll", 0700) < 0) {
         return err_sys(err, "make the directories of /run");
     }
     scoped_fd private = tmpfs_new("0700", "1m", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);

@@ -194,7 +194,7 @@ static void listing_add(void *ctx, const char *id)
             abort();
         }
     }
-    strcpy(listing->ids[listing->n++], id);
+    memcpy(listing->ids[listing->n++], id, strlen(id) + 1);
 }
 
 static int by_name(const void *a, const void *b)
@@ -315,7 +315,7 @@ static void handle_list(struct handler *handler, uint64_t client, const struct k
     }
     struct keeper_answer answer = answer_to(req, r, &err);
     if (r == 0) {
-        strcpy(answer.id, handler->listing.ids[req->index]);
+        memcpy(answer.id, handler->listing.ids[req->index], KEEPER_ID_BYTES);
     }
     answer_plain(handler, client, &answer);
 }

@@ -129,8 +129,9 @@ static int start_ticks_read(pid_t pid, uint64_t *out, struct err *err)
 
 /* The jail's root may have put anything at that path: it is opened without links, must be a
  * socket, and whoever listens there is the jail's own. A full backlog is an error, not a wait. */
-static int channel_connect(pid_t pid, struct err *err)
+static int channel_connect(const struct jail *jail, struct err *err)
 {
+    const pid_t pid = jail->name.pid;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     char path[32];
     struct stat st;
@@ -140,7 +141,11 @@ static int channel_connect(pid_t pid, struct err *err)
     if (root < 0) {
         return err_sys(err, "open the root of process %d", pid);
     }
-    scoped_fd file = mounts_open_beneath(root, CHANNEL_PATH + 1, O_PATH | O_NOFOLLOW, 0, 0);
+    /* Still alive after the open: so what was opened is not a later owner's of that pid. */
+    if (syscall(SYS_pidfd_send_signal, jail->pidfd, 0, NULL, 0) < 0) {
+        return err_set(err, ESRCH, "process %d is gone", pid);
+    }
+    scoped_fd file = mounts_open_beneath(root, &CHANNEL_PATH[1], O_PATH | O_NOFOLLOW, 0, 0);
     if (file < 0 || fstat(file, &st) < 0 || !S_ISSOCK(st.st_mode)) {
         return err_set(err, ENOTSOCK, "the jail has no agent's socket");
     }
@@ -196,7 +201,7 @@ static int jail_start(struct jail_kit *kit, const char *id, const struct keeper_
     if (r < 0) {
         return r;
     }
-    out->channel = channel_connect(out->name.pid, err);
+    out->channel = channel_connect(out, err);
     return out->channel < 0 ? out->channel : 0;
 }
 
@@ -246,7 +251,7 @@ int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *
         r = err_set(err, ESRCH, "process %" PRId32 " is not of jail %s", name->pid, id);
     }
     if (r == 0) {
-        out->channel = channel_connect(name->pid, err);
+        out->channel = channel_connect(out, err);
         r = out->channel < 0 ? out->channel : 0;
     }
     if (r < 0) {

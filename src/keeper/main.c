@@ -21,6 +21,7 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "keeper/handle.h"
 #include "keeper/stage.h"
 
@@ -278,10 +279,9 @@ static int socket_open(struct keeper *keeper, struct err *err)
     const char *path = keeper->options->socket_path;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-    if (strlen(path) >= sizeof(address.sun_path)) {
+    if (!str_copy(address.sun_path, sizeof(address.sun_path), str_of(path))) {
         return err_set(err, ENAMETOOLONG, "the socket's path %s is too long", path);
     }
-    strcpy(address.sun_path, path);
     int r = socket_dir_open(keeper, err);
     if (r < 0) {
         return r;
@@ -336,6 +336,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
     }
     if (r == 0) {
         files_raise();
+        pool_sweep(keeper->kit.pool);
         (void)umask(022);
         r = stage_enter(pool_fd(keeper->kit.pool), options->agent_path, err);
     }

@@ -42,6 +42,31 @@ static bool on_btrfs(int fd)
     return fstatfs(fd, &fs) == 0 && fs.f_type == BTRFS_SUPER_MAGIC;
 }
 
+static void dir_closep(DIR **dir)
+{
+    if (*dir) {
+        (void)closedir(*dir);
+    }
+}
+
+static int names_each(int dir_fd, void (*each)(void *ctx, const char *name), void *ctx,
+                      struct err *err)
+{
+    int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    scoped(dir_closep) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!dir) {
+        fd_closep(&fd);
+        return err_sys(err, "list a directory of the pool");
+    }
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        if (entry->d_name[0] != '.') {
+            each(ctx, entry->d_name);
+        }
+    }
+    return 0;
+}
+
 /* ---- opening ---- */
 
 static int dir_open(const char *path, struct err *err)
@@ -263,6 +288,25 @@ int pool_disk_remove(struct pool *pool, const char *id, struct err *err)
                            : err_sys(err, "remove the disk of jail %s", id);
 }
 
+static void trash_remove(void *ctx, const char *name)
+{
+    struct err err;
+
+    if (tree_remove(ctx, name, &err) < 0) {
+        log_warn("%s", err.msg);
+    }
+}
+
+void pool_sweep(struct pool *pool)
+{
+    struct err err;
+    scoped_fd trash = openat(pool->fd, "trash", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (trash < 0 || names_each(trash, trash_remove, pool, &err) < 0) {
+        log_warn("the pool's trash cannot be read");
+    }
+}
+
 /* The id of the subvolume that fd lies in: also that of its quota group, at level 0. */
 static uint64_t subvolume_id(int fd)
 {
@@ -296,27 +340,8 @@ uint64_t pool_disk_bytes(struct pool *pool, const char *id)
     return le64toh(item.rfer);
 }
 
-static void dir_closep(DIR **dir)
-{
-    if (*dir) {
-        (void)closedir(*dir);
-    }
-}
-
 int pool_each(struct pool *pool, void (*each)(void *ctx, const char *id), void *ctx,
               struct err *err)
 {
-    int fd = openat(pool->sandboxes_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    scoped(dir_closep) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-
-    if (!dir) {
-        fd_closep(&fd);
-        return err_sys(err, "list the sandboxes in the pool");
-    }
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        if (entry->d_name[0] != '.') {
-            each(ctx, entry->d_name);
-        }
-    }
-    return 0;
+    return names_each(pool->sandboxes_fd, each, ctx, err);
 }

@@ -30,6 +30,10 @@ must_check int pool_open(const char *path, uint64_t image_bytes, struct pool **o
                          struct err *err);
 void pool_close(struct pool *pool);
 
+/* Goes on removing plain directories that an earlier process had begun with. Needs SIGCHLD to be
+ * ignored, as pool_disk_remove() does. */
+void pool_sweep(struct pool *pool);
+
 bool pool_limits_disk(const struct pool *pool);
 /* Why not: one sentence; "" when it does. */
 const char *pool_limits_why(const struct pool *pool);
