@@ -7,6 +7,7 @@
 #define TESTS_RPC_CLIENT_H
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -36,6 +37,7 @@ static inline void client_take_fd(struct client *c, int fd)
     *c = (struct client){.fd = fd};
     buf_init(&c->in, CLIENT_BYTES_MAX);
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+    (void)fcntl(fd, F_SETFL, 0); /* one that was passed to us may be non-blocking */
 }
 
 static inline void client_open(struct client *c, int port)
