@@ -8,6 +8,7 @@
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +148,20 @@ static int root_enter(int root, struct err *err)
     return 0;
 }
 
+/* Whether `word` stands in text between blanks or ends of lines. */
+static bool word_in(const char *text, const char *word)
+{
+    static const char blanks[] = " \t\n";
+    size_t len = strlen(word);
+
+    for (const char *p = text; (p = strstr(p, word)); p++) {
+        if ((p == text || strchr(blanks, p[-1])) && strchr(blanks, p[len])) {
+            return true; /* strchr() finds the NUL at the end of the text as well */
+        }
+    }
+    return false;
+}
+
 /* Adds a line to /etc/hosts unless one names the host already. A template without that file, or
  * with a link there, keeps what it has. */
 static int hosts_name(int root, const char *hostname, struct err *err)
@@ -159,7 +174,7 @@ static int hosts_name(int root, const char *hostname, struct err *err)
         return 0;
     }
     text[n] = '\0';
-    if (strstr(text, hostname)) {
+    if (word_in(text, hostname)) {
         return 0;
     }
     const char *newline = n > 0 && text[n - 1] != '\n' ? "\n" : "";

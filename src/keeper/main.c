@@ -371,7 +371,6 @@ int keeper_main(const struct keeper_options *options)
     struct err err = {0};
     int code = 1;
 
-    log_init("keeper", LOG_INFO);
     for (size_t i = 0; i < CLIENTS_MAX; i++) {
         keeper.clients[i].fd = -1;
     }

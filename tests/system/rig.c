@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/id.h"
+#include "base/log.h"
 #include "probe.h"
 
 enum {
@@ -70,6 +71,7 @@ void rig_keeper_start(struct rig *rig)
         (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* a test that aborts leaves no keeper */
         (void)dup2(STDERR_FILENO, STDOUT_FILENO);
         (void)close_range(STDERR_FILENO + 1, ~0U, 0); /* a program started afresh has none either */
+        log_init("keeper", LOG_INFO);
         _exit(keeper_main(&options));
     }
     rig->fd = keeper_connect(rig->socket);

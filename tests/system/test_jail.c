@@ -443,6 +443,18 @@ static void links_below_dev_are_hidden(void)
     jail_close(&jail);
 }
 
+static void a_name_within_a_name_is_not_one(void)
+{
+    struct rig_jail jail;
+    struct keeper_request req = rig_create_request("host", 5, "base");
+
+    strcpy(req.plan.hostname, "local"); /* the template's file has localhost */
+    CHECK_INT(rig_create(&rig, &req, &jail).status, 0);
+    CHECK_STR(rig_probe(&jail, "read /etc/hosts"), "127.0.0.1 localhost\n127.0.1.1\tlocal\n");
+    CHECK_INT(rig_destroy(&rig, "host").status, 0);
+    jail_close(&jail);
+}
+
 static void a_bare_template_works(void)
 {
     char path[128];
@@ -608,6 +620,7 @@ int main(int argc, char **argv)
         {"a missing layer is named", a_missing_layer_is_named},
         {"links in a template are refused", links_in_a_template_are_refused},
         {"links below dev are hidden", links_below_dev_are_hidden},
+        {"a name within a name is not one", a_name_within_a_name_is_not_one},
         {"a bare template works", a_bare_template_works},
         {"bad fields are answered", bad_fields_are_answered},
         {"destroy is complete and repeatable", destroy_is_complete_and_repeatable},
