@@ -225,8 +225,11 @@ static void conn_pump(struct conn *conn)
         } else if (n == 0) {
             conn_eof(conn);
             break;
-        } else {
+        } else if (conn->protocol) {
             conn_drop(conn, -ECONNRESET);
+        } else {
+            conn_close(&conn->base, HTTP_CLOSE_FLUSH); /* the alert that says why goes out first */
+            break;
         }
     }
 }

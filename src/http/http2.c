@@ -740,7 +740,8 @@ static void http2_input(void *p, const char *data, size_t len)
     ssize_t n = nghttp2_session_mem_recv(h->session, (const uint8_t *)data, len);
 
     if (n < 0) {
-        http2_leave(h, -EPROTO);
+        fail_all(h, -EPROTO); /* no HTTP/2 at all, or a flood: it would not read a goodbye */
+        http2_close(h, HTTP_CLOSE_RESET);
     }
     http2_set_phase(h);
     http2_wake(h);

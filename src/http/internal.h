@@ -150,7 +150,6 @@ struct tls_ops {
     long (*read)(struct tls_session *session, char *out, size_t size);
     int (*write)(struct tls_session *session, const void *data, size_t len);
     void (*shutdown)(struct tls_session *session);
-    bool (*ready)(const struct tls_session *session); /* the handshake is through */
     bool (*is_http2)(const struct tls_session *session);
 };
 

@@ -2,7 +2,8 @@
  *
  * Owns:     its listeners, its connections, their exchanges.
  * Needs:    a libuv loop; a handler of requests. TLS and HTTP/2 are handed in as tables, so that a
- *           program that wants neither does not link them.
+ *           program that wants neither does not link them. SIGPIPE must be ignored: libuv writes
+ *           to sockets that their peer may have closed.
  * Blocks:   never.
  * Threads:  the loop's.
  *

@@ -181,11 +181,6 @@ static void session_shutdown(struct tls_session *s)
     }
 }
 
-static bool session_ready(const struct tls_session *s)
-{
-    return SSL_is_init_finished(s->ssl);
-}
-
 static bool session_is_http2(const struct tls_session *s)
 {
     const unsigned char *name = NULL;
@@ -203,7 +198,6 @@ static const struct tls_ops ops = {
     .read = session_read,
     .write = session_write,
     .shutdown = session_shutdown,
-    .ready = session_ready,
     .is_http2 = session_is_http2,
 };
 
@@ -242,8 +236,7 @@ static void context_tune(struct context *context)
     SSL_CTX *ctx = context->ctx;
 
     SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
-    SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
-                                 SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_num_tickets(ctx, 0);
     SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);

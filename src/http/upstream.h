@@ -3,6 +3,9 @@
  * The edge uses it towards services in a jail, the daemon towards the agent. One exchange at a
  * time per connection; after on_end with 0 and upstream_reusable(), the next may be sent.
  *
+ * Owns:     the connection. Needs: a libuv loop, SIGPIPE ignored. Blocks: never.
+ * Threads:  the loop's.
+ *
  * Credit works as in http.h: what the service sends waits for upstream_credit(); what is written to
  * it keeps to upstream_writable().
  */

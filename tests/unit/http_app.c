@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -248,6 +249,7 @@ void app_request(void *ctx, struct http_exchange *ex)
     note(app->last_authority, sizeof(app->last_authority), req->authority);
     note(app->last_path, sizeof(app->last_path), req->path);
     note(app->last_query, sizeof(app->last_query), req->query);
+    note(app->last_cookie, sizeof(app->last_cookie), http_header_get(req, "Cookie"));
     if (str_eq(req->path, STR("/hello"))) {
         http_answer(ex, 200, "text/plain", "hello", 5);
     } else if (str_eq(req->path, STR("/empty"))) {
@@ -282,6 +284,7 @@ bool app_start(struct app *app, struct http_server_options options, struct tls_c
     struct err err;
 
     memset(app, 0, sizeof(*app));
+    (void)signal(SIGPIPE, SIG_IGN);
     uv_loop_init(&app->loop);
     options.loop = &app->loop;
     options.on_request = app_request;

@@ -34,7 +34,7 @@ struct app {
     unsigned requests, ended, gone, body_ends;
     int last_error; /* of on_end */
     uint64_t body_bytes;
-    char last_peer[64], last_authority[128], last_path[256], last_query[256];
+    char last_peer[64], last_authority[128], last_path[256], last_query[256], last_cookie[256];
     bool stopped;
 };
 
