@@ -1,4 +1,5 @@
 /* A jail, looked at from inside through the probe and from outside through the kernel. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -578,21 +579,80 @@ static void a_second_keeper_is_refused(void)
     CHECK_INT(access(rig.socket, F_OK), 0);
 }
 
-static void a_message_of_the_wrong_size_ends_only_its_sender(void)
+static int keeper_connect(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    strcpy(address.sun_path, rig.socket);
+    return connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 ? fd : -1;
+}
+
+static void a_message_of_the_wrong_size_ends_only_its_sender(void)
+{
     struct keeper_request hello = {.op = KEEPER_HELLO};
     char byte;
 
-    strcpy(address.sun_path, rig.socket);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    CHECK_INT(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    int fd = keeper_connect();
+    CHECK(fd >= 0);
     CHECK(send(fd, "hello", 5, MSG_NOSIGNAL) == 5);
     struct pollfd closed = {.fd = fd, .events = POLLIN};
     CHECK_INT(poll(&closed, 1, 10 * 1000), 1);
     CHECK_INT(recv(fd, &byte, 1, 0), 0);
     (void)close(fd);
     CHECK_INT(rig_ask(&rig, &hello, NULL).status, 0);
+}
+
+static void a_client_that_does_not_read_stops_nobody(void)
+{
+    struct keeper_request usage = {.version = KEEPER_VERSION, .op = KEEPER_USAGE, .id = "one"};
+    struct keeper_request hello = {.op = KEEPER_HELLO};
+    int fd = keeper_connect();
+
+    CHECK(fd >= 0);
+    for (int i = 0; i < 10000; i++) {
+        if (send(fd, &usage, sizeof(usage), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+            break; /* both directions are full */
+        }
+    }
+    CHECK_INT(rig_ask(&rig, &hello, NULL).status, 0);
+    (void)close(fd);
+    CHECK_INT(rig_ask(&rig, &hello, NULL).status, 0);
+}
+
+static int entries_in(const char *path)
+{
+    int n = 0;
+    DIR *dir = opendir(path);
+
+    while (dir && readdir(dir)) {
+        n++;
+    }
+    return dir ? closedir(dir), n : -1;
+}
+
+static void the_keeper_keeps_nothing(void)
+{
+    struct keeper_request hello = {.op = KEEPER_HELLO};
+    char fds[64], mounts[8192];
+    struct rig_jail jail;
+
+    CHECK_INT(rig_ask(&rig, &hello, NULL).status, 0);
+    (void)snprintf(fds, sizeof(fds), "/proc/%d/fd", rig.keeper);
+    (void)snprintf(mounts, sizeof(mounts), "%s", host_read_proc(rig.keeper, "mountinfo"));
+    int before = entries_in(fds);
+
+    for (int i = 0; i < 20; i++) {
+        struct keeper_request good = rig_create_request("again", 7, "base");
+        struct keeper_request bad = rig_create_request("bad", 8, i % 2 ? "nosuch" : "link-dev");
+        CHECK_INT(rig_create(&rig, &good, &jail).status, 0);
+        CHECK(rig_ask(&rig, &bad, NULL).status < 0);
+        CHECK_INT(rig_destroy(&rig, "again").status, 0);
+        jail_close(&jail);
+    }
+    CHECK_INT(rig_ask(&rig, &hello, NULL).status, 0); /* it is through with the last one */
+    CHECK_INT(entries_in(fds), before);
+    CHECK_STR(host_read_proc(rig.keeper, "mountinfo"), mounts);
 }
 
 int main(int argc, char **argv)
@@ -630,6 +690,8 @@ int main(int argc, char **argv)
         {"a second keeper is refused", a_second_keeper_is_refused},
         {"a message of the wrong size ends only its sender",
          a_message_of_the_wrong_size_ends_only_its_sender},
+        {"a client that does not read stops nobody", a_client_that_does_not_read_stops_nobody},
+        {"the keeper keeps nothing", the_keeper_keeps_nothing},
     };
 
     if (argc < 2 || geteuid() != 0) {
