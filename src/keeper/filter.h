@@ -1,7 +1,7 @@
 /* filter.h - the system calls of a jail.
  *
- * Two filters. The first names every call that exists in a jail; any other, and any of a newer
- * kernel, is ENOSYS. The second refuses uses of those: namespaces, odd socket families, a few
+ * Two filters. One names every call that exists in a jail; any other, and any of a newer kernel,
+ * is ENOSYS. The other refuses uses of those: namespaces, odd socket families, a few
  * ioctls; each with the errno that programs are prepared for. Nothing is ever killed.
  *
  * Owns:    the compiled programs, made once by filters_compile().

@@ -65,7 +65,9 @@ int furnish_take(struct furnish *f, struct err *err)
         r = take_all(&f->sys, 1, "/sys", err);
     }
     if (r == 0) {
-        r = take_all(&f->agent, 1, "/agent", err);
+        f->agent = mounts_clone(AT_FDCWD, "/agent",
+                                MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+        r = f->agent < 0 ? f->agent : 0;
     }
     if (r == 0) {
         f->proc = mounts_new("proc", NULL, attr_data, err);
@@ -187,17 +189,27 @@ static int proc_cover(int proc, const char *path, int mount_fd, struct err *err)
     return mounts_attach(mount_fd, fd, "", err);
 }
 
+static int proc_read_only(int proc, const char *path, struct err *err)
+{
+    struct err why;
+    scoped_fd fd = mounts_clone(proc, path, MOUNT_ATTR_RDONLY, &why);
+
+    if (fd == -ENOENT) {
+        return 0;
+    }
+    if (fd < 0) {
+        *err = why;
+        return fd;
+    }
+    return proc_cover(proc, path, fd, err);
+}
+
 static int proc_mount(const struct furnish *f, int root_fd, struct err *err)
 {
     int r = put_in_root(f->proc, root_fd, "proc", err);
 
     for (size_t i = 0; r == 0 && i < countof(read_only_dirs); i++) {
-        struct err none = {0};
-        scoped_fd fd = mounts_clone(f->proc, read_only_dirs[i], MOUNT_ATTR_RDONLY, &none);
-        r = fd == -ENOENT ? 0 : proc_cover(f->proc, read_only_dirs[i], fd, &none);
-        if (r < 0) {
-            *err = none;
-        }
+        r = proc_read_only(f->proc, read_only_dirs[i], err);
     }
     for (size_t i = 0; r == 0 && i < FURNISH_MASKED_FILES; i++) {
         r = proc_cover(f->proc, masked_files[i], f->null_masks[i], err);

@@ -4,6 +4,10 @@
  * through idmapped mounts. Layers are mounted read-only and shared by all jails, page cache and
  * all. Device nodes that a layer may hold do not open: the overlay is mounted nodev.
  *
+ * The overlay is volatile: nothing of it is sure to be on disk until the pool is synced as a whole,
+ * and overlayfs refuses a disk that was not left in order until its mark in work/ is removed. Who
+ * saves a disk and mounts it again does both.
+ *
  * Owns:    the mounts on the stage's scratch directories, from rootfs_build() to rootfs_clear().
  * Needs:   stage.h entered. Blocks for the disk. One at a time.
  */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -13,6 +14,10 @@
 #include "base/fd.h"
 #include "keeper/keeper.h"
 #include "keeper/mounts.h"
+
+enum {
+    AGENT_BYTES_MAX = 16 * 1024 * 1024,
+};
 
 const struct stage_node stage_nodes[STAGE_NODES] = {
     {"null", 1, 3},   {"zero", 1, 5},    {"full", 1, 7},
@@ -73,21 +78,32 @@ static int nodes_put(int root, struct err *err)
     return r;
 }
 
-static int agent_clone(const char *path, struct err *err)
+/* A copy in memory, which all jails share: nothing they do can reach the program on the host's disk,
+ * and their mount tables do not tell where that lies. */
+static int agent_copy(int root, const char *path, struct err *err)
 {
-    const unsigned attr = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
     struct stat st;
-    scoped_fd fd = mounts_clone(AT_FDCWD, path, attr, err);
+    scoped_fd in = open(path, O_RDONLY | O_CLOEXEC);
 
-    if (fd < 0) {
-        return err_wrap(err, "take the agent %s", path);
+    if (in < 0 || fstat(in, &st) < 0) {
+        return err_sys(err, "open the agent %s", path);
     }
-    /* Root of a jail is nobody to the host's files. */
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (st.st_mode & 05) != 05) {
-        return err_set(err, EACCES, "the agent %s is not a program that everybody may read and run",
-                       path);
+    if (!S_ISREG(st.st_mode) || st.st_size == 0 || st.st_size > AGENT_BYTES_MAX) {
+        return err_set(err, EINVAL, "the agent %s is not a program of at most %d bytes", path,
+                       AGENT_BYTES_MAX);
     }
-    return move_fd(&fd);
+    scoped_fd out = openat(root, "agent", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0555);
+    if (out < 0) {
+        return err_sys(err, "make the jails' copy of the agent");
+    }
+    for (off_t left = st.st_size; left > 0;) {
+        ssize_t n = sendfile(out, in, NULL, (size_t)left);
+        if (n <= 0) {
+            return err_sys(err, "copy the agent %s", path);
+        }
+        left -= n;
+    }
+    return 0;
 }
 
 static int file_copy(int dir_fd, const char *name, const char *from, struct err *err)
@@ -160,8 +176,7 @@ static int scratch_make(int root, struct err *err)
 static int stage_fill(int root, int pool_fd, const char *agent_path, struct err *err)
 {
     scoped_fd pool = pool_fd;
-    scoped_fd agent = agent_clone(agent_path, err);
-    int r = agent < 0 ? agent : 0;
+    int r = agent_copy(root, agent_path, err);
 
     if (r == 0 && move_mount(root, "", AT_FDCWD, "/proc", MOVE_MOUNT_F_EMPTY_PATH) < 0) {
         r = err_sys(err, "attach the keeper's root");
@@ -171,9 +186,6 @@ static int stage_fill(int root, int pool_fd, const char *agent_path, struct err 
     }
     if (r == 0) {
         r = stage_put(root, "pool", MOUNTS_DIR, move_fd(&pool), err);
-    }
-    if (r == 0) {
-        r = stage_put(root, "agent", MOUNTS_FILE, move_fd(&agent), err);
     }
     if (r == 0) {
         r = nodes_put(root, err);
@@ -189,7 +201,7 @@ static int stage_fill(int root, int pool_fd, const char *agent_path, struct err 
 
 int stage_enter(int pool_fd, const char *agent_path, struct err *err)
 {
-    const struct mount_option options[] = {{"size", "1m"}, {"mode", "0755"}, {0}};
+    const struct mount_option options[] = {{"size", "32m"}, {"mode", "0755"}, {0}};
 
     /* A descriptor's mount can be cloned only from within the namespace it was opened in. */
     scoped_fd pool = mounts_clone(pool_fd, "", 0, err);
