@@ -114,7 +114,7 @@ static bool number_parse(struct str text, int64_t *out)
 int range_parse(struct str range, int64_t size, int64_t *first, int64_t *length)
 {
     struct str unit = STR("bytes=");
-    int64_t from, to;
+    int64_t from = 0, to = 0;
 
     if (!range.at || range.len < unit.len || !str_ieq((struct str){range.at, unit.len}, unit)) {
         return 0;
