@@ -1,4 +1,6 @@
-"""A daemon of the test's own, in a data directory of its own, that may be killed in any way."""
+"""A daemon of the test's own, in a data directory of its own, that may be killed in any way.
+
+BUILD names the build directory (default build), DAEMON_ARGS more flags, as for tools/with-daemon."""
 
 import os
 import shutil
@@ -11,7 +13,8 @@ from pathlib import Path
 import httpx
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = os.environ.get("ATOLL_PROGRAM", str(ROOT / "build" / "atoll"))
+PROGRAM = str(Path(os.environ.get("BUILD", ROOT / "build")) / "atoll")
+SETTINGS = ["--pool-size", "16G", *os.environ.get("DAEMON_ARGS", "").split()]
 START_S = 300  # the first start may have to build the base template
 WAIT_S = 60
 
@@ -50,7 +53,7 @@ class Daemon:
 
     def start(self, listen="127.0.0.1:0"):
         self.process = subprocess.Popen(
-            [PROGRAM, "serve", "--listen", listen, "--data", str(self.data)],
+            [PROGRAM, "serve", "--listen", listen, "--data", str(self.data), *SETTINGS],
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=self.log,

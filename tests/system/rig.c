@@ -45,7 +45,7 @@ static int keeper_connect(const char *path)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-    strcpy(address.sun_path, path);
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
     for (int i = 0; i < CONNECT_TRIES; i++) {
         if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0) {
             return fd;
@@ -101,7 +101,7 @@ void rig_open(struct rig *rig, const char *agent)
     MUST(mkdtemp(rig->dir));
     (void)snprintf(rig->pool, sizeof(rig->pool), "%s/pool", rig->dir);
     (void)snprintf(rig->socket, sizeof(rig->socket), "%s/keeper.sock", rig->dir);
-    strcpy(rig->instance, "test-");
+    (void)snprintf(rig->instance, sizeof(rig->instance), "%s", "test-");
     id_alnum(rig->instance + 5, 8);
     rig_keeper_start(rig);
 }
@@ -165,8 +165,8 @@ struct keeper_request rig_create_request(const char *id, uint32_t slot, const ch
                  .hostname = "jail.test"},
     };
 
-    strcpy(req.id, id);
-    strcpy(req.plan.layers[0], layer);
+    (void)snprintf(req.id, sizeof(req.id), "%s", id);
+    (void)snprintf(req.plan.layers[0], sizeof(req.plan.layers[0]), "%s", layer);
     return req;
 }
 
@@ -219,7 +219,7 @@ struct keeper_answer rig_create(struct rig *rig, struct keeper_request *req, str
     if (answer.status < 0) {
         printf("# create: %s\n", answer.err.msg);
     } else {
-        strcpy(out->id, req->id);
+        (void)snprintf(out->id, sizeof(out->id), "%s", req->id);
         out->name = answer.jail;
         out->pidfd = fds[KEEPER_FD_PIDFD];
         out->channel = fds[KEEPER_FD_CHANNEL];
@@ -232,7 +232,7 @@ struct keeper_answer rig_destroy(struct rig *rig, const char *id)
 {
     struct keeper_request req = {.op = KEEPER_DESTROY};
 
-    strcpy(req.id, id);
+    (void)snprintf(req.id, sizeof(req.id), "%s", id);
     return rig_ask(rig, &req, NULL);
 }
 

@@ -70,7 +70,7 @@ static struct keeper_usage usage_of(const char *id)
 {
     struct keeper_request req = {.op = KEEPER_USAGE};
 
-    strcpy(req.id, id);
+    (void)snprintf(req.id, sizeof(req.id), "%s", id);
     return rig_ask(&rig, &req, NULL).usage;
 }
 
@@ -311,7 +311,8 @@ static void layers_are_stacked_topmost_first(void)
     fputs("127.0.1.1 jail.test top\n", hosts);
     fclose(hosts);
     struct keeper_request req = rig_create_request("stacked", 1, "top");
-    strcpy(req.plan.layers[req.plan.layers_n++], "base");
+    (void)snprintf(req.plan.layers[1], KEEPER_LAYER_BYTES, "base");
+    req.plan.layers_n = 2;
     CHECK_INT(rig_create(&rig, &req, &jail).status, 0);
     CHECK_STR(rig_probe(&jail, "read /etc/hosts"), "127.0.1.1 jail.test top\n");
     CHECK_INT(rig_destroy(&rig, "stacked").status, 0);
@@ -449,7 +450,8 @@ static void a_name_within_a_name_is_not_one(void)
     struct rig_jail jail;
     struct keeper_request req = rig_create_request("host", 5, "base");
 
-    strcpy(req.plan.hostname, "local"); /* the template's file has localhost */
+    (void)snprintf(req.plan.hostname, sizeof(req.plan.hostname), "%s",
+                   "local"); /* the template's file has localhost */
     CHECK_INT(rig_create(&rig, &req, &jail).status, 0);
     CHECK_STR(rig_probe(&jail, "read /etc/hosts"), "127.0.0.1 localhost\n127.0.1.1\tlocal\n");
     CHECK_INT(rig_destroy(&rig, "host").status, 0);
@@ -518,7 +520,7 @@ static struct keeper_answer attach(const char *id, struct keeper_jail name, int 
 {
     struct keeper_request req = {.op = KEEPER_ATTACH, .jail = name};
 
-    strcpy(req.id, id);
+    (void)snprintf(req.id, sizeof(req.id), "%s", id);
     return rig_ask(&rig, &req, fds);
 }
 
@@ -584,7 +586,7 @@ static int keeper_connect(void)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-    strcpy(address.sun_path, rig.socket);
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", rig.socket);
     return connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 ? fd : -1;
 }
 

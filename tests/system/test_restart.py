@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import httpx
 import pytest
-from daemon import PROGRAM, Daemon, until
+from daemon import PROGRAM, SETTINGS, Daemon, until
 from e2b import CommandExitException, Sandbox, SandboxNotFoundException
 
 
@@ -138,7 +138,7 @@ def test_the_key_outlives_the_daemon(daemon):
 
 def test_a_second_daemon_is_refused(daemon):
     second = subprocess.run(
-        [PROGRAM, "serve", "--listen", "127.0.0.1:0", "--data", str(daemon.data)],
+        [PROGRAM, "serve", "--listen", "127.0.0.1:0", "--data", str(daemon.data), *SETTINGS],
         capture_output=True,
         text=True,
         timeout=60,
