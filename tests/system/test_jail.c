@@ -100,7 +100,7 @@ static void every_namespace_is_its_own(void)
 
     for (size_t i = 0; i < countof(names); i++) {
         char host[64];
-        strcpy(host, namespace_of(getpid(), names[i]));
+        (void)snprintf(host, sizeof(host), "%s", namespace_of(getpid(), names[i]));
         CHECK_THAT(strcmp(host, namespace_of(one.name.pid, names[i])) != 0, "shares %s", names[i]);
     }
     CHECK(says(&one, "list /proc/1/fd", "3 -> socket:"));
