@@ -78,8 +78,8 @@ static int nodes_put(int root, struct err *err)
     return r;
 }
 
-/* A copy in memory, which all jails share: nothing they do can reach the program on the host's disk,
- * and their mount tables do not tell where that lies. */
+/* A copy in memory, which all jails share: nothing they do can reach the program on the host's
+ * disk, and their mount tables do not tell where that lies. */
 static int agent_copy(int root, const char *path, struct err *err)
 {
     struct stat st;

@@ -2,7 +2,7 @@
  *
  *   /proc     a whole procfs: the kernel lets a user namespace mount its own only while it sees one
  *   /pool     the pool
- *   /agent    the agent, read-only
+ *   /agent    a copy of the agent, in memory
  *   /dev      the host's null, zero, full, random, urandom and tty, and nothing else
  *   /sys      what a jail gets as /sys: the list of CPUs, read-only
  *   /empty    an empty directory, read-only, to cover others with
