@@ -3,13 +3,14 @@
 import os
 import socket
 import threading
+from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import pytest
 import web
 from conftest import SANDBOX_URL
 from e2b import TimeoutException
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 PORT = 8080
@@ -54,33 +55,28 @@ def test_websocket_messages_come_back(sandbox, size):
 
 
 def test_many_websockets(sandbox):
-    with web.serving(sandbox, "websocket_server.py", PORT):
-        sockets = [open_websocket(sandbox) for _ in range(30)]
-        try:
-            for number, ws in enumerate(sockets):
-                ws.send(f"to {number}")
-            assert [ws.recv() for ws in sockets] == [f"to {n}" for n in range(30)]
-        finally:
-            for ws in sockets:
-                ws.close()
+    with web.serving(sandbox, "websocket_server.py", PORT), ExitStack() as stack:
+        sockets = [stack.enter_context(open_websocket(sandbox)) for _ in range(30)]
+        for number, ws in enumerate(sockets):
+            ws.send(f"to {number}")
+        assert [ws.recv() for ws in sockets] == [f"to {n}" for n in range(30)]
 
 
 def test_a_websocket_closes_cleanly(sandbox):
-    with web.serving(sandbox, "websocket_server.py", PORT):
-        ws = open_websocket(sandbox)
+    with web.serving(sandbox, "websocket_server.py", PORT), open_websocket(sandbox) as ws:
         ws.close(1000, "done")
         assert (ws.close_code, ws.close_reason) == (1000, "done")
 
 
 def test_a_websocket_to_a_server_that_has_none(sandbox):
     with web.serving(sandbox, "web_server.py", PORT):
-        with pytest.raises(Exception, match="404"):
-            open_websocket(sandbox)
+        with pytest.raises(InvalidStatus, match="404"):
+            with open_websocket(sandbox):
+                pass
 
 
 def test_kill_resets_a_websocket(own_sandbox):
-    with web.serving(own_sandbox, "websocket_server.py", PORT):
-        ws = open_websocket(own_sandbox)
+    with web.serving(own_sandbox, "websocket_server.py", PORT), open_websocket(own_sandbox) as ws:
         ws.send("alive")
         assert ws.recv() == "alive"
         own_sandbox.kill()

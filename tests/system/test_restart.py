@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import threading
 from datetime import datetime, timedelta, timezone
 
 import httpx
@@ -64,6 +65,41 @@ def test_life_goes_on_afterwards(daemon, way):
     assert sandbox.commands.run("echo new").stdout == "new\n"
     assert sandbox.kill() is True
     until(lambda: sandbox.sandbox_id not in daemon.sandbox_dirs(), "its disk is gone")
+
+
+@pytest.mark.parametrize("child", ["server", "keeper"])
+def test_a_restart_never_says_that_a_sandbox_is_gone(daemon, sandbox, child):
+    """Asks all the time while the child is killed again and again. No answer is fine; a wrong
+    one would make a client give up a sandbox that runs."""
+    done = threading.Event()
+    url, key = daemon.url, daemon.key
+    routing = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": "49983"}
+    questions = {
+        "api": (f"{url}/sandboxes/{sandbox.sandbox_id}", {"X-API-Key": key}),
+        "edge": (f"{url}/health", routing),
+    }
+    answers = {name: set() for name in questions}
+
+    def ask(name):
+        address, headers = questions[name]
+        while not done.is_set():
+            try:
+                answers[name].add(httpx.get(address, headers=headers).status_code)
+            except httpx.TransportError:
+                pass
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in questions]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(5):
+            daemon.kill_child(child)
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert 200 in answers["api"] and answers["api"] <= {200, 503}
+    assert 204 in answers["edge"] and answers["edge"] <= {204, 503}
 
 
 def test_commands_go_on_while_the_keeper_is_away(daemon, sandbox):
