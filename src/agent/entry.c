@@ -125,6 +125,13 @@ static int texts_fill(struct arena *arena, struct entry_names *names, const stru
     return 0;
 }
 
+/* Some filesystems count a directory in blocks and some in bytes of names, so that an empty one has
+ * none. Clients know the former: at least a block. */
+static int64_t size_of(const struct stat *st)
+{
+    return S_ISDIR(st->st_mode) && st->st_size < st->st_blksize ? st->st_blksize : st->st_size;
+}
+
 int entry_read(struct arena *arena, struct entry_names *names, const char *path, const char *shown,
                Filesystem__EntryInfo **out)
 {
@@ -139,7 +146,7 @@ int entry_read(struct arena *arena, struct entry_names *names, const char *path,
         return -ENOBUFS;
     }
     filesystem__entry_info__init(entry);
-    entry->size = st.st_size;
+    entry->size = size_of(&st);
     entry->type = type_of(st.st_mode);
     entry->mode = st.st_mode & 0777;
     r = texts_fill(arena, names, &st, shown, entry);

@@ -129,6 +129,12 @@ def test_info(sandbox, folder):
     assert int(info.modified_time.timestamp()) == int(epoch)
 
 
+def test_info_of_an_empty_directory(sandbox, folder):
+    info = sandbox.files.get_info(folder)
+    assert (info.type, info.permissions) == (FileType.DIR, "drwxr-xr-x")
+    assert info.size > 0
+
+
 def test_info_of_a_link(sandbox, folder):
     sandbox.files.write(f"{folder}/f", "12345")
     sandbox.commands.run(f"ln -s f {folder}/link")
