@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -61,6 +62,15 @@ static void signals_set(void)
 
     for (size_t i = 0; i < n; i++) {
         (void)sigaction(ignored[i], &ignore, NULL);
+    }
+}
+
+/* Root of the jail lacks CAP_SYS_PTRACE, so this shuts it out of our memory, descriptors and flow.
+ */
+static void privacy_keep(void)
+{
+    if (getpid() == 1) {
+        (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
 }
 
@@ -155,9 +165,26 @@ static int arguments_read(int argc, char **argv, const char **address)
     return argc == 1 ? 0 : -EINVAL;
 }
 
+static void on_sigterm(uv_signal_t *handle, int signum)
+{
+    (void)signum;
+    uv_stop(handle->loop);
+}
+
+/* By hand it ends when it is told to, through main(), so that a sanitizer can look for leaks. Pid 1
+ * ends with its jail. */
+static void end_on_sigterm(uv_loop_t *loop)
+{
+    static uv_signal_t handle;
+
+    if (getpid() != 1 && uv_signal_init(loop, &handle) == 0) {
+        (void)uv_signal_start(&handle, on_sigterm, SIGTERM);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    struct agent agent = {.output_kept_bytes = PROCESS_OUTPUT_KEPT_DEFAULT};
+    static struct agent agent = {.output_kept_bytes = PROCESS_OUTPUT_KEPT_DEFAULT};
     const char *address;
     struct err err;
 
@@ -165,6 +192,7 @@ int main(int argc, char **argv)
         (void)fputs(usage, stderr);
         return 2;
     }
+    privacy_keep();
     memory_spare();
     stdio_ensure();
     log_init("agent", LOG_INFO);
@@ -178,6 +206,7 @@ int main(int argc, char **argv)
         log_error("%s", err.msg);
         return 1;
     }
+    end_on_sigterm(agent.loop);
     (void)uv_run(agent.loop, UV_RUN_DEFAULT);
     return 0;
 }

@@ -79,7 +79,7 @@ static int dir_open(const char *path, struct err *err)
 /* The pool's directory, with btrfs mounted over it when that is needed and possible. */
 static int pool_dir_open(struct pool *pool, const char *path, uint64_t image_bytes, struct err *err)
 {
-    if (mkdir(path, 0755) < 0 && errno != EEXIST) {
+    if (mkdir(path, 0700) < 0 && errno != EEXIST) {
         return err_sys(err, "make the pool %s", path);
     }
     scoped_fd fd = dir_open(path, err);
@@ -92,6 +92,10 @@ static int pool_dir_open(struct pool *pool, const char *path, uint64_t image_byt
         if (fd < 0) {
             return fd;
         }
+    }
+    /* What root of a jail owns is root's on this disk: nobody else may come near it. */
+    if (fchmod(fd, 0700) < 0) {
+        return err_sys(err, "shut the pool %s to others", path);
     }
     pool->btrfs = on_btrfs(fd);
     pool->fd = move_fd(&fd);

@@ -22,6 +22,19 @@ def capability_names(mask_hex):
     return {name for bit, name in enumerate(CAPABILITIES) if mask >> bit & 1}
 
 
+def jail_processes(sandbox):
+    """The processes of a sandbox as directories of the host's /proc, found by their namespace."""
+    found = []
+    space = sandbox.commands.run("readlink /proc/self/ns/uts").stdout.strip()
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(process / "ns" / "uts") == space:
+                found.append(process)
+        except OSError:
+            pass  # ended meanwhile
+    return found
+
+
 def status_of(sandbox, who, user):
     text = sandbox.commands.run(f"cat /proc/{who}/status", user=user).stdout
     return dict(re.findall(r"^(\w+):\s*(.*)$", text, re.M))
@@ -51,23 +64,21 @@ def test_odd_user_names_are_nobody(sandbox, name):
     assert "invalid" in str(caught.value).lower()
 
 
-def test_no_descriptor_or_directory_of_the_host_leaks(attack):
-    """CVE-2024-21626: a descriptor of the host's root left open, or taken as working directory."""
-    report = attack("""
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            for what in ["cwd", "root"]:
-                report[f"{pid} {what}"] = os.readlink(f"/proc/{pid}/{what}")
-            for fd in os.listdir(f"/proc/{pid}/fd"):
-                try:
-                    report[f"{pid} fd {fd}"] = os.readlink(f"/proc/{pid}/fd/{fd}")
-                except FileNotFoundError:
-                    pass
-    """)
-    kinds = re.compile(r"^(/dev/(null|ptmx|pts/\d+)|(pipe|socket):\[\d+\]|anon_inode:.*|/proc/\d+/fd|/tmp/attack.py)$")
-    descriptors = {k: v for k, v in report.items() if " fd " in k}
-    assert len(descriptors) > 3
-    assert {k: v for k, v in descriptors.items() if not kinds.match(v)} == {}
-    assert {v for k, v in report.items() if k.endswith(" root")} == {"/"}
+def test_no_descriptor_or_directory_of_the_host_leaks(sandbox):
+    """CVE-2024-21626: a descriptor of the host's root left open, or taken as working directory.
+
+    Looked at from outside, where pid 1's descriptors show as well."""
+    sandbox.commands.run("sleep 7654321", user="root", background=True)
+    kinds = re.compile(r"^(/dev/(null|ptmx|pts/\d+)|(pipe|socket):\[\d+\]|anon_inode:.*)$")
+    processes = jail_processes(sandbox)
+    assert len(processes) >= 2
+    for process in processes:
+        seen = {fd.name: os.readlink(fd) for fd in (process / "fd").iterdir()}
+        assert seen and {k: v for k, v in seen.items() if not kinds.match(v)} == {}
+        for link in ["cwd", "root"]:
+            inside = os.stat(process / link)
+            host = os.stat("/")
+            assert (inside.st_dev, inside.st_ino) != (host.st_dev, host.st_ino)
 
 
 @pytest.mark.parametrize("fd", range(3, 12))
@@ -99,34 +110,39 @@ def test_the_agent_cannot_be_overwritten(attack, sandbox):
 
 def test_the_first_process_can_be_neither_traced_nor_killed(attack, sandbox):
     report = attack("""
+        class Vector(ctypes.Structure):
+            _fields_ = [("base", ctypes.c_void_p), ("len", ctypes.c_size_t)]
+        room = ctypes.create_string_buffer(16)
+        here = Vector(ctypes.cast(room, ctypes.c_void_p), 16)
+        there = Vector(0x400000, 16)
+        attempt("peek", lambda: syscall(310, 1, ctypes.byref(here), 1, ctypes.byref(there), 1, 0))
         attempt("attach", lambda: syscall(101, 16, 1, 0, 0))
         attempt("seize", lambda: syscall(101, 0x4206, 1, 0, 0))
         attempt("memory", lambda: os.open("/proc/1/mem", os.O_RDWR))
-        attempt("peek", lambda: syscall(310, 1, 0, 0, 0, 0, 0))
         attempt("kill", lambda: os.kill(1, 9) or 0)
-        attempt("kill all", lambda: 0)
     """)
     assert report["attach"] in ("EPERM", "EACCES", "ESRCH"), report
     assert report["seize"] in ("EPERM", "EACCES", "ESRCH", "EIO")
-    assert report["memory"] in ("EPERM", "EACCES")
+    assert report["memory"] in ("EPERM", "EACCES") and report["peek"] in ("EPERM", "ENOSYS")
     assert sandbox.commands.run("echo alive").stdout == "alive\n"
 
 
-def test_root_inside_is_nobody_outside(sandbox, data_dir):
+def test_root_inside_is_nobody_outside(sandbox):
     sandbox.commands.run("sleep 1234567", user="root", background=True)
-    mine = [p for p in pathlib.Path("/proc").glob("[0-9]*")
-            if b"1234567" in (p / "cmdline").read_bytes() and b"sleep" in (p / "cmdline").read_bytes()[:16]]
-    assert mine, "the process is not visible from the host at all"
-    for process in mine:
+    processes = jail_processes(sandbox)
+    assert len(processes) >= 2
+    for process in processes:
         uid = int(re.search(r"^Uid:\s+(\d+)", (process / "status").read_text(), re.M)[1])
         assert uid >= 0x10000000
         for space in ["user", "pid", "mnt", "net", "ipc", "uts", "cgroup"]:
             assert os.readlink(process / "ns" / space) != os.readlink(f"/proc/self/ns/{space}"), space
 
 
-def test_the_server_has_no_privilege(data_dir):
+def test_the_server_has_no_privilege():
     """A taken-over server is user atoll and nothing more."""
-    pid = int((data_dir / "run" / "serve.pid").read_text())
+    daemon = os.environ["ATOLL_DAEMON_PID"]
+    children = pathlib.Path(f"/proc/{daemon}/task/{daemon}/children").read_text().split()
+    (pid,) = [c for c in children if pathlib.Path(f"/proc/{c}/comm").read_text() == "atoll-serve\n"]
     status = dict(re.findall(r"^(\w+):\s*(.*)$", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M))
     assert all(int(uid) != 0 for uid in status["Uid"].split())
     assert all(int(gid) != 0 for gid in status["Gid"].split())
