@@ -144,7 +144,8 @@ static void ring_keep(struct process *p, enum output_kind kind, struct str piece
     size_t limit = table->agent->output_kept_bytes;
 
     p->ring.limit = room < limit ? room : limit;
-    ring_push(&p->ring, kind, piece, kind == OUTPUT_PTY ? PROCESS_PTY_CHUNK : PROCESS_PIPE_CHUNK);
+    ring_push(&p->ring, (int)kind, piece,
+              kind == OUTPUT_PTY ? PROCESS_PTY_CHUNK : PROCESS_PIPE_CHUNK);
     table->kept_bytes = others + p->ring.bytes;
 }
 

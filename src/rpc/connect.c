@@ -98,9 +98,8 @@ void rpc_send(struct rpc_call *call, const ProtobufCMessage *message)
 
     assert(!call->answered && call->method->kind == RPC_SERVER_STREAM);
     buf_init(&out, ANSWER_BYTES_MAX);
-    if (!envelope_encode(call, message, &out)) {
-        assert(!"a stream's messages are bounded by their sender");
-    }
+    bool fits = envelope_encode(call, message, &out);
+    assert(fits); /* a stream's messages are bounded by their sender */
     head_send(call);
     http_write(call->ex, buf_at(&out), buf_len(&out));
 }

@@ -9,6 +9,11 @@
 #include "base/encode.h"
 #include "rpc/internal.h"
 
+enum {
+    MS_PER_S = 1000,
+    NANOS_PER_S = 1000 * 1000 * 1000,
+};
+
 static int wrong(struct err *err, const char *wanted)
 {
     return err_set(err, EINVAL, "must be %s", wanted);
@@ -122,14 +127,11 @@ static int set_enum(const ProtobufCEnumDescriptor *type, const json_t *value, in
 
 static int set_bytes(const json_t *value, ProtobufCBinaryData *out, struct err *err)
 {
+    struct str text = {json_string_value(value), json_string_length(value)};
     scoped_buf bytes;
 
-    if (!json_is_string(value)) {
-        return wrong(err, "base64 text");
-    }
-    buf_init(&bytes, json_string_length(value) + 4);
-    if (base64_decode(&bytes, (struct str){json_string_value(value), json_string_length(value)}) <
-        0) {
+    buf_init(&bytes, text.len + 4);
+    if (!text.at || base64_decode(&bytes, text) < 0) {
         return wrong(err, "base64 text");
     }
     out->len = buf_len(&bytes);
@@ -138,18 +140,33 @@ static int set_bytes(const json_t *value, ProtobufCBinaryData *out, struct err *
     return 0;
 }
 
+/* The digits behind the point; clock_parse() has checked them and kept milliseconds. */
+static int32_t fraction_nanos(struct str text)
+{
+    int32_t scale = NANOS_PER_S / 10;
+    int32_t nanos = 0;
+
+    for (size_t i = str_find(text, '.') + 1; i < text.len && scale > 0; i++, scale /= 10) {
+        if (text.at[i] < '0' || text.at[i] > '9') {
+            break;
+        }
+        nanos += (text.at[i] - '0') * scale;
+    }
+    return nanos;
+}
+
 static int set_timestamp(const ProtobufCMessageDescriptor *type, const json_t *value,
                          ProtobufCMessage *out, struct err *err)
 {
-    int64_t ms;
     const ProtobufCFieldDescriptor *fields = type->fields;
+    struct str text = {json_string_value(value), json_string_length(value)};
+    int64_t ms;
 
-    if (!json_is_string(value) || clock_parse(str_of(json_string_value(value)), &ms) < 0) {
+    if (!text.at || clock_parse(text, &ms) < 0) {
         return wrong(err, "a time such as 2026-01-02T03:04:05Z");
     }
-    int64_t seconds = ms / 1000 - (ms % 1000 < 0);
-    *(int64_t *)rpc_member_mut(out, fields[0].offset) = seconds;
-    *(int32_t *)rpc_member_mut(out, fields[1].offset) = (int32_t)(ms - seconds * 1000) * 1000000;
+    *(int64_t *)rpc_member_mut(out, fields[0].offset) = ms / MS_PER_S - (ms % MS_PER_S < 0);
+    *(int32_t *)rpc_member_mut(out, fields[1].offset) = fraction_nanos(text);
     for (unsigned i = 0; i < type->n_fields && fields[i].label == PROTOBUF_C_LABEL_OPTIONAL; i++) {
         *(protobuf_c_boolean *)rpc_member_mut(out, fields[i].quantifier_offset) = 1;
     }
@@ -283,8 +300,7 @@ static int set_map(const ProtobufCFieldDescriptor *field, json_t *object, Protob
         abort();
     }
     *(ProtobufCMessage ***)rpc_member_mut(out, field->offset) = entries;
-    json_object_foreach(object, key, value)
-    {
+    json_object_foreach (object, key, value) {
         int r = map_entry(field->descriptor, key, value, &entries[*n], err);
         if (r < 0) {
             return r;
@@ -412,8 +428,7 @@ static int set_fields(const json_t *object, ProtobufCMessage *out, struct err *e
     if (!json_is_object(object)) {
         return wrong(err, "an object");
     }
-    json_object_foreach(members, name, value)
-    {
+    json_object_foreach (members, name, value) {
         const ProtobufCFieldDescriptor *field = field_named(out->descriptor, name);
         if (!field || json_is_null(value)) {
             continue;

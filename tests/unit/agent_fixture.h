@@ -75,20 +75,21 @@ static inline bool agent_start(struct agent_child *child, const char *program, b
     return child->port > 0;
 }
 
-/* True when the agent was still alive. */
+/* True when the agent was still alive and ended well: a leak is a bad end under a sanitizer. */
 static inline bool agent_stop(struct agent_child *child)
 {
-    bool alive = waitpid(child->pid, NULL, WNOHANG) == 0;
+    int status = 0;
+    bool alive = waitpid(child->pid, &status, WNOHANG) == 0;
 
     if (alive) {
         (void)kill(child->pid, SIGTERM);
-        (void)waitpid(child->pid, NULL, 0);
+        (void)waitpid(child->pid, &status, 0);
     }
     if (child->listener >= 0) {
         (void)close(child->listener);
     }
     tmpdir_removep(&child->dir);
-    return alive;
+    return alive && status == 0;
 }
 
 #endif

@@ -165,6 +165,7 @@ static void wrong_is_refused(void)
     check_refused(selector, STR("{\"pid\":\"12x\"}"), "in range");
     check_refused(selector, STR("{\"pid\":1,\"tag\":\"a\"}"), "only one may be");
     check_refused(input, STR("{\"stdin\":\"a\"}"), "base64");
+    check_refused(input, STR("{\"stdin\":24}"), "base64");
     check_refused(input, STR("{\"stdin\":\"!!!!\"}"), "base64");
     check_refused(&process__send_signal_request__descriptor, STR("{\"signal\":\"SIGHUP\"}"),
                   "'SIGHUP' is no value of Signal");
