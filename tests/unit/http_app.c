@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -419,4 +420,20 @@ bool app_read_eof(struct app *app, int fd, struct app_reply *reply)
                          reply_take(fd, reply, SIZE_MAX);
                          reply->eof || reply->reset;
                      }));
+}
+
+#ifndef __has_feature
+#define __has_feature(feature) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+enum { SANITIZED = true };
+#else
+enum { SANITIZED = false };
+#endif
+
+long app_memory_kb(void)
+{
+    struct rusage usage;
+
+    return SANITIZED || getrusage(RUSAGE_SELF, &usage) < 0 ? 0 : usage.ru_maxrss;
 }

@@ -88,7 +88,7 @@ static void test_adopt(void)
     CHECK(app_read_until(&app, fd, &reply, "hello"));
     /* What is no stream socket is refused, and closed all the same. */
     CHECK(pipe2(pipe_fds, O_CLOEXEC) == 0);
-    scoped_fd other = pipe_fds[1];
+    CHECK(close(pipe_fds[1]) == 0);
     CHECK(http_server_adopt(app.server, pipe_fds[0], NULL, &err) == -ENOTSOCK);
     CHECK(fcntl(pipe_fds[0], F_GETFD) < 0 && errno == EBADF);
     int datagram = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
