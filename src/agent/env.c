@@ -2,6 +2,7 @@
  * then what the request says; the last one wins. */
 #include "agent/env.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,6 +88,7 @@ void env_fini(struct env *env)
 /* The place of a variable in the list, or the end of the list. */
 static size_t place_of(const struct env *env, const char *name)
 {
+    assert(name); /* name_check() has refused a variable without one */
     size_t len = strlen(name);
     size_t i = 0;
 

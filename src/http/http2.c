@@ -172,8 +172,7 @@ static int fields_add(struct fields *f, struct str name, struct str value)
         return -EMSGSIZE;
     }
     for (size_t i = 0; i < name.len; i++) {
-        char c = name.at[i];
-        at[i] = c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
+        at[i] = char_lower(name.at[i]);
     }
     buf_commit(&f->names, name.len);
     f->list[f->n++] = (nghttp2_nv){(uint8_t *)at, (uint8_t *)(uintptr_t)value.at, name.len,

@@ -47,8 +47,8 @@ must_check int http_server_listen(struct http_server *server, const char *addres
                                   struct tls_context *tls, struct err *err);
 int http_server_port(const struct http_server *server);
 
-/* Takes over a connected stream socket, or (http_server_listen_fd) a listening one, also on failure.
- * The requests of an adopted connection carry `tag`. */
+/* Takes over a connected stream socket, or (http_server_listen_fd) a listening one, also on
+ * failure. The requests of an adopted connection carry `tag`. */
 must_check int http_server_adopt(struct http_server *server, int fd, void *tag, struct err *err);
 must_check int http_server_listen_fd(struct http_server *server, int fd, struct err *err);
 
