@@ -284,7 +284,7 @@ static mode_t type_of(int dir_fd, const struct dirent *ent)
     struct stat st;
 
     if (ent->d_type != DT_UNKNOWN) {
-        return DTTOIF(ent->d_type);
+        return (mode_t)DTTOIF(ent->d_type);
     }
     return fstatat(dir_fd, ent->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : st.st_mode & S_IFMT;
 }
