@@ -113,7 +113,8 @@ static enum probe_verdict probe_userns(const struct probe *probe, struct probe_r
 {
     if (probe->userns_fd < 0) {
         return verdict(out, PROBE_MISSING,
-                       "no user namespace can be made: raise sysctl user.max_user_namespaces");
+                       "no user namespace can be made: raise sysctl user.max_user_namespaces, "
+                       "or leave the chroot or container that forbids them");
     }
     return verdict(out, PROBE_OK, "user namespaces can be made and mapped");
 }
