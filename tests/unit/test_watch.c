@@ -3,12 +3,14 @@
  * What a watch tells is compared as text, one event a line: "create a", "write a". A file that the
  * test makes last, `end`, tells when all before it has arrived: no test waits for a while. */
 #include <errno.h>
+#include <sched.h>
 #include <sys/stat.h>
 
 #include "agent/watch.h"
 #include "agent/watchers.h"
 #include "agent_fixture.h"
 #include "check.h"
+#include "fuse_fixture.h"
 
 enum {
     LOG_MAX = 64 * 1024 * 1024,
@@ -575,6 +577,26 @@ static void what_cannot_be_watched_says_why(void)
     CHECK_INT(ask("GetWatcherEvents", "{\"watcherId\":\"w0\"}", &out), 404);
 }
 
+static void network_mounts_are_refused(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct fuse_dir fuse;
+    char path[PATH_MAX], id[64];
+
+    make_dir(&dir, "mnt");
+    path_in(&dir, "mnt", path);
+    if (!fuse_mount(&fuse, path)) {
+        SKIP("no FUSE file system can be mounted here");
+    }
+    refuses(path, "", "invalid_argument");
+    bool allowed = poller_open(path, ",\"allowNetworkMounts\":true", id);
+    bool removed = poller_remove(id) == 200;
+    bool around = poller_open(dir.path, ",\"recursive\":true", id); /* goes round it */
+    removed = removed && poller_remove(id) == 200;
+    fuse_unmount(&fuse);
+    CHECK(allowed && around && removed);
+}
+
 static void streams_live_and_time_out(void)
 {
     scoped_tmpdir dir = tmpdir_make();
@@ -720,6 +742,7 @@ int main(int argc, char **argv)
         {"files of renamed trees are told once", renamed_trees_are_told_once},
         {"the end of the directory ends the watch", the_end_of_the_directory_is_told},
         {"what cannot be watched says why", what_cannot_be_watched_says_why},
+        {"network mounts are refused", network_mounts_are_refused},
         {"streams are kept alive and time out", streams_live_and_time_out},
         {"a thousand watches work", a_thousand_watches_work},
         {"more watchers than the limit say so", too_many_watchers_say_so},
@@ -728,6 +751,10 @@ int main(int argc, char **argv)
         {"the agent has survived", agent_is_still_there},
     };
 
+    /* For what a test mounts: it goes with the test. Who may not do this may not mount either. */
+    if (unshare(CLONE_NEWNS) == 0) {
+        (void)mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+    }
     if (argc != 2 || !agent_start(&agent, argv[1], false)) {
         printf("Bail out! the agent does not start\n");
         return 1;
