@@ -34,7 +34,7 @@ uint64_t call_keepalive_ms(const struct rpc_call *call)
     char *end;
 
     if (!str_copy(digits, sizeof(digits), text) || !digits[0]) {
-        return KEEPALIVE_DEFAULT_S * MS_PER_S;
+        return (uint64_t)KEEPALIVE_DEFAULT_S * MS_PER_S;
     }
     long seconds = strtol(digits, &end, 10);
     if (*end || seconds <= 0 || seconds > KEEPALIVE_MAX_S) {

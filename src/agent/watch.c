@@ -172,33 +172,33 @@ static const struct watch_upload *upload_find(const struct watches *all,
 static void upload_tell(const struct watch_node *node, const char *name, bool is_new)
 {
     static const Filesystem__EventType types[] = {CREATE, CHMOD, WRITE};
+    const struct watch *watch = node->watch;
 
-    for (size_t i = is_new ? 0 : 1; i < countof(types) && !node->watch->ended; i++) {
+    for (size_t i = is_new ? 0 : 1; i < countof(types) && !watch->ended; i++) {
         watch_tell(node, name, types[i]);
     }
 }
 
-/* ---- one event in one watch: each returns with the node gone when the watch has ended ---- */
+/* ---- one event in one watch; where telling it ends the watch, the node is gone ---- */
 
-/* Where the time before the scan is not over: a name's first event is its creation, whatever the
- * kernel saw of it. True when the name had been told of. */
-static bool mention(struct watch_node *node, const char *name, bool stays)
-{
-    if (node->watch->all->position >= node->seen_until) {
-        return false;
-    }
-    bool known = seen_has(node, name);
-    if (stays) {
-        seen_add(node, name);
-    } else {
-        seen_remove(node, name);
-    }
-    return known;
-}
-
+/* Until all that was queued before the scan is handled, a name's first event is its creation,
+ * whatever the kernel saw of it. */
 static bool in_window(const struct watch_node *node)
 {
     return node->watch->all->position < node->seen_until;
+}
+
+/* Notes that a name has been told of, or has gone. True when it had been told of in the window. */
+static bool mention(struct watch_node *node, const char *name, bool stays)
+{
+    bool known = in_window(node) && seen_has(node, name);
+
+    if (in_window(node) && stays) {
+        seen_add(node, name);
+    } else if (known) {
+        seen_remove(node, name);
+    }
+    return known;
 }
 
 static void on_arrival(struct watch_node *node, const struct inotify_event *event)
@@ -254,37 +254,44 @@ static void on_departure(struct watch_node *node, const struct inotify_event *ev
 
 static void on_change(struct watch_node *node, const struct inotify_event *event)
 {
+    const struct watch *watch = node->watch;
+
     if (in_window(node) && !mention(node, event->name, true)) {
         watch_tell(node, event->name, CREATE);
     }
-    if (!node->watch->ended) {
+    if (!watch->ended) {
         watch_tell(node, event->name, event->mask & IN_ATTRIB ? CHMOD : WRITE);
     }
 }
 
-/* The directory itself. Of all but the root its parent's mark tells as well. */
+/* The watched directory itself. */
+static void on_root(const struct watch_node *root, const struct inotify_event *event)
+{
+    if (event->mask & IN_MOVE_SELF) {
+        watch_gone(root->watch, RENAME);
+    } else if (event->mask & (IN_DELETE_SELF | IN_UNMOUNT | IN_IGNORED)) {
+        watch_gone(root->watch, REMOVE);
+    } else if (event->mask & IN_ATTRIB) {
+        watch_tell(root, NULL, CHMOD);
+    }
+}
+
+/* A directory below it, whose changes its parent's mark has told. One that was taken from its place
+ * and has moved is out of the tree: else its new parent's mark had told where to. */
 static void on_self(struct watch_node *node, const struct inotify_event *event)
 {
-    bool is_root = !node->parent;
+    bool left = event->mask & IN_MOVE_SELF && node->moving;
 
-    if (event->mask & (IN_IGNORED | IN_UNMOUNT) && !is_root) {
+    if (left || event->mask & (IN_IGNORED | IN_UNMOUNT)) {
         node_drop(node);
-    } else if (event->mask & IN_MOVE_SELF && node->moving) {
-        node_drop(node); /* no mark of this watch has told where to */
-    } else if (!is_root) {
-        return;
-    } else if (event->mask & IN_MOVE_SELF) {
-        watch_gone(node->watch, RENAME);
-    } else if (event->mask & (IN_DELETE_SELF | IN_UNMOUNT | IN_IGNORED)) {
-        watch_gone(node->watch, REMOVE);
-    } else if (event->mask & IN_ATTRIB) {
-        watch_tell(node, NULL, CHMOD);
     }
 }
 
 static void node_event(struct watch_node *node, const struct inotify_event *event)
 {
-    if (event->len == 0) {
+    if (event->len == 0 && !node->parent) {
+        on_root(node, event);
+    } else if (event->len == 0) {
         on_self(node, event);
     } else if (event->mask & (IN_CREATE | IN_MOVED_TO)) {
         on_arrival(node, event);
@@ -327,8 +334,7 @@ static void event_handle(struct watches *all, const struct inotify_event *event)
         return; /* of a mark that is removed */
     }
     /* A watch has one node on a mark, so no handler drops another one of these. */
-    DL_FOREACH_SAFE2(mark->nodes, node, next, mark_next)
-    {
+    DL_FOREACH_SAFE2 (mark->nodes, node, next, mark_next) {
         if (all->position >= node->since) {
             node_event(node, event);
         }

@@ -292,6 +292,7 @@ static mode_t type_of(int dir_fd, const struct dirent *ent)
 /* Content that was there before the mark was written, as far as a reader is concerned. */
 static void entry_tell(struct watch_node *node, int dir_fd, const char *name, mode_t type)
 {
+    const struct watch *watch = node->watch;
     struct stat st;
 
     if (seen_has(node, name)) {
@@ -299,8 +300,8 @@ static void entry_tell(struct watch_node *node, int dir_fd, const char *name, mo
     }
     seen_add(node, name);
     watch_tell(node, name, FILESYSTEM__EVENT_TYPE__EVENT_TYPE_CREATE);
-    if (!node->watch->ended && S_ISREG(type) &&
-        fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size > 0) {
+    if (!watch->ended && S_ISREG(type) && fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        st.st_size > 0) {
         watch_tell(node, name, FILESYSTEM__EVENT_TYPE__EVENT_TYPE_WRITE);
     }
 }
@@ -367,8 +368,7 @@ void scan_settle(struct watches *all)
 {
     struct watch_node *node, *next;
 
-    DL_FOREACH_SAFE2(all->waiting, node, next, busy_next)
-    {
+    DL_FOREACH_SAFE2 (all->waiting, node, next, busy_next) {
         node_queue(node, &all->unsettled);
     }
     while ((node = all->unsettled)) {

@@ -6,6 +6,11 @@
 
 #include "base/alloc.h"
 
+/* A mark belongs to its hash table, where the analyzer loses sight of it. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
+#endif
+
 /* ---- marks ---- */
 
 struct watch_mark *mark_find(struct watches *all, int wd)
@@ -20,8 +25,7 @@ struct watch_node *mark_node(const struct watch_mark *mark, const struct watch *
 {
     struct watch_node *node;
 
-    DL_FOREACH2(mark->nodes, node, mark_next)
-    {
+    DL_FOREACH2 (mark->nodes, node, mark_next) {
         if (node->watch == watch) {
             return node;
         }
@@ -133,8 +137,7 @@ struct watch_node *node_moving(const struct watch *watch, uint32_t cookie)
 {
     struct watch_node *node;
 
-    DL_FOREACH2(watch->moving, node, move_next)
-    {
+    DL_FOREACH2 (watch->moving, node, move_next) {
         if (node->moving == cookie) {
             return node;
         }
@@ -146,13 +149,14 @@ struct watch_node *node_moving(const struct watch *watch, uint32_t cookie)
 
 struct watch_node *node_new(struct watch *watch, int wd, const struct stat *st)
 {
+    struct watch_mark *mark = mark_take(watch->all, wd);
     struct watch_node *node = xnew(struct watch_node);
 
     node->watch = watch;
-    node->mark = mark_take(watch->all, wd);
+    node->mark = mark;
     node->dev = st->st_dev;
     node->ino = st->st_ino;
-    DL_APPEND2(node->mark->nodes, node, mark_prev, mark_next);
+    DL_APPEND2(mark->nodes, node, mark_prev, mark_next);
     watch->dirs_n++;
     return node;
 }

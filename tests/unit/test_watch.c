@@ -17,7 +17,8 @@ enum {
     THOUSAND = 1000,
     RACE_TREES = 300,
     RACE_LEVELS = 4,
-    STORM_EVENTS = 40000, /* more than the kernel queues */
+    STORM_EVENTS = 40000,  /* more than the kernel queues */
+    QUEUED_EVENTS = 14000, /* less */
     NAME_LONG = 200,
 };
 
@@ -52,6 +53,13 @@ static void move(const struct tmpdir *from, const char *old, const struct tmpdir
     if (renameat(from->fd, old, to->fd, new) < 0) {
         abort();
     }
+}
+
+static int truncateat(const struct tmpdir *dir, const char *name)
+{
+    int fd = openat(dir->fd, name, O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+    return fd < 0 ? -errno : close(fd);
 }
 
 static void drop(const struct tmpdir *dir, const char *name, int flags)
@@ -721,6 +729,32 @@ static void a_slow_reader_is_told_of_its_end(void)
     CHECK_INT(poller_remove(id), 200);
 }
 
+/* One reading of the kernel's queue may be more than a watch keeps. */
+static void too_much_at_once_is_told(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    scoped_feed feed;
+    char path[PATH_MAX] = "";
+
+    for (int level = 0; level < 4; level++) {
+        (void)memset(path + strlen(path), 'n', NAME_LONG); /* the rest is zero */
+        make_dir(&dir, path);
+        path[strlen(path)] = '/';
+    }
+    path[strlen(path)] = 'f';
+    make_file(&dir, path, "");
+    CHECK(feed_open(&feed, dir.path, ",\"recursive\":true", ""));
+    CHECK_INT(kill(agent.pid, SIGSTOP), 0);
+    for (int i = 0; i < QUEUED_EVENTS / 2; i++) { /* in turn: the kernel joins what is the same */
+        CHECK_INT(fchmodat(dir.fd, path, 0600, 0), 0);
+        CHECK_INT(truncateat(&dir, path), 0);
+    }
+    CHECK_INT(kill(agent.pid, SIGCONT), 0);
+    feed_rest(&feed);
+    CHECK_STR(feed.code, "resource_exhausted");
+    CHECK(buf_len(&feed.log) > WATCH_KEPT_BYTES_MAX / 2);
+}
+
 static void agent_is_still_there(void)
 {
     CHECK(agent_stop(&agent));
@@ -748,6 +782,7 @@ int main(int argc, char **argv)
         {"more watchers than the limit say so", too_many_watchers_say_so},
         {"lost events are an error", lost_events_are_an_error},
         {"a reader that stops is told of its end", a_slow_reader_is_told_of_its_end},
+        {"more at once than is kept is told", too_much_at_once_is_told},
         {"the agent has survived", agent_is_still_there},
     };
 
