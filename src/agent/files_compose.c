@@ -366,7 +366,7 @@ void files_compose(struct agent *agent, struct http_exchange *ex)
 
     c->source_fd = -1;
     c->agent = agent;
-    c->workdir = agent->default_workdir ? strdup(agent->default_workdir) : NULL;
+    c->workdir = xstrdup(agent->default_workdir);
     buf_init(&c->reply, REPLY_BYTES_MAX);
     http_gather(ex, BODY_BYTES_MAX, on_request_body, on_gone, c);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/encode.h"
 #include "rpc/internal.h"
@@ -286,7 +287,7 @@ static int map_entry(const ProtobufCMessageDescriptor *type, const char *key, co
         protobuf_c_message_free_unpacked(entry, NULL);
         return err_wrap(err, "%.64s", key);
     }
-    *(char **)rpc_member_mut(entry, type->fields[0].offset) = strdup(key);
+    *(char **)rpc_member_mut(entry, type->fields[0].offset) = xstrdup(key);
     *out = entry;
     return 0;
 }
