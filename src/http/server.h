@@ -57,7 +57,11 @@ must_check int http_server_listen_fd(struct http_server *server, int fd, struct 
 void http_server_stop(struct http_server *server, uint32_t grace_ms, void (*done)(void *ctx),
                       void *ctx);
 
-/* Only after `done`, or when nothing was ever opened. Frees once libuv has closed its handles. */
+/* Resets now, instead of after the grace, what a stop is waiting for. */
+void http_server_hurry(struct http_server *server);
+
+/* Only after `done`, or when no connection was ever taken. Frees once libuv has closed its handles.
+ */
 void http_server_free(struct http_server *server);
 
 struct http_server_figures {
