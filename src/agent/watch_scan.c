@@ -179,6 +179,24 @@ static void known_put(struct watch_node *node, struct watch_node *parent, const 
     }
 }
 
+/* A directory that the watch has not known, at a place that is free. */
+static void new_put(struct watch_node *node, struct watch_node *parent, const char *name,
+                    enum watch_scan scan)
+{
+    struct watch *watch = parent->watch;
+
+    node->seen_until = scan == SCAN_TELL ? UINT64_MAX : 0;
+    if (!node_put(node, parent, name)) {
+        abort(); /* a new node is above nothing */
+    }
+    node_unsettle(node, scan);
+    if (watch->dirs_n > WATCH_DIRS_MAX) {
+        watch_end(watch, RPC_RESOURCE_EXHAUSTED,
+                  "there are more than %d directories below '%.160s'", WATCH_DIRS_MAX,
+                  watch->plan.path);
+    }
+}
+
 /* Watches the open directory, which is `name` in the parent. */
 static void directory_enter(struct watch_node *parent, const char *name, int fd,
                             enum watch_scan scan)
@@ -200,25 +218,12 @@ static void directory_enter(struct watch_node *parent, const char *name, int fd,
     struct watch_node *node = mark ? mark_node(mark, watch) : NULL;
     if (node) {
         known_put(node, parent, name);
-        return;
-    }
-    if (node_find(parent, name)) { /* events to come will first move or remove what is there */
-        if (!mark) {
-            (void)inotify_rm_watch(watch->all->fd, wd);
-        }
-        return;
-    }
-    node = node_new(watch, wd, &st);
-    node->since = since;
-    node->seen_until = scan == SCAN_TELL ? UINT64_MAX : 0;
-    if (!node_put(node, parent, name)) {
-        abort(); /* a new node is above nothing */
-    }
-    node_unsettle(node, scan);
-    if (watch->dirs_n > WATCH_DIRS_MAX) {
-        watch_end(watch, RPC_RESOURCE_EXHAUSTED,
-                  "there are more than %d directories below '%.160s'", WATCH_DIRS_MAX,
-                  watch->plan.path);
+    } else if (!node_find(parent, name)) {
+        node = node_new(watch, wd, &st);
+        node->since = since;
+        new_put(node, parent, name, scan);
+    } else if (!mark) { /* events to come first move or remove what is there, then tell of it */
+        (void)inotify_rm_watch(watch->all->fd, wd);
     }
 }
 

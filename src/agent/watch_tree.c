@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 
 /* A mark belongs to its hash table, where the analyzer loses sight of it. */
-#if defined(__GNUC__) && !defined(__clang__)
+#ifndef __clang__
 #pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
 #endif
 
