@@ -187,6 +187,7 @@ int api_new(const struct api_options *options, struct api **out, struct err *err
 static void api_destroy(struct api *api)
 {
     accounts_free(api);
+    free(api->default_key_path);
     free(api);
 }
 

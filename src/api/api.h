@@ -30,7 +30,8 @@ void api_free(struct api *api);
 void api_handle(struct api *api, struct http_exchange *ex);
 
 /* First start: a team "default" with a key, whose text is written to key_path (0600). Does nothing
- * when a team exists and the file holds a key that works; makes a new key when it does not. */
+ * when a team exists and the file holds a key that works; makes a new key when it does not. From
+ * then on a DELETE of that key puts a new one in its place. */
 must_check int api_prepare_default_key(struct api *api, const char *key_path, struct err *err);
 
 #endif

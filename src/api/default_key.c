@@ -1,7 +1,8 @@
 /* The first start makes a team and a key; the key's text goes into a file that only the daemon's
- * user can read. The order keeps the two in step: the text is on disk under a temporary name, then
- * the key is in the store, then the file gets its name. A crash in between leaves a key that nobody
- * knows. */
+ * user can read. When that key is revoked, another takes its place, so that whoever may read the
+ * file is never locked out. The order keeps the two in step: the text is on disk under a temporary
+ * name, then the key is in the store, then the file gets its name. A crash in between leaves a key
+ * that nobody knows. */
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -11,15 +12,17 @@
 #include <sys/stat.h>
 
 #include "api/internal.h"
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fd.h"
 
 #define TEAM_NAME "default"
+#define TEMPORARY_SUFFIX ".new"
 
-static bool file_has_working_key(struct api *api, const char *path)
+static bool file_has_working_key(struct api *api)
 {
     char text[KEY_TEXT_LEN + 2] = "";
-    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    scoped_fd fd = open(api->default_key_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
     bool works =
         n >= KEY_TEXT_LEN && accounts_find_text(api, (struct str){text, KEY_TEXT_LEN}) != NULL;
@@ -108,44 +111,87 @@ static int team_make(struct api *api, struct err *err)
     return r;
 }
 
-static int key_save(struct api *api, const struct key *key, struct err *err)
-{
-    struct saved saved = {0};
-    struct key_row row = key_row(key);
+/* ---- a new key ---- */
 
-    store_key_save(api->options.store, &row, on_saved, &saved);
-    return saved_wait(api, &saved, err);
+struct renewal {
+    struct api *api;
+    struct key *key;
+    char temporary[PATH_MAX];
+    store_done *done;
+    void *ctx;
+};
+
+static void renewal_end(struct renewal *renewal, int error, const struct err *err)
+{
+    renewal->api->renewing = false;
+    renewal->done(renewal->ctx, error, err);
+    free(renewal);
+}
+
+static void on_key_saved(void *ctx, int error, const struct err *store_err)
+{
+    struct renewal *renewal = ctx;
+    struct err err = *store_err;
+
+    if (error < 0) {
+        (void)unlink(renewal->temporary);
+        key_free(renewal->key);
+    } else {
+        accounts_add(renewal->api, renewal->key);
+        error = temporary_rename(renewal->temporary, renewal->api->default_key_path, &err);
+    }
+    renewal_end(renewal, error, &err);
+}
+
+static void renew(struct api *api, store_done *done, void *ctx)
+{
+    struct renewal *renewal = xnew(struct renewal);
+    char text[KEY_TEXT_LEN + 1];
+    struct err err = {0};
+
+    *renewal = (struct renewal){.api = api, .done = done, .ctx = ctx};
+    api->renewing = true;
+    (void)snprintf(renewal->temporary, sizeof(renewal->temporary), "%s" TEMPORARY_SUFFIX,
+                   api->default_key_path);
+    renewal->key = key_new(api->teams, "default", text);
+    int r = temporary_write(renewal->temporary, text, &err);
+    explicit_bzero(text, sizeof(text));
+    if (r < 0) {
+        (void)unlink(renewal->temporary);
+        key_free(renewal->key);
+        renewal_end(renewal, r, &err);
+        return;
+    }
+    struct key_row row = key_row(renewal->key);
+    store_key_save(api->options.store, &row, on_key_saved, renewal);
+}
+
+void default_key_keep(struct api *api, store_done *done, void *ctx)
+{
+    const struct err none = {0};
+
+    if (!api->default_key_path || api->renewing || file_has_working_key(api)) {
+        done(ctx, 0, &none);
+    } else {
+        renew(api, done, ctx);
+    }
 }
 
 int api_prepare_default_key(struct api *api, const char *key_path, struct err *err)
 {
-    char temporary[PATH_MAX], text[KEY_TEXT_LEN + 1];
-    int r;
+    struct saved saved = {0};
 
-    if (api->teams && file_has_working_key(api, key_path)) {
-        return 0;
-    }
-    if (snprintf(temporary, sizeof(temporary), "%s.new", key_path) >= (int)sizeof(temporary)) {
+    if (strlen(key_path) + strlen(TEMPORARY_SUFFIX) >= PATH_MAX) {
         return err_set(err, ENAMETOOLONG, "the path of the key file is too long");
     }
     if (!api->teams) {
-        r = team_make(api, err);
+        int r = team_make(api, err);
         if (r < 0) {
             return r;
         }
     }
-
-    struct key *key = key_new(api->teams, "default", text);
-    r = temporary_write(temporary, text, err);
-    explicit_bzero(text, sizeof(text));
-    if (r == 0) {
-        r = key_save(api, key, err);
-    }
-    if (r < 0) {
-        (void)unlink(temporary);
-        key_free(key);
-        return r;
-    }
-    accounts_add(api, key);
-    return temporary_rename(temporary, key_path, err);
+    free(api->default_key_path);
+    api->default_key_path = xstrdup(key_path);
+    default_key_keep(api, on_saved, &saved);
+    return saved_wait(api, &saved, err);
 }

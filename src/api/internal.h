@@ -60,6 +60,8 @@ struct api {
     struct team *teams; /* oldest first; never removed */
     struct key *keys;
     struct create *creates; /* under way, of those that carry an Idempotency-Key */
+    char *default_key_path; /* NULL until api_prepare_default_key() */
+    bool renewing;          /* a new default key is on its way to the disk */
     int64_t started_mono_ms;
     size_t calls; /* under way: the last one of a closed API frees it */
     bool closed;
@@ -148,6 +150,10 @@ struct key *key_new(const struct team *team, const char *name, char text[KEY_TEX
 struct key *key_from_row(const struct team *team, const struct key_row *row); /* NULL: damaged */
 struct key_row key_row(const struct key *key);                                /* borrows from key */
 void key_free(struct key *key);
+
+/* Makes a new default key when the one in the file does not work any more; then `done`, perhaps at
+ * once. The file's own few bytes are written on the loop's thread. In default_key.c. */
+void default_key_keep(struct api *api, store_done *done, void *ctx);
 
 /* ---- sandboxes as JSON (sandbox_json.c) ---- */
 

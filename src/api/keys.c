@@ -3,6 +3,7 @@
 
 #include "api/internal.h"
 #include "base/alloc.h"
+#include "base/log.h"
 
 /* A change that is on its way to the disk. */
 struct change {
@@ -174,6 +175,15 @@ void handle_keys_rename(struct call *call, const json_t *body)
 
 /* ---- delete ---- */
 
+/* The key itself is gone: what went wrong afterwards is the operator's to know. */
+static void on_default_kept(void *ctx, int error, const struct err *err)
+{
+    if (error < 0) {
+        log_error("no new default key could be made; a restart tries again: %s", err->msg);
+    }
+    call_empty(ctx, 204);
+}
+
 static void on_deleted(void *ctx, int error, const struct err *err)
 {
     struct change *change = ctx;
@@ -185,7 +195,7 @@ static void on_deleted(void *ctx, int error, const struct err *err)
         call_fail_err(call, error, err);
     } else {
         key_free(change->key);
-        call_empty(call, 204);
+        default_key_keep(call->api, on_default_kept, call);
     }
     change_free(change);
 }

@@ -54,7 +54,21 @@ static int key_list(const struct endpoint *endpoint, struct err *err)
     return 0;
 }
 
-static int key_revoke(const struct endpoint *endpoint, const char *id, struct err *err)
+/* The daemon puts a new default key in the place of one that is revoked. */
+static void tell_of_rotation(const struct cli *cli, const struct endpoint *before)
+{
+    struct endpoint now;
+    struct err err;
+
+    if (endpoint_find(cli, &now, &err) == 0 && strcmp(now.key, before->key) != 0) {
+        (void)fprintf(
+            stderr, "That was the default key; a new one has taken its place: `%s env` prints it\n",
+            cli->program);
+    }
+}
+
+static int key_revoke(const struct cli *cli, const struct endpoint *endpoint, const char *id,
+                      struct err *err)
 {
     char path[128];
     scoped_json *answer = NULL;
@@ -64,7 +78,11 @@ static int key_revoke(const struct endpoint *endpoint, const char *id, struct er
                        id);
     }
     (void)snprintf(path, sizeof(path), "/api-keys/%s", id);
-    return endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
+    int r = endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
+    if (r == 0) {
+        tell_of_rotation(cli, endpoint);
+    }
+    return r;
 }
 
 int cli_key(struct cli *cli)
@@ -83,7 +101,7 @@ int cli_key(struct cli *cli)
     if (r == 0 && create) {
         r = key_create(&endpoint, cli->words[1], &err);
     } else if (r == 0 && revoke) {
-        r = key_revoke(&endpoint, cli->words[1], &err);
+        r = key_revoke(cli, &endpoint, cli->words[1], &err);
     } else if (r == 0) {
         r = key_list(&endpoint, &err);
     }

@@ -312,6 +312,29 @@ static void the_default_key_stays(void)
     stop();
 }
 
+/* Whoever may read the file is never locked out. */
+static void a_revoked_default_key_is_replaced(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    char path[80], first[64];
+
+    CHECK(start(&dir));
+    memcpy(first, t.key, sizeof(first));
+    CHECK_INT(ask("GET", "/api-keys", ""), 200);
+    (void)snprintf(path, sizeof(path), "/api-keys/%s", reply_text("id"));
+    CHECK_INT(ask("DELETE", path, ""), 204);
+    CHECK_INT(ask("GET", "/api-keys", ""), 401);
+    CHECK(key_read() && strcmp(t.key, first) != 0);
+    CHECK_INT(ask("GET", "/api-keys", ""), 200);
+    stop();
+
+    (void)snprintf(first, sizeof(first), "%s", t.key);
+    CHECK(start(&dir)); /* it is on disk */
+    CHECK_STR(t.key, first);
+    CHECK_INT(ask("GET", "/api-keys", ""), 200);
+    stop();
+}
+
 static void keys_come_and_go(void)
 {
     scoped_tmpdir dir = tmpdir_make();
@@ -519,6 +542,7 @@ int main(void)
     static const struct check_test tests[] = {
         {"a key is wanted, and shown to its owner alone", keys_are_wanted},
         {"the default key stays, or is made anew", the_default_key_stays},
+        {"a revoked default key is replaced at once", a_revoked_default_key_is_replaced},
         {"keys are made, renamed and revoked, across restarts", keys_come_and_go},
         {"unknown paths, other methods, browsers", paths_and_browsers},
         {"health without a keeper", health_says_what_is_amiss},
