@@ -1,6 +1,7 @@
 #include "agent/process.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -293,6 +294,14 @@ static void on_oom_answer(void *ctx, bool killed)
     process_pump(p);
 }
 
+/* An empty pipe: is nobody left who could write to it? */
+static bool output_hung_up(const struct output *out)
+{
+    struct pollfd state = {.fd = out->fd, .events = POLLIN};
+
+    return poll(&state, 1, 0) == 1 && state.revents == POLLHUP;
+}
+
 /* What the process itself wrote is in the pipe by now: that much is read, whoever still writes. */
 static void drain_begin(struct output *out)
 {
@@ -304,8 +313,8 @@ static void drain_begin(struct output *out)
     out->until_closed = out->kind == OUTPUT_PTY;
     if (!out->until_closed && ioctl(out->fd, FIONREAD, &bytes) == 0 && bytes > 0) {
         out->drain_bytes = (size_t)bytes;
-    } else if (!out->until_closed) {
-        (void)output_read(out); /* empty: closes it now when nobody else holds it */
+    } else if (!out->until_closed && output_hung_up(out)) {
+        output_close(out);
     }
 }
 

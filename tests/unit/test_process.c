@@ -405,6 +405,46 @@ static void descendants_do_not_delay_the_end(void)
     CHECK_INT(kill(left, SIGKILL), 0); /* it lives on, with its output */
 }
 
+/* Waits until somebody has written a whole line to the file. */
+static bool line_of(const char *path, char *out, int size)
+{
+    for (int i = 0; i < 1000; i++) {
+        FILE *file = fopen(path, "re");
+        bool whole = file && fgets(out, size, file) && strchr(out, '\n');
+        if (file) {
+            (void)fclose(file);
+        }
+        if (whole) {
+            return true;
+        }
+        (void)usleep(10 * 1000);
+    }
+    return false;
+}
+
+/* Far more than a pipe holds, so somebody must read it. */
+static void descendants_write_on(void)
+{
+    scoped_run run;
+    scoped_tmpdir dir = tmpdir_make();
+    char script[1024], path[512], line[64] = "";
+
+    (void)snprintf(script, sizeof(script),
+                   "cd %s; (trap '' PIPE; until [ -e go ]; do sleep 0.02; done; "
+                   "head -c 1000000 /dev/zero && head -c 1000000 /dev/zero >&2 "
+                   "&& echo wrote >result || echo broken >result) &",
+                   dir.path);
+    CHECK(run_shell(&run, "", script, ""));
+    run_rest(&run);
+    CHECK_STR(run.status, "exit status 0");
+    (void)snprintf(path, sizeof(path), "%s/go", dir.path);
+    FILE *go = fopen(path, "we");
+    CHECK(go && fclose(go) == 0);
+    (void)snprintf(path, sizeof(path), "%s/result", dir.path);
+    CHECK(line_of(path, line, sizeof(line)));
+    CHECK_STR(line, "wrote\n");
+}
+
 static void terminal_works(void)
 {
     scoped_run run;
@@ -584,6 +624,7 @@ int main(int argc, char **argv)
         {"many megabytes arrive whole and in order", nothing_is_lost_in_bulk},
         {"two readers get the same", two_readers_get_the_same},
         {"descendants do not delay the end", descendants_do_not_delay_the_end},
+        {"descendants may write on", descendants_write_on},
         {"a terminal has a size and takes input", terminal_works},
         {"what cannot be started says why", bad_starts_say_why},
         {"arguments that are too long say so", arguments_too_long},
