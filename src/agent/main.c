@@ -28,6 +28,8 @@ enum {
     NOFILE_MAX = 65536,
 };
 
+#define POOL_THREADS "4" /* that file calls run on */
+
 static const char usage[] = "usage: atoll-agent [--listen ADDRESS:PORT]\n"
                             "The first process of a sandbox. With --listen it serves that address "
                             "alone, for tests.\n";
@@ -38,6 +40,7 @@ static void memory_spare(void)
     (void)mallopt(M_ARENA_MAX, ARENAS_MAX);
     (void)mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
     (void)setenv("UV_USE_IO_URING", "0", 1);
+    (void)setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 1);
 }
 
 /* Descriptors 0 to 2 exist whatever we were started with, so that none of ours becomes one. */
@@ -133,6 +136,26 @@ static int listen_in_jail(struct agent *agent, struct err *err)
                : err_set(err, ENOTSOCK, "there is no channel at descriptor %d", CHANNEL_LISTEN_FD);
 }
 
+static void pool_work(uv_work_t *work)
+{
+    (void)work;
+}
+
+static void pool_worked(uv_work_t *work, int status)
+{
+    (void)work, (void)status;
+}
+
+/* libuv starts its threads with the first work it is given, and aborts when it cannot. Later the
+ * sandbox may be at its process limit; now there is room. */
+static int pool_start(struct agent *agent, struct err *err)
+{
+    static uv_work_t work;
+    int r = uv_queue_work(agent->loop, &work, pool_work, pool_worked);
+
+    return r < 0 ? err_set(err, -r, "start the threads for file calls: %s", uv_strerror(r)) : 0;
+}
+
 static int agent_start(struct agent *agent, const char *address, struct err *err)
 {
     struct http_server_options options = {
@@ -142,8 +165,11 @@ static int agent_start(struct agent *agent, const char *address, struct err *err
         .connections_max = CONNECTIONS_MAX,
         .idle_timeout_ms = IDLE_TIMEOUT_MS,
     };
-    int r = http_server_new(&options, &agent->server, err);
+    int r = pool_start(agent, err);
 
+    if (r == 0) {
+        r = http_server_new(&options, &agent->server, err);
+    }
     if (r == 0) {
         r = processes_new(agent, &agent->processes, err);
     }

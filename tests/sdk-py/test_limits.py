@@ -61,6 +61,30 @@ def test_processes_are_limited(own_sandbox, neighbour):
     assert own_sandbox.commands.run("echo alive").stdout == "alive\n"
 
 
+def test_files_are_served_at_the_process_limit(own_sandbox, neighbour):
+    """The first file call of a sandbox, when no process or thread can be made any more."""
+    script = (
+        "import threading, time\n"
+        "threading.stack_size(65536)\n"
+        "try:\n"
+        "    for _ in range(100000):\n"
+        "        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
+        "except RuntimeError:\n"
+        "    print('full', flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    hog = own_sandbox.commands.run(f'exec python3 -c "{script}"', background=True, timeout=0)
+    assert next(out for out, _, _ in hog if out) == "full\n"
+    with pytest.raises(SandboxException):
+        own_sandbox.commands.run("true")
+
+    assert "etc" in [entry.name for entry in own_sandbox.files.list("/")]
+    own_sandbox.files.write("/home/user/note", "written")
+    assert own_sandbox.files.read("/home/user/note") == "written"
+    assert own_sandbox.is_running()
+    assert hog.kill() is True
+
+
 def test_a_disk_filler_fills_its_own_disk(own_sandbox, neighbour, api):
     disk_mb = api.get(f"/sandboxes/{own_sandbox.sandbox_id}").json()["diskSizeMB"]
     with pytest.raises(CommandExitException) as caught:
