@@ -254,10 +254,14 @@ static void answer_jail(struct handler *handler, uint64_t client, const struct k
     const int fds[KEEPER_FDS_MAX] = {
         [KEEPER_FD_PIDFD] = jail->pidfd,
         [KEEPER_FD_CHANNEL] = jail->channel,
+        [KEEPER_FD_GATE] = jail->net.tcp,
+        [KEEPER_FD_DNS_UDP] = jail->net.dns_udp,
+        [KEEPER_FD_DNS_TCP] = jail->net.dns_tcp,
     };
 
     answer.jail = jail->name;
-    handler->answer(handler->ctx, client, &answer, fds, KEEPER_FDS_MAX);
+    handler->answer(handler->ctx, client, &answer, fds,
+                    jail->net.tcp < 0 ? KEEPER_FD_GATE : KEEPER_FDS_MAX);
 }
 
 static void handle_create(struct handler *handler, uint64_t client,

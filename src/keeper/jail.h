@@ -16,6 +16,7 @@
 #include "keeper/cgroup.h"
 #include "keeper/filter.h"
 #include "keeper/keeper.h"
+#include "keeper/network.h"
 #include "keeper/pool.h"
 
 enum {
@@ -27,6 +28,7 @@ struct jail_kit {
     struct pool *pool;
     struct cgroups *groups;
     struct filters *filters;
+    struct network *network;
 };
 
 /* What has been made of one, and so must be removed. */
@@ -40,12 +42,14 @@ struct jail {
     struct keeper_jail name;
     int pidfd;   /* -1 on failure, likewise: */
     int channel; /* connected to the agent, non-blocking */
+    struct network_sockets net; /* -1 when it has loopback alone, also on success */
 };
 
 static inline void jail_closep(struct jail *jail)
 {
     fd_closep(&jail->pidfd);
     fd_closep(&jail->channel);
+    network_sockets_closep(&jail->net);
 }
 
 /* On failure *made says what there is to undo: jail_kill() and jail_remove() that. */
@@ -66,6 +70,7 @@ must_check int jail_remove(struct jail_kit *kit, const char *id, unsigned parts,
 struct jail_inside {
     const struct keeper_plan *plan;
     const struct filters *filters;
+    const struct network *network;
     int socket; /* brings the root filesystem; takes a struct err; closes when the agent runs */
 };
 

@@ -173,7 +173,7 @@ struct keeper_request rig_create_request(const char *id, uint32_t slot, const ch
 static void fds_take(struct msghdr *msg, int fds[KEEPER_FDS_MAX])
 {
     struct cmsghdr *header = CMSG_FIRSTHDR(msg);
-    int got[KEEPER_FDS_MAX] = {-1, -1};
+    int got[KEEPER_FDS_MAX] = KEEPER_FDS_NONE;
 
     if (header && header->cmsg_type == SCM_RIGHTS) {
         memcpy(got, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
