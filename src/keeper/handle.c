@@ -290,7 +290,7 @@ static void handle_attach(struct handler *handler, uint64_t client,
     struct err err = {0};
     scoped(jail_closep) struct jail jail;
 
-    int r = jail_attach(handler->kit, req->id, &req->jail, &jail, &err);
+    int r = jail_attach(handler->kit, req->id, &req->jail, req->plan.network == 1, &jail, &err);
     if (r == 0) {
         answer_jail(handler, client, req, &jail);
         return;

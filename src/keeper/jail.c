@@ -257,7 +257,7 @@ int jail_create(struct jail_kit *kit, const char *id, const struct keeper_plan *
     return 0;
 }
 
-int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *name,
+int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *name, bool network,
                 struct jail *out, struct err *err)
 {
     uint64_t start_ticks = 0;
@@ -277,7 +277,7 @@ int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *
         out->channel = channel_connect(out, err);
         r = out->channel < 0 ? out->channel : 0;
     }
-    if (r == 0) {
+    if (r == 0 && network) {
         r = sockets_open(kit, id, false, out, err);
     }
     if (r < 0) {

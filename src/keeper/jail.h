@@ -10,6 +10,8 @@
 #ifndef KEEPER_JAIL_H
 #define KEEPER_JAIL_H
 
+#include <stdbool.h>
+
 #include "base/compiler.h"
 #include "base/err.h"
 #include "base/fd.h"
@@ -56,9 +58,10 @@ static inline void jail_closep(struct jail *jail)
 must_check int jail_create(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
                            struct jail *out, unsigned *made, struct err *err);
 
-/* -ESRCH when that process is gone, or is not the first of that jail. */
+/* -ESRCH when that process is gone, or is not the first of that jail. With `network` the sockets of
+ * its network come along, unless it has none, or somebody inside has taken their place. */
 must_check int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *name,
-                           struct jail *out, struct err *err);
+                           bool network, struct jail *out, struct err *err);
 
 must_check int jail_kill(struct jail_kit *kit, const char *id, struct err *err);
 

@@ -38,7 +38,8 @@ enum {
 enum keeper_op {
     KEEPER_HELLO = 1,  /* answers with keeper_status */
     KEEPER_CREATE = 2, /* plan: starts a jail; answers pid, start time, pidfd and the channel */
-    KEEPER_ATTACH = 3, /* jail: a running one; answers pidfd and a fresh channel */
+    KEEPER_ATTACH = 3, /* jail: a running one; answers pidfd and a fresh channel, and, with
+                          plan.network, fresh sockets in its network */
     KEEPER_DESTROY =
         4,           /* jail: kills it, removes cgroups, mounts and upper; fine if gone already */
     KEEPER_LIST = 5, /* index: the id of the index-th jail that left a trace; ENOENT past the end */
@@ -51,7 +52,7 @@ struct keeper_plan {
     uint32_t memory_mb;
     uint32_t disk_mb;
     uint32_t pids;
-    uint32_t network; /* 1: without a way out there is no jail; 0: loopback will do */
+    uint32_t network; /* CREATE: 1: no jail without a way out; 0: loopback will do */
     uint32_t layers_n;
     char layers[KEEPER_LAYERS_MAX][KEEPER_LAYER_BYTES];
     char hostname[KEEPER_HOSTNAME_BYTES];
