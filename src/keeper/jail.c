@@ -77,7 +77,10 @@ static int root_send(int socket, int root_fd, struct err *err)
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(header), &root_fd, sizeof(int));
-    return sendmsg(socket, &msg, MSG_NOSIGNAL) < 0 ? err_sys(err, "send the root filesystem") : 0;
+    /* One that has given up already has said why: agent_await() reads that. */
+    return sendmsg(socket, &msg, MSG_NOSIGNAL) < 0 && errno != EPIPE
+               ? err_sys(err, "send the root filesystem")
+               : 0;
 }
 
 /* The socket closes with exec(): the end of it is the agent's start. Anything else is an error. */

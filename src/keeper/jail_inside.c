@@ -296,12 +296,16 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     struct furnish furnish;
     int r;
 
-    /* 1. Wait: when the root filesystem comes, ids are mapped and the groups count us. */
+    /* 1. What needs no ids, while the keeper prepares the rest. Then wait: when the root filesystem
+     * comes, ids are mapped and the groups count us. */
+    if ((r = network_make(in, err)) < 0) {
+        return r;
+    }
     scoped_fd root = root_receive(*report, err);
     if (root < 0) {
         return root;
     }
-    if ((r = identity_reset(err)) < 0 || (r = network_make(in, err)) < 0) {
+    if ((r = identity_reset(err)) < 0) {
         return r;
     }
     /* 2. Take what comes from outside, then lose sight of it. */
