@@ -145,8 +145,8 @@ static bool may_choose(const struct conn *conn, const struct endpoint *to)
 {
     const struct egress *egress = conn->net->egress;
 
-    return map_find(egress, to) || (!guard_check(egress, to) &&
-                                    route_of(egress->route_fd, &to->address) == ROUTE_AWAY);
+    return map_find(egress, to) ||
+           (!guard_check(egress, to) && route_of(egress->route_fd, &to->address) == ROUTE_AWAY);
 }
 
 /* The address that was asked for if the name has it, else the first that can be reached. */

@@ -13,8 +13,8 @@ enum { FILES_PER_CONNECTION = 2, FILES_FALLBACK = 1024 };
 /* ---- settings ---- */
 
 /* Calls each for every entry of a list; an entry it does not take is refused by name. */
-static int list_each(const char *setting, const char *list, int (*each)(void *ctx, struct str entry),
-                     void *ctx, struct err *err)
+static int list_each(const char *setting, const char *list,
+                     int (*each)(void *ctx, struct str entry), void *ctx, struct err *err)
 {
     struct str rest = str_of(list), entry;
 

@@ -27,28 +27,29 @@
 #include "base/err.h"
 
 enum {
-    EGRESS_CONNECTIONS_MAX = 1024,           /* of one sandbox at one time */
-    EGRESS_FILES_SHARE = 2,                  /* all together: this part of the process's limit */
-    EGRESS_ACCEPT_BATCH = 32,                /* taken from one sandbox before others have a turn */
-    EGRESS_BUFFER_BYTES = 64 * 1024,         /* of one direction of one connection, at most */
-    EGRESS_CONNECT_TIMEOUT_MS = 30 * 1000,   /* until the other side has answered */
-    EGRESS_PEEK_TIMEOUT_MS = 10 * 1000,      /* until a connection has said its name */
-    EGRESS_HALF_OPEN_MS = 5 * 60 * 1000,     /* silence, once one side has finished */
-    EGRESS_KEEPALIVE_S = 60,                 /* silence until a dead peer is asked for */
-    EGRESS_DNS_PENDING_MAX = 256,            /* questions of one sandbox under way */
-    EGRESS_DNS_CONNECTIONS_MAX = 16,         /* over TCP, of one sandbox */
+    EGRESS_CONNECTIONS_MAX = 1024,         /* of one sandbox at one time */
+    EGRESS_FILES_SHARE = 2,                /* all together: this part of the process's limit */
+    EGRESS_ACCEPT_BATCH = 32,              /* taken from one sandbox before others have a turn */
+    EGRESS_BUFFER_BYTES = 64 * 1024,       /* of one direction of one connection, at most */
+    EGRESS_CONNECT_TIMEOUT_MS = 30 * 1000, /* until the other side has answered */
+    EGRESS_PEEK_TIMEOUT_MS = 10 * 1000,    /* until a connection has said its name */
+    EGRESS_HALF_OPEN_MS = 5 * 60 * 1000,   /* silence, once one side has finished */
+    EGRESS_KEEPALIVE_S = 60,               /* silence until a dead peer is asked for */
+    EGRESS_DNS_PENDING_MAX = 256,          /* questions of one sandbox under way */
+    EGRESS_DNS_CONNECTIONS_MAX = 16,       /* over TCP, of one sandbox */
     EGRESS_DNS_IDLE_MS = 10 * 1000,
-    EGRESS_LOG_BURST = 10,                   /* refusals of one sandbox told in */
-    EGRESS_LOG_WINDOW_MS = 60 * 1000,        /* that time; the rest are counted */
-    EGRESS_LIST_MAX = 64,                    /* entries of a setting */
+    EGRESS_LOG_BURST = 10,            /* refusals of one sandbox told in */
+    EGRESS_LOG_WINDOW_MS = 60 * 1000, /* that time; the rest are counted */
+    EGRESS_LIST_MAX = 64,             /* entries of a setting */
 };
 
 /* What the operator sets; lists are separated by commas. */
 struct egress_options {
     uv_loop_t *loop;
-    const char *allow; /* blocks that sandboxes may reach although they are reserved or the host's */
-    const char *map;   /* "address[:port]=address:port": dials go there instead, past the guard */
-    const char *dns;   /* "address[:port]" of resolvers; empty: those of the host */
+    const char
+        *allow;      /* blocks that sandboxes may reach although they are reserved or the host's */
+    const char *map; /* "address[:port]=address:port": dials go there instead, past the guard */
+    const char *dns; /* "address[:port]" of resolvers; empty: those of the host */
 };
 
 struct egress;     /* all of it */

@@ -3,6 +3,7 @@
  *   allow_internet_access: false   is denyOut ["0.0.0.0/0"]
  *   network.allowOut               addresses, blocks, names, "*.name", "*"
  *   network.denyOut                addresses and blocks; 0.0.0.0/0 is everything
+ *   network.egressProxy            not served: such a sandbox reaches nothing
  *
  * What allowOut names is allowed whatever denyOut says; the rest is allowed unless denied. A name
  * is what a connection says of itself in its first bytes (peek.h), so where the address does not

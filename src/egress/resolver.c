@@ -1,9 +1,10 @@
 /* resolver.c - c-ares on the loop. Only the network is asked, never the host's /etc/hosts. */
-#define CARES_NO_DEPRECATED /* newer releases would have every message taken apart and made again */
+#define CARES_NO_DEPRECATED /* newer releases would have every message taken apart and made again  \
+                             */
 #include <ares.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <utlist.h>
 
 #include "base/alloc.h"
@@ -13,6 +14,7 @@ enum {
     TICK_MS = 250, /* how often timeouts are looked at while anything is under way */
     TIMEOUT_MS = 3000,
     TRIES = 3,
+    LOOK_MS = 5000, /* how often the host's own settings are looked at */
     ADDRESSES_MAX = 32,
 };
 
@@ -36,6 +38,9 @@ struct lookup {
 struct resolver {
     uv_loop_t *loop;
     ares_channel channel;
+    char *servers;                /* "": the host's, */
+    struct timespec host_changed; /* as its file was then, */
+    uint64_t looked_ms;           /* last seen at that time */
     struct watch *watches;
     struct lookup *failed;
     uv_timer_t timer;
@@ -143,10 +148,13 @@ static void failures_run(uv_idle_t *idle)
     }
 }
 
+static void servers_refresh(struct resolver *resolver);
+
 static struct lookup *lookup_begin(struct resolver *resolver, void *ctx)
 {
     struct lookup *lookup = xnew(struct lookup);
 
+    servers_refresh(resolver);
     lookup->resolver = resolver;
     lookup->ctx = ctx;
     lookup->asking = true;
@@ -214,9 +222,8 @@ static void on_addresses(void *arg, int status, int timeouts, struct ares_addrin
 struct lookup *resolver_addresses(struct resolver *resolver, const char *name,
                                   lookup_addresses_done *done, void *ctx)
 {
-    const struct ares_addrinfo_hints hints = {.ai_family = AF_UNSPEC,
-                                              .ai_socktype = SOCK_STREAM,
-                                              .ai_flags = ARES_AI_NOSORT};
+    const struct ares_addrinfo_hints hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = ARES_AI_NOSORT};
     struct lookup *lookup = lookup_begin(resolver, ctx);
 
     lookup->addresses_done = done;
@@ -224,11 +231,10 @@ struct lookup *resolver_addresses(struct resolver *resolver, const char *name,
     return lookup_begun(lookup);
 }
 
-/* ---- the whole ---- */
+/* ---- the servers ---- */
 
-int resolver_new(uv_loop_t *loop, const char *servers, struct resolver **out, struct err *err)
+static int channel_open(struct resolver *resolver)
 {
-    struct resolver *resolver = xnew(struct resolver);
     char from_network[] = "b";
     struct ares_options options = {
         .flags = 0,
@@ -239,18 +245,62 @@ int resolver_new(uv_loop_t *loop, const char *servers, struct resolver **out, st
         .sock_state_cb_data = resolver,
     };
 
-    resolver->loop = loop;
-    int r = ares_library_init(ARES_LIB_INIT_ALL);
-    if (r == ARES_SUCCESS) {
-        r = ares_init_options(&resolver->channel, &options,
+    int r = ares_init_options(&resolver->channel, &options,
                               ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES |
                                   ARES_OPT_LOOKUPS | ARES_OPT_SOCK_STATE_CB);
-    }
-    if (r == ARES_SUCCESS && servers[0] &&
-        (r = ares_set_servers_ports_csv(resolver->channel, servers)) != ARES_SUCCESS) {
+    if (r == ARES_SUCCESS && resolver->servers[0] &&
+        (r = ares_set_servers_ports_csv(resolver->channel, resolver->servers)) != ARES_SUCCESS) {
         ares_destroy(resolver->channel);
     }
-    if (r != ARES_SUCCESS) {
+    return r;
+}
+
+static struct timespec host_changed(void)
+{
+    struct stat st;
+
+    return stat("/etc/resolv.conf", &st) < 0 ? (struct timespec){0} : st.st_mtim;
+}
+
+/* A machine that moves to another network has other resolvers there. What is under way with the
+ * old ones fails, and programs ask again. */
+static void servers_refresh(struct resolver *resolver)
+{
+    uint64_t now = uv_now(resolver->loop);
+
+    if (resolver->servers[0] || now - resolver->looked_ms < LOOK_MS) {
+        return;
+    }
+    resolver->looked_ms = now;
+    struct timespec changed = host_changed();
+    if (changed.tv_sec == resolver->host_changed.tv_sec &&
+        changed.tv_nsec == resolver->host_changed.tv_nsec) {
+        return;
+    }
+    resolver->host_changed = changed;
+    ares_channel old = resolver->channel;
+    if (channel_open(resolver) == ARES_SUCCESS) {
+        ares_destroy(old);
+    } else {
+        resolver->channel = old;
+    }
+}
+
+/* ---- the whole ---- */
+
+int resolver_new(uv_loop_t *loop, const char *servers, struct resolver **out, struct err *err)
+{
+    struct resolver *resolver = xnew(struct resolver);
+
+    resolver->loop = loop;
+    resolver->servers = strdup(servers);
+    resolver->host_changed = host_changed();
+    int r = ares_library_init(ARES_LIB_INIT_ALL);
+    if (r == ARES_SUCCESS && resolver->servers) {
+        r = channel_open(resolver);
+    }
+    if (r != ARES_SUCCESS || !resolver->servers) {
+        free(resolver->servers);
         free(resolver);
         return err_set(err, EINVAL, "set up the resolver: %s", ares_strerror(r));
     }
@@ -267,6 +317,7 @@ static void handle_closed(uv_handle_t *handle)
     struct resolver *resolver = handle->data;
 
     if (--resolver->handles == 0) {
+        free(resolver->servers);
         free(resolver);
     }
 }

@@ -326,7 +326,8 @@ int firewall_load(const struct firewall *firewall, struct err *err)
             r = answer_read(message, firewall->seq);
         }
         if (r < 0) {
-            return err_set(err, -r, "load the rules of the jail's network: %s (is nf_tables there?)",
+            return err_set(err, -r,
+                           "load the rules of the jail's network: %s (is nf_tables there?)",
                            strerrordesc_np(-r));
         }
     }

@@ -252,10 +252,8 @@ static void answer_jail(struct handler *handler, uint64_t client, const struct k
 {
     struct keeper_answer answer = answer_to(req, 0, NULL);
     const int fds[KEEPER_FDS_MAX] = {
-        [KEEPER_FD_PIDFD] = jail->pidfd,
-        [KEEPER_FD_CHANNEL] = jail->channel,
-        [KEEPER_FD_GATE] = jail->net.tcp,
-        [KEEPER_FD_DNS_UDP] = jail->net.dns_udp,
+        [KEEPER_FD_PIDFD] = jail->pidfd,         [KEEPER_FD_CHANNEL] = jail->channel,
+        [KEEPER_FD_GATE] = jail->net.tcp,        [KEEPER_FD_DNS_UDP] = jail->net.dns_udp,
         [KEEPER_FD_DNS_TCP] = jail->net.dns_tcp,
     };
 

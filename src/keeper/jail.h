@@ -42,8 +42,8 @@ enum jail_part {
 
 struct jail {
     struct keeper_jail name;
-    int pidfd;   /* -1 on failure, likewise: */
-    int channel; /* connected to the agent, non-blocking */
+    int pidfd;                  /* -1 on failure, likewise: */
+    int channel;                /* connected to the agent, non-blocking */
     struct network_sockets net; /* -1 when it has loopback alone, also on success */
 };
 

@@ -315,7 +315,8 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     }
     /* 3. Furnish the root; the socket must be there before the agent is. */
     if ((r = furnish_mount(&furnish, root, in->plan->memory_mb, err)) < 0 ||
-        (r = hostname_set(root, in->plan->hostname, err)) < 0 || (r = resolver_name(root, err)) < 0) {
+        (r = hostname_set(root, in->plan->hostname, err)) < 0 ||
+        (r = resolver_name(root, err)) < 0) {
         return r;
     }
     scoped_fd listener = channel_listen(err);

@@ -118,7 +118,10 @@ enum {
     KEEPER_FD_DNS_TCP, /* listens */
     KEEPER_FDS_MAX,
 };
-#define KEEPER_FDS_NONE {-1, -1, -1, -1, -1}
+#define KEEPER_FDS_NONE                                                                            \
+    {                                                                                              \
+        -1, -1, -1, -1, -1                                                                         \
+    }
 
 /* 0, or -EINVAL with a sentence that names the field. Pure: also what the fuzzer drives. */
 must_check int keeper_request_check(const struct keeper_request *req, struct err *err);

@@ -385,14 +385,18 @@ for i in range(10000):
     held.append(s)
     if i % 500 == 0:
         time.sleep(0.01)
+def tally(call):
+    done = 0
+    for s in held:
+        try:
+            done += bool(call(s))
+        except OSError:
+            pass
+    return done
 time.sleep(3)
-alive = 0
-for s in held:
-    try:
-        s.send(b"x")
-        alive += 1
-    except OSError:
-        pass
+tally(lambda s: s.send(b"x"))
+time.sleep(3)
+alive = tally(lambda s: s.recv(1))  # those that were answered
 open("/tmp/alive", "w").write(str(alive))
 time.sleep(60)
 """)

@@ -6,7 +6,7 @@
 #include "egress/dns_message.h"
 
 #define HEADER "\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00"
-#define A_TEST "\x01" "a\x04test\x00"
+#define A_TEST "\001a\x04test\x00"
 #define TYPE_A "\x00\x01\x00\x01"
 
 #define BYTES(literal) ((struct str){(literal), sizeof(literal) - 1})
@@ -15,7 +15,7 @@ static void a_question_is_read(void)
 {
     struct dns_question question;
 
-    CHECK_INT(dns_question_parse(BYTES(HEADER "\x01" "A\x04tEst\x00" "\x00\x1c\x00\x01"), &question), 0);
+    CHECK_INT(dns_question_parse(BYTES(HEADER "\001A\x04tEst\x00\x00\x1c\x00\x01"), &question), 0);
     CHECK_STR(question.name, "A.tEst");
     CHECK_INT(question.id, 0x1234);
     CHECK_INT(question.type, DNS_TYPE_AAAA);
@@ -38,12 +38,12 @@ static void what_is_no_question_is_refused(void)
         {BYTES("\x12\x34\x01\x00\x00\x02\x00\x00\x00\x00\x00\x00" A_TEST TYPE_A), -EBADMSG},
         {BYTES("\x12\x34\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00" A_TEST TYPE_A), -EBADMSG},
         {BYTES(HEADER), -EBADMSG},
-        {BYTES(HEADER "\x01" "a\x04tes"), -EBADMSG},
+        {BYTES(HEADER "\001a\x04tes"), -EBADMSG},
         {BYTES(HEADER A_TEST "\x00\x01\x00"), -EBADMSG},
-        {BYTES(HEADER "\xc0\x0c" TYPE_A), -EBADMSG},               /* points at itself */
-        {BYTES(HEADER "\x03" "a.b\x00" TYPE_A), -EBADMSG},         /* a dot inside a label */
-        {BYTES(HEADER "\x02" "a\x00\x00" TYPE_A), -EBADMSG},       /* a NUL */
-        {BYTES(HEADER "\x02" "a\\\x00" TYPE_A), -EBADMSG},
+        {BYTES(HEADER "\xc0\x0c" TYPE_A), -EBADMSG},      /* points at itself */
+        {BYTES(HEADER "\003a.b\x00" TYPE_A), -EBADMSG},   /* a dot inside a label */
+        {BYTES(HEADER "\002a\x00\x00" TYPE_A), -EBADMSG}, /* a NUL */
+        {BYTES(HEADER "\002a\\\x00" TYPE_A), -EBADMSG},
     };
 
     for (size_t i = 0; i < countof(rows); i++) {
@@ -77,7 +77,7 @@ static struct dns_question asked(void)
 {
     struct dns_question question;
 
-    if (dns_question_parse(BYTES(HEADER "\x01" "A\x04tEst\x00" TYPE_A), &question) < 0) {
+    if (dns_question_parse(BYTES(HEADER "\001A\x04tEst\x00" TYPE_A), &question) < 0) {
         abort();
     }
     return question;
@@ -86,7 +86,7 @@ static struct dns_question asked(void)
 static void an_empty_answer(void)
 {
     static const char want[] = "\x12\x34\x81\x83\x00\x01\x00\x00\x00\x00\x00\x00"
-                               "\x01" "A\x04tEst\x00" TYPE_A;
+                               "\001A\x04tEst\x00" TYPE_A;
     struct dns_question question = asked();
     scoped_buf out;
 
@@ -99,10 +99,10 @@ static void an_empty_answer(void)
 static void an_answer_is_the_resolvers(void)
 {
 #define RECORD "\xc0\x0c" TYPE_A "\x00\x00\x00\x3c\x00\x04\x01\x02\x03\x04"
-    static const char returned[] = "\x99\x99\x85\x80\x00\x01\x00\x01\x00\x00\x00\x00"
-                                   A_TEST TYPE_A RECORD;
+    static const char returned[] =
+        "\x99\x99\x85\x80\x00\x01\x00\x01\x00\x00\x00\x00" A_TEST TYPE_A RECORD;
     static const char want[] = "\x12\x34\x81\x80\x00\x01\x00\x01\x00\x00\x00\x00"
-                               "\x01" "A\x04tEst\x00" TYPE_A RECORD;
+                               "\001A\x04tEst\x00" TYPE_A RECORD;
     struct dns_question question = asked();
     scoped_buf out;
 
@@ -117,8 +117,9 @@ static void an_answer_to_something_else_is_none(void)
     scoped_buf out;
 
     buf_init(&out, DNS_MESSAGE_BYTES_MAX);
-    CHECK_INT(dns_answer_from(&out, &question, BYTES(HEADER "\x01" "b\x04test\x00" TYPE_A)), -EBADMSG);
-    CHECK_INT(dns_answer_from(&out, &question, BYTES(HEADER "\x01" "a\x04test\x00\x00\x01")), -EBADMSG);
+    CHECK_INT(dns_answer_from(&out, &question, BYTES(HEADER "\001b\x04test\x00" TYPE_A)), -EBADMSG);
+    CHECK_INT(dns_answer_from(&out, &question, BYTES(HEADER "\001a\x04test\x00\x00\x01")),
+              -EBADMSG);
     CHECK_INT(dns_answer_from(&out, &question, BYTES(HEADER)), -EBADMSG);
     CHECK_INT(dns_answer_from(&out, &question, (struct str){0}), -EBADMSG);
     CHECK_INT(buf_len(&out), 0);
@@ -127,9 +128,9 @@ static void an_answer_to_something_else_is_none(void)
 static void what_is_too_long_is_asked_for_again(void)
 {
     static const char head[] = "\x12\x34\x81\x80\x00\x01\x00\x40\x00\x00\x00\x00"
-                               "\x01" "A\x04tEst\x00" TYPE_A;
+                               "\001A\x04tEst\x00" TYPE_A;
     static const char want[] = "\x12\x34\x83\x80\x00\x01\x00\x00\x00\x00\x00\x00"
-                               "\x01" "A\x04tEst\x00" TYPE_A;
+                               "\001A\x04tEst\x00" TYPE_A;
     struct dns_question question = asked();
     char more[DNS_UDP_BYTES_MAX] = {0};
     scoped_buf out;

@@ -5,8 +5,8 @@
 #include "check.h"
 #include "egress/peek.h"
 
-static const char *const outcomes[] = {[PEEK_MORE] = "more", [PEEK_NAME] = "name",
-                                       [PEEK_NONE] = "none"};
+static const char *const outcomes[] = {
+    [PEEK_MORE] = "more", [PEEK_NAME] = "name", [PEEK_NONE] = "none"};
 
 /* ---- HTTP ---- */
 

@@ -65,10 +65,9 @@ static void blocks_have_their_addresses(void)
 
 static void bad_blocks_are_refused(void)
 {
-    static const char *const rows[] = {"",          "1.2.3",     "1.2.3.4/33", "1.2.3.4/",
-                                       "1.2.3.4/x", "::/129",    "1.2.3.4/-1", "0x7f.1",
-                                       "2130706433", "010.0.0.1", "1.2.3.4/24/24",
-                                       "example.com"};
+    static const char *const rows[] = {"",           "1.2.3",     "1.2.3.4/33",    "1.2.3.4/",
+                                       "1.2.3.4/x",  "::/129",    "1.2.3.4/-1",    "0x7f.1",
+                                       "2130706433", "010.0.0.1", "1.2.3.4/24/24", "example.com"};
 
     for (size_t i = 0; i < countof(rows); i++) {
         struct block block;
@@ -128,14 +127,34 @@ static void sockets_addresses_come_back_the_same(void)
 static void what_is_not_public_is_known(void)
 {
     static const char *const reserved[] = {
-        "0.0.0.0",        "0.1.2.3",     "10.1.2.3",        "100.64.0.1",      "127.0.0.1",
-        "127.255.255.1",  "169.254.0.1", "169.254.169.254", "172.16.0.1",      "192.168.0.1",
-        "198.18.0.1",     "224.0.0.1",   "255.255.255.255", "::",              "::1",
-        "::127.0.0.1",    "fe80::1",     "fd00::1",         "fc00::1",         "ff02::1",
-        "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "fd00:ec2::254", "2001::1",
+        "0.0.0.0",
+        "0.1.2.3",
+        "10.1.2.3",
+        "100.64.0.1",
+        "127.0.0.1",
+        "127.255.255.1",
+        "169.254.0.1",
+        "169.254.169.254",
+        "172.16.0.1",
+        "192.168.0.1",
+        "198.18.0.1",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::",
+        "::1",
+        "::127.0.0.1",
+        "fe80::1",
+        "fd00::1",
+        "fc00::1",
+        "ff02::1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::",
+        "fd00:ec2::254",
+        "2001::1",
     };
-    static const char *const public[] = {"1.1.1.1",   "8.8.8.8",     "172.32.0.1",
-                                         "100.128.0.1", "192.167.0.1", "2606:4700:4700::1111",
+    static const char *const public[] = {"1.1.1.1",       "8.8.8.8",     "172.32.0.1",
+                                         "100.128.0.1",   "192.167.0.1", "2606:4700:4700::1111",
                                          "::ffff:1.1.1.1"};
 
     for (size_t i = 0; i < countof(reserved); i++) {
@@ -179,6 +198,9 @@ static const struct row {
      "denyOut 0.0.0.0/0"},
     {"{'network': {'denyOut': ['0.0.0.0/0'], 'allowOut': ['a.test', '1.1.1.1']}}", "1.1.1.1", ALLOW,
      ""},
+    /* nothing goes around a proxy that was asked for */
+    {"{'network': {'allowOut': ['1.1.1.1'], 'egressProxy': {'address': 'p:1'}}}", "1.1.1.1", DENY,
+     "egressProxy, which is not served"},
     /* what cannot be understood allows nothing */
     {"{'network': {'denyOut': ['nonsense']}}", "1.1.1.1", DENY, "a rule that cannot be read"},
     {"{'network': {'denyOut': [7]}}", "1.1.1.1", DENY, "a rule that cannot be read"},
@@ -206,11 +228,12 @@ static void rules_decide(void)
         struct address at = address(row->address);
         char rule[POLICY_RULE_BYTES];
         struct policy *p = policy(row->options);
-        int got = policy_address(p, &at, rule);
+        int got = (int)policy_address(p, &at, rule);
 
         policy_free(p);
-        CHECK_THAT(got == row->want && strcmp(rule, row->rule) == 0, "%s: %s: %d '%s', want %d '%s'",
-                   row->options, row->address, got, rule, row->want, row->rule);
+        CHECK_THAT(got == row->want && strcmp(rule, row->rule) == 0,
+                   "%s: %s: %d '%s', want %d '%s'", row->options, row->address, got, rule,
+                   row->want, row->rule);
     }
 }
 
@@ -222,10 +245,10 @@ static void names_match(void)
         const char *name;
         bool allowed;
     } names[] = {
-        {"a.test", true},     {"A.TEST", true},       {"a.test.", true},    {"x.a.test", false},
-        {"xa.test", false},   {"b.test", false},      {"x.b.test", true},   {"y.x.b.test", true},
-        {"xb.test", false},   {".b.test", false},     {"a.test.evil", false}, {"", false},
-        {"1.1.1.1", false},   {"a.test..", false},
+        {"a.test", true},   {"A.TEST", true},    {"a.test.", true},      {"x.a.test", false},
+        {"xa.test", false}, {"b.test", false},   {"x.b.test", true},     {"y.x.b.test", true},
+        {"xb.test", false}, {".b.test", false},  {"a.test.evil", false}, {"", false},
+        {"1.1.1.1", false}, {"a.test..", false},
     };
 
     for (size_t i = 0; i < countof(names); i++) {
