@@ -1,5 +1,5 @@
-/* files.c - /files: who may, as whom, and which file. What then happens is in files_get.c and
- * files_post.c. */
+/* files.c - /files: who may, as whom, and which file. What then happens is in files_get.c,
+ * files_post.c and files_compose.c. */
 #include "agent/files.h"
 
 #include <errno.h>
@@ -165,24 +165,30 @@ static int authorize(const struct agent *agent, const struct http_request *http,
                            clock_wall_ms() / 1000, err);
 }
 
-/* The status to refuse with, or 0. */
-static int user_choose(const struct agent *agent, const struct params *p, struct user *out,
-                       struct err *err)
+int files_user(const struct agent *agent, struct str wanted, struct user *out, struct err *err)
 {
     char name[sizeof(out->name)];
 
-    if (!p->has_username && (!agent->default_user || !*agent->default_user)) {
+    if (!wanted.at && (!agent->default_user || !*agent->default_user)) {
         (void)err_set(err, EINVAL, "username not provided");
         return 400;
     }
-    struct str wanted = p->has_username ? buf_str(&p->username) : str_of(agent->default_user);
+    if (!wanted.at) {
+        wanted = str_of(agent->default_user);
+    }
     if (!str_copy(name, sizeof(name), wanted) || user_find(name, out) < 0) {
         (void)err_set(err, ENOENT, "error looking up user '%.*s': user: unknown user %.*s",
-                      (int)wanted.len, wanted.at ? wanted.at : "", (int)wanted.len,
-                      wanted.at ? wanted.at : "");
+                      (int)wanted.len, wanted.at, (int)wanted.len, wanted.at);
         return 401;
     }
     return 0;
+}
+
+static struct str username_of(const struct params *p)
+{
+    struct str name = buf_str(&p->username);
+
+    return !p->has_username ? (struct str){NULL, 0} : name.at ? name : STR("");
 }
 
 static char *copy_of(struct str text)
@@ -210,7 +216,7 @@ static struct files_request *request_admit(struct agent *agent, struct http_exch
     } else if (authorize(agent, http, &p, write, &err) < 0) {
         status = 401;
     } else {
-        status = user_choose(agent, &p, &req->user, &err);
+        status = files_user(agent, username_of(&p), &req->user, &err);
     }
     if (status == 0 && buf_len(&p.path) && memchr(buf_at(&p.path), '\0', buf_len(&p.path))) {
         (void)err_set(&err, EINVAL, "the path has a NUL byte");
@@ -232,6 +238,14 @@ bool files_handle(struct agent *agent, struct http_exchange *ex)
 {
     const struct http_request *http = http_request(ex);
 
+    if (str_eq(http->path, STR("/files/compose"))) {
+        if (str_eq(http->method, STR("POST"))) {
+            files_compose(agent, ex);
+        } else {
+            files_refuse(ex, 405, "/files/compose takes POST");
+        }
+        return true;
+    }
     if (!str_eq(http->path, STR("/files"))) {
         return false;
     }

@@ -1,4 +1,4 @@
-/* files.h - what GET and POST /files share.
+/* files.h - what the endpoints below /files share.
  *
  * Owns:     nothing beyond the exchange it is given.
  * Needs:    the agent's defaults, copied out of it: the thread pool never sees the agent.
@@ -28,6 +28,12 @@ void files_request_free(struct files_request *req);
 /* Both take the exchange, and req. */
 void files_get(struct files_request *req);
 void files_post(struct files_request *req);
+
+/* POST /files/compose: takes the exchange. */
+void files_compose(struct agent *agent, struct http_exchange *ex);
+
+/* The user that is wanted (at == NULL: the default one). The status to refuse with, or 0. */
+int files_user(const struct agent *agent, struct str wanted, struct user *out, struct err *err);
 
 /* The status for an errno of staged.h and friends. */
 int files_status(int error);

@@ -1,10 +1,11 @@
-/* filesystem.c - filesystem.Filesystem: each call is one operation in the thread pool. */
+/* filesystem.c - filesystem.Filesystem: each call is one operation in the thread pool. Watches,
+ * which outlive a call, are in watch_rpc.c. */
 #include <assert.h>
 #include <stdlib.h>
 
+#include "agent/call.h"
 #include "agent/filesystem_ops.h"
-#include "agent/internal.h"
-#include "agent/utf8.h"
+#include "agent/watch_rpc.h"
 #include "base/alloc.h"
 
 /* A call under way. The pool's thread owns it between start and done; `rpc` is the loop's alone. */
@@ -31,14 +32,6 @@ static void op_free(struct op *op)
 {
     arena_fini(&op->arena);
     free(op);
-}
-
-static void call_fail(struct rpc_call *call, enum rpc_code code, const struct err *err)
-{
-    char text[sizeof(err->msg) * UTF8_REPLACEMENT_BYTES + 1];
-
-    (void)utf8_repair(str_of(err->msg), text); /* it may name a file */
-    rpc_fail(call, code, "%s", text);
 }
 
 static void op_run(uv_work_t *work)
@@ -74,15 +67,12 @@ static struct op *op_new(struct agent *agent, struct rpc_call *call, const char 
 {
     struct op *op = xnew(struct op);
     struct user *user = xnew(struct user);
-    enum rpc_code code = RPC_OK;
 
     op->rpc = call;
     op->arena = ARENA(FS_LISTING_BYTES_MAX);
-    if (user_of_request(agent, rpc_request(call), user, &op->err) < 0) {
-        code = RPC_UNAUTHENTICATED;
-    } else if (user_path(agent, user, str_of(path), op->path, &op->err) < 0 ||
-               (destination &&
-                user_path(agent, user, str_of(destination), op->destination, &op->err) < 0)) {
+    enum rpc_code code = call_path(agent, call, path, user, op->path, &op->err);
+    if (code == RPC_OK && destination &&
+        user_path(agent, user, str_of(destination), op->destination, &op->err) < 0) {
         code = RPC_INVALID_ARGUMENT;
     }
     op->owner = (struct fs_owner){user->uid, user->gid};
@@ -238,6 +228,10 @@ bool filesystem_handle(struct agent *agent, struct http_exchange *ex)
         METHOD("MakeDir", RPC_UNARY, make_dir, make_handle),
         METHOD("Move", RPC_UNARY, move, move_handle),
         METHOD("Remove", RPC_UNARY, remove, remove_handle),
+        METHOD("WatchDir", RPC_SERVER_STREAM, watch_dir, watch_dir_handle),
+        METHOD("CreateWatcher", RPC_UNARY, create_watcher, create_watcher_handle),
+        METHOD("GetWatcherEvents", RPC_UNARY, get_watcher_events, get_watcher_events_handle),
+        METHOD("RemoveWatcher", RPC_UNARY, remove_watcher, remove_watcher_handle),
     };
 
     return rpc_handle(methods, countof(methods), agent, ex);

@@ -34,8 +34,7 @@ enum rpc_code fs_stat(struct arena *arena, const char *path, Filesystem__EntryIn
     return code_of(r);
 }
 
-/* The real directory behind the path that was asked for. */
-static enum rpc_code directory_resolve(const char *path, char real[PATH_MAX], struct err *err)
+enum rpc_code fs_resolve_directory(const char *path, char real[PATH_MAX], struct err *err)
 {
     struct stat st;
 
@@ -59,7 +58,7 @@ enum rpc_code fs_list(struct arena *arena, const char *path, uint32_t depth,
                       Filesystem__EntryInfo ***out, size_t *n, struct err *err)
 {
     char real[PATH_MAX];
-    enum rpc_code code = directory_resolve(path, real, err);
+    enum rpc_code code = fs_resolve_directory(path, real, err);
 
     if (code != RPC_OK) {
         return code;

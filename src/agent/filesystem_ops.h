@@ -10,6 +10,8 @@
 #ifndef AGENT_FILESYSTEM_OPS_H
 #define AGENT_FILESYSTEM_OPS_H
 
+#include <limits.h>
+
 #include "agent/entry.h"
 #include "base/err.h"
 #include "rpc/rpc.h"
@@ -39,6 +41,11 @@ must_check enum rpc_code fs_move(struct arena *arena, const char *source, const 
 
 /* With all that is below it. A path that is not there is a success. */
 must_check enum rpc_code fs_remove(const char *path, struct err *err);
+
+/* The real directory behind the path, without links: not_found, or invalid_argument for what is not
+ * a directory. */
+must_check enum rpc_code fs_resolve_directory(const char *path, char real[PATH_MAX],
+                                              struct err *err);
 
 /* Makes the directory and its parents where they are missing, 0755 and the owner's. -ENOTDIR with a
  * sentence when something else is in the way. */

@@ -30,6 +30,7 @@ enum {
 
 struct processes; /* process.h */
 struct channel;   /* channel.c */
+struct watchers;  /* watch_rpc.c */
 
 /* The tag of a connection (http_request.connection_tag) that came over the channel: requests from
  * outside through the edge, and the daemon's own. Connections over TCP in the jail have none. */
@@ -48,6 +49,7 @@ struct agent {
     struct http_server *server;
     struct processes *processes;
     struct channel *channel;
+    struct watchers *watchers; /* NULL until the first watch */
 
     /* From /init; empty until then. */
     char *access_token; /* NULL: not secured */

@@ -17,6 +17,7 @@
 #include "agent/channel.h"
 #include "agent/internal.h"
 #include "agent/process.h"
+#include "base/alloc.h"
 #include "base/log.h"
 
 enum {
@@ -200,8 +201,8 @@ int main(int argc, char **argv)
     nofile_raise(&agent);
     (void)umask(022);
     agent.loop = uv_default_loop();
-    agent.default_user = strdup("root");
-    agent.default_workdir = strdup("");
+    agent.default_user = xstrdup("root");
+    agent.default_workdir = xstrdup("");
     if (agent_start(&agent, address, &err) < 0) {
         log_error("%s", err.msg);
         return 1;

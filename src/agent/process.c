@@ -428,7 +428,7 @@ int process_start(struct processes *table, const struct spawn_plan *plan,
     p->table = table;
     p->pid = child.pid;
     p->pty = plan->pty;
-    p->tag = tag ? strdup(tag) : NULL;
+    p->tag = xstrdup(tag);
     p->config = config_copy(config);
     ring_init(&p->ring, table->agent->output_kept_bytes);
     output_open(p, &p->outputs[0], child.out, plan->pty ? OUTPUT_PTY : OUTPUT_STDOUT);

@@ -2,14 +2,9 @@
 #include <stdlib.h>
 #include <utlist.h>
 
+#include "agent/call.h"
 #include "agent/process.h"
 #include "base/alloc.h"
-
-enum {
-    MS_PER_S = 1000,
-    KEEPALIVE_DEFAULT_S = 90,
-    KEEPALIVE_MAX_S = 24 * 60 * 60,
-};
 
 struct reader {
     struct process *process; /* NULL once detached */
@@ -189,25 +184,9 @@ static void on_gone(void *ctx)
 
 static const struct rpc_watch reader_watch = {.credit = on_credit, .gone = on_gone};
 
-static uint64_t keepalive_ms(const struct rpc_call *call)
-{
-    struct str text = http_header_get(rpc_request(call), "keepalive-ping-interval");
-    char digits[16];
-    char *end;
-
-    if (!str_copy(digits, sizeof(digits), text) || !digits[0]) {
-        return KEEPALIVE_DEFAULT_S * MS_PER_S;
-    }
-    long seconds = strtol(digits, &end, 10);
-    if (*end || seconds <= 0 || seconds > KEEPALIVE_MAX_S) {
-        seconds = KEEPALIVE_DEFAULT_S;
-    }
-    return (uint64_t)seconds * MS_PER_S;
-}
-
 static void timers_start(struct reader *reader, uv_loop_t *loop)
 {
-    uint64_t interval_ms = keepalive_ms(reader->call);
+    uint64_t interval_ms = call_keepalive_ms(reader->call);
     int64_t timeout_ms = rpc_timeout_ms(reader->call);
 
     (void)uv_timer_init(loop, &reader->keepalive);

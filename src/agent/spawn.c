@@ -5,11 +5,14 @@
 #include <grp.h>
 #include <linux/close_range.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
+#include <unistd.h>
 
 #include "agent/internal.h"
 #include "base/fd.h"
@@ -100,13 +103,15 @@ static int pty_make(const struct spawn_plan *plan, struct stdio *io, struct err 
 
 /* ---- in the child ---- */
 
+/* By the system call: the C library keeps two numbers to itself, and posix_spawn() leaves them
+ * ignored in whatever it starts. */
 static void signals_reset(void)
 {
-    struct sigaction standard = {.sa_handler = SIG_DFL};
+    static const unsigned long standard[4]; /* the kernel's struct sigaction: SIG_DFL, no flags */
     sigset_t none;
 
     for (int sig = 1; sig < SIGNALS; sig++) {
-        (void)sigaction(sig, &standard, NULL); /* some numbers are not ours to set */
+        (void)syscall(SYS_rt_sigaction, sig, standard, NULL, sizeof(uint64_t));
     }
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);

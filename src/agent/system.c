@@ -8,6 +8,7 @@
 #include "agent/figures.h"
 #include "agent/files.h"
 #include "agent/internal.h"
+#include "base/alloc.h"
 #include "base/clock.h"
 
 enum {
@@ -159,7 +160,7 @@ static int init_read(const json_t *body, struct init *init, struct err *err)
 static void text_replace(char **at, const char *text)
 {
     free(*at);
-    *at = text ? strdup(text) : NULL;
+    *at = xstrdup(text);
 }
 
 static void limits_apply(struct agent *agent, const struct init *init)

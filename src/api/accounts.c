@@ -7,22 +7,12 @@
 #include "base/alloc.h"
 #include "base/encode.h"
 
-static char *copy(const char *text)
-{
-    char *out = strdup(text);
-
-    if (!out) {
-        abort();
-    }
-    return out;
-}
-
 struct team *accounts_add_team(struct api *api, const char *id, const char *name)
 {
     struct team *team = xnew(struct team);
 
     (void)snprintf(team->id, sizeof(team->id), "%s", id);
-    team->name = copy(name);
+    team->name = xstrdup(name);
     LL_APPEND(api->teams, team);
     return team;
 }

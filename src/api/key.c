@@ -8,16 +8,6 @@
 #include "base/clock.h"
 #include "base/encode.h"
 
-static char *copy(const char *text)
-{
-    char *out = strdup(text);
-
-    if (!out) {
-        abort();
-    }
-    return out;
-}
-
 struct key *key_new(const struct team *team, const char *name, char text[KEY_TEXT_LEN + 1])
 {
     struct key *key = xnew(struct key);
@@ -28,7 +18,7 @@ struct key *key_new(const struct team *team, const char *name, char text[KEY_TEX
     sha256_hex(text, KEY_TEXT_LEN, key->hash);
     (void)snprintf(key->masked, sizeof(key->masked), KEY_PREFIX "%.2s...%s",
                    text + strlen(KEY_PREFIX), text + KEY_TEXT_LEN - 4);
-    key->name = copy(name);
+    key->name = xstrdup(name);
     key->team = team;
     key->created_ms = clock_wall_ms();
     return key;
@@ -66,7 +56,7 @@ struct key *key_from_row(const struct team *team, const struct key_row *row)
         free(key);
         return NULL;
     }
-    key->name = copy(row->name);
+    key->name = xstrdup(row->name);
     key->team = team;
     key->created_ms = row->created_ms;
     key->last_used_ms = key->used_saved_ms = row->last_used_ms;

@@ -129,16 +129,6 @@ void handle_keys_create(struct call *call, const json_t *body)
 
 /* ---- rename ---- */
 
-static char *name_copy(const char *name)
-{
-    char *out = strdup(name);
-
-    if (!out) {
-        abort();
-    }
-    return out;
-}
-
 /* Memory changes first: "last used" writes the whole row, and must not write the old name behind
  * the new one. A failure puts the old name back. */
 static void on_renamed(void *ctx, int error, const struct err *err)
@@ -177,7 +167,7 @@ void handle_keys_rename(struct call *call, const json_t *body)
     struct change *change = change_new(call, key);
     memcpy(change->key_id, key->id, sizeof(key->id));
     change->old_name = key->name;
-    key->name = name_copy(name);
+    key->name = xstrdup(name);
     struct key_row row = key_row(key);
     store_key_save(call->api->options.store, &row, on_renamed, change);
 }

@@ -56,7 +56,7 @@ int buf_reserve(struct buf *b, size_t len, char **at)
             b->cap = cap;
         }
     }
-    *at = b->data + b->end;
+    *at = b->end ? b->data + b->end : b->data; /* no room was asked of none: still NULL */
     return 0;
 }
 

@@ -77,6 +77,23 @@ static inline struct str str_trim(struct str s)
     return s;
 }
 
+/* ASCII alone, whatever the locale says. */
+static inline char char_lower(char c)
+{
+    if (c >= 'A' && c <= 'Z') {
+        return (char)(c + ('a' - 'A'));
+    }
+    return c;
+}
+
+static inline char char_upper(char c)
+{
+    if (c >= 'a' && c <= 'z') {
+        return (char)(c - ('a' - 'A'));
+    }
+    return c;
+}
+
 /* Copies into dst with a NUL; false (and dst untouched) when it does not fit or holds a NUL. */
 static inline bool str_copy(char *dst, size_t size, struct str s)
 {

@@ -23,6 +23,7 @@
 
 enum {
     STOP_GRACE_MS = 5000,
+    CLOSE_MS = 2000, /* for what is under way in other processes and threads */
     BASE_CPU_COUNT = 2,
     BASE_MEMORY_MB = 1024,
     BASE_DISK_MB = 10 * 1024,
@@ -41,6 +42,7 @@ struct server {
     uv_loop_t loop;
     uv_signal_t on_term;
     uv_signal_t on_int;
+    uv_timer_t close_limit;
     struct store *store;
     struct templates *templates;
     struct keeper_client *keeper;
@@ -147,7 +149,7 @@ static void on_signal(uv_signal_t *handle, int number)
 
     if (server->stopping) {
         log_info("stopping at once");
-        uv_stop(&server->loop);
+        http_server_hurry(server->http);
         return;
     }
     log_info("%s: stopping; sandboxes go on", number == SIGINT ? "interrupted" : "asked to end");
@@ -265,7 +267,6 @@ static int open_http(struct server *server, struct err *err)
 
 static void watch_signal(struct server *server, uv_signal_t *handle, int number)
 {
-    (void)uv_signal_init(&server->loop, handle);
     handle->data = server;
     (void)uv_signal_start(handle, on_signal, number);
 }
@@ -283,6 +284,10 @@ static void guard_ports(const struct server *server)
 
 static int open_all(struct server *server, struct err *err)
 {
+    (void)uv_loop_init(&server->loop);
+    (void)uv_timer_init(&server->loop, &server->close_limit);
+    (void)uv_signal_init(&server->loop, &server->on_term);
+    (void)uv_signal_init(&server->loop, &server->on_int);
     int r = open_state(server, err);
     if (r == 0) {
         r = open_egress(server, err);
@@ -306,7 +311,28 @@ static int open_all(struct server *server, struct err *err)
     return r;
 }
 
-/* From the top down; the store last, because it writes what the others leave. */
+static void on_close_limit(uv_timer_t *timer)
+{
+    uv_stop(timer->loop);
+}
+
+/* Until libuv has closed every handle and called back every owner. */
+static void close_loop(struct server *server)
+{
+    uv_loop_t *loop = &server->loop;
+
+    (void)uv_timer_start(&server->close_limit, on_close_limit, CLOSE_MS, 0);
+    uv_unref((uv_handle_t *)&server->close_limit);
+    (void)uv_run(loop, UV_RUN_DEFAULT);
+    uv_close((uv_handle_t *)&server->close_limit, NULL);
+    (void)uv_run(loop, UV_RUN_NOWAIT);
+    if (uv_loop_close(loop) < 0) {
+        log_warn("not everything was closed within %d s", CLOSE_MS / 1000);
+    }
+}
+
+/* From the top down; the store last, because it writes what the others leave. Each takes NULL: a
+ * start that failed has opened only some. */
 static void close_all(struct server *server)
 {
     uv_close((uv_handle_t *)&server->on_term, NULL);
@@ -320,7 +346,7 @@ static void close_all(struct server *server)
     keeper_client_free(server->keeper);
     templates_free(server->templates);
     store_close(server->store);
-    (void)uv_run(&server->loop, UV_RUN_NOWAIT);
+    close_loop(server);
 }
 
 static void raise_file_limit(void)
@@ -343,13 +369,13 @@ int serve_run(const struct config *config, const struct places *places, const ch
     log_init("serve", config->log_level);
     raise_file_limit();
     (void)signal(SIGPIPE, SIG_IGN);
-    (void)uv_loop_init(&server.loop);
     endpoint_write(&server, "");
-    if (open_all(&server, &err) < 0) {
-        log_error("%s", err.msg); /* the process ends now, and the kernel closes all of it */
-        return 1;
+    int r = open_all(&server, &err);
+    if (r < 0) {
+        log_error("%s", err.msg);
+    } else {
+        (void)uv_run(&server.loop, UV_RUN_DEFAULT);
     }
-    (void)uv_run(&server.loop, UV_RUN_DEFAULT);
     close_all(&server);
-    return 0;
+    return r < 0;
 }

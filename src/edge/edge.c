@@ -170,8 +170,8 @@ struct edge *edge_new(uv_loop_t *loop, struct sandboxes *sandboxes, const char *
 
     edge->loop = loop;
     edge->sandboxes = sandboxes;
-    edge->domain = strdup(domain ? domain : "");
-    if (!edge->domain || uv_timer_init(loop, &edge->timer) < 0) {
+    edge->domain = xstrdup(domain ? domain : "");
+    if (uv_timer_init(loop, &edge->timer) < 0) {
         abort();
     }
     edge->timer.data = edge;

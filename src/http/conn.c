@@ -267,6 +267,20 @@ static void on_end(struct wire *wire, int error)
 
 /* ---- the end ---- */
 
+/* Between requests nothing has been sent that a close could take back. */
+static void conn_flush(struct conn *conn)
+{
+    bool idle = conn->base.phase == HTTP_PHASE_IDLE || conn->base.phase == HTTP_PHASE_HEAD;
+
+    if (idle && conn_pending(&conn->base) == 0) {
+        conn->state = CONN_LINGERING;
+        conn_drop(conn, -ECONNRESET);
+        return;
+    }
+    conn->state = CONN_FLUSHING;
+    http_conn_phase(&conn->base, HTTP_PHASE_CLOSING);
+}
+
 static void on_run(struct wire *wire)
 {
     struct conn *conn = conn_of_wire(wire);
@@ -283,8 +297,7 @@ static void on_run(struct wire *wire)
         if (conn->close_how == HTTP_CLOSE_RESET) {
             conn_drop(conn, -ECONNRESET);
         } else if (conn->state == CONN_OPEN) {
-            conn->state = CONN_FLUSHING;
-            http_conn_phase(&conn->base, HTTP_PHASE_CLOSING);
+            conn_flush(conn);
         }
     }
     conn_settle(conn);

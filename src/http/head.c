@@ -71,7 +71,7 @@ int head_name(struct head *head, const char *data, size_t len)
     }
     for (char *p = head->text.data + head->text.end - len; p < head->text.data + head->text.end;
          p++) {
-        *p = *p >= 'A' && *p <= 'Z' ? (char)(*p + ('a' - 'A')) : *p;
+        *p = char_lower(*p);
     }
     head_last(head)->name.len += len;
     return 0;
@@ -139,6 +139,7 @@ int head_join_cookies(struct head *head, struct buf *store)
             kept++;
         }
     }
+    assert(first);
     first->value = buf_str(store);
     head->fields.end = kept * sizeof(struct http_header);
     return 0;

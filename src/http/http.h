@@ -67,7 +67,7 @@ struct http_exchange; /* the connection's half; opaque */
 
 /* What a handler gives in return: the callbacks of its half. Each may be NULL but on_end. */
 struct http_handler {
-    bool tunnels; /* it may answer with 101: on_body_end waits until it has answered otherwise */
+    bool tunnels;    /* it may answer with 101: on_body_end waits until it has answered otherwise */
     bool needs_peer; /* a peer that closes its sending half is gone: what is written is not lost */
     void (*on_body)(void *ctx, const void *data, size_t len);
     void (*on_body_end)(void *ctx);

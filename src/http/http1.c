@@ -177,7 +177,7 @@ static void ex_respond(struct http_exchange *base, const struct http_header *hea
     scoped_buf out;
 
     ex_frame(ex, content_length);
-    buf_init(&out, HTTP_HEADER_BYTES_MAX * 4);
+    buf_init(&out, (size_t)HTTP_HEADER_BYTES_MAX * 4);
     int r = buf_printf(&out, "HTTP/1.1 %d %s\r\ndate: %s\r\n", base->status,
                        http_reason(base->status), head_date());
     r = r < 0 ? r : put_headers(&out, headers, n);
@@ -374,6 +374,7 @@ static void bad_body(struct http1 *h, int error)
 
 static size_t take_body(struct http1 *h, const char *data, size_t len)
 {
+    assert(h->ex);
     struct http_exchange *ex = &h->ex->base;
     struct str slice;
 
@@ -400,6 +401,7 @@ static size_t take_body(struct http1 *h, const char *data, size_t len)
 
 static size_t take_tunnel(struct http1 *h, const char *data, size_t len)
 {
+    assert(h->ex);
     struct http_exchange *ex = &h->ex->base;
     size_t n = len < ex->credit ? len : ex->credit;
 
@@ -492,6 +494,7 @@ static void http1_ended(struct http1 *h)
         http_conn_phase(h->conn, HTTP_PHASE_HALF_CLOSED);
         break;
     case MODE_ANSWER:
+        assert(h->ex);
         if (h->ex->base.handler->needs_peer && !h->ex->base.finished) {
             http1_fail(h, -ECONNRESET);
             break;
@@ -499,6 +502,7 @@ static void http1_ended(struct http1 *h)
         http_conn_phase(h->conn, HTTP_PHASE_HALF_CLOSED);
         break;
     case MODE_TUNNEL:
+        assert(h->ex);
         if (!h->ex->peer_ended) {
             h->ex->peer_ended = true;
             http_conn_phase(h->conn, HTTP_PHASE_BUSY);

@@ -15,6 +15,7 @@
 #include <utlist.h>
 
 #include "base/alloc.h"
+#include "http/h2_fields.h"
 #include "http/head.h"
 #include "http/internal.h"
 #include "http/server.h"
@@ -27,7 +28,6 @@ enum {
     RESETS_PER_SECOND = 16, /* ...and how fast it may again */
     OUT_BYTES_MAX = 64 * 1024 * 1024,
     FRAME_HEAD_BYTES = 9,
-    RESPONSE_NAMES_MAX = 4 * HTTP_HEADER_BYTES_MAX,
     COOKIE_BYTES_MAX = HTTP_HEADER_BYTES_MAX + 2 * HTTP_HEADERS_MAX,
 };
 
@@ -151,84 +151,14 @@ static int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const ui
     return 0;
 }
 
-/* The fields of one response, as nghttp2 wants them. It copies them. */
-struct fields {
-    nghttp2_nv *list;
-    size_t n;
-    struct buf names; /* lowered; reserved whole, so that it does not move */
-};
-
-static void fields_fini(struct fields *f)
-{
-    free(f->list);
-    buf_fini(&f->names);
-}
-
-static int fields_add(struct fields *f, struct str name, struct str value)
-{
-    char *at;
-
-    if (buf_reserve(&f->names, name.len, &at) < 0) {
-        return -EMSGSIZE;
-    }
-    for (size_t i = 0; i < name.len; i++) {
-        char c = name.at[i];
-        at[i] = c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
-    }
-    buf_commit(&f->names, name.len);
-    f->list[f->n++] = (nghttp2_nv){(uint8_t *)at, (uint8_t *)(uintptr_t)value.at, name.len,
-                                   value.len, NGHTTP2_NV_FLAG_NONE};
-    return 0;
-}
-
-static bool field_fits_http2(const struct http_header *field)
-{
-    return head_may_send(field) && !str_ieq(field->name, STR("date")) &&
-           !str_ieq(field->name, STR("upgrade"));
-}
-
-static int fields_all(struct fields *f, const struct http_header *headers, size_t n)
-{
-    size_t bytes = 0;
-    char *at;
-    int r = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        bytes += headers[i].name.len;
-    }
-    if (buf_reserve(&f->names,
-                    bytes + sizeof(":status") + sizeof("date") + sizeof("content-length"),
-                    &at) < 0) {
-        return -EMSGSIZE;
-    }
-    for (size_t i = 0; i < n && r == 0; i++) {
-        if (field_fits_http2(&headers[i])) {
-            r = fields_add(f, headers[i].name, str_trim(headers[i].value));
-        }
-    }
-    return r;
-}
-
 static int stream_respond(struct stream *s, const struct http_header *headers, size_t n,
                           int64_t content_length)
 {
-    char status[16], length[24];
-    struct str status_text = {status,
-                              (size_t)snprintf(status, sizeof(status), "%03d", s->base.status)};
-    scoped(fields_fini) struct fields f = {.list = xcalloc(n + 3, sizeof(nghttp2_nv))};
     nghttp2_data_provider provider = {.read_callback = on_read_data};
+    scoped(h2_fields_fini) struct h2_fields fields;
+    int r = h2_fields_make(&fields, s->base.status, headers, n, content_length);
 
-    buf_init(&f.names, RESPONSE_NAMES_MAX);
-    f.list[f.n++] =
-        (nghttp2_nv){(uint8_t *)(uintptr_t) ":status", (uint8_t *)(uintptr_t)status_text.at, 7,
-                     status_text.len, NGHTTP2_NV_FLAG_NONE};
-    int r = fields_all(&f, headers, n);
-    r = r < 0 ? r : fields_add(&f, STR("date"), str_of(head_date()));
-    if (r == 0 && content_length >= 0 && s->base.status != 204) {
-        size_t len = (size_t)snprintf(length, sizeof(length), "%lld", (long long)content_length);
-        r = fields_add(&f, STR("content-length"), (struct str){length, len});
-    }
-    if (r == 0 && nghttp2_submit_response(s->owner->session, s->id, f.list, f.n,
+    if (r == 0 && nghttp2_submit_response(s->owner->session, s->id, fields.list, fields.n,
                                           s->no_body ? NULL : &provider) != 0) {
         r = -EPROTO;
     }

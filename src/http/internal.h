@@ -24,10 +24,10 @@ struct http_conn;
 struct tls_context;
 
 enum {
-    HTTP_DRAIN_BYTES = 1024 * 1024,      /* of a body nobody reads, before the connection closes */
-    HTTP_LINGER_BYTES = 4 * 1024 * 1024, /* read after the last answer, so that it is not reset */
-    HTTP_LINGER_MS = 5000,               /* a closing connection that moves no byte for so long */
-    HTTP_HALF_CLOSED_MS = 2000,          /* a peer that sends no more and is sent nothing is gone */
+    HTTP_DRAIN_BYTES = 1024 * 1024,       /* of a body nobody reads, before the connection closes */
+    HTTP_LINGER_BYTES = 64 * 1024 * 1024, /* read after the last answer, so that it is not reset */
+    HTTP_LINGER_MS = 5000,                /* a closing connection that moves no byte for so long */
+    HTTP_HALF_CLOSED_MS = 2000, /* a peer that sends no more and is sent nothing is gone */
 };
 
 /* ---- exchange ---- */

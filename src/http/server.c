@@ -42,7 +42,7 @@ struct http_server {
     uint32_t sweep_ms;
     uv_timer_t sweep;
     uv_timer_t grace;
-    unsigned timers_n; /* not closed yet */
+    unsigned handles_n; /* timers and listeners that are not closed yet */
     bool stopping;
     bool sweeping;
     void (*done)(void *ctx);
@@ -67,6 +67,15 @@ static void on_task(struct hub_task *task)
     server->done = NULL;
     uv_timer_stop(&server->grace);
     done(server->done_ctx);
+}
+
+static void handle_closed(struct http_server *server)
+{
+    if (--server->handles_n == 0) {
+        hub_cancel(server->hub, &server->task);
+        hub_put(server->hub);
+        free(server);
+    }
 }
 
 /* ---- the clock ---- */
@@ -169,6 +178,18 @@ static void listener_closed(uv_handle_t *handle)
     DL_DELETE(server->listeners, listener);
     free(listener);
     server_check_stopped(server);
+    handle_closed(server);
+}
+
+static void listeners_close(struct http_server *server)
+{
+    struct listener *listener;
+
+    DL_FOREACH (server->listeners, listener) {
+        if (!uv_is_closing(&listener->uv.handle)) {
+            uv_close(&listener->uv.handle, listener_closed);
+        }
+    }
 }
 
 static int listener_fail(struct listener *listener, int error, const char *what, struct err *err)
@@ -187,6 +208,7 @@ static struct listener *listener_new(struct http_server *server, int family)
     } else {
         uv_tcp_init(server->owner.options.loop, &listener->uv.tcp);
     }
+    server->handles_n++;
     DL_APPEND(server->listeners, listener);
     return listener;
 }
@@ -293,36 +315,36 @@ int http_server_new(const struct http_server_options *options, struct http_serve
     uv_timer_init(own->loop, &server->sweep);
     uv_timer_init(own->loop, &server->grace);
     server->sweep.data = server->grace.data = server;
-    server->timers_n = 2;
+    server->handles_n = 2;
     *out = server;
     return 0;
 }
 
-static void on_grace(uv_timer_t *timer)
+void http_server_hurry(struct http_server *server)
 {
-    struct http_server *server = timer->data;
     struct conn *conn;
 
+    assert(server->stopping);
     DL_FOREACH (server->owner.conns, conn) {
         conn_drop(conn, -ECONNRESET);
     }
 }
 
+static void on_grace(uv_timer_t *timer)
+{
+    http_server_hurry(timer->data);
+}
+
 void http_server_stop(struct http_server *server, uint32_t grace_ms, void (*done)(void *ctx),
                       void *ctx)
 {
-    struct listener *listener;
     struct conn *conn;
 
     assert(!server->stopping);
     server->stopping = true;
     server->done = done;
     server->done_ctx = ctx;
-    DL_FOREACH (server->listeners, listener) {
-        if (!uv_is_closing(&listener->uv.handle)) {
-            uv_close(&listener->uv.handle, listener_closed);
-        }
-    }
+    listeners_close(server);
     DL_FOREACH (server->owner.conns, conn) {
         conn_stop(conn);
     }
@@ -332,13 +354,7 @@ void http_server_stop(struct http_server *server, uint32_t grace_ms, void (*done
 
 static void timer_closed(uv_handle_t *handle)
 {
-    struct http_server *server = handle->data;
-
-    if (--server->timers_n == 0) {
-        hub_cancel(server->hub, &server->task);
-        hub_put(server->hub);
-        free(server);
-    }
+    handle_closed(handle->data);
 }
 
 void http_server_free(struct http_server *server)
@@ -347,6 +363,7 @@ void http_server_free(struct http_server *server)
         return;
     }
     assert(!server->owner.conns && !server->done);
+    listeners_close(server);
     uv_close((uv_handle_t *)&server->sweep, timer_closed);
     uv_close((uv_handle_t *)&server->grace, timer_closed);
 }

@@ -47,8 +47,8 @@ must_check int http_server_listen(struct http_server *server, const char *addres
                                   struct tls_context *tls, struct err *err);
 int http_server_port(const struct http_server *server);
 
-/* Takes over a connected stream socket, or (http_server_listen_fd) a listening one, also on failure.
- * The requests of an adopted connection carry `tag`. */
+/* Takes over a connected stream socket, or (http_server_listen_fd) a listening one, also on
+ * failure. The requests of an adopted connection carry `tag`. */
 must_check int http_server_adopt(struct http_server *server, int fd, void *tag, struct err *err);
 must_check int http_server_listen_fd(struct http_server *server, int fd, struct err *err);
 
@@ -57,7 +57,11 @@ must_check int http_server_listen_fd(struct http_server *server, int fd, struct 
 void http_server_stop(struct http_server *server, uint32_t grace_ms, void (*done)(void *ctx),
                       void *ctx);
 
-/* Only after `done`, or when nothing was ever opened. Frees once libuv has closed its handles. */
+/* Resets now, instead of after the grace, what a stop is waiting for. */
+void http_server_hurry(struct http_server *server);
+
+/* Only after `done`, or when no connection was ever taken. Frees once libuv has closed its handles.
+ */
 void http_server_free(struct http_server *server);
 
 struct http_server_figures {

@@ -6,6 +6,10 @@
  * Owns:     the connection. Needs: a libuv loop, SIGPIPE ignored. Blocks: never.
  * Threads:  the loop's.
  *
+ * on_end comes with 0 when the response has ended, also when the service did not wait for the whole
+ * request; with -ECONNRESET when the service closed before that (a body that is cut off never looks
+ * whole), -EPROTO when it does not speak HTTP/1.1 or the body written was not as long as announced.
+ *
  * Credit works as in http.h: what the service sends waits for upstream_credit(); what is written to
  * it keeps to upstream_writable().
  */

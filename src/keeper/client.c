@@ -291,10 +291,7 @@ struct keeper_client *keeper_client_new(uv_loop_t *loop, const char *socket_path
     struct keeper_client *client = xnew(struct keeper_client);
 
     client->loop = loop;
-    client->path = strdup(socket_path);
-    if (!client->path) {
-        abort();
-    }
+    client->path = xstrdup(socket_path);
     client->on_state = on_state;
     client->ctx = ctx;
     client->fd = -1;

@@ -59,6 +59,8 @@ static int root_receive(int socket, struct err *err)
     return fd;
 }
 
+static const unsigned long signal_default[4]; /* the kernel's struct sigaction: SIG_DFL, no flags */
+
 /* Of the keeper's identity nothing stays: ids, session, keyring, signals, umask. */
 static int identity_reset(struct err *err)
 {
@@ -72,8 +74,10 @@ static int identity_reset(struct err *err)
         return err_sys(err, "start a session");
     }
     (void)syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL); /* kernels without keys exist */
+    /* By the system call: the C library keeps two numbers to itself, and posix_spawn() leaves them
+     * ignored in whatever it starts. */
     for (int sig = 1; sig <= SIGNAL_LAST; sig++) {
-        (void)signal(sig, SIG_DFL);
+        (void)syscall(SYS_rt_sigaction, sig, signal_default, NULL, sizeof(uint64_t));
     }
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);

@@ -34,6 +34,7 @@ enum {
     KERNEL_MAJOR = 5,
     KERNEL_MINOR = 19, /* overlayfs on idmapped layers */
     PROC_TEXT_BYTES = 256 * 1024,
+    INOTIFY_INSTANCES = 1024, /* some for each of a few hundred sandboxes */
 };
 
 struct probe {
@@ -114,7 +115,8 @@ static enum probe_verdict probe_userns(const struct probe *probe, struct probe_r
 {
     if (probe->userns_fd < 0) {
         return verdict(out, PROBE_MISSING,
-                       "no user namespace can be made: raise sysctl user.max_user_namespaces");
+                       "no user namespace can be made: raise sysctl user.max_user_namespaces, "
+                       "or leave the chroot or container that forbids them");
     }
     return verdict(out, PROBE_OK, "user namespaces can be made and mapped");
 }
@@ -300,6 +302,23 @@ static enum probe_verdict probe_proc(const struct probe *probe, struct probe_res
     return verdict(out, PROBE_OK, "/proc can be mounted in a user namespace");
 }
 
+/* The kernel counts what jails use of it against the one user who made their namespaces. */
+static enum probe_verdict probe_inotify(const struct probe *probe, struct probe_result *out)
+{
+    static const char knob[] = "/proc/sys/fs/inotify/max_user_instances";
+    scoped(text_freep) char *text = text_read(knob);
+    long most = strtol(text, NULL, 10);
+
+    (void)probe;
+    if (most < INOTIFY_INSTANCES) {
+        return verdict(out, PROBE_DEGRADED,
+                       "all sandboxes together may watch files with %ld inotify instances: "
+                       "sysctl fs.inotify.max_user_instances=%d gives more",
+                       most, 8 * INOTIFY_INSTANCES);
+    }
+    return verdict(out, PROBE_OK, "all sandboxes together may have %ld inotify instances", most);
+}
+
 /* ---- all of them ---- */
 
 /* A namespace with an id map, from a process that lives only until it is opened. */
@@ -340,6 +359,7 @@ size_t probe_machine(const char *data_dir, struct probe_result out[PROBE_RESULTS
         {"seccomp", probe_seccomp},
         {"proc", probe_proc},
         {"network", probe_network},
+        {"inotify", probe_inotify},
     };
     static_assert(countof(points) <= PROBE_RESULTS_MAX, "room for every point");
     scoped_fd userns = userns_make();

@@ -5,7 +5,8 @@
  * answer is always 200, and its last envelope, flagged END, holds {} or the error.
  *
  * A call belongs to its exchange and is freed in on_end alone. `answered` is set when the user's
- * half is over: from then on no callback of the user's is called.
+ * half is over: from then on no callback of the user's is called. When it is us who end it, because
+ * a later message of a stream is none, the user is told as if the client had left.
  */
 #include <arpa/inet.h>
 #include <assert.h>
@@ -164,15 +165,35 @@ static void fail_with(struct rpc_call *call, enum rpc_code code, const char *mes
     stream_end(call, buf_str(&out));
 }
 
-void rpc_fail(struct rpc_call *call, enum rpc_code code, const char *fmt, ...)
+static printf_like(3, 0) void fail_va(struct rpc_call *call, enum rpc_code code, const char *fmt,
+                                      va_list ap)
 {
     char message[MESSAGE_BYTES_MAX];
+
+    (void)vsnprintf(message, sizeof(message), fmt, ap);
+    fail_with(call, code, message);
+}
+
+void rpc_fail(struct rpc_call *call, enum rpc_code code, const char *fmt, ...)
+{
     va_list ap;
 
     va_start(ap, fmt);
-    (void)vsnprintf(message, sizeof(message), fmt, ap);
+    fail_va(call, code, fmt, ap);
     va_end(ap);
-    fail_with(call, code, message);
+}
+
+static printf_like(3, 4) void refuse_call(struct rpc_call *call, enum rpc_code code,
+                                          const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    fail_va(call, code, fmt, ap);
+    va_end(ap);
+    if (call->watch.gone) {
+        call->watch.gone(call->watch_ctx);
+    }
 }
 
 void rpc_reply(struct rpc_call *call, const ProtobufCMessage *response)
@@ -206,7 +227,7 @@ static void message_deliver(struct rpc_call *call, struct str bytes)
     struct err err;
 
     if (rpc_decode(call->codec, call->method->request, bytes, &message, &err) < 0) {
-        rpc_fail(call, RPC_INVALID_ARGUMENT, "%s", err.msg);
+        refuse_call(call, RPC_INVALID_ARGUMENT, "%s", err.msg);
         return;
     }
     call->handled = true;
@@ -227,17 +248,17 @@ static int envelope_peek(struct rpc_call *call, struct str *payload)
     memcpy(&len, at + 1, sizeof(len));
     len = ntohl(len);
     if (at[0] & ENVELOPE_COMPRESSED) {
-        rpc_fail(call, RPC_UNIMPLEMENTED, "compressed messages are not taken: send identity");
+        refuse_call(call, RPC_UNIMPLEMENTED, "compressed messages are not taken: send identity");
         return -1;
     }
     if (at[0] != 0) {
-        rpc_fail(call, RPC_INVALID_ARGUMENT, "an envelope has unknown flags 0x%02x",
-                 (unsigned)(uint8_t)at[0]);
+        refuse_call(call, RPC_INVALID_ARGUMENT, "an envelope has unknown flags 0x%02x",
+                    (unsigned)(uint8_t)at[0]);
         return -1;
     }
     if (len > RPC_MESSAGE_BYTES_MAX) {
-        rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "a message of %u bytes is over the limit of %d", len,
-                 RPC_MESSAGE_BYTES_MAX);
+        refuse_call(call, RPC_RESOURCE_EXHAUSTED, "a message of %u bytes is over the limit of %d",
+                    len, RPC_MESSAGE_BYTES_MAX);
         return -1;
     }
     if (buf_len(&call->body) - ENVELOPE_BYTES < len) {
@@ -255,11 +276,11 @@ static void ended_deliver(struct rpc_call *call)
             message_deliver(call, buf_str(&call->body));
         }
     } else if (buf_len(&call->body) > 0) {
-        rpc_fail(call, RPC_INVALID_ARGUMENT, "the stream ends in the middle of a message");
+        refuse_call(call, RPC_INVALID_ARGUMENT, "the stream ends in the middle of a message");
     } else if (call->method->kind == RPC_CLIENT_STREAM) {
         call->method->handle(call->ctx, call, NULL);
     } else if (!call->handled) {
-        rpc_fail(call, RPC_INVALID_ARGUMENT, "the stream holds no message");
+        refuse_call(call, RPC_INVALID_ARGUMENT, "the stream holds no message");
     }
 }
 
@@ -305,8 +326,8 @@ static void on_body(void *ctx, const void *data, size_t len)
         return;
     }
     if (buf_append(&call->body, data, len) < 0) {
-        rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "the message is over the limit of %d bytes",
-                 RPC_MESSAGE_BYTES_MAX);
+        refuse_call(call, RPC_RESOURCE_EXHAUSTED, "the message is over the limit of %d bytes",
+                    RPC_MESSAGE_BYTES_MAX);
         return;
     }
     call->uncredited += (uint32_t)len;

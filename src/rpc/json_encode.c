@@ -88,7 +88,12 @@ static int put_name(struct buf *out, const char *name)
 
     for (; *name && n + 1 < sizeof(camel); name++) {
         bool raise = *name == '_' && name[1] >= 'a' && name[1] <= 'z';
-        camel[n++] = raise ? (char)(*++name - 'a' + 'A') : *name;
+        name += raise;
+        camel[n] = *name;
+        if (raise) {
+            camel[n] = char_upper(*name);
+        }
+        n++;
     }
     camel[n] = '\0';
     return buf_printf(out, "\"%s\":", camel);

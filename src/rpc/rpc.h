@@ -76,7 +76,8 @@ void rpc_fail(struct rpc_call *call, enum rpc_code code, const char *fmt, ...) p
  * that a handler whose sink is full slows its client. May be called inside `handle`. */
 void rpc_hold(struct rpc_call *call, bool held);
 
-/* For calls that outlive their handler. gone: the client left; the call is dead when it returns. */
+/* For calls that outlive their handler. gone: the client left, or has sent what is no message and
+ * was told so; the call is dead when it returns. */
 struct rpc_watch {
     void (*credit)(void *ctx); /* rpc_writable() has become positive again; may be NULL */
     void (*gone)(void *ctx);

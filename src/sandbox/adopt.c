@@ -133,6 +133,7 @@ void sandboxes_keeper_changed(struct sandboxes *all, bool connected)
         adopt_start(all);
     } else if (all->adoption == ADOPT_READY) {
         table_each(&all->table, true, NULL, attach_again, NULL);
+        start_waiting(all);
     }
 }
 

@@ -1,11 +1,12 @@
 /* create.c - from a template to a RUNNING sandbox.
  *
- *      wait for adoption ─► KEEPER_CREATE ─┬─► connect, POST /init ─┬─► RUNNING, done
- *                                          └─► save the row ────────┘
+ *      wait ─► KEEPER_CREATE ─┬─► connect, POST /init ─┬─► RUNNING, done
+ *                             └─► save the row ────────┘
  *
- * The two branches run at once. Whichever step the daemon dies in, nothing is lost and nothing is
- * left: a jail without a row is destroyed by adoption, and one with a row is adopted and told its
- * configuration again.
+ * It waits for adoption, and for a keeper that is away: one that was started again is back in a
+ * moment. The two branches run at once. Whichever step the daemon dies in, nothing is lost and
+ * nothing is left: a jail without a row is destroyed by adoption, and one with a row is adopted and
+ * told its configuration again.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +26,8 @@ struct start {
     struct keeper_request request;
     sandbox_created *done;
     void *ctx;
-    bool waiting;     /* for adoption */
+    uint32_t waited_ms;
+    bool waiting;     /* for adoption, or for the keeper */
     bool jail_asked;  /* a jail may exist */
     bool row_given;   /* to the store */
     bool row_saved;   /* on record */
@@ -48,9 +50,15 @@ static void start_free(struct sandbox *sb)
 
 void start_drop(struct sandbox *sb)
 {
-    if (sb->start) {
-        start_free(sb);
+    struct err err;
+
+    if (!sb->start) {
+        return;
     }
+    struct start start = *sb->start;
+    start_free(sb);
+    (void)err_set(&err, EAGAIN, "the daemon is stopping; try again");
+    start.done(start.ctx, NULL, -EAGAIN, &err);
 }
 
 void start_fail(struct sandbox *sb, int error, const struct err *err)
@@ -74,6 +82,19 @@ void start_fail(struct sandbox *sb, int error, const struct err *err)
     sandbox_release(sb);
 }
 
+static void set_patience(struct sandbox *sb, uint32_t ms)
+{
+    (void)uv_timer_start(&sb->timer, sandbox_on_timer, ms, 0);
+}
+
+/* Adoption takes its time when there is much to adopt; a keeper that stays away does not. */
+static bool waits_on(struct sandbox *sb)
+{
+    sb->start->waited_ms += SANDBOX_KEEPER_WAIT_MS;
+    return sb->start->waited_ms < SANDBOX_START_TIMEOUT_MS &&
+           keeper_client_connected(sb->all->use.keeper);
+}
+
 void start_timeout(struct sandbox *sb)
 {
     struct start *start = sb->start;
@@ -81,6 +102,8 @@ void start_timeout(struct sandbox *sb)
 
     if (start->error) {
         start_fail(sb, start->error, &start->err);
+    } else if (start->waiting && waits_on(sb)) {
+        set_patience(sb, SANDBOX_KEEPER_WAIT_MS);
     } else if (start->waiting) {
         (void)err_set(&err, EAGAIN, "the keeper is not running; try again");
         start_fail(sb, -EAGAIN, &err);
@@ -183,6 +206,7 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
 static void start_jail(struct sandbox *sb)
 {
     sb->start->jail_asked = true;
+    set_patience(sb, SANDBOX_START_TIMEOUT_MS);
     sandbox_hold(sb);
     keeper_client_ask(sb->all->use.keeper, &sb->start->request, on_jail, sb);
 }
@@ -279,10 +303,11 @@ static char *make_token(void)
 
     buf_init(&text, 2 * sizeof(bytes));
     id_random(bytes, sizeof(bytes));
-    if (base64_encode(&text, bytes, sizeof(bytes), BASE64_URL_NOPAD) < 0) {
+    if (base64_encode(&text, bytes, sizeof(bytes), BASE64_URL_NOPAD) < 0 ||
+        buf_append(&text, "", 1) < 0) {
         abort();
     }
-    return strndup(buf_at(&text), buf_len(&text));
+    return xstrdup(buf_at(&text));
 }
 
 static void describe(struct sandbox *sb, const struct sandbox_params *params)
@@ -290,9 +315,9 @@ static void describe(struct sandbox *sb, const struct sandbox_params *params)
     const struct template *template = params->template;
 
     id_sandbox(sb->id);
-    sb->team_id = text_copy(params->team_id);
-    sb->template_id = text_copy(template->id);
-    sb->template_alias = text_copy(template->alias);
+    sb->team_id = xstrdup(params->team_id);
+    sb->template_id = xstrdup(template->id);
+    sb->template_alias = xstrdup(template->alias);
     sb->access_token = params->secure ? make_token() : NULL;
     sb->metadata = copy_object(params->metadata);
     sb->env_vars = copy_object(params->env_vars);
@@ -317,15 +342,13 @@ void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
     describe(sb, params);
     table_add(&all->table, sb);
     start->error = plan_jail(sb, params->template->layers, &start->err);
-    (void)uv_timer_start(&sb->timer, sandbox_on_timer, start->error ? 0 : SANDBOX_START_TIMEOUT_MS,
-                         0);
     if (start->error) {
-        return;
-    }
-    if (all->adoption == ADOPT_READY) {
+        set_patience(sb, 0);
+    } else if (all->adoption == ADOPT_READY && keeper_client_connected(all->use.keeper)) {
         start_jail(sb);
     } else {
         start->waiting = true;
         DL_APPEND(all->waiting, start);
+        set_patience(sb, SANDBOX_KEEPER_WAIT_MS);
     }
 }

@@ -78,7 +78,7 @@ struct sandboxes {
 
     struct table table;
     struct slots slots;
-    struct start *waiting; /* creates that came before ADOPT_READY */
+    struct start *waiting; /* creates that came before ADOPT_READY, or while the keeper is away */
     struct doomed *doomed;
     uv_timer_t doom_timer;
 
@@ -128,8 +128,6 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row); /* false: 
 void sandbox_save(struct sandbox *sb, const char *state, const char *reason, store_done *done,
                   void *ctx);
 
-char *text_copy(const char *text); /* NULL stays NULL */
-
 /* ---- attach.c ---- */
 
 /* Moves out of fds what it can use: a pidfd and a network are taken once, a channel each time. */
@@ -147,8 +145,8 @@ void sandbox_init_agent(struct sandbox *sb,
 
 void start_fail(struct sandbox *sb, int error, const struct err *err);
 void start_timeout(struct sandbox *sb);
-void start_drop(struct sandbox *sb); /* without an answer: the daemon is going away */
-void start_waiting(struct sandboxes *all);
+void start_drop(struct sandbox *sb); /* the daemon is going away; a jail that is there stays */
+void start_waiting(struct sandboxes *all); /* starts those that wait */
 
 /* ---- lifecycle.c ---- */
 

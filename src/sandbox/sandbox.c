@@ -89,18 +89,6 @@ void sandbox_save(struct sandbox *sb, const char *state, const char *reason, sto
     free(options);
 }
 
-char *text_copy(const char *text)
-{
-    if (!text) {
-        return NULL;
-    }
-    char *own = strdup(text);
-    if (!own) {
-        abort();
-    }
-    return own;
-}
-
 static json_t *object_of(const json_t *all, const char *name)
 {
     json_t *member = json_object_get(all, name);
@@ -125,10 +113,10 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row)
         return false;
     }
     sb->state = strcmp(row->state, "paused") == 0 ? SANDBOX_PAUSED : SANDBOX_RUNNING;
-    sb->team_id = text_copy(row->team_id);
-    sb->template_id = text_copy(row->template_id);
-    sb->template_alias = text_copy(row->template_alias);
-    sb->access_token = text_copy(row->access_token);
+    sb->team_id = xstrdup(row->team_id);
+    sb->template_id = xstrdup(row->template_id);
+    sb->template_alias = xstrdup(row->template_alias);
+    sb->access_token = xstrdup(row->access_token);
     sb->started_ms = row->started_ms;
     sb->end_ms = row->end_ms;
     sb->created_ms = row->created_ms;

@@ -40,6 +40,7 @@ enum {
     SANDBOX_TOKEN_BYTES = 33,
     SANDBOX_PIDS = 4096,
     SANDBOX_START_TIMEOUT_MS = 10 * 1000, /* the agent must have answered /init by then */
+    SANDBOX_KEEPER_WAIT_MS = 2000,        /* of a create: a keeper started again is back by then */
 };
 
 /* What the agent says it is: gates features in the SDKs, so plain semver. */
@@ -60,11 +61,12 @@ struct sandboxes_options {
 
 /* Loads the table. Adoption runs once the keeper is connected; `ready` is called when every saved
  * sandbox is either attached or recorded as gone, and everything the keeper lists that we do not
- * know has been destroyed. Until then creates wait. */
+ * know has been destroyed. Until then creates wait, but not for long when there is no keeper. */
 must_check int sandboxes_new(const struct sandboxes_options *options, void (*ready)(void *ctx),
                              void *ctx, struct sandboxes **out, struct err *err);
 
-/* Leaves the jails running. Their channels close; a later daemon adopts them. */
+/* Leaves the jails running. Their channels close; a later daemon adopts them. A create under way is
+ * told -EAGAIN here. */
 void sandboxes_free(struct sandboxes *all);
 
 /* The wiring tells it: on_state of the keeper's client. A keeper that came back is used again. */
@@ -82,8 +84,8 @@ struct sandbox_params { /* borrowed during the call */
     const json_t *options; /* the rest of the body that is stored: network, autoPause, ... */
 };
 
-/* sb is NULL on failure, and err says why. error is -EAGAIN when the keeper is away, -ENOSPC when
- * a limit of this machine is reached, -EIO otherwise. */
+/* sb is NULL on failure, and err says why. error is -EAGAIN when the keeper is away or the daemon
+ * is stopping, -ENOSPC when a limit of this machine is reached, -EIO otherwise. */
 typedef void sandbox_created(void *ctx, struct sandbox *sb, int error, const struct err *err);
 void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
                     sandbox_created *done, void *ctx);

@@ -484,8 +484,8 @@ int store_open(uv_loop_t *loop, const char *path, struct store **out, struct err
     struct store *store = xnew(struct store);
     int r;
 
-    store->path = strdup(path);
-    if (!store->path || uv_mutex_init(&store->lock) < 0 || uv_cond_init(&store->work) < 0) {
+    store->path = xstrdup(path);
+    if (uv_mutex_init(&store->lock) < 0 || uv_cond_init(&store->work) < 0) {
         abort();
     }
     r = store_prepare(store, err);

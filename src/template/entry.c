@@ -6,20 +6,10 @@
 #include "base/id.h"
 #include "template/internal.h"
 
-static char *copy(const char *text)
-{
-    char *out = text ? strdup(text) : NULL;
-
-    if (text && !out) {
-        abort();
-    }
-    return out;
-}
-
 static void replace(char **at, const char *text)
 {
     free(*at);
-    *at = copy(text);
+    *at = xstrdup(text);
 }
 
 struct entry *entry_from_row(const struct template_row *row)
@@ -27,14 +17,14 @@ struct entry *entry_from_row(const struct template_row *row)
     struct entry *entry = xnew(struct entry);
 
     entry->t = (struct template){
-        .id = copy(row->id),
-        .alias = copy(row->alias),
-        .team_id = copy(row->team_id),
-        .build_id = copy(row->build_id),
-        .layers = copy(row->layers),
-        .user = copy(row->user),
-        .workdir = copy(row->workdir),
-        .env_json = copy(row->env_json),
+        .id = xstrdup(row->id),
+        .alias = xstrdup(row->alias),
+        .team_id = xstrdup(row->team_id),
+        .build_id = xstrdup(row->build_id),
+        .layers = xstrdup(row->layers),
+        .user = xstrdup(row->user),
+        .workdir = xstrdup(row->workdir),
+        .env_json = xstrdup(row->env_json),
         .cpu_count = row->cpu_count,
         .memory_mb = row->memory_mb,
         .disk_mb = row->disk_mb,
@@ -51,11 +41,11 @@ struct entry *entry_builtin(const char *alias)
 
     id_alnum(id, ID_TEMPLATE_LEN);
     entry->t = (struct template){
-        .id = copy(id),
-        .alias = copy(alias),
-        .user = copy("user"),
-        .workdir = copy(""),
-        .env_json = copy("{}"),
+        .id = xstrdup(id),
+        .alias = xstrdup(alias),
+        .user = xstrdup("user"),
+        .workdir = xstrdup(""),
+        .env_json = xstrdup("{}"),
         .created_ms = clock_wall_ms(),
         .is_public = true,
     };
@@ -109,7 +99,7 @@ struct owner *owner_new(const char *id)
 {
     struct owner *owner = xnew(struct owner);
 
-    owner->id = copy(id);
+    owner->id = xstrdup(id);
     return owner;
 }
 

@@ -20,6 +20,8 @@ static void plan_assert(const struct keeper_plan *plan)
     assert(plan->uid_slot < KEEPER_UID_SLOTS);
     assert(plan->layers_n >= 1 && plan->layers_n <= KEEPER_LAYERS_MAX);
     assert(plan->memory_mb >= KEEPER_MEMORY_MB_MIN && plan->memory_mb <= KEEPER_MEMORY_MB_MAX);
+    assert(plan->cpu_millis >= KEEPER_CPU_MILLIS_MIN && plan->cpu_millis <= KEEPER_CPU_MILLIS_MAX);
+    assert(plan->disk_mb >= KEEPER_DISK_MB_MIN && plan->disk_mb <= KEEPER_DISK_MB_MAX);
     assert(plan->pids >= KEEPER_PIDS_MIN && plan->pids <= KEEPER_PIDS_MAX);
     for (uint32_t i = 0; i < plan->layers_n; i++) {
         name_assert(plan->layers[i], KEEPER_LAYER_BYTES);
@@ -44,5 +46,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (req.op == KEEPER_CREATE) {
         plan_assert(&req.plan);
     }
+    assert(req.op != KEEPER_ATTACH || req.jail.pid > 1);
     return 0;
 }

@@ -69,6 +69,9 @@ bool app_read_until(struct app *app, int fd, struct app_reply *reply, const char
 bool app_read_bytes(struct app *app, int fd, struct app_reply *reply, size_t n);
 bool app_read_eof(struct app *app, int fd, struct app_reply *reply);
 
+/* The most memory this program has had; 0 where a sanitizer keeps what was freed. */
+long app_memory_kb(void);
+
 #define APP_UNTIL(app, cond)                                                                       \
     ({                                                                                             \
         uint64_t end_ = uv_hrtime() + APP_WAIT_MS * 1000000ULL;                                    \

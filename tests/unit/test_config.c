@@ -20,6 +20,9 @@ static int load(struct config *config, const char *text, const char *a, const ch
 
     (void)snprintf(path, sizeof(path), "%s/atoll.conf", dir.path);
     FILE *file = fopen(path, "w");
+    if (!file) {
+        abort();
+    }
     (void)fputs(text, file);
     (void)fclose(file);
     (void)setenv("ATOLL_CONFIG", path, 1);

@@ -1,7 +1,6 @@
 /* HTTP/1.1 on real sockets: framing, limits, refusals, streams, tunnels. */
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -464,17 +463,17 @@ static void test_unread_body(void)
 /* A body of 200 MB through an echo, with memory that does not grow with it. */
 static void test_stream_bounded(void)
 {
-    enum { PIECE = 256 * 1024, PIECES = 800, GROWTH_KB_MAX = 40 * 1024 };
+    enum { PIECE = 256 * 1024, PIECES = 800, GROWTH_KB_MAX = 20 * 1024 };
     static char bytes[PIECE];
     struct app app;
-    struct rusage before, after;
+    long before_kb = 0;
     uint64_t got = 0;
     size_t sent = 0;
 
     CHECK(app_start(&app, (struct http_server_options){0}, NULL));
     scoped_fd fd = app_connect(&app);
     CHECK(app_say(&app, fd, "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 209715200\r\n\r\n"));
-    CHECK(getrusage(RUSAGE_SELF, &before) == 0);
+    before_kb = app_memory_kb();
     CHECK(APP_UNTIL(&app, ({
         static char sink[PIECE];
         if (sent < (size_t)PIECE * PIECES) {
@@ -484,14 +483,12 @@ static void test_stream_bounded(void)
         }
         ssize_t n = recv(fd, sink, sizeof(sink), MSG_DONTWAIT);
         got += n > 0 ? (uint64_t)n : 0;
-        app.ended == 1 && n < 0;
+        app.ended == 1 && n <= 0;
     })));
-    CHECK(getrusage(RUSAGE_SELF, &after) == 0);
     CHECK_INT((long long)app.body_bytes, (long long)PIECE * PIECES);
     CHECK(got > (uint64_t)PIECE * PIECES);
     CHECK_INT(app.last_error, 0);
-    CHECK_THAT(after.ru_maxrss - before.ru_maxrss < GROWTH_KB_MAX, "grew by %ld KB",
-               after.ru_maxrss - before.ru_maxrss);
+    CHECK(app_memory_kb() - before_kb < GROWTH_KB_MAX);
     CHECK(app_end(&app));
 }
 
@@ -522,18 +519,17 @@ static void test_back_pressure_in(void)
 static void test_back_pressure_out(void)
 {
     struct app app;
-    struct rusage before, after;
+    long before_kb = 0;
 
     CHECK(app_start(&app, (struct http_server_options){0}, NULL));
     scoped_fd fd = app_pair(&app, NULL);
-    CHECK(getrusage(RUSAGE_SELF, &before) == 0);
+    before_kb = app_memory_kb();
     CHECK(app_say(&app, fd, "GET /down?n=300000000 HTTP/1.1\r\nHost: h\r\n\r\n"));
     CHECK(APP_UNTIL(&app, app.requests == 1));
     for (int i = 0; i < 100; i++) {
         app_step(&app);
     }
-    CHECK(getrusage(RUSAGE_SELF, &after) == 0);
-    CHECK(after.ru_maxrss - before.ru_maxrss < 20 * 1024);
+    CHECK(app_memory_kb() - before_kb < 20 * 1024);
     CHECK_INT(app.ended, 0);
     scoped_reply reply = {0};
     CHECK(app_read_bytes(&app, fd, &reply, 20 * 1024 * 1024));

@@ -16,7 +16,8 @@ static struct {
     pthread_t thread;
     uv_sem_t started;
     int port;
-    int gone; /* calls whose client left */
+    int gone;   /* calls whose client left */
+    int broken; /* streams whose client went wrong, or left */
     uint64_t streamed;
 } fixture;
 
@@ -71,17 +72,16 @@ static void on_connect(void *ctx, struct rpc_call *call, const ProtobufCMessage 
 
 static void on_watch_gone(void *ctx)
 {
-    (void)ctx;
-    fixture.gone++;
+    ++*(int *)ctx;
 }
+
+static const struct rpc_watch watch = {.gone = on_watch_gone};
 
 /* Never answers: the client has to leave. */
 static void on_start(void *ctx, struct rpc_call *call, const ProtobufCMessage *request)
 {
-    static const struct rpc_watch watch = {.gone = on_watch_gone};
-
     (void)ctx, (void)request;
-    rpc_watch(call, &watch, &fixture);
+    rpc_watch(call, &watch, &fixture.gone);
     send_pid(call, 1);
 }
 
@@ -91,6 +91,7 @@ static void on_stream(void *ctx, struct rpc_call *call, const ProtobufCMessage *
     Process__StreamInputResponse response;
 
     (void)ctx;
+    rpc_watch(call, &watch, &fixture.broken);
     if (!req) {
         process__stream_input_response__init(&response);
         rpc_reply(call, &response.base);
@@ -354,6 +355,29 @@ static void client_stream_is_counted(void)
     CHECK_INT(fixture.streamed, 3000 * 6);
 }
 
+/* A handler that has the first message of a stream learns that a later one was none. */
+static void streams_that_go_wrong(void)
+{
+    static const struct {
+        uint8_t flags;
+        const char *text, *code;
+    } second[] = {{0, "{\"data\":7}", "invalid_argument"}, {1, "{}", "unimplemented"}};
+
+    for (size_t i = 0; i < countof(second); i++) {
+        scoped_client c;
+        scoped_buf body;
+        char code[64];
+        buf_init(&body, CLIENT_BYTES_MAX);
+        envelope_put(&body, 0, STR("{\"keepalive\":{}}"));
+        envelope_put(&body, second[i].flags, str_of(second[i].text));
+        client_open(&c, fixture.port);
+        CHECK(client_request(&c, "POST", "/process.Process/StreamInput",
+                             "Content-Type: application/connect+json\r\n", buf_str(&body)));
+        CHECK_INT(stream_count(&c, code, sizeof(code)), 0);
+        CHECK_STR(code, second[i].code);
+    }
+}
+
 static void leaving_is_told(void)
 {
     for (int i = 0; i < 10; i++) {
@@ -366,6 +390,7 @@ static void leaving_is_told(void)
     }
     server_end();
     CHECK_INT(fixture.gone, 10);
+    CHECK_INT(fixture.broken, 2);
 }
 
 int main(void)
@@ -379,6 +404,7 @@ int main(void)
         {"a stream delivers in order and ends well or with its error", stream_delivers_and_ends},
         {"bad envelopes are refused", bad_envelopes_are_refused},
         {"a client's stream arrives whole", client_stream_is_counted},
+        {"a stream that goes wrong in the middle", streams_that_go_wrong},
         {"a client that leaves is noticed, and nothing is left", leaving_is_told},
     };
 

@@ -547,7 +547,9 @@ static void a_death_is_noticed(void)
         keeper.oom_kills = oom;
         create(60000);
         UNTIL(created.calls == 1);
-        (void)kill(jail_find(created.id)->pid, SIGKILL);
+        struct jail *jail = jail_find(created.id);
+        CHECK(jail);
+        (void)kill(jail->pid, SIGKILL);
         UNTIL(!find(created.id));
         UNTIL(strcmp(recorded(created.id), reasons[oom]) == 0);
         UNTIL(keeper.destroys == 1);
@@ -605,9 +607,11 @@ static void without_the_keeper(void)
     memcpy(id, created.id, sizeof(id));
     keeper.connected = false;
     sandboxes_keeper_changed(all, false);
-    create(60000);
+    create(60000); /* waits, in vain */
     UNTIL(created.calls == 1);
     CHECK_INT(created.error, -EAGAIN);
+    CHECK_STR(created.message, "the keeper is not running; try again");
+    CHECK_INT(keeper.creates, 1);
 
     killed = 0;
     sandbox_kill(find(id), "request", on_killed, NULL);
@@ -618,6 +622,44 @@ static void without_the_keeper(void)
     UNTIL(!jail_find(id));
     UNTIL(all->slots.used[0] == 0);
     teardown();
+}
+
+/* A keeper that was started again loses no create. */
+static void a_create_waits_for_the_keeper(void)
+{
+    setup();
+    UNTIL(ready);
+    keeper.connected = false;
+    sandboxes_keeper_changed(all, false);
+    create(60000);
+    for (int i = 0; i < 20; i++) {
+        (void)uv_run(&loop, UV_RUN_NOWAIT);
+    }
+    CHECK_INT(created.calls, 0);
+    keeper.connected = true;
+    sandboxes_keeper_changed(all, true);
+    UNTIL(created.calls == 1);
+    CHECK_INT(created.error, 0);
+    CHECK(find(created.id));
+    teardown();
+}
+
+/* Whether it waits still or has been asked for: whoever asked is told, once. */
+static void a_stop_answers_creates(void)
+{
+    for (int connected = 0; connected < 2; connected++) {
+        setup();
+        UNTIL(ready);
+        keeper.connected = connected;
+        create(60000);
+        sandboxes_free(all);
+        CHECK_INT(created.calls, 1);
+        CHECK_INT(created.error, -EAGAIN);
+        CHECK_STR(created.message, "the daemon is stopping; try again");
+        all = NULL;
+        teardown();
+        CHECK_INT(created.calls, 1);
+    }
 }
 
 static int dialed;
@@ -697,7 +739,9 @@ static void a_restart_adopts(void)
     close_house();
     CHECK(jail_find(ids[0]));
 
-    jail_stop(jail_find(ids[1]));
+    struct jail *second = jail_find(ids[1]);
+    CHECK(second);
+    jail_stop(second);
     (void)jail_start("iorphan");
     while (clock_wall_ms() <= third_ms) {
         (void)poll(NULL, 0, 10);
@@ -758,6 +802,8 @@ int main(void)
         {"a kill while starting works", a_kill_while_starting_works},
         {"several start at once", several_start_at_once},
         {"without the keeper", without_the_keeper},
+        {"a create waits for the keeper", a_create_waits_for_the_keeper},
+        {"a stop answers creates", a_stop_answers_creates},
         {"dials, and mends the channel", dials_and_mends_the_channel},
         {"tells the agent of out-of-memory kills", tells_the_agent_of_oom_kills},
         {"a restart adopts", a_restart_adopts},

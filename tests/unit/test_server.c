@@ -88,7 +88,7 @@ static void test_adopt(void)
     CHECK(app_read_until(&app, fd, &reply, "hello"));
     /* What is no stream socket is refused, and closed all the same. */
     CHECK(pipe2(pipe_fds, O_CLOEXEC) == 0);
-    scoped_fd other = pipe_fds[1];
+    CHECK(close(pipe_fds[1]) == 0);
     CHECK(http_server_adopt(app.server, pipe_fds[0], NULL, &err) == -ENOTSOCK);
     CHECK(fcntl(pipe_fds[0], F_GETFD) < 0 && errno == EBADF);
     int datagram = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -254,7 +254,8 @@ static void test_graceful_stop(void)
     CHECK(free_server(&app));
 }
 
-static void test_stop_grace(void)
+/* The grace is over by itself, or because somebody cannot wait for it. */
+static void stop_with_grace(uint32_t grace_ms)
 {
     struct app app;
     bool stopped = false;
@@ -263,12 +264,27 @@ static void test_stop_grace(void)
     scoped_reply reply = {0};
     CHECK(app_say(&app, busy, "GET /wait HTTP/1.1\r\nHost: h\r\n\r\n"));
     CHECK(APP_UNTIL(&app, app.waiting));
-    http_server_stop(app.server, 20, on_stopped, &stopped);
+    http_server_stop(app.server, grace_ms, on_stopped, &stopped);
+    if (grace_ms > APP_WAIT_MS) {
+        app_step(&app);
+        CHECK(!stopped);
+        http_server_hurry(app.server);
+    }
     CHECK(APP_UNTIL(&app, stopped));
     CHECK_INT(app.ended, 1);
     CHECK_INT(app.last_error, -ECONNRESET);
     CHECK(app_read_eof(&app, busy, &reply) && reply.reset);
     CHECK(free_server(&app));
+}
+
+static void test_stop_grace(void)
+{
+    stop_with_grace(20);
+}
+
+static void test_stop_hurry(void)
+{
+    stop_with_grace(2 * APP_WAIT_MS);
 }
 
 static void test_stop_unused(void)
@@ -280,6 +296,11 @@ static void test_stop_unused(void)
     CHECK(uv_loop_init(&app.loop) == 0);
     CHECK(http_server_new(&options, &app.server, &err) == 0);
     CHECK(free_server(&app)); /* nothing was ever opened */
+    CHECK(uv_loop_init(&app.loop) == 0);
+    CHECK(http_server_new(&options, &app.server, &err) == 0);
+    CHECK(http_server_listen(app.server, "127.0.0.1:0", NULL, &err) == 0);
+    CHECK(http_server_listen(app.server, "203.0.113.1:1", NULL, &err) < 0); /* not our address */
+    CHECK(free_server(&app));                                               /* nobody came */
     CHECK(uv_loop_init(&app.loop) == 0);
     CHECK(http_server_new(&options, &app.server, &err) == 0);
     http_server_stop(app.server, 0, on_stopped, &stopped);
@@ -550,6 +571,7 @@ int main(void)
         {"a stalled peer, and a quiet one", test_stall},
         {"a graceful stop", test_graceful_stop},
         {"the end of the grace", test_stop_grace},
+        {"a stop that hurries", test_stop_hurry},
         {"a server that was never used", test_stop_unused},
         {"TLS with HTTP/1.1", test_tls_http1},
         {"TLS with HTTP/2", test_tls_http2},

@@ -1,0 +1,26 @@
+/* h2_fields.h - the fields of one HTTP/2 response, as nghttp2 takes them.
+ *
+ * Owns:     the list and the lowered names; values are borrowed. nghttp2 copies both.
+ * Blocks:   never. Threads: any; objects are not shared.
+ */
+#ifndef HTTP_H2_FIELDS_H
+#define HTTP_H2_FIELDS_H
+
+#include <nghttp2/nghttp2.h>
+
+#include "http/http.h"
+
+struct h2_fields {
+    nghttp2_nv *list;
+    size_t n;
+    struct buf names;
+    char status[8], length[24];
+};
+
+/* What may be sent of the headers, with status, date and (unless -1) length. -EMSGSIZE when it is
+ * too long. h2_fields_fini() in any case. */
+must_check int h2_fields_make(struct h2_fields *fields, int status,
+                              const struct http_header *headers, size_t n, int64_t content_length);
+void h2_fields_fini(struct h2_fields *fields);
+
+#endif
