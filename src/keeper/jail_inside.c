@@ -122,10 +122,12 @@ static int kernel_settings(int proc, struct err *err)
         {"sys/net/mptcp/enabled", "0"}, /* cannot be saved with the jail */
         {"sys/net/ipv4/ping_group_range", "0 65535"},
         {"sys/net/ipv4/ip_unprivileged_port_start", "0"}, /* the ports are the jail's own */
-        /* Closed connections are remembered in memory that nobody is charged for. */
+        /* Connections that are over, or never were, lie in memory that nobody is charged for. */
         {"sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", "1"},
         {"sys/net/netfilter/nf_conntrack_tcp_timeout_close", "1"},
         {"sys/net/netfilter/nf_conntrack_tcp_timeout_last_ack", "5"},
+        {"sys/net/netfilter/nf_conntrack_tcp_timeout_syn_sent", "10"},
+        {"sys/net/netfilter/nf_conntrack_tcp_timeout_syn_recv", "10"},
     };
     int r = 0;
 
