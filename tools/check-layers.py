@@ -15,15 +15,17 @@ MAY_USE = {
     "keeper": ["base", "agent"],
     "store": ["base"],
     "template": ["base", "store"],
-    "sandbox": ["base", "http", "agent", "keeper", "store", "template"],
+    "egress": ["base"],
+    "sandbox": ["base", "http", "agent", "keeper", "store", "template", "egress"],
     "edge": ["base", "http", "agent", "sandbox"],
     "api": ["base", "http", "keeper", "store", "template", "sandbox"],
-    "daemon": ["base", "http", "keeper", "store", "template", "sandbox", "edge", "api"],
+    "daemon": ["base", "http", "keeper", "store", "template", "egress", "sandbox", "edge", "api"],
     "cli": ["base", "http", "keeper", "store", "daemon"],
 }
 
 # channel.h is the wire between daemon and agent, and names no function of the agent's.
-DOORS = {"agent": ["channel.h"], "keeper": ["keeper.h", "client.h", "pool.h", "probe.h"]}
+DOORS = {"agent": ["channel.h"], "keeper": ["keeper.h", "client.h", "pool.h", "probe.h"],
+         "egress": ["egress.h"]}
 
 bad = 0
 root = pathlib.Path("src")

@@ -18,6 +18,7 @@ static const struct route routes[] = {
     {"DELETE", "/sandboxes/{}", handle_kill, BODY_NONE, false},
     {"POST", "/sandboxes/{}/timeout", handle_timeout, BODY_REQUIRED, false},
     {"POST", "/sandboxes/{}/refreshes", handle_refresh, BODY_OPTIONAL, false},
+    {"PUT", "/sandboxes/{}/network", handle_network, BODY_REQUIRED, false},
     {"POST", "/sandboxes/{}/connect", handle_connect_v1, BODY_REQUIRED, false},
     {"POST", "/v2/sandboxes/{}/connect", handle_connect_v2, BODY_OPTIONAL, false},
     {"GET", "/templates", handle_templates, BODY_NONE, false},
@@ -109,9 +110,9 @@ static size_t body_limit(const struct call *call)
     if (call->refused) {
         return 0;
     }
-    bool create =
-        call->route->handle == handle_create_v1 || call->route->handle == handle_create_v2;
-    return create ? API_CREATE_BODY_BYTES_MAX : API_BODY_BYTES_MAX;
+    bool large = call->route->handle == handle_create_v1 ||
+                 call->route->handle == handle_create_v2 || call->route->handle == handle_network;
+    return large ? API_CREATE_BODY_BYTES_MAX : API_BODY_BYTES_MAX;
 }
 
 static void on_body(void *ctx, struct http_exchange *ex, int error, struct str text)

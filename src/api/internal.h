@@ -178,6 +178,7 @@ void handle_get(struct call *call, const json_t *body);
 void handle_kill(struct call *call, const json_t *body);
 void handle_timeout(struct call *call, const json_t *body);
 void handle_refresh(struct call *call, const json_t *body);
+void handle_network(struct call *call, const json_t *body);
 void handle_connect_v1(struct call *call, const json_t *body);
 void handle_connect_v2(struct call *call, const json_t *body);
 void handle_teams(struct call *call, const json_t *body);

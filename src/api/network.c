@@ -400,6 +400,23 @@ int network_parse(const json_t *network, json_t **out, struct err *err)
     return 0;
 }
 
+int network_update(const json_t *before, const json_t *body, json_t **out, struct err *err)
+{
+    static const char *const egress[] = {"allowOut", "denyOut", "rules", "egressProxy"};
+    scoped_json *merged = before ? json_deep_copy(before) : json_object();
+
+    for (size_t i = 0; i < countof(egress); i++) {
+        json_t *value = json_object_get(body, egress[i]);
+
+        if (value) {
+            (void)json_object_set(merged, egress[i], value);
+        } else {
+            (void)json_object_del(merged, egress[i]);
+        }
+    }
+    return network_parse(merged, out, err);
+}
+
 bool network_is_public(const json_t *network)
 {
     return !json_is_false(json_object_get(network, "allowPublicTraffic"));

@@ -24,6 +24,11 @@ enum {
 /* *out: a fresh object of the fields that are known, which the caller owns. */
 must_check int network_parse(const json_t *network, json_t **out, struct err *err);
 
+/* The same for a change of what a running sandbox may reach: `body` has the fields of egress alone,
+ * and replaces all of those in `before` (NULL: none); the others stay. */
+must_check int network_update(const json_t *before, const json_t *body, json_t **out,
+                              struct err *err);
+
 /* False when it says that its ports want a token. */
 bool network_is_public(const json_t *network);
 

@@ -63,6 +63,12 @@ static const struct setting settings[] = {
      .help = "how long a request's head may take"},
     {FIELD(idle_timeout_s), .kind = COUNT, .fallback = "75", .hint = "SECONDS",
      .help = "how long a connection may lie idle between requests"},
+    {FIELD(egress_allow), .kind = TEXT, .fallback = "", .hint = "BLOCKS",
+     .help = "reserved or own addresses that sandboxes may reach, as 10.1.0.0/16,192.168.0.9"},
+    {FIELD(egress_map), .kind = TEXT, .fallback = "", .hint = "PAIRS",
+     .help = "where connections go instead, as 192.0.2.1:443=127.0.0.1:8443"},
+    {FIELD(egress_dns), .kind = TEXT, .fallback = "", .hint = "SERVERS",
+     .help = "who resolves names for sandboxes, as 192.0.2.53,127.0.0.1:5353; else the host's"},
     {FIELD(log_level), .kind = LEVEL, .fallback = "info", .hint = "LEVEL",
      .help = "debug, info, warn or error"},
 };

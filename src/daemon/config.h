@@ -31,6 +31,9 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     char templates[CONFIG_TEXT_BYTES]; /* empty: beside the program */
     char agent[CONFIG_TEXT_BYTES];     /* empty: beside the program */
     char user[CONFIG_TEXT_BYTES];
+    char egress_allow[CONFIG_TEXT_BYTES]; /* lists, separated by commas */
+    char egress_map[CONFIG_TEXT_BYTES];
+    char egress_dns[CONFIG_TEXT_BYTES]; /* empty: the host's resolvers */
     uint64_t pool_bytes; /* 0: by what is free */
     uint64_t connections_max;
     uint64_t header_timeout_s;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <uv.h>
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "edge/edge.h"
+#include "egress/egress.h"
 #include "http/server.h"
 #include "http/tls.h"
 #include "keeper/client.h"
@@ -44,6 +46,7 @@ struct server {
     struct store *store;
     struct templates *templates;
     struct keeper_client *keeper;
+    struct egress *egress;
     struct sandboxes *sandboxes;
     struct edge *edge;
     struct api *api;
@@ -189,6 +192,18 @@ static int open_state(struct server *server, struct err *err)
     return r;
 }
 
+static int open_egress(struct server *server, struct err *err)
+{
+    const struct egress_options options = {
+        .loop = &server->loop,
+        .allow = server->config->egress_allow,
+        .map = server->config->egress_map,
+        .dns = server->config->egress_dns,
+    };
+
+    return egress_new(&options, &server->egress, err);
+}
+
 static int open_domain(struct server *server, struct err *err)
 {
     server->keeper =
@@ -198,6 +213,7 @@ static int open_domain(struct server *server, struct err *err)
         .store = server->store,
         .keeper = server->keeper,
         .templates = server->templates,
+        .egress = server->egress,
     };
     return sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
 }
@@ -255,6 +271,17 @@ static void watch_signal(struct server *server, uv_signal_t *handle, int number)
     (void)uv_signal_start(handle, on_signal, number);
 }
 
+/* No sandbox reaches the API by way of the host. */
+static void guard_ports(const struct server *server)
+{
+    const char *colon = strrchr(server->config->tls_listen, ':');
+
+    egress_guard_port(server->egress, (uint16_t)http_server_port(server->http));
+    if (colon) {
+        egress_guard_port(server->egress, (uint16_t)strtoul(colon + 1, NULL, 10));
+    }
+}
+
 static int open_all(struct server *server, struct err *err)
 {
     (void)uv_loop_init(&server->loop);
@@ -262,6 +289,9 @@ static int open_all(struct server *server, struct err *err)
     (void)uv_signal_init(&server->loop, &server->on_term);
     (void)uv_signal_init(&server->loop, &server->on_int);
     int r = open_state(server, err);
+    if (r == 0) {
+        r = open_egress(server, err);
+    }
     if (r == 0) {
         r = open_domain(server, err);
     }
@@ -275,6 +305,7 @@ static int open_all(struct server *server, struct err *err)
         watch_signal(server, &server->on_term, SIGTERM);
         watch_signal(server, &server->on_int, SIGINT);
         server->listening = true;
+        guard_ports(server);
         tell_when_ready(server);
     }
     return r;
@@ -311,6 +342,7 @@ static void close_all(struct server *server)
     api_free(server->api);
     edge_free(server->edge);
     sandboxes_free(server->sandboxes);
+    egress_free(server->egress);
     keeper_client_free(server->keeper);
     templates_free(server->templates);
     store_close(server->store);

@@ -58,7 +58,7 @@ static void question_answer(struct question *question, const struct keeper_answe
 
 static void question_fail(struct question *question, int status, const char *why)
 {
-    int fds[KEEPER_FDS_MAX] = {-1, -1};
+    int fds[KEEPER_FDS_MAX] = KEEPER_FDS_NONE;
     struct keeper_answer answer = {
         .version = KEEPER_VERSION,
         .op = question->req.op,
@@ -163,7 +163,7 @@ static int answer_receive(int fd, struct keeper_answer *answer, int fds[KEEPER_F
 static void answers_take(struct keeper_client *client)
 {
     while (client->fd >= 0) {
-        int fds[KEEPER_FDS_MAX] = {-1, -1};
+        int fds[KEEPER_FDS_MAX] = KEEPER_FDS_NONE;
         struct keeper_answer answer;
         struct question *question;
 

@@ -252,12 +252,14 @@ static void answer_jail(struct handler *handler, uint64_t client, const struct k
 {
     struct keeper_answer answer = answer_to(req, 0, NULL);
     const int fds[KEEPER_FDS_MAX] = {
-        [KEEPER_FD_PIDFD] = jail->pidfd,
-        [KEEPER_FD_CHANNEL] = jail->channel,
+        [KEEPER_FD_PIDFD] = jail->pidfd,         [KEEPER_FD_CHANNEL] = jail->channel,
+        [KEEPER_FD_GATE] = jail->net.tcp,        [KEEPER_FD_DNS_UDP] = jail->net.dns_udp,
+        [KEEPER_FD_DNS_TCP] = jail->net.dns_tcp,
     };
 
     answer.jail = jail->name;
-    handler->answer(handler->ctx, client, &answer, fds, KEEPER_FDS_MAX);
+    handler->answer(handler->ctx, client, &answer, fds,
+                    jail->net.tcp < 0 ? KEEPER_FD_GATE : KEEPER_FDS_MAX);
 }
 
 static void handle_create(struct handler *handler, uint64_t client,
@@ -286,7 +288,7 @@ static void handle_attach(struct handler *handler, uint64_t client,
     struct err err = {0};
     scoped(jail_closep) struct jail jail;
 
-    int r = jail_attach(handler->kit, req->id, &req->jail, &jail, &err);
+    int r = jail_attach(handler->kit, req->id, &req->jail, req->plan.network == 1, &jail, &err);
     if (r == 0) {
         answer_jail(handler, client, req, &jail);
         return;

@@ -6,6 +6,7 @@
 #include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include <sys/un.h>
 
 #include "agent/channel.h"
+#include "base/log.h"
 #include "keeper/mounts.h"
 #include "keeper/rootfs.h"
 #include "keeper/userns.h"
@@ -48,7 +50,7 @@ static int first_process_start(struct jail_kit *kit, const struct keeper_plan *p
     }
     if (pid == 0) {
         fd_closep(&ours);
-        jail_inside(&(struct jail_inside){plan, kit->filters, theirs});
+        jail_inside(&(struct jail_inside){plan, kit->filters, kit->network, theirs});
     }
     out->name.pid = (int32_t)pid;
     *socket = move_fd(&ours);
@@ -75,7 +77,10 @@ static int root_send(int socket, int root_fd, struct err *err)
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(header), &root_fd, sizeof(int));
-    return sendmsg(socket, &msg, MSG_NOSIGNAL) < 0 ? err_sys(err, "send the root filesystem") : 0;
+    /* One that has given up already has said why: agent_await() reads that. */
+    return sendmsg(socket, &msg, MSG_NOSIGNAL) < 0 && errno != EPIPE
+               ? err_sys(err, "send the root filesystem")
+               : 0;
 }
 
 /* The socket closes with exec(): the end of it is the agent's start. Anything else is an error. */
@@ -160,6 +165,23 @@ static int channel_connect(const struct jail *jail, struct err *err)
     return move_fd(&fd);
 }
 
+/* A jail that need not have a way out goes on without one. */
+static int sockets_open(struct jail_kit *kit, const char *id, bool needed, struct jail *out,
+                        struct err *err)
+{
+    struct err why;
+    int r = network_sockets_open(kit->network, out->pidfd, &out->net, &why);
+
+    if (r < 0 && needed) {
+        *err = why;
+        return r;
+    }
+    if (r < 0) {
+        log_warn("jail %s has no network: %s", id, why.msg);
+    }
+    return 0;
+}
+
 /* ---- the order of everything ---- */
 
 static int jail_start(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
@@ -202,7 +224,11 @@ static int jail_start(struct jail_kit *kit, const char *id, const struct keeper_
         return r;
     }
     out->channel = channel_connect(out, err);
-    return out->channel < 0 ? out->channel : 0;
+    if (out->channel < 0) {
+        return out->channel;
+    }
+    /* 7. The ends of its network, for the daemon. */
+    return sockets_open(kit, id, plan->network, out, err);
 }
 
 int jail_create(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
@@ -210,7 +236,7 @@ int jail_create(struct jail_kit *kit, const char *id, const struct keeper_plan *
 {
     const struct cgroup_limits limits = {plan->cpu_millis, plan->memory_mb, plan->pids};
 
-    *out = (struct jail){.pidfd = -1, .channel = -1};
+    *out = (struct jail){.pidfd = -1, .channel = -1, .net = {-1, -1, -1}};
     *made = 0;
 
     /* The v2 group is the claim on the id: it is made first and removed last. */
@@ -234,12 +260,12 @@ int jail_create(struct jail_kit *kit, const char *id, const struct keeper_plan *
     return 0;
 }
 
-int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *name,
+int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *name, bool network,
                 struct jail *out, struct err *err)
 {
     uint64_t start_ticks = 0;
 
-    *out = (struct jail){.name = *name, .channel = -1};
+    *out = (struct jail){.name = *name, .channel = -1, .net = {-1, -1, -1}};
     out->pidfd = (int)syscall(SYS_pidfd_open, name->pid, 0);
     if (out->pidfd < 0) {
         return err_set(err, ESRCH, "process %" PRId32 " of jail %s is gone", name->pid, id);
@@ -253,6 +279,9 @@ int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *
     if (r == 0) {
         out->channel = channel_connect(out, err);
         r = out->channel < 0 ? out->channel : 0;
+    }
+    if (r == 0 && network) {
+        r = sockets_open(kit, id, false, out, err);
     }
     if (r < 0) {
         jail_closep(out);

@@ -10,12 +10,15 @@
 #ifndef KEEPER_JAIL_H
 #define KEEPER_JAIL_H
 
+#include <stdbool.h>
+
 #include "base/compiler.h"
 #include "base/err.h"
 #include "base/fd.h"
 #include "keeper/cgroup.h"
 #include "keeper/filter.h"
 #include "keeper/keeper.h"
+#include "keeper/network.h"
 #include "keeper/pool.h"
 
 enum {
@@ -27,6 +30,7 @@ struct jail_kit {
     struct pool *pool;
     struct cgroups *groups;
     struct filters *filters;
+    struct network *network;
 };
 
 /* What has been made of one, and so must be removed. */
@@ -38,23 +42,26 @@ enum jail_part {
 
 struct jail {
     struct keeper_jail name;
-    int pidfd;   /* -1 on failure, likewise: */
-    int channel; /* connected to the agent, non-blocking */
+    int pidfd;                  /* -1 on failure, likewise: */
+    int channel;                /* connected to the agent, non-blocking */
+    struct network_sockets net; /* -1 when it has loopback alone, also on success */
 };
 
 static inline void jail_closep(struct jail *jail)
 {
     fd_closep(&jail->pidfd);
     fd_closep(&jail->channel);
+    network_sockets_closep(&jail->net);
 }
 
 /* On failure *made says what there is to undo: jail_kill() and jail_remove() that. */
 must_check int jail_create(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
                            struct jail *out, unsigned *made, struct err *err);
 
-/* -ESRCH when that process is gone, or is not the first of that jail. */
+/* -ESRCH when that process is gone, or is not the first of that jail. With `network` the sockets of
+ * its network come along, unless it has none, or somebody inside has taken their place. */
 must_check int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *name,
-                           struct jail *out, struct err *err);
+                           bool network, struct jail *out, struct err *err);
 
 must_check int jail_kill(struct jail_kit *kit, const char *id, struct err *err);
 
@@ -66,6 +73,7 @@ must_check int jail_remove(struct jail_kit *kit, const char *id, unsigned parts,
 struct jail_inside {
     const struct keeper_plan *plan;
     const struct filters *filters;
+    const struct network *network;
     int socket; /* brings the root filesystem; takes a struct err; closes when the agent runs */
 };
 

@@ -5,14 +5,12 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/keyctl.h>
-#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -87,13 +85,19 @@ static int identity_reset(struct err *err)
     return 0;
 }
 
-static int loopback_up(struct err *err)
+/* The way out, where one is asked for; a jail that may do without goes on without. */
+static int network_make(const struct jail_inside *in, struct err *err)
 {
-    struct ifreq req = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-    scoped_fd fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct err why;
+    int r = network_loopback(err);
 
-    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &req) < 0) {
-        return err_sys(err, "bring up the loopback interface");
+    if (r < 0) {
+        return r;
+    }
+    r = network_open(in->network, &why);
+    if (r < 0 && in->plan->network) {
+        *err = why;
+        return r;
     }
     return 0;
 }
@@ -118,6 +122,12 @@ static int kernel_settings(int proc, struct err *err)
         {"sys/net/mptcp/enabled", "0"}, /* cannot be saved with the jail */
         {"sys/net/ipv4/ping_group_range", "0 65535"},
         {"sys/net/ipv4/ip_unprivileged_port_start", "0"}, /* the ports are the jail's own */
+        /* Connections that are over, or never were, lie in memory that nobody is charged for. */
+        {"sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", "1"},
+        {"sys/net/netfilter/nf_conntrack_tcp_timeout_close", "1"},
+        {"sys/net/netfilter/nf_conntrack_tcp_timeout_last_ack", "5"},
+        {"sys/net/netfilter/nf_conntrack_tcp_timeout_syn_sent", "10"},
+        {"sys/net/netfilter/nf_conntrack_tcp_timeout_syn_recv", "10"},
     };
     int r = 0;
 
@@ -184,6 +194,26 @@ static int hosts_name(int root, const char *hostname, struct err *err)
     const char *newline = n > 0 && text[n - 1] != '\n' ? "\n" : "";
     int len = snprintf(text, sizeof(text), "%s127.0.1.1\t%s\n", newline, hostname);
     return write(fd, text, (size_t)len) < 0 ? err_sys(err, "write /etc/hosts") : 0;
+}
+
+/* Names are resolved by the daemon. A file or link of the template's at that place gives way; where
+ * there is no /etc, nothing looks there. */
+static int resolver_name(int root, struct err *err)
+{
+    static const char text[] = "nameserver " NETWORK_GATE "\n";
+    scoped_fd etc = mounts_open_beneath(root, "etc", O_PATH | O_DIRECTORY, 0, 0);
+
+    if (etc < 0) {
+        return 0;
+    }
+    if (unlinkat(etc, "resolv.conf", 0) < 0 && errno != ENOENT) {
+        return err_sys(err, "replace /etc/resolv.conf");
+    }
+    scoped_fd fd = openat(etc, "resolv.conf", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0 || write(fd, text, sizeof(text) - 1) < 0) {
+        return err_sys(err, "write /etc/resolv.conf");
+    }
+    return 0;
 }
 
 static int hostname_set(int root, const char *hostname, struct err *err)
@@ -272,12 +302,16 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     struct furnish furnish;
     int r;
 
-    /* 1. Wait: when the root filesystem comes, ids are mapped and the groups count us. */
+    /* 1. What needs no ids, while the keeper prepares the rest. Then wait: when the root filesystem
+     * comes, ids are mapped and the groups count us. */
+    if ((r = network_make(in, err)) < 0) {
+        return r;
+    }
     scoped_fd root = root_receive(*report, err);
     if (root < 0) {
         return root;
     }
-    if ((r = identity_reset(err)) < 0 || (r = loopback_up(err)) < 0) {
+    if ((r = identity_reset(err)) < 0) {
         return r;
     }
     /* 2. Take what comes from outside, then lose sight of it. */
@@ -287,7 +321,8 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     }
     /* 3. Furnish the root; the socket must be there before the agent is. */
     if ((r = furnish_mount(&furnish, root, in->plan->memory_mb, err)) < 0 ||
-        (r = hostname_set(root, in->plan->hostname, err)) < 0) {
+        (r = hostname_set(root, in->plan->hostname, err)) < 0 ||
+        (r = resolver_name(root, err)) < 0) {
         return r;
     }
     scoped_fd listener = channel_listen(err);

@@ -1,6 +1,6 @@
 /* keeper.h - the door to the privileged side: what the daemon may ask of `atoll keeper`.
  *
- * A SOCK_SEQPACKET connection. One request message, one answer message with up to two descriptors.
+ * A SOCK_SEQPACKET connection. One request message, one answer message with up to five descriptors.
  * Requests carry `seq`; answers come in any order. All structures are of fixed size and hold no
  * pointers; the keeper checks every field again (keeper_request_check), because the daemon that
  * parses hostile bytes may have been taken over: a request can name only things below the pool
@@ -15,7 +15,7 @@
 #include "base/err.h"
 
 enum {
-    KEEPER_VERSION = 1,
+    KEEPER_VERSION = 2,
     KEEPER_ID_BYTES = 32,    /* sandbox id and NUL: [a-z0-9], at least one */
     KEEPER_LAYERS_MAX = 32,  /* lower layers of one jail, topmost first */
     KEEPER_LAYER_BYTES = 72, /* a layer's name and NUL: [a-z0-9-] */
@@ -38,7 +38,8 @@ enum {
 enum keeper_op {
     KEEPER_HELLO = 1,  /* answers with keeper_status */
     KEEPER_CREATE = 2, /* plan: starts a jail; answers pid, start time, pidfd and the channel */
-    KEEPER_ATTACH = 3, /* jail: a running one; answers pidfd and a fresh channel */
+    KEEPER_ATTACH = 3, /* jail: a running one; answers pidfd and a fresh channel, and, with
+                          plan.network, fresh sockets in its network */
     KEEPER_DESTROY =
         4,           /* jail: kills it, removes cgroups, mounts and upper; fine if gone already */
     KEEPER_LIST = 5, /* index: the id of the index-th jail that left a trace; ENOENT past the end */
@@ -51,6 +52,7 @@ struct keeper_plan {
     uint32_t memory_mb;
     uint32_t disk_mb;
     uint32_t pids;
+    uint32_t network; /* CREATE: 1: no jail without a way out; 0: loopback will do */
     uint32_t layers_n;
     char layers[KEEPER_LAYERS_MAX][KEEPER_LAYER_BYTES];
     char hostname[KEEPER_HOSTNAME_BYTES];
@@ -106,8 +108,20 @@ struct keeper_answer {
     struct err err; /* the sentence, when status is negative */
 };
 
-/* Descriptors of an answer: CREATE and ATTACH bring two, in this order. */
-enum { KEEPER_FD_PIDFD, KEEPER_FD_CHANNEL, KEEPER_FDS_MAX };
+/* Descriptors of an answer. CREATE and ATTACH bring the first two, and the others unless the jail
+ * has loopback alone. Those are sockets in the jail's network namespace, opened anew each time. */
+enum {
+    KEEPER_FD_PIDFD,
+    KEEPER_FD_CHANNEL,
+    KEEPER_FD_GATE, /* listens: every TCP connection out arrives here (SO_ORIGINAL_DST) */
+    KEEPER_FD_DNS_UDP,
+    KEEPER_FD_DNS_TCP, /* listens */
+    KEEPER_FDS_MAX,
+};
+#define KEEPER_FDS_NONE                                                                            \
+    {                                                                                              \
+        -1, -1, -1, -1, -1                                                                         \
+    }
 
 /* 0, or -EINVAL with a sentence that names the field. Pure: also what the fuzzer drives. */
 must_check int keeper_request_check(const struct keeper_request *req, struct err *err);

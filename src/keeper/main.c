@@ -329,6 +329,9 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         r = filters_compile(&keeper->kit.filters, err);
     }
     if (r == 0) {
+        r = network_new(&keeper->kit.network, err);
+    }
+    if (r == 0) {
         r = signals_open(keeper, err);
     }
     if (r == 0) {
@@ -355,6 +358,7 @@ static void keeper_close(struct keeper *keeper)
         (void)unlinkat(keeper->socket_dir_fd, keeper->socket_name, 0);
     }
     handler_free(keeper->handler);
+    network_free(keeper->kit.network);
     filters_free(keeper->kit.filters);
     cgroups_close(keeper->kit.groups);
     pool_close(keeper->kit.pool);

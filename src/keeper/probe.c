@@ -27,6 +27,7 @@
 #include "keeper/cgroup.h"
 #include "keeper/filter.h"
 #include "keeper/mounts.h"
+#include "keeper/network.h"
 #include "keeper/userns.h"
 
 enum {
@@ -253,6 +254,43 @@ static int proc_mount_child(void)
     return status;
 }
 
+/* The same with a network namespace: 0 when it could be given a jail's network. */
+static int network_child(const struct network *network)
+{
+    struct err err;
+    int status = -1;
+    struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_NEWNET, .exit_signal = SIGCHLD};
+    long pid = syscall(SYS_clone3, &args, sizeof(args));
+
+    if (pid == 0) {
+        _exit(network_loopback(&err) < 0 || network_open(network, &err) < 0 ? 1 : 0);
+    }
+    if (pid > 0) {
+        while (waitpid((pid_t)pid, &status, 0) < 0 && errno == EINTR) {
+        }
+    }
+    return status;
+}
+
+static enum probe_verdict probe_network(const struct probe *probe, struct probe_result *out)
+{
+    struct network *network = NULL;
+    struct err err;
+
+    (void)probe;
+    int r = network_new(&network, &err);
+    if (r == 0) {
+        r = network_child(network);
+    }
+    network_free(network);
+    if (r != 0) {
+        return verdict(out, PROBE_DEGRADED,
+                       "sandboxes can have no way out: load the modules nf_tables, nft_chain_nat, "
+                       "nft_ct and nft_reject_inet");
+    }
+    return verdict(out, PROBE_OK, "sandboxes can have a way out");
+}
+
 static enum probe_verdict probe_proc(const struct probe *probe, struct probe_result *out)
 {
     (void)probe;
@@ -320,6 +358,7 @@ size_t probe_machine(const char *data_dir, struct probe_result out[PROBE_RESULTS
         {"control groups", probe_cgroups},
         {"seccomp", probe_seccomp},
         {"proc", probe_proc},
+        {"network", probe_network},
         {"inotify", probe_inotify},
     };
     static_assert(countof(points) <= PROBE_RESULTS_MAX, "room for every point");

@@ -50,6 +50,7 @@ static int limits_check(const struct keeper_plan *plan, struct err *err)
         {"memory_mb", plan->memory_mb, KEEPER_MEMORY_MB_MIN, KEEPER_MEMORY_MB_MAX},
         {"disk_mb", plan->disk_mb, KEEPER_DISK_MB_MIN, KEEPER_DISK_MB_MAX},
         {"pids", plan->pids, KEEPER_PIDS_MIN, KEEPER_PIDS_MAX},
+        {"network", plan->network, 0, 1},
         {"layers_n", plan->layers_n, 1, KEEPER_LAYERS_MAX},
     };
 

@@ -163,15 +163,22 @@ static void watch_pidfd(struct sandbox *sb, int pidfd)
     sandbox_hold(sb);
 }
 
-void sandbox_take_jail(struct sandbox *sb, int pidfd, int channel_fd)
+void sandbox_take_jail(struct sandbox *sb, int fds[KEEPER_FDS_MAX])
 {
+    struct egress *egress = sb->all->use.egress;
+
     if (sb->pidfd < 0) {
-        watch_pidfd(sb, pidfd);
-    } else {
-        fd_closep(&pidfd);
+        watch_pidfd(sb, move_fd(&fds[KEEPER_FD_PIDFD]));
+    }
+    if (egress && !sb->net && fds[KEEPER_FD_DNS_TCP] >= 0) {
+        const struct egress_sockets sockets = {.gate = move_fd(&fds[KEEPER_FD_GATE]),
+                                               .dns_udp = move_fd(&fds[KEEPER_FD_DNS_UDP]),
+                                               .dns_tcp = move_fd(&fds[KEEPER_FD_DNS_TCP])};
+        sb->net = egress_open(egress, sb->id, sb->options, &sockets);
     }
     agent_channel_close(sb->channel);
-    sb->channel = agent_channel_new(sb->all->use.loop, channel_fd, &channel_handler, sb);
+    sb->channel = agent_channel_new(sb->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]),
+                                    &channel_handler, sb);
 }
 
 static void on_init(struct sandbox *sb, int error, const struct err *err)
@@ -202,7 +209,7 @@ static void on_attached(void *ctx, const struct keeper_answer *answer, int fds[K
     if (sb->state != SANDBOX_RUNNING) {
         ; /* it ended meanwhile */
     } else if (answer->status == 0 && fds[KEEPER_FD_PIDFD] >= 0 && fds[KEEPER_FD_CHANNEL] >= 0) {
-        sandbox_take_jail(sb, move_fd(&fds[KEEPER_FD_PIDFD]), move_fd(&fds[KEEPER_FD_CHANNEL]));
+        sandbox_take_jail(sb, fds);
         if (sb->init_due) {
             sb->init_due = false;
             sandbox_init_agent(sb, on_init);
@@ -226,5 +233,6 @@ void sandbox_attach(struct sandbox *sb)
     sb->all->attaching_n++;
     sandbox_hold(sb);
     memcpy(req.id, sb->id, sizeof(sb->id));
+    req.plan.network = sb->all->use.egress && !sb->net;
     keeper_client_ask(sb->all->use.keeper, &req, on_attached, sb);
 }

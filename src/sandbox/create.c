@@ -194,7 +194,7 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
         start_fail(sb, -EIO, &err);
     } else {
         sb->jail = answer->jail;
-        sandbox_take_jail(sb, move_fd(&fds[KEEPER_FD_PIDFD]), move_fd(&fds[KEEPER_FD_CHANNEL]));
+        sandbox_take_jail(sb, fds);
         sb->start->row_given = true;
         sandbox_hold(sb);
         sandbox_save(sb, "running", NULL, on_saved, sb);
@@ -250,6 +250,7 @@ static int plan_jail(struct sandbox *sb, const char *layers, struct err *err)
     req->plan.memory_mb = sb->memory_mb;
     req->plan.disk_mb = sb->disk_mb;
     req->plan.pids = SANDBOX_PIDS;
+    req->plan.network = sb->all->use.egress && egress_wanted(sb->options);
     int r = plan_layers(&req->plan, layers, err);
     if (r < 0) {
         return r;

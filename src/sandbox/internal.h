@@ -105,6 +105,7 @@ struct sandbox {
     int pidfd; /* -1: none yet */
     uv_poll_t pidfd_poll;
     struct agent_channel *channel; /* NULL: not attached */
+    struct egress_net *net;        /* NULL: not attached, or loopback alone */
     bool attaching;
     bool init_due;      /* adopted: the daemon before may have died between the row and /init */
     struct dial *dials; /* those that wait for a channel */
@@ -129,8 +130,8 @@ void sandbox_save(struct sandbox *sb, const char *state, const char *reason, sto
 
 /* ---- attach.c ---- */
 
-/* Takes both descriptors over (a second pidfd is closed). */
-void sandbox_take_jail(struct sandbox *sb, int pidfd, int channel_fd);
+/* Moves out of fds what it can use: a pidfd and a network are taken once, a channel each time. */
+void sandbox_take_jail(struct sandbox *sb, int fds[KEEPER_FDS_MAX]);
 void sandbox_attach(struct sandbox *sb);
 void sandbox_fail_dials(struct sandbox *sb, int error);
 

@@ -33,6 +33,7 @@ void sandbox_close(struct sandbox *sb)
         watch->gone(watch);
     }
     agent_channel_close(move_ptr(&sb->channel));
+    egress_close(move_ptr(&sb->net));
     sandbox_fail_dials(sb, -ENOTCONN);
     if (sb->pidfd >= 0) {
         uv_close((uv_handle_t *)&sb->pidfd_poll, on_closed);

@@ -1,6 +1,7 @@
 /* sandbox.c - one sandbox: counted, saved, loaded, described, watched. */
 #include "sandbox/sandbox.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -167,6 +168,34 @@ struct sandboxes_figures sandboxes_figures(const struct sandboxes *all)
     return (struct sandboxes_figures){.running = (uint32_t)all->table.n,
                                       .starting =
                                           HASH_COUNT(all->table.by_id) - (uint32_t)all->table.n};
+}
+
+bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out)
+{
+    if (!sb->net) {
+        return false;
+    }
+    *out = egress_counters(sb->net);
+    return true;
+}
+
+int sandbox_set_options(struct sandbox *sb, const json_t *options, store_done *done, void *ctx,
+                        struct err *err)
+{
+    if (!sb->net && egress_wanted(options)) {
+        return err_set(err, ENOTCONN, "sandbox %s has no network", sb->id);
+    }
+    json_t *own = json_deep_copy(options);
+    if (!own) {
+        abort();
+    }
+    json_decref(sb->options);
+    sb->options = own;
+    if (sb->net) {
+        egress_set_policy(sb->net, own);
+    }
+    sandbox_save(sb, sb->state == SANDBOX_PAUSED ? "paused" : "running", NULL, done, ctx);
+    return 0;
 }
 
 void sandbox_watch_set(struct sandbox_watch *watch, struct sandbox *sb)

@@ -1,7 +1,7 @@
 /* sandbox.h - sandboxes: the table in memory and the state machine of each.
  *
- * Owns:     every struct sandbox, its pidfd, its channel to the agent, its timer.
- * Needs:    a loop, the store, the keeper's client, the templates.
+ * Owns:     every struct sandbox, its pidfd, its channel to the agent, its network, its timer.
+ * Needs:    a loop, the store, the keeper's client, the templates, the egress.
  * Blocks:   never.
  * Threads:  the loop's.
  *
@@ -29,6 +29,7 @@
 #include "base/err.h"
 #include "base/id.h"
 #include "base/str.h"
+#include "egress/egress.h"
 #include "keeper/client.h"
 #include "store/store.h"
 #include "template/template.h"
@@ -55,6 +56,7 @@ struct sandboxes_options {
     struct store *store;
     struct keeper_client *keeper;
     struct templates *templates;
+    struct egress *egress; /* NULL: sandboxes have no way out */
 };
 
 /* Loads the table. Adoption runs once the keeper is connected; `ready` is called when every saved
@@ -98,6 +100,11 @@ void sandbox_kill(struct sandbox *sb, const char *reason, void (*done)(void *ctx
 /* End of life as a wall-clock time; `only_extend` leaves a later one as it is. 0 or -errno. */
 void sandbox_set_end(struct sandbox *sb, int64_t end_ms, bool only_extend);
 
+/* Replaces the options, and with them what it may reach, at once; `done` (as of the store) comes
+ * when that is on record. -ENOTCONN: it was made with loopback alone, and is to reach something. */
+must_check int sandbox_set_options(struct sandbox *sb, const json_t *options, store_done *done,
+                                   void *ctx, struct err *err);
+
 /* ---- what one is ---- */
 
 struct sandbox_info {
@@ -118,6 +125,9 @@ struct sandbox_position {
 };
 void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_position *after,
                     bool (*each)(void *ctx, struct sandbox *sb), void *ctx);
+
+/* Of its network; false while it has none. */
+bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out);
 
 struct sandboxes_figures {
     uint32_t running, starting;

@@ -10,7 +10,7 @@ HELLO, CREATE, ATTACH, DESTROY, LIST, USAGE = range(1, 7)
 
 class Plan(c.Structure):
     _fields_ = [("uid_slot", c.c_uint32), ("cpu_millis", c.c_uint32), ("memory_mb", c.c_uint32),
-                ("disk_mb", c.c_uint32), ("pids", c.c_uint32), ("layers_n", c.c_uint32),
+                ("disk_mb", c.c_uint32), ("pids", c.c_uint32), ("network", c.c_uint32), ("layers_n", c.c_uint32),
                 ("layers", (c.c_char * LAYER) * LAYERS), ("hostname", c.c_char * HOST)]
 
 
@@ -64,7 +64,7 @@ class Keeper:
         return Answer.from_buffer_copy(data), list(fds)
 
     def ask(self, op, name=b"", **fields):
-        request = Request(version=1, op=op, seq=7, id=name)
+        request = Request(version=2, op=op, seq=7, id=name)
         for key, value in fields.items():
             setattr(request, key, value)
         return self.ask_raw(bytes(request))

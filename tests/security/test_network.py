@@ -1,18 +1,39 @@
-"""From inside, nothing of the host's network is there."""
+"""From inside, nothing of the host's network is there: the only way out is the daemon's, and it leads
+neither to the host nor to private networks. A connection may be taken before it is refused, so what
+counts is whether anybody answers."""
 import os
 from urllib.parse import urlparse
 
 
 def test_the_hosts_ports_are_not_reachable(attack):
     port = urlparse(os.environ["E2B_API_URL"]).port
+    own = [line.split()[3].partition("/")[0] for line in os.popen("ip -o addr")]
     report = attack(f"""
-        for host in ["127.0.0.1", "127.1", "0.0.0.0", "169.254.169.254"]:
-            s = socket.socket()
-            s.settimeout(3)
-            attempt(host, lambda: s.connect((host, {port})) or "connected")
-            s.close()
+        def ask(host):
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            with socket.socket(family) as s:
+                s.settimeout(10)
+                s.connect((host, {port}))
+                s.sendall(b"GET /health HTTP/1.0\\r\\n\\r\\n")
+                return "answered" if s.recv(1) else "closed"
+        for host in ["127.0.0.1", "127.1", "0.0.0.0", "169.254.169.254", "169.254.0.1", "10.0.0.1", "::1",
+                     "::ffff:127.0.0.1", "fd00:a701::1", *{own!r}]:
+            attempt(host, lambda: ask(host))
     """)
-    assert "connected" not in report.values(), report
+    assert len(report) >= 9 and "answered" not in report.values(), report
+
+
+def test_the_way_out_cannot_be_changed(attack):
+    """Routes, addresses and rules of the jail's network are the keeper's, also for root inside."""
+    report = attack("""
+        import subprocess
+        for command in ["ip addr add 10.9.9.9/32 dev lo", "ip route del local default table local",
+                        "ip link set lo down", "ip route add 10.0.0.0/8 dev lo"]:
+            done = subprocess.run(command.split(), capture_output=True, text=True)
+            report[command] = "done" if done.returncode == 0 else "refused"
+        attempt("netfilter", lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12).close() or "opened")
+    """)
+    assert set(report.values()) <= {"refused", "EPERM", "EAFNOSUPPORT", "EACCES", "EPROTONOSUPPORT"}, report
 
 
 def test_the_hosts_abstract_sockets_are_not_reachable(attack):

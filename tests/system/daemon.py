@@ -45,7 +45,8 @@ def children(pid):
 class Daemon:
     """`atoll serve` with its two children: the server, and the keeper."""
 
-    def __init__(self):
+    def __init__(self, settings=()):
+        self.settings = [*SETTINGS, *settings]
         self.data = Path(tempfile.mkdtemp(prefix="atoll-test-"))
         self.data.chmod(0o755)
         self.process = None
@@ -53,7 +54,7 @@ class Daemon:
 
     def start(self, listen="127.0.0.1:0"):
         self.process = subprocess.Popen(
-            [PROGRAM, "serve", "--listen", listen, "--data", str(self.data), *SETTINGS],
+            [PROGRAM, "serve", "--listen", listen, "--data", str(self.data), *self.settings],
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=self.log,

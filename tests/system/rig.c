@@ -1,4 +1,5 @@
 #include "rig.h"
+#include "base/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -173,7 +174,7 @@ struct keeper_request rig_create_request(const char *id, uint32_t slot, const ch
 static void fds_take(struct msghdr *msg, int fds[KEEPER_FDS_MAX])
 {
     struct cmsghdr *header = CMSG_FIRSTHDR(msg);
-    int got[KEEPER_FDS_MAX] = {-1, -1};
+    int got[KEEPER_FDS_MAX] = KEEPER_FDS_NONE;
 
     if (header && header->cmsg_type == SCM_RIGHTS) {
         memcpy(got, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
@@ -223,6 +224,9 @@ struct keeper_answer rig_create(struct rig *rig, struct keeper_request *req, str
         out->name = answer.jail;
         out->pidfd = fds[KEEPER_FD_PIDFD];
         out->channel = fds[KEEPER_FD_CHANNEL];
+        for (int i = KEEPER_FD_GATE; i < KEEPER_FDS_MAX; i++) {
+            fd_closep(&fds[i]);
+        }
         (void)fcntl(out->channel, F_SETFL, 0); /* blocking: tests have one thing to do */
     }
     return answer;

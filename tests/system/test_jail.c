@@ -2,9 +2,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -547,6 +549,61 @@ static void jails_outlive_the_keeper(void)
     CHECK(says(&one, "read /proc/self/status", "Uid:\t0"));
 }
 
+/* The network namespace that a socket lives in. */
+static ino_t socket_namespace(int fd)
+{
+    struct stat st = {0};
+    int ns = ioctl(fd, SIOCGSKNS);
+
+    if (ns >= 0) {
+        (void)fstat(ns, &st);
+        (void)close(ns);
+    }
+    return st.st_ino;
+}
+
+static void fds_close(int fds[KEEPER_FDS_MAX], int from)
+{
+    for (int i = from; i < KEEPER_FDS_MAX; i++) {
+        if (fds[i] >= 0) {
+            (void)close(fds[i]);
+        }
+    }
+}
+
+static void the_ends_of_its_network_come_with_a_jail(void)
+{
+    struct keeper_request req = rig_create_request("net", 4, "base"), again = {0};
+    int fds[KEEPER_FDS_MAX], fresh[KEEPER_FDS_MAX];
+    char path[64];
+    struct stat st;
+
+    req.plan.network = 1;
+    struct keeper_answer answer = rig_ask(&rig, &req, fds);
+    CHECK_INT(answer.status, 0);
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/net", answer.jail.pid);
+    CHECK_INT(stat(path, &st), 0);
+    for (int i = KEEPER_FD_GATE; i < KEEPER_FDS_MAX; i++) {
+        CHECK_INT(socket_namespace(fds[i]), st.st_ino);
+    }
+    (void)close(fds[KEEPER_FD_CHANNEL]);
+
+    /* While one daemon has them there are no others, and that is no reason to refuse a jail. */
+    again =
+        (struct keeper_request){.op = KEEPER_ATTACH, .jail = answer.jail, .plan = {.network = 1}};
+    (void)snprintf(again.id, sizeof(again.id), "net");
+    CHECK_INT(rig_ask(&rig, &again, fresh).status, 0);
+    CHECK_INT(fresh[KEEPER_FD_GATE], -1);
+    fds_close(fresh, 0);
+    fds_close(fds, KEEPER_FD_GATE);
+    CHECK_INT(rig_ask(&rig, &again, fresh).status, 0);
+    CHECK_INT(socket_namespace(fresh[KEEPER_FD_GATE]), st.st_ino);
+    CHECK_INT(socket_namespace(fresh[KEEPER_FD_DNS_UDP]), st.st_ino);
+    fds_close(fresh, 0);
+    (void)close(fds[KEEPER_FD_PIDFD]);
+    CHECK_INT(rig_destroy(&rig, "net").status, 0);
+}
+
 static void attach_takes_only_that_process(void)
 {
     struct keeper_jail name = one.name;
@@ -688,6 +745,7 @@ int main(int argc, char **argv)
         {"destroy is complete and repeatable", destroy_is_complete_and_repeatable},
         {"a jail that ends itself is seen", a_jail_that_ends_itself_is_seen},
         {"jails outlive the keeper", jails_outlive_the_keeper},
+        {"the ends of its network come with a jail", the_ends_of_its_network_come_with_a_jail},
         {"attach takes only that process", attach_takes_only_that_process},
         {"a second keeper is refused", a_second_keeper_is_refused},
         {"a message of the wrong size ends only its sender",

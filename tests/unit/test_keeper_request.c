@@ -58,6 +58,7 @@ static void limits_are_bounded(void)
         {"disk_mb", offsetof(struct keeper_plan, disk_mb), KEEPER_DISK_MB_MIN - 1,
          KEEPER_DISK_MB_MAX + 1},
         {"pids", offsetof(struct keeper_plan, pids), KEEPER_PIDS_MIN - 1, KEEPER_PIDS_MAX + 1},
+        {"network", offsetof(struct keeper_plan, network), 0, 2},
         {"layers_n", offsetof(struct keeper_plan, layers_n), 0, KEEPER_LAYERS_MAX + 1},
     };
 

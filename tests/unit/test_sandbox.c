@@ -263,7 +263,7 @@ static void asked_answer(uv_timer_t *timer)
 {
     struct asked *asked = timer->data;
     struct keeper_answer answer = {.op = asked->req.op};
-    int fds[KEEPER_FDS_MAX] = {-1, -1};
+    int fds[KEEPER_FDS_MAX] = KEEPER_FDS_NONE;
 
     if (keeper.connected) {
         keeper_act(&asked->req, &answer, fds);

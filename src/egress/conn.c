@@ -1,0 +1,352 @@
+/* conn.c - a connection out, until both of its ends are there.
+ *
+ *      accepted ─┬─ refused: reset
+ *                ├─ PEEKING ─┬─ RESOLVING ─┐
+ *                │           │             │
+ *                └───────────┴─► DIALLING ─┴─► RELAYING
+ *
+ * Where a name decides, the dial goes to an address that this side has resolved for the name, and
+ * to the one the program had only if it is among those: a name alone is only the program's word.
+ */
+#include "egress/conn.h"
+
+#include <errno.h>
+#include <linux/netfilter_ipv4.h>
+#include <linux/netfilter_ipv6/ip6_tables.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/log.h"
+
+/* ---- the end of one ---- */
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct conn *conn = handle->data;
+
+    if (--conn->handles > 0) {
+        return;
+    }
+    free(conn->out.kept);
+    free(conn->in.kept);
+    buf_fini(&conn->first);
+    net_release(conn->net);
+    free(conn);
+}
+
+/* From here on callbacks find CONN_CLOSED, and the memory goes with the last handle. */
+static void conn_leave(struct conn *conn)
+{
+    struct egress_net *net = conn->net;
+
+    conn->state = CONN_CLOSED;
+    DL_DELETE(net->conns, conn);
+    net->counters.open--;
+    net->egress->connections_n--;
+    lookup_cancel(move_ptr(&conn->lookup));
+    uv_close((uv_handle_t *)&conn->timer, on_closed);
+}
+
+void conn_close(struct conn *conn)
+{
+    conn_leave(conn);
+    uv_close((uv_handle_t *)&conn->inner, on_closed);
+    uv_close((uv_handle_t *)&conn->outer, on_closed);
+}
+
+static void tcp_reset(uv_tcp_t *tcp)
+{
+    if (uv_tcp_close_reset(tcp, on_closed) < 0) {
+        uv_close((uv_handle_t *)tcp, on_closed); /* it is shutting down already */
+    }
+}
+
+void conn_reset(struct conn *conn)
+{
+    conn_leave(conn);
+    tcp_reset(&conn->inner);
+    if (conn->outer_used) {
+        tcp_reset(&conn->outer);
+    }
+}
+
+static void conn_refuse(struct conn *conn, const char *rule)
+{
+    net_refused(conn->net, &conn->asked, str_of(conn->name), rule);
+    conn_reset(conn);
+}
+
+static void conn_fail(struct conn *conn, int error)
+{
+    char text[ENDPOINT_TEXT_BYTES];
+
+    endpoint_text(&conn->asked, text);
+    log_debug("sandbox %s: egress to %s: %s", conn->net->id, text, uv_strerror(error));
+    conn->net->counters.failed++;
+    conn_reset(conn);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct conn *conn = timer->data;
+
+    if (conn->state == CONN_PEEKING) {
+        conn_refuse(conn, "it says no name, and only names are allowed");
+    } else if (conn->state == CONN_RELAYING) {
+        conn_reset(conn);
+    } else {
+        conn_fail(conn, UV_ETIMEDOUT);
+    }
+}
+
+/* ---- dialling ---- */
+
+static void on_connected(uv_connect_t *req, int status)
+{
+    struct conn *conn = req->data;
+
+    if (conn->state != CONN_DIALLING) {
+        return;
+    }
+    if (status < 0) {
+        conn_fail(conn, status);
+        return;
+    }
+    (void)uv_timer_stop(&conn->timer);
+    conn->state = CONN_RELAYING;
+    conn->net->counters.connections++;
+    relay_start(conn);
+}
+
+static void conn_dial(struct conn *conn, const struct endpoint *to)
+{
+    const struct endpoint *mapped = map_find(conn->net->egress, to);
+    struct sockaddr_storage address;
+
+    conn->state = CONN_DIALLING;
+    endpoint_to_sockaddr(mapped ? mapped : to, &address);
+    (void)uv_tcp_init(conn->net->egress->loop, &conn->outer);
+    conn->outer.data = conn;
+    conn->outer_used = true;
+    conn->handles++;
+    conn->connect.data = conn;
+    (void)uv_timer_start(&conn->timer, on_timer, EGRESS_CONNECT_TIMEOUT_MS, 0);
+    int r = uv_tcp_connect(&conn->connect, &conn->outer, (struct sockaddr *)&address, on_connected);
+    if (r < 0) {
+        conn_fail(conn, r);
+    }
+}
+
+/* ---- by name ---- */
+
+static bool may_choose(const struct conn *conn, const struct endpoint *to)
+{
+    const struct egress *egress = conn->net->egress;
+
+    return map_find(egress, to) ||
+           (!guard_check(egress, to) && route_of(egress->route_fd, &to->address) == ROUTE_AWAY);
+}
+
+/* The address that was asked for if the name has it, else the first that can be reached. */
+static bool choose(const struct conn *conn, const struct address *addresses, size_t n,
+                   struct endpoint *out)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < n; i++) {
+        struct endpoint to = {addresses[i], conn->asked.port};
+        bool wanted = address_eq(&addresses[i], &conn->asked.address);
+
+        if ((wanted || !found) && may_choose(conn, &to)) {
+            *out = to;
+            found = true;
+        }
+        if (wanted && found) {
+            return true;
+        }
+    }
+    return found;
+}
+
+static void on_resolved(void *ctx, const struct address *addresses, size_t n)
+{
+    struct conn *conn = ctx;
+    struct endpoint to;
+
+    conn->lookup = NULL;
+    if (!policy_name(conn->net->policy, str_of(conn->name))) {
+        conn_refuse(conn, "allowOut does not have that name");
+    } else if (n == 0) {
+        conn_fail(conn, UV_EAI_NONAME);
+    } else if (!choose(conn, addresses, n, &to)) {
+        conn_refuse(conn, "no address of that name may be reached");
+    } else {
+        conn_dial(conn, &to);
+    }
+}
+
+/* With the name there is, or "" when there is none. */
+static void conn_decide(struct conn *conn)
+{
+    char rule[POLICY_RULE_BYTES];
+    enum verdict verdict = policy_address(conn->net->policy, &conn->asked.address, rule);
+
+    (void)uv_read_stop((uv_stream_t *)&conn->inner);
+    if (verdict == VERDICT_ALLOW) {
+        conn_dial(conn, &conn->asked);
+    } else if (verdict == VERDICT_BY_NAME && policy_name(conn->net->policy, str_of(conn->name))) {
+        conn->state = CONN_RESOLVING;
+        (void)uv_timer_start(&conn->timer, on_timer, EGRESS_CONNECT_TIMEOUT_MS, 0);
+        conn->lookup =
+            resolver_addresses(conn->net->egress->resolver, conn->name, on_resolved, conn);
+    } else {
+        conn_refuse(conn, rule);
+    }
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
+{
+    struct conn *conn = handle->data;
+    size_t room = PEEK_BYTES_MAX - buf_len(&conn->first);
+    char *at = NULL;
+
+    (void)suggested;
+    *out = buf_reserve(&conn->first, room, &at) < 0 ? uv_buf_init(NULL, 0)
+                                                    : uv_buf_init(at, (unsigned)room);
+}
+
+static void on_first_bytes(uv_stream_t *stream, ssize_t n, const uv_buf_t *unused)
+{
+    struct conn *conn = stream->data;
+    struct str name = {0};
+
+    (void)unused;
+    if (n == 0) {
+        return;
+    }
+    if (n < 0) {
+        conn_refuse(conn, "it says no name, and only names are allowed");
+        return;
+    }
+    buf_commit(&conn->first, (size_t)n);
+    enum peek peek = peek_name(buf_str(&conn->first), &name);
+    if (peek == PEEK_MORE && buf_len(&conn->first) < PEEK_BYTES_MAX) {
+        return;
+    }
+    if (peek == PEEK_NAME) {
+        (void)str_copy(conn->name, sizeof(conn->name), name);
+    }
+    conn_decide(conn);
+}
+
+static void conn_peek(struct conn *conn)
+{
+    conn->state = CONN_PEEKING;
+    (void)uv_timer_start(&conn->timer, on_timer, EGRESS_PEEK_TIMEOUT_MS, 0);
+    (void)uv_read_start((uv_stream_t *)&conn->inner, on_alloc, on_first_bytes);
+}
+
+/* ---- a change of policy ---- */
+
+/* One that is still on its way is decided by the new policy when it gets there. */
+void conn_check(struct conn *conn)
+{
+    char rule[POLICY_RULE_BYTES];
+
+    if (conn->state == CONN_PEEKING || conn->state == CONN_RESOLVING) {
+        return;
+    }
+    enum verdict verdict = policy_address(conn->net->policy, &conn->asked.address, rule);
+    if (verdict == VERDICT_DENY ||
+        (verdict == VERDICT_BY_NAME && !policy_name(conn->net->policy, str_of(conn->name)))) {
+        conn_refuse(conn, rule);
+    }
+}
+
+/* ---- the beginning ---- */
+
+/* Where the program wanted to go, before the jail's firewall turned it here. -ENOENT for one that
+ * came to this port by itself. */
+static int asked_find(int fd, struct endpoint *out)
+{
+    struct sockaddr_storage here, asked = {0};
+    struct endpoint own;
+    socklen_t here_len = sizeof(here), len = sizeof(asked);
+
+    if (getsockname(fd, (struct sockaddr *)&here, &here_len) < 0 ||
+        endpoint_from_sockaddr(&here, &own) < 0) {
+        return -ENOENT;
+    }
+    const bool v4 = address_is_v4(&own.address);
+    if (getsockopt(fd, v4 ? SOL_IP : SOL_IPV6, v4 ? SO_ORIGINAL_DST : IP6T_SO_ORIGINAL_DST, &asked,
+                   &len) < 0 ||
+        endpoint_from_sockaddr(&asked, out) < 0) {
+        return -ENOENT;
+    }
+    return address_eq(&own.address, &out->address) && own.port == out->port ? -ENOENT : 0;
+}
+
+static void fd_reset(int fd)
+{
+    const struct linger at_once = {.l_onoff = 1};
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    fd_closep(&fd);
+}
+
+static struct conn *conn_new(struct egress_net *net, int fd, const struct endpoint *asked)
+{
+    struct conn *conn = xnew(struct conn);
+
+    conn->net = net;
+    net_hold(net);
+    conn->asked = *asked;
+    buf_init(&conn->first, PEEK_BYTES_MAX);
+    (void)uv_timer_init(net->egress->loop, &conn->timer);
+    (void)uv_tcp_init(net->egress->loop, &conn->inner);
+    conn->timer.data = conn->inner.data = conn;
+    conn->handles = 2;
+    if (uv_tcp_open(&conn->inner, fd) < 0) {
+        abort(); /* it was accepted a moment ago */
+    }
+    DL_APPEND(net->conns, conn);
+    net->counters.open++;
+    net->egress->connections_n++;
+    return conn;
+}
+
+void conn_accept(struct egress_net *net, int fd)
+{
+    struct egress *egress = net->egress;
+    char rule[POLICY_RULE_BYTES];
+    struct endpoint asked = {0};
+    const char *why = NULL;
+
+    if (net->counters.open == EGRESS_CONNECTIONS_MAX) {
+        why = "as many connections as a sandbox may have";
+    } else if (egress->connections_n >= egress->connections_max) {
+        why = "as many connections as the daemon may have";
+    }
+    if (asked_find(fd, &asked) < 0) {
+        why = "the gate itself is no place to go";
+    } else if (!why && !map_find(egress, &asked)) {
+        why = guard_check(egress, &asked);
+    }
+    enum verdict verdict = policy_address(net->policy, &asked.address, rule);
+    if (!why && verdict == VERDICT_DENY) {
+        why = rule;
+    }
+    if (why) {
+        net_refused(net, &asked, (struct str){0}, why);
+        fd_reset(fd);
+        return;
+    }
+    struct conn *conn = conn_new(net, fd, &asked);
+    if (verdict == VERDICT_BY_NAME) {
+        conn_peek(conn);
+    } else {
+        conn_dial(conn, &asked);
+    }
+}

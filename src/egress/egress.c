@@ -1,0 +1,164 @@
+#include "egress/egress.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "egress/internal.h"
+
+enum { FILES_PER_CONNECTION = 2, FILES_FALLBACK = 1024 };
+
+/* ---- settings ---- */
+
+/* Calls each for every entry of a list; an entry it does not take is refused by name. */
+static int list_each(const char *setting, const char *list,
+                     int (*each)(void *ctx, struct str entry), void *ctx, struct err *err)
+{
+    struct str rest = str_of(list), entry;
+
+    while (list[0] && str_split(&rest, ',', &entry)) {
+        entry = str_trim(entry);
+        int r = entry.len ? each(ctx, entry) : 0;
+        if (r == -ENOSPC) {
+            return err_set(err, EINVAL, "%s has more than %d entries", setting, EGRESS_LIST_MAX);
+        }
+        if (r < 0) {
+            return err_set(err, EINVAL, "%s: '%.*s' cannot be read", setting, (int)entry.len,
+                           entry.at);
+        }
+    }
+    return 0;
+}
+
+static int allow_add(void *ctx, struct str entry)
+{
+    struct egress *egress = ctx;
+
+    if (egress->allow_n == EGRESS_LIST_MAX) {
+        return -ENOSPC;
+    }
+    return block_parse(entry, &egress->allow[egress->allow_n]) < 0 ? -EINVAL
+                                                                   : (egress->allow_n++, 0);
+}
+
+static int map_add(void *ctx, struct str entry)
+{
+    struct egress *egress = ctx;
+    struct mapping *mapping = &egress->map[egress->map_n];
+    size_t equals = str_find(entry, '=');
+
+    if (egress->map_n == EGRESS_LIST_MAX) {
+        return -ENOSPC;
+    }
+    if (equals == entry.len ||
+        endpoint_parse(str_trim((struct str){entry.at, equals}), &mapping->from) < 0 ||
+        endpoint_parse(str_trim(str_skip(entry, equals + 1)), &mapping->to) < 0 ||
+        mapping->to.port == 0) {
+        return -EINVAL;
+    }
+    egress->map_n++;
+    return 0;
+}
+
+/* ---- the guard ---- */
+
+const struct endpoint *map_find(const struct egress *egress, const struct endpoint *from)
+{
+    for (size_t i = 0; i < egress->map_n; i++) {
+        const struct mapping *mapping = &egress->map[i];
+        if (address_eq(&mapping->from.address, &from->address) &&
+            (mapping->from.port == 0 || mapping->from.port == from->port)) {
+            return &mapping->to;
+        }
+    }
+    return NULL;
+}
+
+static bool is_own_port(const struct egress *egress, uint16_t port)
+{
+    for (size_t i = 0; i < egress->own_ports_n; i++) {
+        if (egress->own_ports[i] == port) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *guard_check(const struct egress *egress, const struct endpoint *to)
+{
+    const bool host = route_of(egress->route_fd, &to->address) == ROUTE_HOST;
+
+    if (host && is_own_port(egress, to->port)) {
+        return "the daemon's own port";
+    }
+    for (size_t i = 0; i < egress->allow_n; i++) {
+        if (block_has(&egress->allow[i], &to->address)) {
+            return NULL;
+        }
+    }
+    return host ? "the host's own address" : address_reserved(&to->address);
+}
+
+/* ---- the whole ---- */
+
+static uint32_t connections_limit(void)
+{
+    struct rlimit files;
+    rlim_t n = getrlimit(RLIMIT_NOFILE, &files) < 0 ? FILES_FALLBACK : files.rlim_cur;
+
+    n = n / EGRESS_FILES_SHARE / FILES_PER_CONNECTION;
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+int egress_new(const struct egress_options *options, struct egress **out, struct err *err)
+{
+    struct egress *egress = xnew(struct egress);
+
+    egress->loop = options->loop;
+    egress->route_fd = -1;
+    egress->connections_max = connections_limit();
+    int r = list_each("egress_allow", options->allow, allow_add, egress, err);
+    if (r == 0) {
+        r = list_each("egress_map", options->map, map_add, egress, err);
+    }
+    if (r == 0) {
+        r = egress->route_fd = route_open(err);
+    }
+    if (r >= 0) {
+        r = resolver_new(options->loop, options->dns, &egress->resolver, err);
+    }
+    if (r < 0) {
+        egress_free(egress);
+        return r;
+    }
+    *out = egress;
+    return 0;
+}
+
+void egress_guard_port(struct egress *egress, uint16_t port)
+{
+    if (egress->own_ports_n < EGRESS_LIST_MAX) {
+        egress->own_ports[egress->own_ports_n++] = port;
+    }
+}
+
+void egress_free(struct egress *egress)
+{
+    if (!egress) {
+        return;
+    }
+    resolver_free(egress->resolver);
+    fd_closep(&egress->route_fd);
+    free(egress);
+}
+
+bool egress_wanted(const json_t *options)
+{
+    struct policy *policy = policy_new(options);
+    bool wanted = policy_opens(policy);
+
+    policy_free(policy);
+    return wanted;
+}

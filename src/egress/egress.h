@@ -1,0 +1,94 @@
+/* egress.h - the way out of sandboxes: connections and names, each by its sandbox's policy.
+ *
+ * A jail's network leads to three sockets, which the keeper hands over (keeper/network.h). On them
+ * this module takes every TCP connection a jail makes and every name it asks for, decides, dials
+ * from the host in its stead, and copies. It has no privilege.
+ *
+ *      gate ── where to? ── guard ── policy ──┬── dial ── copy
+ *                                             └── peek at the name ── resolve ── guard ── dial
+ *
+ * guard: what no sandbox may reach unless the operator names it: the host itself, private networks,
+ * link-local addresses and the clouds' metadata among them. policy: what this sandbox may reach.
+ *
+ * Owns:    the sockets of every sandbox that was opened, its connections, the resolver.
+ * Needs:   a loop.
+ * Blocks:  never.
+ * Threads: the loop's.
+ */
+#ifndef EGRESS_EGRESS_H
+#define EGRESS_EGRESS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+
+enum {
+    EGRESS_CONNECTIONS_MAX = 1024,         /* of one sandbox at one time */
+    EGRESS_FILES_SHARE = 2,                /* all together: this part of the process's limit */
+    EGRESS_ACCEPT_BATCH = 32,              /* taken from one sandbox before others have a turn */
+    EGRESS_BUFFER_BYTES = 64 * 1024,       /* of one direction of one connection, at most */
+    EGRESS_CONNECT_TIMEOUT_MS = 30 * 1000, /* until the other side has answered */
+    EGRESS_PEEK_TIMEOUT_MS = 10 * 1000,    /* until a connection has said its name */
+    EGRESS_HALF_OPEN_MS = 5 * 60 * 1000,   /* silence, once one side has finished */
+    EGRESS_KEEPALIVE_S = 60,               /* silence until a dead peer is asked for */
+    EGRESS_DNS_PENDING_MAX = 256,          /* questions of one sandbox under way */
+    EGRESS_DNS_CONNECTIONS_MAX = 16,       /* over TCP, of one sandbox */
+    EGRESS_DNS_IDLE_MS = 10 * 1000,
+    EGRESS_LOG_BURST = 10,            /* refusals of one sandbox told in */
+    EGRESS_LOG_WINDOW_MS = 60 * 1000, /* that time; the rest are counted */
+    EGRESS_LIST_MAX = 64,             /* entries of a setting */
+};
+
+/* What the operator sets; lists are separated by commas. */
+struct egress_options {
+    uv_loop_t *loop;
+    const char
+        *allow;      /* blocks that sandboxes may reach although they are reserved or the host's */
+    const char *map; /* "address[:port]=address:port": dials go there instead, past the guard */
+    const char *dns; /* "address[:port]" of resolvers; empty: those of the host */
+};
+
+struct egress;     /* all of it */
+struct egress_net; /* one sandbox's */
+
+must_check int egress_new(const struct egress_options *options, struct egress **out,
+                          struct err *err);
+/* A port of the daemon's own: on the host's addresses it is refused, whatever `allow` says. */
+void egress_guard_port(struct egress *egress, uint16_t port);
+
+/* After its nets have been closed. */
+void egress_free(struct egress *egress);
+
+/* Descriptors that come with a jail; taken over. */
+struct egress_sockets {
+    int gate, dns_udp, dns_tcp;
+};
+
+/* `id` names the sandbox in the log. options: the sandbox's, for its policy. */
+struct egress_net *egress_open(struct egress *egress, const char *id, const json_t *options,
+                               const struct egress_sockets *sockets);
+
+/* Applies at once: connections that are no longer allowed are reset. */
+void egress_set_policy(struct egress_net *net, const json_t *options);
+
+struct egress_counters {
+    uint64_t connections; /* that got through */
+    uint64_t refused;     /* by a rule or a limit */
+    uint64_t failed;      /* could not be dialled */
+    uint64_t bytes_out, bytes_in;
+    uint64_t names, names_refused;
+    uint32_t open; /* connections now */
+};
+struct egress_counters egress_counters(const struct egress_net *net);
+
+/* Resets its connections. Fine for NULL. */
+void egress_close(struct egress_net *net);
+
+/* Whether options allow anything to be reached at all. */
+bool egress_wanted(const json_t *options);
+
+#endif

@@ -1,0 +1,132 @@
+/* internal.h - what the files of egress/ share.
+ *
+ *   egress.c    settings, the guard, the whole
+ *   net.c       one sandbox: its gate, its policy, its counters, what the log says of it
+ *   conn.c      one connection, from its acceptance to the dial
+ *   relay.c     both ends are there: copying
+ *   dns.c       names;  dns_tcp.c  the same over TCP
+ *   resolver.c  the host's resolvers (c-ares) on the loop
+ *   route.c     whether an address is the host's own, asked of the kernel
+ *   address.c, policy.c, peek.c, dns_message.c   pure
+ */
+#ifndef EGRESS_INTERNAL_H
+#define EGRESS_INTERNAL_H
+
+#include "egress/address.h"
+#include "egress/dns_message.h"
+#include "egress/egress.h"
+#include "egress/peek.h"
+#include "egress/policy.h"
+
+struct resolver;
+struct lookup;
+
+struct mapping {
+    struct endpoint from; /* port 0: any */
+    struct endpoint to;
+};
+
+struct egress {
+    uv_loop_t *loop;
+    struct block allow[EGRESS_LIST_MAX];
+    size_t allow_n;
+    struct mapping map[EGRESS_LIST_MAX];
+    size_t map_n;
+    uint16_t own_ports[EGRESS_LIST_MAX];
+    size_t own_ports_n;
+    struct resolver *resolver;
+    int route_fd;
+    uint32_t connections_n, connections_max;
+    char scratch[EGRESS_BUFFER_BYTES]; /* what was read lies here until it is written or kept */
+};
+
+/* ---- egress.c ---- */
+
+/* Why no sandbox may reach it, or NULL. */
+const char *guard_check(const struct egress *egress, const struct endpoint *to);
+const struct endpoint *map_find(const struct egress *egress, const struct endpoint *from);
+
+/* ---- net.c ---- */
+
+struct conn;
+struct dns_query;
+struct dns_conn;
+
+struct egress_net {
+    struct egress *egress;
+    char id[32];
+    struct policy *policy;
+    struct egress_counters counters;
+    uint32_t handles; /* not closed yet; the last one frees */
+    bool closed;
+
+    int gate_fd, dns_tcp_fd;
+    uv_poll_t gate, dns_listener;
+    uv_udp_t dns;
+    struct conn *conns;
+    struct dns_query *queries;
+    uint32_t queries_n;
+    struct dns_conn *dns_conns;
+    uint32_t dns_conns_n;
+
+    uint64_t log_since_ms;
+    uint32_t log_n, log_dropped;
+};
+
+void net_hold(struct egress_net *net);
+void net_release(struct egress_net *net);
+
+/* Counts and tells. `to` may be NULL. */
+void net_refused(struct egress_net *net, const struct endpoint *to, struct str name,
+                 const char *rule);
+
+/* ---- conn.c ---- */
+
+void conn_accept(struct egress_net *net, int fd); /* takes fd */
+void conn_check(struct conn *conn);               /* the policy has changed */
+void conn_reset(struct conn *conn);
+
+/* ---- dns.c ---- */
+
+/* Where an answer goes: to a connection, or to the sender of a datagram. */
+struct dns_asker {
+    struct dns_conn *conn; /* NULL: UDP */
+    struct sockaddr_storage peer;
+};
+
+/* Answers, now or later; false when that is no question. */
+bool dns_ask(struct egress_net *net, struct str message, const struct dns_asker *asker);
+void dns_forget(struct egress_net *net, const struct dns_conn *conn); /* its questions */
+void dns_start(struct egress_net *net, int udp_fd);
+void dns_stop(struct egress_net *net);
+
+/* ---- dns_tcp.c ---- */
+
+void dns_tcp_accept(struct egress_net *net, int fd);
+void dns_tcp_answer(struct dns_conn *conn, struct str text);
+void dns_tcp_stop(struct egress_net *net);
+
+/* ---- resolver.c ---- */
+
+must_check int resolver_new(uv_loop_t *loop, const char *servers, struct resolver **out,
+                            struct err *err);
+void resolver_free(struct resolver *resolver);
+
+/* done is called once, from the loop, and not after lookup_cancel(). code: DNS_*; message: empty
+ * when none came. */
+typedef void lookup_done(void *ctx, int code, struct str message);
+struct lookup *resolver_ask(struct resolver *resolver, const char *name, int class, int type,
+                            lookup_done *done, void *ctx);
+
+typedef void lookup_addresses_done(void *ctx, const struct address *addresses, size_t n);
+struct lookup *resolver_addresses(struct resolver *resolver, const char *name,
+                                  lookup_addresses_done *done, void *ctx);
+void lookup_cancel(struct lookup *lookup); /* fine for NULL */
+
+/* ---- route.c ---- */
+
+must_check int route_open(struct err *err);
+enum route { ROUTE_AWAY, ROUTE_HOST, ROUTE_NONE };
+enum route route_of(int fd, const struct address *address);
+
+#endif

@@ -1,0 +1,69 @@
+/* network.h - a jail's network: loopback, and a way out that leads to the daemon and nowhere else.
+ *
+ * In the jail's network namespace there is only `lo`. A route makes every address local to it, so
+ * a packet never looks for another device; a rule of the namespace's own firewall sends every TCP
+ * connection to one port, where the daemon listens; all other packets that are not for the jail
+ * itself are refused. The daemon sees where a program wanted to go (SO_ORIGINAL_DST) and dials for
+ * it from the host, or does not. Nothing of the host's network is changed or even visible, and
+ * with no daemon there is nobody to talk to: it fails closed.
+ *
+ *      program ── connect 1.1.1.1:443 ──► dnat ──► NETWORK_GATE:NETWORK_TCP_PORT ──► the daemon
+ *      program ── UDP ──► NETWORK_GATE:53 ──► the daemon's resolver
+ *
+ * Owns:    the firewall's messages, built once.
+ * Needs:   nf_tables, and CAP_NET_ADMIN over the namespace.
+ * Threads: one: network_sockets_open() enters the jail's namespace with the calling thread.
+ */
+#ifndef KEEPER_NETWORK_H
+#define KEEPER_NETWORK_H
+
+#include <stddef.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+#include "base/fd.h"
+
+#define NETWORK_GATE "169.254.0.1" /* where the daemon is, seen from inside */
+#define NETWORK_SELF "169.254.0.2" /* where connections out come from */
+#define NETWORK_GATE6 "fd00:a701::1"
+#define NETWORK_SELF6 "fd00:a701::2"
+
+enum {
+    NETWORK_OWN_BITS = 30, /* the block of GATE and SELF */
+    NETWORK_OWN_BITS6 = 126,
+    NETWORK_TCP_PORT = 1, /* no program's own, and never a connection's source port */
+    NETWORK_DNS_PORT = 53,
+    NETWORK_BACKLOG = 256,
+};
+
+struct network;
+
+must_check int network_new(struct network **out, struct err *err);
+void network_free(struct network *network);
+
+/* In the jail's first process: brings up loopback, which must work. */
+must_check int network_loopback(struct err *err);
+
+/* Likewise, after it: rules first, then addresses, then the routes, so that whatever fails leaves
+ * a jail with loopback alone. */
+must_check int network_open(const struct network *network, struct err *err);
+
+/* The daemon's ends. */
+struct network_sockets {
+    int tcp;     /* takes every connection out; both families */
+    int dns_udp; /* bound to the gate */
+    int dns_tcp;
+};
+
+static inline void network_sockets_closep(struct network_sockets *sockets)
+{
+    fd_closep(&sockets->tcp);
+    fd_closep(&sockets->dns_udp);
+    fd_closep(&sockets->dns_tcp);
+}
+
+/* Opens them in the namespace of that process. All are open, or all are -1. */
+must_check int network_sockets_open(const struct network *network, int pidfd,
+                                    struct network_sockets *out, struct err *err);
+
+#endif
