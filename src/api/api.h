@@ -16,7 +16,9 @@ struct api_options {
     struct keeper_client *keeper;
     struct sandboxes *sandboxes;
     struct templates *templates;
-    const char *domain; /* reported to clients when set by the operator, else NULL */
+    const char *domain;          /* reported to clients when set by the operator, else NULL */
+    uint32_t team_sandboxes_max; /* that a team may have at one time */
+    int64_t sandbox_s_max;       /* that a sandbox may live */
 };
 
 /* Owns:     the teams and keys in memory, and the calls under way.

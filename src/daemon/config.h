@@ -8,6 +8,7 @@
 #ifndef DAEMON_CONFIG_H
 #define DAEMON_CONFIG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -35,6 +36,9 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     uint64_t connections_max;
     uint64_t header_timeout_s;
     uint64_t idle_timeout_s;
+    uint64_t team_sandboxes_max;
+    uint64_t sandbox_hours_max;
+    bool webhook_allow_local;
     enum log_level log_level;
 };
 

@@ -210,6 +210,8 @@ static int open_surface(struct server *server, struct err *err)
         .sandboxes = server->sandboxes,
         .templates = server->templates,
         .domain = domain,
+        .team_sandboxes_max = (uint32_t)server->config->team_sandboxes_max,
+        .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
     };
 
     server->edge = edge_new(&server->loop, server->sandboxes, domain);

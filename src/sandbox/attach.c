@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <utlist.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "sandbox/internal.h"
@@ -26,6 +28,8 @@ struct dial {
 
 static void dial_finish(struct dial *dial, int fd_or_error)
 {
+    dial->sb->all->dials++;
+    dial->sb->all->dials_failed += fd_or_error < 0;
     dial->done(dial->ctx, fd_or_error);
     sandbox_release(dial->sb);
     free(dial);
@@ -182,6 +186,17 @@ static void on_init(struct sandbox *sb, int error, const struct err *err)
     }
 }
 
+/* Nothing that ran before the machine started can be there. */
+static bool is_older_than_the_boot(const struct sandbox *sb)
+{
+    struct timespec up;
+
+    if (clock_gettime(CLOCK_BOOTTIME, &up) < 0) {
+        return false;
+    }
+    return sb->started_ms < clock_wall_ms() - (int64_t)up.tv_sec * 1000;
+}
+
 static void attach_failed(struct sandbox *sb, const struct keeper_answer *answer)
 {
     if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
@@ -189,7 +204,10 @@ static void attach_failed(struct sandbox *sb, const struct keeper_answer *answer
         return;
     }
     log_warn("sandbox %s: attach: %s", sb->id, answer->err.msg);
-    sandbox_kill(sb, "it was gone when the daemon looked for it", NULL, NULL);
+    sandbox_kill(sb,
+                 is_older_than_the_boot(sb) ? SANDBOX_END_HOST_RESTART
+                                            : "it was gone when the daemon looked for it",
+                 NULL, NULL);
 }
 
 static void on_attached(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])

@@ -1,4 +1,4 @@
-/* sandbox.c - one sandbox: counted, saved, loaded, described, watched. */
+/* sandbox.c - one sandbox: counted, loaded, described, watched. */
 #include "sandbox/sandbox.h"
 
 #include <stdlib.h>
@@ -6,7 +6,6 @@
 #include <utlist.h>
 
 #include "base/alloc.h"
-#include "base/log.h"
 #include "sandbox/internal.h"
 
 /* ---- life ---- */
@@ -40,6 +39,7 @@ void sandbox_release(struct sandbox *sb)
     free(sb->team_id);
     free(sb->template_id);
     free(sb->template_alias);
+    free(sb->build_id);
     free(sb->access_token);
     json_decref(sb->metadata);
     json_decref(sb->env_vars);
@@ -50,43 +50,6 @@ void sandbox_release(struct sandbox *sb)
 }
 
 /* ---- the row ---- */
-
-static void log_failure(void *ctx, int error, const struct err *err)
-{
-    (void)ctx;
-    if (error < 0) {
-        log_error("save a sandbox: %s", err->msg);
-    }
-}
-
-void sandbox_save(struct sandbox *sb, const char *state, const char *reason, store_done *done,
-                  void *ctx)
-{
-    json_t *all = json_pack("{sOsOsOsO}", "metadata", sb->metadata, "envVars", sb->env_vars,
-                            "options", sb->options, "init", sb->init);
-    char *options = all ? json_dumps(all, JSON_COMPACT) : NULL;
-    struct sandbox_row row = {.id = sb->id,
-                              .team_id = sb->team_id,
-                              .template_id = sb->template_id,
-                              .template_alias = sb->template_alias,
-                              .state = state,
-                              .started_ms = sb->started_ms,
-                              .end_ms = sb->end_ms,
-                              .created_ms = sb->created_ms,
-                              .end_reason = reason,
-                              .access_token = sb->access_token,
-                              .options_json = options ? options : "{}",
-                              .cpu_count = sb->cpu_count,
-                              .memory_mb = sb->memory_mb,
-                              .disk_mb = sb->disk_mb,
-                              .uid_slot = sb->uid_slot,
-                              .pid = sb->jail.pid,
-                              .start_ticks = sb->jail.start_ticks};
-
-    store_sandbox_save(sb->all->use.store, &row, STORE_LAZY, done ? done : log_failure, ctx);
-    json_decref(all);
-    free(options);
-}
 
 char *text_copy(const char *text)
 {
@@ -127,6 +90,7 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row)
     sb->team_id = text_copy(row->team_id);
     sb->template_id = text_copy(row->template_id);
     sb->template_alias = text_copy(row->template_alias);
+    sb->build_id = text_copy(row->build_id);
     sb->access_token = text_copy(row->access_token);
     sb->started_ms = row->started_ms;
     sb->end_ms = row->end_ms;
@@ -174,11 +138,35 @@ void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_
     table_each(&all->table, ascending, after, each, ctx);
 }
 
+static const char *const reasons[SANDBOX_REASONS] = {
+    "request", "timeout", "out of memory", "disk full", "host restart", "admin", "other"};
+
+void sandboxes_count_end(struct sandboxes *all, const char *reason)
+{
+    size_t i = 0;
+
+    while (i < SANDBOX_REASONS - 1 && strcmp(reasons[i], reason) != 0) {
+        i++;
+    }
+    all->ended[i]++;
+}
+
 struct sandboxes_figures sandboxes_figures(const struct sandboxes *all)
 {
-    return (struct sandboxes_figures){.running = (uint32_t)all->table.n,
-                                      .starting =
-                                          HASH_COUNT(all->table.by_id) - (uint32_t)all->table.n};
+    struct sandboxes_figures figures = {
+        .running = (uint32_t)all->table.n,
+        .starting = HASH_COUNT(all->table.by_id) - (uint32_t)all->table.n,
+        .created = all->created,
+        .create_failed = all->create_failed,
+        .dials = all->dials,
+        .dials_failed = all->dials_failed,
+    };
+
+    for (size_t i = 0; i < SANDBOX_REASONS; i++) {
+        figures.ended[i].reason = reasons[i];
+        figures.ended[i].count = all->ended[i];
+    }
+    return figures;
 }
 
 void sandbox_watch_set(struct sandbox_watch *watch, struct sandbox *sb)

@@ -35,7 +35,7 @@
 
 enum {
     SANDBOX_TIMEOUT_S_DEFAULT = 15,
-    SANDBOX_TIMEOUT_S_MAX = 24 * 3600,
+    SANDBOX_TIMEOUT_S_MAX = 24 * 3600, /* unless the operator says otherwise */
     SANDBOX_TOKEN_BYTES = 33,
     SANDBOX_PIDS = 4096,
     SANDBOX_START_TIMEOUT_MS = 10 * 1000, /* the agent must have answered /init by then */
@@ -81,7 +81,7 @@ struct sandbox_params { /* borrowed during the call */
 };
 
 /* sb is NULL on failure, and err says why. error is -EAGAIN when the keeper is away, -ENOSPC when
- * a limit of this machine is reached, -EIO otherwise. */
+ * a limit of this machine is reached, -EDQUOT when the store's disk is full, -EIO otherwise. */
 typedef void sandbox_created(void *ctx, struct sandbox *sb, int error, const struct err *err);
 void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
                     sandbox_created *done, void *ctx);
@@ -90,11 +90,23 @@ void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
 struct sandbox *sandboxes_find(struct sandboxes *all, struct str id);
 
 /* The sandbox is gone from the table when this returns, its watches have been called, and the jail
- * dies at once; `done` (may be NULL) comes when that is on record. */
-void sandbox_kill(struct sandbox *sb, const char *reason, void (*done)(void *ctx), void *ctx);
+ * dies at once; `done` (may be NULL) comes when that is on record. When the store could not take
+ * it, done is told so; the sandbox is gone all the same, and its end is recorded when there is room
+ * again. */
+void sandbox_kill(struct sandbox *sb, const char *reason, store_done *done, void *ctx);
 
-/* End of life as a wall-clock time; `only_extend` leaves a later one as it is. 0 or -errno. */
-void sandbox_set_end(struct sandbox *sb, int64_t end_ms, bool only_extend);
+/* Why sandboxes end, beside what internal failures say of themselves. */
+#define SANDBOX_END_REQUEST "request"
+#define SANDBOX_END_TIMEOUT "timeout"
+#define SANDBOX_END_OUT_OF_MEMORY "out of memory"
+#define SANDBOX_END_DISK_FULL "disk full"
+#define SANDBOX_END_HOST_RESTART "host restart"
+#define SANDBOX_END_ADMIN "admin"
+
+/* End of life as a wall-clock time; `only_extend` leaves a later one as it is. `done` comes when it
+ * is on record; after a failure the end is what it was. */
+void sandbox_set_end(struct sandbox *sb, int64_t end_ms, bool only_extend, store_done *done,
+                     void *ctx);
 
 /* ---- what one is ---- */
 
@@ -117,10 +129,21 @@ struct sandbox_position {
 void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_position *after,
                     bool (*each)(void *ctx, struct sandbox *sb), void *ctx);
 
+/* Ends by reason, since the start; the last stands for all other reasons. */
+enum { SANDBOX_REASONS = 7 };
 struct sandboxes_figures {
     uint32_t running, starting;
+    uint64_t created, create_failed;
+    uint64_t dials, dials_failed; /* sockets asked of agents */
+    struct {
+        const char *reason;
+        uint64_t count;
+    } ended[SANDBOX_REASONS];
 };
 struct sandboxes_figures sandboxes_figures(const struct sandboxes *all);
+
+/* Of one team: those that run or start. */
+uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id);
 
 /* ---- traffic ---- */
 

@@ -73,7 +73,13 @@ static int start_parts(const struct tmpdir *dir, struct err *err)
     if (r < 0) {
         return r;
     }
-    struct api_options api = {&t.loop, t.store, t.keeper, t.sandboxes, t.templates, NULL};
+    struct api_options api = {.loop = &t.loop,
+                              .store = t.store,
+                              .keeper = t.keeper,
+                              .sandboxes = t.sandboxes,
+                              .templates = t.templates,
+                              .team_sandboxes_max = 100,
+                              .sandbox_s_max = SANDBOX_TIMEOUT_S_MAX};
     return api_new(&api, &t.api, err);
 }
 
