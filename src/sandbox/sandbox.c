@@ -169,6 +169,17 @@ struct sandboxes_figures sandboxes_figures(const struct sandboxes *all)
     return figures;
 }
 
+uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id)
+{
+    const struct sandbox *sb = NULL, *next = NULL;
+    uint32_t n = 0;
+
+    HASH_ITER (hh, all->table.by_id, sb, next) {
+        n += sb->state != SANDBOX_PAUSED && strcmp(sb->team_id, team_id) == 0;
+    }
+    return n;
+}
+
 void sandbox_watch_set(struct sandbox_watch *watch, struct sandbox *sb)
 {
     watch->sandbox = sb;
