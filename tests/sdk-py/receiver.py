@@ -17,12 +17,13 @@ def signature(secret, body):
 
 class Receiver:
     """`got` holds (event, headers, body) in the order of arrival. `answer(handler, event)` may be
-    set to send something else than 204; what it answers with False has not been taken."""
+    set to answer something else than 204; an event that `takes(event)` refuses is not kept."""
 
     def __init__(self, port=0):
         self.got = []
         self.changed = threading.Condition()
         self.answer = None
+        self.takes = lambda event: True
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -31,21 +32,24 @@ class Receiver:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 event = json.loads(body)
-                taken = True
-                if receiver.answer:
-                    taken = receiver.answer(self, event) is not False
-                else:
-                    self.send_response(204)
-                    self.end_headers()
-                if taken:
+                if receiver.takes(event):  # before the answer: the next one may come right behind it
                     with receiver.changed:
                         receiver.got.append((event, dict(self.headers), body))
                         receiver.changed.notify_all()
+                if receiver.answer:
+                    receiver.answer(self, event)
+                else:
+                    self.send_response(204)
+                    self.end_headers()
 
             def log_message(self, *args):
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, request, client_address):
+                pass  # a client that was killed in the middle
+
+        self.server = Server(("127.0.0.1", port), Handler)
         self.server.daemon_threads = True
         self.port = self.server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}/hook"

@@ -116,19 +116,19 @@ def test_a_disabled_one_gets_nothing(api, receiver, new_webhook, new_sandbox):
 def test_a_failure_is_tried_again_in_order(api, receiver, new_webhook, new_sandbox):
     failures = []
 
-    def answer(handler, event):
+    def takes(event):
         if len(failures) < 2:
             failures.append(event)
-            handler.send_response(500)
-            handler.send_header("Content-Length", "0")
-            handler.end_headers()
             return False
-        handler.send_response(200)
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
         return True
 
-    receiver.answer = answer
+    def answer(handler, event):
+        taken = event["id"] in {got["id"] for got, _, _ in receiver.got}
+        handler.send_response(200 if taken else 500)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    receiver.takes, receiver.answer = takes, answer
     webhook = new_webhook(receiver.url)
     sandbox = new_sandbox()
     sandbox.kill()
