@@ -16,9 +16,10 @@ MAY_USE = {
     "store": ["base"],
     "template": ["base", "store"],
     "sandbox": ["base", "http", "agent", "keeper", "store", "template"],
+    "telemetry": ["base", "http", "keeper", "store", "sandbox"],
     "edge": ["base", "http", "agent", "sandbox"],
-    "api": ["base", "http", "keeper", "store", "template", "sandbox"],
-    "daemon": ["base", "http", "keeper", "store", "template", "sandbox", "edge", "api"],
+    "api": ["base", "http", "keeper", "store", "template", "sandbox", "telemetry"],
+    "daemon": ["base", "http", "keeper", "store", "template", "sandbox", "telemetry", "edge", "api"],
     "cli": ["base", "http", "keeper", "store", "daemon"],
 }
 

@@ -31,6 +31,7 @@ struct post {
     struct err err;
 
     struct files_request *req;
+    int64_t taken; /* bytes of the body */
     struct buf filling;
     bool body_ended; /* nothing more comes */
     bool answered;
@@ -66,10 +67,14 @@ static void post_free(struct post *post)
 
 static void answer(struct post *post)
 {
+    struct str path = post->req->path ? str_of(post->req->path) : STR("");
+
     post->answered = true;
     if (post->result < 0) {
+        files_tell_failed("file_write", path, post->err.msg);
         files_fail(post->req->ex, files_status(-post->result), post->err.msg);
     } else {
+        files_tell(LOG_INFO, "file_write", path, post->taken);
         http_reply(post->req->ex, 200, "application/json", buf_at(&post->reply),
                    buf_len(&post->reply));
     }
@@ -137,6 +142,7 @@ static void on_body(void *ctx, const void *data, size_t len)
     if (post->answered) {
         return;
     }
+    post->taken += (int64_t)len;
     if (buf_append(&post->filling, data, len) < 0) {
         abort(); /* more than its credit: a bug of the connection's */
     }

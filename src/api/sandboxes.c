@@ -11,8 +11,7 @@ enum {
     CONNECT_V2_TIMEOUT_S_DEFAULT = 300,
 };
 
-/* "<id>", or the older "<id>-<client id>". False when no sandbox can have that id. */
-static bool id_cut(const char *text, struct str *id)
+bool sandbox_id_cut(const char *text, struct str *id)
 {
     struct str given = str_of(text);
     size_t dash = str_find(given, '-');
@@ -33,7 +32,7 @@ struct sandbox *call_sandbox(struct call *call)
 {
     struct str id;
 
-    if (!id_cut(call->param, &id)) {
+    if (!sandbox_id_cut(call->param, &id)) {
         call_fail(call, 400, "Invalid sandbox ID");
         return NULL;
     }

@@ -1,7 +1,7 @@
 /* histogram.h - how long things took, in buckets that are fixed at compile time.
  *
- * A plain value of about 140 bytes: whoever measures owns one, adds in a few instructions, and hands
- * out a copy. What it is shown as is another's affair (telemetry/prometheus.h). */
+ * A plain value of about 140 bytes: whoever measures owns one, adds in a few instructions, and
+ * hands out a copy. What it is shown as is another's affair (telemetry/prometheus.h). */
 #ifndef BASE_HISTOGRAM_H
 #define BASE_HISTOGRAM_H
 
@@ -11,7 +11,7 @@ enum { HISTOGRAM_BOUNDS = 14 };
 
 /* Upper bounds in microseconds; what is longer than the last counts in `count` alone. */
 static const int64_t histogram_bounds_us[HISTOGRAM_BOUNDS] = {
-    100,       250,       500,         1000,        2500,        5000,         10 * 1000,
+    100,       250,       500,        1000,       2500,        5000,        10 * 1000,
     25 * 1000, 50 * 1000, 100 * 1000, 250 * 1000, 1000 * 1000, 5000 * 1000, 30 * 1000 * 1000};
 
 struct histogram {

@@ -11,12 +11,14 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "daemon/figures.h"
 #include "edge/edge.h"
 #include "http/server.h"
 #include "http/tls.h"
 #include "keeper/client.h"
 #include "sandbox/sandbox.h"
 #include "store/store.h"
+#include "telemetry/webhooks.h"
 #include "template/template.h"
 
 enum {
@@ -43,6 +45,9 @@ struct server {
     struct templates *templates;
     struct keeper_client *keeper;
     struct sandboxes *sandboxes;
+    struct metrics *metrics;
+    struct logs *logs;
+    struct webhooks *webhooks;
     struct edge *edge;
     struct api *api;
     struct tls_context *tls;
@@ -187,8 +192,23 @@ static int open_state(struct server *server, struct err *err)
     return r;
 }
 
+static int open_webhooks(struct server *server, struct err *err)
+{
+    const struct webhooks_options options = {
+        .loop = &server->loop,
+        .store = server->store,
+        .allow_local = server->config->webhook_allow_local,
+    };
+
+    return webhooks_new(&options, &server->webhooks, err);
+}
+
 static int open_domain(struct server *server, struct err *err)
 {
+    int r = logs_new(&server->loop, server->places->logs, &server->logs, err);
+    if (r < 0) {
+        return r;
+    }
     server->keeper =
         keeper_client_new(&server->loop, server->places->keeper_socket, on_keeper_state, server);
     const struct sandboxes_options options = {
@@ -196,20 +216,43 @@ static int open_domain(struct server *server, struct err *err)
         .store = server->store,
         .keeper = server->keeper,
         .templates = server->templates,
+        .logs = logs_sink(server->logs),
     };
     return sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
+}
+
+static void on_figures(void *ctx, struct prometheus *page)
+{
+    const struct server *server = ctx;
+    const struct figures_sources from = {
+        .sandboxes = server->sandboxes,
+        .keeper = server->keeper,
+        .store = server->store,
+        .edge = server->edge,
+        .http = server->http,
+        .metrics = server->metrics,
+        .logs = server->logs,
+    };
+
+    figures_show(&from, page);
 }
 
 static int open_surface(struct server *server, struct err *err)
 {
     const char *domain = server->config->domain[0] ? server->config->domain : NULL;
+    server->metrics = metrics_new(&server->loop, server->sandboxes, server->keeper);
     const struct api_options options = {
         .loop = &server->loop,
         .store = server->store,
         .keeper = server->keeper,
         .sandboxes = server->sandboxes,
         .templates = server->templates,
+        .webhooks = server->webhooks,
         .domain = domain,
+        .metrics = server->metrics,
+        .logs = server->logs,
+        .figures = on_figures,
+        .figures_ctx = server,
         .team_sandboxes_max = (uint32_t)server->config->team_sandboxes_max,
         .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
     };
@@ -263,6 +306,9 @@ static int open_all(struct server *server, struct err *err)
         r = open_domain(server, err);
     }
     if (r == 0) {
+        r = open_webhooks(server, err);
+    }
+    if (r == 0) {
         r = open_surface(server, err);
     }
     if (r == 0) {
@@ -286,7 +332,10 @@ static void close_all(struct server *server)
     tls_context_free(server->tls);
     api_free(server->api);
     edge_free(server->edge);
+    metrics_free(server->metrics);
+    webhooks_free(server->webhooks);
     sandboxes_free(server->sandboxes);
+    logs_free(server->logs); /* writes the last lines, which sandboxes_free() brought */
     keeper_client_free(server->keeper);
     templates_free(server->templates);
     store_close(server->store);

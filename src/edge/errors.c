@@ -171,7 +171,8 @@ static const struct http_header cors[] = {
     {{"cache-control", 13}, {"no-store", 8}},
 };
 
-void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id, uint16_t port)
+void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
+               uint16_t port)
 {
     const struct http_request *req = http_request(ex);
     const struct kind *kind = &kinds[error];
@@ -194,7 +195,8 @@ static void on_end(void *ctx, int error)
 
 static const struct http_handler nothing_more = {.on_end = on_end};
 
-void edge_refuse(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id, uint16_t port)
+void edge_refuse(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
+                 uint16_t port)
 {
     http_accept(ex, &nothing_more, NULL);
     edge_fail(edge, ex, error, id, port);

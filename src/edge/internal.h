@@ -66,9 +66,11 @@ enum edge_error {
 _Static_assert(EDGE_PASSED + 1 == EDGE_OUTCOMES, "each has a name in edge_figures()");
 
 /* Answers an exchange that was accepted and not answered. */
-void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id, uint16_t port);
+void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
+               uint16_t port);
 /* The same for one that was not accepted. */
-void edge_refuse(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id, uint16_t port);
+void edge_refuse(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
+                 uint16_t port);
 void edge_refuse_text(struct http_exchange *ex, int status, const char *type, const char *text);
 
 /* ---- backend.c ---- */

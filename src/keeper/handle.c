@@ -376,9 +376,12 @@ static void handle_usage_many(struct handler *handler, uint64_t client,
 void handler_request(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     static void (*const ops[])(struct handler *, uint64_t, const struct keeper_request *) = {
-        [KEEPER_HELLO] = handle_hello,   [KEEPER_CREATE] = handle_create,
-        [KEEPER_ATTACH] = handle_attach, [KEEPER_DESTROY] = handle_destroy,
-        [KEEPER_LIST] = handle_list,     [KEEPER_USAGE] = handle_usage,
+        [KEEPER_HELLO] = handle_hello,
+        [KEEPER_CREATE] = handle_create,
+        [KEEPER_ATTACH] = handle_attach,
+        [KEEPER_DESTROY] = handle_destroy,
+        [KEEPER_LIST] = handle_list,
+        [KEEPER_USAGE] = handle_usage,
         [KEEPER_USAGE_MANY] = handle_usage_many,
     };
     struct err err = {0};

@@ -145,8 +145,25 @@ static void on_oom(void *ctx)
     keeper_client_ask(sb->all->use.keeper, &req, on_oom_count, question);
 }
 
-static const struct agent_channel_handler channel_handler = {.on_broken = on_broken,
-                                                             .on_oom = on_oom};
+static void on_log(void *ctx, const struct sandbox_log *log)
+{
+    struct sandbox *sb = ctx;
+    const struct sandbox_log_sink *sink = &sb->all->use.logs;
+
+    if (sink->attached) {
+        sink->line(sink->ctx, sb, log);
+    }
+}
+
+void sandbox_log_credit(struct sandbox *sb, uint32_t seq)
+{
+    if (sb->channel) {
+        agent_channel_credit_logs(sb->channel, seq);
+    }
+}
+
+static const struct agent_channel_handler channel_handler = {
+    .on_broken = on_broken, .on_oom = on_oom, .on_log = on_log};
 
 /* ---- the jail ---- */
 
@@ -176,6 +193,9 @@ void sandbox_take_jail(struct sandbox *sb, int pidfd, int channel_fd)
     }
     agent_channel_close(sb->channel);
     sb->channel = agent_channel_new(sb->all->use.loop, channel_fd, &channel_handler, sb);
+    if (sb->all->use.logs.attached) {
+        sb->all->use.logs.attached(sb->all->use.logs.ctx, sb);
+    }
 }
 
 static void on_init(struct sandbox *sb, int error, const struct err *err)

@@ -29,6 +29,7 @@ void sandbox_close(struct sandbox *sb)
     struct sandbox_watch *watch = NULL;
 
     sb->state = SANDBOX_KILLING;
+    agent_channel_drain_logs(sb->channel); /* its last words */
     while ((watch = sb->watches)) {
         sandbox_watch_unset(watch);
         watch->gone(watch);

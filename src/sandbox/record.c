@@ -233,6 +233,7 @@ void sandbox_record_end(struct sandbox *sb, const char *reason, store_done *done
     *ending = (struct ending){.sb = sb, .done = done ? done : ignore, .ctx = ctx};
     ending->reason = text_copy(reason);
     sandbox_hold(sb);
+    sandboxes_count_end(sb->all, reason);
     sb->end_ms = clock_wall_ms();
     log_info("sandbox %s: killed: %s", sb->id, reason);
     sandbox_save(sb, CHANGE_KILLED, reason, on_recorded, ending);

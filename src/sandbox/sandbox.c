@@ -138,8 +138,13 @@ void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_
     table_each(&all->table, ascending, after, each, ctx);
 }
 
-static const char *const reasons[SANDBOX_REASONS] = {
-    "request", "timeout", "out of memory", "disk full", "host restart", "admin", "other"};
+static const char *const reasons[SANDBOX_REASONS] = {SANDBOX_END_REQUEST,
+                                                     SANDBOX_END_TIMEOUT,
+                                                     SANDBOX_END_OUT_OF_MEMORY,
+                                                     SANDBOX_END_DISK_FULL,
+                                                     SANDBOX_END_HOST_RESTART,
+                                                     SANDBOX_END_ADMIN,
+                                                     "other"};
 
 void sandboxes_count_end(struct sandboxes *all, const char *reason)
 {

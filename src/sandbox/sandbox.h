@@ -28,6 +28,7 @@
 
 #include "base/err.h"
 #include "base/id.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "keeper/client.h"
 #include "store/store.h"
@@ -49,11 +50,35 @@ enum sandbox_state { SANDBOX_STARTING, SANDBOX_RUNNING, SANDBOX_PAUSED, SANDBOX_
 struct sandboxes;
 struct sandbox;
 
+/* ---- what agents log ---- */
+
+enum { SANDBOX_LOG_WINDOW = 64 }; /* lines that an agent may send before the last is on record */
+
+struct sandbox_log {
+    uint32_t seq;    /* grows by one from line to line */
+    uint32_t lost;   /* lines that the agent had to drop before this one */
+    int64_t wall_ms; /* the agent's word */
+    enum log_level level;
+    struct str line; /* anything */
+};
+
+/* Where the lines go. `attached` comes with every new channel to an agent; no line comes before it
+ * was answered with sandbox_log_credit(), at once or later. */
+struct sandbox_log_sink {
+    void (*attached)(void *ctx, struct sandbox *sb); /* NULL: nobody wants lines */
+    void (*line)(void *ctx, struct sandbox *sb, const struct sandbox_log *log);
+    void *ctx;
+};
+
+/* All up to seq are on record: the agent drops them and sends those that follow. */
+void sandbox_log_credit(struct sandbox *sb, uint32_t seq);
+
 struct sandboxes_options {
     uv_loop_t *loop;
     struct store *store;
     struct keeper_client *keeper;
     struct templates *templates;
+    struct sandbox_log_sink logs;
 };
 
 /* Loads the table. Adoption runs once the keeper is connected; `ready` is called when every saved

@@ -9,9 +9,9 @@
 #include "telemetry/series.h"
 
 enum {
-    PAGE_BYTES = 4096,    /* sizes are kept in these: four bytes tell up to 16 TiB */
-    CENTI = 100,          /* shares and rates are kept in hundredths */
-    ASKED_MAX = 64,       /* requests under way: a slow keeper is not given more */
+    PAGE_BYTES = 4096, /* sizes are kept in these: four bytes tell up to 16 TiB */
+    CENTI = 100,       /* shares and rates are kept in hundredths */
+    ASKED_MAX = 64,    /* requests under way: a slow keeper is not given more */
     TICKS_PER_ROUND = METRICS_ROUND_MS / METRICS_TICK_MS,
 };
 
@@ -43,9 +43,9 @@ struct metrics {
 
     struct track *tracks;
     struct team_track *teams;
-    uint32_t tick;                 /* of this round */
-    size_t slice;                  /* sandboxes of each tick in this round */
-    struct sandbox_position at;    /* where the round is */
+    uint32_t tick;                  /* of this round */
+    size_t slice;                   /* sandboxes of each tick in this round */
+    struct sandbox_position at;     /* where the round is */
     struct sandbox_position newest; /* the newest sandbox that has been seen */
     uint32_t asked;
     uint64_t samples;
@@ -76,8 +76,8 @@ static uint32_t pages(uint64_t bytes)
 static uint32_t cpu_share(struct track *track, const struct sandbox_info *info, uint64_t cpu_usec)
 {
     int64_t now_us = clock_mono_us();
-    int64_t since_us = track->at_us ? track->at_us
-                                    : now_us - (clock_wall_ms() - info->started_ms) * 1000;
+    int64_t since_us =
+        track->at_us ? track->at_us : now_us - (clock_wall_ms() - info->started_ms) * 1000;
     double could = (double)(now_us - since_us) * info->cpu_count;
     double did = cpu_usec > track->cpu_usec ? (double)(cpu_usec - track->cpu_usec) : 0;
     double share = could > 0 ? did / could * 100 * CENTI : 0;
@@ -316,13 +316,16 @@ static void thin(void *ctx, const struct series_sample *sample)
 static void each_thinned(const struct series *series, struct metrics_range range,
                          void (*each)(void *ctx, const struct series_sample *sample), void *ctx)
 {
-    int64_t oldest_s = series->last.time_s - SERIES_KEPT_S;
-    int64_t from_s = range.from_s > oldest_s ? range.from_s : oldest_s;
+    int64_t first_s = series_first_s(series);
+    int64_t from_s = range.from_s > first_s ? range.from_s : first_s;
     int64_t to_s = range.to_s < series->last.time_s ? range.to_s : series->last.time_s;
-    struct thinning t = {.step_s = (to_s - from_s) / METRICS_POINTS_MAX + 1, .each = each,
-                         .ctx = ctx};
+    struct thinning t = {.step_s = (to_s - from_s) / METRICS_POINTS_MAX, .each = each, .ctx = ctx};
 
     if (to_s < from_s) {
+        return;
+    }
+    if (t.step_s < SERIES_STEP_S) {
+        series_each(series, from_s, to_s, each, ctx);
         return;
     }
     series_each(series, from_s, to_s, thin, &t);

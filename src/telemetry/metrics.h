@@ -24,7 +24,7 @@
 enum {
     METRICS_ROUND_MS = 5000,
     METRICS_TICK_MS = 250,
-    METRICS_POINTS_MAX = 1000, /* of one answer: longer ranges are shown in wider steps */
+    METRICS_POINTS_MAX = 1000, /* about, of one answer: longer ranges are shown in wider steps */
 };
 
 struct metrics;
@@ -36,7 +36,7 @@ void metrics_free(struct metrics *metrics); /* NULL is fine; the loop must run o
 /* In a range that is thinned, a point is the highest of each figure within its step. */
 struct metric {
     int64_t time_s;
-    double cpu_pct; /* of all its cpus together: 0 to 100 */
+    double cpu_pct;        /* of all its cpus together: 0 to 100 */
     uint64_t memory_bytes; /* without cache */
     uint64_t cache_bytes;
     uint64_t disk_bytes;

@@ -56,8 +56,8 @@ void prometheus_histogram(struct prometheus *page, const char *name, const char 
     line(page, "%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", name, labels, sep, histogram->count);
     line(page, "%s_sum%s%s%s %.6f\n", name, *labels ? "{" : "", labels, *labels ? "}" : "",
          (double)histogram->sum_us / US_PER_S);
-    line(page, "%s_count%s%s%s %" PRIu64 "\n", name, *labels ? "{" : "", labels,
-         *labels ? "}" : "", histogram->count);
+    line(page, "%s_count%s%s%s %" PRIu64 "\n", name, *labels ? "{" : "", labels, *labels ? "}" : "",
+         histogram->count);
 }
 
 void prometheus_label(char out[PROMETHEUS_LABELS_BYTES], const char *name, const char *value)

@@ -10,12 +10,13 @@ enum {
     VARINT_BYTES_MAX = 10,
     SAMPLE_BYTES_MAX = 1 + (SERIES_VALUES + 1) * VARINT_BYTES_MAX,
     CHANGED_TIME = 1 << SERIES_VALUES, /* in the first byte; below it a bit for each value */
-    ROOM = SERIES_BLOCK_BYTES - 32,
+    ROOM = SERIES_BLOCK_BYTES - 40,
 };
 
 struct series_block {
     struct series_block *prev, *next;
-    int64_t newest_s; /* of its samples */
+    int64_t first_s;
+    int64_t newest_s; /* of its samples: the clock may have been set back */
     uint32_t used;
     uint8_t bytes[ROOM];
 };
@@ -56,7 +57,7 @@ static int64_t varint_get(const uint8_t **at)
         number |= (uint64_t)(*(*at)++ & 0x7f) << shift;
         shift += 7;
     }
-    return unzigzag(number | (uint64_t)*(*at)++ << shift);
+    return unzigzag(number | (uint64_t) * (*at)++ << shift);
 }
 
 /* ---- samples ---- */
@@ -130,6 +131,7 @@ void series_add(struct series *series, const struct series_sample *sample)
         oldest_drop(series);
     }
     block->used += (uint32_t)sample_put(block->bytes + block->used, &series->last, sample);
+    block->first_s = block->first_s ? block->first_s : sample->time_s;
     block->newest_s = sample->time_s > block->newest_s ? sample->time_s : block->newest_s;
     series->last = *sample;
 }
@@ -154,11 +156,20 @@ void series_each(const struct series *series, int64_t from_s, int64_t to_s,
     const struct series_block *block;
     int64_t oldest_s = series->last.time_s - SERIES_KEPT_S;
 
+    from_s = from_s > oldest_s ? from_s : oldest_s;
     DL_FOREACH (series->blocks, block) {
         if (block->newest_s >= from_s) {
-            block_each(block, from_s > oldest_s ? from_s : oldest_s, to_s, each, ctx);
+            block_each(block, from_s, to_s, each, ctx);
         }
     }
+}
+
+int64_t series_first_s(const struct series *series)
+{
+    int64_t oldest_s = series->last.time_s - SERIES_KEPT_S;
+    int64_t first_s = series->blocks ? series->blocks->first_s : 0;
+
+    return first_s > oldest_s ? first_s : oldest_s;
 }
 
 size_t series_bytes(const struct series *series)

@@ -7,8 +7,8 @@
  * before: a byte that says which numbers changed (and whether the step was other than
  * SERIES_STEP_S), then each change as a signed varint. A sandbox that does nothing costs one byte a
  * sample, 17 KB for a day; one whose every number moves by megabytes costs some 9, 160 KB. Blocks
- * decode by themselves, so the oldest can go as a whole: when all of it is older than a day, or when
- * the series would grow past SERIES_BYTES_MAX.
+ * decode by themselves, so the oldest can go as a whole: when all of it is older than a day, or
+ * when the series would grow past SERIES_BYTES_MAX.
  */
 #ifndef TELEMETRY_SERIES_H
 #define TELEMETRY_SERIES_H
@@ -44,6 +44,9 @@ void series_add(struct series *series, const struct series_sample *sample);
 /* The samples with from_s <= time_s <= to_s in the order of their adding. */
 void series_each(const struct series *series, int64_t from_s, int64_t to_s,
                  void (*each)(void *ctx, const struct series_sample *sample), void *ctx);
+
+/* Time of the oldest sample that is kept. */
+int64_t series_first_s(const struct series *series);
 
 size_t series_bytes(const struct series *series); /* of memory */
 

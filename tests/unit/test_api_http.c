@@ -68,7 +68,8 @@ static int start_parts(const struct tmpdir *dir, struct err *err)
     }
     templates_put_builtin(t.templates, "base", "base-1", 2, 512, 1024);
     t.keeper = keeper_client_new(&t.loop, socket, on_keeper, NULL);
-    struct sandboxes_options sandboxes = {&t.loop, t.store, t.keeper, t.templates};
+    struct sandboxes_options sandboxes = {
+        .loop = &t.loop, .store = t.store, .keeper = t.keeper, .templates = t.templates};
     r = sandboxes_new(&sandboxes, on_ready, NULL, &t.sandboxes, err);
     if (r < 0) {
         return r;
