@@ -332,26 +332,15 @@ static void handle_list(struct handler *handler, uint64_t client, const struct k
     answer_plain(handler, client, &answer);
 }
 
-static int usage_read(struct handler *handler, const char *id, struct keeper_usage *out,
-                      struct err *err)
-{
-    int r = cgroups_usage(handler->kit->groups, id, out, err);
-
-    if (r == 0) {
-        out->disk_bytes = pool_disk_bytes(handler->kit->pool, id);
-        out->known = 1;
-    }
-    return r;
-}
-
 static void handle_usage(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     struct err err = {0};
-    struct keeper_usage usage = {0};
+    struct keeper_usage usage = {.known = 1};
 
-    int r = usage_read(handler, req->id, &usage, &err);
+    int r = cgroups_usage(handler->kit->groups, req->id, &usage, &err);
     struct keeper_answer answer = answer_to(req, r, &err);
     if (r == 0) {
+        usage.disk_bytes = pool_disk_bytes(handler->kit->pool, req->id);
         answer.usage = usage;
     }
     answer_plain(handler, client, &answer);
@@ -362,12 +351,14 @@ static void handle_usage_many(struct handler *handler, uint64_t client,
                               const struct keeper_request *req)
 {
     struct keeper_answer answer = answer_to(req, 0, NULL);
-    struct err err;
 
     status_fill(handler, &answer.state);
     for (uint32_t i = 0; i < req->batch.n; i++) {
-        if (usage_read(handler, req->batch.ids[i], &answer.usages[i], &err) < 0) {
-            answer.usages[i] = (struct keeper_usage){0};
+        struct keeper_usage *usage = &answer.usages[i];
+        const char *id = req->batch.ids[i];
+        if (cgroups_sample(handler->kit->groups, id, usage) == 0) {
+            usage->disk_bytes = pool_disk_bytes(handler->kit->pool, id);
+            usage->known = 1;
         }
     }
     answer_plain(handler, client, &answer);

@@ -44,7 +44,7 @@ enum keeper_op {
         4,           /* jail: kills it, removes cgroups, mounts and upper; fine if gone already */
     KEEPER_LIST = 5, /* index: the id of the index-th jail that left a trace; ENOENT past the end */
     KEEPER_USAGE = 6,      /* jail: memory, cpu, disk, out-of-memory kills */
-    KEEPER_USAGE_MANY = 7, /* batch: the same of many; answers with keeper_status as well */
+    KEEPER_USAGE_MANY = 7, /* batch: cpu, memory and disk of each, and keeper_status */
 };
 
 struct keeper_plan {
