@@ -27,11 +27,11 @@ struct post {
     struct upload *upload; /* NULL when it has ended */
     struct buf writing;
     struct buf reply;
+    int64_t written; /* bytes of files, once the upload has ended */
     int result;
     struct err err;
 
     struct files_request *req;
-    int64_t taken; /* bytes of the body */
     struct buf filling;
     bool body_ended; /* nothing more comes */
     bool answered;
@@ -51,6 +51,7 @@ static void job_run(uv_work_t *work)
         post->result = upload_finish(post->upload, &post->reply, &post->err);
     }
     if (post->job != JOB_FEED || post->result < 0) {
+        post->written = upload_written(post->upload);
         upload_free(post->upload);
         post->upload = NULL;
     }
@@ -74,7 +75,7 @@ static void answer(struct post *post)
         files_tell_failed("file_write", path, post->err.msg);
         files_fail(post->req->ex, files_status(-post->result), post->err.msg);
     } else {
-        files_tell(LOG_INFO, "file_write", path, post->taken);
+        files_tell(LOG_INFO, "file_write", path, post->written);
         http_reply(post->req->ex, 200, "application/json", buf_at(&post->reply),
                    buf_len(&post->reply));
     }
@@ -142,7 +143,6 @@ static void on_body(void *ctx, const void *data, size_t len)
     if (post->answered) {
         return;
     }
-    post->taken += (int64_t)len;
     if (buf_append(&post->filling, data, len) < 0) {
         abort(); /* more than its credit: a bug of the connection's */
     }
