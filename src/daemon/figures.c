@@ -76,6 +76,21 @@ static void keeper_show(const struct keeper_client *keeper, struct prometheus *p
                    (double)status->pool_total_bytes);
 }
 
+/* ---- store ---- */
+
+static void store_show(struct store *store, struct prometheus *page)
+{
+    struct store_figures figures = store_figures(store);
+
+    prometheus_one(page, "atoll_store_waiting", "gauge", "Changes not on record yet.",
+                   (double)figures.waiting);
+    prometheus_one(page, "atoll_store_failures_total", "counter",
+                   "Changes that could not be stored.", (double)figures.failed);
+    prometheus_family(page, "atoll_store_commit_seconds", "histogram",
+                      "Transactions of the store.");
+    prometheus_histogram(page, "atoll_store_commit_seconds", NULL, &figures.commit);
+}
+
 /* ---- traffic ---- */
 
 static void traffic_show(const struct figures_sources *from, struct prometheus *page)
@@ -169,6 +184,7 @@ void figures_show(const struct figures_sources *from, struct prometheus *page)
 {
     sandboxes_show(from->sandboxes, page);
     keeper_show(from->keeper, page);
+    store_show(from->store, page);
     traffic_show(from, page);
     telemetry_show(from, page);
     process_show(page);

@@ -36,10 +36,13 @@ struct store {
     void (*on_event)(void *ctx);
     void *on_event_ctx;
 
-    uv_mutex_t lock; /* over the four below */
+    uint64_t waiting, failed; /* the loop's, for store_figures() */
+
+    uv_mutex_t lock; /* over the five below */
     uv_cond_t work;
     struct store_job *queue;
     struct store_job *finished;
+    struct histogram commit;
     bool closing;
 
     /* the writer's own */
@@ -101,6 +104,7 @@ void store_submit(struct store *store, struct store_job *job, enum store_durabil
     job->durability = durability;
     job->done = done;
     job->ctx = ctx;
+    store->waiting++;
 
     uv_mutex_lock(&store->lock);
     assert(!store->closing);
@@ -314,10 +318,13 @@ static void writer_main(void *arg)
     struct store_job *batch;
 
     while ((batch = batch_take(store))) {
+        int64_t begun_us = clock_mono_us();
+
         if (batch_run(store, batch) < 0 && batch->next) {
             batch = batch_run_singly(store, batch);
         }
         uv_mutex_lock(&store->lock);
+        histogram_add(&store->commit, clock_mono_us() - begun_us);
         DL_CONCAT(store->finished, batch);
         uv_mutex_unlock(&store->lock);
         (void)uv_async_send(&store->wake);
@@ -339,6 +346,8 @@ static void finished_deliver(struct store *store)
 
     DL_FOREACH_SAFE (finished, job, next) {
         has_event = has_event || (job->has_event && job->err.code == 0);
+        store->waiting--;
+        store->failed += job->err.code != 0;
         if (job->done) {
             job->done(job->ctx, -job->err.code, &job->err);
         } else if (job->err.code != 0) {
@@ -349,6 +358,16 @@ static void finished_deliver(struct store *store)
     if (has_event && store->on_event) {
         store->on_event(store->on_event_ctx);
     }
+}
+
+struct store_figures store_figures(struct store *store)
+{
+    struct store_figures figures = {.waiting = store->waiting, .failed = store->failed};
+
+    uv_mutex_lock(&store->lock);
+    figures.commit = store->commit;
+    uv_mutex_unlock(&store->lock);
+    return figures;
 }
 
 void store_watch_events(struct store *store, void (*on_event)(void *ctx), void *ctx)

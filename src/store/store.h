@@ -25,6 +25,7 @@
 
 #include "base/compiler.h"
 #include "base/err.h"
+#include "base/histogram.h"
 
 struct store;
 
@@ -47,6 +48,13 @@ must_check int store_open(uv_loop_t *loop, const char *path, struct store **out,
  * takes. So it comes before the end of whatever those calls touch; the loop must run once more
  * afterwards, to let go of our handle. NULL is fine. */
 void store_close(struct store *store);
+
+struct store_figures {
+    uint64_t waiting;        /* jobs whose `done` has not been called */
+    uint64_t failed;         /* jobs that could not be stored, since the start */
+    struct histogram commit; /* of each transaction, from its begin to its end */
+};
+struct store_figures store_figures(struct store *store);
 
 /* ---- events (store/events.c) ---- */
 
