@@ -152,7 +152,7 @@ void store_delivery_mark(struct store *store, const struct delivery_mark *mark, 
 
 #define STAMP(column)                                                                              \
     "CASE WHEN " column " THEN strftime('%Y-%m-%dT%H:%M:%fZ', " column " / 1000.0, 'unixepoch') "  \
-                                                                       "END"
+    "END"
 #define HISTORY                                                                                    \
     "SELECT json_object('id', d.id, 'webhookId', d.webhook_id, 'eventId', e.id,"                   \
     " 'eventType', e.type, 'sandboxId', d.sandbox_id, 'status', d.state,"                          \
