@@ -88,7 +88,7 @@ void start_timeout(struct sandbox *sb)
     } else {
         (void)err_set(&err, ETIMEDOUT, "the sandbox did not start within %d s",
                       SANDBOX_START_TIMEOUT_MS / 1000);
-        start_fail(sb, -EIO, &err);
+        start_fail(sb, -ETIMEDOUT, &err);
     }
 }
 
