@@ -52,7 +52,7 @@ static int range_of(const struct call *call, struct metrics_range *out, struct e
 
 void handle_metrics(struct call *call, const json_t *body)
 {
-    struct metrics_range range;
+    struct metrics_range range = {0};
     struct err err;
     int r = range_of(call, &range, &err);
 
@@ -163,7 +163,7 @@ static void add_team(void *ctx, const struct team_metric *metric)
 
 void handle_metrics_team(struct call *call, const json_t *body)
 {
-    struct metrics_range range;
+    struct metrics_range range = {0};
 
     (void)body;
     if (team_begin(call, &range)) {
@@ -207,7 +207,7 @@ static int peak_kind(const struct call *call, struct peak *peak, struct err *err
 
 void handle_metrics_team_max(struct call *call, const json_t *body)
 {
-    struct metrics_range range;
+    struct metrics_range range = {0};
     struct peak peak = {0};
     struct err err;
 

@@ -68,7 +68,7 @@ void prometheus_label(char out[PROMETHEUS_LABELS_BYTES], const char *name, const
         if (*value == '"' || *value == '\\' || *value == '\n') {
             out[n++] = '\\';
         }
-        out[n++] = *value == '\n' ? 'n' : *value;
+        out[n++] = (char)(*value == '\n' ? 'n' : *value);
     }
     out[n++] = '"';
     out[n] = '\0';

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 #include "base/alloc.h"
 
@@ -10,11 +9,12 @@ enum {
     VARINT_BYTES_MAX = 10,
     SAMPLE_BYTES_MAX = 1 + (SERIES_VALUES + 1) * VARINT_BYTES_MAX,
     CHANGED_TIME = 1 << SERIES_VALUES, /* in the first byte; below it a bit for each value */
-    ROOM = SERIES_BLOCK_BYTES - 40,
+    ROOM = SERIES_BLOCK_BYTES - 32,
+    BLOCKS_MAX = SERIES_BYTES_MAX / SERIES_BLOCK_BYTES - 1, /* before one is added */
 };
 
 struct series_block {
-    struct series_block *prev, *next;
+    struct series_block *next; /* the next newer one */
     int64_t first_s;
     int64_t newest_s; /* of its samples: the clock may have been set back */
     uint32_t used;
@@ -99,18 +99,24 @@ static void sample_get(const uint8_t **at, struct series_sample *sample)
 
 static void oldest_drop(struct series *series)
 {
-    struct series_block *block = series->blocks;
+    struct series_block *block = series->oldest;
 
-    DL_DELETE(series->blocks, block);
+    series->oldest = block->next;
+    series->newest = series->oldest ? series->newest : NULL;
     series->blocks_n--;
     free(block);
 }
 
-static struct series_block *block_new(struct series *series)
+static struct series_block *block_add(struct series *series)
 {
     struct series_block *block = xnew(struct series_block);
 
-    DL_APPEND(series->blocks, block);
+    if (series->newest) {
+        series->newest->next = block;
+    } else {
+        series->oldest = block;
+    }
+    series->newest = block;
     series->blocks_n++;
     series->last = (struct series_sample){0}; /* a block leans on none before it */
     return block;
@@ -118,17 +124,13 @@ static struct series_block *block_new(struct series *series)
 
 void series_add(struct series *series, const struct series_sample *sample)
 {
-    struct series_block *block = series->blocks ? series->blocks->prev : NULL;
-
-    while (series->blocks && series->blocks->newest_s < sample->time_s - SERIES_KEPT_S) {
-        block = series->blocks == block ? NULL : block;
+    while (series->oldest && (series->oldest->newest_s < sample->time_s - SERIES_KEPT_S ||
+                              series->blocks_n > BLOCKS_MAX)) {
         oldest_drop(series);
     }
+    struct series_block *block = series->newest;
     if (!block || block->used + SAMPLE_BYTES_MAX > ROOM) {
-        block = block_new(series);
-    }
-    if (series->blocks_n * SERIES_BLOCK_BYTES > SERIES_BYTES_MAX) {
-        oldest_drop(series);
+        block = block_add(series);
     }
     block->used += (uint32_t)sample_put(block->bytes + block->used, &series->last, sample);
     block->first_s = block->first_s ? block->first_s : sample->time_s;
@@ -153,11 +155,10 @@ static void block_each(const struct series_block *block, int64_t from_s, int64_t
 void series_each(const struct series *series, int64_t from_s, int64_t to_s,
                  void (*each)(void *ctx, const struct series_sample *sample), void *ctx)
 {
-    const struct series_block *block;
     int64_t oldest_s = series->last.time_s - SERIES_KEPT_S;
 
     from_s = from_s > oldest_s ? from_s : oldest_s;
-    DL_FOREACH (series->blocks, block) {
+    for (const struct series_block *block = series->oldest; block; block = block->next) {
         if (block->newest_s >= from_s) {
             block_each(block, from_s, to_s, each, ctx);
         }
@@ -167,7 +168,7 @@ void series_each(const struct series *series, int64_t from_s, int64_t to_s,
 int64_t series_first_s(const struct series *series)
 {
     int64_t oldest_s = series->last.time_s - SERIES_KEPT_S;
-    int64_t first_s = series->blocks ? series->blocks->first_s : 0;
+    int64_t first_s = series->oldest ? series->oldest->first_s : 0;
 
     return first_s > oldest_s ? first_s : oldest_s;
 }
@@ -179,7 +180,7 @@ size_t series_bytes(const struct series *series)
 
 void series_fini(struct series *series)
 {
-    while (series->blocks) {
+    while (series->oldest) {
         oldest_drop(series);
     }
     *series = (struct series){0};

@@ -33,7 +33,7 @@ struct series_sample {
 struct series_block;
 
 struct series {
-    struct series_block *blocks; /* oldest first */
+    struct series_block *oldest, *newest;
     size_t blocks_n;
     struct series_sample last; /* time_s 0: there is none */
 };
