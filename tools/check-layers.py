@@ -17,9 +17,11 @@ MAY_USE = {
     "template": ["base", "store"],
     "egress": ["base"],
     "sandbox": ["base", "http", "agent", "keeper", "store", "template", "egress"],
+    "telemetry": ["base", "http", "keeper", "store", "sandbox"],
     "edge": ["base", "http", "agent", "sandbox"],
-    "api": ["base", "http", "keeper", "store", "template", "sandbox"],
-    "daemon": ["base", "http", "keeper", "store", "template", "egress", "sandbox", "edge", "api"],
+    "api": ["base", "http", "keeper", "store", "template", "sandbox", "telemetry"],
+    "daemon": ["base", "http", "keeper", "store", "template", "egress", "sandbox", "telemetry", "edge",
+               "api"],
     "cli": ["base", "http", "keeper", "store", "daemon"],
 }
 

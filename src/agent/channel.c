@@ -13,6 +13,7 @@
 #include <utlist.h>
 
 #include "agent/internal.h"
+#include "agent/journal.h"
 #include "base/alloc.h"
 #include "base/fd.h"
 
@@ -45,6 +46,10 @@ struct channel {
     uint32_t seq;
     struct oom_ask *asks; /* all wait for one answer */
     uv_timer_t ask_timer;
+
+    struct peer *log_peer; /* who asked for lines last, or NULL */
+    uint32_t log_sent;     /* the last line it was sent */
+    uint32_t log_limit;    /* the last it has asked for */
 };
 
 struct peer {
@@ -92,6 +97,9 @@ static void peer_drop(struct peer *peer)
         return;
     }
     peer->dropped = true;
+    if (peer->channel->log_peer == peer) {
+        peer->channel->log_peer = NULL;
+    }
     DL_DELETE(peer->channel->peers, peer);
     peer->channel->peers_n--;
     uv_close((uv_handle_t *)&peer->poll, on_peer_closed);
@@ -254,7 +262,7 @@ static void own_connect(struct peer *peer, uint32_t seq, const char *tag)
     peer_answer(peer, seq, r < 0 ? r : 0, r < 0 ? -1 : theirs);
 }
 
-/* ---- messages ---- */
+/* ---- questions ---- */
 
 static void asks_answer(struct channel *channel, bool killed)
 {
@@ -303,6 +311,53 @@ void channel_oom_ask(struct channel *channel, void (*done)(void *ctx, bool kille
     }
 }
 
+/* ---- the journal ---- */
+
+/* False when the socket is full: there are lines under way then, and what follows their arrival
+ * brings us here again. */
+static bool line_send(struct peer *peer, const struct journal_line *line)
+{
+    struct channel_message message = {.op = CHANNEL_LOG, .seq = line->seq};
+    struct channel_log log = {
+        .wall_ms = line->wall_ms, .level = (uint32_t)line->level, .lost = line->lost};
+    struct iovec iov[] = {{&message, sizeof(message)},
+                          {&log, sizeof(log)},
+                          {(void *)(uintptr_t)line->text.at, line->text.len}};
+    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = countof(iov)};
+
+    return sendmsg(peer->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
+}
+
+static void lines_send(void *ctx)
+{
+    struct channel *channel = ctx;
+    struct journal_line line;
+
+    while (channel->log_peer && channel->log_sent < channel->log_limit &&
+           journal_next(channel->log_sent, &line) && line.seq <= channel->log_limit &&
+           line_send(channel->log_peer, &line)) {
+        channel->log_sent = line.seq;
+        journal_told_lost();
+    }
+}
+
+/* A peer that asks for the first time gets all that is not on record, whoever had it before. */
+static void lines_asked(struct peer *peer, const struct channel_message *message)
+{
+    struct channel *channel = peer->channel;
+
+    if (channel->log_peer != peer || message->seq > channel->log_sent) {
+        channel->log_sent = message->seq;
+    }
+    channel->log_peer = peer;
+    channel->log_limit =
+        message->value < UINT32_MAX - message->seq ? message->seq + message->value : UINT32_MAX;
+    journal_forget(message->seq);
+    lines_send(channel);
+}
+
+/* ---- messages ---- */
+
 static void greet(struct peer *peer, const struct channel_message *message)
 {
     bool same = message->op == CHANNEL_HELLO && message->value == CHANNEL_VERSION;
@@ -326,6 +381,8 @@ static void peer_message(struct peer *peer, const struct channel_message *messag
         greet(peer, message);
     } else if (message->op == CHANNEL_OOM) {
         oom_answered(peer->channel, message);
+    } else if (message->op == CHANNEL_LOG) {
+        lines_asked(peer, message);
     } else if (message->op != CHANNEL_CONNECT) {
         struct channel_message refusal = {
             .op = message->op, .seq = message->seq, .status = -EPROTONOSUPPORT};
@@ -410,6 +467,7 @@ int channel_new(struct agent *agent, int listen_fd, struct channel **out, struct
     }
     (void)uv_timer_init(agent->loop, &channel->ask_timer);
     (void)uv_poll_start(&channel->listener, UV_READABLE, on_attach);
+    journal_listen(lines_send, channel);
     *out = channel;
     return 0;
 }

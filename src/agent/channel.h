@@ -18,9 +18,10 @@
 
 enum {
     CHANNEL_VERSION = 1,
-    CHANNEL_LISTEN_FD = 3,    /* the agent inherits the listening socket here, and nothing above */
-    AGENT_PORT = 49983,       /* the agent's own HTTP surface, on TCP in the jail as well */
-    CHANNEL_PORT_CONTROL = 0, /* as a port: the agent's HTTP surface with /init unlocked */
+    CHANNEL_LISTEN_FD = 3, /* the agent inherits the listening socket here, and nothing above */
+    AGENT_PORT = 49983,    /* the agent's own HTTP surface, on TCP in the jail as well */
+    CHANNEL_LOG_BYTES_MAX = 4096, /* the text of a line: JSON */
+    CHANNEL_PORT_CONTROL = 0,     /* as a port: the agent's HTTP surface with /init unlocked */
 };
 
 enum channel_op {
@@ -28,6 +29,15 @@ enum channel_op {
     CHANNEL_CONNECT = 2, /* daemon: value = port; agent: status 0 and a stream socket, or -errno */
     CHANNEL_OOM = 3,     /* agent: how often did the kernel kill in this jail for memory?;
                             daemon: value = that count since the jail's start */
+    CHANNEL_LOG = 4,     /* daemon: all lines up to seq are on record, value more may be sent;
+                            agent, not before it was asked: a line, seq its number from 1 on */
+};
+
+/* Behind the message of a log line, and before its text, which goes to the end of the datagram. */
+struct channel_log {
+    int64_t wall_ms;
+    uint32_t level; /* enum log_level */
+    uint32_t lost;  /* lines dropped before this one, for want of room */
 };
 
 struct channel_message {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/journal.h"
 #include "agent/signature.h"
 #include "agent/utf8.h"
 #include "base/alloc.h"
@@ -40,6 +41,24 @@ void files_request_free(struct files_request *req)
         free(req->path);
         free(req);
     }
+}
+
+void files_tell(enum log_level level, const char *event, struct str path, int64_t bytes)
+{
+    json_t *fields = json_pack("{s:I}", "bytes", (json_int_t)bytes);
+
+    journal_text(fields, "path", path);
+    journal_write(level, "files", event, fields, "%s %.*s", event, (int)path.len, path.at);
+}
+
+void files_tell_failed(const char *event, struct str path, const char *why)
+{
+    json_t *fields = json_object();
+
+    journal_text(fields, "path", path);
+    journal_text(fields, "error", str_of(why));
+    journal_write(LOG_WARN, "files", event, fields, "%s %.*s failed: %s", event, (int)path.len,
+                  path.at, why);
 }
 
 int files_status(int error)

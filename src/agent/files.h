@@ -9,6 +9,7 @@
 #define AGENT_FILES_H
 
 #include "agent/internal.h"
+#include "base/log.h"
 
 enum {
     FILES_CHUNK_BYTES = 256 * 1024,
@@ -37,6 +38,10 @@ int files_user(const struct agent *agent, struct str wanted, struct user *out, s
 
 /* The status for an errno of staged.h and friends. */
 int files_status(int error);
+
+/* For the journal: what was done with a file, how many bytes, or why it was not. */
+void files_tell(enum log_level level, const char *event, struct str path, int64_t bytes);
+void files_tell_failed(const char *event, struct str path, const char *why);
 
 /* {"code":status,"message":text}: the body of every error of the HTTP surface. */
 must_check int files_error_body(struct buf *out, int status, const char *text);

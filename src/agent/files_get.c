@@ -384,10 +384,12 @@ static void opened(struct get *get)
     get->answered = true;
     if (get->err.code) {
         get->finished = true;
+        files_tell_failed("file_read", str_of(get->path), get->err.msg);
         files_fail(get->req->ex, get->status, get->err.msg);
         return;
     }
     get->fill = get->chunks[0].full ? 1 : 0;
+    files_tell(LOG_INFO, "file_read", str_of(get->path), get->size);
     head_send(get);
     pump(get);
 }

@@ -27,6 +27,7 @@ struct post {
     struct upload *upload; /* NULL when it has ended */
     struct buf writing;
     struct buf reply;
+    int64_t written; /* bytes of files, once the upload has ended */
     int result;
     struct err err;
 
@@ -50,6 +51,7 @@ static void job_run(uv_work_t *work)
         post->result = upload_finish(post->upload, &post->reply, &post->err);
     }
     if (post->job != JOB_FEED || post->result < 0) {
+        post->written = upload_written(post->upload);
         upload_free(post->upload);
         post->upload = NULL;
     }
@@ -66,10 +68,14 @@ static void post_free(struct post *post)
 
 static void answer(struct post *post)
 {
+    struct str path = post->req->path ? str_of(post->req->path) : STR("");
+
     post->answered = true;
     if (post->result < 0) {
+        files_tell_failed("file_write", path, post->err.msg);
         files_fail(post->req->ex, files_status(-post->result), post->err.msg);
     } else {
+        files_tell(LOG_INFO, "file_write", path, post->written);
         http_reply(post->req->ex, 200, "application/json", buf_at(&post->reply),
                    buf_len(&post->reply));
     }

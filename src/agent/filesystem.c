@@ -5,6 +5,7 @@
 
 #include "agent/call.h"
 #include "agent/filesystem_ops.h"
+#include "agent/journal.h"
 #include "agent/watch_rpc.h"
 #include "base/alloc.h"
 
@@ -14,6 +15,7 @@ struct op {
     struct rpc_call *rpc; /* NULL: the client has left */
     enum rpc_code (*run)(struct op *op);
     void (*reply)(struct op *op);
+    const char *event; /* what the journal calls it; reading ones are told at debug */
 
     char path[AGENT_PATH_BYTES];
     char destination[AGENT_PATH_BYTES];
@@ -34,6 +36,9 @@ static void op_free(struct op *op)
     free(op);
 }
 
+static enum rpc_code stat_run(struct op *op);
+static enum rpc_code list_run(struct op *op);
+
 static void op_run(uv_work_t *work)
 {
     struct op *op = container_of(work, struct op, work);
@@ -41,11 +46,27 @@ static void op_run(uv_work_t *work)
     op->code = op->run(op);
 }
 
+static void op_tell(const struct op *op)
+{
+    bool reads = op->run == stat_run || op->run == list_run;
+    json_t *fields = json_object();
+
+    journal_text(fields, "path", str_of(op->path));
+    if (op->destination[0]) {
+        journal_text(fields, "destination", str_of(op->destination));
+    }
+    journal_write(reads ? LOG_DEBUG : LOG_INFO, "filesystem", op->event, fields, "%s %s", op->event,
+                  op->path);
+}
+
 static void op_done(uv_work_t *work, int status)
 {
     struct op *op = container_of(work, struct op, work);
 
     assert(status == 0); /* nobody cancels */
+    if (op->code == RPC_OK) {
+        op_tell(op);
+    }
     if (op->rpc && op->code == RPC_OK) {
         op->reply(op);
     } else if (op->rpc) {
@@ -85,11 +106,12 @@ static struct op *op_new(struct agent *agent, struct rpc_call *call, const char 
     return op;
 }
 
-static void op_start(struct agent *agent, struct op *op, enum rpc_code (*run)(struct op *op),
-                     void (*reply)(struct op *op))
+static void op_start(struct agent *agent, struct op *op, const char *event,
+                     enum rpc_code (*run)(struct op *op), void (*reply)(struct op *op))
 {
     static const struct rpc_watch watch = {.gone = op_gone};
 
+    op->event = event;
     op->run = run;
     op->reply = reply;
     rpc_watch(op->rpc, &watch, op);
@@ -117,7 +139,7 @@ static void stat_handle(void *ctx, struct rpc_call *call, const ProtobufCMessage
     struct op *op = op_new(ctx, call, request->path, NULL);
 
     if (op) {
-        op_start(ctx, op, stat_run, stat_reply);
+        op_start(ctx, op, "stat", stat_run, stat_reply);
     }
 }
 
@@ -142,7 +164,7 @@ static void list_handle(void *ctx, struct rpc_call *call, const ProtobufCMessage
 
     if (op) {
         op->depth = request->depth;
-        op_start(ctx, op, list_run, list_reply);
+        op_start(ctx, op, "list_dir", list_run, list_reply);
     }
 }
 
@@ -165,7 +187,7 @@ static void make_handle(void *ctx, struct rpc_call *call, const ProtobufCMessage
     struct op *op = op_new(ctx, call, request->path, NULL);
 
     if (op) {
-        op_start(ctx, op, make_run, make_reply);
+        op_start(ctx, op, "make_dir", make_run, make_reply);
     }
 }
 
@@ -188,7 +210,7 @@ static void move_handle(void *ctx, struct rpc_call *call, const ProtobufCMessage
     struct op *op = op_new(ctx, call, request->source, request->destination);
 
     if (op) {
-        op_start(ctx, op, move_run, move_reply);
+        op_start(ctx, op, "move", move_run, move_reply);
     }
 }
 
@@ -210,7 +232,7 @@ static void remove_handle(void *ctx, struct rpc_call *call, const ProtobufCMessa
     struct op *op = op_new(ctx, call, request->path, NULL);
 
     if (op) {
-        op_start(ctx, op, remove_run, remove_reply);
+        op_start(ctx, op, "remove", remove_run, remove_reply);
     }
 }
 

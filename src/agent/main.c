@@ -16,6 +16,7 @@
 
 #include "agent/channel.h"
 #include "agent/internal.h"
+#include "agent/journal.h"
 #include "agent/process.h"
 #include "base/alloc.h"
 #include "base/log.h"
@@ -156,6 +157,15 @@ static int pool_start(struct agent *agent, struct err *err)
     return r < 0 ? err_set(err, -r, "start the threads for file calls: %s", uv_strerror(r)) : 0;
 }
 
+static void on_rpc_failed(const char *path, const char *code, const char *message)
+{
+    json_t *fields = json_object();
+
+    journal_text(fields, "operation", str_of(path));
+    journal_text(fields, "code", str_of(code));
+    journal_write(LOG_WARN, "rpc", "rpc_error", fields, "%s: %s", path, message);
+}
+
 static int agent_start(struct agent *agent, const char *address, struct err *err)
 {
     struct http_server_options options = {
@@ -165,6 +175,7 @@ static int agent_start(struct agent *agent, const char *address, struct err *err
         .connections_max = CONNECTIONS_MAX,
         .idle_timeout_ms = IDLE_TIMEOUT_MS,
     };
+    rpc_observe(on_rpc_failed);
     int r = pool_start(agent, err);
 
     if (r == 0) {

@@ -9,7 +9,9 @@
 #include <sys/wait.h>
 #include <utlist.h>
 
+#include "agent/journal.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 enum {
@@ -160,6 +162,7 @@ static void output_take(struct output *out, struct str piece)
     if (p->state == PROCESS_ENDED) {
         return; /* a descendant's: it may write, nobody is told */
     }
+    p->output_bytes[out - p->outputs] += piece.len;
     if (p->readers) {
         readers_data(p, out->kind, piece, false);
     } else {
@@ -253,9 +256,22 @@ static void lingering_limit(struct processes *table)
     }
 }
 
+static void end_tell(const struct process *p)
+{
+    json_t *fields = json_pack(
+        "{s:i, s:i, s:I, s:I, s:I}", "pid", (int)p->pid, "exit_code", (int)p->end.exit_code,
+        "duration_ms", (json_int_t)(clock_mono_ms() - p->started_ms), "stdout_bytes",
+        (json_int_t)p->output_bytes[0], "stderr_bytes", (json_int_t)p->output_bytes[1]);
+
+    journal_write(p->end.exited ? LOG_INFO : LOG_WARN, "process", "process_end", fields,
+                  "Process %d ended: %s", (int)p->pid,
+                  p->end.error[0] ? p->end.error : p->end.status);
+}
+
 static void process_settle(struct process *p)
 {
     p->state = PROCESS_ENDED;
+    end_tell(p);
     if (outputs_open(p)) {
         p->table->lingering++;
         lingering_limit(p->table);
@@ -437,6 +453,7 @@ int process_start(struct processes *table, const struct spawn_plan *plan,
     p->table = table;
     p->pid = child.pid;
     p->pty = plan->pty;
+    p->started_ms = clock_mono_ms();
     p->tag = xstrdup(tag);
     p->config = config_copy(config);
     ring_init(&p->ring, table->agent->output_kept_bytes);

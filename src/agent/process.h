@@ -85,6 +85,9 @@ struct process {
     struct ring ring;
     struct reader *readers;
 
+    int64_t started_ms;       /* by the monotonic clock */
+    uint64_t output_bytes[2]; /* of each output, so far */
+
     int wait_status; /* from DRAINING on */
     bool asking;     /* whether the memory limit killed it: the end waits for the answer */
     struct process_end end;

@@ -5,8 +5,11 @@
 #include <stdlib.h>
 
 #include "agent/env.h"
+#include "agent/journal.h"
 #include "agent/process.h"
 #include "base/alloc.h"
+
+enum { COMMAND_BYTES_MAX = 64 * 1024 }; /* that is joined; less is told */
 
 /* ---- finding ---- */
 
@@ -118,6 +121,34 @@ static enum rpc_code start_code(int error)
                                                         : RPC_INVALID_ARGUMENT;
 }
 
+static void command_text(const Process__ProcessConfig *config, struct buf *out)
+{
+    int r = buf_printf(out, "%s", config->cmd);
+
+    for (size_t i = 0; r == 0 && i < config->n_args; i++) {
+        r = buf_printf(out, " %s", config->args[i]);
+    }
+}
+
+/* The command as it was given; the environment may hold secrets and is not told. */
+static void start_tell(const struct process *p, const struct user *user)
+{
+    json_t *fields = json_pack("{s:i}", "pid", (int)p->pid);
+    scoped_buf command;
+
+    buf_init(&command, COMMAND_BYTES_MAX);
+    command_text(p->config, &command);
+    journal_text(fields, "command", buf_str(&command));
+    journal_text(fields, "user", str_of(user->name));
+    if (p->config->cwd) {
+        journal_text(fields, "cwd", str_of(p->config->cwd));
+    }
+    if (p->tag) {
+        journal_text(fields, "tag", str_of(p->tag));
+    }
+    journal_write(LOG_INFO, "process", "process_start", fields, "Process %d started", (int)p->pid);
+}
+
 static void start(void *ctx, struct rpc_call *call, const ProtobufCMessage *request)
 {
     const Process__StartRequest *req = (const void *)request;
@@ -135,6 +166,7 @@ static void start(void *ctx, struct rpc_call *call, const ProtobufCMessage *requ
         if (r < 0) {
             rpc_fail(call, start_code(r), "%s", err.msg);
         } else {
+            start_tell(p, &user);
             reader_attach(p, call, true, true);
         }
     }

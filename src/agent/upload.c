@@ -23,6 +23,7 @@ struct target {
 };
 
 struct upload {
+    int64_t written; /* bytes of files */
     struct user user;
     const char *workdir; /* the request's */
     const char *path;    /* the request's; NULL: parts name their own */
@@ -106,6 +107,7 @@ static int part_data(void *ctx, const void *data, size_t len, struct err *err)
     if (!up->current) {
         return 0;
     }
+    up->written += (int64_t)len;
     return space_told(up, staged_write(&up->current->staged, data, len, err), err);
 }
 
@@ -261,6 +263,11 @@ int upload_finish(struct upload *up, struct buf *reply, struct err *err)
         r = space_told(up, staged_commit(&t->staged, err), err);
     }
     return r == 0 ? reply_write(up, reply, err) : r;
+}
+
+int64_t upload_written(const struct upload *up)
+{
+    return up->written;
 }
 
 void upload_free(struct upload *up)

@@ -25,6 +25,9 @@ must_check int upload_feed(struct upload *up, const void *data, size_t len, stru
 /* The body has ended well: puts the files in place and writes the answer's JSON to reply. */
 must_check int upload_finish(struct upload *up, struct buf *reply, struct err *err);
 
+/* Bytes of files so far. */
+int64_t upload_written(const struct upload *up);
+
 /* Removes what is not in place. Accepts NULL. */
 void upload_free(struct upload *up);
 

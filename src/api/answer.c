@@ -6,6 +6,8 @@
 #include "api/internal.h"
 #include "base/log.h"
 
+enum { REAL_DIGITS = 8 }; /* shares and rates: 0.2 and not 0.20000000000000001 */
+
 void call_header(struct call *call, const char *name, const char *value)
 {
     assert(call->headers_n < API_HEADERS_MAX && strlen(value) < API_HEADER_BYTES);
@@ -32,10 +34,16 @@ static void call_end(struct call *call, int status, const char *type, struct str
         headers[n].name = str_of(call->headers[i].name);
         headers[n].value = str_of(call->headers[i].value);
     }
+    figures_note(call, status);
     if (call->ex) {
         http_reply_with(call->ex, status, headers, n, type, body.at, body.len);
     }
     call_free(call);
+}
+
+void call_text(struct call *call, int status, const char *type, struct str text)
+{
+    call_end(call, status, type, text);
 }
 
 void call_empty(struct call *call, int status)
@@ -45,7 +53,7 @@ void call_empty(struct call *call, int status)
 
 void call_json(struct call *call, int status, json_t *body)
 {
-    char *text = json_dumps(body, JSON_COMPACT);
+    char *text = json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(REAL_DIGITS));
 
     json_decref(body);
     if (!text) {

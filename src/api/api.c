@@ -10,26 +10,53 @@
 #include "base/encode.h"
 
 static const struct route routes[] = {
-    {"POST", "/v2/sandboxes", handle_create_v2, BODY_REQUIRED, false},
-    {"POST", "/sandboxes", handle_create_v1, BODY_REQUIRED, false},
-    {"GET", "/v2/sandboxes", handle_list_v2, BODY_NONE, false},
-    {"GET", "/sandboxes", handle_list_v1, BODY_NONE, false},
-    {"GET", "/sandboxes/{}", handle_get, BODY_NONE, false},
-    {"DELETE", "/sandboxes/{}", handle_kill, BODY_NONE, false},
-    {"POST", "/sandboxes/{}/timeout", handle_timeout, BODY_REQUIRED, false},
-    {"POST", "/sandboxes/{}/refreshes", handle_refresh, BODY_OPTIONAL, false},
-    {"PUT", "/sandboxes/{}/network", handle_network, BODY_REQUIRED, false},
-    {"POST", "/sandboxes/{}/connect", handle_connect_v1, BODY_REQUIRED, false},
-    {"POST", "/v2/sandboxes/{}/connect", handle_connect_v2, BODY_OPTIONAL, false},
-    {"GET", "/templates", handle_templates, BODY_NONE, false},
-    {"GET", "/templates/aliases/{}", handle_alias, BODY_NONE, false},
-    {"GET", "/teams", handle_teams, BODY_NONE, false},
-    {"GET", "/api-keys", handle_keys_list, BODY_NONE, false},
-    {"POST", "/api-keys", handle_keys_create, BODY_REQUIRED, false},
-    {"PATCH", "/api-keys/{}", handle_keys_rename, BODY_REQUIRED, false},
-    {"DELETE", "/api-keys/{}", handle_keys_delete, BODY_NONE, false},
-    {"GET", "/health", handle_health, BODY_NONE, true},
+    {"POST", "/v2/sandboxes", handle_create_v2, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"POST", "/sandboxes", handle_create_v1, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"GET", "/v2/sandboxes", handle_list_v2, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/sandboxes", handle_list_v1, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/sandboxes/metrics", handle_metrics_many, BODY_NONE, ACCESS_KEY, NULL}, /* first */
+    {"GET", "/sandboxes/{}", handle_get, BODY_NONE, ACCESS_KEY, NULL},
+    {"DELETE", "/sandboxes/{}", handle_kill, BODY_NONE, ACCESS_KEY, NULL},
+    {"POST", "/sandboxes/{}/timeout", handle_timeout, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"POST", "/sandboxes/{}/refreshes", handle_refresh, BODY_OPTIONAL, ACCESS_KEY, NULL},
+    {"PUT", "/sandboxes/{}/network", handle_network, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"POST", "/sandboxes/{}/connect", handle_connect_v1, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"POST", "/v2/sandboxes/{}/connect", handle_connect_v2, BODY_OPTIONAL, ACCESS_KEY, NULL},
+    {"GET", "/templates", handle_templates, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/templates/aliases/{}", handle_alias, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/events/sandboxes", handle_events, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/events/sandboxes/{}", handle_events_of, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/events/webhooks", handle_webhooks_list, BODY_NONE, ACCESS_KEY, NULL},
+    {"POST", "/events/webhooks", handle_webhooks_create, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"GET", "/events/webhooks/{}", handle_webhooks_get, BODY_NONE, ACCESS_KEY, NULL},
+    {"PATCH", "/events/webhooks/{}", handle_webhooks_change, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"DELETE", "/events/webhooks/{}", handle_webhooks_delete, BODY_NONE, ACCESS_KEY, NULL},
+    {"POST", "/events/webhooks/{}/test", handle_webhooks_test, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/events/webhooks/{}/deliveries", handle_webhooks_deliveries, BODY_NONE, ACCESS_KEY,
+     NULL},
+    {"GET", "/teams", handle_teams, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/api-keys", handle_keys_list, BODY_NONE, ACCESS_KEY, NULL},
+    {"POST", "/api-keys", handle_keys_create, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"PATCH", "/api-keys/{}", handle_keys_rename, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"DELETE", "/api-keys/{}", handle_keys_delete, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/sandboxes/{}/metrics", handle_metrics, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/sandboxes/{}/logs", handle_logs_v1, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/v2/sandboxes/{}/logs", handle_logs_v2, BODY_NONE, ACCESS_KEY, stream_logs},
+    {"GET", "/teams/{}/metrics", handle_metrics_team, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/teams/{}/metrics/max", handle_metrics_team_max, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/metrics", handle_figures, BODY_NONE, ACCESS_LOCAL, NULL},
+    {"GET", "/health", handle_health, BODY_NONE, ACCESS_OPEN, NULL},
 };
+
+size_t routes_count(void)
+{
+    return countof(routes);
+}
+
+const struct route *route_at(size_t i)
+{
+    return &routes[i];
+}
 
 /* ---- finding the route ---- */
 
@@ -146,6 +173,18 @@ static void on_body(void *ctx, struct http_exchange *ex, int error, struct str t
     call->route->handle(call, body);
 }
 
+/* A request that a proxy on this machine passed on comes from wherever. */
+static bool is_local(const struct http_request *req)
+{
+    return (str_starts(req->peer, STR("127.")) || str_eq(req->peer, STR("::1"))) &&
+           !http_header_get(req, "x-forwarded-for").at && !http_header_get(req, "forwarded").at;
+}
+
+static bool is_open(const struct route *route, const struct http_request *req)
+{
+    return route->access == ACCESS_OPEN || (route->access == ACCESS_LOCAL && is_local(req));
+}
+
 /* Who has no key, or no route, is told before a body is taken. */
 void api_handle(struct api *api, struct http_exchange *ex)
 {
@@ -159,10 +198,15 @@ void api_handle(struct api *api, struct http_exchange *ex)
     struct call *call = xnew(struct call);
     call->api = api;
     call->ex = ex;
+    call->begun_us = clock_mono_us();
     api->calls++;
     route_find(call, req);
-    if (!call->refused && !call->route->open && auth_check(api, req, &call->team, &err) < 0) {
+    if (!call->refused && !is_open(call->route, req) &&
+        auth_check(api, req, &call->team, &err) < 0) {
         refuse(call, 401, err.msg);
+    }
+    if (!call->refused && call->route->stream && call->route->stream(call)) {
+        return;
     }
     http_gather(ex, body_limit(call), on_body, on_client_gone, call);
 }
@@ -175,6 +219,7 @@ int api_new(const struct api_options *options, struct api **out, struct err *err
     int r;
 
     api->options = *options;
+    api->figures = xcalloc(countof(routes) + 1, sizeof(struct route_figures));
     api->started_mono_ms = clock_mono_ms();
     r = accounts_load(api, err);
     if (r < 0) {
@@ -189,6 +234,7 @@ static void api_destroy(struct api *api)
 {
     accounts_free(api);
     free(api->default_key_path);
+    free(api->figures);
     free(api);
 }
 

@@ -6,6 +6,10 @@
 #include "keeper/client.h"
 #include "sandbox/sandbox.h"
 #include "store/store.h"
+#include "telemetry/logs.h"
+#include "telemetry/metrics.h"
+#include "telemetry/prometheus.h"
+#include "telemetry/webhooks.h"
 #include "template/template.h"
 
 struct api;
@@ -16,7 +20,14 @@ struct api_options {
     struct keeper_client *keeper;
     struct sandboxes *sandboxes;
     struct templates *templates;
-    const char *domain; /* reported to clients when set by the operator, else NULL */
+    struct webhooks *webhooks;
+    struct metrics *metrics;
+    struct logs *logs;
+    void (*figures)(void *ctx, struct prometheus *page); /* what GET /metrics shows besides */
+    void *figures_ctx;
+    const char *domain;          /* reported to clients when set by the operator, else NULL */
+    uint32_t team_sandboxes_max; /* that a team may have at one time */
+    int64_t sandbox_s_max;       /* that a sandbox may live */
 };
 
 /* Owns:     the teams and keys in memory, and the calls under way.

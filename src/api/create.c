@@ -160,6 +160,16 @@ static void options_complete(json_t *options, const struct create *create)
     }
 }
 
+/* Those that start count: none of many creates at once may pass the limit. */
+static bool team_is_full(const struct call *call)
+{
+    const struct api_options *options = &call->api->options;
+    struct sandboxes_figures figures = sandboxes_figures(options->sandboxes);
+
+    return figures.running + figures.starting >= options->team_sandboxes_max &&
+           sandboxes_count(options->sandboxes, call->team->id) >= options->team_sandboxes_max;
+}
+
 static void start(struct create *create, const struct create_body *asked,
                   const struct template *template)
 {
@@ -185,7 +195,7 @@ static void handle_create(struct call *call, const json_t *body, enum create_ver
     scoped_create_body asked = {0};
     struct err err;
     int why = 0;
-    int r = create_body_parse(body, version, &asked, &err);
+    int r = create_body_parse(body, version, call->api->options.sandbox_s_max, &asked, &err);
 
     if (r < 0) {
         call_fail_err(call, r, &err);
@@ -210,6 +220,12 @@ static void handle_create(struct call *call, const json_t *body, enum create_ver
     }
     if (create->key[0] && key_answers(create, call)) {
         free(create);
+        return;
+    }
+    if (team_is_full(call)) {
+        free(create);
+        call_fail(call, 429, "you have reached the maximum number of concurrent E2B sandboxes (%u)",
+                  call->api->options.team_sandboxes_max);
         return;
     }
     start(create, &asked, template);

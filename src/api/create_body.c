@@ -7,23 +7,24 @@
 #include "api/network.h"
 #include "sandbox/sandbox.h"
 
-int timeout_field(const json_t *body, const char *name, int64_t *seconds, struct err *err)
+int timeout_field(const json_t *body, const char *name, int64_t timeout_s_max, int64_t *seconds,
+                  struct err *err)
 {
     int r = field_int(body, name, (struct int_range){0, INT32_MAX}, seconds, err);
 
-    if (r == 0 && *seconds > SANDBOX_TIMEOUT_S_MAX) {
-        r = err_set(err, EINVAL, "Timeout cannot be greater than %d hours",
-                    SANDBOX_TIMEOUT_S_MAX / 3600);
+    if (r == 0 && *seconds > timeout_s_max) {
+        r = err_set(err, EINVAL, "Timeout cannot be greater than %lld hours",
+                    (long long)timeout_s_max / 3600);
     }
     return r;
 }
 
-static int timeout_parse(const json_t *body, enum create_version version, struct create_body *out,
-                         struct err *err)
+static int timeout_parse(const json_t *body, enum create_version version, int64_t timeout_s_max,
+                         struct create_body *out, struct err *err)
 {
     int64_t seconds =
         version == CREATE_V1 ? SANDBOX_TIMEOUT_S_DEFAULT : CREATE_V2_TIMEOUT_S_DEFAULT;
-    int r = timeout_field(body, "timeout", &seconds, err);
+    int r = timeout_field(body, "timeout", timeout_s_max, &seconds, err);
 
     if (r == 0 && seconds == 0) {
         r = err_set(err, EINVAL, "Timeout must be greater than 0");
@@ -187,8 +188,8 @@ static int extras_parse(const json_t *body, struct create_body *out, struct err 
     return r == 0 ? iam_check(body, err) : r;
 }
 
-int create_body_parse(const json_t *body, enum create_version version, struct create_body *out,
-                      struct err *err)
+int create_body_parse(const json_t *body, enum create_version version, int64_t timeout_s_max,
+                      struct create_body *out, struct err *err)
 {
     scoped_create_body create = {.secure = version == CREATE_V2, .options = json_object()};
     int r = version == CREATE_V1 ? field_bool(body, "secure", &create.secure, err) : 0;
@@ -197,7 +198,7 @@ int create_body_parse(const json_t *body, enum create_version version, struct cr
         r = texts_parse(body, &create, err);
     }
     if (r == 0) {
-        r = timeout_parse(body, version, &create, err);
+        r = timeout_parse(body, version, timeout_s_max, &create, err);
     }
     if (r == 0) {
         r = lifecycle_parse(body, create.options, err);

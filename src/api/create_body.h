@@ -36,12 +36,12 @@ struct create_body {
 
 /* -EINVAL with the sentence for the client. The body must outlive *out. */
 must_check int create_body_parse(const json_t *body, enum create_version version,
-                                 struct create_body *out, struct err *err);
+                                 int64_t timeout_s_max, struct create_body *out, struct err *err);
 void create_body_fini(struct create_body *create);
 #define scoped_create_body scoped(create_body_fini) struct create_body
 
 /* A timeout in seconds as a client gives it, 0 to the most a sandbox may live. */
-must_check int timeout_field(const json_t *body, const char *name, int64_t *seconds,
-                             struct err *err);
+must_check int timeout_field(const json_t *body, const char *name, int64_t timeout_s_max,
+                             int64_t *seconds, struct err *err);
 
 #endif

@@ -9,7 +9,7 @@ static const struct {
     {EINVAL, 400},    {EACCES, 403},  {ENOENT, 404}, {EEXIST, 409},
     {EMSGSIZE, 413},  {ENOBUFS, 413}, {EBUSY, 503},  {EAGAIN, 503}, /* the keeper is away */
     {ENOTCONN, 503},  {ENOSPC, 503},                                /* this machine is full */
-    {ETIMEDOUT, 504},
+    {ETIMEDOUT, 504}, {EDQUOT, 507}, /* the disk under the store is full */
 };
 
 int status_of(int error)

@@ -14,6 +14,7 @@
 #include "api/api.h"
 #include "api/fields.h"
 #include "base/encode.h"
+#include "base/histogram.h"
 #include "base/id.h"
 
 enum {
@@ -63,7 +64,8 @@ struct api {
     char *default_key_path; /* NULL until api_prepare_default_key() */
     bool renewing;          /* a new default key is on its way to the disk */
     int64_t started_mono_ms;
-    size_t calls; /* under way: the last one of a closed API frees it */
+    struct route_figures *figures; /* for each route, and one for what is none */
+    size_t calls;                  /* under way: the last one of a closed API frees it */
     bool closed;
 };
 
@@ -71,12 +73,23 @@ struct call;
 
 enum body_kind { BODY_NONE, BODY_OPTIONAL, BODY_REQUIRED };
 
+enum access { ACCESS_KEY, ACCESS_OPEN, ACCESS_LOCAL /* this machine needs no key */ };
+
+/* How often a route was called and how long it took. */
+struct route_figures {
+    uint64_t by_status[6]; /* 2 is 2xx */
+    struct histogram latency;
+};
+
 struct route {
     const char *method;
     const char *path; /* "{}" stands for one segment, at most once */
     void (*handle)(struct call *call, const json_t *body);
     enum body_kind body;
-    bool open; /* wants no key */
+    enum access access;
+    /* Answers in its own way, when this call wants that: true, and the exchange and the call are
+     * its own. NULL: never. */
+    bool (*stream)(struct call *call);
 };
 
 struct call {
@@ -90,15 +103,22 @@ struct call {
         char value[API_HEADER_BYTES];
     } headers[API_HEADERS_MAX];
     size_t headers_n;
+    int64_t begun_us;
     int refused; /* status of a refusal that waits for the body to be out of the way; 0: none */
     char refusal[API_MESSAGE_BYTES];
 };
 
 void api_release(struct api *api); /* a call has ended */
 
+/* Counts an answer (figures.c). */
+void figures_note(struct call *call, int status);
+size_t routes_count(void); /* api.c */
+const struct route *route_at(size_t i);
+
 /* ---- answering (answer.c); each frees the call ---- */
 
 void call_json(struct call *call, int status, json_t *body); /* steals body */
+void call_text(struct call *call, int status, const char *type, struct str text);
 void call_empty(struct call *call, int status);
 void call_fail(struct call *call, int status, const char *fmt, ...) printf_like(3, 4);
 
@@ -162,13 +182,29 @@ json_t *sandbox_json_listed(const struct sandbox *sb);
 json_t *sandbox_json_detail(const struct api *api, const struct sandbox *sb);
 json_t *stamp_json(int64_t wall_ms);
 
+/* "<id>", or the older "<id>-<client id>". False when no sandbox can have that id. */
+bool sandbox_id_cut(const char *text, struct str *id);
+
 /* The sandbox that the call's path names, if it is the team's. Otherwise answers, and NULL. */
 struct sandbox *call_sandbox(struct call *call);
 
 /* "template '...' not found" and its like, for what templates_find() said. */
 void call_fail_template(struct call *call, int why, struct str name);
 
+/* The array that the store has read, or its failure; ctx is the call (events.c). */
+void call_array(void *ctx, int error, const struct err *err, const char *text);
+
 /* ---- handlers ---- */
+
+void handle_events(struct call *call, const json_t *body);
+void handle_events_of(struct call *call, const json_t *body);
+void handle_webhooks_list(struct call *call, const json_t *body);
+void handle_webhooks_create(struct call *call, const json_t *body);
+void handle_webhooks_get(struct call *call, const json_t *body);
+void handle_webhooks_change(struct call *call, const json_t *body);
+void handle_webhooks_delete(struct call *call, const json_t *body);
+void handle_webhooks_test(struct call *call, const json_t *body);
+void handle_webhooks_deliveries(struct call *call, const json_t *body);
 
 void handle_create_v1(struct call *call, const json_t *body);
 void handle_create_v2(struct call *call, const json_t *body);
@@ -189,5 +225,13 @@ void handle_keys_delete(struct call *call, const json_t *body);
 void handle_templates(struct call *call, const json_t *body);
 void handle_alias(struct call *call, const json_t *body);
 void handle_health(struct call *call, const json_t *body);
+void handle_metrics(struct call *call, const json_t *body);
+void handle_metrics_many(struct call *call, const json_t *body);
+void handle_metrics_team(struct call *call, const json_t *body);
+void handle_metrics_team_max(struct call *call, const json_t *body);
+void handle_logs_v1(struct call *call, const json_t *body);
+void handle_logs_v2(struct call *call, const json_t *body);
+bool stream_logs(struct call *call); /* what follows the log */
+void handle_figures(struct call *call, const json_t *body);
 
 #endif

@@ -1,7 +1,9 @@
 #include <errno.h>
+#include <stdlib.h>
 
 #include "api/create_body.h"
 #include "api/internal.h"
+#include "base/alloc.h"
 #include "base/clock.h"
 
 enum {
@@ -9,8 +11,7 @@ enum {
     CONNECT_V2_TIMEOUT_S_DEFAULT = 300,
 };
 
-/* "<id>", or the older "<id>-<client id>". False when no sandbox can have that id. */
-static bool id_cut(const char *text, struct str *id)
+bool sandbox_id_cut(const char *text, struct str *id)
 {
     struct str given = str_of(text);
     size_t dash = str_find(given, '-');
@@ -31,7 +32,7 @@ struct sandbox *call_sandbox(struct call *call)
 {
     struct str id;
 
-    if (!id_cut(call->param, &id)) {
+    if (!sandbox_id_cut(call->param, &id)) {
         call_fail(call, 400, "Invalid sandbox ID");
         return NULL;
     }
@@ -54,9 +55,14 @@ void handle_get(struct call *call, const json_t *body)
     }
 }
 
-static void on_killed(void *ctx)
+/* Also after a change that is on record now. */
+static void on_recorded(void *ctx, int error, const struct err *err)
 {
-    call_empty(ctx, 204);
+    if (error < 0) {
+        call_fail_err(ctx, error, err);
+    } else {
+        call_empty(ctx, 204);
+    }
 }
 
 void handle_kill(struct call *call, const json_t *body)
@@ -65,13 +71,17 @@ void handle_kill(struct call *call, const json_t *body)
 
     (void)body;
     if (sb) {
-        sandbox_kill(sb, "request", on_killed, call);
+        sandbox_kill(sb, SANDBOX_END_REQUEST, on_recorded, call);
     }
 }
 
-static int64_t end_in(int64_t seconds)
+/* No sandbox lives longer than the limit, however often it is extended. */
+static int64_t end_in(const struct call *call, const struct sandbox *sb, int64_t seconds)
 {
-    return clock_wall_ms() + seconds * 1000;
+    int64_t end_ms = clock_wall_ms() + seconds * 1000;
+    int64_t last_ms = sandbox_info(sb).started_ms + call->api->options.sandbox_s_max * 1000;
+
+    return end_ms < last_ms ? end_ms : last_ms;
 }
 
 /* 0 is legal here: it means now. */
@@ -79,7 +89,7 @@ void handle_timeout(struct call *call, const json_t *body)
 {
     int64_t seconds = -1;
     struct err err;
-    int r = timeout_field(body, "timeout", &seconds, &err);
+    int r = timeout_field(body, "timeout", call->api->options.sandbox_s_max, &seconds, &err);
 
     if (r == 0 && seconds < 0) {
         r = err_set(&err, EINVAL, "validation error: timeout is required");
@@ -90,8 +100,7 @@ void handle_timeout(struct call *call, const json_t *body)
     }
     struct sandbox *sb = call_sandbox(call);
     if (sb) {
-        sandbox_set_end(sb, end_in(seconds), false);
-        call_empty(call, 204);
+        sandbox_set_end(sb, end_in(call, sb, seconds), false, on_recorded, call);
     }
 }
 
@@ -109,9 +118,27 @@ void handle_refresh(struct call *call, const json_t *body)
     if (sb) {
         int64_t least = SANDBOX_TIMEOUT_S_DEFAULT;
 
-        sandbox_set_end(sb, end_in(seconds > least ? seconds : least), true);
-        call_empty(call, 204);
+        sandbox_set_end(sb, end_in(call, sb, seconds > least ? seconds : least), true, on_recorded,
+                        call);
     }
+}
+
+struct connecting {
+    struct call *call;
+    json_t *reply; /* of the moment of the call: the sandbox may end before it is sent */
+};
+
+static void on_extended(void *ctx, int error, const struct err *err)
+{
+    struct connecting *connecting = ctx;
+
+    if (error < 0) {
+        json_decref(connecting->reply);
+        call_fail_err(connecting->call, error, err);
+    } else {
+        call_json(connecting->call, 200, connecting->reply);
+    }
+    free(connecting);
 }
 
 /* Only ever extends: whoever connects last must not shorten what another was promised. */
@@ -119,7 +146,7 @@ static void sandbox_connect(struct call *call, const json_t *body, int64_t secon
 {
     bool memory = true;
     struct err err;
-    int r = timeout_field(body, "timeout", &seconds, &err);
+    int r = timeout_field(body, "timeout", call->api->options.sandbox_s_max, &seconds, &err);
 
     if (r == 0) {
         r = field_bool(body, "memory", &memory, &err);
@@ -133,8 +160,10 @@ static void sandbox_connect(struct call *call, const json_t *body, int64_t secon
     }
     struct sandbox *sb = call_sandbox(call);
     if (sb) {
-        sandbox_set_end(sb, end_in(seconds), true);
-        call_json(call, 200, sandbox_json_created(call->api, sb));
+        struct connecting *connecting = xnew(struct connecting);
+
+        *connecting = (struct connecting){call, sandbox_json_created(call->api, sb)};
+        sandbox_set_end(sb, end_in(call, sb, seconds), true, on_extended, connecting);
     }
 }
 

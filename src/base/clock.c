@@ -7,6 +7,8 @@
 enum {
     MS_PER_S = 1000,
     NS_PER_MS = 1000 * 1000,
+    US_PER_S = 1000 * 1000,
+    NS_PER_US = 1000,
 };
 
 static int64_t clock_ms(clockid_t id)
@@ -20,6 +22,14 @@ static int64_t clock_ms(clockid_t id)
 int64_t clock_mono_ms(void)
 {
     return clock_ms(CLOCK_MONOTONIC);
+}
+
+int64_t clock_mono_us(void)
+{
+    struct timespec ts;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * US_PER_S + ts.tv_nsec / NS_PER_US;
 }
 
 int64_t clock_wall_ms(void)

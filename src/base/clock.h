@@ -12,6 +12,7 @@ enum {
 };
 
 int64_t clock_mono_ms(void);
+int64_t clock_mono_us(void); /* for measuring what takes less than a millisecond */
 int64_t clock_wall_ms(void);
 
 /* RFC 3339 in UTC with milliseconds. */

@@ -68,6 +68,8 @@ struct call {
     struct buf body;
     int status;
     int error;
+    void (*line)(void *ctx, struct str line); /* NULL: the body is wanted whole */
+    void *line_ctx;
 };
 
 static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
@@ -80,6 +82,19 @@ static void on_response(void *ctx, int status, const struct http_header *headers
     upstream_credit(call->up, CREDIT_BYTES);
 }
 
+/* Hands on the lines that are whole. */
+static void lines_take(struct call *call)
+{
+    struct str rest = buf_str(&call->body);
+    size_t n;
+
+    while ((n = str_find(rest, '\n')) < rest.len) {
+        call->line(call->line_ctx, (struct str){rest.at, n});
+        buf_consume(&call->body, n + 1);
+        rest = buf_str(&call->body);
+    }
+}
+
 static void on_body(void *ctx, const void *data, size_t len)
 {
     struct call *call = ctx;
@@ -88,6 +103,9 @@ static void on_body(void *ctx, const void *data, size_t len)
         call->error = -EMSGSIZE;
         uv_stop(&call->loop);
         return;
+    }
+    if (call->line && call->status / 100 == 2) {
+        lines_take(call);
     }
     upstream_credit(call->up, len);
 }
@@ -151,25 +169,42 @@ static int answer_read(const struct call *call, json_t **answer, struct err *err
     return 0;
 }
 
+static int call_run(struct call *call, const struct endpoint *endpoint, const char *method,
+                    const char *path, const json_t *body, json_t **answer, struct err *err)
+{
+    int fd = dial(endpoint->url, err);
+    if (fd < 0) {
+        return fd;
+    }
+    buf_init(&call->body, ANSWER_BYTES_MAX);
+    (void)uv_loop_init(&call->loop);
+    int r = upstream_new(&call->loop, fd, &call->up, err);
+    if (r == 0) {
+        char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+        call_send(call, endpoint, method, path, text);
+        (void)uv_run(&call->loop, UV_RUN_DEFAULT);
+        free(text);
+        r = answer_read(call, answer, err);
+    }
+    call_end(call);
+    return r;
+}
+
 int endpoint_call(const struct endpoint *endpoint, const char *method, const char *path,
                   const json_t *body, json_t **answer, struct err *err)
 {
     struct call call = {.status = 0};
 
-    int fd = dial(endpoint->url, err);
-    if (fd < 0) {
-        return fd;
-    }
-    buf_init(&call.body, ANSWER_BYTES_MAX);
-    (void)uv_loop_init(&call.loop);
-    int r = upstream_new(&call.loop, fd, &call.up, err);
-    if (r == 0) {
-        char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
-        call_send(&call, endpoint, method, path, text);
-        (void)uv_run(&call.loop, UV_RUN_DEFAULT);
-        free(text);
-        r = answer_read(&call, answer, err);
-    }
-    call_end(&call);
+    return call_run(&call, endpoint, method, path, body, answer, err);
+}
+
+int endpoint_lines(const struct endpoint *endpoint, const char *path,
+                   void (*line)(void *ctx, struct str line), void *ctx, struct err *err)
+{
+    struct call call = {.line = line, .line_ctx = ctx};
+    json_t *answer = NULL;
+    int r = call_run(&call, endpoint, "GET", path, NULL, &answer, err);
+
+    json_decref(answer);
     return r;
 }

@@ -3,9 +3,11 @@
 #define CLI_CLI_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "base/compiler.h"
 #include "base/err.h"
+#include "base/str.h"
 #include "daemon/config.h"
 #include "daemon/places.h"
 
@@ -17,6 +19,7 @@ struct cli {
     struct places places;
     char **words; /* after the command's name, without flags */
     int words_n;
+    bool flag; /* the command's own was among the words */
 };
 
 /* Each returns an exit code. */
@@ -25,6 +28,8 @@ int cli_prepare(struct cli *cli);
 int cli_keeper(struct cli *cli);
 int cli_env(struct cli *cli);
 int cli_doctor(struct cli *cli);
+int cli_story(struct cli *cli, const char *id); /* doctor's, of one sandbox */
+int cli_logs(struct cli *cli);
 int cli_key(struct cli *cli);
 int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);
@@ -47,5 +52,10 @@ must_check int endpoint_find(const struct cli *cli, struct endpoint *out, struct
  * decrefs it. Blocks. */
 must_check int endpoint_call(const struct endpoint *endpoint, const char *method, const char *path,
                              const json_t *body, json_t **answer, struct err *err);
+
+/* The same for a GET whose answer is lines: calls line with each as it comes, without its newline,
+ * until the daemon ends the answer. */
+must_check int endpoint_lines(const struct endpoint *endpoint, const char *path,
+                              void (*line)(void *ctx, struct str line), void *ctx, struct err *err);
 
 #endif

@@ -25,6 +25,9 @@ int cli_doctor(struct cli *cli)
     struct probe_result results[PROBE_RESULTS_MAX];
     bool well = true;
 
+    if (cli->words_n == 1) {
+        return cli_story(cli, cli->words[0]);
+    }
     if (geteuid() != 0) {
         (void)fprintf(stderr, "atoll: most of this can be seen by root alone: try sudo\n");
     }

@@ -13,20 +13,24 @@ struct command {
     int (*run)(struct cli *cli);
     int words_max;    /* that it takes after its name */
     bool no_settings; /* works whatever the configuration says */
+    const char *flag; /* its own, or NULL */
 };
 
 static const struct command commands[] = {
     {"serve", "", "prepares what is missing and serves; as root it also starts the keeper",
-     cli_serve, 0, false},
-    {"env", "", "prints the exports for the daemon of a data directory", cli_env, 0, false},
-    {"doctor", "", "checks this machine point by point", cli_doctor, 0, false},
-    {"key", "create NAME | list | revoke ID", "API keys of the running daemon", cli_key, 2, false},
+     cli_serve, 0, false, NULL},
+    {"env", "", "prints the exports for the daemon of a data directory", cli_env, 0, false, NULL},
+    {"doctor", "[ID]", "checks this machine point by point, or tells the story of a sandbox",
+     cli_doctor, 1, false, NULL},
+    {"logs", "ID [--follow]", "what the agent of a sandbox logged", cli_logs, 1, false, "--follow"},
+    {"key", "create NAME | list | revoke ID", "API keys of the running daemon", cli_key, 2, false,
+     NULL},
     {"prepare", "", "makes user, data directory, pool and base template (serve does it as well)",
-     cli_prepare, 0, false},
+     cli_prepare, 0, false, NULL},
     {"keeper", "", "the privileged half alone, for a service manager (serve starts its own)",
-     cli_keeper, 0, false},
-    {"version", "", "prints the version", cli_version, 0, true},
-    {"help", "", "prints this text", cli_help, 0, true},
+     cli_keeper, 0, false, NULL},
+    {"version", "", "prints the version", cli_version, 0, true, NULL},
+    {"help", "", "prints this text", cli_help, 0, true, NULL},
 };
 
 int cli_fail(int code, const char *fmt, ...)
@@ -85,6 +89,21 @@ static bool asks_for_help(int argc, char **argv)
     return false;
 }
 
+/* Takes the command's own flag out of the words, so that the settings do not stumble over it. */
+static int flag_take(const struct command *command, struct cli *cli, int argc, char **argv)
+{
+    int n = 1;
+
+    for (int i = 1; i < argc; i++) {
+        if (command->flag && strcmp(argv[i], command->flag) == 0) {
+            cli->flag = true;
+        } else {
+            argv[n++] = argv[i];
+        }
+    }
+    return n;
+}
+
 static int command_run(const struct command *command, struct cli *cli, int argc, char **argv)
 {
     struct err err;
@@ -92,6 +111,7 @@ static int command_run(const struct command *command, struct cli *cli, int argc,
     if (command->no_settings) {
         return command->run(cli);
     }
+    argc = flag_take(command, cli, argc, argv);
     if (config_load(&cli->config, argc, argv, &cli->words_n, &err) < 0) {
         return cli_fail(CLI_USAGE, "%s", err.msg);
     }

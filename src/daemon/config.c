@@ -17,7 +17,7 @@ enum {
     SOURCE_BYTES = 128,
 };
 
-enum kind { TEXT, ADDRESS, FILE_PATH, BYTES, COUNT, LEVEL };
+enum kind { TEXT, ADDRESS, FILE_PATH, BYTES, COUNT, SWITCH, LEVEL };
 
 struct setting {
     const char *name;
@@ -69,6 +69,12 @@ static const struct setting settings[] = {
      .help = "where connections go instead, as 192.0.2.1:443=127.0.0.1:8443"},
     {FIELD(egress_dns), .kind = TEXT, .fallback = "", .hint = "SERVERS",
      .help = "who resolves names for sandboxes, as 192.0.2.53,127.0.0.1:5353; else the host's"},
+    {FIELD(team_sandboxes_max), .kind = COUNT, .fallback = "10000", .hint = "N",
+     .help = "sandboxes that a team may have at one time; one more is answered 429"},
+    {FIELD(sandbox_hours_max), .kind = COUNT, .fallback = "24", .hint = "HOURS",
+     .help = "how long a sandbox may live, however often it is extended"},
+    {FIELD(webhook_allow_local), .kind = SWITCH, .fallback = "false", .hint = "true|false",
+     .help = "whether webhooks may go to addresses of this machine itself"},
     {FIELD(log_level), .kind = LEVEL, .fallback = "info", .hint = "LEVEL",
      .help = "debug, info, warn or error"},
 };
@@ -146,6 +152,15 @@ static int set_number(uint64_t *field, const char *value, bool is_bytes, struct 
     return 0;
 }
 
+static int set_switch(bool *field, const char *value, struct err *err)
+{
+    if (strcmp(value, "true") != 0 && strcmp(value, "false") != 0) {
+        return err_set(err, EINVAL, "'%s' is neither true nor false", value);
+    }
+    *field = value[0] == 't';
+    return 0;
+}
+
 static int set_level(enum log_level *field, const char *value, struct err *err)
 {
     if (log_level_parse(value, field) < 0) {
@@ -169,6 +184,8 @@ static int set(const struct setting *s, struct config *config, const char *value
         return set_number(field, value, true, err);
     case COUNT:
         return set_number(field, value, false, err);
+    case SWITCH:
+        return set_switch(field, value, err);
     case LEVEL:
         return set_level(field, value, err);
     }
@@ -438,6 +455,9 @@ static void value_text(const struct setting *s, const struct config *config, cha
     case BYTES:
     case COUNT:
         (void)snprintf(out, size, "%" PRIu64, *(const uint64_t *)(const void *)field);
+        return;
+    case SWITCH:
+        (void)snprintf(out, size, "%s", *(const bool *)(const void *)field ? "true" : "false");
         return;
     case LEVEL:
         (void)snprintf(out, size, "%s", levels[*(const enum log_level *)(const void *)field]);

@@ -8,6 +8,7 @@
 #ifndef DAEMON_CONFIG_H
 #define DAEMON_CONFIG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -34,10 +35,13 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     char egress_allow[CONFIG_TEXT_BYTES]; /* lists, separated by commas */
     char egress_map[CONFIG_TEXT_BYTES];
     char egress_dns[CONFIG_TEXT_BYTES]; /* empty: the host's resolvers */
-    uint64_t pool_bytes; /* 0: by what is free */
+    uint64_t pool_bytes;                /* 0: by what is free */
     uint64_t connections_max;
     uint64_t header_timeout_s;
     uint64_t idle_timeout_s;
+    uint64_t team_sandboxes_max;
+    uint64_t sandbox_hours_max;
+    bool webhook_allow_local;
     enum log_level log_level;
 };
 

@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "daemon/figures.h"
 #include "edge/edge.h"
 #include "egress/egress.h"
 #include "http/server.h"
@@ -19,6 +20,7 @@
 #include "keeper/client.h"
 #include "sandbox/sandbox.h"
 #include "store/store.h"
+#include "telemetry/webhooks.h"
 #include "template/template.h"
 
 enum {
@@ -48,6 +50,9 @@ struct server {
     struct keeper_client *keeper;
     struct egress *egress;
     struct sandboxes *sandboxes;
+    struct metrics *metrics;
+    struct logs *logs;
+    struct webhooks *webhooks;
     struct edge *edge;
     struct api *api;
     struct tls_context *tls;
@@ -204,8 +209,23 @@ static int open_egress(struct server *server, struct err *err)
     return egress_new(&options, &server->egress, err);
 }
 
+static int open_webhooks(struct server *server, struct err *err)
+{
+    const struct webhooks_options options = {
+        .loop = &server->loop,
+        .store = server->store,
+        .allow_local = server->config->webhook_allow_local,
+    };
+
+    return webhooks_new(&options, &server->webhooks, err);
+}
+
 static int open_domain(struct server *server, struct err *err)
 {
+    int r = logs_new(&server->loop, server->places->logs, &server->logs, err);
+    if (r < 0) {
+        return r;
+    }
     server->keeper =
         keeper_client_new(&server->loop, server->places->keeper_socket, on_keeper_state, server);
     const struct sandboxes_options options = {
@@ -214,20 +234,45 @@ static int open_domain(struct server *server, struct err *err)
         .keeper = server->keeper,
         .templates = server->templates,
         .egress = server->egress,
+        .logs = logs_sink(server->logs),
     };
     return sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
+}
+
+static void on_figures(void *ctx, struct prometheus *page)
+{
+    const struct server *server = ctx;
+    const struct figures_sources from = {
+        .sandboxes = server->sandboxes,
+        .keeper = server->keeper,
+        .store = server->store,
+        .edge = server->edge,
+        .http = server->http,
+        .metrics = server->metrics,
+        .logs = server->logs,
+    };
+
+    figures_show(&from, page);
 }
 
 static int open_surface(struct server *server, struct err *err)
 {
     const char *domain = server->config->domain[0] ? server->config->domain : NULL;
+    server->metrics = metrics_new(&server->loop, server->sandboxes, server->keeper);
     const struct api_options options = {
         .loop = &server->loop,
         .store = server->store,
         .keeper = server->keeper,
         .sandboxes = server->sandboxes,
         .templates = server->templates,
+        .webhooks = server->webhooks,
         .domain = domain,
+        .metrics = server->metrics,
+        .logs = server->logs,
+        .figures = on_figures,
+        .figures_ctx = server,
+        .team_sandboxes_max = (uint32_t)server->config->team_sandboxes_max,
+        .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
     };
 
     server->edge = edge_new(&server->loop, server->sandboxes, domain);
@@ -296,6 +341,9 @@ static int open_all(struct server *server, struct err *err)
         r = open_domain(server, err);
     }
     if (r == 0) {
+        r = open_webhooks(server, err);
+    }
+    if (r == 0) {
         r = open_surface(server, err);
     }
     if (r == 0) {
@@ -341,8 +389,11 @@ static void close_all(struct server *server)
     tls_context_free(server->tls);
     api_free(server->api);
     edge_free(server->edge);
+    metrics_free(server->metrics);
+    webhooks_free(server->webhooks);
     sandboxes_free(server->sandboxes);
     egress_free(server->egress);
+    logs_free(server->logs); /* writes the last lines, which sandboxes_free() brought */
     keeper_client_free(server->keeper);
     templates_free(server->templates);
     store_close(server->store);

@@ -80,12 +80,12 @@ static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *
     enum edge_error error = EDGE_ERROR_PAUSED;
 
     if (info.state != SANDBOX_RUNNING || is_private(sb, http_request(ex), port, &error)) {
-        edge_refuse(ex, error, str_of(info.id), port);
+        edge_refuse(edge, ex, error, str_of(info.id), port);
         return;
     }
     struct backend *backend = backend_of(edge, sb);
     if (backend->proxies_n == EDGE_REQUESTS_MAX) {
-        edge_refuse(ex, EDGE_ERROR_TOO_MANY, str_of(info.id), port);
+        edge_refuse(edge, ex, EDGE_ERROR_TOO_MANY, str_of(info.id), port);
         return;
     }
     proxy_start(backend, ex, port);
@@ -98,9 +98,9 @@ static void handle_target(struct edge *edge, struct http_exchange *ex,
 
     /* Before the look-up, so that the answer says nothing about which sandboxes exist. */
     if (is_reserved(http_request(ex), target->port)) {
-        edge_refuse(ex, EDGE_ERROR_RESERVED, target->id, target->port);
+        edge_refuse(edge, ex, EDGE_ERROR_RESERVED, target->id, target->port);
     } else if (!sb) {
-        edge_refuse(ex, EDGE_ERROR_NOT_FOUND, target->id, target->port);
+        edge_refuse(edge, ex, EDGE_ERROR_NOT_FOUND, target->id, target->port);
     } else {
         let_in(edge, sb, ex, target->port);
     }
@@ -113,6 +113,7 @@ static void handle_signed(struct edge *edge, struct http_exchange *ex)
     if (sb) {
         let_in(edge, sb, ex, AGENT_PORT);
     } else {
+        edge->outcomes[EDGE_BAD_SIGNATURE]++;
         edge_refuse_text(ex, 401, "application/json; charset=utf-8",
                          "{\"code\":401,\"message\":\"invalid signature\"}");
     }
@@ -128,6 +129,7 @@ bool edge_handle(struct edge *edge, struct http_exchange *ex)
         handle_target(edge, ex, &target);
         return true;
     case EDGE_BAD:
+        edge->outcomes[EDGE_BAD_REQUEST]++;
         edge_refuse_text(ex, 400, "text/plain; charset=utf-8", target.reason);
         return true;
     case EDGE_NOT_OURS:
@@ -138,6 +140,26 @@ bool edge_handle(struct edge *edge, struct http_exchange *ex)
         return true;
     }
     return false;
+}
+
+void edge_figures(const struct edge *edge, struct edge_outcome out[EDGE_OUTCOMES])
+{
+    static const char *const names[EDGE_OUTCOMES] = {
+        [EDGE_ERROR_NOT_FOUND] = "not_found",
+        [EDGE_ERROR_PORT_CLOSED] = "port_closed",
+        [EDGE_ERROR_PAUSED] = "paused",
+        [EDGE_ERROR_TOO_MANY] = "too_many",
+        [EDGE_ERROR_RESERVED] = "reserved",
+        [EDGE_ERROR_TOKEN_MISSING] = "token_missing",
+        [EDGE_ERROR_TOKEN_INVALID] = "token_invalid",
+        [EDGE_BAD_REQUEST] = "bad_request",
+        [EDGE_BAD_SIGNATURE] = "bad_signature",
+        [EDGE_PASSED] = "passed",
+    };
+
+    for (size_t i = 0; i < EDGE_OUTCOMES; i++) {
+        out[i] = (struct edge_outcome){names[i], edge->outcomes[i]};
+    }
 }
 
 /* ---- life ---- */

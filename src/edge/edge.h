@@ -28,6 +28,14 @@ struct edge_target {
 enum edge_verdict edge_route(const struct http_request *req, const char *domain,
                              struct edge_target *out);
 
+/* How requests went, since the start. */
+enum { EDGE_OUTCOMES = 10 };
+struct edge_outcome {
+    const char *name; /* "passed", "port_closed", ... */
+    uint64_t count;
+};
+void edge_figures(const struct edge *edge, struct edge_outcome out[EDGE_OUTCOMES]);
+
 /* True when it took the exchange. */
 bool edge_handle(struct edge *edge, struct http_exchange *ex);
 

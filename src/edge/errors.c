@@ -171,13 +171,15 @@ static const struct http_header cors[] = {
     {{"cache-control", 13}, {"no-store", 8}},
 };
 
-void edge_fail(struct http_exchange *ex, enum edge_error error, struct str id, uint16_t port)
+void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
+               uint16_t port)
 {
     const struct http_request *req = http_request(ex);
     const struct kind *kind = &kinds[error];
     bool html = wants_page(req);
     scoped_buf text;
 
+    edge->outcomes[error]++;
     buf_init(&text, ERROR_TEXT_MAX);
     int r =
         html ? page(&text, kind, error, id, port, req) : json(&text, kind, error, id, port, req);
@@ -193,10 +195,11 @@ static void on_end(void *ctx, int error)
 
 static const struct http_handler nothing_more = {.on_end = on_end};
 
-void edge_refuse(struct http_exchange *ex, enum edge_error error, struct str id, uint16_t port)
+void edge_refuse(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
+                 uint16_t port)
 {
     http_accept(ex, &nothing_more, NULL);
-    edge_fail(ex, error, id, port);
+    edge_fail(edge, ex, error, id, port);
 }
 
 void edge_refuse_text(struct http_exchange *ex, int status, const char *type, const char *text)

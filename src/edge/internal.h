@@ -34,6 +34,7 @@ struct edge {
     char *domain;
     struct backend *backends; /* by sandbox id */
     uv_timer_t timer;         /* runs while connections lie idle */
+    uint64_t outcomes[EDGE_OUTCOMES];
 };
 
 /* ---- edge.c ---- */
@@ -49,6 +50,7 @@ struct sandbox *signed_find(struct sandboxes *sandboxes, const struct http_reque
 
 /* ---- errors.c ---- */
 
+/* Also what outcomes are counted by, with those below. */
 enum edge_error {
     EDGE_ERROR_NOT_FOUND,
     EDGE_ERROR_PORT_CLOSED,
@@ -57,12 +59,18 @@ enum edge_error {
     EDGE_ERROR_RESERVED,
     EDGE_ERROR_TOKEN_MISSING,
     EDGE_ERROR_TOKEN_INVALID,
+    EDGE_BAD_REQUEST,   /* of no form that names a sandbox */
+    EDGE_BAD_SIGNATURE, /* a link whose signature no sandbox made */
+    EDGE_PASSED,        /* to the sandbox, and answered by it or cut off */
 };
+_Static_assert(EDGE_PASSED + 1 == EDGE_OUTCOMES, "each has a name in edge_figures()");
 
 /* Answers an exchange that was accepted and not answered. */
-void edge_fail(struct http_exchange *ex, enum edge_error error, struct str id, uint16_t port);
+void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
+               uint16_t port);
 /* The same for one that was not accepted. */
-void edge_refuse(struct http_exchange *ex, enum edge_error error, struct str id, uint16_t port);
+void edge_refuse(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
+                 uint16_t port);
 void edge_refuse_text(struct http_exchange *ex, int status, const char *type, const char *text);
 
 /* ---- backend.c ---- */

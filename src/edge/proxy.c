@@ -73,7 +73,7 @@ static void proxy_fail(struct proxy *p, enum edge_error error)
 {
     if (p->ex && !p->answered) {
         p->answered = p->answer_ended = true;
-        edge_fail(p->ex, error, str_of(p->id), p->port);
+        edge_fail(p->edge, p->ex, error, str_of(p->id), p->port);
     } else if (p->ex && !p->answer_ended) {
         p->answer_ended = true;
         http_abort(p->ex, -ECONNRESET);
@@ -165,6 +165,7 @@ static void on_response(void *ctx, int status, const struct http_header *headers
     struct proxy *p = ctx;
     scoped(headers_fini) struct headers out;
 
+    p->edge->outcomes[EDGE_PASSED]++;
     p->answered = true;
     headers_response(&out, headers, n, status == 101);
     http_respond(p->ex, status, out.list, out.n, content_length);

@@ -467,15 +467,19 @@ bool cgroups_holds(struct cgroups *groups, const char *id, pid_t pid)
     return end && end + 1 - line >= n && strncmp(end + 1 - n, want, (size_t)n) == 0;
 }
 
+static uint64_t memory_cache(const char *stat, bool v2)
+{
+    return cgroup_stat_value(stat, v2 ? "inactive_file" : "total_inactive_file") +
+           cgroup_stat_value(stat, v2 ? "active_file" : "total_active_file");
+}
+
 static void usage_memory(int leaf, bool v2, struct keeper_usage *out)
 {
     char text[STAT_BYTES];
 
     out->memory_bytes = knob_read_number(leaf, v2 ? "memory.current" : "memory.usage_in_bytes");
     knob_read(leaf, "memory.stat", text, sizeof(text));
-    out->memory_cache_bytes =
-        cgroup_stat_value(text, v2 ? "inactive_file" : "total_inactive_file") +
-        cgroup_stat_value(text, v2 ? "active_file" : "total_active_file");
+    out->memory_cache_bytes = memory_cache(text, v2);
     knob_read(leaf, v2 ? "memory.events" : "memory.oom_control", text, sizeof(text));
     out->oom_kills = (uint32_t)cgroup_stat_value(text, "oom_kill");
 }
@@ -499,6 +503,46 @@ int cgroups_usage(struct cgroups *groups, const char *id, struct keeper_usage *o
         }
         if (h->controllers & CGROUP_PIDS) {
             out->pids = (uint32_t)knob_read_number(leaf, "pids.current");
+        }
+    }
+    return 0;
+}
+
+/* A knob of a jail in one open and one read: the kernel gives all that fits the buffer at once. */
+static ssize_t knob_peek(const struct hierarchy *h, const char *id, const char *knob, char *text,
+                         size_t size)
+{
+    char path[ID_ROOM + 32];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", id, knob);
+    scoped_fd fd = openat(h->dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    ssize_t n = fd < 0 ? -errno : read(fd, text, size - 1);
+    text[n > 0 ? n : 0] = '\0';
+    return n;
+}
+
+static void sample_memory(const struct hierarchy *h, const char *id, struct keeper_usage *out)
+{
+    char text[STAT_BYTES];
+
+    (void)knob_peek(h, id, h->v2 ? "memory.current" : "memory.usage_in_bytes", text, sizeof(text));
+    out->memory_bytes = strtoull(text, NULL, 10);
+    (void)knob_peek(h, id, "memory.stat", text, sizeof(text));
+    out->memory_cache_bytes = memory_cache(text, h->v2);
+}
+
+int cgroups_sample(struct cgroups *groups, const char *id, struct keeper_usage *out)
+{
+    char text[STAT_BYTES];
+    ssize_t n = knob_peek(&groups->at[0], id, "cpu.stat", text, sizeof(text));
+
+    if (n < 0) {
+        return (int)n;
+    }
+    out->cpu_usec = cgroup_stat_value(text, "usage_usec");
+    for (size_t i = 0; i < groups->n; i++) {
+        if (groups->at[i].controllers & CGROUP_MEMORY) {
+            sample_memory(&groups->at[i], id, out);
         }
     }
     return 0;

@@ -8,6 +8,7 @@
 #include <utlist.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
 
@@ -18,6 +19,7 @@ struct question {
     struct keeper_request req;
     keeper_done *done;
     void *ctx;
+    int64_t asked_us;
 };
 
 struct keeper_client {
@@ -35,6 +37,7 @@ struct keeper_client {
     unsigned handles; /* that must close before the memory goes */
     uint32_t seq;
     struct keeper_status status;
+    struct keeper_client_figures figures;
 
     struct question *unsent;
     struct question *sent;
@@ -82,6 +85,15 @@ static void questions_fail(struct question **list, int status, const char *why)
     }
 }
 
+static uint64_t questions_count(const struct question *list)
+{
+    const struct question *question;
+    uint64_t n = 0;
+
+    DL_COUNT(list, question, n);
+    return n;
+}
+
 static void refusals_run(uv_idle_t *idle)
 {
     struct keeper_client *client = idle->data;
@@ -100,6 +112,7 @@ static struct question *question_add(struct keeper_client *client, struct questi
     question->req.seq = ++client->seq;
     question->done = done;
     question->ctx = ctx;
+    question->asked_us = clock_mono_us();
     DL_APPEND(*list, question);
     return question;
 }
@@ -160,6 +173,18 @@ static int answer_receive(int fd, struct keeper_answer *answer, int fds[KEEPER_F
     return n == (ssize_t)sizeof(*answer) && answer->version == KEEPER_VERSION ? 1 : -ECONNRESET;
 }
 
+static void answer_note(struct keeper_client *client, const struct question *question,
+                        const struct keeper_answer *answer)
+{
+    histogram_add(&client->figures.latency, clock_mono_us() - question->asked_us);
+    if (answer->op == KEEPER_USAGE_MANY && answer->status == 0) {
+        uint32_t jails = client->status.jails;
+
+        client->status = answer->state;
+        client->status.jails = jails;
+    }
+}
+
 static void answers_take(struct keeper_client *client)
 {
     while (client->fd >= 0) {
@@ -181,6 +206,7 @@ static void answers_take(struct keeper_client *client)
         DL_SEARCH_SCALAR(client->sent, question, req.seq, answer.seq);
         if (question) {
             DL_DELETE(client->sent, question);
+            answer_note(client, question, &answer);
             question_answer(question, &answer, fds);
         }
     }
@@ -268,6 +294,7 @@ static void client_lose(struct keeper_client *client, int status, const char *wh
         return;
     }
     DL_CONCAT(lost, client->unsent);
+    client->figures.lost += questions_count(lost);
     client->sent = client->unsent = NULL;
     client->connected = false;
     (void)uv_poll_stop(client->poll);
@@ -324,6 +351,14 @@ bool keeper_client_connected(const struct keeper_client *client)
 const struct keeper_status *keeper_client_status(const struct keeper_client *client)
 {
     return &client->status;
+}
+
+struct keeper_client_figures keeper_client_figures(const struct keeper_client *client)
+{
+    struct keeper_client_figures figures = client->figures;
+
+    figures.waiting = questions_count(client->unsent) + questions_count(client->sent);
+    return figures;
 }
 
 static void handle_closed(uv_handle_t *handle)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <uv.h>
 
+#include "base/histogram.h"
 #include "keeper/keeper.h"
 
 enum {
@@ -30,7 +31,15 @@ struct keeper_client *keeper_client_new(uv_loop_t *loop, const char *socket_path
 void keeper_client_ask(struct keeper_client *client, const struct keeper_request *req,
                        keeper_done *done, void *ctx);
 bool keeper_client_connected(const struct keeper_client *client);
+/* Of the latest HELLO or USAGE_MANY. */
 const struct keeper_status *keeper_client_status(const struct keeper_client *client);
+
+struct keeper_client_figures {
+    struct histogram latency; /* of answered requests, from the asking */
+    uint64_t lost;            /* requests that the keeper never answered */
+    uint64_t waiting;         /* asked and not answered, now */
+};
+struct keeper_client_figures keeper_client_figures(const struct keeper_client *client);
 void keeper_client_free(struct keeper_client *client);
 
 #endif

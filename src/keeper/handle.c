@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -233,13 +234,24 @@ static int listing_read(struct handler *handler, struct err *err)
 
 /* ---- the requests ---- */
 
+static void status_fill(struct handler *handler, struct keeper_status *out)
+{
+    struct statfs fs;
+
+    out->lacks = cgroups_lacks(handler->kit->groups);
+    out->lacks |= pool_limits_disk(handler->kit->pool) ? 0 : KEEPER_LACKS_DISK_LIMIT;
+    if (fstatfs(pool_fd(handler->kit->pool), &fs) == 0) {
+        out->pool_total_bytes = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
+        out->pool_used_bytes = (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
+    }
+}
+
 static void handle_hello(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     struct err err = {0};
     struct keeper_answer answer = answer_to(req, 0, &err);
 
-    answer.state.lacks = cgroups_lacks(handler->kit->groups);
-    answer.state.lacks |= pool_limits_disk(handler->kit->pool) ? 0 : KEEPER_LACKS_DISK_LIMIT;
+    status_fill(handler, &answer.state);
     int r = listing_read(handler, &err);
     for (size_t i = 0; r == 0 && i < handler->listing.n; i++) {
         answer.state.jails += cgroups_populated(handler->kit->groups, handler->listing.ids[i]);
@@ -325,7 +337,7 @@ static void handle_list(struct handler *handler, uint64_t client, const struct k
 static void handle_usage(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     struct err err = {0};
-    struct keeper_usage usage = {0};
+    struct keeper_usage usage = {.known = 1};
 
     int r = cgroups_usage(handler->kit->groups, req->id, &usage, &err);
     struct keeper_answer answer = answer_to(req, r, &err);
@@ -336,12 +348,34 @@ static void handle_usage(struct handler *handler, uint64_t client, const struct 
     answer_plain(handler, client, &answer);
 }
 
+/* A jail that is gone is no failure of the others: it stays all zeros. */
+static void handle_usage_many(struct handler *handler, uint64_t client,
+                              const struct keeper_request *req)
+{
+    struct keeper_answer answer = answer_to(req, 0, NULL);
+
+    status_fill(handler, &answer.state);
+    for (uint32_t i = 0; i < req->batch.n; i++) {
+        struct keeper_usage *usage = &answer.usages[i];
+        const char *id = req->batch.ids[i];
+        if (cgroups_sample(handler->kit->groups, id, usage) == 0) {
+            usage->disk_bytes = pool_disk_bytes(handler->kit->pool, id);
+            usage->known = 1;
+        }
+    }
+    answer_plain(handler, client, &answer);
+}
+
 void handler_request(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     static void (*const ops[])(struct handler *, uint64_t, const struct keeper_request *) = {
-        [KEEPER_HELLO] = handle_hello,   [KEEPER_CREATE] = handle_create,
-        [KEEPER_ATTACH] = handle_attach, [KEEPER_DESTROY] = handle_destroy,
-        [KEEPER_LIST] = handle_list,     [KEEPER_USAGE] = handle_usage,
+        [KEEPER_HELLO] = handle_hello,
+        [KEEPER_CREATE] = handle_create,
+        [KEEPER_ATTACH] = handle_attach,
+        [KEEPER_DESTROY] = handle_destroy,
+        [KEEPER_LIST] = handle_list,
+        [KEEPER_USAGE] = handle_usage,
+        [KEEPER_USAGE_MANY] = handle_usage_many,
     };
     struct err err = {0};
 

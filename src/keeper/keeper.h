@@ -20,6 +20,7 @@ enum {
     KEEPER_LAYERS_MAX = 32,  /* lower layers of one jail, topmost first */
     KEEPER_LAYER_BYTES = 72, /* a layer's name and NUL: [a-z0-9-] */
     KEEPER_HOSTNAME_BYTES = 64,
+    KEEPER_BATCH_MAX = 32, /* jails of one USAGE_MANY: the keeper does nothing else meanwhile */
 
     KEEPER_UID_RANGE = 65536, /* ids of one jail */
     KEEPER_UID_FIRST = 0x10000000,
@@ -43,7 +44,8 @@ enum keeper_op {
     KEEPER_DESTROY =
         4,           /* jail: kills it, removes cgroups, mounts and upper; fine if gone already */
     KEEPER_LIST = 5, /* index: the id of the index-th jail that left a trace; ENOENT past the end */
-    KEEPER_USAGE = 6, /* jail: memory, cpu, disk, out-of-memory kills */
+    KEEPER_USAGE = 6,      /* jail: memory, cpu, disk, out-of-memory kills */
+    KEEPER_USAGE_MANY = 7, /* batch: cpu, memory and disk of each, and keeper_status */
 };
 
 struct keeper_plan {
@@ -65,6 +67,11 @@ struct keeper_jail {
     uint64_t start_ticks; /* field 22 of /proc/<pid>/stat */
 };
 
+struct keeper_batch {
+    uint32_t n;
+    char ids[KEEPER_BATCH_MAX][KEEPER_ID_BYTES];
+};
+
 struct keeper_request {
     uint32_t version; /* KEEPER_VERSION */
     uint32_t op;
@@ -72,7 +79,10 @@ struct keeper_request {
     uint32_t index;
     char id[KEEPER_ID_BYTES];
     struct keeper_jail jail;
-    struct keeper_plan plan;
+    union {
+        struct keeper_plan plan;   /* CREATE */
+        struct keeper_batch batch; /* USAGE_MANY */
+    };
 };
 
 enum keeper_lack { /* bits of keeper_status.lacks: what this machine cannot give */
@@ -84,7 +94,9 @@ enum keeper_lack { /* bits of keeper_status.lacks: what this machine cannot give
 
 struct keeper_status {
     uint32_t lacks;
-    uint32_t jails; /* running now */
+    uint32_t jails;            /* running now; HELLO alone */
+    uint64_t pool_used_bytes;  /* of the file system that layers and disks are on */
+    uint64_t pool_total_bytes; /* 0: it cannot be told */
 };
 
 struct keeper_usage {
@@ -94,6 +106,8 @@ struct keeper_usage {
     uint64_t disk_bytes;
     uint32_t oom_kills;
     uint32_t pids;
+    uint32_t known; /* USAGE_MANY: 0 when there is no such jail, and all else is 0 too */
+    uint32_t reserved;
 };
 
 struct keeper_answer {
@@ -104,7 +118,10 @@ struct keeper_answer {
     char id[KEEPER_ID_BYTES]; /* LIST */
     struct keeper_jail jail;  /* CREATE */
     struct keeper_status state;
-    struct keeper_usage usage;
+    union {
+        struct keeper_usage usage;                    /* USAGE */
+        struct keeper_usage usages[KEEPER_BATCH_MAX]; /* USAGE_MANY, in the order asked */
+    };
     struct err err; /* the sentence, when status is negative */
 };
 

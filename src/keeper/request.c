@@ -84,6 +84,16 @@ static int jail_check(const struct keeper_jail *jail, struct err *err)
     return 0;
 }
 
+static int batch_check(const struct keeper_batch *batch, struct err *err)
+{
+    int r = range_check("batch.n", batch->n, 0, KEEPER_BATCH_MAX, err);
+
+    for (uint32_t i = 0; r == 0 && i < batch->n; i++) {
+        r = name_check("batch.ids", batch->ids[i], KEEPER_ID_BYTES, id_chars, err);
+    }
+    return r;
+}
+
 int keeper_request_check(const struct keeper_request *req, struct err *err)
 {
     int r;
@@ -95,10 +105,13 @@ int keeper_request_check(const struct keeper_request *req, struct err *err)
     if (req->op == KEEPER_HELLO || req->op == KEEPER_LIST) {
         return 0;
     }
-    if (req->op < KEEPER_HELLO || req->op > KEEPER_USAGE) {
+    if (req->op < KEEPER_HELLO || req->op > KEEPER_USAGE_MANY) {
         return err_set(err, EINVAL, "op is %" PRIu32 ", which is none", req->op);
     }
 
+    if (req->op == KEEPER_USAGE_MANY) {
+        return batch_check(&req->batch, err);
+    }
     r = name_check("id", req->id, KEEPER_ID_BYTES, id_chars, err);
     if (r < 0) {
         return r;

@@ -143,12 +143,22 @@ void rpc_finish(struct rpc_call *call)
     stream_end(call, STR("{}"));
 }
 
+static void (*observer)(const char *path, const char *code, const char *message);
+
+void rpc_observe(void (*failed)(const char *path, const char *code, const char *message))
+{
+    observer = failed;
+}
+
 static void fail_with(struct rpc_call *call, enum rpc_code code, const char *message)
 {
     scoped_buf out;
 
     assert(!call->answered);
     call->answered = true;
+    if (observer) {
+        observer(call->method->path, rpc_code_row(code)->name, message);
+    }
     buf_init(&out, ERROR_BYTES_MAX);
     if (call->method->kind == RPC_UNARY) {
         error_json(&out, code, message);

@@ -72,6 +72,10 @@ void rpc_finish(struct rpc_call *call); /* a good end; the call is dead afterwar
 /* Any kind: ends with an error. The call is dead afterwards. */
 void rpc_fail(struct rpc_call *call, enum rpc_code code, const char *fmt, ...) printf_like(3, 4);
 
+/* Tells `failed` of every call that ends with an error, the library's own included; one for the
+ * process, NULL for none. `code` is Connect's word for it. */
+void rpc_observe(void (*failed)(const char *path, const char *code, const char *message));
+
 /* CLIENT_STREAM: while held no further message is handed to `handle` and the client is not read, so
  * that a handler whose sink is full slows its client. May be called inside `handle`. */
 void rpc_hold(struct rpc_call *call, bool held);

@@ -161,7 +161,7 @@ static void load_one(void *ctx, const struct sandbox_row *row)
 static bool end_expired(void *ctx, struct sandbox *sb)
 {
     if (sb->state == SANDBOX_RUNNING && sb->end_ms <= *(int64_t *)ctx) {
-        sandbox_kill(sb, "timeout", NULL, NULL);
+        sandbox_kill(sb, SANDBOX_END_TIMEOUT, NULL, NULL);
     }
     return true;
 }
@@ -175,11 +175,12 @@ int sandboxes_new(const struct sandboxes_options *options, void (*ready)(void *c
     all->use = *options;
     all->ready = ready;
     all->ready_ctx = ctx;
-    all->refs = 2; /* the caller's, and the timer's */
-    if (uv_timer_init(options->loop, &all->doom_timer) < 0) {
+    all->refs = 3; /* the caller's, and the timers' */
+    if (uv_timer_init(options->loop, &all->doom_timer) < 0 ||
+        uv_timer_init(options->loop, &all->record_timer) < 0) {
         abort();
     }
-    all->doom_timer.data = all;
+    all->doom_timer.data = all->record_timer.data = all;
     int r = store_load_sandboxes(options->store, load_one, all, err);
     if (r < 0) {
         sandboxes_free(all);
@@ -211,7 +212,9 @@ void sandboxes_free(struct sandboxes *all)
         sandbox_leave(sb);
     }
     doom_free(all);
+    record_free(all);
     uv_close((uv_handle_t *)&all->doom_timer, on_timer_closed);
+    uv_close((uv_handle_t *)&all->record_timer, on_timer_closed);
     sandboxes_release(all);
 }
 

@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <utlist.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "sandbox/internal.h"
@@ -26,6 +28,8 @@ struct dial {
 
 static void dial_finish(struct dial *dial, int fd_or_error)
 {
+    dial->sb->all->dials++;
+    dial->sb->all->dials_failed += fd_or_error < 0;
     dial->done(dial->ctx, fd_or_error);
     sandbox_release(dial->sb);
     free(dial);
@@ -141,8 +145,25 @@ static void on_oom(void *ctx)
     keeper_client_ask(sb->all->use.keeper, &req, on_oom_count, question);
 }
 
-static const struct agent_channel_handler channel_handler = {.on_broken = on_broken,
-                                                             .on_oom = on_oom};
+static void on_log(void *ctx, const struct sandbox_log *log)
+{
+    struct sandbox *sb = ctx;
+    const struct sandbox_log_sink *sink = &sb->all->use.logs;
+
+    if (sink->attached) {
+        sink->line(sink->ctx, sb, log);
+    }
+}
+
+void sandbox_log_credit(struct sandbox *sb, uint32_t seq)
+{
+    if (sb->channel) {
+        agent_channel_credit_logs(sb->channel, seq);
+    }
+}
+
+static const struct agent_channel_handler channel_handler = {
+    .on_broken = on_broken, .on_oom = on_oom, .on_log = on_log};
 
 /* ---- the jail ---- */
 
@@ -179,6 +200,9 @@ void sandbox_take_jail(struct sandbox *sb, int fds[KEEPER_FDS_MAX])
     agent_channel_close(sb->channel);
     sb->channel = agent_channel_new(sb->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]),
                                     &channel_handler, sb);
+    if (sb->all->use.logs.attached) {
+        sb->all->use.logs.attached(sb->all->use.logs.ctx, sb);
+    }
 }
 
 static void on_init(struct sandbox *sb, int error, const struct err *err)
@@ -189,6 +213,17 @@ static void on_init(struct sandbox *sb, int error, const struct err *err)
     }
 }
 
+/* Nothing that ran before the machine started can be there. */
+static bool is_older_than_the_boot(const struct sandbox *sb)
+{
+    struct timespec up;
+
+    if (clock_gettime(CLOCK_BOOTTIME, &up) < 0) {
+        return false;
+    }
+    return sb->started_ms < clock_wall_ms() - (int64_t)up.tv_sec * 1000;
+}
+
 static void attach_failed(struct sandbox *sb, const struct keeper_answer *answer)
 {
     if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
@@ -196,7 +231,10 @@ static void attach_failed(struct sandbox *sb, const struct keeper_answer *answer
         return;
     }
     log_warn("sandbox %s: attach: %s", sb->id, answer->err.msg);
-    sandbox_kill(sb, "it was gone when the daemon looked for it", NULL, NULL);
+    sandbox_kill(sb,
+                 is_older_than_the_boot(sb) ? SANDBOX_END_HOST_RESTART
+                                            : "it was gone when the daemon looked for it",
+                 NULL, NULL);
 }
 
 static void on_attached(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])

@@ -41,10 +41,15 @@ struct agent_channel {
     uint32_t questions[CHANNEL_QUESTIONS_MAX]; /* seq of each that the agent asked */
     uint32_t questions_n;
     uint32_t asked; /* of those, how many the count under way will answer */
+
+    uint32_t log_seq;   /* of the last line */
+    uint32_t log_limit; /* none beyond this one was asked for */
 };
 
 struct received {
     struct channel_message message;
+    struct channel_log log; /* this and the text: CHANNEL_LOG alone */
+    struct str text;
     int fds[CHANNEL_FDS_MAX];
     size_t fds_n;
 };
@@ -213,9 +218,11 @@ static int receive(struct agent_channel *ch, struct received *in)
         struct cmsghdr align;
         char bytes[CMSG_SPACE(CHANNEL_FDS_MAX * sizeof(int))];
     } control;
-    struct iovec iov = {&in->message, sizeof(in->message)};
-    struct msghdr msg = {.msg_iov = &iov,
-                         .msg_iovlen = 1,
+    static char text[CHANNEL_LOG_BYTES_MAX]; /* one loop, one thread: all channels share it */
+    struct iovec iov[] = {
+        {&in->message, sizeof(in->message)}, {&in->log, sizeof(in->log)}, {text, sizeof(text)}};
+    struct msghdr msg = {.msg_iov = iov,
+                         .msg_iovlen = countof(iov),
                          .msg_control = control.bytes,
                          .msg_controllen = sizeof(control.bytes)};
     ssize_t n = recvmsg(ch->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -229,8 +236,13 @@ static int receive(struct agent_channel *ch, struct received *in)
             memcpy(in->fds, CMSG_DATA(c), in->fds_n * sizeof(int));
         }
     }
-    bool whole = n == (ssize_t)sizeof(in->message) && !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
-    return n == 0 ? -ECONNRESET : whole ? 1 : -EPROTO;
+    const ssize_t head = sizeof(in->message), log_head = sizeof(in->message) + sizeof(in->log);
+    bool whole =
+        in->message.op == CHANNEL_LOG && in->message.status == 0 ? n > log_head : n == head;
+    in->text = (struct str){text, n > log_head ? (size_t)(n - log_head) : 0};
+    return n == 0                                                 ? -ECONNRESET
+           : whole && !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ? 1
+                                                                  : -EPROTO;
 }
 
 /* What is handed to the HTTP code must be a stream socket, and must not block. */
@@ -271,6 +283,33 @@ static const char *on_connected(struct agent_channel *ch, struct received *in)
     return NULL;
 }
 
+static const char *on_line(struct agent_channel *ch, const struct received *in)
+{
+    if (in->message.status != 0) {
+        return NULL; /* an older agent, which has no log */
+    }
+    if (in->message.seq <= ch->log_seq || in->message.seq > ch->log_limit || in->fds_n > 0 ||
+        in->log.level > LOG_ERROR) {
+        return "it sent a log line that was not asked for";
+    }
+    ch->log_seq = in->message.seq;
+    struct sandbox_log log = {.seq = in->message.seq,
+                              .lost = in->log.lost,
+                              .wall_ms = in->log.wall_ms,
+                              .level = (enum log_level)in->log.level,
+                              .line = in->text};
+    ch->handler.on_log(ch->ctx, &log);
+    return NULL;
+}
+
+void agent_channel_credit_logs(struct agent_channel *ch, uint32_t seq)
+{
+    struct channel_message message = {.op = CHANNEL_LOG, .seq = seq, .value = SANDBOX_LOG_WINDOW};
+
+    ch->log_limit = seq + SANDBOX_LOG_WINDOW;
+    (void)put(ch, &message); /* an agent that does not read gets none */
+}
+
 /* NULL, or why the channel must break. */
 static const char *take(struct agent_channel *ch, struct received *in)
 {
@@ -280,6 +319,9 @@ static const char *take(struct agent_channel *ch, struct received *in)
     }
     if (in->message.op == CHANNEL_CONNECT) {
         return on_connected(ch, in);
+    }
+    if (in->message.op == CHANNEL_LOG) {
+        return on_line(ch, in);
     }
     if (in->message.op != CHANNEL_OOM) {
         return "it said something unknown";
@@ -310,6 +352,19 @@ static void on_poll(uv_poll_t *poll, int status, int events)
                                        : take(ch, &in);
         if (why) {
             channel_break(ch, why);
+        }
+    }
+}
+
+void agent_channel_drain_logs(struct agent_channel *ch)
+{
+    for (int i = 0; ch && ch->greeted && i < SANDBOX_LOG_WINDOW; i++) {
+        scoped(received_fini) struct received in = {0};
+        if (receive(ch, &in) <= 0) {
+            return;
+        }
+        if (in.message.op == CHANNEL_LOG) {
+            (void)on_line(ch, &in);
         }
     }
 }

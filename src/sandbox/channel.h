@@ -16,6 +16,8 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "sandbox/sandbox.h"
+
 enum {
     CHANNEL_REQUESTS_MAX = 1024, /* waiting for an answer */
     CHANNEL_QUESTIONS_MAX = 64,  /* of the agent's, not answered yet */
@@ -35,6 +37,9 @@ struct agent_channel_handler {
     /* The agent wants to know how many processes the kernel killed for memory. Called again only
      * after agent_channel_answer_oom(), which answers all that asked before this call. */
     void (*on_oom)(void *ctx);
+
+    /* A line of the agent's log, within the credit given. */
+    void (*on_log)(void *ctx, const struct sandbox_log *log);
 };
 
 /* fd_or_error: a socket that done owns, the agent's -errno, -ETIMEDOUT, -ECONNRESET when the
@@ -49,6 +54,12 @@ struct agent_channel *agent_channel_new(uv_loop_t *loop, int fd,
 void agent_channel_connect(struct agent_channel *ch, uint16_t port, agent_channel_done *done,
                            void *ctx);
 void agent_channel_answer_oom(struct agent_channel *ch, uint32_t count);
+
+/* The agent may drop lines up to seq, and send SANDBOX_LOG_WINDOW more. */
+void agent_channel_credit_logs(struct agent_channel *ch, uint32_t seq);
+
+/* Takes the lines that have come and were not read yet, before a close. */
+void agent_channel_drain_logs(struct agent_channel *ch);
 
 /* Answers what waits with -ENOTCONN before it returns. Accepts NULL. */
 void agent_channel_close(struct agent_channel *ch);

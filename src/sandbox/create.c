@@ -66,6 +66,7 @@ void start_fail(struct sandbox *sb, int error, const struct err *err)
     struct start start = *sb->start;
     struct err why = *err;
 
+    sb->all->create_failed++;
     log_warn("sandbox %s: create: %s", sb->id, why.msg);
     start_free(sb);
     sandbox_hold(sb);
@@ -76,7 +77,7 @@ void start_fail(struct sandbox *sb, int error, const struct err *err)
         slots_give(&sb->all->slots, sb->uid_slot);
     }
     if (start.row_given) {
-        sandbox_save(sb, "killed", "it did not start", NULL, NULL);
+        sandbox_record_end(sb, "it did not start", NULL, NULL);
     }
     start.done(start.ctx, NULL, error, &why);
     sandbox_release(sb);
@@ -110,7 +111,7 @@ void start_timeout(struct sandbox *sb)
     } else {
         (void)err_set(&err, ETIMEDOUT, "the sandbox did not start within %d s",
                       SANDBOX_START_TIMEOUT_MS / 1000);
-        start_fail(sb, -EIO, &err);
+        start_fail(sb, -ETIMEDOUT, &err);
     }
 }
 
@@ -123,6 +124,7 @@ static void start_check(struct sandbox *sb)
         return;
     }
     start_free(sb);
+    sb->all->created++;
     sb->state = SANDBOX_RUNNING;
     table_show(&sb->all->table, sb);
     sandbox_arm(sb);
@@ -137,7 +139,8 @@ static void on_saved(void *ctx, int error, const struct err *err)
     struct sandbox *sb = ctx;
 
     if (sb->state == SANDBOX_STARTING && sb->start && error < 0) {
-        start_fail(sb, -EIO, err);
+        sb->start->row_given = false; /* nothing is on record, so nothing ends there */
+        start_fail(sb, error == -EDQUOT ? error : -EIO, err);
     } else if (sb->state == SANDBOX_STARTING && sb->start) {
         sb->start->row_saved = true;
         start_check(sb);
@@ -197,7 +200,7 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
         sandbox_take_jail(sb, fds);
         sb->start->row_given = true;
         sandbox_hold(sb);
-        sandbox_save(sb, "running", NULL, on_saved, sb);
+        sandbox_save(sb, CHANGE_CREATED, NULL, on_saved, sb);
         sandbox_init_agent(sb, on_init);
     }
     sandbox_release(sb);
@@ -318,6 +321,7 @@ static void describe(struct sandbox *sb, const struct sandbox_params *params)
     sb->team_id = xstrdup(params->team_id);
     sb->template_id = xstrdup(template->id);
     sb->template_alias = xstrdup(template->alias);
+    sb->build_id = xstrdup(template->build_id);
     sb->access_token = params->secure ? make_token() : NULL;
     sb->metadata = copy_object(params->metadata);
     sb->env_vars = copy_object(params->env_vars);

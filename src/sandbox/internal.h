@@ -1,6 +1,7 @@
 /* internal.h - what the files of sandbox/ share.
  *
- *   sandbox.c    the object itself: made from a plan or a row, saved, described, watched
+ *   sandbox.c    the object itself: made from a plan or a row, described, watched
+ *   record.c     its row and the event that goes with every change of it
  *   table.c      where they are kept: by id, and in the order of lists
  *   slots.c      which uid ranges are in use
  *   channel.c    the daemon's end of the socket to a jail's agent
@@ -29,6 +30,7 @@ enum {
     SANDBOX_DIAL_TRIES = 2,                  /* the second on a channel made anew */
     SANDBOX_DESTROY_RETRY_MS = 1000,
     SANDBOX_DESTROY_TRIES = 60,
+    SANDBOX_RECORD_RETRY_MS = 1000, /* an end that the store could not take is given again */
 };
 
 /* ---- table.c ---- */
@@ -67,6 +69,7 @@ enum adoption { ADOPT_WAITING, ADOPT_ATTACHING, ADOPT_LISTING, ADOPT_READY };
 
 struct doomed;
 struct dial;
+struct ending;
 struct start;
 
 struct sandboxes {
@@ -81,11 +84,17 @@ struct sandboxes {
     struct start *waiting; /* creates that came before ADOPT_READY, or while the keeper is away */
     struct doomed *doomed;
     uv_timer_t doom_timer;
+    struct ending *unrecorded; /* ends that the store has refused so far */
+    uv_timer_t record_timer;
 
     enum adoption adoption;
     struct sandbox_position adopt_cursor;
     uint32_t attaching_n;
     uint32_t list_index;
+
+    uint64_t created, create_failed;
+    uint64_t dials, dials_failed;
+    uint64_t ended[SANDBOX_REASONS];
 };
 
 struct sandbox {
@@ -94,7 +103,7 @@ struct sandbox {
     uint32_t refs;
     enum sandbox_state state;
     char id[ID_SANDBOX_LEN + 1];
-    char *team_id, *template_id, *template_alias, *access_token;
+    char *team_id, *template_id, *template_alias, *build_id, *access_token;
     json_t *metadata, *env_vars, *options;
     json_t *init; /* what /init is told besides: envVars, defaultUser, defaultWorkdir */
     int64_t started_ms, end_ms, created_ms;
@@ -124,9 +133,29 @@ struct sandbox *sandbox_new(struct sandboxes *all); /* one count, for the table;
 void sandbox_hold(struct sandbox *sb);
 void sandbox_release(struct sandbox *sb);
 bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row); /* false: no valid id */
-/* state and reason as the row spells them; reason may be NULL. */
-void sandbox_save(struct sandbox *sb, const char *state, const char *reason, store_done *done,
-                  void *ctx);
+
+void sandboxes_count_end(struct sandboxes *all, const char *reason);
+
+/* ---- record.c ---- */
+
+enum sandbox_change {
+    CHANGE_CREATED,
+    CHANGE_UPDATED,
+    CHANGE_PAUSED,
+    CHANGE_RESUMED,
+    CHANGE_SNAPSHOTTED,
+    CHANGE_KILLED,
+};
+
+/* The row as it is now, and the event of what changed, as one. The change says which state the row
+ * gets. reason: why it was killed, else NULL. A NULL done: a failure is logged. */
+void sandbox_save(struct sandbox *sb, enum sandbox_change change, const char *reason,
+                  store_done *done, void *ctx);
+
+/* Records the end for good: what the store refuses is given again until it takes it. `done` (may be
+ * NULL) comes once, with what the first try said. */
+void sandbox_record_end(struct sandbox *sb, const char *reason, store_done *done, void *ctx);
+void record_free(struct sandboxes *all);
 
 /* ---- attach.c ---- */
 

@@ -7,8 +7,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/log.h"
 #include "sandbox/internal.h"
+
+enum { DISK_FULL_SLACK_BYTES = 1024 * 1024 }; /* the last bytes below a limit are nobody's */
 
 /* ---- leaving ---- */
 
@@ -28,6 +29,7 @@ void sandbox_close(struct sandbox *sb)
     struct sandbox_watch *watch = NULL;
 
     sb->state = SANDBOX_KILLING;
+    agent_channel_drain_logs(sb->channel); /* its last words */
     while ((watch = sb->watches)) {
         sandbox_watch_unset(watch);
         watch->gone(watch);
@@ -43,69 +45,50 @@ void sandbox_close(struct sandbox *sb)
     sandbox_release(sb); /* the table's */
 }
 
-/* ---- on record ---- */
-
-struct ending {
-    struct sandbox *sb; /* counted */
-    void (*done)(void *ctx);
-    void *ctx;
-};
-
-static void on_recorded(void *ctx, int error, const struct err *err)
-{
-    struct ending *ending = ctx;
-
-    if (error < 0) {
-        log_error("sandbox %s: record its end: %s", ending->sb->id, err->msg);
-    }
-    if (ending->done) {
-        ending->done(ending->ctx);
-    }
-    sandbox_release(ending->sb);
-    free(ending);
-}
-
-static void record_end(struct sandbox *sb, const char *reason, void (*done)(void *ctx), void *ctx)
-{
-    struct ending *ending = xnew(struct ending);
-
-    *ending = (struct ending){.sb = sb, .done = done, .ctx = ctx};
-    sandbox_hold(sb);
-    sb->end_ms = clock_wall_ms();
-    log_info("sandbox %s: killed: %s", sb->id, reason);
-    sandbox_save(sb, "killed", reason, on_recorded, ending);
-}
-
 /* ---- kill ---- */
 
-void sandbox_kill(struct sandbox *sb, const char *reason, void (*done)(void *ctx), void *ctx)
+void sandbox_kill(struct sandbox *sb, const char *reason, store_done *done, void *ctx)
 {
+    static const struct err none;
+
     if (sb->state == SANDBOX_STARTING) {
         struct err err;
         (void)err_set(&err, ECANCELED, "the sandbox was killed while it started: %s", reason);
         start_fail(sb, -EIO, &err);
         if (done) {
-            done(ctx);
+            done(ctx, 0, &none);
         }
         return;
     }
     sandbox_hold(sb);
     sandbox_leave(sb);
     doom(sb->all, sb->id, &sb->jail, sb->uid_slot);
-    record_end(sb, reason, done, ctx);
+    sandbox_record_end(sb, reason, done, ctx);
     sandbox_release(sb);
 }
 
 /* ---- death ---- */
 
+static const char *death_reason(const struct sandbox *sb, const struct keeper_answer *answer)
+{
+    uint64_t disk_bytes = (uint64_t)sb->disk_mb << 20;
+
+    if (answer->status == 0 && answer->usage.oom_kills > 0) {
+        return SANDBOX_END_OUT_OF_MEMORY;
+    }
+    if (answer->status == 0 && answer->usage.disk_bytes + DISK_FULL_SLACK_BYTES >= disk_bytes) {
+        return SANDBOX_END_DISK_FULL;
+    }
+    return "the sandbox's first process ended";
+}
+
 static void on_last_usage(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
 {
     struct sandbox *sb = ctx;
-    bool oom = answer->status == 0 && answer->usage.oom_kills > 0;
 
     (void)fds;
     if (!sb->all->closed) {
-        record_end(sb, oom ? "out of memory" : "the sandbox's first process ended", NULL, NULL);
+        sandbox_record_end(sb, death_reason(sb, answer), NULL, NULL);
         doom(sb->all, sb->id, &sb->jail, sb->uid_slot);
     }
     sandbox_release(sb);
@@ -143,7 +126,7 @@ void sandbox_on_timer(uv_timer_t *timer)
         (void)uv_timer_start(timer, sandbox_on_timer, (uint64_t)left, 0);
         return;
     }
-    sandbox_kill(sb, "timeout", NULL, NULL);
+    sandbox_kill(sb, SANDBOX_END_TIMEOUT, NULL, NULL);
 }
 
 void sandbox_arm(struct sandbox *sb)
@@ -155,14 +138,45 @@ void sandbox_arm(struct sandbox *sb)
     (void)uv_timer_start(&sb->timer, sandbox_on_timer, (uint64_t)left, 0);
 }
 
-void sandbox_set_end(struct sandbox *sb, int64_t end_ms, bool only_extend)
+struct moved_end {
+    struct sandbox *sb; /* counted */
+    int64_t old_ms, new_ms;
+    store_done *done;
+    void *ctx;
+};
+
+/* What is not on record is not so: the next daemon would not know of it. */
+static void on_end_saved(void *ctx, int error, const struct err *err)
 {
+    struct moved_end *moved = ctx;
+    struct sandbox *sb = moved->sb;
+
+    if (error < 0 && sb->state == SANDBOX_RUNNING && sb->end_ms == moved->new_ms) {
+        sb->end_ms = moved->old_ms;
+        sandbox_arm(sb);
+    }
+    moved->done(moved->ctx, error, err);
+    sandbox_release(sb);
+    free(moved);
+}
+
+void sandbox_set_end(struct sandbox *sb, int64_t end_ms, bool only_extend, store_done *done,
+                     void *ctx)
+{
+    static const struct err none;
+    struct moved_end *moved;
+
     if (only_extend && end_ms <= sb->end_ms) {
+        done(ctx, 0, &none);
         return;
     }
+    moved = xnew(struct moved_end);
+    *moved = (struct moved_end){
+        .sb = sb, .old_ms = sb->end_ms, .new_ms = end_ms, .done = done, .ctx = ctx};
+    sandbox_hold(sb);
     sb->end_ms = end_ms;
     if (sb->state == SANDBOX_RUNNING) {
         sandbox_arm(sb);
     }
-    sandbox_save(sb, sb->state == SANDBOX_PAUSED ? "paused" : "running", NULL, NULL, NULL);
+    sandbox_save(sb, CHANGE_UPDATED, NULL, on_end_saved, moved);
 }

@@ -1,4 +1,4 @@
-/* sandbox.c - one sandbox: counted, saved, loaded, described, watched. */
+/* sandbox.c - one sandbox: counted, loaded, described, watched. */
 #include "sandbox/sandbox.h"
 
 #include <errno.h>
@@ -7,7 +7,6 @@
 #include <utlist.h>
 
 #include "base/alloc.h"
-#include "base/log.h"
 #include "sandbox/internal.h"
 
 /* ---- life ---- */
@@ -41,6 +40,7 @@ void sandbox_release(struct sandbox *sb)
     free(sb->team_id);
     free(sb->template_id);
     free(sb->template_alias);
+    free(sb->build_id);
     free(sb->access_token);
     json_decref(sb->metadata);
     json_decref(sb->env_vars);
@@ -51,43 +51,6 @@ void sandbox_release(struct sandbox *sb)
 }
 
 /* ---- the row ---- */
-
-static void log_failure(void *ctx, int error, const struct err *err)
-{
-    (void)ctx;
-    if (error < 0) {
-        log_error("save a sandbox: %s", err->msg);
-    }
-}
-
-void sandbox_save(struct sandbox *sb, const char *state, const char *reason, store_done *done,
-                  void *ctx)
-{
-    json_t *all = json_pack("{sOsOsOsO}", "metadata", sb->metadata, "envVars", sb->env_vars,
-                            "options", sb->options, "init", sb->init);
-    char *options = all ? json_dumps(all, JSON_COMPACT) : NULL;
-    struct sandbox_row row = {.id = sb->id,
-                              .team_id = sb->team_id,
-                              .template_id = sb->template_id,
-                              .template_alias = sb->template_alias,
-                              .state = state,
-                              .started_ms = sb->started_ms,
-                              .end_ms = sb->end_ms,
-                              .created_ms = sb->created_ms,
-                              .end_reason = reason,
-                              .access_token = sb->access_token,
-                              .options_json = options ? options : "{}",
-                              .cpu_count = sb->cpu_count,
-                              .memory_mb = sb->memory_mb,
-                              .disk_mb = sb->disk_mb,
-                              .uid_slot = sb->uid_slot,
-                              .pid = sb->jail.pid,
-                              .start_ticks = sb->jail.start_ticks};
-
-    store_sandbox_save(sb->all->use.store, &row, STORE_LAZY, done ? done : log_failure, ctx);
-    json_decref(all);
-    free(options);
-}
 
 static json_t *object_of(const json_t *all, const char *name)
 {
@@ -116,6 +79,7 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row)
     sb->team_id = xstrdup(row->team_id);
     sb->template_id = xstrdup(row->template_id);
     sb->template_alias = xstrdup(row->template_alias);
+    sb->build_id = xstrdup(row->build_id);
     sb->access_token = xstrdup(row->access_token);
     sb->started_ms = row->started_ms;
     sb->end_ms = row->end_ms;
@@ -163,11 +127,51 @@ void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_
     table_each(&all->table, ascending, after, each, ctx);
 }
 
+static const char *const reasons[SANDBOX_REASONS] = {SANDBOX_END_REQUEST,
+                                                     SANDBOX_END_TIMEOUT,
+                                                     SANDBOX_END_OUT_OF_MEMORY,
+                                                     SANDBOX_END_DISK_FULL,
+                                                     SANDBOX_END_HOST_RESTART,
+                                                     SANDBOX_END_ADMIN,
+                                                     "other"};
+
+void sandboxes_count_end(struct sandboxes *all, const char *reason)
+{
+    size_t i = 0;
+
+    while (i < SANDBOX_REASONS - 1 && strcmp(reasons[i], reason) != 0) {
+        i++;
+    }
+    all->ended[i]++;
+}
+
 struct sandboxes_figures sandboxes_figures(const struct sandboxes *all)
 {
-    return (struct sandboxes_figures){.running = (uint32_t)all->table.n,
-                                      .starting =
-                                          HASH_COUNT(all->table.by_id) - (uint32_t)all->table.n};
+    struct sandboxes_figures figures = {
+        .running = (uint32_t)all->table.n,
+        .starting = HASH_COUNT(all->table.by_id) - (uint32_t)all->table.n,
+        .created = all->created,
+        .create_failed = all->create_failed,
+        .dials = all->dials,
+        .dials_failed = all->dials_failed,
+    };
+
+    for (size_t i = 0; i < SANDBOX_REASONS; i++) {
+        figures.ended[i].reason = reasons[i];
+        figures.ended[i].count = all->ended[i];
+    }
+    return figures;
+}
+
+uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id)
+{
+    const struct sandbox *sb = NULL, *next = NULL;
+    uint32_t n = 0;
+
+    HASH_ITER (hh, all->table.by_id, sb, next) {
+        n += sb->state != SANDBOX_PAUSED && strcmp(sb->team_id, team_id) == 0;
+    }
+    return n;
 }
 
 bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out)
@@ -194,7 +198,7 @@ int sandbox_set_options(struct sandbox *sb, const json_t *options, store_done *d
     if (sb->net) {
         egress_set_policy(sb->net, own);
     }
-    sandbox_save(sb, sb->state == SANDBOX_PAUSED ? "paused" : "running", NULL, done, ctx);
+    sandbox_save(sb, CHANGE_UPDATED, NULL, done, ctx);
     return 0;
 }
 

@@ -28,6 +28,7 @@
 
 #include "base/err.h"
 #include "base/id.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "egress/egress.h"
 #include "keeper/client.h"
@@ -36,7 +37,7 @@
 
 enum {
     SANDBOX_TIMEOUT_S_DEFAULT = 15,
-    SANDBOX_TIMEOUT_S_MAX = 24 * 3600,
+    SANDBOX_TIMEOUT_S_MAX = 24 * 3600, /* unless the operator says otherwise */
     SANDBOX_TOKEN_BYTES = 33,
     SANDBOX_PIDS = 4096,
     SANDBOX_START_TIMEOUT_MS = 10 * 1000, /* the agent must have answered /init by then */
@@ -51,12 +52,36 @@ enum sandbox_state { SANDBOX_STARTING, SANDBOX_RUNNING, SANDBOX_PAUSED, SANDBOX_
 struct sandboxes;
 struct sandbox;
 
+/* ---- what agents log ---- */
+
+enum { SANDBOX_LOG_WINDOW = 64 }; /* lines that an agent may send before the last is on record */
+
+struct sandbox_log {
+    uint32_t seq;    /* grows by one from line to line */
+    uint32_t lost;   /* lines that the agent had to drop before this one */
+    int64_t wall_ms; /* the agent's word */
+    enum log_level level;
+    struct str line; /* anything */
+};
+
+/* Where the lines go. `attached` comes with every new channel to an agent; no line comes before it
+ * was answered with sandbox_log_credit(), at once or later. */
+struct sandbox_log_sink {
+    void (*attached)(void *ctx, struct sandbox *sb); /* NULL: nobody wants lines */
+    void (*line)(void *ctx, struct sandbox *sb, const struct sandbox_log *log);
+    void *ctx;
+};
+
+/* All up to seq are on record: the agent drops them and sends those that follow. */
+void sandbox_log_credit(struct sandbox *sb, uint32_t seq);
+
 struct sandboxes_options {
     uv_loop_t *loop;
     struct store *store;
     struct keeper_client *keeper;
     struct templates *templates;
     struct egress *egress; /* NULL: sandboxes have no way out */
+    struct sandbox_log_sink logs;
 };
 
 /* Loads the table. Adoption runs once the keeper is connected; `ready` is called when every saved
@@ -85,7 +110,8 @@ struct sandbox_params { /* borrowed during the call */
 };
 
 /* sb is NULL on failure, and err says why. error is -EAGAIN when the keeper is away or the daemon
- * is stopping, -ENOSPC when a limit of this machine is reached, -EIO otherwise. */
+ * is stopping, -ENOSPC when a limit of this machine is reached, -EDQUOT when the store's disk is
+ * full, -ETIMEDOUT when it did not start in time, -EIO otherwise. */
 typedef void sandbox_created(void *ctx, struct sandbox *sb, int error, const struct err *err);
 void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
                     sandbox_created *done, void *ctx);
@@ -94,11 +120,23 @@ void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
 struct sandbox *sandboxes_find(struct sandboxes *all, struct str id);
 
 /* The sandbox is gone from the table when this returns, its watches have been called, and the jail
- * dies at once; `done` (may be NULL) comes when that is on record. */
-void sandbox_kill(struct sandbox *sb, const char *reason, void (*done)(void *ctx), void *ctx);
+ * dies at once; `done` (may be NULL) comes when that is on record. When the store could not take
+ * it, done is told so; the sandbox is gone all the same, and its end is recorded when there is room
+ * again. */
+void sandbox_kill(struct sandbox *sb, const char *reason, store_done *done, void *ctx);
 
-/* End of life as a wall-clock time; `only_extend` leaves a later one as it is. 0 or -errno. */
-void sandbox_set_end(struct sandbox *sb, int64_t end_ms, bool only_extend);
+/* Why sandboxes end, beside what internal failures say of themselves. */
+#define SANDBOX_END_REQUEST "request"
+#define SANDBOX_END_TIMEOUT "timeout"
+#define SANDBOX_END_OUT_OF_MEMORY "out of memory"
+#define SANDBOX_END_DISK_FULL "disk full"
+#define SANDBOX_END_HOST_RESTART "host restart"
+#define SANDBOX_END_ADMIN "admin"
+
+/* End of life as a wall-clock time; `only_extend` leaves a later one as it is. `done` comes when it
+ * is on record; after a failure the end is what it was. */
+void sandbox_set_end(struct sandbox *sb, int64_t end_ms, bool only_extend, store_done *done,
+                     void *ctx);
 
 /* Replaces the options, and with them what it may reach, at once; `done` (as of the store) comes
  * when that is on record. -ENOTCONN: it was made with loopback alone, and is to reach something. */
@@ -129,10 +167,21 @@ void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_
 /* Of its network; false while it has none. */
 bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out);
 
+/* Ends by reason, since the start; the last stands for all other reasons. */
+enum { SANDBOX_REASONS = 7 };
 struct sandboxes_figures {
     uint32_t running, starting;
+    uint64_t created, create_failed;
+    uint64_t dials, dials_failed; /* sockets asked of agents */
+    struct {
+        const char *reason;
+        uint64_t count;
+    } ended[SANDBOX_REASONS];
 };
 struct sandboxes_figures sandboxes_figures(const struct sandboxes *all);
+
+/* Of one team: those that run or start. */
+uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id);
 
 /* ---- traffic ---- */
 

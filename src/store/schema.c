@@ -31,6 +31,36 @@ static const char *const steps[] = {
     " disk_mb INTEGER NOT NULL, created_ms INTEGER NOT NULL, is_public INTEGER NOT NULL"
     ") STRICT, WITHOUT ROWID;"
     "CREATE UNIQUE INDEX templates_by_alias ON templates (ifnull(team_id, ''), alias);",
+
+    /* An event is kept as the JSON text that is served and delivered. seq is the order in which
+     * changes were committed; AUTOINCREMENT never gives a number twice, so who has read up to one
+     * misses nothing. */
+    "ALTER TABLE sandboxes ADD COLUMN build_id TEXT NOT NULL DEFAULT '';"
+    "CREATE TABLE events ("
+    " seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, team_id TEXT NOT NULL,"
+    " sandbox_id TEXT NOT NULL, type TEXT NOT NULL, timestamp_ms INTEGER NOT NULL,"
+    " body TEXT NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX events_by_team ON events (team_id, seq);"
+    "CREATE INDEX events_by_sandbox ON events (sandbox_id, seq);"
+    "CREATE INDEX events_by_time ON events (timestamp_ms);"
+    "CREATE TABLE webhooks ("
+    " id TEXT PRIMARY KEY, team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE,"
+    " name TEXT NOT NULL, url TEXT NOT NULL, events TEXT NOT NULL, secret TEXT NOT NULL,"
+    " enabled INTEGER NOT NULL, created_ms INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE INDEX webhooks_by_team ON webhooks (team_id);"
+    "CREATE TABLE deliveries ("
+    " seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL,"
+    " webhook_id TEXT NOT NULL REFERENCES webhooks (id) ON DELETE CASCADE,"
+    " event_seq INTEGER NOT NULL, sandbox_id TEXT NOT NULL,"
+    " state TEXT NOT NULL CHECK (state IN ('pending', 'delivered', 'failed')),"
+    " created_ms INTEGER NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,"
+    " next_ms INTEGER NOT NULL DEFAULT 0, last_ms INTEGER, status INTEGER, error TEXT"
+    ") STRICT;"
+    "CREATE INDEX deliveries_by_webhook ON deliveries (webhook_id, seq);"
+    "CREATE INDEX deliveries_pending ON deliveries (webhook_id, seq) WHERE state = 'pending';"
+    "CREATE INDEX deliveries_by_time ON deliveries (created_ms);",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

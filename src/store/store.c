@@ -20,20 +20,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/id.h"
 #include "base/log.h"
 #include "store/internal.h"
-
-struct store_job {
-    struct store_job *prev, *next;
-    const struct store_statement *statement;
-    struct store_value values[STORE_VALUES_MAX];
-    size_t values_n;
-    struct buf texts; /* each with a NUL behind it */
-    enum store_durability durability;
-    store_done *done;
-    void *ctx;
-    struct err err; /* code 0: done and committed */
-};
 
 struct prepared {
     const struct store_statement *statement;
@@ -44,11 +33,16 @@ struct store {
     char *path;
     uv_thread_t writer;
     uv_async_t wake; /* the loop's */
+    void (*on_event)(void *ctx);
+    void *on_event_ctx;
 
-    uv_mutex_t lock; /* over the four below */
+    uint64_t waiting, failed; /* the loop's, for store_figures() */
+
+    uv_mutex_t lock; /* over the five below */
     uv_cond_t work;
     struct store_job *queue;
     struct store_job *finished;
+    struct histogram commit;
     bool closing;
 
     /* the writer's own */
@@ -63,9 +57,12 @@ static int errno_of(sqlite3 *db)
 {
     int system = sqlite3_system_errno(db);
 
+    if (system == ENOSPC) {
+        return EDQUOT; /* also where SQLite calls it an I/O error: growing its shared index */
+    }
     switch (sqlite3_errcode(db) & 0xff) {
     case SQLITE_FULL:
-        return ENOSPC;
+        return EDQUOT;
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         return EBUSY;
@@ -101,53 +98,13 @@ int store_fail(sqlite3 *db, struct err *err, const char *what)
 
 /* ---- jobs ---- */
 
-struct store_job *store_job_new(const struct store_statement *statement)
-{
-    struct store_job *job = xnew(struct store_job);
-
-    job->statement = statement;
-    buf_init(&job->texts, STORE_ROW_BYTES_MAX);
-    return job;
-}
-
-static struct store_value *value_add(struct store_job *job)
-{
-    assert(job->values_n < STORE_VALUES_MAX);
-    return &job->values[job->values_n++];
-}
-
-void store_job_text(struct store_job *job, const char *text)
-{
-    struct store_value *value = value_add(job);
-
-    if (!text) {
-        return;
-    }
-    *value = (struct store_value){STORE_TEXT, (int64_t)buf_len(&job->texts), strlen(text)};
-    if (buf_append(&job->texts, text, value->text_len + 1) < 0) {
-        /* The job is failed when its turn comes: `done` never comes from inside the call. */
-        (void)err_set(&job->err, ENOBUFS, "%s: the row is larger than %d bytes",
-                      job->statement->what, STORE_ROW_BYTES_MAX);
-    }
-}
-
-void store_job_int(struct store_job *job, int64_t number)
-{
-    *value_add(job) = (struct store_value){STORE_INT, number, 0};
-}
-
-static void job_free(struct store_job *job)
-{
-    buf_fini(&job->texts);
-    free(job);
-}
-
 void store_submit(struct store *store, struct store_job *job, enum store_durability durability,
                   store_done *done, void *ctx)
 {
     job->durability = durability;
     job->done = done;
     job->ctx = ctx;
+    store->waiting++;
 
     uv_mutex_lock(&store->lock);
     assert(!store->closing);
@@ -186,62 +143,50 @@ static sqlite3_stmt *prepared_get(struct store *store, const struct store_statem
     }
 }
 
-static int values_bind(sqlite3_stmt *stmt, const struct store_job *job)
+static int step_run(struct store *store, struct store_job *job, const struct store_step *step)
 {
-    int r = SQLITE_OK;
-
-    for (size_t i = 0; i < job->values_n && r == SQLITE_OK; i++) {
-        const struct store_value *value = &job->values[i];
-        int at = (int)i + 1;
-
-        switch (value->kind) {
-        case STORE_NULL:
-            r = sqlite3_bind_null(stmt, at);
-            break;
-        case STORE_TEXT:
-            r = sqlite3_bind_text64(stmt, at, buf_at(&job->texts) + value->number, value->text_len,
-                                    SQLITE_STATIC, SQLITE_UTF8);
-            break;
-        case STORE_INT:
-            r = sqlite3_bind_int64(stmt, at, value->number);
-            break;
-        }
-    }
-    return r;
-}
-
-/* 0, or -errno with the sentence in the job; the caller sees to the savepoint. */
-static int job_step(struct store *store, struct store_job *job)
-{
-    sqlite3_stmt *stmt = prepared_get(store, job->statement);
+    sqlite3_stmt *stmt = prepared_get(store, step->statement);
     int r = 0;
 
     if (!stmt) {
-        return store_fail(store->db, &job->err, job->statement->what);
+        return store_fail(store->db, &job->err, step->statement->what);
     }
-    if (values_bind(stmt, job) != SQLITE_OK || sqlite3_step(stmt) != SQLITE_DONE) {
-        r = store_fail(store->db, &job->err, job->statement->what);
+    if (store_job_bind(job, step, stmt) != SQLITE_OK || sqlite3_step(stmt) != SQLITE_DONE) {
+        r = store_fail(store->db, &job->err, step->statement->what);
     }
     (void)sqlite3_reset(stmt);
     (void)sqlite3_clear_bindings(stmt);
     return r;
 }
 
+/* 0, or -errno with the sentence in the job; the caller sees to the savepoint. */
+static int job_steps(struct store *store, struct store_job *job)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < job->steps_n; i++) {
+        r = step_run(store, job, &job->steps[i]);
+    }
+    return r;
+}
+
 /* False when the whole transaction is gone: SQLite takes it back by itself for some failures. */
 static bool job_run(struct store *store, struct store_job *job)
 {
+    const char *what = job->steps[0].statement->what;
+
     if (job->err.code != 0) {
         return true; /* could not even be written down: fails without touching the disk */
     }
-    if (exec(store->db, "SAVEPOINT job", job->statement->what, &job->err) < 0) {
+    if (exec(store->db, "SAVEPOINT job", what, &job->err) < 0) {
         return false;
     }
-    if (job_step(store, job) < 0) {
+    if (job_steps(store, job) < 0) {
         return !sqlite3_get_autocommit(store->db) &&
                sqlite3_exec(store->db, "ROLLBACK TO job; RELEASE job", NULL, NULL, NULL) ==
                    SQLITE_OK;
     }
-    return exec(store->db, "RELEASE job", job->statement->what, &job->err) == 0;
+    return exec(store->db, "RELEASE job", what, &job->err) == 0;
 }
 
 static bool batch_wants_sync(const struct store_job *batch)
@@ -288,7 +233,7 @@ static void batch_fail(struct store_job *batch, const struct err *why)
 
     DL_FOREACH (batch, job) {
         if (job->err.code == 0) {
-            (void)err_set(&job->err, why->code, "%s: %s", job->statement->what, why->msg);
+            (void)err_set(&job->err, why->code, "%s: %s", job->steps[0].statement->what, why->msg);
         }
     }
 }
@@ -328,22 +273,23 @@ static struct store_job *batch_run_singly(struct store *store, struct store_job 
     return finished;
 }
 
-/* Killed sandboxes are remembered for a while, then forgotten. A purge that fails is tried again;
- * it endangers nothing. */
+/* What is old enough is forgotten. A purge that fails is tried again; it endangers nothing. */
 static void purge(struct store *store)
 {
+    static const char sql[] = "DELETE FROM sandboxes WHERE state = 'killed' AND end_ms < %lld;"
+                              "DELETE FROM deliveries WHERE created_ms < %lld;"
+                              "DELETE FROM events WHERE timestamp_ms < %lld";
+    long long before = (long long)(clock_wall_ms() - STORE_EVENTS_KEPT_MS);
     int64_t now = clock_mono_ms();
-    char sql[128];
+    char text[sizeof(sql) + 64];
     struct err err;
 
     if (store->purged_mono_ms != 0 && now - store->purged_mono_ms < STORE_PURGE_EVERY_MS) {
         return;
     }
     store->purged_mono_ms = now;
-    (void)snprintf(sql, sizeof(sql),
-                   "DELETE FROM sandboxes WHERE state = 'killed' AND end_ms < %lld",
-                   (long long)(clock_wall_ms() - STORE_KILLED_KEPT_MS));
-    if (exec(store->db, sql, "forget old sandboxes", &err) < 0) {
+    (void)snprintf(text, sizeof(text), sql, before, before, before);
+    if (exec(store->db, text, "forget old events", &err) < 0) {
         log_warn("store: %s", err.msg);
     }
 }
@@ -372,10 +318,13 @@ static void writer_main(void *arg)
     struct store_job *batch;
 
     while ((batch = batch_take(store))) {
+        int64_t begun_us = clock_mono_us();
+
         if (batch_run(store, batch) < 0 && batch->next) {
             batch = batch_run_singly(store, batch);
         }
         uv_mutex_lock(&store->lock);
+        histogram_add(&store->commit, clock_mono_us() - begun_us);
         DL_CONCAT(store->finished, batch);
         uv_mutex_unlock(&store->lock);
         (void)uv_async_send(&store->wake);
@@ -388,6 +337,7 @@ static void writer_main(void *arg)
 static void finished_deliver(struct store *store)
 {
     struct store_job *job, *next;
+    bool has_event = false;
 
     uv_mutex_lock(&store->lock);
     struct store_job *finished = store->finished;
@@ -395,13 +345,35 @@ static void finished_deliver(struct store *store)
     uv_mutex_unlock(&store->lock);
 
     DL_FOREACH_SAFE (finished, job, next) {
+        has_event = has_event || (job->has_event && job->err.code == 0);
+        store->waiting--;
+        store->failed += job->err.code != 0;
         if (job->done) {
             job->done(job->ctx, -job->err.code, &job->err);
         } else if (job->err.code != 0) {
             log_error("store: %s", job->err.msg); /* nobody asked, so it stops travelling here */
         }
-        job_free(job);
+        store_job_free(job);
     }
+    if (has_event && store->on_event) {
+        store->on_event(store->on_event_ctx);
+    }
+}
+
+struct store_figures store_figures(struct store *store)
+{
+    struct store_figures figures = {.waiting = store->waiting, .failed = store->failed};
+
+    uv_mutex_lock(&store->lock);
+    figures.commit = store->commit;
+    uv_mutex_unlock(&store->lock);
+    return figures;
+}
+
+void store_watch_events(struct store *store, void (*on_event)(void *ctx), void *ctx)
+{
+    store->on_event = on_event;
+    store->on_event_ctx = ctx;
 }
 
 static void on_wake(uv_async_t *wake)
@@ -411,7 +383,17 @@ static void on_wake(uv_async_t *wake)
 
 /* ---- opening and closing ---- */
 
-static int db_open(const char *path, int flags, sqlite3 **db, struct err *err)
+uv_loop_t *store_loop(const struct store *store)
+{
+    return store->wake.loop;
+}
+
+const char *store_path(const struct store *store)
+{
+    return store->path;
+}
+
+int store_db_open(const char *path, int flags, sqlite3 **db, struct err *err)
 {
     char what[128];
 
@@ -441,15 +423,36 @@ static int file_prepare(const char *path, struct err *err)
     return 0;
 }
 
+static void sql_uuid(sqlite3_context *context, int argc, sqlite3_value **argv)
+{
+    char id[ID_UUID_LEN + 1];
+
+    (void)argc, (void)argv;
+    id_uuid(id);
+    sqlite3_result_text(context, id, ID_UUID_LEN, SQLITE_TRANSIENT);
+}
+
+static int db_teach(sqlite3 *db, struct err *err)
+{
+    int flags = SQLITE_UTF8 | SQLITE_DIRECTONLY;
+
+    return sqlite3_create_function(db, "uuid", 0, flags, NULL, sql_uuid, NULL, NULL) == SQLITE_OK
+               ? 0
+               : store_fail(db, err, "set up");
+}
+
 static int store_prepare(struct store *store, struct err *err)
 {
     int r = file_prepare(store->path, err);
 
     if (r == 0) {
-        r = db_open(store->path, SQLITE_OPEN_READWRITE, &store->db, err);
+        r = store_db_open(store->path, SQLITE_OPEN_READWRITE, &store->db, err);
     }
     if (r == 0) {
         r = exec(store->db, "PRAGMA journal_mode = WAL; PRAGMA foreign_keys = ON", "set up", err);
+    }
+    if (r == 0) {
+        r = db_teach(store->db, err);
     }
     if (r == 0) {
         r = store_migrate(store->db, store->path, err);
@@ -559,7 +562,7 @@ int store_query(struct store *store, const char *sql, void (*each)(void *ctx, sq
                 void *ctx, struct err *err)
 {
     sqlite3 *db = NULL;
-    int r = db_open(store->path, SQLITE_OPEN_READONLY, &db, err);
+    int r = store_db_open(store->path, SQLITE_OPEN_READONLY, &db, err);
 
     if (r == 0) {
         r = query_run(db, sql, each, ctx, err);

@@ -11,7 +11,10 @@
  * either); keys, teams, templates and paused sandboxes do.
  *
  * The running daemon reads from memory (sandbox/, api/ keep their tables); the store is read back
- * when it starts.
+ * when it starts. Only what grows without end is read while it runs: events, and deliveries of
+ * webhooks; those reads run on the thread pool, beside the writer.
+ *
+ * A full disk under the store is -EDQUOT, wherever it is met.
  */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
@@ -22,14 +25,22 @@
 
 #include "base/compiler.h"
 #include "base/err.h"
+#include "base/histogram.h"
 
 struct store;
 
 enum store_durability { STORE_LAZY, STORE_SYNC };
 
+/* Killed sandboxes, events and deliveries are remembered that long. */
+static const int64_t STORE_EVENTS_KEPT_MS = (int64_t)7 * 24 * 3600 * 1000;
+
 /* error: 0 or -errno, with a sentence in err (never NULL). A NULL `done` is fine everywhere: a
  * failure is then logged. */
 typedef void store_done(void *ctx, int error, const struct err *err);
+
+/* As store_done, with a text that is valid during the call; NULL on failure or when there is none.
+ */
+typedef void store_text(void *ctx, int error, const struct err *err, const char *text);
 
 must_check int store_open(uv_loop_t *loop, const char *path, struct store **out, struct err *err);
 
@@ -38,6 +49,96 @@ must_check int store_open(uv_loop_t *loop, const char *path, struct store **out,
  * afterwards, to let go of our handle. NULL is fine. */
 void store_close(struct store *store);
 
+struct store_figures {
+    uint64_t waiting;        /* jobs whose `done` has not been called */
+    uint64_t failed;         /* jobs that could not be stored, since the start */
+    struct histogram commit; /* of each transaction, from its begin to its end */
+};
+struct store_figures store_figures(struct store *store);
+
+/* ---- events (store/events.c) ---- */
+
+struct event_row {
+    const char *id; /* uuid */
+    const char *team_id;
+    const char *sandbox_id;
+    const char *type; /* "sandbox.lifecycle.created" */
+    int64_t timestamp_ms;
+    const char *body; /* the whole event as JSON: what is served, signed and delivered */
+};
+
+struct event_query {
+    const char *team_id;
+    const char *sandbox_id; /* NULL: of all */
+    const char *types;      /* ",type,type,"; NULL: all */
+    int64_t since_ms;
+    int64_t offset, limit;
+    bool ascending;
+};
+
+/* A JSON array of events. */
+void store_events_list(struct store *store, const struct event_query *query, store_text *done,
+                       void *ctx);
+
+/* The body of one; NULL when it is not kept any more. */
+void store_event_read(struct store *store, int64_t seq, store_text *done, void *ctx);
+
+/* One watcher: called on the loop after events have been committed, once for many. */
+void store_watch_events(struct store *store, void (*on_event)(void *ctx), void *ctx);
+
+/* ---- webhooks and their deliveries (store/webhooks.c) ---- */
+
+struct webhook_row {
+    const char *id; /* uuid */
+    const char *team_id;
+    const char *name;
+    const char *url;
+    const char *events; /* ",type,type," */
+    const char *secret;
+    bool enabled;
+    int64_t created_ms;
+};
+
+void store_webhook_save(struct store *store, const struct webhook_row *row, store_done *done,
+                        void *ctx);
+void store_webhook_delete(struct store *store, const char *id, store_done *done, void *ctx);
+must_check int store_load_webhooks(struct store *store,
+                                   void (*each)(void *ctx, const struct webhook_row *row),
+                                   void *ctx, struct err *err);
+
+enum { DELIVERY_SANDBOX_BYTES = 32, DELIVERY_ID_BYTES = 40 };
+
+struct delivery { /* one event that one webhook is owed */
+    int64_t seq;
+    int64_t event_seq;
+    int64_t created_ms;
+    int64_t next_ms; /* wall clock: not tried before */
+    int64_t attempts;
+    char id[DELIVERY_ID_BYTES];
+    char sandbox_id[DELIVERY_SANDBOX_BYTES];
+};
+
+/* Those of a webhook that are owed, behind `after`, in order. The array is valid during the call.
+ */
+typedef void store_deliveries(void *ctx, int error, const struct err *err,
+                              const struct delivery *all, size_t n);
+void store_deliveries_pending(struct store *store, const char *webhook_id, int64_t after,
+                              size_t limit, store_deliveries *done, void *ctx);
+
+struct delivery_mark { /* what a try came to */
+    int64_t seq;
+    const char *state; /* "pending": to be tried again, "delivered", "failed" */
+    int64_t attempts, next_ms, last_ms;
+    int64_t status;    /* of HTTP; 0: there was no answer */
+    const char *error; /* NULL when delivered */
+};
+void store_delivery_mark(struct store *store, const struct delivery_mark *mark, store_done *done,
+                         void *ctx);
+
+/* A JSON array: the history of a webhook. */
+void store_deliveries_list(struct store *store, const char *webhook_id, int64_t offset,
+                           int64_t limit, bool ascending, store_text *done, void *ctx);
+
 /* ---- sandboxes (store/sandboxes.c) ---- */
 
 struct sandbox_row {
@@ -45,6 +146,7 @@ struct sandbox_row {
     const char *team_id;
     const char *template_id;
     const char *template_alias; /* may be NULL */
+    const char *build_id;       /* of the template; "" on rows older than events */
     const char *state;          /* "running", "paused", "killed" */
     int64_t started_ms;         /* wall clock */
     int64_t end_ms;             /* wall clock: when it times out, or did end */
@@ -58,9 +160,12 @@ struct sandbox_row {
     uint64_t start_ticks;
 };
 
-/* Inserts, or replaces the row of that id. The row is copied. */
+/* Inserts, or replaces the row of that id, together with the event that says what changed and with
+ * what webhooks are owed for it: all of it or nothing. There is no way to change a row without its
+ * event. Row and event are copied. */
 void store_sandbox_save(struct store *store, const struct sandbox_row *row,
-                        enum store_durability durability, store_done *done, void *ctx);
+                        const struct event_row *event, enum store_durability durability,
+                        store_done *done, void *ctx);
 
 /* Every row that is not killed, oldest first. Rows are valid during the call. */
 must_check int store_load_sandboxes(struct store *store,

@@ -29,7 +29,7 @@ static void check_create(const json_t *body, enum create_version version)
     scoped_create_body create = {0};
     struct err err = {0};
 
-    if (create_body_parse(body, version, &create, &err) < 0) {
+    if (create_body_parse(body, version, SANDBOX_TIMEOUT_S_MAX, &create, &err) < 0) {
         check(err.code != 0 && err.msg[0] != '\0' && !create.options);
         return;
     }

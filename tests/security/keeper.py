@@ -4,8 +4,8 @@ import array
 import ctypes as c
 import socket
 
-ID, LAYERS, LAYER, HOST = 32, 32, 72, 64
-HELLO, CREATE, ATTACH, DESTROY, LIST, USAGE = range(1, 7)
+VERSION, ID, LAYERS, LAYER, HOST, BATCH = 2, 32, 32, 72, 64, 32
+HELLO, CREATE, ATTACH, DESTROY, LIST, USAGE, USAGE_MANY = range(1, 8)
 
 
 class Plan(c.Structure):
@@ -24,12 +24,14 @@ class Request(c.Structure):
 
 
 class Status(c.Structure):
-    _fields_ = [("lacks", c.c_uint32), ("jails", c.c_uint32)]
+    _fields_ = [("lacks", c.c_uint32), ("jails", c.c_uint32), ("pool_used_bytes", c.c_uint64),
+                ("pool_total_bytes", c.c_uint64)]
 
 
 class Usage(c.Structure):
     _fields_ = [("memory_bytes", c.c_uint64), ("memory_cache_bytes", c.c_uint64), ("cpu_usec", c.c_uint64),
-                ("disk_bytes", c.c_uint64), ("oom_kills", c.c_uint32), ("pids", c.c_uint32)]
+                ("disk_bytes", c.c_uint64), ("oom_kills", c.c_uint32), ("pids", c.c_uint32),
+                ("known", c.c_uint32), ("reserved", c.c_uint32)]
 
 
 class Err(c.Structure):
@@ -38,7 +40,8 @@ class Err(c.Structure):
 
 class Answer(c.Structure):
     _fields_ = [("version", c.c_uint32), ("op", c.c_uint32), ("seq", c.c_uint32), ("status", c.c_int32),
-                ("id", c.c_char * ID), ("jail", Jail), ("state", Status), ("usage", Usage), ("err", Err)]
+                ("id", c.c_char * ID), ("jail", Jail), ("state", Status), ("usages", Usage * BATCH),
+                ("err", Err)]
 
 
 class Keeper:
@@ -64,7 +67,7 @@ class Keeper:
         return Answer.from_buffer_copy(data), list(fds)
 
     def ask(self, op, name=b"", **fields):
-        request = Request(version=2, op=op, seq=7, id=name)
+        request = Request(version=VERSION, op=op, seq=7, id=name)
         for key, value in fields.items():
             setattr(request, key, value)
         return self.ask_raw(bytes(request))

@@ -28,24 +28,29 @@ def until(check, what, limit_s=WAIT_S):
     return result
 
 
+def processes():
+    """The directories of /proc. A process may end while one looks: a glob would trip over it."""
+    return [Path("/proc") / name for name in os.listdir("/proc") if name.isdigit()]
+
+
 def children(pid):
     """The children of a process, as (pid, first words of the command line)."""
     found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for process in processes():
         try:
-            fields = stat.read_text().rpartition(")")[2].split()
-            command = (stat.parent / "cmdline").read_bytes().split(b"\0")
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+            command = (process / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue  # it has ended
         if int(fields[1]) == pid and fields[0] != "Z":
-            found.append((int(stat.parent.name), b" ".join(command[:2]).decode()))
+            found.append((int(process.name), b" ".join(command[:2]).decode()))
     return found
 
 
 class Daemon:
     """`atoll serve` with its two children: the server, and the keeper."""
 
-    def __init__(self, settings=()):
+    def __init__(self, *settings):
         self.settings = [*SETTINGS, *settings]
         self.data = Path(tempfile.mkdtemp(prefix="atoll-test-"))
         self.data.chmod(0o755)
@@ -122,10 +127,10 @@ class Daemon:
     def jails(self):
         """The pids of every jail's first process below this data directory, by sandbox id."""
         found = {}
-        for cgroup in Path("/proc").glob("[0-9]*/cgroup"):
+        for process in processes():
             try:
-                text = cgroup.read_text()
-                status = (cgroup.parent / "status").read_text()
+                text = (process / "cgroup").read_text()
+                status = (process / "status").read_text()
             except OSError:
                 continue
             inner = [line.split()[1:] for line in status.splitlines() if line.startswith("NSpid")]
@@ -133,7 +138,7 @@ class Daemon:
                 continue
             for sandbox_id in self.sandbox_dirs():
                 if sandbox_id in text:
-                    found[sandbox_id] = int(cgroup.parent.name)
+                    found[sandbox_id] = int(process.name)
         return found
 
     def sandbox_dirs(self):

@@ -46,7 +46,7 @@ def world(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def daemon(world):
-    daemon = Daemon(world.settings())
+    daemon = Daemon(*world.settings())
     try:
         daemon.start()
         yield daemon

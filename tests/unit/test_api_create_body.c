@@ -4,6 +4,7 @@
 #include "api/create_body.h"
 #include "api/fields.h"
 #include "check.h"
+#include "sandbox/sandbox.h"
 
 /* The sentence that a body is refused with, or "" when it is taken. */
 static const char *refusal(const char *text, enum create_version version)
@@ -14,7 +15,7 @@ static const char *refusal(const char *text, enum create_version version)
 
     err = (struct err){0};
     if (body_parse(str_of(text), false, &body, &err) == 0) {
-        (void)!create_body_parse(body, version, &create, &err);
+        (void)!create_body_parse(body, version, SANDBOX_TIMEOUT_S_MAX, &create, &err);
     }
     return err.code == 0 ? "" : err.msg;
 }
@@ -28,11 +29,11 @@ static void defaults(void)
     scoped_json *body = json_loads("{\"templateID\":\"base\"}", 0, NULL);
     scoped_create_body v1 = {0}, v2 = {0};
 
-    CHECK_INT(create_body_parse(body, CREATE_V1, &v1, &err), 0);
+    CHECK_INT(create_body_parse(body, CREATE_V1, SANDBOX_TIMEOUT_S_MAX, &v1, &err), 0);
     CHECK_INT(v1.timeout_ms, 15000);
     CHECK(!v1.secure && !v1.metadata && !v1.env_vars);
     CHECK_STR(v1.template_name, "base");
-    CHECK_INT(create_body_parse(body, CREATE_V2, &v2, &err), 0);
+    CHECK_INT(create_body_parse(body, CREATE_V2, SANDBOX_TIMEOUT_S_MAX, &v2, &err), 0);
     CHECK_INT(v2.timeout_ms, 300000);
     CHECK(v2.secure);
     CHECK(json_is_false(json_object_get(v2.options, "autoPause")));
@@ -54,7 +55,7 @@ static void everything(void)
     scoped_create_body create = {0};
 
     CHECK(body);
-    CHECK_INT(create_body_parse(body, CREATE_V1, &create, &err), 0);
+    CHECK_INT(create_body_parse(body, CREATE_V1, SANDBOX_TIMEOUT_S_MAX, &create, &err), 0);
     CHECK_INT(create.timeout_ms, 60000);
     CHECK(create.secure);
     CHECK_STR(json_string_value(json_object_get(create.metadata, "a")), "1");

@@ -68,12 +68,19 @@ static int start_parts(const struct tmpdir *dir, struct err *err)
     }
     templates_put_builtin(t.templates, "base", "base-1", 2, 512, 1024);
     t.keeper = keeper_client_new(&t.loop, socket, on_keeper, NULL);
-    struct sandboxes_options sandboxes = {&t.loop, t.store, t.keeper, t.templates, NULL};
+    struct sandboxes_options sandboxes = {
+        .loop = &t.loop, .store = t.store, .keeper = t.keeper, .templates = t.templates};
     r = sandboxes_new(&sandboxes, on_ready, NULL, &t.sandboxes, err);
     if (r < 0) {
         return r;
     }
-    struct api_options api = {&t.loop, t.store, t.keeper, t.sandboxes, t.templates, NULL};
+    struct api_options api = {.loop = &t.loop,
+                              .store = t.store,
+                              .keeper = t.keeper,
+                              .sandboxes = t.sandboxes,
+                              .templates = t.templates,
+                              .team_sandboxes_max = 100,
+                              .sandbox_s_max = SANDBOX_TIMEOUT_S_MAX};
     return api_new(&api, &t.api, err);
 }
 

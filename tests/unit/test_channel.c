@@ -14,6 +14,9 @@ static struct agent_channel *channel;
 static int agent = -1; /* its end */
 static int broken, oom_asked;
 static int answers[8], answers_n;
+static struct sandbox_log lines[8];
+static char texts[8][CHANNEL_LOG_BYTES_MAX + 1];
+static int lines_n;
 
 static void on_broken(void *ctx, const char *why)
 {
@@ -26,6 +29,13 @@ static void on_oom(void *ctx)
 {
     (void)ctx;
     oom_asked++;
+}
+
+static void on_log(void *ctx, const struct sandbox_log *log)
+{
+    (void)ctx;
+    (void)str_copy(texts[lines_n], sizeof(texts[0]), log->line);
+    lines[lines_n++] = *log;
 }
 
 static void on_answer(void *ctx, int fd_or_error)
@@ -43,10 +53,11 @@ static void turn(void)
 
 static void setup(void)
 {
-    static const struct agent_channel_handler handler = {.on_broken = on_broken, .on_oom = on_oom};
+    static const struct agent_channel_handler handler = {
+        .on_broken = on_broken, .on_oom = on_oom, .on_log = on_log};
     int ends[2];
 
-    broken = oom_asked = answers_n = 0;
+    broken = oom_asked = answers_n = lines_n = 0;
     if (uv_loop_init(&loop) < 0 ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0) {
         abort();
@@ -341,6 +352,116 @@ static void too_many_requests_are_refused(void)
     teardown();
 }
 
+/* ---- log lines ---- */
+
+static void say_line(uint32_t seq, uint32_t level, const char *text, size_t len)
+{
+    char data[sizeof(struct channel_message) + sizeof(struct channel_log) + 2 * 4096];
+    struct channel_message message = {.op = CHANNEL_LOG, .seq = seq};
+    struct channel_log log = {.wall_ms = 1234, .level = level, .lost = 2};
+
+    memcpy(data, &message, sizeof(message));
+    memcpy(data + sizeof(message), &log, sizeof(log));
+    memcpy(data + sizeof(message) + sizeof(log), text, len);
+    say_with(data, sizeof(message) + sizeof(log) + len, NULL, 0);
+}
+
+static void begin(void)
+{
+    setup();
+    greet();
+}
+
+static void lines_come_within_credit(void)
+{
+    begin();
+    agent_channel_credit_logs(channel, 7);
+    struct channel_message credit = hear();
+    CHECK_INT(credit.op, CHANNEL_LOG);
+    CHECK_INT(credit.seq, 7);
+    CHECK_INT(credit.value, SANDBOX_LOG_WINDOW);
+    say_line(8, LOG_WARN, "{\"a\":1}", 7);
+    say_line(7 + SANDBOX_LOG_WINDOW, LOG_INFO, "x", 1);
+    CHECK_INT(lines_n, 2);
+    CHECK_STR(texts[0], "{\"a\":1}");
+    CHECK_INT(lines[0].seq, 8);
+    CHECK_INT(lines[0].lost, 2);
+    CHECK_INT(lines[0].wall_ms, 1234);
+    CHECK_INT(lines[0].level, LOG_WARN);
+    CHECK_INT(broken, 0);
+    teardown();
+}
+
+/* An agent that was taken over may send anything. */
+static void bad_lines_break(void)
+{
+    static const struct {
+        uint32_t seq, level;
+        size_t len;
+    } bad[] = {
+        {SANDBOX_LOG_WINDOW + 1, LOG_INFO, 5},    /* beyond the credit */
+        {0, LOG_INFO, 5},                         /* before it */
+        {1, LOG_ERROR + 1, 5},                    /* no level */
+        {1, LOG_INFO, 0},                         /* no text */
+        {1, LOG_INFO, CHANNEL_LOG_BYTES_MAX + 1}, /* too much of it */
+    };
+    static char text[2 * CHANNEL_LOG_BYTES_MAX];
+
+    memset(text, 'x', sizeof(text));
+    for (size_t i = 0; i < countof(bad); i++) {
+        begin();
+        agent_channel_credit_logs(channel, 0);
+        say_line(bad[i].seq, bad[i].level, text, bad[i].len);
+        CHECK_INT(broken, 1);
+        CHECK_INT(lines_n, 0);
+        teardown();
+    }
+    begin(); /* nothing was asked for */
+    say_line(1, LOG_INFO, "x", 1);
+    CHECK_INT(broken, 1);
+    teardown();
+}
+
+static void the_longest_line_fits(void)
+{
+    static char text[CHANNEL_LOG_BYTES_MAX];
+
+    memset(text, 'x', sizeof(text));
+    begin();
+    agent_channel_credit_logs(channel, 0);
+    say_line(1, LOG_INFO, text, sizeof(text));
+    CHECK_INT(lines_n, 1);
+    CHECK_INT(strlen(texts[0]), CHANNEL_LOG_BYTES_MAX);
+    teardown();
+}
+
+static void an_older_agent_has_no_log(void)
+{
+    begin();
+    agent_channel_credit_logs(channel, 0);
+    say(CHANNEL_LOG, 0, -EPROTONOSUPPORT, 0);
+    CHECK_INT(broken, 0);
+    CHECK_INT(lines_n, 0);
+    teardown();
+}
+
+static void last_words_are_heard(void)
+{
+    struct channel_message message = {.op = CHANNEL_LOG, .seq = 1};
+    struct channel_log log = {.level = LOG_INFO};
+    char data[sizeof(message) + sizeof(log) + 1];
+
+    begin();
+    agent_channel_credit_logs(channel, 0);
+    memcpy(data, &message, sizeof(message));
+    memcpy(data + sizeof(message), &log, sizeof(log));
+    data[sizeof(data) - 1] = 'x';
+    CHECK_INT(send(agent, data, sizeof(data), 0), sizeof(data)); /* and the loop does not run */
+    agent_channel_drain_logs(channel);
+    CHECK_INT(lines_n, 1);
+    teardown();
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -354,6 +475,11 @@ int main(void)
         {"questions share a count", questions_share_a_count},
         {"too many questions break", too_many_questions_break},
         {"too many requests are refused", too_many_requests_are_refused},
+        {"lines come within credit", lines_come_within_credit},
+        {"bad lines break", bad_lines_break},
+        {"the longest line fits", the_longest_line_fits},
+        {"an older agent has no log", an_older_agent_has_no_log},
+        {"last words are heard", last_words_are_heard},
     };
 
     return check_run(tests, countof(tests));

@@ -112,7 +112,7 @@ static void version_op_and_pid_are_checked(void)
     refused(&req, "version");
     req = good(0);
     refused(&req, "op");
-    req = good(KEEPER_USAGE + 1);
+    req = good(KEEPER_USAGE_MANY + 1);
     refused(&req, "op");
     req = good(KEEPER_ATTACH);
     req.jail.pid = 1; /* the host's init, whatever its start time */
@@ -130,6 +130,25 @@ static void fields_of_other_requests_do_not_matter(void)
     CHECK_INT(keeper_request_check(&req, &err), 0);
 }
 
+static void batches_are_checked(void)
+{
+    struct keeper_request req = {.version = KEEPER_VERSION, .op = KEEPER_USAGE_MANY};
+    struct err err = {0};
+
+    CHECK_INT(keeper_request_check(&req, &err), 0); /* an empty one asks about the pool */
+    req.batch.n = KEEPER_BATCH_MAX;
+    for (uint32_t i = 0; i < KEEPER_BATCH_MAX; i++) {
+        memcpy(req.batch.ids[i], "abc", 4);
+    }
+    CHECK_INT(keeper_request_check(&req, &err), 0);
+    memcpy(req.batch.ids[KEEPER_BATCH_MAX - 1], "../", 4);
+    refused(&req, "batch.ids");
+    memset(req.batch.ids[0], 'a', KEEPER_ID_BYTES);
+    refused(&req, "batch.ids");
+    req.batch.n = KEEPER_BATCH_MAX + 1;
+    refused(&req, "batch.n");
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -138,6 +157,7 @@ int main(void)
         {"names are names", names_are_names},
         {"names end in their field", names_end_in_their_field},
         {"version, op and pid are checked", version_op_and_pid_are_checked},
+        {"batches are checked", batches_are_checked},
         {"fields of other requests do not matter", fields_of_other_requests_do_not_matter},
     };
     return check_run(tests, countof(tests));

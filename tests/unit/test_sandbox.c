@@ -243,6 +243,7 @@ static void keeper_act(const struct keeper_request *req, struct keeper_answer *a
         answer->status = err_set(&answer->err, ENOENT, "no more");
         return;
     case KEEPER_HELLO:
+    case KEEPER_USAGE_MANY:
         return;
     }
 }
@@ -484,9 +485,9 @@ static void on_gone(struct sandbox_watch *watch)
     gone += watch->sandbox == NULL;
 }
 
-static void on_killed(void *ctx)
+static void on_killed(void *ctx, int error, const struct err *err)
 {
-    (void)ctx;
+    (void)ctx, (void)error, (void)err;
     killed++;
 }
 
@@ -521,19 +522,29 @@ static void time_ends_it(void)
     teardown();
 }
 
+static int moved;
+
+static void on_moved(void *ctx, int error, const struct err *err)
+{
+    (void)ctx, (void)err;
+    moved += error == 0;
+}
+
 static void the_end_can_be_moved(void)
 {
     setup();
+    moved = 0;
     create(60000);
     UNTIL(created.calls == 1);
     struct sandbox *sb = find(created.id);
     int64_t end_ms = sandbox_info(sb).end_ms;
-    sandbox_set_end(sb, end_ms - 1000, true);
+    sandbox_set_end(sb, end_ms - 1000, true, on_moved, NULL);
+    CHECK_INT(moved, 1);
     CHECK_INT(sandbox_info(sb).end_ms, end_ms);
-    sandbox_set_end(sb, end_ms + 1000, true);
+    sandbox_set_end(sb, end_ms + 1000, true, on_moved, NULL);
     CHECK_INT(sandbox_info(sb).end_ms, end_ms + 1000);
-    sandbox_set_end(sb, clock_wall_ms(), false);
-    UNTIL(!find(created.id));
+    sandbox_set_end(sb, clock_wall_ms(), false, on_moved, NULL);
+    UNTIL(!find(created.id) && moved == 3);
     teardown();
 }
 

@@ -66,6 +66,24 @@ static struct sandbox_row a_row(const char *id)
     };
 }
 
+static struct event_row an_event(const struct sandbox_row *row)
+{
+    return (struct event_row){.id = "event",
+                              .team_id = row->team_id,
+                              .sandbox_id = row->id,
+                              .type = "sandbox.lifecycle.updated",
+                              .timestamp_ms = clock_wall_ms(),
+                              .body = "{\"event\":1}"};
+}
+
+static void save_row(struct store *store, const struct sandbox_row *row,
+                     enum store_durability durability, store_done *done, void *ctx)
+{
+    struct event_row event = an_event(row);
+
+    store_sandbox_save(store, row, &event, durability, done, ctx);
+}
+
 struct answer {
     int calls;
     int error;
@@ -92,7 +110,7 @@ static int save(struct fixture *f, const struct sandbox_row *row, enum store_dur
 {
     struct answer answer = {0};
 
-    store_sandbox_save(f->store, row, durability, on_done, &answer);
+    save_row(f->store, row, durability, on_done, &answer);
     wait_for(f, &answer);
     return answer.error;
 }
@@ -276,8 +294,8 @@ static void a_row_too_large_fails_alone(void)
     text[len] = '\0';
     struct sandbox_row row = a_row("large"), other = a_row("small");
     row.options_json = text;
-    store_sandbox_save(f.store, &row, STORE_LAZY, on_done, &large);
-    store_sandbox_save(f.store, &other, STORE_LAZY, on_done, &small);
+    save_row(f.store, &row, STORE_LAZY, on_done, &large);
+    save_row(f.store, &other, STORE_LAZY, on_done, &small);
     free(text);
     wait_for(&f, &small);
     CHECK_INT(large.error, -ENOBUFS);
@@ -298,7 +316,7 @@ static void close_drains(void)
     for (int i = 0; i < JOBS; i++) {
         (void)snprintf(id, sizeof(id), "s%d", i);
         struct sandbox_row row = a_row(id);
-        store_sandbox_save(f.store, &row, i % 2 ? STORE_SYNC : STORE_LAZY, on_done, &answer);
+        save_row(f.store, &row, i % 2 ? STORE_SYNC : STORE_LAZY, on_done, &answer);
     }
     fixture_fini(&f);
     CHECK_INT(answer.calls, JOBS);
@@ -431,7 +449,7 @@ static void load_more(struct load *load)
     *ticket = (struct ticket){load, load->next++};
     (void)snprintf(id, sizeof(id), "s%" PRIu32, ticket->row);
     struct sandbox_row row = a_row(id);
-    store_sandbox_save(load->f->store, &row, STORE_LAZY, on_ticket, ticket);
+    save_row(load->f->store, &row, STORE_LAZY, on_ticket, ticket);
 }
 
 static void on_ticket(void *ctx, int error, const struct err *err)
@@ -527,7 +545,7 @@ static void kill_9_loses_nothing_acknowledged(void)
 static void full_disk_child(const struct tmpdir *dir, volatile uint32_t *acknowledged)
 {
     struct fixture f;
-    struct rlimit limit = {.rlim_cur = 256 * 1024, .rlim_max = RLIM_INFINITY};
+    struct rlimit limit = {.rlim_cur = 1024 * 1024, .rlim_max = RLIM_INFINITY};
     struct answer answer = {0};
     char id[16];
 
@@ -542,7 +560,7 @@ static void full_disk_child(const struct tmpdir *dir, volatile uint32_t *acknowl
         if (r < 0) {
             struct rlimit none = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
 
-            store_sandbox_save(f.store, &row, STORE_SYNC, on_done, &answer);
+            save_row(f.store, &row, STORE_SYNC, on_done, &answer);
             wait_for(&f, &answer);
             if (answer.error != -EIO || !strstr(answer.err.msg, "save sandbox: commit: disk I/O")) {
                 _exit(11);

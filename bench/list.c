@@ -1,0 +1,282 @@
+/* Measures a page of 100 sandboxes out of 10,000 beside a page out of 10, over HTTP, and prints the
+ * ratio.
+ *
+ * The API runs here, on a thread of its own, over a store with that many rows; no keeper is behind
+ * it, so nothing is adopted and the table stays as it was loaded. */
+#include <curl/curl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "base/clock.h"
+#include "http/server.h"
+#include "timing.h"
+
+enum {
+    FEW = 10,
+    MANY = 10000,
+    REQUESTS = 300,
+    KEY_BYTES = 64,
+};
+
+struct house {
+    uv_loop_t loop;
+    uv_thread_t thread;
+    uv_async_t stop;
+    struct store *store;
+    struct templates *templates;
+    struct keeper_client *keeper;
+    struct sandboxes *sandboxes;
+    struct api *api;
+    struct http_server *http;
+    char dir[64], key[KEY_BYTES];
+};
+
+static void die(const struct err *err)
+{
+    fprintf(stderr, "bench: %s\n", err->msg);
+    exit(1);
+}
+
+/* ---- the rows ---- */
+
+static void put_row(struct store *store, const char *team_id, int number)
+{
+    char id[ID_SANDBOX_LEN + 1];
+    int64_t now = clock_wall_ms();
+    struct sandbox_row row = {
+        .id = id,
+        .team_id = team_id,
+        .template_id = "template",
+        .template_alias = "base",
+        .build_id = "",
+        .state = "running",
+        .started_ms = now - number,
+        .created_ms = now - number,
+        .end_ms = now + 3600 * 1000,
+        .options_json = "{\"metadata\":{\"purpose\":\"bench\",\"user\":\"somebody\"}}",
+        .cpu_count = 2,
+        .memory_mb = 1024,
+        .disk_mb = 1024,
+    };
+    struct event_row event = {.id = id,
+                              .team_id = team_id,
+                              .sandbox_id = id,
+                              .type = "sandbox.lifecycle.created",
+                              .timestamp_ms = now,
+                              .body = "{}"};
+
+    id_sandbox(id);
+    store_sandbox_save(store, &row, &event, STORE_LAZY, NULL, NULL);
+}
+
+static void keep_team(void *ctx, const struct team_row *row)
+{
+    (void)snprintf(ctx, ID_UUID_LEN + 1, "%s", row->id);
+}
+
+/* ---- the house ---- */
+
+static void on_request(void *ctx, struct http_exchange *ex)
+{
+    struct house *house = ctx;
+
+    api_handle(house->api, ex);
+}
+
+static void on_nothing(void *ctx)
+{
+    (void)ctx;
+}
+
+static void on_keeper(void *ctx, bool connected)
+{
+    (void)ctx, (void)connected;
+}
+
+static void open_api(struct house *house)
+{
+    char path[96];
+    struct err err;
+
+    (void)snprintf(path, sizeof(path), "%s/no-keeper", house->dir);
+    house->keeper = keeper_client_new(&house->loop, path, on_keeper, NULL);
+    struct sandboxes_options sandboxes = {.loop = &house->loop,
+                                          .store = house->store,
+                                          .keeper = house->keeper,
+                                          .templates = house->templates};
+    if (sandboxes_new(&sandboxes, on_nothing, NULL, &house->sandboxes, &err) < 0) {
+        die(&err);
+    }
+    struct api_options options = {.loop = &house->loop,
+                                  .store = house->store,
+                                  .keeper = house->keeper,
+                                  .sandboxes = house->sandboxes,
+                                  .templates = house->templates,
+                                  .team_sandboxes_max = MANY,
+                                  .sandbox_s_max = SANDBOX_TIMEOUT_S_MAX};
+    if (api_new(&options, &house->api, &err) < 0) {
+        die(&err);
+    }
+}
+
+static void open_store(struct house *house)
+{
+    char path[96];
+    struct err err;
+
+    (void)snprintf(path, sizeof(path), "%s/state.db", house->dir);
+    if (store_open(&house->loop, path, &house->store, &err) < 0 ||
+        templates_new(house->store, &house->templates, &err) < 0) {
+        die(&err);
+    }
+}
+
+static void close_state(struct house *house)
+{
+    api_free(house->api);
+    sandboxes_free(house->sandboxes);
+    keeper_client_free(house->keeper);
+    templates_free(house->templates);
+    store_close(house->store);
+    (void)uv_run(&house->loop, UV_RUN_NOWAIT);
+}
+
+/* The first opening makes the team and its key, the second finds the rows. */
+static void fill(struct house *house, int rows)
+{
+    char team[ID_UUID_LEN + 1] = "", path[96];
+    struct err err;
+
+    (void)snprintf(path, sizeof(path), "%s/key", house->dir);
+    open_store(house);
+    open_api(house);
+    if (api_prepare_default_key(house->api, path, &err) < 0 ||
+        store_load_teams(house->store, keep_team, team, &err) < 0) {
+        die(&err);
+    }
+    for (int i = 0; i < rows; i++) {
+        put_row(house->store, team, i);
+    }
+    close_state(house);
+
+    FILE *file = fopen(path, "re");
+    if (!file || fscanf(file, "%63s", house->key) != 1) {
+        exit(1);
+    }
+    (void)fclose(file);
+}
+
+static void on_stop(uv_async_t *async)
+{
+    uv_stop(async->loop);
+}
+
+static void house_run(void *arg)
+{
+    struct house *house = arg;
+
+    (void)uv_run(&house->loop, UV_RUN_DEFAULT);
+}
+
+static void house_open(struct house *house, int rows)
+{
+    struct http_server_options http = {
+        .loop = &house->loop, .on_request = on_request, .ctx = house};
+    struct err err;
+
+    (void)snprintf(house->dir, sizeof(house->dir), "/tmp/atoll-list.XXXXXX");
+    if (!mkdtemp(house->dir) || uv_loop_init(&house->loop) < 0) {
+        exit(1);
+    }
+    fill(house, rows);
+    open_store(house);
+    open_api(house);
+    if (http_server_new(&http, &house->http, &err) < 0 ||
+        http_server_listen(house->http, "127.0.0.1:0", NULL, &err) < 0) {
+        die(&err);
+    }
+    (void)uv_async_init(&house->loop, &house->stop, on_stop);
+    if (uv_thread_create(&house->thread, house_run, house) < 0) {
+        exit(1);
+    }
+}
+
+static void house_close(struct house *house)
+{
+    static const char *const files[] = {"state.db", "state.db-wal", "state.db-shm", "key"};
+    char path[96];
+
+    (void)uv_async_send(&house->stop);
+    (void)uv_thread_join(&house->thread);
+    http_server_free(house->http);
+    close_state(house);
+    for (size_t i = 0; i < countof(files); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", house->dir, files[i]);
+        (void)unlink(path);
+    }
+    (void)rmdir(house->dir);
+}
+
+/* ---- the client ---- */
+
+static size_t on_body(char *data, size_t size, size_t n, void *ctx)
+{
+    (void)data;
+    *(size_t *)ctx += size * n;
+    return size * n;
+}
+
+static void ask(CURL *easy, const struct house *house, const char *query, struct samples *samples)
+{
+    char url[128], header[KEY_BYTES + 16];
+    size_t bytes = 0;
+
+    (void)snprintf(url, sizeof(url), "http://127.0.0.1:%d/v2/sandboxes?%s",
+                   http_server_port(house->http), query);
+    (void)snprintf(header, sizeof(header), "X-API-Key: %s", house->key);
+    struct curl_slist *headers = curl_slist_append(NULL, header);
+    (void)curl_easy_setopt(easy, CURLOPT_URL, url);
+    (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+    (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, &bytes);
+    (void)curl_easy_setopt(easy, CURLOPT_FAILONERROR, 1L);
+    double begin = now_ms();
+    if (curl_easy_perform(easy) == CURLE_OK && bytes > 2) {
+        samples_add(samples, now_ms() - begin);
+    }
+    curl_slist_free_all(headers);
+}
+
+int main(void)
+{
+    static struct house few, many;
+    static struct samples of_few = {.name = "a page of 10, out of 10"};
+    static struct samples tenth = {.name = "a page of 10, out of 10,000"};
+    static struct samples of_many = {.name = "a page of 100, out of 10,000"};
+    static struct samples filtered = {.name = "the same, filtered by metadata"};
+
+    (void)curl_global_init(CURL_GLOBAL_DEFAULT);
+    house_open(&few, FEW);
+    house_open(&many, MANY);
+    CURL *one = curl_easy_init(), *other = curl_easy_init();
+    for (int i = 0; i < REQUESTS; i++) {
+        ask(one, &few, "limit=10", &of_few);
+        ask(other, &many, "limit=10", &tenth);
+        ask(other, &many, "limit=100", &of_many);
+        ask(other, &many, "limit=100&metadata=user%3Dsomebody", &filtered);
+    }
+    printf("\n%-46s %9s %9s %9s %9s\n", "Lists, over HTTP", "min ms", "median", "p95", "ratio");
+    samples_print(&of_few, NULL);
+    samples_print(&tenth, &of_few);
+    samples_print(&of_many, &of_few);
+    samples_print(&filtered, &of_few);
+    curl_easy_cleanup(one);
+    curl_easy_cleanup(other);
+    house_close(&few);
+    house_close(&many);
+    curl_global_cleanup();
+    return 0;
+}

@@ -1,0 +1,55 @@
+#include "cli/entry.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/id.h"
+
+bool entry_id_ok(const char *id)
+{
+    size_t len = strlen(id);
+
+    return len > 0 && len <= ID_SANDBOX_LEN &&
+           strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789") == len;
+}
+
+void entry_put(const char *text)
+{
+    for (; text && *text; text++) {
+        (void)putchar((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text);
+    }
+}
+
+static const char *text_of(const json_t *entry, const char *name)
+{
+    const char *text = json_string_value(json_object_get(entry, name));
+
+    return text ? text : "";
+}
+
+/* What the message says already, and what only programs want. */
+static bool is_plain(const char *name)
+{
+    return strcmp(name, "logger") == 0 || strcmp(name, "event_type") == 0 ||
+           strcmp(name, "pid") == 0 || strcmp(name, "path") == 0;
+}
+
+void entry_print(const json_t *entry)
+{
+    json_t *fields = json_object_get(entry, "fields");
+    const char *name;
+    json_t *value;
+
+    printf("%s %-5s ", text_of(entry, "timestamp"), text_of(entry, "level"));
+    entry_put(text_of(entry, "message"));
+    json_object_foreach (fields, name, value) {
+        if (!is_plain(name)) {
+            (void)putchar(' ');
+            entry_put(name);
+            (void)fputs("=\"", stdout);
+            entry_put(json_string_value(value));
+            (void)putchar('"');
+        }
+    }
+    (void)putchar('\n');
+}

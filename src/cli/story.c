@@ -1,0 +1,144 @@
+/* story.c - `atoll doctor ID`: what happened to one sandbox, in order. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/entry.h"
+
+enum { PATH_BYTES = 128 };
+
+struct story {
+    json_t *events; /* oldest first */
+    json_t *logs;   /* newest first */
+    json_t *now;    /* while it runs */
+};
+
+static void story_fini(struct story *story)
+{
+    json_decref(story->events);
+    json_decref(story->logs);
+    json_decref(story->now);
+}
+
+static const char *text_of(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return text ? text : "";
+}
+
+/* What is not there is part of the story: only a daemon that does not answer is a failure. */
+static int ask(const struct endpoint *endpoint, const char *before, const char *id,
+               const char *after, json_t **out, struct err *err)
+{
+    char path[PATH_BYTES];
+
+    (void)snprintf(path, sizeof(path), "%s%s%s", before, id, after);
+    int r = endpoint_call(endpoint, "GET", path, NULL, out, err);
+    return r == -EPROTO ? 0 : r;
+}
+
+static int story_read(const struct endpoint *endpoint, const char *id, struct story *story,
+                      struct err *err)
+{
+    int r =
+        ask(endpoint, "/events/sandboxes/", id, "?limit=100&orderAsc=true", &story->events, err);
+
+    if (r == 0) {
+        r = ask(endpoint, "/v2/sandboxes/", id, "/logs?direction=backward", &story->logs, err);
+    }
+    return r == 0 ? ask(endpoint, "/sandboxes/", id, "", &story->now, err) : r;
+}
+
+static void event_print(const json_t *event)
+{
+    const json_t *data = json_object_get(event, "eventData");
+    const json_t *execution = json_object_get(data, "execution");
+    const char *type = text_of(event, "type");
+    const char *dot = strrchr(type, '.');
+
+    printf("%s event the sandbox was ", text_of(event, "timestamp"));
+    entry_put(dot ? dot + 1 : type);
+    if (json_object_get(data, "kill_reason")) {
+        printf(": ");
+        entry_put(text_of(data, "kill_reason"));
+    }
+    if (json_object_get(data, "set_timeout")) {
+        printf(": it may run until ");
+        entry_put(text_of(data, "set_timeout"));
+    }
+    if (execution) {
+        printf(" (it had run for %.1f s)",
+               (double)json_integer_value(json_object_get(execution, "execution_time")) / 1000);
+    }
+    printf("\n");
+}
+
+/* Stamps are of one form, so their order is that of their letters. */
+static void story_print(const struct story *story)
+{
+    const json_t *logs = json_object_get(story->logs, "logs");
+    size_t event = 0, events_n = json_array_size(story->events);
+    size_t log = json_array_size(logs);
+
+    while (event < events_n || log > 0) {
+        const json_t *next_event = json_array_get(story->events, event);
+        const json_t *next_log = log > 0 ? json_array_get(logs, log - 1) : NULL;
+        bool is_event = next_event && (!next_log || strcmp(text_of(next_event, "timestamp"),
+                                                           text_of(next_log, "timestamp")) <= 0);
+        if (is_event) {
+            event_print(next_event);
+            event++;
+        } else {
+            entry_print(next_log);
+            log--;
+        }
+    }
+}
+
+static void end_print(const char *id, const struct story *story)
+{
+    size_t n = json_array_size(story->events);
+    const json_t *data = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        const json_t *d = json_object_get(json_array_get(story->events, i), "eventData");
+        data = json_object_get(d, "kill_reason") ? d : data;
+    }
+    if (story->now) {
+        printf("Sandbox %s is %s and may run until %s\n", id, text_of(story->now, "state"),
+               text_of(story->now, "endAt"));
+    } else if (data) {
+        printf("Sandbox %s ended: ", id);
+        entry_put(text_of(data, "kill_reason"));
+        printf("\n");
+    } else {
+        printf("Sandbox %s has ended; why is not on record any more\n", id);
+    }
+}
+
+int cli_story(struct cli *cli, const char *id)
+{
+    scoped(story_fini) struct story story = {0};
+    struct endpoint endpoint;
+    struct err err;
+
+    if (!entry_id_ok(id)) {
+        return cli_fail(CLI_USAGE, "'%.32s' is not the id of a sandbox", id);
+    }
+    int r = endpoint_find(cli, &endpoint, &err);
+    if (r == 0) {
+        r = story_read(&endpoint, id, &story, &err);
+    }
+    if (r < 0) {
+        return cli_fail(CLI_FAILED, "%s", err.msg);
+    }
+    if (!story.now && !story.logs && json_array_size(story.events) == 0) {
+        return cli_fail(CLI_FAILED, "nothing is on record of a sandbox %s", id);
+    }
+    story_print(&story);
+    end_print(id, &story);
+    return CLI_OK;
+}

@@ -1,0 +1,191 @@
+#include "daemon/figures.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+enum { STATM_BYTES = 256, US_PER_S = 1000 * 1000 };
+
+/* ---- sandboxes ---- */
+
+struct states {
+    uint32_t running, paused;
+};
+
+static bool count_state(void *ctx, struct sandbox *sb)
+{
+    struct states *states = ctx;
+    bool paused = sandbox_info(sb).state == SANDBOX_PAUSED;
+
+    states->paused += paused;
+    states->running += !paused;
+    return true;
+}
+
+static void sandboxes_show(struct sandboxes *sandboxes, struct prometheus *page)
+{
+    struct sandboxes_figures figures = sandboxes_figures(sandboxes);
+    char labels[PROMETHEUS_LABELS_BYTES];
+    struct states states = {0};
+
+    sandboxes_each(sandboxes, true, NULL, count_state, &states);
+    prometheus_family(page, "atoll_sandboxes", "gauge", "Sandboxes by state.");
+    prometheus_value(page, "atoll_sandboxes", "state=\"starting\"", figures.starting);
+    prometheus_value(page, "atoll_sandboxes", "state=\"running\"", states.running);
+    prometheus_value(page, "atoll_sandboxes", "state=\"paused\"", states.paused);
+    prometheus_one(page, "atoll_sandboxes_created_total", "counter", "Creates that succeeded.",
+                   (double)figures.created);
+    prometheus_one(page, "atoll_sandboxes_create_failures_total", "counter", "Creates that failed.",
+                   (double)figures.create_failed);
+    prometheus_family(page, "atoll_sandboxes_killed_total", "counter", "Ends by reason.");
+    for (size_t i = 0; i < SANDBOX_REASONS; i++) {
+        prometheus_label(labels, "reason", figures.ended[i].reason);
+        prometheus_value(page, "atoll_sandboxes_killed_total", labels,
+                         (double)figures.ended[i].count);
+    }
+    prometheus_family(page, "atoll_agent_dials_total", "counter", "Sockets asked of agents.");
+    prometheus_value(page, "atoll_agent_dials_total", "outcome=\"connected\"",
+                     (double)(figures.dials - figures.dials_failed));
+    prometheus_value(page, "atoll_agent_dials_total", "outcome=\"failed\"",
+                     (double)figures.dials_failed);
+}
+
+/* ---- keeper and pool ---- */
+
+static void keeper_show(const struct keeper_client *keeper, struct prometheus *page)
+{
+    struct keeper_client_figures figures = keeper_client_figures(keeper);
+    const struct keeper_status *status = keeper_client_status(keeper);
+
+    prometheus_one(page, "atoll_keeper_connected", "gauge", "1 while the keeper answers.",
+                   keeper_client_connected(keeper));
+    prometheus_one(page, "atoll_keeper_waiting", "gauge", "Requests to the keeper under way.",
+                   (double)figures.waiting);
+    prometheus_one(page, "atoll_keeper_lost_total", "counter",
+                   "Requests that the keeper never answered.", (double)figures.lost);
+    prometheus_family(page, "atoll_keeper_request_seconds", "histogram",
+                      "From the asking to the keeper's answer.");
+    prometheus_histogram(page, "atoll_keeper_request_seconds", NULL, &figures.latency);
+    prometheus_one(page, "atoll_pool_used_bytes", "gauge", "Of the pool's file system.",
+                   (double)status->pool_used_bytes);
+    prometheus_one(page, "atoll_pool_total_bytes", "gauge", "Size of the pool's file system.",
+                   (double)status->pool_total_bytes);
+}
+
+/* ---- store ---- */
+
+static void store_show(struct store *store, struct prometheus *page)
+{
+    struct store_figures figures = store_figures(store);
+
+    prometheus_one(page, "atoll_store_waiting", "gauge", "Changes not on record yet.",
+                   (double)figures.waiting);
+    prometheus_one(page, "atoll_store_failures_total", "counter",
+                   "Changes that could not be stored.", (double)figures.failed);
+    prometheus_family(page, "atoll_store_commit_seconds", "histogram",
+                      "Transactions of the store.");
+    prometheus_histogram(page, "atoll_store_commit_seconds", NULL, &figures.commit);
+}
+
+/* ---- traffic ---- */
+
+static void traffic_show(const struct figures_sources *from, struct prometheus *page)
+{
+    struct http_server_figures http = http_server_figures(from->http);
+    struct edge_outcome outcomes[EDGE_OUTCOMES];
+    char labels[PROMETHEUS_LABELS_BYTES];
+
+    edge_figures(from->edge, outcomes);
+    prometheus_family(page, "atoll_edge_requests_total", "counter",
+                      "Requests for sandboxes by outcome.");
+    for (size_t i = 0; i < EDGE_OUTCOMES; i++) {
+        prometheus_label(labels, "outcome", outcomes[i].name);
+        prometheus_value(page, "atoll_edge_requests_total", labels, (double)outcomes[i].count);
+    }
+    prometheus_one(page, "atoll_http_connections", "gauge", "Open connections of clients.",
+                   (double)http.connections);
+    prometheus_one(page, "atoll_http_exchanges", "gauge", "Requests under way.",
+                   (double)http.exchanges);
+    prometheus_one(page, "atoll_http_requests_total", "counter", "Requests of all kinds.",
+                   (double)http.requests);
+}
+
+/* ---- the process ---- */
+
+static uint64_t rss_bytes(void)
+{
+    scoped_fd fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    char text[STATM_BYTES] = "";
+    char *rest = text;
+
+    if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0) {
+        return 0;
+    }
+    (void)strtoull(text, &rest, 10);
+    return strtoull(rest, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static unsigned open_files(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    unsigned n = 0;
+
+    while (dir && readdir(dir)) {
+        n++;
+    }
+    if (dir) {
+        (void)closedir(dir);
+    }
+    return n > 3 ? n - 3 : 0; /* ".", ".." and the directory itself */
+}
+
+static void process_show(struct prometheus *page)
+{
+    struct rusage usage;
+    struct rlimit files = {0};
+
+    (void)getrusage(RUSAGE_SELF, &usage);
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    prometheus_one(page, "process_resident_memory_bytes", "gauge", "Resident memory.",
+                   (double)rss_bytes());
+    prometheus_one(page, "process_open_fds", "gauge", "Open descriptors.", open_files());
+    prometheus_one(page, "process_max_fds", "gauge", "Descriptors that may be open.",
+                   (double)files.rlim_cur);
+    prometheus_one(page, "process_cpu_seconds_total", "counter", "Time on a processor.",
+                   (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / US_PER_S);
+}
+
+/* ---- telemetry itself ---- */
+
+static void telemetry_show(const struct figures_sources *from, struct prometheus *page)
+{
+    struct metrics_figures metrics = metrics_figures(from->metrics);
+    struct logs_figures logs = logs_figures(from->logs);
+
+    prometheus_one(page, "atoll_metrics_samples_total", "counter", "Samples taken of sandboxes.",
+                   (double)metrics.samples);
+    prometheus_one(page, "atoll_metrics_series", "gauge", "Series kept.", (double)metrics.series);
+    prometheus_one(page, "atoll_metrics_bytes", "gauge", "Memory of the series.",
+                   (double)metrics.bytes);
+    prometheus_one(page, "atoll_log_lines_total", "counter", "Lines of agents on record.",
+                   (double)logs.lines);
+    prometheus_one(page, "atoll_log_lines_lost_total", "counter",
+                   "Lines of agents that there was no room for.", (double)logs.lost);
+    prometheus_one(page, "atoll_log_lines_refused_total", "counter",
+                   "Lines of agents that are no JSON.", (double)logs.refused);
+}
+
+void figures_show(const struct figures_sources *from, struct prometheus *page)
+{
+    sandboxes_show(from->sandboxes, page);
+    keeper_show(from->keeper, page);
+    store_show(from->store, page);
+    traffic_show(from, page);
+    telemetry_show(from, page);
+    process_show(page);
+}

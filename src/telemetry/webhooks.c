@@ -1,0 +1,392 @@
+#include "telemetry/webhooks.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/encode.h"
+#include "base/id.h"
+#include "telemetry/internal.h"
+
+/* ---- one webhook ---- */
+
+static const char *copy(const char *text)
+{
+    char *own = strdup(text);
+
+    if (!own) {
+        abort();
+    }
+    return own;
+}
+
+static struct webhook_row row_copy(const struct webhook_row *row)
+{
+    return (struct webhook_row){.id = copy(row->id),
+                                .team_id = copy(row->team_id),
+                                .name = copy(row->name),
+                                .url = copy(row->url),
+                                .events = copy(row->events),
+                                .secret = copy(row->secret),
+                                .enabled = row->enabled,
+                                .created_ms = row->created_ms};
+}
+
+static void text_free(const char *text)
+{
+    free((char *)(uintptr_t)text);
+}
+
+static void row_free(struct webhook_row *row)
+{
+    text_free(row->id); /* may be NULL: it was kept */
+    text_free(row->team_id);
+    text_free(row->name);
+    text_free(row->url);
+    text_free(row->events);
+    explicit_bzero((char *)(uintptr_t)row->secret, strlen(row->secret));
+    text_free(row->secret);
+}
+
+void webhooks_release(struct webhooks *all)
+{
+    if (--all->refs == 0) {
+        free(all);
+    }
+}
+
+void webhook_hold(struct webhook *hook)
+{
+    hook->refs++;
+}
+
+void webhook_release(struct webhook *hook)
+{
+    if (--hook->refs > 0) {
+        return;
+    }
+    webhooks_release(hook->all);
+    row_free(&hook->row);
+    free(hook);
+}
+
+static void hook_add(struct webhooks *all, const struct webhook_row *row)
+{
+    struct webhook *hook = xnew(struct webhook);
+
+    hook->all = all;
+    all->refs++;
+    hook->refs = 1; /* the table's */
+    hook->row = row_copy(row);
+    HASH_ADD_KEYPTR(hh, all->by_id, hook->row.id, strlen(hook->row.id), hook);
+    deliver_init(hook);
+    deliver_pull(hook);
+}
+
+static void hook_remove(struct webhook *hook)
+{
+    HASH_DEL(hook->all->by_id, hook);
+    deliver_stop(hook);
+    webhook_release(hook); /* the table's */
+}
+
+static struct webhook *hook_find(struct webhooks *all, const char *id)
+{
+    struct webhook *hook = NULL;
+
+    HASH_FIND_STR(all->by_id, id, hook);
+    return hook;
+}
+
+/* ---- what is sent ---- */
+
+void webhook_sign(const char *secret, const char *body, char out[WEBHOOK_SIGNATURE_BYTES])
+{
+    uint8_t digest[SHA256_BYTES];
+    size_t secret_len = strlen(secret), body_len = strlen(body);
+    char *both = xcalloc(1, secret_len + body_len + 1);
+    scoped_buf text;
+
+    memcpy(both, secret, secret_len);
+    memcpy(both + secret_len, body, body_len);
+    sha256(both, secret_len + body_len, digest);
+    explicit_bzero(both, secret_len);
+    free(both);
+    buf_init(&text, WEBHOOK_SIGNATURE_BYTES);
+    if (base64_encode(&text, digest, sizeof(digest), BASE64_URL_NOPAD) < 0 ||
+        !str_copy(out, WEBHOOK_SIGNATURE_BYTES, buf_str(&text))) {
+        abort(); /* 43 letters, always */
+    }
+}
+
+void webhook_post_make(const struct webhook *hook, const char *delivery_id, const char *body,
+                       struct webhook_post *out)
+{
+    char signature[WEBHOOK_SIGNATURE_BYTES];
+
+    webhook_sign(hook->row.secret, body, signature);
+    (void)snprintf(out->lines[0], sizeof(out->lines[0]), "e2b-webhook-id: %s", hook->row.id);
+    (void)snprintf(out->lines[1], sizeof(out->lines[1]), "e2b-delivery-id: %s", delivery_id);
+    (void)snprintf(out->lines[2], sizeof(out->lines[2]), "e2b-signature-version: v1");
+    (void)snprintf(out->lines[3], sizeof(out->lines[3]), "e2b-signature: %s", signature);
+    out->request = (struct post_request){
+        .url = hook->row.url,
+        .headers = {out->lines[0], out->lines[1], out->lines[2], out->lines[3]},
+        .body = body,
+    };
+}
+
+/* ---- a trial ---- */
+
+struct trial {
+    struct trial *prev, *next; /* in all->trials */
+    struct webhooks *all;      /* counted */
+    struct post *post;
+    char delivery_id[ID_UUID_LEN + 1];
+    webhook_tested *done;
+    void *ctx;
+};
+
+static void trial_end(struct trial *trial, const struct post_result *result)
+{
+    DL_DELETE(trial->all->trials, trial);
+    trial->done(trial->ctx, trial->delivery_id, result);
+    webhooks_release(trial->all);
+    free(trial);
+}
+
+static void on_tried(void *ctx, const struct post_result *result)
+{
+    trial_end(ctx, result);
+}
+
+static char *trial_body(const struct webhook *hook)
+{
+    char id[ID_UUID_LEN + 1], stamp[CLOCK_STAMP_BYTES];
+
+    id_uuid(id);
+    clock_stamp(clock_wall_ms(), stamp);
+    json_t *body =
+        json_pack("{ss ss ss s{} ss ss}", "version", "v1", "id", id, "type", "webhook.test",
+                  "eventData", "sandboxTeamId", hook->row.team_id, "timestamp", stamp);
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_decref(body);
+    if (!text) {
+        abort();
+    }
+    return text;
+}
+
+void webhook_test(struct webhooks *all, const char *id, webhook_tested *done, void *ctx)
+{
+    struct webhook *hook = hook_find(all, id);
+    struct trial *trial = xnew(struct trial);
+    struct webhook_post post;
+    char *body = trial_body(hook);
+
+    *trial = (struct trial){.all = all, .done = done, .ctx = ctx};
+    all->refs++;
+    id_uuid(trial->delivery_id);
+    DL_APPEND(all->trials, trial);
+    webhook_post_make(hook, trial->delivery_id, body, &post);
+    trial->post = post_send(all->poster, &post.request, on_tried, trial);
+    free(body);
+}
+
+/* ---- changes ---- */
+
+struct change {
+    struct webhooks *all;   /* counted */
+    struct webhook_row row; /* create: the new one; change, delete: what to put back */
+    store_done *done;
+    void *ctx;
+};
+
+static struct change *change_new(struct webhooks *all, const struct webhook_row *row,
+                                 store_done *done, void *ctx)
+{
+    struct change *change = xnew(struct change);
+
+    *change = (struct change){.all = all, .row = row_copy(row), .done = done, .ctx = ctx};
+    all->refs++;
+    return change;
+}
+
+static void change_end(struct change *change, int error, const struct err *err)
+{
+    change->done(change->ctx, error, err);
+    webhooks_release(change->all);
+    row_free(&change->row);
+    free(change);
+}
+
+static void on_created(void *ctx, int error, const struct err *err)
+{
+    struct change *change = ctx;
+
+    if (error == 0 && change->all->poster) {
+        hook_add(change->all, &change->row);
+    }
+    change_end(change, error, err);
+}
+
+void webhook_create(struct webhooks *all, const struct webhook_row *row, store_done *done,
+                    void *ctx)
+{
+    store_webhook_save(all->use.store, row, on_created, change_new(all, row, done, ctx));
+}
+
+static void hook_set(struct webhook *hook, const struct webhook_row *row)
+{
+    struct webhook_row fresh = row_copy(row);
+    struct webhook_row old = hook->row;
+
+    text_free(fresh.id); /* the table's key stays where it is */
+    fresh.id = old.id;
+    old.id = NULL;
+    hook->row = fresh;
+    row_free(&old);
+}
+
+static void on_changed(void *ctx, int error, const struct err *err)
+{
+    struct change *change = ctx;
+    struct webhook *hook = hook_find(change->all, change->row.id);
+
+    if (hook && error < 0) {
+        hook_set(hook, &change->row);
+    } else if (hook) {
+        deliver_rouse(hook);
+    }
+    change_end(change, error, err);
+}
+
+void webhook_change(struct webhooks *all, const struct webhook_row *row, store_done *done,
+                    void *ctx)
+{
+    struct webhook *hook = hook_find(all, row->id);
+    struct change *change = change_new(all, &hook->row, done, ctx);
+
+    store_webhook_save(all->use.store, row, on_changed, change);
+    hook_set(hook, row);
+}
+
+static void on_deleted(void *ctx, int error, const struct err *err)
+{
+    struct change *change = ctx;
+
+    if (error < 0 && change->all->poster) {
+        hook_add(change->all, &change->row); /* it is still on disk */
+    }
+    change_end(change, error, err);
+}
+
+void webhook_delete(struct webhooks *all, const char *id, store_done *done, void *ctx)
+{
+    struct webhook *hook = hook_find(all, id);
+
+    store_webhook_delete(all->use.store, id, on_deleted, change_new(all, &hook->row, done, ctx));
+    hook_remove(hook);
+}
+
+/* ---- the table ---- */
+
+const struct webhook_row *webhooks_find(struct webhooks *all, const char *team_id, const char *id)
+{
+    const struct webhook *hook = hook_find(all, id);
+
+    return hook && strcmp(hook->row.team_id, team_id) == 0 ? &hook->row : NULL;
+}
+
+void webhooks_each(struct webhooks *all, const char *team_id,
+                   void (*each)(void *ctx, const struct webhook_row *row), void *ctx)
+{
+    struct webhook *hook = NULL, *next = NULL;
+
+    HASH_ITER (hh, all->by_id, hook, next) {
+        if (strcmp(hook->row.team_id, team_id) == 0) {
+            each(ctx, &hook->row);
+        }
+    }
+}
+
+size_t webhooks_count(const struct webhooks *all, const char *team_id)
+{
+    const struct webhook *hook = NULL, *next = NULL;
+    size_t n = 0;
+
+    HASH_ITER (hh, all->by_id, hook, next) {
+        n += strcmp(hook->row.team_id, team_id) == 0;
+    }
+    return n;
+}
+
+int webhooks_check_url(const struct webhooks *all, const char *url, struct err *err)
+{
+    return post_check_url(url, all->use.allow_local, err);
+}
+
+/* ---- the whole ---- */
+
+static void on_event(void *ctx)
+{
+    struct webhooks *all = ctx;
+    struct webhook *hook = NULL, *next = NULL;
+
+    HASH_ITER (hh, all->by_id, hook, next) {
+        deliver_pull(hook);
+    }
+}
+
+static void on_row(void *ctx, const struct webhook_row *row)
+{
+    hook_add(ctx, row);
+}
+
+int webhooks_new(const struct webhooks_options *options, struct webhooks **out, struct err *err)
+{
+    struct webhooks *all = xnew(struct webhooks);
+
+    all->use = *options;
+    all->refs = 1;
+    all->poster = poster_new(options->loop, options->allow_local);
+    int r = store_load_webhooks(options->store, on_row, all, err);
+    if (r < 0) {
+        webhooks_free(all);
+        return r;
+    }
+    store_watch_events(options->store, on_event, all);
+    *out = all;
+    return 0;
+}
+
+static void trials_end(struct webhooks *all)
+{
+    static const struct post_result stopped = {.error = "the daemon is stopping"};
+
+    while (all->trials) {
+        post_cancel(all->trials->post);
+        trial_end(all->trials, &stopped);
+    }
+}
+
+void webhooks_free(struct webhooks *all)
+{
+    struct webhook *hook = NULL, *next = NULL;
+
+    if (!all) {
+        return;
+    }
+    store_watch_events(all->use.store, NULL, NULL);
+    trials_end(all);
+    HASH_ITER (hh, all->by_id, hook, next) {
+        hook_remove(hook);
+    }
+    poster_free(move_ptr(&all->poster));
+    webhooks_release(all);
+}
