@@ -30,6 +30,15 @@ static int name_read(const struct places *places, char name[KEEPER_LAYER_BYTES],
     return r;
 }
 
+/* Removes what a recipe that was ended left behind. */
+static void archive_clean(const struct config *config, const struct places *places)
+{
+    const char *const argv[] = {places->recipe, "clean", config->cache, NULL};
+    struct err ignored; /* the next start removes it */
+
+    (void)!run(argv, &ignored);
+}
+
 static int archive_prepare(const struct config *config, const struct places *places,
                            const char *archive, struct err *err)
 {
@@ -38,7 +47,11 @@ static int archive_prepare(const struct config *config, const struct places *pla
     if (access(archive, R_OK) == 0) {
         return 0;
     }
-    int r = run(argv, err);
+    int r = run_contained(argv, err);
+    if (r == -EINTR) {
+        archive_clean(config, places);
+        return err_set(err, EINTR, "asked to end while the base template was being made");
+    }
     return r < 0 ? err_set(err, -r, "the base template could not be made; the reason is above") : 0;
 }
 
@@ -110,7 +123,7 @@ static int unpack(const char *archive, const char *layers, const char *name, str
     if (mkdir(work, 0700) < 0) {
         return err_sys(err, "make the directory %s", work);
     }
-    int r = run(tar, err);
+    int r = run_contained(tar, err);
     r = r < 0 ? err_wrap(err, "unpack %s", archive) : publish(work, layer, err);
     if (r < 0) {
         remove_tree(work);

@@ -1,7 +1,7 @@
 /* prepare.h - what root makes before anybody serves: the user, the data directory, the pool, the
  * base template. Every step looks first: on a machine that has it all, it takes milliseconds.
  *
- * Blocks for as long as it takes (the first template: about a minute) and says on stderr what it
+ * Blocks for as long as it takes (the first template: a minute or two) and says on stderr what it
  * does. Only one process prepares a data directory at a time; others wait.
  */
 #ifndef DAEMON_PREPARE_H
