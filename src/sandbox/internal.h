@@ -27,6 +27,7 @@ enum {
     SANDBOX_LIST_MAX = 2 * KEEPER_UID_SLOTS, /* entries of KEEPER_LIST that are looked at */
     SANDBOX_ADOPT_WINDOW = 64,               /* ATTACH requests under way at start */
     SANDBOX_DIAL_TRIES = 2,                  /* the second on a channel made anew */
+    SANDBOX_ATTACH_WAIT_MS = 5000,           /* of a dial: adoption, or a keeper started again */
     SANDBOX_DESTROY_RETRY_MS = 1000,
     SANDBOX_DESTROY_TRIES = 60,
 };
