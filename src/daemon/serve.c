@@ -217,6 +217,7 @@ static int open_domain(struct server *server, struct err *err)
         .store = server->store,
         .keeper = server->keeper,
         .templates = server->templates,
+        .instance = server->places->instance,
     };
     return sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
 }

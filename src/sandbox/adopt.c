@@ -174,6 +174,9 @@ int sandboxes_new(const struct sandboxes_options *options, void (*ready)(void *c
 
     all->use = *options;
     all->ready = ready;
+    if (options->instance) {
+        slots_begin(&all->slots, options->instance);
+    }
     all->ready_ctx = ctx;
     all->refs = 2; /* the caller's, and the timer's */
     if (uv_timer_init(options->loop, &all->doom_timer) < 0) {

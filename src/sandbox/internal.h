@@ -58,6 +58,8 @@ struct slots {
 
 enum { SLOT_NONE = UINT32_MAX };
 
+/* Where the first range is taken: daemons that know nothing of each other rarely meet. */
+void slots_begin(struct slots *slots, const char *instance);
 uint32_t slots_take(struct slots *slots); /* SLOT_NONE when all are in use */
 void slots_mark(struct slots *slots, uint32_t slot);
 void slots_give(struct slots *slots, uint32_t slot); /* fine for SLOT_NONE */

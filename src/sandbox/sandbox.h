@@ -55,6 +55,7 @@ struct sandboxes_options {
     struct store *store;
     struct keeper_client *keeper;
     struct templates *templates;
+    const char *instance; /* as keeper_options'; NULL: the only daemon of this machine */
 };
 
 /* Loads the table. Adoption runs once the keeper is connected; `ready` is called when every saved
