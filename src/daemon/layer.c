@@ -12,6 +12,8 @@
 #include "daemon/run.h"
 #include "keeper/keeper.h"
 
+enum { ARCHIVE_BYTES = CONFIG_TEXT_BYTES + KEEPER_LAYER_BYTES + 32 };
+
 #define UNPACK_PREFIX ".unpack-"
 
 static int name_read(const struct places *places, char name[KEEPER_LAYER_BYTES], struct err *err)
@@ -28,6 +30,11 @@ static int name_read(const struct places *places, char name[KEEPER_LAYER_BYTES],
         return err_set(err, EINVAL, "%s names no layer", places->recipe);
     }
     return r;
+}
+
+static void archive_path(const struct config *config, const char *name, char out[ARCHIVE_BYTES])
+{
+    (void)snprintf(out, ARCHIVE_BYTES, "%s/templates/%s.tar.zst", config->cache, name);
 }
 
 /* Removes what a recipe that was ended left behind. */
@@ -147,7 +154,7 @@ static int name_write(const struct places *places, const char *name, struct err 
 int layer_prepare(const struct config *config, const struct places *places, struct err *err)
 {
     char name[KEEPER_LAYER_BYTES] = "";
-    char archive[PLACE_BYTES + KEEPER_LAYER_BYTES];
+    char archive[ARCHIVE_BYTES];
     char layers[PLACE_BYTES + 8];
     char layer[sizeof(layers) + KEEPER_LAYER_BYTES];
     struct stat st;
@@ -159,7 +166,7 @@ int layer_prepare(const struct config *config, const struct places *places, stru
     (void)snprintf(layers, sizeof(layers), "%s/layers", places->pool);
     (void)snprintf(layer, sizeof(layer), "%s/%s", layers, name);
     if (stat(layer, &st) < 0) {
-        (void)snprintf(archive, sizeof(archive), "%s/templates/%s.tar.zst", config->cache, name);
+        archive_path(config, name, archive);
         r = archive_prepare(config, places, archive, err);
         if (r == 0) {
             remove_leftovers(layers);
@@ -167,4 +174,23 @@ int layer_prepare(const struct config *config, const struct places *places, stru
         }
     }
     return r == 0 ? name_write(places, name, err) : r;
+}
+
+/* The pool need not be mounted, so what was unpacked last is believed. */
+enum layer_state layer_look(const struct config *config, const struct places *places)
+{
+    char name[KEEPER_LAYER_BYTES] = "";
+    char unpacked[KEEPER_LAYER_BYTES] = "";
+    char archive[ARCHIVE_BYTES];
+    struct err err;
+
+    if (name_read(places, name, &err) < 0) {
+        return LAYER_NONE;
+    }
+    if (place_read(places->base_layer, unpacked, sizeof(unpacked), &err) == 0 &&
+        strcmp(name, unpacked) == 0) {
+        return LAYER_READY;
+    }
+    archive_path(config, name, archive);
+    return access(archive, R_OK) == 0 ? LAYER_ARCHIVE : LAYER_NONE;
 }
