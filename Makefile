@@ -30,6 +30,7 @@ bench: ## measures beside bwrap, crun, nginx and prints ratios
 	@BUILD=build-bench BENCH_BUILD=$(CURDIR)/build-bench bench/run
 
 install: build ## copies programs, templates, units and an example configuration below PREFIX
+	@[ -n "$(DESTDIR)" ] || tools/deps run
 	@tools/install "$(DESTDIR)" "$(PREFIX)"
 
 clean: ## removes what was built; keeps the data directory and the cache

@@ -48,6 +48,8 @@ static const struct route routes[] = {
     {"GET", "/health", handle_health, BODY_NONE, ACCESS_OPEN, NULL},
 };
 
+static const struct route absent_route = {"", "", handle_absent, BODY_NONE, ACCESS_KEY, NULL};
+
 size_t routes_count(void)
 {
     return countof(routes);
@@ -60,7 +62,7 @@ const struct route *route_at(size_t i)
 
 /* ---- finding the route ---- */
 
-static bool path_match(const char *pattern, struct str path, struct str *param)
+bool path_match(const char *pattern, struct str path, struct str *param)
 {
     struct str want = str_of(pattern), wanted, given;
 
@@ -116,7 +118,10 @@ static void route_find(struct call *call, const struct http_request *req)
         call->route = &routes[i];
         return;
     }
-    if (other_method) {
+    call->absent = absent_find(req);
+    if (call->absent) {
+        call->route = &absent_route;
+    } else if (other_method) {
         refuse(call, 405, "validation error: this path does not take that method");
     } else {
         refuse(call, 404, "validation error: no such endpoint");

@@ -97,6 +97,7 @@ struct call {
     struct http_exchange *ex; /* NULL once the client has left */
     const struct route *route;
     const struct team *team; /* who asks; NULL on an open route */
+    const char *absent;      /* what handle_absent() says is not there */
     char param[API_PARAM_BYTES];
     struct {
         const char *name;
@@ -140,6 +141,13 @@ static inline bool call_gone(const struct call *call)
 }
 
 int status_of(int error); /* errors.c */
+
+/* A pattern as struct route's; *param is the last segment that a "{}" stood for. (api.c) */
+bool path_match(const char *pattern, struct str path, struct str *param);
+
+/* What the request asks for, if it is something that is not there yet; NULL otherwise. (absent.c)
+ */
+const char *absent_find(const struct http_request *req);
 
 /* CORS (cors.c): what every answer carries, and what a preflight is told. */
 extern const struct http_header cors_headers[];
@@ -224,6 +232,7 @@ void handle_keys_rename(struct call *call, const json_t *body);
 void handle_keys_delete(struct call *call, const json_t *body);
 void handle_templates(struct call *call, const json_t *body);
 void handle_alias(struct call *call, const json_t *body);
+void handle_absent(struct call *call, const json_t *body);
 void handle_health(struct call *call, const json_t *body);
 void handle_metrics(struct call *call, const json_t *body);
 void handle_metrics_many(struct call *call, const json_t *body);

@@ -22,11 +22,12 @@ enum {
 
 int endpoint_find(const struct cli *cli, struct endpoint *out, struct err *err)
 {
-    int r = place_read(cli->places.endpoint, out->url, sizeof(out->url), err);
-
-    if (r == -EACCES) {
-        return r;
+    if (access(cli->places.default_key, R_OK) < 0 && errno == EACCES) {
+        return err_set(err, EACCES,
+                       "you may not read the API key in %s: run this as root, or as the user %s",
+                       cli->places.state, cli->config.user);
     }
+    int r = place_read(cli->places.endpoint, out->url, sizeof(out->url), err);
     if (r < 0 || !out->url[0] || !lock_is_held(cli->places.serve_lock)) {
         return err_set(err, ENOENT,
                        "no daemon serves %s: start one with `%s serve`, or name its "

@@ -44,7 +44,8 @@ struct endpoint {
     char key[128]; /* the default team's */
 };
 
-/* -ENOENT with a sentence when no daemon serves the data directory. */
+/* -ENOENT with a sentence when no daemon serves the data directory, -EACCES when the caller may not
+ * know its key. */
 must_check int endpoint_find(const struct cli *cli, struct endpoint *out, struct err *err);
 
 /* Sends a request with the key and waits for the answer. `body` may be NULL. A status other than

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "daemon/prepare.h"
 #include "keeper/probe.h"
 
 static const char *const words[] = {
@@ -18,6 +19,45 @@ static bool file_check(const char *name, const char *path, const char *advice)
 
     printf("%-9s %-20s %s\n", words[there ? PROBE_OK : PROBE_MISSING], name, there ? path : advice);
     return there;
+}
+
+static bool program_find(const char *name, char *out, size_t size)
+{
+    static const char *const dirs[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
+                                       "/usr/bin",        "/sbin",          "/bin"};
+
+    for (size_t i = 0; i < countof(dirs); i++) {
+        (void)snprintf(out, size, "%s/%s", dirs[i], name);
+        if (access(out, X_OK) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The programs that the first start runs; later ones need none. */
+static bool programs_check(const struct cli *cli)
+{
+    static const struct {
+        const char *name;
+        const char *advice;
+        enum layer_state until; /* the base template is that far */
+    } programs[] = {
+        {"mmdebstrap", "makes the base template: apt-get install mmdebstrap", LAYER_ARCHIVE},
+        {"zstd", "unpacks the base template: apt-get install zstd", LAYER_READY},
+        {"tar", "unpacks the base template: apt-get install tar", LAYER_READY},
+    };
+    enum layer_state state = layer_look(&cli->config, &cli->places);
+    char path[64];
+    bool well = true;
+
+    for (size_t i = 0; i < countof(programs); i++) {
+        if (state < programs[i].until) {
+            bool there = program_find(programs[i].name, path, sizeof(path));
+            well &= file_check(programs[i].name, there ? path : "", programs[i].advice);
+        }
+    }
+    return well;
 }
 
 int cli_doctor(struct cli *cli)
@@ -40,5 +80,6 @@ int cli_doctor(struct cli *cli)
     well &= file_check("base template", cli->places.recipe,
                        "its recipe is not beside this program: name its directory with "
                        "--templates");
+    well &= programs_check(cli);
     return well ? CLI_OK : CLI_FAILED;
 }

@@ -104,12 +104,17 @@ static int flag_take(const struct command *command, struct cli *cli, int argc, c
     return n;
 }
 
+static int refuse_word(const struct command *command, const char *word)
+{
+    return cli_fail(CLI_USAGE, "%s takes no '%s'; try `atoll help`", command->name, word);
+}
+
 static int command_run(const struct command *command, struct cli *cli, int argc, char **argv)
 {
     struct err err;
 
     if (command->no_settings) {
-        return command->run(cli);
+        return argc > 1 ? refuse_word(command, argv[1]) : command->run(cli);
     }
     argc = flag_take(command, cli, argc, argv);
     if (config_load(&cli->config, argc, argv, &cli->words_n, &err) < 0) {
@@ -117,8 +122,7 @@ static int command_run(const struct command *command, struct cli *cli, int argc,
     }
     cli->words = argv + 1;
     if (cli->words_n > command->words_max) {
-        return cli_fail(CLI_USAGE, "%s takes no '%s'; try `atoll help`", command->name,
-                        cli->words[command->words_max]);
+        return refuse_word(command, cli->words[command->words_max]);
     }
     if (places_find(&cli->config, &cli->places, &err) < 0) {
         return cli_fail(CLI_USAGE, "%s", err.msg);

@@ -2,6 +2,7 @@
 
 #include "cli/cli.h"
 #include "daemon/prepare.h"
+#include "daemon/stop.h"
 #include "daemon/supervisor.h"
 
 int cli_serve(struct cli *cli)
@@ -24,10 +25,12 @@ int cli_prepare(struct cli *cli)
 {
     struct identity who;
     struct err err;
+    sigset_t signals;
 
     if (geteuid() != 0) {
         return cli_fail(CLI_FAILED, "prepare must be started as root");
     }
+    stop_block(&signals);
     if (prepare(&cli->config, &cli->places, &who, &err) < 0) {
         return cli_fail(CLI_FAILED, "%s", err.msg);
     }

@@ -15,9 +15,11 @@ enum {
     LINE_BYTES_MAX = 8192,
     NAME_BYTES = 64,
     SOURCE_BYTES = 128,
+    DOMAIN_LABEL_MAX = 63,
+    DOMAIN_BYTES_MAX = 200, /* leaves room for a port and an id in front */
 };
 
-enum kind { TEXT, ADDRESS, FILE_PATH, BYTES, COUNT, SWITCH, LEVEL };
+enum kind { TEXT, DOMAIN, ADDRESS, FILE_PATH, BYTES, COUNT, SWITCH, LEVEL };
 
 struct setting {
     const char *name;
@@ -39,7 +41,7 @@ static const struct setting settings[] = {
      .help = "certificate chain (PEM)"},
     {FIELD(tls_key), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
      .help = "its private key (PEM), readable by the serving user"},
-    {FIELD(domain), .kind = TEXT, .fallback = "", .hint = "NAME",
+    {FIELD(domain), .kind = DOMAIN, .fallback = "", .hint = "NAME",
      .help = "sandbox ports are reached as <port>-<id>.NAME"},
     {FIELD(data), .kind = FILE_PATH, .fallback = CONFIG_DATA, .hint = "DIR",
      .help = "state, sockets and the pool of sandbox disks"},
@@ -113,6 +115,49 @@ static int set_path(char *field, const char *value, struct err *err)
     return set_text(field, whole, err);
 }
 
+static bool is_label(struct str label)
+{
+    if (label.len == 0 || label.len > DOMAIN_LABEL_MAX || label.at[0] == '-' ||
+        label.at[label.len - 1] == '-') {
+        return false;
+    }
+    for (size_t i = 0; i < label.len; i++) {
+        if (!isalnum((unsigned char)label.at[i]) && label.at[i] != '-') {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_port(struct str text)
+{
+    size_t digits = 0;
+
+    while (digits < text.len && isdigit((unsigned char)text.at[digits])) {
+        digits++;
+    }
+    return digits > 0 && digits == text.len && strtoul(text.at, NULL, 10) <= UINT16_MAX;
+}
+
+/* A host name as DNS has it, perhaps with the port that clients see it on; empty: none. */
+static int set_domain(char *field, const char *value, struct err *err)
+{
+    struct str whole = str_of(value);
+    size_t colon = str_find(whole, ':');
+    struct str name = {whole.at, colon};
+    struct str label;
+    bool good =
+        name.len <= DOMAIN_BYTES_MAX && (colon == whole.len || is_port(str_skip(whole, colon + 1)));
+
+    while (whole.len > 0 && good && str_split(&name, '.', &label)) {
+        good = is_label(label);
+    }
+    if (!good) {
+        return err_set(err, EINVAL, "'%s' is not a domain name, as sandboxes.example.com", value);
+    }
+    return set_text(field, value, err);
+}
+
 static int set_address(char *field, const char *value, struct err *err)
 {
     const char *colon = strrchr(value, ':');
@@ -176,6 +221,8 @@ static int set(const struct setting *s, struct config *config, const char *value
     switch (s->kind) {
     case TEXT:
         return set_text(field, value, err);
+    case DOMAIN:
+        return set_domain(field, value, err);
     case FILE_PATH:
         return set_path(field, value, err);
     case ADDRESS:
@@ -448,6 +495,7 @@ static void value_text(const struct setting *s, const struct config *config, cha
 
     switch (s->kind) {
     case TEXT:
+    case DOMAIN:
     case ADDRESS:
     case FILE_PATH:
         (void)snprintf(out, size, "%s", field);

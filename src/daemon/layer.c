@@ -12,6 +12,8 @@
 #include "daemon/run.h"
 #include "keeper/keeper.h"
 
+enum { ARCHIVE_BYTES = CONFIG_TEXT_BYTES + KEEPER_LAYER_BYTES + 32 };
+
 #define UNPACK_PREFIX ".unpack-"
 
 static int name_read(const struct places *places, char name[KEEPER_LAYER_BYTES], struct err *err)
@@ -30,6 +32,20 @@ static int name_read(const struct places *places, char name[KEEPER_LAYER_BYTES],
     return r;
 }
 
+static void archive_path(const struct config *config, const char *name, char out[ARCHIVE_BYTES])
+{
+    (void)snprintf(out, ARCHIVE_BYTES, "%s/templates/%s.tar.zst", config->cache, name);
+}
+
+/* Removes what a recipe that was ended left behind. */
+static void archive_clean(const struct config *config, const struct places *places)
+{
+    const char *const argv[] = {places->recipe, "clean", config->cache, NULL};
+    struct err ignored; /* the next start removes it */
+
+    (void)!run(argv, &ignored);
+}
+
 static int archive_prepare(const struct config *config, const struct places *places,
                            const char *archive, struct err *err)
 {
@@ -38,7 +54,11 @@ static int archive_prepare(const struct config *config, const struct places *pla
     if (access(archive, R_OK) == 0) {
         return 0;
     }
-    int r = run(argv, err);
+    int r = run_contained(argv, err);
+    if (r == -EINTR) {
+        archive_clean(config, places);
+        return err_set(err, EINTR, "asked to end while the base template was being made");
+    }
     return r < 0 ? err_set(err, -r, "the base template could not be made; the reason is above") : 0;
 }
 
@@ -110,7 +130,7 @@ static int unpack(const char *archive, const char *layers, const char *name, str
     if (mkdir(work, 0700) < 0) {
         return err_sys(err, "make the directory %s", work);
     }
-    int r = run(tar, err);
+    int r = run_contained(tar, err);
     r = r < 0 ? err_wrap(err, "unpack %s", archive) : publish(work, layer, err);
     if (r < 0) {
         remove_tree(work);
@@ -134,7 +154,7 @@ static int name_write(const struct places *places, const char *name, struct err 
 int layer_prepare(const struct config *config, const struct places *places, struct err *err)
 {
     char name[KEEPER_LAYER_BYTES] = "";
-    char archive[PLACE_BYTES + KEEPER_LAYER_BYTES];
+    char archive[ARCHIVE_BYTES];
     char layers[PLACE_BYTES + 8];
     char layer[sizeof(layers) + KEEPER_LAYER_BYTES];
     struct stat st;
@@ -146,7 +166,7 @@ int layer_prepare(const struct config *config, const struct places *places, stru
     (void)snprintf(layers, sizeof(layers), "%s/layers", places->pool);
     (void)snprintf(layer, sizeof(layer), "%s/%s", layers, name);
     if (stat(layer, &st) < 0) {
-        (void)snprintf(archive, sizeof(archive), "%s/templates/%s.tar.zst", config->cache, name);
+        archive_path(config, name, archive);
         r = archive_prepare(config, places, archive, err);
         if (r == 0) {
             remove_leftovers(layers);
@@ -154,4 +174,23 @@ int layer_prepare(const struct config *config, const struct places *places, stru
         }
     }
     return r == 0 ? name_write(places, name, err) : r;
+}
+
+/* The pool need not be mounted, so what was unpacked last is believed. */
+enum layer_state layer_look(const struct config *config, const struct places *places)
+{
+    char name[KEEPER_LAYER_BYTES] = "";
+    char unpacked[KEEPER_LAYER_BYTES] = "";
+    char archive[ARCHIVE_BYTES];
+    struct err err;
+
+    if (name_read(places, name, &err) < 0) {
+        return LAYER_NONE;
+    }
+    if (place_read(places->base_layer, unpacked, sizeof(unpacked), &err) == 0 &&
+        strcmp(name, unpacked) == 0) {
+        return LAYER_READY;
+    }
+    archive_path(config, name, archive);
+    return access(archive, R_OK) == 0 ? LAYER_ARCHIVE : LAYER_NONE;
 }

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "daemon/stop.h"
 
 enum { POLL_MS = 10 };
 
@@ -24,6 +25,9 @@ int lock_take(const char *path, int wait_ms, struct err *err)
         }
         if (clock_mono_ms() >= deadline_ms) {
             return err_set(err, EBUSY, "another process holds %s", path);
+        }
+        if (stop_asked()) {
+            return err_set(err, EINTR, "stopped while waiting for %s", path);
         }
         (void)nanosleep(&pause, NULL);
     }

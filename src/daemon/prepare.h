@@ -1,7 +1,7 @@
 /* prepare.h - what root makes before anybody serves: the user, the data directory, the pool, the
  * base template. Every step looks first: on a machine that has it all, it takes milliseconds.
  *
- * Blocks for as long as it takes (the first template: about a minute) and says on stderr what it
+ * Blocks for as long as it takes (the first template: a minute or two) and says on stderr what it
  * does. Only one process prepares a data directory at a time; others wait.
  */
 #ifndef DAEMON_PREPARE_H
@@ -29,5 +29,13 @@ must_check int identity_find(const char *user, struct identity *out, struct err 
  * places->base_layer. In layer.c. */
 must_check int layer_prepare(const struct config *config, const struct places *places,
                              struct err *err);
+
+/* How far it is; in layer.c. */
+enum layer_state {
+    LAYER_NONE,    /* the recipe must make it */
+    LAYER_ARCHIVE, /* made: it is to be unpacked */
+    LAYER_READY,
+};
+enum layer_state layer_look(const struct config *config, const struct places *places);
 
 #endif

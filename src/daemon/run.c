@@ -1,11 +1,18 @@
 #include "daemon/run.h"
 
 #include <fcntl.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
+#include "daemon/stop.h"
 
 /* Between fork() and exec(). stdout goes to out_fd, or where our stderr goes. */
 static _Noreturn void child_exec(const char *const *argv, int out_fd)
@@ -41,6 +48,71 @@ static int wait_for(pid_t pid, const char *name, struct err *err)
     }
     return 0;
 }
+
+/* ---- contained ---- */
+
+/* As pid 1 of its namespace it has no parent to look at: the pipe tells whether we died before the
+ * kernel knew that it is to die with us. */
+static _Noreturn void contained_exec(const char *const *argv, const int alive_fds[2])
+{
+    struct pollfd parent = {.fd = alive_fds[0]};
+
+    (void)setsid(); /* a terminal's Ctrl-C reaches us alone */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)close(alive_fds[1]);
+    if (poll(&parent, 1, 0) != 0) {
+        _exit(1);
+    }
+    if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ||
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0) {
+        _exit(126);
+    }
+    child_exec(argv, -1);
+}
+
+/* Until it has ended, or one of the signals that ask us to end: then it is ended at once. */
+static bool contained_wait(pid_t pid)
+{
+    sigset_t old, signals;
+    siginfo_t ended = {0};
+    bool stopped = false;
+
+    (void)sigprocmask(SIG_SETMASK, NULL, &old);
+    stop_block(&signals);
+    while (!stopped && waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           ended.si_pid == 0) {
+        stopped = stop_is(sigwaitinfo(&signals, NULL));
+    }
+    if (stopped) {
+        (void)kill(pid, SIGKILL);
+    }
+    (void)sigprocmask(SIG_SETMASK, &old, NULL);
+    return stopped;
+}
+
+int run_contained(const char *const *argv, struct err *err)
+{
+    int alive_fds[2];
+    struct clone_args args = {.flags = CLONE_NEWPID | CLONE_NEWNS, .exit_signal = SIGCHLD};
+
+    if (pipe2(alive_fds, O_CLOEXEC) < 0) {
+        return err_sys(err, "make a pipe for %s", argv[0]);
+    }
+    scoped_fd read_fd = alive_fds[0];
+    scoped_fd write_fd = alive_fds[1];
+    long pid = syscall(SYS_clone3, &args, sizeof(args));
+    if (pid < 0) {
+        return err_sys(err, "start %s in namespaces of its own", argv[0]);
+    }
+    if (pid == 0) {
+        contained_exec(argv, alive_fds);
+    }
+    bool stopped = contained_wait((pid_t)pid);
+    int r = wait_for((pid_t)pid, argv[0], err);
+    return stopped ? err_set(err, EINTR, "stopped before %s was done", argv[0]) : r;
+}
+
+/* ---- plain ---- */
 
 int run(const char *const *argv, struct err *err)
 {

@@ -12,6 +12,11 @@
  * with a sentence. argv[0] is looked up in PATH. */
 must_check int run(const char *const *argv, struct err *err);
 
+/* As run(), for what takes long and mounts: in a pid and a mount namespace of its own, which end
+ * with it and with us, however we die. -EINTR when we are asked to end meanwhile (stop.h): it and
+ * all that it started is gone then. */
+must_check int run_contained(const char *const *argv, struct err *err);
+
 /* As run(), with what it printed, up to the first newline, in out. */
 must_check int run_read(const char *const *argv, char *out, size_t size, struct err *err);
 

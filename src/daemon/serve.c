@@ -95,23 +95,41 @@ static void endpoint_write(const struct server *server, const char *text)
     }
 }
 
-static void announce(const struct server *server, const char *url)
+/* Only for a person's eyes: a log file or a journal is read by others. */
+static void announce_key(const struct server *server, const char *url)
 {
     char key[LINE_BYTES] = "";
-    bool is_default = strcmp(server->config->data, CONFIG_DATA) == 0;
     struct err err;
 
     if (place_read(server->places->default_key, key, sizeof(key), &err) < 0) {
         log_warn("%s", err.msg);
         return;
     }
-    printf("\natoll " ATOLL_VERSION " serves on %s\n\n"
-           "  export E2B_API_URL=%s\n"
+    printf("\n  export E2B_API_URL=%s\n"
            "  export E2B_SANDBOX_URL=%s\n"
-           "  export E2B_API_KEY=%s\n\n"
-           "In another terminal: eval \"$(%s env%s%s)\"\n\n",
-           url, url, url, key, server->program, is_default ? "" : " --data ",
-           is_default ? "" : server->config->data);
+           "  export E2B_API_KEY=%s\n\n",
+           url, url, key);
+}
+
+static void announce(const struct server *server, const char *url)
+{
+    const struct config *config = server->config;
+    bool is_default = strcmp(config->data, CONFIG_DATA) == 0;
+    bool terminal = isatty(STDOUT_FILENO);
+
+    printf("\natoll " ATOLL_VERSION " serves on %s\n", url);
+    if (config->tls_listen[0]) {
+        printf("and with TLS on https://%s\n", config->tls_listen);
+    }
+    if (config->domain[0]) {
+        printf("sandbox ports are reached as <port>-<id>.%s\n", config->domain);
+    }
+    if (terminal) {
+        announce_key(server, url);
+    }
+    printf("%s: eval \"$(%s env%s%s)\"\n\n",
+           terminal ? "In another terminal" : "To use it from a shell", server->program,
+           is_default ? "" : " --data ", is_default ? "" : config->data);
     (void)fflush(stdout);
 }
 
@@ -125,7 +143,8 @@ static void tell_when_ready(struct server *server)
     }
     serve_url(server->config->listen, http_server_port(server->http), url, sizeof(url));
     endpoint_write(server, url);
-    log_info("ready on %s with %u sandboxes", url, sandboxes_figures(server->sandboxes).running);
+    unsigned running = sandboxes_figures(server->sandboxes).running;
+    log_info("ready on %s with %u sandbox%s", url, running, running == 1 ? "" : "es");
     if (server->announce) {
         announce(server, url);
     }
@@ -235,6 +254,7 @@ static int open_domain(struct server *server, struct err *err)
         .templates = server->templates,
         .egress = server->egress,
         .logs = logs_sink(server->logs),
+        .instance = server->places->instance,
     };
     return sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
 }

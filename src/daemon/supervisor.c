@@ -18,15 +18,22 @@
 #include "daemon/lock.h"
 #include "daemon/prepare.h"
 #include "daemon/serve.h"
+#include "daemon/stop.h"
+#include "http/server.h"
 #include "keeper/keeper.h"
+#include "keeper/pool.h"
 
 enum {
     LOCK_WAIT_MS = 2000, /* a predecessor that was killed needs a moment to be gone */
     STOP_WAIT_MS = 8000, /* longer than the server's own grace */
     BACKOFF_FIRST_MS = 100,
     BACKOFF_MAX_MS = 10 * 1000,
+    PORT_POLL_MS = 50,
     HEALTHY_MS = 30 * 1000, /* after this long a crash counts as the first again */
 };
+
+#define OTHER_DAEMON                                                                               \
+    "another daemon serves %s already: stop it, or name another directory with --data"
 
 struct supervisor {
     const struct config *config;
@@ -252,22 +259,12 @@ static int supervise(struct supervisor *sv)
         int64_t wait_ms = start_due(sv);
         struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000};
         int number = sigtimedwait(&sv->signals, NULL, &wait);
-        if (number == SIGTERM || number == SIGINT || number == SIGHUP) {
+        if (stop_is(number)) {
             stop(sv, 0);
         }
         reap(sv);
     }
     return sv->exit_code;
-}
-
-static void signals_block(sigset_t *set)
-{
-    (void)sigemptyset(set);
-    (void)sigaddset(set, SIGCHLD);
-    (void)sigaddset(set, SIGTERM);
-    (void)sigaddset(set, SIGINT);
-    (void)sigaddset(set, SIGHUP);
-    (void)sigprocmask(SIG_BLOCK, set, NULL);
 }
 
 static int serve_lock_take(const struct config *config, const struct places *places)
@@ -276,13 +273,57 @@ static int serve_lock_take(const struct config *config, const struct places *pla
 
     int fd = lock_take(places->serve_lock, LOCK_WAIT_MS, &err);
     if (fd == -EBUSY) {
-        log_error(
-            "another daemon serves %s already: stop it, or name another directory with --data",
-            config->data);
+        log_error(OTHER_DAEMON, config->data);
     } else if (fd < 0) {
         log_error("%s", err.msg);
     }
     return fd;
+}
+
+/* ---- before and after ---- */
+
+static int port_check(const char *flag, const char *address, struct err *err)
+{
+    const struct timespec pause = {.tv_nsec = PORT_POLL_MS * 1000000L};
+    int64_t deadline_ms = clock_mono_ms() + LOCK_WAIT_MS;
+    int r = address[0] ? http_address_check(address, err) : 0;
+
+    while (r == -EADDRINUSE && clock_mono_ms() < deadline_ms && !stop_asked()) {
+        (void)nanosleep(&pause, NULL);
+        r = http_address_check(address, err);
+    }
+    if (r == -EADDRINUSE) {
+        return err_set(err, EADDRINUSE,
+                       "another program listens on %s: name another address with %s", address,
+                       flag);
+    }
+    return r < 0 ? err_wrap(err, "%s", flag) : 0;
+}
+
+/* What would fail at the very end is better known before minutes of preparation. */
+static int ports_check(const struct config *config, const struct places *places, struct err *err)
+{
+    int r = port_check("--listen", config->listen, err);
+
+    if (r == 0) {
+        r = port_check("--tls-listen", config->tls_listen, err);
+    }
+    if (r == -EADDRINUSE && lock_is_held(places->serve_lock)) {
+        return err_set(err, EBUSY, OTHER_DAEMON, config->data);
+    }
+    return r;
+}
+
+/* With no sandbox left, nothing of ours stays mounted. Needs the serve lock; another start that
+ * prepares, or a keeper of its own, has the pool in use and keeps it. */
+static void pool_put_away(const struct places *places)
+{
+    struct err err;
+    scoped_fd lock = lock_take(places->prepare_lock, 0, &err);
+
+    if (lock >= 0 && !lock_is_held(places->keeper_lock)) {
+        pool_unmount_empty(places->pool);
+    }
 }
 
 int supervisor_run(const struct config *config, const struct places *places, const char *program)
@@ -298,16 +339,23 @@ int supervisor_run(const struct config *config, const struct places *places, con
     struct err err;
 
     log_init("serve", config->log_level);
-    if (prepare(config, places, &sv.who, &err) < 0) {
-        log_error("%s", err.msg);
-        return 1;
+    stop_block(&sv.signals);
+    int r = ports_check(config, places, &err);
+    if (r == 0) {
+        r = prepare(config, places, &sv.who, &err);
     }
-    scoped_fd lock = serve_lock_take(config, places); /* the server's too: it is forked with it */
+    if (r < 0) {
+        log_error("%s", err.msg);
+    }
+    /* The server's too: it is forked with it. */
+    scoped_fd lock =
+        r < 0 ? lock_take(places->serve_lock, 0, &err) : serve_lock_take(config, places);
     if (lock < 0) {
         return 1;
     }
-    signals_block(&sv.signals);
-    return supervise(&sv);
+    int exit_code = r < 0 ? 1 : supervise(&sv);
+    pool_put_away(places);
+    return exit_code;
 }
 
 int supervisor_keeper(const struct config *config, const struct places *places)
@@ -343,6 +391,8 @@ int supervisor_keeper(const struct config *config, const struct places *places)
 int supervisor_unprivileged(const struct config *config, const struct places *places,
                             const char *program)
 {
+    struct err err;
+
     log_init("serve", config->log_level);
     if (access(places->base_layer, R_OK) < 0) {
         log_error("sandboxes need a keeper, which only root can start: run this as root, or start "
@@ -351,6 +401,10 @@ int supervisor_unprivileged(const struct config *config, const struct places *pl
     }
     scoped_fd lock = serve_lock_take(config, places);
     if (lock < 0) {
+        return 1;
+    }
+    if (ports_check(config, places, &err) < 0) {
+        log_error("%s", err.msg);
         return 1;
     }
     return serve_run(config, places, program, true);

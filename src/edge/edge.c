@@ -147,6 +147,8 @@ void edge_figures(const struct edge *edge, struct edge_outcome out[EDGE_OUTCOMES
     static const char *const names[EDGE_OUTCOMES] = {
         [EDGE_ERROR_NOT_FOUND] = "not_found",
         [EDGE_ERROR_PORT_CLOSED] = "port_closed",
+        [EDGE_ERROR_NO_ANSWER] = "no_answer",
+        [EDGE_ERROR_UNREACHABLE] = "unreachable",
         [EDGE_ERROR_PAUSED] = "paused",
         [EDGE_ERROR_TOO_MANY] = "too_many",
         [EDGE_ERROR_RESERVED] = "reserved",

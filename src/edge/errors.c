@@ -25,6 +25,12 @@ static const struct kind kinds[] = {
                               "was not found"},
     [EDGE_ERROR_PORT_CLOSED] = {502, "Closed port", "The sandbox is running but port is not open",
                                 "is running, but there is no service running on port"},
+    [EDGE_ERROR_NO_ANSWER] = {502, "No answer",
+                              "The sandbox is running but the service gave no HTTP answer",
+                              "is running, but there was no HTTP answer from the service on port"},
+    [EDGE_ERROR_UNREACHABLE] = {503, "Sandbox not reachable",
+                                "The sandbox is running but cannot be reached now, try again later",
+                                "is running, but cannot be reached now on port"},
     [EDGE_ERROR_PAUSED] = {409, "Sandbox is paused",
                            "The sandbox is paused or changing its state, try again later",
                            "is paused or changing its state"},
@@ -120,6 +126,12 @@ static int put_json(struct buf *out, struct str text)
     return r;
 }
 
+static bool names_port(enum edge_error error)
+{
+    return error == EDGE_ERROR_PORT_CLOSED || error == EDGE_ERROR_NO_ANSWER ||
+           error == EDGE_ERROR_UNREACHABLE;
+}
+
 static int page(struct buf *out, const struct kind *kind, enum edge_error error, struct str id,
                 uint16_t port, const struct http_request *req)
 {
@@ -132,7 +144,7 @@ static int page(struct buf *out, const struct kind *kind, enum edge_error error,
     int r = kind->page
                 ? buf_printf(out, "The sandbox <b>%.*s</b> %s", (int)id.len, id.at, kind->page)
                 : buf_printf(out, "%s", kind->message);
-    if (r == 0 && error == EDGE_ERROR_PORT_CLOSED) {
+    if (r == 0 && names_port(error)) {
         r = buf_printf(out, " <b>%u</b>", port);
     }
     if (r < 0 || buf_printf(out, ".</p><p><small>") < 0 || put_html(out, req->authority) < 0) {
@@ -154,7 +166,7 @@ static int json(struct buf *out, const struct kind *kind, enum edge_error error,
                    kind->message) < 0) {
         return -ENOBUFS;
     }
-    if (error == EDGE_ERROR_PORT_CLOSED) {
+    if (names_port(error)) {
         return buf_printf(out, "\",\"port\":%u,\"code\":%d}", port, kind->status);
     }
     if (error == EDGE_ERROR_TOO_MANY) {

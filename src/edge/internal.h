@@ -53,7 +53,9 @@ struct sandbox *signed_find(struct sandboxes *sandboxes, const struct http_reque
 /* Also what outcomes are counted by, with those below. */
 enum edge_error {
     EDGE_ERROR_NOT_FOUND,
-    EDGE_ERROR_PORT_CLOSED,
+    EDGE_ERROR_PORT_CLOSED, /* the connection was refused */
+    EDGE_ERROR_NO_ANSWER,   /* the service took the connection and closed it, or talked nonsense */
+    EDGE_ERROR_UNREACHABLE, /* neither refused nor made */
     EDGE_ERROR_PAUSED,
     EDGE_ERROR_TOO_MANY,
     EDGE_ERROR_RESERVED,

@@ -216,7 +216,7 @@ static void on_upstream_end(void *ctx, int error)
     } else if (error < 0 && may_retry(p)) {
         proxy_connect(p);
     } else if (!p->answer_ended) {
-        proxy_fail(p, EDGE_ERROR_PORT_CLOSED);
+        proxy_fail(p, EDGE_ERROR_NO_ANSWER);
     }
 }
 
@@ -317,9 +317,10 @@ static void dial_failed(struct proxy *p, int error)
         (void)uv_timer_start(&p->timer, on_timer, pause_ms, 0);
         return;
     }
-    proxy_fail(p, error == -ENOTCONN ? EDGE_ERROR_NOT_FOUND
-                  : error == -EAGAIN ? EDGE_ERROR_TOO_MANY
-                                     : EDGE_ERROR_PORT_CLOSED);
+    proxy_fail(p, error == -ENOTCONN       ? EDGE_ERROR_NOT_FOUND
+                  : error == -EAGAIN       ? EDGE_ERROR_TOO_MANY
+                  : error == -ECONNREFUSED ? EDGE_ERROR_PORT_CLOSED
+                                           : EDGE_ERROR_UNREACHABLE);
 }
 
 static void on_dialed(void *ctx, int fd_or_error)
@@ -339,7 +340,7 @@ static void on_dialed(void *ctx, int fd_or_error)
         dial_failed(p, fd_or_error);
     } else if (upstream_new(p->edge->loop, fd_or_error, &up, &err) < 0) {
         log_warn("sandbox %s port %u: %s", p->id, p->port, err.msg);
-        proxy_fail(p, EDGE_ERROR_PORT_CLOSED);
+        proxy_fail(p, EDGE_ERROR_UNREACHABLE);
     } else {
         proxy_send(p, up);
     }

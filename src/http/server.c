@@ -238,6 +238,25 @@ static int parse_address(const char *text, struct sockaddr_storage *out, struct 
     return r < 0 ? err_set(err, EINVAL, "'%s' does not begin with an IP address", text) : 0;
 }
 
+int http_address_check(const char *address, struct err *err)
+{
+    static const int on = 1;
+    struct sockaddr_storage addr = {0};
+    int r = parse_address(address, &addr, err);
+
+    if (r < 0) {
+        return r;
+    }
+    scoped_fd fd = socket(addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t len =
+        addr.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+        bind(fd, (const struct sockaddr *)&addr, len) < 0 || listen(fd, 1) < 0) {
+        return err_sys(err, "listen on %s", address);
+    }
+    return 0;
+}
+
 int http_server_listen(struct http_server *server, const char *address, struct tls_context *tls,
                        struct err *err)
 {

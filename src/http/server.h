@@ -47,6 +47,9 @@ must_check int http_server_listen(struct http_server *server, const char *addres
                                   struct tls_context *tls, struct err *err);
 int http_server_port(const struct http_server *server);
 
+/* Whether one could listen there at this moment: opens the port and closes it again. */
+must_check int http_address_check(const char *address, struct err *err);
+
 /* Takes over a connected stream socket, or (http_server_listen_fd) a listening one, also on
  * failure. The requests of an adopted connection carry `tag`. */
 must_check int http_server_adopt(struct http_server *server, int fd, void *tag, struct err *err);

@@ -224,11 +224,12 @@ static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
 
 static int fail(struct err *err, const char *what, const char *path)
 {
-    char reason[128];
+    unsigned long code = ERR_get_error();
+    const char *reason = ERR_SYSTEM_ERROR(code) ? strerrordesc_np((int)ERR_GET_REASON(code))
+                                                : ERR_reason_error_string(code);
 
-    ERR_error_string_n(ERR_get_error(), reason, sizeof(reason));
     ERR_clear_error();
-    return err_set(err, EINVAL, "%s %s: %s", what, path, reason);
+    return err_set(err, EINVAL, "%s %s: %s", what, path, reason ? reason : "it cannot be used");
 }
 
 static void context_tune(struct context *context)

@@ -13,12 +13,15 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "base/fd.h"
 
 enum {
     SHARE_PERCENT = 80, /* of what is free: a sparse image must never outgrow its disk */
-    LOOP_TRIES = 16,    /* another process may take the device between asking and configuring */
+    UNMOUNT_TRIES = 20,
+    UNMOUNT_POLL_MS = 50,
+    LOOP_TRIES = 16, /* another process may take the device between asking and configuring */
 };
 static const uint64_t image_bytes_min = UINT64_C(512) << 20;
 
@@ -135,4 +138,21 @@ int image_mount(const char *path, uint64_t bytes, struct err *err)
         return err_sys(err, "mount the pool's image at %s", path);
     }
     return 0;
+}
+
+void image_unmount(const char *path)
+{
+    const struct timespec pause = {.tv_nsec = UNMOUNT_POLL_MS * 1000000L};
+    char image[PATH_MAX];
+
+    if ((size_t)snprintf(image, sizeof(image), "%s.img", path) >= sizeof(image) ||
+        access(image, F_OK) < 0) {
+        return;
+    }
+    for (int i = 0; i < UNMOUNT_TRIES; i++) {
+        if (umount2(path, UMOUNT_NOFOLLOW) == 0 || errno != EBUSY) {
+            return;
+        }
+        (void)nanosleep(&pause, NULL);
+    }
 }

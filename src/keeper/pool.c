@@ -179,6 +179,30 @@ void pool_close(struct pool *pool)
     free(pool);
 }
 
+static void count_one(void *ctx, const char *name)
+{
+    size_t *count = ctx;
+
+    (void)name;
+    ++*count;
+}
+
+void pool_unmount_empty(const char *path)
+{
+    struct err err;
+    size_t count = 0;
+    scoped_fd fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    scoped_fd sandboxes =
+        fd < 0 ? -1 : openat(fd, "sandboxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (sandboxes < 0 || names_each(sandboxes, count_one, &count, &err) < 0 || count > 0) {
+        return;
+    }
+    fd_closep(&sandboxes);
+    fd_closep(&fd);
+    image_unmount(path);
+}
+
 bool pool_limits_disk(const struct pool *pool)
 {
     return pool->limits_disk;

@@ -30,6 +30,10 @@ must_check int pool_open(const char *path, uint64_t image_bytes, struct pool **o
                          struct err *err);
 void pool_close(struct pool *pool);
 
+/* Unmounts the image of a pool that holds no sandbox and that nobody has open; else leaves it. The
+ * next pool_open() mounts it again. Waits a moment for what is just ending. */
+void pool_unmount_empty(const char *path);
+
 /* Goes on removing plain directories that an earlier process had begun with. Needs SIGCHLD to be
  * ignored, as pool_disk_remove() does. */
 void pool_sweep(struct pool *pool);

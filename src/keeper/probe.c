@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/capability.h>
 #include <linux/magic.h>
 #include <linux/sched.h>
@@ -38,8 +39,8 @@ enum {
 };
 
 struct probe {
-    const char *data_dir;
-    int userns_fd; /* of a throw-away namespace; -1 when none can be made */
+    const char *data_dir; /* or its nearest parent that exists */
+    int userns_fd;        /* of a throw-away namespace; -1 when none can be made */
 };
 
 static enum probe_verdict printf_like(3, 4)
@@ -141,12 +142,6 @@ static enum probe_verdict probe_idmap(const struct probe *probe, struct probe_re
 
     if (fd >= 0) {
         return verdict(out, PROBE_OK, "idmapped mounts work at %s", probe->data_dir);
-    }
-    if (access(probe->data_dir, F_OK) < 0) {
-        return verdict(out, PROBE_DEGRADED,
-                       "%s does not exist yet: cannot tell about idmapped "
-                       "mounts there",
-                       probe->data_dir);
     }
     return verdict(out, PROBE_DEGRADED,
                    "the filesystem of %s has no idmapped mounts: the pool needs its btrfs image",
@@ -342,6 +337,20 @@ static int userns_make(void)
     return fd;
 }
 
+/* The nearest directory that is there: the data directory will be made on the same filesystem. */
+static void nearest_dir(const char *path, char out[PATH_MAX])
+{
+    (void)snprintf(out, PATH_MAX, "%s", path);
+    while (access(out, F_OK) < 0 && strcmp(out, "/") != 0) {
+        char *slash = strrchr(out, '/');
+        if (!slash || slash == out) {
+            (void)snprintf(out, PATH_MAX, "/");
+        } else {
+            *slash = '\0';
+        }
+    }
+}
+
 size_t probe_machine(const char *data_dir, struct probe_result out[PROBE_RESULTS_MAX])
 {
     static const struct {
@@ -363,8 +372,10 @@ size_t probe_machine(const char *data_dir, struct probe_result out[PROBE_RESULTS
     };
     static_assert(countof(points) <= PROBE_RESULTS_MAX, "room for every point");
     scoped_fd userns = userns_make();
-    const struct probe probe = {data_dir, userns};
+    char where[PATH_MAX];
 
+    nearest_dir(data_dir, where);
+    const struct probe probe = {where, userns};
     for (size_t i = 0; i < countof(points); i++) {
         out[i].name = points[i].name;
         out[i].verdict = points[i].run(&probe, &out[i]);

@@ -174,6 +174,9 @@ int sandboxes_new(const struct sandboxes_options *options, void (*ready)(void *c
 
     all->use = *options;
     all->ready = ready;
+    if (options->instance) {
+        slots_begin(&all->slots, options->instance);
+    }
     all->ready_ctx = ctx;
     all->refs = 3; /* the caller's, and the timers' */
     if (uv_timer_init(options->loop, &all->doom_timer) < 0 ||

@@ -1,7 +1,8 @@
 /* attach.c - sockets into a jail, over the channel to its agent.
  *
- * A dial waits on the channel; while there is none, in sb->dials. A channel that breaks while the
- * jail lives is replaced through the keeper, and what waited on it is asked once more.
+ * A dial waits on the channel; while there is none, in sb->dials, also when the keeper is away: it
+ * is back soon, and the sandbox runs all the while. A channel that breaks while the jail lives is
+ * replaced through the keeper, and what waited on it is asked once more.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,9 +23,16 @@ struct dial {
     int tries;
     void (*done)(void *ctx, int fd_or_error);
     void *ctx;
+    uv_timer_t patience; /* with a channel; it is there once the dial has waited for one */
+    bool has_patience;
 };
 
 /* ---- dials ---- */
+
+static void on_patience_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
 
 static void dial_finish(struct dial *dial, int fd_or_error)
 {
@@ -32,7 +40,11 @@ static void dial_finish(struct dial *dial, int fd_or_error)
     dial->sb->all->dials_failed += fd_or_error < 0;
     dial->done(dial->ctx, fd_or_error);
     sandbox_release(dial->sb);
-    free(dial);
+    if (dial->has_patience) {
+        uv_close((uv_handle_t *)&dial->patience, on_patience_closed);
+    } else {
+        free(dial);
+    }
 }
 
 static void dial_start(struct dial *dial);
@@ -50,17 +62,43 @@ static void dial_answered(void *ctx, int fd_or_error)
     }
 }
 
+static void on_patience(uv_timer_t *timer)
+{
+    struct dial *dial = timer->data;
+
+    DL_DELETE(dial->sb->dials, dial);
+    dial_finish(dial, -ETIMEDOUT);
+}
+
+static void dial_wait(struct dial *dial)
+{
+    struct sandbox *sb = dial->sb;
+
+    if (!dial->has_patience) {
+        if (uv_timer_init(sb->all->use.loop, &dial->patience) < 0) {
+            abort();
+        }
+        dial->patience.data = dial;
+        dial->has_patience = true;
+    }
+    (void)uv_timer_start(&dial->patience, on_patience, SANDBOX_ATTACH_WAIT_MS, 0);
+    DL_APPEND(sb->dials, dial);
+    sandbox_attach(sb);
+}
+
 static void dial_start(struct dial *dial)
 {
     struct sandbox *sb = dial->sb;
 
-    if (sb->channel) {
-        dial->tries++;
-        agent_channel_connect(sb->channel, dial->port, dial_answered, dial);
-    } else {
-        DL_APPEND(sb->dials, dial);
-        sandbox_attach(sb);
+    if (!sb->channel) {
+        dial_wait(dial);
+        return;
     }
+    if (dial->has_patience) {
+        (void)uv_timer_stop(&dial->patience);
+    }
+    dial->tries++;
+    agent_channel_connect(sb->channel, dial->port, dial_answered, dial);
 }
 
 void sandbox_dial(struct sandbox *sb, uint16_t port, void (*done)(void *ctx, int fd_or_error),
@@ -227,8 +265,7 @@ static bool is_older_than_the_boot(const struct sandbox *sb)
 static void attach_failed(struct sandbox *sb, const struct keeper_answer *answer)
 {
     if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
-        sandbox_fail_dials(sb, -ETIMEDOUT); /* tried again when the keeper is back */
-        return;
+        return; /* tried again when the keeper is back; dials wait for that */
     }
     log_warn("sandbox %s: attach: %s", sb->id, answer->err.msg);
     sandbox_kill(sb,

@@ -28,6 +28,7 @@ enum {
     SANDBOX_LIST_MAX = 2 * KEEPER_UID_SLOTS, /* entries of KEEPER_LIST that are looked at */
     SANDBOX_ADOPT_WINDOW = 64,               /* ATTACH requests under way at start */
     SANDBOX_DIAL_TRIES = 2,                  /* the second on a channel made anew */
+    SANDBOX_ATTACH_WAIT_MS = 5000,           /* of a dial: adoption, or a keeper started again */
     SANDBOX_DESTROY_RETRY_MS = 1000,
     SANDBOX_DESTROY_TRIES = 60,
     SANDBOX_RECORD_RETRY_MS = 1000, /* an end that the store could not take is given again */
@@ -59,6 +60,8 @@ struct slots {
 
 enum { SLOT_NONE = UINT32_MAX };
 
+/* Where the first range is taken: daemons that know nothing of each other rarely meet. */
+void slots_begin(struct slots *slots, const char *instance);
 uint32_t slots_take(struct slots *slots); /* SLOT_NONE when all are in use */
 void slots_mark(struct slots *slots, uint32_t slot);
 void slots_give(struct slots *slots, uint32_t slot); /* fine for SLOT_NONE */

@@ -82,6 +82,7 @@ struct sandboxes_options {
     struct templates *templates;
     struct egress *egress; /* NULL: sandboxes have no way out */
     struct sandbox_log_sink logs;
+    const char *instance; /* as keeper_options'; NULL: the only daemon of this machine */
 };
 
 /* Loads the table. Adoption runs once the keeper is connected; `ready` is called when every saved

@@ -1,5 +1,18 @@
 /* slots.c - uid ranges in use, as a bitmap. A range is taken while its jail's processes live. */
+#include <string.h>
+
+#include "base/encode.h"
 #include "sandbox/internal.h"
+
+void slots_begin(struct slots *slots, const char *instance)
+{
+    uint8_t digest[SHA256_BYTES];
+    uint32_t place;
+
+    sha256(instance, strlen(instance), digest);
+    memcpy(&place, digest, sizeof(place));
+    slots->next = place % KEEPER_UID_SLOTS;
+}
 
 static bool is_used(const struct slots *slots, uint32_t slot)
 {

@@ -67,9 +67,23 @@ def test_life_goes_on_afterwards(daemon, way):
     until(lambda: sandbox.sandbox_id not in daemon.sandbox_dirs(), "its disk is gone")
 
 
-@pytest.mark.parametrize("child", ["server", "keeper"])
-def test_a_restart_never_says_that_a_sandbox_is_gone(daemon, sandbox, child):
-    """Asks all the time while the child is killed again and again. No answer is fine; a wrong
+def address(daemon):
+    return daemon.url.removeprefix("http://")
+
+
+# As WAYS, but the new daemon is found where the old one was.
+RESTARTS = {
+    "server": WAYS["server"],
+    "keeper": WAYS["keeper"],
+    "both": WAYS["both"],
+    "all": lambda daemon: (at := address(daemon), daemon.kill(), daemon.start(at)),
+    "orderly": lambda daemon: (at := address(daemon), daemon.stop(), daemon.start(at)),
+}
+
+
+@pytest.mark.parametrize("way", RESTARTS)
+def test_a_restart_never_says_that_a_sandbox_is_gone(daemon, sandbox, way):
+    """Asks all the time while the daemon is restarted again and again. No answer is fine; a wrong
     one would make a client give up a sandbox that runs."""
     done = threading.Event()
     url, key = daemon.url, daemon.key
@@ -93,7 +107,7 @@ def test_a_restart_never_says_that_a_sandbox_is_gone(daemon, sandbox, child):
         thread.start()
     try:
         for _ in range(5):
-            daemon.kill_child(child)
+            RESTARTS[way](daemon)
     finally:
         done.set()
         for thread in threads:

@@ -388,6 +388,22 @@ static void keys_come_and_go(void)
     stop();
 }
 
+static void what_is_not_there_yet_says_so(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+
+    CHECK(start(&dir));
+    REFUSED(501, "Pausing a sandbox is not available on this server yet",
+            ask("POST", "/sandboxes/iabc/pause", "{}"));
+    REFUSED(501, "Building a template is not available on this server yet",
+            ask("POST", "/templates", "{}"));
+    REFUSED(501, "Keeping volumes is not available on this server yet",
+            ask("DELETE", "/volumes/v", ""));
+    REFUSED(404, "validation error: no such endpoint", ask("PUT", "/sandboxes/iabc/pause", ""));
+    CHECK_INT(ask_with("POST", "/sandboxes/iabc/pause", "", ""), 401);
+    stop();
+}
+
 static void paths_and_browsers(void)
 {
     scoped_tmpdir dir = tmpdir_make();
@@ -551,6 +567,7 @@ int main(void)
         {"the default key stays, or is made anew", the_default_key_stays},
         {"a revoked default key is replaced at once", a_revoked_default_key_is_replaced},
         {"keys are made, renamed and revoked, across restarts", keys_come_and_go},
+        {"what is not there yet says so", what_is_not_there_yet_says_so},
         {"unknown paths, other methods, browsers", paths_and_browsers},
         {"health without a keeper", health_says_what_is_amiss},
         {"templates", templates_are_listed},

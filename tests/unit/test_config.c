@@ -76,6 +76,11 @@ static void refusals(void)
         const char *text, *a, *b, *says;
     } cases[] = {
         {"\nlisten = nowhere\n", NULL, NULL, "atoll.conf:2: 'nowhere' is not an address"},
+        {"", "--domain", "bad domain!", "--domain: 'bad domain!' is not a domain name"},
+        {"domain = a..b", NULL, NULL, "'a..b' is not a domain name"},
+        {"domain = a.b.", NULL, NULL, "'a.b.' is not a domain name"},
+        {"domain = -a.b", NULL, NULL, "'-a.b' is not a domain name"},
+        {"domain = a.b:x", NULL, NULL, "'a.b:x' is not a domain name"},
         {"lisen = 127.0.0.1:1", NULL, NULL, "atoll.conf:1: there is no setting 'lisen'"},
         {"listen", NULL, NULL, "atoll.conf:1: want a line 'name = value'"},
         {"", "--lisen", "x", "there is no flag '--lisen'"},
@@ -128,12 +133,12 @@ static void argv_round_trip(void)
     static char name[] = "keeper";
     char *argv[1 + CONFIG_ARGV_MAX] = {name};
 
-    CHECK_INT(load(&config, "domain = a.b\npool_size = 3G\nlog_level = warn\n", "--data", "rel",
+    CHECK_INT(load(&config, "domain = a.b:80\npool_size = 3G\nlog_level = warn\n", "--data", "rel",
                    &words_n, &err),
               0);
     int n = config_argv(&config, argv + 1);
     CHECK_INT(config_load(&again, 1 + n, argv, &words_n, &err), 0);
-    CHECK_STR(again.domain, "a.b");
+    CHECK_STR(again.domain, "a.b:80");
     CHECK_STR(again.data, config.data);
     CHECK(again.data[0] == '/');
     CHECK(again.pool_bytes == UINT64_C(3) << 30);

@@ -497,7 +497,7 @@ static void a_service_that_breaks_off_resets_the_client(void)
     finish();
 }
 
-static void a_service_that_says_nothing_is_a_closed_port(void)
+static void a_service_that_says_nothing_has_a_port_all_the_same(void)
 {
     start();
     int c = client();
@@ -506,6 +506,7 @@ static void a_service_that_says_nothing_is_a_closed_port(void)
     (void)hear(s, "\r\n\r\n");
     (void)close(s);
     CHECK(strncmp(hear(c, "\r\n\r\n"), "HTTP/1.1 502 ", 13) == 0);
+    CHECK(strstr(hear(c, "}"), "gave no HTTP answer\",\"port\":8080,\"code\":502}"));
     (void)close(c);
     finish();
 }
@@ -669,8 +670,8 @@ int main(void)
         {"a leaving client takes the service along", a_leaving_client_takes_the_service_along},
         {"a service that breaks off resets the client",
          a_service_that_breaks_off_resets_the_client},
-        {"a service that says nothing is a closed port",
-         a_service_that_says_nothing_is_a_closed_port},
+        {"a service that says nothing has a port all the same",
+         a_service_that_says_nothing_has_a_port_all_the_same},
         {"a kill resets streams at once", a_kill_resets_streams_at_once},
         {"waits for a service that starts", waits_for_a_service_that_starts},
         {"keeps connections to the agent", keeps_connections_to_the_agent},

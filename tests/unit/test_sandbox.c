@@ -788,14 +788,19 @@ static void adoption_waits_for_the_keeper(void)
     keeper.connected = false;
     open_house();
     create(60000);
+    dialed = 0;
+    sandbox_dial(find(id), 8080, on_dialed, NULL);
     for (int i = 0; i < 20; i++) {
         (void)uv_run(&loop, UV_RUN_NOWAIT);
     }
     CHECK_INT(ready, 0);
     CHECK_INT(created.calls, 0);
+    CHECK_INT(dialed, 0);
     keeper.connected = true;
     sandboxes_keeper_changed(all, true);
-    UNTIL(created.calls == 1 && ready == 1);
+    UNTIL(created.calls == 1 && ready == 1 && dialed != 0);
+    CHECK(dialed > 0);
+    (void)close(dialed);
     CHECK_INT(created.error, 0);
     CHECK(find(id));
     teardown();

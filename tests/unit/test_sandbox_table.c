@@ -152,6 +152,25 @@ static void starting_ones_are_not_listed(void)
     drop(&table);
 }
 
+/* Two data directories: hundreds of sandboxes of each, and no range in common. */
+static void slots_of_two_daemons_differ(void)
+{
+    static struct slots slots[2];
+    uint32_t first[2];
+
+    slots_begin(&slots[0], "0123456789ab");
+    slots_begin(&slots[1], "0123456789ac");
+    for (int i = 0; i < 2; i++) {
+        first[i] = slots_take(&slots[i]);
+        CHECK(first[i] < KEEPER_UID_SLOTS);
+    }
+    uint32_t apart = (first[1] + KEEPER_UID_SLOTS - first[0]) % KEEPER_UID_SLOTS;
+    CHECK(apart > 500 && apart < KEEPER_UID_SLOTS - 500);
+    slots_begin(&slots[0], "0123456789ab");
+    slots_give(&slots[0], first[0]);
+    CHECK(slots_take(&slots[0]) == first[0]); /* the same place at every start */
+}
+
 static void slots_come_round_late(void)
 {
     static struct slots slots;
@@ -179,6 +198,7 @@ int main(void)
         {"pages are stable under change", pages_are_stable_under_change},
         {"may be emptied while walked", may_be_emptied_while_walked},
         {"starting ones are not listed", starting_ones_are_not_listed},
+        {"slots of two daemons differ", slots_of_two_daemons_differ},
         {"uid ranges come round late", slots_come_round_late},
     };
 
