@@ -9,9 +9,12 @@
 
 int timeout_field(const json_t *body, const char *name, int64_t *seconds, struct err *err)
 {
-    int r = field_int(body, name, (struct int_range){0, INT32_MAX}, seconds, err);
+    int r = field_int(body, name, (struct int_range){INT64_MIN, INT64_MAX}, seconds, err);
 
-    if (r == 0 && *seconds > SANDBOX_TIMEOUT_S_MAX) {
+    if (r == 0 && json_integer_value(json_object_get(body, name)) < 0) {
+        r = err_set(err, EINVAL, "validation error: %s must be between 0 and %d", name,
+                    SANDBOX_TIMEOUT_S_MAX);
+    } else if (r == 0 && *seconds > SANDBOX_TIMEOUT_S_MAX) {
         r = err_set(err, EINVAL, "Timeout cannot be greater than %d hours",
                     SANDBOX_TIMEOUT_S_MAX / 3600);
     }
