@@ -73,6 +73,10 @@ int files_status(int error)
     case ENAMETOOLONG:
     case ELOOP:
         return 400;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return 403;
     case ENOENT:
         return 404;
     default:

@@ -143,6 +143,8 @@ static void on_created(void *ctx, struct sandbox *sb, int error, const struct er
         call_empty(call, 204);
         return;
     }
+    struct sandbox_info info = sandbox_info(sb);
+    templates_spawned(call->api->options.templates, info.template_id, info.created_ms);
     call_json(call, 201, sandbox_json_created(call->api, sb));
 }
 

@@ -10,9 +10,12 @@
 int timeout_field(const json_t *body, const char *name, int64_t timeout_s_max, int64_t *seconds,
                   struct err *err)
 {
-    int r = field_int(body, name, (struct int_range){0, INT32_MAX}, seconds, err);
+    int r = field_int(body, name, (struct int_range){INT64_MIN, INT64_MAX}, seconds, err);
 
-    if (r == 0 && *seconds > timeout_s_max) {
+    if (r == 0 && json_integer_value(json_object_get(body, name)) < 0) {
+        r = err_set(err, EINVAL, "validation error: %s must be between 0 and %lld", name,
+                    (long long)timeout_s_max);
+    } else if (r == 0 && *seconds > timeout_s_max) {
         r = err_set(err, EINVAL, "Timeout cannot be greater than %lld hours",
                     (long long)timeout_s_max / 3600);
     }

@@ -19,6 +19,10 @@ int body_parse(struct str text, bool optional, json_t **out, struct err *err)
         return 0;
     }
     scoped_json *body = json_loadb(text.at, text.len, JSON_REJECT_DUPLICATES, &why);
+    if (!body && json_error_code(&why) == json_error_null_character) {
+        return err_set(err, EINVAL, "validation error: a string holds a NUL character (line %d)",
+                       why.line);
+    }
     if (!body) {
         return err_set(err, EINVAL, "validation error: the body is not valid JSON: %s (line %d)",
                        why.text, why.line);

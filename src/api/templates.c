@@ -35,7 +35,7 @@ static json_t *texts(const char *text)
     return array;
 }
 
-/* How often a template was used is not counted: the fields are there because clients want them. */
+/* How often a template was used is counted since the daemon's start. */
 static void append(void *ctx, const struct template *t)
 {
     json_t *row = json_object();
@@ -51,8 +51,9 @@ static void append(void *ctx, const struct template *t)
     (void)json_object_set_new(row, "createdAt", stamp_json(t->created_ms));
     (void)json_object_set_new(row, "updatedAt", stamp_json(t->created_ms));
     (void)json_object_set_new(row, "createdBy", json_null());
-    (void)json_object_set_new(row, "lastSpawnedAt", json_null());
-    (void)json_object_set_new(row, "spawnCount", json_integer(0));
+    (void)json_object_set_new(row, "lastSpawnedAt",
+                              t->last_spawned_ms ? stamp_json(t->last_spawned_ms) : json_null());
+    (void)json_object_set_new(row, "spawnCount", json_integer(t->spawns));
     (void)json_object_set_new(row, "buildCount", json_integer(1));
     (void)json_object_set_new(row, "envdVersion", json_string(SANDBOX_ENVD_VERSION));
     (void)json_object_set_new(row, "buildStatus", json_string("ready"));

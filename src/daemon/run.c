@@ -53,13 +53,13 @@ static int wait_for(pid_t pid, const char *name, struct err *err)
 
 /* As pid 1 of its namespace it has no parent to look at: the pipe tells whether we died before the
  * kernel knew that it is to die with us. */
-static _Noreturn void contained_exec(const char *const *argv, const int alive_fds[2])
+static _Noreturn void contained_exec(const char *const *argv, int alive_fd, int our_end_fd)
 {
-    struct pollfd parent = {.fd = alive_fds[0]};
+    struct pollfd parent = {.fd = alive_fd};
 
     (void)setsid(); /* a terminal's Ctrl-C reaches us alone */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)close(alive_fds[1]);
+    (void)close(our_end_fd);
     if (poll(&parent, 1, 0) != 0) {
         _exit(1);
     }
@@ -98,14 +98,14 @@ int run_contained(const char *const *argv, struct err *err)
     if (pipe2(alive_fds, O_CLOEXEC) < 0) {
         return err_sys(err, "make a pipe for %s", argv[0]);
     }
-    scoped_fd read_fd = alive_fds[0];
-    scoped_fd write_fd = alive_fds[1];
+    scoped_fd alive_fd = alive_fds[0];
+    scoped_fd our_end_fd = alive_fds[1];
     long pid = syscall(SYS_clone3, &args, sizeof(args));
     if (pid < 0) {
         return err_sys(err, "start %s in namespaces of its own", argv[0]);
     }
     if (pid == 0) {
-        contained_exec(argv, alive_fds);
+        contained_exec(argv, alive_fd, our_end_fd);
     }
     bool stopped = contained_wait((pid_t)pid);
     int r = wait_for((pid_t)pid, argv[0], err);

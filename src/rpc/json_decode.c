@@ -457,6 +457,9 @@ int json_decode(const ProtobufCMessageDescriptor *type, struct str text, Protobu
         return r;
     }
     json_auto_t *json = json_loadb(text.at ? text.at : "", text.len, JSON_REJECT_DUPLICATES, &why);
+    if (!json && json_error_code(&why) == json_error_null_character) {
+        return err_set(err, EINVAL, "a string of the message holds a NUL character");
+    }
     if (!json) {
         return err_set(err, EINVAL, "the message is not JSON: %s", why.text);
     }

@@ -23,7 +23,7 @@ static void list_next(struct sandboxes *all);
 static void adopt_done(struct sandboxes *all)
 {
     all->adoption = ADOPT_READY;
-    log_info("%zu sandboxes on record are running", all->table.n);
+    log_info("on record as running: %zu", all->table.n);
     if (all->ready) {
         all->ready(all->ready_ctx);
     }

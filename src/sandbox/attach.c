@@ -164,6 +164,11 @@ static void on_oom_count(void *ctx, const struct keeper_answer *answer, int fds[
     struct sandbox *sb = question->sb;
 
     (void)fds;
+    if (answer->status == 0 && answer->usage.oom_kills > sb->oom_kills) {
+        sb->oom_kills = answer->usage.oom_kills;
+        log_warn("sandbox %s: out of memory: the kernel killed in it, %u times by now", sb->id,
+                 sb->oom_kills);
+    }
     if (sb->channel && sb->channel == question->channel) {
         agent_channel_answer_oom(sb->channel, answer->status == 0 ? answer->usage.oom_kills : 0);
     }

@@ -169,6 +169,17 @@ static bool may_use(const struct template *t, const char *team_id)
     return !t->team_id || t->is_public || same(t->team_id, team_id);
 }
 
+void templates_spawned(struct templates *templates, const char *id, int64_t now_ms)
+{
+    struct entry *entry = NULL;
+
+    HASH_FIND_STR(templates->by_id, id, entry);
+    if (entry) {
+        entry->t.spawns++;
+        entry->t.last_spawned_ms = now_ms;
+    }
+}
+
 const struct template *templates_find(struct templates *templates, const char *team_id,
                                       struct str name, int *why)
 {

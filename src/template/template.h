@@ -29,6 +29,8 @@ struct template
     uint32_t cpu_count, memory_mb, disk_mb;
     int64_t created_ms;
     bool is_public;
+    uint32_t spawns;         /* sandboxes made of it since the daemon's start */
+    int64_t last_spawned_ms; /* 0: none since then */
 };
 
 struct templates;
@@ -51,6 +53,9 @@ void templates_name_team(struct templates *templates, const char *team_id, const
  */
 const struct template *templates_find(struct templates *templates, const char *team_id,
                                       struct str name, int *why);
+
+/* A sandbox was made of it. */
+void templates_spawned(struct templates *templates, const char *id, int64_t now_ms);
 
 /* Those the team may use: its own, the built-in, the public ones. */
 void templates_each(struct templates *templates, const char *team_id,

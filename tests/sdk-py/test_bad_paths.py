@@ -4,6 +4,7 @@ import os
 
 import pytest
 import web
+from e2b import SandboxException
 
 
 @pytest.fixture(scope="module")
@@ -148,3 +149,8 @@ def test_a_stream_whose_frame_lies(sandbox, agent):
         answer = agent.post("/process.Process/Start", content=frame, headers=headers)
         assert answer.status_code >= 400 or b'"error"' in answer.content
     assert sandbox.is_running()
+
+
+def test_a_read_only_place(sandbox):
+    with pytest.raises(SandboxException, match="403: .*Read-only file system"):
+        sandbox.files.write("/sys/x", "nowhere to put it", user="root")

@@ -1,5 +1,8 @@
 """A sandbox that takes more than its share hurts itself alone, and the API says what happened."""
 
+import os
+from pathlib import Path
+
 import pytest
 from e2b import CommandExitException, NotEnoughSpaceException, SandboxException
 
@@ -22,6 +25,8 @@ def test_a_memory_hog_is_killed_alone(own_sandbox, neighbour):
     assert caught.value.exit_code == -1
     assert "killed" in caught.value.error
     assert own_sandbox.commands.run("echo alive").stdout == "alive\n"
+    log = (Path(os.environ["ATOLL_DATA"]) / "log").read_text()
+    assert f"sandbox {own_sandbox.sandbox_id}: out of memory" in log
 
 
 def test_memory_taken_in_shared_memory_counts_too(own_sandbox, neighbour):

@@ -121,3 +121,15 @@ def test_a_killed_one_is_not_listed(new_sandbox):
     assert listed(SandboxQuery(metadata={"tag": tag})) == [[sandbox.sandbox_id]]
     sandbox.kill()
     assert listed(SandboxQuery(metadata={"tag": tag})) == [[]]
+
+
+def test_templates_count_what_is_made_of_them(api, new_sandbox):
+    def base():
+        (row,) = [row for row in api.get("/templates").json() if "base" in row["aliases"]]
+        return row
+
+    before = base()["spawnCount"]
+    made = new_sandbox()
+    after = base()
+    assert after["spawnCount"] == before + 1
+    assert after["lastSpawnedAt"] == api.get(f"/sandboxes/{made.sandbox_id}").json()["startedAt"]

@@ -67,17 +67,13 @@ def test_life_goes_on_afterwards(daemon, way):
     until(lambda: sandbox.sandbox_id not in daemon.sandbox_dirs(), "its disk is gone")
 
 
-def address(daemon):
-    return daemon.url.removeprefix("http://")
-
-
 # As WAYS, but the new daemon is found where the old one was.
 RESTARTS = {
-    "server": WAYS["server"],
-    "keeper": WAYS["keeper"],
-    "both": WAYS["both"],
-    "all": lambda daemon: (at := address(daemon), daemon.kill(), daemon.start(at)),
-    "orderly": lambda daemon: (at := address(daemon), daemon.stop(), daemon.start(at)),
+    "server": lambda daemon, listen: daemon.kill_child("server"),
+    "keeper": lambda daemon, listen: daemon.kill_child("keeper"),
+    "both": lambda daemon, listen: daemon.kill_child("server", "keeper"),
+    "all": lambda daemon, listen: (daemon.kill(), daemon.start(listen)),
+    "orderly": lambda daemon, listen: (daemon.stop(), daemon.start(listen)),
 }
 
 
@@ -107,7 +103,7 @@ def test_a_restart_never_says_that_a_sandbox_is_gone(daemon, sandbox, way):
         thread.start()
     try:
         for _ in range(5):
-            RESTARTS[way](daemon)
+            RESTARTS[way](daemon, url.removeprefix("http://"))
     finally:
         done.set()
         for thread in threads:

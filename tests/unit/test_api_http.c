@@ -486,7 +486,7 @@ static void sandboxes_that_are_not_there(void)
     REFUSED(400, "Invalid sandbox ID", ask("GET", "/sandboxes/..%2Fetc", ""));
     REFUSED(400, "validation error: timeout is required",
             ask("POST", "/sandboxes/iabc/timeout", "{}"));
-    REFUSED(400, "validation error: timeout must be between 0 and 2147483647",
+    REFUSED(400, "validation error: timeout must be between 0 and 86400",
             ask("POST", "/sandboxes/iabc/timeout", "{\"timeout\":-1}"));
     REFUSED(400, "validation error: duration must be between 0 and 3600",
             ask("POST", "/sandboxes/iabc/refreshes", "{\"duration\":3601}"));

@@ -156,7 +156,7 @@ static void wrong_is_refused(void)
     check_refused(start, STR("{\"process\":{\"args\":\"x\"}}"), "args: must be a list");
     check_refused(start, STR("{\"process\":{\"args\":[\"x\",1]}}"), "args: must be text");
     check_refused(start, STR("{\"process\":{\"envs\":{\"A\":1}}}"), "envs: A: must be text");
-    check_refused(start, STR("{\"process\":{\"cmd\":\"a\\u0000b\"}}"), "not JSON");
+    check_refused(start, STR("{\"process\":{\"cmd\":\"a\\u0000b\"}}"), "holds a NUL character");
     check_refused(start, STR("{\"stdin\":\"yes\"}"), "stdin: must be true or false");
     check_refused(start, STR("{\"tag\":\"a\",\"tag\":\"b\"}"), "not JSON");
     check_refused(selector, STR("{\"pid\":4294967296}"), "in range");

@@ -1,0 +1,112 @@
+"""Starts that fail or are stopped, and what is left of them: nothing."""
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from daemon import PROGRAM, SETTINGS, Daemon, until
+
+# Mounts and starts a process of its own, as mmdebstrap does, and never ends.
+RECIPE = """#!/bin/bash
+case $1 in
+name) echo base-endless ;;
+build)
+    mkdir -p "$2/templates/.making.x"
+    mount -t tmpfs tmpfs "$2/templates/.making.x"
+    sleep 1000 &
+    cat /proc/sys/kernel/random/boot_id >"$2/begun"
+    wait
+    ;;
+clean) rm -rf --one-file-system "$2"/templates/.making.* ;;
+esac
+"""
+
+
+def processes_that_name(text):
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if text in path.read_bytes().decode(errors="replace"):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def mounts_below(path):
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [line for line in lines if str(path) in line]
+
+
+def serve(data, *flags, **options):
+    return subprocess.Popen(
+        [PROGRAM, "serve", "--listen", "127.0.0.1:0", "--data", str(data), *SETTINGS, *flags],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+@pytest.fixture
+def data(tmp_path):
+    for parent in [tmp_path, *tmp_path.parents[:2]]:
+        parent.chmod(0o755)
+    yield tmp_path / "data"
+    subprocess.run(["umount", tmp_path / "data" / "pool"], check=False, stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_recipe_ends_with_the_daemon(data, tmp_path, number):
+    cache, recipe = tmp_path / "cache", tmp_path / "templates" / "base" / "recipe"
+    recipe.parent.mkdir(parents=True)
+    recipe.write_text(RECIPE)
+    recipe.chmod(0o755)
+    cache.mkdir()
+    flags = ["--cache", str(cache), "--templates", str(tmp_path / "templates")]
+    process = serve(data, *flags, start_new_session=True)
+    until((cache / "begun").exists, "the recipe runs")
+    assert processes_that_name(str(recipe))
+
+    os.kill(process.pid, number)
+    assert process.wait(timeout=60) != 0
+    until(lambda: not processes_that_name(str(recipe)), "the recipe is gone")
+    assert not mounts_below(cache)
+    if number != signal.SIGKILL:
+        assert not mounts_below(data)
+        assert not list((cache / "templates").iterdir())
+
+
+def test_a_busy_port_is_found_before_anything_is_made(data):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        process = serve(data, "--listen", address)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"another program listens on {address}" in said and "--listen" in said
+    assert not data.exists()
+
+
+def test_an_orderly_end_leaves_nothing_mounted():
+    daemon = Daemon()
+    try:
+        daemon.start()
+        assert mounts_below(daemon.data)
+        daemon.stop()
+        assert not mounts_below(daemon.data)
+        daemon.start()
+        assert daemon.is_ready()
+    finally:
+        daemon.remove()
+
+
+def test_a_failed_start_leaves_nothing_mounted(data):
+    flags = ["--tls-listen", "127.0.0.1:0", "--tls-cert", "/nope", "--tls-key", "/nope"]
+    process = serve(data, *flags)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 1
+    assert "read the certificate /nope: No such file or directory" in said
+    assert not mounts_below(data)
