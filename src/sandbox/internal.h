@@ -124,7 +124,7 @@ struct sandbox {
 
     uv_timer_t timer; /* STARTING: patience; RUNNING: end of life */
     int64_t deadline_mono_ms;
-    uint32_t oom_kills; /* as last heard of */
+    uint32_t oom_kills;  /* as last heard of */
     struct start *start; /* STARTING only */
     struct sandbox_watch *watches;
 };

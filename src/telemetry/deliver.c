@@ -17,19 +17,6 @@
 #include "base/log.h"
 #include "telemetry/internal.h"
 
-struct item {
-    struct item *prev, *next;
-    struct delivery delivery;
-};
-
-struct lane {
-    UT_hash_handle hh;
-    char sandbox_id[DELIVERY_SANDBOX_BYTES];
-    struct item *items;
-    bool busy;
-    int64_t due_mono_ms;
-};
-
 struct flight {
     struct flight *prev, *next;
     struct webhook *hook; /* counted */
@@ -39,76 +26,6 @@ struct flight {
 };
 
 static void pump(struct webhook *hook);
-
-/* ---- lanes ---- */
-
-static int64_t due_of(const struct delivery *delivery)
-{
-    int64_t left = delivery->next_ms - clock_wall_ms();
-
-    if (left < 0) {
-        left = 0;
-    } else if (left > WEBHOOK_RETRY_MS_MAX) {
-        left = WEBHOOK_RETRY_MS_MAX; /* the wall clock was set back */
-    }
-    return clock_mono_ms() + left;
-}
-
-static struct lane *lane_of(struct webhook *hook, const char *sandbox_id)
-{
-    struct lane *lane = NULL;
-
-    HASH_FIND_STR(hook->lanes, sandbox_id, lane);
-    if (!lane) {
-        lane = xnew(struct lane);
-        memcpy(lane->sandbox_id, sandbox_id, strlen(sandbox_id) + 1);
-        HASH_ADD_STR(hook->lanes, sandbox_id, lane);
-    }
-    return lane;
-}
-
-static void lane_add(struct webhook *hook, const struct delivery *delivery)
-{
-    struct lane *lane = lane_of(hook, delivery->sandbox_id);
-    struct item *item = xnew(struct item);
-
-    item->delivery = *delivery;
-    if (!lane->items) {
-        lane->due_mono_ms = due_of(delivery);
-    }
-    DL_APPEND(lane->items, item);
-    hook->items_n++;
-}
-
-static void lane_shift(struct webhook *hook, struct lane *lane)
-{
-    struct item *item = lane->items;
-
-    DL_DELETE(lane->items, item);
-    free(item);
-    hook->items_n--;
-    if (lane->items) {
-        lane->due_mono_ms = due_of(&lane->items->delivery);
-    } else {
-        HASH_DEL(hook->lanes, lane);
-        free(lane);
-    }
-}
-
-static void lanes_free(struct webhook *hook)
-{
-    struct lane *lane = NULL, *next_lane = NULL;
-    struct item *item = NULL, *next = NULL;
-
-    HASH_ITER (hh, hook->lanes, lane, next_lane) {
-        DL_FOREACH_SAFE (lane->items, item, next) {
-            free(item);
-        }
-        HASH_DEL(hook->lanes, lane);
-        free(lane);
-    }
-    hook->items_n = 0;
-}
 
 /* ---- from the store ---- */
 
@@ -123,10 +40,10 @@ static void on_pulled(void *ctx, int error, const struct err *err, const struct 
         return;
     }
     if (error < 0) {
-        log_error("webhook %s: %s", hook->row.id, err->msg); /* the next event asks again */
+        log_error("webhook %s: %s", hook->own.row.id, err->msg); /* the next event asks again */
     }
     for (size_t i = 0; i < n; i++) {
-        lane_add(hook, &all[i]);
+        lanes_add(&hook->lanes, &all[i]);
         hook->cursor = all[i].seq;
     }
     hook->more = hook->more || n == WEBHOOK_PULL_MAX;
@@ -136,14 +53,14 @@ static void on_pulled(void *ctx, int error, const struct err *err, const struct 
 
 static void pull_more(struct webhook *hook)
 {
-    if (!hook->more || hook->pulling || hook->gone || !hook->row.enabled ||
-        hook->items_n + WEBHOOK_PULL_MAX > WEBHOOK_WINDOW_MAX) {
+    if (!hook->more || hook->pulling || hook->gone || !hook->own.row.enabled ||
+        hook->lanes.items_n + WEBHOOK_PULL_MAX > WEBHOOK_WINDOW_MAX) {
         return;
     }
     hook->pulling = true;
     hook->more = false;
     webhook_hold(hook);
-    store_deliveries_pending(hook->all->use.store, hook->row.id, hook->cursor, WEBHOOK_PULL_MAX,
+    store_deliveries_pending(hook->all->use.store, hook->own.row.id, hook->cursor, WEBHOOK_PULL_MAX,
                              on_pulled, hook);
 }
 
@@ -171,13 +88,13 @@ static void on_marked(void *ctx, int error, const struct err *err)
     struct webhook *hook = flight->hook;
 
     if (error < 0) {
-        log_error("webhook %s: %s", hook->row.id, err->msg);
+        log_error("webhook %s: %s", hook->own.row.id, err->msg);
     }
     webhook_hold(hook);
     if (!hook->gone) {
         flight->lane->busy = false;
         if (flight->over) {
-            lane_shift(hook, flight->lane);
+            lane_shift(&hook->lanes, flight->lane);
         }
     }
     flight_free(flight);
@@ -200,14 +117,14 @@ static int64_t retry_in(int64_t attempts)
 /* Writes down what a try came to. */
 static void settle(struct flight *flight, const struct post_result *result, bool hopeless)
 {
-    struct delivery *delivery = &flight->lane->items->delivery;
+    struct delivery *delivery = lane_head(flight->lane);
     int64_t now = clock_wall_ms();
 
     delivery->attempts++;
     delivery->next_ms = now + retry_in(delivery->attempts);
     hopeless = hopeless || now - delivery->created_ms > WEBHOOK_GIVE_UP_MS;
     flight->over = !result->error || hopeless;
-    flight->lane->due_mono_ms = due_of(delivery);
+    flight->lane->due_mono_ms = lane_due(delivery);
 
     struct delivery_mark mark = {
         .seq = delivery->seq,
@@ -244,7 +161,7 @@ static void on_event(void *ctx, int error, const struct err *err, const char *bo
     } else if (!body) {
         settle(flight, &(struct post_result){.error = "the event is not kept any more"}, true);
     } else {
-        webhook_post_make(hook, flight->lane->items->delivery.id, body, &post);
+        webhook_post_make(hook, lane_head(flight->lane)->id, body, &post);
         flight->post = post_send(hook->all->poster, &post.request, on_posted, flight);
     }
 }
@@ -258,7 +175,7 @@ static void take_off(struct webhook *hook, struct lane *lane)
     lane->busy = true;
     DL_APPEND(hook->flights, flight);
     hook->flights_n++;
-    store_event_read(hook->all->use.store, lane->items->delivery.event_seq, on_event, flight);
+    store_event_read(hook->all->use.store, lane_head(lane)->event_seq, on_event, flight);
 }
 
 /* ---- which is next ---- */
@@ -275,10 +192,10 @@ static void pump(struct webhook *hook)
     int64_t earliest = INT64_MAX;
 
     (void)uv_timer_stop(&hook->timer);
-    if (!hook->row.enabled) {
+    if (!hook->own.row.enabled) {
         return;
     }
-    HASH_ITER (hh, hook->lanes, lane, next) {
+    DL_FOREACH_SAFE (hook->lanes.first, lane, next) {
         if (lane->busy) {
             continue;
         }
@@ -314,7 +231,7 @@ void deliver_rouse(struct webhook *hook)
 {
     struct lane *lane = NULL, *next = NULL;
 
-    HASH_ITER (hh, hook->lanes, lane, next) {
+    DL_FOREACH_SAFE (hook->lanes.first, lane, next) {
         lane->due_mono_ms = clock_mono_ms();
     }
     hook->more = true;
@@ -333,7 +250,7 @@ void deliver_stop(struct webhook *hook)
             flight_free(flight);
         }
     }
-    lanes_free(hook);
+    lanes_fini(&hook->lanes);
     uv_close((uv_handle_t *)&hook->timer, on_timer_closed);
     webhook_release(hook);
 }

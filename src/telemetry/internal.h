@@ -7,26 +7,30 @@
 #ifndef TELEMETRY_INTERNAL_H
 #define TELEMETRY_INTERNAL_H
 
-#include <uthash.h>
-
+#include "telemetry/lanes.h"
 #include "telemetry/webhooks.h"
 
-struct lane;
 struct flight;
 struct trial;
 
 struct webhooks {
     struct webhooks_options use;
     struct poster *poster; /* NULL once webhooks_free() was called */
-    struct webhook *by_id;
+    struct webhook *hooks; /* oldest first; few, so a list */
     struct trial *trials;
     unsigned refs; /* the caller's, and one of each webhook */
 };
 
+struct own_row { /* a row, and the one piece of memory that holds its texts */
+    struct webhook_row row;
+    char *texts;
+    size_t texts_len;
+};
+
 struct webhook {
+    struct webhook *prev, *next;
     struct webhooks *all;
-    UT_hash_handle hh;
-    struct webhook_row row; /* its texts are ours */
+    struct own_row own;
     unsigned refs;
     bool gone;
 
@@ -34,8 +38,7 @@ struct webhook {
     int64_t cursor; /* the last delivery that was read */
     bool pulling;
     bool more; /* there may be deliveries behind the cursor */
-    struct lane *lanes;
-    size_t items_n;
+    struct lanes lanes;
     struct flight *flights;
     size_t flights_n;
     uv_timer_t timer;

@@ -1,5 +1,6 @@
 #include "telemetry/webhooks.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -15,42 +16,33 @@
 
 /* ---- one webhook ---- */
 
-static const char *copy(const char *text)
+static void own_row_fini(struct own_row *own)
 {
-    char *own = strdup(text);
-
-    if (!own) {
-        abort();
-    }
-    return own;
+    explicit_bzero(own->texts, own->texts_len);
+    free(own->texts);
 }
 
-static struct webhook_row row_copy(const struct webhook_row *row)
+static const char *put(char **at, const char *text)
 {
-    return (struct webhook_row){.id = copy(row->id),
-                                .team_id = copy(row->team_id),
-                                .name = copy(row->name),
-                                .url = copy(row->url),
-                                .events = copy(row->events),
-                                .secret = copy(row->secret),
-                                .enabled = row->enabled,
-                                .created_ms = row->created_ms};
+    const char *put = *at;
+
+    *at = stpcpy(*at, text) + 1;
+    return put;
 }
 
-static void text_free(const char *text)
+static void own_row_init(struct own_row *own, const struct webhook_row *row)
 {
-    free((char *)(uintptr_t)text);
-}
-
-static void row_free(struct webhook_row *row)
-{
-    text_free(row->id); /* may be NULL: it was kept */
-    text_free(row->team_id);
-    text_free(row->name);
-    text_free(row->url);
-    text_free(row->events);
-    explicit_bzero((char *)(uintptr_t)row->secret, strlen(row->secret));
-    text_free(row->secret);
+    own->texts_len = strlen(row->id) + strlen(row->team_id) + strlen(row->name) + strlen(row->url) +
+                     strlen(row->events) + strlen(row->secret) + 6;
+    own->texts = xcalloc(1, own->texts_len);
+    char *at = own->texts;
+    own->row = *row;
+    own->row.id = put(&at, row->id);
+    own->row.team_id = put(&at, row->team_id);
+    own->row.name = put(&at, row->name);
+    own->row.url = put(&at, row->url);
+    own->row.events = put(&at, row->events);
+    own->row.secret = put(&at, row->secret);
 }
 
 void webhooks_release(struct webhooks *all)
@@ -71,7 +63,7 @@ void webhook_release(struct webhook *hook)
         return;
     }
     webhooks_release(hook->all);
-    row_free(&hook->row);
+    own_row_fini(&hook->own);
     free(hook);
 }
 
@@ -82,15 +74,15 @@ static void hook_add(struct webhooks *all, const struct webhook_row *row)
     hook->all = all;
     all->refs++;
     hook->refs = 1; /* the table's */
-    hook->row = row_copy(row);
-    HASH_ADD_KEYPTR(hh, all->by_id, hook->row.id, strlen(hook->row.id), hook);
+    own_row_init(&hook->own, row);
+    DL_APPEND(all->hooks, hook);
     deliver_init(hook);
     deliver_pull(hook);
 }
 
 static void hook_remove(struct webhook *hook)
 {
-    HASH_DEL(hook->all->by_id, hook);
+    DL_DELETE(hook->all->hooks, hook);
     deliver_stop(hook);
     webhook_release(hook); /* the table's */
 }
@@ -99,7 +91,20 @@ static struct webhook *hook_find(struct webhooks *all, const char *id)
 {
     struct webhook *hook = NULL;
 
-    HASH_FIND_STR(all->by_id, id, hook);
+    DL_FOREACH (all->hooks, hook) {
+        if (strcmp(hook->own.row.id, id) == 0) {
+            return hook;
+        }
+    }
+    return NULL;
+}
+
+/* One that the caller has found a moment ago. */
+static struct webhook *hook_get(struct webhooks *all, const char *id)
+{
+    struct webhook *hook = hook_find(all, id);
+
+    assert(hook);
     return hook;
 }
 
@@ -109,14 +114,15 @@ void webhook_sign(const char *secret, const char *body, char out[WEBHOOK_SIGNATU
 {
     uint8_t digest[SHA256_BYTES];
     size_t secret_len = strlen(secret), body_len = strlen(body);
-    char *both = xcalloc(1, secret_len + body_len + 1);
+    scoped_buf both;
     scoped_buf text;
 
-    memcpy(both, secret, secret_len);
-    memcpy(both + secret_len, body, body_len);
-    sha256(both, secret_len + body_len, digest);
-    explicit_bzero(both, secret_len);
-    free(both);
+    buf_init(&both, secret_len + body_len);
+    if (buf_append(&both, secret, secret_len) < 0 || buf_append(&both, body, body_len) < 0) {
+        abort(); /* it was made to fit */
+    }
+    sha256(buf_at(&both), buf_len(&both), digest);
+    explicit_bzero(buf_at(&both), secret_len);
     buf_init(&text, WEBHOOK_SIGNATURE_BYTES);
     if (base64_encode(&text, digest, sizeof(digest), BASE64_URL_NOPAD) < 0 ||
         !str_copy(out, WEBHOOK_SIGNATURE_BYTES, buf_str(&text))) {
@@ -129,13 +135,13 @@ void webhook_post_make(const struct webhook *hook, const char *delivery_id, cons
 {
     char signature[WEBHOOK_SIGNATURE_BYTES];
 
-    webhook_sign(hook->row.secret, body, signature);
-    (void)snprintf(out->lines[0], sizeof(out->lines[0]), "e2b-webhook-id: %s", hook->row.id);
+    webhook_sign(hook->own.row.secret, body, signature);
+    (void)snprintf(out->lines[0], sizeof(out->lines[0]), "e2b-webhook-id: %s", hook->own.row.id);
     (void)snprintf(out->lines[1], sizeof(out->lines[1]), "e2b-delivery-id: %s", delivery_id);
     (void)snprintf(out->lines[2], sizeof(out->lines[2]), "e2b-signature-version: v1");
     (void)snprintf(out->lines[3], sizeof(out->lines[3]), "e2b-signature: %s", signature);
     out->request = (struct post_request){
-        .url = hook->row.url,
+        .url = hook->own.row.url,
         .headers = {out->lines[0], out->lines[1], out->lines[2], out->lines[3]},
         .body = body,
     };
@@ -173,7 +179,7 @@ static char *trial_body(const struct webhook *hook)
     clock_stamp(clock_wall_ms(), stamp);
     json_t *body =
         json_pack("{ss ss ss s{} ss ss}", "version", "v1", "id", id, "type", "webhook.test",
-                  "eventData", "sandboxTeamId", hook->row.team_id, "timestamp", stamp);
+                  "eventData", "sandboxTeamId", hook->own.row.team_id, "timestamp", stamp);
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);
     if (!text) {
@@ -184,7 +190,7 @@ static char *trial_body(const struct webhook *hook)
 
 void webhook_test(struct webhooks *all, const char *id, webhook_tested *done, void *ctx)
 {
-    struct webhook *hook = hook_find(all, id);
+    struct webhook *hook = hook_get(all, id);
     struct trial *trial = xnew(struct trial);
     struct webhook_post post;
     char *body = trial_body(hook);
@@ -201,8 +207,8 @@ void webhook_test(struct webhooks *all, const char *id, webhook_tested *done, vo
 /* ---- changes ---- */
 
 struct change {
-    struct webhooks *all;   /* counted */
-    struct webhook_row row; /* create: the new one; change, delete: what to put back */
+    struct webhooks *all; /* counted */
+    struct own_row own;   /* create: the new one; change, delete: what to put back */
     store_done *done;
     void *ctx;
 };
@@ -212,7 +218,8 @@ static struct change *change_new(struct webhooks *all, const struct webhook_row 
 {
     struct change *change = xnew(struct change);
 
-    *change = (struct change){.all = all, .row = row_copy(row), .done = done, .ctx = ctx};
+    *change = (struct change){.all = all, .done = done, .ctx = ctx};
+    own_row_init(&change->own, row);
     all->refs++;
     return change;
 }
@@ -221,7 +228,7 @@ static void change_end(struct change *change, int error, const struct err *err)
 {
     change->done(change->ctx, error, err);
     webhooks_release(change->all);
-    row_free(&change->row);
+    own_row_fini(&change->own);
     free(change);
 }
 
@@ -230,7 +237,7 @@ static void on_created(void *ctx, int error, const struct err *err)
     struct change *change = ctx;
 
     if (error == 0 && change->all->poster) {
-        hook_add(change->all, &change->row);
+        hook_add(change->all, &change->own.row);
     }
     change_end(change, error, err);
 }
@@ -243,23 +250,19 @@ void webhook_create(struct webhooks *all, const struct webhook_row *row, store_d
 
 static void hook_set(struct webhook *hook, const struct webhook_row *row)
 {
-    struct webhook_row fresh = row_copy(row);
-    struct webhook_row old = hook->row;
+    struct own_row old = hook->own;
 
-    text_free(fresh.id); /* the table's key stays where it is */
-    fresh.id = old.id;
-    old.id = NULL;
-    hook->row = fresh;
-    row_free(&old);
+    own_row_init(&hook->own, row); /* row may point into the old one */
+    own_row_fini(&old);
 }
 
 static void on_changed(void *ctx, int error, const struct err *err)
 {
     struct change *change = ctx;
-    struct webhook *hook = hook_find(change->all, change->row.id);
+    struct webhook *hook = hook_find(change->all, change->own.row.id);
 
     if (hook && error < 0) {
-        hook_set(hook, &change->row);
+        hook_set(hook, &change->own.row);
     } else if (hook) {
         deliver_rouse(hook);
     }
@@ -269,8 +272,8 @@ static void on_changed(void *ctx, int error, const struct err *err)
 void webhook_change(struct webhooks *all, const struct webhook_row *row, store_done *done,
                     void *ctx)
 {
-    struct webhook *hook = hook_find(all, row->id);
-    struct change *change = change_new(all, &hook->row, done, ctx);
+    struct webhook *hook = hook_get(all, row->id);
+    struct change *change = change_new(all, &hook->own.row, done, ctx);
 
     store_webhook_save(all->use.store, row, on_changed, change);
     hook_set(hook, row);
@@ -281,16 +284,17 @@ static void on_deleted(void *ctx, int error, const struct err *err)
     struct change *change = ctx;
 
     if (error < 0 && change->all->poster) {
-        hook_add(change->all, &change->row); /* it is still on disk */
+        hook_add(change->all, &change->own.row); /* it is still on disk */
     }
     change_end(change, error, err);
 }
 
 void webhook_delete(struct webhooks *all, const char *id, store_done *done, void *ctx)
 {
-    struct webhook *hook = hook_find(all, id);
+    struct webhook *hook = hook_get(all, id);
 
-    store_webhook_delete(all->use.store, id, on_deleted, change_new(all, &hook->row, done, ctx));
+    store_webhook_delete(all->use.store, id, on_deleted,
+                         change_new(all, &hook->own.row, done, ctx));
     hook_remove(hook);
 }
 
@@ -300,7 +304,7 @@ const struct webhook_row *webhooks_find(struct webhooks *all, const char *team_i
 {
     const struct webhook *hook = hook_find(all, id);
 
-    return hook && strcmp(hook->row.team_id, team_id) == 0 ? &hook->row : NULL;
+    return hook && strcmp(hook->own.row.team_id, team_id) == 0 ? &hook->own.row : NULL;
 }
 
 void webhooks_each(struct webhooks *all, const char *team_id,
@@ -308,9 +312,9 @@ void webhooks_each(struct webhooks *all, const char *team_id,
 {
     struct webhook *hook = NULL, *next = NULL;
 
-    HASH_ITER (hh, all->by_id, hook, next) {
-        if (strcmp(hook->row.team_id, team_id) == 0) {
-            each(ctx, &hook->row);
+    DL_FOREACH_SAFE (all->hooks, hook, next) {
+        if (strcmp(hook->own.row.team_id, team_id) == 0) {
+            each(ctx, &hook->own.row);
         }
     }
 }
@@ -320,8 +324,8 @@ size_t webhooks_count(const struct webhooks *all, const char *team_id)
     const struct webhook *hook = NULL, *next = NULL;
     size_t n = 0;
 
-    HASH_ITER (hh, all->by_id, hook, next) {
-        n += strcmp(hook->row.team_id, team_id) == 0;
+    DL_FOREACH_SAFE (all->hooks, hook, next) {
+        n += strcmp(hook->own.row.team_id, team_id) == 0;
     }
     return n;
 }
@@ -338,7 +342,7 @@ static void on_event(void *ctx)
     struct webhooks *all = ctx;
     struct webhook *hook = NULL, *next = NULL;
 
-    HASH_ITER (hh, all->by_id, hook, next) {
+    DL_FOREACH_SAFE (all->hooks, hook, next) {
         deliver_pull(hook);
     }
 }
@@ -384,7 +388,7 @@ void webhooks_free(struct webhooks *all)
     }
     store_watch_events(all->use.store, NULL, NULL);
     trials_end(all);
-    HASH_ITER (hh, all->by_id, hook, next) {
+    DL_FOREACH_SAFE (all->hooks, hook, next) {
         hook_remove(hook);
     }
     poster_free(move_ptr(&all->poster));

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import httpx
@@ -24,6 +25,7 @@ ROUNDS = int(os.environ.get("ATOLL_FAULT_ROUNDS", "12"))
 SEED = int(os.environ.get("ATOLL_FAULT_SEED", random.randrange(1 << 32)))
 WORKERS = 4
 KEPT_MAX = 12  # sandboxes of one worker at one time
+LONG_S = 7200  # a timeout that does not come
 SWEPT = 10  # killed by one sweep
 SETTLE_S = 120
 PREFIX = "sandbox.lifecycle."
@@ -77,7 +79,7 @@ class Worker(threading.Thread):
             self.wrong.append((what, answer.status_code, answer.text))
 
     def create(self, api):
-        timeout = self.random.choice([1, 2, 3, 600, 600])
+        timeout = self.random.choice([1, 2, 3, LONG_S, LONG_S])
         answer = api.post("/sandboxes", json={"templateID": "base", "timeout": timeout})
         self.expect("create", answer, 201, 503, 504)
         if answer.status_code == 503:
@@ -88,7 +90,7 @@ class Worker(threading.Thread):
             self.kept.append(sandbox_id)
 
     def extend(self, api, sandbox_id):
-        seconds = self.random.choice([1, 600])
+        seconds = self.random.choice([1, LONG_S])
         answer = api.post(f"/sandboxes/{sandbox_id}/timeout", json={"timeout": seconds})
         self.expect("extend", answer, 204, 404)
         if answer.status_code == 404:
@@ -143,14 +145,22 @@ def sockets(daemon):
     return sorted(path.name for path in (daemon.data / "run").iterdir())
 
 
-def all_running(api):
-    running, token = set(), None
+def listed(api):
+    """Every running sandbox: its id, and when it ends."""
+    rows, params = [], {"limit": 100}
     while True:
-        answer = api.get("/v2/sandboxes", params={"limit": 100, **({"nextToken": token} if token else {})})
-        running |= {row["sandboxID"] for row in answer.json()}
-        token = answer.headers.get("X-Next-Token")
-        if not token:
-            return running
+        answer = api.get("/v2/sandboxes", params=params)
+        rows += answer.json()
+        params["nextToken"] = answer.headers.get("X-Next-Token")
+        if not params["nextToken"]:
+            return {row["sandboxID"]: datetime.fromisoformat(row["endAt"]) for row in rows}
+
+
+def is_settled(daemon, api):
+    """What runs will run on for a while, and is what the kernel says."""
+    running = listed(api)
+    soon = datetime.now(timezone.utc) + timedelta(seconds=SETTLE_S)
+    return all(end > soon for end in running.values()) and set(daemon.jails()) == set(running)
 
 
 def strike(daemon, chance):
@@ -242,9 +252,8 @@ def test_nothing_acknowledged_is_lost(daemon, receiver):
     ended = set().union(*(worker.ended for worker in workers))
     assert len(made) > ROUNDS / 4, "the workload worked"
 
-    # Short timeouts run out by themselves; what is left has minutes.
-    until(lambda: set(daemon.jails()) == all_running(api), "jails and lists agree", SETTLE_S)
-    running = all_running(api)
+    until(lambda: is_settled(daemon, api), "jails and lists agree", SETTLE_S)
+    running = set(listed(api))
     stories = by_sandbox(all_events(api))
     assert made <= set(stories)
     assert not ended & running

@@ -2,7 +2,6 @@
 disk under the store that is full."""
 
 import os
-import shutil
 import subprocess
 import threading
 
@@ -113,15 +112,13 @@ def cramped():
         daemon.stop()
         owner = state.stat()
         aside = daemon.data / "aside"
-        shutil.copytree(state, aside)
+        subprocess.run(["cp", "-a", state, aside], check=True)
         subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size={SMALL_MB}M,mode=0700", "tmpfs", state],
             check=True,
         )
         os.chown(state, owner.st_uid, owner.st_gid)
-        for path in aside.iterdir():
-            shutil.copy2(path, state / path.name)
-            os.chown(state / path.name, owner.st_uid, owner.st_gid)
+        subprocess.run(["cp", "-a", f"{aside}/.", state], check=True)
         daemon.start()
         yield daemon
     finally:
