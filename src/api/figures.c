@@ -1,4 +1,5 @@
 /* figures.c - GET /metrics: the daemon's own figures, for Prometheus. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "api/internal.h"
@@ -6,7 +7,10 @@
 
 void figures_note(struct call *call, int status)
 {
-    size_t i = call->route ? (size_t)(call->route - route_at(0)) : routes_count();
+    /* Those that are not in the table share what comes after it. */
+    bool listed = call->route && !call->absent;
+    size_t i = listed ? (size_t)(call->route - route_at(0)) : routes_count();
+    assert(i <= routes_count());
     struct route_figures *figures = &call->api->figures[i];
 
     figures->by_status[(size_t)status / 100 % countof(figures->by_status)]++;
