@@ -19,11 +19,10 @@
 #ifndef AGENT_PROCESS_H
 #define AGENT_PROCESS_H
 
-#include <uthash.h>
-
 #include "agent/internal.h"
 #include "agent/ring.h"
 #include "agent/spawn.h"
+#include "base/table.h"
 #include "process.pb-c.h"
 
 enum {

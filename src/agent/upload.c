@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
-#include <uthash.h>
 
 #include "agent/encoding.h"
 #include "agent/gzip.h"
@@ -11,6 +10,7 @@
 #include "agent/staged.h"
 #include "agent/users.h"
 #include "base/alloc.h"
+#include "base/table.h"
 
 enum {
     REPLY_ARENA_MAX = 64 * 1024,

@@ -6,11 +6,6 @@
 
 #include "base/alloc.h"
 
-/* A mark belongs to its hash table, where the analyzer loses sight of it. */
-#ifndef __clang__
-#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
-#endif
-
 /* ---- marks ---- */
 
 struct watch_mark *mark_find(struct watches *all, int wd)

@@ -8,10 +8,10 @@
 #define AGENT_WATCH_TREE_H
 
 #include <sys/stat.h>
-#include <uthash.h>
 #include <utlist.h>
 
 #include "agent/watch.h"
+#include "base/table.h"
 
 /* What is still to be looked for in a directory. */
 enum watch_scan {

@@ -11,9 +11,8 @@
 #ifndef AGENT_WATCHERS_H
 #define AGENT_WATCHERS_H
 
-#include <uthash.h>
-
 #include "agent/watch.h"
+#include "base/table.h"
 
 enum {
     WATCHERS_MAX = 4096,                        /* streams and polled ones together */

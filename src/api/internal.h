@@ -9,13 +9,13 @@
 #define API_INTERNAL_H
 
 #include <jansson.h>
-#include <uthash.h>
 
 #include "api/api.h"
 #include "api/fields.h"
 #include "base/encode.h"
 #include "base/histogram.h"
 #include "base/id.h"
+#include "base/table.h"
 
 enum {
     API_BODY_BYTES_MAX = 64 * 1024,

@@ -11,8 +11,7 @@
 #ifndef EDGE_INTERNAL_H
 #define EDGE_INTERNAL_H
 
-#include <uthash.h>
-
+#include "base/table.h"
 #include "edge/edge.h"
 #include "http/upstream.h"
 

@@ -19,8 +19,7 @@
 #ifndef SANDBOX_INTERNAL_H
 #define SANDBOX_INTERNAL_H
 
-#include <uthash.h>
-
+#include "base/table.h"
 #include "sandbox/channel.h"
 #include "sandbox/sandbox.h"
 

@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <uthash.h>
 #include <utlist.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/table.h"
 
 enum {
     PENDING_BYTES_MAX = (SANDBOX_LOG_WINDOW + 2) * LOGFILE_RECORD_BYTES_MAX,

@@ -2,10 +2,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <uthash.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/table.h"
 #include "telemetry/series.h"
 
 enum {

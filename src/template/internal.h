@@ -2,8 +2,7 @@
 #ifndef TEMPLATE_INTERNAL_H
 #define TEMPLATE_INTERNAL_H
 
-#include <uthash.h>
-
+#include "base/table.h"
 #include "template/name.h"
 #include "template/template.h"
 
