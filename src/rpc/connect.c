@@ -3,6 +3,8 @@
  * Unary: one message is the body, one message is the answer, an error has an HTTP status.
  * Streams: messages travel in envelopes (a flag byte, the length in four bytes, the payload); the
  * answer is always 200, and its last envelope, flagged END, holds {} or the error.
+ * Either side may pack its messages with gzip: a unary body as a whole, in a stream those whose
+ * envelope is flagged COMPRESSED.
  *
  * A call belongs to its exchange and is freed in on_end alone. `answered` is set when the user's
  * half is over: from then on no callback of the user's is called. When it is us who end it, because
@@ -17,6 +19,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "rpc/gzip.h"
 #include "rpc/internal.h"
 #include "rpc/rpc.h"
 
@@ -27,6 +30,7 @@ enum {
     MESSAGE_BYTES_MAX = 2048,
     ERROR_BYTES_MAX = 6 * MESSAGE_BYTES_MAX + 128,
     ANSWER_BYTES_MAX = 64 * 1024 * 1024, /* a listing of 100,000 entries is some 30 MB of JSON */
+    PACK_BYTES_MIN = 1024,               /* a shorter answer fits a packet as it is */
     TIMEOUT_DIGITS_MAX = 10,
 };
 
@@ -36,7 +40,9 @@ struct rpc_call {
     void *ctx;
     enum rpc_codec codec;
     int64_t timeout_ms;
-    struct buf body; /* what has come and was not handed on yet */
+    bool request_gzip; /* its messages may be packed; a unary one is */
+    bool answer_gzip;  /* the client unpacks */
+    struct buf body;   /* what has come and was not handed on yet */
     struct rpc_watch watch;
     void *watch_ctx;
     bool head_sent;
@@ -61,9 +67,12 @@ static const char *content_type(const struct rpc_call *call)
 static void head_send(struct rpc_call *call)
 {
     if (!call->head_sent) {
-        struct http_header type = {STR("content-type"), str_of(content_type(call))};
+        struct http_header headers[] = {
+            {STR("content-type"), str_of(content_type(call))},
+            {STR("connect-content-encoding"), STR("gzip")},
+        };
         call->head_sent = true;
-        http_respond(call->ex, 200, &type, 1, -1);
+        http_respond(call->ex, 200, headers, call->answer_gzip ? 2 : 1, -1);
     }
 }
 
@@ -73,6 +82,25 @@ static void envelope_head(char *at, uint8_t flags, size_t len)
 
     at[0] = (char)flags;
     memcpy(at + 1, &size, sizeof(size));
+}
+
+/* Puts the packed form of an envelope in its place, if that is shorter. */
+static void envelope_pack(struct buf *envelope)
+{
+    struct buf plain = *envelope;
+    scoped_buf packed;
+    char *at;
+
+    buf_init(&packed, ANSWER_BYTES_MAX);
+    if (buf_reserve(&packed, buf_len(&plain), &at) < 0) {
+        return;
+    }
+    buf_commit(&packed, ENVELOPE_BYTES);
+    if (rpc_gzip_pack(str_skip(buf_str(&plain), ENVELOPE_BYTES), &packed)) {
+        envelope_head(buf_at(&packed), ENVELOPE_COMPRESSED, buf_len(&packed) - ENVELOPE_BYTES);
+        *envelope = packed;
+        packed = plain;
+    }
 }
 
 /* Encodes behind room for an envelope's head; true when it worked. */
@@ -90,6 +118,9 @@ static bool envelope_encode(struct rpc_call *call, const ProtobufCMessage *messa
         return false;
     }
     envelope_head(buf_at(out), 0, buf_len(out) - ENVELOPE_BYTES);
+    if (call->answer_gzip && buf_len(out) - ENVELOPE_BYTES >= PACK_BYTES_MIN) {
+        envelope_pack(out);
+    }
     return true;
 }
 
@@ -206,6 +237,16 @@ static printf_like(3, 4) void refuse_call(struct rpc_call *call, enum rpc_code c
     }
 }
 
+/* The payload of an envelope as a body of its own. */
+static void unary_reply(struct rpc_call *call, struct str envelope)
+{
+    struct http_header gzip = {STR("content-encoding"), STR("gzip")};
+    struct str body = str_skip(envelope, ENVELOPE_BYTES);
+    size_t headers_n = envelope.at[0] & ENVELOPE_COMPRESSED ? 1 : 0;
+
+    http_reply_with(call->ex, 200, &gzip, headers_n, content_type(call), body.at, body.len);
+}
+
 void rpc_reply(struct rpc_call *call, const ProtobufCMessage *response)
 {
     scoped_buf out;
@@ -219,8 +260,7 @@ void rpc_reply(struct rpc_call *call, const ProtobufCMessage *response)
     }
     call->answered = true;
     if (call->method->kind == RPC_UNARY) {
-        http_reply(call->ex, 200, content_type(call), buf_at(&out) + ENVELOPE_BYTES,
-                   buf_len(&out) - ENVELOPE_BYTES);
+        unary_reply(call, buf_str(&out));
         return;
     }
     head_send(call);
@@ -245,9 +285,34 @@ static void message_deliver(struct rpc_call *call, struct str bytes)
     protobuf_c_message_free_unpacked(message, NULL);
 }
 
+/* As message_deliver(), for one that came packed. */
+static void packed_deliver(struct rpc_call *call, struct str bytes)
+{
+    scoped_buf plain;
+    struct err err;
+    int r = rpc_gzip_unpack(bytes, RPC_MESSAGE_BYTES_MAX, &plain, &err);
+
+    if (r < 0) {
+        refuse_call(call, r == -EINVAL ? RPC_INVALID_ARGUMENT : RPC_RESOURCE_EXHAUSTED, "%s",
+                    err.msg);
+        return;
+    }
+    message_deliver(call, buf_str(&plain));
+}
+
+/* Clients may leave a message of no bytes as it is, whatever they say of it. */
+static void payload_deliver(struct rpc_call *call, struct str bytes, bool packed)
+{
+    if (packed && bytes.len > 0) {
+        packed_deliver(call, bytes);
+    } else {
+        message_deliver(call, bytes);
+    }
+}
+
 /* Looks at the envelope at the front: 1 and its payload when it is whole, 0 when more must come,
  * -1 when the call has been failed. */
-static int envelope_peek(struct rpc_call *call, struct str *payload)
+static int envelope_peek(struct rpc_call *call, struct str *payload, bool *packed)
 {
     const char *at = buf_at(&call->body);
     uint32_t len;
@@ -257,11 +322,13 @@ static int envelope_peek(struct rpc_call *call, struct str *payload)
     }
     memcpy(&len, at + 1, sizeof(len));
     len = ntohl(len);
-    if (at[0] & ENVELOPE_COMPRESSED) {
-        refuse_call(call, RPC_UNIMPLEMENTED, "compressed messages are not taken: send identity");
+    *packed = at[0] == ENVELOPE_COMPRESSED;
+    if (*packed && !call->request_gzip) {
+        refuse_call(call, RPC_INVALID_ARGUMENT,
+                    "an envelope is flagged compressed without Connect-Content-Encoding: gzip");
         return -1;
     }
-    if (at[0] != 0) {
+    if (at[0] != 0 && !*packed) {
         refuse_call(call, RPC_INVALID_ARGUMENT, "an envelope has unknown flags 0x%02x",
                     (unsigned)(uint8_t)at[0]);
         return -1;
@@ -283,7 +350,7 @@ static void ended_deliver(struct rpc_call *call)
 {
     if (call->method->kind == RPC_UNARY) {
         if (!call->handled) {
-            message_deliver(call, buf_str(&call->body));
+            payload_deliver(call, buf_str(&call->body), call->request_gzip);
         }
     } else if (buf_len(&call->body) > 0) {
         refuse_call(call, RPC_INVALID_ARGUMENT, "the stream ends in the middle of a message");
@@ -307,6 +374,7 @@ static void credit_give(struct rpc_call *call)
 static void deliver(struct rpc_call *call)
 {
     struct str payload;
+    bool packed;
 
     call->delivering = true;
     while (call->method->kind != RPC_UNARY && !call->answered && !call->held) {
@@ -314,10 +382,10 @@ static void deliver(struct rpc_call *call)
             buf_clear(&call->body); /* one message is all this kind of call takes */
             break;
         }
-        if (envelope_peek(call, &payload) <= 0) {
+        if (envelope_peek(call, &payload, &packed) <= 0) {
             break;
         }
-        message_deliver(call, payload);
+        payload_deliver(call, payload, packed);
         buf_consume(&call->body, ENVELOPE_BYTES + payload.len);
     }
     if (call->body_ended && !call->answered && !call->held) {
@@ -470,12 +538,17 @@ static int timeout_of(const struct http_request *req, int64_t *out)
     return 0;
 }
 
-static bool compressed(const struct http_request *req, enum rpc_kind kind)
+/* What either side packs its messages with; false when it is nothing that we unpack. */
+static bool encodings_take(struct rpc_call *call, const struct http_request *req)
 {
-    struct str encoding =
-        http_header_get(req, kind == RPC_UNARY ? "content-encoding" : "connect-content-encoding");
+    bool unary = call->method->kind == RPC_UNARY;
+    struct str sent =
+        str_trim(http_header_get(req, unary ? "content-encoding" : "connect-content-encoding"));
 
-    return encoding.len > 0 && !str_ieq(encoding, STR("identity"));
+    call->answer_gzip = rpc_gzip_accepted(
+        http_header_get(req, unary ? "accept-encoding" : "connect-accept-encoding"));
+    call->request_gzip = str_ieq(sent, STR("gzip"));
+    return call->request_gzip || sent.len == 0 || str_ieq(sent, STR("identity"));
 }
 
 static void call_begin(const struct rpc_method *method, enum rpc_codec codec, void *ctx,
@@ -493,8 +566,9 @@ static void call_begin(const struct rpc_method *method, enum rpc_codec codec, vo
     if (timeout_of(req, &call->timeout_ms) < 0) {
         rpc_fail(call, RPC_INVALID_ARGUMENT, "Connect-Timeout-Ms must be at most %d digits",
                  TIMEOUT_DIGITS_MAX);
-    } else if (compressed(req, method->kind)) {
-        rpc_fail(call, RPC_UNIMPLEMENTED, "compressed messages are not taken: send identity");
+    } else if (!encodings_take(call, req)) {
+        rpc_fail(call, RPC_UNIMPLEMENTED,
+                 "the compression is unknown: the supported encodings are gzip and identity");
     } else if (method->kind == RPC_UNARY && req->content_length > RPC_MESSAGE_BYTES_MAX) {
         rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "the message is over the limit of %d bytes",
                  RPC_MESSAGE_BYTES_MAX);

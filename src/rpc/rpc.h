@@ -4,9 +4,11 @@
  * application/connect+json) and binary (application/proto, application/connect+proto) are two
  * codecs over the same descriptors, so a handler is written once and never sees either.
  * Unknown fields are ignored, fields of the wrong type are refused with a sentence.
+ * Nor does it see compression: gzip is unpacked, and long answers are packed for those who ask.
  *
  * The library answers by itself: unknown method (404), wrong HTTP method (405), unsupported content
- * type (415), malformed body (invalid_argument), message over its limit (resource_exhausted).
+ * type (415), unknown compression (unimplemented), malformed body (invalid_argument), message over
+ * its limit, unpacked (resource_exhausted).
  */
 #ifndef RPC_RPC_H
 #define RPC_RPC_H

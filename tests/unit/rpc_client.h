@@ -24,6 +24,7 @@ enum { READ_TIMEOUT_S = 60, CLIENT_BYTES_MAX = 64 * 1024 * 1024 };
 struct client {
     int fd;
     int status;
+    char head[1024]; /* of the answer, or its beginning */
     bool chunked;
     size_t chunk_left; /* of the chunk being read */
     bool ended;
@@ -105,6 +106,7 @@ static inline bool client_request(struct client *c, const char *method, const ch
     }
     size_t len = (size_t)(end - buf_at(&c->in)) + 4;
     c->status = atoi(buf_at(&c->in) + 9);
+    (void)snprintf(c->head, sizeof(c->head), "%.*s", (int)len, buf_at(&c->in));
     c->chunked = memmem(buf_at(&c->in), len, "chunked", 7) != NULL;
     buf_consume(&c->in, len);
     return true;

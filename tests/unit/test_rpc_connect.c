@@ -2,12 +2,15 @@
 #include <errno.h>
 #include <pthread.h>
 #include <uv.h>
+#include <zlib.h>
 
 #include "check.h"
 #include "http/server.h"
 #include "process.pb-c.h"
 #include "rpc/rpc.h"
 #include "rpc_client.h"
+
+enum { LONG_BYTES = 4096, ZIP_BYTES_MAX = 64 * 1024 };
 
 static struct {
     uv_loop_t loop;
@@ -37,6 +40,46 @@ static void on_update(void *ctx, struct rpc_call *call, const ProtobufCMessage *
     rpc_reply(call, &response.base);
 }
 
+static char *long_text(void)
+{
+    static char text[LONG_BYTES + 1];
+
+    memset(text, 'x', LONG_BYTES);
+    return text;
+}
+
+static void on_list(void *ctx, struct rpc_call *call, const ProtobufCMessage *request)
+{
+    Process__ProcessInfo info, *infos[] = {&info};
+    Process__ListResponse response;
+
+    (void)ctx, (void)request;
+    process__process_info__init(&info);
+    process__list_response__init(&response);
+    info.tag = long_text();
+    response.processes = infos;
+    response.n_processes = 1;
+    rpc_reply(call, &response.base);
+}
+
+static void send_long(struct rpc_call *call)
+{
+    Process__ProcessEvent__DataEvent data;
+    Process__ProcessEvent event;
+    Process__ConnectResponse response;
+
+    process__process_event__data_event__init(&data);
+    process__process_event__init(&event);
+    process__connect_response__init(&response);
+    data.output_case = PROCESS__PROCESS_EVENT__DATA_EVENT__OUTPUT_STDOUT;
+    data.stdout.data = (uint8_t *)long_text();
+    data.stdout.len = LONG_BYTES;
+    event.event_case = PROCESS__PROCESS_EVENT__EVENT_DATA;
+    event.data = &data;
+    response.event = &event;
+    rpc_send(call, &response.base);
+}
+
 static void send_pid(struct rpc_call *call, uint32_t pid)
 {
     Process__ProcessEvent__StartEvent start;
@@ -54,12 +97,24 @@ static void send_pid(struct rpc_call *call, uint32_t pid)
     rpc_send(call, &response.base);
 }
 
+/* A tag gets one long message and one short. */
+static void on_connect_tag(struct rpc_call *call)
+{
+    send_long(call);
+    send_pid(call, 1);
+    rpc_finish(call);
+}
+
 static void on_connect(void *ctx, struct rpc_call *call, const ProtobufCMessage *request)
 {
     const Process__ConnectRequest *req = (const void *)request;
     uint32_t n = req->process ? req->process->pid : 0;
 
     (void)ctx;
+    if (req->process && req->process->selector_case == PROCESS__PROCESS_SELECTOR__SELECTOR_TAG) {
+        on_connect_tag(call);
+        return;
+    }
     for (uint32_t i = 0; i < n; i++) {
         send_pid(call, i);
     }
@@ -103,6 +158,8 @@ static void on_stream(void *ctx, struct rpc_call *call, const ProtobufCMessage *
 static const struct rpc_method methods[] = {
     {"/process.Process/Update", RPC_UNARY, &process__update_request__descriptor,
      &process__update_response__descriptor, on_update},
+    {"/process.Process/List", RPC_UNARY, &process__list_request__descriptor,
+     &process__list_response__descriptor, on_list},
     {"/process.Process/Connect", RPC_SERVER_STREAM, &process__connect_request__descriptor,
      &process__connect_response__descriptor, on_connect},
     {"/process.Process/Start", RPC_SERVER_STREAM, &process__start_request__descriptor,
@@ -235,8 +292,12 @@ static void bad_requests_are_refused(void)
     check_refused("/process.Process/Nix", "", "{}", 404, "unimplemented");
     check_refused("/process.Process/Update", "", "{", 400, "invalid_argument");
     check_refused("/process.Process/Update", "", "", 400, "invalid_argument");
-    check_refused("/process.Process/Update", "Content-Encoding: gzip\r\n", "{}", 501,
+    check_refused("/process.Process/Update", "Content-Encoding: br\r\n", "{}", 501,
                   "unimplemented");
+    check_refused("/process.Process/Update", "Content-Encoding: gzip\r\n", "{}", 400,
+                  "invalid_argument");
+    check_refused("/process.Process/Update", "Content-Encoding: gzip\r\n", "", 400,
+                  "invalid_argument");
     check_refused("/process.Process/Update", "Connect-Timeout-Ms: 1x\r\n", "{}", 400,
                   "invalid_argument");
     check_refused("/process.Process/Update", "Connect-Timeout-Ms: 12345678901\r\n", "{}", 400,
@@ -330,7 +391,7 @@ static void bad_envelopes_are_refused(void)
     check_stream_refused(STR("\0\0\0"), "invalid_argument");
     check_stream_refused(STR("\0\0\0\0\7{}"), "invalid_argument");
     check_stream_refused(STR("\0\0\0\0\2{]"), "invalid_argument");
-    check_stream_refused(STR("\1\0\0\0\2{}"), "unimplemented");
+    check_stream_refused(STR("\1\0\0\0\2{}"), "invalid_argument");
     check_stream_refused(STR("\4\0\0\0\2{}"), "invalid_argument");
     check_stream_refused(STR("\0\377\377\377\377{}"), "resource_exhausted");
 }
@@ -361,7 +422,7 @@ static void streams_that_go_wrong(void)
     static const struct {
         uint8_t flags;
         const char *text, *code;
-    } second[] = {{0, "{\"data\":7}", "invalid_argument"}, {1, "{}", "unimplemented"}};
+    } second[] = {{0, "{\"data\":7}", "invalid_argument"}, {1, "{}", "invalid_argument"}};
 
     for (size_t i = 0; i < countof(second); i++) {
         scoped_client c;
@@ -378,6 +439,193 @@ static void streams_that_go_wrong(void)
     }
 }
 
+/* ---- compression ---- */
+
+static void zip(struct buf *out, struct str plain)
+{
+    z_stream z = {.next_in = (Bytef *)(uintptr_t)plain.at, .avail_in = (uInt)plain.len};
+    char *at;
+
+    CHECK_INT(buf_reserve(out, ZIP_BYTES_MAX, &at), 0);
+    CHECK_INT(deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY), Z_OK);
+    z.next_out = (Bytef *)at;
+    z.avail_out = ZIP_BYTES_MAX;
+    CHECK_INT(deflate(&z, Z_FINISH), Z_STREAM_END);
+    buf_commit(out, ZIP_BYTES_MAX - z.avail_out);
+    (void)deflateEnd(&z);
+}
+
+/* The JSON in a packed message; NULL when it is not one whole gzip member. */
+static json_t *unzip(struct str packed)
+{
+    static char plain[ZIP_BYTES_MAX];
+    z_stream z = {.next_in = (Bytef *)(uintptr_t)packed.at, .avail_in = (uInt)packed.len};
+
+    z.next_out = (Bytef *)plain;
+    z.avail_out = sizeof(plain);
+    bool whole = inflateInit2(&z, 15 + 16) == Z_OK && inflate(&z, Z_FINISH) == Z_STREAM_END &&
+                 z.avail_in == 0;
+    (void)inflateEnd(&z);
+    return whole ? json_loadb(plain, sizeof(plain) - z.avail_out, 0, NULL) : NULL;
+}
+
+static void check_zipped(struct str body, int status, const char *message)
+{
+    scoped_client c;
+    json_auto_t *out = NULL;
+
+    client_open(&c, fixture.port);
+    CHECK_INT(client_unary(&c, "/process.Process/Update", "Content-Encoding: gzip\r\n", body, &out),
+              status);
+    CHECK_STR(json_text(out, "message", NULL), message);
+}
+
+static void packed_requests_are_unpacked(void)
+{
+    scoped_buf body;
+
+    buf_init(&body, CLIENT_BYTES_MAX);
+    zip(&body, STR("{\"process\":{\"pid\":5}}"));
+    check_zipped(buf_str(&body), 404, "code \"5\"");
+    check_zipped((struct str){buf_at(&body), buf_len(&body) - 1}, 400,
+                 "the message's gzip data is cut short");
+    zip(&body, STR(" ")); /* a second member */
+    check_zipped(buf_str(&body), 404, "code \"5\"");
+    CHECK_INT(buf_append(&body, "junk", 4), 0);
+    check_zipped(buf_str(&body), 400, "the message is not valid gzip");
+}
+
+static void bombs_are_refused(void)
+{
+    scoped_buf plain;
+    scoped_buf body;
+    char *at;
+
+    buf_init(&plain, CLIENT_BYTES_MAX);
+    buf_init(&body, CLIENT_BYTES_MAX);
+    CHECK_INT(buf_reserve(&plain, RPC_MESSAGE_BYTES_MAX + 1, &at), 0);
+    memset(at, ' ', RPC_MESSAGE_BYTES_MAX + 1);
+    memcpy(at, "{}", 2);
+    zip(&body, (struct str){at, RPC_MESSAGE_BYTES_MAX});
+    check_zipped(buf_str(&body), 200, "");
+    buf_clear(&body);
+    zip(&body, (struct str){at, RPC_MESSAGE_BYTES_MAX + 1});
+    check_zipped(buf_str(&body), 429,
+                 "the message unpacks to more than the limit of 16777216 bytes");
+}
+
+static void check_list(const char *headers, bool packed)
+{
+    scoped_client c;
+    char body[2 * LONG_BYTES];
+    char all[256];
+    size_t n = 0;
+
+    (void)snprintf(all, sizeof(all), "Content-Type: application/json\r\nConnection: close\r\n%s",
+                   headers);
+    client_open(&c, fixture.port);
+    CHECK(client_request(&c, "POST", "/process.Process/List", all, STR("{}")));
+    while (n < sizeof(body) && client_body(&c, body + n, 1)) {
+        n++;
+    }
+    CHECK_INT(strstr(c.head, "\r\ncontent-encoding: gzip\r\n") != NULL, packed);
+    CHECK_INT(n < LONG_BYTES, packed);
+    json_auto_t *out = packed ? unzip((struct str){body, n}) : json_loadb(body, n, 0, NULL);
+    const json_t *first = json_array_get(json_object_get(out, "processes"), 0);
+    CHECK_STR(json_text(first, "tag", NULL), long_text());
+}
+
+static void long_answers_are_packed_for_those_who_ask(void)
+{
+    json_auto_t *out = NULL;
+
+    check_list("", false);
+    check_list("Accept-Encoding: deflate, br\r\n", false);
+    check_list("Accept-Encoding: br, gzip;q=0.0\r\n", false);
+    check_list("Connect-Accept-Encoding: gzip\r\n", false); /* that is for streams */
+    check_list("Accept-Encoding: gzip\r\n", true);
+    check_list("Accept-Encoding: br;q=1.0, GZIP ; q=0.5\r\n", true);
+    CHECK_INT(unary("/process.Process/Update", "Accept-Encoding: gzip\r\n", "{}", &out), 200);
+    CHECK(json_is_object(out)); /* short, so it came as it is */
+}
+
+/* The message of the next envelope; NULL when its flags are others. */
+static json_t *stream_take(struct client *c, uint8_t flags)
+{
+    uint8_t head[5];
+    char payload[2 * LONG_BYTES];
+    uint32_t len;
+
+    if (!client_body(c, head, sizeof(head)) || head[0] != flags) {
+        return NULL;
+    }
+    memcpy(&len, head + 1, sizeof(len));
+    len = ntohl(len);
+    if (len > sizeof(payload) || !client_body(c, payload, len)) {
+        return NULL;
+    }
+    return flags & 1 ? unzip((struct str){payload, len}) : json_loadb(payload, len, 0, NULL);
+}
+
+static void check_stream_packed(const char *headers, bool packed)
+{
+    scoped_client c;
+
+    client_open(&c, fixture.port);
+    CHECK(client_stream(&c, "/process.Process/Connect", headers, "{\"process\":{\"tag\":\"t\"}}"));
+    CHECK_INT(strstr(c.head, "\r\nconnect-content-encoding: gzip\r\n") != NULL, packed);
+    json_auto_t *first = stream_take(&c, packed ? 1 : 0);
+    const json_t *data = json_object_get(json_object_get(first, "event"), "data");
+    CHECK_INT(strlen(json_text(data, "stdout", NULL)), (LONG_BYTES + 2) / 3 * 4);
+    json_auto_t *second = stream_take(&c, 0);
+    CHECK(json_object_get(json_object_get(second, "event"), "start"));
+    json_auto_t *end = stream_take(&c, 2);
+    CHECK(json_is_object(end) && json_object_size(end) == 0);
+}
+
+static void streams_are_packed_for_those_who_ask(void)
+{
+    check_stream_packed("", false);
+    check_stream_packed("Accept-Encoding: gzip\r\n", false); /* that is for unary calls */
+    check_stream_packed("Connect-Accept-Encoding: gzip\r\n", true);
+}
+
+/* Sends one plain message of six bytes and then this envelope; the code of the answer's end. */
+static void check_input(const char *encoding, struct str packed, const char *want)
+{
+    scoped_client c;
+    scoped_buf body;
+    char code[64] = "";
+    char headers[256];
+
+    buf_init(&body, CLIENT_BYTES_MAX);
+    envelope_put(&body, 0, STR("{\"data\":{\"input\":{\"stdin\":\"YWJjZGVm\"}}}"));
+    envelope_put(&body, 1, packed);
+    (void)snprintf(headers, sizeof(headers),
+                   "Content-Type: application/connect+json\r\nConnect-Content-Encoding: %s\r\n",
+                   encoding);
+    fixture.streamed = 0;
+    client_open(&c, fixture.port);
+    CHECK(client_request(&c, "POST", "/process.Process/StreamInput", headers, buf_str(&body)));
+    CHECK_INT(stream_count(&c, code, sizeof(code)), *want ? 0 : 1);
+    CHECK_STR(code, want);
+}
+
+static void packed_envelopes_are_unpacked(void)
+{
+    scoped_buf packed;
+
+    buf_init(&packed, CLIENT_BYTES_MAX);
+    zip(&packed, STR("{\"data\":{\"input\":{\"stdin\":\"YWJj\"}}}"));
+    check_input("gzip", buf_str(&packed), "");
+    CHECK_INT(fixture.streamed, 6 + 3);
+    check_input("gzip", STR("{}"), "invalid_argument");
+    check_input("identity", buf_str(&packed), "invalid_argument");
+    CHECK_INT(fixture.streamed, 6);
+    check_input("zstd", buf_str(&packed), "unimplemented");
+    CHECK_INT(fixture.streamed, 0);
+}
+
 static void leaving_is_told(void)
 {
     for (int i = 0; i < 10; i++) {
@@ -390,7 +638,7 @@ static void leaving_is_told(void)
     }
     server_end();
     CHECK_INT(fixture.gone, 10);
-    CHECK_INT(fixture.broken, 2);
+    CHECK_INT(fixture.broken, 4);
 }
 
 int main(void)
@@ -405,6 +653,11 @@ int main(void)
         {"bad envelopes are refused", bad_envelopes_are_refused},
         {"a client's stream arrives whole", client_stream_is_counted},
         {"a stream that goes wrong in the middle", streams_that_go_wrong},
+        {"packed requests are unpacked", packed_requests_are_unpacked},
+        {"a request that unpacks to too much is refused", bombs_are_refused},
+        {"long answers are packed for those who ask", long_answers_are_packed_for_those_who_ask},
+        {"so are a stream's long messages", streams_are_packed_for_those_who_ask},
+        {"packed messages of a client's stream are unpacked", packed_envelopes_are_unpacked},
         {"a client that leaves is noticed, and nothing is left", leaving_is_told},
     };
 
