@@ -10,6 +10,20 @@
 enum {
     ANSWER_BYTES_MAX = 64 * 1024,
     LINE_BYTES = 512,
+    TAIL_BYTES = 256, /* more than a stream's last two messages */
+};
+
+/* The last bytes of an answer, however long. */
+struct tail {
+    char at[TAIL_BYTES];
+    size_t n;
+};
+
+/* One of many at once. */
+struct stream {
+    CURL *curl;
+    struct curl_slist *headers;
+    struct tail tail;
 };
 
 struct client {
@@ -18,6 +32,7 @@ struct client {
     char answer[ANSWER_BYTES_MAX];
     size_t answer_n;   /* kept */
     size_t answer_all; /* seen */
+    struct tail tail;
     size_t upload_left;
 };
 
@@ -53,6 +68,35 @@ void client_free(struct client *c)
     free(c);
 }
 
+static void tail_take(struct tail *tail, const char *data, size_t len)
+{
+    size_t new = len < sizeof(tail->at) ? len : sizeof(tail->at);
+    size_t room = sizeof(tail->at) - new;
+    size_t old = tail->n < room ? tail->n : room;
+
+    memmove(tail->at, tail->at + tail->n - old, old);
+    memcpy(tail->at + old, data + len - new, new);
+    tail->n = old + new;
+}
+
+/* Whether the stream that ends so has told of a command's end. */
+static int tail_exited(const struct tail *tail, const char *program)
+{
+    if (!memmem(tail->at, tail->n, "\"exited\":true", 13)) {
+        fprintf(stderr, "bench: %s did not end well\n", program);
+        return -1;
+    }
+    return 0;
+}
+
+static size_t stream_take(char *data, size_t size, size_t n, void *ctx)
+{
+    struct stream *stream = ctx;
+
+    tail_take(&stream->tail, data, size * n);
+    return size * n;
+}
+
 static size_t answer_take(char *data, size_t size, size_t n, void *ctx)
 {
     struct client *c = ctx;
@@ -64,6 +108,7 @@ static size_t answer_take(char *data, size_t size, size_t n, void *ctx)
     c->answer_n += keep;
     c->answer[c->answer_n] = '\0';
     c->answer_all += len;
+    tail_take(&c->tail, data, len);
     return len;
 }
 
@@ -81,7 +126,7 @@ static int perform(struct client *c, const char *what, struct curl_slist *header
 {
     long status = 0;
 
-    c->answer_n = c->answer_all = 0;
+    c->answer_n = c->answer_all = c->tail.n = 0;
     curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, answer_take);
     curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, c);
@@ -150,8 +195,10 @@ int client_kill(struct client *c, const struct client_box *box)
     return perform(c, "kill", header_add(NULL, "X-API-Key", c->key));
 }
 
-int client_run(struct client *c, const struct client_box *box, const char *program,
-               const char *args)
+/* Prepares a request to start a program; the headers are the caller's to free. */
+static struct curl_slist *run_setup(const struct client *c, CURL *curl,
+                                    const struct client_box *box, const char *program,
+                                    const char *args)
 {
     char url[LINE_BYTES];
     char body[LINE_BYTES];
@@ -164,18 +211,76 @@ int client_run(struct client *c, const struct client_box *box, const char *progr
     for (int i = 0; i < 4; i++) {
         body[1 + i] = (char)(len >> (24 - 8 * i) & 0xff);
     }
-    curl_easy_setopt(c->curl, CURLOPT_URL, url);
-    curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE, (long)(len + 5));
-    curl_easy_setopt(c->curl, CURLOPT_COPYPOSTFIELDS, body);
-    struct curl_slist *headers = box_headers(box, "application/connect+json");
-    if (perform(c, "run", header_add(headers, "Connect-Protocol-Version", "1")) < 0) {
+    curl_easy_setopt(curl, CURLOPT_URL, url);
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, (long)(len + 5));
+    curl_easy_setopt(curl, CURLOPT_COPYPOSTFIELDS, body);
+    return header_add(box_headers(box, "application/connect+json"), "Connect-Protocol-Version",
+                      "1");
+}
+
+int client_run(struct client *c, const struct client_box *box, const char *program,
+               const char *args)
+{
+    struct curl_slist *headers = run_setup(c, c->curl, box, program, args);
+
+    return perform(c, "run", headers) < 0 ? -1 : tail_exited(&c->tail, program);
+}
+
+int client_run_printing(struct client *c, const struct client_box *box, const char *program,
+                        const char *args, size_t bytes)
+{
+    if (client_run(c, box, program, args) < 0) {
         return -1;
     }
-    if (!memmem(c->answer, c->answer_n, "\"exited\":true", 13)) {
-        fprintf(stderr, "bench: %s did not end well\n", program);
+    if (c->answer_all < bytes / 3 * 4) { /* base64 */
+        fprintf(stderr, "bench: %s printed less than %zu bytes\n", program, bytes);
         return -1;
     }
     return 0;
+}
+
+static int multi_run(CURLM *multi)
+{
+    int running = 1;
+
+    while (running > 0) {
+        if (curl_multi_perform(multi, &running) != CURLM_OK ||
+            (running > 0 && curl_multi_poll(multi, NULL, 0, 1000, NULL) != CURLM_OK)) {
+            fprintf(stderr, "bench: the streams cannot be driven\n");
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int client_run_many(struct client *c, const struct client_box *box, const char *program,
+                    const char *args, size_t n)
+{
+    CURLM *multi = curl_multi_init();
+    struct stream *streams = calloc(n, sizeof(*streams));
+
+    if (!multi || !streams) {
+        abort();
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct stream *stream = &streams[i];
+        stream->curl = curl_easy_init();
+        stream->headers = run_setup(c, stream->curl, box, program, args);
+        curl_easy_setopt(stream->curl, CURLOPT_HTTPHEADER, stream->headers);
+        curl_easy_setopt(stream->curl, CURLOPT_WRITEFUNCTION, stream_take);
+        curl_easy_setopt(stream->curl, CURLOPT_WRITEDATA, stream);
+        curl_multi_add_handle(multi, stream->curl);
+    }
+    int r = multi_run(multi);
+    for (size_t i = 0; i < n; i++) {
+        r = r < 0 ? r : tail_exited(&streams[i].tail, program);
+        curl_multi_remove_handle(multi, streams[i].curl);
+        curl_easy_cleanup(streams[i].curl);
+        curl_slist_free_all(streams[i].headers);
+    }
+    free(streams);
+    curl_multi_cleanup(multi);
+    return r;
 }
 
 static void upload_setup(struct client *c, const char *url, size_t bytes)

@@ -24,6 +24,14 @@ int client_kill(struct client *c, const struct client_box *box);
 int client_run(struct client *c, const struct client_box *box, const char *program,
                const char *args);
 
+/* The same with a program that prints that many bytes, all of which must arrive. */
+int client_run_printing(struct client *c, const struct client_box *box, const char *program,
+                        const char *args, size_t bytes);
+
+/* The same, n of them at once, each over a connection of its own. */
+int client_run_many(struct client *c, const struct client_box *box, const char *program,
+                    const char *args, size_t n);
+
 /* Streams `bytes` zero bytes up to a path in the sandbox (or to any URL), and down again. */
 int client_upload(struct client *c, const struct client_box *box, const char *path, size_t bytes);
 int client_download(struct client *c, const struct client_box *box, const char *path, size_t bytes);

@@ -12,12 +12,14 @@
 
 #include "client.h"
 #include "peers.h"
+#include "proc.h"
 #include "timing.h"
 
 enum {
     CREATES = 60,
     COMMANDS = 300,
     TRANSFERS = 3,
+    STREAMS = 200,
     IDLE_SANDBOXES = 200,
 };
 
@@ -34,6 +36,11 @@ static const size_t transfer_bytes = (size_t)1 << 30;
 static void heading(const char *title)
 {
     printf("\n%-46s %9s %9s %9s %9s\n", title, "min ms", "median", "p95", "ratio");
+}
+
+static void print_kb(const char *name, uint64_t kb)
+{
+    printf("%-46s %9" PRIu64 " kB\n", name, kb);
 }
 
 static int create_and_true(struct client *c, struct client_box *box)
@@ -92,11 +99,13 @@ static void bench_command(struct client *c)
         TIMED(command, client_run(c, &box, "/bin/true", ""));
         TIMED(shell, client_run(c, &box, "/bin/bash", "\"-l\",\"-c\",\"true\""));
     }
+    uint64_t agent = proc_agent_kb(box.id);
     (void)client_kill(c, &box);
     heading("Command round trip");
     samples_print(&bare, NULL);
     samples_print(&command, &bare);
     samples_print(&shell, &bare);
+    print_kb("agent, resident, after them", agent);
 }
 
 static void bench_transfer(struct client *c, const char *nginx)
@@ -120,31 +129,48 @@ static void bench_transfer(struct client *c, const char *nginx)
         TIMED(up, client_upload(c, &box, "/home/user/big", transfer_bytes));
         TIMED(down, client_download(c, &box, "/home/user/big", transfer_bytes));
     }
+    uint64_t agent = proc_agent_kb(box.id);
     (void)client_kill(c, &box);
     heading("Transfer");
     samples_print(&nginx_up, NULL);
     samples_print(&up, &nginx_up);
     samples_print(&nginx_down, NULL);
     samples_print(&down, &nginx_down);
+    print_kb("agent, resident, after them", agent);
 }
 
-/* A "Name:   N kB" line of a file in /proc; 0 when it is not there. */
-static uint64_t kb_of(const char *path, const char *name)
+static void bench_streams(struct client *c)
 {
-    char line[256];
-    uint64_t kb = 0;
-    FILE *f = fopen(path, "re");
+    static struct samples local = {.name = "head -c 1G /dev/zero, read over a pipe"};
+    static struct samples print = {.name = "atoll: the same, read over HTTP"};
+    static struct samples one = {.name = "atoll: sleep 1; echo"};
+    static struct samples many = {.name = "atoll: 200 of them at once"};
+    struct client_box box;
 
-    if (!f) {
-        return 0;
+    if (client_create(c, &box) < 0) {
+        return;
     }
-    while (fgets(line, sizeof(line), f)) {
-        if (strncmp(line, name, strlen(name)) == 0) {
-            kb = strtoull(line + strlen(name), NULL, 10);
-        }
+    uint64_t idle = proc_agent_kb(box.id);
+    for (int i = 0; i < TRANSFERS; i++) {
+        TIMED(local, peer_read("exec head -c 1073741824 /dev/zero", transfer_bytes));
+        TIMED(print, client_run_printing(c, &box, "/usr/bin/head",
+                                         "\"-c\",\"1073741824\",\"/dev/zero\"", transfer_bytes));
     }
-    (void)fclose(f);
-    return kb;
+    uint64_t printed = proc_agent_kb(box.id);
+    for (int i = 0; i < TRANSFERS; i++) {
+        TIMED(one, client_run(c, &box, "/bin/sh", "\"-c\",\"sleep 1; echo\""));
+        TIMED(many, client_run_many(c, &box, "/bin/sh", "\"-c\",\"sleep 1; echo\"", STREAMS));
+    }
+    uint64_t streamed = proc_agent_kb(box.id);
+    (void)client_kill(c, &box);
+    heading("Streams");
+    samples_print(&local, NULL);
+    samples_print(&print, &local);
+    samples_print(&one, NULL);
+    samples_print(&many, &one);
+    print_kb("agent, resident, before", idle);
+    print_kb("agent, resident, after 1 GB of output", printed);
+    print_kb("agent, resident, after 200 streams", streamed);
 }
 
 static void bench_memory(struct client *c, const char *serve_pid)
@@ -154,13 +180,13 @@ static void bench_memory(struct client *c, const char *serve_pid)
     int n = 0;
 
     (void)snprintf(status, sizeof(status), "/proc/%s/status", serve_pid ? serve_pid : "self");
-    uint64_t daemon_before = kb_of(status, "VmRSS:");
-    uint64_t before = kb_of("/proc/meminfo", "MemAvailable:");
+    uint64_t daemon_before = proc_kb(status, "VmRSS:");
+    uint64_t before = proc_kb("/proc/meminfo", "MemAvailable:");
     while (n < IDLE_SANDBOXES && client_create(c, &boxes[n]) == 0) {
         n++;
     }
-    uint64_t after = kb_of("/proc/meminfo", "MemAvailable:");
-    uint64_t daemon_after = kb_of(status, "VmRSS:");
+    uint64_t after = proc_kb("/proc/meminfo", "MemAvailable:");
+    uint64_t daemon_after = proc_kb(status, "VmRSS:");
     for (int i = 0; i < n; i++) {
         (void)client_kill(c, &boxes[i]);
     }
@@ -168,8 +194,8 @@ static void bench_memory(struct client *c, const char *serve_pid)
     printf("%-46s %9.0f kB\n", "host memory per sandbox (MemAvailable)",
            n ? (double)(int64_t)(before - after) / n : 0.0);
     if (serve_pid) {
-        printf("%-46s %9" PRIu64 " kB\n", "daemon, resident, before", daemon_before);
-        printf("%-46s %9" PRIu64 " kB\n", "daemon, resident, with them", daemon_after);
+        print_kb("daemon, resident, before", daemon_before);
+        print_kb("daemon, resident, with them", daemon_after);
     }
 }
 
@@ -187,6 +213,7 @@ int main(void)
     bench_create(c, rootfs, scratch);
     bench_command(c);
     bench_transfer(c, getenv("BENCH_NGINX"));
+    bench_streams(c);
     bench_memory(c, getenv("BENCH_SERVE_PID"));
     client_free(c);
     return 0;

@@ -56,6 +56,21 @@ int peer_crun(const char *bundle)
                                      name, NULL});
 }
 
+int peer_read(const char *command, size_t bytes)
+{
+    static char piece[256 * 1024];
+    size_t all = 0;
+    FILE *f = popen(command, "re");
+
+    if (!f) {
+        return -1;
+    }
+    for (size_t n; (n = fread(piece, 1, sizeof(piece), f)) > 0;) {
+        all += n;
+    }
+    return pclose(f) == 0 && all == bytes ? 0 : -1;
+}
+
 int peer_crun_bundle(const char *bundle, const char *rootfs)
 {
     char path[4096];
