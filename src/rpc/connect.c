@@ -545,8 +545,11 @@ static bool encodings_take(struct rpc_call *call, const struct http_request *req
     struct str sent =
         str_trim(http_header_get(req, unary ? "content-encoding" : "connect-content-encoding"));
 
-    call->answer_gzip = rpc_gzip_accepted(
-        http_header_get(req, unary ? "accept-encoding" : "connect-accept-encoding"));
+    /* HTTP libraries list by themselves what they can unpack, and gain nothing from it on a link
+     * this short; who names gzip alone has asked for it. */
+    call->answer_gzip =
+        unary ? str_ieq(str_trim(http_header_get(req, "accept-encoding")), STR("gzip"))
+              : rpc_gzip_accepted(http_header_get(req, "connect-accept-encoding"));
     call->request_gzip = str_ieq(sent, STR("gzip"));
     return call->request_gzip || sent.len == 0 || str_ieq(sent, STR("identity"));
 }
