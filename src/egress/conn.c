@@ -280,8 +280,9 @@ static int asked_find(int fd, struct endpoint *out)
         return -ENOENT;
     }
     const bool v4 = address_is_v4(&own.address);
-    if (getsockopt(fd, v4 ? SOL_IP : SOL_IPV6, v4 ? SO_ORIGINAL_DST : IP6T_SO_ORIGINAL_DST, &asked,
-                   &len) < 0 ||
+    /* The two options happen to have one number. */
+    const int option = v4 ? SO_ORIGINAL_DST : IP6T_SO_ORIGINAL_DST; // NOLINT(bugprone-branch-clone)
+    if (getsockopt(fd, v4 ? SOL_IP : SOL_IPV6, option, &asked, &len) < 0 ||
         endpoint_from_sockaddr(&asked, out) < 0) {
         return -ENOENT;
     }
