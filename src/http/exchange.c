@@ -58,6 +58,7 @@ static void respond_also(struct http_exchange *ex, const struct http_header *hea
 void http_respond(struct http_exchange *ex, int status, const struct http_header *headers, size_t n,
                   int64_t content_length)
 {
+    ex->answered = true;
     if (ex->over) {
         return;
     }

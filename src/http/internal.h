@@ -51,6 +51,7 @@ struct http_exchange {
     size_t also_n;
     size_t credit;
     int status;    /* of the response; 0 before http_respond() */
+    bool answered; /* http_respond() was called, be it too late */
     bool finished; /* http_finish() was called */
     bool blocked;  /* the handler may be waiting for on_credit */
     bool over;     /* nothing but on_end(error) is to come: calls of the handler do nothing */

@@ -127,11 +127,12 @@ static void gather_body_end(void *ctx)
 static void gather_end(void *ctx, int error)
 {
     struct gather *g = ctx;
-    bool unanswered = g->ex->status == 0;
+    /* Who answered an exchange that was over already has done its part, and may be gone itself. */
+    bool answered = g->ex->answered;
 
     if (!g->told) {
         gather_tell(g, error ? error : -ECONNRESET);
-    } else if (unanswered && g->gone) {
+    } else if (!answered && g->gone) {
         g->gone(g->ctx);
     }
     buf_fini(&g->body);
