@@ -208,6 +208,14 @@ static void gather_gone(void *ctx)
     ((struct app *)ctx)->gone++;
 }
 
+/* The exchange is over, as after a client's reset, when its answer comes. */
+static void late_done(void *ctx, struct http_exchange *ex, int error, struct str body)
+{
+    (void)ctx, (void)error, (void)body;
+    http_abort(ex, -ECONNRESET);
+    http_reply(ex, 200, "text/plain", "late", 4);
+}
+
 static void route_abort(struct app *app, struct http_exchange *ex)
 {
     static const struct http_handler handler = {.on_end = item_end};
@@ -270,6 +278,8 @@ void app_request(void *ctx, struct http_exchange *ex)
         route_wait(app, ex, APP_SINK_BYTES);
     } else if (str_eq(req->path, STR("/gather"))) {
         http_gather(ex, APP_GATHER_MAX, gather_done, gather_gone, app);
+    } else if (str_eq(req->path, STR("/late"))) {
+        http_gather(ex, APP_GATHER_MAX, late_done, gather_gone, app);
     } else if (str_eq(req->path, STR("/abort"))) {
         route_abort(app, ex);
     } else if (str_eq(req->path, STR("/split"))) {

@@ -596,9 +596,25 @@ static void test_abort_resets(void)
     CHECK(app_end(&app));
 }
 
+/* Who has answered may have freed itself: it must not hear that the client left. */
+static void test_late_answer(void)
+{
+    struct app app;
+    CHECK(app_start(&app, (struct http_server_options){0}, NULL));
+    scoped_fd fd = app_connect(&app);
+    scoped_reply reply = {0};
+    CHECK(app_say(&app, fd, "POST /late HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx"));
+    CHECK(app_read_eof(&app, fd, &reply));
+    CHECK_INT(app.requests, 1);
+    CHECK_INT(app.gone, 0);
+    CHECK(app_end(&app));
+    CHECK_INT(app.gone, 0);
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
+        {"a late answer is the last word", test_late_answer},
         {"keep-alive", test_keep_alive},
         {"connection: close and HTTP/1.0", test_connection_close},
         {"a stream to HTTP/1.0 ends with the connection", test_http10_stream},
