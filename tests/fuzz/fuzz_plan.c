@@ -1,6 +1,7 @@
 /* A keeper's request as raw bytes. What passes the check must be usable as it is: names that are
  * names, numbers within their bounds. */
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "keeper/keeper.h"
@@ -17,7 +18,7 @@ static void name_assert(const char *name, size_t size)
 
 static void plan_assert(const struct keeper_plan *plan)
 {
-    assert(plan->uid_slot < KEEPER_UID_SLOTS);
+    assert(plan->uid_slot < KEEPER_UID_SLOTS && plan->network <= 1);
     assert(plan->layers_n >= 1 && plan->layers_n <= KEEPER_LAYERS_MAX);
     assert(plan->memory_mb >= KEEPER_MEMORY_MB_MIN && plan->memory_mb <= KEEPER_MEMORY_MB_MAX);
     assert(plan->cpu_millis >= KEEPER_CPU_MILLIS_MIN && plan->cpu_millis <= KEEPER_CPU_MILLIS_MAX);
@@ -29,23 +30,51 @@ static void plan_assert(const struct keeper_plan *plan)
     name_assert(plan->hostname, KEEPER_HOSTNAME_BYTES);
 }
 
+static void batch_assert(const struct keeper_batch *batch)
+{
+    assert(batch->n <= KEEPER_BATCH_MAX);
+    for (uint32_t i = 0; i < batch->n; i++) {
+        name_assert(batch->ids[i], KEEPER_ID_BYTES);
+    }
+}
+
+static void request_assert(const struct keeper_request *req)
+{
+    switch ((enum keeper_op)req->op) {
+    case KEEPER_HELLO:
+    case KEEPER_LIST:
+        return;
+    case KEEPER_USAGE_MANY:
+        batch_assert(&req->batch);
+        return;
+    case KEEPER_CREATE:
+        plan_assert(&req->plan);
+        break;
+    case KEEPER_ATTACH:
+        assert(req->jail.pid > 1);
+        break;
+    case KEEPER_DESTROY:
+    case KEEPER_USAGE:
+        break;
+    default:
+        abort(); /* no such thing can be asked */
+    }
+    name_assert(req->id, KEEPER_ID_BYTES);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct keeper_request req = {0};
     struct err err = {0};
 
     memcpy(&req, data, size < sizeof(req) ? size : sizeof(req));
+    if (req.version != 0) {
+        req.version = KEEPER_VERSION; /* seeds outlive a change of it */
+    }
     if (keeper_request_check(&req, &err) < 0) {
         assert(err.code > 0 && err.msg[0] && memchr(err.msg, '\0', sizeof(err.msg)));
         return 0;
     }
-    assert(req.op >= KEEPER_HELLO && req.op <= KEEPER_USAGE);
-    if (req.op != KEEPER_HELLO && req.op != KEEPER_LIST) {
-        name_assert(req.id, KEEPER_ID_BYTES);
-    }
-    if (req.op == KEEPER_CREATE) {
-        plan_assert(&req.plan);
-    }
-    assert(req.op != KEEPER_ATTACH || req.jail.pid > 1);
+    request_assert(&req);
     return 0;
 }
