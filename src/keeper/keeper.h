@@ -15,11 +15,15 @@
 #include "base/err.h"
 
 enum {
-    KEEPER_VERSION = 2,
+    KEEPER_VERSION = 3,
     KEEPER_ID_BYTES = 32,    /* sandbox id and NUL: [a-z0-9], at least one */
     KEEPER_LAYERS_MAX = 32,  /* lower layers of one jail, topmost first */
     KEEPER_LAYER_BYTES = 72, /* a layer's name and NUL: [a-z0-9-] */
     KEEPER_HOSTNAME_BYTES = 64,
+    KEEPER_SAVED_BYTES = 56, /* the name of what was saved and NUL: [a-z0-9-] */
+    KEEPER_VOLUMES_MAX = 16, /* of one jail */
+    KEEPER_VOLUME_BYTES = 40,
+    KEEPER_VOLUME_PATH_BYTES = 256,
     KEEPER_BATCH_MAX = 32, /* jails of one USAGE_MANY: the keeper does nothing else meanwhile */
 
     KEEPER_UID_RANGE = 65536, /* ids of one jail */
@@ -46,6 +50,24 @@ enum keeper_op {
     KEEPER_LIST = 5, /* index: the id of the index-th jail that left a trace; ENOENT past the end */
     KEEPER_USAGE = 6,      /* jail: memory, cpu, disk, out-of-memory kills */
     KEEPER_USAGE_MANY = 7, /* batch: cpu, memory and disk of each, and keeper_status */
+    KEEPER_SAVE = 8,    /* save: keeps a jail's disk, and its processes if wanted, under a name */
+    KEEPER_RESTORE = 9, /* plan, with `from`: a jail that goes on where the saved one was; answers
+                           as CREATE does */
+    KEEPER_FORGET = 10, /* save.name: removes what was saved; fine if gone already */
+    KEEPER_LIST_SAVED = 11,    /* index: the name of the index-th saved, in `saved`; as LIST */
+    KEEPER_VOLUME_MAKE = 12,   /* volume: an empty one; -EEXIST when there is one of that name */
+    KEEPER_VOLUME_REMOVE = 13, /* volume: fine if gone; -EBUSY while a jail has it mounted */
+    KEEPER_VOLUME_USAGE = 14,  /* volume: its bytes, in usage.disk_bytes */
+};
+
+/* A layer whose name begins so is the disk of what was saved under that name. */
+#define KEEPER_SAVED_PREFIX "saved-"
+
+/* A volume that is mounted read-write into a jail. The path is absolute and holds no "." or "..";
+ * what is missing of it is made on the jail's own disk, root's. */
+struct keeper_mount {
+    char volume[KEEPER_VOLUME_BYTES];
+    char path[KEEPER_VOLUME_PATH_BYTES];
 };
 
 struct keeper_plan {
@@ -58,6 +80,37 @@ struct keeper_plan {
     uint32_t layers_n;
     char layers[KEEPER_LAYERS_MAX][KEEPER_LAYER_BYTES];
     char hostname[KEEPER_HOSTNAME_BYTES];
+    /* CREATE: the disk begins as a copy of what was saved under that name; "": empty.
+     * RESTORE: what is restored, never "". */
+    char from[KEEPER_SAVED_BYTES];
+    uint32_t keeps_disk; /* the jail's own disk is there already and is used as it is: a sandbox
+                            that was paused. With it, RESTORE's `from` gives the memory alone. */
+    uint32_t volumes_n;
+    struct keeper_mount volumes[KEEPER_VOLUMES_MAX];
+};
+
+enum keeper_save_flag {
+    KEEPER_SAVE_MEMORY = 1 << 0, /* processes too; else the disk alone, as a crash would leave it */
+    KEEPER_SAVE_STOP = 1 << 1,   /* the jail ends once all is saved and synced; its own disk stays
+                                    for keeps_disk. Without: it goes on running */
+    KEEPER_SAVE_SYNC = 1 << 2,   /* answered when it is durable */
+};
+
+struct keeper_save {
+    char name[KEEPER_SAVED_BYTES]; /* begins with KEEPER_SAVED_PREFIX; -EEXIST when there is one */
+    uint32_t flags;
+};
+
+struct keeper_volume {
+    char name[KEEPER_VOLUME_BYTES];
+    uint32_t size_mb; /* MAKE */
+};
+
+/* What a SAVE came to. */
+struct keeper_saved {
+    char name[KEEPER_SAVED_BYTES]; /* LIST_SAVED */
+    uint64_t memory_bytes;         /* of the images on disk */
+    uint64_t frozen_usec;          /* for how long the jail stood still; 0 when it was stopped */
 };
 
 /* Which process is a jail's first. Pids come round again; with the start time they do not. */
@@ -80,8 +133,10 @@ struct keeper_request {
     char id[KEEPER_ID_BYTES];
     struct keeper_jail jail;
     union {
-        struct keeper_plan plan;   /* CREATE */
-        struct keeper_batch batch; /* USAGE_MANY */
+        struct keeper_plan plan;     /* CREATE */
+        struct keeper_batch batch;   /* USAGE_MANY */
+        struct keeper_save save;     /* SAVE, FORGET */
+        struct keeper_volume volume; /* VOLUME_* */
     };
 };
 
@@ -121,6 +176,7 @@ struct keeper_answer {
     union {
         struct keeper_usage usage;                    /* USAGE */
         struct keeper_usage usages[KEEPER_BATCH_MAX]; /* USAGE_MANY, in the order asked */
+        struct keeper_saved saved;                    /* SAVE, LIST_SAVED */
     };
     struct err err; /* the sentence, when status is negative */
 };

@@ -61,6 +61,11 @@ static const char *const steps[] = {
     "CREATE INDEX deliveries_by_webhook ON deliveries (webhook_id, seq);"
     "CREATE INDEX deliveries_pending ON deliveries (webhook_id, seq) WHERE state = 'pending';"
     "CREATE INDEX deliveries_by_time ON deliveries (created_ms);",
+
+    /* What a sandbox begins with: commands, or a jail in which they run already. */
+    "ALTER TABLE templates ADD COLUMN start_cmd TEXT;"
+    "ALTER TABLE templates ADD COLUMN ready_cmd TEXT;"
+    "ALTER TABLE templates ADD COLUMN saved TEXT;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

@@ -215,6 +215,9 @@ struct template_row {
     uint32_t cpu_count, memory_mb, disk_mb;
     int64_t created_ms;
     bool is_public;
+    const char *start_cmd; /* run at the start of a sandbox; NULL: none; likewise */
+    const char *ready_cmd; /* says when the start command is up */
+    const char *saved;     /* what the keeper saved of a jail in which both have been run */
 };
 
 void store_template_save(struct store *store, const struct template_row *row, store_done *done,

@@ -2,15 +2,16 @@
 
 #define COLUMNS                                                                                    \
     "id, alias, team_id, build_id, layers, user, workdir, env_json, cpu_count, memory_mb,"         \
-    " disk_mb, created_ms, is_public"
+    " disk_mb, created_ms, is_public, start_cmd, ready_cmd, saved"
 
 static const struct store_statement save = {
     "save template",
-    "INSERT INTO templates (" COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO templates (" COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (id) DO UPDATE SET alias = excluded.alias, team_id = excluded.team_id,"
     " build_id = excluded.build_id, layers = excluded.layers, user = excluded.user,"
     " workdir = excluded.workdir, env_json = excluded.env_json, cpu_count = excluded.cpu_count,"
-    " memory_mb = excluded.memory_mb, disk_mb = excluded.disk_mb, is_public = excluded.is_public",
+    " memory_mb = excluded.memory_mb, disk_mb = excluded.disk_mb, is_public = excluded.is_public,"
+    " start_cmd = excluded.start_cmd, ready_cmd = excluded.ready_cmd, saved = excluded.saved",
 };
 
 void store_template_save(struct store *store, const struct template_row *row, store_done *done,
@@ -31,6 +32,9 @@ void store_template_save(struct store *store, const struct template_row *row, st
     store_job_int(job, row->disk_mb);
     store_job_int(job, row->created_ms);
     store_job_int(job, row->is_public);
+    store_job_text(job, row->start_cmd);
+    store_job_text(job, row->ready_cmd);
+    store_job_text(job, row->saved);
     store_submit(store, job, STORE_SYNC, done, ctx);
 }
 
@@ -56,6 +60,9 @@ static void on_row(void *ctx, sqlite3_stmt *row)
         .disk_mb = (uint32_t)sqlite3_column_int64(row, 10),
         .created_ms = sqlite3_column_int64(row, 11),
         .is_public = sqlite3_column_int64(row, 12) != 0,
+        .start_cmd = store_column_text(row, 13),
+        .ready_cmd = store_column_text(row, 14),
+        .saved = store_column_text(row, 15),
     };
 
     load->each(load->ctx, &out);

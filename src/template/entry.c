@@ -30,6 +30,9 @@ struct entry *entry_from_row(const struct template_row *row)
         .disk_mb = row->disk_mb,
         .created_ms = row->created_ms,
         .is_public = row->is_public,
+        .start_cmd = xstrdup(row->start_cmd),
+        .ready_cmd = xstrdup(row->ready_cmd),
+        .saved = xstrdup(row->saved),
     };
     return entry;
 }
@@ -70,6 +73,9 @@ struct template_row entry_row(const struct entry *entry)
         .disk_mb = t->disk_mb,
         .created_ms = t->created_ms,
         .is_public = t->is_public,
+        .start_cmd = t->start_cmd,
+        .ready_cmd = t->ready_cmd,
+        .saved = t->saved,
     };
 }
 
@@ -92,6 +98,9 @@ void entry_free(struct entry *entry)
     free(entry->t.user);
     free(entry->t.workdir);
     free(entry->t.env_json);
+    free(entry->t.start_cmd);
+    free(entry->t.ready_cmd);
+    free(entry->t.saved);
     free(entry);
 }
 

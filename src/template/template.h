@@ -29,7 +29,10 @@ struct template
     uint32_t cpu_count, memory_mb, disk_mb;
     int64_t created_ms;
     bool is_public;
-    uint32_t spawns;         /* sandboxes made of it since the daemon's start */
+    char *start_cmd; /* run at the start of a sandbox; NULL: none; likewise */
+    char *ready_cmd; /* says when the start command is up */
+    char *saved;     /* what the keeper saved of a jail in which both have been run: see keeper.h */
+    uint32_t spawns; /* sandboxes made of it since the daemon's start */
     int64_t last_spawned_ms; /* 0: none since then */
 };
 

@@ -242,8 +242,10 @@ static void keeper_act(const struct keeper_request *req, struct keeper_answer *a
         }
         answer->status = err_set(&answer->err, ENOENT, "no more");
         return;
-    case KEEPER_HELLO:
-    case KEEPER_USAGE_MANY:
+    case KEEPER_LIST_SAVED:
+        answer->status = err_set(&answer->err, ENOENT, "no more");
+        return;
+    default: /* what this keeper is not asked, and what has nothing to say */
         return;
     }
 }
