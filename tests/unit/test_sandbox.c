@@ -245,7 +245,14 @@ static void keeper_act(const struct keeper_request *req, struct keeper_answer *a
     case KEEPER_LIST_SAVED:
         answer->status = err_set(&answer->err, ENOENT, "no more");
         return;
-    default: /* what this keeper is not asked, and what has nothing to say */
+    case KEEPER_HELLO:
+    case KEEPER_USAGE_MANY:
+    case KEEPER_SAVE:
+    case KEEPER_RESTORE:
+    case KEEPER_FORGET:
+    case KEEPER_VOLUME_MAKE:
+    case KEEPER_VOLUME_REMOVE:
+    case KEEPER_VOLUME_USAGE:
         return;
     }
 }
