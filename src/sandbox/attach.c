@@ -243,7 +243,7 @@ void sandbox_take_jail(struct sandbox *sb, int fds[KEEPER_FDS_MAX])
     agent_channel_close(sb->channel);
     sb->channel = agent_channel_new(sb->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]),
                                     &channel_handler, sb);
-    if (sb->all->use.logs.attached) {
+    if (sb->all->use.logs.attached && !sb->hidden) {
         sb->all->use.logs.attached(sb->all->use.logs.ctx, sb);
     }
 }
