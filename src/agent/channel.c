@@ -14,6 +14,7 @@
 
 #include "agent/internal.h"
 #include "agent/journal.h"
+#include "agent/unpacking.h"
 #include "base/alloc.h"
 #include "base/fd.h"
 
@@ -262,6 +263,13 @@ static void own_connect(struct peer *peer, uint32_t seq, const char *tag)
     peer_answer(peer, seq, r < 0 ? r : 0, r < 0 ? -1 : theirs);
 }
 
+static void unpacker_connect(struct peer *peer, uint32_t seq)
+{
+    scoped_fd fd = unpacking_start();
+
+    peer_answer(peer, seq, fd < 0 ? fd : 0, fd);
+}
+
 /* ---- questions ---- */
 
 static void asks_answer(struct channel *channel, bool killed)
@@ -391,6 +399,8 @@ static void peer_message(struct peer *peer, const struct channel_message *messag
         own_connect(peer, message->seq, agent_tag_control);
     } else if (message->value == AGENT_PORT) {
         own_connect(peer, message->seq, agent_tag_edge);
+    } else if (message->value == CHANNEL_PORT_UNPACK) {
+        unpacker_connect(peer, message->seq);
     } else if (message->value > UINT16_MAX) {
         peer_answer(peer, message->seq, -EINVAL, -1);
     } else {

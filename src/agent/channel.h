@@ -22,6 +22,8 @@ enum {
     AGENT_PORT = 49983,    /* the agent's own HTTP surface, on TCP in the jail as well */
     CHANNEL_LOG_BYTES_MAX = 4096, /* the text of a line: JSON */
     CHANNEL_PORT_CONTROL = 0,     /* as a port: the agent's HTTP surface with /init unlocked */
+    CHANNEL_PORT_UNPACK = 65536,  /* as a port: a fresh unpacker, see unpack/unpack.h; no request
+                                     from outside can name it */
 };
 
 enum channel_op {

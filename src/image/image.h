@@ -38,9 +38,6 @@ enum {
 
 /* ---- jails, made by the caller ---- */
 
-/* The layer that every pool has and that holds nothing: the only one below an image. */
-#define IMAGE_LAYER_EMPTY "empty"
-
 /* What `open` brought; only the caller knows what it is. */
 struct image_jail;
 
@@ -48,7 +45,7 @@ struct image_jails {
     void *ctx;
     /* Whether something is saved under that name: then it is whole and need not be made. */
     bool (*has)(void *ctx, const char *saved);
-    /* A jail over IMAGE_LAYER_EMPTY whose disk begins as a copy of what was saved as `from` (NULL:
+    /* A jail over KEEPER_LAYER_EMPTY whose disk begins as a copy of what was saved as `from` (NULL:
      * empty), running as root, without network. `done` comes once; jail NULL: err says why. */
     void (*open)(void *ctx, const char *from,
                  void (*done)(void *arg, struct image_jail *jail, const struct err *err),

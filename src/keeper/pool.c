@@ -20,6 +20,7 @@
 #include "base/id.h"
 #include "base/log.h"
 #include "keeper/image.h"
+#include "keeper/keeper.h"
 
 enum {
     QUOTA_ENABLE_SIMPLE = 4, /* BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA: kernel 6.7, newer headers */
@@ -151,6 +152,9 @@ int pool_open(const char *path, uint64_t image_bytes, struct pool **out, struct 
     }
     quota_enable(pool);
     r = subdir_make(pool->fd, "layers", 0755, err);
+    if (r == 0) {
+        r = subdir_make(pool->fd, "layers/" KEEPER_LAYER_EMPTY, 0755, err);
+    }
     if (r == 0) {
         r = subdir_make(pool->fd, "sandboxes", 0700, err);
     }

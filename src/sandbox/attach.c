@@ -19,7 +19,7 @@
 struct dial {
     struct dial *prev, *next; /* in sb->dials */
     struct sandbox *sb;       /* counted */
-    uint16_t port;
+    uint32_t port;
     int tries;
     void (*done)(void *ctx, int fd_or_error);
     void *ctx;
@@ -101,7 +101,7 @@ static void dial_start(struct dial *dial)
     agent_channel_connect(sb->channel, dial->port, dial_answered, dial);
 }
 
-void sandbox_dial(struct sandbox *sb, uint16_t port, void (*done)(void *ctx, int fd_or_error),
+void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
                   void *ctx)
 {
     struct dial *dial = xnew(struct dial);

@@ -194,10 +194,11 @@ uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id);
 
 /* ---- traffic ---- */
 
-/* A connected stream socket to a port inside; 49983 is the agent. fd_or_error: a descriptor that
+/* A connected stream socket to a port inside; 49983 is the agent, and agent/channel.h names those
+ * that are no ports. fd_or_error: a descriptor that
  * done owns, or -ECONNREFUSED (nobody listens), -ETIMEDOUT, -EAGAIN (too many wait already),
  * -ENOTCONN (the sandbox ended). done may come before this returns. */
-void sandbox_dial(struct sandbox *sb, uint16_t port, void (*done)(void *ctx, int fd_or_error),
+void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
                   void *ctx);
 
 /* Calls gone, once, when the sandbox leaves RUNNING. The watch is then unset already. */

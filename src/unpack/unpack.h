@@ -46,8 +46,8 @@ enum {
     UNPACK_PATH_BYTES_MAX = 4095,
     UNPACK_DEPTH_MAX = 256, /* directories of one name */
     UNPACK_ENTRIES_MAX = 4 * 1000 * 1000,
-    UNPACK_RATIO_MAX = 1100,               /* more than DEFLATE can pack honestly: 1032 */
-    UNPACK_RATIO_FROM = 256 * 1024 * 1024, /* bytes written that nobody asks a ratio of */
+    UNPACK_RATIO_MAX = 200,
+    UNPACK_RATIO_FROM = 512 * 1024 * 1024, /* bytes written that nobody asks a ratio of */
 };
 #define UNPACK_LIMIT_DEFAULT ((uint64_t)64 << 30)
 
