@@ -7,6 +7,7 @@ void call_fail_template(struct call *call, int why, struct str name)
 {
     size_t colon = str_find(name, ':');
     struct str tag = str_skip(name, colon + 1);
+    const char *awaited = templates_awaited(call->api->options.templates, name);
 
     switch (why) {
     case -EACCES:
@@ -20,6 +21,10 @@ void call_fail_template(struct call *call, int why, struct str name)
         call_fail(call, 400, "Invalid template reference: '%.*s'", (int)name.len, name.at);
         break;
     default:
+        if (awaited) {
+            call_fail(call, 503, "%s", awaited);
+            break;
+        }
         call_fail(call, 404, "template '%.*s' not found", (int)name.len, name.at);
         break;
     }

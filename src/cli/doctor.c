@@ -3,7 +3,8 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "daemon/prepare.h"
+#include "daemon/builtin.h"
+#include "daemon/layer.h"
 #include "keeper/probe.h"
 
 static const char *const words[] = {
@@ -47,7 +48,7 @@ static bool programs_check(const struct cli *cli)
         {"zstd", "unpacks the base template: apt-get install zstd", LAYER_READY},
         {"tar", "unpacks the base template: apt-get install tar", LAYER_READY},
     };
-    enum layer_state state = layer_look(&cli->config, &cli->places);
+    enum layer_state state = layer_look(&cli->config, &cli->places, BUILTIN_BASE);
     char path[64];
     bool well = true;
 
@@ -77,8 +78,8 @@ int cli_doctor(struct cli *cli)
         well = well && results[i].verdict != PROBE_MISSING;
     }
     well &= file_check("agent", cli->places.agent, "not beside this program: name it with --agent");
-    well &= file_check("base template", cli->places.recipe,
-                       "its recipe is not beside this program: name its directory with "
+    well &= file_check("templates", cli->places.templates,
+                       "their recipes are not beside this program: name their directory with "
                        "--templates");
     well &= programs_check(cli);
     return well ? CLI_OK : CLI_FAILED;

@@ -1,7 +1,9 @@
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "daemon/prepare.h"
+#include "daemon/preparer.h"
 #include "daemon/stop.h"
 #include "daemon/supervisor.h"
 
@@ -31,8 +33,14 @@ int cli_prepare(struct cli *cli)
         return cli_fail(CLI_FAILED, "prepare must be started as root");
     }
     stop_block(&signals);
+    if (cli->words_n == 1 && strcmp(cli->words[0], "all") != 0) {
+        return cli_fail(CLI_USAGE, "prepare takes `all` or nothing, not '%s'", cli->words[0]);
+    }
     if (prepare(&cli->config, &cli->places, &who, &err) < 0) {
         return cli_fail(CLI_FAILED, "%s", err.msg);
+    }
+    if (cli->words_n == 1 && preparer_once(&cli->config, &cli->places) < 0) {
+        return CLI_FAILED; /* which has been said */
     }
     return CLI_OK;
 }

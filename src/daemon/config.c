@@ -49,6 +49,8 @@ static const struct setting settings[] = {
      .help = "built templates; several data directories may share it"},
     {FIELD(templates), .kind = FILE_PATH, .fallback = "", .hint = "DIR",
      .help = "recipes of the built-in templates; by default those beside the program"},
+    {FIELD(with_templates), .kind = TEXT, .fallback = "code-interpreter-v1", .hint = "NAMES",
+     .help = "built-in templates that are made in the background after `base`, or none"},
     {FIELD(agent), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
      .help = "the program that is pid 1 of a sandbox; by default the one beside the program"},
     {FIELD(user), .kind = TEXT, .fallback = "atoll", .hint = "NAME",

@@ -29,8 +29,9 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     char domain[CONFIG_TEXT_BYTES]; /* empty: sandboxes are reached by headers alone */
     char data[CONFIG_TEXT_BYTES];
     char cache[CONFIG_TEXT_BYTES];
-    char templates[CONFIG_TEXT_BYTES]; /* empty: beside the program */
-    char agent[CONFIG_TEXT_BYTES];     /* empty: beside the program */
+    char templates[CONFIG_TEXT_BYTES];      /* empty: beside the program */
+    char with_templates[CONFIG_TEXT_BYTES]; /* names, separated by commas, or "none" */
+    char agent[CONFIG_TEXT_BYTES];          /* empty: beside the program */
     char user[CONFIG_TEXT_BYTES];
     char egress_allow[CONFIG_TEXT_BYTES]; /* lists, separated by commas */
     char egress_map[CONFIG_TEXT_BYTES];

@@ -1,3 +1,5 @@
+#include "daemon/layer.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,59 +10,103 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/str.h"
-#include "daemon/prepare.h"
-#include "daemon/run.h"
+#include "daemon/builtin.h"
+#include "daemon/lock.h"
 #include "keeper/keeper.h"
 
-enum { ARCHIVE_BYTES = CONFIG_TEXT_BYTES + KEEPER_LAYER_BYTES + 32 };
+enum {
+    PATH_BYTES = 2 * PLACE_BYTES,
+    LAYERS_BYTES = KEEPER_LAYERS_MAX * KEEPER_LAYER_BYTES, /* a list of them */
+    LOCK_WAIT_MS = 10 * 60 * 1000,                         /* another start may be unpacking */
+};
 
 #define UNPACK_PREFIX ".unpack-"
 
-static int name_read(const struct places *places, char name[KEEPER_LAYER_BYTES], struct err *err)
-{
-    const char *const argv[] = {places->recipe, "name", NULL};
+struct making { /* of one layer */
+    const struct config *config;
+    const struct places *places;
+    const struct run_lines *lines;
+    bool locked;
+    const char *template;
+    char recipe[PATH_BYTES];
+    char layer[KEEPER_LAYER_BYTES]; /* its name */
+    char archive[PATH_BYTES];
+    char layers[PATH_BYTES]; /* the directory of all */
+    char path[PATH_BYTES + KEEPER_LAYER_BYTES];
+};
 
-    if (!places->recipe[0]) {
-        return err_set(err, ENOENT,
-                       "the recipe of the base template is missing: name its directory "
-                       "with --templates");
-    }
+static void jsonp_decref(json_t **json)
+{
+    json_decref(*json);
+}
+
+/* ---- names ---- */
+
+static int name_read(const struct making *making, char name[KEEPER_LAYER_BYTES], struct err *err)
+{
+    const char *const argv[] = {making->recipe, "name", NULL};
+    struct str template = str_of(making->template);
+
     int r = run_read(argv, name, KEEPER_LAYER_BYTES, err);
-    if (r == 0 && !str_starts(str_of(name), STR("base-"))) {
-        return err_set(err, EINVAL, "%s names no layer", places->recipe);
+    if (r < 0) {
+        return r;
     }
-    return r;
+    if (!str_starts(str_of(name), template) || name[template.len] != '-') {
+        return err_set(err, EINVAL, "%s names no layer", making->recipe);
+    }
+    return 0;
 }
 
-static void archive_path(const struct config *config, const char *name, char out[ARCHIVE_BYTES])
+/* A recipe that puts our interpreter into its layer finds it by this variable. */
+static int making_begin(struct making *making, const struct config *config,
+                        const struct places *places, const char *template, struct err *err)
 {
-    (void)snprintf(out, ARCHIVE_BYTES, "%s/templates/%s.tar.zst", config->cache, name);
+    *making = (struct making){.config = config, .places = places, .template = template};
+    if (setenv("ATOLL_INTERPRETER", places->interpreter, 1) < 0) {
+        return err_sys(err, "tell the recipes where the interpreter is");
+    }
+    (void)snprintf(making->recipe, PATH_BYTES, "%s/%s/recipe", places->templates, template);
+    int r = name_read(making, making->layer, err);
+    if (r < 0) {
+        return err_wrap(err, "the recipe of the template %s", template);
+    }
+    (void)snprintf(making->archive, PATH_BYTES, "%s/templates/%s.tar.zst", config->cache,
+                   making->layer);
+    (void)snprintf(making->layers, PATH_BYTES, "%s/layers", places->pool);
+    (void)snprintf(making->path, sizeof(making->path), "%s/%s", making->layers, making->layer);
+    return 0;
 }
+
+/* ---- the archive ---- */
 
 /* Removes what a recipe that was ended left behind. */
-static void archive_clean(const struct config *config, const struct places *places)
+static void archive_clean(const struct making *making)
 {
-    const char *const argv[] = {places->recipe, "clean", config->cache, NULL};
+    const char *const argv[] = {making->recipe, "clean", making->config->cache, NULL};
     struct err ignored; /* the next start removes it */
 
     (void)!run(argv, &ignored);
 }
 
-static int archive_prepare(const struct config *config, const struct places *places,
-                           const char *archive, struct err *err)
+static int archive_prepare(const struct making *making, struct err *err)
 {
-    const char *const argv[] = {places->recipe, "build", config->cache, NULL};
+    const char *const argv[] = {making->recipe, "build", making->config->cache, NULL};
 
-    if (access(archive, R_OK) == 0) {
+    if (access(making->archive, R_OK) == 0) {
         return 0;
     }
-    int r = run_contained(argv, err);
+    int r = run_contained(argv, making->lines, err);
     if (r == -EINTR) {
-        archive_clean(config, places);
-        return err_set(err, EINTR, "asked to end while the base template was being made");
+        archive_clean(making);
+        return err_set(err, EINTR, "asked to end while the template %s was being made",
+                       making->template);
     }
-    return r < 0 ? err_set(err, -r, "the base template could not be made; the reason is above") : 0;
+    return r < 0 ? err_set(err, -r, "the template %s could not be made; the reason is above",
+                           making->template)
+                 : 0;
 }
+
+/* ---- the pool ---- */
 
 static void remove_tree(const char *path)
 {
@@ -80,7 +126,7 @@ static void dirp_close(DIR **dir)
 /* The prepare lock is ours, so every half-unpacked layer is a dead process's. */
 static void remove_leftovers(const char *layers)
 {
-    char path[2 * PLACE_BYTES];
+    char path[2 * PATH_BYTES];
     const struct dirent *entry;
 
     scoped(dirp_close) DIR *dir = opendir(layers);
@@ -106,91 +152,112 @@ static int publish(const char *unpacked, const char *layer, struct err *err)
     return 0;
 }
 
-static int unpack(const char *archive, const char *layers, const char *name, struct err *err)
+static int unpack(const struct making *making, struct err *err)
 {
-    char work[2 * PLACE_BYTES];
-    char layer[2 * PLACE_BYTES];
-    const char *const tar[] = {"tar",
-                               "--extract",
-                               "--zstd",
-                               "--file",
-                               archive,
-                               "--directory",
-                               work,
-                               "--numeric-owner",
-                               "--same-owner",
-                               "--xattrs",
-                               "--xattrs-include=*",
-                               "--preserve-permissions",
+    char work[PATH_BYTES + sizeof(UNPACK_PREFIX) + KEEPER_LAYER_BYTES];
+    const char *const tar[] = {"tar",      "--extract",          "--zstd",
+                               "--file",   making->archive,      "--directory",
+                               work,       "--numeric-owner",    "--same-owner",
+                               "--xattrs", "--xattrs-include=*", "--preserve-permissions",
                                NULL};
 
-    (void)snprintf(layer, sizeof(layer), "%s/%s", layers, name);
-    (void)snprintf(work, sizeof(work), "%s/" UNPACK_PREFIX "%s", layers, name);
-    (void)fprintf(stderr, "Unpacking the base template\n");
+    (void)snprintf(work, sizeof(work), "%s/" UNPACK_PREFIX "%s", making->layers, making->layer);
+    run_say(making->lines, "Unpacking the template %s", making->template);
     if (mkdir(work, 0700) < 0) {
         return err_sys(err, "make the directory %s", work);
     }
-    int r = run_contained(tar, err);
-    r = r < 0 ? err_wrap(err, "unpack %s", archive) : publish(work, layer, err);
+    int r = run_contained(tar, making->lines, err);
+    r = r < 0 ? err_wrap(err, "unpack %s", making->archive) : publish(work, making->path, err);
     if (r < 0) {
         remove_tree(work);
     }
     return r;
 }
 
-/* By a rename, so that a server that reads it meanwhile finds the old name or the new one. */
-static int name_write(const struct places *places, const char *name, struct err *err)
+static int unpack_locked(const struct making *making, struct err *err)
 {
-    char fresh[PLACE_BYTES + 8];
+    scoped_fd lock = -1;
 
-    (void)snprintf(fresh, sizeof(fresh), "%s.new", places->base_layer);
-    scoped_fd fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (fd < 0 || dprintf(fd, "%s\n", name) < 0 || rename(fresh, places->base_layer) < 0) {
-        return err_sys(err, "write %s", places->base_layer);
+    if (!making->locked) {
+        lock = lock_take(making->places->prepare_lock, LOCK_WAIT_MS, err);
+        if (lock < 0) {
+            return lock;
+        }
     }
-    return 0;
+    if (access(making->path, F_OK) == 0) {
+        return 0;
+    }
+    remove_leftovers(making->layers);
+    return unpack(making, err);
 }
 
-int layer_prepare(const struct config *config, const struct places *places, struct err *err)
-{
-    char name[KEEPER_LAYER_BYTES] = "";
-    char archive[ARCHIVE_BYTES];
-    char layers[PLACE_BYTES + 8];
-    char layer[sizeof(layers) + KEEPER_LAYER_BYTES];
-    struct stat st;
+/* ---- a template ---- */
 
-    int r = name_read(places, name, err);
+/* Its layer and those below it; the names are appended to `list`, topmost first. */
+static int layers_prepare(const struct making *how, const char *name, const json_t *settings,
+                          char list[LAYERS_BYTES], struct err *err)
+{
+    struct making making;
+    const char *from = builtin_from(settings);
+    size_t len = strlen(list);
+
+    int r = making_begin(&making, how->config, how->places, name, err);
     if (r < 0) {
         return r;
     }
-    (void)snprintf(layers, sizeof(layers), "%s/layers", places->pool);
-    (void)snprintf(layer, sizeof(layer), "%s/%s", layers, name);
-    if (stat(layer, &st) < 0) {
-        archive_path(config, name, archive);
-        r = archive_prepare(config, places, archive, err);
+    if (len + strlen(making.layer) + 2 > LAYERS_BYTES) {
+        return err_set(err, ELOOP, "the template %s stands on too many others", name);
+    }
+    (void)snprintf(list + len, LAYERS_BYTES - len, "%s%s", len ? "," : "", making.layer);
+    if (from) {
+        scoped(jsonp_decref) json_t *below = NULL;
+        r = builtin_read(how->places, from, &below, err);
         if (r == 0) {
-            remove_leftovers(layers);
-            r = unpack(archive, layers, name, err);
+            r = layers_prepare(how, from, below, list, err);
         }
     }
-    return r == 0 ? name_write(places, name, err) : r;
+    if (r < 0 || access(making.path, F_OK) == 0) {
+        return r;
+    }
+    making.lines = how->lines;
+    making.locked = how->locked;
+    r = archive_prepare(&making, err);
+    return r == 0 ? unpack_locked(&making, err) : r;
+}
+
+int layer_prepare(const struct config *config, const struct places *places, const char *name,
+                  bool locked, const struct run_lines *lines, struct err *err)
+{
+    const struct making how = {
+        .config = config, .places = places, .lines = lines, .locked = locked};
+    char layers[LAYERS_BYTES] = "";
+    scoped(jsonp_decref) json_t *settings = NULL;
+
+    int r = builtin_read(places, name, &settings, err);
+    if (r == 0) {
+        r = layers_prepare(&how, name, settings, layers, err);
+    }
+    if (r < 0 || builtin_is_layer(settings)) {
+        return r;
+    }
+    return notice_ready(places, name, settings, layers, err);
 }
 
 /* The pool need not be mounted, so what was unpacked last is believed. */
-enum layer_state layer_look(const struct config *config, const struct places *places)
+enum layer_state layer_look(const struct config *config, const struct places *places,
+                            const char *name)
 {
-    char name[KEEPER_LAYER_BYTES] = "";
-    char unpacked[KEEPER_LAYER_BYTES] = "";
-    char archive[ARCHIVE_BYTES];
+    struct making making;
+    char unpacked[LAYERS_BYTES] = "";
     struct err err;
 
-    if (name_read(places, name, &err) < 0) {
+    if (making_begin(&making, config, places, name, &err) < 0) {
         return LAYER_NONE;
     }
-    if (place_read(places->base_layer, unpacked, sizeof(unpacked), &err) == 0 &&
-        strcmp(name, unpacked) == 0) {
+    struct str first = str_of(making.layer);
+    if (notice_layers(places, name, unpacked, sizeof(unpacked), &err) == 0 &&
+        str_starts(str_of(unpacked), first)) {
         return LAYER_READY;
     }
-    archive_path(config, name, archive);
-    return access(archive, R_OK) == 0 ? LAYER_ARCHIVE : LAYER_NONE;
+    return access(making.archive, R_OK) == 0 ? LAYER_ARCHIVE : LAYER_NONE;
 }

@@ -31,7 +31,7 @@ static const struct below below_data[] = {
     PLACE(logs, "state/logs"),
     PLACE(default_key, "state/default.key"),
     PLACE(endpoint, "run/endpoint"),
-    PLACE(base_layer, "run/base-layer"),
+    PLACE(notices, "run/notices"),
     PLACE(keeper_socket, "run/keeper.sock"),
     PLACE(serve_lock, "run/serve.lock"),
     PLACE(keeper_lock, "run/keeper.lock"),
@@ -70,8 +70,9 @@ static int put(char out[PLACE_BYTES], const char *dir, const char *name, struct 
 static int find_program_files(const struct config *config, struct places *out, struct err *err)
 {
     static const char *const agents[] = {"src/agent/atoll-agent", "../lib/atoll/atoll-agent"};
-    static const char *const recipes[] = {"../templates/base/recipe",
-                                          "../share/atoll/templates/base/recipe"};
+    static const char *const interpreters[] = {"src/interpreter/atoll-interpreter",
+                                               "../lib/atoll/atoll-interpreter"};
+    static const char *const templates[] = {"../templates", "../share/atoll/templates"};
     int r = 0;
 
     if (config->agent[0]) {
@@ -81,10 +82,13 @@ static int find_program_files(const struct config *config, struct places *out, s
     } else {
         find_beside_program(agents, countof(agents), out->agent);
     }
+    find_beside_program(interpreters, countof(interpreters), out->interpreter);
     if (r == 0 && config->templates[0]) {
-        return put(out->recipe, config->templates, "base/recipe", err);
+        return str_copy(out->templates, sizeof(out->templates), str_of(config->templates))
+                   ? 0
+                   : err_set(err, ENAMETOOLONG, "the path of the templates is too long");
     }
-    find_beside_program(recipes, countof(recipes), out->recipe);
+    find_beside_program(templates, countof(templates), out->templates);
     return r;
 }
 

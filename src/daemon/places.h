@@ -1,7 +1,7 @@
 /* places.h - where things lie: below the data directory, and beside the program.
  *
  *   DATA/state/      0700, the serving user's: atoll.db, default.key, logs/
- *   DATA/run/        0755, root's: keeper.sock, the lock files, base-layer; endpoint is the user's
+ *   DATA/run/        0755, root's: keeper.sock, the lock files, notices/; endpoint is the user's
  *   DATA/pool...     root's alone: layers and sandbox disks (keeper/pool.h)
  *
  * Root never follows a name that the serving user could have put there.
@@ -25,14 +25,15 @@ struct places {
     char logs[PLACE_BYTES]; /* what agents logged */
     char default_key[PLACE_BYTES];
     char endpoint[PLACE_BYTES];      /* the URL of the daemon that serves, while it does */
-    char base_layer[PLACE_BYTES];    /* names the layer of the `base` template */
+    char notices[PLACE_BYTES];       /* how far the built-in templates are (builtin.h) */
     char keeper_socket[PLACE_BYTES]; /* fits a sockaddr_un */
     char serve_lock[PLACE_BYTES];    /* held by whoever serves this data directory */
     char keeper_lock[PLACE_BYTES];
     char prepare_lock[PLACE_BYTES];
-    char recipe[PLACE_BYTES]; /* of the `base` template; empty when there is none */
-    char agent[PLACE_BYTES];  /* likewise */
-    char instance[16];        /* names this data directory where paths cannot: cgroups */
+    char templates[PLACE_BYTES];   /* their recipes; empty when there are none */
+    char agent[PLACE_BYTES];       /* likewise */
+    char interpreter[PLACE_BYTES]; /* likewise */
+    char instance[16];             /* names this data directory where paths cannot: cgroups */
 };
 
 must_check int places_find(const struct config *config, struct places *out, struct err *err);

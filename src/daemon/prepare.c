@@ -8,6 +8,8 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "daemon/builtin.h"
+#include "daemon/layer.h"
 #include "daemon/lock.h"
 #include "daemon/run.h"
 #include "keeper/pool.h"
@@ -105,6 +107,9 @@ static int prepare_dirs(const struct config *config, const struct places *places
         r = make_dir(places->run, 0755, &root, err);
     }
     if (r == 0) {
+        r = make_dir(places->notices, 0755, &root, err);
+    }
+    if (r == 0) {
         r = make_dir(places->state, 0700, who, err);
     }
     return r == 0 ? make_run_files(places, who, err) : r;
@@ -164,5 +169,5 @@ int prepare(const struct config *config, const struct places *places, struct ide
         return lock;
     }
     r = prepare_pool(config, places, err);
-    return r == 0 ? layer_prepare(config, places, err) : r;
+    return r == 0 ? layer_prepare(config, places, BUILTIN_BASE, true, NULL, err) : r;
 }

@@ -25,17 +25,4 @@ must_check int prepare(const struct config *config, const struct places *places,
 /* The user's ids; -ENOENT when there is no such user. */
 must_check int identity_find(const char *user, struct identity *out, struct err *err);
 
-/* Unpacks the base template into the pool unless it is there, and writes its layer's name to
- * places->base_layer. In layer.c. */
-must_check int layer_prepare(const struct config *config, const struct places *places,
-                             struct err *err);
-
-/* How far it is; in layer.c. */
-enum layer_state {
-    LAYER_NONE,    /* the recipe must make it */
-    LAYER_ARCHIVE, /* made: it is to be unpacked */
-    LAYER_READY,
-};
-enum layer_state layer_look(const struct config *config, const struct places *places);
-
 #endif

@@ -12,10 +12,20 @@
  * with a sentence. argv[0] is looked up in PATH. */
 must_check int run(const char *const *argv, struct err *err);
 
+/* Who hears what is said. */
+struct run_lines {
+    void (*line)(void *ctx, const char *line); /* without its newline; a long one comes in pieces */
+    void *ctx;
+};
+
+/* Says a line as a program that is run would: to `lines`, or on stderr when that is NULL. */
+void run_say(const struct run_lines *lines, const char *fmt, ...) printf_like(2, 3);
+
 /* As run(), for what takes long and mounts: in a pid and a mount namespace of its own, which end
  * with it and with us, however we die. -EINTR when we are asked to end meanwhile (stop.h): it and
- * all that it started is gone then. */
-must_check int run_contained(const char *const *argv, struct err *err);
+ * all that it started is gone then. What it prints goes to `lines`; NULL: to our stderr. */
+must_check int run_contained(const char *const *argv, const struct run_lines *lines,
+                             struct err *err);
 
 /* As run(), with what it printed, up to the first newline, in out. */
 must_check int run_read(const char *const *argv, char *out, size_t size, struct err *err);

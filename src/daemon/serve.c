@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "daemon/builtin.h"
 #include "daemon/figures.h"
 #include "edge/edge.h"
 #include "egress/egress.h"
@@ -26,9 +27,6 @@
 enum {
     STOP_GRACE_MS = 5000,
     CLOSE_MS = 2000, /* for what is under way in other processes and threads */
-    BASE_CPU_COUNT = 2,
-    BASE_MEMORY_MB = 1024,
-    BASE_DISK_MB = 10 * 1024,
     LINE_BYTES = 256,
 };
 
@@ -45,6 +43,7 @@ struct server {
     uv_signal_t on_term;
     uv_signal_t on_int;
     uv_timer_t close_limit;
+    uv_fs_event_t on_notice;
     struct store *store;
     struct templates *templates;
     struct keeper_client *keeper;
@@ -198,22 +197,40 @@ static void on_keeper_state(void *ctx, bool connected)
     }
 }
 
+static void on_notice(uv_fs_event_t *handle, const char *file, int events, int status)
+{
+    const struct server *server = handle->data;
+
+    (void)file, (void)events;
+    if (status == 0) {
+        notices_take(server->places, server->templates);
+    }
+}
+
+/* Templates are made while we serve. */
+static int watch_notices(struct server *server, struct err *err)
+{
+    server->on_notice.data = server;
+    int r = uv_fs_event_start(&server->on_notice, on_notice, server->places->notices, 0);
+    return r < 0 ? err_set(err, -r, "watch %s: %s", server->places->notices, uv_strerror(r)) : 0;
+}
+
 static int open_state(struct server *server, struct err *err)
 {
-    char layer[LINE_BYTES] = "";
+    int why;
 
     int r = store_open(&server->loop, server->places->database, &server->store, err);
     if (r == 0) {
         r = templates_new(server->store, &server->templates, err);
     }
-    if (r == 0) {
-        r = place_read(server->places->base_layer, layer, sizeof(layer), err);
+    if (r < 0) {
+        return r;
     }
-    if (r == 0) {
-        templates_put_builtin(server->templates, "base", layer, BASE_CPU_COUNT, BASE_MEMORY_MB,
-                              BASE_DISK_MB);
+    notices_take(server->places, server->templates);
+    if (!templates_find(server->templates, NULL, STR(BUILTIN_BASE), &why)) {
+        return err_set(err, ENOENT, "the base template is not there: run `atoll prepare` first");
     }
-    return r;
+    return 0;
 }
 
 static int open_egress(struct server *server, struct err *err)
@@ -353,7 +370,11 @@ static int open_all(struct server *server, struct err *err)
     (void)uv_timer_init(&server->loop, &server->close_limit);
     (void)uv_signal_init(&server->loop, &server->on_term);
     (void)uv_signal_init(&server->loop, &server->on_int);
-    int r = open_state(server, err);
+    (void)uv_fs_event_init(&server->loop, &server->on_notice);
+    int r = watch_notices(server, err); /* first, so that none is missed */
+    if (r == 0) {
+        r = open_state(server, err);
+    }
     if (r == 0) {
         r = open_egress(server, err);
     }
@@ -405,6 +426,7 @@ static void close_all(struct server *server)
 {
     uv_close((uv_handle_t *)&server->on_term, NULL);
     uv_close((uv_handle_t *)&server->on_int, NULL);
+    uv_close((uv_handle_t *)&server->on_notice, NULL);
     http_server_free(server->http);
     tls_context_free(server->tls);
     api_free(server->api);

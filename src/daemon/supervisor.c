@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,9 +15,11 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "daemon/builtin.h"
 #include "daemon/drop.h"
 #include "daemon/lock.h"
 #include "daemon/prepare.h"
+#include "daemon/preparer.h"
 #include "daemon/serve.h"
 #include "daemon/stop.h"
 #include "http/server.h"
@@ -29,6 +32,7 @@ enum {
     BACKOFF_FIRST_MS = 100,
     BACKOFF_MAX_MS = 10 * 1000,
     PORT_POLL_MS = 50,
+    PREPARER_NICE = 10,
     HEALTHY_MS = 30 * 1000, /* after this long a crash counts as the first again */
 };
 
@@ -53,10 +57,10 @@ struct supervisor {
         unsigned crashes; /* in a row */
         int64_t started_ms;
         int64_t due_ms; /* while not running: when it is started again */
-    } children[2];
+    } children[3];
 };
 
-enum { SERVER, KEEPER };
+enum { SERVER, KEEPER, PREPARER };
 
 /* ---- inside the children ---- */
 
@@ -133,6 +137,17 @@ static _Noreturn void keeper_exec(struct supervisor *sv, bool first)
     _exit(1);
 }
 
+/* Ends when every template is there. What serves goes first. */
+static _Noreturn void preparer_main(struct supervisor *sv, bool first)
+{
+    (void)first;
+    child_begin();
+    (void)prctl(PR_SET_NAME, "atoll-prepare");
+    (void)setpriority(PRIO_PROCESS, 0, PREPARER_NICE);
+    die_with_parent(sv, SIGKILL);
+    exit(preparer_run(sv->config, sv->places));
+}
+
 /* ---- the children from outside ---- */
 
 static void child_start(struct supervisor *sv, struct child *child)
@@ -162,6 +177,7 @@ static void child_signal(const struct child *child, int signal_number)
 /* The server first: it finishes its exchanges while the keeper is still there. */
 static void stop(struct supervisor *sv, int exit_code)
 {
+    child_signal(&sv->children[PREPARER], sv->stopping ? SIGKILL : SIGTERM);
     if (sv->stopping) {
         child_signal(&sv->children[SERVER], SIGKILL);
         child_signal(&sv->children[KEEPER], SIGTERM);
@@ -206,6 +222,8 @@ static void child_ended(struct supervisor *sv, struct child *child, int status)
         if (is_server) {
             child_signal(&sv->children[KEEPER], SIGTERM);
         }
+    } else if (exited && child == &sv->children[PREPARER]) {
+        child->due_ms = INT64_MAX; /* all is made */
     } else if (exited && (child->starts == 1 || (is_server && WEXITSTATUS(status) == 0))) {
         stop(sv, WEXITSTATUS(status));
     } else {
@@ -239,6 +257,7 @@ static int64_t start_due(struct supervisor *sv)
         if (now_ms >= sv->stop_deadline_ms) {
             child_signal(&sv->children[SERVER], SIGKILL);
             child_signal(&sv->children[KEEPER], SIGKILL);
+            child_signal(&sv->children[PREPARER], SIGKILL);
         }
         return BACKOFF_FIRST_MS;
     }
@@ -253,9 +272,14 @@ static int64_t start_due(struct supervisor *sv)
     return next_ms - now_ms;
 }
 
+static bool is_empty(const struct supervisor *sv)
+{
+    return !sv->children[SERVER].pid && !sv->children[KEEPER].pid && !sv->children[PREPARER].pid;
+}
+
 static int supervise(struct supervisor *sv)
 {
-    while (!sv->stopping || sv->children[SERVER].pid || sv->children[KEEPER].pid) {
+    while (!sv->stopping || !is_empty(sv)) {
         int64_t wait_ms = start_due(sv);
         struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000};
         int number = sigtimedwait(&sv->signals, NULL, &wait);
@@ -334,7 +358,8 @@ int supervisor_run(const struct config *config, const struct places *places, con
         .program = program,
         .pid = getpid(),
         .children = {[SERVER] = {.name = "server", .main = server_main},
-                     [KEEPER] = {.name = "keeper", .main = keeper_exec}},
+                     [KEEPER] = {.name = "keeper", .main = keeper_exec},
+                     [PREPARER] = {.name = "preparer", .main = preparer_main}},
     };
     struct err err;
 
@@ -391,10 +416,11 @@ int supervisor_keeper(const struct config *config, const struct places *places)
 int supervisor_unprivileged(const struct config *config, const struct places *places,
                             const char *program)
 {
+    char layers[KEEPER_LAYER_BYTES];
     struct err err;
 
     log_init("serve", config->log_level);
-    if (access(places->base_layer, R_OK) < 0) {
+    if (notice_layers(places, BUILTIN_BASE, layers, sizeof(layers), &err) < 0) {
         log_error("sandboxes need a keeper, which only root can start: run this as root, or start "
                   "atoll-keeper.service first");
         return 1;

@@ -27,10 +27,18 @@ struct owner {
     struct owner *next;
 };
 
+/* A built-in template that is still being made. */
+struct awaited {
+    char *alias;
+    char *sentence;
+    struct awaited *next;
+};
+
 struct entry *entry_from_row(const struct template_row *row);
-struct entry *entry_builtin(const char *alias);                 /* without layers yet */
-struct template_row entry_row(const struct entry *entry);       /* borrows from entry */
-void entry_set_layers(struct entry *entry, const char *layers); /* a new build */
+struct entry *entry_builtin(const char *alias);           /* without layers yet */
+struct template_row entry_row(const struct entry *entry); /* borrows from entry */
+bool entry_is(const struct entry *entry, const struct template_builtin *what);
+void entry_become(struct entry *entry, const struct template_builtin *what);
 void entry_free(struct entry *entry);
 struct entry *entry_new(const char *team_id, const char *alias, uint32_t cpu_count,
                         uint32_t memory_mb, uint32_t disk_mb); /* not built yet */
@@ -44,5 +52,11 @@ void entry_untag(struct entry *entry, struct tagged *tagged);
 
 struct owner *owner_new(const char *id);
 void owner_free(struct owner *owner);
+
+struct awaited *awaited_new(const char *alias, const char *sentence);
+void awaited_free(struct awaited *awaited);
+
+/* NULL is like nothing but NULL. */
+bool text_same(const char *a, const char *b);
 
 #endif

@@ -14,6 +14,7 @@ struct templates {
     struct store *store;
     struct entry *by_id;
     struct owner *owners;
+    struct awaited *awaited;
 };
 
 static void on_template(void *ctx, const struct template_row *row)
@@ -93,6 +94,7 @@ void templates_free(struct templates *templates)
 {
     struct entry *entry, *entry_next;
     struct owner *owner, *owner_next;
+    struct awaited *awaited, *awaited_next;
 
     if (!templates) {
         return;
@@ -104,12 +106,10 @@ void templates_free(struct templates *templates)
     LL_FOREACH_SAFE (templates->owners, owner, owner_next) {
         owner_free(owner);
     }
+    LL_FOREACH_SAFE (templates->awaited, awaited, awaited_next) {
+        awaited_free(awaited);
+    }
     free(templates);
-}
-
-static bool same(const char *a, const char *b)
-{
-    return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
 /* Of one owner: NULL is the built-in ones'. */
@@ -118,7 +118,7 @@ static struct entry *find_alias(struct templates *all, const char *team_id, cons
     struct entry *entry, *next;
 
     HASH_ITER (hh, all->by_id, entry, next) {
-        if (same(entry->t.team_id, team_id) && same(entry->t.alias, alias)) {
+        if (text_same(entry->t.team_id, team_id) && text_same(entry->t.alias, alias)) {
             return entry;
         }
     }
@@ -132,27 +132,53 @@ static void save(struct templates *all, const struct entry *entry, store_done *d
     store_template_save(all->store, &row, done ? done : on_saved, ctx);
 }
 
-void templates_put_builtin(struct templates *templates, const char *alias, const char *layers,
-                           uint32_t cpu_count, uint32_t memory_mb, uint32_t disk_mb)
+void templates_put_builtin(struct templates *templates, const struct template_builtin *what)
 {
-    struct entry *entry = find_alias(templates, NULL, alias);
+    struct entry *entry = find_alias(templates, NULL, what->alias);
 
     if (!entry) {
-        entry = entry_builtin(alias);
+        entry = entry_builtin(what->alias);
         HASH_ADD_KEYPTR(hh, templates->by_id, entry->t.id, strlen(entry->t.id), entry);
     }
-    struct template *t = &entry->t;
-    if (same(t->layers, layers) && t->cpu_count == cpu_count && t->memory_mb == memory_mb &&
-        t->disk_mb == disk_mb) {
+    if (entry_is(entry, what)) {
         return;
     }
-    if (!same(t->layers, layers)) {
-        entry_set_layers(entry, layers);
-    }
-    t->cpu_count = cpu_count;
-    t->memory_mb = memory_mb;
-    t->disk_mb = disk_mb;
+    entry_become(entry, what);
     save(templates, entry, NULL, NULL);
+}
+
+/* ---- not there yet ---- */
+
+void templates_await(struct templates *templates, const char *alias, const char *sentence)
+{
+    struct awaited *awaited, *next;
+
+    LL_FOREACH_SAFE (templates->awaited, awaited, next) {
+        if (strcmp(awaited->alias, alias) == 0) {
+            LL_DELETE(templates->awaited, awaited);
+            awaited_free(awaited);
+        }
+    }
+    if (sentence) {
+        awaited = awaited_new(alias, sentence);
+        LL_PREPEND(templates->awaited, awaited);
+    }
+}
+
+const char *templates_awaited(const struct templates *templates, struct str name)
+{
+    const struct awaited *awaited;
+    struct template_name parsed;
+
+    if (template_name_parse(name, &parsed) < 0 || parsed.space[0]) {
+        return NULL;
+    }
+    LL_FOREACH (templates->awaited, awaited) {
+        if (strcmp(awaited->alias, parsed.alias) == 0) {
+            return awaited->sentence;
+        }
+    }
+    return NULL;
 }
 
 /* ---- looking up ---- */
@@ -188,7 +214,7 @@ static struct entry *find_named(struct templates *all, const char *team_id,
 
 static bool may_use(const struct template *t, const char *team_id)
 {
-    return !t->team_id || t->is_public || same(t->team_id, team_id);
+    return !t->team_id || t->is_public || text_same(t->team_id, team_id);
 }
 
 void templates_spawned(struct templates *templates, const char *id, int64_t now_ms)

@@ -42,9 +42,24 @@ struct templates;
 must_check int templates_new(struct store *store, struct templates **out, struct err *err);
 void templates_free(struct templates *templates);
 
-/* Puts a built-in template in place, or changes it when its layers did. */
-void templates_put_builtin(struct templates *templates, const char *alias, const char *layers,
-                           uint32_t cpu_count, uint32_t memory_mb, uint32_t disk_mb);
+struct template_builtin { /* borrowed during the call */
+    const char *alias;
+    const char *layers;
+    const char *user, *workdir, *env_json; /* NULL: "user", "", "{}" */
+    const char *start_cmd, *ready_cmd;     /* NULL: none */
+    uint32_t cpu_count, memory_mb, disk_mb;
+};
+
+/* Puts a built-in template in place, or changes it when it is not as it was: other layers or other
+ * commands make it a new build, of which nothing is saved yet. */
+void templates_put_builtin(struct templates *templates, const struct template_builtin *what);
+
+/* A built-in template that is not there yet, and how far it is, in a sentence; NULL: nothing is
+ * awaited under that alias any more. */
+void templates_await(struct templates *templates, const char *alias, const char *sentence);
+
+/* The sentence of what is awaited under that name, or NULL. */
+const char *templates_awaited(const struct templates *templates, struct str name);
 
 /* A team's name is the namespace of its templates: "name/alias". Teams that the store held are
  * known already; this is for those made since. */

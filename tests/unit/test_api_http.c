@@ -66,7 +66,11 @@ static int start_parts(const struct tmpdir *dir, struct err *err)
     if (r < 0) {
         return r;
     }
-    templates_put_builtin(t.templates, "base", "base-1", 2, 512, 1024);
+    templates_put_builtin(t.templates, &(struct template_builtin){.alias = "base",
+                                                                  .layers = "base-1",
+                                                                  .cpu_count = 2,
+                                                                  .memory_mb = 512,
+                                                                  .disk_mb = 1024});
     t.keeper = keeper_client_new(&t.loop, socket, on_keeper, NULL);
     struct sandboxes_options sandboxes = {
         .loop = &t.loop, .store = t.store, .keeper = t.keeper, .templates = t.templates};

@@ -56,6 +56,15 @@ static void save_foreign(bool is_public)
     store_template_save(store, &row, NULL, NULL);
 }
 
+static void put_base(const char *layers, uint32_t cpu_count)
+{
+    templates_put_builtin(all, &(struct template_builtin){.alias = "base",
+                                                          .layers = layers,
+                                                          .cpu_count = cpu_count,
+                                                          .memory_mb = 512,
+                                                          .disk_mb = 1024});
+}
+
 static void names(void)
 {
     struct template_name name;
@@ -89,7 +98,7 @@ static void finds_a_builtin(void)
     int why = 0;
 
     CHECK(start(&dir));
-    templates_put_builtin(all, "base", "base-1", 2, 512, 1024);
+    put_base("base-1", 2);
     const struct template *t = templates_find(all, "any", STR("base"), &why);
     CHECK(t);
     CHECK_STR(t->user, "user");
@@ -113,19 +122,19 @@ static void a_builtin_keeps_its_id(void)
     int why = 0;
 
     CHECK(start(&dir));
-    templates_put_builtin(all, "base", "base-1", 2, 512, 1024);
+    put_base("base-1", 2);
     const struct template *t = templates_find(all, "x", STR("base"), &why);
     CHECK(t && str_copy(id, sizeof(id), str_of(t->id)));
     CHECK(str_copy(build, sizeof(build), str_of(t->build_id)));
     stop();
 
     CHECK(start(&dir));
-    templates_put_builtin(all, "base", "base-1", 2, 512, 1024);
+    put_base("base-1", 2);
     t = templates_find(all, "x", STR("base"), &why);
     CHECK(t);
     CHECK_STR(t->id, id);
     CHECK_STR(t->build_id, build);
-    templates_put_builtin(all, "base", "base-2,base-1", 4, 512, 1024);
+    put_base("base-2,base-1", 4);
     CHECK_STR(t->id, id);
     CHECK(strcmp(t->build_id, build) != 0);
     stop();
@@ -151,7 +160,7 @@ static void teams_see_their_own(void)
     int why = 0, mine = 0, theirs = 0;
 
     CHECK(start(&dir));
-    templates_put_builtin(all, "base", "base-1", 2, 512, 1024);
+    put_base("base-1", 2);
     save_foreign(false);
     stop();
 
@@ -179,6 +188,61 @@ static void teams_see_their_own(void)
     stop();
 }
 
+static void a_builtin_begins_with_commands(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct template_builtin what = {.alias = "tool",
+                                    .layers = "l-1",
+                                    .user = "root",
+                                    .env_json = "{\"A\":\"1\"}",
+                                    .start_cmd = "serve",
+                                    .ready_cmd = "probe",
+                                    .cpu_count = 1,
+                                    .memory_mb = 64,
+                                    .disk_mb = 64};
+    char build[40] = "";
+    int why = 0;
+
+    CHECK(start(&dir));
+    templates_put_builtin(all, &what);
+    const struct template *t = templates_find(all, "x", STR("tool"), &why);
+    CHECK(t && str_copy(build, sizeof(build), str_of(t->build_id)));
+    stop();
+
+    CHECK(start(&dir));
+    t = templates_find(all, "x", STR("tool"), &why);
+    CHECK(t);
+    CHECK_STR(t->start_cmd, "serve");
+    CHECK_STR(t->ready_cmd, "probe");
+    CHECK_STR(t->user, "root");
+    CHECK_STR(t->env_json, "{\"A\":\"1\"}");
+    templates_put_builtin(all, &what);
+    CHECK_STR(t->build_id, build);
+    what.start_cmd = NULL;
+    templates_put_builtin(all, &what);
+    CHECK(!t->start_cmd);
+    CHECK(strcmp(t->build_id, build) != 0);
+    stop();
+}
+
+static void what_is_made_is_awaited(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+
+    CHECK(start(&dir));
+    CHECK(!templates_awaited(all, STR("tool")));
+    templates_await(all, "tool", "soon");
+    templates_await(all, "other", "later");
+    templates_await(all, "tool", "sooner");
+    CHECK_STR(templates_awaited(all, STR("Tool:default")), "sooner");
+    CHECK_STR(templates_awaited(all, STR("other")), "later");
+    CHECK(!templates_awaited(all, STR("others/tool")));
+    CHECK(!templates_awaited(all, STR("no name")));
+    templates_await(all, "tool", NULL);
+    CHECK(!templates_awaited(all, STR("tool")));
+    stop();
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -186,6 +250,8 @@ int main(void)
         {"a built-in one is found by id, alias and tag", finds_a_builtin},
         {"a built-in one keeps its id, and a new build its place", a_builtin_keeps_its_id},
         {"teams see their own, public and built-in ones", teams_see_their_own},
+        {"a built-in one begins with commands", a_builtin_begins_with_commands},
+        {"what is still being made is awaited", what_is_made_is_awaited},
     };
 
     return check_run(tests, countof(tests));
