@@ -18,10 +18,11 @@ MAY_USE = {
     "template": ["base", "store"],
     "egress": ["base", "http", "pki"],
     "sandbox": ["base", "http", "agent", "keeper", "store", "template", "egress"],
+    "volume": ["base", "http", "keeper", "store", "sandbox"],
     "telemetry": ["base", "http", "keeper", "store", "sandbox"],
     "edge": ["base", "http", "agent", "sandbox"],
-    "api": ["base", "http", "keeper", "store", "template", "sandbox", "telemetry"],
-    "daemon": ["base", "http", "keeper", "store", "template", "egress", "sandbox", "telemetry", "edge",
+    "api": ["base", "http", "keeper", "store", "template", "sandbox", "volume", "telemetry"],
+    "daemon": ["base", "http", "keeper", "store", "template", "egress", "sandbox", "volume", "telemetry", "edge",
                "api"],
     "cli": ["base", "http", "keeper", "store", "daemon"],
 }

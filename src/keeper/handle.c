@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "keeper/volume.h"
 
 struct ending {
     struct ending *prev, *next;
@@ -366,6 +367,40 @@ static void handle_usage_many(struct handler *handler, uint64_t client,
     answer_plain(handler, client, &answer);
 }
 
+/* ---- volumes ---- */
+
+static void handle_volume_make(struct handler *handler, uint64_t client,
+                               const struct keeper_request *req)
+{
+    struct err err = {0};
+    int r = volume_make(handler->kit->pool, req->volume.name, req->volume.size_mb, &err);
+    struct keeper_answer answer = answer_to(req, r, &err);
+
+    answer_plain(handler, client, &answer);
+}
+
+static void handle_volume_remove(struct handler *handler, uint64_t client,
+                                 const struct keeper_request *req)
+{
+    struct err err = {0};
+    int r = volume_remove(handler->kit->pool, req->volume.name, &err);
+    struct keeper_answer answer = answer_to(req, r, &err);
+
+    answer_plain(handler, client, &answer);
+}
+
+static void handle_volume_usage(struct handler *handler, uint64_t client,
+                                const struct keeper_request *req)
+{
+    struct err err = {0};
+    uint64_t bytes = 0;
+    int r = volume_usage(handler->kit->pool, req->volume.name, &bytes, &err);
+    struct keeper_answer answer = answer_to(req, r, &err);
+
+    answer.usage.disk_bytes = bytes;
+    answer_plain(handler, client, &answer);
+}
+
 void handler_request(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     static void (*const ops[])(struct handler *, uint64_t, const struct keeper_request *) = {
@@ -376,6 +411,9 @@ void handler_request(struct handler *handler, uint64_t client, const struct keep
         [KEEPER_LIST] = handle_list,
         [KEEPER_USAGE] = handle_usage,
         [KEEPER_USAGE_MANY] = handle_usage_many,
+        [KEEPER_VOLUME_MAKE] = handle_volume_make,
+        [KEEPER_VOLUME_REMOVE] = handle_volume_remove,
+        [KEEPER_VOLUME_USAGE] = handle_volume_usage,
     };
     struct err err = {0};
 

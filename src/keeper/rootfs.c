@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mount.h>
 
 #include "base/fd.h"
@@ -15,18 +16,35 @@ enum {
     OPTION_BYTES = 256, /* the kernel's limit for one */
 };
 
-static int layer_mount(const char *layer, unsigned index, int userns_fd, struct err *err)
+static int layer_mount(const char *from, unsigned index, int userns_fd, struct err *err)
 {
     const uint64_t attr = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
-    char from[KEEPER_LAYER_BYTES + 16], to[16];
+    char to[16];
 
-    (void)snprintf(from, sizeof(from), "/pool/layers/%s", layer);
     (void)snprintf(to, sizeof(to), "/l%u", index);
     scoped_fd fd = mounts_clone_idmapped(AT_FDCWD, from, attr, userns_fd, err);
     if (fd == -ENOENT) {
-        return err_set(err, ENOENT, "there is no layer %s in the pool", layer);
+        return err_set(err, ENOENT, "there is no layer %s in the pool", strrchr(from, '/') + 1);
     }
     return fd < 0 ? fd : mounts_attach(fd, AT_FDCWD, to, err);
+}
+
+/* A plan without layers begins with an empty directory. */
+static int lowers_mount(const struct keeper_plan *plan, int userns_fd, struct err *err)
+{
+    int r = 0;
+
+    for (uint32_t i = 0; r == 0 && i < plan->layers_n; i++) {
+        char from[KEEPER_LAYER_BYTES + 16];
+        (void)snprintf(from, sizeof(from), "/pool/layers/%s", plan->layers[i]);
+        r = layer_mount(from, i, userns_fd, err);
+    }
+    return plan->layers_n ? r : layer_mount("/pool/" POOL_EMPTY, 0, userns_fd, err);
+}
+
+static uint32_t lowers_n(const struct keeper_plan *plan)
+{
+    return plan->layers_n ? plan->layers_n : 1;
 }
 
 static int disk_mount(const char *id, int userns_fd, struct err *err)
@@ -69,7 +87,7 @@ static int overlay_mount(const struct keeper_plan *plan, struct err *err)
         {0},
     };
 
-    lowerdir_text(plan->layers_n, lowerdir);
+    lowerdir_text(lowers_n(plan), lowerdir);
     return mounts_new("overlay", options, MOUNT_ATTR_NODEV, err);
 }
 
@@ -79,8 +97,8 @@ int rootfs_build(const char *id, const struct keeper_plan *plan, int userns_fd, 
     struct err ignored;
     int r = disk_mount(id, userns_fd, err);
 
-    for (uint32_t i = 0; r == 0 && i < plan->layers_n; i++) {
-        r = layer_mount(plan->layers[i], i, userns_fd, err);
+    if (r == 0) {
+        r = lowers_mount(plan, userns_fd, err);
     }
     if (r < 0) {
         return r;
@@ -99,7 +117,7 @@ int rootfs_build(const char *id, const struct keeper_plan *plan, int userns_fd, 
 void rootfs_clear(const struct keeper_plan *plan)
 {
     (void)umount2("/upper", MNT_DETACH);
-    for (uint32_t i = 0; i < plan->layers_n; i++) {
+    for (uint32_t i = 0; i < lowers_n(plan); i++) {
         char at[16];
         (void)snprintf(at, sizeof(at), "/l%u", i);
         (void)umount2(at, MNT_DETACH);

@@ -66,6 +66,13 @@ static const char *const steps[] = {
     "ALTER TABLE templates ADD COLUMN start_cmd TEXT;"
     "ALTER TABLE templates ADD COLUMN ready_cmd TEXT;"
     "ALTER TABLE templates ADD COLUMN saved TEXT;",
+
+    /* A volume that is removed keeps its row until its bytes are gone; its name is free at once. */
+    "CREATE TABLE volumes ("
+    " id TEXT PRIMARY KEY, team_id TEXT NOT NULL, name TEXT NOT NULL, secret TEXT NOT NULL,"
+    " size_mb INTEGER NOT NULL, removed INTEGER NOT NULL, created_ms INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE UNIQUE INDEX volumes_by_name ON volumes (team_id, name) WHERE removed = 0;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)
