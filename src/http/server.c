@@ -183,6 +183,17 @@ void http_conn_reset(struct http_conn *conn)
     conn->ops->close(conn, HTTP_CLOSE_RESET);
 }
 
+void http_server_drop_adopted(struct http_server *server)
+{
+    struct conn *conn;
+
+    DL_FOREACH (server->owner.conns, conn) {
+        if (conn->base.tag) {
+            conn_drop(conn, -ECONNRESET);
+        }
+    }
+}
+
 /* ---- listeners ---- */
 
 static void listener_closed(uv_handle_t *handle)

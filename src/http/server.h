@@ -65,6 +65,9 @@ must_check int http_server_adopt_begun(struct http_server *server, int fd, struc
                                        struct err *err);
 void http_conn_reset(struct http_conn *conn);
 
+/* Resets the adopted connections. */
+void http_server_drop_adopted(struct http_server *server);
+
 /* Stops listening, lets running exchanges end, closes idle connections; calls done when none is
  * left, or after grace_ms, when the rest are reset. */
 void http_server_stop(struct http_server *server, uint32_t grace_ms, void (*done)(void *ctx),

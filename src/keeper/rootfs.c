@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -11,20 +12,35 @@
 #include "keeper/caps.h"
 #include "keeper/mounts.h"
 #include "keeper/pool.h"
+#include "keeper/saved.h"
 
 enum {
     OPTION_BYTES = 256, /* the kernel's limit for one */
+    LAYER_PATH_BYTES = KEEPER_LAYER_BYTES + 32,
 };
 
-static int layer_mount(const char *from, unsigned index, int userns_fd, struct err *err)
+/* Where a layer lies; one without a name is an empty directory. */
+static void layer_path(const char *layer, char out[LAYER_PATH_BYTES])
+{
+    if (!layer[0]) {
+        (void)snprintf(out, LAYER_PATH_BYTES, "/pool/" POOL_EMPTY);
+    } else if (strncmp(layer, KEEPER_SAVED_PREFIX, strlen(KEEPER_SAVED_PREFIX)) == 0) {
+        (void)snprintf(out, LAYER_PATH_BYTES, "/pool/saved/%s/" SAVED_DISK "/" POOL_UPPER, layer);
+    } else {
+        (void)snprintf(out, LAYER_PATH_BYTES, "/pool/layers/%s", layer);
+    }
+}
+
+static int layer_mount(const char *layer, unsigned index, int userns_fd, struct err *err)
 {
     const uint64_t attr = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
-    char to[16];
+    char from[LAYER_PATH_BYTES], to[16];
 
+    layer_path(layer, from);
     (void)snprintf(to, sizeof(to), "/l%u", index);
     scoped_fd fd = mounts_clone_idmapped(AT_FDCWD, from, attr, userns_fd, err);
     if (fd == -ENOENT) {
-        return err_set(err, ENOENT, "there is no layer %s in the pool", strrchr(from, '/') + 1);
+        return err_set(err, ENOENT, "there is no layer %s in the pool", layer);
     }
     return fd < 0 ? fd : mounts_attach(fd, AT_FDCWD, to, err);
 }
@@ -35,11 +51,9 @@ static int lowers_mount(const struct keeper_plan *plan, int userns_fd, struct er
     int r = 0;
 
     for (uint32_t i = 0; r == 0 && i < plan->layers_n; i++) {
-        char from[KEEPER_LAYER_BYTES + 16];
-        (void)snprintf(from, sizeof(from), "/pool/layers/%s", plan->layers[i]);
-        r = layer_mount(from, i, userns_fd, err);
+        r = layer_mount(plan->layers[i], i, userns_fd, err);
     }
-    return plan->layers_n ? r : layer_mount("/pool/" POOL_EMPTY, 0, userns_fd, err);
+    return plan->layers_n ? r : layer_mount("", 0, userns_fd, err);
 }
 
 static uint32_t lowers_n(const struct keeper_plan *plan)

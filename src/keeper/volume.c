@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/log.h"
@@ -15,6 +16,7 @@
 #include "keeper/subvol.h"
 
 #define VOLUMES_DIR "volumes"
+#define MARK_PREFIX "volume-"
 
 enum {
     MARK_BYTES = KEEPER_VOLUME_BYTES + 8, /* "volume-<name>" */
@@ -107,7 +109,7 @@ static void look(void *ctx, const char *id)
 
 static void mark_of(const char *volume, char out[MARK_BYTES])
 {
-    (void)snprintf(out, MARK_BYTES, "volume-%.*s", KEEPER_VOLUME_BYTES - 1, volume);
+    (void)snprintf(out, MARK_BYTES, MARK_PREFIX "%.*s", KEEPER_VOLUME_BYTES - 1, volume);
 }
 
 static int unused_check(struct pool *pool, const char *name, struct err *err)
@@ -156,6 +158,15 @@ int volume_usage(struct pool *pool, const char *name, uint64_t *bytes, struct er
 
 /* ---- into a jail ---- */
 
+static void mark_remove(void *ctx, const char *name)
+{
+    const int *disk = ctx;
+
+    if (strncmp(name, MARK_PREFIX, strlen(MARK_PREFIX)) == 0) {
+        (void)unlinkat(*disk, name, 0);
+    }
+}
+
 int volumes_hold(struct pool *pool, const char *id, const struct keeper_plan *plan, struct err *err)
 {
     char path[KEEPER_ID_BYTES + 16];
@@ -164,6 +175,11 @@ int volumes_hold(struct pool *pool, const char *id, const struct keeper_plan *pl
     scoped_fd disk = openat(pool_fd(pool), path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (disk < 0) {
         return err_sys(err, "open the disk of jail %s", id);
+    }
+    /* A disk that is a copy of another's has that one's marks. */
+    int r = pool_names_each(disk, POOL_SHOWN, mark_remove, &disk, err);
+    if (r < 0) {
+        return r;
     }
     for (uint32_t i = 0; i < plan->volumes_n; i++) {
         char mark[MARK_BYTES];
