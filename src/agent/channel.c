@@ -29,8 +29,6 @@ enum {
     MESSAGES_PER_TURN = 64,
 };
 
-const char agent_tag_edge[] = "edge";
-const char agent_tag_control[] = "control";
 
 struct oom_ask {
     void (*done)(void *ctx, bool killed);

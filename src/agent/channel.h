@@ -16,6 +16,9 @@
 #define CHANNEL_DIR "/run/atoll"
 #define CHANNEL_PATH CHANNEL_DIR "/agent.sock"
 
+/* Where a jail of the daemon's own has the volume that its agent serves (agent/volume.h). */
+#define CHANNEL_VOLUME "/volume"
+
 enum {
     CHANNEL_VERSION = 1,
     CHANNEL_LISTEN_FD = 3, /* the agent inherits the listening socket here, and nothing above */

@@ -10,6 +10,7 @@
 #include "agent/journal.h"
 #include "agent/signature.h"
 #include "agent/utf8.h"
+#include "agent/volume.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 
@@ -18,6 +19,9 @@ enum {
     ERROR_TEXT_MAX = 4096,
     ERROR_BODY_MAX = 32 * 1024, /* the text, escaped at its worst */
 };
+
+const char agent_tag_edge[] = "edge";
+const char agent_tag_control[] = "control";
 
 /* Parameters of the query; at == NULL: absent. */
 struct params {
@@ -39,6 +43,7 @@ void files_request_free(struct files_request *req)
     if (req) {
         free(req->workdir);
         free(req->path);
+        free(req->terms);
         free(req);
     }
 }
@@ -79,17 +84,23 @@ int files_status(int error)
         return 403;
     case ENOENT:
         return 404;
+    case EEXIST:
+        return 409;
     default:
         return 500;
     }
 }
 
-int files_error_body(struct buf *out, int status, const char *text)
+int files_error_body(struct buf *out, int status, bool code_is_text, const char *text)
 {
+    char number[8];
     char clean[ERROR_TEXT_MAX * UTF8_REPLACEMENT_BYTES + 1];
 
     (void)utf8_repair((struct str){text, strnlen(text, ERROR_TEXT_MAX)}, clean);
-    json_t *body = json_pack("{s:i, s:s}", "code", status, "message", clean);
+    (void)snprintf(number, sizeof(number), "%d", status);
+    json_t *body =
+        json_pack("{s:o, s:s}", "code", code_is_text ? json_string(number) : json_integer(status),
+                  "message", clean);
     char *json = body ? json_dumps(body, JSON_COMPACT) : NULL;
     int r = json ? buf_append(out, json, strlen(json)) : -ENOMEM;
     free(json);
@@ -104,7 +115,7 @@ static void error_send(struct http_exchange *ex, int status, const char *text,
     scoped_buf body;
 
     buf_init(&body, ERROR_BODY_MAX);
-    if (files_error_body(&body, status, text) < 0) {
+    if (files_error_body(&body, status, volume_is(http_request(ex)), text) < 0) {
         buf_clear(&body);
     }
     send(ex, status, "application/json; charset=utf-8", buf_at(&body), buf_len(&body));

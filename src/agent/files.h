@@ -22,6 +22,7 @@ struct files_request {
     struct user user;
     char *workdir; /* the default one, or NULL */
     char *path;    /* as in the query, decoded; NULL: none */
+    struct volume_terms *terms; /* of a file in a volume; NULL: /files */
 };
 
 void files_request_free(struct files_request *req);
@@ -43,8 +44,9 @@ int files_status(int error);
 void files_tell(enum log_level level, const char *event, struct str path, int64_t bytes);
 void files_tell_failed(const char *event, struct str path, const char *why);
 
-/* {"code":status,"message":text}: the body of every error of the HTTP surface. */
-must_check int files_error_body(struct buf *out, int status, const char *text);
+/* {"code":status,"message":text}: the body of every error of the HTTP surface; with the code as a
+ * text where that is the API's way. */
+must_check int files_error_body(struct buf *out, int status, bool code_is_text, const char *text);
 /* On an exchange that is accepted, or (files_refuse) not yet. */
 void files_fail(struct http_exchange *ex, int status, const char *text);
 void files_refuse(struct http_exchange *ex, int status, const char *text);

@@ -2,6 +2,7 @@
  * Paths are compared as they are: nothing is decoded or normalized before. */
 #include "agent/files.h"
 #include "agent/internal.h"
+#include "agent/volume.h"
 #include "base/encode.h"
 
 /* STR() is no constant expression, so a table of constants is spelt out. */
@@ -80,7 +81,7 @@ void agent_request(void *ctx, struct http_exchange *ex)
         files_refuse(ex, 401,
                      "unauthorized access, please provide a valid access token or method signing "
                      "if supported");
-    } else if (!process_handle(agent, ex) && !filesystem_handle(agent, ex) &&
+    } else if (!volume_handle(agent, ex) && !process_handle(agent, ex) && !filesystem_handle(agent, ex) &&
                !files_handle(agent, ex) && !system_handle(agent, ex)) {
         files_refuse(ex, 404, "there is nothing at this path");
     }

@@ -221,7 +221,9 @@ int staged_commit(struct staged *staged, struct err *err)
     if (!staged->temporary) {
         return 0;
     }
-    if (rename(staged->temporary, staged->target) < 0) {
+    unsigned flags = staged->fresh ? RENAME_NOREPLACE : 0;
+
+    if (renameat2(AT_FDCWD, staged->temporary, AT_FDCWD, staged->target, flags) < 0) {
         return err_sys(err, "error writing file: %s", staged->target);
     }
     free(staged->temporary);

@@ -27,6 +27,7 @@ struct staged {
     char *target;    /* links resolved */
     char *temporary; /* NULL: written in place, or committed */
     mode_t mode;
+    bool fresh; /* takes nobody's place: -EEXIST at the commit */
     struct fs_owner owner;
 };
 

@@ -9,6 +9,7 @@
 #include "agent/multipart.h"
 #include "agent/staged.h"
 #include "agent/users.h"
+#include "agent/volume_ops.h"
 #include "base/alloc.h"
 #include "base/table.h"
 
@@ -28,6 +29,7 @@ struct upload {
     const char *workdir; /* the request's */
     const char *path;    /* the request's; NULL: parts name their own */
     struct metadata metadata;
+    const struct volume_terms *terms; /* the request's; NULL: /files */
     int64_t content_length;
 
     bool gzipped;
@@ -56,7 +58,8 @@ static int space_told(const struct upload *up, int r, struct err *err)
 
 static int target_open(struct upload *up, struct str path, struct err *err)
 {
-    struct fs_owner owner = {up->user.uid, up->user.gid};
+    struct fs_owner owner = up->terms ? up->terms->owner
+                                      : (struct fs_owner){up->user.uid, up->user.gid};
     char resolved[AGENT_PATH_BYTES];
     struct target *target;
     int r = path_resolve(up->workdir, &up->user, path, resolved, err);
@@ -76,7 +79,15 @@ static int target_open(struct upload *up, struct str path, struct err *err)
     memcpy(target->path, resolved, strlen(resolved));
     HASH_ADD_KEYPTR(hh, up->targets, target->path, strlen(target->path), target);
     up->current = target;
-    return space_told(up, staged_open(&target->staged, resolved, owner, err), err);
+    r = up->terms ? volume_prepare(resolved, up->terms, err) : 0;
+    if (r == 0) {
+        r = staged_open(&target->staged, resolved, owner, err);
+    }
+    if (r == 0 && up->terms) {
+        target->staged.mode = up->terms->mode;
+        target->staged.fresh = !up->terms->force;
+    }
+    return space_told(up, r, err);
 }
 
 static int target_close(struct upload *up, struct err *err)
@@ -142,6 +153,9 @@ static int kind_choose(struct upload *up, const struct http_request *http, struc
     struct str type = http_header_get(http, "content-type");
     struct str media = str_trim((struct str){type.at, str_find(type, ';')});
 
+    if (up->terms) {
+        return 0; /* whatever it says it is: the body is the file */
+    }
     if (str_ieq(media, STR("application/octet-stream"))) {
         if (!up->path) {
             return err_set(err, EINVAL, "path query parameter is required for raw body upload");
@@ -182,6 +196,7 @@ struct upload *upload_new(const struct files_request *req, const struct http_req
     up->user = req->user;
     up->workdir = req->workdir;
     up->path = req->path;
+    up->terms = req->terms;
     up->content_length = http->content_length;
     if (decoding_choose(up, http, err) < 0 || metadata_of_headers(http, &up->metadata, err) < 0 ||
         kind_choose(up, http, err) < 0) {
@@ -247,6 +262,18 @@ static int reply_write(const struct upload *up, struct buf *reply, struct err *e
     return r < 0 ? err_set(err, ENOBUFS, "the files are written, but the answer is too long") : 0;
 }
 
+static int volume_reply_write(const struct upload *up, struct buf *reply, struct err *err)
+{
+    json_t *entry = NULL;
+    int r = volume_stat(up->targets->path, &entry, err);
+
+    if (r == 0 && json_dump_callback(entry, reply_append, reply, JSON_COMPACT) < 0) {
+        r = err_set(err, ENOBUFS, "the file is written, but the answer is too long");
+    }
+    json_decref(entry);
+    return r;
+}
+
 int upload_finish(struct upload *up, struct buf *reply, struct err *err)
 {
     int r = up->gzipped ? gunzip_finish(&up->gunzip, err) : 0;
@@ -262,7 +289,10 @@ int upload_finish(struct upload *up, struct buf *reply, struct err *err)
     for (struct target *t = up->targets; r == 0 && t; t = t->hh.next) {
         r = space_told(up, staged_commit(&t->staged, err), err);
     }
-    return r == 0 ? reply_write(up, reply, err) : r;
+    if (r < 0) {
+        return r;
+    }
+    return up->terms ? volume_reply_write(up, reply, err) : reply_write(up, reply, err);
 }
 
 int64_t upload_written(const struct upload *up)

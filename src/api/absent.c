@@ -28,8 +28,6 @@ static const struct {
     {"PATCH", "/templates/{}", "Publishing a template"},
     {"PATCH", "/v2/templates/{}", "Publishing a template"},
     {"DELETE", "/templates/{}", "Deleting a template or snapshot"},
-    {NULL, "/volumes", "Keeping volumes"},
-    {NULL, "/volumes/{}", "Keeping volumes"},
     {NULL, "/secrets", "Keeping secrets"},
     {NULL, "/secrets/{}", "Keeping secrets"},
 };

@@ -11,6 +11,7 @@
 #include "telemetry/prometheus.h"
 #include "telemetry/webhooks.h"
 #include "template/template.h"
+#include "volume/volume.h"
 
 struct api;
 
@@ -21,6 +22,7 @@ struct api_options {
     struct sandboxes *sandboxes;
     struct templates *templates;
     struct webhooks *webhooks;
+    struct volumes *volumes;
     struct metrics *metrics;
     struct logs *logs;
     void (*figures)(void *ctx, struct prometheus *page); /* what GET /metrics shows besides */

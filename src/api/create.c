@@ -203,6 +203,11 @@ static void handle_create(struct call *call, const json_t *body, enum create_ver
         call_fail_err(call, r, &err);
         return;
     }
+    r = volumes_resolve(call, asked.options, &err);
+    if (r < 0) {
+        call_fail_err(call, r, &err);
+        return;
+    }
     struct str name = str_of(asked.template_name);
     const struct template *template =
         templates_find(call->api->options.templates, call->team->id, name, &why);

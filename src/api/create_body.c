@@ -174,6 +174,41 @@ static int iam_check(const json_t *body, struct err *err)
     return err_set(err, EINVAL, "Sandbox IAM workload tokens are not available on this server.");
 }
 
+static int mount_parse(const json_t *mount, json_t *out, struct err *err)
+{
+    const char *name = NULL, *path = NULL;
+    int r = json_is_object(mount) ? field_string(mount, "name", &name, err)
+                                  : field_refuse(err, "volumeMounts", "an array of objects");
+
+    if (r == 0) {
+        r = field_string(mount, "path", &path, err);
+    }
+    if (r == 0 && (!name || !path)) {
+        r = field_refuse(err, "volumeMounts", "objects with name and path");
+    }
+    if (r == 0) {
+        (void)json_array_append_new(out, json_pack("{ssss}", "name", name, "path", path));
+    }
+    return r;
+}
+
+/* Whether there are such volumes, and whether they can be mounted there, is found out later. */
+static int mounts_parse(const json_t *mounts, json_t *options, struct err *err)
+{
+    json_t *out = json_array();
+    int r = 0;
+
+    if (json_array_size(mounts) > KEEPER_VOLUMES_MAX) {
+        r = err_set(err, EINVAL, "validation error: volumeMounts has %zu entries, at most %d may be",
+                    json_array_size(mounts), KEEPER_VOLUMES_MAX);
+    }
+    for (size_t i = 0; r == 0 && i < json_array_size(mounts); i++) {
+        r = mount_parse(json_array_get(mounts, i), out, err);
+    }
+    (void)json_object_set_new(options, "volumeMounts", out);
+    return r;
+}
+
 static int extras_parse(const json_t *body, struct create_body *out, struct err *err)
 {
     const json_t *mcp = NULL, *mounts = NULL;
@@ -185,8 +220,8 @@ static int extras_parse(const json_t *body, struct create_body *out, struct err 
     if (r == 0) {
         r = field_array(body, "volumeMounts", &mounts, err);
     }
-    if (r == 0 && json_array_size(mounts) > 0) {
-        r = err_set(err, EINVAL, "Volume mounts are not enabled.");
+    if (r == 0 && mounts) {
+        r = mounts_parse(mounts, out->options, err);
     }
     return r == 0 ? iam_check(body, err) : r;
 }

@@ -199,6 +199,10 @@ struct sandbox *call_sandbox(struct call *call);
 /* "template '...' not found" and its like, for what templates_find() said. */
 void call_fail_template(struct call *call, int why, struct str name);
 
+/* Completes volumeMounts of a create's options: names become ids. -EINVAL with a sentence that says
+ * which are wrong. (volumes.c) */
+must_check int volumes_resolve(const struct call *call, json_t *options, struct err *err);
+
 /* The array that the store has read, or its failure; ctx is the call (events.c). */
 void call_array(void *ctx, int error, const struct err *err, const char *text);
 
@@ -241,6 +245,11 @@ void handle_metrics_team_max(struct call *call, const json_t *body);
 void handle_logs_v1(struct call *call, const json_t *body);
 void handle_logs_v2(struct call *call, const json_t *body);
 bool stream_logs(struct call *call); /* what follows the log */
+void handle_volumes_list(struct call *call, const json_t *body);
+void handle_volumes_create(struct call *call, const json_t *body);
+void handle_volumes_get(struct call *call, const json_t *body);
+void handle_volumes_delete(struct call *call, const json_t *body);
+bool stream_volume(struct call *call); /* /volumecontent, whole */
 void handle_figures(struct call *call, const json_t *body);
 
 #endif

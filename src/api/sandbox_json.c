@@ -55,6 +55,21 @@ json_t *sandbox_json_created(const struct api *api, const struct sandbox *sb)
     return out;
 }
 
+/* As the client named them. */
+static json_t *mounts_json(const json_t *mounts)
+{
+    json_t *out = json_array();
+
+    for (size_t i = 0; i < json_array_size(mounts); i++) {
+        json_t *mount = json_array_get(mounts, i);
+        json_t *shown = json_object();
+        (void)json_object_set(shown, "name", json_object_get(mount, "name"));
+        (void)json_object_set(shown, "path", json_object_get(mount, "path"));
+        (void)json_array_append_new(out, shown);
+    }
+    return out;
+}
+
 static json_t *listed(const struct sandbox_info *info)
 {
     const char *state = info->state == SANDBOX_PAUSED ? "paused" : "running";
@@ -67,7 +82,8 @@ static json_t *listed(const struct sandbox_info *info)
     (void)json_object_set_new(out, "diskSizeMB", json_integer(info->disk_mb));
     (void)json_object_set_new(out, "state", json_string(state));
     (void)json_object_set_new(out, "metadata", json_deep_copy(info->metadata));
-    (void)json_object_set_new(out, "volumeMounts", json_array());
+    (void)json_object_set_new(out, "volumeMounts",
+                              mounts_json(json_object_get(info->options, "volumeMounts")));
     return out;
 }
 

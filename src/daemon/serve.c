@@ -52,6 +52,7 @@ struct server {
     struct metrics *metrics;
     struct logs *logs;
     struct webhooks *webhooks;
+    struct volumes *volumes;
     struct edge *edge;
     struct api *api;
     struct tls_context *tls;
@@ -276,6 +277,22 @@ static int open_domain(struct server *server, struct err *err)
     return sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
 }
 
+static int open_volumes(struct server *server, struct err *err)
+{
+    uint64_t size_mb = server->config->volume_bytes >> 20;
+    const struct volumes_options options = {
+        .loop = &server->loop,
+        .store = server->store,
+        .keeper = server->keeper,
+        .sandboxes = server->sandboxes,
+        .size_mb = size_mb < KEEPER_DISK_MB_MIN   ? KEEPER_DISK_MB_MIN
+                   : size_mb > KEEPER_DISK_MB_MAX ? KEEPER_DISK_MB_MAX
+                                                  : (uint32_t)size_mb,
+    };
+
+    return volumes_new(&options, &server->volumes, err);
+}
+
 static void on_figures(void *ctx, struct prometheus *page)
 {
     const struct server *server = ctx;
@@ -303,6 +320,7 @@ static int open_surface(struct server *server, struct err *err)
         .sandboxes = server->sandboxes,
         .templates = server->templates,
         .webhooks = server->webhooks,
+        .volumes = server->volumes,
         .domain = domain,
         .metrics = server->metrics,
         .logs = server->logs,
@@ -385,6 +403,9 @@ static int open_all(struct server *server, struct err *err)
         r = open_webhooks(server, err);
     }
     if (r == 0) {
+        r = open_volumes(server, err);
+    }
+    if (r == 0) {
         r = open_surface(server, err);
     }
     if (r == 0) {
@@ -433,6 +454,7 @@ static void close_all(struct server *server)
     edge_free(server->edge);
     metrics_free(server->metrics);
     webhooks_free(server->webhooks);
+    volumes_free(server->volumes);
     sandboxes_free(server->sandboxes);
     egress_free(server->egress);
     logs_free(server->logs); /* writes the last lines, which sandboxes_free() brought */

@@ -1,50 +1,20 @@
-/* headers.c - what of a head is passed on. Headers about one connection (RFC 9110, 7.6.1) end here;
- * the other side's connection writes its own. */
+/* headers.c - what of a head is passed on. */
 #include <errno.h>
 #include <string.h>
 
 #include "edge/internal.h"
-
-static const char *const hop_by_hop[] = {
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "te",
-    "proxy-connection",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "content-length",
-};
+#include "http/forward.h"
 
 /* Made anew here, or done with: an Expect was answered by our side. */
 static const char *const rewritten[] = {
     "host", "expect", "cookie", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
 };
 
-static bool is_among(struct str name, const char *const *list, size_t n)
+static bool is_rewritten(struct str name)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (str_ieq(name, str_of(list[i]))) {
+    for (size_t i = 0; i < countof(rewritten); i++) {
+        if (str_ieq(name, str_of(rewritten[i]))) {
             return true;
-        }
-    }
-    return false;
-}
-
-/* Connection: close, x-private makes x-private hop-by-hop too. */
-static bool is_named(struct str name, const struct http_header *headers, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        struct str rest = headers[i].value, token;
-        if (!str_ieq(headers[i].name, STR("connection"))) {
-            continue;
-        }
-        while (str_split(&rest, ',', &token)) {
-            if (str_ieq(str_trim(token), name)) {
-                return true;
-            }
         }
     }
     return false;
@@ -111,9 +81,7 @@ int headers_request(struct headers *out, const struct http_request *req, struct 
     r = add(out, STR("host"), host.len ? host : req->authority);
     for (size_t i = 0; i < req->headers_n && r == 0; i++) {
         struct str name = req->headers[i].name;
-        if (!is_among(name, hop_by_hop, countof(hop_by_hop)) &&
-            !is_among(name, rewritten, countof(rewritten)) &&
-            !is_named(name, req->headers, req->headers_n)) {
+        if (!is_rewritten(name) && !forward_drops(name, req->headers, req->headers_n)) {
             r = add(out, name, req->headers[i].value);
         }
     }
@@ -136,8 +104,7 @@ void headers_response(struct headers *out, const struct http_header *headers, si
     for (size_t i = 0; i < n; i++) {
         struct str name = headers[i].name;
         bool upgrade = tunnel && str_ieq(name, STR("upgrade"));
-        bool drop = is_among(name, hop_by_hop, countof(hop_by_hop)) || is_named(name, headers, n);
-        if (upgrade || !drop) {
+        if (upgrade || !forward_drops(name, headers, n)) {
             (void)!add(out, name, headers[i].value); /* the upstream's limit is below ours */
         }
     }

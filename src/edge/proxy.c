@@ -17,28 +17,21 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "edge/internal.h"
+#include "http/carry.h"
 
 struct dialing;
 
 struct proxy {
     struct proxy *prev, *next;
     struct edge *edge;
-    struct backend *backend;  /* NULL: the sandbox is gone */
-    struct http_exchange *ex; /* NULL: over */
-    struct upstream *up;      /* NULL: none yet, or over */
+    struct backend *backend; /* NULL: the sandbox is gone */
+    struct carry carry;
     struct dialing *dialing;
     uv_timer_t timer; /* between two tries */
     char id[ID_SANDBOX_LEN + 1];
     uint16_t port;
     int tries;
-    bool reused;           /* up has served another request before */
-    bool body_taken;       /* part of the request's body was read, so it cannot be sent again */
-    bool request_ended;    /* the client has sent all */
-    bool request_finished; /* so the service was told */
-    bool answered;         /* http_respond() was called */
-    bool answer_ended;
-    size_t request_credit; /* bytes the client may send and has not */
-    size_t answer_credit;  /* bytes the service may send and has not */
+    bool reused; /* up has served another request before */
 };
 
 /* Outlives a proxy that could not wait. */
@@ -60,7 +53,7 @@ static void proxy_free(struct proxy *p)
     if (p->dialing) {
         p->dialing->proxy = NULL;
     }
-    upstream_close(p->up);
+    carry_fini(&p->carry);
     if (p->backend) {
         DL_DELETE(p->backend->proxies, p);
         p->backend->proxies_n--;
@@ -71,12 +64,8 @@ static void proxy_free(struct proxy *p)
 
 static void proxy_fail(struct proxy *p, enum edge_error error)
 {
-    if (p->ex && !p->answered) {
-        p->answered = p->answer_ended = true;
-        edge_fail(p->edge, p->ex, error, str_of(p->id), p->port);
-    } else if (p->ex && !p->answer_ended) {
-        p->answer_ended = true;
-        http_abort(p->ex, -ECONNRESET);
+    if (carry_may_answer(&p->carry)) {
+        edge_fail(p->edge, p->carry.ex, error, str_of(p->id), p->port);
     }
 }
 
@@ -88,9 +77,9 @@ void proxy_gone(struct proxy *p)
         p->dialing = NULL;
     }
     (void)uv_timer_stop(&p->timer);
-    upstream_close(move_ptr(&p->up));
+    carry_fini(&p->carry);
     proxy_fail(p, EDGE_ERROR_NOT_FOUND);
-    if (!p->ex) {
+    if (!p->carry.ex) {
         proxy_free(p);
     }
 }
@@ -100,64 +89,7 @@ struct proxy *proxy_next(struct proxy *p)
     return p->next;
 }
 
-/* ---- request: client to service ---- */
-
-static void pump_request(void *ctx)
-{
-    struct proxy *p = ctx;
-    size_t room = p->up ? upstream_writable(p->up) : 0;
-
-    if (!p->ex || p->request_ended || (!p->answered && http_request(p->ex)->upgrade)) {
-        return; /* raw bytes wait until the service has agreed to take them */
-    }
-    if (room > p->request_credit) {
-        size_t more = room - p->request_credit;
-        p->request_credit = room;
-        http_credit(p->ex, more);
-    }
-}
-
-static void finish_request(struct proxy *p)
-{
-    if (p->up && !p->request_finished) {
-        p->request_finished = true;
-        upstream_finish(p->up);
-    }
-}
-
-static void on_request_body(void *ctx, const void *data, size_t len)
-{
-    struct proxy *p = ctx;
-
-    p->body_taken = true;
-    p->request_credit -= len;
-    if (p->up) {
-        upstream_write(p->up, data, len);
-        pump_request(p);
-    }
-}
-
-static void on_request_end(void *ctx)
-{
-    struct proxy *p = ctx;
-
-    p->request_ended = true;
-    finish_request(p);
-}
-
-/* ---- response: service to client ---- */
-
-static void pump_response(void *ctx)
-{
-    struct proxy *p = ctx;
-    size_t room = p->ex ? http_writable(p->ex) : 0;
-
-    if (p->up && p->answered && room > p->answer_credit) {
-        size_t more = room - p->answer_credit;
-        p->answer_credit = room;
-        upstream_credit(p->up, more);
-    }
-}
+/* ---- the answer ---- */
 
 static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
                         int64_t content_length)
@@ -166,83 +98,39 @@ static void on_response(void *ctx, int status, const struct http_header *headers
     scoped(headers_fini) struct headers out;
 
     p->edge->outcomes[EDGE_PASSED]++;
-    p->answered = true;
     headers_response(&out, headers, n, status == 101);
-    http_respond(p->ex, status, out.list, out.n, content_length);
-    if (status != 101 && http_request(p->ex)->upgrade) {
-        finish_request(p); /* the upgrade was refused: no more will be said */
-    }
-    pump_response(p);
-    pump_request(p);
+    carry_respond(&p->carry, status, out.list, out.n, content_length);
 }
-
-static void on_response_body(void *ctx, const void *data, size_t len)
-{
-    struct proxy *p = ctx;
-
-    p->answer_credit -= len;
-    http_write(p->ex, data, len);
-    pump_response(p);
-}
-
-static void on_response_end(void *ctx)
-{
-    struct proxy *p = ctx;
-
-    p->answer_ended = true;
-    http_finish(p->ex);
-}
-
-/* ---- either side is over ---- */
 
 static bool may_retry(const struct proxy *p)
 {
-    return p->ex && p->backend && p->reused && !p->answered && !p->body_taken;
+    return p->carry.ex && p->backend && p->reused && !p->carry.answered && !p->carry.body_taken;
 }
 
-static void on_upstream_end(void *ctx, int error)
+static void on_upstream_end(void *ctx, struct upstream *up, int error)
 {
     struct proxy *p = ctx;
-    struct upstream *up = move_ptr(&p->up);
 
-    if (error == 0 && p->backend && p->port == AGENT_PORT && p->request_finished &&
+    if (error == 0 && p->backend && p->port == AGENT_PORT && p->carry.request_finished &&
         upstream_reusable(up)) {
         backend_keep(p->backend, up);
     } else {
         upstream_close(up);
     }
-    if (!p->ex) {
-        proxy_free(p);
-    } else if (error < 0 && may_retry(p)) {
+    if (error < 0 && may_retry(p)) {
         proxy_connect(p);
-    } else if (!p->answer_ended) {
+    } else if (!p->carry.answer_ended) {
         proxy_fail(p, EDGE_ERROR_NO_ANSWER);
     }
 }
 
-static void on_exchange_end(void *ctx, int error)
+static void on_over(void *ctx)
 {
-    struct proxy *p = ctx;
-
-    p->ex = NULL;
-    if (error == 0 && p->up && p->answer_ended && p->request_finished) {
-        return; /* the service is about to end too: its connection may serve another request */
-    }
-    proxy_free(p);
+    proxy_free(ctx);
 }
 
-static const struct http_handler exchange_handler = {.tunnels = true,
-                                                     .needs_peer = true,
-                                                     .on_body = on_request_body,
-                                                     .on_body_end = on_request_end,
-                                                     .on_credit = pump_response,
-                                                     .on_end = on_exchange_end};
-
-static const struct upstream_handler upstream_handler = {.on_response = on_response,
-                                                         .on_body = on_response_body,
-                                                         .on_body_end = on_response_end,
-                                                         .on_credit = pump_request,
-                                                         .on_end = on_upstream_end};
+static const struct carry_events carry_events = {
+    .on_response = on_response, .on_upstream_end = on_upstream_end, .on_over = on_over};
 
 /* ---- to the service ---- */
 
@@ -265,42 +153,28 @@ static int masked_host(const struct proxy *p, struct buf *out)
     return buf_append(out, mask, strlen(mask));
 }
 
-static int send_head(struct proxy *p)
+static int send_head(struct proxy *p, struct upstream *up)
 {
-    const struct http_request *req = http_request(p->ex);
-    scoped_buf target, host;
+    scoped_buf host;
     scoped(headers_fini) struct headers headers = {0};
 
-    buf_init(&target, HTTP_TARGET_BYTES_MAX + 1);
     buf_init(&host, HTTP_HEADER_BYTES_MAX);
-    if (buf_append(&target, req->path.at, req->path.len) < 0 ||
-        (req->query.len && (buf_append(&target, "?", 1) < 0 ||
-                            buf_append(&target, req->query.at, req->query.len) < 0)) ||
-        masked_host(p, &host) < 0 || headers_request(&headers, req, buf_str(&host)) < 0) {
+    if (masked_host(p, &host) < 0 ||
+        headers_request(&headers, http_request(p->carry.ex), buf_str(&host)) < 0) {
         return -ENOBUFS;
     }
-    upstream_send(p->up, req->method, buf_str(&target), headers.list, headers.n,
-                  req->content_length, req->upgrade, &upstream_handler, p);
-    return 0;
+    return carry_send(&p->carry, up, headers.list, headers.n);
 }
 
 static void proxy_send(struct proxy *p, struct upstream *up)
 {
-    const struct http_request *req = http_request(p->ex);
-
-    p->up = up;
-    p->request_finished = false;
-    p->answer_credit = 0;
-    if (send_head(p) < 0) {
-        upstream_close(move_ptr(&p->up));
-        p->answered = p->answer_ended = true;
-        http_reply(p->ex, 431, "text/plain; charset=utf-8", STR("Too many headers").at, 16);
-        return;
+    if (send_head(p, up) < 0) {
+        upstream_close(up);
+        if (carry_may_answer(&p->carry)) {
+            http_reply(p->carry.ex, 431, "text/plain; charset=utf-8", STR("Too many headers").at,
+                       16);
+        }
     }
-    if (p->request_ended || (req->content_length == 0 && !req->upgrade)) {
-        finish_request(p);
-    }
-    pump_request(p);
 }
 
 static void dial(struct proxy *p);
@@ -373,7 +247,6 @@ void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t por
 
     p->edge = backend->edge;
     p->backend = backend;
-    p->ex = ex;
     p->port = port;
     memcpy(p->id, backend->id, sizeof(p->id));
     if (uv_timer_init(p->edge->loop, &p->timer) < 0) {
@@ -382,6 +255,6 @@ void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t por
     p->timer.data = p;
     DL_APPEND(backend->proxies, p);
     backend->proxies_n++;
-    http_accept(ex, &exchange_handler, p);
+    carry_accept(&p->carry, ex, &carry_events, p);
     proxy_connect(p);
 }

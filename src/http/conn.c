@@ -11,6 +11,7 @@ enum {
     CIPHER_READ_BYTES = 64 * 1024,
     DISCARD_READ_BYTES = 64 * 1024,
     PLAIN_BYTES_MAX = 64 * 1024 * 1024,
+    FIRST_BYTES_MAX = 64 * 1024,
     RECORD_BYTES = 16 * 1024, /* from here on there is no use in gathering more */
 };
 
@@ -135,8 +136,8 @@ static size_t conn_want(const struct conn *conn)
     if (conn->state == CONN_LINGERING) {
         return DISCARD_READ_BYTES;
     }
-    if (conn->state != CONN_OPEN) {
-        return 0;
+    if (conn->state != CONN_OPEN || buf_len(&conn->first) > 0) {
+        return 0; /* what was read before comes first */
     }
     return conn->protocol ? conn->protocol->want(conn->state_of_protocol) : SNIFF_READ_BYTES;
 }
@@ -281,10 +282,21 @@ static void conn_flush(struct conn *conn)
     http_conn_phase(&conn->base, HTTP_PHASE_CLOSING);
 }
 
+static void conn_take_first(struct conn *conn)
+{
+    scoped_buf first = conn->first;
+
+    conn->first = (struct buf){0};
+    if (buf_len(&first) > 0) {
+        on_data(&conn->wire, buf_at(&first), buf_len(&first));
+    }
+}
+
 static void on_run(struct wire *wire)
 {
     struct conn *conn = conn_of_wire(wire);
 
+    conn_take_first(conn);
     if (conn->protocol) {
         conn->protocol->resume(conn->state_of_protocol);
     }
@@ -349,7 +361,11 @@ static void on_closed(struct wire *wire)
     if (conn->session) {
         conn->tls->ops->free(conn->session);
     }
+    buf_fini(&conn->first);
     buf_fini(&conn->plain);
+    if (conn->base.tag && owner->options.closed) {
+        owner->options.closed(owner->options.ctx, conn->base.tag);
+    }
     free(conn);
     owner->closed(owner);
 }
@@ -377,6 +393,7 @@ struct conn *conn_new(struct conn_owner *owner, struct tls_context *tls, void *t
     conn->owner = owner;
     conn->tls = tls;
     buf_init(&conn->plain, PLAIN_BYTES_MAX);
+    buf_init(&conn->first, FIRST_BYTES_MAX);
     return conn;
 }
 
@@ -406,6 +423,15 @@ void conn_start(struct conn *conn)
         conn->session = conn->tls->ops->open(conn->tls, conn_cipher, conn);
     }
     conn_settle(conn);
+}
+
+void conn_start_with(struct conn *conn, struct str first)
+{
+    if (buf_append(&conn->first, first.at, first.len) < 0) {
+        conn_close(&conn->base, HTTP_CLOSE_RESET);
+    }
+    conn_start(conn);
+    conn_wake(&conn->base);
 }
 
 void conn_refuse(struct conn *conn)

@@ -35,6 +35,7 @@ struct conn {
     struct wire wire;
     struct tls_context *tls; /* the listener's; NULL: plain */
     struct tls_session *session;
+    struct buf first;                     /* read by somebody else before this was opened */
     struct buf plain;                     /* written in this turn, not encrypted yet */
     const struct http_protocol *protocol; /* NULL until the first bytes tell which */
     void *state_of_protocol;
@@ -51,6 +52,7 @@ extern const struct wire_events conn_events;
 
 /* The wire is open: joins the owner's list and starts reading. */
 void conn_start(struct conn *conn);
+void conn_start_with(struct conn *conn, struct str first); /* which have been read already */
 
 /* Answers 503 and closes: there are too many. */
 void conn_refuse(struct conn *conn);

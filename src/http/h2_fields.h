@@ -1,4 +1,4 @@
-/* h2_fields.h - the fields of one HTTP/2 response, as nghttp2 takes them.
+/* h2_fields.h - the fields of one HTTP/2 request or response, as nghttp2 takes them.
  *
  * Owns:     the list and the lowered names; values are borrowed. nghttp2 copies both.
  * Blocks:   never. Threads: any; objects are not shared.
@@ -21,6 +21,11 @@ struct h2_fields {
  * too long. h2_fields_fini() in any case. */
 must_check int h2_fields_make(struct h2_fields *fields, int status,
                               const struct http_header *headers, size_t n, int64_t content_length);
+
+/* Those of a request over TLS; `host` among the headers becomes :authority. */
+must_check int h2_fields_request(struct h2_fields *fields, struct str method, struct str target,
+                                 const struct http_header *headers, size_t n,
+                                 int64_t content_length);
 void h2_fields_fini(struct h2_fields *fields);
 
 #endif

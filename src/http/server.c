@@ -150,22 +150,37 @@ static void on_connection(uv_stream_t *stream, int status)
     }
 }
 
-int http_server_adopt(struct http_server *server, int fd, void *tag, struct err *err)
+int http_server_adopt_begun(struct http_server *server, int fd, struct str first,
+                            struct tls_context *tls, void *tag, struct http_conn **out,
+                            struct err *err)
 {
     scoped_fd own = fd;
 
     if (server->stopping || server->connections_n >= server->owner.options.connections_max) {
         return err_set(err, EBUSY, "the server takes no more connections");
     }
-    struct conn *conn = conn_new(&server->owner, NULL, tag);
+    struct conn *conn = conn_new(&server->owner, tls, tag);
     int r = wire_open(&conn->wire, &conn_events, server->owner.options.loop, move_fd(&own), err);
     if (r < 0) {
         free(conn);
         return r;
     }
     conn_joined(server);
-    conn_start(conn);
+    conn_start_with(conn, first);
+    *out = &conn->base;
     return 0;
+}
+
+int http_server_adopt(struct http_server *server, int fd, void *tag, struct err *err)
+{
+    struct http_conn *conn = NULL;
+
+    return http_server_adopt_begun(server, fd, (struct str){NULL, 0}, NULL, tag, &conn, err);
+}
+
+void http_conn_reset(struct http_conn *conn)
+{
+    conn->ops->close(conn, HTTP_CLOSE_RESET);
 }
 
 void http_server_drop_adopted(struct http_server *server)

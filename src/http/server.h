@@ -31,11 +31,12 @@ struct http_server_options {
     uv_loop_t *loop;
     void (*on_request)(void *ctx, struct http_exchange *ex);
     void *ctx;
-    const struct http_protocol *http2; /* &http2_protocol, or NULL for HTTP/1.1 alone */
-    uint32_t connections_max;          /* 0: 10,000; one more is closed at once, with a 503 */
-    uint32_t header_timeout_ms;        /* 0: 10 s */
-    uint32_t idle_timeout_ms;          /* 0: 75 s */
-    uint32_t stall_timeout_ms;         /* 0: never */
+    const struct http_protocol *http2;    /* &http2_protocol, or NULL for HTTP/1.1 alone */
+    uint32_t connections_max;             /* 0: 10,000; one more is closed at once, with a 503 */
+    uint32_t header_timeout_ms;           /* 0: 10 s */
+    uint32_t idle_timeout_ms;             /* 0: 75 s */
+    uint32_t stall_timeout_ms;            /* 0: never */
+    void (*closed)(void *ctx, void *tag); /* an adopted connection is no more; NULL: nobody asks */
 };
 
 must_check int http_server_new(const struct http_server_options *options, struct http_server **out,
@@ -54,6 +55,15 @@ must_check int http_address_check(const char *address, struct err *err);
  * failure. The requests of an adopted connection carry `tag`. */
 must_check int http_server_adopt(struct http_server *server, int fd, void *tag, struct err *err);
 must_check int http_server_listen_fd(struct http_server *server, int fd, struct err *err);
+
+/* As http_server_adopt(), for a connection whose first bytes have been read already, and which may
+ * speak TLS. The context must live until `closed` of the options has been called with the tag.
+ * *out may be reset until then. */
+struct http_conn;
+must_check int http_server_adopt_begun(struct http_server *server, int fd, struct str first,
+                                       struct tls_context *tls, void *tag, struct http_conn **out,
+                                       struct err *err);
+void http_conn_reset(struct http_conn *conn);
 
 /* Resets the adopted connections. */
 void http_server_drop_adopted(struct http_server *server);

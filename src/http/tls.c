@@ -13,7 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
-#include "http/internal.h"
+#include "http/tls_session.h"
 
 enum {
     HELD_BYTES_MAX = 256 * 1024, /* several reads: the next one waits until this is used up */
@@ -24,6 +24,8 @@ struct context {
     struct tls_context base; /* first: server.c knows only this */
     SSL_CTX *ctx;
     bool http2;
+    tls_choose *choose; /* NULL: the context has one certificate for all */
+    void *choose_ctx;
 };
 
 struct tls_session {
@@ -87,15 +89,12 @@ static BIO_METHOD *bio_method(void)
 
 /* ---- a session ---- */
 
-static struct tls_session *session_open(struct tls_context *tls,
-                                        void (*send)(void *ctx, const void *data, size_t len),
-                                        void *ctx)
+struct tls_session *tls_session_new(SSL_CTX *ctx_of, tls_send *send, void *ctx)
 {
-    struct context *context = container_of(tls, struct context, base);
     struct tls_session *s = xnew(struct tls_session);
     BIO *bio = BIO_new(bio_method());
 
-    s->ssl = SSL_new(context->ctx);
+    s->ssl = SSL_new(ctx_of);
     if (!bio || !s->ssl) {
         abort(); /* fixed-size objects: see base/alloc.h */
     }
@@ -105,6 +104,19 @@ static struct tls_session *session_open(struct tls_context *tls,
     BIO_set_data(bio, s);
     BIO_set_init(bio, 1);
     SSL_set_bio(s->ssl, bio, bio);
+    return s;
+}
+
+SSL *tls_session_ssl(const struct tls_session *s)
+{
+    return s->ssl;
+}
+
+static struct tls_session *session_open(struct tls_context *tls, tls_send *send, void *ctx)
+{
+    struct context *context = container_of(tls, struct context, base);
+    struct tls_session *s = tls_session_new(context->ctx, send, ctx);
+
     SSL_set_accept_state(s->ssl);
     return s;
 }
@@ -190,7 +202,7 @@ static bool session_is_http2(const struct tls_session *s)
     return len == 2 && memcmp(name, "h2", 2) == 0;
 }
 
-static const struct tls_ops ops = {
+const struct tls_ops tls_session_ops = {
     .open = session_open,
     .free = session_free,
     .feed = session_feed,
@@ -244,19 +256,26 @@ static void context_tune(struct context *context)
     SSL_CTX_set_alpn_select_cb(ctx, on_alpn, context);
 }
 
-int tls_context_new(const char *cert_path, const char *key_path, bool http2,
-                    struct tls_context **out, struct err *err)
+static struct context *context_new(bool http2)
 {
     struct context *context = xnew(struct context);
-    int r = 0;
 
-    context->base.ops = &ops;
+    context->base.ops = &tls_session_ops;
     context->http2 = http2;
     context->ctx = SSL_CTX_new(TLS_server_method());
     if (!context->ctx) {
         abort();
     }
     context_tune(context);
+    return context;
+}
+
+int tls_context_new(const char *cert_path, const char *key_path, bool http2,
+                    struct tls_context **out, struct err *err)
+{
+    struct context *context = context_new(http2);
+    int r = 0;
+
     if (SSL_CTX_use_certificate_chain_file(context->ctx, cert_path) != 1) {
         r = fail(err, "read the certificate", cert_path);
     } else if (SSL_CTX_use_PrivateKey_file(context->ctx, key_path, SSL_FILETYPE_PEM) != 1) {
@@ -270,6 +289,28 @@ int tls_context_new(const char *cert_path, const char *key_path, bool http2,
     }
     *out = &context->base;
     return 0;
+}
+
+/* OpenSSL asks while it answers a hello. */
+static int on_choose(SSL *ssl, void *arg)
+{
+    const struct context *context = arg;
+    const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+    X509 *cert = NULL;
+    EVP_PKEY *key = NULL;
+
+    return name && context->choose(context->choose_ctx, name, &cert, &key) &&
+           SSL_use_certificate(ssl, cert) == 1 && SSL_use_PrivateKey(ssl, key) == 1;
+}
+
+struct tls_context *tls_context_new_choosing(tls_choose *choose, void *ctx, bool http2)
+{
+    struct context *context = context_new(http2);
+
+    context->choose = choose;
+    context->choose_ctx = ctx;
+    SSL_CTX_set_cert_cb(context->ctx, on_choose, context);
+    return &context->base;
 }
 
 void tls_context_free(struct tls_context *tls)

@@ -1,4 +1,6 @@
-/* tls.h - the server's side of TLS for http/server.c: certificates and ALPN (h2, http/1.1). */
+/* tls.h - TLS: certificates and ALPN (h2, http/1.1) for http/server.c, trust for http/link.c.
+ *
+ * Owns:     OpenSSL's contexts. Blocks: where files are read. Threads: the loop's. */
 #ifndef HTTP_TLS_H
 #define HTTP_TLS_H
 
@@ -14,5 +16,23 @@ struct tls_context;
 must_check int tls_context_new(const char *cert_path, const char *key_path, bool http2,
                                struct tls_context **out, struct err *err);
 void tls_context_free(struct tls_context *tls);
+
+struct x509_st;     /* OpenSSL's X509 */
+struct evp_pkey_st; /* OpenSSL's EVP_PKEY */
+
+/* The certificate and key for a server of that name, which stay the callee's; false refuses the
+ * handshake. */
+typedef bool tls_choose(void *ctx, const char *server_name, struct x509_st **cert,
+                        struct evp_pkey_st **key);
+
+/* A context that asks for each connection. One that names no server is refused. */
+struct tls_context *tls_context_new_choosing(tls_choose *choose, void *ctx, bool http2);
+
+/* ---- the client's side ---- */
+
+/* Whom a client believes: the authorities of this machine, and those in a file (PEM; "": none). */
+struct tls_trust;
+must_check int tls_trust_new(const char *extra_path, struct tls_trust **out, struct err *err);
+void tls_trust_free(struct tls_trust *trust);
 
 #endif

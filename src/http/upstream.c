@@ -6,8 +6,9 @@
 
 #include "base/alloc.h"
 #include "http/h1.h"
-#include "http/internal.h"
-#include "http/wire.h"
+#include "http/hub.h"
+#include "http/link.h"
+#include "http/upstream_ops.h"
 
 enum {
     HEAD_READ_BYTES = 16 * 1024,
@@ -22,8 +23,9 @@ enum {
  *   any   -> IDLE    on_end; a connection not fit for reuse stays there */
 enum mode { MODE_IDLE, MODE_HEAD, MODE_BODY, MODE_TUNNEL };
 
-struct upstream {
-    struct wire wire;
+struct plain_upstream {
+    struct upstream base;
+    struct link *link;
     struct h1 h1;
     struct buf in; /* read ahead of credit */
     enum mode mode;
@@ -47,24 +49,25 @@ struct upstream {
     void *gone_ctx;
 };
 
-static struct upstream *up_of(struct wire *wire)
+static struct plain_upstream *up_of(struct upstream *base)
 {
-    return container_of(wire, struct upstream, wire);
+    return container_of(base, struct plain_upstream, base);
 }
 
 /* Marks the exchange over, once; on_end follows from the loop. */
-static void up_end(struct upstream *up, int error)
+static void up_end(struct plain_upstream *up, int error)
 {
     if (!up->over && up->mode != MODE_IDLE) {
         up->over = true;
         up->error = error;
-        wire_wake(&up->wire);
+        link_wake(up->link);
     }
 }
 
 /* ---- the request ---- */
 
-static int put_head(struct upstream *up, struct buf *out, struct str method, struct str target)
+static int put_head(struct plain_upstream *up, struct buf *out, struct str method,
+                    struct str target)
 {
     if (!head_word_ok(method) || !head_word_ok(target)) {
         return -EINVAL;
@@ -80,7 +83,7 @@ static int put_head(struct upstream *up, struct buf *out, struct str method, str
 }
 
 /* A method that never carries a body needs no word about its length. */
-static int put_length(struct upstream *up, struct buf *out, struct str method)
+static int put_length(struct plain_upstream *up, struct buf *out, struct str method)
 {
     bool bodiless = str_eq(method, STR("GET")) || str_eq(method, STR("HEAD"));
 
@@ -93,10 +96,12 @@ static int put_length(struct upstream *up, struct buf *out, struct str method)
     return buf_append(out, "\r\n", 2);
 }
 
-void upstream_send(struct upstream *up, struct str method, struct str target,
-                   const struct http_header *headers, size_t n, int64_t content_length, bool tunnel,
-                   const struct upstream_handler *handler, void *ctx)
+static void plain_send(struct upstream *base, const struct upstream_request *request,
+                       const struct upstream_handler *handler, void *ctx)
 {
+    struct plain_upstream *up = up_of(base);
+    const struct str method = request->method;
+    const int64_t content_length = request->content_length;
     scoped_buf out;
 
     assert(up->mode == MODE_IDLE && handler->on_end);
@@ -107,81 +112,91 @@ void upstream_send(struct upstream *up, struct str method, struct str target,
     up->credit = 0;
     up->interim = 0;
     up->no_body = str_eq(method, STR("HEAD"));
-    up->tunnel_asked = tunnel;
-    up->chunked = content_length < 0 && !tunnel;
+    up->tunnel_asked = request->tunnel;
+    up->chunked = content_length < 0 && !request->tunnel;
     up->out_left = content_length < 0 ? 0 : content_length;
     up->finished = up->peer_ended = up->blocked = up->over = up->reusable = false;
     h1_reset(&up->h1);
     buf_init(&out, REQUEST_HEAD_BYTES_MAX);
-    int r = put_head(up, &out, method, target);
-    r = r < 0 ? r : head_put_fields(&out, headers, n);
+    int r = put_head(up, &out, method, request->target);
+    r = r < 0 ? r : head_put_fields(&out, request->headers, request->headers_n);
     r = r < 0 ? r : put_length(up, &out, method);
     if (r < 0 || up->dead) {
         up_end(up, r < 0 ? r : -ECONNRESET);
         return;
     }
-    wire_write(&up->wire, buf_at(&out), buf_len(&out));
+    link_write(up->link, buf_at(&out), buf_len(&out));
 }
 
-void upstream_write(struct upstream *up, const void *data, size_t len)
+static size_t up_writable(const struct plain_upstream *up)
 {
+    size_t pending = up->over || up->mode == MODE_IDLE ? HTTP_WINDOW_BYTES : link_pending(up->link);
+
+    return pending < HTTP_WINDOW_BYTES ? HTTP_WINDOW_BYTES - pending : 0;
+}
+
+static void plain_write(struct upstream *base, const void *data, size_t len)
+{
+    struct plain_upstream *up = up_of(base);
+
     if (up->over || up->mode == MODE_IDLE || len == 0) {
         return;
     }
     assert(!up->finished);
     if (up->chunked) {
         char line[CHUNK_LINE_BYTES];
-        wire_write(&up->wire, line, (size_t)snprintf(line, sizeof(line), "%zx\r\n", len));
-        wire_write(&up->wire, data, len);
-        wire_write(&up->wire, "\r\n", 2);
+        link_write(up->link, line, (size_t)snprintf(line, sizeof(line), "%zx\r\n", len));
+        link_write(up->link, data, len);
+        link_write(up->link, "\r\n", 2);
     } else if (up->mode == MODE_TUNNEL) {
-        wire_write(&up->wire, data, len);
+        link_write(up->link, data, len);
     } else if ((uint64_t)up->out_left >= len) {
         up->out_left -= (int64_t)len;
-        wire_write(&up->wire, data, len);
+        link_write(up->link, data, len);
     } else {
         up_end(up, -EPROTO); /* more than was announced: the service would misread it */
     }
-    if (upstream_writable(up) == 0) {
+    if (up_writable(up) == 0) {
         up->blocked = true;
     }
 }
 
-size_t upstream_writable(const struct upstream *up)
+static size_t plain_writable(const struct upstream *base)
 {
-    size_t pending =
-        up->over || up->mode == MODE_IDLE ? HTTP_WINDOW_BYTES : wire_pending(&up->wire);
-
-    return pending < HTTP_WINDOW_BYTES ? HTTP_WINDOW_BYTES - pending : 0;
+    return up_writable((const struct plain_upstream *)base); /* its first member */
 }
 
-void upstream_finish(struct upstream *up)
+static void plain_finish(struct upstream *base)
 {
+    struct plain_upstream *up = up_of(base);
+
     if (up->over || up->mode == MODE_IDLE || up->finished) {
         return;
     }
     up->finished = true;
     if (up->mode == MODE_TUNNEL) {
-        wire_shutdown(&up->wire);
+        link_shutdown(up->link);
         if (up->peer_ended) {
             up_end(up, 0);
         }
     } else if (up->chunked) {
-        wire_write(&up->wire, "0\r\n\r\n", 5);
+        link_write(up->link, "0\r\n\r\n", 5);
     } else if (up->out_left > 0) {
         up_end(up, -EPROTO); /* less than was announced */
     }
 }
 
-void upstream_credit(struct upstream *up, size_t bytes)
+static void plain_credit(struct upstream *base, size_t bytes)
 {
+    struct plain_upstream *up = up_of(base);
+
     up->credit = bytes > SIZE_MAX - up->credit ? SIZE_MAX : up->credit + bytes;
-    wire_wake(&up->wire);
+    link_wake(up->link);
 }
 
 /* ---- the response ---- */
 
-static void up_body_end(struct upstream *up)
+static void up_body_end(struct plain_upstream *up)
 {
     if (up->handler->on_body_end) {
         up->handler->on_body_end(up->ctx);
@@ -189,7 +204,7 @@ static void up_body_end(struct upstream *up)
 }
 
 /* What a HEAD says of a body it does not have still goes on. */
-static int64_t announced_length(const struct upstream *up)
+static int64_t announced_length(const struct plain_upstream *up)
 {
     if (!up->no_body) {
         return h1_content_length(&up->h1);
@@ -197,7 +212,7 @@ static int64_t announced_length(const struct upstream *up)
     return up->h1.parser.flags & F_CONTENT_LENGTH ? (int64_t)up->h1.parser.content_length : -1;
 }
 
-static void up_response(struct upstream *up)
+static void up_response(struct plain_upstream *up)
 {
     struct head_fields fields = head_fields(&up->h1.head);
     int status = up->h1.parser.status_code;
@@ -216,7 +231,7 @@ static void up_response(struct upstream *up)
     }
 }
 
-static size_t take_head(struct upstream *up, const char *data, size_t len)
+static size_t take_head(struct plain_upstream *up, const char *data, size_t len)
 {
     struct h1_fault fault;
     long n = len ? h1_head(&up->h1, data, len, up->no_body, &fault) : 0;
@@ -231,7 +246,7 @@ static size_t take_head(struct upstream *up, const char *data, size_t len)
     return (size_t)n;
 }
 
-static void up_body(struct upstream *up, const char *data, size_t len)
+static void up_body(struct plain_upstream *up, const char *data, size_t len)
 {
     up->credit -= len;
     if (len > 0 && up->handler->on_body) {
@@ -239,7 +254,7 @@ static void up_body(struct upstream *up, const char *data, size_t len)
     }
 }
 
-static size_t take_body(struct upstream *up, const char *data, size_t len)
+static size_t take_body(struct plain_upstream *up, const char *data, size_t len)
 {
     struct str slice;
 
@@ -257,7 +272,7 @@ static size_t take_body(struct upstream *up, const char *data, size_t len)
     return (size_t)n;
 }
 
-static size_t take_tunnel(struct upstream *up, const char *data, size_t len)
+static size_t take_tunnel(struct plain_upstream *up, const char *data, size_t len)
 {
     size_t n = len < up->credit ? len : up->credit;
 
@@ -265,7 +280,7 @@ static size_t take_tunnel(struct upstream *up, const char *data, size_t len)
     return n;
 }
 
-static size_t take_step(struct upstream *up, const char *data, size_t len)
+static size_t take_step(struct plain_upstream *up, const char *data, size_t len)
 {
     switch (up->mode) {
     case MODE_HEAD:
@@ -281,7 +296,7 @@ static size_t take_step(struct upstream *up, const char *data, size_t len)
 }
 
 /* Takes what can be taken now; a step that uses no byte and changes nothing has no more to do. */
-static size_t up_take(struct upstream *up, const char *data, size_t len)
+static size_t up_take(struct plain_upstream *up, const char *data, size_t len)
 {
     size_t used = 0;
 
@@ -298,7 +313,7 @@ static size_t up_take(struct upstream *up, const char *data, size_t len)
 }
 
 /* The service sends no more, and all it sent has been taken. */
-static void up_eof(struct upstream *up)
+static void up_eof(struct plain_upstream *up)
 {
     up->dead = true;
     switch (up->mode) {
@@ -323,12 +338,12 @@ static void up_eof(struct upstream *up)
         break;
     case MODE_IDLE:
     default:
-        wire_wake(&up->wire); /* to tell whoever keeps it */
+        link_wake(up->link); /* to tell whoever keeps it */
         break;
     }
 }
 
-static size_t up_want(const struct upstream *up)
+static size_t up_want(const struct plain_upstream *up)
 {
     bool held = buf_len(&up->in) > 0;
 
@@ -347,13 +362,13 @@ static size_t up_want(const struct upstream *up)
 
 /* ---- events of the wire ---- */
 
-static void on_data(struct wire *wire, const char *data, size_t len)
+static void on_data(void *ctx, const char *data, size_t len)
 {
-    struct upstream *up = up_of(wire);
+    struct plain_upstream *up = ctx;
 
     if (up->mode == MODE_IDLE) {
         up->dead = true;
-        wire_wake(wire);
+        link_wake(up->link);
     } else {
         if (buf_len(&up->in) == 0) {
             size_t n = up_take(up, data, len);
@@ -364,40 +379,40 @@ static void on_data(struct wire *wire, const char *data, size_t len)
             up_end(up, -ENOBUFS);
         }
     }
-    wire_read(wire, up_want(up));
+    link_read(up->link, up_want(up));
 }
 
-static void on_end(struct wire *wire, int error)
+static void on_end(void *ctx, int error)
 {
-    struct upstream *up = up_of(wire);
+    struct plain_upstream *up = ctx;
 
-    if (error < 0 && !wire->eof && up->mode != MODE_IDLE) {
+    if (error < 0 && !link_eof(up->link) && up->mode != MODE_IDLE) {
         up->dead = true; /* it no longer reads, but an answer may be waiting: its end will come */
         return;
     }
     if (error < 0) {
         up->dead = true;
         up_end(up, -ECONNRESET);
-        wire_wake(wire);
+        link_wake(up->link);
     } else if (buf_len(&up->in) == 0 && !up->over) {
         up_eof(up);
     }
 }
 
 /* Calls on_end; what it does with the connection is its own affair. */
-static void up_finish(struct upstream *up)
+static void up_finish(struct plain_upstream *up)
 {
-    bool quiet = buf_len(&up->in) == 0 && wire_pending(&up->wire) == 0;
+    bool quiet = buf_len(&up->in) == 0 && link_pending(up->link) == 0;
 
     up->reusable = up->error == 0 && up->mode == MODE_BODY && up->finished && quiet && !up->dead &&
-                   !up->wire.eof && up->h1.keep_alive;
+                   !link_eof(up->link) && up->h1.keep_alive;
     up->dead = up->dead || !up->reusable;
     up->over = false;
     up->mode = MODE_IDLE;
     up->handler->on_end(up->ctx, up->error);
 }
 
-static void up_tell_gone(struct upstream *up)
+static void up_tell_gone(struct plain_upstream *up)
 {
     void (*gone)(void *ctx) = up->gone;
 
@@ -407,15 +422,15 @@ static void up_tell_gone(struct upstream *up)
     }
 }
 
-static void on_run(struct wire *wire)
+static void on_run(void *ctx)
 {
-    struct upstream *up = up_of(wire);
+    struct plain_upstream *up = ctx;
     bool held = buf_len(&up->in) > 0;
 
     if (!up->over) {
         buf_consume(&up->in, up_take(up, held ? buf_at(&up->in) : "", buf_len(&up->in)));
         held = buf_len(&up->in) > 0;
-        if (wire->eof && !held && !up->over && !up->closed && up->mode != MODE_IDLE) {
+        if (link_eof(up->link) && !held && !up->over && !up->closed && up->mode != MODE_IDLE) {
             up_eof(up);
         }
     }
@@ -426,15 +441,15 @@ static void on_run(struct wire *wire)
         up_finish(up);
     }
     up_tell_gone(up);
-    wire_read(wire, up_want(up));
+    link_read(up->link, up_want(up));
 }
 
-static void on_written(struct wire *wire)
+static void on_written(void *ctx)
 {
-    struct upstream *up = up_of(wire);
+    struct plain_upstream *up = ctx;
 
     if (up->blocked && !up->over && !up->closed && up->mode != MODE_IDLE &&
-        wire_pending(wire) <= HTTP_WINDOW_BYTES / 2) {
+        link_pending(up->link) <= HTTP_WINDOW_BYTES / 2) {
         up->blocked = false;
         if (up->handler->on_credit) {
             up->handler->on_credit(up->ctx);
@@ -442,16 +457,16 @@ static void on_written(struct wire *wire)
     }
 }
 
-static void on_closed(struct wire *wire)
+static void on_closed(void *ctx)
 {
-    struct upstream *up = up_of(wire);
+    struct plain_upstream *up = ctx;
 
     h1_fini(&up->h1);
     buf_fini(&up->in);
     free(up);
 }
 
-static const struct wire_events events = {
+static const struct link_events events = {
     .data = on_data,
     .end = on_end,
     .run = on_run,
@@ -461,39 +476,111 @@ static const struct wire_events events = {
 
 /* ---- life ---- */
 
-int upstream_new(uv_loop_t *loop, int fd, struct upstream **out, struct err *err)
+static bool plain_reusable(const struct upstream *base)
 {
-    struct upstream *up = xnew(struct upstream);
-    int r = wire_open(&up->wire, &events, loop, fd, err);
+    const struct plain_upstream *up = (const struct plain_upstream *)base;
 
-    if (r < 0) {
-        free(up);
-        return r;
+    return up->reusable && !up->dead;
+}
+
+static void plain_idle(struct upstream *base, void (*gone)(void *ctx), void *ctx)
+{
+    struct plain_upstream *up = up_of(base);
+
+    up->gone = gone;
+    up->gone_ctx = ctx;
+    link_wake(up->link);
+}
+
+static void plain_close(struct upstream *base)
+{
+    struct plain_upstream *up = up_of(base);
+
+    if (!up->closed) {
+        up->closed = true;
+        link_close(up->link, up->mode != MODE_IDLE);
     }
+}
+
+static const struct upstream_ops ops = {
+    .send = plain_send,
+    .write = plain_write,
+    .writable = plain_writable,
+    .finish = plain_finish,
+    .credit = plain_credit,
+    .reusable = plain_reusable,
+    .idle = plain_idle,
+    .close = plain_close,
+};
+
+struct upstream *upstream_on(struct link *link)
+{
+    struct plain_upstream *up = xnew(struct plain_upstream);
+
+    up->base.ops = &ops;
+    up->link = link;
+    link_own(link, &events, up);
     h1_init(&up->h1, true);
     buf_init(&up->in, HEAD_READ_BYTES + HUB_READ_BYTES);
-    wire_read(&up->wire, up_want(up));
-    *out = up;
-    return 0;
+    link_read(link, up_want(up));
+    return &up->base;
+}
+
+int upstream_new(uv_loop_t *loop, int fd, struct upstream **out, struct err *err)
+{
+    struct link *link = NULL;
+    int r = link_open(loop, fd, &events, NULL, &link, err);
+
+    if (r == 0) {
+        *out = upstream_on(link);
+    }
+    return r;
+}
+
+/* ---- whichever protocol it is ---- */
+
+void upstream_send(struct upstream *up, struct str method, struct str target,
+                   const struct http_header *headers, size_t n, int64_t content_length, bool tunnel,
+                   const struct upstream_handler *handler, void *ctx)
+{
+    const struct upstream_request request = {method, target, headers, n, content_length, tunnel};
+
+    up->ops->send(up, &request, handler, ctx);
+}
+
+void upstream_write(struct upstream *up, const void *data, size_t len)
+{
+    up->ops->write(up, data, len);
+}
+
+size_t upstream_writable(const struct upstream *up)
+{
+    return up->ops->writable(up);
+}
+
+void upstream_finish(struct upstream *up)
+{
+    up->ops->finish(up);
+}
+
+void upstream_credit(struct upstream *up, size_t bytes)
+{
+    up->ops->credit(up, bytes);
 }
 
 bool upstream_reusable(const struct upstream *up)
 {
-    return up->reusable && !up->dead;
+    return up->ops->reusable(up);
 }
 
 void upstream_idle(struct upstream *up, void (*gone)(void *ctx), void *ctx)
 {
-    up->gone = gone;
-    up->gone_ctx = ctx;
-    wire_wake(&up->wire);
+    up->ops->idle(up, gone, ctx);
 }
 
 void upstream_close(struct upstream *up)
 {
-    if (!up || up->closed) {
-        return;
+    if (up) {
+        up->ops->close(up);
     }
-    up->closed = true;
-    wire_close(&up->wire, up->mode != MODE_IDLE);
 }

@@ -1,7 +1,9 @@
-/* upstream.h - the client's half of HTTP/1.1, on a connected socket that somebody else made.
+/* upstream.h - the client's half of HTTP, on a connected socket that somebody else made.
  *
- * The edge uses it towards services in a jail, the daemon towards the agent. One exchange at a
- * time per connection; after on_end with 0 and upstream_reusable(), the next may be sent.
+ * The edge uses it towards services in a jail, the daemon towards the agent, the egress towards
+ * the world. HTTP/1.1: one exchange at a time per connection; after on_end with 0 and
+ * upstream_reusable(), the next may be sent. HTTP/2 (http2_client.h): a stream of a connection that
+ * others share, good for one exchange.
  *
  * Owns:     the connection. Needs: a libuv loop, SIGPIPE ignored. Blocks: never.
  * Threads:  the loop's.
@@ -36,6 +38,10 @@ struct upstream_handler {
 
 /* Takes the descriptor over, also on failure. */
 must_check int upstream_new(uv_loop_t *loop, int fd, struct upstream **out, struct err *err);
+
+/* HTTP/1.1 on a link (http/link.h), which is its own from here on. */
+struct link;
+struct upstream *upstream_on(struct link *link);
 
 /* Sends a request's head. `target` is path and query as they go on the wire. content_length -1:
  * chunked; 0: no body. The framing headers among `headers` are left out and written anew; `host`

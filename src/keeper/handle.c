@@ -15,6 +15,7 @@
 #include "keeper/save.h"
 #include "keeper/saved.h"
 #include "keeper/task.h"
+#include "keeper/volume.h"
 
 struct ending {
     struct ending *prev, *next;
@@ -590,6 +591,40 @@ static void handle_usage_many(struct handler *handler, uint64_t client,
     answer_plain(handler, client, &answer);
 }
 
+/* ---- volumes ---- */
+
+static void handle_volume_make(struct handler *handler, uint64_t client,
+                               const struct keeper_request *req)
+{
+    struct err err = {0};
+    int r = volume_make(handler->kit->pool, req->volume.name, req->volume.size_mb, &err);
+    struct keeper_answer answer = answer_to(req, r, &err);
+
+    answer_plain(handler, client, &answer);
+}
+
+static void handle_volume_remove(struct handler *handler, uint64_t client,
+                                 const struct keeper_request *req)
+{
+    struct err err = {0};
+    int r = volume_remove(handler->kit->pool, req->volume.name, &err);
+    struct keeper_answer answer = answer_to(req, r, &err);
+
+    answer_plain(handler, client, &answer);
+}
+
+static void handle_volume_usage(struct handler *handler, uint64_t client,
+                                const struct keeper_request *req)
+{
+    struct err err = {0};
+    uint64_t bytes = 0;
+    int r = volume_usage(handler->kit->pool, req->volume.name, &bytes, &err);
+    struct keeper_answer answer = answer_to(req, r, &err);
+
+    answer.usage.disk_bytes = bytes;
+    answer_plain(handler, client, &answer);
+}
+
 void handler_request(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     static void (*const ops[])(struct handler *, uint64_t, const struct keeper_request *) = {
@@ -604,6 +639,9 @@ void handler_request(struct handler *handler, uint64_t client, const struct keep
         [KEEPER_RESTORE] = handle_restore,
         [KEEPER_FORGET] = handle_forget,
         [KEEPER_LIST_SAVED] = handle_list_saved,
+        [KEEPER_VOLUME_MAKE] = handle_volume_make,
+        [KEEPER_VOLUME_REMOVE] = handle_volume_remove,
+        [KEEPER_VOLUME_USAGE] = handle_volume_usage,
     };
     struct err err = {0};
 

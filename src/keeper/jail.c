@@ -20,6 +20,7 @@
 #include "keeper/mounts.h"
 #include "keeper/rootfs.h"
 #include "keeper/userns.h"
+#include "keeper/volume.h"
 
 static const uint64_t jail_namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
                                         CLONE_NEWIPC | CLONE_NEWUTS; /* cgroup: once placed */
@@ -57,26 +58,30 @@ static int first_process_start(struct jail_kit *kit, const struct keeper_plan *p
     return 0;
 }
 
-static int root_send(int socket, int root_fd, struct err *err)
+/* The root comes first, then the volumes. */
+static int mounts_send(int socket, int root_fd, const int *volumes, size_t volumes_n,
+                       struct err *err)
 {
+    const size_t bytes = sizeof(int) * (1 + volumes_n);
     char byte = 0;
     struct iovec iov = {&byte, 1};
     union {
         struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))];
+        char room[CMSG_SPACE(sizeof(int) * JAIL_MOUNTS_MAX)];
     } control = {0};
     struct msghdr msg = {
         .msg_iov = &iov,
         .msg_iovlen = 1,
         .msg_control = &control,
-        .msg_controllen = sizeof(control.room),
+        .msg_controllen = CMSG_SPACE(bytes),
     };
     struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
 
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
+    header->cmsg_len = CMSG_LEN(bytes);
     memcpy(CMSG_DATA(header), &root_fd, sizeof(int));
+    memcpy(CMSG_DATA(header) + sizeof(int), volumes, sizeof(int) * volumes_n);
     /* One that has given up already has said why: agent_await() reads that. */
     return sendmsg(socket, &msg, MSG_NOSIGNAL) < 0 && errno != EPIPE
                ? err_sys(err, "send the root filesystem")
@@ -184,11 +189,27 @@ static int sockets_open(struct jail_kit *kit, const char *id, bool needed, struc
 
 /* ---- the order of everything ---- */
 
+/* Its root filesystem and its volumes, shifted to its ids, and handed over. */
+static int mounts_give(const char *id, const struct keeper_plan *plan, int userns, int socket,
+                       struct err *err)
+{
+    int volumes[KEEPER_VOLUMES_MAX];
+    int r = volumes_open(plan, userns, volumes, err);
+
+    if (r < 0) {
+        return r;
+    }
+    scoped_fd root = rootfs_build(id, plan, userns, userns_base(plan->uid_slot), err);
+    r = root < 0 ? root : mounts_send(socket, root, volumes, plan->volumes_n, err);
+    rootfs_clear(plan);
+    volumes_close(volumes);
+    return r;
+}
+
 static int jail_start(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
                       int group_fd, struct jail *out, struct err *err)
 {
-    const uint32_t base = userns_base(plan->uid_slot);
-    scoped_fd socket = -1, userns = -1, root = -1;
+    scoped_fd socket = -1, userns = -1;
 
     /* 1. A process in namespaces of its own, in its v2 group; it waits for 4. */
     int r = first_process_start(kit, plan, group_fd, out, &socket, err);
@@ -201,18 +222,15 @@ static int jail_start(struct jail_kit *kit, const char *id, const struct keeper_
         return r;
     }
     /* 3. Its ids: from here on it is root there and nobody here. */
-    userns = userns_map(out->name.pid, base, err);
+    userns = userns_map(out->name.pid, userns_base(plan->uid_slot), err);
     if (userns < 0) {
         return userns;
     }
-    /* 4. Its root filesystem, shifted to those ids, and handed over. */
-    root = rootfs_build(id, plan, userns, base, err);
-    r = root < 0 ? root : root_send(socket, root, err);
-    rootfs_clear(plan);
+    /* 4. What it shall see of disks. */
+    r = mounts_give(id, plan, userns, socket, err);
     if (r < 0) {
         return r;
     }
-    fd_closep(&root);
     /* 5. It enters its root, gives up what it must not keep, and becomes the agent. */
     r = agent_await(socket, err);
     if (r < 0) {
@@ -262,6 +280,10 @@ int jail_create(struct jail_kit *kit, const char *id, const struct keeper_plan *
     *made |= JAIL_GROUPS;
 
     int r = disk_ready(kit, id, plan, made, err);
+    if (r < 0) {
+        return r;
+    }
+    r = volumes_hold(kit->pool, id, plan, err);
     if (r < 0) {
         return r;
     }

@@ -23,6 +23,7 @@
 
 enum {
     JAIL_START_TIMEOUT_MS = 10 * 1000,
+    JAIL_MOUNTS_MAX = 1 + KEEPER_VOLUMES_MAX, /* that it is handed: the root and its volumes */
 };
 
 /* What jails are made with; opened once. */
@@ -75,7 +76,7 @@ struct jail_inside {
     const struct keeper_plan *plan;
     const struct filters *filters;
     const struct network *network;
-    int socket; /* brings the root filesystem; takes a struct err; closes when the agent runs */
+    int socket; /* brings root and volumes; takes a struct err; closes when the agent runs */
 };
 
 /* What the cloned process does until it is the agent. */

@@ -24,6 +24,7 @@
 #include "keeper/furnish.h"
 #include "keeper/jail.h"
 #include "keeper/mounts.h"
+#include "keeper/volume.h"
 
 enum {
     FILES_MAX = 1048576,
@@ -34,13 +35,16 @@ enum {
 
 /* ---- the steps, one function each, in the order of inside_steps() ---- */
 
-static int root_receive(int socket, struct err *err)
+/* Root first, then as many volumes as the plan has. */
+static int mounts_receive(int socket, const struct keeper_plan *plan, int out[JAIL_MOUNTS_MAX],
+                          struct err *err)
 {
+    const size_t bytes = sizeof(int) * (1 + plan->volumes_n);
     char byte;
     struct iovec iov = {&byte, 1};
     union {
         struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))];
+        char room[CMSG_SPACE(sizeof(int) * JAIL_MOUNTS_MAX)];
     } control;
     struct msghdr msg = {
         .msg_iov = &iov,
@@ -48,15 +52,14 @@ static int root_receive(int socket, struct err *err)
         .msg_control = &control,
         .msg_controllen = sizeof(control.room),
     };
-    int fd;
 
     ssize_t n = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC);
     struct cmsghdr *header = n == 1 ? CMSG_FIRSTHDR(&msg) : NULL;
-    if (!header || header->cmsg_len != CMSG_LEN(sizeof(int))) {
+    if (!header || header->cmsg_len != CMSG_LEN(bytes)) {
         return err_set(err, ECANCELED, "the keeper gave up on this jail");
     }
-    memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-    return fd;
+    memcpy(out, CMSG_DATA(header), bytes);
+    return 0;
 }
 
 static const unsigned long signal_default[4]; /* the kernel's struct sigaction: SIG_DFL, no flags */
@@ -299,21 +302,17 @@ static int agent_exec(struct err *err)
 
 static int inside_steps(const struct jail_inside *in, int *report, struct err *err)
 {
+    int given[JAIL_MOUNTS_MAX];
     struct furnish furnish;
     int r;
 
     /* 1. What needs no ids, while the keeper prepares the rest. Then wait: when the root filesystem
      * comes, ids are mapped and the groups count us. */
-    if ((r = network_make(in, err)) < 0) {
+    if ((r = network_make(in, err)) < 0 ||
+        (r = mounts_receive(*report, in->plan, given, err)) < 0 || (r = identity_reset(err)) < 0) {
         return r;
     }
-    scoped_fd root = root_receive(*report, err);
-    if (root < 0) {
-        return root;
-    }
-    if ((r = identity_reset(err)) < 0) {
-        return r;
-    }
+    const int root = given[0];
     /* 2. Take what comes from outside, then lose sight of it. */
     if ((r = furnish_take(&furnish, err)) < 0 || (r = kernel_settings(furnish.proc, err)) < 0 ||
         (r = oom_score_reset(furnish.proc, err)) < 0 || (r = root_enter(root, err)) < 0) {
@@ -322,7 +321,8 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     /* 3. Furnish the root; the socket must be there before the agent is. */
     if ((r = furnish_mount(&furnish, root, in->plan->memory_mb, err)) < 0 ||
         (r = hostname_set(root, in->plan->hostname, err)) < 0 ||
-        (r = resolver_name(root, err)) < 0) {
+        (r = resolver_name(root, err)) < 0 ||
+        (r = volumes_attach(in->plan, given + 1, root, err)) < 0) {
         return r;
     }
     scoped_fd listener = channel_listen(err);

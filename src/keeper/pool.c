@@ -171,6 +171,9 @@ int pool_open(const char *path, uint64_t image_bytes, struct pool **out, struct 
     if (r == 0) {
         r = subdir_make(pool->fd, "trash", 0700, err);
     }
+    if (r == 0) {
+        r = subdir_make(pool->fd, POOL_EMPTY, 0755, err);
+    }
     if (r < 0) {
         return r;
     }

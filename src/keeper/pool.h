@@ -22,6 +22,7 @@
 
 #define POOL_UPPER "upper"
 #define POOL_WORK "work"
+#define POOL_EMPTY "empty" /* a directory that stays so */
 
 struct pool;
 

@@ -52,7 +52,8 @@ static int limits_check(const struct keeper_plan *plan, struct err *err)
         {"disk_mb", plan->disk_mb, KEEPER_DISK_MB_MIN, KEEPER_DISK_MB_MAX},
         {"pids", plan->pids, KEEPER_PIDS_MIN, KEEPER_PIDS_MAX},
         {"network", plan->network, 0, 1},
-        {"layers_n", plan->layers_n, 1, KEEPER_LAYERS_MAX},
+        {"layers_n", plan->layers_n, 0, KEEPER_LAYERS_MAX},
+        {"volumes_n", plan->volumes_n, 0, KEEPER_VOLUMES_MAX},
     };
 
     for (size_t i = 0; i < countof(rows); i++) {
@@ -62,6 +63,38 @@ static int limits_check(const struct keeper_plan *plan, struct err *err)
         }
     }
     return 0;
+}
+
+/* Absolute, and every part of it a name. Whether a jail has such a place is found out there. */
+static int path_check(const char *path, struct err *err)
+{
+    size_t len = strnlen(path, KEEPER_VOLUME_PATH_BYTES);
+
+    if (len == KEEPER_VOLUME_PATH_BYTES || path[0] != '/' || len == 1) {
+        return err_set(err, EINVAL, "volumes.path is not an absolute path below /");
+    }
+    for (const char *p = path; *p;) {
+        size_t part = strcspn(++p, "/");
+        if (part == 0 || (part <= 2 && strspn(p, ".") >= part)) {
+            return err_set(err, EINVAL, "volumes.path has an empty part, \".\" or \"..\"");
+        }
+        p += part;
+    }
+    return 0;
+}
+
+static int volumes_check(const struct keeper_plan *plan, struct err *err)
+{
+    int r = 0;
+
+    for (uint32_t i = 0; r == 0 && i < plan->volumes_n; i++) {
+        r = name_check("volumes.volume", plan->volumes[i].volume, KEEPER_VOLUME_BYTES, layer_chars,
+                       err);
+        if (r == 0) {
+            r = path_check(plan->volumes[i].path, err);
+        }
+    }
+    return r;
 }
 
 static bool is_saved(const char *name)
@@ -75,6 +108,17 @@ static int saved_check(const char *field, const char *name, struct err *err)
 
     if (r == 0 && !is_saved(name)) {
         return err_set(err, EINVAL, "%s does not begin with " KEEPER_SAVED_PREFIX, field);
+    }
+    return r;
+}
+
+static int volume_check(const struct keeper_request *req, struct err *err)
+{
+    int r = name_check("volume.name", req->volume.name, KEEPER_VOLUME_BYTES, layer_chars, err);
+
+    if (r == 0 && req->op == KEEPER_VOLUME_MAKE) {
+        r = range_check("volume.size_mb", req->volume.size_mb, KEEPER_DISK_MB_MIN,
+                        KEEPER_DISK_MB_MAX, err);
     }
     return r;
 }
@@ -111,6 +155,9 @@ static int plan_check(const struct keeper_plan *plan, bool restore, struct err *
     }
     if (r == 0) {
         r = origin_check(plan, restore, err);
+    }
+    if (r == 0) {
+        r = volumes_check(plan, err);
     }
     if (r < 0) {
         return r;
@@ -184,6 +231,10 @@ int keeper_request_check(const struct keeper_request *req, struct err *err)
         return batch_check(&req->batch, err);
     case KEEPER_FORGET:
         return saved_check("save.name", req->save.name, err);
+    case KEEPER_VOLUME_MAKE:
+    case KEEPER_VOLUME_REMOVE:
+    case KEEPER_VOLUME_USAGE:
+        return volume_check(req, err);
     case KEEPER_CREATE:
     case KEEPER_ATTACH:
     case KEEPER_DESTROY:

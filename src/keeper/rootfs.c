@@ -16,22 +16,49 @@
 
 enum {
     OPTION_BYTES = 256, /* the kernel's limit for one */
+    LAYER_PATH_BYTES = KEEPER_LAYER_BYTES + 32,
 };
+
+/* Where a layer lies; one without a name is an empty directory. */
+static void layer_path(const char *layer, char out[LAYER_PATH_BYTES])
+{
+    if (!layer[0]) {
+        (void)snprintf(out, LAYER_PATH_BYTES, "/pool/" POOL_EMPTY);
+    } else if (strncmp(layer, KEEPER_SAVED_PREFIX, strlen(KEEPER_SAVED_PREFIX)) == 0) {
+        (void)snprintf(out, LAYER_PATH_BYTES, "/pool/saved/%s/" SAVED_DISK "/" POOL_UPPER, layer);
+    } else {
+        (void)snprintf(out, LAYER_PATH_BYTES, "/pool/layers/%s", layer);
+    }
+}
 
 static int layer_mount(const char *layer, unsigned index, int userns_fd, struct err *err)
 {
     const uint64_t attr = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
-    const bool saved = strncmp(layer, KEEPER_SAVED_PREFIX, strlen(KEEPER_SAVED_PREFIX)) == 0;
-    char from[KEEPER_LAYER_BYTES + 32], to[16];
+    char from[LAYER_PATH_BYTES], to[16];
 
-    (void)snprintf(from, sizeof(from),
-                   saved ? "/pool/saved/%s/" SAVED_DISK "/" POOL_UPPER : "/pool/layers/%s", layer);
+    layer_path(layer, from);
     (void)snprintf(to, sizeof(to), "/l%u", index);
     scoped_fd fd = mounts_clone_idmapped(AT_FDCWD, from, attr, userns_fd, err);
     if (fd == -ENOENT) {
         return err_set(err, ENOENT, "there is no layer %s in the pool", layer);
     }
     return fd < 0 ? fd : mounts_attach(fd, AT_FDCWD, to, err);
+}
+
+/* A plan without layers begins with an empty directory. */
+static int lowers_mount(const struct keeper_plan *plan, int userns_fd, struct err *err)
+{
+    int r = 0;
+
+    for (uint32_t i = 0; r == 0 && i < plan->layers_n; i++) {
+        r = layer_mount(plan->layers[i], i, userns_fd, err);
+    }
+    return plan->layers_n ? r : layer_mount("", 0, userns_fd, err);
+}
+
+static uint32_t lowers_n(const struct keeper_plan *plan)
+{
+    return plan->layers_n ? plan->layers_n : 1;
 }
 
 static int disk_mount(const char *id, int userns_fd, struct err *err)
@@ -74,7 +101,7 @@ static int overlay_mount(const struct keeper_plan *plan, struct err *err)
         {0},
     };
 
-    lowerdir_text(plan->layers_n, lowerdir);
+    lowerdir_text(lowers_n(plan), lowerdir);
     return mounts_new("overlay", options, MOUNT_ATTR_NODEV, err);
 }
 
@@ -84,8 +111,8 @@ int rootfs_build(const char *id, const struct keeper_plan *plan, int userns_fd, 
     struct err ignored;
     int r = disk_mount(id, userns_fd, err);
 
-    for (uint32_t i = 0; r == 0 && i < plan->layers_n; i++) {
-        r = layer_mount(plan->layers[i], i, userns_fd, err);
+    if (r == 0) {
+        r = lowers_mount(plan, userns_fd, err);
     }
     if (r < 0) {
         return r;
@@ -104,7 +131,7 @@ int rootfs_build(const char *id, const struct keeper_plan *plan, int userns_fd, 
 void rootfs_clear(const struct keeper_plan *plan)
 {
     (void)umount2("/upper", MNT_DETACH);
-    for (uint32_t i = 0; i < plan->layers_n; i++) {
+    for (uint32_t i = 0; i < lowers_n(plan); i++) {
         char at[16];
         (void)snprintf(at, sizeof(at), "/l%u", i);
         (void)umount2(at, MNT_DETACH);

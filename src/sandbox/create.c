@@ -210,6 +210,10 @@ static int create_error(int status)
     case -EMFILE:
     case -ENFILE:
         return -ENOSPC;
+    case -ELOOP:
+    case -ENOTDIR:
+    case -EXDEV:
+        return -EINVAL; /* a place where a volume cannot be mounted */
     default:
         return -EIO;
     }
@@ -288,6 +292,25 @@ static int plan_layers(struct keeper_plan *plan, const char *layers, struct err 
     return 0;
 }
 
+/* volumeMounts of the options, as the API checked and completed them. */
+static int plan_volumes(struct keeper_plan *plan, const json_t *mounts, struct err *err)
+{
+    for (size_t i = 0; i < json_array_size(mounts); i++) {
+        const json_t *mount = json_array_get(mounts, i);
+        const char *volume = json_string_value(json_object_get(mount, "volumeID"));
+        const char *path = json_string_value(json_object_get(mount, "path"));
+
+        if (plan->volumes_n == KEEPER_VOLUMES_MAX || !volume || !path ||
+            !str_copy(plan->volumes[plan->volumes_n].volume, KEEPER_VOLUME_BYTES, str_of(volume)) ||
+            !str_copy(plan->volumes[plan->volumes_n].path, KEEPER_VOLUME_PATH_BYTES,
+                      str_of(path))) {
+            return err_set(err, EINVAL, "volume mount #%zu cannot be made", i);
+        }
+        plan->volumes_n++;
+    }
+    return 0;
+}
+
 static int plan_jail(struct sandbox *sb, const char *layers, struct err *err)
 {
     struct keeper_request *req = &sb->start->request;
@@ -301,6 +324,9 @@ static int plan_jail(struct sandbox *sb, const char *layers, struct err *err)
     req->plan.pids = SANDBOX_PIDS;
     req->plan.network = sb->all->use.egress && egress_wanted(sb->options);
     int r = plan_layers(&req->plan, layers, err);
+    if (r == 0) {
+        r = plan_volumes(&req->plan, json_object_get(sb->options, "volumeMounts"), err);
+    }
     if (r < 0) {
         return r;
     }

@@ -100,6 +100,13 @@ static const char *const steps[] = {
     " team_id TEXT NOT NULL, hash TEXT NOT NULL, sha256 TEXT NOT NULL, bytes INTEGER NOT NULL,"
     " created_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL, PRIMARY KEY (team_id, hash)"
     ") STRICT, WITHOUT ROWID;",
+
+    /* A volume that is removed keeps its row until its bytes are gone; its name is free at once. */
+    "CREATE TABLE volumes ("
+    " id TEXT PRIMARY KEY, team_id TEXT NOT NULL, name TEXT NOT NULL, secret TEXT NOT NULL,"
+    " size_mb INTEGER NOT NULL, removed INTEGER NOT NULL, created_ms INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE UNIQUE INDEX volumes_by_name ON volumes (team_id, name) WHERE removed = 0;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

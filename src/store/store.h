@@ -139,6 +139,25 @@ void store_delivery_mark(struct store *store, const struct delivery_mark *mark, 
 void store_deliveries_list(struct store *store, const char *webhook_id, int64_t offset,
                            int64_t limit, bool ascending, store_text *done, void *ctx);
 
+/* ---- volumes (store/volumes.c) ---- */
+
+struct volume_row {
+    const char *id; /* uuid: also its name in the pool */
+    const char *team_id;
+    const char *name;   /* one of the team's that are not removed */
+    const char *secret; /* what its tokens are signed with, hex */
+    uint32_t size_mb;
+    bool removed; /* nobody finds it; it goes when no sandbox has it any more */
+    int64_t created_ms;
+};
+
+void store_volume_save(struct store *store, const struct volume_row *row, store_done *done,
+                       void *ctx);
+void store_volume_delete(struct store *store, const char *id, store_done *done, void *ctx);
+must_check int store_load_volumes(struct store *store,
+                                  void (*each)(void *ctx, const struct volume_row *row), void *ctx,
+                                  struct err *err);
+
 /* ---- sandboxes (store/sandboxes.c) ---- */
 
 struct sandbox_row {

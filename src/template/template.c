@@ -286,7 +286,7 @@ const char *templates_space(const struct templates *templates, const char *team_
     const struct owner *owner;
 
     LL_FOREACH (templates->owners, owner) {
-        if (same(owner->id, team_id)) {
+        if (text_same(owner->id, team_id)) {
             return owner->space;
         }
     }

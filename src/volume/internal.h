@@ -1,0 +1,41 @@
+/* internal.h - what the files of volume/ share. */
+#ifndef VOLUME_INTERNAL_H
+#define VOLUME_INTERNAL_H
+
+#include "base/table.h"
+#include "volume/volume.h"
+
+struct desk; /* content.c: the service jail of one volume and who waits for it */
+
+struct entry {
+    struct volume volume; /* first */
+    struct volumes *all;
+    UT_hash_handle hh; /* by id */
+    struct desk *desk; /* NULL: nobody asks for its content */
+    bool removed;      /* not there yet, or not any more */
+    bool asked;        /* the keeper has been asked to remove it */
+};
+
+struct volumes {
+    struct volumes_options use;
+    struct entry *entries;
+    uv_timer_t reaper;
+    uint32_t desks_n;
+    uint32_t refs; /* questions under way, and the owner */
+    bool closed;
+};
+
+void volumes_release(struct volumes *volumes);
+
+static inline struct entry *entry_of(const struct volumes *volumes, const char *id)
+{
+    struct entry *entry = NULL;
+
+    HASH_FIND_STR(volumes->entries, id, entry);
+    return entry;
+}
+
+/* The jail of the volume ends, and who waits for it is told. */
+void desk_close(struct entry *entry);
+
+#endif
