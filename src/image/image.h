@@ -80,8 +80,8 @@ must_check int image_store_new(const struct image_options *options, const struct
 void image_store_free(struct image_store *store);
 
 /* The template of this machine that stands for an image by the operator's map, or NULL. The
- * pointer is the store's. */
-const char *image_mapped(const struct image_store *store, struct str reference);
+ * pointer is the store's, until it is asked again. */
+const char *image_mapped(struct image_store *store, struct str reference);
 
 /* Well-known names, so that a machine without a registry builds what most templates begin with. */
 #define IMAGE_MAP_DEFAULT                                                                          \
