@@ -65,7 +65,7 @@ struct image_jails {
 struct image_options { /* borrowed for the life of the store */
     uv_loop_t *loop;
     const char *state; /* directory that blobs/ is made in */
-    const char *map;   /* "pattern=template,...": see image_map(); NULL: the default */
+    const char *map;   /* "pattern=template,...", "none", or NULL or "": the default */
     const char
         *mirror;       /* host[:port] asked instead of a registry: "docker.io=host,..." or "host" */
     const char *local; /* the directory that oci: and docker-archive: may read below; NULL: none */

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/alloc.h"
@@ -27,8 +28,13 @@ int image_store_new(const struct image_options *options, const struct image_jail
                     struct image_store **out, struct err *err)
 {
     const char *map = options->map && options->map[0] ? options->map : IMAGE_MAP_DEFAULT;
-    int r = reference_map_check(str_of(map), err);
+    int r = 0;
 
+    if (strcmp(map, "none") == 0) {
+        map = "";
+    } else {
+        r = reference_map_check(str_of(map), err);
+    }
     if (r < 0) {
         return r;
     }
