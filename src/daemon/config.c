@@ -75,6 +75,8 @@ static const struct setting settings[] = {
      .help = "sandboxes that a team may have at one time; one more is answered 429"},
     {FIELD(sandbox_hours_max), .kind = COUNT, .fallback = "24", .hint = "HOURS",
      .help = "how long a sandbox may live, however often it is extended"},
+    {FIELD(builds_max), .kind = COUNT, .fallback = "4", .hint = "N",
+     .help = "templates that are built at one time; the others wait in a queue"},
     {FIELD(image_map), .kind = TEXT, .fallback = "", .hint = "PAIRS",
      .help = "templates that stand for images, as ubuntu:*=base,node:22=mine; by default base for "
              "ubuntu, debian, python, node and their like; none: every image is fetched"},

@@ -40,6 +40,7 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     uint64_t header_timeout_s;
     uint64_t idle_timeout_s;
     uint64_t team_sandboxes_max;
+    uint64_t builds_max;
     uint64_t sandbox_hours_max;
     char image_map[CONFIG_TEXT_BYTES]; /* empty: the default */
     char image_dir[CONFIG_TEXT_BYTES];
