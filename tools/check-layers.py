@@ -22,11 +22,12 @@ MAY_USE = {
     "egress": ["base", "http", "pki"],
     "sandbox": ["base", "http", "agent", "keeper", "store", "template", "egress"],
     "volume": ["base", "http", "keeper", "store", "sandbox"],
+    "build": ["base", "agent", "keeper", "store", "template", "sandbox", "image"],
     "telemetry": ["base", "http", "keeper", "store", "sandbox", "web"],
     "edge": ["base", "http", "agent", "sandbox"],
-    "api": ["base", "http", "keeper", "store", "template", "sandbox", "volume", "telemetry"],
+    "api": ["base", "http", "keeper", "store", "template", "sandbox", "build", "volume", "telemetry"],
     "daemon": ["base", "http", "keeper", "store", "template", "egress", "sandbox", "volume", "telemetry", "edge",
-               "api"],
+               "api", "build", "image"],
     "cli": ["base", "http", "keeper", "store", "daemon"],
 }
 
