@@ -12,6 +12,7 @@ MAY_USE = {
     "http": ["base"],
     "rpc": ["base", "http"],
     "agent": ["base", "http", "rpc"],
+    "interpreter": ["base", "http"],
     "keeper": ["base", "agent"],
     "store": ["base"],
     "template": ["base", "store"],

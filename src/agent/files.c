@@ -9,7 +9,7 @@
 
 #include "agent/journal.h"
 #include "agent/signature.h"
-#include "agent/utf8.h"
+#include "base/utf8.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 

@@ -1,0 +1,126 @@
+#include "interpreter/command.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "interpreter/json_read.h"
+
+enum {
+    ARGUMENT_BYTES_MAX = 64 * 1024,
+    NAME_LEN_MAX = 255, /* of a variable that a specification may replace */
+};
+
+extern char **environ;
+
+static void strings_free(char **strings)
+{
+    for (char **at = strings; at && *at; at++) {
+        free(*at);
+    }
+    free(strings);
+}
+
+/* Copies the text with every place that names a value filled. */
+static int fill(const char *text, const char *const (*places)[2], size_t n, struct buf *out)
+{
+    int r = 0;
+
+    while (*text && r == 0) {
+        size_t i = 0;
+        while (i < n && strncmp(text, places[i][0], strlen(places[i][0])) != 0) {
+            i++;
+        }
+        if (i < n) {
+            r = buf_append(out, places[i][1], strlen(places[i][1]));
+            text += strlen(places[i][0]);
+        } else {
+            r = buf_append(out, text++, 1);
+        }
+    }
+    return r < 0 ? r : buf_append(out, "", 1);
+}
+
+static int argv_make(const struct spec *spec, const char *connection_file, char **argv)
+{
+    const char *const places[][2] = {
+        {"{connection_file}", connection_file ? connection_file : ""},
+        {"{resource_dir}", spec->directory},
+    };
+    const json_t *item;
+    size_t i;
+
+    json_array_foreach (spec->argv, i, item) {
+        scoped_buf text;
+        buf_init(&text, ARGUMENT_BYTES_MAX);
+        int r = fill(json_string_value(item), places, countof(places), &text);
+        if (r < 0) {
+            return r;
+        }
+        argv[i] = xstrdup(buf_at(&text));
+    }
+    return 0;
+}
+
+/* "NAME=value" of ours that the specification replaces. */
+static bool is_replaced(const struct spec *spec, const char *var)
+{
+    char name[NAME_LEN_MAX + 1];
+    struct str whole = str_of(var);
+
+    whole.len = str_find(whole, '=');
+    return str_copy(name, sizeof(name), whole) && json_object_get(spec->env, name);
+}
+
+/* ipykernel ends itself when the parent whose pid it finds here is gone. */
+static void env_make(const struct spec *spec, char **env)
+{
+    size_t n = 0;
+
+    for (char **at = environ; *at; at++) {
+        if (!is_replaced(spec, *at)) {
+            env[n++] = xstrdup(*at);
+        }
+    }
+    for (void *at = json_object_iter(spec->env); at; at = json_object_iter_next(spec->env, at)) {
+        if (asprintf(&env[n++], "%s=%s", json_object_iter_key(at),
+                     json_string_value(json_object_iter_value(at))) < 0) {
+            abort();
+        }
+    }
+    if (asprintf(&env[n], "JPY_PARENT_PID=%d", (int)getpid()) < 0) {
+        abort();
+    }
+}
+
+int command_make(const struct spec *spec, const char *connection_file, struct command *out,
+                 struct err *err)
+{
+    size_t n = json_object_size(spec->env) + 2; /* the parent's pid, and NULL */
+
+    for (char **at = environ; *at; at++) {
+        n++;
+    }
+    struct command command = {
+        .argv = xcalloc(json_array_size(spec->argv) + 1, sizeof(char *)),
+        .env = xcalloc(n, sizeof(char *)),
+    };
+    int r = argv_make(spec, connection_file, command.argv);
+    env_make(spec, command.env);
+    if (r < 0) {
+        command_fini(&command);
+        return err_set(err, -r, "an argument in %s/kernel.json is too long", spec->directory);
+    }
+    *out = command;
+    return 0;
+}
+
+void command_fini(struct command *command)
+{
+    strings_free(command->argv);
+    strings_free(command->env);
+    *command = (struct command){0};
+}
