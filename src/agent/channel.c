@@ -14,6 +14,8 @@
 
 #include "agent/internal.h"
 #include "agent/journal.h"
+#include "agent/process.h"
+#include "agent/unpacking.h"
 #include "base/alloc.h"
 #include "base/fd.h"
 
@@ -22,6 +24,8 @@ enum {
     DIALS_MAX = 256, /* connections to services of the jail under way at once, per peer */
     DIAL_TIMEOUT_MS = 5000,
     OOM_WAIT_MS = 200,
+    QUIET_MS_MAX = 120 * 1000,
+    PAIR_WAIT_S = 1,
     MESSAGES_PER_TURN = 64,
 };
 
@@ -50,6 +54,9 @@ struct channel {
     struct peer *log_peer; /* who asked for lines last, or NULL */
     uint32_t log_sent;     /* the last line it was sent */
     uint32_t log_limit;    /* the last it has asked for */
+    bool log_numbered;     /* the journal goes on from where the sandbox's log was */
+
+    uv_timer_t quiet_timer; /* no hello has come: the save has failed, and its daemon too */
 };
 
 struct peer {
@@ -246,20 +253,75 @@ static void dial_start(struct peer *peer, uint32_t seq, uint16_t port, bool seco
     }
 }
 
-/* The agent's own HTTP surface, on a socket pair. */
+static int listen_once(struct sockaddr_in *address)
+{
+    socklen_t len = sizeof(*address);
+    struct timeval patience = {.tv_sec = PAIR_WAIT_S};
+    scoped_fd fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    *address = (struct sockaddr_in){.sin_family = AF_INET};
+    address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (fd < 0 || bind(fd, (struct sockaddr *)address, len) < 0 || listen(fd, 1) < 0 ||
+        getsockname(fd, (struct sockaddr *)address, &len) < 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0) {
+        return -errno;
+    }
+    return move_fd(&fd);
+}
+
+static bool is_peer_of(int accepted, int connected)
+{
+    struct sockaddr_in a = {0}, b = {0};
+    socklen_t a_len = sizeof(a), b_len = sizeof(b);
+
+    return getpeername(accepted, (struct sockaddr *)&a, &a_len) == 0 &&
+           getsockname(connected, (struct sockaddr *)&b, &b_len) == 0 && a.sin_port == b.sin_port &&
+           a.sin_addr.s_addr == b.sin_addr.s_addr;
+}
+
+/* Two ends of a connection over loopback. Unlike those of a unix pair, one of them can be saved
+ * with the jail while the other is outside. Somebody else who finds the port in that moment is not
+ * taken for our own end. */
+static int tcp_pair(int *ours, int *theirs)
+{
+    struct sockaddr_in address;
+    struct timeval patience = {.tv_sec = PAIR_WAIT_S};
+    scoped_fd listener = listen_once(&address);
+    scoped_fd client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (listener < 0 || client < 0 ||
+        setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0 ||
+        connect(client, (struct sockaddr *)&address, sizeof(address)) < 0) {
+        return listener < 0 ? listener : -errno;
+    }
+    scoped_fd accepted = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (accepted < 0 || !is_peer_of(accepted, client)) {
+        return accepted < 0 ? -errno : -EAGAIN;
+    }
+    *ours = move_fd(&accepted);
+    *theirs = move_fd(&client);
+    return 0;
+}
+
+/* The agent's own HTTP surface. */
 static void own_connect(struct peer *peer, uint32_t seq, const char *tag)
 {
     struct agent *agent = peer->channel->agent;
-    int fds[2];
+    scoped_fd ours = -1, theirs = -1;
     struct err err;
+    int r = tcp_pair(&ours, &theirs);
 
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0) {
-        peer_answer(peer, seq, -errno, -1);
-        return;
+    if (r == 0) {
+        r = http_server_adopt(agent->server, move_fd(&ours), (void *)(uintptr_t)tag, &err);
     }
-    scoped_fd theirs = fds[1];
-    int r = http_server_adopt(agent->server, fds[0], (void *)(uintptr_t)tag, &err);
-    peer_answer(peer, seq, r < 0 ? r : 0, r < 0 ? -1 : theirs);
+    peer_answer(peer, seq, r, r < 0 ? -1 : theirs);
+}
+
+static void unpacker_connect(struct peer *peer, uint32_t seq)
+{
+    scoped_fd fd = unpacking_start();
+
+    peer_answer(peer, seq, fd < 0 ? fd : 0, fd);
 }
 
 /* ---- questions ---- */
@@ -346,6 +408,10 @@ static void lines_asked(struct peer *peer, const struct channel_message *message
 {
     struct channel *channel = peer->channel;
 
+    if (!channel->log_numbered) {
+        channel->log_numbered = true;
+        journal_number(message->seq);
+    }
     if (channel->log_peer != peer || message->seq > channel->log_sent) {
         channel->log_sent = message->seq;
     }
@@ -354,6 +420,47 @@ static void lines_asked(struct peer *peer, const struct channel_message *message
         message->value < UINT32_MAX - message->seq ? message->seq + message->value : UINT32_MAX;
     journal_forget(message->seq);
     lines_send(channel);
+}
+
+/* ---- around a save ---- */
+
+static void on_quiet_timeout(uv_timer_t *timer)
+{
+    struct channel *channel = container_of(timer, struct channel, quiet_timer);
+
+    processes_go_on(channel->agent->processes);
+}
+
+/* No channel may be open while the jail is saved: its other end would be missing in the image. */
+static void quiet_begin(struct peer *peer, const struct channel_message *message)
+{
+    struct channel *channel = peer->channel;
+    struct channel_message done = {.op = CHANNEL_QUIET, .seq = message->seq};
+    bool ends = message->value == CHANNEL_QUIET_END;
+
+    processes_hold(channel->agent->processes, ends);
+    if (ends) {
+        rpc_fail_streams(RPC_ABORTED, "the sandbox was paused: connect again when it is resumed");
+    }
+    (void)uv_timer_start(&channel->quiet_timer, on_quiet_timeout, QUIET_MS_MAX, 0);
+    peer_send(peer, &done, -1);
+    while (channel->peers) {
+        peer_drop(channel->peers);
+    }
+}
+
+static void quiet_end(struct channel *channel, int past)
+{
+    if (past == CHANNEL_PAST_COPIED) {
+        journal_forget(UINT32_MAX);
+        channel->log_numbered = false;
+        channel->oom_seen = 0;
+    }
+    if (past != CHANNEL_PAST_NONE) {
+        http_server_drop_adopted(channel->agent->server);
+    }
+    (void)uv_timer_stop(&channel->quiet_timer);
+    processes_go_on(channel->agent->processes);
 }
 
 /* ---- messages ---- */
@@ -370,7 +477,9 @@ static void greet(struct peer *peer, const struct channel_message *message)
 
     peer->greeted = same;
     peer_send(peer, &hello, -1);
-    if (!same) {
+    if (same) {
+        quiet_end(peer->channel, message->status);
+    } else {
         peer_drop(peer);
     }
 }
@@ -383,6 +492,8 @@ static void peer_message(struct peer *peer, const struct channel_message *messag
         oom_answered(peer->channel, message);
     } else if (message->op == CHANNEL_LOG) {
         lines_asked(peer, message);
+    } else if (message->op == CHANNEL_QUIET) {
+        quiet_begin(peer, message);
     } else if (message->op != CHANNEL_CONNECT) {
         struct channel_message refusal = {
             .op = message->op, .seq = message->seq, .status = -EPROTONOSUPPORT};
@@ -391,6 +502,8 @@ static void peer_message(struct peer *peer, const struct channel_message *messag
         own_connect(peer, message->seq, agent_tag_control);
     } else if (message->value == AGENT_PORT) {
         own_connect(peer, message->seq, agent_tag_edge);
+    } else if (message->value == CHANNEL_PORT_UNPACK) {
+        unpacker_connect(peer, message->seq);
     } else if (message->value > UINT16_MAX) {
         peer_answer(peer, message->seq, -EINVAL, -1);
     } else {
@@ -466,6 +579,7 @@ int channel_new(struct agent *agent, int listen_fd, struct channel **out, struct
         return err_set(err, -r, "serve the channel: %s", uv_strerror(r));
     }
     (void)uv_timer_init(agent->loop, &channel->ask_timer);
+    (void)uv_timer_init(agent->loop, &channel->quiet_timer);
     (void)uv_poll_start(&channel->listener, UV_READABLE, on_attach);
     journal_listen(lines_send, channel);
     *out = channel;

@@ -22,15 +22,34 @@ enum {
     AGENT_PORT = 49983,    /* the agent's own HTTP surface, on TCP in the jail as well */
     CHANNEL_LOG_BYTES_MAX = 4096, /* the text of a line: JSON */
     CHANNEL_PORT_CONTROL = 0,     /* as a port: the agent's HTTP surface with /init unlocked */
+    CHANNEL_PORT_UNPACK = 65536,  /* as a port: a fresh unpacker, see unpack/unpack.h; no request
+                                     from outside can name it */
 };
 
 enum channel_op {
-    CHANNEL_HELLO = 1,   /* both ways, first; value = CHANNEL_VERSION */
+    CHANNEL_HELLO = 1,   /* both ways, first; value = CHANNEL_VERSION; daemon: status = enum
+                            channel_past */
     CHANNEL_CONNECT = 2, /* daemon: value = port; agent: status 0 and a stream socket, or -errno */
     CHANNEL_OOM = 3,     /* agent: how often did the kernel kill in this jail for memory?;
                             daemon: value = that count since the jail's start */
     CHANNEL_LOG = 4,     /* daemon: all lines up to seq are on record, value more may be sent;
                             agent, not before it was asked: a line, seq its number from 1 on */
+    CHANNEL_QUIET = 5,   /* daemon: the jail is about to be saved, value = enum channel_quiet;
+                            agent: status 0, and then it closes every channel */
+};
+
+/* How quiet: either way no output of a process is given to a reader until the next hello. */
+enum channel_quiet {
+    CHANNEL_QUIET_HOLD = 1, /* streams stay open: the jail goes on after the save */
+    CHANNEL_QUIET_END = 2,  /* streams are told that the sandbox is paused */
+};
+
+/* What the jail was before this channel. The connections that a restored agent finds open lead
+ * nowhere: their other ends were not saved with it. */
+enum channel_past {
+    CHANNEL_PAST_NONE = 0,     /* it has been running, or has just been started */
+    CHANNEL_PAST_RESTORED = 1, /* the same sandbox, paused */
+    CHANNEL_PAST_COPIED = 2,   /* another sandbox: its log is not ours either */
 };
 
 /* Behind the message of a log line, and before its text, which goes to the end of the datagram. */

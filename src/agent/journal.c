@@ -158,3 +158,15 @@ void journal_forget(uint32_t seq)
     }
     buf_fini(&journal.records);
 }
+
+void journal_number(uint32_t seq)
+{
+    char *at = buf_at(&journal.records), *end = at + buf_len(&journal.records);
+    struct record record;
+
+    for (journal.seq = seq; at < end; at += sizeof(record) + record.len) {
+        memcpy(&record, at, sizeof(record));
+        record.seq = ++journal.seq;
+        memcpy(at, &record, sizeof(record));
+    }
+}

@@ -52,4 +52,7 @@ void journal_told_lost(void); /* the reader has passed `lost` on */
 /* All up to seq are on record. */
 void journal_forget(uint32_t seq);
 
+/* The lines there are, and those to come, are numbered from seq + 1 on. */
+void journal_number(uint32_t seq);
+
 #endif

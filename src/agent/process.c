@@ -124,7 +124,10 @@ static bool output_wanted(const struct output *out)
     if (p->state == PROCESS_DRAINING && output_drained(out)) {
         return false;
     }
-    return !p->readers || (!ring_peek(&p->ring, &kind, &piece) && readers_ready(p));
+    if (!p->readers) {
+        return !p->awaits;
+    }
+    return !ring_peek(&p->ring, &kind, &piece) && readers_ready(p);
 }
 
 static void output_arm(struct output *out)
@@ -294,7 +297,8 @@ void process_pump(struct process *p)
         output_drained(&p->outputs[1])) {
         process_settle(p);
     }
-    if (p->state == PROCESS_ENDED && p->readers && !ring_peek(&p->ring, &kind, &piece)) {
+    if (p->state == PROCESS_ENDED && p->readers && !p->table->held &&
+        !ring_peek(&p->ring, &kind, &piece)) {
         readers_end(p);
     }
     output_arm(&p->outputs[0]);
@@ -406,6 +410,54 @@ static void on_timer(uv_timer_t *timer)
     }
 }
 
+/* ---- around a save ---- */
+
+static void each_process(struct processes *table, void (*each)(struct process *p))
+{
+    struct process *p, *next;
+
+    HASH_ITER (hh, table->running, p, next) {
+        each(p);
+    }
+    DL_FOREACH_SAFE (table->past, p, next) {
+        each(p);
+    }
+}
+
+static void await_readers(struct process *p)
+{
+    p->awaits = p->readers != NULL;
+}
+
+static void await_no_more(struct process *p)
+{
+    p->awaits = false;
+    process_pump(p);
+}
+
+static void on_patience(uv_timer_t *timer)
+{
+    each_process(container_of(timer, struct processes, patience), await_no_more);
+}
+
+void processes_hold(struct processes *table, bool ends)
+{
+    table->held = true;
+    if (ends) {
+        each_process(table, await_readers);
+    }
+    each_process(table, process_pump); /* stops what was being read */
+}
+
+void processes_go_on(struct processes *table)
+{
+    if (table->held) {
+        table->held = false;
+        each_process(table, process_pump);
+        (void)uv_timer_start(&table->patience, on_patience, PROCESS_AWAIT_MS, 0);
+    }
+}
+
 /* ---- the start ---- */
 
 static Process__ProcessConfig *config_copy(const Process__ProcessConfig *config)
@@ -485,6 +537,7 @@ int processes_new(struct agent *agent, struct processes **out, struct err *err)
         free(table);
         return err_set(err, -r, "watch for children: %s", uv_strerror(r));
     }
+    (void)uv_timer_init(agent->loop, &table->patience);
     *out = table;
     return 0;
 }

@@ -29,6 +29,7 @@ enum {
     PROCESS_PIPE_CHUNK = 32 * 1024,
     PROCESS_PTY_CHUNK = 16 * 1024,
     PROCESS_KEPT_MS = 30 * 1000,
+    PROCESS_AWAIT_MS = 10 * 1000,               /* longer would stall what nobody reads any more */
     PROCESS_INPUT_BYTES_MAX = 32 * 1024 * 1024, /* waiting for one process to read them */
     PROCESS_OUTPUT_KEPT_DEFAULT = 1024 * 1024,
     PROCESS_STATUS_BYTES = 96,
@@ -83,6 +84,7 @@ struct process {
     struct input input;
     struct ring ring;
     struct reader *readers;
+    bool awaits; /* a pause took its reader, who will be back: its output waits in the pipe */
 
     int64_t started_ms;       /* by the monotonic clock */
     uint64_t output_bytes[2]; /* of each output, so far */
@@ -106,6 +108,8 @@ struct processes {
     size_t kept_bytes;       /* in all rings */
     size_t lingering;        /* past processes whose pipes a descendant still holds */
     uv_signal_t sigchld;
+    bool held;           /* readers are given nothing: the jail is about to be saved */
+    uv_timer_t patience; /* after a pause: for the readers that there were */
 };
 
 must_check int processes_new(struct agent *agent, struct processes **out, struct err *err);
@@ -114,6 +118,13 @@ must_check int processes_new(struct agent *agent, struct processes **out, struct
 must_check int process_start(struct processes *table, const struct spawn_plan *plan,
                              const Process__ProcessConfig *config, const char *tag,
                              int64_t timeout_ms, struct process **out, struct err *err);
+
+/* Before the jail is saved: nothing is given to readers until processes_go_on(), so that no byte is
+ * under way. `ends` says that the readers will be taken away; what their processes write meanwhile
+ * is kept in the pipe, not in the ring, until they are back or PROCESS_AWAIT_MS have passed since
+ * the jail goes on. */
+void processes_hold(struct processes *table, bool ends);
+void processes_go_on(struct processes *table);
 
 /* The running one, or NULL. */
 struct process *process_by_pid(struct processes *table, uint32_t pid);

@@ -88,6 +88,9 @@ bool readers_ready(const struct process *p)
 {
     const struct reader *reader;
 
+    if (p->table->held && p->readers) {
+        return false;
+    }
     DL_FOREACH (p->readers, reader) {
         if (rpc_writable(reader->call) == 0) {
             return false;
@@ -210,6 +213,7 @@ void reader_attach(struct process *p, struct rpc_call *call, bool is_start, bool
     timers_start(reader, p->table->agent->loop);
     rpc_watch(call, &reader_watch, reader);
     DL_APPEND(p->readers, reader);
+    p->awaits = false;
     send_start(reader);
     process_pump(p);
 }

@@ -168,6 +168,17 @@ int http_server_adopt(struct http_server *server, int fd, void *tag, struct err 
     return 0;
 }
 
+void http_server_drop_adopted(struct http_server *server)
+{
+    struct conn *conn;
+
+    DL_FOREACH (server->owner.conns, conn) {
+        if (conn->base.tag) {
+            conn_drop(conn, -ECONNRESET);
+        }
+    }
+}
+
 /* ---- listeners ---- */
 
 static void listener_closed(uv_handle_t *handle)

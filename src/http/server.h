@@ -55,6 +55,9 @@ must_check int http_address_check(const char *address, struct err *err);
 must_check int http_server_adopt(struct http_server *server, int fd, void *tag, struct err *err);
 must_check int http_server_listen_fd(struct http_server *server, int fd, struct err *err);
 
+/* Resets the adopted connections. */
+void http_server_drop_adopted(struct http_server *server);
+
 /* Stops listening, lets running exchanges end, closes idle connections; calls done when none is
  * left, or after grace_ms, when the rest are reset. */
 void http_server_stop(struct http_server *server, uint32_t grace_ms, void (*done)(void *ctx),

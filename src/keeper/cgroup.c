@@ -6,12 +6,14 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "keeper/mounts.h"
@@ -21,6 +23,8 @@ enum {
     STAT_BYTES = 8192,
     MOUNTINFO_BYTES = 256 * 1024,
     ID_ROOM = NAME_MAX + 1,
+    FREEZE_TIMEOUT_MS = 5000,
+    FREEZE_POLL_MS = 1,
 };
 
 struct hierarchy {
@@ -413,6 +417,53 @@ int cgroups_kill(struct cgroups *groups, const char *id, struct err *err)
     (void)snprintf(knob, sizeof(knob), "%s/cgroup.kill", id);
     int r = knob_write(groups->at[0].dir_fd, knob, "1", err);
     return r == -ENOENT || r == -ENODEV ? 0 : r;
+}
+
+/* The kernel says when all have stopped; a process in the middle of a system call that cannot be
+ * interrupted, or a parent in vfork(), keeps it waiting. */
+static bool frozen_await(int events_fd)
+{
+    struct pollfd event = {.fd = events_fd, .events = POLLPRI};
+    int64_t deadline_ms = clock_mono_ms() + FREEZE_TIMEOUT_MS;
+    char text[STAT_BYTES];
+
+    for (;;) {
+        ssize_t n = pread(events_fd, text, sizeof(text) - 1, 0);
+        text[n > 0 ? n : 0] = '\0';
+        if (cgroup_stat_value(text, "frozen") == 1) {
+            return true;
+        }
+        int64_t left_ms = deadline_ms - clock_mono_ms();
+        if (left_ms <= 0) {
+            return false;
+        }
+        /* Not by the event alone: the kernel holds events of one group back for some time. */
+        (void)poll(&event, 1, FREEZE_POLL_MS);
+    }
+}
+
+int cgroups_freeze(struct cgroups *groups, const char *id, struct err *err)
+{
+    char knob[ID_ROOM + 16];
+
+    (void)snprintf(knob, sizeof(knob), "%s/cgroup.freeze", id);
+    scoped_fd events = cgroups_events(groups, id);
+    int r = events < 0 ? err_set(err, -events, "jail %s does not run", id)
+                       : knob_write(groups->at[0].dir_fd, knob, "1", err);
+    if (r == 0 && !frozen_await(events)) {
+        cgroups_thaw(groups, id);
+        return err_set(err, EBUSY, "processes of jail %s do not stand still", id);
+    }
+    return r;
+}
+
+void cgroups_thaw(struct cgroups *groups, const char *id)
+{
+    char knob[ID_ROOM + 16];
+    struct err ignored;
+
+    (void)snprintf(knob, sizeof(knob), "%s/cgroup.freeze", id);
+    (void)!knob_write(groups->at[0].dir_fd, knob, "0", &ignored);
 }
 
 /* Last the v2 leaf: while it stands the jail is listed, so an interrupted removal is not lost. */

@@ -8,7 +8,8 @@
  *          which jails exist: nothing is remembered besides them.
  * Needs:   root. Leaves the host's own mounts and groups as they are, except that the three
  *          controllers are enabled for children of the v2 root where they are not yet.
- * Blocks:  for a few kernel writes; no call waits for a process to exit.
+ * Blocks:  for a few kernel writes; no call waits for a process to exit, cgroups_freeze() for all
+ *          to stop.
  * Threads: one at a time.
  */
 #ifndef KEEPER_CGROUP_H
@@ -52,6 +53,12 @@ must_check int cgroups_place(struct cgroups *groups, const char *id, pid_t pid, 
 
 /* SIGKILL to every process of the jail, by the kernel: none can be missed. Fine when gone. */
 must_check int cgroups_kill(struct cgroups *groups, const char *id, struct err *err);
+
+/* Waits until every process of the jail stands still; -EBUSY when they do not in some seconds, and
+ * then they go on. Blocks. */
+must_check int cgroups_freeze(struct cgroups *groups, const char *id, struct err *err);
+/* Fine when it was not, or is gone. */
+void cgroups_thaw(struct cgroups *groups, const char *id);
 
 /* Removes the leaves. -EBUSY, without a sentence, while processes are still exiting: wait for
  * POLLPRI on cgroups_events() and call again. Fine when gone. */

@@ -1,5 +1,6 @@
 #include "keeper/handle.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,9 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "keeper/save.h"
+#include "keeper/saved.h"
+#include "keeper/task.h"
 
 struct ending {
     struct ending *prev, *next;
@@ -23,8 +27,20 @@ struct ending {
     struct keeper_answer answer;
 };
 
+/* A request whose work is done elsewhere. */
+struct pending {
+    struct pending *prev, *next;
+    struct handler *handler;
+    int socket; /* task.h */
+    uint64_t client;
+    struct keeper_request req;
+};
+
+enum { NAME_BYTES = KEEPER_SAVED_BYTES };
+static_assert(NAME_BYTES >= (int)KEEPER_ID_BYTES, "a listing holds ids too");
+
 struct listing {
-    char (*ids)[KEEPER_ID_BYTES]; /* sorted, each once */
+    char (*ids)[NAME_BYTES]; /* sorted, each once */
     size_t n;
     size_t cap;
 };
@@ -32,17 +48,22 @@ struct listing {
 struct handler {
     struct jail_kit *kit;
     handler_answer *answer;
+    handler_child *child;
     void *ctx;
     struct ending *endings;
     size_t endings_n;
+    struct pending *pendings;
+    size_t pendings_n;
     struct listing listing;
+    struct listing saved;
 };
 
-struct handler *handler_new(struct jail_kit *kit, handler_answer *answer, void *ctx)
+struct handler *handler_new(struct jail_kit *kit, handler_answer *answer, handler_child *child,
+                            void *ctx)
 {
     struct handler *handler = xnew(struct handler);
 
-    *handler = (struct handler){.kit = kit, .answer = answer, .ctx = ctx};
+    *handler = (struct handler){.kit = kit, .answer = answer, .child = child, .ctx = ctx};
     return handler;
 }
 
@@ -54,6 +75,14 @@ static void ending_free(struct handler *handler, struct ending *ending)
     free(ending);
 }
 
+static void pending_free(struct pending *pending)
+{
+    DL_DELETE(pending->handler->pendings, pending);
+    pending->handler->pendings_n--;
+    fd_closep(&pending->socket);
+    free(pending);
+}
+
 void handler_free(struct handler *handler)
 {
     if (!handler) {
@@ -62,7 +91,11 @@ void handler_free(struct handler *handler)
     while (handler->endings) {
         ending_free(handler, handler->endings);
     }
+    while (handler->pendings) {
+        pending_free(handler->pendings);
+    }
     free(handler->listing.ids);
+    free(handler->saved.ids);
     free(handler);
 }
 
@@ -88,6 +121,64 @@ static void answer_plain(struct handler *handler, uint64_t client,
     handler->answer(handler->ctx, client, answer, NULL, 0);
 }
 
+/* ---- work done elsewhere ---- */
+
+static const struct pending *pending_of(const struct handler *handler, const char *id)
+{
+    const struct pending *pending;
+
+    DL_FOREACH (handler->pendings, pending) {
+        if (strcmp(pending->req.id, id) == 0) {
+            return pending;
+        }
+    }
+    return NULL;
+}
+
+/* In the new process: what others wait on must close when the keeper does. */
+static void pending_enter(void *ctx)
+{
+    struct handler *handler = ((struct pending *)ctx)->handler;
+    struct ending *ending;
+    struct pending *pending;
+    struct err err;
+
+    handler->child(handler->ctx);
+    DL_FOREACH (handler->endings, ending) {
+        fd_closep(&ending->events_fd);
+    }
+    DL_FOREACH (handler->pendings, pending) {
+        fd_closep(&pending->socket);
+    }
+    if (pool_unlock_child(handler->kit->pool, &err) < 0) {
+        log_error("%s", err.msg);
+        _exit(1);
+    }
+}
+
+static void pending_begin(struct handler *handler, uint64_t client,
+                          const struct keeper_request *req, task_work *work)
+{
+    struct pending *pending = xnew(struct pending);
+    struct err err = {0};
+    int r = 0;
+
+    *pending = (struct pending){.handler = handler, .socket = -1, .client = client, .req = *req};
+    if (pending_of(handler, req->id)) {
+        r = err_set(&err, EBUSY, "jail %s is just being saved or restored", req->id);
+    }
+    DL_APPEND(handler->pendings, pending);
+    handler->pendings_n++;
+    if (r == 0) {
+        r = pending->socket = task_start(pending_enter, work, pending, &err);
+    }
+    if (r < 0) {
+        struct keeper_answer answer = answer_to(req, r, &err);
+        answer_plain(handler, client, &answer);
+        pending_free(pending);
+    }
+}
+
 /* ---- ending ---- */
 
 /* True when it is over, one way or the other. */
@@ -98,7 +189,9 @@ static bool ending_step(struct handler *handler, struct ending *ending)
 
     /* Reading makes the next change an event, so it comes before the look at what has changed. */
     (void)!pread(ending->events_fd, text, sizeof(text), 0);
-    int r = jail_remove(handler->kit, ending->id, ending->parts, &err);
+    int r = pending_of(handler, ending->id)
+                ? -EBUSY
+                : jail_remove(handler->kit, ending->id, ending->parts, &err);
 
     if (r == -EBUSY && clock_mono_ms() < ending->deadline_ms) {
         int next_us = ending->retry_us * 2;
@@ -143,10 +236,16 @@ static void end_begin(struct handler *handler, uint64_t client, const char *id, 
     }
 }
 
+static bool pending_step(struct handler *handler, struct pending *pending);
+
 void handler_settle(struct handler *handler)
 {
     struct ending *ending, *next;
+    struct pending *pending, *after;
 
+    DL_FOREACH_SAFE (handler->pendings, pending, after) {
+        (void)pending_step(handler, pending);
+    }
     DL_FOREACH_SAFE (handler->endings, ending, next) {
         if (ending_step(handler, ending)) {
             ending_free(handler, ending);
@@ -156,15 +255,19 @@ void handler_settle(struct handler *handler)
 
 size_t handler_poll_n(const struct handler *handler)
 {
-    return handler->endings_n;
+    return handler->endings_n + handler->pendings_n;
 }
 
 void handler_poll(const struct handler *handler, struct pollfd *out)
 {
     const struct ending *ending;
+    const struct pending *pending;
 
     DL_FOREACH (handler->endings, ending) {
         *out++ = (struct pollfd){.fd = ending->events_fd, .events = POLLPRI};
+    }
+    DL_FOREACH (handler->pendings, pending) {
+        *out++ = (struct pollfd){.fd = pending->socket, .events = POLLIN};
     }
 }
 
@@ -185,12 +288,12 @@ static void listing_add(void *ctx, const char *id)
 {
     struct listing *listing = ctx;
 
-    if (strlen(id) >= KEEPER_ID_BYTES) {
+    if (strlen(id) >= NAME_BYTES) {
         return; /* none of ours */
     }
     if (listing->n == listing->cap) {
         listing->cap = listing->cap ? listing->cap * 2 : 64;
-        listing->ids = reallocarray(listing->ids, listing->cap, KEEPER_ID_BYTES);
+        listing->ids = reallocarray(listing->ids, listing->cap, NAME_BYTES);
         if (!listing->ids) {
             abort();
         }
@@ -210,10 +313,10 @@ static void listing_sort(struct listing *listing)
     if (listing->n == 0) {
         return;
     }
-    qsort(listing->ids, listing->n, KEEPER_ID_BYTES, by_name);
+    qsort(listing->ids, listing->n, NAME_BYTES, by_name);
     for (size_t i = 1; i < listing->n; i++) {
         if (strcmp(listing->ids[i], listing->ids[kept]) != 0) {
-            memmove(listing->ids[++kept], listing->ids[i], KEEPER_ID_BYTES);
+            memmove(listing->ids[++kept], listing->ids[i], NAME_BYTES);
         }
     }
     listing->n = kept + 1;
@@ -274,8 +377,7 @@ static void answer_jail(struct handler *handler, uint64_t client, const struct k
                     jail->net.tcp < 0 ? KEEPER_FD_GATE : KEEPER_FDS_MAX);
 }
 
-static void handle_create(struct handler *handler, uint64_t client,
-                          const struct keeper_request *req)
+static void create_now(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     struct err err = {0};
     unsigned made = 0;
@@ -291,6 +393,26 @@ static void handle_create(struct handler *handler, uint64_t client,
         end_begin(handler, client, req->id, made, &answer);
     } else {
         answer_plain(handler, client, &answer);
+    }
+}
+
+static void disk_copy_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    const struct pending *pending = ctx;
+    const struct keeper_request *req = &pending->req;
+
+    (void)fds;
+    result->status = saved_disk_copy(pending->handler->kit->pool, req->plan.from, req->id,
+                                     req->plan.disk_mb, &result->err);
+}
+
+static void handle_create(struct handler *handler, uint64_t client,
+                          const struct keeper_request *req)
+{
+    if (req->plan.from[0]) {
+        pending_begin(handler, client, req, disk_copy_work);
+    } else {
+        create_now(handler, client, req);
     }
 }
 
@@ -315,6 +437,108 @@ static void handle_destroy(struct handler *handler, uint64_t client,
     struct keeper_answer answer = answer_to(req, 0, NULL);
 
     end_begin(handler, client, req->id, JAIL_ALL, &answer);
+}
+
+static void save_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    struct pending *pending = ctx;
+
+    (void)fds;
+    result->status = save_jail(pending->handler->kit, pending->req.id, &pending->req.save,
+                               &result->saved, &result->err);
+}
+
+static void handle_save(struct handler *handler, uint64_t client, const struct keeper_request *req)
+{
+    pending_begin(handler, client, req, save_work);
+}
+
+static void save_done(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                      const struct task_result *result)
+{
+    struct keeper_answer answer = answer_to(req, result->status, &result->err);
+
+    answer.saved = result->saved;
+    if (result->status == 0 && req->save.flags & KEEPER_SAVE_STOP) {
+        end_begin(handler, client, req->id, JAIL_GROUPS, &answer);
+    } else {
+        answer_plain(handler, client, &answer);
+    }
+}
+
+static void create_done(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                        const struct task_result *result)
+{
+    if (result->status == 0) {
+        create_now(handler, client, req);
+        return;
+    }
+    struct keeper_answer answer = answer_to(req, result->status, &result->err);
+    answer_plain(handler, client, &answer);
+}
+
+/* Goes on with what waited for the work, once that is over. */
+static bool pending_step(struct handler *handler, struct pending *pending)
+{
+    struct pollfd ready = {.fd = pending->socket, .events = POLLIN};
+    const struct keeper_request req = pending->req;
+    const uint64_t client = pending->client;
+    struct task_result result;
+    int fds[KEEPER_FDS_MAX];
+
+    if (poll(&ready, 1, 0) != 1) {
+        return false;
+    }
+    task_take(pending->socket, &result, fds);
+    pending_free(pending);
+    if (req.op == KEEPER_CREATE) {
+        create_done(handler, client, &req, &result);
+    } else {
+        save_done(handler, client, &req, &result);
+    }
+    return true;
+}
+
+static void handle_restore(struct handler *handler, uint64_t client,
+                           const struct keeper_request *req)
+{
+    struct err err = {0};
+    int r = err_set(&err, EOPNOTSUPP, "memory cannot be restored by this keeper");
+    struct keeper_answer answer = answer_to(req, r, &err);
+
+    answer_plain(handler, client, &answer);
+}
+
+static void handle_forget(struct handler *handler, uint64_t client,
+                          const struct keeper_request *req)
+{
+    struct err err = {0};
+    int r = saved_forget(handler->kit->pool, req->save.name, &err);
+    struct keeper_answer answer = answer_to(req, r, &err);
+
+    answer_plain(handler, client, &answer);
+}
+
+static void handle_list_saved(struct handler *handler, uint64_t client,
+                              const struct keeper_request *req)
+{
+    struct listing *listing = &handler->saved;
+    struct err err = {0};
+    int r = 0;
+
+    if (req->index == 0) {
+        listing->n = 0;
+        r = saved_each(handler->kit->pool, listing_add, listing, &err);
+        listing_sort(listing);
+    }
+    if (r == 0 && req->index >= listing->n) {
+        r = err_set(&err, ENOENT, "%zu are saved", listing->n);
+    }
+    struct keeper_answer answer = answer_to(req, r, &err);
+    if (r == 0) {
+        memcpy(answer.saved.name, listing->ids[req->index], KEEPER_SAVED_BYTES);
+    }
+    answer_plain(handler, client, &answer);
 }
 
 /* A listing is read anew at index 0 and kept for the indexes after it: jails that come and go in
@@ -376,6 +600,10 @@ void handler_request(struct handler *handler, uint64_t client, const struct keep
         [KEEPER_LIST] = handle_list,
         [KEEPER_USAGE] = handle_usage,
         [KEEPER_USAGE_MANY] = handle_usage_many,
+        [KEEPER_SAVE] = handle_save,
+        [KEEPER_RESTORE] = handle_restore,
+        [KEEPER_FORGET] = handle_forget,
+        [KEEPER_LIST_SAVED] = handle_list_saved,
     };
     struct err err = {0};
 

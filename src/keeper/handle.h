@@ -2,10 +2,12 @@
  *
  * Most requests are answered at once. One that must wait for processes to exit (destroy, and a
  * create that failed half way) is kept, and its answer comes out of handler_settle() when nothing
- * of the jail is left. An answer nobody waits for any more is dropped: the work is done all the
- * same.
+ * of the jail is left. What takes long (save, restore, the copy of a disk) is done in a process of
+ * its own (task.h), one for a jail at a time, and answered likewise. An answer nobody waits for any
+ * more is dropped: the work is done all the same.
  *
- * Owns:    the list of ending jails and the last listing. Blocks as jail.h does. One thread.
+ * Owns:    the lists of ending jails and of work elsewhere, and the last listings. Blocks as jail.h
+ * does. One thread.
  */
 #ifndef KEEPER_HANDLE_H
 #define KEEPER_HANDLE_H
@@ -30,7 +32,11 @@ struct handler;
 typedef void handler_answer(void *ctx, uint64_t client, const struct keeper_answer *answer,
                             const int *fds, size_t fds_n);
 
-struct handler *handler_new(struct jail_kit *kit, handler_answer *answer, void *ctx);
+/* Called in a process that was forked for a long piece of work: closes what is the caller's. */
+typedef void handler_child(void *ctx);
+
+struct handler *handler_new(struct jail_kit *kit, handler_answer *answer, handler_child *child,
+                            void *ctx);
 void handler_free(struct handler *handler);
 
 void handler_request(struct handler *handler, uint64_t client, const struct keeper_request *req);

@@ -231,13 +231,28 @@ static int jail_start(struct jail_kit *kit, const char *id, const struct keeper_
     return sockets_open(kit, id, plan->network, out, err);
 }
 
+/* One that is kept is never this jail's to remove, whatever fails. */
+static int disk_ready(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                      unsigned *made, struct err *err)
+{
+    if (plan->from[0]) {
+        return 0;
+    }
+    if (plan->keeps_disk) {
+        return pool_disk_reuse(kit->pool, id, plan->disk_mb, err);
+    }
+    int r = pool_disk_create(kit->pool, id, plan->disk_mb, err);
+    *made |= r == 0 ? JAIL_DISK : 0;
+    return r;
+}
+
 int jail_create(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
                 struct jail *out, unsigned *made, struct err *err)
 {
     const struct cgroup_limits limits = {plan->cpu_millis, plan->memory_mb, plan->pids};
 
     *out = (struct jail){.pidfd = -1, .channel = -1, .net = {-1, -1, -1}};
-    *made = 0;
+    *made = plan->from[0] ? JAIL_DISK : 0;
 
     /* The v2 group is the claim on the id: it is made first and removed last. */
     scoped_fd group = cgroups_create(kit->groups, id, &limits, err);
@@ -246,12 +261,10 @@ int jail_create(struct jail_kit *kit, const char *id, const struct keeper_plan *
     }
     *made |= JAIL_GROUPS;
 
-    int r = pool_disk_create(kit->pool, id, plan->disk_mb, err);
+    int r = disk_ready(kit, id, plan, made, err);
     if (r < 0) {
         return r;
     }
-    *made |= JAIL_DISK;
-
     r = jail_start(kit, id, plan, group, out, err);
     if (r < 0) {
         jail_closep(out);

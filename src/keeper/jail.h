@@ -54,7 +54,8 @@ static inline void jail_closep(struct jail *jail)
     network_sockets_closep(&jail->net);
 }
 
-/* On failure *made says what there is to undo: jail_kill() and jail_remove() that. */
+/* With plan.from the disk has been made already, and is this jail's to remove when that fails.
+ * On failure *made says what there is to undo: jail_kill() and jail_remove() that. */
 must_check int jail_create(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
                            struct jail *out, unsigned *made, struct err *err);
 

@@ -62,6 +62,8 @@ enum keeper_op {
 
 /* A layer whose name begins so is the disk of what was saved under that name. */
 #define KEEPER_SAVED_PREFIX "saved-"
+/* A layer that every pool has, and that holds nothing: below a disk that needs no other. */
+#define KEEPER_LAYER_EMPTY "empty"
 
 /* A volume that is mounted read-write into a jail. The path is absolute and holds no "." or "..";
  * what is missing of it is made on the jail's own disk, root's. */

@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "keeper/handle.h"
+#include "keeper/saved.h"
 #include "keeper/stage.h"
 
 enum {
@@ -123,6 +124,19 @@ static void answer_send(void *ctx, uint64_t number, const struct keeper_answer *
     if (sendmsg(client->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
         client_drop(client, strerrordesc_np(errno));
     }
+}
+
+/* In a process forked for a piece of work: clients see the keeper's end, not that one's. */
+static void clients_leave(void *ctx)
+{
+    struct keeper *keeper = ctx;
+
+    for (size_t i = 0; i < CLIENTS_MAX; i++) {
+        fd_closep(&keeper->clients[i].fd);
+    }
+    fd_closep(&keeper->listen_fd);
+    fd_closep(&keeper->signals_fd);
+    fd_closep(&keeper->socket_dir_fd);
 }
 
 static bool client_can_take(const struct client *client)
@@ -340,11 +354,12 @@ static int keeper_open(struct keeper *keeper, struct err *err)
     if (r == 0) {
         files_raise();
         pool_sweep(keeper->kit.pool);
+        saved_sweep(keeper->kit.pool);
         (void)umask(022);
         r = stage_enter(pool_fd(keeper->kit.pool), options->agent_path, err);
     }
     if (r == 0) {
-        keeper->handler = handler_new(&keeper->kit, answer_send, keeper);
+        keeper->handler = handler_new(&keeper->kit, answer_send, clients_leave, keeper);
     }
     return r;
 }

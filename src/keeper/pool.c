@@ -1,11 +1,9 @@
 #include "keeper/pool.h"
 
-#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/btrfs.h>
-#include <linux/btrfs_tree.h>
 #include <linux/magic.h>
 #include <sched.h>
 #include <stdio.h>
@@ -14,12 +12,16 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/id.h"
 #include "base/log.h"
 #include "keeper/image.h"
+#include "keeper/keeper.h"
+#include "keeper/mend.h"
+#include "keeper/subvol.h"
 
 enum {
     QUOTA_ENABLE_SIMPLE = 4, /* BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA: kernel 6.7, newer headers */
@@ -49,8 +51,13 @@ static void dir_closep(DIR **dir)
     }
 }
 
-static int names_each(int dir_fd, void (*each)(void *ctx, const char *name), void *ctx,
-                      struct err *err)
+static bool is_dots(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+int pool_names_each(int dir_fd, enum pool_names which, void (*each)(void *ctx, const char *name),
+                    void *ctx, struct err *err)
 {
     int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     scoped(dir_closep) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -60,7 +67,8 @@ static int names_each(int dir_fd, void (*each)(void *ctx, const char *name), voi
         return err_sys(err, "list a directory of the pool");
     }
     for (struct dirent *entry; (entry = readdir(dir));) {
-        if (entry->d_name[0] != '.') {
+        enum pool_names is = entry->d_name[0] == '.' ? POOL_HIDDEN : POOL_SHOWN;
+        if (is == which && !is_dots(entry->d_name)) {
             each(ctx, entry->d_name);
         }
     }
@@ -152,7 +160,13 @@ int pool_open(const char *path, uint64_t image_bytes, struct pool **out, struct 
     quota_enable(pool);
     r = subdir_make(pool->fd, "layers", 0755, err);
     if (r == 0) {
+        r = subdir_make(pool->fd, "layers/" KEEPER_LAYER_EMPTY, 0755, err);
+    }
+    if (r == 0) {
         r = subdir_make(pool->fd, "sandboxes", 0700, err);
+    }
+    if (r == 0) {
+        r = subdir_make(pool->fd, "saved", 0700, err);
     }
     if (r == 0) {
         r = subdir_make(pool->fd, "trash", 0700, err);
@@ -195,7 +209,8 @@ void pool_unmount_empty(const char *path)
     scoped_fd sandboxes =
         fd < 0 ? -1 : openat(fd, "sandboxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
-    if (sandboxes < 0 || names_each(sandboxes, count_one, &count, &err) < 0 || count > 0) {
+    if (sandboxes < 0 || pool_names_each(sandboxes, POOL_SHOWN, count_one, &count, &err) < 0 ||
+        count > 0) {
         return;
     }
     fd_closep(&sandboxes);
@@ -218,34 +233,60 @@ int pool_fd(const struct pool *pool)
     return pool->fd;
 }
 
+bool pool_on_btrfs(const struct pool *pool)
+{
+    return pool->btrfs;
+}
+
+int pool_host_ns(const struct pool *pool)
+{
+    return pool->host_ns_fd;
+}
+
+int pool_unlock_child(struct pool *pool, struct err *err)
+{
+    scoped_fd fd = openat(pool->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0 || dup3(fd, pool->fd, O_CLOEXEC) < 0) {
+        return err_sys(err, "open the pool anew");
+    }
+    return 0;
+}
+
 /* ---- one disk ---- */
 
 static int disk_volume_create(struct pool *pool, const char *id)
 {
-    struct btrfs_ioctl_vol_args args = {0};
-
     if (!pool->btrfs) {
-        return mkdirat(pool->sandboxes_fd, id, 0755);
+        return mkdirat(pool->sandboxes_fd, id, 0755) < 0 ? -errno : 0;
     }
-    assert(strlen(id) < sizeof(args.name));
-    memcpy(args.name, id, strlen(id));
-    return ioctl(pool->sandboxes_fd, BTRFS_IOC_SUBVOL_CREATE, &args);
+    return subvol_create(pool->sandboxes_fd, id);
+}
+
+int pool_disk_open(struct pool *pool, const char *id)
+{
+    int fd = openat(pool->sandboxes_fd, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    return fd < 0 ? -errno : fd;
+}
+
+static int disk_limit(struct pool *pool, int disk_fd, const char *id, uint32_t disk_mb,
+                      struct err *err)
+{
+    int r = pool->limits_disk ? subvol_limit(disk_fd, (uint64_t)disk_mb << 20) : 0;
+
+    return r < 0 ? err_set(err, -r, "limit the disk of jail %s: %s", id, strerrordesc_np(-r)) : 0;
 }
 
 static int disk_fill(struct pool *pool, const char *id, uint32_t disk_mb, struct err *err)
 {
-    scoped_fd fd = openat(pool->sandboxes_fd, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    scoped_fd fd = pool_disk_open(pool, id);
     if (fd < 0) {
-        return err_sys(err, "open the disk of jail %s", id);
+        return err_set(err, -fd, "open the disk of jail %s: %s", id, strerrordesc_np(-fd));
     }
-    if (pool->limits_disk) {
-        struct btrfs_ioctl_qgroup_limit_args args = {
-            .qgroupid = 0, /* that of the subvolume `fd` lies in */
-            .lim = {.flags = BTRFS_QGROUP_LIMIT_MAX_RFER, .max_rfer = (uint64_t)disk_mb << 20},
-        };
-        if (ioctl(fd, BTRFS_IOC_QGROUP_LIMIT, &args) < 0) {
-            return err_sys(err, "limit the disk of jail %s", id);
-        }
+    int r = disk_limit(pool, fd, id, disk_mb, err);
+    if (r < 0) {
+        return r;
     }
     /* The overlay's root directory is upper itself: it is / of the jail, so 0755 and root's. */
     if (mkdirat(fd, POOL_UPPER, 0755) < 0 || mkdirat(fd, POOL_WORK, 0700) < 0) {
@@ -254,19 +295,102 @@ static int disk_fill(struct pool *pool, const char *id, uint32_t disk_mb, struct
     return 0;
 }
 
+static void disk_undo(struct pool *pool, const char *id)
+{
+    struct err err;
+
+    if (pool_disk_remove(pool, id, &err) < 0) {
+        log_warn("%s", err.msg);
+    }
+}
+
 int pool_disk_create(struct pool *pool, const char *id, uint32_t disk_mb, struct err *err)
 {
-    if (disk_volume_create(pool, id) < 0) {
-        return err_sys(err, "make the disk of jail %s", id);
-    }
-    int r = disk_fill(pool, id, disk_mb, err);
+    int r = disk_volume_create(pool, id);
+
     if (r < 0) {
-        struct err second;
-        if (pool_disk_remove(pool, id, &second) < 0) {
-            log_warn("%s", second.msg);
-        }
+        return err_set(err, -r, "make the disk of jail %s: %s", id, strerrordesc_np(-r));
+    }
+    r = disk_fill(pool, id, disk_mb, err);
+    if (r < 0) {
+        disk_undo(pool, id);
     }
     return r;
+}
+
+int pool_tree_copy(struct pool *pool, int source_fd, int to_fd, struct err *err)
+{
+    char from[48], to[32];
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid < 0) {
+        return err_sys(err, "start a process to copy a disk");
+    }
+    if (pid == 0) {
+        (void)snprintf(from, sizeof(from), "/proc/self/fd/%d/" POOL_UPPER,
+                       fcntl(source_fd, F_DUPFD, 10));
+        (void)snprintf(to, sizeof(to), "/proc/self/fd/%d/", fcntl(to_fd, F_DUPFD, 10));
+        if (setns(pool->host_ns_fd, CLONE_NEWNS) == 0) {
+            (void)execl("/bin/cp", "cp", "-a", "--reflink=auto", "--", from, to, (char *)NULL);
+        }
+        _exit(127);
+    }
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0
+               ? 0
+               : err_set(err, EIO, "cp could not copy the files of a disk");
+}
+
+/* Where nothing else can be done: file by file. What work/ held knew the files by their numbers. */
+static int plain_copy(struct pool *pool, int source_fd, const char *id, struct err *err)
+{
+    if (mkdirat(pool->sandboxes_fd, id, 0755) < 0) {
+        return err_sys(err, "make the disk of jail %s", id);
+    }
+    scoped_fd fd = pool_disk_open(pool, id);
+    int r = fd < 0 ? err_set(err, -fd, "open the disk of jail %s", id)
+                   : pool_tree_copy(pool, source_fd, fd, err);
+    if (r == 0 && mkdirat(fd, POOL_WORK, 0700) < 0) {
+        r = err_sys(err, "make the disk of jail %s", id);
+    }
+    return r;
+}
+
+int pool_disk_copy(struct pool *pool, int source_fd, const char *id, uint32_t disk_mb,
+                   struct err *err)
+{
+    if (pool->btrfs) {
+        int r = subvol_snapshot(source_fd, pool->sandboxes_fd, id, false);
+        if (r < 0) {
+            return err_set(err, -r, "copy a saved disk for jail %s: %s", id, strerrordesc_np(-r));
+        }
+    } else if (faccessat(pool->sandboxes_fd, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+        return err_set(err, EEXIST, "jail %s has a disk already", id);
+    } else if (plain_copy(pool, source_fd, id, err) < 0) {
+        disk_undo(pool, id);
+        return -err->code;
+    }
+    int r = pool_disk_reuse(pool, id, disk_mb, err);
+    if (r < 0) {
+        disk_undo(pool, id);
+    }
+    return r;
+}
+
+int pool_disk_reuse(struct pool *pool, const char *id, uint32_t disk_mb, struct err *err)
+{
+    scoped_fd fd = pool_disk_open(pool, id);
+
+    if (fd < 0) {
+        return err_set(err, -fd, "jail %s has no disk to go on with", id);
+    }
+    int r = disk_limit(pool, fd, id, disk_mb, err);
+    if (r == 0) {
+        r = mend_disk(fd, pool->btrfs ? subvol_id(fd) : 0, err);
+    }
+    return r < 0 ? err_wrap(err, "use the disk of jail %s", id) : 0;
 }
 
 /* In a child of its own: a tree of files takes as long as its tenant made it. The caller reaps no
@@ -288,32 +412,28 @@ static int tree_remove(struct pool *pool, const char *name, struct err *err)
     return 0;
 }
 
-static int plain_remove(struct pool *pool, const char *id, struct err *err)
+int pool_trash(struct pool *pool, int dir_fd, const char *name, struct err *err)
 {
-    char name[TRASH_NAME_BYTES + 7] = "trash/";
+    char away[TRASH_NAME_BYTES + 7] = "trash/";
 
-    id_alnum(name + strlen(name), TRASH_NAME_BYTES - 1);
-    if (renameat(pool->sandboxes_fd, id, pool->fd, name) < 0) {
-        return errno == ENOENT ? 0 : err_sys(err, "put away the disk of jail %s", id);
+    id_alnum(away + strlen(away), TRASH_NAME_BYTES - 1);
+    if (renameat(dir_fd, name, pool->fd, away) < 0) {
+        return errno == ENOENT ? 0 : err_sys(err, "put away %s", name);
     }
-    return tree_remove(pool, strchr(name, '/') + 1, err);
+    return tree_remove(pool, strchr(away, '/') + 1, err);
 }
 
 int pool_disk_remove(struct pool *pool, const char *id, struct err *err)
 {
-    struct btrfs_ioctl_vol_args args = {0};
+    int r = pool->btrfs ? subvol_destroy(pool->sandboxes_fd, id) : -EINVAL;
 
-    if (!pool->btrfs) {
-        return plain_remove(pool, id, err);
-    }
-    assert(strlen(id) < sizeof(args.name));
-    memcpy(args.name, id, strlen(id));
-    if (ioctl(pool->sandboxes_fd, BTRFS_IOC_SNAP_DESTROY, &args) == 0 || errno == ENOENT) {
+    if (r == 0 || r == -ENOENT) {
         return 0;
     }
-    /* Not a subvolume: a disk from a time when the pool was not on btrfs. */
-    return errno == EINVAL ? plain_remove(pool, id, err)
-                           : err_sys(err, "remove the disk of jail %s", id);
+    /* Not a subvolume: a disk of a pool that is, or was, not on btrfs. */
+    return r == -EINVAL
+               ? pool_trash(pool, pool->sandboxes_fd, id, err)
+               : err_set(err, -r, "remove the disk of jail %s: %s", id, strerrordesc_np(-r));
 }
 
 static void trash_remove(void *ctx, const char *name)
@@ -330,46 +450,20 @@ void pool_sweep(struct pool *pool)
     struct err err;
     scoped_fd trash = openat(pool->fd, "trash", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    if (trash < 0 || names_each(trash, trash_remove, pool, &err) < 0) {
+    if (trash < 0 || pool_names_each(trash, POOL_SHOWN, trash_remove, pool, &err) < 0) {
         log_warn("the pool's trash cannot be read");
     }
 }
 
-/* The id of the subvolume that fd lies in: also that of its quota group, at level 0. */
-static uint64_t subvolume_id(int fd)
-{
-    struct btrfs_ioctl_ino_lookup_args args = {.objectid = BTRFS_FIRST_FREE_OBJECTID};
-
-    return ioctl(fd, BTRFS_IOC_INO_LOOKUP, &args) < 0 ? 0 : args.treeid;
-}
-
 uint64_t pool_disk_bytes(struct pool *pool, const char *id)
 {
-    scoped_fd fd = openat(pool->sandboxes_fd, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    uint64_t subvolume = fd >= 0 && pool->limits_disk ? subvolume_id(fd) : 0;
-    struct btrfs_ioctl_search_args args = {.key = {.tree_id = BTRFS_QUOTA_TREE_OBJECTID,
-                                                   .min_type = BTRFS_QGROUP_INFO_KEY,
-                                                   .max_type = BTRFS_QGROUP_INFO_KEY,
-                                                   .min_offset = subvolume,
-                                                   .max_offset = subvolume,
-                                                   .max_transid = UINT64_MAX,
-                                                   .nr_items = 1}};
-    struct btrfs_ioctl_search_header header;
-    struct btrfs_qgroup_info_item item;
+    scoped_fd fd = pool->limits_disk ? pool_disk_open(pool, id) : -1;
 
-    if (!subvolume || ioctl(fd, BTRFS_IOC_TREE_SEARCH, &args) < 0 || args.key.nr_items != 1) {
-        return 0;
-    }
-    memcpy(&header, args.buf, sizeof(header));
-    if (header.len < sizeof(item)) {
-        return 0;
-    }
-    memcpy(&item, args.buf + sizeof(header), sizeof(item));
-    return le64toh(item.rfer);
+    return fd < 0 ? 0 : subvol_bytes(fd);
 }
 
 int pool_each(struct pool *pool, void (*each)(void *ctx, const char *id), void *ctx,
               struct err *err)
 {
-    return names_each(pool->sandboxes_fd, each, ctx, err);
+    return pool_names_each(pool->sandboxes_fd, POOL_SHOWN, each, ctx, err);
 }

@@ -1,4 +1,5 @@
 /* pool.h - where layers and sandboxes' disks live: <pool>/layers/<name>, <pool>/sandboxes/<id>.
+ * saved.h has <pool>/saved.
  *
  * A pool on btrfs has a subvolume per sandbox with a quota. When the directory is not on btrfs, a
  * sparse image beside it (<pool>.img) is made once and mounted over it, in the host's mount
@@ -43,15 +44,43 @@ bool pool_limits_disk(const struct pool *pool);
 const char *pool_limits_why(const struct pool *pool);
 /* A descriptor of <pool>. Borrowed. */
 int pool_fd(const struct pool *pool);
+bool pool_on_btrfs(const struct pool *pool);
+/* The mount namespace it was opened in, which has the host's programs. Borrowed. */
+int pool_host_ns(const struct pool *pool);
+/* In a process forked from the one that locked the pool: lets go of the lock, which is shared. */
+must_check int pool_unlock_child(struct pool *pool, struct err *err);
 
 /* An empty disk with upper/ and work/ in it. -EEXIST when there is one; nothing is left on
  * failure. */
 must_check int pool_disk_create(struct pool *pool, const char *id, uint32_t disk_mb,
                                 struct err *err);
+/* A disk that begins as what source_fd, another disk or a saved one, holds. -EEXIST when there is
+ * one; nothing is left on failure. Slow where the pool is not on btrfs; needs SIGCHLD at its
+ * default there. */
+must_check int pool_disk_copy(struct pool *pool, int source_fd, const char *id, uint32_t disk_mb,
+                              struct err *err);
+/* Readies a disk that a jail left behind for the next one. -ENOENT when there is none. */
+must_check int pool_disk_reuse(struct pool *pool, const char *id, uint32_t disk_mb,
+                               struct err *err);
+/* A descriptor of it, or -errno. */
+must_check int pool_disk_open(struct pool *pool, const char *id);
 /* Fine when gone. The bytes themselves are freed in the background. */
 must_check int pool_disk_remove(struct pool *pool, const char *id, struct err *err);
 /* Bytes charged to the disk; 0 where the pool cannot tell. */
 uint64_t pool_disk_bytes(struct pool *pool, const char *id);
+
+/* ---- for pools that are not on btrfs ---- */
+
+/* Copies upper/ of source_fd to to_fd, file by file. Needs SIGCHLD at its default. */
+must_check int pool_tree_copy(struct pool *pool, int source_fd, int to_fd, struct err *err);
+/* Takes dir_fd/name away at once and removes it in the background, with SIGCHLD ignored. */
+must_check int pool_trash(struct pool *pool, int dir_fd, const char *name, struct err *err);
+
+enum pool_names { POOL_SHOWN, POOL_HIDDEN }; /* a hidden name begins with a dot */
+
+must_check int pool_names_each(int dir_fd, enum pool_names which,
+                               void (*each)(void *ctx, const char *name), void *ctx,
+                               struct err *err);
 
 must_check int pool_each(struct pool *pool, void (*each)(void *ctx, const char *id), void *ctx,
                          struct err *err);

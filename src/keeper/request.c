@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <string.h>
 
 static const char id_chars[] = "abcdefghijklmnopqrstuvwxyz0123456789";
@@ -63,17 +64,70 @@ static int limits_check(const struct keeper_plan *plan, struct err *err)
     return 0;
 }
 
-static int plan_check(const struct keeper_plan *plan, struct err *err)
+static bool is_saved(const char *name)
+{
+    return strncmp(name, KEEPER_SAVED_PREFIX, strlen(KEEPER_SAVED_PREFIX)) == 0;
+}
+
+static int saved_check(const char *field, const char *name, struct err *err)
+{
+    int r = name_check(field, name, KEEPER_SAVED_BYTES, layer_chars, err);
+
+    if (r == 0 && !is_saved(name)) {
+        return err_set(err, EINVAL, "%s does not begin with " KEEPER_SAVED_PREFIX, field);
+    }
+    return r;
+}
+
+static int layer_check(const char *name, struct err *err)
+{
+    int r = name_check("layers", name, KEEPER_LAYER_BYTES, layer_chars, err);
+
+    return r == 0 && is_saved(name) ? saved_check("layers", name, err) : r;
+}
+
+/* Where the disk comes from: a jail has its own already or begins with a copy, not both; only one
+ * that is restored finds its memory in `from` as well. */
+static int origin_check(const struct keeper_plan *plan, bool restore, struct err *err)
+{
+    int r = range_check("keeps_disk", plan->keeps_disk, 0, 1, err);
+
+    if (r == 0 && (restore || plan->from[0])) {
+        r = saved_check("from", plan->from, err);
+    }
+    if (r == 0 && !restore && plan->keeps_disk && plan->from[0]) {
+        return err_set(err, EINVAL,
+                       "keeps_disk is 1 and from is given: a disk is one or the other");
+    }
+    return r;
+}
+
+static int plan_check(const struct keeper_plan *plan, bool restore, struct err *err)
 {
     int r = limits_check(plan, err);
 
     for (uint32_t i = 0; r == 0 && i < plan->layers_n; i++) {
-        r = name_check("layers", plan->layers[i], KEEPER_LAYER_BYTES, layer_chars, err);
+        r = layer_check(plan->layers[i], err);
+    }
+    if (r == 0) {
+        r = origin_check(plan, restore, err);
     }
     if (r < 0) {
         return r;
     }
     return name_check("hostname", plan->hostname, KEEPER_HOSTNAME_BYTES, hostname_chars, err);
+}
+
+static int save_check(const struct keeper_save *save, struct err *err)
+{
+    const uint32_t known = KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP | KEEPER_SAVE_SYNC;
+    int r = saved_check("save.name", save->name, err);
+
+    if (r == 0 && save->flags & ~known) {
+        return err_set(err, EINVAL, "save.flags is %#" PRIx32 ", want bits of %#" PRIx32,
+                       save->flags, known);
+    }
+    return r;
 }
 
 static int jail_check(const struct keeper_jail *jail, struct err *err)
@@ -94,34 +148,50 @@ static int batch_check(const struct keeper_batch *batch, struct err *err)
     return r;
 }
 
-int keeper_request_check(const struct keeper_request *req, struct err *err)
+/* What goes by the id of a jail. */
+static int jail_request_check(const struct keeper_request *req, struct err *err)
 {
-    int r;
+    int r = name_check("id", req->id, KEEPER_ID_BYTES, id_chars, err);
 
-    if (req->version != KEEPER_VERSION) {
-        return err_set(err, EINVAL, "version is %" PRIu32 ", want %d", req->version,
-                       KEEPER_VERSION);
-    }
-    if (req->op == KEEPER_HELLO || req->op == KEEPER_LIST) {
-        return 0;
-    }
-    if (req->op < KEEPER_HELLO || req->op > KEEPER_USAGE_MANY) {
-        return err_set(err, EINVAL, "op is %" PRIu32 ", which is none", req->op);
-    }
-
-    if (req->op == KEEPER_USAGE_MANY) {
-        return batch_check(&req->batch, err);
-    }
-    r = name_check("id", req->id, KEEPER_ID_BYTES, id_chars, err);
     if (r < 0) {
         return r;
     }
     switch (req->op) {
     case KEEPER_CREATE:
-        return plan_check(&req->plan, err);
+    case KEEPER_RESTORE:
+        return plan_check(&req->plan, req->op == KEEPER_RESTORE, err);
     case KEEPER_ATTACH:
         return jail_check(&req->jail, err);
+    case KEEPER_SAVE:
+        return save_check(&req->save, err);
     default:
-        return 0; /* DESTROY and USAGE go by id */
+        return 0; /* DESTROY and USAGE need no more */
+    }
+}
+
+int keeper_request_check(const struct keeper_request *req, struct err *err)
+{
+    if (req->version != KEEPER_VERSION) {
+        return err_set(err, EINVAL, "version is %" PRIu32 ", want %d", req->version,
+                       KEEPER_VERSION);
+    }
+    switch (req->op) {
+    case KEEPER_HELLO:
+    case KEEPER_LIST:
+    case KEEPER_LIST_SAVED:
+        return 0;
+    case KEEPER_USAGE_MANY:
+        return batch_check(&req->batch, err);
+    case KEEPER_FORGET:
+        return saved_check("save.name", req->save.name, err);
+    case KEEPER_CREATE:
+    case KEEPER_ATTACH:
+    case KEEPER_DESTROY:
+    case KEEPER_USAGE:
+    case KEEPER_SAVE:
+    case KEEPER_RESTORE:
+        return jail_request_check(req, err);
+    default:
+        return err_set(err, EINVAL, "op is %" PRIu32 ", which is none", req->op);
     }
 }

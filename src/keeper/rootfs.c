@@ -3,13 +3,16 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mount.h>
 
 #include "base/fd.h"
 #include "keeper/caps.h"
 #include "keeper/mounts.h"
 #include "keeper/pool.h"
+#include "keeper/saved.h"
 
 enum {
     OPTION_BYTES = 256, /* the kernel's limit for one */
@@ -18,9 +21,11 @@ enum {
 static int layer_mount(const char *layer, unsigned index, int userns_fd, struct err *err)
 {
     const uint64_t attr = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
-    char from[KEEPER_LAYER_BYTES + 16], to[16];
+    const bool saved = strncmp(layer, KEEPER_SAVED_PREFIX, strlen(KEEPER_SAVED_PREFIX)) == 0;
+    char from[KEEPER_LAYER_BYTES + 32], to[16];
 
-    (void)snprintf(from, sizeof(from), "/pool/layers/%s", layer);
+    (void)snprintf(from, sizeof(from),
+                   saved ? "/pool/saved/%s/" SAVED_DISK "/" POOL_UPPER : "/pool/layers/%s", layer);
     (void)snprintf(to, sizeof(to), "/l%u", index);
     scoped_fd fd = mounts_clone_idmapped(AT_FDCWD, from, attr, userns_fd, err);
     if (fd == -ENOENT) {

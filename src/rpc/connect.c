@@ -16,6 +16,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <utlist.h>
 
 #include "base/alloc.h"
 #include "base/buf.h"
@@ -35,6 +36,7 @@ enum {
 };
 
 struct rpc_call {
+    struct rpc_call *prev, *next; /* in streams, unless it is unary */
     struct http_exchange *ex;
     const struct rpc_method *method;
     void *ctx;
@@ -53,6 +55,8 @@ struct rpc_call {
     bool delivering;     /* inside deliver(): rpc_hold(false) need not start another */
     uint32_t uncredited; /* body bytes taken off the wire for which no new credit was given yet */
 };
+
+static struct rpc_call *streams; /* under way, or answered and not yet sent */
 
 /* ---- answering ---- */
 
@@ -234,6 +238,17 @@ static printf_like(3, 4) void refuse_call(struct rpc_call *call, enum rpc_code c
     va_end(ap);
     if (call->watch.gone) {
         call->watch.gone(call->watch_ctx);
+    }
+}
+
+void rpc_fail_streams(enum rpc_code code, const char *message)
+{
+    struct rpc_call *call, *next;
+
+    DL_FOREACH_SAFE (streams, call, next) {
+        if (!call->answered) {
+            refuse_call(call, code, "%s", message);
+        }
     }
 }
 
@@ -442,6 +457,9 @@ static void on_end(void *ctx, int error)
             call->watch.gone(call->watch_ctx);
         }
     }
+    if (call->method->kind != RPC_UNARY) {
+        DL_DELETE(streams, call);
+    }
     buf_fini(&call->body);
     free(call);
 }
@@ -565,6 +583,9 @@ static void call_begin(const struct rpc_method *method, enum rpc_codec codec, vo
     call->codec = codec;
     call->ctx = ctx;
     buf_init(&call->body, RPC_MESSAGE_BYTES_MAX + ENVELOPE_BYTES + HTTP_WINDOW_BYTES);
+    if (method->kind != RPC_UNARY) {
+        DL_APPEND(streams, call);
+    }
     http_accept(ex, method->kind == RPC_SERVER_STREAM ? &stream_handler : &call_handler, call);
     if (timeout_of(req, &call->timeout_ms) < 0) {
         rpc_fail(call, RPC_INVALID_ARGUMENT, "Connect-Timeout-Ms must be at most %d digits",

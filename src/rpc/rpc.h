@@ -78,6 +78,9 @@ void rpc_fail(struct rpc_call *call, enum rpc_code code, const char *fmt, ...) p
  * process, NULL for none. `code` is Connect's word for it. */
 void rpc_observe(void (*failed)(const char *path, const char *code, const char *message));
 
+/* Ends every stream of the process with an error, and tells its watch that the client is gone. */
+void rpc_fail_streams(enum rpc_code code, const char *message);
+
 /* CLIENT_STREAM: while held no further message is handed to `handle` and the client is not read, so
  * that a handler whose sink is full slows its client. May be called inside `handle`. */
 void rpc_hold(struct rpc_call *call, bool held);

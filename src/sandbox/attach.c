@@ -19,7 +19,7 @@
 struct dial {
     struct dial *prev, *next; /* in sb->dials */
     struct sandbox *sb;       /* counted */
-    uint16_t port;
+    uint32_t port;
     int tries;
     void (*done)(void *ctx, int fd_or_error);
     void *ctx;
@@ -101,7 +101,7 @@ static void dial_start(struct dial *dial)
     agent_channel_connect(sb->channel, dial->port, dial_answered, dial);
 }
 
-void sandbox_dial(struct sandbox *sb, uint16_t port, void (*done)(void *ctx, int fd_or_error),
+void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
                   void *ctx)
 {
     struct dial *dial = xnew(struct dial);
@@ -243,7 +243,7 @@ void sandbox_take_jail(struct sandbox *sb, int fds[KEEPER_FDS_MAX])
     agent_channel_close(sb->channel);
     sb->channel = agent_channel_new(sb->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]),
                                     &channel_handler, sb);
-    if (sb->all->use.logs.attached) {
+    if (sb->all->use.logs.attached && !sb->hidden) {
         sb->all->use.logs.attached(sb->all->use.logs.ctx, sb);
     }
 }

@@ -168,7 +168,7 @@ static void arm(struct agent_channel *ch)
     (void)uv_timer_start(&ch->timer, on_timer, left > 0 ? (uint64_t)left : 0, 0);
 }
 
-void agent_channel_connect(struct agent_channel *ch, uint16_t port, agent_channel_done *done,
+void agent_channel_connect(struct agent_channel *ch, uint32_t port, agent_channel_done *done,
                            void *ctx)
 {
     struct channel_message message = {.op = CHANNEL_CONNECT, .seq = ch->next_seq, .value = port};

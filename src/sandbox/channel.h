@@ -51,7 +51,7 @@ struct agent_channel *agent_channel_new(uv_loop_t *loop, int fd,
                                         const struct agent_channel_handler *handler, void *ctx);
 
 /* -EAGAIN (to done, at once) when too many wait already. */
-void agent_channel_connect(struct agent_channel *ch, uint16_t port, agent_channel_done *done,
+void agent_channel_connect(struct agent_channel *ch, uint32_t port, agent_channel_done *done,
                            void *ctx);
 void agent_channel_answer_oom(struct agent_channel *ch, uint32_t count);
 

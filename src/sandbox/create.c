@@ -1,7 +1,7 @@
 /* create.c - from a template to a RUNNING sandbox.
  *
- *      wait ─► KEEPER_CREATE ─┬─► connect, POST /init ─┬─► RUNNING, done
- *                             └─► save the row ────────┘
+ *      wait ─► KEEPER_CREATE ─┬─► connect, POST /init ─► start command ─┬─► RUNNING, done
+ *                             └─► save the row ─────────────────────────┘
  *
  * It waits for adoption, and for a keeper that is away: one that was started again is back in a
  * moment. The two branches run at once. Whichever step the daemon dies in, nothing is lost and
@@ -19,6 +19,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "sandbox/internal.h"
+#include "sandbox/start_command.h"
 
 struct start {
     struct start *prev, *next; /* in all->waiting */
@@ -27,12 +28,14 @@ struct start {
     sandbox_created *done;
     void *ctx;
     uint32_t waited_ms;
-    bool waiting;     /* for adoption, or for the keeper */
-    bool jail_asked;  /* a jail may exist */
-    bool row_given;   /* to the store */
-    bool row_saved;   /* on record */
-    bool agent_ready; /* has its configuration */
-    int error;        /* found before anything was started: told from the timer */
+    bool waiting;                  /* for adoption, or for the keeper */
+    bool jail_asked;               /* a jail may exist */
+    bool row_given;                /* to the store */
+    bool row_saved;                /* on record */
+    bool agent_ready;              /* has its configuration, and what the template starts is up */
+    char *start_cmd, *ready_cmd;   /* of the template; NULL: none */
+    struct start_command *command; /* under way */
+    int error;                     /* found before anything was started: told from the timer */
     struct err err;
 };
 
@@ -45,6 +48,9 @@ static void start_free(struct sandbox *sb)
     if (start->waiting) {
         DL_DELETE(sb->all->waiting, start);
     }
+    start_command_free(start->command);
+    free(start->start_cmd);
+    free(start->ready_cmd);
     free(start);
 }
 
@@ -124,10 +130,14 @@ static void start_check(struct sandbox *sb)
         return;
     }
     start_free(sb);
-    sb->all->created++;
     sb->state = SANDBOX_RUNNING;
-    table_show(&sb->all->table, sb);
-    sandbox_arm(sb);
+    if (sb->hidden) {
+        (void)uv_timer_stop(&sb->timer);
+    } else {
+        sb->all->created++;
+        table_show(&sb->all->table, sb);
+        sandbox_arm(sb);
+    }
     log_info("sandbox %s: running, template %s", sb->id, sb->template_id);
     start.done(start.ctx, sb, 0, &none);
 }
@@ -148,6 +158,31 @@ static void on_saved(void *ctx, int error, const struct err *err)
     sandbox_release(sb);
 }
 
+static void on_command(void *ctx, int error, const struct err *err)
+{
+    struct sandbox *sb = ctx;
+
+    sb->start->command = NULL;
+    if (error < 0) {
+        start_fail(sb, error == -ETIMEDOUT ? error : -EIO, err);
+    } else {
+        sb->start->agent_ready = true;
+        start_check(sb);
+    }
+}
+
+static void start_run_command(struct sandbox *sb)
+{
+    static const struct start_command_handler handler = {.done = on_command};
+    const struct start_command_plan plan = {.start_cmd = sb->start->start_cmd,
+                                            .ready_cmd = sb->start->ready_cmd,
+                                            .limit_ms = START_READY_LIMIT_MS,
+                                            .settle_ms = START_SETTLE_MS};
+
+    (void)uv_timer_stop(&sb->timer); /* the command has a limit of its own */
+    sb->start->command = start_command_new(sb, &plan, &handler, sb);
+}
+
 static void on_init(struct sandbox *sb, int error, const struct err *err)
 {
     if (sb->state != SANDBOX_STARTING || !sb->start) {
@@ -155,6 +190,8 @@ static void on_init(struct sandbox *sb, int error, const struct err *err)
     }
     if (error < 0) {
         start_fail(sb, -EIO, err);
+    } else if (sb->start->start_cmd || sb->start->ready_cmd) {
+        start_run_command(sb);
     } else {
         sb->start->agent_ready = true;
         start_check(sb);
@@ -178,6 +215,17 @@ static int create_error(int status)
     }
 }
 
+static void start_record(struct sandbox *sb)
+{
+    if (sb->hidden) {
+        sb->start->row_saved = true; /* none is wanted */
+        return;
+    }
+    sb->start->row_given = true;
+    sandbox_hold(sb);
+    sandbox_save(sb, CHANGE_CREATED, NULL, on_saved, sb);
+}
+
 static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
 {
     struct sandbox *sb = ctx;
@@ -198,9 +246,7 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
     } else {
         sb->jail = answer->jail;
         sandbox_take_jail(sb, fds);
-        sb->start->row_given = true;
-        sandbox_hold(sb);
-        sandbox_save(sb, CHANGE_CREATED, NULL, on_saved, sb);
+        start_record(sb);
         sandbox_init_agent(sb, on_init);
     }
     sandbox_release(sb);
@@ -343,9 +389,18 @@ void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
     *start = (struct start){.sb = sb, .done = done, .ctx = ctx};
     sb->state = SANDBOX_STARTING;
     sb->start = start;
+    sb->hidden = params->hidden;
+    all->hidden_n += sb->hidden;
     describe(sb, params);
     table_add(&all->table, sb);
     start->error = plan_jail(sb, params->template->layers, &start->err);
+    if (params->from) {
+        (void)str_copy(start->request.plan.from, KEEPER_SAVED_BYTES, str_of(params->from));
+    }
+    if (!params->template->saved) {
+        start->start_cmd = xstrdup(params->template->start_cmd);
+        start->ready_cmd = xstrdup(params->template->ready_cmd);
+    }
     if (start->error) {
         set_patience(sb, 0);
     } else if (all->adoption == ADOPT_READY && keeper_client_connected(all->use.keeper)) {

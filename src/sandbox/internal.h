@@ -8,6 +8,8 @@
  *   attach.c     sockets into the jail; the channel made anew when it broke
  *   init.c       POST /init: what the agent is told
  *   create.c     STARTING
+ *   run.c        a command inside, through the agent
+ *   start_command.c  the template's own command, until it is ready
  *   lifecycle.c  timeouts, death, kill
  *   doom.c       jails that must go, until the keeper says they are gone
  *   adopt.c      the start of the daemon: the table against what is alive
@@ -82,6 +84,7 @@ struct sandboxes {
     bool closed; /* sandboxes_free() was called */
 
     struct table table;
+    uint32_t hidden_n; /* of the table */
     struct slots slots;
     struct start *waiting; /* creates that came before ADOPT_READY, or while the keeper is away */
     struct doomed *doomed;
@@ -104,6 +107,7 @@ struct sandbox {
     UT_hash_handle hh;
     uint32_t refs;
     enum sandbox_state state;
+    bool hidden; /* the daemon's own: no row, no event, in no list */
     char id[ID_SANDBOX_LEN + 1];
     char *team_id, *template_id, *template_alias, *build_id, *access_token;
     json_t *metadata, *env_vars, *options;

@@ -21,6 +21,7 @@ static void on_closed(uv_handle_t *handle)
 void sandbox_leave(struct sandbox *sb)
 {
     table_remove(&sb->all->table, sb);
+    sb->all->hidden_n -= sb->hidden;
     sandbox_close(sb);
 }
 

@@ -228,8 +228,16 @@ static void ignore(void *ctx, int error, const struct err *err)
 
 void sandbox_record_end(struct sandbox *sb, const char *reason, store_done *done, void *ctx)
 {
-    struct ending *ending = xnew(struct ending);
+    static const struct err none;
 
+    if (sb->hidden) {
+        log_info("sandbox %s: a jail of the daemon's own ended: %s", sb->id, reason);
+        if (done) {
+            done(ctx, 0, &none);
+        }
+        return;
+    }
+    struct ending *ending = xnew(struct ending);
     *ending = (struct ending){.sb = sb, .done = done ? done : ignore, .ctx = ctx};
     ending->reason = xstrdup(reason);
     sandbox_hold(sb);

@@ -114,11 +114,18 @@ struct sandbox_info sandbox_info(const struct sandbox *sb)
                                  .options = sb->options};
 }
 
+struct keeper_jail sandbox_jail(const struct sandbox *sb)
+{
+    return sb->jail;
+}
+
 struct sandbox *sandboxes_find(struct sandboxes *all, struct str id)
 {
     struct sandbox *sb = table_find(&all->table, id);
 
-    return sb && (sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_PAUSED) ? sb : NULL;
+    return sb && !sb->hidden && (sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_PAUSED)
+               ? sb
+               : NULL;
 }
 
 void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_position *after,
@@ -149,7 +156,7 @@ struct sandboxes_figures sandboxes_figures(const struct sandboxes *all)
 {
     struct sandboxes_figures figures = {
         .running = (uint32_t)all->table.n,
-        .starting = HASH_COUNT(all->table.by_id) - (uint32_t)all->table.n,
+        .starting = HASH_COUNT(all->table.by_id) - (uint32_t)all->table.n - all->hidden_n,
         .created = all->created,
         .create_failed = all->create_failed,
         .dials = all->dials,
@@ -169,7 +176,7 @@ uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id)
     uint32_t n = 0;
 
     HASH_ITER (hh, all->table.by_id, sb, next) {
-        n += sb->state != SANDBOX_PAUSED && strcmp(sb->team_id, team_id) == 0;
+        n += sb->state != SANDBOX_PAUSED && !sb->hidden && strcmp(sb->team_id, team_id) == 0;
     }
     return n;
 }

@@ -9,7 +9,8 @@
  *                    │            │ timeout, request,      ▲
  *                    └── failed ──┴─ jail died, adoption failed
  *
- * STARTING is visible to nobody: create answers when the agent has its configuration. A KILLING
+ * STARTING is visible to nobody: create answers when the agent has its configuration and the
+ * template's start command is up. A KILLING
  * sandbox is not found any more: its streams were reset when it got there. The state is saved with
  * every change; the kernel has the last word, so at start every saved sandbox is attached again
  * through the keeper, and what cannot be is recorded as killed, with the reason. PAUSED joins here
@@ -108,6 +109,12 @@ struct sandbox_params { /* borrowed during the call */
     const json_t *metadata; /* object of strings, or NULL; likewise */
     const json_t *env_vars;
     const json_t *options; /* the rest of the body that is stored: network, autoPause, ... */
+
+    /* A jail of the daemon's own, to build in: not listed, not found, not reachable from outside,
+     * not on record, without an end. A daemon that dies leaves it to the next, which destroys it.
+     */
+    bool hidden;
+    const char *from; /* hidden: its disk begins as what was saved under that name; NULL: empty */
 };
 
 /* sb is NULL on failure, and err says why. error is -EAGAIN when the keeper is away or the daemon
@@ -117,7 +124,7 @@ typedef void sandbox_created(void *ctx, struct sandbox *sb, int error, const str
 void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
                     sandbox_created *done, void *ctx);
 
-/* RUNNING and PAUSED ones only. */
+/* RUNNING and PAUSED ones only; no hidden ones. */
 struct sandbox *sandboxes_find(struct sandboxes *all, struct str id);
 
 /* The sandbox is gone from the table when this returns, its watches have been called, and the jail
@@ -155,6 +162,7 @@ struct sandbox_info {
     const json_t *metadata, *env_vars, *options; /* objects, never NULL */
 };
 struct sandbox_info sandbox_info(const struct sandbox *sb);
+struct keeper_jail sandbox_jail(const struct sandbox *sb);
 
 /* Newest first, by (created_ms, id). `after` continues behind that position; NULL: from the start.
  * Calls each until it returns false. Costs what is visited, not what exists. */
@@ -186,10 +194,11 @@ uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id);
 
 /* ---- traffic ---- */
 
-/* A connected stream socket to a port inside; 49983 is the agent. fd_or_error: a descriptor that
+/* A connected stream socket to a port inside; 49983 is the agent, and agent/channel.h names those
+ * that are no ports. fd_or_error: a descriptor that
  * done owns, or -ECONNREFUSED (nobody listens), -ETIMEDOUT, -EAGAIN (too many wait already),
  * -ENOTCONN (the sandbox ended). done may come before this returns. */
-void sandbox_dial(struct sandbox *sb, uint16_t port, void (*done)(void *ctx, int fd_or_error),
+void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
                   void *ctx);
 
 /* Calls gone, once, when the sandbox leaves RUNNING. The watch is then unset already. */

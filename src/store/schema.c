@@ -66,6 +66,40 @@ static const char *const steps[] = {
     "ALTER TABLE templates ADD COLUMN start_cmd TEXT;"
     "ALTER TABLE templates ADD COLUMN ready_cmd TEXT;"
     "ALTER TABLE templates ADD COLUMN saved TEXT;",
+
+    /* Templates as they are built. The row of a template is what its tag `default` names; every
+     * other tag names a build. A build keeps its row after its disk is gone: its log is there. */
+    "CREATE TABLE builds ("
+    " id TEXT PRIMARY KEY,"
+    " template_id TEXT NOT NULL REFERENCES templates (id) ON DELETE CASCADE,"
+    " state TEXT NOT NULL CHECK (state IN ('waiting', 'building', 'ready', 'error')),"
+    " tags TEXT NOT NULL, reason TEXT, created_ms INTEGER NOT NULL, started_ms INTEGER NOT NULL,"
+    " finished_ms INTEGER NOT NULL, cpu_count INTEGER NOT NULL, memory_mb INTEGER NOT NULL,"
+    " disk_mb INTEGER NOT NULL, layers TEXT NOT NULL, user TEXT NOT NULL, workdir TEXT NOT NULL,"
+    " env_json TEXT NOT NULL, start_cmd TEXT, ready_cmd TEXT, saved TEXT, bytes INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE INDEX builds_by_template ON builds (template_id);"
+    "CREATE TABLE build_logs ("
+    " seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " build_id TEXT NOT NULL REFERENCES builds (id) ON DELETE CASCADE,"
+    " level INTEGER NOT NULL, entry TEXT NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX build_logs_by_build ON build_logs (build_id, seq);"
+    "CREATE TABLE tags ("
+    " template_id TEXT NOT NULL REFERENCES templates (id) ON DELETE CASCADE, tag TEXT NOT NULL,"
+    " build_id TEXT NOT NULL REFERENCES builds (id) ON DELETE CASCADE, created_ms INTEGER NOT NULL,"
+    " PRIMARY KEY (template_id, tag)"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE INDEX tags_by_build ON tags (build_id);"
+    "CREATE TABLE steps ("
+    " key TEXT PRIMARY KEY, team_id TEXT NOT NULL, saved TEXT NOT NULL, user TEXT NOT NULL,"
+    " workdir TEXT NOT NULL, env_json TEXT NOT NULL, bytes INTEGER NOT NULL,"
+    " created_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE TABLE files ("
+    " team_id TEXT NOT NULL, hash TEXT NOT NULL, sha256 TEXT NOT NULL, bytes INTEGER NOT NULL,"
+    " created_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL, PRIMARY KEY (team_id, hash)"
+    ") STRICT, WITHOUT ROWID;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

@@ -222,8 +222,91 @@ struct template_row {
 
 void store_template_save(struct store *store, const struct template_row *row, store_done *done,
                          void *ctx);
+/* Its builds, their logs and its tags go with it. */
+void store_template_delete(struct store *store, const char *id, store_done *done, void *ctx);
 must_check int store_load_templates(struct store *store,
                                     void (*each)(void *ctx, const struct template_row *row),
                                     void *ctx, struct err *err);
+
+/* ---- builds of templates (store/builds.c) ---- */
+
+struct build_row {
+    const char *id; /* uuid */
+    const char *template_id;
+    const char *state;  /* "waiting", "building", "ready", "error" */
+    const char *tags;   /* that it takes when it is ready, separated by ',' */
+    const char *reason; /* of an error, as JSON; else NULL */
+    int64_t created_ms, started_ms, finished_ms; /* 0: not yet */
+    uint32_t cpu_count, memory_mb, disk_mb;
+    const char *layers; /* as a template's; "": none, not yet or not any more */
+    const char *user, *workdir, *env_json;
+    const char *start_cmd, *ready_cmd, *saved; /* as a template's */
+    uint64_t bytes;                            /* of its own layer */
+};
+
+void store_build_save(struct store *store, const struct build_row *row, store_done *done,
+                      void *ctx);
+void store_build_delete(struct store *store, const char *id, store_done *done, void *ctx);
+must_check int store_load_builds(struct store *store,
+                                 void (*each)(void *ctx, const struct build_row *row), void *ctx,
+                                 struct err *err);
+
+/* A line of a build's log, as the JSON that is served. */
+void store_build_log(struct store *store, const char *build_id, int level, const char *entry);
+
+struct build_log_query {
+    const char *build_id;
+    int level; /* the least */
+    int64_t offset, limit;
+    bool backward; /* the newest first */
+};
+/* A JSON array. */
+void store_build_logs_list(struct store *store, const struct build_log_query *query,
+                           store_text *done, void *ctx);
+
+struct tag_row {
+    const char *template_id;
+    const char *tag;
+    const char *build_id;
+    int64_t created_ms;
+};
+
+void store_tag_save(struct store *store, const struct tag_row *row, store_done *done, void *ctx);
+void store_tag_delete(struct store *store, const char *template_id, const char *tag,
+                      store_done *done, void *ctx);
+must_check int store_load_tags(struct store *store,
+                               void (*each)(void *ctx, const struct tag_row *tag,
+                                            const struct build_row *build),
+                               void *ctx, struct err *err);
+
+struct step_row {    /* what a step came to: the next build with the same steps begins there */
+    const char *key; /* the chain's hash, hex */
+    const char *team_id;
+    const char *saved; /* the keeper's name of its disk; "": the step changed no disk */
+    const char *user, *workdir, *env_json;
+    uint64_t bytes;
+    int64_t created_ms, used_ms;
+};
+
+void store_step_save(struct store *store, const struct step_row *row, store_done *done, void *ctx);
+void store_step_delete(struct store *store, const char *key, store_done *done, void *ctx);
+must_check int store_load_steps(struct store *store,
+                                void (*each)(void *ctx, const struct step_row *row), void *ctx,
+                                struct err *err);
+
+struct file_row { /* an archive that a client uploaded for a COPY */
+    const char *team_id;
+    const char *hash;   /* as the client names it */
+    const char *sha256; /* of what came: the name of the file */
+    uint64_t bytes;
+    int64_t created_ms, used_ms;
+};
+
+void store_file_save(struct store *store, const struct file_row *row, store_done *done, void *ctx);
+void store_file_delete(struct store *store, const char *team_id, const char *hash, store_done *done,
+                       void *ctx);
+must_check int store_load_files(struct store *store,
+                                void (*each)(void *ctx, const struct file_row *row), void *ctx,
+                                struct err *err);
 
 #endif

@@ -38,6 +38,16 @@ void store_template_save(struct store *store, const struct template_row *row, st
     store_submit(store, job, STORE_SYNC, done, ctx);
 }
 
+void store_template_delete(struct store *store, const char *id, store_done *done, void *ctx)
+{
+    static const struct store_statement remove = {"delete template",
+                                                  "DELETE FROM templates WHERE id = ?"};
+    struct store_job *job = store_job_new(&remove);
+
+    store_job_text(job, id);
+    store_submit(store, job, STORE_SYNC, done, ctx);
+}
+
 struct load {
     void (*each)(void *ctx, const struct template_row *row);
     void *ctx;

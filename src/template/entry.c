@@ -1,5 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -126,21 +127,107 @@ void entry_become(struct entry *entry, const struct template_builtin *what)
     t->disk_mb = what->disk_mb;
 }
 
+static void template_fini(struct template *t)
+{
+    free(t->id);
+    free(t->alias);
+    free(t->team_id);
+    free(t->build_id);
+    free(t->layers);
+    free(t->user);
+    free(t->workdir);
+    free(t->env_json);
+    free(t->start_cmd);
+    free(t->ready_cmd);
+    free(t->saved);
+}
+
 void entry_free(struct entry *entry)
 {
-    free(entry->t.id);
-    free(entry->t.alias);
-    free(entry->t.team_id);
-    free(entry->t.build_id);
-    free(entry->t.layers);
-    free(entry->t.user);
-    free(entry->t.workdir);
-    free(entry->t.env_json);
-    free(entry->t.start_cmd);
-    free(entry->t.ready_cmd);
-    free(entry->t.saved);
+    struct tagged *tagged = NULL;
+
+    while ((tagged = entry->tags)) {
+        entry_untag(entry, tagged);
+    }
+    template_fini(&entry->t);
     free(entry);
 }
+
+/* ---- what is built ---- */
+
+struct entry *entry_new(const char *team_id, const char *alias, uint32_t cpu_count,
+                        uint32_t memory_mb, uint32_t disk_mb)
+{
+    struct entry *entry = entry_builtin(alias);
+
+    entry->t.team_id = xstrdup(team_id);
+    entry->t.build_id = xstrdup("");
+    entry->t.layers = xstrdup("");
+    entry->t.cpu_count = cpu_count;
+    entry->t.memory_mb = memory_mb;
+    entry->t.disk_mb = disk_mb;
+    entry->t.is_public = false;
+    return entry;
+}
+
+void entry_take_build(struct template *t, const struct build_row *build)
+{
+    replace(&t->build_id, build->id);
+    replace(&t->layers, build->layers);
+    replace(&t->user, build->user);
+    replace(&t->workdir, build->workdir);
+    replace(&t->env_json, build->env_json);
+    replace(&t->start_cmd, build->start_cmd);
+    replace(&t->ready_cmd, build->ready_cmd);
+    replace(&t->saved, build->saved);
+    t->cpu_count = build->cpu_count;
+    t->memory_mb = build->memory_mb;
+    t->disk_mb = build->disk_mb;
+}
+
+struct tagged *entry_tagged(const struct entry *entry, const char *tag)
+{
+    struct tagged *tagged = NULL;
+
+    DL_FOREACH (entry->tags, tagged) {
+        if (strcmp(tagged->tag, tag) == 0) {
+            break;
+        }
+    }
+    return tagged;
+}
+
+struct tagged *entry_tag(struct entry *entry, const char *tag, int64_t created_ms,
+                         const struct build_row *build)
+{
+    struct tagged *tagged = entry_tagged(entry, tag);
+
+    if (!tagged) {
+        tagged = xnew(struct tagged);
+        (void)str_copy(tagged->tag, sizeof(tagged->tag), str_of(tag));
+        tagged->t.id = xstrdup(entry->t.id);
+        tagged->t.alias = xstrdup(entry->t.alias);
+        tagged->t.team_id = xstrdup(entry->t.team_id);
+        tagged->t.created_ms = entry->t.created_ms;
+        tagged->t.is_public = entry->t.is_public;
+        DL_APPEND(entry->tags, tagged);
+    }
+    tagged->created_ms = created_ms;
+    entry_take_build(&tagged->t, build);
+    if (strcmp(tag, TEMPLATE_TAG_DEFAULT) == 0) {
+        entry_take_build(&entry->t, build);
+    }
+    return tagged;
+}
+
+void entry_untag(struct entry *entry, struct tagged *tagged)
+{
+    DL_DELETE(entry->tags, tagged);
+    template_fini(&tagged->t);
+    free(tagged);
+}
+
+/* ---- teams ---- */
 
 struct owner *owner_new(const char *id)
 {

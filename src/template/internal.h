@@ -6,9 +6,18 @@
 #include "template/name.h"
 #include "template/template.h"
 
-struct entry {
+/* A tag, and what it names. The tag `default` of a template is its entry's own `t` as well. */
+struct tagged {
+    struct tagged *prev, *next;
+    char tag[TEMPLATE_NAME_MAX + 1];
+    int64_t created_ms;
     struct template t;
-    UT_hash_handle hh; /* by id */
+};
+
+struct entry {
+    struct template t;   /* layers "": nothing has the tag `default` */
+    struct tagged *tags; /* oldest first; none of a built-in one */
+    UT_hash_handle hh;   /* by id */
 };
 
 /* A team and the namespace that its name gives it. */
@@ -31,6 +40,15 @@ struct template_row entry_row(const struct entry *entry); /* borrows from entry 
 bool entry_is(const struct entry *entry, const struct template_builtin *what);
 void entry_become(struct entry *entry, const struct template_builtin *what);
 void entry_free(struct entry *entry);
+struct entry *entry_new(const char *team_id, const char *alias, uint32_t cpu_count,
+                        uint32_t memory_mb, uint32_t disk_mb); /* not built yet */
+
+/* Makes t what the build came to. */
+void entry_take_build(struct template *t, const struct build_row *build);
+struct tagged *entry_tagged(const struct entry *entry, const char *tag); /* NULL: no such tag */
+struct tagged *entry_tag(struct entry *entry, const char *tag, int64_t created_ms,
+                         const struct build_row *build);
+void entry_untag(struct entry *entry, struct tagged *tagged);
 
 struct owner *owner_new(const char *id);
 void owner_free(struct owner *owner);

@@ -23,11 +23,16 @@ static bool part_copy(char out[TEMPLATE_NAME_MAX + 1], struct str part, bool dot
     return true;
 }
 
+bool template_tag_parse(struct str text, char out[TEMPLATE_NAME_MAX + 1])
+{
+    return part_copy(out, text, true);
+}
+
 int template_name_parse(struct str text, struct template_name *out)
 {
     struct str name = str_trim(text);
     size_t colon = str_find(name, ':');
-    struct str tag = colon < name.len ? str_skip(name, colon + 1) : STR("default");
+    struct str tag = colon < name.len ? str_skip(name, colon + 1) : STR(TEMPLATE_TAG_DEFAULT);
     struct str alias = {name.at, colon};
     size_t slash = str_find(alias, '/');
 

@@ -2,6 +2,8 @@
 #ifndef TEMPLATE_NAME_H
 #define TEMPLATE_NAME_H
 
+#include <stdbool.h>
+
 #include "base/compiler.h"
 #include "base/str.h"
 
@@ -15,7 +17,12 @@ struct template_name {
     char tag[TEMPLATE_NAME_MAX + 1];   /* "default" when none was given */
 };
 
+#define TEMPLATE_TAG_DEFAULT "default"
+
 /* Lower-cases and checks: [a-z0-9_-], and '.' in a tag. -EINVAL. */
 must_check int template_name_parse(struct str text, struct template_name *out);
+
+/* A tag alone, as of a name: false when none can be spelt so. */
+bool template_tag_parse(struct str text, char out[TEMPLATE_NAME_MAX + 1]);
 
 #endif

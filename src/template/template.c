@@ -1,10 +1,12 @@
 #include "template/template.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <utlist.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "template/internal.h"
 
@@ -21,6 +23,17 @@ static void on_template(void *ctx, const struct template_row *row)
     struct entry *entry = entry_from_row(row);
 
     HASH_ADD_KEYPTR(hh, all->by_id, entry->t.id, strlen(entry->t.id), entry);
+}
+
+static void on_tag(void *ctx, const struct tag_row *row, const struct build_row *build)
+{
+    struct templates *all = ctx;
+    struct entry *entry = NULL;
+
+    HASH_FIND_STR(all->by_id, row->template_id, entry);
+    if (entry) {
+        (void)entry_tag(entry, row->tag, row->created_ms, build);
+    }
 }
 
 static void on_saved(void *ctx, int error, const struct err *err)
@@ -66,6 +79,9 @@ int templates_new(struct store *store, struct templates **out, struct err *err)
     if (r == 0) {
         r = store_load_templates(store, on_template, all, err);
     }
+    if (r == 0) {
+        r = store_load_tags(store, on_tag, all, err);
+    }
     if (r < 0) {
         templates_free(all);
         return err_wrap(err, "load the templates");
@@ -109,6 +125,13 @@ static struct entry *find_alias(struct templates *all, const char *team_id, cons
     return NULL;
 }
 
+static void save(struct templates *all, const struct entry *entry, store_done *done, void *ctx)
+{
+    struct template_row row = entry_row(entry);
+
+    store_template_save(all->store, &row, done ? done : on_saved, ctx);
+}
+
 void templates_put_builtin(struct templates *templates, const struct template_builtin *what)
 {
     struct entry *entry = find_alias(templates, NULL, what->alias);
@@ -121,8 +144,7 @@ void templates_put_builtin(struct templates *templates, const struct template_bu
         return;
     }
     entry_become(entry, what);
-    struct template_row row = entry_row(entry);
-    store_template_save(templates->store, &row, on_saved, NULL);
+    save(templates, entry, NULL, NULL);
 }
 
 /* ---- not there yet ---- */
@@ -206,29 +228,156 @@ void templates_spawned(struct templates *templates, const char *id, int64_t now_
     }
 }
 
+static const struct entry *find(struct templates *all, const char *team_id, struct str name,
+                                struct template_name *parsed, int *why)
+{
+    *why = template_name_parse(name, parsed);
+    if (*why < 0) {
+        return NULL;
+    }
+    const struct entry *entry = find_named(all, team_id, parsed);
+    if (!entry) {
+        *why = -ENOENT;
+    } else if (!may_use(&entry->t, team_id)) {
+        *why = -EACCES;
+    }
+    return *why == 0 ? entry : NULL;
+}
+
 const struct template *templates_find(struct templates *templates, const char *team_id,
                                       struct str name, int *why)
 {
     struct template_name parsed;
+    const struct entry *entry = find(templates, team_id, name, &parsed, why);
 
-    *why = template_name_parse(name, &parsed);
-    if (*why < 0) {
-        return NULL;
-    }
-    const struct entry *entry = find_named(templates, team_id, &parsed);
     if (!entry) {
-        *why = -ENOENT;
         return NULL;
     }
-    if (!may_use(&entry->t, team_id)) {
-        *why = -EACCES;
-        return NULL;
+    const struct tagged *tagged = entry_tagged(entry, parsed.tag);
+    if (tagged && tagged->t.layers[0]) {
+        return &tagged->t;
     }
-    if (strcmp(parsed.tag, "default") != 0) {
-        *why = -ENODATA;
-        return NULL;
+    if (strcmp(parsed.tag, TEMPLATE_TAG_DEFAULT) == 0 && entry->t.layers[0]) {
+        return &entry->t;
     }
+    *why = -ENODATA;
+    return NULL;
+}
+
+const struct template *templates_lookup(struct templates *templates, const char *team_id,
+                                        struct str name, int *why)
+{
+    struct template_name parsed;
+    const struct entry *entry = find(templates, team_id, name, &parsed, why);
+
+    return entry ? &entry->t : NULL;
+}
+
+const struct template *templates_by_id(struct templates *templates, const char *id)
+{
+    const struct entry *entry = NULL;
+
+    HASH_FIND_STR(templates->by_id, id, entry);
+    return entry ? &entry->t : NULL;
+}
+
+const char *templates_space(const struct templates *templates, const char *team_id)
+{
+    const struct owner *owner;
+
+    LL_FOREACH (templates->owners, owner) {
+        if (text_same(owner->id, team_id)) {
+            return owner->space;
+        }
+    }
+    return "";
+}
+
+/* ---- changing ---- */
+
+const struct template *templates_add(struct templates *templates, const char *team_id,
+                                     const char *alias, uint32_t cpu_count, uint32_t memory_mb,
+                                     uint32_t disk_mb, store_done *done, void *ctx)
+{
+    struct entry *entry = entry_new(team_id, alias, cpu_count, memory_mb, disk_mb);
+
+    HASH_ADD_KEYPTR(hh, templates->by_id, entry->t.id, strlen(entry->t.id), entry);
+    save(templates, entry, done, ctx);
     return &entry->t;
+}
+
+static struct entry *must_find(struct templates *all, const char *id)
+{
+    struct entry *entry = NULL;
+
+    HASH_FIND_STR(all->by_id, id, entry);
+    assert(entry);
+    return entry;
+}
+
+void templates_set_public(struct templates *templates, const char *id, bool is_public,
+                          store_done *done, void *ctx)
+{
+    struct entry *entry = must_find(templates, id);
+    struct tagged *tagged = NULL;
+
+    entry->t.is_public = is_public;
+    DL_FOREACH (entry->tags, tagged) {
+        tagged->t.is_public = is_public;
+    }
+    save(templates, entry, done, ctx);
+}
+
+void templates_remove(struct templates *templates, const char *id, store_done *done, void *ctx)
+{
+    struct entry *entry = must_find(templates, id);
+
+    store_template_delete(templates->store, id, done ? done : on_saved, ctx);
+    HASH_DEL(templates->by_id, entry);
+    entry_free(entry);
+}
+
+void templates_tag(struct templates *templates, const struct build_row *build, const char *tag,
+                   store_done *done, void *ctx)
+{
+    struct entry *entry = must_find(templates, build->template_id);
+    const struct tagged *tagged = entry_tag(entry, tag, clock_wall_ms(), build);
+    const struct tag_row row = {.template_id = entry->t.id,
+                                .tag = tagged->tag,
+                                .build_id = tagged->t.build_id,
+                                .created_ms = tagged->created_ms};
+
+    if (strcmp(tag, TEMPLATE_TAG_DEFAULT) == 0) {
+        save(templates, entry, NULL, NULL);
+    }
+    store_tag_save(templates->store, &row, done ? done : on_saved, ctx);
+}
+
+int templates_untag(struct templates *templates, const char *id, const char *tag, store_done *done,
+                    void *ctx)
+{
+    struct entry *entry = must_find(templates, id);
+    struct tagged *tagged = entry_tagged(entry, tag);
+
+    if (!tagged) {
+        return -ENODATA;
+    }
+    store_tag_delete(templates->store, id, tag, done ? done : on_saved, ctx);
+    entry_untag(entry, tagged);
+    return 0;
+}
+
+void templates_each_tag(struct templates *templates, const char *id,
+                        void (*each)(void *ctx, const char *tag, const struct template *t,
+                                     int64_t created_ms),
+                        void *ctx)
+{
+    const struct entry *entry = must_find(templates, id);
+    const struct tagged *tagged = NULL;
+
+    DL_FOREACH (entry->tags, tagged) {
+        each(ctx, tagged->tag, &tagged->t, tagged->created_ms);
+    }
 }
 
 void templates_each(struct templates *templates, const char *team_id,

@@ -22,7 +22,7 @@ struct template
     char *alias;   /* NULL: has none */
     char *team_id; /* NULL: built in */
     char *build_id;
-    char *layers; /* topmost first, separated by ',' */
+    char *layers; /* topmost first, separated by ','; "": not built yet */
     char *user;
     char *workdir;
     char *env_json;
@@ -71,6 +71,35 @@ void templates_name_team(struct templates *templates, const char *team_id, const
  */
 const struct template *templates_find(struct templates *templates, const char *team_id,
                                       struct str name, int *why);
+
+/* The same, built or not and whatever its tag: for those that look at it or change it. */
+const struct template *templates_lookup(struct templates *templates, const char *team_id,
+                                        struct str name, int *why);
+const struct template *templates_by_id(struct templates *templates, const char *id);
+
+/* The namespace of a team's names; "" when its name cannot be one, and for the built-in ones. */
+const char *templates_space(const struct templates *templates, const char *team_id);
+
+/* ---- changes: `done` (may be NULL) comes when it is on record ---- */
+
+/* A template that is not built yet. The team must have none of that alias (NULL: without one). */
+const struct template *templates_add(struct templates *templates, const char *team_id,
+                                     const char *alias, uint32_t cpu_count, uint32_t memory_mb,
+                                     uint32_t disk_mb, store_done *done, void *ctx);
+void templates_set_public(struct templates *templates, const char *id, bool is_public,
+                          store_done *done, void *ctx);
+void templates_remove(struct templates *templates, const char *id, store_done *done, void *ctx);
+
+/* What the tag names from now on. The build's row must be on record before. */
+void templates_tag(struct templates *templates, const struct build_row *build, const char *tag,
+                   store_done *done, void *ctx);
+/* -ENODATA: it has no such tag, and done is not called. */
+must_check int templates_untag(struct templates *templates, const char *id, const char *tag,
+                               store_done *done, void *ctx);
+void templates_each_tag(struct templates *templates, const char *id,
+                        void (*each)(void *ctx, const char *tag, const struct template *t,
+                                     int64_t created_ms),
+                        void *ctx);
 
 /* A sandbox was made of it. */
 void templates_spawned(struct templates *templates, const char *id, int64_t now_ms);

@@ -1,6 +1,7 @@
 /* A keeper's request as raw bytes. What passes the check must be usable as it is: names that are
  * names, numbers within their bounds. */
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,13 @@ static void name_assert(const char *name, size_t size)
     assert(!memchr(name, '/', len) && name[0] != '.' && name[0] != '-');
 }
 
-static void plan_assert(const struct keeper_plan *plan)
+static void saved_assert(const char *name)
+{
+    name_assert(name, KEEPER_SAVED_BYTES);
+    assert(strncmp(name, KEEPER_SAVED_PREFIX, strlen(KEEPER_SAVED_PREFIX)) == 0);
+}
+
+static void plan_assert(const struct keeper_plan *plan, bool restore)
 {
     assert(plan->uid_slot < KEEPER_UID_SLOTS && plan->network <= 1);
     assert(plan->layers_n >= 1 && plan->layers_n <= KEEPER_LAYERS_MAX);
@@ -28,6 +35,11 @@ static void plan_assert(const struct keeper_plan *plan)
         name_assert(plan->layers[i], KEEPER_LAYER_BYTES);
     }
     name_assert(plan->hostname, KEEPER_HOSTNAME_BYTES);
+    assert(plan->keeps_disk <= 1);
+    if (restore || plan->from[0]) {
+        saved_assert(plan->from);
+        assert(restore || !plan->keeps_disk);
+    }
 }
 
 static void batch_assert(const struct keeper_batch *batch)
@@ -43,12 +55,21 @@ static void request_assert(const struct keeper_request *req)
     switch ((enum keeper_op)req->op) {
     case KEEPER_HELLO:
     case KEEPER_LIST:
+    case KEEPER_LIST_SAVED:
+        return;
+    case KEEPER_FORGET:
+        saved_assert(req->save.name);
         return;
     case KEEPER_USAGE_MANY:
         batch_assert(&req->batch);
         return;
     case KEEPER_CREATE:
-        plan_assert(&req->plan);
+    case KEEPER_RESTORE:
+        plan_assert(&req->plan, req->op == KEEPER_RESTORE);
+        break;
+    case KEEPER_SAVE:
+        saved_assert(req->save.name);
+        assert(req->save.flags < 1 << 3);
         break;
     case KEEPER_ATTACH:
         assert(req->jail.pid > 1);

@@ -332,6 +332,12 @@ static void do_command(char *text)
         do_stat(path);
     } else if (strcmp(what, "rename") == 0) {
         rename(path, more) < 0 ? say_errno() : say("ok");
+    } else if (strcmp(what, "remove") == 0) {
+        remove(path) < 0 ? say_errno() : say("ok");
+    } else if (strcmp(what, "mkdir") == 0) {
+        mkdir(path, 0755) < 0 ? say_errno() : say("ok");
+    } else if (strcmp(what, "link") == 0) {
+        link(path, more) < 0 ? say_errno() : say("ok");
     } else if (strcmp(what, "hog") == 0) {
         in_child(hog, strtoul(path, NULL, 10));
     } else if (strcmp(what, "forks") == 0) {

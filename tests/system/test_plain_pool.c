@@ -53,6 +53,38 @@ static void jails_work_all_the_same(void)
     CHECK_INT(r, 0);
 }
 
+static void disks_are_saved_by_copying(void)
+{
+    struct rig_jail jail, copy;
+    struct keeper_request req = rig_create_request("source", 0, "base");
+    struct keeper_request save = {
+        .op = KEEPER_SAVE, .id = "source", .save = {.name = "saved-x", .flags = KEEPER_SAVE_SYNC}};
+    struct keeper_request forget = {.op = KEEPER_FORGET, .save = {.name = "saved-x"}};
+
+    CHECK_INT(rig_create(&rig, &req, &jail).status, 0);
+    CHECK_STR(rig_probe(&jail, "write /root/x before"), "ok");
+    CHECK_STR(rig_probe(&jail, "rename /opt/old /opt/new"), "ok");
+    CHECK_STR(rig_probe(&jail, "remove /tmp"), "ok");
+    struct keeper_answer answer = rig_ask(&rig, &save, NULL);
+    CHECK_THAT(answer.status == 0, "it says %s", answer.err.msg);
+    CHECK_STR(rig_probe(&jail, "write /root/x after!"), "ok");
+
+    req = rig_create_request("copy", 1, "base");
+    strcpy(req.plan.from, "saved-x");
+    CHECK_INT(rig_create(&rig, &req, &copy).status, 0);
+    CHECK_STR(rig_probe(&copy, "read /root/x"), "before");
+    CHECK_STR(rig_probe(&copy, "list /opt"), "new\n");
+    CHECK_STR(rig_probe(&copy, "stat /tmp"), "error ENOENT");
+    CHECK_STR(rig_probe(&copy, "stat /root/x"), "100644 0:0 0:0");
+    CHECK_INT(rig_destroy(&rig, "copy").status, 0);
+    CHECK_INT(rig_destroy(&rig, "source").status, 0);
+    CHECK_INT(rig_ask(&rig, &forget, NULL).status, 0);
+    (void)close(jail.pidfd);
+    (void)close(jail.channel);
+    (void)close(copy.pidfd);
+    (void)close(copy.channel);
+}
+
 static void the_doctor_has_a_sentence_for_every_point(void)
 {
     struct probe_result results[PROBE_RESULTS_MAX];
@@ -71,6 +103,7 @@ int main(int argc, char **argv)
     static const struct check_test tests[] = {
         {"the lack is told", the_lack_is_told},
         {"no half-made image is left", no_half_made_image_is_left},
+        {"disks are saved by copying", disks_are_saved_by_copying},
         {"jails work all the same", jails_work_all_the_same},
         {"the doctor has a sentence for every point", the_doctor_has_a_sentence_for_every_point},
     };

@@ -90,7 +90,7 @@ static void dial_answer(uv_timer_t *timer)
 
 static uv_loop_t loop;
 
-void sandbox_dial(struct sandbox *sb, uint16_t port, void (*done)(void *ctx, int fd_or_error),
+void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
                   void *ctx)
 {
     struct pending_dial *dial = xnew(struct pending_dial);

@@ -34,6 +34,13 @@ static void good_ones_pass(void)
     }
 }
 
+static void passes(const struct keeper_request *req)
+{
+    struct err err = {0};
+
+    CHECK_THAT(keeper_request_check(req, &err) == 0, "it is refused: %s", err.msg);
+}
+
 static void refused(const struct keeper_request *req, const char *field)
 {
     struct err err = {0};
@@ -104,6 +111,76 @@ static void names_end_in_their_field(void)
     refused(&req, "hostname");
 }
 
+static struct keeper_request good_save(uint32_t op)
+{
+    struct keeper_request req = {
+        .version = KEEPER_VERSION,
+        .op = op,
+        .id = "i0abc",
+        .save = {.name = "saved-x1", .flags = KEEPER_SAVE_STOP | KEEPER_SAVE_SYNC},
+    };
+    return req;
+}
+
+static void what_is_saved_is_named_so(void)
+{
+    static const char *const bad[] = {"",         "x",           "saved",
+                                      "Saved-x",  "../saved-x",  ".saved-x",
+                                      "-saved-x", "saved-x/../", "saved-X"};
+    struct keeper_request req = good_save(KEEPER_SAVE);
+
+    passes(&req);
+    req.op = KEEPER_FORGET;
+    req.id[0] = '\0';
+    passes(&req);
+    req = good_save(KEEPER_LIST_SAVED);
+    passes(&req);
+    for (size_t i = 0; i < countof(bad); i++) {
+        req = good_save(KEEPER_SAVE);
+        strcpy(req.save.name, bad[i]);
+        refused(&req, "save.name");
+        req.op = KEEPER_FORGET;
+        refused(&req, "save.name");
+        req = good(KEEPER_RESTORE);
+        strcpy(req.plan.from, bad[i]);
+        refused(&req, "from");
+        if (bad[i][0]) {
+            req.op = KEEPER_CREATE;
+            refused(&req, "from");
+        }
+    }
+    req = good_save(KEEPER_SAVE);
+    req.save.flags = 1 << 3;
+    refused(&req, "save.flags");
+    req = good_save(KEEPER_SAVE);
+    req.id[0] = '\0';
+    refused(&req, "id");
+    memset(req.save.name, 'a', sizeof(req.save.name));
+    req.op = KEEPER_FORGET;
+    refused(&req, "save.name");
+}
+
+static void a_disk_has_one_origin(void)
+{
+    struct keeper_request req = good(KEEPER_CREATE);
+
+    strcpy(req.plan.from, "saved-x");
+    passes(&req);
+    req.plan.keeps_disk = 1;
+    refused(&req, "keeps_disk");
+    req.op = KEEPER_RESTORE;
+    passes(&req);
+    req.plan.keeps_disk = 2;
+    refused(&req, "keeps_disk");
+    req = good(KEEPER_CREATE);
+    req.plan.keeps_disk = 1;
+    passes(&req);
+    strcpy(req.plan.layers[0], "saved-layer");
+    passes(&req);
+    memset(req.plan.layers[0] + 6, 'a', KEEPER_LAYER_BYTES - 7); /* no saved one is called so */
+    refused(&req, "layers");
+}
+
 static void version_op_and_pid_are_checked(void)
 {
     struct keeper_request req = good(KEEPER_HELLO);
@@ -112,7 +189,7 @@ static void version_op_and_pid_are_checked(void)
     refused(&req, "version");
     req = good(0);
     refused(&req, "op");
-    req = good(KEEPER_USAGE_MANY + 1);
+    req = good(KEEPER_VOLUME_USAGE + 1);
     refused(&req, "op");
     req = good(KEEPER_ATTACH);
     req.jail.pid = 1; /* the host's init, whatever its start time */
@@ -156,6 +233,8 @@ int main(void)
         {"limits are bounded", limits_are_bounded},
         {"names are names", names_are_names},
         {"names end in their field", names_end_in_their_field},
+        {"what is saved is named so", what_is_saved_is_named_so},
+        {"a disk has one origin", a_disk_has_one_origin},
         {"version, op and pid are checked", version_op_and_pid_are_checked},
         {"batches are checked", batches_are_checked},
         {"fields of other requests do not matter", fields_of_other_requests_do_not_matter},

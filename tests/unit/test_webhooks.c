@@ -8,7 +8,7 @@
 #include "check.h"
 #include "http/server.h"
 #include "store/store.h"
-#include "telemetry/address.h"
+#include "web/address.h"
 #include "telemetry/webhooks.h"
 #include "tmpdir.h"
 

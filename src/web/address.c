@@ -1,4 +1,4 @@
-#include "telemetry/address.h"
+#include "web/address.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

@@ -1,7 +1,7 @@
 /* address.h - whether a network address belongs to this machine. Blocks for a moment: it asks the
  * kernel for the addresses of the interfaces. */
-#ifndef TELEMETRY_ADDRESS_H
-#define TELEMETRY_ADDRESS_H
+#ifndef WEB_ADDRESS_H
+#define WEB_ADDRESS_H
 
 #include <stdbool.h>
 #include <sys/socket.h>

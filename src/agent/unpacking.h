@@ -1,0 +1,15 @@
+/* unpacking.h - starts this program again as atoll-unpack, on a socket.
+ *
+ * Owns:     nothing; the socket is the caller's, the process is reaped as any orphan of the jail's.
+ * Blocks:   never. A program that cannot be executed closes its socket without a word.
+ * Threads:  the loop's.
+ */
+#ifndef AGENT_UNPACKING_H
+#define AGENT_UNPACKING_H
+
+#include "base/compiler.h"
+
+/* The end of the socket that unpack/unpack.h describes, or -errno. */
+must_check int unpacking_start(void);
+
+#endif

@@ -1,0 +1,51 @@
+#include "keeper/save.h"
+
+#include <errno.h>
+#include <stdbool.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "keeper/saved.h"
+
+/* The disk as it is between two system calls of the jail's: files that are being written may be
+ * half written, as after a crash. */
+static int disk_save(struct jail_kit *kit, const char *id, const struct keeper_save *save,
+                     int begun_fd, struct keeper_saved *out, struct err *err)
+{
+    if (!cgroups_populated(kit->groups, id)) {
+        return saved_disk_take(kit->pool, begun_fd, id, err);
+    }
+    int64_t from_us = clock_mono_us();
+    int r = cgroups_freeze(kit->groups, id, err);
+    if (r < 0) {
+        return r;
+    }
+    r = saved_disk_take(kit->pool, begun_fd, id, err);
+    if (r < 0 || !(save->flags & KEEPER_SAVE_STOP)) {
+        cgroups_thaw(kit->groups, id);
+        out->frozen_usec = (uint64_t)(clock_mono_us() - from_us);
+    }
+    return r;
+}
+
+int save_jail(struct jail_kit *kit, const char *id, const struct keeper_save *save,
+              struct keeper_saved *out, struct err *err)
+{
+    scoped_fd begun = saved_begin(kit->pool, save->name, err);
+
+    if (begun < 0) {
+        return begun;
+    }
+    int r = save->flags & KEEPER_SAVE_MEMORY
+                ? err_set(err, EOPNOTSUPP, "memory cannot be saved by this keeper")
+                : disk_save(kit, id, save, begun, out, err);
+    if (r == 0) {
+        r = saved_commit(kit->pool, save->name, save->flags & KEEPER_SAVE_SYNC, err);
+    }
+    if (r < 0) {
+        cgroups_thaw(kit->groups, id);
+        saved_abandon(kit->pool, save->name);
+        return err_wrap(err, "save jail %s", id);
+    }
+    return 0;
+}
