@@ -3,7 +3,7 @@
 import base64
 
 import pytest
-from e2b_code_interpreter import (
+from e2b_code_interpreter.charts import (
     BarChart,
     BoxAndWhiskerChart,
     ChartType,
@@ -101,7 +101,7 @@ def test_pie(draw):
 
 
 def test_boxes(draw):
-    chart = draw("plt.boxplot([[1, 2, 3, 4, 100]]); plt.xticks([1], ['all']); plt.show()")
+    chart = draw("plt.boxplot([[1, 2, 3, 4, 100]], tick_labels=['all'], patch_artist=True); plt.show()")
     assert isinstance(chart, BoxAndWhiskerChart)
     box = chart.elements[0]
     assert (box.label, box.min, box.median, box.max) == ("all", 1, 3, 4)
