@@ -276,11 +276,6 @@ int child_start(const struct child_options *options, struct child **out, struct 
     return 0;
 }
 
-int child_pid(const struct child *child)
-{
-    return child->process.pid;
-}
-
 void child_signal(struct child *child, int signal)
 {
     if (!child->exited) {
@@ -291,6 +286,11 @@ void child_signal(struct child *child, int signal)
 struct str child_tail(const struct child *child)
 {
     return buf_str(&child->tail);
+}
+
+void child_tail_clear(struct child *child)
+{
+    buf_clear(&child->tail);
 }
 
 /* An end that has not come yet closes what is left when it comes. */

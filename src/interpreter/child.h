@@ -42,15 +42,15 @@ struct child_options {
 must_check int child_start(const struct child_options *options, struct child **out,
                            struct err *err);
 
-int child_pid(const struct child *child);
 void child_signal(struct child *child, int signal); /* to the group */
 void child_flow(struct child *child, bool flows);
 
 /* Hands out what its pipes hold at this moment, whether it flows or not. */
 void child_drain(struct child *child);
 
-/* The end of what it wrote, repaired to UTF-8 by whoever shows it. */
+/* The end of what it wrote since the start or the last clear: bytes, perhaps no UTF-8. */
 struct str child_tail(const struct child *child);
+void child_tail_clear(struct child *child);
 
 /* Kills what is left of its session. After it no callback comes. Accepts NULL. */
 void child_free(struct child *child);

@@ -24,31 +24,30 @@ static void strings_free(char **strings)
     free(strings);
 }
 
-/* Copies the text with every place that names a value filled. */
-static int fill(const char *text, const char *const (*places)[2], size_t n, struct buf *out)
+int command_fill(struct buf *out, const char *text, const struct command_place *places, size_t n)
 {
     int r = 0;
 
     while (*text && r == 0) {
         size_t i = 0;
-        while (i < n && strncmp(text, places[i][0], strlen(places[i][0])) != 0) {
+        while (i < n && strncmp(text, places[i].word, strlen(places[i].word)) != 0) {
             i++;
         }
         if (i < n) {
-            r = buf_append(out, places[i][1], strlen(places[i][1]));
-            text += strlen(places[i][0]);
+            r = buf_append(out, places[i].value.at, places[i].value.len);
+            text += strlen(places[i].word);
         } else {
             r = buf_append(out, text++, 1);
         }
     }
-    return r < 0 ? r : buf_append(out, "", 1);
+    return r;
 }
 
 static int argv_make(const struct spec *spec, const char *connection_file, char **argv)
 {
-    const char *const places[][2] = {
-        {"{connection_file}", connection_file ? connection_file : ""},
-        {"{resource_dir}", spec->directory},
+    const struct command_place places[] = {
+        {"{connection_file}", str_of(connection_file)},
+        {"{resource_dir}", str_of(spec->directory)},
     };
     const json_t *item;
     size_t i;
@@ -56,7 +55,10 @@ static int argv_make(const struct spec *spec, const char *connection_file, char 
     json_array_foreach (spec->argv, i, item) {
         scoped_buf text;
         buf_init(&text, ARGUMENT_BYTES_MAX);
-        int r = fill(json_string_value(item), places, countof(places), &text);
+        int r = command_fill(&text, json_string_value(item), places, countof(places));
+        if (r == 0) {
+            r = buf_append(&text, "", 1);
+        }
         if (r < 0) {
             return r;
         }

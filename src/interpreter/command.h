@@ -2,7 +2,18 @@
 #ifndef INTERPRETER_COMMAND_H
 #define INTERPRETER_COMMAND_H
 
+#include "base/buf.h"
 #include "interpreter/spec.h"
+
+/* A word in a text and what stands for it. */
+struct command_place {
+    const char *word; /* "{code}" */
+    struct str value;
+};
+
+/* Appends the text with every such word filled in. */
+must_check int command_fill(struct buf *out, const char *text, const struct command_place *places,
+                            size_t n);
 
 struct command {
     char **argv;

@@ -279,6 +279,7 @@ static void run(struct kernel *kernel, const struct kernel_run *run)
     scoped_text prepare = snippet_prepare(j->language, run);
     char *code = strndup(run->code.at, run->code.len);
 
+    child_tail_clear(j->child);
     j->interrupted = false;
     j->restore = run->env ? snippet_restore(j->language) : NULL;
     j->code = code ? code : xstrdup("");

@@ -225,6 +225,7 @@ static int spec_fill(struct spec *spec, const json_t *file, struct err *err)
     }
     spec->argv = json_deep_copy(argv);
     spec->env = env ? json_deep_copy(env) : NULL;
+    spec->run = xstrdup(json_string_value(json_object_get(ours, "run")));
     spec->transport = transport_of(json_text(ours, "transport"));
     spec->waits = spec->transport == SPEC_PIPE || json_is_true(json_object_get(ours, "waits"));
     spec->interrupts_by_message = strcmp(json_text(file, "interrupt_mode"), "message") == 0;
@@ -274,6 +275,7 @@ void spec_free(struct spec *spec)
 {
     if (spec) {
         free(spec->directory);
+        free(spec->run);
         json_decref(spec->argv);
         json_decref(spec->env);
         free(spec);

@@ -6,6 +6,7 @@
  * They are looked for in this project's own directory first, then where Jupyter looks. What is ours
  * alone stands under metadata.atoll:
  *   transport  "ipc", "tcp" (what a kernel speaks that says nothing) or "pipe"
+ *   run        the line that asks a pipe kernel for a run: see pipe_wire.h
  *   waits      true: the kernel waits when its output is not taken, so nothing need be kept for it
  */
 #ifndef INTERPRETER_SPEC_H
@@ -31,6 +32,7 @@ struct spec {
     char language[SPEC_NAME_LEN_MAX + 1]; /* the kernel's own word for it, lower case */
     json_t *argv;                         /* strings, at least one */
     json_t *env;                          /* strings by name; NULL: none */
+    char *run;                            /* NULL: as every pipe kernel */
     enum spec_transport transport;
     bool waits;
     bool interrupts_by_message;
