@@ -107,7 +107,7 @@ const charts = {
   [ChartType.SCATTER]: 'plt.scatter([1, 2], [3, 4])',
   [ChartType.BAR]: "plt.bar(['a', 'b'], [1, 2])",
   [ChartType.PIE]: "plt.pie([1, 3], labels=['a', 'b'])",
-  [ChartType.BOX_AND_WHISKER]: 'plt.boxplot([[1, 2, 3]], patch_artist=True)',
+  [ChartType.BOX_AND_WHISKER]: 'plt.boxplot([[1, 2, 3], [1, 5, 9]], patch_artist=True)',
   [ChartType.SUPERCHART]: 'f, axes = plt.subplots(1, 2)\naxes[0].plot([1])\naxes[1].bar([1], [2])',
   [ChartType.UNKNOWN]: 'plt.imshow([[0, 1], [1, 0]])',
 }
