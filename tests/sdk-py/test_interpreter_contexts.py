@@ -229,11 +229,6 @@ def test_javascript_awaits_requires_and_imports(interpreter):
     assert execution.text == "42"
 
 
-def test_javascript_and_typescript_are_one_kernel(interpreter):
-    interpreter.run_code("const shared: string = 'ts'", language="typescript")
-    assert interpreter.run_code("shared", language="javascript").text == "ts"
-
-
 def test_r_draws(interpreter):
     results = interpreter.run_code("plot(1:3)", language="r").results
     assert any(result.png for result in results)
