@@ -12,15 +12,37 @@ const { prepare } = require('./cell.cjs')
 const typescript = process.argv[2] === 'typescript'
 const displaySymbol = Symbol.for('Jupyter.display')
 
-function emit(event) {
-  const bytes = Buffer.from(JSON.stringify(event) + '\n')
+function writeAll(fd, bytes) {
   for (let at = 0; at < bytes.length; ) {
     try {
-      at += fs.writeSync(4, bytes, at)
+      at += fs.writeSync(fd, bytes, at)
     } catch (error) {
       if (error.code !== 'EAGAIN') throw error
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1) // somebody made it non-blocking
     }
   }
+}
+
+function emit(event) {
+  writeAll(4, Buffer.from(JSON.stringify(event) + '\n'))
+}
+
+// Node's own streams for pipes gather what the pipe has no room for, without bound, and lose it when
+// the process ends. These wait.
+class Output extends Writable {
+  constructor(fd) {
+    super()
+    this.fd = fd
+  }
+
+  _write(bytes, encoding, done) {
+    writeAll(this.fd, bytes)
+    done()
+  }
+}
+for (const [name, fd] of [['stdout', 1], ['stderr', 2]]) {
+  const stream = new Output(fd)
+  Object.defineProperty(process, name, { configurable: true, enumerable: true, get: () => stream })
 }
 
 // ---- what is shown of a value ----
@@ -74,17 +96,21 @@ const server = repl.start({
 })
 let running = null // { finish, sync } of the cell under way
 
-// Errors of the evaluation itself are given to the REPL's domain, not to its callback; those of timers
-// and listeners that a cell left behind come there as well, and are only printed.
-function onStray(error) {
-  if (running?.sync) running.finish({ error })
-  else process.stderr.write(`Uncaught ${error?.stack ?? util.inspect(error)}\n`)
+function printStray(error) {
+  process.stderr.write(`Uncaught ${error?.stack ?? util.inspect(error)}\n`)
+}
+
+// A cell's error is given to the REPL's domain, not to its callback. Those that timers and listeners of
+// earlier cells throw come there as well, marked by the domain, and are only printed.
+function onDomainError(error) {
+  if (running && (running.sync || !error?.domainThrown)) running.finish({ error })
+  else printStray(error)
 }
 server._domain?.removeAllListeners('error')
-server._domain?.on('error', onStray)
+server._domain?.on('error', onDomainError)
 process.removeAllListeners('uncaughtException')
-process.on('uncaughtException', onStray)
-process.on('unhandledRejection', onStray)
+process.on('uncaughtException', printStray)
+process.on('unhandledRejection', printStray)
 
 // A listener during synchronous code would take the signal from the watchdog that ends it.
 const onInterrupt = () => {
