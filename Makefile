@@ -2,7 +2,7 @@
 SHELL = /bin/bash
 PREFIX ?= /usr/local
 ARGS ?=
-PROGRAMS = atoll src/agent/atoll-agent
+PROGRAMS = atoll src/agent/atoll-agent src/interpreter/atoll-interpreter
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test check bench install clean deps-criu

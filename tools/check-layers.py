@@ -15,6 +15,7 @@ MAY_USE = {
     "web": ["base"],
     "unpack": ["base"],
     "agent": ["base", "http", "rpc", "unpack"],
+    "interpreter": ["base", "http"],
     "keeper": ["base", "agent"],
     "store": ["base"],
     "template": ["base", "store"],

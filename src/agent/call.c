@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "agent/utf8.h"
+#include "base/utf8.h"
 
 enum {
     MS_PER_S = 1000,

@@ -6,7 +6,7 @@
 
 #include "agent/metadata.h"
 #include "agent/users.h"
-#include "agent/utf8.h"
+#include "base/utf8.h"
 
 void entry_permissions(mode_t mode, char out[ENTRY_PERMISSIONS_BYTES])
 {

@@ -9,10 +9,10 @@
 
 #include "agent/journal.h"
 #include "agent/signature.h"
-#include "agent/utf8.h"
 #include "agent/volume.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 
 enum {
     PARAM_BYTES_MAX = HTTP_TARGET_BYTES_MAX,

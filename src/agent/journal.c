@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "agent/channel.h"
-#include "agent/utf8.h"
+#include "base/utf8.h"
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/clock.h"

@@ -4,7 +4,7 @@
 #include <linux/limits.h>
 #include <sys/xattr.h>
 
-#include "agent/utf8.h"
+#include "base/utf8.h"
 
 #define PREFIX "user.e2b."
 #define HEADER_PREFIX "x-metadata-"

@@ -68,15 +68,10 @@ static char *text_read(const char *path)
     return text;
 }
 
-static void text_freep(char **text)
-{
-    free(*text);
-}
-
 static bool filesystem_known(const char *type)
 {
     char line[32];
-    scoped(text_freep) char *text = text_read("/proc/filesystems");
+    scoped_text text = text_read("/proc/filesystems");
 
     (void)snprintf(line, sizeof(line), "\t%s\n", type);
     return strstr(text, line) != NULL;
@@ -181,7 +176,7 @@ static bool controller_found(const char *name, unsigned controller)
 {
     struct cgroup_mounts mounts;
     char path[CGROUP_MOUNT_PATH_BYTES + 32];
-    scoped(text_freep) char *text = text_read("/proc/self/mountinfo");
+    scoped_text text = text_read("/proc/self/mountinfo");
     unsigned found = 0;
 
     cgroup_mounts_find(text, &mounts);
@@ -189,7 +184,7 @@ static bool controller_found(const char *name, unsigned controller)
         found |= mounts.at[i].controllers;
     }
     (void)snprintf(path, sizeof(path), "%s/cgroup.controllers", mounts.at[0].path);
-    scoped(text_freep) char *unified = text_read(path);
+    scoped_text unified = text_read(path);
     for (char *word = strtok(unified, " \n"); word; word = strtok(NULL, " \n")) {
         found |= strcmp(word, name) == 0 ? controller : 0;
     }
@@ -301,7 +296,7 @@ static enum probe_verdict probe_proc(const struct probe *probe, struct probe_res
 static enum probe_verdict probe_inotify(const struct probe *probe, struct probe_result *out)
 {
     static const char knob[] = "/proc/sys/fs/inotify/max_user_instances";
-    scoped(text_freep) char *text = text_read(knob);
+    scoped_text text = text_read(knob);
     long most = strtol(text, NULL, 10);
 
     (void)probe;

@@ -1,14 +1,19 @@
 """Fixtures: sandboxes that are always killed, and plain HTTP to the API and to the edge."""
 
 import os
+import time
 
 import httpx
 import pytest
 from e2b import Sandbox
+from e2b_code_interpreter import Sandbox as Interpreter
 
 API_URL = os.environ["E2B_API_URL"]
 SANDBOX_URL = os.environ["E2B_SANDBOX_URL"]
 API_KEY = os.environ["E2B_API_KEY"]
+
+INTERPRETER_TEMPLATE = "code-interpreter-v1"
+INTERPRETER_WAIT_S = 1200  # a machine that has never made it
 
 TIMEOUT_S = 300  # a sandbox outlives its test only when the test's process is killed
 
@@ -48,6 +53,40 @@ def api():
     """The control plane without an SDK in between, with the right key."""
     with httpx.Client(base_url=API_URL, headers={"X-API-Key": API_KEY}, timeout=60) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def interpreter_template(api):
+    """The template's name, once it is there: the daemon makes it while other tests run."""
+    deadline = time.monotonic() + INTERPRETER_WAIT_S
+    while (answer := api.get(f"/templates/aliases/{INTERPRETER_TEMPLATE}")).status_code == 503:
+        assert time.monotonic() < deadline, answer.text
+        time.sleep(1)
+    assert answer.status_code == 200, answer.text
+    return INTERPRETER_TEMPLATE
+
+
+@pytest.fixture(scope="module")
+def interpreter(interpreter_template):
+    """One code interpreter for all tests of a file that leave it as they found it."""
+    sandbox = Interpreter.create(timeout=TIMEOUT_S)
+    yield sandbox
+    sandbox.kill()
+
+
+@pytest.fixture
+def new_interpreter(interpreter_template):
+    """A factory, as new_sandbox()."""
+    made = []
+
+    def make(**options):
+        options.setdefault("timeout", TIMEOUT_S)
+        made.append(Interpreter.create(**options))
+        return made[-1]
+
+    yield make
+    for sandbox in made:
+        sandbox.kill()
 
 
 @pytest.fixture(scope="session")

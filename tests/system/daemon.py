@@ -14,7 +14,7 @@ import httpx
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = str(Path(os.environ.get("BUILD", ROOT / "build")) / "atoll")
-SETTINGS = ["--pool-size", "16G", *os.environ.get("DAEMON_ARGS", "").split()]
+SETTINGS = ["--pool-size", "16G", "--with-templates", "none", *os.environ.get("DAEMON_ARGS", "").split()]
 START_S = 300  # the first start may have to build the base template
 WAIT_S = 60
 

@@ -24,6 +24,8 @@ clean) rm -rf --one-file-system "$2"/templates/.making.* ;;
 esac
 """
 
+SETTINGS_OF_BASE = '{"cpuCount": 1, "memoryMB": 128, "diskSizeMB": 128}'
+
 
 def processes_that_name(text):
     found = []
@@ -65,6 +67,7 @@ def test_a_recipe_ends_with_the_daemon(data, tmp_path, number):
     recipe.parent.mkdir(parents=True)
     recipe.write_text(RECIPE)
     recipe.chmod(0o755)
+    recipe.with_name("settings.json").write_text(SETTINGS_OF_BASE)
     cache.mkdir()
     flags = ["--cache", str(cache), "--templates", str(tmp_path / "templates")]
     process = serve(data, *flags, start_new_session=True)

@@ -10,7 +10,7 @@
 #include <sys/xattr.h>
 
 #include "agent/internal.h"
-#include "agent/utf8.h"
+#include "base/utf8.h"
 #include "base/fd.h"
 #include "check.h"
 #include "tmpdir.h"

@@ -1,15 +1,21 @@
-#include "agent/utf8.h"
+#include "base/utf8.h"
+
+/* Bytes that a sequence with this first byte has, or 0. */
+static size_t lead_len(unsigned char lead)
+{
+    return lead < 0x80                    ? 1
+           : lead >= 0xc2 && lead <= 0xdf ? 2
+           : lead >= 0xe0 && lead <= 0xef ? 3
+           : lead >= 0xf0 && lead <= 0xf4 ? 4
+                                          : 0;
+}
 
 /* Bytes of the well-formed sequence at the start (Unicode, table 3-7), or 0. */
 static size_t sequence_len(struct str s)
 {
     const unsigned char *p = (const unsigned char *)s.at;
     unsigned char low = 0x80, high = 0xbf; /* what the second byte may be */
-    size_t n = p[0] < 0x80                    ? 1
-               : p[0] >= 0xc2 && p[0] <= 0xdf ? 2
-               : p[0] >= 0xe0 && p[0] <= 0xef ? 3
-               : p[0] >= 0xf0 && p[0] <= 0xf4 ? 4
-                                              : 0;
+    size_t n = lead_len(p[0]);
 
     if (n == 0 || n > s.len) {
         return 0;
@@ -63,4 +69,17 @@ size_t utf8_repair(struct str text, char *out)
     }
     out[len] = '\0';
     return len;
+}
+
+size_t utf8_unfinished(struct str text)
+{
+    size_t most = text.len < 3 ? text.len : 3;
+
+    for (size_t back = 1; back <= most; back++) {
+        unsigned char c = (unsigned char)text.at[text.len - back];
+        if ((c & 0xc0) != 0x80) {
+            return lead_len(c) > back ? back : 0;
+        }
+    }
+    return 0;
 }
