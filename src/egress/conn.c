@@ -11,6 +11,7 @@
 #include "egress/conn.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/netfilter_ipv4.h>
 #include <linux/netfilter_ipv6/ip6_tables.h>
 #include <stdlib.h>
@@ -19,6 +20,10 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "egress/dial.h"
+#include "egress/intercept.h"
+
+enum { HTTP_PORT = 80, HTTPS_PORT = 443 };
 
 /* ---- the end of one ---- */
 
@@ -46,6 +51,7 @@ static void conn_leave(struct conn *conn)
     net->counters.open--;
     net->egress->connections_n--;
     lookup_cancel(move_ptr(&conn->lookup));
+    dial_cancel(move_ptr(&conn->dial));
     uv_close((uv_handle_t *)&conn->timer, on_closed);
 }
 
@@ -88,12 +94,24 @@ static void conn_fail(struct conn *conn, int error)
     conn_reset(conn);
 }
 
+static void conn_decide(struct conn *conn);
+
+/* It says no name, or not yet. */
+static void conn_quiet(struct conn *conn)
+{
+    if (conn->named_only) {
+        conn_refuse(conn, "it says no name, and only names are allowed");
+    } else {
+        conn_decide(conn);
+    }
+}
+
 static void on_timer(uv_timer_t *timer)
 {
     struct conn *conn = timer->data;
 
     if (conn->state == CONN_PEEKING) {
-        conn_refuse(conn, "it says no name, and only names are allowed");
+        conn_quiet(conn);
     } else if (conn->state == CONN_RELAYING) {
         conn_reset(conn);
     } else {
@@ -103,18 +121,22 @@ static void on_timer(uv_timer_t *timer)
 
 /* ---- dialling ---- */
 
-static void on_connected(uv_connect_t *req, int status)
+static void on_dialled(void *ctx, int fd_or_error)
 {
-    struct conn *conn = req->data;
+    struct conn *conn = ctx;
 
-    if (conn->state != CONN_DIALLING) {
+    conn->dial = NULL;
+    if (fd_or_error < 0) {
+        conn_fail(conn, fd_or_error);
         return;
     }
-    if (status < 0) {
-        conn_fail(conn, status);
-        return;
+    (void)uv_tcp_init(conn->net->egress->loop, &conn->outer);
+    conn->outer.data = conn;
+    conn->outer_used = true;
+    conn->handles++;
+    if (uv_tcp_open(&conn->outer, fd_or_error) < 0) {
+        abort(); /* it was connected a moment ago */
     }
-    (void)uv_timer_stop(&conn->timer);
     conn->state = CONN_RELAYING;
     conn->net->counters.connections++;
     relay_start(conn);
@@ -122,20 +144,45 @@ static void on_connected(uv_connect_t *req, int status)
 
 static void conn_dial(struct conn *conn, const struct endpoint *to)
 {
-    const struct endpoint *mapped = map_find(conn->net->egress, to);
-    struct sockaddr_storage address;
-
     conn->state = CONN_DIALLING;
-    endpoint_to_sockaddr(mapped ? mapped : to, &address);
-    (void)uv_tcp_init(conn->net->egress->loop, &conn->outer);
-    conn->outer.data = conn;
-    conn->outer_used = true;
-    conn->handles++;
-    conn->connect.data = conn;
-    (void)uv_timer_start(&conn->timer, on_timer, EGRESS_CONNECT_TIMEOUT_MS, 0);
-    int r = uv_tcp_connect(&conn->connect, &conn->outer, (struct sockaddr *)&address, on_connected);
-    if (r < 0) {
-        conn_fail(conn, r);
+    (void)uv_timer_stop(&conn->timer);
+    conn->dial = dial_start(conn->net->egress, to, on_dialled, conn);
+}
+
+/* ---- a name that has a rule ---- */
+
+static const struct transform *conn_rule(const struct conn *conn)
+{
+    return transforms_find(conn->net->transforms, str_of(conn->name));
+}
+
+/* The socket changes hands, with what was read of it. */
+static void conn_intercept(struct conn *conn, const struct endpoint *to)
+{
+    uv_os_fd_t fd = -1;
+
+    if (uv_fileno((uv_handle_t *)&conn->inner, &fd) < 0 ||
+        (fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0) {
+        conn_fail(conn, -errno);
+        return;
+    }
+    intercept_start(conn->net, &(struct intercept_start){.fd = fd,
+                                                         .first = buf_str(&conn->first),
+                                                         .name = conn->name,
+                                                         .asked = conn->asked,
+                                                         .to = *to,
+                                                         .secure = conn->secure});
+    conn_leave(conn);
+    uv_close((uv_handle_t *)&conn->inner, on_closed);
+}
+
+/* Towards an address that the policy and the guard allow. */
+static void conn_go(struct conn *conn, const struct endpoint *to)
+{
+    if (conn_rule(conn)) {
+        conn_intercept(conn, to);
+    } else {
+        conn_dial(conn, to);
     }
 }
 
@@ -176,31 +223,39 @@ static void on_resolved(void *ctx, const struct address *addresses, size_t n)
     struct endpoint to;
 
     conn->lookup = NULL;
-    if (!policy_name(conn->net->policy, str_of(conn->name))) {
+    if (conn->named_only && !policy_name(conn->net->policy, str_of(conn->name))) {
         conn_refuse(conn, "allowOut does not have that name");
     } else if (n == 0) {
         conn_fail(conn, UV_EAI_NONAME);
     } else if (!choose(conn, addresses, n, &to)) {
         conn_refuse(conn, "no address of that name may be reached");
     } else {
-        conn_dial(conn, &to);
+        conn_go(conn, &to);
     }
 }
 
-/* With the name there is, or "" when there is none. */
+static void conn_resolve(struct conn *conn)
+{
+    conn->state = CONN_RESOLVING;
+    (void)uv_timer_start(&conn->timer, on_timer, EGRESS_CONNECT_TIMEOUT_MS, 0);
+    conn->lookup = resolver_addresses(conn->net->egress->resolver, conn->name, on_resolved, conn);
+}
+
+/* With the name there is, or "" when there is none. A server of TLS proves its name; who speaks
+ * plain HTTP must at least have its address, or a program could send a rule's headers anywhere. */
 static void conn_decide(struct conn *conn)
 {
     char rule[POLICY_RULE_BYTES];
     enum verdict verdict = policy_address(conn->net->policy, &conn->asked.address, rule);
 
     (void)uv_read_stop((uv_stream_t *)&conn->inner);
-    if (verdict == VERDICT_ALLOW) {
-        conn_dial(conn, &conn->asked);
+    conn->named_only = verdict != VERDICT_ALLOW;
+    if (verdict == VERDICT_ALLOW && conn_rule(conn) && !conn->secure) {
+        conn_resolve(conn);
+    } else if (verdict == VERDICT_ALLOW) {
+        conn_go(conn, &conn->asked);
     } else if (verdict == VERDICT_BY_NAME && policy_name(conn->net->policy, str_of(conn->name))) {
-        conn->state = CONN_RESOLVING;
-        (void)uv_timer_start(&conn->timer, on_timer, EGRESS_CONNECT_TIMEOUT_MS, 0);
-        conn->lookup =
-            resolver_addresses(conn->net->egress->resolver, conn->name, on_resolved, conn);
+        conn_resolve(conn);
     } else {
         conn_refuse(conn, rule);
     }
@@ -227,7 +282,7 @@ static void on_first_bytes(uv_stream_t *stream, ssize_t n, const uv_buf_t *unuse
         return;
     }
     if (n < 0) {
-        conn_refuse(conn, "it says no name, and only names are allowed");
+        conn_quiet(conn);
         return;
     }
     buf_commit(&conn->first, (size_t)n);
@@ -238,13 +293,18 @@ static void on_first_bytes(uv_stream_t *stream, ssize_t n, const uv_buf_t *unuse
     if (peek == PEEK_NAME) {
         (void)str_copy(conn->name, sizeof(conn->name), name);
     }
+    conn->secure = peek_is_tls(buf_str(&conn->first));
     conn_decide(conn);
 }
 
+/* A program on a port that is not HTTP's may be waiting for its server to speak first. */
 static void conn_peek(struct conn *conn)
 {
+    bool http = conn->asked.port == HTTP_PORT || conn->asked.port == HTTPS_PORT;
+    uint64_t patience_ms = conn->named_only || http ? EGRESS_PEEK_TIMEOUT_MS : EGRESS_QUIET_MS;
+
     conn->state = CONN_PEEKING;
-    (void)uv_timer_start(&conn->timer, on_timer, EGRESS_PEEK_TIMEOUT_MS, 0);
+    (void)uv_timer_start(&conn->timer, on_timer, patience_ms, 0);
     (void)uv_read_start((uv_stream_t *)&conn->inner, on_alloc, on_first_bytes);
 }
 
@@ -262,6 +322,8 @@ void conn_check(struct conn *conn)
     if (verdict == VERDICT_DENY ||
         (verdict == VERDICT_BY_NAME && !policy_name(conn->net->policy, str_of(conn->name)))) {
         conn_refuse(conn, rule);
+    } else if (conn_rule(conn)) {
+        conn_reset(conn); /* its name has a rule now: the next one will find it */
     }
 }
 
@@ -345,7 +407,8 @@ void conn_accept(struct egress_net *net, int fd)
         return;
     }
     struct conn *conn = conn_new(net, fd, &asked);
-    if (verdict == VERDICT_BY_NAME) {
+    conn->named_only = verdict == VERDICT_BY_NAME;
+    if (conn->named_only || transforms_any(net->transforms)) {
         conn_peek(conn);
     } else {
         conn_dial(conn, &asked);

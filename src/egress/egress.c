@@ -6,7 +6,10 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "egress/authority.h"
+#include "egress/intercept.h"
 #include "egress/internal.h"
+#include "http/tls.h"
 
 enum { FILES_PER_CONNECTION = 2, FILES_FALLBACK = 1024 };
 
@@ -117,6 +120,10 @@ int egress_new(const struct egress_options *options, struct egress **out, struct
     struct egress *egress = xnew(struct egress);
 
     egress->loop = options->loop;
+    memcpy(egress->secret, options->secret, sizeof(egress->secret));
+    egress->fill = options->fill;
+    egress->log = options->log;
+    egress->ctx = options->ctx;
     egress->route_fd = -1;
     egress->connections_max = connections_limit();
     int r = list_each("egress_allow", options->allow, allow_add, egress, err);
@@ -128,6 +135,9 @@ int egress_new(const struct egress_options *options, struct egress **out, struct
     }
     if (r >= 0) {
         r = resolver_new(options->loop, options->dns, &egress->resolver, err);
+    }
+    if (r >= 0) {
+        r = intercept_open(egress, options->ca ? options->ca : "", err);
     }
     if (r < 0) {
         egress_free(egress);
@@ -144,14 +154,30 @@ void egress_guard_port(struct egress *egress, uint16_t port)
     }
 }
 
+void egress_destroy(struct egress *egress)
+{
+    tls_trust_free(egress->trust);
+    fd_closep(&egress->route_fd);
+    explicit_bzero(egress->secret, sizeof(egress->secret));
+    free(egress);
+}
+
 void egress_free(struct egress *egress)
 {
-    if (!egress) {
-        return;
+    if (egress) {
+        resolver_free(move_ptr(&egress->resolver));
+        intercept_stop(egress);
     }
-    resolver_free(egress->resolver);
-    fd_closep(&egress->route_fd);
-    free(egress);
+}
+
+char *egress_authority(const struct egress *egress, const char *id, const json_t *options,
+                       char hash[9])
+{
+    struct transforms *transforms = transforms_new(options);
+    char *pem = transforms_any(transforms) ? authority_pem(egress->secret, id, hash) : NULL;
+
+    transforms_free(transforms);
+    return pem;
 }
 
 bool egress_wanted(const json_t *options)
