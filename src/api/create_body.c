@@ -199,7 +199,8 @@ static int mounts_parse(const json_t *mounts, json_t *options, struct err *err)
     int r = 0;
 
     if (json_array_size(mounts) > KEEPER_VOLUMES_MAX) {
-        r = err_set(err, EINVAL, "validation error: volumeMounts has %zu entries, at most %d may be",
+        r = err_set(err, EINVAL,
+                    "validation error: volumeMounts has %zu entries, at most %d may be",
                     json_array_size(mounts), KEEPER_VOLUMES_MAX);
     }
     for (size_t i = 0; r == 0 && i < json_array_size(mounts); i++) {
