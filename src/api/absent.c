@@ -28,8 +28,6 @@ static const struct {
     {"PATCH", "/templates/{}", "Publishing a template"},
     {"PATCH", "/v2/templates/{}", "Publishing a template"},
     {"DELETE", "/templates/{}", "Deleting a template or snapshot"},
-    {NULL, "/secrets", "Keeping secrets"},
-    {NULL, "/secrets/{}", "Keeping secrets"},
 };
 
 const char *absent_find(const struct http_request *req)

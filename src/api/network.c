@@ -190,6 +190,21 @@ static bool is_token(const char *text)
     return true;
 }
 
+/* What frames a message, or says whom it is for, is not a rule's to set. */
+static bool is_framing(const char *name)
+{
+    static const char *const framing[] = {
+        "host", "content-length", "transfer-encoding", "connection",       "upgrade",
+        "te",   "trailer",        "keep-alive",        "proxy-connection", "expect"};
+
+    for (size_t i = 0; i < countof(framing); i++) {
+        if (strcasecmp(name, framing[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool is_field_value(const char *text)
 {
     for (; *text; text++) {
@@ -207,6 +222,11 @@ static int header_check(const char *domain, const char *name, const json_t *valu
                        "Header name \"%s\" in rule for domain \"%s\" must be 1 to %d valid HTTP"
                        " token characters.",
                        name, domain, NETWORK_HEADER_NAME_BYTES_MAX);
+    }
+    if (is_framing(name)) {
+        return err_set(err, EINVAL,
+                       "Header \"%s\" in rule for domain \"%s\" cannot be set by a rule.", name,
+                       domain);
     }
     if (!json_is_string(value) || json_string_length(value) > NETWORK_HEADER_VALUE_BYTES_MAX ||
         !is_field_value(json_string_value(value))) {

@@ -1,6 +1,6 @@
 /* places.h - where things lie: below the data directory, and beside the program.
  *
- *   DATA/state/      0700, the serving user's: atoll.db, default.key, logs/
+ *   DATA/state/      0700, the serving user's: atoll.db, default.key, secret.key, logs/
  *   DATA/run/        0755, root's: keeper.sock, the lock files, base-layer; endpoint is the user's
  *   DATA/pool...     root's alone: layers and sandbox disks (keeper/pool.h)
  *
@@ -24,6 +24,7 @@ struct places {
     char database[PLACE_BYTES];
     char logs[PLACE_BYTES]; /* what agents logged */
     char default_key[PLACE_BYTES];
+    char secret_key[PLACE_BYTES];    /* what secrets are sealed with: secret/key.h */
     char endpoint[PLACE_BYTES];      /* the URL of the daemon that serves, while it does */
     char base_layer[PLACE_BYTES];    /* names the layer of the `base` template */
     char keeper_socket[PLACE_BYTES]; /* fits a sockaddr_un */

@@ -65,6 +65,28 @@ static int map_add(void *ctx, struct str entry)
     return 0;
 }
 
+static int proxy_read(const char *setting, const char *url, struct proxy *out, struct err *err)
+{
+    return proxy_parse_url(str_of(url ? url : ""), out) < 0
+               ? err_set(err, EINVAL, "%s is no http:// or socks5:// address of a proxy", setting)
+               : 0;
+}
+
+static int proxies_read(struct egress *egress, const struct egress_options *options,
+                        struct err *err)
+{
+    int r = proxy_read("http_proxy", options->http_proxy, &egress->http_proxy, err);
+
+    if (r == 0) {
+        r = proxy_read("https_proxy", options->https_proxy, &egress->https_proxy, err);
+    }
+    if (r == 0 && options->no_proxy &&
+        !str_copy(egress->no_proxy, sizeof(egress->no_proxy), str_of(options->no_proxy))) {
+        r = err_set(err, EINVAL, "no_proxy is longer than %d bytes", EGRESS_NO_PROXY_BYTES - 1);
+    }
+    return r;
+}
+
 /* ---- the guard ---- */
 
 const struct endpoint *map_find(const struct egress *egress, const struct endpoint *from)
@@ -131,6 +153,9 @@ int egress_new(const struct egress_options *options, struct egress **out, struct
         r = list_each("egress_map", options->map, map_add, egress, err);
     }
     if (r == 0) {
+        r = proxies_read(egress, options, err);
+    }
+    if (r == 0) {
         r = egress->route_fd = route_open(err);
     }
     if (r >= 0) {
@@ -171,7 +196,7 @@ void egress_free(struct egress *egress)
 }
 
 char *egress_authority(const struct egress *egress, const char *id, const json_t *options,
-                       char hash[9])
+                       char hash[EGRESS_HASH_BYTES])
 {
     struct transforms *transforms = transforms_new(options);
     char *pem = transforms_any(transforms) ? authority_pem(egress->secret, id, hash) : NULL;

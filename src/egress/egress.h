@@ -48,6 +48,8 @@ enum {
                                       /* than those of HTTP, waits for its server's word */
     EGRESS_REQUESTS_LOGGED = 600,     /* of one sandbox, in EGRESS_LOG_WINDOW_MS */
     EGRESS_SECRET_BYTES = 32,
+    EGRESS_NO_PROXY_BYTES = 1024,
+    EGRESS_HASH_BYTES = 9,
 };
 
 /* What the operator sets; lists are separated by commas. */
@@ -57,6 +59,8 @@ struct egress_options {
         *allow;      /* blocks that sandboxes may reach although they are reserved or the host's */
     const char *map; /* "address[:port]=address:port": dials go there instead, past the guard */
     const char *dns; /* "address[:port]" of resolvers; empty: those of the host */
+    const char *http_proxy, *https_proxy; /* URLs; the first is for port 80 */
+    const char *no_proxy;                 /* names and blocks that are reached without */
     const char *ca;  /* a file of authorities that servers may have besides the host's; or "" */
     uint8_t secret[EGRESS_SECRET_BYTES]; /* what the sandboxes' own authorities are derived from */
 
@@ -107,7 +111,7 @@ void egress_close(struct egress_net *net);
 /* The certificate of the authority that a sandbox must trust for its rules to work: PEM, which the
  * caller frees, and the name by which OpenSSL finds it in a directory. NULL: it has no rules. */
 char *egress_authority(const struct egress *egress, const char *id, const json_t *options,
-                       char hash[9]);
+                       char hash[EGRESS_HASH_BYTES]);
 
 /* Whether options allow anything to be reached at all. */
 bool egress_wanted(const json_t *options);
