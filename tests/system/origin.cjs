@@ -3,13 +3,14 @@
 // its input ends.
 const fs = require('fs')
 const http2 = require('http2')
+const https = require('https')
 const crypto = require('crypto')
 
 const [cert, key, only] = process.argv.slice(2)
 const options = { cert: fs.readFileSync(cert), key: fs.readFileSync(key), allowHTTP1: true }
-if (only === 'h1') options.ALPNProtocols = ['http/1.1']
+const create = only === 'h1' ? https.createServer : http2.createSecureServer
 
-const server = http2.createSecureServer(options, (request, response) => {
+const server = create(options, (request, response) => {
   const url = new URL(request.url, 'https://origin')
   const digest = crypto.createHash('sha256')
   let length = 0

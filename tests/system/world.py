@@ -18,6 +18,7 @@ class Quiet(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         body, status = f"{self.server.word} {self.headers['Host']}\n".encode(), 200
+        self.server.seen.add(self.headers["Authorization"])
         if self.server.files and self.path.startswith("/repo/"):
             try:
                 body = (self.server.files / self.path[6:].partition("?")[0]).read_bytes()
@@ -40,6 +41,7 @@ class Web(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Quiet)
         self.word = word
         self.files = None  # a directory, served as /repo/
+        self.seen = set()  # every Authorization that came
         if tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(tls)
