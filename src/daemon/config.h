@@ -34,6 +34,9 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     char user[CONFIG_TEXT_BYTES];
     char egress_allow[CONFIG_TEXT_BYTES]; /* lists, separated by commas */
     char egress_map[CONFIG_TEXT_BYTES];
+    char http_proxy[CONFIG_TEXT_BYTES]; /* URLs; empty: none */
+    char https_proxy[CONFIG_TEXT_BYTES];
+    char no_proxy[CONFIG_TEXT_BYTES];
     char egress_dns[CONFIG_TEXT_BYTES];      /* empty: the host's resolvers */
     char egress_ca[CONFIG_TEXT_BYTES];       /* empty: the host's authorities alone */
     char identity_issuer[CONFIG_TEXT_BYTES]; /* empty: where the API is served */

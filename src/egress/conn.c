@@ -144,9 +144,14 @@ static void on_dialled(void *ctx, int fd_or_error)
 
 static void conn_dial(struct conn *conn, const struct endpoint *to)
 {
+    struct target target = {.to = *to};
+
+    if (conn->by_name) {
+        (void)str_copy(target.name, sizeof(target.name), str_of(conn->name));
+    }
     conn->state = CONN_DIALLING;
     (void)uv_timer_stop(&conn->timer);
-    conn->dial = dial_start(conn->net->egress, to, on_dialled, conn);
+    conn->dial = dial_start(conn->net, &target, on_dialled, conn);
 }
 
 /* ---- a name that has a rule ---- */
@@ -217,13 +222,27 @@ static bool choose(const struct conn *conn, const struct address *addresses, siz
     return found;
 }
 
+static bool is_among(const struct address *address, const struct address *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (address_eq(address, &list[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void on_resolved(void *ctx, const struct address *addresses, size_t n)
 {
     struct conn *conn = ctx;
     struct endpoint to;
 
     conn->lookup = NULL;
-    if (conn->named_only && !policy_name(conn->net->policy, str_of(conn->name))) {
+    conn->by_name = true; /* of a proxy; it is this side's word by now that the name leads there */
+    if (!conn->named_only && !conn_rule(conn)) {
+        conn->by_name = is_among(&conn->asked.address, addresses, n);
+        conn_dial(conn, &conn->asked);
+    } else if (conn->named_only && !policy_name(conn->net->policy, str_of(conn->name))) {
         conn_refuse(conn, "allowOut does not have that name");
     } else if (n == 0) {
         conn_fail(conn, UV_EAI_NONAME);
@@ -238,19 +257,51 @@ static void conn_resolve(struct conn *conn)
 {
     conn->state = CONN_RESOLVING;
     (void)uv_timer_start(&conn->timer, on_timer, EGRESS_CONNECT_TIMEOUT_MS, 0);
-    conn->lookup = resolver_addresses(conn->net->egress->resolver, conn->name, on_resolved, conn);
+    conn->lookup = resolver_addresses(net_resolver(conn->net), conn->name, on_resolved, conn);
 }
 
 /* With the name there is, or "" when there is none. A server of TLS proves its name; who speaks
  * plain HTTP must at least have its address, or a program could send a rule's headers anywhere. */
+/* What the policy says of where it goes. */
+static enum verdict conn_verdict(const struct conn *conn, char rule[POLICY_RULE_BYTES])
+{
+    const struct policy *policy = conn->net->policy;
+
+    return conn->stands_in ? policy_remote(policy, str_of(conn->name), rule)
+                           : policy_address(policy, &conn->asked.address, rule);
+}
+
+/* The operator's proxy is told names where they are the address' own, for its own rules. */
+static bool wants_name(const struct conn *conn)
+{
+    const struct target target = {.to = conn->asked};
+
+    return conn->net->proxy.kind == PROXY_NONE && dial_is_proxied(conn->net->egress, &target);
+}
+
+/* A sandbox's own proxy is given the name and finds the address: nobody is asked for it here. */
+static void conn_by_proxy(struct conn *conn, enum verdict verdict, const char *rule)
+{
+    conn->by_name = true;
+    if (verdict == VERDICT_ALLOW || policy_name(conn->net->policy, str_of(conn->name))) {
+        conn_go(conn, &conn->asked);
+    } else {
+        conn_refuse(conn, rule);
+    }
+}
+
 static void conn_decide(struct conn *conn)
 {
     char rule[POLICY_RULE_BYTES];
-    enum verdict verdict = policy_address(conn->net->policy, &conn->asked.address, rule);
+    enum verdict verdict = conn_verdict(conn, rule);
 
     (void)uv_read_stop((uv_stream_t *)&conn->inner);
     conn->named_only = verdict != VERDICT_ALLOW;
-    if (verdict == VERDICT_ALLOW && conn_rule(conn) && !conn->secure) {
+    if (conn->net->names && (conn->stands_in || (verdict == VERDICT_BY_NAME && conn->name[0]))) {
+        conn_by_proxy(conn, verdict, rule);
+    } else if (verdict == VERDICT_ALLOW && conn_rule(conn) && !conn->secure) {
+        conn_resolve(conn);
+    } else if (verdict == VERDICT_ALLOW && conn->name[0] && wants_name(conn)) {
         conn_resolve(conn);
     } else if (verdict == VERDICT_ALLOW) {
         conn_go(conn, &conn->asked);
@@ -290,7 +341,7 @@ static void on_first_bytes(uv_stream_t *stream, ssize_t n, const uv_buf_t *unuse
     if (peek == PEEK_MORE && buf_len(&conn->first) < PEEK_BYTES_MAX) {
         return;
     }
-    if (peek == PEEK_NAME) {
+    if (peek == PEEK_NAME && !conn->stands_in) {
         (void)str_copy(conn->name, sizeof(conn->name), name);
     }
     conn->secure = peek_is_tls(buf_str(&conn->first));
@@ -318,7 +369,7 @@ void conn_check(struct conn *conn)
     if (conn->state == CONN_PEEKING || conn->state == CONN_RESOLVING) {
         return;
     }
-    enum verdict verdict = policy_address(conn->net->policy, &conn->asked.address, rule);
+    enum verdict verdict = conn_verdict(conn, rule);
     if (verdict == VERDICT_DENY ||
         (verdict == VERDICT_BY_NAME && !policy_name(conn->net->policy, str_of(conn->name)))) {
         conn_refuse(conn, rule);
@@ -380,26 +431,35 @@ static struct conn *conn_new(struct egress_net *net, int fd, const struct endpoi
     return conn;
 }
 
+/* Why it may not even be looked at, or NULL. */
+static const char *limit_check(const struct egress_net *net)
+{
+    if (net->counters.open == EGRESS_CONNECTIONS_MAX) {
+        return "as many connections as a sandbox may have";
+    }
+    return net->egress->connections_n >= net->egress->connections_max
+               ? "as many connections as the daemon may have"
+               : NULL;
+}
+
+static const char *place_check(const struct egress_net *net, const struct endpoint *asked)
+{
+    if (net->names && names_has_block(&asked->address)) {
+        return names_find(net->names, &asked->address) ? NULL : "no name has that address any more";
+    }
+    return map_find(net->egress, asked) ? NULL : guard_check(net->egress, asked);
+}
+
 void conn_accept(struct egress_net *net, int fd)
 {
-    struct egress *egress = net->egress;
     char rule[POLICY_RULE_BYTES];
     struct endpoint asked = {0};
-    const char *why = NULL;
+    const char *why = limit_check(net);
 
-    if (net->counters.open == EGRESS_CONNECTIONS_MAX) {
-        why = "as many connections as a sandbox may have";
-    } else if (egress->connections_n >= egress->connections_max) {
-        why = "as many connections as the daemon may have";
-    }
     if (asked_find(fd, &asked) < 0) {
         why = "the gate itself is no place to go";
-    } else if (!why && !map_find(egress, &asked)) {
-        why = guard_check(egress, &asked);
-    }
-    enum verdict verdict = policy_address(net->policy, &asked.address, rule);
-    if (!why && verdict == VERDICT_DENY) {
-        why = rule;
+    } else if (!why) {
+        why = place_check(net, &asked);
     }
     if (why) {
         net_refused(net, &asked, (struct str){0}, why);
@@ -407,10 +467,17 @@ void conn_accept(struct egress_net *net, int fd)
         return;
     }
     struct conn *conn = conn_new(net, fd, &asked);
+    const char *name = names_find(net->names, &asked.address);
+    conn->stands_in = name != NULL;
+    (void)str_copy(conn->name, sizeof(conn->name), str_of(name ? name : ""));
+    enum verdict verdict = conn_verdict(conn, rule);
     conn->named_only = verdict == VERDICT_BY_NAME;
-    if (conn->named_only || transforms_any(net->transforms)) {
+    if (verdict == VERDICT_DENY) {
+        conn_refuse(conn, rule);
+    } else if (conn->named_only || transforms_any(net->transforms) || wants_name(conn)) {
         conn_peek(conn);
     } else {
+        conn->by_name = conn->stands_in;
         conn_dial(conn, &asked);
     }
 }

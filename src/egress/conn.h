@@ -30,6 +30,8 @@ struct conn {
     struct endpoint asked; /* where the program wanted to go */
     bool named_only;       /* the address alone does not allow it */
     bool secure;           /* its first bytes are TLS */
+    bool stands_in;        /* the address stands for `name` (names.h) */
+    bool by_name;          /* a proxy is told the name */
     char name[POLICY_NAME_BYTES];
     struct buf first; /* what was read to find the name */
     struct lookup *lookup;

@@ -1,6 +1,11 @@
-/* dial.h - a TCP connection to an address of the world, as one descriptor.
+/* dial.h - a TCP connection to the world, as one descriptor.
  *
- * The guard and the policy have been asked already; the operator's map is applied here.
+ *      target ─┬─ the operator's map ──────────────────────────────► connect
+ *              ├─ the sandbox's proxy ─ its address ─ guard ─► connect ─ talk
+ *              ├─ the operator's proxy ─ its address ────────► connect ─ talk
+ *              └────────────────────────────────────────────────────► connect
+ *
+ * Policy and guard have been asked about the target already.
  *
  * Owns:     the socket until it is handed over. Blocks: never. Threads: the loop's.
  */
@@ -15,8 +20,12 @@ struct dial;
  */
 typedef void dial_done(void *ctx, int fd_or_error);
 
-struct dial *dial_start(struct egress *egress, const struct endpoint *to, dial_done *done,
+/* Why a proxy did not lead there is told in the sandbox's log. */
+struct dial *dial_start(struct egress_net *net, const struct target *to, dial_done *done,
                         void *ctx);
 void dial_cancel(struct dial *dial); /* fine for NULL */
+
+/* Whether a connection there would go through the operator's proxy. */
+bool dial_is_proxied(const struct egress *egress, const struct target *to);
 
 #endif

@@ -61,7 +61,7 @@ struct egress_options {
     const char *dns; /* "address[:port]" of resolvers; empty: those of the host */
     const char *http_proxy, *https_proxy; /* URLs; the first is for port 80 */
     const char *no_proxy;                 /* names and blocks that are reached without */
-    const char *ca;  /* a file of authorities that servers may have besides the host's; or "" */
+    const char *ca; /* a file of authorities that servers may have besides the host's; or "" */
     uint8_t secret[EGRESS_SECRET_BYTES]; /* what the sandboxes' own authorities are derived from */
 
     /* What a placeholder in a rule stands for (transform.h), appended to `out`; and where lines

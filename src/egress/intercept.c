@@ -163,7 +163,11 @@ static void reach_start(struct intercept *of)
     (void)uv_timer_init(of->net->egress->loop, &reach->timer);
     reach->timer.data = reach;
     (void)uv_timer_start(&reach->timer, on_timer, EGRESS_CONNECT_TIMEOUT_MS, 0);
-    reach->dial = dial_start(of->net->egress, &of->to, on_dialed, reach);
+    struct target target = {.to = of->to};
+    if (of->net->names || dial_is_proxied(of->net->egress, &target)) {
+        (void)str_copy(target.name, sizeof(target.name), str_of(of->name)); /* TLS will prove it */
+    }
+    reach->dial = dial_start(of->net, &target, on_dialed, reach);
 }
 
 /* As many as are waited for; but one first, where one may do for all. */

@@ -6,11 +6,12 @@
  *   relay.c     both ends are there: copying
  *   intercept.c, passage.c   connections and requests to names that have a rule
  *   authority.c whom a sandbox trusts for those
- *   dial.c      a connection to the world
+ *   dial.c      a connection to the world, straight or through a proxy
  *   dns.c       names;  dns_tcp.c  the same over TCP
  *   resolver.c  the host's resolvers (c-ares) on the loop
  *   route.c     whether an address is the host's own, asked of the kernel
- *   address.c, policy.c, transform.c, peek.c, dns_message.c   pure
+ *   names.c     addresses that stand for names
+ *   address.c, policy.c, transform.c, peek.c, dns_message.c, proxy.c   pure
  */
 #ifndef EGRESS_INTERNAL_H
 #define EGRESS_INTERNAL_H
@@ -18,8 +19,10 @@
 #include "egress/address.h"
 #include "egress/dns_message.h"
 #include "egress/egress.h"
+#include "egress/names.h"
 #include "egress/peek.h"
 #include "egress/policy.h"
+#include "egress/proxy.h"
 #include "egress/transform.h"
 #include "http/server.h"
 
@@ -43,6 +46,8 @@ struct egress {
     uint16_t own_ports[EGRESS_LIST_MAX];
     size_t own_ports_n;
     struct resolver *resolver;
+    struct proxy http_proxy, https_proxy; /* the operator's; the first for port 80 */
+    char no_proxy[EGRESS_NO_PROXY_BYTES];
     int route_fd;
     struct http_server *http; /* of intercepted connections */
     struct tls_trust *trust;
@@ -80,6 +85,9 @@ struct egress_net {
     char id[32];
     struct policy *policy;
     struct transforms *transforms;
+    struct proxy proxy;          /* PROXY_NONE: it goes straight */
+    struct names *names;         /* NULL: it has no proxy, and names are resolved here */
+    struct resolver *resolver;   /* of its own servers; NULL: the egress' */
     struct authority *authority; /* NULL until one is needed */
     struct egress_counters counters;
     uint32_t handles; /* not closed yet; the last one frees */
@@ -100,6 +108,12 @@ struct egress_net {
 
 void net_hold(struct egress_net *net);
 void net_release(struct egress_net *net);
+
+struct resolver *net_resolver(const struct egress_net *net);
+
+/* Tells why a proxy did not lead somewhere. */
+void net_proxy_failed(struct egress_net *net, const struct target *to, const struct proxy *proxy,
+                      const char *why);
 
 /* Counts and tells. `to` may be NULL. */
 void net_refused(struct egress_net *net, const struct endpoint *to, struct str name,
@@ -131,6 +145,7 @@ struct dns_asker {
 bool dns_ask(struct egress_net *net, struct str message, const struct dns_asker *asker);
 void dns_forget(struct egress_net *net, const struct dns_conn *conn); /* its questions */
 void dns_start(struct egress_net *net, int udp_fd);
+void dns_stop_queries(struct egress_net *net); /* who asked will ask again */
 void dns_stop(struct egress_net *net);
 
 /* ---- dns_tcp.c ---- */

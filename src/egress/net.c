@@ -24,6 +24,9 @@ void net_release(struct egress_net *net)
         policy_free(net->policy);
         transforms_free(net->transforms);
         authority_release(net->authority);
+        names_free(net->names);
+        resolver_free(net->resolver);
+        explicit_bzero(&net->proxy, sizeof(net->proxy));
         free(net);
     }
 }
@@ -131,6 +134,113 @@ void net_refused(struct egress_net *net, const struct endpoint *to, struct str n
     net_log(net, LOG_WARN, "egress_refused", message, fields);
 }
 
+void net_proxy_failed(struct egress_net *net, const struct target *to, const struct proxy *proxy,
+                      const char *why)
+{
+    enum { MESSAGE_BYTES = 768 };
+    char text[ENDPOINT_TEXT_BYTES], message[MESSAGE_BYTES];
+
+    if (!log_turn(net, &net->refusals, EGRESS_LOG_BURST)) {
+        return;
+    }
+    endpoint_text(&to->to, text);
+    (void)snprintf(message, sizeof(message), "egress to %s%s%s through the proxy %s:%u failed: %s",
+                   text, to->name[0] ? " " : "", to->name, proxy->host, proxy->port, why);
+    log_info("sandbox %s: %s", net->id, message);
+    json_t *fields = json_object();
+    (void)json_object_set_new(fields, "to", json_string(text));
+    (void)json_object_set_new(fields, "name", shown(str_of(to->name), POLICY_NAME_BYTES));
+    (void)json_object_set_new(fields, "proxy", shown(str_of(proxy->host), POLICY_NAME_BYTES));
+    net_log(net, LOG_WARN, "egress_failed", message, fields);
+}
+
+/* ---- what the options say ---- */
+
+struct resolver *net_resolver(const struct egress_net *net)
+{
+    return net->resolver ? net->resolver : net->egress->resolver;
+}
+
+/* A sandbox may name its servers, but none that it may not reach; the operator's map leads to
+ * those as to any other place. */
+static void servers_add(struct egress_net *net, const char *text, struct buf *out)
+{
+    enum { DNS_PORT = 53 };
+    char place[ENDPOINT_TEXT_BYTES];
+    struct endpoint server;
+
+    if (!text || endpoint_parse(str_of(text), &server) < 0) {
+        return;
+    }
+    server.port = server.port ? server.port : DNS_PORT;
+    const struct endpoint *mapped = map_find(net->egress, &server);
+    const char *why = mapped ? NULL : guard_check(net->egress, &server);
+    if (why) {
+        net_refused(net, &server, STR("dnsServers"), why);
+        return;
+    }
+    endpoint_text(mapped ? mapped : &server, place);
+    (void)!buf_printf(out, "%s%s", buf_len(out) ? "," : "", place); /* there is room for all */
+}
+
+/* What waits for a resolver that goes will not hear of it. */
+static void resolving_reset(struct egress_net *net)
+{
+    struct conn *conn, *next;
+
+    DL_FOREACH_SAFE (net->conns, conn, next) {
+        if (conn->state == CONN_RESOLVING) {
+            conn_reset(conn);
+        }
+    }
+}
+
+static void resolver_set(struct egress_net *net, const json_t *options)
+{
+    enum { SERVERS_BYTES = 4096 };
+    const json_t *list = json_object_get(json_object_get(options, "network"), "dnsServers");
+    scoped_buf text;
+    struct err err;
+
+    if (net->resolver) {
+        resolving_reset(net);
+    }
+    resolver_free(move_ptr(&net->resolver));
+    buf_init(&text, SERVERS_BYTES);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        servers_add(net, json_string_value(json_array_get(list, i)), &text);
+    }
+    if (buf_len(&text) && buf_append(&text, "", 1) == 0 &&
+        resolver_new(net->egress->loop, buf_at(&text), &net->resolver, &err) < 0) {
+        log_warn("sandbox %s: dnsServers: %s", net->id, err.msg);
+    }
+}
+
+/* True when connections go another way than before. */
+static bool proxy_set(struct egress_net *net, const json_t *options)
+{
+    struct proxy proxy;
+
+    proxy_of_options(options, &proxy);
+    bool changed = memcmp(&proxy, &net->proxy, sizeof(proxy)) != 0;
+    net->proxy = proxy;
+    if (proxy.kind != PROXY_NONE && !net->names) {
+        net->names = names_new();
+    } else if (proxy.kind == PROXY_NONE) {
+        names_free(move_ptr(&net->names));
+    }
+    return changed;
+}
+
+static void options_set(struct egress_net *net, const json_t *options)
+{
+    policy_free(net->policy);
+    net->policy = policy_new(options);
+    transforms_free(net->transforms);
+    net->transforms = transforms_new(options);
+    resolver_set(net, options);
+}
+
 /* ---- the gates ---- */
 
 typedef void accept_fn(struct egress_net *net, int fd);
@@ -181,8 +291,8 @@ struct egress_net *egress_open(struct egress *egress, const char *id, const json
     net->egress = egress;
     net->handles = 1; /* the opener's */
     (void)str_copy(net->id, sizeof(net->id), str_of(id));
-    net->policy = policy_new(options);
-    net->transforms = transforms_new(options);
+    options_set(net, options);
+    (void)proxy_set(net, options);
     net->gate_fd = sockets->gate;
     net->dns_tcp_fd = sockets->dns_tcp;
     poll_start(net, &net->gate, net->gate_fd, on_gate);
@@ -195,10 +305,15 @@ void egress_set_policy(struct egress_net *net, const json_t *options)
 {
     struct conn *conn, *next;
 
-    policy_free(net->policy);
-    net->policy = policy_new(options);
-    transforms_free(net->transforms);
-    net->transforms = transforms_new(options);
+    dns_stop_queries(net); /* they may be the old resolver's */
+    options_set(net, options);
+    if (proxy_set(net, options)) {
+        while (net->conns) {
+            conn_reset(net->conns);
+        }
+        intercepts_close(net);
+        return;
+    }
     DL_FOREACH_SAFE (net->conns, conn, next) {
         conn_check(conn);
     }
