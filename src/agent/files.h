@@ -20,8 +20,8 @@ struct files_request {
     uv_loop_t *loop;
     struct http_exchange *ex;
     struct user user;
-    char *workdir; /* the default one, or NULL */
-    char *path;    /* as in the query, decoded; NULL: none */
+    char *workdir;              /* the default one, or NULL */
+    char *path;                 /* as in the query, decoded; NULL: none */
     struct volume_terms *terms; /* of a file in a volume; NULL: /files */
 };
 

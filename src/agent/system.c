@@ -8,6 +8,7 @@
 #include "agent/figures.h"
 #include "agent/files.h"
 #include "agent/internal.h"
+#include "agent/trust.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 
@@ -81,6 +82,8 @@ struct init {
     const char *workdir;
     const char *sandbox_id;
     const char *template_id;
+    const char *ca_bundle; /* PEM */
+    const char *ca_hash;
     json_int_t memory_mb;
     json_int_t disk_mb;
     json_int_t cpus;
@@ -145,6 +148,8 @@ static int init_read(const json_t *body, struct init *init, struct err *err)
         (r = text_get(body, "defaultWorkdir", &init->workdir, err)) < 0 ||
         (r = text_get(body, "sandboxID", &init->sandbox_id, err)) < 0 ||
         (r = text_get(body, "templateID", &init->template_id, err)) < 0 ||
+        (r = text_get(body, "caBundle", &init->ca_bundle, err)) < 0 ||
+        (r = text_get(body, "caHash", &init->ca_hash, err)) < 0 ||
         (r = count_get(body, "memoryMB", &init->memory_mb, err)) < 0 ||
         (r = count_get(body, "diskSizeMB", &init->disk_mb, err)) < 0 ||
         (r = count_get(body, "cpuCount", &init->cpus, err)) < 0 ||
@@ -192,6 +197,11 @@ static int envs_fill(struct agent *agent, const struct init *init, struct err *e
     if (r == 0) {
         r = agent_env_set(agent, "E2B_SANDBOX", "true", err);
     }
+    for (size_t i = 0; r == 0 && init->ca_bundle && i < trust_variables_n; i++) {
+        if (!json_object_get(init->envs, trust_variables[i].name)) {
+            r = agent_env_set(agent, trust_variables[i].name, trust_variables[i].value, err);
+        }
+    }
     if (r == 0 && init->sandbox_id) {
         r = agent_env_set(agent, "E2B_SANDBOX_ID", init->sandbox_id, err);
     }
@@ -223,7 +233,9 @@ static int init_apply(struct agent *agent, const struct init *init, struct err *
     if (init->timestamp && init->timestamp_ms < agent->init_ms) {
         return 0; /* sent before the last one, arrived after it */
     }
-    int r = envs_apply(agent, init, err);
+    int r =
+        init->ca_bundle ? trust_add(init->ca_bundle, init->ca_hash ? init->ca_hash : "", err) : 0;
+    r = r < 0 ? r : envs_apply(agent, init, err);
     if (r < 0) {
         return r;
     }

@@ -58,8 +58,8 @@ static int space_told(const struct upload *up, int r, struct err *err)
 
 static int target_open(struct upload *up, struct str path, struct err *err)
 {
-    struct fs_owner owner = up->terms ? up->terms->owner
-                                      : (struct fs_owner){up->user.uid, up->user.gid};
+    struct fs_owner owner =
+        up->terms ? up->terms->owner : (struct fs_owner){up->user.uid, up->user.gid};
     char resolved[AGENT_PATH_BYTES];
     struct target *target;
     int r = path_resolve(up->workdir, &up->user, path, resolved, err);

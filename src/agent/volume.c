@@ -36,7 +36,8 @@ struct work {
 
 bool volume_is(const struct http_request *req)
 {
-    return req->connection_tag == agent_tag_control && str_starts(req->path, STR("/volume/"));
+    return req->connection_tag == agent_tag_control &&
+           str_starts(req->path, STR("/volumecontent/"));
 }
 
 /* ---- parameters ---- */
@@ -84,8 +85,7 @@ static int param_path(struct str query, char out[AGENT_PATH_BYTES], struct err *
         return err_set(err, EINVAL, "the query parameter 'path' is required");
     }
     /* Relative means from the volume's root, and "~" is a name like any other. */
-    if (buf_append(&rooted, "/", 1) < 0 ||
-        buf_append(&rooted, buf_at(&text), buf_len(&text)) < 0) {
+    if (buf_append(&rooted, "/", 1) < 0 || buf_append(&rooted, buf_at(&text), buf_len(&text)) < 0) {
         return err_set(err, EINVAL, "the path is too long");
     }
     return path_resolve(NULL, &nobody, buf_str(&rooted), out, err);
@@ -309,12 +309,11 @@ static int root_enter(struct err *err)
 bool volume_handle(struct agent *agent, struct http_exchange *ex)
 {
     static const struct {
-        const char *method, *path;
+        const char *method, *what;
         enum op op;
     } routes[] = {
-        {"GET", "/volume/path", OP_STAT},      {"PATCH", "/volume/path", OP_SET},
-        {"DELETE", "/volume/path", OP_REMOVE}, {"GET", "/volume/dir", OP_LIST},
-        {"POST", "/volume/dir", OP_MAKE_DIR},
+        {"GET", "path", OP_STAT}, {"PATCH", "path", OP_SET},    {"DELETE", "path", OP_REMOVE},
+        {"GET", "dir", OP_LIST},  {"POST", "dir", OP_MAKE_DIR},
     };
     const struct http_request *req = http_request(ex);
     struct err err;
@@ -326,15 +325,16 @@ bool volume_handle(struct agent *agent, struct http_exchange *ex)
         files_refuse(ex, 500, err.msg);
         return true;
     }
+    const char *slash = memrchr(req->path.at, '/', req->path.len);
+    struct str what = str_skip(req->path, (size_t)(slash + 1 - req->path.at));
     for (size_t i = 0; i < countof(routes); i++) {
-        if (str_eq(req->path, str_of(routes[i].path)) &&
-            str_eq(req->method, str_of(routes[i].method))) {
+        if (str_eq(what, str_of(routes[i].what)) && str_eq(req->method, str_of(routes[i].method))) {
             simple(agent, ex, routes[i].op);
             return true;
         }
     }
     bool write = str_eq(req->method, STR("PUT"));
-    if (str_eq(req->path, STR("/volume/file")) && (write || str_eq(req->method, STR("GET")))) {
+    if (str_eq(what, STR("file")) && (write || str_eq(req->method, STR("GET")))) {
         file(agent, ex, write);
     } else {
         files_refuse(ex, 404, "there is nothing at this path");

@@ -1,5 +1,5 @@
-/* volume.h - the content of a volume over HTTP, for the daemon alone: /volume/{path,dir,file} on its
- * own connections, in a jail that has the volume at CHANNEL_VOLUME.
+/* volume.h - the content of a volume over HTTP, for the daemon alone: /volumecontent/{id}/{path,
+ * dir,file} on its own connections, in a jail that has the volume at CHANNEL_VOLUME.
  *
  * The first such request makes that place the agent's root, for good: from then on no path leaves
  * the volume, whatever links it holds. A sandbox's agent is never asked this.

@@ -15,8 +15,6 @@ static const struct {
     {"POST", "/templates", "Building a template from a pushed image"},
     {"POST", "/templates/{}", "Building a template from a pushed image"},
     {"POST", "/templates/{}/builds/{}", "Building a template from a pushed image"},
-    {NULL, "/secrets", "Keeping secrets"},
-    {NULL, "/secrets/{}", "Keeping secrets"},
 };
 
 const char *absent_find(const struct http_request *req)

@@ -6,6 +6,8 @@
 #include "http/http.h"
 #include "keeper/client.h"
 #include "sandbox/sandbox.h"
+#include "secret/identity.h"
+#include "secret/secret.h"
 #include "store/store.h"
 #include "telemetry/logs.h"
 #include "telemetry/metrics.h"
@@ -24,6 +26,8 @@ struct api_options {
     struct templates *templates;
     struct builds *builds;
     struct webhooks *webhooks;
+    struct secrets *secrets;
+    struct identity *identity;
     struct volumes *volumes;
     struct metrics *metrics;
     struct logs *logs;

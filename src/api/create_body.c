@@ -131,7 +131,8 @@ static int internet_parse(const json_t *body, struct create_body *out, struct er
 static int iam_token_check(const char *name, const json_t *token, struct err *err)
 {
     const char *audience = NULL, *type = NULL;
-    int r = json_is_object(token) && name[0] ? 0 : field_refuse(err, "iam.tokens", "named objects");
+    bool named = name[0] && !strpbrk(name, "{}\r\n");
+    int r = json_is_object(token) && named ? 0 : field_refuse(err, "iam.tokens", "named objects");
 
     if (r == 0) {
         r = field_string(token, "audience", &audience, err);
@@ -148,9 +149,7 @@ static int iam_token_check(const char *name, const json_t *token, struct err *er
     return r;
 }
 
-/* What this server does not have is refused: a sandbox that silently lacks what was asked for is
- * worse than none. */
-static int iam_check(const json_t *body, struct err *err)
+static int iam_parse(const json_t *body, json_t *options, struct err *err)
 {
     const json_t *iam = NULL, *tokens = NULL;
     int r = field_object(body, "iam", &iam, err);
@@ -171,7 +170,8 @@ static int iam_check(const json_t *body, struct err *err)
             return r;
         }
     }
-    return err_set(err, EINVAL, "Sandbox IAM workload tokens are not available on this server.");
+    (void)json_object_set_new(options, "iam", json_deep_copy(iam));
+    return 0;
 }
 
 static int mount_parse(const json_t *mount, json_t *out, struct err *err)
@@ -199,7 +199,8 @@ static int mounts_parse(const json_t *mounts, json_t *options, struct err *err)
     int r = 0;
 
     if (json_array_size(mounts) > KEEPER_VOLUMES_MAX) {
-        r = err_set(err, EINVAL, "validation error: volumeMounts has %zu entries, at most %d may be",
+        r = err_set(err, EINVAL,
+                    "validation error: volumeMounts has %zu entries, at most %d may be",
                     json_array_size(mounts), KEEPER_VOLUMES_MAX);
     }
     for (size_t i = 0; r == 0 && i < json_array_size(mounts); i++) {
@@ -223,7 +224,7 @@ static int extras_parse(const json_t *body, struct create_body *out, struct err 
     if (r == 0 && mounts) {
         r = mounts_parse(mounts, out->options, err);
     }
-    return r == 0 ? iam_check(body, err) : r;
+    return r == 0 ? iam_parse(body, out->options, err) : r;
 }
 
 int create_body_parse(const json_t *body, enum create_version version, int64_t timeout_s_max,

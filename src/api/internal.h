@@ -230,6 +230,14 @@ void handle_webhooks_delete(struct call *call, const json_t *body);
 void handle_webhooks_test(struct call *call, const json_t *body);
 void handle_webhooks_deliveries(struct call *call, const json_t *body);
 
+void handle_secrets_list(struct call *call, const json_t *body);
+void handle_secrets_create(struct call *call, const json_t *body);
+void handle_secrets_get(struct call *call, const json_t *body);
+void handle_secrets_update(struct call *call, const json_t *body);
+void handle_secrets_delete(struct call *call, const json_t *body);
+void handle_identity_configuration(struct call *call, const json_t *body);
+void handle_identity_keys(struct call *call, const json_t *body);
+
 void handle_create_v1(struct call *call, const json_t *body);
 void handle_create_v2(struct call *call, const json_t *body);
 void handle_list_v1(struct call *call, const json_t *body);

@@ -190,6 +190,21 @@ static bool is_token(const char *text)
     return true;
 }
 
+/* What frames a message, or says whom it is for, is not a rule's to set. */
+static bool is_framing(const char *name)
+{
+    static const char *const framing[] = {
+        "host", "content-length", "transfer-encoding", "connection",       "upgrade",
+        "te",   "trailer",        "keep-alive",        "proxy-connection", "expect"};
+
+    for (size_t i = 0; i < countof(framing); i++) {
+        if (strcasecmp(name, framing[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool is_field_value(const char *text)
 {
     for (; *text; text++) {
@@ -207,6 +222,11 @@ static int header_check(const char *domain, const char *name, const json_t *valu
                        "Header name \"%s\" in rule for domain \"%s\" must be 1 to %d valid HTTP"
                        " token characters.",
                        name, domain, NETWORK_HEADER_NAME_BYTES_MAX);
+    }
+    if (is_framing(name)) {
+        return err_set(err, EINVAL,
+                       "Header \"%s\" in rule for domain \"%s\" cannot be set by a rule.", name,
+                       domain);
     }
     if (!json_is_string(value) || json_string_length(value) > NETWORK_HEADER_VALUE_BYTES_MAX ||
         !is_field_value(json_string_value(value))) {
@@ -295,6 +315,43 @@ static int rules_parse(const json_t *rules, json_t **out, struct err *err)
 
 /* ---- the rest ---- */
 
+/* "host:port" or "[v6]:port". */
+static bool is_place(const char *text)
+{
+    const char *colon = strrchr(text, ':');
+    size_t len = colon ? (size_t)(colon - text) : 0;
+    bool brackets = len > 2 && text[0] == '[' && text[len - 1] == ']';
+
+    if (len == 0 || len > NETWORK_HOST_BYTES_MAX || strspn(colon + 1, "0123456789") > 5 ||
+        colon[1 + strspn(colon + 1, "0123456789")] || strtoul(colon + 1, NULL, 10) == 0 ||
+        strtoul(colon + 1, NULL, 10) > UINT16_MAX) {
+        return false;
+    }
+    for (size_t i = brackets; i < len - brackets; i++) {
+        if (text[i] <= ' ' || text[i] >= 0x7f || strchr("/?#@\\[]", text[i]) ||
+            (text[i] == ':' && !brackets)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* As long as SOCKS5 can say them. */
+static int login_check(const char *username, const char *password, struct err *err)
+{
+    if (strlen(username) > NETWORK_LOGIN_BYTES_MAX || strlen(password) > NETWORK_LOGIN_BYTES_MAX) {
+        return err_set(err, EINVAL,
+                       "validation error: network.egressProxy: username and password must not"
+                       " exceed %d bytes",
+                       NETWORK_LOGIN_BYTES_MAX);
+    }
+    if (!username[0] && password[0]) {
+        return err_set(err, EINVAL,
+                       "validation error: network.egressProxy: a password needs a username");
+    }
+    return 0;
+}
+
 static int proxy_check(const json_t *network, struct err *err)
 {
     const json_t *proxy = NULL;
@@ -314,7 +371,10 @@ static int proxy_check(const json_t *network, struct err *err)
     if (r == 0 && (!address || !address[0])) {
         r = field_refuse(err, "network.egressProxy.address", "given");
     }
-    return r;
+    if (r == 0 && !is_place(address)) {
+        r = field_refuse(err, "network.egressProxy.address", "host:port");
+    }
+    return r < 0 ? r : login_check(username ? username : "", password ? password : "", err);
 }
 
 static int mask_check(const json_t *network, struct err *err)

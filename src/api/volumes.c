@@ -222,14 +222,13 @@ static void refuse_content(struct call *call, int status, const char *message)
 bool stream_volume(struct call *call)
 {
     const struct http_request *req = http_request(call->ex);
-    const char *what = strrchr(call->route->path, '/') + 1;
     struct err err;
-    const struct volume *volume = volumes_admit(call->api->options.volumes, str_of(call->param),
-                                                auth_key_text(req), &err);
+    const struct volume *volume =
+        volumes_admit(call->api->options.volumes, str_of(call->param), auth_key_text(req), &err);
 
     http_also(call->ex, cors_headers, cors_headers_n);
     if (volume) {
-        volume_content(call->api->options.volumes, volume, what, call->ex);
+        volume_content(call->api->options.volumes, volume, call->ex);
     } else {
         refuse_content(call, 401, err.msg);
     }

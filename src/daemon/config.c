@@ -28,6 +28,8 @@ struct setting {
     const char *fallback;
     const char *hint;
     const char *help;
+    const char *usual; /* an environment variable that others know it by; NULL: none */
+    bool secret;       /* may hold a password: not for the process list */
 };
 
 #define FIELD(name) #name, .at = offsetof(struct config, name)
@@ -73,6 +75,17 @@ static const struct setting settings[] = {
      .help = "where connections go instead, as 192.0.2.1:443=127.0.0.1:8443"},
     {FIELD(egress_dns), .kind = TEXT, .fallback = "", .hint = "SERVERS",
      .help = "who resolves names for sandboxes, as 192.0.2.53,127.0.0.1:5353; else the host's"},
+    {FIELD(http_proxy), .kind = TEXT, .fallback = "", .hint = "URL", .usual = "http_proxy",
+     .secret = true,
+     .help = "proxy for what sandboxes reach on port 80, as http://user:word@host:3128"},
+    {FIELD(https_proxy), .kind = TEXT, .fallback = "", .hint = "URL", .usual = "https_proxy",
+     .secret = true, .help = "proxy for what sandboxes reach on all other ports"},
+    {FIELD(no_proxy), .kind = TEXT, .fallback = "", .hint = "LIST", .usual = "no_proxy",
+     .help = "names and blocks that are reached without a proxy, as .corp.example,10.0.0.0/8"},
+    {FIELD(egress_ca), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
+     .help = "authorities (PEM) of servers that rules send headers to, besides the host's"},
+    {FIELD(identity_issuer), .kind = TEXT, .fallback = "", .hint = "URL",
+     .help = "who issues workload tokens; else https://api.DOMAIN, or where the API is served"},
     {FIELD(team_sandboxes_max), .kind = COUNT, .fallback = "10000", .hint = "N",
      .help = "sandboxes that a team may have at one time; one more is answered 429"},
     {FIELD(sandbox_hours_max), .kind = COUNT, .fallback = "24", .hint = "HOURS",
@@ -312,10 +325,23 @@ static const struct setting *setting_by_name(struct str name)
 
 /* ---- the sources, from the weakest ---- */
 
+/* Spelt in small letters or in capitals, as with curl. */
+static const char *usual_value(const struct setting *s)
+{
+    char name[NAME_BYTES] = "";
+    const char *value = s->usual ? getenv(s->usual) : NULL;
+
+    for (size_t i = 0; s->usual && s->usual[i] && i < sizeof(name) - 1; i++) {
+        name[i] = (char)toupper((unsigned char)s->usual[i]);
+    }
+    return value ? value : s->usual ? getenv(name) : NULL;
+}
+
 static int load_defaults(struct config *config, struct err *err)
 {
     for (size_t i = 0; i < countof(settings); i++) {
-        int r = set(&settings[i], config, settings[i].fallback, err);
+        const char *usual = usual_value(&settings[i]);
+        int r = set(&settings[i], config, usual ? usual : settings[i].fallback, err);
         if (r < 0) {
             return r;
         }
@@ -541,6 +567,11 @@ int config_argv(const struct config *config, char **argv)
     for (size_t i = 0; i < countof(settings); i++) {
         flag_name(&settings[i], flag);
         value_text(&settings[i], config, value, sizeof(value));
+        if (settings[i].secret) {
+            variable_name(&settings[i], flag);
+            (void)setenv(flag, value, 1); /* those that are started inherit it */
+            continue;
+        }
         argv[n] = NULL;
         if (asprintf(&argv[n++], "%s=%s", flag, value) < 0) {
             abort();

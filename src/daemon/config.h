@@ -35,8 +35,13 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     char user[CONFIG_TEXT_BYTES];
     char egress_allow[CONFIG_TEXT_BYTES]; /* lists, separated by commas */
     char egress_map[CONFIG_TEXT_BYTES];
-    char egress_dns[CONFIG_TEXT_BYTES]; /* empty: the host's resolvers */
-    uint64_t pool_bytes;                /* 0: by what is free */
+    char http_proxy[CONFIG_TEXT_BYTES]; /* URLs; empty: none */
+    char https_proxy[CONFIG_TEXT_BYTES];
+    char no_proxy[CONFIG_TEXT_BYTES];
+    char egress_dns[CONFIG_TEXT_BYTES];      /* empty: the host's resolvers */
+    char egress_ca[CONFIG_TEXT_BYTES];       /* empty: the host's authorities alone */
+    char identity_issuer[CONFIG_TEXT_BYTES]; /* empty: where the API is served */
+    uint64_t pool_bytes;                     /* 0: by what is free */
     uint64_t connections_max;
     uint64_t header_timeout_s;
     uint64_t idle_timeout_s;

@@ -15,6 +15,7 @@
 #include "build/build.h"
 #include "daemon/builtin.h"
 #include "daemon/figures.h"
+#include "daemon/outward.h"
 #include "edge/edge.h"
 #include "egress/egress.h"
 #include "http/server.h"
@@ -48,6 +49,7 @@ struct server {
     struct store *store;
     struct templates *templates;
     struct keeper_client *keeper;
+    struct outward outward;
     struct egress *egress;
     struct sandboxes *sandboxes;
     struct builds *builds;
@@ -241,14 +243,8 @@ static int open_state(struct server *server, struct err *err)
 
 static int open_egress(struct server *server, struct err *err)
 {
-    const struct egress_options options = {
-        .loop = &server->loop,
-        .allow = server->config->egress_allow,
-        .map = server->config->egress_map,
-        .dns = server->config->egress_dns,
-    };
-
-    return egress_new(&options, &server->egress, err);
+    return outward_open(&server->outward, &server->loop, server->store, server->places->secret_key,
+                        server->config, &server->egress, err);
 }
 
 static int open_webhooks(struct server *server, struct err *err)
@@ -279,7 +275,10 @@ static int open_domain(struct server *server, struct err *err)
         .logs = logs_sink(server->logs),
         .instance = server->places->instance,
     };
-    return sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
+    r = sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
+    server->outward.sandboxes = server->sandboxes;
+    server->outward.logs = server->logs;
+    return r;
 }
 
 static int open_volumes(struct server *server, struct err *err)
@@ -348,6 +347,8 @@ static int open_surface(struct server *server, struct err *err)
         .templates = server->templates,
         .builds = server->builds,
         .webhooks = server->webhooks,
+        .secrets = server->outward.secrets,
+        .identity = server->outward.identity,
         .volumes = server->volumes,
         .domain = domain,
         .metrics = server->metrics,
@@ -410,6 +411,14 @@ static void guard_ports(const struct server *server)
     }
 }
 
+static void name_issuer(struct server *server)
+{
+    char url[LINE_BYTES];
+
+    serve_url(server->config->listen, http_server_port(server->http), url, sizeof(url));
+    outward_name_issuer(&server->outward, server->config, url);
+}
+
 static int open_all(struct server *server, struct err *err)
 {
     (void)uv_loop_init(&server->loop);
@@ -447,6 +456,7 @@ static int open_all(struct server *server, struct err *err)
         watch_signal(server, &server->on_int, SIGINT);
         server->listening = true;
         guard_ports(server);
+        name_issuer(server);
         tell_when_ready(server);
     }
     return r;
@@ -487,12 +497,15 @@ static void close_all(struct server *server)
     webhooks_free(server->webhooks);
     volumes_free(server->volumes);
     builds_free(server->builds); /* before the sandboxes: its jails are theirs */
+    server->outward.sandboxes = NULL;
     sandboxes_free(server->sandboxes);
     egress_free(server->egress);
+    server->outward.logs = NULL;
     logs_free(server->logs); /* writes the last lines, which sandboxes_free() brought */
     keeper_client_free(server->keeper);
     templates_free(server->templates);
     store_close(server->store);
+    outward_close(&server->outward);
     close_loop(server);
 }
 

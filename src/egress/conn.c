@@ -11,6 +11,7 @@
 #include "egress/conn.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/netfilter_ipv4.h>
 #include <linux/netfilter_ipv6/ip6_tables.h>
 #include <stdlib.h>
@@ -19,6 +20,10 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "egress/dial.h"
+#include "egress/intercept.h"
+
+enum { HTTP_PORT = 80, HTTPS_PORT = 443 };
 
 /* ---- the end of one ---- */
 
@@ -46,6 +51,7 @@ static void conn_leave(struct conn *conn)
     net->counters.open--;
     net->egress->connections_n--;
     lookup_cancel(move_ptr(&conn->lookup));
+    dial_cancel(move_ptr(&conn->dial));
     uv_close((uv_handle_t *)&conn->timer, on_closed);
 }
 
@@ -88,12 +94,24 @@ static void conn_fail(struct conn *conn, int error)
     conn_reset(conn);
 }
 
+static void conn_decide(struct conn *conn);
+
+/* It says no name, or not yet. */
+static void conn_quiet(struct conn *conn)
+{
+    if (conn->named_only) {
+        conn_refuse(conn, "it says no name, and only names are allowed");
+    } else {
+        conn_decide(conn);
+    }
+}
+
 static void on_timer(uv_timer_t *timer)
 {
     struct conn *conn = timer->data;
 
     if (conn->state == CONN_PEEKING) {
-        conn_refuse(conn, "it says no name, and only names are allowed");
+        conn_quiet(conn);
     } else if (conn->state == CONN_RELAYING) {
         conn_reset(conn);
     } else {
@@ -103,18 +121,22 @@ static void on_timer(uv_timer_t *timer)
 
 /* ---- dialling ---- */
 
-static void on_connected(uv_connect_t *req, int status)
+static void on_dialled(void *ctx, int fd_or_error)
 {
-    struct conn *conn = req->data;
+    struct conn *conn = ctx;
 
-    if (conn->state != CONN_DIALLING) {
+    conn->dial = NULL;
+    if (fd_or_error < 0) {
+        conn_fail(conn, fd_or_error);
         return;
     }
-    if (status < 0) {
-        conn_fail(conn, status);
-        return;
+    (void)uv_tcp_init(conn->net->egress->loop, &conn->outer);
+    conn->outer.data = conn;
+    conn->outer_used = true;
+    conn->handles++;
+    if (uv_tcp_open(&conn->outer, fd_or_error) < 0) {
+        abort(); /* it was connected a moment ago */
     }
-    (void)uv_timer_stop(&conn->timer);
     conn->state = CONN_RELAYING;
     conn->net->counters.connections++;
     relay_start(conn);
@@ -122,20 +144,50 @@ static void on_connected(uv_connect_t *req, int status)
 
 static void conn_dial(struct conn *conn, const struct endpoint *to)
 {
-    const struct endpoint *mapped = map_find(conn->net->egress, to);
-    struct sockaddr_storage address;
+    struct target target = {.to = *to};
 
+    if (conn->by_name) {
+        (void)str_copy(target.name, sizeof(target.name), str_of(conn->name));
+    }
     conn->state = CONN_DIALLING;
-    endpoint_to_sockaddr(mapped ? mapped : to, &address);
-    (void)uv_tcp_init(conn->net->egress->loop, &conn->outer);
-    conn->outer.data = conn;
-    conn->outer_used = true;
-    conn->handles++;
-    conn->connect.data = conn;
-    (void)uv_timer_start(&conn->timer, on_timer, EGRESS_CONNECT_TIMEOUT_MS, 0);
-    int r = uv_tcp_connect(&conn->connect, &conn->outer, (struct sockaddr *)&address, on_connected);
-    if (r < 0) {
-        conn_fail(conn, r);
+    (void)uv_timer_stop(&conn->timer);
+    conn->dial = dial_start(conn->net, &target, on_dialled, conn);
+}
+
+/* ---- a name that has a rule ---- */
+
+static const struct transform *conn_rule(const struct conn *conn)
+{
+    return transforms_find(conn->net->transforms, str_of(conn->name));
+}
+
+/* The socket changes hands, with what was read of it. */
+static void conn_intercept(struct conn *conn, const struct endpoint *to)
+{
+    uv_os_fd_t fd = -1;
+
+    if (uv_fileno((uv_handle_t *)&conn->inner, &fd) < 0 ||
+        (fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0) {
+        conn_fail(conn, -errno);
+        return;
+    }
+    intercept_start(conn->net, &(struct intercept_start){.fd = fd,
+                                                         .first = buf_str(&conn->first),
+                                                         .name = conn->name,
+                                                         .asked = conn->asked,
+                                                         .to = *to,
+                                                         .secure = conn->secure});
+    conn_leave(conn);
+    uv_close((uv_handle_t *)&conn->inner, on_closed);
+}
+
+/* Towards an address that the policy and the guard allow. */
+static void conn_go(struct conn *conn, const struct endpoint *to)
+{
+    if (conn_rule(conn)) {
+        conn_intercept(conn, to);
+    } else {
+        conn_dial(conn, to);
     }
 }
 
@@ -170,37 +222,91 @@ static bool choose(const struct conn *conn, const struct address *addresses, siz
     return found;
 }
 
+static bool is_among(const struct address *address, const struct address *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (address_eq(address, &list[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void on_resolved(void *ctx, const struct address *addresses, size_t n)
 {
     struct conn *conn = ctx;
     struct endpoint to;
 
     conn->lookup = NULL;
-    if (!policy_name(conn->net->policy, str_of(conn->name))) {
+    conn->by_name = true; /* of a proxy; it is this side's word by now that the name leads there */
+    if (!conn->named_only && !conn_rule(conn)) {
+        conn->by_name = is_among(&conn->asked.address, addresses, n);
+        conn_dial(conn, &conn->asked);
+    } else if (conn->named_only && !policy_name(conn->net->policy, str_of(conn->name))) {
         conn_refuse(conn, "allowOut does not have that name");
     } else if (n == 0) {
         conn_fail(conn, UV_EAI_NONAME);
     } else if (!choose(conn, addresses, n, &to)) {
         conn_refuse(conn, "no address of that name may be reached");
     } else {
-        conn_dial(conn, &to);
+        conn_go(conn, &to);
     }
 }
 
-/* With the name there is, or "" when there is none. */
+static void conn_resolve(struct conn *conn)
+{
+    conn->state = CONN_RESOLVING;
+    (void)uv_timer_start(&conn->timer, on_timer, EGRESS_CONNECT_TIMEOUT_MS, 0);
+    conn->lookup = resolver_addresses(net_resolver(conn->net), conn->name, on_resolved, conn);
+}
+
+/* With the name there is, or "" when there is none. A server of TLS proves its name; who speaks
+ * plain HTTP must at least have its address, or a program could send a rule's headers anywhere. */
+/* What the policy says of where it goes. */
+static enum verdict conn_verdict(const struct conn *conn, char rule[POLICY_RULE_BYTES])
+{
+    const struct policy *policy = conn->net->policy;
+
+    return conn->stands_in ? policy_remote(policy, str_of(conn->name), rule)
+                           : policy_address(policy, &conn->asked.address, rule);
+}
+
+/* The operator's proxy is told names where they are the address' own, for its own rules. */
+static bool wants_name(const struct conn *conn)
+{
+    const struct target target = {.to = conn->asked};
+
+    return conn->net->proxy.kind == PROXY_NONE && dial_is_proxied(conn->net->egress, &target);
+}
+
+/* A sandbox's own proxy is given the name and finds the address: nobody is asked for it here. */
+static void conn_by_proxy(struct conn *conn, enum verdict verdict, const char *rule)
+{
+    conn->by_name = true;
+    if (verdict == VERDICT_ALLOW || policy_name(conn->net->policy, str_of(conn->name))) {
+        conn_go(conn, &conn->asked);
+    } else {
+        conn_refuse(conn, rule);
+    }
+}
+
 static void conn_decide(struct conn *conn)
 {
     char rule[POLICY_RULE_BYTES];
-    enum verdict verdict = policy_address(conn->net->policy, &conn->asked.address, rule);
+    enum verdict verdict = conn_verdict(conn, rule);
 
     (void)uv_read_stop((uv_stream_t *)&conn->inner);
-    if (verdict == VERDICT_ALLOW) {
-        conn_dial(conn, &conn->asked);
+    conn->named_only = verdict != VERDICT_ALLOW;
+    if (conn->net->names && (conn->stands_in || (verdict == VERDICT_BY_NAME && conn->name[0]))) {
+        conn_by_proxy(conn, verdict, rule);
+    } else if (verdict == VERDICT_ALLOW && conn_rule(conn) && !conn->secure) {
+        conn_resolve(conn);
+    } else if (verdict == VERDICT_ALLOW && conn->name[0] && wants_name(conn)) {
+        conn_resolve(conn);
+    } else if (verdict == VERDICT_ALLOW) {
+        conn_go(conn, &conn->asked);
     } else if (verdict == VERDICT_BY_NAME && policy_name(conn->net->policy, str_of(conn->name))) {
-        conn->state = CONN_RESOLVING;
-        (void)uv_timer_start(&conn->timer, on_timer, EGRESS_CONNECT_TIMEOUT_MS, 0);
-        conn->lookup =
-            resolver_addresses(conn->net->egress->resolver, conn->name, on_resolved, conn);
+        conn_resolve(conn);
     } else {
         conn_refuse(conn, rule);
     }
@@ -227,7 +333,7 @@ static void on_first_bytes(uv_stream_t *stream, ssize_t n, const uv_buf_t *unuse
         return;
     }
     if (n < 0) {
-        conn_refuse(conn, "it says no name, and only names are allowed");
+        conn_quiet(conn);
         return;
     }
     buf_commit(&conn->first, (size_t)n);
@@ -235,16 +341,21 @@ static void on_first_bytes(uv_stream_t *stream, ssize_t n, const uv_buf_t *unuse
     if (peek == PEEK_MORE && buf_len(&conn->first) < PEEK_BYTES_MAX) {
         return;
     }
-    if (peek == PEEK_NAME) {
+    if (peek == PEEK_NAME && !conn->stands_in) {
         (void)str_copy(conn->name, sizeof(conn->name), name);
     }
+    conn->secure = peek_is_tls(buf_str(&conn->first));
     conn_decide(conn);
 }
 
+/* A program on a port that is not HTTP's may be waiting for its server to speak first. */
 static void conn_peek(struct conn *conn)
 {
+    bool http = conn->asked.port == HTTP_PORT || conn->asked.port == HTTPS_PORT;
+    uint64_t patience_ms = conn->named_only || http ? EGRESS_PEEK_TIMEOUT_MS : EGRESS_QUIET_MS;
+
     conn->state = CONN_PEEKING;
-    (void)uv_timer_start(&conn->timer, on_timer, EGRESS_PEEK_TIMEOUT_MS, 0);
+    (void)uv_timer_start(&conn->timer, on_timer, patience_ms, 0);
     (void)uv_read_start((uv_stream_t *)&conn->inner, on_alloc, on_first_bytes);
 }
 
@@ -258,10 +369,12 @@ void conn_check(struct conn *conn)
     if (conn->state == CONN_PEEKING || conn->state == CONN_RESOLVING) {
         return;
     }
-    enum verdict verdict = policy_address(conn->net->policy, &conn->asked.address, rule);
+    enum verdict verdict = conn_verdict(conn, rule);
     if (verdict == VERDICT_DENY ||
         (verdict == VERDICT_BY_NAME && !policy_name(conn->net->policy, str_of(conn->name)))) {
         conn_refuse(conn, rule);
+    } else if (conn_rule(conn)) {
+        conn_reset(conn); /* its name has a rule now: the next one will find it */
     }
 }
 
@@ -318,26 +431,35 @@ static struct conn *conn_new(struct egress_net *net, int fd, const struct endpoi
     return conn;
 }
 
+/* Why it may not even be looked at, or NULL. */
+static const char *limit_check(const struct egress_net *net)
+{
+    if (net->counters.open == EGRESS_CONNECTIONS_MAX) {
+        return "as many connections as a sandbox may have";
+    }
+    return net->egress->connections_n >= net->egress->connections_max
+               ? "as many connections as the daemon may have"
+               : NULL;
+}
+
+static const char *place_check(const struct egress_net *net, const struct endpoint *asked)
+{
+    if (net->names && names_has_block(&asked->address)) {
+        return names_find(net->names, &asked->address) ? NULL : "no name has that address any more";
+    }
+    return map_find(net->egress, asked) ? NULL : guard_check(net->egress, asked);
+}
+
 void conn_accept(struct egress_net *net, int fd)
 {
-    struct egress *egress = net->egress;
     char rule[POLICY_RULE_BYTES];
     struct endpoint asked = {0};
-    const char *why = NULL;
+    const char *why = limit_check(net);
 
-    if (net->counters.open == EGRESS_CONNECTIONS_MAX) {
-        why = "as many connections as a sandbox may have";
-    } else if (egress->connections_n >= egress->connections_max) {
-        why = "as many connections as the daemon may have";
-    }
     if (asked_find(fd, &asked) < 0) {
         why = "the gate itself is no place to go";
-    } else if (!why && !map_find(egress, &asked)) {
-        why = guard_check(egress, &asked);
-    }
-    enum verdict verdict = policy_address(net->policy, &asked.address, rule);
-    if (!why && verdict == VERDICT_DENY) {
-        why = rule;
+    } else if (!why) {
+        why = place_check(net, &asked);
     }
     if (why) {
         net_refused(net, &asked, (struct str){0}, why);
@@ -345,9 +467,17 @@ void conn_accept(struct egress_net *net, int fd)
         return;
     }
     struct conn *conn = conn_new(net, fd, &asked);
-    if (verdict == VERDICT_BY_NAME) {
+    const char *name = names_find(net->names, &asked.address);
+    conn->stands_in = name != NULL;
+    (void)str_copy(conn->name, sizeof(conn->name), str_of(name ? name : ""));
+    enum verdict verdict = conn_verdict(conn, rule);
+    conn->named_only = verdict == VERDICT_BY_NAME;
+    if (verdict == VERDICT_DENY) {
+        conn_refuse(conn, rule);
+    } else if (conn->named_only || transforms_any(net->transforms) || wants_name(conn)) {
         conn_peek(conn);
     } else {
+        conn->by_name = conn->stands_in;
         conn_dial(conn, &asked);
     }
 }

@@ -26,8 +26,12 @@ struct conn {
     bool outer_used;
     uv_tcp_t inner, outer; /* the jail's end, the world's end */
     uv_timer_t timer;      /* patience with whatever the state waits for */
-    uv_connect_t connect;
+    struct dial *dial;
     struct endpoint asked; /* where the program wanted to go */
+    bool named_only;       /* the address alone does not allow it */
+    bool secure;           /* its first bytes are TLS */
+    bool stands_in;        /* the address stands for `name` (names.h) */
+    bool by_name;          /* a proxy is told the name */
     char name[POLICY_NAME_BYTES];
     struct buf first; /* what was read to find the name */
     struct lookup *lookup;

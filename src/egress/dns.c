@@ -75,6 +75,24 @@ static bool no_ipv6(const struct egress *egress)
     return route_of(egress->route_fd, &somewhere) != ROUTE_AWAY;
 }
 
+/* Behind a proxy no name is looked up here: each has an address that stands for it. */
+static void answer_stand_in(struct egress_net *net, const struct dns_asker *to,
+                            const struct dns_question *question)
+{
+    scoped_buf text;
+
+    buf_init(&text, DNS_UDP_BYTES_MAX);
+    struct address address = names_address(net->names, str_of(question->name));
+    if (dns_answer_address(&text, question, address.bytes + sizeof(address.bytes) - 4) < 0) {
+        abort(); /* a question and one record always fit */
+    }
+    if (to->conn) {
+        dns_tcp_answer(to->conn, buf_str(&text));
+    } else {
+        udp_answer(net, to, &text);
+    }
+}
+
 /* What is answered without asking: a DNS_* code, or -1. */
 static int known_answer(struct egress_net *net, const struct dns_question *question)
 {
@@ -87,6 +105,9 @@ static int known_answer(struct egress_net *net, const struct dns_question *quest
         net->counters.names_refused++;
         net_refused(net, NULL, name, "only names of allowOut resolve");
         return DNS_NXDOMAIN;
+    }
+    if (net->names) {
+        return question->type == DNS_TYPE_A && name.len ? -1 : DNS_NOERROR;
     }
     if (net->queries_n == EGRESS_DNS_PENDING_MAX) {
         return DNS_SERVFAIL;
@@ -108,12 +129,16 @@ bool dns_ask(struct egress_net *net, struct str message, const struct dns_asker 
         answer(net, asker, &question, code, (struct str){0});
         return true;
     }
+    if (net->names) {
+        answer_stand_in(net, asker, &question);
+        return true;
+    }
     struct dns_query *query = xnew(struct dns_query);
     *query = (struct dns_query){.net = net, .asker = *asker, .question = question};
     DL_APPEND(net->queries, query);
     net->queries_n++;
-    query->lookup = resolver_ask(net->egress->resolver, question.name, question.class,
-                                 question.type, on_looked_up, query);
+    query->lookup = resolver_ask(net_resolver(net), question.name, question.class, question.type,
+                                 on_looked_up, query);
     return true;
 }
 
@@ -165,10 +190,15 @@ static void on_closed(uv_handle_t *handle)
     net_release(handle->data);
 }
 
-void dns_stop(struct egress_net *net)
+void dns_stop_queries(struct egress_net *net)
 {
     while (net->queries) {
         query_free(net->queries);
     }
+}
+
+void dns_stop(struct egress_net *net)
+{
+    dns_stop_queries(net);
     uv_close((uv_handle_t *)&net->dns, on_closed);
 }

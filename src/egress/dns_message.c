@@ -114,6 +114,28 @@ int dns_answer_empty(struct buf *out, const struct dns_question *question, int c
     return r < 0 ? r : buf_append(out, question->raw, question->raw_len);
 }
 
+int dns_answer_address(struct buf *out, const struct dns_question *question, const uint8_t v4[4])
+{
+    static const char name_of_question[] = {(char)0xc0, DNS_HEADER_BYTES};
+    char header[DNS_HEADER_BYTES] = {0}, record[10] = {0};
+
+    put16(header, question->id);
+    put16(header + AT_FLAGS, answer_flags(question, DNS_NOERROR));
+    put16(header + AT_QUESTIONS, 1);
+    put16(header + AT_QUESTIONS + 2, 1);
+    put16(record, DNS_TYPE_A);
+    put16(record + 2, DNS_CLASS_IN);
+    put16(record + 6, DNS_TTL_S);
+    put16(record + 8, 4);
+    if (buf_append(out, header, sizeof(header)) < 0 ||
+        buf_append(out, question->raw, question->raw_len) < 0 ||
+        buf_append(out, name_of_question, sizeof(name_of_question)) < 0 ||
+        buf_append(out, record, sizeof(record)) < 0) {
+        return -ENOBUFS;
+    }
+    return buf_append(out, v4, 4);
+}
+
 int dns_answer_from(struct buf *out, const struct dns_question *question, struct str returned)
 {
     char echoed[DNS_NAME_TEXT_BYTES], header[DNS_HEADER_BYTES];

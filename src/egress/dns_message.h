@@ -20,6 +20,7 @@ enum {
     DNS_NAME_TEXT_BYTES = DNS_NAME_BYTES_MAX,
     DNS_QUESTION_BYTES_MAX = DNS_NAME_BYTES_MAX + 4,
     DNS_MESSAGE_BYTES_MAX = 65535,
+    DNS_TTL_S = 60, /* of answers of our own */
 };
 
 enum { DNS_NOERROR = 0, DNS_FORMERR = 1, DNS_SERVFAIL = 2, DNS_NXDOMAIN = 3, DNS_NOTIMP = 4 };
@@ -43,6 +44,10 @@ must_check int dns_question_parse(struct str message, struct dns_question *out);
 
 /* An answer without records. */
 must_check int dns_answer_empty(struct buf *out, const struct dns_question *question, int code);
+
+/* One address, of IPv4 (DNS_TYPE_A). */
+must_check int dns_answer_address(struct buf *out, const struct dns_question *question,
+                                  const uint8_t v4[4]);
 
 /* What the resolver returned, made an answer to this question; -EBADMSG when it is none. */
 must_check int dns_answer_from(struct buf *out, const struct dns_question *question,

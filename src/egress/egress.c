@@ -6,7 +6,10 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "egress/authority.h"
+#include "egress/intercept.h"
 #include "egress/internal.h"
+#include "http/tls.h"
 
 enum { FILES_PER_CONNECTION = 2, FILES_FALLBACK = 1024 };
 
@@ -60,6 +63,28 @@ static int map_add(void *ctx, struct str entry)
     }
     egress->map_n++;
     return 0;
+}
+
+static int proxy_read(const char *setting, const char *url, struct proxy *out, struct err *err)
+{
+    return proxy_parse_url(str_of(url ? url : ""), out) < 0
+               ? err_set(err, EINVAL, "%s is no http:// or socks5:// address of a proxy", setting)
+               : 0;
+}
+
+static int proxies_read(struct egress *egress, const struct egress_options *options,
+                        struct err *err)
+{
+    int r = proxy_read("http_proxy", options->http_proxy, &egress->http_proxy, err);
+
+    if (r == 0) {
+        r = proxy_read("https_proxy", options->https_proxy, &egress->https_proxy, err);
+    }
+    if (r == 0 && options->no_proxy &&
+        !str_copy(egress->no_proxy, sizeof(egress->no_proxy), str_of(options->no_proxy))) {
+        r = err_set(err, EINVAL, "no_proxy is longer than %d bytes", EGRESS_NO_PROXY_BYTES - 1);
+    }
+    return r;
 }
 
 /* ---- the guard ---- */
@@ -117,6 +142,10 @@ int egress_new(const struct egress_options *options, struct egress **out, struct
     struct egress *egress = xnew(struct egress);
 
     egress->loop = options->loop;
+    memcpy(egress->secret, options->secret, sizeof(egress->secret));
+    egress->fill = options->fill;
+    egress->log = options->log;
+    egress->ctx = options->ctx;
     egress->route_fd = -1;
     egress->connections_max = connections_limit();
     int r = list_each("egress_allow", options->allow, allow_add, egress, err);
@@ -124,10 +153,16 @@ int egress_new(const struct egress_options *options, struct egress **out, struct
         r = list_each("egress_map", options->map, map_add, egress, err);
     }
     if (r == 0) {
+        r = proxies_read(egress, options, err);
+    }
+    if (r == 0) {
         r = egress->route_fd = route_open(err);
     }
     if (r >= 0) {
         r = resolver_new(options->loop, options->dns, &egress->resolver, err);
+    }
+    if (r >= 0) {
+        r = intercept_open(egress, options->ca ? options->ca : "", err);
     }
     if (r < 0) {
         egress_free(egress);
@@ -144,14 +179,30 @@ void egress_guard_port(struct egress *egress, uint16_t port)
     }
 }
 
+void egress_destroy(struct egress *egress)
+{
+    tls_trust_free(egress->trust);
+    fd_closep(&egress->route_fd);
+    explicit_bzero(egress->secret, sizeof(egress->secret));
+    free(egress);
+}
+
 void egress_free(struct egress *egress)
 {
-    if (!egress) {
-        return;
+    if (egress) {
+        resolver_free(move_ptr(&egress->resolver));
+        intercept_stop(egress);
     }
-    resolver_free(egress->resolver);
-    fd_closep(&egress->route_fd);
-    free(egress);
+}
+
+char *egress_authority(const struct egress *egress, const char *id, const json_t *options,
+                       char hash[EGRESS_HASH_BYTES])
+{
+    struct transforms *transforms = transforms_new(options);
+    char *pem = transforms_any(transforms) ? authority_pem(egress->secret, id, hash) : NULL;
+
+    transforms_free(transforms);
+    return pem;
 }
 
 bool egress_wanted(const json_t *options)

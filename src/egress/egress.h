@@ -5,7 +5,8 @@
  * from the host in its stead, and copies. It has no privilege.
  *
  *      gate ── where to? ── guard ── policy ──┬── dial ── copy
- *                                             └── peek at the name ── resolve ── guard ── dial
+ *                                             ├── peek at the name ── resolve ── guard ── dial
+ *                                             └── a name with a rule ── intercept ── dial
  *
  * guard: what no sandbox may reach unless the operator names it: the host itself, private networks,
  * link-local addresses and the clouds' metadata among them. policy: what this sandbox may reach.
@@ -23,8 +24,10 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "base/buf.h"
 #include "base/compiler.h"
 #include "base/err.h"
+#include "base/log.h"
 
 enum {
     EGRESS_CONNECTIONS_MAX = 1024,         /* of one sandbox at one time */
@@ -41,6 +44,12 @@ enum {
     EGRESS_LOG_BURST = 10,            /* refusals of one sandbox told in */
     EGRESS_LOG_WINDOW_MS = 60 * 1000, /* that time; the rest are counted */
     EGRESS_LIST_MAX = 64,             /* entries of a setting */
+    EGRESS_QUIET_MS = 500,            /* a program that says nothing for so long, on a port other */
+                                      /* than those of HTTP, waits for its server's word */
+    EGRESS_REQUESTS_LOGGED = 600,     /* of one sandbox, in EGRESS_LOG_WINDOW_MS */
+    EGRESS_SECRET_BYTES = 32,
+    EGRESS_NO_PROXY_BYTES = 1024,
+    EGRESS_HASH_BYTES = 9,
 };
 
 /* What the operator sets; lists are separated by commas. */
@@ -50,6 +59,17 @@ struct egress_options {
         *allow;      /* blocks that sandboxes may reach although they are reserved or the host's */
     const char *map; /* "address[:port]=address:port": dials go there instead, past the guard */
     const char *dns; /* "address[:port]" of resolvers; empty: those of the host */
+    const char *http_proxy, *https_proxy; /* URLs; the first is for port 80 */
+    const char *no_proxy;                 /* names and blocks that are reached without */
+    const char *ca; /* a file of authorities that servers may have besides the host's; or "" */
+    uint8_t secret[EGRESS_SECRET_BYTES]; /* what the sandboxes' own authorities are derived from */
+
+    /* What a placeholder in a rule stands for (transform.h), appended to `out`; and where lines
+     * about a sandbox go, each a JSON object. Either may be NULL. */
+    int (*fill)(void *ctx, const char *sandbox_id, struct str what, struct buf *out,
+                struct err *err);
+    void (*log)(void *ctx, const char *sandbox_id, enum log_level level, struct str line);
+    void *ctx;
 };
 
 struct egress;     /* all of it */
@@ -60,7 +80,7 @@ must_check int egress_new(const struct egress_options *options, struct egress **
 /* A port of the daemon's own: on the host's addresses it is refused, whatever `allow` says. */
 void egress_guard_port(struct egress *egress, uint16_t port);
 
-/* After its nets have been closed. */
+/* After its nets have been closed; the loop must run once more. */
 void egress_free(struct egress *egress);
 
 /* Descriptors that come with a jail; taken over. */
@@ -87,6 +107,11 @@ struct egress_counters egress_counters(const struct egress_net *net);
 
 /* Resets its connections. Fine for NULL. */
 void egress_close(struct egress_net *net);
+
+/* The certificate of the authority that a sandbox must trust for its rules to work: PEM, which the
+ * caller frees, and the name by which OpenSSL finds it in a directory. NULL: it has no rules. */
+char *egress_authority(const struct egress *egress, const char *id, const json_t *options,
+                       char hash[EGRESS_HASH_BYTES]);
 
 /* Whether options allow anything to be reached at all. */
 bool egress_wanted(const json_t *options);

@@ -4,10 +4,14 @@
  *   net.c       one sandbox: its gate, its policy, its counters, what the log says of it
  *   conn.c      one connection, from its acceptance to the dial
  *   relay.c     both ends are there: copying
+ *   intercept.c, passage.c   connections and requests to names that have a rule
+ *   authority.c whom a sandbox trusts for those
+ *   dial.c      a connection to the world, straight or through a proxy
  *   dns.c       names;  dns_tcp.c  the same over TCP
  *   resolver.c  the host's resolvers (c-ares) on the loop
  *   route.c     whether an address is the host's own, asked of the kernel
- *   address.c, policy.c, peek.c, dns_message.c   pure
+ *   names.c     addresses that stand for names
+ *   address.c, policy.c, transform.c, peek.c, dns_message.c, proxy.c   pure
  */
 #ifndef EGRESS_INTERNAL_H
 #define EGRESS_INTERNAL_H
@@ -15,11 +19,18 @@
 #include "egress/address.h"
 #include "egress/dns_message.h"
 #include "egress/egress.h"
+#include "egress/names.h"
 #include "egress/peek.h"
 #include "egress/policy.h"
+#include "egress/proxy.h"
+#include "egress/transform.h"
+#include "http/server.h"
 
+struct authority;
+struct intercept;
 struct resolver;
 struct lookup;
+struct tls_trust;
 
 struct mapping {
     struct endpoint from; /* port 0: any */
@@ -35,7 +46,16 @@ struct egress {
     uint16_t own_ports[EGRESS_LIST_MAX];
     size_t own_ports_n;
     struct resolver *resolver;
+    struct proxy http_proxy, https_proxy; /* the operator's; the first for port 80 */
+    char no_proxy[EGRESS_NO_PROXY_BYTES];
     int route_fd;
+    struct http_server *http; /* of intercepted connections */
+    struct tls_trust *trust;
+    uint8_t secret[EGRESS_SECRET_BYTES];
+    int (*fill)(void *ctx, const char *sandbox_id, struct str what, struct buf *out,
+                struct err *err);
+    void (*log)(void *ctx, const char *sandbox_id, enum log_level level, struct str line);
+    void *ctx;
     uint32_t connections_n, connections_max;
     char scratch[EGRESS_BUFFER_BYTES]; /* what was read lies here until it is written or kept */
 };
@@ -46,7 +66,15 @@ struct egress {
 const char *guard_check(const struct egress *egress, const struct endpoint *to);
 const struct endpoint *map_find(const struct egress *egress, const struct endpoint *from);
 
+void egress_destroy(struct egress *egress); /* what egress_free() ends with */
+
 /* ---- net.c ---- */
+
+/* How many lines a sandbox may still put into the log. */
+struct log_meter {
+    uint64_t since_ms;
+    uint32_t n, dropped;
+};
 
 struct conn;
 struct dns_query;
@@ -56,6 +84,11 @@ struct egress_net {
     struct egress *egress;
     char id[32];
     struct policy *policy;
+    struct transforms *transforms;
+    struct proxy proxy;          /* PROXY_NONE: it goes straight */
+    struct names *names;         /* NULL: it has no proxy, and names are resolved here */
+    struct resolver *resolver;   /* of its own servers; NULL: the egress' */
+    struct authority *authority; /* NULL until one is needed */
     struct egress_counters counters;
     uint32_t handles; /* not closed yet; the last one frees */
     bool closed;
@@ -64,21 +97,35 @@ struct egress_net {
     uv_poll_t gate, dns_listener;
     uv_udp_t dns;
     struct conn *conns;
+    struct intercept *intercepts;
     struct dns_query *queries;
     uint32_t queries_n;
     struct dns_conn *dns_conns;
     uint32_t dns_conns_n;
 
-    uint64_t log_since_ms;
-    uint32_t log_n, log_dropped;
+    struct log_meter refusals, requests;
 };
 
 void net_hold(struct egress_net *net);
 void net_release(struct egress_net *net);
 
+struct resolver *net_resolver(const struct egress_net *net);
+
+/* Tells why a proxy did not lead somewhere. */
+void net_proxy_failed(struct egress_net *net, const struct target *to, const struct proxy *proxy,
+                      const char *why);
+
 /* Counts and tells. `to` may be NULL. */
 void net_refused(struct egress_net *net, const struct endpoint *to, struct str name,
                  const char *rule);
+
+/* A request that a rule was applied to, or that was refused here (`why`). */
+struct net_request {
+    struct str method, host, path; /* without its query: that may hold what is no log's business */
+    int status;
+    const char *rule, *why;
+};
+void net_request_log(struct egress_net *net, const struct net_request *request);
 
 /* ---- conn.c ---- */
 
@@ -98,6 +145,7 @@ struct dns_asker {
 bool dns_ask(struct egress_net *net, struct str message, const struct dns_asker *asker);
 void dns_forget(struct egress_net *net, const struct dns_conn *conn); /* its questions */
 void dns_start(struct egress_net *net, int udp_fd);
+void dns_stop_queries(struct egress_net *net); /* who asked will ask again */
 void dns_stop(struct egress_net *net);
 
 /* ---- dns_tcp.c ---- */

@@ -182,6 +182,10 @@ enum peek peek_name(struct str bytes, struct str *name)
     if (bytes.len == 0) {
         return PEEK_MORE;
     }
-    return (uint8_t)bytes.at[0] == RECORD_HANDSHAKE ? tls_name(bytes, name)
-                                                    : http_name(bytes, name);
+    return peek_is_tls(bytes) ? tls_name(bytes, name) : http_name(bytes, name);
+}
+
+bool peek_is_tls(struct str bytes)
+{
+    return bytes.len > 0 && (uint8_t)bytes.at[0] == RECORD_HANDSHAKE;
 }

@@ -17,5 +17,6 @@ enum peek {
 
 /* The bytes from the start of the connection. */
 enum peek peek_name(struct str bytes, struct str *name);
+bool peek_is_tls(struct str bytes);
 
 #endif

@@ -20,7 +20,6 @@ struct policy {
     struct rules allow, deny;
     char **names; /* of allowOut, lower case */
     size_t names_n;
-    bool shut;            /* nothing at all, whatever is allowed */
     bool deny_all;        /* denyOut has 0.0.0.0/0, or there is to be no access */
     const char *deny_why; /* that rule */
 };
@@ -98,10 +97,6 @@ struct policy *policy_new(const json_t *options)
     if (json_is_false(json_object_get(options, "allowInternetAccess"))) {
         deny_all(policy, "allow_internet_access");
     }
-    if (json_is_object(json_object_get(network, "egressProxy"))) {
-        policy->shut = true; /* there is no way through a proxy yet, and none around it */
-        deny_all(policy, "egressProxy, which is not served");
-    }
     return policy;
 }
 
@@ -129,7 +124,7 @@ void policy_free(struct policy *policy)
 
 bool policy_opens(const struct policy *policy)
 {
-    return !policy->shut && (!policy->deny_all || policy->allow.n > 0 || policy->names_n > 0);
+    return (!policy->deny_all || policy->allow.n > 0 || policy->names_n > 0);
 }
 
 /* ---- asking it ---- */
@@ -148,7 +143,7 @@ enum verdict policy_address(const struct policy *policy, const struct address *a
                             char rule[POLICY_RULE_BYTES])
 {
     rule[0] = '\0';
-    if (!policy->shut && rules_find(&policy->allow, address)) {
+    if (rules_find(&policy->allow, address)) {
         return VERDICT_ALLOW;
     }
     const struct rule *denied = rules_find(&policy->deny, address);
@@ -160,7 +155,7 @@ enum verdict policy_address(const struct policy *policy, const struct address *a
     } else {
         (void)snprintf(rule, POLICY_RULE_BYTES, "denyOut %s", denied->text);
     }
-    return policy->names_n > 0 && !policy->shut ? VERDICT_BY_NAME : VERDICT_DENY;
+    return policy->names_n > 0 ? VERDICT_BY_NAME : VERDICT_DENY;
 }
 
 static bool name_matches(const char *pattern, struct str name)
@@ -181,12 +176,22 @@ bool policy_name(const struct policy *policy, struct str name)
     if (name.len > 1 && name.at[name.len - 1] == '.') {
         name.len--; /* "example.com." is the same name, said in full */
     }
-    for (size_t i = 0; !policy->shut && name.len && i < policy->names_n; i++) {
+    for (size_t i = 0; name.len && i < policy->names_n; i++) {
         if (name_matches(policy->names[i], name)) {
             return true;
         }
     }
     return false;
+}
+
+enum verdict policy_remote(const struct policy *policy, struct str name,
+                           char rule[POLICY_RULE_BYTES])
+{
+    if (policy_resolves(policy, name)) {
+        return VERDICT_ALLOW;
+    }
+    (void)snprintf(rule, POLICY_RULE_BYTES, "%s", policy->deny_why);
+    return VERDICT_DENY;
 }
 
 bool policy_resolves(const struct policy *policy, struct str name)

@@ -3,7 +3,6 @@
  *   allow_internet_access: false   is denyOut ["0.0.0.0/0"]
  *   network.allowOut               addresses, blocks, names, "*.name", "*"
  *   network.denyOut                addresses and blocks; 0.0.0.0/0 is everything
- *   network.egressProxy            not served: such a sandbox reaches nothing
  *
  * What allowOut names is allowed whatever denyOut says; the rest is allowed unless denied. A name
  * is what a connection says of itself in its first bytes (peek.h), so where the address does not
@@ -36,6 +35,11 @@ enum verdict { VERDICT_ALLOW, VERDICT_DENY, VERDICT_BY_NAME };
 /* `rule`: what denied it, as the user wrote it. */
 enum verdict policy_address(const struct policy *policy, const struct address *address,
                             char rule[POLICY_RULE_BYTES]);
+
+/* The same for a name whose address only a proxy knows: blocks of denyOut say nothing of it, unless
+ * they are everything. */
+enum verdict policy_remote(const struct policy *policy, struct str name,
+                           char rule[POLICY_RULE_BYTES]);
 
 /* Whether allowOut has that name. */
 bool policy_name(const struct policy *policy, struct str name);

@@ -60,6 +60,7 @@ struct http_request {
     int64_t content_length; /* -1: unknown; 0: there is no body */
     bool upgrade;           /* asks for a tunnel: Connection: upgrade, with an Upgrade header */
     bool secure;            /* came over TLS */
+    bool multiplexed;       /* its connection carries others at the same time: HTTP/2 */
     void *connection_tag;   /* what http_server_adopt() was given; NULL for an accepted one */
 };
 

@@ -330,6 +330,7 @@ static const char *fill_request(struct stream *s)
     req->headers_n = fields.n;
     req->content_length = request_length(s, fields);
     req->secure = conn->secure;
+    req->multiplexed = true;
     req->connection_tag = conn->tag;
     if (head_count(fields, STR("host"), &host) > 1) {
         return "a request needs exactly one Host header";

@@ -21,8 +21,9 @@ struct link {
     struct tls_session *session;
     link_handshake *handshake; /* NULL: it is through */
     void (*ready)(void *ctx, int error, const struct err *err);
-    struct buf plain; /* written in this turn, not encrypted yet */
-    size_t limit;     /* of plain bytes that the owner wants */
+    struct buf plain;               /* written in this turn, not encrypted yet */
+    uint64_t *bytes_in, *bytes_out; /* NULL: nobody counts */
+    size_t limit;                   /* of plain bytes that the owner wants */
     bool eof;
     bool failed; /* `end` has been told of an error, or `ready` has */
     bool closing;
@@ -42,6 +43,14 @@ static void link_fail(struct link *link, int error)
         link->limit = 0;
         link->events->end(link->ctx, error);
     }
+}
+
+static void link_data(struct link *link, const char *data, size_t len)
+{
+    if (link->bytes_in) {
+        *link->bytes_in += len;
+    }
+    link->events->data(link->ctx, data, len);
 }
 
 static void link_encrypt(struct link *link)
@@ -94,7 +103,7 @@ static void link_pump(struct link *link)
         size_t size = link->limit < HUB_PLAIN_BYTES ? link->limit : HUB_PLAIN_BYTES;
         long n = link->tls->read(link->session, plain, size);
         if (n > 0) {
-            link->events->data(link->ctx, plain, (size_t)n);
+            link_data(link, plain, (size_t)n);
         } else if (n == 0 || (n == -EAGAIN && link->wire.eof)) {
             link_ended(link);
         } else if (n == -EAGAIN) {
@@ -133,7 +142,7 @@ static void on_data(struct wire *wire, const char *data, size_t len)
         }
         link_encrypt(link);
     } else {
-        link->events->data(link->ctx, data, len);
+        link_data(link, data, len);
     }
     link_settle(link);
 }
@@ -242,6 +251,12 @@ void link_send(void *ctx, const void *data, size_t len)
     wire_write(&link->wire, data, len);
 }
 
+void link_count(struct link *link, uint64_t *in, uint64_t *out)
+{
+    link->bytes_in = in;
+    link->bytes_out = out;
+}
+
 bool link_is_http2(const struct link *link)
 {
     return link->tls && link->tls->is_http2(link->session);
@@ -249,6 +264,9 @@ bool link_is_http2(const struct link *link)
 
 void link_write(struct link *link, const void *data, size_t len)
 {
+    if (link->bytes_out) {
+        *link->bytes_out += len;
+    }
     if (!link->tls) {
         wire_write(&link->wire, data, len);
         return;

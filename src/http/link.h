@@ -42,6 +42,9 @@ void link_secure(struct link *link, const struct tls_ops *ops, struct tls_sessio
                  link_handshake *handshake,
                  void (*ready)(void *ctx, int error, const struct err *err));
 void link_send(void *ctx, const void *data, size_t len);
+
+/* Adds up what is read and written of what the link carries, from here on. */
+void link_count(struct link *link, uint64_t *in, uint64_t *out);
 bool link_is_http2(const struct link *link);
 
 void link_write(struct link *link, const void *data, size_t len);

@@ -234,9 +234,9 @@ static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
     return SSL_TLSEXT_ERR_OK;
 }
 
-static int fail(struct err *err, const char *what, const char *path)
+int tls_fail(struct err *err, const char *what, const char *path)
 {
-    unsigned long code = ERR_get_error();
+    unsigned long code = ERR_get_error(); /* the first, which is the cause of the others */
     const char *reason = ERR_SYSTEM_ERROR(code) ? strerrordesc_np((int)ERR_GET_REASON(code))
                                                 : ERR_reason_error_string(code);
 
@@ -277,11 +277,11 @@ int tls_context_new(const char *cert_path, const char *key_path, bool http2,
     int r = 0;
 
     if (SSL_CTX_use_certificate_chain_file(context->ctx, cert_path) != 1) {
-        r = fail(err, "read the certificate", cert_path);
+        r = tls_fail(err, "read the certificate", cert_path);
     } else if (SSL_CTX_use_PrivateKey_file(context->ctx, key_path, SSL_FILETYPE_PEM) != 1) {
-        r = fail(err, "read the key", key_path);
+        r = tls_fail(err, "read the key", key_path);
     } else if (SSL_CTX_check_private_key(context->ctx) != 1) {
-        r = fail(err, "match the certificate to the key", key_path);
+        r = tls_fail(err, "match the certificate to the key", key_path);
     }
     if (r < 0) {
         tls_context_free(&context->base);

@@ -27,12 +27,12 @@ int tls_trust_new(const char *extra_path, struct tls_trust **out, struct err *er
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
-    if (SSL_CTX_set_default_verify_paths(ctx) != 1 ||
-        (extra_path[0] && SSL_CTX_load_verify_file(ctx, extra_path) != 1)) {
-        ERR_clear_error();
+    if (SSL_CTX_set_default_verify_paths(ctx) != 1) {
+        abort();
+    }
+    if (extra_path[0] && SSL_CTX_load_verify_file(ctx, extra_path) != 1) {
         SSL_CTX_free(ctx);
-        return err_set(err, EINVAL, "read the certificate authorities in %s: there are none",
-                       extra_path[0] ? extra_path : "this machine's store");
+        return tls_fail(err, "read the certificate authorities", extra_path);
     }
     *out = xnew(struct tls_trust);
     (*out)->ctx = ctx;

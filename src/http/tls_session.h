@@ -13,6 +13,9 @@ extern const struct tls_ops tls_session_ops;
 
 /* Neither accepts nor connects yet. */
 struct tls_session *tls_session_new(SSL_CTX *ctx_of, tls_send *send, void *ctx);
+/* -EINVAL, with what OpenSSL says of a file. */
+int tls_fail(struct err *err, const char *what, const char *path);
+
 SSL *tls_session_ssl(const struct tls_session *s);
 
 #endif

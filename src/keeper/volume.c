@@ -49,8 +49,9 @@ static int destroy(struct pool *pool, int dir_fd, const char *name, struct err *
     if (r == -EINVAL) { /* a plain directory */
         return pool_trash(pool, dir_fd, name, err);
     }
-    return r == 0 || r == -ENOENT ? 0 : err_set(err, -r, "remove volume %s: %s", name,
-                                                strerrordesc_np(-r));
+    return r == 0 || r == -ENOENT
+               ? 0
+               : err_set(err, -r, "remove volume %s: %s", name, strerrordesc_np(-r));
 }
 
 static int prepare(struct pool *pool, int dir_fd, const char *name, uint32_t size_mb)
@@ -213,9 +214,9 @@ int volumes_open(const struct keeper_plan *plan, int userns_fd, int fds[KEEPER_V
         (void)snprintf(from, sizeof(from), "/pool/" VOLUMES_DIR "/%s", plan->volumes[i].volume);
         fds[i] = mounts_clone_idmapped(AT_FDCWD, from, attr, userns_fd, err);
         if (fds[i] < 0) {
-            int r = fds[i] == -ENOENT ? err_set(err, ENOENT, "there is no volume %s",
-                                                plan->volumes[i].volume)
-                                      : fds[i];
+            int r = fds[i] == -ENOENT
+                        ? err_set(err, ENOENT, "there is no volume %s", plan->volumes[i].volume)
+                        : fds[i];
             fds[i] = -1;
             volumes_close(fds);
             return r;

@@ -52,7 +52,7 @@ static void set(json_t *object, const char *name, json_t *value)
 
 static char *init_body(const struct sandbox *sb)
 {
-    char stamp[CLOCK_STAMP_BYTES];
+    char stamp[CLOCK_STAMP_BYTES], hash[EGRESS_HASH_BYTES];
     json_t *body = json_copy(sb->init);
 
     if (!body) {
@@ -62,6 +62,14 @@ static char *init_body(const struct sandbox *sb)
     if (sb->access_token) {
         set(body, "accessToken", json_string(sb->access_token));
     }
+    char *authority = sb->all->use.egress
+                          ? egress_authority(sb->all->use.egress, sb->id, sb->options, hash)
+                          : NULL;
+    if (authority) {
+        set(body, "caBundle", json_string(authority));
+        set(body, "caHash", json_string(hash));
+    }
+    free(authority);
     set(body, "timestamp", json_string(stamp));
     set(body, "sandboxID", json_string(sb->id));
     set(body, "templateID", json_string(sb->template_id));

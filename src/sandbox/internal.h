@@ -120,6 +120,7 @@ struct sandbox {
     int pidfd; /* -1: none yet */
     uv_poll_t pidfd_poll;
     struct agent_channel *channel; /* NULL: not attached */
+    struct options_change *changes; /* that the agent is being told of */
     struct egress_net *net;        /* NULL: not attached, or loopback alone */
     bool attaching;
     bool init_due;      /* adopted: the daemon before may have died between the row and /init */

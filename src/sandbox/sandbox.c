@@ -191,6 +191,52 @@ bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out)
     return true;
 }
 
+/* ---- a change of options ---- */
+
+/* Somebody who waits for the agent to have learnt of a change. */
+struct options_change {
+    struct options_change *next;
+    struct sandbox *sb;
+    store_done *done;
+    void *ctx;
+};
+
+static void change_end(struct options_change *change, int error, const struct err *err)
+{
+    change->done(change->ctx, error, err);
+    sandbox_release(change->sb);
+    free(change);
+}
+
+static void on_learnt(struct sandbox *sb, int error, const struct err *err)
+{
+    static const struct err none;
+    struct options_change *change = sb->changes;
+
+    LL_DELETE(sb->changes, change);
+    change_end(change, error, err ? err : &none);
+}
+
+/* Rules need an authority that the sandbox trusts: its agent is told before the caller is. */
+static void on_options_saved(void *ctx, int error, const struct err *err)
+{
+    struct options_change *change = ctx;
+    struct sandbox *sb = change->sb;
+    char hash[EGRESS_HASH_BYTES];
+    bool running = sb->state == SANDBOX_RUNNING && sb->net;
+    char *authority = error == 0 && running
+                          ? egress_authority(sb->all->use.egress, sb->id, sb->options, hash)
+                          : NULL;
+
+    if (authority) {
+        LL_APPEND(sb->changes, change);
+        sandbox_init_agent(sb, on_learnt);
+    } else {
+        change_end(change, error, err);
+    }
+    free(authority);
+}
+
 int sandbox_set_options(struct sandbox *sb, const json_t *options, store_done *done, void *ctx,
                         struct err *err)
 {
@@ -206,7 +252,10 @@ int sandbox_set_options(struct sandbox *sb, const json_t *options, store_done *d
     if (sb->net) {
         egress_set_policy(sb->net, own);
     }
-    sandbox_save(sb, CHANGE_UPDATED, NULL, done, ctx);
+    struct options_change *change = xnew(struct options_change);
+    *change = (struct options_change){.sb = sb, .done = done, .ctx = ctx};
+    sandbox_hold(sb);
+    sandbox_save(sb, CHANGE_UPDATED, NULL, on_options_saved, change);
     return 0;
 }
 

@@ -75,8 +75,8 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
         return;
     }
     service->jail = answer->jail;
-    service->channel = agent_channel_new(
-        service->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]), &channel_handler, service);
+    service->channel = agent_channel_new(service->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]),
+                                         &channel_handler, service);
     service->handler.ready(service->ctx, 0, &none);
 }
 
@@ -110,8 +110,7 @@ int service_new(struct sandboxes *all, const char *volume, const struct service_
                        KEEPER_UID_SLOTS);
     }
     struct service *service = xnew(struct service);
-    *service =
-        (struct service){.all = all, .handler = *handler, .ctx = ctx, .uid_slot = slot};
+    *service = (struct service){.all = all, .handler = *handler, .ctx = ctx, .uid_slot = slot};
     all->refs++;
     id_sandbox(service->id);
     (void)str_copy(service->volume, sizeof(service->volume), str_of(volume));

@@ -106,7 +106,18 @@ static const char *const steps[] = {
     " id TEXT PRIMARY KEY, team_id TEXT NOT NULL, name TEXT NOT NULL, secret TEXT NOT NULL,"
     " size_mb INTEGER NOT NULL, removed INTEGER NOT NULL, created_ms INTEGER NOT NULL"
     ") STRICT, WITHOUT ROWID;"
-    "CREATE UNIQUE INDEX volumes_by_name ON volumes (team_id, name) WHERE removed = 0;",
+    "CREATE UNIQUE INDEX volumes_by_name ON volumes (team_id, name) WHERE removed = 0;"
+    "CREATE TABLE secrets ("
+    " id TEXT PRIMARY KEY, team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE,"
+    " name TEXT NOT NULL, metadata TEXT NOT NULL, version INTEGER NOT NULL,"
+    " created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE UNIQUE INDEX secrets_by_name ON secrets (team_id, name);"
+    "CREATE TABLE secret_versions ("
+    " secret_id TEXT NOT NULL REFERENCES secrets (id) ON DELETE CASCADE,"
+    " version INTEGER NOT NULL, sealed TEXT NOT NULL, created_ms INTEGER NOT NULL,"
+    " PRIMARY KEY (secret_id, version)"
+    ") STRICT, WITHOUT ROWID;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

@@ -328,4 +328,24 @@ must_check int store_load_files(struct store *store,
                                 void (*each)(void *ctx, const struct file_row *row), void *ctx,
                                 struct err *err);
 
+/* ---- secrets (store/secrets.c) ---- */
+
+struct secret_row {
+    const char *id; /* "sec_" and a uuid */
+    const char *team_id;
+    const char *name;
+    const char *metadata; /* object of strings */
+    const char *sealed;   /* the value of that version, as secret/seal.h made it */
+    int64_t version;
+    int64_t created_ms, updated_ms;
+};
+
+/* A row with a version that is new: the older ones stay, as many as are kept. */
+void store_secret_save(struct store *store, const struct secret_row *row, store_done *done,
+                       void *ctx);
+void store_secret_delete(struct store *store, const char *id, store_done *done, void *ctx);
+must_check int store_load_secrets(struct store *store,
+                                  void (*each)(void *ctx, const struct secret_row *row), void *ctx,
+                                  struct err *err);
+
 #endif

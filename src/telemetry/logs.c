@@ -19,7 +19,7 @@
 #include "base/table.h"
 
 enum {
-    PENDING_BYTES_MAX = (SANDBOX_LOG_WINDOW + 2) * LOGFILE_RECORD_BYTES_MAX,
+    PENDING_BYTES_MAX = (SANDBOX_LOG_WINDOW + 2) * LOGFILE_RECORD_BYTES_MAX + LOGS_OWN_BYTES,
 };
 
 enum job { JOB_NONE, JOB_LOOK, JOB_WRITE, JOB_READ };
@@ -45,6 +45,7 @@ struct log_stream {
     uint32_t seq;    /* of the last line that came */
     int64_t wall_ms; /* its time */
     struct buf pending;
+    size_t own_bytes; /* of it: what logs_put() brought */
 
     /* What the pool has while `job` is not JOB_NONE. */
     uv_work_t work;
@@ -237,6 +238,7 @@ static void pump(struct log_stream *stream)
 
         stream->writing = stream->pending;
         stream->pending = empty;
+        stream->own_bytes = 0;
         stream->writing_seq = stream->seq;
         job_start(stream, JOB_WRITE);
     } else if (stream->reads) {
@@ -320,6 +322,28 @@ static void on_line(void *ctx, struct sandbox *sb, const struct sandbox_log *log
     } else {
         logs->figures.lines++;
     }
+    pump(stream);
+}
+
+/* It has the number of the agent's last line, so that the agent's next one is still the next. */
+void logs_put(struct logs *logs, const char *sandbox_id, enum log_level level, struct str line)
+{
+    struct log_stream *stream = NULL;
+
+    HASH_FIND_STR(logs->streams, sandbox_id, stream);
+    size_t before = stream ? buf_len(&stream->pending) : 0;
+    if (!stream || !stream->looked || stream->own_bytes + line.len > LOGS_OWN_BYTES) {
+        logs->figures.lost++;
+        return;
+    }
+    stream->wall_ms = time_of(stream, clock_wall_ms());
+    if (!line_ok(line) ||
+        logfile_record(&stream->pending, stream->wall_ms, stream->seq, level, line) < 0) {
+        logs->figures.lost++;
+        return;
+    }
+    stream->own_bytes += buf_len(&stream->pending) - before;
+    logs->figures.lines++;
     pump(stream);
 }
 

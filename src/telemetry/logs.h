@@ -26,6 +26,7 @@
 
 enum {
     LOGS_KEPT_MS = 7 * 24 * 3600 * 1000,
+    LOGS_OWN_BYTES = 256 * 1024,
     LOGS_SWEEP_MS = 3600 * 1000,
     LOGS_ANSWER_BYTES_MAX = 32 * 1024 * 1024,
 };
@@ -40,6 +41,10 @@ void logs_free(struct logs *logs);
 
 /* For sandboxes_options. */
 struct sandbox_log_sink logs_sink(struct logs *logs);
+
+/* A line of the daemon's own about a sandbox that runs: a JSON object without line ends. More than
+ * LOGS_OWN_BYTES of them on their way to the disk are lost, and counted. */
+void logs_put(struct logs *logs, const char *sandbox_id, enum log_level level, struct str line);
 
 /* Puts a page into words, on a thread of the pool: touches nothing but its arguments. */
 typedef int logs_render(const struct logfile_page *page, struct buf *out);

@@ -1,13 +1,13 @@
 /* content.c - requests for a volume's content, passed to the agent of a jail that has the volume.
  *
- *      client ◄── http_exchange ──┤ visit ├── upstream ──► agent in the service jail
+ *      client ◄──┤ visit ├──► agent in the service jail
  *
  * A volume that somebody asks for has a desk: its service jail, who visits, who waits for the jail
- * to start. A desk without visitors closes after a while. Nothing is gathered: each side is given as
- * much credit as the other can take.
+ * to start. A desk without visitors closes after a while.
  */
 #include <errno.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -16,37 +16,33 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "http/upstream.h"
+#include "http/carry.h"
 #include "sandbox/service.h"
 #include "volume/internal.h"
 
 enum {
     HEADERS_MAX = 16,
-    ERROR_BYTES_MAX = 1024,
+    START_TRIES = 10, /* a keeper that was started again is back by then */
+    START_RETRY_MS = 200,
 };
 
 struct visit {
     struct visit *prev, *next; /* in desk->visits */
     struct desk *desk;         /* NULL: closed under it */
-    struct http_exchange *ex;  /* NULL: the client is gone */
-    struct upstream *up;       /* NULL: not yet, or over */
-    char what[8];
+    struct carry carry;
     bool dialing; /* the channel's answer will come */
-    bool request_ended;
-    bool request_finished; /* so the agent was told */
-    bool answered;
-    bool answer_ended;
-    size_t request_credit; /* bytes the client may send and has not */
-    size_t answer_credit;
+    bool over;    /* only that answer is waited for */
 };
 
 struct desk {
     struct entry *entry;
-    struct service *service;
+    struct service *service; /* NULL: between two tries to start it */
+    int tries;
     bool ready;
     struct visit *visits;
     uint32_t visits_n;
-    uv_timer_t *idle; /* its own allocation: closing it outlives the desk */
+    uv_timer_t *timer; /* to the next try, or to the end when idle; its own allocation: closing it
+                          outlives the desk */
 };
 
 /* ---- answers of our own ---- */
@@ -54,25 +50,17 @@ struct desk {
 static void fail(struct visit *visit, int status, const char *message)
 {
     char code[8];
-    json_t *body = json_object();
 
-    if (!visit->ex) {
+    if (!carry_may_answer(&visit->carry)) {
         return;
     }
-    if (visit->answered) {
-        if (!visit->answer_ended) {
-            visit->answer_ended = true;
-            http_abort(visit->ex, -ECONNRESET);
-        }
-        json_decref(body);
-        return;
-    }
-    visit->answered = visit->answer_ended = true;
     (void)snprintf(code, sizeof(code), "%d", status);
+    json_t *body = json_object();
     (void)json_object_set_new(body, "code", json_string(code)); /* a text, in this API alone */
     (void)json_object_set_new(body, "message", json_string(message));
     char *text = json_dumps(body, JSON_COMPACT);
-    http_reply(visit->ex, status, "application/json; charset=utf-8", text, text ? strlen(text) : 0);
+    http_reply(visit->carry.ex, status, "application/json; charset=utf-8", text,
+               text ? strlen(text) : 0);
     free(text);
     json_decref(body);
 }
@@ -83,7 +71,8 @@ static void desk_wait(struct desk *desk);
 
 static void visit_free(struct visit *visit)
 {
-    upstream_close(move_ptr(&visit->up));
+    visit->over = true;
+    carry_fini(&visit->carry);
     if (visit->desk) {
         DL_DELETE(visit->desk->visits, visit);
         visit->desk->visits_n--;
@@ -108,13 +97,13 @@ void desk_close(struct entry *entry)
     if (!desk) {
         return;
     }
-    uv_close((uv_handle_t *)desk->idle, on_timer_closed);
+    uv_close((uv_handle_t *)desk->timer, on_timer_closed);
     DL_FOREACH_SAFE (desk->visits, visit, next) {
         DL_DELETE(desk->visits, visit);
         visit->desk = NULL;
-        upstream_close(move_ptr(&visit->up));
+        carry_fini(&visit->carry);
         fail(visit, 503, "the volume's service ended; try again");
-        if (!visit->ex) {
+        if (!visit->carry.ex) {
             visit_free(visit);
         }
     }
@@ -133,79 +122,17 @@ static void on_idle(uv_timer_t *timer)
 static void desk_wait(struct desk *desk)
 {
     if (!desk->visits) {
-        (void)uv_timer_start(desk->idle, on_idle, VOLUME_SERVICE_IDLE_MS, 0);
+        (void)uv_timer_start(desk->timer, on_idle, VOLUME_SERVICE_IDLE_MS, 0);
     }
 }
 
-/* ---- request: client to agent ---- */
-
-static void pump_request(void *ctx)
-{
-    struct visit *visit = ctx;
-    size_t room = visit->up ? upstream_writable(visit->up) : 0;
-
-    if (visit->ex && !visit->request_ended && room > visit->request_credit) {
-        size_t more = room - visit->request_credit;
-        visit->request_credit = room;
-        http_credit(visit->ex, more);
-    }
-}
-
-static void finish_request(struct visit *visit)
-{
-    if (visit->up && !visit->request_finished) {
-        visit->request_finished = true;
-        upstream_finish(visit->up);
-    }
-}
-
-static void on_request_body(void *ctx, const void *data, size_t len)
-{
-    struct visit *visit = ctx;
-
-    visit->request_credit -= len;
-    if (visit->up) {
-        upstream_write(visit->up, data, len);
-        pump_request(visit);
-    }
-}
-
-static void on_request_end(void *ctx)
-{
-    struct visit *visit = ctx;
-
-    visit->request_ended = true;
-    finish_request(visit);
-}
-
-static void on_exchange_end(void *ctx, int error)
-{
-    struct visit *visit = ctx;
-
-    (void)error;
-    visit->ex = NULL;
-    visit_free(visit);
-}
-
-/* ---- response: agent to client ---- */
-
-static void pump_response(void *ctx)
-{
-    struct visit *visit = ctx;
-    size_t room = visit->ex ? http_writable(visit->ex) : 0;
-
-    if (visit->up && visit->answered && room > visit->answer_credit) {
-        size_t more = room - visit->answer_credit;
-        visit->answer_credit = room;
-        upstream_credit(visit->up, more);
-    }
-}
+/* ---- there and back ---- */
 
 static bool is_passed(struct str name)
 {
-    static const char *const names[] = {"content-type",  "content-encoding", "content-range",
-                                        "accept-ranges", "etag",             "last-modified",
-                                        "vary"};
+    static const char *const names[] = {
+        "content-type", "content-encoding", "content-range", "accept-ranges",
+        "etag",         "last-modified",    "vary"};
 
     for (size_t i = 0; i < countof(names); i++) {
         if (str_ieq(name, str_of(names[i]))) {
@@ -227,94 +154,65 @@ static void on_response(void *ctx, int status, const struct http_header *headers
             passed[passed_n++] = headers[i];
         }
     }
-    visit->answered = true;
-    http_respond(visit->ex, status, passed, passed_n, content_length);
-    pump_response(visit);
+    carry_respond(&visit->carry, status, passed, passed_n, content_length);
 }
 
-static void on_response_body(void *ctx, const void *data, size_t len)
+static void on_upstream_end(void *ctx, struct upstream *up, int error)
 {
     struct visit *visit = ctx;
 
-    visit->answer_credit -= len;
-    http_write(visit->ex, data, len);
-    pump_response(visit);
-}
-
-static void on_response_end(void *ctx)
-{
-    struct visit *visit = ctx;
-
-    visit->answer_ended = true;
-    http_finish(visit->ex);
-}
-
-static void on_upstream_end(void *ctx, int error)
-{
-    struct visit *visit = ctx;
-
-    (void)error;
-    upstream_close(move_ptr(&visit->up));
-    if (!visit->answer_ended) {
+    upstream_close(up);
+    if (error < 0) {
         fail(visit, 502, "the volume's service gave no answer");
     }
 }
 
-static const struct upstream_handler upstream_handler = {.on_response = on_response,
-                                                         .on_body = on_response_body,
-                                                         .on_body_end = on_response_end,
-                                                         .on_credit = pump_request,
-                                                         .on_end = on_upstream_end};
+static void on_over(void *ctx)
+{
+    visit_free(ctx);
+}
 
-/* ---- to the agent ---- */
+static const struct carry_events carry_events = {
+    .on_response = on_response, .on_upstream_end = on_upstream_end, .on_over = on_over};
 
-static void send_head(struct visit *visit)
+static void send_head(struct visit *visit, struct upstream *up)
 {
     static const char *const names[] = {"content-type", "content-encoding", "range",
                                         "accept-encoding"};
-    const struct http_request *req = http_request(visit->ex);
+    const struct http_request *req = http_request(visit->carry.ex);
     struct http_header headers[HEADERS_MAX] = {{STR("host"), STR("localhost")}};
     size_t n = 1;
-    scoped_buf target;
 
-    buf_init(&target, HTTP_TARGET_BYTES_MAX + 32);
     for (size_t i = 0; i < countof(names); i++) {
         struct str value = http_header_get(req, names[i]);
         if (value.at) {
             headers[n++] = (struct http_header){str_of(names[i]), value};
         }
     }
-    if (buf_printf(&target, "/volume/%s?%.*s", visit->what, (int)req->query.len, req->query.at) <
-        0) {
-        abort(); /* the query is within its own limit */
+    if (carry_send(&visit->carry, up, headers, n) < 0) {
+        upstream_close(up);
+        fail(visit, 400, "the request's path is too long");
     }
-    upstream_send(visit->up, req->method, buf_str(&target), headers, n, req->content_length, false,
-                  &upstream_handler, visit);
 }
 
 static void on_dialed(void *ctx, int fd_or_error)
 {
     struct visit *visit = ctx;
+    struct upstream *up = NULL;
     struct err err;
 
     visit->dialing = false;
-    if (!visit->ex || !visit->desk) {
+    if (visit->over || !visit->desk) {
         fd_closep(&fd_or_error);
-        if (!visit->ex) {
+        if (visit->over) {
             visit_free(visit);
         }
-        return;
-    }
-    if (fd_or_error < 0 ||
-        upstream_new(visit->desk->entry->all->use.loop, fd_or_error, &visit->up, &err) < 0) {
+    } else if (fd_or_error < 0 ||
+               upstream_new(visit->desk->entry->all->use.loop, fd_or_error, &up, &err) < 0) {
         fail(visit, 503, "the volume's service cannot be reached; try again");
-        return;
+    } else {
+        send_head(visit, up);
     }
-    send_head(visit);
-    if (visit->request_ended || http_request(visit->ex)->content_length == 0) {
-        finish_request(visit);
-    }
-    pump_request(visit);
 }
 
 static void visit_dial(struct visit *visit)
@@ -325,11 +223,18 @@ static void visit_dial(struct visit *visit)
 
 /* ---- desks ---- */
 
+static void on_retry(uv_timer_t *timer);
+
 static void on_ready(void *ctx, int error, const struct err *err)
 {
     struct desk *desk = ctx;
     struct visit *visit = NULL, *next = NULL;
 
+    if ((error == -ENOTCONN || error == -ECONNRESET) && ++desk->tries < START_TRIES) {
+        service_free(move_ptr(&desk->service));
+        (void)uv_timer_start(desk->timer, on_retry, START_RETRY_MS, 0);
+        return;
+    }
     if (error < 0) {
         log_warn("volume %s: its service did not start: %s", desk->entry->volume.id, err->msg);
         desk_close(desk->entry);
@@ -348,9 +253,21 @@ static void on_gone(void *ctx)
     desk_close(desk->entry);
 }
 
+static const struct service_handler service_handler = {.ready = on_ready, .gone = on_gone};
+
+static void on_retry(uv_timer_t *timer)
+{
+    struct desk *desk = timer->data;
+    struct err err;
+
+    if (service_new(desk->entry->all->use.sandboxes, desk->entry->volume.id, &service_handler, desk,
+                    &desk->service, &err) < 0) {
+        desk_close(desk->entry);
+    }
+}
+
 static struct desk *desk_open(struct entry *entry, struct err *err)
 {
-    static const struct service_handler handler = {.ready = on_ready, .gone = on_gone};
     struct volumes *volumes = entry->all;
 
     if (volumes->desks_n == VOLUME_SERVICES_MAX) {
@@ -360,37 +277,28 @@ static struct desk *desk_open(struct entry *entry, struct err *err)
     }
     struct desk *desk = xnew(struct desk);
     desk->entry = entry;
-    if (service_new(volumes->use.sandboxes, entry->volume.id, &handler, desk, &desk->service, err) <
-        0) {
+    if (service_new(volumes->use.sandboxes, entry->volume.id, &service_handler, desk,
+                    &desk->service, err) < 0) {
         free(desk);
         return NULL;
     }
-    desk->idle = xnew(uv_timer_t);
-    if (uv_timer_init(volumes->use.loop, desk->idle) < 0) {
+    desk->timer = xnew(uv_timer_t);
+    if (uv_timer_init(volumes->use.loop, desk->timer) < 0) {
         abort();
     }
-    desk->idle->data = desk;
+    desk->timer->data = desk;
     volumes->desks_n++;
     entry->desk = desk;
     return desk;
 }
 
-static const struct http_handler exchange_handler = {.needs_peer = true,
-                                                     .on_body = on_request_body,
-                                                     .on_body_end = on_request_end,
-                                                     .on_credit = pump_response,
-                                                     .on_end = on_exchange_end};
-
-void volume_content(struct volumes *volumes, const struct volume *volume, const char *what,
-                    struct http_exchange *ex)
+void volume_content(struct volumes *volumes, const struct volume *volume, struct http_exchange *ex)
 {
     struct entry *entry = entry_of(volumes, volume->id);
     struct visit *visit = xnew(struct visit);
     struct err err = {0};
 
-    visit->ex = ex;
-    (void)str_copy(visit->what, sizeof(visit->what), str_of(what));
-    http_accept(ex, &exchange_handler, visit);
+    carry_accept(&visit->carry, ex, &carry_events, visit);
     struct desk *desk = entry->desk ? entry->desk : desk_open(entry, &err);
     if (!desk) {
         fail(visit, 503, err.msg);
@@ -403,7 +311,9 @@ void volume_content(struct volumes *volumes, const struct volume *volume, const 
     visit->desk = desk;
     DL_APPEND(desk->visits, visit);
     desk->visits_n++;
-    (void)uv_timer_stop(desk->idle);
+    if (desk->service) {
+        (void)uv_timer_stop(desk->timer);
+    }
     if (desk->ready) {
         visit_dial(visit);
     }
@@ -413,8 +323,7 @@ const struct volume *volumes_admit(const struct volumes *volumes, struct str id,
                                    struct err *err)
 {
     char text[ID_UUID_LEN + 1];
-    const struct entry *entry =
-        str_copy(text, sizeof(text), id) ? entry_of(volumes, text) : NULL;
+    const struct entry *entry = str_copy(text, sizeof(text), id) ? entry_of(volumes, text) : NULL;
 
     /* One that does not exist has no token: the answers are the same. */
     if (!entry || entry->removed) {

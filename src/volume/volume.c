@@ -95,8 +95,7 @@ static bool look(void *ctx, struct sandbox *sb)
     const json_t *mounts = json_object_get(sandbox_info(sb).options, "volumeMounts");
 
     for (size_t i = 0; i < json_array_size(mounts) && !search->found; i++) {
-        const char *id =
-            json_string_value(json_object_get(json_array_get(mounts, i), "volumeID"));
+        const char *id = json_string_value(json_object_get(json_array_get(mounts, i), "volumeID"));
         search->found = id && strcmp(id, search->id) == 0;
     }
     return !search->found;
@@ -309,8 +308,8 @@ static void on_make_noted(void *ctx, int error, const struct err *err)
     keeper_client_ask(change->volumes->use.keeper, &req, on_made, change);
 }
 
-void volume_create(struct volumes *volumes, const char *team_id, const char *name, volume_made *done,
-                 void *ctx)
+void volume_create(struct volumes *volumes, const char *team_id, const char *name,
+                   volume_made *done, void *ctx)
 {
     char id[ID_UUID_LEN + 1], secret[2 * VOLUME_SECRET_BYTES + 1];
     struct volume_row row = {.id = id,

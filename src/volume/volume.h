@@ -74,8 +74,8 @@ bool volume_name_ok(const char *name);
 /* volume is NULL on failure: -EEXIST for a name that is taken, -EINVAL for one that cannot be,
  * -ENOSPC when the team has too many, else as the store or the keeper said. */
 typedef void volume_made(void *ctx, const struct volume *volume, int error, const struct err *err);
-void volume_create(struct volumes *volumes, const char *team_id, const char *name, volume_made *done,
-                 void *ctx);
+void volume_create(struct volumes *volumes, const char *team_id, const char *name,
+                   volume_made *done, void *ctx);
 
 /* Nobody finds it when this returns; `done` comes when that is on record. */
 void volume_delete(struct volumes *volumes, const struct volume *volume, store_done *done,
@@ -95,8 +95,7 @@ must_check int volume_token_check(const struct volume *volume, struct str token,
 const struct volume *volumes_admit(const struct volumes *volumes, struct str id, struct str token,
                                    struct err *err);
 
-/* Takes the exchange. `what`: "path", "dir" or "file". */
-void volume_content(struct volumes *volumes, const struct volume *volume, const char *what,
-                    struct http_exchange *ex);
+/* Takes the exchange: the agent reads the rest of /volumecontent/{id}/... */
+void volume_content(struct volumes *volumes, const struct volume *volume, struct http_exchange *ex);
 
 #endif

@@ -23,10 +23,18 @@ static void saved_assert(const char *name)
     assert(strncmp(name, KEEPER_SAVED_PREFIX, strlen(KEEPER_SAVED_PREFIX)) == 0);
 }
 
+/* Absolute, and of names alone. */
+static void mount_assert(const char *path)
+{
+    assert(strnlen(path, KEEPER_VOLUME_PATH_BYTES) < KEEPER_VOLUME_PATH_BYTES);
+    assert(path[0] == '/' && path[1]);
+    assert(!strstr(path, "//") && !strstr(path, "/./") && !strstr(path, "/../"));
+}
+
 static void plan_assert(const struct keeper_plan *plan, bool restore)
 {
     assert(plan->uid_slot < KEEPER_UID_SLOTS && plan->network <= 1);
-    assert(plan->layers_n >= 1 && plan->layers_n <= KEEPER_LAYERS_MAX);
+    assert(plan->layers_n <= KEEPER_LAYERS_MAX);
     assert(plan->memory_mb >= KEEPER_MEMORY_MB_MIN && plan->memory_mb <= KEEPER_MEMORY_MB_MAX);
     assert(plan->cpu_millis >= KEEPER_CPU_MILLIS_MIN && plan->cpu_millis <= KEEPER_CPU_MILLIS_MAX);
     assert(plan->disk_mb >= KEEPER_DISK_MB_MIN && plan->disk_mb <= KEEPER_DISK_MB_MAX);
@@ -36,6 +44,11 @@ static void plan_assert(const struct keeper_plan *plan, bool restore)
     }
     name_assert(plan->hostname, KEEPER_HOSTNAME_BYTES);
     assert(plan->keeps_disk <= 1);
+    assert(plan->volumes_n <= KEEPER_VOLUMES_MAX);
+    for (uint32_t i = 0; i < plan->volumes_n; i++) {
+        name_assert(plan->volumes[i].volume, KEEPER_VOLUME_BYTES);
+        mount_assert(plan->volumes[i].path);
+    }
     if (restore || plan->from[0]) {
         saved_assert(plan->from);
         assert(restore || !plan->keeps_disk);
@@ -62,6 +75,15 @@ static void request_assert(const struct keeper_request *req)
         return;
     case KEEPER_USAGE_MANY:
         batch_assert(&req->batch);
+        return;
+    case KEEPER_VOLUME_MAKE:
+        assert(req->volume.size_mb >= KEEPER_DISK_MB_MIN);
+        assert(req->volume.size_mb <= KEEPER_DISK_MB_MAX);
+        name_assert(req->volume.name, KEEPER_VOLUME_BYTES);
+        return;
+    case KEEPER_VOLUME_REMOVE:
+    case KEEPER_VOLUME_USAGE:
+        name_assert(req->volume.name, KEEPER_VOLUME_BYTES);
         return;
     case KEEPER_CREATE:
     case KEEPER_RESTORE:

@@ -54,6 +54,7 @@ class Daemon:
         self.settings = [*SETTINGS, *settings]
         self.data = Path(tempfile.mkdtemp(prefix="atoll-test-"))
         self.data.chmod(0o755)
+        self.environment = {}
         self.process = None
         self.log = open(self.data / "log", "ab")
 
@@ -64,6 +65,7 @@ class Daemon:
             stdout=self.log,
             stderr=self.log,
             start_new_session=True,
+            env=os.environ | self.environment,
         )
         self.wait_ready(START_S)
 

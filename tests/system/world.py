@@ -2,6 +2,7 @@
 names. Public addresses lead here by the daemon's setting egress_map, names by egress_dns."""
 
 import http.server
+import pathlib
 import socket
 import socketserver
 import ssl
@@ -17,6 +18,7 @@ class Quiet(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         body, status = f"{self.server.word} {self.headers['Host']}\n".encode(), 200
+        self.server.seen.add(self.headers["Authorization"])
         if self.server.files and self.path.startswith("/repo/"):
             try:
                 body = (self.server.files / self.path[6:].partition("?")[0]).read_bytes()
@@ -39,6 +41,7 @@ class Web(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Quiet)
         self.word = word
         self.files = None  # a directory, served as /repo/
+        self.seen = set()  # every Authorization that came
         if tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(tls)
@@ -132,3 +135,42 @@ def certificate(path, *names):
     with open(path, "ab") as out, open(key, "rb") as part:
         out.write(part.read())
     return path
+
+
+class Authority:
+    """A certificate authority of the world's, and servers that it vouches for."""
+
+    def __init__(self, path, name="world"):
+        self.path, self.name = path, name
+        self.cert, self.key = f"{path}/{name}-ca.pem", f"{path}/{name}-ca.key"
+        self.openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                     "-subj", f"/CN={name} authority", "-days", "2", "-keyout", self.key, "-out", self.cert)
+
+    @staticmethod
+    def openssl(*words):
+        subprocess.run(["openssl", *words], check=True, capture_output=True)
+
+    def leaf(self, *names, days="2"):
+        """(certificate file, key file) for these names."""
+        stem = f"{self.path}/{self.name}-{names[0].replace('*', 'any')}"
+        with open(f"{stem}.ext", "w") as ext:
+            ext.write("subjectAltName=" + ",".join(f"DNS:{name}" for name in names) + "\n")
+        self.openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                     "-subj", "/CN=origin", "-keyout", f"{stem}.key", "-out", f"{stem}.csr")
+        self.openssl("x509", "-req", "-in", f"{stem}.csr", "-CA", self.cert, "-CAkey", self.key,
+                     "-CAcreateserial", "-days", days, "-extfile", f"{stem}.ext", "-out", f"{stem}.pem")
+        return f"{stem}.pem", f"{stem}.key"
+
+
+class Origin:
+    """origin.cjs: an HTTPS server that says what it was asked."""
+
+    def __init__(self, cert, key, *words):
+        script = pathlib.Path(__file__).with_name("origin.cjs")
+        self.process = subprocess.Popen(["node", str(script), cert, key, *words],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.port = int(self.process.stdout.readline())
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait()

@@ -185,8 +185,12 @@ static void combinations(void)
     const char *closed = "{\"templateID\":\"b\",\"network\":{\"allowPublicTraffic\":false}}";
     CHECK(strstr(refusal(closed, CREATE_V1), "without public access"));
     CHECK_STR(refusal(closed, CREATE_V2), "");
-    REFUSED("{\"templateID\":\"b\",\"volumeMounts\":[{\"name\":\"v\",\"path\":\"/v\"}]}",
-            "Volume mounts are not enabled.");
+    REFUSED("{\"templateID\":\"b\",\"volumeMounts\":[7]}",
+            "validation error: volumeMounts must be an array of objects");
+    REFUSED("{\"templateID\":\"b\",\"volumeMounts\":[{\"name\":\"v\"}]}",
+            "validation error: volumeMounts must be objects with name and path");
+    TAKEN("{\"templateID\":\"b\",\"volumeMounts\":[{\"name\":\"v\",\"path\":\"/v\"}]}");
+    TAKEN("{\"templateID\":\"b\",\"volumeMounts\":[]}");
     REFUSED("{\"templateID\":\"b\",\"iam\":{\"tokens\":{\"a\":{\"audience\":\"x\","
             "\"tokenType\":\"JWT-SVID\"}}}}",
             "Sandbox IAM workload tokens are not available on this server.");

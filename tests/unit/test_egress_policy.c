@@ -198,9 +198,6 @@ static const struct row {
      "denyOut 0.0.0.0/0"},
     {"{'network': {'denyOut': ['0.0.0.0/0'], 'allowOut': ['a.test', '1.1.1.1']}}", "1.1.1.1", ALLOW,
      ""},
-    /* nothing goes around a proxy that was asked for */
-    {"{'network': {'allowOut': ['1.1.1.1'], 'egressProxy': {'address': 'p:1'}}}", "1.1.1.1", DENY,
-     "egressProxy, which is not served"},
     /* what cannot be understood allows nothing */
     {"{'network': {'denyOut': ['nonsense']}}", "1.1.1.1", DENY, "a rule that cannot be read"},
     {"{'network': {'denyOut': [7]}}", "1.1.1.1", DENY, "a rule that cannot be read"},

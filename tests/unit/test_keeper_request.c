@@ -67,13 +67,14 @@ static void limits_are_bounded(void)
         {"pids", offsetof(struct keeper_plan, pids), KEEPER_PIDS_MIN - 1, KEEPER_PIDS_MAX + 1},
         {"network", offsetof(struct keeper_plan, network), 0, 2},
         {"layers_n", offsetof(struct keeper_plan, layers_n), 0, KEEPER_LAYERS_MAX + 1},
+        {"volumes_n", offsetof(struct keeper_plan, volumes_n), 0, KEEPER_VOLUMES_MAX + 1},
     };
 
     for (size_t i = 0; i < countof(rows); i++) {
         struct keeper_request req = good(KEEPER_CREATE);
         memcpy((char *)&req.plan + rows[i].offset, &rows[i].high, sizeof(uint32_t));
         refused(&req, rows[i].field);
-        if (rows[i].low || rows[i].offset == offsetof(struct keeper_plan, layers_n)) {
+        if (rows[i].low) {
             memcpy((char *)&req.plan + rows[i].offset, &rows[i].low, sizeof(uint32_t));
             refused(&req, rows[i].field);
         }
@@ -160,6 +161,44 @@ static void what_is_saved_is_named_so(void)
     refused(&req, "save.name");
 }
 
+static void volumes_have_names_and_places(void)
+{
+    static const char *const bad_names[] = {"", ".", "../x", "a/b", "-x", "A", "x y"};
+    static const char *const bad_paths[] = {"",   "/",     "x",       "//",     "/a//b",
+                                            "/.", "/a/..", "/../etc", "/a/./b", "/a/"};
+    static const char *const good_paths[] = {"/a", "/a/b", "/...", "/a..b/.c", "/\xc3\xa4 x"};
+    struct keeper_request req = good(KEEPER_CREATE);
+
+    req.plan.layers_n = 0;
+    req.plan.volumes_n = 1;
+    strcpy(req.plan.volumes[0].volume, "v-1");
+    for (size_t i = 0; i < countof(good_paths); i++) {
+        strcpy(req.plan.volumes[0].path, good_paths[i]);
+        passes(&req);
+    }
+    for (size_t i = 0; i < countof(bad_paths); i++) {
+        strcpy(req.plan.volumes[0].path, bad_paths[i]);
+        refused(&req, "volumes.path");
+    }
+    memset(req.plan.volumes[0].path, '/', KEEPER_VOLUME_PATH_BYTES);
+    refused(&req, "volumes.path");
+    for (size_t i = 0; i < countof(bad_names); i++) {
+        strcpy(req.plan.volumes[0].volume, bad_names[i]);
+        refused(&req, "volumes.volume");
+        struct keeper_request direct = {.version = KEEPER_VERSION, .op = KEEPER_VOLUME_REMOVE};
+        strcpy(direct.volume.name, bad_names[i]);
+        refused(&direct, "volume.name");
+    }
+    struct keeper_request make = {.version = KEEPER_VERSION,
+                                  .op = KEEPER_VOLUME_MAKE,
+                                  .volume = {.name = "v-1", .size_mb = KEEPER_DISK_MB_MIN}};
+    passes(&make);
+    make.volume.size_mb = KEEPER_DISK_MB_MIN - 1;
+    refused(&make, "volume.size_mb");
+    make.volume.size_mb = KEEPER_DISK_MB_MAX + 1;
+    refused(&make, "volume.size_mb");
+}
+
 static void a_disk_has_one_origin(void)
 {
     struct keeper_request req = good(KEEPER_CREATE);
@@ -234,6 +273,7 @@ int main(void)
         {"names are names", names_are_names},
         {"names end in their field", names_end_in_their_field},
         {"what is saved is named so", what_is_saved_is_named_so},
+        {"volumes have names and places", volumes_have_names_and_places},
         {"a disk has one origin", a_disk_has_one_origin},
         {"version, op and pid are checked", version_op_and_pid_are_checked},
         {"batches are checked", batches_are_checked},

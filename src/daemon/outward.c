@@ -1,0 +1,114 @@
+#include "daemon/outward.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what a placeholder stands for ---- */
+
+static int fill_token(const struct outward *outward, const struct sandbox_info *info,
+                      struct str name, struct buf *out, struct err *err)
+{
+    const json_t *tokens = json_object_get(json_object_get(info->options, "iam"), "tokens");
+    char key[CONFIG_TEXT_BYTES];
+    const json_t *token = str_copy(key, sizeof(key), name) ? json_object_get(tokens, key) : NULL;
+    const struct identity_subject subject = {
+        .sandbox_id = info->id,
+        .team_id = info->team_id,
+        .template_id = info->template_id,
+        .audience = json_string_value(json_object_get(token, "audience")),
+    };
+
+    if (!subject.audience) {
+        return err_set(err, ENOENT, "there is no workload token \"%.*s\"", (int)name.len, name.at);
+    }
+    return identity_token(outward->identity, &subject, out) < 0
+               ? err_set(err, ENOBUFS, "workload token \"%.*s\" is too long", (int)name.len,
+                         name.at)
+               : 0;
+}
+
+static int on_fill(void *ctx, const char *sandbox_id, struct str what, struct buf *out,
+                   struct err *err)
+{
+    static const struct str secret = {"e2b.secrets.", sizeof("e2b.secrets.") - 1};
+    static const struct str token = {"e2b.identity.tokens.", sizeof("e2b.identity.tokens.") - 1};
+    struct outward *outward = ctx;
+    struct sandbox *sb =
+        outward->sandboxes ? sandboxes_find(outward->sandboxes, str_of(sandbox_id)) : NULL;
+
+    if (!sb) {
+        return err_set(err, ENOENT, "the sandbox is not there any more");
+    }
+    const struct sandbox_info info = sandbox_info(sb);
+    if (str_starts(what, secret)) {
+        return secret_value(outward->secrets, info.team_id, str_skip(what, secret.len), out, err);
+    }
+    return fill_token(outward, &info, str_skip(what, token.len), out, err);
+}
+
+static void on_log(void *ctx, const char *sandbox_id, enum log_level level, struct str line)
+{
+    const struct outward *outward = ctx;
+
+    if (outward->logs) {
+        logs_put(outward->logs, sandbox_id, level, line);
+    }
+}
+
+/* ---- life ---- */
+
+int outward_open(struct outward *outward, uv_loop_t *loop, struct store *store,
+                 const char *key_path, const struct config *config, struct egress **egress,
+                 struct err *err)
+{
+    uint8_t key[SECRET_KEY_BYTES];
+    struct egress_options options = {
+        .loop = loop,
+        .allow = config->egress_allow,
+        .map = config->egress_map,
+        .dns = config->egress_dns,
+        .ca = config->egress_ca,
+        .http_proxy = config->http_proxy,
+        .https_proxy = config->https_proxy,
+        .no_proxy = config->no_proxy,
+        .fill = on_fill,
+        .log = on_log,
+        .ctx = outward,
+    };
+    int r = key_load(key_path, key, err);
+
+    if (r == 0) {
+        outward->identity = identity_new(key);
+        key_derive(key, "authorities", options.secret);
+        r = secrets_new(store, key, &outward->secrets, err);
+    }
+    r = r < 0 ? r : egress_new(&options, egress, err);
+    explicit_bzero(key, sizeof(key));
+    explicit_bzero(options.secret, sizeof(options.secret));
+    return r;
+}
+
+void outward_name_issuer(struct outward *outward, const struct config *config, const char *url)
+{
+    char issuer[CONFIG_TEXT_BYTES + sizeof("https://api.")];
+
+    if (config->identity_issuer[0]) {
+        (void)snprintf(issuer, sizeof(issuer), "%s", config->identity_issuer);
+    } else if (config->domain[0]) {
+        (void)snprintf(issuer, sizeof(issuer), "https://api.%s", config->domain);
+    } else {
+        (void)snprintf(issuer, sizeof(issuer), "%s", url);
+    }
+    size_t len = strlen(issuer);
+    if (len > 0 && issuer[len - 1] == '/') {
+        issuer[len - 1] = '\0';
+    }
+    identity_name(outward->identity, issuer);
+}
+
+void outward_close(struct outward *outward)
+{
+    secrets_free(outward->secrets);
+    identity_free(outward->identity);
+}

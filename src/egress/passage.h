@@ -1,0 +1,51 @@
+/* passage.h - between intercept.c, which has the connections, and passage.c: one request each. */
+#ifndef EGRESS_PASSAGE_H
+#define EGRESS_PASSAGE_H
+
+#include "egress/authority.h"
+#include "egress/dial.h"
+#include "egress/intercept.h"
+#include "http/http2_client.h"
+#include "http/link.h"
+#include "http/server.h"
+#include "http/upstream.h"
+
+struct passage;
+struct reach;
+
+/* What the server speaks is known when the first connection to it is there. */
+enum server { SERVER_UNKNOWN, SERVER_HTTP1, SERVER_HTTP2 };
+
+struct intercept {
+    struct intercept *prev, *next; /* in net->intercepts */
+    struct egress_net *net;        /* counted */
+    struct authority *authority;   /* counted */
+    struct http_conn *client;
+    char name[POLICY_NAME_BYTES];
+    struct endpoint asked, to;
+    bool secure;
+    bool http2_asked; /* the program speaks HTTP/2, so the server is offered it */
+    enum server server;
+    struct http2_client *http2;   /* NULL: none, or it takes no more */
+    struct http2_client *leaving; /* takes no more, and has streams under way */
+    struct upstream *idle;        /* of HTTP/1.1 */
+    struct passage *passages;
+    struct reach *reaches;
+    unsigned reaches_n;
+};
+
+/* ---- intercept.c ---- */
+
+struct upstream *intercept_take(struct intercept *of, bool tunnel); /* or NULL */
+void intercept_keep(struct intercept *of, struct upstream *up);     /* takes it back */
+void intercept_reach(struct intercept *of, unsigned waiting);
+void intercept_tidy(struct intercept *of); /* a request has ended */
+
+/* ---- passage.c ---- */
+
+void passage_start(struct intercept *of, struct http_exchange *ex);
+void passages_serve(struct intercept *of);                 /* a connection is to be had */
+void passages_fail(struct intercept *of, const char *why); /* those that wait */
+void passages_drop(struct intercept *of);
+
+#endif
