@@ -167,6 +167,7 @@ static int copy_words(const struct reader *r, struct str rest, struct copy_flags
         if (e < 0) {
             return found < 0 ? refuse(r, err, "a word is too long or a quote does not end") : e;
         }
+        rest = str_trim(rest);
     }
     *out = json_loadb(rest.at, rest.len, 0, NULL);
     if (json_is_array(*out)) {
