@@ -66,6 +66,12 @@ static const char *const steps[] = {
     "ALTER TABLE templates ADD COLUMN start_cmd TEXT;"
     "ALTER TABLE templates ADD COLUMN ready_cmd TEXT;"
     "ALTER TABLE templates ADD COLUMN saved TEXT;",
+
+    /* What was saved of paused sandboxes; snapshots, which are templates made of a sandbox. */
+    "ALTER TABLE sandboxes ADD COLUMN saved TEXT;"
+    "ALTER TABLE sandboxes ADD COLUMN saved_bytes INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE templates ADD COLUMN snapshot_of TEXT;"
+    "ALTER TABLE templates ADD COLUMN saved_bytes INTEGER NOT NULL DEFAULT 0;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

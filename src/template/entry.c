@@ -33,6 +33,8 @@ struct entry *entry_from_row(const struct template_row *row)
         .start_cmd = xstrdup(row->start_cmd),
         .ready_cmd = xstrdup(row->ready_cmd),
         .saved = xstrdup(row->saved),
+        .saved_bytes = row->saved_bytes,
+        .snapshot_of = xstrdup(row->snapshot_of),
     };
     return entry;
 }
@@ -55,10 +57,8 @@ struct entry *entry_builtin(const char *alias)
     return entry;
 }
 
-struct template_row entry_row(const struct entry *entry)
+struct template_row template_row(const struct template *t)
 {
-    const struct template *t = &entry->t;
-
     return (struct template_row){
         .id = t->id,
         .alias = t->alias,
@@ -76,6 +76,8 @@ struct template_row entry_row(const struct entry *entry)
         .start_cmd = t->start_cmd,
         .ready_cmd = t->ready_cmd,
         .saved = t->saved,
+        .saved_bytes = t->saved_bytes,
+        .snapshot_of = t->snapshot_of,
     };
 }
 
@@ -101,6 +103,7 @@ void entry_free(struct entry *entry)
     free(entry->t.start_cmd);
     free(entry->t.ready_cmd);
     free(entry->t.saved);
+    free(entry->t.snapshot_of);
     free(entry);
 }
 

@@ -32,7 +32,9 @@ struct template
     char *start_cmd; /* run at the start of a sandbox; NULL: none; likewise */
     char *ready_cmd; /* says when the start command is up */
     char *saved;     /* what the keeper saved of a jail in which both have been run: see keeper.h */
-    uint32_t spawns; /* sandboxes made of it since the daemon's start */
+    uint64_t saved_bytes;    /* of its memory, on disk */
+    char *snapshot_of;       /* it is a snapshot of that sandbox; NULL: a template */
+    uint32_t spawns;         /* sandboxes made of it since the daemon's start */
     int64_t last_spawned_ms; /* 0: none since then */
 };
 
@@ -57,10 +59,25 @@ void templates_name_team(struct templates *templates, const char *team_id, const
 const struct template *templates_find(struct templates *templates, const char *team_id,
                                       struct str name, int *why);
 
+/* The namespace that a team's name gives its templates; NULL: the name cannot be one. */
+const char *templates_space(const struct templates *templates, const char *team_id);
+
+/* The team's own of that alias, or NULL. */
+const struct template *templates_own(struct templates *templates, const char *team_id,
+                                     const char *alias);
+
+/* Puts a snapshot in place: all that `snapshot` says is copied. One of the same id is replaced.
+ * `done` comes when it is on record; it is not found before. */
+void templates_put_snapshot(struct templates *templates, const struct template *snapshot,
+                            store_done *done, void *ctx);
+
+/* Not found from now on; `done` comes when that is on record, and after a failure it is back. */
+void templates_remove(struct templates *templates, const char *id, store_done *done, void *ctx);
+
 /* A sandbox was made of it. */
 void templates_spawned(struct templates *templates, const char *id, int64_t now_ms);
 
-/* Those the team may use: its own, the built-in, the public ones. */
+/* Those the team may use: its own, the built-in, the public ones. A NULL team: all there are. */
 void templates_each(struct templates *templates, const char *team_id,
                     void (*each)(void *ctx, const struct template *t), void *ctx);
 size_t templates_count(const struct templates *templates);
