@@ -21,6 +21,7 @@
 enum {
     CPU_PERIOD_US = 100 * 1000, /* the kernel's default; short enough not to show as stalls */
     STAT_BYTES = 8192,
+    PROCS_BYTES = 1024 * 1024,
     MOUNTINFO_BYTES = 256 * 1024,
     ID_ROOM = NAME_MAX + 1,
     FREEZE_TIMEOUT_MS = 5000,
@@ -488,6 +489,54 @@ int cgroups_events(struct cgroups *groups, const char *id)
     (void)snprintf(knob, sizeof(knob), "%s/cgroup.events", id);
     int fd = openat(groups->at[0].dir_fd, knob, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     return fd < 0 ? -errno : fd;
+}
+
+int cgroups_enter(struct cgroups *groups, const char *id, struct err *err)
+{
+    char knob[ID_ROOM + 16];
+    int r = 0;
+
+    (void)snprintf(knob, sizeof(knob), "%s/cgroup.procs", id);
+    for (size_t i = 0; r == 0 && i < groups->n; i++) {
+        r = knob_write(groups->at[i].dir_fd, knob, "0", err);
+    }
+    return r;
+}
+
+int cgroups_leaf(struct cgroups *groups, const char *id)
+{
+    int fd = leaf_open(&groups->at[0], id);
+
+    return fd < 0 ? -errno : fd;
+}
+
+/* The last number of NSpid is the one inside. */
+static bool is_first(pid_t pid)
+{
+    char path[32], text[STAT_BYTES];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", pid);
+    knob_read(AT_FDCWD, path, text, sizeof(text));
+    const char *line = strstr(text, "\nNSpid:");
+    const char *end = line ? strchr(line + 1, '\n') : NULL;
+    return end && end - line > 2 && end[-1] == '1' && end[-2] == '\t';
+}
+
+pid_t cgroups_first(struct cgroups *groups, const char *id)
+{
+    char *text = xcalloc(1, PROCS_BYTES);
+    scoped_fd leaf = leaf_open(&groups->at[0], id);
+    pid_t found = 0;
+
+    if (leaf >= 0) {
+        knob_read(leaf, "cgroup.procs", text, PROCS_BYTES);
+    }
+    for (char *at = text; *at && !found; at += *at == '\n') {
+        pid_t pid = (pid_t)strtol(at, &at, 10);
+        found = is_first(pid) ? pid : 0;
+    }
+    free(text);
+    return found;
 }
 
 bool cgroups_populated(struct cgroups *groups, const char *id)

@@ -67,6 +67,13 @@ must_check int cgroups_remove(struct cgroups *groups, const char *id, struct err
 /* A descriptor that polls POLLPRI when the jail's last process has gone; -ENOENT when none is. */
 must_check int cgroups_events(struct cgroups *groups, const char *id);
 
+/* Moves the calling process into all of the jail's leaves. */
+must_check int cgroups_enter(struct cgroups *groups, const char *id, struct err *err);
+/* A descriptor of its v2 leaf, or -errno. */
+must_check int cgroups_leaf(struct cgroups *groups, const char *id);
+/* The jail's first process: 1 inside. 0 when there is none. */
+pid_t cgroups_first(struct cgroups *groups, const char *id);
+
 /* Whether the process is in the jail's leaf. */
 bool cgroups_holds(struct cgroups *groups, const char *id, pid_t pid);
 /* Whether any process is. */

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "keeper/restore.h"
 #include "keeper/save.h"
 #include "keeper/saved.h"
 #include "keeper/task.h"
@@ -362,19 +363,25 @@ static void handle_hello(struct handler *handler, uint64_t client, const struct 
     answer_plain(handler, client, &answer);
 }
 
+/* In an answer's order; returns how many. */
+static uint32_t jail_fds(const struct jail *jail, int out[KEEPER_FDS_MAX])
+{
+    out[KEEPER_FD_PIDFD] = jail->pidfd;
+    out[KEEPER_FD_CHANNEL] = jail->channel;
+    out[KEEPER_FD_GATE] = jail->net.tcp;
+    out[KEEPER_FD_DNS_UDP] = jail->net.dns_udp;
+    out[KEEPER_FD_DNS_TCP] = jail->net.dns_tcp;
+    return jail->net.tcp < 0 ? KEEPER_FD_GATE : KEEPER_FDS_MAX;
+}
+
 static void answer_jail(struct handler *handler, uint64_t client, const struct keeper_request *req,
                         const struct jail *jail)
 {
     struct keeper_answer answer = answer_to(req, 0, NULL);
-    const int fds[KEEPER_FDS_MAX] = {
-        [KEEPER_FD_PIDFD] = jail->pidfd,         [KEEPER_FD_CHANNEL] = jail->channel,
-        [KEEPER_FD_GATE] = jail->net.tcp,        [KEEPER_FD_DNS_UDP] = jail->net.dns_udp,
-        [KEEPER_FD_DNS_TCP] = jail->net.dns_tcp,
-    };
+    int fds[KEEPER_FDS_MAX];
 
     answer.jail = jail->name;
-    handler->answer(handler->ctx, client, &answer, fds,
-                    jail->net.tcp < 0 ? KEEPER_FD_GATE : KEEPER_FDS_MAX);
+    handler->answer(handler->ctx, client, &answer, fds, jail_fds(jail, fds));
 }
 
 static void create_now(struct handler *handler, uint64_t client, const struct keeper_request *req)
@@ -453,6 +460,41 @@ static void handle_save(struct handler *handler, uint64_t client, const struct k
     pending_begin(handler, client, req, save_work);
 }
 
+static void restore_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    struct pending *pending = ctx;
+    struct jail jail; /* what it holds goes along with the result, and closes with this process */
+
+    result->status = restore_jail(pending->handler->kit, pending->req.id, &pending->req.plan, &jail,
+                                  &result->made, &result->err);
+    if (result->status < 0) {
+        return;
+    }
+    result->jail = jail.name;
+    result->fds_n = jail_fds(&jail, fds);
+}
+
+static void handle_restore(struct handler *handler, uint64_t client,
+                           const struct keeper_request *req)
+{
+    pending_begin(handler, client, req, restore_work);
+}
+
+static void restore_done(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                         const struct task_result *result, const int *fds)
+{
+    struct keeper_answer answer = answer_to(req, result->status, &result->err);
+
+    answer.jail = result->jail;
+    if (result->status == 0) {
+        handler->answer(handler->ctx, client, &answer, fds, result->fds_n);
+    } else if (result->made) {
+        end_begin(handler, client, req->id, result->made, &answer);
+    } else {
+        answer_plain(handler, client, &answer);
+    }
+}
+
 static void save_done(struct handler *handler, uint64_t client, const struct keeper_request *req,
                       const struct task_result *result)
 {
@@ -493,20 +535,15 @@ static bool pending_step(struct handler *handler, struct pending *pending)
     pending_free(pending);
     if (req.op == KEEPER_CREATE) {
         create_done(handler, client, &req, &result);
+    } else if (req.op == KEEPER_RESTORE) {
+        restore_done(handler, client, &req, &result, fds);
     } else {
         save_done(handler, client, &req, &result);
     }
+    for (int i = 0; i < KEEPER_FDS_MAX; i++) {
+        fd_closep(&fds[i]);
+    }
     return true;
-}
-
-static void handle_restore(struct handler *handler, uint64_t client,
-                           const struct keeper_request *req)
-{
-    struct err err = {0};
-    int r = err_set(&err, EOPNOTSUPP, "memory cannot be restored by this keeper");
-    struct keeper_answer answer = answer_to(req, r, &err);
-
-    answer_plain(handler, client, &answer);
 }
 
 static void handle_forget(struct handler *handler, uint64_t client,

@@ -22,6 +22,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "keeper/about.h"
 #include "keeper/handle.h"
 #include "keeper/saved.h"
 #include "keeper/stage.h"
@@ -325,6 +326,17 @@ static void files_raise(void)
     }
 }
 
+/* Before SIGCHLD is ignored: it runs the program to ask for its version. */
+static int memory_ready(struct keeper *keeper, struct err *err)
+{
+    struct jail_kit *kit = &keeper->kit;
+
+    if (criu_find(keeper->options->criu_root, &kit->criu, &kit->criu_why) < 0) {
+        return 0;
+    }
+    return about_agent_keep(kit->pool, keeper->options->agent_path, err);
+}
+
 static int keeper_open(struct keeper *keeper, struct err *err)
 {
     const struct keeper_options *options = keeper->options;
@@ -344,6 +356,9 @@ static int keeper_open(struct keeper *keeper, struct err *err)
     }
     if (r == 0) {
         r = network_new(&keeper->kit.network, err);
+    }
+    if (r == 0) {
+        r = memory_ready(keeper, err);
     }
     if (r == 0) {
         r = signals_open(keeper, err);
@@ -398,6 +413,9 @@ int keeper_main(const struct keeper_options *options)
     } else {
         if (!pool_limits_disk(keeper.kit.pool)) {
             log_warn("sandboxes have no disk limit: %s", pool_limits_why(keeper.kit.pool));
+        }
+        if (!keeper.kit.criu.path[0]) {
+            log_warn("sandboxes are paused without their memory: %s", keeper.kit.criu_why.msg);
         }
         log_info("ready");
         code = loop_run(&keeper);

@@ -20,6 +20,7 @@
 struct task_result {
     int32_t status; /* 0 or -errno */
     uint32_t fds_n;
+    uint32_t made; /* on failure: what there is to undo, of enum jail_part */
     struct err err;
     struct keeper_jail jail;
     struct keeper_saved saved;
