@@ -143,7 +143,7 @@ static int criu_dump(struct dump *dump, struct err *err)
         *err = dump->step_err;
         return -err->code;
     }
-    return r < 0 ? reason_dump(dump->den.work_fd, dump->kit->groups, dump->id, err) : 0;
+    return r < 0 ? reason_dump(dump->den.work_fd, dump->kit, dump->id, err) : 0;
 }
 
 /* What a try that failed left must not be taken for what the next one wrote. */

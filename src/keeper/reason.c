@@ -194,27 +194,44 @@ void reason_find(const char *log, struct reason *out)
     }
 }
 
-int reason_dump(int work_fd, struct cgroups *groups, const char *id, struct err *err)
+/* The whole of it stays in the pool, for whoever runs this machine: the last one that failed. */
+static char *log_take(int work_fd, const struct pool *pool)
 {
-    scoped(text_freep) char *log = text_read(work_fd, CRIU_LOG, LOG_BYTES_MAX);
+    char *log = text_read(work_fd, CRIU_LOG, LOG_BYTES_MAX);
+    scoped_fd fd = openat(pool_fd(pool), CRIU_LOG,
+                          O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    if (fd < 0 || write(fd, log, strlen(log)) < 0) {
+        log_warn("CRIU's log cannot be kept: %s", strerrordesc_np(errno));
+    }
+    return log;
+}
+
+int reason_dump(int work_fd, const struct jail_kit *kit, const char *id, struct err *err)
+{
+    scoped(text_freep) char *log = log_take(work_fd, kit->pool);
     struct reason reason;
     struct process process;
 
+    reason_find(log, &reason);
+    log_warn("jail %s cannot be saved: %s", id, reason.detail[0] ? reason.detail : "no reason");
+    if (reason.pid && cgroups_holds(kit->groups, id, reason.pid) &&
+        process_read(reason.pid, &process)) {
+        return reason.what[0]
+                   ? err_set(err, ENOTSUP, "process %d (%s) holds %s, which cannot be saved",
+                             process.inner, process.name, reason.what)
+                   : err_set(err, EIO, "process %d (%s) cannot be saved: %s", process.inner,
+                             process.name, reason.detail);
+    }
     return err_set(err, EIO, "its processes cannot be saved: %s",
                    reason.detail[0] ? reason.detail : "CRIU gives no reason");
 }
 
-int reason_restore(int work_fd, struct err *err)
+int reason_restore(int work_fd, const struct jail_kit *kit, struct err *err)
 {
-    scoped(text_freep) char *log = text_read(work_fd, CRIU_LOG, LOG_BYTES_MAX);
+    scoped(text_freep) char *log = log_take(work_fd, kit->pool);
     struct reason reason;
 
-    {
-        FILE *f = fopen("/var/tmp/memk-criu.log", "we");
-        if (f) {
-            fputs(log, f);
-            fclose(f);
-        }
     reason_find(log, &reason);
     return err_set(err, EIO, "its processes cannot be restored: %s",
                    reason.detail[0] ? reason.detail : "CRIU gives no reason");

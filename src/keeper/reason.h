@@ -1,7 +1,7 @@
 /* reason.h - why a jail cannot be saved, in words its owner understands: which process, as it is
  * numbered inside, and what it holds.
  *
- * Owns:    nothing. Needs /proc. Blocks briefly.
+ * Owns:    <pool>/criu.log. Needs /proc. Blocks briefly.
  */
 #ifndef KEEPER_REASON_H
 #define KEEPER_REASON_H
@@ -11,7 +11,7 @@
 
 #include "base/compiler.h"
 #include "base/err.h"
-#include "keeper/cgroup.h"
+#include "keeper/jail.h"
 
 /* Looks at the processes of a frozen group: 0 when all can be looked into, -EAGAIN when one is in
  * the middle of something that will pass, -EBUSY when one is traced by another. */
@@ -19,10 +19,11 @@ must_check int reason_unstill(int group_fd, struct err *err);
 
 /* Reads CRIU's log after a dump that failed. -ENOTSUP when something cannot be saved, -EIO when it
  * is not clear, with a sentence either way. */
-must_check int reason_dump(int work_fd, struct cgroups *groups, const char *id, struct err *err);
+must_check int reason_dump(int work_fd, const struct jail_kit *kit, const char *id,
+                           struct err *err);
 
 /* The same after a restore; -EIO always. */
-must_check int reason_restore(int work_fd, struct err *err);
+must_check int reason_restore(int work_fd, const struct jail_kit *kit, struct err *err);
 
 /* ---- parts that need no kernel, for tests ---- */
 

@@ -179,7 +179,7 @@ static int criu_restore(struct restore *restore, bool tcp_close, struct err *err
         *err = restore->step_err;
         return -err->code;
     }
-    return r <= 0 ? reason_restore(restore->den.work_fd, err) : r;
+    return r <= 0 ? reason_restore(restore->den.work_fd, restore->kit, err) : r;
 }
 
 static int restore_steps(struct restore *restore, unsigned *made, struct err *err)
