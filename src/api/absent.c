@@ -7,11 +7,6 @@ static const struct {
     const char *path;
     const char *what;
 } absent[] = {
-    {"POST", "/sandboxes/{}/pause", "Pausing a sandbox"},
-    {"POST", "/sandboxes/{}/resume", "Resuming a sandbox"},
-    {"POST", "/sandboxes/{}/fork", "Forking a sandbox"},
-    {"POST", "/sandboxes/{}/snapshots", "Making a snapshot of a sandbox"},
-    {"GET", "/snapshots", "Listing snapshots"},
     {"POST", "/templates", "Building a template"},
     {"POST", "/v2/templates", "Building a template"},
     {"POST", "/v3/templates", "Building a template"},
@@ -27,7 +22,6 @@ static const struct {
     {"GET", "/templates/{}", "Listing the builds of a template"},
     {"PATCH", "/templates/{}", "Publishing a template"},
     {"PATCH", "/v2/templates/{}", "Publishing a template"},
-    {"DELETE", "/templates/{}", "Deleting a template or snapshot"},
     {NULL, "/volumes", "Keeping volumes"},
     {NULL, "/volumes/{}", "Keeping volumes"},
     {NULL, "/secrets", "Keeping secrets"},

@@ -38,6 +38,9 @@ static json_t *texts(const char *text)
 /* How often a template was used is counted since the daemon's start. */
 static void append(void *ctx, const struct template *t)
 {
+    if (t->snapshot_of) {
+        return; /* GET /snapshots lists those */
+    }
     json_t *row = json_object();
 
     (void)json_object_set_new(row, "templateID", json_string(t->id));

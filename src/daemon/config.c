@@ -75,6 +75,8 @@ static const struct setting settings[] = {
      .help = "sandboxes that a team may have at one time; one more is answered 429"},
     {FIELD(sandbox_hours_max), .kind = COUNT, .fallback = "24", .hint = "HOURS",
      .help = "how long a sandbox may live, however often it is extended"},
+    {FIELD(paused_days_max), .kind = COUNT, .fallback = "30", .hint = "DAYS",
+     .help = "how long a sandbox may stay paused before it is removed"},
     {FIELD(webhook_allow_local), .kind = SWITCH, .fallback = "false", .hint = "true|false",
      .help = "whether webhooks may go to addresses of this machine itself"},
     {FIELD(log_level), .kind = LEVEL, .fallback = "info", .hint = "LEVEL",

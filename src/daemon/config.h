@@ -41,6 +41,7 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     uint64_t idle_timeout_s;
     uint64_t team_sandboxes_max;
     uint64_t sandbox_hours_max;
+    uint64_t paused_days_max;
     bool webhook_allow_local;
     enum log_level log_level;
 };

@@ -35,7 +35,7 @@ static void adopt_again(struct sandboxes *all)
 static void adopt_done(struct sandboxes *all)
 {
     all->adoption = ADOPT_READY;
-    saved_sweep(all);
+    kept_sweep(all);
     log_info("on record: %zu running, %zu paused", all->table.n - all->table.paused_n,
              all->table.paused_n);
     if (all->ready) {
@@ -133,7 +133,7 @@ static void on_saved_loaded(struct sandboxes *all, int error)
 void adopt_start(struct sandboxes *all)
 {
     all->adoption = ADOPT_SAVED;
-    saved_load(all, on_saved_loaded);
+    kept_load(all, on_saved_loaded);
 }
 
 static bool attach_again(void *ctx, struct sandbox *sb)
@@ -153,7 +153,7 @@ void sandboxes_keeper_changed(struct sandboxes *all, bool connected)
         return;
     }
     doom_resend(all);
-    saved_resend(all);
+    kept_resend(all);
     if (all->adoption == ADOPT_WAITING) {
         adopt_start(all);
     } else if (all->adoption == ADOPT_READY) {
@@ -239,7 +239,7 @@ void sandboxes_free(struct sandboxes *all)
         sandbox_leave(sb);
     }
     doom_free(all);
-    saved_free(all);
+    kept_free(all);
     record_free(all);
     uv_close((uv_handle_t *)&all->doom_timer, on_timer_closed);
     uv_close((uv_handle_t *)&all->record_timer, on_timer_closed);

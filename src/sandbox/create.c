@@ -52,7 +52,7 @@ static struct start start_take(struct sandbox *sb)
         DL_DELETE(sb->all->waiting, start);
     }
     if (start->request.plan.from[0] && (!start->jail_asked || start->jail_answered)) {
-        saved_release(sb->all, start->request.plan.from);
+        kept_release(sb->all, start->request.plan.from);
     }
     free(start);
     return copy;
@@ -177,7 +177,7 @@ static void start_check(struct sandbox *sb)
     sandbox_set_state(sb, SANDBOX_RUNNING);
     if (resumed) {
         sb->all->resumes++;
-        saved_forget(sb->all, sb->saved);
+        kept_forget(sb->all, sb->saved);
         free(move_ptr(&sb->saved));
         sb->saved_bytes = 0;
     } else {
@@ -272,7 +272,7 @@ static void given_up(const struct making *making)
     struct sandbox *sb = making->sb;
 
     if (making->from[0]) {
-        saved_release(sb->all, making->from);
+        kept_release(sb->all, making->from);
     }
     if (sb->doom_due && !sb->all->closed) {
         doom(sb->all, sb->id, &sb->jail, sb->doom_slot);
@@ -358,7 +358,7 @@ void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sa
         return;
     }
     if (from) {
-        saved_hold(sb->all, from);
+        kept_hold(sb->all, from);
     }
     if (may_start(sb)) {
         start_jail(sb);

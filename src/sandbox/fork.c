@@ -109,8 +109,8 @@ static void children_start(struct forking *forking)
         child_start(forking);
     }
     if (forking->ended == forking->asked.count) {
-        saved_release(all, forking->save.name);
-        saved_forget(all, forking->save.name);
+        kept_release(all, forking->save.name);
+        kept_forget(all, forking->save.name);
         forking_free(forking);
         sandboxes_release(all);
     }
@@ -167,7 +167,7 @@ static void on_saved(struct save *save, int error, const struct err *err,
     }
     forking->all = save->sb->all;
     forking->all->refs++;
-    saved_hold(forking->all, save->name);
+    kept_hold(forking->all, save->name);
     parent_copy(forking, save->sb);
     children_start(forking);
 }
@@ -179,6 +179,6 @@ void sandbox_fork(struct sandbox *sb, const struct sandbox_fork *fork)
     forking->asked = *fork;
     forking->save.flags = KEEPER_SAVE_MEMORY;
     forking->save.done = on_saved;
-    saved_name_new(forking->save.name);
+    kept_name_new(forking->save.name);
     save_add(sb, &forking->save);
 }

@@ -14,7 +14,7 @@
  *   resume.c     who wants it back, and what becomes of it
  *   snapshot.c   a running sandbox as a template
  *   fork.c       a running sandbox, many times
- *   saved.c      what the keeper saved: found, held, forgotten
+ *   kept.c       what the keeper saved: found, held, forgotten
  *   lifecycle.c  timeouts, death, kill
  *   doom.c       jails that must go, until the keeper says they are gone
  *   adopt.c      the start of the daemon: the table against what is alive
@@ -82,7 +82,7 @@ struct doomed;
 struct dial;
 struct ending;
 struct joiner;
-struct saved;
+struct kept;
 struct save;
 struct start;
 
@@ -97,7 +97,7 @@ struct sandboxes {
     struct slots slots;
     struct start *waiting; /* creates that came before ADOPT_READY, or while the keeper is away */
     struct doomed *doomed;
-    struct saved *saved; /* that are in use, to be forgotten, or were found at the start */
+    struct kept *kept; /* that are in use, to be forgotten, or were found at the start */
     uv_timer_t doom_timer;
     struct ending *unrecorded; /* ends that the store has refused so far */
     uv_timer_t record_timer;
@@ -258,29 +258,28 @@ void resume_wanted(struct sandbox *sb);
 void resume_fail_all(struct sandbox *sb, int error, const struct err *err);
 int64_t resume_span_ms(const struct sandbox *sb); /* for how long it is wanted back */
 
-/* ---- saved.c ---- */
+/* ---- kept.c ---- */
 
 /* The name of a pause of this execution. */
-void saved_name_pause(const struct sandbox *sb, bool memory, char out[KEEPER_SAVED_BYTES]);
-void saved_name_new(char out[KEEPER_SAVED_BYTES]);
-bool saved_has_memory(const char *name);
+void kept_name_pause(const struct sandbox *sb, bool memory, char out[KEEPER_SAVED_BYTES]);
+void kept_name_new(char out[KEEPER_SAVED_BYTES]);
+bool kept_has_memory(const char *name);
 
 /* While held it is not forgotten. */
-void saved_hold(struct sandboxes *all, const char *name);
-void saved_release(struct sandboxes *all, const char *name);
+void kept_hold(struct sandboxes *all, const char *name);
+void kept_release(struct sandboxes *all, const char *name);
 /* Has the keeper remove it, as soon as nobody holds it and however long the keeper stays away. */
-void saved_forget(struct sandboxes *all, const char *name);
-void saved_resend(struct sandboxes *all);
+void kept_forget(struct sandboxes *all, const char *name);
+void kept_resend(struct sandboxes *all);
 
 /* Looks for a pause of this execution; name is NULL when there is none. error: the keeper could not
  * tell. */
-void saved_find(struct sandbox *sb, void (*done)(void *ctx, int error, const char *name),
-                void *ctx);
+void kept_find(struct sandbox *sb, void (*done)(void *ctx, int error, const char *name), void *ctx);
 
 /* The start: reads what the keeper has, calls done; then what nobody refers to is forgotten. */
-void saved_load(struct sandboxes *all, void (*done)(struct sandboxes *all, int error));
-void saved_sweep(struct sandboxes *all);
-void saved_free(struct sandboxes *all);
+void kept_load(struct sandboxes *all, void (*done)(struct sandboxes *all, int error));
+void kept_sweep(struct sandboxes *all);
+void kept_free(struct sandboxes *all);
 
 /* ---- lifecycle.c ---- */
 

@@ -75,7 +75,7 @@ void sandbox_kill(struct sandbox *sb, const char *reason, store_done *done, void
         doom(sb->all, sb->id, &sb->jail, sb->uid_slot);
     }
     if (sb->saved) {
-        saved_forget(sb->all, sb->saved);
+        kept_forget(sb->all, sb->saved);
     }
     sandbox_record_end(sb, reason, done, ctx);
     sandbox_release(sb);

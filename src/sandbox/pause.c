@@ -41,7 +41,7 @@ static void on_recorded(void *ctx, int error, const struct err *err)
         sb->jail = none;
         sandbox_arm(sb);
         log_info("sandbox %s: paused%s", sb->id,
-                 saved_has_memory(sb->saved) ? "" : ", without its memory");
+                 kept_has_memory(sb->saved) ? "" : ", without its memory");
     }
     if (error < 0) {
         log_error("sandbox %s: record its pause: %s", sb->id, err->msg);
@@ -129,16 +129,16 @@ void sandbox_pause(struct sandbox *sb, bool memory, store_done *done, void *ctx)
         return;
     }
     if (sb->state == SANDBOX_RESUMING) {
-        (void)err_set(&err, EBUSY, "Sandbox '%s' cannot be paused while it is being resumed",
+        (void)err_set(&err, ESTALE, "Sandbox '%s' cannot be paused while it is being resumed",
                       sb->id);
-        done(ctx, -EBUSY, &err);
+        done(ctx, -ESTALE, &err);
         return;
     }
     struct pause *pause = xnew(struct pause);
     *pause = (struct pause){.done = done, .ctx = ctx};
     pause->save.flags = KEEPER_SAVE_STOP | KEEPER_SAVE_SYNC | (memory ? KEEPER_SAVE_MEMORY : 0);
     pause->save.done = on_saved;
-    saved_name_pause(sb, memory, pause->save.name);
+    kept_name_pause(sb, memory, pause->save.name);
     save_add(sb, &pause->save);
 }
 
@@ -225,5 +225,5 @@ void sandbox_lost(struct sandbox *sb, const char *reason)
     sandbox_hold(sb);
     sandbox_set_state(sb, SANDBOX_PAUSING);
     (void)uv_timer_stop(&sb->timer);
-    saved_find(sb, on_found, lost);
+    kept_find(sb, on_found, lost);
 }

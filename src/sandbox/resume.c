@@ -73,7 +73,7 @@ static void on_started(void *ctx, struct sandbox *made, int error, const struct 
 
 static void begin(struct sandbox *sb)
 {
-    bool memory = sb->joiners->memory && saved_has_memory(sb->saved);
+    bool memory = sb->joiners->memory && kept_has_memory(sb->saved);
 
     sandbox_set_state(sb, SANDBOX_RESUMING);
     sandbox_hold(sb);
@@ -114,12 +114,17 @@ void sandbox_resume(struct sandbox *sb, int64_t timeout_ms, bool memory, sandbox
     resume_wanted(sb);
 }
 
+void sandbox_set_auto_pause(struct sandbox *sb, bool pauses)
+{
+    (void)json_object_set_new(sb->options, "autoPause", json_boolean(pauses));
+}
+
 /* ---- traffic ---- */
 
 bool sandbox_returns(const struct sandbox *sb)
 {
     bool wakes = json_is_true(json_object_get(sb->options, "autoResume")) &&
-                 (!sb->saved || saved_has_memory(sb->saved));
+                 (!sb->saved || kept_has_memory(sb->saved));
 
     return sb->state == SANDBOX_RESUMING || sb->joiners || wakes;
 }

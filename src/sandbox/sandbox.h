@@ -164,7 +164,7 @@ must_check int sandbox_set_options(struct sandbox *sb, const json_t *options, st
 
 /* Saves it, with its memory or the disk alone, and ends its jail; `done` comes when that is durable
  * and on record. Those who ask while it is PAUSING get the same answer. -EALREADY: it is paused;
- * -EBUSY: it is RESUMING; -EOPNOTSUPP: something in it cannot be saved, and it goes on running, as
+ * -ESTALE: it is RESUMING; -EOPNOTSUPP: something in it cannot be saved, and it goes on running, as
  * after any other failure. */
 void sandbox_pause(struct sandbox *sb, bool memory, store_done *done, void *ctx);
 
@@ -173,6 +173,9 @@ void sandbox_pause(struct sandbox *sb, bool memory, store_done *done, void *ctx)
  * on its disk. Errors as of create; it stays paused then. One that runs is answered at once. */
 void sandbox_resume(struct sandbox *sb, int64_t timeout_ms, bool memory, sandbox_created *done,
                     void *ctx);
+
+/* What becomes of it when its time is up; on record with the next change. */
+void sandbox_set_auto_pause(struct sandbox *sb, bool pauses);
 
 /* Is it coming back, or may traffic wake it, now or when it has been paused? Then dials wait. */
 bool sandbox_returns(const struct sandbox *sb);

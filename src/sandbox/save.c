@@ -108,7 +108,7 @@ static void killed_meanwhile(const struct asked *asked)
     struct sandbox *sb = asked->sb;
 
     if (!sb->all->closed) {
-        saved_forget(sb->all, asked->name);
+        kept_forget(sb->all, asked->name);
         if (sb->doom_due) {
             doom(sb->all, sb->id, &sb->jail, sb->doom_slot);
         }
@@ -130,7 +130,7 @@ static void on_saved(void *ctx, const struct keeper_answer *answer, int fds[KEEP
         sb->saves->lost = true;
         sandbox_attach(sb); /* it may be back already; else when it is */
     } else {
-        saved_forget(sb->all, asked->name);
+        kept_forget(sb->all, asked->name);
         save_abort(sb, answer->status, &answer->err);
     }
     sandbox_release(sb);

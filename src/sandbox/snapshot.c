@@ -34,11 +34,11 @@ static void on_recorded(void *ctx, int error, const struct err *err)
                                     .frozen_usec = snapshot->frozen_usec};
 
     if (error < 0) {
-        saved_forget(sb->all, snapshot->save.name);
+        kept_forget(sb->all, snapshot->save.name);
     } else {
         sb->all->snapshots++;
         if (snapshot->replaced) {
-            saved_forget(sb->all, snapshot->replaced);
+            kept_forget(sb->all, snapshot->replaced);
         }
         if (sb->state != SANDBOX_KILLING) {
             sandbox_save(sb, CHANGE_SNAPSHOTTED, NULL, NULL, NULL);
@@ -131,7 +131,7 @@ void sandbox_snapshot(struct sandbox *sb, const char *alias, sandbox_snapshotted
     snapshot->alias = xstrdup(alias);
     snapshot->save.flags = KEEPER_SAVE_MEMORY | KEEPER_SAVE_SYNC;
     snapshot->save.done = on_saved;
-    saved_name_new(snapshot->save.name);
+    kept_name_new(snapshot->save.name);
     save_add(sb, &snapshot->save);
 }
 
@@ -149,7 +149,7 @@ static void on_removed(void *ctx, int error, const struct err *err)
     struct removal *removal = ctx;
 
     if (error == 0 && removal->saved[0]) {
-        saved_forget(removal->all, removal->saved);
+        kept_forget(removal->all, removal->saved);
     }
     removal->done(removal->ctx, error, err);
     sandboxes_release(removal->all);

@@ -1,4 +1,4 @@
-/* saved.c - what the keeper saved: found, held, forgotten.
+/* kept.c - what the keeper saved: found, held, forgotten.
  *
  * An entry of the table exists while something starts from what was saved, while it is to be
  * forgotten, and, for all that the keeper has, from the daemon's start until adoption is over.
@@ -17,7 +17,7 @@
 
 enum { SAVED_LIST_MAX = 1 << 20, SAVED_RANDOM_LEN = 20 };
 
-struct saved {
+struct kept {
     UT_hash_handle hh;
     struct sandboxes *all;
     char name[KEEPER_SAVED_BYTES];
@@ -29,13 +29,13 @@ struct saved {
 
 /* ---- names ---- */
 
-void saved_name_pause(const struct sandbox *sb, bool memory, char out[KEEPER_SAVED_BYTES])
+void kept_name_pause(const struct sandbox *sb, bool memory, char out[KEEPER_SAVED_BYTES])
 {
     (void)snprintf(out, KEEPER_SAVED_BYTES, KEEPER_SAVED_PREFIX "%s-%" PRId64 "%c", sb->id,
                    sb->started_ms, memory ? 'm' : 'd');
 }
 
-void saved_name_new(char out[KEEPER_SAVED_BYTES])
+void kept_name_new(char out[KEEPER_SAVED_BYTES])
 {
     char random[SAVED_RANDOM_LEN + 1];
 
@@ -43,39 +43,39 @@ void saved_name_new(char out[KEEPER_SAVED_BYTES])
     (void)snprintf(out, KEEPER_SAVED_BYTES, KEEPER_SAVED_PREFIX "%s", random);
 }
 
-bool saved_has_memory(const char *name)
+bool kept_has_memory(const char *name)
 {
     return name[0] && name[strlen(name) - 1] == 'm';
 }
 
 /* ---- the table ---- */
 
-static struct saved *find(const struct sandboxes *all, const char *name)
+static struct kept *find(const struct sandboxes *all, const char *name)
 {
-    struct saved *saved = NULL;
+    struct kept *kept = NULL;
 
-    HASH_FIND_STR(all->saved, name, saved);
-    return saved;
+    HASH_FIND_STR(all->kept, name, kept);
+    return kept;
 }
 
-static struct saved *entry(struct sandboxes *all, const char *name)
+static struct kept *entry(struct sandboxes *all, const char *name)
 {
-    struct saved *saved = find(all, name);
+    struct kept *kept = find(all, name);
 
-    if (!saved) {
-        saved = xnew(struct saved);
-        saved->all = all;
-        (void)str_copy(saved->name, sizeof(saved->name), str_of(name));
-        HASH_ADD_STR(all->saved, name, saved);
+    if (!kept) {
+        kept = xnew(struct kept);
+        kept->all = all;
+        (void)str_copy(kept->name, sizeof(kept->name), str_of(name));
+        HASH_ADD_STR(all->kept, name, kept);
     }
-    return saved;
+    return kept;
 }
 
-static void check(struct saved *saved)
+static void check(struct kept *kept)
 {
-    if (saved->holds == 0 && !saved->listed && !saved->forget && !saved->asked) {
-        HASH_DEL(saved->all->saved, saved);
-        free(saved);
+    if (kept->holds == 0 && !kept->listed && !kept->forget && !kept->asked) {
+        HASH_DEL(kept->all->kept, kept);
+        free(kept);
     }
 }
 
@@ -83,69 +83,69 @@ static void check(struct saved *saved)
 
 static void on_forgotten(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
 {
-    struct saved *saved = ctx;
-    struct sandboxes *all = saved->all;
+    struct kept *kept = ctx;
+    struct sandboxes *all = kept->all;
 
     (void)fds;
-    saved->asked = false;
+    kept->asked = false;
     if (answer->status != -ENOTCONN && answer->status != -ECONNRESET) {
-        saved->forget = false;
+        kept->forget = false;
         if (answer->status < 0) {
-            log_warn("forget %s: %s", saved->name, answer->err.msg);
+            log_warn("forget %s: %s", kept->name, answer->err.msg);
         }
     }
     if (all->closed) {
-        saved->forget = saved->listed = false;
-        saved->holds = 0;
+        kept->forget = kept->listed = false;
+        kept->holds = 0;
     }
-    check(saved);
+    check(kept);
     sandboxes_release(all);
 }
 
-static void ask(struct saved *saved)
+static void ask(struct kept *kept)
 {
     struct keeper_request req = {.op = KEEPER_FORGET};
 
-    if (!saved->forget || saved->asked || saved->holds > 0 ||
-        !keeper_client_connected(saved->all->use.keeper)) {
+    if (!kept->forget || kept->asked || kept->holds > 0 ||
+        !keeper_client_connected(kept->all->use.keeper)) {
         return;
     }
-    saved->asked = true;
-    saved->all->refs++;
-    memcpy(req.save.name, saved->name, sizeof(saved->name));
-    keeper_client_ask(saved->all->use.keeper, &req, on_forgotten, saved);
+    kept->asked = true;
+    kept->all->refs++;
+    memcpy(req.save.name, kept->name, sizeof(kept->name));
+    keeper_client_ask(kept->all->use.keeper, &req, on_forgotten, kept);
 }
 
-void saved_forget(struct sandboxes *all, const char *name)
+void kept_forget(struct sandboxes *all, const char *name)
 {
-    struct saved *saved = entry(all, name);
+    struct kept *kept = entry(all, name);
 
-    saved->forget = true;
-    ask(saved);
+    kept->forget = true;
+    ask(kept);
 }
 
-void saved_resend(struct sandboxes *all)
+void kept_resend(struct sandboxes *all)
 {
-    struct saved *saved = NULL, *next = NULL;
+    struct kept *kept = NULL, *next = NULL;
 
-    HASH_ITER (hh, all->saved, saved, next) {
-        ask(saved);
+    HASH_ITER (hh, all->kept, kept, next) {
+        ask(kept);
     }
 }
 
-void saved_hold(struct sandboxes *all, const char *name)
+void kept_hold(struct sandboxes *all, const char *name)
 {
     entry(all, name)->holds++;
 }
 
-void saved_release(struct sandboxes *all, const char *name)
+void kept_release(struct sandboxes *all, const char *name)
 {
-    struct saved *saved = find(all, name);
+    struct kept *kept = find(all, name);
 
-    if (saved && saved->holds > 0) {
-        saved->holds--;
-        ask(saved);
-        check(saved);
+    if (kept && kept->holds > 0) {
+        kept->holds--;
+        ask(kept);
+        check(kept);
     }
 }
 
@@ -158,9 +158,9 @@ struct walk {
     bool (*each)(struct walk *walk, const char *name); /* false: enough */
     void (*end)(struct walk *walk, int error);
 
-    void (*loaded)(struct sandboxes *all, int error); /* saved_load()'s */
+    void (*loaded)(struct sandboxes *all, int error); /* kept_load()'s */
 
-    struct sandbox *sb; /* this and what follows is saved_find()'s; counted */
+    struct sandbox *sb; /* this and what follows is kept_find()'s; counted */
     void (*done)(void *ctx, int error, const char *name);
     void *ctx;
     char found[KEEPER_SAVED_BYTES];
@@ -218,8 +218,8 @@ static bool is_pause_of(const struct sandbox *sb, const char *name)
 {
     char with[KEEPER_SAVED_BYTES], without[KEEPER_SAVED_BYTES];
 
-    saved_name_pause(sb, true, with);
-    saved_name_pause(sb, false, without);
+    kept_name_pause(sb, true, with);
+    kept_name_pause(sb, false, without);
     return strcmp(name, with) == 0 || strcmp(name, without) == 0;
 }
 
@@ -239,10 +239,10 @@ static void find_end(struct walk *walk, int error)
     sandbox_release(sb);
 }
 
-void saved_find(struct sandbox *sb, void (*done)(void *ctx, int error, const char *name), void *ctx)
+void kept_find(struct sandbox *sb, void (*done)(void *ctx, int error, const char *name), void *ctx)
 {
     struct sandboxes *all = sb->all;
-    struct saved *saved = NULL, *next = NULL;
+    struct kept *kept = NULL, *next = NULL;
 
     if (all->adoption == ADOPT_READY) {
         struct walk walk = {.each = find_each, .end = find_end, .sb = sb, .done = done, .ctx = ctx};
@@ -250,12 +250,12 @@ void saved_find(struct sandbox *sb, void (*done)(void *ctx, int error, const cha
         walk_start(all, &walk);
         return;
     }
-    HASH_ITER (hh, all->saved, saved, next) {
-        if (saved->listed && is_pause_of(sb, saved->name)) {
+    HASH_ITER (hh, all->kept, kept, next) {
+        if (kept->listed && is_pause_of(sb, kept->name)) {
             break;
         }
     }
-    done(ctx, 0, saved ? saved->name : NULL);
+    done(ctx, 0, kept ? kept->name : NULL);
 }
 
 /* ---- the start ---- */
@@ -276,7 +276,7 @@ static void load_end(struct walk *walk, int error)
     }
 }
 
-void saved_load(struct sandboxes *all, void (*done)(struct sandboxes *all, int error))
+void kept_load(struct sandboxes *all, void (*done)(struct sandboxes *all, int error))
 {
     struct walk walk = {.each = load_each, .end = load_end, .loaded = done};
 
@@ -314,29 +314,29 @@ static bool is_referred_to(struct sandboxes *all, const char *name)
     return reference.found || sandboxes_use(all, name);
 }
 
-void saved_sweep(struct sandboxes *all)
+void kept_sweep(struct sandboxes *all)
 {
-    struct saved *saved = NULL, *next = NULL;
+    struct kept *kept = NULL, *next = NULL;
 
-    HASH_ITER (hh, all->saved, saved, next) {
-        if (saved->listed && !saved->forget && !is_referred_to(all, saved->name)) {
-            log_info("%s is referred to by nothing: removed", saved->name);
-            saved->forget = true;
+    HASH_ITER (hh, all->kept, kept, next) {
+        if (kept->listed && !kept->forget && !is_referred_to(all, kept->name)) {
+            log_info("%s is referred to by nothing: removed", kept->name);
+            kept->forget = true;
         }
-        saved->listed = false;
-        ask(saved);
-        check(saved);
+        kept->listed = false;
+        ask(kept);
+        check(kept);
     }
 }
 
-void saved_free(struct sandboxes *all)
+void kept_free(struct sandboxes *all)
 {
-    struct saved *saved = NULL, *next = NULL;
+    struct kept *kept = NULL, *next = NULL;
 
-    HASH_ITER (hh, all->saved, saved, next) {
-        if (!saved->asked) {
-            HASH_DEL(all->saved, saved);
-            free(saved);
+    HASH_ITER (hh, all->kept, kept, next) {
+        if (!kept->asked) {
+            HASH_DEL(all->kept, kept);
+            free(kept);
         }
     }
 }
