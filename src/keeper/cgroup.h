@@ -90,6 +90,17 @@ must_check int cgroups_sample(struct cgroups *groups, const char *id, struct kee
 must_check int cgroups_each(struct cgroups *groups, void (*each)(void *ctx, const char *id),
                             void *ctx, struct err *err);
 
+/* ---- groups of the keeper's own, for work on a jail (task.h): .<id> beside the jail's ---- */
+
+/* Moves the calling process into the one for work on that jail. */
+must_check int cgroups_task_enter(struct cgroups *groups, const char *id, struct err *err);
+/* SIGKILL to all others in it. */
+void cgroups_task_alone(struct cgroups *groups, const char *id);
+/* SIGKILL to all in it. */
+void cgroups_task_kill(struct cgroups *groups, const char *id);
+/* Removes those that are empty. With `kill`, ends whoever is in one, and waits for that. */
+void cgroups_task_sweep(struct cgroups *groups, bool kill);
+
 /* ---- parts that need no kernel, for tests ---- */
 
 enum { CGROUP_MOUNTS_MAX = 4, CGROUP_MOUNT_PATH_BYTES = 256 };

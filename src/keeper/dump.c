@@ -139,6 +139,9 @@ static int criu_dump(struct dump *dump, struct err *err)
     for (size_t i = 0; i < job.externals_n; i++) {
         free(externals[i]);
     }
+    if (r < 0) {
+        cgroups_task_alone(dump->kit->groups, dump->id); /* a CRIU that was killed leaves helpers */
+    }
     if (r < 0 && dump->step_err.code) {
         *err = dump->step_err;
         return -err->code;

@@ -33,6 +33,7 @@ struct pending {
     struct pending *prev, *next;
     struct handler *handler;
     int socket; /* task.h */
+    int64_t deadline_ms;
     uint64_t client;
     struct keeper_request req;
 };
@@ -151,7 +152,8 @@ static void pending_enter(void *ctx)
     DL_FOREACH (handler->pendings, pending) {
         fd_closep(&pending->socket);
     }
-    if (pool_unlock_child(handler->kit->pool, &err) < 0) {
+    if (pool_unlock_child(handler->kit->pool, &err) < 0 ||
+        cgroups_task_enter(handler->kit->groups, ((struct pending *)ctx)->req.id, &err) < 0) {
         log_error("%s", err.msg);
         _exit(1);
     }
@@ -164,9 +166,17 @@ static void pending_begin(struct handler *handler, uint64_t client,
     struct err err = {0};
     int r = 0;
 
-    *pending = (struct pending){.handler = handler, .socket = -1, .client = client, .req = *req};
+    *pending = (struct pending){
+        .handler = handler,
+        .socket = -1,
+        .deadline_ms = clock_mono_ms() + HANDLE_WORK_TIMEOUT_MS,
+        .client = client,
+        .req = *req,
+    };
     if (pending_of(handler, req->id)) {
         r = err_set(&err, EBUSY, "jail %s is just being saved or restored", req->id);
+    } else if (req->op == KEEPER_RESTORE) {
+        r = restore_mark(handler->kit, req->id, &err);
     }
     DL_APPEND(handler->pendings, pending);
     handler->pendings_n++;
@@ -279,6 +289,9 @@ int handler_timeout_us(const struct handler *handler)
 
     DL_FOREACH (handler->endings, ending) {
         soonest = soonest < 0 || ending->retry_us < soonest ? ending->retry_us : soonest;
+    }
+    if (soonest < 0 && handler->pendings) {
+        return HANDLE_WORK_LOOK_US;
     }
     return soonest;
 }
@@ -516,7 +529,26 @@ static void create_done(struct handler *handler, uint64_t client, const struct k
         return;
     }
     struct keeper_answer answer = answer_to(req, result->status, &result->err);
-    answer_plain(handler, client, &answer);
+    if (result->made) {
+        end_begin(handler, client, req->id, result->made, &answer);
+    } else {
+        answer_plain(handler, client, &answer);
+    }
+}
+
+/* Work that ended without a word leaves what it had begun. */
+static void pending_mend(struct handler *handler, const struct keeper_request *req,
+                         struct task_result *result)
+{
+    cgroups_task_kill(handler->kit->groups, req->id);
+    if (req->op == KEEPER_SAVE) {
+        cgroups_thaw(handler->kit->groups, req->id);
+        saved_abandon(handler->kit->pool, req->save.name);
+    } else if (req->op == KEEPER_RESTORE) {
+        result->made = req->plan.keeps_disk ? JAIL_GROUPS : JAIL_ALL;
+    } else {
+        result->made = JAIL_DISK;
+    }
 }
 
 /* Goes on with what waited for the work, once that is over. */
@@ -529,10 +561,21 @@ static bool pending_step(struct handler *handler, struct pending *pending)
     int fds[KEEPER_FDS_MAX];
 
     if (poll(&ready, 1, 0) != 1) {
+        if (clock_mono_ms() > pending->deadline_ms) {
+            log_warn("work on jail %s takes too long", req.id);
+            cgroups_task_kill(handler->kit->groups, req.id);
+        }
         return false;
     }
-    task_take(pending->socket, &result, fds);
+    bool told = task_take(pending->socket, &result, fds);
     pending_free(pending);
+    if (!told) {
+        pending_mend(handler, &req, &result);
+    }
+    if (req.op == KEEPER_RESTORE) {
+        restore_unmark(handler->kit, req.id);
+    }
+    cgroups_task_sweep(handler->kit->groups, false);
     if (req.op == KEEPER_CREATE) {
         create_done(handler, client, &req, &result);
     } else if (req.op == KEEPER_RESTORE) {

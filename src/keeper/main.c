@@ -24,6 +24,7 @@
 #include "base/str.h"
 #include "keeper/about.h"
 #include "keeper/handle.h"
+#include "keeper/restore.h"
 #include "keeper/saved.h"
 #include "keeper/stage.h"
 
@@ -337,6 +338,28 @@ static int memory_ready(struct keeper *keeper, struct err *err)
     return about_agent_keep(kit->pool, keeper->options->agent_path, err);
 }
 
+static void jail_thaw(void *ctx, const char *id)
+{
+    struct jail_kit *kit = ctx;
+
+    cgroups_thaw(kit->groups, id);
+}
+
+/* What a keeper that was killed left in the middle of: first those who worked for it are ended, so
+ * that nobody goes on with what is mended here. */
+static void leftovers_mend(struct jail_kit *kit)
+{
+    struct err err;
+
+    cgroups_task_sweep(kit->groups, true);
+    if (cgroups_each(kit->groups, jail_thaw, kit, &err) < 0) {
+        log_warn("%s", err.msg);
+    }
+    restore_sweep(kit);
+    saved_sweep(kit->pool);
+    pool_sweep(kit->pool);
+}
+
 static int keeper_open(struct keeper *keeper, struct err *err)
 {
     const struct keeper_options *options = keeper->options;
@@ -368,8 +391,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
     }
     if (r == 0) {
         files_raise();
-        pool_sweep(keeper->kit.pool);
-        saved_sweep(keeper->kit.pool);
+        leftovers_mend(&keeper->kit);
         (void)umask(022);
         r = stage_enter(pool_fd(keeper->kit.pool), options->agent_path, err);
     }

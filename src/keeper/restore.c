@@ -253,3 +253,46 @@ int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan 
     }
     return 0;
 }
+
+/* ---- marks ---- */
+
+#define MARKS "restoring"
+
+int restore_mark(struct jail_kit *kit, const char *id, struct err *err)
+{
+    char path[KEEPER_ID_BYTES + sizeof(MARKS)];
+
+    (void)snprintf(path, sizeof(path), MARKS "/%s", id);
+    (void)mkdirat(pool_fd(kit->pool), MARKS, 0700);
+    scoped_fd fd = openat(pool_fd(kit->pool), path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    return fd < 0 ? err_sys(err, "mark jail %s as one that is being restored", id) : 0;
+}
+
+void restore_unmark(struct jail_kit *kit, const char *id)
+{
+    char path[KEEPER_ID_BYTES + sizeof(MARKS)];
+
+    (void)snprintf(path, sizeof(path), MARKS "/%s", id);
+    (void)unlinkat(pool_fd(kit->pool), path, 0);
+}
+
+static void sweep_one(void *ctx, const char *id)
+{
+    struct jail_kit *kit = ctx;
+    struct err err;
+
+    if (strlen(id) < KEEPER_ID_BYTES && jail_kill(kit, id, &err) == 0) {
+        log_info("jail %s was being restored when the keeper ended: ended", id);
+        restore_unmark(kit, id);
+    }
+}
+
+void restore_sweep(struct jail_kit *kit)
+{
+    struct err err;
+    scoped_fd dir = openat(pool_fd(kit->pool), MARKS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (dir >= 0 && pool_names_each(dir, POOL_SHOWN, sweep_one, kit, &err) < 0) {
+        log_warn("%s", err.msg);
+    }
+}
