@@ -346,6 +346,7 @@ static void attach_worked(struct sandbox *sb, int fds[KEEPER_FDS_MAX])
         save_abort(sb, -EAGAIN, &err);
     }
     sandbox_resume_dials(sb);
+    save_next(sb);
 }
 
 static void on_attached(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])

@@ -34,6 +34,9 @@ static void on_recorded(void *ctx, int error, const struct err *err)
         error = err_set(&gone, ENOENT, "the sandbox was killed meanwhile");
         err = &gone;
     } else {
+        if (error < 0) {
+            log_error("sandbox %s: record its pause: %s", sb->id, err->msg);
+        }
         sandbox_set_state(sb, SANDBOX_PAUSED);
         sb->all->pauses++;
         doom(sb->all, sb->id, &sb->jail, sb->uid_slot); /* its disk, which was saved too */
@@ -42,9 +45,6 @@ static void on_recorded(void *ctx, int error, const struct err *err)
         sandbox_arm(sb);
         log_info("sandbox %s: paused%s", sb->id,
                  kept_has_memory(sb->saved) ? "" : ", without its memory");
-    }
-    if (error < 0) {
-        log_error("sandbox %s: record its pause: %s", sb->id, err->msg);
     }
     record->done(record->ctx, error, err);
     if (sb->state == SANDBOX_PAUSED) {

@@ -44,11 +44,7 @@ static void ignore(void *ctx, int error, const struct err *err)
 static void tell_all(struct sandbox *sb, struct sandbox *made, int error, const struct err *err)
 {
     struct joiner *joiner = NULL;
-    int64_t end_ms = clock_wall_ms() + resume_span_ms(sb);
 
-    if (made && sb->joiners) { /* who joined late may want it for longer */
-        sandbox_set_end(sb, end_ms, true, ignore, NULL);
-    }
     while ((joiner = sb->joiners)) {
         DL_DELETE(sb->joiners, joiner);
         if (joiner->done) {
@@ -67,6 +63,9 @@ static void on_started(void *ctx, struct sandbox *made, int error, const struct 
 {
     struct sandbox *sb = ctx;
 
+    if (made) { /* who joined late may want it for longer */
+        sandbox_set_end(sb, sb->started_ms + resume_span_ms(sb), true, ignore, NULL);
+    }
     tell_all(sb, made, error, err);
     sandbox_release(sb);
 }
@@ -96,6 +95,7 @@ void resume_wanted(struct sandbox *sb)
     if (sb->state == SANDBOX_PAUSED && sb->joiners) {
         begin(sb);
     } else if (sb->state == SANDBOX_RUNNING && sb->joiners) {
+        sandbox_set_end(sb, clock_wall_ms() + resume_span_ms(sb), true, ignore, NULL);
         tell_all(sb, sb, 0, &none);
     }
 }

@@ -234,11 +234,15 @@ static void save_begin(struct sandbox *sb)
 {
     struct save *save = sb->saves;
 
-    save->begun = true;
-    if (!sb->channel || !keeper_client_connected(sb->all->use.keeper)) {
-        save_refuse(sb, -EAGAIN, "the sandbox cannot be reached at the moment; try again");
+    if (!keeper_client_connected(sb->all->use.keeper)) {
+        save_refuse(sb, -EAGAIN, "the keeper is not running; try again");
         return;
     }
+    if (!sb->channel) {
+        sandbox_attach(sb); /* comes back here */
+        return;
+    }
+    save->begun = true;
     if (stops(save)) {
         sandbox_set_state(sb, SANDBOX_PAUSING);
         (void)uv_timer_stop(&sb->timer);
