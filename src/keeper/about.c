@@ -13,6 +13,7 @@
 #include <sys/utsname.h>
 
 #include "base/alloc.h"
+#include "base/encode.h"
 #include "base/fd.h"
 #include "base/str.h"
 
@@ -220,4 +221,48 @@ bool about_agent_same(struct pool *pool, int in, off_t size, int out)
 
     return own >= 0 && fstat(own, &st) == 0 && st.st_size == size && size > 0 &&
            bytes_same(in, own, (size_t)size) && ioctl(out, FICLONE, own) == 0;
+}
+
+/* One of an earlier keeper's, by the hash of its bytes. */
+static int agent_earlier(struct pool *pool, int in, size_t size, char path[ABOUT_PATH_BYTES],
+                         struct err *err)
+{
+    char name[SHA256_HEX_LEN + 1], half[SHA256_HEX_LEN + 2];
+    void *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, in, 0);
+
+    if (bytes == MAP_FAILED) {
+        return err_sys(err, "read the jail's agent");
+    }
+    sha256_hex(bytes, size, name);
+    (void)munmap(bytes, size);
+    (void)snprintf(path, ABOUT_PATH_BYTES, "/pool/agents/%s", name);
+    (void)snprintf(half, sizeof(half), ".%s", name);
+    (void)mkdirat(pool_fd(pool), "agents", 0700);
+    scoped_fd dir = openat(pool_fd(pool), "agents", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (faccessat(dir, name, F_OK, 0) == 0) {
+        return 0;
+    }
+    (void)unlinkat(dir, half, 0);
+    scoped_fd out = openat(dir, half, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0555);
+    if (out < 0 || ioctl(out, FICLONE, in) < 0 || renameat(dir, half, dir, name) < 0) {
+        return err_sys(err, "keep the jail's agent");
+    }
+    return 0;
+}
+
+int about_agent_place(struct pool *pool, int memory_fd, char path[ABOUT_PATH_BYTES],
+                      struct err *err)
+{
+    struct stat st, own;
+    scoped_fd in = openat(memory_fd, ABOUT_AGENT, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    scoped_fd now = open("/agent", O_RDONLY | O_CLOEXEC);
+
+    if (in < 0 || now < 0 || fstat(in, &st) < 0 || fstat(now, &own) < 0) {
+        return err_sys(err, "open the jail's agent");
+    }
+    if (st.st_size == own.st_size && bytes_same(in, now, (size_t)st.st_size)) {
+        (void)snprintf(path, ABOUT_PATH_BYTES, "/agent"); /* the same pages for all jails */
+        return 0;
+    }
+    return agent_earlier(pool, in, (size_t)st.st_size, path, err);
 }

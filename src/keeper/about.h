@@ -1,7 +1,7 @@
 /* about.h - what is kept beside the images so that they can be used later: where they were made,
  * and the agent they belong to.
  *
- * Owns:    <pool>/agent. Blocks for the disk.
+ * Owns:    <pool>/agent and <pool>/agents. Blocks for the disk.
  */
 #ifndef KEEPER_ABOUT_H
 #define KEEPER_ABOUT_H
@@ -35,6 +35,12 @@ must_check int about_read(int memory_fd, const struct criu_program *criu, struct
 must_check int about_agent_keep(struct pool *pool, const char *agent_path, struct err *err);
 /* Whether the program `in` is that one; then `out` has its bytes, without a copy. */
 bool about_agent_same(struct pool *pool, int in, off_t size, int out);
+
+enum { ABOUT_PATH_BYTES = 160 };
+/* Where on the stage the agent lies that belongs to these images: never beside them, since a jail
+ * that was restored outlives them. */
+must_check int about_agent_place(struct pool *pool, int memory_fd, char path[ABOUT_PATH_BYTES],
+                                 struct err *err);
 
 /* ---- parts that need no kernel, for tests ---- */
 

@@ -213,6 +213,7 @@ static int dump_all(struct dump *dump, const struct keeper_save *save, struct ke
         if (r != -EAGAIN && r != -EIO) {
             break;
         }
+        pause_ms(STILL_PAUSE_MS);
     }
     if (r == 0) {
         r = images_timers_mend(dump->memory_fd, err);

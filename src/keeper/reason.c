@@ -13,6 +13,9 @@
 #include "base/str.h"
 #include "keeper/criu.h"
 
+/* Closes when whoever is at the other end notices: it may be gone at the next try. */
+#define REASON_OUTSIDE "a unix socket whose other end is outside the sandbox"
+
 enum {
     LOG_BYTES_MAX = 16 * 1024 * 1024,
     STATUS_BYTES = 4096,
@@ -110,44 +113,43 @@ int reason_unstill(int group_fd, struct err *err)
 
 /* ---- CRIU's log ---- */
 
-/* What CRIU says, and what it is about. A line without a kind is no reason by itself: it only
- * follows from an earlier one. */
+/* What CRIU says, and what it is about: the more special ones first. */
 static const struct {
     const char *says;
     const char *what;
 } kinds[] = {
     {"userfaultfd", "a userfaultfd"},
     {"io_uring", "an io_uring"},
-    {"[perf_event]", "a performance counter"},
-    {"[bpf", "a BPF object"},
+    {"perf_event", "a performance counter"},
+    {"bpf", "a BPF object"},
     {"landlock", "a Landlock ruleset"},
     {"secretmem", "secret memory"},
     {"vsock", "a vsock socket"},
-    {"External socket is used", "a unix socket whose other end is outside the sandbox"},
-    {"unix: Can't dump half of stream", "a unix socket whose other end is outside the sandbox"},
-    {"Unix socket", "a unix socket whose other end is outside the sandbox"},
-    {"fanotify", "a fanotify group"},
-    {"Unsupported file system", "a mount of a kind that cannot be saved"},
     {"mptcp", "an MPTCP socket"},
-    {"proto", "a socket of a kind that cannot be saved"},
-    {"family", "a socket of a kind that cannot be saved"},
-    {"Can't dump nested", "a namespace of its own"},
-    {"can't be dumped", "something that cannot be saved"},
-    {"Can't dump file", "a file of a kind that cannot be saved"},
-    {"Unknown", "something that cannot be saved"},
+    {"fanotify", "a fanotify group"},
+    {"unsupported proto 1 ", "a socket for ping"},
+    {"External socket is used", REASON_OUTSIDE},
+    {"dump half of stream", REASON_OUTSIDE},
+    {"Unix socket", REASON_OUTSIDE},
+    {"nested", "a namespace of its own"},
+    {"Unsupported proto", "a socket of an unusual protocol"},
+    {"family", "a socket of an unusual family"},
+    {"file system", "a file on an unusual file system"},
+    {"Can't dump file", "a file of an unusual kind"},
+    {"unsupported", "something unusual"},
 };
 
-static const char *kind_of(struct str line)
+static void kind_find(struct str line, struct reason *out)
 {
     char text[512];
 
     (void)snprintf(text, sizeof(text), "%.*s", (int)line.len, line.at);
-    for (size_t i = 0; i < countof(kinds); i++) {
+    for (size_t i = 0; i < countof(kinds) && !out->what[0]; i++) {
         if (strcasestr(text, kinds[i].says)) {
-            return kinds[i].what;
+            (void)snprintf(out->what, sizeof(out->what), "%s", kinds[i].what);
+            out->passes = strcmp(out->what, REASON_OUTSIDE) == 0;
         }
     }
-    return "";
 }
 
 static struct str after(struct str line, const char *mark)
@@ -188,9 +190,7 @@ void reason_find(const char *log, struct reason *out)
         if (!out->detail[0]) {
             (void)snprintf(out->detail, sizeof(out->detail), "%.*s", (int)words.len, words.at);
         }
-        if (!out->what[0]) {
-            (void)snprintf(out->what, sizeof(out->what), "%s", kind_of(words));
-        }
+        kind_find(words, out);
     }
 }
 
@@ -217,11 +217,11 @@ int reason_dump(int work_fd, const struct jail_kit *kit, const char *id, struct 
     log_warn("jail %s cannot be saved: %s", id, reason.detail[0] ? reason.detail : "no reason");
     if (reason.pid && cgroups_holds(kit->groups, id, reason.pid) &&
         process_read(reason.pid, &process)) {
-        return reason.what[0]
-                   ? err_set(err, ENOTSUP, "process %d (%s) holds %s, which cannot be saved",
-                             process.inner, process.name, reason.what)
-                   : err_set(err, EIO, "process %d (%s) cannot be saved: %s", process.inner,
-                             process.name, reason.detail);
+        return reason.what[0] ? err_set(err, reason.passes ? EAGAIN : ENOTSUP,
+                                        "process %d (%s) holds %s, which cannot be saved",
+                                        process.inner, process.name, reason.what)
+                              : err_set(err, EIO, "process %d (%s) cannot be saved: %s",
+                                        process.inner, process.name, reason.detail);
     }
     return err_set(err, EIO, "its processes cannot be saved: %s",
                    reason.detail[0] ? reason.detail : "CRIU gives no reason");

@@ -6,6 +6,7 @@
 #ifndef KEEPER_REASON_H
 #define KEEPER_REASON_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -17,8 +18,8 @@
  * the middle of something that will pass, -EBUSY when one is traced by another. */
 must_check int reason_unstill(int group_fd, struct err *err);
 
-/* Reads CRIU's log after a dump that failed. -ENOTSUP when something cannot be saved, -EIO when it
- * is not clear, with a sentence either way. */
+/* Reads CRIU's log after a dump that failed. -ENOTSUP when something cannot be saved, -EAGAIN when
+ * that may pass, -EIO when it is not clear, with a sentence each time. */
 must_check int reason_dump(int work_fd, const struct jail_kit *kit, const char *id,
                            struct err *err);
 
@@ -30,6 +31,7 @@ must_check int reason_restore(int work_fd, const struct jail_kit *kit, struct er
 struct reason {
     pid_t pid;        /* on the host; 0 when the log names none */
     char what[128];   /* what it holds, with its article; "" when that is not known */
+    bool passes;      /* it may be gone at the next try */
     char detail[160]; /* CRIU's own words */
 };
 

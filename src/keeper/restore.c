@@ -111,7 +111,7 @@ static int disk_make(struct restore *restore, unsigned *made, struct err *err)
 static int parts_take(struct restore *restore, struct den_parts *out, struct err *err)
 {
     const uint32_t base = userns_base(restore->plan->uid_slot);
-    char path[KEEPER_SAVED_BYTES + 64];
+    char path[ABOUT_PATH_BYTES];
 
     /* A copy of the stage: the keeper may be building another jail's root in its own. */
     if (unshare(CLONE_NEWNS) < 0) {
@@ -126,9 +126,10 @@ static int parts_take(struct restore *restore, struct den_parts *out, struct err
     if (out->root < 0) {
         return out->root;
     }
-    /* By path: a mount can be cloned only from within the namespace it was found in. */
-    (void)snprintf(path, sizeof(path), "/pool/saved/%s/" SAVED_MEMORY "/" ABOUT_AGENT,
-                   restore->plan->from);
+    int r = about_agent_place(restore->kit->pool, restore->memory_fd, path, err);
+    if (r < 0) {
+        return r;
+    }
     /* As the jail had it, to the last attribute: CRIU sets them again, and must not ask for less.
      */
     out->agent = mounts_clone_bare(AT_FDCWD, path,
@@ -136,7 +137,8 @@ static int parts_take(struct restore *restore, struct den_parts *out, struct err
     if (out->agent < 0) {
         return out->agent;
     }
-    *strrchr(path, '/') = '\0';
+    /* By path: a mount can be cloned only from within the namespace it was found in. */
+    (void)snprintf(path, sizeof(path), "/pool/saved/%s/" SAVED_MEMORY, restore->plan->from);
     out->saved = mounts_clone(AT_FDCWD, path, MOUNT_ATTR_RDONLY, err);
     return out->saved < 0 ? out->saved : 0;
 }
