@@ -74,16 +74,14 @@ static bool is_private(const struct sandbox *sb, const struct http_request *req,
 
 /* ---- the door ---- */
 
-/* A sandbox that is paused is waited for when it comes back, or may be woken. */
+/* One that is paused is waited for if it comes back, or may be woken; and one that is about to be,
+ * until it is known what becomes of it. */
 static bool is_away(const struct sandbox *sb, enum edge_error *out)
 {
     struct sandbox_info info = sandbox_info(sb);
 
-    if (info.state == SANDBOX_RUNNING || sandbox_returns(sb)) {
-        return false;
-    }
-    *out = info.changing ? EDGE_ERROR_CHANGING : EDGE_ERROR_PAUSED;
-    return true;
+    *out = EDGE_ERROR_PAUSED;
+    return info.state == SANDBOX_PAUSED && !info.changing && !sandbox_returns(sb);
 }
 
 static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *ex, uint16_t port)

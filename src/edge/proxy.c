@@ -337,6 +337,7 @@ static void dial_failed(struct proxy *p, int error)
     }
     proxy_fail(p, error == -ENOTCONN       ? EDGE_ERROR_NOT_FOUND
                   : error == -EAGAIN       ? EDGE_ERROR_TOO_MANY
+                  : error == -ESHUTDOWN    ? EDGE_ERROR_PAUSED
                   : error == -EHOSTDOWN    ? EDGE_ERROR_NOT_RESUMED
                   : error == -ECONNREFUSED ? EDGE_ERROR_PORT_CLOSED
                                            : EDGE_ERROR_UNREACHABLE);

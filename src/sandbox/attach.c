@@ -111,8 +111,10 @@ void sandbox_dial(struct sandbox *sb, uint16_t port, void (*done)(void *ctx, int
 
     *dial = (struct dial){.sb = sb, .port = port, .done = done, .ctx = ctx};
     sandbox_hold(sb);
-    if (sb->state == SANDBOX_KILLING || sb->state == SANDBOX_PAUSED) {
+    if (sb->state == SANDBOX_KILLING) {
         dial_finish(dial, -ENOTCONN);
+    } else if (sb->state == SANDBOX_PAUSED) {
+        dial_finish(dial, -ESHUTDOWN);
     } else if (sb->state == SANDBOX_PAUSING ||
                (sb->state == SANDBOX_RESUMING && port != CHANNEL_PORT_CONTROL)) {
         dial_wait(dial); /* nobody but us comes before the agent knows who it is */

@@ -271,6 +271,9 @@ static int receive(struct agent_channel *ch, struct received *in)
                          .msg_controllen = sizeof(control.bytes)};
     ssize_t n = recvmsg(ch->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
+    if (n < 0 && errno == ECONNRESET) { /* closed with words of ours unread: its own come next */
+        n = recvmsg(ch->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    }
     if (n < 0) {
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
     }
@@ -403,12 +406,12 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     }
     for (int i = 0; i < CHANNEL_BATCH && ch->fd >= 0; i++) {
         scoped(received_fini) struct received in = {0};
-        int r = status < 0 ? status : receive(ch, &in);
-        if (r == 0) {
+        int r = receive(ch, &in);
+        if (r == 0 && status == 0) {
             return;
         }
         const char *why = r == -EPROTO ? "it sent a message of another form"
-                          : r < 0      ? "it closed the connection"
+                          : r <= 0     ? "it closed the connection"
                                        : take(ch, &in);
         if (why) {
             channel_break(ch, why);

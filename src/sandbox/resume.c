@@ -88,7 +88,7 @@ void resume_wanted(struct sandbox *sb)
         if (sandbox_returns(sb)) {
             sandbox_wake(sb);
         } else {
-            sandbox_fail_dials(sb, -ENOTCONN);
+            sandbox_fail_dials(sb, -ESHUTDOWN);
         }
         return;
     }

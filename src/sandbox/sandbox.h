@@ -259,8 +259,8 @@ uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id);
 
 /* A connected stream socket to a port inside; 49983 is the agent. fd_or_error: a descriptor that
  * done owns, or -ECONNREFUSED (nobody listens), -ETIMEDOUT, -EAGAIN (too many wait already),
- * -ENOTCONN (the sandbox ended, or is paused), -EHOSTDOWN (it could not be resumed). One that is
- * being resumed is waited for. done may come before this returns. */
+ * -ENOTCONN (the sandbox ended), -ESHUTDOWN (it is paused), -EHOSTDOWN (it could not be resumed).
+ * One that is being paused or resumed is waited for. done may come before this returns. */
 void sandbox_dial(struct sandbox *sb, uint16_t port, void (*done)(void *ctx, int fd_or_error),
                   void *ctx);
 

@@ -228,7 +228,7 @@ static void traffic_wakes_it(void)
     pause_it(true);
     dialed = 0;
     sandbox_dial(find(id), 8080, on_dialed, NULL); /* nobody has woken it */
-    CHECK_INT(dialed, -ENOTCONN);
+    CHECK_INT(dialed, -ESHUTDOWN);
     teardown();
 }
 
