@@ -192,7 +192,7 @@ void builds_next(struct builds *all)
 {
     struct work *work = NULL;
 
-    while (!all->closed && all->kept_known && all->running < all->use.running_max &&
+    while (!all->closed && all->disks_known && all->running < all->use.running_max &&
            (work = all->queue)) {
         DL_DELETE(all->queue, work);
         work->queued = false;
@@ -486,7 +486,7 @@ static void on_sweep(uv_timer_t *timer)
     struct builds_pruned ignored = {0};
     int64_t now = clock_wall_ms();
 
-    if (all->kept_known) {
+    if (all->disks_known) {
         sweep(all, now - BUILD_KEEP_MS, &ignored);
     }
     forget_old(all, now - BUILD_HISTORY_MS);
@@ -540,16 +540,16 @@ int builds_new(const struct builds_options *options, struct builds **out, struct
     (void)uv_timer_start(&all->sweep, on_sweep, BUILD_SWEEP_EVERY_MS, BUILD_SWEEP_EVERY_MS);
     *out = all;
     if (keeper_client_connected(options->keeper)) {
-        kept_list(all);
+        disk_list(all);
     }
     return 0;
 }
 
 void builds_keeper_changed(struct builds *builds, bool connected)
 {
-    builds->kept_known = false;
+    builds->disks_known = false;
     if (connected) {
-        kept_list(builds);
+        disk_list(builds);
     }
 }
 

@@ -19,6 +19,20 @@ static const char finalize_script[] =
     "mkdir -p /code && chmod 777 /code\n"
     "if [ -d /usr/local ]; then chmod 777 /usr/local; fi\n";
 
+/* The build's own id, without what no name may hold. */
+static void saved_name(const struct build *build, const char *prefix, char out[KEEPER_SAVED_BYTES])
+{
+    size_t n = strlen(prefix);
+
+    memcpy(out, prefix, n);
+    for (const char *c = build->id; *c; c++) {
+        if (*c != '-') {
+            out[n++] = *c;
+        }
+    }
+    out[n] = '\0';
+}
+
 /* ---- on record ---- */
 
 static void on_recorded(void *ctx, int error, const struct err *err)
@@ -58,6 +72,43 @@ static void on_output(void *ctx, bool is_stderr, struct str data)
     output_add(ctx, is_stderr, data);
 }
 
+/* The running state is kept if it can be. Otherwise every sandbox runs the start command anew. */
+static void on_warm(void *ctx, int error, const struct err *err)
+{
+    struct work *work = ctx;
+
+    if (work->build) {
+        if (error == 0) {
+            char name[KEEPER_SAVED_BYTES];
+            saved_name(work->build, BUILD_SAVED_WARM, name);
+            disk_add(work->all, name);
+            free(work->build->saved);
+            work->build->saved = xstrdup(name);
+        } else {
+            work_say(work, LOG_WARN,
+                     "The running state could not be kept, so sandboxes run the start command: %s",
+                     err->msg);
+        }
+        jail_close(move_ptr(&work->jail));
+        record(work);
+    }
+    work_release(work);
+}
+
+static void warm_save(struct work *work)
+{
+    char name[KEEPER_SAVED_BYTES];
+    struct sandbox *sb = jail_sandbox(work->jail);
+
+    if (!sb) {
+        work_fail(work, "the build's jail has ended");
+        return;
+    }
+    saved_name(work->build, BUILD_SAVED_WARM, name);
+    work_hold(work);
+    sandbox_keep(sb, name, on_warm, work);
+}
+
 static void on_ready(void *ctx, int error, const struct err *err)
 {
     struct work *work = ctx;
@@ -69,8 +120,7 @@ static void on_ready(void *ctx, int error, const struct err *err)
         return;
     }
     work_say(work, LOG_INFO, "Template is ready");
-    jail_close(move_ptr(&work->jail));
-    record(work);
+    warm_save(work);
 }
 
 static void run_commands(struct work *work)
@@ -123,19 +173,6 @@ static void context_keep(struct work *work)
     }
 }
 
-static void final_name(const struct build *build, char out[KEEPER_SAVED_BYTES])
-{
-    size_t n = strlen(BUILD_SAVED_FINAL);
-
-    memcpy(out, BUILD_SAVED_FINAL, n);
-    for (const char *c = build->id; *c; c++) {
-        if (*c != '-') {
-            out[n++] = *c;
-        }
-    }
-    out[n] = '\0';
-}
-
 static int layers_join(struct work *work, struct err *err)
 {
     struct build *build = work->build;
@@ -151,7 +188,7 @@ static int layers_join(struct work *work, struct err *err)
                        "templates can be built on each other %d times, and this is one more",
                        KEEPER_LAYERS_MAX - 1);
     }
-    final_name(build, name);
+    saved_name(build, BUILD_SAVED_FINAL, name);
     if (asprintf(&layers, "%s,%s", name, work->layers) < 0) {
         abort();
     }
@@ -201,7 +238,7 @@ static void on_finalized(struct work *work, const char *out)
     char name[KEEPER_SAVED_BYTES];
 
     (void)out;
-    final_name(work->build, name);
+    saved_name(work->build, BUILD_SAVED_FINAL, name);
     work_hold(work);
     jail_save(work->jail, name, KEEPER_SAVE_SYNC, on_saved, work);
 }

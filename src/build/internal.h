@@ -42,13 +42,13 @@ static const int64_t BUILD_KEEP_MS = (int64_t)14 * 24 * 3600 * 1000;
 /* Builds that failed or were replaced are remembered so long. */
 static const int64_t BUILD_HISTORY_MS = (int64_t)7 * 24 * 3600 * 1000;
 
-#define BUILD_SAVED_STEP KEEPER_SAVED_PREFIX "step-"
-#define BUILD_SAVED_FINAL KEEPER_SAVED_PREFIX "final-"
-#define BUILD_SAVED_MEMORY KEEPER_SAVED_PREFIX "warm-"
-#define BUILD_SAVED_IMAGE KEEPER_SAVED_PREFIX "img" /* made by image/ */
+#define BUILD_SAVED_STEP KEEPER_SAVED_BUILT "s"
+#define BUILD_SAVED_FINAL KEEPER_SAVED_BUILT "f"
+#define BUILD_SAVED_WARM KEEPER_SAVED_BUILT "w"  /* a jail in which the start command runs */
+#define BUILD_SAVED_IMAGE KEEPER_SAVED_BUILT "i" /* made by image/ */
 
 struct work;
-struct kept;
+struct disk;
 struct cached;
 struct files;
 
@@ -73,8 +73,8 @@ struct builds {
     struct image_jails jails;
     struct image_store *images;
     struct cached *cached; /* by key */
-    struct kept *saved;    /* by name: what the keeper has */
-    bool kept_known;       /* the list has been read since the keeper came */
+    struct disk *saved;    /* by name: what the keeper has */
+    bool disks_known;      /* the list has been read since the keeper came */
     struct files *files;
     uv_timer_t sweep;
     uint32_t refs;
@@ -220,10 +220,10 @@ void cache_free(struct builds *all);
 const struct cached *cache_find(struct builds *all, const char *key);
 void cache_put(struct builds *all, const struct step_row *row, store_done *done, void *ctx);
 
-bool kept_has(const struct builds *all, const char *name);
-void kept_add(struct builds *all, const char *name);
-void kept_forget(struct builds *all, const char *name);
-void kept_list(struct builds *all); /* asks the keeper; then sweeps */
+bool disk_has(const struct builds *all, const char *name);
+void disk_add(struct builds *all, const char *name);
+void disk_forget(struct builds *all, const char *name);
+void disk_list(struct builds *all); /* asks the keeper; then sweeps */
 void sweep(struct builds *all, int64_t unused_since_ms, struct builds_pruned *out);
 
 /* ---- files.c ---- */

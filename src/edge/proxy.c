@@ -95,6 +95,23 @@ void proxy_gone(struct proxy *p)
     }
 }
 
+void proxy_pausing(struct proxy *p)
+{
+    if (p->port == AGENT_PORT && p->up) {
+        return;
+    }
+    if (p->dialing) {
+        p->dialing->proxy = NULL;
+        p->dialing = NULL;
+    }
+    (void)uv_timer_stop(&p->timer);
+    upstream_close(move_ptr(&p->up));
+    proxy_fail(p, EDGE_ERROR_CHANGING);
+    if (!p->ex) {
+        proxy_free(p);
+    }
+}
+
 struct proxy *proxy_next(struct proxy *p)
 {
     return p->next;
@@ -197,7 +214,8 @@ static void on_response_end(void *ctx)
 
 static bool may_retry(const struct proxy *p)
 {
-    return p->ex && p->backend && p->reused && !p->answered && !p->body_taken;
+    return p->ex && p->backend && !p->backend->pausing && p->reused && !p->answered &&
+           !p->body_taken;
 }
 
 static void on_upstream_end(void *ctx, int error)
@@ -205,8 +223,8 @@ static void on_upstream_end(void *ctx, int error)
     struct proxy *p = ctx;
     struct upstream *up = move_ptr(&p->up);
 
-    if (error == 0 && p->backend && p->port == AGENT_PORT && p->request_finished &&
-        upstream_reusable(up)) {
+    if (error == 0 && p->backend && !p->backend->pausing && p->port == AGENT_PORT &&
+        p->request_finished && upstream_reusable(up)) {
         backend_keep(p->backend, up);
     } else {
         upstream_close(up);
@@ -319,6 +337,8 @@ static void dial_failed(struct proxy *p, int error)
     }
     proxy_fail(p, error == -ENOTCONN       ? EDGE_ERROR_NOT_FOUND
                   : error == -EAGAIN       ? EDGE_ERROR_TOO_MANY
+                  : error == -ESHUTDOWN    ? EDGE_ERROR_PAUSED
+                  : error == -EHOSTDOWN    ? EDGE_ERROR_NOT_RESUMED
                   : error == -ECONNREFUSED ? EDGE_ERROR_PORT_CLOSED
                                            : EDGE_ERROR_UNREACHABLE);
 }

@@ -34,6 +34,8 @@ struct entry *entry_from_row(const struct template_row *row)
         .start_cmd = xstrdup(row->start_cmd),
         .ready_cmd = xstrdup(row->ready_cmd),
         .saved = xstrdup(row->saved),
+        .saved_bytes = row->saved_bytes,
+        .snapshot_of = xstrdup(row->snapshot_of),
     };
     return entry;
 }
@@ -56,10 +58,8 @@ struct entry *entry_builtin(const char *alias)
     return entry;
 }
 
-struct template_row entry_row(const struct entry *entry)
+struct template_row template_row(const struct template *t)
 {
-    const struct template *t = &entry->t;
-
     return (struct template_row){
         .id = t->id,
         .alias = t->alias,
@@ -77,6 +77,8 @@ struct template_row entry_row(const struct entry *entry)
         .start_cmd = t->start_cmd,
         .ready_cmd = t->ready_cmd,
         .saved = t->saved,
+        .saved_bytes = t->saved_bytes,
+        .snapshot_of = t->snapshot_of,
     };
 }
 
@@ -102,6 +104,7 @@ static void template_fini(struct template *t)
     free(t->start_cmd);
     free(t->ready_cmd);
     free(t->saved);
+    free(t->snapshot_of);
 }
 
 void entry_free(struct entry *entry)

@@ -29,7 +29,7 @@ struct owner {
 
 struct entry *entry_from_row(const struct template_row *row);
 struct entry *entry_builtin(const char *alias);                 /* without layers yet */
-struct template_row entry_row(const struct entry *entry);       /* borrows from entry */
+struct template_row template_row(const struct template *t);     /* borrows from it */
 void entry_set_layers(struct entry *entry, const char *layers); /* a new build */
 void entry_free(struct entry *entry);
 struct entry *entry_new(const char *team_id, const char *alias, uint32_t cpu_count,
