@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "build/internal.h"
 #include "template/name.h"
 
@@ -106,7 +107,7 @@ static void on_ended(void *ctx, int error, const struct err *err)
     free(ending);
 }
 
-void build_end(struct build *build, char *reason)
+void build_end(struct build *build, const char *reason)
 {
     struct ending *ending = xnew(struct ending);
     enum build_state shown = build->state;
@@ -114,10 +115,8 @@ void build_end(struct build *build, char *reason)
     ending->all = build->all;
     memcpy(ending->id, build->id, sizeof(build->id));
     builds_hold(build->all);
-    free(build->reason);
-    free(build->layers);
-    build->reason = reason;
-    build->layers = xstrdup("");
+    text_set(&build->reason, reason);
+    text_set(&build->layers, "");
     build->finished_ms = clock_wall_ms();
     build->all->failed++;
     build->state = BUILD_ERROR;
@@ -174,11 +173,10 @@ static void end_interrupted(struct builds *all)
         if (build->state != BUILD_BUILDING) {
             continue;
         }
-        free(build->layers);
-        free(build->reason);
-        build->layers = xstrdup("");
-        build->reason = xstrdup("{\"message\":\"the daemon ended while the template was being "
-                                "built; build it again, it goes on from the last finished step\"}");
+        text_set(&build->layers, "");
+        text_set(&build->reason,
+                 "{\"message\":\"the daemon ended while the template was being "
+                 "built; build it again, it goes on from the last finished step\"}");
         build->state = BUILD_ERROR;
         build->finished_ms = clock_wall_ms();
         build_say(build, LOG_ERROR, NULL, "Build failed: the daemon ended");
@@ -333,6 +331,7 @@ int build_cancel(struct builds *builds, const char *template_id, const char *id,
         abort();
     }
     build_end(build, json);
+    free(json);
     return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "build/internal.h"
 
 struct disk {
@@ -318,9 +319,8 @@ static void builds_sweep(struct builds *all, int64_t now_ms)
 
     HASH_ITER (hh, all->by_id, build, next) {
         if (is_left(all, build)) {
-            free(build->layers);
-            free(move_ptr(&build->saved));
-            build->layers = xstrdup("");
+            text_set(&build->layers, "");
+            text_set(&build->saved, NULL);
             build->bytes = 0;
             build_record(build, NULL, NULL);
         } else if (build->state == BUILD_WAITING &&

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "build/internal.h"
 
 static const char finalize_script[] =
@@ -82,8 +83,7 @@ static void on_warm(void *ctx, int error, const struct err *err)
             char name[KEEPER_SAVED_BYTES];
             saved_name(work->build, BUILD_SAVED_WARM, name);
             disk_add(work->all, name);
-            free(work->build->saved);
-            work->build->saved = xstrdup(name);
+            text_set(&work->build->saved, name);
         } else {
             work_say(work, LOG_WARN,
                      "The running state could not be kept, so sandboxes run the start command: %s",
@@ -157,20 +157,17 @@ static void context_keep(struct work *work)
     struct build *build = work->build;
     const struct spec *spec = work->spec;
     bool own = spec->start_cmd || spec->ready_cmd;
+    char *env = json_dumps(work->context.env, JSON_COMPACT | JSON_SORT_KEYS);
 
-    free(build->user);
-    free(build->workdir);
-    free(build->env_json);
-    free(build->start_cmd);
-    free(build->ready_cmd);
-    build->user = xstrdup(work->context.user);
-    build->workdir = xstrdup(work->context.workdir);
-    build->env_json = json_dumps(work->context.env, JSON_COMPACT | JSON_SORT_KEYS);
-    build->start_cmd = xstrdup(own ? spec->start_cmd : work->start_cmd);
-    build->ready_cmd = xstrdup(own ? spec->ready_cmd : work->ready_cmd);
-    if (!build->env_json) {
+    if (!env) {
         abort();
     }
+    text_set(&build->user, work->context.user);
+    text_set(&build->workdir, work->context.workdir);
+    text_set(&build->env_json, env);
+    text_set(&build->start_cmd, own ? spec->start_cmd : work->start_cmd);
+    text_set(&build->ready_cmd, own ? spec->ready_cmd : work->ready_cmd);
+    free(env);
 }
 
 static int layers_join(struct work *work, struct err *err)

@@ -2,6 +2,7 @@
  *
  *   builds.c    the table of builds, their rows, the queue
  *   work.c      one build under way: from its base to its end
+ *   inside.c    its jail, when it is needed, and scripts of ours in there
  *   base.c      what it begins with
  *   step.c      one step
  *   finalize.c  the last touches, the start command, the layer that is kept
@@ -28,6 +29,7 @@
 enum {
     BUILD_STEP_TIMEOUT_MS = 3600 * 1000,
     BUILD_SCRIPT_TIMEOUT_MS = 300 * 1000, /* of what we run ourselves between steps */
+    BUILD_SCRIPT_OUT_BYTES_MAX = 16 * 1024,
     BUILD_READY_LIMIT_MS = 600 * 1000,
     BUILD_SETTLE_MS = 20 * 1000,              /* a start command without a ready command */
     BUILD_OUTPUT_BYTES_MAX = 4 * 1024 * 1024, /* kept of one step's output; the rest is dropped */
@@ -90,8 +92,8 @@ void builds_next(struct builds *all); /* runs what is queued, as far as there is
 
 struct build_row build_row(const struct build *build); /* borrows from build */
 void build_record(struct build *build, store_done *done, void *ctx);
-/* In error, once that and the log before it are on record. The reason, JSON, is taken over. */
-void build_end(struct build *build, char *reason);
+/* In error, once that and the log before it are on record. The reason is JSON. */
+void build_end(struct build *build, const char *reason);
 const char *build_team(const struct build *build); /* its template's; NULL: that is gone */
 
 /* ---- jail.c ---- */
@@ -176,6 +178,8 @@ void work_begin(struct work *work); /* from the queue */
 void work_fail(struct work *work, const char *fmt, ...) printf_like(2, 3);
 void work_done(struct work *work); /* the build has all it needs: READY once on record */
 void work_stop(struct work *work); /* takes back all that is under way; the build is not told */
+
+/* ---- inside.c ---- */
 
 /* Calls next with work->jail there. */
 void work_with_jail(struct work *work, void (*next)(struct work *work));

@@ -20,6 +20,7 @@
 #include "base/encode.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "sandbox/internal.h"
 #include "sandbox/start_command.h"
 
@@ -503,7 +504,7 @@ void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
                     ctx);
     }
     if (!from) {
-        sb->start->start_cmd = xstrdup(params->template->start_cmd);
-        sb->start->ready_cmd = xstrdup(params->template->ready_cmd);
+        text_set(&sb->start->start_cmd, params->template->start_cmd);
+        text_set(&sb->start->ready_cmd, params->template->ready_cmd);
     }
 }

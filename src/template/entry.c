@@ -5,13 +5,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/id.h"
+#include "base/text.h"
 #include "template/internal.h"
-
-static void replace(char **at, const char *text)
-{
-    free(*at);
-    *at = xstrdup(text);
-}
 
 struct entry *entry_from_row(const struct template_row *row)
 {
@@ -87,8 +82,8 @@ void entry_set_layers(struct entry *entry, const char *layers)
     char build_id[ID_UUID_LEN + 1];
 
     id_uuid(build_id);
-    replace(&entry->t.build_id, build_id);
-    replace(&entry->t.layers, layers);
+    text_set(&entry->t.build_id, build_id);
+    text_set(&entry->t.layers, layers);
 }
 
 static void template_fini(struct template *t)
@@ -137,14 +132,14 @@ struct entry *entry_new(const char *team_id, const char *alias, uint32_t cpu_cou
 
 void entry_take_build(struct template *t, const struct build_row *build)
 {
-    replace(&t->build_id, build->id);
-    replace(&t->layers, build->layers);
-    replace(&t->user, build->user);
-    replace(&t->workdir, build->workdir);
-    replace(&t->env_json, build->env_json);
-    replace(&t->start_cmd, build->start_cmd);
-    replace(&t->ready_cmd, build->ready_cmd);
-    replace(&t->saved, build->saved);
+    text_set(&t->build_id, build->id);
+    text_set(&t->layers, build->layers);
+    text_set(&t->user, build->user);
+    text_set(&t->workdir, build->workdir);
+    text_set(&t->env_json, build->env_json);
+    text_set(&t->start_cmd, build->start_cmd);
+    text_set(&t->ready_cmd, build->ready_cmd);
+    text_set(&t->saved, build->saved);
     t->cpu_count = build->cpu_count;
     t->memory_mb = build->memory_mb;
     t->disk_mb = build->disk_mb;
