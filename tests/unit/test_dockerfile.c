@@ -93,6 +93,11 @@ static void entrypoint_takes_cmd(void)
     CHECK_STR(file.start, "e $X");
     CHECK_INT(parse("FROM a\nCMD exec x"), 0);
     CHECK_STR(file.start, "exec x");
+    CHECK(!file.ready);
+    CHECK_INT(parse("FROM a\nHEALTHCHECK --interval=5s CMD curl -f localhost\nCMD x"), 0);
+    CHECK_STR(file.ready, "curl -f localhost");
+    CHECK_INT(parse("FROM a\nHEALTHCHECK CMD [\"a\", \"b c\"]"), 0);
+    CHECK_STR(file.ready, "a 'b c'");
 }
 
 static void what_means_nothing_is_noted(void)
@@ -126,6 +131,7 @@ static void what_cannot_be_built_is_refused_by_line(void)
         {"FROM a\nENV x=\"1", "line 2: ENV needs pairs of the form name=value"},
         {"FROM a\nUSER", "line 2: USER needs one word"},
         {"FROM a\nWORKDIR a b", "line 2: WORKDIR needs one word"},
+        {"FROM a\nHEALTHCHECK curl", "line 2: HEALTHCHECK needs CMD or NONE"},
         {"FROM a\nSHELL [\"x\"]", "line 2: the instruction SHELL is not supported"},
         {"FROM a\nRUN a \\\n b\nONBUILD x", "line 4: the instruction ONBUILD is not supported"},
     };
