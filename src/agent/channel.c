@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <utlist.h>
 
@@ -28,7 +29,6 @@ enum {
     PAIR_WAIT_S = 1,
     MESSAGES_PER_TURN = 64,
 };
-
 
 struct oom_ask {
     void (*done)(void *ctx, bool killed);
@@ -422,10 +422,18 @@ static void lines_asked(struct peer *peer, const struct channel_message *message
 
 /* ---- around a save ---- */
 
+void privacy_keep(bool kept)
+{
+    if (getpid() == 1) {
+        (void)prctl(PR_SET_DUMPABLE, kept ? 0 : 1, 0, 0, 0);
+    }
+}
+
 static void on_quiet_timeout(uv_timer_t *timer)
 {
     struct channel *channel = container_of(timer, struct channel, quiet_timer);
 
+    privacy_keep(true);
     processes_go_on(channel->agent->processes);
 }
 
@@ -436,6 +444,7 @@ static void quiet_begin(struct peer *peer, const struct channel_message *message
     struct channel_message done = {.op = CHANNEL_QUIET, .seq = message->seq};
     bool ends = message->value == CHANNEL_QUIET_END;
 
+    privacy_keep(false);
     processes_hold(channel->agent->processes, ends);
     if (ends) {
         rpc_fail_streams(RPC_ABORTED, "the sandbox was paused: connect again when it is resumed");
@@ -457,6 +466,7 @@ static void quiet_end(struct channel *channel, int past)
     if (past != CHANNEL_PAST_NONE) {
         http_server_drop_adopted(channel->agent->server);
     }
+    privacy_keep(true);
     (void)uv_timer_stop(&channel->quiet_timer);
     processes_go_on(channel->agent->processes);
 }

@@ -109,6 +109,10 @@ must_check int user_path(const struct agent *agent, const struct user *user, str
 
 /* ---- channel.c ---- */
 
+/* Root of the jail lacks CAP_SYS_PTRACE, so this shuts it out of our memory, descriptors and flow.
+ * While the jail is saved it must not be: who saves looks at us from inside our user namespace. */
+void privacy_keep(bool kept);
+
 /* Serves the channel on a listening socket, which it takes over. */
 must_check int channel_new(struct agent *agent, int listen_fd, struct channel **out,
                            struct err *err);

@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -69,15 +68,6 @@ static void signals_set(void)
 
     for (size_t i = 0; i < n; i++) {
         (void)sigaction(ignored[i], &ignore, NULL);
-    }
-}
-
-/* Root of the jail lacks CAP_SYS_PTRACE, so this shuts it out of our memory, descriptors and flow.
- */
-static void privacy_keep(void)
-{
-    if (getpid() == 1) {
-        (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
 }
 
@@ -235,7 +225,7 @@ int main(int argc, char **argv)
         (void)fputs(usage, stderr);
         return 2;
     }
-    privacy_keep();
+    privacy_keep(true);
     memory_spare();
     stdio_ensure();
     log_init("agent", LOG_INFO);

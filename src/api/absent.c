@@ -7,11 +7,6 @@ static const struct {
     const char *path;
     const char *what;
 } absent[] = {
-    {"POST", "/sandboxes/{}/pause", "Pausing a sandbox"},
-    {"POST", "/sandboxes/{}/resume", "Resuming a sandbox"},
-    {"POST", "/sandboxes/{}/fork", "Forking a sandbox"},
-    {"POST", "/sandboxes/{}/snapshots", "Making a snapshot of a sandbox"},
-    {"GET", "/snapshots", "Listing snapshots"},
     {"POST", "/templates", "Building a template from a pushed image"},
     {"POST", "/templates/{}", "Building a template from a pushed image"},
     {"POST", "/templates/{}/builds/{}", "Building a template from a pushed image"},

@@ -162,14 +162,18 @@ static void options_complete(json_t *options, const struct create *create)
     }
 }
 
-/* Those that start count: none of many creates at once may pass the limit. */
-static bool team_is_full(const struct call *call)
+bool call_has_room(struct call *call, uint32_t more)
 {
     const struct api_options *options = &call->api->options;
     struct sandboxes_figures figures = sandboxes_figures(options->sandboxes);
 
-    return figures.running + figures.starting >= options->team_sandboxes_max &&
-           sandboxes_count(options->sandboxes, call->team->id) >= options->team_sandboxes_max;
+    if (figures.running + figures.starting + more <= options->team_sandboxes_max ||
+        sandboxes_count(options->sandboxes, call->team->id) + more <= options->team_sandboxes_max) {
+        return true;
+    }
+    call_fail(call, 429, "you have reached the maximum number of concurrent E2B sandboxes (%u)",
+              options->team_sandboxes_max);
+    return false;
 }
 
 static void start(struct create *create, const struct create_body *asked,
@@ -229,10 +233,8 @@ static void handle_create(struct call *call, const json_t *body, enum create_ver
         free(create);
         return;
     }
-    if (team_is_full(call)) {
+    if (!call_has_room(call, 1)) {
         free(create);
-        call_fail(call, 429, "you have reached the maximum number of concurrent E2B sandboxes (%u)",
-                  call->api->options.team_sandboxes_max);
         return;
     }
     start(create, &asked, template);

@@ -6,10 +6,11 @@ static const struct {
     int error;
     int status;
 } table[] = {
-    {EINVAL, 400},    {EACCES, 403},  {ENOENT, 404}, {EEXIST, 409},
-    {EMSGSIZE, 413},  {ENOBUFS, 413}, {EBUSY, 503},  {EAGAIN, 503}, /* the keeper is away */
-    {ENOTCONN, 503},  {ENOSPC, 503},                                /* this machine is full */
-    {ETIMEDOUT, 504}, {EDQUOT, 507}, /* the disk under the store is full */
+    {EINVAL, 400},    {EACCES, 403},  {ENOENT, 404},     {EEXIST, 409},
+    {EMSGSIZE, 413},  {ENOBUFS, 413}, {EBUSY, 503},      {EAGAIN, 503}, /* the keeper is away */
+    {EALREADY, 409},  {ESTALE, 409},  {EOPNOTSUPP, 422}, /* its state; its contents */
+    {ENOTCONN, 503},  {ENOSPC, 503},                     /* this machine is full */
+    {ETIMEDOUT, 504}, {EDQUOT, 507},                     /* the disk under the store is full */
 };
 
 int status_of(int error)

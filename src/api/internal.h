@@ -207,6 +207,18 @@ const struct template *call_own_template(struct call *call, const char *name);
 /* Its names, with the namespace and without. (templates.c) */
 json_t *template_names(const struct api *api, const struct template *t);
 json_t *template_aliases(const struct template *t);
+/* The same, if it runs; otherwise answers with that status. */
+struct sandbox *call_running(struct call *call, int status);
+
+/* May the team have so many more that run? Those that start count: none of many creates at once may
+ * pass the limit. Otherwise answers. (create.c) */
+bool call_has_room(struct call *call, uint32_t more);
+
+/* 204, or the failure; ctx is the call. (sandboxes.c) */
+void call_recorded(void *ctx, int error, const struct err *err);
+
+/* No sandbox lives longer than the limit, however often it is extended. (sandboxes.c) */
+int64_t call_end_ms(const struct call *call, const struct sandbox *sb, int64_t seconds);
 
 /* "template '...' not found" and its like, for what templates_find() said. */
 void call_fail_template(struct call *call, int why, struct str name);
@@ -247,6 +259,11 @@ void handle_kill(struct call *call, const json_t *body);
 void handle_timeout(struct call *call, const json_t *body);
 void handle_refresh(struct call *call, const json_t *body);
 void handle_network(struct call *call, const json_t *body);
+void handle_pause(struct call *call, const json_t *body);
+void handle_resume(struct call *call, const json_t *body);
+void handle_fork(struct call *call, const json_t *body);
+void handle_snapshot(struct call *call, const json_t *body);
+void handle_snapshots(struct call *call, const json_t *body);
 void handle_connect_v1(struct call *call, const json_t *body);
 void handle_connect_v2(struct call *call, const json_t *body);
 void handle_teams(struct call *call, const json_t *body);

@@ -8,7 +8,6 @@
 
 enum {
     REFRESH_S_MAX = 3600,
-    CONNECT_V2_TIMEOUT_S_DEFAULT = 300,
 };
 
 bool sandbox_id_cut(const char *text, struct str *id)
@@ -45,6 +44,17 @@ struct sandbox *call_sandbox(struct call *call)
     return sb;
 }
 
+struct sandbox *call_running(struct call *call, int status)
+{
+    struct sandbox *sb = call_sandbox(call);
+
+    if (sb && sandbox_info(sb).state != SANDBOX_RUNNING) {
+        call_fail(call, status, "Sandbox \"%s\" is paused", sandbox_info(sb).id);
+        return NULL;
+    }
+    return sb;
+}
+
 void handle_get(struct call *call, const json_t *body)
 {
     const struct sandbox *sb = call_sandbox(call);
@@ -55,8 +65,7 @@ void handle_get(struct call *call, const json_t *body)
     }
 }
 
-/* Also after a change that is on record now. */
-static void on_recorded(void *ctx, int error, const struct err *err)
+void call_recorded(void *ctx, int error, const struct err *err)
 {
     if (error < 0) {
         call_fail_err(ctx, error, err);
@@ -71,12 +80,11 @@ void handle_kill(struct call *call, const json_t *body)
 
     (void)body;
     if (sb) {
-        sandbox_kill(sb, SANDBOX_END_REQUEST, on_recorded, call);
+        sandbox_kill(sb, SANDBOX_END_REQUEST, call_recorded, call);
     }
 }
 
-/* No sandbox lives longer than the limit, however often it is extended. */
-static int64_t end_in(const struct call *call, const struct sandbox *sb, int64_t seconds)
+int64_t call_end_ms(const struct call *call, const struct sandbox *sb, int64_t seconds)
 {
     int64_t end_ms = clock_wall_ms() + seconds * 1000;
     int64_t last_ms = sandbox_info(sb).started_ms + call->api->options.sandbox_s_max * 1000;
@@ -98,9 +106,9 @@ void handle_timeout(struct call *call, const json_t *body)
         call_fail_err(call, r, &err);
         return;
     }
-    struct sandbox *sb = call_sandbox(call);
+    struct sandbox *sb = call_running(call, 404);
     if (sb) {
-        sandbox_set_end(sb, end_in(call, sb, seconds), false, on_recorded, call);
+        sandbox_set_end(sb, call_end_ms(call, sb, seconds), false, call_recorded, call);
     }
 }
 
@@ -114,65 +122,11 @@ void handle_refresh(struct call *call, const json_t *body)
         call_fail_err(call, r, &err);
         return;
     }
-    struct sandbox *sb = call_sandbox(call);
+    struct sandbox *sb = call_running(call, 404);
     if (sb) {
         int64_t least = SANDBOX_TIMEOUT_S_DEFAULT;
 
-        sandbox_set_end(sb, end_in(call, sb, seconds > least ? seconds : least), true, on_recorded,
-                        call);
+        sandbox_set_end(sb, call_end_ms(call, sb, seconds > least ? seconds : least), true,
+                        call_recorded, call);
     }
-}
-
-struct connecting {
-    struct call *call;
-    json_t *reply; /* of the moment of the call: the sandbox may end before it is sent */
-};
-
-static void on_extended(void *ctx, int error, const struct err *err)
-{
-    struct connecting *connecting = ctx;
-
-    if (error < 0) {
-        json_decref(connecting->reply);
-        call_fail_err(connecting->call, error, err);
-    } else {
-        call_json(connecting->call, 200, connecting->reply);
-    }
-    free(connecting);
-}
-
-/* Only ever extends: whoever connects last must not shorten what another was promised. */
-static void sandbox_connect(struct call *call, const json_t *body, int64_t seconds)
-{
-    bool memory = true;
-    struct err err;
-    int r = timeout_field(body, "timeout", call->api->options.sandbox_s_max, &seconds, &err);
-
-    if (r == 0) {
-        r = field_bool(body, "memory", &memory, &err);
-    }
-    if (r == 0 && seconds < 0) {
-        r = err_set(&err, EINVAL, "validation error: timeout is required");
-    }
-    if (r < 0) {
-        call_fail_err(call, r, &err);
-        return;
-    }
-    struct sandbox *sb = call_sandbox(call);
-    if (sb) {
-        struct connecting *connecting = xnew(struct connecting);
-
-        *connecting = (struct connecting){call, sandbox_json_created(call->api, sb)};
-        sandbox_set_end(sb, end_in(call, sb, seconds), true, on_extended, connecting);
-    }
-}
-
-void handle_connect_v1(struct call *call, const json_t *body)
-{
-    sandbox_connect(call, body, -1);
-}
-
-void handle_connect_v2(struct call *call, const json_t *body)
-{
-    sandbox_connect(call, body, CONNECT_V2_TIMEOUT_S_DEFAULT);
 }

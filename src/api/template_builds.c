@@ -107,7 +107,7 @@ static int name_parse(const struct call *call, const char *name, struct wanted *
     if (template_name_parse(str_of(name), &wanted->name) < 0) {
         return err_set(err, EINVAL, "Invalid name: '%.128s' is not [namespace/]name[:tag]", name);
     }
-    if (wanted->name.space[0] && strcmp(wanted->name.space, space) != 0) {
+    if (wanted->name.space[0] && (!space || strcmp(wanted->name.space, space) != 0)) {
         return err_set(err, EACCES, "Invalid name: '%.128s' is in another team's namespace", name);
     }
     return strchr(name, ':') ? tags_add(wanted, wanted->name.tag, err) : 0;

@@ -70,7 +70,7 @@ json_t *template_names(const struct api *api, const struct template *t)
 {
     const char *space = templates_space(api->options.templates, t->team_id);
 
-    if (!t->alias || !space[0]) {
+    if (!t->alias || !space) {
         return template_aliases(t);
     }
     json_t *array = json_array();
@@ -155,7 +155,9 @@ static void append(void *ctx, const struct template *t)
 {
     const struct listing *listing = ctx;
 
-    (void)json_array_append_new(listing->rows, template_json(listing->api, t));
+    if (!t->snapshot_of) { /* GET /snapshots lists those */
+        (void)json_array_append_new(listing->rows, template_json(listing->api, t));
+    }
 }
 
 /* NULL: it was answered. */
@@ -368,6 +370,10 @@ void handle_template_delete(struct call *call, const json_t *body)
 
     (void)body;
     if (!t) {
+        return;
+    }
+    if (t->snapshot_of) {
+        sandboxes_forget_snapshot(call->api->options.sandboxes, t, call_recorded, call);
         return;
     }
     struct users users = {.template_id = t->id};

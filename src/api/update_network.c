@@ -4,17 +4,6 @@
 #include "api/internal.h"
 #include "api/network.h"
 
-static void on_saved(void *ctx, int error, const struct err *err)
-{
-    struct call *call = ctx;
-
-    if (error < 0) {
-        call_fail_err(call, error, err);
-    } else {
-        call_empty(call, 204);
-    }
-}
-
 /* The options as they will be. An omitted field is cleared, as that of the internet access is. */
 static int options_make(const json_t *before, const json_t *body, json_t **out, struct err *err)
 {
@@ -41,7 +30,7 @@ static int options_make(const json_t *before, const json_t *body, json_t **out, 
 
 void handle_network(struct call *call, const json_t *body)
 {
-    struct sandbox *sb = call_sandbox(call);
+    struct sandbox *sb = call_running(call, 409);
     scoped_json *options = NULL;
     struct err err;
 
@@ -50,7 +39,7 @@ void handle_network(struct call *call, const json_t *body)
     }
     int r = options_make(sandbox_info(sb).options, body, &options, &err);
     if (r == 0) {
-        r = sandbox_set_options(sb, options, on_saved, call, &err);
+        r = sandbox_set_options(sb, options, call_recorded, call, &err);
     }
     if (r < 0) {
         call_fail_err(call, r, &err);

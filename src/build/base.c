@@ -136,8 +136,8 @@ static void on_provisioned(struct work *work, const char *out)
 
     (void)out;
     (void)snprintf(name, sizeof(name), BUILD_SAVED_STEP "%.40s", work->next_key);
-    if (kept_has(work->all, name)) {
-        kept_forget(work->all, name); /* one that was forced is made anew */
+    if (disk_has(work->all, name)) {
+        disk_forget(work->all, name); /* one that was forced is made anew */
     }
     work_hold(work);
     jail_save(work->jail, name, 0, on_provision_saved, work);

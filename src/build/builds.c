@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "build/internal.h"
 #include "template/name.h"
 
@@ -106,7 +107,7 @@ static void on_ended(void *ctx, int error, const struct err *err)
     free(ending);
 }
 
-void build_end(struct build *build, char *reason)
+void build_end(struct build *build, const char *reason)
 {
     struct ending *ending = xnew(struct ending);
     enum build_state shown = build->state;
@@ -114,10 +115,8 @@ void build_end(struct build *build, char *reason)
     ending->all = build->all;
     memcpy(ending->id, build->id, sizeof(build->id));
     builds_hold(build->all);
-    free(build->reason);
-    free(build->layers);
-    build->reason = reason;
-    build->layers = xstrdup("");
+    text_set(&build->reason, reason);
+    text_set(&build->layers, "");
     build->finished_ms = clock_wall_ms();
     build->all->failed++;
     build->state = BUILD_ERROR;
@@ -174,11 +173,10 @@ static void end_interrupted(struct builds *all)
         if (build->state != BUILD_BUILDING) {
             continue;
         }
-        free(build->layers);
-        free(build->reason);
-        build->layers = xstrdup("");
-        build->reason = xstrdup("{\"message\":\"the daemon ended while the template was being "
-                                "built; build it again, it goes on from the last finished step\"}");
+        text_set(&build->layers, "");
+        text_set(&build->reason,
+                 "{\"message\":\"the daemon ended while the template was being "
+                 "built; build it again, it goes on from the last finished step\"}");
         build->state = BUILD_ERROR;
         build->finished_ms = clock_wall_ms();
         build_say(build, LOG_ERROR, NULL, "Build failed: the daemon ended");
@@ -192,7 +190,7 @@ void builds_next(struct builds *all)
 {
     struct work *work = NULL;
 
-    while (!all->closed && all->kept_known && all->running < all->use.running_max &&
+    while (!all->closed && all->disks_known && all->running < all->use.running_max &&
            (work = all->queue)) {
         DL_DELETE(all->queue, work);
         work->queued = false;
@@ -333,6 +331,7 @@ int build_cancel(struct builds *builds, const char *template_id, const char *id,
         abort();
     }
     build_end(build, json);
+    free(json);
     return 0;
 }
 
@@ -486,7 +485,7 @@ static void on_sweep(uv_timer_t *timer)
     struct builds_pruned ignored = {0};
     int64_t now = clock_wall_ms();
 
-    if (all->kept_known) {
+    if (all->disks_known) {
         sweep(all, now - BUILD_KEEP_MS, &ignored);
     }
     forget_old(all, now - BUILD_HISTORY_MS);
@@ -540,16 +539,16 @@ int builds_new(const struct builds_options *options, struct builds **out, struct
     (void)uv_timer_start(&all->sweep, on_sweep, BUILD_SWEEP_EVERY_MS, BUILD_SWEEP_EVERY_MS);
     *out = all;
     if (keeper_client_connected(options->keeper)) {
-        kept_list(all);
+        disk_list(all);
     }
     return 0;
 }
 
 void builds_keeper_changed(struct builds *builds, bool connected)
 {
-    builds->kept_known = false;
+    builds->disks_known = false;
     if (connected) {
-        kept_list(builds);
+        disk_list(builds);
     }
 }
 

@@ -11,9 +11,10 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "build/internal.h"
 
-struct kept {
+struct disk {
     UT_hash_handle hh;
     char name[KEEPER_SAVED_BYTES];
     int64_t seen_ms;
@@ -71,7 +72,7 @@ int cache_load(struct builds *all, struct err *err)
 void cache_free(struct builds *all)
 {
     struct cached *cached = NULL, *next = NULL;
-    struct kept *saved = NULL, *saved_next = NULL;
+    struct disk *saved = NULL, *saved_next = NULL;
 
     HASH_ITER (hh, all->cached, cached, next) {
         cached_free(all, cached);
@@ -100,7 +101,7 @@ const struct cached *cache_find(struct builds *all, const char *key)
     struct cached *cached = NULL;
 
     HASH_FIND_STR(all->cached, key, cached);
-    if (!cached || (cached->saved[0] && !kept_has(all, cached->saved))) {
+    if (!cached || (cached->saved[0] && !disk_has(all, cached->saved))) {
         return NULL;
     }
     cached->used_ms = clock_wall_ms();
@@ -117,21 +118,21 @@ void cache_put(struct builds *all, const struct step_row *row, store_done *done,
 
 /* ---- what the keeper has ---- */
 
-bool kept_has(const struct builds *all, const char *name)
+bool disk_has(const struct builds *all, const char *name)
 {
-    const struct kept *saved = NULL;
+    const struct disk *saved = NULL;
 
     HASH_FIND_STR(all->saved, name, saved);
     return saved != NULL;
 }
 
-void kept_add(struct builds *all, const char *name)
+void disk_add(struct builds *all, const char *name)
 {
-    struct kept *saved = NULL;
+    struct disk *saved = NULL;
 
     HASH_FIND_STR(all->saved, name, saved);
     if (!saved) {
-        saved = xnew(struct kept);
+        saved = xnew(struct disk);
         (void)str_copy(saved->name, sizeof(saved->name), str_of(name));
         HASH_ADD_STR(all->saved, name, saved);
     }
@@ -139,7 +140,7 @@ void kept_add(struct builds *all, const char *name)
     saved->listed = true;
 }
 
-static void kept_drop(struct builds *all, struct kept *saved)
+static void disk_drop(struct builds *all, struct disk *saved)
 {
     HASH_DEL(all->saved, saved);
     free(saved);
@@ -156,15 +157,15 @@ static void on_forgotten(void *ctx, const struct keeper_answer *answer, int fds[
     builds_release(all); /* what a keeper that was away did not hear is found at its next list */
 }
 
-void kept_forget(struct builds *all, const char *name)
+void disk_forget(struct builds *all, const char *name)
 {
     struct keeper_request req = {.op = KEEPER_FORGET};
-    struct kept *saved = NULL;
+    struct disk *saved = NULL;
 
     (void)str_copy(req.save.name, sizeof(req.save.name), str_of(name));
     HASH_FIND_STR(all->saved, req.save.name, saved);
     if (saved) {
-        kept_drop(all, saved);
+        disk_drop(all, saved);
     }
     builds_hold(all);
     keeper_client_ask(all->use.keeper, &req, on_forgotten, all);
@@ -179,15 +180,15 @@ static void list_next(struct listing *listing);
 
 static void list_end(struct builds *all)
 {
-    struct kept *saved = NULL, *next = NULL;
+    struct disk *saved = NULL, *next = NULL;
     struct builds_pruned ignored = {0};
 
     HASH_ITER (hh, all->saved, saved, next) {
         if (!saved->listed) {
-            kept_drop(all, saved);
+            disk_drop(all, saved);
         }
     }
-    all->kept_known = true;
+    all->disks_known = true;
     sweep(all, clock_wall_ms() - BUILD_KEEP_MS, &ignored);
     builds_next(all);
 }
@@ -199,7 +200,7 @@ static void on_listed(void *ctx, const struct keeper_answer *answer, int fds[KEE
 
     (void)fds;
     if (answer->status == 0 && !all->closed) {
-        kept_add(all, answer->saved.name);
+        disk_add(all, answer->saved.name);
         list_next(listing);
         return;
     }
@@ -219,10 +220,10 @@ static void list_next(struct listing *listing)
     keeper_client_ask(listing->all->use.keeper, &req, on_listed, listing);
 }
 
-void kept_list(struct builds *all)
+void disk_list(struct builds *all)
 {
     struct listing *listing = xnew(struct listing);
-    struct kept *saved = NULL, *next = NULL;
+    struct disk *saved = NULL, *next = NULL;
 
     HASH_ITER (hh, all->saved, saved, next) {
         saved->listed = false;
@@ -247,9 +248,7 @@ static bool names(const char *layers, const char *name)
 }
 
 struct use {
-    const struct builds *all;
     const char *name; /* of what is saved */
-    const char *build_id;
     bool found;
 };
 
@@ -258,23 +257,6 @@ static void in_template(void *ctx, const struct template *t)
     struct use *use = ctx;
 
     use->found |= names(t->layers, use->name) || (t->saved && strcmp(t->saved, use->name) == 0);
-}
-
-static bool in_sandbox(void *ctx, struct sandbox *sb)
-{
-    struct use *use = ctx;
-    struct sandbox_info info = sandbox_info(sb);
-
-    use->found |= strcmp(info.build_id, use->build_id) == 0;
-    return !use->found;
-}
-
-static bool sandbox_uses(const struct builds *all, const char *build_id)
-{
-    struct use use = {.all = all, .build_id = build_id};
-
-    sandboxes_each(all->use.sandboxes, false, NULL, in_sandbox, &use);
-    return use.found;
 }
 
 static bool build_names(const struct build *build, const char *name)
@@ -286,7 +268,7 @@ static bool build_names(const struct build *build, const char *name)
 
 static bool in_use(struct builds *all, const char *name)
 {
-    struct use use = {.all = all, .name = name};
+    struct use use = {.name = name, .found = sandboxes_use(all->use.sandboxes, name)};
     struct build *build = NULL, *next = NULL;
 
     templates_each_built(all->use.templates, in_template, &use);
@@ -310,6 +292,15 @@ static void in_tag(void *ctx, const struct template *t)
     search->found |= t->build_id && strcmp(t->build_id, search->build_id) == 0;
 }
 
+static bool layer_used(const struct builds *all, const struct build *build)
+{
+    struct str rest = str_of(build->layers), first;
+    char name[KEEPER_SAVED_BYTES];
+
+    return str_split(&rest, ',', &first) && str_copy(name, sizeof(name), first) &&
+           sandboxes_use(all->use.sandboxes, name);
+}
+
 /* Replaced by a later one, and no sandbox runs on it. */
 static bool is_left(struct builds *all, const struct build *build)
 {
@@ -319,7 +310,7 @@ static bool is_left(struct builds *all, const struct build *build)
         return false;
     }
     templates_each_built(all->use.templates, in_tag, &search);
-    return !search.found && !sandbox_uses(all, build->id);
+    return !search.found && !layer_used(all, build);
 }
 
 static void builds_sweep(struct builds *all, int64_t now_ms)
@@ -328,9 +319,8 @@ static void builds_sweep(struct builds *all, int64_t now_ms)
 
     HASH_ITER (hh, all->by_id, build, next) {
         if (is_left(all, build)) {
-            free(build->layers);
-            free(move_ptr(&build->saved));
-            build->layers = xstrdup("");
+            text_set(&build->layers, "");
+            text_set(&build->saved, NULL);
             build->bytes = 0;
             build_record(build, NULL, NULL);
         } else if (build->state == BUILD_WAITING &&
@@ -345,7 +335,7 @@ static void steps_sweep(struct builds *all, int64_t unused_since_ms, struct buil
     struct cached *cached = NULL, *next = NULL;
 
     HASH_ITER (hh, all->cached, cached, next) {
-        bool lost = cached->saved[0] && all->kept_known && !kept_has(all, cached->saved);
+        bool lost = cached->saved[0] && all->disks_known && !disk_has(all, cached->saved);
         if ((cached->used_ms >= unused_since_ms && !lost) || in_use(all, cached->saved)) {
             continue;
         }
@@ -368,7 +358,7 @@ static bool is_cached(const struct builds *all, const char *name)
 }
 
 /* Names of others are none of our business. */
-static bool is_ours(const struct kept *saved, int64_t unused_since_ms)
+static bool is_ours(const struct disk *saved, int64_t unused_since_ms)
 {
     struct str name = str_of(saved->name);
 
@@ -376,12 +366,12 @@ static bool is_ours(const struct kept *saved, int64_t unused_since_ms)
         return saved->seen_ms < unused_since_ms;
     }
     return str_starts(name, STR(BUILD_SAVED_STEP)) || str_starts(name, STR(BUILD_SAVED_FINAL)) ||
-           str_starts(name, STR(BUILD_SAVED_MEMORY));
+           str_starts(name, STR(BUILD_SAVED_WARM));
 }
 
 void sweep(struct builds *all, int64_t unused_since_ms, struct builds_pruned *out)
 {
-    struct kept *saved = NULL, *next = NULL;
+    struct disk *saved = NULL, *next = NULL;
 
     builds_sweep(all, clock_wall_ms());
     steps_sweep(all, unused_since_ms, out);
@@ -391,7 +381,7 @@ void sweep(struct builds *all, int64_t unused_since_ms, struct builds_pruned *ou
             char name[KEEPER_SAVED_BYTES];
             (void)str_copy(name, sizeof(name), str_of(saved->name));
             out->layers++;
-            kept_forget(all, name);
+            disk_forget(all, name);
         }
     }
     files_sweep(all, unused_since_ms, out);

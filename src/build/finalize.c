@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "build/internal.h"
 
 static const char finalize_script[] =
@@ -18,6 +19,20 @@ static const char finalize_script[] =
     "printf 'ENV_ID=%s\\nTEMPLATE_ID=%s\\nBUILD_ID=%s\\n' \"$1\" \"$1\" \"$2\" >/.e2b\n"
     "mkdir -p /code && chmod 777 /code\n"
     "if [ -d /usr/local ]; then chmod 777 /usr/local; fi\n";
+
+/* The build's own id, without what no name may hold. */
+static void saved_name(const struct build *build, const char *prefix, char out[KEEPER_SAVED_BYTES])
+{
+    size_t n = strlen(prefix);
+
+    memcpy(out, prefix, n);
+    for (const char *c = build->id; *c; c++) {
+        if (*c != '-') {
+            out[n++] = *c;
+        }
+    }
+    out[n] = '\0';
+}
 
 /* ---- on record ---- */
 
@@ -58,6 +73,42 @@ static void on_output(void *ctx, bool is_stderr, struct str data)
     output_add(ctx, is_stderr, data);
 }
 
+/* The running state is kept if it can be. Otherwise every sandbox runs the start command anew. */
+static void on_warm(void *ctx, int error, const struct err *err)
+{
+    struct work *work = ctx;
+
+    if (work->build) {
+        if (error == 0) {
+            char name[KEEPER_SAVED_BYTES];
+            saved_name(work->build, BUILD_SAVED_WARM, name);
+            disk_add(work->all, name);
+            text_set(&work->build->saved, name);
+        } else {
+            work_say(work, LOG_WARN,
+                     "The running state could not be kept, so sandboxes run the start command: %s",
+                     err->msg);
+        }
+        jail_close(move_ptr(&work->jail));
+        record(work);
+    }
+    work_release(work);
+}
+
+static void warm_save(struct work *work)
+{
+    char name[KEEPER_SAVED_BYTES];
+    struct sandbox *sb = jail_sandbox(work->jail);
+
+    if (!sb) {
+        work_fail(work, "the build's jail has ended");
+        return;
+    }
+    saved_name(work->build, BUILD_SAVED_WARM, name);
+    work_hold(work);
+    sandbox_keep(sb, name, on_warm, work);
+}
+
 static void on_ready(void *ctx, int error, const struct err *err)
 {
     struct work *work = ctx;
@@ -69,8 +120,7 @@ static void on_ready(void *ctx, int error, const struct err *err)
         return;
     }
     work_say(work, LOG_INFO, "Template is ready");
-    jail_close(move_ptr(&work->jail));
-    record(work);
+    warm_save(work);
 }
 
 static void run_commands(struct work *work)
@@ -107,33 +157,17 @@ static void context_keep(struct work *work)
     struct build *build = work->build;
     const struct spec *spec = work->spec;
     bool own = spec->start_cmd || spec->ready_cmd;
+    char *env = json_dumps(work->context.env, JSON_COMPACT | JSON_SORT_KEYS);
 
-    free(build->user);
-    free(build->workdir);
-    free(build->env_json);
-    free(build->start_cmd);
-    free(build->ready_cmd);
-    build->user = xstrdup(work->context.user);
-    build->workdir = xstrdup(work->context.workdir);
-    build->env_json = json_dumps(work->context.env, JSON_COMPACT | JSON_SORT_KEYS);
-    build->start_cmd = xstrdup(own ? spec->start_cmd : work->start_cmd);
-    build->ready_cmd = xstrdup(own ? spec->ready_cmd : work->ready_cmd);
-    if (!build->env_json) {
+    if (!env) {
         abort();
     }
-}
-
-static void final_name(const struct build *build, char out[KEEPER_SAVED_BYTES])
-{
-    size_t n = strlen(BUILD_SAVED_FINAL);
-
-    memcpy(out, BUILD_SAVED_FINAL, n);
-    for (const char *c = build->id; *c; c++) {
-        if (*c != '-') {
-            out[n++] = *c;
-        }
-    }
-    out[n] = '\0';
+    text_set(&build->user, work->context.user);
+    text_set(&build->workdir, work->context.workdir);
+    text_set(&build->env_json, env);
+    text_set(&build->start_cmd, own ? spec->start_cmd : work->start_cmd);
+    text_set(&build->ready_cmd, own ? spec->ready_cmd : work->ready_cmd);
+    free(env);
 }
 
 static int layers_join(struct work *work, struct err *err)
@@ -151,7 +185,7 @@ static int layers_join(struct work *work, struct err *err)
                        "templates can be built on each other %d times, and this is one more",
                        KEEPER_LAYERS_MAX - 1);
     }
-    final_name(build, name);
+    saved_name(build, BUILD_SAVED_FINAL, name);
     if (asprintf(&layers, "%s,%s", name, work->layers) < 0) {
         abort();
     }
@@ -201,7 +235,7 @@ static void on_finalized(struct work *work, const char *out)
     char name[KEEPER_SAVED_BYTES];
 
     (void)out;
-    final_name(work->build, name);
+    saved_name(work->build, BUILD_SAVED_FINAL, name);
     work_hold(work);
     jail_save(work->jail, name, KEEPER_SAVE_SYNC, on_saved, work);
 }

@@ -2,6 +2,7 @@
  *
  *   builds.c    the table of builds, their rows, the queue
  *   work.c      one build under way: from its base to its end
+ *   inside.c    its jail, when it is needed, and scripts of ours in there
  *   base.c      what it begins with
  *   step.c      one step
  *   finalize.c  the last touches, the start command, the layer that is kept
@@ -28,6 +29,7 @@
 enum {
     BUILD_STEP_TIMEOUT_MS = 3600 * 1000,
     BUILD_SCRIPT_TIMEOUT_MS = 300 * 1000, /* of what we run ourselves between steps */
+    BUILD_SCRIPT_OUT_BYTES_MAX = 16 * 1024,
     BUILD_READY_LIMIT_MS = 600 * 1000,
     BUILD_SETTLE_MS = 20 * 1000,              /* a start command without a ready command */
     BUILD_OUTPUT_BYTES_MAX = 4 * 1024 * 1024, /* kept of one step's output; the rest is dropped */
@@ -42,13 +44,13 @@ static const int64_t BUILD_KEEP_MS = (int64_t)14 * 24 * 3600 * 1000;
 /* Builds that failed or were replaced are remembered so long. */
 static const int64_t BUILD_HISTORY_MS = (int64_t)7 * 24 * 3600 * 1000;
 
-#define BUILD_SAVED_STEP KEEPER_SAVED_PREFIX "step-"
-#define BUILD_SAVED_FINAL KEEPER_SAVED_PREFIX "final-"
-#define BUILD_SAVED_MEMORY KEEPER_SAVED_PREFIX "warm-"
-#define BUILD_SAVED_IMAGE KEEPER_SAVED_PREFIX "img" /* made by image/ */
+#define BUILD_SAVED_STEP KEEPER_SAVED_BUILT "s"
+#define BUILD_SAVED_FINAL KEEPER_SAVED_BUILT "f"
+#define BUILD_SAVED_WARM KEEPER_SAVED_BUILT "w"  /* a jail in which the start command runs */
+#define BUILD_SAVED_IMAGE KEEPER_SAVED_BUILT "i" /* made by image/ */
 
 struct work;
-struct kept;
+struct disk;
 struct cached;
 struct files;
 
@@ -73,8 +75,8 @@ struct builds {
     struct image_jails jails;
     struct image_store *images;
     struct cached *cached; /* by key */
-    struct kept *saved;    /* by name: what the keeper has */
-    bool kept_known;       /* the list has been read since the keeper came */
+    struct disk *saved;    /* by name: what the keeper has */
+    bool disks_known;      /* the list has been read since the keeper came */
     struct files *files;
     uv_timer_t sweep;
     uint32_t refs;
@@ -90,8 +92,8 @@ void builds_next(struct builds *all); /* runs what is queued, as far as there is
 
 struct build_row build_row(const struct build *build); /* borrows from build */
 void build_record(struct build *build, store_done *done, void *ctx);
-/* In error, once that and the log before it are on record. The reason, JSON, is taken over. */
-void build_end(struct build *build, char *reason);
+/* In error, once that and the log before it are on record. The reason is JSON. */
+void build_end(struct build *build, const char *reason);
 const char *build_team(const struct build *build); /* its template's; NULL: that is gone */
 
 /* ---- jail.c ---- */
@@ -177,6 +179,8 @@ void work_fail(struct work *work, const char *fmt, ...) printf_like(2, 3);
 void work_done(struct work *work); /* the build has all it needs: READY once on record */
 void work_stop(struct work *work); /* takes back all that is under way; the build is not told */
 
+/* ---- inside.c ---- */
+
 /* Calls next with work->jail there. */
 void work_with_jail(struct work *work, void (*next)(struct work *work));
 
@@ -220,10 +224,10 @@ void cache_free(struct builds *all);
 const struct cached *cache_find(struct builds *all, const char *key);
 void cache_put(struct builds *all, const struct step_row *row, store_done *done, void *ctx);
 
-bool kept_has(const struct builds *all, const char *name);
-void kept_add(struct builds *all, const char *name);
-void kept_forget(struct builds *all, const char *name);
-void kept_list(struct builds *all); /* asks the keeper; then sweeps */
+bool disk_has(const struct builds *all, const char *name);
+void disk_add(struct builds *all, const char *name);
+void disk_forget(struct builds *all, const char *name);
+void disk_list(struct builds *all); /* asks the keeper; then sweeps */
 void sweep(struct builds *all, int64_t unused_since_ms, struct builds_pruned *out);
 
 /* ---- files.c ---- */

@@ -119,7 +119,7 @@ static void on_saved(void *ctx, const struct keeper_answer *answer, int fds[KEEP
 
     (void)fds;
     if (answer->status == 0) {
-        kept_add(question->jail->all, question->name);
+        disk_add(question->jail->all, question->name);
     }
     question->saved(question->arg, answer->status, &answer->err);
     release(question->jail);
@@ -171,7 +171,7 @@ static bool images_has(void *ctx, const char *saved)
 {
     const struct builds *all = ctx;
 
-    return kept_has(all, saved);
+    return disk_has(all, saved);
 }
 
 static void on_image_jail(void *ctx, struct jail *jail, const struct err *err)

@@ -48,8 +48,8 @@ static void log_add(struct build *build, enum log_level level, const char *step,
     free(json);
 }
 
-static void vsay(struct build *build, enum log_level level, const char *step, const char *fmt,
-                 va_list ap)
+static void printf_like(4, 0)
+    vsay(struct build *build, enum log_level level, const char *step, const char *fmt, va_list ap)
 {
     char text[BUILD_LINE_BYTES_MAX];
 

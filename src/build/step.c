@@ -96,8 +96,8 @@ static void step_save(struct work *work)
     char name[KEEPER_SAVED_BYTES];
 
     saved_name(work, name);
-    if (kept_has(work->all, name)) {
-        kept_forget(work->all, name); /* one that was forced is made anew */
+    if (disk_has(work->all, name)) {
+        disk_forget(work->all, name); /* one that was forced is made anew */
     }
     work_hold(work);
     jail_save(work->jail, name, 0, on_saved, work);

@@ -18,7 +18,7 @@ struct reader {
     json_t *vars; /* ARG and ENV so far */
     const json_t *args;
     bool user_set, workdir_set, has_from;
-    json_t *entrypoint, *cmd; /* string or array */
+    json_t *entrypoint, *cmd, *health; /* string or array */
 };
 
 printf_like(3, 4) static int refuse(const struct reader *r, struct err *err, const char *fmt, ...)
@@ -167,6 +167,7 @@ static int copy_words(const struct reader *r, struct str rest, struct copy_flags
         if (e < 0) {
             return found < 0 ? refuse(r, err, "a word is too long or a quote does not end") : e;
         }
+        rest = str_trim(rest);
     }
     *out = json_loadb(rest.at, rest.len, 0, NULL);
     if (json_is_array(*out)) {
@@ -272,7 +273,7 @@ static int do_one_word(struct reader *r, const char *type, struct str rest, stru
     return 0;
 }
 
-static int do_command(struct reader *r, json_t **slot, struct str rest)
+static int do_command(json_t **slot, struct str rest)
 {
     json_decref(*slot);
     *slot = json_loadb(rest.at, rest.len, 0, NULL);
@@ -280,16 +281,26 @@ static int do_command(struct reader *r, json_t **slot, struct str rest)
         json_decref(*slot);
         *slot = text_json(rest);
     }
-    (void)r;
     return 0;
+}
+
+/* Says when the service is up. How often it is asked is not the file's to say. */
+static int do_health(struct reader *r, struct str rest, struct err *err)
+{
+    while (str_starts(rest, STR("--"))) {
+        rest = str_trim(str_skip(rest, str_find(rest, ' ')));
+    }
+    if (rest.len > 4 && str_ieq((struct str){rest.at, 4}, STR("CMD "))) {
+        return do_command(&r->health, str_trim(str_skip(rest, 4)));
+    }
+    return str_ieq(rest, STR("NONE")) ? 0 : refuse(r, err, "HEALTHCHECK needs CMD or NONE");
 }
 
 /* ---- which ---- */
 
 static bool is_ignored(struct str word)
 {
-    static const char *const ignored[] = {"EXPOSE",     "VOLUME",     "LABEL",
-                                          "MAINTAINER", "STOPSIGNAL", "HEALTHCHECK"};
+    static const char *const ignored[] = {"EXPOSE", "VOLUME", "LABEL", "MAINTAINER", "STOPSIGNAL"};
 
     for (size_t i = 0; i < countof(ignored); i++) {
         if (str_ieq(word, str_of(ignored[i]))) {
@@ -328,7 +339,10 @@ static int instruction_do(struct reader *r, struct str word, struct str rest, st
         return do_one_word(r, "USER", rest, err);
     }
     if (str_ieq(word, STR("CMD")) || str_ieq(word, STR("ENTRYPOINT"))) {
-        return do_command(r, word.len == 3 ? &r->cmd : &r->entrypoint, rest);
+        return do_command(word.len == 3 ? &r->cmd : &r->entrypoint, rest);
+    }
+    if (str_ieq(word, STR("HEALTHCHECK"))) {
+        return do_health(r, rest, err);
     }
     if (is_ignored(word)) {
         note(r, word);
@@ -398,6 +412,11 @@ static int instructions_read(struct reader *r, struct err *err)
 
 /* ---- the whole ---- */
 
+static char *command_text(const json_t *command)
+{
+    return json_is_array(command) ? words_quote(command) : xstrdup(json_string_value(command));
+}
+
 /* As Docker joins them: CMD is what ENTRYPOINT gets, unless that is a shell's line. */
 static char *start_make(const struct reader *r)
 {
@@ -407,7 +426,7 @@ static char *start_make(const struct reader *r)
         return NULL;
     }
     if (json_is_string(first)) {
-        return xstrdup(json_string_value(first));
+        return command_text(first);
     }
     json_t *all = json_copy((json_t *)(uintptr_t)first);
     if (r->entrypoint && json_is_array(r->cmd)) {
@@ -430,6 +449,7 @@ static int finish(struct reader *r, struct err *err)
         step_add(r, "WORKDIR", json_pack("[s]", "/home/user"));
     }
     r->file->start = start_make(r);
+    r->file->ready = command_text(r->health);
     return 0;
 }
 
@@ -437,6 +457,7 @@ void dockerfile_fini(struct dockerfile *file)
 {
     free(move_ptr(&file->from));
     free(move_ptr(&file->start));
+    free(move_ptr(&file->ready));
     json_decref(move_ptr(&file->steps));
     json_decref(move_ptr(&file->notes));
 }
@@ -466,6 +487,7 @@ int dockerfile_parse(struct str text, const json_t *args, struct dockerfile *out
     json_decref(r.vars);
     json_decref(r.entrypoint);
     json_decref(r.cmd);
+    json_decref(r.health);
     if (e < 0) {
         dockerfile_fini(&file);
         return e;

@@ -23,6 +23,7 @@ struct dockerfile {
     char *from;
     json_t *steps; /* [{"type", "args"}, ...]; of COPY: [source, target, owner, mode] */
     char *start;   /* of ENTRYPOINT and CMD; NULL: neither */
+    char *ready;   /* of HEALTHCHECK; NULL: none */
     json_t *notes; /* sentences about what was left out */
 };
 

@@ -231,7 +231,7 @@ static int build_begin(const struct endpoint *endpoint, const struct plan *plan,
 {
     char path[TEMPLATE_PATH_BYTES];
     const char *start = plan->start ? plan->start : file->start;
-    const char *ready = plan->ready ? plan->ready : start ? READY_DEFAULT : NULL;
+    const char *ready = plan->ready ? plan->ready : file->ready;
     bool is_ours = strncmp(file->from, "template:", 9) == 0;
     scoped_json *answer = NULL;
     scoped_json *body = json_pack("{ss sb sO}", is_ours ? "fromTemplate" : "fromImage",
@@ -241,8 +241,8 @@ static int build_begin(const struct endpoint *endpoint, const struct plan *plan,
     if (start) {
         (void)json_object_set_new(body, "startCmd", json_string(start));
     }
-    if (ready) {
-        (void)json_object_set_new(body, "readyCmd", json_string(ready));
+    if (ready || start) {
+        (void)json_object_set_new(body, "readyCmd", json_string(ready ? ready : READY_DEFAULT));
     }
     (void)snprintf(path, sizeof(path), "/v2/templates/%s/builds/%s", place->template_id,
                    place->build_id);

@@ -107,6 +107,8 @@ static const struct setting settings[] = {
      .help = "asked instead of docker.io; or, as ghcr.io=HOST,docker.io=HOST, of others"},
     {FIELD(registry_local), .kind = SWITCH, .fallback = "false", .hint = "true|false",
      .help = "whether images may come from registries on this machine, without TLS on loopback"},
+    {FIELD(paused_days_max), .kind = COUNT, .fallback = "30", .hint = "DAYS",
+     .help = "how long a sandbox may stay paused before it is removed"},
     {FIELD(webhook_allow_local), .kind = SWITCH, .fallback = "false", .hint = "true|false",
      .help = "whether webhooks may go to addresses of this machine itself"},
     {FIELD(log_level), .kind = LEVEL, .fallback = "info", .hint = "LEVEL",

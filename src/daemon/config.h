@@ -53,6 +53,7 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     char image_dir[CONFIG_TEXT_BYTES];
     char registry_mirror[CONFIG_TEXT_BYTES];
     bool registry_local;
+    uint64_t paused_days_max;
     bool webhook_allow_local;
     enum log_level log_level;
 };

@@ -12,35 +12,40 @@ enum { STATM_BYTES = 256, US_PER_S = 1000 * 1000 };
 
 /* ---- sandboxes ---- */
 
-struct states {
-    uint32_t running, paused;
-};
-
-static bool count_state(void *ctx, struct sandbox *sb)
+static void outcomes_show(struct prometheus *page, const char *name, uint64_t done, uint64_t failed)
 {
-    struct states *states = ctx;
-    bool paused = sandbox_info(sb).state == SANDBOX_PAUSED;
+    prometheus_value(page, name, "outcome=\"done\"", (double)done);
+    prometheus_value(page, name, "outcome=\"failed\"", (double)failed);
+}
 
-    states->paused += paused;
-    states->running += !paused;
-    return true;
+static void saves_show(struct sandboxes *sandboxes, const struct sandboxes_figures *figures,
+                       struct prometheus *page)
+{
+    prometheus_family(page, "atoll_sandboxes_pauses_total", "counter", "Pauses by outcome.");
+    outcomes_show(page, "atoll_sandboxes_pauses_total", figures->pauses, figures->pauses_failed);
+    prometheus_family(page, "atoll_sandboxes_resumes_total", "counter", "Resumes by outcome.");
+    outcomes_show(page, "atoll_sandboxes_resumes_total", figures->resumes, figures->resumes_failed);
+    prometheus_one(page, "atoll_snapshots_total", "counter", "Snapshots made.",
+                   (double)figures->snapshots);
+    prometheus_one(page, "atoll_saved_memory_bytes", "gauge",
+                   "Memory of paused sandboxes and of snapshots, on disk.",
+                   (double)sandboxes_saved_bytes(sandboxes));
 }
 
 static void sandboxes_show(struct sandboxes *sandboxes, struct prometheus *page)
 {
     struct sandboxes_figures figures = sandboxes_figures(sandboxes);
     char labels[PROMETHEUS_LABELS_BYTES];
-    struct states states = {0};
 
-    sandboxes_each(sandboxes, true, NULL, count_state, &states);
     prometheus_family(page, "atoll_sandboxes", "gauge", "Sandboxes by state.");
     prometheus_value(page, "atoll_sandboxes", "state=\"starting\"", figures.starting);
-    prometheus_value(page, "atoll_sandboxes", "state=\"running\"", states.running);
-    prometheus_value(page, "atoll_sandboxes", "state=\"paused\"", states.paused);
+    prometheus_value(page, "atoll_sandboxes", "state=\"running\"", figures.running);
+    prometheus_value(page, "atoll_sandboxes", "state=\"paused\"", figures.paused);
     prometheus_one(page, "atoll_sandboxes_created_total", "counter", "Creates that succeeded.",
                    (double)figures.created);
     prometheus_one(page, "atoll_sandboxes_create_failures_total", "counter", "Creates that failed.",
                    (double)figures.create_failed);
+    saves_show(sandboxes, &figures, page);
     prometheus_family(page, "atoll_sandboxes_killed_total", "counter", "Ends by reason.");
     for (size_t i = 0; i < SANDBOX_REASONS; i++) {
         prometheus_label(labels, "reason", figures.ended[i].reason);

@@ -274,6 +274,7 @@ static int open_domain(struct server *server, struct err *err)
         .egress = server->egress,
         .logs = logs_sink(server->logs),
         .instance = server->places->instance,
+        .retention_ms = (int64_t)server->config->paused_days_max * 24 * 3600 * 1000,
     };
     r = sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
     server->outward.sandboxes = server->sandboxes;

@@ -34,11 +34,18 @@ static void drop_all_idle(struct backend *backend)
 
 /* ---- life ---- */
 
+static void backend_hide(struct backend *backend)
+{
+    if (!backend->pausing) {
+        HASH_DEL(backend->edge->backends, backend);
+    }
+}
+
 void backend_free(struct backend *backend)
 {
     struct proxy *proxy = NULL;
 
-    HASH_DEL(backend->edge->backends, backend);
+    backend_hide(backend);
     sandbox_watch_unset(&backend->watch);
     drop_all_idle(backend);
     while ((proxy = backend->proxies)) {
@@ -53,6 +60,23 @@ static void on_gone(struct sandbox_watch *watch)
     backend_free(container_of(watch, struct backend, watch));
 }
 
+/* Requests that come from now on wait for the sandbox to be back, in a backend of their own. */
+static void on_pausing(struct sandbox_watch *watch)
+{
+    struct backend *backend = container_of(watch, struct backend, watch);
+    struct proxy *proxy = backend->proxies, *next = NULL;
+
+    backend_hide(backend);
+    backend->pausing = backend->busy = true;
+    drop_all_idle(backend);
+    for (; proxy; proxy = next) {
+        next = proxy_next(proxy);
+        proxy_pausing(proxy);
+    }
+    backend->busy = false;
+    backend_check(backend);
+}
+
 struct backend *backend_of(struct edge *edge, struct sandbox *sb)
 {
     const char *id = sandbox_info(sb).id;
@@ -65,6 +89,7 @@ struct backend *backend_of(struct edge *edge, struct sandbox *sb)
     backend = xnew(struct backend);
     backend->edge = edge;
     backend->watch.gone = on_gone;
+    backend->watch.pausing = on_pausing;
     (void)str_copy(backend->id, sizeof(backend->id), str_of(id));
     sandbox_watch_set(&backend->watch, sb);
     HASH_ADD_STR(edge->backends, id, backend);
@@ -73,7 +98,7 @@ struct backend *backend_of(struct edge *edge, struct sandbox *sb)
 
 void backend_check(struct backend *backend)
 {
-    if (!backend->proxies && !backend->idle) {
+    if (!backend->busy && !backend->proxies && !backend->idle) {
         backend_free(backend);
     }
 }

@@ -74,20 +74,31 @@ static bool is_private(const struct sandbox *sb, const struct http_request *req,
 
 /* ---- the door ---- */
 
-static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *ex, uint16_t port)
+/* One that is paused is waited for if it comes back, or may be woken; and one that is about to be,
+ * until it is known what becomes of it. */
+static bool is_away(const struct sandbox *sb, enum edge_error *out)
 {
     struct sandbox_info info = sandbox_info(sb);
-    enum edge_error error = EDGE_ERROR_PAUSED;
 
-    if (info.state != SANDBOX_RUNNING || is_private(sb, http_request(ex), port, &error)) {
-        edge_refuse(edge, ex, error, str_of(info.id), port);
+    *out = EDGE_ERROR_PAUSED;
+    return info.state == SANDBOX_PAUSED && !info.changing && !sandbox_returns(sb);
+}
+
+static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *ex, uint16_t port)
+{
+    struct str id = str_of(sandbox_info(sb).id);
+    enum edge_error error = EDGE_ERROR_TOO_MANY;
+
+    if (is_private(sb, http_request(ex), port, &error) || is_away(sb, &error)) {
+        edge_refuse(edge, ex, error, id, port);
         return;
     }
     struct backend *backend = backend_of(edge, sb);
     if (backend->proxies_n == EDGE_REQUESTS_MAX) {
-        edge_refuse(edge, ex, EDGE_ERROR_TOO_MANY, str_of(info.id), port);
+        edge_refuse(edge, ex, EDGE_ERROR_TOO_MANY, id, port);
         return;
     }
+    sandbox_wake(sb);
     proxy_start(backend, ex, port);
 }
 
@@ -150,6 +161,8 @@ void edge_figures(const struct edge *edge, struct edge_outcome out[EDGE_OUTCOMES
         [EDGE_ERROR_NO_ANSWER] = "no_answer",
         [EDGE_ERROR_UNREACHABLE] = "unreachable",
         [EDGE_ERROR_PAUSED] = "paused",
+        [EDGE_ERROR_CHANGING] = "changing",
+        [EDGE_ERROR_NOT_RESUMED] = "not_resumed",
         [EDGE_ERROR_TOO_MANY] = "too_many",
         [EDGE_ERROR_RESERVED] = "reserved",
         [EDGE_ERROR_TOKEN_MISSING] = "token_missing",

@@ -56,6 +56,8 @@ enum edge_error {
     EDGE_ERROR_NO_ANSWER,   /* the service took the connection and closed it, or talked nonsense */
     EDGE_ERROR_UNREACHABLE, /* neither refused nor made */
     EDGE_ERROR_PAUSED,
+    EDGE_ERROR_CHANGING,    /* it is about to be paused */
+    EDGE_ERROR_NOT_RESUMED, /* it should have been, for this request */
     EDGE_ERROR_TOO_MANY,
     EDGE_ERROR_RESERVED,
     EDGE_ERROR_TOKEN_MISSING,
@@ -83,6 +85,8 @@ struct backend {
     UT_hash_handle hh;
     char id[ID_SANDBOX_LEN + 1];
     struct sandbox_watch watch; /* set as long as the backend exists */
+    bool busy;                  /* walked over: not freed now */
+    bool pausing;               /* not found by id any more; takes no request, keeps nothing idle */
     struct proxy *proxies;
     uint32_t proxies_n;
     struct idle *idle; /* the one used last first */
@@ -126,6 +130,8 @@ void headers_response(struct headers *out, const struct http_header *headers, si
 void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t port);
 /* The sandbox ended: what was answered is reset, what was not hears that there is none. */
 void proxy_gone(struct proxy *proxy);
+/* The sandbox is about to be paused. The agent ends its own well; a service is not waited for. */
+void proxy_pausing(struct proxy *proxy);
 struct proxy *proxy_next(struct proxy *proxy);
 
 #endif

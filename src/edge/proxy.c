@@ -84,6 +84,23 @@ void proxy_gone(struct proxy *p)
     }
 }
 
+void proxy_pausing(struct proxy *p)
+{
+    if (p->port == AGENT_PORT && p->carry.up) {
+        return;
+    }
+    if (p->dialing) {
+        p->dialing->proxy = NULL;
+        p->dialing = NULL;
+    }
+    (void)uv_timer_stop(&p->timer);
+    carry_fini(&p->carry);
+    proxy_fail(p, EDGE_ERROR_CHANGING);
+    if (!p->carry.ex) {
+        proxy_free(p);
+    }
+}
+
 struct proxy *proxy_next(struct proxy *p)
 {
     return p->next;
@@ -104,15 +121,16 @@ static void on_response(void *ctx, int status, const struct http_header *headers
 
 static bool may_retry(const struct proxy *p)
 {
-    return p->carry.ex && p->backend && p->reused && !p->carry.answered && !p->carry.body_taken;
+    return p->carry.ex && p->backend && !p->backend->pausing && p->reused && !p->carry.answered &&
+           !p->carry.body_taken;
 }
 
 static void on_upstream_end(void *ctx, struct upstream *up, int error)
 {
     struct proxy *p = ctx;
 
-    if (error == 0 && p->backend && p->port == AGENT_PORT && p->carry.request_finished &&
-        upstream_reusable(up)) {
+    if (error == 0 && p->backend && !p->backend->pausing && p->port == AGENT_PORT &&
+        p->carry.request_finished && upstream_reusable(up)) {
         backend_keep(p->backend, up);
     } else {
         upstream_close(up);
@@ -193,6 +211,8 @@ static void dial_failed(struct proxy *p, int error)
     }
     proxy_fail(p, error == -ENOTCONN       ? EDGE_ERROR_NOT_FOUND
                   : error == -EAGAIN       ? EDGE_ERROR_TOO_MANY
+                  : error == -ESHUTDOWN    ? EDGE_ERROR_PAUSED
+                  : error == -EHOSTDOWN    ? EDGE_ERROR_NOT_RESUMED
                   : error == -ECONNREFUSED ? EDGE_ERROR_PORT_CLOSED
                                            : EDGE_ERROR_UNREACHABLE);
 }

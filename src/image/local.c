@@ -77,6 +77,10 @@ int local_open(const struct image_options *options, const struct reference *refe
     }
     bool is_archive = reference->kind == REFERENCE_DOCKER_ARCHIVE;
     int fd = open_below(dir, path[0] ? path : ".", is_archive ? O_RDONLY : O_PATH | O_DIRECTORY);
+    if (fd == -EXDEV) {
+        return err_set(err, EACCES, "%.100s does not lie below %.100s", reference->repository,
+                       options->local);
+    }
     if (fd < 0) {
         return err_set(err, -fd, "open the image %.150s: %s", reference->repository, strerror(-fd));
     }

@@ -48,7 +48,8 @@ static bool is_host(struct str text)
             return false;
         }
     }
-    return text.len > 0;
+    return text.len > 0 && (isalnum((unsigned char)text.at[0]) || text.at[0] == '[') &&
+           text.at[text.len - 1] != '.' && text.at[text.len - 1] != ':';
 }
 
 static bool is_repository(struct str text)

@@ -25,7 +25,7 @@ enum {
     LINE_BYTES = 512,
 };
 
-#define CHAIN_PREFIX KEEPER_SAVED_PREFIX "oci-"
+#define CHAIN_PREFIX KEEPER_SAVED_BUILT "i"
 
 struct image_resolve {
     struct image_store *store;

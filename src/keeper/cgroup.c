@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,9 @@
 enum {
     CPU_PERIOD_US = 100 * 1000, /* the kernel's default; short enough not to show as stalls */
     STAT_BYTES = 8192,
+    PROCS_BYTES = 1024 * 1024,
+    SWEEP_TRIES = 1000,
+    SWEEP_POLL_MS = 2,
     MOUNTINFO_BYTES = 256 * 1024,
     ID_ROOM = NAME_MAX + 1,
     FREEZE_TIMEOUT_MS = 5000,
@@ -284,6 +288,9 @@ void cgroups_close(struct cgroups *groups)
     if (!groups) {
         return;
     }
+    if (groups->n) {
+        cgroups_task_sweep(groups, false);
+    }
     for (size_t i = 0; i < groups->n; i++) {
         scoped_fd above = openat(groups->at[i].dir_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
         (void)unlinkat(above, groups->parent, AT_REMOVEDIR); /* EBUSY while jails are in it */
@@ -490,6 +497,54 @@ int cgroups_events(struct cgroups *groups, const char *id)
     return fd < 0 ? -errno : fd;
 }
 
+int cgroups_enter(struct cgroups *groups, const char *id, struct err *err)
+{
+    char knob[ID_ROOM + 16];
+    int r = 0;
+
+    (void)snprintf(knob, sizeof(knob), "%s/cgroup.procs", id);
+    for (size_t i = 0; r == 0 && i < groups->n; i++) {
+        r = knob_write(groups->at[i].dir_fd, knob, "0", err);
+    }
+    return r;
+}
+
+int cgroups_leaf(struct cgroups *groups, const char *id)
+{
+    int fd = leaf_open(&groups->at[0], id);
+
+    return fd < 0 ? -errno : fd;
+}
+
+/* The last number of NSpid is the one inside. */
+static bool is_first(pid_t pid)
+{
+    char path[32], text[STAT_BYTES];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", pid);
+    knob_read(AT_FDCWD, path, text, sizeof(text));
+    const char *line = strstr(text, "\nNSpid:");
+    const char *end = line ? strchr(line + 1, '\n') : NULL;
+    return end && end - line > 2 && end[-1] == '1' && end[-2] == '\t';
+}
+
+pid_t cgroups_first(struct cgroups *groups, const char *id)
+{
+    char *text = xcalloc(1, PROCS_BYTES);
+    scoped_fd leaf = leaf_open(&groups->at[0], id);
+    pid_t found = 0;
+
+    if (leaf >= 0) {
+        knob_read(leaf, "cgroup.procs", text, PROCS_BYTES);
+    }
+    for (char *at = text; *at && !found; at += *at == '\n') {
+        pid_t pid = (pid_t)strtol(at, &at, 10);
+        found = is_first(pid) ? pid : 0;
+    }
+    free(text);
+    return found;
+}
+
 bool cgroups_populated(struct cgroups *groups, const char *id)
 {
     char text[STAT_BYTES];
@@ -606,8 +661,13 @@ static void dir_closep(DIR **dir)
     }
 }
 
-int cgroups_each(struct cgroups *groups, void (*each)(void *ctx, const char *id), void *ctx,
-                 struct err *err)
+static bool is_dots(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+static int names_each(struct cgroups *groups, bool hidden,
+                      void (*each)(void *ctx, const char *name), void *ctx, struct err *err)
 {
     int fd = openat(groups->at[0].dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     scoped(dir_closep) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -617,9 +677,83 @@ int cgroups_each(struct cgroups *groups, void (*each)(void *ctx, const char *id)
         return err_sys(err, "list the control groups");
     }
     for (struct dirent *entry; (entry = readdir(dir));) {
-        if (entry->d_type == DT_DIR && entry->d_name[0] != '.') {
+        if (entry->d_type == DT_DIR && (entry->d_name[0] == '.') == hidden &&
+            !is_dots(entry->d_name)) {
             each(ctx, entry->d_name);
         }
     }
     return 0;
+}
+
+int cgroups_each(struct cgroups *groups, void (*each)(void *ctx, const char *id), void *ctx,
+                 struct err *err)
+{
+    return names_each(groups, false, each, ctx, err);
+}
+
+/* ---- groups of the keeper's own ---- */
+
+int cgroups_task_enter(struct cgroups *groups, const char *id, struct err *err)
+{
+    char name[ID_ROOM + 16];
+
+    (void)snprintf(name, sizeof(name), ".%s", id);
+    if (mkdirat(groups->at[0].dir_fd, name, 0755) < 0 && errno != EEXIST) {
+        return err_sys(err, "make a control group for work on jail %s", id);
+    }
+    (void)snprintf(name, sizeof(name), ".%s/cgroup.procs", id);
+    return knob_write(groups->at[0].dir_fd, name, "0", err);
+}
+
+void cgroups_task_alone(struct cgroups *groups, const char *id)
+{
+    char knob[ID_ROOM + 16], text[STAT_BYTES];
+
+    (void)snprintf(knob, sizeof(knob), ".%s/cgroup.procs", id);
+    knob_read(groups->at[0].dir_fd, knob, text, sizeof(text));
+    for (char *at = text; *at; at += *at == '\n') {
+        pid_t pid = (pid_t)strtol(at, &at, 10);
+        if (pid > 1 && pid != getpid()) {
+            (void)kill(pid, SIGKILL);
+        }
+    }
+}
+
+void cgroups_task_kill(struct cgroups *groups, const char *id)
+{
+    char name[ID_ROOM];
+    struct err err;
+
+    (void)snprintf(name, sizeof(name), ".%s", id);
+    (void)!cgroups_kill(groups, name, &err);
+}
+
+struct sweep {
+    struct cgroups *groups;
+    bool kill;
+};
+
+static void sweep_one(void *ctx, const char *name)
+{
+    const struct sweep *sweep = ctx;
+    const int dir_fd = sweep->groups->at[0].dir_fd;
+    struct err err;
+
+    if (sweep->kill) {
+        (void)!cgroups_kill(sweep->groups, name, &err);
+    }
+    for (int i = 0; unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno == EBUSY; i++) {
+        if (!sweep->kill || i == SWEEP_TRIES) {
+            return;
+        }
+        (void)poll(NULL, 0, SWEEP_POLL_MS);
+    }
+}
+
+void cgroups_task_sweep(struct cgroups *groups, bool kill)
+{
+    struct sweep sweep = {groups, kill};
+    struct err err;
+
+    (void)!names_each(groups, true, sweep_one, &sweep, &err);
 }

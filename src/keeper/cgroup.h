@@ -67,6 +67,13 @@ must_check int cgroups_remove(struct cgroups *groups, const char *id, struct err
 /* A descriptor that polls POLLPRI when the jail's last process has gone; -ENOENT when none is. */
 must_check int cgroups_events(struct cgroups *groups, const char *id);
 
+/* Moves the calling process into all of the jail's leaves. */
+must_check int cgroups_enter(struct cgroups *groups, const char *id, struct err *err);
+/* A descriptor of its v2 leaf, or -errno. */
+must_check int cgroups_leaf(struct cgroups *groups, const char *id);
+/* The jail's first process: 1 inside. 0 when there is none. */
+pid_t cgroups_first(struct cgroups *groups, const char *id);
+
 /* Whether the process is in the jail's leaf. */
 bool cgroups_holds(struct cgroups *groups, const char *id, pid_t pid);
 /* Whether any process is. */
@@ -82,6 +89,17 @@ must_check int cgroups_sample(struct cgroups *groups, const char *id, struct kee
 /* Calls each with the id of every jail that has a leaf. */
 must_check int cgroups_each(struct cgroups *groups, void (*each)(void *ctx, const char *id),
                             void *ctx, struct err *err);
+
+/* ---- groups of the keeper's own, for work on a jail (task.h): .<id> beside the jail's ---- */
+
+/* Moves the calling process into the one for work on that jail. */
+must_check int cgroups_task_enter(struct cgroups *groups, const char *id, struct err *err);
+/* SIGKILL to all others in it. */
+void cgroups_task_alone(struct cgroups *groups, const char *id);
+/* SIGKILL to all in it. */
+void cgroups_task_kill(struct cgroups *groups, const char *id);
+/* Removes those that are empty. With `kill`, ends whoever is in one, and waits for that. */
+void cgroups_task_sweep(struct cgroups *groups, bool kill);
 
 /* ---- parts that need no kernel, for tests ---- */
 

@@ -34,7 +34,7 @@ enum {
     ANSWER_BYTES = 8 * 1024,
 };
 
-enum act { ACCEPT, NOTRACK, TO_GATE, REFUSE };
+enum act { ACCEPT, NOTRACK, TO_GATE, RESET, REFUSE };
 
 /* ---- the rules, in their order ---- */
 
@@ -68,11 +68,13 @@ static const struct rule {
     {"way", NULL, 0, NFPROTO_IPV4, IPPROTO_TCP, TO_GATE},
     {"way", NULL, 0, NFPROTO_IPV6, IPPROTO_TCP, TO_GATE},
 
-    /* What is left over is refused rather than lost, so that programs go on at once. */
+    /* What is left over is refused rather than lost, so that programs go on at once. Of TCP that is
+     * a connection from before the jail was restored: nobody has its other end. */
     {"end", "127.0.0.0", 8, NFPROTO_IPV4, 0, ACCEPT},
     {"end", "::1", 128, NFPROTO_IPV6, 0, ACCEPT},
     {"end", NETWORK_GATE, NETWORK_OWN_BITS, NFPROTO_IPV4, 0, ACCEPT},
     {"end", NETWORK_GATE6, NETWORK_OWN_BITS6, NFPROTO_IPV6, 0, ACCEPT},
+    {"end", NULL, 0, NFPROTO_UNSPEC, IPPROTO_TCP, RESET},
     {"end", NULL, 0, NFPROTO_UNSPEC, 0, REFUSE},
 };
 
@@ -179,6 +181,10 @@ static void act(struct nftnl_rule *rule, const struct rule *row)
         return;
     case TO_GATE:
         to_gate(rule, row->family);
+        return;
+    case RESET:
+        expr = add(rule, "reject");
+        nftnl_expr_set_u32(expr, NFTNL_EXPR_REJECT_TYPE, NFT_REJECT_TCP_RST);
         return;
     case REFUSE:
         expr = add(rule, "reject");

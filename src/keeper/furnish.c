@@ -17,10 +17,10 @@ enum {
     TTY_GROUP = 5, /* "tty" on every Debian; devpts gives it the terminals */
 };
 
-static const char *const masked_files[FURNISH_MASKED_FILES] = {
+const char *const furnish_masked_files[FURNISH_MASKED_FILES] = {
     "kcore", "keys", "key-users", "timer_list", "latency_stats", "sysrq-trigger",
 };
-static const char *const masked_dirs[FURNISH_MASKED_DIRS] = {"acpi", "scsi", "asound"};
+const char *const furnish_masked_dirs[FURNISH_MASKED_DIRS] = {"acpi", "scsi", "asound"};
 static const char *const read_only_dirs[] = {"bus", "fs", "irq", "sys"};
 
 static const unsigned attr_data = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
@@ -212,10 +212,10 @@ static int proc_mount(const struct furnish *f, int root_fd, struct err *err)
         r = proc_read_only(f->proc, read_only_dirs[i], err);
     }
     for (size_t i = 0; r == 0 && i < FURNISH_MASKED_FILES; i++) {
-        r = proc_cover(f->proc, masked_files[i], f->null_masks[i], err);
+        r = proc_cover(f->proc, furnish_masked_files[i], f->null_masks[i], err);
     }
     for (size_t i = 0; r == 0 && i < FURNISH_MASKED_DIRS; i++) {
-        r = proc_cover(f->proc, masked_dirs[i], f->empty_masks[i], err);
+        r = proc_cover(f->proc, furnish_masked_dirs[i], f->empty_masks[i], err);
     }
     return r;
 }

@@ -21,6 +21,10 @@ enum {
     FURNISH_MASKED_DIRS = 3,
 };
 
+/* Below /proc; of these a kernel has what it has. */
+extern const char *const furnish_masked_files[FURNISH_MASKED_FILES]; /* covered with null */
+extern const char *const furnish_masked_dirs[FURNISH_MASKED_DIRS];   /* with an empty directory */
+
 struct furnish {
     int nodes[STAGE_NODES];
     int null_masks[FURNISH_MASKED_FILES];

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "keeper/restore.h"
 #include "keeper/save.h"
 #include "keeper/saved.h"
 #include "keeper/task.h"
@@ -33,6 +34,7 @@ struct pending {
     struct pending *prev, *next;
     struct handler *handler;
     int socket; /* task.h */
+    int64_t deadline_ms;
     uint64_t client;
     struct keeper_request req;
 };
@@ -151,7 +153,8 @@ static void pending_enter(void *ctx)
     DL_FOREACH (handler->pendings, pending) {
         fd_closep(&pending->socket);
     }
-    if (pool_unlock_child(handler->kit->pool, &err) < 0) {
+    if (pool_unlock_child(handler->kit->pool, &err) < 0 ||
+        cgroups_task_enter(handler->kit->groups, ((struct pending *)ctx)->req.id, &err) < 0) {
         log_error("%s", err.msg);
         _exit(1);
     }
@@ -164,9 +167,17 @@ static void pending_begin(struct handler *handler, uint64_t client,
     struct err err = {0};
     int r = 0;
 
-    *pending = (struct pending){.handler = handler, .socket = -1, .client = client, .req = *req};
+    *pending = (struct pending){
+        .handler = handler,
+        .socket = -1,
+        .deadline_ms = clock_mono_ms() + HANDLE_WORK_TIMEOUT_MS,
+        .client = client,
+        .req = *req,
+    };
     if (pending_of(handler, req->id)) {
         r = err_set(&err, EBUSY, "jail %s is just being saved or restored", req->id);
+    } else if (req->op == KEEPER_RESTORE) {
+        r = restore_mark(handler->kit, req->id, &err);
     }
     DL_APPEND(handler->pendings, pending);
     handler->pendings_n++;
@@ -280,6 +291,9 @@ int handler_timeout_us(const struct handler *handler)
     DL_FOREACH (handler->endings, ending) {
         soonest = soonest < 0 || ending->retry_us < soonest ? ending->retry_us : soonest;
     }
+    if (soonest < 0 && handler->pendings) {
+        return HANDLE_WORK_LOOK_US;
+    }
     return soonest;
 }
 
@@ -363,19 +377,25 @@ static void handle_hello(struct handler *handler, uint64_t client, const struct 
     answer_plain(handler, client, &answer);
 }
 
+/* In an answer's order; returns how many. */
+static uint32_t jail_fds(const struct jail *jail, int out[KEEPER_FDS_MAX])
+{
+    out[KEEPER_FD_PIDFD] = jail->pidfd;
+    out[KEEPER_FD_CHANNEL] = jail->channel;
+    out[KEEPER_FD_GATE] = jail->net.tcp;
+    out[KEEPER_FD_DNS_UDP] = jail->net.dns_udp;
+    out[KEEPER_FD_DNS_TCP] = jail->net.dns_tcp;
+    return jail->net.tcp < 0 ? KEEPER_FD_GATE : KEEPER_FDS_MAX;
+}
+
 static void answer_jail(struct handler *handler, uint64_t client, const struct keeper_request *req,
                         const struct jail *jail)
 {
     struct keeper_answer answer = answer_to(req, 0, NULL);
-    const int fds[KEEPER_FDS_MAX] = {
-        [KEEPER_FD_PIDFD] = jail->pidfd,         [KEEPER_FD_CHANNEL] = jail->channel,
-        [KEEPER_FD_GATE] = jail->net.tcp,        [KEEPER_FD_DNS_UDP] = jail->net.dns_udp,
-        [KEEPER_FD_DNS_TCP] = jail->net.dns_tcp,
-    };
+    int fds[KEEPER_FDS_MAX];
 
     answer.jail = jail->name;
-    handler->answer(handler->ctx, client, &answer, fds,
-                    jail->net.tcp < 0 ? KEEPER_FD_GATE : KEEPER_FDS_MAX);
+    handler->answer(handler->ctx, client, &answer, fds, jail_fds(jail, fds));
 }
 
 static void create_now(struct handler *handler, uint64_t client, const struct keeper_request *req)
@@ -454,6 +474,41 @@ static void handle_save(struct handler *handler, uint64_t client, const struct k
     pending_begin(handler, client, req, save_work);
 }
 
+static void restore_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    struct pending *pending = ctx;
+    struct jail jail; /* what it holds goes along with the result, and closes with this process */
+
+    result->status = restore_jail(pending->handler->kit, pending->req.id, &pending->req.plan, &jail,
+                                  &result->made, &result->err);
+    if (result->status < 0) {
+        return;
+    }
+    result->jail = jail.name;
+    result->fds_n = jail_fds(&jail, fds);
+}
+
+static void handle_restore(struct handler *handler, uint64_t client,
+                           const struct keeper_request *req)
+{
+    pending_begin(handler, client, req, restore_work);
+}
+
+static void restore_done(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                         const struct task_result *result, const int *fds)
+{
+    struct keeper_answer answer = answer_to(req, result->status, &result->err);
+
+    answer.jail = result->jail;
+    if (result->status == 0) {
+        handler->answer(handler->ctx, client, &answer, fds, result->fds_n);
+    } else if (result->made) {
+        end_begin(handler, client, req->id, result->made, &answer);
+    } else {
+        answer_plain(handler, client, &answer);
+    }
+}
+
 static void save_done(struct handler *handler, uint64_t client, const struct keeper_request *req,
                       const struct task_result *result)
 {
@@ -475,7 +530,26 @@ static void create_done(struct handler *handler, uint64_t client, const struct k
         return;
     }
     struct keeper_answer answer = answer_to(req, result->status, &result->err);
-    answer_plain(handler, client, &answer);
+    if (result->made) {
+        end_begin(handler, client, req->id, result->made, &answer);
+    } else {
+        answer_plain(handler, client, &answer);
+    }
+}
+
+/* Work that ended without a word leaves what it had begun. */
+static void pending_mend(struct handler *handler, const struct keeper_request *req,
+                         struct task_result *result)
+{
+    cgroups_task_kill(handler->kit->groups, req->id);
+    if (req->op == KEEPER_SAVE) {
+        cgroups_thaw(handler->kit->groups, req->id);
+        saved_abandon(handler->kit->pool, req->save.name);
+    } else if (req->op == KEEPER_RESTORE) {
+        result->made = req->plan.keeps_disk ? JAIL_GROUPS : JAIL_ALL;
+    } else {
+        result->made = JAIL_DISK;
+    }
 }
 
 /* Goes on with what waited for the work, once that is over. */
@@ -488,26 +562,32 @@ static bool pending_step(struct handler *handler, struct pending *pending)
     int fds[KEEPER_FDS_MAX];
 
     if (poll(&ready, 1, 0) != 1) {
+        if (clock_mono_ms() > pending->deadline_ms) {
+            log_warn("work on jail %s takes too long", req.id);
+            cgroups_task_kill(handler->kit->groups, req.id);
+        }
         return false;
     }
-    task_take(pending->socket, &result, fds);
+    bool told = task_take(pending->socket, &result, fds);
     pending_free(pending);
+    if (!told) {
+        pending_mend(handler, &req, &result);
+    }
+    if (req.op == KEEPER_RESTORE) {
+        restore_unmark(handler->kit, req.id);
+    }
+    cgroups_task_sweep(handler->kit->groups, false);
     if (req.op == KEEPER_CREATE) {
         create_done(handler, client, &req, &result);
+    } else if (req.op == KEEPER_RESTORE) {
+        restore_done(handler, client, &req, &result, fds);
     } else {
         save_done(handler, client, &req, &result);
     }
+    for (int i = 0; i < KEEPER_FDS_MAX; i++) {
+        fd_closep(&fds[i]);
+    }
     return true;
-}
-
-static void handle_restore(struct handler *handler, uint64_t client,
-                           const struct keeper_request *req)
-{
-    struct err err = {0};
-    int r = err_set(&err, EOPNOTSUPP, "memory cannot be restored by this keeper");
-    struct keeper_answer answer = answer_to(req, r, &err);
-
-    answer_plain(handler, client, &answer);
 }
 
 static void handle_forget(struct handler *handler, uint64_t client,

@@ -21,9 +21,11 @@
 #include "keeper/keeper.h"
 
 enum {
-    HANDLE_END_TIMEOUT_MS = 30 * 1000, /* then the answer says what still holds the jail */
-    HANDLE_RETRY_US_MIN = 200,         /* doubled after each look, as */
-    HANDLE_RETRY_US_MAX = 10 * 1000,   /* the kernel holds events of one group back that long */
+    HANDLE_END_TIMEOUT_MS = 30 * 1000,       /* then the answer says what still holds the jail */
+    HANDLE_WORK_TIMEOUT_MS = 15 * 60 * 1000, /* then who does it is killed */
+    HANDLE_WORK_LOOK_US = 900 * 1000,
+    HANDLE_RETRY_US_MIN = 200,       /* doubled after each look, as */
+    HANDLE_RETRY_US_MAX = 10 * 1000, /* the kernel holds events of one group back that long */
 };
 
 struct handler;

@@ -324,6 +324,14 @@ int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *
     return r;
 }
 
+int jail_adopt(struct jail_kit *kit, const char *id, pid_t pid, struct jail *out, struct err *err)
+{
+    struct keeper_jail name = {.pid = pid};
+    int r = start_ticks_read(pid, &name.start_ticks, err);
+
+    return r < 0 ? r : jail_attach(kit, id, &name, false, out, err);
+}
+
 int jail_kill(struct jail_kit *kit, const char *id, struct err *err)
 {
     return cgroups_kill(kit->groups, id, err);

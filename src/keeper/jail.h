@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "keeper/cgroup.h"
+#include "keeper/criu.h"
 #include "keeper/filter.h"
 #include "keeper/keeper.h"
 #include "keeper/network.h"
@@ -32,6 +33,8 @@ struct jail_kit {
     struct cgroups *groups;
     struct filters *filters;
     struct network *network;
+    struct criu_program criu; /* its path is "" where memory cannot be saved */
+    struct err criu_why;      /* then: why */
 };
 
 /* What has been made of one, and so must be removed. */
@@ -64,6 +67,10 @@ must_check int jail_create(struct jail_kit *kit, const char *id, const struct ke
  * its network come along, unless it has none, or somebody inside has taken their place. */
 must_check int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *name,
                            bool network, struct jail *out, struct err *err);
+
+/* Names a first process that was just made and connects to it, without its network. */
+must_check int jail_adopt(struct jail_kit *kit, const char *id, pid_t pid, struct jail *out,
+                          struct err *err);
 
 must_check int jail_kill(struct jail_kit *kit, const char *id, struct err *err);
 

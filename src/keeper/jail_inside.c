@@ -23,6 +23,7 @@
 #include "keeper/caps.h"
 #include "keeper/furnish.h"
 #include "keeper/jail.h"
+#include "keeper/knob.h"
 #include "keeper/mounts.h"
 #include "keeper/volume.h"
 
@@ -105,41 +106,6 @@ static int network_make(const struct jail_inside *in, struct err *err)
     return 0;
 }
 
-static int knob_write(int proc, const char *path, const char *value, struct err *err)
-{
-    scoped_fd fd = openat(proc, path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-
-    if (fd < 0 && errno == ENOENT) {
-        return 0; /* a kernel without that feature needs no setting of it */
-    }
-    if (fd < 0 || write(fd, value, strlen(value)) < 0) {
-        return err_sys(err, "write /proc/%s", path);
-    }
-    return 0;
-}
-
-/* While /proc/sys is still writable. */
-static int kernel_settings(int proc, struct err *err)
-{
-    static const char *const settings[][2] = {
-        {"sys/net/mptcp/enabled", "0"}, /* cannot be saved with the jail */
-        {"sys/net/ipv4/ping_group_range", "0 65535"},
-        {"sys/net/ipv4/ip_unprivileged_port_start", "0"}, /* the ports are the jail's own */
-        /* Connections that are over, or never were, lie in memory that nobody is charged for. */
-        {"sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", "1"},
-        {"sys/net/netfilter/nf_conntrack_tcp_timeout_close", "1"},
-        {"sys/net/netfilter/nf_conntrack_tcp_timeout_last_ack", "5"},
-        {"sys/net/netfilter/nf_conntrack_tcp_timeout_syn_sent", "10"},
-        {"sys/net/netfilter/nf_conntrack_tcp_timeout_syn_recv", "10"},
-    };
-    int r = 0;
-
-    for (size_t i = 0; r == 0 && i < countof(settings); i++) {
-        r = knob_write(proc, settings[i][0], settings[i][1], err);
-    }
-    return r;
-}
-
 /* A keeper that is spared by the out-of-memory killer must not pass that on. */
 static int oom_score_reset(int proc, struct err *err)
 {
@@ -147,7 +113,7 @@ static int oom_score_reset(int proc, struct err *err)
     scoped_fd fd = openat(proc, "self/oom_score_adj", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 
-    return n > 0 && text[0] == '-' ? knob_write(proc, "self/oom_score_adj", "0", err) : 0;
+    return n > 0 && text[0] == '-' ? knob_set(proc, "self/oom_score_adj", "0", err) : 0;
 }
 
 /* After this the host's tree, and the keeper's, cannot be named any more. */
@@ -313,8 +279,9 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
         return r;
     }
     const int root = given[0];
-    /* 2. Take what comes from outside, then lose sight of it. */
-    if ((r = furnish_take(&furnish, err)) < 0 || (r = kernel_settings(furnish.proc, err)) < 0 ||
+    /* 2. Take what comes from outside, then lose sight of it. The network's settings come while
+     * /proc/sys is still writable. */
+    if ((r = furnish_take(&furnish, err)) < 0 || (r = network_settings(furnish.proc, 0, err)) < 0 ||
         (r = oom_score_reset(furnish.proc, err)) < 0 || (r = root_enter(root, err)) < 0) {
         return r;
     }

@@ -62,6 +62,8 @@ enum keeper_op {
 
 /* A layer whose name begins so is the disk of what was saved under that name. */
 #define KEEPER_SAVED_PREFIX "saved-"
+/* Begun so, it is what builds of templates keep, and theirs alone to forget. */
+#define KEEPER_SAVED_BUILT KEEPER_SAVED_PREFIX "build-"
 /* A layer that every pool has, and that holds nothing: below a disk that needs no other. */
 #define KEEPER_LAYER_EMPTY "empty"
 
@@ -78,7 +80,7 @@ struct keeper_plan {
     uint32_t memory_mb;
     uint32_t disk_mb;
     uint32_t pids;
-    uint32_t network; /* CREATE: 1: no jail without a way out; 0: loopback will do */
+    uint32_t network;  /* CREATE: 1: no jail without a way out; 0: loopback will do */
     uint32_t layers_n; /* 0: it begins empty */
     char layers[KEEPER_LAYERS_MAX][KEEPER_LAYER_BYTES];
     char hostname[KEEPER_HOSTNAME_BYTES];
@@ -208,7 +210,8 @@ struct keeper_options {
     const char *agent_path;  /* the static agent, mounted read-only into every jail */
     uint32_t client_uid;     /* the one uid besides root that may connect */
     uint32_t client_gid;
-    const char *instance; /* [a-z0-9-]: names the cgroups of this data directory */
+    const char *criu_root; /* where CRIU was unpacked to, if not at its usual places; or NULL */
+    const char *instance;  /* [a-z0-9-]: names the cgroups of this data directory */
 };
 int keeper_main(const struct keeper_options *options);
 

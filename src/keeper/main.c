@@ -22,7 +22,9 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "keeper/about.h"
 #include "keeper/handle.h"
+#include "keeper/restore.h"
 #include "keeper/saved.h"
 #include "keeper/stage.h"
 
@@ -325,6 +327,39 @@ static void files_raise(void)
     }
 }
 
+/* Before SIGCHLD is ignored: it runs the program to ask for its version. */
+static int memory_ready(struct keeper *keeper, struct err *err)
+{
+    struct jail_kit *kit = &keeper->kit;
+
+    if (criu_find(keeper->options->criu_root, &kit->criu, &kit->criu_why) < 0) {
+        return 0;
+    }
+    return about_agent_keep(kit->pool, keeper->options->agent_path, err);
+}
+
+static void jail_thaw(void *ctx, const char *id)
+{
+    struct jail_kit *kit = ctx;
+
+    cgroups_thaw(kit->groups, id);
+}
+
+/* What a keeper that was killed left in the middle of: first those who worked for it are ended, so
+ * that nobody goes on with what is mended here. */
+static void leftovers_mend(struct jail_kit *kit)
+{
+    struct err err;
+
+    cgroups_task_sweep(kit->groups, true);
+    if (cgroups_each(kit->groups, jail_thaw, kit, &err) < 0) {
+        log_warn("%s", err.msg);
+    }
+    restore_sweep(kit);
+    saved_sweep(kit->pool);
+    pool_sweep(kit->pool);
+}
+
 static int keeper_open(struct keeper *keeper, struct err *err)
 {
     const struct keeper_options *options = keeper->options;
@@ -346,6 +381,9 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         r = network_new(&keeper->kit.network, err);
     }
     if (r == 0) {
+        r = memory_ready(keeper, err);
+    }
+    if (r == 0) {
         r = signals_open(keeper, err);
     }
     if (r == 0) {
@@ -353,8 +391,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
     }
     if (r == 0) {
         files_raise();
-        pool_sweep(keeper->kit.pool);
-        saved_sweep(keeper->kit.pool);
+        leftovers_mend(&keeper->kit);
         (void)umask(022);
         r = stage_enter(pool_fd(keeper->kit.pool), options->agent_path, err);
     }
@@ -398,6 +435,9 @@ int keeper_main(const struct keeper_options *options)
     } else {
         if (!pool_limits_disk(keeper.kit.pool)) {
             log_warn("sandboxes have no disk limit: %s", pool_limits_why(keeper.kit.pool));
+        }
+        if (!keeper.kit.criu.path[0]) {
+            log_warn("sandboxes are paused without their memory: %s", keeper.kit.criu_why.msg);
         }
         log_info("ready");
         code = loop_run(&keeper);

@@ -70,6 +70,16 @@ int mounts_clone(int dir_fd, const char *path, uint64_t attr_set, struct err *er
     return clone_with(dir_fd, path, &attr, err);
 }
 
+int mounts_clone_bare(int dir_fd, const char *path, uint64_t attr_set, struct err *err)
+{
+    struct mount_attr attr = {
+        .attr_set = attr_set | MOUNT_ATTR_RELATIME,
+        .attr_clr = MOUNT_ATTR__ATIME | (MOUNT_ATTR_NOEXEC & ~attr_set),
+    };
+
+    return clone_with(dir_fd, path, &attr, err);
+}
+
 int mounts_clone_idmapped(int dir_fd, const char *path, uint64_t attr_set, int userns_fd,
                           struct err *err)
 {

@@ -29,7 +29,10 @@ must_check int mounts_new(const char *type, const struct mount_option *options, 
  * The path is taken as it is: its last part is not followed. */
 must_check int mounts_clone(int dir_fd, const char *path, uint64_t attr_set, struct err *err);
 
-/* The same with its owners shifted through the user namespace `userns_fd`. */
+/* The same with attr_set and relatime alone, whatever the mount it is cloned from has. */
+must_check int mounts_clone_bare(int dir_fd, const char *path, uint64_t attr_set, struct err *err);
+
+/* The same as mounts_clone() with its owners shifted through the user namespace `userns_fd`. */
 must_check int mounts_clone_idmapped(int dir_fd, const char *path, uint64_t attr_set, int userns_fd,
                                      struct err *err);
 

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <libmnl/libmnl.h>
 #include <linux/if_addr.h>
 #include <linux/rtnetlink.h>
@@ -11,14 +12,18 @@
 #include <sched.h>
 #include <stdalign.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "keeper/firewall.h"
+#include "keeper/keeper.h"
+#include "keeper/knob.h"
 
 enum {
     MESSAGE_BYTES = 256,
@@ -170,6 +175,30 @@ int network_open(const struct network *network, struct err *err)
     return 0;
 }
 
+int network_settings(int proc_fd, uint32_t gid_first, struct err *err)
+{
+    char groups[48]; /* that may ping: all of the jail's */
+    const char *const settings[][2] = {
+        {"sys/net/mptcp/enabled", "0"}, /* cannot be saved with the jail */
+        {"sys/net/ipv4/ping_group_range", groups},
+        {"sys/net/ipv4/ip_unprivileged_port_start", "0"}, /* the ports are the jail's own */
+        /* Connections that are over, or never were, lie in memory that nobody is charged for. */
+        {"sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", "1"},
+        {"sys/net/netfilter/nf_conntrack_tcp_timeout_close", "1"},
+        {"sys/net/netfilter/nf_conntrack_tcp_timeout_last_ack", "5"},
+        {"sys/net/netfilter/nf_conntrack_tcp_timeout_syn_sent", "10"},
+        {"sys/net/netfilter/nf_conntrack_tcp_timeout_syn_recv", "10"},
+    };
+    int r = 0;
+
+    (void)snprintf(groups, sizeof(groups), "%" PRIu32 " %" PRIu32, gid_first,
+                   gid_first + KEEPER_UID_RANGE - 1);
+    for (size_t i = 0; r == 0 && i < countof(settings); i++) {
+        r = knob_set(proc_fd, settings[i][0], settings[i][1], err);
+    }
+    return r;
+}
+
 /* ---- the daemon's ends ---- */
 
 static int socket_open(int family, int type, uint16_t port, struct err *err)
@@ -219,6 +248,14 @@ static int sockets_make(struct network_sockets *out, struct err *err)
     return out->tcp < 0 ? out->tcp : 0;
 }
 
+static void network_leave(const struct network *network)
+{
+    if (setns(network->host, CLONE_NEWNET) < 0) {
+        log_error("cannot leave a jail's network: %s", strerrordesc_np(errno));
+        abort(); /* the next jail would be made from inside this one */
+    }
+}
+
 int network_sockets_open(const struct network *network, int pidfd, struct network_sockets *out,
                          struct err *err)
 {
@@ -227,13 +264,31 @@ int network_sockets_open(const struct network *network, int pidfd, struct networ
         return err_sys(err, "enter the jail's network");
     }
     int r = sockets_make(out, err);
-    if (setns(network->host, CLONE_NEWNET) < 0) {
-        log_error("cannot leave a jail's network: %s", strerrordesc_np(errno));
-        abort(); /* the next jail would be made from inside this one */
-    }
+    network_leave(network);
     if (r < 0) {
         network_sockets_closep(out);
         *out = (struct network_sockets){-1, -1, -1};
     }
     return r;
+}
+
+/* Loopback must work, as in a new jail; the rest may not. */
+int network_restore(const struct network *network, pid_t pid, uint32_t gid_first,
+                    struct network_sockets *out, struct err *err)
+{
+    scoped_fd proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    scoped_fd pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+    if (proc < 0 || pidfd < 0 || setns(pidfd, CLONE_NEWNET) < 0) {
+        return err_sys(err, "enter the jail's network");
+    }
+    int r = network_loopback(err);
+    if (r == 0) {
+        r = network_settings(proc, gid_first, err);
+    }
+    if (r == 0) {
+        r = network_open(network, err);
+    }
+    network_leave(network);
+    return r < 0 ? r : network_sockets_open(network, pidfd, out, err);
 }

@@ -18,6 +18,8 @@
 #define KEEPER_NETWORK_H
 
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 #include "base/compiler.h"
 #include "base/err.h"
@@ -48,6 +50,10 @@ must_check int network_loopback(struct err *err);
  * a jail with loopback alone. */
 must_check int network_open(const struct network *network, struct err *err);
 
+/* The knobs of the namespace the caller is in. `gid_first` is the first of the jail's groups as the
+ * caller sees them. */
+must_check int network_settings(int proc_fd, uint32_t gid_first, struct err *err);
+
 /* The daemon's ends. */
 struct network_sockets {
     int tcp;     /* takes every connection out; both families */
@@ -61,6 +67,10 @@ static inline void network_sockets_closep(struct network_sockets *sockets)
     fd_closep(&sockets->dns_udp);
     fd_closep(&sockets->dns_tcp);
 }
+
+/* All of the above in the namespace of that process, which is being restored; its sockets too. */
+must_check int network_restore(const struct network *network, pid_t pid, uint32_t gid_first,
+                               struct network_sockets *out, struct err *err);
 
 /* Opens them in the namespace of that process. All are open, or all are -1. */
 must_check int network_sockets_open(const struct network *network, int pidfd,

@@ -311,27 +311,6 @@ static enum probe_verdict probe_inotify(const struct probe *probe, struct probe_
 
 /* ---- all of them ---- */
 
-/* A namespace with an id map, from a process that lives only until it is opened. */
-static int userns_make(void)
-{
-    struct err err;
-    struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
-    long pid = syscall(SYS_clone3, &args, sizeof(args));
-
-    if (pid < 0) {
-        return -1;
-    }
-    if (pid == 0) {
-        (void)pause();
-        _exit(0);
-    }
-    int fd = userns_map((pid_t)pid, userns_base(0), &err);
-    (void)kill((pid_t)pid, SIGKILL);
-    while (waitpid((pid_t)pid, NULL, 0) < 0 && errno == EINTR) {
-    }
-    return fd;
-}
-
 /* The nearest directory that is there: the data directory will be made on the same filesystem. */
 static void nearest_dir(const char *path, char out[PATH_MAX])
 {
@@ -366,7 +345,8 @@ size_t probe_machine(const char *data_dir, struct probe_result out[PROBE_RESULTS
         {"inotify", probe_inotify},
     };
     static_assert(countof(points) <= PROBE_RESULTS_MAX, "room for every point");
-    scoped_fd userns = userns_make();
+    struct err err;
+    scoped_fd userns = userns_make(userns_base(0), &err);
     char where[PATH_MAX];
 
     nearest_dir(data_dir, where);

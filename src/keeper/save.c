@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "keeper/dump.h"
 #include "keeper/saved.h"
 
 /* The disk as it is between two system calls of the jail's: files that are being written may be
@@ -36,9 +37,8 @@ int save_jail(struct jail_kit *kit, const char *id, const struct keeper_save *sa
     if (begun < 0) {
         return begun;
     }
-    int r = save->flags & KEEPER_SAVE_MEMORY
-                ? err_set(err, EOPNOTSUPP, "memory cannot be saved by this keeper")
-                : disk_save(kit, id, save, begun, out, err);
+    int r = save->flags & KEEPER_SAVE_MEMORY ? dump_jail(kit, id, save, begun, out, err)
+                                             : disk_save(kit, id, save, begun, out, err);
     if (r == 0) {
         r = saved_commit(kit->pool, save->name, save->flags & KEEPER_SAVE_SYNC, err);
     }

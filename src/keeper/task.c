@@ -63,7 +63,7 @@ int task_start(void (*enter)(void *ctx), task_work *work, void *ctx, struct err 
     return move_fd(&ours);
 }
 
-void task_take(int socket, struct task_result *result, int fds[KEEPER_FDS_MAX])
+bool task_take(int socket, struct task_result *result, int fds[KEEPER_FDS_MAX])
 {
     struct iovec iov = {result, sizeof(*result)};
     union control control = {0};
@@ -86,4 +86,5 @@ void task_take(int socket, struct task_result *result, int fds[KEEPER_FDS_MAX])
     if (header && header->cmsg_type == SCM_RIGHTS) {
         memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
     }
+    return n == (ssize_t)sizeof(*result);
 }

@@ -5,12 +5,13 @@
  * without a result has failed. It does not end with the keeper: what it leaves, if it is cut short,
  * is mended when the next keeper starts.
  *
- * Owns:    the process, by its pidfd, until the result has been taken.
+ * Owns:    nothing but the socket.
  * Threads: one.
  */
 #ifndef KEEPER_TASK_H
 #define KEEPER_TASK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/compiler.h"
@@ -20,6 +21,7 @@
 struct task_result {
     int32_t status; /* 0 or -errno */
     uint32_t fds_n;
+    uint32_t made; /* on failure: what there is to undo, of enum jail_part */
     struct err err;
     struct keeper_jail jail;
     struct keeper_saved saved;
@@ -32,7 +34,8 @@ typedef void task_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS
  * first, in the new process, to close what is not its business. */
 must_check int task_start(void (*enter)(void *ctx), task_work *work, void *ctx, struct err *err);
 
-/* Takes the result, with its descriptors, which are the caller's. */
-void task_take(int socket, struct task_result *result, int fds[KEEPER_FDS_MAX]);
+/* Takes the result, with its descriptors, which are the caller's. False when there was none; then
+ * the result says so. */
+bool task_take(int socket, struct task_result *result, int fds[KEEPER_FDS_MAX]);
 
 #endif

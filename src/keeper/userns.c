@@ -4,8 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "keeper/keeper.h"
@@ -47,4 +52,23 @@ int userns_map(pid_t pid, uint32_t base, struct err *err)
     }
     int fd = openat(proc, "ns/user", O_RDONLY | O_CLOEXEC);
     return fd < 0 ? err_sys(err, "open the new user namespace") : fd;
+}
+
+int userns_make(uint32_t base, struct err *err)
+{
+    struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
+    long pid = syscall(SYS_clone3, &args, sizeof(args));
+
+    if (pid < 0) {
+        return err_sys(err, "make a user namespace");
+    }
+    if (pid == 0) {
+        (void)pause();
+        _exit(0);
+    }
+    int fd = userns_map((pid_t)pid, base, err);
+    (void)kill((pid_t)pid, SIGKILL);
+    while (waitpid((pid_t)pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    return fd;
 }

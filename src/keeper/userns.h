@@ -12,6 +12,10 @@
  * Returns a descriptor of that namespace, for idmapped mounts. */
 must_check int userns_map(pid_t pid, uint32_t base, struct err *err);
 
+/* A descriptor of a new namespace with such a map, and no process in it. Needs SIGCHLD at its
+ * default. */
+must_check int userns_make(uint32_t base, struct err *err);
+
 /* First host id of a plan's range. */
 uint32_t userns_base(uint32_t uid_slot);
 

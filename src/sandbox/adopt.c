@@ -1,11 +1,15 @@
 /* adopt.c - the daemon's start: the saved table against what is alive.
  *
- *      load rows ─► (keeper connects) ─► ATTACH each ─► LIST, DESTROY what nobody knows ─► ready
+ *      load rows ─► (keeper connects) ─► LIST_SAVED ─► ATTACH each that runs
+ *          ─► LIST, DESTROY what nobody knows ─► FORGET what nobody refers to ─► ready
  *
- * Loaded sandboxes are found and listed from the first moment; a dial waits until its sandbox is
- * attached. When the keeper goes away in the middle, the whole pass is made again: each step may be
- * repeated. After that a keeper that comes back changes little: pidfds and channels are ours and
- * outlive it; only what could not be asked while it was away is asked again.
+ * One on record as running that cannot be attached was paused, if a pause of it is among what the
+ * keeper has saved: the daemon before ended between the two. A jail of one that is paused is what a
+ * resume left that did not come to its end, or a pause; neither is needed. Loaded sandboxes are
+ * found and listed from the first moment; a dial waits until its sandbox is attached. When the
+ * keeper goes away in the middle, the whole pass is made again: each step may be repeated. After
+ * that a keeper that comes back changes little: pidfds and channels are ours and outlive it; only
+ * what could not be asked while it was away is asked again.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,10 +24,20 @@
 
 static void list_next(struct sandboxes *all);
 
+static void adopt_again(struct sandboxes *all)
+{
+    all->adoption = ADOPT_WAITING;
+    if (keeper_client_connected(all->use.keeper)) {
+        adopt_start(all); /* it is back already */
+    }
+}
+
 static void adopt_done(struct sandboxes *all)
 {
     all->adoption = ADOPT_READY;
-    log_info("on record as running: %zu", all->table.n);
+    kept_sweep(all);
+    log_info("on record: %zu running, %zu paused", all->table.n - all->table.paused_n,
+             all->table.paused_n);
     if (all->ready) {
         all->ready(all->ready_ctx);
     }
@@ -36,8 +50,9 @@ static void consider(struct sandboxes *all, const struct keeper_answer *answer)
     char id[KEEPER_ID_BYTES + 1] = "";
 
     memcpy(id, answer->id, KEEPER_ID_BYTES);
-    if (!table_find(&all->table, str_of(id)) && !doom_has(all, id)) {
-        log_warn("jail %s is on no record: destroyed", id);
+    const struct sandbox *sb = table_find(&all->table, str_of(id));
+    if ((!sb || sb->state == SANDBOX_PAUSED) && !doom_has(all, id)) {
+        log_warn("jail %s is on %s: destroyed", id, sb ? "record as paused" : "no record");
         doom(all, id, &unknown, SLOT_NONE);
     }
 }
@@ -56,10 +71,7 @@ static void on_listed(void *ctx, const struct keeper_answer *answer, int fds[KEE
         all->list_index++;
         list_next(all);
     } else if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
-        all->adoption = ADOPT_WAITING;
-        if (keeper_client_connected(all->use.keeper)) {
-            adopt_start(all); /* it is back already */
-        }
+        adopt_again(all);
     } else {
         if (answer->status < 0 && answer->status != -ENOENT) {
             log_error("list the jails: %s", answer->err.msg);
@@ -107,17 +119,29 @@ void adopt_pump(struct sandboxes *all)
     }
 }
 
-void adopt_start(struct sandboxes *all)
+static void on_saved_loaded(struct sandboxes *all, int error)
 {
+    if (error == -ENOTCONN || error == -ECONNRESET) {
+        adopt_again(all);
+        return;
+    }
     all->adoption = ADOPT_ATTACHING;
     all->adopt_cursor = (struct sandbox_position){.created_ms = INT64_MIN};
     adopt_pump(all);
 }
 
+void adopt_start(struct sandboxes *all)
+{
+    all->adoption = ADOPT_SAVED;
+    kept_load(all, on_saved_loaded);
+}
+
 static bool attach_again(void *ctx, struct sandbox *sb)
 {
     (void)ctx;
-    if (sb->state == SANDBOX_RUNNING && !sb->channel) {
+    if (sb->saves && sb->saves->lost) {
+        sandbox_attach(sb); /* what came of it is known then */
+    } else if (sb->state == SANDBOX_RUNNING && !sb->channel) {
         sandbox_attach(sb);
     }
     return true;
@@ -129,6 +153,7 @@ void sandboxes_keeper_changed(struct sandboxes *all, bool connected)
         return;
     }
     doom_resend(all);
+    kept_resend(all);
     if (all->adoption == ADOPT_WAITING) {
         adopt_start(all);
     } else if (all->adoption == ADOPT_READY) {
@@ -152,15 +177,14 @@ static void load_one(void *ctx, const struct sandbox_row *row)
     slots_mark(&all->slots, sb->uid_slot);
     table_add(&all->table, sb);
     table_show(&all->table, sb);
-    if (sb->state == SANDBOX_RUNNING) {
-        sb->init_due = true;
-        sandbox_arm(sb);
-    }
+    sb->init_due = sb->adopted = sb->state == SANDBOX_RUNNING;
+    sandbox_arm(sb);
 }
 
 static bool end_expired(void *ctx, struct sandbox *sb)
 {
-    if (sb->state == SANDBOX_RUNNING && sb->end_ms <= *(int64_t *)ctx) {
+    if (sb->state == SANDBOX_RUNNING && sb->end_ms <= *(int64_t *)ctx &&
+        !json_is_true(json_object_get(sb->options, "autoPause"))) {
         sandbox_kill(sb, SANDBOX_END_TIMEOUT, NULL, NULL);
     }
     return true;
@@ -215,6 +239,7 @@ void sandboxes_free(struct sandboxes *all)
         sandbox_leave(sb);
     }
     doom_free(all);
+    kept_free(all);
     record_free(all);
     uv_close((uv_handle_t *)&all->doom_timer, on_timer_closed);
     uv_close((uv_handle_t *)&all->record_timer, on_timer_closed);

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <utlist.h>
 
+#include "agent/channel.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -81,7 +82,9 @@ static void dial_wait(struct dial *dial)
         dial->patience.data = dial;
         dial->has_patience = true;
     }
-    (void)uv_timer_start(&dial->patience, on_patience, SANDBOX_ATTACH_WAIT_MS, 0);
+    (void)uv_timer_start(
+        &dial->patience, on_patience,
+        sb->state == SANDBOX_RUNNING ? SANDBOX_ATTACH_WAIT_MS : SANDBOX_RESTORE_TIMEOUT_MS, 0);
     DL_APPEND(sb->dials, dial);
     sandbox_attach(sb);
 }
@@ -108,8 +111,13 @@ void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int
 
     *dial = (struct dial){.sb = sb, .port = port, .done = done, .ctx = ctx};
     sandbox_hold(sb);
-    if (sb->state == SANDBOX_KILLING || sb->state == SANDBOX_PAUSED) {
+    if (sb->state == SANDBOX_KILLING) {
         dial_finish(dial, -ENOTCONN);
+    } else if (sb->state == SANDBOX_PAUSED) {
+        dial_finish(dial, -ESHUTDOWN);
+    } else if (sb->state == SANDBOX_PAUSING ||
+               (sb->state == SANDBOX_RESUMING && port != CHANNEL_PORT_CONTROL)) {
+        dial_wait(dial); /* nobody but us comes before the agent knows who it is */
     } else {
         dial_start(dial);
     }
@@ -125,7 +133,7 @@ void sandbox_fail_dials(struct sandbox *sb, int error)
     }
 }
 
-static void resume_dials(struct sandbox *sb)
+void sandbox_resume_dials(struct sandbox *sb)
 {
     struct dial *waiting = sb->dials;
 
@@ -144,7 +152,7 @@ static void on_broken(void *ctx, const char *why)
     struct sandbox *sb = ctx;
 
     sb->channel = NULL;
-    if (sb->state == SANDBOX_STARTING) {
+    if (sb->start) {
         struct err err;
         (void)err_set(&err, EIO, "the sandbox's agent gave up: %s", why);
         start_fail(sb, -EIO, &err);
@@ -210,29 +218,73 @@ static const struct agent_channel_handler channel_handler = {
 
 /* ---- the jail ---- */
 
+struct jail_poll {
+    uv_poll_t poll;
+    struct sandbox *sb; /* counted */
+    int fd;
+};
+
 static void on_pidfd(uv_poll_t *poll, int status, int events)
 {
+    struct jail_poll *jail = poll->data;
+
     (void)status, (void)events;
-    sandbox_died(poll->data);
+    sandbox_died(jail->sb);
 }
 
-static void watch_pidfd(struct sandbox *sb, int pidfd)
+void sandbox_watch_jail(struct sandbox *sb, bool watched)
 {
-    sb->pidfd = pidfd;
-    if (uv_poll_init(sb->all->use.loop, &sb->pidfd_poll, pidfd) < 0 ||
-        uv_poll_start(&sb->pidfd_poll, UV_READABLE, on_pidfd) < 0) {
+    if (!sb->pidfd) {
+        return;
+    }
+    if (watched && uv_poll_start(&sb->pidfd->poll, UV_READABLE, on_pidfd) < 0) {
         abort(); /* the keeper gave us something that is not a pidfd */
     }
-    sb->pidfd_poll.data = sb;
-    sandbox_hold(sb);
+    if (!watched) {
+        (void)uv_poll_stop(&sb->pidfd->poll);
+    }
 }
 
-void sandbox_take_jail(struct sandbox *sb, int fds[KEEPER_FDS_MAX])
+static void take_pidfd(struct sandbox *sb, int fd)
+{
+    struct jail_poll *jail = xnew(struct jail_poll);
+
+    *jail = (struct jail_poll){.sb = sb, .fd = fd};
+    if (uv_poll_init(sb->all->use.loop, &jail->poll, fd) < 0) {
+        abort();
+    }
+    jail->poll.data = jail;
+    sandbox_hold(sb);
+    sb->pidfd = jail;
+    sandbox_watch_jail(sb, true);
+}
+
+static void on_poll_closed(uv_handle_t *handle)
+{
+    struct jail_poll *jail = handle->data;
+
+    sandbox_release(jail->sb);
+    free(jail);
+}
+
+void sandbox_drop_jail(struct sandbox *sb)
+{
+    struct jail_poll *jail = move_ptr(&sb->pidfd);
+
+    agent_channel_close(move_ptr(&sb->channel));
+    egress_close(move_ptr(&sb->net));
+    if (jail) {
+        uv_close((uv_handle_t *)&jail->poll, on_poll_closed);
+        fd_closep(&jail->fd);
+    }
+}
+
+void sandbox_take_jail(struct sandbox *sb, int past, int fds[KEEPER_FDS_MAX])
 {
     struct egress *egress = sb->all->use.egress;
 
-    if (sb->pidfd < 0) {
-        watch_pidfd(sb, move_fd(&fds[KEEPER_FD_PIDFD]));
+    if (!sb->pidfd) {
+        take_pidfd(sb, move_fd(&fds[KEEPER_FD_PIDFD]));
     }
     if (egress && !sb->net && fds[KEEPER_FD_DNS_TCP] >= 0) {
         const struct egress_sockets sockets = {.gate = move_fd(&fds[KEEPER_FD_GATE]),
@@ -241,7 +293,7 @@ void sandbox_take_jail(struct sandbox *sb, int fds[KEEPER_FDS_MAX])
         sb->net = egress_open(egress, sb->id, sb->options, &sockets);
     }
     agent_channel_close(sb->channel);
-    sb->channel = agent_channel_new(sb->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]),
+    sb->channel = agent_channel_new(sb->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]), past,
                                     &channel_handler, sb);
     if (sb->all->use.logs.attached && !sb->hidden) {
         sb->all->use.logs.attached(sb->all->use.logs.ctx, sb);
@@ -273,10 +325,30 @@ static void attach_failed(struct sandbox *sb, const struct keeper_answer *answer
         return; /* tried again when the keeper is back; dials wait for that */
     }
     log_warn("sandbox %s: attach: %s", sb->id, answer->err.msg);
-    sandbox_kill(sb,
-                 is_older_than_the_boot(sb) ? SANDBOX_END_HOST_RESTART
-                                            : "it was gone when the daemon looked for it",
-                 NULL, NULL);
+    sandbox_lost(sb, is_older_than_the_boot(sb) ? SANDBOX_END_HOST_RESTART
+                                                : "it was gone when the daemon looked for it");
+}
+
+static bool save_is_lost(const struct sandbox *sb)
+{
+    return sb->saves && sb->saves->lost;
+}
+
+static void attach_worked(struct sandbox *sb, int fds[KEEPER_FDS_MAX])
+{
+    struct err err;
+
+    sandbox_take_jail(sb, CHANNEL_PAST_NONE, fds);
+    if (sb->init_due) {
+        sb->init_due = false;
+        sandbox_init_agent(sb, on_init);
+    }
+    if (save_is_lost(sb)) {
+        (void)err_set(&err, EAGAIN, "the keeper ended while it saved the sandbox; try again");
+        save_abort(sb, -EAGAIN, &err);
+    }
+    sandbox_resume_dials(sb);
+    save_next(sb);
 }
 
 static void on_attached(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
@@ -286,15 +358,10 @@ static void on_attached(void *ctx, const struct keeper_answer *answer, int fds[K
 
     sb->attaching = false;
     all->attaching_n--;
-    if (sb->state != SANDBOX_RUNNING) {
-        ; /* it ended meanwhile */
+    if (sb->state != SANDBOX_RUNNING && !save_is_lost(sb)) {
+        ; /* it ended, or is being paused */
     } else if (answer->status == 0 && fds[KEEPER_FD_PIDFD] >= 0 && fds[KEEPER_FD_CHANNEL] >= 0) {
-        sandbox_take_jail(sb, fds);
-        if (sb->init_due) {
-            sb->init_due = false;
-            sandbox_init_agent(sb, on_init);
-        }
-        resume_dials(sb);
+        attach_worked(sb, fds);
     } else {
         attach_failed(sb, answer);
     }
@@ -306,7 +373,9 @@ void sandbox_attach(struct sandbox *sb)
 {
     struct keeper_request req = {.op = KEEPER_ATTACH, .jail = sb->jail};
 
-    if (sb->attaching || sb->state != SANDBOX_RUNNING) {
+    bool saved = sb->saves && sb->saves->quiet && !sb->saves->lost; /* no channel may be open */
+
+    if (sb->attaching || saved || (sb->state != SANDBOX_RUNNING && !save_is_lost(sb))) {
         return;
     }
     sb->attaching = true;

@@ -44,6 +44,11 @@ struct agent_channel {
 
     uint32_t log_seq;   /* of the last line */
     uint32_t log_limit; /* none beyond this one was asked for */
+
+    void (*quiet_done)(void *ctx, int error); /* NULL: not asked to be quiet */
+    uint32_t quiet_seq;
+    bool quiet; /* it says it is, and closes next */
+    uv_timer_t quiet_timer;
 };
 
 struct received {
@@ -77,6 +82,7 @@ static void shut(struct agent_channel *ch)
 {
     uv_close((uv_handle_t *)&ch->poll, on_closed);
     uv_close((uv_handle_t *)&ch->timer, on_closed);
+    uv_close((uv_handle_t *)&ch->quiet_timer, on_closed);
     fd_closep(&ch->fd);
 }
 
@@ -92,21 +98,36 @@ static void answer_all(struct agent_channel *ch, int error)
     }
 }
 
+static void quiet_tell(struct agent_channel *ch, int error)
+{
+    void (*done)(void *ctx, int error) = ch->quiet_done;
+
+    ch->quiet_done = NULL;
+    if (done) {
+        done(ch->ctx, error);
+    }
+}
+
 void agent_channel_close(struct agent_channel *ch)
 {
     if (ch && ch->fd >= 0) {
         shut(ch);
         answer_all(ch, -ENOTCONN);
+        quiet_tell(ch, -ENOTCONN);
     }
 }
 
 static void channel_break(struct agent_channel *ch, const char *why)
 {
-    if (ch->fd >= 0) {
-        shut(ch);
-        ch->handler.on_broken(ch->ctx, why);
-        answer_all(ch, -ECONNRESET);
+    if (ch->fd < 0) {
+        return;
     }
+    shut(ch);
+    if (!ch->quiet) {
+        ch->handler.on_broken(ch->ctx, why);
+    }
+    answer_all(ch, -ECONNRESET);
+    quiet_tell(ch, ch->quiet ? 0 : -ECONNRESET);
 }
 
 /* ---- sending ---- */
@@ -188,6 +209,29 @@ void agent_channel_connect(struct agent_channel *ch, uint32_t port, agent_channe
     }
 }
 
+static void on_quiet_timeout(uv_timer_t *timer)
+{
+    struct agent_channel *ch = timer->data;
+
+    ch->quiet_seq = 0;
+    ch->abandoned++;
+    quiet_tell(ch, -ETIMEDOUT);
+}
+
+void agent_channel_quiet(struct agent_channel *ch, int how, void (*done)(void *ctx, int error))
+{
+    struct channel_message message = {
+        .op = CHANNEL_QUIET, .seq = ch->next_seq, .value = (uint32_t)how};
+
+    if (ch->quiet_done || put(ch, &message) < 0) {
+        done(ch->ctx, -EAGAIN);
+        return;
+    }
+    ch->quiet_done = done;
+    ch->quiet_seq = ch->next_seq++;
+    (void)uv_timer_start(&ch->quiet_timer, on_quiet_timeout, CHANNEL_TIMEOUT_MS, 0);
+}
+
 static void ask_oom(struct agent_channel *ch)
 {
     if (ch->fd >= 0 && ch->asked == 0 && ch->questions_n > 0) {
@@ -227,6 +271,9 @@ static int receive(struct agent_channel *ch, struct received *in)
                          .msg_controllen = sizeof(control.bytes)};
     ssize_t n = recvmsg(ch->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
+    if (n < 0 && errno == ECONNRESET) { /* closed with words of ours unread: its own come next */
+        n = recvmsg(ch->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    }
     if (n < 0) {
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
     }
@@ -310,6 +357,19 @@ void agent_channel_credit_logs(struct agent_channel *ch, uint32_t seq)
     (void)put(ch, &message); /* an agent that does not read gets none */
 }
 
+static const char *on_quiet(struct agent_channel *ch, const struct channel_message *message)
+{
+    if (!ch->quiet_done || message->seq != ch->quiet_seq) {
+        return ch->abandoned > 0 ? NULL : "it says it is quiet without being asked";
+    }
+    (void)uv_timer_stop(&ch->quiet_timer);
+    ch->quiet = message->status == 0;
+    if (!ch->quiet) {
+        quiet_tell(ch, message->status < 0 ? message->status : -EPROTO);
+    }
+    return NULL;
+}
+
 /* NULL, or why the channel must break. */
 static const char *take(struct agent_channel *ch, struct received *in)
 {
@@ -322,6 +382,9 @@ static const char *take(struct agent_channel *ch, struct received *in)
     }
     if (in->message.op == CHANNEL_LOG) {
         return on_line(ch, in);
+    }
+    if (in->message.op == CHANNEL_QUIET) {
+        return on_quiet(ch, &in->message);
     }
     if (in->message.op != CHANNEL_OOM) {
         return "it said something unknown";
@@ -343,12 +406,12 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     }
     for (int i = 0; i < CHANNEL_BATCH && ch->fd >= 0; i++) {
         scoped(received_fini) struct received in = {0};
-        int r = status < 0 ? status : receive(ch, &in);
-        if (r == 0) {
+        int r = receive(ch, &in);
+        if (r == 0 && status == 0) {
             return;
         }
         const char *why = r == -EPROTO ? "it sent a message of another form"
-                          : r < 0      ? "it closed the connection"
+                          : r <= 0     ? "it closed the connection"
                                        : take(ch, &in);
         if (why) {
             channel_break(ch, why);
@@ -369,22 +432,23 @@ void agent_channel_drain_logs(struct agent_channel *ch)
     }
 }
 
-struct agent_channel *agent_channel_new(uv_loop_t *loop, int fd,
+struct agent_channel *agent_channel_new(uv_loop_t *loop, int fd, int past,
                                         const struct agent_channel_handler *handler, void *ctx)
 {
     struct agent_channel *ch = xnew(struct agent_channel);
-    struct channel_message hello = {.op = CHANNEL_HELLO, .value = CHANNEL_VERSION};
+    struct channel_message hello = {.op = CHANNEL_HELLO, .status = past, .value = CHANNEL_VERSION};
 
     ch->fd = fd;
     ch->handler = *handler;
     ch->ctx = ctx;
     ch->next_seq = 1;
-    ch->handles = 2;
+    ch->handles = 3;
     buf_init(&ch->out, CHANNEL_OUT_MAX * sizeof(struct channel_message));
-    if (uv_timer_init(loop, &ch->timer) < 0 || uv_poll_init(loop, &ch->poll, fd) < 0) {
+    if (uv_timer_init(loop, &ch->timer) < 0 || uv_timer_init(loop, &ch->quiet_timer) < 0 ||
+        uv_poll_init(loop, &ch->poll, fd) < 0) {
         abort(); /* a socket can always be polled */
     }
-    ch->poll.data = ch->timer.data = ch;
+    ch->poll.data = ch->timer.data = ch->quiet_timer.data = ch;
     (void)put(ch, &hello);
     return ch;
 }

@@ -46,9 +46,15 @@ struct agent_channel_handler {
  * channel broke, -ENOTCONN when it was closed. */
 typedef void agent_channel_done(void *ctx, int fd_or_error);
 
-/* Takes the descriptor over, and says hello. */
-struct agent_channel *agent_channel_new(uv_loop_t *loop, int fd,
+/* Takes the descriptor over, and says hello. `past` (enum channel_past) is what it says of it. */
+struct agent_channel *agent_channel_new(uv_loop_t *loop, int fd, int past,
                                         const struct agent_channel_handler *handler, void *ctx);
+
+/* Asks the agent to be quiet (enum channel_quiet), so that its jail can be saved. It closes the
+ * channel then; `done` comes with 0 when that has been seen: the channel is closed and gone, what
+ * waited on it was told -ECONNRESET, and on_broken is not called. With -errno the agent is not
+ * quiet, and the channel is what it was or, as on_broken has told, broken. */
+void agent_channel_quiet(struct agent_channel *ch, int how, void (*done)(void *ctx, int error));
 
 /* -EAGAIN (to done, at once) when too many wait already. */
 void agent_channel_connect(struct agent_channel *ch, uint32_t port, agent_channel_done *done,

@@ -1,23 +1,26 @@
-/* create.c - from a template to a RUNNING sandbox.
+/* create.c - from a template to a RUNNING sandbox, and from a paused one back to it.
  *
  *      wait ─► KEEPER_CREATE ─┬─► connect, POST /init ─► start command ─┬─► RUNNING, done
- *                             └─► save the row ─────────────────────────┘
+ *              or RESTORE     └─► save the row ─────────────────────────┘
  *
- * It waits for adoption, and for a keeper that is away: one that was started again is back in a
- * moment. The two branches run at once. Whichever step the daemon dies in, nothing is lost and
- * nothing is left: a jail without a row is destroyed by adoption, and one with a row is adopted and
- * told its configuration again.
+ * It waits for adoption, for a keeper that is away (one that was started again is back in a
+ * moment), and until an older jail of the same sandbox is gone. The two branches run at once.
+ * Whichever step the daemon dies in, nothing is lost and nothing is left: a jail without a row, or
+ * whose row says paused, is destroyed by adoption, and one with a row is adopted and told its
+ * configuration again.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
+#include "agent/channel.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/encode.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "sandbox/internal.h"
 #include "sandbox/start_command.h"
 
@@ -25,25 +28,29 @@ struct start {
     struct start *prev, *next; /* in all->waiting */
     struct sandbox *sb;
     struct keeper_request request;
+    int past; /* enum channel_past */
     sandbox_created *done;
     void *ctx;
     uint32_t waited_ms;
-    bool waiting;                  /* for adoption, or for the keeper */
-    bool jail_asked;               /* a jail may exist */
-    bool row_given;                /* to the store */
-    bool row_saved;                /* on record */
-    bool agent_ready;              /* has its configuration, and what the template starts is up */
-    char *start_cmd, *ready_cmd;   /* of the template; NULL: none */
+    bool waiting;                /* for adoption, for the keeper, or for an older jail to be gone */
+    bool jail_asked;             /* a jail may exist */
+    bool jail_answered;          /* the keeper is through with it */
+    bool row_given;              /* to the store */
+    bool row_saved;              /* on record */
+    bool agent_ready;            /* has its configuration, and what the template starts is up */
+    char *start_cmd, *ready_cmd; /* of the template; NULL: none */
     struct start_command *command; /* under way */
-    int error;                     /* found before anything was started: told from the timer */
+    int64_t started_ms;            /* RESUMING: what they were, should it fail */
+    int64_t end_ms;
+    int error; /* found before anything was started: told from the timer */
     struct err err;
 };
 
 /* ---- the end of a start ---- */
 
-static void start_free(struct sandbox *sb)
+static struct start start_take(struct sandbox *sb)
 {
-    struct start *start = move_ptr(&sb->start);
+    struct start *start = move_ptr(&sb->start), copy = *start;
 
     if (start->waiting) {
         DL_DELETE(sb->all->waiting, start);
@@ -51,7 +58,11 @@ static void start_free(struct sandbox *sb)
     start_command_free(start->command);
     free(start->start_cmd);
     free(start->ready_cmd);
+    if (start->request.plan.from[0] && (!start->jail_asked || start->jail_answered)) {
+        kept_release(sb->all, start->request.plan.from);
+    }
     free(start);
+    return copy;
 }
 
 void start_drop(struct sandbox *sb)
@@ -61,29 +72,60 @@ void start_drop(struct sandbox *sb)
     if (!sb->start) {
         return;
     }
-    struct start start = *sb->start;
-    start_free(sb);
+    struct start start = start_take(sb);
     (void)err_set(&err, EAGAIN, "the daemon is stopping; try again");
     start.done(start.ctx, NULL, -EAGAIN, &err);
 }
 
+/* The jail goes when the keeper is through with it: it cannot be destroyed while it is made. */
+static void undo_jail(struct sandbox *sb, const struct start *start)
+{
+    uint32_t slot = sb->uid_slot;
+
+    sb->uid_slot = SLOT_NONE;
+    if (start->jail_asked && !start->jail_answered) {
+        sb->doom_due = true;
+        sb->doom_slot = slot;
+    } else if (start->jail_asked) {
+        doom(sb->all, sb->id, &sb->jail, slot);
+    } else {
+        slots_give(&sb->all->slots, slot);
+    }
+}
+
+/* It is paused as it was: a resume uses nothing up before it has succeeded. */
+static void back_to_paused(struct sandbox *sb, const struct start *start)
+{
+    sb->all->resumes_failed++;
+    sb->started_ms = start->started_ms;
+    sb->end_ms = start->end_ms;
+    sandbox_drop_jail(sb);
+    undo_jail(sb, start);
+    sandbox_set_state(sb, SANDBOX_PAUSED);
+    sandbox_arm(sb);
+    if (start->row_given) {
+        sandbox_save(sb, CHANGE_PAUSED, NULL, NULL, NULL);
+    }
+    sandbox_fail_dials(sb, -EHOSTDOWN);
+}
+
 void start_fail(struct sandbox *sb, int error, const struct err *err)
 {
-    struct start start = *sb->start;
     struct err why = *err;
+    bool resumed = sb->state == SANDBOX_RESUMING;
 
-    sb->all->create_failed++;
-    log_warn("sandbox %s: create: %s", sb->id, why.msg);
-    start_free(sb);
+    log_warn("sandbox %s: %s: %s", sb->id, resumed ? "resume" : "create", why.msg);
     sandbox_hold(sb);
-    sandbox_leave(sb);
-    if (start.jail_asked) {
-        doom(sb->all, sb->id, &sb->jail, sb->uid_slot);
+    struct start start = start_take(sb);
+    if (resumed) {
+        back_to_paused(sb, &start);
     } else {
-        slots_give(&sb->all->slots, sb->uid_slot);
-    }
-    if (start.row_given) {
-        sandbox_record_end(sb, "it did not start", NULL, NULL);
+        sb->all->create_failed++;
+        sandbox_leave(sb);
+        undo_jail(sb, &start);
+        if (start.row_given) {
+            sandbox_record_end(sb, "it did not start", NULL, NULL);
+        }
     }
     start.done(start.ctx, NULL, error, &why);
     sandbox_release(sb);
@@ -92,6 +134,12 @@ void start_fail(struct sandbox *sb, int error, const struct err *err)
 static void set_patience(struct sandbox *sb, uint32_t ms)
 {
     (void)uv_timer_start(&sb->timer, sandbox_on_timer, ms, 0);
+}
+
+static uint32_t patience_ms(const struct start *start)
+{
+    return start->request.op == KEEPER_RESTORE ? SANDBOX_RESTORE_TIMEOUT_MS
+                                               : SANDBOX_START_TIMEOUT_MS;
 }
 
 /* Adoption takes its time when there is much to adopt; a keeper that stays away does not. */
@@ -112,11 +160,14 @@ void start_timeout(struct sandbox *sb)
     } else if (start->waiting && waits_on(sb)) {
         set_patience(sb, SANDBOX_KEEPER_WAIT_MS);
     } else if (start->waiting) {
-        (void)err_set(&err, EAGAIN, "the keeper is not running; try again");
+        (void)err_set(&err, EAGAIN, "%s; try again",
+                      keeper_client_connected(sb->all->use.keeper)
+                          ? "the sandbox's jail of before is not gone yet"
+                          : "the keeper is not running");
         start_fail(sb, -EAGAIN, &err);
     } else {
-        (void)err_set(&err, ETIMEDOUT, "the sandbox did not start within %d s",
-                      SANDBOX_START_TIMEOUT_MS / 1000);
+        (void)err_set(&err, ETIMEDOUT, "the sandbox did not start within %u s",
+                      patience_ms(start) / 1000);
         start_fail(sb, -ETIMEDOUT, &err);
     }
 }
@@ -124,34 +175,50 @@ void start_timeout(struct sandbox *sb)
 static void start_check(struct sandbox *sb)
 {
     static const struct err none;
-    struct start start = *sb->start;
+    bool resumed = sb->state == SANDBOX_RESUMING;
 
-    if (!start.row_saved || !start.agent_ready) {
+    if (!sb->start->row_saved || !sb->start->agent_ready) {
         return;
     }
-    start_free(sb);
-    sb->state = SANDBOX_RUNNING;
+    struct start start = start_take(sb);
+    sandbox_set_state(sb, SANDBOX_RUNNING);
+    if (resumed) {
+        sb->all->resumes++;
+        kept_forget(sb->all, sb->saved);
+        free(move_ptr(&sb->saved));
+        sb->saved_bytes = 0;
+    } else if (!sb->hidden) {
+        sb->all->created++;
+        table_show(&sb->all->table, sb);
+    }
     if (sb->hidden) {
         (void)uv_timer_stop(&sb->timer);
     } else {
-        sb->all->created++;
-        table_show(&sb->all->table, sb);
         sandbox_arm(sb);
     }
-    log_info("sandbox %s: running, template %s", sb->id, sb->template_id);
+    log_info("sandbox %s: %s, template %s", sb->id, resumed ? "resumed" : "running",
+             sb->template_id);
+    sandbox_hold(sb);
     start.done(start.ctx, sb, 0, &none);
+    sandbox_resume_dials(sb);
+    sandbox_release(sb);
 }
 
 /* ---- its steps, last first ---- */
+
+static bool is_starting(const struct sandbox *sb)
+{
+    return sb->start && (sb->state == SANDBOX_STARTING || sb->state == SANDBOX_RESUMING);
+}
 
 static void on_saved(void *ctx, int error, const struct err *err)
 {
     struct sandbox *sb = ctx;
 
-    if (sb->state == SANDBOX_STARTING && sb->start && error < 0) {
+    if (is_starting(sb) && error < 0) {
         sb->start->row_given = false; /* nothing is on record, so nothing ends there */
         start_fail(sb, error == -EDQUOT ? error : -EIO, err);
-    } else if (sb->state == SANDBOX_STARTING && sb->start) {
+    } else if (is_starting(sb)) {
         sb->start->row_saved = true;
         start_check(sb);
     }
@@ -185,7 +252,7 @@ static void start_run_command(struct sandbox *sb)
 
 static void on_init(struct sandbox *sb, int error, const struct err *err)
 {
-    if (sb->state != SANDBOX_STARTING || !sb->start) {
+    if (!is_starting(sb)) {
         return;
     }
     if (error < 0) {
@@ -219,7 +286,7 @@ static int create_error(int status)
     }
 }
 
-static void start_record(struct sandbox *sb)
+static void start_record(struct sandbox *sb, enum sandbox_change change)
 {
     if (sb->hidden) {
         sb->start->row_saved = true; /* none is wanted */
@@ -227,18 +294,56 @@ static void start_record(struct sandbox *sb)
     }
     sb->start->row_given = true;
     sandbox_hold(sb);
-    sandbox_save(sb, CHANGE_CREATED, NULL, on_saved, sb);
+    sandbox_save(sb, change, NULL, on_saved, sb);
+}
+
+static void jail_made(struct sandbox *sb, const struct keeper_answer *answer,
+                      int fds[KEEPER_FDS_MAX])
+{
+    bool resumed = sb->state == SANDBOX_RESUMING;
+
+    sb->jail = answer->jail;
+    if (resumed) {
+        sb->started_ms = clock_wall_ms();
+        sb->end_ms = sb->started_ms + resume_span_ms(sb);
+    }
+    sandbox_take_jail(sb, sb->start->past, fds);
+    start_record(sb, resumed ? CHANGE_RESUMED : CHANGE_CREATED);
+    sandbox_init_agent(sb, on_init);
+}
+
+struct making {
+    struct sandbox *sb;            /* counted */
+    char from[KEEPER_SAVED_BYTES]; /* held, unless "" */
+};
+
+/* It was given up meanwhile: what came of it goes. */
+static void given_up(const struct making *making)
+{
+    struct sandbox *sb = making->sb;
+
+    if (making->from[0]) {
+        kept_release(sb->all, making->from);
+    }
+    if (sb->doom_due && !sb->all->closed) {
+        doom(sb->all, sb->id, &sb->jail, sb->doom_slot);
+    }
+    sb->doom_due = false;
 }
 
 static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
 {
-    struct sandbox *sb = ctx;
+    struct making *making = ctx;
+    struct sandbox *sb = making->sb;
     struct err err;
 
-    if (sb->state != SANDBOX_STARTING || !sb->start) {
-        sandbox_release(sb); /* gave up meanwhile: the jail is doomed already */
+    if (sb->doom_due || !is_starting(sb)) {
+        given_up(making);
+        sandbox_release(sb);
+        free(making);
         return;
     }
+    sb->start->jail_answered = true;
     if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
         (void)err_set(&err, EAGAIN, "the keeper is not running; try again");
         start_fail(sb, -EAGAIN, &err);
@@ -248,96 +353,74 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
         (void)err_set(&err, EIO, "the keeper's answer lacks the jail's descriptors");
         start_fail(sb, -EIO, &err);
     } else {
-        sb->jail = answer->jail;
-        sandbox_take_jail(sb, fds);
-        start_record(sb);
-        sandbox_init_agent(sb, on_init);
+        jail_made(sb, answer, fds);
     }
     sandbox_release(sb);
+    free(making);
 }
 
 static void start_jail(struct sandbox *sb)
 {
+    struct making *making = xnew(struct making);
+
+    making->sb = sb;
+    memcpy(making->from, sb->start->request.plan.from, sizeof(making->from));
     sb->start->jail_asked = true;
-    set_patience(sb, SANDBOX_START_TIMEOUT_MS);
+    set_patience(sb, patience_ms(sb->start));
     sandbox_hold(sb);
-    keeper_client_ask(sb->all->use.keeper, &sb->start->request, on_jail, sb);
+    keeper_client_ask(sb->all->use.keeper, &sb->start->request, on_jail, making);
+}
+
+static bool may_start(const struct sandbox *sb)
+{
+    return sb->all->adoption == ADOPT_READY && keeper_client_connected(sb->all->use.keeper) &&
+           !sb->doom_due && !doom_has(sb->all, sb->id);
 }
 
 void start_waiting(struct sandboxes *all)
 {
-    struct start *start = NULL;
+    struct start *start = NULL, *next = NULL;
 
-    while ((start = all->waiting)) {
-        DL_DELETE(all->waiting, start);
-        start->waiting = false;
-        start_jail(start->sb);
-    }
-}
-
-/* ---- the plan ---- */
-
-static int plan_layers(struct keeper_plan *plan, const char *layers, struct err *err)
-{
-    struct str rest = str_of(layers), layer;
-
-    while (str_split(&rest, ',', &layer)) {
-        if (plan->layers_n == KEEPER_LAYERS_MAX) {
-            return err_set(err, EINVAL, "the template has more than %d layers", KEEPER_LAYERS_MAX);
-        }
-        if (!str_copy(plan->layers[plan->layers_n++], KEEPER_LAYER_BYTES, layer)) {
-            return err_set(err, EINVAL, "the template has a layer with too long a name");
+    DL_FOREACH_SAFE (all->waiting, start, next) {
+        if (may_start(start->sb)) {
+            DL_DELETE(all->waiting, start);
+            start->waiting = false;
+            start_jail(start->sb);
         }
     }
-    return 0;
 }
 
-/* volumeMounts of the options, as the API checked and completed them. */
-static int plan_volumes(struct keeper_plan *plan, const json_t *mounts, struct err *err)
+void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sandbox_created *done,
+                 void *ctx)
 {
-    for (size_t i = 0; i < json_array_size(mounts); i++) {
-        const json_t *mount = json_array_get(mounts, i);
-        const char *volume = json_string_value(json_object_get(mount, "volumeID"));
-        const char *path = json_string_value(json_object_get(mount, "path"));
+    struct start *start = xnew(struct start);
 
-        if (plan->volumes_n == KEEPER_VOLUMES_MAX || !volume || !path ||
-            !str_copy(plan->volumes[plan->volumes_n].volume, KEEPER_VOLUME_BYTES, str_of(volume)) ||
-            !str_copy(plan->volumes[plan->volumes_n].path, KEEPER_VOLUME_PATH_BYTES,
-                      str_of(path))) {
-            return err_set(err, EINVAL, "volume mount #%zu cannot be made", i);
-        }
-        plan->volumes_n++;
+    *start = (struct start){.sb = sb,
+                            .past = past,
+                            .done = done,
+                            .ctx = ctx,
+                            .started_ms = sb->started_ms,
+                            .end_ms = sb->end_ms};
+    sb->start = start;
+    start->error = plan_jail(sb, from, memory, &start->request, &start->err);
+    if (start->error) {
+        start->request.plan.from[0] = '\0';
+        set_patience(sb, 0);
+        return;
     }
-    return 0;
+    if (from) {
+        kept_hold(sb->all, from);
+    }
+    if (may_start(sb)) {
+        start_jail(sb);
+    } else {
+        start->waiting = true;
+        DL_APPEND(sb->all->waiting, start);
+        set_patience(sb, SANDBOX_KEEPER_WAIT_MS);
+    }
 }
 
-static int plan_jail(struct sandbox *sb, const char *layers, struct err *err)
-{
-    struct keeper_request *req = &sb->start->request;
-
-    req->op = KEEPER_CREATE;
-    memcpy(req->id, sb->id, sizeof(sb->id));
-    memcpy(req->plan.hostname, sb->id, sizeof(sb->id));
-    req->plan.cpu_millis = sb->cpu_count * 1000;
-    req->plan.memory_mb = sb->memory_mb;
-    req->plan.disk_mb = sb->disk_mb;
-    req->plan.pids = SANDBOX_PIDS;
-    req->plan.network = sb->all->use.egress && egress_wanted(sb->options);
-    int r = plan_layers(&req->plan, layers, err);
-    if (r == 0) {
-        r = plan_volumes(&req->plan, json_object_get(sb->options, "volumeMounts"), err);
-    }
-    if (r < 0) {
-        return r;
-    }
-    sb->uid_slot = slots_take(&sb->all->slots);
-    if (sb->uid_slot == SLOT_NONE) {
-        return err_set(err, ENOSPC, "this machine runs as many sandboxes as it can (%d)",
-                       KEEPER_UID_SLOTS);
-    }
-    req->plan.uid_slot = sb->uid_slot;
-    return 0;
-}
+/* ---- what a new one is ---- */
 
 static json_t *copy_object(const json_t *object)
 {
@@ -394,6 +477,7 @@ static void describe(struct sandbox *sb, const struct sandbox_params *params)
     sb->template_id = xstrdup(template->id);
     sb->template_alias = xstrdup(template->alias);
     sb->build_id = xstrdup(template->build_id);
+    sb->layers = xstrdup(template->layers);
     sb->access_token = params->secure ? make_token() : NULL;
     sb->metadata = copy_object(params->metadata);
     sb->env_vars = copy_object(params->env_vars);
@@ -409,31 +493,22 @@ static void describe(struct sandbox *sb, const struct sandbox_params *params)
 void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
                     sandbox_created *done, void *ctx)
 {
+    const char *from = params->template->saved;
     struct sandbox *sb = sandbox_new(all);
-    struct start *start = xnew(struct start);
 
-    *start = (struct start){.sb = sb, .done = done, .ctx = ctx};
     sb->state = SANDBOX_STARTING;
-    sb->start = start;
     sb->hidden = params->hidden;
     all->hidden_n += sb->hidden;
     describe(sb, params);
     table_add(&all->table, sb);
-    start->error = plan_jail(sb, params->template->layers, &start->err);
-    if (params->from) {
-        (void)str_copy(start->request.plan.from, KEEPER_SAVED_BYTES, str_of(params->from));
-    }
-    if (!params->template->saved) {
-        start->start_cmd = xstrdup(params->template->start_cmd);
-        start->ready_cmd = xstrdup(params->template->ready_cmd);
-    }
-    if (start->error) {
-        set_patience(sb, 0);
-    } else if (all->adoption == ADOPT_READY && keeper_client_connected(all->use.keeper)) {
-        start_jail(sb);
+    if (params->hidden) {
+        start_begin(sb, params->from, false, CHANNEL_PAST_NONE, done, ctx);
     } else {
-        start->waiting = true;
-        DL_APPEND(all->waiting, start);
-        set_patience(sb, SANDBOX_KEEPER_WAIT_MS);
+        start_begin(sb, from, from != NULL, from ? CHANNEL_PAST_COPIED : CHANNEL_PAST_NONE, done,
+                    ctx);
+    }
+    if (!from) {
+        text_set(&sb->start->start_cmd, params->template->start_cmd);
+        text_set(&sb->start->ready_cmd, params->template->ready_cmd);
     }
 }

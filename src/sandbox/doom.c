@@ -58,8 +58,12 @@ static void on_destroyed(void *ctx, const struct keeper_answer *answer, int fds[
     if (it->all->closed) {
         doomed_free(it);
     } else if (answer->status == 0) {
-        slots_give(&it->all->slots, it->slot);
+        struct sandboxes *all = it->all;
+        slots_give(&all->slots, it->slot);
+        all->refs++;
         doomed_free(it);
+        start_waiting(all); /* one may wait for just this */
+        sandboxes_release(all);
     } else if (answer->status != -ENOTCONN && answer->status != -ECONNRESET) {
         doom_failed(it, answer);
     }

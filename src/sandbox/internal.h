@@ -7,9 +7,17 @@
  *   channel.c    the daemon's end of the socket to a jail's agent
  *   attach.c     sockets into the jail; the channel made anew when it broke
  *   init.c       POST /init: what the agent is told
- *   create.c     STARTING
+ *   create.c     STARTING and RESUMING: a jail is made
+ *   plan.c       what the keeper is asked to make
+ *   save.c       a jail is saved: what pause, snapshot and fork share
+ *   pause.c      PAUSING, PAUSED
+ *   resume.c     who wants it back, and what becomes of it
+ *   snapshot.c   a running sandbox as a template
+ *   fork.c       a running sandbox, many times
+ *   kept.c       what the keeper saved: found, held, forgotten
  *   run.c        a command inside, through the agent
  *   start_command.c  the template's own command, until it is ready
+ *   keep.c       a jail's state under a name that others chose
  *   lifecycle.c  timeouts, death, kill
  *   doom.c       jails that must go, until the keeper says they are gone
  *   adopt.c      the start of the daemon: the table against what is alive
@@ -32,15 +40,17 @@ enum {
     SANDBOX_ATTACH_WAIT_MS = 5000,           /* of a dial: adoption, or a keeper started again */
     SANDBOX_DESTROY_RETRY_MS = 1000,
     SANDBOX_DESTROY_TRIES = 60,
-    SANDBOX_RECORD_RETRY_MS = 1000, /* an end that the store could not take is given again */
+    SANDBOX_RECORD_RETRY_MS = 1000,     /* an end that the store could not take is given again */
+    SANDBOX_PAUSE_RETRY_MS = 10 * 1000, /* one whose time is up, and which could not be paused */
 };
 
 /* ---- table.c ---- */
 
 struct table {
     struct sandbox *by_id;  /* all but KILLING */
-    struct sandbox **order; /* RUNNING and PAUSED, by (created_ms, id), ascending */
+    struct sandbox **order; /* all but STARTING, by (created_ms, id), ascending */
     size_t n, cap;
+    size_t paused_n;  /* of those, PAUSED */
     uint64_t changes; /* of order: an iteration that sees it move looks its place up again */
 };
 
@@ -69,11 +79,14 @@ void slots_give(struct slots *slots, uint32_t slot); /* fine for SLOT_NONE */
 
 /* ---- the objects ---- */
 
-enum adoption { ADOPT_WAITING, ADOPT_ATTACHING, ADOPT_LISTING, ADOPT_READY };
+enum adoption { ADOPT_WAITING, ADOPT_SAVED, ADOPT_ATTACHING, ADOPT_LISTING, ADOPT_READY };
 
 struct doomed;
 struct dial;
 struct ending;
+struct joiner;
+struct kept;
+struct save;
 struct start;
 
 struct sandboxes {
@@ -88,6 +101,7 @@ struct sandboxes {
     struct slots slots;
     struct start *waiting; /* creates that came before ADOPT_READY, or while the keeper is away */
     struct doomed *doomed;
+    struct kept *kept; /* that are in use, to be forgotten, or were found at the start */
     uv_timer_t doom_timer;
     struct ending *unrecorded; /* ends that the store has refused so far */
     uv_timer_t record_timer;
@@ -98,6 +112,7 @@ struct sandboxes {
     uint32_t list_index;
 
     uint64_t created, create_failed;
+    uint64_t pauses, pauses_failed, resumes, resumes_failed, snapshots;
     uint64_t dials, dials_failed;
     uint64_t ended[SANDBOX_REASONS];
 };
@@ -114,22 +129,29 @@ struct sandbox {
     json_t *init; /* what /init is told besides: envVars, defaultUser, defaultWorkdir */
     int64_t started_ms, end_ms, created_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
+    char *layers; /* as struct template's: its template may change, this does not */
+    char *saved;  /* PAUSED, RESUMING: what the keeper saved of it */
+    uint64_t saved_bytes;
 
     uint32_t uid_slot;
     struct keeper_jail jail;
-    int pidfd; /* -1: none yet */
-    uv_poll_t pidfd_poll;
-    struct agent_channel *channel; /* NULL: not attached */
+    struct jail_poll *pidfd;        /* NULL: none yet */
+    struct agent_channel *channel;  /* NULL: not attached */
     struct options_change *changes; /* that the agent is being told of */
-    struct egress_net *net;        /* NULL: not attached, or loopback alone */
+    struct egress_net *net;         /* NULL: not attached, or loopback alone */
     bool attaching;
     bool init_due;      /* adopted: the daemon before may have died between the row and /init */
+    bool adopted;       /* the daemon before may have been pausing it */
     struct dial *dials; /* those that wait for a channel */
 
-    uv_timer_t timer; /* STARTING: patience; RUNNING: end of life */
+    uv_timer_t timer; /* STARTING, RESUMING, PAUSING: patience; RUNNING, PAUSED: end of life */
     int64_t deadline_mono_ms;
     uint32_t oom_kills;  /* as last heard of */
-    struct start *start; /* STARTING only */
+    struct start *start; /* STARTING and RESUMING only */
+    bool doom_due;       /* it was given up while the keeper was making or saving its jail */
+    uint32_t doom_slot;  /* of that jail */
+    struct save *saves;  /* the first is under way */
+    struct joiner *joiners;
     struct sandbox_watch *watches;
 };
 
@@ -138,6 +160,7 @@ void sandboxes_release(struct sandboxes *all);
 /* ---- sandbox.c ---- */
 
 struct sandbox *sandbox_new(struct sandboxes *all); /* one count, for the table; not in it yet */
+void sandbox_set_state(struct sandbox *sb, enum sandbox_state state);
 void sandbox_hold(struct sandbox *sb);
 void sandbox_release(struct sandbox *sb);
 bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row); /* false: no valid id */
@@ -167,9 +190,13 @@ void record_free(struct sandboxes *all);
 
 /* ---- attach.c ---- */
 
-/* Moves out of fds what it can use: a pidfd and a network are taken once, a channel each time. */
-void sandbox_take_jail(struct sandbox *sb, int fds[KEEPER_FDS_MAX]);
+/* Moves out of fds what it can use: a pidfd and a network are taken once, a channel each time.
+ * past: enum channel_past. */
+void sandbox_take_jail(struct sandbox *sb, int past, int fds[KEEPER_FDS_MAX]);
+void sandbox_drop_jail(struct sandbox *sb);                /* lets go of all of it */
+void sandbox_watch_jail(struct sandbox *sb, bool watched); /* for its death */
 void sandbox_attach(struct sandbox *sb);
+void sandbox_resume_dials(struct sandbox *sb);
 void sandbox_fail_dials(struct sandbox *sb, int error);
 
 /* ---- init.c ---- */
@@ -178,12 +205,87 @@ void sandbox_fail_dials(struct sandbox *sb, int error);
 void sandbox_init_agent(struct sandbox *sb,
                         void (*done)(struct sandbox *sb, int error, const struct err *err));
 
+/* ---- plan.c ---- */
+
+/* KEEPER_CREATE or KEEPER_RESTORE of its jail, out of what it is. Takes a uid range. */
+must_check int plan_jail(struct sandbox *sb, const char *from, bool memory,
+                         struct keeper_request *req, struct err *err);
+
 /* ---- create.c ---- */
 
+/* Makes the jail of one that is STARTING or RESUMING, from what was saved under a name (NULL:
+ * nothing was). `done` as of sandbox_create(); on failure it has been taken out, or is PAUSED. */
+void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sandbox_created *done,
+                 void *ctx);
 void start_fail(struct sandbox *sb, int error, const struct err *err);
 void start_timeout(struct sandbox *sb);
 void start_drop(struct sandbox *sb); /* the daemon is going away; a jail that is there stays */
 void start_waiting(struct sandboxes *all); /* starts those that wait */
+
+/* ---- save.c ---- */
+
+struct save {
+    struct save *prev, *next; /* in sb->saves */
+    struct sandbox *sb;       /* counted */
+    char name[KEEPER_SAVED_BYTES];
+    uint32_t flags; /* enum keeper_save_flag; with STOP it is a pause */
+    bool begun;
+    bool quiet; /* the agent is, and has no channel */
+    bool asked; /* the keeper saves */
+    bool lost;  /* it went away meanwhile: what came of it is not known */
+
+    /* Once; it owns the save. 0: it is saved; with STOP its jail is gone and the state is PAUSING,
+     * or PAUSED and saved is NULL: another pause came first. -errno: it runs on; -ENOENT: the
+     * sandbox was killed. */
+    void (*done)(struct save *save, int error, const struct err *err,
+                 const struct keeper_saved *saved);
+};
+
+/* Takes its place behind those under way. */
+void save_add(struct sandbox *sb, struct save *save);
+void save_next(struct sandbox *sb);    /* when the state lets it begin */
+void save_drained(struct sandbox *sb); /* nothing of the outside is left, or time is up */
+void save_check_drained(struct sandbox *sb);
+void save_found(struct sandbox *sb); /* the keeper had finished it */
+void save_abort(struct sandbox *sb, int error, const struct err *err); /* its jail is alive */
+bool save_asked(const struct sandbox *sb);                             /* the keeper is at it */
+void save_fail_all(struct sandbox *sb, int error, const struct err *err);
+
+/* ---- pause.c ---- */
+
+/* The jail is not there any more. If it was saved it is PAUSED, else it was killed. */
+void sandbox_lost(struct sandbox *sb, const char *reason);
+void pause_on_timeout(struct sandbox *sb);
+
+/* ---- resume.c ---- */
+
+/* Begins what was waiting for the pause to be over, or for nothing. */
+void resume_wanted(struct sandbox *sb);
+void resume_fail_all(struct sandbox *sb, int error, const struct err *err);
+int64_t resume_span_ms(const struct sandbox *sb); /* for how long it is wanted back */
+
+/* ---- kept.c ---- */
+
+/* The name of a pause of this execution. */
+void kept_name_pause(const struct sandbox *sb, bool memory, char out[KEEPER_SAVED_BYTES]);
+void kept_name_new(char out[KEEPER_SAVED_BYTES]);
+bool kept_has_memory(const char *name);
+
+/* While held it is not forgotten. */
+void kept_hold(struct sandboxes *all, const char *name);
+void kept_release(struct sandboxes *all, const char *name);
+/* Has the keeper remove it, as soon as nobody holds it and however long the keeper stays away. */
+void kept_forget(struct sandboxes *all, const char *name);
+void kept_resend(struct sandboxes *all);
+
+/* Looks for a pause of this execution; name is NULL when there is none. error: the keeper could not
+ * tell. */
+void kept_find(struct sandbox *sb, void (*done)(void *ctx, int error, const char *name), void *ctx);
+
+/* The start: reads what the keeper has, calls done; then what nobody refers to is forgotten. */
+void kept_load(struct sandboxes *all, void (*done)(struct sandboxes *all, int error));
+void kept_sweep(struct sandboxes *all);
+void kept_free(struct sandboxes *all);
 
 /* ---- lifecycle.c ---- */
 

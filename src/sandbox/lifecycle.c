@@ -28,20 +28,20 @@ void sandbox_leave(struct sandbox *sb)
 void sandbox_close(struct sandbox *sb)
 {
     struct sandbox_watch *watch = NULL;
+    struct err err;
 
-    sb->state = SANDBOX_KILLING;
+    sandbox_set_state(sb, SANDBOX_KILLING);
     agent_channel_drain_logs(sb->channel); /* its last words */
     while ((watch = sb->watches)) {
         sandbox_watch_unset(watch);
         watch->gone(watch);
     }
-    agent_channel_close(move_ptr(&sb->channel));
-    egress_close(move_ptr(&sb->net));
+    sandbox_drop_jail(sb);
     sandbox_fail_dials(sb, -ENOTCONN);
-    if (sb->pidfd >= 0) {
-        uv_close((uv_handle_t *)&sb->pidfd_poll, on_closed);
-        fd_closep(&sb->pidfd);
-    }
+    int error = sb->all->closed ? err_set(&err, EAGAIN, "the daemon is stopping; try again")
+                                : err_set(&err, ENOENT, "the sandbox was killed meanwhile");
+    save_fail_all(sb, error, &err);
+    resume_fail_all(sb, error, &err);
     uv_close((uv_handle_t *)&sb->timer, on_closed);
     sandbox_release(sb); /* the table's */
 }
@@ -61,9 +61,23 @@ void sandbox_kill(struct sandbox *sb, const char *reason, store_done *done, void
         }
         return;
     }
+    if (sb->state == SANDBOX_RESUMING) {
+        struct err err;
+        (void)err_set(&err, ENOENT, "the sandbox was killed while it resumed: %s", reason);
+        start_fail(sb, -ENOENT, &err); /* it is PAUSED now */
+    }
     sandbox_hold(sb);
+    bool asked = save_asked(sb), paused = sb->state == SANDBOX_PAUSED;
     sandbox_leave(sb);
-    doom(sb->all, sb->id, &sb->jail, sb->uid_slot);
+    if (asked) { /* the keeper is at it: its answer comes first */
+        sb->doom_due = true;
+        sb->doom_slot = sb->uid_slot;
+    } else if (!paused) {
+        doom(sb->all, sb->id, &sb->jail, sb->uid_slot);
+    }
+    if (sb->saved) {
+        kept_forget(sb->all, sb->saved);
+    }
     sandbox_record_end(sb, reason, done, ctx);
     sandbox_release(sb);
 }
@@ -101,9 +115,14 @@ void sandbox_died(struct sandbox *sb)
     struct keeper_request req = {.op = KEEPER_USAGE, .jail = sb->jail};
     struct err err;
 
-    if (sb->state == SANDBOX_STARTING) {
+    if (sb->start) {
         (void)err_set(&err, EIO, "the sandbox's first process ended while it started");
         start_fail(sb, -EIO, &err);
+        return;
+    }
+    if (sb->adopted) { /* the keeper may have gone on with a pause that another daemon asked for */
+        sandbox_watch_jail(sb, false);
+        sandbox_lost(sb, "the sandbox's first process ended");
         return;
     }
     sandbox_hold(sb);
@@ -118,8 +137,12 @@ void sandbox_on_timer(uv_timer_t *timer)
 {
     struct sandbox *sb = timer->data;
 
-    if (sb->state == SANDBOX_STARTING) {
+    if (sb->start) {
         start_timeout(sb);
+        return;
+    }
+    if (sb->state == SANDBOX_PAUSING) {
+        save_drained(sb);
         return;
     }
     int64_t left = sb->deadline_mono_ms - clock_mono_ms();
@@ -127,12 +150,25 @@ void sandbox_on_timer(uv_timer_t *timer)
         (void)uv_timer_start(timer, sandbox_on_timer, (uint64_t)left, 0);
         return;
     }
-    sandbox_kill(sb, SANDBOX_END_TIMEOUT, NULL, NULL);
+    if (sb->state == SANDBOX_PAUSED) {
+        sandbox_kill(sb, SANDBOX_END_RETENTION, NULL, NULL);
+    } else if (json_is_true(json_object_get(sb->options, "autoPause"))) {
+        pause_on_timeout(sb);
+    } else {
+        sandbox_kill(sb, SANDBOX_END_TIMEOUT, NULL, NULL);
+    }
 }
 
 void sandbox_arm(struct sandbox *sb)
 {
+    int64_t retention_ms = sb->all->use.retention_ms;
     int64_t left = sb->end_ms - clock_wall_ms();
+
+    if (sb->state == SANDBOX_PAUSED && retention_ms == 0) {
+        (void)uv_timer_stop(&sb->timer);
+        return;
+    }
+    left += sb->state == SANDBOX_PAUSED ? retention_ms : 0;
 
     left = left > 0 ? left : 0;
     sb->deadline_mono_ms = clock_mono_ms() + left;

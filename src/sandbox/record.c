@@ -119,6 +119,13 @@ static const char *row_state(const struct sandbox *sb, enum sandbox_change chang
     abort();
 }
 
+/* A running sandbox's row is lazy: its jail would not survive a power loss either. A pause is a
+ * promise; and what was saved is removed once the row says that it is not needed. */
+static enum store_durability durability(enum sandbox_change change)
+{
+    return change == CHANGE_PAUSED || change == CHANGE_RESUMED ? STORE_SYNC : STORE_LAZY;
+}
+
 static void log_failure(void *ctx, int error, const struct err *err)
 {
     (void)ctx;
@@ -131,8 +138,9 @@ void sandbox_save(struct sandbox *sb, enum sandbox_change change, const char *re
                   store_done *done, void *ctx)
 {
     char event_id[ID_UUID_LEN + 1];
-    json_t *all = json_pack("{sOsOsOsO}", "metadata", sb->metadata, "envVars", sb->env_vars,
-                            "options", sb->options, "init", sb->init);
+    json_t *all = json_pack("{sOsOsOsOss?}", "metadata", sb->metadata, "envVars", sb->env_vars,
+                            "options", sb->options, "init", sb->init, "layers", sb->layers);
+    bool paused = strcmp(row_state(sb, change), "paused") == 0;
     char *options = all ? json_dumps(all, JSON_COMPACT) : NULL;
     struct sandbox_row row = {.id = sb->id,
                               .team_id = sb->team_id,
@@ -151,7 +159,9 @@ void sandbox_save(struct sandbox *sb, enum sandbox_change change, const char *re
                               .disk_mb = sb->disk_mb,
                               .uid_slot = sb->uid_slot,
                               .pid = sb->jail.pid,
-                              .start_ticks = sb->jail.start_ticks};
+                              .start_ticks = sb->jail.start_ticks,
+                              .saved = paused ? sb->saved : NULL,
+                              .saved_bytes = paused ? sb->saved_bytes : 0};
     struct event_row event = {.id = event_id,
                               .team_id = sb->team_id,
                               .sandbox_id = sb->id,
@@ -161,8 +171,8 @@ void sandbox_save(struct sandbox *sb, enum sandbox_change change, const char *re
     id_uuid(event_id);
     char *body = event_text(sb, &event, data_json(sb, change, reason));
     event.body = body;
-    store_sandbox_save(sb->all->use.store, &row, &event, STORE_LAZY, done ? done : log_failure,
-                       ctx);
+    store_sandbox_save(sb->all->use.store, &row, &event, durability(change),
+                       done ? done : log_failure, ctx);
     json_decref(all);
     free(options);
     free(body);

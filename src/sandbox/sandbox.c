@@ -18,13 +18,19 @@ struct sandbox *sandbox_new(struct sandboxes *all)
     sb->all = all;
     all->refs++;
     sb->refs = 2; /* the table's, and the timer's until libuv has closed it */
-    sb->pidfd = -1;
     sb->uid_slot = SLOT_NONE;
     if (uv_timer_init(all->use.loop, &sb->timer) < 0) {
         abort();
     }
     sb->timer.data = sb;
     return sb;
+}
+
+void sandbox_set_state(struct sandbox *sb, enum sandbox_state state)
+{
+    sb->all->table.paused_n -= sb->state == SANDBOX_PAUSED;
+    sb->all->table.paused_n += state == SANDBOX_PAUSED;
+    sb->state = state;
 }
 
 void sandbox_hold(struct sandbox *sb)
@@ -42,6 +48,8 @@ void sandbox_release(struct sandbox *sb)
     free(sb->template_alias);
     free(sb->build_id);
     free(sb->access_token);
+    free(sb->layers);
+    free(sb->saved);
     json_decref(sb->metadata);
     json_decref(sb->env_vars);
     json_decref(sb->options);
@@ -67,6 +75,7 @@ static void load_options(struct sandbox *sb, const char *text)
     sb->env_vars = object_of(all, "envVars");
     sb->options = object_of(all, "options");
     sb->init = object_of(all, "init");
+    sb->layers = xstrdup(json_string_value(json_object_get(all, "layers")));
     json_decref(all);
 }
 
@@ -75,7 +84,9 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row)
     if (!str_copy(sb->id, sizeof(sb->id), str_of(row->id)) || !sb->id[0]) {
         return false;
     }
-    sb->state = strcmp(row->state, "paused") == 0 ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+    sandbox_set_state(sb, strcmp(row->state, "paused") == 0 ? SANDBOX_PAUSED : SANDBOX_RUNNING);
+    sb->saved = xstrdup(row->saved);
+    sb->saved_bytes = row->saved_bytes;
     sb->team_id = xstrdup(row->team_id);
     sb->template_id = xstrdup(row->template_id);
     sb->template_alias = xstrdup(row->template_alias);
@@ -87,7 +98,7 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row)
     sb->cpu_count = row->cpu_count;
     sb->memory_mb = row->memory_mb;
     sb->disk_mb = row->disk_mb;
-    sb->uid_slot = row->uid_slot;
+    sb->uid_slot = sb->state == SANDBOX_PAUSED ? SLOT_NONE : row->uid_slot;
     sb->jail = (struct keeper_jail){.pid = row->pid, .start_ticks = row->start_ticks};
     load_options(sb, row->options_json);
     return true;
@@ -97,13 +108,15 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row)
 
 struct sandbox_info sandbox_info(const struct sandbox *sb)
 {
+    bool changing = sb->state == SANDBOX_PAUSING || sb->state == SANDBOX_RESUMING;
+
     return (struct sandbox_info){.id = sb->id,
                                  .team_id = sb->team_id,
                                  .access_token = sb->access_token,
                                  .template_id = sb->template_id,
                                  .template_alias = sb->template_alias,
-                                 .build_id = sb->build_id,
-                                 .state = sb->state,
+                                 .state = changing ? SANDBOX_PAUSED : sb->state,
+                                 .changing = changing,
                                  .started_ms = sb->started_ms,
                                  .end_ms = sb->end_ms,
                                  .created_ms = sb->created_ms,
@@ -124,9 +137,7 @@ struct sandbox *sandboxes_find(struct sandboxes *all, struct str id)
 {
     struct sandbox *sb = table_find(&all->table, id);
 
-    return sb && !sb->hidden && (sb->state == SANDBOX_RUNNING || sb->state == SANDBOX_PAUSED)
-               ? sb
-               : NULL;
+    return sb && !sb->hidden && sb->state != SANDBOX_STARTING ? sb : NULL;
 }
 
 void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_position *after,
@@ -135,13 +146,9 @@ void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_
     table_each(&all->table, ascending, after, each, ctx);
 }
 
-static const char *const reasons[SANDBOX_REASONS] = {SANDBOX_END_REQUEST,
-                                                     SANDBOX_END_TIMEOUT,
-                                                     SANDBOX_END_OUT_OF_MEMORY,
-                                                     SANDBOX_END_DISK_FULL,
-                                                     SANDBOX_END_HOST_RESTART,
-                                                     SANDBOX_END_ADMIN,
-                                                     "other"};
+static const char *const reasons[SANDBOX_REASONS] = {
+    SANDBOX_END_REQUEST,      SANDBOX_END_TIMEOUT, SANDBOX_END_OUT_OF_MEMORY, SANDBOX_END_DISK_FULL,
+    SANDBOX_END_HOST_RESTART, SANDBOX_END_ADMIN,   SANDBOX_END_RETENTION,     "other"};
 
 void sandboxes_count_end(struct sandboxes *all, const char *reason)
 {
@@ -156,10 +163,16 @@ void sandboxes_count_end(struct sandboxes *all, const char *reason)
 struct sandboxes_figures sandboxes_figures(const struct sandboxes *all)
 {
     struct sandboxes_figures figures = {
-        .running = (uint32_t)all->table.n,
+        .running = (uint32_t)(all->table.n - all->table.paused_n),
+        .paused = (uint32_t)all->table.paused_n,
         .starting = HASH_COUNT(all->table.by_id) - (uint32_t)all->table.n - all->hidden_n,
         .created = all->created,
         .create_failed = all->create_failed,
+        .pauses = all->pauses,
+        .pauses_failed = all->pauses_failed,
+        .resumes = all->resumes,
+        .resumes_failed = all->resumes_failed,
+        .snapshots = all->snapshots,
         .dials = all->dials,
         .dials_failed = all->dials_failed,
     };
@@ -180,6 +193,47 @@ uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id)
         n += sb->state != SANDBOX_PAUSED && !sb->hidden && strcmp(sb->team_id, team_id) == 0;
     }
     return n;
+}
+
+static bool names_layer(const char *layers, const char *layer)
+{
+    struct str rest = str_of(layers ? layers : ""), one;
+
+    while (str_split(&rest, ',', &one)) {
+        if (str_eq(one, str_of(layer))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sandboxes_use(const struct sandboxes *all, const char *layer)
+{
+    const struct sandbox *sb = NULL, *next = NULL;
+
+    HASH_ITER (hh, all->table.by_id, sb, next) {
+        if (names_layer(sb->layers, layer) || (sb->saved && strcmp(sb->saved, layer) == 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add_snapshot(void *ctx, const struct template *t)
+{
+    *(uint64_t *)ctx += t->snapshot_of ? t->saved_bytes : 0;
+}
+
+uint64_t sandboxes_saved_bytes(struct sandboxes *all)
+{
+    const struct sandbox *sb = NULL, *next = NULL;
+    uint64_t bytes = 0;
+
+    HASH_ITER (hh, all->table.by_id, sb, next) {
+        bytes += sb->saved_bytes;
+    }
+    templates_each(all->use.templates, NULL, add_snapshot, &bytes);
+    return bytes;
 }
 
 bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out)
@@ -262,13 +316,18 @@ int sandbox_set_options(struct sandbox *sb, const json_t *options, store_done *d
 void sandbox_watch_set(struct sandbox_watch *watch, struct sandbox *sb)
 {
     watch->sandbox = sb;
+    watch->told = false;
     DL_APPEND(sb->watches, watch);
 }
 
 void sandbox_watch_unset(struct sandbox_watch *watch)
 {
     if (watch->sandbox) {
-        DL_DELETE(watch->sandbox->watches, watch);
+        struct sandbox *sb = watch->sandbox;
+        DL_DELETE(sb->watches, watch);
         watch->sandbox = NULL;
+        if (sb->state == SANDBOX_PAUSING && watch->told) {
+            save_check_drained(sb);
+        }
     }
 }

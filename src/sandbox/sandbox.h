@@ -5,16 +5,19 @@
  * Blocks:   never.
  * Threads:  the loop's.
  *
- *      create ──► STARTING ──► RUNNING ──────────────► KILLING ──► (gone)
- *                    │            │ timeout, request,      ▲
- *                    └── failed ──┴─ jail died, adoption failed
+ *      create ──► STARTING ──► RUNNING ──► PAUSING ──► PAUSED ──► RESUMING ──► RUNNING
+ *                    │          │   ▲ failed  │          │   ▲ failed  │
+ *                    │          │   └─────────┤          │   └─────────┤
+ *                    └─ failed ─┴─────────────┴──────────┴─────────────┴──► KILLING ──► (gone)
+ *                         request, timeout, jail died, adoption failed
  *
- * STARTING is visible to nobody: create answers when the agent has its configuration and the
- * template's start command is up. A KILLING
- * sandbox is not found any more: its streams were reset when it got there. The state is saved with
- * every change; the kernel has the last word, so at start every saved sandbox is attached again
- * through the keeper, and what cannot be is recorded as killed, with the reason. PAUSED joins here
- * with the memory issue; the table and the lists carry it already.
+ * STARTING is visible to nobody: create answers when the agent has its configuration and what
+ * the template starts is up. A KILLING
+ * sandbox is not found any more: its streams were reset when it got there. PAUSING and RESUMING
+ * read as paused. A PAUSED sandbox has no jail: it is its row, and what the keeper saved of it. The
+ * state is saved with every change; the kernel has the last word, so at start every sandbox on
+ * record as running is attached again through the keeper; what cannot be was paused, if the keeper
+ * has it saved, and is recorded as killed otherwise, with the reason.
  *
  * A pointer to a struct sandbox is good until the callback it came in returns, or as long as a
  * watch on it is set.
@@ -43,12 +46,23 @@ enum {
     SANDBOX_PIDS = 4096,
     SANDBOX_START_TIMEOUT_MS = 10 * 1000, /* the agent must have answered /init by then */
     SANDBOX_KEEPER_WAIT_MS = 2000,        /* of a create: a keeper started again is back by then */
+    SANDBOX_RESTORE_TIMEOUT_MS = 120 * 1000, /* likewise, when its memory must be read first */
+    SANDBOX_WAKE_TIMEOUT_S_MIN = 300,        /* that one woken by traffic lives at least */
+    SANDBOX_FORKS_MAX = 100,                 /* of one call */
+    SANDBOX_FORKS_AT_ONCE = 8,
 };
 
 /* What the agent says it is: gates features in the SDKs, so plain semver. */
 #define SANDBOX_ENVD_VERSION "0.6.13"
 
-enum sandbox_state { SANDBOX_STARTING, SANDBOX_RUNNING, SANDBOX_PAUSED, SANDBOX_KILLING };
+enum sandbox_state {
+    SANDBOX_STARTING,
+    SANDBOX_RUNNING,
+    SANDBOX_PAUSING,
+    SANDBOX_PAUSED,
+    SANDBOX_RESUMING,
+    SANDBOX_KILLING
+};
 
 struct sandboxes;
 struct sandbox;
@@ -84,6 +98,7 @@ struct sandboxes_options {
     struct egress *egress; /* NULL: sandboxes have no way out */
     struct sandbox_log_sink logs;
     const char *instance; /* as keeper_options'; NULL: the only daemon of this machine */
+    int64_t retention_ms; /* a sandbox paused for that long is killed; 0: never */
 };
 
 /* Loads the table. Adoption runs once the keeper is connected; `ready` is called when every saved
@@ -125,7 +140,7 @@ typedef void sandbox_created(void *ctx, struct sandbox *sb, int error, const str
 void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
                     sandbox_created *done, void *ctx);
 
-/* RUNNING and PAUSED ones only; no hidden ones. */
+/* All but those STARTING and KILLING; no hidden ones. */
 struct sandbox *sandboxes_find(struct sandboxes *all, struct str id);
 
 /* The sandbox is gone from the table when this returns, its watches have been called, and the jail
@@ -141,6 +156,7 @@ void sandbox_kill(struct sandbox *sb, const char *reason, store_done *done, void
 #define SANDBOX_END_DISK_FULL "disk full"
 #define SANDBOX_END_HOST_RESTART "host restart"
 #define SANDBOX_END_ADMIN "admin"
+#define SANDBOX_END_RETENTION "paused for too long"
 
 /* End of life as a wall-clock time; `only_extend` leaves a later one as it is. `done` comes when it
  * is on record; after a failure the end is what it was. */
@@ -152,12 +168,67 @@ void sandbox_set_end(struct sandbox *sb, int64_t end_ms, bool only_extend, store
 must_check int sandbox_set_options(struct sandbox *sb, const json_t *options, store_done *done,
                                    void *ctx, struct err *err);
 
+/* ---- pause, resume, snapshot, fork ---- */
+
+/* Saves it, with its memory or the disk alone, and ends its jail; `done` comes when that is durable
+ * and on record. Those who ask while it is PAUSING get the same answer. -EALREADY: it is paused;
+ * -ESTALE: it is RESUMING; -EOPNOTSUPP: something in it cannot be saved, and it goes on running, as
+ * after any other failure. */
+void sandbox_pause(struct sandbox *sb, bool memory, store_done *done, void *ctx);
+
+/* Brings a paused one back, to live for timeout_ms; who asks while it is RESUMING joins, and the
+ * longest timeout counts. While it is PAUSING, that is waited for. `memory` false: it starts anew
+ * on its disk. Errors as of create; it stays paused then. One that runs is answered at once. */
+void sandbox_resume(struct sandbox *sb, int64_t timeout_ms, bool memory, sandbox_created *done,
+                    void *ctx);
+
+/* What becomes of it when its time is up; on record with the next change. */
+void sandbox_set_auto_pause(struct sandbox *sb, bool pauses);
+
+/* Is it coming back, or may traffic wake it, now or when it has been paused? Then dials wait. */
+bool sandbox_returns(const struct sandbox *sb);
+void sandbox_wake(struct sandbox *sb); /* one that is PAUSED */
+
+/* Saves a running one as a template of its team, and lets it run on. The alias may be NULL; that of
+ * an older snapshot takes the new one. -ESTALE: it does not run. */
+struct sandbox_snapshot {
+    const char *template_id;
+    const char *alias; /* NULL: has none */
+    uint64_t frozen_usec;
+};
+typedef void sandbox_snapshotted(void *ctx, int error, const struct err *err,
+                                 const struct sandbox_snapshot *snapshot);
+void sandbox_snapshot(struct sandbox *sb, const char *alias, sandbox_snapshotted *done, void *ctx);
+
+/* Takes a snapshot out of the table; what was saved goes when nothing starts from it any more. */
+void sandboxes_forget_snapshot(struct sandboxes *all, const struct template *snapshot,
+                               store_done *done, void *ctx);
+
+/* Copies a running one `count` times. `each` comes once for every copy, as of create, in any order;
+ * or `failed` alone, before any: -ESTALE: it does not run; else as of pause. */
+struct sandbox_fork {
+    uint32_t count; /* to SANDBOX_FORKS_MAX */
+    int64_t timeout_ms;
+    void (*each)(void *ctx, uint32_t index, struct sandbox *sb, int error, const struct err *err);
+    void (*failed)(void *ctx, int error, const struct err *err);
+    void *ctx;
+};
+void sandbox_fork(struct sandbox *sb, const struct sandbox_fork *fork);
+
+/* Saves a running one under a name of the caller's, with its processes; it runs on. As of pause. */
+typedef void sandbox_kept(void *ctx, int error, const struct err *err);
+void sandbox_keep(struct sandbox *sb, const char *name, sandbox_kept *done, void *ctx);
+
+/* Is a layer, or what was saved under a name, part of a sandbox, running or paused? */
+bool sandboxes_use(const struct sandboxes *all, const char *layer);
+
 /* ---- what one is ---- */
 
 struct sandbox_info {
     const char *id, *team_id, *access_token; /* token NULL when not secure */
-    const char *template_id, *template_alias, *build_id;
-    enum sandbox_state state;
+    const char *template_id, *template_alias;
+    enum sandbox_state state; /* RUNNING or PAUSED, as it reads outside */
+    bool changing;            /* PAUSING or RESUMING: it reads as PAUSED */
     int64_t started_ms, end_ms, created_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
     const json_t *metadata, *env_vars, *options; /* objects, never NULL */
@@ -178,10 +249,11 @@ void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_
 bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out);
 
 /* Ends by reason, since the start; the last stands for all other reasons. */
-enum { SANDBOX_REASONS = 7 };
+enum { SANDBOX_REASONS = 8 };
 struct sandboxes_figures {
-    uint32_t running, starting;
+    uint32_t running, paused, starting; /* running: with those PAUSING */
     uint64_t created, create_failed;
+    uint64_t pauses, pauses_failed, resumes, resumes_failed, snapshots;
     uint64_t dials, dials_failed; /* sockets asked of agents */
     struct {
         const char *reason;
@@ -189,6 +261,9 @@ struct sandboxes_figures {
     } ended[SANDBOX_REASONS];
 };
 struct sandboxes_figures sandboxes_figures(const struct sandboxes *all);
+
+/* Memory of paused sandboxes and of snapshots, on disk. */
+uint64_t sandboxes_saved_bytes(struct sandboxes *all);
 
 /* Of one team: those that run or start. */
 uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id);
@@ -198,15 +273,22 @@ uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id);
 /* A connected stream socket to a port inside; 49983 is the agent, and agent/channel.h names those
  * that are no ports. fd_or_error: a descriptor that
  * done owns, or -ECONNREFUSED (nobody listens), -ETIMEDOUT, -EAGAIN (too many wait already),
- * -ENOTCONN (the sandbox ended). done may come before this returns. */
+ * -ENOTCONN (the sandbox ended), -ESHUTDOWN (it is paused), -EHOSTDOWN (it could not be resumed).
+ * One that is being paused or resumed is waited for. done may come before this returns. */
 void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
                   void *ctx);
 
-/* Calls gone, once, when the sandbox leaves RUNNING. The watch is then unset already. */
+/* Calls gone, once, when the sandbox has been paused or killed. The watch is then unset already.
+ * Before a pause it calls pausing: what can still be ended well is to be ended; the pause waits,
+ * for SANDBOX_DRAIN_MS, until every watch that was told so is unset. One that is set while it is
+ * paused, or about to be, with a pausing to call, waits for it to be resumed. */
+enum { SANDBOX_DRAIN_MS = 2000 };
 struct sandbox_watch {
     struct sandbox_watch *prev, *next;
     struct sandbox *sandbox; /* NULL: not set */
     void (*gone)(struct sandbox_watch *watch);
+    void (*pausing)(struct sandbox_watch *watch); /* may be NULL: nothing to end */
+    bool told;                                    /* that it pauses */
 };
 void sandbox_watch_set(struct sandbox_watch *watch, struct sandbox *sb);
 void sandbox_watch_unset(struct sandbox_watch *watch); /* fine when not set */

@@ -76,7 +76,7 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
     }
     service->jail = answer->jail;
     service->channel = agent_channel_new(service->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]),
-                                         &channel_handler, service);
+                                         CHANNEL_PAST_NONE, &channel_handler, service);
     service->handler.ready(service->ctx, 0, &none);
 }
 

@@ -67,6 +67,12 @@ static const char *const steps[] = {
     "ALTER TABLE templates ADD COLUMN ready_cmd TEXT;"
     "ALTER TABLE templates ADD COLUMN saved TEXT;",
 
+    /* What was saved of paused sandboxes; snapshots, which are templates made of a sandbox. */
+    "ALTER TABLE sandboxes ADD COLUMN saved TEXT;"
+    "ALTER TABLE sandboxes ADD COLUMN saved_bytes INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE templates ADD COLUMN snapshot_of TEXT;"
+    "ALTER TABLE templates ADD COLUMN saved_bytes INTEGER NOT NULL DEFAULT 0;",
+
     /* Templates as they are built. The row of a template is what its tag `default` names; every
      * other tag names a build. A build keeps its row after its disk is gone: its log is there. */
     "CREATE TABLE builds ("

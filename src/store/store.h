@@ -177,6 +177,8 @@ struct sandbox_row {
     uint32_t uid_slot;
     int32_t pid;
     uint64_t start_ticks;
+    const char *saved;    /* paused: what the keeper saved of it; NULL otherwise */
+    uint64_t saved_bytes; /* of its memory, on disk */
 };
 
 /* Inserts, or replaces the row of that id, together with the event that says what changed and with
@@ -234,9 +236,11 @@ struct template_row {
     uint32_t cpu_count, memory_mb, disk_mb;
     int64_t created_ms;
     bool is_public;
-    const char *start_cmd; /* run at the start of a sandbox; NULL: none; likewise */
-    const char *ready_cmd; /* says when the start command is up */
-    const char *saved;     /* what the keeper saved of a jail in which both have been run */
+    const char *start_cmd;   /* run at the start of a sandbox; NULL: none; likewise */
+    const char *ready_cmd;   /* says when the start command is up */
+    const char *saved;       /* what the keeper saved of a jail in which both have been run */
+    uint64_t saved_bytes;    /* of its memory, on disk */
+    const char *snapshot_of; /* a snapshot: of which sandbox; NULL: not one */
 };
 
 void store_template_save(struct store *store, const struct template_row *row, store_done *done,

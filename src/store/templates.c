@@ -2,16 +2,18 @@
 
 #define COLUMNS                                                                                    \
     "id, alias, team_id, build_id, layers, user, workdir, env_json, cpu_count, memory_mb,"         \
-    " disk_mb, created_ms, is_public, start_cmd, ready_cmd, saved"
+    " disk_mb, created_ms, is_public, start_cmd, ready_cmd, saved, snapshot_of, saved_bytes"
 
 static const struct store_statement save = {
     "save template",
-    "INSERT INTO templates (" COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO templates (" COLUMNS
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (id) DO UPDATE SET alias = excluded.alias, team_id = excluded.team_id,"
     " build_id = excluded.build_id, layers = excluded.layers, user = excluded.user,"
     " workdir = excluded.workdir, env_json = excluded.env_json, cpu_count = excluded.cpu_count,"
     " memory_mb = excluded.memory_mb, disk_mb = excluded.disk_mb, is_public = excluded.is_public,"
-    " start_cmd = excluded.start_cmd, ready_cmd = excluded.ready_cmd, saved = excluded.saved",
+    " start_cmd = excluded.start_cmd, ready_cmd = excluded.ready_cmd, saved = excluded.saved,"
+    " snapshot_of = excluded.snapshot_of, saved_bytes = excluded.saved_bytes",
 };
 
 void store_template_save(struct store *store, const struct template_row *row, store_done *done,
@@ -35,14 +37,17 @@ void store_template_save(struct store *store, const struct template_row *row, st
     store_job_text(job, row->start_cmd);
     store_job_text(job, row->ready_cmd);
     store_job_text(job, row->saved);
+    store_job_text(job, row->snapshot_of);
+    store_job_int(job, (int64_t)row->saved_bytes);
     store_submit(store, job, STORE_SYNC, done, ctx);
 }
 
+static const struct store_statement delete = {"delete template",
+                                              "DELETE FROM templates WHERE id = ?"};
+
 void store_template_delete(struct store *store, const char *id, store_done *done, void *ctx)
 {
-    static const struct store_statement remove = {"delete template",
-                                                  "DELETE FROM templates WHERE id = ?"};
-    struct store_job *job = store_job_new(&remove);
+    struct store_job *job = store_job_new(&delete);
 
     store_job_text(job, id);
     store_submit(store, job, STORE_SYNC, done, ctx);
@@ -73,6 +78,8 @@ static void on_row(void *ctx, sqlite3_stmt *row)
         .start_cmd = store_column_text(row, 13),
         .ready_cmd = store_column_text(row, 14),
         .saved = store_column_text(row, 15),
+        .snapshot_of = store_column_text(row, 16),
+        .saved_bytes = (uint64_t)sqlite3_column_int64(row, 17),
     };
 
     load->each(load->ctx, &out);

@@ -5,13 +5,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/id.h"
+#include "base/text.h"
 #include "template/internal.h"
-
-static void replace(char **at, const char *text)
-{
-    free(*at);
-    *at = xstrdup(text);
-}
 
 struct entry *entry_from_row(const struct template_row *row)
 {
@@ -34,6 +29,8 @@ struct entry *entry_from_row(const struct template_row *row)
         .start_cmd = xstrdup(row->start_cmd),
         .ready_cmd = xstrdup(row->ready_cmd),
         .saved = xstrdup(row->saved),
+        .saved_bytes = row->saved_bytes,
+        .snapshot_of = xstrdup(row->snapshot_of),
     };
     return entry;
 }
@@ -53,10 +50,8 @@ struct entry *entry_builtin(const char *alias)
     return entry;
 }
 
-struct template_row entry_row(const struct entry *entry)
+struct template_row template_row(const struct template *t)
 {
-    const struct template *t = &entry->t;
-
     return (struct template_row){
         .id = t->id,
         .alias = t->alias,
@@ -74,6 +69,8 @@ struct template_row entry_row(const struct entry *entry)
         .start_cmd = t->start_cmd,
         .ready_cmd = t->ready_cmd,
         .saved = t->saved,
+        .saved_bytes = t->saved_bytes,
+        .snapshot_of = t->snapshot_of,
     };
 }
 
@@ -112,16 +109,16 @@ void entry_become(struct entry *entry, const struct template_builtin *what)
 
     if (!begins_as(t, what)) {
         id_uuid(build_id);
-        replace(&t->build_id, build_id);
-        replace(&t->layers, what->layers);
-        replace(&t->user, or_text(what->user, "user"));
-        replace(&t->workdir, or_text(what->workdir, ""));
-        replace(&t->env_json, or_text(what->env_json, "{}"));
-        replace(&t->start_cmd, what->start_cmd);
-        replace(&t->ready_cmd, what->ready_cmd);
+        text_set(&t->build_id, build_id);
+        text_set(&t->layers, what->layers);
+        text_set(&t->user, or_text(what->user, "user"));
+        text_set(&t->workdir, or_text(what->workdir, ""));
+        text_set(&t->env_json, or_text(what->env_json, "{}"));
+        text_set(&t->start_cmd, what->start_cmd);
+        text_set(&t->ready_cmd, what->ready_cmd);
     }
     /* What was saved had the old limits, too. */
-    replace(&t->saved, NULL);
+    text_set(&t->saved, NULL);
     t->cpu_count = what->cpu_count;
     t->memory_mb = what->memory_mb;
     t->disk_mb = what->disk_mb;
@@ -140,6 +137,7 @@ static void template_fini(struct template *t)
     free(t->start_cmd);
     free(t->ready_cmd);
     free(t->saved);
+    free(t->snapshot_of);
 }
 
 void entry_free(struct entry *entry)
@@ -163,6 +161,9 @@ struct entry *entry_new(const char *team_id, const char *alias, uint32_t cpu_cou
     entry->t.team_id = xstrdup(team_id);
     entry->t.build_id = xstrdup("");
     entry->t.layers = xstrdup("");
+    entry->t.user = xstrdup("user");
+    entry->t.workdir = xstrdup("");
+    entry->t.env_json = xstrdup("{}");
     entry->t.cpu_count = cpu_count;
     entry->t.memory_mb = memory_mb;
     entry->t.disk_mb = disk_mb;
@@ -172,14 +173,14 @@ struct entry *entry_new(const char *team_id, const char *alias, uint32_t cpu_cou
 
 void entry_take_build(struct template *t, const struct build_row *build)
 {
-    replace(&t->build_id, build->id);
-    replace(&t->layers, build->layers);
-    replace(&t->user, build->user);
-    replace(&t->workdir, build->workdir);
-    replace(&t->env_json, build->env_json);
-    replace(&t->start_cmd, build->start_cmd);
-    replace(&t->ready_cmd, build->ready_cmd);
-    replace(&t->saved, build->saved);
+    text_set(&t->build_id, build->id);
+    text_set(&t->layers, build->layers);
+    text_set(&t->user, build->user);
+    text_set(&t->workdir, build->workdir);
+    text_set(&t->env_json, build->env_json);
+    text_set(&t->start_cmd, build->start_cmd);
+    text_set(&t->ready_cmd, build->ready_cmd);
+    text_set(&t->saved, build->saved);
     t->cpu_count = build->cpu_count;
     t->memory_mb = build->memory_mb;
     t->disk_mb = build->disk_mb;

@@ -35,8 +35,8 @@ struct awaited {
 };
 
 struct entry *entry_from_row(const struct template_row *row);
-struct entry *entry_builtin(const char *alias);           /* without layers yet */
-struct template_row entry_row(const struct entry *entry); /* borrows from entry */
+struct entry *entry_builtin(const char *alias);             /* without layers yet */
+struct template_row template_row(const struct template *t); /* borrows from it */
 bool entry_is(const struct entry *entry, const struct template_builtin *what);
 void entry_become(struct entry *entry, const struct template_builtin *what);
 void entry_free(struct entry *entry);

@@ -127,7 +127,7 @@ static struct entry *find_alias(struct templates *all, const char *team_id, cons
 
 static void save(struct templates *all, const struct entry *entry, store_done *done, void *ctx)
 {
-    struct template_row row = entry_row(entry);
+    struct template_row row = template_row(&entry->t);
 
     store_template_save(all->store, &row, done ? done : on_saved, ctx);
 }
@@ -181,6 +181,82 @@ const char *templates_awaited(const struct templates *templates, struct str name
     return NULL;
 }
 
+/* ---- snapshots ---- */
+
+struct change {
+    struct templates *all;
+    struct entry *entry; /* to be put, or taken out and put back on failure */
+    bool removes;
+    store_done *done;
+    void *ctx;
+};
+
+static void put(struct templates *all, struct entry *entry)
+{
+    struct entry *old;
+
+    HASH_FIND_STR(all->by_id, entry->t.id, old);
+    if (old) {
+        HASH_DEL(all->by_id, old);
+        entry_free(old);
+    }
+    HASH_ADD_KEYPTR(hh, all->by_id, entry->t.id, strlen(entry->t.id), entry);
+}
+
+static void on_changed(void *ctx, int error, const struct err *err)
+{
+    struct change *change = ctx;
+
+    if ((error < 0) == change->removes) {
+        put(change->all, change->entry);
+    } else {
+        entry_free(change->entry);
+    }
+    (change->done ? change->done : on_saved)(change->ctx, error, err);
+    free(change);
+}
+
+void templates_put_snapshot(struct templates *templates, const struct template *snapshot,
+                            store_done *done, void *ctx)
+{
+    struct change *change = xnew(struct change);
+    struct template_row row = template_row(snapshot);
+
+    *change =
+        (struct change){.all = templates, .entry = entry_from_row(&row), .done = done, .ctx = ctx};
+    store_template_save(templates->store, &row, on_changed, change);
+}
+
+void templates_remove(struct templates *templates, const char *id, store_done *done, void *ctx)
+{
+    struct change *change = xnew(struct change);
+
+    *change = (struct change){.all = templates, .removes = true, .done = done, .ctx = ctx};
+    HASH_FIND_STR(templates->by_id, id, change->entry);
+    HASH_DEL(templates->by_id, change->entry);
+    store_template_delete(templates->store, change->entry->t.id, on_changed, change);
+}
+
+const char *templates_space(const struct templates *templates, const char *team_id)
+{
+    const struct owner *owner;
+
+    LL_FOREACH (templates->owners, owner) {
+        if (text_same(owner->id, team_id)) {
+            return owner->space[0] ? owner->space : NULL;
+        }
+    }
+    return NULL;
+}
+
+const struct template *templates_own(struct templates *templates, const char *team_id,
+                                     const char *alias)
+{
+    const struct entry *entry = find_alias(templates, team_id, alias);
+
+    return entry ? &entry->t : NULL;
+}
+
 /* ---- looking up ---- */
 
 static const char *team_of_space(const struct templates *all, const char *space)
@@ -214,7 +290,7 @@ static struct entry *find_named(struct templates *all, const char *team_id,
 
 static bool may_use(const struct template *t, const char *team_id)
 {
-    return !t->team_id || t->is_public || text_same(t->team_id, team_id);
+    return !team_id || !t->team_id || t->is_public || text_same(t->team_id, team_id);
 }
 
 void templates_spawned(struct templates *templates, const char *id, int64_t now_ms)
@@ -281,18 +357,6 @@ const struct template *templates_by_id(struct templates *templates, const char *
     return entry ? &entry->t : NULL;
 }
 
-const char *templates_space(const struct templates *templates, const char *team_id)
-{
-    const struct owner *owner;
-
-    LL_FOREACH (templates->owners, owner) {
-        if (text_same(owner->id, team_id)) {
-            return owner->space;
-        }
-    }
-    return "";
-}
-
 /* ---- changing ---- */
 
 const struct template *templates_add(struct templates *templates, const char *team_id,
@@ -326,15 +390,6 @@ void templates_set_public(struct templates *templates, const char *id, bool is_p
         tagged->t.is_public = is_public;
     }
     save(templates, entry, done, ctx);
-}
-
-void templates_remove(struct templates *templates, const char *id, store_done *done, void *ctx)
-{
-    struct entry *entry = must_find(templates, id);
-
-    store_template_delete(templates->store, id, done ? done : on_saved, ctx);
-    HASH_DEL(templates->by_id, entry);
-    entry_free(entry);
 }
 
 void templates_tag(struct templates *templates, const struct build_row *build, const char *tag,

@@ -32,7 +32,9 @@ struct template
     char *start_cmd; /* run at the start of a sandbox; NULL: none; likewise */
     char *ready_cmd; /* says when the start command is up */
     char *saved;     /* what the keeper saved of a jail in which both have been run: see keeper.h */
-    uint32_t spawns; /* sandboxes made of it since the daemon's start */
+    uint64_t saved_bytes;    /* of its memory, on disk */
+    char *snapshot_of;       /* it is a snapshot of that sandbox; NULL: a template */
+    uint32_t spawns;         /* sandboxes made of it since the daemon's start */
     int64_t last_spawned_ms; /* 0: none since then */
 };
 
@@ -77,7 +79,7 @@ const struct template *templates_lookup(struct templates *templates, const char 
                                         struct str name, int *why);
 const struct template *templates_by_id(struct templates *templates, const char *id);
 
-/* The namespace of a team's names; "" when its name cannot be one, and for the built-in ones. */
+/* The namespace of a team's names; NULL when its name cannot be one, and for the built-in ones. */
 const char *templates_space(const struct templates *templates, const char *team_id);
 
 /* ---- changes: `done` (may be NULL) comes when it is on record ---- */
@@ -88,7 +90,6 @@ const struct template *templates_add(struct templates *templates, const char *te
                                      uint32_t disk_mb, store_done *done, void *ctx);
 void templates_set_public(struct templates *templates, const char *id, bool is_public,
                           store_done *done, void *ctx);
-void templates_remove(struct templates *templates, const char *id, store_done *done, void *ctx);
 
 /* What the tag names from now on. The build's row must be on record before. */
 void templates_tag(struct templates *templates, const struct build_row *build, const char *tag,
@@ -101,10 +102,22 @@ void templates_each_tag(struct templates *templates, const char *id,
                                      int64_t created_ms),
                         void *ctx);
 
+/* The team's own of that alias, or NULL. */
+const struct template *templates_own(struct templates *templates, const char *team_id,
+                                     const char *alias);
+
+/* Puts a snapshot in place: all that `snapshot` says is copied. One of the same id is replaced.
+ * `done` comes when it is on record; it is not found before. */
+void templates_put_snapshot(struct templates *templates, const struct template *snapshot,
+                            store_done *done, void *ctx);
+
+/* Not found from now on; `done` comes when that is on record, and after a failure it is back. */
+void templates_remove(struct templates *templates, const char *id, store_done *done, void *ctx);
+
 /* A sandbox was made of it. */
 void templates_spawned(struct templates *templates, const char *id, int64_t now_ms);
 
-/* Those the team may use: its own, the built-in, the public ones. */
+/* Those the team may use: its own, the built-in, the public ones. A NULL team: all there are. */
 void templates_each(struct templates *templates, const char *team_id,
                     void (*each)(void *ctx, const struct template *t), void *ctx);
 /* Of every team, and of each of their tags: all that sandboxes can start from. */

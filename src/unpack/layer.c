@@ -59,8 +59,9 @@ static int whiteout(struct unpacker *u, const char *path, struct err *err)
     if (last[0] == '\0' || strcmp(last, ".") == 0 || strcmp(last, "..") == 0) {
         return refuse(path, "a removal that names nothing", err);
     }
-    (void)memcpy(hidden + n, path + n, n > 0);
-    memcpy(hidden + n + (n > 0), last, strlen(last) + 1);
+    size_t at = n > 0 ? n + 1 : 0; /* behind the '/' that the whole path has there */
+    memcpy(hidden, path, at);
+    memcpy(hidden + at, last, strlen(last) + 1);
     return is_left_out(hidden) ? 0 : rootdir_remove(&u->root, hidden, &u->made, err);
 }
 

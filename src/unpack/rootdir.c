@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -80,6 +81,31 @@ static int dir_open(struct rootdir *root, const char *path, struct err *err)
     return fd;
 }
 
+/* A link that leads nowhere yet: makes the directory it means. The kernel ends chains of links long
+ * before this has gone deep. */
+static int link_make(struct rootdir *root, int parent_fd, const char *path, struct err *err)
+{
+    char to[PATH_BYTES], target[PATH_BYTES];
+    size_t n;
+    const char *last = name_last(path, &n);
+    ssize_t len = readlinkat(parent_fd, last, target, sizeof(target) - 1);
+
+    if (len < 0) {
+        errno = EEXIST;
+        return fail_on(err, "make the directory", path);
+    }
+    target[len] = '\0';
+    n = target[0] == '/' ? 0 : n;
+    int size = snprintf(to, sizeof(to), "%.*s%s%s", (int)n, path, n ? "/" : "",
+                        target + strspn(target, "/"));
+    if (size >= (int)sizeof(to)) {
+        errno = ENAMETOOLONG;
+        return fail_on(err, "follow the link", path);
+    }
+    scoped_fd fd = dir_open(root, to, err);
+    return fd < 0 ? fd : 0;
+}
+
 static int dir_make(struct rootdir *root, const char *path, struct err *err)
 {
     char parent[PATH_BYTES];
@@ -93,7 +119,8 @@ static int dir_make(struct rootdir *root, const char *path, struct err *err)
         return fd;
     }
     if (mkdirat(fd, last, DIR_MODE) < 0) {
-        return fail_on(err, errno == EEXIST ? "follow the link" : "make the directory", path);
+        return errno == EEXIST ? link_make(root, fd, path, err)
+                               : fail_on(err, "make the directory", path);
     }
     if (root->owns_dirs && fchownat(fd, last, root->uid, root->gid, AT_SYMLINK_NOFOLLOW) < 0) {
         return fail_on(err, "give away the directory", path);

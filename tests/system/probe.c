@@ -30,6 +30,7 @@
 #include "agent/channel.h"
 #include "base/compiler.h"
 #include "probe.h"
+#include "probe_state.h"
 
 static char answer[PROBE_BYTES];
 static size_t answer_len;
@@ -346,6 +347,8 @@ static void do_command(char *text)
         do_fill(path, strtoul(more, NULL, 10));
     } else if (strcmp(what, "call") == 0) {
         do_call(path);
+    } else if (strcmp(what, "hold") == 0 || strcmp(what, "check") == 0) {
+        say("%s", state_do(what, path));
     } else if (strcmp(what, "exit") == 0) {
         _exit(0);
     } else {

@@ -188,7 +188,14 @@ static void fds_take(struct msghdr *msg, int fds[KEEPER_FDS_MAX])
     }
 }
 
-struct keeper_answer rig_ask(struct rig *rig, struct keeper_request *req, int fds[KEEPER_FDS_MAX])
+void rig_send(struct rig *rig, struct keeper_request *req)
+{
+    req->version = KEEPER_VERSION;
+    req->seq = ++rig->seq;
+    MUST(send(rig->fd, req, sizeof(*req), MSG_NOSIGNAL) == (ssize_t)sizeof(*req));
+}
+
+struct keeper_answer rig_receive(struct rig *rig, int fds[KEEPER_FDS_MAX])
 {
     struct keeper_answer answer;
     struct iovec iov = {&answer, sizeof(answer)};
@@ -202,14 +209,17 @@ struct keeper_answer rig_ask(struct rig *rig, struct keeper_request *req, int fd
                          .msg_controllen = sizeof(control.room)};
     struct pollfd ready = {.fd = rig->fd, .events = POLLIN};
 
-    req->version = KEEPER_VERSION;
-    req->seq = ++rig->seq;
-    MUST(send(rig->fd, req, sizeof(*req), MSG_NOSIGNAL) == (ssize_t)sizeof(*req));
     MUST(poll(&ready, 1, ANSWER_TIMEOUT_MS) == 1);
     MUST(recvmsg(rig->fd, &msg, MSG_CMSG_CLOEXEC) == (ssize_t)sizeof(answer));
     MUST(answer.seq == rig->seq);
     fds_take(&msg, fds);
     return answer;
+}
+
+struct keeper_answer rig_ask(struct rig *rig, struct keeper_request *req, int fds[KEEPER_FDS_MAX])
+{
+    rig_send(rig, req);
+    return rig_receive(rig, fds);
 }
 
 struct keeper_answer rig_create(struct rig *rig, struct keeper_request *req, struct rig_jail *out)

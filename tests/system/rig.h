@@ -47,6 +47,10 @@ struct keeper_request rig_create_request(const char *id, uint32_t slot, const ch
 /* Sends, and waits for the answer. Closes descriptors when fds is NULL. */
 struct keeper_answer rig_ask(struct rig *rig, struct keeper_request *req, int fds[KEEPER_FDS_MAX]);
 
+/* The same in two steps. */
+void rig_send(struct rig *rig, struct keeper_request *req);
+struct keeper_answer rig_receive(struct rig *rig, int fds[KEEPER_FDS_MAX]);
+
 struct keeper_answer rig_create(struct rig *rig, struct keeper_request *req, struct rig_jail *out);
 struct keeper_answer rig_destroy(struct rig *rig, const char *id);
 

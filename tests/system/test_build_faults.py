@@ -41,6 +41,7 @@ PHASES = {
     "between steps": ([run(f"echo {i}") for i in range(40)], {}, "RUN echo 7"),
     "finalize": ([run("true")], {}, "Finalizing"),
     "start": ([], {"startCmd": "sleep 100", "readyCmd": "sleep 3"}, "Waiting for template"),
+    "keep running state": ([], {"startCmd": "sleep 100", "readyCmd": "true"}, "Template is ready"),
 }
 
 
@@ -49,6 +50,7 @@ def kept_and_wanted(daemon):
     kept = {path.name for path in (daemon.data / "pool" / "saved").iterdir()}
     with sqlite3.connect(daemon.data / "state" / "atoll.db") as db:
         layers = [row[0] for row in db.execute("SELECT layers FROM builds")]
+        layers += [row[0] for row in db.execute("SELECT saved FROM builds WHERE saved NOT NULL")]
         steps = [row[0] for row in db.execute("SELECT saved FROM steps")]
     db.close()
     wanted = {name for row in layers for name in row.split(",") if name.startswith("saved-")}

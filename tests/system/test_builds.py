@@ -507,7 +507,7 @@ def test_a_template_in_use_is_not_deleted(daemon, builder):
     assert builder.call("DELETE", "/templates/inuse").status_code == 204
     assert builder.call("GET", "/templates/aliases/inuse").status_code == 404
     assert builder.call("DELETE", "/templates/inuse").status_code == 404
-    final = f"saved-final-{ids[1].replace('-', '')}"
+    final = f"saved-build-f{ids[1].replace('-', '')}"
     until(lambda: final not in saved(daemon), "its layer is gone")
 
 

@@ -63,7 +63,7 @@ static void setup(void)
         abort();
     }
     agent = ends[1];
-    channel = agent_channel_new(&loop, ends[0], &handler, NULL);
+    channel = agent_channel_new(&loop, ends[0], 0, &handler, NULL);
 }
 
 static void teardown(void)

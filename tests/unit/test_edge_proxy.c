@@ -28,6 +28,8 @@ struct sandbox {
     struct sandbox_watch *watches;
     json_t *options;
     bool gone;
+    bool paused, pausing, returns;
+    int wakes;
     int refusals; /* dials to refuse before one is let through */
     int dials;
     struct sockaddr_in service;
@@ -43,8 +45,22 @@ struct sandbox *sandboxes_find(struct sandboxes *all, struct str id)
 
 struct sandbox_info sandbox_info(const struct sandbox *sb)
 {
-    return (struct sandbox_info){
-        .id = ID, .access_token = TOKEN, .state = SANDBOX_RUNNING, .options = sb->options};
+    return (struct sandbox_info){.id = ID,
+                                 .access_token = TOKEN,
+                                 .state =
+                                     sb->paused || sb->pausing ? SANDBOX_PAUSED : SANDBOX_RUNNING,
+                                 .changing = sb->pausing,
+                                 .options = sb->options};
+}
+
+bool sandbox_returns(const struct sandbox *sb)
+{
+    return sb->returns;
+}
+
+void sandbox_wake(struct sandbox *sb)
+{
+    sb->wakes += sb->paused;
 }
 
 void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_position *after,

@@ -1,0 +1,240 @@
+/* Snapshots: POST /sandboxes/{id}/snapshots, GET /snapshots, and DELETE /templates/{id} of one. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/internal.h"
+#include "api/list_query.h"
+#include "api/query.h"
+#include "template/name.h"
+
+enum { SNAPSHOT_NAME_BYTES = 2 * TEMPLATE_NAME_MAX + 16 };
+
+/* ---- as JSON ---- */
+
+static json_t *snapshot_json(const struct call *call, const char *id, const char *alias)
+{
+    const char *space = templates_space(call->api->options.templates, call->team->id);
+    char name[SNAPSHOT_NAME_BYTES], tagged[SNAPSHOT_NAME_BYTES];
+    json_t *names = json_array();
+
+    (void)snprintf(name, sizeof(name), "%s%s%s", alias && space ? space : "",
+                   alias && space ? "/" : "", alias ? alias : id);
+    (void)snprintf(tagged, sizeof(tagged), "%.*s:default", SNAPSHOT_NAME_BYTES - 16, name);
+    if (alias) {
+        (void)json_array_append_new(names, json_string(name));
+    }
+    return json_pack("{ssso}", "snapshotID", tagged, "names", names);
+}
+
+/* ---- names ---- */
+
+/* Whose a name's namespace is was said by the client: it must be the team's own. */
+static int name_parse(const struct call *call, struct str text, struct template_name *out,
+                      struct err *err)
+{
+    const char *space = templates_space(call->api->options.templates, call->team->id);
+
+    if (template_name_parse(text, out) < 0) {
+        return err_set(err, EINVAL, "Invalid name: want [namespace/]name[:tag] of a-z 0-9 _ -");
+    }
+    if (out->space[0] && (!space || strcmp(out->space, space) != 0)) {
+        return err_set(err, EINVAL, "namespace '%.64s' is not your team's", out->space);
+    }
+    return 0;
+}
+
+/* ---- making one ---- */
+
+static void on_made(void *ctx, int error, const struct err *err,
+                    const struct sandbox_snapshot *snapshot)
+{
+    struct call *call = ctx;
+
+    if (error < 0) {
+        call_fail_err(call, error, err);
+    } else {
+        call_json(call, 201, snapshot_json(call, snapshot->template_id, snapshot->alias));
+    }
+}
+
+static int new_name_check(const struct call *call, const char *text, struct template_name *out,
+                          struct err *err)
+{
+    int r = name_parse(call, str_of(text), out, err);
+
+    if (r == 0 && strcmp(out->tag, "default") != 0) {
+        r = err_set(err, EINVAL, "Invalid name: a snapshot has the tag 'default' alone");
+    }
+    if (r < 0) {
+        return r;
+    }
+    const struct template *own =
+        templates_own(call->api->options.templates, call->team->id, out->alias);
+    if (own && !own->snapshot_of) {
+        return err_set(err, EEXIST, "the name '%.64s' is a template's", out->alias);
+    }
+    return 0;
+}
+
+void handle_snapshot(struct call *call, const json_t *body)
+{
+    struct template_name name = {0};
+    const char *text = NULL;
+    struct err err;
+    int r = field_string(body, "name", &text, &err);
+
+    if (r == 0 && text) {
+        r = new_name_check(call, text, &name, &err);
+    }
+    if (r < 0) {
+        call_fail_err(call, r, &err);
+        return;
+    }
+    struct sandbox *sb = call_running(call, 409);
+    if (sb) {
+        sandbox_snapshot(sb, text ? name.alias : NULL, on_made, call);
+    }
+}
+
+/* ---- the list ---- */
+
+struct listing {
+    const struct call *call;
+    struct buf sandbox_id;     /* empty: of any */
+    struct template_name name; /* alias "": any */
+    bool tagged;
+    int64_t limit;
+    bool continues;
+    struct sandbox_position after;
+    const struct template **found;
+    size_t n, cap;
+};
+
+static void listing_fini(struct listing *listing)
+{
+    buf_fini(&listing->sandbox_id);
+    free(listing->found);
+}
+
+static struct sandbox_position position_of(const struct template *t)
+{
+    struct sandbox_position at = {.created_ms = t->created_ms};
+
+    (void)str_copy(at.id, sizeof(at.id), str_of(t->id));
+    return at;
+}
+
+static bool is_wanted(const struct listing *listing, const struct template *t)
+{
+    struct str sandbox_id = buf_str(&listing->sandbox_id);
+    const char *alias = listing->name.alias;
+    struct sandbox_position at = position_of(t);
+
+    if (!t->snapshot_of || !t->team_id || strcmp(t->team_id, listing->call->team->id) != 0 ||
+        (sandbox_id.len > 0 && !str_eq(sandbox_id, str_of(t->snapshot_of))) ||
+        (listing->tagged && strcmp(listing->name.tag, "default") != 0)) {
+        return false;
+    }
+    if (alias[0] && strcmp(alias, t->id) != 0 && (!t->alias || strcmp(alias, t->alias) != 0)) {
+        return false;
+    }
+    return !listing->continues || position_before(&listing->after, &at, false);
+}
+
+static void on_template(void *ctx, const struct template *t)
+{
+    struct listing *listing = ctx;
+
+    if (!is_wanted(listing, t)) {
+        return;
+    }
+    if (listing->n == listing->cap) {
+        listing->cap = listing->cap ? 2 * listing->cap : LIST_LIMIT_MAX;
+        listing->found = reallocarray(listing->found, listing->cap, sizeof(struct template *));
+        if (!listing->found) {
+            abort();
+        }
+    }
+    listing->found[listing->n++] = t;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    struct sandbox_position left = position_of(*(const struct template *const *)a);
+    struct sandbox_position right = position_of(*(const struct template *const *)b);
+
+    return position_before(&left, &right, false) ? -1 : 1;
+}
+
+static int name_read(struct listing *listing, struct str query, struct err *err)
+{
+    scoped_buf name;
+
+    buf_init(&name, QUERY_VALUE_BYTES_MAX);
+    int r = query_text(query, "name", &name, err);
+    if (r <= 0) {
+        return r;
+    }
+    listing->tagged = str_find(buf_str(&name), ':') < buf_len(&name);
+    return name_parse(listing->call, buf_str(&name), &listing->name, err);
+}
+
+static int token_read(struct listing *listing, struct str query, struct err *err)
+{
+    scoped_buf token;
+
+    buf_init(&token, QUERY_VALUE_BYTES_MAX);
+    int r = query_text(query, "nextToken", &token, err);
+    if (r <= 0 || buf_len(&token) == 0) {
+        return r < 0 ? r : 0;
+    }
+    listing->continues = true;
+    return list_token_read(buf_str(&token), false, &listing->after) < 0
+               ? err_set(err, EINVAL, "Invalid next token")
+               : 0;
+}
+
+static int query_read(struct listing *listing, struct str query, struct err *err)
+{
+    int r = query_text(query, "sandboxID", &listing->sandbox_id, err);
+
+    if (r >= 0) {
+        r = query_int(query, "limit", (struct int_range){1, LIST_LIMIT_MAX}, &listing->limit, err);
+    }
+    if (r >= 0) {
+        r = name_read(listing, query, err);
+    }
+    return r < 0 ? r : token_read(listing, query, err);
+}
+
+void handle_snapshots(struct call *call, const json_t *body)
+{
+    scoped(listing_fini) struct listing listing = {.call = call, .limit = LIST_LIMIT_MAX};
+    char token[LIST_TOKEN_BYTES];
+    struct err err;
+
+    (void)body;
+    buf_init(&listing.sandbox_id, QUERY_VALUE_BYTES_MAX);
+    int r = query_read(&listing, http_request(call->ex)->query, &err);
+    if (r < 0) {
+        call_fail_err(call, r, &err);
+        return;
+    }
+    templates_each(call->api->options.templates, call->team->id, on_template, &listing);
+    if (listing.n > 0) {
+        qsort(listing.found, listing.n, sizeof(struct template *), newest_first);
+    }
+    json_t *page = json_array();
+    size_t n = listing.n < (size_t)listing.limit ? listing.n : (size_t)listing.limit;
+    for (size_t i = 0; i < n; i++) {
+        const struct template *t = listing.found[i];
+        (void)json_array_append_new(page, snapshot_json(call, t->id, t->alias));
+    }
+    if (n < listing.n) {
+        struct sandbox_position last = position_of(listing.found[n - 1]);
+        list_token_write(&last, false, token);
+        call_header(call, "X-Next-Token", token);
+    }
+    call_json(call, 200, page);
+}

@@ -1,0 +1,12 @@
+/* text.h - a text that an object owns, replaced as a whole.
+ *
+ * Not inline: gcc's analyzer loses sight of what belongs to an object that others hold, and would
+ * call it leaked (see table.h).
+ */
+#ifndef BASE_TEXT_H
+#define BASE_TEXT_H
+
+/* Copies; NULL is none. `text` may be part of what is replaced. */
+void text_set(char **at, const char *text);
+
+#endif

@@ -1,0 +1,268 @@
+#include "keeper/about.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+
+#include "base/alloc.h"
+#include "base/encode.h"
+#include "base/fd.h"
+#include "base/str.h"
+
+#define ABOUT_FILE "about"
+#define AGENT_FILE "agent"
+
+enum {
+    TEXT_BYTES = 4096,
+    CPUINFO_BYTES = 16 * 1024,
+};
+
+/* Features that a program asks the processor for and then relies on; those of the kernel's own
+ * making differ from boot to boot and matter to nobody here. */
+static const char *const cpu_features[] = {
+    "sse4_1",  "sse4_2",   "ssse3",    "avx",      "avx2",     "fma",       "bmi1",
+    "bmi2",    "popcnt",   "movbe",    "aes",      "sha_ni",   "pclmulqdq", "f16c",
+    "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd", "avx_vnni",  "amx_tile",
+    "erms",    "fsrm",     "rdrand",   "rdseed",   "xsave",    "xsavec",    "xsaveopt",
+    "pku",     "ospke",    "asimd",    "atomics",  "sve",      "sve2",
+};
+
+static bool word_in(struct str words, const char *word)
+{
+    struct str part;
+
+    while (str_split(&words, ' ', &part)) {
+        if (str_eq(str_trim(part), str_of(word))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Those of the list that /proc/cpuinfo names, with a blank after each. */
+static void cpu_read(char *out, size_t size)
+{
+    char *text = xcalloc(1, CPUINFO_BYTES);
+    scoped_fd fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, CPUINFO_BYTES - 1);
+    char *line = n > 0 ? strstr(text, "\nflags") : NULL;
+    size_t len = 0;
+
+    line = line || n <= 0 ? line : strstr(text, "\nFeatures");
+    line = line ? strchr(line, ':') : NULL;
+    out[0] = '\0';
+    if (line) {
+        line[strcspn(line, "\n")] = '\0';
+        for (size_t i = 0; i < countof(cpu_features); i++) {
+            if (word_in(str_of(line + 1), cpu_features[i]) && len < size) {
+                len += (size_t)snprintf(out + len, size - len, "%s ", cpu_features[i]);
+            }
+        }
+    }
+    free(text);
+}
+
+const char *about_lacking(const char *had, const char *has)
+{
+    struct str rest = str_of(had);
+    struct str word;
+
+    while (str_split(&rest, ' ', &word)) {
+        char text[32];
+        if (word.len && (!str_copy(text, sizeof(text), word) || !word_in(str_of(has), text))) {
+            return word.at;
+        }
+    }
+    return NULL;
+}
+
+/* ---- beside the images ---- */
+
+int about_write(int memory_fd, const char *id, const struct criu_program *criu, struct err *err)
+{
+    char text[TEXT_BYTES], cpu[sizeof(((struct about *)0)->cpu)];
+    struct utsname host;
+
+    (void)uname(&host);
+    cpu_read(cpu, sizeof(cpu));
+    int n = snprintf(text, sizeof(text), "id %s\nmachine %s\nrelease %s\ncriu %d\ncpu %s\n", id,
+                     host.machine, host.release, criu->version, cpu);
+    scoped_fd fd =
+        openat(memory_fd, ABOUT_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || write(fd, text, (size_t)n) != n) {
+        return err_sys(err, "write what the images are");
+    }
+    return 0;
+}
+
+/* The rest of the line that begins with that word. */
+static void field_read(const char *text, const char *word, char *out, size_t size)
+{
+    struct str rest = str_of(text);
+    struct str line;
+    size_t len = strlen(word);
+
+    out[0] = '\0';
+    while (str_split(&rest, '\n', &line)) {
+        if (line.len > len && strncmp(line.at, word, len) == 0 && line.at[len] == ' ') {
+            (void)str_copy(out, size, (struct str){line.at + len + 1, line.len - len - 1});
+            return;
+        }
+    }
+}
+
+static int fit_check(const struct about *about, const struct criu_program *criu, struct err *err)
+{
+    char cpu[sizeof(about->cpu)];
+    struct utsname host;
+
+    (void)uname(&host);
+    if (strcmp(about->machine, host.machine) != 0) {
+        return err_set(err, ENOTSUP, "the memory was saved on another kind of machine: %s, not %s",
+                       about->machine, host.machine);
+    }
+    if (about->criu_version > criu->version) {
+        return err_set(err, ENOTSUP,
+                       "the memory was saved by CRIU %d.%d, which is newer than %d.%d",
+                       about->criu_version / 10000, about->criu_version / 100 % 100,
+                       criu->version / 10000, criu->version / 100 % 100);
+    }
+    cpu_read(cpu, sizeof(cpu));
+    const char *lacking = about_lacking(about->cpu, cpu);
+    if (lacking) {
+        return err_set(err, ENOTSUP,
+                       "the memory was saved on a processor that has %.*s, which this one lacks",
+                       (int)strcspn(lacking, " "), lacking);
+    }
+    return 0;
+}
+
+int about_read(int memory_fd, const struct criu_program *criu, struct about *out, struct err *err)
+{
+    char text[TEXT_BYTES], number[16];
+    scoped_fd fd = openat(memory_fd, ABOUT_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+    if (n < 0) {
+        return err_sys(err, "read what the images are");
+    }
+    text[n] = '\0';
+    field_read(text, "id", out->id, sizeof(out->id));
+    field_read(text, "machine", out->machine, sizeof(out->machine));
+    field_read(text, "release", out->release, sizeof(out->release));
+    field_read(text, "criu", number, sizeof(number));
+    field_read(text, "cpu", out->cpu, sizeof(out->cpu));
+    out->criu_version = (int)strtol(number, NULL, 10);
+    return fit_check(out, criu, err);
+}
+
+/* ---- the agent ---- */
+
+static int file_copy(int in, int out, struct err *err)
+{
+    struct stat st;
+
+    if (fstat(in, &st) < 0) {
+        return err_sys(err, "look at the agent");
+    }
+    for (off_t left = st.st_size; left > 0;) {
+        ssize_t n = sendfile(out, in, NULL, (size_t)left);
+        if (n <= 0) {
+            return err_sys(err, "copy the agent into the pool");
+        }
+        left -= n;
+    }
+    return 0;
+}
+
+int about_agent_keep(struct pool *pool, const char *agent_path, struct err *err)
+{
+    scoped_fd in = open(agent_path, O_RDONLY | O_CLOEXEC);
+    (void)unlinkat(pool_fd(pool), "." AGENT_FILE, 0);
+    scoped_fd out =
+        openat(pool_fd(pool), "." AGENT_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0555);
+    if (in < 0 || out < 0) {
+        return err_sys(err, "open the agent %s", agent_path);
+    }
+    int r = file_copy(in, out, err);
+    if (r == 0 && renameat(pool_fd(pool), "." AGENT_FILE, pool_fd(pool), AGENT_FILE) < 0) {
+        r = err_sys(err, "keep the agent in the pool");
+    }
+    return r;
+}
+
+static bool bytes_same(int a, int b, size_t size)
+{
+    void *at = mmap(NULL, size, PROT_READ, MAP_PRIVATE, a, 0);
+    void *bt = mmap(NULL, size, PROT_READ, MAP_PRIVATE, b, 0);
+    bool same = at != MAP_FAILED && bt != MAP_FAILED && memcmp(at, bt, size) == 0;
+
+    if (at != MAP_FAILED) {
+        (void)munmap(at, size);
+    }
+    if (bt != MAP_FAILED) {
+        (void)munmap(bt, size);
+    }
+    return same;
+}
+
+bool about_agent_same(struct pool *pool, int in, off_t size, int out)
+{
+    struct stat st;
+    scoped_fd own = openat(pool_fd(pool), AGENT_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+    return own >= 0 && fstat(own, &st) == 0 && st.st_size == size && size > 0 &&
+           bytes_same(in, own, (size_t)size) && ioctl(out, FICLONE, own) == 0;
+}
+
+/* One of an earlier keeper's, by the hash of its bytes. */
+static int agent_earlier(struct pool *pool, int in, size_t size, char path[ABOUT_PATH_BYTES],
+                         struct err *err)
+{
+    char name[SHA256_HEX_LEN + 1], half[SHA256_HEX_LEN + 2];
+    void *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, in, 0);
+
+    if (bytes == MAP_FAILED) {
+        return err_sys(err, "read the jail's agent");
+    }
+    sha256_hex(bytes, size, name);
+    (void)munmap(bytes, size);
+    (void)snprintf(path, ABOUT_PATH_BYTES, "/pool/agents/%s", name);
+    (void)snprintf(half, sizeof(half), ".%s", name);
+    (void)mkdirat(pool_fd(pool), "agents", 0700);
+    scoped_fd dir = openat(pool_fd(pool), "agents", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (faccessat(dir, name, F_OK, 0) == 0) {
+        return 0;
+    }
+    (void)unlinkat(dir, half, 0);
+    scoped_fd out = openat(dir, half, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0555);
+    if (out < 0 || ioctl(out, FICLONE, in) < 0 || renameat(dir, half, dir, name) < 0) {
+        return err_sys(err, "keep the jail's agent");
+    }
+    return 0;
+}
+
+int about_agent_place(struct pool *pool, int memory_fd, char path[ABOUT_PATH_BYTES],
+                      struct err *err)
+{
+    struct stat st, own;
+    scoped_fd in = openat(memory_fd, ABOUT_AGENT, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    scoped_fd now = open("/agent", O_RDONLY | O_CLOEXEC);
+
+    if (in < 0 || now < 0 || fstat(in, &st) < 0 || fstat(now, &own) < 0) {
+        return err_sys(err, "open the jail's agent");
+    }
+    if (st.st_size == own.st_size && bytes_same(in, now, (size_t)st.st_size)) {
+        (void)snprintf(path, ABOUT_PATH_BYTES, "/agent"); /* the same pages for all jails */
+        return 0;
+    }
+    return agent_earlier(pool, in, (size_t)st.st_size, path, err);
+}

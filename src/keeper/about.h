@@ -1,0 +1,50 @@
+/* about.h - what is kept beside the images so that they can be used later: where they were made,
+ * and the agent they belong to.
+ *
+ * Owns:    <pool>/agent and <pool>/agents. Blocks for the disk.
+ */
+#ifndef KEEPER_ABOUT_H
+#define KEEPER_ABOUT_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+#include "keeper/criu.h"
+#include "keeper/keeper.h"
+#include "keeper/pool.h"
+
+#define ABOUT_AGENT "agent"
+
+struct about {
+    char id[KEEPER_ID_BYTES]; /* whose processes these were */
+    char machine[66];         /* as uname() has it */
+    char release[66];
+    int criu_version;
+    char cpu[1024]; /* features of the processor that programs may have found and use */
+};
+
+must_check int about_write(int memory_fd, const char *id, const struct criu_program *criu,
+                           struct err *err);
+/* Reads it, and says whether this machine can go on with it: -ENOTSUP with a sentence if not. */
+must_check int about_read(int memory_fd, const struct criu_program *criu, struct about *out,
+                          struct err *err);
+
+/* Keeps the agent of this keeper in the pool. */
+must_check int about_agent_keep(struct pool *pool, const char *agent_path, struct err *err);
+/* Whether the program `in` is that one; then `out` has its bytes, without a copy. */
+bool about_agent_same(struct pool *pool, int in, off_t size, int out);
+
+enum { ABOUT_PATH_BYTES = 160 };
+/* Where on the stage the agent lies that belongs to these images: never beside them, since a jail
+ * that was restored outlives them. */
+must_check int about_agent_place(struct pool *pool, int memory_fd, char path[ABOUT_PATH_BYTES],
+                                 struct err *err);
+
+/* ---- parts that need no kernel, for tests ---- */
+
+/* The first word of `had` that `has` lacks, as a pointer into `had`, or NULL. */
+const char *about_lacking(const char *had, const char *has);
+
+#endif

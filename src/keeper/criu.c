@@ -1,0 +1,259 @@
+#include "keeper/criu.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "criu.pb-c.h"
+
+enum {
+    MESSAGE_BYTES = 64 * 1024,
+    TIMEOUT_S = 120, /* to stop the processes */
+    LOG_INFO_LEVEL = 3,
+    CGROUPS_IGNORE = 0,
+    LOCK_SKIP = 3,
+};
+static const uint32_t ghost_bytes_max = UINT32_MAX;
+
+#ifdef __aarch64__
+#define TRIPLET "aarch64-linux-gnu"
+#define LOADER "ld-linux-aarch64.so.1"
+#else
+#define TRIPLET "x86_64-linux-gnu"
+#define LOADER "ld-linux-x86-64.so.2"
+#endif
+
+/* ---- the program ---- */
+
+static _Noreturn void program_exec(const struct criu_program *program, char *verb, char *argument)
+{
+    char *path = (char[CRIU_PATH_BYTES]){0};
+    char *loader = (char[CRIU_PATH_BYTES]){0};
+    char *libraries = (char[CRIU_PATH_BYTES]){0};
+    char *plain[] = {path, verb, argument, NULL};
+    char *loaded[] = {loader, (char[]){"--library-path"}, libraries, path, verb, argument, NULL};
+    char *envp[] = {(char[]){"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, NULL};
+
+    memcpy(path, program->path, CRIU_PATH_BYTES);
+    memcpy(loader, program->loader, CRIU_PATH_BYTES);
+    memcpy(libraries, program->libraries, CRIU_PATH_BYTES);
+    (void)execve(loader[0] ? loader : path, loader[0] ? loaded : plain, envp);
+    _exit(127);
+}
+
+static int status_wait(pid_t pid)
+{
+    int status = 0;
+
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+/* Reads "Version: 4.2.1" from `criu --version`; 0 when it says no such thing. */
+static int version_ask(const struct criu_program *program)
+{
+    int pair[2], major = 0, minor = 0, sublevel = 0;
+    char text[256] = "";
+
+    if (pipe2(pair, O_CLOEXEC) < 0) {
+        return 0;
+    }
+    scoped_fd from = pair[0];
+    scoped_fd to = pair[1];
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)dup2(to, STDOUT_FILENO);
+        program_exec(program, (char[]){"--version"}, NULL);
+    }
+    fd_closep(&to);
+    ssize_t n = read(from, text, sizeof(text) - 1);
+    text[n > 0 ? n : 0] = '\0';
+    if (pid < 0 || status_wait(pid) != 0 ||
+        sscanf(text, "Version: %d.%d.%d", &major, &minor, &sublevel) < 2) {
+        return 0;
+    }
+    return major * 10000 + minor * 100 + sublevel;
+}
+
+static bool program_try(const char *root, bool unpacked, struct criu_program *out)
+{
+    int n = snprintf(out->path, CRIU_PATH_BYTES, "%s/usr/sbin/criu", root);
+
+    out->loader[0] = '\0';
+    if (unpacked) {
+        (void)snprintf(out->loader, CRIU_PATH_BYTES, "%s/usr/lib/" TRIPLET "/" LOADER, root);
+        n = snprintf(out->libraries, CRIU_PATH_BYTES, "%s/usr/lib/" TRIPLET, root);
+    }
+    if (n >= CRIU_PATH_BYTES - 64 || access(out->path, X_OK) < 0) {
+        return false;
+    }
+    out->version = version_ask(out);
+    return out->version >= CRIU_VERSION_MIN;
+}
+
+int criu_find(const char *root, struct criu_program *out, struct err *err)
+{
+    static const char cache[] = "/var/cache/atoll/criu";
+
+    *out = (struct criu_program){0};
+    if ((root && root[0] && program_try(root, true, out)) || program_try(cache, true, out) ||
+        program_try("", false, out)) {
+        return 0;
+    }
+    int found = out->version;
+    *out = (struct criu_program){0};
+    if (found) {
+        return err_set(err, ENOENT, "CRIU %d.%d is too old to save memory: 4.2 is needed",
+                       found / 10000, found / 100 % 100);
+    }
+    return err_set(err, ENOENT, "there is no CRIU 4.2 to save memory with");
+}
+
+/* ---- the talk ---- */
+
+static int request_send(int socket, Criu__Req *req, struct err *err)
+{
+    uint8_t bytes[MESSAGE_BYTES];
+
+    if (criu__req__get_packed_size(req) > sizeof(bytes)) {
+        return err_set(err, EMSGSIZE, "what to tell CRIU is too long");
+    }
+    size_t n = criu__req__pack(req, bytes);
+    return send(socket, bytes, n, MSG_NOSIGNAL) < 0 ? err_sys(err, "talk to CRIU") : 0;
+}
+
+static Criu__Opts opts_of(const struct criu_job *job)
+{
+    Criu__Opts opts = CRIU__OPTS__INIT;
+
+    opts.images_dir_fd = job->images_fd;
+    opts.has_work_dir_fd = true, opts.work_dir_fd = job->work_fd;
+    opts.has_log_level = true, opts.log_level = LOG_INFO_LEVEL;
+    opts.log_file = (char *)(uintptr_t)CRIU_LOG;
+    opts.has_notify_scripts = true, opts.notify_scripts = true;
+    opts.has_file_locks = true, opts.file_locks = true;
+    opts.has_link_remap = true, opts.link_remap = true;
+    opts.has_ghost_limit = true, opts.ghost_limit = ghost_bytes_max;
+    opts.has_manage_cgroups_mode = true, opts.manage_cgroups_mode = CGROUPS_IGNORE;
+    opts.has_network_lock = true, opts.network_lock = LOCK_SKIP;
+    opts.has_empty_ns = true, opts.empty_ns = CLONE_NEWNET;
+    opts.has_tcp_skip_in_flight = true, opts.tcp_skip_in_flight = true;
+    opts.has_tcp_established = true, opts.tcp_established = !job->tcp_close;
+    opts.has_tcp_close = true, opts.tcp_close = job->tcp_close;
+    opts.external = job->externals;
+    opts.n_external = job->externals_n;
+    if (job->pid) {
+        opts.has_pid = true, opts.pid = job->pid;
+        opts.has_leave_running = true, opts.leave_running = true;
+        opts.has_timeout = true, opts.timeout = TIMEOUT_S;
+        opts.freeze_cgroup = (char *)(uintptr_t)job->freezer;
+    } else {
+        opts.has_rst_sibling = true, opts.rst_sibling = true;
+        opts.root = (char *)(uintptr_t)job->root;
+    }
+    return opts;
+}
+
+static void resp_freep(Criu__Resp **resp)
+{
+    if (*resp) {
+        criu__resp__free_unpacked(*resp, NULL);
+    }
+}
+
+static Criu__Resp *response_get(int socket)
+{
+    uint8_t bytes[MESSAGE_BYTES];
+    ssize_t n;
+
+    while ((n = recv(socket, bytes, sizeof(bytes), 0)) < 0 && errno == EINTR) {
+    }
+    return n <= 0 ? NULL : criu__resp__unpack(NULL, (size_t)n, bytes);
+}
+
+static int notify_answer(int socket, const struct criu_job *job, const Criu__Notify *notify,
+                         struct err *err)
+{
+    Criu__Req req = CRIU__REQ__INIT;
+    const char *step = notify && notify->script ? notify->script : "";
+
+    req.type = CRIU__REQ_TYPE__NOTIFY;
+    req.has_notify_success = true;
+    req.notify_success = job->step(job->ctx, step, notify ? notify->pid : 0) == 0;
+    return request_send(socket, &req, err);
+}
+
+/* Until the last word: the pid that was restored, 0, or a failure. */
+static int talk(int socket, const struct criu_job *job, struct err *err)
+{
+    Criu__Req req = CRIU__REQ__INIT;
+    Criu__Opts opts = opts_of(job);
+
+    req.type = job->pid ? CRIU__REQ_TYPE__DUMP : CRIU__REQ_TYPE__RESTORE;
+    req.opts = &opts;
+    int r = request_send(socket, &req, err);
+    while (r == 0) {
+        scoped(resp_freep) Criu__Resp *resp = response_get(socket);
+        if (!resp) {
+            return err_set(err, EIO, "CRIU ended early");
+        }
+        if (resp->type == CRIU__REQ_TYPE__NOTIFY) {
+            r = notify_answer(socket, job, resp->notify, err);
+        } else if (!resp->success) {
+            return err_set(err, EIO, "CRIU failed");
+        } else {
+            return resp->restore ? resp->restore->pid : 0;
+        }
+    }
+    return r;
+}
+
+static _Noreturn void worker_exec(const struct criu_program *program, const struct criu_job *job,
+                                  int socket)
+{
+    char number[16];
+    sigset_t none;
+
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)signal(SIGPIPE, SIG_DFL);
+    if (job->enter(job->ctx) < 0 || fcntl(socket, F_SETFD, 0) < 0) {
+        _exit(126);
+    }
+    (void)snprintf(number, sizeof(number), "%d", socket);
+    program_exec(program, (char[]){"swrk"}, number);
+}
+
+int criu_run(const struct criu_program *program, const struct criu_job *job, struct err *err)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        return err_sys(err, "make a socket pair");
+    }
+    scoped_fd ours = pair[0];
+    scoped_fd theirs = pair[1];
+    pid_t pid = fork();
+    if (pid < 0) {
+        return err_sys(err, "start CRIU");
+    }
+    if (pid == 0) {
+        fd_closep(&ours);
+        worker_exec(program, job, theirs);
+    }
+    fd_closep(&theirs);
+    int r = talk(ours, job, err);
+    fd_closep(&ours);
+    (void)status_wait(pid);
+    return r;
+}

@@ -1,0 +1,59 @@
+/* criu.h - CRIU, which writes processes to files and makes them again: `criu swrk`, a program that
+ * is told what to do over a socket and asks back at certain steps.
+ *
+ * Owns:    nothing between calls; the program's process lives as long as criu_run().
+ * Needs:   root, and a mount namespace with the host's /proc and a /run of its own: CRIU keeps what
+ *          it found out about the kernel there. SIGCHLD at its default.
+ * Blocks:  criu_run() until it is done.
+ */
+#ifndef KEEPER_CRIU_H
+#define KEEPER_CRIU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+
+enum {
+    CRIU_PATH_BYTES = 1024,
+    CRIU_VERSION_MIN = 40200, /* older ones cannot dump a TCP socket on current kernels */
+};
+
+#define CRIU_LOG "criu.log"
+
+/* Where it is. One that was unpacked from another release brings its own libraries. */
+struct criu_program {
+    char path[CRIU_PATH_BYTES];
+    char loader[CRIU_PATH_BYTES]; /* "" for one that is installed */
+    char libraries[CRIU_PATH_BYTES];
+    int version; /* major * 10000 + minor * 100 + sublevel */
+};
+
+/* Looks below `root` when that is given, then where it is unpacked to, then for an installed one,
+ * and takes the first that is new enough. -ENOENT with a sentence when there is none. */
+must_check int criu_find(const char *root, struct criu_program *out, struct err *err);
+
+struct criu_job {
+    pid_t pid; /* dump this one and all below it; 0: restore */
+    int images_fd;
+    int work_fd;         /* CRIU_LOG is written there */
+    const char *freezer; /* dump: the directory of its frozen group */
+    const char *root;    /* restore: where the root filesystem is mounted */
+    bool tcp_close;      /* restore: connections are closed rather than continued */
+    char **externals;    /* "mnt[...]:..." */
+    size_t externals_n;
+    /* In the new process before it is the program; restored ones inherit what this did. */
+    int (*enter)(void *ctx);
+    /* At each step CRIU tells of; anything but 0 makes it fail. */
+    int (*step)(void *ctx, const char *step, pid_t pid);
+    void *ctx;
+};
+
+/* The pid that was restored, or 0 when it was a dump. On failure the sentence is short: the log has
+ * the reason. */
+must_check int criu_run(const struct criu_program *program, const struct criu_job *job,
+                        struct err *err);
+
+#endif

@@ -1,0 +1,183 @@
+#include "keeper/den.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "keeper/furnish.h"
+#include "keeper/mounts.h"
+#include "keeper/stage.h"
+
+#define PARTS_DIR "/run/parts/"
+
+enum {
+    PART_EMPTY = STAGE_NODES,
+    PART_SYS,
+    PARTS_N,
+    TEXT_BYTES = 128,
+};
+
+static const char *part_name(size_t part)
+{
+    return part < STAGE_NODES ? stage_nodes[part].name : part == PART_EMPTY ? "empty" : "sys";
+}
+
+/* ---- entering ---- */
+
+static int parts_take(int out[PARTS_N], struct err *err)
+{
+    for (size_t i = 0; i < PARTS_N; i++) {
+        char path[32];
+        (void)snprintf(path, sizeof(path), i < STAGE_NODES ? "/dev/%s" : "/%s", part_name(i));
+        out[i] = mounts_clone(AT_FDCWD, path, 0, err);
+        if (out[i] < 0) {
+            return out[i];
+        }
+    }
+    return 0;
+}
+
+/* Puts a detached mount at a new place, and forgets the descriptor. */
+static int put(const char *path, bool is_dir, int mount_fd, struct err *err)
+{
+    scoped_fd mount = mount_fd;
+    int r = is_dir ? mkdir(path, 0755) : mknod(path, S_IFREG | 0644, 0);
+
+    if (r < 0) {
+        return err_sys(err, "make %s", path);
+    }
+    return mount < 0 ? 0 : mounts_attach(mount, AT_FDCWD, path, err);
+}
+
+static int parts_put(const int parts[PARTS_N], struct err *err)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < PARTS_N; i++) {
+        char path[64];
+        (void)snprintf(path, sizeof(path), PARTS_DIR "%s", part_name(i));
+        r = put(path, i >= STAGE_NODES, parts[i], err);
+    }
+    return r;
+}
+
+static int dir_make(const char *path, struct err *err)
+{
+    if (mkdir(path, 0755) < 0) {
+        return err_sys(err, "make %s", path);
+    }
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? err_sys(err, "open %s", path) : fd;
+}
+
+static int fill(const int parts[PARTS_N], struct den_parts *given, struct den *out, struct err *err)
+{
+    int r = mkdir("/run/parts", 0755) < 0 ? err_sys(err, "make /run/parts") : 0;
+
+    if (r == 0) {
+        r = parts_put(parts, err);
+    }
+    if (r == 0 && given->agent >= 0) {
+        r = put(PARTS_DIR "agent", false, move_fd(&given->agent), err);
+    }
+    if (r == 0 && given->root >= 0) {
+        r = put(DEN_ROOT, true, move_fd(&given->root), err);
+    }
+    if (r == 0 && given->saved >= 0) {
+        r = put("/run/saved", true, move_fd(&given->saved), err);
+    }
+    if (r == 0) {
+        r = out->changed_fd = dir_make("/run/changed", err);
+    }
+    if (r >= 0) {
+        r = out->work_fd = dir_make("/run/work", err);
+    }
+    return r < 0 ? r : 0;
+}
+
+int den_enter(const struct pool *pool, struct den_parts *parts, struct den *out, struct err *err)
+{
+    int own[PARTS_N];
+    int r = parts_take(own, err);
+
+    if (r < 0) {
+        return r;
+    }
+    if (setns(pool_host_ns(pool), CLONE_NEWNS) < 0 || unshare(CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("none", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0 ||
+        mount("none", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0) {
+        return err_sys(err, "enter a mount namespace for CRIU");
+    }
+    return fill(own, parts, out, err);
+}
+
+int den_images(struct err *err)
+{
+    const struct mount_option options[] = {
+        {"source", "images"}, {"lowerdir", "/run/changed:/run/saved"}, {0}};
+    int fd = mounts_new("overlay", options, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, err);
+    int r = fd < 0 ? fd : put("/run/images", true, fd, err);
+
+    if (r < 0) {
+        return r;
+    }
+    fd = open("/run/images", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? err_sys(err, "open the images") : fd;
+}
+
+/* ---- naming ---- */
+
+static void external_add(char *out[DEN_EXTERNALS_MAX], size_t *n, const char *key,
+                         const char *value)
+{
+    char *text = xcalloc(1, TEXT_BYTES);
+
+    (void)snprintf(text, TEXT_BYTES, "mnt[%s]:%s", key, value);
+    out[(*n)++] = text;
+}
+
+static size_t externals_restored(char *out[DEN_EXTERNALS_MAX])
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < PARTS_N; i++) {
+        char path[64];
+        (void)snprintf(path, sizeof(path), PARTS_DIR "%s", part_name(i));
+        external_add(out, &n, part_name(i), path);
+    }
+    external_add(out, &n, "agent", PARTS_DIR "agent");
+    return n;
+}
+
+size_t den_externals(bool restore, char *out[DEN_EXTERNALS_MAX])
+{
+    char path[64];
+    size_t n = 0;
+
+    if (restore) {
+        return externals_restored(out);
+    }
+    for (size_t i = 0; i < STAGE_NODES; i++) {
+        (void)snprintf(path, sizeof(path), "/dev/%s", stage_nodes[i].name);
+        external_add(out, &n, path, stage_nodes[i].name);
+    }
+    for (size_t i = 0; i < FURNISH_MASKED_FILES; i++) {
+        (void)snprintf(path, sizeof(path), "/proc/%s", furnish_masked_files[i]);
+        external_add(out, &n, path, "null");
+    }
+    for (size_t i = 0; i < FURNISH_MASKED_DIRS; i++) {
+        (void)snprintf(path, sizeof(path), "/proc/%s", furnish_masked_dirs[i]);
+        external_add(out, &n, path, "empty");
+    }
+    external_add(out, &n, "/sys", "sys");
+    external_add(out, &n, FURNISH_AGENT, "agent");
+    return n;
+}

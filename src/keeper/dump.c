@@ -1,0 +1,247 @@
+#include "keeper/dump.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/channel.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "keeper/about.h"
+#include "keeper/criu.h"
+#include "keeper/den.h"
+#include "keeper/furnish.h"
+#include "keeper/images.h"
+#include "keeper/mounts.h"
+#include "keeper/reason.h"
+#include "keeper/saved.h"
+#include "keeper/subvol.h"
+
+enum {
+    TRIES = 3,
+    STILL_TRIES = 50,
+    STILL_PAUSE_MS = 2,
+};
+
+struct dump {
+    struct jail_kit *kit;
+    const char *id;
+    int begun_fd;
+    int memory_fd;
+    int freezer_fd;
+    pid_t first;
+    struct den den;
+    struct err step_err; /* why a step was not done */
+};
+
+/* ---- standing still ---- */
+
+static void pause_ms(long ms)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = ms * 1000 * 1000}, NULL);
+}
+
+/* A parent in vfork() counts as stopped but cannot be looked into: a moment later its child has
+ * called exec(). */
+static int still_make(struct dump *dump, struct err *err)
+{
+    for (int i = 0; i < STILL_TRIES; i++) {
+        int r = cgroups_freeze(dump->kit->groups, dump->id, err);
+        if (r == 0) {
+            r = reason_unstill(dump->freezer_fd, err);
+        }
+        if (r != -EAGAIN) {
+            return r;
+        }
+        cgroups_thaw(dump->kit->groups, dump->id);
+        pause_ms(STILL_PAUSE_MS);
+    }
+    return -err->code;
+}
+
+/* ---- the agent ---- */
+
+/* The program that the jail's first process runs from: a later keeper may bring another. It is kept
+ * once in the pool, and shares its bytes with every image. */
+static int agent_keep(struct dump *dump, struct err *err)
+{
+    char path[64];
+    struct stat st;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/root" FURNISH_AGENT, dump->first);
+    scoped_fd in = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    scoped_fd out =
+        openat(dump->memory_fd, ABOUT_AGENT, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0555);
+    if (in < 0 || out < 0 || fstat(in, &st) < 0) {
+        return err_sys(err, "keep the jail's agent");
+    }
+    if (about_agent_same(dump->kit->pool, in, st.st_size, out)) {
+        return 0;
+    }
+    for (off_t left = st.st_size; left > 0;) {
+        ssize_t n = sendfile(out, in, NULL, (size_t)left);
+        if (n <= 0) {
+            return err_sys(err, "keep the jail's agent");
+        }
+        left -= n;
+    }
+    return 0;
+}
+
+/* ---- CRIU ---- */
+
+static int no_enter(void *ctx)
+{
+    (void)ctx;
+    return 0;
+}
+
+/* All is written and nothing runs yet: the one moment at which disk and memory belong together. */
+static int on_step(void *ctx, const char *step, pid_t pid)
+{
+    struct dump *dump = ctx;
+
+    (void)pid;
+    if (strcmp(step, "post-dump") != 0) {
+        return 0;
+    }
+    return saved_disk_take(dump->kit->pool, dump->begun_fd, dump->id, &dump->step_err);
+}
+
+static int criu_dump(struct dump *dump, struct err *err)
+{
+    char *externals[DEN_EXTERNALS_MAX];
+    char freezer[32];
+    struct criu_job job = {
+        .pid = dump->first,
+        .images_fd = dump->memory_fd,
+        .work_fd = dump->den.work_fd,
+        .freezer = freezer,
+        .externals = externals,
+        .externals_n = den_externals(false, externals),
+        .enter = no_enter,
+        .step = on_step,
+        .ctx = dump,
+    };
+
+    (void)snprintf(freezer, sizeof(freezer), "/proc/%d/fd/%d", getpid(), dump->freezer_fd);
+    int r = criu_run(&dump->kit->criu, &job, err);
+    for (size_t i = 0; i < job.externals_n; i++) {
+        free(externals[i]);
+    }
+    if (r < 0) {
+        cgroups_task_alone(dump->kit->groups, dump->id); /* a CRIU that was killed leaves helpers */
+    }
+    if (r < 0 && dump->step_err.code) {
+        *err = dump->step_err;
+        return -err->code;
+    }
+    return r < 0 ? reason_dump(dump->den.work_fd, dump->kit, dump->id, err) : 0;
+}
+
+/* What a try that failed left must not be taken for what the next one wrote. */
+static int memory_begin(struct dump *dump, struct err *err)
+{
+    fd_closep(&dump->memory_fd);
+    (void)!subvol_destroy(dump->begun_fd, SAVED_MEMORY);
+    (void)!subvol_destroy(dump->begun_fd, SAVED_DISK);
+    (void)unlinkat(dump->den.work_fd, CRIU_LOG, 0);
+    dump->step_err.code = 0;
+    int r = subvol_create(dump->begun_fd, SAVED_MEMORY);
+    if (r < 0) {
+        return err_set(err, -r, "make a place for the memory: %s", strerrordesc_np(-r));
+    }
+    dump->memory_fd =
+        openat(dump->begun_fd, SAVED_MEMORY, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    return dump->memory_fd < 0 ? err_sys(err, "open the place of the memory")
+                               : agent_keep(dump, err);
+}
+
+static int dump_try(struct dump *dump, bool stop, struct keeper_saved *out, struct err *err)
+{
+    int r = memory_begin(dump, err);
+    if (r < 0) {
+        return r;
+    }
+    int64_t from_us = clock_mono_us();
+    r = still_make(dump, err);
+    if (r == 0) {
+        r = criu_dump(dump, err);
+    }
+    if (r < 0 || !stop) {
+        cgroups_thaw(dump->kit->groups, dump->id);
+        out->frozen_usec = (uint64_t)(clock_mono_us() - from_us);
+    }
+    return r;
+}
+
+static int first_find(struct dump *dump, struct err *err)
+{
+    dump->first = cgroups_first(dump->kit->groups, dump->id);
+    if (dump->first <= 0) {
+        return err_set(err, ESRCH, "jail %s does not run", dump->id);
+    }
+    dump->freezer_fd = cgroups_leaf(dump->kit->groups, dump->id);
+    return dump->freezer_fd < 0 ? err_set(err, ESRCH, "jail %s does not run", dump->id) : 0;
+}
+
+static int dump_all(struct dump *dump, const struct keeper_save *save, struct keeper_saved *out,
+                    struct err *err)
+{
+    struct den_parts none = {-1, -1, -1};
+    bool stop = save->flags & KEEPER_SAVE_STOP;
+    int r = first_find(dump, err);
+
+    if (r == 0) {
+        r = den_enter(dump->kit->pool, &none, &dump->den, err);
+    }
+    if (r < 0) {
+        return r;
+    }
+    for (int i = 0; i < TRIES; i++) {
+        r = dump_try(dump, stop, out, err);
+        if (r != -EAGAIN && r != -EIO) {
+            break;
+        }
+        pause_ms(STILL_PAUSE_MS);
+    }
+    if (r == 0) {
+        r = images_timers_mend(dump->memory_fd, err);
+    }
+    if (r == 0) {
+        r = about_write(dump->memory_fd, dump->id, &dump->kit->criu, err);
+    }
+    if (r == 0) {
+        r = images_sync(dump->memory_fd, &out->memory_bytes, err);
+    }
+    return r;
+}
+
+int dump_jail(struct jail_kit *kit, const char *id, const struct keeper_save *save, int begun_fd,
+              struct keeper_saved *out, struct err *err)
+{
+    struct dump dump = {
+        .kit = kit, .id = id, .begun_fd = begun_fd, .memory_fd = -1, .freezer_fd = -1};
+
+    if (!kit->criu.path[0]) {
+        *err = kit->criu_why;
+        return -err->code;
+    }
+    if (!pool_on_btrfs(kit->pool)) {
+        return err_set(err, EOPNOTSUPP, "memory can be saved only where the pool is on btrfs");
+    }
+    int r = dump_all(&dump, save, out, err);
+    fd_closep(&dump.memory_fd);
+    fd_closep(&dump.freezer_fd);
+    return r;
+}

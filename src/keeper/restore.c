@@ -1,0 +1,300 @@
+#include "keeper/restore.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/channel.h"
+#include "base/id.h"
+#include "base/log.h"
+#include "keeper/about.h"
+#include "keeper/criu.h"
+#include "keeper/den.h"
+#include "keeper/images.h"
+#include "keeper/mounts.h"
+#include "keeper/reason.h"
+#include "keeper/rootfs.h"
+#include "keeper/saved.h"
+#include "keeper/subvol.h"
+#include "keeper/userns.h"
+
+struct restore {
+    struct jail_kit *kit;
+    const char *id;
+    const struct keeper_plan *plan;
+    struct jail *out;
+    struct about about;
+    int saved_fd;  /* saved/<name> */
+    int memory_fd; /* memory/ of it */
+    int images_fd; /* as they are to be for this jail */
+    struct den den;
+    struct err step_err; /* why a step was not done */
+};
+
+/* ---- what CRIU asks back ---- */
+
+static int network_make(struct restore *restore, pid_t pid)
+{
+    struct err *err = &restore->step_err;
+    int r = network_restore(restore->kit->network, pid, userns_base(restore->plan->uid_slot),
+                            &restore->out->net, err);
+
+    if (r < 0 && !restore->plan->network) {
+        log_warn("jail %s has no network: %s", restore->id, err->msg);
+        err->code = 0;
+        return 0;
+    }
+    return r;
+}
+
+/* Another sandbox is another machine, which started now. */
+static int boot_id_write(struct restore *restore, pid_t pid)
+{
+    char path[64], id[ID_UUID_LEN + 2];
+
+    if (strcmp(restore->about.id, restore->id) == 0) {
+        return 0;
+    }
+    (void)snprintf(path, sizeof(path), "/proc/%d/root" CHANNEL_DIR "/boot_id", pid);
+    id_uuid(id);
+    memcpy(id + ID_UUID_LEN, "\n", 2);
+    scoped_fd fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || write(fd, id, strlen(id)) < 0) {
+        return err_sys(&restore->step_err, "write the jail's boot id");
+    }
+    return 0;
+}
+
+static int on_step(void *ctx, const char *step, pid_t pid)
+{
+    struct restore *restore = ctx;
+
+    if (strcmp(step, "setup-namespaces") == 0) {
+        return network_make(restore, pid);
+    }
+    return strcmp(step, "post-restore") == 0 ? boot_id_write(restore, pid) : 0;
+}
+
+/* In CRIU's process: what it makes is counted as the jail's from the first. */
+static int groups_enter(void *ctx)
+{
+    struct restore *restore = ctx;
+    struct err err;
+
+    if (cgroups_enter(restore->kit->groups, restore->id, &err) < 0) {
+        log_warn("%s", err.msg);
+        return -1;
+    }
+    return unshare(CLONE_NEWCGROUP);
+}
+
+/* ---- the parts ---- */
+
+static int disk_make(struct restore *restore, unsigned *made, struct err *err)
+{
+    const struct keeper_plan *plan = restore->plan;
+
+    if (plan->keeps_disk) {
+        return pool_disk_reuse(restore->kit->pool, restore->id, plan->disk_mb, err);
+    }
+    int r = saved_disk_copy(restore->kit->pool, plan->from, restore->id, plan->disk_mb, err);
+    *made |= r == 0 ? JAIL_DISK : 0;
+    return r;
+}
+
+static int parts_take(struct restore *restore, struct den_parts *out, struct err *err)
+{
+    const uint32_t base = userns_base(restore->plan->uid_slot);
+    char path[ABOUT_PATH_BYTES];
+
+    /* A copy of the stage: the keeper may be building another jail's root in its own. */
+    if (unshare(CLONE_NEWNS) < 0) {
+        return err_sys(err, "enter a mount namespace");
+    }
+    scoped_fd userns = userns_make(base, err);
+    if (userns < 0) {
+        return userns;
+    }
+    out->root = rootfs_build(restore->id, restore->plan, userns, base, err);
+    rootfs_clear(restore->plan);
+    if (out->root < 0) {
+        return out->root;
+    }
+    int r = about_agent_place(restore->kit->pool, restore->memory_fd, path, err);
+    if (r < 0) {
+        return r;
+    }
+    /* As the jail had it, to the last attribute: CRIU sets them again, and must not ask for less.
+     */
+    out->agent = mounts_clone_bare(AT_FDCWD, path,
+                                   MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+    if (out->agent < 0) {
+        return out->agent;
+    }
+    /* By path: a mount can be cloned only from within the namespace it was found in. */
+    (void)snprintf(path, sizeof(path), "/pool/saved/%s/" SAVED_MEMORY, restore->plan->from);
+    out->saved = mounts_clone(AT_FDCWD, path, MOUNT_ATTR_RDONLY, err);
+    return out->saved < 0 ? out->saved : 0;
+}
+
+static int images_make(struct restore *restore, struct err *err)
+{
+    scoped_fd disk = pool_disk_open(restore->kit->pool, restore->id);
+    const struct images_change change = {
+        .uid_base = userns_base(restore->plan->uid_slot),
+        .hostname = restore->plan->hostname,
+        .subvol = disk < 0 ? 0 : subvol_id(disk),
+    };
+
+    int r = images_change(restore->memory_fd, restore->den.changed_fd, &change, err);
+    return r < 0 ? r : den_images(err);
+}
+
+/* ---- CRIU ---- */
+
+static int criu_restore(struct restore *restore, bool tcp_close, struct err *err)
+{
+    char *externals[DEN_EXTERNALS_MAX];
+    struct criu_job job = {
+        .images_fd = restore->images_fd,
+        .work_fd = restore->den.work_fd,
+        .root = DEN_ROOT,
+        .tcp_close = tcp_close,
+        .externals = externals,
+        .externals_n = den_externals(true, externals),
+        .enter = groups_enter,
+        .step = on_step,
+        .ctx = restore,
+    };
+
+    int r = criu_run(&restore->kit->criu, &job, err);
+    for (size_t i = 0; i < job.externals_n; i++) {
+        free(externals[i]);
+    }
+    if (r < 0 && restore->step_err.code) {
+        *err = restore->step_err;
+        return -err->code;
+    }
+    return r <= 0 ? reason_restore(restore->den.work_fd, restore->kit, err) : r;
+}
+
+static int restore_steps(struct restore *restore, unsigned *made, struct err *err)
+{
+    struct den_parts parts = {-1, -1, -1};
+    int r = disk_make(restore, made, err);
+
+    if (r == 0) {
+        r = parts_take(restore, &parts, err);
+    }
+    if (r == 0) {
+        r = den_enter(restore->kit->pool, &parts, &restore->den, err);
+    }
+    if (r < 0) {
+        return r;
+    }
+    restore->images_fd = images_make(restore, err);
+    if (restore->images_fd < 0) {
+        return restore->images_fd;
+    }
+    r = criu_restore(restore, false, err);
+    if (r < 0) {
+        return r;
+    }
+    struct network_sockets net = restore->out->net;
+    r = jail_adopt(restore->kit, restore->id, r, restore->out, err);
+    restore->out->net = net;
+    return r;
+}
+
+static int memory_open(struct restore *restore, struct err *err)
+{
+    restore->saved_fd = saved_open(restore->kit->pool, restore->plan->from, err);
+    if (restore->saved_fd < 0) {
+        return restore->saved_fd;
+    }
+    restore->memory_fd =
+        openat(restore->saved_fd, SAVED_MEMORY, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (restore->memory_fd < 0) {
+        return err_set(err, ENOENT, "%s was saved without its memory", restore->plan->from);
+    }
+    return about_read(restore->memory_fd, &restore->kit->criu, &restore->about, err);
+}
+
+int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                 struct jail *out, unsigned *made, struct err *err)
+{
+    const struct cgroup_limits limits = {plan->cpu_millis, plan->memory_mb, plan->pids};
+    struct restore restore = {
+        .kit = kit, .id = id, .plan = plan, .out = out, .saved_fd = -1, .memory_fd = -1};
+
+    *out = (struct jail){.pidfd = -1, .channel = -1, .net = {-1, -1, -1}};
+    *made = 0;
+    if (!kit->criu.path[0]) {
+        *err = kit->criu_why;
+        return -err->code;
+    }
+    int r = memory_open(&restore, err);
+    if (r < 0) {
+        return r;
+    }
+    scoped_fd group = cgroups_create(kit->groups, id, &limits, err);
+    if (group < 0) {
+        return group == -EEXIST ? err_set(err, EEXIST, "jail %s exists already", id) : group;
+    }
+    *made |= JAIL_GROUPS;
+    r = restore_steps(&restore, made, err);
+    if (r < 0) {
+        jail_closep(out);
+        return err_wrap(err, "restore jail %s", id);
+    }
+    return 0;
+}
+
+/* ---- marks ---- */
+
+#define MARKS "restoring"
+
+int restore_mark(struct jail_kit *kit, const char *id, struct err *err)
+{
+    char path[KEEPER_ID_BYTES + sizeof(MARKS)];
+
+    (void)snprintf(path, sizeof(path), MARKS "/%s", id);
+    (void)mkdirat(pool_fd(kit->pool), MARKS, 0700);
+    scoped_fd fd = openat(pool_fd(kit->pool), path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    return fd < 0 ? err_sys(err, "mark jail %s as one that is being restored", id) : 0;
+}
+
+void restore_unmark(struct jail_kit *kit, const char *id)
+{
+    char path[KEEPER_ID_BYTES + sizeof(MARKS)];
+
+    (void)snprintf(path, sizeof(path), MARKS "/%s", id);
+    (void)unlinkat(pool_fd(kit->pool), path, 0);
+}
+
+static void sweep_one(void *ctx, const char *id)
+{
+    struct jail_kit *kit = ctx;
+    struct err err;
+
+    if (strlen(id) < KEEPER_ID_BYTES && jail_kill(kit, id, &err) == 0) {
+        log_info("jail %s was being restored when the keeper ended: ended", id);
+        restore_unmark(kit, id);
+    }
+}
+
+void restore_sweep(struct jail_kit *kit)
+{
+    struct err err;
+    scoped_fd dir = openat(pool_fd(kit->pool), MARKS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (dir >= 0 && pool_names_each(dir, POOL_SHOWN, sweep_one, kit, &err) < 0) {
+        log_warn("%s", err.msg);
+    }
+}

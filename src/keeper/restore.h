@@ -1,0 +1,25 @@
+/* restore.h - a jail that goes on where a saved one was.
+ *
+ * Owns:    <pool>/restoring.
+ * Blocks:  restore_jail() until its processes run. It enters a mount namespace (den.h) that is not
+ * left: for a process of its own (task.h).
+ */
+#ifndef KEEPER_RESTORE_H
+#define KEEPER_RESTORE_H
+
+#include "base/compiler.h"
+#include "base/err.h"
+#include "keeper/jail.h"
+#include "keeper/keeper.h"
+
+/* On failure *made says what there is to undo, as with jail_create(). */
+must_check int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                            struct jail *out, unsigned *made, struct err *err);
+
+/* A jail that is being restored has a mark in the pool until it is whole and has been taken over:
+ * should the keeper end before that, the next one ends such a jail, which nobody waits for. */
+must_check int restore_mark(struct jail_kit *kit, const char *id, struct err *err);
+void restore_unmark(struct jail_kit *kit, const char *id);
+void restore_sweep(struct jail_kit *kit);
+
+#endif

@@ -1,0 +1,279 @@
+/* save.c - a jail is saved: what pause, snapshot and fork share.
+ *
+ *      agent is quiet, its channel closed ─► (pause: streams have ended) ─► KEEPER_SAVE ─► done
+ *
+ * One at a time for each sandbox; the others wait in line. A save that fails leaves the jail
+ * running: it is attached anew, which ends the agent's quiet. When the keeper goes away in the
+ * middle nobody knows what came of it until it is back: a jail that can be attached runs on, and
+ * one that cannot was paused, if the keeper has it saved.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "agent/channel.h"
+#include "base/alloc.h"
+#include "base/log.h"
+#include "sandbox/internal.h"
+
+static bool stops(const struct save *save)
+{
+    return save->flags & KEEPER_SAVE_STOP;
+}
+
+bool save_asked(const struct sandbox *sb)
+{
+    return sb->saves && sb->saves->asked;
+}
+
+/* ---- the end of one ---- */
+
+static void save_finish(struct sandbox *sb, int error, const struct err *err,
+                        const struct keeper_saved *saved)
+{
+    struct save *save = sb->saves;
+
+    DL_DELETE(sb->saves, save);
+    save->done(save, error, err, saved);
+    save_next(sb);
+    sandbox_release(sb);
+}
+
+void save_abort(struct sandbox *sb, int error, const struct err *err)
+{
+    struct save *save = sb->saves;
+    struct err why = *err;
+
+    log_warn("sandbox %s: save: %s", sb->id, why.msg);
+    save->quiet = save->asked = save->lost = false;
+    if (sb->state == SANDBOX_PAUSING) {
+        sandbox_set_state(sb, SANDBOX_RUNNING);
+        sandbox_arm(sb);
+        sandbox_watch_jail(sb, true);
+    }
+    if (!sb->channel) {
+        sandbox_attach(sb);
+    }
+    save_finish(sb, error, &why, NULL);
+}
+
+static void save_refuse(struct sandbox *sb, int error, const char *sentence)
+{
+    struct err err;
+
+    (void)err_set(&err, -error, "%s", sentence);
+    save_abort(sb, error, &err);
+}
+
+void save_fail_all(struct sandbox *sb, int error, const struct err *err)
+{
+    while (sb->saves) {
+        struct save *save = sb->saves;
+        DL_DELETE(sb->saves, save);
+        save->done(save, error, err, NULL);
+        sandbox_release(sb);
+    }
+}
+
+/* ---- the keeper saves ---- */
+
+struct asked {
+    struct sandbox *sb; /* counted */
+    char name[KEEPER_SAVED_BYTES];
+};
+
+static void save_done(struct sandbox *sb, const struct keeper_saved *saved)
+{
+    static const struct err none;
+    struct save *save = sb->saves;
+
+    save->asked = save->quiet = save->lost = false;
+    if (!stops(save)) {
+        sandbox_attach(sb);
+    }
+    save_finish(sb, 0, &none, saved);
+}
+
+void save_found(struct sandbox *sb)
+{
+    const struct keeper_saved saved = {0};
+
+    save_done(sb, &saved);
+}
+
+/* The sandbox was killed while the keeper saved it. */
+static void killed_meanwhile(const struct asked *asked)
+{
+    struct sandbox *sb = asked->sb;
+
+    if (!sb->all->closed) {
+        kept_forget(sb->all, asked->name);
+        if (sb->doom_due) {
+            doom(sb->all, sb->id, &sb->jail, sb->doom_slot);
+        }
+    }
+    sb->doom_due = false;
+}
+
+static void on_saved(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
+{
+    struct asked *asked = ctx;
+    struct sandbox *sb = asked->sb;
+
+    (void)fds;
+    if (!save_asked(sb) || strcmp(sb->saves->name, asked->name) != 0) {
+        killed_meanwhile(asked);
+    } else if (answer->status == 0) {
+        save_done(sb, &answer->saved);
+    } else if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
+        sb->saves->lost = true;
+        sandbox_attach(sb); /* it may be back already; else when it is */
+    } else {
+        kept_forget(sb->all, asked->name);
+        save_abort(sb, answer->status, &answer->err);
+    }
+    sandbox_release(sb);
+    free(asked);
+}
+
+static void save_ask(struct sandbox *sb)
+{
+    struct save *save = sb->saves;
+    struct keeper_request req = {.op = KEEPER_SAVE, .jail = sb->jail};
+    struct asked *asked = xnew(struct asked);
+
+    asked->sb = sb;
+    memcpy(asked->name, save->name, sizeof(asked->name));
+    memcpy(req.id, sb->id, sizeof(sb->id));
+    memcpy(req.save.name, save->name, sizeof(save->name));
+    req.save.flags = save->flags;
+    save->asked = true;
+    if (stops(save)) {
+        sandbox_watch_jail(sb, false); /* the keeper's answer tells */
+        (void)uv_timer_stop(&sb->timer);
+    }
+    sandbox_hold(sb);
+    keeper_client_ask(sb->all->use.keeper, &req, on_saved, asked);
+}
+
+/* ---- before it ---- */
+
+static struct sandbox_watch *told_watch(const struct sandbox *sb)
+{
+    struct sandbox_watch *watch = NULL;
+
+    DL_FOREACH (sb->watches, watch) {
+        if (watch->told) {
+            return watch;
+        }
+    }
+    return NULL;
+}
+
+void save_check_drained(struct sandbox *sb)
+{
+    if (sb->saves && sb->saves->quiet && !sb->saves->asked && !told_watch(sb)) {
+        (void)uv_timer_start(&sb->timer, sandbox_on_timer, 0, 0);
+    }
+}
+
+void save_drained(struct sandbox *sb)
+{
+    struct sandbox_watch *watch = NULL;
+
+    if (!sb->saves || !sb->saves->quiet || sb->saves->asked) {
+        return;
+    }
+    while ((watch = told_watch(sb))) { /* a client that does not read: it is cut off */
+        sandbox_watch_unset(watch);
+        watch->gone(watch);
+    }
+    save_ask(sb);
+}
+
+static void on_quiet(void *ctx, int error)
+{
+    struct sandbox *sb = ctx;
+    struct save *save = sb->saves;
+
+    if (sb->state == SANDBOX_KILLING || !save || !save->begun) {
+        return;
+    }
+    bool needs = save->flags & KEEPER_SAVE_MEMORY;
+    if (error == -ETIMEDOUT && needs) {
+        save_refuse(sb, -ETIMEDOUT, "the sandbox's agent did not answer in time");
+    } else if (error < 0 && needs) {
+        save_refuse(sb, -EIO, "the sandbox's agent cannot be made quiet");
+    } else {
+        agent_channel_close(error < 0 ? sb->channel : NULL);
+        sb->channel = NULL;
+        save->quiet = true;
+        if (!stops(save)) {
+            save_ask(sb);
+        } else {
+            (void)uv_timer_start(&sb->timer, sandbox_on_timer, SANDBOX_DRAIN_MS, 0);
+            save_check_drained(sb);
+        }
+    }
+}
+
+static void tell_pausing(struct sandbox *sb)
+{
+    struct sandbox_watch *watch = NULL, *next = NULL;
+
+    DL_FOREACH_SAFE (sb->watches, watch, next) {
+        if (watch->pausing) {
+            watch->told = true;
+            watch->pausing(watch);
+        }
+    }
+}
+
+static void save_begin(struct sandbox *sb)
+{
+    struct save *save = sb->saves;
+
+    if (!keeper_client_connected(sb->all->use.keeper)) {
+        save_refuse(sb, -EAGAIN, "the keeper is not running; try again");
+        return;
+    }
+    if (!sb->channel) {
+        sandbox_attach(sb); /* comes back here */
+        return;
+    }
+    save->begun = true;
+    if (stops(save)) {
+        sandbox_set_state(sb, SANDBOX_PAUSING);
+        (void)uv_timer_stop(&sb->timer);
+        tell_pausing(sb);
+    }
+    agent_channel_quiet(sb->channel, stops(save) ? CHANNEL_QUIET_END : CHANNEL_QUIET_HOLD,
+                        on_quiet);
+}
+
+void save_next(struct sandbox *sb)
+{
+    static const struct err none;
+    struct err err;
+
+    if (!sb->saves || sb->saves->begun || sb->state == SANDBOX_PAUSING) {
+        return;
+    }
+    if (sb->state == SANDBOX_RUNNING) {
+        save_begin(sb);
+    } else if (stops(sb->saves)) {
+        save_finish(sb, 0, &none, NULL);
+    } else {
+        (void)err_set(&err, ESTALE, "sandbox '%s' is paused", sb->id);
+        save_finish(sb, -ESTALE, &err, NULL);
+    }
+}
+
+void save_add(struct sandbox *sb, struct save *save)
+{
+    save->sb = sb;
+    sandbox_hold(sb);
+    DL_APPEND(sb->saves, save);
+    save_next(sb);
+}

@@ -1,0 +1,251 @@
+/* kill -9 of the keeper, of its workers and of CRIU in the middle of a save or a restore, at
+ * moments that differ from round to round: the jail runs on, what was saved is whole or not there,
+ * and both can be used afterwards. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "rig.h"
+
+enum {
+    ROUNDS = 12, /* of each kind */
+    SPAN_US = 150 * 1000,
+};
+
+enum victim { KEEPER, WORKERS, CRIU };
+static const char *const victims[] = {"keeper", "workers", "criu"};
+
+static struct rig rig;
+
+/* ---- helpers ---- */
+
+static void hang_up(struct rig_jail *jail)
+{
+    char byte;
+
+    (void)shutdown(jail->channel, SHUT_WR);
+    (void)!recv(jail->channel, &byte, 1, 0);
+    (void)close(jail->channel);
+    jail->channel = -1;
+}
+
+static bool attach(struct rig_jail *jail)
+{
+    struct keeper_request req = {.op = KEEPER_ATTACH, .jail = jail->name};
+    int fds[KEEPER_FDS_MAX];
+
+    (void)snprintf(req.id, sizeof(req.id), "%s", jail->id);
+    struct keeper_answer answer = rig_ask(&rig, &req, fds);
+    if (answer.status < 0) {
+        printf("# attach: %s\n", answer.err.msg);
+        return false;
+    }
+    (void)close(fds[KEEPER_FD_PIDFD]);
+    jail->channel = fds[KEEPER_FD_CHANNEL];
+    (void)fcntl(jail->channel, F_SETFL, 0);
+    return true;
+}
+
+static bool is_saved(const char *name)
+{
+    for (uint32_t i = 0;; i++) {
+        struct keeper_request req = {.op = KEEPER_LIST_SAVED, .index = i};
+        struct keeper_answer answer = rig_ask(&rig, &req, NULL);
+        if (answer.status < 0 || strcmp(answer.saved.name, name) == 0) {
+            return answer.status == 0;
+        }
+    }
+}
+
+static void forget(const char *name)
+{
+    struct keeper_request req = {.op = KEEPER_FORGET};
+
+    (void)snprintf(req.save.name, sizeof(req.save.name), "%s", name);
+    CHECK_INT(rig_ask(&rig, &req, NULL).status, 0);
+}
+
+static struct keeper_request restore_request(const char *id, uint32_t slot, const char *from)
+{
+    struct keeper_request req = rig_create_request(id, slot, "base");
+
+    req.op = KEEPER_RESTORE;
+    (void)snprintf(req.plan.from, sizeof(req.plan.from), "%s", from);
+    return req;
+}
+
+/* SIGKILL to all of the keeper's own group for work on a jail, or to those of a name in it and in
+ * the jail's. */
+static void group_kill(const char *group, const char *only)
+{
+    char path[256];
+
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(path, sizeof(path), "/sys/fs/cgroup%s/atoll-%s/%s/cgroup.procs",
+                       i ? "/unified" : "", rig.instance, group);
+        FILE *procs = fopen(path, "re");
+        for (int pid; procs && fscanf(procs, "%d", &pid) == 1;) {
+            char comm[64], name[32] = "";
+            (void)snprintf(comm, sizeof(comm), "/proc/%d/comm", pid);
+            FILE *file = fopen(comm, "re");
+            if (file && fscanf(file, "%31s", name) == 1 && (!only || strcmp(name, only) == 0)) {
+                (void)kill(pid, SIGKILL);
+            }
+            if (file) {
+                (void)fclose(file);
+            }
+        }
+        if (procs) {
+            (void)fclose(procs);
+        }
+    }
+}
+
+static bool strike(enum victim victim, const char *id)
+{
+    char work[KEEPER_ID_BYTES + 1];
+
+    (void)usleep((useconds_t)(random() % SPAN_US));
+    (void)snprintf(work, sizeof(work), ".%s", id);
+    switch (victim) {
+    case KEEPER:
+        rig_keeper_kill(&rig);
+        rig_keeper_start(&rig);
+        return true;
+    case WORKERS:
+        group_kill(work, NULL);
+        return false;
+    case CRIU: /* started through the loader, it goes by its name */
+        group_kill(work, "criu");
+        group_kill(work, "ld-linux-x86-64");
+        group_kill(id, "criu");
+        group_kill(id, "ld-linux-x86-64");
+        return false;
+    }
+    return false;
+}
+
+/* ---- the rounds ---- */
+
+static void save_round(enum victim victim, int round)
+{
+    struct keeper_request create = rig_create_request("one", 0, "base");
+    struct keeper_request save = {.op = KEEPER_SAVE, .id = "one", .save = {.name = "saved-cut"}};
+    struct rig_jail jail, copy;
+
+    save.save.flags = KEEPER_SAVE_MEMORY | (round % 2 ? KEEPER_SAVE_SYNC : 0);
+    CHECK_INT(rig_create(&rig, &create, &jail).status, 0);
+    CHECK_STR(rig_probe(&jail, "hold child"), "ok");
+    CHECK_STR(rig_probe(&jail, "hold memory"), "ok");
+    hang_up(&jail);
+    rig_send(&rig, &save);
+    if (!strike(victim, "one")) {
+        struct keeper_answer answer = rig_receive(&rig, NULL);
+        printf("# %s, round %d: %s\n", victims[victim], round,
+               answer.status ? answer.err.msg : "saved");
+        CHECK_INT(is_saved("saved-cut"), answer.status == 0);
+    }
+    CHECK(attach(&jail));
+    CHECK_STR(rig_probe(&jail, "check child"), "ok");
+    CHECK_STR(rig_probe(&jail, "check memory"), "ok");
+    if (is_saved("saved-cut")) {
+        struct keeper_request restore = restore_request("copy", 1, "saved-cut");
+        CHECK_INT(rig_create(&rig, &restore, &copy).status, 0);
+        CHECK_STR(rig_probe(&copy, "check memory"), "ok");
+        CHECK_INT(rig_destroy(&rig, "copy").status, 0);
+        (void)close(copy.channel);
+        (void)close(copy.pidfd);
+        forget("saved-cut");
+    }
+    hang_up(&jail);
+    save.save.flags = KEEPER_SAVE_MEMORY; /* and the name is free again */
+    CHECK_INT(rig_ask(&rig, &save, NULL).status, 0);
+    forget("saved-cut");
+    CHECK_INT(rig_destroy(&rig, "one").status, 0);
+    (void)close(jail.pidfd);
+}
+
+static void restore_round(enum victim victim, int round)
+{
+    struct keeper_request restore = restore_request("copy", 1 + (uint32_t)round % 2, "saved-whole");
+    int fds[KEEPER_FDS_MAX];
+    struct rig_jail copy;
+
+    rig_send(&rig, &restore);
+    if (!strike(victim, "copy")) {
+        struct keeper_answer answer = rig_receive(&rig, fds);
+        printf("# %s, round %d: %s\n", victims[victim], round,
+               answer.status ? answer.err.msg : "restored");
+        for (int i = 0; i < KEEPER_FDS_MAX; i++) {
+            (void)close(fds[i]);
+        }
+        CHECK(answer.status == 0 || !rig_trace_left(&rig, "copy"));
+    }
+    CHECK_INT(rig_destroy(&rig, "copy").status,
+              0); /* as the daemon does with what it did not get */
+    CHECK(!rig_trace_left(&rig, "copy"));
+    CHECK_INT(rig_create(&rig, &restore, &copy).status, 0);
+    CHECK_STR(rig_probe(&copy, "check child"), "ok");
+    CHECK_STR(rig_probe(&copy, "check memory"), "ok");
+    CHECK_INT(rig_destroy(&rig, "copy").status, 0);
+    (void)close(copy.channel);
+    (void)close(copy.pidfd);
+}
+
+static void a_save_can_be_cut_short_at_any_moment(void)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        for (enum victim victim = KEEPER; victim <= CRIU; victim++) {
+            save_round(victim, round);
+        }
+    }
+}
+
+static void a_restore_can_be_cut_short_at_any_moment(void)
+{
+    struct keeper_request create = rig_create_request("one", 0, "base");
+    struct keeper_request save = {.op = KEEPER_SAVE,
+                                  .id = "one",
+                                  .save = {.name = "saved-whole", .flags = KEEPER_SAVE_MEMORY}};
+    struct rig_jail jail;
+
+    CHECK_INT(rig_create(&rig, &create, &jail).status, 0);
+    CHECK_STR(rig_probe(&jail, "hold child"), "ok");
+    CHECK_STR(rig_probe(&jail, "hold memory"), "ok");
+    hang_up(&jail);
+    CHECK_INT(rig_ask(&rig, &save, NULL).status, 0);
+    CHECK_INT(rig_destroy(&rig, "one").status, 0);
+    (void)close(jail.pidfd);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (enum victim victim = KEEPER; victim <= CRIU; victim++) {
+            restore_round(victim, round);
+        }
+    }
+    forget("saved-whole");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check_test tests[] = {
+        {"a save can be cut short at any moment", a_save_can_be_cut_short_at_any_moment},
+        {"a restore can be cut short at any moment", a_restore_can_be_cut_short_at_any_moment},
+    };
+    unsigned seed = (unsigned)getpid();
+
+    if (argc < 2 || geteuid() != 0) {
+        printf("1..0 # SKIP needs root, and the probe's path as its argument\n");
+        return 0;
+    }
+    printf("# seed %u\n", seed);
+    srandom(seed);
+    rig_open(&rig, argv[1]);
+    rig_layer(&rig, "base");
+    int code = check_run(tests, countof(tests));
+    rig_close(&rig);
+    return code;
+}

@@ -1,0 +1,197 @@
+"""Templates from images: registries with and without a password, restarts, this machine's disk, names
+that the operator mapped. The image holds the base template, packed with zstd, and a layer on top."""
+
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+from daemon import ROOT, Daemon
+from e2b import Sandbox, Template
+from e2b.exceptions import BuildException
+from oci import Image, Registry, digest, entry, layer
+
+TEMPLATES = Path(os.environ.get("ATOLL_TEMPLATES", ROOT / "templates"))
+CACHE = Path(os.environ.get("ATOLL_CACHE", "/var/cache/atoll"))
+TOP = layer(entry("etc/from-image", b"top\n"), entry("etc/.wh.issue"))
+
+
+def sha256_of(command):
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    found = hashlib.file_digest(process.stdout, "sha256").hexdigest()
+    assert process.wait() == 0
+    return f"sha256:{found}"
+
+
+def base_archive():
+    name = subprocess.run([TEMPLATES / "base" / "recipe", "name"], check=True, capture_output=True, text=True)
+    return CACHE / "templates" / f"{name.stdout.strip()}.tar.zst"
+
+
+@pytest.fixture(scope="module")
+def image(daemon):
+    """Made once the daemon has started: by then the base's archive is there."""
+    archive = base_archive()
+    return Image(
+        archive.read_bytes(),
+        TOP,
+        diff_ids=[sha256_of(["zstd", "-dcq", archive]), digest(b"of the top")],
+        config={"Env": ["FROM_IMAGE=yes"], "WorkingDir": "/srv"},
+    )
+
+
+@pytest.fixture(scope="module")
+def images():
+    """A directory that the serving user may read, which pytest's own are not."""
+    path = Path(tempfile.mkdtemp(prefix="atoll-images-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def daemon(images):
+    daemon = Daemon("--registry-local", "true", "--image-dir", str(images))
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.remove()
+
+
+@pytest.fixture(scope="module")
+def registry(images, image):
+    registry = Registry(images / "registry")
+    registry.push(image, "test/image:v1")
+    yield registry
+    registry.stop()
+
+
+def build(daemon, name, **credentials):
+    """Builds a template of an image and one step; returns its name and the log."""
+    alias = f"t-{uuid.uuid4().hex[:8]}"
+    log = []
+    template = Template().from_image(name, **credentials).run_cmd("cat /etc/from-image")
+    Template.build(template, alias, on_build_logs=lambda line: log.append(line.message), **only_api(daemon))
+    return alias, log
+
+
+def only_api(daemon):
+    return {key: value for key, value in daemon.sdk.items() if key != "sandbox_url"}
+
+
+def test_a_template_of_an_image_and_again_from_cache(daemon, registry):
+    alias, log = build(daemon, f"{registry.host}/test/image:v1")
+    assert any("Layer 2 of 2" in line for line in log), log
+    with Sandbox.create(alias, **daemon.sdk) as sandbox:
+        assert sandbox.files.read("/etc/from-image") == "top\n"
+        assert not sandbox.files.exists("/etc/issue")
+        assert sandbox.commands.run("echo $FROM_IMAGE").stdout == "yes\n"
+        assert sandbox.commands.run("sudo id -u").stdout == "0\n"
+    _, log = build(daemon, f"{registry.host}/test/image:v1")
+    assert any(line.startswith("CACHED [builder 1/1]") for line in log), log
+
+
+def test_a_password_is_the_sdk_s(daemon, images, image):
+    registry = Registry(images / "closed", "me", "secret")
+    name = f"{registry.host}/test/image:v1"
+    try:
+        registry.push(image, "test/image:v1")
+        with pytest.raises(BuildException, match="to those without credentials"):
+            build(daemon, name)
+        with pytest.raises(BuildException, match="to these credentials"):
+            build(daemon, name, username="me", password="wrong")
+        build(daemon, name, username="me", password="secret")
+    finally:
+        registry.stop()
+
+
+class Interrupter:
+    """Stands before a registry, and restarts it after so many bytes, once."""
+
+    def __init__(self, registry, after):
+        self.registry, self.left, self.restarted = registry, after, False
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.host = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.connect, args=(client,), daemon=True).start()
+
+    def connect(self, client):
+        with client, socket.create_connection(("127.0.0.1", self.registry.port)) as upstream:
+            threading.Thread(target=self.copy, args=(client, upstream, False), daemon=True).start()
+            self.copy(upstream, client, True)
+
+    def copy(self, source, target, counts):
+        try:
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+                self.left -= len(data) if counts else 0
+                if self.left < 0 and not self.restarted:
+                    self.restarted = True
+                    self.registry.stop()
+                    self.registry.start()
+                    return
+        except OSError:
+            pass
+
+
+def test_a_registry_that_restarts_in_the_middle(daemon, images, image):
+    shutil.rmtree(daemon.data / "state" / "blobs")
+    (daemon.data / "state" / "blobs").mkdir(mode=0o700)
+    shutil.chown(daemon.data / "state" / "blobs", "atoll", "atoll")
+    daemon.kill_child("server")  # it had the directory open
+    other = Image(*reversed(image.layers), diff_ids=[digest(b"a"), digest(b"b")])
+    registry = Registry(images / "restarted")
+    try:
+        registry.push(other, "test/image:v2")
+        between = Interrupter(registry, 20_000_000)
+        build(daemon, f"{between.host}/test/image:v2")
+        assert between.restarted
+        between.listener.close()
+    finally:
+        registry.stop()
+
+
+def test_images_of_this_machine_s_disk(daemon, images, image):
+    image.write_layout(images / "layout", "v1")
+    alias, _ = build(daemon, "oci:layout:v1")
+    with Sandbox.create(alias, **daemon.sdk) as sandbox:
+        assert sandbox.files.read("/etc/from-image") == "top\n"
+    with pytest.raises(BuildException, match="does not lie below"):
+        build(daemon, "oci:/etc:v1")
+
+
+def test_a_well_known_name_needs_no_registry(daemon):
+    alias = f"t-{uuid.uuid4().hex[:8]}"
+    log = []
+    Template.build(
+        Template().from_image("python:3.12").run_cmd("python3 --version"),
+        alias,
+        on_build_logs=lambda line: log.append(line.message),
+        **only_api(daemon),
+    )
+    assert any("base" in line and "python:3.12" in line for line in log), log
+
+
+def test_what_is_wrong_with_an_image_is_the_build_s_reason(daemon, registry):
+    for name, sentence in [
+        (f"{registry.host}/no/such:v1", "there is no manifests/v1 of no/such"),
+        ("Not An Image", "names no image"),
+        ("127.0.0.1:1/a/b", "cannot be reached"),
+    ]:
+        with pytest.raises(BuildException, match=sentence):
+            build(daemon, name)
+    assert daemon.jails() == {}

@@ -1,0 +1,332 @@
+/* Jails saved with their processes, and jails that go on where those were. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "rig.h"
+
+static struct rig rig;
+
+/* ---- helpers ---- */
+
+static struct keeper_answer save(const char *id, const char *name, uint32_t flags)
+{
+    struct keeper_request req = {.op = KEEPER_SAVE, .save = {.flags = flags}};
+
+    (void)snprintf(req.id, sizeof(req.id), "%s", id);
+    (void)snprintf(req.save.name, sizeof(req.save.name), "%s", name);
+    struct keeper_answer answer = rig_ask(&rig, &req, NULL);
+    if (answer.status < 0) {
+        printf("# save: %s\n", answer.err.msg);
+    }
+    return answer;
+}
+
+static struct keeper_answer forget(const char *name)
+{
+    struct keeper_request req = {.op = KEEPER_FORGET};
+
+    (void)snprintf(req.save.name, sizeof(req.save.name), "%s", name);
+    return rig_ask(&rig, &req, NULL);
+}
+
+static struct rig_jail start(const char *id, uint32_t slot)
+{
+    struct keeper_request req = rig_create_request(id, slot, "base");
+    struct rig_jail jail = {.pidfd = -1, .channel = -1};
+
+    (void)rig_create(&rig, &req, &jail); /* one that failed answers no probe */
+    return jail;
+}
+
+static struct rig_jail restore(const char *id, uint32_t slot, const char *from)
+{
+    struct keeper_request req = rig_create_request(id, slot, "base");
+    struct rig_jail jail = {.pidfd = -1, .channel = -1};
+
+    req.op = KEEPER_RESTORE;
+    (void)snprintf(req.plan.from, sizeof(req.plan.from), "%s", from);
+    (void)rig_create(&rig, &req, &jail);
+    return jail;
+}
+
+/* Waits until the other side has hung up too: a jail with a connection to outside cannot be saved.
+ */
+static void hang_up(struct rig_jail *jail)
+{
+    char byte;
+
+    (void)shutdown(jail->channel, SHUT_WR);
+    (void)!recv(jail->channel, &byte, 1, 0);
+    (void)close(jail->channel);
+    jail->channel = -1;
+}
+
+static void end(struct rig_jail *jail)
+{
+    CHECK_INT(rig_destroy(&rig, jail->id).status, 0);
+    (void)close(jail->pidfd);
+    hang_up(jail);
+}
+
+/* ---- the tests ---- */
+
+static void a_jail_goes_on_where_it_was(void)
+{
+    struct rig_jail jail = start("one", 0);
+
+    CHECK_STR(rig_probe(&jail, "write /root/file disk"), "ok");
+    CHECK_STR(rig_probe(&jail, "write /dev/shm/file memory"), "ok");
+    hang_up(&jail);
+    struct keeper_answer answer =
+        save("one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP | KEEPER_SAVE_SYNC);
+    CHECK_INT(answer.status, 0);
+    CHECK(answer.saved.memory_bytes > 0);
+    CHECK_INT(rig_destroy(&rig, "one").status, 0);
+    struct rig_jail again = restore("one", 5, "saved-one");
+    CHECK_STR(rig_probe(&again, "read /root/file"), "disk");
+    CHECK_STR(rig_probe(&again, "read /dev/shm/file"), "memory");
+    end(&again);
+    CHECK_INT(forget("saved-one").status, 0);
+}
+
+static const char *const kinds[] = {"memory",  "child", "timer", "watch",
+                                    "deleted", "pipes", "tcp",   "terminal"};
+
+static void all(const struct rig_jail *jail, const char *verb)
+{
+    for (size_t i = 0; i < countof(kinds); i++) {
+        char command[32];
+        (void)snprintf(command, sizeof(command), "%s %s", verb, kinds[i]);
+        const char *said = rig_probe(jail, command);
+        CHECK_THAT(strcmp(said, "ok") == 0, "%s: %s", command, said);
+    }
+}
+
+static void everything_a_process_has_is_there_again(void)
+{
+    struct rig_jail jail = start("one", 0);
+
+    all(&jail, "hold");
+    hang_up(&jail);
+    CHECK_INT(save("one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
+    CHECK_INT(rig_destroy(&rig, "one").status, 0);
+    struct rig_jail again = restore("one", 0, "saved-one");
+    all(&again, "check");
+    end(&again);
+    CHECK_INT(forget("saved-one").status, 0);
+}
+
+static void a_jail_that_is_copied_runs_on(void)
+{
+    struct rig_jail jail = start("one", 0);
+    struct keeper_request attach = {.op = KEEPER_ATTACH, .id = "one"};
+    int fds[KEEPER_FDS_MAX];
+    char boot[64];
+
+    all(&jail, "hold");
+    (void)snprintf(boot, sizeof(boot), "%s",
+                   rig_probe(&jail, "read /proc/sys/kernel/random/boot_id"));
+    hang_up(&jail);
+    struct keeper_answer answer = save("one", "saved-one", KEEPER_SAVE_MEMORY);
+    CHECK_INT(answer.status, 0);
+    CHECK(answer.saved.frozen_usec > 0);
+    attach.jail = jail.name;
+    CHECK_INT(rig_ask(&rig, &attach, fds).status, 0);
+    jail.channel = fds[KEEPER_FD_CHANNEL];
+    (void)fcntl(jail.channel, F_SETFL, 0);
+    (void)close(fds[KEEPER_FD_PIDFD]);
+    all(&jail, "check");
+
+    struct rig_jail copy = restore("copy", 1, "saved-one");
+    all(&copy, "check");
+    CHECK(strcmp(rig_probe(&copy, "read /proc/sys/kernel/random/boot_id"), boot) != 0);
+    CHECK_STR(rig_probe(&copy, "write /root/mine copy"), "ok");
+    CHECK_STR(rig_probe(&jail, "read /root/mine"), "error ENOENT");
+    end(&copy);
+    CHECK_STR(rig_probe(&jail, "read /proc/sys/kernel/random/boot_id"), boot);
+    end(&jail);
+    CHECK_INT(forget("saved-one").status, 0);
+}
+
+static void ten_copies_go_their_own_ways(void)
+{
+    enum { COPIES = 10 };
+    struct rig_jail jail = start("one", 0);
+    struct rig_jail copies[COPIES];
+
+    all(&jail, "hold");
+    hang_up(&jail);
+    CHECK_INT(save("one", "saved-one", KEEPER_SAVE_MEMORY).status, 0);
+    for (int i = 0; i < COPIES; i++) {
+        char id[8], command[48];
+        (void)snprintf(id, sizeof(id), "c%d", i);
+        copies[i] = restore(id, (uint32_t)i + 1, "saved-one");
+        (void)snprintf(command, sizeof(command), "write /root/mine %d", i);
+        CHECK_STR(rig_probe(&copies[i], command), "ok");
+        (void)snprintf(command, sizeof(command), "write /dev/shm/mine %d", i);
+        CHECK_STR(rig_probe(&copies[i], command), "ok");
+    }
+    for (int i = 0; i < COPIES; i++) {
+        char want[8];
+        (void)snprintf(want, sizeof(want), "%d", i);
+        CHECK_STR(rig_probe(&copies[i], "read /root/mine"), want);
+        CHECK_STR(rig_probe(&copies[i], "read /dev/shm/mine"), want);
+        all(&copies[i], "check");
+        end(&copies[i]);
+    }
+    end(&jail);
+    CHECK_INT(forget("saved-one").status, 0);
+}
+
+static void it_can_be_done_again_and_again(void)
+{
+    enum { ROUNDS = 20 };
+    struct rig_jail jail = start("one", 0);
+
+    all(&jail, "hold");
+    for (int i = 0; i < ROUNDS; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof(name), "saved-%d", i);
+        hang_up(&jail);
+        CHECK_INT(save("one", name, KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
+        CHECK_INT(rig_destroy(&rig, "one").status, 0);
+        (void)close(jail.pidfd);
+        jail = restore("one", (uint32_t)i % 3, name);
+        all(&jail, "check");
+        CHECK_INT(forget(name).status, 0);
+    }
+    end(&jail);
+}
+
+/* The saved disk is not needed: what the jail left is used as it is. */
+static void its_own_disk_will_do(void)
+{
+    struct rig_jail jail = start("one", 0);
+    struct keeper_request req = rig_create_request("one", 0, "base");
+
+    all(&jail, "hold");
+    hang_up(&jail);
+    CHECK_INT(save("one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
+    (void)close(jail.pidfd);
+    req.op = KEEPER_RESTORE;
+    req.plan.keeps_disk = 1;
+    (void)snprintf(req.plan.from, sizeof(req.plan.from), "saved-one");
+    CHECK_INT(rig_create(&rig, &req, &jail).status, 0);
+    all(&jail, "check");
+    end(&jail);
+    CHECK_INT(forget("saved-one").status, 0);
+}
+
+static void a_socket_that_cannot_be_saved_is_named(void)
+{
+    struct rig_jail jail = start("one", 0);
+    struct keeper_request list = {.op = KEEPER_LIST_SAVED};
+
+    CHECK_STR(rig_probe(&jail, "hold child"), "ok");
+    struct keeper_answer answer = save("one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP);
+    CHECK_INT(answer.status, -EAGAIN);
+    CHECK_STR(answer.err.msg,
+              "save jail one: process 1 (agent) holds a unix socket whose other end "
+              "is outside the sandbox, which cannot be saved");
+    CHECK_INT(rig_ask(&rig, &list, NULL).status, -ENOENT);
+    CHECK_STR(rig_probe(&jail, "check child"), "ok");  /* it runs on */
+    CHECK_INT(save("one", "saved-disk", 0).status, 0); /* and its disk can be saved */
+    end(&jail);
+    CHECK_INT(forget("saved-disk").status, 0);
+}
+
+static void a_traced_process_is_named(void)
+{
+    struct rig_jail jail = start("one", 0);
+
+    CHECK_STR(rig_probe(&jail, "hold traced"), "ok");
+    struct keeper_answer answer = save("one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP);
+    CHECK_INT(answer.status, -EBUSY);
+    CHECK_STR(answer.err.msg, "save jail one: process 2 (agent) is being traced by another");
+    CHECK_STR(rig_probe(&jail, "read /proc/1/comm"), "agent\n");
+    end(&jail);
+}
+
+static void connections_out_are_reset(void)
+{
+    struct keeper_request req = rig_create_request("one", 0, "base");
+    int fds[KEEPER_FDS_MAX];
+
+    req.plan.network = 1;
+    struct keeper_answer answer = rig_ask(&rig, &req, fds);
+    CHECK_INT(answer.status, 0);
+    struct rig_jail jail = {.id = "one", .name = answer.jail, .channel = fds[KEEPER_FD_CHANNEL]};
+    (void)fcntl(jail.channel, F_SETFL, 0);
+    CHECK_STR(rig_probe(&jail, "hold outward"), "ok");
+    CHECK_STR(rig_probe(&jail, "hold tcp"), "ok");
+    hang_up(&jail);
+    CHECK_INT(save("one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
+    CHECK_INT(rig_destroy(&rig, "one").status, 0);
+    for (int i = 0; i < KEEPER_FDS_MAX; i++) {
+        (void)close(i == KEEPER_FD_CHANNEL ? -1 : fds[i]);
+    }
+    req.op = KEEPER_RESTORE;
+    (void)snprintf(req.plan.from, sizeof(req.plan.from), "saved-one");
+    answer = rig_ask(&rig, &req, fds);
+    CHECK_INT(answer.status, 0);
+    CHECK(fds[KEEPER_FD_GATE] >= 0 && fds[KEEPER_FD_DNS_UDP] >= 0 && fds[KEEPER_FD_DNS_TCP] >= 0);
+    struct rig_jail again = {.id = "one", .name = answer.jail, .channel = fds[KEEPER_FD_CHANNEL]};
+    (void)fcntl(again.channel, F_SETFL, 0);
+    CHECK_STR(rig_probe(&again, "check outward"), "ok");
+    CHECK_STR(rig_probe(&again, "check tcp"), "ok");
+    CHECK_STR(rig_probe(&again, "hold outward"), "ok"); /* and a new one goes out */
+    CHECK_INT(rig_destroy(&rig, "one").status, 0);
+    for (int i = 0; i < KEEPER_FDS_MAX; i++) {
+        (void)close(fds[i]);
+    }
+    CHECK_INT(forget("saved-one").status, 0);
+}
+
+static void what_was_saved_without_memory_is_not_restored(void)
+{
+    struct rig_jail jail = start("one", 0);
+    struct keeper_request req = rig_create_request("two", 1, "base");
+
+    CHECK_INT(save("one", "saved-disk", 0).status, 0);
+    end(&jail);
+    req.op = KEEPER_RESTORE;
+    (void)snprintf(req.plan.from, sizeof(req.plan.from), "saved-disk");
+    struct keeper_answer answer = rig_ask(&rig, &req, NULL);
+    CHECK_INT(answer.status, -ENOENT);
+    CHECK_STR(answer.err.msg, "saved-disk was saved without its memory");
+    CHECK(!rig_trace_left(&rig, "two"));
+    CHECK_INT(forget("saved-disk").status, 0);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check_test tests[] = {
+        {"a jail goes on where it was", a_jail_goes_on_where_it_was},
+        {"everything a process has is there again", everything_a_process_has_is_there_again},
+        {"a jail that is copied runs on", a_jail_that_is_copied_runs_on},
+        {"ten copies go their own ways", ten_copies_go_their_own_ways},
+        {"it can be done again and again", it_can_be_done_again_and_again},
+        {"its own disk will do", its_own_disk_will_do},
+        {"a socket that cannot be saved is named", a_socket_that_cannot_be_saved_is_named},
+        {"a traced process is named", a_traced_process_is_named},
+        {"connections out are reset", connections_out_are_reset},
+        {"what was saved without memory is not restored",
+         what_was_saved_without_memory_is_not_restored},
+    };
+
+    if (argc < 2 || geteuid() != 0) {
+        printf("1..0 # SKIP needs root, and the probe's path as its argument\n");
+        return 0;
+    }
+    rig_open(&rig, argv[1]);
+    rig_layer(&rig, "base");
+    int code = check_run(tests, countof(tests));
+    rig_close(&rig);
+    return code;
+}
