@@ -150,7 +150,7 @@ static void save_round(enum victim victim, int round)
                answer.status ? answer.err.msg : "saved");
         CHECK_INT(is_saved("saved-cut"), answer.status == 0);
     }
-    CHECK(attach(&jail));
+    CHECK_THAT(attach(&jail), "%s, round %d", victims[victim], round);
     CHECK_STR(rig_probe(&jail, "check child"), "ok");
     CHECK_STR(rig_probe(&jail, "check memory"), "ok");
     if (is_saved("saved-cut")) {
@@ -235,7 +235,7 @@ int main(int argc, char **argv)
         {"a save can be cut short at any moment", a_save_can_be_cut_short_at_any_moment},
         {"a restore can be cut short at any moment", a_restore_can_be_cut_short_at_any_moment},
     };
-    unsigned seed = (unsigned)getpid();
+    unsigned seed = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : (unsigned)getpid();
 
     if (argc < 2 || geteuid() != 0) {
         printf("1..0 # SKIP needs root, and the probe's path as its argument\n");
