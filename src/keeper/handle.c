@@ -615,7 +615,7 @@ static bool pending_step(struct handler *handler, struct pending *pending)
     if (req.op == KEEPER_RESTORE) {
         restore_unmark(handler->kit, req.id);
     }
-    cgroups_task_sweep(handler->kit->groups, false);
+    cgroups_task_sweep(handler->kit->groups, 0);
     if (req.op == KEEPER_CREATE) {
         create_done(handler, client, &req, &result);
     } else if (req.op == KEEPER_RESTORE) {

@@ -127,7 +127,7 @@ class Home:
     def check(self):
         """It is whole: one more than the last number that was seen, on disk as in memory."""
         before = self.number
-        until(self.counts, "the counter counts")
+        until(self.counts, f"the counter counts:\n{self.daemon.said()}")
         assert self.number == before + 1, "its memory is not where it was"
         sandbox = Sandbox.connect(self.id, timeout=3600, **self.daemon.sdk)
         assert sandbox.files.read("/home/user/number") == str(self.number)
