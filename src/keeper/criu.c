@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -101,12 +102,20 @@ static bool program_try(const char *root, bool unpacked, struct criu_program *ou
     return out->version >= CRIU_VERSION_MIN;
 }
 
-int criu_find(const char *root, struct criu_program *out, struct err *err)
+/* Beside this program: PREFIX/bin/atoll has it in PREFIX/lib/atoll/criu. */
+static bool program_beside(struct criu_program *out)
 {
-    static const char cache[] = "/var/cache/atoll/criu";
+    char self[CRIU_PATH_BYTES / 2] = "", root[CRIU_PATH_BYTES];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
+    (void)snprintf(root, sizeof(root), "%s/../lib/atoll/criu", n > 0 ? dirname(self) : "");
+    return program_try(root, true, out);
+}
+
+int criu_find(struct criu_program *out, struct err *err)
+{
     *out = (struct criu_program){0};
-    if ((root && root[0] && program_try(root, true, out)) || program_try(cache, true, out) ||
+    if (program_beside(out) || program_try("/var/cache/atoll/criu", true, out) ||
         program_try("", false, out)) {
         return 0;
     }

@@ -31,9 +31,10 @@ struct criu_program {
     int version; /* major * 10000 + minor * 100 + sublevel */
 };
 
-/* Looks below `root` when that is given, then where it is unpacked to, then for an installed one,
- * and takes the first that is new enough. -ENOENT with a sentence when there is none. */
-must_check int criu_find(const char *root, struct criu_program *out, struct err *err);
+/* Looks where `make install` puts it, then where `make deps-criu` unpacks it to, then for the
+ * system's own, and takes the first that is new enough. -ENOENT with a sentence when there is none.
+ * Needs SIGCHLD at its default. */
+must_check int criu_find(struct criu_program *out, struct err *err);
 
 struct criu_job {
     pid_t pid; /* dump this one and all below it; 0: restore */
