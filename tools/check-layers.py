@@ -21,11 +21,12 @@ MAY_USE = {
     "image": ["base", "keeper", "web"],
     "egress": ["base"],
     "sandbox": ["base", "http", "agent", "keeper", "store", "template", "egress"],
+    "build": ["base", "agent", "keeper", "store", "template", "sandbox", "image"],
     "telemetry": ["base", "http", "keeper", "store", "sandbox", "web"],
     "edge": ["base", "http", "agent", "sandbox"],
-    "api": ["base", "http", "keeper", "store", "template", "sandbox", "telemetry"],
+    "api": ["base", "http", "keeper", "store", "template", "sandbox", "build", "telemetry"],
     "daemon": ["base", "http", "keeper", "store", "template", "egress", "sandbox", "telemetry", "edge",
-               "api"],
+               "api", "build", "image"],
     "cli": ["base", "http", "keeper", "store", "daemon"],
 }
 

@@ -12,22 +12,9 @@ static const struct {
     {"POST", "/sandboxes/{}/fork", "Forking a sandbox"},
     {"POST", "/sandboxes/{}/snapshots", "Making a snapshot of a sandbox"},
     {"GET", "/snapshots", "Listing snapshots"},
-    {"POST", "/templates", "Building a template"},
-    {"POST", "/v2/templates", "Building a template"},
-    {"POST", "/v3/templates", "Building a template"},
-    {NULL, "/templates/tags", "Tagging a template"},
-    {"GET", "/templates/{}/tags", "Tagging a template"},
-    {"POST", "/templates/{}", "Building a template"},
-    {NULL, "/templates/{}/files/{}", "Building a template"},
-    {NULL, "/templates/{}/builds/{}", "Building a template"},
-    {NULL, "/v2/templates/{}/builds/{}", "Building a template"},
-    {NULL, "/templates/{}/builds/{}/status", "Building a template"},
-    {NULL, "/templates/{}/builds/{}/logs", "Building a template"},
-    {"GET", "/v2/templates", "Listing templates page by page"},
-    {"GET", "/templates/{}", "Listing the builds of a template"},
-    {"PATCH", "/templates/{}", "Publishing a template"},
-    {"PATCH", "/v2/templates/{}", "Publishing a template"},
-    {"DELETE", "/templates/{}", "Deleting a template or snapshot"},
+    {"POST", "/templates", "Building a template from a pushed image"},
+    {"POST", "/templates/{}", "Building a template from a pushed image"},
+    {"POST", "/templates/{}/builds/{}", "Building a template from a pushed image"},
     {NULL, "/volumes", "Keeping volumes"},
     {NULL, "/volumes/{}", "Keeping volumes"},
     {NULL, "/secrets", "Keeping secrets"},
@@ -37,9 +24,9 @@ static const struct {
 const char *absent_find(const struct http_request *req)
 {
     for (size_t i = 0; i < countof(absent); i++) {
-        struct str param;
+        struct path_params params = {0};
 
-        if (path_match(absent[i].path, req->path, &param) &&
+        if (path_match(absent[i].path, req->path, &params) &&
             (!absent[i].method || str_eq(str_of(absent[i].method), req->method))) {
             return absent[i].what;
         }

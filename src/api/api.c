@@ -23,7 +23,24 @@ static const struct route routes[] = {
     {"POST", "/sandboxes/{}/connect", handle_connect_v1, BODY_REQUIRED, ACCESS_KEY, NULL},
     {"POST", "/v2/sandboxes/{}/connect", handle_connect_v2, BODY_OPTIONAL, ACCESS_KEY, NULL},
     {"GET", "/templates", handle_templates, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/v2/templates", handle_templates_v2, BODY_NONE, ACCESS_KEY, NULL},
     {"GET", "/templates/aliases/{}", handle_alias, BODY_NONE, ACCESS_KEY, NULL},
+    {"POST", "/v3/templates", handle_build_v3, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"POST", "/v2/templates", handle_build_v2, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"POST", "/templates/tags", handle_tags_assign, BODY_REQUIRED, ACCESS_KEY, NULL}, /* first */
+    {"DELETE", "/templates/tags", handle_tags_remove, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"POST", "/templates/prune", handle_template_prune, BODY_OPTIONAL, ACCESS_KEY, NULL},
+    {"GET", "/templates/{}/tags", handle_tags, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/templates/{}", handle_template, BODY_NONE, ACCESS_KEY, NULL},
+    {"PATCH", "/templates/{}", handle_template_change, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"PATCH", "/v2/templates/{}", handle_template_change, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"DELETE", "/templates/{}", handle_template_delete, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/templates/{}/files/{}", handle_files, BODY_NONE, ACCESS_KEY, NULL},
+    {"PUT", "/templates/{}/files/{}", handle_upload, BODY_NONE, ACCESS_OPEN, stream_upload},
+    {"POST", "/v2/templates/{}/builds/{}", handle_build_start, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"DELETE", "/templates/{}/builds/{}", handle_build_cancel, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/templates/{}/builds/{}/status", handle_build_status, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/templates/{}/builds/{}/logs", handle_build_logs, BODY_NONE, ACCESS_KEY, NULL},
     {"GET", "/events/sandboxes", handle_events, BODY_NONE, ACCESS_KEY, NULL},
     {"GET", "/events/sandboxes/{}", handle_events_of, BODY_NONE, ACCESS_KEY, NULL},
     {"GET", "/events/webhooks", handle_webhooks_list, BODY_NONE, ACCESS_KEY, NULL},
@@ -62,7 +79,7 @@ const struct route *route_at(size_t i)
 
 /* ---- finding the route ---- */
 
-bool path_match(const char *pattern, struct str path, struct str *param)
+bool path_match(const char *pattern, struct str path, struct path_params *params)
 {
     struct str want = str_of(pattern), wanted, given;
 
@@ -71,7 +88,8 @@ bool path_match(const char *pattern, struct str path, struct str *param)
             return false;
         }
         if (str_eq(wanted, STR("{}")) && given.len > 0) {
-            *param = given;
+            params->last = given;
+            params->first = params->first.at ? params->first : given;
         } else if (!str_eq(wanted, given)) {
             return false;
         }
@@ -103,16 +121,16 @@ static void route_find(struct call *call, const struct http_request *req)
     bool other_method = false;
 
     for (size_t i = 0; i < countof(routes); i++) {
-        struct str param = {0};
+        struct path_params params = {0};
 
-        if (!path_match(routes[i].path, req->path, &param)) {
+        if (!path_match(routes[i].path, req->path, &params)) {
             continue;
         }
         if (!str_eq(str_of(routes[i].method), req->method)) {
             other_method = true;
             continue;
         }
-        if (!param_decode(param, call->param)) {
+        if (!param_decode(params.last, call->param) || !param_decode(params.first, call->first)) {
             refuse(call, 400, "validation error: the path is not valid");
         }
         call->route = &routes[i];
@@ -144,6 +162,9 @@ static size_t body_limit(const struct call *call)
     }
     bool large = call->route->handle == handle_create_v1 ||
                  call->route->handle == handle_create_v2 || call->route->handle == handle_network;
+    if (call->route->handle == handle_build_start) {
+        return API_BUILD_BODY_BYTES_MAX;
+    }
     return large ? API_CREATE_BODY_BYTES_MAX : API_BODY_BYTES_MAX;
 }
 

@@ -2,6 +2,7 @@
 #ifndef API_API_H
 #define API_API_H
 
+#include "build/build.h"
 #include "http/http.h"
 #include "keeper/client.h"
 #include "sandbox/sandbox.h"
@@ -20,6 +21,7 @@ struct api_options {
     struct keeper_client *keeper;
     struct sandboxes *sandboxes;
     struct templates *templates;
+    struct builds *builds;
     struct webhooks *webhooks;
     struct metrics *metrics;
     struct logs *logs;

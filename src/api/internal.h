@@ -20,9 +20,10 @@
 enum {
     API_BODY_BYTES_MAX = 64 * 1024,
     API_CREATE_BODY_BYTES_MAX = 1024 * 1024,
-    API_PARAM_BYTES = 512,   /* a piece of a path, decoded, and its NUL */
-    API_MESSAGE_BYTES = 768, /* of an error, and its NUL: longer ones are cut */
-    API_HEADERS_MAX = 4,     /* that a handler adds */
+    API_BUILD_BODY_BYTES_MAX = 8 * 1024 * 1024, /* steps may carry scripts */
+    API_PARAM_BYTES = 512,                      /* a piece of a path, decoded, and its NUL */
+    API_MESSAGE_BYTES = 768,                    /* of an error, and its NUL: longer ones are cut */
+    API_HEADERS_MAX = 4,                        /* that a handler adds */
     API_HEADER_BYTES = 112,
     API_RETRY_AFTER_S = 1, /* what a client is told to wait when the keeper is away */
 
@@ -83,7 +84,7 @@ struct route_figures {
 
 struct route {
     const char *method;
-    const char *path; /* "{}" stands for one segment, at most once */
+    const char *path; /* "{}" stands for one segment, at most twice */
     void (*handle)(struct call *call, const json_t *body);
     enum body_kind body;
     enum access access;
@@ -96,9 +97,10 @@ struct call {
     struct api *api;
     struct http_exchange *ex; /* NULL once the client has left */
     const struct route *route;
-    const struct team *team; /* who asks; NULL on an open route */
-    const char *absent;      /* what handle_absent() says is not there */
-    char param[API_PARAM_BYTES];
+    const struct team *team;     /* who asks; NULL on an open route */
+    const char *absent;          /* what handle_absent() says is not there */
+    char param[API_PARAM_BYTES]; /* what the last "{}" of the route stands for */
+    char first[API_PARAM_BYTES]; /* what the first does, where there are two */
     struct {
         const char *name;
         char value[API_HEADER_BYTES];
@@ -142,8 +144,11 @@ static inline bool call_gone(const struct call *call)
 
 int status_of(int error); /* errors.c */
 
-/* A pattern as struct route's; *param is the last segment that a "{}" stood for. (api.c) */
-bool path_match(const char *pattern, struct str path, struct str *param);
+/* A pattern as struct route's; the segments that the first and the last "{}" stood for. (api.c) */
+struct path_params {
+    struct str first, last;
+};
+bool path_match(const char *pattern, struct str path, struct path_params *params);
 
 /* What the request asks for, if it is something that is not there yet; NULL otherwise. (absent.c)
  */
@@ -196,6 +201,13 @@ bool sandbox_id_cut(const char *text, struct str *id);
 /* The sandbox that the call's path names, if it is the team's. Otherwise answers, and NULL. */
 struct sandbox *call_sandbox(struct call *call);
 
+/* The team's own template of that name, whatever its tag. Otherwise answers, and NULL. */
+const struct template *call_own_template(struct call *call, const char *name);
+
+/* Its names, with the namespace and without. (templates.c) */
+json_t *template_names(const struct api *api, const struct template *t);
+json_t *template_aliases(const struct template *t);
+
 /* "template '...' not found" and its like, for what templates_find() said. */
 void call_fail_template(struct call *call, int why, struct str name);
 
@@ -231,6 +243,23 @@ void handle_keys_create(struct call *call, const json_t *body);
 void handle_keys_rename(struct call *call, const json_t *body);
 void handle_keys_delete(struct call *call, const json_t *body);
 void handle_templates(struct call *call, const json_t *body);
+void handle_templates_v2(struct call *call, const json_t *body);
+void handle_template(struct call *call, const json_t *body);
+void handle_template_change(struct call *call, const json_t *body);
+void handle_template_delete(struct call *call, const json_t *body);
+void handle_template_prune(struct call *call, const json_t *body);
+void handle_build_v2(struct call *call, const json_t *body);
+void handle_build_v3(struct call *call, const json_t *body);
+void handle_build_start(struct call *call, const json_t *body);
+void handle_build_cancel(struct call *call, const json_t *body);
+void handle_build_status(struct call *call, const json_t *body);
+void handle_build_logs(struct call *call, const json_t *body);
+void handle_files(struct call *call, const json_t *body);
+void handle_upload(struct call *call, const json_t *body);
+bool stream_upload(struct call *call);
+void handle_tags(struct call *call, const json_t *body);
+void handle_tags_assign(struct call *call, const json_t *body);
+void handle_tags_remove(struct call *call, const json_t *body);
 void handle_alias(struct call *call, const json_t *body);
 void handle_absent(struct call *call, const json_t *body);
 void handle_health(struct call *call, const json_t *body);

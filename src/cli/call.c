@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "cli/call.h"
 #include "cli/cli.h"
 #include "daemon/lock.h"
 #include "http/upstream.h"
@@ -37,8 +38,9 @@ int endpoint_find(const struct cli *cli, struct endpoint *out, struct err *err)
     return place_read(cli->places.default_key, out->key, sizeof(out->key), err);
 }
 
-static int dial(const char *url, struct err *err)
+int endpoint_dial(const struct endpoint *endpoint, struct err *err)
 {
+    const char *url = endpoint->url;
     char host[256];
     struct addrinfo *found = NULL;
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
@@ -173,7 +175,7 @@ static int answer_read(const struct call *call, json_t **answer, struct err *err
 static int call_run(struct call *call, const struct endpoint *endpoint, const char *method,
                     const char *path, const json_t *body, json_t **answer, struct err *err)
 {
-    int fd = dial(endpoint->url, err);
+    int fd = endpoint_dial(endpoint, err);
     if (fd < 0) {
         return fd;
     }

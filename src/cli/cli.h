@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/compiler.h"
 #include "base/err.h"
@@ -11,7 +12,9 @@
 #include "daemon/config.h"
 #include "daemon/places.h"
 
-enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
+
+enum { CLI_OPTIONS_MAX = 64 };
 
 struct cli {
     const char *program; /* as the user called us */
@@ -20,6 +23,10 @@ struct cli {
     char **words; /* after the command's name, without flags */
     int words_n;
     bool flag; /* the command's own was among the words */
+    struct {
+        const char *name, *value;
+    } options[CLI_OPTIONS_MAX]; /* those of the command's that take a value, in order */
+    int options_n;
 };
 
 /* Each returns an exit code. */
@@ -31,6 +38,8 @@ int cli_doctor(struct cli *cli);
 int cli_story(struct cli *cli, const char *id); /* doctor's, of one sandbox */
 int cli_logs(struct cli *cli);
 int cli_key(struct cli *cli);
+int cli_template(struct cli *cli);
+int cli_template_build(struct cli *cli); /* template's, of one Dockerfile */
 int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);
 
@@ -58,5 +67,12 @@ must_check int endpoint_call(const struct endpoint *endpoint, const char *method
  * until the daemon ends the answer. */
 must_check int endpoint_lines(const struct endpoint *endpoint, const char *path,
                               void (*line)(void *ctx, struct str line), void *ctx, struct err *err);
+
+/* PUTs a file to a URL that the API of this daemon gave. */
+must_check int endpoint_upload(const struct endpoint *endpoint, const char *url, int fd,
+                               int64_t bytes, struct err *err);
+
+/* For the path of a request: "/" and what else has a meaning there becomes %XX. */
+void endpoint_escape(const char *text, char *out, size_t size);
 
 #endif

@@ -11,26 +11,35 @@ struct command {
     const char *args;
     const char *summary;
     int (*run)(struct cli *cli);
-    int words_max;    /* that it takes after its name */
-    bool no_settings; /* works whatever the configuration says */
-    const char *flag; /* its own, or NULL */
+    int words_max;              /* that it takes after its name */
+    bool no_settings;           /* works whatever the configuration says */
+    const char *flag;           /* its own, or NULL */
+    const char *const *options; /* its own that take a value, or NULL */
 };
+
+static const char *const template_options[] = {"-f",      "--build-arg", "--cpus", "--memory",
+                                               "--start", "--ready",     NULL};
 
 static const struct command commands[] = {
     {"serve", "", "prepares what is missing and serves; as root it also starts the keeper",
-     cli_serve, 0, false, NULL},
-    {"env", "", "prints the exports for the daemon of a data directory", cli_env, 0, false, NULL},
-    {"doctor", "[ID]", "checks this machine point by point, or tells the story of a sandbox",
-     cli_doctor, 1, false, NULL},
-    {"logs", "ID [--follow]", "what the agent of a sandbox logged", cli_logs, 1, false, "--follow"},
-    {"key", "create NAME | list | revoke ID", "API keys of the running daemon", cli_key, 2, false,
+     cli_serve, 0, false, NULL, NULL},
+    {"env", "", "prints the exports for the daemon of a data directory", cli_env, 0, false, NULL,
      NULL},
+    {"doctor", "[ID]", "checks this machine point by point, or tells the story of a sandbox",
+     cli_doctor, 1, false, NULL, NULL},
+    {"logs", "ID [--follow]", "what the agent of a sandbox logged", cli_logs, 1, false, "--follow",
+     NULL},
+    {"key", "create NAME | list | revoke ID", "API keys of the running daemon", cli_key, 2, false,
+     NULL, NULL},
+    {"template", "list | build NAME [DIR] | ...",
+     "templates: lists, builds, shows logs, deletes, prunes", cli_template, 3, false, "--no-cache",
+     template_options},
     {"prepare", "[all]", "makes user, data directory, pool and base template; all: every template",
-     cli_prepare, 1, false, NULL},
+     cli_prepare, 1, false, NULL, NULL},
     {"keeper", "", "the privileged half alone, for a service manager (serve starts its own)",
-     cli_keeper, 0, false, NULL},
-    {"version", "", "prints the version", cli_version, 0, true, NULL},
-    {"help", "", "prints this text", cli_help, 0, true, NULL},
+     cli_keeper, 0, false, NULL, NULL},
+    {"version", "", "prints the version", cli_version, 0, true, NULL, NULL},
+    {"help", "", "prints this text", cli_help, 0, true, NULL, NULL},
 };
 
 int cli_fail(int code, const char *fmt, ...)
@@ -89,14 +98,28 @@ static bool asks_for_help(int argc, char **argv)
     return false;
 }
 
-/* Takes the command's own flag out of the words, so that the settings do not stumble over it. */
-static int flag_take(const struct command *command, struct cli *cli, int argc, char **argv)
+static bool is_option(const struct command *command, const char *word)
+{
+    const char *const *option = command->options;
+
+    while (option && *option && strcmp(*option, word) != 0) {
+        option++;
+    }
+    return option && *option;
+}
+
+/* Takes the command's own flags out of the words, so that the settings do not stumble over them. */
+static int flags_take(const struct command *command, struct cli *cli, int argc, char **argv)
 {
     int n = 1;
 
     for (int i = 1; i < argc; i++) {
         if (command->flag && strcmp(argv[i], command->flag) == 0) {
             cli->flag = true;
+        } else if (is_option(command, argv[i]) && i + 1 < argc &&
+                   cli->options_n < CLI_OPTIONS_MAX) {
+            cli->options[cli->options_n].name = argv[i];
+            cli->options[cli->options_n++].value = argv[++i];
         } else {
             argv[n++] = argv[i];
         }
@@ -116,7 +139,7 @@ static int command_run(const struct command *command, struct cli *cli, int argc,
     if (command->no_settings) {
         return argc > 1 ? refuse_word(command, argv[1]) : command->run(cli);
     }
-    argc = flag_take(command, cli, argc, argv);
+    argc = flags_take(command, cli, argc, argv);
     if (config_load(&cli->config, argc, argv, &cli->words_n, &err) < 0) {
         return cli_fail(CLI_USAGE, "%s", err.msg);
     }

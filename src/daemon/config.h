@@ -41,7 +41,12 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     uint64_t header_timeout_s;
     uint64_t idle_timeout_s;
     uint64_t team_sandboxes_max;
+    uint64_t builds_max;
     uint64_t sandbox_hours_max;
+    char image_map[CONFIG_TEXT_BYTES]; /* empty: the default */
+    char image_dir[CONFIG_TEXT_BYTES];
+    char registry_mirror[CONFIG_TEXT_BYTES];
+    bool registry_local;
     bool webhook_allow_local;
     enum log_level log_level;
 };

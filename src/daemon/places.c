@@ -29,6 +29,7 @@ static const struct below below_data[] = {
     PLACE(pool, "pool"),
     PLACE(database, "state/atoll.db"),
     PLACE(logs, "state/logs"),
+    PLACE(files, "state/files"),
     PLACE(default_key, "state/default.key"),
     PLACE(endpoint, "run/endpoint"),
     PLACE(notices, "run/notices"),

@@ -1,6 +1,6 @@
 /* places.h - where things lie: below the data directory, and beside the program.
  *
- *   DATA/state/      0700, the serving user's: atoll.db, default.key, logs/
+ *   DATA/state/      0700, the serving user's: atoll.db, default.key, logs/, files/, blobs/
  *   DATA/run/        0755, root's: keeper.sock, the lock files, notices/; endpoint is the user's
  *   DATA/pool...     root's alone: layers and sandbox disks (keeper/pool.h)
  *
@@ -23,6 +23,7 @@ struct places {
     char pool[PLACE_BYTES];
     char database[PLACE_BYTES];
     char logs[PLACE_BYTES]; /* what agents logged */
+    char files[PLACE_BYTES]; /* what was uploaded for builds */
     char default_key[PLACE_BYTES];
     char endpoint[PLACE_BYTES];      /* the URL of the daemon that serves, while it does */
     char notices[PLACE_BYTES];       /* how far the built-in templates are (builtin.h) */

@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "build/build.h"
 #include "daemon/builtin.h"
 #include "daemon/figures.h"
 #include "edge/edge.h"
@@ -49,6 +50,7 @@ struct server {
     struct keeper_client *keeper;
     struct egress *egress;
     struct sandboxes *sandboxes;
+    struct builds *builds;
     struct metrics *metrics;
     struct logs *logs;
     struct webhooks *webhooks;
@@ -195,6 +197,9 @@ static void on_keeper_state(void *ctx, bool connected)
     if (server->sandboxes) {
         sandboxes_keeper_changed(server->sandboxes, connected);
     }
+    if (server->builds) {
+        builds_keeper_changed(server->builds, connected);
+    }
 }
 
 static void on_notice(uv_fs_event_t *handle, const char *file, int events, int status)
@@ -276,6 +281,28 @@ static int open_domain(struct server *server, struct err *err)
     return sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
 }
 
+static int open_builds(struct server *server, struct err *err)
+{
+    const struct config *config = server->config;
+    const struct builds_options options = {
+        .loop = &server->loop,
+        .store = server->store,
+        .keeper = server->keeper,
+        .templates = server->templates,
+        .sandboxes = server->sandboxes,
+        .files = server->places->files,
+        .image = {.loop = &server->loop,
+                  .state = server->places->state,
+                  .map = config->image_map,
+                  .mirror = config->registry_mirror[0] ? config->registry_mirror : NULL,
+                  .local = config->image_dir[0] ? config->image_dir : NULL,
+                  .plain_http = config->registry_local},
+        .running_max = (uint32_t)config->builds_max,
+    };
+
+    return builds_new(&options, &server->builds, err);
+}
+
 static void on_figures(void *ctx, struct prometheus *page)
 {
     const struct server *server = ctx;
@@ -302,6 +329,7 @@ static int open_surface(struct server *server, struct err *err)
         .keeper = server->keeper,
         .sandboxes = server->sandboxes,
         .templates = server->templates,
+        .builds = server->builds,
         .webhooks = server->webhooks,
         .domain = domain,
         .metrics = server->metrics,
@@ -382,6 +410,9 @@ static int open_all(struct server *server, struct err *err)
         r = open_domain(server, err);
     }
     if (r == 0) {
+        r = open_builds(server, err);
+    }
+    if (r == 0) {
         r = open_webhooks(server, err);
     }
     if (r == 0) {
@@ -433,6 +464,7 @@ static void close_all(struct server *server)
     edge_free(server->edge);
     metrics_free(server->metrics);
     webhooks_free(server->webhooks);
+    builds_free(server->builds); /* before the sandboxes: its jails are theirs */
     sandboxes_free(server->sandboxes);
     egress_free(server->egress);
     logs_free(server->logs); /* writes the last lines, which sandboxes_free() brought */

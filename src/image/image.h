@@ -65,7 +65,7 @@ struct image_jails {
 struct image_options { /* borrowed for the life of the store */
     uv_loop_t *loop;
     const char *state; /* directory that blobs/ is made in */
-    const char *map;   /* "pattern=template,...": see image_map(); NULL: the default */
+    const char *map;   /* "pattern=template,...", "none", or NULL or "": the default */
     const char
         *mirror;       /* host[:port] asked instead of a registry: "docker.io=host,..." or "host" */
     const char *local; /* the directory that oci: and docker-archive: may read below; NULL: none */
@@ -80,8 +80,8 @@ must_check int image_store_new(const struct image_options *options, const struct
 void image_store_free(struct image_store *store);
 
 /* The template of this machine that stands for an image by the operator's map, or NULL. The
- * pointer is the store's. */
-const char *image_mapped(const struct image_store *store, struct str reference);
+ * pointer is the store's, until it is asked again. */
+const char *image_mapped(struct image_store *store, struct str reference);
 
 /* Well-known names, so that a machine without a registry builds what most templates begin with. */
 #define IMAGE_MAP_DEFAULT                                                                          \

@@ -1,13 +1,16 @@
 #include "keeper/image.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/loop.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -81,6 +84,46 @@ static int image_make(const char *image, uint64_t wanted, struct err *err)
     return r;
 }
 
+static bool loop_holds(int loop, const struct stat *image)
+{
+    struct loop_info64 info;
+
+    return ioctl(loop, LOOP_GET_STATUS64, &info) == 0 && info.lo_device == image->st_dev &&
+           info.lo_inode == image->st_ino;
+}
+
+static void dirp_close(DIR **dir)
+{
+    if (*dir) {
+        (void)closedir(*dir);
+    }
+}
+
+/* The device that has the image already, or -1. The pool's last unmount is over only when every
+ * namespace that saw it is gone, which may be later than the end of the keeper. Until then the file
+ * system is alive, and a second device on the same image would be a second file system on it. */
+static int loop_find(int image_fd, char *path, size_t size)
+{
+    struct stat image;
+    const struct dirent *entry;
+    scoped(dirp_close) DIR *dir = opendir("/sys/block");
+
+    if (!dir || fstat(image_fd, &image) < 0) {
+        return -1;
+    }
+    while ((entry = readdir(dir))) {
+        if (strncmp(entry->d_name, "loop", 4) != 0) {
+            continue;
+        }
+        (void)snprintf(path, size, "/dev/%.24s", entry->d_name);
+        scoped_fd loop = open(path, O_RDWR | O_CLOEXEC);
+        if (loop >= 0 && loop_holds(loop, &image)) {
+            return move_fd(&loop);
+        }
+    }
+    return -1;
+}
+
 /* Returns the open loop device, and its path. */
 static int loop_attach(int image_fd, char *path, size_t size, struct err *err)
 {
@@ -128,7 +171,10 @@ int image_mount(const char *path, uint64_t bytes, struct err *err)
     if (fd < 0) {
         return err_sys(err, "open %s", image);
     }
-    scoped_fd loop = loop_attach(fd, device, sizeof(device), err);
+    scoped_fd loop = loop_find(fd, device, sizeof(device));
+    if (loop < 0) {
+        loop = loop_attach(fd, device, sizeof(device), err);
+    }
     if (loop < 0) {
         return loop;
     }

@@ -102,6 +102,7 @@ struct sandbox_info sandbox_info(const struct sandbox *sb)
                                  .access_token = sb->access_token,
                                  .template_id = sb->template_id,
                                  .template_alias = sb->template_alias,
+                                 .build_id = sb->build_id,
                                  .state = sb->state,
                                  .started_ms = sb->started_ms,
                                  .end_ms = sb->end_ms,

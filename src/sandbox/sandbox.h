@@ -155,7 +155,7 @@ must_check int sandbox_set_options(struct sandbox *sb, const json_t *options, st
 
 struct sandbox_info {
     const char *id, *team_id, *access_token; /* token NULL when not secure */
-    const char *template_id, *template_alias;
+    const char *template_id, *template_alias, *build_id;
     enum sandbox_state state;
     int64_t started_ms, end_ms, created_ms;
     uint32_t cpu_count, memory_mb, disk_mb;

@@ -47,6 +47,9 @@ struct entry *entry_builtin(const char *alias)
     entry->t = (struct template){
         .id = xstrdup(id),
         .alias = xstrdup(alias),
+        .user = xstrdup("user"),
+        .workdir = xstrdup(""),
+        .env_json = xstrdup("{}"),
         .created_ms = clock_wall_ms(),
         .is_public = true,
     };

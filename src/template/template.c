@@ -392,6 +392,20 @@ void templates_each(struct templates *templates, const char *team_id,
     }
 }
 
+void templates_each_built(struct templates *templates,
+                          void (*each)(void *ctx, const struct template *t), void *ctx)
+{
+    struct entry *entry, *next;
+    const struct tagged *tagged = NULL;
+
+    HASH_ITER (hh, templates->by_id, entry, next) {
+        each(ctx, &entry->t);
+        DL_FOREACH (entry->tags, tagged) {
+            each(ctx, &tagged->t);
+        }
+    }
+}
+
 size_t templates_count(const struct templates *templates)
 {
     return HASH_COUNT(templates->by_id);

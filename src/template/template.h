@@ -107,6 +107,9 @@ void templates_spawned(struct templates *templates, const char *id, int64_t now_
 /* Those the team may use: its own, the built-in, the public ones. */
 void templates_each(struct templates *templates, const char *team_id,
                     void (*each)(void *ctx, const struct template *t), void *ctx);
+/* Of every team, and of each of their tags: all that sandboxes can start from. */
+void templates_each_built(struct templates *templates,
+                          void (*each)(void *ctx, const struct template *t), void *ctx);
 size_t templates_count(const struct templates *templates);
 
 #endif

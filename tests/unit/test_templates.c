@@ -243,6 +243,82 @@ static void what_is_made_is_awaited(void)
     stop();
 }
 
+static struct build_row built(const char *template_id, const char *id, const char *layers)
+{
+    return (struct build_row){.id = id,
+                              .template_id = template_id,
+                              .state = "ready",
+                              .tags = "default",
+                              .cpu_count = 2,
+                              .memory_mb = 512,
+                              .disk_mb = 1024,
+                              .layers = layers,
+                              .user = "someone",
+                              .workdir = "/w",
+                              .env_json = "{}",
+                              .start_cmd = "serve"};
+}
+
+static void count_tag(void *ctx, const char *tag, const struct template *t, int64_t created_ms)
+{
+    (void)tag, (void)t, (void)created_ms;
+    ++*(int *)ctx;
+}
+
+static void tags_name_builds(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct team_row team = {.id = "t1", .name = "Mine", .created_ms = 1};
+    char id[32] = "";
+    int why = 0, tags = 0;
+
+    CHECK(start(&dir));
+    store_team_save(store, &team, NULL, NULL);
+    templates_name_team(all, "t1", "Mine");
+    const struct template *t = templates_add(all, "t1", "tool", 1, 128, 512, NULL, NULL);
+    CHECK(str_copy(id, sizeof(id), str_of(t->id)));
+    CHECK(!templates_find(all, "t1", STR("tool"), &why));
+    CHECK_INT(why, -ENODATA); /* it is there, but not built */
+    CHECK(templates_lookup(all, "t1", STR("tool"), &why) == t);
+    CHECK_STR(templates_space(all, "t1"), "mine");
+
+    struct build_row one = built(id, "11111111-1111-1111-1111-111111111111", "saved-1,base");
+    struct build_row two = built(id, "22222222-2222-2222-2222-222222222222", "saved-2,base");
+    store_build_save(store, &one, NULL, NULL);
+    store_build_save(store, &two, NULL, NULL);
+    templates_tag(all, &one, "v1", NULL, NULL);
+    templates_tag(all, &two, TEMPLATE_TAG_DEFAULT, NULL, NULL);
+    stop();
+
+    CHECK(start(&dir)); /* all of it is on record */
+    t = templates_find(all, "t1", STR("mine/tool:v1"), &why);
+    CHECK(t);
+    CHECK_STR(t->layers, "saved-1,base");
+    CHECK_STR(t->user, "someone");
+    CHECK_STR(t->start_cmd, "serve");
+    t = templates_find(all, "t1", STR("tool"), &why);
+    CHECK(t);
+    CHECK_STR(t->layers, "saved-2,base");
+    templates_each_tag(all, id, count_tag, &tags);
+    CHECK_INT(tags, 2);
+    CHECK_INT(templates_untag(all, id, "v1", NULL, NULL), 0);
+    CHECK_INT(templates_untag(all, id, "v1", NULL, NULL), -ENODATA);
+    CHECK(!templates_find(all, "t1", STR("tool:v1"), &why));
+    CHECK_INT(why, -ENODATA);
+    CHECK(!templates_find(all, "t2", STR("mine/tool"), &why));
+    CHECK_INT(why, -EACCES);
+    templates_set_public(all, id, true, NULL, NULL);
+    CHECK(templates_find(all, "t2", STR("mine/tool"), &why));
+    templates_remove(all, id, NULL, NULL);
+    CHECK(!templates_lookup(all, "t1", STR("tool"), &why));
+    CHECK_INT(why, -ENOENT);
+    stop();
+
+    CHECK(start(&dir));
+    CHECK(!templates_by_id(all, id));
+    stop();
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -252,6 +328,7 @@ int main(void)
         {"teams see their own, public and built-in ones", teams_see_their_own},
         {"a built-in one begins with commands", a_builtin_begins_with_commands},
         {"what is still being made is awaited", what_is_made_is_awaited},
+        {"tags name builds, also after a restart", tags_name_builds},
     };
 
     return check_run(tests, countof(tests));

@@ -1,0 +1,209 @@
+/* base.c - what a build begins with: a template of this machine, or an image.
+ *
+ * An image lacks what templates have: the user `user`, who may become anybody, and a home. It is
+ * provisioned once, and what comes of that is cached like a step. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "build/internal.h"
+#include "template/name.h"
+
+/* What provisioning does is part of its key: another script is another layer. It runs in whatever
+ * shell the image has. */
+static const char provision_script[] =
+    "set -e\n"
+    "if ! grep -q '^user:' /etc/passwd 2>/dev/null; then\n"
+    "  if command -v useradd >/dev/null; then useradd --create-home --shell /bin/bash user\n"
+    "  elif command -v adduser >/dev/null; then adduser -D -s /bin/sh user\n"
+    "  else\n"
+    "    echo 'user:x:1000:1000::/home/user:/bin/sh' >>/etc/passwd\n"
+    "    echo 'user:x:1000:' >>/etc/group\n"
+    "  fi\n"
+    "fi\n"
+    "mkdir -p /home/user && chown user:user /home/user\n"
+    "mkdir -p /etc/sudoers.d && echo 'user ALL=(ALL:ALL) NOPASSWD: ALL' >/etc/sudoers.d/user\n"
+    "chmod 0440 /etc/sudoers.d/user\n"
+    "if command -v passwd >/dev/null; then passwd -d user >/dev/null 2>&1 || true; fi\n"
+    "mkdir -p /code && chmod 777 /code /usr/local\n";
+
+static json_t *env_of(const char *text)
+{
+    json_t *env = json_loads(text ? text : "{}", 0, NULL);
+
+    if (!json_is_object(env)) {
+        json_decref(env);
+        env = json_object();
+    }
+    return env;
+}
+
+/* ---- a template ---- */
+
+static void begin_template(struct work *work, const struct template *t, const char *shown,
+                           bool with_commands)
+{
+    work->layers = xstrdup(t->layers);
+    (void)snprintf(work->base, sizeof(work->base), "template %s %s", t->id, t->build_id);
+    work->context = (struct context){
+        .user = xstrdup(t->user), .workdir = xstrdup(t->workdir), .env = env_of(t->env_json)};
+    if (with_commands) {
+        work->start_cmd = xstrdup(t->start_cmd);
+        work->ready_cmd = xstrdup(t->ready_cmd);
+    }
+    chain_begin(work->team_id, work->base, work->key);
+    work_say(work, LOG_INFO, "[base] FROM %s [%.12s]", shown, work->key);
+    work->phase = NULL;
+    steps_next(work);
+}
+
+static void fail_template(struct work *work, const char *name, int why)
+{
+    size_t colon = str_find(str_of(name), ':');
+
+    switch (why) {
+    case -EACCES:
+        work_fail(work, "you don't have access to template '%s'", name);
+        break;
+    case -ENODATA:
+        work_fail(work, "tag '%s' does not exist for template '%.*s'",
+                  name[colon] ? name + colon + 1 : TEMPLATE_TAG_DEFAULT, (int)colon, name);
+        break;
+    case -EINVAL:
+        work_fail(work, "Invalid template reference: '%s'", name);
+        break;
+    default:
+        work_fail(work, "template '%s' not found", name);
+        break;
+    }
+}
+
+static void from_template(struct work *work, const char *name, const char *shown,
+                          bool with_commands)
+{
+    int why = 0;
+    const struct template *t =
+        templates_find(work->all->use.templates, work->team_id, str_of(name), &why);
+
+    if (!t) {
+        fail_template(work, name, why);
+    } else {
+        begin_template(work, t, shown, with_commands);
+    }
+}
+
+/* ---- an image ---- */
+
+static void provision_take(struct work *work, const char *saved)
+{
+    (void)str_copy(work->from, sizeof(work->from), str_of(saved));
+    memcpy(work->key, work->next_key, sizeof(work->key));
+    work->phase = NULL;
+    steps_next(work);
+}
+
+static void on_provision_saved(void *arg, int error, const struct err *err)
+{
+    struct work *work = arg;
+    char name[KEEPER_SAVED_BYTES];
+
+    (void)snprintf(name, sizeof(name), BUILD_SAVED_STEP "%.40s", work->next_key);
+    if (work->build && error < 0 && error != -EEXIST) {
+        work_fail(work, "the image could not be kept: %s", err->msg);
+    } else if (work->build) {
+        int64_t now = clock_wall_ms();
+        char *env = json_dumps(work->context.env, JSON_COMPACT | JSON_SORT_KEYS);
+        const struct step_row row = {.key = work->next_key,
+                                     .team_id = work->team_id,
+                                     .saved = name,
+                                     .user = work->context.user,
+                                     .workdir = work->context.workdir,
+                                     .env_json = env ? env : "{}",
+                                     .created_ms = now,
+                                     .used_ms = now};
+        cache_put(work->all, &row, NULL, NULL);
+        free(env);
+        provision_take(work, name);
+    }
+    work_release(work);
+}
+
+static void on_provisioned(struct work *work, const char *out)
+{
+    char name[KEEPER_SAVED_BYTES];
+
+    (void)out;
+    (void)snprintf(name, sizeof(name), BUILD_SAVED_STEP "%.40s", work->next_key);
+    if (kept_has(work->all, name)) {
+        kept_forget(work->all, name); /* one that was forced is made anew */
+    }
+    work_hold(work);
+    jail_save(work->jail, name, 0, on_provision_saved, work);
+}
+
+static void provision(struct work *work)
+{
+    work_script(work, "prepare the image", provision_script, NULL, on_provisioned);
+}
+
+static void on_image(void *ctx, const struct image_result *result, const struct err *err)
+{
+    struct work *work = ctx;
+
+    work->resolve = NULL;
+    if (!result) {
+        work_fail(work, "%s", err->msg);
+        return;
+    }
+    work->layers = xstrdup(result->saved);
+    (void)snprintf(work->base, sizeof(work->base), "image %s %s", result->digest, result->saved);
+    work->context = (struct context){
+        .user = xstrdup("user"), .workdir = xstrdup(""), .env = json_deep_copy(result->config.env)};
+    chain_begin(work->team_id, work->base, work->key);
+    const struct step step = {.kind = STEP_RUN, .type = "RUN", .files_hash = provision_script};
+    chain_step(work->key, &step, work->next_key);
+    work_say(work, LOG_INFO, "[base] FROM %s [%.12s]", work->spec->from_image, work->key);
+    const struct cached *cached = work->forced ? NULL : cache_find(work->all, work->next_key);
+    if (cached) {
+        provision_take(work, cached->saved);
+    } else {
+        work_with_jail(work, provision);
+    }
+}
+
+static void on_image_line(void *ctx, const char *text)
+{
+    work_say(ctx, LOG_INFO, "[base] %s", text);
+}
+
+static void from_image(struct work *work)
+{
+    static const struct image_handler handler = {.line = on_image_line, .done = on_image};
+    struct image_credentials credentials = {0};
+    struct err err;
+
+    if (image_credentials_parse(work->spec->registry, &credentials, &err) < 0) {
+        work_fail(work, "%s", err.msg);
+        return;
+    }
+    work->resolve =
+        image_resolve(work->all->images, work->spec->from_image, &credentials, &handler, work);
+}
+
+void base_begin(struct work *work)
+{
+    const struct spec *spec = work->spec;
+
+    if (spec->from_template) {
+        from_template(work, spec->from_template, spec->from_template, true);
+        return;
+    }
+    const char *mapped = image_mapped(work->all->images, str_of(spec->from_image));
+    if (mapped) {
+        from_template(work, mapped, spec->from_image, false);
+    } else {
+        from_image(work);
+    }
+}

@@ -1,0 +1,398 @@
+/* cache.c - what steps came to, what the keeper has saved of it, and what of that may go.
+ *
+ * A disk that was saved is in use while a template, one of its tags, a sandbox's build or a build
+ * under way names it among its layers. Cached steps and images are no use by themselves: they go
+ * when nobody has needed them for long, or when the operator wants their room.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "build/internal.h"
+
+struct kept {
+    UT_hash_handle hh;
+    char name[KEEPER_SAVED_BYTES];
+    int64_t seen_ms;
+    bool listed; /* by the listing under way */
+};
+
+/* ---- steps ---- */
+
+static void cached_free(struct builds *all, struct cached *cached)
+{
+    HASH_DEL(all->cached, cached);
+    free(cached->user);
+    free(cached->workdir);
+    free(cached->env_json);
+    free(cached);
+}
+
+static struct cached *cached_from(const struct step_row *row)
+{
+    struct cached *cached = xnew(struct cached);
+
+    (void)str_copy(cached->key, sizeof(cached->key), str_of(row->key));
+    (void)str_copy(cached->team_id, sizeof(cached->team_id), str_of(row->team_id));
+    (void)str_copy(cached->saved, sizeof(cached->saved), str_of(row->saved));
+    cached->user = xstrdup(row->user);
+    cached->workdir = xstrdup(row->workdir);
+    cached->env_json = xstrdup(row->env_json);
+    cached->bytes = row->bytes;
+    cached->created_ms = row->created_ms;
+    cached->used_ms = row->used_ms;
+    return cached;
+}
+
+static void cached_add(struct builds *all, const struct step_row *row)
+{
+    struct cached *old = NULL, *cached = cached_from(row);
+
+    HASH_FIND_STR(all->cached, cached->key, old);
+    if (old) {
+        cached_free(all, old);
+    }
+    HASH_ADD_STR(all->cached, key, cached);
+}
+
+static void on_step(void *ctx, const struct step_row *row)
+{
+    cached_add(ctx, row);
+}
+
+int cache_load(struct builds *all, struct err *err)
+{
+    return store_load_steps(all->use.store, on_step, all, err);
+}
+
+void cache_free(struct builds *all)
+{
+    struct cached *cached = NULL, *next = NULL;
+    struct kept *saved = NULL, *saved_next = NULL;
+
+    HASH_ITER (hh, all->cached, cached, next) {
+        cached_free(all, cached);
+    }
+    HASH_ITER (hh, all->saved, saved, saved_next) {
+        HASH_DEL(all->saved, saved);
+        free(saved);
+    }
+}
+
+static struct step_row cached_row(const struct cached *cached)
+{
+    return (struct step_row){.key = cached->key,
+                             .team_id = cached->team_id,
+                             .saved = cached->saved,
+                             .user = cached->user,
+                             .workdir = cached->workdir,
+                             .env_json = cached->env_json,
+                             .bytes = cached->bytes,
+                             .created_ms = cached->created_ms,
+                             .used_ms = cached->used_ms};
+}
+
+const struct cached *cache_find(struct builds *all, const char *key)
+{
+    struct cached *cached = NULL;
+
+    HASH_FIND_STR(all->cached, key, cached);
+    if (!cached || (cached->saved[0] && !kept_has(all, cached->saved))) {
+        return NULL;
+    }
+    cached->used_ms = clock_wall_ms();
+    struct step_row row = cached_row(cached);
+    store_step_save(all->use.store, &row, NULL, NULL);
+    return cached;
+}
+
+void cache_put(struct builds *all, const struct step_row *row, store_done *done, void *ctx)
+{
+    cached_add(all, row);
+    store_step_save(all->use.store, row, done, ctx);
+}
+
+/* ---- what the keeper has ---- */
+
+bool kept_has(const struct builds *all, const char *name)
+{
+    const struct kept *saved = NULL;
+
+    HASH_FIND_STR(all->saved, name, saved);
+    return saved != NULL;
+}
+
+void kept_add(struct builds *all, const char *name)
+{
+    struct kept *saved = NULL;
+
+    HASH_FIND_STR(all->saved, name, saved);
+    if (!saved) {
+        saved = xnew(struct kept);
+        (void)str_copy(saved->name, sizeof(saved->name), str_of(name));
+        HASH_ADD_STR(all->saved, name, saved);
+    }
+    saved->seen_ms = clock_wall_ms();
+    saved->listed = true;
+}
+
+static void kept_drop(struct builds *all, struct kept *saved)
+{
+    HASH_DEL(all->saved, saved);
+    free(saved);
+}
+
+static void on_forgotten(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
+{
+    struct builds *all = ctx;
+
+    (void)fds;
+    if (answer->status < 0 && answer->status != -ENOTCONN && answer->status != -ECONNRESET) {
+        log_warn("builds: forget what was saved: %s", answer->err.msg);
+    }
+    builds_release(all); /* what a keeper that was away did not hear is found at its next list */
+}
+
+void kept_forget(struct builds *all, const char *name)
+{
+    struct keeper_request req = {.op = KEEPER_FORGET};
+    struct kept *saved = NULL;
+
+    (void)str_copy(req.save.name, sizeof(req.save.name), str_of(name));
+    HASH_FIND_STR(all->saved, req.save.name, saved);
+    if (saved) {
+        kept_drop(all, saved);
+    }
+    builds_hold(all);
+    keeper_client_ask(all->use.keeper, &req, on_forgotten, all);
+}
+
+struct listing {
+    struct builds *all; /* counted */
+    uint32_t index;
+};
+
+static void list_next(struct listing *listing);
+
+static void list_end(struct builds *all)
+{
+    struct kept *saved = NULL, *next = NULL;
+    struct builds_pruned ignored = {0};
+
+    HASH_ITER (hh, all->saved, saved, next) {
+        if (!saved->listed) {
+            kept_drop(all, saved);
+        }
+    }
+    all->kept_known = true;
+    sweep(all, clock_wall_ms() - BUILD_KEEP_MS, &ignored);
+    builds_next(all);
+}
+
+static void on_listed(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
+{
+    struct listing *listing = ctx;
+    struct builds *all = listing->all;
+
+    (void)fds;
+    if (answer->status == 0 && !all->closed) {
+        kept_add(all, answer->saved.name);
+        list_next(listing);
+        return;
+    }
+    if (answer->status == -ENOENT && !all->closed) {
+        list_end(all);
+    } else if (answer->status != -ENOTCONN && answer->status != -ECONNRESET && !all->closed) {
+        log_error("builds: list what is saved: %s", answer->err.msg);
+    }
+    builds_release(all);
+    free(listing);
+}
+
+static void list_next(struct listing *listing)
+{
+    struct keeper_request req = {.op = KEEPER_LIST_SAVED, .index = listing->index++};
+
+    keeper_client_ask(listing->all->use.keeper, &req, on_listed, listing);
+}
+
+void kept_list(struct builds *all)
+{
+    struct listing *listing = xnew(struct listing);
+    struct kept *saved = NULL, *next = NULL;
+
+    HASH_ITER (hh, all->saved, saved, next) {
+        saved->listed = false;
+    }
+    listing->all = all;
+    builds_hold(all);
+    list_next(listing);
+}
+
+/* ---- what is in use ---- */
+
+static bool names(const char *layers, const char *name)
+{
+    struct str rest = str_of(layers), layer;
+
+    while (layers && str_split(&rest, ',', &layer)) {
+        if (str_eq(layer, str_of(name))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+struct use {
+    const struct builds *all;
+    const char *name; /* of what is saved */
+    const char *build_id;
+    bool found;
+};
+
+static void in_template(void *ctx, const struct template *t)
+{
+    struct use *use = ctx;
+
+    use->found |= names(t->layers, use->name) || (t->saved && strcmp(t->saved, use->name) == 0);
+}
+
+static bool in_sandbox(void *ctx, struct sandbox *sb)
+{
+    struct use *use = ctx;
+    struct sandbox_info info = sandbox_info(sb);
+
+    use->found |= strcmp(info.build_id, use->build_id) == 0;
+    return !use->found;
+}
+
+static bool sandbox_uses(const struct builds *all, const char *build_id)
+{
+    struct use use = {.all = all, .build_id = build_id};
+
+    sandboxes_each(all->use.sandboxes, false, NULL, in_sandbox, &use);
+    return use.found;
+}
+
+static bool build_names(const struct build *build, const char *name)
+{
+    return names(build->layers, name) || (build->saved && strcmp(build->saved, name) == 0) ||
+           (build->work &&
+            (names(build->work->layers, name) || strcmp(build->work->from, name) == 0));
+}
+
+static bool in_use(struct builds *all, const char *name)
+{
+    struct use use = {.all = all, .name = name};
+    struct build *build = NULL, *next = NULL;
+
+    templates_each_built(all->use.templates, in_template, &use);
+    HASH_ITER (hh, all->by_id, build, next) {
+        use.found |= build_names(build, name);
+    }
+    return use.found;
+}
+
+/* ---- what may go ---- */
+
+struct tagged_build {
+    const char *build_id;
+    bool found;
+};
+
+static void in_tag(void *ctx, const struct template *t)
+{
+    struct tagged_build *search = ctx;
+
+    search->found |= t->build_id && strcmp(t->build_id, search->build_id) == 0;
+}
+
+/* Replaced by a later one, and no sandbox runs on it. */
+static bool is_left(struct builds *all, const struct build *build)
+{
+    struct tagged_build search = {.build_id = build->id};
+
+    if (build->state != BUILD_READY || !build->layers[0]) {
+        return false;
+    }
+    templates_each_built(all->use.templates, in_tag, &search);
+    return !search.found && !sandbox_uses(all, build->id);
+}
+
+static void builds_sweep(struct builds *all, int64_t now_ms)
+{
+    struct build *build = NULL, *next = NULL;
+
+    HASH_ITER (hh, all->by_id, build, next) {
+        if (is_left(all, build)) {
+            free(build->layers);
+            free(move_ptr(&build->saved));
+            build->layers = xstrdup("");
+            build->bytes = 0;
+            build_record(build, NULL, NULL);
+        } else if (build->state == BUILD_WAITING &&
+                   now_ms - build->created_ms > BUILD_WAITING_MAX_MS) {
+            (void)!build_cancel(all, build->template_id, build->id, "nobody started the build");
+        }
+    }
+}
+
+static void steps_sweep(struct builds *all, int64_t unused_since_ms, struct builds_pruned *out)
+{
+    struct cached *cached = NULL, *next = NULL;
+
+    HASH_ITER (hh, all->cached, cached, next) {
+        bool lost = cached->saved[0] && all->kept_known && !kept_has(all, cached->saved);
+        if ((cached->used_ms >= unused_since_ms && !lost) || in_use(all, cached->saved)) {
+            continue;
+        }
+        out->bytes += cached->bytes;
+        store_step_delete(all->use.store, cached->key, NULL, NULL);
+        cached_free(all, cached);
+    }
+}
+
+static bool is_cached(const struct builds *all, const char *name)
+{
+    const struct cached *cached = NULL, *next = NULL;
+
+    HASH_ITER (hh, all->cached, cached, next) {
+        if (strcmp(cached->saved, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Names of others are none of our business. */
+static bool is_ours(const struct kept *saved, int64_t unused_since_ms)
+{
+    struct str name = str_of(saved->name);
+
+    if (str_starts(name, STR(BUILD_SAVED_IMAGE))) {
+        return saved->seen_ms < unused_since_ms;
+    }
+    return str_starts(name, STR(BUILD_SAVED_STEP)) || str_starts(name, STR(BUILD_SAVED_FINAL)) ||
+           str_starts(name, STR(BUILD_SAVED_MEMORY));
+}
+
+void sweep(struct builds *all, int64_t unused_since_ms, struct builds_pruned *out)
+{
+    struct kept *saved = NULL, *next = NULL;
+
+    builds_sweep(all, clock_wall_ms());
+    steps_sweep(all, unused_since_ms, out);
+    HASH_ITER (hh, all->saved, saved, next) {
+        if (is_ours(saved, unused_since_ms) && !is_cached(all, saved->name) &&
+            !in_use(all, saved->name)) {
+            char name[KEEPER_SAVED_BYTES];
+            (void)str_copy(name, sizeof(name), str_of(saved->name));
+            out->layers++;
+            kept_forget(all, name);
+        }
+    }
+    files_sweep(all, unused_since_ms, out);
+}
