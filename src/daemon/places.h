@@ -22,7 +22,7 @@ struct places {
     char run[PLACE_BYTES];
     char pool[PLACE_BYTES];
     char database[PLACE_BYTES];
-    char logs[PLACE_BYTES]; /* what agents logged */
+    char logs[PLACE_BYTES];  /* what agents logged */
     char files[PLACE_BYTES]; /* what was uploaded for builds */
     char default_key[PLACE_BYTES];
     char endpoint[PLACE_BYTES];      /* the URL of the daemon that serves, while it does */
