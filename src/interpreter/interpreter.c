@@ -489,7 +489,8 @@ struct interpreter *interpreter_new(const struct interpreter_options *options)
     struct err err;
 
     in->options = *options;
-    in->globals = globals_new(options->loop, options->agent_port, on_globals_known, in);
+    in->globals = globals_new(options->loop, options->agent_port, options->boot_id_file,
+                              on_globals_known, in);
     for (const char *const *language = options->warm; *language; language++) {
         if (context_make(in, str_of(*language), options->cwd, true, &c, &err) < 0) {
             log_error("%s", err.msg);

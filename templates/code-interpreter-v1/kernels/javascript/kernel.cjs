@@ -207,7 +207,8 @@ const commands = new net.Socket({ fd: 3, readable: true, writable: false })
 const lines = readline.createInterface({ input: commands, crlfDelay: Infinity })
 lines.on('line', (line) => {
   const [verb, ...words] = line.split(' ')
-  if (verb === 'run') run(...words)
+  // A signal for the cell before may have come already: it is told first.
+  if (verb === 'run') setImmediate(() => run(...words))
 })
 commands.on('close', () => process.exit(0))
 process.on('SIGINT', onInterrupt)
