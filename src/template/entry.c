@@ -7,12 +7,6 @@
 #include "base/id.h"
 #include "template/internal.h"
 
-static void replace(char **at, const char *text)
-{
-    free(*at);
-    *at = xstrdup(text);
-}
-
 struct entry *entry_from_row(const struct template_row *row)
 {
     struct entry *entry = xnew(struct entry);
@@ -80,56 +74,6 @@ struct template_row entry_row(const struct entry *entry)
     };
 }
 
-bool text_same(const char *a, const char *b)
-{
-    return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
-static const char *or_text(const char *text, const char *otherwise)
-{
-    return text ? text : otherwise;
-}
-
-/* What a sandbox begins with; how much it may use is no part of it. */
-static bool begins_as(const struct template *t, const struct template_builtin *what)
-{
-    return text_same(t->layers, what->layers) && text_same(t->start_cmd, what->start_cmd) &&
-           text_same(t->ready_cmd, what->ready_cmd) &&
-           text_same(t->user, or_text(what->user, "user")) &&
-           text_same(t->workdir, or_text(what->workdir, "")) &&
-           text_same(t->env_json, or_text(what->env_json, "{}"));
-}
-
-bool entry_is(const struct entry *entry, const struct template_builtin *what)
-{
-    const struct template *t = &entry->t;
-
-    return begins_as(t, what) && t->cpu_count == what->cpu_count &&
-           t->memory_mb == what->memory_mb && t->disk_mb == what->disk_mb;
-}
-
-void entry_become(struct entry *entry, const struct template_builtin *what)
-{
-    struct template *t = &entry->t;
-    char build_id[ID_UUID_LEN + 1];
-
-    if (!begins_as(t, what)) {
-        id_uuid(build_id);
-        replace(&t->build_id, build_id);
-        replace(&t->layers, what->layers);
-        replace(&t->user, or_text(what->user, "user"));
-        replace(&t->workdir, or_text(what->workdir, ""));
-        replace(&t->env_json, or_text(what->env_json, "{}"));
-        replace(&t->start_cmd, what->start_cmd);
-        replace(&t->ready_cmd, what->ready_cmd);
-    }
-    /* What was saved had the old limits, too. */
-    replace(&t->saved, NULL);
-    t->cpu_count = what->cpu_count;
-    t->memory_mb = what->memory_mb;
-    t->disk_mb = what->disk_mb;
-}
-
 static void template_fini(struct template *t)
 {
     free(t->id);
@@ -175,14 +119,14 @@ struct entry *entry_new(const char *team_id, const char *alias, uint32_t cpu_cou
 
 void entry_take_build(struct template *t, const struct build_row *build)
 {
-    replace(&t->build_id, build->id);
-    replace(&t->layers, build->layers);
-    replace(&t->user, build->user);
-    replace(&t->workdir, build->workdir);
-    replace(&t->env_json, build->env_json);
-    replace(&t->start_cmd, build->start_cmd);
-    replace(&t->ready_cmd, build->ready_cmd);
-    replace(&t->saved, build->saved);
+    text_replace(&t->build_id, build->id);
+    text_replace(&t->layers, build->layers);
+    text_replace(&t->user, build->user);
+    text_replace(&t->workdir, build->workdir);
+    text_replace(&t->env_json, build->env_json);
+    text_replace(&t->start_cmd, build->start_cmd);
+    text_replace(&t->ready_cmd, build->ready_cmd);
+    text_replace(&t->saved, build->saved);
     t->cpu_count = build->cpu_count;
     t->memory_mb = build->memory_mb;
     t->disk_mb = build->disk_mb;
@@ -244,20 +188,4 @@ void owner_free(struct owner *owner)
 {
     free(owner->id);
     free(owner);
-}
-
-struct awaited *awaited_new(const char *alias, const char *sentence)
-{
-    struct awaited *awaited = xnew(struct awaited);
-
-    awaited->alias = xstrdup(alias);
-    awaited->sentence = xstrdup(sentence);
-    return awaited;
-}
-
-void awaited_free(struct awaited *awaited)
-{
-    free(awaited->alias);
-    free(awaited->sentence);
-    free(awaited);
 }

@@ -1,4 +1,4 @@
-/* internal.h - what the table of templates holds (entry.c makes and frees it). */
+/* internal.h - what the table of templates holds (entry.c and builtin.c make and free it). */
 #ifndef TEMPLATE_INTERNAL_H
 #define TEMPLATE_INTERNAL_H
 
@@ -58,5 +58,6 @@ void awaited_free(struct awaited *awaited);
 
 /* NULL is like nothing but NULL. */
 bool text_same(const char *a, const char *b);
+void text_replace(char **at, const char *text); /* with a copy */
 
 #endif
