@@ -9,9 +9,9 @@
 
 #include "agent/journal.h"
 #include "agent/signature.h"
-#include "base/utf8.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 
 enum {
     PARAM_BYTES_MAX = HTTP_TARGET_BYTES_MAX,
