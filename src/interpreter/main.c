@@ -69,7 +69,7 @@ static int arguments_read(int argc, char **argv, struct settings *settings)
             settings->options.cwd = optarg;
             break;
         case 'a':
-            settings->options.agent_port = atoi(optarg);
+            settings->options.agent_port = (int)strtol(optarg, NULL, 10);
             break;
         case 'b':
             settings->options.boot_id_file = optarg;
