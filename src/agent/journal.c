@@ -5,10 +5,10 @@
 #include <stdlib.h>
 
 #include "agent/channel.h"
-#include "base/utf8.h"
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 
 struct record {
     uint32_t seq;

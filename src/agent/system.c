@@ -11,6 +11,7 @@
 #include "agent/trust.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/text.h"
 
 enum {
     INIT_BYTES_MAX = 4 * 1024 * 1024,
@@ -162,12 +163,6 @@ static int init_read(const json_t *body, struct init *init, struct err *err)
     return 0;
 }
 
-static void text_replace(char **at, const char *text)
-{
-    free(*at);
-    *at = xstrdup(text);
-}
-
 static void limits_apply(struct agent *agent, const struct init *init)
 {
     if (init->memory_mb > 0) {
@@ -240,12 +235,12 @@ static int init_apply(struct agent *agent, const struct init *init, struct err *
         return r;
     }
     agent->init_ms = init->timestamp ? init->timestamp_ms : agent->init_ms;
-    text_replace(&agent->access_token, init->token && init->token[0] ? init->token : NULL);
+    text_set(&agent->access_token, init->token && init->token[0] ? init->token : NULL);
     if (init->user && init->user[0]) {
-        text_replace(&agent->default_user, init->user);
+        text_set(&agent->default_user, init->user);
     }
     if (init->workdir && init->workdir[0]) {
-        text_replace(&agent->default_workdir, init->workdir);
+        text_set(&agent->default_workdir, init->workdir);
     }
     limits_apply(agent, init);
     return 0;

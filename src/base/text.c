@@ -1,5 +1,8 @@
 #include "base/text.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/alloc.h"
 
 void text_set(char **at, const char *text)
@@ -8,4 +11,9 @@ void text_set(char **at, const char *text)
 
     free(*at);
     *at = copy;
+}
+
+bool text_same(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
 }

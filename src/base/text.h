@@ -1,4 +1,4 @@
-/* text.h - a text that an object owns, replaced as a whole.
+/* text.h - texts that objects own, compared and replaced as a whole.
  *
  * Not inline: gcc's analyzer loses sight of what belongs to an object that others hold, and would
  * call it leaked (see table.h).
@@ -6,7 +6,12 @@
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
+#include <stdbool.h>
+
 /* Copies; NULL is none. `text` may be part of what is replaced. */
 void text_set(char **at, const char *text);
+
+/* NULL is like NULL alone. */
+bool text_same(const char *a, const char *b);
 
 #endif

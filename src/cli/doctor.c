@@ -81,6 +81,8 @@ int cli_doctor(struct cli *cli)
     well &= file_check("templates", cli->places.templates,
                        "their recipes are not beside this program: name their directory with "
                        "--templates");
+    (void)file_check("code interpreter", cli->places.interpreter,
+                     "not beside this program: its template cannot be made");
     well &= programs_check(cli);
     return well ? CLI_OK : CLI_FAILED;
 }

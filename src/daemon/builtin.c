@@ -205,14 +205,6 @@ void notice_awaited(const struct places *places, const char *name, const char *s
     }
 }
 
-void notice_remove(const struct places *places, const char *name)
-{
-    char path[NOTICE_PATH_BYTES];
-
-    notice_path(places, name, NOTICE_SUFFIX, path);
-    (void)unlink(path);
-}
-
 /* ---- reading notices ---- */
 
 static json_t *notice_read(const struct places *places, const char *name)
@@ -273,8 +265,9 @@ static void put(struct templates *templates, const char *name, const json_t *not
                                      });
 }
 
-static void take(const struct places *places, const char *name, struct templates *templates)
+static void take(const struct places *places, const char *name, void *ctx)
 {
+    struct templates *templates = ctx;
     scoped(jsonp_decref) json_t *notice = notice_read(places, name);
 
     if (text_of(notice, "awaited")) {
@@ -284,7 +277,10 @@ static void take(const struct places *places, const char *name, struct templates
     }
 }
 
-void notices_take(const struct places *places, struct templates *templates)
+/* Calls each with the name of every notice. */
+static void notices_each(const struct places *places,
+                         void (*each)(const struct places *places, const char *name, void *ctx),
+                         void *ctx)
 {
     char name[BUILTIN_NAME_BYTES];
     const struct dirent *entry;
@@ -295,8 +291,30 @@ void notices_take(const struct places *places, struct templates *templates)
         if (str_ends(file, STR(NOTICE_SUFFIX))) {
             file.len -= strlen(NOTICE_SUFFIX);
             if (str_copy(name, sizeof(name), file)) {
-                take(places, name, templates);
+                each(places, name, ctx);
             }
         }
     }
+}
+
+void notices_take(const struct places *places, struct templates *templates)
+{
+    notices_each(places, take, templates);
+}
+
+static void forget_awaited(const struct places *places, const char *name, void *ctx)
+{
+    scoped(jsonp_decref) json_t *notice = notice_read(places, name);
+    char path[NOTICE_PATH_BYTES];
+
+    (void)ctx;
+    if (!text_of(notice, "layers")) {
+        notice_path(places, name, NOTICE_SUFFIX, path);
+        (void)unlink(path);
+    }
+}
+
+void notices_forget_awaited(const struct places *places)
+{
+    notices_each(places, forget_awaited, NULL);
 }

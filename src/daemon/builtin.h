@@ -40,8 +40,8 @@ must_check int notice_ready(const struct places *places, const char *name, const
 /* Replaces a notice that it is ready, too. What cannot be written is logged. */
 void notice_awaited(const struct places *places, const char *name, const char *sentence);
 
-/* Fine when there is none. */
-void notice_remove(const struct places *places, const char *name);
+/* For the start of a daemon: nobody makes what is awaited any more, or says so again. */
+void notices_forget_awaited(const struct places *places);
 
 /* The layers of a template that is ready: topmost first, separated by ','. -ENOENT when it is not.
  */

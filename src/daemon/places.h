@@ -1,8 +1,9 @@
 /* places.h - where things lie: below the data directory, and beside the program.
  *
  *   DATA/state/      0700, the serving user's: atoll.db, default.key, secret.key, logs/, files/,
- * blobs/ DATA/run/        0755, root's: keeper.sock, the lock files, notices/; endpoint is the
- * user's DATA/pool...     root's alone: layers and sandbox disks (keeper/pool.h)
+ *                    blobs/
+ *   DATA/run/        0755, root's: keeper.sock, the lock files, notices/; endpoint is the user's
+ *   DATA/pool...     root's alone: layers and sandbox disks (keeper/pool.h)
  *
  * Root never follows a name that the serving user could have put there.
  */

@@ -91,7 +91,7 @@ static void listener_tell(struct listener *listener)
 {
     if (listener->len) {
         listener->text[listener->len] = '\0';
-        listener->lines->line(listener->lines->ctx, listener->text);
+        run_say(listener->lines, "%s", listener->text);
         listener->len = 0;
     }
 }

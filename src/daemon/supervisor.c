@@ -378,6 +378,7 @@ int supervisor_run(const struct config *config, const struct places *places, con
     if (lock < 0) {
         return 1;
     }
+    notices_forget_awaited(places);
     int exit_code = r < 0 ? 1 : supervise(&sv);
     pool_put_away(places);
     return exit_code;

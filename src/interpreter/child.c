@@ -15,6 +15,7 @@ enum {
     OUTPUTS = 2,
     OOM_SCORE_ADJ = 500, /* when memory runs out, kernels go before the program that reports it */
     STAT_BYTES_MAX = 512,
+    SESSION_FIELD = 6, /* of /proc/<pid>/stat, counted from 1 */
 };
 
 struct output {
@@ -137,20 +138,22 @@ void child_flow(struct child *child, bool flows)
 /* ---- the end of a session ---- */
 
 /* The session id of a process, field 6 of its stat; the name in field 2 may hold anything. */
-static int session_of(const char *pid)
+static long session_of(const char *pid)
 {
     char path[64], text[STAT_BYTES_MAX];
-    int session;
+    struct str rest, field = {NULL, 0};
 
     (void)snprintf(path, sizeof(path), "/proc/%.16s/stat", pid);
     scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (n <= 0) {
-        return -1;
+    text[n > 0 ? n : 0] = '\0';
+    rest = str_of(strrchr(text, ')'));
+    for (int i = 2; i <= SESSION_FIELD; i++) {
+        if (!str_split(&rest, ' ', &field)) {
+            return -1;
+        }
     }
-    text[n] = '\0';
-    const char *end = strrchr(text, ')');
-    return end && sscanf(end + 1, " %*c %*d %*d %d", &session) == 1 ? session : -1;
+    return strtol(field.at, NULL, 10);
 }
 
 /* Members of the session that made process groups of their own. */

@@ -48,9 +48,11 @@ struct context {
     struct execution *current;
     struct waiter *waiters;
     uv_timer_t timer;    /* of a start, or of an interrupt */
+    uint64_t boot;       /* in which the kernel last drew randomness */
     uint64_t generation; /* of the variables that the kernel has */
     uint64_t oom_kills;  /* seen when the run began */
-    int64_t since_ms;    /* ready, or interrupted */
+    int64_t since_ms;    /* at work, or left by its client */
+    int64_t ready_ms;
     bool was_ready;
     bool state_lost; /* the kernel was ended while nobody watched: the next cell is told */
 };
@@ -107,7 +109,9 @@ static void queue_end(struct context *c, const char *name, const char *why, stru
 static void end_describe(const struct context *c, const struct kernel_end *end,
                          char out[WHY_BYTES_MAX])
 {
-    if (end->signal == SIGKILL && memory_oom_kills() > c->oom_kills) {
+    uint64_t oom_kills = memory_oom_kills();
+
+    if (end->signal == SIGKILL && oom_kills > c->oom_kills) {
         (void)snprintf(out, WHY_BYTES_MAX,
                        "The %s kernel ran out of memory and was killed by the system", c->language);
     } else if (end->signal) {
@@ -128,7 +132,7 @@ static void on_ready(void *ctx)
     (void)uv_timer_stop(&c->timer);
     c->state = CONTEXT_IDLE;
     c->was_ready = true;
-    c->since_ms = clock_mono_ms();
+    c->ready_ms = clock_mono_ms();
     waiters_tell(c, NULL);
     next(c);
 }
@@ -186,7 +190,7 @@ static void kernel_drop(struct context *c)
     (void)uv_timer_stop(&c->timer);
     kernel_free(c->kernel);
     c->kernel = NULL;
-    c->generation = 0;
+    c->generation = c->boot = 0;
     c->state = CONTEXT_DOWN;
 }
 
@@ -203,7 +207,7 @@ static void on_kernel_exit(void *ctx, const struct kernel_end *end)
 {
     struct context *c = ctx;
     char why[WHY_BYTES_MAX];
-    bool stays_down = c->state == CONTEXT_IDLE && clock_mono_ms() - c->since_ms < LIVED_MS_MIN;
+    bool stays_down = c->state == CONTEXT_IDLE && clock_mono_ms() - c->ready_ms < LIVED_MS_MIN;
 
     end_describe(c, end, why);
     if (c->state == CONTEXT_STARTING) {
@@ -211,6 +215,7 @@ static void on_kernel_exit(void *ctx, const struct kernel_end *end)
         return;
     }
     log_info("context %s: %s", c->id, why);
+    c->state_lost = c->state_lost || (c->state == CONTEXT_RUNNING && !c->current);
     if (c->current) {
         size_t len = strlen(why);
         (void)snprintf(why + len, sizeof(why) - len, " and is started again without its variables");
@@ -286,11 +291,13 @@ static void run(struct context *c)
         .code = e->code,
         .lasting = is_new ? globals_envs(c->globals) : NULL,
         .env = e->env,
-        .fresh = is_new && c->generation > 0,
+        .fresh = c->boot != globals_boots(c->globals),
     };
 
     c->state = CONTEXT_RUNNING;
+    c->since_ms = clock_mono_ms();
     c->generation = globals_generation(c->globals);
+    c->boot = globals_boots(c->globals);
     c->oom_kills = memory_oom_kills();
     if (c->state_lost) {
         c->state_lost = false;
@@ -377,10 +384,12 @@ void context_leave(struct context *c, struct execution *e)
     }
     c->current = NULL;
     if (c->state == CONTEXT_RUNNING) {
-        c->since_ms = clock_mono_ms();
+        int64_t now = clock_mono_ms();
+        int64_t wait = c->since_ms + INTERRUPT_AFTER_MS - now;
+        c->since_ms = now;
         kernel_flow(c->kernel, true);
-        kernel_interrupt(c->kernel);
-        (void)uv_timer_start(&c->timer, on_still_running, INTERRUPT_AGAIN_MS, INTERRUPT_AGAIN_MS);
+        (void)uv_timer_start(&c->timer, on_still_running, (uint64_t)(wait > 0 ? wait : 0),
+                             INTERRUPT_AGAIN_MS);
     }
 }
 

@@ -22,6 +22,8 @@
 enum {
     CONTEXT_QUEUE_MAX = 256,
     KERNEL_START_MS_MAX = 60 * 1000,
+    INTERRUPT_AFTER_MS =
+        50, /* from a run's start: a kernel may not be ready for a signal earlier */
     INTERRUPT_AGAIN_MS = 500,
     INTERRUPT_MS_MAX = 3500,
 };

@@ -19,36 +19,43 @@ enum {
     BOOT_ID_BYTES = 64,
 };
 
-#define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
-
 struct globals {
     uv_loop_t *loop;
     uv_timer_t timer;
     int agent_port;
+    const char *boot_id_file;
     void (*on_known)(void *ctx);
     void *ctx;
     struct upstream *agent; /* while it is being asked */
     struct buf answer;
     int status;
-    char boot_id[BOOT_ID_BYTES]; /* of the sandbox that `envs` are of */
+    char boot_id[BOOT_ID_BYTES]; /* the last one seen */
+    bool asked;                  /* in this boot */
+    uint64_t boots;
     uint64_t generation;
     json_t *envs;
 };
 
-static void boot_id_read(char out[BOOT_ID_BYTES])
+static void boot_id_check(struct globals *g)
 {
-    scoped_fd fd = open(BOOT_ID_FILE, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, BOOT_ID_BYTES - 1);
+    char boot_id[BOOT_ID_BYTES] = "";
+    scoped_fd fd = open(g->boot_id_file, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, boot_id, sizeof(boot_id) - 1);
 
-    out[n > 0 ? n : 0] = '\0';
+    boot_id[n > 0 ? n : 0] = '\0';
+    if (g->boots == 0 || strcmp(boot_id, g->boot_id) != 0) {
+        memcpy(g->boot_id, boot_id, sizeof(boot_id));
+        g->boots++;
+        g->asked = false;
+    }
 }
 
-/* Whatever came, this sandbox has been asked: an agent that gives none is not asked for each cell.
- */
+/* Whatever came: an agent that has no variables is not asked for each cell. */
 static void asked(struct globals *g)
 {
     json_t *envs = g->status == 200 ? json_read(buf_str(&g->answer)) : NULL;
 
+    g->asked = g->status != 401;
     (void)uv_timer_stop(&g->timer);
     upstream_close(g->agent);
     g->agent = NULL;
@@ -144,16 +151,13 @@ static int agent_ask(struct globals *g, struct str token)
 
 bool globals_ask(struct globals *g, struct str token)
 {
-    char boot_id[BOOT_ID_BYTES];
-
-    boot_id_read(boot_id);
-    if (g->agent) {
+    if (g->agent || uv_is_active((uv_handle_t *)&g->timer)) {
         return false;
     }
-    if (g->envs && strcmp(boot_id, g->boot_id) == 0) {
+    boot_id_check(g);
+    if (g->asked) {
         return true;
     }
-    memcpy(g->boot_id, boot_id, sizeof(boot_id));
     g->status = 0;
     if (agent_ask(g, token) < 0) {
         (void)uv_timer_start(&g->timer, on_late, 0, 0);
@@ -163,14 +167,26 @@ bool globals_ask(struct globals *g, struct str token)
     return false;
 }
 
-struct globals *globals_new(uv_loop_t *loop, int agent_port, void (*on_known)(void *ctx), void *ctx)
+struct globals *globals_new(uv_loop_t *loop, int agent_port, const char *boot_id_file,
+                            void (*on_known)(void *ctx), void *ctx)
 {
     struct globals *g = xnew(struct globals);
 
-    *g = (struct globals){.loop = loop, .agent_port = agent_port, .on_known = on_known, .ctx = ctx};
+    *g = (struct globals){
+        .loop = loop,
+        .agent_port = agent_port,
+        .boot_id_file = boot_id_file,
+        .on_known = on_known,
+        .ctx = ctx,
+    };
     buf_init(&g->answer, ENVS_BYTES_MAX);
     (void)uv_timer_init(loop, &g->timer);
     return g;
+}
+
+uint64_t globals_boots(const struct globals *g)
+{
+    return g->boots;
 }
 
 uint64_t globals_generation(const struct globals *g)

@@ -19,12 +19,14 @@
 struct globals;
 
 /* on_known is called after every globals_ask() that returned false. */
-struct globals *globals_new(uv_loop_t *loop, int agent_port, void (*on_known)(void *ctx),
-                            void *ctx);
+struct globals *globals_new(uv_loop_t *loop, int agent_port, const char *boot_id_file,
+                            void (*on_known)(void *ctx), void *ctx);
 
 /* True: they are known for this sandbox. False: they are being asked for; on_known comes later. */
 bool globals_ask(struct globals *globals, struct str token);
 
+/* Both start at 1: how many boots were seen, how often the variables were learned. */
+uint64_t globals_boots(const struct globals *globals);
 uint64_t globals_generation(const struct globals *globals);
 json_t *globals_envs(const struct globals *globals); /* borrowed */
 void globals_free(struct globals *globals);

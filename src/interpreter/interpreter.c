@@ -166,7 +166,7 @@ static int default_get(struct interpreter *in, struct str language_text, struct 
 static int context_choose(struct interpreter *in, const json_t *request, struct context **out,
                           struct err *err)
 {
-    struct str id, language;
+    struct str id = {NULL, 0}, language = {NULL, 0};
     int r = text_or_null(request, "context_id", &id, err);
 
     if (r == 0) {
@@ -328,7 +328,7 @@ static int create(struct interpreter *in, struct str body, struct context **out,
 static void on_create(void *ctx, struct http_exchange *ex, int error, struct str body)
 {
     struct pending *p = ctx;
-    struct context *c;
+    struct context *c = NULL;
     struct err err;
 
     if (error < 0 && error != -EMSGSIZE) {
@@ -489,7 +489,8 @@ struct interpreter *interpreter_new(const struct interpreter_options *options)
     struct err err;
 
     in->options = *options;
-    in->globals = globals_new(options->loop, options->agent_port, on_globals_known, in);
+    in->globals = globals_new(options->loop, options->agent_port, options->boot_id_file,
+                              on_globals_known, in);
     for (const char *const *language = options->warm; *language; language++) {
         if (context_make(in, str_of(*language), options->cwd, true, &c, &err) < 0) {
             log_error("%s", err.msg);

@@ -14,10 +14,11 @@ struct interpreter;
 
 struct interpreter_options {
     uv_loop_t *loop;
-    const char *kernels_dir; /* this project's own */
-    const char *run_dir;     /* for sockets; made when it is not there */
-    const char *cwd;         /* of contexts that name none */
-    int agent_port;          /* where the sandbox's variables are asked for */
+    const char *kernels_dir;  /* this project's own */
+    const char *run_dir;      /* for sockets; made when it is not there */
+    const char *cwd;          /* of contexts that name none */
+    const char *boot_id_file; /* tells one boot of the sandbox from another */
+    int agent_port;           /* where the sandbox's variables are asked for */
     const char *const
         *warm; /* languages whose kernels are up before they are asked for; NULL ends */
 };

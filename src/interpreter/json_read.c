@@ -9,6 +9,8 @@ enum {
     ESCAPE_LEN = 6, /* \uXXXX */
 };
 
+static const char replacement_escape[ESCAPE_LEN] = {'\\', 'u', 'f', 'f', 'f', 'd'};
+
 static int hex_digit(char c)
 {
     c = char_lower(c);
@@ -55,7 +57,7 @@ static void halves_replace(char *text, size_t len)
         if (is_high(unit) && is_low(escape_unit(str_skip(rest, ESCAPE_LEN)))) {
             step = 2 * (size_t)ESCAPE_LEN;
         } else if (is_high(unit) || is_low(unit)) {
-            memcpy(text + (rest.at - text) + 2, "fffd", 4);
+            memcpy(text + (rest.at - text), replacement_escape, ESCAPE_LEN);
             step = ESCAPE_LEN;
         }
         rest = str_skip(rest, step);

@@ -118,7 +118,7 @@ static void execute(struct jupyter *j, enum stage stage, const char *code)
     bool silent = stage != STAGE_CODE;
     json_t *content = json_pack("{s:o, s:b, s:b, s:{}, s:b, s:b}", "code",
                                 json_repaired(str_of(code)), "silent", silent, "store_history",
-                                !silent, "user_expressions", "allow_stdin", 0, "stop_on_error", 1);
+                                !silent, "user_expressions", "allow_stdin", 0, "stop_on_error", 0);
 
     j->stage = stage;
     j->replied = j->idle = j->errored = false;

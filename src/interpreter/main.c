@@ -20,7 +20,7 @@ enum {
 
 static const char usage[] =
     "usage: atoll-interpreter [--listen ADDRESS:PORT] [--kernels DIR] [--run DIR] [--cwd DIR]\n"
-    "                         [--agent-port PORT] [--warm LANGUAGE,...]\n"
+    "                         [--agent-port PORT] [--boot-id FILE] [--warm LANGUAGE,...]\n"
     "Serves POST /execute and /contexts; --warm names what is started before it is asked for.\n";
 
 struct settings {
@@ -47,13 +47,10 @@ static int warm_read(struct settings *settings, char *list)
 static int arguments_read(int argc, char **argv, struct settings *settings)
 {
     static const struct option names[] = {
-        {"listen", required_argument, NULL, 'l'},
-        {"kernels", required_argument, NULL, 'k'},
-        {"run", required_argument, NULL, 'r'},
-        {"cwd", required_argument, NULL, 'c'},
-        {"agent-port", required_argument, NULL, 'a'},
-        {"warm", required_argument, NULL, 'w'},
-        {NULL, 0, NULL, 0},
+        {"listen", required_argument, NULL, 'l'},     {"kernels", required_argument, NULL, 'k'},
+        {"run", required_argument, NULL, 'r'},        {"cwd", required_argument, NULL, 'c'},
+        {"agent-port", required_argument, NULL, 'a'}, {"warm", required_argument, NULL, 'w'},
+        {"boot-id", required_argument, NULL, 'b'},    {NULL, 0, NULL, 0},
     };
     int option, r = 0;
 
@@ -72,7 +69,10 @@ static int arguments_read(int argc, char **argv, struct settings *settings)
             settings->options.cwd = optarg;
             break;
         case 'a':
-            settings->options.agent_port = atoi(optarg);
+            settings->options.agent_port = (int)strtol(optarg, NULL, 10);
+            break;
+        case 'b':
+            settings->options.boot_id_file = optarg;
             break;
         case 'w':
             r = warm_read(settings, optarg);
@@ -111,10 +111,25 @@ static void end_on_signals(uv_loop_t *loop)
     }
 }
 
+static void on_stopped(void *server)
+{
+    http_server_free(server);
+}
+
+/* Kernels are killed, and seen to end. */
+static void end(struct interpreter *interpreter, struct http_server *server, uv_loop_t *loop)
+{
+    interpreter_free(interpreter);
+    if (server) {
+        http_server_stop(server, 0, on_stopped, server);
+    }
+    (void)uv_run(loop, UV_RUN_DEFAULT);
+}
+
 static int serve(const struct settings *settings)
 {
     uv_loop_t *loop = settings->options.loop;
-    struct http_server *server;
+    struct http_server *server = NULL;
     struct err err;
     struct interpreter *interpreter = interpreter_new(&settings->options);
     struct http_server_options options = {
@@ -127,14 +142,14 @@ static int serve(const struct settings *settings)
     if (http_server_new(&options, &server, &err) < 0 ||
         http_server_listen(server, settings->listen, NULL, &err) < 0) {
         log_error("%s", err.msg);
-        interpreter_free(interpreter);
+        end(interpreter, server, loop);
         return 1;
     }
     (void)printf("%.*s:%d\n", (int)(strrchr(settings->listen, ':') - settings->listen),
                  settings->listen, http_server_port(server));
     (void)fflush(stdout);
     (void)uv_run(loop, UV_RUN_DEFAULT);
-    interpreter_free(interpreter);
+    end(interpreter, server, loop);
     return 0;
 }
 
@@ -148,6 +163,7 @@ int main(int argc, char **argv)
                 .kernels_dir = "/usr/lib/atoll/kernels",
                 .run_dir = "/run/atoll-interpreter",
                 .cwd = "/home/user",
+                .boot_id_file = "/proc/sys/kernel/random/boot_id",
                 .agent_port = 49983,
             },
     };

@@ -1,8 +1,7 @@
 #include "interpreter/memory.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/fd.h"
@@ -11,14 +10,15 @@ enum {
     VMSTAT_BYTES_MAX = 32 * 1024,
 };
 
+#define OOM_KILLS "\noom_kill "
+
 uint64_t memory_oom_kills(void)
 {
     char text[VMSTAT_BYTES_MAX];
-    uint64_t kills = 0;
     scoped_fd fd = open("/proc/vmstat", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 
     text[n > 0 ? n : 0] = '\0';
-    const char *at = strstr(text, "\noom_kill ");
-    return at && sscanf(at, "\noom_kill %" SCNu64, &kills) == 1 ? kills : 0;
+    const char *at = strstr(text, OOM_KILLS);
+    return at ? strtoull(at + strlen(OOM_KILLS), NULL, 10) : 0;
 }

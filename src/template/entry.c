@@ -44,6 +44,9 @@ struct entry *entry_builtin(const char *alias)
     entry->t = (struct template){
         .id = xstrdup(id),
         .alias = xstrdup(alias),
+        .user = xstrdup("user"),
+        .workdir = xstrdup(""),
+        .env_json = xstrdup("{}"),
         .created_ms = clock_wall_ms(),
         .is_public = true,
     };
@@ -72,56 +75,6 @@ struct template_row template_row(const struct template *t)
         .saved_bytes = t->saved_bytes,
         .snapshot_of = t->snapshot_of,
     };
-}
-
-bool text_same(const char *a, const char *b)
-{
-    return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
-static const char *or_text(const char *text, const char *otherwise)
-{
-    return text ? text : otherwise;
-}
-
-/* What a sandbox begins with; how much it may use is no part of it. */
-static bool begins_as(const struct template *t, const struct template_builtin *what)
-{
-    return text_same(t->layers, what->layers) && text_same(t->start_cmd, what->start_cmd) &&
-           text_same(t->ready_cmd, what->ready_cmd) &&
-           text_same(t->user, or_text(what->user, "user")) &&
-           text_same(t->workdir, or_text(what->workdir, "")) &&
-           text_same(t->env_json, or_text(what->env_json, "{}"));
-}
-
-bool entry_is(const struct entry *entry, const struct template_builtin *what)
-{
-    const struct template *t = &entry->t;
-
-    return begins_as(t, what) && t->cpu_count == what->cpu_count &&
-           t->memory_mb == what->memory_mb && t->disk_mb == what->disk_mb;
-}
-
-void entry_become(struct entry *entry, const struct template_builtin *what)
-{
-    struct template *t = &entry->t;
-    char build_id[ID_UUID_LEN + 1];
-
-    if (!begins_as(t, what)) {
-        id_uuid(build_id);
-        text_set(&t->build_id, build_id);
-        text_set(&t->layers, what->layers);
-        text_set(&t->user, or_text(what->user, "user"));
-        text_set(&t->workdir, or_text(what->workdir, ""));
-        text_set(&t->env_json, or_text(what->env_json, "{}"));
-        text_set(&t->start_cmd, what->start_cmd);
-        text_set(&t->ready_cmd, what->ready_cmd);
-    }
-    /* What was saved had the old limits, too. */
-    text_set(&t->saved, NULL);
-    t->cpu_count = what->cpu_count;
-    t->memory_mb = what->memory_mb;
-    t->disk_mb = what->disk_mb;
 }
 
 static void template_fini(struct template *t)
@@ -242,20 +195,4 @@ void owner_free(struct owner *owner)
 {
     free(owner->id);
     free(owner);
-}
-
-struct awaited *awaited_new(const char *alias, const char *sentence)
-{
-    struct awaited *awaited = xnew(struct awaited);
-
-    awaited->alias = xstrdup(alias);
-    awaited->sentence = xstrdup(sentence);
-    return awaited;
-}
-
-void awaited_free(struct awaited *awaited)
-{
-    free(awaited->alias);
-    free(awaited->sentence);
-    free(awaited);
 }

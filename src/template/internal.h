@@ -1,4 +1,4 @@
-/* internal.h - what the table of templates holds (entry.c makes and frees it). */
+/* internal.h - what the table of templates holds (entry.c and builtin.c make and free it). */
 #ifndef TEMPLATE_INTERNAL_H
 #define TEMPLATE_INTERNAL_H
 
@@ -57,6 +57,5 @@ struct awaited *awaited_new(const char *alias, const char *sentence);
 void awaited_free(struct awaited *awaited);
 
 /* NULL is like nothing but NULL. */
-bool text_same(const char *a, const char *b);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "template/internal.h"
 
 struct templates {

@@ -47,8 +47,18 @@ def children(pid):
     return found
 
 
+def name_of(pid):
+    """The name that a process gave itself; "" when it has ended."""
+    try:
+        return (Path("/proc") / str(pid) / "comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 class Daemon:
-    """`atoll serve` with its two children: the server, and the keeper."""
+    """`atoll serve` with its children: the server, the keeper, and one that makes templates."""
+
+    cache = Path(os.environ.get("ATOLL_CACHE", "/var/cache/atoll"))
 
     def __init__(self, *settings):
         self.settings = [*SETTINGS, *settings]
@@ -98,7 +108,8 @@ class Daemon:
     def child(self, name):
         """The pid of the server or the keeper, or None while it is not running."""
         for pid, command in children(self.process.pid):
-            if ("keeper" in command) == (name == "keeper"):
+            # A preparer may be there as well, and looks as the server does.
+            if "keeper" in command if name == "keeper" else name_of(pid) == "atoll-serve":
                 return pid
         return None
 

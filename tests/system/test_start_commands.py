@@ -1,17 +1,22 @@
 """What a template starts in every sandbox: up before create answers, or a create that says why not."""
 
-import sqlite3
+import json
+import shutil
 
 import httpx
 import pytest
-from daemon import Daemon
+from daemon import ROOT, Daemon
 from e2b import Sandbox
 from e2b.exceptions import SandboxException
 
 
 @pytest.fixture(scope="module")
-def daemon():
-    daemon = Daemon()
+def daemon(tmp_path_factory):
+    templates = tmp_path_factory.mktemp("templates")
+    shutil.copytree(ROOT / "templates" / "base", templates / "base")
+    shutil.copy(ROOT / "templates" / "recipe.sh", templates)
+    daemon = Daemon("--templates", str(templates))
+    daemon.settings_of_base = templates / "base" / "settings.json"
     try:
         daemon.start()
         yield daemon
@@ -20,10 +25,12 @@ def daemon():
 
 
 def starts_with(daemon, start_cmd, ready_cmd):
-    """Gives the base template its commands while nobody serves."""
+    """Gives the base template its commands, for the next start."""
     daemon.stop()
-    with sqlite3.connect(daemon.data / "state" / "atoll.db") as db:
-        db.execute("UPDATE templates SET start_cmd = ?, ready_cmd = ?", (start_cmd, ready_cmd))
+    settings = {"cpuCount": 2, "memoryMB": 1024, "diskSizeMB": 10240, "startCmd": start_cmd}
+    if ready_cmd:
+        settings["readyCmd"] = ready_cmd
+    daemon.settings_of_base.write_text(json.dumps(settings))
     daemon.start()
 
 

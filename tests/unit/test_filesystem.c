@@ -10,8 +10,8 @@
 #include <sys/xattr.h>
 
 #include "agent/internal.h"
-#include "base/utf8.h"
 #include "base/fd.h"
+#include "base/utf8.h"
 #include "check.h"
 #include "tmpdir.h"
 

@@ -28,16 +28,19 @@ function emit(event) {
 }
 
 // Node's own streams for pipes gather what the pipe has no room for, without bound, and lose it when
-// the process ends. These wait.
+// the process ends. These wait. They keep no state that an interrupt in the middle could leave behind.
 class Output extends Writable {
   constructor(fd) {
     super()
     this.fd = fd
   }
 
-  _write(bytes, encoding, done) {
-    writeAll(this.fd, bytes)
-    done()
+  write(chunk, encoding, done) {
+    const callback = typeof encoding === 'function' ? encoding : done
+    const known = typeof encoding === 'string' ? encoding : 'utf8'
+    writeAll(this.fd, typeof chunk === 'string' ? Buffer.from(chunk, known) : chunk)
+    if (callback) process.nextTick(callback)
+    return true
   }
 }
 for (const [name, fd] of [['stdout', 1], ['stderr', 2]]) {
@@ -207,7 +210,8 @@ const commands = new net.Socket({ fd: 3, readable: true, writable: false })
 const lines = readline.createInterface({ input: commands, crlfDelay: Infinity })
 lines.on('line', (line) => {
   const [verb, ...words] = line.split(' ')
-  if (verb === 'run') run(...words)
+  // A signal for the cell before may have come already: it is told first.
+  if (verb === 'run') setImmediate(() => run(...words))
 })
 commands.on('close', () => process.exit(0))
 process.on('SIGINT', onInterrupt)
