@@ -23,7 +23,7 @@ MAY_USE = {
     "telemetry": ["base", "http", "keeper", "store", "sandbox"],
     "edge": ["base", "http", "agent", "sandbox"],
     "api": ["base", "http", "keeper", "secret", "store", "template", "sandbox", "volume", "telemetry"],
-    "daemon": ["base", "http", "keeper", "secret", "store", "template", "egress", "sandbox", "volume", "telemetry", "edge",
+    "daemon": ["base", "http", "pki", "keeper", "secret", "store", "template", "egress", "sandbox", "volume", "telemetry", "edge",
                "api"],
     "cli": ["base", "http", "keeper", "store", "daemon"],
 }

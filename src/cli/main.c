@@ -20,6 +20,8 @@ static const struct command commands[] = {
     {"serve", "", "prepares what is missing and serves; as root it also starts the keeper",
      cli_serve, 0, false, NULL},
     {"env", "", "prints the exports for the daemon of a data directory", cli_env, 0, false, NULL},
+    {"ca", "", "prints the certificate of the authority that clients of its TLS must trust", cli_ca,
+     0, false, NULL},
     {"doctor", "[ID]", "checks this machine point by point, or tells the story of a sandbox",
      cli_doctor, 1, false, NULL},
     {"logs", "ID [--follow]", "what the agent of a sandbox logged", cli_logs, 1, false, "--follow"},

@@ -30,6 +30,7 @@ static const struct below below_data[] = {
     PLACE(database, "state/atoll.db"),
     PLACE(logs, "state/logs"),
     PLACE(default_key, "state/default.key"),
+    PLACE(ca, "state/ca.pem"),
     PLACE(secret_key, "state/secret.key"),
     PLACE(endpoint, "run/endpoint"),
     PLACE(base_layer, "run/base-layer"),

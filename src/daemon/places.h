@@ -24,6 +24,7 @@ struct places {
     char database[PLACE_BYTES];
     char logs[PLACE_BYTES]; /* what agents logged */
     char default_key[PLACE_BYTES];
+    char ca[PLACE_BYTES];            /* of the authority that signs the daemon's own certificate */
     char secret_key[PLACE_BYTES];    /* what secrets are sealed with: secret/key.h */
     char endpoint[PLACE_BYTES];      /* the URL of the daemon that serves, while it does */
     char base_layer[PLACE_BYTES];    /* names the layer of the `base` template */
