@@ -397,8 +397,6 @@ static void what_is_not_there_yet_says_so(void)
             ask("POST", "/sandboxes/iabc/pause", "{}"));
     REFUSED(501, "Building a template is not available on this server yet",
             ask("POST", "/templates", "{}"));
-    REFUSED(501, "Keeping volumes is not available on this server yet",
-            ask("DELETE", "/volumes/v", ""));
     REFUSED(404, "validation error: no such endpoint", ask("PUT", "/sandboxes/iabc/pause", ""));
     CHECK_INT(ask_with("POST", "/sandboxes/iabc/pause", "", ""), 401);
     stop();
