@@ -43,6 +43,8 @@ struct tls_context *tls_context_new_choosing(tls_choose *choose, void *ctx, bool
 /* Whom a client believes: the authorities of this machine, and those in a file (PEM; "": none). */
 struct tls_trust;
 must_check int tls_trust_new(const char *extra_path, struct tls_trust **out, struct err *err);
+/* Everybody: for a server whose name says nothing, and which is reached on a way of our own. */
+struct tls_trust *tls_trust_anybody(void);
 void tls_trust_free(struct tls_trust *trust);
 
 #endif
