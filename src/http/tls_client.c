@@ -65,6 +65,13 @@ void tls_trust_free(struct tls_trust *trust)
 
 /* ---- a session ---- */
 
+/* OpenSSL's own macro casts the name's const away, which it only reads. */
+static long name_send(SSL *ssl, const char *name)
+{
+    return SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
+                    (void *)(uintptr_t)name);
+}
+
 struct tls_session *tls_client_open(struct tls_trust *trust, const char *name, bool http2,
                                     void (*send)(void *ctx, const void *data, size_t len),
                                     void *ctx)
@@ -75,7 +82,7 @@ struct tls_session *tls_client_open(struct tls_trust *trust, const char *name, b
     size_t skip = http2 ? 0 : 3;
 
     /* Names are short and protocols are well formed: this fails only without memory. */
-    if (SSL_set_tlsext_host_name(ssl, name) != 1 || SSL_set1_host(ssl, name) != 1 ||
+    if (name_send(ssl, name) != 1 || SSL_set1_host(ssl, name) != 1 ||
         SSL_set_alpn_protos(ssl, protocols + skip, (unsigned)(sizeof(protocols) - 1 - skip)) != 0) {
         abort();
     }
