@@ -90,7 +90,7 @@ int headers_request(struct headers *out, const struct http_request *req, struct 
 
     out->n = 0;
     buf_init(&out->text, EDGE_HEADER_TEXT_MAX);
-    r = add(out, STR("host"), host.len ? host : req->authority);
+    r = add(out, STR("Host"), host.len ? host : req->authority); /* as old servers want it */
     for (size_t i = 0; i < req->headers_n && r == 0; i++) {
         struct str name = req->headers[i].name;
         if (!is_rewritten(name) && !forward_drops(name, req->headers, req->headers_n)) {
