@@ -28,8 +28,8 @@ MAY_USE = {
     "telemetry": ["base", "http", "keeper", "store", "sandbox", "web"],
     "edge": ["base", "http", "agent", "sandbox"],
     "api": ["base", "http", "keeper", "secret", "store", "template", "sandbox", "build", "volume", "telemetry"],
-    "daemon": ["base", "http", "keeper", "secret", "store", "template", "egress", "sandbox", "volume", "telemetry",
-               "edge", "api", "build", "image"],
+    "daemon": ["base", "http", "pki", "keeper", "secret", "store", "template", "egress", "sandbox", "volume",
+               "telemetry", "edge", "api", "build", "image"],
     "cli": ["base", "http", "keeper", "store", "daemon"],
 }
 

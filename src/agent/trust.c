@@ -91,6 +91,38 @@ static int file_read(int fd, struct buf *out)
 
 /* ---- bundles ---- */
 
+/* The next of several. */
+static bool certificate_cut(struct str *rest, struct str *one)
+{
+    static const char end[] = "-----END CERTIFICATE-----";
+    const char *at = rest->len ? memmem(rest->at, rest->len, end, sizeof(end) - 1) : NULL;
+
+    while (rest->len && (rest->at[0] == '\n' || rest->at[0] == '\r')) {
+        *rest = str_skip(*rest, 1);
+    }
+    *one = *rest;
+    if (at) {
+        one->len = (size_t)(at - rest->at) + sizeof(end) - 1;
+    }
+    *rest = str_skip(*rest, one->len);
+    return one->len > 0;
+}
+
+static bool certificate_has(const struct buf *text, struct str one)
+{
+    return buf_len(text) > 0 && memmem(buf_at(text), buf_len(text), one.at, one.len);
+}
+
+static int certificate_append(struct buf *text, struct str one)
+{
+    bool open_line = buf_len(text) > 0 && buf_at(text)[buf_len(text) - 1] != '\n';
+
+    if ((open_line && buf_append(text, "\n", 1) < 0) || buf_append(text, one.at, one.len) < 0) {
+        return -EFBIG;
+    }
+    return buf_append(text, "\n", 1);
+}
+
 static int bundle_add(const char *path, struct str pem, bool make, struct err *err)
 {
     scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -103,14 +135,14 @@ static int bundle_add(const char *path, struct str pem, bool make, struct err *e
     if (fd >= 0 && file_read(fd, &text) < 0) {
         return err_set(err, EFBIG, "%s cannot be read", path);
     }
-    if (buf_len(&text) > 0 && memmem(buf_at(&text), buf_len(&text), pem.at, pem.len)) {
-        return 0;
+    size_t before = buf_len(&text);
+    struct str one;
+    while (certificate_cut(&pem, &one)) {
+        if (!certificate_has(&text, one) && certificate_append(&text, one) < 0) {
+            return err_set(err, EFBIG, "%s is too long", path);
+        }
     }
-    bool open_line = buf_len(&text) > 0 && buf_at(&text)[buf_len(&text) - 1] != '\n';
-    if ((open_line && buf_append(&text, "\n", 1) < 0) || buf_append(&text, pem.at, pem.len) < 0) {
-        return err_set(err, EFBIG, "%s is too long", path);
-    }
-    return file_put(path, buf_str(&text), err);
+    return buf_len(&text) == before ? 0 : file_put(path, buf_str(&text), err);
 }
 
 static int bundles_add(const char *root, struct str pem, struct err *err)

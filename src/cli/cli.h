@@ -34,6 +34,7 @@ int cli_serve(struct cli *cli);
 int cli_prepare(struct cli *cli);
 int cli_keeper(struct cli *cli);
 int cli_env(struct cli *cli);
+int cli_ca(struct cli *cli);
 int cli_doctor(struct cli *cli);
 int cli_story(struct cli *cli, const char *id); /* doctor's, of one sandbox */
 int cli_logs(struct cli *cli);

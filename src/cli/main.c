@@ -23,6 +23,8 @@ static const char *const template_options[] = {"-f",      "--build-arg", "--cpus
 static const struct command commands[] = {
     {"serve", "", "prepares what is missing and serves; as root it also starts the keeper",
      cli_serve, 0, false, NULL, NULL},
+    {"ca", "", "prints the certificate of the authority that clients of its TLS must trust", cli_ca,
+     0, false, NULL, NULL},
     {"env", "", "prints the exports for the daemon of a data directory", cli_env, 0, false, NULL,
      NULL},
     {"doctor", "[ID]", "checks this machine point by point, or tells the story of a sandbox",

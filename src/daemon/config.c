@@ -38,9 +38,10 @@ static const struct setting settings[] = {
     {FIELD(listen), .kind = ADDRESS, .fallback = "127.0.0.1:3000", .hint = "ADDR:PORT",
      .help = "where the API and all sandbox traffic are served; port 0 takes a free one"},
     {FIELD(tls_listen), .kind = ADDRESS, .fallback = "", .hint = "ADDR:PORT",
-     .help = "where the same is served over TLS, with tls_cert and tls_key"},
+     .help = "where the same is served over TLS"},
     {FIELD(tls_cert), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
-     .help = "certificate chain (PEM)"},
+     .help = "certificate chain (PEM), read again when it changes; by default one of our own "
+             "(atoll ca)"},
     {FIELD(tls_key), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
      .help = "its private key (PEM), readable by the serving user"},
     {FIELD(domain), .kind = DOMAIN, .fallback = "", .hint = "NAME",
@@ -484,8 +485,8 @@ static int load_flags(struct config *config, int argc, char **argv, const char *
 
 static int check_whole(const struct config *config, struct err *err)
 {
-    if (config->tls_listen[0] && (!config->tls_cert[0] || !config->tls_key[0])) {
-        return err_set(err, EINVAL, "tls_listen needs tls_cert and tls_key");
+    if (!config->tls_cert[0] != !config->tls_key[0]) {
+        return err_set(err, EINVAL, "tls_cert and tls_key need each other");
     }
     if (!config->tls_listen[0] && (config->tls_cert[0] || config->tls_key[0])) {
         return err_set(err, EINVAL, "tls_cert and tls_key need tls_listen");

@@ -2,7 +2,10 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "daemon/host_trust.h"
 
 /* ---- what a placeholder stands for ---- */
 
@@ -63,12 +66,14 @@ int outward_open(struct outward *outward, uv_loop_t *loop, struct store *store,
                  struct err *err)
 {
     uint8_t key[SECRET_KEY_BYTES];
+    char *trusted = host_trust_read(config->egress_ca);
     struct egress_options options = {
         .loop = loop,
         .allow = config->egress_allow,
         .map = config->egress_map,
         .dns = config->egress_dns,
         .ca = config->egress_ca,
+        .trusted = trusted,
         .http_proxy = config->http_proxy,
         .https_proxy = config->https_proxy,
         .no_proxy = config->no_proxy,
@@ -84,6 +89,7 @@ int outward_open(struct outward *outward, uv_loop_t *loop, struct store *store,
         r = secrets_new(store, key, &outward->secrets, err);
     }
     r = r < 0 ? r : egress_new(&options, egress, err);
+    free(trusted);
     explicit_bzero(key, sizeof(key));
     explicit_bzero(options.secret, sizeof(options.secret));
     return r;

@@ -31,6 +31,7 @@ static const struct below below_data[] = {
     PLACE(logs, "state/logs"),
     PLACE(files, "state/files"),
     PLACE(default_key, "state/default.key"),
+    PLACE(ca, "state/ca.pem"),
     PLACE(secret_key, "state/secret.key"),
     PLACE(endpoint, "run/endpoint"),
     PLACE(notices, "run/notices"),

@@ -26,6 +26,7 @@ struct places {
     char logs[PLACE_BYTES];  /* what agents logged */
     char files[PLACE_BYTES]; /* what was uploaded for builds */
     char default_key[PLACE_BYTES];
+    char ca[PLACE_BYTES];            /* of the authority that signs the daemon's own certificate */
     char secret_key[PLACE_BYTES];    /* what secrets are sealed with: secret/key.h */
     char endpoint[PLACE_BYTES];      /* the URL of the daemon that serves, while it does */
     char notices[PLACE_BYTES];       /* how far the built-in templates are (builtin.h) */

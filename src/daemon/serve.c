@@ -14,12 +14,12 @@
 #include "base/str.h"
 #include "build/build.h"
 #include "daemon/builtin.h"
+#include "daemon/certificates.h"
 #include "daemon/figures.h"
 #include "daemon/outward.h"
 #include "edge/edge.h"
 #include "egress/egress.h"
 #include "http/server.h"
-#include "http/tls.h"
 #include "keeper/client.h"
 #include "sandbox/sandbox.h"
 #include "store/store.h"
@@ -59,7 +59,7 @@ struct server {
     struct volumes *volumes;
     struct edge *edge;
     struct api *api;
-    struct tls_context *tls;
+    struct certificates *certificates;
     struct http_server *http;
 };
 
@@ -372,8 +372,10 @@ static int open_tls(struct server *server, struct err *err)
     if (!config->tls_listen[0]) {
         return 0;
     }
-    int r = tls_context_new(config->tls_cert, config->tls_key, true, &server->tls, err);
-    return r == 0 ? http_server_listen(server->http, config->tls_listen, server->tls, err) : r;
+    int r = certificates_open(&server->loop, config, server->places, &server->certificates, err);
+    return r == 0 ? http_server_listen(server->http, config->tls_listen,
+                                       certificates_tls(server->certificates), err)
+                  : r;
 }
 
 static int open_http(struct server *server, struct err *err)
@@ -491,7 +493,7 @@ static void close_all(struct server *server)
     uv_close((uv_handle_t *)&server->on_int, NULL);
     uv_close((uv_handle_t *)&server->on_notice, NULL);
     http_server_free(server->http);
-    tls_context_free(server->tls);
+    certificates_close(server->certificates);
     api_free(server->api);
     edge_free(server->edge);
     metrics_free(server->metrics);

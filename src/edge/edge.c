@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/encode.h"
 #include "edge/internal.h"
+#include "http/tls.h"
 
 #define TOKEN_HEADER "e2b-traffic-access-token"
 
@@ -208,6 +209,7 @@ struct edge *edge_new(uv_loop_t *loop, struct sandboxes *sandboxes, const char *
     edge->loop = loop;
     edge->sandboxes = sandboxes;
     edge->domain = xstrdup(domain ? domain : "");
+    edge->anybody = tls_trust_anybody();
     if (uv_timer_init(loop, &edge->timer) < 0) {
         abort();
     }
@@ -219,6 +221,7 @@ static void on_timer_closed(uv_handle_t *handle)
 {
     struct edge *edge = handle->data;
 
+    tls_trust_free(edge->anybody);
     free(edge->domain);
     free(edge);
 }

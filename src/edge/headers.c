@@ -72,13 +72,25 @@ void headers_fini(struct headers *headers)
     buf_fini(&headers->text);
 }
 
+/* "application/grpc" and "application/grpc+proto", but not "application/grpc-web". */
+bool headers_is_grpc(const struct http_request *req)
+{
+    static const char type[] = "application/grpc";
+    struct str given = http_header_get(req, "content-type");
+    size_t len = sizeof(type) - 1;
+
+    return req->multiplexed && given.len >= len &&
+           str_ieq((struct str){given.at, len}, str_of(type)) &&
+           (given.len == len || given.at[len] == '+' || given.at[len] == ';');
+}
+
 int headers_request(struct headers *out, const struct http_request *req, struct str host)
 {
     int r = 0;
 
     out->n = 0;
     buf_init(&out->text, EDGE_HEADER_TEXT_MAX);
-    r = add(out, STR("host"), host.len ? host : req->authority);
+    r = add(out, STR("Host"), host.len ? host : req->authority); /* as old servers want it */
     for (size_t i = 0; i < req->headers_n && r == 0; i++) {
         struct str name = req->headers[i].name;
         if (!is_rewritten(name) && !forward_drops(name, req->headers, req->headers_n)) {
@@ -89,6 +101,9 @@ int headers_request(struct headers *out, const struct http_request *req, struct 
         add(out, STR("x-forwarded-host"), req->authority) < 0 ||
         add(out, STR("x-forwarded-proto"), req->scheme) < 0) {
         return -ENOBUFS;
+    }
+    if (headers_is_grpc(req)) {
+        return add(out, STR("te"), STR("trailers")); /* without it some servers do not answer */
     }
     if (!req->upgrade) {
         return 0;

@@ -5,6 +5,7 @@
  *   errors.c   answers of the edge's own
  *   backend.c  a sandbox as the edge sees it: its requests, its idle connections
  *   headers.c  what is passed on, in both directions
+ *   reach.c    a service that speaks TLS, or HTTP/2
  *   proxy.c    one request, from client to service and back
  *   edge.c     the door
  */
@@ -26,6 +27,7 @@ enum {
 };
 
 struct proxy;
+struct tls_trust;
 
 struct edge {
     uv_loop_t *loop;
@@ -33,6 +35,7 @@ struct edge {
     char *domain;
     struct backend *backends; /* by sandbox id */
     uv_timer_t timer;         /* runs while connections lie idle */
+    struct tls_trust *anybody;
     uint64_t outcomes[EDGE_OUTCOMES];
 };
 
@@ -116,6 +119,8 @@ struct headers {
 };
 
 void headers_fini(struct headers *headers);
+/* A call of gRPC over HTTP/2, which goes on as one. */
+bool headers_is_grpc(const struct http_request *req);
 /* What goes to the service: without hop-by-hop headers, with the x-forwarded ones. host empty: the
  * client's own. -ENOBUFS when it is more than the limits allow. */
 must_check int headers_request(struct headers *out, const struct http_request *req,
@@ -123,6 +128,24 @@ must_check int headers_request(struct headers *out, const struct http_request *r
 /* What goes to the client. With `tunnel` the upgrade header stays. */
 void headers_response(struct headers *out, const struct http_header *headers, size_t n,
                       bool tunnel);
+
+/* ---- reach.c ---- */
+
+struct reach;
+
+struct reach_way {
+    bool http2;
+    bool tls;
+    const char *name; /* that a service with TLS is asked for */
+};
+
+/* Takes the descriptor over, also on failure. `done` comes once, perhaps inside this call but after
+ * *out is set: the upstream is the caller's; NULL when the service does not speak so. Whatever was
+ * opened ends with reach_free(). */
+must_check int reach_start(struct edge *edge, int fd, const struct reach_way *way,
+                           void (*done)(void *ctx, struct upstream *up), void *ctx,
+                           struct reach **out, struct err *err);
+void reach_free(struct reach *reach); /* NULL is fine */
 
 /* ---- proxy.c ---- */
 

@@ -27,7 +27,8 @@ struct proxy {
     struct backend *backend; /* NULL: the sandbox is gone */
     struct carry carry;
     struct dialing *dialing;
-    uv_timer_t timer; /* between two tries */
+    struct reach *reach; /* NULL: the service speaks plain HTTP/1.1 */
+    uv_timer_t timer;    /* between two tries */
     char id[ID_SANDBOX_LEN + 1];
     uint16_t port;
     int tries;
@@ -54,6 +55,7 @@ static void proxy_free(struct proxy *p)
         p->dialing->proxy = NULL;
     }
     carry_fini(&p->carry);
+    reach_free(p->reach);
     if (p->backend) {
         DL_DELETE(p->backend->proxies, p);
         p->backend->proxies_n--;
@@ -78,6 +80,7 @@ void proxy_gone(struct proxy *p)
     }
     (void)uv_timer_stop(&p->timer);
     carry_fini(&p->carry);
+    reach_free(move_ptr(&p->reach));
     proxy_fail(p, EDGE_ERROR_NOT_FOUND);
     if (!p->carry.ex) {
         proxy_free(p);
@@ -217,11 +220,53 @@ static void dial_failed(struct proxy *p, int error)
                                            : EDGE_ERROR_UNREACHABLE);
 }
 
+static void on_reached(void *ctx, struct upstream *up)
+{
+    struct proxy *p = ctx;
+
+    if (up) {
+        proxy_send(p, up);
+    } else {
+        proxy_fail(p, EDGE_ERROR_NO_ANSWER);
+    }
+}
+
+static bool is_https_port(const struct proxy *p)
+{
+    const json_t *options = sandbox_info(p->backend->watch.sandbox).options;
+    const json_t *ports = json_object_get(json_object_get(options, "network"), "httpsPorts");
+
+    for (size_t i = 0; i < json_array_size(ports); i++) {
+        if (json_integer_value(json_array_get(ports, i)) == p->port) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* As the service on that port speaks, and as the request wants. */
+static int proxy_open(struct proxy *p, int fd, struct err *err)
+{
+    const struct reach_way way = {.http2 = p->port != AGENT_PORT &&
+                                           headers_is_grpc(http_request(p->carry.ex)),
+                                  .tls = is_https_port(p),
+                                  .name = "localhost"};
+    struct upstream *up = NULL;
+
+    if (way.http2 || way.tls) {
+        return reach_start(p->edge, fd, &way, on_reached, p, &p->reach, err);
+    }
+    int r = upstream_new(p->edge->loop, fd, &up, err);
+    if (r == 0) {
+        proxy_send(p, up);
+    }
+    return r;
+}
+
 static void on_dialed(void *ctx, int fd_or_error)
 {
     struct dialing *dialing = ctx;
     struct proxy *p = dialing->proxy;
-    struct upstream *up = NULL;
     struct err err;
 
     free(dialing);
@@ -232,11 +277,9 @@ static void on_dialed(void *ctx, int fd_or_error)
     p->dialing = NULL;
     if (fd_or_error < 0) {
         dial_failed(p, fd_or_error);
-    } else if (upstream_new(p->edge->loop, fd_or_error, &up, &err) < 0) {
+    } else if (proxy_open(p, fd_or_error, &err) < 0) {
         log_warn("sandbox %s port %u: %s", p->id, p->port, err.msg);
         proxy_fail(p, EDGE_ERROR_UNREACHABLE);
-    } else {
-        proxy_send(p, up);
     }
 }
 

@@ -1,6 +1,7 @@
 #include "egress/egress.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -143,6 +144,7 @@ int egress_new(const struct egress_options *options, struct egress **out, struct
 
     egress->loop = options->loop;
     memcpy(egress->secret, options->secret, sizeof(egress->secret));
+    egress->trusted = xstrdup(options->trusted ? options->trusted : "");
     egress->fill = options->fill;
     egress->log = options->log;
     egress->ctx = options->ctx;
@@ -182,6 +184,7 @@ void egress_guard_port(struct egress *egress, uint16_t port)
 void egress_destroy(struct egress *egress)
 {
     tls_trust_free(egress->trust);
+    free(egress->trusted);
     fd_closep(&egress->route_fd);
     explicit_bzero(egress->secret, sizeof(egress->secret));
     free(egress);
@@ -199,9 +202,20 @@ char *egress_authority(const struct egress *egress, const char *id, const json_t
                        char hash[EGRESS_HASH_BYTES])
 {
     struct transforms *transforms = transforms_new(options);
-    char *pem = transforms_any(transforms) ? authority_pem(egress->secret, id, hash) : NULL;
+    char *own = transforms_any(transforms) ? authority_pem(egress->secret, id, hash) : NULL;
+    char *pem = NULL;
 
     transforms_free(transforms);
+    if (!own && !egress->trusted[0]) {
+        return NULL;
+    }
+    if (!own) {
+        hash[0] = '\0';
+    }
+    if (asprintf(&pem, "%s%s", own ? own : "", egress->trusted) < 0) {
+        abort();
+    }
+    free(own);
     return pem;
 }
 

@@ -61,6 +61,8 @@ struct egress_options {
     const char *dns; /* "address[:port]" of resolvers; empty: those of the host */
     const char *http_proxy, *https_proxy; /* URLs; the first is for port 80 */
     const char *no_proxy;                 /* names and blocks that are reached without */
+    const char
+        *trusted;   /* PEM: authorities that every sandbox is to trust, the host's own; or "" */
     const char *ca; /* a file of authorities that servers may have besides the host's; or "" */
     uint8_t secret[EGRESS_SECRET_BYTES]; /* what the sandboxes' own authorities are derived from */
 
@@ -108,8 +110,9 @@ struct egress_counters egress_counters(const struct egress_net *net);
 /* Resets its connections. Fine for NULL. */
 void egress_close(struct egress_net *net);
 
-/* The certificate of the authority that a sandbox must trust for its rules to work: PEM, which the
- * caller frees, and the name by which OpenSSL finds it in a directory. NULL: it has no rules. */
+/* The certificates of authorities that a sandbox is to trust: its own first, which its rules need,
+ * with the name by which OpenSSL finds that in a directory ("" when it has no rules), then those of
+ * the host's operator. PEM, which the caller frees; NULL: there are none. */
 char *egress_authority(const struct egress *egress, const char *id, const json_t *options,
                        char hash[EGRESS_HASH_BYTES]);
 

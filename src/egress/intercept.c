@@ -39,36 +39,6 @@ static void reach_free(struct reach *reach)
     uv_close((uv_handle_t *)&reach->timer, on_timer_closed);
 }
 
-static void nothing(void *ctx)
-{
-    (void)ctx;
-}
-
-static void nothing_read(void *ctx, const char *data, size_t len)
-{
-    (void)ctx, (void)data, (void)len;
-}
-
-static void nothing_ended(void *ctx, int error)
-{
-    (void)ctx, (void)error;
-}
-
-/* Of a link that is not in use yet, or no more. */
-static const struct link_events quiet = {.data = nothing_read,
-                                         .end = nothing_ended,
-                                         .run = nothing,
-                                         .written = nothing,
-                                         .closed = nothing};
-
-static void link_drop(struct link *link)
-{
-    if (link) {
-        link_own(link, &quiet, NULL);
-        link_close(link, true);
-    }
-}
-
 static void reach_fail(struct reach *reach, const char *why)
 {
     struct intercept *of = reach->of;
@@ -138,8 +108,8 @@ static void on_dialed(void *ctx, int fd_or_error)
     reach->dial = NULL;
     if (fd_or_error < 0) {
         reach_fail(reach, uv_strerror(fd_or_error));
-    } else if (link_open(reach->of->net->egress->loop, fd_or_error, &quiet, reach, &reach->link,
-                         &err) < 0) {
+    } else if (link_open(reach->of->net->egress->loop, fd_or_error, &link_quiet, reach,
+                         &reach->link, &err) < 0) {
         reach_fail(reach, err.msg);
     } else if (reach->of->secure) {
         reach_secure(reach);

@@ -51,6 +51,7 @@ struct egress {
     int route_fd;
     struct http_server *http; /* of intercepted connections */
     struct tls_trust *trust;
+    char *trusted; /* PEM, for sandboxes */
     uint8_t secret[EGRESS_SECRET_BYTES];
     int (*fill)(void *ctx, const char *sandbox_id, struct str what, struct buf *out,
                 struct err *err);

@@ -181,7 +181,7 @@ int transform_value(const struct transform_header *header, transform_fill *fill,
     if (r == 0 && buf_append(out, rest.at, rest.len) < 0) {
         r = err_set(err, ENOBUFS, "header %s is too long", header->name);
     }
-    if (r == 0 && !value_ok(str_skip(buf_str(out), start))) {
+    if (r == 0 && buf_len(out) > start && !value_ok(str_skip(buf_str(out), start))) {
         r = err_set(err, EINVAL, "what header %s is filled with cannot stand in a header",
                     header->name);
     }

@@ -90,6 +90,13 @@ static void on_response_body(void *ctx, const void *data, size_t len)
     pump_response(c);
 }
 
+static void on_trailers(void *ctx, const struct http_header *headers, size_t n)
+{
+    struct carry *c = ctx;
+
+    http_trailers(c->ex, headers, n);
+}
+
 static void on_response_end(void *ctx)
 {
     struct carry *c = ctx;
@@ -148,6 +155,7 @@ static const struct http_handler exchange_handler = {.tunnels = true,
 
 static const struct upstream_handler upstream_handler = {.on_response = on_response,
                                                          .on_body = on_response_body,
+                                                         .on_trailers = on_trailers,
                                                          .on_body_end = on_response_end,
                                                          .on_credit = pump_request,
                                                          .on_end = on_upstream_end};

@@ -95,6 +95,14 @@ size_t http_writable(const struct http_exchange *ex)
     return pending < HTTP_WINDOW_BYTES ? HTTP_WINDOW_BYTES - pending : 0;
 }
 
+void http_trailers(struct http_exchange *ex, const struct http_header *headers, size_t n)
+{
+    if (!ex->over && !ex->finished && ex->ops->trailers) {
+        assert(ex->status);
+        ex->ops->trailers(ex, headers, n);
+    }
+}
+
 void http_finish(struct http_exchange *ex)
 {
     if (ex->over || ex->finished) {

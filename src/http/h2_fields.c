@@ -99,6 +99,18 @@ int h2_fields_request(struct h2_fields *f, struct str method, struct str target,
     return r;
 }
 
+int h2_fields_trailers(struct h2_fields *f, const struct http_header *headers, size_t n)
+{
+    int r = fields_begin(f, headers, n);
+
+    for (size_t i = 0; i < n && r == 0; i++) {
+        if (fits(&headers[i])) {
+            r = fields_add(f, headers[i].name, str_trim(headers[i].value));
+        }
+    }
+    return r;
+}
+
 void h2_fields_fini(struct h2_fields *f)
 {
     free(f->list);

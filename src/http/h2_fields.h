@@ -26,6 +26,9 @@ must_check int h2_fields_make(struct h2_fields *fields, int status,
 must_check int h2_fields_request(struct h2_fields *fields, struct str method, struct str target,
                                  const struct http_header *headers, size_t n,
                                  int64_t content_length);
+/* Those behind a body. */
+must_check int h2_fields_trailers(struct h2_fields *fields, const struct http_header *headers,
+                                  size_t n);
 void h2_fields_fini(struct h2_fields *fields);
 
 #endif

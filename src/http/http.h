@@ -95,6 +95,8 @@ void http_also(struct http_exchange *ex, const struct http_header *headers, size
 /* Copies. A stream keeps to http_writable(); a small answer that is whole need not ask. */
 void http_write(struct http_exchange *ex, const void *data, size_t len);
 size_t http_writable(const struct http_exchange *ex);
+/* Before http_finish(): fields that follow the body. HTTP/1.1 leaves them out. Copies. */
+void http_trailers(struct http_exchange *ex, const struct http_header *headers, size_t n);
 void http_finish(struct http_exchange *ex);
 
 /* Ends the exchange without a proper end: the connection is reset (RST, RST_STREAM), so that a

@@ -40,15 +40,16 @@ struct stream {
     struct buf cookie;
     struct buf in;
     struct buf out;
-    int refused;      /* status for a head that passed a limit */
-    bool begun;       /* the head is complete */
-    bool counted;     /* went to the server's user */
-    bool peer_ended;  /* END_STREAM was received */
-    bool told_end;    /* on_body_end was called */
-    bool sent_end;    /* END_STREAM was sent */
-    bool expects;     /* 100-continue, not sent yet */
-    bool no_body;     /* of the response */
-    int64_t out_left; /* of the announced length; -1: none was */
+    struct head trailers; /* of the response */
+    int refused;          /* status for a head that passed a limit */
+    bool begun;           /* the head is complete */
+    bool counted;         /* went to the server's user */
+    bool peer_ended;      /* END_STREAM was received */
+    bool told_end;        /* on_body_end was called */
+    bool sent_end;        /* END_STREAM was sent */
+    bool expects;         /* 100-continue, not sent yet */
+    bool no_body;         /* of the response */
+    int64_t out_left;     /* of the announced length; -1: none was */
 };
 
 struct http2 {
@@ -106,6 +107,16 @@ static void stream_reset(struct stream *s, int error, uint32_t code)
     http2_wake(s->owner);
 }
 
+/* True when there are any: they end the stream, instead of the last DATA. */
+static bool trailers_submit(struct stream *s)
+{
+    struct head_fields from = head_fields(&s->trailers);
+    scoped(h2_fields_fini) struct h2_fields fields = {0};
+
+    return from.n > 0 && h2_fields_trailers(&fields, from.at, from.n) == 0 &&
+           nghttp2_submit_trailer(s->owner->session, s->id, fields.list, fields.n) == 0;
+}
+
 /* nghttp2 asks how much of a DATA frame can be filled; the bytes follow in on_send_data(). */
 static ssize_t on_read_data(nghttp2_session *session, int32_t id, uint8_t *out, size_t len,
                             uint32_t *flags, nghttp2_data_source *source, void *user_data)
@@ -123,6 +134,7 @@ static ssize_t on_read_data(nghttp2_session *session, int32_t id, uint8_t *out, 
     size_t n = held < len ? held : len;
     if (s->base.finished && n == held) {
         *flags |= NGHTTP2_DATA_FLAG_EOF;
+        *flags |= trailers_submit(s) ? NGHTTP2_DATA_FLAG_NO_END_STREAM : 0;
     }
     *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
     return (ssize_t)n;
@@ -171,7 +183,9 @@ static void ex_respond(struct http_exchange *base, const struct http_header *hea
     struct stream *s = stream_of(base);
     int status = base->status;
 
-    s->no_body = str_eq(base->request.method, STR("HEAD")) || status == 204 || status == 304;
+    /* Without a body the head ends the stream: what gRPC calls a response of trailers alone. */
+    s->no_body = str_eq(base->request.method, STR("HEAD")) || status == 204 || status == 304 ||
+                 content_length == 0;
     s->out_left = s->no_body ? -1 : content_length;
     int r = stream_respond(s, headers, n, content_length);
     if (r < 0) {
@@ -204,6 +218,20 @@ static size_t ex_pending(const struct http_exchange *base)
     return buf_len(&s->out);
 }
 
+static void ex_trailers(struct http_exchange *base, const struct http_header *headers, size_t n)
+{
+    struct stream *s = stream_of(base);
+
+    for (size_t i = 0; i < n; i++) {
+        if (head_name(&s->trailers, headers[i].name.at, headers[i].name.len) < 0 ||
+            head_value(&s->trailers, headers[i].value.at, headers[i].value.len) < 0) {
+            stream_reset(s, -EMSGSIZE, NGHTTP2_INTERNAL_ERROR);
+            return;
+        }
+    }
+    head_seal(&s->trailers);
+}
+
 static void ex_finish(struct http_exchange *base)
 {
     struct stream *s = stream_of(base);
@@ -226,6 +254,7 @@ static const struct http_exchange_ops exchange_ops = {
     .respond = ex_respond,
     .write = ex_write,
     .pending = ex_pending,
+    .trailers = ex_trailers,
     .finish = ex_finish,
     .abort = ex_abort,
 };
@@ -242,6 +271,7 @@ static struct stream *stream_new(struct http2 *h, int32_t id)
     s->id = id;
     s->out_left = -1;
     head_init(&s->head);
+    head_init(&s->trailers);
     buf_init(&s->cookie, COOKIE_BYTES_MAX);
     buf_init(&s->in, HTTP_WINDOW_BYTES);
     buf_init(&s->out, OUT_BYTES_MAX);
@@ -258,6 +288,7 @@ static void stream_free(struct stream *s)
     DL_DELETE(h->streams, s);
     h->heads_n -= s->begun ? 0 : 1;
     head_fini(&s->head);
+    head_fini(&s->trailers);
     buf_fini(&s->cookie);
     buf_fini(&s->in);
     buf_fini(&s->out);

@@ -31,7 +31,7 @@ struct stream {
     int32_t id; /* 0: nothing was sent */
     const struct upstream_handler *handler;
     void *ctx;
-    struct head head;
+    struct head head, trailers;
     struct buf in, out;
     size_t credit;
     int64_t out_left; /* of the request's announced length; -1: none was */
@@ -229,11 +229,12 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     struct stream *s = stream_find(session, frame->hd.stream_id);
 
     (void)flags, (void)user_data;
-    if (!s || s->status != 0 || frame->hd.type != NGHTTP2_HEADERS) {
-        return 0; /* trailers are not passed on */
+    if (!s || frame->hd.type != NGHTTP2_HEADERS) {
+        return 0;
     }
-    if (head_name(&s->head, (const char *)name, name_len) < 0 ||
-        head_value(&s->head, (const char *)value, value_len) < 0) {
+    struct head *head = s->status ? &s->trailers : &s->head;
+    if (head_name(head, (const char *)name, name_len) < 0 ||
+        head_value(head, (const char *)value, value_len) < 0) {
         stream_reset(s, -EMSGSIZE);
     }
     return 0;
@@ -347,6 +348,16 @@ static void tell_body(struct stream *s)
     }
 }
 
+static void tell_trailers(struct stream *s)
+{
+    head_seal(&s->trailers);
+    struct head_fields fields = head_fields(&s->trailers);
+
+    if (fields.n > 0 && s->handler->on_trailers) {
+        s->handler->on_trailers(s->ctx, fields.at, fields.n);
+    }
+}
+
 static void stream_tell(struct stream *s)
 {
     if (!s->over && s->status != 0 && !s->told) {
@@ -356,6 +367,7 @@ static void stream_tell(struct stream *s)
         tell_body(s);
     }
     if (!s->over && s->told && s->peer_ended && buf_len(&s->in) == 0) {
+        tell_trailers(s);
         if (s->handler->on_body_end) {
             s->handler->on_body_end(s->ctx);
         }
@@ -396,6 +408,7 @@ static void stream_free(struct stream *s)
     DL_DELETE(client->streams, s);
     client->streams_n--;
     head_fini(&s->head);
+    head_fini(&s->trailers);
     buf_fini(&s->in);
     buf_fini(&s->out);
     free(s);
@@ -432,6 +445,7 @@ struct upstream *http2_client_open(struct http2_client *client)
     s->base.ops = &ops;
     s->client = client;
     head_init(&s->head);
+    head_init(&s->trailers);
     buf_init(&s->in, HTTP_WINDOW_BYTES);
     buf_init(&s->out, OUT_BYTES_MAX);
     DL_APPEND(client->streams, s);

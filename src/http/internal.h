@@ -38,6 +38,8 @@ struct http_exchange_ops {
                     int64_t content_length); /* ex->status is set */
     void (*write)(struct http_exchange *ex, const void *data, size_t len);
     size_t (*pending)(const struct http_exchange *ex); /* bytes under way to the peer */
+    /* NULL: there are none. */
+    void (*trailers)(struct http_exchange *ex, const struct http_header *headers, size_t n);
     void (*finish)(struct http_exchange *ex);
     void (*abort)(struct http_exchange *ex, int error);
 };

@@ -320,3 +320,31 @@ void link_close(struct link *link, bool reset)
     link->closing = true;
     wire_close(&link->wire, reset);
 }
+
+/* ---- without an owner ---- */
+
+static void no_data(void *ctx, const char *data, size_t len)
+{
+    (void)ctx, (void)data, (void)len;
+}
+
+static void no_end(void *ctx, int error)
+{
+    (void)ctx, (void)error;
+}
+
+static void no_event(void *ctx)
+{
+    (void)ctx;
+}
+
+const struct link_events link_quiet = {
+    .data = no_data, .end = no_end, .run = no_event, .written = no_event, .closed = no_event};
+
+void link_drop(struct link *link)
+{
+    if (link) {
+        link_own(link, &link_quiet, NULL);
+        link_close(link, true);
+    }
+}

@@ -55,4 +55,8 @@ void link_shutdown(struct link *link);
 bool link_eof(const struct link *link); /* all that the server sent has been given */
 void link_close(struct link *link, bool reset);
 
+/* For an owner that waits for nothing but `ready`, and what becomes of a link that it gives up. */
+extern const struct link_events link_quiet;
+void link_drop(struct link *link); /* NULL is fine */
+
 #endif

@@ -26,6 +26,7 @@ struct context {
     bool http2;
     tls_choose *choose; /* NULL: the context has one certificate for all */
     void *choose_ctx;
+    bool must_choose; /* it has none of its own */
 };
 
 struct tls_session {
@@ -244,53 +245,6 @@ int tls_fail(struct err *err, const char *what, const char *path)
     return err_set(err, EINVAL, "%s %s: %s", what, path, reason ? reason : "it cannot be used");
 }
 
-static void context_tune(struct context *context)
-{
-    SSL_CTX *ctx = context->ctx;
-
-    SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
-    SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_num_tickets(ctx, 0);
-    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_alpn_select_cb(ctx, on_alpn, context);
-}
-
-static struct context *context_new(bool http2)
-{
-    struct context *context = xnew(struct context);
-
-    context->base.ops = &tls_session_ops;
-    context->http2 = http2;
-    context->ctx = SSL_CTX_new(TLS_server_method());
-    if (!context->ctx) {
-        abort();
-    }
-    context_tune(context);
-    return context;
-}
-
-int tls_context_new(const char *cert_path, const char *key_path, bool http2,
-                    struct tls_context **out, struct err *err)
-{
-    struct context *context = context_new(http2);
-    int r = 0;
-
-    if (SSL_CTX_use_certificate_chain_file(context->ctx, cert_path) != 1) {
-        r = tls_fail(err, "read the certificate", cert_path);
-    } else if (SSL_CTX_use_PrivateKey_file(context->ctx, key_path, SSL_FILETYPE_PEM) != 1) {
-        r = tls_fail(err, "read the key", key_path);
-    } else if (SSL_CTX_check_private_key(context->ctx) != 1) {
-        r = tls_fail(err, "match the certificate to the key", key_path);
-    }
-    if (r < 0) {
-        tls_context_free(&context->base);
-        return r;
-    }
-    *out = &context->base;
-    return 0;
-}
-
 /* OpenSSL asks while it answers a hello. */
 static int on_choose(SSL *ssl, void *arg)
 {
@@ -299,17 +253,124 @@ static int on_choose(SSL *ssl, void *arg)
     X509 *cert = NULL;
     EVP_PKEY *key = NULL;
 
-    return name && context->choose(context->choose_ctx, name, &cert, &key) &&
-           SSL_use_certificate(ssl, cert) == 1 && SSL_use_PrivateKey(ssl, key) == 1;
+    if (!name || !context->choose(context->choose_ctx, name, &cert, &key)) {
+        return !context->must_choose;
+    }
+    return SSL_use_certificate(ssl, cert) == 1 && SSL_use_PrivateKey(ssl, key) == 1;
+}
+
+static SSL_CTX *ctx_new(struct context *context)
+{
+    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+
+    if (!ctx) {
+        abort();
+    }
+    SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
+    SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_num_tickets(ctx, 0);
+    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_alpn_select_cb(ctx, on_alpn, context);
+    if (context->choose) {
+        SSL_CTX_set_cert_cb(ctx, on_choose, context);
+    }
+    return ctx;
+}
+
+/* Sessions that are open have the old one as long as they live. */
+static void ctx_replace(struct context *context, SSL_CTX *ctx)
+{
+    SSL_CTX_free(context->ctx);
+    context->ctx = ctx;
+}
+
+static struct context *context_new(bool http2)
+{
+    struct context *context = xnew(struct context);
+
+    context->base.ops = &tls_session_ops;
+    context->http2 = http2;
+    context->ctx = ctx_new(context);
+    return context;
+}
+
+static int files_use(SSL_CTX *ctx, const char *cert_path, const char *key_path, struct err *err)
+{
+    if (SSL_CTX_use_certificate_chain_file(ctx, cert_path) != 1) {
+        return tls_fail(err, "read the certificate", cert_path);
+    }
+    if (SSL_CTX_use_PrivateKey_file(ctx, key_path, SSL_FILETYPE_PEM) != 1) {
+        return tls_fail(err, "read the key", key_path);
+    }
+    return SSL_CTX_check_private_key(ctx) == 1
+               ? 0
+               : tls_fail(err, "match the certificate to the key", key_path);
+}
+
+int tls_context_load(struct tls_context *tls, const char *cert_path, const char *key_path,
+                     struct err *err)
+{
+    struct context *context = container_of(tls, struct context, base);
+    SSL_CTX *ctx = ctx_new(context);
+    int r = files_use(ctx, cert_path, key_path, err);
+
+    if (r < 0) {
+        SSL_CTX_free(ctx);
+    } else {
+        ctx_replace(context, ctx);
+    }
+    return r;
+}
+
+int tls_context_new(const char *cert_path, const char *key_path, bool http2,
+                    struct tls_context **out, struct err *err)
+{
+    struct context *context = context_new(http2);
+    int r = tls_context_load(&context->base, cert_path, key_path, err);
+
+    if (r < 0) {
+        tls_context_free(&context->base);
+        return r;
+    }
+    *out = &context->base;
+    return 0;
+}
+
+void tls_context_use(struct tls_context *tls, X509 *cert, EVP_PKEY *key)
+{
+    struct context *context = container_of(tls, struct context, base);
+    SSL_CTX *ctx = ctx_new(context);
+
+    if (SSL_CTX_use_certificate(ctx, cert) != 1 || SSL_CTX_use_PrivateKey(ctx, key) != 1) {
+        abort(); /* they were made for each other */
+    }
+    ctx_replace(context, ctx);
+}
+
+struct tls_context *tls_context_new_with(X509 *cert, EVP_PKEY *key, bool http2)
+{
+    struct context *context = context_new(http2);
+
+    tls_context_use(&context->base, cert, key);
+    return &context->base;
+}
+
+void tls_context_prefer(struct tls_context *tls, tls_choose *choose, void *ctx)
+{
+    struct context *context = container_of(tls, struct context, base);
+
+    context->choose = choose;
+    context->choose_ctx = ctx;
+    SSL_CTX_set_cert_cb(context->ctx, on_choose, context);
 }
 
 struct tls_context *tls_context_new_choosing(tls_choose *choose, void *ctx, bool http2)
 {
     struct context *context = context_new(http2);
 
-    context->choose = choose;
-    context->choose_ctx = ctx;
-    SSL_CTX_set_cert_cb(context->ctx, on_choose, context);
+    context->must_choose = true;
+    tls_context_prefer(&context->base, choose, ctx);
     return &context->base;
 }
 

@@ -31,6 +31,8 @@ struct upstream_handler {
     void (*on_response)(void *ctx, int status, const struct http_header *headers, size_t n,
                         int64_t content_length);
     void (*on_body)(void *ctx, const void *data, size_t len);
+    /* Fields behind the body, before its end; of HTTP/2 alone. NULL: nobody wants them. */
+    void (*on_trailers)(void *ctx, const struct http_header *headers, size_t n);
     void (*on_body_end)(void *ctx);
     void (*on_credit)(void *ctx);         /* upstream_writable() has become positive again */
     void (*on_end)(void *ctx, int error); /* once per upstream_send(); never inside another call */

@@ -21,11 +21,15 @@ class Quiet(http.server.BaseHTTPRequestHandler):
         self.server.seen.add(self.headers["Authorization"])
         if self.server.files and self.path.startswith("/repo/"):
             try:
-                body = (self.server.files / self.path[6:].partition("?")[0]).read_bytes()
+                name = self.path[6:].partition("?")[0]
+                name += "index.html" if name.endswith("/") else ""
+                body = (self.server.files / name).read_bytes()
             except OSError:
                 status = 404
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
+        if self.path.endswith("/"):
+            self.send_header("Content-Type", "text/html")
         self.end_headers()
         self.wfile.write(body)
 
@@ -144,7 +148,8 @@ class Authority:
         self.path, self.name = path, name
         self.cert, self.key = f"{path}/{name}-ca.pem", f"{path}/{name}-ca.key"
         self.openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                     "-subj", f"/CN={name} authority", "-days", "2", "-keyout", self.key, "-out", self.cert)
+                     "-subj", f"/CN={name} authority", "-days", "2",
+                     "-addext", "keyUsage=critical,keyCertSign,cRLSign", "-keyout", self.key, "-out", self.cert)
 
     @staticmethod
     def openssl(*words):

@@ -191,9 +191,18 @@ static void combinations(void)
             "validation error: volumeMounts must be objects with name and path");
     TAKEN("{\"templateID\":\"b\",\"volumeMounts\":[{\"name\":\"v\",\"path\":\"/v\"}]}");
     TAKEN("{\"templateID\":\"b\",\"volumeMounts\":[]}");
-    REFUSED("{\"templateID\":\"b\",\"iam\":{\"tokens\":{\"a\":{\"audience\":\"x\","
+    TAKEN("{\"templateID\":\"b\",\"iam\":{\"tokens\":{\"a\":{\"audience\":\"x\","
+          "\"tokenType\":\"JWT-SVID\"}}}}");
+    REFUSED("{\"templateID\":\"b\",\"iam\":{\"tokens\":{\"a}\":{\"audience\":\"x\","
             "\"tokenType\":\"JWT-SVID\"}}}}",
-            "Sandbox IAM workload tokens are not available on this server.");
+            "validation error: iam.tokens must be named objects");
+    REFUSED("{\"templateID\":\"b\",\"network\":{\"rules\":{\"a.test\":[{\"transform\":{"
+            "\"headers\":{\"Host\":\"x\"}}}]}}}",
+            "Header \"Host\" in rule for domain \"a.test\" cannot be set by a rule.");
+    REFUSED("{\"templateID\":\"b\",\"network\":{\"rules\":{\"a.test\":[{\"transform\":{"
+            "\"headers\":{\"x\":\"a\\r\\ny: b\"}}}]}}}",
+            "Value for header \"x\" in rule for domain \"a.test\" must be at most 2048 valid"
+            " characters.");
     REFUSED("{\"templateID\":\"b\",\"iam\":{\"tokens\":{\"a\":{},\"b\":{},\"c\":{},\"d\":{},"
             "\"e\":{},\"f\":{}}}}",
             "iam.tokens: too many tokens: 6 (max 5)");

@@ -397,11 +397,9 @@ static void what_is_not_there_yet_says_so(void)
     scoped_tmpdir dir = tmpdir_make();
 
     CHECK(start(&dir));
-    REFUSED(501, "Building a template is not available on this server yet",
+    REFUSED(501, "Building a template from a pushed image is not available on this server yet",
             ask("POST", "/templates", "{}"));
-    REFUSED(501, "Keeping volumes is not available on this server yet",
-            ask("DELETE", "/volumes/v", ""));
-    REFUSED(404, "validation error: no such endpoint", ask("PUT", "/volumes/iabc/pause", ""));
+    REFUSED(404, "validation error: no such endpoint", ask("PUT", "/sandboxes/iabc/pause", ""));
     CHECK_INT(ask_with("POST", "/templates", "", ""), 401);
     stop();
 }
