@@ -87,7 +87,9 @@ static void out_add(struct bytes *out, const struct bytes *entry)
         abort();
     }
     memcpy(out->at + out->n, &length, LENGTH_BYTES);
-    memcpy(out->at + out->n + LENGTH_BYTES, entry->at, entry->n);
+    if (entry->n) {
+        memcpy(out->at + out->n + LENGTH_BYTES, entry->at, entry->n);
+    }
     out->n += LENGTH_BYTES + entry->n;
 }
 
