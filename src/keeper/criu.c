@@ -60,10 +60,29 @@ static int status_wait(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-/* Reads "Version: 4.2.1" from `criu --version`; 0 when it says no such thing. */
+/* Of "Version: 4.2.1\n..."; 0 when it says no such thing. */
+static int version_read(const char *text)
+{
+    static const char mark[] = "Version: ";
+    int version = 0;
+    const char *found = strstr(text, mark);
+
+    if (!found) {
+        return 0;
+    }
+    char *at = NULL;
+    found += sizeof(mark) - 1;
+    for (int i = 0; i < 3; i++) {
+        long part = strtol(found, &at, 10);
+        version = version * 100 + (part >= 0 && part < 100 ? (int)part : 0);
+        found = at + (*at == '.');
+    }
+    return version;
+}
+
 static int version_ask(const struct criu_program *program)
 {
-    int pair[2], major = 0, minor = 0, sublevel = 0;
+    int pair[2];
     char text[256] = "";
 
     if (pipe2(pair, O_CLOEXEC) < 0) {
@@ -79,11 +98,7 @@ static int version_ask(const struct criu_program *program)
     fd_closep(&to);
     ssize_t n = read(from, text, sizeof(text) - 1);
     text[n > 0 ? n : 0] = '\0';
-    if (pid < 0 || status_wait(pid) != 0 ||
-        sscanf(text, "Version: %d.%d.%d", &major, &minor, &sublevel) < 2) {
-        return 0;
-    }
-    return major * 10000 + minor * 100 + sublevel;
+    return pid > 0 && status_wait(pid) == 0 ? version_read(text) : 0;
 }
 
 static bool program_try(const char *root, bool unpacked, struct criu_program *out)
