@@ -35,7 +35,7 @@ def test_a_builder_s_steps_are_in_the_sandbox(name, tmp_path):
         .make_symlink("/app/code/main.py", "/app/link.py")
         .run_cmd(["echo one > out", "echo two >> out"])
         .rename("/app/out", "/app/result")
-        .remove("/app/made/deep")
+        .remove("/app/made/deep", recursive=True)
     )
     build(template, name)
     with Sandbox.create(name) as sandbox:
