@@ -155,7 +155,7 @@ void handle_tags_remove(struct call *call, const json_t *body)
     if (r == 0 && !name) {
         r = err_set(&err, EINVAL, "Invalid template name format: it is missing");
     }
-    if (r == 0 && strchr(name, ':')) {
+    if (r == 0 && name && strchr(name, ':')) {
         r = err_set(&err, EINVAL,
                     "Template name should not contain a tag, use the 'tags' field instead");
     }

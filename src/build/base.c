@@ -109,7 +109,7 @@ static void on_provision_saved(void *arg, int error, const struct err *err)
     struct work *work = arg;
     char name[KEEPER_SAVED_BYTES];
 
-    (void)snprintf(name, sizeof(name), BUILD_SAVED_STEP "%.40s", work->next_key);
+    disk_name_step(work->next_key, name);
     if (work->build && error < 0 && error != -EEXIST) {
         work_fail(work, "the image could not be kept: %s", err->msg);
     } else if (work->build) {
@@ -135,7 +135,7 @@ static void on_provisioned(struct work *work, const char *out)
     char name[KEEPER_SAVED_BYTES];
 
     (void)out;
-    (void)snprintf(name, sizeof(name), BUILD_SAVED_STEP "%.40s", work->next_key);
+    disk_name_step(work->next_key, name);
     if (disk_has(work->all, name)) {
         disk_forget(work->all, name); /* one that was forced is made anew */
     }
@@ -158,6 +158,7 @@ static void on_image(void *ctx, const struct image_result *result, const struct 
         return;
     }
     work->layers = xstrdup(result->saved);
+    disk_add(work->all, result->saved); /* used, from now on */
     (void)snprintf(work->base, sizeof(work->base), "image %s %s", result->digest, result->saved);
     work->context = (struct context){
         .user = xstrdup("user"), .workdir = xstrdup(""), .env = json_deep_copy(result->config.env)};

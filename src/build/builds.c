@@ -482,13 +482,11 @@ static void forget_old(struct builds *all, int64_t before_ms)
 static void on_sweep(uv_timer_t *timer)
 {
     struct builds *all = timer->data;
-    struct builds_pruned ignored = {0};
-    int64_t now = clock_wall_ms();
 
-    if (all->disks_known) {
-        sweep(all, now - BUILD_KEEP_MS, &ignored);
+    forget_old(all, clock_wall_ms() - BUILD_HISTORY_MS);
+    if (all->disks_known && keeper_client_connected(all->use.keeper)) {
+        disk_list(all); /* also what a keeper finished for a daemon that had died */
     }
-    forget_old(all, now - BUILD_HISTORY_MS);
 }
 
 void builds_hold(struct builds *all)

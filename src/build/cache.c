@@ -17,7 +17,7 @@
 struct disk {
     UT_hash_handle hh;
     char name[KEEPER_SAVED_BYTES];
-    int64_t seen_ms;
+    int64_t used_ms;
     bool listed; /* by the listing under way */
 };
 
@@ -118,6 +118,25 @@ void cache_put(struct builds *all, const struct step_row *row, store_done *done,
 
 /* ---- what the keeper has ---- */
 
+void disk_name_step(const char *key, char out[KEEPER_SAVED_BYTES])
+{
+    (void)snprintf(out, KEEPER_SAVED_BYTES, BUILD_SAVED_STEP "%.40s", key);
+}
+
+/* The build's id, without what no name may hold. */
+void disk_name_build(const struct build *build, const char *prefix, char out[KEEPER_SAVED_BYTES])
+{
+    size_t n = strlen(prefix);
+
+    memcpy(out, prefix, n);
+    for (const char *c = build->id; *c; c++) {
+        if (*c != '-') {
+            out[n++] = *c;
+        }
+    }
+    out[n] = '\0';
+}
+
 bool disk_has(const struct builds *all, const char *name)
 {
     const struct disk *saved = NULL;
@@ -126,18 +145,26 @@ bool disk_has(const struct builds *all, const char *name)
     return saved != NULL;
 }
 
+static struct disk *disk_put(struct builds *all, const char *name)
+{
+    struct disk *disk = NULL;
+
+    HASH_FIND_STR(all->saved, name, disk);
+    if (!disk) {
+        disk = xnew(struct disk);
+        (void)str_copy(disk->name, sizeof(disk->name), str_of(name));
+        disk->used_ms = clock_wall_ms();
+        HASH_ADD_STR(all->saved, name, disk);
+    }
+    return disk;
+}
+
 void disk_add(struct builds *all, const char *name)
 {
-    struct disk *saved = NULL;
+    struct disk *disk = disk_put(all, name);
 
-    HASH_FIND_STR(all->saved, name, saved);
-    if (!saved) {
-        saved = xnew(struct disk);
-        (void)str_copy(saved->name, sizeof(saved->name), str_of(name));
-        HASH_ADD_STR(all->saved, name, saved);
-    }
-    saved->seen_ms = clock_wall_ms();
-    saved->listed = true;
+    disk->used_ms = clock_wall_ms();
+    disk->listed = true;
 }
 
 static void disk_drop(struct builds *all, struct disk *saved)
@@ -200,7 +227,7 @@ static void on_listed(void *ctx, const struct keeper_answer *answer, int fds[KEE
 
     (void)fds;
     if (answer->status == 0 && !all->closed) {
-        disk_add(all, answer->saved.name);
+        disk_put(all, answer->saved.name)->listed = true;
         list_next(listing);
         return;
     }
@@ -259,11 +286,22 @@ static void in_template(void *ctx, const struct template *t)
     use->found |= names(t->layers, use->name) || (t->saved && strcmp(t->saved, use->name) == 0);
 }
 
+/* Also what it is about to save: the keeper may list that before it has told us. */
+static bool work_names(const struct work *work, const char *name)
+{
+    char step[KEEPER_SAVED_BYTES], final[KEEPER_SAVED_BYTES], warm[KEEPER_SAVED_BYTES];
+
+    disk_name_step(work->next_key, step);
+    disk_name_build(work->build, BUILD_SAVED_FINAL, final);
+    disk_name_build(work->build, BUILD_SAVED_WARM, warm);
+    return names(work->layers, name) || strcmp(work->from, name) == 0 || strcmp(step, name) == 0 ||
+           strcmp(final, name) == 0 || strcmp(warm, name) == 0;
+}
+
 static bool build_names(const struct build *build, const char *name)
 {
     return names(build->layers, name) || (build->saved && strcmp(build->saved, name) == 0) ||
-           (build->work &&
-            (names(build->work->layers, name) || strcmp(build->work->from, name) == 0));
+           (build->work && work_names(build->work, name));
 }
 
 static bool in_use(struct builds *all, const char *name)
@@ -363,7 +401,7 @@ static bool is_ours(const struct disk *saved, int64_t unused_since_ms)
     struct str name = str_of(saved->name);
 
     if (str_starts(name, STR(BUILD_SAVED_IMAGE))) {
-        return saved->seen_ms < unused_since_ms;
+        return saved->used_ms < unused_since_ms;
     }
     return str_starts(name, STR(BUILD_SAVED_STEP)) || str_starts(name, STR(BUILD_SAVED_FINAL)) ||
            str_starts(name, STR(BUILD_SAVED_WARM));

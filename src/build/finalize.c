@@ -20,20 +20,6 @@ static const char finalize_script[] =
     "mkdir -p /code && chmod 777 /code\n"
     "if [ -d /usr/local ]; then chmod 777 /usr/local; fi\n";
 
-/* The build's own id, without what no name may hold. */
-static void saved_name(const struct build *build, const char *prefix, char out[KEEPER_SAVED_BYTES])
-{
-    size_t n = strlen(prefix);
-
-    memcpy(out, prefix, n);
-    for (const char *c = build->id; *c; c++) {
-        if (*c != '-') {
-            out[n++] = *c;
-        }
-    }
-    out[n] = '\0';
-}
-
 /* ---- on record ---- */
 
 static void on_recorded(void *ctx, int error, const struct err *err)
@@ -81,7 +67,7 @@ static void on_warm(void *ctx, int error, const struct err *err)
     if (work->build) {
         if (error == 0) {
             char name[KEEPER_SAVED_BYTES];
-            saved_name(work->build, BUILD_SAVED_WARM, name);
+            disk_name_build(work->build, BUILD_SAVED_WARM, name);
             disk_add(work->all, name);
             text_set(&work->build->saved, name);
         } else {
@@ -104,7 +90,7 @@ static void warm_save(struct work *work)
         work_fail(work, "the build's jail has ended");
         return;
     }
-    saved_name(work->build, BUILD_SAVED_WARM, name);
+    disk_name_build(work->build, BUILD_SAVED_WARM, name);
     work_hold(work);
     sandbox_keep(sb, name, on_warm, work);
 }
@@ -185,7 +171,7 @@ static int layers_join(struct work *work, struct err *err)
                        "templates can be built on each other %d times, and this is one more",
                        KEEPER_LAYERS_MAX - 1);
     }
-    saved_name(build, BUILD_SAVED_FINAL, name);
+    disk_name_build(build, BUILD_SAVED_FINAL, name);
     if (asprintf(&layers, "%s,%s", name, work->layers) < 0) {
         abort();
     }
@@ -235,7 +221,7 @@ static void on_finalized(struct work *work, const char *out)
     char name[KEEPER_SAVED_BYTES];
 
     (void)out;
-    saved_name(work->build, BUILD_SAVED_FINAL, name);
+    disk_name_build(work->build, BUILD_SAVED_FINAL, name);
     work_hold(work);
     jail_save(work->jail, name, KEEPER_SAVE_SYNC, on_saved, work);
 }

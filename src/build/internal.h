@@ -35,7 +35,7 @@ enum {
     BUILD_OUTPUT_BYTES_MAX = 4 * 1024 * 1024, /* kept of one step's output; the rest is dropped */
     BUILD_LINE_BYTES_MAX = 4096,
     BUILD_WAITING_MAX_MS = 24 * 3600 * 1000, /* asked for and never started */
-    BUILD_SWEEP_EVERY_MS = 60 * 1000,
+    BUILD_SWEEP_EVERY_MS = 20 * 1000,
     BUILD_REASON_BYTES = 1024,
     BUILD_PIDS = 4096,
 };
@@ -224,8 +224,12 @@ void cache_free(struct builds *all);
 const struct cached *cache_find(struct builds *all, const char *key);
 void cache_put(struct builds *all, const struct step_row *row, store_done *done, void *ctx);
 
+/* What builds call what they keep. */
+void disk_name_step(const char *key, char out[KEEPER_SAVED_BYTES]);
+void disk_name_build(const struct build *build, const char *prefix, char out[KEEPER_SAVED_BYTES]);
+
 bool disk_has(const struct builds *all, const char *name);
-void disk_add(struct builds *all, const char *name);
+void disk_add(struct builds *all, const char *name); /* or marks it as used */
 void disk_forget(struct builds *all, const char *name);
 void disk_list(struct builds *all); /* asks the keeper; then sweeps */
 void sweep(struct builds *all, int64_t unused_since_ms, struct builds_pruned *out);

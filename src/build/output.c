@@ -21,7 +21,11 @@ static json_t *text_json(const char *text, size_t len)
     len = len < sizeof(clean) - 1 ? len : sizeof(clean) - 1;
     for (size_t i = 0; i < len; i++) {
         bool plain = (unsigned char)text[i] < 0x80 && text[i] != '\0';
-        clean[i] = plain ? text[i] : '?';
+        if (plain) {
+            clean[i] = text[i];
+        } else {
+            clean[i] = '?';
+        }
     }
     return json_stringn(clean, len);
 }

@@ -17,6 +17,8 @@
 #include "build/internal.h"
 #include "template/name.h"
 
+enum { COPY_OPTIONS_BYTES_MAX = 4 * SPEC_PATH_BYTES_MAX };
+
 static const struct step *step_now(const struct work *work)
 {
     return &work->spec->steps[work->step];
@@ -61,18 +63,13 @@ static void step_record(struct work *work, const char *saved, uint64_t bytes)
     step_take(work, saved);
 }
 
-static void saved_name(const struct work *work, char out[KEEPER_SAVED_BYTES])
-{
-    (void)snprintf(out, KEEPER_SAVED_BYTES, BUILD_SAVED_STEP "%.40s", work->next_key);
-}
-
 static void on_usage(void *arg, uint64_t disk_bytes)
 {
     struct work *work = arg;
     char name[KEEPER_SAVED_BYTES];
 
     if (work->build) {
-        saved_name(work, name);
+        disk_name_step(work->next_key, name);
         step_record(work, name, disk_bytes);
     }
     work_release(work);
@@ -95,7 +92,7 @@ static void step_save(struct work *work)
 {
     char name[KEEPER_SAVED_BYTES];
 
-    saved_name(work, name);
+    disk_name_step(work->next_key, name);
     if (disk_has(work->all, name)) {
         disk_forget(work->all, name); /* one that was forced is made anew */
     }
@@ -237,7 +234,7 @@ static void copy_into(struct work *work, const char *dir)
     struct copying *copying = xnew(struct copying);
     struct err err;
 
-    buf_init(&copying->options, 4 * SPEC_PATH_BYTES_MAX);
+    buf_init(&copying->options, COPY_OPTIONS_BYTES_MAX);
     if (copy_options(work, dir, &copying->options, &err) < 0) {
         work_fail(work, "%s: %s", step_now(work)->type, err.msg);
         buf_fini(&copying->options);

@@ -1,4 +1,5 @@
 /* template_build.c - a Dockerfile and a directory become a template, by the calls the SDKs make. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -232,6 +233,7 @@ static int build_begin(const struct endpoint *endpoint, const struct plan *plan,
     char path[TEMPLATE_PATH_BYTES];
     const char *start = plan->start ? plan->start : file->start;
     const char *ready = plan->ready ? plan->ready : file->ready;
+    assert(file->from); /* no Dockerfile is parsed without */
     bool is_ours = strncmp(file->from, "template:", 9) == 0;
     scoped_json *answer = NULL;
     scoped_json *body = json_pack("{ss sb sO}", is_ours ? "fromTemplate" : "fromImage",

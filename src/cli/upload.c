@@ -48,13 +48,16 @@ static int answer_read(int fd, struct err *err)
     char text[ANSWER_BYTES];
     size_t len = 0;
     ssize_t n;
-    int status = 0;
+    long status = 0;
 
     while (len < sizeof(text) - 1 && (n = recv(fd, text + len, sizeof(text) - 1 - len, 0)) > 0) {
         len += (size_t)n;
     }
     text[len] = '\0';
-    if (sscanf(text, "HTTP/1.1 %d", &status) != 1) {
+    if (str_starts(str_of(text), STR("HTTP/1.1 "))) {
+        status = strtol(text + strlen("HTTP/1.1 "), NULL, 10);
+    }
+    if (status == 0) {
         return err_set(err, EIO, "the daemon broke off the upload");
     }
     if (status / 100 == 2) {
@@ -63,7 +66,7 @@ static int answer_read(int fd, struct err *err)
     const char *body = strstr(text, "\r\n\r\n");
     json_t *json = body ? json_loads(body + 4, 0, NULL) : NULL;
     const char *message = json_string_value(json_object_get(json, "message"));
-    (void)err_set(err, EPROTO, "%s (status %d)", message ? message : "the upload was refused",
+    (void)err_set(err, EPROTO, "%s (status %ld)", message ? message : "the upload was refused",
                   status);
     json_decref(json);
     return -EPROTO;

@@ -118,7 +118,7 @@ int word_next(struct str *rest, const json_t *vars, enum word_unknown unknown, s
     while (rest->len && (quote || !is_blank(rest->at[0]))) {
         char c = rest->at[0];
         if (quote ? c == quote : c == '"' || c == '\'') {
-            quote = quote ? 0 : c;
+            quote = (char)(quote ? 0 : c);
             *rest = str_skip(*rest, 1);
         } else if (char_take(rest, quote, vars, unknown, out) < 0) {
             return -EINVAL;

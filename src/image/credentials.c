@@ -8,7 +8,7 @@ enum { REGION_BYTES_MAX = 32, SECRET_BYTES_MAX = 64 * 1024 };
 /* Goes into a host name. */
 static bool is_region(const char *text)
 {
-    return text[0] && strlen(text) <= REGION_BYTES_MAX &&
+    return text && text[0] && strlen(text) <= REGION_BYTES_MAX &&
            strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(text);
 }
 

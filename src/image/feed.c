@@ -102,19 +102,33 @@ static void patience_renew(struct feed *feed)
 
 /* ---- what the unpacker says ---- */
 
+/* "WORD BYTES ENTRIES". */
+static bool counts_read(const char *text, const char *word, struct feed_end *out)
+{
+    size_t n = strlen(word);
+    char *end = NULL;
+
+    if (strncmp(text, word, n) != 0 || text[n] != ' ') {
+        return false;
+    }
+    out->bytes = strtoull(text + n, &end, 10);
+    out->entries = strtoull(end, &end, 10);
+    return *end == '\0';
+}
+
 static void line_take(struct feed *feed, struct str line)
 {
     char text[ANSWER_BYTES_MAX];
-    unsigned long long bytes = 0, entries = 0;
+    struct feed_end end = {0};
 
     if (!str_copy(text, sizeof(text), line)) {
         fail(feed, EPROTO, "the unpacker's answer cannot be read");
     } else if (str_starts(line, STR("error "))) {
         fail(feed, EBADMSG, text + strlen("error "));
-    } else if (sscanf(text, "done %llu %llu", &bytes, &entries) == 2) {
-        finish(feed, &(struct feed_end){.bytes = bytes, .entries = entries});
-    } else if (sscanf(text, "at %llu %llu", &bytes, &entries) == 2 && feed->progress) {
-        feed->progress(feed->ctx, bytes, entries);
+    } else if (counts_read(text, "done", &end)) {
+        finish(feed, &end);
+    } else if (counts_read(text, "at", &end) && feed->progress) {
+        feed->progress(feed->ctx, end.bytes, end.entries);
     }
 }
 

@@ -149,7 +149,7 @@ static int oci_part(const struct local *local, const char *digest, struct local_
 
 static int oci_read(const struct local *local, const char *digest, struct buf *out, struct err *err)
 {
-    struct local_part part;
+    struct local_part part = {.fd = -1};
     char hex[SHA256_HEX_LEN + 1];
     int r = oci_part(local, digest, &part, err);
 
@@ -170,7 +170,7 @@ static int oci_read(const struct local *local, const char *digest, struct buf *o
 
 static int oci_manifest(struct local *local, struct manifest *out, char digest[], struct err *err)
 {
-    struct local_part part;
+    struct local_part part = {.fd = -1};
     struct manifest_blob pick;
     struct str tag = str_of(local->reference.tag);
     scoped_buf text;
@@ -217,7 +217,7 @@ static int archive_part(const struct local *local, const char *name, struct loca
 static int archive_read(const struct local *local, const char *name, struct buf *out,
                         struct err *err)
 {
-    struct local_part part;
+    struct local_part part = {.fd = -1};
     int r = archive_part(local, name, &part, err);
 
     if (r == 0) {

@@ -548,7 +548,8 @@ int registry_new(const struct registry_options *options, struct registry **out, 
     reg->loop = options->loop;
     reg->multi = options->multi;
     reg->plain_http = options->plain_http;
-    memcpy(reg->repository, options->reference->repository, sizeof(reg->repository));
+    (void)str_copy(reg->repository, sizeof(reg->repository),
+                   str_of(options->reference->repository));
     buf_init(&reg->token, TOKEN_BYTES_MAX);
     if (options->credentials) {
         credentials_take(reg, options->credentials);

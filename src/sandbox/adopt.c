@@ -147,6 +147,18 @@ static bool attach_again(void *ctx, struct sandbox *sb)
     return true;
 }
 
+/* They are in no list. */
+static void hidden_attach_again(struct sandboxes *all)
+{
+    struct sandbox *sb = NULL, *next = NULL;
+
+    HASH_ITER (hh, all->table.by_id, sb, next) {
+        if (sb->hidden) {
+            (void)attach_again(NULL, sb);
+        }
+    }
+}
+
 void sandboxes_keeper_changed(struct sandboxes *all, bool connected)
 {
     if (!connected) {
@@ -158,6 +170,7 @@ void sandboxes_keeper_changed(struct sandboxes *all, bool connected)
         adopt_start(all);
     } else if (all->adoption == ADOPT_READY) {
         table_each(&all->table, true, NULL, attach_again, NULL);
+        hidden_attach_again(all);
         start_waiting(all);
     }
 }

@@ -191,11 +191,7 @@ static void start_check(struct sandbox *sb)
         sb->all->created++;
         table_show(&sb->all->table, sb);
     }
-    if (sb->hidden) {
-        (void)uv_timer_stop(&sb->timer);
-    } else {
-        sandbox_arm(sb);
-    }
+    sandbox_arm(sb);
     log_info("sandbox %s: %s, template %s", sb->id, resumed ? "resumed" : "running",
              sb->template_id);
     sandbox_hold(sb);

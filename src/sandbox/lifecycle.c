@@ -164,7 +164,8 @@ void sandbox_arm(struct sandbox *sb)
     int64_t retention_ms = sb->all->use.retention_ms;
     int64_t left = sb->end_ms - clock_wall_ms();
 
-    if (sb->state == SANDBOX_PAUSED && retention_ms == 0) {
+    /* A hidden one ends when its builder wants it to. */
+    if (sb->hidden || (sb->state == SANDBOX_PAUSED && retention_ms == 0)) {
         (void)uv_timer_stop(&sb->timer);
         return;
     }

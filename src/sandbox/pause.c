@@ -219,8 +219,11 @@ static void on_found(void *ctx, int error, const char *name)
 
 void sandbox_lost(struct sandbox *sb, const char *reason)
 {
+    if (sb->hidden) { /* nobody pauses those */
+        sandbox_kill(sb, reason, NULL, NULL);
+        return;
+    }
     struct lost *lost = xnew(struct lost);
-
     *lost = (struct lost){.sb = sb, .reason = xstrdup(reason)};
     sandbox_hold(sb);
     sandbox_set_state(sb, SANDBOX_PAUSING);

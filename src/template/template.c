@@ -234,6 +234,7 @@ void templates_remove(struct templates *templates, const char *id, store_done *d
 
     *change = (struct change){.all = templates, .removes = true, .done = done, .ctx = ctx};
     HASH_FIND_STR(templates->by_id, id, change->entry);
+    assert(change->entry);
     HASH_DEL(templates->by_id, change->entry);
     store_template_delete(templates->store, change->entry->t.id, on_changed, change);
 }

@@ -30,7 +30,9 @@ static int join(const char *dir, const char *name, char out[PATH_BYTES], struct 
         return refuse(name, "the name is too long", err);
     }
     memcpy(out, dir, a);
-    memcpy(out + a, "/", gap);
+    if (gap) {
+        out[a] = '/';
+    }
     memcpy(out + a + gap, name, b + 1);
     return 0;
 }

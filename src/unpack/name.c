@@ -11,7 +11,7 @@ const char *name_show(const char *name, char *out, size_t size)
 
     for (; name[n] && n + 1 < size; n++) {
         unsigned char c = (unsigned char)name[n];
-        out[n] = c < 0x20 || c == 0x7f ? '?' : name[n];
+        out[n] = (char)(c < 0x20 || c == 0x7f ? '?' : c);
     }
     out[n] = '\0';
     return out;

@@ -25,6 +25,7 @@ static struct {
     struct templates *templates;
     struct keeper_client *keeper;
     struct sandboxes *sandboxes;
+    struct builds *builds;
     struct api *api;
     struct http_server *http;
     bool stopped;
@@ -55,9 +56,10 @@ static void on_keeper(void *ctx, bool connected)
 
 static int start_parts(const struct tmpdir *dir, struct err *err)
 {
-    char path[64], socket[64];
+    char path[64], socket[64], files[64];
 
     (void)snprintf(path, sizeof(path), "%s/state.db", dir->path);
+    (void)snprintf(files, sizeof(files), "%s/files", dir->path);
     (void)snprintf(socket, sizeof(socket), "%s/keeper.sock", dir->path);
     int r = store_open(&t.loop, path, &t.store, err);
     if (r == 0) {
@@ -78,11 +80,24 @@ static int start_parts(const struct tmpdir *dir, struct err *err)
     if (r < 0) {
         return r;
     }
+    struct builds_options builds = {.loop = &t.loop,
+                                    .store = t.store,
+                                    .keeper = t.keeper,
+                                    .templates = t.templates,
+                                    .sandboxes = t.sandboxes,
+                                    .files = files,
+                                    .image = {.loop = &t.loop, .state = dir->path, .map = ""},
+                                    .running_max = 1};
+    r = builds_new(&builds, &t.builds, err);
+    if (r < 0) {
+        return r;
+    }
     struct api_options api = {.loop = &t.loop,
                               .store = t.store,
                               .keeper = t.keeper,
                               .sandboxes = t.sandboxes,
                               .templates = t.templates,
+                              .builds = t.builds,
                               .team_sandboxes_max = 100,
                               .sandbox_s_max = SANDBOX_TIMEOUT_S_MAX};
     return api_new(&api, &t.api, err);
@@ -132,6 +147,7 @@ static void stop(void)
     }
     http_server_free(t.http);
     api_free(t.api);
+    builds_free(t.builds);
     sandboxes_free(t.sandboxes);
     keeper_client_free(t.keeper);
     store_close(t.store);
