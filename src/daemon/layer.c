@@ -22,11 +22,15 @@ enum {
 
 #define UNPACK_PREFIX ".unpack-"
 
-struct making { /* of one layer */
+struct how {
     const struct config *config;
     const struct places *places;
     const struct run_lines *lines;
     bool locked;
+};
+
+struct making { /* of one layer */
+    const struct how *how;
     const char *template;
     char recipe[PATH_BYTES];
     char layer[KEEPER_LAYER_BYTES]; /* its name */
@@ -58,10 +62,12 @@ static int name_read(const struct making *making, char name[KEEPER_LAYER_BYTES],
 }
 
 /* A recipe that puts our interpreter into its layer finds it by this variable. */
-static int making_begin(struct making *making, const struct config *config,
-                        const struct places *places, const char *template, struct err *err)
+static int making_begin(struct making *making, const struct how *how, const char *template,
+                        struct err *err)
 {
-    *making = (struct making){.config = config, .places = places, .template = template};
+    const struct places *places = how->places;
+
+    *making = (struct making){.how = how, .template = template};
     if (setenv("ATOLL_INTERPRETER", places->interpreter, 1) < 0) {
         return err_sys(err, "tell the recipes where the interpreter is");
     }
@@ -70,7 +76,7 @@ static int making_begin(struct making *making, const struct config *config,
     if (r < 0) {
         return err_wrap(err, "the recipe of the template %s", template);
     }
-    (void)snprintf(making->archive, PATH_BYTES, "%s/templates/%s.tar.zst", config->cache,
+    (void)snprintf(making->archive, PATH_BYTES, "%s/templates/%s.tar.zst", how->config->cache,
                    making->layer);
     (void)snprintf(making->layers, PATH_BYTES, "%s/layers", places->pool);
     (void)snprintf(making->path, sizeof(making->path), "%s/%s", making->layers, making->layer);
@@ -82,7 +88,7 @@ static int making_begin(struct making *making, const struct config *config,
 /* Removes what a recipe that was ended left behind. */
 static void archive_clean(const struct making *making)
 {
-    const char *const argv[] = {making->recipe, "clean", making->config->cache, NULL};
+    const char *const argv[] = {making->recipe, "clean", making->how->config->cache, NULL};
     struct err ignored; /* the next start removes it */
 
     (void)!run(argv, &ignored);
@@ -90,12 +96,12 @@ static void archive_clean(const struct making *making)
 
 static int archive_prepare(const struct making *making, struct err *err)
 {
-    const char *const argv[] = {making->recipe, "build", making->config->cache, NULL};
+    const char *const argv[] = {making->recipe, "build", making->how->config->cache, NULL};
 
     if (access(making->archive, R_OK) == 0) {
         return 0;
     }
-    int r = run_contained(argv, making->lines, err);
+    int r = run_contained(argv, making->how->lines, err);
     if (r == -EINTR) {
         archive_clean(making);
         return err_set(err, EINTR, "asked to end while the template %s was being made",
@@ -162,11 +168,11 @@ static int unpack(const struct making *making, struct err *err)
                                NULL};
 
     (void)snprintf(work, sizeof(work), "%s/" UNPACK_PREFIX "%s", making->layers, making->layer);
-    run_say(making->lines, "Unpacking the template %s", making->template);
+    run_say(making->how->lines, "Unpacking the template %s", making->template);
     if (mkdir(work, 0700) < 0) {
         return err_sys(err, "make the directory %s", work);
     }
-    int r = run_contained(tar, making->lines, err);
+    int r = run_contained(tar, making->how->lines, err);
     r = r < 0 ? err_wrap(err, "unpack %s", making->archive) : publish(work, making->path, err);
     if (r < 0) {
         remove_tree(work);
@@ -178,8 +184,8 @@ static int unpack_locked(const struct making *making, struct err *err)
 {
     scoped_fd lock = -1;
 
-    if (!making->locked) {
-        lock = lock_take(making->places->prepare_lock, LOCK_WAIT_MS, err);
+    if (!making->how->locked) {
+        lock = lock_take(making->how->places->prepare_lock, LOCK_WAIT_MS, err);
         if (lock < 0) {
             return lock;
         }
@@ -194,14 +200,14 @@ static int unpack_locked(const struct making *making, struct err *err)
 /* ---- a template ---- */
 
 /* Its layer and those below it; the names are appended to `list`, topmost first. */
-static int layers_prepare(const struct making *how, const char *name, const json_t *settings,
+static int layers_prepare(const struct how *how, const char *name, const json_t *settings,
                           char list[LAYERS_BYTES], struct err *err)
 {
     struct making making;
     const char *from = builtin_from(settings);
     size_t len = strlen(list);
 
-    int r = making_begin(&making, how->config, how->places, name, err);
+    int r = making_begin(&making, how, name, err);
     if (r < 0) {
         return r;
     }
@@ -219,8 +225,6 @@ static int layers_prepare(const struct making *how, const char *name, const json
     if (r < 0 || access(making.path, F_OK) == 0) {
         return r;
     }
-    making.lines = how->lines;
-    making.locked = how->locked;
     r = archive_prepare(&making, err);
     return r == 0 ? unpack_locked(&making, err) : r;
 }
@@ -228,8 +232,7 @@ static int layers_prepare(const struct making *how, const char *name, const json
 int layer_prepare(const struct config *config, const struct places *places, const char *name,
                   bool locked, const struct run_lines *lines, struct err *err)
 {
-    const struct making how = {
-        .config = config, .places = places, .lines = lines, .locked = locked};
+    const struct how how = {.config = config, .places = places, .lines = lines, .locked = locked};
     char layers[LAYERS_BYTES] = "";
     scoped(jsonp_decref) json_t *settings = NULL;
 
@@ -247,11 +250,12 @@ int layer_prepare(const struct config *config, const struct places *places, cons
 enum layer_state layer_look(const struct config *config, const struct places *places,
                             const char *name)
 {
+    const struct how how = {.config = config, .places = places};
     struct making making;
     char unpacked[LAYERS_BYTES] = "";
     struct err err;
 
-    if (making_begin(&making, config, places, name, &err) < 0) {
+    if (making_begin(&making, &how, name, &err) < 0) {
         return LAYER_NONE;
     }
     struct str first = str_of(making.layer);

@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,15 +126,3 @@ class Interpreter:
         stream.connection.close()
         assert lines[-1] == {"type": "end_of_execution"}, lines
         return Answer(lines)
-
-    def in_background(self, code, **fields):
-        """Runs it in a thread; the answer comes from calling what is returned."""
-        answers = []
-        thread = threading.Thread(target=lambda: answers.append(self.run(code, **fields)))
-        thread.start()
-
-        def result():
-            thread.join()
-            return answers[0]
-
-        return result

@@ -209,11 +209,11 @@ def test_a_restart_is_told_to_the_cell_under_way(interpreter):
     context = interpreter.json("POST", "/contexts", {})["id"]
     stream = interpreter.start("print('on'); import time; time.sleep(1000)", context_id=context)
     stream.until("stdout")
-    waiting = interpreter.in_background("'in the new kernel'", context_id=context)
+    waiting = interpreter.start("'in the new kernel'", context_id=context)
     interpreter.json("POST", f"/contexts/{context}/restart")
     assert stream.until("error")["name"] == "ContextRestarting"
     assert stream.line() == {"type": "end_of_execution"}
-    assert waiting().text == "in the new kernel"
+    assert waiting.until("result")["text"] == "in the new kernel"
     interpreter.json("DELETE", f"/contexts/{context}")
 
 
@@ -221,11 +221,11 @@ def test_a_removal_is_told_to_the_cell_under_way(interpreter):
     context = interpreter.json("POST", "/contexts", {})["id"]
     stream = interpreter.start("print('on'); import time; time.sleep(1000)", context_id=context)
     stream.until("stdout")
-    waiting = interpreter.in_background("1", context_id=context)
+    waiting = interpreter.start("1", context_id=context)
     interpreter.json("DELETE", f"/contexts/{context}")
-    assert stream.until("error")["name"] == "UnexpectedEndOfExecution"
-    if (answer := waiting()) and answer.error:
-        assert answer.error["name"] == "UnexpectedEndOfExecution"
+    for told in (stream, waiting):
+        assert told.until("error")["name"] == "UnexpectedEndOfExecution"
+        assert told.line() == {"type": "end_of_execution"}
 
 
 def test_cells_of_a_context_wait_for_each_other_and_contexts_do_not(interpreter, tmp_path):
@@ -233,12 +233,12 @@ def test_cells_of_a_context_wait_for_each_other_and_contexts_do_not(interpreter,
     os.mkfifo(gate)
     first = interpreter.start(f"print('on', flush=True); open({str(gate)!r}).read(); order = ['first']")
     first.until("stdout")
-    second = interpreter.in_background("order.append('second'); str(order)")
+    second = interpreter.start("order.append('second'); str(order)")
     other = interpreter.json("POST", "/contexts", {})["id"]
     # It opens the gate that the first waits at: only a context that runs beside it can.
     assert not interpreter.run(f"open({str(gate)!r}, 'w').close()", context_id=other).error
     first.until("end_of_execution")
-    assert second().text == "['first', 'second']"
+    assert second.until("result")["text"] == "['first', 'second']"
     interpreter.json("DELETE", f"/contexts/{other}")
 
 

@@ -31,16 +31,21 @@ READ_BYTES_MAX = 64 * 1024
 _write = OutStream.write
 
 
+def _publish(stream, *calls):
+    """Has the publishing thread make the calls and send what they wrote, and waits for it."""
+    sent = threading.Event()
+    for call in (*calls, stream._flush, sent.set):
+        stream.pub_thread.schedule(call)
+    sent.wait()
+
+
 def _waiting_write(stream, text):
     written = _write(stream, text)
     stream._unsent = getattr(stream, "_unsent", 0) + len(text)
-    publisher = stream.pub_thread
-    if stream._unsent > UNSENT_CHARACTERS_MAX and threading.current_thread() is not publisher.thread:
-        sent = threading.Event()
-        publisher.schedule(stream._flush)
-        publisher.schedule(sent.set)
+    if stream._unsent > UNSENT_CHARACTERS_MAX:
         stream._unsent = 0
-        sent.wait()
+        if threading.current_thread() is not stream.pub_thread.thread:
+            _publish(stream)
     return written
 
 
@@ -59,19 +64,25 @@ class Descriptor:
         self.lock = threading.RLock()
         threading.Thread(target=self.watch, daemon=True).start()
 
+    def read(self):
+        try:
+            return self.decoder.decode(os.read(self.pipe, READ_BYTES_MAX))
+        except BlockingIOError:
+            return ""
+
     def empty(self):
         """Publishes what the pipe holds now: a child that writes for ever does not keep us."""
         with self.lock:
-            try:
-                data = os.read(self.pipe, READ_BYTES_MAX)
-            except BlockingIOError:
-                return
-            self.stream.write(self.decoder.decode(data))
+            self.stream.write(self.read())
 
     def watch(self):
+        """Output of a thread belongs to the cell that started the thread. The publishing thread's
+        belongs to the cell under way, so it does the writing."""
         while True:
             select.select([self.pipe], [], [])
-            self.empty()
+            with self.lock:
+                text = self.read()
+                _publish(self.stream, lambda: self.stream.write(text))
 
 
 class App(IPKernelApp):
