@@ -164,6 +164,7 @@ PROGRAMS = {
                                 " print(u.urlopen('https://api.test/').read().decode())\"",
     "node": "node -e \"fetch('https://api.test/').then(r => r.text()).then(console.log)\"",
     "wget": "wget -q -O - https://api.test/",
+    "requests": "python3 -c \"from pip._vendor import requests; print(requests.get('https://api.test/').text)\"",
     "curl as root": "sudo curl -sS https://api.test/",
     "openssl": "printf 'GET / HTTP/1.1\\r\\nHost: api.test\\r\\nConnection: close\\r\\n\\r\\n' |"
                " openssl s_client -quiet -verify_return_error -connect api.test:443 -servername api.test"
@@ -491,3 +492,24 @@ def test_the_value_is_on_no_disk(daemon):
              if path.is_file() and SECRET.encode() in path.read_bytes()]
     assert found == []
     assert SECRET not in daemon.said()
+
+
+def test_what_goes_through_is_counted_for_each_sandbox(api, daemon):
+    sandbox = Sandbox.create(timeout=600, network={"rules": RULES, "deny_out": [OLD]}, **daemon.sdk)
+
+    def figure(family, more=""):
+        label = f'{family}{{sandbox="{sandbox.sandbox_id}"{more}}} '
+        [line] = [line for line in api.get("/metrics").text.splitlines() if line.startswith(label)]
+        return float(line.removeprefix(label))
+
+    try:
+        assert figure("atoll_egress_connections_total") == 0
+        run(sandbox, "curl -sS 'https://api.test/big?size=100000' -o /dev/null")
+        run(sandbox, "curl -sS https://free.test/ -o /dev/null")
+        fails(sandbox, "curl -sS -m 10 https://old.test/")
+        assert figure("atoll_egress_connections_total") == 2
+        assert figure("atoll_egress_refused_total") == 1
+        assert figure("atoll_egress_bytes_total", ',direction="in"') > 100000
+        assert 0 < figure("atoll_egress_bytes_total", ',direction="out"') < 10000
+    finally:
+        Sandbox.kill(sandbox.sandbox_id, **daemon.sdk)
