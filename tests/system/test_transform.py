@@ -203,6 +203,18 @@ def test_a_websocket_passes_with_the_header(box):
     assert said.startswith("HTTP/1.1 101") and f"Bearer {SECRET}\nping" in said
 
 
+def test_trailers_pass_as_grpc_needs_them(box):
+    box.files.write("/tmp/trailers.cjs", (
+        "const http2 = require('http2')\n"
+        "const session = http2.connect('https://api.test')\n"
+        "const stream = session.request({':path': '/trailers', te: 'trailers'})\n"
+        "stream.on('response', (head) => console.log('te', head['x-te']))\n"
+        "stream.on('trailers', (last) => console.log('status', last['grpc-status'], last['x-last']))\n"
+        "stream.on('close', () => session.close())\n"
+        "stream.resume()\n"))
+    assert run(box, "node /tmp/trailers.cjs") == "te trailers\nstatus 7 word\n"
+
+
 # ---- bodies ----
 
 
