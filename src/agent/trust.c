@@ -75,13 +75,14 @@ static int file_put(const char *path, struct str text, struct err *err)
 
 static int file_read(int fd, struct buf *out)
 {
+    enum { READ_BYTES = 64 * 1024 };
     char *at;
 
     for (;;) {
-        if (buf_reserve(out, 64 * 1024, &at) < 0) {
+        if (buf_reserve(out, READ_BYTES, &at) < 0) {
             return -EFBIG;
         }
-        ssize_t n = read(fd, at, 64 * 1024);
+        ssize_t n = read(fd, at, READ_BYTES);
         if (n <= 0) {
             return n < 0 ? -errno : 0;
         }

@@ -2,13 +2,15 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 
-enum { STATM_BYTES = 256, US_PER_S = 1000 * 1000 };
+enum { STATM_BYTES = 256, US_PER_S = 1000 * 1000, EGRESS_SHOWN_MAX = 1000 };
 
 /* ---- sandboxes ---- */
 
@@ -57,6 +59,67 @@ static void sandboxes_show(struct sandboxes *sandboxes, struct prometheus *page)
                      (double)(figures.dials - figures.dials_failed));
     prometheus_value(page, "atoll_agent_dials_total", "outcome=\"failed\"",
                      (double)figures.dials_failed);
+}
+
+/* ---- the way out, of each sandbox ---- */
+
+/* One line of a family: what of the counters it shows, under which other label. */
+struct egress_line {
+    const char *family, *help;
+    const char *label; /* besides the sandbox's; "" for none */
+    size_t at;         /* of a uint64_t in struct egress_counters */
+};
+
+static const struct egress_line egress_lines[] = {
+    {"atoll_egress_connections_total", "Connections of a sandbox that got through.", "",
+     offsetof(struct egress_counters, connections)},
+    {"atoll_egress_refused_total", "Refused by a rule or a limit.", "",
+     offsetof(struct egress_counters, refused)},
+    {"atoll_egress_failed_total", "Could not be dialled.", "",
+     offsetof(struct egress_counters, failed)},
+    {"atoll_egress_bytes_total", "Bytes carried for a sandbox.", ",direction=\"out\"",
+     offsetof(struct egress_counters, bytes_out)},
+    {"atoll_egress_bytes_total", NULL, ",direction=\"in\"",
+     offsetof(struct egress_counters, bytes_in)},
+    {"atoll_egress_names_total", "Names that a sandbox asked for.", "",
+     offsetof(struct egress_counters, names)},
+};
+
+struct egress_showing {
+    struct prometheus *page;
+    const struct egress_line *line;
+    unsigned shown;
+};
+
+static bool egress_show_one(void *ctx, struct sandbox *sb)
+{
+    struct egress_showing *showing = ctx;
+    const struct egress_line *line = showing->line;
+    char id[PROMETHEUS_LABELS_BYTES], labels[2 * PROMETHEUS_LABELS_BYTES];
+    struct egress_counters counters;
+    uint64_t value = 0;
+
+    if (sandbox_egress(sb, &counters)) {
+        memcpy(&value, (const char *)&counters + line->at, sizeof(value));
+        prometheus_label(id, "sandbox", sandbox_info(sb).id);
+        (void)snprintf(labels, sizeof(labels), "%s%s", id, line->label);
+        prometheus_value(showing->page, line->family, labels, (double)value);
+        showing->shown++;
+    }
+    return showing->shown < EGRESS_SHOWN_MAX;
+}
+
+/* The newest ones, as many as leave room on the page for the rest. */
+static void egress_show(struct sandboxes *sandboxes, struct prometheus *page)
+{
+    for (size_t i = 0; i < countof(egress_lines); i++) {
+        struct egress_showing showing = {page, &egress_lines[i], 0};
+
+        if (egress_lines[i].help) {
+            prometheus_family(page, egress_lines[i].family, "counter", egress_lines[i].help);
+        }
+        sandboxes_each(sandboxes, false, NULL, egress_show_one, &showing);
+    }
 }
 
 /* ---- keeper and pool ---- */
@@ -188,6 +251,7 @@ static void telemetry_show(const struct figures_sources *from, struct prometheus
 void figures_show(const struct figures_sources *from, struct prometheus *page)
 {
     sandboxes_show(from->sandboxes, page);
+    egress_show(from->sandboxes, page);
     keeper_show(from->keeper, page);
     store_show(from->store, page);
     traffic_show(from, page);

@@ -71,7 +71,7 @@ static bool choose(void *ctx, const char *server_name, struct x509_st **cert,
 {
     struct authority *authority = ctx;
     struct named *named = NULL;
-    char name[PKI_NAME_BYTES_MAX + 1];
+    char name[PKI_NAME_BYTES_MAX + 1] = "";
 
     if (!str_copy(name, sizeof(name), str_of(server_name))) {
         return false;

@@ -260,8 +260,6 @@ static void conn_resolve(struct conn *conn)
     conn->lookup = resolver_addresses(net_resolver(conn->net), conn->name, on_resolved, conn);
 }
 
-/* With the name there is, or "" when there is none. A server of TLS proves its name; who speaks
- * plain HTTP must at least have its address, or a program could send a rule's headers anywhere. */
 /* What the policy says of where it goes. */
 static enum verdict conn_verdict(const struct conn *conn, char rule[POLICY_RULE_BYTES])
 {
@@ -290,6 +288,18 @@ static void conn_by_proxy(struct conn *conn, enum verdict verdict, const char *r
     }
 }
 
+/* Whether the dial goes to an address that is found here for the name. A server of TLS proves its
+ * name; who speaks plain HTTP must at least have its address, or a program could send a rule's
+ * headers anywhere. */
+static bool needs_address(const struct conn *conn, enum verdict verdict)
+{
+    if (verdict == VERDICT_ALLOW) {
+        return conn->name[0] && ((conn_rule(conn) && !conn->secure) || wants_name(conn));
+    }
+    return verdict == VERDICT_BY_NAME && policy_name(conn->net->policy, str_of(conn->name));
+}
+
+/* With the name there is, or "" when there is none. */
 static void conn_decide(struct conn *conn)
 {
     char rule[POLICY_RULE_BYTES];
@@ -299,14 +309,10 @@ static void conn_decide(struct conn *conn)
     conn->named_only = verdict != VERDICT_ALLOW;
     if (conn->net->names && (conn->stands_in || (verdict == VERDICT_BY_NAME && conn->name[0]))) {
         conn_by_proxy(conn, verdict, rule);
-    } else if (verdict == VERDICT_ALLOW && conn_rule(conn) && !conn->secure) {
-        conn_resolve(conn);
-    } else if (verdict == VERDICT_ALLOW && conn->name[0] && wants_name(conn)) {
+    } else if (needs_address(conn, verdict)) {
         conn_resolve(conn);
     } else if (verdict == VERDICT_ALLOW) {
         conn_go(conn, &conn->asked);
-    } else if (verdict == VERDICT_BY_NAME && policy_name(conn->net->policy, str_of(conn->name))) {
-        conn_resolve(conn);
     } else {
         conn_refuse(conn, rule);
     }

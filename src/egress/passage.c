@@ -151,7 +151,14 @@ static int outgoing_make(struct outgoing *out, struct passage *p, const struct t
 {
     out->n = 0;
     buf_init(&out->values, VALUES_BYTES_MAX);
-    int r = add_given(out, http_request(p->carry.ex), rule, err);
+    const struct http_request *req = http_request(p->carry.ex);
+    int r = add_given(out, req, rule, err);
+
+    /* Between two ends of HTTP/2 trailers pass, and gRPC wants the word for it. */
+    if (r == 0 && p->of->server == SERVER_HTTP2 &&
+        str_ieq(http_header_get(req, "te"), STR("trailers"))) {
+        r = add(out, STR("te"), STR("trailers"), err);
+    }
     return r < 0 ? r : add_set(out, p, rule, err);
 }
 

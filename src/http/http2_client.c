@@ -249,7 +249,7 @@ static void head_done(struct stream *s)
     head_seal(&s->head);
     (void)head_count(head_fields(&s->head), STR(":status"), &text);
     (void)str_copy(digits, sizeof(digits), text); /* nghttp2 has checked that it is a number */
-    int status = atoi(digits);
+    int status = (int)strtol(digits, NULL, 10);
     if (status >= 200) {
         s->status = status;
     } else if (++s->interim > INTERIM_MAX) {

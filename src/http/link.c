@@ -151,15 +151,15 @@ static void on_end(struct wire *wire, int error)
 {
     struct link *link = link_of(wire);
 
-    if (!link->tls) {
-        link->events->end(link->ctx, error);
-    } else if (error < 0 && link->handshake && !link->failed && !link->closing) {
+    bool shaking = link->tls && link->handshake;
+
+    if (error < 0 && shaking && !link->failed && !link->closing) {
         struct err err;
         link->failed = true;
         (void)err_set(&err, ECONNRESET, "the connection was cut before TLS had begun");
         link->ready(link->ctx, -ECONNRESET, &err);
-    } else if (error < 0 && !wire->eof) {
-        link->events->end(link->ctx, error); /* it reads no more; what it sent may still come */
+    } else if (!link->tls || (error < 0 && !wire->eof)) {
+        link->events->end(link->ctx, error); /* of a write: what the peer sent may still come */
     } else if (error < 0) {
         link_fail(link, error);
     } else {

@@ -19,6 +19,7 @@ enum {
     NUMBER_BYTES = 32,
     SIGNATURE_BYTES_MAX = 80, /* as DER has it */
     TEXT_BYTES = 64,
+    THUMBPRINT_BYTES_MAX = 4 * TEXT_BYTES,
 };
 
 struct identity {
@@ -47,7 +48,7 @@ static void kid_make(struct identity *identity)
     uint8_t digest[SHA256_BYTES];
     scoped_buf text;
 
-    buf_init(&text, 4 * TEXT_BYTES);
+    buf_init(&text, THUMBPRINT_BYTES_MAX);
     if (buf_printf(&text, "{\"crv\":\"P-256\",\"kty\":\"EC\",\"x\":\"%s\",\"y\":\"%s\"}",
                    identity->x, identity->y) < 0) {
         abort();

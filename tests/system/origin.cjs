@@ -39,6 +39,11 @@ const server = create(options, (request, response) => {
       response.write('half')
       return setTimeout(() => request.socket.destroy(), 50)
     }
+    if (url.pathname === '/trailers') {
+      response.writeHead(200, { 'x-te': request.headers.te || 'none' })
+      response.addTrailers({ 'grpc-status': '7', 'x-last': 'word' })
+      return response.end('body')
+    }
     const body = JSON.stringify({
       version: request.httpVersion,
       method: request.method,
