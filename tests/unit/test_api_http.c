@@ -415,7 +415,8 @@ static void what_is_not_there_yet_says_so(void)
     CHECK(start(&dir));
     REFUSED(501, "Building a template from a pushed image is not available on this server yet",
             ask("POST", "/templates", "{}"));
-    REFUSED(404, "validation error: no such endpoint", ask("PUT", "/sandboxes/iabc/pause", ""));
+    REFUSED(405, "validation error: this path does not take that method",
+            ask("PUT", "/sandboxes/iabc/pause", ""));
     CHECK_INT(ask_with("POST", "/templates", "", ""), 401);
     stop();
 }
