@@ -258,6 +258,10 @@ static _Noreturn void worker_exec(const struct criu_program *program, int (*ente
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)signal(SIGPIPE, SIG_DFL);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC); /* its log is a file */
+    for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++) {
+        (void)dup2(null, fd);
+    }
     if (enter(ctx) < 0 || fcntl(socket, F_SETFD, 0) < 0) {
         _exit(126);
     }
@@ -270,7 +274,7 @@ int criu_start(const struct criu_program *program, int (*enter)(void *ctx), void
 {
     int pair[2];
 
-    *out = (struct criu){.socket = -1};
+    *out = (struct criu){.pidfd = -1, .socket = -1};
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
         return err_sys(err, "make a socket pair");
     }
@@ -284,7 +288,7 @@ int criu_start(const struct criu_program *program, int (*enter)(void *ctx), void
         fd_closep(&ours);
         worker_exec(program, enter, ctx, theirs);
     }
-    *out = (struct criu){pid, move_fd(&ours)};
+    *out = (struct criu){pid, (int)syscall(SYS_pidfd_open, pid, 0), move_fd(&ours)};
     return 0;
 }
 
@@ -293,12 +297,13 @@ void criu_stop(struct criu *criu)
     if (criu->socket >= 0) {
         fd_closep(&criu->socket); /* the end of its work */
         (void)status_wait(criu->pid);
+        fd_closep(&criu->pidfd);
     }
 }
 
 int criu_run(struct criu *criu, const struct criu_job *job, struct err *err)
 {
-    int r = talk(criu->socket, job, err);
+    int r = talk(criu->socket, criu->pidfd, job, err);
 
     criu_stop(criu);
     return r;
