@@ -288,6 +288,25 @@ static void connections_out_are_reset(void)
     CHECK_INT(forget("saved-one").status, 0);
 }
 
+/* CRIU works in the jail's groups: what it takes itself must not cost the jail its life. */
+static void a_jail_at_its_limits_goes_on(void)
+{
+    struct rig_jail jail = start("one", 0);
+    struct keeper_request usage = {.op = KEEPER_USAGE, .id = "one"};
+
+    CHECK_STR(rig_probe(&jail, "hold much"), "ok");
+    hang_up(&jail);
+    CHECK_INT(save("one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
+    CHECK_INT(rig_destroy(&rig, "one").status, 0);
+    (void)close(jail.pidfd);
+    struct rig_jail again = restore("one", 0, "saved-one");
+    CHECK_STR(rig_probe(&again, "check much"), "ok");
+    CHECK(rig_ask(&rig, &usage, NULL).usage.memory_bytes <= 128u << 20);
+    CHECK_STR(rig_probe(&again, "hog 64"), "signal 9"); /* and its limit is its limit */
+    end(&again);
+    CHECK_INT(forget("saved-one").status, 0);
+}
+
 static void what_was_saved_without_memory_is_not_restored(void)
 {
     struct rig_jail jail = start("one", 0);
@@ -316,6 +335,7 @@ int main(int argc, char **argv)
         {"a socket that cannot be saved is named", a_socket_that_cannot_be_saved_is_named},
         {"a traced process is named", a_traced_process_is_named},
         {"connections out are reset", connections_out_are_reset},
+        {"a jail at its limits goes on", a_jail_at_its_limits_goes_on},
         {"what was saved without memory is not restored",
          what_was_saved_without_memory_is_not_restored},
     };
