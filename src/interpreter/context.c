@@ -47,11 +47,12 @@ struct context {
     size_t queued;
     struct execution *current;
     struct waiter *waiters;
-    uv_timer_t timer;    /* of a start, or of an interrupt */
-    uint64_t boot;       /* in which the kernel last drew randomness */
-    uint64_t generation; /* of the variables that the kernel has */
-    uint64_t oom_kills;  /* seen when the run began */
-    int64_t since_ms;    /* at work, or left by its client */
+    struct err start_err; /* of a start that failed at once */
+    uv_timer_t timer;     /* of a start, or of an interrupt */
+    uint64_t boot;        /* in which the kernel last drew randomness */
+    uint64_t generation;  /* of the variables that the kernel has */
+    uint64_t oom_kills;   /* seen when the run began */
+    int64_t since_ms;     /* at work, or left by its client */
     int64_t ready_ms;
     bool was_ready;
     bool state_lost; /* the kernel was ended while nobody watched: the next cell is told */
@@ -255,8 +256,8 @@ static void on_start_failed(uv_timer_t *timer)
     struct context *c = container_of(timer, struct context, timer);
     char why[WHY_BYTES_MAX];
 
-    (void)snprintf(why, sizeof(why), "The %s kernel could not be started in %s", c->language,
-                   c->cwd);
+    (void)snprintf(why, sizeof(why), "The %s kernel could not be started: %s", c->language,
+                   c->start_err.msg);
     start_failed(c, why, STR(""));
 }
 
@@ -270,11 +271,9 @@ static void start(struct context *c)
         .events = &events,
         .ctx = c,
     };
-    struct err err;
 
     c->state = CONTEXT_STARTING;
-    if (kernel_start(&options, &c->kernel, &err) < 0) {
-        log_error("context %s: %s", c->id, err.msg);
+    if (kernel_start(&options, &c->kernel, &c->start_err) < 0) {
         (void)uv_timer_start(&c->timer, on_start_failed, 0, 0);
     } else {
         (void)uv_timer_start(&c->timer, on_start_late, KERNEL_START_MS_MAX, 0);
