@@ -282,6 +282,11 @@ def test_a_name_without_a_rule_is_not_intercepted(box, daemon):
     assert "authorization" not in ask(box, "https://free.test/")["headers"]
 
 
+def test_tls_that_names_nobody_is_given_nothing(box):
+    assert "authorization" not in ask(box, f"https://{API}/", "-k")["headers"]
+    assert "authorization" not in ask(box, f"https://{API}/", "-k", "-H 'Host: api.test'")["headers"]
+
+
 def test_another_port_has_the_rule_too(box):
     assert ask(box, "https://api.test:8443/")["headers"]["authorization"] == f"Bearer {SECRET}"
 
