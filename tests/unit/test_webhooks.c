@@ -8,9 +8,9 @@
 #include "check.h"
 #include "http/server.h"
 #include "store/store.h"
-#include "web/address.h"
 #include "telemetry/webhooks.h"
 #include "tmpdir.h"
+#include "web/address.h"
 
 enum { GOT_MAX = 64, PATIENCE_MS = 60 * 1000 };
 
