@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "api/internal.h"
+#include "base/alloc.h"
 #include "base/log.h"
 
 enum { REAL_DIGITS = 8 }; /* shares and rates: 0.2 and not 0.20000000000000001 */
@@ -118,4 +119,35 @@ void call_fail_err(struct call *call, int error, const struct err *err)
         log_error("%s %s: %s", call->route->method, call->route->path, err->msg);
     }
     call_fail_code(call, status, NULL, err->msg);
+}
+
+/* ---- answers that wait for the store ---- */
+
+struct later {
+    struct call *call;
+    int status;
+    json_t *reply; /* NULL: none */
+};
+
+void *call_later(struct call *call, int status, json_t *reply)
+{
+    struct later *later = xnew(struct later);
+
+    *later = (struct later){call, status, reply};
+    return later;
+}
+
+void call_due(void *ctx, int error, const struct err *err)
+{
+    struct later *later = ctx;
+
+    if (error < 0) {
+        json_decref(later->reply);
+        call_fail_err(later->call, error, err);
+    } else if (later->reply) {
+        call_json(later->call, later->status, later->reply);
+    } else {
+        call_empty(later->call, later->status);
+    }
+    free(later);
 }

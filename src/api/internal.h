@@ -123,6 +123,11 @@ const struct route *route_at(size_t i);
 void call_json(struct call *call, int status, json_t *body); /* steals body */
 void call_text(struct call *call, int status, const char *type, struct str text);
 void call_empty(struct call *call, int status);
+
+/* What is answered when a change is on record: call_due() of the store's done, with this as its
+ * ctx. The reply is taken over; NULL: none. */
+void *call_later(struct call *call, int status, json_t *reply);
+void call_due(void *ctx, int error, const struct err *err);
 void call_fail(struct call *call, int status, const char *fmt, ...) printf_like(3, 4);
 
 /* As call_fail(), with a word for programs beside the sentence. */

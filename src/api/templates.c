@@ -298,35 +298,6 @@ void handle_template(struct call *call, const json_t *body)
 
 /* ---- changes ---- */
 
-struct change {
-    struct call *call;
-    int status;
-    json_t *reply; /* NULL: none */
-};
-
-static struct change *change_new(struct call *call, int status, json_t *reply)
-{
-    struct change *change = xnew(struct change);
-
-    *change = (struct change){call, status, reply};
-    return change;
-}
-
-static void on_changed(void *ctx, int error, const struct err *err)
-{
-    struct change *change = ctx;
-
-    if (error < 0) {
-        json_decref(change->reply);
-        call_fail_err(change->call, error, err);
-    } else if (change->reply) {
-        call_json(change->call, change->status, change->reply);
-    } else {
-        call_empty(change->call, change->status);
-    }
-    free(change);
-}
-
 void handle_template_change(struct call *call, const json_t *body)
 {
     struct err err;
@@ -343,8 +314,8 @@ void handle_template_change(struct call *call, const json_t *body)
     }
     json_t *reply = json_object();
     (void)json_object_set_new(reply, "names", template_names(call->api, t));
-    templates_set_public(call->api->options.templates, t->id, is_public, on_changed,
-                         change_new(call, 200, reply));
+    templates_set_public(call->api->options.templates, t->id, is_public, call_due,
+                         call_later(call, 200, reply));
 }
 
 struct users {
@@ -384,7 +355,7 @@ void handle_template_delete(struct call *call, const json_t *body)
         return;
     }
     builds_drop(call->api->options.builds, t->id);
-    templates_remove(call->api->options.templates, t->id, on_changed, change_new(call, 204, NULL));
+    templates_remove(call->api->options.templates, t->id, call_due, call_later(call, 204, NULL));
     (void)builds_prune(call->api->options.builds, INT64_MIN); /* what it alone has used */
 }
 

@@ -130,35 +130,6 @@ static int row_parse(const struct call *call, const json_t *body, struct buf *ty
 
 /* ---- create, change, delete ---- */
 
-struct change {
-    struct call *call;
-    int status;
-    json_t *reply; /* NULL: none */
-};
-
-static struct change *change_new(struct call *call, int status, json_t *reply)
-{
-    struct change *change = xnew(struct change);
-
-    *change = (struct change){call, status, reply};
-    return change;
-}
-
-static void on_changed(void *ctx, int error, const struct err *err)
-{
-    struct change *change = ctx;
-
-    if (error < 0) {
-        json_decref(change->reply);
-        call_fail_err(change->call, error, err);
-    } else if (change->reply) {
-        call_json(change->call, change->status, change->reply);
-    } else {
-        call_empty(change->call, change->status);
-    }
-    free(change);
-}
-
 void handle_webhooks_create(struct call *call, const json_t *body)
 {
     struct webhooks *all = call->api->options.webhooks;
@@ -180,7 +151,7 @@ void handle_webhooks_create(struct call *call, const json_t *body)
     }
     id_uuid(id);
     row.created_ms = clock_wall_ms();
-    webhook_create(all, &row, on_changed, change_new(call, 201, webhook_json(&row)));
+    webhook_create(all, &row, call_due, call_later(call, 201, webhook_json(&row)));
 }
 
 void handle_webhooks_change(struct call *call, const json_t *body)
@@ -199,8 +170,8 @@ void handle_webhooks_change(struct call *call, const json_t *body)
         call_fail_err(call, r, &err);
         return;
     }
-    webhook_change(call->api->options.webhooks, &row, on_changed,
-                   change_new(call, 200, webhook_json(&row)));
+    webhook_change(call->api->options.webhooks, &row, call_due,
+                   call_later(call, 200, webhook_json(&row)));
 }
 
 void handle_webhooks_delete(struct call *call, const json_t *body)
@@ -209,8 +180,7 @@ void handle_webhooks_delete(struct call *call, const json_t *body)
 
     (void)body;
     if (row) {
-        webhook_delete(call->api->options.webhooks, row->id, on_changed,
-                       change_new(call, 200, NULL));
+        webhook_delete(call->api->options.webhooks, row->id, call_due, call_later(call, 200, NULL));
     }
 }
 
