@@ -169,12 +169,16 @@ static int criu_restore(struct restore *restore, struct err *err)
         .tcp_close = restore->tcp_close,
         .externals = externals,
         .externals_n = den_externals(true, externals),
-        .enter = groups_enter,
         .step = on_step,
         .ctx = restore,
     };
 
-    int r = criu_run(&restore->kit->criu, &job, err);
+    struct criu criu;
+    int r = criu_start(&restore->kit->criu, groups_enter, restore, &criu, err);
+    if (r == 0) {
+        r = criu_run(&criu, &job, err);
+    }
+    den_remember(&restore->den);
     for (size_t i = 0; i < job.externals_n; i++) {
         free(externals[i]);
     }
