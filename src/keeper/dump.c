@@ -215,6 +215,9 @@ static int dump_all(struct dump *dump, const struct keeper_save *save, struct ke
     }
     for (int i = 0; i < TRIES; i++) {
         r = dump_try(dump, stop, out, err);
+        if (r < 0 && !cgroups_populated(dump->kit->groups, dump->id)) {
+            return err_set(err, ESRCH, "it has ended meanwhile");
+        }
         if (r != -EAGAIN && r != -EIO) {
             break;
         }

@@ -197,6 +197,18 @@ static void pending_begin(struct handler *handler, uint64_t client,
 
 /* ---- ending ---- */
 
+static struct ending *ending_of(const struct handler *handler, const char *id)
+{
+    struct ending *ending;
+
+    DL_FOREACH (handler->endings, ending) {
+        if (strcmp(ending->id, id) == 0) {
+            return ending;
+        }
+    }
+    return NULL;
+}
+
 static void ending_kill(struct handler *handler, const struct ending *ending)
 {
     struct err err;
@@ -485,7 +497,12 @@ static void handle_destroy(struct handler *handler, uint64_t client,
                            const struct keeper_request *req)
 {
     struct keeper_answer answer = answer_to(req, 0, NULL);
+    struct ending *earlier = ending_of(handler, req->id);
 
+    if (earlier) { /* a jail that is not wanted any more is not tried again */
+        free(earlier->again);
+        earlier->again = NULL;
+    }
     end_begin(handler, client, req->id, JAIL_ALL, &answer);
 }
 
@@ -537,7 +554,8 @@ static void restore_done(struct handler *handler, uint64_t client, const struct 
     answer.jail = result->jail;
     if (result->status == 0) {
         handler->answer(handler->ctx, client, &answer, fds, result->fds_n);
-    } else if (result->status == -EIO && !second && !req->plan.keeps_disk) {
+    } else if (result->status == -EIO && !second && !req->plan.keeps_disk &&
+               !ending_of(handler, req->id)) {
         log_warn("jail %s is tried once more, without its connections: %s", req->id,
                  result->err.msg);
         end_and(handler, client, req->id, JAIL_ALL, &answer, req);

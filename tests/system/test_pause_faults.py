@@ -51,6 +51,17 @@ def descendants(pid):
         yield from descendants(child)
 
 
+def is_criu(pid, command):
+    """What it restores bears its name for a while, but is in a pid namespace of its own already: that
+    is the jail."""
+    try:
+        with open(f"/proc/{pid}/status") as status:
+            inner = next(line for line in status if line.startswith("NSpid")).split()[1:]
+    except (OSError, StopIteration):
+        return False
+    return "criu" in command and len(inner) == 1
+
+
 def kill(daemon, victim):
     """True when there was something of that name to kill."""
     if victim == "all":
@@ -60,7 +71,7 @@ def kill(daemon, victim):
     if victim in ("keeper", "server"):
         daemon.kill_child(victim)
         return True
-    found = [pid for pid, command in descendants(daemon.child("keeper")) if "criu" in command]
+    found = [pid for pid, command in descendants(daemon.child("keeper")) if is_criu(pid, command)]
     for pid in found:
         try:
             os.kill(pid, signal.SIGKILL)
