@@ -2,16 +2,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/str.h"
 #include "keeper/furnish.h"
 #include "keeper/mounts.h"
 #include "keeper/stage.h"
@@ -24,8 +27,11 @@ enum {
     PART_SYS,
     PARTS_N,
     CACHE_BYTES_MAX = 64 * 1024,
-    TEXT_BYTES = 128,
+    TEXT_BYTES = 2 * KEEPER_VOLUME_PATH_BYTES + 64,
+    MOUNTINFO_BYTES = 256 * 1024,
 };
+
+#define VOLUME_KEY "volume:" /* and its path in the jail */
 
 static const char *part_name(size_t part)
 {
@@ -71,6 +77,18 @@ static int parts_put(const int parts[PARTS_N], struct err *err)
     return r;
 }
 
+static int volumes_put(int volumes[KEEPER_VOLUMES_MAX], struct err *err)
+{
+    int r = mkdir("/run/volumes", 0755) < 0 ? err_sys(err, "make /run/volumes") : 0;
+
+    for (size_t i = 0; r == 0 && i < KEEPER_VOLUMES_MAX && volumes[i] >= 0; i++) {
+        char path[32];
+        (void)snprintf(path, sizeof(path), "/run/volumes/%zu", i);
+        r = put(path, true, move_fd(&volumes[i]), err);
+    }
+    return r;
+}
+
 static int dir_make(const char *path, struct err *err)
 {
     if (mkdir(path, 0755) < 0) {
@@ -92,6 +110,9 @@ static int fill(const int parts[PARTS_N], struct den_parts *given, struct den *o
     }
     if (r == 0 && given->root >= 0) {
         r = put(DEN_ROOT, true, move_fd(&given->root), err);
+    }
+    if (r == 0) {
+        r = volumes_put(given->volumes, err);
     }
     if (r == 0 && given->saved >= 0) {
         r = put("/run/saved", true, move_fd(&given->saved), err);
@@ -172,27 +193,101 @@ static void external_add(char *out[DEN_EXTERNALS_MAX], size_t *n, const char *ke
     out[(*n)++] = text;
 }
 
-static size_t externals_restored(char *out[DEN_EXTERNALS_MAX])
+size_t den_externals_restored(const struct keeper_plan *plan, char *out[DEN_EXTERNALS_MAX])
 {
+    char key[KEEPER_VOLUME_PATH_BYTES + 16], path[64];
     size_t n = 0;
 
     for (size_t i = 0; i < PARTS_N; i++) {
-        char path[64];
         (void)snprintf(path, sizeof(path), PARTS_DIR "%s", part_name(i));
         external_add(out, &n, part_name(i), path);
     }
     external_add(out, &n, "agent", PARTS_DIR "agent");
+    for (uint32_t i = 0; i < plan->volumes_n; i++) {
+        (void)snprintf(key, sizeof(key), VOLUME_KEY "%s", plan->volumes[i].path);
+        (void)snprintf(path, sizeof(path), "/run/volumes/%" PRIu32, i);
+        external_add(out, &n, key, path);
+    }
     return n;
 }
 
-size_t den_externals(bool restore, char *out[DEN_EXTERNALS_MAX])
+/* "\040" is a blank. */
+static void unescape(struct str text, char *out, size_t size)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < text.len && n + 1 < size; i++) {
+        if (text.at[i] == '\\' && i + 3 < text.len) {
+            char octal[4] = {text.at[i + 1], text.at[i + 2], text.at[i + 3]};
+            out[n++] = (char)strtol(octal, NULL, 8);
+            i += 3;
+        } else {
+            out[n++] = text.at[i];
+        }
+    }
+    out[n] = '\0';
+}
+
+/* The fifth field is the place; the type comes after " - ". Of all that a jail has mounted only
+ * volumes, and the agent that an earlier keeper brought, lie on the pool. */
+void den_volumes_each(const char *mountinfo, void (*each)(void *ctx, const char *path), void *ctx)
+{
+    struct str rest = str_of(mountinfo);
+    struct str line, field, place;
+
+    while (str_split(&rest, '\n', &line)) {
+        char path[KEEPER_VOLUME_PATH_BYTES];
+        place = (struct str){0};
+        for (int at = 1; str_split(&line, ' ', &field) && !str_eq(field, STR("-")); at++) {
+            place = at == 5 ? field : place;
+        }
+        unescape(place, path, sizeof(path));
+        if (str_split(&line, ' ', &field) && str_eq(field, STR("btrfs")) &&
+            strcmp(path, FURNISH_AGENT) != 0) {
+            each(ctx, path);
+        }
+    }
+}
+
+struct externals {
+    char **out;
+    size_t n;
+};
+
+static void volume_add(void *ctx, const char *path)
+{
+    struct externals *externals = ctx;
+    char value[KEEPER_VOLUME_PATH_BYTES + 16];
+
+    (void)snprintf(value, sizeof(value), VOLUME_KEY "%s", path);
+    if (externals->n < DEN_EXTERNALS_MAX) {
+        external_add(externals->out, &externals->n, path, value);
+    }
+}
+
+static size_t volumes_add(pid_t first, char *out[DEN_EXTERNALS_MAX], size_t n)
+{
+    struct externals externals = {out, n};
+    char path[40];
+    char *text = xcalloc(1, MOUNTINFO_BYTES);
+    size_t len = 0;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/mountinfo", first);
+    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    for (ssize_t got = 1;
+         fd >= 0 && got > 0 && len<MOUNTINFO_BYTES - 1; len += got> 0 ? (size_t)got : 0) {
+        got = read(fd, text + len, MOUNTINFO_BYTES - 1 - len);
+    }
+    den_volumes_each(text, volume_add, &externals);
+    free(text);
+    return externals.n;
+}
+
+size_t den_externals_dumped(pid_t first, char *out[DEN_EXTERNALS_MAX])
 {
     char path[64];
     size_t n = 0;
 
-    if (restore) {
-        return externals_restored(out);
-    }
     for (size_t i = 0; i < STAGE_NODES; i++) {
         (void)snprintf(path, sizeof(path), "/dev/%s", stage_nodes[i].name);
         external_add(out, &n, path, stage_nodes[i].name);
@@ -207,5 +302,5 @@ size_t den_externals(bool restore, char *out[DEN_EXTERNALS_MAX])
     }
     external_add(out, &n, "/sys", "sys");
     external_add(out, &n, FURNISH_AGENT, "agent");
-    return n;
+    return volumes_add(first, out, n);
 }

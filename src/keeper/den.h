@@ -3,6 +3,7 @@
  *
  *   /run/root      a restored jail's root filesystem
  *   /run/parts/    what every jail has mounted from the keeper: devices, /sys, the agent
+ *   /run/volumes/  its volumes, by their place in the plan
  *   /run/saved     the images, read-only
  *   /run/changed/  those images that are to be different for this jail
  *   /run/images    both, the changed ones on top
@@ -18,22 +19,24 @@
 #ifndef KEEPER_DEN_H
 #define KEEPER_DEN_H
 
-#include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/compiler.h"
 #include "base/err.h"
+#include "keeper/keeper.h"
 #include "keeper/pool.h"
 
 #define DEN_ROOT "/run/root"
 
-enum { DEN_EXTERNALS_MAX = 32 };
+enum { DEN_EXTERNALS_MAX = 24 + KEEPER_VOLUMES_MAX };
 
 /* What a jail is restored from: detached mounts, which become the den's. -1 for none. */
 struct den_parts {
     int root;
     int agent;
     int saved;
+    int volumes[KEEPER_VOLUMES_MAX];
 };
 
 struct den {
@@ -54,7 +57,14 @@ void den_remember(const struct den *den);
  */
 must_check int den_images(struct err *err);
 
-/* CRIU's words for the parts: when a jail is dumped, and when it is restored. For free() each. */
-size_t den_externals(bool restore, char *out[DEN_EXTERNALS_MAX]);
+/* CRIU's words for the parts: of the jail whose first process that is, when it is dumped, and when
+ * one is restored with that plan. For free() each. */
+size_t den_externals_dumped(pid_t first, char *out[DEN_EXTERNALS_MAX]);
+size_t den_externals_restored(const struct keeper_plan *plan, char *out[DEN_EXTERNALS_MAX]);
+
+/* ---- parts that need no kernel, for tests ---- */
+
+/* Calls each with the place of every mount of a volume in the text of a jail's mountinfo. */
+void den_volumes_each(const char *mountinfo, void (*each)(void *ctx, const char *path), void *ctx);
 
 #endif

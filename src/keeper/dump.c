@@ -129,7 +129,7 @@ static int criu_dump(struct dump *dump, struct err *err)
         .work_fd = dump->den.work_fd,
         .freezer = freezer,
         .externals = externals,
-        .externals_n = den_externals(false, externals),
+        .externals_n = den_externals_dumped(dump->first, externals),
         .step = on_step,
         .ctx = dump,
     };
@@ -203,7 +203,7 @@ static int first_find(struct dump *dump, struct err *err)
 static int dump_all(struct dump *dump, const struct keeper_save *save, struct keeper_saved *out,
                     struct err *err)
 {
-    struct den_parts none = {-1, -1, -1};
+    struct den_parts none = {.root = -1, .agent = -1, .saved = -1, .volumes = {-1}};
     bool stop = save->flags & KEEPER_SAVE_STOP;
     int r = first_find(dump, err);
 

@@ -23,6 +23,7 @@
 #include "keeper/saved.h"
 #include "keeper/subvol.h"
 #include "keeper/userns.h"
+#include "keeper/volume.h"
 
 struct restore {
     struct jail_kit *kit;
@@ -122,12 +123,16 @@ static int parts_take(struct restore *restore, struct den_parts *out, struct err
     if (userns < 0) {
         return userns;
     }
+    int r = volumes_open(restore->plan, userns, out->volumes, err);
+    if (r < 0) {
+        return r;
+    }
     out->root = rootfs_build(restore->id, restore->plan, userns, base, err);
     rootfs_clear(restore->plan);
     if (out->root < 0) {
         return out->root;
     }
-    int r = about_agent_place(restore->kit->pool, restore->memory_fd, path, err);
+    r = about_agent_place(restore->kit->pool, restore->memory_fd, path, err);
     if (r < 0) {
         return r;
     }
@@ -168,7 +173,7 @@ static int criu_restore(struct restore *restore, struct err *err)
         .root = DEN_ROOT,
         .tcp_close = restore->tcp_close,
         .externals = externals,
-        .externals_n = den_externals(true, externals),
+        .externals_n = den_externals_restored(restore->plan, externals),
         .step = on_step,
         .ctx = restore,
     };
@@ -191,9 +196,12 @@ static int criu_restore(struct restore *restore, struct err *err)
 
 static int restore_steps(struct restore *restore, unsigned *made, struct err *err)
 {
-    struct den_parts parts = {-1, -1, -1};
+    struct den_parts parts = {.root = -1, .agent = -1, .saved = -1, .volumes = {-1}};
     int r = disk_make(restore, made, err);
 
+    if (r == 0) {
+        r = volumes_hold(restore->kit->pool, restore->id, restore->plan, err);
+    }
     if (r == 0) {
         r = parts_take(restore, &parts, err);
     }

@@ -338,6 +338,23 @@ static bool traced_hold(void)
     return pid > 0 && poll(NULL, 0, 50) == 0;
 }
 
+/* ---- a file that is open on a volume ---- */
+
+static int shared = -1;
+
+static bool volume_hold(void)
+{
+    shared = open("/mnt/shared data/file", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    return writes(shared, "before");
+}
+
+static bool volume_check(void)
+{
+    return lseek(shared, 0, SEEK_SET) == 0 && reads(shared, "before") && writes(shared, " after") &&
+           access("/mnt/shared data/outside", F_OK) == 0 &&
+           close(open("/mnt/shared data/new", O_WRONLY | O_CREAT | O_CLOEXEC, 0644)) == 0;
+}
+
 /* ---- a connection out ---- */
 
 static int outward = -1;
@@ -377,6 +394,7 @@ static const struct {
     {"outward", outward_hold, outward_check},
 
     {"traced", traced_hold, NULL},
+    {"volume", volume_hold, volume_check},
     {"much", much_hold, much_check},
 };
 

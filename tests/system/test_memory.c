@@ -364,6 +364,45 @@ static void what_was_saved_without_memory_is_not_restored(void)
     CHECK_INT(forget("saved-disk").status, 0);
 }
 
+static struct keeper_request with_volume(struct keeper_request req)
+{
+    req.plan.volumes_n = 1;
+    (void)snprintf(req.plan.volumes[0].volume, KEEPER_VOLUME_BYTES, "shared");
+    (void)snprintf(req.plan.volumes[0].path, KEEPER_VOLUME_PATH_BYTES, "/mnt/shared data");
+    return req;
+}
+
+/* What a volume holds is not saved with the jail: it is there again, as it is by then. */
+static void volumes_are_there_again(void)
+{
+    struct keeper_request make = {.op = KEEPER_VOLUME_MAKE,
+                                  .volume = {.name = "shared", .size_mb = 64}};
+    struct keeper_request drop = {.op = KEEPER_VOLUME_REMOVE, .volume = {.name = "shared"}};
+    struct keeper_request req = with_volume(rig_create_request("one", 0, "base"));
+    struct rig_jail jail, copy;
+    char path[160];
+
+    CHECK_INT(rig_ask(&rig, &make, NULL).status, 0);
+    CHECK_INT(rig_create(&rig, &req, &jail).status, 0);
+    CHECK_STR(rig_probe(&jail, "hold volume"), "ok");
+    hang_up(&jail);
+    CHECK_INT(save("one", "saved-one", KEEPER_SAVE_MEMORY).status, 0);
+    CHECK_INT(rig_destroy(&rig, "one").status, 0);
+    (void)close(jail.pidfd);
+    (void)snprintf(path, sizeof(path), "%s/volumes/shared/outside", rig.pool);
+    CHECK_INT(close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644)), 0);
+
+    req = with_volume(rig_create_request("copy", 3, "base"));
+    req.op = KEEPER_RESTORE;
+    (void)snprintf(req.plan.from, sizeof(req.plan.from), "saved-one");
+    CHECK_INT(rig_create(&rig, &req, &copy).status, 0);
+    CHECK_STR(rig_probe(&copy, "check volume"), "ok");
+    CHECK_INT(rig_ask(&rig, &drop, NULL).status, -EBUSY);
+    end(&copy);
+    CHECK_INT(rig_ask(&rig, &drop, NULL).status, 0);
+    CHECK_INT(forget("saved-one").status, 0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_test tests[] = {
@@ -376,6 +415,7 @@ int main(int argc, char **argv)
         {"a socket that cannot be saved is named", a_socket_that_cannot_be_saved_is_named},
         {"a traced process is named", a_traced_process_is_named},
         {"connections out are reset", connections_out_are_reset},
+        {"volumes are there again", volumes_are_there_again},
         {"a jail at its limits goes on", a_jail_at_its_limits_goes_on},
         {"a jail can be destroyed while it is worked on",
          a_jail_can_be_destroyed_while_it_is_worked_on},
