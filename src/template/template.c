@@ -186,7 +186,7 @@ static void on_changed(void *ctx, int error, const struct err *err)
     } else {
         entry_free(change->entry);
     }
-    change->done(change->ctx, error, err);
+    (change->done ? change->done : on_saved)(change->ctx, error, err);
     free(change);
 }
 

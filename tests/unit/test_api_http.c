@@ -24,6 +24,8 @@ static struct {
     struct store *store;
     struct templates *templates;
     struct keeper_client *keeper;
+    struct builds *builds;
+    char files[128];
     struct sandboxes *sandboxes;
     struct api *api;
     struct http_server *http;
@@ -74,11 +76,25 @@ static int start_parts(const struct tmpdir *dir, struct err *err)
     if (r < 0) {
         return r;
     }
+    (void)snprintf(t.files, sizeof(t.files), "%s/files", dir->path);
+    struct builds_options builds = {.loop = &t.loop,
+                                    .store = t.store,
+                                    .keeper = t.keeper,
+                                    .templates = t.templates,
+                                    .sandboxes = t.sandboxes,
+                                    .files = t.files,
+                                    .image = {.loop = &t.loop, .state = dir->path},
+                                    .running_max = 1};
+    r = builds_new(&builds, &t.builds, err);
+    if (r < 0) {
+        return r;
+    }
     struct api_options api = {.loop = &t.loop,
                               .store = t.store,
                               .keeper = t.keeper,
                               .sandboxes = t.sandboxes,
                               .templates = t.templates,
+                              .builds = t.builds,
                               .team_sandboxes_max = 100,
                               .sandbox_s_max = SANDBOX_TIMEOUT_S_MAX};
     return api_new(&api, &t.api, err);
@@ -128,6 +144,7 @@ static void stop(void)
     }
     http_server_free(t.http);
     api_free(t.api);
+    builds_free(t.builds);
     sandboxes_free(t.sandboxes);
     keeper_client_free(t.keeper);
     store_close(t.store);
@@ -393,7 +410,7 @@ static void what_is_not_there_yet_says_so(void)
     scoped_tmpdir dir = tmpdir_make();
 
     CHECK(start(&dir));
-    REFUSED(501, "Building a template is not available on this server yet",
+    REFUSED(501, "Building a template from a pushed image is not available on this server yet",
             ask("POST", "/templates", "{}"));
     REFUSED(501, "Keeping volumes is not available on this server yet",
             ask("DELETE", "/volumes/v", ""));
