@@ -86,7 +86,7 @@ const char *image_mapped(struct image_store *store, struct str reference);
 /* Well-known names, so that a machine without a registry builds what most templates begin with. */
 #define IMAGE_MAP_DEFAULT                                                                          \
     "ubuntu:*=base,debian:*=base,python:*=base,node:*=base,buildpack-deps:*=base,e2bdev/base:*="   \
-    "base,e2bdev/code-interpreter:*=code-interpreter-v1"
+    "base,debootstrap:trixie=base,e2bdev/code-interpreter:*=code-interpreter-v1"
 
 /* ---- one image ---- */
 

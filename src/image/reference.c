@@ -198,6 +198,9 @@ int reference_parse(struct str text, struct reference *out, struct err *err)
             return local_parse(text, str_skip(text, locals[i].prefix.len), out, err);
         }
     }
+    if (str_starts(text, STR("debootstrap:"))) {
+        return refuse(text, "no template of this machine stands for that release (image_map)", err);
+    }
     return registry_parse(text, out, err);
 }
 

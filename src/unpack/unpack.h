@@ -28,7 +28,7 @@
  * is left out, because a jail has its own.
  *
  * Refused, with a sentence that names the entry: names that are empty, too long or lead out by
- * "..", hard links to such, devices and FIFOs elsewhere than below /dev, files that go on beyond
+ * "..", hard links to such, devices elsewhere than below /dev, files that go on beyond
  * `limit`, archives that unpack to more than UNPACK_RATIO_MAX times what was read, more than
  * UNPACK_ENTRIES_MAX entries. Links of the archive and of the jail are resolved below the jail's
  * root alone.

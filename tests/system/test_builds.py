@@ -265,6 +265,7 @@ BAD_STEPS = {
         "invalid username: 'root123'",
     ),
     "killed": (run("kill -9 $$"), "signal: killed"),
+    "disk": (run("fallocate -l 20G /var/tmp/big", "root"), "exit status 1"),
     "brace": ({"type": "ENV", "args": ["A", "${B"]}, "closing brace"),
 }
 

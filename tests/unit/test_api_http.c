@@ -24,8 +24,9 @@ static struct {
     struct store *store;
     struct templates *templates;
     struct keeper_client *keeper;
-    struct sandboxes *sandboxes;
     struct builds *builds;
+    char files[128];
+    struct sandboxes *sandboxes;
     struct api *api;
     struct http_server *http;
     bool stopped;
@@ -56,10 +57,9 @@ static void on_keeper(void *ctx, bool connected)
 
 static int start_parts(const struct tmpdir *dir, struct err *err)
 {
-    char path[64], socket[64], files[64];
+    char path[64], socket[64];
 
     (void)snprintf(path, sizeof(path), "%s/state.db", dir->path);
-    (void)snprintf(files, sizeof(files), "%s/files", dir->path);
     (void)snprintf(socket, sizeof(socket), "%s/keeper.sock", dir->path);
     int r = store_open(&t.loop, path, &t.store, err);
     if (r == 0) {
@@ -80,13 +80,14 @@ static int start_parts(const struct tmpdir *dir, struct err *err)
     if (r < 0) {
         return r;
     }
+    (void)snprintf(t.files, sizeof(t.files), "%s/files", dir->path);
     struct builds_options builds = {.loop = &t.loop,
                                     .store = t.store,
                                     .keeper = t.keeper,
                                     .templates = t.templates,
                                     .sandboxes = t.sandboxes,
-                                    .files = files,
-                                    .image = {.loop = &t.loop, .state = dir->path, .map = ""},
+                                    .files = t.files,
+                                    .image = {.loop = &t.loop, .state = dir->path},
                                     .running_max = 1};
     r = builds_new(&builds, &t.builds, err);
     if (r < 0) {

@@ -66,6 +66,7 @@ static void what_names_no_image_is_refused(void)
         "u@host/a",
         "x.y:1/a@",
         "oci:",
+        "debootstrap:bookworm",
         "docker-archive::x",
         "_a",
         "a-",
@@ -115,6 +116,8 @@ static void the_map_takes_the_first_pattern_that_fits(void)
     CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "e2bdev/code-interpreter:latest"), "code-interpreter-v1");
     CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "ghcr.io/ubuntu:22.04"), "nothing");
     CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "alpine"), "nothing");
+    CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "debootstrap:trixie"), "base");
+    CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "debootstrap:bookworm"), "nothing");
     CHECK_STR(mapped("node:22=a, node:*=b", "node:22"), "a");
     CHECK_STR(mapped("node:22=a, node:*=b", "node:20"), "b");
     CHECK_STR(mapped("*a*b*=x", "zzazzbzz:1"), "x");
