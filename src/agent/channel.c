@@ -28,7 +28,6 @@ enum {
     MESSAGES_PER_TURN = 64,
 };
 
-
 struct oom_ask {
     void (*done)(void *ctx, bool killed);
     void *ctx;

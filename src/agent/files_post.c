@@ -76,8 +76,8 @@ static void answer(struct post *post)
         files_fail(post->req->ex, files_status(-post->result), post->err.msg);
     } else {
         files_tell(LOG_INFO, "file_write", path, post->written);
-        http_reply(post->req->ex, post->req->terms ? 201 : 200, "application/json", buf_at(&post->reply),
-                   buf_len(&post->reply));
+        http_reply(post->req->ex, post->req->terms ? 201 : 200, "application/json",
+                   buf_at(&post->reply), buf_len(&post->reply));
     }
 }
 

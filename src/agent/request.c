@@ -81,8 +81,9 @@ void agent_request(void *ctx, struct http_exchange *ex)
         files_refuse(ex, 401,
                      "unauthorized access, please provide a valid access token or method signing "
                      "if supported");
-    } else if (!volume_handle(agent, ex) && !process_handle(agent, ex) && !filesystem_handle(agent, ex) &&
-               !files_handle(agent, ex) && !system_handle(agent, ex)) {
+    } else if (!volume_handle(agent, ex) && !process_handle(agent, ex) &&
+               !filesystem_handle(agent, ex) && !files_handle(agent, ex) &&
+               !system_handle(agent, ex)) {
         files_refuse(ex, 404, "there is nothing at this path");
     }
 }

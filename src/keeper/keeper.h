@@ -76,7 +76,7 @@ struct keeper_plan {
     uint32_t memory_mb;
     uint32_t disk_mb;
     uint32_t pids;
-    uint32_t network; /* CREATE: 1: no jail without a way out; 0: loopback will do */
+    uint32_t network;  /* CREATE: 1: no jail without a way out; 0: loopback will do */
     uint32_t layers_n; /* 0: it begins empty */
     char layers[KEEPER_LAYERS_MAX][KEEPER_LAYER_BYTES];
     char hostname[KEEPER_HOSTNAME_BYTES];

@@ -115,9 +115,9 @@ struct sandbox {
     struct keeper_jail jail;
     int pidfd; /* -1: none yet */
     uv_poll_t pidfd_poll;
-    struct agent_channel *channel; /* NULL: not attached */
+    struct agent_channel *channel;  /* NULL: not attached */
     struct options_change *changes; /* that the agent is being told of */
-    struct egress_net *net;        /* NULL: not attached, or loopback alone */
+    struct egress_net *net;         /* NULL: not attached, or loopback alone */
     bool attaching;
     bool init_due;      /* adopted: the daemon before may have died between the row and /init */
     struct dial *dials; /* those that wait for a channel */
