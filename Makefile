@@ -15,7 +15,7 @@ build: ## installs what is missing and compiles the programs into build/
 	@TARGETS="$(PROGRAMS)" tools/build build
 
 run: build ## builds, prepares this machine and serves on http://127.0.0.1:3000 (ARGS="--listen ...")
-	@tools/deps run
+	@tools/deps run criu
 	@exec build/atoll serve $(ARGS)
 
 test: ## builds and runs every test; ends with `N passed, N failed`
@@ -30,7 +30,7 @@ bench: ## measures beside bwrap, crun, nginx and prints ratios
 	@BUILD=build-bench BENCH_BUILD=$(CURDIR)/build-bench bench/run
 
 install: build ## copies programs, templates, units and an example configuration below PREFIX
-	@[ -n "$(DESTDIR)" ] || tools/deps run
+	@[ -n "$(DESTDIR)" ] || tools/deps run criu
 	@tools/install "$(DESTDIR)" "$(PREFIX)"
 
 clean: ## removes what was built; keeps the data directory and the cache

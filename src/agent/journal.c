@@ -161,12 +161,12 @@ void journal_forget(uint32_t seq)
 
 void journal_number(uint32_t seq)
 {
-    char *at = buf_at(&journal.records), *end = at + buf_len(&journal.records);
     struct record record;
 
-    for (journal.seq = seq; at < end; at += sizeof(record) + record.len) {
-        memcpy(&record, at, sizeof(record));
+    journal.seq = seq;
+    for (size_t at = 0; at < buf_len(&journal.records); at += sizeof(record) + record.len) {
+        memcpy(&record, buf_at(&journal.records) + at, sizeof(record));
         record.seq = ++journal.seq;
-        memcpy(at, &record, sizeof(record));
+        memcpy(buf_at(&journal.records) + at, &record, sizeof(record));
     }
 }

@@ -71,7 +71,6 @@ static void signals_set(void)
     }
 }
 
-
 static void nofile_raise(struct agent *agent)
 {
     struct rlimit raised;

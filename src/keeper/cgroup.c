@@ -289,7 +289,7 @@ void cgroups_close(struct cgroups *groups)
         return;
     }
     if (groups->n) {
-        cgroups_task_sweep(groups, false);
+        cgroups_task_sweep(groups, 0);
     }
     for (size_t i = 0; i < groups->n; i++) {
         scoped_fd above = openat(groups->at[i].dir_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -730,29 +730,35 @@ void cgroups_task_kill(struct cgroups *groups, const char *id)
 
 struct sweep {
     struct cgroups *groups;
-    bool kill;
+    int64_t patient_until_ms; /* 0: no look twice */
 };
+
+/* True when it is gone. */
+static bool sweep_try(const struct sweep *sweep, const char *name)
+{
+    return unlinkat(sweep->groups->at[0].dir_fd, name, AT_REMOVEDIR) == 0 || errno != EBUSY;
+}
 
 static void sweep_one(void *ctx, const char *name)
 {
     const struct sweep *sweep = ctx;
-    const int dir_fd = sweep->groups->at[0].dir_fd;
     struct err err;
 
-    if (sweep->kill) {
-        (void)!cgroups_kill(sweep->groups, name, &err);
+    while (!sweep_try(sweep, name) && clock_mono_ms() < sweep->patient_until_ms) {
+        (void)poll(NULL, 0, SWEEP_POLL_MS);
     }
-    for (int i = 0; unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno == EBUSY; i++) {
-        if (!sweep->kill || i == SWEEP_TRIES) {
-            return;
-        }
+    if (!sweep->patient_until_ms) {
+        return;
+    }
+    for (int i = 0; i < SWEEP_TRIES && !sweep_try(sweep, name); i++) {
+        (void)!cgroups_kill(sweep->groups, name, &err);
         (void)poll(NULL, 0, SWEEP_POLL_MS);
     }
 }
 
-void cgroups_task_sweep(struct cgroups *groups, bool kill)
+void cgroups_task_sweep(struct cgroups *groups, int patience_ms)
 {
-    struct sweep sweep = {groups, kill};
+    struct sweep sweep = {groups, patience_ms ? clock_mono_ms() + patience_ms : 0};
     struct err err;
 
     (void)!names_each(groups, true, sweep_one, &sweep, &err);

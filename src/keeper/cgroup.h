@@ -98,8 +98,9 @@ must_check int cgroups_task_enter(struct cgroups *groups, const char *id, struct
 void cgroups_task_alone(struct cgroups *groups, const char *id);
 /* SIGKILL to all in it. */
 void cgroups_task_kill(struct cgroups *groups, const char *id);
-/* Removes those that are empty. With `kill`, ends whoever is in one, and waits for that. */
-void cgroups_task_sweep(struct cgroups *groups, bool kill);
+/* Removes those that are empty. With patience_ms, waits so long for whoever is in one to finish,
+ * and then ends them: a CRIU that is killed in the middle may harm the process it looks into. */
+void cgroups_task_sweep(struct cgroups *groups, int patience_ms);
 
 /* ---- parts that need no kernel, for tests ---- */
 

@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -9,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,10 +62,29 @@ static int status_wait(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-/* Reads "Version: 4.2.1" from `criu --version`; 0 when it says no such thing. */
+/* Of "Version: 4.2.1\n..."; 0 when it says no such thing. */
+static int version_read(const char *text)
+{
+    static const char mark[] = "Version: ";
+    int version = 0;
+    const char *found = strstr(text, mark);
+
+    if (!found) {
+        return 0;
+    }
+    char *at = NULL;
+    found += sizeof(mark) - 1;
+    for (int i = 0; i < 3; i++) {
+        long part = strtol(found, &at, 10);
+        version = version * 100 + (part >= 0 && part < 100 ? (int)part : 0);
+        found = at + (*at == '.');
+    }
+    return version;
+}
+
 static int version_ask(const struct criu_program *program)
 {
-    int pair[2], major = 0, minor = 0, sublevel = 0;
+    int pair[2];
     char text[256] = "";
 
     if (pipe2(pair, O_CLOEXEC) < 0) {
@@ -78,11 +100,7 @@ static int version_ask(const struct criu_program *program)
     fd_closep(&to);
     ssize_t n = read(from, text, sizeof(text) - 1);
     text[n > 0 ? n : 0] = '\0';
-    if (pid < 0 || status_wait(pid) != 0 ||
-        sscanf(text, "Version: %d.%d.%d", &major, &minor, &sublevel) < 2) {
-        return 0;
-    }
-    return major * 10000 + minor * 100 + sublevel;
+    return pid > 0 && status_wait(pid) == 0 ? version_read(text) : 0;
 }
 
 static bool program_try(const char *root, bool unpacked, struct criu_program *out)
@@ -101,12 +119,20 @@ static bool program_try(const char *root, bool unpacked, struct criu_program *ou
     return out->version >= CRIU_VERSION_MIN;
 }
 
-int criu_find(const char *root, struct criu_program *out, struct err *err)
+/* Beside this program: PREFIX/bin/atoll has it in PREFIX/lib/atoll/criu. */
+static bool program_beside(struct criu_program *out)
 {
-    static const char cache[] = "/var/cache/atoll/criu";
+    char self[CRIU_PATH_BYTES / 2] = "", root[CRIU_PATH_BYTES];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
+    (void)snprintf(root, sizeof(root), "%s/../lib/atoll/criu", n > 0 ? dirname(self) : "");
+    return program_try(root, true, out);
+}
+
+int criu_find(struct criu_program *out, struct err *err)
+{
     *out = (struct criu_program){0};
-    if ((root && root[0] && program_try(root, true, out)) || program_try(cache, true, out) ||
+    if (program_beside(out) || program_try("/var/cache/atoll/criu", true, out) ||
         program_try("", false, out)) {
         return 0;
     }
@@ -171,12 +197,17 @@ static void resp_freep(Criu__Resp **resp)
     }
 }
 
-static Criu__Resp *response_get(int socket)
+/* NULL: CRIU is gone. Its end of the socket may outlive it, in a process that it was restoring, so
+ * its pidfd is looked at too. */
+static Criu__Resp *response_get(int socket, int pidfd)
 {
+    struct pollfd wanted[] = {{.fd = socket, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}};
     uint8_t bytes[MESSAGE_BYTES];
     ssize_t n;
 
-    while ((n = recv(socket, bytes, sizeof(bytes), 0)) < 0 && errno == EINTR) {
+    while (poll(wanted, countof(wanted), -1) < 0 && errno == EINTR) {
+    }
+    while ((n = recv(socket, bytes, sizeof(bytes), MSG_DONTWAIT)) < 0 && errno == EINTR) {
     }
     return n <= 0 ? NULL : criu__resp__unpack(NULL, (size_t)n, bytes);
 }
@@ -194,7 +225,7 @@ static int notify_answer(int socket, const struct criu_job *job, const Criu__Not
 }
 
 /* Until the last word: the pid that was restored, 0, or a failure. */
-static int talk(int socket, const struct criu_job *job, struct err *err)
+static int talk(int socket, int pidfd, const struct criu_job *job, struct err *err)
 {
     Criu__Req req = CRIU__REQ__INIT;
     Criu__Opts opts = opts_of(job);
@@ -203,7 +234,7 @@ static int talk(int socket, const struct criu_job *job, struct err *err)
     req.opts = &opts;
     int r = request_send(socket, &req, err);
     while (r == 0) {
-        scoped(resp_freep) Criu__Resp *resp = response_get(socket);
+        scoped(resp_freep) Criu__Resp *resp = response_get(socket, pidfd);
         if (!resp) {
             return err_set(err, EIO, "CRIU ended early");
         }
@@ -218,8 +249,8 @@ static int talk(int socket, const struct criu_job *job, struct err *err)
     return r;
 }
 
-static _Noreturn void worker_exec(const struct criu_program *program, const struct criu_job *job,
-                                  int socket)
+static _Noreturn void worker_exec(const struct criu_program *program, int (*enter)(void *ctx),
+                                  void *ctx, int socket)
 {
     char number[16];
     sigset_t none;
@@ -227,17 +258,23 @@ static _Noreturn void worker_exec(const struct criu_program *program, const stru
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)signal(SIGPIPE, SIG_DFL);
-    if (job->enter(job->ctx) < 0 || fcntl(socket, F_SETFD, 0) < 0) {
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC); /* its log is a file */
+    for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++) {
+        (void)dup2(null, fd);
+    }
+    if (enter(ctx) < 0 || fcntl(socket, F_SETFD, 0) < 0) {
         _exit(126);
     }
     (void)snprintf(number, sizeof(number), "%d", socket);
     program_exec(program, (char[]){"swrk"}, number);
 }
 
-int criu_run(const struct criu_program *program, const struct criu_job *job, struct err *err)
+int criu_start(const struct criu_program *program, int (*enter)(void *ctx), void *ctx,
+               struct criu *out, struct err *err)
 {
     int pair[2];
 
+    *out = (struct criu){.pidfd = -1, .socket = -1};
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
         return err_sys(err, "make a socket pair");
     }
@@ -249,11 +286,25 @@ int criu_run(const struct criu_program *program, const struct criu_job *job, str
     }
     if (pid == 0) {
         fd_closep(&ours);
-        worker_exec(program, job, theirs);
+        worker_exec(program, enter, ctx, theirs);
     }
-    fd_closep(&theirs);
-    int r = talk(ours, job, err);
-    fd_closep(&ours);
-    (void)status_wait(pid);
+    *out = (struct criu){pid, (int)syscall(SYS_pidfd_open, pid, 0), move_fd(&ours)};
+    return 0;
+}
+
+void criu_stop(struct criu *criu)
+{
+    if (criu->socket >= 0) {
+        fd_closep(&criu->socket); /* the end of its work */
+        (void)status_wait(criu->pid);
+        fd_closep(&criu->pidfd);
+    }
+}
+
+int criu_run(struct criu *criu, const struct criu_job *job, struct err *err)
+{
+    int r = talk(criu->socket, criu->pidfd, job, err);
+
+    criu_stop(criu);
     return r;
 }

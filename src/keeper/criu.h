@@ -1,7 +1,7 @@
 /* criu.h - CRIU, which writes processes to files and makes them again: `criu swrk`, a program that
  * is told what to do over a socket and asks back at certain steps.
  *
- * Owns:    nothing between calls; the program's process lives as long as criu_run().
+ * Owns:    the program's process, from criu_start() to criu_run() or criu_stop().
  * Needs:   root, and a mount namespace with the host's /proc and a /run of its own: CRIU keeps what
  *          it found out about the kernel there. SIGCHLD at its default.
  * Blocks:  criu_run() until it is done.
@@ -31,9 +31,10 @@ struct criu_program {
     int version; /* major * 10000 + minor * 100 + sublevel */
 };
 
-/* Looks below `root` when that is given, then where it is unpacked to, then for an installed one,
- * and takes the first that is new enough. -ENOENT with a sentence when there is none. */
-must_check int criu_find(const char *root, struct criu_program *out, struct err *err);
+/* Looks where `make install` puts it, then where `make deps-criu` unpacks it to, then for the
+ * system's own, and takes the first that is new enough. -ENOENT with a sentence when there is none.
+ * Needs SIGCHLD at its default. */
+must_check int criu_find(struct criu_program *out, struct err *err);
 
 struct criu_job {
     pid_t pid; /* dump this one and all below it; 0: restore */
@@ -44,16 +45,27 @@ struct criu_job {
     bool tcp_close;      /* restore: connections are closed rather than continued */
     char **externals;    /* "mnt[...]:..." */
     size_t externals_n;
-    /* In the new process before it is the program; restored ones inherit what this did. */
-    int (*enter)(void *ctx);
     /* At each step CRIU tells of; anything but 0 makes it fail. */
     int (*step)(void *ctx, const char *step, pid_t pid);
     void *ctx;
 };
 
-/* The pid that was restored, or 0 when it was a dump. On failure the sentence is short: the log has
- * the reason. */
-must_check int criu_run(const struct criu_program *program, const struct criu_job *job,
-                        struct err *err);
+/* The program, started and waiting for its job: what it takes to start need not be waited for by a
+ * jail that stands still. */
+struct criu {
+    pid_t pid;
+    int pidfd;
+    int socket; /* -1 when it is not running */
+};
+
+/* `enter` is called in the new process before it is the program; what is restored inherits what
+ * that did. */
+must_check int criu_start(const struct criu_program *program, int (*enter)(void *ctx), void *ctx,
+                          struct criu *out, struct err *err);
+/* Does one job, and ends. The pid that was restored, or 0 when it was a dump. On failure the
+ * sentence is short: the log has the reason. */
+must_check int criu_run(struct criu *criu, const struct criu_job *job, struct err *err);
+/* Ends one that had no job. Fine when it is not running. */
+void criu_stop(struct criu *criu);
 
 #endif

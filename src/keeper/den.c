@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fd.h"
@@ -16,11 +17,13 @@
 #include "keeper/stage.h"
 
 #define PARTS_DIR "/run/parts/"
+#define CACHE "criu.kdat" /* what CRIU calls it, in /run */
 
 enum {
     PART_EMPTY = STAGE_NODES,
     PART_SYS,
     PARTS_N,
+    CACHE_BYTES_MAX = 64 * 1024,
     TEXT_BYTES = 128,
 };
 
@@ -102,6 +105,29 @@ static int fill(const int parts[PARTS_N], struct den_parts *given, struct den *o
     return r < 0 ? r : 0;
 }
 
+/* Whole or not at all: two dens may remember at once. */
+static void file_copy(int from_fd, const char *from, int to_fd, const char *to)
+{
+    char bytes[CACHE_BYTES_MAX], half[64];
+    scoped_fd in = openat(from_fd, from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    ssize_t n = in < 0 ? -1 : read(in, bytes, sizeof(bytes));
+
+    (void)snprintf(half, sizeof(half), "%s.%d", to, getpid());
+    scoped_fd out = n <= 0 || n == (ssize_t)sizeof(bytes)
+                        ? -1
+                        : openat(to_fd, half, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (out >= 0 && (write(out, bytes, (size_t)n) != n || renameat(to_fd, half, to_fd, to) < 0)) {
+        (void)unlinkat(to_fd, half, 0);
+    }
+}
+
+void den_remember(const struct den *den)
+{
+    if (faccessat(den->stage_fd, CACHE, F_OK, 0) < 0) {
+        file_copy(AT_FDCWD, "/run/" CACHE, den->stage_fd, CACHE);
+    }
+}
+
 int den_enter(const struct pool *pool, struct den_parts *parts, struct den *out, struct err *err)
 {
     int own[PARTS_N];
@@ -110,12 +136,14 @@ int den_enter(const struct pool *pool, struct den_parts *parts, struct den *out,
     if (r < 0) {
         return r;
     }
+    out->stage_fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (setns(pool_host_ns(pool), CLONE_NEWNS) < 0 || unshare(CLONE_NEWNS) < 0 ||
         mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount("none", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0 ||
         mount("none", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0) {
         return err_sys(err, "enter a mount namespace for CRIU");
     }
+    file_copy(out->stage_fd, CACHE, AT_FDCWD, "/run/" CACHE);
     return fill(own, parts, out, err);
 }
 

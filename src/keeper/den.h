@@ -37,12 +37,17 @@ struct den_parts {
 };
 
 struct den {
+    int stage_fd;   /* the keeper's root, which outlives this */
     int changed_fd; /* /run/changed */
     int work_fd;    /* /run/work */
 };
 
 must_check int den_enter(const struct pool *pool, struct den_parts *parts, struct den *out,
                          struct err *err);
+
+/* Keeps what CRIU found out about this kernel, when it did so here, for the next den: some 80 ms.
+ */
+void den_remember(const struct den *den);
 
 /* Puts the images together, once those that are changed lie there. Returns their directory. It is
  * one mount, since CRIU goes on reading when it has left this namespace: a link would lead astray.

@@ -40,6 +40,7 @@ struct dump {
     int memory_fd;
     int freezer_fd;
     pid_t first;
+    struct criu criu;
     struct den den;
     struct err step_err; /* why a step was not done */
 };
@@ -129,13 +130,12 @@ static int criu_dump(struct dump *dump, struct err *err)
         .freezer = freezer,
         .externals = externals,
         .externals_n = den_externals(false, externals),
-        .enter = no_enter,
         .step = on_step,
         .ctx = dump,
     };
 
     (void)snprintf(freezer, sizeof(freezer), "/proc/%d/fd/%d", getpid(), dump->freezer_fd);
-    int r = criu_run(&dump->kit->criu, &job, err);
+    int r = criu_run(&dump->criu, &job, err);
     for (size_t i = 0; i < job.externals_n; i++) {
         free(externals[i]);
     }
@@ -170,6 +170,9 @@ static int memory_begin(struct dump *dump, struct err *err)
 static int dump_try(struct dump *dump, bool stop, struct keeper_saved *out, struct err *err)
 {
     int r = memory_begin(dump, err);
+    if (r == 0) {
+        r = criu_start(&dump->kit->criu, no_enter, NULL, &dump->criu, err);
+    }
     if (r < 0) {
         return r;
     }
@@ -182,6 +185,8 @@ static int dump_try(struct dump *dump, bool stop, struct keeper_saved *out, stru
         cgroups_thaw(dump->kit->groups, dump->id);
         out->frozen_usec = (uint64_t)(clock_mono_us() - from_us);
     }
+    criu_stop(&dump->criu);
+    den_remember(&dump->den);
     return r;
 }
 
@@ -210,6 +215,9 @@ static int dump_all(struct dump *dump, const struct keeper_save *save, struct ke
     }
     for (int i = 0; i < TRIES; i++) {
         r = dump_try(dump, stop, out, err);
+        if (r < 0 && !cgroups_populated(dump->kit->groups, dump->id)) {
+            return err_set(err, ESRCH, "it has ended meanwhile");
+        }
         if (r != -EAGAIN && r != -EIO) {
             break;
         }
@@ -231,7 +239,13 @@ int dump_jail(struct jail_kit *kit, const char *id, const struct keeper_save *sa
               struct keeper_saved *out, struct err *err)
 {
     struct dump dump = {
-        .kit = kit, .id = id, .begun_fd = begun_fd, .memory_fd = -1, .freezer_fd = -1};
+        .kit = kit,
+        .id = id,
+        .begun_fd = begun_fd,
+        .memory_fd = -1,
+        .freezer_fd = -1,
+        .criu = {.pidfd = -1, .socket = -1},
+    };
 
     if (!kit->criu.path[0]) {
         *err = kit->criu_why;

@@ -26,6 +26,7 @@ struct ending {
     int retry_us;
     uint64_t client;
     struct keeper_answer answer;
+    struct keeper_request *again; /* to be tried once more when all is gone, or NULL */
 };
 
 /* A request whose work is done elsewhere. */
@@ -35,6 +36,7 @@ struct pending {
     int socket; /* task.h */
     int64_t deadline_ms;
     uint64_t client;
+    bool second; /* try */
     struct keeper_request req;
 };
 
@@ -74,6 +76,7 @@ static void ending_free(struct handler *handler, struct ending *ending)
     DL_DELETE(handler->endings, ending);
     handler->endings_n--;
     fd_closep(&ending->events_fd);
+    free(ending->again);
     free(ending);
 }
 
@@ -160,7 +163,7 @@ static void pending_enter(void *ctx)
 }
 
 static void pending_begin(struct handler *handler, uint64_t client,
-                          const struct keeper_request *req, task_work *work)
+                          const struct keeper_request *req, task_work *work, bool second)
 {
     struct pending *pending = xnew(struct pending);
     struct err err = {0};
@@ -171,6 +174,7 @@ static void pending_begin(struct handler *handler, uint64_t client,
         .socket = -1,
         .deadline_ms = clock_mono_ms() + HANDLE_WORK_TIMEOUT_MS,
         .client = client,
+        .second = second,
         .req = *req,
     };
     if (pending_of(handler, req->id)) {
@@ -192,6 +196,30 @@ static void pending_begin(struct handler *handler, uint64_t client,
 
 /* ---- ending ---- */
 
+static struct ending *ending_of(const struct handler *handler, const char *id)
+{
+    struct ending *ending;
+
+    DL_FOREACH (handler->endings, ending) {
+        if (strcmp(ending->id, id) == 0) {
+            return ending;
+        }
+    }
+    return NULL;
+}
+
+static void ending_kill(struct handler *handler, const struct ending *ending)
+{
+    struct err err;
+
+    if (ending->parts & JAIL_GROUPS && jail_kill(handler->kit, ending->id, &err) < 0) {
+        log_warn("kill jail %s: %s", ending->id, err.msg);
+    }
+}
+
+static void restore_again(struct handler *handler, uint64_t client,
+                          const struct keeper_request *req);
+
 /* True when it is over, one way or the other. */
 static bool ending_step(struct handler *handler, struct ending *ending)
 {
@@ -205,6 +233,7 @@ static bool ending_step(struct handler *handler, struct ending *ending)
                 : jail_remove(handler->kit, ending->id, ending->parts, &err);
 
     if (r == -EBUSY && clock_mono_ms() < ending->deadline_ms) {
+        ending_kill(handler, ending); /* a restore may have gone on after the last time */
         int next_us = ending->retry_us * 2;
         ending->retry_us = next_us < HANDLE_RETRY_US_MAX ? next_us : HANDLE_RETRY_US_MAX;
         return false;
@@ -219,16 +248,24 @@ static bool ending_step(struct handler *handler, struct ending *ending)
             ending->answer.err = err;
         }
     }
-    answer_plain(handler, ending->client, &ending->answer);
+    if (ending->again && r == 0) {
+        restore_again(handler, ending->client, ending->again);
+    } else {
+        answer_plain(handler, ending->client, &ending->answer);
+    }
     return true;
 }
 
-static void end_begin(struct handler *handler, uint64_t client, const char *id, unsigned parts,
-                      const struct keeper_answer *answer)
+/* With `again`, that request is tried once more instead of an answer. */
+static void end_and(struct handler *handler, uint64_t client, const char *id, unsigned parts,
+                    const struct keeper_answer *answer, const struct keeper_request *again)
 {
     struct ending *ending = xnew(struct ending);
-    struct err err;
 
+    if (again) {
+        ending->again = xnew(struct keeper_request);
+        *ending->again = *again;
+    }
     memcpy(ending->id, id, strnlen(id, KEEPER_ID_BYTES - 1));
     ending->parts = parts;
     ending->client = client;
@@ -239,12 +276,16 @@ static void end_begin(struct handler *handler, uint64_t client, const char *id, 
     DL_APPEND(handler->endings, ending);
     handler->endings_n++;
 
-    if (parts & JAIL_GROUPS && jail_kill(handler->kit, id, &err) < 0) {
-        log_warn("kill jail %s: %s", id, err.msg);
-    }
+    ending_kill(handler, ending);
     if (ending_step(handler, ending)) {
         ending_free(handler, ending);
     }
+}
+
+static void end_begin(struct handler *handler, uint64_t client, const char *id, unsigned parts,
+                      const struct keeper_answer *answer)
+{
+    end_and(handler, client, id, parts, answer, NULL);
 }
 
 static bool pending_step(struct handler *handler, struct pending *pending);
@@ -430,7 +471,7 @@ static void handle_create(struct handler *handler, uint64_t client,
                           const struct keeper_request *req)
 {
     if (req->plan.from[0]) {
-        pending_begin(handler, client, req, disk_copy_work);
+        pending_begin(handler, client, req, disk_copy_work, false);
     } else {
         create_now(handler, client, req);
     }
@@ -455,7 +496,12 @@ static void handle_destroy(struct handler *handler, uint64_t client,
                            const struct keeper_request *req)
 {
     struct keeper_answer answer = answer_to(req, 0, NULL);
+    struct ending *earlier = ending_of(handler, req->id);
 
+    if (earlier) { /* a jail that is not wanted any more is not tried again */
+        free(earlier->again);
+        earlier->again = NULL;
+    }
     end_begin(handler, client, req->id, JAIL_ALL, &answer);
 }
 
@@ -470,7 +516,7 @@ static void save_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_
 
 static void handle_save(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
-    pending_begin(handler, client, req, save_work);
+    pending_begin(handler, client, req, save_work, false);
 }
 
 static void restore_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
@@ -478,8 +524,8 @@ static void restore_work(void *ctx, struct task_result *result, int fds[KEEPER_F
     struct pending *pending = ctx;
     struct jail jail; /* what it holds goes along with the result, and closes with this process */
 
-    result->status = restore_jail(pending->handler->kit, pending->req.id, &pending->req.plan, &jail,
-                                  &result->made, &result->err);
+    result->status = restore_jail(pending->handler->kit, pending->req.id, &pending->req.plan,
+                                  pending->second, &jail, &result->made, &result->err);
     if (result->status < 0) {
         return;
     }
@@ -490,17 +536,28 @@ static void restore_work(void *ctx, struct task_result *result, int fds[KEEPER_F
 static void handle_restore(struct handler *handler, uint64_t client,
                            const struct keeper_request *req)
 {
-    pending_begin(handler, client, req, restore_work);
+    pending_begin(handler, client, req, restore_work, false);
+}
+
+static void restore_again(struct handler *handler, uint64_t client,
+                          const struct keeper_request *req)
+{
+    pending_begin(handler, client, req, restore_work, true);
 }
 
 static void restore_done(struct handler *handler, uint64_t client, const struct keeper_request *req,
-                         const struct task_result *result, const int *fds)
+                         bool second, const struct task_result *result, const int *fds)
 {
     struct keeper_answer answer = answer_to(req, result->status, &result->err);
 
     answer.jail = result->jail;
     if (result->status == 0) {
         handler->answer(handler->ctx, client, &answer, fds, result->fds_n);
+    } else if (result->status == -EIO && !second && !req->plan.keeps_disk &&
+               !ending_of(handler, req->id)) {
+        log_warn("jail %s is tried once more, without its connections: %s", req->id,
+                 result->err.msg);
+        end_and(handler, client, req->id, JAIL_ALL, &answer, req);
     } else if (result->made) {
         end_begin(handler, client, req->id, result->made, &answer);
     } else {
@@ -557,6 +614,7 @@ static bool pending_step(struct handler *handler, struct pending *pending)
     struct pollfd ready = {.fd = pending->socket, .events = POLLIN};
     const struct keeper_request req = pending->req;
     const uint64_t client = pending->client;
+    const bool second = pending->second;
     struct task_result result;
     int fds[KEEPER_FDS_MAX];
 
@@ -575,11 +633,11 @@ static bool pending_step(struct handler *handler, struct pending *pending)
     if (req.op == KEEPER_RESTORE) {
         restore_unmark(handler->kit, req.id);
     }
-    cgroups_task_sweep(handler->kit->groups, false);
+    cgroups_task_sweep(handler->kit->groups, 0);
     if (req.op == KEEPER_CREATE) {
         create_done(handler, client, &req, &result);
     } else if (req.op == KEEPER_RESTORE) {
-        restore_done(handler, client, &req, &result, fds);
+        restore_done(handler, client, &req, second, &result, fds);
     } else {
         save_done(handler, client, &req, &result);
     }

@@ -82,12 +82,15 @@ static void out_add(struct bytes *out, const struct bytes *entry)
 {
     uint32_t length = htole32((uint32_t)entry->n);
 
-    out->at = realloc(out->at, out->n + LENGTH_BYTES + entry->n);
-    if (!out->at) {
+    uint8_t *grown = realloc(out->at, out->n + LENGTH_BYTES + entry->n);
+    if (!grown) {
         abort();
     }
+    out->at = grown;
     memcpy(out->at + out->n, &length, LENGTH_BYTES);
-    memcpy(out->at + out->n + LENGTH_BYTES, entry->at, entry->n);
+    if (entry->n) {
+        memcpy(out->at + out->n + LENGTH_BYTES, entry->at, entry->n);
+    }
     out->n += LENGTH_BYTES + entry->n;
 }
 
@@ -288,8 +291,11 @@ static DIR *dir_open(int fd)
 int images_change(int from_fd, int to_fd, const struct images_change *change, struct err *err)
 {
     scoped(dir_closep) DIR *dir = dir_open(from_fd);
-    int r = dir ? 0 : err_sys(err, "list the images");
+    int r = 0;
 
+    if (!dir) {
+        return err_sys(err, "list the images");
+    }
     for (struct dirent *entry; r >= 0 && (entry = readdir(dir));) {
         entry_change *changes = change_of(entry->d_name);
         if (changes) {

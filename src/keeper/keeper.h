@@ -210,8 +210,7 @@ struct keeper_options {
     const char *agent_path;  /* the static agent, mounted read-only into every jail */
     uint32_t client_uid;     /* the one uid besides root that may connect */
     uint32_t client_gid;
-    const char *criu_root; /* where CRIU was unpacked to, if not at its usual places; or NULL */
-    const char *instance;  /* [a-z0-9-]: names the cgroups of this data directory */
+    const char *instance; /* [a-z0-9-]: names the cgroups of this data directory */
 };
 int keeper_main(const struct keeper_options *options);
 

@@ -31,6 +31,7 @@
 enum {
     CLIENTS_MAX = 8,
     INSTANCE_LEN_MAX = 64,
+    WORK_PATIENCE_MS = 20 * 1000, /* with what an earlier keeper has begun */
     POLL_FIXED = 2 + CLIENTS_MAX, /* signals, listener, clients */
 };
 
@@ -332,7 +333,7 @@ static int memory_ready(struct keeper *keeper, struct err *err)
 {
     struct jail_kit *kit = &keeper->kit;
 
-    if (criu_find(keeper->options->criu_root, &kit->criu, &kit->criu_why) < 0) {
+    if (criu_find(&kit->criu, &kit->criu_why) < 0) {
         return 0;
     }
     return about_agent_keep(kit->pool, keeper->options->agent_path, err);
@@ -345,13 +346,13 @@ static void jail_thaw(void *ctx, const char *id)
     cgroups_thaw(kit->groups, id);
 }
 
-/* What a keeper that was killed left in the middle of: first those who worked for it are ended, so
- * that nobody goes on with what is mended here. */
+/* What a keeper that was killed left in the middle of: first those who worked for it come to an
+ * end, so that nobody goes on with what is mended here. */
 static void leftovers_mend(struct jail_kit *kit)
 {
     struct err err;
 
-    cgroups_task_sweep(kit->groups, true);
+    cgroups_task_sweep(kit->groups, WORK_PATIENCE_MS);
     if (cgroups_each(kit->groups, jail_thaw, kit, &err) < 0) {
         log_warn("%s", err.msg);
     }

@@ -26,6 +26,7 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "keeper/cgroup.h"
+#include "keeper/criu.h"
 #include "keeper/filter.h"
 #include "keeper/mounts.h"
 #include "keeper/network.h"
@@ -314,6 +315,21 @@ static enum probe_verdict probe_inotify(const struct probe *probe, struct probe_
     return verdict(out, PROBE_OK, "all sandboxes together may have %ld inotify instances", most);
 }
 
+static enum probe_verdict probe_memory(const struct probe *probe, struct probe_result *out)
+{
+    struct criu_program criu;
+    struct err err;
+
+    (void)probe;
+    if (criu_find(&criu, &err) < 0) {
+        return verdict(
+            out, PROBE_DEGRADED,
+            "sandboxes are paused without their memory: %s (`make deps-criu` fetches it)", err.msg);
+    }
+    return verdict(out, PROBE_OK, "CRIU %d.%d.%d saves sandboxes with their memory",
+                   criu.version / 10000, criu.version / 100 % 100, criu.version % 100);
+}
+
 /* ---- all of them ---- */
 
 /* The nearest directory that is there: the data directory will be made on the same filesystem. */
@@ -348,6 +364,7 @@ size_t probe_machine(const char *data_dir, struct probe_result out[PROBE_RESULTS
         {"proc", probe_proc},
         {"network", probe_network},
         {"inotify", probe_inotify},
+        {"memory", probe_memory},
     };
     static_assert(countof(points) <= PROBE_RESULTS_MAX, "room for every point");
     struct err err;

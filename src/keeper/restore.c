@@ -28,6 +28,7 @@ struct restore {
     struct jail_kit *kit;
     const char *id;
     const struct keeper_plan *plan;
+    bool tcp_close;
     struct jail *out;
     struct about about;
     int saved_fd;  /* saved/<name> */
@@ -158,22 +159,26 @@ static int images_make(struct restore *restore, struct err *err)
 
 /* ---- CRIU ---- */
 
-static int criu_restore(struct restore *restore, bool tcp_close, struct err *err)
+static int criu_restore(struct restore *restore, struct err *err)
 {
     char *externals[DEN_EXTERNALS_MAX];
     struct criu_job job = {
         .images_fd = restore->images_fd,
         .work_fd = restore->den.work_fd,
         .root = DEN_ROOT,
-        .tcp_close = tcp_close,
+        .tcp_close = restore->tcp_close,
         .externals = externals,
         .externals_n = den_externals(true, externals),
-        .enter = groups_enter,
         .step = on_step,
         .ctx = restore,
     };
 
-    int r = criu_run(&restore->kit->criu, &job, err);
+    struct criu criu;
+    int r = criu_start(&restore->kit->criu, groups_enter, restore, &criu, err);
+    if (r == 0) {
+        r = criu_run(&criu, &job, err);
+    }
+    den_remember(&restore->den);
     for (size_t i = 0; i < job.externals_n; i++) {
         free(externals[i]);
     }
@@ -202,7 +207,7 @@ static int restore_steps(struct restore *restore, unsigned *made, struct err *er
     if (restore->images_fd < 0) {
         return restore->images_fd;
     }
-    r = criu_restore(restore, false, err);
+    r = criu_restore(restore, err);
     if (r < 0) {
         return r;
     }
@@ -227,11 +232,18 @@ static int memory_open(struct restore *restore, struct err *err)
 }
 
 int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
-                 struct jail *out, unsigned *made, struct err *err)
+                 bool tcp_close, struct jail *out, unsigned *made, struct err *err)
 {
     const struct cgroup_limits limits = {plan->cpu_millis, plan->memory_mb, plan->pids};
     struct restore restore = {
-        .kit = kit, .id = id, .plan = plan, .out = out, .saved_fd = -1, .memory_fd = -1};
+        .kit = kit,
+        .id = id,
+        .plan = plan,
+        .tcp_close = tcp_close,
+        .out = out,
+        .saved_fd = -1,
+        .memory_fd = -1,
+    };
 
     *out = (struct jail){.pidfd = -1, .channel = -1, .net = {-1, -1, -1}};
     *made = 0;

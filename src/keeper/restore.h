@@ -7,14 +7,18 @@
 #ifndef KEEPER_RESTORE_H
 #define KEEPER_RESTORE_H
 
+#include <stdbool.h>
+
 #include "base/compiler.h"
 #include "base/err.h"
 #include "keeper/jail.h"
 #include "keeper/keeper.h"
 
-/* On failure *made says what there is to undo, as with jail_create(). */
+/* With tcp_close its TCP connections are closed rather than continued: one in the middle of its
+ * handshake cannot be made again. On failure *made says what there is to undo, as with
+ * jail_create(); -EIO when CRIU could not, and another try may go better. */
 must_check int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
-                            struct jail *out, unsigned *made, struct err *err);
+                            bool tcp_close, struct jail *out, unsigned *made, struct err *err);
 
 /* A jail that is being restored has a mark in the pool until it is whole and has been taken over:
  * should the keeper end before that, the next one ends such a jail, which nobody waits for. */

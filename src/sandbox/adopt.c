@@ -138,10 +138,10 @@ void adopt_start(struct sandboxes *all)
 
 static bool attach_again(void *ctx, struct sandbox *sb)
 {
+    bool lost = sb->saves && sb->saves->lost; /* what came of it is known then */
+
     (void)ctx;
-    if (sb->saves && sb->saves->lost) {
-        sandbox_attach(sb); /* what came of it is known then */
-    } else if (sb->state == SANDBOX_RUNNING && !sb->channel) {
+    if (lost || (sb->state == SANDBOX_RUNNING && !sb->channel)) {
         sandbox_attach(sb);
     }
     return true;

@@ -165,6 +165,7 @@ void sandbox_release(struct sandbox *sb);
 bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row); /* false: no valid id */
 
 void sandboxes_count_end(struct sandboxes *all, const char *reason);
+bool layers_have(const char *layers, const char *layer); /* of struct template's; may be NULL */
 
 /* ---- record.c ---- */
 

@@ -283,14 +283,6 @@ void kept_load(struct sandboxes *all, void (*done)(struct sandboxes *all, int er
     walk_start(all, &walk);
 }
 
-static bool in_layers(const char *layers, const char *name)
-{
-    const char *at = layers ? strstr(layers, name) : NULL;
-    char after = at ? at[strlen(name)] : '\0';
-
-    return at && (after == '\0' || after == ',');
-}
-
 struct reference {
     const char *name;
     bool found;
@@ -301,7 +293,7 @@ static void look_template(void *ctx, const struct template *t)
     struct reference *reference = ctx;
 
     if ((t->saved && strcmp(t->saved, reference->name) == 0) ||
-        in_layers(t->layers, reference->name)) {
+        layers_have(t->layers, reference->name)) {
         reference->found = true;
     }
 }

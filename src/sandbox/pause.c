@@ -193,26 +193,28 @@ static void ignore(void *ctx, int error, const struct err *err)
     (void)ctx, (void)error, (void)err;
 }
 
+static void settle(struct sandbox *sb, int error, const char *name, const char *reason)
+{
+    if (error == 0 && !name) {
+        sandbox_kill(sb, reason, NULL, NULL);
+    } else if (error == 0 && sb->saves) {
+        save_found(sb);
+    } else if (error == 0) {
+        pause_record(sb, name, 0, ignore, NULL);
+    } else if (!sb->saves) { /* attached, or looked for again, when the keeper is back */
+        sandbox_set_state(sb, SANDBOX_RUNNING);
+        sandbox_arm(sb);
+    }
+}
+
 static void on_found(void *ctx, int error, const char *name)
 {
     struct lost *lost = ctx;
-    struct sandbox *sb = lost->sb;
 
-    if (sb->state != SANDBOX_PAUSING) {
-        ; /* killed meanwhile */
-    } else if (error < 0 && !sb->saves) {
-        sandbox_set_state(sb, SANDBOX_RUNNING); /* to be attached, or not, when it is back */
-        sandbox_arm(sb);
-    } else if (error < 0) {
-        ; /* likewise */
-    } else if (name && sb->saves) {
-        save_found(sb);
-    } else if (name) {
-        pause_record(sb, name, 0, ignore, NULL);
-    } else {
-        sandbox_kill(sb, lost->reason, NULL, NULL);
+    if (lost->sb->state == SANDBOX_PAUSING) { /* else it was killed meanwhile */
+        settle(lost->sb, error, name, lost->reason);
     }
-    sandbox_release(sb);
+    sandbox_release(lost->sb);
     free(lost->reason);
     free(lost);
 }

@@ -62,11 +62,15 @@ void resume_fail_all(struct sandbox *sb, int error, const struct err *err)
 static void on_started(void *ctx, struct sandbox *made, int error, const struct err *err)
 {
     struct sandbox *sb = ctx;
+    struct err why = *err;
 
     if (made) { /* who joined late may want it for longer */
         sandbox_set_end(sb, sb->started_ms + resume_span_ms(sb), true, ignore, NULL);
+    } else if (error == -EIO && sb->saved && kept_has_memory(sb->saved)) {
+        (void)err_wrap(&why, "it cannot be resumed (it stays paused, and memory: false would start"
+                             " it anew on its files)");
     }
-    tell_all(sb, made, error, err);
+    tell_all(sb, made, error, &why);
     sandbox_release(sb);
 }
 

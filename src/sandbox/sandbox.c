@@ -195,7 +195,7 @@ uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id)
     return n;
 }
 
-static bool names_layer(const char *layers, const char *layer)
+bool layers_have(const char *layers, const char *layer)
 {
     struct str rest = str_of(layers ? layers : ""), one;
 
@@ -212,7 +212,7 @@ bool sandboxes_use(const struct sandboxes *all, const char *layer)
     const struct sandbox *sb = NULL, *next = NULL;
 
     HASH_ITER (hh, all->table.by_id, sb, next) {
-        if (names_layer(sb->layers, layer) || (sb->saved && strcmp(sb->saved, layer) == 0)) {
+        if (layers_have(sb->layers, layer) || (sb->saved && strcmp(sb->saved, layer) == 0)) {
             return true;
         }
     }

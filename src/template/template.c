@@ -203,13 +203,21 @@ void templates_put_snapshot(struct templates *templates, const struct template *
 
 void templates_remove(struct templates *templates, const char *id, store_done *done, void *ctx)
 {
-    struct change *change = xnew(struct change);
+    struct change *change;
+    struct entry *entry = NULL;
+    struct err err;
 
-    *change = (struct change){.all = templates, .removes = true, .done = done, .ctx = ctx};
-    HASH_FIND_STR(templates->by_id, id, change->entry);
-    assert(change->entry);
-    HASH_DEL(templates->by_id, change->entry);
-    store_template_delete(templates->store, change->entry->t.id, on_changed, change);
+    HASH_FIND_STR(templates->by_id, id, entry);
+    if (!entry) {
+        (void)err_set(&err, ENOENT, "template '%s' not found", id);
+        (done ? done : on_saved)(ctx, -ENOENT, &err);
+        return;
+    }
+    change = xnew(struct change);
+    *change = (struct change){
+        .all = templates, .entry = entry, .removes = true, .done = done, .ctx = ctx};
+    HASH_DEL(templates->by_id, entry);
+    store_template_delete(templates->store, entry->t.id, on_changed, change);
 }
 
 const char *templates_space(const struct templates *templates, const char *team_id)

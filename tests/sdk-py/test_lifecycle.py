@@ -168,11 +168,3 @@ def test_a_negative_timeout(sandbox):
     with pytest.raises(SandboxException):
         sandbox.set_timeout(-1)
     assert sandbox.is_running()
-
-
-def test_what_is_not_there_yet_says_so(sandbox):
-    for call in (sandbox.pause, sandbox.create_snapshot):
-        with pytest.raises(SandboxException, match="not available on this server yet") as caught:
-            call()
-        assert not isinstance(caught.value, NotFoundException)
-    assert sandbox.is_running()

@@ -28,6 +28,7 @@
 
 enum {
     MEMORY_BYTES = 24 << 20,
+    MUCH_BYTES = 118 << 20,
     WAIT_MS = 5000,
     PORT = 4711,
 };
@@ -69,6 +70,29 @@ static bool memory_check(void)
 {
     for (size_t i = 0; i < MEMORY_BYTES / sizeof(*memory); i++) {
         if (memory[i] != i * 0x9e3779b97f4a7c15) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Nearly all that the jail may have, each page another. */
+
+static uint64_t *much;
+
+static bool much_hold(void)
+{
+    much = mmap(NULL, MUCH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (size_t i = 0; much != MAP_FAILED && i < MUCH_BYTES / sizeof(*much); i += 64) {
+        much[i] = i;
+    }
+    return much != MAP_FAILED;
+}
+
+static bool much_check(void)
+{
+    for (size_t i = 0; i < MUCH_BYTES / sizeof(*much); i += 64) {
+        if (much[i] != i) {
             return false;
         }
     }
@@ -353,6 +377,7 @@ static const struct {
     {"outward", outward_hold, outward_check},
 
     {"traced", traced_hold, NULL},
+    {"much", much_hold, much_check},
 };
 
 const char *state_do(const char *verb, const char *name)

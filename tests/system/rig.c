@@ -188,6 +188,15 @@ static void fds_take(struct msghdr *msg, int fds[KEEPER_FDS_MAX])
     }
 }
 
+struct rig rig_beside(const struct rig *rig)
+{
+    struct rig beside = *rig;
+
+    beside.fd = keeper_connect(rig->socket);
+    MUST(beside.fd >= 0);
+    return beside;
+}
+
 void rig_send(struct rig *rig, struct keeper_request *req)
 {
     req->version = KEEPER_VERSION;

@@ -47,6 +47,9 @@ struct keeper_request rig_create_request(const char *id, uint32_t slot, const ch
 /* Sends, and waits for the answer. Closes descriptors when fds is NULL. */
 struct keeper_answer rig_ask(struct rig *rig, struct keeper_request *req, int fds[KEEPER_FDS_MAX]);
 
+/* Another connection to the same keeper. */
+struct rig rig_beside(const struct rig *rig);
+
 /* The same in two steps. */
 void rig_send(struct rig *rig, struct keeper_request *req);
 struct keeper_answer rig_receive(struct rig *rig, int fds[KEEPER_FDS_MAX]);

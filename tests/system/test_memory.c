@@ -288,6 +288,66 @@ static void connections_out_are_reset(void)
     CHECK_INT(forget("saved-one").status, 0);
 }
 
+/* CRIU works in the jail's groups: what it takes itself must not cost the jail its life. */
+static void a_jail_at_its_limits_goes_on(void)
+{
+    struct rig_jail jail = start("one", 0);
+    struct keeper_request usage = {.op = KEEPER_USAGE, .id = "one"};
+
+    CHECK_STR(rig_probe(&jail, "hold much"), "ok");
+    hang_up(&jail);
+    CHECK_INT(save("one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
+    CHECK_INT(rig_destroy(&rig, "one").status, 0);
+    (void)close(jail.pidfd);
+    struct rig_jail again = restore("one", 0, "saved-one");
+    CHECK_STR(rig_probe(&again, "check much"), "ok");
+    CHECK(rig_ask(&rig, &usage, NULL).usage.memory_bytes <= 128u << 20);
+    CHECK_STR(rig_probe(&again, "hog 64"), "signal 9"); /* and its limit is its limit */
+    end(&again);
+    CHECK_INT(forget("saved-one").status, 0);
+}
+
+/* At several moments of it: whatever became of the work, nothing is left when destroy is answered.
+ */
+static void a_jail_can_be_destroyed_while_it_is_worked_on(void)
+{
+    struct rig beside = rig_beside(&rig);
+    struct rig_jail source = start("source", 5);
+
+    CHECK_STR(rig_probe(&source, "hold memory"), "ok");
+    hang_up(&source);
+    CHECK_INT(save("source", "saved-source", KEEPER_SAVE_MEMORY).status, 0);
+    for (unsigned i = 0; i < 10; i++) {
+        struct keeper_request work = {.op = KEEPER_SAVE,
+                                      .id = "one",
+                                      .save = {.name = "saved-one", .flags = KEEPER_SAVE_MEMORY}};
+        struct rig_jail jail = {.pidfd = -1, .channel = -1};
+        int fds[KEEPER_FDS_MAX];
+        if (i % 2) {
+            work = rig_create_request("one", 0, "base");
+            work.op = KEEPER_RESTORE;
+            (void)snprintf(work.plan.from, sizeof(work.plan.from), "saved-source");
+        } else {
+            jail = start("one", 0);
+            hang_up(&jail);
+        }
+        rig_send(&rig, &work);
+        (void)usleep(i * 15 * 1000);
+        CHECK_INT(rig_destroy(&beside, "one").status, 0);
+        CHECK(!rig_trace_left(&rig, "one"));
+        struct keeper_answer answer = rig_receive(&rig, fds);
+        printf("# %s: %s\n", i % 2 ? "restore" : "save", answer.status ? answer.err.msg : "done");
+        for (int k = 0; k < KEEPER_FDS_MAX; k++) {
+            (void)close(fds[k]);
+        }
+        (void)close(jail.pidfd);
+        CHECK_INT(forget("saved-one").status, 0);
+    }
+    end(&source);
+    (void)close(beside.fd);
+    CHECK_INT(forget("saved-source").status, 0);
+}
+
 static void what_was_saved_without_memory_is_not_restored(void)
 {
     struct rig_jail jail = start("one", 0);
@@ -316,6 +376,9 @@ int main(int argc, char **argv)
         {"a socket that cannot be saved is named", a_socket_that_cannot_be_saved_is_named},
         {"a traced process is named", a_traced_process_is_named},
         {"connections out are reset", connections_out_are_reset},
+        {"a jail at its limits goes on", a_jail_at_its_limits_goes_on},
+        {"a jail can be destroyed while it is worked on",
+         a_jail_can_be_destroyed_while_it_is_worked_on},
         {"what was saved without memory is not restored",
          what_was_saved_without_memory_is_not_restored},
     };

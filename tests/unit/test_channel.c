@@ -445,6 +445,72 @@ static void an_older_agent_has_no_log(void)
     teardown();
 }
 
+static int quiet;
+
+static void on_quiet(void *ctx, int error)
+{
+    (void)ctx;
+    quiet = error == 0 ? 1 : error;
+}
+
+static struct channel_message ask_quiet(void)
+{
+    quiet = 0;
+    agent_channel_quiet(channel, CHANNEL_QUIET_HOLD, on_quiet);
+    turn();
+    return hear();
+}
+
+/* It is quiet when its end of the channel is seen to be closed; that is no break. */
+static void quiet_is_known_by_the_close(void)
+{
+    for (int unread = 0; unread < 2; unread++) {
+        setup();
+        greet();
+        struct channel_message asked = ask_quiet();
+        CHECK_INT(asked.op, CHANNEL_QUIET);
+        CHECK_INT(asked.value, CHANNEL_QUIET_HOLD);
+        agent_channel_connect(channel, 80, on_answer, NULL);
+        if (!unread) {
+            (void)hear(); /* else the close resets, before the answer is read */
+        }
+        struct channel_message answer = {.op = CHANNEL_QUIET, .seq = asked.seq};
+        (void)send(agent, &answer, sizeof(answer), MSG_NOSIGNAL);
+        fd_closep(&agent);
+        turn();
+        CHECK_INT(quiet, 1);
+        CHECK_INT(broken, 0);
+        CHECK_INT(answers_n, 1);
+        CHECK_INT(answers[0], -ECONNRESET);
+        channel = NULL;
+        teardown();
+    }
+}
+
+static void who_cannot_be_quiet_says_so(void)
+{
+    setup();
+    greet();
+    struct channel_message asked = ask_quiet();
+    say(CHANNEL_QUIET, asked.seq, -EPROTONOSUPPORT, 0);
+    CHECK_INT(quiet, -EPROTONOSUPPORT);
+    CHECK_INT(broken, 0);
+    (void)ask_quiet();
+    fd_closep(&agent); /* without an answer */
+    turn();
+    CHECK_INT(quiet, -ECONNRESET);
+    CHECK_INT(broken, 1);
+    channel = NULL;
+    teardown();
+
+    setup();
+    greet();
+    say(CHANNEL_QUIET, 7, 0, 0);
+    CHECK_INT(broken, 1);
+    channel = NULL;
+    teardown();
+}
+
 static void last_words_are_heard(void)
 {
     struct channel_message message = {.op = CHANNEL_LOG, .seq = 1};
@@ -479,6 +545,8 @@ int main(void)
         {"bad lines break", bad_lines_break},
         {"the longest line fits", the_longest_line_fits},
         {"an older agent has no log", an_older_agent_has_no_log},
+        {"quiet is known by the close", quiet_is_known_by_the_close},
+        {"who cannot be quiet says so", who_cannot_be_quiet_says_so},
         {"last words are heard", last_words_are_heard},
     };
 

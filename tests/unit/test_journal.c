@@ -57,6 +57,25 @@ static void what_is_on_record_is_forgotten(void)
     journal_forget(UINT32_MAX);
 }
 
+static void a_log_goes_on_from_another_number(void)
+{
+    struct journal_line line;
+
+    write_one("one");
+    write_one("two");
+    journal_number(100);
+    CHECK(journal_next(0, &line) && line.seq == 101);
+    CHECK(journal_next(101, &line) && line.seq == 102);
+    write_one("three");
+    CHECK(journal_next(102, &line) && line.seq == 103);
+    journal_forget(UINT32_MAX);
+    journal_number(0);
+    write_one("anew");
+    CHECK(journal_next(0, &line) && line.seq == 1);
+    journal_forget(UINT32_MAX);
+    journal_number(newest);
+}
+
 static void the_oldest_give_way(void)
 {
     struct journal_line line;
@@ -111,6 +130,7 @@ int main(void)
     static const struct check_test tests[] = {
         {"lines are numbered", lines_are_numbered},
         {"what is on record is forgotten", what_is_on_record_is_forgotten},
+        {"a log goes on from another number", a_log_goes_on_from_another_number},
         {"the oldest give way", the_oldest_give_way},
         {"any text fits", any_text_fits},
     };

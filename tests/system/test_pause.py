@@ -1,0 +1,207 @@
+"""A paused sandbox is all there again when it is resumed, also by another daemon; forks are copies of
+it. ATOLL_PAUSE_CYCLES says how often it is paused in a row (default 5)."""
+
+import os
+import threading
+
+import httpx
+import pytest
+from daemon import Daemon, until
+from e2b import Sandbox, SandboxException
+from inhabited import Inhabited
+
+CYCLES = int(os.environ.get("ATOLL_PAUSE_CYCLES", "5"))
+FORKS = 10
+LINES = 20000
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    daemon = Daemon()
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.remove()
+
+
+@pytest.fixture(scope="module")
+def api(daemon):
+    """Plain HTTP; the port may be another after a restart."""
+
+    def call(method, path, **options):
+        return httpx.request(
+            method, daemon.url + path, headers={"X-API-Key": daemon.key}, timeout=120, **options
+        )
+
+    return call
+
+
+@pytest.fixture
+def inhabited(daemon):
+    sandbox = Sandbox.create(timeout=1200, **daemon.sdk)
+    yield Inhabited(sandbox, daemon.url)
+    Sandbox.kill(sandbox.sandbox_id, **daemon.sdk)
+
+
+def again(daemon, inhabited):
+    """The same sandbox, after a resume."""
+    sandbox = Sandbox.connect(inhabited.sandbox.sandbox_id, timeout=1200, **daemon.sdk)
+    return Inhabited(sandbox, daemon.url, like=inhabited)
+
+
+def saved(daemon):
+    return sorted(path.name for path in (daemon.data / "pool" / "saved").glob("saved-*"))
+
+
+def test_all_of_it_is_there_after_a_restart(daemon, inhabited):
+    assert inhabited.sandbox.pause()
+    daemon.kill()
+    daemon.start()
+    info = Sandbox.get_info(inhabited.sandbox.sandbox_id, **daemon.sdk)
+    assert info.state == "paused"
+    resumed = again(daemon, inhabited)
+    resumed.check()
+    resumed.tell("second")
+    for _ in range(CYCLES):
+        assert resumed.sandbox.pause()
+        resumed = again(daemon, resumed)
+        resumed.check()
+    until(lambda: not saved(daemon), "nothing of the pauses is left")
+
+
+def test_forks_go_ways_of_their_own(daemon, inhabited):
+    forks = inhabited.sandbox.fork(count=FORKS, timeout=600)
+    assert all(isinstance(fork, Sandbox) for fork in forks), forks
+    try:
+        ids = {fork.sandbox_id for fork in forks} | {inhabited.sandbox.sandbox_id}
+        assert len(ids) == FORKS + 1
+        for number, fork in enumerate(forks):
+            copy = Inhabited(fork, daemon.url, like=inhabited)
+            copy.check()
+            copy.tell(f"fork{number}")
+            fork.files.write("/home/user/mine", str(number))
+        assert [fork.files.read("/home/user/mine") for fork in forks] == [str(n) for n in range(FORKS)]
+        assert not inhabited.sandbox.files.exists("/home/user/mine")
+        inhabited.check()
+        until(lambda: not saved(daemon), "what the forks started from is gone")
+    finally:
+        for fork in forks:
+            fork.kill()
+
+
+def test_who_a_fork_is(daemon):
+    parent = Sandbox.create(timeout=600, envs={"OWN": "parent's"}, **daemon.sdk)
+    fork = parent.fork(timeout=600)[0]
+    try:
+        say = "hostname; echo $E2B_SANDBOX_ID $OWN; cat /proc/sys/kernel/random/uuid"
+        one, other = parent.commands.run(say).stdout.split(), fork.commands.run(say).stdout.split()
+        assert one[:3] == [parent.sandbox_id, parent.sandbox_id, "parent's"]
+        assert other[:3] == [fork.sandbox_id, fork.sandbox_id, "parent's"]
+        assert one[3] != other[3]
+        headers = {"E2b-Sandbox-Id": fork.sandbox_id, "E2b-Sandbox-Port": "49983"}
+        token = parent.connection_config.sandbox_headers["X-Access-Token"]
+        stranger = httpx.get(f"{daemon.url}/envs", headers={**headers, "X-Access-Token": token})
+        assert stranger.status_code == 401, "the parent's token opens the fork"
+    finally:
+        fork.kill()
+        parent.kill()
+
+
+def numbers(text):
+    return [int(line) for line in text.split("\n") if line]
+
+
+def test_no_byte_of_a_stream_is_lost(daemon):
+    """A command's output is read across pauses: each stream ends with a reason, the next goes on."""
+    sandbox = Sandbox.create(timeout=600, **daemon.sdk)
+    loop = f"i=0; while [ $i -lt {LINES} ]; do echo $i; i=$((i+1)); done; sleep 1; echo $i"
+    command = sandbox.commands.run(loop, background=True, timeout=0)
+    pid, said, ends = command.pid, [], 0
+    try:
+        while True:
+            threading.Timer(0.2, lambda: sandbox.pause() if ends < 3 else None).start()
+            try:
+                for out, _, _ in command:
+                    said.append(out or "")
+                break
+            except SandboxException as end:
+                assert "the sandbox was paused" in str(end)
+                ends += 1
+            until(lambda: sandbox.get_info().state == "paused", "it is paused")
+            sandbox = Sandbox.connect(sandbox.sandbox_id, timeout=600, **daemon.sdk)
+            command = sandbox.commands.connect(pid)
+        assert ends == 3
+        assert numbers("".join(said)) == list(range(LINES + 1))
+    finally:
+        Sandbox.kill(sandbox.sandbox_id, **daemon.sdk)
+
+
+def test_streams_stay_open_while_it_is_copied(daemon):
+    sandbox = Sandbox.create(timeout=600, **daemon.sdk)
+    loop = "i=0; while [ $i -lt 300 ]; do echo $i; i=$((i+1)); sleep 0.01; done"
+    command = sandbox.commands.run(loop, background=True, timeout=0)
+    said, copies = [], []
+
+    def copy():
+        copies.append(sandbox.create_snapshot())
+        copies.append(sandbox.fork(count=2)[0])
+
+    copying = threading.Thread(target=copy)
+    copying.start()
+    try:
+        for out, _, _ in command:
+            said.append(out or "")
+        copying.join()
+        assert len(copies) == 2
+        assert numbers("".join(said)) == list(range(300))
+    finally:
+        Sandbox.delete_snapshot(copies[0].snapshot_id, **daemon.sdk)
+        sandbox.kill()
+
+
+# Holds a POSIX message queue, which lives on a mount of the kernel's own.
+QUEUE = """
+import ctypes, os, time
+assert ctypes.CDLL(None).mq_open(b"/queue", os.O_CREAT | os.O_RDWR, 0o600, None) >= 0
+print("held", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_what_cannot_be_saved_is_named_and_runs_on(daemon, api):
+    sandbox = Sandbox.create(timeout=600, **daemon.sdk)
+    try:
+        sandbox.files.write("/home/user/queue.py", QUEUE)
+        command = sandbox.commands.run("python3 queue.py", background=True, timeout=0)
+        assert next(out for out, _, _ in command if out) == "held\n"
+        command.disconnect()
+
+        answer = api("POST", f"/sandboxes/{sandbox.sandbox_id}/pause")
+        assert answer.status_code >= 400
+        for word in ("python3", "/queue", "memory: false"):
+            assert word in answer.json()["message"]
+        assert sandbox.get_info().state == "running"
+        assert sandbox.commands.run("pgrep -f queue.py").exit_code == 0
+        failed = api("POST", f"/sandboxes/{sandbox.sandbox_id}/fork")
+        assert failed.status_code >= 400 and "/queue" in failed.json()["message"]
+
+        answer = api("POST", f"/sandboxes/{sandbox.sandbox_id}/pause", json={"memory": False})
+        assert answer.status_code == 204
+        assert sandbox.connect().files.read("/home/user/queue.py") == QUEUE
+    finally:
+        Sandbox.kill(sandbox.sandbox_id, **daemon.sdk)
+
+
+def test_a_paused_one_takes_nothing_but_disk(daemon, api):
+    sandbox = Sandbox.create(timeout=600, **daemon.sdk)
+    sandbox.pause()
+    until(lambda: sandbox.sandbox_id not in daemon.sandbox_dirs(), "its own disk is gone")
+    assert sandbox.sandbox_id not in daemon.jails()
+    assert [name for name in saved(daemon) if sandbox.sandbox_id in name]
+    page = httpx.get(f"{daemon.url}/metrics").text
+    assert 'atoll_sandboxes{state="paused"} 1' in page
+    line = next(line for line in page.splitlines() if line.startswith("atoll_saved_memory_bytes "))
+    assert float(line.split()[1]) > 0
+    assert api("DELETE", f"/sandboxes/{sandbox.sandbox_id}").status_code == 204
+    until(lambda: not saved(daemon), "what was saved is gone")
