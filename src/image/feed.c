@@ -118,7 +118,7 @@ static bool counts_read(const char *text, const char *word, struct feed_end *out
 
 static void line_take(struct feed *feed, struct str line)
 {
-    char text[ANSWER_BYTES_MAX];
+    char text[ANSWER_BYTES_MAX] = "";
     struct feed_end end = {0};
 
     if (!str_copy(text, sizeof(text), line)) {

@@ -4,6 +4,7 @@
  * a source that is a directory the contents are merged into the target: directories that are there
  * stay as they are, files and links are replaced, links to directories are followed. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -24,17 +25,9 @@ static int refuse(const char *path, const char *why, struct err *err)
 
 static int join(const char *dir, const char *name, char out[PATH_BYTES], struct err *err)
 {
-    size_t a = strlen(dir), b = strlen(name), gap = a > 0 && b > 0;
+    int n = snprintf(out, PATH_BYTES, "%s%s%s", dir, dir[0] && name[0] ? "/" : "", name);
 
-    if (a + gap + b > UNPACK_PATH_BYTES_MAX) {
-        return refuse(name, "the name is too long", err);
-    }
-    memcpy(out, dir, a);
-    if (gap) {
-        out[a] = '/';
-    }
-    memcpy(out + a + gap, name, b + 1);
-    return 0;
+    return n < PATH_BYTES ? 0 : refuse(name, "the name is too long", err);
 }
 
 /* Where a path of the archive comes to lie. -ENOENT: it is not part of the source. */
