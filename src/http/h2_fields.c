@@ -77,13 +77,23 @@ int h2_fields_make(struct h2_fields *f, int status, const struct http_header *he
     return r;
 }
 
+/* In whatever letters the caller wrote its name. */
+static struct str host_of(const struct http_header *headers, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (str_ieq(headers[i].name, STR("host"))) {
+            return headers[i].value;
+        }
+    }
+    return (struct str){NULL, 0};
+}
+
 int h2_fields_request(struct h2_fields *f, struct str method, struct str target,
                       const struct http_header *headers, size_t n, int64_t content_length)
 {
-    struct str host = {NULL, 0};
+    struct str host = host_of(headers, n);
     int r = fields_begin(f, headers, n);
 
-    (void)head_count((struct head_fields){headers, n}, STR("host"), &host);
     r = r < 0 ? r : fields_add(f, STR(":method"), method);
     r = r < 0 ? r : fields_add(f, STR(":scheme"), STR("https"));
     r = r < 0 ? r : fields_add(f, STR(":authority"), host);
