@@ -282,7 +282,8 @@ static int create_error(int status)
     case -ELOOP:
     case -ENOTDIR:
     case -EXDEV:
-        return -EINVAL; /* a place where a volume cannot be mounted */
+    case -ENODEV:
+        return -EINVAL; /* a place where a volume cannot be mounted, or one that needs one */
     default:
         return -EIO;
     }
