@@ -38,6 +38,7 @@ struct start {
     bool row_given;              /* to the store */
     bool row_saved;              /* on record */
     bool agent_ready;            /* has its configuration, and what the template starts is up */
+    bool started;                /* what it starts from has the template's command running */
     char *start_cmd, *ready_cmd; /* of the template; NULL: none */
     struct start_command *command; /* under way */
     int64_t started_ms;            /* RESUMING: what they were, should it fail */
@@ -234,6 +235,11 @@ static void on_command(void *ctx, int error, const struct err *err)
     }
 }
 
+static bool has_command(const struct start *start)
+{
+    return start->start_cmd || start->ready_cmd;
+}
+
 static void start_run_command(struct sandbox *sb)
 {
     static const struct start_command_handler handler = {.done = on_command};
@@ -253,7 +259,7 @@ static void on_init(struct sandbox *sb, int error, const struct err *err)
     }
     if (error < 0) {
         start_fail(sb, -EIO, err);
-    } else if (sb->start->start_cmd || sb->start->ready_cmd) {
+    } else if (has_command(sb->start) && !sb->start->started) {
         start_run_command(sb);
     } else {
         sb->start->agent_ready = true;
@@ -276,7 +282,8 @@ static int create_error(int status)
     case -ELOOP:
     case -ENOTDIR:
     case -EXDEV:
-        return -EINVAL; /* a place where a volume cannot be mounted */
+    case -ENODEV:
+        return -EINVAL; /* a place where a volume cannot be mounted, or one that needs one */
     default:
         return -EIO;
     }
@@ -306,6 +313,33 @@ static void jail_made(struct sandbox *sb, const struct keeper_answer *answer,
     sandbox_take_jail(sb, sb->start->past, fds);
     start_record(sb, resumed ? CHANGE_RESUMED : CHANGE_CREATED);
     sandbox_init_agent(sb, on_init);
+}
+
+static void start_jail(struct sandbox *sb);
+
+/* What was kept of its template is of no use, and its layers and its command are still there: the
+ * keeper has left nothing under the sandbox's id. */
+static void start_cold(struct sandbox *sb, const struct err *err)
+{
+    struct keeper_plan *plan = &sb->start->request.plan;
+
+    log_warn("sandbox %s: started anew, with the command of its template: %s", sb->id, err->msg);
+    warm_spoilt(sb->all, sb, plan->from);
+    kept_release(sb->all, plan->from);
+    memset(plan->from, 0, sizeof(plan->from));
+    sb->start->request.op = KEEPER_CREATE;
+    sb->start->past = CHANNEL_PAST_NONE;
+    sb->start->started = sb->start->jail_answered = false;
+    start_jail(sb);
+}
+
+static void jail_failed(struct sandbox *sb, int error, const struct err *err)
+{
+    if (error == -EIO && sb->start->started && has_command(sb->start)) {
+        start_cold(sb, err);
+    } else {
+        start_fail(sb, error, err);
+    }
 }
 
 struct making {
@@ -344,7 +378,7 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
         (void)err_set(&err, EAGAIN, "the keeper is not running; try again");
         start_fail(sb, -EAGAIN, &err);
     } else if (answer->status < 0) {
-        start_fail(sb, create_error(answer->status), &answer->err);
+        jail_failed(sb, create_error(answer->status), &answer->err);
     } else if (fds[KEEPER_FD_PIDFD] < 0 || fds[KEEPER_FD_CHANNEL] < 0) {
         (void)err_set(&err, EIO, "the keeper's answer lacks the jail's descriptors");
         start_fail(sb, -EIO, &err);
@@ -503,8 +537,7 @@ void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
         start_begin(sb, from, from != NULL, from ? CHANNEL_PAST_COPIED : CHANNEL_PAST_NONE, done,
                     ctx);
     }
-    if (!from) {
-        text_set(&sb->start->start_cmd, params->template->start_cmd);
-        text_set(&sb->start->ready_cmd, params->template->ready_cmd);
-    }
+    sb->start->started = from != NULL;
+    text_set(&sb->start->start_cmd, params->template->start_cmd);
+    text_set(&sb->start->ready_cmd, params->template->ready_cmd);
 }
