@@ -564,7 +564,8 @@ void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
         start_begin(sb, from, from != NULL, from ? CHANNEL_PAST_COPIED : CHANNEL_PAST_NONE, done,
                     ctx);
     }
-    if (from) { /* should that be of no use, they are run after all */
+    if (from &&
+        !params->template->snapshot_of) { /* should it be of no use, they are run after all */
         sb->start->started = true;
         text_set(&sb->start->start_cmd, params->template->start_cmd);
         text_set(&sb->start->ready_cmd, params->template->ready_cmd);
