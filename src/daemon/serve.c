@@ -212,6 +212,9 @@ static void on_notice(uv_fs_event_t *handle, const char *file, int events, int s
     (void)file, (void)events;
     if (status == 0) {
         notices_take(server->places, server->templates);
+        if (server->sandboxes) {
+            sandboxes_warm(server->sandboxes);
+        }
     }
 }
 
@@ -485,7 +488,7 @@ static void close_loop(struct server *server)
     }
 }
 
-/* From the top down; the store last, because it writes what the others leave. Each takes NULL: a
+/* From the top down; the store late, because it writes what the others leave. Each takes NULL: a
  * start that failed has opened only some. */
 static void close_all(struct server *server)
 {
@@ -506,8 +509,8 @@ static void close_all(struct server *server)
     server->outward.logs = NULL;
     logs_free(server->logs); /* writes the last lines, which sandboxes_free() brought */
     keeper_client_free(server->keeper);
-    templates_free(server->templates);
     store_close(server->store);
+    templates_free(server->templates); /* to which the store tells what it has written */
     outward_close(&server->outward);
     close_loop(server);
 }

@@ -42,6 +42,7 @@ static void adopt_done(struct sandboxes *all)
         all->ready(all->ready_ctx);
     }
     start_waiting(all);
+    sandboxes_warm(all);
 }
 
 static void consider(struct sandboxes *all, const struct keeper_answer *answer)
@@ -215,12 +216,13 @@ int sandboxes_new(const struct sandboxes_options *options, void (*ready)(void *c
         slots_begin(&all->slots, options->instance);
     }
     all->ready_ctx = ctx;
-    all->refs = 3; /* the caller's, and the timers' */
+    all->refs = 4; /* the caller's, and the timers' */
     if (uv_timer_init(options->loop, &all->doom_timer) < 0 ||
-        uv_timer_init(options->loop, &all->record_timer) < 0) {
+        uv_timer_init(options->loop, &all->record_timer) < 0 ||
+        uv_timer_init(options->loop, &all->warm_timer) < 0) {
         abort();
     }
-    all->doom_timer.data = all->record_timer.data = all;
+    all->doom_timer.data = all->record_timer.data = all->warm_timer.data = all;
     int r = store_load_sandboxes(options->store, load_one, all, err);
     if (r < 0) {
         sandboxes_free(all);
@@ -254,8 +256,10 @@ void sandboxes_free(struct sandboxes *all)
     doom_free(all);
     kept_free(all);
     record_free(all);
+    warm_free(all);
     uv_close((uv_handle_t *)&all->doom_timer, on_timer_closed);
     uv_close((uv_handle_t *)&all->record_timer, on_timer_closed);
+    uv_close((uv_handle_t *)&all->warm_timer, on_timer_closed);
     sandboxes_release(all);
 }
 

@@ -32,13 +32,15 @@ struct start {
     sandbox_created *done;
     void *ctx;
     uint32_t waited_ms;
-    bool waiting;                /* for adoption, for the keeper, or for an older jail to be gone */
-    bool jail_asked;             /* a jail may exist */
-    bool jail_answered;          /* the keeper is through with it */
-    bool row_given;              /* to the store */
-    bool row_saved;              /* on record */
-    bool agent_ready;            /* has its configuration, and what the template starts is up */
-    char *start_cmd, *ready_cmd; /* of the template; NULL: none */
+    bool waiting;       /* for adoption, for the keeper, or for an older jail to be gone */
+    bool jail_asked;    /* a jail may exist */
+    bool jail_answered; /* the keeper is through with it */
+    bool row_given;     /* to the store */
+    bool row_saved;     /* on record */
+    bool agent_ready;   /* has its configuration, and what the template starts is up */
+    bool started;       /* what it starts from has the template's command running */
+    bool warm; /* that is all it has: its layers and the command would do. A copy has more */
+    char *start_cmd, *ready_cmd;   /* of the template; NULL: none */
     struct start_command *command; /* under way */
     int64_t started_ms;            /* RESUMING: what they were, should it fail */
     int64_t end_ms;
@@ -238,6 +240,11 @@ static void on_command(void *ctx, int error, const struct err *err)
     }
 }
 
+static bool has_command(const struct start *start)
+{
+    return start->start_cmd || start->ready_cmd;
+}
+
 static void start_run_command(struct sandbox *sb)
 {
     static const struct start_command_handler handler = {.done = on_command};
@@ -257,7 +264,7 @@ static void on_init(struct sandbox *sb, int error, const struct err *err)
     }
     if (error < 0) {
         start_fail(sb, -EIO, err);
-    } else if (sb->start->start_cmd || sb->start->ready_cmd) {
+    } else if (has_command(sb->start) && !sb->start->started) {
         start_run_command(sb);
     } else {
         sb->start->agent_ready = true;
@@ -313,6 +320,33 @@ static void jail_made(struct sandbox *sb, const struct keeper_answer *answer,
     sandbox_init_agent(sb, on_init);
 }
 
+static void start_jail(struct sandbox *sb);
+
+/* What was kept of its template is of no use, and its layers and its command are still there: the
+ * keeper has left nothing under the sandbox's id. */
+static void start_cold(struct sandbox *sb, const struct err *err)
+{
+    struct keeper_plan *plan = &sb->start->request.plan;
+
+    log_warn("sandbox %s: started anew, with the command of its template: %s", sb->id, err->msg);
+    warm_spoilt(sb->all, sb, plan->from);
+    kept_release(sb->all, plan->from);
+    memset(plan->from, 0, sizeof(plan->from));
+    sb->start->request.op = KEEPER_CREATE;
+    sb->start->past = CHANNEL_PAST_NONE;
+    sb->start->started = sb->start->warm = sb->start->jail_answered = false;
+    start_jail(sb);
+}
+
+static void jail_failed(struct sandbox *sb, int error, const struct err *err)
+{
+    if (error == -EIO && sb->start->warm) {
+        start_cold(sb, err);
+    } else {
+        start_fail(sb, error, err);
+    }
+}
+
 struct making {
     struct sandbox *sb;            /* counted */
     char from[KEEPER_SAVED_BYTES]; /* held, unless "" */
@@ -349,7 +383,7 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
         (void)err_set(&err, EAGAIN, "the keeper is not running; try again");
         start_fail(sb, -EAGAIN, &err);
     } else if (answer->status < 0) {
-        start_fail(sb, create_error(answer->status), &answer->err);
+        jail_failed(sb, create_error(answer->status), &answer->err);
     } else if (fds[KEEPER_FD_PIDFD] < 0 || fds[KEEPER_FD_CHANNEL] < 0) {
         (void)err_set(&err, EIO, "the keeper's answer lacks the jail's descriptors");
         start_fail(sb, -EIO, &err);
@@ -410,9 +444,8 @@ void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sa
                             .started_ms = sb->started_ms,
                             .end_ms = sb->end_ms};
     sb->start = start;
-    if (!memory) {
-        take_commands(start, sb->options);
-    }
+    start->started = memory;
+    take_commands(start, sb->options);
     start->error = plan_jail(sb, from, memory, &start->request, &start->err);
     if (start->error) {
         start->request.plan.from[0] = '\0';
@@ -531,4 +564,6 @@ void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
         start_begin(sb, from, from != NULL, from ? CHANNEL_PAST_COPIED : CHANNEL_PAST_NONE, done,
                     ctx);
     }
+    sb->start->warm = from && !params->hidden && !params->template->snapshot_of &&
+                      (params->template->start_cmd || params->template->ready_cmd);
 }

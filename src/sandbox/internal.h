@@ -18,6 +18,7 @@
  *   run.c        a command inside, through the agent
  *   start_command.c  the template's own command, until it is ready
  *   keep.c       a jail's state under a name that others chose
+ *   warm.c       built-in templates, kept with their start command running
  *   lifecycle.c  timeouts, death, kill
  *   doom.c       jails that must go, until the keeper says they are gone
  *   adopt.c      the start of the daemon: the table against what is alive
@@ -88,6 +89,7 @@ struct joiner;
 struct kept;
 struct save;
 struct start;
+struct warm;
 
 struct sandboxes {
     struct sandboxes_options use;
@@ -105,6 +107,9 @@ struct sandboxes {
     uv_timer_t doom_timer;
     struct ending *unrecorded; /* ends that the store has refused so far */
     uv_timer_t record_timer;
+    struct warm *warms; /* the built-in templates */
+    bool warming;       /* one of them is being run, to be kept */
+    uv_timer_t warm_timer;
 
     enum adoption adoption;
     struct sandbox_position adopt_cursor;
@@ -287,6 +292,12 @@ void kept_find(struct sandbox *sb, void (*done)(void *ctx, int error, const char
 void kept_load(struct sandboxes *all, void (*done)(struct sandboxes *all, int error));
 void kept_sweep(struct sandboxes *all);
 void kept_free(struct sandboxes *all);
+
+/* ---- warm.c ---- */
+
+/* A sandbox could not be started from that, which was kept of its template. */
+void warm_spoilt(struct sandboxes *all, const struct sandbox *sb, const char *name);
+void warm_free(struct sandboxes *all);
 
 /* ---- lifecycle.c ---- */
 

@@ -219,6 +219,11 @@ void sandbox_fork(struct sandbox *sb, const struct sandbox_fork *fork);
 typedef void sandbox_kept(void *ctx, int error, const struct err *err);
 void sandbox_keep(struct sandbox *sb, const char *name, sandbox_kept *done, void *ctx);
 
+/* Sees to it, in the background, that what starts in sandboxes of the built-in templates runs from
+ * their beginning: each is run once and kept so. For whoever has put or changed a template; what
+ * was kept of one that has changed is forgotten. */
+void sandboxes_warm(struct sandboxes *all);
+
 /* Is a layer, or what was saved under a name, part of a sandbox, running or paused? */
 bool sandboxes_use(const struct sandboxes *all, const char *layer);
 

@@ -148,6 +148,72 @@ void templates_put_builtin(struct templates *templates, const struct template_bu
     save(templates, entry, NULL, NULL);
 }
 
+/* ---- what was saved of it ---- */
+
+struct keeping {
+    struct templates *all;
+    char *id, *build_id, *saved;
+    store_done *done;
+    void *ctx;
+};
+
+static struct entry *find_build(struct templates *all, const char *id, const char *build_id)
+{
+    struct entry *entry = NULL;
+
+    HASH_FIND_STR(all->by_id, id, entry);
+    return entry && strcmp(entry->t.build_id, build_id) == 0 ? entry : NULL;
+}
+
+static void keeping_end(struct keeping *keeping, int error, const struct err *err)
+{
+    keeping->done(keeping->ctx, error, err);
+    free(keeping->id);
+    free(keeping->build_id);
+    free(keeping->saved);
+    free(keeping);
+}
+
+/* It may have become another one meanwhile: then that is what the store has by now. */
+static void on_kept(void *ctx, int error, const struct err *err)
+{
+    struct keeping *keeping = ctx;
+    struct entry *entry = find_build(keeping->all, keeping->id, keeping->build_id);
+    struct err stale;
+
+    if (error == 0 && !entry) {
+        (void)err_set(&stale, ESTALE, "the template has become another one");
+        keeping_end(keeping, -ESTALE, &stale);
+        return;
+    }
+    if (error == 0) {
+        text_set(&entry->t.saved, keeping->saved);
+    }
+    keeping_end(keeping, error, err);
+}
+
+void templates_keep(struct templates *templates, const char *id, const char *build_id,
+                    const char *saved, store_done *done, void *ctx)
+{
+    static const struct err none;
+    struct keeping *keeping = xnew(struct keeping);
+    const struct entry *entry = find_build(templates, id, build_id);
+
+    *keeping = (struct keeping){.all = templates,
+                                .id = xstrdup(id),
+                                .build_id = xstrdup(build_id),
+                                .saved = xstrdup(saved),
+                                .done = done,
+                                .ctx = ctx};
+    if (!entry) {
+        on_kept(keeping, 0, &none);
+        return;
+    }
+    struct template_row row = template_row(&entry->t);
+    row.saved = saved;
+    store_template_save(templates->store, &row, on_kept, keeping);
+}
+
 /* ---- not there yet ---- */
 
 void templates_await(struct templates *templates, const char *alias, const char *sentence)

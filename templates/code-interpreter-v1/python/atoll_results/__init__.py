@@ -4,7 +4,7 @@ DataFrames get `e2b/data`, figures `e2b/chart`, lists and dicts `application/jso
 when they are saved or shown. Nothing is imported here for it: an object of a package can only be
 there when its package is."""
 
-from atoll_results import charts, fresh, pictures, tables, values
+from atoll_results import charts, pictures, tables, values
 
 
 def load_ipython_extension(shell):
@@ -13,4 +13,3 @@ def load_ipython_extension(shell):
         formatter = kind(parent=shell.display_formatter)
         formatters[formatter.format_type] = formatter
     pictures.watch()
-    fresh.watch(shell)
