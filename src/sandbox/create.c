@@ -32,14 +32,15 @@ struct start {
     sandbox_created *done;
     void *ctx;
     uint32_t waited_ms;
-    bool waiting;                /* for adoption, for the keeper, or for an older jail to be gone */
-    bool jail_asked;             /* a jail may exist */
-    bool jail_answered;          /* the keeper is through with it */
-    bool row_given;              /* to the store */
-    bool row_saved;              /* on record */
-    bool agent_ready;            /* has its configuration, and what the template starts is up */
-    bool started;                /* what it starts from has the template's command running */
-    char *start_cmd, *ready_cmd; /* of the template; NULL: none */
+    bool waiting;       /* for adoption, for the keeper, or for an older jail to be gone */
+    bool jail_asked;    /* a jail may exist */
+    bool jail_answered; /* the keeper is through with it */
+    bool row_given;     /* to the store */
+    bool row_saved;     /* on record */
+    bool agent_ready;   /* has its configuration, and what the template starts is up */
+    bool started;       /* what it starts from has the template's command running */
+    bool warm; /* that is all it has: its layers and the command would do. A copy has more */
+    char *start_cmd, *ready_cmd;   /* of the template; NULL: none */
     struct start_command *command; /* under way */
     int64_t started_ms;            /* RESUMING: what they were, should it fail */
     int64_t end_ms;
@@ -333,13 +334,13 @@ static void start_cold(struct sandbox *sb, const struct err *err)
     memset(plan->from, 0, sizeof(plan->from));
     sb->start->request.op = KEEPER_CREATE;
     sb->start->past = CHANNEL_PAST_NONE;
-    sb->start->started = sb->start->jail_answered = false;
+    sb->start->started = sb->start->warm = sb->start->jail_answered = false;
     start_jail(sb);
 }
 
 static void jail_failed(struct sandbox *sb, int error, const struct err *err)
 {
-    if (error == -EIO && sb->start->started && has_command(sb->start)) {
+    if (error == -EIO && sb->start->warm) {
         start_cold(sb, err);
     } else {
         start_fail(sb, error, err);
@@ -443,9 +444,8 @@ void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sa
                             .started_ms = sb->started_ms,
                             .end_ms = sb->end_ms};
     sb->start = start;
-    if (!memory) {
-        take_commands(start, sb->options);
-    }
+    start->started = memory;
+    take_commands(start, sb->options);
     start->error = plan_jail(sb, from, memory, &start->request, &start->err);
     if (start->error) {
         start->request.plan.from[0] = '\0';
@@ -564,10 +564,6 @@ void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
         start_begin(sb, from, from != NULL, from ? CHANNEL_PAST_COPIED : CHANNEL_PAST_NONE, done,
                     ctx);
     }
-    if (from &&
-        !params->template->snapshot_of) { /* should it be of no use, they are run after all */
-        sb->start->started = true;
-        text_set(&sb->start->start_cmd, params->template->start_cmd);
-        text_set(&sb->start->ready_cmd, params->template->ready_cmd);
-    }
+    sb->start->warm = from && !params->hidden && !params->template->snapshot_of &&
+                      (params->template->start_cmd || params->template->ready_cmd);
 }
