@@ -12,5 +12,7 @@ int cli_env(struct cli *cli)
     }
     printf("export E2B_API_URL=%s E2B_SANDBOX_URL=%s E2B_API_KEY=%s\n", endpoint.url, endpoint.url,
            endpoint.key);
+    /* The SDKs look for volumes at a place of its own; here it is the same. */
+    printf("export E2B_VOLUME_API_URL=%s\n", endpoint.url);
     return CLI_OK;
 }

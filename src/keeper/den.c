@@ -14,7 +14,6 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
-#include "base/str.h"
 #include "keeper/furnish.h"
 #include "keeper/mounts.h"
 #include "keeper/stage.h"
@@ -28,7 +27,6 @@ enum {
     PARTS_N,
     CACHE_BYTES_MAX = 64 * 1024,
     TEXT_BYTES = 2 * KEEPER_VOLUME_PATH_BYTES + 64,
-    MOUNTINFO_BYTES = 256 * 1024,
 };
 
 #define VOLUME_KEY "volume:" /* and its path in the jail */
@@ -77,16 +75,17 @@ static int parts_put(const int parts[PARTS_N], struct err *err)
     return r;
 }
 
-static int volumes_put(int volumes[KEEPER_VOLUMES_MAX], struct err *err)
+static int volumes_put(int volumes[KEEPER_VOLUMES_MAX], int none, struct err *err)
 {
-    int r = mkdir("/run/volumes", 0755) < 0 ? err_sys(err, "make /run/volumes") : 0;
+    scoped_fd rest = none;
+    int r = mkdir(DEN_VOLUMES, 0755) < 0 ? err_sys(err, "make " DEN_VOLUMES) : 0;
 
     for (size_t i = 0; r == 0 && i < KEEPER_VOLUMES_MAX && volumes[i] >= 0; i++) {
         char path[32];
-        (void)snprintf(path, sizeof(path), "/run/volumes/%zu", i);
+        (void)snprintf(path, sizeof(path), DEN_VOLUMES "/%zu", i);
         r = put(path, true, move_fd(&volumes[i]), err);
     }
-    return r;
+    return r < 0 ? r : put(DEN_VOLUMES "/none", true, move_fd(&rest), err);
 }
 
 static int dir_make(const char *path, struct err *err)
@@ -112,7 +111,7 @@ static int fill(const int parts[PARTS_N], struct den_parts *given, struct den *o
         r = put(DEN_ROOT, true, move_fd(&given->root), err);
     }
     if (r == 0) {
-        r = volumes_put(given->volumes, err);
+        r = volumes_put(given->volumes, move_fd(&given->none), err);
     }
     if (r == 0 && given->saved >= 0) {
         r = put("/run/saved", true, move_fd(&given->saved), err);
@@ -193,9 +192,22 @@ static void external_add(char *out[DEN_EXTERNALS_MAX], size_t *n, const char *ke
     out[(*n)++] = text;
 }
 
-size_t den_externals_restored(const struct keeper_plan *plan, char *out[DEN_EXTERNALS_MAX])
+/* CRIU needs something at every place that the images have; mounted_settle() removes it again. */
+static void volume_source(const struct keeper_plan *plan, const char *place, char *out, size_t size)
 {
-    char key[KEEPER_VOLUME_PATH_BYTES + 16], path[64];
+    for (uint32_t i = 0; i < plan->volumes_n; i++) {
+        if (strcmp(plan->volumes[i].path, place) == 0) {
+            (void)snprintf(out, size, DEN_VOLUMES "/%" PRIu32, i);
+            return;
+        }
+    }
+    (void)snprintf(out, size, DEN_VOLUMES "/none");
+}
+
+size_t den_externals_restored(const struct keeper_plan *plan, const struct mounted *had,
+                              char *out[DEN_EXTERNALS_MAX])
+{
+    char key[KEEPER_VOLUME_PATH_BYTES + sizeof(VOLUME_KEY)], path[64];
     size_t n = 0;
 
     for (size_t i = 0; i < PARTS_N; i++) {
@@ -203,89 +215,17 @@ size_t den_externals_restored(const struct keeper_plan *plan, char *out[DEN_EXTE
         external_add(out, &n, part_name(i), path);
     }
     external_add(out, &n, "agent", PARTS_DIR "agent");
-    for (uint32_t i = 0; i < plan->volumes_n; i++) {
-        (void)snprintf(key, sizeof(key), VOLUME_KEY "%s", plan->volumes[i].path);
-        (void)snprintf(path, sizeof(path), "/run/volumes/%" PRIu32, i);
+    for (size_t i = 0; i < had->n; i++) {
+        (void)snprintf(key, sizeof(key), VOLUME_KEY "%s", had->path[i]);
+        volume_source(plan, had->path[i], path, sizeof(path));
         external_add(out, &n, key, path);
     }
     return n;
 }
 
-/* "\040" is a blank. */
-static void unescape(struct str text, char *out, size_t size)
+size_t den_externals_dumped(const struct mounted *at, char *out[DEN_EXTERNALS_MAX])
 {
-    size_t n = 0;
-
-    for (size_t i = 0; i < text.len && n + 1 < size; i++) {
-        if (text.at[i] == '\\' && i + 3 < text.len) {
-            char octal[4] = {text.at[i + 1], text.at[i + 2], text.at[i + 3]};
-            out[n++] = (char)strtol(octal, NULL, 8);
-            i += 3;
-        } else {
-            out[n++] = text.at[i];
-        }
-    }
-    out[n] = '\0';
-}
-
-/* The fifth field is the place; the type comes after " - ". Of all that a jail has mounted only
- * volumes, and the agent that an earlier keeper brought, lie on the pool. */
-void den_volumes_each(const char *mountinfo, void (*each)(void *ctx, const char *path), void *ctx)
-{
-    struct str rest = str_of(mountinfo);
-    struct str line, field, place;
-
-    while (str_split(&rest, '\n', &line)) {
-        char path[KEEPER_VOLUME_PATH_BYTES];
-        place = (struct str){0};
-        for (int at = 1; str_split(&line, ' ', &field) && !str_eq(field, STR("-")); at++) {
-            place = at == 5 ? field : place;
-        }
-        unescape(place, path, sizeof(path));
-        if (str_split(&line, ' ', &field) && str_eq(field, STR("btrfs")) &&
-            strcmp(path, FURNISH_AGENT) != 0) {
-            each(ctx, path);
-        }
-    }
-}
-
-struct externals {
-    char **out;
-    size_t n;
-};
-
-static void volume_add(void *ctx, const char *path)
-{
-    struct externals *externals = ctx;
-    char value[KEEPER_VOLUME_PATH_BYTES + 16];
-
-    (void)snprintf(value, sizeof(value), VOLUME_KEY "%s", path);
-    if (externals->n < DEN_EXTERNALS_MAX) {
-        external_add(externals->out, &externals->n, path, value);
-    }
-}
-
-static size_t volumes_add(pid_t first, char *out[DEN_EXTERNALS_MAX], size_t n)
-{
-    struct externals externals = {out, n};
-    char path[40];
-    char *text = xcalloc(1, MOUNTINFO_BYTES);
-    size_t len = 0;
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/mountinfo", first);
-    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    for (ssize_t got = 1;
-         fd >= 0 && got > 0 && len<MOUNTINFO_BYTES - 1; len += got> 0 ? (size_t)got : 0) {
-        got = read(fd, text + len, MOUNTINFO_BYTES - 1 - len);
-    }
-    den_volumes_each(text, volume_add, &externals);
-    free(text);
-    return externals.n;
-}
-
-size_t den_externals_dumped(pid_t first, char *out[DEN_EXTERNALS_MAX])
-{
-    char path[64];
+    char path[64], key[KEEPER_VOLUME_PATH_BYTES + sizeof(VOLUME_KEY)];
     size_t n = 0;
 
     for (size_t i = 0; i < STAGE_NODES; i++) {
@@ -302,5 +242,9 @@ size_t den_externals_dumped(pid_t first, char *out[DEN_EXTERNALS_MAX])
     }
     external_add(out, &n, "/sys", "sys");
     external_add(out, &n, FURNISH_AGENT, "agent");
-    return volumes_add(first, out, n);
+    for (size_t i = 0; i < at->n; i++) {
+        (void)snprintf(key, sizeof(key), VOLUME_KEY "%s", at->path[i]);
+        external_add(out, &n, at->path[i], key);
+    }
+    return n;
 }

@@ -3,7 +3,7 @@
  *
  *   /run/root      a restored jail's root filesystem
  *   /run/parts/    what every jail has mounted from the keeper: devices, /sys, the agent
- *   /run/volumes/  its volumes, by their place in the plan
+ *   /run/volumes/  its volumes, by their number in the plan; `none` is an empty directory
  *   /run/saved     the images, read-only
  *   /run/changed/  those images that are to be different for this jail
  *   /run/images    both, the changed ones on top
@@ -20,14 +20,15 @@
 #define KEEPER_DEN_H
 
 #include <stddef.h>
-#include <sys/types.h>
 
 #include "base/compiler.h"
 #include "base/err.h"
 #include "keeper/keeper.h"
+#include "keeper/mounted.h"
 #include "keeper/pool.h"
 
 #define DEN_ROOT "/run/root"
+#define DEN_VOLUMES "/run/volumes"
 
 enum { DEN_EXTERNALS_MAX = 24 + KEEPER_VOLUMES_MAX };
 
@@ -37,7 +38,12 @@ struct den_parts {
     int agent;
     int saved;
     int volumes[KEEPER_VOLUMES_MAX];
+    int none; /* stands in for a volume that the plan lacks */
 };
+#define DEN_PARTS_NONE                                                                             \
+    {                                                                                              \
+        .root = -1, .agent = -1, .saved = -1, .volumes = {-1}, .none = -1                          \
+    }
 
 struct den {
     int stage_fd;   /* the keeper's root, which outlives this */
@@ -57,14 +63,10 @@ void den_remember(const struct den *den);
  */
 must_check int den_images(struct err *err);
 
-/* CRIU's words for the parts: of the jail whose first process that is, when it is dumped, and when
- * one is restored with that plan. For free() each. */
-size_t den_externals_dumped(pid_t first, char *out[DEN_EXTERNALS_MAX]);
-size_t den_externals_restored(const struct keeper_plan *plan, char *out[DEN_EXTERNALS_MAX]);
-
-/* ---- parts that need no kernel, for tests ---- */
-
-/* Calls each with the place of every mount of a volume in the text of a jail's mountinfo. */
-void den_volumes_each(const char *mountinfo, void (*each)(void *ctx, const char *path), void *ctx);
+/* CRIU's words for the parts: of a jail that has volumes at those places, when it is dumped, and
+ * when one is restored with that plan from images that have them there. For free() each. */
+size_t den_externals_dumped(const struct mounted *at, char *out[DEN_EXTERNALS_MAX]);
+size_t den_externals_restored(const struct keeper_plan *plan, const struct mounted *had,
+                              char *out[DEN_EXTERNALS_MAX]);
 
 #endif

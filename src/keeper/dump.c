@@ -42,7 +42,8 @@ struct dump {
     pid_t first;
     struct criu criu;
     struct den den;
-    struct err step_err; /* why a step was not done */
+    struct mounted mounted; /* of its volumes */
+    struct err step_err;    /* why a step was not done */
 };
 
 /* ---- standing still ---- */
@@ -129,7 +130,7 @@ static int criu_dump(struct dump *dump, struct err *err)
         .work_fd = dump->den.work_fd,
         .freezer = freezer,
         .externals = externals,
-        .externals_n = den_externals_dumped(dump->first, externals),
+        .externals_n = den_externals_dumped(&dump->mounted, externals),
         .step = on_step,
         .ctx = dump,
     };
@@ -196,6 +197,7 @@ static int first_find(struct dump *dump, struct err *err)
     if (dump->first <= 0) {
         return err_set(err, ESRCH, "jail %s does not run", dump->id);
     }
+    mounted_find(dump->first, &dump->mounted);
     dump->freezer_fd = cgroups_leaf(dump->kit->groups, dump->id);
     return dump->freezer_fd < 0 ? err_set(err, ESRCH, "jail %s does not run", dump->id) : 0;
 }
@@ -203,7 +205,7 @@ static int first_find(struct dump *dump, struct err *err)
 static int dump_all(struct dump *dump, const struct keeper_save *save, struct keeper_saved *out,
                     struct err *err)
 {
-    struct den_parts none = {.root = -1, .agent = -1, .saved = -1, .volumes = {-1}};
+    struct den_parts none = DEN_PARTS_NONE;
     bool stop = save->flags & KEEPER_SAVE_STOP;
     int r = first_find(dump, err);
 
@@ -212,6 +214,11 @@ static int dump_all(struct dump *dump, const struct keeper_save *save, struct ke
     }
     if (r < 0) {
         return r;
+    }
+    /* The snapshot of the disk waits for what was written to it: not while the jail stands still.
+     */
+    if (!stop && syncfs(dump->begun_fd) < 0) {
+        return err_sys(err, "write the jail's files to the disk");
     }
     for (int i = 0; i < TRIES; i++) {
         r = dump_try(dump, stop, out, err);
@@ -230,7 +237,10 @@ static int dump_all(struct dump *dump, const struct keeper_save *save, struct ke
         r = about_write(dump->memory_fd, dump->id, &dump->kit->criu, err);
     }
     if (r == 0) {
-        r = images_sync(dump->memory_fd, &out->memory_bytes, err);
+        r = mounted_keep(&dump->mounted, dump->memory_fd, err);
+    }
+    if (r == 0) {
+        r = images_bytes(dump->memory_fd, &out->memory_bytes, err);
     }
     return r;
 }

@@ -32,9 +32,11 @@ struct restore {
     bool tcp_close;
     struct jail *out;
     struct about about;
-    int saved_fd;  /* saved/<name> */
-    int memory_fd; /* memory/ of it */
-    int images_fd; /* as they are to be for this jail */
+    struct mounted had; /* where the images have volumes */
+    pid_t first;        /* of the restored processes, when they are there */
+    int saved_fd;       /* saved/<name> */
+    int memory_fd;      /* memory/ of it */
+    int images_fd;      /* as they are to be for this jail */
     struct den den;
     struct err step_err; /* why a step was not done */
 };
@@ -73,6 +75,17 @@ static int boot_id_write(struct restore *restore, pid_t pid)
     return 0;
 }
 
+/* Their other ends are the daemon's, in the network that the jail was saved in. One that cannot be
+ * ended here ends when something is written to it. */
+static void orphans_end(const struct restore *restore)
+{
+    struct err err;
+
+    if (network_orphans_reset(restore->kit->network, restore->first, &err) < 0) {
+        log_warn("jail %s: %s", restore->id, err.msg);
+    }
+}
+
 static int on_step(void *ctx, const char *step, pid_t pid)
 {
     struct restore *restore = ctx;
@@ -80,7 +93,15 @@ static int on_step(void *ctx, const char *step, pid_t pid)
     if (strcmp(step, "setup-namespaces") == 0) {
         return network_make(restore, pid);
     }
-    return strcmp(step, "post-restore") == 0 ? boot_id_write(restore, pid) : 0;
+    if (strcmp(step, "post-restore") == 0) {
+        restore->first = pid;
+        int r = boot_id_write(restore, pid);
+        return r < 0 ? r : mounted_settle(&restore->had, restore->plan, pid, &restore->step_err);
+    }
+    if (strcmp(step, "pre-resume") == 0) { /* which names no process */
+        orphans_end(restore);
+    }
+    return 0;
 }
 
 /* In CRIU's process: what it makes is counted as the jail's from the first. */
@@ -127,6 +148,11 @@ static int parts_take(struct restore *restore, struct den_parts *out, struct err
     if (r < 0) {
         return r;
     }
+    out->none = mounts_clone(AT_FDCWD, "/pool/layers/" KEEPER_LAYER_EMPTY,
+                             MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID, err);
+    if (out->none < 0) {
+        return out->none;
+    }
     out->root = rootfs_build(restore->id, restore->plan, userns, base, err);
     rootfs_clear(restore->plan);
     if (out->root < 0) {
@@ -164,6 +190,19 @@ static int images_make(struct restore *restore, struct err *err)
 
 /* ---- CRIU ---- */
 
+static int why_not(struct restore *restore, struct err *err)
+{
+    int r = reason_restore(restore->den.work_fd, restore->kit, err);
+    const char *vacant = mounted_vacant(&restore->had, restore->plan);
+
+    return vacant
+               ? err_set(
+                     err, ENODEV,
+                     "it was saved with a volume at %s, which its processes use: mount one there",
+                     vacant)
+               : r;
+}
+
 static int criu_restore(struct restore *restore, struct err *err)
 {
     char *externals[DEN_EXTERNALS_MAX];
@@ -173,7 +212,7 @@ static int criu_restore(struct restore *restore, struct err *err)
         .root = DEN_ROOT,
         .tcp_close = restore->tcp_close,
         .externals = externals,
-        .externals_n = den_externals_restored(restore->plan, externals),
+        .externals_n = den_externals_restored(restore->plan, &restore->had, externals),
         .step = on_step,
         .ctx = restore,
     };
@@ -191,12 +230,12 @@ static int criu_restore(struct restore *restore, struct err *err)
         *err = restore->step_err;
         return -err->code;
     }
-    return r <= 0 ? reason_restore(restore->den.work_fd, restore->kit, err) : r;
+    return r <= 0 ? why_not(restore, err) : r;
 }
 
 static int restore_steps(struct restore *restore, unsigned *made, struct err *err)
 {
-    struct den_parts parts = {.root = -1, .agent = -1, .saved = -1, .volumes = {-1}};
+    struct den_parts parts = DEN_PARTS_NONE;
     int r = disk_make(restore, made, err);
 
     if (r == 0) {
@@ -236,7 +275,8 @@ static int memory_open(struct restore *restore, struct err *err)
     if (restore->memory_fd < 0) {
         return err_set(err, ENOENT, "%s was saved without its memory", restore->plan->from);
     }
-    return about_read(restore->memory_fd, &restore->kit->criu, &restore->about, err);
+    int r = about_read(restore->memory_fd, &restore->kit->criu, &restore->about, err);
+    return r < 0 ? r : mounted_load(restore->memory_fd, &restore->had, err);
 }
 
 int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,

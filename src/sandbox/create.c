@@ -32,14 +32,15 @@ struct start {
     sandbox_created *done;
     void *ctx;
     uint32_t waited_ms;
-    bool waiting;                /* for adoption, for the keeper, or for an older jail to be gone */
-    bool jail_asked;             /* a jail may exist */
-    bool jail_answered;          /* the keeper is through with it */
-    bool row_given;              /* to the store */
-    bool row_saved;              /* on record */
-    bool agent_ready;            /* has its configuration, and what the template starts is up */
-    bool started;                /* what it starts from has the template's command running */
-    char *start_cmd, *ready_cmd; /* of the template; NULL: none */
+    bool waiting;       /* for adoption, for the keeper, or for an older jail to be gone */
+    bool jail_asked;    /* a jail may exist */
+    bool jail_answered; /* the keeper is through with it */
+    bool row_given;     /* to the store */
+    bool row_saved;     /* on record */
+    bool agent_ready;   /* has its configuration, and what the template starts is up */
+    bool started;       /* what it starts from has the template's command running */
+    bool warm; /* that is all it has: its layers and the command would do. A copy has more */
+    char *start_cmd, *ready_cmd;   /* of the template; NULL: none */
     struct start_command *command; /* under way */
     int64_t started_ms;            /* RESUMING: what they were, should it fail */
     int64_t end_ms;
@@ -227,6 +228,10 @@ static void on_command(void *ctx, int error, const struct err *err)
     struct sandbox *sb = ctx;
 
     sb->start->command = NULL;
+    if (error < 0 && sb->state == SANDBOX_RESUMING) {
+        log_warn("sandbox %s: resumed without what its template starts: %s", sb->id, err->msg);
+        error = 0; /* its files are what is wanted back */
+    }
     if (error < 0) {
         start_fail(sb, error == -ETIMEDOUT ? error : -EIO, err);
     } else {
@@ -285,7 +290,8 @@ static int create_error(int status)
     case -ELOOP:
     case -ENOTDIR:
     case -EXDEV:
-        return -EINVAL; /* a place where a volume cannot be mounted */
+    case -ENODEV:
+        return -EINVAL; /* a place where a volume cannot be mounted, or one that needs one */
     default:
         return -EIO;
     }
@@ -331,13 +337,13 @@ static void start_cold(struct sandbox *sb, const struct err *err)
     memset(plan->from, 0, sizeof(plan->from));
     sb->start->request.op = KEEPER_CREATE;
     sb->start->past = CHANNEL_PAST_NONE;
-    sb->start->started = sb->start->jail_answered = false;
+    sb->start->started = sb->start->warm = sb->start->jail_answered = false;
     start_jail(sb);
 }
 
 static void jail_failed(struct sandbox *sb, int error, const struct err *err)
 {
-    if (error == -EIO && sb->start->started && has_command(sb->start)) {
+    if (error == -EIO && sb->start->warm) {
         start_cold(sb, err);
     } else {
         start_fail(sb, error, err);
@@ -422,6 +428,13 @@ void start_waiting(struct sandboxes *all)
     }
 }
 
+/* What starts anew runs what the template starts, which the memory would have had. */
+static void take_commands(struct start *start, const json_t *options)
+{
+    text_set(&start->start_cmd, json_string_value(json_object_get(options, "startCmd")));
+    text_set(&start->ready_cmd, json_string_value(json_object_get(options, "readyCmd")));
+}
+
 void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sandbox_created *done,
                  void *ctx)
 {
@@ -434,6 +447,8 @@ void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sa
                             .started_ms = sb->started_ms,
                             .end_ms = sb->end_ms};
     sb->start = start;
+    start->started = memory;
+    take_commands(start, sb->options);
     start->error = plan_jail(sb, from, memory, &start->request, &start->err);
     if (start->error) {
         start->request.plan.from[0] = '\0';
@@ -500,6 +515,18 @@ static char *make_token(void)
     return xstrdup(buf_at(&text));
 }
 
+/* On record with the sandbox: the template may be gone or another when it starts anew. A copy has
+ * its source's. */
+static void keep_commands(json_t *options, const struct template *template)
+{
+    if (template->start_cmd) {
+        (void)json_object_set_new(options, "startCmd", json_string(template->start_cmd));
+    }
+    if (template->ready_cmd) {
+        (void)json_object_set_new(options, "readyCmd", json_string(template->ready_cmd));
+    }
+}
+
 static void describe(struct sandbox *sb, const struct sandbox_params *params)
 {
     const struct template *template = params->template;
@@ -514,6 +541,7 @@ static void describe(struct sandbox *sb, const struct sandbox_params *params)
     sb->metadata = copy_object(params->metadata);
     sb->env_vars = copy_object(params->env_vars);
     sb->options = copy_object(params->options);
+    keep_commands(sb->options, template);
     sb->init = plan_init(template, params->env_vars);
     sb->created_ms = sb->started_ms = clock_wall_ms();
     sb->end_ms = sb->started_ms + params->timeout_ms;
@@ -539,7 +567,6 @@ void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
         start_begin(sb, from, from != NULL, from ? CHANNEL_PAST_COPIED : CHANNEL_PAST_NONE, done,
                     ctx);
     }
-    sb->start->started = from != NULL;
-    text_set(&sb->start->start_cmd, params->template->start_cmd);
-    text_set(&sb->start->ready_cmd, params->template->ready_cmd);
+    sb->start->warm = from && !params->hidden && !params->template->snapshot_of &&
+                      (params->template->start_cmd || params->template->ready_cmd);
 }

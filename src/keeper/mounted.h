@@ -1,0 +1,48 @@
+/* mounted.h - where the volumes of a jail are mounted: found in one that runs, kept beside its
+ * images, and set right in one that was restored from them.
+ *
+ * A jail has the volumes of its own plan, whatever the one had that it was copied from: a place of
+ * the images that the plan does not name is empty again, and one that the images do not know is
+ * mounted before anything runs.
+ *
+ * Owns:    nothing.
+ * Blocks:  for the disk, and for a child that enters the jail, briefly.
+ * Threads: one.
+ */
+#ifndef KEEPER_MOUNTED_H
+#define KEEPER_MOUNTED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+#include "keeper/keeper.h"
+
+struct mounted {
+    size_t n;
+    char path[KEEPER_VOLUMES_MAX][KEEPER_VOLUME_PATH_BYTES];
+};
+
+/* Of the jail whose first process that is. */
+void mounted_find(pid_t first, struct mounted *out);
+
+must_check int mounted_keep(const struct mounted *at, int memory_fd, struct err *err);
+must_check int mounted_load(int memory_fd, struct mounted *out, struct err *err);
+
+bool mounted_have(const struct mounted *at, const char *path);
+/* The first place that the plan has no volume for, or NULL. */
+const char *mounted_vacant(const struct mounted *at, const struct keeper_plan *plan);
+
+/* In the den (den.h), when CRIU has made the jail with the volumes at `had` and nothing runs yet.
+ */
+must_check int mounted_settle(const struct mounted *had, const struct keeper_plan *plan,
+                              pid_t first, struct err *err);
+
+/* ---- parts that need no kernel, for tests ---- */
+
+/* From the text of a jail's mountinfo. */
+void mounted_read(const char *mountinfo, struct mounted *out);
+
+#endif
