@@ -227,6 +227,10 @@ static void on_command(void *ctx, int error, const struct err *err)
     struct sandbox *sb = ctx;
 
     sb->start->command = NULL;
+    if (error < 0 && sb->state == SANDBOX_RESUMING) {
+        log_warn("sandbox %s: resumed without what its template starts: %s", sb->id, err->msg);
+        error = 0; /* its files are what is wanted back */
+    }
     if (error < 0) {
         start_fail(sb, error == -ETIMEDOUT ? error : -EIO, err);
     } else {
@@ -420,6 +424,13 @@ void start_waiting(struct sandboxes *all)
     }
 }
 
+/* What starts anew runs what the template starts, which the memory would have had. */
+static void take_commands(struct start *start, const json_t *options)
+{
+    text_set(&start->start_cmd, json_string_value(json_object_get(options, "startCmd")));
+    text_set(&start->ready_cmd, json_string_value(json_object_get(options, "readyCmd")));
+}
+
 void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sandbox_created *done,
                  void *ctx)
 {
@@ -432,6 +443,9 @@ void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sa
                             .started_ms = sb->started_ms,
                             .end_ms = sb->end_ms};
     sb->start = start;
+    if (!memory) {
+        take_commands(start, sb->options);
+    }
     start->error = plan_jail(sb, from, memory, &start->request, &start->err);
     if (start->error) {
         start->request.plan.from[0] = '\0';
@@ -498,6 +512,18 @@ static char *make_token(void)
     return xstrdup(buf_at(&text));
 }
 
+/* On record with the sandbox: the template may be gone or another when it starts anew. A copy has
+ * its source's. */
+static void keep_commands(json_t *options, const struct template *template)
+{
+    if (template->start_cmd) {
+        (void)json_object_set_new(options, "startCmd", json_string(template->start_cmd));
+    }
+    if (template->ready_cmd) {
+        (void)json_object_set_new(options, "readyCmd", json_string(template->ready_cmd));
+    }
+}
+
 static void describe(struct sandbox *sb, const struct sandbox_params *params)
 {
     const struct template *template = params->template;
@@ -512,6 +538,7 @@ static void describe(struct sandbox *sb, const struct sandbox_params *params)
     sb->metadata = copy_object(params->metadata);
     sb->env_vars = copy_object(params->env_vars);
     sb->options = copy_object(params->options);
+    keep_commands(sb->options, template);
     sb->init = plan_init(template, params->env_vars);
     sb->created_ms = sb->started_ms = clock_wall_ms();
     sb->end_ms = sb->started_ms + params->timeout_ms;
@@ -537,7 +564,10 @@ void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
         start_begin(sb, from, from != NULL, from ? CHANNEL_PAST_COPIED : CHANNEL_PAST_NONE, done,
                     ctx);
     }
-    sb->start->started = from != NULL;
-    text_set(&sb->start->start_cmd, params->template->start_cmd);
-    text_set(&sb->start->ready_cmd, params->template->ready_cmd);
+    if (from &&
+        !params->template->snapshot_of) { /* should it be of no use, they are run after all */
+        sb->start->started = true;
+        text_set(&sb->start->start_cmd, params->template->start_cmd);
+        text_set(&sb->start->ready_cmd, params->template->ready_cmd);
+    }
 }

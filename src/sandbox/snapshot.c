@@ -80,6 +80,8 @@ static void record(struct snapshot *snapshot, struct sandbox *sb, uint64_t bytes
     char *env = json_dumps(json_object_get(sb->init, "envVars"), JSON_COMPACT);
     char *user = text_of(sb->init, "defaultUser", "user");
     char *workdir = text_of(sb->init, "defaultWorkdir", "");
+    char *start_cmd = text_of(sb->options, "startCmd", NULL);
+    char *ready_cmd = text_of(sb->options, "readyCmd", NULL);
     char none[] = "{}";
 
     id_uuid(build_id);
@@ -93,6 +95,8 @@ static void record(struct snapshot *snapshot, struct sandbox *sb, uint64_t bytes
         .user = user,
         .workdir = workdir,
         .env_json = env ? env : none,
+        .start_cmd = start_cmd,
+        .ready_cmd = ready_cmd,
         .cpu_count = sb->cpu_count,
         .memory_mb = sb->memory_mb,
         .disk_mb = sb->disk_mb,
@@ -105,6 +109,8 @@ static void record(struct snapshot *snapshot, struct sandbox *sb, uint64_t bytes
     free(env);
     free(user);
     free(workdir);
+    free(start_cmd);
+    free(ready_cmd);
 }
 
 static void on_saved(struct save *save, int error, const struct err *err,

@@ -161,3 +161,28 @@ def test_a_deleted_volume_stays_with_a_paused_sandbox(create, volume, daemon):
         assert out(sandbox, "cat /v/note") == "kept\n"
     sandbox.kill()
     until(lambda: not (daemon.data / "pool" / "volumes" / volume.volume_id).exists(), "it is gone")
+
+
+# ---- templates that start things ----
+
+
+def test_who_starts_anew_runs_what_the_template_starts(create, warm):
+    sandbox = create(warm)
+    ports = [sandbox, create(sandbox.create_snapshot().snapshot_id), *sandbox.fork(timeout=600)]
+    for one in ports:
+        one.pause(keep_memory=False)
+        one.connect(timeout=600)
+        assert "Directory listing" in out(one, "curl -s localhost:8000")
+        assert out(one, "pgrep -fc 'http.serve[r]'") == "1\n"
+    ports[-1].kill()
+
+
+def test_a_start_command_that_fails_keeps_nobody_from_his_files(create, daemon):
+    start = "test ! -e /tmp/spoiled && exec sleep 600"
+    _, status = Builder(daemon).build(name="spoilt", startCmd=start, readyCmd="pgrep sleep")
+    assert status["status"] == "ready", status
+    sandbox = create("spoilt")
+    out(sandbox, "echo mine > /tmp/spoiled")
+    sandbox.pause(keep_memory=False)
+    sandbox.connect(timeout=600)
+    assert out(sandbox, "cat /tmp/spoiled") == "mine\n"
