@@ -19,6 +19,7 @@
 #include "agent/unpacking.h"
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/fdpass.h"
 
 enum {
     PEERS_MAX = 16,
@@ -115,24 +116,11 @@ static void peer_drop(struct peer *peer)
 /* Sends one message, with a descriptor when fd >= 0. */
 static void peer_send(struct peer *peer, const struct channel_message *message, int fd)
 {
-    union {
-        struct cmsghdr head;
-        char space[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec iov = {(void *)(uintptr_t)message, sizeof(*message)};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-
     if (peer->dropped) {
         return;
     }
-    if (fd >= 0) {
-        msg.msg_control = control.space;
-        msg.msg_controllen = sizeof(control.space);
-        control.head = (struct cmsghdr){
-            .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-        memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-    }
-    if (sendmsg(peer->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof(*message)) {
+    ssize_t n = fdpass_send(peer->fd, message, sizeof(*message), &fd, fd >= 0, MSG_DONTWAIT);
+    if (n != (ssize_t)sizeof(*message)) {
         peer_drop(peer);
     }
 }

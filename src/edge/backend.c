@@ -1,9 +1,10 @@
 /* backend.c - a sandbox as the edge sees it: the requests under way to it, and connections to its
- * agent that wait for the next request. */
+ * agent and its services that wait for the next request. */
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
+#include "agent/channel.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "edge/internal.h"
@@ -12,23 +13,40 @@ struct idle {
     struct idle *prev, *next;
     struct backend *backend;
     struct upstream *up;
+    uint16_t port;
     int64_t since_ms;
 };
 
+static struct idle_list *list_of(struct backend *backend, uint16_t port)
+{
+    return port == AGENT_PORT ? &backend->to_agent : &backend->to_services;
+}
+
+/* Takes it off its list: the connection is the caller's. */
+static struct upstream *idle_end(struct idle *idle)
+{
+    struct idle_list *list = list_of(idle->backend, idle->port);
+    struct upstream *up = idle->up;
+
+    DL_DELETE(list->first, idle);
+    list->n--;
+    free(idle);
+    upstream_idle(up, NULL, NULL);
+    return up;
+}
+
 static void idle_drop(struct idle *idle)
 {
-    struct backend *backend = idle->backend;
-
-    DL_DELETE(backend->idle, idle);
-    backend->idle_n--;
-    upstream_close(idle->up);
-    free(idle);
+    upstream_close(idle_end(idle));
 }
 
 static void drop_all_idle(struct backend *backend)
 {
-    while (backend->idle) {
-        idle_drop(backend->idle);
+    while (backend->to_agent.first) {
+        idle_drop(backend->to_agent.first);
+    }
+    while (backend->to_services.first) {
+        idle_drop(backend->to_services.first);
     }
 }
 
@@ -98,7 +116,8 @@ struct backend *backend_of(struct edge *edge, struct sandbox *sb)
 
 void backend_check(struct backend *backend)
 {
-    if (!backend->busy && !backend->proxies && !backend->idle) {
+    if (!backend->busy && !backend->proxies && !backend->to_agent.first &&
+        !backend->to_services.first) {
         backend_free(backend);
     }
 }
@@ -114,39 +133,44 @@ static void on_idle_closed(void *ctx)
     backend_check(backend);
 }
 
-struct upstream *backend_take(struct backend *backend)
+struct upstream *backend_take(struct backend *backend, uint16_t port)
 {
-    struct idle *idle = backend->idle;
+    struct idle *idle = NULL;
 
-    if (!idle) {
-        return NULL;
+    DL_FOREACH (list_of(backend, port)->first, idle) {
+        if (idle->port == port) {
+            return idle_end(idle);
+        }
     }
-    struct upstream *up = idle->up;
-    DL_DELETE(backend->idle, idle);
-    backend->idle_n--;
-    free(idle);
-    upstream_idle(up, NULL, NULL);
-    return up;
+    return NULL;
 }
 
-void backend_keep(struct backend *backend, struct upstream *up)
+void backend_keep(struct backend *backend, uint16_t port, struct upstream *up)
 {
+    const uint32_t most = port == AGENT_PORT ? EDGE_IDLE_MAX : EDGE_SERVICES_IDLE_MAX;
+    struct idle_list *list = list_of(backend, port);
     struct idle *idle = xnew(struct idle);
 
-    *idle = (struct idle){.backend = backend, .up = up, .since_ms = clock_mono_ms()};
-    DL_PREPEND(backend->idle, idle);
-    backend->idle_n++;
+    *idle = (struct idle){.backend = backend, .up = up, .port = port, .since_ms = clock_mono_ms()};
+    DL_PREPEND(list->first, idle);
+    list->n++;
     upstream_idle(up, on_idle_closed, idle);
-    if (backend->idle_n > EDGE_IDLE_MAX) {
-        idle_drop(backend->idle->prev); /* the tail: used longest ago */
+    if (list->n > most) {
+        idle_drop(list->first->prev); /* the tail: used longest ago */
     }
     edge_expect_idle(backend->edge);
 }
 
-bool backend_expire(struct backend *backend, int64_t before_ms)
+static void list_expire(struct idle_list *list, int64_t before_ms)
 {
-    while (backend->idle && backend->idle->prev->since_ms <= before_ms) {
-        idle_drop(backend->idle->prev);
+    while (list->first && list->first->prev->since_ms <= before_ms) {
+        idle_drop(list->first->prev);
     }
-    return backend->idle != NULL;
+}
+
+bool backend_expire(struct backend *backend, int64_t now_ms)
+{
+    list_expire(&backend->to_agent, now_ms - EDGE_IDLE_MS);
+    list_expire(&backend->to_services, now_ms - EDGE_SERVICES_IDLE_MS);
+    return backend->to_agent.first || backend->to_services.first;
 }

@@ -187,7 +187,7 @@ static void on_timer(uv_timer_t *timer)
     bool more = false;
 
     HASH_ITER (hh, edge->backends, backend, next) {
-        more |= backend_expire(backend, clock_mono_ms() - EDGE_IDLE_MS);
+        more |= backend_expire(backend, clock_mono_ms());
         backend_check(backend);
     }
     if (!more) {
@@ -198,7 +198,7 @@ static void on_timer(uv_timer_t *timer)
 void edge_expect_idle(struct edge *edge)
 {
     if (!uv_is_active((uv_handle_t *)&edge->timer)) {
-        (void)uv_timer_start(&edge->timer, on_timer, EDGE_IDLE_MS / 4, EDGE_IDLE_MS / 4);
+        (void)uv_timer_start(&edge->timer, on_timer, EDGE_IDLE_TICK_MS, EDGE_IDLE_TICK_MS);
     }
 }
 

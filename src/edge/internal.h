@@ -20,6 +20,9 @@ enum {
     EDGE_REQUESTS_MAX = 1024, /* under way to one sandbox */
     EDGE_IDLE_MAX = 8,        /* connections to one agent kept for the next request */
     EDGE_IDLE_MS = 30 * 1000,
+    EDGE_SERVICES_IDLE_MAX = 16,      /* the same for all services of one sandbox together */
+    EDGE_SERVICES_IDLE_MS = 2 * 1000, /* shorter than servers usually keep them */
+    EDGE_IDLE_TICK_MS = 500,
     EDGE_DIAL_TRIES = 5,        /* a service may just be starting */
     EDGE_DIAL_BACKOFF_MS = 100, /* times the number of the try: a second in all */
     EDGE_HEADERS_MAX = HTTP_HEADERS_MAX + 8,
@@ -83,6 +86,11 @@ void edge_refuse_text(struct http_exchange *ex, int status, const char *type, co
 
 struct idle;
 
+struct idle_list {
+    struct idle *first; /* the one used last */
+    uint32_t n;
+};
+
 struct backend {
     struct edge *edge;
     UT_hash_handle hh;
@@ -92,8 +100,7 @@ struct backend {
     bool pausing;               /* not found by id any more; takes no request, keeps nothing idle */
     struct proxy *proxies;
     uint32_t proxies_n;
-    struct idle *idle; /* the one used last first */
-    uint32_t idle_n;
+    struct idle_list to_agent, to_services;
 };
 
 /* The backend of a sandbox, made when there is none. */
@@ -102,13 +109,13 @@ struct backend *backend_of(struct edge *edge, struct sandbox *sb);
 void backend_check(struct backend *backend);
 void backend_free(struct backend *backend);
 
-/* A connection to the agent on which a request can be sent at once, or NULL. */
-struct upstream *backend_take(struct backend *backend);
-/* Keeps it for the next request, or closes it. */
-void backend_keep(struct backend *backend, struct upstream *up);
+/* A connection to that port on which a request can be sent at once, or NULL. */
+struct upstream *backend_take(struct backend *backend, uint16_t port);
+/* Keeps it for the next request to that port, or closes it. */
+void backend_keep(struct backend *backend, uint16_t port, struct upstream *up);
 
-/* Closes what has been idle since then or longer; true when some are left. */
-bool backend_expire(struct backend *backend, int64_t before_ms);
+/* Closes what has been idle for too long; true when some are left. */
+bool backend_expire(struct backend *backend, int64_t now_ms);
 
 /* ---- headers.c ---- */
 

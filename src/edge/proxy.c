@@ -32,7 +32,8 @@ struct proxy {
     char id[ID_SANDBOX_LEN + 1];
     uint16_t port;
     int tries;
-    bool reused; /* up has served another request before */
+    bool upgrade; /* the request asks for one: its connection serves no other */
+    bool reused;  /* up has served another request before */
 };
 
 /* Outlives a proxy that could not wait. */
@@ -122,6 +123,13 @@ static void on_response(void *ctx, int status, const struct http_header *headers
     carry_respond(&p->carry, status, out.list, out.n, content_length);
 }
 
+/* Whether the connection, whose exchange went well, may serve another request. */
+static bool may_keep(const struct proxy *p, const struct upstream *up)
+{
+    return p->backend && !p->backend->pausing && !p->reach && !p->upgrade &&
+           p->carry.request_finished && upstream_reusable(up);
+}
+
 static bool may_retry(const struct proxy *p)
 {
     return p->carry.ex && p->backend && !p->backend->pausing && p->reused && !p->carry.answered &&
@@ -132,9 +140,8 @@ static void on_upstream_end(void *ctx, struct upstream *up, int error)
 {
     struct proxy *p = ctx;
 
-    if (error == 0 && p->backend && !p->backend->pausing && p->port == AGENT_PORT &&
-        p->carry.request_finished && upstream_reusable(up)) {
-        backend_keep(p->backend, up);
+    if (error == 0 && may_keep(p, up)) {
+        backend_keep(p->backend, p->port, up);
     } else {
         upstream_close(up);
     }
@@ -292,10 +299,27 @@ static void dial(struct proxy *p)
     sandbox_dial(p->backend->watch.sandbox, p->port, on_dialed, dialing);
 }
 
+/* A service may close a kept connection just as it is asked again. So only what can be asked twice
+ * goes there: what changes nothing and has no body. The agent keeps its connections longer than the
+ * edge does. */
+static bool may_reuse(const struct proxy *p)
+{
+    const struct http_request *req = http_request(p->carry.ex);
+
+    return p->port == AGENT_PORT ||
+           (req->content_length == 0 && !req->upgrade &&
+            (str_eq(req->method, STR("GET")) || str_eq(req->method, STR("HEAD")) ||
+             str_eq(req->method, STR("OPTIONS"))));
+}
+
 static void proxy_connect(struct proxy *p)
 {
-    struct upstream *up = p->port == AGENT_PORT && !p->reused ? backend_take(p->backend) : NULL;
+    struct upstream *up = p->reused ? NULL : backend_take(p->backend, p->port);
 
+    if (up && !may_reuse(p)) {
+        /* A service that answers one connection at a time would not come to the new one. */
+        upstream_close(move_ptr(&up));
+    }
     p->reused = up != NULL;
     if (up) {
         proxy_send(p, up);
@@ -318,6 +342,7 @@ void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t por
     p->timer.data = p;
     DL_APPEND(backend->proxies, p);
     backend->proxies_n++;
+    p->upgrade = http_request(ex)->upgrade;
     carry_accept(&p->carry, ex, &carry_events, p);
     proxy_connect(p);
 }

@@ -398,7 +398,7 @@ static int http_status(struct str head)
 
 static int http_step(struct str got, size_t *used, struct err *err)
 {
-    const char *end = got.at && got.len ? memmem(got.at, got.len, "\r\n\r\n", 4) : NULL;
+    const char *end = got.len ? memmem(got.at, got.len, "\r\n\r\n", 4) : NULL;
 
     if (got.len >= 5 && !str_starts(got, STR("HTTP/"))) {
         return refuse(err, EPROTO, "it does not speak HTTP");

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/text.h"
 
 struct transforms {
     struct transform *at;
@@ -48,10 +49,11 @@ static void headers_read(struct transform *transform, json_t *headers)
     transform->headers = xcalloc(json_object_size(headers) + 1, sizeof(struct transform_header));
     json_object_foreach (headers, name, value) {
         if (json_is_string(value)) {
-            transform->headers[transform->headers_n++] =
-                (struct transform_header){.name = xstrdup(name),
-                                          .value = xstrdup(json_string_value(value)),
-                                          .filled = has_placeholder(json_string_value(value))};
+            struct transform_header *header = &transform->headers[transform->headers_n++];
+
+            text_set(&header->name, name);
+            text_set(&header->value, json_string_value(value));
+            header->filled = has_placeholder(header->value);
         }
     }
 }

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/fdpass.h"
 #include "base/str.h"
 
 /* A question from the asking until its answer. Unsent ones come first in the order of the asking,
@@ -53,9 +54,7 @@ static void question_answer(struct question *question, const struct keeper_answe
                             int fds[KEEPER_FDS_MAX])
 {
     question->done(question->ctx, answer, fds);
-    for (int i = 0; i < KEEPER_FDS_MAX; i++) {
-        fd_closep(&fds[i]);
-    }
+    fdpass_close(fds, KEEPER_FDS_MAX);
     free(question);
 }
 
@@ -137,40 +136,18 @@ static void unsent_send(struct keeper_client *client)
     poll_update(client);
 }
 
-static void fds_take(struct msghdr *msg, int fds[KEEPER_FDS_MAX])
-{
-    struct cmsghdr *header = CMSG_FIRSTHDR(msg);
-
-    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
-        size_t bytes = header->cmsg_len - CMSG_LEN(0);
-        memcpy(fds, CMSG_DATA(header),
-               bytes < sizeof(int) * KEEPER_FDS_MAX ? bytes : sizeof(int) * KEEPER_FDS_MAX);
-    }
-}
-
-/* 1: an answer; 0: none yet; -errno: the connection is over. */
+/* 1: an answer; 0: none yet; -errno: the connection is over. An answer whose descriptors this
+ * process has no room for comes without any: whoever asked sees what is missing. */
 static int answer_receive(int fd, struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
 {
     struct iovec iov = {answer, sizeof(*answer)};
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int) * KEEPER_FDS_MAX)];
-    } control;
-    struct msghdr msg = {
-        .msg_iov = &iov,
-        .msg_iovlen = 1,
-        .msg_control = &control,
-        .msg_controllen = sizeof(control.room),
-    };
+    ssize_t n = fdpass_receive(fd, &iov, 1, fds, KEEPER_FDS_MAX, MSG_DONTWAIT);
 
-    ssize_t n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+    if (n == -EAGAIN || n == -EINTR) {
         return 0;
     }
-    if (n > 0) {
-        fds_take(&msg, fds);
-    }
-    return n == (ssize_t)sizeof(*answer) && answer->version == KEEPER_VERSION ? 1 : -ECONNRESET;
+    bool whole = n == (ssize_t)sizeof(*answer) || n == -ETOOMANYREFS;
+    return whole && answer->version == KEEPER_VERSION ? 1 : -ECONNRESET;
 }
 
 static void answer_note(struct keeper_client *client, const struct question *question,
@@ -188,8 +165,8 @@ static void answer_note(struct keeper_client *client, const struct question *que
 static void answers_take(struct keeper_client *client)
 {
     while (client->fd >= 0) {
-        int fds[KEEPER_FDS_MAX] = KEEPER_FDS_NONE;
-        struct keeper_answer answer;
+        struct keeper_answer answer = {0};
+        int fds[KEEPER_FDS_MAX];
         struct question *question;
 
         int r = answer_receive(client->fd, &answer, fds);
@@ -197,9 +174,7 @@ static void answers_take(struct keeper_client *client)
             return;
         }
         if (r < 0) {
-            for (int i = 0; i < KEEPER_FDS_MAX; i++) {
-                fd_closep(&fds[i]);
-            }
+            fdpass_close(fds, KEEPER_FDS_MAX);
             client_lose(client, r, "the keeper went away");
             return;
         }
@@ -208,6 +183,8 @@ static void answers_take(struct keeper_client *client)
             DL_DELETE(client->sent, question);
             answer_note(client, question, &answer);
             question_answer(question, &answer, fds);
+        } else {
+            fdpass_close(fds, KEEPER_FDS_MAX); /* nobody asked */
         }
     }
 }

@@ -215,6 +215,11 @@ static int dump_all(struct dump *dump, const struct keeper_save *save, struct ke
     if (r < 0) {
         return r;
     }
+    /* The snapshot of the disk waits for what was written to it: not while the jail stands still.
+     */
+    if (!stop && syncfs(dump->begun_fd) < 0) {
+        return err_sys(err, "write the jail's files to the disk");
+    }
     for (int i = 0; i < TRIES; i++) {
         r = dump_try(dump, stop, out, err);
         if (r < 0 && !cgroups_populated(dump->kit->groups, dump->id)) {
@@ -235,7 +240,7 @@ static int dump_all(struct dump *dump, const struct keeper_save *save, struct ke
         r = mounted_keep(&dump->mounted, dump->memory_fd, err);
     }
     if (r == 0) {
-        r = images_sync(dump->memory_fd, &out->memory_bytes, err);
+        r = images_bytes(dump->memory_fd, &out->memory_bytes, err);
     }
     return r;
 }

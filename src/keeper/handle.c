@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/fdpass.h"
 #include "base/log.h"
 #include "keeper/restore.h"
 #include "keeper/save.h"
@@ -642,9 +643,7 @@ static bool pending_step(struct handler *handler, struct pending *pending)
     } else {
         save_done(handler, client, &req, &result);
     }
-    for (int i = 0; i < KEEPER_FDS_MAX; i++) {
-        fd_closep(&fds[i]);
-    }
+    fdpass_close(fds, KEEPER_FDS_MAX);
     return true;
 }
 

@@ -305,7 +305,7 @@ int images_change(int from_fd, int to_fd, const struct images_change *change, st
     return r < 0 ? r : 0;
 }
 
-int images_sync(int dir_fd, uint64_t *bytes, struct err *err)
+int images_bytes(int dir_fd, uint64_t *bytes, struct err *err)
 {
     scoped(dir_closep) DIR *dir = dir_open(dir_fd);
 
@@ -318,9 +318,8 @@ int images_sync(int dir_fd, uint64_t *bytes, struct err *err)
         if (entry->d_type != DT_REG) {
             continue;
         }
-        scoped_fd fd = openat(dir_fd, entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (fd < 0 || fstat(fd, &st) < 0 || fdatasync(fd) < 0) {
-            return err_sys(err, "write the image %s to the disk", entry->d_name);
+        if (fstatat(dir_fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+            return err_sys(err, "look at the image %s", entry->d_name);
         }
         *bytes += (uint64_t)st.st_blocks * 512;
     }

@@ -29,7 +29,7 @@ struct images_change {
 must_check int images_change(int from_fd, int to_fd, const struct images_change *change,
                              struct err *err);
 
-/* Writes all images of the directory to the disk, and adds up their bytes. */
-must_check int images_sync(int dir_fd, uint64_t *bytes, struct err *err);
+/* What all images of the directory take together on the disk. */
+must_check int images_bytes(int dir_fd, uint64_t *bytes, struct err *err);
 
 #endif

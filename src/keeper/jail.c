@@ -16,6 +16,7 @@
 #include <sys/un.h>
 
 #include "agent/channel.h"
+#include "base/fdpass.h"
 #include "base/log.h"
 #include "keeper/mounts.h"
 #include "keeper/rootfs.h"
@@ -62,30 +63,15 @@ static int first_process_start(struct jail_kit *kit, const struct keeper_plan *p
 static int mounts_send(int socket, int root_fd, const int *volumes, size_t volumes_n,
                        struct err *err)
 {
-    const size_t bytes = sizeof(int) * (1 + volumes_n);
-    char byte = 0;
-    struct iovec iov = {&byte, 1};
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int) * JAIL_MOUNTS_MAX)];
-    } control = {0};
-    struct msghdr msg = {
-        .msg_iov = &iov,
-        .msg_iovlen = 1,
-        .msg_control = &control,
-        .msg_controllen = CMSG_SPACE(bytes),
-    };
-    struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
+    int fds[JAIL_MOUNTS_MAX] = {root_fd};
 
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(bytes);
-    memcpy(CMSG_DATA(header), &root_fd, sizeof(int));
-    memcpy(CMSG_DATA(header) + sizeof(int), volumes, sizeof(int) * volumes_n);
+    memcpy(fds + 1, volumes, sizeof(int) * volumes_n);
+    ssize_t n = fdpass_send(socket, "", 1, fds, 1 + volumes_n, 0);
     /* One that has given up already has said why: agent_await() reads that. */
-    return sendmsg(socket, &msg, MSG_NOSIGNAL) < 0 && errno != EPIPE
-               ? err_sys(err, "send the root filesystem")
-               : 0;
+    if (n < 0 && n != -EPIPE) {
+        return err_set(err, (int)-n, "send the root filesystem: %s", strerrordesc_np((int)-n));
+    }
+    return 0;
 }
 
 /* The socket closes with exec(): the end of it is the agent's start. Anything else is an error. */

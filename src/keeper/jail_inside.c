@@ -20,6 +20,7 @@
 #include <sys/un.h>
 
 #include "agent/channel.h"
+#include "base/fdpass.h"
 #include "keeper/caps.h"
 #include "keeper/furnish.h"
 #include "keeper/jail.h"
@@ -40,26 +41,13 @@ enum {
 static int mounts_receive(int socket, const struct keeper_plan *plan, int out[JAIL_MOUNTS_MAX],
                           struct err *err)
 {
-    const size_t bytes = sizeof(int) * (1 + plan->volumes_n);
+    const size_t expected = 1 + plan->volumes_n;
     char byte;
     struct iovec iov = {&byte, 1};
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int) * JAIL_MOUNTS_MAX)];
-    } control;
-    struct msghdr msg = {
-        .msg_iov = &iov,
-        .msg_iovlen = 1,
-        .msg_control = &control,
-        .msg_controllen = sizeof(control.room),
-    };
 
-    ssize_t n = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC);
-    struct cmsghdr *header = n == 1 ? CMSG_FIRSTHDR(&msg) : NULL;
-    if (!header || header->cmsg_len != CMSG_LEN(bytes)) {
+    if (fdpass_receive(socket, &iov, 1, out, expected, 0) != 1 || out[expected - 1] < 0) {
         return err_set(err, ECANCELED, "the keeper gave up on this jail");
     }
-    memcpy(out, CMSG_DATA(header), bytes);
     return 0;
 }
 

@@ -20,6 +20,7 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/fdpass.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "keeper/about.h"
@@ -104,28 +105,13 @@ static void answer_send(void *ctx, uint64_t number, const struct keeper_answer *
                         const int *fds, size_t fds_n)
 {
     struct client *client = client_find(ctx, number);
-    struct keeper_answer copy = *answer;
-    struct iovec iov = {&copy, sizeof(copy)};
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int) * KEEPER_FDS_MAX)];
-    } control = {0};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
     if (!client) {
         return;
     }
-    if (fds_n) {
-        msg.msg_control = &control;
-        msg.msg_controllen = CMSG_SPACE(sizeof(int) * fds_n);
-        struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof(int) * fds_n);
-        memcpy(CMSG_DATA(header), fds, sizeof(int) * fds_n);
-    }
-    if (sendmsg(client->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
-        client_drop(client, strerrordesc_np(errno));
+    ssize_t n = fdpass_send(client->fd, answer, sizeof(*answer), fds, fds_n, MSG_DONTWAIT);
+    if (n < 0) {
+        client_drop(client, strerrordesc_np((int)-n));
     }
 }
 

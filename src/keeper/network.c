@@ -24,6 +24,7 @@
 #include "keeper/firewall.h"
 #include "keeper/keeper.h"
 #include "keeper/knob.h"
+#include "keeper/orphans.h"
 
 enum {
     MESSAGE_BYTES = 256,
@@ -291,4 +292,16 @@ int network_restore(const struct network *network, pid_t pid, uint32_t gid_first
     }
     network_leave(network);
     return r < 0 ? r : network_sockets_open(network, pidfd, out, err);
+}
+
+int network_orphans_reset(const struct network *network, pid_t pid, struct err *err)
+{
+    scoped_fd pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+    if (pidfd < 0 || setns(pidfd, CLONE_NEWNET) < 0) {
+        return err_sys(err, "enter the jail's network");
+    }
+    int r = orphans_reset(err);
+    network_leave(network);
+    return r;
 }

@@ -76,4 +76,8 @@ must_check int network_restore(const struct network *network, pid_t pid, uint32_
 must_check int network_sockets_open(const struct network *network, int pidfd,
                                     struct network_sockets *out, struct err *err);
 
+/* In the network of `pid`: ends connections whose other end is not there, as a restored jail's to
+ * the outside are. What reads from one would wait for ever. */
+must_check int network_orphans_reset(const struct network *network, pid_t pid, struct err *err);
+
 #endif

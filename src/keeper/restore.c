@@ -33,6 +33,7 @@ struct restore {
     struct jail *out;
     struct about about;
     struct mounted had; /* where the images have volumes */
+    pid_t first;        /* of the restored processes, when they are there */
     int saved_fd;       /* saved/<name> */
     int memory_fd;      /* memory/ of it */
     int images_fd;      /* as they are to be for this jail */
@@ -74,6 +75,17 @@ static int boot_id_write(struct restore *restore, pid_t pid)
     return 0;
 }
 
+/* Their other ends are the daemon's, in the network that the jail was saved in. One that cannot be
+ * ended here ends when something is written to it. */
+static void orphans_end(const struct restore *restore)
+{
+    struct err err;
+
+    if (network_orphans_reset(restore->kit->network, restore->first, &err) < 0) {
+        log_warn("jail %s: %s", restore->id, err.msg);
+    }
+}
+
 static int on_step(void *ctx, const char *step, pid_t pid)
 {
     struct restore *restore = ctx;
@@ -81,11 +93,15 @@ static int on_step(void *ctx, const char *step, pid_t pid)
     if (strcmp(step, "setup-namespaces") == 0) {
         return network_make(restore, pid);
     }
-    if (strcmp(step, "post-restore") != 0) {
-        return 0;
+    if (strcmp(step, "post-restore") == 0) {
+        restore->first = pid;
+        int r = boot_id_write(restore, pid);
+        return r < 0 ? r : mounted_settle(&restore->had, restore->plan, pid, &restore->step_err);
     }
-    int r = boot_id_write(restore, pid);
-    return r < 0 ? r : mounted_settle(&restore->had, restore->plan, pid, &restore->step_err);
+    if (strcmp(step, "pre-resume") == 0) { /* which names no process */
+        orphans_end(restore);
+    }
+    return 0;
 }
 
 /* In CRIU's process: what it makes is counted as the jail's from the first. */

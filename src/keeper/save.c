@@ -40,7 +40,7 @@ int save_jail(struct jail_kit *kit, const char *id, const struct keeper_save *sa
     int r = save->flags & KEEPER_SAVE_MEMORY ? dump_jail(kit, id, save, begun, out, err)
                                              : disk_save(kit, id, save, begun, out, err);
     if (r == 0) {
-        r = saved_commit(kit->pool, save->name, save->flags & KEEPER_SAVE_SYNC, err);
+        r = saved_commit(kit->pool, begun, save->name, save->flags & KEEPER_SAVE_SYNC, err);
     }
     if (r < 0) {
         cgroups_thaw(kit->groups, id);

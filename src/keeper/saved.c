@@ -79,7 +79,7 @@ int saved_disk_take(struct pool *pool, int begun_fd, const char *id, struct err 
                  : 0;
 }
 
-int saved_commit(struct pool *pool, const char *name, bool sync, struct err *err)
+int saved_commit(struct pool *pool, int begun_fd, const char *name, bool sync, struct err *err)
 {
     char half[NAME_ROOM];
     scoped_fd root = root_open(pool, err);
@@ -87,14 +87,14 @@ int saved_commit(struct pool *pool, const char *name, bool sync, struct err *err
     if (root < 0) {
         return root;
     }
-    if (sync && syncfs(root) < 0) {
+    if (sync && syncfs(begun_fd) < 0) {
         return err_sys(err, "write %s to the disk", name);
     }
     (void)snprintf(half, sizeof(half), ".%s", name);
     if (renameat2(root, half, root, name, RENAME_NOREPLACE) < 0) {
         return err_sys(err, "name %s", name);
     }
-    if (sync && (fsync(root) < 0 || syncfs(root) < 0)) {
+    if (sync && syncfs(begun_fd) < 0) {
         struct err ignored;
         int r = err_sys(err, "write the name of %s to the disk", name);
         (void)!saved_forget(pool, name, &ignored);

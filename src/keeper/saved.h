@@ -27,8 +27,11 @@
 must_check int saved_begin(struct pool *pool, const char *name, struct err *err);
 /* Into it, the disk of a jail that stands still. */
 must_check int saved_disk_take(struct pool *pool, int begun_fd, const char *id, struct err *err);
-/* Gives it its name. With `sync` it is on the disk before it has it, and the name is, after. */
-must_check int saved_commit(struct pool *pool, const char *name, bool sync, struct err *err);
+/* Gives it its name. With `sync` it is on the disk before it has it, and the name is, after.
+ * `begun_fd` is what saved_begin() gave: through a descriptor that is older than the first byte the
+ * kernel tells of every write that failed since, whoever else syncs meanwhile. */
+must_check int saved_commit(struct pool *pool, int begun_fd, const char *name, bool sync,
+                            struct err *err);
 void saved_abandon(struct pool *pool, const char *name);
 
 /* A descriptor of its directory; -ENOENT with a sentence when there is none. */

@@ -7,7 +7,6 @@
 #include <linux/btrfs_tree.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 static struct btrfs_ioctl_vol_args args_named(const char *name)
 {
@@ -83,9 +82,4 @@ uint64_t subvol_bytes(int fd)
     }
     memcpy(&item, args.buf + sizeof(header), sizeof(item));
     return le64toh(item.rfer);
-}
-
-int subvol_sync(int fd)
-{
-    return syncfs(fd) < 0 ? -errno : 0;
 }

@@ -22,7 +22,5 @@ must_check int subvol_limit(int fd, uint64_t bytes);
 uint64_t subvol_id(int fd);
 /* Bytes charged to the one that fd lies in; 0 when the filesystem does not count. */
 uint64_t subvol_bytes(int fd);
-/* Waits until all that was written to the filesystem is on the disk. */
-must_check int subvol_sync(int fd);
 
 #endif

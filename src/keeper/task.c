@@ -7,29 +7,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-
-union control {
-    struct cmsghdr header;
-    char room[CMSG_SPACE(sizeof(int) * KEEPER_FDS_MAX)];
-};
-
-static void result_send(int socket, struct task_result *result, const int *fds)
-{
-    struct iovec iov = {result, sizeof(*result)};
-    union control control = {0};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-
-    if (result->fds_n) {
-        msg.msg_control = &control;
-        msg.msg_controllen = CMSG_SPACE(sizeof(int) * result->fds_n);
-        struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof(int) * result->fds_n);
-        memcpy(CMSG_DATA(header), fds, sizeof(int) * result->fds_n);
-    }
-    (void)sendmsg(socket, &msg, MSG_NOSIGNAL); /* nobody there: the work is done all the same */
-}
+#include "base/fdpass.h"
 
 static _Noreturn void task_run(int socket, void (*enter)(void *ctx), task_work *work, void *ctx)
 {
@@ -39,7 +17,8 @@ static _Noreturn void task_run(int socket, void (*enter)(void *ctx), task_work *
     (void)signal(SIGCHLD, SIG_DFL); /* it waits for its own children */
     enter(ctx);
     work(ctx, &result, fds);
-    result_send(socket, &result, fds);
+    /* Nobody there: the work is done all the same. */
+    (void)fdpass_send(socket, &result, sizeof(result), fds, result.fds_n, 0);
     _exit(0);
 }
 
@@ -66,25 +45,13 @@ int task_start(void (*enter)(void *ctx), task_work *work, void *ctx, struct err 
 bool task_take(int socket, struct task_result *result, int fds[KEEPER_FDS_MAX])
 {
     struct iovec iov = {result, sizeof(*result)};
-    union control control = {0};
-    struct msghdr msg = {
-        .msg_iov = &iov,
-        .msg_iovlen = 1,
-        .msg_control = &control,
-        .msg_controllen = sizeof(control.room),
-    };
-    ssize_t n = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    struct cmsghdr *header = n == (ssize_t)sizeof(*result) ? CMSG_FIRSTHDR(&msg) : NULL;
+    ssize_t n = fdpass_receive(socket, &iov, 1, fds, KEEPER_FDS_MAX, MSG_DONTWAIT);
 
     if (n != (ssize_t)sizeof(*result)) {
+        fdpass_close(fds, KEEPER_FDS_MAX);
         *result = (struct task_result){0};
         result->status = err_set(&result->err, EIO, "the process at work ended early");
+        return false;
     }
-    for (int i = 0; i < KEEPER_FDS_MAX; i++) {
-        fds[i] = -1;
-    }
-    if (header && header->cmsg_type == SCM_RIGHTS) {
-        memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
-    }
-    return n == (ssize_t)sizeof(*result);
+    return true;
 }

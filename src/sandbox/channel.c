@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/fdpass.h"
 
 struct request {
     struct request *prev, *next;
@@ -55,15 +56,12 @@ struct received {
     struct channel_message message;
     struct channel_log log; /* this and the text: CHANNEL_LOG alone */
     struct str text;
-    int fds[CHANNEL_FDS_MAX];
-    size_t fds_n;
+    int fd; /* -1: none */
 };
 
 static void received_fini(struct received *in)
 {
-    for (size_t i = 0; i < in->fds_n; i++) {
-        fd_closep(&in->fds[i]);
-    }
+    fd_closep(&in->fd);
 }
 
 /* ---- closing ---- */
@@ -258,38 +256,25 @@ void agent_channel_answer_oom(struct agent_channel *ch, uint32_t count)
 /* 1: a message, 0: none now, -errno: the channel is no good any more. */
 static int receive(struct agent_channel *ch, struct received *in)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(CHANNEL_FDS_MAX * sizeof(int))];
-    } control;
     static char text[CHANNEL_LOG_BYTES_MAX]; /* one loop, one thread: all channels share it */
     struct iovec iov[] = {
         {&in->message, sizeof(in->message)}, {&in->log, sizeof(in->log)}, {text, sizeof(text)}};
-    struct msghdr msg = {.msg_iov = iov,
-                         .msg_iovlen = countof(iov),
-                         .msg_control = control.bytes,
-                         .msg_controllen = sizeof(control.bytes)};
-    ssize_t n = recvmsg(ch->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t n = fdpass_receive(ch->fd, iov, countof(iov), &in->fd, 1, MSG_DONTWAIT);
 
-    if (n < 0 && errno == ECONNRESET) { /* closed with words of ours unread: its own come next */
-        n = recvmsg(ch->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n == -ECONNRESET) { /* closed with words of ours unread: its own come next */
+        n = fdpass_receive(ch->fd, iov, countof(iov), &in->fd, 1, MSG_DONTWAIT);
     }
-    if (n < 0) {
-        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-    }
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
-        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
-            in->fds_n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-            memcpy(in->fds, CMSG_DATA(c), in->fds_n * sizeof(int));
-        }
+    if (n <= 0) {
+        return n == 0                                 ? -ECONNRESET
+               : n == -EAGAIN || n == -EINTR          ? 0
+               : n == -EMSGSIZE || n == -ETOOMANYREFS ? -EPROTO
+                                                      : (int)n;
     }
     const ssize_t head = sizeof(in->message), log_head = sizeof(in->message) + sizeof(in->log);
     bool whole =
         in->message.op == CHANNEL_LOG && in->message.status == 0 ? n > log_head : n == head;
     in->text = (struct str){text, n > log_head ? (size_t)(n - log_head) : 0};
-    return n == 0                                                 ? -ECONNRESET
-           : whole && !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ? 1
-                                                                  : -EPROTO;
+    return whole ? 1 : -EPROTO;
 }
 
 /* What is handed to the HTTP code must be a stream socket, and must not block. */
@@ -317,14 +302,14 @@ static const char *on_connected(struct agent_channel *ch, struct received *in)
         return NULL;
     }
     int32_t status = in->message.status;
-    bool good = status == 0 ? in->fds_n == 1 && is_stream(in->fds[0])
-                            : status < 0 && status > -4096 && in->fds_n == 0;
+    bool good =
+        status == 0 ? in->fd >= 0 && is_stream(in->fd) : status < 0 && status > -4096 && in->fd < 0;
     if (!good) {
         return "its answer to a connect made no sense";
     }
     DL_DELETE(ch->requests, request);
     ch->requests_n--;
-    request->done(request->ctx, status == 0 ? move_fd(&in->fds[0]) : status);
+    request->done(request->ctx, status == 0 ? move_fd(&in->fd) : status);
     free(request);
     arm(ch);
     return NULL;
@@ -335,7 +320,7 @@ static const char *on_line(struct agent_channel *ch, const struct received *in)
     if (in->message.status != 0) {
         return NULL; /* an older agent, which has no log */
     }
-    if (in->message.seq <= ch->log_seq || in->message.seq > ch->log_limit || in->fds_n > 0 ||
+    if (in->message.seq <= ch->log_seq || in->message.seq > ch->log_limit || in->fd >= 0 ||
         in->log.level > LOG_ERROR) {
         return "it sent a log line that was not asked for";
     }
@@ -405,7 +390,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         (void)uv_poll_start(&ch->poll, UV_READABLE, on_poll);
     }
     for (int i = 0; i < CHANNEL_BATCH && ch->fd >= 0; i++) {
-        scoped(received_fini) struct received in = {0};
+        scoped(received_fini) struct received in = {.fd = -1};
         int r = receive(ch, &in);
         if (r == 0 && status == 0) {
             return;
@@ -422,7 +407,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 void agent_channel_drain_logs(struct agent_channel *ch)
 {
     for (int i = 0; ch && ch->greeted && i < SANDBOX_LOG_WINDOW; i++) {
-        scoped(received_fini) struct received in = {0};
+        scoped(received_fini) struct received in = {.fd = -1};
         if (receive(ch, &in) <= 0) {
             return;
         }

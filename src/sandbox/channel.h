@@ -21,7 +21,6 @@
 enum {
     CHANNEL_REQUESTS_MAX = 1024, /* waiting for an answer */
     CHANNEL_QUESTIONS_MAX = 64,  /* of the agent's, not answered yet */
-    CHANNEL_FDS_MAX = 4,         /* more than a good agent sends; the rest the kernel drops */
     CHANNEL_BATCH = 32,          /* messages read before others have their turn */
     CHANNEL_OUT_MAX = 2048,      /* messages not yet taken by the socket */
     CHANNEL_TIMEOUT_MS = 10 * 1000,

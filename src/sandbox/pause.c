@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "sandbox/internal.h"
 
 /* ---- on record ---- */
@@ -75,8 +76,7 @@ static void pause_record(struct sandbox *sb, const char *name, uint64_t bytes, s
 
     *record = (struct record){.sb = sb, .done = done, .ctx = ctx};
     sandbox_hold(sb);
-    free(sb->saved);
-    sb->saved = xstrdup(name);
+    text_set(&sb->saved, name);
     sb->saved_bytes = bytes;
     sb->end_ms = clock_wall_ms();
     sb->adopted = false;

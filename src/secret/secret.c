@@ -1,5 +1,6 @@
 #include "secret/secret.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "secret/seal.h"
 
 enum { OWNER_BYTES = ID_UUID_LEN + SECRET_ID_BYTES + 32 };
@@ -85,6 +87,15 @@ static struct entry *entry_find(const struct secrets *all, const char *team_id,
     return NULL;
 }
 
+/* Of one that the caller has found. */
+static struct entry *entry_of(const struct secrets *all, const struct secret *secret)
+{
+    struct entry *entry = entry_find(all, secret->team_id, secret->id);
+
+    assert(entry);
+    return entry;
+}
+
 static int entry_seal(const struct secrets *all, struct entry *entry, const char *value,
                       int64_t version)
 {
@@ -95,8 +106,7 @@ static int entry_seal(const struct secrets *all, struct entry *entry, const char
     owner_text(entry, version, owner);
     int r = seal(all->key, owner, str_of(value), &text);
     if (r == 0) {
-        free(entry->sealed);
-        entry->sealed = xstrdup(buf_at(&text));
+        text_set(&entry->sealed, buf_at(&text));
         entry->shown.version = version;
         entry->shown.updated_ms = clock_wall_ms();
     }
@@ -336,7 +346,7 @@ void secret_create(struct secrets *all, const char *team_id, const char *name, c
 void secret_update(struct secrets *all, const struct secret *secret, const char *value,
                    const json_t *metadata, secret_saved *done, void *ctx)
 {
-    struct entry *entry = entry_find(all, secret->team_id, secret->id);
+    struct entry *entry = entry_of(all, secret);
 
     if (entry->saving > 0) {
         fail(done, ctx, EAGAIN, "the secret is being changed by another call: try again");
@@ -363,7 +373,7 @@ void secret_update(struct secrets *all, const struct secret *secret, const char 
 
 void secret_delete(struct secrets *all, const struct secret *secret, store_done *done, void *ctx)
 {
-    struct entry *entry = entry_find(all, secret->team_id, secret->id);
+    struct entry *entry = entry_of(all, secret);
 
     store_secret_delete(all->store, entry->id, done, ctx);
     entry_leave(all, entry);

@@ -114,9 +114,6 @@ struct entry *entry_new(const char *team_id, const char *alias, uint32_t cpu_cou
     entry->t.team_id = xstrdup(team_id);
     entry->t.build_id = xstrdup("");
     entry->t.layers = xstrdup("");
-    entry->t.user = xstrdup("user");
-    entry->t.workdir = xstrdup("");
-    entry->t.env_json = xstrdup("{}");
     entry->t.cpu_count = cpu_count;
     entry->t.memory_mb = memory_mb;
     entry->t.disk_mb = disk_mb;

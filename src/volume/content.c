@@ -294,7 +294,7 @@ static struct desk *desk_open(struct entry *entry, struct err *err)
 
 void volume_content(struct volumes *volumes, const struct volume *volume, struct http_exchange *ex)
 {
-    struct entry *entry = entry_of(volumes, volume->id);
+    struct entry *entry = entry_known(volumes, volume->id);
     struct visit *visit = xnew(struct visit);
     struct err err = {0};
 

@@ -2,6 +2,8 @@
 #ifndef VOLUME_INTERNAL_H
 #define VOLUME_INTERNAL_H
 
+#include <assert.h>
+
 #include "base/table.h"
 #include "volume/volume.h"
 
@@ -32,6 +34,15 @@ static inline struct entry *entry_of(const struct volumes *volumes, const char *
     struct entry *entry = NULL;
 
     HASH_FIND_STR(volumes->entries, id, entry);
+    return entry;
+}
+
+/* Of one that must be there: the caller has found it, or its making or removal is under way. */
+static inline struct entry *entry_known(const struct volumes *volumes, const char *id)
+{
+    struct entry *entry = entry_of(volumes, id);
+
+    assert(entry);
     return entry;
 }
 

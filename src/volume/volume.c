@@ -217,7 +217,7 @@ static void on_delete_saved(void *ctx, int error, const struct err *err)
 void volume_delete(struct volumes *volumes, const struct volume *volume, store_done *done,
                    void *ctx)
 {
-    struct entry *entry = entry_of(volumes, volume->id);
+    struct entry *entry = entry_known(volumes, volume->id);
     struct change *change = change_new(entry, ctx);
     struct volume_row row = row_of(entry, true);
 
@@ -262,7 +262,7 @@ static void make_fail(struct change *change, int error, const struct err *err)
 static void on_made_saved(void *ctx, int error, const struct err *err)
 {
     struct change *change = ctx;
-    struct entry *entry = entry_of(change->volumes, change->id);
+    struct entry *entry = entry_known(change->volumes, change->id);
 
     if (error < 0) {
         make_fail(change, error == -EEXIST ? -EIO : error, err);
@@ -277,7 +277,7 @@ static void on_made_saved(void *ctx, int error, const struct err *err)
 static void on_made(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
 {
     struct change *change = ctx;
-    struct entry *entry = entry_of(change->volumes, change->id);
+    struct entry *entry = entry_known(change->volumes, change->id);
     struct err err;
 
     (void)fds;
@@ -295,7 +295,7 @@ static void on_made(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
 static void on_make_noted(void *ctx, int error, const struct err *err)
 {
     struct change *change = ctx;
-    struct entry *entry = entry_of(change->volumes, change->id);
+    struct entry *entry = entry_known(change->volumes, change->id);
     struct keeper_request req = {.op = KEEPER_VOLUME_MAKE};
 
     if (error < 0) {

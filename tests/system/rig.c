@@ -1,5 +1,4 @@
 #include "rig.h"
-#include "base/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fd.h"
+#include "base/fdpass.h"
 #include "base/id.h"
 #include "base/log.h"
 #include "probe.h"
@@ -171,23 +172,6 @@ struct keeper_request rig_create_request(const char *id, uint32_t slot, const ch
     return req;
 }
 
-static void fds_take(struct msghdr *msg, int fds[KEEPER_FDS_MAX])
-{
-    struct cmsghdr *header = CMSG_FIRSTHDR(msg);
-    int got[KEEPER_FDS_MAX] = KEEPER_FDS_NONE;
-
-    if (header && header->cmsg_type == SCM_RIGHTS) {
-        memcpy(got, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
-    }
-    for (int i = 0; i < KEEPER_FDS_MAX; i++) {
-        if (fds) {
-            fds[i] = got[i];
-        } else if (got[i] >= 0) {
-            (void)close(got[i]);
-        }
-    }
-}
-
 struct rig rig_beside(const struct rig *rig)
 {
     struct rig beside = *rig;
@@ -208,20 +192,17 @@ struct keeper_answer rig_receive(struct rig *rig, int fds[KEEPER_FDS_MAX])
 {
     struct keeper_answer answer;
     struct iovec iov = {&answer, sizeof(answer)};
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int) * KEEPER_FDS_MAX)];
-    } control = {0};
-    struct msghdr msg = {.msg_iov = &iov,
-                         .msg_iovlen = 1,
-                         .msg_control = &control,
-                         .msg_controllen = sizeof(control.room)};
     struct pollfd ready = {.fd = rig->fd, .events = POLLIN};
+    int got[KEEPER_FDS_MAX];
 
     MUST(poll(&ready, 1, ANSWER_TIMEOUT_MS) == 1);
-    MUST(recvmsg(rig->fd, &msg, MSG_CMSG_CLOEXEC) == (ssize_t)sizeof(answer));
+    MUST(fdpass_receive(rig->fd, &iov, 1, got, KEEPER_FDS_MAX, 0) == (ssize_t)sizeof(answer));
     MUST(answer.seq == rig->seq);
-    fds_take(&msg, fds);
+    if (fds) {
+        memcpy(fds, got, sizeof(got));
+    } else {
+        fdpass_close(got, KEEPER_FDS_MAX);
+    }
     return answer;
 }
 

@@ -5,7 +5,7 @@ import shutil
 
 import httpx
 import pytest
-from daemon import ROOT, Daemon
+from daemon import ROOT, Daemon, until
 from e2b import Sandbox
 from e2b.exceptions import SandboxException
 
@@ -24,10 +24,11 @@ def daemon(tmp_path_factory):
         daemon.remove()
 
 
-def starts_with(daemon, start_cmd, ready_cmd):
+def starts_with(daemon, start_cmd, ready_cmd, env=None):
     """Gives the base template its commands, for the next start."""
     daemon.stop()
     settings = {"cpuCount": 2, "memoryMB": 1024, "diskSizeMB": 10240, "startCmd": start_cmd}
+    settings["env"] = env or {}
     if ready_cmd:
         settings["readyCmd"] = ready_cmd
     daemon.settings_of_base.write_text(json.dumps(settings))
@@ -52,8 +53,13 @@ def test_the_service_answers_when_create_does(daemon):
 
 
 def test_the_template_s_variables_and_user_are_the_command_s(daemon):
-    starts_with(daemon, 'echo "$(whoami) $PWD $WORD" > /tmp/who; sleep 600', "test -s /tmp/who")
-    with Sandbox.create(envs={"WORD": "given"}, **daemon.sdk) as sandbox:
+    starts_with(
+        daemon,
+        'echo "$(whoami) $PWD $WORD" > /tmp/who; sleep 600',
+        "test -s /tmp/who",
+        {"WORD": "given"},
+    )
+    with Sandbox.create(**daemon.sdk) as sandbox:
         assert sandbox.files.read("/tmp/who") == "user /home/user given\n"
 
 
@@ -62,7 +68,7 @@ def test_a_start_command_that_fails_fails_the_create(daemon):
     said = create_refused(daemon)
     assert "the start command 'echo no such thing" in said
     assert "exit status 3: no such thing" in said
-    assert daemon.jails() == {}
+    until(lambda: daemon.jails() == {}, "nothing is left of it")
 
 
 def test_a_start_command_without_a_check_that_fails_at_once_is_seen(daemon):
@@ -86,4 +92,4 @@ def test_a_ready_command_that_never_succeeds_is_named(daemon):
     )
     assert answer.status_code == 504
     assert "the ready command 'test -e /nowhere' did not succeed within 45 s" in answer.text
-    assert daemon.jails() == {}
+    until(lambda: daemon.jails() == {}, "nothing is left of it")

@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/fdpass.h"
 #include "base/log.h"
 #include "check.h"
 #include "sandbox/internal.h"
@@ -49,24 +50,6 @@ static void serve_init(int fd)
     (void)!write(fd, refuses ? bad : fine, strlen(refuses ? bad : fine));
 }
 
-static void send_fd(int to, const struct channel_message *message, int fd)
-{
-    char control[CMSG_SPACE(sizeof(int))] = {0};
-    struct channel_message copy = *message;
-    struct iovec iov = {&copy, sizeof(copy)};
-    struct msghdr msg = {.msg_iov = &iov,
-                         .msg_iovlen = 1,
-                         .msg_control = control,
-                         .msg_controllen = sizeof(control)};
-    struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(c), &fd, sizeof(int));
-    (void)sendmsg(to, &msg, MSG_NOSIGNAL);
-}
-
 static void agent_connect(int channel, struct channel_message *message)
 {
     int pair[2];
@@ -79,7 +62,7 @@ static void agent_connect(int channel, struct channel_message *message)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
         abort();
     }
-    send_fd(channel, message, pair[0]);
+    (void)fdpass_send(channel, message, sizeof(*message), &pair[0], 1, 0);
     (void)close(pair[0]);
     if (message->value == CHANNEL_PORT_CONTROL) {
         serve_init(pair[1]);

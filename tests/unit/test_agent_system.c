@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "agent_fixture.h"
+#include "base/fdpass.h"
 #include "check.h"
 
 static struct agent_child agent;
@@ -28,25 +29,9 @@ static int channel_attach(uint32_t version, struct channel_message *answer)
 /* Receives one message and its descriptor (-1: none). */
 static bool channel_receive(int fd, struct channel_message *out, int *passed)
 {
-    union {
-        struct cmsghdr head;
-        char space[CMSG_SPACE(sizeof(int))];
-    } control;
     struct iovec iov = {out, sizeof(*out)};
-    struct msghdr msg = {.msg_iov = &iov,
-                         .msg_iovlen = 1,
-                         .msg_control = control.space,
-                         .msg_controllen = sizeof(control.space)};
 
-    *passed = -1;
-    if (recvmsg(fd, &msg, MSG_CMSG_CLOEXEC) != sizeof(*out)) {
-        return false;
-    }
-    struct cmsghdr *found = CMSG_FIRSTHDR(&msg);
-    if (found && found->cmsg_type == SCM_RIGHTS) {
-        memcpy(passed, CMSG_DATA(found), sizeof(*passed));
-    }
-    return true;
+    return fdpass_receive(fd, &iov, 1, passed, 1, 0) == (ssize_t)sizeof(*out);
 }
 
 /* The socket, or -errno as the agent said it. */

@@ -6,6 +6,7 @@
 
 #include "agent/channel.h"
 #include "base/fd.h"
+#include "base/fdpass.h"
 #include "check.h"
 #include "sandbox/channel.h"
 
@@ -94,20 +95,7 @@ static struct channel_message hear(void)
 
 static void say_with(const void *data, size_t len, const int *fds, size_t fds_n)
 {
-    char control[CMSG_SPACE(16 * sizeof(int))] = {0};
-    struct iovec iov = {(void *)(uintptr_t)data, len};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-
-    if (fds_n) {
-        msg.msg_control = control;
-        msg.msg_controllen = CMSG_SPACE(fds_n * sizeof(int));
-        struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(fds_n * sizeof(int));
-        memcpy(CMSG_DATA(c), fds, fds_n * sizeof(int));
-    }
-    (void)sendmsg(agent, &msg, MSG_NOSIGNAL);
+    (void)fdpass_send(agent, data, len, fds, fds_n, 0);
     turn();
 }
 

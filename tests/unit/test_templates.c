@@ -225,6 +225,63 @@ static void a_builtin_begins_with_commands(void)
     stop();
 }
 
+static int kept_error = 1;
+
+static void on_kept(void *ctx, int error, const struct err *err)
+{
+    (void)ctx, (void)err;
+    kept_error = error;
+}
+
+/* Bounded, for a test that fails. */
+static int kept_wait(void)
+{
+    for (int i = 0; i < 1000 && kept_error == 1; i++) {
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    }
+    return kept_error;
+}
+
+static int keep(const struct template *t, const char *build_id, const char *saved)
+{
+    kept_error = 1;
+    templates_keep(all, t->id, build_id, saved, on_kept, NULL);
+    return kept_wait();
+}
+
+static void what_was_saved_is_of_one_build(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    char build[40] = "";
+    int why = 0;
+
+    CHECK(start(&dir));
+    put_base("base-1", 2);
+    const struct template *t = templates_find(all, "x", STR("base"), &why);
+    CHECK(t && str_copy(build, sizeof(build), str_of(t->build_id)));
+    CHECK_INT(keep(t, "another", "saved-0"), -ESTALE);
+    CHECK(!t->saved);
+    CHECK_INT(keep(t, build, "saved-1"), 0);
+    CHECK_STR(t->saved, "saved-1");
+    stop();
+
+    CHECK(start(&dir));
+    t = templates_find(all, "x", STR("base"), &why);
+    CHECK_STR(t->saved, "saved-1");
+    CHECK_INT(keep(t, build, NULL), 0);
+    CHECK(!t->saved);
+    kept_error = 1;
+    templates_keep(all, t->id, build, "saved-2", on_kept, NULL);
+    put_base("base-2", 2); /* before that is on record */
+    CHECK_INT(kept_wait(), -ESTALE);
+    CHECK(!t->saved);
+    stop();
+
+    CHECK(start(&dir));
+    CHECK(!templates_find(all, "x", STR("base"), &why)->saved);
+    stop();
+}
+
 static void what_is_made_is_awaited(void)
 {
     scoped_tmpdir dir = tmpdir_make();
@@ -327,6 +384,7 @@ int main(void)
         {"a built-in one keeps its id, and a new build its place", a_builtin_keeps_its_id},
         {"teams see their own, public and built-in ones", teams_see_their_own},
         {"a built-in one begins with commands", a_builtin_begins_with_commands},
+        {"what was saved is of one build, also after a restart", what_was_saved_is_of_one_build},
         {"what is still being made is awaited", what_is_made_is_awaited},
         {"tags name builds, also after a restart", tags_name_builds},
     };
