@@ -186,3 +186,14 @@ def test_a_start_command_that_fails_keeps_nobody_from_his_files(create, daemon):
     sandbox.pause(keep_memory=False)
     sandbox.connect(timeout=600)
     assert out(sandbox, "cat /tmp/spoiled") == "mine\n"
+
+
+def test_a_copy_that_cannot_be_restored_is_not_begun_as_its_template(create, warm, daemon):
+    source = create(warm)
+    out(source, "echo mine > /tmp/mine")
+    known = set((daemon.data / "pool" / "saved").iterdir())
+    snapshot = source.create_snapshot().snapshot_id
+    [kept] = set((daemon.data / "pool" / "saved").iterdir()) - known
+    (kept / "memory" / "pstree.img").unlink()
+    with pytest.raises(Exception, match="500.*cannot be restored"):
+        create(snapshot)

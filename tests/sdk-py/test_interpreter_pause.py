@@ -1,0 +1,64 @@
+"""Kernels go on over pauses, in forks and from snapshots; on a sandbox that starts anew they are fresh."""
+
+import pytest
+
+
+def text(sandbox, code, **options):
+    execution = sandbox.run_code(code, **options)
+    assert execution.error is None, execution.error
+    return execution.text
+
+
+@pytest.fixture
+def interpreter_with_state(new_interpreter):
+    sandbox = new_interpreter()
+    assert text(sandbox, "import random; random.seed(5); kept = 41; kept") == "41"
+    assert text(sandbox, "kept = 6; kept", language="javascript") == "6"
+    return sandbox
+
+
+def goes_on(sandbox):
+    assert text(sandbox, "kept + 1") == "42"
+    assert text(sandbox, "kept + 1", language="javascript") == "7"
+    context = sandbox.create_code_context(language="python")
+    assert text(sandbox, "'kept' in globals()", context=context) == "False"
+
+
+def test_variables_are_there_after_a_resume(interpreter_with_state):
+    for _ in range(2):
+        interpreter_with_state.pause()
+        interpreter_with_state.connect(timeout=300)
+        goes_on(interpreter_with_state)
+
+
+def test_forks_go_on_each_for_itself_and_draw_other_numbers(interpreter_with_state):
+    forks = interpreter_with_state.fork(count=2, timeout=300)
+    everyone = [interpreter_with_state, *forks]
+    try:
+        drawn = {text(sandbox, "random.random()") for sandbox in everyone}
+        assert len(drawn) == 3
+        for sandbox in everyone:
+            goes_on(sandbox)
+        text(forks[0], "kept = 0; kept")
+        assert text(forks[1], "kept") == text(interpreter_with_state, "kept") == "41"
+    finally:
+        for fork in forks:
+            fork.kill()
+
+
+def test_a_snapshot_has_the_kernels_running(interpreter_with_state, new_interpreter):
+    snapshot = interpreter_with_state.create_snapshot().snapshot_id
+    copy = new_interpreter(template=snapshot)
+    goes_on(copy)
+    copy.pause()
+    copy.connect(timeout=300)
+    goes_on(copy)
+    assert type(copy).delete_snapshot(snapshot)
+
+
+def test_who_starts_anew_has_fresh_kernels_and_the_files(interpreter_with_state):
+    text(interpreter_with_state, "open('/home/user/file', 'w').write('mine')")
+    interpreter_with_state.pause(keep_memory=False)
+    interpreter_with_state.connect(timeout=300)
+    assert text(interpreter_with_state, "'kept' in globals()") == "False"
+    assert text(interpreter_with_state, "open('/home/user/file').read()") == "mine"
