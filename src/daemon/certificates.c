@@ -87,7 +87,7 @@ static int leaf_make(struct certificates *certificates, struct pki *leaf)
     size_t n = 5;
     const struct config *config = certificates->config;
     struct str listen = str_of(config->tls_listen);
-    const char *colon = strrchr(config->tls_listen, ':');
+    const char *colon = listen.len ? memrchr(listen.at, ':', listen.len) : NULL;
 
     struct str own = str_of(config->domain);
     (void)str_copy(domain, sizeof(domain), (struct str){own.at, str_find(own, ':')});
@@ -95,7 +95,7 @@ static int leaf_make(struct certificates *certificates, struct pki *leaf)
         (void)str_copy(domain, sizeof(domain), STR("localhost"));
     }
     (void)snprintf(wildcard, sizeof(wildcard), "*.%s", domain);
-    listen.len = colon ? (size_t)(colon - config->tls_listen) : listen.len;
+    listen.len = colon ? (size_t)(colon - listen.at) : listen.len;
     if (listen.len > 2 && listen.at[0] == '[') {
         listen = (struct str){listen.at + 1, listen.len - 2};
     }

@@ -398,8 +398,10 @@ static int http_status(struct str head)
 
 static int http_step(struct str got, size_t *used, struct err *err)
 {
-    const char *end = got.len ? memmem(got.at, got.len, "\r\n\r\n", 4) : NULL;
-
+    if (!got.at) {
+        return 0;
+    }
+    const char *end = memmem(got.at, got.len, "\r\n\r\n", 4);
     if (got.len >= 5 && !str_starts(got, STR("HTTP/"))) {
         return refuse(err, EPROTO, "it does not speak HTTP");
     }

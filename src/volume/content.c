@@ -322,7 +322,7 @@ void volume_content(struct volumes *volumes, const struct volume *volume, struct
 const struct volume *volumes_admit(const struct volumes *volumes, struct str id, struct str token,
                                    struct err *err)
 {
-    char text[ID_UUID_LEN + 1];
+    char text[ID_UUID_LEN + 1] = "";
     const struct entry *entry = str_copy(text, sizeof(text), id) ? entry_of(volumes, text) : NULL;
 
     /* One that does not exist has no token: the answers are the same. */
