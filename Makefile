@@ -24,8 +24,8 @@ test: ## builds and runs every test; ends with `N passed, N failed`
 check: ## format, layers, analyzers, shell scripts, and each fuzzer for 30 s
 	@tools/check
 
-bench: ## measures beside bwrap, crun, nginx and prints ratios
-	@tools/deps build run bench
+bench: ## measures beside bwrap, crun, nginx, CRIU and prints ratios
+	@tools/deps build run criu bench
 	@TARGETS="$(PROGRAMS)" tools/build build-bench
 	@BUILD=build-bench BENCH_BUILD=$(CURDIR)/build-bench bench/run
 

@@ -56,6 +56,8 @@ struct builds_options {
     const char *files;          /* directory of uploaded files; made when it is not there */
     struct image_options image; /* its loop is ours */
     uint32_t running_max;       /* builds at one time; the others queue */
+    int64_t step_limit_ms;      /* of the command of one step */
+    int64_t ready_limit_ms;     /* of the start and ready commands together */
 };
 
 must_check int builds_new(const struct builds_options *options, struct builds **out,

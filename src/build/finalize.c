@@ -119,7 +119,7 @@ static void run_commands(struct work *work)
                                             .cwd = work->context.workdir[0] ? work->context.workdir
                                                                             : NULL,
                                             .env = work->context.env,
-                                            .limit_ms = BUILD_READY_LIMIT_MS,
+                                            .limit_ms = work->all->use.ready_limit_ms,
                                             .settle_ms = BUILD_SETTLE_MS};
     struct sandbox *sb = jail_sandbox(work->jail);
 

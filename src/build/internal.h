@@ -27,10 +27,8 @@
 #include "sandbox/start_command.h"
 
 enum {
-    BUILD_STEP_TIMEOUT_MS = 3600 * 1000,
     BUILD_SCRIPT_TIMEOUT_MS = 300 * 1000, /* of what we run ourselves between steps */
     BUILD_SCRIPT_OUT_BYTES_MAX = 16 * 1024,
-    BUILD_READY_LIMIT_MS = 600 * 1000,
     BUILD_SETTLE_MS = 20 * 1000,              /* a start command without a ready command */
     BUILD_OUTPUT_BYTES_MAX = 4 * 1024 * 1024, /* kept of one step's output; the rest is dropped */
     BUILD_LINE_BYTES_MAX = 4096,

@@ -21,6 +21,7 @@ enum {
     SPEC_TEXT_BYTES_MAX = 256 * 1024, /* of one argument, or of a command */
     SPEC_NAME_BYTES_MAX = 1024,       /* of an image or a template */
     SPEC_PATH_BYTES_MAX = 4095,
+    SPEC_NESTING_MAX = 16,           /* of ${NAME:-${NAME:-...}} */
     SPEC_ENV_BYTES_MAX = 128 * 1024, /* of all variables of a template */
 };
 
@@ -67,7 +68,8 @@ void chain_step(const char *before, const struct step *step, char out[SHA256_HEX
 /* ---- words ---- */
 
 /* $NAME, ${NAME}, ${NAME:-word}, ${NAME:+word} become values of env (absent: empty); \$ is a
- * dollar. Commands are never run: $( and ` stay as they are. -EINVAL, -ENOBUFS. */
+ * dollar. Commands are never run: $( and ` stay as they are. -EINVAL (also when words are nested
+ * too deep), -ENOBUFS. */
 must_check int expand(struct str text, const json_t *env, struct buf *out, struct err *err);
 
 /* What of the archive a COPY means: `source` without "./", and up to its first glob: the client has

@@ -115,8 +115,8 @@ static void on_run_ended(void *ctx, const struct run_end *end)
     work->run = NULL;
     output_end(work);
     if (end->timed_out) {
-        work_fail(work, "failed to run command '%.400s': it ran for longer than %d s", command,
-                  BUILD_STEP_TIMEOUT_MS / 1000);
+        work_fail(work, "failed to run command '%.400s': it ran for longer than %lld s", command,
+                  (long long)work->all->use.step_limit_ms / 1000);
     } else if (end->error < 0) {
         work_fail(work, "failed to run command '%.400s': command failed: %s", command,
                   end->why->msg);
@@ -136,7 +136,7 @@ static void do_run(struct work *work)
                                   .user = user[0] ? user : work->context.user,
                                   .cwd = work->context.workdir[0] ? work->context.workdir : NULL,
                                   .env = work->context.env,
-                                  .timeout_ms = BUILD_STEP_TIMEOUT_MS};
+                                  .timeout_ms = work->all->use.step_limit_ms};
 
     work->run = sandbox_run(jail_sandbox(work->jail), &plan, &handler, work);
 }

@@ -32,8 +32,12 @@ static struct str value_of(const json_t *env, struct str name)
     return (struct str){json_string_value(value), json_string_length(value)};
 }
 
+static int expand_word(struct str text, const json_t *env, int depth, struct buf *out,
+                       struct err *err);
+
 /* What stands between the braces. */
-static int expand_braced(struct str inside, const json_t *env, struct buf *out, struct err *err)
+static int expand_braced(struct str inside, const json_t *env, int depth, struct buf *out,
+                         struct err *err)
 {
     size_t n = name_len(inside);
     struct str value = value_of(env, (struct str){inside.at, n});
@@ -50,9 +54,10 @@ static int expand_braced(struct str inside, const json_t *env, struct buf *out, 
     }
     struct str word = str_skip(rest, 2);
     if (rest.at[1] == '-') {
-        return value.len ? buf_append(out, value.at, value.len) : expand(word, env, out, err);
+        return value.len ? buf_append(out, value.at, value.len)
+                         : expand_word(word, env, depth + 1, out, err);
     }
-    return value.len ? expand(word, env, out, err) : 0;
+    return value.len ? expand_word(word, env, depth + 1, out, err) : 0;
 }
 
 /* The brace that closes, with those inside counted. */
@@ -71,7 +76,8 @@ static size_t brace_end(struct str text)
 }
 
 /* text begins behind the dollar. Returns how much of it was used, or -errno. */
-static int expand_dollar(struct str text, const json_t *env, struct buf *out, struct err *err)
+static int expand_dollar(struct str text, const json_t *env, int depth, struct buf *out,
+                         struct err *err)
 {
     size_t n = name_len(text);
     int r;
@@ -84,35 +90,47 @@ static int expand_dollar(struct str text, const json_t *env, struct buf *out, st
     if (text.len > 0 && text.at[0] == '{') {
         size_t end = brace_end(str_skip(text, 1));
         if (end + 1 == text.len) {
-            return err_set(err, EINVAL, "'$%.64s' has no closing brace", text.at);
+            return err_set(err, EINVAL, "'$%.*s' has no closing brace",
+                           (int)(text.len < 64 ? text.len : 64), text.at);
         }
-        r = expand_braced((struct str){text.at + 1, end}, env, out, err);
+        r = expand_braced((struct str){text.at + 1, end}, env, depth, out, err);
         return r < 0 ? r : (int)end + 2;
     }
     r = buf_append(out, "$", 1);
     return r < 0 ? r : 0;
 }
 
-int expand(struct str text, const json_t *env, struct buf *out, struct err *err)
+static int expand_word(struct str text, const json_t *env, int depth, struct buf *out,
+                       struct err *err)
 {
     int r = 0;
 
+    if (depth > SPEC_NESTING_MAX) {
+        return err_set(err, EINVAL, "variables are nested deeper than %d", SPEC_NESTING_MAX);
+    }
     for (size_t i = 0; i < text.len && r >= 0;) {
         if (text.at[i] == '\\' && i + 1 < text.len && text.at[i + 1] == '$') {
             r = buf_append(out, "$", 1);
             i += 2;
         } else if (text.at[i] == '$') {
-            r = expand_dollar(str_skip(text, i + 1), env, out, err);
+            r = expand_dollar(str_skip(text, i + 1), env, depth, out, err);
             i += 1 + (size_t)(r > 0 ? r : 0);
         } else {
             r = buf_append(out, text.at + i, 1);
             i++;
         }
     }
+    return r < 0 ? r : 0;
+}
+
+int expand(struct str text, const json_t *env, struct buf *out, struct err *err)
+{
+    int r = expand_word(text, env, 0, out, err);
+
     if (r == -ENOBUFS) {
         return err_set(err, ENOBUFS, "the variables are longer than %zu bytes", out->max);
     }
-    return r < 0 ? r : 0;
+    return r;
 }
 
 /* ---- paths ---- */

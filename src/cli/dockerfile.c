@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/text.h"
 #include "cli/words.h"
 
 struct reader {
@@ -448,8 +449,10 @@ static int finish(struct reader *r, struct err *err)
     if (!r->workdir_set) {
         step_add(r, "WORKDIR", json_pack("[s]", "/home/user"));
     }
-    r->file->start = start_make(r);
-    r->file->ready = command_text(r->health);
+    scoped_text start = start_make(r);
+    scoped_text ready = command_text(r->health);
+    text_set(&r->file->start, start);
+    text_set(&r->file->ready, ready);
     return 0;
 }
 

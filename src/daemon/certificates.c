@@ -81,7 +81,8 @@ static int files_open(struct certificates *certificates, uv_loop_t *loop, struct
 /* The domain and all below it, and what a client on this machine may call us. */
 static int leaf_make(struct certificates *certificates, struct pki *leaf)
 {
-    char domain[CONFIG_TEXT_BYTES], wildcard[CONFIG_TEXT_BYTES + 2], host[CONFIG_TEXT_BYTES] = "";
+    char domain[CONFIG_TEXT_BYTES] = "", host[CONFIG_TEXT_BYTES] = "";
+    char wildcard[CONFIG_TEXT_BYTES + 2];
     const char *names[NAMES_MAX] = {domain, wildcard, "localhost", "127.0.0.1", "::1"};
     size_t n = 5;
     const struct config *config = certificates->config;

@@ -99,6 +99,10 @@ static const struct setting settings[] = {
      .help = "how much a volume may hold, as 20G"},
     {FIELD(builds_max), .kind = COUNT, .fallback = "4", .hint = "N",
      .help = "templates that are built at one time; the others wait in a queue"},
+    {FIELD(build_step_s), .kind = COUNT, .fallback = "3600", .hint = "SECONDS",
+     .help = "how long a command of one step of a build may run"},
+    {FIELD(build_ready_s), .kind = COUNT, .fallback = "600", .hint = "SECONDS",
+     .help = "how long a build waits for its ready command to succeed"},
     {FIELD(image_map), .kind = TEXT, .fallback = "", .hint = "PAIRS",
      .help = "templates that stand for images, as ubuntu:*=base,node:22=mine; by default base for "
              "ubuntu, debian, python, node and their like; none: every image is fetched"},

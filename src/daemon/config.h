@@ -48,6 +48,8 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     uint64_t team_sandboxes_max;
     uint64_t volume_bytes;
     uint64_t builds_max;
+    uint64_t build_step_s;
+    uint64_t build_ready_s;
     uint64_t sandbox_hours_max;
     char image_map[CONFIG_TEXT_BYTES]; /* empty: the default */
     char image_dir[CONFIG_TEXT_BYTES];

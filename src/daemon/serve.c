@@ -319,6 +319,8 @@ static int open_builds(struct server *server, struct err *err)
                   .local = config->image_dir[0] ? config->image_dir : NULL,
                   .plain_http = config->registry_local},
         .running_max = (uint32_t)config->builds_max,
+        .step_limit_ms = (int64_t)config->build_step_s * 1000,
+        .ready_limit_ms = (int64_t)config->build_ready_s * 1000,
     };
 
     return builds_new(&options, &server->builds, err);

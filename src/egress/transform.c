@@ -69,7 +69,7 @@ struct transforms *transforms_new(const json_t *options)
     json_object_foreach (rules, domain, list) {
         json_t *transform = json_object_get(json_array_get(list, 0), "transform");
 
-        all->at[all->n].domain = xstrdup(domain);
+        text_set(&all->at[all->n].domain, domain);
         headers_read(&all->at[all->n++], json_object_get(transform, "headers"));
     }
     return all;

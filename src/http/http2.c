@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "http/h2_fields.h"
+#include "http/h2_request.h"
 #include "http/head.h"
 #include "http/internal.h"
 #include "http/server.h"
@@ -309,70 +310,6 @@ static void stream_end(struct stream *s)
     stream_free(s);
 }
 
-/* Moves the pseudo fields, which come first, into the request. */
-static void take_pseudo(struct stream *s, struct head_fields *fields)
-{
-    struct http_request *req = &s->base.request;
-
-    for (; fields->n > 0 && fields->at[0].name.len > 0 && fields->at[0].name.at[0] == ':';
-         fields->at++, fields->n--) {
-        struct str name = fields->at[0].name;
-        if (str_eq(name, STR(":method"))) {
-            req->method = fields->at[0].value;
-        } else if (str_eq(name, STR(":authority"))) {
-            req->authority = fields->at[0].value;
-        } else if (str_eq(name, STR(":path"))) {
-            req->path = fields->at[0].value;
-        }
-    }
-}
-
-static int64_t request_length(const struct stream *s, struct head_fields fields)
-{
-    struct str text = {NULL, 0};
-    char digits[24];
-
-    if (s->peer_ended) {
-        return 0;
-    }
-    if (head_count(fields, STR("content-length"), &text) == 0 ||
-        !str_copy(digits, sizeof(digits), text)) {
-        return -1;
-    }
-    return strtoll(digits, NULL, 10); /* nghttp2 has checked that it is a number that fits */
-}
-
-/* Fills the request from the head; returns why it is none, or NULL. */
-static const char *fill_request(struct stream *s)
-{
-    struct http_request *req = &s->base.request;
-    struct http_conn *conn = s->owner->conn;
-    struct str host = {NULL, 0};
-
-    head_seal(&s->head);
-    if (head_join_cookies(&s->head, &s->cookie) < 0) {
-        return "the cookies are too long";
-    }
-    struct head_fields fields = head_fields(&s->head);
-    take_pseudo(s, &fields);
-    req->scheme = conn->secure ? STR("https") : STR("http");
-    req->peer = str_of(conn->peer);
-    req->headers = fields.at;
-    req->headers_n = fields.n;
-    req->content_length = request_length(s, fields);
-    req->secure = conn->secure;
-    req->multiplexed = true;
-    req->connection_tag = conn->tag;
-    if (head_count(fields, STR("host"), &host) > 1) {
-        return "a request needs exactly one Host header";
-    }
-    req->authority = req->authority.at ? req->authority : host;
-    if (!head_word_ok(req->path) || !head_split_target(req->path, req)) {
-        return "the request target must be a path";
-    }
-    return head_authority_ok(req->authority) ? NULL : "the Host header is malformed";
-}
-
 static void refused_end(void *ctx, int error)
 {
     (void)ctx;
@@ -395,7 +332,9 @@ static void stream_begin(struct stream *s)
 {
     struct http2 *h = s->owner;
     struct str expect = {NULL, 0};
-    const char *why = s->refused ? NULL : fill_request(s);
+    const char *why = s->refused ? NULL
+                                 : h2_request_fill(&s->base.request, &s->head, &s->cookie, h->conn,
+                                                   !s->peer_ended);
 
     s->begun = true;
     h->heads_n--;

@@ -132,6 +132,7 @@ static int serve(const struct settings *settings)
     struct http_server *server = NULL;
     struct err err;
     struct interpreter *interpreter = interpreter_new(&settings->options);
+    (void)unsetenv("ATOLL_KEPT"); /* kernels that are started from now on are waited for */
     struct http_server_options options = {
         .loop = loop,
         .on_request = interpreter_request,

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "base/alloc.h"
@@ -294,6 +295,15 @@ int network_restore(const struct network *network, pid_t pid, uint32_t gid_first
     return r < 0 ? r : network_sockets_open(network, pidfd, out, err);
 }
 
+static bool is_at_home(const struct network *network)
+{
+    scoped_fd here = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+    struct stat a, b;
+
+    return here < 0 || fstat(here, &a) < 0 || fstat(network->host, &b) < 0 ||
+           (a.st_ino == b.st_ino && a.st_dev == b.st_dev);
+}
+
 int network_orphans_reset(const struct network *network, pid_t pid, struct err *err)
 {
     scoped_fd pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -301,7 +311,9 @@ int network_orphans_reset(const struct network *network, pid_t pid, struct err *
     if (pidfd < 0 || setns(pidfd, CLONE_NEWNET) < 0) {
         return err_sys(err, "enter the jail's network");
     }
-    int r = orphans_reset(err);
+    /* Whatever became of that process: the host's own connections are nobody's to end. */
+    int r = is_at_home(network) ? err_set(err, ESRCH, "process %d is in no jail's network", pid)
+                                : orphans_reset(err);
     network_leave(network);
     return r;
 }

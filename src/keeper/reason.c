@@ -84,7 +84,7 @@ static int process_still(pid_t pid, struct err *err)
         return 0; /* gone */
     }
     if (process.tracer) {
-        return err_set(err, EBUSY, "process %d (%s) is being traced by another", process.inner,
+        return err_set(err, ENOTSUP, "process %d (%s) is being traced by another", process.inner,
                        process.name);
     }
     if (process.state == 'D') {
@@ -202,6 +202,20 @@ static char *log_take(int work_fd, const struct pool *pool)
     return log;
 }
 
+/* Without words of CRIU's it is not the process: CRIU was ended. */
+static int process_explain(const struct reason *reason, const struct process *process,
+                           struct err *err)
+{
+    if (reason->what[0]) {
+        return err_set(err, reason->passes ? EAGAIN : ENOTSUP,
+                       "process %d (%s) holds %s, which cannot be saved", process->inner,
+                       process->name, reason->what);
+    }
+    return err_set(err, reason->detail[0] ? ENOTSUP : EIO, "process %d (%s) cannot be saved: %s",
+                   process->inner, process->name,
+                   reason->detail[0] ? reason->detail : "CRIU gives no reason");
+}
+
 int reason_dump(int work_fd, const struct jail_kit *kit, const char *id, struct err *err)
 {
     scoped_text log = log_take(work_fd, kit->pool);
@@ -210,13 +224,12 @@ int reason_dump(int work_fd, const struct jail_kit *kit, const char *id, struct 
 
     reason_find(log, &reason);
     log_warn("jail %s cannot be saved: %s", id, reason.detail[0] ? reason.detail : "no reason");
+    if (strstr(reason.detail, strerrordesc_np(ENOSPC))) {
+        return err_set(err, ENOSPC, "there is no room on this machine for its memory");
+    }
     if (reason.pid && cgroups_holds(kit->groups, id, reason.pid) &&
         process_read(reason.pid, &process)) {
-        return reason.what[0] ? err_set(err, reason.passes ? EAGAIN : ENOTSUP,
-                                        "process %d (%s) holds %s, which cannot be saved",
-                                        process.inner, process.name, reason.what)
-                              : err_set(err, EIO, "process %d (%s) cannot be saved: %s",
-                                        process.inner, process.name, reason.detail);
+        return process_explain(&reason, &process, err);
     }
     return err_set(err, EIO, "its processes cannot be saved: %s",
                    reason.detail[0] ? reason.detail : "CRIU gives no reason");

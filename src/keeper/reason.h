@@ -15,11 +15,12 @@
 #include "keeper/jail.h"
 
 /* Looks at the processes of a frozen group: 0 when all can be looked into, -EAGAIN when one is in
- * the middle of something that will pass, -EBUSY when one is traced by another. */
+ * the middle of something that will pass, -ENOTSUP when one is traced by another. */
 must_check int reason_unstill(int group_fd, struct err *err);
 
 /* Reads CRIU's log after a dump that failed. -ENOTSUP when something cannot be saved, -EAGAIN when
- * that may pass, -EIO when it is not clear, with a sentence each time. */
+ * that may pass, -ENOSPC when the pool is full, -EIO when it is not clear, with a sentence each
+ * time. */
 must_check int reason_dump(int work_fd, const struct jail_kit *kit, const char *id,
                            struct err *err);
 

@@ -248,13 +248,16 @@ static bool has_command(const struct start *start)
 static void start_run_command(struct sandbox *sb)
 {
     static const struct start_command_handler handler = {.done = on_command};
+    json_t *env = sb->hidden ? json_pack("{ss}", START_KEPT_VARIABLE, "1") : NULL;
     const struct start_command_plan plan = {.start_cmd = sb->start->start_cmd,
                                             .ready_cmd = sb->start->ready_cmd,
+                                            .env = env,
                                             .limit_ms = START_READY_LIMIT_MS,
                                             .settle_ms = START_SETTLE_MS};
 
     (void)uv_timer_stop(&sb->timer); /* the command has a limit of its own */
     sb->start->command = start_command_new(sb, &plan, &handler, sb);
+    json_decref(env);
 }
 
 static void on_init(struct sandbox *sb, int error, const struct err *err)

@@ -162,7 +162,7 @@ static struct entry *find_build(struct templates *all, const char *id, const cha
     struct entry *entry = NULL;
 
     HASH_FIND_STR(all->by_id, id, entry);
-    return entry && strcmp(entry->t.build_id, build_id) == 0 ? entry : NULL;
+    return entry && text_same(entry->t.build_id, build_id) ? entry : NULL;
 }
 
 static void keeping_end(struct keeping *keeping, int error, const struct err *err)

@@ -1,5 +1,6 @@
 #include "volume/volume.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -337,6 +338,7 @@ void volume_create(struct volumes *volumes, const char *team_id, const char *nam
     id_uuid(id);
     id_hex(secret, VOLUME_SECRET_BYTES);
     struct entry *entry = entry_add(volumes, &row);
+    assert(entry); /* all of it has been checked */
     struct change *change = change_new(entry, ctx);
     entry->asked = true; /* the reaper leaves it alone until it is made */
     change->made = done;

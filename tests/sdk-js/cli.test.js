@@ -8,6 +8,7 @@ import os from 'node:os'
 import path from 'node:path'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { Sandbox } from 'e2b'
 
 const CLI = fileURLToPath(new URL('node_modules/@e2b/cli/dist/index.js', import.meta.url))
 const DOCKERFILE = `FROM debian:13
@@ -27,12 +28,11 @@ const fresh = () => `cli-${randomUUID().slice(0, 12)}`
 
 // Resolves with { code, stdout, stderr }, whatever the tool's end is.
 function e2b(...args) {
-  const env = { ...process.env, HOME: project, NO_COLOR: '1' }
+  const options = { cwd: project, env: { ...process.env, HOME: project, NO_COLOR: '1' } }
   return new Promise((resolve) => {
-    const child = execFile(process.execPath, [CLI, ...args], { cwd: project, env }, (error, stdout, stderr) =>
+    const done = (error, stdout, stderr) =>
       resolve({ code: error ? error.code : 0, stdout, stderr })
-    )
-    child.stdin.end()
+    execFile(process.execPath, [CLI, ...args], options, done).stdin.end()
   })
 }
 
@@ -48,11 +48,18 @@ async function listed(what, ...args) {
   return JSON.parse(out.slice(out.indexOf('[')))
 }
 
-const namesOfTemplates = async () => (await listed('template')).flatMap((template) => template.aliases)
+async function templateNames() {
+  return (await listed('template')).flatMap((template) => template.aliases)
+}
+
+async function stateOf(id, states = 'running,paused') {
+  const sandboxes = await listed('sandbox', '--state', states)
+  return sandboxes.find((sandbox) => sandbox.sandboxId === id)?.state
+}
 
 async function detached(template) {
   const id = (await succeed('sandbox', 'create', template, '--detach')).trim()
-  after(() => e2b('sandbox', 'kill', id))
+  after(() => Sandbox.kill(id))
   return id
 }
 
@@ -60,14 +67,14 @@ test('a project becomes a template that sandboxes start from, until it is delete
   const name = fresh()
   const log = await succeed('template', 'create', name, '-d', 'e2b.Dockerfile')
   assert.match(log, /RUN echo \$STAGE >> note\.txt/)
-  assert.ok((await namesOfTemplates()).includes(name))
+  assert.ok((await templateNames()).includes(name))
 
   const id = await detached(name)
   assert.equal(await succeed('sandbox', 'exec', id, '--', 'cat', '/app/note.txt'), 'copied\ntest\n')
   await succeed('sandbox', 'kill', id)
 
   await succeed('template', 'delete', name, '-y')
-  assert.ok(!(await namesOfTemplates()).includes(name))
+  assert.ok(!(await templateNames()).includes(name))
   const gone = await e2b('sandbox', 'create', name, '--detach')
   assert.notEqual(gone.code, 0)
   assert.match(gone.stdout + gone.stderr, new RegExp(name))
@@ -80,21 +87,32 @@ test('a template that does not build fails the command', async () => {
   assert.match(stdout + stderr, /exit status 5/)
 })
 
-test('a sandbox is listed, used, paused, resumed and killed', async () => {
+test('a sandbox is listed, used and killed', async () => {
   const id = await detached('base')
-  const stateOf = async (...args) =>
-    (await listed('sandbox', ...args)).find((sandbox) => sandbox.sandboxId === id)?.state
-  assert.equal(await stateOf(), 'running')
+  assert.equal(await stateOf(id), 'running')
   assert.equal(await succeed('sandbox', 'exec', id, '--', 'echo', 'said'), 'said\n')
   assert.equal((await e2b('sandbox', 'exec', id, '--', 'sh', '-c', 'exit 3')).code, 3)
   assert.match(await succeed('sandbox', 'logs', id), /echo said/)
   assert.match(await succeed('sandbox', 'metrics', id), /CPU:/)
-
-  await succeed('sandbox', 'pause', id)
-  assert.equal(await stateOf('--state', 'paused'), 'paused')
-  await succeed('sandbox', 'resume', id)
-  assert.equal(await stateOf(), 'running')
-
   await succeed('sandbox', 'kill', id)
-  assert.equal(await stateOf('--state', 'running,paused'), undefined)
+  assert.equal(await stateOf(id), undefined)
+})
+
+test('a sandbox is paused and resumed', async () => {
+  const id = await detached('base')
+  await succeed('sandbox', 'pause', id)
+  assert.equal(await stateOf(id, 'paused'), 'paused')
+  await succeed('sandbox', 'resume', id)
+  assert.equal(await stateOf(id, 'running'), 'running')
+})
+
+test('a snapshot is what other sandboxes start from, until it is deleted', async () => {
+  const name = fresh()
+  const first = await detached('base')
+  await succeed('sandbox', 'exec', first, '--', 'sh', '-c', 'echo kept > /home/user/note')
+  await succeed('sandbox', 'snapshot', 'create', first, '--name', name)
+  const second = await detached(name)
+  assert.equal(await succeed('sandbox', 'exec', second, '--', 'cat', '/home/user/note'), 'kept\n')
+  await succeed('sandbox', 'snapshot', 'delete', name)
+  assert.doesNotMatch(await succeed('sandbox', 'snapshot', 'list'), new RegExp(name))
 })

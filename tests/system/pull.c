@@ -195,11 +195,11 @@ int main(int argc, char **argv)
         return 2;
     }
     resolve = image_resolve(store, argv[4], &credentials, &handler, &resolve);
-    if (value_of(argc, argv, "cancel")) {
+    const char *cancel_ms = value_of(argc, argv, "cancel");
+    if (cancel_ms) {
         (void)uv_timer_init(options.loop, &timer);
         timer.data = &resolve;
-        (void)uv_timer_start(&timer, on_cancel, strtoull(value_of(argc, argv, "cancel"), NULL, 10),
-                             0);
+        (void)uv_timer_start(&timer, on_cancel, strtoull(cancel_ms, NULL, 10), 0);
     }
     (void)uv_run(options.loop, UV_RUN_DEFAULT);
     return exit_code;

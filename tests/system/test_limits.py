@@ -7,6 +7,7 @@ import threading
 
 import httpx
 import pytest
+from builder import Builder
 from daemon import Daemon, until
 from e2b import RateLimitException, Sandbox
 
@@ -176,3 +177,16 @@ def test_a_full_disk_under_the_store(cramped):
     (event,) = until(killed, "its end is on record once there is room")
     assert event["eventData"]["kill_reason"] == "request"
     assert Sandbox.create(timeout=60, **cramped.sdk).kill() is True
+
+
+def test_an_upload_that_finds_the_disk_full(cramped):
+    builder = Builder(cramped)
+    template, _ = builder.request("uploads")
+    data = os.urandom(2 * SMALL_MB << 20)
+    asked = builder.call("GET", f"/templates/{template}/files/{'0' * 64}").json()
+    answer = httpx.put(asked["url"], content=data, timeout=60)
+    assert answer.status_code == 507, answer.text
+    assert answer.json()["code"] == 507 and answer.json()["message"]
+    assert list((cramped.data / "state" / "files").iterdir()) == []
+    assert builder.call("GET", f"/templates/{template}/files/{'0' * 64}").json()["present"] is False
+    builder.upload(template, data[: 64 << 10])  # what fits is taken

@@ -101,6 +101,11 @@ def test_one_that_began_so_is_paused_and_forked(daemon, new):
     copy = new(template=snapshot.snapshot_id)
     assert ask(copy) == ask(sandbox) == (name, asked + 2)
     Sandbox.delete_snapshot(snapshot.snapshot_id, **daemon.sdk)
+    [fork] = sandbox.fork(timeout=60)
+    try:
+        assert ask(fork) == ask(sandbox) == (name, asked + 3)
+    finally:
+        Sandbox.kill(fork.sandbox_id, **daemon.sdk)
 
 
 def test_it_survives_a_restart(daemon, new):

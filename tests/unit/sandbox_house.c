@@ -191,6 +191,10 @@ static void keeper_save(const struct keeper_request *req, struct jail *jail,
 {
     keeper.saves++;
     keeper.save = req->save;
+    if (!jail) {
+        answer->status = err_set(&answer->err, ESRCH, "no such jail");
+        return;
+    }
     if (keeper.refuses_save && (req->save.flags & KEEPER_SAVE_MEMORY)) {
         answer->status = err_set(&answer->err, EOPNOTSUPP, "process 7 (gdb) traces another");
         return;

@@ -187,6 +187,26 @@ static void variables_become_their_values_and_commands_stay(void)
     CHECK_STR(expanded("${A@Q}", -EINVAL), "refused");
 }
 
+/* The words of a request are a stranger's: a depth that fits any stack. */
+static void variables_are_nested_to_a_limit(void)
+{
+    scoped_buf text;
+
+    for (int depth = SPEC_NESTING_MAX; depth <= 40 * 1000; depth += 40 * 1000 - SPEC_NESTING_MAX) {
+        buf_init(&text, SPEC_TEXT_BYTES_MAX);
+        for (int i = 0; i < depth; i++) {
+            CHECK_INT(buf_append(&text, "${N:-", 5), 0);
+        }
+        for (int i = 0; i < depth; i++) {
+            CHECK_INT(buf_append(&text, "}", 1), 0);
+        }
+        CHECK_INT(buf_append(&text, "", 1), 0);
+        bool fits = depth == SPEC_NESTING_MAX;
+        CHECK_STR(expanded(buf_at(&text), fits ? 0 : -EINVAL), fits ? "" : "refused");
+        buf_fini(&text);
+    }
+}
+
 static const char *source_of(const char *text)
 {
     static char out[256];
@@ -275,6 +295,7 @@ int main(void)
         {"a key follows from all that went before", a_key_follows_from_all_that_went_before},
         {"variables become their values and commands stay",
          variables_become_their_values_and_commands_stay},
+        {"variables are nested to a limit", variables_are_nested_to_a_limit},
         {"a source is meant up to its first glob", a_source_is_meant_up_to_its_first_glob},
         {"paths are joined and cleaned", paths_are_joined_and_cleaned},
         {"owners and modes are what they can be", owners_and_modes_are_what_they_can_be},

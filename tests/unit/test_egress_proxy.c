@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/compiler.h"
 #include "check.h"
 #include "egress/names.h"
@@ -189,7 +190,7 @@ static void an_answer_without_an_end_is_cut(void)
 {
     const struct proxy proxy = {.kind = PROXY_HTTP};
     struct talk talk = {.proxy = &proxy, .target = &by_name};
-    char *words = calloc(1, PROXY_ANSWER_MAX);
+    scoped_text words = xcalloc(1, PROXY_ANSWER_MAX);
     size_t used = 0;
     struct err err;
     scoped_buf said;
@@ -200,7 +201,6 @@ static void an_answer_without_an_end_is_cut(void)
     CHECK_INT(talk_begin(&talk, &said), 0);
     CHECK_INT(talk_step(&talk, (struct str){words, PROXY_ANSWER_MAX - 1}, &used, &said, &err), 0);
     CHECK_INT(talk_step(&talk, (struct str){words, PROXY_ANSWER_MAX}, &used, &said, &err), -EPROTO);
-    free(words);
 }
 
 static void a_name_keeps_its_address(void)

@@ -39,6 +39,9 @@ static int open_fds(void)
     DIR *dir = opendir("/proc/self/fd");
     int n = 0;
 
+    if (!dir) {
+        abort();
+    }
     while (readdir(dir)) {
         n++;
     }

@@ -55,7 +55,7 @@ static void what_names_no_image_is_refused(void)
         "a:b c",
         "a:-x",
         "a@sha256:12",
-        "a@md5:" HEX64,
+        ("a@md5:" HEX64),
         "../etc",
         "a/../b",
         "host:80/",
@@ -311,8 +311,8 @@ static void credentials_that_lack_something_are_refused(void)
         "{\"type\":\"registry\",\"username\":\"u\"}",
         "{\"type\":\"registry\",\"username\":1,\"password\":\"p\"}",
         "{\"type\":\"ldap\"}",
-        "{\"type\":\"aws\",\"awsAccessKeyId\":\"k\",\"awsSecretAccessKey\":\"s\","
-        "\"awsRegion\":\"evil.example/\"}",
+        ("{\"type\":\"aws\",\"awsAccessKeyId\":\"k\",\"awsSecretAccessKey\":\"s\","
+         "\"awsRegion\":\"evil.example/\"}"),
         "{\"type\":\"gcp\"}",
     };
     struct image_credentials c;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "check.h"
 #include "image.pb-c.h"
 #include "keeper/about.h"
@@ -106,19 +107,21 @@ static uint32_t length_at(const uint8_t *bytes, size_t at)
 static Image__Timer timer_read(const char *path, int index)
 {
     Image__Timer timer = IMAGE__TIMER__INIT;
-    uint8_t bytes[4096];
-    FILE *file = fopen(path, "re");
-    size_t n = file ? fread(bytes, 1, sizeof(bytes), file) : 0;
+    uint8_t bytes[4096] = {0};
+    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = read(fd, bytes, sizeof(bytes));
     size_t at = 8;
 
-    (void)fclose(file);
-    for (; index > 0 && at < n; index--) {
+    for (; index > 0 && (ssize_t)at < n; index--) {
         at += 4 + length_at(bytes, at);
     }
-    Image__File *read = image__file__unpack(NULL, length_at(bytes, at), bytes + at + 4);
-    if (read && read->tfd) {
-        timer = *read->tfd;
-        image__file__free_unpacked(read, NULL);
+    if ((ssize_t)at >= n) {
+        return timer;
+    }
+    Image__File *entry = image__file__unpack(NULL, length_at(bytes, at), bytes + at + 4);
+    if (entry && entry->tfd) {
+        timer = *entry->tfd;
+        image__file__free_unpacked(entry, NULL);
     }
     return timer;
 }
@@ -129,7 +132,9 @@ static void image_make(const char *path)
     Image__File entry = IMAGE__FILE__INIT;
     Image__Timer timer = IMAGE__TIMER__INIT;
 
-    CHECK(file && fwrite("12345678", 8, 1, file) == 1);
+    if (!file || fwrite("12345678", 8, 1, file) != 1) {
+        abort();
+    }
     entry.type = 17;
     entry.tfd = &timer;
     timer.ticks = 3, timer.isec = 1, timer.insec = 5; /* periodic, went off while frozen */

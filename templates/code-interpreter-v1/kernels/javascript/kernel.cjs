@@ -11,6 +11,7 @@ const { prepare } = require('./cell.cjs')
 
 const typescript = process.argv[2] === 'typescript'
 const displaySymbol = Symbol.for('Jupyter.display')
+delete process.env.ATOLL_KEPT // says how the first kernels are started, and is nothing to cells
 
 function writeAll(fd, bytes) {
   for (let at = 0; at < bytes.length; ) {

@@ -1,0 +1,78 @@
+"""Sandboxes that begin with kernels which were started once, for all of them, and kept."""
+
+import time
+
+import pytest
+from e2b_code_interpreter import Sandbox
+
+KEPT_WAIT_S = 300
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kept(interpreter_template):
+    """Waits for a sandbox whose kernel was started to be kept: that one has imported more."""
+    deadline = time.monotonic() + KEPT_WAIT_S
+    while True:
+        with Sandbox.create(timeout=60) as sandbox:
+            if sandbox.run_code("import sys; 'pandas' in sys.modules").text == "True":
+                return
+        assert time.monotonic() < deadline, "its kernels have not been kept"
+        time.sleep(1)
+
+
+def texts(sandbox, *cells, language=None):
+    return [sandbox.run_code(cell, language=language).text for cell in cells]
+
+
+def test_nothing_random_is_shared(new_interpreter):
+    python = "import random, numpy, uuid; random.random(), numpy.random.rand(), uuid.uuid4().hex"
+    one, other = new_interpreter(), new_interpreter()
+    assert one.run_code(python).text != other.run_code(python).text
+    for cell in "random.random()", "numpy.random.rand()", "__import__('socket').gethostname()":
+        assert texts(one, cell) != texts(other, cell)
+    assert texts(one, "Math.random()", language="js") != texts(other, "Math.random()", language="js")
+    assert one.run_code("import os; print(os.uname().nodename)").logs.stdout == [f"{one.sandbox_id}\n"]
+
+
+def test_variables_are_its_own(new_interpreter):
+    one, other = new_interpreter(envs={"WORD": "one"}), new_interpreter(envs={"WORD": "other"})
+    for sandbox, word in ((one, "one"), (other, "other")):
+        cells = "import os; os.environ['WORD']", "!echo $WORD", "os.environ.get('ATOLL_KEPT', 'none')"
+        runs = [sandbox.run_code(cell) for cell in cells]
+        assert word in runs[0].text and word in runs[1].logs.stdout[0] and "none" in runs[2].text
+        assert sandbox.run_code("process.env.WORD", language="js").text.strip("'") == word
+        assert sandbox.run_code("String(process.env.ATOLL_KEPT)", language="js").text.strip("'") == "undefined"
+        assert sandbox.commands.run("echo $WORD-$ATOLL_KEPT").stdout == f"{word}-\n"
+
+
+def test_it_begins_as_if_it_were_new(new_interpreter):
+    sandbox = new_interpreter()
+    first = sandbox.run_code("sorted(name for name in globals() if name in ('numpy', 'pandas', 'plt'))")
+    assert first.execution_count == 1 and first.text == "[]"
+    plot = sandbox.run_code("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()")
+    assert plot.results[0].png and plot.results[0].chart
+    assert sandbox.run_code("import pandas as pd; pd.DataFrame({'a': [1]})").results[0].data == {"a": [1]}
+
+
+def test_a_context_of_its_own_is_a_new_kernel(new_interpreter):
+    sandbox = new_interpreter()
+    context = sandbox.create_code_context()
+    run = sandbox.run_code("import sys, os; 'pandas' in sys.modules, 'ATOLL_KEPT' in os.environ", context=context)
+    assert run.text == "(False, False)"
+
+
+def test_it_is_paused_and_copied(new_interpreter):
+    sandbox = new_interpreter(envs={"WORD": "first"})
+    sandbox.run_code("import os, random; x = 41; random.seed(7)")
+    sandbox.run_code("let y = 41", language="js")
+    sandbox.pause()
+    sandbox = Sandbox.connect(sandbox.sandbox_id)
+    assert texts(sandbox, "x + 1", "os.environ['WORD'].upper()")[0] == "42"
+    snapshot = sandbox.create_snapshot()
+    try:
+        copy = new_interpreter(template=snapshot.snapshot_id, envs={"WORD": "second"})
+        assert texts(copy, "x + 1") == ["42"] and texts(copy, "y + 1", language="js") == ["42"]
+        assert copy.run_code("print(os.environ['WORD'])").logs.stdout == ["second\n"]
+        assert texts(copy, "random.random()") != texts(sandbox, "random.random()")
+    finally:
+        Sandbox.delete_snapshot(snapshot.snapshot_id)
