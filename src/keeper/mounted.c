@@ -223,11 +223,24 @@ static int settle_wait(pid_t child, int from, struct err *err)
     return -err->code;
 }
 
+static bool is_settled(const struct mounted *had, const struct keeper_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->volumes_n; i++) {
+        if (!mounted_have(had, plan->volumes[i].path)) {
+            return false;
+        }
+    }
+    return !mounted_vacant(had, plan);
+}
+
 int mounted_settle(const struct mounted *had, const struct keeper_plan *plan, pid_t first,
                    struct err *err)
 {
     int ends[2];
 
+    if (is_settled(had, plan)) {
+        return 0;
+    }
     if (pipe2(ends, O_CLOEXEC) < 0) {
         return err_sys(err, "make a pipe");
     }

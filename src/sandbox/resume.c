@@ -125,10 +125,18 @@ void sandbox_set_auto_pause(struct sandbox *sb, bool pauses)
 
 /* ---- traffic ---- */
 
+/* One that is being paused has its place until then, and may take it again. */
+static bool has_room(const struct sandbox *sb)
+{
+    uint32_t max = sb->all->use.team_max;
+
+    return max == 0 || sb->state != SANDBOX_PAUSED || sandboxes_count(sb->all, sb->team_id) < max;
+}
+
 bool sandbox_returns(const struct sandbox *sb)
 {
     bool wakes = json_is_true(json_object_get(sb->options, "autoResume")) &&
-                 (!sb->saved || kept_has_memory(sb->saved));
+                 (!sb->saved || kept_has_memory(sb->saved)) && has_room(sb);
 
     return sb->state == SANDBOX_RESUMING || sb->joiners || wakes;
 }

@@ -99,6 +99,7 @@ struct sandboxes_options {
     struct sandbox_log_sink logs;
     const char *instance; /* as keeper_options'; NULL: the only daemon of this machine */
     int64_t retention_ms; /* a sandbox paused for that long is killed; 0: never */
+    uint32_t team_max;    /* traffic wakes nobody while a team has so many running; 0: no limit */
 };
 
 /* Loads the table. Adoption runs once the keeper is connected; `ready` is called when every saved
