@@ -354,6 +354,9 @@ void keeper_client_free(struct keeper_client *client)
         return;
     }
     client->freed = true;
+    if (client->connected) {
+        unsent_send(client); /* the keeper does what it is told also when nobody hears of it */
+    }
     client_lose(client, -ECONNRESET, "the client is closing");
     questions_fail(&client->refused, -ENOTCONN, "the client is closing");
     uv_close((uv_handle_t *)&client->retry, handle_closed);

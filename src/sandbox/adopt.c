@@ -251,6 +251,9 @@ void sandboxes_free(struct sandboxes *all)
     all->closed = true;
     HASH_ITER (hh, all->table.by_id, sb, next) {
         start_drop(sb);
+        if (sb->hidden) { /* nobody is left who could use it */
+            doom(all, sb->id, &sb->jail, sb->uid_slot);
+        }
         sandbox_leave(sb);
     }
     doom_free(all);

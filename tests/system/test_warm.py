@@ -151,3 +151,20 @@ def test_what_cannot_be_kept_is_told_and_run_each_time(daemon, new):
     assert "traced" in told and told.endswith("; it will be tried again")
     assert ask(new())[0] != ask(new())[0]
     until(lambda: saved(daemon) == set(), "nothing is left of it")
+
+
+def test_a_daemon_that_stops_in_the_middle_leaves_no_jail(tmp_path):
+    templates = tmp_path / "templates"
+    templates.mkdir()
+    shutil.copytree(ROOT / "templates" / "base", templates / "base")
+    shutil.copy(ROOT / "templates" / "recipe.sh", templates)
+    daemon = Daemon("--templates", str(templates))
+    daemon.settings_of_base = templates / "base" / "settings.json"
+    try:
+        start_with(daemon, "exec sleep 1000")  # which never answers: it is not kept
+        until(daemon.jails, "a jail is made to keep it")
+        daemon.stop()
+        until(lambda: not daemon.jails(), "it is gone")
+    finally:
+        shutil.copy(ROOT / "templates" / "base" / "settings.json", daemon.settings_of_base)
+        daemon.remove()
