@@ -81,7 +81,7 @@ def ballast(daemon):
 
 def test_a_pool_that_fills_in_the_middle_is_named(daemon, builder, ballast):
     before = kept(daemon)
-    reason = failed(builder, [run("true"), run("head -c 1G /dev/urandom > /var/tmp/big; sync /var/tmp/big", "root")])
+    reason = failed(builder, [run("true"), run("head -c 1G /dev/urandom > /var/tmp/big && sync /var/tmp/big", "root")])
     assert reason["step"] == "2"
     assert len(kept(daemon) - before) <= 1  # what the first step made may stay, for the next build
 
