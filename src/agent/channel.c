@@ -435,7 +435,7 @@ static void quiet_begin(struct peer *peer, const struct channel_message *message
     privacy_keep(false);
     processes_hold(channel->agent->processes, ends);
     if (ends) {
-        rpc_fail_streams(RPC_ABORTED, "the sandbox was paused: connect again when it is resumed");
+        rpc_fail_streams(RPC_ABORTED, "the sandbox is being paused: connect again");
     }
     (void)uv_timer_start(&channel->quiet_timer, on_quiet_timeout, QUIET_MS_MAX, 0);
     peer_send(peer, &done, -1);

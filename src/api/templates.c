@@ -21,6 +21,11 @@ void call_fail_template(struct call *call, int why, struct str name)
         call_fail(call, 403, "you don't have access to template '%.*s'", (int)name.len, name.at);
         break;
     case -ENODATA:
+        if (!tag.len) {
+            call_fail(call, 404, "template '%.*s' has no build that succeeded: its log says why",
+                      (int)name.len, name.at);
+            break;
+        }
         call_fail(call, 404, "tag '%.*s' does not exist for template '%.*s'", (int)tag.len, tag.at,
                   (int)colon, name.at);
         break;

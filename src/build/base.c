@@ -203,6 +203,10 @@ void base_begin(struct work *work)
     }
     const char *mapped = image_mapped(work->all->images, str_of(spec->from_image));
     if (mapped) {
+        work_say(work, LOG_WARN,
+                 "[base] %s was not fetched: the template %s of this machine stands for it (setting"
+                 " image_map; none: every image is fetched)",
+                 spec->from_image, mapped);
         from_template(work, mapped, spec->from_image, false);
     } else {
         from_image(work);

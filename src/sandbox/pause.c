@@ -107,8 +107,9 @@ static void on_saved(struct save *save, int error, const struct err *err,
         sb->all->pauses_failed += error < 0 && error != -ENOENT;
         if (error < 0 && (save->flags & KEEPER_SAVE_MEMORY) && error != -ENOENT &&
             error != -EAGAIN) {
-            (void)err_wrap(&why, "its memory cannot be saved (it runs on, and a pause with"
-                                 " memory: false would keep its files)");
+            (void)err_wrap(&why, "its memory cannot be saved (a pause without it would keep its"
+                                 " files: memory: false, in the SDKs keep_memory=False or"
+                                 " keepMemory: false)");
         }
         pause->done(pause->ctx, error, &why);
     }
