@@ -15,7 +15,7 @@ test('a paused sandbox goes on where it was', async () => {
   )
   await until(() => sandbox.files.exists('/tmp/count'), 'it counts')
   assert.equal(await sandbox.pause(), true)
-  assert.match(await ended, /the sandbox was paused/)
+  assert.match(await ended, /the sandbox is being paused/)
   assert.equal(await sandbox.isRunning(), false)
   assert.equal(await sandbox.pause(), false)
 

@@ -218,7 +218,7 @@ def test_a_watch_ends_with_a_reason(own_sandbox):
     reading.start()
     own_sandbox.pause()
     reading.join(timeout=30)
-    assert len(ended) == 1 and "the sandbox was paused" in ended[0]
+    assert len(ended) == 1 and "the sandbox is being paused" in ended[0]
     own_sandbox.connect()
     own_sandbox.files.write("/home/user/watched/file", "new")
     until(lambda: any(event.name == "file" for event in handle.get_new_events()), "the watcher lives")

@@ -126,7 +126,7 @@ def test_no_byte_of_a_stream_is_lost(daemon):
                     said.append(out or "")
                 break
             except SandboxException as end:
-                assert "the sandbox was paused" in str(end)
+                assert "the sandbox is being paused" in str(end)
                 ends += 1
             until(lambda: sandbox.get_info().state == "paused", "it is paused")
             sandbox = Sandbox.connect(sandbox.sandbox_id, timeout=600, **daemon.sdk)
