@@ -4,14 +4,20 @@ import array
 import ctypes as c
 import socket
 
-VERSION, ID, LAYERS, LAYER, HOST, BATCH = 2, 32, 32, 72, 64, 32
+VERSION, ID, LAYERS, LAYER, HOST, BATCH = 3, 32, 32, 72, 64, 32
+SAVED, VOLUMES, VOLUME, VOLUME_PATH = 56, 16, 40, 256
 HELLO, CREATE, ATTACH, DESTROY, LIST, USAGE, USAGE_MANY = range(1, 8)
+
+
+class Mount(c.Structure):
+    _fields_ = [("volume", c.c_char * VOLUME), ("path", c.c_char * VOLUME_PATH)]
 
 
 class Plan(c.Structure):
     _fields_ = [("uid_slot", c.c_uint32), ("cpu_millis", c.c_uint32), ("memory_mb", c.c_uint32),
                 ("disk_mb", c.c_uint32), ("pids", c.c_uint32), ("network", c.c_uint32), ("layers_n", c.c_uint32),
-                ("layers", (c.c_char * LAYER) * LAYERS), ("hostname", c.c_char * HOST)]
+                ("layers", (c.c_char * LAYER) * LAYERS), ("hostname", c.c_char * HOST), ("saved", c.c_char * SAVED),
+                ("keeps_disk", c.c_uint32), ("volumes_n", c.c_uint32), ("volumes", Mount * VOLUMES)]
 
 
 class Jail(c.Structure):
