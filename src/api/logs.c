@@ -68,39 +68,38 @@ static void on_read_v2(void *ctx, int error, const struct err *err, struct str t
     answer(ctx, error, err, text, logs_render_v2);
 }
 
+/* What the query came to is `r`. */
+static void read_logs(struct call *call, int r, const struct err *err,
+                      const struct logfile_query *query, logs_render *render, logs_read_done *done)
+{
+    struct str id;
+
+    if (r < 0) {
+        call_fail_err(call, r, err);
+    } else if (!sandbox_id_cut(call->param, &id)) {
+        call_fail(call, 400, "Invalid sandbox ID");
+    } else {
+        logs_read(call->api->options.logs, id, call->team->id, query, render, done, call);
+    }
+}
+
 void handle_logs_v1(struct call *call, const json_t *body)
 {
     struct logfile_query query;
-    struct str id;
     struct err err;
     int r = logs_query_v1(http_request(call->ex)->query, clock_wall_ms(), &query, &err);
 
     (void)body;
-    if (r < 0) {
-        call_fail_err(call, r, &err);
-    } else if (!sandbox_id_cut(call->param, &id)) {
-        call_fail(call, 400, "Invalid sandbox ID");
-    } else {
-        logs_read(call->api->options.logs, id, call->team->id, &query, logs_render_v1, on_read_v1,
-                  call);
-    }
+    read_logs(call, r, &err, &query, logs_render_v1, on_read_v1);
 }
 
 void handle_logs_v2(struct call *call, const json_t *body)
 {
     struct logfile_query query;
-    struct str id;
     struct err err;
     bool follow = false;
     int r = logs_query_v2(http_request(call->ex)->query, clock_wall_ms(), &query, &follow, &err);
 
     (void)body;
-    if (r < 0) {
-        call_fail_err(call, r, &err);
-    } else if (!sandbox_id_cut(call->param, &id)) {
-        call_fail(call, 400, "Invalid sandbox ID");
-    } else {
-        logs_read(call->api->options.logs, id, call->team->id, &query, logs_render_v2, on_read_v2,
-                  call);
-    }
+    read_logs(call, r, &err, &query, logs_render_v2, on_read_v2);
 }

@@ -113,18 +113,7 @@ static void on_provision_saved(void *arg, int error, const struct err *err)
     if (work->build && error < 0 && error != -EEXIST) {
         work_fail(work, "the image could not be kept: %s", err->msg);
     } else if (work->build) {
-        int64_t now = clock_wall_ms();
-        char *env = json_dumps(work->context.env, JSON_COMPACT | JSON_SORT_KEYS);
-        const struct step_row row = {.key = work->next_key,
-                                     .team_id = work->team_id,
-                                     .saved = name,
-                                     .user = work->context.user,
-                                     .workdir = work->context.workdir,
-                                     .env_json = env ? env : "{}",
-                                     .created_ms = now,
-                                     .used_ms = now};
-        cache_put(work->all, &row, NULL, NULL);
-        free(env);
+        cache_put(work, name, 0);
         provision_take(work, name);
     }
     work_release(work);

@@ -110,10 +110,23 @@ const struct cached *cache_find(struct builds *all, const char *key)
     return cached;
 }
 
-void cache_put(struct builds *all, const struct step_row *row, store_done *done, void *ctx)
+void cache_put(struct work *work, const char *saved, uint64_t bytes)
 {
-    cached_add(all, row);
-    store_step_save(all->use.store, row, done, ctx);
+    int64_t now = clock_wall_ms();
+    char *env = json_dumps(work->context.env, JSON_COMPACT | JSON_SORT_KEYS);
+    const struct step_row row = {.key = work->next_key,
+                                 .team_id = work->team_id,
+                                 .saved = saved,
+                                 .user = work->context.user,
+                                 .workdir = work->context.workdir,
+                                 .env_json = env ? env : "{}",
+                                 .bytes = bytes,
+                                 .created_ms = now,
+                                 .used_ms = now};
+
+    cached_add(work->all, &row);
+    store_step_save(work->all->use.store, &row, NULL, NULL);
+    free(env);
 }
 
 /* ---- what the keeper has ---- */

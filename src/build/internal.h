@@ -220,7 +220,8 @@ must_check int cache_load(struct builds *all, struct err *err);
 void cache_free(struct builds *all);
 /* NULL: not cached, or its disk is gone. Marks it as used. */
 const struct cached *cache_find(struct builds *all, const char *key);
-void cache_put(struct builds *all, const struct step_row *row, store_done *done, void *ctx);
+/* What the work has come to with its next step is that disk; "": the step changed none. */
+void cache_put(struct work *work, const char *saved, uint64_t bytes);
 
 /* What builds call what they keep. */
 void disk_name_step(const char *key, char out[KEEPER_SAVED_BYTES]);

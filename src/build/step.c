@@ -46,20 +46,7 @@ static void step_take(struct work *work, const char *saved)
 
 static void step_record(struct work *work, const char *saved, uint64_t bytes)
 {
-    int64_t now = clock_wall_ms();
-    char *env = json_dumps(work->context.env, JSON_COMPACT | JSON_SORT_KEYS);
-    const struct step_row row = {.key = work->next_key,
-                                 .team_id = work->team_id,
-                                 .saved = saved,
-                                 .user = work->context.user,
-                                 .workdir = work->context.workdir,
-                                 .env_json = env ? env : "{}",
-                                 .bytes = bytes,
-                                 .created_ms = now,
-                                 .used_ms = now};
-
-    cache_put(work->all, &row, NULL, NULL);
-    free(env);
+    cache_put(work, saved, bytes);
     step_take(work, saved);
 }
 

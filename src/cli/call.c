@@ -211,3 +211,10 @@ int endpoint_lines(const struct endpoint *endpoint, const char *path,
     json_decref(answer);
     return r;
 }
+
+const char *answer_text(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return text ? text : "-";
+}

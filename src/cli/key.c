@@ -5,19 +5,6 @@
 #include "base/str.h"
 #include "cli/cli.h"
 
-static void json_putp(json_t **json)
-{
-    json_decref(*json);
-}
-#define scoped_json scoped(json_putp) json_t
-
-static const char *text_of(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-
-    return text ? text : "-";
-}
-
 static int key_create(const struct endpoint *endpoint, const char *name, struct err *err)
 {
     scoped_json *body = json_pack("{s:s}", "name", name);
@@ -28,9 +15,9 @@ static int key_create(const struct endpoint *endpoint, const char *name, struct 
     }
     int r = endpoint_call(endpoint, "POST", "/api-keys", body, &answer, err);
     if (r == 0) {
-        printf("%s\n", text_of(answer, "key"));
+        printf("%s\n", answer_text(answer, "key"));
         (void)fprintf(stderr, "Keep it: it is shown only now. Its id is %s\n",
-                      text_of(answer, "id"));
+                      answer_text(answer, "id"));
     }
     return r;
 }
@@ -47,9 +34,9 @@ static int key_list(const struct endpoint *endpoint, struct err *err)
     }
     json_array_foreach (answer, i, key) {
         const json_t *mask = json_object_get(key, "mask");
-        printf("%s  %s%s...%s  %s  %s\n", text_of(key, "id"), text_of(mask, "prefix"),
-               text_of(mask, "maskedValuePrefix"), text_of(mask, "maskedValueSuffix"),
-               text_of(key, "createdAt"), text_of(key, "name"));
+        printf("%s  %s%s...%s  %s  %s\n", answer_text(key, "id"), answer_text(mask, "prefix"),
+               answer_text(mask, "maskedValuePrefix"), answer_text(mask, "maskedValueSuffix"),
+               answer_text(key, "createdAt"), answer_text(key, "name"));
     }
     return 0;
 }

@@ -16,32 +16,19 @@ static const char usage[] =
     "       atoll template delete NAME\n"
     "       atoll template prune [DAYS]\n";
 
-static void json_putp(json_t **json)
-{
-    json_decref(*json);
-}
-#define scoped_json scoped(json_putp) json_t
-
-static const char *text_of(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-
-    return text ? text : "-";
-}
-
 /* ---- list ---- */
 
 static void template_print(const json_t *t)
 {
     const char *name = json_string_value(json_array_get(json_object_get(t, "names"), 0));
 
-    printf("%-22s %-30s %-9s %4lld %7lld %8lld %7lld  %.19s\n", text_of(t, "templateID"),
-           name ? name : "-", text_of(t, "buildStatus"),
+    printf("%-22s %-30s %-9s %4lld %7lld %8lld %7lld  %.19s\n", answer_text(t, "templateID"),
+           name ? name : "-", answer_text(t, "buildStatus"),
            (long long)json_integer_value(json_object_get(t, "cpuCount")),
            (long long)json_integer_value(json_object_get(t, "memoryMB")),
            (long long)json_integer_value(json_object_get(t, "diskSizeMB")),
            (long long)json_integer_value(json_object_get(t, "spawnCount")),
-           text_of(t, "updatedAt"));
+           answer_text(t, "updatedAt"));
 }
 
 static int list(const struct endpoint *endpoint, struct err *err)
@@ -82,7 +69,8 @@ static int build_find(const struct endpoint *endpoint, const char *name, const c
     if (!build) {
         return err_set(err, ENOENT, "%s has not been built yet", name);
     }
-    (void)snprintf(out->template_id, sizeof(out->template_id), "%s", text_of(answer, "templateID"));
+    (void)snprintf(out->template_id, sizeof(out->template_id), "%s",
+                   answer_text(answer, "templateID"));
     (void)snprintf(out->build_id, sizeof(out->build_id), "%s", build);
     return 0;
 }

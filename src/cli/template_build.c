@@ -27,12 +27,6 @@ struct plan {
     json_t *args;
 };
 
-static void json_putp(json_t **json)
-{
-    json_decref(*json);
-}
-#define scoped_json scoped(json_putp) json_t
-
 /* ---- what is asked for ---- */
 
 static int number_option(const char *name, const char *value, long *out, struct err *err)

@@ -1,4 +1,5 @@
 #include "keeper/criu.h"
+#include "keeper/task.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -272,23 +273,17 @@ static _Noreturn void worker_exec(const struct criu_program *program, int (*ente
 int criu_start(const struct criu_program *program, int (*enter)(void *ctx), void *ctx,
                struct criu *out, struct err *err)
 {
-    int pair[2];
+    int socket = -1;
+    pid_t pid = task_fork("CRIU", &socket, err);
 
     *out = (struct criu){.pidfd = -1, .socket = -1};
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-        return err_sys(err, "make a socket pair");
-    }
-    scoped_fd ours = pair[0];
-    scoped_fd theirs = pair[1];
-    pid_t pid = fork();
     if (pid < 0) {
-        return err_sys(err, "start CRIU");
+        return pid;
     }
     if (pid == 0) {
-        fd_closep(&ours);
-        worker_exec(program, enter, ctx, theirs);
+        worker_exec(program, enter, ctx, socket);
     }
-    *out = (struct criu){pid, (int)syscall(SYS_pidfd_open, pid, 0), move_fd(&ours)};
+    *out = (struct criu){pid, (int)syscall(SYS_pidfd_open, pid, 0), socket};
     return 0;
 }
 

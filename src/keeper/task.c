@@ -22,7 +22,7 @@ static _Noreturn void task_run(int socket, void (*enter)(void *ctx), task_work *
     _exit(0);
 }
 
-int task_start(void (*enter)(void *ctx), task_work *work, void *ctx, struct err *err)
+pid_t task_fork(const char *what, int *socket, struct err *err)
 {
     int pair[2];
 
@@ -33,13 +33,21 @@ int task_start(void (*enter)(void *ctx), task_work *work, void *ctx, struct err 
     scoped_fd theirs = pair[1];
     pid_t pid = fork();
     if (pid < 0) {
-        return err_sys(err, "start a process");
+        return err_sys(err, "start %s", what);
     }
+    *socket = pid == 0 ? move_fd(&theirs) : move_fd(&ours);
+    return pid;
+}
+
+int task_start(void (*enter)(void *ctx), task_work *work, void *ctx, struct err *err)
+{
+    int socket = -1;
+    pid_t pid = task_fork("a process", &socket, err);
+
     if (pid == 0) {
-        fd_closep(&ours);
-        task_run(theirs, enter, work, ctx);
+        task_run(socket, enter, work, ctx);
     }
-    return move_fd(&ours);
+    return pid < 0 ? pid : socket;
 }
 
 bool task_take(int socket, struct task_result *result, int fds[KEEPER_FDS_MAX])

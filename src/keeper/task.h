@@ -13,10 +13,15 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/compiler.h"
 #include "base/err.h"
 #include "keeper/keeper.h"
+
+/* A fork with a socket between the two: returns its pid, and 0 in the new process; *socket is each
+ * one's end. `what` is for the sentence. */
+must_check pid_t task_fork(const char *what, int *socket, struct err *err);
 
 struct task_result {
     int32_t status; /* 0 or -errno */

@@ -266,3 +266,34 @@ bool rig_trace_left(const struct rig *rig, const char *id)
     (void)snprintf(path, sizeof(path), "%s/sandboxes/%s", rig->pool, id);
     return left || access(path, F_OK) == 0;
 }
+
+struct keeper_answer rig_save(struct rig *rig, const char *id, const char *name, uint32_t flags)
+{
+    struct keeper_request req = {.op = KEEPER_SAVE, .save = {.flags = flags}};
+
+    (void)snprintf(req.id, sizeof(req.id), "%s", id);
+    (void)snprintf(req.save.name, sizeof(req.save.name), "%s", name);
+    struct keeper_answer answer = rig_ask(rig, &req, NULL);
+    if (answer.status < 0) {
+        printf("# save: %s\n", answer.err.msg);
+    }
+    return answer;
+}
+
+struct keeper_answer rig_forget(struct rig *rig, const char *name)
+{
+    struct keeper_request req = {.op = KEEPER_FORGET};
+
+    (void)snprintf(req.save.name, sizeof(req.save.name), "%s", name);
+    return rig_ask(rig, &req, NULL);
+}
+
+void rig_hang_up(struct rig_jail *jail)
+{
+    char byte;
+
+    (void)shutdown(jail->channel, SHUT_WR);
+    (void)!recv(jail->channel, &byte, 1, 0);
+    (void)close(jail->channel);
+    jail->channel = -1;
+}

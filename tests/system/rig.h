@@ -57,6 +57,14 @@ struct keeper_answer rig_receive(struct rig *rig, int fds[KEEPER_FDS_MAX]);
 struct keeper_answer rig_create(struct rig *rig, struct keeper_request *req, struct rig_jail *out);
 struct keeper_answer rig_destroy(struct rig *rig, const char *id);
 
+/* Says why not, when it does not. */
+struct keeper_answer rig_save(struct rig *rig, const char *id, const char *name, uint32_t flags);
+struct keeper_answer rig_forget(struct rig *rig, const char *name);
+
+/* Waits until the other side has hung up too: a jail with a connection to outside cannot be saved.
+ */
+void rig_hang_up(struct rig_jail *jail);
+
 /* What the probe in the jail says to a command. Static storage, until the next call. */
 const char *rig_probe(const struct rig_jail *jail, const char *command);
 

@@ -28,16 +28,6 @@ static struct rig rig;
 
 /* ---- helpers ---- */
 
-static void hang_up(struct rig_jail *jail)
-{
-    char byte;
-
-    (void)shutdown(jail->channel, SHUT_WR);
-    (void)!recv(jail->channel, &byte, 1, 0);
-    (void)close(jail->channel);
-    jail->channel = -1;
-}
-
 static bool attach(struct rig_jail *jail)
 {
     struct keeper_request req = {.op = KEEPER_ATTACH, .jail = jail->name};
@@ -146,7 +136,7 @@ static void save_round(enum victim victim, int round)
     CHECK_INT(rig_create(&rig, &create, &jail).status, 0);
     CHECK_STR(rig_probe(&jail, "hold child"), "ok");
     CHECK_STR(rig_probe(&jail, "hold memory"), "ok");
-    hang_up(&jail);
+    rig_hang_up(&jail);
     rig_send(&rig, &save);
     if (!strike(victim, "one")) {
         struct keeper_answer answer = rig_receive(&rig, NULL);
@@ -167,7 +157,7 @@ static void save_round(enum victim victim, int round)
         forget("saved-cut");
     }
     if (runs) {
-        hang_up(&jail);
+        rig_hang_up(&jail);
         save.save.flags = KEEPER_SAVE_MEMORY; /* and the name is free again */
         CHECK_INT(rig_ask(&rig, &save, NULL).status, 0);
         forget("saved-cut");
@@ -225,7 +215,7 @@ static void a_restore_can_be_cut_short_at_any_moment(void)
     CHECK_INT(rig_create(&rig, &create, &jail).status, 0);
     CHECK_STR(rig_probe(&jail, "hold child"), "ok");
     CHECK_STR(rig_probe(&jail, "hold memory"), "ok");
-    hang_up(&jail);
+    rig_hang_up(&jail);
     CHECK_INT(rig_ask(&rig, &save, NULL).status, 0);
     CHECK_INT(rig_destroy(&rig, "one").status, 0);
     (void)close(jail.pidfd);

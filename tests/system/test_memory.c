@@ -14,27 +14,6 @@ static struct rig rig;
 
 /* ---- helpers ---- */
 
-static struct keeper_answer save(const char *id, const char *name, uint32_t flags)
-{
-    struct keeper_request req = {.op = KEEPER_SAVE, .save = {.flags = flags}};
-
-    (void)snprintf(req.id, sizeof(req.id), "%s", id);
-    (void)snprintf(req.save.name, sizeof(req.save.name), "%s", name);
-    struct keeper_answer answer = rig_ask(&rig, &req, NULL);
-    if (answer.status < 0) {
-        printf("# save: %s\n", answer.err.msg);
-    }
-    return answer;
-}
-
-static struct keeper_answer forget(const char *name)
-{
-    struct keeper_request req = {.op = KEEPER_FORGET};
-
-    (void)snprintf(req.save.name, sizeof(req.save.name), "%s", name);
-    return rig_ask(&rig, &req, NULL);
-}
-
 static struct rig_jail start(const char *id, uint32_t slot)
 {
     struct keeper_request req = rig_create_request(id, slot, "base");
@@ -55,23 +34,11 @@ static struct rig_jail restore(const char *id, uint32_t slot, const char *from)
     return jail;
 }
 
-/* Waits until the other side has hung up too: a jail with a connection to outside cannot be saved.
- */
-static void hang_up(struct rig_jail *jail)
-{
-    char byte;
-
-    (void)shutdown(jail->channel, SHUT_WR);
-    (void)!recv(jail->channel, &byte, 1, 0);
-    (void)close(jail->channel);
-    jail->channel = -1;
-}
-
 static void end(struct rig_jail *jail)
 {
     CHECK_INT(rig_destroy(&rig, jail->id).status, 0);
     (void)close(jail->pidfd);
-    hang_up(jail);
+    rig_hang_up(jail);
 }
 
 /* ---- the tests ---- */
@@ -82,9 +49,9 @@ static void a_jail_goes_on_where_it_was(void)
 
     CHECK_STR(rig_probe(&jail, "write /root/file disk"), "ok");
     CHECK_STR(rig_probe(&jail, "write /dev/shm/file memory"), "ok");
-    hang_up(&jail);
-    struct keeper_answer answer =
-        save("one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP | KEEPER_SAVE_SYNC);
+    rig_hang_up(&jail);
+    struct keeper_answer answer = rig_save(
+        &rig, "one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP | KEEPER_SAVE_SYNC);
     CHECK_INT(answer.status, 0);
     CHECK(answer.saved.memory_bytes > 0);
     CHECK_INT(rig_destroy(&rig, "one").status, 0);
@@ -92,7 +59,7 @@ static void a_jail_goes_on_where_it_was(void)
     CHECK_STR(rig_probe(&again, "read /root/file"), "disk");
     CHECK_STR(rig_probe(&again, "read /dev/shm/file"), "memory");
     end(&again);
-    CHECK_INT(forget("saved-one").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
 }
 
 static const char *const kinds[] = {"memory",  "child", "timer", "watch",
@@ -113,13 +80,13 @@ static void everything_a_process_has_is_there_again(void)
     struct rig_jail jail = start("one", 0);
 
     all(&jail, "hold");
-    hang_up(&jail);
-    CHECK_INT(save("one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
+    rig_hang_up(&jail);
+    CHECK_INT(rig_save(&rig, "one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
     CHECK_INT(rig_destroy(&rig, "one").status, 0);
     struct rig_jail again = restore("one", 0, "saved-one");
     all(&again, "check");
     end(&again);
-    CHECK_INT(forget("saved-one").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
 }
 
 static void a_jail_that_is_copied_runs_on(void)
@@ -132,8 +99,8 @@ static void a_jail_that_is_copied_runs_on(void)
     all(&jail, "hold");
     (void)snprintf(boot, sizeof(boot), "%s",
                    rig_probe(&jail, "read /proc/sys/kernel/random/boot_id"));
-    hang_up(&jail);
-    struct keeper_answer answer = save("one", "saved-one", KEEPER_SAVE_MEMORY);
+    rig_hang_up(&jail);
+    struct keeper_answer answer = rig_save(&rig, "one", "saved-one", KEEPER_SAVE_MEMORY);
     CHECK_INT(answer.status, 0);
     CHECK(answer.saved.frozen_usec > 0);
     attach.jail = jail.name;
@@ -151,7 +118,7 @@ static void a_jail_that_is_copied_runs_on(void)
     end(&copy);
     CHECK_STR(rig_probe(&jail, "read /proc/sys/kernel/random/boot_id"), boot);
     end(&jail);
-    CHECK_INT(forget("saved-one").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
 }
 
 static void ten_copies_go_their_own_ways(void)
@@ -161,8 +128,8 @@ static void ten_copies_go_their_own_ways(void)
     struct rig_jail copies[COPIES];
 
     all(&jail, "hold");
-    hang_up(&jail);
-    CHECK_INT(save("one", "saved-one", KEEPER_SAVE_MEMORY).status, 0);
+    rig_hang_up(&jail);
+    CHECK_INT(rig_save(&rig, "one", "saved-one", KEEPER_SAVE_MEMORY).status, 0);
     for (int i = 0; i < COPIES; i++) {
         char id[8], command[48];
         (void)snprintf(id, sizeof(id), "c%d", i);
@@ -181,7 +148,7 @@ static void ten_copies_go_their_own_ways(void)
         end(&copies[i]);
     }
     end(&jail);
-    CHECK_INT(forget("saved-one").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
 }
 
 static void it_can_be_done_again_and_again(void)
@@ -193,13 +160,13 @@ static void it_can_be_done_again_and_again(void)
     for (int i = 0; i < ROUNDS; i++) {
         char name[16];
         (void)snprintf(name, sizeof(name), "saved-%d", i);
-        hang_up(&jail);
-        CHECK_INT(save("one", name, KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
+        rig_hang_up(&jail);
+        CHECK_INT(rig_save(&rig, "one", name, KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
         CHECK_INT(rig_destroy(&rig, "one").status, 0);
         (void)close(jail.pidfd);
         jail = restore("one", (uint32_t)i % 3, name);
         all(&jail, "check");
-        CHECK_INT(forget(name).status, 0);
+        CHECK_INT(rig_forget(&rig, name).status, 0);
     }
     end(&jail);
 }
@@ -211,8 +178,8 @@ static void its_own_disk_will_do(void)
     struct keeper_request req = rig_create_request("one", 0, "base");
 
     all(&jail, "hold");
-    hang_up(&jail);
-    CHECK_INT(save("one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
+    rig_hang_up(&jail);
+    CHECK_INT(rig_save(&rig, "one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
     (void)close(jail.pidfd);
     req.op = KEEPER_RESTORE;
     req.plan.keeps_disk = 1;
@@ -220,7 +187,7 @@ static void its_own_disk_will_do(void)
     CHECK_INT(rig_create(&rig, &req, &jail).status, 0);
     all(&jail, "check");
     end(&jail);
-    CHECK_INT(forget("saved-one").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
 }
 
 static void a_socket_that_cannot_be_saved_is_named(void)
@@ -229,16 +196,17 @@ static void a_socket_that_cannot_be_saved_is_named(void)
     struct keeper_request list = {.op = KEEPER_LIST_SAVED};
 
     CHECK_STR(rig_probe(&jail, "hold child"), "ok");
-    struct keeper_answer answer = save("one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP);
+    struct keeper_answer answer =
+        rig_save(&rig, "one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP);
     CHECK_INT(answer.status, -EAGAIN);
     CHECK_STR(answer.err.msg,
               "save jail one: process 1 (agent) holds a unix socket whose other end "
               "is outside the sandbox, which cannot be saved");
     CHECK_INT(rig_ask(&rig, &list, NULL).status, -ENOENT);
-    CHECK_STR(rig_probe(&jail, "check child"), "ok");  /* it runs on */
-    CHECK_INT(save("one", "saved-disk", 0).status, 0); /* and its disk can be saved */
+    CHECK_STR(rig_probe(&jail, "check child"), "ok");            /* it runs on */
+    CHECK_INT(rig_save(&rig, "one", "saved-disk", 0).status, 0); /* and its disk can be saved */
     end(&jail);
-    CHECK_INT(forget("saved-disk").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-disk").status, 0);
 }
 
 static void a_traced_process_is_named(void)
@@ -246,7 +214,8 @@ static void a_traced_process_is_named(void)
     struct rig_jail jail = start("one", 0);
 
     CHECK_STR(rig_probe(&jail, "hold traced"), "ok");
-    struct keeper_answer answer = save("one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP);
+    struct keeper_answer answer =
+        rig_save(&rig, "one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP);
     CHECK_INT(answer.status, -ENOTSUP);
     CHECK_STR(answer.err.msg, "save jail one: process 2 (agent) is being traced by another");
     CHECK_STR(rig_probe(&jail, "read /proc/1/comm"), "agent\n");
@@ -265,8 +234,8 @@ static void connections_out_are_reset(void)
     (void)fcntl(jail.channel, F_SETFL, 0);
     CHECK_STR(rig_probe(&jail, "hold outward"), "ok");
     CHECK_STR(rig_probe(&jail, "hold tcp"), "ok");
-    hang_up(&jail);
-    CHECK_INT(save("one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
+    rig_hang_up(&jail);
+    CHECK_INT(rig_save(&rig, "one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
     CHECK_INT(rig_destroy(&rig, "one").status, 0);
     for (int i = 0; i < KEEPER_FDS_MAX; i++) {
         (void)close(i == KEEPER_FD_CHANNEL ? -1 : fds[i]);
@@ -285,7 +254,7 @@ static void connections_out_are_reset(void)
     for (int i = 0; i < KEEPER_FDS_MAX; i++) {
         (void)close(fds[i]);
     }
-    CHECK_INT(forget("saved-one").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
 }
 
 /* CRIU works in the jail's groups: what it takes itself must not cost the jail its life. */
@@ -295,8 +264,8 @@ static void a_jail_at_its_limits_goes_on(void)
     struct keeper_request usage = {.op = KEEPER_USAGE, .id = "one"};
 
     CHECK_STR(rig_probe(&jail, "hold much"), "ok");
-    hang_up(&jail);
-    CHECK_INT(save("one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
+    rig_hang_up(&jail);
+    CHECK_INT(rig_save(&rig, "one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
     CHECK_INT(rig_destroy(&rig, "one").status, 0);
     (void)close(jail.pidfd);
     struct rig_jail again = restore("one", 0, "saved-one");
@@ -304,7 +273,7 @@ static void a_jail_at_its_limits_goes_on(void)
     CHECK(rig_ask(&rig, &usage, NULL).usage.memory_bytes <= 128u << 20);
     CHECK_STR(rig_probe(&again, "hog 64"), "signal 9"); /* and its limit is its limit */
     end(&again);
-    CHECK_INT(forget("saved-one").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
 }
 
 /* At several moments of it: whatever became of the work, nothing is left when destroy is answered.
@@ -315,8 +284,8 @@ static void a_jail_can_be_destroyed_while_it_is_worked_on(void)
     struct rig_jail source = start("source", 5);
 
     CHECK_STR(rig_probe(&source, "hold memory"), "ok");
-    hang_up(&source);
-    CHECK_INT(save("source", "saved-source", KEEPER_SAVE_MEMORY).status, 0);
+    rig_hang_up(&source);
+    CHECK_INT(rig_save(&rig, "source", "saved-source", KEEPER_SAVE_MEMORY).status, 0);
     for (unsigned i = 0; i < 10; i++) {
         struct keeper_request work = {.op = KEEPER_SAVE,
                                       .id = "one",
@@ -329,7 +298,7 @@ static void a_jail_can_be_destroyed_while_it_is_worked_on(void)
             (void)snprintf(work.plan.from, sizeof(work.plan.from), "saved-source");
         } else {
             jail = start("one", 0);
-            hang_up(&jail);
+            rig_hang_up(&jail);
         }
         rig_send(&rig, &work);
         (void)usleep(i * 15 * 1000);
@@ -341,11 +310,11 @@ static void a_jail_can_be_destroyed_while_it_is_worked_on(void)
             (void)close(fds[k]);
         }
         (void)close(jail.pidfd);
-        CHECK_INT(forget("saved-one").status, 0);
+        CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
     }
     end(&source);
     (void)close(beside.fd);
-    CHECK_INT(forget("saved-source").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-source").status, 0);
 }
 
 static void what_was_saved_without_memory_is_not_restored(void)
@@ -353,7 +322,7 @@ static void what_was_saved_without_memory_is_not_restored(void)
     struct rig_jail jail = start("one", 0);
     struct keeper_request req = rig_create_request("two", 1, "base");
 
-    CHECK_INT(save("one", "saved-disk", 0).status, 0);
+    CHECK_INT(rig_save(&rig, "one", "saved-disk", 0).status, 0);
     end(&jail);
     req.op = KEEPER_RESTORE;
     (void)snprintf(req.plan.from, sizeof(req.plan.from), "saved-disk");
@@ -361,7 +330,7 @@ static void what_was_saved_without_memory_is_not_restored(void)
     CHECK_INT(answer.status, -ENOENT);
     CHECK_STR(answer.err.msg, "saved-disk was saved without its memory");
     CHECK(!rig_trace_left(&rig, "two"));
-    CHECK_INT(forget("saved-disk").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-disk").status, 0);
 }
 
 static struct keeper_request with_volume(struct keeper_request req)
@@ -385,8 +354,8 @@ static void volumes_are_there_again(void)
     CHECK_INT(rig_ask(&rig, &make, NULL).status, 0);
     CHECK_INT(rig_create(&rig, &req, &jail).status, 0);
     CHECK_STR(rig_probe(&jail, "hold volume"), "ok");
-    hang_up(&jail);
-    CHECK_INT(save("one", "saved-one", KEEPER_SAVE_MEMORY).status, 0);
+    rig_hang_up(&jail);
+    CHECK_INT(rig_save(&rig, "one", "saved-one", KEEPER_SAVE_MEMORY).status, 0);
     CHECK_INT(rig_destroy(&rig, "one").status, 0);
     (void)close(jail.pidfd);
     (void)snprintf(path, sizeof(path), "%s/volumes/shared/outside", rig.pool);
@@ -400,7 +369,7 @@ static void volumes_are_there_again(void)
     CHECK_INT(rig_ask(&rig, &drop, NULL).status, -EBUSY);
     end(&copy);
     CHECK_INT(rig_ask(&rig, &drop, NULL).status, 0);
-    CHECK_INT(forget("saved-one").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
 }
 
 int main(int argc, char **argv)

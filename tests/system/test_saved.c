@@ -13,27 +13,6 @@ static struct rig rig;
 
 /* ---- helpers ---- */
 
-static struct keeper_answer save(const char *id, const char *name, uint32_t flags)
-{
-    struct keeper_request req = {.op = KEEPER_SAVE, .save = {.flags = flags}};
-
-    (void)snprintf(req.id, sizeof(req.id), "%s", id);
-    (void)snprintf(req.save.name, sizeof(req.save.name), "%s", name);
-    struct keeper_answer answer = rig_ask(&rig, &req, NULL);
-    if (answer.status < 0) {
-        printf("# save: %s\n", answer.err.msg);
-    }
-    return answer;
-}
-
-static struct keeper_answer forget(const char *name)
-{
-    struct keeper_request req = {.op = KEEPER_FORGET};
-
-    (void)snprintf(req.save.name, sizeof(req.save.name), "%s", name);
-    return rig_ask(&rig, &req, NULL);
-}
-
 static const char *saved_at(uint32_t index)
 {
     static struct keeper_answer answer;
@@ -75,7 +54,7 @@ static void a_running_jail_is_kept_and_goes_on(void)
     struct rig_jail jail = start("source", 0, "");
 
     CHECK_STR(rig_probe(&jail, "write /root/file before"), "ok");
-    struct keeper_answer answer = save("source", "saved-one", KEEPER_SAVE_SYNC);
+    struct keeper_answer answer = rig_save(&rig, "source", "saved-one", KEEPER_SAVE_SYNC);
     CHECK_INT(answer.status, 0);
     CHECK(answer.saved.frozen_usec > 0);
     CHECK_STR(rig_probe(&jail, "write /root/file after!"), "ok");
@@ -89,7 +68,7 @@ static void a_running_jail_is_kept_and_goes_on(void)
     CHECK_STR(rig_probe(&copy, "read /root/file"), "mine!!");
     end(&copy);
     end(&other);
-    CHECK_INT(forget("saved-one").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
 }
 
 /* What overlayfs keeps about files of the layers, by handles that name the disk they lie on. */
@@ -101,7 +80,7 @@ static void what_was_done_to_the_template_is_kept(void)
     CHECK_STR(rig_probe(&jail, "mkdir /opt/new/sub"), "ok");
     CHECK_STR(rig_probe(&jail, "link /etc/hosts /etc/hosts2"), "ok");
     CHECK_STR(rig_probe(&jail, "remove /tmp"), "ok");
-    CHECK_INT(save("source", "saved-deep", 0).status, 0);
+    CHECK_INT(rig_save(&rig, "source", "saved-deep", 0).status, 0);
     end(&jail);
     for (int i = 0; i < 3; i++) { /* a copy of a copy of a copy */
         struct rig_jail copy = start("copy", 1, "saved-deep");
@@ -112,11 +91,11 @@ static void what_was_done_to_the_template_is_kept(void)
         CHECK(strncmp(rig_probe(&copy, "read /etc/hosts"), "CHANGED", 7) == 0);
         CHECK_STR(rig_probe(&copy, "rename /opt/new /opt/newer"), "ok");
         CHECK_STR(rig_probe(&copy, "rename /opt/newer /opt/new"), "ok");
-        CHECK_INT(forget("saved-deep").status, 0);
-        CHECK_INT(save("copy", "saved-deep", 0).status, 0);
+        CHECK_INT(rig_forget(&rig, "saved-deep").status, 0);
+        CHECK_INT(rig_save(&rig, "copy", "saved-deep", 0).status, 0);
         end(&copy);
     }
-    CHECK_INT(forget("saved-deep").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-deep").status, 0);
 }
 
 static void a_stopped_jail_goes_on_with_its_own_disk(void)
@@ -125,12 +104,14 @@ static void a_stopped_jail_goes_on_with_its_own_disk(void)
     struct keeper_request again = rig_create_request("paused", 3, "base");
 
     CHECK_STR(rig_probe(&jail, "write /root/file kept"), "ok");
-    struct keeper_answer answer = save("paused", "saved-stop", KEEPER_SAVE_STOP | KEEPER_SAVE_SYNC);
+    struct keeper_answer answer =
+        rig_save(&rig, "paused", "saved-stop", KEEPER_SAVE_STOP | KEEPER_SAVE_SYNC);
     CHECK_INT(answer.status, 0);
     CHECK_INT(answer.saved.frozen_usec, 0);
     CHECK_STR(rig_probe(&jail, "read /root/file"), "no answer");
     CHECK(pool_has("sandboxes/paused"));
-    CHECK_INT(save("paused", "saved-disk", 0).status, 0); /* what does not run has a disk still */
+    CHECK_INT(rig_save(&rig, "paused", "saved-disk", 0).status,
+              0); /* what does not run has a disk still */
 
     again.plan.keeps_disk = 1;
     struct rig_jail second;
@@ -149,8 +130,8 @@ static void a_stopped_jail_goes_on_with_its_own_disk(void)
     struct rig_jail copy = start("copy", 1, "saved-disk");
     CHECK_STR(rig_probe(&copy, "read /root/file"), "kept");
     end(&copy);
-    CHECK_INT(forget("saved-stop").status, 0);
-    CHECK_INT(forget("saved-disk").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-stop").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-disk").status, 0);
 }
 
 static void a_saved_disk_is_a_layer(void)
@@ -161,7 +142,7 @@ static void a_saved_disk_is_a_layer(void)
     CHECK_STR(rig_probe(&jail, "write /root/file below"), "ok");
     CHECK_STR(rig_probe(&jail, "remove /opt/old"), "ok");
     CHECK_STR(rig_probe(&jail, "rename /opt /srv"), "ok");
-    CHECK_INT(save("source", "saved-layer", 0).status, 0);
+    CHECK_INT(rig_save(&rig, "source", "saved-layer", 0).status, 0);
     end(&jail);
     (void)snprintf(req.plan.layers[1], KEEPER_LAYER_BYTES, "base");
     req.plan.layers_n = 2;
@@ -172,7 +153,7 @@ static void a_saved_disk_is_a_layer(void)
     CHECK_STR(rig_probe(&upon, "stat /opt"), "error ENOENT");
     CHECK_STR(rig_probe(&upon, "list /srv"), "");
     CHECK_STR(rig_probe(&upon, "write /root/file above"), "ok");
-    CHECK_INT(save("upon", "saved-above", 0).status, 0);
+    CHECK_INT(rig_save(&rig, "upon", "saved-above", 0).status, 0);
     end(&upon);
 
     struct keeper_request next = rig_create_request("next", 2, "saved-above");
@@ -184,8 +165,8 @@ static void a_saved_disk_is_a_layer(void)
     CHECK_STR(rig_probe(&third, "read /root/file"), "above");
     CHECK_STR(rig_probe(&third, "list /srv"), "");
     end(&third);
-    CHECK_INT(forget("saved-above").status, 0);
-    CHECK_INT(forget("saved-layer").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-above").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-layer").status, 0);
 }
 
 static void a_copy_has_its_own_quota(void)
@@ -193,7 +174,7 @@ static void a_copy_has_its_own_quota(void)
     struct rig_jail jail = start("source", 0, "");
     struct keeper_request req = rig_create_request("copy", 1, "base");
 
-    CHECK_INT(save("source", "saved-small", 0).status, 0);
+    CHECK_INT(rig_save(&rig, "source", "saved-small", 0).status, 0);
     end(&jail);
     (void)snprintf(req.plan.from, sizeof(req.plan.from), "saved-small");
     req.plan.disk_mb = 16;
@@ -202,7 +183,7 @@ static void a_copy_has_its_own_quota(void)
     const char *said = rig_probe(&copy, "fill /root/big 100");
     CHECK_THAT(strstr(said, " EDQUOT"), "it says %s", said);
     end(&copy);
-    CHECK_INT(forget("saved-small").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-small").status, 0);
 }
 
 static void names_are_listed_taken_once_and_forgotten(void)
@@ -210,19 +191,19 @@ static void names_are_listed_taken_once_and_forgotten(void)
     struct rig_jail jail = start("source", 0, "");
 
     CHECK_STR(saved_at(0), "ENOENT");
-    CHECK_INT(save("source", "saved-b", 0).status, 0);
-    CHECK_INT(save("source", "saved-a", 0).status, 0);
-    struct keeper_answer answer = save("source", "saved-a", 0);
+    CHECK_INT(rig_save(&rig, "source", "saved-b", 0).status, 0);
+    CHECK_INT(rig_save(&rig, "source", "saved-a", 0).status, 0);
+    struct keeper_answer answer = rig_save(&rig, "source", "saved-a", 0);
     CHECK_INT(answer.status, -EEXIST);
     CHECK_STR(answer.err.msg, "saved-a exists already");
     CHECK_STR(saved_at(0), "saved-a");
     CHECK_STR(saved_at(1), "saved-b");
     CHECK_STR(saved_at(2), "ENOENT");
-    CHECK_INT(forget("saved-a").status, 0);
-    CHECK_INT(forget("saved-a").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-a").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-a").status, 0);
     CHECK_STR(saved_at(0), "saved-b");
-    CHECK_INT(forget("saved-b").status, 0);
-    answer = save("nobody", "saved-c", 0);
+    CHECK_INT(rig_forget(&rig, "saved-b").status, 0);
+    answer = rig_save(&rig, "nobody", "saved-c", 0);
     CHECK_INT(answer.status, -ENOENT);
     CHECK_STR(answer.err.msg, "save jail nobody: jail nobody has no disk");
     CHECK_STR(saved_at(0), "ENOENT");
@@ -241,7 +222,7 @@ static void a_new_keeper_removes_what_is_half_made(void)
     char path[160];
     struct rig_jail jail = start("source", 0, "");
 
-    CHECK_INT(save("source", "saved-whole", 0).status, 0);
+    CHECK_INT(rig_save(&rig, "source", "saved-whole", 0).status, 0);
     rig_keeper_kill(&rig);
     (void)snprintf(path, sizeof(path), "%s/saved/.saved-half", rig.pool);
     CHECK_INT(mkdir(path, 0700), 0);
@@ -253,7 +234,7 @@ static void a_new_keeper_removes_what_is_half_made(void)
     CHECK_STR(saved_at(1), "ENOENT");
     CHECK_STR(rig_probe(&jail, "read /proc/1/comm"), "agent\n");
     end(&jail);
-    CHECK_INT(forget("saved-whole").status, 0);
+    CHECK_INT(rig_forget(&rig, "saved-whole").status, 0);
 }
 
 int main(int argc, char **argv)
