@@ -1,0 +1,76 @@
+/* box.h - what tools do with a sandbox: connect, run, read, write.
+ *
+ * Owns:     nothing that outlives the call. Blocks: the fiber. Threads: the loop's.
+ */
+#ifndef TOOLS_BOX_H
+#define TOOLS_BOX_H
+
+#include "base/id.h"
+#include "tools/call.h"
+
+enum {
+    BOX_OUTPUT_BYTES_MAX = 1024 * 1024, /* kept of each stream of a command, the end of it */
+    BOX_FILE_BYTES_MAX = 32 * 1024 * 1024,
+    BOX_TOKEN_BYTES = 128,
+    BOX_DOMAIN_BYTES = 256,
+};
+
+struct box {
+    char id[ID_SANDBOX_LEN + 1];
+    char token[BOX_TOKEN_BYTES]; /* "": it needs none */
+    char domain[BOX_DOMAIN_BYTES];
+    int64_t expires_ms;
+};
+
+/* Connects to the team's sandbox of that id: a paused one resumes. timeout_s < 0: its life is never
+ * shortened; otherwise it ends timeout_s from now, exactly. */
+must_check int box_connect(struct tool_call *call, const char *id, int64_t timeout_s,
+                           struct box *out, struct err *err);
+
+/* POST /sandboxes with that body. */
+must_check int box_create(struct tool_call *call, const json_t *body, struct box *out,
+                          struct err *err);
+
+/* Also when the call was cancelled: it is for cleaning up. */
+void box_kill(struct tool_call *call, const struct box *box);
+
+struct box_command {    /* borrowed */
+    const char *script; /* given to bash -l -c */
+    const char *user, *cwd; /* NULL: the sandbox's own */
+    const json_t *env;
+    struct str input;   /* to stdin; empty: none */
+    int64_t timeout_ms; /* 0: none */
+    void (*output)(void *ctx, bool is_stderr, struct str data); /* as it comes; may be NULL */
+    void *ctx;
+};
+
+struct box_result {
+    struct buf out, err; /* the last BOX_OUTPUT_BYTES_MAX of each, valid UTF-8 */
+    bool out_cut, err_cut;
+    int exit_code; /* -1: a signal */
+    bool timed_out;
+    int64_t duration_ms;
+};
+void box_result_fini(struct box_result *result);
+#define scoped_box_result struct box_result __attribute__((cleanup(box_result_fini)))
+
+/* 0 when it ran, whatever came of it. */
+must_check int box_run(struct tool_call *call, const struct box *box,
+                       const struct box_command *command, struct box_result *out, struct err *err);
+
+/* One unary question to the agent: "/filesystem.Filesystem/Stat", in Connect's JSON. */
+must_check int box_rpc(struct tool_call *call, const struct box *box, const char *method,
+                       const json_t *request, json_t **answer, struct err *err);
+
+/* A whole file, or its first `max` bytes: then *cut. Missing parents are made by a write. */
+must_check int box_read(struct tool_call *call, const struct box *box, const char *path, size_t max,
+                        struct buf *out, bool *cut, struct err *err);
+must_check int box_write(struct tool_call *call, const struct box *box, const char *path,
+                         struct str data, struct err *err);
+
+/* A plain HTTP question to a port inside, as the edge would carry it; *status is the service's. */
+must_check int box_http(struct tool_call *call, const struct box *box, uint32_t port,
+                        const char *method, const char *target, const json_t *body, int *status,
+                        struct buf *answer, struct err *err);
+
+#endif

@@ -1,0 +1,48 @@
+/* call.h - one call of a tool under way, as its handler sees it.
+ *
+ * Owns:     the connections to the daemon's own front door that the call opened.
+ * Needs:    a fiber, in which the handler runs; who asks, which the face found out.
+ * Blocks:   the fiber, never the loop. Everything here that waits returns -ECANCELED when the
+ *           client has left, a cancellation came or the daemon stops.
+ * Threads:  the loop's.
+ *
+ * Tools are a client of the daemon's: they ask its API with the key of who called, over a
+ * connection inside the process. So a tool can do what its caller could do with an SDK, no more,
+ * and limits, events and sentences are the API's own.
+ */
+#ifndef TOOLS_CALL_H
+#define TOOLS_CALL_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/compiler.h"
+#include "base/err.h"
+
+struct tools;
+struct tool_call;
+
+struct tools *call_tools(const struct tool_call *call);
+const char *call_team(const struct tool_call *call);  /* its id */
+const char *call_key(const struct tool_call *call);   /* the API key's text */
+
+/* Asks the daemon's API. body may be NULL; *answer (may be NULL) is the caller's: parsed JSON, or
+ * NULL when there is none. 0 for 2xx; otherwise the errno of the status (call_errno_of()), and the
+ * API's own sentence. */
+must_check int call_api(struct tool_call *call, const char *method, const char *target,
+                        const json_t *body, json_t **answer, struct err *err);
+
+/* 400 EINVAL, 401 EACCES, 403 EPERM, 404 ENOENT, 409 ESTALE, 413 EMSGSIZE, 429 EBUSY, 503 EAGAIN,
+ * 504 ETIMEDOUT, 507 EDQUOT, else EIO; negative. And back, for the answers of the REST face. */
+int call_errno_of(int status);
+int call_status_of(int error);
+
+must_check int call_sleep(struct tool_call *call, int64_t ms);
+
+/* How far it is, for clients that asked to be told: a sentence, and steps done of all (0: unknown).
+ * Cheap when nobody listens. */
+void call_progress(struct tool_call *call, uint32_t done, uint32_t all, const char *fmt, ...)
+    printf_like(4, 5);
+
+#endif

@@ -1,0 +1,47 @@
+/* tools.h - the catalogue of tools: for workflow builders, for one-call users, for agents.
+ *
+ *      POST /tools/{name} ─┐
+ *      POST /mcp ──────────┼─► who asks ─► schema ─► a fiber: tool_NAME() ─► answer
+ *      /api/code/execute ──┘                           │
+ *                                                      └─► the daemon's own API, with the caller's key
+ *
+ * Owns:     the calls under way, MCP's sessions.
+ * Needs:    the API (who asks), the server's front door, the store, the secrets.
+ * Blocks:   never.
+ * Threads:  the loop's.
+ */
+#ifndef TOOLS_TOOLS_H
+#define TOOLS_TOOLS_H
+
+#include <uv.h>
+
+#include "base/err.h"
+#include "http/http.h"
+
+struct api;
+struct secrets;
+struct store;
+struct tools;
+
+struct tools_options {
+    uv_loop_t *loop;
+    struct api *api;
+    struct store *store;
+    struct secrets *secrets;
+    const char *domain;  /* for the addresses of ports; NULL: the client's own words for us */
+    /* A connection to our own front door: takes the descriptor over, also on failure. */
+    int (*adopt)(void *ctx, int fd, struct err *err);
+    void *ctx;
+};
+
+must_check int tools_new(const struct tools_options *options, struct tools **out, struct err *err);
+
+/* Cancels what is under way. */
+void tools_stop(struct tools *tools);
+/* After the loop has run dry. */
+void tools_free(struct tools *tools);
+
+/* True: the exchange is a tool's, and will be answered. */
+bool tools_handle(struct tools *tools, struct http_exchange *ex);
+
+#endif
