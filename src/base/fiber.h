@@ -6,9 +6,9 @@
  * Blocks:   fiber_park() gives the thread back to the loop; nothing here blocks the thread.
  * Threads:  the one that started it. A fiber runs only inside fiber_start() and fiber_wake().
  *
- * A fiber that was cancelled is woken, and every fiber_park() of it returns -ECANCELED at once, until
- * it has returned or shields itself: its function cleans up as after any other error. A fiber is
- * never dropped: what its scopes hold is always given back.
+ * A fiber that was cancelled is woken, and every fiber_park() of it returns -ECANCELED at once,
+ * until it has returned or shields itself: its function cleans up as after any other error. A fiber
+ * is never dropped: what its scopes hold is always given back.
  */
 #ifndef BASE_FIBER_H
 #define BASE_FIBER_H

@@ -34,12 +34,12 @@ must_check int box_create(struct tool_call *call, const json_t *body, struct box
 /* Also when the call was cancelled: it is for cleaning up. */
 void box_kill(struct tool_call *call, const struct box *box);
 
-struct box_command {    /* borrowed */
-    const char *script; /* given to bash -l -c */
+struct box_command {        /* borrowed */
+    const char *script;     /* given to bash -l -c */
     const char *user, *cwd; /* NULL: the sandbox's own */
     const json_t *env;
-    struct str input;   /* to stdin; empty: none */
-    int64_t timeout_ms; /* 0: none */
+    struct str input;                                           /* to stdin; empty: none */
+    int64_t timeout_ms;                                         /* 0: none */
     void (*output)(void *ctx, bool is_stderr, struct str data); /* as it comes; may be NULL */
     void *ctx;
 };

@@ -3,7 +3,8 @@
  *      POST /tools/{name} ─┐
  *      POST /mcp ──────────┼─► who asks ─► schema ─► a fiber: tool_NAME() ─► answer
  *      /api/code/execute ──┘                           │
- *                                                      └─► the daemon's own API, with the caller's key
+ *                                                      └─► the daemon's own API, with the caller's
+ * key
  *
  * Owns:     the calls under way, MCP's sessions.
  * Needs:    the API (who asks), the server's front door, the store, the secrets.
@@ -28,7 +29,7 @@ struct tools_options {
     struct api *api;
     struct store *store;
     struct secrets *secrets;
-    const char *domain;  /* for the addresses of ports; NULL: the client's own words for us */
+    const char *domain; /* for the addresses of ports; NULL: the client's own words for us */
     /* A connection to our own front door: takes the descriptor over, also on failure. */
     int (*adopt)(void *ctx, int fd, struct err *err);
     void *ctx;
