@@ -19,14 +19,14 @@ enum { KEYS_BYTES_MAX = 48 * 1024 }; /* of all variables of one sandbox, as JSON
 
 /* Where variables come from, the strongest first. */
 struct keys_layers {
-    const json_t *own;    /* what a tool's own parameters mean: object of strings */
-    const json_t *envs;   /* the parameter envs; NULL: none */
-    bool stored;          /* also secrets of the team whose metadata names one: {"env": "NAME"} */
+    const json_t *own;  /* what a tool's own parameters mean: object of strings */
+    const json_t *envs; /* the parameter envs; NULL: none */
+    bool stored;        /* also secrets of the team whose metadata names one: {"env": "NAME"} */
 };
 
-/* All layers in one object of strings, which is the caller's. `secret_names` (may be NULL) is given
- * the names of those that are keys: tokens of a tool's own, secrets of the team, and what is called
- * a key, token, secret, password or credential. */
+/* All layers in one object of strings, and an object with the names of those that are keys: secrets
+ * of the team, and what is called a key, token, secret, password or credential. Both are the
+ * caller's. */
 must_check int keys_merge(struct tool_call *call, const struct keys_layers *layers, json_t **vars,
                           json_t **secret_names, struct err *err);
 
