@@ -66,14 +66,13 @@ def at_once(part, hand, name, table, rounds, commands=COMMANDS, stagger_ms=0):
                          key=f"tti.{table}.{command}.{name}.all")
 
 
-STEPS = (
-    ("HTTP, create: client, network, parsing", None),
-    ("jail: the keeper makes or claims it", 'atoll_create_step_seconds_sum{step="jail"}'),
-    ("dial: a socket to the agent", 'atoll_create_step_seconds_sum{step="dial"}'),
-    ("init: the agent takes its configuration", 'atoll_create_step_seconds_sum{step="init"}'),
-    ("command: what the template starts", 'atoll_create_step_seconds_sum{step="command"}'),
-    ("record: the store's commit, beyond that", 'atoll_create_step_seconds_sum{step="record"}'),
-)
+STEPS = {
+    "jail": "jail: the keeper makes or claims it",
+    "dial": "dial: a socket to the agent",
+    "init": "init: the agent takes its configuration",
+    "command": "start command of the template",
+    "record": "record: the store's commit, beyond that",
+}
 
 
 def breakdown(part, plain, sdk, peers):
@@ -89,23 +88,24 @@ def breakdown(part, plain, sdk, peers):
         shell.append(peers.once("peer", name="bash"))
     after = client.figures()
 
-    def spent(name):
-        return (after.get(name, 0) - before.get(name, 0)) * 1000 / n
+    def spent(family, step):
+        name = f'atoll_{family}_step_seconds_sum{{step="{step}"}}'
+        return (after[name] - before[name]) * 1000 / n
 
-    create_ms, run_ms, shell_ms = (sum(one) / n for one in (create, run, shell))
-    steps = {name: spent(figure) for name, figure in STEPS if figure}
-    edge_dial, edge_answer = (spent(f'atoll_edge_step_seconds_sum{{step="{step}"}}') for step in ("dial", "answer"))
-    rows = {"HTTP, create: client, network, parsing": create_ms - sum(steps.values())} | steps
-    rows["edge: a connection to the agent"] = edge_dial
-    rows["agent: until it answers that the process runs"] = edge_answer
-    rows["bash, login shell: a bare fork and exec of it"] = shell_ms
-    rows["the rest of the run: stream, exit, client"] = run_ms - edge_dial - edge_answer - shell_ms
+    create_ms, run_ms = sum(create) / n, sum(run) / n
+    steps = {text: spent("create", step) for step, text in STEPS.items()}
+    edge_ms, agent_ms = spent("edge", "dial"), spent("edge", "answer")
+    rows = {"HTTP, client and API of the create": create_ms - sum(steps.values())} | steps
+    rows["edge: a connection to the agent"] = edge_ms
+    rows["agent: until it answers"] = agent_ms
+    rows["the command until it has ended; its stream"] = run_ms - edge_ms - agent_ms
     if sdk:
         took = [once(sdk, COMMANDS[0]) for _ in range(n)]
-        rows["JavaScript SDK: beyond the plain client"] = sum(took) / n - create_ms - run_ms
+        rows["JavaScript SDK, beyond the plain client"] = sum(took) / n - create_ms - run_ms
     for name, ms in rows.items():
         part.value(name, ms, "ms", key=f"breakdown.{name}")
     part.value("all of it", sum(rows.values()), "ms")
+    part.value("beside it: a bare fork and exec of that command", sum(shell) / n, "ms")
     part.extra("breakdown", rows)
 
 
