@@ -126,6 +126,7 @@ struct sandboxes {
     uint64_t pauses, pauses_failed, resumes, resumes_failed, snapshots;
     uint64_t dials, dials_failed;
     uint64_t ended[SANDBOX_REASONS];
+    struct histogram steps[SANDBOX_STEPS];
 };
 
 struct sandbox {
@@ -253,6 +254,7 @@ void sandbox_park(struct sandboxes *all, const struct template *template, sandbo
  * nothing was). `done` as of sandbox_create(); on failure it has been taken out, or is PAUSED. */
 void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sandbox_created *done,
                  void *ctx);
+void start_mark(struct sandbox *sb, enum sandbox_step step); /* a create is through with it */
 void start_fail(struct sandbox *sb, int error, const struct err *err);
 void start_timeout(struct sandbox *sb);
 void start_drop(struct sandbox *sb); /* the daemon is going away; a jail that is there stays */

@@ -31,6 +31,7 @@
 #include <uv.h>
 
 #include "base/err.h"
+#include "base/histogram.h"
 #include "base/id.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -274,6 +275,22 @@ struct sandboxes_figures {
     } ended[SANDBOX_REASONS];
 };
 struct sandboxes_figures sandboxes_figures(const struct sandboxes *all);
+
+/* Where the time of creates went, since the start: each step from the end of the one before it, so
+ * that they add up. */
+enum sandbox_step {
+    SANDBOX_STEP_JAIL,    /* the keeper has a jail for it */
+    SANDBOX_STEP_DIAL,    /* there is a socket to its agent */
+    SANDBOX_STEP_INIT,    /* the agent has its configuration */
+    SANDBOX_STEP_COMMAND, /* what the template starts is up */
+    SANDBOX_STEP_RECORD,  /* the row is on record */
+    SANDBOX_STEPS
+};
+struct sandboxes_step {
+    const char *name;
+    const struct histogram *took;
+};
+void sandboxes_steps(const struct sandboxes *all, struct sandboxes_step out[SANDBOX_STEPS]);
 
 /* Memory of paused sandboxes and of snapshots, on disk. */
 uint64_t sandboxes_saved_bytes(struct sandboxes *all);
