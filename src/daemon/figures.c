@@ -47,6 +47,14 @@ static void sandboxes_show(struct sandboxes *sandboxes, struct prometheus *page)
                    (double)figures.created);
     prometheus_one(page, "atoll_sandboxes_create_failures_total", "counter", "Creates that failed.",
                    (double)figures.create_failed);
+    prometheus_one(page, "atoll_parked_jails", "gauge", "Jails ready to be claimed.",
+                   figures.parked);
+    prometheus_family(page, "atoll_parked_claims_total", "counter",
+                      "Creates that could use a parked jail, by whether there was one.");
+    prometheus_value(page, "atoll_parked_claims_total", "outcome=\"hit\"",
+                     (double)figures.parked_hits);
+    prometheus_value(page, "atoll_parked_claims_total", "outcome=\"miss\"",
+                     (double)figures.parked_misses);
     saves_show(sandboxes, &figures, page);
     prometheus_family(page, "atoll_sandboxes_killed_total", "counter", "Ends by reason.");
     for (size_t i = 0; i < SANDBOX_REASONS; i++) {

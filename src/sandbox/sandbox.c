@@ -181,6 +181,7 @@ struct sandboxes_figures sandboxes_figures(const struct sandboxes *all)
         figures.ended[i].reason = reasons[i];
         figures.ended[i].count = all->ended[i];
     }
+    pools_figures(all, &figures);
     return figures;
 }
 

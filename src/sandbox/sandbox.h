@@ -100,6 +100,8 @@ struct sandboxes_options {
     const char *instance; /* as keeper_options'; NULL: the only daemon of this machine */
     int64_t retention_ms; /* a sandbox paused for that long is killed; 0: never */
     uint32_t team_max;    /* traffic wakes nobody while a team has so many running; 0: no limit */
+    uint32_t parked_min;  /* jails of each built-in template that are kept ready for creates */
+    uint32_t parked_max;  /* of any template; 0: none are */
 };
 
 /* Loads the table. Adoption runs once the keeper is connected; `ready` is called when every saved
@@ -225,6 +227,9 @@ void sandbox_keep(struct sandbox *sb, const char *name, sandbox_kept *done, void
  * was kept of one that has changed is forgotten. */
 void sandboxes_warm(struct sandboxes *all);
 
+/* Ends the parked jails of templates that are gone, or others by now. */
+void sandboxes_unpark_stale(struct sandboxes *all);
+
 /* Is a layer, or what was saved under a name, part of a sandbox, running or paused? */
 bool sandboxes_use(const struct sandboxes *all, const char *layer);
 
@@ -257,7 +262,9 @@ bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out);
 /* Ends by reason, since the start; the last stands for all other reasons. */
 enum { SANDBOX_REASONS = 8 };
 struct sandboxes_figures {
-    uint32_t running, paused, starting; /* running: with those PAUSING */
+    uint32_t running, paused, starting;  /* running: with those PAUSING */
+    uint32_t parked;                     /* ready to be claimed; in none of the others */
+    uint64_t parked_hits, parked_misses; /* creates that found one, and those that found none */
     uint64_t created, create_failed;
     uint64_t pauses, pauses_failed, resumes, resumes_failed, snapshots;
     uint64_t dials, dials_failed; /* sockets asked of agents */
