@@ -41,9 +41,9 @@ struct bridge {
     char version[BRIDGE_VERSION_BYTES]; /* that was negotiated */
     struct buf input;                   /* of stdin, not taken yet */
     struct carry *carries;
-    struct carry *lost;  /* whose session the daemon did not know: sent again in the next one */
-    bool opening;        /* a session is being begun: lines wait */
-    bool refused;        /* the daemon gave none: lines go without */
+    struct carry *lost; /* whose session the daemon did not know: sent again in the next one */
+    bool opening;       /* a session is being begun: lines wait */
+    bool refused;       /* the daemon gave none: lines go without */
     bool eof, ending;
     uv_fs_t read;
     char chunk[64 * 1024];

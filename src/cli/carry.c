@@ -131,8 +131,8 @@ static void on_response(void *ctx, int status, const struct http_header *headers
 static void on_body(void *ctx, const void *data, size_t len)
 {
     struct carry *carry = ctx;
-    int r = carry->events ? sse_read(&carry->reader, data, len)
-                          : buf_append(&carry->answer, data, len);
+    int r =
+        carry->events ? sse_read(&carry->reader, data, len) : buf_append(&carry->answer, data, len);
 
     if (r < 0) {
         (void)cli_fail(0, "an answer is too long");
@@ -185,28 +185,29 @@ static const struct upstream_handler handler = {
 };
 
 /* A header's value: what could not be one is sent in base64. */
-static void name_encode(struct buf *out, const char *name)
+static int name_encode(struct buf *out, const char *name)
 {
     bool plain = name[0] != '\0' && strncmp(name, "=?", 2) != 0;
 
     for (const char *c = name; *c; c++) {
         plain = plain && *c > ' ' && *c < 0x7f;
     }
-    buf_clear(out);
     if (plain) {
-        (void)buf_append(out, name, strlen(name));
-    } else if (buf_append(out, "=?base64?", 9) == 0 &&
-               base64_encode(out, name, strlen(name), BASE64_STD) == 0) {
-        (void)buf_append(out, "?=", 2);
+        return buf_append(out, name, strlen(name));
     }
+    int r = buf_append(out, "=?base64?", 9);
+    if (r == 0) {
+        r = base64_encode(out, name, strlen(name), BASE64_STD);
+    }
+    return r == 0 ? buf_append(out, "?=", 2) : r;
 }
 
 /* A message of a revision without sessions says in headers what it is, too. */
 static size_t message_headers(const struct carry *carry, struct buf *name, struct http_header *out)
 {
     const json_t *params = json_object_get(carry->message, "params");
-    const char *version = json_string_value(json_object_get(json_object_get(params, "_meta"),
-                                                            META_VERSION));
+    const char *version =
+        json_string_value(json_object_get(json_object_get(params, "_meta"), META_VERSION));
     const char *method = json_string_value(json_object_get(carry->message, "method"));
     const char *tool = json_string_value(json_object_get(params, "name"));
     const char *negotiated = carry->bridge->version;
@@ -219,8 +220,7 @@ static size_t message_headers(const struct carry *carry, struct buf *name, struc
     if (version && method) {
         out[n++] = (struct http_header){STR("mcp-method"), str_of(method)};
     }
-    if (version && tool) {
-        name_encode(name, tool);
+    if (version && tool && name_encode(name, tool) == 0) {
         out[n++] = (struct http_header){STR("mcp-name"), buf_str(name)};
     }
     return n;
@@ -237,8 +237,8 @@ static void carry_send(struct carry *carry)
         {STR("host"), str_skip(str_of(endpoint->url), strlen("http://"))},
         {STR("x-api-key"), str_of(endpoint->key)},
         {STR("content-type"), STR("application/json")},
-        {STR("accept"), posts ? STR("application/json, text/event-stream")
-                              : STR("text/event-stream")},
+        {STR("accept"),
+         posts ? STR("application/json, text/event-stream") : STR("text/event-stream")},
     };
 
     buf_init(&name, NAME_BYTES_MAX);
@@ -311,8 +311,7 @@ bool carries_busy(const struct bridge *bridge)
 {
     const struct carry *carry;
 
-    DL_FOREACH(bridge->carries, carry)
-    {
+    DL_FOREACH (bridge->carries, carry) {
         if (carry->kind != CARRY_LISTEN) {
             return true;
         }

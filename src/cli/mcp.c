@@ -46,8 +46,8 @@ static void session_open(struct bridge *bridge)
     json_t *message =
         json_pack("{s:s, s:s, s:s, s:{s:s, s:{}, s:{s:s, s:s}}}", "jsonrpc", "2.0", "id",
                   "atoll-mcp", "method", "initialize", "params", "protocolVersion",
-                  bridge->version[0] ? bridge->version : OPEN_VERSION, "capabilities",
-                  "clientInfo", "name", "atoll mcp", "version", ATOLL_VERSION);
+                  bridge->version[0] ? bridge->version : OPEN_VERSION, "capabilities", "clientInfo",
+                  "name", "atoll mcp", "version", ATOLL_VERSION);
 
     bridge->opening = true;
     carry_start(bridge, CARRY_OPEN, message, json_dumps(message, JSON_COMPACT));

@@ -30,7 +30,7 @@ void mcp_handle(struct mcp *mcp, struct http_exchange *ex);
  * with their own timeouts: a daemon that stops leaves sandboxes running. */
 void mcp_stop(struct mcp *mcp);
 
-/* After the loop has run dry. Accepts NULL. */
+/* The loop must run once more, for libuv to close its timer. Accepts NULL. */
 void mcp_free(struct mcp *mcp);
 
 #endif

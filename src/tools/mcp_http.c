@@ -357,10 +357,17 @@ void mcp_stop(struct mcp *mcp)
             post_drop(post);
         }
     }
-    uv_close((uv_handle_t *)&mcp->tick, NULL);
+    (void)uv_timer_stop(&mcp->tick);
+}
+
+static void on_closed(uv_handle_t *tick)
+{
+    free(tick->data);
 }
 
 void mcp_free(struct mcp *mcp)
 {
-    free(mcp);
+    if (mcp) {
+        uv_close((uv_handle_t *)&mcp->tick, on_closed);
+    }
 }
