@@ -51,9 +51,8 @@ static int input_send(struct box_running *run, struct str piece, struct err *err
     if (base64_encode(&encoded, piece.at, piece.len, BASE64_STD) < 0) {
         return err_set(err, EMSGSIZE, "the input does not fit");
     }
-    scoped_json *request =
-        json_pack("{s{sI}s{ss%}}", "process", "pid", (json_int_t)run->pid, "input", "stdin",
-                  buf_at(&encoded), buf_len(&encoded));
+    scoped_json *request = json_pack("{s{sI}s{ss%}}", "process", "pid", (json_int_t)run->pid,
+                                     "input", "stdin", buf_at(&encoded), buf_len(&encoded));
     return box_rpc(run->call, run->box, "/process.Process/SendInput", request, NULL, err);
 }
 
@@ -120,7 +119,8 @@ static void on_output(struct box_running *run)
     bool is_err = run->event.is_stderr;
     struct str data = buf_str(&run->event.data);
 
-    keep(is_err ? &run->raw_err : &run->raw_out, is_err ? &result->err_cut : &result->out_cut, data);
+    keep(is_err ? &run->raw_err : &run->raw_out, is_err ? &result->err_cut : &result->out_cut,
+         data);
     if (run->command->output) {
         run->command->output(run->command->ctx, is_err, data);
     }
@@ -216,8 +216,8 @@ static int follow(struct box_running *run, struct ask *ask, struct err *err)
 /* What was cancelled, or passed its limit, does not go on behind our back. */
 static void kill_process(struct box_running *run)
 {
-    scoped_json *request = json_pack("{s{sI}ss}", "process", "pid", (json_int_t)run->pid, "signal",
-                                     "SIGNAL_SIGKILL");
+    scoped_json *request =
+        json_pack("{s{sI}ss}", "process", "pid", (json_int_t)run->pid, "signal", "SIGNAL_SIGKILL");
     struct err err;
 
     fiber_shield();
