@@ -4,8 +4,8 @@
  * Needs:    a libuv loop. Blocks: never. Threads: the loop's.
  *
  * The child leads a session of its own, so that a signal reaches what it started. Output is read
- * only while it flows (child_flow): a program that writes faster than its reader reads is stopped by
- * its full pipe.
+ * only while it flows (child_flow): a program that writes faster than its reader reads is stopped
+ * by its full pipe.
  */
 #ifndef CHILD_CHILD_H
 #define CHILD_CHILD_H

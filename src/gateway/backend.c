@@ -382,9 +382,10 @@ static void request_take(struct backend *b, json_t *message)
     json_t *id = json_object_get(message, "id");
     const char *method = message_text(message, "method");
 
-    (void)message_send(b, strcmp(method, "ping") == 0
-                      ? message_result(id, json_object())
-                      : message_error(id, MESSAGE_NO_METHOD, "the gateway offers no %s", method));
+    (void)message_send(
+        b, strcmp(method, "ping") == 0
+               ? message_result(id, json_object())
+               : message_error(id, MESSAGE_NO_METHOD, "the gateway offers no %s", method));
 }
 
 static void progress_take(struct backend *b, json_t *params)
@@ -612,8 +613,8 @@ json_t *backend_items(const struct backend *b, enum backend_list list)
 
 bool backend_can(const struct backend *b, const char *capability)
 {
-    return json_is_object(json_object_get(json_object_get(b->described, "capabilities"),
-                                          capability));
+    return json_is_object(
+        json_object_get(json_object_get(b->described, "capabilities"), capability));
 }
 
 bool backend_can_subscribe(const struct backend *b)

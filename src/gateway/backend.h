@@ -36,8 +36,7 @@ struct backend_events {
     /* It never was up. `said` is the end of what it wrote. */
     void (*on_failed)(void *ctx, struct backend *backend, const char *why, struct str said);
     void (*on_changed)(void *ctx, struct backend *backend, enum backend_list list);
-    void (*on_notification)(void *ctx, struct backend *backend, const char *method,
-                            json_t *params);
+    void (*on_notification)(void *ctx, struct backend *backend, const char *method, json_t *params);
 };
 
 /* Who asked. A question is answered once: with a JSON-RPC message that has a result or an error. */
@@ -51,8 +50,8 @@ struct backend *backend_new(const struct place *place, const struct plan *plan,
 void backend_start(struct backend *backend); /* once; on_up or on_failed follows, or comes inside */
 void backend_free(struct backend *backend);  /* questions that are left are answered inside */
 
-/* The parameters are stolen. *id is the question's, for backend_cancel(), set before an answer comes;
- * that may be inside, when the server cannot be started. */
+/* The parameters are stolen. *id is the question's, for backend_cancel(), set before an answer
+ * comes; that may be inside, when the server cannot be started. */
 void backend_ask(struct backend *backend, const char *method, json_t *params,
                  const struct backend_asker *asker, void *ctx, int64_t *id);
 void backend_cancel(struct backend *backend, int64_t id, const char *reason);

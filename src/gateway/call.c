@@ -193,8 +193,8 @@ static void on_body_end(void *ctx)
     if (call->answered) {
         return;
     }
-    call->message = json_loadb(buf_at(&call->body) ? buf_at(&call->body) : "", buf_len(&call->body),
-                               0, NULL);
+    call->message =
+        json_loadb(buf_at(&call->body) ? buf_at(&call->body) : "", buf_len(&call->body), 0, NULL);
     buf_fini(&call->body);
     if (!call->message) {
         call_refuse(call, 400, MESSAGE_PARSE_ERROR, "the body is no JSON");

@@ -98,9 +98,9 @@ static int field_check(const char *server, const char *field, struct str type, c
     }
     for (size_t i = 0; i < countof(types); i++) {
         if (str_eq(type, types[i].type)) {
-            return types[i].holds(value) ? 0
-                                         : err_set(err, EINVAL, "%s.%s must be %s", server, field,
-                                                   types[i].is);
+            return types[i].holds(value)
+                       ? 0
+                       : err_set(err, EINVAL, "%s.%s must be %s", server, field, types[i].is);
         }
     }
     return err_set(err, EINVAL, "the catalogue gives %s.%s no type that there is", server, field);

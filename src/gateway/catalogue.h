@@ -9,9 +9,8 @@
  *     "npm" or "pypi": the package,
  *     "run": its program, when it has several or one of another name,
  *     "prefix": of its tools, when it is not the server's name,
- *     "fields": {"host": "string", "port": "integer?"},    the configuration's; '?': may be left out
- *     "args": ["--host={host}", ["--port", "{port}"]],
- *     "env": {"REDIS_HOST": "{host}"}
+ *     "fields": {"host": "string", "port": "integer?"},    the configuration's; '?': may be left
+ * out "args": ["--host={host}", ["--port", "{port}"]], "env": {"REDIS_HOST": "{host}"}
  *   }
  *
  * "{host}" becomes the field's text. What names a field that was left out, or is "", is left out

@@ -174,8 +174,7 @@ struct gateway *gateway_new(const struct gateway_options *options)
     g->options = *options;
     g->calls = (struct calls){.on_message = methods_serve, .ctx = g};
     for (size_t i = 0; i < options->plans->n; i++) {
-        g->backends[g->n++] =
-            backend_new(&g->options.place, &options->plans->all[i], &events, g);
+        g->backends[g->n++] = backend_new(&g->options.place, &options->plans->all[i], &events, g);
     }
     g->missing = g->n;
     (void)uv_timer_init(options->place.loop, &g->tick);

@@ -143,8 +143,10 @@ static int npm_find(const char *directory, const struct plan *plan, char **out, 
     json_auto_t *bin = json_incref(json_object_get(described, "bin"));
     const char *program = npm_program(bin, package);
     if (!program) {
-        return err_set(err, ENOENT, "%s: the package %s has no program to run, or several: name "
-                                    "it with \"run\"", plan->name, package);
+        return err_set(err, ENOENT,
+                       "%s: the package %s has no program to run, or several: name "
+                       "it with \"run\"",
+                       plan->name, package);
     }
     *out = format("%s/node_modules/.bin/%s", directory, program);
     return 0;
@@ -219,14 +221,20 @@ struct install {
     const struct plan *plan;
 };
 
+static const char *install_command(const struct plan *plan)
+{
+    return plan->install ? plan->install : ":";
+}
+
 static bool is_installed(const char *directory, const struct plan *plan)
 {
     char text[SOURCE_BYTES_MAX];
     scoped_text path = format("%s/.installed", directory);
+    scoped_text mark = format("%s\n%s\n", plan->source, install_command(plan));
     scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
 
-    return n >= 0 && str_eq((struct str){text, (size_t)n}, str_of(plan->source));
+    return n >= 0 && str_eq((struct str){text, (size_t)n}, str_of(mark));
 }
 
 /* The directory's parents are made by us, the rest by the account. */
@@ -274,11 +282,10 @@ static int child_run(struct install *install, const struct place *place, const c
     const struct plan *plan = install->plan;
     char **env = env_make(place, plan);
     scoped_text script = format("set -e\nrm -rf \"$1\"\nmkdir -p \"$1\"\n%s\n"
-                                "printf %%s \"$2\" >\"$1/.installed\"",
+                                "printf '%%s\\n' \"$2\" \"$3\" >\"$1/.installed\"",
                                 scripts[plan->kind]);
-    const char *install_command = plan->install ? plan->install : ":";
-    const char *const argv[] = {"/bin/sh", "-c",         script,          "sh",
-                                directory, plan->source, install_command, NULL};
+    const char *const argv[] = {
+        "/bin/sh", "-c", script, "sh", directory, plan->source, install_command(plan), NULL};
     struct child_options options = {
         .loop = place->loop,
         .argv = (char **)(uintptr_t)argv,

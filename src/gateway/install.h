@@ -6,7 +6,8 @@
  * Threads:  the loop's.
  *
  * All of it runs as the account's user, so that what servers write is theirs. A file `.installed`
- * with the source is written last: a directory without it, or with another, is made anew.
+ * with the source and the plan's install command is written last: a directory without it, or with
+ * another, is made anew.
  */
 #ifndef GATEWAY_INSTALL_H
 #define GATEWAY_INSTALL_H

@@ -9,9 +9,9 @@ enum message_kind message_kind(const json_t *message)
     const json_t *method = json_object_get(message, "method");
 
     if (json_is_string(method)) {
-        return !id                                           ? MESSAGE_NOTIFICATION
+        return !id                                         ? MESSAGE_NOTIFICATION
                : json_is_string(id) || json_is_integer(id) ? MESSAGE_REQUEST
-                                                             : MESSAGE_NONE;
+                                                           : MESSAGE_NONE;
     }
     return !method && (json_object_get(message, "result") || json_object_get(message, "error"))
                ? MESSAGE_RESPONSE

@@ -87,17 +87,16 @@ static json_t *instructions(const struct gateway *g)
 
 static void initialize(struct gateway *g, struct call *call, json_t *params)
 {
-    json_t *result = json_pack("{s:s, s:o, s:{s:s, s:s}}", "protocolVersion",
-                               version_agree(message_text(params, "protocolVersion")),
-                               "capabilities", capabilities(g), "serverInfo", "name",
-                               "mcp-gateway", "version", ATOLL_VERSION);
+    json_t *result =
+        json_pack("{s:s, s:o, s:{s:s, s:s}}", "protocolVersion",
+                  version_agree(message_text(params, "protocolVersion")), "capabilities",
+                  capabilities(g), "serverInfo", "name", "mcp-gateway", "version", ATOLL_VERSION);
     json_t *text = instructions(g);
 
     if (text) {
         (void)json_object_set_new(result, "instructions", text);
     }
-    call_answer_session(call, message_result(call_id(call), result),
-                        session_new(&g->sessions)->id);
+    call_answer_session(call, message_result(call_id(call), result), session_new(&g->sessions)->id);
 }
 
 /* ---- lists ---- */
@@ -193,8 +192,8 @@ static void named_serve(struct gateway *g, struct call *call, json_t *params,
     struct backend *backend = named_find(g, list, name, &own);
 
     if (!backend) {
-        call_answer(call, message_error(call_id(call), MESSAGE_BAD_PARAMS, "Unknown %s: %s", what,
-                                        name));
+        call_answer(call,
+                    message_error(call_id(call), MESSAGE_BAD_PARAMS, "Unknown %s: %s", what, name));
         return;
     }
     json_t *renamed = json_copy(params);
@@ -253,8 +252,8 @@ static struct backend *resource_need(struct gateway *g, struct call *call, const
     struct backend *backend = resource_find(g, uri);
 
     if (!backend) {
-        call_answer(call, message_error(call_id(call), MESSAGE_NO_RESOURCE,
-                                        "Resource not found: %s", uri));
+        call_answer(
+            call, message_error(call_id(call), MESSAGE_NO_RESOURCE, "Resource not found: %s", uri));
     }
     return backend;
 }
@@ -323,8 +322,8 @@ static void complete(struct gateway *g, struct call *call, json_t *params)
 
     if (*uri) {
         for (size_t i = 0; i < g->n && !backend; i++) {
-            bool has = names_has(backend_items(g->backends[i], BACKEND_TEMPLATES), "uriTemplate",
-                                 uri);
+            bool has =
+                names_has(backend_items(g->backends[i], BACKEND_TEMPLATES), "uriTemplate", uri);
             backend = has ? g->backends[i] : NULL;
         }
         backend = backend ? backend : resource_find(g, uri);
@@ -393,8 +392,8 @@ static void request_serve(struct gateway *g, struct call *call, const char *meth
             return;
         }
     }
-    call_answer(call, message_error(call_id(call), MESSAGE_NO_METHOD, "there is no method %s",
-                                    method));
+    call_answer(call,
+                message_error(call_id(call), MESSAGE_NO_METHOD, "there is no method %s", method));
 }
 
 static void cancel(struct gateway *g, const char *session, const json_t *params)

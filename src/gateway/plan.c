@@ -160,8 +160,10 @@ static int own_plan(struct plan *plan, const char *name, json_t *server, struct 
                        name);
     }
     if (sources > 1 || (json_object_get(server, "command") && json_object_get(server, "run"))) {
-        return err_set(err, EINVAL, "%s may give one of npm, pypi and command, and run with a "
-                                    "package alone", name);
+        return err_set(err, EINVAL,
+                       "%s may give one of npm, pypi and command, and run with a "
+                       "package alone",
+                       name);
     }
     for (size_t i = 0; i < 4 && r == 0; i++) {
         r = string_check(server, name, known[i], false, err);
