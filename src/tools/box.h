@@ -17,7 +17,8 @@ enum {
 
 struct box {
     char id[ID_SANDBOX_LEN + 1];
-    char token[BOX_TOKEN_BYTES]; /* "": it needs none */
+    char token[BOX_TOKEN_BYTES];         /* "": it needs none */
+    char traffic_token[BOX_TOKEN_BYTES]; /* of a sandbox made here whose ports are not public */
     char domain[BOX_DOMAIN_BYTES];
     int64_t expires_ms;
 };
@@ -62,13 +63,15 @@ must_check int box_run(struct tool_call *call, const struct box *box,
 must_check int box_rpc(struct tool_call *call, const struct box *box, const char *method,
                        const json_t *request, json_t **answer, struct err *err);
 
-/* A whole file, or its first `max` bytes: then *cut. Missing parents are made by a write. */
+/* A whole file, or its first `max` bytes: then *cut. Missing parents are made by a write. `out` was
+ * given its maximum with buf_init(). */
 must_check int box_read(struct tool_call *call, const struct box *box, const char *path, size_t max,
                         struct buf *out, bool *cut, struct err *err);
 must_check int box_write(struct tool_call *call, const struct box *box, const char *path,
                          struct str data, struct err *err);
 
-/* A plain HTTP question to a port inside, as the edge would carry it; *status is the service's. */
+/* A plain HTTP question to a port inside, as the edge would carry it; *status is the service's, or
+ * the edge's where nobody listens (502). `answer` was given its maximum with buf_init(). */
 must_check int box_http(struct tool_call *call, const struct box *box, uint32_t port,
                         const char *method, const char *target, const json_t *body, int *status,
                         struct buf *answer, struct err *err);
