@@ -51,9 +51,8 @@ static int input_send(struct box_running *run, struct str piece, struct err *err
     if (base64_encode(&encoded, piece.at, piece.len, BASE64_STD) < 0) {
         return err_set(err, EMSGSIZE, "the input does not fit");
     }
-    scoped_json *request =
-        json_pack("{s{sI}s{ss%}}", "process", "pid", (json_int_t)run->pid, "input", "stdin",
-                  buf_at(&encoded), buf_len(&encoded));
+    scoped_json *request = json_pack("{s{sI}s{ss%}}", "process", "pid", (json_int_t)run->pid,
+                                     "input", "stdin", buf_at(&encoded), buf_len(&encoded));
     return box_rpc(run->call, run->box, "/process.Process/SendInput", request, NULL, err);
 }
 
@@ -120,7 +119,8 @@ static void on_output(struct box_running *run)
     bool is_err = run->event.is_stderr;
     struct str data = buf_str(&run->event.data);
 
-    keep(is_err ? &run->raw_err : &run->raw_out, is_err ? &result->err_cut : &result->out_cut, data);
+    keep(is_err ? &run->raw_err : &run->raw_out, is_err ? &result->err_cut : &result->out_cut,
+         data);
     if (run->command->output) {
         run->command->output(run->command->ctx, is_err, data);
     }
@@ -216,8 +216,8 @@ static int follow(struct box_running *run, struct ask *ask, struct err *err)
 /* What was cancelled, or passed its limit, does not go on behind our back. */
 static void kill_process(struct box_running *run)
 {
-    scoped_json *request = json_pack("{s{sI}ss}", "process", "pid", (json_int_t)run->pid, "signal",
-                                     "SIGNAL_SIGKILL");
+    scoped_json *request =
+        json_pack("{s{sI}ss}", "process", "pid", (json_int_t)run->pid, "signal", "SIGNAL_SIGKILL");
     struct err err;
 
     fiber_shield();
@@ -229,7 +229,10 @@ static int ask_start(struct box_running *run, struct ask **out, struct err *err)
 {
     const struct box_command *command = run->command;
     const char *const argv[] = {"/bin/bash", "-l", "-c", command->script, NULL};
-    const struct process_plan plan = {argv, command->cwd, command->env, command->input.len > 0};
+    const struct process_plan plan = {.argv = argv,
+                                      .cwd = command->cwd,
+                                      .env = command->env,
+                                      .takes_input = command->input.len > 0};
     char user[PROCESS_USER_BYTES] = "", timeout[TIMEOUT_DIGITS];
     struct box_headers headers;
     scoped_buf body;
