@@ -1,7 +1,6 @@
 #include "tools/span.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 
 enum { WORD_BYTES = 32, NUMBER_BYTES = 16 };
@@ -115,7 +114,7 @@ int span_parse(struct str text, int64_t *seconds)
     if (all < 1 || all > SPAN_S_MAX) {
         return -EINVAL;
     }
-    *seconds = (int64_t)llround(all);
+    *seconds = (int64_t)(all + 0.5);
     return 0;
 }
 
