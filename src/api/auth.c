@@ -51,8 +51,9 @@ static int refuse_malformed(struct str text, struct err *err)
                        "X-API-Key send the key alone");
     }
     if (first == '"' || first == '\'' || first == '`') {
-        return err_set(err, EACCES, "authorization header is malformed: the key is in quotes; send "
-                                    "it without them");
+        return err_set(err, EACCES,
+                       "authorization header is malformed: the key is in quotes; send "
+                       "it without them");
     }
     if (str_starts(text, STR("sk_" KEY_PREFIX))) {
         return err_set(err, EACCES,
@@ -66,8 +67,9 @@ static int refuse_malformed(struct str text, struct err *err)
 static int refuse_missing(const struct http_request *req, struct err *err)
 {
     if (str_starts(str_trim(http_header_get(req, "authorization")), STR(KEY_PREFIX))) {
-        return err_set(err, EACCES, "authorization header is malformed: write \"Bearer \" before "
-                                    "the key in Authorization, or send it as X-API-Key");
+        return err_set(err, EACCES,
+                       "authorization header is malformed: write \"Bearer \" before "
+                       "the key in Authorization, or send it as X-API-Key");
     }
     return err_set(err, EACCES, "authorization header is missing: send the API key as X-API-Key");
 }

@@ -28,10 +28,10 @@ struct run {
     struct buf in; /* what came and is no whole message yet */
     int status;    /* HTTP's; 0: no answer yet */
     bool dialing;
-    bool left;    /* nobody listens any more; freed when the dial is answered */
-    bool in_call; /* inside one of the handler's: run_leave() frees later */
-    bool ended;   /* the process has: `event` says how */
-    bool *freed;  /* told so, while sandbox_run() is under way */
+    bool left;                  /* nobody listens any more; freed when the dial is answered */
+    bool in_call;               /* inside one of the handler's: run_leave() frees later */
+    bool ended;                 /* the process has: `event` says how */
+    bool *freed;                /* told so, while sandbox_run() is under way */
     struct process_event event; /* the last that came */
 };
 

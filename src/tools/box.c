@@ -12,6 +12,7 @@
 
 enum {
     BOX_TARGET_BYTES = 160,
+    BOX_ID_BYTES_MAX = 64,
     BOX_RESUMED_S = 1800, /* the life of a sandbox that a call without timeout_seconds resumes */
     BOX_PAGE_BYTES_MAX = 64 * 1024,
 };
@@ -33,50 +34,40 @@ static int64_t stamp_of(const json_t *object, const char *name)
     return json_is_string(text) && clock_parse(str_of(json_string_value(text)), &ms) == 0 ? ms : 0;
 }
 
-/* An id goes into a path: what cannot be one is told as the API tells it, and never sent. */
-static int target_of(const char *id, const char *format, char out[BOX_TARGET_BYTES],
-                     struct err *err)
+/* An id goes into a path: what cannot be one is never sent. */
+int box_api(struct tool_call *call, const char *method, const char *id, const char *what,
+            const json_t *body, json_t **answer, struct err *err)
 {
-    if (!id[0] || strlen(id) > 64 ||
+    char target[BOX_TARGET_BYTES];
+
+    if (!id[0] || strlen(id) > BOX_ID_BYTES_MAX ||
         strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(id)) {
         return err_set(err, EINVAL, "sandbox_id: \"%.64s\" is not the id of a sandbox", id);
     }
-    (void)snprintf(out, BOX_TARGET_BYTES, format, id);
-    return 0;
-}
-
-static int detail_get(struct tool_call *call, const char *id, json_t **out, struct err *err)
-{
-    char target[BOX_TARGET_BYTES];
-    int r = target_of(id, "/sandboxes/%s", target, err);
-
-    return r == 0 ? call_api(call, "GET", target, NULL, out, err) : r;
+    (void)snprintf(target, sizeof(target), "/sandboxes/%s%s", id, what);
+    return call_api(call, method, target, body, answer, err);
 }
 
 static int resume(struct tool_call *call, const char *id, int64_t timeout_s, struct err *err)
 {
-    char target[BOX_TARGET_BYTES];
     scoped_json *body =
         json_pack("{sI}", "timeout", (json_int_t)(timeout_s < 0 ? BOX_RESUMED_S : timeout_s));
 
-    int r = target_of(id, "/sandboxes/%s/connect", target, err);
-    return r == 0 ? call_api(call, "POST", target, body, NULL, err) : r;
+    return box_api(call, "POST", id, "/connect", body, NULL, err);
 }
 
 static int set_timeout(struct tool_call *call, const char *id, int64_t timeout_s, struct err *err)
 {
-    char target[BOX_TARGET_BYTES];
     scoped_json *body = json_pack("{sI}", "timeout", (json_int_t)timeout_s);
 
-    int r = target_of(id, "/sandboxes/%s/timeout", target, err);
-    return r == 0 ? call_api(call, "POST", target, body, NULL, err) : r;
+    return box_api(call, "POST", id, "/timeout", body, NULL, err);
 }
 
 static int box_take(struct tool_call *call, const char *id, struct box *out, struct err *err)
 {
     scoped_json *detail = NULL;
 
-    int r = detail_get(call, id, &detail, err);
+    int r = box_api(call, "GET", id, "", NULL, &detail, err);
     if (r == 0) {
         text_copy(out->id, sizeof(out->id), detail, "sandboxID");
         text_copy(out->token, sizeof(out->token), detail, "envdAccessToken");
@@ -92,7 +83,7 @@ int box_connect(struct tool_call *call, const char *id, int64_t timeout_s, struc
     scoped_json *detail = NULL;
     struct box box = {0};
 
-    int r = detail_get(call, id, &detail, err);
+    int r = box_api(call, "GET", id, "", NULL, &detail, err);
     if (r < 0) {
         return r;
     }
@@ -133,13 +124,10 @@ int box_create(struct tool_call *call, const json_t *body, struct box *out, stru
 
 void box_kill(struct tool_call *call, const struct box *box)
 {
-    char target[BOX_TARGET_BYTES];
     struct err err;
 
     fiber_shield();
-    if (target_of(box->id, "/sandboxes/%s", target, &err) == 0) {
-        (void)!call_api(call, "DELETE", target, NULL, NULL, &err); /* gone already is as well */
-    }
+    (void)!box_api(call, "DELETE", box->id, "", NULL, NULL, &err); /* gone already is as well */
     fiber_unshield();
 }
 
@@ -203,11 +191,11 @@ static int rpc_answer(struct ask *ask, const char *method, json_t **answer, stru
 {
     scoped_buf text;
 
+    buf_init(&text, CLIENT_ANSWER_BYTES_MAX);
     if (ask_status(ask) != 200) {
         const char *name = strrchr(method, '/');
         return box_refused(ask, name ? name + 1 : method, err);
     }
-    buf_init(&text, CLIENT_ANSWER_BYTES_MAX);
     int r = ask_gather(ask, &text, err);
     if (r < 0) {
         return r;

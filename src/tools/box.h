@@ -23,6 +23,12 @@ struct box {
     int64_t expires_ms;
 };
 
+/* Asks the API about a sandbox: METHOD /sandboxes/ID, and `what` behind it ("/pause"). As
+ * call_api().
+ */
+must_check int box_api(struct tool_call *call, const char *method, const char *id, const char *what,
+                       const json_t *body, json_t **answer, struct err *err);
+
 /* Connects to the team's sandbox of that id: a paused one resumes. timeout_s < 0: its life is never
  * shortened; otherwise it ends timeout_s from now, exactly. */
 must_check int box_connect(struct tool_call *call, const char *id, int64_t timeout_s,
@@ -55,7 +61,7 @@ struct box_result {
 void box_result_fini(struct box_result *result);
 #define scoped_box_result struct box_result __attribute__((cleanup(box_result_fini)))
 
-/* 0 when it ran, whatever came of it. */
+/* 0 when it ran, whatever came of it. What is cancelled or passes its limit is killed. */
 must_check int box_run(struct tool_call *call, const struct box *box,
                        const struct box_command *command, struct box_result *out, struct err *err);
 

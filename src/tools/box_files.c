@@ -8,15 +8,8 @@
 /* "/files?path=..." */
 static int files_target(const char *path, struct buf *out, struct err *err)
 {
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/";
-    int r = buf_printf(out, "/files?path=");
-
-    for (const char *c = path; r == 0 && *c; c++) {
-        r = strchr(plain, *c) ? buf_append(out, c, 1)
-                              : buf_printf(out, "%%%02X", (unsigned)(unsigned char)*c);
-    }
-    if (r < 0 || buf_append(out, "", 1) < 0) {
+    if (buf_printf(out, "/files?path=") < 0 || percent_encode(out, str_of(path)) < 0 ||
+        buf_append(out, "", 1) < 0) {
         return err_set(err, EINVAL, "path: is too long");
     }
     return 0;
@@ -55,10 +48,8 @@ int box_read(struct tool_call *call, const struct box *box, const char *path, si
         return r;
     }
     box_headers(&headers, box, BOX_AGENT_PORT);
-    const struct ask_plan plan = {.method = "GET",
-                                  .target = buf_at(&target),
-                                  .headers = headers.at,
-                                  .headers_n = headers.n};
+    const struct ask_plan plan = {
+        .method = "GET", .target = buf_at(&target), .headers = headers.at, .headers_n = headers.n};
     r = ask_open(call->tools, &plan, &ask, err);
     if (r == 0 && ask_status(ask) != 200) {
         return box_refused(ask, "read", err);

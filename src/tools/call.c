@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/encode.h"
 #include "base/fiber.h"
 #include "base/log.h"
 #include "tools/internal.h"
@@ -91,9 +92,9 @@ int call_sleep(struct tool_call *call, int64_t ms)
 static const struct {
     int status, error;
 } statuses[] = {
-    {400, EINVAL}, {401, EACCES},     {403, EPERM}, {404, ENOENT}, {409, ESTALE},    {413, EMSGSIZE},
-    {413, ENOBUFS}, {422, EOPNOTSUPP}, {429, EBUSY}, {503, EAGAIN}, {504, ETIMEDOUT}, {507, EDQUOT},
-    {409, EEXIST},
+    {400, EINVAL},    {401, EACCES},  {403, EPERM},      {404, ENOENT}, {409, ESTALE},
+    {413, EMSGSIZE},  {413, ENOBUFS}, {422, EOPNOTSUPP}, {429, EBUSY},  {503, EAGAIN},
+    {504, ETIMEDOUT}, {507, EDQUOT},  {409, EEXIST},
 };
 
 int call_errno_of(int status)
@@ -143,8 +144,8 @@ static int api_answer(struct ask *ask, json_t **answer, struct err *err)
     return 0;
 }
 
-int call_api(struct tool_call *call, const char *method, const char *target, const json_t *body,
-             json_t **answer, struct err *err)
+static int api_ask(struct tool_call *call, const char *method, const char *target,
+                   const json_t *body, struct ask **out, struct err *err)
 {
     const struct http_header headers[] = {
         {STR("x-api-key"), str_of(call->key)},
@@ -156,10 +157,60 @@ int call_api(struct tool_call *call, const char *method, const char *target, con
                                   .headers = headers,
                                   .headers_n = text ? 2 : 1,
                                   .body = str_of(text)};
+
+    return ask_open(call->tools, &plan, out, err);
+}
+
+int call_api(struct tool_call *call, const char *method, const char *target, const json_t *body,
+             json_t **answer, struct err *err)
+{
     scoped_ask *ask = NULL;
 
-    int r = ask_open(call->tools, &plan, &ask, err);
+    int r = api_ask(call, method, target, body, &ask, err);
     return r == 0 ? api_answer(ask, answer, err) : r;
+}
+
+/* 1: there are more, and *target is where. */
+static int list_page(struct tool_call *call, const char *first, struct buf *target, json_t *all,
+                     struct err *err)
+{
+    scoped_ask *ask = NULL;
+    scoped_json *page = NULL;
+
+    int r = api_ask(call, "GET", buf_at(target), NULL, &ask, err);
+    r = r == 0 ? api_answer(ask, &page, err) : r;
+    if (r < 0) {
+        return r;
+    }
+    (void)json_array_extend(all, page);
+    buf_clear(target);
+    if (!ask_next(ask)[0] || json_array_size(page) == 0) {
+        return 0;
+    }
+    if (buf_printf(target, "%s&nextToken=", first) < 0 ||
+        percent_encode(target, str_of(ask_next(ask))) < 0 || buf_append(target, "", 1) < 0) {
+        return err_set(err, EINVAL, "the question is too long");
+    }
+    return 1;
+}
+
+int call_api_list(struct tool_call *call, const char *target, size_t most, json_t **answer,
+                  struct err *err)
+{
+    scoped_json *all = json_array();
+    scoped_buf next;
+
+    buf_init(&next, HTTP_TARGET_BYTES_MAX);
+    int r = buf_append(&next, target, strlen(target) + 1) < 0
+                ? err_set(err, EINVAL, "the question is too long")
+                : 1;
+    while (r > 0 && json_array_size(all) < most) {
+        r = list_page(call, target, &next, all, err);
+    }
+    if (r >= 0) {
+        *answer = move_ptr(&all);
+    }
+    return r < 0 ? r : 0;
 }
 
 /* ---- its life ---- */

@@ -19,6 +19,7 @@ struct ask {
     struct buf lent;     /* in the hands of who reads */
     struct str body;     /* what is still to be sent */
     int status;          /* 0: no answer yet */
+    char next[CLIENT_TOKEN_BYTES];
     bool reused;
     bool ended;
     int error;
@@ -108,8 +109,13 @@ static void on_response(void *ctx, int status, const struct http_header *headers
 {
     struct ask *ask = ctx;
 
-    (void)headers, (void)n, (void)content_length;
+    (void)content_length;
     ask->status = status;
+    for (size_t i = 0; i < n; i++) {
+        if (str_ieq(headers[i].name, STR("x-next-token"))) {
+            (void)str_copy(ask->next, sizeof(ask->next), headers[i].value);
+        }
+    }
     upstream_credit(ask->up, HTTP_WINDOW_BYTES);
     fiber_wake(ask->fiber);
 }
@@ -159,8 +165,8 @@ static void ask_send(struct ask *ask, const struct ask_plan *plan)
         headers[i + 1] = plan->headers[i];
     }
     ask->body = plan->body;
-    upstream_send(ask->up, str_of(plan->method), str_of(plan->target), headers,
-                  plan->headers_n + 1, (int64_t)plan->body.len, false, &handler, ask);
+    upstream_send(ask->up, str_of(plan->method), str_of(plan->target), headers, plan->headers_n + 1,
+                  (int64_t)plan->body.len, false, &handler, ask);
 }
 
 /* As much as there is room for. */
@@ -247,6 +253,11 @@ int ask_status(const struct ask *ask)
     return ask->status;
 }
 
+const char *ask_next(const struct ask *ask)
+{
+    return ask->next;
+}
+
 /* More may come while a piece is in use: it comes into the other buffer. */
 static void ask_swap(struct ask *ask)
 {
@@ -266,9 +277,9 @@ int ask_read(struct ask *ask, struct str *piece, struct err *err)
     ask_swap(ask);
     while (buf_len(&ask->lent) == 0) {
         if (ask->ended) {
-            return ask->error < 0 ? err_set(err, EIO, "the answer was cut off: %s",
-                                            strerror(-ask->error))
-                                  : 0;
+            return ask->error < 0
+                       ? err_set(err, EIO, "the answer was cut off: %s", strerror(-ask->error))
+                       : 0;
         }
         int r = ask_wait(err);
         if (r < 0) {

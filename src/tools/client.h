@@ -19,6 +19,7 @@
 enum {
     CLIENT_IDLE_MAX = 16,
     CLIENT_HEADERS_MAX = 12,
+    CLIENT_TOKEN_BYTES = 256,
     CLIENT_ANSWER_BYTES_MAX = 16 * 1024 * 1024, /* of an answer of the API's */
 };
 
@@ -36,6 +37,7 @@ struct ask;
 must_check int ask_open(struct tools *tools, const struct ask_plan *plan, struct ask **out,
                         struct err *err);
 int ask_status(const struct ask *ask);
+const char *ask_next(const struct ask *ask); /* X-Next-Token of an answer that is a page; "" */
 
 /* 1 with the next piece, good until the next call; 0 at the end. What is not read waits: a slow
  * reader slows the sender. */

@@ -20,7 +20,7 @@ struct tools {
     struct tools_options options;
     struct tool_schemas {
         json_t *input, *output;
-    } *schemas; /* one for each of the catalogue */
+    } * schemas; /* one for each of the catalogue */
     struct tool_call *calls;
     size_t calls_n;
     struct idle *idle; /* connections, the one used last first */

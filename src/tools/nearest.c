@@ -46,8 +46,9 @@ size_t nearest_distance(struct str a, struct str b)
 static size_t distance_of(struct str word, struct str name)
 {
     size_t distance = nearest_distance(word, name);
-    bool within = word.len >= 4 && (memmem(name.at, name.len, word.at, word.len) ||
-                                    (name.len >= 4 && memmem(word.at, word.len, name.at, name.len)));
+    bool within =
+        word.len >= 4 && (memmem(name.at, name.len, word.at, word.len) ||
+                          (name.len >= 4 && memmem(word.at, word.len, name.at, name.len)));
 
     return within && distance > 2 ? 2 : distance;
 }

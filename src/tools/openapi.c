@@ -77,13 +77,13 @@ static json_t *operation(const struct tools *tools, const struct tool *tool)
 
 static json_t *components(void)
 {
-    return json_pack(
-        "{s{s{ss s[ss] s{s{ss ss} s{ss ss}}}} s{s{ss ss ss ss} s{ss ss ss}}}", "schemas", "Error",
-        "type", "object", "required", "code", "message", "properties", "code", "type", "integer",
-        "description", "The HTTP status.", "message", "type", "string", "description",
-        "One sentence: what is wrong.", "securitySchemes", "apiKey", "type", "apiKey", "in",
-        "header", "name", "X-API-Key", "description", "The team's API key, e2b_...", "bearer",
-        "type", "http", "scheme", "bearer", "description", "The same key as a bearer token.");
+    return json_pack("{s{s{ss s[ss] s{s{ss ss} s{ss ss}}}} s{s{ss ss ss ss} s{ss ss ss}}}",
+                     "schemas", "Error", "type", "object", "required", "code", "message",
+                     "properties", "code", "type", "integer", "description", "The HTTP status.",
+                     "message", "type", "string", "description", "One sentence: what is wrong.",
+                     "securitySchemes", "apiKey", "type", "apiKey", "in", "header", "name",
+                     "X-API-Key", "description", "The team's API key, e2b_...", "bearer", "type",
+                     "http", "scheme", "bearer", "description", "The same key as a bearer token.");
 }
 
 static json_t *tags(void)

@@ -121,8 +121,8 @@ static void question_answer(struct question *question)
 
 static json_t *tool_json(const struct tools *tools, const struct tool *tool)
 {
-    json_t *out = json_pack("{ss ss ss ss sb sb}", "name", tool->name, "title", tool->title, "group",
-                            tool->group, "description", tool->description, "reads_only",
+    json_t *out = json_pack("{ss ss ss ss sb sb}", "name", tool->name, "title", tool->title,
+                            "group", tool->group, "description", tool->description, "reads_only",
                             tool->reads_only, "destroys", tool->destroys);
 
     (void)json_object_set_new(out, "input_schema", json_deep_copy(tools_input(tools, tool)));
@@ -218,7 +218,8 @@ static void on_body(void *ctx, struct http_exchange *ex, int error, struct str b
     } else if (error == -EMSGSIZE) {
         char text[NAME_BYTES];
 
-        (void)snprintf(text, sizeof(text), "the body is larger than %d bytes", TOOLS_BODY_BYTES_MAX);
+        (void)snprintf(text, sizeof(text), "the body is larger than %d bytes",
+                       TOOLS_BODY_BYTES_MAX);
         face_reply_error(ex, 413, text);
         question_free(question);
     } else {

@@ -141,7 +141,9 @@ static void types_append(const json_t *schema, char out[TYPES_BYTES])
     for (size_t i = 0; i < types_count(types); i++) {
         const char *type = type_at(types, i);
         size_t len = strlen(out);
-        const char *article = strcmp(type, "null") == 0 ? "" : strchr("aio", type[0]) ? "an " : "a ";
+        const char *article = strcmp(type, "null") == 0 ? ""
+                              : strchr("aio", type[0])  ? "an "
+                                                        : "a ";
 
         (void)snprintf(out + len, TYPES_BYTES - len, "%s%s%s", len ? " or " : "", article, type);
     }

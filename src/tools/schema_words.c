@@ -71,11 +71,11 @@ static const struct word {
     const char *name;
     bool (*good)(const json_t *value);
 } words[] = {
-    {"type", are_types},       {"required", is_names},  {"enum", is_list},
-    {"const", is_any},         {"default", is_any},     {"minimum", is_number},
-    {"maximum", is_number},    {"minLength", is_size},  {"maxLength", is_size},
-    {"minItems", is_size},     {"maxItems", is_size},   {"title", is_text},
-    {"description", is_text},  {"examples", is_list},   {"format", is_text},
+    {"type", are_types},      {"required", is_names}, {"enum", is_list},
+    {"const", is_any},        {"default", is_any},    {"minimum", is_number},
+    {"maximum", is_number},   {"minLength", is_size}, {"maxLength", is_size},
+    {"minItems", is_size},    {"maxItems", is_size},  {"title", is_text},
+    {"description", is_text}, {"examples", is_list},  {"format", is_text},
 };
 
 static int supported_word(const char *name, const json_t *value, struct err *err)
@@ -107,8 +107,9 @@ static int supported_each(const char *name, const json_t *many, unsigned depth, 
         r = supported_below(name, json_array_get(many, i), depth, err);
     }
     json_each (many, it) {
-        r = r == 0 ? supported_below(json_object_iter_key(it), json_object_iter_value(it), depth, err)
-                   : r;
+        r = r == 0
+                ? supported_below(json_object_iter_key(it), json_object_iter_value(it), depth, err)
+                : r;
     }
     return r;
 }
@@ -148,8 +149,9 @@ static int supported(const json_t *schema, unsigned depth, struct err *err)
     }
     int r = 0;
     json_each (schema, it) {
-        r = r == 0 ? supported_entry(json_object_iter_key(it), json_object_iter_value(it), depth, err)
-                   : r;
+        r = r == 0
+                ? supported_entry(json_object_iter_key(it), json_object_iter_value(it), depth, err)
+                : r;
     }
     return r == 0 ? supported_default(schema, err) : r;
 }
