@@ -9,6 +9,7 @@ import sys
 
 MAY_USE = {
     "base": [],
+    "guard": ["base"],
     "http": ["base"],
     "pki": ["base"],
     "rpc": ["base", "http"],
@@ -21,7 +22,7 @@ MAY_USE = {
     "template": ["base", "store"],
     "image": ["base", "keeper", "web"],
     "secret": ["base", "pki", "store"],
-    "egress": ["base", "http", "pki"],
+    "egress": ["base", "guard", "http", "pki"],
     "sandbox": ["base", "http", "agent", "keeper", "store", "template", "egress"],
     "volume": ["base", "http", "keeper", "store", "sandbox"],
     "build": ["base", "agent", "keeper", "store", "template", "sandbox", "image"],
