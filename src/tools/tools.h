@@ -3,8 +3,8 @@
  *      POST /tools/{name} ─┐
  *      POST /mcp ──────────┼─► who asks ─► schema ─► a fiber: tool_NAME() ─► answer
  *      /api/code/execute ──┘                           │
- *                                                      └─► the daemon's own API, with the caller's
- * key
+ *                                                      └─► the daemon's own API, with the key
+ *                                                          of who asks
  *
  * Owns:     the calls under way, MCP's sessions.
  * Needs:    the API (who asks), the server's front door, the store, the secrets.
@@ -37,9 +37,11 @@ struct tools_options {
 
 must_check int tools_new(const struct tools_options *options, struct tools **out, struct err *err);
 
-/* Cancels what is under way. */
-void tools_stop(struct tools *tools);
-/* After the loop has run dry. */
+/* Cancels what is under way; `done` comes once when all of it has cleaned up, perhaps at once. The
+ * front door must still be open: cleaning up asks the API. */
+void tools_stop(struct tools *tools, void (*done)(void *ctx), void *ctx);
+
+/* Accepts NULL. Calls that are still under way are dropped with the process. */
 void tools_free(struct tools *tools);
 
 /* True: the exchange is a tool's, and will be answered. */
