@@ -23,20 +23,21 @@ MAY_USE = {
     "image": ["base", "keeper", "web"],
     "secret": ["base", "pki", "store"],
     "egress": ["base", "guard", "http", "pki"],
+    "shell": ["base", "egress", "secret", "store"],
     "sandbox": ["base", "http", "agent", "keeper", "store", "template", "egress"],
     "volume": ["base", "http", "keeper", "store", "sandbox"],
     "build": ["base", "agent", "keeper", "store", "template", "sandbox", "image"],
     "telemetry": ["base", "http", "keeper", "store", "sandbox", "web"],
     "edge": ["base", "http", "agent", "sandbox"],
-    "api": ["base", "http", "keeper", "secret", "store", "template", "sandbox", "build", "volume", "telemetry"],
-    "daemon": ["base", "http", "pki", "keeper", "secret", "store", "template", "egress", "sandbox", "volume",
+    "api": ["base", "http", "keeper", "secret", "shell", "store", "template", "sandbox", "build", "volume", "telemetry"],
+    "daemon": ["base", "http", "pki", "keeper", "secret", "shell", "store", "template", "egress", "sandbox", "volume",
                "telemetry", "edge", "api", "build", "image"],
     "cli": ["base", "http", "keeper", "store", "daemon"],
 }
 
 # channel.h is the wire between daemon and agent, and names no function of the agent's.
 DOORS = {"agent": ["channel.h"], "keeper": ["keeper.h", "client.h", "pool.h", "probe.h"],
-         "egress": ["egress.h"]}
+         "egress": ["egress.h", "shell.h"]}
 
 bad = 0
 root = pathlib.Path("src")

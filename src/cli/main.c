@@ -20,6 +20,9 @@ struct command {
 static const char *const template_options[] = {"-f",      "--build-arg", "--cpus", "--memory",
                                                "--start", "--ready",     NULL};
 
+static const char *const shell_options[] = {"--header", "--query", "--value",
+                                            "--method", "--path",  NULL};
+
 static const struct command commands[] = {
     {"serve", "", "prepares what is missing and serves; as root it also starts the keeper",
      cli_serve, 0, false, NULL, NULL},
@@ -33,6 +36,9 @@ static const struct command commands[] = {
      NULL},
     {"key", "create NAME | list | revoke ID", "API keys of the running daemon", cli_key, 2, false,
      NULL, NULL},
+    {"shell", "list | put NAME URL ... | rm NAME",
+     "API shells: connections that code uses without their keys", cli_shell, 3, false, NULL,
+     shell_options},
     {"template", "list | build NAME [DIR] | ...",
      "templates: lists, builds, shows logs, deletes, prunes", cli_template, 3, false, "--no-cache",
      template_options},
