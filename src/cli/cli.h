@@ -41,6 +41,7 @@ int cli_logs(struct cli *cli);
 int cli_key(struct cli *cli);
 int cli_template(struct cli *cli);
 int cli_template_build(struct cli *cli); /* template's, of one Dockerfile */
+int cli_tool(struct cli *cli);
 int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);
 
