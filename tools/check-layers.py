@@ -36,12 +36,12 @@ MAY_USE = {
     "tools": ["base", "guard", "http", "rpc", "store", "secret", "api"],
     "daemon": ["base", "http", "pki", "keeper", "secret", "shell", "store", "template", "egress", "sandbox", "volume",
                "telemetry", "edge", "api", "build", "image", "tools"],
-    "cli": ["base", "http", "keeper", "store", "daemon"],
+    "cli": ["base", "http", "keeper", "store", "daemon", "tools"],
 }
 
 # channel.h is the wire between daemon and agent, and names no function of the agent's.
 DOORS = {"agent": ["channel.h"], "keeper": ["keeper.h", "client.h", "pool.h", "probe.h"],
-         "egress": ["egress.h", "shell.h"]}
+         "egress": ["egress.h", "shell.h"], "tools": ["tool.h", "tools.h"]}
 
 bad = 0
 root = pathlib.Path("src")
