@@ -31,7 +31,7 @@ MAY_USE = {
     "tools": ["base", "http", "rpc", "store", "secret", "api"],
     "daemon": ["base", "http", "pki", "keeper", "secret", "store", "template", "egress", "sandbox", "volume",
                "telemetry", "edge", "api", "build", "image", "tools"],
-    "cli": ["base", "http", "keeper", "store", "daemon"],
+    "cli": ["base", "http", "keeper", "store", "tools", "daemon"],
 }
 
 # channel.h is the wire between daemon and agent, and names no function of the agent's.
