@@ -24,14 +24,15 @@ MAY_USE = {
     "image": ["base", "keeper", "web"],
     "secret": ["base", "pki", "store"],
     "egress": ["base", "http", "pki"],
-    "sandbox": ["base", "http", "agent", "keeper", "store", "template", "egress"],
+    "sandbox": ["base", "http", "rpc", "agent", "keeper", "store", "template", "egress"],
     "volume": ["base", "http", "keeper", "store", "sandbox"],
     "build": ["base", "agent", "keeper", "store", "template", "sandbox", "image"],
     "telemetry": ["base", "http", "keeper", "store", "sandbox", "web"],
     "edge": ["base", "http", "agent", "sandbox"],
     "api": ["base", "http", "keeper", "secret", "store", "template", "sandbox", "build", "volume", "telemetry"],
+    "tools": ["base", "http", "rpc", "store", "secret", "api"],
     "daemon": ["base", "http", "pki", "keeper", "secret", "store", "template", "egress", "sandbox", "volume",
-               "telemetry", "edge", "api", "build", "image"],
+               "telemetry", "edge", "api", "build", "image", "tools"],
     "cli": ["base", "http", "keeper", "store", "daemon"],
 }
 

@@ -424,6 +424,7 @@ void sweep(struct builds *all, int64_t unused_since_ms, struct builds_pruned *ou
 {
     struct disk *saved = NULL, *next = NULL;
 
+    sandboxes_unpark_stale(all->use.sandboxes);
     builds_sweep(all, clock_wall_ms());
     steps_sweep(all, unused_since_ms, out);
     HASH_ITER (hh, all->saved, saved, next) {

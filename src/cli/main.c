@@ -20,6 +20,8 @@ struct command {
 static const char *const template_options[] = {"-f",      "--build-arg", "--cpus", "--memory",
                                                "--start", "--ready",     NULL};
 
+static const char *const mcp_options[] = {"--template", "--sandbox", NULL};
+
 static const struct command commands[] = {
     {"serve", "", "prepares what is missing and serves; as root it also starts the keeper",
      cli_serve, 0, false, NULL, NULL},
@@ -36,6 +38,9 @@ static const struct command commands[] = {
     {"template", "list | build NAME [DIR] | ...",
      "templates: lists, builds, shows logs, deletes, prunes", cli_template, 3, false, "--no-cache",
      template_options},
+    {"mcp", "[--template NAME | --sandbox ID]",
+     "the tools for MCP clients over stdin and stdout, with a sandbox that lasts as long", cli_mcp,
+     0, false, NULL, mcp_options},
     {"prepare", "[all]", "makes user, data directory, pool and base template; all: every template",
      cli_prepare, 1, false, NULL, NULL},
     {"keeper", "", "the privileged half alone, for a service manager (serve starts its own)",

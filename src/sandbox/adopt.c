@@ -43,6 +43,7 @@ static void adopt_done(struct sandboxes *all)
     }
     start_waiting(all);
     sandboxes_warm(all);
+    pools_want(all);
 }
 
 static void consider(struct sandboxes *all, const struct keeper_answer *answer)
@@ -173,6 +174,7 @@ void sandboxes_keeper_changed(struct sandboxes *all, bool connected)
         table_each(&all->table, true, NULL, attach_again, NULL);
         hidden_attach_again(all);
         start_waiting(all);
+        pool_pump(all);
     }
 }
 
@@ -223,6 +225,7 @@ int sandboxes_new(const struct sandboxes_options *options, void (*ready)(void *c
         abort();
     }
     all->doom_timer.data = all->record_timer.data = all->warm_timer.data = all;
+    pools_new(all);
     int r = store_load_sandboxes(options->store, load_one, all, err);
     if (r < 0) {
         sandboxes_free(all);
@@ -260,6 +263,7 @@ void sandboxes_free(struct sandboxes *all)
     kept_free(all);
     record_free(all);
     warm_free(all);
+    pools_close(all);
     uv_close((uv_handle_t *)&all->doom_timer, on_timer_closed);
     uv_close((uv_handle_t *)&all->record_timer, on_timer_closed);
     uv_close((uv_handle_t *)&all->warm_timer, on_timer_closed);
@@ -270,6 +274,7 @@ void sandboxes_release(struct sandboxes *all)
 {
     if (--all->refs == 0) {
         table_fini(&all->table);
+        pools_free(all);
         free(all);
     }
 }

@@ -181,7 +181,21 @@ struct sandboxes_figures sandboxes_figures(const struct sandboxes *all)
         figures.ended[i].reason = reasons[i];
         figures.ended[i].count = all->ended[i];
     }
+    pools_figures(all, &figures);
     return figures;
+}
+
+void sandboxes_steps(const struct sandboxes *all, struct sandboxes_step out[SANDBOX_STEPS])
+{
+    static const char *const names[SANDBOX_STEPS] = {
+        [SANDBOX_STEP_JAIL] = "jail",     [SANDBOX_STEP_DIAL] = "dial",
+        [SANDBOX_STEP_INIT] = "init",     [SANDBOX_STEP_COMMAND] = "command",
+        [SANDBOX_STEP_RECORD] = "record",
+    };
+
+    for (size_t i = 0; i < SANDBOX_STEPS; i++) {
+        out[i] = (struct sandboxes_step){names[i], &all->steps[i]};
+    }
 }
 
 uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id)

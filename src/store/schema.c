@@ -124,6 +124,15 @@ static const char *const steps[] = {
     " version INTEGER NOT NULL, sealed TEXT NOT NULL, created_ms INTEGER NOT NULL,"
     " PRIMARY KEY (secret_id, version)"
     ") STRICT, WITHOUT ROWID;",
+
+    /* A killed sandbox's row stays for a while; the keys that it was given do not. */
+    "CREATE TABLE sandbox_keys ("
+    " sandbox_id TEXT PRIMARY KEY REFERENCES sandboxes (id) ON DELETE CASCADE,"
+    " team_id TEXT NOT NULL, sealed TEXT NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE TRIGGER sandbox_keys_end AFTER UPDATE OF state ON sandboxes"
+    " WHEN new.state = 'killed' BEGIN"
+    " DELETE FROM sandbox_keys WHERE sandbox_id = new.id; END;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

@@ -193,6 +193,16 @@ must_check int store_load_sandboxes(struct store *store,
                                     void (*each)(void *ctx, const struct sandbox_row *row),
                                     void *ctx, struct err *err);
 
+/* ---- what tools gave to sandboxes (store/sandbox_keys.c) ---- */
+
+/* One text for a sandbox, sealed by the daemon's key; it goes when the sandbox is killed. */
+void store_sandbox_keys_save(struct store *store, const char *sandbox_id, const char *sealed,
+                             store_done *done, void *ctx);
+
+/* A JSON array of {"sandboxID", "sealed"}: of one sandbox, or of all of the team (NULL). */
+void store_sandbox_keys_list(struct store *store, const char *team_id, const char *sandbox_id,
+                             store_text *done, void *ctx);
+
 /* ---- teams and keys (store/teams.c) ---- */
 
 struct team_row {
