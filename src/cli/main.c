@@ -21,6 +21,8 @@ static const char *const template_options[] = {"-f",      "--build-arg", "--cpus
                                                "--start", "--ready",     NULL};
 
 static const char *const mcp_options[] = {"--template", "--sandbox", NULL};
+static const char *const shell_options[] = {"--header", "--query", "--value",
+                                            "--method", "--path",  NULL};
 
 static const struct command commands[] = {
     {"serve", "", "prepares what is missing and serves; as root it also starts the keeper",
@@ -35,6 +37,9 @@ static const struct command commands[] = {
      NULL},
     {"key", "create NAME | list | revoke ID", "API keys of the running daemon", cli_key, 2, false,
      NULL, NULL},
+    {"shell", "list | put NAME URL ... | rm NAME",
+     "API shells: connections that code uses without their keys", cli_shell, 3, false, NULL,
+     shell_options},
     {"template", "list | build NAME [DIR] | ...",
      "templates: lists, builds, shows logs, deletes, prunes", cli_template, 3, false, "--no-cache",
      template_options},

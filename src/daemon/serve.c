@@ -384,6 +384,7 @@ static int open_surface(struct server *server, struct err *err)
         .builds = server->builds,
         .webhooks = server->webhooks,
         .secrets = server->outward.secrets,
+        .shells = server->outward.shells,
         .identity = server->outward.identity,
         .volumes = server->volumes,
         .domain = domain,

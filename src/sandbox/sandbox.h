@@ -257,6 +257,9 @@ struct sandbox_position {
 void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_position *after,
                     bool (*each)(void *ctx, struct sandbox *sb), void *ctx);
 
+/* An event that tells of no change of it: who wants such events is told as of any other. */
+void sandbox_tell(struct sandbox *sb, const char *type, const json_t *data);
+
 /* Of its network; false while it has none. */
 bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out);
 
