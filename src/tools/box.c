@@ -13,7 +13,7 @@
 enum {
     BOX_TARGET_BYTES = 160,
     BOX_ID_BYTES_MAX = 64,
-    BOX_RESUMED_S = 1800, /* the life of a sandbox that a call without timeout_seconds resumes */
+    BOX_RESUMED_S = 1800, /* the least life of one that a call without timeout_seconds resumes */
     BOX_PAGE_BYTES_MAX = 64 * 1024,
 };
 
@@ -48,10 +48,14 @@ int box_api(struct tool_call *call, const char *method, const char *id, const ch
     return call_api(call, method, target, body, answer, err);
 }
 
-static int resume(struct tool_call *call, const char *id, int64_t timeout_s, struct err *err)
+/* Without a word about its life it has what was left of it, and some time in any case. */
+static int resume(struct tool_call *call, const char *id, int64_t timeout_s, int64_t expires_ms,
+                  struct err *err)
 {
+    int64_t left_s = (expires_ms - clock_wall_ms() + 999) / 1000;
+    int64_t life_s = left_s > BOX_RESUMED_S ? left_s : BOX_RESUMED_S;
     scoped_json *body =
-        json_pack("{sI}", "timeout", (json_int_t)(timeout_s < 0 ? BOX_RESUMED_S : timeout_s));
+        json_pack("{sI}", "timeout", (json_int_t)(timeout_s < 0 ? life_s : timeout_s));
 
     return box_api(call, "POST", id, "/connect", body, NULL, err);
 }
@@ -89,7 +93,7 @@ int box_connect(struct tool_call *call, const char *id, int64_t timeout_s, struc
     }
     const char *state = json_string_value(json_object_get(detail, "state"));
     if (state && strcmp(state, "paused") == 0) {
-        r = resume(call, id, timeout_s, err);
+        r = resume(call, id, timeout_s, stamp_of(detail, "endAt"), err);
     } else if (timeout_s >= 0) {
         r = set_timeout(call, id, timeout_s, err);
     }
