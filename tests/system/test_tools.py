@@ -376,7 +376,8 @@ def test_the_command_line_explains_and_refuses(daemon):
 # ---- the end: it stops the daemon ----
 
 
-def test_a_daemon_that_stops_ends_the_calls(daemon, box):
+def test_a_daemon_that_stops_ends_the_calls(daemon):
+    box = Sandbox.create(timeout=600, **daemon.sdk)
     body = json.dumps({"sandbox_id": box.sandbox_id, "action": "shell_command", "input": "sleep 4322"})
     host, port = daemon.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as client:
