@@ -39,9 +39,11 @@ int cli_doctor(struct cli *cli);
 int cli_story(struct cli *cli, const char *id); /* doctor's, of one sandbox */
 int cli_logs(struct cli *cli);
 int cli_key(struct cli *cli);
+int cli_shell(struct cli *cli);
 int cli_template(struct cli *cli);
 int cli_template_build(struct cli *cli); /* template's, of one Dockerfile */
 int cli_mcp(struct cli *cli);
+int cli_tool(struct cli *cli);
 int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);
 

@@ -306,6 +306,8 @@ static int open_domain(struct server *server, struct err *err)
         .instance = server->places->instance,
         .retention_ms = (int64_t)server->config->paused_days_max * 24 * 3600 * 1000,
         .team_max = (uint32_t)server->config->team_sandboxes_max,
+        .parked_min = (uint32_t)server->config->parked_min,
+        .parked_max = (uint32_t)server->config->parked_max,
     };
     r = sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
     server->outward.sandboxes = server->sandboxes;
@@ -382,6 +384,7 @@ static int open_surface(struct server *server, struct err *err)
         .builds = server->builds,
         .webhooks = server->webhooks,
         .secrets = server->outward.secrets,
+        .shells = server->outward.shells,
         .identity = server->outward.identity,
         .volumes = server->volumes,
         .domain = domain,

@@ -32,12 +32,21 @@ static json_t *request_json(const struct process_plan *plan)
     if (plan->env) {
         (void)json_object_set_new(process, "envs", json_deep_copy(plan->env));
     }
-    return json_pack("{sosb}", "process", process, "stdin", plan->takes_input);
+    json_t *request = json_pack("{sosb}", "process", process, "stdin", plan->takes_input);
+    if (plan->tag) {
+        (void)json_object_set_new(request, "tag", json_string(plan->tag));
+    }
+    if (plan->cols > 0) {
+        (void)json_object_set_new(
+            request, "pty",
+            json_pack("{s{sisi}}", "size", "cols", (int)plan->cols, "rows", (int)plan->rows));
+    }
+    return request;
 }
 
-int process_request(const struct process_plan *plan, struct buf *out, struct err *err)
+/* Takes the request over. */
+static int request_frame(json_t *request, struct buf *out, struct err *err)
 {
-    json_t *request = request_json(plan);
     char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
     size_t len = text ? strlen(text) : 0;
     char head[FRAME_HEAD_BYTES];
@@ -50,6 +59,16 @@ int process_request(const struct process_plan *plan, struct buf *out, struct err
     }
     free(text);
     return r;
+}
+
+int process_request(const struct process_plan *plan, struct buf *out, struct err *err)
+{
+    return request_frame(request_json(plan), out, err);
+}
+
+int process_request_connect(uint32_t pid, struct buf *out, struct err *err)
+{
+    return request_frame(json_pack("{s{sI}}", "process", "pid", (json_int_t)pid), out, err);
 }
 
 int process_user(const char *user, char out[PROCESS_USER_BYTES], struct err *err)

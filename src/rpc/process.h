@@ -1,4 +1,5 @@
-/* process.h - process.Process/Start as a client of an agent writes and reads it, in Connect's JSON.
+/* process.h - process.Process/Start and Connect as a client of an agent writes and reads them, in
+ * JSON.
  *
  * Pure. The daemon asks on an agent's control socket (sandbox/run.c), the tools through the edge
  * (tools/box_run.c).
@@ -15,6 +16,7 @@
 #include "rpc/frame.h"
 
 #define PROCESS_START "/process.Process/Start"
+#define PROCESS_CONNECT "/process.Process/Connect"
 #define PROCESS_CONTENT_TYPE "application/connect+json"
 
 enum {
@@ -29,10 +31,15 @@ struct process_plan {        /* borrowed */
     const char *cwd;         /* NULL: the user's */
     const json_t *env;       /* object of strings; may be NULL */
     bool takes_input;
+    const char *tag;     /* NULL: none */
+    uint16_t cols, rows; /* of its terminal; 0: it has none */
 };
 
 /* The request's body, framed. -EMSGSIZE when it does not fit *out or a word is no UTF-8. */
 must_check int process_request(const struct process_plan *plan, struct buf *out, struct err *err);
+
+/* The body of a Connect, framed: to the output of a process that runs. */
+must_check int process_request_connect(uint32_t pid, struct buf *out, struct err *err);
 
 /* "Basic ...": the user that a command is to run as. */
 must_check int process_user(const char *user, char out[PROCESS_USER_BYTES], struct err *err);

@@ -229,7 +229,10 @@ static int ask_start(struct box_running *run, struct ask **out, struct err *err)
 {
     const struct box_command *command = run->command;
     const char *const argv[] = {"/bin/bash", "-l", "-c", command->script, NULL};
-    const struct process_plan plan = {argv, command->cwd, command->env, command->input.len > 0};
+    const struct process_plan plan = {.argv = argv,
+                                      .cwd = command->cwd,
+                                      .env = command->env,
+                                      .takes_input = command->input.len > 0};
     char user[PROCESS_USER_BYTES] = "", timeout[TIMEOUT_DIGITS];
     struct box_headers headers;
     scoped_buf body;

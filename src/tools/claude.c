@@ -90,7 +90,6 @@ static int ask(struct tool_call *call, const struct box *box,
                        " create_claude_code_sandbox",
                        box->id);
     }
-    out->resumed = resume;
     out->said = json_loadb(buf_at(&out->run.out), buf_len(&out->run.out), 0, NULL);
     return 0;
 }

@@ -20,8 +20,8 @@ struct claude_question { /* borrowed */
 
 struct claude_answer {
     struct box_result run;
-    json_t *said;          /* what it printed as JSON; NULL: it did not */
-    bool resumed, updated; /* the latter: it had to be, before it answered */
+    json_t *said; /* what it printed as JSON; NULL: it did not */
+    bool updated; /* it had to be, before it answered */
 };
 void claude_answer_fini(struct claude_answer *answer);
 #define scoped_claude_answer struct claude_answer __attribute__((cleanup(claude_answer_fini)))

@@ -93,7 +93,7 @@ static int supported_below(const char *name, const json_t *schema, unsigned dept
 {
     int r = supported(schema, depth + 1, err);
 
-    return r < 0 ? err_wrap(err, "%s: ", name) : 0;
+    return r < 0 ? err_wrap(err, "%s", name) : 0;
 }
 
 static int supported_each(const char *name, const json_t *many, unsigned depth, struct err *err)
@@ -138,7 +138,7 @@ static int supported_default(const json_t *schema, struct err *err)
     }
     scoped_json *copy = json_deep_copy(standard);
     int r = schema_check(schema, copy, err);
-    return r < 0 ? err_wrap(err, "default: ") : 0;
+    return r < 0 ? err_wrap(err, "default") : 0;
 }
 
 static int supported(const json_t *schema, unsigned depth, struct err *err)

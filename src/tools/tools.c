@@ -83,7 +83,7 @@ static int schema_load(const char *text, const char *name, json_t **out, struct 
         return err_set(err, EINVAL, "the tool %s is declared wrongly: %s", name, where.text);
     }
     int r = schema_supported(*out, err);
-    return r < 0 ? err_wrap(err, "the tool %s is declared wrongly: ", name) : 0;
+    return r < 0 ? err_wrap(err, "the tool %s is declared wrongly", name) : 0;
 }
 
 int tools_new(const struct tools_options *options, struct tools **out, struct err *err)
