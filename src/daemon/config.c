@@ -19,7 +19,7 @@ enum {
     DOMAIN_BYTES_MAX = 200, /* leaves room for a port and an id in front */
 };
 
-enum kind { TEXT, DOMAIN, ADDRESS, FILE_PATH, BYTES, COUNT, SWITCH, LEVEL };
+enum kind { TEXT, DOMAIN, ADDRESS, FILE_PATH, BYTES, COUNT, COUNT_OR_NONE, SWITCH, LEVEL };
 
 struct setting {
     const char *name;
@@ -52,7 +52,8 @@ static const struct setting settings[] = {
      .help = "built templates; several data directories may share it"},
     {FIELD(templates), .kind = FILE_PATH, .fallback = "", .hint = "DIR",
      .help = "recipes of the built-in templates; by default those beside the program"},
-    {FIELD(with_templates), .kind = TEXT, .fallback = "code-interpreter-v1", .hint = "NAMES",
+    {FIELD(with_templates), .kind = TEXT, .fallback = "mcp-gateway,code-interpreter-v1",
+     .hint = "NAMES",
      .help = "built-in templates that are made in the background after `base`, or none"},
     {FIELD(agent), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
      .help = "the program that is pid 1 of a sandbox; by default the one beside the program"},
@@ -89,6 +90,10 @@ static const struct setting settings[] = {
      .help = "who issues workload tokens; else https://api.DOMAIN, or where the API is served"},
     {FIELD(team_sandboxes_max), .kind = COUNT, .fallback = "10000", .hint = "N",
      .help = "sandboxes that a team may have at one time; one more is answered 429"},
+    {FIELD(parked_min), .kind = COUNT_OR_NONE, .fallback = "8", .hint = "N",
+     .help = "jails of each built-in template that are kept ready for creates"},
+    {FIELD(parked_max), .kind = COUNT_OR_NONE, .fallback = "128", .hint = "N",
+     .help = "how many of one template when many are asked for; 0: every create makes its own"},
     {FIELD(sandbox_hours_max), .kind = COUNT, .fallback = "24", .hint = "HOURS",
      .help = "how long a sandbox may live, however often it is extended"},
     {.name = "volume_size",
@@ -212,9 +217,11 @@ static int set_address(char *field, const char *value, struct err *err)
     return set_text(field, value, err);
 }
 
-static int set_number(uint64_t *field, const char *value, bool is_bytes, struct err *err)
+static int set_number(uint64_t *field, const char *value, enum kind kind, struct err *err)
 {
     static const char units[] = "KMGT";
+    const uint64_t least = kind == COUNT ? 1 : 0;
+    const bool is_bytes = kind == BYTES;
     char *end = NULL;
     unsigned shift = 0;
 
@@ -229,8 +236,9 @@ static int set_number(uint64_t *field, const char *value, bool is_bytes, struct 
                        is_bytes ? "'%s' is not a size, as 512M or 20G" : "'%s' is not a number",
                        value);
     }
-    if (!is_bytes && (n == 0 || n > INT32_MAX / 1000)) {
-        return err_set(err, ERANGE, "%" PRIu64 " is not between 1 and %d", n, INT32_MAX / 1000);
+    if (!is_bytes && (n < least || n > INT32_MAX / 1000)) {
+        return err_set(err, ERANGE, "%" PRIu64 " is not between %" PRIu64 " and %d", n, least,
+                       INT32_MAX / 1000);
     }
     *field = n << shift;
     return 0;
@@ -267,9 +275,9 @@ static int set(const struct setting *s, struct config *config, const char *value
     case ADDRESS:
         return set_address(field, value, err);
     case BYTES:
-        return set_number(field, value, true, err);
     case COUNT:
-        return set_number(field, value, false, err);
+    case COUNT_OR_NONE:
+        return set_number(field, value, s->kind, err);
     case SWITCH:
         return set_switch(field, value, err);
     case LEVEL:
@@ -554,6 +562,7 @@ static void value_text(const struct setting *s, const struct config *config, cha
         return;
     case BYTES:
     case COUNT:
+    case COUNT_OR_NONE:
         (void)snprintf(out, size, "%" PRIu64, *(const uint64_t *)(const void *)field);
         return;
     case SWITCH:

@@ -46,6 +46,8 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     uint64_t header_timeout_s;
     uint64_t idle_timeout_s;
     uint64_t team_sandboxes_max;
+    uint64_t parked_min;
+    uint64_t parked_max;
     uint64_t volume_bytes;
     uint64_t builds_max;
     uint64_t build_step_s;
@@ -70,7 +72,7 @@ void config_help(FILE *out);
 
 /* The settings as flags that make another program of ours read the same: argv must have room for
  * CONFIG_ARGV_MAX. Returns how many were put; config_argv_free() frees those. */
-enum { CONFIG_ARGV_MAX = 40 };
+enum { CONFIG_ARGV_MAX = 48 };
 int config_argv(const struct config *config, char **argv);
 void config_argv_free(char **argv, int n);
 

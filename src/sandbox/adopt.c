@@ -43,6 +43,7 @@ static void adopt_done(struct sandboxes *all)
     }
     start_waiting(all);
     sandboxes_warm(all);
+    pools_want(all);
 }
 
 static void consider(struct sandboxes *all, const struct keeper_answer *answer)
@@ -67,9 +68,9 @@ static void on_listed(void *ctx, const struct keeper_answer *answer, int fds[KEE
         sandboxes_release(all);
         return;
     }
-    if (answer->status == 0 && all->list_index < SANDBOX_LIST_MAX) {
+    if (answer->status == 0) {
         consider(all, answer);
-        all->list_index++;
+        memcpy(all->list_after, answer->id, sizeof(all->list_after) - 1);
         list_next(all);
     } else if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
         adopt_again(all);
@@ -84,8 +85,9 @@ static void on_listed(void *ctx, const struct keeper_answer *answer, int fds[KEE
 
 static void list_next(struct sandboxes *all)
 {
-    struct keeper_request req = {.op = KEEPER_LIST, .index = all->list_index};
+    struct keeper_request req = {.op = KEEPER_LIST};
 
+    memcpy(req.id, all->list_after, sizeof(req.id));
     all->refs++;
     keeper_client_ask(all->use.keeper, &req, on_listed, all);
 }
@@ -115,7 +117,7 @@ void adopt_pump(struct sandboxes *all)
     table_each(&all->table, true, &all->adopt_cursor, attach_one, all);
     if (all->attaching_n == 0) {
         all->adoption = ADOPT_LISTING;
-        all->list_index = 0;
+        all->list_after[0] = '\0';
         list_next(all);
     }
 }
@@ -173,6 +175,7 @@ void sandboxes_keeper_changed(struct sandboxes *all, bool connected)
         table_each(&all->table, true, NULL, attach_again, NULL);
         hidden_attach_again(all);
         start_waiting(all);
+        pool_pump(all);
     }
 }
 
@@ -190,6 +193,7 @@ static void load_one(void *ctx, const struct sandbox_row *row)
     }
     slots_mark(&all->slots, sb->uid_slot);
     table_add(&all->table, sb);
+    tally_note(sb);
     table_show(&all->table, sb);
     sb->init_due = sb->adopted = sb->state == SANDBOX_RUNNING;
     sandbox_arm(sb);
@@ -223,6 +227,7 @@ int sandboxes_new(const struct sandboxes_options *options, void (*ready)(void *c
         abort();
     }
     all->doom_timer.data = all->record_timer.data = all->warm_timer.data = all;
+    pools_new(all);
     int r = store_load_sandboxes(options->store, load_one, all, err);
     if (r < 0) {
         sandboxes_free(all);
@@ -260,6 +265,7 @@ void sandboxes_free(struct sandboxes *all)
     kept_free(all);
     record_free(all);
     warm_free(all);
+    pools_close(all);
     uv_close((uv_handle_t *)&all->doom_timer, on_timer_closed);
     uv_close((uv_handle_t *)&all->record_timer, on_timer_closed);
     uv_close((uv_handle_t *)&all->warm_timer, on_timer_closed);
@@ -270,6 +276,7 @@ void sandboxes_release(struct sandboxes *all)
 {
     if (--all->refs == 0) {
         table_fini(&all->table);
+        pools_free(all);
         free(all);
     }
 }

@@ -156,6 +156,8 @@ static void on_broken(void *ctx, const char *why)
         struct err err;
         (void)err_set(&err, EIO, "the sandbox's agent gave up: %s", why);
         start_fail(sb, -EIO, &err);
+    } else if (sb->pooled) {
+        pool_drop(sb, "the channel to its agent broke");
     } else {
         log_warn("sandbox %s: the channel to its agent broke: %s", sb->id, why);
     }

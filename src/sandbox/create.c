@@ -17,7 +17,6 @@
 #include "agent/channel.h"
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/encode.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -44,9 +43,20 @@ struct start {
     struct start_command *command; /* under way */
     int64_t started_ms;            /* RESUMING: what they were, should it fail */
     int64_t end_ms;
-    int error; /* found before anything was started: told from the timer */
+    int64_t step_us; /* when the last step was over */
+    int error;       /* found before anything was started: told from the timer */
     struct err err;
 };
+
+void start_mark(struct sandbox *sb, enum sandbox_step step)
+{
+    if (sb->start && sb->state == SANDBOX_STARTING && !sb->hidden) {
+        int64_t now_us = clock_mono_us();
+
+        histogram_add(&sb->all->steps[step], now_us - sb->start->step_us);
+        sb->start->step_us = now_us;
+    }
+}
 
 /* ---- the end of a start ---- */
 
@@ -122,7 +132,7 @@ void start_fail(struct sandbox *sb, int error, const struct err *err)
     if (resumed) {
         back_to_paused(sb, &start);
     } else {
-        sb->all->create_failed++;
+        sb->all->create_failed += !sb->pooled;
         sandbox_leave(sb);
         undo_jail(sb, &start);
         if (start.row_given) {
@@ -182,6 +192,7 @@ static void start_check(struct sandbox *sb)
     if (!sb->start->row_saved || !sb->start->agent_ready) {
         return;
     }
+    start_mark(sb, SANDBOX_STEP_RECORD);
     struct start start = start_take(sb);
     sandbox_set_state(sb, SANDBOX_RUNNING);
     if (resumed) {
@@ -194,8 +205,11 @@ static void start_check(struct sandbox *sb)
         table_show(&sb->all->table, sb);
     }
     sandbox_arm(sb);
-    log_info("sandbox %s: %s, template %s", sb->id, resumed ? "resumed" : "running",
-             sb->template_id);
+    log_write(sb->pooled ? LOG_DEBUG : LOG_INFO, "sandbox %s: %s, template %s", sb->id,
+              resumed      ? "resumed"
+              : sb->pooled ? "parked"
+                           : "running",
+              sb->template_id);
     sandbox_hold(sb);
     start.done(start.ctx, sb, 0, &none);
     sandbox_resume_dials(sb);
@@ -235,6 +249,7 @@ static void on_command(void *ctx, int error, const struct err *err)
     if (error < 0) {
         start_fail(sb, error == -ETIMEDOUT ? error : -EIO, err);
     } else {
+        start_mark(sb, SANDBOX_STEP_COMMAND);
         sb->start->agent_ready = true;
         start_check(sb);
     }
@@ -267,7 +282,10 @@ static void on_init(struct sandbox *sb, int error, const struct err *err)
     }
     if (error < 0) {
         start_fail(sb, -EIO, err);
-    } else if (has_command(sb->start) && !sb->start->started) {
+        return;
+    }
+    start_mark(sb, SANDBOX_STEP_INIT);
+    if (has_command(sb->start) && !sb->start->started) {
         start_run_command(sb);
     } else {
         sb->start->agent_ready = true;
@@ -313,6 +331,7 @@ static void jail_made(struct sandbox *sb, const struct keeper_answer *answer,
 {
     bool resumed = sb->state == SANDBOX_RESUMING;
 
+    start_mark(sb, SANDBOX_STEP_JAIL);
     sb->jail = answer->jail;
     if (resumed) {
         sb->started_ms = clock_wall_ms();
@@ -375,6 +394,8 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
     struct sandbox *sb = making->sb;
     struct err err;
 
+    sb->all->making_n -= !sb->pooled;
+    pool_pump(sb->all);
     if (sb->doom_due || !is_starting(sb)) {
         given_up(making);
         sandbox_release(sb);
@@ -388,8 +409,8 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
     } else if (answer->status < 0) {
         jail_failed(sb, create_error(answer->status), &answer->err);
     } else if (fds[KEEPER_FD_PIDFD] < 0 || fds[KEEPER_FD_CHANNEL] < 0) {
-        (void)err_set(&err, EIO, "the keeper's answer lacks the jail's descriptors");
-        start_fail(sb, -EIO, &err);
+        (void)err_set(&err, ENOSPC, "the server has no descriptors left for another sandbox");
+        start_fail(sb, -ENOSPC, &err);
     } else {
         jail_made(sb, answer, fds);
     }
@@ -405,6 +426,7 @@ static void start_jail(struct sandbox *sb)
     memcpy(making->from, sb->start->request.plan.from, sizeof(making->from));
     sb->start->jail_asked = true;
     set_patience(sb, patience_ms(sb->start));
+    sb->all->making_n += !sb->pooled;
     sandbox_hold(sb);
     keeper_client_ask(sb->all->use.keeper, &sb->start->request, on_jail, making);
 }
@@ -445,7 +467,8 @@ void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sa
                             .done = done,
                             .ctx = ctx,
                             .started_ms = sb->started_ms,
-                            .end_ms = sb->end_ms};
+                            .end_ms = sb->end_ms,
+                            .step_us = clock_mono_us()};
     sb->start = start;
     start->started = memory;
     take_commands(start, sb->options);
@@ -467,106 +490,88 @@ void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sa
     }
 }
 
-/* ---- what a new one is ---- */
+/* ---- from outside ---- */
 
-static json_t *copy_object(const json_t *object)
+static struct sandbox *new_starting(struct sandboxes *all, const struct sandbox_params *params)
 {
-    json_t *own = object ? json_deep_copy(object) : json_object();
-
-    if (!own) {
-        abort();
-    }
-    return own;
-}
-
-/* The template's environment first, so that the create's wins. */
-static json_t *plan_init(const struct template *template, const json_t *env_vars)
-{
-    json_t *env = json_loads(template->env_json ? template->env_json : "{}", 0, NULL);
-
-    if (!json_is_object(env)) {
-        json_decref(env);
-        env = json_object();
-    }
-    if (env_vars) {
-        json_t *own = copy_object(env_vars);
-        (void)json_object_update(env, own);
-        json_decref(own);
-    }
-    json_t *init = json_pack("{soss?ss?}", "envVars", env, "defaultUser", template->user,
-                             "defaultWorkdir", template->workdir);
-    if (!init) {
-        abort(); /* the template's words were checked when it was stored */
-    }
-    return init;
-}
-
-static char *make_token(void)
-{
-    uint8_t bytes[SANDBOX_TOKEN_BYTES];
-    scoped_buf text;
-
-    buf_init(&text, 2 * sizeof(bytes));
-    id_random(bytes, sizeof(bytes));
-    if (base64_encode(&text, bytes, sizeof(bytes), BASE64_URL_NOPAD) < 0 ||
-        buf_append(&text, "", 1) < 0) {
-        abort();
-    }
-    return xstrdup(buf_at(&text));
-}
-
-/* On record with the sandbox: the template may be gone or another when it starts anew. A copy has
- * its source's. */
-static void keep_commands(json_t *options, const struct template *template)
-{
-    if (template->start_cmd) {
-        (void)json_object_set_new(options, "startCmd", json_string(template->start_cmd));
-    }
-    if (template->ready_cmd) {
-        (void)json_object_set_new(options, "readyCmd", json_string(template->ready_cmd));
-    }
-}
-
-static void describe(struct sandbox *sb, const struct sandbox_params *params)
-{
-    const struct template *template = params->template;
+    struct sandbox *sb = sandbox_new(all);
 
     id_sandbox(sb->id);
-    sb->team_id = xstrdup(params->team_id);
-    sb->template_id = xstrdup(template->id);
-    sb->template_alias = xstrdup(template->alias);
-    sb->build_id = xstrdup(template->build_id);
-    sb->layers = xstrdup(template->layers);
-    sb->access_token = params->secure ? make_token() : NULL;
-    sb->metadata = copy_object(params->metadata);
-    sb->env_vars = copy_object(params->env_vars);
-    sb->options = copy_object(params->options);
-    keep_commands(sb->options, template);
-    sb->init = plan_init(template, params->env_vars);
-    sb->created_ms = sb->started_ms = clock_wall_ms();
-    sb->end_ms = sb->started_ms + params->timeout_ms;
-    sb->cpu_count = template->cpu_count;
-    sb->memory_mb = template->memory_mb;
-    sb->disk_mb = template->disk_mb;
+    sb->state = SANDBOX_STARTING;
+    sb->hidden = params->hidden;
+    all->hidden_n += sb->hidden;
+    sandbox_describe(sb, params);
+    table_add(&all->table, sb);
+    tally_note(sb);
+    return sb;
+}
+
+static void begin_from_saved(struct sandbox *sb, const char *saved, sandbox_created *done,
+                             void *ctx)
+{
+    start_begin(sb, saved, saved != NULL, saved ? CHANNEL_PAST_COPIED : CHANNEL_PAST_NONE, done,
+                ctx);
+}
+
+/* What lies parked becomes the caller's: nothing is asked of the keeper. */
+static void start_claimed(struct sandbox *sb, const struct sandbox_params *params,
+                          sandbox_created *done, void *ctx)
+{
+    const struct sandbox_log_sink *logs = &sb->all->use.logs;
+    struct start *start = xnew(struct start);
+
+    sb->pooled = sb->hidden = false;
+    sb->all->hidden_n--;
+    sandbox_describe(sb, params);
+    sandbox_set_state(sb, SANDBOX_STARTING);
+    *start = (struct start){.sb = sb,
+                            .done = done,
+                            .ctx = ctx,
+                            .jail_asked = true,
+                            .jail_answered = true,
+                            .started = true,
+                            .step_us = clock_mono_us()};
+    sb->start = start;
+    set_patience(sb, SANDBOX_START_TIMEOUT_MS);
+    if (sb->net) {
+        egress_set_policy(sb->net, sb->options);
+    }
+    if (logs->attached) {
+        logs->attached(logs->ctx, sb);
+    }
+    start_record(sb, CHANGE_CREATED);
+    sandbox_init_agent(sb, on_init);
+}
+
+void sandbox_park(struct sandboxes *all, const struct template *template, sandbox_created *done,
+                  void *ctx)
+{
+    json_t *nowhere = json_pack("{sb}", "allowInternetAccess", 0);
+    const struct sandbox_params params = {
+        .team_id = "", .template = template, .options = nowhere, .hidden = true};
+    struct sandbox *sb = new_starting(all, &params);
+
+    json_decref(nowhere);
+    sb->pooled = true;
+    begin_from_saved(sb, template->saved, done, ctx);
 }
 
 void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
                     sandbox_created *done, void *ctx)
 {
-    const char *from = params->template->saved;
-    struct sandbox *sb = sandbox_new(all);
+    const struct template *template = params->template;
+    struct sandbox *sb = pool_claim(all, params);
 
-    sb->state = SANDBOX_STARTING;
-    sb->hidden = params->hidden;
-    all->hidden_n += sb->hidden;
-    describe(sb, params);
-    table_add(&all->table, sb);
+    if (sb) {
+        start_claimed(sb, params, done, ctx);
+        return;
+    }
+    sb = new_starting(all, params);
     if (params->hidden) {
         start_begin(sb, params->from, false, CHANNEL_PAST_NONE, done, ctx);
     } else {
-        start_begin(sb, from, from != NULL, from ? CHANNEL_PAST_COPIED : CHANNEL_PAST_NONE, done,
-                    ctx);
+        begin_from_saved(sb, template->saved, done, ctx);
     }
-    sb->start->warm = from && !params->hidden && !params->template->snapshot_of &&
-                      (params->template->start_cmd || params->template->ready_cmd);
+    sb->start->warm = template->saved && !params->hidden && !template->snapshot_of &&
+                      (template->start_cmd || template->ready_cmd);
 }

@@ -3,11 +3,15 @@
  *   sandbox.c    the object itself: made from a plan or a row, described, watched
  *   record.c     its row and the event that goes with every change of it
  *   table.c      where they are kept: by id, and in the order of lists
+ *   tally.c      how many each team has, and which one a key has made
  *   slots.c      which uid ranges are in use
  *   channel.c    the daemon's end of the socket to a jail's agent
  *   attach.c     sockets into the jail; the channel made anew when it broke
  *   init.c       POST /init: what the agent is told
- *   create.c     STARTING and RESUMING: a jail is made
+ *   describe.c   what a new one is
+ *   create.c     STARTING and RESUMING: a jail is made, or a parked one claimed
+ *   pool.c       parked jails
+ *   demand.c     how many of them there should be
  *   plan.c       what the keeper is asked to make
  *   save.c       a jail is saved: what pause, snapshot and fork share
  *   pause.c      PAUSING, PAUSED
@@ -35,7 +39,6 @@
 #include "sandbox/sandbox.h"
 
 enum {
-    SANDBOX_LIST_MAX = 2 * KEEPER_UID_SLOTS, /* entries of KEEPER_LIST that are looked at */
     SANDBOX_ADOPT_WINDOW = 64,               /* ATTACH requests under way at start */
     SANDBOX_DIAL_TRIES = 2,                  /* the second on a channel made anew */
     SANDBOX_ATTACH_WAIT_MS = 5000,           /* of a dial: adoption, or a keeper started again */
@@ -63,6 +66,12 @@ struct sandbox *table_find(const struct table *table, struct str id);
 void table_each(struct table *table, bool ascending, const struct sandbox_position *after,
                 bool (*each)(void *ctx, struct sandbox *sb), void *ctx);
 
+/* ---- tally.c ---- */
+
+enum { TALLY_KEY_BYTES = 512 }; /* a team, a blank, and the longest key that the API takes */
+
+void tally_note(struct sandbox *sb); /* it is in the table, or its state is another */
+
 /* ---- slots.c ---- */
 
 struct slots {
@@ -87,8 +96,10 @@ struct dial;
 struct ending;
 struct joiner;
 struct kept;
+struct pools;
 struct save;
 struct start;
+struct team_tally;
 struct warm;
 
 struct sandboxes {
@@ -100,6 +111,8 @@ struct sandboxes {
 
     struct table table;
     uint32_t hidden_n; /* of the table */
+    struct team_tally *teams;
+    struct sandbox *by_key; /* those that a create with a key has made */
     struct slots slots;
     struct start *waiting; /* creates that came before ADOPT_READY, or while the keeper is away */
     struct doomed *doomed;
@@ -110,30 +123,37 @@ struct sandboxes {
     struct warm *warms; /* the built-in templates */
     bool warming;       /* one of them is being run, to be kept */
     uv_timer_t warm_timer;
+    struct pools *pools;
+    uint32_t making_n; /* jails that the keeper makes for somebody who waits */
 
     enum adoption adoption;
     struct sandbox_position adopt_cursor;
     uint32_t attaching_n;
-    uint32_t list_index;
+    char list_after[KEEPER_ID_BYTES];
 
     uint64_t created, create_failed;
     uint64_t pauses, pauses_failed, resumes, resumes_failed, snapshots;
     uint64_t dials, dials_failed;
     uint64_t ended[SANDBOX_REASONS];
+    struct histogram steps[SANDBOX_STEPS];
 };
 
 struct sandbox {
     struct sandboxes *all;
     UT_hash_handle hh;
+    UT_hash_handle hh_key; /* in by_key, while `key` is not NULL */
     uint32_t refs;
     enum sandbox_state state;
     bool hidden; /* the daemon's own: no row, no event, in no list */
+    bool pooled; /* and parked, or about to be, for whoever claims it */
     char id[ID_SANDBOX_LEN + 1];
     char *team_id, *template_id, *template_alias, *build_id, *access_token;
     json_t *metadata, *env_vars, *options;
     json_t *init; /* what /init is told besides: envVars, defaultUser, defaultWorkdir */
     int64_t started_ms, end_ms, created_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
+    char *key;                           /* of its team's, as tally.c spells it; NULL: none */
+    bool counted_alive, counted_running; /* in its team's tally */
     char *layers; /* as struct template's: its template may change, this does not */
     char *saved;  /* PAUSED, RESUMING: what the keeper saved of it */
     uint64_t saved_bytes;
@@ -217,12 +237,36 @@ void sandbox_init_agent(struct sandbox *sb,
 must_check int plan_jail(struct sandbox *sb, const char *from, bool memory,
                          struct keeper_request *req, struct err *err);
 
+/* ---- describe.c ---- */
+
+/* All but its id, also of one that was parked. */
+void sandbox_describe(struct sandbox *sb, const struct sandbox_params *params);
+
+/* ---- pool.c ---- */
+
+void pools_new(struct sandboxes *all);
+void pools_want(struct sandboxes *all); /* also what built-in templates have come since */
+void pools_close(struct sandboxes *all);
+void pools_free(struct sandboxes *all);
+void pools_figures(const struct sandboxes *all, struct sandboxes_figures *out);
+
+/* A parked jail that is as the new sandbox must be, taken out of its pool; NULL: there is none. */
+struct sandbox *pool_claim(struct sandboxes *all, const struct sandbox_params *params);
+void pool_drop(struct sandbox *sb, const char *why); /* one that is parked and of no use */
+void pool_pump(struct sandboxes *all); /* makes what lacks, unless somebody waits for the keeper */
+
 /* ---- create.c ---- */
+
+/* A jail for the pool: `done` as of sandbox_create(). Its agent knows what its template says, and is
+ * told the rest when it is claimed. */
+void sandbox_park(struct sandboxes *all, const struct template *template, sandbox_created *done,
+                  void *ctx);
 
 /* Makes the jail of one that is STARTING or RESUMING, from what was saved under a name (NULL:
  * nothing was). `done` as of sandbox_create(); on failure it has been taken out, or is PAUSED. */
 void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sandbox_created *done,
                  void *ctx);
+void start_mark(struct sandbox *sb, enum sandbox_step step); /* a create is through with it */
 void start_fail(struct sandbox *sb, int error, const struct err *err);
 void start_timeout(struct sandbox *sb);
 void start_drop(struct sandbox *sb); /* the daemon is going away; a jail that is there stays */

@@ -48,7 +48,8 @@ int plan_jail(struct sandbox *sb, const char *from, bool memory, struct keeper_r
     req->plan.memory_mb = sb->memory_mb;
     req->plan.disk_mb = sb->disk_mb;
     req->plan.pids = SANDBOX_PIDS;
-    req->plan.network = sb->all->use.egress && egress_wanted(sb->options);
+    /* Nobody knows yet what one that is to be parked may have to reach. */
+    req->plan.network = sb->all->use.egress && (sb->pooled || egress_wanted(sb->options));
     int r = plan_layers(&req->plan, sb->layers, err);
     if (r == 0) {
         r = plan_volumes(&req->plan, json_object_get(sb->options, "volumeMounts"), err);

@@ -31,6 +31,7 @@
 #include <uv.h>
 
 #include "base/err.h"
+#include "base/histogram.h"
 #include "base/id.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -53,6 +54,9 @@ enum {
 };
 
 /* What the agent says it is: gates features in the SDKs, so plain semver. */
+/* Among the options of a paused one: when it would have ended, in ms of the wall clock. */
+#define SANDBOX_WANTED_END "wantedEndMs"
+
 #define SANDBOX_ENVD_VERSION "0.6.13"
 
 enum sandbox_state {
@@ -100,6 +104,8 @@ struct sandboxes_options {
     const char *instance; /* as keeper_options'; NULL: the only daemon of this machine */
     int64_t retention_ms; /* a sandbox paused for that long is killed; 0: never */
     uint32_t team_max;    /* traffic wakes nobody while a team has so many running; 0: no limit */
+    uint32_t parked_min;  /* jails of each built-in template that are kept ready for creates */
+    uint32_t parked_max;  /* of any template; 0: none are */
 };
 
 /* Loads the table. Adoption runs once the keeper is connected; `ready` is called when every saved
@@ -225,6 +231,9 @@ void sandbox_keep(struct sandbox *sb, const char *name, sandbox_kept *done, void
  * was kept of one that has changed is forgotten. */
 void sandboxes_warm(struct sandboxes *all);
 
+/* Ends the parked jails of templates that are gone, or others by now. */
+void sandboxes_unpark_stale(struct sandboxes *all);
+
 /* Is a layer, or what was saved under a name, part of a sandbox, running or paused? */
 bool sandboxes_use(const struct sandboxes *all, const char *layer);
 
@@ -260,7 +269,9 @@ bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out);
 /* Ends by reason, since the start; the last stands for all other reasons. */
 enum { SANDBOX_REASONS = 8 };
 struct sandboxes_figures {
-    uint32_t running, paused, starting; /* running: with those PAUSING */
+    uint32_t running, paused, starting;  /* running: with those PAUSING */
+    uint32_t parked;                     /* ready to be claimed; in none of the others */
+    uint64_t parked_hits, parked_misses; /* creates that found one, and those that found none */
     uint64_t created, create_failed;
     uint64_t pauses, pauses_failed, resumes, resumes_failed, snapshots;
     uint64_t dials, dials_failed; /* sockets asked of agents */
@@ -271,11 +282,34 @@ struct sandboxes_figures {
 };
 struct sandboxes_figures sandboxes_figures(const struct sandboxes *all);
 
+/* Where the time of creates went, since the start: each step from the end of the one before it, so
+ * that they add up. */
+enum sandbox_step {
+    SANDBOX_STEP_JAIL,    /* the keeper has a jail for it */
+    SANDBOX_STEP_DIAL,    /* there is a socket to its agent */
+    SANDBOX_STEP_INIT,    /* the agent has its configuration */
+    SANDBOX_STEP_COMMAND, /* what the template starts is up */
+    SANDBOX_STEP_RECORD,  /* the row is on record */
+    SANDBOX_STEPS
+};
+struct sandboxes_step {
+    const char *name;
+    const struct histogram *took;
+};
+void sandboxes_steps(const struct sandboxes *all, struct sandboxes_step out[SANDBOX_STEPS]);
+
 /* Memory of paused sandboxes and of snapshots, on disk. */
 uint64_t sandboxes_saved_bytes(struct sandboxes *all);
 
 /* Of one team: those that run or start. */
 uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id);
+uint32_t sandboxes_running(const struct sandboxes *all, const char *team_id); /* that read as so */
+
+/* The one whose options have that key, of those that are found; NULL: none. It is free again when
+ * the sandbox has ended. */
+#define SANDBOX_KEY_OPTION "idempotencyKey"
+struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team_id,
+                                   const char *key);
 
 /* ---- traffic ---- */
 

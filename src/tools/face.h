@@ -1,5 +1,5 @@
-/* face.h - what the faces of the catalogue share: REST, MCP and one-call execution each find out who
- * asks and what, start a call, and tell what came of it in their own way.
+/* face.h - what the faces of the catalogue share: REST, MCP and one-call execution each find out
+ * who asks and what, start a call, and tell what came of it in their own way.
  *
  * Owns:     a call, from call_start() until its `done` has returned.
  * Needs:    the tools.

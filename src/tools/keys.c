@@ -99,10 +99,10 @@ static bool on_secret(void *ctx, const struct secret *secret)
     const char *name = json_string_value(json_object_get(secret->metadata, "env"));
     scoped_buf value;
 
+    buf_init(&value, SECRET_VALUE_BYTES_MAX);
     if (!name) {
         return true;
     }
-    buf_init(&value, SECRET_VALUE_BYTES_MAX);
     stored->error =
         secret_value(stored->secrets, stored->team, str_of(secret->name), &value, stored->err);
     if (stored->error == 0) {
@@ -168,13 +168,13 @@ int keys_record(struct tool_call *call, const char *sandbox_id, const json_t *va
     scoped_json *record = json_object();
     scoped_buf sealed;
 
+    buf_init(&sealed, SEAL_TEXT_BYTES_MAX);
     if (json_object_size(vars) == 0) {
         return 0;
     }
     (void)json_object_set(record, "vars", json_unconst(vars));
     (void)json_object_set(record, "secret", json_unconst(secret_names));
     (void)json_object_set_new(record, "byCommand", json_boolean(by_command));
-    buf_init(&sealed, SEAL_TEXT_BYTES_MAX);
     int r = record_seal(call, sandbox_id, record, &sealed, err);
     if (r < 0) {
         return r;

@@ -29,7 +29,8 @@ struct tools_options {
     struct api *api;
     struct store *store;
     struct secrets *secrets;
-    const char *domain; /* for the addresses of ports; NULL: the client's own words for us */
+    const char *domain;    /* for the addresses of ports; NULL: the client's own words for us */
+    int64_t sandbox_s_max; /* the most that the operator lets a sandbox live */
     /* A connection to our own front door: takes the descriptor over, also on failure. */
     int (*adopt)(void *ctx, int fd, struct err *err);
     void *ctx;

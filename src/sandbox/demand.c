@@ -1,0 +1,52 @@
+#include "sandbox/demand.h"
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t most(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+void demand_take(struct demand *demand)
+{
+    demand->taken++;
+    demand->level = most(demand->level, DEMAND_HEADROOM * demand->taken);
+}
+
+void demand_tick(struct demand *demand)
+{
+    uint32_t drop = most(demand->level / DEMAND_DECAY, 1);
+
+    if (demand->taken == 0 && demand->level > 0) {
+        demand->level -= drop;
+    }
+    demand->taken = 0;
+}
+
+/* How many the host has the memory for. */
+static uint32_t affordable(const struct demand_bounds *bounds)
+{
+    uint64_t share = bounds->memory_bytes / 100 * DEMAND_HELD_PERCENT;
+
+    if (bounds->available_bytes < bounds->memory_bytes / 100 * DEMAND_FREE_PERCENT ||
+        share <= bounds->held_bytes) {
+        return 0;
+    }
+    uint64_t n = (share - bounds->held_bytes) / (bounds->jail_bytes ? bounds->jail_bytes : 1);
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+uint32_t demand_target(const struct demand *demand, const struct demand_bounds *bounds)
+{
+    uint32_t floor = bounds->built_in ? bounds->floor : 0;
+    uint32_t ceiling = bounds->ceiling;
+
+    if (bounds->restored) {
+        floor = least(floor, DEMAND_RESTORED_FLOOR);
+        ceiling = least(ceiling, DEMAND_RESTORED_MAX);
+    }
+    return least(least(most(floor, demand->level), ceiling), affordable(bounds));
+}

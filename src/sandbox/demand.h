@@ -1,0 +1,44 @@
+/* demand.h - how many jails of a template should lie parked. Pure.
+ *
+ * The level follows what was asked for lately: at once upwards, so that a second burst as large as
+ * the first finds enough, and slowly down again. The floor is what a template has in quiet times,
+ * the ceiling what it never exceeds; the host's memory has the last word over both.
+ */
+#ifndef SANDBOX_DEMAND_H
+#define SANDBOX_DEMAND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    DEMAND_RESTORED_FLOOR = 1, /* of a template that is restored with its processes: each of its */
+    DEMAND_RESTORED_MAX = 8,   /* jails holds their memory */
+    DEMAND_HELD_PERCENT = 10,  /* of the host's memory, that parked jails may hold together */
+    DEMAND_FREE_PERCENT = 10,  /* of it, that must stay available: below, none are parked */
+    DEMAND_HEADROOM = 2,       /* for each one taken in a second, so many are wanted */
+    DEMAND_DECAY = 32,         /* a second without takers costs this part of the level, or 1 */
+    DEMAND_JAIL_BYTES = 2 * 1024 * 1024, /* of a jail with nothing but its agent */
+};
+
+struct demand {
+    uint32_t taken; /* since the last second began */
+    uint32_t level;
+};
+
+void demand_take(struct demand *demand);
+void demand_tick(struct demand *demand); /* a second is over */
+
+struct demand_bounds {
+    uint32_t floor, ceiling; /* of one template; as the operator set them */
+    bool built_in;           /* others have no floor: they are parked when somebody uses them */
+    bool restored;           /* with processes */
+    uint64_t jail_bytes;     /* what one costs */
+    uint64_t held_bytes;     /* what those of all other templates cost */
+    uint64_t memory_bytes;   /* the host's, and what of it is available */
+    uint64_t available_bytes;
+};
+
+/* How many there should be now. */
+uint32_t demand_target(const struct demand *demand, const struct demand_bounds *bounds);
+
+#endif

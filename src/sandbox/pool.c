@@ -1,0 +1,410 @@
+/* pool.c - parked jails: made ahead of time, so that a create has only to claim one.
+ *
+ *      create ─► claim ─► /init, row ─► RUNNING          (microseconds, no keeper)
+ *                  │ none there
+ *                  └────► KEEPER_CREATE ─► /init, row ─► RUNNING
+ *
+ * A parked jail is a hidden sandbox: it has its id, its uid range, its agent and, where the
+ * template is kept with its processes, those; it reaches nothing, belongs to no team and has seen
+ * none. A claim takes it out of the pool for good, so that none is ever used twice. There is a pool
+ * for each build of a template that was asked for lately, and for the built-in ones always;
+ * demand.h says how large it is. A jail is made when nobody waits for the keeper, and one that
+ * failed or died by itself makes the next wait longer.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "sandbox/demand.h"
+#include "sandbox/internal.h"
+
+enum {
+    POOL_TICK_MS = 1000,
+    POOL_SETTLE_MS = 3, /* after a claim: what it is claimed for goes first */
+    POOL_AT_ONCE = 2,   /* asked of the keeper, all pools together */
+    POOL_RETRY_MS_MIN = 1000,
+    POOL_RETRY_MS_MAX = 60 * 1000,
+};
+
+/* Of one build of a template, with what its jails were made of. */
+struct pool {
+    struct pool *prev, *next;
+    struct sandboxes *all;
+    char *template_id, *build_id, *layers, *saved;
+    uint32_t cpu_count, memory_mb, disk_mb;
+    uint64_t saved_bytes;
+    bool built_in;
+    bool stale; /* the template is gone, or another by now */
+    struct demand demand;
+    struct parked *parked; /* oldest first */
+    uint32_t parked_n, making_n;
+    uint32_t failures; /* in a row */
+    int64_t not_before_ms;
+};
+
+struct parked {
+    struct parked *prev, *next;
+    struct pool *pool;
+    struct sandbox_watch watch; /* set while it is parked */
+};
+
+struct pools {
+    struct pool *list;
+    uint32_t making_n;   /* of all */
+    uv_timer_t tick;     /* demand, memory, templates */
+    uv_timer_t settling; /* until the next is made */
+    uint64_t memory_bytes; /* the host's, and what of it is available */
+    uint64_t available_bytes;
+    uint64_t hits, misses;
+};
+
+/* ---- pools ---- */
+
+static bool pool_is_of(const struct pool *pool, const struct template *t)
+{
+    return strcmp(pool->template_id, t->id) == 0 && text_same(pool->build_id, t->build_id) &&
+           text_same(pool->layers, t->layers) && text_same(pool->saved, t->saved) &&
+           pool->cpu_count == t->cpu_count && pool->memory_mb == t->memory_mb &&
+           pool->disk_mb == t->disk_mb;
+}
+
+/* What its start command would do is done in a jail that is restored; else nobody would wait for
+ * it. A snapshot is a moment of one sandbox, and rarely wanted twice at once. */
+static bool can_park(const struct template *t)
+{
+    return t->layers[0] && !t->snapshot_of && (t->saved || (!t->start_cmd && !t->ready_cmd));
+}
+
+static struct pool *pool_find(const struct pools *pools, const struct template *t)
+{
+    struct pool *pool = NULL;
+
+    DL_FOREACH (pools->list, pool) {
+        if (pool_is_of(pool, t)) {
+            return pool;
+        }
+    }
+    return NULL;
+}
+
+static struct pool *pool_of(struct sandboxes *all, const struct template *t)
+{
+    struct pool *pool = pool_find(all->pools, t);
+
+    if (!pool) {
+        pool = xnew(struct pool);
+        pool->all = all;
+        text_set(&pool->template_id, t->id);
+        text_set(&pool->build_id, t->build_id);
+        text_set(&pool->layers, t->layers);
+        text_set(&pool->saved, t->saved);
+        pool->cpu_count = t->cpu_count;
+        pool->memory_mb = t->memory_mb;
+        pool->disk_mb = t->disk_mb;
+        pool->saved_bytes = t->saved_bytes;
+        pool->built_in = !t->team_id;
+        DL_APPEND(all->pools->list, pool);
+    }
+    return pool;
+}
+
+static void pool_free(struct pool *pool)
+{
+    DL_DELETE(pool->all->pools->list, pool);
+    free(pool->template_id);
+    free(pool->build_id);
+    free(pool->layers);
+    free(pool->saved);
+    free(pool);
+}
+
+static uint64_t jail_bytes(const struct pool *pool)
+{
+    return DEMAND_JAIL_BYTES + pool->saved_bytes;
+}
+
+static uint32_t pool_target(const struct pool *pool)
+{
+    const struct sandboxes *all = pool->all;
+    struct demand_bounds bounds = {.floor = all->use.parked_min,
+                                   .ceiling = all->use.parked_max,
+                                   .built_in = pool->built_in,
+                                   .restored = pool->saved != NULL,
+                                   .jail_bytes = jail_bytes(pool),
+                                   .memory_bytes = all->pools->memory_bytes,
+                                   .available_bytes = all->pools->available_bytes};
+    const struct pool *other = NULL;
+
+    DL_FOREACH (all->pools->list, other) {
+        bounds.held_bytes +=
+            other == pool ? 0 : (other->parked_n + other->making_n) * jail_bytes(other);
+    }
+    return pool->stale ? 0 : demand_target(&pool->demand, &bounds);
+}
+
+/* ---- taking out ---- */
+
+/* It is the caller's from now on. */
+static struct sandbox *unpark(struct parked *parked)
+{
+    struct sandbox *sb = parked->watch.sandbox;
+
+    sandbox_watch_unset(&parked->watch);
+    DL_DELETE(parked->pool->parked, parked);
+    parked->pool->parked_n--;
+    free(parked);
+    return sb;
+}
+
+static void pool_failed(struct pool *pool)
+{
+    int64_t wait_ms = POOL_RETRY_MS_MIN;
+
+    for (uint32_t i = 0; i < pool->failures && wait_ms < POOL_RETRY_MS_MAX; i++) {
+        wait_ms *= 2;
+    }
+    pool->failures++;
+    pool->not_before_ms = clock_mono_ms() + wait_ms;
+}
+
+/* It died, or the daemon ends. */
+static void on_gone(struct sandbox_watch *watch)
+{
+    struct parked *parked = container_of(watch, struct parked, watch);
+    struct pool *pool = parked->pool;
+
+    DL_DELETE(pool->parked, parked);
+    pool->parked_n--;
+    free(parked);
+    if (!pool->all->closed) {
+        pool_failed(pool);
+    }
+}
+
+void pool_drop(struct sandbox *sb, const char *why)
+{
+    sandbox_kill(sb, why, NULL, NULL); /* on_gone() does the rest */
+}
+
+static void pool_shrink(struct pool *pool, uint32_t target, const char *why)
+{
+    while (pool->parked_n > target) {
+        sandbox_kill(unpark(pool->parked), why, NULL, NULL);
+    }
+}
+
+/* ---- making ---- */
+
+static void on_parked(void *ctx, struct sandbox *sb, int error, const struct err *err)
+{
+    struct pool *pool = ctx;
+    struct sandboxes *all = pool->all;
+
+    (void)error, (void)err; /* logged where it was found */
+    all->pools->making_n--;
+    pool->making_n--;
+    if (!sb) {
+        pool_failed(pool);
+        return;
+    }
+    struct parked *parked = xnew(struct parked);
+    *parked = (struct parked){.pool = pool, .watch = {.gone = on_gone}};
+    sandbox_watch_set(&parked->watch, sb);
+    DL_APPEND(pool->parked, parked);
+    pool->parked_n++;
+    pool->failures = 0;
+    pool_pump(all);
+}
+
+struct search {
+    const struct pool *pool;
+    const struct template *found;
+};
+
+static void match(void *ctx, const struct template *t)
+{
+    struct search *search = ctx;
+
+    if (!search->found && pool_is_of(search->pool, t)) {
+        search->found = t;
+    }
+}
+
+static const struct template *template_of(const struct pool *pool)
+{
+    struct search search = {.pool = pool};
+
+    templates_each_built(pool->all->use.templates, match, &search);
+    return search.found;
+}
+
+static bool lacks(const struct pool *pool)
+{
+    return pool->parked_n + pool->making_n < pool_target(pool) &&
+           clock_mono_ms() >= pool->not_before_ms;
+}
+
+static void make_one(struct pool *pool)
+{
+    const struct template *t = template_of(pool);
+
+    pool->stale = !t;
+    if (t) {
+        pool->making_n++;
+        pool->all->pools->making_n++;
+        sandbox_park(pool->all, t, on_parked, pool);
+    }
+}
+
+void pool_pump(struct sandboxes *all)
+{
+    struct pools *pools = all->pools;
+    struct pool *pool = NULL;
+
+    if (all->closed || all->adoption != ADOPT_READY ||
+        uv_is_active((uv_handle_t *)&pools->settling) ||
+        !keeper_client_connected(all->use.keeper)) {
+        return;
+    }
+    DL_FOREACH (pools->list, pool) {
+        while (all->making_n == 0 && pools->making_n < POOL_AT_ONCE && lacks(pool)) {
+            make_one(pool);
+        }
+    }
+}
+
+/* ---- time ---- */
+
+static void on_settled(uv_timer_t *timer)
+{
+    pool_pump(timer->data);
+}
+
+static void want_builtin(void *ctx, const struct template *t)
+{
+    if (!t->team_id && can_park(t)) {
+        (void)pool_of(ctx, t);
+    }
+}
+
+/* As many as there should be, and of templates that are as they were. */
+static void refresh(struct sandboxes *all)
+{
+    struct pool *pool = NULL, *next = NULL;
+
+    DL_FOREACH_SAFE (all->pools->list, pool, next) {
+        pool->stale = !template_of(pool);
+        pool_shrink(pool, pool_target(pool),
+                    pool->stale ? "its template is another by now" : "fewer are to be parked");
+        bool wanted = !pool->stale && (pool->built_in || pool->demand.level > 0);
+        if (!wanted && pool->parked_n + pool->making_n == 0) {
+            pool_free(pool);
+        }
+    }
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct sandboxes *all = timer->data;
+    struct pool *pool = NULL;
+
+    all->pools->available_bytes = uv_get_free_memory();
+    DL_FOREACH (all->pools->list, pool) {
+        demand_tick(&pool->demand);
+    }
+    refresh(all);
+    pools_want(all);
+}
+
+/* ---- from outside ---- */
+
+static bool fits(const struct sandbox_params *params)
+{
+    return !params->hidden && can_park(params->template) &&
+           json_array_size(json_object_get(params->options, "volumeMounts")) == 0;
+}
+
+struct sandbox *pool_claim(struct sandboxes *all, const struct sandbox_params *params)
+{
+    struct pools *pools = all->pools;
+
+    if (all->use.parked_max == 0 || !fits(params)) {
+        return NULL;
+    }
+    struct pool *pool = pool_of(all, params->template);
+    demand_take(&pool->demand);
+    if (!uv_is_active((uv_handle_t *)&pools->settling)) {
+        (void)uv_timer_start(&pools->settling, on_settled, POOL_SETTLE_MS, 0);
+    }
+    if (!pool->parked) {
+        pools->misses++;
+        return NULL;
+    }
+    pools->hits++;
+    return unpark(pool->parked);
+}
+
+void pools_figures(const struct sandboxes *all, struct sandboxes_figures *out)
+{
+    const struct pool *pool = NULL;
+
+    DL_FOREACH (all->pools->list, pool) {
+        out->parked += pool->parked_n;
+    }
+    out->parked_hits = all->pools->hits;
+    out->parked_misses = all->pools->misses;
+}
+
+void pools_want(struct sandboxes *all)
+{
+    if (!all->closed && all->use.parked_max > 0) {
+        templates_each(all->use.templates, NULL, want_builtin, all);
+        pool_pump(all);
+    }
+}
+
+void sandboxes_unpark_stale(struct sandboxes *all)
+{
+    refresh(all);
+}
+
+void pools_new(struct sandboxes *all)
+{
+    struct pools *pools = xnew(struct pools);
+
+    all->pools = pools;
+    all->refs += 2;
+    pools->memory_bytes = uv_get_total_memory();
+    pools->available_bytes = uv_get_free_memory();
+    if (uv_timer_init(all->use.loop, &pools->tick) < 0 ||
+        uv_timer_init(all->use.loop, &pools->settling) < 0) {
+        abort();
+    }
+    pools->tick.data = pools->settling.data = all;
+    if (all->use.parked_max > 0) {
+        (void)uv_timer_start(&pools->tick, on_tick, POOL_TICK_MS, POOL_TICK_MS);
+    }
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    sandboxes_release(handle->data);
+}
+
+void pools_close(struct sandboxes *all)
+{
+    uv_close((uv_handle_t *)&all->pools->tick, on_timer_closed);
+    uv_close((uv_handle_t *)&all->pools->settling, on_timer_closed);
+}
+
+void pools_free(struct sandboxes *all)
+{
+    while (all->pools->list) {
+        pool_free(all->pools->list);
+    }
+    free(all->pools);
+}
