@@ -9,6 +9,7 @@ import sys
 
 MAY_USE = {
     "base": [],
+    "mcp": ["base"],
     "guard": ["base"],
     "http": ["base"],
     "pki": ["base"],
@@ -33,15 +34,15 @@ MAY_USE = {
     "edge": ["base", "http", "agent", "sandbox"],
     "api": ["base", "http", "keeper", "secret", "shell", "store", "template", "sandbox", "build", "volume",
             "telemetry"],
-    "tools": ["base", "guard", "http", "rpc", "store", "secret", "api"],
+    "tools": ["base", "guard", "mcp", "http", "rpc", "store", "secret", "api"],
     "daemon": ["base", "http", "pki", "keeper", "secret", "shell", "store", "template", "egress", "sandbox", "volume",
                "telemetry", "edge", "api", "build", "image", "tools"],
-    "cli": ["base", "http", "keeper", "store", "daemon"],
+    "cli": ["base", "mcp", "http", "keeper", "store", "daemon", "tools"],
 }
 
 # channel.h is the wire between daemon and agent, and names no function of the agent's.
 DOORS = {"agent": ["channel.h"], "keeper": ["keeper.h", "client.h", "pool.h", "probe.h"],
-         "egress": ["egress.h", "shell.h"]}
+         "egress": ["egress.h", "shell.h"], "tools": ["tool.h", "tools.h"]}
 
 bad = 0
 root = pathlib.Path("src")

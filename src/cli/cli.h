@@ -43,6 +43,7 @@ int cli_shell(struct cli *cli);
 int cli_template(struct cli *cli);
 int cli_template_build(struct cli *cli); /* template's, of one Dockerfile */
 int cli_mcp(struct cli *cli);
+int cli_tool(struct cli *cli);
 int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);
 

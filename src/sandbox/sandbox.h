@@ -54,6 +54,9 @@ enum {
 };
 
 /* What the agent says it is: gates features in the SDKs, so plain semver. */
+/* Among the options of a paused one: when it would have ended, in ms of the wall clock. */
+#define SANDBOX_WANTED_END "wantedEndMs"
+
 #define SANDBOX_ENVD_VERSION "0.6.13"
 
 enum sandbox_state {
@@ -300,6 +303,13 @@ uint64_t sandboxes_saved_bytes(struct sandboxes *all);
 
 /* Of one team: those that run or start. */
 uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id);
+uint32_t sandboxes_running(const struct sandboxes *all, const char *team_id); /* that read as so */
+
+/* The one whose options have that key, of those that are found; NULL: none. It is free again when
+ * the sandbox has ended. */
+#define SANDBOX_KEY_OPTION "idempotencyKey"
+struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team_id,
+                                   const char *key);
 
 /* ---- traffic ---- */
 

@@ -53,18 +53,14 @@ static void preflight(struct http_exchange *ex)
 /* "http://localhost:6274" -> "localhost" */
 static struct str origin_host(struct str origin)
 {
-    size_t colon = str_find(origin, ':');
-    struct str rest = str_skip(origin, colon);
+    struct str rest = str_skip(origin, str_find(origin, ':'));
 
     if (!str_starts(rest, STR("://"))) {
         return (struct str){0};
     }
     rest = str_skip(rest, 3);
-    if (str_starts(rest, STR("["))) {
-        size_t end = str_find(rest, ']');
-        return (struct str){rest.at, end < rest.len ? end + 1 : rest.len};
-    }
-    return (struct str){rest.at, str_find(rest, ':')};
+    struct str port = str_starts(rest, STR("[")) ? str_skip(rest, str_find(rest, ']')) : rest;
+    return (struct str){rest.at, rest.len - port.len + str_find(port, ':')};
 }
 
 /* A page of another site may not talk to us, whatever name it found for our address: only pages of
