@@ -167,11 +167,18 @@ static void on_adopted(void *ctx)
 
 /* ---- stop ---- */
 
-static void on_http_stopped(void *ctx)
+static void on_unparked(void *ctx)
 {
     struct server *server = ctx;
 
     uv_stop(&server->loop);
+}
+
+static void on_http_stopped(void *ctx)
+{
+    struct server *server = ctx;
+
+    sandboxes_unpark_all(server->sandboxes, on_unparked, server);
 }
 
 /* What tools clean up, they clean up through the front door: it is closed after them, and does not
@@ -308,6 +315,7 @@ static int open_domain(struct server *server, struct err *err)
         .team_max = (uint32_t)server->config->team_sandboxes_max,
         .parked_min = (uint32_t)server->config->parked_min,
         .parked_max = (uint32_t)server->config->parked_max,
+        .parked_free_bytes = server->config->parked_free_bytes,
     };
     r = sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
     server->outward.sandboxes = server->sandboxes;
