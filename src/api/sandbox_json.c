@@ -110,6 +110,7 @@ json_t *sandbox_json_detail(const struct api *api, const struct sandbox *sb)
     struct sandbox_info info = sandbox_info(sb);
     json_t *internet = json_object_get(info.options, "allowInternetAccess");
     const json_t *network = json_object_get(info.options, "network");
+    json_t *life = json_object_get(info.options, "lifeLeftSeconds");
     json_t *out = listed(&info);
 
     set_token(out, &info);
@@ -119,6 +120,9 @@ json_t *sandbox_json_detail(const struct api *api, const struct sandbox *sb)
                               internet ? json_boolean(json_is_true(internet)) : json_null());
     if (network) {
         (void)json_object_set_new(out, "network", network_shown(network));
+    }
+    if (life && info.state == SANDBOX_PAUSED) {
+        (void)json_object_set(out, "lifeLeftSeconds", life);
     }
     return out;
 }

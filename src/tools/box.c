@@ -49,10 +49,9 @@ int box_api(struct tool_call *call, const char *method, const char *id, const ch
 }
 
 /* Without a word about its life it has what was left of it, and some time in any case. */
-static int resume(struct tool_call *call, const char *id, int64_t timeout_s, int64_t expires_ms,
+static int resume(struct tool_call *call, const char *id, int64_t timeout_s, int64_t left_s,
                   struct err *err)
 {
-    int64_t left_s = (expires_ms - clock_wall_ms() + 999) / 1000;
     int64_t life_s = left_s > BOX_RESUMED_S ? left_s : BOX_RESUMED_S;
     scoped_json *body =
         json_pack("{sI}", "timeout", (json_int_t)(timeout_s < 0 ? life_s : timeout_s));
@@ -93,7 +92,8 @@ int box_connect(struct tool_call *call, const char *id, int64_t timeout_s, struc
     }
     const char *state = json_string_value(json_object_get(detail, "state"));
     if (state && strcmp(state, "paused") == 0) {
-        r = resume(call, id, timeout_s, stamp_of(detail, "endAt"), err);
+        r = resume(call, id, timeout_s,
+                   json_integer_value(json_object_get(detail, "lifeLeftSeconds")), err);
     } else if (timeout_s >= 0) {
         r = set_timeout(call, id, timeout_s, err);
     }
