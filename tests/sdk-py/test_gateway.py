@@ -8,7 +8,7 @@ import httpx
 import httpx2
 import pytest
 from conftest import SANDBOX_URL, TIMEOUT_S
-from e2b import AsyncSandbox, Sandbox, SandboxException, Template
+from e2b import AsyncSandbox, Sandbox, SandboxException, SandboxQuery, Template
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -111,7 +111,7 @@ def test_the_token_is_found_again_by_another_client(sandbox):
     assert again.get_mcp_token() == sandbox.get_mcp_token()
 
 
-@pytest.mark.parametrize("token", ["", "wrong"])
+@pytest.mark.parametrize("token", ["x", "wrong"])
 def test_a_wrong_token(sandbox, token):
     answer = httpx.post(f"{SANDBOX_URL}/mcp", headers=headers(sandbox, token), json={})
     assert answer.status_code == 401
@@ -142,7 +142,7 @@ def test_a_gateway_that_cannot_start_says_why(gateway_template, case):
     with pytest.raises(SandboxException, match="Failed to start MCP gateway: mcp-gateway: ") as failed:
         Sandbox.create(mcp=config, metadata=metadata, timeout=TIMEOUT_S)
     assert sentence in str(failed.value)
-    assert not Sandbox.list(query={"metadata": metadata}).next_items()
+    assert not Sandbox.list(query=SandboxQuery(metadata=metadata)).next_items()
 
 
 @pytest.mark.asyncio
