@@ -190,6 +190,7 @@ static void handle_create(struct call *call, const json_t *body, enum create_ver
         return;
     }
     r = volumes_resolve(call, asked.options, &err);
+    r = r < 0 ? r : shells_resolve(call, asked.options, &err);
     if (r < 0) {
         call_fail_err(call, r, &err);
         return;

@@ -338,11 +338,6 @@ static void jail_made(struct sandbox *sb, const struct keeper_answer *answer,
         sb->end_ms = sb->started_ms + resume_span_ms(sb);
     }
     sandbox_take_jail(sb, sb->start->past, fds);
-    if (sb->pooled) { /* it learns who it is when somebody claims it */
-        sb->start->row_saved = sb->start->agent_ready = true;
-        start_check(sb);
-        return;
-    }
     start_record(sb, resumed ? CHANGE_RESUMED : CHANGE_CREATED);
     sandbox_init_agent(sb, on_init);
 }

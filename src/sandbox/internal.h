@@ -39,7 +39,6 @@
 #include "sandbox/sandbox.h"
 
 enum {
-    SANDBOX_LIST_MAX = 2 * KEEPER_UID_SLOTS, /* entries of KEEPER_LIST that are looked at */
     SANDBOX_ADOPT_WINDOW = 64,               /* ATTACH requests under way at start */
     SANDBOX_DIAL_TRIES = 2,                  /* the second on a channel made anew */
     SANDBOX_ATTACH_WAIT_MS = 5000,           /* of a dial: adoption, or a keeper started again */
@@ -130,7 +129,7 @@ struct sandboxes {
     enum adoption adoption;
     struct sandbox_position adopt_cursor;
     uint32_t attaching_n;
-    uint32_t list_index;
+    char list_after[KEEPER_ID_BYTES];
 
     uint64_t created, create_failed;
     uint64_t pauses, pauses_failed, resumes, resumes_failed, snapshots;
@@ -258,7 +257,8 @@ void pool_pump(struct sandboxes *all); /* makes what lacks, unless somebody wait
 
 /* ---- create.c ---- */
 
-/* A jail for the pool: `done` as of sandbox_create(). Its agent has not been told anything. */
+/* A jail for the pool: `done` as of sandbox_create(). Its agent knows what its template says, and is
+ * told the rest when it is claimed. */
 void sandbox_park(struct sandboxes *all, const struct template *template, sandbox_created *done,
                   void *ctx);
 

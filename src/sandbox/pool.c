@@ -57,6 +57,7 @@ struct pools {
     uint32_t making_n;   /* of all */
     uv_timer_t tick;     /* demand, memory, templates */
     uv_timer_t settling; /* until the next is made */
+    uint64_t memory_bytes; /* the host's, and what of it is available */
     uint64_t available_bytes;
     uint64_t hits, misses;
 };
@@ -134,7 +135,7 @@ static uint32_t pool_target(const struct pool *pool)
                                    .built_in = pool->built_in,
                                    .restored = pool->saved != NULL,
                                    .jail_bytes = jail_bytes(pool),
-                                   .memory_bytes = uv_get_total_memory(),
+                                   .memory_bytes = all->pools->memory_bytes,
                                    .available_bytes = all->pools->available_bytes};
     const struct pool *other = NULL;
 
@@ -377,6 +378,7 @@ void pools_new(struct sandboxes *all)
 
     all->pools = pools;
     all->refs += 2;
+    pools->memory_bytes = uv_get_total_memory();
     pools->available_bytes = uv_get_free_memory();
     if (uv_timer_init(all->use.loop, &pools->tick) < 0 ||
         uv_timer_init(all->use.loop, &pools->settling) < 0) {

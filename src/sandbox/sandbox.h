@@ -54,6 +54,9 @@ enum {
 };
 
 /* What the agent says it is: gates features in the SDKs, so plain semver. */
+/* Among the options of a paused one: when it would have ended, in ms of the wall clock. */
+#define SANDBOX_WANTED_END "wantedEndMs"
+
 #define SANDBOX_ENVD_VERSION "0.6.13"
 
 enum sandbox_state {
@@ -256,6 +259,9 @@ struct sandbox_position {
 };
 void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_position *after,
                     bool (*each)(void *ctx, struct sandbox *sb), void *ctx);
+
+/* An event that tells of no change of it: who wants such events is told as of any other. */
+void sandbox_tell(struct sandbox *sb, const char *type, const json_t *data);
 
 /* Of its network; false while it has none. */
 bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out);
