@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <uv.h>
 
 #include "api/api.h"
@@ -584,16 +583,6 @@ static void close_all(struct server *server)
     close_loop(server);
 }
 
-static void raise_file_limit(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 int serve_run(const struct config *config, const struct places *places, const char *program,
               bool announce_ready)
 {
@@ -602,7 +591,7 @@ int serve_run(const struct config *config, const struct places *places, const ch
     struct err err;
 
     log_init("serve", config->log_level);
-    raise_file_limit();
+    (void)fd_allow_most();
     (void)signal(SIGPIPE, SIG_IGN);
     endpoint_write(&server, "");
     int r = open_all(&server, &err);
