@@ -78,6 +78,7 @@ static void pause_record(struct sandbox *sb, const char *name, uint64_t bytes, s
     sandbox_hold(sb);
     text_set(&sb->saved, name);
     sb->saved_bytes = bytes;
+    sb->packed = false;
     sb->end_ms = clock_wall_ms();
     sb->adopted = false;
     (void)uv_timer_stop(&sb->timer);
