@@ -125,6 +125,8 @@ static const struct setting settings[] = {
      .help = "whether images may come from registries on this machine, without TLS on loopback"},
     {FIELD(paused_days_max), .kind = COUNT, .fallback = "30", .hint = "DAYS",
      .help = "how long a sandbox may stay paused before it is removed"},
+    {FIELD(pack_after_s), .kind = COUNT_OR_NONE, .fallback = "300", .hint = "SECONDS",
+     .help = "how long after a pause its memory is compressed on the disk; 0: never"},
     {FIELD(webhook_allow_local), .kind = SWITCH, .fallback = "false", .hint = "true|false",
      .help = "whether webhooks may go to addresses of this machine itself"},
     {FIELD(log_level), .kind = LEVEL, .fallback = "info", .hint = "LEVEL",
