@@ -2,7 +2,8 @@
 SHELL = /bin/bash
 PREFIX ?= /usr/local
 ARGS ?=
-PROGRAMS = atoll src/agent/atoll-agent src/interpreter/atoll-interpreter
+PROGRAMS = atoll src/agent/atoll-agent src/interpreter/atoll-interpreter \
+	src/gateway/mcp-gateway
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test check bench install clean deps-criu

@@ -33,12 +33,13 @@ static inline bool str_ieq(struct str a, struct str b)
 
 static inline bool str_starts(struct str s, struct str prefix)
 {
-    return s.len >= prefix.len && memcmp(s.at, prefix.at, prefix.len) == 0;
+    return s.len >= prefix.len && (prefix.len == 0 || memcmp(s.at, prefix.at, prefix.len) == 0);
 }
 
 static inline bool str_ends(struct str s, struct str suffix)
 {
-    return s.len >= suffix.len && memcmp(s.at + s.len - suffix.len, suffix.at, suffix.len) == 0;
+    return s.len >= suffix.len &&
+           (suffix.len == 0 || memcmp(s.at + s.len - suffix.len, suffix.at, suffix.len) == 0);
 }
 
 static inline struct str str_skip(struct str s, size_t n)

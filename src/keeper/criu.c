@@ -198,17 +198,34 @@ static void resp_freep(Criu__Resp **resp)
     }
 }
 
+/* Until it has something to say or is gone; its calls are served meanwhile. */
+static void ready_wait(const struct criu *criu)
+{
+    struct pollfd wanted[2 + TRACER_POLLS] = {{.fd = criu->socket, .events = POLLIN},
+                                              {.fd = criu->pidfd, .events = POLLIN}};
+
+    while (!wanted[0].revents && !wanted[1].revents) {
+        if (criu->tracer) {
+            tracer_polls(criu->tracer, wanted + 2);
+        }
+        if (poll(wanted, criu->tracer ? countof(wanted) : 2, -1) < 0 && errno != EINTR) {
+            return;
+        }
+        if (criu->tracer) {
+            tracer_serve(criu->tracer);
+        }
+    }
+}
+
 /* NULL: CRIU is gone. Its end of the socket may outlive it, in a process that it was restoring, so
  * its pidfd is looked at too. */
-static Criu__Resp *response_get(int socket, int pidfd)
+static Criu__Resp *response_get(const struct criu *criu)
 {
-    struct pollfd wanted[] = {{.fd = socket, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}};
     uint8_t bytes[MESSAGE_BYTES];
     ssize_t n;
 
-    while (poll(wanted, countof(wanted), -1) < 0 && errno == EINTR) {
-    }
-    while ((n = recv(socket, bytes, sizeof(bytes), MSG_DONTWAIT)) < 0 && errno == EINTR) {
+    ready_wait(criu);
+    while ((n = recv(criu->socket, bytes, sizeof(bytes), MSG_DONTWAIT)) < 0 && errno == EINTR) {
     }
     return n <= 0 ? NULL : criu__resp__unpack(NULL, (size_t)n, bytes);
 }
@@ -226,21 +243,21 @@ static int notify_answer(int socket, const struct criu_job *job, const Criu__Not
 }
 
 /* Until the last word: the pid that was restored, 0, or a failure. */
-static int talk(int socket, int pidfd, const struct criu_job *job, struct err *err)
+static int talk(const struct criu *criu, const struct criu_job *job, struct err *err)
 {
     Criu__Req req = CRIU__REQ__INIT;
     Criu__Opts opts = opts_of(job);
 
     req.type = job->pid ? CRIU__REQ_TYPE__DUMP : CRIU__REQ_TYPE__RESTORE;
     req.opts = &opts;
-    int r = request_send(socket, &req, err);
+    int r = request_send(criu->socket, &req, err);
     while (r == 0) {
-        scoped(resp_freep) Criu__Resp *resp = response_get(socket, pidfd);
+        scoped(resp_freep) Criu__Resp *resp = response_get(criu);
         if (!resp) {
             return err_set(err, EIO, "CRIU ended early");
         }
         if (resp->type == CRIU__REQ_TYPE__NOTIFY) {
-            r = notify_answer(socket, job, resp->notify, err);
+            r = notify_answer(criu->socket, job, resp->notify, err);
         } else if (!resp->success) {
             return err_set(err, EIO, "CRIU failed");
         } else {
@@ -283,7 +300,7 @@ int criu_start(const struct criu_program *program, int (*enter)(void *ctx), void
     if (pid == 0) {
         worker_exec(program, enter, ctx, socket);
     }
-    *out = (struct criu){pid, (int)syscall(SYS_pidfd_open, pid, 0), socket};
+    *out = (struct criu){pid, (int)syscall(SYS_pidfd_open, pid, 0), socket, NULL};
     return 0;
 }
 
@@ -291,6 +308,7 @@ void criu_stop(struct criu *criu)
 {
     if (criu->socket >= 0) {
         fd_closep(&criu->socket); /* the end of its work */
+        ready_wait(criu);
         (void)status_wait(criu->pid);
         fd_closep(&criu->pidfd);
     }
@@ -298,7 +316,7 @@ void criu_stop(struct criu *criu)
 
 int criu_run(struct criu *criu, const struct criu_job *job, struct err *err)
 {
-    int r = talk(criu->socket, criu->pidfd, job, err);
+    int r = talk(criu, job, err);
 
     criu_stop(criu);
     return r;

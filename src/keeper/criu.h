@@ -15,6 +15,7 @@
 
 #include "base/compiler.h"
 #include "base/err.h"
+#include "keeper/tracer.h"
 
 enum {
     CRIU_PATH_BYTES = 1024,
@@ -55,7 +56,8 @@ struct criu_job {
 struct criu {
     pid_t pid;
     int pidfd;
-    int socket; /* -1 when it is not running */
+    int socket;            /* -1 when it is not running */
+    struct tracer *tracer; /* that stands between it and the jail, for a dump; else NULL */
 };
 
 /* `enter` is called in the new process before it is the program; what is restored inherits what

@@ -26,6 +26,7 @@
 #include "keeper/reason.h"
 #include "keeper/saved.h"
 #include "keeper/subvol.h"
+#include "keeper/tracer.h"
 
 enum {
     TRIES = 3,
@@ -41,6 +42,7 @@ struct dump {
     int freezer_fd;
     pid_t first;
     struct criu criu;
+    struct tracer *tracer;
     struct den den;
     struct mounted mounted; /* of its volumes */
     struct err step_err;    /* why a step was not done */
@@ -102,10 +104,28 @@ static int agent_keep(struct dump *dump, struct err *err)
 
 /* ---- CRIU ---- */
 
-static int no_enter(void *ctx)
+/* The program waits for its job. What comes between it and the jail's processes is there first. */
+static int criu_ready(struct dump *dump, struct err *err)
 {
-    (void)ctx;
-    return 0;
+    tracer_closep(&dump->tracer);
+    int r = tracer_open(&dump->tracer, err);
+    if (r == 0) {
+        r = criu_start(&dump->kit->criu, tracer_enter, dump->tracer, &dump->criu, err);
+    }
+    if (r == 0) {
+        r = tracer_hold(dump->tracer, dump->criu.pid, err);
+    }
+    if (r == 0) {
+        dump->criu.tracer = dump->tracer;
+    }
+    return r;
+}
+
+static void thaw(void *ctx)
+{
+    struct dump *dump = ctx;
+
+    cgroups_thaw(dump->kit->groups, dump->id);
 }
 
 /* All is written and nothing runs yet: the one moment at which disk and memory belong together. */
@@ -172,13 +192,17 @@ static int dump_try(struct dump *dump, bool stop, struct keeper_saved *out, stru
 {
     int r = memory_begin(dump, err);
     if (r == 0) {
-        r = criu_start(&dump->kit->criu, no_enter, NULL, &dump->criu, err);
+        r = criu_ready(dump, err);
     }
     if (r < 0) {
+        criu_stop(&dump->criu);
         return r;
     }
     int64_t from_us = clock_mono_us();
     r = still_make(dump, err);
+    if (r == 0) {
+        r = tracer_threads(dump->tracer, dump->freezer_fd, thaw, dump, err);
+    }
     if (r == 0) {
         r = criu_dump(dump, err);
     }
@@ -265,6 +289,7 @@ int dump_jail(struct jail_kit *kit, const char *id, const struct keeper_save *sa
         return err_set(err, EOPNOTSUPP, "memory can be saved only where the pool is on btrfs");
     }
     int r = dump_all(&dump, save, out, err);
+    tracer_closep(&dump.tracer);
     fd_closep(&dump.memory_fd);
     fd_closep(&dump.freezer_fd);
     return r;

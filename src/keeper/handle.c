@@ -381,6 +381,13 @@ static void listing_add(void *ctx, const char *id)
     memcpy(listing->ids[listing->n++], id, strlen(id) + 1);
 }
 
+static void jail_add(void *ctx, const char *id)
+{
+    if (strlen(id) < KEEPER_ID_BYTES) {
+        listing_add(ctx, id);
+    }
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(a, b);
@@ -407,12 +414,28 @@ static int listing_read(struct handler *handler, struct err *err)
     struct listing *listing = &handler->listing;
 
     listing->n = 0;
-    int r = cgroups_each(handler->kit->groups, listing_add, listing, err);
+    int r = cgroups_each(handler->kit->groups, jail_add, listing, err);
     if (r == 0) {
-        r = pool_each(handler->kit->pool, listing_add, listing, err);
+        r = pool_each(handler->kit->pool, jail_add, listing, err);
     }
     listing_sort(listing);
     return r;
+}
+
+/* The first name behind that one, or NULL. */
+static const char *listing_after(const struct listing *listing, const char *name)
+{
+    size_t low = 0, high = listing->n;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(listing->ids[middle], name) <= 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < listing->n ? listing->ids[low] : NULL;
 }
 
 /* ---- the requests ---- */
@@ -685,34 +708,36 @@ static void handle_list_saved(struct handler *handler, uint64_t client,
     struct err err = {0};
     int r = 0;
 
-    if (req->index == 0) {
+    if (!req->save.name[0]) {
         listing->n = 0;
         r = saved_each(handler->kit->pool, listing_add, listing, &err);
         listing_sort(listing);
     }
-    if (r == 0 && req->index >= listing->n) {
-        r = err_set(&err, ENOENT, "%zu are saved", listing->n);
+    const char *next = r == 0 ? listing_after(listing, req->save.name) : NULL;
+    if (r == 0 && !next) {
+        r = err_set(&err, ENOENT, "no more are saved");
     }
     struct keeper_answer answer = answer_to(req, r, &err);
     if (r == 0) {
-        memcpy(answer.saved.name, listing->ids[req->index], KEEPER_SAVED_BYTES);
+        memcpy(answer.saved.name, next, strlen(next));
     }
     answer_plain(handler, client, &answer);
 }
 
-/* A listing is read anew at index 0 and kept for the indexes after it: jails that come and go in
- * between neither hide others nor show them twice. */
+/* A listing is read anew by whoever begins, and by HELLO, and serves all who are in the middle:
+ * they go on behind the name they have, in whichever listing there is by then. */
 static void handle_list(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     struct err err = {0};
-    int r = req->index == 0 ? listing_read(handler, &err) : 0;
+    int r = req->id[0] ? 0 : listing_read(handler, &err);
+    const char *next = r == 0 ? listing_after(&handler->listing, req->id) : NULL;
 
-    if (r == 0 && req->index >= handler->listing.n) {
-        r = err_set(&err, ENOENT, "there are %zu jails", handler->listing.n);
+    if (r == 0 && !next) {
+        r = err_set(&err, ENOENT, "there are no more jails");
     }
     struct keeper_answer answer = answer_to(req, r, &err);
     if (r == 0) {
-        memcpy(answer.id, handler->listing.ids[req->index], KEEPER_ID_BYTES);
+        memcpy(answer.id, next, strlen(next) + 1);
     }
     answer_plain(handler, client, &answer);
 }

@@ -82,11 +82,7 @@ static void out_add(struct bytes *out, const struct bytes *entry)
 {
     uint32_t length = htole32((uint32_t)entry->n);
 
-    uint8_t *grown = realloc(out->at, out->n + LENGTH_BYTES + entry->n);
-    if (!grown) {
-        abort();
-    }
-    out->at = grown;
+    out->at = xrealloc(out->at, out->n + LENGTH_BYTES + entry->n);
     memcpy(out->at + out->n, &length, LENGTH_BYTES);
     if (entry->n) {
         memcpy(out->at + out->n + LENGTH_BYTES, entry->at, entry->n);

@@ -37,6 +37,8 @@ enum {
     KERNEL_MINOR = 19, /* overlayfs on idmapped layers */
     PROC_TEXT_BYTES = 256 * 1024,
     INOTIFY_INSTANCES = 1024, /* some for each of a few hundred sandboxes */
+    PIDS = 65536,             /* a few processes in each of some thousand sandboxes */
+    PIDS_MORE = 4194304,
 };
 
 struct probe {
@@ -310,6 +312,22 @@ static enum probe_verdict probe_inotify(const struct probe *probe, struct probe_
     return verdict(out, PROBE_OK, "all sandboxes together may have %ld inotify instances", most);
 }
 
+/* An idle sandbox has the threads of its agent. */
+static enum probe_verdict probe_pids(const struct probe *probe, struct probe_result *out)
+{
+    scoped_text text = text_read("/proc/sys/kernel/pid_max");
+    long most = strtol(text, NULL, 10);
+
+    (void)probe;
+    if (most < PIDS) {
+        return verdict(out, PROBE_DEGRADED,
+                       "the whole machine may have %ld processes and threads: "
+                       "sysctl kernel.pid_max=%d lets it have more sandboxes",
+                       most, PIDS_MORE);
+    }
+    return verdict(out, PROBE_OK, "the machine may have %ld processes and threads", most);
+}
+
 static enum probe_verdict probe_memory(const struct probe *probe, struct probe_result *out)
 {
     struct criu_program criu;
@@ -359,6 +377,7 @@ size_t probe_machine(const char *data_dir, struct probe_result out[PROBE_RESULTS
         {"proc", probe_proc},
         {"network", probe_network},
         {"inotify", probe_inotify},
+        {"processes", probe_pids},
         {"memory", probe_memory},
     };
     static_assert(countof(points) <= PROBE_RESULTS_MAX, "room for every point");

@@ -68,9 +68,9 @@ static void on_listed(void *ctx, const struct keeper_answer *answer, int fds[KEE
         sandboxes_release(all);
         return;
     }
-    if (answer->status == 0 && all->list_index < SANDBOX_LIST_MAX) {
+    if (answer->status == 0) {
         consider(all, answer);
-        all->list_index++;
+        memcpy(all->list_after, answer->id, sizeof(all->list_after) - 1);
         list_next(all);
     } else if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
         adopt_again(all);
@@ -85,8 +85,9 @@ static void on_listed(void *ctx, const struct keeper_answer *answer, int fds[KEE
 
 static void list_next(struct sandboxes *all)
 {
-    struct keeper_request req = {.op = KEEPER_LIST, .index = all->list_index};
+    struct keeper_request req = {.op = KEEPER_LIST};
 
+    memcpy(req.id, all->list_after, sizeof(req.id));
     all->refs++;
     keeper_client_ask(all->use.keeper, &req, on_listed, all);
 }
@@ -116,7 +117,7 @@ void adopt_pump(struct sandboxes *all)
     table_each(&all->table, true, &all->adopt_cursor, attach_one, all);
     if (all->attaching_n == 0) {
         all->adoption = ADOPT_LISTING;
-        all->list_index = 0;
+        all->list_after[0] = '\0';
         list_next(all);
     }
 }
@@ -192,6 +193,7 @@ static void load_one(void *ctx, const struct sandbox_row *row)
     }
     slots_mark(&all->slots, sb->uid_slot);
     table_add(&all->table, sb);
+    tally_note(sb);
     table_show(&all->table, sb);
     sb->init_due = sb->adopted = sb->state == SANDBOX_RUNNING;
     sandbox_arm(sb);

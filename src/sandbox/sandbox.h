@@ -31,6 +31,7 @@
 #include <uv.h>
 
 #include "base/err.h"
+#include "base/histogram.h"
 #include "base/id.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -53,6 +54,9 @@ enum {
 };
 
 /* What the agent says it is: gates features in the SDKs, so plain semver. */
+/* Among the options of a paused one: when it would have ended, in ms of the wall clock. */
+#define SANDBOX_WANTED_END "wantedEndMs"
+
 #define SANDBOX_ENVD_VERSION "0.6.13"
 
 enum sandbox_state {
@@ -262,6 +266,9 @@ struct sandbox_position {
 void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_position *after,
                     bool (*each)(void *ctx, struct sandbox *sb), void *ctx);
 
+/* An event that tells of no change of it: who wants such events is told as of any other. */
+void sandbox_tell(struct sandbox *sb, const char *type, const json_t *data);
+
 /* Of its network; false while it has none. */
 bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out);
 
@@ -281,11 +288,34 @@ struct sandboxes_figures {
 };
 struct sandboxes_figures sandboxes_figures(const struct sandboxes *all);
 
+/* Where the time of creates went, since the start: each step from the end of the one before it, so
+ * that they add up. */
+enum sandbox_step {
+    SANDBOX_STEP_JAIL,    /* the keeper has a jail for it */
+    SANDBOX_STEP_DIAL,    /* there is a socket to its agent */
+    SANDBOX_STEP_INIT,    /* the agent has its configuration */
+    SANDBOX_STEP_COMMAND, /* what the template starts is up */
+    SANDBOX_STEP_RECORD,  /* the row is on record */
+    SANDBOX_STEPS
+};
+struct sandboxes_step {
+    const char *name;
+    const struct histogram *took;
+};
+void sandboxes_steps(const struct sandboxes *all, struct sandboxes_step out[SANDBOX_STEPS]);
+
 /* Memory of paused sandboxes and of snapshots, on disk. */
 uint64_t sandboxes_saved_bytes(struct sandboxes *all);
 
 /* Of one team: those that run or start. */
 uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id);
+uint32_t sandboxes_running(const struct sandboxes *all, const char *team_id); /* that read as so */
+
+/* The one whose options have that key, of those that are found; NULL: none. It is free again when
+ * the sandbox has ended. */
+#define SANDBOX_KEY_OPTION "idempotencyKey"
+struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team_id,
+                                   const char *key);
 
 /* ---- traffic ---- */
 

@@ -16,6 +16,7 @@ from e2b import Sandbox
 ROUNDS = int(os.environ.get("ATOLL_PAUSE_FAULT_ROUNDS", "15"))
 SEED = int(os.environ.get("ATOLL_FAULT_SEED", random.randrange(1 << 32)))
 LATEST_S = 0.4  # after a call begins; most take less
+CRIU_S = 0.06  # after CRIU begins; it is there for about as long
 
 # Holds a number in memory, on disk and in its answers: all three must agree for ever.
 COUNTER = """
@@ -37,7 +38,7 @@ http.server.HTTPServer(("127.0.0.1", 8000), Handler).serve_forever()
 
 @pytest.fixture
 def daemon():
-    daemon = Daemon()
+    daemon = Daemon("--parked-max", "0")
     try:
         daemon.start()
         yield daemon
@@ -62,6 +63,10 @@ def is_criu(pid, command):
     return "criu" in command and len(inner) == 1
 
 
+def criu_of(daemon):
+    return [pid for pid, command in descendants(daemon.child("keeper")) if is_criu(pid, command)]
+
+
 def kill(daemon, victim):
     """True when there was something of that name to kill."""
     if victim == "all":
@@ -71,7 +76,7 @@ def kill(daemon, victim):
     if victim in ("keeper", "server"):
         daemon.kill_child(victim)
         return True
-    found = [pid for pid, command in descendants(daemon.child("keeper")) if is_criu(pid, command)]
+    found = criu_of(daemon)
     for pid in found:
         try:
             os.kill(pid, signal.SIGKILL)
@@ -165,6 +170,10 @@ def one_round(home, chance):
         home.act("pause")
     acting = threading.Thread(target=home.act, args=[action])
     acting.start()
+    if victim == "criu":
+        delay = chance.random() * CRIU_S
+        while acting.is_alive() and not criu_of(home.daemon):
+            time.sleep(0.001)
     time.sleep(delay)
     hit = kill(home.daemon, victim)
     acting.join()

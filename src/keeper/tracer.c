@@ -1,0 +1,411 @@
+#include "keeper/tracer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/seccomp.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/ptrace.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/fdpass.h"
+#include "base/log.h"
+#include "keeper/traced.h"
+#include "keeper/undo.h"
+
+enum {
+    THREADS_BYTES_MAX = 8 * 1024 * 1024,
+};
+
+struct held {
+    pid_t tid;
+    bool seized;
+    bool stopped;
+    bool told; /* of `status`, which nobody has taken yet */
+    int status;
+    struct undo undo;
+};
+
+struct tracer {
+    int pair[2]; /* the listener comes over it */
+    int listener;
+    int signals; /* a signalfd of SIGCHLD: a thread stopped, or CRIU did */
+    pid_t criu;
+    bool over; /* CRIU is */
+    struct held *threads;
+    size_t threads_n;
+    bool waits; /* CRIU does, in `waiting` */
+    struct seccomp_notif waiting;
+    void (*thaw)(void *ctx);
+    void *ctx;
+};
+
+/* ---- the start ---- */
+
+static void no_signals(sigset_t *out)
+{
+    (void)sigemptyset(out);
+    (void)sigaddset(out, SIGCHLD);
+}
+
+int tracer_open(struct tracer **out, struct err *err)
+{
+    struct tracer *tracer = xnew(struct tracer);
+    sigset_t set;
+
+    *tracer = (struct tracer){.pair = {-1, -1}, .listener = -1, .signals = -1};
+    *out = tracer;
+    no_signals(&set);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    tracer->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (tracer->signals < 0 ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, tracer->pair) < 0) {
+        return err_sys(err, "prepare to trace");
+    }
+    return 0;
+}
+
+void tracer_closep(struct tracer **at)
+{
+    struct tracer *tracer = *at;
+
+    if (!tracer) {
+        return;
+    }
+    for (size_t i = 0; i < tracer->threads_n; i++) {
+        undo_free(&tracer->threads[i].undo);
+    }
+    free(tracer->threads);
+    fd_closep(&tracer->pair[0]);
+    fd_closep(&tracer->pair[1]);
+    fd_closep(&tracer->listener);
+    fd_closep(&tracer->signals);
+    free(tracer);
+    *at = NULL;
+}
+
+int tracer_enter(void *ctx)
+{
+    struct tracer *tracer = ctx;
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+    int r = filter ? 0 : -ENOMEM;
+
+    if (r == 0) {
+        r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_NNP, 0);
+    }
+    if (r == 0) {
+        r = seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(ptrace), 0);
+    }
+    if (r == 0) {
+        r = seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(wait4), 0);
+    }
+    if (r == 0) {
+        r = seccomp_load(filter);
+    }
+    int listener = r == 0 ? seccomp_notify_fd(filter) : -1;
+    ssize_t n = listener < 0 ? -1 : fdpass_send(tracer->pair[1], "", 1, &listener, 1, 0);
+    if (listener >= 0) {
+        (void)close(listener);
+    }
+    seccomp_release(filter);
+    return n == 1 ? 0 : -1;
+}
+
+int tracer_hold(struct tracer *tracer, pid_t criu, struct err *err)
+{
+    char byte;
+    struct iovec iov = {&byte, 1};
+
+    fd_closep(&tracer->pair[1]);
+    ssize_t n = fdpass_receive(tracer->pair[0], &iov, 1, &tracer->listener, 1, 0);
+    if (n != 1 || tracer->listener < 0) {
+        return err_set(err, EIO, "CRIU's calls cannot be seen");
+    }
+    if (ptrace(PTRACE_SEIZE, criu, NULL, PTRACE_O_TRACEEXIT) < 0) {
+        return err_sys(err, "take hold of CRIU");
+    }
+    tracer->criu = criu;
+    return 0;
+}
+
+int tracer_threads(struct tracer *tracer, int group_fd, void (*thaw)(void *ctx), void *ctx,
+                   struct err *err)
+{
+    scoped_fd fd = openat(group_fd, "cgroup.threads", O_RDONLY | O_CLOEXEC);
+    scoped_text text = xcalloc(1, THREADS_BYTES_MAX);
+    size_t n = 0;
+
+    for (ssize_t got = 1; fd >= 0 && got > 0; n += got > 0 ? (size_t)got : 0) {
+        got = read(fd, text + n, THREADS_BYTES_MAX - 1 - n);
+    }
+    if (fd < 0) {
+        return err_sys(err, "list the jail's threads");
+    }
+    for (char *at = text; *at; at += *at == '\n') {
+        pid_t tid = (pid_t)strtol(at, &at, 10);
+        tracer->threads =
+            xrealloc(tracer->threads, (tracer->threads_n + 1) * sizeof(*tracer->threads));
+        tracer->threads[tracer->threads_n++] = (struct held){.tid = tid};
+    }
+    tracer->thaw = thaw;
+    tracer->ctx = ctx;
+    return 0;
+}
+
+static struct held *held_of(const struct tracer *tracer, pid_t tid)
+{
+    for (size_t i = 0; i < tracer->threads_n; i++) {
+        if (tracer->threads[i].tid == tid) {
+            return &tracer->threads[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- answers ---- */
+
+/* False when it does not wait for one any more: a signal came, or it died. */
+static bool answer(const struct tracer *tracer, const struct seccomp_notif *call, long value)
+{
+    struct seccomp_notif_resp resp = {.id = call->id};
+
+    if (value < 0) {
+        resp.error = (int)value;
+    } else {
+        resp.val = value;
+    }
+    return ioctl(tracer->listener, SECCOMP_IOCTL_NOTIF_SEND, &resp) == 0;
+}
+
+/* It is not about the jail: the kernel does as asked. */
+static void answer_own(const struct tracer *tracer, const struct seccomp_notif *call)
+{
+    struct seccomp_notif_resp resp = {.id = call->id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
+
+    (void)ioctl(tracer->listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
+}
+
+/* ---- waiting ---- */
+
+static bool held_look(struct held *held)
+{
+    if (held->seized && !held->told && !held->stopped &&
+        waitpid(held->tid, &held->status, WNOHANG | __WALL) == held->tid) {
+        held->told = held->stopped = true;
+        held->seized = WIFSTOPPED(held->status);
+    }
+    return held->told;
+}
+
+static struct held *held_ready(struct tracer *tracer, pid_t wanted)
+{
+    struct held *one = wanted > 0 ? held_of(tracer, wanted) : NULL;
+
+    if (one) {
+        return held_look(one) ? one : NULL;
+    }
+    for (size_t i = 0; i < tracer->threads_n; i++) {
+        if (held_look(&tracer->threads[i])) {
+            return &tracer->threads[i];
+        }
+    }
+    return NULL;
+}
+
+/* CRIU's wait4(), as soon as there is something to tell. */
+static void wait_serve(struct tracer *tracer)
+{
+    const struct seccomp_notif *call = &tracer->waiting;
+    struct held *held = tracer->waits ? held_ready(tracer, (pid_t)call->data.args[0]) : NULL;
+    bool at_once = (int)call->data.args[2] & WNOHANG;
+
+    if (!tracer->waits || (!held && !at_once)) {
+        return;
+    }
+    tracer->waits = false;
+    long value = held ? held->tid : 0;
+    if (held && call->data.args[1] &&
+        traced_write((pid_t)call->pid, call->data.args[1], &held->status, sizeof(int)) < 0) {
+        value = -EFAULT;
+    }
+    if (answer(tracer, call, value) && held) {
+        held->told = false;
+    }
+}
+
+static void wait_take(struct tracer *tracer, const struct seccomp_notif *call)
+{
+    pid_t wanted = (pid_t)call->data.args[0];
+    const struct held *held = wanted > 0 ? held_of(tracer, wanted) : NULL;
+
+    if ((held && held->seized) || (wanted == -1 && (int)call->data.args[2] & (int)__WALL)) {
+        tracer->waiting = *call;
+        tracer->waits = true;
+        wait_serve(tracer);
+    } else {
+        answer_own(tracer, call);
+    }
+}
+
+/* ---- tracing ---- */
+
+static void note(struct held *held, const struct seccomp_notif *call)
+{
+    long request = (long)call->data.args[0];
+
+    if (traced_changes(request)) {
+        undo_note(&held->undo, held->tid);
+    }
+    if (request == PTRACE_POKEDATA || request == PTRACE_POKETEXT) {
+        undo_note_word(&held->undo, held->tid, call->data.args[2]);
+    }
+}
+
+static void trace_serve(struct tracer *tracer, const struct seccomp_notif *call)
+{
+    struct held *held = held_of(tracer, (pid_t)call->data.args[1]);
+    long request = (long)call->data.args[0];
+
+    if (!held || (!held->seized && request != PTRACE_SEIZE)) {
+        answer_own(tracer, call);
+        return;
+    }
+    note(held, call);
+    long value = traced_call((pid_t)call->pid, (const uint64_t *)call->data.args);
+    if (value >= 0 && request == PTRACE_SEIZE) {
+        held->seized = true;
+    } else if (value >= 0 && request == PTRACE_DETACH) {
+        held->seized = false;
+    } else if (value >= 0 && traced_runs(request)) {
+        held->stopped = false;
+    }
+    (void)answer(tracer, call, value);
+}
+
+/* ---- the death of CRIU ---- */
+
+static void stop_all(struct tracer *tracer)
+{
+    for (size_t i = 0; i < tracer->threads_n; i++) {
+        struct held *held = &tracer->threads[i];
+        if (held->seized && !held->stopped) {
+            (void)ptrace(PTRACE_INTERRUPT, held->tid, NULL, NULL);
+        }
+    }
+    tracer->thaw(tracer->ctx); /* whoever is held stands still without */
+    for (size_t i = 0; i < tracer->threads_n; i++) {
+        struct held *held = &tracer->threads[i];
+        if (held->seized && !held->stopped) {
+            held->seized =
+                waitpid(held->tid, &held->status, __WALL) == held->tid && WIFSTOPPED(held->status);
+        }
+    }
+}
+
+static bool holds(const struct tracer *tracer)
+{
+    for (size_t i = 0; i < tracer->threads_n; i++) {
+        if (tracer->threads[i].seized) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void put_back(struct tracer *tracer)
+{
+    size_t n = 0;
+
+    if (!holds(tracer)) {
+        return;
+    }
+    stop_all(tracer);
+    for (size_t i = 0; i < tracer->threads_n; i++) {
+        struct held *held = &tracer->threads[i];
+        if (held->seized) {
+            undo_process(&held->undo, held->tid);
+            undo_sockets(held->tid);
+        }
+    }
+    for (size_t i = 0; i < tracer->threads_n; i++) {
+        struct held *held = &tracer->threads[i];
+        if (held->seized) {
+            undo_thread(&held->undo, held->tid);
+            (void)ptrace(PTRACE_DETACH, held->tid, NULL, NULL);
+            held->seized = false;
+            n++;
+        }
+    }
+    log_warn("CRIU was ended in the middle of its work: %zu threads are put back", n);
+}
+
+/* It stops for signals, which go on to it, and when it ends. */
+static void criu_serve(struct tracer *tracer)
+{
+    siginfo_t info = {0};
+
+    if (tracer->over || waitid(P_PID, (id_t)tracer->criu, &info, WSTOPPED | WNOHANG | __WALL) < 0 ||
+        info.si_pid != tracer->criu) {
+        return;
+    }
+    int event = info.si_status >> CHAR_BIT;
+    if (event == PTRACE_EVENT_EXIT) {
+        tracer->over = true;
+        tracer->waits = false;
+        put_back(tracer);
+    }
+    (void)ptrace(PTRACE_CONT, tracer->criu, NULL, event ? 0 : info.si_status);
+}
+
+/* ---- all of it ---- */
+
+void tracer_polls(const struct tracer *tracer, struct pollfd out[TRACER_POLLS])
+{
+    out[0] = (struct pollfd){.fd = tracer->over ? -1 : tracer->listener, .events = POLLIN};
+    out[1] = (struct pollfd){.fd = tracer->signals, .events = POLLIN};
+}
+
+static void call_serve(struct tracer *tracer)
+{
+    struct seccomp_notif call = {0};
+
+    if (ioctl(tracer->listener, SECCOMP_IOCTL_NOTIF_RECV, &call) < 0) {
+        return; /* it was taken back */
+    }
+    if (call.data.nr == SYS_ptrace) {
+        trace_serve(tracer, &call);
+    } else {
+        wait_take(tracer, &call);
+    }
+}
+
+void tracer_serve(struct tracer *tracer)
+{
+    struct pollfd ready[TRACER_POLLS];
+    struct signalfd_siginfo info;
+
+    tracer_polls(tracer, ready);
+    if (poll(ready, TRACER_POLLS, 0) <= 0) {
+        return;
+    }
+    if (ready[0].revents & POLLIN) {
+        call_serve(tracer);
+    }
+    if (ready[1].revents & POLLIN) {
+        while (read(tracer->signals, &info, sizeof(info)) > 0) {
+        }
+        wait_serve(tracer);
+        criu_serve(tracer);
+    }
+}
