@@ -33,8 +33,9 @@ struct box_running {
     struct process_event event;
     struct side feeding;
     bool feeds;
-    uint32_t pid; /* 0: it has not started */
-    bool ended;   /* the process has */
+    uint32_t pid;  /* 0: it has not started */
+    bool shielded; /* until its pid is known: what is not known cannot be ended */
+    bool ended;    /* the process has */
 };
 
 void box_result_fini(struct box_result *result)
@@ -130,10 +131,18 @@ static void on_output(struct box_running *run)
 
 /* ---- the stream ---- */
 
+static void run_unshield(struct box_running *run)
+{
+    if (run->shielded) {
+        run->shielded = false;
+        fiber_unshield();
+    }
+}
+
 static int on_started(struct box_running *run, struct err *err)
 {
     run->pid = run->event.pid;
-    fiber_unshield();
+    run_unshield(run);
     if (run->command->input.len == 0) {
         return 0;
     }
@@ -276,11 +285,10 @@ static int run_command(struct box_running *run, struct err *err)
     buf_init(&run->raw_err, BOX_OUTPUT_BYTES_MAX);
     buf_init(&run->in, PROCESS_MESSAGE_BYTES_MAX + HTTP_WINDOW_BYTES + FRAME_HEAD_BYTES);
     process_event_init(&run->event);
-    fiber_shield(); /* until its pid is known: what is not known cannot be ended */
+    fiber_shield();
+    run->shielded = true;
     int r = run_whole(run, err);
-    if (!run->pid) {
-        fiber_unshield();
-    }
+    run_unshield(run);
     if (r == 0) {
         repair(&run->raw_out, run->result->out_cut, &run->result->out);
         repair(&run->raw_err, run->result->err_cut, &run->result->err);
