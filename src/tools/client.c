@@ -18,6 +18,7 @@ struct ask {
     struct buf in;       /* what came and was not read; with `lent` never more than a window */
     struct buf lent;     /* in the hands of who reads */
     struct str body;     /* what is still to be sent */
+    struct buf rest;     /* holds it, when the answer begins before all is sent */
     int status;          /* 0: no answer yet */
     char next[CLIENT_TOKEN_BYTES];
     bool reused;
@@ -102,7 +103,23 @@ static int dial(struct tools *tools, struct upstream **out, struct err *err)
     return upstream_new(tools->options.loop, pair[0], out, err);
 }
 
-/* ---- what comes ---- */
+/* ---- what goes and what comes ---- */
+
+/* Until there is no room: only then is on_credit called. */
+static void ask_push(struct ask *ask)
+{
+    size_t room;
+
+    while (ask->body.len > 0 && (room = upstream_writable(ask->up)) > 0) {
+        size_t n = ask->body.len < room ? ask->body.len : room;
+
+        upstream_write(ask->up, ask->body.at, n);
+        ask->body = str_skip(ask->body, n);
+        if (ask->body.len == 0) {
+            upstream_finish(ask->up);
+        }
+    }
+}
 
 static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
                         int64_t content_length)
@@ -132,9 +149,7 @@ static void on_body(void *ctx, const void *data, size_t len)
 
 static void on_credit(void *ctx)
 {
-    struct ask *ask = ctx;
-
-    fiber_wake(ask->fiber);
+    ask_push(ctx);
 }
 
 static void on_end(void *ctx, int error)
@@ -167,39 +182,35 @@ static void ask_send(struct ask *ask, const struct ask_plan *plan)
     ask->body = plan->body;
     upstream_send(ask->up, str_of(plan->method), str_of(plan->target), headers, plan->headers_n + 1,
                   (int64_t)plan->body.len, false, &handler, ask);
-}
-
-/* Until there is no room: only then is on_credit called. */
-static void ask_push(struct ask *ask)
-{
-    size_t room;
-
-    while (ask->body.len > 0 && (room = upstream_writable(ask->up)) > 0) {
-        size_t n = ask->body.len < room ? ask->body.len : room;
-
-        upstream_write(ask->up, ask->body.at, n);
-        ask->body = str_skip(ask->body, n);
-        if (ask->body.len == 0) {
-            upstream_finish(ask->up);
-        }
+    if (plan->body.len == 0) {
+        upstream_finish(ask->up);
     }
+    ask_push(ask);
 }
 
-/* An answer may come before all of the request is sent: then the rest is not wanted. */
+/* Of a request whose answer has begun already: what is left of it is sent while that is read. */
+static int ask_keep_rest(struct ask *ask, struct err *err)
+{
+    buf_init(&ask->rest, ask->body.len + 1);
+    if (buf_append(&ask->rest, ask->body.at, ask->body.len) < 0) {
+        return err_set(err, ENOMEM, "no memory for a request of %zu bytes", ask->body.len);
+    }
+    ask->body = buf_str(&ask->rest);
+    return 0;
+}
+
 static int ask_exchange(struct ask *ask, const struct ask_plan *plan, struct err *err)
 {
     int r = 0;
 
     ask_send(ask, plan);
     while (r == 0 && ask->status == 0 && !ask->ended) {
-        ask_push(ask);
         r = ask_wait(err);
     }
-    ask->body = (struct str){0};
     if (r == 0 && ask->status == 0) {
         r = err_set(err, EIO, "the daemon gave no answer: %s", strerror(-ask->error));
     }
-    return r;
+    return r == 0 && ask->body.len > 0 ? ask_keep_rest(ask, err) : r;
 }
 
 static bool was_closed_idle(const struct ask *ask)
@@ -316,5 +327,6 @@ void ask_close(struct ask *ask)
     }
     buf_fini(&ask->in);
     buf_fini(&ask->lent);
+    buf_fini(&ask->rest);
     free(ask);
 }
