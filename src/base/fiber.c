@@ -15,9 +15,11 @@
 #endif
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
 #include <sanitizer/common_interface_defs.h>
+#define switch_begin __sanitizer_start_switch_fiber
+#define switch_end __sanitizer_finish_switch_fiber
 #else /* without ASan nobody must be told of a change of stacks */
-#define __sanitizer_start_switch_fiber(save, bottom, size) ((void)(save), (void)(size))
-#define __sanitizer_finish_switch_fiber(save, bottom, size) ((void)(save), (void)(size))
+#define switch_begin(save, bottom, size) ((void)(save), (void)(size))
+#define switch_end(save, bottom, size) ((void)(save), (void)(size))
 #endif
 
 struct fiber {
@@ -50,9 +52,9 @@ static void fiber_enter(struct fiber *fiber)
     fiber->waker = running;
     fiber->parked = false;
     running = fiber;
-    __sanitizer_start_switch_fiber(&fake, fiber->stack + fiber->guard_bytes, FIBER_STACK_BYTES);
+    switch_begin(&fake, fiber->stack + fiber->guard_bytes, FIBER_STACK_BYTES);
     (void)swapcontext(&fiber->back, &fiber->own);
-    __sanitizer_finish_switch_fiber(fake, NULL, NULL);
+    switch_end(fake, NULL, NULL);
     running = fiber->waker;
 }
 
@@ -60,20 +62,20 @@ static void fiber_leave(struct fiber *fiber)
 {
     void *fake = NULL;
 
-    __sanitizer_start_switch_fiber(&fake, fiber->back_bottom, fiber->back_bytes);
+    switch_begin(&fake, fiber->back_bottom, fiber->back_bytes);
     (void)swapcontext(&fiber->own, &fiber->back);
-    __sanitizer_finish_switch_fiber(fake, &fiber->back_bottom, &fiber->back_bytes);
+    switch_end(fake, &fiber->back_bottom, &fiber->back_bytes);
 }
 
 static void fiber_main(void)
 {
     struct fiber *fiber = running;
 
-    __sanitizer_finish_switch_fiber(NULL, &fiber->back_bottom, &fiber->back_bytes);
+    switch_end(NULL, &fiber->back_bottom, &fiber->back_bytes);
     fiber->run(fiber->arg);
     assert(fiber->shields == 0);
     fiber->ended = true;
-    __sanitizer_start_switch_fiber(NULL, fiber->back_bottom, fiber->back_bytes);
+    switch_begin(NULL, fiber->back_bottom, fiber->back_bytes);
     (void)setcontext(&fiber->back);
     abort(); /* there is nothing below */
 }
