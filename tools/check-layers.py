@@ -19,7 +19,7 @@ MAY_USE = {
     "agent": ["base", "http", "rpc", "unpack"],
     "child": ["base"],
     "interpreter": ["base", "http", "child"],
-    "gateway": ["base", "http", "child"],
+    "gateway": ["base", "mcp", "http", "child"],
     "keeper": ["base", "agent"],
     "store": ["base"],
     "template": ["base", "store"],
