@@ -3,9 +3,9 @@
 // line lists and calls.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
+import fs from 'node:fs'
 import path from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
@@ -15,9 +15,7 @@ import { until } from './helpers.js'
 const { E2B_API_KEY, E2B_API_URL, ATOLL_BUILD } = process.env
 const ENDPOINT = `${E2B_API_URL}/mcp`
 const PROGRAM = path.join(ATOLL_BUILD, 'atoll')
-const INSPECTOR = fileURLToPath(
-  new URL('node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js', import.meta.url)
-)
+const INSPECTOR = '@modelcontextprotocol/inspector@2.12.0'
 const CALL_MS = 110_000
 
 const transports = {
@@ -150,7 +148,7 @@ for (const kind of Object.keys(transports)) {
     test('progress is told, and a call can be cancelled', async () => {
       const told = []
       const options = { onprogress: (progress) => told.push(progress), timeout: CALL_MS }
-      const params = { name: 'install_packages', arguments: { commands: ['true', 'true'] } }
+      const params = { name: 'install_packages', arguments: { commands: ['sleep 1', 'true'] } }
       await client.callTool(params, undefined, options)
       assert.ok(told.length > 0 && told.every((one, i) => i === 0 || one.progress > told[i - 1].progress))
 
@@ -168,25 +166,42 @@ for (const kind of Object.keys(transports)) {
 
 // ---- the Inspector ----
 
-function inspect(target, ...args) {
-  const env = { ...process.env, HOME: path.dirname(INSPECTOR), NO_COLOR: '1' }
+// It brings a web page and what builds it, so it is kept beside the tests' own packages, for all runs.
+const home = path.join(process.env.ATOLL_CACHE ?? '/var/cache/atoll', INSPECTOR.replaceAll(/[^a-z0-9.]/g, '-'))
+const program = path.join(home, 'node_modules/.bin/mcp-inspector')
+
+function run(command, ...args) {
+  const PATH = `${path.dirname(process.execPath)}:${process.env.PATH}`
+  const options = { env: { ...process.env, PATH, HOME: home, NO_COLOR: '1' } }
   return new Promise((resolve, reject) => {
-    execFile(process.execPath, [INSPECTOR, '--cli', ...target, ...args], { env }, (error, stdout, stderr) =>
-      error ? reject(new Error(stderr + stdout)) : resolve(JSON.parse(stdout))
+    execFile(command, args, options, (error, stdout, stderr) =>
+      error ? reject(new Error(`${error.message}\n${stderr}${stdout}`)) : resolve(stdout)
     )
   })
 }
 
+const inspect = async (...args) => JSON.parse(await run(program, '--cli', ...args))
+
 const targets = {
   http: [ENDPOINT, '--transport', 'http', '--header', `X-API-Key: ${E2B_API_KEY}`],
-  stdio: ['-e', `E2B_API_KEY=${E2B_API_KEY}`, '-e', `E2B_API_URL=${E2B_API_URL}`, PROGRAM, 'mcp']
+  stdio: [PROGRAM, 'mcp', '-e', `E2B_API_KEY=${E2B_API_KEY}`, '-e', `E2B_API_URL=${E2B_API_URL}`]
 }
 
-for (const [kind, target] of Object.entries(targets)) {
-  test(`the Inspector lists and calls over ${kind}`, async () => {
-    const { tools } = await inspect(target, '--method', 'tools/list')
-    assert.ok(tools.some((tool) => tool.name === 'list_templates'))
-    const result = await inspect(target, '--method', 'tools/call', '--tool-name', 'list_templates')
-    assert.ok(result.structuredContent.templates.length > 0)
-  })
-}
+describe('the Inspector', () => {
+  before(async () => {
+    if (!fs.existsSync(program)) {
+      const quietly = ['--no-audit', '--no-fund', '--loglevel=error', '--ignore-scripts']
+      fs.mkdirSync(home, { recursive: true })
+      await run('npm', 'install', '--prefix', home, ...quietly, INSPECTOR)
+    }
+  }, { timeout: 600_000 })
+
+  for (const [kind, target] of Object.entries(targets)) {
+    test(`lists and calls over ${kind}`, async () => {
+      const { tools } = await inspect(...target, '--method', 'tools/list', '--strict')
+      assert.ok(tools.some((tool) => tool.name === 'list_templates'))
+      const result = await inspect(...target, '--method', 'tools/call', '--tool-name', 'list_templates')
+      assert.ok(result.structuredContent.templates.length > 0)
+    })
+  }
+})
