@@ -49,6 +49,10 @@ def api(method, path, body=None):
         return answer.decode()
 
 
+def quote(word):
+    return urllib.parse.quote(word, safe="")
+
+
 def figures():
     """GET /metrics, as a value for each name with its labels."""
     lines = api("GET", "/metrics").splitlines()

@@ -8,6 +8,7 @@
 #include "sandbox/sandbox.h"
 #include "secret/identity.h"
 #include "secret/secret.h"
+#include "shell/shells.h"
 #include "store/store.h"
 #include "telemetry/logs.h"
 #include "telemetry/metrics.h"
@@ -27,6 +28,7 @@ struct api_options {
     struct builds *builds;
     struct webhooks *webhooks;
     struct secrets *secrets;
+    struct shells *shells;
     struct identity *identity;
     struct volumes *volumes;
     struct metrics *metrics;

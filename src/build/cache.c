@@ -211,13 +211,6 @@ void disk_forget(struct builds *all, const char *name)
     keeper_client_ask(all->use.keeper, &req, on_forgotten, all);
 }
 
-struct listing {
-    struct builds *all; /* counted */
-    uint32_t index;
-};
-
-static void list_next(struct listing *listing);
-
 static void list_end(struct builds *all)
 {
     struct disk *saved = NULL, *next = NULL;
@@ -233,44 +226,38 @@ static void list_end(struct builds *all)
     builds_next(all);
 }
 
-static void on_listed(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
+static bool on_listed(void *ctx, const char *name)
 {
-    struct listing *listing = ctx;
-    struct builds *all = listing->all;
+    struct builds *all = ctx;
 
-    (void)fds;
-    if (answer->status == 0 && !all->closed) {
-        disk_put(all, answer->saved.name)->listed = true;
-        list_next(listing);
-        return;
+    if (!all->closed) {
+        disk_put(all, name)->listed = true;
     }
-    if (answer->status == -ENOENT && !all->closed) {
-        list_end(all);
-    } else if (answer->status != -ENOTCONN && answer->status != -ECONNRESET && !all->closed) {
-        log_error("builds: list what is saved: %s", answer->err.msg);
-    }
-    builds_release(all);
-    free(listing);
+    return !all->closed;
 }
 
-static void list_next(struct listing *listing)
+static void on_list_end(void *ctx, int error, const struct err *err)
 {
-    struct keeper_request req = {.op = KEEPER_LIST_SAVED, .index = listing->index++};
+    struct builds *all = ctx;
 
-    keeper_client_ask(listing->all->use.keeper, &req, on_listed, listing);
+    if (error == 0 && !all->closed) {
+        list_end(all);
+    } else if (error != -ENOTCONN && error != -ECONNRESET && !all->closed) {
+        log_error("builds: list what is saved: %s", err->msg);
+    }
+    builds_release(all);
 }
 
 void disk_list(struct builds *all)
 {
-    struct listing *listing = xnew(struct listing);
+    const struct keeper_saved_walk walk = {on_listed, on_list_end, all};
     struct disk *saved = NULL, *next = NULL;
 
     HASH_ITER (hh, all->saved, saved, next) {
         saved->listed = false;
     }
-    listing->all = all;
     builds_hold(all);
-    list_next(listing);
+    keeper_client_saved_each(all->use.keeper, &walk);
 }
 
 /* ---- what is in use ---- */

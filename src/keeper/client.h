@@ -30,6 +30,15 @@ struct keeper_client *keeper_client_new(uv_loop_t *loop, const char *socket_path
  */
 void keeper_client_ask(struct keeper_client *client, const struct keeper_request *req,
                        keeper_done *done, void *ctx);
+/* Each name that is saved from now until the end of the walk, in their order; what comes and goes
+ * meanwhile may be told or not. `each` says whether to go on; `end` is called once, with 0, also
+ * when `each` had enough, or with -errno. */
+struct keeper_saved_walk {
+    bool (*each)(void *ctx, const char *name);
+    void (*end)(void *ctx, int error, const struct err *err);
+    void *ctx;
+};
+void keeper_client_saved_each(struct keeper_client *client, const struct keeper_saved_walk *walk);
 bool keeper_client_connected(const struct keeper_client *client);
 /* Of the latest HELLO or USAGE_MANY. */
 const struct keeper_status *keeper_client_status(const struct keeper_client *client);

@@ -15,7 +15,7 @@
 #include "base/err.h"
 
 enum {
-    KEEPER_VERSION = 3,
+    KEEPER_VERSION = 4,
     KEEPER_ID_BYTES = 32,    /* sandbox id and NUL: [a-z0-9], at least one */
     KEEPER_LAYERS_MAX = 32,  /* lower layers of one jail, topmost first */
     KEEPER_LAYER_BYTES = 72, /* a layer's name and NUL: [a-z0-9-] */
@@ -46,18 +46,21 @@ enum keeper_op {
     KEEPER_ATTACH = 3, /* jail: a running one; answers pidfd and a fresh channel, and, with
                           plan.network, fresh sockets in its network */
     KEEPER_DESTROY =
-        4,           /* jail: kills it, removes cgroups, mounts and upper; fine if gone already */
-    KEEPER_LIST = 5, /* index: the id of the index-th jail that left a trace; ENOENT past the end */
-    KEEPER_USAGE = 6,      /* jail: memory, cpu, disk, out-of-memory kills */
+        4,            /* jail: kills it, removes cgroups, mounts and upper; fine if gone already */
+    KEEPER_LIST = 5,  /* id: the next jail after it that left a trace; "": the first. ENOENT: no
+                         more. One that is there all the while is told, whatever comes and goes */
+    KEEPER_USAGE = 6, /* jail: memory, cpu, disk, out-of-memory kills */
     KEEPER_USAGE_MANY = 7, /* batch: cpu, memory and disk of each, and keeper_status */
     KEEPER_SAVE = 8,    /* save: keeps a jail's disk, and its processes if wanted, under a name */
     KEEPER_RESTORE = 9, /* plan, with `from`: a jail that goes on where the saved one was; answers
                            as CREATE does */
     KEEPER_FORGET = 10, /* save.name: removes what was saved; fine if gone already */
-    KEEPER_LIST_SAVED = 11,    /* index: the name of the index-th saved, in `saved`; as LIST */
+    KEEPER_LIST_SAVED = 11,    /* save.name: the next one saved, in `saved`; as LIST */
     KEEPER_VOLUME_MAKE = 12,   /* volume: an empty one; -EEXIST when there is one of that name */
     KEEPER_VOLUME_REMOVE = 13, /* volume: fine if gone; -EBUSY while a jail has it mounted */
     KEEPER_VOLUME_USAGE = 14,  /* volume: its bytes, in usage.disk_bytes */
+    KEEPER_PACK = 15, /* save.name: compresses the memory saved under it, which takes its time;
+                         fine when it is done. -EBUSY while another is at it */
 };
 
 /* A layer whose name begins so is the disk of what was saved under that name. */
@@ -114,6 +117,7 @@ struct keeper_volume {
 struct keeper_saved {
     char name[KEEPER_SAVED_BYTES]; /* LIST_SAVED */
     uint64_t memory_bytes;         /* of the images on disk */
+    uint64_t plain_bytes;          /* PACK: what they took before */
     uint64_t frozen_usec;          /* for how long the jail stood still; 0 when it was stopped */
 };
 
@@ -133,7 +137,7 @@ struct keeper_request {
     uint32_t version; /* KEEPER_VERSION */
     uint32_t op;
     uint32_t seq;
-    uint32_t index;
+    uint32_t reserved;
     char id[KEEPER_ID_BYTES];
     struct keeper_jail jail;
     union {

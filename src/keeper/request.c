@@ -216,6 +216,12 @@ static int jail_request_check(const struct keeper_request *req, struct err *err)
     }
 }
 
+/* Where a listing goes on: it is only compared, and what is found on a disk may have any name. */
+static int after_check(const char *field, const char *name, size_t size, struct err *err)
+{
+    return strnlen(name, size) == size ? err_set(err, EINVAL, "%s has no end", field) : 0;
+}
+
 int keeper_request_check(const struct keeper_request *req, struct err *err)
 {
     if (req->version != KEEPER_VERSION) {
@@ -224,12 +230,15 @@ int keeper_request_check(const struct keeper_request *req, struct err *err)
     }
     switch (req->op) {
     case KEEPER_HELLO:
-    case KEEPER_LIST:
-    case KEEPER_LIST_SAVED:
         return 0;
+    case KEEPER_LIST:
+        return after_check("id", req->id, KEEPER_ID_BYTES, err);
+    case KEEPER_LIST_SAVED:
+        return after_check("save.name", req->save.name, KEEPER_SAVED_BYTES, err);
     case KEEPER_USAGE_MANY:
         return batch_check(&req->batch, err);
     case KEEPER_FORGET:
+    case KEEPER_PACK:
         return saved_check("save.name", req->save.name, err);
     case KEEPER_VOLUME_MAKE:
     case KEEPER_VOLUME_REMOVE:

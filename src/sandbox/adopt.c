@@ -68,9 +68,9 @@ static void on_listed(void *ctx, const struct keeper_answer *answer, int fds[KEE
         sandboxes_release(all);
         return;
     }
-    if (answer->status == 0 && all->list_index < SANDBOX_LIST_MAX) {
+    if (answer->status == 0) {
         consider(all, answer);
-        all->list_index++;
+        memcpy(all->list_after, answer->id, sizeof(all->list_after) - 1);
         list_next(all);
     } else if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
         adopt_again(all);
@@ -85,8 +85,9 @@ static void on_listed(void *ctx, const struct keeper_answer *answer, int fds[KEE
 
 static void list_next(struct sandboxes *all)
 {
-    struct keeper_request req = {.op = KEEPER_LIST, .index = all->list_index};
+    struct keeper_request req = {.op = KEEPER_LIST};
 
+    memcpy(req.id, all->list_after, sizeof(req.id));
     all->refs++;
     keeper_client_ask(all->use.keeper, &req, on_listed, all);
 }
@@ -116,7 +117,7 @@ void adopt_pump(struct sandboxes *all)
     table_each(&all->table, true, &all->adopt_cursor, attach_one, all);
     if (all->attaching_n == 0) {
         all->adoption = ADOPT_LISTING;
-        all->list_index = 0;
+        all->list_after[0] = '\0';
         list_next(all);
     }
 }
@@ -192,6 +193,7 @@ static void load_one(void *ctx, const struct sandbox_row *row)
     }
     slots_mark(&all->slots, sb->uid_slot);
     table_add(&all->table, sb);
+    tally_note(sb);
     table_show(&all->table, sb);
     sb->init_due = sb->adopted = sb->state == SANDBOX_RUNNING;
     sandbox_arm(sb);
@@ -218,13 +220,16 @@ int sandboxes_new(const struct sandboxes_options *options, void (*ready)(void *c
         slots_begin(&all->slots, options->instance);
     }
     all->ready_ctx = ctx;
-    all->refs = 4; /* the caller's, and the timers' */
+    all->refs = 5; /* the caller's, and the timers' */
     if (uv_timer_init(options->loop, &all->doom_timer) < 0 ||
         uv_timer_init(options->loop, &all->record_timer) < 0 ||
-        uv_timer_init(options->loop, &all->warm_timer) < 0) {
+        uv_timer_init(options->loop, &all->warm_timer) < 0 ||
+        uv_timer_init(options->loop, &all->pack_timer) < 0) {
         abort();
     }
     all->doom_timer.data = all->record_timer.data = all->warm_timer.data = all;
+    all->pack_timer.data = all;
+    pack_start(all);
     pools_new(all);
     int r = store_load_sandboxes(options->store, load_one, all, err);
     if (r < 0) {
@@ -267,6 +272,7 @@ void sandboxes_free(struct sandboxes *all)
     uv_close((uv_handle_t *)&all->doom_timer, on_timer_closed);
     uv_close((uv_handle_t *)&all->record_timer, on_timer_closed);
     uv_close((uv_handle_t *)&all->warm_timer, on_timer_closed);
+    uv_close((uv_handle_t *)&all->pack_timer, on_timer_closed);
     sandboxes_release(all);
 }
 

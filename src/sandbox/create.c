@@ -409,8 +409,8 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
     } else if (answer->status < 0) {
         jail_failed(sb, create_error(answer->status), &answer->err);
     } else if (fds[KEEPER_FD_PIDFD] < 0 || fds[KEEPER_FD_CHANNEL] < 0) {
-        (void)err_set(&err, EIO, "the keeper's answer lacks the jail's descriptors");
-        start_fail(sb, -EIO, &err);
+        (void)err_set(&err, ENOSPC, "the server has no descriptors left for another sandbox");
+        start_fail(sb, -ENOSPC, &err);
     } else {
         jail_made(sb, answer, fds);
     }
@@ -502,6 +502,7 @@ static struct sandbox *new_starting(struct sandboxes *all, const struct sandbox_
     all->hidden_n += sb->hidden;
     sandbox_describe(sb, params);
     table_add(&all->table, sb);
+    tally_note(sb);
     return sb;
 }
 
@@ -528,7 +529,8 @@ static void start_claimed(struct sandbox *sb, const struct sandbox_params *param
                             .ctx = ctx,
                             .jail_asked = true,
                             .jail_answered = true,
-                            .started = true};
+                            .started = true,
+                            .step_us = clock_mono_us()};
     sb->start = start;
     set_patience(sb, SANDBOX_START_TIMEOUT_MS);
     if (sb->net) {

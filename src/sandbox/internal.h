@@ -3,6 +3,7 @@
  *   sandbox.c    the object itself: made from a plan or a row, described, watched
  *   record.c     its row and the event that goes with every change of it
  *   table.c      where they are kept: by id, and in the order of lists
+ *   tally.c      how many each team has, and which one a key has made
  *   slots.c      which uid ranges are in use
  *   channel.c    the daemon's end of the socket to a jail's agent
  *   attach.c     sockets into the jail; the channel made anew when it broke
@@ -38,10 +39,9 @@
 #include "sandbox/sandbox.h"
 
 enum {
-    SANDBOX_LIST_MAX = 2 * KEEPER_UID_SLOTS, /* entries of KEEPER_LIST that are looked at */
-    SANDBOX_ADOPT_WINDOW = 64,               /* ATTACH requests under way at start */
-    SANDBOX_DIAL_TRIES = 2,                  /* the second on a channel made anew */
-    SANDBOX_ATTACH_WAIT_MS = 5000,           /* of a dial: adoption, or a keeper started again */
+    SANDBOX_ADOPT_WINDOW = 64,     /* ATTACH requests under way at start */
+    SANDBOX_DIAL_TRIES = 2,        /* the second on a channel made anew */
+    SANDBOX_ATTACH_WAIT_MS = 5000, /* of a dial: adoption, or a keeper started again */
     SANDBOX_DESTROY_RETRY_MS = 1000,
     SANDBOX_DESTROY_TRIES = 60,
     SANDBOX_RECORD_RETRY_MS = 1000,     /* an end that the store could not take is given again */
@@ -65,6 +65,12 @@ void table_remove(struct table *table, struct sandbox *sb);
 struct sandbox *table_find(const struct table *table, struct str id);
 void table_each(struct table *table, bool ascending, const struct sandbox_position *after,
                 bool (*each)(void *ctx, struct sandbox *sb), void *ctx);
+
+/* ---- tally.c ---- */
+
+enum { TALLY_KEY_BYTES = 512 }; /* a team, a blank, and the longest key that the API takes */
+
+void tally_note(struct sandbox *sb); /* it is in the table, or its state is another */
 
 /* ---- slots.c ---- */
 
@@ -93,6 +99,7 @@ struct kept;
 struct pools;
 struct save;
 struct start;
+struct team_tally;
 struct warm;
 
 struct sandboxes {
@@ -104,6 +111,8 @@ struct sandboxes {
 
     struct table table;
     uint32_t hidden_n; /* of the table */
+    struct team_tally *teams;
+    struct sandbox *by_key; /* those that a create with a key has made */
     struct slots slots;
     struct start *waiting; /* creates that came before ADOPT_READY, or while the keeper is away */
     struct doomed *doomed;
@@ -114,13 +123,15 @@ struct sandboxes {
     struct warm *warms; /* the built-in templates */
     bool warming;       /* one of them is being run, to be kept */
     uv_timer_t warm_timer;
+    uv_timer_t pack_timer;
+    bool packing; /* the keeper is at it, for one of them */
     struct pools *pools;
     uint32_t making_n; /* jails that the keeper makes for somebody who waits */
 
     enum adoption adoption;
     struct sandbox_position adopt_cursor;
     uint32_t attaching_n;
-    uint32_t list_index;
+    char list_after[KEEPER_ID_BYTES];
 
     uint64_t created, create_failed;
     uint64_t pauses, pauses_failed, resumes, resumes_failed, snapshots;
@@ -132,6 +143,7 @@ struct sandboxes {
 struct sandbox {
     struct sandboxes *all;
     UT_hash_handle hh;
+    UT_hash_handle hh_key; /* in by_key, while `key` is not NULL */
     uint32_t refs;
     enum sandbox_state state;
     bool hidden; /* the daemon's own: no row, no event, in no list */
@@ -142,9 +154,12 @@ struct sandbox {
     json_t *init; /* what /init is told besides: envVars, defaultUser, defaultWorkdir */
     int64_t started_ms, end_ms, created_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
+    char *key;                           /* of its team's, as tally.c spells it; NULL: none */
+    bool counted_alive, counted_running; /* in its team's tally */
     char *layers; /* as struct template's: its template may change, this does not */
     char *saved;  /* PAUSED, RESUMING: what the keeper saved of it */
     uint64_t saved_bytes;
+    bool packed; /* the keeper was asked to compress that */
 
     uint32_t uid_slot;
     struct keeper_jail jail;
@@ -180,6 +195,10 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row); /* false: 
 
 void sandboxes_count_end(struct sandboxes *all, const char *reason);
 bool layers_have(const char *layers, const char *layer); /* of struct template's; may be NULL */
+
+/* ---- pack.c ---- */
+
+void pack_start(struct sandboxes *all);
 
 /* ---- record.c ---- */
 

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "sandbox/internal.h"
 
-enum { SAVED_LIST_MAX = 1 << 20, SAVED_RANDOM_LEN = 20 };
+enum { SAVED_RANDOM_LEN = 20 };
 
 struct kept {
     UT_hash_handle hh;
@@ -151,10 +151,9 @@ void kept_release(struct sandboxes *all, const char *name)
 
 /* ---- what the keeper has ---- */
 
-/* One walk over LIST_SAVED. */
+/* One walk over all of it. */
 struct walk {
-    struct sandboxes *all; /* counted */
-    uint32_t index;
+    struct sandboxes *all;                             /* counted */
     bool (*each)(struct walk *walk, const char *name); /* false: enough */
     void (*end)(struct walk *walk, int error);
 
@@ -166,50 +165,33 @@ struct walk {
     char found[KEEPER_SAVED_BYTES];
 };
 
-static void walk_on(struct walk *walk);
-
-static void walk_end(struct walk *walk, int error)
+static bool walk_each(void *ctx, const char *name)
 {
+    struct walk *walk = ctx;
+
+    return walk->each(walk, name);
+}
+
+static void walk_end(void *ctx, int error, const struct err *err)
+{
+    struct walk *walk = ctx;
     struct sandboxes *all = walk->all;
 
+    (void)err;
     walk->end(walk, error);
     free(walk);
     sandboxes_release(all);
 }
 
-static void on_listed(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
-{
-    struct walk *walk = ctx;
-    char name[KEEPER_SAVED_BYTES + 1] = "";
-
-    (void)fds;
-    if (answer->status < 0) {
-        walk_end(walk, answer->status == -ENOENT ? 0 : answer->status);
-        return;
-    }
-    memcpy(name, answer->saved.name, KEEPER_SAVED_BYTES);
-    if (walk->each(walk, name) && ++walk->index < SAVED_LIST_MAX) {
-        walk_on(walk);
-    } else {
-        walk_end(walk, 0);
-    }
-}
-
-static void walk_on(struct walk *walk)
-{
-    struct keeper_request req = {.op = KEEPER_LIST_SAVED, .index = walk->index};
-
-    keeper_client_ask(walk->all->use.keeper, &req, on_listed, walk);
-}
-
 static void walk_start(struct sandboxes *all, const struct walk *with)
 {
     struct walk *walk = xnew(struct walk);
+    const struct keeper_saved_walk use = {walk_each, walk_end, walk};
 
     *walk = *with;
     walk->all = all;
     all->refs++;
-    walk_on(walk);
+    keeper_client_saved_each(all->use.keeper, &use);
 }
 
 /* ---- one pause ---- */

@@ -69,15 +69,6 @@ static void tell_gone(struct sandbox *sb)
     }
 }
 
-/* How much of its life is left, for who brings it back without a word about it. */
-static void keep_life(struct sandbox *sb)
-{
-    int64_t left_ms = sb->end_ms - clock_wall_ms();
-
-    (void)json_object_set_new(sb->options, "lifeLeftSeconds",
-                              json_integer(left_ms > 0 ? left_ms / 1000 : 0));
-}
-
 static void pause_record(struct sandbox *sb, const char *name, uint64_t bytes, store_done *done,
                          void *ctx)
 {
@@ -87,7 +78,8 @@ static void pause_record(struct sandbox *sb, const char *name, uint64_t bytes, s
     sandbox_hold(sb);
     text_set(&sb->saved, name);
     sb->saved_bytes = bytes;
-    keep_life(sb);
+    (void)json_object_set_new(sb->options, SANDBOX_WANTED_END, json_integer(sb->end_ms));
+    sb->packed = false;
     sb->end_ms = clock_wall_ms();
     sb->adopted = false;
     (void)uv_timer_stop(&sb->timer);

@@ -31,6 +31,7 @@ void sandbox_set_state(struct sandbox *sb, enum sandbox_state state)
     sb->all->table.paused_n -= sb->state == SANDBOX_PAUSED;
     sb->all->table.paused_n += state == SANDBOX_PAUSED;
     sb->state = state;
+    tally_note(sb);
 }
 
 void sandbox_hold(struct sandbox *sb)
@@ -196,17 +197,6 @@ void sandboxes_steps(const struct sandboxes *all, struct sandboxes_step out[SAND
     for (size_t i = 0; i < SANDBOX_STEPS; i++) {
         out[i] = (struct sandboxes_step){names[i], &all->steps[i]};
     }
-}
-
-uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id)
-{
-    const struct sandbox *sb = NULL, *next = NULL;
-    uint32_t n = 0;
-
-    HASH_ITER (hh, all->table.by_id, sb, next) {
-        n += sb->state != SANDBOX_PAUSED && !sb->hidden && strcmp(sb->team_id, team_id) == 0;
-    }
-    return n;
 }
 
 bool layers_have(const char *layers, const char *layer)

@@ -54,6 +54,9 @@ enum {
 };
 
 /* What the agent says it is: gates features in the SDKs, so plain semver. */
+/* Among the options of a paused one: when it would have ended, in ms of the wall clock. */
+#define SANDBOX_WANTED_END "wantedEndMs"
+
 #define SANDBOX_ENVD_VERSION "0.6.13"
 
 enum sandbox_state {
@@ -98,11 +101,13 @@ struct sandboxes_options {
     struct templates *templates;
     struct egress *egress; /* NULL: sandboxes have no way out */
     struct sandbox_log_sink logs;
-    const char *instance; /* as keeper_options'; NULL: the only daemon of this machine */
-    int64_t retention_ms; /* a sandbox paused for that long is killed; 0: never */
-    uint32_t team_max;    /* traffic wakes nobody while a team has so many running; 0: no limit */
-    uint32_t parked_min;  /* jails of each built-in template that are kept ready for creates */
-    uint32_t parked_max;  /* of any template; 0: none are */
+    const char *instance;  /* as keeper_options'; NULL: the only daemon of this machine */
+    int64_t retention_ms;  /* a sandbox paused for that long is killed; 0: never */
+    int64_t pack_after_ms; /* the memory of one paused for that long is compressed; 0: never */
+    uint32_t team_max;     /* traffic wakes nobody while a team has so many running; 0: no limit */
+    uint32_t parked_min;   /* jails of each built-in template that are kept ready for creates */
+    uint32_t parked_max;   /* of any template; 0: none are */
+    uint64_t parked_free_bytes; /* with less memory available none are; 0: see demand.h */
 };
 
 /* Loads the table. Adoption runs once the keeper is connected; `ready` is called when every saved
@@ -231,6 +236,11 @@ void sandboxes_warm(struct sandboxes *all);
 /* Ends the parked jails of templates that are gone, or others by now. */
 void sandboxes_unpark_stale(struct sandboxes *all);
 
+/* The daemon stops: ends all of them, and parks no more. `done` comes when the keeper says that
+ * they are gone, or has not said so for SANDBOX_UNPARK_MS; never inside this call. */
+enum { SANDBOX_UNPARK_MS = 3000 };
+void sandboxes_unpark_all(struct sandboxes *all, void (*done)(void *ctx), void *ctx);
+
 /* Is a layer, or what was saved under a name, part of a sandbox, running or paused? */
 bool sandboxes_use(const struct sandboxes *all, const char *layer);
 
@@ -256,6 +266,9 @@ struct sandbox_position {
 };
 void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_position *after,
                     bool (*each)(void *ctx, struct sandbox *sb), void *ctx);
+
+/* An event that tells of no change of it: who wants such events is told as of any other. */
+void sandbox_tell(struct sandbox *sb, const char *type, const json_t *data);
 
 /* Of its network; false while it has none. */
 bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out);
@@ -297,6 +310,13 @@ uint64_t sandboxes_saved_bytes(struct sandboxes *all);
 
 /* Of one team: those that run or start. */
 uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id);
+uint32_t sandboxes_running(const struct sandboxes *all, const char *team_id); /* that read as so */
+
+/* The one whose options have that key, of those that are found; NULL: none. It is free again when
+ * the sandbox has ended. */
+#define SANDBOX_KEY_OPTION "idempotencyKey"
+struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team_id,
+                                   const char *key);
 
 /* ---- traffic ---- */
 

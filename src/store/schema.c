@@ -133,6 +133,20 @@ static const char *const steps[] = {
     "CREATE TRIGGER sandbox_keys_end AFTER UPDATE OF state ON sandboxes"
     " WHEN new.state = 'killed' BEGIN"
     " DELETE FROM sandbox_keys WHERE sandbox_id = new.id; END;",
+
+    "CREATE TABLE shells ("
+    " team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE, name TEXT NOT NULL,"
+    " definition TEXT NOT NULL, sealed TEXT,"
+    " created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,"
+    " PRIMARY KEY (team_id, name)"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE TABLE artifacts ("
+    " team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE, path TEXT NOT NULL,"
+    " content TEXT NOT NULL, language TEXT NOT NULL, entrypoint TEXT NOT NULL,"
+    " description TEXT NOT NULL, sha256 TEXT NOT NULL, version INTEGER NOT NULL,"
+    " size INTEGER NOT NULL, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,"
+    " PRIMARY KEY (team_id, path)"
+    ") STRICT;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

@@ -13,7 +13,7 @@
 enum {
     BOX_TARGET_BYTES = 160,
     BOX_ID_BYTES_MAX = 64,
-    BOX_RESUMED_S = 1800, /* the least life of one that a call without timeout_seconds resumes */
+    BOX_RESUMED_S = 1800, /* at least, of a sandbox that a call without timeout_seconds resumes */
     BOX_PAGE_BYTES_MAX = 64 * 1024,
 };
 
@@ -48,15 +48,23 @@ int box_api(struct tool_call *call, const char *method, const char *id, const ch
     return call_api(call, method, target, body, answer, err);
 }
 
-/* Without a word about its life it has what was left of it, and some time in any case. */
-static int resume(struct tool_call *call, const char *id, int64_t timeout_s, int64_t left_s,
-                  struct err *err)
+/* The life that was asked for goes on where a pause broke it off, and is never a short one. */
+static int64_t resumed_s(struct tool_call *call, const json_t *detail)
 {
-    int64_t life_s = left_s > BOX_RESUMED_S ? left_s : BOX_RESUMED_S;
-    scoped_json *body =
-        json_pack("{sI}", "timeout", (json_int_t)(timeout_s < 0 ? life_s : timeout_s));
+    int64_t most = tools_options(call->tools)->sandbox_s_max;
+    int64_t wanted = (stamp_of(detail, "wantedEndAt") - clock_wall_ms() + 999) / 1000;
 
-    return box_api(call, "POST", id, "/connect", body, NULL, err);
+    wanted = wanted > BOX_RESUMED_S ? wanted : BOX_RESUMED_S;
+    return wanted < most ? wanted : most;
+}
+
+static int resume(struct tool_call *call, const json_t *detail, int64_t timeout_s, struct err *err)
+{
+    int64_t seconds = timeout_s < 0 ? resumed_s(call, detail) : timeout_s;
+    scoped_json *body = json_pack("{sI}", "timeout", (json_int_t)seconds);
+
+    return box_api(call, "POST", json_string_value(json_object_get(detail, "sandboxID")),
+                   "/connect", body, NULL, err);
 }
 
 static int set_timeout(struct tool_call *call, const char *id, int64_t timeout_s, struct err *err)
@@ -92,8 +100,7 @@ int box_connect(struct tool_call *call, const char *id, int64_t timeout_s, struc
     }
     const char *state = json_string_value(json_object_get(detail, "state"));
     if (state && strcmp(state, "paused") == 0) {
-        r = resume(call, id, timeout_s,
-                   json_integer_value(json_object_get(detail, "lifeLeftSeconds")), err);
+        r = resume(call, detail, timeout_s, err);
     } else if (timeout_s >= 0) {
         r = set_timeout(call, id, timeout_s, err);
     }

@@ -8,6 +8,7 @@
 #include "tools/call.h"
 #include "tools/client.h"
 #include "tools/face.h"
+#include "tools/mcp.h"
 
 enum {
     TOOLS_KEY_BYTES = 64,
@@ -21,6 +22,7 @@ struct tools {
     struct tool_schemas {
         json_t *input, *output;
     } * schemas; /* one for each of the catalogue */
+    struct mcp *mcp;
     struct tool_call *calls;
     size_t calls_n;
     struct idle *idle; /* connections, the one used last first */

@@ -92,13 +92,16 @@ static json_t *renamed(const json_t *row, const char *const names[][2], size_t n
     return out;
 }
 
+/* A paused one has no end: the API tells when it was paused. */
 static json_t *sandbox_shown(const json_t *row)
 {
-    static const char *const names[][2] = {
-        {"sandboxID", "sandbox_id"}, {"state", "state"},          {"templateID", "template_id"},
-        {"alias", "template_alias"}, {"startedAt", "started_at"}, {"endAt", "expires_at"},
-        {"cpuCount", "cpu_count"},   {"memoryMB", "memory_mb"},   {"diskSizeMB", "disk_mb"},
-        {"metadata", "metadata"},
+    bool paused = strcmp(text_of(row, "state"), "paused") == 0;
+    const char *const names[][2] = {
+        {"sandboxID", "sandbox_id"},   {"state", "state"},
+        {"templateID", "template_id"}, {"alias", "template_alias"},
+        {"startedAt", "started_at"},   {"endAt", paused ? "paused_at" : "expires_at"},
+        {"cpuCount", "cpu_count"},     {"memoryMB", "memory_mb"},
+        {"diskSizeMB", "disk_mb"},     {"metadata", "metadata"},
     };
 
     return renamed(row, names, countof(names));
@@ -142,8 +145,10 @@ int tool_pause_sandbox(struct tool_call *call, const json_t *input, json_t **out
         r = box_api(call, "POST", id, "/pause", body, NULL, err);
     }
     if (r == 0) {
+        const char *wanted = text_of(detail, "wantedEndAt"); /* of one that was paused already */
+
         *out = json_pack("{ss ss ss}", "sandbox_id", text_of(detail, "sandboxID"), "state",
-                         "paused", "expires_at", text_of(detail, "endAt"));
+                         "paused", "expires_at", wanted ? wanted : text_of(detail, "endAt"));
     }
     return r;
 }

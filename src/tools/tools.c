@@ -53,6 +53,10 @@ bool tools_handle(struct tools *tools, struct http_exchange *ex)
     const struct http_request *req = http_request(ex);
     static const struct str prefix = {"/tools/", 7};
 
+    if (str_eq(req->path, STR("/mcp"))) {
+        mcp_handle(tools->mcp, ex);
+        return true;
+    }
     if (str_eq(req->method, STR("OPTIONS"))) {
         return false; /* the API answers every preflight */
     }
@@ -101,6 +105,7 @@ int tools_new(const struct tools_options *options, struct tools **out, struct er
         tools_free(tools);
         return r;
     }
+    tools->mcp = mcp_new(tools);
     *out = tools;
     return 0;
 }
@@ -129,6 +134,7 @@ static struct tool_call *next_to_cancel(struct tools *tools)
 
 void tools_stop(struct tools *tools, void (*done)(void *ctx), void *ctx)
 {
+    mcp_stop(tools->mcp);
     tools->stopping = true;
     for (struct tool_call *call = next_to_cancel(tools); call; call = next_to_cancel(tools)) {
         call_cancel(call);
@@ -143,6 +149,7 @@ void tools_free(struct tools *tools)
     if (!tools) {
         return;
     }
+    mcp_free(tools->mcp);
     client_stop(tools);
     for (size_t i = 0; i < tools_catalogue_n; i++) {
         json_decref(tools->schemas[i].input);

@@ -49,12 +49,14 @@ static bool attach(struct rig_jail *jail)
 
 static bool is_saved(const char *name)
 {
-    for (uint32_t i = 0;; i++) {
-        struct keeper_request req = {.op = KEEPER_LIST_SAVED, .index = i};
+    struct keeper_request req = {.op = KEEPER_LIST_SAVED};
+
+    for (;;) {
         struct keeper_answer answer = rig_ask(&rig, &req, NULL);
         if (answer.status < 0 || strcmp(answer.saved.name, name) == 0) {
             return answer.status == 0;
         }
+        memcpy(req.save.name, answer.saved.name, sizeof(req.save.name));
     }
 }
 

@@ -538,7 +538,7 @@ static void jails_outlive_the_keeper(void)
 
     CHECK_INT(rig_ask(&rig, &hello, NULL).state.jails, 1);
     CHECK_STR(rig_ask(&rig, &list, NULL).id, "one");
-    list.index = 1;
+    strcpy(list.id, "one");
     CHECK_INT(rig_ask(&rig, &list, NULL).status, -ENOENT);
 
     (void)close(one.channel); /* the probe serves one connection at a time */

@@ -13,10 +13,12 @@ static struct rig rig;
 
 /* ---- helpers ---- */
 
-static const char *saved_at(uint32_t index)
+static const char *saved_after(const char *name)
 {
     static struct keeper_answer answer;
-    struct keeper_request req = {.op = KEEPER_LIST_SAVED, .index = index};
+    struct keeper_request req = {.op = KEEPER_LIST_SAVED};
+
+    (void)snprintf(req.save.name, sizeof(req.save.name), "%s", name);
 
     answer = rig_ask(&rig, &req, NULL);
     return answer.status == 0 ? answer.saved.name : strerrorname_np(-answer.status);
@@ -190,23 +192,24 @@ static void names_are_listed_taken_once_and_forgotten(void)
 {
     struct rig_jail jail = start("source", 0, "");
 
-    CHECK_STR(saved_at(0), "ENOENT");
+    CHECK_STR(saved_after(""), "ENOENT");
     CHECK_INT(rig_save(&rig, "source", "saved-b", 0).status, 0);
     CHECK_INT(rig_save(&rig, "source", "saved-a", 0).status, 0);
     struct keeper_answer answer = rig_save(&rig, "source", "saved-a", 0);
     CHECK_INT(answer.status, -EEXIST);
     CHECK_STR(answer.err.msg, "saved-a exists already");
-    CHECK_STR(saved_at(0), "saved-a");
-    CHECK_STR(saved_at(1), "saved-b");
-    CHECK_STR(saved_at(2), "ENOENT");
+    CHECK_STR(saved_after(""), "saved-a");
+    CHECK_STR(saved_after("saved-a"), "saved-b");
+    CHECK_STR(saved_after("saved-b"), "ENOENT");
     CHECK_INT(rig_forget(&rig, "saved-a").status, 0);
     CHECK_INT(rig_forget(&rig, "saved-a").status, 0);
-    CHECK_STR(saved_at(0), "saved-b");
+    CHECK_STR(saved_after(""), "saved-b");
+    CHECK_STR(saved_after("saved-a"), "saved-b"); /* whoever had got as far as that misses none */
     CHECK_INT(rig_forget(&rig, "saved-b").status, 0);
     answer = rig_save(&rig, "nobody", "saved-c", 0);
     CHECK_INT(answer.status, -ENOENT);
     CHECK_STR(answer.err.msg, "save jail nobody: jail nobody has no disk");
-    CHECK_STR(saved_at(0), "ENOENT");
+    CHECK_STR(saved_after(""), "ENOENT");
     struct keeper_request req = rig_create_request("lost", 1, "base");
     (void)snprintf(req.plan.from, sizeof(req.plan.from), "saved-c");
     answer = rig_ask(&rig, &req, NULL);
@@ -230,8 +233,8 @@ static void a_new_keeper_removes_what_is_half_made(void)
     CHECK_INT(close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600)), 0);
     rig_keeper_start(&rig);
     CHECK(!pool_has("saved/.saved-half"));
-    CHECK_STR(saved_at(0), "saved-whole");
-    CHECK_STR(saved_at(1), "ENOENT");
+    CHECK_STR(saved_after(""), "saved-whole");
+    CHECK_STR(saved_after("saved-whole"), "ENOENT");
     CHECK_STR(rig_probe(&jail, "read /proc/1/comm"), "agent\n");
     end(&jail);
     CHECK_INT(rig_forget(&rig, "saved-whole").status, 0);

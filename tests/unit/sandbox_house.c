@@ -210,10 +210,17 @@ static void keeper_save(const struct keeper_request *req, struct jail *jail,
     }
 }
 
+/* The least of those behind `after`, of which this is one. */
+static void name_after(const char *after, const char *name, char *best)
+{
+    if (strcmp(name, after) > 0 && (!best[0] || strcmp(name, best) < 0)) {
+        strcpy(best, name);
+    }
+}
+
 static void keeper_act(const struct keeper_request *req, struct keeper_answer *answer, int *fds)
 {
     struct jail *jail = jail_find(req->id);
-    uint32_t seen = 0;
 
     switch ((enum keeper_op)req->op) {
     case KEEPER_CREATE:
@@ -240,21 +247,17 @@ static void keeper_act(const struct keeper_request *req, struct keeper_answer *a
         return;
     case KEEPER_LIST:
         for (int i = 0; i < JAILS_MAX; i++) {
-            if (keeper.jails[i].pid && seen++ == req->index) {
-                memcpy(answer->id, keeper.jails[i].id, sizeof(answer->id));
-                return;
+            if (keeper.jails[i].pid) {
+                name_after(req->id, keeper.jails[i].id, answer->id);
             }
         }
-        answer->status = err_set(&answer->err, ENOENT, "no more");
+        answer->status = answer->id[0] ? 0 : err_set(&answer->err, ENOENT, "no more");
         return;
     case KEEPER_LIST_SAVED:
         for (int i = 0; i < SAVED_MAX; i++) {
-            if (keeper.saved[i][0] && seen++ == req->index) {
-                memcpy(answer->saved.name, keeper.saved[i], sizeof(answer->saved.name));
-                return;
-            }
+            name_after(req->save.name, keeper.saved[i], answer->saved.name);
         }
-        answer->status = err_set(&answer->err, ENOENT, "no more");
+        answer->status = answer->saved.name[0] ? 0 : err_set(&answer->err, ENOENT, "no more");
         return;
     case KEEPER_SAVE:
         keeper_save(req, jail, answer);
@@ -277,6 +280,7 @@ static void keeper_act(const struct keeper_request *req, struct keeper_answer *a
         }
         return;
     case KEEPER_HELLO:
+    case KEEPER_PACK:
     case KEEPER_USAGE_MANY:
     case KEEPER_VOLUME_MAKE:
     case KEEPER_VOLUME_REMOVE:

@@ -1,4 +1,4 @@
-#include "interpreter/child.h"
+#include "child/child.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 enum {
     OUTPUTS = 2,
-    OOM_SCORE_ADJ = 500, /* when memory runs out, kernels go before the program that reports it */
+    OOM_SCORE_ADJ = 500, /* when memory runs out, children go before the program that reports it */
     STAT_BYTES_MAX = 512,
     SESSION_FIELD = 6, /* of /proc/<pid>/stat, counted from 1 */
 };
@@ -31,6 +31,7 @@ struct child {
     void *ctx;
     struct buf tail;
     int handles; /* not closed yet */
+    bool tail_of_errors;
     bool exited;
     bool freed;
 };
@@ -103,9 +104,11 @@ static bool output_read(struct output *output)
         output_close(output);
         return false;
     }
-    tail_add(child, (struct str){bytes, (size_t)n});
-    child->handler->on_output(child->ctx, output == &child->outputs[1],
-                              (struct str){bytes, (size_t)n});
+    bool is_error = output == &child->outputs[1];
+    if (is_error || !child->tail_of_errors) {
+        tail_add(child, (struct str){bytes, (size_t)n});
+    }
+    child->handler->on_output(child->ctx, is_error, (struct str){bytes, (size_t)n});
     return true;
 }
 
@@ -233,6 +236,12 @@ static int process_start(struct child *child, const struct child_options *option
         .stdio_count = countof(stdio),
         .stdio = stdio,
     };
+    if (options->user) {
+        process.flags |= UV_PROCESS_SETUID | UV_PROCESS_SETGID;
+        process.uid = options->user->uid;
+        process.gid = options->user->gid;
+    }
+    stdio_fill(&stdio[0], options->input);
     stdio_fill(&stdio[1], out_fd);
     stdio_fill(&stdio[2], err_fd);
     for (size_t i = 0; i < CHILD_INHERITED; i++) {
@@ -252,7 +261,7 @@ int child_start(const struct child_options *options, struct child **out, struct 
 
     for (int i = 0; i < OUTPUTS; i++) {
         if (pipe2(pipes[i], O_CLOEXEC) < 0) {
-            int r = err_sys(err, "make a pipe for a kernel");
+            int r = err_sys(err, "make a pipe for %s", options->argv[0]);
             fd_closep(&pipes[0][0]);
             fd_closep(&pipes[0][1]);
             return r;
@@ -262,6 +271,7 @@ int child_start(const struct child_options *options, struct child **out, struct 
     struct child *child = xnew(struct child);
     child->handler = options->handler;
     child->ctx = options->ctx;
+    child->tail_of_errors = options->tail_of_errors;
     buf_init(&child->tail, 2 * (size_t)CHILD_TAIL_BYTES);
     int r = process_start(child, options, pipes[0][1], pipes[1][1], err);
     for (int i = 0; i < OUTPUTS; i++) {

@@ -1,31 +1,24 @@
-#!/usr/bin/python3
-"""templates: builds beside buildah, starts from what was built, and the unpacker beside tar, in one run.
-
-Both build the same ten steps on the same root; what is compared alternates within one loop, so that
-noise of the machine meets all alike. buildah runs steps by chroot, its quickest way, which works on
-every machine. Environment: that of a client (tools/with-daemon sets it), BENCH_LAYER, the root that both
-start from, and BENCH_WHERE, an empty directory for what is made; the caller removes it. As root, in a mount
-namespace of its own: buildah leaves mounts behind."""
+"""Builds beside buildah, starts from what was built, and the unpacker beside tar. Both build the same ten steps on the
+same root. buildah runs steps by chroot, its quickest way, which works on every machine."""
 
 import hashlib
-import http.client
 import io
-import json
 import os
 import pathlib
+import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
-import urllib.parse
 import uuid
 
-LAYER = os.environ["BENCH_LAYER"]
-ROUNDS, STARTS, POLL_S, BUILD_LIMIT_S = 3, 5, 0.01, 300
-COPIED_FILES = 500
+from lib import client
+from lib.part import timed
+
+LIMIT_S = {"tiny": 60, "short": 75, "full": 120}
+POLL_S, BUILD_LIMIT_S, COPIED_FILES = 0.01, 100, 500
 UNPACKED = ["usr/lib/python3", "usr/lib/python3.13"]  # of the root: some thousand files, large and small
 
 # As Dockerfile instructions; of each its first word and the rest. WORD makes a build like no other.
@@ -42,30 +35,6 @@ STEPS = [
     "RUN echo $STAGE > stage",
 ]
 
-
-def call(method, url, body=None, headers=()):
-    parts = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=120)
-    connection.request(method, parts.path + (f"?{parts.query}" if parts.query else ""), body, dict(headers))
-    answer = connection.getresponse()
-    text = answer.read()
-    connection.close()
-    if answer.status >= 300:
-        sys.exit(f"templates: {method} {parts.path}: {answer.status} {text.decode()}")
-    return json.loads(text) if text else None
-
-
-def api(method, path, body=None):
-    headers = {"X-API-Key": os.environ["E2B_API_KEY"], "Content-Type": "application/json"}
-    return call(method, os.environ["E2B_API_URL"] + path, json.dumps(body) if body else None, headers)
-
-
-def took_ms(work, *args):
-    begin = time.monotonic()
-    work(*args)
-    return (time.monotonic() - begin) * 1000
-
-
 # ---- atoll ----
 
 
@@ -79,9 +48,9 @@ def packed(context):
 
 
 def upload(template, data, name):
-    asked = api("GET", f"/templates/{template}/files/{name}")
+    asked = client.api("GET", f"/templates/{template}/files/{name}")
     if not asked["present"]:
-        call("PUT", asked["url"], data)
+        client.call("PUT", asked["url"], data)
 
 
 def as_step(line, word, files_hash):
@@ -93,29 +62,20 @@ def as_step(line, word, files_hash):
 def atoll_build(name, word, context):
     data = packed(context)
     files_hash = hashlib.sha256(word.encode()).hexdigest()
-    made = api("POST", "/v3/templates", {"name": name})
+    made = client.api("POST", "/v3/templates", {"name": name})
     template, build = made["templateID"], made["buildID"]
     upload(template, data, files_hash)
     # As the user that buildah builds as.
     steps = [{"type": "USER", "args": ["root"]}] + [as_step(line, word, files_hash) for line in STEPS]
-    api("POST", f"/v2/templates/{template}/builds/{build}", {"fromTemplate": "base", "steps": steps})
+    client.api("POST", f"/v2/templates/{template}/builds/{build}", {"fromTemplate": "base", "steps": steps})
     deadline = time.monotonic() + BUILD_LIMIT_S
     while True:
-        status = api("GET", f"/templates/{template}/builds/{build}/status")
+        status = client.api("GET", f"/templates/{template}/builds/{build}/status")
         if status["status"] == "ready":
             return
         if status["status"] == "error" or time.monotonic() > deadline:
-            sys.exit(f"templates: the build did not succeed: {json.dumps(status)}")
+            raise RuntimeError(f"the build did not succeed: {status}")
         time.sleep(POLL_S)
-
-
-def start_and_kill(template):
-    """The ms of a create; the sandbox's agent answers when it returns."""
-    begin = time.monotonic()
-    made = api("POST", "/sandboxes", {"templateID": template, "timeout": 60})
-    ms = (time.monotonic() - begin) * 1000
-    api("DELETE", f"/sandboxes/{made['sandboxID']}")
-    return ms
 
 
 # ---- buildah ----
@@ -124,12 +84,12 @@ def start_and_kill(template):
 class Buildah:
     """With images, containers and state of its own."""
 
-    def __init__(self, scratch):
+    def __init__(self, layer, scratch):
         self.scratch = scratch
         self.words = ["buildah", "--root", f"{scratch}/store", "--runroot", f"{scratch}/run"]
         container = self.run("from", "scratch")
         root = self.run("mount", container)
-        subprocess.run(["cp", "-a", "--reflink=auto", f"{LAYER}/.", root], check=True)
+        subprocess.run(["cp", "-a", "--reflink=auto", f"{layer}/.", root], check=True)
         self.run("umount", container)
         self.run("commit", "--quiet", container, "bench-base")
         self.run("rm", container)
@@ -137,7 +97,7 @@ class Buildah:
     def run(self, *words):
         done = subprocess.run([*self.words, *words], capture_output=True, text=True)
         if done.returncode != 0:
-            sys.exit(f"templates: buildah {words[0]}: {done.stderr}")
+            raise RuntimeError(f"buildah {words[0]}: {done.stderr.strip()[-300:]}")
         return done.stdout.strip()
 
     def build(self, name, word, context):
@@ -146,6 +106,17 @@ class Buildah:
         file.write_text("\n".join(["FROM localhost/bench-base", *lines, ""]))
         self.run("build", "--layers", "--quiet", "--isolation", "chroot", "--pull=never", "-f", str(file), "-t", name,
                  str(context.parent))
+
+
+def buildah_or_none(part):
+    """A buildah that cannot work here is a note, not a failure of all the rest."""
+    if part.absent("buildah"):
+        return None
+    try:
+        return Buildah(part.layer(), part.scratch)
+    except (RuntimeError, subprocess.CalledProcessError) as error:
+        part.note(f"buildah could not take the root filesystem: {error}")
+        return None
 
 
 # ---- the unpacker ----
@@ -166,7 +137,7 @@ def unpack_atoll(archive, root):
         said = b"".join(iter(lambda: ours.recv(65536), b"")).decode()
     os.waitpid(child, 0)
     if not said.rpartition("\n")[0].rpartition("\n")[2].startswith("done "):
-        sys.exit(f"templates: the unpacker failed: {said}")
+        raise RuntimeError(f"the unpacker failed: {said}")
 
 
 def become_unpacker(program, its, root):
@@ -183,61 +154,64 @@ def unpack_tar(archive, root):
     subprocess.run(["tar", "--extract", "--numeric-owner", "--directory", root, "--file", archive], check=True)
 
 
-# ---- the table ----
+# ---- the measurement ----
 
 
-def show(title, rows):
-    print(f"\n{title:<46} {'min ms':>9} {'median':>9} {'p95':>9} {'ratio':>9}")
-    reference = statistics.median(next(iter(rows.values())))
-    for i, (name, values) in enumerate(rows.items()):
-        values.sort()
-        middle = statistics.median(values)
-        ratio = f"{middle / reference:9.2f}" if i else ""
-        print(f"{name:<46} {values[0]:9.2f} {middle:9.2f} {values[int(len(values) * 0.95)]:9.2f} {ratio}")
-    sys.stdout.flush()
+def show(part, title, rows):
+    part.heading(title)
+    first = next((name for name, samples in rows.items() if samples), None)
+    for name, samples in rows.items():
+        if samples:
+            part.samples(name, samples, of=first)
 
 
-def builds(scratch):
-    context = pathlib.Path(scratch) / "build" / "context"
+def builds(part):
+    context = pathlib.Path(part.scratch) / "build" / "context"
     context.mkdir(parents=True)
     for i in range(COPIED_FILES):
         (context / f"file-{i}").write_text(f"{i}\n" * 100)
-    peer = Buildah(scratch)
+    peer = buildah_or_none(part)
     whole, again = {"buildah": [], "atoll": []}, {"buildah": [], "atoll": []}
     starts = {"atoll: of base": [], "atoll: of a template just built": []}
-    for i in range(ROUNDS):
+    for i in range(part.count(1, 2, 3)):
         word, name = uuid.uuid4().hex, f"bench-{i}"
-        whole["buildah"].append(took_ms(peer.build, name, word, context))
-        whole["atoll"].append(took_ms(atoll_build, name, word, context))
-        starts["atoll: of a template just built"].append(start_and_kill(name))
-        again["buildah"].append(took_ms(peer.build, name, word, context))
-        again["atoll"].append(took_ms(atoll_build, name, word, context))
-        for _ in range(STARTS):
-            starts["atoll: of base"].append(start_and_kill("base"))
-    show(f"Build of {len(STEPS)} steps", whole)
-    show("The same again, all cached", again)
-    show("First start of a sandbox", starts)
+        for rows in (whole, again):
+            if peer:
+                rows["buildah"].append(timed(peer.build, name, word, context)[1])
+            rows["atoll"].append(timed(atoll_build, name, word, context)[1])
+            for title, template in zip(starts, ("base", name)):
+                box, ms = timed(client.Box, template)
+                starts[title].append(ms)
+                box.kill()
+    show(part, f"Build of {len(STEPS)} steps", whole)
+    show(part, "The same again, all cached", again)
+    show(part, "Create of base, and of a template just built", starts)
 
 
-def unpacking(scratch):
-    archive = f"{scratch}/layer.tar"
-    there = [name for name in UNPACKED if os.path.isdir(f"{LAYER}/{name}")]
-    subprocess.run(["tar", "--create", "--numeric-owner", "--directory", LAYER, "--file", archive, *there], check=True)
+def unpacking(part):
+    archive = f"{part.scratch}/layer.tar"
+    there = [name for name in UNPACKED if os.path.isdir(f"{part.layer()}/{name}")]
+    subprocess.run(["tar", "--create", "--numeric-owner", "--directory", part.layer(), "--file", archive, *there],
+                   check=True)
     subprocess.run(["gzip", "-1", "--keep", archive], check=True)
     mb = os.path.getsize(archive) / 1e6
     for file, title in ((archive, "plain"), (f"{archive}.gz", "gzip")):
         rows = {"tar": [], "atoll": []}
-        for _ in range(ROUNDS):
+        for _ in range(part.count(1, 3, 3)):
             for name, unpack in (("tar", unpack_tar), ("atoll", unpack_atoll)):
-                rows[name].append(took_ms(unpack, file, tempfile.mkdtemp(dir=scratch)))
-        show(f"Unpacking {mb:.0f} MB, {title}", rows)
-        rates = ", ".join(f"{name} {mb * 1000 / statistics.median(ms):.0f} MB/s" for name, ms in rows.items())
-        print(f"{'rate':<46} {rates}")
+                where = tempfile.mkdtemp(dir=part.scratch)
+                rows[name].append(timed(unpack, file, where)[1])
+                shutil.rmtree(where)
+        show(part, f"Unpacking {mb:.0f} MB, {title}", rows)
 
 
-def main():
-    unpacking(os.environ["BENCH_WHERE"])
-    builds(os.environ["BENCH_WHERE"])
-
-
-main()
+def measure(part):
+    """buildah leaves mounts behind: in a mount namespace of its own they go with it."""
+    if "BENCH_OWN_MOUNTS" not in os.environ:
+        os.environ["BENCH_OWN_MOUNTS"] = "1"
+        part.leaving.close()
+        os.execvp("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable, *sys.argv])
+    unpacking(part)
+    builds(part)
+    subprocess.run(["umount", "--all-targets", "--lazy", f"{part.scratch}/store/overlay"], stderr=subprocess.DEVNULL,
+                   check=False)

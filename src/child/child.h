@@ -1,14 +1,14 @@
-/* child.h - a kernel's process: its group, its two outputs as raw bytes, its end.
+/* child.h - a process we started: its group, its two outputs as raw bytes, its end.
  *
  * Owns:     the process and every process of its session, our ends of its pipes.
  * Needs:    a libuv loop. Blocks: never. Threads: the loop's.
  *
- * The child leads a session of its own, so that a signal reaches what it started. Its standard
- * input is /dev/null: nobody can type there. Output is read only while it flows (child_flow): a
- * program that writes faster than its reader reads is stopped by its full pipe.
+ * The child leads a session of its own, so that a signal reaches what it started. Output is read
+ * only while it flows (child_flow): a program that writes faster than its reader reads is stopped
+ * by its full pipe.
  */
-#ifndef INTERPRETER_CHILD_H
-#define INTERPRETER_CHILD_H
+#ifndef CHILD_CHILD_H
+#define CHILD_CHILD_H
 
 #include <stdbool.h>
 #include <uv.h>
@@ -29,12 +29,20 @@ struct child_handler {
     void (*on_exit)(void *ctx, int64_t status, int signal); /* all output was handed out before */
 };
 
+struct child_user {
+    uid_t uid;
+    gid_t gid;
+};
+
 struct child_options {
     uv_loop_t *loop;
     char **argv;
     char **env; /* ended by NULL */
     const char *cwd;
+    int input;                      /* its standard input, borrowed; -1: /dev/null */
     int inherited[CHILD_INHERITED]; /* -1: none; borrowed */
+    const struct child_user *user;  /* NULL: ours */
+    bool tail_of_errors;            /* the tail is of standard error alone */
     const struct child_handler *handler;
     void *ctx;
 };
