@@ -33,7 +33,7 @@ MAY_USE = {
     "edge": ["base", "http", "agent", "sandbox"],
     "api": ["base", "http", "keeper", "secret", "shell", "store", "template", "sandbox", "build", "volume",
             "telemetry"],
-    "tools": ["base", "guard", "http", "rpc", "store", "secret", "api"],
+    "tools": ["base", "guard", "http", "rpc", "store", "secret", "shell", "api"],
     "daemon": ["base", "http", "pki", "keeper", "secret", "shell", "store", "template", "egress", "sandbox", "volume",
                "telemetry", "edge", "api", "build", "image", "tools"],
     "cli": ["base", "http", "keeper", "store", "daemon", "tools"],

@@ -96,6 +96,8 @@ static const struct setting settings[] = {
      .help = "how many of one template when many are asked for; 0: every create makes its own"},
     {FIELD(sandbox_hours_max), .kind = COUNT, .fallback = "24", .hint = "HOURS",
      .help = "how long a sandbox may live, however often it is extended"},
+    {FIELD(code_timeout_s), .kind = COUNT, .fallback = "300", .hint = "SECONDS",
+     .help = "how long code given to run_code or /api/code/execute may run"},
     {.name = "volume_size",
      .at = offsetof(struct config, volume_bytes),
      .kind = BYTES,
