@@ -9,7 +9,7 @@ import urllib.parse
 
 import httpx
 import pytest
-from daemon import Daemon, until
+from daemon import ROOT, Daemon, until
 
 KEY = "sk-live-4f9Q+shell/key-for-guarding"
 
@@ -261,6 +261,31 @@ def test_guard_before_reply(api, secret):
     finally:
         for box in (made, other):
             tool(api, "kill_sandbox", sandbox_id=box["sandbox_id"])
+
+
+def test_the_workflow_for_n8n_works_as_its_nodes_send_it(daemon):
+    workflow = json.loads((ROOT / "docs" / "integrations" / "n8n-run-code.json").read_text())
+    run, guard = (node["parameters"] for node in workflow["nodes"] if node["type"].endswith("httpRequest"))
+
+    def send(parameters, body):
+        url = parameters["url"].removeprefix("=").replace("{{ $env.ATOLL_URL }}", daemon.url)
+        header, = parameters["headerParameters"]["parameters"]
+        value = header["value"].removeprefix("=").replace("{{ $env.ATOLL_API_KEY }}", daemon.key)
+        answer = httpx.request(parameters["method"], url, headers={header["name"]: value}, json=body, timeout=120)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    said = send(run, json.loads(run["jsonBody"]))
+    assert said["stdout"] == "45\n" and said["success"]
+    assert send(guard, {"text": said["stdout"], "mode": "redact"})["text"] == "45\n"
+
+
+def test_builders_may_send_the_key_as_a_bearer(daemon):
+    answer = httpx.post(f"{daemon.url}/tools/run_code", headers={"Authorization": f"Bearer {daemon.key}"},
+                        json={"code": "print(6 * 7)"}, timeout=120)
+    assert answer.json()["logs"]["stdout"] == ["42\n"]
+    document = httpx.get(f"{daemon.url}/tools/openapi.json").json()
+    assert document["servers"][0]["url"] == daemon.url and "/tools/run_code" in document["paths"]
 
 
 def test_calls_at_once_do_not_meet(api):
