@@ -393,11 +393,11 @@ struct artifact_row {
     const char *content;
     const char *language, *entrypoint, *description;
     const char *sha256;
-    int64_t version, size;
-    int64_t created_ms, updated_ms;
+    int64_t size;
+    int64_t now_ms;
 };
 
-/* In the place of the one with that path. */
+/* In the place of the one with that path: as its next version. */
 void store_artifact_save(struct store *store, const struct artifact_row *row, store_done *done,
                          void *ctx);
 void store_artifact_delete(struct store *store, const char *team_id, const char *path,
