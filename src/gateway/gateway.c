@@ -140,16 +140,30 @@ static void mcp_serve(struct gateway *g, struct http_exchange *ex)
     }
 }
 
+/* The token is never in a cookie: a page that has none can do nothing here. A refusal has the last
+ * one too. */
+static const struct http_header also[] = {
+    {STR("access-control-allow-origin"), STR("*")},
+    {STR("access-control-allow-methods"), STR("DELETE, GET, OPTIONS, POST")},
+    {STR("access-control-allow-headers"),
+     STR("Accept, Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, "
+         "Mcp-Session-Id")},
+    {STR("access-control-expose-headers"), STR("Mcp-Session-Id")},
+    {STR("www-authenticate"), STR("Bearer")},
+};
+
 void gateway_request(void *gateway, struct http_exchange *ex)
 {
-    static const struct http_header challenge[] = {{STR("www-authenticate"), STR("Bearer")}};
     struct gateway *g = gateway;
     struct str path = http_request(ex)->path;
+    bool refused = !is_authorized(g, http_request(ex));
 
-    if (str_eq(path, STR("/health"))) {
+    http_also(ex, also, countof(also) - !refused);
+    if (str_eq(http_request(ex)->method, STR("OPTIONS"))) {
+        http_answer(ex, 204, NULL, NULL, 0);
+    } else if (str_eq(path, STR("/health"))) {
         http_answer(ex, 200, "text/plain", "OK", 2);
-    } else if (!is_authorized(g, http_request(ex))) {
-        http_also(ex, challenge, countof(challenge));
+    } else if (refused) {
         call_turn_away(ex, 401, JSONRPC_INVALID_REQUEST, "the bearer token is missing or wrong");
     } else if (!str_eq(path, STR("/mcp"))) {
         call_turn_away(ex, 404, JSONRPC_INVALID_REQUEST, "there is only /mcp here");

@@ -363,6 +363,21 @@ def test_a_message_that_is_too_long(session):
     assert answer.status == 413
 
 
+def test_a_revision_that_is_not_spoken(session):
+    message = {"jsonrpc": "2.0", "id": 1, "method": "server/discover"}
+    headers = {"MCP-Protocol-Version": "2026-07-28"}
+    answer = session.gateway.request(message=message, **headers)
+    error = json.loads(answer.read())["error"]
+    assert (answer.status, error["code"]) == (400, -32022)
+    assert error["data"]["supported"][0] == "2025-11-25"
+
+
+def test_pages_may_ask_what_they_may(gateway):
+    answer = gateway.request("OPTIONS", token=None)
+    assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (204, "*")
+    assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]
+
+
 def test_other_paths_and_methods(gateway):
     assert gateway.request("GET", path="/").status == 404
     assert gateway.request("PUT").status == 405
