@@ -204,17 +204,20 @@ void gateway_start(struct gateway *g)
     }
 }
 
-void gateway_missing(const struct gateway *g, char *out, size_t size)
+struct str gateway_missing(const struct gateway *g, char *names, size_t size)
 {
+    struct str said = {"", 0};
     size_t len = 0;
 
-    out[0] = '\0';
+    names[0] = '\0';
     for (size_t i = 0; i < g->n && len < size; i++) {
         if (!g->is_up[i]) {
-            len += (size_t)snprintf(out + len, size - len, "%s%s", len ? ", " : "",
+            said = len ? said : backend_said(g->backends[i]);
+            len += (size_t)snprintf(names + len, size - len, "%s%s", len ? ", " : "",
                                     backend_plan(g->backends[i])->name);
         }
     }
+    return said;
 }
 
 static void on_tick_closed(uv_handle_t *handle)

@@ -114,7 +114,9 @@ def test_a_command_that_does_not_exist(start):
 def test_a_server_that_is_silent_is_not_waited_for_without_end(start):
     done = start({"good": server("good"), "mute": server("mute", "silent")}, "--wait", "2").done
     assert done.returncode == 1
-    assert done.stderr == "mcp-gateway: after 2 s these MCP servers were not up: mute\n"
+    assert done.stderr == (
+        "mcp-gateway: after 2 s these MCP servers were not up: mute; it wrote:\nconnecting to nowhere\n"
+    )
 
 
 def test_a_port_that_is_taken(gateway, start):
