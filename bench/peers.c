@@ -129,8 +129,9 @@ static int podman(const struct peers *peers)
     return run(NULL, (const char *const[]){"podman", "--root", root, "--runroot", runroot,
                                            "--cgroup-manager=cgroupfs", "--runtime=crun", "run",
                                            "--rm", "--network=none", "--cgroups=disabled",
-                                           "--read-only", "--log-driver=none", "--rootfs",
-                                           peers->rootfs, "/bin/true", NULL});
+                                           "--read-only", "--log-driver=none",
+                                           "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024",
+                                           "--rootfs", peers->rootfs, "/bin/true", NULL});
 }
 
 static const struct {

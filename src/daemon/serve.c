@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <uv.h>
 
 #include "api/api.h"
@@ -167,11 +166,18 @@ static void on_adopted(void *ctx)
 
 /* ---- stop ---- */
 
-static void on_http_stopped(void *ctx)
+static void on_unparked(void *ctx)
 {
     struct server *server = ctx;
 
     uv_stop(&server->loop);
+}
+
+static void on_http_stopped(void *ctx)
+{
+    struct server *server = ctx;
+
+    sandboxes_unpark_all(server->sandboxes, on_unparked, server);
 }
 
 /* What tools clean up, they clean up through the front door: it is closed after them, and does not
@@ -305,9 +311,11 @@ static int open_domain(struct server *server, struct err *err)
         .logs = logs_sink(server->logs),
         .instance = server->places->instance,
         .retention_ms = (int64_t)server->config->paused_days_max * 24 * 3600 * 1000,
+        .pack_after_ms = (int64_t)server->config->pack_after_s * 1000,
         .team_max = (uint32_t)server->config->team_sandboxes_max,
         .parked_min = (uint32_t)server->config->parked_min,
         .parked_max = (uint32_t)server->config->parked_max,
+        .parked_free_bytes = server->config->parked_free_bytes,
     };
     r = sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
     server->outward.sandboxes = server->sandboxes;
@@ -576,16 +584,6 @@ static void close_all(struct server *server)
     close_loop(server);
 }
 
-static void raise_file_limit(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 int serve_run(const struct config *config, const struct places *places, const char *program,
               bool announce_ready)
 {
@@ -594,7 +592,7 @@ int serve_run(const struct config *config, const struct places *places, const ch
     struct err err;
 
     log_init("serve", config->log_level);
-    raise_file_limit();
+    (void)fd_allow_most();
     (void)signal(SIGPIPE, SIG_IGN);
     endpoint_write(&server, "");
     int r = open_all(&server, &err);
