@@ -39,9 +39,9 @@
 #include "sandbox/sandbox.h"
 
 enum {
-    SANDBOX_ADOPT_WINDOW = 64,               /* ATTACH requests under way at start */
-    SANDBOX_DIAL_TRIES = 2,                  /* the second on a channel made anew */
-    SANDBOX_ATTACH_WAIT_MS = 5000,           /* of a dial: adoption, or a keeper started again */
+    SANDBOX_ADOPT_WINDOW = 64,     /* ATTACH requests under way at start */
+    SANDBOX_DIAL_TRIES = 2,        /* the second on a channel made anew */
+    SANDBOX_ATTACH_WAIT_MS = 5000, /* of a dial: adoption, or a keeper started again */
     SANDBOX_DESTROY_RETRY_MS = 1000,
     SANDBOX_DESTROY_TRIES = 60,
     SANDBOX_RECORD_RETRY_MS = 1000,     /* an end that the store could not take is given again */
@@ -257,8 +257,8 @@ void pool_pump(struct sandboxes *all); /* makes what lacks, unless somebody wait
 
 /* ---- create.c ---- */
 
-/* A jail for the pool: `done` as of sandbox_create(). Its agent knows what its template says, and is
- * told the rest when it is claimed. */
+/* A jail for the pool: `done` as of sandbox_create(). Its agent knows what its template says, and
+ * is told the rest when it is claimed. */
 void sandbox_park(struct sandboxes *all, const struct template *template, sandbox_created *done,
                   void *ctx);
 
