@@ -9,6 +9,7 @@ import sys
 
 MAY_USE = {
     "base": [],
+    "mcp": ["base"],
     "guard": ["base"],
     "http": ["base"],
     "pki": ["base"],
@@ -18,7 +19,7 @@ MAY_USE = {
     "agent": ["base", "http", "rpc", "unpack"],
     "child": ["base"],
     "interpreter": ["base", "http", "child"],
-    "gateway": ["base", "http", "child"],
+    "gateway": ["base", "mcp", "http", "child"],
     "keeper": ["base", "agent"],
     "store": ["base"],
     "template": ["base", "store"],
@@ -33,10 +34,10 @@ MAY_USE = {
     "edge": ["base", "http", "agent", "sandbox"],
     "api": ["base", "http", "keeper", "secret", "shell", "store", "template", "sandbox", "build", "volume",
             "telemetry"],
-    "tools": ["base", "guard", "http", "rpc", "store", "secret", "api"],
+    "tools": ["base", "guard", "mcp", "http", "rpc", "store", "secret", "api"],
     "daemon": ["base", "http", "pki", "keeper", "secret", "shell", "store", "template", "egress", "sandbox", "volume",
                "telemetry", "edge", "api", "build", "image", "tools"],
-    "cli": ["base", "http", "keeper", "store", "daemon", "tools"],
+    "cli": ["base", "mcp", "http", "keeper", "store", "daemon", "tools"],
 }
 
 # channel.h is the wire between daemon and agent, and names no function of the agent's.

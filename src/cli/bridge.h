@@ -13,7 +13,7 @@
 
 #include "base/buf.h"
 #include "cli/cli.h"
-#include "tools/face.h"
+#include "tools/tools.h"
 
 enum {
     BRIDGE_LINE_BYTES_MAX = TOOLS_BODY_BYTES_MAX,

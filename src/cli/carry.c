@@ -9,8 +9,8 @@
 #include "cli/bridge.h"
 #include "cli/call.h"
 #include "http/upstream.h"
-#include "tools/jsonrpc.h"
-#include "tools/sse.h"
+#include "mcp/jsonrpc.h"
+#include "mcp/sse.h"
 
 enum { HEADERS_MAX = 9, NAME_BYTES_MAX = 4096 };
 

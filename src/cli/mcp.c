@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "cli/bridge.h"
-#include "tools/jsonrpc.h"
+#include "mcp/jsonrpc.h"
 
 enum { GRACE_MS = 2000, AGAIN_MS = 1000 };
 

@@ -166,11 +166,18 @@ static void on_adopted(void *ctx)
 
 /* ---- stop ---- */
 
-static void on_http_stopped(void *ctx)
+static void on_unparked(void *ctx)
 {
     struct server *server = ctx;
 
     uv_stop(&server->loop);
+}
+
+static void on_http_stopped(void *ctx)
+{
+    struct server *server = ctx;
+
+    sandboxes_unpark_all(server->sandboxes, on_unparked, server);
 }
 
 /* What tools clean up, they clean up through the front door: it is closed after them, and does not
@@ -304,9 +311,11 @@ static int open_domain(struct server *server, struct err *err)
         .logs = logs_sink(server->logs),
         .instance = server->places->instance,
         .retention_ms = (int64_t)server->config->paused_days_max * 24 * 3600 * 1000,
+        .pack_after_ms = (int64_t)server->config->pack_after_s * 1000,
         .team_max = (uint32_t)server->config->team_sandboxes_max,
         .parked_min = (uint32_t)server->config->parked_min,
         .parked_max = (uint32_t)server->config->parked_max,
+        .parked_free_bytes = server->config->parked_free_bytes,
     };
     r = sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
     server->outward.sandboxes = server->sandboxes;

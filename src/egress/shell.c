@@ -144,11 +144,11 @@ int shell_allows(const struct shell *shell, struct str method, struct str path, 
     scoped_buf plain;
     int r = 0;
 
+    buf_init(&plain, SHELL_PATH_BYTES_MAX);
     if (!has_method(shell, method)) {
         return err_set(err, EPERM, "shell \"%s\" does not allow the method %.*s", shell->name,
                        (int)(method.len < 16 ? method.len : 16), method.at);
     }
-    buf_init(&plain, SHELL_PATH_BYTES_MAX);
     r = path_decode(path.len > 0 ? path : STR("/"), &plain, err);
     for (size_t i = 0; r == 0 && i < json_array_size(paths); i++) {
         if (shell_pattern_has(str_of(json_string_value(json_array_get(paths, i))),

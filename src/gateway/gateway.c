@@ -50,7 +50,7 @@ static void on_changed(void *ctx, struct backend *backend, enum backend_list lis
         [BACKEND_TEMPLATES] = "notifications/resources/list_changed",
     };
     struct gateway *g = ctx;
-    json_auto_t *message = message_notification(methods[list], NULL);
+    json_auto_t *message = jsonrpc_notification(methods[list], NULL);
 
     (void)backend;
     sessions_tell(&g->sessions, message);
@@ -70,7 +70,7 @@ static void on_notification(void *ctx, struct backend *backend, const char *meth
     struct gateway *g = ctx;
     const char *prefix = backend_plan(backend)->prefix;
     json_t *copy = json_copy(params);
-    json_auto_t *message = message_notification(method, copy);
+    json_auto_t *message = jsonrpc_notification(method, copy);
 
     if (strcmp(method, "notifications/resources/updated") == 0) {
         updated_tell(g, message, message_text(params, "uri"));
@@ -109,9 +109,10 @@ static struct session *session_need(struct gateway *g, struct http_exchange *ex)
         given.at && str_copy(id, sizeof(id), given) ? session_find(&g->sessions, id) : NULL;
 
     if (!given.at) {
-        call_turn_away(ex, 400, MESSAGE_INVALID, "the header Mcp-Session-Id is missing");
+        call_turn_away(ex, 400, JSONRPC_INVALID_REQUEST, "the header Mcp-Session-Id is missing");
     } else if (!session) {
-        call_turn_away(ex, 404, MESSAGE_INVALID, "there is no such session: initialize anew");
+        call_turn_away(ex, 404, JSONRPC_INVALID_REQUEST,
+                       "there is no such session: initialize anew");
     }
     return session;
 }
@@ -135,7 +136,7 @@ static void mcp_serve(struct gateway *g, struct http_exchange *ex)
             http_answer(ex, 204, NULL, NULL, 0);
         }
     } else {
-        call_turn_away(ex, 405, MESSAGE_INVALID, "the methods are GET, POST and DELETE");
+        call_turn_away(ex, 405, JSONRPC_INVALID_REQUEST, "the methods are GET, POST and DELETE");
     }
 }
 
@@ -149,9 +150,9 @@ void gateway_request(void *gateway, struct http_exchange *ex)
         http_answer(ex, 200, "text/plain", "OK", 2);
     } else if (!is_authorized(g, http_request(ex))) {
         http_also(ex, challenge, countof(challenge));
-        call_turn_away(ex, 401, MESSAGE_INVALID, "the bearer token is missing or wrong");
+        call_turn_away(ex, 401, JSONRPC_INVALID_REQUEST, "the bearer token is missing or wrong");
     } else if (!str_eq(path, STR("/mcp"))) {
-        call_turn_away(ex, 404, MESSAGE_INVALID, "there is only /mcp here");
+        call_turn_away(ex, 404, JSONRPC_INVALID_REQUEST, "there is only /mcp here");
     } else {
         mcp_serve(g, ex);
     }

@@ -209,13 +209,13 @@ static int loop_run(struct keeper *keeper)
         if (ready > 0 && keeper->polled[0].revents) {
             return 0;
         }
+        handler_settle(keeper->handler, keeper->polled + POLL_FIXED);
         for (size_t i = 0; ready > 0 && i < CLIENTS_MAX; i++) {
             client_ready(keeper, &keeper->clients[i], keeper->polled[2 + i].revents);
         }
         if (ready > 0 && keeper->polled[1].revents) {
             client_accept(keeper);
         }
-        handler_settle(keeper->handler);
     }
 }
 

@@ -238,6 +238,7 @@ int keeper_request_check(const struct keeper_request *req, struct err *err)
     case KEEPER_USAGE_MANY:
         return batch_check(&req->batch, err);
     case KEEPER_FORGET:
+    case KEEPER_PACK:
         return saved_check("save.name", req->save.name, err);
     case KEEPER_VOLUME_MAKE:
     case KEEPER_VOLUME_REMOVE:

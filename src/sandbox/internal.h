@@ -123,6 +123,8 @@ struct sandboxes {
     struct warm *warms; /* the built-in templates */
     bool warming;       /* one of them is being run, to be kept */
     uv_timer_t warm_timer;
+    uv_timer_t pack_timer;
+    bool packing; /* the keeper is at it, for one of them */
     struct pools *pools;
     uint32_t making_n; /* jails that the keeper makes for somebody who waits */
 
@@ -157,6 +159,7 @@ struct sandbox {
     char *layers; /* as struct template's: its template may change, this does not */
     char *saved;  /* PAUSED, RESUMING: what the keeper saved of it */
     uint64_t saved_bytes;
+    bool packed; /* the keeper was asked to compress that */
 
     uint32_t uid_slot;
     struct keeper_jail jail;
@@ -192,6 +195,10 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row); /* false: 
 
 void sandboxes_count_end(struct sandboxes *all, const char *reason);
 bool layers_have(const char *layers, const char *layer); /* of struct template's; may be NULL */
+
+/* ---- pack.c ---- */
+
+void pack_start(struct sandboxes *all);
 
 /* ---- record.c ---- */
 

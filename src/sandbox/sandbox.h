@@ -101,11 +101,13 @@ struct sandboxes_options {
     struct templates *templates;
     struct egress *egress; /* NULL: sandboxes have no way out */
     struct sandbox_log_sink logs;
-    const char *instance; /* as keeper_options'; NULL: the only daemon of this machine */
-    int64_t retention_ms; /* a sandbox paused for that long is killed; 0: never */
-    uint32_t team_max;    /* traffic wakes nobody while a team has so many running; 0: no limit */
-    uint32_t parked_min;  /* jails of each built-in template that are kept ready for creates */
-    uint32_t parked_max;  /* of any template; 0: none are */
+    const char *instance;  /* as keeper_options'; NULL: the only daemon of this machine */
+    int64_t retention_ms;  /* a sandbox paused for that long is killed; 0: never */
+    int64_t pack_after_ms; /* the memory of one paused for that long is compressed; 0: never */
+    uint32_t team_max;     /* traffic wakes nobody while a team has so many running; 0: no limit */
+    uint32_t parked_min;   /* jails of each built-in template that are kept ready for creates */
+    uint32_t parked_max;   /* of any template; 0: none are */
+    uint64_t parked_free_bytes; /* with less memory available none are; 0: see demand.h */
 };
 
 /* Loads the table. Adoption runs once the keeper is connected; `ready` is called when every saved
@@ -233,6 +235,11 @@ void sandboxes_warm(struct sandboxes *all);
 
 /* Ends the parked jails of templates that are gone, or others by now. */
 void sandboxes_unpark_stale(struct sandboxes *all);
+
+/* The daemon stops: ends all of them, and parks no more. `done` comes when the keeper says that
+ * they are gone, or has not said so for SANDBOX_UNPARK_MS; never inside this call. */
+enum { SANDBOX_UNPARK_MS = 3000 };
+void sandboxes_unpark_all(struct sandboxes *all, void (*done)(void *ctx), void *ctx);
 
 /* Is a layer, or what was saved under a name, part of a sandbox, running or paused? */
 bool sandboxes_use(const struct sandboxes *all, const char *layer);

@@ -148,7 +148,8 @@ static int on_last(struct box_running *run, struct err *err)
     result->timed_out = event->late || (limit_ms && result->duration_ms >= limit_ms &&
                                         (!run->ended || result->exit_code != 0));
     if (!run->ended && !result->timed_out) {
-        return err_set(err, EIO, "%s", event->why.code ? event->why.msg : "the sandbox went away");
+        return err_set(err, event->why.code == EINVAL ? EINVAL : EIO, "%s",
+                       event->why.code ? event->why.msg : "the sandbox went away");
     }
     if (!run->ended) {
         result->exit_code = -1;

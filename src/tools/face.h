@@ -20,8 +20,7 @@
 #include "tools/tools.h"
 
 enum {
-    TOOLS_BODY_BYTES_MAX = 48 * 1024 * 1024, /* a file of BOX_FILE_BYTES_MAX fits, in base64 */
-    TOOLS_CALLS_MAX = 256,                   /* under way at one time */
+    TOOLS_CALLS_MAX = 256, /* under way at one time */
     TOOLS_CALLS_PER_TEAM_MAX = 64,
 };
 

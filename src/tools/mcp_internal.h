@@ -19,8 +19,8 @@
 #include "base/id.h"
 #include "base/table.h"
 #include "http/http.h"
+#include "mcp/jsonrpc.h"
 #include "tools/face.h"
-#include "tools/jsonrpc.h"
 #include "tools/mcp.h"
 #include "tools/mcp_version.h"
 

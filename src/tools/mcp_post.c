@@ -7,8 +7,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "mcp/sse.h"
 #include "tools/mcp_internal.h"
-#include "tools/sse.h"
 
 struct mcp_link {
     struct http_exchange *ex;

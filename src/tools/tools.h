@@ -19,6 +19,10 @@
 #include "base/err.h"
 #include "http/http.h"
 
+enum {
+    TOOLS_BODY_BYTES_MAX = 48 * 1024 * 1024, /* a file of BOX_FILE_BYTES_MAX fits, in base64 */
+};
+
 struct api;
 struct secrets;
 struct store;

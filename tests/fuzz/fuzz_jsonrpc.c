@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "api/fields.h"
-#include "tools/jsonrpc.h"
+#include "mcp/jsonrpc.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -333,7 +333,7 @@ MESSAGES = {
     "a tool without its prefix": ({"id": 1, "method": "tools/call", "params": {"name": "echo"}}, 200, -32602),
     "an unknown prompt": ({"id": 1, "method": "prompts/get", "params": {"name": "x"}}, 200, -32602),
     "an unknown resource": ({"id": 1, "method": "resources/read", "params": {"uri": "x:y"}}, 200, -32002),
-    "bad parameters": ({"id": 1, "method": "tools/call", "params": []}, 200, -32602),
+    "bad parameters": ({"id": 1, "method": "tools/call", "params": []}, 400, -32600),
 }
 
 

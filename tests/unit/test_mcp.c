@@ -6,7 +6,7 @@
 #include "check.h"
 #include "tools/mcp_internal.h"
 #include "tools/mcp_texts.h"
-#include "tools/sse.h"
+#include "mcp/sse.h"
 
 /* ---- JSON-RPC ---- */
 

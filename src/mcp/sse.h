@@ -1,9 +1,9 @@
 /* sse.h - server-sent events: one written, a stream of them read. Pure.
  *
- * The daemon writes them (mcp_post.c), `atoll mcp` reads them.
+ * The daemon and the gateway write them, `atoll mcp` reads them.
  */
-#ifndef TOOLS_SSE_H
-#define TOOLS_SSE_H
+#ifndef MCP_SSE_H
+#define MCP_SSE_H
 
 #include "base/buf.h"
 #include "base/compiler.h"

@@ -1,4 +1,4 @@
-#include "tools/jsonrpc.h"
+#include "mcp/jsonrpc.h"
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* jsonrpc.h - JSON-RPC 2.0 as MCP uses it: one message read, one written. Pure. */
-#ifndef TOOLS_JSONRPC_H
-#define TOOLS_JSONRPC_H
+#ifndef MCP_JSONRPC_H
+#define MCP_JSONRPC_H
 
 #include <jansson.h>
 

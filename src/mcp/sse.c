@@ -1,4 +1,4 @@
-#include "tools/sse.h"
+#include "mcp/sse.h"
 
 int sse_write(struct buf *out, struct str id, struct str data)
 {
