@@ -264,8 +264,8 @@ void pool_pump(struct sandboxes *all); /* makes what lacks, unless somebody wait
 
 /* ---- create.c ---- */
 
-/* A jail for the pool: `done` as of sandbox_create(). Its agent knows what its template says, and is
- * told the rest when it is claimed. */
+/* A jail for the pool: `done` as of sandbox_create(). Its agent knows what its template says, and
+ * is told the rest when it is claimed. */
 void sandbox_park(struct sandboxes *all, const struct template *template, sandbox_created *done,
                   void *ctx);
 
