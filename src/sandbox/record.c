@@ -72,6 +72,9 @@ static json_t *data_json(const struct sandbox *sb, enum sandbox_change change, c
     if (change == CHANGE_KILLED) {
         (void)json_object_set_new(data, "kill_reason", json_string(reason));
     }
+    if (change == CHANGE_PAUSED && sb->forfeit) {
+        (void)json_object_set_new(data, "memory_lost", json_string(sb->forfeit));
+    }
     return data;
 }
 
