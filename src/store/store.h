@@ -192,6 +192,10 @@ void store_sandbox_save(struct store *store, const struct sandbox_row *row,
                         const struct event_row *event, enum store_durability durability,
                         store_done *done, void *ctx);
 
+/* Once `done` is told 0, every row saved before survives power loss, lazy ones too: for whoever
+ * removes what a row does not refer to any more. */
+void store_settle(struct store *store, store_done *done, void *ctx);
+
 /* Every row that is not killed, oldest first. Rows are valid during the call. */
 must_check int store_load_sandboxes(struct store *store,
                                     void (*each)(void *ctx, const struct sandbox_row *row),
