@@ -175,6 +175,14 @@ def test_a_development_server_that_does_not_come_up_is_told_with_its_log(tools):
     tools.kill_sandbox(sandbox_id=box)
 
 
+def test_a_client_that_leaves_in_the_middle_leaves_no_sandbox(daemon, tools):
+    mine = {"story": "left"}
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{daemon.url}/tools/create_nextjs_sandbox", json={"metadata": mine}, timeout=3,
+                   headers={"X-API-Key": daemon.key})
+    until(lambda: not tools.list_sandboxes(metadata=mine)["sandboxes"], "its sandbox is gone")
+
+
 def test_a_name_that_npm_would_not_take_is_refused(tools):
     for name in ("../up", "--help", "Shop", "a b"):
         with pytest.raises(Refused, match="project_name"):
