@@ -164,7 +164,7 @@ def test_a_next_js_application_runs_with_bun(daemon, tools):
 def test_a_development_server_that_does_not_come_up_is_told_with_its_log(tools):
     answers = []
     making = threading.Thread(target=lambda: answers.append(
-        tools.create_nextjs_sandbox(project_name="broken", metadata={"story": "broken"})))
+        tools.create_nextjs_bun_sandbox(project_name="broken", metadata={"story": "broken"})))
     making.start()
     box = until(lambda: tools.list_sandboxes(metadata={"story": "broken"})["sandboxes"], "the sandbox is there")[0]["sandbox_id"]
     until(lambda: shell(tools, box, "test -f broken/next.config.ts")["success"], "its configuration is written")
