@@ -1,9 +1,9 @@
 """The parts of the measurement, in the order in which they are run.
 
-Each is a module with LIMIT_S, the seconds it may take in each mode; measure(part); and, where it needs a daemon that is
-started otherwise, DAEMON_ARGS. ASKED_FOR: it is run only when it is named."""
+Each is a module with LIMIT_S, the seconds it may take in each mode, and measure(part); where it needs a daemon that is
+started otherwise, DAEMON_ARGS; and prepare(), for what must be there before its time begins."""
 
-from parts import code, density, execs, files, growth, lists, memory, rate, tti
+from parts import builds, code, density, execs, files, growth, lists, memory, network, rate, sampling, tti
 
 PARTS = {
     "tti": tti,
@@ -11,8 +11,11 @@ PARTS = {
     "rate": rate,
     "files": files,
     "memory": memory,
-    "lists": lists,
     "density": density,
-    "growth": growth,
     "code": code,
+    "growth": growth,
+    "network": network,
+    "builds": builds,
+    "lists": lists,
+    "sampling": sampling,
 }

@@ -54,11 +54,13 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     uint64_t build_step_s;
     uint64_t build_ready_s;
     uint64_t sandbox_hours_max;
+    uint64_t code_timeout_s;
     char image_map[CONFIG_TEXT_BYTES]; /* empty: the default */
     char image_dir[CONFIG_TEXT_BYTES];
     char registry_mirror[CONFIG_TEXT_BYTES];
     bool registry_local;
     uint64_t paused_days_max;
+    uint64_t pack_after_s;
     bool webhook_allow_local;
     enum log_level log_level;
 };

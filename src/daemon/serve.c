@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <uv.h>
 
 #include "api/api.h"
@@ -312,6 +311,7 @@ static int open_domain(struct server *server, struct err *err)
         .logs = logs_sink(server->logs),
         .instance = server->places->instance,
         .retention_ms = (int64_t)server->config->paused_days_max * 24 * 3600 * 1000,
+        .pack_after_ms = (int64_t)server->config->pack_after_s * 1000,
         .team_max = (uint32_t)server->config->team_sandboxes_max,
         .parked_min = (uint32_t)server->config->parked_min,
         .parked_max = (uint32_t)server->config->parked_max,
@@ -425,6 +425,8 @@ static int open_tools(struct server *server, struct err *err)
         .secrets = server->outward.secrets,
         .domain = server->config->domain[0] ? server->config->domain : NULL,
         .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
+        .code_s_max = (int64_t)server->config->code_timeout_s,
+        .shells = server->outward.shells,
         .adopt = adopt_own,
         .ctx = server,
     };
@@ -584,16 +586,6 @@ static void close_all(struct server *server)
     close_loop(server);
 }
 
-static void raise_file_limit(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 int serve_run(const struct config *config, const struct places *places, const char *program,
               bool announce_ready)
 {
@@ -602,7 +594,7 @@ int serve_run(const struct config *config, const struct places *places, const ch
     struct err err;
 
     log_init("serve", config->log_level);
-    raise_file_limit();
+    (void)fd_allow_most();
     (void)signal(SIGPIPE, SIG_IGN);
     endpoint_write(&server, "");
     int r = open_all(&server, &err);

@@ -1,7 +1,6 @@
 #include "daemon/supervisor.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -351,21 +350,6 @@ static void pool_put_away(const struct places *places)
     }
 }
 
-/* Each sandbox takes some of the server's descriptors: what a login gives is not enough for many.
- */
-static void allow_files(void)
-{
-    struct rlimit limit;
-    char text[32] = "";
-    scoped_fd fd = open("/proc/sys/fs/nr_open", O_RDONLY | O_CLOEXEC);
-
-    if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        rlim_t most = strtoul(text, NULL, 10);
-        limit.rlim_max = most > limit.rlim_max ? most : limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 int supervisor_run(const struct config *config, const struct places *places, const char *program)
 {
     struct supervisor sv = {
@@ -380,7 +364,7 @@ int supervisor_run(const struct config *config, const struct places *places, con
     struct err err;
 
     log_init("serve", config->log_level);
-    allow_files();
+    (void)fd_allow_most(); /* the server may not raise its own limit */
     stop_block(&sv.signals);
     int r = ports_check(config, places, &err);
     if (r == 0) {

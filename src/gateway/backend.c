@@ -17,6 +17,7 @@ enum {
     UNSENT_BYTES_MAX = 64 * 1024 * 1024, /* for a server that does not read its input */
     PAGES_MAX = 1000,                    /* of one list */
     WHY_BYTES = 512,
+    LINE_SHOWN_BYTES = 200, /* of one that is no message */
 };
 
 #define PROTOCOL_VERSION "2025-06-18"
@@ -171,7 +172,7 @@ static void question_answer(struct backend *b, struct question *question, json_t
 static void question_fail(struct backend *b, struct question *question, const char *why)
 {
     json_auto_t *message =
-        message_error(NULL, MESSAGE_INTERNAL, "the MCP server %s %s", b->plan->name, why);
+        message_error(NULL, JSONRPC_INTERNAL_ERROR, "the MCP server %s %s", b->plan->name, why);
 
     question_answer(b, question, message);
 }
@@ -242,7 +243,7 @@ void backend_cancel(struct backend *b, int64_t id, const char *reason)
 
     (void)json_object_set_new(params, "requestId", json_integer(id));
     (void)json_object_set_new(params, "reason", json_string(reason));
-    (void)message_send(b, message_notification("notifications/cancelled", params));
+    (void)message_send(b, jsonrpc_notification("notifications/cancelled", params));
     if (question) {
         HASH_DELETE(hh, b->questions, question);
         free(question);
@@ -351,7 +352,7 @@ static void on_initialized(void *ctx, json_t *message)
     }
     json_decref(b->described);
     b->described = json_incref(result);
-    (void)message_send(b, message_notification("notifications/initialized", NULL));
+    (void)message_send(b, jsonrpc_notification("notifications/initialized", NULL));
     b->lists_awaited = 1; /* until all are asked for */
     for (int i = 0; i < BACKEND_LISTS && b->child; i++) {
         if (backend_can(b, lists[i].capability)) {
@@ -377,15 +378,12 @@ static void initialize(struct backend *b)
 
 /* ---- what it says ---- */
 
-static void request_take(struct backend *b, json_t *message)
+static void request_take(struct backend *b, const struct jsonrpc_message *read)
 {
-    json_t *id = json_object_get(message, "id");
-    const char *method = message_text(message, "method");
-
-    (void)message_send(
-        b, strcmp(method, "ping") == 0
-               ? message_result(id, json_object())
-               : message_error(id, MESSAGE_NO_METHOD, "the gateway offers no %s", method));
+    (void)message_send(b, strcmp(read->method, "ping") == 0
+                              ? jsonrpc_result(read->id, json_object())
+                              : message_error(read->id, JSONRPC_METHOD_NOT_FOUND,
+                                              "the gateway offers no %s", read->method));
 }
 
 static void progress_take(struct backend *b, json_t *params)
@@ -398,11 +396,8 @@ static void progress_take(struct backend *b, json_t *params)
     }
 }
 
-static void notification_take(struct backend *b, json_t *message)
+static void notification_take(struct backend *b, const char *method, json_t *params)
 {
-    const char *method = message_text(message, "method");
-    json_t *params = json_object_get(message, "params");
-
     if (strcmp(method, "notifications/progress") == 0) {
         progress_take(b, params);
         return;
@@ -421,29 +416,37 @@ static void notification_take(struct backend *b, json_t *message)
     b->events->on_notification(b->ctx, b, method, params);
 }
 
+static void answer_take(struct backend *b, json_t *message, const json_t *id)
+{
+    struct question *question = question_find(b, json_integer_value(id));
+
+    if (question) {
+        question_answer(b, question, message);
+    }
+}
+
 static void line_take(struct backend *b, struct str line)
 {
-    json_auto_t *message = json_loadb(line.at, line.len, 0, NULL);
-    struct question *question;
+    json_auto_t *message = NULL;
+    struct jsonrpc_message read;
+    struct err err;
 
-    switch (message_kind(message)) {
-    case MESSAGE_REQUEST:
-        request_take(b, message);
-        break;
-    case MESSAGE_NOTIFICATION:
-        notification_take(b, message);
-        break;
-    case MESSAGE_RESPONSE:
-        question = question_find(b, json_integer_value(json_object_get(message, "id")));
-        if (question) {
-            question_answer(b, question, message);
-        }
-        break;
-    case MESSAGE_NONE:
+    if (jsonrpc_parse(line, &message, &err) < 0 || jsonrpc_read(message, &read, &err) < 0) {
         if (line.len > 0) { /* many a server greets on its standard output */
-            log_warn("%s: not a message: %.*s", b->plan->name,
-                     (int)(line.len < 200 ? line.len : 200), line.at);
+            log_warn("%s: no message, %s: %.*s", b->plan->name, err.msg,
+                     (int)(line.len < LINE_SHOWN_BYTES ? line.len : LINE_SHOWN_BYTES), line.at);
         }
+        return;
+    }
+    switch (read.kind) {
+    case JSONRPC_REQUEST:
+        request_take(b, &read);
+        break;
+    case JSONRPC_NOTIFICATION:
+        notification_take(b, read.method, read.params);
+        break;
+    case JSONRPC_RESPONSE:
+        answer_take(b, message, read.id);
         break;
     }
 }
@@ -627,6 +630,11 @@ bool backend_can_subscribe(const struct backend *b)
 const char *backend_instructions(const struct backend *b)
 {
     return message_text(b->described, "instructions");
+}
+
+struct str backend_said(const struct backend *b)
+{
+    return b->child ? child_tail(b->child) : (struct str){"", 0};
 }
 
 struct backend *backend_new(const struct place *place, const struct plan *plan,

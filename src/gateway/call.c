@@ -5,6 +5,8 @@
 
 #include "base/alloc.h"
 #include "gateway/message.h"
+#include "gateway/version.h"
+#include "mcp/sse.h"
 
 enum {
     TICKS_SILENT = 1, /* whole ones, before a client is told that we are still at it */
@@ -17,10 +19,11 @@ const struct http_header event_headers[EVENT_HEADERS] = {
 
 int event_write(struct buf *out, const json_t *message)
 {
-    int r = buf_append(out, "event: message\ndata: ", strlen("event: message\ndata: "));
+    scoped_buf text;
 
-    r = r == 0 ? message_write(out, message) : r;
-    return r == 0 ? buf_append(out, "\n\n", 2) : r;
+    buf_init(&text, out->max);
+    int r = message_write(&text, message);
+    return r == 0 ? sse_write(out, (struct str){NULL, 0}, buf_str(&text)) : r;
 }
 
 static void call_free(struct call *call)
@@ -33,15 +36,10 @@ static void call_free(struct call *call)
     if (call->next) {
         call->next->prev = call->prev;
     }
-    json_decref(call->message);
+    json_decref(call->json);
     buf_fini(&call->body);
     free(call->session);
     free(call);
-}
-
-json_t *call_id(const struct call *call)
-{
-    return json_object_get(call->message, "id");
 }
 
 /* ---- answers ---- */
@@ -100,6 +98,11 @@ void call_answer(struct call *call, json_t *message)
     answer(call, 200, message, NULL);
 }
 
+void call_answer_status(struct call *call, int status, json_t *message)
+{
+    answer(call, status, message, NULL);
+}
+
 void call_answer_session(struct call *call, json_t *message, const char *session)
 {
     answer(call, 200, message, session);
@@ -107,7 +110,7 @@ void call_answer_session(struct call *call, json_t *message, const char *session
 
 void call_refuse(struct call *call, int status, int code, const char *why)
 {
-    answer(call, status, message_error(call_id(call), code, "%s", why), NULL);
+    answer(call, status, message_error(call->message.id, code, "%s", why), NULL);
 }
 
 void call_taken(struct call *call)
@@ -180,7 +183,7 @@ static void on_body(void *ctx, const void *data, size_t len)
         return;
     }
     if (buf_append(&call->body, data, len) < 0) {
-        call_refuse(call, 413, MESSAGE_INVALID, "the message is longer than 16 MiB");
+        call_refuse(call, 413, JSONRPC_INVALID_REQUEST, "the message is longer than 16 MiB");
         return;
     }
     http_credit(call->ex, len);
@@ -189,19 +192,19 @@ static void on_body(void *ctx, const void *data, size_t len)
 static void on_body_end(void *ctx)
 {
     struct call *call = ctx;
+    struct err err;
 
     if (call->answered) {
         return;
     }
-    call->message =
-        json_loadb(buf_at(&call->body) ? buf_at(&call->body) : "", buf_len(&call->body), 0, NULL);
+    int r = jsonrpc_parse(buf_str(&call->body), &call->json, &err);
     buf_fini(&call->body);
-    if (!call->message) {
-        call_refuse(call, 400, MESSAGE_PARSE_ERROR, "the body is no JSON");
-    } else if (json_is_array(call->message)) {
-        call_refuse(call, 400, MESSAGE_INVALID, "one message at a time: batches are not taken");
-    } else if (message_kind(call->message) == MESSAGE_NONE) {
-        call_refuse(call, 400, MESSAGE_INVALID, "the body is no JSON-RPC message");
+    if (r < 0) {
+        call_refuse(call, 400, JSONRPC_PARSE_ERROR, err.msg);
+    } else if (json_is_array(call->json)) {
+        call_refuse(call, 400, JSONRPC_INVALID_REQUEST, "batches are not taken: send one message");
+    } else if (jsonrpc_read(call->json, &call->message, &err) < 0) {
+        call_refuse(call, 400, JSONRPC_INVALID_REQUEST, err.msg);
     } else {
         call->calls->on_message(call->calls->ctx, call);
     }
@@ -245,9 +248,10 @@ void call_accept(struct calls *calls, struct http_exchange *ex)
 {
     const struct http_request *request = http_request(ex);
     struct str session = http_header_get(request, "mcp-session-id");
+    struct str version = http_header_get(request, "mcp-protocol-version");
 
     if (!takes(request, "application/json")) {
-        call_turn_away(ex, 406, MESSAGE_INVALID, "the client must accept application/json");
+        call_turn_away(ex, 406, JSONRPC_INVALID_REQUEST, "the client must accept application/json");
         return;
     }
     struct call *call = xnew(struct call);
@@ -257,6 +261,7 @@ void call_accept(struct calls *calls, struct http_exchange *ex)
     }
     calls->first = call;
     call->takes_events = takes(request, "text/event-stream");
+    call->version_known = !version.at || version_is_known(version);
     call->session = session.at ? strndup(session.at, session.len) : NULL;
     buf_init(&call->body, MESSAGE_BYTES_MAX);
     http_accept(ex, &handler, call);

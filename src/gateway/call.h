@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "gateway/backend.h"
 #include "http/http.h"
+#include "mcp/jsonrpc.h"
 
 struct calls;
 
@@ -25,8 +26,10 @@ struct call {
     struct calls *calls;
     struct call *next, *prev;
     struct http_exchange *ex; /* NULL: the client has left */
-    json_t *message;          /* as it came; NULL before */
-    char *session;            /* the id that it came with, or NULL */
+    json_t *json;             /* the message as it came; NULL before */
+    struct jsonrpc_message message;
+    char *session;      /* the id that it came with, or NULL */
+    bool version_known; /* of the protocol, by its header; without one it is */
     /* While a server is asked: */
     struct backend *backend;
     int64_t question;
@@ -40,7 +43,7 @@ struct call {
 
 struct calls {
     struct call *first;
-    void (*on_message)(void *ctx, struct call *call); /* call->message is an object */
+    void (*on_message)(void *ctx, struct call *call); /* call->message is whole */
     void *ctx;
 };
 
@@ -48,6 +51,7 @@ void call_accept(struct calls *calls, struct http_exchange *ex);
 
 /* Each answers; the messages are stolen. */
 void call_answer(struct call *call, json_t *message);
+void call_answer_status(struct call *call, int status, json_t *message);
 void call_answer_session(struct call *call, json_t *message, const char *session); /* a new one */
 void call_refuse(struct call *call, int status, int code, const char *why);
 void call_taken(struct call *call); /* 202: it was no question */
@@ -55,9 +59,6 @@ void call_drop(struct call *call);  /* it was cancelled: an end without an answe
 
 void call_tell(struct call *call, json_t *notification); /* before the answer; stolen */
 void calls_tick(struct calls *calls);                    /* every few seconds */
-
-/* The id of the question, borrowed. */
-json_t *call_id(const struct call *call);
 
 /* A refusal before the body is read. */
 void call_turn_away(struct http_exchange *ex, int status, int code, const char *why);

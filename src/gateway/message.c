@@ -2,76 +2,33 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdio.h>
 
-enum message_kind message_kind(const json_t *message)
-{
-    const json_t *id = json_object_get(message, "id");
-    const json_t *method = json_object_get(message, "method");
+#include "base/utf8.h"
 
-    if (json_is_string(method)) {
-        return !id                                         ? MESSAGE_NOTIFICATION
-               : json_is_string(id) || json_is_integer(id) ? MESSAGE_REQUEST
-                                                           : MESSAGE_NONE;
-    }
-    return !method && (json_object_get(message, "result") || json_object_get(message, "error"))
-               ? MESSAGE_RESPONSE
-               : MESSAGE_NONE;
-}
-
-static json_t *message_new(void)
-{
-    return json_pack("{s:s}", "jsonrpc", "2.0");
-}
-
-json_t *message_notification(const char *method, json_t *params)
-{
-    json_t *message = message_new();
-
-    (void)json_object_set_new(message, "method", json_string(method));
-    if (params) {
-        (void)json_object_set_new(message, "params", params);
-    }
-    return message;
-}
+enum {
+    SENTENCE_BYTES = 1024,
+};
 
 json_t *message_request(int64_t id, const char *method, json_t *params)
 {
-    json_t *message = message_notification(method, params);
+    json_t *message = jsonrpc_notification(method, params);
 
     (void)json_object_set_new(message, "id", json_integer(id));
     return message;
 }
 
-static json_t *answer_new(json_t *id)
-{
-    json_t *message = message_new();
-
-    (void)json_object_set_new(message, "id", id ? json_incref(id) : json_null());
-    return message;
-}
-
-json_t *message_result(json_t *id, json_t *result)
-{
-    json_t *message = answer_new(id);
-
-    (void)json_object_set_new(message, "result", result);
-    return message;
-}
-
 json_t *message_error(json_t *id, int code, const char *fmt, ...)
 {
+    char sentence[SENTENCE_BYTES];
     va_list ap;
-    json_t *message = answer_new(id);
 
     va_start(ap, fmt);
-    json_t *text = json_vsprintf(fmt, ap);
+    (void)vsnprintf(sentence, sizeof(sentence), fmt, ap);
     va_end(ap);
-    if (!text) { /* what was put in is no UTF-8 */
-        text = json_string("the reason cannot be shown: it is no UTF-8");
-    }
-    (void)json_object_set_new(message, "error",
-                              json_pack("{s:i, s:o}", "code", code, "message", text));
-    return message;
+    size_t len = strlen(sentence);
+    sentence[len - utf8_unfinished((struct str){sentence, len})] = '\0'; /* where it was cut */
+    return jsonrpc_error(id, code, sentence, NULL);
 }
 
 static int on_dump(const char *bytes, size_t len, void *out)

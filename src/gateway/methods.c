@@ -7,24 +7,13 @@
 #include "gateway/internal.h"
 #include "gateway/message.h"
 #include "gateway/names.h"
+#include "gateway/version.h"
 
 enum {
     INSTRUCTIONS_BYTES_MAX = 64 * 1024,
 };
 
 /* ---- initialize ---- */
-
-static const char *const versions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
-
-static const char *version_agree(const char *asked)
-{
-    for (size_t i = 0; i < countof(versions); i++) {
-        if (strcmp(asked, versions[i]) == 0) {
-            return versions[i];
-        }
-    }
-    return versions[0];
-}
 
 static bool any_can(const struct gateway *g, const char *capability)
 {
@@ -96,7 +85,8 @@ static void initialize(struct gateway *g, struct call *call, json_t *params)
     if (text) {
         (void)json_object_set_new(result, "instructions", text);
     }
-    call_answer_session(call, message_result(call_id(call), result), session_new(&g->sessions)->id);
+    call_answer_session(call, jsonrpc_result(call->message.id, result),
+                        session_new(&g->sessions)->id);
 }
 
 /* ---- lists ---- */
@@ -109,7 +99,7 @@ static void list_serve(struct gateway *g, struct call *call, enum backend_list l
     for (size_t i = 0; i < g->n; i++) {
         names_add(items, backend_items(g->backends[i], list), backend_plan(g->backends[i])->prefix);
     }
-    call_answer(call, message_result(call_id(call), json_pack("{s:o}", key, items)));
+    call_answer(call, jsonrpc_result(call->message.id, json_pack("{s:o}", key, items)));
 }
 
 static void tools_list(struct gateway *g, struct call *call, json_t *params)
@@ -143,7 +133,7 @@ static void on_answer(void *ctx, json_t *message)
     struct call *call = ctx;
     json_t *answer = json_copy(message);
 
-    (void)json_object_set(answer, "id", call_id(call));
+    (void)json_object_set(answer, "id", call->message.id);
     call->backend = NULL;
     call_answer(call, answer);
 }
@@ -151,14 +141,14 @@ static void on_answer(void *ctx, json_t *message)
 static void on_progress(void *ctx, json_t *params)
 {
     struct call *call = ctx;
-    const json_t *meta = json_object_get(json_object_get(call->message, "params"), "_meta");
+    const json_t *meta = json_object_get(call->message.params, "_meta");
     json_t *token = json_object_get(meta, "progressToken");
     json_t *copy = json_copy(params);
 
     if (token) {
         (void)json_object_set(copy, "progressToken", token);
     }
-    call_tell(call, message_notification("notifications/progress", copy));
+    call_tell(call, jsonrpc_notification("notifications/progress", copy));
 }
 
 static const struct backend_asker asker = {.on_answer = on_answer, .on_progress = on_progress};
@@ -167,8 +157,7 @@ static const struct backend_asker asker = {.on_answer = on_answer, .on_progress 
 static void forward(struct call *call, struct backend *backend, json_t *params)
 {
     call->backend = backend;
-    backend_ask(backend, message_text(call->message, "method"), params, &asker, call,
-                &call->question);
+    backend_ask(backend, call->message.method, params, &asker, call, &call->question);
 }
 
 /* The server that has a tool or a prompt of this name; *own is what that server calls it. */
@@ -192,8 +181,8 @@ static void named_serve(struct gateway *g, struct call *call, json_t *params,
     struct backend *backend = named_find(g, list, name, &own);
 
     if (!backend) {
-        call_answer(call,
-                    message_error(call_id(call), MESSAGE_BAD_PARAMS, "Unknown %s: %s", what, name));
+        call_answer(call, message_error(call->message.id, JSONRPC_INVALID_PARAMS, "Unknown %s: %s",
+                                        what, name));
         return;
     }
     json_t *renamed = json_copy(params);
@@ -252,8 +241,8 @@ static struct backend *resource_need(struct gateway *g, struct call *call, const
     struct backend *backend = resource_find(g, uri);
 
     if (!backend) {
-        call_answer(
-            call, message_error(call_id(call), MESSAGE_NO_RESOURCE, "Resource not found: %s", uri));
+        call_answer(call, message_error(call->message.id, MESSAGE_NO_RESOURCE,
+                                        "Resource not found: %s", uri));
     }
     return backend;
 }
@@ -277,7 +266,7 @@ static void resources_subscribe(struct gateway *g, struct call *call, json_t *pa
         return;
     }
     if (json_object_size(session->subscribed) >= SESSION_SUBSCRIBED_MAX) {
-        call_refuse(call, 200, MESSAGE_INVALID, "too many resources are subscribed to");
+        call_refuse(call, 200, JSONRPC_INVALID_REQUEST, "too many resources are subscribed to");
         return;
     }
     (void)json_object_set_new(session->subscribed, uri, json_true());
@@ -306,7 +295,7 @@ static void resources_unsubscribe(struct gateway *g, struct call *call, json_t *
     }
     (void)json_object_del(session->subscribed, uri);
     if (is_subscribed(g, uri)) {
-        call_answer(call, message_result(call_id(call), json_object()));
+        call_answer(call, jsonrpc_result(call->message.id, json_object()));
     } else {
         forward(call, backend, json_copy(params));
     }
@@ -333,7 +322,7 @@ static void complete(struct gateway *g, struct call *call, json_t *params)
         (void)json_object_set_new(renamed, "ref", own_ref);
     }
     if (!backend) {
-        call_refuse(call, 200, MESSAGE_BAD_PARAMS, "ref names no prompt and no resource");
+        call_refuse(call, 200, JSONRPC_INVALID_PARAMS, "ref names no prompt and no resource");
         return;
     }
     forward(call, backend, json_incref(renamed));
@@ -344,7 +333,7 @@ static void complete(struct gateway *g, struct call *call, json_t *params)
 static void ping(struct gateway *g, struct call *call, json_t *params)
 {
     (void)g, (void)params;
-    call_answer(call, message_result(call_id(call), json_object()));
+    call_answer(call, jsonrpc_result(call->message.id, json_object()));
 }
 
 static void on_level_set(void *ctx, json_t *message)
@@ -363,7 +352,7 @@ static void level_set(struct gateway *g, struct call *call, json_t *params)
                         &ignored);
         }
     }
-    call_answer(call, message_result(call_id(call), json_object()));
+    call_answer(call, jsonrpc_result(call->message.id, json_object()));
 }
 
 static const struct {
@@ -392,8 +381,8 @@ static void request_serve(struct gateway *g, struct call *call, const char *meth
             return;
         }
     }
-    call_answer(call,
-                message_error(call_id(call), MESSAGE_NO_METHOD, "there is no method %s", method));
+    call_answer(call, message_error(call->message.id, JSONRPC_METHOD_NOT_FOUND,
+                                    "there is no method %s", method));
 }
 
 static void cancel(struct gateway *g, const char *session, const json_t *params)
@@ -401,7 +390,7 @@ static void cancel(struct gateway *g, const char *session, const json_t *params)
     json_t *id = json_object_get(params, "requestId");
 
     for (struct call *at = g->calls.first; at; at = at->next) {
-        if (at->backend && text_same(at->session, session) && json_equal(call_id(at), id)) {
+        if (at->backend && text_same(at->session, session) && json_equal(at->message.id, id)) {
             backend_cancel(at->backend, at->question, message_text(params, "reason"));
             at->backend = NULL;
             call_drop(at);
@@ -413,23 +402,27 @@ static void cancel(struct gateway *g, const char *session, const json_t *params)
 void methods_serve(void *gateway, struct call *call)
 {
     struct gateway *g = gateway;
-    json_t *params = json_object_get(call->message, "params");
-    const char *method = message_text(call->message, "method");
-    bool asks = message_kind(call->message) == MESSAGE_REQUEST;
+    const struct jsonrpc_message *message = &call->message;
+    bool asks = message->kind == JSONRPC_REQUEST;
 
-    if (asks && strcmp(method, "initialize") == 0) {
-        initialize(g, call, params);
+    if (asks && strcmp(message->method, "initialize") == 0) {
+        initialize(g, call, message->params);
+    } else if (!call->version_known) {
+        call_answer_status(call, 400,
+                           jsonrpc_error(message->id, MESSAGE_NO_VERSION,
+                                         "this revision of the protocol is not spoken here",
+                                         json_pack("{s:o}", "supported", version_names())));
     } else if (!call->session) {
-        call_refuse(call, 400, MESSAGE_INVALID, "the header Mcp-Session-Id is missing: initialize");
+        call_refuse(call, 400, JSONRPC_INVALID_REQUEST,
+                    "the header Mcp-Session-Id is missing: begin with initialize");
     } else if (!session_find(&g->sessions, call->session)) {
-        call_refuse(call, 404, MESSAGE_INVALID, "there is no such session: initialize anew");
-    } else if (asks && params && !json_is_object(params)) {
-        call_refuse(call, 200, MESSAGE_BAD_PARAMS, "params must be an object");
+        call_refuse(call, 404, JSONRPC_INVALID_REQUEST,
+                    "there is no such session: begin with initialize");
     } else if (asks) {
-        request_serve(g, call, method, params);
+        request_serve(g, call, message->method, message->params);
     } else {
-        if (strcmp(method, "notifications/cancelled") == 0) {
-            cancel(g, call->session, params);
+        if (text_same(message->method, "notifications/cancelled")) {
+            cancel(g, call->session, message->params);
         }
         call_taken(call);
     }

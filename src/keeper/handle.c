@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/fdpass.h"
 #include "base/log.h"
+#include "keeper/pack.h"
 #include "keeper/restore.h"
 #include "keeper/save.h"
 #include "keeper/saved.h"
@@ -565,6 +566,26 @@ static void handle_save(struct handler *handler, uint64_t client, const struct k
     pending_begin(handler, client, req, save_work, false);
 }
 
+static void pack_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    struct pending *pending = ctx;
+
+    (void)fds;
+    result->status = pack_saved(pending->handler->kit->pool, pending->req.save.name, &result->saved,
+                                &result->err);
+}
+
+/* One at a time, and not in the way of whoever restores from the same: under a name that no jail
+ * has. */
+static void handle_pack(struct handler *handler, uint64_t client, const struct keeper_request *req)
+{
+    struct keeper_request named = *req;
+
+    memcpy(named.id, "pack", sizeof("pack"));
+    named.save.flags = 0;
+    pending_begin(handler, client, &named, pack_work, false);
+}
+
 static void restore_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
 {
     struct pending *pending = ctx;
@@ -617,7 +638,8 @@ static void save_done(struct handler *handler, uint64_t client, const struct kee
     struct keeper_answer answer = answer_to(req, result->status, &result->err);
 
     answer.saved = result->saved;
-    if (result->status == 0 && req->save.flags & KEEPER_SAVE_STOP) {
+    if (result->status == 0 && req->save.flags & KEEPER_SAVE_STOP &&
+        !(req->save.flags & KEEPER_SAVE_LOOK)) {
         end_begin(handler, client, req->id, JAIL_GROUPS, &answer);
     } else {
         answer_plain(handler, client, &answer);
@@ -646,7 +668,11 @@ static void pending_mend(struct handler *handler, const struct keeper_request *r
     cgroups_task_kill(handler->kit->groups, req->id);
     if (req->op == KEEPER_SAVE) {
         cgroups_thaw(handler->kit->groups, req->id);
-        saved_abandon(handler->kit->pool, req->save.name);
+        if (!(req->save.flags & KEEPER_SAVE_LOOK)) {
+            saved_abandon(handler->kit->pool, req->save.name);
+        }
+    } else if (req->op == KEEPER_PACK) {
+        return;
     } else if (req->op == KEEPER_RESTORE) {
         result->made = req->plan.keeps_disk ? JAIL_GROUPS : JAIL_ALL;
     } else {
@@ -665,7 +691,7 @@ static bool pending_step(struct handler *handler, struct pending *pending)
     int fds[KEEPER_FDS_MAX];
 
     if (poll(&ready, 1, 0) != 1) {
-        if (clock_mono_ms() > pending->deadline_ms) {
+        if (clock_mono_ms() > pending->deadline_ms && req.op != KEEPER_PACK) {
             log_warn("work on jail %s takes too long", req.id);
             cgroups_task_kill(handler->kit->groups, req.id);
         }
@@ -822,6 +848,7 @@ void handler_request(struct handler *handler, uint64_t client, const struct keep
         [KEEPER_RESTORE] = handle_restore,
         [KEEPER_FORGET] = handle_forget,
         [KEEPER_LIST_SAVED] = handle_list_saved,
+        [KEEPER_PACK] = handle_pack,
         [KEEPER_VOLUME_MAKE] = handle_volume_make,
         [KEEPER_VOLUME_REMOVE] = handle_volume_remove,
         [KEEPER_VOLUME_USAGE] = handle_volume_usage,

@@ -59,6 +59,8 @@ enum keeper_op {
     KEEPER_VOLUME_MAKE = 12,   /* volume: an empty one; -EEXIST when there is one of that name */
     KEEPER_VOLUME_REMOVE = 13, /* volume: fine if gone; -EBUSY while a jail has it mounted */
     KEEPER_VOLUME_USAGE = 14,  /* volume: its bytes, in usage.disk_bytes */
+    KEEPER_PACK = 15, /* save.name: compresses the memory saved under it, which takes its time;
+                         fine when it is done. -EBUSY while another is at it */
 };
 
 /* A layer whose name begins so is the disk of what was saved under that name. */
@@ -99,6 +101,8 @@ enum keeper_save_flag {
     KEEPER_SAVE_STOP = 1 << 1,   /* the jail ends once all is saved and synced; its own disk stays
                                     for keeps_disk. Without: it goes on running */
     KEEPER_SAVE_SYNC = 1 << 2,   /* answered when it is durable */
+    KEEPER_SAVE_LOOK = 1 << 3,   /* saves nothing and stops nothing: 0 when no process is seen to
+                                    hold what cannot be saved with the memory */
 };
 
 struct keeper_save {
@@ -115,6 +119,7 @@ struct keeper_volume {
 struct keeper_saved {
     char name[KEEPER_SAVED_BYTES]; /* LIST_SAVED */
     uint64_t memory_bytes;         /* of the images on disk */
+    uint64_t plain_bytes;          /* PACK: what they took before */
     uint64_t frozen_usec;          /* for how long the jail stood still; 0 when it was stopped */
 };
 

@@ -132,7 +132,10 @@ static void take_last(const json_t *message, struct process_event *out)
 
     out->news = PROCESS_LAST;
     if (error) {
-        (void)err_set(&out->why, EPROTO, "%s: %s", code ? code : "unknown", text ? text : "");
+        bool ours = code && strcmp(code, "invalid_argument") == 0;
+
+        (void)err_set(&out->why, ours ? EINVAL : EPROTO, "%s: %s", code ? code : "unknown",
+                      text ? text : "");
         out->late = code && strcmp(code, "deadline_exceeded") == 0;
     }
 }

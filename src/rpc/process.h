@@ -59,8 +59,8 @@ struct process_event {
     struct buf data; /* initialised by who reads events, cleared by process_event() */
     int exit_code;   /* -1: a signal */
     char status[PROCESS_STATUS_BYTES];
-    bool late; /* the agent ended the command because of its time limit */
-    struct err why;
+    bool late;      /* the agent ended the command because of its time limit */
+    struct err why; /* EINVAL: what was asked for cannot be */
 };
 void process_event_init(struct process_event *event);
 void process_event_fini(struct process_event *event);

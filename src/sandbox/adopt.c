@@ -220,13 +220,16 @@ int sandboxes_new(const struct sandboxes_options *options, void (*ready)(void *c
         slots_begin(&all->slots, options->instance);
     }
     all->ready_ctx = ctx;
-    all->refs = 4; /* the caller's, and the timers' */
+    all->refs = 5; /* the caller's, and the timers' */
     if (uv_timer_init(options->loop, &all->doom_timer) < 0 ||
         uv_timer_init(options->loop, &all->record_timer) < 0 ||
-        uv_timer_init(options->loop, &all->warm_timer) < 0) {
+        uv_timer_init(options->loop, &all->warm_timer) < 0 ||
+        uv_timer_init(options->loop, &all->pack_timer) < 0) {
         abort();
     }
     all->doom_timer.data = all->record_timer.data = all->warm_timer.data = all;
+    all->pack_timer.data = all;
+    pack_start(all);
     pools_new(all);
     int r = store_load_sandboxes(options->store, load_one, all, err);
     if (r < 0) {
@@ -269,6 +272,7 @@ void sandboxes_free(struct sandboxes *all)
     uv_close((uv_handle_t *)&all->doom_timer, on_timer_closed);
     uv_close((uv_handle_t *)&all->record_timer, on_timer_closed);
     uv_close((uv_handle_t *)&all->warm_timer, on_timer_closed);
+    uv_close((uv_handle_t *)&all->pack_timer, on_timer_closed);
     sandboxes_release(all);
 }
 

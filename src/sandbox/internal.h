@@ -39,9 +39,9 @@
 #include "sandbox/sandbox.h"
 
 enum {
-    SANDBOX_ADOPT_WINDOW = 64,               /* ATTACH requests under way at start */
-    SANDBOX_DIAL_TRIES = 2,                  /* the second on a channel made anew */
-    SANDBOX_ATTACH_WAIT_MS = 5000,           /* of a dial: adoption, or a keeper started again */
+    SANDBOX_ADOPT_WINDOW = 64,     /* ATTACH requests under way at start */
+    SANDBOX_DIAL_TRIES = 2,        /* the second on a channel made anew */
+    SANDBOX_ATTACH_WAIT_MS = 5000, /* of a dial: adoption, or a keeper started again */
     SANDBOX_DESTROY_RETRY_MS = 1000,
     SANDBOX_DESTROY_TRIES = 60,
     SANDBOX_RECORD_RETRY_MS = 1000,     /* an end that the store could not take is given again */
@@ -123,6 +123,8 @@ struct sandboxes {
     struct warm *warms; /* the built-in templates */
     bool warming;       /* one of them is being run, to be kept */
     uv_timer_t warm_timer;
+    uv_timer_t pack_timer;
+    bool packing; /* the keeper is at it, for one of them */
     struct pools *pools;
     uint32_t making_n; /* jails that the keeper makes for somebody who waits */
 
@@ -157,6 +159,8 @@ struct sandbox {
     char *layers; /* as struct template's: its template may change, this does not */
     char *saved;  /* PAUSED, RESUMING: what the keeper saved of it */
     uint64_t saved_bytes;
+    char *forfeit; /* why the pause that is being made keeps no memory, though it was to; or NULL */
+    bool packed; /* the keeper was asked to compress that */
 
     uint32_t uid_slot;
     struct keeper_jail jail;
@@ -192,6 +196,10 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row); /* false: 
 
 void sandboxes_count_end(struct sandboxes *all, const char *reason);
 bool layers_have(const char *layers, const char *layer); /* of struct template's; may be NULL */
+
+/* ---- pack.c ---- */
+
+void pack_start(struct sandboxes *all);
 
 /* ---- record.c ---- */
 
@@ -257,8 +265,8 @@ void pool_pump(struct sandboxes *all); /* makes what lacks, unless somebody wait
 
 /* ---- create.c ---- */
 
-/* A jail for the pool: `done` as of sandbox_create(). Its agent knows what its template says, and is
- * told the rest when it is claimed. */
+/* A jail for the pool: `done` as of sandbox_create(). Its agent knows what its template says, and
+ * is told the rest when it is claimed. */
 void sandbox_park(struct sandboxes *all, const struct template *template, sandbox_created *done,
                   void *ctx);
 
@@ -279,6 +287,8 @@ struct save {
     struct sandbox *sb;       /* counted */
     char name[KEEPER_SAVED_BYTES];
     uint32_t flags; /* enum keeper_save_flag; with STOP it is a pause */
+    bool looking;   /* the keeper looks whether it can be, before anything ends for it */
+    bool looked;
     bool begun;
     bool quiet; /* the agent is, and has no channel */
     bool asked; /* the keeper saves */

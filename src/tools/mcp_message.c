@@ -168,11 +168,11 @@ static bool header_is(struct str value, const char *text)
     struct str prefix = STR("=?base64?"), suffix = STR("?=");
     scoped_buf decoded;
 
+    buf_init(&decoded, HTTP_HEADER_BYTES_MAX);
     if (!str_starts(value, prefix) || !str_ends(value, suffix) ||
         value.len < prefix.len + suffix.len) {
         return str_eq(value, str_of(text));
     }
-    buf_init(&decoded, HTTP_HEADER_BYTES_MAX);
     struct str inner = {value.at + prefix.len, value.len - prefix.len - suffix.len};
     return base64_decode(&decoded, inner) == 0 && str_eq(buf_str(&decoded), str_of(text));
 }

@@ -42,6 +42,10 @@ static const struct kind {
 /* Its own session, so that no end of a command reaches it. The last line is its pid. */
 static const char serve_script[] =
     "cd \"$TOOL_NAME\" || exit 1\n"
+    "if (exec 3<>\"/dev/tcp/127.0.0.1/$TOOL_PORT\") 2>/dev/null; then\n"
+    "    echo \"port $TOOL_PORT is in use already\"\n"
+    "    exit 1\n"
+    "fi\n"
     "setsid nohup $TOOL_SERVE --hostname 0.0.0.0 --port \"$TOOL_PORT\" </dev/null"
     " >\"$TOOL_LOG\" 2>&1 &\n"
     "echo $!";

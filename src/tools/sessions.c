@@ -132,10 +132,10 @@ static int type(struct tool_call *call, const struct box *box, const json_t *inp
     size_t len = json_string_length(text);
     scoped_buf keys;
 
+    buf_init(&keys, KEYS_TYPED_BYTES_MAX);
     if (len == 0) {
         return 0; /* only a look */
     }
-    buf_init(&keys, KEYS_TYPED_BYTES_MAX);
     if (buf_append(&keys, json_string_value(text), len) < 0 ||
         (enter && buf_append(&keys, "\r", 1) < 0)) {
         return err_set(err, EMSGSIZE, "input: is longer than %d bytes", KEYS_TYPED_BYTES_MAX);

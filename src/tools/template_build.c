@@ -53,10 +53,10 @@ static int step_packages(const json_t *input, const char *field, const char *com
     const json_t *packages = json_object_get(input, field);
     scoped_buf text;
 
+    buf_init(&text, STEP_BYTES_MAX);
     if (json_array_size(packages) == 0) {
         return 0;
     }
-    buf_init(&text, STEP_BYTES_MAX);
     int r = buf_printf(&text, "%s", command);
     for (size_t i = 0; r == 0 && i < json_array_size(packages); i++) {
         const char *package = json_string_value(json_array_get(packages, i));
@@ -79,10 +79,10 @@ static int step_clone(const json_t *urls, size_t i, json_t *steps, struct err *e
     const char *url = json_string_value(json_array_get(urls, i));
     scoped_buf text;
 
+    buf_init(&text, STEP_BYTES_MAX);
     if (word_check("git_urls", i, url, err) < 0) {
         return -EINVAL;
     }
-    buf_init(&text, STEP_BYTES_MAX);
     if (buf_printf(&text, "cd && git clone --depth 1 -- ") < 0 || quote(&text, url) < 0 ||
         buf_append(&text, "", 1) < 0) {
         return err_set(err, EMSGSIZE, "git_urls[%zu]: is too long", i);

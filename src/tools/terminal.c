@@ -67,7 +67,8 @@ static void on_event(struct stream *stream)
     case PROCESS_LAST:
         stream->over = true;
         if (event->why.code && !event->late && !stream->out->ended) {
-            stream->error = err_set(&stream->err, EIO, "%s", event->why.msg);
+            stream->error = err_set(&stream->err, event->why.code == EINVAL ? EINVAL : EIO, "%s",
+                                    event->why.msg);
         }
         break;
     case PROCESS_NOTHING:

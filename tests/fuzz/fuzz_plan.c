@@ -71,6 +71,7 @@ static void request_assert(const struct keeper_request *req)
     case KEEPER_LIST_SAVED:
         return;
     case KEEPER_FORGET:
+    case KEEPER_PACK:
         saved_assert(req->save.name);
         return;
     case KEEPER_USAGE_MANY:

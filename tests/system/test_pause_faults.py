@@ -7,10 +7,11 @@ import random
 import signal
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import pytest
-from daemon import Daemon, children, until
+from daemon import Daemon, until
 from e2b import Sandbox
 
 ROUNDS = int(os.environ.get("ATOLL_PAUSE_FAULT_ROUNDS", "15"))
@@ -47,8 +48,16 @@ def daemon():
 
 
 def descendants(pid):
-    for child, command in children(pid):
-        yield child, command
+    """Quickly: a look at all processes would take longer than CRIU does."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return
+    for child in children:
+        try:
+            yield int(child), Path(f"/proc/{child}/cmdline").read_text()
+        except OSError:
+            continue
         yield from descendants(child)
 
 
@@ -63,11 +72,11 @@ def is_criu(pid, command):
     return "criu" in command and len(inner) == 1
 
 
-def criu_of(daemon):
-    return [pid for pid, command in descendants(daemon.child("keeper")) if is_criu(pid, command)]
+def criu_of(keeper):
+    return [pid for pid, command in descendants(keeper) if is_criu(pid, command)]
 
 
-def kill(daemon, victim):
+def kill(daemon, keeper, victim):
     """True when there was something of that name to kill."""
     if victim == "all":
         daemon.kill()
@@ -76,7 +85,7 @@ def kill(daemon, victim):
     if victim in ("keeper", "server"):
         daemon.kill_child(victim)
         return True
-    found = criu_of(daemon)
+    found = criu_of(keeper)
     for pid in found:
         try:
             os.kill(pid, signal.SIGKILL)
@@ -168,14 +177,15 @@ def one_round(home, chance):
     delay = chance.random() * LATEST_S
     if action == "resume":
         home.act("pause")
+    keeper = home.daemon.child("keeper")
     acting = threading.Thread(target=home.act, args=[action])
     acting.start()
     if victim == "criu":
         delay = chance.random() * CRIU_S
-        while acting.is_alive() and not criu_of(home.daemon):
-            time.sleep(0.001)
+        while acting.is_alive() and not criu_of(keeper):
+            time.sleep(0.0005)
     time.sleep(delay)
-    hit = kill(home.daemon, victim)
+    hit = kill(home.daemon, keeper, victim)
     acting.join()
     print(f"{action} {victim} {delay:.3f}{'' if hit else ' (nothing to kill)'}: {home.state()}")
     home.settle()

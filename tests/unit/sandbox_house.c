@@ -280,6 +280,7 @@ static void keeper_act(const struct keeper_request *req, struct keeper_answer *a
         }
         return;
     case KEEPER_HELLO:
+    case KEEPER_PACK:
     case KEEPER_USAGE_MANY:
     case KEEPER_VOLUME_MAKE:
     case KEEPER_VOLUME_REMOVE:
