@@ -159,6 +159,7 @@ struct sandbox {
     char *layers; /* as struct template's: its template may change, this does not */
     char *saved;  /* PAUSED, RESUMING: what the keeper saved of it */
     uint64_t saved_bytes;
+    char *forfeit; /* why the pause that is being made keeps no memory, though it was to; or NULL */
     bool packed; /* the keeper was asked to compress that */
 
     uint32_t uid_slot;
@@ -286,6 +287,8 @@ struct save {
     struct sandbox *sb;       /* counted */
     char name[KEEPER_SAVED_BYTES];
     uint32_t flags; /* enum keeper_save_flag; with STOP it is a pause */
+    bool looking;   /* the keeper looks whether it can be, before anything ends for it */
+    bool looked;
     bool begun;
     bool quiet; /* the agent is, and has no channel */
     bool asked; /* the keeper saves */

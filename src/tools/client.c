@@ -169,19 +169,19 @@ static void ask_send(struct ask *ask, const struct ask_plan *plan)
                   (int64_t)plan->body.len, false, &handler, ask);
 }
 
-/* As much as there is room for. */
+/* Until there is no room: only then is on_credit called. */
 static void ask_push(struct ask *ask)
 {
-    size_t room = upstream_writable(ask->up);
-    size_t n = ask->body.len < room ? ask->body.len : room;
+    size_t room;
 
-    if (n == 0) {
-        return;
-    }
-    upstream_write(ask->up, ask->body.at, n);
-    ask->body = str_skip(ask->body, n);
-    if (ask->body.len == 0) {
-        upstream_finish(ask->up);
+    while (ask->body.len > 0 && (room = upstream_writable(ask->up)) > 0) {
+        size_t n = ask->body.len < room ? ask->body.len : room;
+
+        upstream_write(ask->up, ask->body.at, n);
+        ask->body = str_skip(ask->body, n);
+        if (ask->body.len == 0) {
+            upstream_finish(ask->up);
+        }
     }
 }
 
