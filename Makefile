@@ -2,10 +2,12 @@
 SHELL = /bin/bash
 PREFIX ?= /usr/local
 ARGS ?=
-PROGRAMS = atoll src/agent/atoll-agent src/interpreter/atoll-interpreter
+PROGRAMS = atoll src/agent/atoll-agent src/interpreter/atoll-interpreter \
+	src/gateway/mcp-gateway
+BENCHES = bench/bench-hand bench/bench-list bench/bench-service
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check bench install clean deps-criu
+.PHONY: help build run test check bench bench-full bench-compare bench-build install clean deps-criu
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -24,10 +26,18 @@ test: ## builds and runs every test; ends with `N passed, N failed`
 check: ## format, layers, analyzers, shell scripts, and each fuzzer for 30 s
 	@tools/check
 
-bench: ## measures beside bwrap, crun, nginx, CRIU, buildah and prints ratios
+bench: bench-build ## measures beside peers in six minutes, prints tables, writes docs/benchmarks (PARTS="tti exec")
+	@BENCH_BUILD=$(CURDIR)/build-bench bench/run --mode short $(PARTS)
+
+bench-full: bench-build ## the same with all counts, in a quarter of an hour
+	@BENCH_BUILD=$(CURDIR)/build-bench bench/run --mode full $(PARTS)
+
+bench-compare: bench-build ## compares two commits by ratio in one run: A=commit B=commit
+	@BENCH_BUILD=$(CURDIR)/build-bench bench/compare "$(A)" "$(B)"
+
+bench-build:
 	@tools/deps build run criu bench
-	@TARGETS="$(PROGRAMS)" tools/build build-bench
-	@BUILD=build-bench BENCH_BUILD=$(CURDIR)/build-bench bench/run
+	@TARGETS="$(PROGRAMS) $(BENCHES)" tools/build build-bench --buildtype=release -Db_ndebug=false
 
 install: build ## copies programs, templates, units and an example configuration below PREFIX
 	@[ -n "$(DESTDIR)" ] || tools/deps run criu

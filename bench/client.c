@@ -1,6 +1,5 @@
 #include "client.h"
 
-#include <curl/curl.h>
 #include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -8,31 +7,19 @@
 #include <string.h>
 
 enum {
-    ANSWER_BYTES_MAX = 64 * 1024,
     LINE_BYTES = 512,
-    TAIL_BYTES = 256, /* more than a stream's last two messages */
-};
-
-/* The last bytes of an answer, however long. */
-struct tail {
-    char at[TAIL_BYTES];
-    size_t n;
-};
-
-/* One of many at once. */
-struct stream {
-    CURL *curl;
-    struct curl_slist *headers;
-    struct tail tail;
+    FRAME_HEAD_BYTES = 5, /* Connect's envelope: flags, length */
+    SANDBOX_S = 3600,
+    BUFFER_BYTES = 256 * 1024,
+    REQUEST_S = 120,
+    KEPT_MAX = 256, /* connections */
 };
 
 struct client {
     CURL *curl;
+    CURLM *multi;
     const char *api_url, *sandbox_url, *key;
-    char answer[ANSWER_BYTES_MAX];
-    size_t answer_n;   /* kept */
-    size_t answer_all; /* seen */
-    struct tail tail;
+    struct answer answer;
     size_t upload_left;
 };
 
@@ -59,89 +46,82 @@ struct client *client_new(void)
     c->key = env_or_exit("E2B_API_KEY");
     curl_global_init(CURL_GLOBAL_DEFAULT);
     c->curl = curl_easy_init();
+    c->multi = curl_multi_init();
+    (void)curl_multi_setopt(c->multi, CURLMOPT_MAXCONNECTS, (long)KEPT_MAX);
     return c;
+}
+
+CURLM *client_multi(struct client *c)
+{
+    return c->multi;
 }
 
 void client_free(struct client *c)
 {
     curl_easy_cleanup(c->curl);
+    curl_multi_cleanup(c->multi);
+    curl_global_cleanup();
     free(c);
 }
 
-static void tail_take(struct tail *tail, const char *data, size_t len)
-{
-    size_t new = len < sizeof(tail->at) ? len : sizeof(tail->at);
-    size_t room = sizeof(tail->at) - new;
-    size_t old = tail->n < room ? tail->n : room;
-
-    memmove(tail->at, tail->at + tail->n - old, old);
-    memcpy(tail->at + old, data + len - new, new);
-    tail->n = old + new;
-}
-
-/* Whether the stream that ends so has told of a command's end. */
-static int tail_exited(const struct tail *tail, const char *program)
-{
-    if (!memmem(tail->at, tail->n, "\"exited\":true", 13)) {
-        fprintf(stderr, "bench: %s did not end well\n", program);
-        return -1;
-    }
-    return 0;
-}
-
-static size_t stream_take(char *data, size_t size, size_t n, void *ctx)
-{
-    struct stream *stream = ctx;
-
-    tail_take(&stream->tail, data, size * n);
-    return size * n;
-}
+/* ---- what is answered ---- */
 
 static size_t answer_take(char *data, size_t size, size_t n, void *ctx)
 {
-    struct client *c = ctx;
+    struct answer *answer = ctx;
     size_t len = size * n;
-    size_t room = sizeof(c->answer) - 1 - c->answer_n;
-    size_t keep = len < room ? len : room;
+    size_t new = len < ANSWER_BYTES ? len : ANSWER_BYTES;
+    size_t old = answer->n < ANSWER_BYTES - new ? answer->n : ANSWER_BYTES - new;
 
-    memcpy(c->answer + c->answer_n, data, keep);
-    c->answer_n += keep;
-    c->answer[c->answer_n] = '\0';
-    c->answer_all += len;
-    tail_take(&c->tail, data, len);
+    memmove(answer->at, answer->at + answer->n - old, old);
+    memcpy(answer->at + old, data + len - new, new);
+    answer->n = old + new;
+    answer->at[answer->n] = '\0';
+    answer->all += len;
     return len;
 }
 
-static size_t upload_give(char *out, size_t size, size_t n, void *ctx)
-{
-    struct client *c = ctx;
-    size_t len = size * n < c->upload_left ? size * n : c->upload_left;
-
-    memset(out, 0, len);
-    c->upload_left -= len;
-    return len;
-}
-
-static int perform(struct client *c, const char *what, struct curl_slist *headers)
+int client_check(CURL *curl, CURLcode code, const char *what, const struct answer *answer)
 {
     long status = 0;
 
-    c->answer_n = c->answer_all = c->tail.n = 0;
-    curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, answer_take);
-    curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, c);
-    curl_easy_setopt(c->curl, CURLOPT_BUFFERSIZE, 256L * 1024);
-    CURLcode code = curl_easy_perform(c->curl);
-    curl_slist_free_all(headers);
-    curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &status);
-    curl_easy_reset(c->curl); /* keeps the connection */
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
     if (code != CURLE_OK || status >= 300) {
         fprintf(stderr, "bench: %s: status %ld, %s %.200s\n", what, status,
-                curl_easy_strerror(code), c->answer_n ? c->answer : "");
+                curl_easy_strerror(code), answer->at);
         return -1;
     }
     return 0;
 }
+
+int client_read_created(const struct answer *answer, struct client_box *box)
+{
+    json_t *root = json_loadb(answer->at, answer->n, 0, NULL);
+    const char *id = json_string_value(json_object_get(root, "sandboxID"));
+    const char *token = json_string_value(json_object_get(root, "envdAccessToken"));
+
+    if (id && token) {
+        (void)snprintf(box->id, sizeof(box->id), "%s", id);
+        (void)snprintf(box->token, sizeof(box->token), "%s", token);
+    } else {
+        fprintf(stderr, "bench: create answered %s\n", answer->at);
+    }
+    json_decref(root);
+    return id && token ? 0 : -1;
+}
+
+int client_read_exited(const struct answer *answer)
+{
+    static const char well[] = "\"exit status 0\"";
+
+    if (!memmem(answer->at, answer->n, well, sizeof(well) - 1)) {
+        fprintf(stderr, "bench: a command did not end well\n");
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- what is asked ---- */
 
 static struct curl_slist *header_add(struct curl_slist *list, const char *name, const char *value)
 {
@@ -149,6 +129,56 @@ static struct curl_slist *header_add(struct curl_slist *list, const char *name, 
 
     (void)snprintf(line, sizeof(line), "%s: %s", name, value);
     return curl_slist_append(list, line);
+}
+
+static void ask(CURL *curl, struct answer *answer, const char *url)
+{
+    answer->n = answer->all = 0;
+    answer->at[0] = '\0';
+    curl_easy_reset(curl); /* keeps the connection */
+    curl_easy_setopt(curl, CURLOPT_URL, url);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, answer_take);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, answer);
+    curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long)REQUEST_S);
+}
+
+static void ask_at(const struct client *c, CURL *curl, struct answer *answer, const char *path)
+{
+    char url[LINE_BYTES];
+
+    (void)snprintf(url, sizeof(url), "%s%s", c->api_url, path);
+    ask(curl, answer, url);
+}
+
+static struct curl_slist *with_headers(CURL *curl, struct curl_slist *headers)
+{
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    return headers;
+}
+
+struct curl_slist *client_ask_create(const struct client *c, CURL *curl, struct answer *answer,
+                                     const char *template)
+{
+    char body[LINE_BYTES];
+
+    (void)snprintf(body, sizeof(body), "{\"templateID\":\"%s\",\"timeout\":%d}", template,
+                   SANDBOX_S);
+    ask_at(c, curl, answer, "/v2/sandboxes");
+    curl_easy_setopt(curl, CURLOPT_COPYPOSTFIELDS, body);
+    return with_headers(curl, header_add(header_add(NULL, "X-API-Key", c->key), "Content-Type",
+                                         "application/json"));
+}
+
+struct curl_slist *client_ask_kill(const struct client *c, CURL *curl, struct answer *answer,
+                                   const struct client_box *box)
+{
+    char path[LINE_BYTES];
+
+    (void)snprintf(path, sizeof(path), "/sandboxes/%s", box->id);
+    ask_at(c, curl, answer, path);
+    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, "DELETE");
+    return with_headers(curl, header_add(NULL, "X-API-Key", c->key));
 }
 
 static struct curl_slist *box_headers(const struct client_box *box, const char *type)
@@ -161,134 +191,81 @@ static struct curl_slist *box_headers(const struct client_box *box, const char *
     return header_add(list, "Expect", ""); /* no wait for 100-continue */
 }
 
-int client_create(struct client *c, struct client_box *box)
+static json_t *run_json(const char *command)
 {
-    char url[LINE_BYTES];
-
-    (void)snprintf(url, sizeof(url), "%s/v2/sandboxes", c->api_url);
-    curl_easy_setopt(c->curl, CURLOPT_URL, url);
-    curl_easy_setopt(c->curl, CURLOPT_COPYPOSTFIELDS, "{\"templateID\":\"base\",\"timeout\":600}");
-    struct curl_slist *headers = header_add(NULL, "X-API-Key", c->key);
-    if (perform(c, "create", header_add(headers, "Content-Type", "application/json")) < 0) {
-        return -1;
-    }
-    json_t *root = json_loads(c->answer, 0, NULL);
-    const char *id = json_string_value(json_object_get(root, "sandboxID"));
-    const char *token = json_string_value(json_object_get(root, "envdAccessToken"));
-    if (!id || !token) {
-        fprintf(stderr, "bench: create answered %s\n", c->answer);
-        return -1;
-    }
-    (void)snprintf(box->id, sizeof(box->id), "%s", id);
-    (void)snprintf(box->token, sizeof(box->token), "%s", token);
-    json_decref(root);
-    return 0;
+    return json_pack("{s{sss[sss]}sb}", "process", "cmd", "/bin/bash", "args", "-l", "-c", command,
+                     "stdin", 0);
 }
 
-int client_kill(struct client *c, const struct client_box *box)
+struct curl_slist *client_ask_run(const struct client *c, CURL *curl, struct answer *answer,
+                                  const struct client_box *box, const char *command)
 {
-    char url[LINE_BYTES];
+    char url[LINE_BYTES], body[LINE_BYTES] = {0};
+    json_t *request = run_json(command);
+    size_t len =
+        json_dumpb(request, body + FRAME_HEAD_BYTES, sizeof(body) - FRAME_HEAD_BYTES, JSON_COMPACT);
 
-    (void)snprintf(url, sizeof(url), "%s/sandboxes/%s", c->api_url, box->id);
-    curl_easy_setopt(c->curl, CURLOPT_URL, url);
-    curl_easy_setopt(c->curl, CURLOPT_CUSTOMREQUEST, "DELETE");
-    return perform(c, "kill", header_add(NULL, "X-API-Key", c->key));
-}
-
-/* Prepares a request to start a program; the headers are the caller's to free. */
-static struct curl_slist *run_setup(const struct client *c, CURL *curl,
-                                    const struct client_box *box, const char *program,
-                                    const char *args)
-{
-    char url[LINE_BYTES];
-    char body[LINE_BYTES];
-
-    (void)snprintf(url, sizeof(url), "%s/process.Process/Start", c->sandbox_url);
-    int n = snprintf(body + 5, sizeof(body) - 5,
-                     "{\"process\":{\"cmd\":\"%s\",\"args\":[%s]},\"stdin\":false}", program, args);
-    uint32_t len = (uint32_t)n;
-    body[0] = 0; /* the envelope: no flags, length in network order */
+    json_decref(request);
+    if (len > sizeof(body) - FRAME_HEAD_BYTES) {
+        abort(); /* the commands are the measurement's own */
+    }
     for (int i = 0; i < 4; i++) {
         body[1 + i] = (char)(len >> (24 - 8 * i) & 0xff);
     }
-    curl_easy_setopt(curl, CURLOPT_URL, url);
-    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, (long)(len + 5));
+    (void)snprintf(url, sizeof(url), "%s/process.Process/Start", c->sandbox_url);
+    ask(curl, answer, url);
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, (long)(len + FRAME_HEAD_BYTES));
     curl_easy_setopt(curl, CURLOPT_COPYPOSTFIELDS, body);
-    return header_add(box_headers(box, "application/connect+json"), "Connect-Protocol-Version",
-                      "1");
+    return with_headers(curl, header_add(box_headers(box, "application/connect+json"),
+                                         "Connect-Protocol-Version", "1"));
 }
 
-int client_run(struct client *c, const struct client_box *box, const char *program,
-               const char *args)
-{
-    struct curl_slist *headers = run_setup(c, c->curl, box, program, args);
+/* ---- one after the other ---- */
 
-    return perform(c, "run", headers) < 0 ? -1 : tail_exited(&c->tail, program);
+static int perform(struct client *c, const char *what, struct curl_slist *headers)
+{
+    CURLcode code = curl_easy_perform(c->curl);
+
+    curl_slist_free_all(headers);
+    return client_check(c->curl, code, what, &c->answer);
 }
 
-int client_run_printing(struct client *c, const struct client_box *box, const char *program,
-                        const char *args, size_t bytes)
+int client_list(struct client *c)
 {
-    if (client_run(c, box, program, args) < 0) {
+    ask_at(c, c->curl, &c->answer, "/v2/sandboxes?limit=100");
+    return perform(c, "list", with_headers(c->curl, header_add(NULL, "X-API-Key", c->key)));
+}
+
+int client_run(struct client *c, const struct client_box *box, const char *command, size_t printed)
+{
+    struct curl_slist *headers = client_ask_run(c, c->curl, &c->answer, box, command);
+
+    if (perform(c, "run", headers) < 0 || client_read_exited(&c->answer) < 0) {
         return -1;
     }
-    if (c->answer_all < bytes / 3 * 4) { /* base64 */
-        fprintf(stderr, "bench: %s printed less than %zu bytes\n", program, bytes);
+    if (c->answer.all < printed / 3 * 4) { /* base64 */
+        fprintf(stderr, "bench: less than %zu bytes of output arrived\n", printed);
         return -1;
     }
     return 0;
 }
 
-static int multi_run(CURLM *multi)
+static size_t upload_give(char *out, size_t size, size_t n, void *ctx)
 {
-    int running = 1;
+    struct client *c = ctx;
+    size_t len = size * n < c->upload_left ? size * n : c->upload_left;
 
-    while (running > 0) {
-        if (curl_multi_perform(multi, &running) != CURLM_OK ||
-            (running > 0 && curl_multi_poll(multi, NULL, 0, 1000, NULL) != CURLM_OK)) {
-            fprintf(stderr, "bench: the streams cannot be driven\n");
-            return -1;
-        }
-    }
-    return 0;
+    memset(out, 0, len);
+    c->upload_left -= len;
+    return len;
 }
 
-int client_run_many(struct client *c, const struct client_box *box, const char *program,
-                    const char *args, size_t n)
+static void ask_upload(struct client *c, const char *url, size_t bytes)
 {
-    CURLM *multi = curl_multi_init();
-    struct stream *streams = calloc(n, sizeof(*streams));
-
-    if (!multi || !streams) {
-        abort();
-    }
-    for (size_t i = 0; i < n; i++) {
-        struct stream *stream = &streams[i];
-        stream->curl = curl_easy_init();
-        stream->headers = run_setup(c, stream->curl, box, program, args);
-        curl_easy_setopt(stream->curl, CURLOPT_HTTPHEADER, stream->headers);
-        curl_easy_setopt(stream->curl, CURLOPT_WRITEFUNCTION, stream_take);
-        curl_easy_setopt(stream->curl, CURLOPT_WRITEDATA, stream);
-        curl_multi_add_handle(multi, stream->curl);
-    }
-    int r = multi_run(multi);
-    for (size_t i = 0; i < n; i++) {
-        r = r < 0 ? r : tail_exited(&streams[i].tail, program);
-        curl_multi_remove_handle(multi, streams[i].curl);
-        curl_easy_cleanup(streams[i].curl);
-        curl_slist_free_all(streams[i].headers);
-    }
-    free(streams);
-    curl_multi_cleanup(multi);
-    return r;
-}
-
-static void upload_setup(struct client *c, const char *url, size_t bytes)
-{
+    ask(c->curl, &c->answer, url);
     c->upload_left = bytes;
-    curl_easy_setopt(c->curl, CURLOPT_URL, url);
     curl_easy_setopt(c->curl, CURLOPT_UPLOAD, 1L);
-    curl_easy_setopt(c->curl, CURLOPT_UPLOAD_BUFFERSIZE, 256L * 1024);
+    curl_easy_setopt(c->curl, CURLOPT_UPLOAD_BUFFERSIZE, (long)BUFFER_BYTES);
     curl_easy_setopt(c->curl, CURLOPT_READFUNCTION, upload_give);
     curl_easy_setopt(c->curl, CURLOPT_READDATA, c);
     curl_easy_setopt(c->curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t)bytes);
@@ -296,40 +273,47 @@ static void upload_setup(struct client *c, const char *url, size_t bytes)
 
 static int whole(const struct client *c, size_t bytes)
 {
-    if (c->answer_all != bytes) {
-        fprintf(stderr, "bench: %zu of %zu bytes arrived\n", c->answer_all, bytes);
+    if (c->answer.all != bytes) {
+        fprintf(stderr, "bench: %zu of %zu bytes arrived\n", c->answer.all, bytes);
         return -1;
     }
     return 0;
+}
+
+static void file_url(const struct client *c, const char *path, char url[LINE_BYTES])
+{
+    (void)snprintf(url, LINE_BYTES, "%s/files?path=%s&username=user", c->sandbox_url, path);
 }
 
 int client_upload(struct client *c, const struct client_box *box, const char *path, size_t bytes)
 {
     char url[LINE_BYTES];
 
-    (void)snprintf(url, sizeof(url), "%s/files?path=%s&username=user", c->sandbox_url, path);
-    upload_setup(c, url, bytes);
+    file_url(c, path, url);
+    ask_upload(c, url, bytes);
     curl_easy_setopt(c->curl, CURLOPT_CUSTOMREQUEST, "POST");
-    return perform(c, "upload", box_headers(box, "application/octet-stream"));
+    return perform(c, "upload",
+                   with_headers(c->curl, box_headers(box, "application/octet-stream")));
 }
 
 int client_download(struct client *c, const struct client_box *box, const char *path, size_t bytes)
 {
     char url[LINE_BYTES];
 
-    (void)snprintf(url, sizeof(url), "%s/files?path=%s&username=user", c->sandbox_url, path);
-    curl_easy_setopt(c->curl, CURLOPT_URL, url);
-    return perform(c, "download", box_headers(box, "text/plain")) < 0 ? -1 : whole(c, bytes);
+    file_url(c, path, url);
+    ask(c->curl, &c->answer, url);
+    struct curl_slist *headers = with_headers(c->curl, box_headers(box, "text/plain"));
+    return perform(c, "download", headers) < 0 ? -1 : whole(c, bytes);
 }
 
 int client_put(struct client *c, const char *url, size_t bytes)
 {
-    upload_setup(c, url, bytes);
-    return perform(c, "put", header_add(NULL, "Expect", ""));
+    ask_upload(c, url, bytes);
+    return perform(c, "put", with_headers(c->curl, header_add(NULL, "Expect", "")));
 }
 
 int client_get(struct client *c, const char *url, size_t bytes)
 {
-    curl_easy_setopt(c->curl, CURLOPT_URL, url);
+    ask(c->curl, &c->answer, url);
     return perform(c, "get", NULL) < 0 ? -1 : whole(c, bytes);
 }

@@ -1,5 +1,5 @@
 /* Measures a page of 100 sandboxes out of 10,000 beside a page out of 10, over HTTP, and prints the
- * ratio.
+ * ms of each as JSON.
  *
  * The API runs here, on a thread of its own, over a store with that many rows; no keeper is behind
  * it, so nothing is adopted and the table stays as it was loaded. */
@@ -11,13 +11,12 @@
 
 #include "api/api.h"
 #include "base/clock.h"
+#include "client.h"
 #include "http/server.h"
-#include "timing.h"
 
 enum {
     FEW = 10,
     MANY = 10000,
-    REQUESTS = 300,
     KEY_BYTES = 64,
 };
 
@@ -229,7 +228,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
     return size * n;
 }
 
-static void ask(CURL *easy, const struct house *house, const char *query, struct samples *samples)
+static void ask(CURL *easy, const struct house *house, const char *query, json_t *samples)
 {
     char url[128], header[KEY_BYTES + 16];
     size_t bytes = 0;
@@ -245,34 +244,33 @@ static void ask(CURL *easy, const struct house *house, const char *query, struct
     (void)curl_easy_setopt(easy, CURLOPT_FAILONERROR, 1L);
     double begin = now_ms();
     if (curl_easy_perform(easy) == CURLE_OK && bytes > 2) {
-        samples_add(samples, now_ms() - begin);
+        (void)json_array_append_new(samples, json_real(now_ms() - begin));
     }
     curl_slist_free_all(headers);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static struct house few, many;
-    static struct samples of_few = {.name = "a page of 10, out of 10"};
-    static struct samples tenth = {.name = "a page of 10, out of 10,000"};
-    static struct samples of_many = {.name = "a page of 100, out of 10,000"};
-    static struct samples filtered = {.name = "the same, filtered by metadata"};
+    int requests = argc > 1 ? atoi(argv[1]) : 1;
+    json_t *of_few = json_array(), *tenth = json_array(), *of_many = json_array();
+    json_t *filtered = json_array();
 
     (void)curl_global_init(CURL_GLOBAL_DEFAULT);
     house_open(&few, FEW);
     house_open(&many, MANY);
     CURL *one = curl_easy_init(), *other = curl_easy_init();
-    for (int i = 0; i < REQUESTS; i++) {
-        ask(one, &few, "limit=10", &of_few);
-        ask(other, &many, "limit=10", &tenth);
-        ask(other, &many, "limit=100", &of_many);
-        ask(other, &many, "limit=100&metadata=user%3Dsomebody", &filtered);
+    for (int i = 0; i < requests; i++) {
+        ask(one, &few, "limit=10", of_few);
+        ask(other, &many, "limit=10", tenth);
+        ask(other, &many, "limit=100", of_many);
+        ask(other, &many, "limit=100&metadata=user%3Dsomebody", filtered);
     }
-    printf("\n%-46s %9s %9s %9s %9s\n", "Lists, over HTTP", "min ms", "median", "p95", "ratio");
-    samples_print(&of_few, NULL);
-    samples_print(&tenth, &of_few);
-    samples_print(&of_many, &of_few);
-    samples_print(&filtered, &of_few);
+    json_t *all =
+        json_pack("{so so so so}", "a page of 10, out of 10", of_few, "a page of 10, out of 10,000",
+                  tenth, "a page of 100, out of 10,000", of_many, "the same, filtered", filtered);
+    (void)json_dumpf(all, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    json_decref(all);
     curl_easy_cleanup(one);
     curl_easy_cleanup(other);
     house_close(&few);

@@ -1,220 +1,273 @@
-/* Measures atoll beside its peers in one run and prints a table of ratios.
+/* The measurements' hand in C: reads what to do from standard input, a JSON object a line, does it,
+ * and answers each with a line that says how long it took. Loops, alternation and statistics are
+ * the asker's (bench/lib).
  *
- * What is compared alternates within one loop, so that noise of the machine meets all alike. The
- * reference of each group has no ratio; the others are shown as multiples of its median.
- * Environment: that of a client (tools/with-daemon sets it), BENCH_ROOTFS (the base layer),
- * BENCH_NGINX (a URL whose directory takes PUT, on the same disk), BENCH_SCRATCH, BENCH_SERVE_PID.
- */
-#include <inttypes.h>
+ *   {"do":"flows","steps":["create","run","kill"],"n":100,"lanes":100,"stagger_ms":0,"span_s":0,
+ *    "template":"base","command":"echo"}
+ *         What is created and not killed is held; steps without a create go over what is held, a
+ *         kill from its end. Answers "create", "run", "kill", "total": ms of each; "failed",
+ * "all_ms".
+ *   {"do":"list"} {"do":"print","bytes":N} {"do":"upload","bytes":N} {"do":"download","bytes":N}
+ *   {"do":"put","url":U,"bytes":N} {"do":"get","url":U,"bytes":N} {"do":"peer","name":P}
+ *   {"do":"pipe","bytes":N}
+ *         Answers "ms".
+ *
+ * What failed is answered with "error" true; its sentence is on standard error. Environment: that
+ * of a client (tools/with-daemon sets it); for peers BENCH_ROOTFS and BENCH_SCRATCH. */
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client.h"
+#include "flow.h"
 #include "peers.h"
-#include "proc.h"
-#include "timing.h"
 
-enum {
-    CREATES = 60,
-    COMMANDS = 300,
-    TRANSFERS = 3,
-    STREAMS = 200,
-    IDLE_SANDBOXES = 200,
+enum { COMMAND_BYTES = 128, LANES_MAX = 1000, FLOWS_MAX = 200 * 1000 };
+
+static const char *const file_path = "/home/user/big";
+
+struct hand {
+    struct client *client;
+    struct peers peers;
+    struct client_box *held;
+    size_t held_n, held_cap;
 };
 
-static const size_t transfer_bytes = (size_t)1 << 30;
+/* ---- flows ---- */
 
-#define TIMED(samples, call)                                                                       \
-    do {                                                                                           \
-        double begin_ = now_ms();                                                                  \
-        if ((call) == 0) {                                                                         \
-            samples_add(&(samples), now_ms() - begin_);                                            \
-        }                                                                                          \
-    } while (0)
+static const char *const step_names[FLOW_STEPS] = {"create", "run", "kill"};
 
-static void heading(const char *title)
+static void hold(struct hand *hand, const struct client_box *box)
 {
-    printf("\n%-46s %9s %9s %9s %9s\n", title, "min ms", "median", "p95", "ratio");
-}
-
-static void print_kb(const char *name, uint64_t kb)
-{
-    printf("%-46s %9" PRIu64 " kB\n", name, kb);
-}
-
-static int create_and_true(struct client *c, struct client_box *box)
-{
-    return client_create(c, box) < 0 ? -1 : client_run(c, box, "/bin/true", "");
-}
-
-static void bench_create(struct client *c, const char *rootfs, const char *scratch)
-{
-    static struct samples tti = {.name = "atoll: create to first true done, over HTTP"};
-    static struct samples destroy = {.name = "atoll: destroy, over HTTP"};
-    static struct samples all = {.name = "atoll: both"};
-    static struct samples bwrap = {.name = "bwrap: create + true + destroy"};
-    static struct samples crun = {.name = "crun: create + true + destroy"};
-    int bundle = peer_crun_bundle(scratch, rootfs);
-
-    for (int i = 0; i < CREATES; i++) {
-        struct client_box box;
-        double begin = now_ms();
-
-        if (create_and_true(c, &box) < 0) {
-            return;
-        }
-        double up = now_ms();
-        if (client_kill(c, &box) < 0) {
-            return;
-        }
-        samples_add(&tti, up - begin);
-        samples_add(&destroy, now_ms() - up);
-        samples_add(&all, now_ms() - begin);
-        TIMED(bwrap, peer_bwrap(rootfs));
-        if (bundle == 0) {
-            TIMED(crun, peer_crun(scratch));
+    if (hand->held_n == hand->held_cap) {
+        hand->held_cap = hand->held_cap ? hand->held_cap * 2 : 64;
+        hand->held = reallocarray(hand->held, hand->held_cap, sizeof(*box));
+        if (!hand->held) {
+            abort();
         }
     }
-    heading("Cold create, same root filesystem");
-    samples_print(&bwrap, NULL);
-    samples_print(&tti, &bwrap);
-    samples_print(&destroy, &bwrap);
-    samples_print(&all, &bwrap);
-    samples_print(&crun, &bwrap);
+    hand->held[hand->held_n++] = *box;
 }
 
-static void bench_command(struct client *c)
+/* Those that are created know theirs when they are. */
+static size_t boxes_deal(const struct hand *hand, struct flow *flows, size_t n,
+                         const struct flow_plan *plan)
 {
-    static struct samples bare = {.name = "bare fork + exec + wait of /bin/true"};
-    static struct samples command = {.name = "atoll: /bin/true over HTTP"};
-    static struct samples shell = {.name = "atoll: bash -l -c true (what SDKs send)"};
-    struct client_box box;
+    if (plan->steps[FLOW_CREATE]) {
+        return n;
+    }
+    if (hand->held_n == 0) {
+        return 0;
+    }
+    if (plan->steps[FLOW_KILL] && n > hand->held_n) {
+        n = hand->held_n;
+    }
+    for (size_t i = 0; i < n; i++) {
+        flows[i].box = hand->held[plan->steps[FLOW_KILL] ? hand->held_n - 1 - i : i % hand->held_n];
+    }
+    return n;
+}
 
-    if (client_create(c, &box) < 0) {
+static void boxes_settle(struct hand *hand, const struct flow *flows, size_t n,
+                         const struct flow_plan *plan)
+{
+    if (plan->steps[FLOW_CREATE] == plan->steps[FLOW_KILL]) {
         return;
     }
-    for (int i = 0; i < COMMANDS; i++) {
-        TIMED(bare, peer_fork_exec("/bin/true"));
-        TIMED(command, client_run(c, &box, "/bin/true", ""));
-        TIMED(shell, client_run(c, &box, "/bin/bash", "\"-l\",\"-c\",\"true\""));
-    }
-    uint64_t agent = proc_agent_kb(box.id);
-    (void)client_kill(c, &box);
-    heading("Command round trip");
-    samples_print(&bare, NULL);
-    samples_print(&command, &bare);
-    samples_print(&shell, &bare);
-    print_kb("agent, resident, after them", agent);
-}
-
-static void bench_transfer(struct client *c, const char *nginx)
-{
-    static struct samples up = {.name = "atoll: upload 1 GB"};
-    static struct samples down = {.name = "atoll: download 1 GB"};
-    static struct samples nginx_up = {.name = "nginx: upload 1 GB"};
-    static struct samples nginx_down = {.name = "nginx: download 1 GB"};
-    struct client_box box;
-    char url[512];
-
-    if (client_create(c, &box) < 0) {
+    if (plan->steps[FLOW_KILL]) {
+        hand->held_n -= n;
         return;
     }
-    (void)snprintf(url, sizeof(url), "%s/big", nginx ? nginx : "");
-    for (int i = 0; i < TRANSFERS; i++) {
-        if (nginx) {
-            TIMED(nginx_up, client_put(c, url, transfer_bytes));
-            TIMED(nginx_down, client_get(c, url, transfer_bytes));
+    for (size_t i = 0; i < n; i++) {
+        if (flows[i].box.id[0]) {
+            hold(hand, &flows[i].box);
         }
-        TIMED(up, client_upload(c, &box, "/home/user/big", transfer_bytes));
-        TIMED(down, client_download(c, &box, "/home/user/big", transfer_bytes));
     }
-    uint64_t agent = proc_agent_kb(box.id);
-    (void)client_kill(c, &box);
-    heading("Transfer");
-    samples_print(&nginx_up, NULL);
-    samples_print(&up, &nginx_up);
-    samples_print(&nginx_down, NULL);
-    samples_print(&down, &nginx_down);
-    print_kb("agent, resident, after them", agent);
 }
 
-static void bench_streams(struct client *c)
+static json_t *times(const struct flow *flows, size_t n, int step)
 {
-    static struct samples local = {.name = "head -c 1G /dev/zero, read over a pipe"};
-    static struct samples print = {.name = "atoll: the same, read over HTTP"};
-    static struct samples one = {.name = "atoll: sleep 1; echo"};
-    static struct samples many = {.name = "atoll: 200 of them at once"};
-    struct client_box box;
+    json_t *list = json_array();
 
-    if (client_create(c, &box) < 0) {
-        return;
+    for (size_t i = 0; i < n; i++) {
+        if (flows[i].begun && !flows[i].failed) {
+            double ms = step < FLOW_STEPS ? flows[i].took_ms[step] : flows[i].total_ms;
+            (void)json_array_append_new(list, json_real(ms));
+        }
     }
-    uint64_t idle = proc_agent_kb(box.id);
-    for (int i = 0; i < TRANSFERS; i++) {
-        TIMED(local, peer_read("exec head -c 1073741824 /dev/zero", transfer_bytes));
-        TIMED(print, client_run_printing(c, &box, "/usr/bin/head",
-                                         "\"-c\",\"1073741824\",\"/dev/zero\"", transfer_bytes));
-    }
-    uint64_t printed = proc_agent_kb(box.id);
-    for (int i = 0; i < TRANSFERS; i++) {
-        TIMED(one, client_run(c, &box, "/bin/sh", "\"-c\",\"sleep 1; echo\""));
-        TIMED(many, client_run_many(c, &box, "/bin/sh", "\"-c\",\"sleep 1; echo\"", STREAMS));
-    }
-    uint64_t streamed = proc_agent_kb(box.id);
-    (void)client_kill(c, &box);
-    heading("Streams");
-    samples_print(&local, NULL);
-    samples_print(&print, &local);
-    samples_print(&one, NULL);
-    samples_print(&many, &one);
-    print_kb("agent, resident, before", idle);
-    print_kb("agent, resident, after 1 GB of output", printed);
-    print_kb("agent, resident, after 200 streams", streamed);
+    return list;
 }
 
-static void bench_memory(struct client *c, const char *serve_pid)
+static json_t *flows_tell(const struct flow *flows, size_t n, const struct flow_plan *plan,
+                          double all_ms)
 {
-    static struct client_box boxes[IDLE_SANDBOXES];
-    char status[64];
-    int n = 0;
+    size_t failed = 0;
+    json_t *answer = json_object();
 
-    (void)snprintf(status, sizeof(status), "/proc/%s/status", serve_pid ? serve_pid : "self");
-    uint64_t daemon_before = proc_kb(status, "VmRSS:");
-    uint64_t before = proc_kb("/proc/meminfo", "MemAvailable:");
-    while (n < IDLE_SANDBOXES && client_create(c, &boxes[n]) == 0) {
-        n++;
+    for (size_t i = 0; i < n; i++) {
+        failed += flows[i].failed;
     }
-    uint64_t after = proc_kb("/proc/meminfo", "MemAvailable:");
-    uint64_t daemon_after = proc_kb(status, "VmRSS:");
-    for (int i = 0; i < n; i++) {
-        (void)client_kill(c, &boxes[i]);
+    for (int step = 0; step < FLOW_STEPS; step++) {
+        if (plan->steps[step]) {
+            (void)json_object_set_new(answer, step_names[step], times(flows, n, step));
+        }
     }
-    printf("\nMemory, %d idle sandboxes\n", n);
-    printf("%-46s %9.0f kB\n", "host memory per sandbox (MemAvailable)",
-           n ? (double)(int64_t)(before - after) / n : 0.0);
-    if (serve_pid) {
-        print_kb("daemon, resident, before", daemon_before);
-        print_kb("daemon, resident, with them", daemon_after);
+    (void)json_object_set_new(answer, "total", times(flows, n, FLOW_STEPS));
+    (void)json_object_set_new(answer, "failed", json_integer((json_int_t)failed));
+    (void)json_object_set_new(answer, "all_ms", json_real(all_ms));
+    return answer;
+}
+
+static bool plan_read(json_t *asked, struct flow_plan *plan, size_t *n)
+{
+    int count = 0, lanes = 1;
+    double span_s = 0;
+    json_t *steps = NULL, *name = NULL;
+    size_t i;
+
+    *plan = (struct flow_plan){.template = "base", .command = "true"};
+    if (json_unpack(asked, "{so si s?i s?F s?F s?s s?s}", "steps", &steps, "n", &count, "lanes",
+                    &lanes, "stagger_ms", &plan->stagger_ms, "span_s", &span_s, "template",
+                    &plan->template, "command", &plan->command) < 0 ||
+        count < 1 || count > FLOWS_MAX || lanes < 1 || lanes > LANES_MAX) {
+        return false;
     }
+    json_array_foreach (steps, i, name) {
+        for (int step = 0; step < FLOW_STEPS; step++) {
+            plan->steps[step] |= strcmp(json_string_value(name), step_names[step]) == 0;
+        }
+    }
+    plan->span_ms = span_s * 1000;
+    plan->lanes = (size_t)(lanes < count ? lanes : count);
+    *n = (size_t)count;
+    return true;
+}
+
+static json_t *flows_do(struct hand *hand, json_t *asked)
+{
+    struct flow_plan plan;
+    json_t *answer = NULL;
+    size_t n;
+
+    if (!plan_read(asked, &plan, &n)) {
+        return NULL;
+    }
+    struct flow *flows = calloc(n, sizeof(*flows));
+    if (!flows) {
+        abort();
+    }
+    n = boxes_deal(hand, flows, n, &plan);
+    double begin = now_ms();
+    if (n == 0 || flows_run(hand->client, flows, n, &plan) == 0) {
+        double all_ms = now_ms() - begin;
+        boxes_settle(hand, flows, n, &plan);
+        answer = flows_tell(flows, n, &plan, all_ms);
+    }
+    free(flows);
+    return answer;
+}
+
+/* ---- what is done once ---- */
+
+static int print_do(struct hand *hand, size_t bytes)
+{
+    char command[COMMAND_BYTES];
+
+    (void)snprintf(command, sizeof(command), "exec head -c %zu /dev/zero", bytes);
+    return client_run(hand->client, &hand->held[0], command, bytes);
+}
+
+static int pipe_do(size_t bytes)
+{
+    char command[COMMAND_BYTES];
+
+    (void)snprintf(command, sizeof(command), "exec head -c %zu /dev/zero", bytes);
+    return peer_read(command, bytes);
+}
+
+static int box_do(struct hand *hand, const char *what, size_t bytes)
+{
+    if (hand->held_n == 0) {
+        return -1;
+    }
+    if (strcmp(what, "print") == 0) {
+        return print_do(hand, bytes);
+    }
+    return strcmp(what, "upload") == 0
+               ? client_upload(hand->client, &hand->held[0], file_path, bytes)
+               : client_download(hand->client, &hand->held[0], file_path, bytes);
+}
+
+static int once_do(struct hand *hand, const json_t *asked, const char *what)
+{
+    const char *url = json_string_value(json_object_get(asked, "url"));
+    const char *name = json_string_value(json_object_get(asked, "name"));
+    size_t bytes = (size_t)json_integer_value(json_object_get(asked, "bytes"));
+
+    if (strcmp(what, "list") == 0) {
+        return client_list(hand->client);
+    }
+    if (strcmp(what, "pipe") == 0) {
+        return pipe_do(bytes);
+    }
+    if (strcmp(what, "peer") == 0 && name) {
+        return peer_run(&hand->peers, name);
+    }
+    if (strcmp(what, "put") == 0 && url) {
+        return client_put(hand->client, url, bytes);
+    }
+    if (strcmp(what, "get") == 0 && url) {
+        return client_get(hand->client, url, bytes);
+    }
+    return box_do(hand, what, bytes);
+}
+
+static json_t *answer_to(struct hand *hand, json_t *asked)
+{
+    const char *what = json_string_value(json_object_get(asked, "do"));
+
+    if (!what) {
+        return NULL;
+    }
+    if (strcmp(what, "flows") == 0) {
+        return flows_do(hand, asked);
+    }
+    double begin = now_ms();
+    int r = once_do(hand, asked, what);
+    return r < 0 ? NULL : json_pack("{sf}", "ms", now_ms() - begin);
+}
+
+static void line_do(struct hand *hand, const char *line)
+{
+    json_t *asked = json_loads(line, 0, NULL);
+    json_t *answer = answer_to(hand, asked);
+
+    if (!answer) {
+        answer = json_pack("{sb}", "error", 1);
+    }
+    (void)json_dumpf(answer, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    (void)putchar('\n');
+    (void)fflush(stdout);
+    json_decref(answer);
+    json_decref(asked);
 }
 
 int main(void)
 {
-    const char *rootfs = getenv("BENCH_ROOTFS");
-    const char *scratch = getenv("BENCH_SCRATCH");
-    struct client *c = client_new();
+    struct hand hand = {.client = client_new(),
+                        .peers = {getenv("BENCH_ROOTFS"), getenv("BENCH_SCRATCH")}};
+    char *line = NULL;
+    size_t cap = 0;
 
-    if (!rootfs || !scratch) {
-        fprintf(stderr, "bench: BENCH_ROOTFS and BENCH_SCRATCH must be set: run bench/run\n");
-        return 2;
+    if (hand.peers.rootfs && hand.peers.scratch && peers_prepare(&hand.peers) < 0) {
+        fprintf(stderr, "bench: the peers' bundle cannot be written\n");
+        return 1;
     }
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    bench_create(c, rootfs, scratch);
-    bench_command(c);
-    bench_transfer(c, getenv("BENCH_NGINX"));
-    bench_streams(c);
-    bench_memory(c, getenv("BENCH_SERVE_PID"));
-    client_free(c);
+    while (getline(&line, &cap, stdin) > 0) {
+        line_do(&hand, line);
+    }
+    free(line);
+    free(hand.held);
+    client_free(hand.client);
     return 0;
 }

@@ -1,81 +1,178 @@
 #include "peers.h"
 
+#include <errno.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int run(const char *const argv[])
+enum { PATH_BYTES = 4096, NAME_BYTES = 64 };
+
+#define ALL_NAMESPACES                                                                             \
+    (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |     \
+     CLONE_NEWCGROUP)
+
+/* ---- processes ---- */
+
+/* In the new process. root NULL: the host's. */
+static void become(const char *root, const char *const argv[])
+{
+    union { /* execvp() takes what it never changes without const */
+        const char *const *in;
+        char *const *out;
+    } args = {argv};
+    /* Not /dev/null: crun gives its container's root whatever it finds at 0, 1 and 2. */
+    int sink = memfd_create("sink", 0);
+
+    (void)dup2(sink, 0);
+    (void)dup2(sink, 1);
+    (void)dup2(sink, 2);
+    if (!root || (chroot(root) == 0 && chdir("/") == 0)) {
+        execvp(argv[0], args.out);
+    }
+    _exit(127);
+}
+
+static int await(pid_t pid, const char *what)
 {
     int status = -1;
-    pid_t pid = fork();
 
-    if (pid < 0) {
-        return -1;
-    }
-    if (pid == 0) {
-        union { /* execvp() takes what it never changes without const */
-            const char *const *in;
-            char *const *out;
-        } args = {argv};
-        /* Not /dev/null: crun gives its container's root whatever it finds at 0, 1 and 2. */
-        int sink = memfd_create("sink", 0);
-        (void)dup2(sink, 0);
-        (void)dup2(sink, 1);
-        (void)dup2(sink, 2);
-        execvp(argv[0], args.out);
-        _exit(127);
-    }
-    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        fprintf(stderr, "bench: %s failed with status %#x\n", argv[0], (unsigned)status);
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) ||
+        WEXITSTATUS(status) != 0) {
+        fprintf(stderr, "bench: %s failed with status %#x\n", what, (unsigned)status);
         return -1;
     }
     return 0;
 }
 
-int peer_fork_exec(const char *program)
+static int run(const char *root, const char *const argv[])
 {
-    return run((const char *const[]){program, NULL});
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        become(root, argv);
+    }
+    return await(pid, argv[0]);
 }
 
-int peer_bwrap(const char *rootfs)
+static int run_cloned(const char *root, const char *const argv[])
 {
-    return run((const char *const[]){"bwrap", "--unshare-all", "--ro-bind", rootfs, "/", "--proc",
-                                     "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run",
-                                     "--", "/bin/true", NULL});
+    struct clone_args args = {.flags = ALL_NAMESPACES, .exit_signal = SIGCHLD};
+    pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+
+    if (pid == 0) {
+        become(root, argv);
+    }
+    return await(pid, "clone3");
 }
 
-int peer_crun(const char *bundle)
+/* ---- each of them ---- */
+
+static int bare(const struct peers *peers)
+{
+    return run(peers->rootfs, (const char *const[]){"/bin/true", NULL});
+}
+
+static int bash(const struct peers *peers)
+{
+    return run(peers->rootfs, (const char *const[]){"/bin/bash", "-l", "-c", "echo hello", NULL});
+}
+
+static int cloned(const struct peers *peers)
+{
+    return run_cloned(peers->rootfs, (const char *const[]){"/bin/true", NULL});
+}
+
+static int bwrap(const struct peers *peers)
+{
+    return run(NULL, (const char *const[]){"bwrap", "--unshare-all", "--ro-bind", peers->rootfs,
+                                           "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs",
+                                           "/tmp", "--tmpfs", "/run", "--", "/bin/true", NULL});
+}
+
+/* crun and runc: state of their own, and no cgroups, which this is not about. */
+static int oci(const struct peers *peers, const char *program, const char *option)
 {
     static unsigned count;
-    char name[64];
+    char name[NAME_BYTES], state[PATH_BYTES];
 
     (void)snprintf(name, sizeof(name), "atoll-bench-%d-%u", (int)getpid(), count++);
-    return run((const char *const[]){"crun", "--cgroup-manager=disabled", "run", "--bundle", bundle,
-                                     name, NULL});
+    (void)snprintf(state, sizeof(state), "%s/%s", peers->scratch, program);
+    return run(NULL, (const char *const[]){program, "--root", state, option, "run", "--bundle",
+                                           peers->scratch, name, NULL});
+}
+
+static int crun(const struct peers *peers)
+{
+    return oci(peers, "crun", "--cgroup-manager=disabled");
+}
+
+static int runc(const struct peers *peers)
+{
+    return oci(peers, "runc", "--rootless=true");
+}
+
+static int podman(const struct peers *peers)
+{
+    char root[PATH_BYTES], runroot[PATH_BYTES];
+
+    (void)snprintf(root, sizeof(root), "%s/podman", peers->scratch);
+    (void)snprintf(runroot, sizeof(runroot), "%s/podman-run", peers->scratch);
+    return run(NULL, (const char *const[]){"podman", "--root", root, "--runroot", runroot,
+                                           "--cgroup-manager=cgroupfs", "--runtime=crun", "run",
+                                           "--rm", "--network=none", "--cgroups=disabled",
+                                           "--read-only", "--log-driver=none",
+                                           "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024",
+                                           "--rootfs", peers->rootfs, "/bin/true", NULL});
+}
+
+static const struct {
+    const char *name;
+    int (*run)(const struct peers *peers);
+} all[] = {
+    {"bare", bare}, {"bash", bash}, {"clone", cloned},  {"bwrap", bwrap},
+    {"crun", crun}, {"runc", runc}, {"podman", podman},
+};
+
+int peer_run(const struct peers *peers, const char *name)
+{
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        if (strcmp(all[i].name, name) == 0) {
+            return all[i].run(peers);
+        }
+    }
+    fprintf(stderr, "bench: there is no peer '%s'\n", name);
+    return -1;
 }
 
 int peer_read(const char *command, size_t bytes)
 {
     static char piece[256 * 1024];
-    size_t all = 0;
+    size_t sum = 0;
     FILE *f = popen(command, "re");
 
     if (!f) {
         return -1;
     }
     for (size_t n; (n = fread(piece, 1, sizeof(piece), f)) > 0;) {
-        all += n;
+        sum += n;
     }
-    return pclose(f) == 0 && all == bytes ? 0 : -1;
+    return pclose(f) == 0 && sum == bytes ? 0 : -1;
 }
 
-int peer_crun_bundle(const char *bundle, const char *rootfs)
+int peers_prepare(const struct peers *peers)
 {
-    char path[4096];
+    char path[PATH_BYTES];
 
-    (void)snprintf(path, sizeof(path), "%s/config.json", bundle);
+    (void)snprintf(path, sizeof(path), "%s/config.json", peers->scratch);
     FILE *f = fopen(path, "we");
     if (!f) {
         return -1;
@@ -92,6 +189,6 @@ int peer_crun_bundle(const char *bundle, const char *rootfs)
         "\"gidMappings\":[{\"containerID\":0,\"hostID\":1000000,\"size\":65536}],"
         "\"namespaces\":[{\"type\":\"pid\"},{\"type\":\"mount\"},{\"type\":\"ipc\"},{\"type\":"
         "\"uts\"},{\"type\":\"network\"},{\"type\":\"user\"}]}}\n",
-        rootfs);
+        peers->rootfs);
     return fclose(f) == 0 && n > 0 ? 0 : -1;
 }

@@ -9,33 +9,40 @@ import sys
 
 MAY_USE = {
     "base": [],
+    "mcp": ["base"],
+    "guard": ["base"],
     "http": ["base"],
     "pki": ["base"],
     "rpc": ["base", "http"],
     "web": ["base"],
     "unpack": ["base"],
     "agent": ["base", "http", "rpc", "unpack"],
-    "interpreter": ["base", "http"],
+    "child": ["base"],
+    "interpreter": ["base", "http", "child"],
+    "gateway": ["base", "mcp", "http", "child"],
     "keeper": ["base", "agent"],
     "store": ["base"],
     "template": ["base", "store"],
     "image": ["base", "keeper", "web"],
     "secret": ["base", "pki", "store"],
-    "egress": ["base", "http", "pki"],
-    "sandbox": ["base", "http", "agent", "keeper", "store", "template", "egress"],
+    "egress": ["base", "guard", "http", "pki"],
+    "shell": ["base", "egress", "secret", "store"],
+    "sandbox": ["base", "http", "rpc", "agent", "keeper", "store", "template", "egress"],
     "volume": ["base", "http", "keeper", "store", "sandbox"],
     "build": ["base", "agent", "keeper", "store", "template", "sandbox", "image"],
     "telemetry": ["base", "http", "keeper", "store", "sandbox", "web"],
     "edge": ["base", "http", "agent", "sandbox"],
-    "api": ["base", "http", "keeper", "secret", "store", "template", "sandbox", "build", "volume", "telemetry"],
-    "daemon": ["base", "http", "pki", "keeper", "secret", "store", "template", "egress", "sandbox", "volume",
-               "telemetry", "edge", "api", "build", "image"],
-    "cli": ["base", "http", "keeper", "store", "daemon"],
+    "api": ["base", "http", "keeper", "secret", "shell", "store", "template", "sandbox", "build", "volume",
+            "telemetry"],
+    "tools": ["base", "guard", "mcp", "http", "rpc", "store", "secret", "api"],
+    "daemon": ["base", "http", "pki", "keeper", "secret", "shell", "store", "template", "egress", "sandbox", "volume",
+               "telemetry", "edge", "api", "build", "image", "tools"],
+    "cli": ["base", "mcp", "http", "keeper", "store", "daemon", "tools"],
 }
 
 # channel.h is the wire between daemon and agent, and names no function of the agent's.
 DOORS = {"agent": ["channel.h"], "keeper": ["keeper.h", "client.h", "pool.h", "probe.h"],
-         "egress": ["egress.h"]}
+         "egress": ["egress.h", "shell.h"], "tools": ["tool.h", "tools.h"]}
 
 bad = 0
 root = pathlib.Path("src")

@@ -53,6 +53,7 @@ struct agent {
 
     /* From /init; empty until then. */
     char *access_token; /* NULL: not secured */
+    char *ca_bundle;    /* the authorities that were made trusted last; NULL: none */
     char *default_user;
     char *default_workdir; /* "": the user's home */
     struct agent_env *envs;

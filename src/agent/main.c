@@ -30,7 +30,7 @@ enum {
     NOFILE_MAX = 65536,
 };
 
-#define POOL_THREADS "4" /* that file calls run on */
+#define POOL_THREADS "2" /* that file calls run on; each costs every sandbox, used or not */
 
 static const char usage[] = "usage: atoll-agent [--listen ADDRESS:PORT]\n"
                             "The first process of a sandbox. With --listen it serves that address "

@@ -223,13 +223,25 @@ static int envs_apply(struct agent *agent, const struct init *init, struct err *
     return 0;
 }
 
+/* It is said again with every /init; files are changed only for what is new. */
+static int trust_apply(struct agent *agent, const struct init *init, struct err *err)
+{
+    if (!init->ca_bundle || text_same(agent->ca_bundle, init->ca_bundle)) {
+        return 0;
+    }
+    int r = trust_add(init->ca_bundle, init->ca_hash ? init->ca_hash : "", err);
+    if (r == 0) {
+        text_set(&agent->ca_bundle, init->ca_bundle);
+    }
+    return r;
+}
+
 static int init_apply(struct agent *agent, const struct init *init, struct err *err)
 {
     if (init->timestamp && init->timestamp_ms < agent->init_ms) {
         return 0; /* sent before the last one, arrived after it */
     }
-    int r =
-        init->ca_bundle ? trust_add(init->ca_bundle, init->ca_hash ? init->ca_hash : "", err) : 0;
+    int r = trust_apply(agent, init, err);
     r = r < 0 ? r : envs_apply(agent, init, err);
     if (r < 0) {
         return r;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -109,9 +110,20 @@ static bool certificate_cut(struct str *rest, struct str *one)
     return one->len > 0;
 }
 
+/* Looked for by the last of its signature, which is short and its own: a bundle is long. */
 static bool certificate_has(const struct buf *text, struct str one)
 {
-    return buf_len(text) > 0 && memmem(buf_at(text), buf_len(text), one.at, one.len);
+    enum { TAIL_BYTES = 96 };
+    const size_t tail = one.len < TAIL_BYTES ? one.len : TAIL_BYTES, ahead = one.len - tail;
+    const char *at = buf_at(text), *end = at + buf_len(text), *hit;
+
+    while ((hit = memmem(at, (size_t)(end - at), one.at + ahead, tail))) {
+        if ((size_t)(hit - buf_at(text)) >= ahead && memcmp(hit - ahead, one.at, ahead) == 0) {
+            return true;
+        }
+        at = hit + 1;
+    }
+    return false;
 }
 
 static int certificate_append(struct buf *text, struct str one)
@@ -199,5 +211,8 @@ int trust_add_below(const char *root, const char *pem, const char *hash, struct 
 
 int trust_add(const char *pem, const char *hash, struct err *err)
 {
-    return trust_add_below("", pem, hash, err);
+    int r = trust_add_below("", pem, hash, err);
+
+    (void)malloc_trim(0); /* a bundle was in memory, which no later call needs */
+    return r;
 }

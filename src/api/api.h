@@ -8,6 +8,7 @@
 #include "sandbox/sandbox.h"
 #include "secret/identity.h"
 #include "secret/secret.h"
+#include "shell/shells.h"
 #include "store/store.h"
 #include "telemetry/logs.h"
 #include "telemetry/metrics.h"
@@ -27,6 +28,7 @@ struct api_options {
     struct builds *builds;
     struct webhooks *webhooks;
     struct secrets *secrets;
+    struct shells *shells;
     struct identity *identity;
     struct volumes *volumes;
     struct metrics *metrics;
@@ -47,6 +49,15 @@ void api_free(struct api *api);
 
 /* Takes every exchange; answers 404 itself. */
 void api_handle(struct api *api, struct http_exchange *ex);
+
+/* Who asks: the team's id, good as long as the API, and the key's own text, which lies in the
+ * request. -EACCES with the sentence of a 401. */
+must_check int api_authenticate(struct api *api, const struct http_request *req,
+                                const char **team_id, struct str *key, struct err *err);
+
+/* The headers for browsers that every answer of the API carries, for answers that are not its own.
+ * Before the exchange is accepted. */
+void api_also_cors(struct http_exchange *ex);
 
 /* First start: a team "default" with a key, whose text is written to key_path (0600). Does nothing
  * when a team exists and the file holds a key that works; makes a new key when it does not. From

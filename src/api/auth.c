@@ -40,17 +40,50 @@ static void key_used(struct api *api, struct key *key)
     }
 }
 
+/* Which of the usual mistakes it is; the sentences name what to send instead. */
+static int refuse_malformed(struct str text, struct err *err)
+{
+    char first = text.at[0];
+
+    if (text.len > 7 && str_ieq((struct str){text.at, 7}, STR("Bearer "))) {
+        return err_set(err, EACCES,
+                       "authorization header is malformed: there is \"Bearer \" before the key; in "
+                       "X-API-Key send the key alone");
+    }
+    if (first == '"' || first == '\'' || first == '`') {
+        return err_set(err, EACCES,
+                       "authorization header is malformed: the key is in quotes; send "
+                       "it without them");
+    }
+    if (str_starts(text, STR("sk_" KEY_PREFIX))) {
+        return err_set(err, EACCES,
+                       "authorization header is malformed: this is an access token (sk_e2b_...); "
+                       "send an API key, which begins with e2b_");
+    }
+    return err_set(err, EACCES, "authorization header is malformed: a key begins with e2b_");
+}
+
+/* A key that stands in Authorization by itself is none that is missing. */
+static int refuse_missing(const struct http_request *req, struct err *err)
+{
+    if (str_starts(str_trim(http_header_get(req, "authorization")), STR(KEY_PREFIX))) {
+        return err_set(err, EACCES,
+                       "authorization header is malformed: write \"Bearer \" before "
+                       "the key in Authorization, or send it as X-API-Key");
+    }
+    return err_set(err, EACCES, "authorization header is missing: send the API key as X-API-Key");
+}
+
 int auth_check(struct api *api, const struct http_request *req, const struct team **out,
                struct err *err)
 {
     struct str text = auth_key_text(req);
 
     if (!text.at || text.len == 0) {
-        return err_set(err, EACCES,
-                       "authorization header is missing: send the API key as X-API-Key");
+        return refuse_missing(req, err);
     }
     if (!str_starts(text, STR(KEY_PREFIX))) {
-        return err_set(err, EACCES, "authorization header is malformed: a key begins with e2b_");
+        return refuse_malformed(text, err);
     }
     if (text.len != KEY_TEXT_LEN || !is_hex(str_skip(text, strlen(KEY_PREFIX)))) {
         return err_set(err, EACCES, "Invalid API key format");
@@ -62,4 +95,17 @@ int auth_check(struct api *api, const struct http_request *req, const struct tea
     key_used(api, key);
     *out = key->team;
     return 0;
+}
+
+int api_authenticate(struct api *api, const struct http_request *req, const char **team_id,
+                     struct str *key, struct err *err)
+{
+    const struct team *team = NULL;
+    int r = auth_check(api, req, &team, err);
+
+    if (r == 0) {
+        *team_id = team->id;
+        *key = auth_key_text(req);
+    }
+    return r;
 }

@@ -42,3 +42,8 @@ void cors_preflight(struct http_exchange *ex)
 {
     http_gather(ex, 0, on_preflight, NULL, NULL);
 }
+
+void api_also_cors(struct http_exchange *ex)
+{
+    http_also(ex, cors_headers, cors_headers_n);
+}

@@ -58,24 +58,6 @@ static bool key_read(struct create *create, const struct call *call, const json_
     return key_ok(key) && str_copy(create->key, sizeof(create->key), key);
 }
 
-struct search {
-    const struct create *create;
-    struct sandbox *found;
-};
-
-static bool on_candidate(void *ctx, struct sandbox *sb)
-{
-    struct search *search = ctx;
-    struct sandbox_info info = sandbox_info(sb);
-    const char *key = json_string_value(json_object_get(info.options, "idempotencyKey"));
-
-    if (key && strcmp(info.team_id, search->create->team->id) == 0 &&
-        strcmp(key, search->create->key) == 0) {
-        search->found = sb;
-    }
-    return !search->found;
-}
-
 static void fail_mismatch(struct call *call)
 {
     call_fail_code(call, 422, "idempotency_request_mismatch",
@@ -85,7 +67,6 @@ static void fail_mismatch(struct call *call)
 /* True when the key has answered the call: by an earlier sandbox, or by a refusal. */
 static bool key_answers(const struct create *create, struct call *call)
 {
-    struct search search = {.create = create};
     struct create *other;
 
     DL_FOREACH (create->api->creates, other) {
@@ -99,16 +80,17 @@ static bool key_answers(const struct create *create, struct call *call)
             return true;
         }
     }
-    sandboxes_each(create->api->options.sandboxes, false, NULL, on_candidate, &search);
-    if (!search.found) {
+    struct sandbox *found =
+        sandboxes_find_key(create->api->options.sandboxes, create->team->id, create->key);
+    if (!found) {
         return false;
     }
-    struct sandbox_info info = sandbox_info(search.found);
+    struct sandbox_info info = sandbox_info(found);
     const char *hash = json_string_value(json_object_get(info.options, "idempotencyHash"));
     if (!hash || strcmp(hash, create->body_hash) != 0) {
         fail_mismatch(call);
     } else {
-        call_json(call, 201, sandbox_json_created(create->api, search.found));
+        call_json(call, 201, sandbox_json_created(create->api, found));
     }
     return true;
 }
@@ -157,7 +139,7 @@ static void options_complete(json_t *options, const struct create *create)
         (void)json_object_set_new(options, "trafficAccessToken", json_string(token));
     }
     if (create->key[0]) {
-        (void)json_object_set_new(options, "idempotencyKey", json_string(create->key));
+        (void)json_object_set_new(options, SANDBOX_KEY_OPTION, json_string(create->key));
         (void)json_object_set_new(options, "idempotencyHash", json_string(create->body_hash));
     }
 }
@@ -208,6 +190,7 @@ static void handle_create(struct call *call, const json_t *body, enum create_ver
         return;
     }
     r = volumes_resolve(call, asked.options, &err);
+    r = r < 0 ? r : shells_resolve(call, asked.options, &err);
     if (r < 0) {
         call_fail_err(call, r, &err);
         return;

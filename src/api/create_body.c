@@ -212,7 +212,7 @@ static int mounts_parse(const json_t *mounts, json_t *options, struct err *err)
 
 static int extras_parse(const json_t *body, struct create_body *out, struct err *err)
 {
-    const json_t *mcp = NULL, *mounts = NULL;
+    const json_t *mcp = NULL, *mounts = NULL, *shells = NULL;
     int r = field_object(body, "mcp", &mcp, err);
 
     if (r == 0 && mcp) {
@@ -223,6 +223,12 @@ static int extras_parse(const json_t *body, struct create_body *out, struct err 
     }
     if (r == 0 && mounts) {
         r = mounts_parse(mounts, out->options, err);
+    }
+    if (r == 0) {
+        r = field_array(body, "shells", &shells, err);
+    }
+    if (r == 0 && json_array_size(shells) > 0) { /* whether there are such is found out later */
+        (void)json_object_set_new(out->options, "shells", json_deep_copy(shells));
     }
     return r == 0 ? iam_parse(body, out->options, err) : r;
 }

@@ -9,13 +9,15 @@
 static const char *const names[] = {
     "created", "updated", "paused", "resumed", "snapshotted", "checkpointed", "killed",
 };
+#define SHELL_CALLED "sandbox.shell.called"
+
 const char event_types_known[] =
-    PREFIX "created, updated, paused, resumed, snapshotted, checkpointed, killed";
+    PREFIX "created, updated, paused, resumed, snapshotted, checkpointed, killed, " SHELL_CALLED;
 
 static bool known(struct str type)
 {
     if (!str_starts(type, STR(PREFIX))) {
-        return false;
+        return str_eq(type, STR(SHELL_CALLED));
     }
     for (size_t i = 0; i < countof(names); i++) {
         if (str_eq(str_skip(type, strlen(PREFIX)), str_of(names[i]))) {

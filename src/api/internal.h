@@ -232,6 +232,9 @@ void call_fail_template(struct call *call, int why, struct str name);
  * which are wrong. (volumes.c) */
 must_check int volumes_resolve(const struct call *call, json_t *options, struct err *err);
 
+/* Whether the team has the shells that a create's options name. (shells.c) */
+must_check int shells_resolve(const struct call *call, const json_t *options, struct err *err);
+
 /* The array that the store has read, or its failure; ctx is the call (events.c). */
 void call_array(void *ctx, int error, const struct err *err, const char *text);
 
@@ -252,6 +255,10 @@ void handle_secrets_create(struct call *call, const json_t *body);
 void handle_secrets_get(struct call *call, const json_t *body);
 void handle_secrets_update(struct call *call, const json_t *body);
 void handle_secrets_delete(struct call *call, const json_t *body);
+void handle_shells_list(struct call *call, const json_t *body);
+void handle_shells_get(struct call *call, const json_t *body);
+void handle_shells_put(struct call *call, const json_t *body);
+void handle_shells_delete(struct call *call, const json_t *body);
 void handle_identity_configuration(struct call *call, const json_t *body);
 void handle_identity_keys(struct call *call, const json_t *body);
 

@@ -28,7 +28,16 @@ static bool wanted(const struct listing *listing, const struct sandbox_info *inf
            metadata_matches(info->metadata, query->metadata);
 }
 
-/* The total wants every match, so the walk goes over all; the page takes its part of it. */
+/* The total wants every match. Without a filter it is known; else the walk goes over all. */
+static bool total_known(const struct listing *listing)
+{
+    const struct list_query *query = listing->query;
+
+    return !query->running ||
+           (!listing->template_id && !query->metadata && query->started_after_ms == INT64_MIN);
+}
+
+/* The page takes its part of what is walked over. */
 static bool on_sandbox(void *ctx, struct sandbox *sb)
 {
     struct listing *listing = ctx;
@@ -46,7 +55,7 @@ static bool on_sandbox(void *ctx, struct sandbox *sb)
     }
     if (query->limit != 0 && json_array_size(listing->page) == query->limit) {
         listing->more = true;
-        return query->running; /* nothing left to count otherwise */
+        return !total_known(listing);
     }
     (void)json_array_append_new(listing->page, sandbox_json_listed(sb));
     listing->last = at;
@@ -95,7 +104,13 @@ void handle_list_v2(struct call *call, const json_t *body)
     }
     struct listing listing = {.call = call, .query = &query, .page = json_array()};
     if (template_resolve(call, &listing)) {
-        sandboxes_each(call->api->options.sandboxes, query.ascending, NULL, on_sandbox, &listing);
+        bool known = total_known(&listing);
+        const struct sandbox_position *from = known && query.continues ? &query.after : NULL;
+
+        sandboxes_each(call->api->options.sandboxes, query.ascending, from, on_sandbox, &listing);
+        if (known && query.running) {
+            listing.running = sandboxes_running(call->api->options.sandboxes, call->team->id);
+        }
     }
     page_headers(call, &listing);
     call_json(call, 200, listing.page);

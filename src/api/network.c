@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/fields.h"
+#include "http/forward.h"
 
 static const char *const known[] = {
     "allowPublicTraffic", "allowOut",        "denyOut",    "dnsServers",
@@ -180,31 +181,6 @@ static int ports_check(const json_t *ports, struct err *err)
 
 /* ---- rules ---- */
 
-static bool is_token(const char *text)
-{
-    for (; *text; text++) {
-        if (!isalnum((unsigned char)*text) && !strchr("!#$%&'*+-.^_`|~", *text)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* What frames a message, or says whom it is for, is not a rule's to set. */
-static bool is_framing(const char *name)
-{
-    static const char *const framing[] = {
-        "host", "content-length", "transfer-encoding", "connection",       "upgrade",
-        "te",   "trailer",        "keep-alive",        "proxy-connection", "expect"};
-
-    for (size_t i = 0; i < countof(framing); i++) {
-        if (strcasecmp(name, framing[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool is_field_value(const char *text)
 {
     for (; *text; text++) {
@@ -217,13 +193,13 @@ static bool is_field_value(const char *text)
 
 static int header_check(const char *domain, const char *name, const json_t *value, struct err *err)
 {
-    if (!name[0] || strlen(name) > NETWORK_HEADER_NAME_BYTES_MAX || !is_token(name)) {
+    if (strlen(name) > NETWORK_HEADER_NAME_BYTES_MAX || !forward_is_name(name)) {
         return err_set(err, EINVAL,
                        "Header name \"%s\" in rule for domain \"%s\" must be 1 to %d valid HTTP"
                        " token characters.",
                        name, domain, NETWORK_HEADER_NAME_BYTES_MAX);
     }
-    if (is_framing(name)) {
+    if (forward_frames(name)) {
         return err_set(err, EINVAL,
                        "Header \"%s\" in rule for domain \"%s\" cannot be set by a rule.", name,
                        domain);

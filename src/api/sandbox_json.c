@@ -115,6 +115,15 @@ json_t *sandbox_json_detail(const struct api *api, const struct sandbox *sb)
     set_token(out, &info);
     set_domain(out, api);
     (void)json_object_set_new(out, "lifecycle", lifecycle_json(info.options));
+    json_t *shells = json_object_get(info.options, "shells");
+    if (shells) {
+        (void)json_object_set(out, "shells", shells);
+    }
+    if (info.state == SANDBOX_PAUSED && json_object_get(info.options, SANDBOX_WANTED_END)) {
+        (void)json_object_set_new(
+            out, "wantedEndAt",
+            stamp_json(json_integer_value(json_object_get(info.options, SANDBOX_WANTED_END))));
+    }
     (void)json_object_set_new(out, "allowInternetAccess",
                               internet ? json_boolean(json_is_true(internet)) : json_null());
     if (network) {

@@ -1,5 +1,6 @@
 #include "base/encode.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <sha2.h>
 #include <stdio.h>
@@ -114,6 +115,19 @@ static int hex_value(char c)
     }
     c = (char)(c | 0x20);
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+int percent_encode(struct buf *out, struct str text)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < text.len; i++) {
+        unsigned char c = (unsigned char)text.at[i];
+        bool plain = (c < 0x80 && isalnum(c)) || c == '-' || c == '.' || c == '_' || c == '~';
+
+        r = plain ? buf_append(out, &text.at[i], 1) : buf_printf(out, "%%%02X", c);
+    }
+    return r;
 }
 
 int percent_decode(struct buf *out, struct str text, bool plus_is_space)

@@ -31,6 +31,7 @@ must_check int base64_decode(struct buf *out, struct str text);
 void hex_encode(char *out, const void *data, size_t len); /* 2 * len digits and a NUL */
 
 /* %XX and, in a query, + for a space. */
+must_check int percent_encode(struct buf *out, struct str text); /* all but the unreserved */
 must_check int percent_decode(struct buf *out, struct str text, bool plus_is_space);
 
 void sha256(const void *data, size_t len, uint8_t out[SHA256_BYTES]);

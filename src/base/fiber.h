@@ -18,13 +18,17 @@
 #include "base/compiler.h"
 
 enum {
-    FIBER_STACK_BYTES = 256 * 1024, /* of address space; a page is used when it is touched */
+    /* Of address space: a page is used when it is touched. JSON as deep as jansson takes it fits:
+     * it is printed and freed by recursion. */
+    FIBER_STACK_BYTES = 2 * 1024 * 1024,
     FIBERS_MAX = 1024,
 };
 
 struct fiber;
 
-/* Runs `run` until it first parks or returns. NULL: there are FIBERS_MAX, or no memory. */
+/* Runs `run` until it first parks or returns. NULL: there are FIBERS_MAX, or no memory. Otherwise
+ * the fiber, which is dead already when `run` has returned: whoever needs it later takes it from
+ * fiber_self() inside `run`. */
 struct fiber *fiber_start(void (*run)(void *arg), void *arg);
 
 /* The one that runs; NULL on the loop's own stack. */
@@ -37,7 +41,8 @@ must_check int fiber_park(void);
  * this one parks. A wake of one that is not parked is kept for its next fiber_park(). */
 void fiber_wake(struct fiber *fiber);
 
-/* Good until the fiber's function has returned. */
+/* Good until the fiber's function has returned. It runs inside the call, if it was parked.
+ * fiber_cancelled() is false inside a shield. */
 void fiber_cancel(struct fiber *fiber);
 bool fiber_cancelled(const struct fiber *fiber);
 

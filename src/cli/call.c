@@ -38,6 +38,32 @@ int endpoint_find(const struct cli *cli, struct endpoint *out, struct err *err)
     return place_read(cli->places.default_key, out->key, sizeof(out->key), err);
 }
 
+static bool variable_take(const char *name, char *out, size_t size)
+{
+    const char *value = getenv(name);
+
+    return value && value[0] && str_copy(out, size, str_of(value));
+}
+
+int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err)
+{
+    struct endpoint named = {0};
+    bool has_url = variable_take("E2B_API_URL", named.url, sizeof(named.url));
+    bool has_key = variable_take("E2B_API_KEY", named.key, sizeof(named.key));
+
+    int r = has_url && has_key ? 0 : endpoint_find(cli, out, err);
+    if (r < 0) {
+        return r;
+    }
+    if (has_url) {
+        (void)memcpy(out->url, named.url, sizeof(out->url));
+    }
+    if (has_key) {
+        (void)memcpy(out->key, named.key, sizeof(out->key));
+    }
+    return 0;
+}
+
 int endpoint_dial(const struct endpoint *endpoint, struct err *err)
 {
     const char *url = endpoint->url;

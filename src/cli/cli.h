@@ -39,8 +39,11 @@ int cli_doctor(struct cli *cli);
 int cli_story(struct cli *cli, const char *id); /* doctor's, of one sandbox */
 int cli_logs(struct cli *cli);
 int cli_key(struct cli *cli);
+int cli_shell(struct cli *cli);
 int cli_template(struct cli *cli);
 int cli_template_build(struct cli *cli); /* template's, of one Dockerfile */
+int cli_mcp(struct cli *cli);
+int cli_tool(struct cli *cli);
 int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);
 
@@ -57,6 +60,10 @@ struct endpoint {
 /* -ENOENT with a sentence when no daemon serves the data directory, -EACCES when the caller may not
  * know its key. */
 must_check int endpoint_find(const struct cli *cli, struct endpoint *out, struct err *err);
+
+/* The one that E2B_API_URL and E2B_API_KEY name, as the SDKs would choose; what they leave open is
+ * that of the data directory. */
+must_check int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err);
 
 /* Sends a request with the key and waits for the answer. `body` may be NULL. A status other than
  * 2xx is a failure with the API's own message. *answer is NULL when there was no body; the caller

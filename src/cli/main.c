@@ -6,6 +6,10 @@
 
 #include "cli/cli.h"
 
+#define HELP_FLAG "--help"
+
+enum { TOOL_WORDS_MAX = 256 };
+
 struct command {
     const char *name;
     const char *args;
@@ -20,6 +24,10 @@ struct command {
 static const char *const template_options[] = {"-f",      "--build-arg", "--cpus", "--memory",
                                                "--start", "--ready",     NULL};
 
+static const char *const mcp_options[] = {"--template", "--sandbox", NULL};
+static const char *const shell_options[] = {"--header", "--query", "--value",
+                                            "--method", "--path",  NULL};
+
 static const struct command commands[] = {
     {"serve", "", "prepares what is missing and serves; as root it also starts the keeper",
      cli_serve, 0, false, NULL, NULL},
@@ -33,9 +41,18 @@ static const struct command commands[] = {
      NULL},
     {"key", "create NAME | list | revoke ID", "API keys of the running daemon", cli_key, 2, false,
      NULL, NULL},
+    {"shell", "list | put NAME URL ... | rm NAME",
+     "API shells: connections that code uses without their keys", cli_shell, 3, false, NULL,
+     shell_options},
     {"template", "list | build NAME [DIR] | ...",
      "templates: lists, builds, shows logs, deletes, prunes", cli_template, 3, false, "--no-cache",
      template_options},
+    {"mcp", "[--template NAME | --sandbox ID]",
+     "the tools for MCP clients over stdin and stdout, with a sandbox that lasts as long", cli_mcp,
+     0, false, NULL, mcp_options},
+    {"tool", "[NAME FIELD=VALUE... | NAME --help]",
+     "the catalogue of tools: lists, explains, calls", cli_tool, TOOL_WORDS_MAX, false, HELP_FLAG,
+     NULL},
     {"prepare", "[all]", "makes user, data directory, pool and base template; all: every template",
      cli_prepare, 1, false, NULL, NULL},
     {"keeper", "", "the privileged half alone, for a service manager (serve starts its own)",
@@ -93,7 +110,7 @@ static const struct command *command_find(const char *name)
 static bool asks_for_help(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+        if (strcmp(argv[i], HELP_FLAG) == 0 || strcmp(argv[i], "-h") == 0) {
             return true;
         }
     }
@@ -163,11 +180,12 @@ int main(int argc, char **argv)
         (void)cli_help(&cli);
         return CLI_USAGE;
     }
-    if (asks_for_help(argc, argv)) {
-        return cli_help(&cli);
-    }
     const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
     const struct command *command = command_find(name);
+    bool explains = command && command->flag && strcmp(command->flag, HELP_FLAG) == 0;
+    if (!explains && asks_for_help(argc, argv)) {
+        return cli_help(&cli);
+    }
     if (!command) {
         return cli_fail(CLI_USAGE, "there is no command '%s'; try `atoll help`", argv[1]);
     }

@@ -48,6 +48,7 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     uint64_t team_sandboxes_max;
     uint64_t parked_min;
     uint64_t parked_max;
+    uint64_t parked_free_bytes; /* 0: a tenth of the memory */
     uint64_t volume_bytes;
     uint64_t builds_max;
     uint64_t build_step_s;

@@ -69,6 +69,36 @@ static void sandboxes_show(struct sandboxes *sandboxes, struct prometheus *page)
                      (double)figures.dials_failed);
 }
 
+/* ---- where the time goes ---- */
+
+static void step_show(struct prometheus *page, const char *family, const char *name,
+                      const struct histogram *took)
+{
+    char labels[PROMETHEUS_LABELS_BYTES];
+
+    prometheus_label(labels, "step", name);
+    prometheus_histogram(page, family, labels, took);
+}
+
+static void steps_show(const struct figures_sources *from, struct prometheus *page)
+{
+    struct sandboxes_step creates[SANDBOX_STEPS];
+    struct edge_step_took requests[EDGE_STEPS];
+
+    sandboxes_steps(from->sandboxes, creates);
+    prometheus_family(page, "atoll_create_step_seconds", "histogram",
+                      "Creates by step, each from the end of the one before.");
+    for (size_t i = 0; i < SANDBOX_STEPS; i++) {
+        step_show(page, "atoll_create_step_seconds", creates[i].name, creates[i].took);
+    }
+    edge_steps(from->edge, requests);
+    prometheus_family(page, "atoll_edge_step_seconds", "histogram",
+                      "Requests to agents by step, each from the end of the one before.");
+    for (size_t i = 0; i < EDGE_STEPS; i++) {
+        step_show(page, "atoll_edge_step_seconds", requests[i].name, requests[i].took);
+    }
+}
+
 /* ---- the way out, of each sandbox ---- */
 
 /* One line of a family: what of the counters it shows, under which other label. */
@@ -259,6 +289,7 @@ static void telemetry_show(const struct figures_sources *from, struct prometheus
 void figures_show(const struct figures_sources *from, struct prometheus *page)
 {
     sandboxes_show(from->sandboxes, page);
+    steps_show(from, page);
     egress_show(from->sandboxes, page);
     keeper_show(from->keeper, page);
     store_show(from->store, page);

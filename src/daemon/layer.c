@@ -61,15 +61,16 @@ static int name_read(const struct making *making, char name[KEEPER_LAYER_BYTES],
     return 0;
 }
 
-/* A recipe that puts our interpreter into its layer finds it by this variable. */
+/* A recipe that puts a program of ours into its layer finds it by a variable. */
 static int making_begin(struct making *making, const struct how *how, const char *template,
                         struct err *err)
 {
     const struct places *places = how->places;
 
     *making = (struct making){.how = how, .template = template};
-    if (setenv("ATOLL_INTERPRETER", places->interpreter, 1) < 0) {
-        return err_sys(err, "tell the recipes where the interpreter is");
+    if (setenv("ATOLL_INTERPRETER", places->interpreter, 1) < 0 ||
+        setenv("ATOLL_GATEWAY", places->gateway, 1) < 0) {
+        return err_sys(err, "tell the recipes where our programs are");
     }
     (void)snprintf(making->recipe, PATH_BYTES, "%s/%s/recipe", places->templates, template);
     int r = name_read(making, making->layer, err);

@@ -7,6 +7,11 @@
 
 #include "daemon/host_trust.h"
 
+static struct sandbox *find(const struct outward *outward, const char *sandbox_id)
+{
+    return outward->sandboxes ? sandboxes_find(outward->sandboxes, str_of(sandbox_id)) : NULL;
+}
+
 /* ---- what a placeholder stands for ---- */
 
 static int fill_token(const struct outward *outward, const struct sandbox_info *info,
@@ -37,8 +42,7 @@ static int on_fill(void *ctx, const char *sandbox_id, struct str what, struct bu
     static const struct str secret = {"e2b.secrets.", sizeof("e2b.secrets.") - 1};
     static const struct str token = {"e2b.identity.tokens.", sizeof("e2b.identity.tokens.") - 1};
     struct outward *outward = ctx;
-    struct sandbox *sb =
-        outward->sandboxes ? sandboxes_find(outward->sandboxes, str_of(sandbox_id)) : NULL;
+    struct sandbox *sb = find(outward, sandbox_id);
 
     if (!sb) {
         return err_set(err, ENOENT, "the sandbox is not there any more");
@@ -47,7 +51,30 @@ static int on_fill(void *ctx, const char *sandbox_id, struct str what, struct bu
     if (str_starts(what, secret)) {
         return secret_value(outward->secrets, info.team_id, str_skip(what, secret.len), out, err);
     }
+    if (str_starts(what, STR(SHELL_SEALED))) {
+        return shells_value(outward->shells, info.team_id, str_skip(what, strlen(SHELL_SEALED)),
+                            out, err);
+    }
     return fill_token(outward, &info, str_skip(what, token.len), out, err);
+}
+
+/* ---- API shells ---- */
+
+static const struct shell *on_shell(void *ctx, const char *sandbox_id, struct str name)
+{
+    const struct outward *outward = ctx;
+    const struct sandbox *sb = find(outward, sandbox_id);
+
+    return sb ? shells_find(outward->shells, sandbox_info(sb).team_id, name) : NULL;
+}
+
+static void on_shell_called(void *ctx, const char *sandbox_id, const json_t *call)
+{
+    struct sandbox *sb = find(ctx, sandbox_id);
+
+    if (sb) {
+        sandbox_tell(sb, "sandbox.shell.called", call);
+    }
 }
 
 static void on_log(void *ctx, const char *sandbox_id, enum log_level level, struct str line)
@@ -79,6 +106,8 @@ int outward_open(struct outward *outward, uv_loop_t *loop, struct store *store,
         .no_proxy = config->no_proxy,
         .fill = on_fill,
         .log = on_log,
+        .shell = on_shell,
+        .shell_called = on_shell_called,
         .ctx = outward,
     };
     int r = key_load(key_path, key, err);
@@ -87,6 +116,7 @@ int outward_open(struct outward *outward, uv_loop_t *loop, struct store *store,
         outward->identity = identity_new(key);
         key_derive(key, "authorities", options.secret);
         r = secrets_new(store, key, &outward->secrets, err);
+        r = r < 0 ? r : shells_new(store, outward->secrets, &outward->shells, err);
     }
     r = r < 0 ? r : egress_new(&options, egress, err);
     free(trusted);
@@ -115,6 +145,7 @@ void outward_name_issuer(struct outward *outward, const struct config *config, c
 
 void outward_close(struct outward *outward)
 {
+    shells_free(outward->shells);
     secrets_free(outward->secrets);
     identity_free(outward->identity);
 }

@@ -1,8 +1,8 @@
 /* outward.h - what the egress is told by the rest of the daemon: what placeholders stand for, and
  * where lines about a sandbox go.
  *
- * Owns:     the daemon's key, the secrets, the identity. Needs: the store, the sandboxes, the logs.
- * Blocks:   outward_open(). Threads: the loop's.
+ * Owns:     the daemon's key, the secrets, the shells, the identity. Needs: the store, the
+ * sandboxes, the logs. Blocks:   outward_open(). Threads: the loop's.
  */
 #ifndef DAEMON_OUTWARD_H
 #define DAEMON_OUTWARD_H
@@ -12,10 +12,12 @@
 #include "sandbox/sandbox.h"
 #include "secret/identity.h"
 #include "secret/secret.h"
+#include "shell/shells.h"
 #include "telemetry/logs.h"
 
 struct outward {
     struct secrets *secrets;
+    struct shells *shells;
     struct identity *identity;
     struct sandboxes *sandboxes; /* set by the wiring once there are any */
     struct logs *logs;

@@ -75,6 +75,7 @@ static int find_program_files(const struct config *config, struct places *out, s
     static const char *const agents[] = {"src/agent/atoll-agent", "../lib/atoll/atoll-agent"};
     static const char *const interpreters[] = {"src/interpreter/atoll-interpreter",
                                                "../lib/atoll/atoll-interpreter"};
+    static const char *const gateways[] = {"src/gateway/mcp-gateway", "../lib/atoll/mcp-gateway"};
     static const char *const templates[] = {"../templates", "../share/atoll/templates"};
     int r = 0;
 
@@ -86,6 +87,7 @@ static int find_program_files(const struct config *config, struct places *out, s
         find_beside_program(agents, countof(agents), out->agent);
     }
     find_beside_program(interpreters, countof(interpreters), out->interpreter);
+    find_beside_program(gateways, countof(gateways), out->gateway);
     if (r == 0 && config->templates[0]) {
         return str_copy(out->templates, sizeof(out->templates), str_of(config->templates))
                    ? 0

@@ -37,6 +37,7 @@ struct places {
     char templates[PLACE_BYTES];   /* their recipes; empty when there are none */
     char agent[PLACE_BYTES];       /* likewise */
     char interpreter[PLACE_BYTES]; /* likewise */
+    char gateway[PLACE_BYTES];     /* likewise */
     char instance[16];             /* names this data directory where paths cannot: cgroups */
 };
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <uv.h>
 
 #include "api/api.h"
@@ -25,6 +24,7 @@
 #include "store/store.h"
 #include "telemetry/webhooks.h"
 #include "template/template.h"
+#include "tools/tools.h"
 
 enum {
     STOP_GRACE_MS = 5000,
@@ -40,6 +40,7 @@ struct server {
     bool adopted;   /* every saved sandbox is attached or recorded as gone */
     bool listening; /* the port is open */
     bool stopping;
+    bool closing; /* the front door, too */
 
     uv_loop_t loop;
     uv_signal_t on_term;
@@ -59,6 +60,7 @@ struct server {
     struct volumes *volumes;
     struct edge *edge;
     struct api *api;
+    struct tools *tools;
     struct certificates *certificates;
     struct http_server *http;
 };
@@ -69,7 +71,7 @@ static void on_request(void *ctx, struct http_exchange *ex)
 {
     struct server *server = ctx;
 
-    if (!edge_handle(server->edge, ex)) {
+    if (!edge_handle(server->edge, ex) && !tools_handle(server->tools, ex)) {
         api_handle(server->api, ex);
     }
 }
@@ -164,11 +166,40 @@ static void on_adopted(void *ctx)
 
 /* ---- stop ---- */
 
-static void on_http_stopped(void *ctx)
+static void on_unparked(void *ctx)
 {
     struct server *server = ctx;
 
     uv_stop(&server->loop);
+}
+
+static void on_http_stopped(void *ctx)
+{
+    struct server *server = ctx;
+
+    sandboxes_unpark_all(server->sandboxes, on_unparked, server);
+}
+
+/* What tools clean up, they clean up through the front door: it is closed after them, and does not
+ * wait for them longer than for anybody. */
+static void close_door(struct server *server)
+{
+    if (!server->closing) {
+        server->closing = true;
+        (void)uv_timer_stop(&server->close_limit);
+        http_server_stop(server->http, STOP_GRACE_MS, on_http_stopped, server);
+    }
+}
+
+static void on_tools_stopped(void *ctx)
+{
+    close_door(ctx);
+}
+
+static void on_tools_late(uv_timer_t *timer)
+{
+    log_warn("tools did not clean up within %d s", STOP_GRACE_MS / 1000);
+    close_door(timer->data);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -177,13 +208,15 @@ static void on_signal(uv_signal_t *handle, int number)
 
     if (server->stopping) {
         log_info("stopping at once");
+        close_door(server);
         http_server_hurry(server->http);
         return;
     }
     log_info("%s: stopping; sandboxes go on", number == SIGINT ? "interrupted" : "asked to end");
     server->stopping = true;
     endpoint_write(server, "");
-    http_server_stop(server->http, STOP_GRACE_MS, on_http_stopped, server);
+    (void)uv_timer_start(&server->close_limit, on_tools_late, STOP_GRACE_MS, 0);
+    tools_stop(server->tools, on_tools_stopped, server);
 }
 
 /* ---- wiring, from the bottom up ---- */
@@ -282,6 +315,7 @@ static int open_domain(struct server *server, struct err *err)
         .team_max = (uint32_t)server->config->team_sandboxes_max,
         .parked_min = (uint32_t)server->config->parked_min,
         .parked_max = (uint32_t)server->config->parked_max,
+        .parked_free_bytes = server->config->parked_free_bytes,
     };
     r = sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
     server->outward.sandboxes = server->sandboxes;
@@ -358,6 +392,7 @@ static int open_surface(struct server *server, struct err *err)
         .builds = server->builds,
         .webhooks = server->webhooks,
         .secrets = server->outward.secrets,
+        .shells = server->outward.shells,
         .identity = server->outward.identity,
         .volumes = server->volumes,
         .domain = domain,
@@ -372,6 +407,29 @@ static int open_surface(struct server *server, struct err *err)
     server->edge = edge_new(&server->loop, server->sandboxes, domain);
     int r = api_new(&options, &server->api, err);
     return r == 0 ? api_prepare_default_key(server->api, server->places->default_key, err) : r;
+}
+
+static int adopt_own(void *ctx, int fd, struct err *err)
+{
+    const struct server *server = ctx;
+
+    return http_server_adopt(server->http, fd, NULL, err);
+}
+
+static int open_tools(struct server *server, struct err *err)
+{
+    const struct tools_options options = {
+        .loop = &server->loop,
+        .api = server->api,
+        .store = server->store,
+        .secrets = server->outward.secrets,
+        .domain = server->config->domain[0] ? server->config->domain : NULL,
+        .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
+        .adopt = adopt_own,
+        .ctx = server,
+    };
+
+    return tools_new(&options, &server->tools, err);
 }
 
 static int open_tls(struct server *server, struct err *err)
@@ -435,6 +493,7 @@ static int open_all(struct server *server, struct err *err)
 {
     (void)uv_loop_init(&server->loop);
     (void)uv_timer_init(&server->loop, &server->close_limit);
+    server->close_limit.data = server;
     (void)uv_signal_init(&server->loop, &server->on_term);
     (void)uv_signal_init(&server->loop, &server->on_int);
     (void)uv_fs_event_init(&server->loop, &server->on_notice);
@@ -459,6 +518,9 @@ static int open_all(struct server *server, struct err *err)
     }
     if (r == 0) {
         r = open_surface(server, err);
+    }
+    if (r == 0) {
+        r = open_tools(server, err);
     }
     if (r == 0) {
         r = open_http(server, err);
@@ -501,6 +563,7 @@ static void close_all(struct server *server)
     uv_close((uv_handle_t *)&server->on_term, NULL);
     uv_close((uv_handle_t *)&server->on_int, NULL);
     uv_close((uv_handle_t *)&server->on_notice, NULL);
+    tools_free(server->tools);
     http_server_free(server->http);
     certificates_close(server->certificates);
     api_free(server->api);
@@ -521,16 +584,6 @@ static void close_all(struct server *server)
     close_loop(server);
 }
 
-static void raise_file_limit(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 int serve_run(const struct config *config, const struct places *places, const char *program,
               bool announce_ready)
 {
@@ -539,7 +592,7 @@ int serve_run(const struct config *config, const struct places *places, const ch
     struct err err;
 
     log_init("serve", config->log_level);
-    raise_file_limit();
+    (void)fd_allow_most();
     (void)signal(SIGPIPE, SIG_IGN);
     endpoint_write(&server, "");
     int r = open_all(&server, &err);

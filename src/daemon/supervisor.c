@@ -364,6 +364,7 @@ int supervisor_run(const struct config *config, const struct places *places, con
     struct err err;
 
     log_init("serve", config->log_level);
+    (void)fd_allow_most(); /* the server may not raise its own limit */
     stop_block(&sv.signals);
     int r = ports_check(config, places, &err);
     if (r == 0) {

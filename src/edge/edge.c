@@ -178,6 +178,18 @@ void edge_figures(const struct edge *edge, struct edge_outcome out[EDGE_OUTCOMES
     }
 }
 
+void edge_steps(const struct edge *edge, struct edge_step_took out[EDGE_STEPS])
+{
+    static const char *const names[EDGE_STEPS] = {
+        [EDGE_STEP_DIAL] = "dial",
+        [EDGE_STEP_ANSWER] = "answer",
+    };
+
+    for (size_t i = 0; i < EDGE_STEPS; i++) {
+        out[i] = (struct edge_step_took){names[i], &edge->steps[i]};
+    }
+}
+
 /* ---- life ---- */
 
 static void on_timer(uv_timer_t *timer)

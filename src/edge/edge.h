@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "base/histogram.h"
 #include "http/http.h"
 #include "sandbox/sandbox.h"
 
@@ -35,6 +36,19 @@ struct edge_outcome {
     uint64_t count;
 };
 void edge_figures(const struct edge *edge, struct edge_outcome out[EDGE_OUTCOMES]);
+
+/* Where the time of requests to agents went, since the start: each step from the end of the one
+ * before it. */
+enum edge_step {
+    EDGE_STEP_DIAL,   /* there is a connection to the agent */
+    EDGE_STEP_ANSWER, /* the head of its answer is there */
+    EDGE_STEPS
+};
+struct edge_step_took {
+    const char *name;
+    const struct histogram *took;
+};
+void edge_steps(const struct edge *edge, struct edge_step_took out[EDGE_STEPS]);
 
 /* True when it took the exchange. */
 bool edge_handle(struct edge *edge, struct http_exchange *ex);

@@ -40,6 +40,7 @@ struct edge {
     uv_timer_t timer;         /* runs while connections lie idle */
     struct tls_trust *anybody;
     uint64_t outcomes[EDGE_OUTCOMES];
+    struct histogram steps[EDGE_STEPS];
 };
 
 /* ---- edge.c ---- */

@@ -14,6 +14,7 @@
 
 #include "agent/channel.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "edge/internal.h"
@@ -32,8 +33,9 @@ struct proxy {
     char id[ID_SANDBOX_LEN + 1];
     uint16_t port;
     int tries;
-    bool upgrade; /* the request asks for one: its connection serves no other */
-    bool reused;  /* up has served another request before */
+    int64_t step_us; /* when the last step was over */
+    bool upgrade;    /* the request asks for one: its connection serves no other */
+    bool reused;     /* up has served another request before */
 };
 
 /* Outlives a proxy that could not wait. */
@@ -110,6 +112,17 @@ struct proxy *proxy_next(struct proxy *p)
     return p->next;
 }
 
+/* What a service takes is its own affair. */
+static void proxy_mark(struct proxy *p, enum edge_step step)
+{
+    if (p->port == AGENT_PORT) {
+        int64_t now_us = clock_mono_us();
+
+        histogram_add(&p->edge->steps[step], now_us - p->step_us);
+        p->step_us = now_us;
+    }
+}
+
 /* ---- the answer ---- */
 
 static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
@@ -119,6 +132,7 @@ static void on_response(void *ctx, int status, const struct http_header *headers
     scoped(headers_fini) struct headers out;
 
     p->edge->outcomes[EDGE_PASSED]++;
+    proxy_mark(p, EDGE_STEP_ANSWER);
     headers_response(&out, headers, n, status == 101);
     carry_respond(&p->carry, status, out.list, out.n, content_length);
 }
@@ -196,6 +210,7 @@ static int send_head(struct proxy *p, struct upstream *up)
 
 static void proxy_send(struct proxy *p, struct upstream *up)
 {
+    proxy_mark(p, EDGE_STEP_DIAL);
     if (send_head(p, up) < 0) {
         upstream_close(up);
         if (carry_may_answer(&p->carry)) {
@@ -335,6 +350,7 @@ void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t por
     p->edge = backend->edge;
     p->backend = backend;
     p->port = port;
+    p->step_us = clock_mono_us();
     memcpy(p->id, backend->id, sizeof(p->id));
     if (uv_timer_init(p->edge->loop, &p->timer) < 0) {
         abort();

@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "egress/dial.h"
 #include "egress/intercept.h"
+#include "egress/shell.h"
 
 enum { HTTP_PORT = 80, HTTPS_PORT = 443 };
 
@@ -193,35 +194,6 @@ static void conn_go(struct conn *conn, const struct endpoint *to)
 
 /* ---- by name ---- */
 
-static bool may_choose(const struct conn *conn, const struct endpoint *to)
-{
-    const struct egress *egress = conn->net->egress;
-
-    return map_find(egress, to) ||
-           (!guard_check(egress, to) && route_of(egress->route_fd, &to->address) == ROUTE_AWAY);
-}
-
-/* The address that was asked for if the name has it, else the first that can be reached. */
-static bool choose(const struct conn *conn, const struct address *addresses, size_t n,
-                   struct endpoint *out)
-{
-    bool found = false;
-
-    for (size_t i = 0; i < n; i++) {
-        struct endpoint to = {addresses[i], conn->asked.port};
-        bool wanted = address_eq(&addresses[i], &conn->asked.address);
-
-        if ((wanted || !found) && may_choose(conn, &to)) {
-            *out = to;
-            found = true;
-        }
-        if (wanted && found) {
-            return true;
-        }
-    }
-    return found;
-}
-
 static bool is_among(const struct address *address, const struct address *list, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -235,7 +207,7 @@ static bool is_among(const struct address *address, const struct address *list, 
 static void on_resolved(void *ctx, const struct address *addresses, size_t n)
 {
     struct conn *conn = ctx;
-    struct endpoint to;
+    struct endpoint to = {.port = conn->asked.port};
 
     conn->lookup = NULL;
     conn->by_name = true; /* of a proxy; it is this side's word by now that the name leads there */
@@ -246,7 +218,7 @@ static void on_resolved(void *ctx, const struct address *addresses, size_t n)
         conn_refuse(conn, "allowOut does not have that name");
     } else if (n == 0) {
         conn_fail(conn, UV_EAI_NONAME);
-    } else if (!choose(conn, addresses, n, &to)) {
+    } else if (!dial_choose(conn->net->egress, addresses, n, &conn->asked.address, &to)) {
         conn_refuse(conn, "no address of that name may be reached");
     } else {
         conn_go(conn, &to);
@@ -450,6 +422,9 @@ static const char *limit_check(const struct egress_net *net)
 
 static const char *place_check(const struct egress_net *net, const struct endpoint *asked)
 {
+    if (names_is_shells(&asked->address)) {
+        return asked->port == HTTP_PORT ? NULL : "shells are asked by plain HTTP, on port 80";
+    }
     if (net->names && names_has_block(&asked->address)) {
         return names_find(net->names, &asked->address) ? NULL : "no name has that address any more";
     }
@@ -470,6 +445,11 @@ void conn_accept(struct egress_net *net, int fd)
     if (why) {
         net_refused(net, &asked, (struct str){0}, why);
         fd_reset(fd);
+        return;
+    }
+    if (names_is_shells(&asked.address)) {
+        intercept_start(net, &(struct intercept_start){
+                                 .fd = fd, .name = SHELL_HOST, .asked = asked, .shells = true});
         return;
     }
     struct conn *conn = conn_new(net, fd, &asked);

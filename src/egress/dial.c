@@ -314,3 +314,31 @@ struct dial *dial_start(struct egress_net *net, const struct target *to, dial_do
     }
     return dial;
 }
+
+/* ---- of several addresses ---- */
+
+static bool may_dial(const struct egress *egress, const struct endpoint *to)
+{
+    return map_find(egress, to) ||
+           (!guard_check(egress, to) && route_of(egress->route_fd, &to->address) == ROUTE_AWAY);
+}
+
+bool dial_choose(const struct egress *egress, const struct address *addresses, size_t n,
+                 const struct address *wanted, struct endpoint *to)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < n; i++) {
+        struct endpoint one = {addresses[i], to->port};
+        bool is_wanted = wanted && address_eq(&addresses[i], wanted);
+
+        if ((is_wanted || !found) && may_dial(egress, &one)) {
+            *to = one;
+            found = true;
+        }
+        if (is_wanted && found) {
+            return true;
+        }
+    }
+    return found;
+}

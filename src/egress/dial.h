@@ -25,6 +25,11 @@ struct dial *dial_start(struct egress_net *net, const struct target *to, dial_do
                         void *ctx);
 void dial_cancel(struct dial *dial); /* fine for NULL */
 
+/* An address that may be dialled, of those that a name has: `wanted` if it is one of them (NULL:
+ * none is preferred), else the first. False: there is none. */
+bool dial_choose(const struct egress *egress, const struct address *addresses, size_t n,
+                 const struct address *wanted, struct endpoint *to);
+
 /* Whether a connection there would go through the operator's proxy. */
 bool dial_is_proxied(const struct egress *egress, const struct target *to);
 

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "egress/internal.h"
+#include "egress/shell.h"
 
 struct dns_query {
     struct dns_query *prev, *next; /* in net->queries */
@@ -75,14 +76,13 @@ static bool no_ipv6(const struct egress *egress)
     return route_of(egress->route_fd, &somewhere) != ROUTE_AWAY;
 }
 
-/* Behind a proxy no name is looked up here: each has an address that stands for it. */
-static void answer_stand_in(struct egress_net *net, const struct dns_asker *to,
-                            const struct dns_question *question)
+/* An address that this side has made up. */
+static void answer_own(struct egress_net *net, const struct dns_asker *to,
+                       const struct dns_question *question, struct address address)
 {
     scoped_buf text;
 
     buf_init(&text, DNS_UDP_BYTES_MAX);
-    struct address address = names_address(net->names, str_of(question->name));
     if (dns_answer_address(&text, question, address.bytes + sizeof(address.bytes) - 4) < 0) {
         abort(); /* a question and one record always fit */
     }
@@ -93,6 +93,12 @@ static void answer_stand_in(struct egress_net *net, const struct dns_asker *to,
     }
 }
 
+/* Whoever asks there without a grant is told so in a sentence, which no answer of DNS has. */
+static bool is_shells(const struct dns_question *question)
+{
+    return str_ieq(str_of(question->name), STR(SHELL_HOST));
+}
+
 /* What is answered without asking: a DNS_* code, or -1. */
 static int known_answer(struct egress_net *net, const struct dns_question *question)
 {
@@ -100,6 +106,9 @@ static int known_answer(struct egress_net *net, const struct dns_question *quest
 
     if (question->class != DNS_CLASS_IN || question->type == DNS_TYPE_ANY) {
         return DNS_NOTIMP;
+    }
+    if (is_shells(question)) {
+        return question->type == DNS_TYPE_A ? -1 : DNS_NOERROR;
     }
     if (!policy_resolves(net->policy, name)) {
         net->counters.names_refused++;
@@ -129,8 +138,13 @@ bool dns_ask(struct egress_net *net, struct str message, const struct dns_asker 
         answer(net, asker, &question, code, (struct str){0});
         return true;
     }
-    if (net->names) {
-        answer_stand_in(net, asker, &question);
+    if (is_shells(&question)) {
+        answer_own(net, asker, &question, names_shells());
+        return true;
+    }
+    if (net->names) { /* behind a proxy no name is looked up here: each has one that stands for it
+                       */
+        answer_own(net, asker, &question, names_address(net->names, str_of(question.name)));
         return true;
     }
     struct dns_query *query = xnew(struct dns_query);

@@ -147,6 +147,8 @@ int egress_new(const struct egress_options *options, struct egress **out, struct
     egress->trusted = xstrdup(options->trusted ? options->trusted : "");
     egress->fill = options->fill;
     egress->log = options->log;
+    egress->shell = options->shell;
+    egress->shell_called = options->shell_called;
     egress->ctx = options->ctx;
     egress->route_fd = -1;
     egress->connections_max = connections_limit();
@@ -222,7 +224,7 @@ char *egress_authority(const struct egress *egress, const char *id, const json_t
 bool egress_wanted(const json_t *options)
 {
     struct policy *policy = policy_new(options);
-    bool wanted = policy_opens(policy);
+    bool wanted = policy_opens(policy) || json_array_size(json_object_get(options, "shells")) > 0;
 
     policy_free(policy);
     return wanted;

@@ -6,7 +6,8 @@
  *
  *      gate ── where to? ── guard ── policy ──┬── dial ── copy
  *                                             ├── peek at the name ── resolve ── guard ── dial
- *                                             └── a name with a rule ── intercept ── dial
+ *                                             ├── a name with a rule ── intercept ── dial
+ *                                             └── the shells' own ── shell_call ── dial
  *
  * guard: what no sandbox may reach unless the operator names it: the host itself, private networks,
  * link-local addresses and the clouds' metadata among them. policy: what this sandbox may reach.
@@ -71,9 +72,16 @@ struct egress_options {
     int (*fill)(void *ctx, const char *sandbox_id, struct str what, struct buf *out,
                 struct err *err);
     void (*log)(void *ctx, const char *sandbox_id, enum log_level level, struct str line);
+
+    /* The API shell of that name that the sandbox's team has, valid until the next return to the
+     * loop; NULL: none. And where calls of shells go on record, each with its shell, method, path,
+     * status and time. Either may be NULL. */
+    const struct shell *(*shell)(void *ctx, const char *sandbox_id, struct str name);
+    void (*shell_called)(void *ctx, const char *sandbox_id, const json_t *call);
     void *ctx;
 };
 
+struct shell;      /* egress/shell.h */
 struct egress;     /* all of it */
 struct egress_net; /* one sandbox's */
 
@@ -116,7 +124,7 @@ void egress_close(struct egress_net *net);
 char *egress_authority(const struct egress *egress, const char *id, const json_t *options,
                        char hash[EGRESS_HASH_BYTES]);
 
-/* Whether options allow anything to be reached at all. */
+/* Whether options allow anything to be reached at all, be it an API shell. */
 bool egress_wanted(const json_t *options);
 
 #endif

@@ -21,6 +21,7 @@
 struct reach {
     struct reach *prev, *next;
     struct intercept *of;
+    struct lookup *lookup;
     struct dial *dial;
     struct link *link;
     uv_timer_t timer;
@@ -35,6 +36,7 @@ static void reach_free(struct reach *reach)
 {
     DL_DELETE(reach->of->reaches, reach);
     reach->of->reaches_n--;
+    lookup_cancel(reach->lookup);
     dial_cancel(reach->dial);
     uv_close((uv_handle_t *)&reach->timer, on_timer_closed);
 }
@@ -123,6 +125,48 @@ static void on_timer(uv_timer_t *timer)
     reach_fail(timer->data, "it did not answer in time");
 }
 
+static void reach_dial(struct reach *reach)
+{
+    struct intercept *of = reach->of;
+    struct target target = {.to = of->to};
+
+    if (of->net->names || dial_is_proxied(of->net->egress, &target)) {
+        (void)str_copy(target.name, sizeof(target.name), str_of(of->name)); /* TLS will prove it */
+    }
+    reach->dial = dial_start(of->net, &target, on_dialed, reach);
+}
+
+static void on_resolved(void *ctx, const struct address *addresses, size_t n)
+{
+    struct reach *reach = ctx;
+
+    reach->lookup = NULL;
+    if (n == 0) {
+        reach_fail(reach, "its name has no address");
+    } else if (!dial_choose(reach->of->net->egress, addresses, n, NULL, &reach->of->to)) {
+        reach_fail(reach, "no address of that name may be reached");
+    } else {
+        reach_dial(reach);
+    }
+}
+
+/* Where a shell's server is, is asked of the host's resolvers: a sandbox's own have no say in where
+ * a key goes. Behind a proxy of the sandbox's the name itself goes there. */
+static void reach_resolve(struct reach *reach)
+{
+    struct intercept *of = reach->of;
+    struct address literal;
+
+    if (address_parse(str_of(of->name), &literal) == 0) {
+        on_resolved(reach, &literal, 1);
+    } else if (of->net->names) {
+        of->to.address = names_address(of->net->names, str_of(of->name));
+        reach_dial(reach);
+    } else {
+        reach->lookup = resolver_addresses(of->net->egress->resolver, of->name, on_resolved, reach);
+    }
+}
+
 static void reach_start(struct intercept *of)
 {
     struct reach *reach = xnew(struct reach);
@@ -133,11 +177,11 @@ static void reach_start(struct intercept *of)
     (void)uv_timer_init(of->net->egress->loop, &reach->timer);
     reach->timer.data = reach;
     (void)uv_timer_start(&reach->timer, on_timer, EGRESS_CONNECT_TIMEOUT_MS, 0);
-    struct target target = {.to = of->to};
-    if (of->net->names || dial_is_proxied(of->net->egress, &target)) {
-        (void)str_copy(target.name, sizeof(target.name), str_of(of->name)); /* TLS will prove it */
+    if (of->above) {
+        reach_resolve(reach);
+    } else {
+        reach_dial(reach);
     }
-    reach->dial = dial_start(of->net, &target, on_dialed, reach);
 }
 
 /* As many as are waited for; but one first, where one may do for all. */
@@ -146,8 +190,8 @@ void intercept_reach(struct intercept *of, unsigned waiting)
     bool one = of->http2_asked && of->server != SERVER_HTTP1;
     unsigned most = one ? 1 : INTERCEPT_REACHES_MAX;
 
-    while (of->reaches_n < waiting && of->reaches_n < most) {
-        reach_start(of);
+    for (unsigned n = of->reaches_n; n < waiting && n < most; n++) {
+        reach_start(of); /* may fail at once */
     }
 }
 
@@ -188,10 +232,8 @@ void intercept_tidy(struct intercept *of)
 
 /* ---- life ---- */
 
-static void intercept_free(struct intercept *of)
+static void servers_close(struct intercept *of)
 {
-    struct egress_net *net = of->net;
-
     passages_drop(of);
     while (of->reaches) {
         link_drop(move_ptr(&of->reaches->link));
@@ -200,6 +242,39 @@ static void intercept_free(struct intercept *of)
     upstream_close(of->idle);
     http2_client_close(of->http2);
     http2_client_close(of->leaving);
+}
+
+struct intercept *intercept_origin(struct intercept *of, const char *host, uint16_t port,
+                                   bool secure)
+{
+    struct intercept *origin;
+
+    LL_FOREACH (of->origins, origin) {
+        if (origin->secure == secure && origin->to.port == port &&
+            strcmp(origin->name, host) == 0) {
+            return origin;
+        }
+    }
+    origin = xnew(struct intercept);
+    *origin = (struct intercept){.net = of->net, .above = of, .secure = secure};
+    origin->to.port = port;
+    (void)str_copy(origin->name, sizeof(origin->name), str_of(host));
+    LL_PREPEND(of->origins, origin);
+    return origin;
+}
+
+static void intercept_free(struct intercept *of)
+{
+    struct egress_net *net = of->net;
+
+    while (of->origins) {
+        struct intercept *origin = of->origins;
+
+        LL_DELETE(of->origins, origin);
+        servers_close(origin);
+        free(origin);
+    }
+    servers_close(of);
     DL_DELETE(net->intercepts, of);
     net->counters.open--;
     net->egress->connections_n--;
@@ -220,10 +295,11 @@ static struct intercept *intercept_new(struct egress_net *net, const struct inte
 
     of->net = net;
     net_hold(net);
-    if (!net->authority) {
+    of->shells = start->shells;
+    if (!of->shells && !net->authority) {
         net->authority = authority_new(net->egress->secret, net->id);
     }
-    of->authority = authority_hold(net->authority);
+    of->authority = of->shells ? NULL : authority_hold(net->authority);
     (void)str_copy(of->name, sizeof(of->name), str_of(start->name));
     of->asked = start->asked;
     of->to = start->to;
@@ -252,6 +328,9 @@ void intercepts_check(struct egress_net *net)
     struct intercept *of;
 
     DL_FOREACH (net->intercepts, of) {
+        if (of->shells) {
+            continue; /* each request finds what it may */
+        }
         char rule[POLICY_RULE_BYTES];
         enum verdict verdict = policy_address(net->policy, &of->asked.address, rule);
         bool allowed = verdict == VERDICT_ALLOW ||

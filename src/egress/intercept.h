@@ -6,6 +6,9 @@
  * HTTP/1.1 and HTTP/2 on either side; WebSockets pass. A program that speaks HTTP/1.1 gets a server
  * connection that does. Plain HTTP is given headers as well, but none with a placeholder.
  *
+ * A connection to the shells (shell_call.h) is of the same kind; but each of its requests may be
+ * for another server, so it has an intercept for each of those below it.
+ *
  * Owns:     the connections that were handed over, and those that it opens.
  * Needs:    the egress. Blocks: never. Threads: the loop's.
  */
@@ -16,7 +19,6 @@
 
 enum {
     INTERCEPT_REACHES_MAX = 8, /* connections to a server that one connection opens at one time */
-    INTERCEPT_HEADERS_MAX = HTTP_HEADERS_MAX + 32,
 };
 
 struct intercept_start {
@@ -25,6 +27,7 @@ struct intercept_start {
     const char *name; /* what it says it wants */
     struct endpoint asked, to;
     bool secure; /* it speaks TLS */
+    bool shells; /* it is to the shells: `to` means nothing */
 };
 
 void intercept_start(struct egress_net *net, const struct intercept_start *start);

@@ -4,14 +4,15 @@
  *   net.c       one sandbox: its gate, its policy, its counters, what the log says of it
  *   conn.c      one connection, from its acceptance to the dial
  *   relay.c     both ends are there: copying
- *   intercept.c, passage.c   connections and requests to names that have a rule
+ *   intercept.c, passage.c   connections and requests to names that have a rule, and to shells
+ *   outgoing.c  the head of such a request;  shell_call.c  what is special about one to a shell
  *   authority.c whom a sandbox trusts for those
  *   dial.c      a connection to the world, straight or through a proxy
  *   dns.c       names;  dns_tcp.c  the same over TCP
  *   resolver.c  the host's resolvers (c-ares) on the loop
  *   route.c     whether an address is the host's own, asked of the kernel
  *   names.c     addresses that stand for names
- *   address.c, policy.c, transform.c, peek.c, dns_message.c, proxy.c   pure
+ *   address.c, policy.c, transform.c, peek.c, dns_message.c, proxy.c, shell.c   pure
  */
 #ifndef EGRESS_INTERNAL_H
 #define EGRESS_INTERNAL_H
@@ -56,6 +57,8 @@ struct egress {
     int (*fill)(void *ctx, const char *sandbox_id, struct str what, struct buf *out,
                 struct err *err);
     void (*log)(void *ctx, const char *sandbox_id, enum log_level level, struct str line);
+    const struct shell *(*shell)(void *ctx, const char *sandbox_id, struct str name);
+    void (*shell_called)(void *ctx, const char *sandbox_id, const json_t *call);
     void *ctx;
     uint32_t connections_n, connections_max;
     char scratch[EGRESS_BUFFER_BYTES]; /* what was read lies here until it is written or kept */
@@ -86,6 +89,7 @@ struct egress_net {
     char id[32];
     struct policy *policy;
     struct transforms *transforms;
+    json_t *shells;              /* names of those that it was granted; NULL: none */
     struct proxy proxy;          /* PROXY_NONE: it goes straight */
     struct names *names;         /* NULL: it has no proxy, and names are resolved here */
     struct resolver *resolver;   /* of its own servers; NULL: the egress' */
@@ -120,11 +124,14 @@ void net_proxy_failed(struct egress_net *net, const struct target *to, const str
 void net_refused(struct egress_net *net, const struct endpoint *to, struct str name,
                  const char *rule);
 
-/* A request that a rule was applied to, or that was refused here (`why`). */
+/* A request that a rule was applied to or a shell was asked for, or that was refused here (`why`).
+ */
 struct net_request {
     struct str method, host, path; /* without its query: that may hold what is no log's business */
     int status;
     const char *rule, *why;
+    const char *shell; /* its name; NULL: the request is a rule's */
+    uint64_t took_ms;  /* of a shell's */
 };
 void net_request_log(struct egress_net *net, const struct net_request *request);
 

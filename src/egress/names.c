@@ -111,3 +111,16 @@ const char *names_find(const struct names *names, const struct address *address)
     HASH_FIND(by_index, names->by_index, &index, sizeof(index), name);
     return name ? name->text : NULL;
 }
+
+struct address names_shells(void)
+{
+    return (struct address){
+        .bytes = {[10] = 0xff, [11] = 0xff, [V4_AT] = 169, [V4_AT + 1] = 254, [15] = 10}};
+}
+
+bool names_is_shells(const struct address *address)
+{
+    const struct address shells = names_shells();
+
+    return address_eq(address, &shells);
+}

@@ -25,4 +25,8 @@ struct address names_address(struct names *names, struct str name);
 const char *names_find(const struct names *names, const struct address *address);
 bool names_has_block(const struct address *address); /* whether any name could have it */
 
+/* Where API shells are asked, in every sandbox: 169.254.0.10. */
+struct address names_shells(void);
+bool names_is_shells(const struct address *address);
+
 #endif

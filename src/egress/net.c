@@ -12,6 +12,7 @@
 #include "egress/conn.h"
 #include "egress/intercept.h"
 #include "egress/internal.h"
+#include "egress/shell.h"
 
 void net_hold(struct egress_net *net)
 {
@@ -23,6 +24,7 @@ void net_release(struct egress_net *net)
     if (--net->handles == 0) {
         policy_free(net->policy);
         transforms_free(net->transforms);
+        json_decref(net->shells);
         authority_release(net->authority);
         names_free(net->names);
         resolver_free(net->resolver);
@@ -88,6 +90,21 @@ static json_t *shown(struct str text, size_t most)
     return json ? json : json_string("(not UTF-8)");
 }
 
+/* A call of a shell is an event besides: what was done with the account. */
+static void shell_record(struct egress_net *net, const struct net_request *request, json_t *fields)
+{
+    const struct egress *egress = net->egress;
+
+    (void)json_object_set_new(fields, "shell", shown(str_of(request->shell), SHELL_NAME_BYTES_MAX));
+    (void)json_object_set_new(fields, "durationMs", json_integer((json_int_t)request->took_ms));
+    if (request->why) {
+        (void)json_object_set_new(fields, "reason", json_string(request->why));
+    }
+    if (egress->shell_called) {
+        egress->shell_called(egress->ctx, net->id, fields);
+    }
+}
+
 void net_request_log(struct egress_net *net, const struct net_request *request)
 {
     enum { MESSAGE_BYTES = 1024, PATH_BYTES = 512, METHOD_BYTES = 32 };
@@ -98,17 +115,24 @@ void net_request_log(struct egress_net *net, const struct net_request *request)
         return;
     }
     path.len = path.len < PATH_BYTES ? path.len : PATH_BYTES;
-    (void)snprintf(message, sizeof(message), "%.*s %.*s%.*s: %d by rule %s%s%s",
+    (void)snprintf(message, sizeof(message), "%.*s %.*s%.*s: %d by %s %s%s%s",
                    (int)request->method.len, request->method.at, (int)request->host.len,
-                   request->host.at, (int)path.len, path.at, request->status, request->rule,
-                   request->why ? ": " : "", request->why ? request->why : "");
+                   request->host.at, (int)path.len, path.at, request->status,
+                   request->shell ? "shell" : "rule",
+                   request->shell ? request->shell : request->rule, request->why ? ": " : "",
+                   request->why ? request->why : "");
     json_t *fields = json_object();
     (void)json_object_set_new(fields, "method", shown(request->method, METHOD_BYTES));
     (void)json_object_set_new(fields, "host", shown(request->host, POLICY_NAME_BYTES));
     (void)json_object_set_new(fields, "path", shown(path, PATH_BYTES));
     (void)json_object_set_new(fields, "status", json_integer(request->status));
-    (void)json_object_set_new(fields, "rule", json_string(request->rule));
-    net_log(net, request->why ? LOG_WARN : LOG_INFO, "egress_request", message, fields);
+    if (request->shell) {
+        shell_record(net, request, fields);
+    } else {
+        (void)json_object_set_new(fields, "rule", json_string(request->rule));
+    }
+    net_log(net, request->why ? LOG_WARN : LOG_INFO,
+            request->shell ? "shell_call" : "egress_request", message, fields);
 }
 
 void net_refused(struct egress_net *net, const struct endpoint *to, struct str name,
@@ -238,6 +262,8 @@ static void options_set(struct egress_net *net, const json_t *options)
     net->policy = policy_new(options);
     transforms_free(net->transforms);
     net->transforms = transforms_new(options);
+    json_decref(net->shells);
+    net->shells = json_deep_copy(json_object_get(options, "shells"));
     resolver_set(net, options);
 }
 

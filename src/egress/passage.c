@@ -1,7 +1,4 @@
-/* passage.c - one request of an intercepted connection.
- *
- * The filled-in values exist in this process alone, and only while a head is put together: they go
- * to the server over a connection that was verified, and their memory is wiped.
+/* passage.c - one request of an intercepted connection: to a name that has a rule, or to a shell.
  */
 #include "egress/passage.h"
 
@@ -12,36 +9,48 @@
 #include <utlist.h>
 
 #include "base/alloc.h"
+#include "egress/outgoing.h"
+#include "egress/shell_call.h"
 #include "http/carry.h"
 #include "http/forward.h"
 
 enum {
-    VALUES_BYTES_MAX = 64 * 1024, /* of all headers that a rule sets, filled in */
     REFUSAL_BYTES = 400,
-    PATH_LOGGED_BYTES = 512,
+    GUARDED_BYTES_MAX = 16 * 1024 * 1024, /* of a piece of a body: marks are longer than keys */
 };
 
 struct passage {
     struct passage *prev, *next;
     struct intercept *of;
     struct carry carry;
-    bool waiting; /* for a connection */
-    bool reused;  /* the one it has has served others before */
+    struct shell_call *shell; /* NULL: a rule's */
+    bool waiting;             /* for a connection */
+    bool reused;              /* the one it has has served others before */
 };
 
 /* ---- what the log says ---- */
 
+static const struct transform *passage_rule(const struct passage *p)
+{
+    return transforms_find(p->of->net->transforms, str_of(p->of->name));
+}
+
 static void passage_log(const struct passage *p, int status, const char *why)
 {
     const struct http_request *req = p->carry.ex ? http_request(p->carry.ex) : NULL;
-    const struct transform *rule = transforms_find(p->of->net->transforms, str_of(p->of->name));
+    const struct transform *rule = passage_rule(p);
+    const bool shells = p->of->shells || p->of->above;
     const struct net_request request = {
         .method = req ? req->method : STR(""),
-        .host = str_of(p->of->name),
+        .host = shells ? STR(SHELL_HOST) : str_of(p->of->name),
         .path = req ? req->path : STR(""),
         .status = status,
         .rule = rule ? rule->domain : "",
         .why = why,
+        .shell = p->shell ? shell_call_name(p->shell)
+                 : shells ? ""
+                          : NULL,
+        .took_ms = p->shell ? shell_call_ms(p->shell) : 0,
     };
 
     net_request_log(p->of->net, &request);
@@ -75,48 +84,16 @@ static void passage_refuse(struct passage *p, int status, const char *fmt, ...)
 
 /* ---- the head that goes out ---- */
 
-struct outgoing {
-    struct http_header list[INTERCEPT_HEADERS_MAX];
-    size_t n;
-    struct buf values;
-};
-
-static void outgoing_fini(struct outgoing *out)
+static bool rule_sets(const void *ctx, struct str name)
 {
-    if (out->values.data) {
-        explicit_bzero(out->values.data, out->values.cap);
-    }
-    buf_fini(&out->values);
+    return transform_sets(ctx, name);
 }
 
-static int add(struct outgoing *out, struct str name, struct str value, struct err *err)
+static int add_upgrade(struct outgoing *out, const struct http_request *req, struct err *err)
 {
-    if (out->n == INTERCEPT_HEADERS_MAX) {
-        return err_set(err, EMSGSIZE, "the request has too many headers");
-    }
-    out->list[out->n++] = (struct http_header){name, value};
-    return 0;
-}
+    int r = outgoing_add(out, STR("connection"), STR("Upgrade"), err);
 
-/* Those of the request, without what is about its connection, or what the rule sets. */
-static int add_given(struct outgoing *out, const struct http_request *req,
-                     const struct transform *rule, struct err *err)
-{
-    int r = add(out, STR("host"), req->authority, err);
-
-    for (size_t i = 0; i < req->headers_n && r == 0; i++) {
-        struct str name = req->headers[i].name;
-        bool ours = str_ieq(name, STR("host")) || str_ieq(name, STR("expect"));
-        if (!ours && !transform_sets(rule, name) &&
-            !forward_drops(name, req->headers, req->headers_n)) {
-            r = add(out, name, req->headers[i].value, err);
-        }
-    }
-    if (r == 0 && req->upgrade) {
-        r = add(out, STR("connection"), STR("Upgrade"), err);
-        r = r < 0 ? r : add(out, STR("upgrade"), http_header_get(req, "upgrade"), err);
-    }
-    return r;
+    return r < 0 ? r : outgoing_add(out, STR("upgrade"), http_header_get(req, "upgrade"), err);
 }
 
 static int fill(void *ctx, struct str what, struct buf *out, struct err *err)
@@ -128,54 +105,93 @@ static int fill(void *ctx, struct str what, struct buf *out, struct err *err)
                         : err_set(err, ENOENT, "there are no secrets here");
 }
 
-/* The buffer has its whole room from the start: a value that has been put there does not move. */
 static int add_set(struct outgoing *out, struct passage *p, const struct transform *rule,
                    struct err *err)
 {
-    char *at;
-    int r = buf_reserve(&out->values, VALUES_BYTES_MAX, &at);
+    int r = 0;
 
     for (size_t i = 0; i < rule->headers_n && r == 0; i++) {
         size_t start = buf_len(&out->values);
         r = transform_value(&rule->headers[i], fill, p, &out->values, err);
         if (r == 0) {
-            r = add(out, str_of(rule->headers[i].name), str_skip(buf_str(&out->values), start),
-                    err);
+            r = outgoing_add(out, str_of(rule->headers[i].name),
+                             str_skip(buf_str(&out->values), start), err);
         }
     }
     return r;
 }
 
-static int outgoing_make(struct outgoing *out, struct passage *p, const struct transform *rule,
-                         struct err *err)
+static int head_make(struct outgoing *out, struct passage *p, const struct transform *rule,
+                     struct err *err)
 {
-    out->n = 0;
-    buf_init(&out->values, VALUES_BYTES_MAX);
     const struct http_request *req = http_request(p->carry.ex);
-    int r = add_given(out, req, rule, err);
+    int r = outgoing_add_given(out, req, req->authority, rule_sets, rule, err);
 
+    if (r == 0 && req->upgrade) {
+        r = add_upgrade(out, req, err);
+    }
     /* Between two ends of HTTP/2 trailers pass, and gRPC wants the word for it. */
     if (r == 0 && p->of->server == SERVER_HTTP2 &&
         str_ieq(http_header_get(req, "te"), STR("trailers"))) {
-        r = add(out, STR("te"), STR("trailers"), err);
+        r = outgoing_add(out, STR("te"), STR("trailers"), err);
     }
     return r < 0 ? r : add_set(out, p, rule, err);
 }
 
+static int send_by_rule(struct passage *p, struct upstream *up, struct outgoing *out,
+                        struct err *err)
+{
+    const struct transform *rule = passage_rule(p);
+    int r = rule ? head_make(out, p, rule, err)
+                 : err_set(err, ENOENT, "the rule for this name has been taken away");
+
+    if (r == 0 && carry_send(&p->carry, up, out->list, out->n) < 0) {
+        r = err_set(err, EMSGSIZE, "the request cannot be passed on");
+    }
+    return r;
+}
+
+static int send_to_shell(struct passage *p, struct upstream *up, struct outgoing *out,
+                         struct err *err)
+{
+    const struct intercept *of = p->of;
+    const struct shell_origin origin = {of->name, of->to.port, of->secure};
+    scoped_buf target;
+
+    buf_init(&target, HTTP_TARGET_BYTES_MAX);
+    int r = shell_call_head(p->shell, http_request(p->carry.ex), origin, out, &target, err);
+    if (r == 0) {
+        carry_send_to(&p->carry, up, buf_str(&target), out->list, out->n);
+    }
+    if (target.data) {
+        explicit_bzero(target.data, target.cap); /* the query may carry the key */
+    }
+    return r;
+}
+
+/* What is refused to a shell is the program's affair; what a rule lacks is its maker's. */
+static int refusal_status(const struct passage *p, int error)
+{
+    if (!p->of->shells && !p->of->above) {
+        return 502;
+    }
+    return error == -EPERM ? 403 : error == -ENOENT ? 404 : error == -EINVAL ? 400 : 502;
+}
+
 static void passage_send(struct passage *p, struct upstream *up)
 {
-    const struct transform *rule = transforms_find(p->of->net->transforms, str_of(p->of->name));
-    scoped(outgoing_fini) struct outgoing out = {0};
+    scoped_outgoing out;
     struct err err;
+    int r = outgoing_init(&out, &err);
 
     p->waiting = false;
-    int r = rule ? outgoing_make(&out, p, rule, &err)
-                 : err_set(&err, ENOENT, "the rule for this name has been taken away");
-    if (r == 0 && carry_send(&p->carry, up, out.list, out.n) == 0) {
-        return;
+    if (r == 0) {
+        r = p->shell ? send_to_shell(p, up, &out, &err) : send_by_rule(p, up, &out, &err);
     }
-    upstream_close(up);
-    passage_refuse(p, 502, "%s", r < 0 ? err.msg : "the request cannot be passed on");
+    if (r < 0) {
+        upstream_close(up);
+        passage_refuse(p, refusal_status(p, r), "%s", err.msg);
+    }
 }
 
 /* ---- waiting for a connection ---- */
@@ -229,10 +245,9 @@ void passages_fail(struct intercept *of, const char *why)
 
 /* ---- the answer ---- */
 
-static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
-                        int64_t content_length)
+static void respond_by_rule(struct passage *p, int status, const struct http_header *headers,
+                            size_t n, int64_t content_length)
 {
-    struct passage *p = ctx;
     struct http_header list[HTTP_HEADERS_MAX];
     size_t kept = 0;
 
@@ -244,6 +259,65 @@ static void on_response(void *ctx, int status, const struct http_header *headers
     }
     passage_log(p, status, NULL);
     carry_respond(&p->carry, status, list, kept, content_length);
+}
+
+/* How long a guarded body will be is not known before its end. */
+static void respond_of_shell(struct passage *p, int status, const struct http_header *headers,
+                             size_t n, int64_t content_length)
+{
+    bool bodiless = content_length == 0 || str_eq(http_request(p->carry.ex)->method, STR("HEAD"));
+    scoped_outgoing out;
+    struct err err;
+    int r = outgoing_init(&out, &err);
+
+    r = r < 0 ? r : shell_call_answer(p->shell, status, headers, n, &out, &err);
+    if (r < 0) {
+        passage_refuse(p, 502, "%s", err.msg);
+        upstream_close(move_ptr(&p->carry.up));
+        return;
+    }
+    passage_log(p, status, NULL);
+    carry_respond(&p->carry, status, out.list, out.n, bodiless ? content_length : -1);
+}
+
+static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
+                        int64_t content_length)
+{
+    struct passage *p = ctx;
+
+    if (p->shell) {
+        respond_of_shell(p, status, headers, n, content_length);
+    } else {
+        respond_by_rule(p, status, headers, n, content_length);
+    }
+}
+
+/* What cannot be guarded is not passed on. */
+static void write_guarded(struct passage *p, int r, const struct buf *out)
+{
+    if (r == 0) {
+        http_write(p->carry.ex, buf_at(out), buf_len(out));
+    } else {
+        (void)carry_may_answer(&p->carry);
+    }
+}
+
+static void on_body(void *ctx, const void *data, size_t len)
+{
+    struct passage *p = ctx;
+    scoped_buf out;
+
+    buf_init(&out, GUARDED_BYTES_MAX);
+    write_guarded(p, shell_call_body(p->shell, (struct str){data, len}, &out), &out);
+}
+
+static void on_body_end(void *ctx)
+{
+    struct passage *p = ctx;
+    scoped_buf out;
+
+    buf_init(&out, GUARDED_BYTES_MAX);
+    write_guarded(p, shell_call_body_end(p->shell, &out), &out);
 }
 
 static void on_upstream_end(void *ctx, struct upstream *up, int error)
@@ -268,6 +342,7 @@ static void passage_free(struct passage *p)
 {
     DL_DELETE(p->of->passages, p);
     carry_fini(&p->carry);
+    shell_call_free(p->shell);
     free(p);
 }
 
@@ -280,8 +355,14 @@ static void on_over(void *ctx)
     intercept_tidy(of);
 }
 
-static const struct carry_events carry_events = {
+static const struct carry_events rule_events = {
     .on_response = on_response, .on_upstream_end = on_upstream_end, .on_over = on_over};
+
+static const struct carry_events shell_events = {.on_response = on_response,
+                                                 .on_body = on_body,
+                                                 .on_body_end = on_body_end,
+                                                 .on_upstream_end = on_upstream_end,
+                                                 .on_over = on_over};
 
 void passages_drop(struct intercept *of)
 {
@@ -303,16 +384,12 @@ static struct str host_of(struct str authority)
     return host;
 }
 
-void passage_start(struct intercept *of, struct http_exchange *ex)
+static void start_by_rule(struct passage *p)
 {
-    const struct http_request *req = http_request(ex);
-    const struct transform *rule = transforms_find(of->net->transforms, str_of(of->name));
-    struct passage *p = xnew(struct passage);
+    struct intercept *of = p->of;
+    const struct http_request *req = http_request(p->carry.ex);
+    const struct transform *rule = passage_rule(p);
 
-    p->of = of;
-    DL_APPEND(of->passages, p);
-    carry_accept(&p->carry, ex, &carry_events, p);
-    of->http2_asked = of->http2_asked || req->multiplexed;
     if (!str_ieq(host_of(req->authority), host_of(str_of(of->name)))) {
         net_refused(of->net, &of->asked, host_of(req->authority), "TLS and Host name two servers");
         passage_refuse(p, 421, "this connection is to %s, and the request is for another host",
@@ -323,5 +400,44 @@ void passage_start(struct intercept *of, struct http_exchange *ex)
         passage_refuse(p, 403, "a secret is not sent over plain HTTP: use https");
     } else {
         passage_connect(p);
+    }
+}
+
+/* What may go on belongs to the server that the shell leads to. */
+static void start_to_shell(struct passage *p)
+{
+    struct intercept *of = p->of;
+    const struct http_request *req = http_request(p->carry.ex);
+    const struct shell *shell = NULL;
+    struct err err;
+
+    if (!str_ieq(host_of(req->authority), STR(SHELL_HOST))) {
+        passage_refuse(p, 421, "only requests for " SHELL_HOST " are served here");
+        return;
+    }
+    int r = shell_call_new(of->net, req, &p->shell, &shell, &err);
+    if (r < 0) {
+        passage_refuse(p, refusal_status(p, r), "%s", err.msg);
+        return;
+    }
+    DL_DELETE(of->passages, p);
+    p->of = intercept_origin(of, shell->host, shell->port, shell->secure);
+    DL_APPEND(p->of->passages, p);
+    p->of->http2_asked = p->of->http2_asked || req->multiplexed;
+    passage_connect(p);
+}
+
+void passage_start(struct intercept *of, struct http_exchange *ex)
+{
+    struct passage *p = xnew(struct passage);
+
+    p->of = of;
+    DL_APPEND(of->passages, p);
+    carry_accept(&p->carry, ex, of->shells ? &shell_events : &rule_events, p);
+    if (of->shells) {
+        start_to_shell(p);
+    } else {
+        of->http2_asked = of->http2_asked || http_request(ex)->multiplexed;
+        start_by_rule(p);
     }
 }

@@ -24,7 +24,10 @@ struct intercept {
     char name[POLICY_NAME_BYTES];
     struct endpoint asked, to;
     bool secure;
-    bool http2_asked; /* the program speaks HTTP/2, so the server is offered it */
+    bool shells;               /* its requests are for shells, and served by: */
+    struct intercept *origins; /* one for each server, `next` alone */
+    struct intercept *above;   /* of an origin: the connection that it serves; else NULL */
+    bool http2_asked;          /* the program speaks HTTP/2, so the server is offered it */
     enum server server;
     struct http2_client *http2;   /* NULL: none, or it takes no more */
     struct http2_client *leaving; /* takes no more, and has streams under way */
@@ -40,6 +43,10 @@ struct upstream *intercept_take(struct intercept *of, bool tunnel); /* or NULL *
 void intercept_keep(struct intercept *of, struct upstream *up);     /* takes it back */
 void intercept_reach(struct intercept *of, unsigned waiting);
 void intercept_tidy(struct intercept *of); /* a request has ended */
+
+/* Of a connection to the shells: what serves requests to that server. */
+struct intercept *intercept_origin(struct intercept *of, const char *host, uint16_t port,
+                                   bool secure);
 
 /* ---- passage.c ---- */
 

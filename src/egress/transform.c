@@ -34,7 +34,7 @@ static bool placeholder_find(struct str text, struct str *before, struct str *wh
     return false;
 }
 
-static bool has_placeholder(const char *value)
+bool transform_has_placeholder(const char *value)
 {
     struct str before, what, behind;
 
@@ -53,7 +53,7 @@ static void headers_read(struct transform *transform, json_t *headers)
 
             text_set(&header->name, name);
             text_set(&header->value, json_string_value(value));
-            header->filled = has_placeholder(header->value);
+            header->filled = transform_has_placeholder(header->value);
         }
     }
 }

@@ -45,6 +45,7 @@ const struct transform *transforms_find(const struct transforms *all, struct str
 /* Whether the rule sets that header: the one that a request brings is then dropped. */
 bool transform_sets(const struct transform *transform, struct str header);
 bool transform_fills(const struct transform *transform); /* has placeholders */
+bool transform_has_placeholder(const char *value);
 
 /* Appends what a placeholder stands for; `what` is the text between its braces. An error needs a
  * sentence, which the sandbox will read. */

@@ -86,7 +86,11 @@ static void on_response_body(void *ctx, const void *data, size_t len)
     struct carry *c = ctx;
 
     c->answer_credit -= len;
-    http_write(c->ex, data, len);
+    if (c->events->on_body) {
+        c->events->on_body(c->ctx, data, len);
+    } else {
+        http_write(c->ex, data, len);
+    }
     pump_response(c);
 }
 
@@ -94,13 +98,18 @@ static void on_trailers(void *ctx, const struct http_header *headers, size_t n)
 {
     struct carry *c = ctx;
 
-    http_trailers(c->ex, headers, n);
+    if (!c->events->on_body) {
+        http_trailers(c->ex, headers, n);
+    }
 }
 
 static void on_response_end(void *ctx)
 {
     struct carry *c = ctx;
 
+    if (c->events->on_body_end) {
+        c->events->on_body_end(c->ctx);
+    }
     c->answer_ended = true;
     http_finish(c->ex);
 }
@@ -180,16 +189,24 @@ int carry_send(struct carry *c, struct upstream *up, const struct http_header *h
                             buf_append(&target, req->query.at, req->query.len) < 0))) {
         return -ENOBUFS;
     }
+    carry_send_to(c, up, buf_str(&target), headers, n);
+    return 0;
+}
+
+void carry_send_to(struct carry *c, struct upstream *up, struct str target,
+                   const struct http_header *headers, size_t n)
+{
+    const struct http_request *req = http_request(c->ex);
+
     c->up = up;
     c->request_finished = false;
     c->answer_credit = 0;
-    upstream_send(up, req->method, buf_str(&target), headers, n, req->content_length, req->upgrade,
+    upstream_send(up, req->method, target, headers, n, req->content_length, req->upgrade,
                   &upstream_handler, c);
     if (c->request_ended || (req->content_length == 0 && !req->upgrade)) {
         finish_request(c);
     }
     pump_request(c);
-    return 0;
 }
 
 void carry_fini(struct carry *c)

@@ -18,6 +18,10 @@ struct carry_events {
     /* The answer has begun: the owner passes it on with carry_respond(). As upstream.h's. */
     void (*on_response)(void *ctx, int status, const struct http_header *headers, size_t n,
                         int64_t content_length);
+    /* The answer's body, for an owner that makes something else of it and writes that to the
+     * exchange. NULL: it passes as it is. Both or none; trailers are left out then. */
+    void (*on_body)(void *ctx, const void *data, size_t len);
+    void (*on_body_end)(void *ctx);
     /* The upstream has ended and is the owner's. With an error, and nothing answered, the owner
      * answers or sends again; an answer that was cut off has been reset already. */
     void (*on_upstream_end)(void *ctx, struct upstream *up, int error);
@@ -45,6 +49,9 @@ void carry_accept(struct carry *c, struct http_exchange *ex, const struct carry_
 /* The request's own method, path, query and body, with these headers. */
 must_check int carry_send(struct carry *c, struct upstream *up, const struct http_header *headers,
                           size_t n);
+/* The same with another path and query. */
+void carry_send_to(struct carry *c, struct upstream *up, struct str target,
+                   const struct http_header *headers, size_t n);
 void carry_respond(struct carry *c, int status, const struct http_header *headers, size_t n,
                    int64_t content_length);
 

@@ -1,5 +1,7 @@
 #include "http/forward.h"
 
+#include <ctype.h>
+
 static const char *const hop_by_hop[] = {
     "connection",
     "keep-alive",
@@ -38,4 +40,28 @@ bool forward_drops(struct str name, const struct http_header *headers, size_t n)
         }
     }
     return is_named(name, headers, n);
+}
+
+bool forward_is_name(const char *name)
+{
+    for (const char *c = name; *c; c++) {
+        if (!isalnum((unsigned char)*c) && !strchr("!#$%&'*+-.^_`|~", *c)) {
+            return false;
+        }
+    }
+    return name[0] != '\0';
+}
+
+bool forward_frames(const char *name)
+{
+    static const char *const framing[] = {
+        "host", "content-length", "transfer-encoding", "connection",       "upgrade",
+        "te",   "trailer",        "keep-alive",        "proxy-connection", "expect"};
+
+    for (size_t i = 0; i < countof(framing); i++) {
+        if (strcasecmp(name, framing[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
 }

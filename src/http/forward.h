@@ -9,4 +9,10 @@
  * Connection names it. */
 bool forward_drops(struct str name, const struct http_header *headers, size_t n);
 
+/* Whether a header can have that name: a token of RFC 9110. */
+bool forward_is_name(const char *name);
+
+/* What frames a message, or says whom it is for: not for a rule to set. */
+bool forward_frames(const char *name);
+
 #endif

@@ -129,6 +129,13 @@ void http_gather(struct http_exchange *ex, size_t max,
                  void (*done)(void *ctx, struct http_exchange *ex, int error, struct str body),
                  void (*gone)(void *ctx), void *ctx);
 
+/* As http_gather(), for an answer that takes long: a client that closes its sending half is gone.
+ */
+void http_gather_watched(struct http_exchange *ex, size_t max,
+                         void (*done)(void *ctx, struct http_exchange *ex, int error,
+                                      struct str body),
+                         void (*gone)(void *ctx), void *ctx);
+
 /* Answers a request that has no use for its body: accepts, drops the body, replies. */
 void http_answer(struct http_exchange *ex, int status, const char *type, const void *body,
                  size_t len);

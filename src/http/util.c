@@ -145,20 +145,45 @@ static const struct http_handler gather_handler = {
     .on_end = gather_end,
 };
 
-void http_gather(struct http_exchange *ex, size_t max,
-                 void (*done)(void *ctx, struct http_exchange *ex, int error, struct str body),
-                 void (*gone)(void *ctx), void *ctx)
+static const struct http_handler watched_handler = {
+    .needs_peer = true,
+    .on_body = gather_body,
+    .on_body_end = gather_body_end,
+    .on_end = gather_end,
+};
+
+static void gather_begin(const struct gather *plan, size_t max, const struct http_handler *handler)
 {
     struct gather *g = xnew(struct gather);
+    struct http_exchange *ex = plan->ex;
 
-    *g = (struct gather){.ex = ex, .done = done, .gone = gone, .ctx = ctx};
+    *g = *plan;
     buf_init(&g->body, max ? max : 1);
-    http_accept(ex, &gather_handler, g);
+    http_accept(ex, handler, g);
     if (ex->request.content_length > 0 && (uint64_t)ex->request.content_length > max) {
         gather_tell(g, -EMSGSIZE);
     } else if (ex->request.content_length != 0) {
         http_credit(ex, HTTP_WINDOW_BYTES);
     }
+}
+
+void http_gather(struct http_exchange *ex, size_t max,
+                 void (*done)(void *ctx, struct http_exchange *ex, int error, struct str body),
+                 void (*gone)(void *ctx), void *ctx)
+{
+    struct gather plan = {.ex = ex, .done = done, .gone = gone, .ctx = ctx};
+
+    gather_begin(&plan, max, &gather_handler);
+}
+
+void http_gather_watched(struct http_exchange *ex, size_t max,
+                         void (*done)(void *ctx, struct http_exchange *ex, int error,
+                                      struct str body),
+                         void (*gone)(void *ctx), void *ctx)
+{
+    struct gather plan = {.ex = ex, .done = done, .gone = gone, .ctx = ctx};
+
+    gather_begin(&plan, max, &watched_handler);
 }
 
 const char *http_reason(int status)

@@ -17,7 +17,7 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "interpreter/child.h"
+#include "child/child.h"
 #include "interpreter/command.h"
 #include "interpreter/internal.h"
 #include "interpreter/json_read.h"
@@ -463,6 +463,7 @@ static int process_start(struct jupyter *j, const struct kernel_options *options
         .argv = command.argv,
         .env = command.env,
         .cwd = options->cwd,
+        .input = -1,
         .inherited = {-1, -1},
         .handler = &child_handler,
         .ctx = j,

@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/utf8.h"
-#include "interpreter/child.h"
+#include "child/child.h"
 #include "interpreter/command.h"
 #include "interpreter/internal.h"
 #include "interpreter/json_read.h"
@@ -319,6 +319,7 @@ static int process_start(struct pipe_kernel *k, const struct kernel_options *opt
         .argv = command.argv,
         .env = command.env,
         .cwd = options->cwd,
+        .input = -1,
         .inherited = {commands, events},
         .handler = &child_handler,
         .ctx = k,

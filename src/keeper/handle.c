@@ -17,6 +17,7 @@
 #include "keeper/restore.h"
 #include "keeper/save.h"
 #include "keeper/saved.h"
+#include "keeper/starting.h"
 #include "keeper/task.h"
 #include "keeper/volume.h"
 
@@ -27,6 +28,7 @@ struct ending {
     int events_fd; /* of the jail's group, or -1 */
     int64_t deadline_ms;
     int retry_us;
+    int64_t look_us; /* when it is looked at again, whatever its group says */
     uint64_t client;
     struct keeper_answer answer;
     struct keeper_request *again; /* to be tried once more when all is gone, or NULL */
@@ -61,9 +63,12 @@ struct handler {
     size_t endings_n;
     struct pending *pendings;
     size_t pendings_n;
+    struct startings startings;
     struct listing listing;
     struct listing saved;
 };
+
+static starting_done create_over;
 
 struct handler *handler_new(struct jail_kit *kit, handler_answer *answer, handler_child *child,
                             void *ctx)
@@ -71,6 +76,7 @@ struct handler *handler_new(struct jail_kit *kit, handler_answer *answer, handle
     struct handler *handler = xnew(struct handler);
 
     *handler = (struct handler){.kit = kit, .answer = answer, .child = child, .ctx = ctx};
+    handler->startings = (struct startings){.kit = kit, .done = create_over, .ctx = handler};
     return handler;
 }
 
@@ -102,6 +108,7 @@ void handler_free(struct handler *handler)
     while (handler->pendings) {
         pending_free(handler->pendings);
     }
+    startings_free(&handler->startings);
     free(handler->listing.ids);
     free(handler->saved.ids);
     free(handler);
@@ -158,6 +165,7 @@ static void pending_enter(void *ctx)
     DL_FOREACH (handler->pendings, pending) {
         fd_closep(&pending->socket);
     }
+    startings_leave(&handler->startings);
     if (pool_unlock_child(handler->kit->pool, &err) < 0 ||
         cgroups_task_enter(handler->kit->groups, ((struct pending *)ctx)->req.id, &err) < 0) {
         log_error("%s", err.msg);
@@ -231,7 +239,7 @@ static bool ending_step(struct handler *handler, struct ending *ending)
 
     /* Reading makes the next change an event, so it comes before the look at what has changed. */
     (void)!pread(ending->events_fd, text, sizeof(text), 0);
-    int r = pending_of(handler, ending->id)
+    int r = pending_of(handler, ending->id) || starting_has(&handler->startings, ending->id)
                 ? -EBUSY
                 : jail_remove(handler->kit, ending->id, ending->parts, &err);
 
@@ -239,6 +247,7 @@ static bool ending_step(struct handler *handler, struct ending *ending)
         ending_kill(handler, ending); /* a restore may have gone on after the last time */
         int next_us = ending->retry_us * 2;
         ending->retry_us = next_us < HANDLE_RETRY_US_MAX ? next_us : HANDLE_RETRY_US_MAX;
+        ending->look_us = clock_mono_us() + ending->retry_us;
         return false;
     }
     if (r < 0) {
@@ -293,24 +302,36 @@ static void end_begin(struct handler *handler, uint64_t client, const char *id, 
 
 static bool pending_step(struct handler *handler, struct pending *pending);
 
-void handler_settle(struct handler *handler)
+/* Those that polled tells of, which stand first in the list; the others are not due yet. */
+static void endings_settle(struct handler *handler, const struct pollfd *polled, size_t n)
 {
     struct ending *ending, *next;
-    struct pending *pending, *after;
+    int64_t now_us = clock_mono_us();
+    size_t i = 0;
 
-    DL_FOREACH_SAFE (handler->pendings, pending, after) {
-        (void)pending_step(handler, pending);
-    }
     DL_FOREACH_SAFE (handler->endings, ending, next) {
-        if (ending_step(handler, ending)) {
+        bool due = i == n || polled[i++].revents || now_us >= ending->look_us;
+        if (due && ending_step(handler, ending)) {
             ending_free(handler, ending);
         }
     }
 }
 
+void handler_settle(struct handler *handler, const struct pollfd *polled)
+{
+    struct pending *pending, *after;
+    size_t endings_n = handler->endings_n;
+
+    startings_step(&handler->startings);
+    DL_FOREACH_SAFE (handler->pendings, pending, after) {
+        (void)pending_step(handler, pending);
+    }
+    endings_settle(handler, polled, endings_n);
+}
+
 size_t handler_poll_n(const struct handler *handler)
 {
-    return handler->endings_n + handler->pendings_n;
+    return handler->endings_n + handler->pendings_n + handler->startings.n;
 }
 
 void handler_poll(const struct handler *handler, struct pollfd *out)
@@ -324,20 +345,22 @@ void handler_poll(const struct handler *handler, struct pollfd *out)
     DL_FOREACH (handler->pendings, pending) {
         *out++ = (struct pollfd){.fd = pending->socket, .events = POLLIN};
     }
+    startings_poll(&handler->startings, out);
 }
 
 int handler_timeout_us(const struct handler *handler)
 {
     const struct ending *ending;
-    int soonest = -1;
+    int64_t now_us = clock_mono_us(), soonest = HANDLE_WORK_LOOK_US;
 
+    if (handler_poll_n(handler) == 0) {
+        return -1;
+    }
     DL_FOREACH (handler->endings, ending) {
-        soonest = soonest < 0 || ending->retry_us < soonest ? ending->retry_us : soonest;
+        int64_t left = ending->look_us > now_us ? ending->look_us - now_us : 0;
+        soonest = left < soonest ? left : soonest;
     }
-    if (soonest < 0 && handler->pendings) {
-        return HANDLE_WORK_LOOK_US;
-    }
-    return soonest;
+    return (int)soonest;
 }
 
 /* ---- listing ---- */
@@ -464,18 +487,16 @@ static void answer_jail(struct handler *handler, uint64_t client, const struct k
     handler->answer(handler->ctx, client, &answer, fds, jail_fds(jail, fds));
 }
 
-static void create_now(struct handler *handler, uint64_t client, const struct keeper_request *req)
+static void create_over(void *ctx, uint64_t client, const struct keeper_request *req, int status,
+                        const struct err *err, const struct jail *jail, unsigned made)
 {
-    struct err err = {0};
-    unsigned made = 0;
-    scoped(jail_closep) struct jail jail;
+    struct handler *handler = ctx;
 
-    int r = jail_create(handler->kit, req->id, &req->plan, &jail, &made, &err);
-    if (r == 0) {
-        answer_jail(handler, client, req, &jail);
+    if (status == 0) {
+        answer_jail(handler, client, req, jail);
         return;
     }
-    struct keeper_answer answer = answer_to(req, r, &err);
+    struct keeper_answer answer = answer_to(req, status, err);
     if (made) {
         end_begin(handler, client, req->id, made, &answer);
     } else {
@@ -499,7 +520,7 @@ static void handle_create(struct handler *handler, uint64_t client,
     if (req->plan.from[0]) {
         pending_begin(handler, client, req, disk_copy_work, false);
     } else {
-        create_now(handler, client, req);
+        starting_begin(&handler->startings, client, req);
     }
 }
 
@@ -629,7 +650,7 @@ static void create_done(struct handler *handler, uint64_t client, const struct k
                         const struct task_result *result)
 {
     if (result->status == 0) {
-        create_now(handler, client, req);
+        starting_begin(&handler->startings, client, req);
         return;
     }
     struct keeper_answer answer = answer_to(req, result->status, &result->err);

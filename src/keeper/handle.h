@@ -1,10 +1,10 @@
 /* handle.h - what the keeper does with a request that has been checked.
  *
- * Most requests are answered at once. One that must wait for processes to exit (destroy, and a
- * create that failed half way) is kept, and its answer comes out of handler_settle() when nothing
- * of the jail is left. What takes long (save, restore, the copy of a disk) is done in a process of
- * its own (task.h), one for a jail at a time, and answered likewise. An answer nobody waits for any
- * more is dropped: the work is done all the same.
+ * Most requests are answered at once, a create when its agent runs (starting.h). One that must wait
+ * for processes to exit (destroy, and a create that failed half way) is kept, and its answer comes
+ * out of handler_settle() when nothing of the jail is left. What takes long (save, restore, the
+ * copy of a disk) is done in a process of its own (task.h), one for a jail at a time, and answered
+ * likewise. An answer nobody waits for any more is dropped: the work is done all the same.
  *
  * Owns:    the lists of ending jails and of work elsewhere, and the last listings. Blocks as jail.h
  * does. One thread.
@@ -43,9 +43,10 @@ void handler_free(struct handler *handler);
 
 void handler_request(struct handler *handler, uint64_t client, const struct keeper_request *req);
 
-/* Removes and answers for what has ended. Call when a descriptor of handler_poll() is ready, and
- * after handler_timeout_us(). */
-void handler_settle(struct handler *handler);
+/* Goes on with what has started and what has ended. Call when a descriptor of handler_poll() is
+ * ready, and after handler_timeout_us(); before any request, for `polled` is what handler_poll()
+ * filled, with its answers. */
+void handler_settle(struct handler *handler, const struct pollfd *polled);
 size_t handler_poll_n(const struct handler *handler);
 void handler_poll(const struct handler *handler, struct pollfd *out);
 int handler_timeout_us(const struct handler *handler); /* -1: nothing is ending */

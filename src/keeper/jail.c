@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/sched.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -67,7 +66,7 @@ static int mounts_send(int socket, int root_fd, const int *volumes, size_t volum
 
     memcpy(fds + 1, volumes, sizeof(int) * volumes_n);
     ssize_t n = fdpass_send(socket, "", 1, fds, 1 + volumes_n, 0);
-    /* One that has given up already has said why: agent_await() reads that. */
+    /* One that has given up already has said why: agent_started() reads that. */
     if (n < 0 && n != -EPIPE) {
         return err_set(err, (int)-n, "send the root filesystem: %s", strerrordesc_np((int)-n));
     }
@@ -75,20 +74,16 @@ static int mounts_send(int socket, int root_fd, const int *volumes, size_t volum
 }
 
 /* The socket closes with exec(): the end of it is the agent's start. Anything else is an error. */
-static int agent_await(int socket, struct err *err)
+static int agent_started(int socket, struct err *err)
 {
-    struct pollfd ready = {.fd = socket, .events = POLLIN};
     struct err said;
-    int n;
-
-    while ((n = poll(&ready, 1, JAIL_START_TIMEOUT_MS)) < 0 && errno == EINTR) {
-    }
-    if (n == 0) {
-        return err_set(err, ETIMEDOUT, "the jail's first process did not get to the agent in time");
-    }
     ssize_t got = recv(socket, &said, sizeof(said), MSG_DONTWAIT);
+
     if (got == 0) {
         return 0;
+    }
+    if (got < 0 && errno == EAGAIN) {
+        return err_set(err, ETIMEDOUT, "the jail's first process did not get to the agent in time");
     }
     if (got != (ssize_t)sizeof(said) || said.code <= 0) {
         return err_set(err, EIO, "the jail's first process ended without a reason");
@@ -192,13 +187,13 @@ static int mounts_give(const char *id, const struct keeper_plan *plan, int usern
     return r;
 }
 
-static int jail_start(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
-                      int group_fd, struct jail *out, struct err *err)
+static int first_process_ready(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                               int group_fd, struct jail *out, int *socket, struct err *err)
 {
-    scoped_fd socket = -1, userns = -1;
+    scoped_fd userns = -1;
 
     /* 1. A process in namespaces of its own, in its v2 group; it waits for 4. */
-    int r = first_process_start(kit, plan, group_fd, out, &socket, err);
+    int r = first_process_start(kit, plan, group_fd, out, socket, err);
     if (r < 0) {
         return r;
     }
@@ -213,12 +208,14 @@ static int jail_start(struct jail_kit *kit, const char *id, const struct keeper_
         return userns;
     }
     /* 4. What it shall see of disks. */
-    r = mounts_give(id, plan, userns, socket, err);
-    if (r < 0) {
-        return r;
-    }
-    /* 5. It enters its root, gives up what it must not keep, and becomes the agent. */
-    r = agent_await(socket, err);
+    return mounts_give(id, plan, userns, *socket, err);
+}
+
+static int agent_take(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                      int socket, struct jail *out, struct err *err)
+{
+    /* 5. It has entered its root, given up what it must not keep, and become the agent. */
+    int r = agent_started(socket, err);
     if (r < 0) {
         return r;
     }
@@ -250,8 +247,8 @@ static int disk_ready(struct jail_kit *kit, const char *id, const struct keeper_
     return r;
 }
 
-int jail_create(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
-                struct jail *out, unsigned *made, struct err *err)
+int jail_begin(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+               struct jail *out, int *socket, unsigned *made, struct err *err)
 {
     const struct cgroup_limits limits = {plan->cpu_millis, plan->memory_mb, plan->pids};
 
@@ -273,7 +270,19 @@ int jail_create(struct jail_kit *kit, const char *id, const struct keeper_plan *
     if (r < 0) {
         return r;
     }
-    r = jail_start(kit, id, plan, group, out, err);
+    r = first_process_ready(kit, id, plan, group, out, socket, err);
+    if (r < 0) {
+        jail_closep(out);
+        return err_wrap(err, "start jail %s", id);
+    }
+    return 0;
+}
+
+int jail_finish(struct jail_kit *kit, const char *id, const struct keeper_plan *plan, int socket,
+                struct jail *out, struct err *err)
+{
+    int r = agent_take(kit, id, plan, socket, out, err);
+
     if (r < 0) {
         jail_closep(out);
         return err_wrap(err, "start jail %s", id);

@@ -1,10 +1,10 @@
-/* jail.h - making, finding and ending jails. jail_create() is where the order of all privileged
- * steps can be read; jail_inside.c has those of the jail's first process.
+/* jail.h - making, finding and ending jails. jail_begin() and jail_finish() are where the order of
+ * all privileged steps can be read; jail_inside.c has those of the jail's first process.
  *
  * Owns:    nothing between calls: a jail is its control groups, its disk and its processes, and all
  *          of them outlive the keeper.
  * Needs:   stage.h entered, SIGCHLD ignored (nobody waits for a jail's first process).
- * Blocks:  jail_create() until the agent runs, a few milliseconds, at most JAIL_START_TIMEOUT_MS.
+ * Blocks:  never on a jail: jail_begin() takes a millisecond or two of system calls.
  * Threads: one.
  */
 #ifndef KEEPER_JAIL_H
@@ -23,7 +23,7 @@
 #include "keeper/pool.h"
 
 enum {
-    JAIL_START_TIMEOUT_MS = 10 * 1000,
+    JAIL_START_TIMEOUT_MS = 10 * 1000,        /* between jail_begin() and jail_finish() */
     JAIL_MOUNTS_MAX = 1 + KEEPER_VOLUMES_MAX, /* that it is handed: the root and its volumes */
 };
 
@@ -58,10 +58,16 @@ static inline void jail_closep(struct jail *jail)
     network_sockets_closep(&jail->net);
 }
 
-/* With plan.from the disk has been made already, and is this jail's to remove when that fails.
- * On failure *made says what there is to undo: jail_kill() and jail_remove() that. */
-must_check int jail_create(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
-                           struct jail *out, unsigned *made, struct err *err);
+/* Makes all that the first process needs, and hands it over; *socket is readable when that is the
+ * agent, or has failed. With plan.from the disk has been made already, and is this jail's to remove
+ * when that fails. *made says what there is to undo on failure of this or the next: jail_kill() and
+ * jail_remove() that. */
+must_check int jail_begin(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                          struct jail *out, int *socket, unsigned *made, struct err *err);
+
+/* Once that socket is readable: names the agent and connects to it. -ETIMEDOUT when it is not. */
+must_check int jail_finish(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                           int socket, struct jail *out, struct err *err);
 
 /* -ESRCH when that process is gone, or is not the first of that jail. With `network` the sockets of
  * its network come along, unless it has none, or somebody inside has taken their place. */

@@ -153,14 +153,24 @@ static int hosts_name(int root, const char *hostname, struct err *err)
     return write(fd, text, (size_t)len) < 0 ? err_sys(err, "write /etc/hosts") : 0;
 }
 
-/* Names are resolved by the daemon. A file or link of the template's at that place gives way; where
- * there is no /etc, nothing looks there. */
+static bool file_says(int dir, const char *name, const char *text)
+{
+    char found[64];
+    scoped_fd fd = mounts_open_beneath(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, 0);
+    ssize_t n = fd < 0 ? -1 : read(fd, found, sizeof(found));
+
+    return n == (ssize_t)strlen(text) && memcmp(found, text, (size_t)n) == 0;
+}
+
+/* Names are resolved by the daemon. A file or link of the template's at that place gives way,
+ * unless it says so already: a file that is not changed need not be copied up. Where there is no
+ * /etc, nothing looks there. */
 static int resolver_name(int root, struct err *err)
 {
     static const char text[] = "nameserver " NETWORK_GATE "\n";
     scoped_fd etc = mounts_open_beneath(root, "etc", O_PATH | O_DIRECTORY, 0, 0);
 
-    if (etc < 0) {
+    if (etc < 0 || file_says(etc, "resolv.conf", text)) {
         return 0;
     }
     if (unlinkat(etc, "resolv.conf", 0) < 0 && errno != ENOENT) {

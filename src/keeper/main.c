@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -210,13 +209,13 @@ static int loop_run(struct keeper *keeper)
         if (ready > 0 && keeper->polled[0].revents) {
             return 0;
         }
+        handler_settle(keeper->handler, keeper->polled + POLL_FIXED);
         for (size_t i = 0; ready > 0 && i < CLIENTS_MAX; i++) {
             client_ready(keeper, &keeper->clients[i], keeper->polled[2 + i].revents);
         }
         if (ready > 0 && keeper->polled[1].revents) {
             client_accept(keeper);
         }
-        handler_settle(keeper->handler);
     }
 }
 
@@ -303,17 +302,6 @@ static int socket_open(struct keeper *keeper, struct err *err)
     return 0;
 }
 
-/* As many descriptors as this process may have; each jail being ended needs one. */
-static void files_raise(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 /* Before SIGCHLD is ignored: it runs the program to ask for its version. */
 static int memory_ready(struct keeper *keeper, struct err *err)
 {
@@ -377,7 +365,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         r = socket_open(keeper, err);
     }
     if (r == 0) {
-        files_raise();
+        (void)fd_allow_most(); /* each jail that is being ended needs one */
         leftovers_mend(&keeper->kit);
         (void)umask(022);
         r = stage_enter(pool_fd(keeper->kit.pool), options->agent_path, err);

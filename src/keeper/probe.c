@@ -37,6 +37,9 @@ enum {
     KERNEL_MINOR = 19, /* overlayfs on idmapped layers */
     PROC_TEXT_BYTES = 256 * 1024,
     INOTIFY_INSTANCES = 1024, /* some for each of a few hundred sandboxes */
+    PIDS = 65536,             /* a few processes in each of some thousand sandboxes */
+    PIDS_MORE = 4194304,
+    DESCRIPTORS = 65536, /* of the server: for ten thousand sandboxes and their requests */
 };
 
 struct probe {
@@ -310,6 +313,37 @@ static enum probe_verdict probe_inotify(const struct probe *probe, struct probe_
     return verdict(out, PROBE_OK, "all sandboxes together may have %ld inotify instances", most);
 }
 
+/* An idle sandbox has the threads of its agent. */
+static enum probe_verdict probe_pids(const struct probe *probe, struct probe_result *out)
+{
+    scoped_text text = text_read("/proc/sys/kernel/pid_max");
+    long most = strtol(text, NULL, 10);
+
+    (void)probe;
+    if (most < PIDS) {
+        return verdict(out, PROBE_DEGRADED,
+                       "the whole machine may have %ld processes and threads: "
+                       "sysctl kernel.pid_max=%d lets it have more sandboxes",
+                       most, PIDS_MORE);
+    }
+    return verdict(out, PROBE_OK, "the machine may have %ld processes and threads", most);
+}
+
+/* The server holds KEEPER_FDS_MAX of each sandbox. */
+static enum probe_verdict probe_descriptors(const struct probe *probe, struct probe_result *out)
+{
+    size_t most = fd_allow_most();
+
+    (void)probe;
+    if (most < DESCRIPTORS) {
+        return verdict(out, PROBE_DEGRADED,
+                       "a process may have %zu descriptors, which is enough for %zu sandboxes: "
+                       "start it with a higher limit (ulimit -n)",
+                       most, most / KEEPER_FDS_MAX);
+    }
+    return verdict(out, PROBE_OK, "a process may have %zu descriptors", most);
+}
+
 static enum probe_verdict probe_memory(const struct probe *probe, struct probe_result *out)
 {
     struct criu_program criu;
@@ -359,6 +393,8 @@ size_t probe_machine(const char *data_dir, struct probe_result out[PROBE_RESULTS
         {"proc", probe_proc},
         {"network", probe_network},
         {"inotify", probe_inotify},
+        {"processes", probe_pids},
+        {"descriptors", probe_descriptors},
         {"memory", probe_memory},
     };
     static_assert(countof(points) <= PROBE_RESULTS_MAX, "room for every point");

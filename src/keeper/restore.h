@@ -16,7 +16,7 @@
 
 /* With tcp_close its TCP connections are closed rather than continued: one in the middle of its
  * handshake cannot be made again. On failure *made says what there is to undo, as with
- * jail_create(); -EIO when CRIU could not, and another try may go better. */
+ * jail_begin(); -EIO when CRIU could not, and another try may go better. */
 must_check int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
                             bool tcp_close, struct jail *out, unsigned *made, struct err *err);
 

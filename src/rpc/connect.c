@@ -20,14 +20,12 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "rpc/frame.h"
 #include "rpc/gzip.h"
 #include "rpc/internal.h"
 #include "rpc/rpc.h"
 
 enum {
-    ENVELOPE_BYTES = 5,
-    ENVELOPE_COMPRESSED = 0x01,
-    ENVELOPE_END = 0x02,
     MESSAGE_BYTES_MAX = 2048,
     ERROR_BYTES_MAX = 6 * MESSAGE_BYTES_MAX + 128,
     ANSWER_BYTES_MAX = 64 * 1024 * 1024, /* a listing of 100,000 entries is some 30 MB of JSON */
@@ -80,14 +78,6 @@ static void head_send(struct rpc_call *call)
     }
 }
 
-static void envelope_head(char *at, uint8_t flags, size_t len)
-{
-    uint32_t size = htonl((uint32_t)len);
-
-    at[0] = (char)flags;
-    memcpy(at + 1, &size, sizeof(size));
-}
-
 /* Puts the packed form of an envelope in its place, if that is shorter. */
 static void envelope_pack(struct buf *envelope)
 {
@@ -99,9 +89,9 @@ static void envelope_pack(struct buf *envelope)
     if (buf_reserve(&packed, buf_len(&plain), &at) < 0) {
         return;
     }
-    buf_commit(&packed, ENVELOPE_BYTES);
-    if (rpc_gzip_pack(str_skip(buf_str(&plain), ENVELOPE_BYTES), &packed)) {
-        envelope_head(buf_at(&packed), ENVELOPE_COMPRESSED, buf_len(&packed) - ENVELOPE_BYTES);
+    buf_commit(&packed, FRAME_HEAD_BYTES);
+    if (rpc_gzip_pack(str_skip(buf_str(&plain), FRAME_HEAD_BYTES), &packed)) {
+        frame_head(buf_at(&packed), FRAME_COMPRESSED, buf_len(&packed) - FRAME_HEAD_BYTES);
         *envelope = packed;
         packed = plain;
     }
@@ -114,15 +104,15 @@ static bool envelope_encode(struct rpc_call *call, const ProtobufCMessage *messa
     char *at;
 
     /* Room at once for base64, instead of doubling up to it. */
-    if (buf_reserve(out, ENVELOPE_BYTES + packed + packed / 2, &at) < 0) {
+    if (buf_reserve(out, FRAME_HEAD_BYTES + packed + packed / 2, &at) < 0) {
         return false;
     }
-    buf_commit(out, ENVELOPE_BYTES);
+    buf_commit(out, FRAME_HEAD_BYTES);
     if (rpc_encode(call->codec, message, out) < 0) {
         return false;
     }
-    envelope_head(buf_at(out), 0, buf_len(out) - ENVELOPE_BYTES);
-    if (call->answer_gzip && buf_len(out) - ENVELOPE_BYTES >= PACK_BYTES_MIN) {
+    frame_head(buf_at(out), 0, buf_len(out) - FRAME_HEAD_BYTES);
+    if (call->answer_gzip && buf_len(out) - FRAME_HEAD_BYTES >= PACK_BYTES_MIN) {
         envelope_pack(out);
     }
     return true;
@@ -162,10 +152,10 @@ static void error_json(struct buf *out, enum rpc_code code, const char *message)
 
 static void stream_end(struct rpc_call *call, struct str payload)
 {
-    char head[ENVELOPE_BYTES];
+    char head[FRAME_HEAD_BYTES];
 
     head_send(call);
-    envelope_head(head, ENVELOPE_END, payload.len);
+    frame_head(head, FRAME_END, payload.len);
     http_write(call->ex, head, sizeof(head));
     http_write(call->ex, payload.at, payload.len);
     http_finish(call->ex);
@@ -256,8 +246,8 @@ void rpc_fail_streams(enum rpc_code code, const char *message)
 static void unary_reply(struct rpc_call *call, struct str envelope)
 {
     struct http_header gzip = {STR("content-encoding"), STR("gzip")};
-    struct str body = str_skip(envelope, ENVELOPE_BYTES);
-    size_t headers_n = envelope.at[0] & ENVELOPE_COMPRESSED ? 1 : 0;
+    struct str body = str_skip(envelope, FRAME_HEAD_BYTES);
+    size_t headers_n = envelope.at[0] & FRAME_COMPRESSED ? 1 : 0;
 
     http_reply_with(call->ex, 200, &gzip, headers_n, content_type(call), body.at, body.len);
 }
@@ -332,12 +322,12 @@ static int envelope_peek(struct rpc_call *call, struct str *payload, bool *packe
     const char *at = buf_at(&call->body);
     uint32_t len;
 
-    if (buf_len(&call->body) < ENVELOPE_BYTES) {
+    if (buf_len(&call->body) < FRAME_HEAD_BYTES) {
         return 0;
     }
     memcpy(&len, at + 1, sizeof(len));
     len = ntohl(len);
-    *packed = at[0] == ENVELOPE_COMPRESSED;
+    *packed = at[0] == FRAME_COMPRESSED;
     if (*packed && !call->request_gzip) {
         refuse_call(call, RPC_INVALID_ARGUMENT,
                     "an envelope is flagged compressed without Connect-Content-Encoding: gzip");
@@ -353,10 +343,10 @@ static int envelope_peek(struct rpc_call *call, struct str *payload, bool *packe
                     len, RPC_MESSAGE_BYTES_MAX);
         return -1;
     }
-    if (buf_len(&call->body) - ENVELOPE_BYTES < len) {
+    if (buf_len(&call->body) - FRAME_HEAD_BYTES < len) {
         return 0;
     }
-    *payload = (struct str){at + ENVELOPE_BYTES, len};
+    *payload = (struct str){at + FRAME_HEAD_BYTES, len};
     return 1;
 }
 
@@ -401,7 +391,7 @@ static void deliver(struct rpc_call *call)
             break;
         }
         payload_deliver(call, payload, packed);
-        buf_consume(&call->body, ENVELOPE_BYTES + payload.len);
+        buf_consume(&call->body, FRAME_HEAD_BYTES + payload.len);
     }
     if (call->body_ended && !call->answered && !call->held) {
         call->body_ended = false;
@@ -582,7 +572,7 @@ static void call_begin(const struct rpc_method *method, enum rpc_codec codec, vo
     call->method = method;
     call->codec = codec;
     call->ctx = ctx;
-    buf_init(&call->body, RPC_MESSAGE_BYTES_MAX + ENVELOPE_BYTES + HTTP_WINDOW_BYTES);
+    buf_init(&call->body, RPC_MESSAGE_BYTES_MAX + FRAME_HEAD_BYTES + HTTP_WINDOW_BYTES);
     if (method->kind != RPC_UNARY) {
         DL_APPEND(streams, call);
     }

@@ -193,6 +193,7 @@ static void load_one(void *ctx, const struct sandbox_row *row)
     }
     slots_mark(&all->slots, sb->uid_slot);
     table_add(&all->table, sb);
+    tally_note(sb);
     table_show(&all->table, sb);
     sb->init_due = sb->adopted = sb->state == SANDBOX_RUNNING;
     sandbox_arm(sb);

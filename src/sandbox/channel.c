@@ -38,6 +38,7 @@ struct agent_channel {
     uint32_t requests_n;
     uint32_t abandoned; /* timed out: as many answers may still come late */
     struct buf out;     /* whole messages */
+    bool writing;       /* the poll waits for room, too */
 
     uint32_t questions[CHANNEL_QUESTIONS_MAX]; /* seq of each that the agent asked */
     uint32_t questions_n;
@@ -150,8 +151,9 @@ static int put(struct agent_channel *ch, const struct channel_message *message)
 {
     int r = buf_append(&ch->out, message, sizeof(*message));
 
-    if (r == 0) {
-        (void)uv_poll_start(&ch->poll, UV_READABLE | (flush(ch) ? UV_WRITABLE : 0), on_poll);
+    if (r == 0 && !ch->writing && flush(ch)) {
+        ch->writing = true;
+        (void)uv_poll_start(&ch->poll, UV_READABLE | UV_WRITABLE, on_poll);
     }
     return r;
 }
@@ -387,6 +389,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     struct agent_channel *ch = poll->data;
 
     if (status == 0 && (events & UV_WRITABLE) && !flush(ch)) {
+        ch->writing = false;
         (void)uv_poll_start(&ch->poll, UV_READABLE, on_poll);
     }
     for (int i = 0; i < CHANNEL_BATCH && ch->fd >= 0; i++) {
@@ -434,6 +437,7 @@ struct agent_channel *agent_channel_new(uv_loop_t *loop, int fd, int past,
         abort(); /* a socket can always be polled */
     }
     ch->poll.data = ch->timer.data = ch->quiet_timer.data = ch;
+    (void)uv_poll_start(&ch->poll, UV_READABLE, on_poll);
     (void)put(ch, &hello);
     return ch;
 }

@@ -43,9 +43,20 @@ struct start {
     struct start_command *command; /* under way */
     int64_t started_ms;            /* RESUMING: what they were, should it fail */
     int64_t end_ms;
-    int error; /* found before anything was started: told from the timer */
+    int64_t step_us; /* when the last step was over */
+    int error;       /* found before anything was started: told from the timer */
     struct err err;
 };
+
+void start_mark(struct sandbox *sb, enum sandbox_step step)
+{
+    if (sb->start && sb->state == SANDBOX_STARTING && !sb->hidden) {
+        int64_t now_us = clock_mono_us();
+
+        histogram_add(&sb->all->steps[step], now_us - sb->start->step_us);
+        sb->start->step_us = now_us;
+    }
+}
 
 /* ---- the end of a start ---- */
 
@@ -181,6 +192,7 @@ static void start_check(struct sandbox *sb)
     if (!sb->start->row_saved || !sb->start->agent_ready) {
         return;
     }
+    start_mark(sb, SANDBOX_STEP_RECORD);
     struct start start = start_take(sb);
     sandbox_set_state(sb, SANDBOX_RUNNING);
     if (resumed) {
@@ -237,6 +249,7 @@ static void on_command(void *ctx, int error, const struct err *err)
     if (error < 0) {
         start_fail(sb, error == -ETIMEDOUT ? error : -EIO, err);
     } else {
+        start_mark(sb, SANDBOX_STEP_COMMAND);
         sb->start->agent_ready = true;
         start_check(sb);
     }
@@ -269,7 +282,10 @@ static void on_init(struct sandbox *sb, int error, const struct err *err)
     }
     if (error < 0) {
         start_fail(sb, -EIO, err);
-    } else if (has_command(sb->start) && !sb->start->started) {
+        return;
+    }
+    start_mark(sb, SANDBOX_STEP_INIT);
+    if (has_command(sb->start) && !sb->start->started) {
         start_run_command(sb);
     } else {
         sb->start->agent_ready = true;
@@ -315,17 +331,13 @@ static void jail_made(struct sandbox *sb, const struct keeper_answer *answer,
 {
     bool resumed = sb->state == SANDBOX_RESUMING;
 
+    start_mark(sb, SANDBOX_STEP_JAIL);
     sb->jail = answer->jail;
     if (resumed) {
         sb->started_ms = clock_wall_ms();
         sb->end_ms = sb->started_ms + resume_span_ms(sb);
     }
     sandbox_take_jail(sb, sb->start->past, fds);
-    if (sb->pooled) { /* it learns who it is when somebody claims it */
-        sb->start->row_saved = sb->start->agent_ready = true;
-        start_check(sb);
-        return;
-    }
     start_record(sb, resumed ? CHANGE_RESUMED : CHANGE_CREATED);
     sandbox_init_agent(sb, on_init);
 }
@@ -397,8 +409,8 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
     } else if (answer->status < 0) {
         jail_failed(sb, create_error(answer->status), &answer->err);
     } else if (fds[KEEPER_FD_PIDFD] < 0 || fds[KEEPER_FD_CHANNEL] < 0) {
-        (void)err_set(&err, EIO, "the keeper's answer lacks the jail's descriptors");
-        start_fail(sb, -EIO, &err);
+        (void)err_set(&err, ENOSPC, "the server has no descriptors left for another sandbox");
+        start_fail(sb, -ENOSPC, &err);
     } else {
         jail_made(sb, answer, fds);
     }
@@ -455,7 +467,8 @@ void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sa
                             .done = done,
                             .ctx = ctx,
                             .started_ms = sb->started_ms,
-                            .end_ms = sb->end_ms};
+                            .end_ms = sb->end_ms,
+                            .step_us = clock_mono_us()};
     sb->start = start;
     start->started = memory;
     take_commands(start, sb->options);
@@ -489,6 +502,7 @@ static struct sandbox *new_starting(struct sandboxes *all, const struct sandbox_
     all->hidden_n += sb->hidden;
     sandbox_describe(sb, params);
     table_add(&all->table, sb);
+    tally_note(sb);
     return sb;
 }
 
@@ -515,7 +529,8 @@ static void start_claimed(struct sandbox *sb, const struct sandbox_params *param
                             .ctx = ctx,
                             .jail_asked = true,
                             .jail_answered = true,
-                            .started = true};
+                            .started = true,
+                            .step_us = clock_mono_us()};
     sb->start = start;
     set_patience(sb, SANDBOX_START_TIMEOUT_MS);
     if (sb->net) {

@@ -10,10 +10,10 @@ static uint32_t most(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-void demand_take(struct demand *demand)
+void demand_take(struct demand *demand, uint32_t ceiling)
 {
     demand->taken++;
-    demand->level = most(demand->level, DEMAND_HEADROOM * demand->taken);
+    demand->level = most(demand->level, least(DEMAND_HEADROOM * demand->taken, ceiling));
 }
 
 void demand_tick(struct demand *demand)
@@ -31,8 +31,10 @@ static uint32_t affordable(const struct demand_bounds *bounds)
 {
     uint64_t share = bounds->memory_bytes / 100 * DEMAND_HELD_PERCENT;
 
-    if (bounds->available_bytes < bounds->memory_bytes / 100 * DEMAND_FREE_PERCENT ||
-        share <= bounds->held_bytes) {
+    uint64_t keep =
+        bounds->free_bytes ? bounds->free_bytes : bounds->memory_bytes / 100 * DEMAND_FREE_PERCENT;
+
+    if (bounds->available_bytes < keep || share <= bounds->held_bytes) {
         return 0;
     }
     uint64_t n = (share - bounds->held_bytes) / (bounds->jail_bytes ? bounds->jail_bytes : 1);

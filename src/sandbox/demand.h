@@ -25,7 +25,7 @@ struct demand {
     uint32_t level;
 };
 
-void demand_take(struct demand *demand);
+void demand_take(struct demand *demand, uint32_t ceiling);
 void demand_tick(struct demand *demand); /* a second is over */
 
 struct demand_bounds {
@@ -34,7 +34,8 @@ struct demand_bounds {
     bool restored;           /* with processes */
     uint64_t jail_bytes;     /* what one costs */
     uint64_t held_bytes;     /* what those of all other templates cost */
-    uint64_t memory_bytes;   /* the host's, and what of it is available */
+    uint64_t memory_bytes;   /* the host's */
+    uint64_t free_bytes;     /* of it, that must stay available; 0: DEMAND_FREE_PERCENT */
     uint64_t available_bytes;
 };
 

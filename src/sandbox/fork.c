@@ -148,7 +148,7 @@ static void parent_copy(struct forking *forking, const struct sandbox *sb)
     if (!forking->metadata || !forking->env_vars || !forking->options) {
         abort();
     }
-    (void)json_object_del(forking->options, "idempotencyKey");
+    (void)json_object_del(forking->options, SANDBOX_KEY_OPTION);
     (void)json_object_del(forking->options, "idempotencyHash");
     forking->team_id = xstrdup(sb->team_id);
     forking->secure = sb->access_token != NULL;

@@ -151,6 +151,7 @@ static void on_dialed(void *ctx, int fd_or_error)
         init_fail(call, fd_or_error, "the sandbox's agent gave no socket");
         return;
     }
+    start_mark(call->sb, SANDBOX_STEP_DIAL);
     int r = upstream_new(call->sb->all->use.loop, fd_or_error, &call->up, &err);
     if (r < 0) {
         init_finish(call, r, &err);

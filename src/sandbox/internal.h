@@ -3,6 +3,7 @@
  *   sandbox.c    the object itself: made from a plan or a row, described, watched
  *   record.c     its row and the event that goes with every change of it
  *   table.c      where they are kept: by id, and in the order of lists
+ *   tally.c      how many each team has, and which one a key has made
  *   slots.c      which uid ranges are in use
  *   channel.c    the daemon's end of the socket to a jail's agent
  *   attach.c     sockets into the jail; the channel made anew when it broke
@@ -65,6 +66,12 @@ struct sandbox *table_find(const struct table *table, struct str id);
 void table_each(struct table *table, bool ascending, const struct sandbox_position *after,
                 bool (*each)(void *ctx, struct sandbox *sb), void *ctx);
 
+/* ---- tally.c ---- */
+
+enum { TALLY_KEY_BYTES = 512 }; /* a team, a blank, and the longest key that the API takes */
+
+void tally_note(struct sandbox *sb); /* it is in the table, or its state is another */
+
 /* ---- slots.c ---- */
 
 struct slots {
@@ -92,6 +99,7 @@ struct kept;
 struct pools;
 struct save;
 struct start;
+struct team_tally;
 struct warm;
 
 struct sandboxes {
@@ -103,6 +111,8 @@ struct sandboxes {
 
     struct table table;
     uint32_t hidden_n; /* of the table */
+    struct team_tally *teams;
+    struct sandbox *by_key; /* those that a create with a key has made */
     struct slots slots;
     struct start *waiting; /* creates that came before ADOPT_READY, or while the keeper is away */
     struct doomed *doomed;
@@ -127,11 +137,13 @@ struct sandboxes {
     uint64_t pauses, pauses_failed, resumes, resumes_failed, snapshots;
     uint64_t dials, dials_failed;
     uint64_t ended[SANDBOX_REASONS];
+    struct histogram steps[SANDBOX_STEPS];
 };
 
 struct sandbox {
     struct sandboxes *all;
     UT_hash_handle hh;
+    UT_hash_handle hh_key; /* in by_key, while `key` is not NULL */
     uint32_t refs;
     enum sandbox_state state;
     bool hidden; /* the daemon's own: no row, no event, in no list */
@@ -142,6 +154,8 @@ struct sandbox {
     json_t *init; /* what /init is told besides: envVars, defaultUser, defaultWorkdir */
     int64_t started_ms, end_ms, created_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
+    char *key;                           /* of its team's, as tally.c spells it; NULL: none */
+    bool counted_alive, counted_running; /* in its team's tally */
     char *layers; /* as struct template's: its template may change, this does not */
     char *saved;  /* PAUSED, RESUMING: what the keeper saved of it */
     uint64_t saved_bytes;
@@ -251,7 +265,8 @@ void pool_pump(struct sandboxes *all); /* makes what lacks, unless somebody wait
 
 /* ---- create.c ---- */
 
-/* A jail for the pool: `done` as of sandbox_create(). Its agent has not been told anything. */
+/* A jail for the pool: `done` as of sandbox_create(). Its agent knows what its template says, and is
+ * told the rest when it is claimed. */
 void sandbox_park(struct sandboxes *all, const struct template *template, sandbox_created *done,
                   void *ctx);
 
@@ -259,6 +274,7 @@ void sandbox_park(struct sandboxes *all, const struct template *template, sandbo
  * nothing was). `done` as of sandbox_create(); on failure it has been taken out, or is PAUSED. */
 void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sandbox_created *done,
                  void *ctx);
+void start_mark(struct sandbox *sb, enum sandbox_step step); /* a create is through with it */
 void start_fail(struct sandbox *sb, int error, const struct err *err);
 void start_timeout(struct sandbox *sb);
 void start_drop(struct sandbox *sb); /* the daemon is going away; a jail that is there stays */

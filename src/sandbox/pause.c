@@ -79,6 +79,7 @@ static void pause_record(struct sandbox *sb, const char *name, uint64_t bytes, s
     sandbox_hold(sb);
     text_set(&sb->saved, name);
     sb->saved_bytes = bytes;
+    (void)json_object_set_new(sb->options, SANDBOX_WANTED_END, json_integer(sb->end_ms));
     sb->packed = false;
     sb->end_ms = clock_wall_ms();
     sb->adopted = false;

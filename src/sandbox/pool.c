@@ -28,6 +28,7 @@ enum {
     POOL_AT_ONCE = 2,   /* asked of the keeper, all pools together */
     POOL_RETRY_MS_MIN = 1000,
     POOL_RETRY_MS_MAX = 60 * 1000,
+    POOL_EMPTIED_MS = 10, /* how often it is looked whether all are gone */
 };
 
 /* Of one build of a template, with what its jails were made of. */
@@ -54,11 +55,16 @@ struct parked {
 
 struct pools {
     struct pool *list;
-    uint32_t making_n;   /* of all */
-    uv_timer_t tick;     /* demand, memory, templates */
-    uv_timer_t settling; /* until the next is made */
+    uint32_t making_n;     /* of all */
+    uv_timer_t tick;       /* demand, memory, templates */
+    uv_timer_t settling;   /* until the next is made */
+    uint64_t memory_bytes; /* the host's, and what of it is available */
     uint64_t available_bytes;
     uint64_t hits, misses;
+
+    void (*emptied)(void *ctx); /* NULL: the daemon is not stopping */
+    void *emptied_ctx;
+    int64_t emptied_by_ms;
 };
 
 /* ---- pools ---- */
@@ -134,7 +140,8 @@ static uint32_t pool_target(const struct pool *pool)
                                    .built_in = pool->built_in,
                                    .restored = pool->saved != NULL,
                                    .jail_bytes = jail_bytes(pool),
-                                   .memory_bytes = uv_get_total_memory(),
+                                   .free_bytes = all->use.parked_free_bytes,
+                                   .memory_bytes = all->pools->memory_bytes,
                                    .available_bytes = all->pools->available_bytes};
     const struct pool *other = NULL;
 
@@ -208,6 +215,10 @@ static void on_parked(void *ctx, struct sandbox *sb, int error, const struct err
     pool->making_n--;
     if (!sb) {
         pool_failed(pool);
+        return;
+    }
+    if (all->pools->emptied) {
+        sandbox_kill(sb, "the daemon is stopping", NULL, NULL);
         return;
     }
     struct parked *parked = xnew(struct parked);
@@ -335,7 +346,7 @@ struct sandbox *pool_claim(struct sandboxes *all, const struct sandbox_params *p
         return NULL;
     }
     struct pool *pool = pool_of(all, params->template);
-    demand_take(&pool->demand);
+    demand_take(&pool->demand, all->use.parked_max);
     if (!uv_is_active((uv_handle_t *)&pools->settling)) {
         (void)uv_timer_start(&pools->settling, on_settled, POOL_SETTLE_MS, 0);
     }
@@ -371,12 +382,40 @@ void sandboxes_unpark_stale(struct sandboxes *all)
     refresh(all);
 }
 
+static void on_emptied_look(uv_timer_t *timer)
+{
+    struct sandboxes *all = timer->data;
+    struct pools *pools = all->pools;
+
+    if ((!all->doomed && pools->making_n == 0) || clock_mono_ms() >= pools->emptied_by_ms) {
+        (void)uv_timer_stop(timer);
+        pools->emptied(pools->emptied_ctx);
+    }
+}
+
+void sandboxes_unpark_all(struct sandboxes *all, void (*done)(void *ctx), void *ctx)
+{
+    struct pools *pools = all->pools;
+    struct pool *pool = NULL;
+
+    all->use.parked_max = 0;
+    pools->emptied = done;
+    pools->emptied_ctx = ctx;
+    pools->emptied_by_ms = clock_mono_ms() + SANDBOX_UNPARK_MS;
+    DL_FOREACH (pools->list, pool) {
+        pool_shrink(pool, 0, "the daemon is stopping");
+    }
+    (void)uv_timer_stop(&pools->settling);
+    (void)uv_timer_start(&pools->tick, on_emptied_look, 0, POOL_EMPTIED_MS);
+}
+
 void pools_new(struct sandboxes *all)
 {
     struct pools *pools = xnew(struct pools);
 
     all->pools = pools;
     all->refs += 2;
+    pools->memory_bytes = uv_get_total_memory();
     pools->available_bytes = uv_get_free_memory();
     if (uv_timer_init(all->use.loop, &pools->tick) < 0 ||
         uv_timer_init(all->use.loop, &pools->settling) < 0) {

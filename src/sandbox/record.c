@@ -182,6 +182,34 @@ void sandbox_save(struct sandbox *sb, enum sandbox_change change, const char *re
     free(body);
 }
 
+/* ---- events beside ---- */
+
+static void on_event_saved(void *ctx, int error, const struct err *err)
+{
+    (void)ctx;
+    if (error < 0) {
+        log_error("save an event: %s", err->msg);
+    }
+}
+
+void sandbox_tell(struct sandbox *sb, const char *type, const json_t *data)
+{
+    char event_id[ID_UUID_LEN + 1];
+    struct event_row event = {.id = event_id,
+                              .team_id = sb->team_id,
+                              .sandbox_id = sb->id,
+                              .type = type,
+                              .timestamp_ms = clock_wall_ms()};
+    json_t *own = json_deep_copy(data);
+
+    (void)json_object_set(own, "sandbox_metadata", sb->metadata);
+    id_uuid(event_id);
+    char *body = event_text(sb, &event, own);
+    event.body = body;
+    store_event_save(sb->all->use.store, &event, on_event_saved, NULL);
+    free(body);
+}
+
 /* ---- the end ---- */
 
 struct ending {

@@ -16,9 +16,7 @@
 #include "sandbox/sandbox.h"
 
 enum {
-    RUN_MESSAGE_BYTES_MAX = 1024 * 1024, /* of the agent's; it sends far smaller ones */
     RUN_WINDOW_BYTES = 256 * 1024,
-    RUN_REQUEST_BYTES_MAX = 4 * 1024 * 1024,
 };
 
 struct run_plan {            /* borrowed during the call */

@@ -31,6 +31,7 @@ void sandbox_set_state(struct sandbox *sb, enum sandbox_state state)
     sb->all->table.paused_n -= sb->state == SANDBOX_PAUSED;
     sb->all->table.paused_n += state == SANDBOX_PAUSED;
     sb->state = state;
+    tally_note(sb);
 }
 
 void sandbox_hold(struct sandbox *sb)
@@ -186,15 +187,17 @@ struct sandboxes_figures sandboxes_figures(const struct sandboxes *all)
     return figures;
 }
 
-uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id)
+void sandboxes_steps(const struct sandboxes *all, struct sandboxes_step out[SANDBOX_STEPS])
 {
-    const struct sandbox *sb = NULL, *next = NULL;
-    uint32_t n = 0;
+    static const char *const names[SANDBOX_STEPS] = {
+        [SANDBOX_STEP_JAIL] = "jail",     [SANDBOX_STEP_DIAL] = "dial",
+        [SANDBOX_STEP_INIT] = "init",     [SANDBOX_STEP_COMMAND] = "command",
+        [SANDBOX_STEP_RECORD] = "record",
+    };
 
-    HASH_ITER (hh, all->table.by_id, sb, next) {
-        n += sb->state != SANDBOX_PAUSED && !sb->hidden && strcmp(sb->team_id, team_id) == 0;
+    for (size_t i = 0; i < SANDBOX_STEPS; i++) {
+        out[i] = (struct sandboxes_step){names[i], &all->steps[i]};
     }
-    return n;
 }
 
 bool layers_have(const char *layers, const char *layer)

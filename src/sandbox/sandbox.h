@@ -31,6 +31,7 @@
 #include <uv.h>
 
 #include "base/err.h"
+#include "base/histogram.h"
 #include "base/id.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -53,6 +54,9 @@ enum {
 };
 
 /* What the agent says it is: gates features in the SDKs, so plain semver. */
+/* Among the options of a paused one: when it would have ended, in ms of the wall clock. */
+#define SANDBOX_WANTED_END "wantedEndMs"
+
 #define SANDBOX_ENVD_VERSION "0.6.13"
 
 enum sandbox_state {
@@ -103,6 +107,7 @@ struct sandboxes_options {
     uint32_t team_max;     /* traffic wakes nobody while a team has so many running; 0: no limit */
     uint32_t parked_min;   /* jails of each built-in template that are kept ready for creates */
     uint32_t parked_max;   /* of any template; 0: none are */
+    uint64_t parked_free_bytes; /* with less memory available none are; 0: see demand.h */
 };
 
 /* Loads the table. Adoption runs once the keeper is connected; `ready` is called when every saved
@@ -231,6 +236,11 @@ void sandboxes_warm(struct sandboxes *all);
 /* Ends the parked jails of templates that are gone, or others by now. */
 void sandboxes_unpark_stale(struct sandboxes *all);
 
+/* The daemon stops: ends all of them, and parks no more. `done` comes when the keeper says that
+ * they are gone, or has not said so for SANDBOX_UNPARK_MS; never inside this call. */
+enum { SANDBOX_UNPARK_MS = 3000 };
+void sandboxes_unpark_all(struct sandboxes *all, void (*done)(void *ctx), void *ctx);
+
 /* Is a layer, or what was saved under a name, part of a sandbox, running or paused? */
 bool sandboxes_use(const struct sandboxes *all, const char *layer);
 
@@ -257,6 +267,9 @@ struct sandbox_position {
 void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_position *after,
                     bool (*each)(void *ctx, struct sandbox *sb), void *ctx);
 
+/* An event that tells of no change of it: who wants such events is told as of any other. */
+void sandbox_tell(struct sandbox *sb, const char *type, const json_t *data);
+
 /* Of its network; false while it has none. */
 bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out);
 
@@ -276,11 +289,34 @@ struct sandboxes_figures {
 };
 struct sandboxes_figures sandboxes_figures(const struct sandboxes *all);
 
+/* Where the time of creates went, since the start: each step from the end of the one before it, so
+ * that they add up. */
+enum sandbox_step {
+    SANDBOX_STEP_JAIL,    /* the keeper has a jail for it */
+    SANDBOX_STEP_DIAL,    /* there is a socket to its agent */
+    SANDBOX_STEP_INIT,    /* the agent has its configuration */
+    SANDBOX_STEP_COMMAND, /* what the template starts is up */
+    SANDBOX_STEP_RECORD,  /* the row is on record */
+    SANDBOX_STEPS
+};
+struct sandboxes_step {
+    const char *name;
+    const struct histogram *took;
+};
+void sandboxes_steps(const struct sandboxes *all, struct sandboxes_step out[SANDBOX_STEPS]);
+
 /* Memory of paused sandboxes and of snapshots, on disk. */
 uint64_t sandboxes_saved_bytes(struct sandboxes *all);
 
 /* Of one team: those that run or start. */
 uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id);
+uint32_t sandboxes_running(const struct sandboxes *all, const char *team_id); /* that read as so */
+
+/* The one whose options have that key, of those that are found; NULL: none. It is free again when
+ * the sandbox has ended. */
+#define SANDBOX_KEY_OPTION "idempotencyKey"
+struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team_id,
+                                   const char *key);
 
 /* ---- traffic ---- */
 

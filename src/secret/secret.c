@@ -29,7 +29,8 @@ struct entry {
 struct secrets {
     struct store *store;
     uint8_t key[SECRET_KEY_BYTES];
-    struct entry *entries; /* oldest first */
+    uint8_t key_of_others[SECRET_KEY_BYTES]; /* for what other modules keep */
+    struct entry *entries;                   /* oldest first */
 };
 
 /* ---- entries ---- */
@@ -154,6 +155,16 @@ int secret_value(const struct secrets *all, const char *team_id, struct str name
     return r < 0 ? err_set(err, EBADMSG, "secret \"%s\" cannot be opened with this server's key",
                            entry->name)
                  : 0;
+}
+
+int secrets_seal(const struct secrets *all, const char *of, struct str value, struct buf *out)
+{
+    return seal(all->key_of_others, of, value, out);
+}
+
+int secrets_unseal(const struct secrets *all, const char *of, const char *sealed, struct buf *out)
+{
+    return unseal(all->key_of_others, of, sealed, out);
 }
 
 /* ---- what may be given ---- */
@@ -409,6 +420,7 @@ int secrets_new(struct store *store, const uint8_t key[SECRET_KEY_BYTES], struct
 
     all->store = store;
     key_derive(key, "secrets", all->key);
+    key_derive(key, "kept by others", all->key_of_others);
     int r = store_load_secrets(store, on_loaded, all, err);
     if (r < 0) {
         secrets_free(all);
@@ -429,5 +441,6 @@ void secrets_free(struct secrets *all)
         entry_leave(all, entry);
     }
     explicit_bzero(all->key, sizeof(all->key));
+    explicit_bzero(all->key_of_others, sizeof(all->key_of_others));
     free(all);
 }

@@ -74,4 +74,10 @@ void secret_delete(struct secrets *all, const struct secret *secret, store_done 
 must_check int secret_value(const struct secrets *all, const char *team_id, struct str name,
                             struct buf *out, struct err *err);
 
+/* For what other modules keep: sealed (seal.h) under a key of its own, and bound to `of`. */
+must_check int secrets_seal(const struct secrets *all, const char *of, struct str value,
+                            struct buf *out);
+must_check int secrets_unseal(const struct secrets *all, const char *of, const char *sealed,
+                              struct buf *out);
+
 #endif

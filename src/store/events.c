@@ -20,9 +20,8 @@ static const struct store_statement owe = {
     " AND instr(w.events, ',' || e.type || ',') > 0",
 };
 
-void store_job_event(struct store_job *job, const struct event_row *event)
+static void event_values(struct store_job *job, const struct event_row *event)
 {
-    store_job_then(job, &insert);
     store_job_text(job, event->id);
     store_job_text(job, event->team_id);
     store_job_text(job, event->sandbox_id);
@@ -31,6 +30,21 @@ void store_job_event(struct store_job *job, const struct event_row *event)
     store_job_text(job, event->body);
     store_job_then(job, &owe);
     job->has_event = true;
+}
+
+void store_job_event(struct store_job *job, const struct event_row *event)
+{
+    store_job_then(job, &insert);
+    event_values(job, event);
+}
+
+void store_event_save(struct store *store, const struct event_row *event, store_done *done,
+                      void *ctx)
+{
+    struct store_job *job = store_job_new(&insert);
+
+    event_values(job, event);
+    store_submit(store, job, STORE_LAZY, done, ctx);
 }
 
 /* ---- reading ---- */

@@ -124,6 +124,29 @@ static const char *const steps[] = {
     " version INTEGER NOT NULL, sealed TEXT NOT NULL, created_ms INTEGER NOT NULL,"
     " PRIMARY KEY (secret_id, version)"
     ") STRICT, WITHOUT ROWID;",
+
+    /* A killed sandbox's row stays for a while; the keys that it was given do not. */
+    "CREATE TABLE sandbox_keys ("
+    " sandbox_id TEXT PRIMARY KEY REFERENCES sandboxes (id) ON DELETE CASCADE,"
+    " team_id TEXT NOT NULL, sealed TEXT NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE TRIGGER sandbox_keys_end AFTER UPDATE OF state ON sandboxes"
+    " WHEN new.state = 'killed' BEGIN"
+    " DELETE FROM sandbox_keys WHERE sandbox_id = new.id; END;",
+
+    "CREATE TABLE shells ("
+    " team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE, name TEXT NOT NULL,"
+    " definition TEXT NOT NULL, sealed TEXT,"
+    " created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,"
+    " PRIMARY KEY (team_id, name)"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE TABLE artifacts ("
+    " team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE, path TEXT NOT NULL,"
+    " content TEXT NOT NULL, language TEXT NOT NULL, entrypoint TEXT NOT NULL,"
+    " description TEXT NOT NULL, sha256 TEXT NOT NULL, version INTEGER NOT NULL,"
+    " size INTEGER NOT NULL, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,"
+    " PRIMARY KEY (team_id, path)"
+    ") STRICT;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

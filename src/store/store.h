@@ -76,6 +76,10 @@ struct event_query {
     bool ascending;
 };
 
+/* One that tells of no change of its sandbox. */
+void store_event_save(struct store *store, const struct event_row *event, store_done *done,
+                      void *ctx);
+
 /* A JSON array of events. */
 void store_events_list(struct store *store, const struct event_query *query, store_text *done,
                        void *ctx);
@@ -196,6 +200,16 @@ void store_settle(struct store *store, store_done *done, void *ctx);
 must_check int store_load_sandboxes(struct store *store,
                                     void (*each)(void *ctx, const struct sandbox_row *row),
                                     void *ctx, struct err *err);
+
+/* ---- what tools gave to sandboxes (store/sandbox_keys.c) ---- */
+
+/* One text for a sandbox, sealed by the daemon's key; it goes when the sandbox is killed. */
+void store_sandbox_keys_save(struct store *store, const char *sandbox_id, const char *sealed,
+                             store_done *done, void *ctx);
+
+/* A JSON array of {"sandboxID", "sealed"}: of one sandbox, or of all of the team (NULL). */
+void store_sandbox_keys_list(struct store *store, const char *team_id, const char *sandbox_id,
+                             store_text *done, void *ctx);
 
 /* ---- teams and keys (store/teams.c) ---- */
 
@@ -355,5 +369,47 @@ void store_secret_delete(struct store *store, const char *id, store_done *done, 
 must_check int store_load_secrets(struct store *store,
                                   void (*each)(void *ctx, const struct secret_row *row), void *ctx,
                                   struct err *err);
+
+/* ---- API shells (store/shells.c) ---- */
+
+struct shell_row {
+    const char *team_id;
+    const char *name;
+    const char *definition; /* JSON */
+    const char *sealed;     /* its key, where that is no secret of the team's; else NULL */
+    int64_t created_ms, updated_ms;
+};
+
+/* In the place of the one of that name. */
+void store_shell_save(struct store *store, const struct shell_row *row, store_done *done,
+                      void *ctx);
+void store_shell_delete(struct store *store, const char *team_id, const char *name,
+                        store_done *done, void *ctx);
+must_check int store_load_shells(struct store *store,
+                                 void (*each)(void *ctx, const struct shell_row *row), void *ctx,
+                                 struct err *err);
+
+/* ---- code artifacts (store/artifacts.c) ---- */
+
+struct artifact_row {
+    const char *team_id;
+    const char *path;
+    const char *content;
+    const char *language, *entrypoint, *description;
+    const char *sha256;
+    int64_t version, size;
+    int64_t created_ms, updated_ms;
+};
+
+/* In the place of the one with that path. */
+void store_artifact_save(struct store *store, const struct artifact_row *row, store_done *done,
+                         void *ctx);
+void store_artifact_delete(struct store *store, const char *team_id, const char *path,
+                           store_done *done, void *ctx);
+
+/* A JSON array: the one with that path, whole; or, without a path, all of the team's without their
+ * content. */
+void store_artifacts_list(struct store *store, const char *team_id, const char *path,
+                          store_text *done, void *ctx);
 
 #endif

@@ -17,10 +17,17 @@ enum {
 
 struct box {
     char id[ID_SANDBOX_LEN + 1];
-    char token[BOX_TOKEN_BYTES]; /* "": it needs none */
+    char token[BOX_TOKEN_BYTES];         /* "": it needs none */
+    char traffic_token[BOX_TOKEN_BYTES]; /* of a sandbox made here whose ports are not public */
     char domain[BOX_DOMAIN_BYTES];
     int64_t expires_ms;
 };
+
+/* Asks the API about a sandbox: METHOD /sandboxes/ID, and `what` behind it ("/pause"). As
+ * call_api().
+ */
+must_check int box_api(struct tool_call *call, const char *method, const char *id, const char *what,
+                       const json_t *body, json_t **answer, struct err *err);
 
 /* Connects to the team's sandbox of that id: a paused one resumes. timeout_s < 0: its life is never
  * shortened; otherwise it ends timeout_s from now, exactly. */
@@ -54,7 +61,7 @@ struct box_result {
 void box_result_fini(struct box_result *result);
 #define scoped_box_result struct box_result __attribute__((cleanup(box_result_fini)))
 
-/* 0 when it ran, whatever came of it. */
+/* 0 when it ran, whatever came of it. What is cancelled or passes its limit is killed. */
 must_check int box_run(struct tool_call *call, const struct box *box,
                        const struct box_command *command, struct box_result *out, struct err *err);
 
@@ -62,13 +69,15 @@ must_check int box_run(struct tool_call *call, const struct box *box,
 must_check int box_rpc(struct tool_call *call, const struct box *box, const char *method,
                        const json_t *request, json_t **answer, struct err *err);
 
-/* A whole file, or its first `max` bytes: then *cut. Missing parents are made by a write. */
+/* A whole file, or its first `max` bytes: then *cut. Missing parents are made by a write. `out` was
+ * given its maximum with buf_init(). */
 must_check int box_read(struct tool_call *call, const struct box *box, const char *path, size_t max,
                         struct buf *out, bool *cut, struct err *err);
 must_check int box_write(struct tool_call *call, const struct box *box, const char *path,
                          struct str data, struct err *err);
 
-/* A plain HTTP question to a port inside, as the edge would carry it; *status is the service's. */
+/* A plain HTTP question to a port inside, as the edge would carry it; *status is the service's, or
+ * the edge's where nobody listens (502). `answer` was given its maximum with buf_init(). */
 must_check int box_http(struct tool_call *call, const struct box *box, uint32_t port,
                         const char *method, const char *target, const json_t *body, int *status,
                         struct buf *answer, struct err *err);

@@ -33,8 +33,14 @@ const char *call_key(const struct tool_call *call);  /* the API key's text */
 must_check int call_api(struct tool_call *call, const char *method, const char *target,
                         const json_t *body, json_t **answer, struct err *err);
 
-/* 400 EINVAL, 401 EACCES, 403 EPERM, 404 ENOENT, 409 ESTALE, 413 EMSGSIZE, 429 EBUSY, 503 EAGAIN,
- * 504 ETIMEDOUT, 507 EDQUOT, else EIO; negative. And back, for the answers of the REST face. */
+/* A GET of a list that comes in pages: all of its elements in one array, at most `most`. `target`
+ * has a query already. */
+must_check int call_api_list(struct tool_call *call, const char *target, size_t most,
+                             json_t **answer, struct err *err);
+
+/* 400 EINVAL, 401 EACCES, 403 EPERM, 404 ENOENT, 409 ESTALE, 413 EMSGSIZE, 422 EOPNOTSUPP,
+ * 429 EBUSY, 503 EAGAIN, 504 ETIMEDOUT, 507 EDQUOT, else EIO; negative. And back, for the answers
+ * of the REST face. */
 int call_errno_of(int status);
 int call_status_of(int error);
 

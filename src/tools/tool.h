@@ -2,9 +2,11 @@
  *
  * Each is declared once, in catalogue/NAME.json: name, title, description, and the JSON Schemas of
  * its input and its output. The build turns these files into the table below, in the order of
- * catalogue/meson.build, and binds each to its handler tool_NAME(). The REST route, the OpenAPI
+ * catalogue/meson.build, and binds each to its handler tool_NAME(), whose file includes
+ * "tools/catalogue/handlers.h", which the build makes too. The REST route, the OpenAPI
  * document, the MCP listing, the command line and docs/TOOLS.md are made of the same table.
  *
+ * An input takes no other fields than its properties, unless its schema says additionalProperties.
  * Inputs have been checked against the schema, and defaults filled in, before a handler sees them:
  * it reads fields without asking for their type. A field without a default may be missing.
  */
@@ -25,6 +27,7 @@ typedef int tool_run(struct tool_call *call, const json_t *input, json_t **out, 
 
 struct tool {
     const char *name;
+    const char *group;       /* "Files": a heading of the documentation, a tag of OpenAPI */
     const char *title;       /* for people */
     const char *description; /* for a model that chooses */
     const char *input;       /* JSON Schema, of an object */

@@ -3,8 +3,8 @@
  *      POST /tools/{name} ─┐
  *      POST /mcp ──────────┼─► who asks ─► schema ─► a fiber: tool_NAME() ─► answer
  *      /api/code/execute ──┘                           │
- *                                                      └─► the daemon's own API, with the caller's
- * key
+ *                                                      └─► the daemon's own API, with the key
+ *                                                          of who asks
  *
  * Owns:     the calls under way, MCP's sessions.
  * Needs:    the API (who asks), the server's front door, the store, the secrets.
@@ -19,6 +19,10 @@
 #include "base/err.h"
 #include "http/http.h"
 
+enum {
+    TOOLS_BODY_BYTES_MAX = 48 * 1024 * 1024, /* a file of BOX_FILE_BYTES_MAX fits, in base64 */
+};
+
 struct api;
 struct secrets;
 struct store;
@@ -29,7 +33,8 @@ struct tools_options {
     struct api *api;
     struct store *store;
     struct secrets *secrets;
-    const char *domain; /* for the addresses of ports; NULL: the client's own words for us */
+    const char *domain;    /* for the addresses of ports; NULL: the client's own words for us */
+    int64_t sandbox_s_max; /* the most that the operator lets a sandbox live */
     /* A connection to our own front door: takes the descriptor over, also on failure. */
     int (*adopt)(void *ctx, int fd, struct err *err);
     void *ctx;
@@ -37,9 +42,11 @@ struct tools_options {
 
 must_check int tools_new(const struct tools_options *options, struct tools **out, struct err *err);
 
-/* Cancels what is under way. */
-void tools_stop(struct tools *tools);
-/* After the loop has run dry. */
+/* Cancels what is under way; `done` comes once when all of it has cleaned up, perhaps at once. The
+ * front door must still be open: cleaning up asks the API. */
+void tools_stop(struct tools *tools, void (*done)(void *ctx), void *ctx);
+
+/* Accepts NULL. Calls that are still under way are dropped with the process. */
 void tools_free(struct tools *tools);
 
 /* True: the exchange is a tool's, and will be answered. */

@@ -13,7 +13,8 @@ SANDBOX_URL = os.environ["E2B_SANDBOX_URL"]
 API_KEY = os.environ["E2B_API_KEY"]
 
 INTERPRETER_TEMPLATE = "code-interpreter-v1"
-INTERPRETER_WAIT_S = 1200  # a machine that has never made it
+GATEWAY_TEMPLATE = "mcp-gateway"
+TEMPLATE_WAIT_S = 1200  # on a machine that has never made it
 
 TIMEOUT_S = 300  # a sandbox outlives its test only when the test's process is killed
 
@@ -55,15 +56,24 @@ def api():
         yield client
 
 
-@pytest.fixture(scope="session")
-def interpreter_template(api):
+def template_await(api, name):
     """The template's name, once it is there: the daemon makes it while other tests run."""
-    deadline = time.monotonic() + INTERPRETER_WAIT_S
-    while (answer := api.get(f"/templates/aliases/{INTERPRETER_TEMPLATE}")).status_code == 503:
+    deadline = time.monotonic() + TEMPLATE_WAIT_S
+    while (answer := api.get(f"/templates/aliases/{name}")).status_code == 503:
         assert time.monotonic() < deadline, answer.text
         time.sleep(1)
     assert answer.status_code == 200, answer.text
-    return INTERPRETER_TEMPLATE
+    return name
+
+
+@pytest.fixture(scope="session")
+def interpreter_template(api):
+    return template_await(api, INTERPRETER_TEMPLATE)
+
+
+@pytest.fixture(scope="session")
+def gateway_template(api):
+    return template_await(api, GATEWAY_TEMPLATE)
 
 
 @pytest.fixture(scope="module")

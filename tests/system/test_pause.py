@@ -251,7 +251,7 @@ def test_the_story_tells_what_an_automatic_pause_did_not_keep(daemon):
             capture_output=True,
             text=True,
         )
-        [line] = [line for line in story.stdout.splitlines() if "without its memory" in line]
+        [line] = [line for line in story.stdout.splitlines() if "was paused" in line]
         assert "the sandbox was paused without its memory: " in line and "/queue" in line
     finally:
         Sandbox.kill(sandbox.sandbox_id, **daemon.sdk)

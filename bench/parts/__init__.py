@@ -1,0 +1,21 @@
+"""The parts of the measurement, in the order in which they are run.
+
+Each is a module with LIMIT_S, the seconds it may take in each mode, and measure(part); where it needs a daemon that is
+started otherwise, DAEMON_ARGS; and prepare(), for what must be there before its time begins."""
+
+from parts import builds, code, density, execs, files, growth, lists, memory, network, rate, sampling, tti
+
+PARTS = {
+    "tti": tti,
+    "exec": execs,
+    "rate": rate,
+    "files": files,
+    "memory": memory,
+    "density": density,
+    "code": code,
+    "growth": growth,
+    "network": network,
+    "builds": builds,
+    "lists": lists,
+    "sampling": sampling,
+}

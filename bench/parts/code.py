@@ -1,0 +1,129 @@
+"""run_code beside the same kernel driven by jupyter_client, in the same sandboxes: `1+1` over HTTP from outside, and by
+jupyter_client inside, with a kernel that was started the same way. The difference is what the interpreter, the agent
+and the edge cost together. And a hundred such sandboxes at one time."""
+
+import json
+import os
+import time
+
+from lib import client
+from lib.part import timed
+from parts import density
+
+TEMPLATE = "code-interpreter-v1"
+DAEMON_ARGS = f"--with-templates {TEMPLATE}"
+PORT = 49999
+LIMIT_S = {"tiny": 60, "short": 60, "full": 150}
+MADE_S = 1500  # that the template may take to be there, on a machine that has never made it
+CELLS = 10
+PRINTED_BYTES = 100 * 1000 * 1000
+PRINT = f"for _ in range({PRINTED_BYTES // 100}): print('x' * 99)"
+
+# Run inside, by the system's Python: the times of each cell in ms, and of the printing one.
+DIRECT = f"""
+import json, sys, time
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.manager import KernelManager
+
+with open("/usr/lib/atoll/kernels/python/kernel.json") as file:
+    spec = json.load(file)
+spec["argv"] = [word.replace("{{resource_dir}}", "/usr/lib/atoll/kernels/python") for word in spec["argv"]]
+manager = KernelManager(transport="ipc", connection_file="/tmp/direct/kernel.json")
+manager._kernel_spec = KernelSpec(argv=spec["argv"], env=spec.get("env", {{}}), language="python")
+manager.start_kernel()
+client = manager.client()
+client.start_channels()
+client.wait_for_ready(timeout=60)
+printed = 0
+
+def on_message(message):
+    global printed
+    if message["msg_type"] == "stream":
+        printed += len(message["content"]["text"])
+
+def run(code):
+    begin = time.monotonic()
+    client.execute_interactive(code, output_hook=on_message, timeout=300)
+    return (time.monotonic() - begin) * 1000
+
+cells = [run("1+1") for _ in range({CELLS})]
+if len(sys.argv) > 1:
+    cells.append(run({PRINT!r}))
+    assert printed == {PRINTED_BYTES}, printed
+client.stop_channels()
+manager.shutdown_kernel(now=True)
+print(json.dumps(cells))
+"""
+
+
+class Notebook(client.Box):
+    """With one connection that is kept, as the SDKs keep theirs."""
+
+    def __init__(self):
+        begin = time.monotonic()
+        super().__init__(TEMPLATE)
+        self.connection = client.connect(os.environ["E2B_SANDBOX_URL"])
+        self.first_ms = self.cell("1+1")[1]
+        self.ready_ms = (time.monotonic() - begin) * 1000
+
+    def execute(self, code):
+        self.connection.request("POST", "/execute", json.dumps({"code": code}),
+                                self.route(PORT) | {"Content-Type": "application/json"})
+        lines = [json.loads(line) for line in self.connection.getresponse()]
+        for line in lines:
+            if line["type"] == "error":
+                raise RuntimeError(f"{line['name']}: {line['value']}")
+        return "".join(line["text"] for line in lines if line["type"] == "stdout")
+
+    def cell(self, code):
+        """What it printed, and the ms that it took."""
+        return timed(self.execute, code)
+
+    def direct(self, *words):
+        code = ("import os, subprocess\n"
+                "os.makedirs('/tmp/direct', exist_ok=True)\n"
+                f"print(subprocess.run(['/usr/bin/python3', '-c', {DIRECT!r}, *{list(words)!r}],"
+                " check=True, capture_output=True, text=True).stdout)")
+        return json.loads(self.execute(code))
+
+
+def cells(part):
+    ready, first, tenth, direct_first, direct_tenth = rows = [[] for _ in range(5)]
+    for _ in range(part.count(1, 6, 10)):
+        box = Notebook()
+        ready.append(box.ready_ms)
+        first.append(box.first_ms)
+        tenth.append([box.cell("1+1")[1] for _ in range(CELLS - 1)][-1])
+        direct = box.direct()
+        direct_first.append(direct[0])
+        direct_tenth.append(direct[-1])
+        box.kill()
+    part.heading("run_code: 1+1 in Python")
+    names = ("atoll: create to the first answer, HTTP", "atoll: first cell, HTTP", "atoll: tenth cell, HTTP",
+             "jupyter_client inside: first cell", "jupyter_client inside: tenth cell")
+    of = {names[1]: names[3], names[2]: names[4]}
+    keys = {names[0]: "code.ready", names[1]: "code.first", names[2]: "code.tenth"}
+    for name, samples in zip(names, rows):
+        part.samples(name, samples, of=of.get(name), key=keys.get(name))
+
+
+def output(part):
+    box = Notebook()
+    direct_ms = box.direct("print")[-1]
+    took_ms = box.cell(PRINT)[1]
+    box.kill()
+    part.heading("run_code: 100 MB of print()")
+    part.value("jupyter_client inside", PRINTED_BYTES / 1000 / direct_ms, "MB/s")
+    part.value("atoll, HTTP", PRINTED_BYTES / 1000 / took_ms, "MB/s")
+
+
+def prepare():
+    client.wait_for_template(TEMPLATE, MADE_S)
+
+
+def measure(part):
+    cells(part)
+    if part.full:
+        output(part)
+        part.heading(f"Density: 100 idle sandboxes of {TEMPLATE}")
+        density.crowd(part, part.client(), TEMPLATE, 100)

@@ -1,0 +1,39 @@
+"""How many idle sandboxes fit, what each costs in memory, and whether all of them still answer."""
+
+from lib import client, memory
+
+LIMIT_S = {"tiny": 30, "short": 60, "full": 120}
+LANES = 8
+TEMPLATE = "base"
+SETTLE_S = 1
+
+
+def crowd(part, plain, template, wanted):
+    """Makes so many, asks each of them something, and tells what they cost."""
+    before_kb, serve_before_kb = memory.available_kb(), memory.serve_kb()
+    made = plain.flows("create", n=wanted, lanes=LANES, template=template)
+    n = len(made["create"])
+    answers = plain.flows("run", n=n, lanes=LANES, command="true")
+    one = client.api("GET", "/v2/sandboxes?limit=1")[0]["sandboxID"]
+    charged = memory.groups_kb(one)
+    part.value("sandboxes made", n, "", success=n / wanted, key=f"density.{template}.made")
+    part.value("sandboxes that answer a command", len(answers["run"]), "", success=len(answers["run"]) / n,
+               key=f"density.{template}.answer")
+    part.value("host memory for each (MemAvailable)", (before_kb - memory.available_kb()) / n, "kB",
+               key=f"density.{template}.host")
+    if charged:
+        part.value("charged to the cgroup of each", sum(charged) / len(charged), "kB",
+                   key=f"density.{template}.cgroup")
+    part.value("server, resident, before", serve_before_kb, "kB")
+    part.value("server, resident, with them", memory.serve_kb(), "kB", key=f"density.{template}.serve")
+    for name, kb in memory.daemon_kb().items():
+        if "serve" not in name:
+            part.value(f"{name}, resident, with them", kb, "kB")
+    part.samples("list of a hundred of them", [plain.once("list") for _ in range(20)])
+    part.samples("kill of each", plain.kill_held(lanes=LANES))
+
+
+def measure(part):
+    wanted = part.count(5, 200, 1000)
+    part.heading(f"Density: {wanted} idle sandboxes of {TEMPLATE}")
+    crowd(part, part.client(), TEMPLATE, wanted)

@@ -1,0 +1,128 @@
+"""Time to interactive: from the asking for a sandbox until its first command has answered, as the public leaderboard
+measures it: one after the other, staggered, and all at once; 5 % off each end; destroying is not part of it."""
+
+from lib import client
+from lib.part import alternate
+
+LIMIT_S = {"tiny": 30, "short": 100, "full": 200}
+COMMANDS = ("echo hello", "node -v")
+PEERS = ("bwrap", "crun", "runc", "podman")
+SLOW_PEERS_EVERY = 5  # of podman, which takes as long as all others together
+
+
+def once(hand, command, kills=None):
+    took = hand.flows("create", "run", command=command)
+    kill = hand.flows("kill")["kill"]
+    if kills is not None:
+        kills += kill
+    return took["total"][0]
+
+
+def every(count, way):
+    """Every so many calls; in between it gives nothing."""
+    state = {"n": 0}
+
+    def call():
+        state["n"] += 1
+        return way() if state["n"] % count == 1 else None
+
+    return call
+
+
+def sequential(part, plain, sdk, peers):
+    names = [name for name in PEERS if name not in part.absent(*PEERS)]
+    kills = []
+    ways = {f"{name}: create + true + destroy": lambda name=name: peers.once("peer", name=name) for name in names}
+    slow = "podman: create + true + destroy"
+    if slow in ways:
+        ways[slow] = every(SLOW_PEERS_EVERY, ways[slow])
+    ways["kernel: clone3 of all namespaces + true"] = lambda: peers.once("peer", name="clone")
+    for command in COMMANDS:
+        ways[f"atoll: {command}, HTTP"] = lambda command=command: once(plain, command, kills)
+        if sdk:
+            ways[f"atoll: {command}, JS SDK"] = lambda command=command: once(sdk, command)
+    taken, failed, why = alternate(ways, part.count(2, 40, 100))
+    for name, samples in taken.items():
+        samples = [ms for ms in samples if ms is not None]
+        part.samples(name, samples, of="bwrap: create + true + destroy", failed=failed[name], trimmed=True,
+                     key=f"tti.sequential.{name}", why=why.get(name))
+    part.samples("atoll: destroy, HTTP", kills, of="bwrap: create + true + destroy", trimmed=True, key="destroy")
+
+
+def at_once(part, hand, name, table, rounds, commands=COMMANDS, stagger_ms=0):
+    n = part.count(5, 100, 100)
+    for command in commands:
+        each, whole, failed = [], [], 0
+        for _ in range(rounds):
+            took = hand.flows("create", "run", n=n, lanes=n, stagger_ms=stagger_ms, command=command)
+            hand.kill_held(lanes=4)
+            each += took["total"]
+            whole.append(took["all_ms"])
+            failed += took["failed"]
+        part.samples(f"atoll: {command}, {name}: each", each, failed=failed, trimmed=True,
+                     key=f"tti.{table}.{command}.{name}.each")
+        if not stagger_ms:
+            part.samples(f"atoll: {command}, {name}: until the last answered", whole,
+                         key=f"tti.{table}.{command}.{name}.all")
+
+
+STEPS = {
+    "jail": "jail: the keeper makes or claims it",
+    "dial": "dial: a socket to the agent",
+    "init": "init: the agent takes its configuration",
+    "command": "start command of the template",
+    "record": "record: the store's commit, beyond that",
+}
+
+
+def breakdown(part, plain, sdk, peers):
+    """Means, which add up: of the whole as the client sees it, what the daemon counted of each step, and the rest."""
+    n = part.count(2, 30, 100)
+    before = client.figures()
+    create, run, shell = [], [], []
+    for _ in range(n):
+        took = plain.flows("create", "run", command=COMMANDS[0])
+        plain.flows("kill")
+        create += took["create"]
+        run += took["run"]
+        shell.append(peers.once("peer", name="bash"))
+    after = client.figures()
+
+    def spent(family, step):
+        name = f'atoll_{family}_step_seconds_sum{{step="{step}"}}'
+        return (after[name] - before[name]) * 1000 / n
+
+    create_ms, run_ms = sum(create) / n, sum(run) / n
+    steps = {text: spent("create", step) for step, text in STEPS.items()}
+    edge_ms, agent_ms = spent("edge", "dial"), spent("edge", "answer")
+    rows = {"HTTP, client and API of the create": create_ms - sum(steps.values())} | steps
+    rows["edge: a connection to the agent"] = edge_ms
+    rows["agent: until it answers"] = agent_ms
+    rows["the command until it has ended; its stream"] = run_ms - edge_ms - agent_ms
+    if sdk:
+        took = [once(sdk, COMMANDS[0]) for _ in range(n)]
+        rows["JavaScript SDK, beyond the plain client"] = sum(took) / n - create_ms - run_ms
+    for name, ms in rows.items():
+        part.value(name, ms, "ms", key=f"breakdown.{name}")
+    part.value("all of it", sum(rows.values()), "ms")
+    part.value("beside it: a bare fork and exec of that command", sum(shell) / n, "ms")
+    part.extra("breakdown", rows)
+
+
+def measure(part):
+    plain, peers = part.client(), part.peers()
+    sdk = part.sdk()
+    for hand in (plain, sdk):  # the first of anything is not what is measured
+        once(hand, COMMANDS[0])
+    part.heading("Time to interactive, one after the other")
+    sequential(part, plain, sdk, peers)
+    part.heading("Time to interactive: where it goes, echo, means")
+    breakdown(part, plain, sdk, peers)
+    part.heading("Time to interactive, 100 at once")
+    rounds = part.count(1, 1, 3)
+    at_once(part, plain, "HTTP", "burst", rounds)
+    at_once(part, sdk, "JS SDK", "burst", rounds)
+    stagger_ms = part.count(20, 50, 200)
+    part.heading(f"Time to interactive, one every {stagger_ms} ms")
+    at_once(part, plain, "HTTP", "staggered", 1, COMMANDS[:1], stagger_ms)
+    at_once(part, sdk, "JS SDK", "staggered", 1, COMMANDS[1:], stagger_ms)

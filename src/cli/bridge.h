@@ -1,0 +1,74 @@
+/* bridge.h - `atoll mcp`, between mcp.c (stdin, the session) and carry.c (one request to /mcp).
+ *
+ * Owns:     the requests under way.
+ * Needs:    a daemon.
+ * Blocks:   connecting and writing to stdout do; it has nothing else to do meanwhile.
+ * Threads:  the loop's.
+ */
+#ifndef CLI_BRIDGE_H
+#define CLI_BRIDGE_H
+
+#include <jansson.h>
+#include <uv.h>
+
+#include "base/buf.h"
+#include "cli/cli.h"
+#include "tools/tools.h"
+
+enum {
+    BRIDGE_LINE_BYTES_MAX = TOOLS_BODY_BYTES_MAX,
+    BRIDGE_ANSWER_BYTES_MAX = 2 * TOOLS_BODY_BYTES_MAX,
+    BRIDGE_PATH_BYTES = 512,
+    BRIDGE_SESSION_BYTES = 128,
+    BRIDGE_VERSION_BYTES = 32,
+};
+
+enum carry_kind {
+    CARRY_MESSAGE,    /* a line of the client's */
+    CARRY_INITIALIZE, /* the same, which begins the session */
+    CARRY_OPEN,       /* our own words, to begin a session for a client that has none */
+    CARRY_LISTEN,     /* GET */
+    CARRY_END,        /* DELETE */
+};
+
+struct carry;
+
+struct bridge {
+    uv_loop_t loop;
+    struct endpoint endpoint;
+    char path[BRIDGE_PATH_BYTES];
+    char session[BRIDGE_SESSION_BYTES]; /* "": there is none */
+    char version[BRIDGE_VERSION_BYTES]; /* that was negotiated */
+    struct buf input;                   /* of stdin, not taken yet */
+    struct carry *carries;
+    struct carry *lost; /* whose session the daemon did not know: sent again in the next one */
+    bool opening;       /* a session is being begun: lines wait */
+    bool refused;       /* the daemon gave none: lines go without */
+    bool eof, ending;
+    uv_fs_t read;
+    char chunk[64 * 1024];
+    uv_signal_t on_term, on_int;
+    uv_timer_t grace, again;
+};
+
+/* Sends it. `line` (NULL: none) is taken over. */
+void carry_start(struct bridge *bridge, enum carry_kind kind, json_t *message, char *line);
+
+/* Sends those again that were lost. */
+void carries_again(struct bridge *bridge);
+
+/* A line of the client's is under way. */
+bool carries_busy(const struct bridge *bridge);
+
+/* ---- told by carry.c ---- */
+
+void bridge_write(struct str message);
+/* An error in place of an answer; id NULL: the request's could not be read. */
+void bridge_fail(json_t *id, int code, const char *sentence);
+/* The daemon answered one that begins a session. */
+void bridge_opened(struct bridge *bridge, enum carry_kind kind, const json_t *answer);
+/* The daemon knows the session no more. */
+void bridge_lost(struct bridge *bridge);
+void bridge_ended(struct bridge *bridge, enum carry_kind kind);
+
+#endif

@@ -1,0 +1,161 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+enum { PATH_BYTES = 512, VALUE_BYTES = 16 * 1024 };
+
+static void shell_path(const char *name, char out[PATH_BYTES])
+{
+    char escaped[PATH_BYTES / 2];
+
+    endpoint_escape(name, escaped, sizeof(escaped));
+    (void)snprintf(out, PATH_BYTES, "/shells/%s", escaped);
+}
+
+static void print_list(const json_t *list)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        printf("%s%s", i > 0 ? "," : "", json_string_value(json_array_get(list, i)));
+    }
+}
+
+static void print_shell(const json_t *shell)
+{
+    const json_t *header = json_object_get(shell, "header");
+    const json_t *field = header ? header : json_object_get(shell, "query");
+    const json_t *value = json_object_get(field, "value");
+
+    printf("%s  %s  ", answer_text(shell, "name"), answer_text(shell, "baseUrl"));
+    print_list(json_object_get(shell, "methods"));
+    printf("  ");
+    print_list(json_object_get(shell, "paths"));
+    printf("  %s %s: %s\n", header ? "header" : "query", answer_text(field, "name"),
+           value ? json_string_value(value) : "(sealed)");
+}
+
+static int shell_list(const struct endpoint *endpoint, struct err *err)
+{
+    scoped_json *answer = NULL;
+    int r = endpoint_call(endpoint, "GET", "/shells", NULL, &answer, err);
+
+    for (size_t i = 0; r == 0 && i < json_array_size(answer); i++) {
+        print_shell(json_array_get(answer, i));
+    }
+    return r;
+}
+
+static int shell_rm(const struct endpoint *endpoint, const char *name, struct err *err)
+{
+    scoped_json *answer = NULL;
+    char path[PATH_BYTES];
+
+    shell_path(name, path);
+    return endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
+}
+
+/* The key comes on stdin where it is not named: so it is in no list of processes. */
+static int value_read(char out[VALUE_BYTES], struct err *err)
+{
+    if (!fgets(out, VALUE_BYTES, stdin)) {
+        return err_set(err, EINVAL,
+                       "the key's value is read from standard input, and there is none");
+    }
+    out[strcspn(out, "\r\n")] = '\0';
+    return 0;
+}
+
+static json_t *field_json(const char *name, const char *value)
+{
+    return json_pack("{s:s, s:s}", "name", name, "value", value);
+}
+
+/* -1: no option of that name. */
+static int option_take(json_t *body, const char *name, const char *value)
+{
+    bool method = strcmp(name, "--method") == 0;
+
+    if (method || strcmp(name, "--path") == 0) {
+        const char *list = method ? "methods" : "paths";
+        if (!json_object_get(body, list)) {
+            (void)json_object_set_new(body, list, json_array());
+        }
+        return json_array_append_new(json_object_get(body, list), json_string(value));
+    }
+    return 0;
+}
+
+static const char *option_find(const struct cli *cli, const char *name)
+{
+    for (int i = 0; i < cli->options_n; i++) {
+        if (strcmp(cli->options[i].name, name) == 0) {
+            return cli->options[i].value;
+        }
+    }
+    return NULL;
+}
+
+static int body_make(const struct cli *cli, json_t *body, struct err *err)
+{
+    const char *header = option_find(cli, "--header"), *query = option_find(cli, "--query");
+    const char *value = option_find(cli, "--value");
+    char given[VALUE_BYTES];
+    int r = 0;
+
+    if (!header == !query) {
+        return err_set(err, EINVAL, "say where the key goes: --header NAME or --query NAME");
+    }
+    if (!value) {
+        r = value_read(given, err);
+        value = given;
+    }
+    for (int i = 0; r == 0 && i < cli->options_n; i++) {
+        r = option_take(body, cli->options[i].name, cli->options[i].value);
+    }
+    if (r == 0) {
+        r = json_object_set_new(body, header ? "header" : "query",
+                                field_json(header ? header : query, value));
+        r = r < 0 ? err_set(err, EINVAL, "the words are not UTF-8") : 0;
+    }
+    explicit_bzero(given, sizeof(given));
+    return r;
+}
+
+static int shell_put(const struct cli *cli, const struct endpoint *endpoint, struct err *err)
+{
+    scoped_json *body = json_pack("{s:s}", "baseUrl", cli->words[2]);
+    scoped_json *answer = NULL;
+    char path[PATH_BYTES];
+    int r = body ? body_make(cli, body, err) : err_set(err, EINVAL, "the URL is not UTF-8");
+
+    shell_path(cli->words[1], path);
+    r = r < 0 ? r : endpoint_call(endpoint, "PUT", path, body, &answer, err);
+    if (r == 0) {
+        print_shell(answer);
+    }
+    return r;
+}
+
+int cli_shell(struct cli *cli)
+{
+    struct endpoint endpoint;
+    struct err err;
+    const char *verb = cli->words_n > 0 ? cli->words[0] : "";
+    bool put = strcmp(verb, "put") == 0, rm = strcmp(verb, "rm") == 0;
+
+    if ((!put && !rm && strcmp(verb, "list") != 0) || cli->words_n != (put ? 3 : rm ? 2 : 1)) {
+        return cli_fail(CLI_USAGE,
+                        "usage: atoll shell list | rm NAME | put NAME URL --header NAME |"
+                        " --query NAME [--value TEXT] [--method M]... [--path P]...");
+    }
+    int r = endpoint_find(cli, &endpoint, &err);
+    if (r == 0 && put) {
+        r = shell_put(cli, &endpoint, &err);
+    } else if (r == 0 && rm) {
+        r = shell_rm(&endpoint, cli->words[1], &err);
+    } else if (r == 0) {
+        r = shell_list(&endpoint, &err);
+    }
+    return r == 0 ? CLI_OK : cli_fail(CLI_FAILED, "%s", err.msg);
+}

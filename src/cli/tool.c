@@ -1,0 +1,175 @@
+/* tool.c - `atoll tool`: the catalogue on the command line. The listing and the help are made of
+ * the table that the daemon serves; the call itself is the daemon's. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "cli/cli.h"
+#include "cli/entry.h"
+#include "cli/tool_input.h"
+#include "tools/tool.h"
+
+enum { WIDTH = 78, INDENT = 6 };
+
+/* ---- list and help ---- */
+
+static void print_wrapped(const char *text, int indent)
+{
+    int column = 0;
+
+    while (*text) {
+        int len = (int)strcspn(text, " \n");
+
+        if (column == 0 || column + 1 + len > WIDTH) {
+            column = indent + len;
+            printf("\n%*s%.*s", indent, "", len, text);
+        } else {
+            column += 1 + len;
+            printf(" %.*s", len, text);
+        }
+        text += len + (text[len] != '\0');
+    }
+    printf("\n");
+}
+
+static int list_tools(void)
+{
+    const char *group = "";
+
+    for (size_t i = 0; i < tools_catalogue_n; i++) {
+        const struct tool *tool = &tools_catalogue[i];
+
+        if (strcmp(group, tool->group) != 0) {
+            group = tool->group;
+            printf("%s%s\n", i ? "\n" : "", group);
+        }
+        printf("  %-28s %s\n", tool->name, tool->title);
+    }
+    printf("\n`atoll tool NAME --help` tells what one takes.\n");
+    return CLI_OK;
+}
+
+static bool is_required(const json_t *schema, const char *name)
+{
+    const json_t *required = json_object_get(schema, "required");
+
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        if (strcmp(json_string_value(json_array_get(required, i)), name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "string", "string or null", "string | integer" of anyOf. */
+static void print_type(const json_t *property)
+{
+    const json_t *types = json_object_get(property, "type");
+    const json_t *branches = json_object_get(property, "anyOf");
+
+    if (json_is_string(types)) {
+        printf("%s", json_string_value(types));
+    }
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        printf("%s%s", i ? " or " : "", json_string_value(json_array_get(types, i)));
+    }
+    for (size_t i = 0; i < json_array_size(branches); i++) {
+        printf("%s", i ? " or " : "");
+        print_type(json_array_get(branches, i));
+    }
+}
+
+static void print_value(const char *before, const json_t *value, const char *after)
+{
+    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+
+    if (text) {
+        printf("%s%s%s", before, text, after);
+    }
+    free(text);
+}
+
+static void print_fields(const json_t *schema)
+{
+    json_t *properties = json_object_get(schema, "properties");
+    const char *name = NULL;
+    json_t *property = NULL;
+
+    json_object_foreach (properties, name, property) {
+        const char *description = json_string_value(json_object_get(property, "description"));
+
+        printf("\n  %s  (", name);
+        print_type(property);
+        printf("%s", is_required(schema, name) ? ", required" : "");
+        print_value(", default ", json_object_get(property, "default"), "");
+        printf(")");
+        print_wrapped(description ? description : "", INDENT);
+        print_value("      One of ", json_object_get(property, "enum"), "\n");
+    }
+}
+
+static int tool_help(const struct tool *tool)
+{
+    scoped_json *schema = json_loads(tool->input, 0, NULL);
+
+    printf("Usage: atoll tool %s [FIELD=VALUE...] [FIELD:=JSON...] [@FILE]\n", tool->name);
+    print_wrapped(tool->description, 0);
+    print_fields(schema);
+    printf(
+        "\nFIELD=@FILE takes the value from a file, FIELD.NAME=VALUE sets one entry of an object,"
+        "\na FIELD=VALUE that is repeated adds to a list, and @FILE (@- for stdin) is the whole"
+        "\ninput as JSON.\n");
+    return CLI_OK;
+}
+
+/* ---- a call ---- */
+
+static int tool_call(const struct cli *cli, const struct tool *tool, json_t **answer,
+                     struct err *err)
+{
+    scoped_json *schema = json_loads(tool->input, 0, NULL);
+    scoped_json *input = json_object();
+    struct endpoint endpoint;
+    char path[128];
+
+    int r = 0;
+    for (int i = 1; r == 0 && i < cli->words_n; i++) {
+        r = tool_input_take(input, schema, cli->words[i], err);
+    }
+    r = r == 0 ? endpoint_find(cli, &endpoint, err) : r;
+    if (r < 0) {
+        return r;
+    }
+    (void)snprintf(path, sizeof(path), "/tools/%s", tool->name);
+    return endpoint_call(&endpoint, "POST", path, input, answer, err);
+}
+
+static int tool_run_words(const struct cli *cli, const struct tool *tool)
+{
+    scoped_json *answer = NULL;
+    struct err err;
+
+    if (tool_call(cli, tool, &answer, &err) < 0) {
+        return cli_fail(CLI_FAILED, "%s", err.msg);
+    }
+    char *text = json_dumps(answer, JSON_INDENT(2) | JSON_ENCODE_ANY);
+    printf("%s\n", text ? text : "");
+    free(text);
+    return json_is_false(json_object_get(answer, "success")) ? CLI_FAILED : CLI_OK;
+}
+
+int cli_tool(struct cli *cli)
+{
+    if (cli->words_n == 0) {
+        return list_tools();
+    }
+    const struct tool *tool = tool_find(str_of(cli->words[0]));
+    if (!tool) {
+        return cli_fail(CLI_USAGE, "there is no tool '%s'; `atoll tool` lists them", cli->words[0]);
+    }
+    return cli->flag ? tool_help(tool) : tool_run_words(cli, tool);
+}

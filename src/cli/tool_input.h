@@ -1,0 +1,17 @@
+/* tool_input.h - a word of the command line becomes a part of a tool's input. */
+#ifndef CLI_TOOL_INPUT_H
+#define CLI_TOOL_INPUT_H
+
+#include <jansson.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+
+enum { TOOL_INPUT_BYTES_MAX = 48 * 1024 * 1024 }; /* of a file; as much as the daemon takes */
+
+/* FIELD=VALUE, FIELD=@FILE, FIELD:=JSON, FIELD.NAME=VALUE or @FILE. The schema tells which values
+ * are texts; what is wrong otherwise the daemon finds. */
+must_check int tool_input_take(json_t *input, const json_t *schema, const char *word,
+                               struct err *err);
+
+#endif

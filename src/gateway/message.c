@@ -1,0 +1,49 @@
+#include "gateway/message.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/utf8.h"
+
+enum {
+    SENTENCE_BYTES = 1024,
+};
+
+json_t *message_request(int64_t id, const char *method, json_t *params)
+{
+    json_t *message = jsonrpc_notification(method, params);
+
+    (void)json_object_set_new(message, "id", json_integer(id));
+    return message;
+}
+
+json_t *message_error(json_t *id, int code, const char *fmt, ...)
+{
+    char sentence[SENTENCE_BYTES];
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(sentence, sizeof(sentence), fmt, ap);
+    va_end(ap);
+    size_t len = strlen(sentence);
+    sentence[len - utf8_unfinished((struct str){sentence, len})] = '\0'; /* where it was cut */
+    return jsonrpc_error(id, code, sentence, NULL);
+}
+
+static int on_dump(const char *bytes, size_t len, void *out)
+{
+    return buf_append(out, bytes, len);
+}
+
+int message_write(struct buf *out, const json_t *message)
+{
+    return json_dump_callback(message, on_dump, out, JSON_COMPACT) < 0 ? -ENOBUFS : 0;
+}
+
+const char *message_text(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return text ? text : "";
+}

@@ -1,0 +1,134 @@
+#include "keeper/starting.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+
+struct starting {
+    struct starting *prev, *next;
+    uint64_t client;
+    struct keeper_request req;
+    struct jail jail;
+    unsigned made;
+    int socket; /* to its first process */
+    int64_t deadline_ms;
+};
+
+static void starting_free(struct startings *all, struct starting *it)
+{
+    DL_DELETE(all->list, it);
+    all->n--;
+    jail_closep(&it->jail);
+    fd_closep(&it->socket);
+    free(it);
+}
+
+static void tell(struct startings *all, const struct starting *it, int status,
+                 const struct err *err)
+{
+    all->done(all->ctx, it->client, &it->req, status, err, &it->jail, it->made);
+}
+
+/* It has said something, or its time is up. */
+static void finish(struct startings *all, struct starting *it)
+{
+    struct err err = {0};
+    int r = jail_finish(all->kit, it->req.id, &it->req.plan, it->socket, &it->jail, &err);
+
+    tell(all, it, r, &err);
+    starting_free(all, it);
+}
+
+/* For at most that long. */
+static bool is_there(const struct starting *it, int64_t wait_ms)
+{
+    struct pollfd ready = {.fd = it->socket, .events = POLLIN};
+    int n;
+
+    while ((n = poll(&ready, 1, (int)wait_ms)) < 0 && errno == EINTR) {
+    }
+    return n != 0;
+}
+
+static void wait_for_oldest(struct startings *all)
+{
+    int64_t left_ms = all->list->deadline_ms - clock_mono_ms();
+
+    (void)is_there(all->list, left_ms > 0 ? left_ms : 0);
+    finish(all, all->list);
+}
+
+void starting_begin(struct startings *all, uint64_t client, const struct keeper_request *req)
+{
+    struct starting *it = xnew(struct starting);
+    struct err err = {0};
+
+    if (all->n == STARTING_MAX) {
+        wait_for_oldest(all);
+    }
+    *it = (struct starting){.client = client, .req = *req, .socket = -1};
+    DL_APPEND(all->list, it);
+    all->n++;
+    int r = jail_begin(all->kit, req->id, &req->plan, &it->jail, &it->socket, &it->made, &err);
+    if (r < 0) {
+        tell(all, it, r, &err);
+        starting_free(all, it);
+        return;
+    }
+    it->deadline_ms = clock_mono_ms() + JAIL_START_TIMEOUT_MS;
+}
+
+bool starting_has(const struct startings *all, const char *id)
+{
+    const struct starting *it;
+
+    DL_FOREACH (all->list, it) {
+        if (strcmp(it->req.id, id) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void startings_step(struct startings *all)
+{
+    struct starting *it, *next;
+    int64_t now_ms = clock_mono_ms();
+
+    DL_FOREACH_SAFE (all->list, it, next) {
+        if (is_there(it, 0) || now_ms >= it->deadline_ms) {
+            finish(all, it);
+        }
+    }
+}
+
+void startings_poll(const struct startings *all, struct pollfd *out)
+{
+    const struct starting *it;
+
+    DL_FOREACH (all->list, it) {
+        *out++ = (struct pollfd){.fd = it->socket, .events = POLLIN};
+    }
+}
+
+void startings_leave(struct startings *all)
+{
+    struct starting *it;
+
+    DL_FOREACH (all->list, it) {
+        fd_closep(&it->socket);
+        jail_closep(&it->jail);
+    }
+}
+
+/* Their first processes go on, as after the keeper's death: whoever lists the jails finds them. */
+void startings_free(struct startings *all)
+{
+    while (all->list) {
+        starting_free(all, all->list);
+    }
+}

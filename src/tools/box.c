@@ -1,0 +1,267 @@
+#include "tools/box.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fiber.h"
+#include "tools/box_internal.h"
+#include "tools/internal.h"
+
+enum {
+    BOX_TARGET_BYTES = 160,
+    BOX_ID_BYTES_MAX = 64,
+    BOX_RESUMED_S = 1800, /* at least, of a sandbox that a call without timeout_seconds resumes */
+    BOX_PAGE_BYTES_MAX = 64 * 1024,
+};
+
+/* ---- connecting ---- */
+
+static void text_copy(char *out, size_t size, const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    (void)snprintf(out, size, "%s", text ? text : "");
+}
+
+static int64_t stamp_of(const json_t *object, const char *name)
+{
+    const json_t *text = json_object_get(object, name);
+    int64_t ms = 0;
+
+    return json_is_string(text) && clock_parse(str_of(json_string_value(text)), &ms) == 0 ? ms : 0;
+}
+
+/* An id goes into a path: what cannot be one is never sent. */
+int box_api(struct tool_call *call, const char *method, const char *id, const char *what,
+            const json_t *body, json_t **answer, struct err *err)
+{
+    char target[BOX_TARGET_BYTES];
+
+    if (!id[0] || strlen(id) > BOX_ID_BYTES_MAX ||
+        strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(id)) {
+        return err_set(err, EINVAL, "sandbox_id: \"%.64s\" is not the id of a sandbox", id);
+    }
+    (void)snprintf(target, sizeof(target), "/sandboxes/%s%s", id, what);
+    return call_api(call, method, target, body, answer, err);
+}
+
+/* The life that was asked for goes on where a pause broke it off, and is never a short one. */
+static int64_t resumed_s(struct tool_call *call, const json_t *detail)
+{
+    int64_t most = tools_options(call->tools)->sandbox_s_max;
+    int64_t wanted = (stamp_of(detail, "wantedEndAt") - clock_wall_ms() + 999) / 1000;
+
+    wanted = wanted > BOX_RESUMED_S ? wanted : BOX_RESUMED_S;
+    return wanted < most ? wanted : most;
+}
+
+static int resume(struct tool_call *call, const json_t *detail, int64_t timeout_s, struct err *err)
+{
+    int64_t seconds = timeout_s < 0 ? resumed_s(call, detail) : timeout_s;
+    scoped_json *body = json_pack("{sI}", "timeout", (json_int_t)seconds);
+
+    return box_api(call, "POST", json_string_value(json_object_get(detail, "sandboxID")),
+                   "/connect", body, NULL, err);
+}
+
+static int set_timeout(struct tool_call *call, const char *id, int64_t timeout_s, struct err *err)
+{
+    scoped_json *body = json_pack("{sI}", "timeout", (json_int_t)timeout_s);
+
+    return box_api(call, "POST", id, "/timeout", body, NULL, err);
+}
+
+static int box_take(struct tool_call *call, const char *id, struct box *out, struct err *err)
+{
+    scoped_json *detail = NULL;
+
+    int r = box_api(call, "GET", id, "", NULL, &detail, err);
+    if (r == 0) {
+        text_copy(out->id, sizeof(out->id), detail, "sandboxID");
+        text_copy(out->token, sizeof(out->token), detail, "envdAccessToken");
+        text_copy(out->domain, sizeof(out->domain), detail, "domain");
+        out->expires_ms = stamp_of(detail, "endAt");
+    }
+    return r;
+}
+
+int box_connect(struct tool_call *call, const char *id, int64_t timeout_s, struct box *out,
+                struct err *err)
+{
+    scoped_json *detail = NULL;
+    struct box box = {0};
+
+    int r = box_api(call, "GET", id, "", NULL, &detail, err);
+    if (r < 0) {
+        return r;
+    }
+    const char *state = json_string_value(json_object_get(detail, "state"));
+    if (state && strcmp(state, "paused") == 0) {
+        r = resume(call, detail, timeout_s, err);
+    } else if (timeout_s >= 0) {
+        r = set_timeout(call, id, timeout_s, err);
+    }
+    if (r == 0) {
+        r = box_take(call, id, &box, err);
+    }
+    if (r == 0) {
+        *out = box;
+    }
+    return r;
+}
+
+int box_create(struct tool_call *call, const json_t *body, struct box *out, struct err *err)
+{
+    scoped_json *made = NULL;
+    struct box box = {0};
+
+    int r = call_api(call, "POST", "/sandboxes", body, &made, err);
+    if (r < 0) {
+        return r;
+    }
+    text_copy(box.id, sizeof(box.id), made, "sandboxID");
+    text_copy(box.traffic_token, sizeof(box.traffic_token), made, "trafficAccessToken");
+    r = box_take(call, box.id, &box, err);
+    if (r < 0) {
+        box_kill(call, &box);
+        return r;
+    }
+    *out = box;
+    return 0;
+}
+
+void box_kill(struct tool_call *call, const struct box *box)
+{
+    struct err err;
+
+    fiber_shield();
+    (void)!box_api(call, "DELETE", box->id, "", NULL, NULL, &err); /* gone already is as well */
+    fiber_unshield();
+}
+
+/* ---- requests to what is inside ---- */
+
+void box_header(struct box_headers *headers, const char *name, const char *value)
+{
+    headers->at[headers->n++] = (struct http_header){str_of(name), str_of(value)};
+}
+
+void box_headers(struct box_headers *headers, const struct box *box, uint32_t port)
+{
+    headers->n = 0;
+    (void)snprintf(headers->port, sizeof(headers->port), "%u", port);
+    box_header(headers, "e2b-sandbox-id", box->id);
+    box_header(headers, "e2b-sandbox-port", headers->port);
+    if (port == BOX_AGENT_PORT && box->token[0]) {
+        box_header(headers, "x-access-token", box->token);
+    }
+    if (port != BOX_AGENT_PORT && box->traffic_token[0]) {
+        box_header(headers, "e2b-traffic-access-token", box->traffic_token);
+    }
+}
+
+/* Connect's code of a failure says more than its status. */
+static int errno_of_code(const char *code, int status)
+{
+    static const struct {
+        const char *code;
+        int error;
+    } codes[] = {
+        {"not_found", ENOENT},        {"already_exists", EEXIST},
+        {"invalid_argument", EINVAL}, {"deadline_exceeded", ETIMEDOUT},
+        {"permission_denied", EPERM}, {"resource_exhausted", EMSGSIZE},
+    };
+
+    for (size_t i = 0; code && i < countof(codes); i++) {
+        if (strcmp(code, codes[i].code) == 0) {
+            return codes[i].error;
+        }
+    }
+    return -call_errno_of(status);
+}
+
+int box_refused(struct ask *ask, const char *what, struct err *err)
+{
+    scoped_buf text;
+    struct err unread;
+
+    buf_init(&text, BOX_PAGE_BYTES_MAX);
+    (void)!ask_gather(ask, &text, &unread);
+    scoped_json *body = json_loadb(buf_at(&text) ? buf_at(&text) : "", buf_len(&text), 0, NULL);
+    const char *message = json_string_value(json_object_get(body, "message"));
+    const char *code = json_string_value(json_object_get(body, "code"));
+
+    return err_set(err, errno_of_code(code, ask_status(ask)), "%s: %s", what,
+                   message ? message : http_reason(ask_status(ask)));
+}
+
+static int rpc_answer(struct ask *ask, const char *method, json_t **answer, struct err *err)
+{
+    scoped_buf text;
+
+    buf_init(&text, CLIENT_ANSWER_BYTES_MAX);
+    if (ask_status(ask) != 200) {
+        const char *name = strrchr(method, '/');
+        return box_refused(ask, name ? name + 1 : method, err);
+    }
+    int r = ask_gather(ask, &text, err);
+    if (r < 0) {
+        return r;
+    }
+    json_t *parsed = json_loadb(buf_at(&text), buf_len(&text), 0, NULL);
+    if (!parsed) {
+        return err_set(err, EIO, "the sandbox answered no JSON");
+    }
+    if (answer) {
+        *answer = parsed;
+    } else {
+        json_decref(parsed);
+    }
+    return 0;
+}
+
+int box_rpc(struct tool_call *call, const struct box *box, const char *method,
+            const json_t *request, json_t **answer, struct err *err)
+{
+    scoped_text text = json_dumps(request, JSON_COMPACT);
+    struct box_headers headers;
+    scoped_ask *ask = NULL;
+
+    box_headers(&headers, box, BOX_AGENT_PORT);
+    box_header(&headers, "content-type", "application/json");
+    const struct ask_plan plan = {.method = "POST",
+                                  .target = method,
+                                  .headers = headers.at,
+                                  .headers_n = headers.n,
+                                  .body = str_of(text)};
+    int r = ask_open(call->tools, &plan, &ask, err);
+    return r == 0 ? rpc_answer(ask, method, answer, err) : r;
+}
+
+int box_http(struct tool_call *call, const struct box *box, uint32_t port, const char *method,
+             const char *target, const json_t *body, int *status, struct buf *answer,
+             struct err *err)
+{
+    scoped_text text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    struct box_headers headers;
+    scoped_ask *ask = NULL;
+
+    box_headers(&headers, box, port);
+    if (text) {
+        box_header(&headers, "content-type", "application/json");
+    }
+    const struct ask_plan plan = {.method = method,
+                                  .target = target,
+                                  .headers = headers.at,
+                                  .headers_n = headers.n,
+                                  .body = str_of(text)};
+    int r = ask_open(call->tools, &plan, &ask, err);
+    if (r == 0) {
+        *status = ask_status(ask);
+        r = ask_gather(ask, answer, err);
+    }
+    return r;
+}

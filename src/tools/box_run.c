@@ -1,0 +1,336 @@
+/* box_run.c - a command inside a sandbox, from its start to its end.
+ *
+ *      Start ─► pid ─┬─► output ... ─► exit
+ *                    └─► input, from a fiber beside: a command may write before it has read all
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/encode.h"
+#include "base/fiber.h"
+#include "base/utf8.h"
+#include "rpc/process.h"
+#include "tools/box_internal.h"
+#include "tools/internal.h"
+#include "tools/side.h"
+
+enum {
+    INPUT_PIECE_BYTES = 256 * 1024,
+    TIMEOUT_DIGITS = 24,
+    SCRIPT_BYTES = 64,
+    KILL_LIMIT_MS = 5000,
+};
+
+struct box_running {
+    struct tool_call *call;
+    const struct box *box;
+    const struct box_command *command;
+    struct box_result *result;
+    struct buf raw_out, raw_err; /* the end of what came, as bytes */
+    struct buf in;               /* what came and is no whole message yet */
+    struct process_event event;
+    struct side feeding;
+    bool feeds;
+    uint32_t pid;  /* 0: it has not started */
+    bool shielded; /* until its pid is known: what is not known cannot be ended */
+    bool ended;    /* the process has */
+};
+
+void box_result_fini(struct box_result *result)
+{
+    buf_fini(&result->out);
+    buf_fini(&result->err);
+}
+
+/* ---- input ---- */
+
+static int input_send(struct box_running *run, struct str piece, struct err *err)
+{
+    scoped_buf encoded;
+
+    buf_init(&encoded, 2 * INPUT_PIECE_BYTES);
+    if (base64_encode(&encoded, piece.at, piece.len, BASE64_STD) < 0) {
+        return err_set(err, EMSGSIZE, "the input does not fit");
+    }
+    scoped_json *request = json_pack("{s{sI}s{ss%}}", "process", "pid", (json_int_t)run->pid,
+                                     "input", "stdin", buf_at(&encoded), buf_len(&encoded));
+    return box_rpc(run->call, run->box, "/process.Process/SendInput", request, NULL, err);
+}
+
+/* A command that ends without reading all of its input is no failure. */
+static void feed(void *arg)
+{
+    struct box_running *run = arg;
+    scoped_json *closing = json_pack("{s{sI}}", "process", "pid", (json_int_t)run->pid);
+    struct str left = run->command->input;
+    struct err err;
+    int r = 0;
+
+    while (r == 0 && left.len > 0) {
+        size_t n = left.len < INPUT_PIECE_BYTES ? left.len : INPUT_PIECE_BYTES;
+        r = input_send(run, (struct str){left.at, n}, &err);
+        left = str_skip(left, n);
+    }
+    if (r == 0) {
+        (void)!box_rpc(run->call, run->box, "/process.Process/CloseStdin", closing, NULL, &err);
+    }
+}
+
+/* ---- output ---- */
+
+/* Keeps the end. */
+static void keep(struct buf *kept, bool *cut, struct str data)
+{
+    if (data.len > BOX_OUTPUT_BYTES_MAX) {
+        data = str_skip(data, data.len - BOX_OUTPUT_BYTES_MAX);
+        *cut = true;
+    }
+    size_t all = buf_len(kept) + data.len;
+    if (all > BOX_OUTPUT_BYTES_MAX) {
+        buf_consume(kept, all - BOX_OUTPUT_BYTES_MAX);
+        *cut = true;
+    }
+    (void)!buf_append(kept, data.at, data.len);
+}
+
+/* A text that was cut begins with a whole character. */
+static struct str whole_characters(struct str text, bool cut)
+{
+    for (int i = 0; cut && i < 3 && text.len && ((unsigned char)text.at[0] & 0xc0) == 0x80; i++) {
+        text = str_skip(text, 1);
+    }
+    return text;
+}
+
+static void repair(const struct buf *raw, bool cut, struct buf *out)
+{
+    struct str text = whole_characters(buf_str(raw), cut);
+    char *at;
+
+    buf_init(out, UTF8_REPLACEMENT_BYTES * (size_t)BOX_OUTPUT_BYTES_MAX + 1);
+    if (buf_reserve(out, UTF8_REPLACEMENT_BYTES * text.len + 1, &at) < 0) {
+        return; /* no memory: as if it had said nothing */
+    }
+    buf_commit(out, utf8_repair(text, at));
+}
+
+static void on_output(struct box_running *run)
+{
+    struct box_result *result = run->result;
+    bool is_err = run->event.is_stderr;
+    struct str data = buf_str(&run->event.data);
+
+    keep(is_err ? &run->raw_err : &run->raw_out, is_err ? &result->err_cut : &result->out_cut,
+         data);
+    if (run->command->output) {
+        run->command->output(run->command->ctx, is_err, data);
+    }
+}
+
+/* ---- the stream ---- */
+
+static void run_unshield(struct box_running *run)
+{
+    if (run->shielded) {
+        run->shielded = false;
+        fiber_unshield();
+    }
+}
+
+static int on_started(struct box_running *run, struct err *err)
+{
+    run->pid = run->event.pid;
+    run_unshield(run);
+    if (run->command->input.len == 0) {
+        return 0;
+    }
+    run->feeds = side_start(&run->feeding, feed, run) == 0;
+    return run->feeds ? 0 : err_set(err, EBUSY, "too much is under way: try again later");
+}
+
+/* 1 when the stream has ended. */
+static int on_last(struct box_running *run, struct err *err)
+{
+    const struct process_event *event = &run->event;
+    struct box_result *result = run->result;
+    int64_t limit_ms = run->command->timeout_ms;
+
+    result->timed_out = event->late || (limit_ms && result->duration_ms >= limit_ms &&
+                                        (!run->ended || result->exit_code != 0));
+    if (!run->ended && !result->timed_out) {
+        return err_set(err, event->why.code == EINVAL ? EINVAL : EIO, "%s",
+                       event->why.code ? event->why.msg : "the sandbox went away");
+    }
+    if (!run->ended) {
+        result->exit_code = -1;
+    }
+    return 1;
+}
+
+static int on_event(struct box_running *run, int64_t begun_ms, struct err *err)
+{
+    switch (run->event.news) {
+    case PROCESS_STARTED:
+        return on_started(run, err);
+    case PROCESS_OUTPUT:
+        on_output(run);
+        return 0;
+    case PROCESS_ENDED:
+        run->ended = true;
+        run->result->exit_code = run->event.exit_code;
+        return 0;
+    case PROCESS_LAST:
+        run->result->duration_ms = clock_mono_ms() - begun_ms;
+        return on_last(run, err);
+    case PROCESS_NOTHING:
+        return 0;
+    }
+    return 0;
+}
+
+/* 1 when the stream has ended. */
+static int take_frames(struct box_running *run, int64_t begun_ms, struct err *err)
+{
+    struct frame frame;
+    int r;
+
+    while ((r = frame_read(buf_str(&run->in), PROCESS_MESSAGE_BYTES_MAX, &frame)) > 0) {
+        process_event(&frame, &run->event);
+        buf_consume(&run->in, frame.bytes);
+        r = on_event(run, begun_ms, err);
+        if (r != 0) {
+            return r;
+        }
+    }
+    return r < 0 ? err_set(err, EIO, "the sandbox's agent sent too long a message") : 0;
+}
+
+static int follow(struct box_running *run, struct ask *ask, struct err *err)
+{
+    int64_t begun_ms = clock_mono_ms();
+    struct str piece;
+    int r = 0;
+
+    while (r == 0 && (r = ask_read(ask, &piece, err)) > 0) {
+        r = buf_append(&run->in, piece.at, piece.len) < 0
+                ? err_set(err, EIO, "the sandbox's agent sent too long a message")
+                : take_frames(run, begun_ms, err);
+    }
+    if (r == 0) {
+        return err_set(err, EIO, "the sandbox went away");
+    }
+    return r < 0 ? r : 0;
+}
+
+/* ---- the whole ---- */
+
+static int ask_start(struct box_running *run, struct ask **out, struct err *err)
+{
+    const struct box_command *command = run->command;
+    const char *const argv[] = {"/bin/bash", "-l", "-c", command->script, NULL};
+    const struct process_plan plan = {.argv = argv,
+                                      .cwd = command->cwd,
+                                      .env = command->env,
+                                      .takes_input = command->input.len > 0};
+    char user[PROCESS_USER_BYTES] = "", timeout[TIMEOUT_DIGITS];
+    struct box_headers headers;
+    scoped_buf body;
+
+    buf_init(&body, PROCESS_REQUEST_BYTES_MAX);
+    int r = process_request(&plan, &body, err);
+    if (r == 0 && command->user) {
+        r = process_user(command->user, user, err);
+    }
+    if (r < 0) {
+        return r;
+    }
+    box_headers(&headers, run->box, BOX_AGENT_PORT);
+    box_header(&headers, "content-type", PROCESS_CONTENT_TYPE);
+    if (user[0]) {
+        box_header(&headers, "authorization", user);
+    }
+    if (command->timeout_ms) {
+        (void)snprintf(timeout, sizeof(timeout), "%lld", (long long)command->timeout_ms);
+        box_header(&headers, "connect-timeout-ms", timeout);
+    }
+    const struct ask_plan asked = {.method = "POST",
+                                   .target = PROCESS_START,
+                                   .headers = headers.at,
+                                   .headers_n = headers.n,
+                                   .body = buf_str(&body)};
+    return ask_open(run->call->tools, &asked, out, err);
+}
+
+static int run_whole(struct box_running *run, struct err *err)
+{
+    scoped_ask *ask = NULL;
+
+    int r = ask_start(run, &ask, err);
+    if (r == 0 && ask_status(ask) != 200) {
+        return box_refused(ask, "run", err);
+    }
+    r = r == 0 ? follow(run, ask, err) : r;
+    if (run->feeds) {
+        side_cancel(&run->feeding);
+        side_join(&run->feeding);
+    }
+    return r;
+}
+
+static int run_command(struct box_running *run, struct err *err)
+{
+    buf_init(&run->raw_out, BOX_OUTPUT_BYTES_MAX);
+    buf_init(&run->raw_err, BOX_OUTPUT_BYTES_MAX);
+    buf_init(&run->in, PROCESS_MESSAGE_BYTES_MAX + HTTP_WINDOW_BYTES + FRAME_HEAD_BYTES);
+    process_event_init(&run->event);
+    fiber_shield();
+    run->shielded = true;
+    int r = run_whole(run, err);
+    run_unshield(run);
+    if (r == 0) {
+        repair(&run->raw_out, run->result->out_cut, &run->result->out);
+        repair(&run->raw_err, run->result->err_cut, &run->result->err);
+    }
+    buf_fini(&run->raw_out);
+    buf_fini(&run->raw_err);
+    buf_fini(&run->in);
+    process_event_fini(&run->event);
+    return r;
+}
+
+/* What was cancelled, or passed its limit, does not go on behind our back: all of its process
+ * group, since the agent ends the first process alone. */
+static void kill_group(const struct box_running *run)
+{
+    char script[SCRIPT_BYTES];
+    const struct box_command command = {
+        .script = script, .user = run->command->user, .timeout_ms = KILL_LIMIT_MS};
+    struct box_result result = {0};
+    struct box_running killing = {
+        .call = run->call, .box = run->box, .command = &command, .result = &result};
+    struct err err;
+
+    (void)snprintf(script, sizeof(script), "kill -KILL -- -%u", run->pid);
+    fiber_shield();
+    (void)!run_command(&killing, &err);
+    fiber_unshield();
+    box_result_fini(&result);
+}
+
+int box_run(struct tool_call *call, const struct box *box, const struct box_command *command,
+            struct box_result *out, struct err *err)
+{
+    struct box_result result = {0};
+    struct box_running run = {.call = call, .box = box, .command = command, .result = &result};
+
+    int r = run_command(&run, err);
+    if (run.pid && (r < 0 || result.timed_out)) {
+        kill_group(&run);
+    }
+    if (r == 0) {
+        *out = result;
+    }
+    return r;
+}

@@ -1,0 +1,320 @@
+#include "tools/client.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/fiber.h"
+#include "http/upstream.h"
+#include "tools/internal.h"
+
+struct ask {
+    struct tools *tools;
+    struct upstream *up;
+    struct fiber *fiber; /* that waits for the answer */
+    struct buf in;       /* what came and was not read; with `lent` never more than a window */
+    struct buf lent;     /* in the hands of who reads */
+    struct str body;     /* what is still to be sent */
+    int status;          /* 0: no answer yet */
+    char next[CLIENT_TOKEN_BYTES];
+    bool reused;
+    bool ended;
+    int error;
+};
+
+/* ---- connections ---- */
+
+struct idle {
+    struct tools *tools;
+    struct upstream *up;
+    struct idle *next;
+};
+
+static void idle_unlink(struct idle *idle)
+{
+    struct idle **at = &idle->tools->idle;
+
+    while (*at != idle) {
+        at = &(*at)->next;
+    }
+    *at = idle->next;
+    idle->tools->idle_n--;
+}
+
+static void on_idle_gone(void *ctx)
+{
+    struct idle *idle = ctx;
+
+    idle_unlink(idle);
+    upstream_close(idle->up);
+    free(idle);
+}
+
+static void idle_keep(struct tools *tools, struct upstream *up)
+{
+    if (tools->stopping || tools->idle_n >= CLIENT_IDLE_MAX) {
+        upstream_close(up);
+        return;
+    }
+    struct idle *idle = xnew(struct idle);
+    *idle = (struct idle){tools, up, tools->idle};
+    tools->idle = idle;
+    tools->idle_n++;
+    upstream_idle(up, on_idle_gone, idle);
+}
+
+static struct upstream *idle_take(struct tools *tools)
+{
+    struct idle *idle = tools->idle;
+
+    if (!idle) {
+        return NULL;
+    }
+    struct upstream *up = idle->up;
+    idle_unlink(idle);
+    upstream_idle(up, NULL, NULL);
+    free(idle);
+    return up;
+}
+
+void client_stop(struct tools *tools)
+{
+    for (struct upstream *up = idle_take(tools); up; up = idle_take(tools)) {
+        upstream_close(up);
+    }
+}
+
+static int dial(struct tools *tools, struct upstream **out, struct err *err)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0) {
+        return err_sys(err, "make a connection to ourselves");
+    }
+    int r = tools->options.adopt(tools->options.ctx, pair[1], err);
+    if (r < 0) {
+        (void)close(pair[0]);
+        return r;
+    }
+    return upstream_new(tools->options.loop, pair[0], out, err);
+}
+
+/* ---- what comes ---- */
+
+static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
+                        int64_t content_length)
+{
+    struct ask *ask = ctx;
+
+    (void)content_length;
+    ask->status = status;
+    for (size_t i = 0; i < n; i++) {
+        if (str_ieq(headers[i].name, STR("x-next-token"))) {
+            (void)str_copy(ask->next, sizeof(ask->next), headers[i].value);
+        }
+    }
+    upstream_credit(ask->up, HTTP_WINDOW_BYTES);
+    fiber_wake(ask->fiber);
+}
+
+static void on_body(void *ctx, const void *data, size_t len)
+{
+    struct ask *ask = ctx;
+
+    if (buf_append(&ask->in, data, len) < 0) {
+        abort(); /* never more than the credit that was given */
+    }
+    fiber_wake(ask->fiber);
+}
+
+static void on_credit(void *ctx)
+{
+    struct ask *ask = ctx;
+
+    fiber_wake(ask->fiber);
+}
+
+static void on_end(void *ctx, int error)
+{
+    struct ask *ask = ctx;
+
+    ask->ended = true;
+    ask->error = error;
+    fiber_wake(ask->fiber);
+}
+
+static const struct upstream_handler handler = {
+    .on_response = on_response, .on_body = on_body, .on_credit = on_credit, .on_end = on_end};
+
+/* ---- asking ---- */
+
+static int ask_wait(struct err *err)
+{
+    return fiber_park() < 0 ? call_was_cancelled(err) : 0;
+}
+
+static void ask_send(struct ask *ask, const struct ask_plan *plan)
+{
+    struct http_header headers[CLIENT_HEADERS_MAX + 1] = {{STR("host"), STR("localhost")}};
+
+    assert(plan->headers_n <= CLIENT_HEADERS_MAX);
+    for (size_t i = 0; i < plan->headers_n; i++) {
+        headers[i + 1] = plan->headers[i];
+    }
+    ask->body = plan->body;
+    upstream_send(ask->up, str_of(plan->method), str_of(plan->target), headers, plan->headers_n + 1,
+                  (int64_t)plan->body.len, false, &handler, ask);
+}
+
+/* Until there is no room: only then is on_credit called. */
+static void ask_push(struct ask *ask)
+{
+    size_t room;
+
+    while (ask->body.len > 0 && (room = upstream_writable(ask->up)) > 0) {
+        size_t n = ask->body.len < room ? ask->body.len : room;
+
+        upstream_write(ask->up, ask->body.at, n);
+        ask->body = str_skip(ask->body, n);
+        if (ask->body.len == 0) {
+            upstream_finish(ask->up);
+        }
+    }
+}
+
+/* An answer may come before all of the request is sent: then the rest is not wanted. */
+static int ask_exchange(struct ask *ask, const struct ask_plan *plan, struct err *err)
+{
+    int r = 0;
+
+    ask_send(ask, plan);
+    while (r == 0 && ask->status == 0 && !ask->ended) {
+        ask_push(ask);
+        r = ask_wait(err);
+    }
+    ask->body = (struct str){0};
+    if (r == 0 && ask->status == 0) {
+        r = err_set(err, EIO, "the daemon gave no answer: %s", strerror(-ask->error));
+    }
+    return r;
+}
+
+static bool was_closed_idle(const struct ask *ask)
+{
+    return ask->reused && ask->ended && ask->status == 0;
+}
+
+static struct ask *ask_new(struct tools *tools)
+{
+    struct ask *ask = xnew(struct ask);
+
+    ask->tools = tools;
+    ask->fiber = fiber_self();
+    buf_init(&ask->in, HTTP_WINDOW_BYTES);
+    buf_init(&ask->lent, HTTP_WINDOW_BYTES);
+    return ask;
+}
+
+static int ask_try(struct tools *tools, const struct ask_plan *plan, bool fresh, struct ask **out,
+                   struct err *err)
+{
+    struct ask *ask = ask_new(tools);
+    int r = 0;
+
+    ask->up = fresh ? NULL : idle_take(tools);
+    ask->reused = ask->up != NULL;
+    if (!ask->up) {
+        r = dial(tools, &ask->up, err);
+    }
+    if (r == 0) {
+        r = ask_exchange(ask, plan, err);
+    }
+    if (r < 0) {
+        bool again = was_closed_idle(ask);
+        ask_close(ask);
+        return again ? -EAGAIN : r;
+    }
+    *out = ask;
+    return 0;
+}
+
+int ask_open(struct tools *tools, const struct ask_plan *plan, struct ask **out, struct err *err)
+{
+    int r = ask_try(tools, plan, false, out, err);
+
+    return r == -EAGAIN ? ask_try(tools, plan, true, out, err) : r;
+}
+
+int ask_status(const struct ask *ask)
+{
+    return ask->status;
+}
+
+const char *ask_next(const struct ask *ask)
+{
+    return ask->next;
+}
+
+/* More may come while a piece is in use: it comes into the other buffer. */
+static void ask_swap(struct ask *ask)
+{
+    struct buf used = ask->lent;
+
+    if (buf_len(&used) > 0 && !ask->ended) {
+        upstream_credit(ask->up, buf_len(&used));
+    }
+    buf_clear(&used);
+    ask->lent = ask->in;
+    ask->in = used;
+}
+
+int ask_read(struct ask *ask, struct str *piece, struct err *err)
+{
+    ask->fiber = fiber_self();
+    ask_swap(ask);
+    while (buf_len(&ask->lent) == 0) {
+        if (ask->ended) {
+            return ask->error < 0
+                       ? err_set(err, EIO, "the answer was cut off: %s", strerror(-ask->error))
+                       : 0;
+        }
+        int r = ask_wait(err);
+        if (r < 0) {
+            return r;
+        }
+        ask_swap(ask);
+    }
+    *piece = buf_str(&ask->lent);
+    return 1;
+}
+
+int ask_gather(struct ask *ask, struct buf *out, struct err *err)
+{
+    struct str piece;
+    int r;
+
+    while ((r = ask_read(ask, &piece, err)) > 0) {
+        if (buf_append(out, piece.at, piece.len) < 0) {
+            return err_set(err, EMSGSIZE, "the answer is longer than %zu bytes", out->max);
+        }
+    }
+    return r;
+}
+
+void ask_close(struct ask *ask)
+{
+    if (!ask) {
+        return;
+    }
+    if (ask->up && ask->ended && ask->error == 0 && upstream_reusable(ask->up)) {
+        idle_keep(ask->tools, ask->up);
+    } else {
+        upstream_close(ask->up);
+    }
+    buf_fini(&ask->in);
+    buf_fini(&ask->lent);
+    free(ask);
+}

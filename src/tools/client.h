@@ -1,0 +1,62 @@
+/* client.h - HTTP to the daemon's own front door, as a fiber sees it.
+ *
+ * Owns:     the connections that lie idle, and each exchange from ask_open() to ask_close().
+ * Needs:    a fiber; the way in that tools_options.adopt is.
+ * Blocks:   the fiber. -ECANCELED when it was cancelled.
+ * Threads:  the loop's.
+ *
+ * A connection is a pair of sockets whose other end the server adopted: requests of tools pass
+ * authentication, limits and figures as everybody's do. Both ends are on one thread, so a
+ * connection that the server closes while it lies idle has taken no request: asking again on a
+ * fresh one never does anything twice.
+ */
+#ifndef TOOLS_CLIENT_H
+#define TOOLS_CLIENT_H
+
+#include "http/http.h"
+#include "tools/call.h"
+
+enum {
+    CLIENT_IDLE_MAX = 16,
+    CLIENT_HEADERS_MAX = 12,
+    CLIENT_TOKEN_BYTES = 256,
+    CLIENT_ANSWER_BYTES_MAX = 16 * 1024 * 1024, /* of an answer of the API's */
+};
+
+struct ask_plan { /* borrowed until ask_open() has returned */
+    const char *method;
+    const char *target;
+    const struct http_header *headers; /* besides host */
+    size_t headers_n;
+    struct str body;
+};
+
+struct ask;
+
+/* Sends it all, and waits for the answer's head. */
+must_check int ask_open(struct tools *tools, const struct ask_plan *plan, struct ask **out,
+                        struct err *err);
+int ask_status(const struct ask *ask);
+const char *ask_next(const struct ask *ask); /* X-Next-Token of an answer that is a page; "" */
+
+/* 1 with the next piece, good until the next call; 0 at the end. What is not read waits: a slow
+ * reader slows the sender. */
+must_check int ask_read(struct ask *ask, struct str *piece, struct err *err);
+
+/* All of the rest; -EMSGSIZE when it is more than the buffer takes. */
+must_check int ask_gather(struct ask *ask, struct buf *out, struct err *err);
+
+/* At any time: an answer that has not ended is given up, and the server sees the client leave.
+ * Accepts NULL. */
+void ask_close(struct ask *ask);
+
+static inline void ask_closep(struct ask **ask)
+{
+    ask_close(*ask);
+}
+#define scoped_ask scoped(ask_closep) struct ask
+
+/* Closes what lies idle. */
+void client_stop(struct tools *tools);
+
+#endif

@@ -1,0 +1,123 @@
+/* create_sandbox, and what every tool that makes a sandbox shares with it. */
+#include "tools/create.h"
+
+#include "api/fields.h"
+#include "tools/catalogue/handlers.h"
+#include "tools/keys.h"
+#include "tools/reply.h"
+
+/* ---- variables ---- */
+
+/* What a tool's own parameters mean inside. */
+static const struct {
+    const char *parameter, *variable;
+} own_variables[] = {
+    {"github_token", "GITHUB_TOKEN"},           {"github_user", "GITHUB_USER"},
+    {"vercel_token", "VERCEL_TOKEN"},           {"vercel_team_id", "VERCEL_TEAM_ID"},
+    {"vercel_team_id", "VERCEL_ORG_ID"}, /* Vercel's command line knows a team by this name */
+    {"vercel_project_id", "VERCEL_PROJECT_ID"}, {"anthropic_api_key", "ANTHROPIC_API_KEY"},
+};
+
+static json_t *own_of(const json_t *input)
+{
+    json_t *own = json_object();
+
+    for (size_t i = 0; i < countof(own_variables); i++) {
+        json_t *value = json_object_get(input, own_variables[i].parameter);
+
+        if (value) {
+            (void)json_object_set(own, own_variables[i].variable, value);
+        }
+    }
+    return own;
+}
+
+/* git asks a helper that takes the token from the variable: so it is written into no file, and no
+ * address has it. Who sets git's configuration by variables already does without. */
+static void git_given_the_token(json_t *vars)
+{
+    static const char helper[] = "!f() { [ \"$1\" = get ] && printf 'username=%s\\npassword=%s\\n'"
+                                 " \"${GITHUB_USER:-x-access-token}\" \"$GITHUB_TOKEN\"; }; f";
+
+    if (json_object_get(vars, "GITHUB_TOKEN") && !json_object_get(vars, "GIT_CONFIG_COUNT")) {
+        (void)json_object_set_new(vars, "GIT_CONFIG_COUNT", json_string("1"));
+        (void)json_object_set_new(vars, "GIT_CONFIG_KEY_0",
+                                  json_string("credential.https://github.com.helper"));
+        (void)json_object_set_new(vars, "GIT_CONFIG_VALUE_0", json_string(helper));
+    }
+}
+
+/* ---- making it ---- */
+
+static void copy_field(json_t *body, const char *name, const json_t *input, const char *parameter)
+{
+    json_t *value = json_object_get(input, parameter);
+
+    if (value) {
+        (void)json_object_set(body, name, value);
+    }
+}
+
+static json_t *body_of(const json_t *input, const char *template_alias, json_t *vars)
+{
+    json_t *body = json_object();
+
+    (void)json_object_set_new(body, "templateID", json_string(template_alias));
+    (void)json_object_set_new(body, "secure", json_true());
+    copy_field(body, "timeout", input, "timeout_seconds");
+    copy_field(body, "metadata", input, "metadata");
+    copy_field(body, "allow_internet_access", input, "allow_internet");
+    copy_field(body, "shells", input, "shells");
+    if (vars) {
+        (void)json_object_set(body, "envVars", vars);
+    }
+    return body;
+}
+
+static bool is_by_command(const json_t *input)
+{
+    const char *way = json_string_value(json_object_get(input, "env_injection"));
+
+    return way && strcmp(way, "command") == 0;
+}
+
+int create_box(struct tool_call *call, const json_t *input, const char *template_alias,
+               struct box *out, struct err *err)
+{
+    bool by_command = is_by_command(input);
+    scoped_json *own = own_of(input);
+    scoped_json *vars = NULL, *secret_names = NULL;
+    const struct keys_layers layers = {
+        .own = own, .envs = json_object_get(input, "envs"), .stored = true};
+    int r = keys_merge(call, &layers, &vars, &secret_names, err);
+
+    if (r < 0) {
+        return r;
+    }
+    git_given_the_token(vars);
+    scoped_json *body = body_of(input, template_alias, by_command ? NULL : vars);
+    r = box_create(call, body, out, err);
+    if (r < 0) {
+        return r;
+    }
+    r = keys_record(call, out->id, vars, secret_names, by_command, err);
+    if (r < 0) {
+        box_kill(call, out);
+    }
+    return r;
+}
+
+int tool_create_sandbox(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
+{
+    const char *alias = json_string_value(json_object_get(input, "template_alias"));
+    struct box box;
+    int r = create_box(call, input, alias, &box, err);
+
+    if (r < 0) {
+        return r;
+    }
+    *out = reply_new(&box);
+    (void)json_object_set_new(*out, "template_alias", json_string(alias));
+    (void)json_object_set_new(*out, "urls", reply_urls(&box, json_object_get(input, "ports")));
+    return 0;
+}

@@ -1,0 +1,16 @@
+/* create.h - the sandbox that a tool's parameters describe.
+ *
+ * Blocks:   the fiber. Threads: the loop's.
+ */
+#ifndef TOOLS_CREATE_H
+#define TOOLS_CREATE_H
+
+#include "tools/box.h"
+
+/* Of `input`: envs, metadata, timeout_seconds, env_injection, allow_internet, shells and the keys
+ * that become variables, as far as they are there. What it was given is on record when this
+ * returns. */
+must_check int create_box(struct tool_call *call, const json_t *input, const char *template_alias,
+                          struct box *out, struct err *err);
+
+#endif

@@ -1,0 +1,75 @@
+/* face.h - what the faces of the catalogue share: REST, MCP and one-call execution each find out
+ * who asks and what, start a call, and tell what came of it in their own way.
+ *
+ * Owns:     a call, from call_start() until its `done` has returned.
+ * Needs:    the tools.
+ * Blocks:   never.
+ * Threads:  the loop's.
+ */
+#ifndef TOOLS_FACE_H
+#define TOOLS_FACE_H
+
+#include <jansson.h>
+#include <uv.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "http/http.h"
+#include "tools/tool.h"
+#include "tools/tools.h"
+
+enum {
+    TOOLS_CALLS_MAX = 256, /* under way at one time */
+    TOOLS_CALLS_PER_TEAM_MAX = 64,
+};
+
+/* Who asks: 0 and *out, or -EACCES and the sentence of a 401. The texts are borrowed: the team's
+ * for good, the key's as long as the request. */
+struct tools_who {
+    const char *team; /* its id */
+    struct str key;
+};
+must_check int tools_authenticate(struct tools *tools, const struct http_request *req,
+                                  struct tools_who *out, struct err *err);
+
+/* The parsed schemas of a tool of the catalogue; borrowed. */
+const json_t *tools_input(const struct tools *tools, const struct tool *tool);
+const json_t *tools_output(const struct tools *tools, const struct tool *tool);
+
+uv_loop_t *tools_loop(const struct tools *tools);
+const struct tools_options *tools_options(const struct tools *tools);
+
+struct call_listener {
+    /* May be NULL. all 0: unknown. */
+    void (*progress)(void *ctx, uint32_t done, uint32_t all, const char *text);
+    /* Once, never inside call_start(). error 0: `out` is the result, borrowed during the call;
+     * otherwise `err` has the sentence. */
+    void (*done)(void *ctx, int error, const json_t *out, const struct err *err);
+};
+
+/* Checks the input, which is taken over in every case, and starts the tool in a fiber of its own.
+ * -EINVAL with the path of what is wrong with the input; -EBUSY when too many calls are under way
+ * or the daemon stops. The call is good until `done`. */
+must_check int call_start(struct tools *tools, const struct tool *tool, const struct tools_who *who,
+                          json_t *input, const struct call_listener *listener, void *ctx,
+                          struct tool_call **out, struct err *err);
+
+/* The same for a piece of work that is no tool of the catalogue: its input is not checked. */
+must_check int call_start_run(struct tools *tools, tool_run *run, const struct tools_who *who,
+                              json_t *input, const struct call_listener *listener, void *ctx,
+                              struct tool_call **out, struct err *err);
+
+/* The client has left, or wants it no more. The tool cleans up and `done` is called, with
+ * -ECANCELED most often; perhaps before this returns. */
+void call_cancel(struct tool_call *call);
+
+/* Nobody listens any more: as call_cancel(), and `done` is not called. */
+void call_abandon(struct tool_call *call);
+
+/* What all of the faces answer to REST-like questions (rest.c): the body {"code","message"} of the
+ * API's errors. On an exchange that was accepted (http_gather()). */
+void face_reply_json(struct http_exchange *ex, int status, const json_t *body);
+void face_reply_error(struct http_exchange *ex, int status, const char *message);
+
+#endif

@@ -1,0 +1,173 @@
+/* send_sandbox_input: a prompt, a command, or only more time. */
+#include <errno.h>
+#include <string.h>
+
+#include "api/fields.h"
+#include "base/clock.h"
+#include "tools/catalogue/handlers.h"
+#include "tools/claude.h"
+#include "tools/keys.h"
+#include "tools/life.h"
+#include "tools/reply.h"
+
+enum {
+    KEEP_ALIVE_S = 1800, /* that a sandbox has at least, afterwards */
+    EXTEND_S = 3600,     /* unless the call says how much */
+    MS_PER_S = 1000,
+};
+
+struct input_call {
+    struct tool_call *call;
+    const json_t *input;
+    struct box box;
+    json_t *env; /* of the command */
+};
+
+/* ---- what runs something ---- */
+
+static int run_shell(const struct input_call *in, json_t **out, struct err *err)
+{
+    scoped_box_result result = {0};
+    const struct box_command command = {
+        .script = json_string_value(json_object_get(in->input, "input")),
+        .cwd = json_string_value(json_object_get(in->input, "cwd")),
+        .env = in->env,
+        .timeout_ms = life_left_ms(&in->box),
+    };
+    int r = box_run(in->call, &in->box, &command, &result, err);
+
+    if (r < 0) {
+        return r;
+    }
+    *out = reply_new(&in->box);
+    reply_result(*out, &result);
+    return 0;
+}
+
+static void reply_answer(json_t *reply, const struct claude_answer *answer)
+{
+    const char *session = json_string_value(json_object_get(answer->said, "session_id"));
+    const char *text = json_string_value(json_object_get(answer->said, "result"));
+
+    reply_result(reply, &answer->run);
+    (void)json_object_set_new(reply, "success", json_boolean(claude_text(answer) != NULL));
+    (void)json_object_set_new(reply, "updated", json_boolean(answer->updated));
+    if (text) { /* what it printed is this, in JSON: nobody needs it twice */
+        (void)json_object_set_new(reply, "result", json_string(text));
+        (void)json_object_del(reply, "stdout");
+    }
+    if (session) {
+        (void)json_object_set_new(reply, "session_id", json_string(session));
+    }
+}
+
+static int run_claude(const struct input_call *in, json_t **out, struct err *err)
+{
+    const json_t *prompt = json_object_get(in->input, "input");
+    const struct claude_question question = {
+        .prompt = {json_string_value(prompt), json_string_length(prompt)},
+        .cwd = json_string_value(json_object_get(in->input, "cwd")),
+        .env = in->env,
+        .resume = json_is_true(json_object_get(in->input, "resume_session")),
+    };
+    scoped_claude_answer answer = {0};
+    int r = claude_ask(in->call, &in->box, &question, &answer, err);
+
+    if (r < 0) {
+        return r;
+    }
+    *out = reply_new(&in->box);
+    reply_answer(*out, &answer);
+    return 0;
+}
+
+static void note_the_end(json_t *reply)
+{
+    if (json_is_true(json_object_get(reply, "timed_out"))) {
+        reply_note(reply, "It was ended because the sandbox is about to expire: give"
+                          " timeout_seconds, or use extend_lifecycle before.");
+    }
+}
+
+static int run_in_it(struct input_call *in, bool is_prompt, json_t **out, struct err *err)
+{
+    int r = keys_env(in->call, in->box.id, json_object_get(in->input, "envs"), &in->env, err);
+
+    if (r == 0) {
+        r = is_prompt ? run_claude(in, out, err) : run_shell(in, out, err);
+        json_decref(in->env);
+    }
+    if (r == 0) {
+        note_the_end(*out);
+    }
+    return r;
+}
+
+/* ---- what only gives time ---- */
+
+static int reach(struct input_call *in, int64_t until_ms, json_t **out, struct err *err)
+{
+    int r = life_reach(in->call, &in->box, until_ms, err);
+
+    if (r < 0) {
+        return r;
+    }
+    *out = reply_new(&in->box);
+    (void)json_object_set_new(*out, "success", json_true());
+    if (in->box.expires_ms < until_ms - MS_PER_S) {
+        reply_note(*out, "It cannot live longer: this is the most that the operator allows.");
+    }
+    return 0;
+}
+
+/* With timeout_seconds the clock was set when we connected. */
+static int keep_alive(struct input_call *in, int64_t timeout_s, json_t **out, struct err *err)
+{
+    int64_t until_ms = clock_wall_ms() + (int64_t)KEEP_ALIVE_S * MS_PER_S;
+
+    return reach(in, timeout_s < 0 ? until_ms : in->box.expires_ms, out, err);
+}
+
+/* ---- the tool ---- */
+
+static int input_check(const json_t *input, const char *action, struct err *err)
+{
+    const char *text = json_string_value(json_object_get(input, "input"));
+
+    if (!text || !text[0]) {
+        return err_set(err, EINVAL, "input: is required for action %s", action);
+    }
+    return 0;
+}
+
+int tool_send_sandbox_input(struct tool_call *call, const json_t *input, json_t **out,
+                            struct err *err)
+{
+    const char *action = json_string_value(json_object_get(input, "action"));
+    const json_t *timeout = json_object_get(input, "timeout_seconds");
+    int64_t timeout_s = timeout ? json_integer_value(timeout) : -1;
+    bool extends = strcmp(action, "extend_lifecycle") == 0;
+    bool keeps = strcmp(action, "keep_alive") == 0;
+    struct input_call in = {.call = call, .input = input};
+    int r = extends || keeps ? 0 : input_check(input, action, err);
+
+    if (r == 0) {
+        r = box_connect(call, json_string_value(json_object_get(input, "sandbox_id")),
+                        extends ? -1 : timeout_s, &in.box, err);
+    }
+    if (r < 0) {
+        return r;
+    }
+    if (extends) {
+        int64_t more_s = timeout_s < 0 ? EXTEND_S : timeout_s;
+        r = reach(&in, in.box.expires_ms + more_s * MS_PER_S, out, err);
+    } else if (keeps) {
+        r = keep_alive(&in, timeout_s, out, err);
+    } else {
+        r = run_in_it(&in, strcmp(action, "claude_code") == 0, out, err);
+    }
+    if (r == 0) {
+        (void)json_object_set_new(*out, "action", json_string(action));
+    }
+    return r;
+}

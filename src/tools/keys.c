@@ -1,0 +1,278 @@
+#include "tools/keys.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/fields.h"
+#include "base/alloc.h"
+#include "base/fiber.h"
+#include "base/id.h"
+#include "secret/seal.h"
+#include "secret/secret.h"
+#include "tools/face.h"
+
+enum { OWNER_BYTES = ID_UUID_LEN + ID_SANDBOX_LEN + 32 };
+
+/* ---- waiting for the store ---- */
+
+/* What was asked answers in any case: until then it knows this, so no cancellation ends the wait.
+ */
+struct answer {
+    struct fiber *fiber;
+    char *text;
+    struct err *err;
+    int error;
+    bool came;
+};
+
+static void on_text(void *ctx, int error, const struct err *err, const char *text)
+{
+    struct answer *answer = ctx;
+
+    answer->came = true;
+    answer->error = error;
+    answer->text = xstrdup(text);
+    if (error < 0) {
+        *answer->err = *err;
+    }
+    fiber_wake(answer->fiber);
+}
+
+static void on_done(void *ctx, int error, const struct err *err)
+{
+    on_text(ctx, error, err, NULL);
+}
+
+static int answer_wait(struct answer *answer)
+{
+    int r = 0;
+
+    fiber_shield();
+    while (!answer->came && r == 0) {
+        r = fiber_park();
+    }
+    fiber_unshield();
+    return answer->error;
+}
+
+/* ---- layers ---- */
+
+/* Whether what has such a name is to be kept from those who read what a sandbox says. */
+static bool name_is_secret(const char *name)
+{
+    static const char *const words[] = {"KEY",      "TOKEN",  "SECRET",
+                                        "PASSWORD", "PASSWD", "CREDENTIAL"};
+
+    for (size_t i = 0; i < countof(words); i++) {
+        if (strcasestr(name, words[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void layer_add(json_t *vars, json_t *secret_names, const json_t *layer)
+{
+    json_each (layer, it) {
+        const char *name = json_object_iter_key(it);
+
+        (void)json_object_set(vars, name, json_object_iter_value(it));
+        if (name_is_secret(name)) {
+            (void)json_object_set_new(secret_names, name, json_true());
+        }
+    }
+}
+
+struct stored {
+    const struct secrets *secrets;
+    const char *team;
+    json_t *vars, *secret_names;
+    struct err *err;
+    int error;
+};
+
+static bool on_secret(void *ctx, const struct secret *secret)
+{
+    struct stored *stored = ctx;
+    const char *name = json_string_value(json_object_get(secret->metadata, "env"));
+    scoped_buf value;
+
+    buf_init(&value, SECRET_VALUE_BYTES_MAX);
+    if (!name) {
+        return true;
+    }
+    stored->error =
+        secret_value(stored->secrets, stored->team, str_of(secret->name), &value, stored->err);
+    if (stored->error == 0) {
+        (void)json_object_set_new(stored->vars, name,
+                                  json_stringn(buf_at(&value), buf_len(&value)));
+        (void)json_object_set_new(stored->secret_names, name, json_true());
+    }
+    return stored->error == 0;
+}
+
+int keys_merge(struct tool_call *call, const struct keys_layers *layers, json_t **vars,
+               json_t **secret_names, struct err *err)
+{
+    scoped_json *merged = json_object();
+    scoped_json *names = json_object();
+    struct stored stored = {.secrets = tools_options(call_tools(call))->secrets,
+                            .team = call_team(call),
+                            .vars = merged,
+                            .secret_names = names,
+                            .err = err};
+
+    if (layers->stored) {
+        secrets_each(stored.secrets, stored.team, on_secret, &stored);
+    }
+    if (stored.error < 0) {
+        return stored.error;
+    }
+    layer_add(merged, names, layers->envs);
+    layer_add(merged, names, layers->own);
+    *vars = move_ptr(&merged);
+    *secret_names = move_ptr(&names);
+    return 0;
+}
+
+/* ---- the record ---- */
+
+/* What a sealed record is bound to. */
+static void owner_text(const char *team, const char *sandbox_id, char out[OWNER_BYTES])
+{
+    (void)snprintf(out, OWNER_BYTES, "sandbox keys %s %s", team, sandbox_id);
+}
+
+static int record_seal(struct tool_call *call, const char *sandbox_id, const json_t *record,
+                       struct buf *sealed, struct err *err)
+{
+    scoped_text text = json_dumps(record, JSON_COMPACT);
+    char owner[OWNER_BYTES];
+
+    owner_text(call_team(call), sandbox_id, owner);
+    if (!text || strlen(text) > KEYS_BYTES_MAX) {
+        return err_set(err, EMSGSIZE, "envs: the variables of a sandbox may have %d bytes together",
+                       KEYS_BYTES_MAX);
+    }
+    int r = secrets_seal(tools_options(call_tools(call))->secrets, owner, str_of(text), sealed);
+    explicit_bzero(text, strlen(text));
+    return r < 0 ? err_set(err, -r, "seal the variables of sandbox %s", sandbox_id) : 0;
+}
+
+int keys_record(struct tool_call *call, const char *sandbox_id, const json_t *vars,
+                const json_t *secret_names, bool by_command, struct err *err)
+{
+    struct answer answer = {.fiber = fiber_self(), .err = err};
+    scoped_json *record = json_object();
+    scoped_buf sealed;
+
+    buf_init(&sealed, SEAL_TEXT_BYTES_MAX);
+    if (json_object_size(vars) == 0) {
+        return 0;
+    }
+    (void)json_object_set(record, "vars", json_unconst(vars));
+    (void)json_object_set(record, "secret", json_unconst(secret_names));
+    (void)json_object_set_new(record, "byCommand", json_boolean(by_command));
+    int r = record_seal(call, sandbox_id, record, &sealed, err);
+    if (r < 0) {
+        return r;
+    }
+    store_sandbox_keys_save(tools_options(call_tools(call))->store, sandbox_id, buf_at(&sealed),
+                            on_done, &answer);
+    return answer_wait(&answer);
+}
+
+/* One that cannot be opened, after a restore without the daemon's key, is as if it were not there:
+ * its values are in no sandbox's reach either. */
+static json_t *record_open(struct tool_call *call, const json_t *row)
+{
+    const char *sandbox_id = json_string_value(json_object_get(row, "sandboxID"));
+    const char *sealed = json_string_value(json_object_get(row, "sealed"));
+    char owner[OWNER_BYTES];
+    scoped_buf text;
+
+    buf_init(&text, SEAL_VALUE_BYTES_MAX);
+    owner_text(call_team(call), sandbox_id ? sandbox_id : "", owner);
+    if (!sealed ||
+        secrets_unseal(tools_options(call_tools(call))->secrets, owner, sealed, &text) < 0) {
+        return NULL;
+    }
+    json_t *record = json_loadb(buf_at(&text), buf_len(&text), 0, NULL);
+    explicit_bzero(buf_at(&text), buf_len(&text));
+    return record;
+}
+
+/* Every record of the team that can be opened, of one sandbox or of all. */
+static int records_each(struct tool_call *call, const char *sandbox_id,
+                        void (*each)(void *ctx, const json_t *record), void *ctx, struct err *err)
+{
+    struct answer answer = {.fiber = fiber_self(), .err = err};
+
+    store_sandbox_keys_list(tools_options(call_tools(call))->store, call_team(call), sandbox_id,
+                            on_text, &answer);
+    int r = answer_wait(&answer);
+    scoped_text text = answer.text;
+    scoped_json *rows = r == 0 && text ? json_loads(text, 0, NULL) : NULL;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        scoped_json *record = record_open(call, json_array_get(rows, i));
+
+        if (record) {
+            each(ctx, record);
+        }
+    }
+    return r;
+}
+
+static void add_kept_back(void *ctx, const json_t *record)
+{
+    if (json_is_true(json_object_get(record, "byCommand"))) {
+        (void)json_object_update(ctx, json_object_get(record, "vars"));
+    }
+}
+
+int keys_env(struct tool_call *call, const char *sandbox_id, const json_t *envs, json_t **out,
+             struct err *err)
+{
+    scoped_json *env = json_object();
+    int r = records_each(call, sandbox_id, add_kept_back, env, err);
+
+    if (r < 0) {
+        return r;
+    }
+    if (envs) {
+        (void)json_object_update(env, json_unconst(envs));
+    }
+    *out = move_ptr(&env);
+    return 0;
+}
+
+struct telling {
+    void (*each)(void *ctx, const char *name, const char *value);
+    void *ctx;
+};
+
+static void tell_secrets(void *ctx, const json_t *record)
+{
+    const struct telling *telling = ctx;
+    const json_t *vars = json_object_get(record, "vars");
+
+    json_each (json_object_get(record, "secret"), it) {
+        const char *name = json_object_iter_key(it);
+        const char *value = json_string_value(json_object_get(vars, name));
+
+        if (value) {
+            telling->each(telling->ctx, name, value);
+        }
+    }
+}
+
+int keys_each(struct tool_call *call, const char *sandbox_id,
+              void (*each)(void *ctx, const char *name, const char *value), void *ctx,
+              struct err *err)
+{
+    struct telling telling = {each, ctx};
+
+    return records_each(call, sandbox_id, tell_secrets, &telling, err);
+}

@@ -1,0 +1,47 @@
+/* keys.h - the variables that tools gave to a sandbox when they made it.
+ *
+ * They are on record, sealed under the daemon's key, for two reasons: those that are not to lie in
+ * the sandbox are given to each command that tools run there, and what leaves a sandbox is searched
+ * for those that are keys. A row goes with its sandbox.
+ *
+ * Needs:    the store, the secrets (their seal).
+ * Blocks:   the fiber. Threads: the loop's.
+ */
+#ifndef TOOLS_KEYS_H
+#define TOOLS_KEYS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "tools/call.h"
+
+enum { KEYS_BYTES_MAX = 48 * 1024 }; /* of all variables of one sandbox, as JSON */
+
+/* Where variables come from, the strongest first. */
+struct keys_layers {
+    const json_t *own;  /* what a tool's own parameters mean: object of strings */
+    const json_t *envs; /* the parameter envs; NULL: none */
+    bool stored;        /* also secrets of the team whose metadata names one: {"env": "NAME"} */
+};
+
+/* All layers in one object of strings, and an object with the names of those that are keys: secrets
+ * of the team, and what is called a key, token, secret, password or credential. Both are the
+ * caller's. */
+must_check int keys_merge(struct tool_call *call, const struct keys_layers *layers, json_t **vars,
+                          json_t **secret_names, struct err *err);
+
+/* Puts them on record. by_command: they are not in the sandbox, and keys_env() has them. */
+must_check int keys_record(struct tool_call *call, const char *sandbox_id, const json_t *vars,
+                           const json_t *secret_names, bool by_command, struct err *err);
+
+/* What a command in the sandbox is to be given: those kept back from it, and over them `envs` (may
+ * be NULL). *out is the caller's; an empty object when there are none. */
+must_check int keys_env(struct tool_call *call, const char *sandbox_id, const json_t *envs,
+                        json_t **out, struct err *err);
+
+/* Every key given to that sandbox; sandbox_id NULL: to any of the team's. */
+must_check int keys_each(struct tool_call *call, const char *sandbox_id,
+                         void (*each)(void *ctx, const char *name, const char *value), void *ctx,
+                         struct err *err);
+
+#endif

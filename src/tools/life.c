@@ -1,0 +1,49 @@
+#include "tools/life.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "api/fields.h"
+#include "base/clock.h"
+#include "tools/face.h"
+
+enum { LIFE_MARGIN_MS = 3000, LIFE_LEAST_MS = 1000, TARGET_BYTES = ID_SANDBOX_LEN + 32 };
+
+int64_t life_left_ms(const struct box *box)
+{
+    int64_t left = box->expires_ms - clock_wall_ms() - LIFE_MARGIN_MS;
+
+    return left > LIFE_LEAST_MS ? left : LIFE_LEAST_MS;
+}
+
+static int end_read(struct tool_call *call, struct box *box, struct err *err)
+{
+    char target[TARGET_BYTES];
+    scoped_json *detail = NULL;
+
+    (void)snprintf(target, sizeof(target), "/sandboxes/%s", box->id);
+    int r = call_api(call, "GET", target, NULL, &detail, err);
+    const char *end = json_string_value(json_object_get(detail, "endAt"));
+    if (r == 0 && (!end || clock_parse(str_of(end), &box->expires_ms) < 0)) {
+        r = err_set(err, EIO, "the end of sandbox %s cannot be read", box->id);
+    }
+    return r;
+}
+
+/* A connect only ever extends. */
+int life_reach(struct tool_call *call, struct box *box, int64_t until_ms, struct err *err)
+{
+    int64_t most = tools_options(call_tools(call))->sandbox_s_max;
+    int64_t seconds = (until_ms - clock_wall_ms() + 999) / 1000;
+    scoped_json *body = NULL;
+    char target[TARGET_BYTES];
+
+    if (seconds < 1) {
+        return 0;
+    }
+    seconds = seconds < most ? seconds : most;
+    body = json_pack("{sI}", "timeout", (json_int_t)seconds);
+    (void)snprintf(target, sizeof(target), "/sandboxes/%s/connect", box->id);
+    int r = call_api(call, "POST", target, body, NULL, err);
+    return r < 0 ? r : end_read(call, box, err);
+}

@@ -1,0 +1,18 @@
+/* life.h - how long a sandbox has, and giving it more.
+ *
+ * Blocks:   the fiber. Threads: the loop's.
+ */
+#ifndef TOOLS_LIFE_H
+#define TOOLS_LIFE_H
+
+#include "tools/box.h"
+
+/* Until shortly before its end, at least a second: what runs that long is still heard of. */
+int64_t life_left_ms(const struct box *box);
+
+/* To live until that moment, or as long as the operator lets it; never shorter than it had. What
+ * came of it is in box->expires_ms. */
+must_check int life_reach(struct tool_call *call, struct box *box, int64_t until_ms,
+                          struct err *err);
+
+#endif

@@ -1,0 +1,224 @@
+/* mcp_internal.h - what the files of the MCP server share.
+ *
+ *      mcp_http.c      heads: paths, origins, keys, headers; which session
+ *      mcp_message.c   messages: which method, with which parameters
+ *      mcp_call.c      tools/call: one call, from its parameters to its answer
+ *      mcp_post.c      answers: JSON or events, sent as far as the client takes them
+ *      mcp_session.c   sessions: found, made, expired
+ *      mcp_tie.c       the sandbox of a session
+ *      mcp_texts.c     what the server says of itself and its tools; results, for a model. Pure
+ *      mcp_version.c   the revisions of the protocol. Pure
+ */
+#ifndef TOOLS_MCP_INTERNAL_H
+#define TOOLS_MCP_INTERNAL_H
+
+#include <jansson.h>
+#include <uv.h>
+
+#include "base/buf.h"
+#include "base/id.h"
+#include "base/table.h"
+#include "http/http.h"
+#include "mcp/jsonrpc.h"
+#include "tools/face.h"
+#include "tools/mcp.h"
+#include "tools/mcp_version.h"
+
+enum {
+    MCP_MESSAGE_BYTES_MAX = TOOLS_BODY_BYTES_MAX,
+    MCP_ANSWER_BYTES_MAX = 64 * 1024 * 1024,
+    MCP_BATCH_MAX = 16,
+
+    MCP_SESSIONS_PER_TEAM_MAX = 64, /* one more ends the one that has been idle for longest */
+    MCP_CALLS_PER_SESSION_MAX = 16,
+    MCP_STREAMS_PER_SESSION_MAX = 8, /* opened with GET */
+    MCP_SESSION_IDLE_MS = 30 * 60 * 1000,
+
+    MCP_SANDBOX_S = 45 * 60,            /* what a session's sandbox has left after each extension */
+    MCP_EXTEND_MS = 5 * 60 * 1000,      /* how often a live session extends it */
+    MCP_ANSWER_KEEP_MS = 5 * 60 * 1000, /* for a client that may take it up again */
+
+    MCP_TICK_MS = 1000,
+    MCP_QUIET_MS = 2000,       /* an answer that takes longer comes as events */
+    MCP_KEEP_ALIVE_MS = 15000, /* of events: a comment, for whatever is between us */
+    MCP_PROGRESS_MS = 100,     /* between two of the same step */
+    MCP_EVENTS_KEPT_MAX = 256, /* of one stream, for a client that takes it up again */
+
+    MCP_SESSION_ID_LEN = ID_UUID_LEN,
+    MCP_NAME_BYTES = 128, /* of a template, a client */
+    MCP_KEY_BYTES = 64,
+    MCP_PAGE_TOOLS = 100,
+
+    MCP_HEADER_MISMATCH = -32020,
+    MCP_UNSUPPORTED_VERSION = -32022,
+};
+
+#define MCP_META "io.modelcontextprotocol/"
+
+struct mcp_call;
+struct mcp_post;
+
+/* ---- sessions ---- */
+
+/* Which sandbox a tool gets that is given none: one that exists, or one of the session's own. */
+struct mcp_tie {
+    char sandbox_id[ID_SANDBOX_LEN + 1]; /* "": there is none yet */
+    char template[MCP_NAME_BYTES];
+    bool own;                  /* made for the session, and killed with it */
+    struct tool_call *opening; /* is being made, resumed or looked for */
+    int64_t extended_mono_ms;
+};
+
+struct mcp_session {
+    char id[MCP_SESSION_ID_LEN + 1];
+    struct mcp *mcp;
+    char team[ID_UUID_LEN + 1];
+    char key[MCP_KEY_BYTES]; /* with which it was begun, and its sandbox is made and killed */
+    enum mcp_version version;
+    struct mcp_tie tie;
+    int64_t used_mono_ms;
+    bool ended;        /* forgotten: it is freed when its sandbox is gone */
+    UT_hash_handle hh; /* by id */
+};
+
+struct mcp {
+    struct tools *tools;
+    struct mcp_session *sessions;
+    struct mcp_post *posts; /* all, also those that nobody listens to */
+    uint64_t posts_made;
+    uv_timer_t tick; /* runs while there is a session or a post */
+    bool stopping;
+};
+
+/* NULL with the sentence: the team has too many, and each of them is in use. */
+struct mcp_session *session_new(struct mcp *mcp, const struct tools_who *who,
+                                enum mcp_version version, const struct mcp_tie *tie,
+                                struct err *err);
+/* NULL: there is none of that id, or it is another team's. */
+struct mcp_session *session_find(struct mcp *mcp, struct str id, const char *team);
+void session_used(struct mcp_session *session);
+
+/* Its calls are given up, its streams end, its sandbox is killed. */
+void session_end(struct mcp_session *session);
+void sessions_tick(struct mcp *mcp, int64_t now_ms);
+
+/* Keeps the timer running while there is anything to look after. */
+void mcp_wake(struct mcp *mcp);
+
+/* ---- the sandbox of a session (mcp_tie.c) ---- */
+
+/* Makes sure that the session's sandbox runs; then each call of it that waits is told:
+ * mcp_call_tied(). */
+void tie_open(struct mcp_session *session);
+void tie_tick(struct mcp_session *session, int64_t now_ms);
+
+/* Kills it, then frees the session. */
+void tie_end(struct mcp_session *session);
+
+/* ---- answers (mcp_post.c) ---- */
+
+struct mcp_event {
+    struct mcp_event *next;
+    unsigned number;
+    bool answer; /* not progress: it is kept whatever comes */
+    struct buf text;
+};
+
+/* One connection of a post: a client that comes again brings another. */
+struct mcp_link;
+
+/* One POST and what it is owed; or a GET, which is owed nothing. */
+struct mcp_post {
+    struct mcp *mcp;
+    struct mcp_post *prev, *next;
+    struct mcp_link *link; /* NULL: nobody listens */
+    struct buf body;       /* of the request, as it comes */
+    char team[ID_UUID_LEN + 1];
+    char key[MCP_KEY_BYTES];
+    struct mcp_session *session; /* NULL: it belongs to none */
+    struct mcp_tie tie;          /* of a request that belongs to no session */
+    enum mcp_version version;
+    bool takes_json, takes_events;
+    bool batch;
+    bool listens; /* it goes on until somebody ends it */
+    bool over;    /* all that it was owed is told, if perhaps not sent */
+
+    json_t *answers; /* what came before it became a stream */
+    size_t owed;     /* requests without an answer */
+    struct mcp_call *calls;
+    int64_t begun_mono_ms;
+    int64_t moved_mono_ms; /* something was sent, or the client left */
+
+    bool streams; /* it is answered with events */
+    uint64_t number;
+    unsigned events_n; /* that there ever were */
+    struct mcp_event *events;
+    size_t kept_n;
+    struct mcp_event *next_event; /* the one to be sent next; NULL: all are */
+    size_t next_at;               /* how much of it is */
+};
+
+/* Takes the exchange over; its body is gathered, then post_take() is called. */
+struct mcp_post *post_new(struct mcp *mcp, struct http_exchange *ex, const struct tools_who *who);
+struct tools_who post_who(const struct mcp_post *post);
+/* Good while the link is. */
+const struct http_request *post_request(const struct mcp_post *post);
+
+/* An answer to one of its requests, or a notification; taken over. */
+void post_answer(struct mcp_post *post, json_t *answer);
+void post_notify(struct mcp_post *post, json_t *notification);
+/* A request of it was cancelled: it is owed nothing for it. */
+void post_forgive(struct mcp_post *post);
+
+/* Begins the stream now. */
+void post_stream(struct mcp_post *post);
+/* The client comes again, and has had everything up to that event. The exchange is taken over. */
+void post_resume(struct mcp_post *post, struct http_exchange *ex, unsigned event);
+/* NULL: there is none of the session's with that number that could be taken up. */
+struct mcp_post *post_find(struct mcp_session *session, uint64_t number);
+
+/* Whole answers. The message may be NULL: no body; otherwise it is taken over. */
+void post_reply(struct mcp_post *post, int status, json_t *message);
+void post_refuse(struct mcp_post *post, int status, int code, const char *message);
+
+/* Gives up its calls and closes its stream. */
+void post_drop(struct mcp_post *post);
+void posts_tick(struct mcp *mcp, int64_t now_ms);
+
+/* The body is whole (mcp_message.c). */
+void post_take(struct mcp_post *post, struct str body);
+
+/* ---- calls (mcp_call.c) ---- */
+
+struct mcp_call {
+    struct mcp_call *prev, *next; /* of the post's */
+    struct mcp_post *post;
+    json_t *id;
+    json_t *progress_token; /* NULL: nobody wants to know */
+    double progress;
+    int64_t progress_mono_ms;
+    const struct tool *tool;
+    json_t *input;             /* until the tool is started */
+    bool tying;                /* waits for the session's sandbox */
+    struct tool_call *running; /* NULL: not started */
+};
+
+/* tools/call; answers now or later. */
+void mcp_call_begin(struct mcp_post *post, const struct jsonrpc_message *message);
+/* The session's sandbox is there, or is not: then with the sentence. */
+void mcp_call_tied(struct mcp_call *call, const char *sandbox_id, const struct err *err);
+/* Stops it, without an answer. */
+void mcp_call_drop(struct mcp_call *call);
+/* Of the session, by the id of its request. */
+struct mcp_call *mcp_call_find(struct mcp_session *session, const json_t *id);
+size_t mcp_calls_count(const struct mcp_session *session);
+
+/* ---- heads (mcp_http.c) ---- */
+
+/* domain NULL: the operator has none. */
+bool mcp_origin_allowed(struct str origin, const char *domain);
+bool mcp_accepts(struct str accept, const char *type);
+/* The query's template or sandbox_id. -EINVAL with the sentence. */
+must_check int mcp_tie_read(struct str query, struct mcp_tie *out, struct err *err);
+
+#endif

@@ -1,0 +1,397 @@
+/* mcp_message.c - messages of clients: what each asks for, by the rules of its revision. */
+#include <errno.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "api/fields.h"
+#include "base/encode.h"
+#include "tools/mcp_internal.h"
+#include "tools/mcp_texts.h"
+
+/* ---- methods ---- */
+
+static enum texts_sandbox sandbox_kind(const struct mcp_post *post)
+{
+    const struct mcp_tie *tie = post->session ? &post->session->tie : &post->tie;
+
+    return post->session && tie->own ? SANDBOX_OWN
+           : tie->sandbox_id[0]      ? SANDBOX_NAMED
+                                     : SANDBOX_NONE;
+}
+
+static void answer(struct mcp_post *post, const struct jsonrpc_message *message, json_t *result)
+{
+    post_answer(post, jsonrpc_result(message->id, texts_result(post->version, result)));
+}
+
+static void refuse(struct mcp_post *post, const struct jsonrpc_message *message, int code,
+                   const char *sentence)
+{
+    post_answer(post, jsonrpc_error(message->id, code, sentence, NULL));
+}
+
+static const char *tool_name(size_t i)
+{
+    return tools_catalogue[i].name;
+}
+
+static void method_list(struct mcp_post *post, const struct jsonrpc_message *message)
+{
+    const json_t *cursor = json_object_get(message->params, "cursor");
+    struct err err;
+    size_t end;
+
+    if (cursor && !json_is_string(cursor)) {
+        refuse(post, message, JSONRPC_INVALID_PARAMS, "params.cursor: must be a string");
+        return;
+    }
+    int begin = texts_page(json_string_value(cursor), tool_name, tools_catalogue_n, MCP_PAGE_TOOLS,
+                           &end, &err);
+    if (begin < 0) {
+        refuse(post, message, JSONRPC_INVALID_PARAMS, err.msg);
+        return;
+    }
+    json_t *list = json_array();
+    for (size_t i = (size_t)begin; i < end; i++) {
+        const struct tool *tool = &tools_catalogue[i];
+        (void)json_array_append_new(list, texts_tool(tool, tools_input(post->mcp->tools, tool),
+                                                     tools_output(post->mcp->tools, tool),
+                                                     sandbox_kind(post)));
+    }
+    json_t *result = json_pack("{s:o}", "tools", list);
+    if (end < tools_catalogue_n) {
+        (void)json_object_set_new(result, "nextCursor", json_string(tool_name(end)));
+    }
+    answer(post, message, result);
+}
+
+static void method_ping(struct mcp_post *post, const struct jsonrpc_message *message)
+{
+    answer(post, message, json_object());
+}
+
+static void method_discover(struct mcp_post *post, const struct jsonrpc_message *message)
+{
+    answer(post, message, texts_discover(sandbox_kind(post)));
+}
+
+/* Nothing of ours ever changes while we run: the stream is opened, and stays silent. */
+static void method_listen(struct mcp_post *post, const struct jsonrpc_message *message)
+{
+    if (!post->takes_events) {
+        refuse(post, message, JSONRPC_INVALID_REQUEST,
+               "a subscription is a stream: accept text/event-stream");
+        return;
+    }
+    post->listens = true;
+    post_notify(
+        post, jsonrpc_notification("notifications/subscriptions/acknowledged",
+                                   json_pack("{s:{s:O}, s:{}}", "_meta", MCP_META "subscriptionId",
+                                             message->id, "notifications")));
+}
+
+static void method_initialize(struct mcp_post *post, const struct jsonrpc_message *message)
+{
+    const json_t *asked = json_object_get(message->params, "protocolVersion");
+    struct tools_who who = post_who(post);
+    struct err err;
+
+    if (!json_is_string(asked)) {
+        refuse(post, message, JSONRPC_INVALID_PARAMS, "params.protocolVersion: must be a string");
+        return;
+    }
+    post->version = version_negotiate(json_string_value(asked));
+    post->session = session_new(post->mcp, &who, post->version, &post->tie, &err);
+    if (!post->session) {
+        post_reply(post, 429, jsonrpc_error(message->id, JSONRPC_INTERNAL_ERROR, err.msg, NULL));
+        return;
+    }
+    answer(post, message, texts_initialize(post->version, sandbox_kind(post)));
+}
+
+struct method {
+    const char *name;
+    void (*run)(struct mcp_post *post, const struct jsonrpc_message *message);
+    bool sessions, stateless; /* where it exists */
+};
+
+static void request_take(struct mcp_post *post, const struct jsonrpc_message *message)
+{
+    static const struct method methods[] = {
+        {"tools/call", mcp_call_begin, true, true},
+        {"tools/list", method_list, true, true},
+        {"ping", method_ping, true, false},
+        {"server/discover", method_discover, false, true},
+        {"subscriptions/listen", method_listen, false, true},
+    };
+    bool stateless = version_is_stateless(post->version);
+    char sentence[JSONRPC_METHOD_BYTES_MAX + 32];
+
+    for (size_t i = 0; i < countof(methods); i++) {
+        if (strcmp(methods[i].name, message->method) == 0 &&
+            (stateless ? methods[i].stateless : methods[i].sessions)) {
+            methods[i].run(post, message);
+            return;
+        }
+    }
+    (void)snprintf(sentence, sizeof(sentence), "there is no method '%s'", message->method);
+    refuse(post, message, JSONRPC_METHOD_NOT_FOUND, sentence);
+}
+
+/* What is not ours, or comes too late, is no error. */
+static void notification_take(struct mcp_session *session, const struct jsonrpc_message *message)
+{
+    const json_t *id = json_object_get(message->params, "requestId");
+    struct mcp_call *call;
+
+    if (!session || strcmp(message->method, "notifications/cancelled") != 0 || !id) {
+        return;
+    }
+    call = mcp_call_find(session, id);
+    if (call) {
+        struct mcp_post *post = call->post;
+        mcp_call_drop(call);
+        post_forgive(post);
+    }
+}
+
+/* ---- revisions without sessions: every request says what it needs ---- */
+
+static const char *meta_text(const json_t *params, const char *name)
+{
+    return json_string_value(json_object_get(json_object_get(params, "_meta"), name));
+}
+
+/* "=?base64?...?=", or the text itself. */
+static bool header_is(struct str value, const char *text)
+{
+    struct str prefix = STR("=?base64?"), suffix = STR("?=");
+    scoped_buf decoded;
+
+    buf_init(&decoded, HTTP_HEADER_BYTES_MAX);
+    if (!str_starts(value, prefix) || !str_ends(value, suffix) ||
+        value.len < prefix.len + suffix.len) {
+        return str_eq(value, str_of(text));
+    }
+    struct str inner = {value.at + prefix.len, value.len - prefix.len - suffix.len};
+    return base64_decode(&decoded, inner) == 0 && str_eq(buf_str(&decoded), str_of(text));
+}
+
+static int header_check(const struct http_request *req, const char *header, const char *text,
+                        struct err *err)
+{
+    struct str value = http_header_get(req, header);
+
+    if (!value.at) {
+        return err_set(err, EINVAL, "the header %s is missing", header);
+    }
+    if (!header_is(value, text)) {
+        return err_set(err, EINVAL, "the header %s is '%.*s', and the message says '%.64s'", header,
+                       (int)(value.len < 64 ? value.len : 64), value.at, text);
+    }
+    return 0;
+}
+
+/* What stands between us and the client may have read the headers alone. */
+static int headers_check(const struct mcp_post *post, const struct jsonrpc_message *message,
+                         const char *version, struct err *err)
+{
+    const struct http_request *req = post_request(post);
+    const char *name = json_string_value(json_object_get(message->params, "name"));
+
+    int r = header_check(req, "MCP-Protocol-Version", version, err);
+    if (r == 0) {
+        r = header_check(req, "Mcp-Method", message->method, err);
+    }
+    if (r == 0 && name && strcmp(message->method, "tools/call") == 0) {
+        r = header_check(req, "Mcp-Name", name, err);
+    }
+    return r;
+}
+
+/* The error's code, or 0. */
+static int stateless_check(struct mcp_post *post, const struct jsonrpc_message *message,
+                           struct err *err)
+{
+    const json_t *meta = json_object_get(message->params, "_meta");
+    const char *version = meta_text(message->params, MCP_META "protocolVersion");
+
+    if (!version) {
+        (void)err_set(err, EINVAL,
+                      "params._meta[\"" MCP_META "protocolVersion\"]: must be a string");
+        return JSONRPC_INVALID_PARAMS;
+    }
+    if (headers_check(post, message, version, err) < 0) {
+        return MCP_HEADER_MISMATCH;
+    }
+    if (!json_is_object(json_object_get(meta, MCP_META "clientCapabilities"))) {
+        (void)err_set(err, EINVAL,
+                      "params._meta[\"" MCP_META "clientCapabilities\"]: must be an object");
+        return JSONRPC_INVALID_PARAMS;
+    }
+    return 0;
+}
+
+static void stateless_take(struct mcp_post *post, const struct jsonrpc_message *message)
+{
+    struct err err;
+    int code;
+
+    switch (message->kind) {
+    case JSONRPC_NOTIFICATION:
+        notification_take(post->session, message);
+        post_reply(post, 202, NULL);
+        return;
+    case JSONRPC_RESPONSE:
+        post_refuse(post, 400, JSONRPC_INVALID_REQUEST, "nothing was asked: there are no answers");
+        return;
+    case JSONRPC_REQUEST:
+        post->owed = 1;
+        code = stateless_check(post, message, &err);
+        if (code != 0) {
+            refuse(post, message, code, err.msg);
+        } else {
+            request_take(post, message);
+        }
+        return;
+    }
+}
+
+/* ---- revisions with sessions ---- */
+
+static void message_take(struct mcp_post *post, json_t *json)
+{
+    struct jsonrpc_message message;
+    struct err err;
+
+    if (jsonrpc_read(json, &message, &err) < 0) {
+        post_answer(post, jsonrpc_error(message.id, JSONRPC_INVALID_REQUEST, err.msg, NULL));
+    } else if (message.kind == JSONRPC_REQUEST) {
+        request_take(post, &message);
+    } else {
+        notification_take(post->session, &message);
+        post_forgive(post);
+    }
+}
+
+/* One more is owed than there are messages until all have begun: none of them settles the post. */
+static void batch_take(struct mcp_post *post, json_t *batch)
+{
+    size_t n = json_array_size(batch);
+
+    if (!version_has_batches(post->version)) {
+        post_refuse(post, 400, JSONRPC_INVALID_REQUEST,
+                    "this revision of the protocol has no batches: send one message");
+        return;
+    }
+    if (n == 0 || n > MCP_BATCH_MAX) {
+        char sentence[64];
+        (void)snprintf(sentence, sizeof(sentence), "a batch holds 1 to %d messages", MCP_BATCH_MAX);
+        post_refuse(post, 400, JSONRPC_INVALID_REQUEST, sentence);
+        return;
+    }
+    post->batch = true;
+    post->owed = n + 1;
+    for (size_t i = 0; i < n; i++) {
+        message_take(post, json_array_get(batch, i));
+    }
+    post_forgive(post);
+}
+
+/* The session that the request's header names; otherwise answers, and false. */
+static bool session_take(struct mcp_post *post)
+{
+    struct str id = http_header_get(post_request(post), "mcp-session-id");
+
+    if (!id.at) {
+        post_refuse(post, 400, JSONRPC_INVALID_REQUEST,
+                    "the header Mcp-Session-Id is missing: begin with initialize");
+        return false;
+    }
+    post->session = session_find(post->mcp, id, post->team);
+    if (!post->session) {
+        post_refuse(post, 404, JSONRPC_INVALID_REQUEST,
+                    "there is no such session: it has ended, or never was; begin with initialize");
+        return false;
+    }
+    session_used(post->session);
+    return true;
+}
+
+static void session_message_take(struct mcp_post *post, json_t *json)
+{
+    if (!session_take(post)) {
+        return;
+    }
+    post->version = post->session->version;
+    if (json_is_array(json)) {
+        batch_take(post, json);
+        return;
+    }
+    post->owed = 1;
+    message_take(post, json);
+}
+
+/* ---- which of them ---- */
+
+static void single_take(struct mcp_post *post, json_t *json, bool stateless)
+{
+    struct jsonrpc_message message;
+    struct err err;
+
+    if (jsonrpc_read(json, &message, &err) < 0) {
+        post_reply(post, 400, jsonrpc_error(message.id, JSONRPC_INVALID_REQUEST, err.msg, NULL));
+    } else if (!stateless && message.kind == JSONRPC_REQUEST &&
+               strcmp(message.method, "initialize") == 0) {
+        post->owed = 1;
+        method_initialize(post, &message);
+    } else if (!stateless) {
+        session_message_take(post, json);
+    } else if (!http_header_get(post_request(post), "mcp-session-id").at || session_take(post)) {
+        stateless_take(post, &message);
+    }
+}
+
+/* The version that the message is of: the header's, or what its metadata says. */
+static bool version_take(struct mcp_post *post, const json_t *json)
+{
+    struct str header = http_header_get(post_request(post), "mcp-protocol-version");
+    struct str meta =
+        str_of(meta_text(json_object_get(json, "params"), MCP_META "protocolVersion"));
+    struct str asked = header.at ? header : meta;
+
+    post->version = MCP_2025_03_26;
+    if (!asked.at || version_find(asked, &post->version)) {
+        if (meta.at && !version_is_stateless(post->version)) {
+            post->version = MCP_2026_07_28; /* and its header is wrong, which is told there */
+        }
+        return true;
+    }
+    post_reply(post, 400,
+               jsonrpc_error(json_object_get(json, "id"), MCP_UNSUPPORTED_VERSION,
+                             "this revision of the protocol is not spoken here",
+                             version_error_data(asked)));
+    return false;
+}
+
+void post_take(struct mcp_post *post, struct str body)
+{
+    scoped_json *json = NULL;
+    struct err err;
+
+    if (jsonrpc_parse(body, &json, &err) < 0) {
+        post_refuse(post, 400, JSONRPC_PARSE_ERROR, err.msg);
+        return;
+    }
+    if (!version_take(post, json)) {
+        return;
+    }
+    bool stateless = version_is_stateless(post->version);
+    if (!json_is_array(json)) {
+        single_take(post, json, stateless);
+    } else if (stateless) {
+        batch_take(post, json);
+    } else {
+        session_message_take(post, json);
+    }
+}

@@ -1,0 +1,40 @@
+/* mcp_texts.h - what the MCP server says: of itself, of its tools, of what they returned. Pure. */
+#ifndef TOOLS_MCP_TEXTS_H
+#define TOOLS_MCP_TEXTS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+#include "tools/mcp_version.h"
+#include "tools/tool.h"
+
+/* What stands for a sandbox_id that is left out. */
+enum texts_sandbox { SANDBOX_NONE, SANDBOX_NAMED, SANDBOX_OWN };
+
+/* Results are the caller's, and go through texts_result() before they are sent. */
+json_t *texts_initialize(enum mcp_version version, enum texts_sandbox sandbox);
+json_t *texts_discover(enum texts_sandbox sandbox);
+
+/* A tool as it is listed. Schemas are borrowed. */
+json_t *texts_tool(const struct tool *tool, const json_t *input, const json_t *output,
+                   enum texts_sandbox sandbox);
+
+/* Where the page begins that a cursor asks for (NULL: the first) among n names, and in *end one
+ * past its last. -EINVAL: no page began or ended there. */
+must_check int texts_page(const char *cursor, const char *(*name)(size_t i), size_t n, size_t page,
+                          size_t *end, struct err *err);
+
+/* Of an input's schema: a call must name a sandbox. */
+bool texts_needs_sandbox(const json_t *input);
+
+/* The result of tools/call. Pictures become content of their own, and leave a word in their place:
+ * a model reads the rest, and would read them as text. */
+json_t *texts_content(const json_t *out);
+json_t *texts_failure(const char *sentence);
+
+/* Adds what every result of that revision has; takes it over and returns it. */
+json_t *texts_result(enum mcp_version version, json_t *result);
+
+#endif

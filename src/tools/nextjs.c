@@ -1,0 +1,228 @@
+/* create_nextjs_sandbox and create_nextjs_bun_sandbox: a fresh application, served by its
+ * development server. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/fields.h"
+#include "base/alloc.h"
+#include "tools/catalogue/handlers.h"
+#include "tools/create.h"
+#include "tools/packages.h"
+#include "tools/reply.h"
+
+enum { PROGRESS_STEPS = 6, LOG_BYTES_MAX = 64 * 1024, PATH_BYTES = 256 };
+
+#define CREATE_FLAGS                                                                               \
+    " \"$TOOL_NAME\" --yes --ts --app --tailwind --no-eslint --no-src-dir --turbopack"             \
+    " --import-alias '@/*' --disable-git </dev/null"
+
+/* What differs between the two. */
+static const struct kind {
+    const char *create, *shadcn, *shadcn_all, *serve;
+    int wait_s;
+    bool bun;
+} with_npm =
+    {
+        .create = "npx --yes create-next-app@latest" CREATE_FLAGS " --use-npm",
+        .shadcn = "cd \"$TOOL_NAME\" && npx --yes shadcn@latest init --yes --defaults </dev/null",
+        .shadcn_all = "cd \"$TOOL_NAME\" && npx --yes shadcn@latest add --all --yes </dev/null",
+        .serve = "npx next dev",
+        .wait_s = 60,
+},
+  with_bun = {
+      .create = "bunx create-next-app@latest" CREATE_FLAGS " --use-bun",
+      .shadcn = "cd \"$TOOL_NAME\" && bunx --bun shadcn@latest init --yes --defaults </dev/null",
+      .shadcn_all = "cd \"$TOOL_NAME\" && bunx --bun shadcn@latest add --all --yes </dev/null",
+      .serve = "bun --bun run next dev",
+      .wait_s = 90,
+      .bun = true,
+};
+
+/* Its own session, so that no end of a command reaches it. The last line is its pid. */
+static const char serve_script[] =
+    "cd \"$TOOL_NAME\" || exit 1\n"
+    "if (exec 3<>\"/dev/tcp/127.0.0.1/$TOOL_PORT\") 2>/dev/null; then\n"
+    "    echo \"port $TOOL_PORT is in use already\"\n"
+    "    exit 1\n"
+    "fi\n"
+    "setsid nohup $TOOL_SERVE --hostname 0.0.0.0 --port \"$TOOL_PORT\" </dev/null"
+    " >\"$TOOL_LOG\" 2>&1 &\n"
+    "echo $!";
+
+static const char wait_script[] =
+    "for ((i = 0; i < 4 * TOOL_WAIT; i++)); do\n"
+    "    (exec 3<>\"/dev/tcp/127.0.0.1/$TOOL_PORT\") 2>/dev/null && exit 0\n"
+    "    kill -0 \"$TOOL_PID\" 2>/dev/null || { echo 'the development server has ended'; exit 1; "
+    "}\n"
+    "    sleep 0.25\n"
+    "done\n"
+    "echo \"nothing listens on port $TOOL_PORT after $TOOL_WAIT seconds\"\n"
+    "exit 1";
+
+struct making {
+    struct tool_call *call;
+    const json_t *input;
+    const struct kind *kind;
+    struct box box;
+    struct steps steps;
+    json_t *env, *reply;
+    char log[PATH_BYTES];
+};
+
+/* ---- the name ---- */
+
+/* As npm wants the name of a package, and nothing that a path or a flag could be made of. */
+static int name_check(const char *name, struct err *err)
+{
+    static const char known[] = "abcdefghijklmnopqrstuvwxyz0123456789-_";
+
+    if (strspn(name, known) != strlen(name) || name[0] == '-' || name[0] == '_') {
+        return err_set(err, EINVAL,
+                       "project_name: must be lower-case letters, digits, - and _, and begin with"
+                       " a letter or a digit");
+    }
+    return 0;
+}
+
+/* ---- steps ---- */
+
+static int step(struct making *making, uint32_t n, const char *name, const char *script,
+                struct err *err)
+{
+    call_progress(making->call, n, PROGRESS_STEPS, "%s", name);
+    return steps_run(&making->steps, name, script, err);
+}
+
+/* What shadcn cannot fetch does not keep the application from running. */
+static int shadcn(struct making *making, struct err *err)
+{
+    bool all = json_is_true(json_object_get(making->input, "shadcn_all"));
+    int r = step(making, 3, "shadcn init", making->kind->shadcn, err);
+
+    if (r == 1 && all) {
+        r = step(making, 3, "shadcn add --all", making->kind->shadcn_all, err);
+    }
+    if (r == 0) {
+        reply_note(making->reply, "shadcn could not be set up: its step says why. The application"
+                                  " runs without it.");
+    }
+    return r < 0 ? r : 1;
+}
+
+static int application(struct making *making, struct err *err)
+{
+    int r = 1;
+
+    if (making->kind->bun) {
+        call_progress(making->call, 1, PROGRESS_STEPS, "Installing Bun");
+        r = packages_preset(&making->steps, "bun", err);
+    }
+    if (r == 1) {
+        r = step(making, 2, "create-next-app", making->kind->create, err);
+    }
+    return r == 1 ? shadcn(making, err) : r;
+}
+
+static int log_read(struct making *making, struct err *err)
+{
+    scoped_box_result result = {0};
+    const struct box_command command = {.script = "tail -c \"$TOOL_LOG_BYTES\" \"$TOOL_LOG\"",
+                                        .env = making->env};
+    (void)json_object_set_new(making->env, "TOOL_LOG_BYTES", json_sprintf("%d", LOG_BYTES_MAX));
+    int r = box_run(making->call, &making->box, &command, &result, err);
+
+    if (r == 0) {
+        (void)json_object_set_new(making->reply, "log",
+                                  json_stringn(buf_at(&result.out), buf_len(&result.out)));
+    }
+    return r;
+}
+
+static int serve(struct making *making, struct err *err)
+{
+    int r = step(making, 4, "start the development server", serve_script, err);
+    long pid = r == 1 ? strtol(steps_output(&making->steps), NULL, 10) : 0;
+
+    if (r != 1) {
+        return r;
+    }
+    (void)json_object_set_new(making->reply, "pid", json_integer(pid));
+    (void)json_object_set_new(making->env, "TOOL_PID", json_sprintf("%ld", pid));
+    r = step(making, 5, "wait for its port", wait_script, err);
+    if (r == 0) {
+        int read = log_read(making, err);
+        r = read < 0 ? read : 0;
+    }
+    return r;
+}
+
+/* ---- the tools ---- */
+
+static void describe(struct making *making, const char *name)
+{
+    json_t *port = json_object_get(making->input, "port");
+    scoped_json *ports = json_array();
+    json_t *reply = reply_new(&making->box);
+
+    (void)snprintf(making->log, sizeof(making->log), "/home/user/%s.log", name);
+    (void)json_array_append(ports, port);
+    (void)json_object_set_new(reply, "template_alias", json_string("base"));
+    (void)json_object_set_new(reply, "project_dir", json_sprintf("/home/user/%s", name));
+    (void)json_object_set_new(reply, "port", json_integer(json_integer_value(port)));
+    (void)json_object_set_new(reply, "urls", reply_urls(&making->box, ports));
+    (void)json_object_set_new(reply, "log_path", json_string(making->log));
+    making->steps.done = json_array();
+    (void)json_object_set_new(reply, "steps", making->steps.done);
+    making->reply = reply;
+    making->env = json_pack("{ssssssss}", "TOOL_NAME", name, "TOOL_LOG", making->log, "TOOL_SERVE",
+                            making->kind->serve, "NEXT_TELEMETRY_DISABLED", "1");
+    (void)json_object_set_new(making->env, "TOOL_PORT",
+                              json_sprintf("%lld", (long long)json_integer_value(port)));
+    (void)json_object_set_new(making->env, "TOOL_WAIT", json_sprintf("%d", making->kind->wait_s));
+    making->steps.call = making->call;
+    making->steps.box = &making->box;
+    making->steps.env = making->env;
+}
+
+static int create(struct tool_call *call, const json_t *input, const struct kind *kind,
+                  json_t **out, struct err *err)
+{
+    const char *name = json_string_value(json_object_get(input, "project_name"));
+    struct making making = {.call = call, .input = input, .kind = kind};
+    int r = name_check(name, err);
+
+    if (r == 0) {
+        call_progress(call, 0, PROGRESS_STEPS, "Starting the sandbox");
+        r = create_box(call, input, "base", &making.box, err);
+    }
+    if (r < 0) {
+        return r;
+    }
+    describe(&making, name);
+    r = application(&making, err);
+    if (r == 1) {
+        r = serve(&making, err);
+    }
+    json_decref(making.env);
+    if (r < 0) {
+        box_kill(call, &making.box);
+        json_decref(making.reply);
+        return r;
+    }
+    (void)json_object_set_new(making.reply, "success", json_boolean(r == 1));
+    *out = making.reply;
+    return 0;
+}
+
+int tool_create_nextjs_sandbox(struct tool_call *call, const json_t *input, json_t **out,
+                               struct err *err)
+{
+    return create(call, input, &with_npm, out, err);
+}
+
+int tool_create_nextjs_bun_sandbox(struct tool_call *call, const json_t *input, json_t **out,
+                                   struct err *err)
+{
+    return create(call, input, &with_bun, out, err);
+}

@@ -1,0 +1,82 @@
+#include "tools/reply.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+
+enum { NOTE_BYTES_MAX = 4096, URL_BYTES = BOX_DOMAIN_BYTES + ID_SANDBOX_LEN + 32 };
+
+json_t *reply_new(const struct box *box)
+{
+    char stamp[CLOCK_STAMP_BYTES];
+    json_t *reply = json_object();
+
+    clock_stamp(box->expires_ms, stamp);
+    (void)json_object_set_new(reply, "sandbox_id", json_string(box->id));
+    (void)json_object_set_new(reply, "expires_at", json_string(stamp));
+    return reply;
+}
+
+/* Without a domain nobody outside could resolve a name of ours: headers say whose a request is. */
+static json_t *url_json(const struct box *box, const json_t *port)
+{
+    json_t *out = json_object();
+    char text[URL_BYTES];
+
+    (void)json_object_set_new(out, "port", json_integer(json_integer_value(port)));
+    if (box->domain[0]) {
+        (void)snprintf(text, sizeof(text), "https://%lld-%s.%s",
+                       (long long)json_integer_value(port), box->id, box->domain);
+        (void)json_object_set_new(out, "url", json_string(text));
+        (void)json_object_set_new(out, "how", json_string("open the url"));
+        return out;
+    }
+    (void)snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(port));
+    (void)json_object_set_new(
+        out, "headers", json_pack("{ssss}", "E2b-Sandbox-Id", box->id, "E2b-Sandbox-Port", text));
+    (void)json_object_set_new(
+        out, "how",
+        json_string("the service has no domain: send requests to the address that this tool was"
+                    " called at, with these headers"));
+    return out;
+}
+
+json_t *reply_urls(const struct box *box, const json_t *ports)
+{
+    json_t *urls = json_array();
+
+    for (size_t i = 0; i < json_array_size(ports); i++) {
+        (void)json_array_append_new(urls, url_json(box, json_array_get(ports, i)));
+    }
+    return urls;
+}
+
+void reply_note(json_t *reply, const char *fmt, ...)
+{
+    const char *before = json_string_value(json_object_get(reply, "note"));
+    scoped_buf text;
+    va_list ap;
+
+    buf_init(&text, NOTE_BYTES_MAX);
+    va_start(ap, fmt);
+    if ((!before || buf_printf(&text, "%s ", before) == 0) && buf_vprintf(&text, fmt, ap) == 0) {
+        (void)json_object_set_new(reply, "note", json_stringn(buf_at(&text), buf_len(&text)));
+    }
+    va_end(ap);
+}
+
+void reply_result(json_t *reply, const struct box_result *result)
+{
+    bool success = result->exit_code == 0 && !result->timed_out;
+
+    (void)json_object_set_new(reply, "success", json_boolean(success));
+    (void)json_object_set_new(reply, "stdout",
+                              json_stringn(buf_at(&result->out), buf_len(&result->out)));
+    (void)json_object_set_new(reply, "stderr",
+                              json_stringn(buf_at(&result->err), buf_len(&result->err)));
+    (void)json_object_set_new(reply, "exit_code", json_integer(result->exit_code));
+    (void)json_object_set_new(reply, "duration_ms", json_integer(result->duration_ms));
+    (void)json_object_set_new(reply, "timed_out", json_boolean(result->timed_out));
+    (void)json_object_set_new(reply, "truncated", json_boolean(result->out_cut || result->err_cut));
+}

@@ -1,0 +1,24 @@
+/* reply.h - what the answers of many tools have in common.
+ *
+ * Pure.
+ */
+#ifndef TOOLS_REPLY_H
+#define TOOLS_REPLY_H
+
+#include <jansson.h>
+
+#include "tools/box.h"
+
+/* {"sandbox_id", "expires_at"}. */
+json_t *reply_new(const struct box *box);
+
+/* How each port is reached from outside: an array as the catalogue's `urls`. */
+json_t *reply_urls(const struct box *box, const json_t *ports);
+
+/* Adds a sentence to the field `note`. */
+void reply_note(json_t *reply, const char *fmt, ...) printf_like(2, 3);
+
+/* stdout, stderr, exit_code, duration_ms, timed_out, truncated, success. */
+void reply_result(json_t *reply, const struct box_result *result);
+
+#endif

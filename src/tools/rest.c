@@ -1,0 +1,262 @@
+/* rest.c - the catalogue as plain HTTP: GET /tools, GET and POST /tools/{name}, and the OpenAPI
+ * document at /tools/openapi.json. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/utf8.h"
+#include "tools/internal.h"
+#include "tools/nearest.h"
+
+enum {
+    REAL_DIGITS = 15,
+    URL_BYTES = 512,
+    NAME_BYTES = 128,
+    STATUS_CLIENT_GONE = 499, /* answered to nobody, or to one that stays while we stop */
+};
+
+/* ---- answers ---- */
+
+void face_reply_json(struct http_exchange *ex, int status, const json_t *body)
+{
+    scoped_text text = json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(REAL_DIGITS));
+
+    if (!text) {
+        abort(); /* made of values that were checked */
+    }
+    http_reply(ex, status, "application/json; charset=utf-8", text, strlen(text));
+}
+
+/* A sentence may quote what a client sent, cut anywhere. */
+static json_t *sentence(const char *message)
+{
+    char clean[UTF8_REPLACEMENT_BYTES * sizeof(((struct err *)0)->msg) + 1];
+    struct str text = str_of(message);
+
+    if (text.len >= sizeof(((struct err *)0)->msg)) {
+        text.len = sizeof(((struct err *)0)->msg) - 1;
+    }
+    return json_stringn(clean, utf8_repair(text, clean));
+}
+
+void face_reply_error(struct http_exchange *ex, int status, const char *message)
+{
+    scoped_json *body = json_object();
+
+    (void)json_object_set_new(body, "code", json_integer(status));
+    (void)json_object_set_new(body, "message", sentence(message));
+    face_reply_json(ex, status, body);
+}
+
+/* ---- requests that need no tool to run ---- */
+
+struct question {
+    struct tools *tools;
+    struct http_exchange *ex; /* NULL: the client has left */
+    const struct tool *tool;
+    struct tool_call *call;
+    struct tools_who who;
+    int refused; /* the status of a refusal, which waits for the body to be out of the way */
+    struct err why;
+    json_t *answer; /* of a question that needs no call */
+};
+
+static void question_free(struct question *question)
+{
+    json_decref(question->answer);
+    free(question);
+}
+
+static void refuse(struct question *question, int status, const char *fmt, ...) printf_like(3, 4);
+static void refuse(struct question *question, int status, const char *fmt, ...)
+{
+    char text[sizeof(question->why.msg)];
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    question->refused = status;
+    (void)err_set(&question->why, EINVAL, "%s", text);
+}
+
+static struct question *question_new(struct tools *tools, struct http_exchange *ex,
+                                     const char *method, bool open)
+{
+    struct question *question = xnew(struct question);
+    const struct http_request *req = http_request(ex);
+    struct err err;
+
+    question->tools = tools;
+    question->ex = ex;
+    api_also_cors(ex);
+    if (!open && tools_authenticate(tools, req, &question->who, &err) < 0) {
+        refuse(question, 401, "%s", err.msg);
+    } else if (!str_eq(req->method, STR("GET")) && !str_eq(req->method, str_of(method))) {
+        refuse(question, 405, "this path does not take that method");
+    }
+    return question;
+}
+
+static void on_question(void *ctx, struct http_exchange *ex, int error, struct str body)
+{
+    struct question *question = ctx;
+
+    (void)body;
+    if (error == 0 || error == -EMSGSIZE) {
+        if (question->refused) {
+            face_reply_error(ex, question->refused, question->why.msg);
+        } else {
+            face_reply_json(ex, 200, question->answer);
+        }
+    }
+    question_free(question);
+}
+
+static void question_answer(struct question *question)
+{
+    http_gather(question->ex, 0, on_question, NULL, question);
+}
+
+static json_t *tool_json(const struct tools *tools, const struct tool *tool)
+{
+    json_t *out = json_pack("{ss ss ss ss sb sb}", "name", tool->name, "title", tool->title,
+                            "group", tool->group, "description", tool->description, "reads_only",
+                            tool->reads_only, "destroys", tool->destroys);
+
+    (void)json_object_set_new(out, "input_schema", json_deep_copy(tools_input(tools, tool)));
+    (void)json_object_set_new(out, "output_schema", json_deep_copy(tools_output(tools, tool)));
+    return out;
+}
+
+void rest_list(struct tools *tools, struct http_exchange *ex)
+{
+    struct question *question = question_new(tools, ex, "GET", false);
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < tools_catalogue_n; i++) {
+        (void)json_array_append_new(list, tool_json(tools, &tools_catalogue[i]));
+    }
+    question->answer = json_pack("{so}", "tools", list);
+    question_answer(question);
+}
+
+/* How the client reaches us, in its own words; behind a proxy, in those of the proxy. */
+static void own_url(const struct http_request *req, char out[URL_BYTES])
+{
+    struct str forwarded = http_header_get(req, "x-forwarded-proto");
+    struct str scheme = str_ieq(forwarded, STR("https")) ? STR("https") : req->scheme;
+    struct str host = http_header_get(req, "x-forwarded-host");
+
+    host = host.len ? host : req->authority;
+    (void)snprintf(out, URL_BYTES, "%.*s://%.*s", (int)scheme.len, scheme.at, (int)host.len,
+                   host.at);
+}
+
+/* Open: builders fetch it before they hold a key, and it says nothing of anybody. */
+void rest_openapi(struct tools *tools, struct http_exchange *ex)
+{
+    struct question *question = question_new(tools, ex, "GET", true);
+    char url[URL_BYTES];
+
+    own_url(http_request(ex), url);
+    question->answer = openapi_document(tools, utf8_valid(str_of(url)) ? url : "/");
+    question_answer(question);
+}
+
+/* ---- a call ---- */
+
+static void on_done(void *ctx, int error, const json_t *out, const struct err *err)
+{
+    struct question *question = ctx;
+
+    if (error == 0) {
+        face_reply_json(question->ex, 200, out);
+    } else {
+        int status = error == -ECANCELED ? STATUS_CLIENT_GONE : call_status_of(error);
+        face_reply_error(question->ex, status, err->msg);
+    }
+    question_free(question);
+}
+
+static void on_gone(void *ctx)
+{
+    struct question *question = ctx;
+    struct tool_call *call = question->call;
+
+    question_free(question);
+    call_abandon(call);
+}
+
+static void begin(struct question *question, struct str body)
+{
+    static const struct call_listener listener = {.done = on_done};
+    json_t *input = NULL;
+    struct err err;
+
+    int r = body_parse(body, true, &input, &err);
+    if (r == 0) {
+        r = call_start(question->tools, question->tool, &question->who, input, &listener, question,
+                       &question->call, &err);
+    }
+    if (r < 0) {
+        face_reply_error(question->ex, call_status_of(r), err.msg);
+        question_free(question);
+    }
+}
+
+static void on_body(void *ctx, struct http_exchange *ex, int error, struct str body)
+{
+    struct question *question = ctx;
+
+    if (error < 0 && error != -EMSGSIZE) {
+        question_free(question);
+    } else if (question->refused) {
+        face_reply_error(ex, question->refused, question->why.msg);
+        question_free(question);
+    } else if (error == -EMSGSIZE) {
+        char text[NAME_BYTES];
+
+        (void)snprintf(text, sizeof(text), "the body is larger than %d bytes",
+                       TOOLS_BODY_BYTES_MAX);
+        face_reply_error(ex, 413, text);
+        question_free(question);
+    } else {
+        begin(question, body);
+    }
+}
+
+static void refuse_unknown(struct question *question, struct str name)
+{
+    struct nearest nearest = {.word = name};
+    int shown = name.len < NAME_BYTES ? (int)name.len : NAME_BYTES;
+
+    for (size_t i = 0; i < tools_catalogue_n; i++) {
+        nearest_offer(&nearest, tools_catalogue[i].name);
+    }
+    if (nearest.best) {
+        refuse(question, 404, "there is no tool '%.*s'; did you mean %s?", shown, name.at,
+               nearest.best);
+    } else {
+        refuse(question, 404, "there is no tool '%.*s'; GET /tools lists them", shown, name.at);
+    }
+}
+
+void rest_call(struct tools *tools, struct http_exchange *ex, struct str name)
+{
+    struct question *question = question_new(tools, ex, "POST", false);
+
+    question->tool = tool_find(name);
+    if (!question->refused && !question->tool) {
+        refuse_unknown(question, name);
+    }
+    if (question->refused) {
+        question_answer(question);
+    } else if (str_eq(http_request(ex)->method, STR("GET"))) {
+        question->answer = tool_json(tools, question->tool);
+        question_answer(question);
+    } else {
+        http_gather_watched(ex, TOOLS_BODY_BYTES_MAX, on_body, on_gone, question);
+    }
+}

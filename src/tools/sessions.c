@@ -1,0 +1,205 @@
+/* start_shell_session, send_shell_session_input and kill_shell_session. */
+#include <errno.h>
+#include <string.h>
+
+#include "api/fields.h"
+#include "base/utf8.h"
+#include "tools/ansi.h"
+#include "tools/catalogue/handlers.h"
+#include "tools/keys.h"
+#include "tools/reply.h"
+#include "tools/terminal.h"
+
+enum { KEYS_TYPED_BYTES_MAX = 4 * 1024 * 1024, MS_PER_S = 1000 };
+
+static int connect(struct tool_call *call, const json_t *input, struct box *box, struct err *err)
+{
+    const json_t *timeout = json_object_get(input, "timeout_seconds");
+
+    return box_connect(call, json_string_value(json_object_get(input, "sandbox_id")),
+                       timeout ? json_integer_value(timeout) : -1, box, err);
+}
+
+static uint32_t pid_of(const json_t *input)
+{
+    return (uint32_t)json_integer_value(json_object_get(input, "pid"));
+}
+
+/* ---- what it showed ---- */
+
+/* The last `max` characters of valid UTF-8; *left_out: how many there are before. */
+static struct str last_characters(struct str text, size_t max, size_t *left_out)
+{
+    size_t all = 0;
+
+    for (size_t i = 0; i < text.len; i++) {
+        all += ((unsigned char)text.at[i] & 0xc0) != 0x80;
+    }
+    *left_out = all > max ? all - max : 0;
+    for (size_t skip = *left_out; skip > 0; skip--) {
+        text = str_skip(text, 1);
+        while (text.len && ((unsigned char)text.at[0] & 0xc0) == 0x80) {
+            text = str_skip(text, 1);
+        }
+    }
+    return text;
+}
+
+static int readable(const struct buf *bytes, bool strip, struct buf *out, struct err *err)
+{
+    scoped_buf plain;
+    char *at;
+
+    buf_init(&plain, TERMINAL_OUTPUT_BYTES_MAX);
+    if (strip && ansi_strip(buf_str(bytes), &plain) < 0) {
+        return err_set(err, EMSGSIZE, "the session showed too much");
+    }
+    struct str text = strip ? buf_str(&plain) : buf_str(bytes);
+    if (buf_reserve(out, UTF8_REPLACEMENT_BYTES * text.len + 1, &at) < 0) {
+        return err_set(err, EMSGSIZE, "the session showed too much");
+    }
+    buf_commit(out, utf8_repair(text, at));
+    return 0;
+}
+
+static int show(json_t *reply, const json_t *input, const struct terminal_output *output,
+                struct err *err)
+{
+    bool strip = !json_is_false(json_object_get(input, "strip_ansi"));
+    const json_t *max = json_object_get(input, "max_chars");
+    size_t left_out = 0;
+    scoped_buf text;
+
+    buf_init(&text, UTF8_REPLACEMENT_BYTES * (size_t)TERMINAL_OUTPUT_BYTES_MAX + 1);
+    int r = readable(&output->bytes, strip, &text, err);
+    if (r < 0) {
+        return r;
+    }
+    struct str shown = buf_str(&text);
+    if (max) {
+        shown = last_characters(shown, (size_t)json_integer_value(max), &left_out);
+    }
+    (void)json_object_set_new(reply, "output", json_stringn(shown.at ? shown.at : "", shown.len));
+    (void)json_object_set_new(reply, "truncated", json_boolean(left_out > 0));
+    if (left_out > 0) {
+        reply_note(reply, "The first %zu characters were left out: max_chars is %lld.", left_out,
+                   (long long)json_integer_value(max));
+    }
+    return 0;
+}
+
+/* ---- the tools ---- */
+
+int tool_start_shell_session(struct tool_call *call, const json_t *input, json_t **out,
+                             struct err *err)
+{
+    struct terminal_output output = {0};
+    scoped_json *env = NULL;
+    struct box box;
+    uint32_t pid = 0;
+    int r = connect(call, input, &box, err);
+
+    r = r < 0 ? r : keys_env(call, box.id, json_object_get(input, "envs"), &env, err);
+    if (r < 0) {
+        return r;
+    }
+    if (!json_object_get(env, "TERM")) {
+        (void)json_object_set_new(env, "TERM", json_string("xterm-256color"));
+    }
+    const struct terminal_plan plan = {
+        .cwd = json_string_value(json_object_get(input, "cwd")),
+        .env = env,
+        .cols = (uint16_t)json_integer_value(json_object_get(input, "cols")),
+        .rows = (uint16_t)json_integer_value(json_object_get(input, "rows")),
+    };
+    buf_init(&output.bytes, TERMINAL_OUTPUT_BYTES_MAX);
+    r = terminal_start(call, &box, &plan, &pid, &output, err);
+    scoped_json *reply = reply_new(&box);
+    (void)json_object_set_new(reply, "pid", json_integer((json_int_t)pid));
+    r = r < 0 ? r : show(reply, input, &output, err);
+    if (r == 0) {
+        *out = move_ptr(&reply);
+    }
+    buf_fini(&output.bytes);
+    return r;
+}
+
+/* Enter is a carriage return: programs that read keys know no other. */
+static int type(struct tool_call *call, const struct box *box, const json_t *input, struct err *err)
+{
+    const json_t *text = json_object_get(input, "input");
+    bool enter = json_is_true(json_object_get(input, "append_newline"));
+    size_t len = json_string_length(text);
+    scoped_buf keys;
+
+    buf_init(&keys, KEYS_TYPED_BYTES_MAX);
+    if (len == 0) {
+        return 0; /* only a look */
+    }
+    if (buf_append(&keys, json_string_value(text), len) < 0 ||
+        (enter && buf_append(&keys, "\r", 1) < 0)) {
+        return err_set(err, EMSGSIZE, "input: is longer than %d bytes", KEYS_TYPED_BYTES_MAX);
+    }
+    return terminal_type(call, box, pid_of(input), buf_str(&keys), err);
+}
+
+static int look(struct tool_call *call, const struct box *box, const json_t *input, json_t *reply,
+                struct err *err)
+{
+    double wait_s = json_number_value(json_object_get(input, "wait_seconds"));
+    struct terminal_output output = {0};
+
+    buf_init(&output.bytes, TERMINAL_OUTPUT_BYTES_MAX);
+    int r = terminal_read(call, box, pid_of(input), (int64_t)(wait_s * MS_PER_S), &output, err);
+    if (r == 0) {
+        (void)json_object_set_new(reply, "pid", json_integer((json_int_t)pid_of(input)));
+        (void)json_object_set_new(reply, "ended", json_boolean(output.ended));
+        if (output.ended) {
+            (void)json_object_set_new(reply, "exit_code", json_integer(output.exit_code));
+        }
+        r = show(reply, input, &output, err);
+    }
+    buf_fini(&output.bytes);
+    return r;
+}
+
+int tool_send_shell_session_input(struct tool_call *call, const json_t *input, json_t **out,
+                                  struct err *err)
+{
+    struct box box;
+    int r = connect(call, input, &box, err);
+
+    r = r < 0 ? r : terminal_check(call, &box, pid_of(input), err);
+    r = r < 0 ? r : type(call, &box, input, err);
+    if (r < 0) {
+        return r;
+    }
+    scoped_json *reply = reply_new(&box);
+    r = look(call, &box, input, reply, err);
+    if (r == 0) {
+        *out = move_ptr(&reply);
+    }
+    return r;
+}
+
+int tool_kill_shell_session(struct tool_call *call, const json_t *input, json_t **out,
+                            struct err *err)
+{
+    struct box box;
+    int r = connect(call, input, &box, err);
+
+    r = r < 0 ? r : terminal_check(call, &box, pid_of(input), err);
+    if (r < 0) {
+        return r;
+    }
+    scoped_json *request = json_pack("{s{sI}ss}", "process", "pid", (json_int_t)pid_of(input),
+                                     "signal", "SIGNAL_SIGKILL");
+    r = box_rpc(call, &box, "/process.Process/SendSignal", request, NULL, err);
+    if (r < 0) {
+        return r;
+    }
+    *out = reply_new(&box);
+    (void)json_object_set_new(*out, "pid", json_integer((json_int_t)pid_of(input)));
+    (void)json_object_set_new(*out, "killed", json_true());
+    return 0;
+}

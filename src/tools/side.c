@@ -1,0 +1,85 @@
+#include "tools/side.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdint.h>
+
+enum { SIDES_MAX = 16 };
+
+static void side_main(void *arg)
+{
+    struct side *side = arg;
+
+    side->fiber = fiber_self();
+    side->run(side->arg);
+    side->fiber = NULL;
+    if (side->waiter) {
+        fiber_wake(side->waiter); /* `side` may be no more when this returns */
+    }
+}
+
+int side_start(struct side *side, void (*run)(void *arg), void *arg)
+{
+    *side = (struct side){.run = run, .arg = arg};
+    return fiber_start(side_main, side) ? 0 : -EAGAIN;
+}
+
+void side_cancel(struct side *side)
+{
+    if (side->fiber) {
+        fiber_cancel(side->fiber);
+    }
+}
+
+void side_join(struct side *side)
+{
+    unsigned shields = 0;
+
+    side->waiter = fiber_self();
+    while (side->fiber) {
+        if (fiber_park() < 0) {
+            fiber_shield();
+            shields++;
+            side_cancel(side);
+        }
+    }
+    side->waiter = NULL;
+    while (shields-- > 0) {
+        fiber_unshield();
+    }
+}
+
+/* ---- many ---- */
+
+struct each {
+    size_t n, next;
+    void (*one)(void *ctx, size_t i);
+    void *ctx;
+};
+
+static void each_main(void *arg)
+{
+    struct each *each = arg;
+
+    while (each->next < each->n && !fiber_cancelled(fiber_self())) {
+        each->one(each->ctx, each->next++);
+    }
+}
+
+void side_each(size_t n, size_t width, void (*one)(void *ctx, size_t i), void *ctx)
+{
+    struct each each = {n, 0, one, ctx};
+    struct side sides[SIDES_MAX] = {0};
+    size_t begun = 0;
+
+    assert(width <= SIDES_MAX);
+    while (begun < width && each.next < n && side_start(&sides[begun], each_main, &each) == 0) {
+        begun++;
+    }
+    if (begun == 0) {
+        each_main(&each); /* no fiber to be had: one after the other, in ours */
+    }
+    for (size_t i = 0; i < begun; i++) {
+        side_join(&sides[i]);
+    }
+}

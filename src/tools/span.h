@@ -1,0 +1,22 @@
+/* span.h - lengths of time as people write them.
+ *
+ * Pure.
+ */
+#ifndef TOOLS_SPAN_H
+#define TOOLS_SPAN_H
+
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "base/str.h"
+
+enum { SPAN_S_MAX = 10 * 366 * 24 * 3600 };
+
+/* "5 minutes", "every 90s", "an hour and 30 minutes", "1.5 hours": whole seconds, 1 to SPAN_S_MAX.
+ * -EINVAL when it is not that. */
+must_check int span_parse(struct str text, int64_t *seconds);
+
+/* "until stopped", "forever". */
+bool span_is_endless(struct str text);
+
+#endif

@@ -1,0 +1,27 @@
+/* steps.h - scripts run one after the other in a sandbox, each with what came of it.
+ *
+ * Blocks:   the fiber. Threads: the loop's.
+ */
+#ifndef TOOLS_STEPS_H
+#define TOOLS_STEPS_H
+
+#include "tools/box.h"
+
+enum { STEP_OUTPUT_BYTES_MAX = 16 * 1024 }; /* shown of each, the end of it */
+
+struct steps { /* borrowed, but for `done` */
+    struct tool_call *call;
+    const struct box *box;
+    const char *cwd;   /* NULL: the sandbox's own */
+    const json_t *env; /* of each command; may be NULL */
+    json_t *done;      /* array of {"name", "success", "exit_code", "output", "duration_ms"} */
+};
+
+/* 1 when the script succeeded, 0 when it ran and failed. Its output and its errors are one text. */
+must_check int steps_run(struct steps *steps, const char *name, const char *script,
+                         struct err *err);
+
+/* What the last one wrote; borrowed. */
+const char *steps_output(const struct steps *steps);
+
+#endif

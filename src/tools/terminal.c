@@ -1,0 +1,270 @@
+#include "tools/terminal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/fields.h"
+#include "base/clock.h"
+#include "base/encode.h"
+#include "rpc/process.h"
+#include "tools/box_internal.h"
+#include "tools/side.h"
+
+#define TERMINAL_TAG "terminal-" /* and some letters: a tag names one process */
+
+enum {
+    TAG_RANDOM_LEN = 12,
+    TAG_BYTES = sizeof(TERMINAL_TAG) + TAG_RANDOM_LEN,
+    DEADLINE_BYTES = 24,
+    FIRST_WORDS_MS = 2000, /* at most, for a shell's own files to be read */
+    QUIET_MS = 150,        /* it waits for input */
+    LOOK_MS = 25,
+    READ_MS_MIN = 20, /* what was kept for us comes at once */
+};
+
+/* ---- a stream of events ---- */
+
+struct stream {
+    struct tool_call *call;
+    struct ask *ask;
+    struct terminal_output *out;
+    struct buf in; /* what came and is no whole message yet */
+    struct process_event event;
+    uint32_t pid;
+    int64_t heard_ms; /* when it last showed something; 0: never */
+    bool over;        /* the stream */
+    int error;
+    struct err err;
+};
+
+static void keep_end(struct buf *kept, struct str data)
+{
+    size_t all = buf_len(kept) + data.len;
+
+    if (all > TERMINAL_OUTPUT_BYTES_MAX) {
+        buf_consume(kept, all - TERMINAL_OUTPUT_BYTES_MAX);
+    }
+    (void)!buf_append(kept, data.at, data.len);
+}
+
+static void on_event(struct stream *stream)
+{
+    const struct process_event *event = &stream->event;
+
+    switch (event->news) {
+    case PROCESS_STARTED:
+        stream->pid = event->pid;
+        break;
+    case PROCESS_OUTPUT:
+        stream->heard_ms = clock_mono_ms();
+        keep_end(&stream->out->bytes, buf_str(&event->data));
+        break;
+    case PROCESS_ENDED:
+        stream->out->ended = true;
+        stream->out->exit_code = event->exit_code;
+        break;
+    case PROCESS_LAST:
+        stream->over = true;
+        if (event->why.code && !event->late && !stream->out->ended) {
+            stream->error = err_set(&stream->err, event->why.code == EINVAL ? EINVAL : EIO, "%s",
+                                    event->why.msg);
+        }
+        break;
+    case PROCESS_NOTHING:
+        break;
+    }
+}
+
+static int take_frames(struct stream *stream)
+{
+    struct frame frame;
+    int r;
+
+    while ((r = frame_read(buf_str(&stream->in), PROCESS_MESSAGE_BYTES_MAX, &frame)) > 0) {
+        process_event(&frame, &stream->event);
+        buf_consume(&stream->in, frame.bytes);
+        on_event(stream);
+    }
+    return r;
+}
+
+static void follow(void *arg)
+{
+    struct stream *stream = arg;
+    struct str piece;
+    int r = 0;
+
+    while (r >= 0 && !stream->over) {
+        r = ask_read(stream->ask, &piece, &stream->err);
+        if (r == 0) {
+            r = err_set(&stream->err, EIO, "the sandbox went away");
+        } else if (r > 0 &&
+                   (buf_append(&stream->in, piece.at, piece.len) < 0 || take_frames(stream) < 0)) {
+            r = err_set(&stream->err, EIO, "the sandbox's agent sent too long a message");
+        }
+    }
+    stream->error = r < 0 ? r : stream->error;
+    stream->over = true;
+}
+
+static void stream_init(struct stream *stream, struct tool_call *call, struct terminal_output *out)
+{
+    *stream = (struct stream){.call = call, .out = out};
+    buf_init(&stream->in, PROCESS_MESSAGE_BYTES_MAX + HTTP_WINDOW_BYTES + FRAME_HEAD_BYTES);
+    process_event_init(&stream->event);
+}
+
+static void stream_fini(struct stream *stream)
+{
+    ask_close(stream->ask);
+    buf_fini(&stream->in);
+    process_event_fini(&stream->event);
+}
+
+/* deadline_ms 0: none. */
+static int stream_open(struct stream *stream, const struct box *box, const char *target,
+                       const struct buf *body, int64_t deadline_ms, struct err *err)
+{
+    char deadline[DEADLINE_BYTES];
+    struct box_headers headers;
+
+    box_headers(&headers, box, BOX_AGENT_PORT);
+    box_header(&headers, "content-type", PROCESS_CONTENT_TYPE);
+    if (deadline_ms > 0) {
+        (void)snprintf(deadline, sizeof(deadline), "%lld", (long long)deadline_ms);
+        box_header(&headers, "connect-timeout-ms", deadline);
+    }
+    const struct ask_plan plan = {.method = "POST",
+                                  .target = target,
+                                  .headers = headers.at,
+                                  .headers_n = headers.n,
+                                  .body = buf_str(body)};
+    int r = ask_open(call_tools(stream->call), &plan, &stream->ask, err);
+    if (r == 0 && ask_status(stream->ask) != 200) {
+        r = box_refused(stream->ask, "terminal", err);
+    }
+    return r;
+}
+
+/* ---- starting ---- */
+
+/* Until it has spoken and waits for us, or takes too long. */
+static int first_words(struct stream *stream, struct err *err)
+{
+    int64_t begun_ms = clock_mono_ms(), now_ms = begun_ms;
+    struct side side;
+    int r = side_start(&side, follow, stream);
+
+    if (r < 0) {
+        return err_set(err, EBUSY, "too much is under way: try again later");
+    }
+    while (r == 0 && !stream->over && now_ms - begun_ms < FIRST_WORDS_MS &&
+           (!stream->heard_ms || now_ms - stream->heard_ms < QUIET_MS)) {
+        r = call_sleep(stream->call, LOOK_MS);
+        now_ms = clock_mono_ms();
+    }
+    bool failed = stream->over && stream->error < 0;
+    side_cancel(&side);
+    side_join(&side);
+    if (failed) {
+        *err = stream->err;
+        return stream->error;
+    }
+    return r < 0 ? err_set(err, -r, "the call was cancelled") : 0;
+}
+
+int terminal_start(struct tool_call *call, const struct box *box, const struct terminal_plan *plan,
+                   uint32_t *pid, struct terminal_output *out, struct err *err)
+{
+    static const char *const argv[] = {"/bin/bash", "-l", "-i", NULL};
+    char tag[TAG_BYTES] = TERMINAL_TAG;
+    struct process_plan asked = {.argv = argv,
+                                 .cwd = plan->cwd,
+                                 .env = plan->env,
+                                 .takes_input = true,
+                                 .tag = tag,
+                                 .cols = plan->cols,
+                                 .rows = plan->rows};
+    struct stream stream;
+    scoped_buf body;
+
+    id_alnum(tag + sizeof(TERMINAL_TAG) - 1, TAG_RANDOM_LEN);
+    buf_init(&body, PROCESS_REQUEST_BYTES_MAX);
+    stream_init(&stream, call, out);
+    int r = process_request(&asked, &body, err);
+    r = r < 0 ? r : stream_open(&stream, box, PROCESS_START, &body, 0, err);
+    r = r < 0 ? r : first_words(&stream, err);
+    if (r == 0 && stream.pid == 0) {
+        r = err_set(err, EIO, "the shell did not start");
+    }
+    *pid = stream.pid;
+    stream_fini(&stream);
+    return r;
+}
+
+/* ---- one that runs ---- */
+
+static bool is_terminal(const json_t *process, uint32_t pid)
+{
+    const char *tag = json_string_value(json_object_get(process, "tag"));
+
+    return json_integer_value(json_object_get(process, "pid")) == (json_int_t)pid && tag &&
+           str_starts(str_of(tag), STR(TERMINAL_TAG));
+}
+
+int terminal_check(struct tool_call *call, const struct box *box, uint32_t pid, struct err *err)
+{
+    scoped_json *nothing = json_object();
+    scoped_json *answer = NULL;
+    int r = box_rpc(call, box, "/process.Process/List", nothing, &answer, err);
+    const json_t *processes = json_object_get(answer, "processes");
+
+    for (size_t i = 0; r == 0 && i < json_array_size(processes); i++) {
+        if (is_terminal(json_array_get(processes, i), pid)) {
+            return 0;
+        }
+    }
+    return r < 0 ? r
+                 : err_set(err, ENOENT,
+                           "pid: sandbox %s has no shell session %u; start_shell_session"
+                           " starts one",
+                           box->id, pid);
+}
+
+int terminal_type(struct tool_call *call, const struct box *box, uint32_t pid, struct str keys,
+                  struct err *err)
+{
+    scoped_buf text;
+
+    buf_init(&text, 2 * keys.len + 8);
+    if (base64_encode(&text, keys.at, keys.len, BASE64_STD) < 0) {
+        return err_set(err, EMSGSIZE, "the input does not fit");
+    }
+    scoped_json *request = json_pack("{s{sI}s{ss%}}", "process", "pid", (json_int_t)pid, "input",
+                                     "pty", buf_at(&text), buf_len(&text));
+    return box_rpc(call, box, "/process.Process/SendInput", request, NULL, err);
+}
+
+int terminal_read(struct tool_call *call, const struct box *box, uint32_t pid, int64_t wait_ms,
+                  struct terminal_output *out, struct err *err)
+{
+    struct stream stream;
+    scoped_buf body;
+
+    buf_init(&body, PROCESS_REQUEST_BYTES_MAX);
+    stream_init(&stream, call, out);
+    int r = process_request_connect(pid, &body, err);
+    r = r < 0 ? r
+              : stream_open(&stream, box, PROCESS_CONNECT, &body,
+                            wait_ms > READ_MS_MIN ? wait_ms : READ_MS_MIN, err);
+    if (r == 0) {
+        follow(&stream);
+        r = stream.error;
+        if (r < 0) {
+            *err = stream.err;
+        }
+    }
+    stream_fini(&stream);
+    return r;
+}

@@ -1,0 +1,43 @@
+/* terminal.h - terminals in sandboxes: processes that go on between calls.
+ *
+ * Nothing that a terminal shows is lost while nobody reads it: the agent keeps it (up to a MiB) for
+ * the next who connects, and ends a read itself, behind the last byte that it sent.
+ *
+ * Blocks:   the fiber. Threads: the loop's.
+ */
+#ifndef TOOLS_TERMINAL_H
+#define TOOLS_TERMINAL_H
+
+#include "tools/box.h"
+
+enum { TERMINAL_OUTPUT_BYTES_MAX = 4 * 1024 * 1024 }; /* of one read; the end is kept */
+
+struct terminal_plan { /* borrowed */
+    const char *cwd;   /* NULL: the home directory */
+    const json_t *env; /* may be NULL */
+    uint16_t cols, rows;
+};
+
+struct terminal_output {
+    struct buf bytes; /* initialised by who reads */
+    bool ended;
+    int exit_code; /* when it has ended; -1: a signal */
+};
+
+/* A login shell in a terminal. Its first words are in *out: up to when it waits. */
+must_check int terminal_start(struct tool_call *call, const struct box *box,
+                              const struct terminal_plan *plan, uint32_t *pid,
+                              struct terminal_output *out, struct err *err);
+
+/* -ENOENT with the sentence when no terminal of this module's has that pid. */
+must_check int terminal_check(struct tool_call *call, const struct box *box, uint32_t pid,
+                              struct err *err);
+
+must_check int terminal_type(struct tool_call *call, const struct box *box, uint32_t pid,
+                             struct str keys, struct err *err);
+
+/* What it showed since the last read, and shows within wait_ms. */
+must_check int terminal_read(struct tool_call *call, const struct box *box, uint32_t pid,
+                             int64_t wait_ms, struct terminal_output *out, struct err *err);
+
+#endif

@@ -1,0 +1,62 @@
+// The SDK's `mcp` option: real MCP servers from npm in one gateway, asked by the official MCP client.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+import { Sandbox, Template } from 'e2b'
+import { makeSandbox, routing, SANDBOX_URL } from './helpers.js'
+
+const PORT = 50005
+const mcp = { filesystem: { paths: ['/home/user'] }, memory: {}, sequentialthinking: {} }
+
+// The servers are installed once, as addMcpServer does it.
+const alias = `gateway-js-${Date.now()}`
+await Template.build(Template().fromTemplate('mcp-gateway').addMcpServer(Object.keys(mcp)), alias)
+const sandbox = await makeSandbox({ template: alias, mcp })
+
+// By the headers that name the port in getMcpUrl(): fetch sets no Host.
+async function connect(token) {
+  const url = new URL(sandbox.getMcpUrl())
+  assert.equal(url.pathname, '/mcp')
+  assert.ok(url.host.startsWith(`${PORT}-${sandbox.sandboxId}.`))
+  const headers = { ...routing(sandbox.sandboxId, PORT), Authorization: `Bearer ${token}` }
+  const client = new Client({ name: 'test', version: '1' })
+  await client.connect(new StreamableHTTPClientTransport(new URL(SANDBOX_URL + '/mcp'), { requestInit: { headers } }))
+  return client
+}
+
+test('tools of three servers are listed and called', async () => {
+  const client = await connect(await sandbox.getMcpToken())
+  try {
+    const names = (await client.listTools()).tools.map((tool) => tool.name)
+    for (const name of ['filesystem-write_file', 'memory-read_graph', 'sequentialthinking-sequentialthinking']) {
+      assert.ok(names.includes(name), name)
+    }
+    const file = { path: '/home/user/note.txt', content: 'from a tool' }
+    await client.callTool({ name: 'filesystem-write_file', arguments: file })
+    assert.equal(await sandbox.files.read('/home/user/note.txt'), 'from a tool')
+
+    const entities = [{ name: 'Ada', entityType: 'person', observations: ['wrote programs'] }]
+    await client.callTool({ name: 'memory-create_entities', arguments: { entities } })
+    const graph = await client.callTool({ name: 'memory-read_graph', arguments: {} })
+    assert.match(graph.content[0].text, /wrote programs/)
+
+    const thought = { thought: 'one', nextThoughtNeeded: false, thoughtNumber: 1, totalThoughts: 1 }
+    const thinking = await client.callTool({ name: 'sequentialthinking-sequentialthinking', arguments: thought })
+    assert.match(thinking.content[0].text, /thoughtNumber/)
+  } finally {
+    await client.close()
+  }
+})
+
+test('a wrong token', async () => {
+  await assert.rejects(connect('wrong'), /401|Unauthorized|bearer token/)
+})
+
+test('a server that is not in the catalogue', async () => {
+  await assert.rejects(
+    Sandbox.create({ mcp: { invalid_server: {} } }),
+    /Failed to start MCP gateway: mcp-gateway: unknown MCP server invalid_server/
+  )
+})

@@ -1,0 +1,275 @@
+"""Parked jails: who claims one gets a sandbox like any other, made for nobody before; what is not
+needed, not right or not affordable any more goes; and nothing of them outlives the daemon."""
+
+import http.server
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from builder import Builder, run
+from daemon import Daemon, until
+from e2b import Sandbox
+from test_teams import add_team
+
+FLOOR, CEILING = 4, 16
+BURST = 100
+OUTSIDE = "198.51.100.80"  # nobody's: leads to a server of the test's
+SPARE_BYTES = 2 << 30
+SETTLE_S = 60
+
+
+def figures(daemon):
+    page = httpx.get(f"{daemon.url}/metrics", headers={"X-API-Key": daemon.key}).text
+    lines = [line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in lines}
+
+
+def parked(daemon):
+    return int(figures(daemon)["atoll_parked_jails"])
+
+
+def claims(daemon, outcome):
+    return int(figures(daemon)[f'atoll_parked_claims_total{{outcome="{outcome}"}}'])
+
+
+def wait_parked(daemon, least=FLOOR):
+    until(lambda: parked(daemon) >= least, f"{least} jails are parked", SETTLE_S)
+
+
+class Hello(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"hello")
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hello)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_address[1]
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def daemon(server):
+    daemon = Daemon(
+        *("--parked-min", str(FLOOR), "--parked-max", str(CEILING)),
+        *("--egress-map", f"{OUTSIDE}:80=127.0.0.1:{server}"),
+    )
+    try:
+        daemon.start()
+        daemon.stop()
+        daemon.other_key = add_team(daemon.data / "state" / "atoll.db", "another")
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.remove()
+
+
+@pytest.fixture
+def full(daemon):
+    wait_parked(daemon)
+    return daemon
+
+
+def test_a_claimed_one_is_what_was_asked_for(full):
+    before = claims(full, "hit")
+    made = [
+        Sandbox.create(
+            timeout=60, envs={"WHO": f"number {i}"}, metadata={"n": str(i)}, allow_internet_access=i > 0, **full.sdk
+        )
+        for i in range(3)
+    ]
+    say = f"hostname; echo $E2B_SANDBOX_ID; echo $WHO; curl -s -m 5 http://{OUTSIDE}/ || echo no"
+    try:
+        assert claims(full, "hit") == before + 3
+        assert len({sandbox.sandbox_id for sandbox in made}) == 3
+        for i, sandbox in enumerate(made):
+            said = sandbox.commands.run(say).stdout.split("\n")
+            assert said[:3] == [sandbox.sandbox_id, sandbox.sandbox_id, f"number {i}"]
+            assert said[3] == ("hello" if i > 0 else "no"), "the network is as it was asked for"
+            info = sandbox.get_info()
+            assert info.metadata == {"n": str(i)}
+            assert (info.end_at - info.started_at).total_seconds() == pytest.approx(60, abs=1)
+        tokens = [s.connection_config.sandbox_headers["X-Access-Token"] for s in made]
+        assert len(set(tokens)) == 3
+        headers = {"E2b-Sandbox-Id": made[0].sandbox_id, "E2b-Sandbox-Port": "49983"}
+        answers = [
+            httpx.get(f"{full.url}/envs", headers={**headers, "X-Access-Token": token}).status_code
+            for token in tokens
+        ]
+        assert answers == [200, 401, 401]
+    finally:
+        for sandbox in made:
+            sandbox.kill()
+
+
+def test_parked_ones_are_nobody_s(full):
+    """Not in a list, not in a count, not to be reached, whatever one knows of them."""
+    ids = set(full.jails())
+    assert len(ids) >= FLOOR
+    headers = {"X-API-Key": full.key}
+    assert httpx.get(f"{full.url}/v2/sandboxes", headers=headers).json() == []
+    assert figures(full)['atoll_sandboxes{state="running"}'] == 0
+    assert figures(full)['atoll_sandboxes{state="starting"}'] == 0
+    for sandbox_id in ids:
+        assert httpx.get(f"{full.url}/sandboxes/{sandbox_id}", headers=headers).status_code == 404
+        assert httpx.delete(f"{full.url}/sandboxes/{sandbox_id}", headers=headers).status_code == 404
+        inside = {"E2b-Sandbox-Id": sandbox_id, "E2b-Sandbox-Port": "49983"}
+        assert httpx.get(f"{full.url}/health", headers=inside).status_code == 502
+
+
+def test_two_teams_claim_from_one_pool(full):
+    theirs = {**full.sdk, "api_key": full.other_key}
+    mine, other = Sandbox.create(timeout=60, **full.sdk), Sandbox.create(timeout=60, **theirs)
+    try:
+        for key, own in ((full.key, mine), (full.other_key, other)):
+            rows = httpx.get(f"{full.url}/v2/sandboxes", headers={"X-API-Key": key}).json()
+            assert [row["sandboxID"] for row in rows] == [own.sandbox_id]
+    finally:
+        mine.kill()
+        other.kill()
+
+
+def test_none_is_used_twice(full):
+    seen = set()
+    for _ in range(3 * FLOOR):
+        sandbox = Sandbox.create(timeout=60, **full.sdk)
+        assert sandbox.sandbox_id not in seen
+        assert sandbox.commands.run("ls -A /tmp; touch /tmp/used").stdout == ""
+        seen.add(sandbox.sandbox_id)
+        sandbox.kill()
+
+
+def test_a_burst_beyond_the_pool(full):
+    """All succeed: those that find none are made for their callers."""
+    missed = claims(full, "miss")
+
+    def one(number):
+        sandbox = Sandbox.create(timeout=120, envs={"N": str(number)}, **full.sdk)
+        return sandbox, sandbox.commands.run("echo $N $E2B_SANDBOX_ID", timeout=60).stdout.split()
+
+    with ThreadPoolExecutor(BURST) as threads:
+        made = list(threads.map(one, range(BURST)))
+    try:
+        assert [said for _, said in made] == [[str(n), sb.sandbox_id] for n, (sb, _) in enumerate(made)]
+        assert len({sandbox.sandbox_id for sandbox, _ in made}) == BURST
+        assert claims(full, "miss") > missed
+    finally:
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(lambda pair: pair[0].kill(), made))
+    until(lambda: parked(full) == CEILING, "as many are parked as may be", SETTLE_S)
+
+
+def test_a_claimed_one_can_be_paused_and_copied(full):
+    hits = claims(full, "hit")
+    sandbox = Sandbox.create(timeout=600, **full.sdk)
+    assert claims(full, "hit") == hits + 1
+    copies = []
+    try:
+        sandbox.files.write("/home/user/kept", "here")
+        sandbox.pause()
+        sandbox = Sandbox.connect(sandbox.sandbox_id, **full.sdk)
+        copies = sandbox.fork(count=2, timeout=600)
+        snapshot = sandbox.create_snapshot()
+        copies.append(Sandbox.create(snapshot.snapshot_id, timeout=600, **full.sdk))
+        for copy in [sandbox, *copies]:
+            assert copy.files.read("/home/user/kept") == "here"
+            assert copy.commands.run("hostname").stdout.strip() == copy.sandbox_id
+        Sandbox.delete_snapshot(snapshot.snapshot_id, **full.sdk)
+    finally:
+        for copy in [sandbox, *copies]:
+            copy.kill()
+
+
+def test_one_that_dies_is_replaced(full):
+    victim, pid = next(iter(full.jails().items()))
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: victim not in full.sandbox_dirs(), "it is gone", SETTLE_S)
+    wait_parked(full)
+    sandbox = Sandbox.create(timeout=60, **full.sdk)
+    assert sandbox.commands.run("echo ok").stdout == "ok\n"
+    sandbox.kill()
+
+
+def test_a_template_that_changed_is_not_claimed(full):
+    builder = Builder(full)
+    ids, status = builder.build([run("echo one >/home/user/which")], name="turning")
+    assert status["status"] == "ready", status
+    for _ in range(2):
+        Sandbox.create("turning", timeout=60, **full.sdk).kill()
+    wait_parked(full, FLOOR + 1)
+    hits = claims(full, "hit")
+    sandbox = Sandbox.create("turning", timeout=60, **full.sdk)
+    assert claims(full, "hit") == hits + 1
+    assert sandbox.files.read("/home/user/which") == "one\n"
+    sandbox.kill()
+
+    _, status = builder.build([run("echo two >/home/user/which")], name="turning")
+    assert status["status"] == "ready", status
+    for _ in range(3):
+        sandbox = Sandbox.create("turning", timeout=60, **full.sdk)
+        assert sandbox.files.read("/home/user/which") == "two\n"
+        sandbox.kill()
+    assert builder.call("DELETE", f"/templates/{ids[0]}").status_code in (200, 204)
+    until(lambda: parked(full) == FLOOR, "those of a template that is gone are gone", SETTLE_S)
+    assert builder.create("turning").status_code == 404
+
+
+def test_a_killed_keeper_leaves_them_parked(full):
+    before = set(full.jails())
+    full.kill_child("keeper")
+    assert before <= set(full.jails())
+    sandbox = Sandbox.create(timeout=60, **full.sdk)
+    assert sandbox.sandbox_id in before
+    sandbox.kill()
+
+
+def test_a_killed_daemon_leaves_nothing(full):
+    kept = Sandbox.create(timeout=600, **full.sdk)
+    before = set(full.jails()) - {kept.sandbox_id}
+    for end in (lambda: full.kill_child("server"), lambda: (full.kill(), full.start())):
+        end()
+        until(lambda: not before & set(full.jails()), "the parked ones of before are gone", SETTLE_S)
+        until(lambda: not before & set(full.sandbox_dirs()), "and their disks", SETTLE_S)
+        wait_parked(full)
+        before = set(full.jails()) - {kept.sandbox_id}
+    kept = Sandbox.connect(kept.sandbox_id, **full.sdk)
+    assert kept.commands.run("echo on").stdout == "on\n"
+    kept.kill()
+
+
+def test_an_orderly_stop_leaves_nothing(full):
+    full.stop()
+    until(lambda: not full.jails() and not full.sandbox_dirs(), "nothing is left", SETTLE_S)
+    full.start()
+
+
+def available_bytes():
+    with open("/proc/meminfo") as text:
+        return next(int(line.split()[1]) for line in text if line.startswith("MemAvailable")) << 10
+
+
+def test_a_host_short_of_memory_has_none(server):
+    free = available_bytes() - SPARE_BYTES
+    daemon = Daemon("--parked-min", str(FLOOR), "--parked-max", str(CEILING), "--parked-free", str(free))
+    try:
+        daemon.start()
+        wait_parked(daemon)
+        eaten = bytearray(2 * SPARE_BYTES)
+        eaten[:: os.sysconf("SC_PAGESIZE")] = b"x" * (len(eaten) // os.sysconf("SC_PAGESIZE"))
+        until(lambda: parked(daemon) == 0, "none is parked", SETTLE_S)
+        sandbox = Sandbox.create(timeout=60, **daemon.sdk)
+        assert sandbox.commands.run("echo cold").stdout == "cold\n"
+        sandbox.kill()
+        del eaten
+        wait_parked(daemon)
+    finally:
+        daemon.remove()

@@ -1,0 +1,124 @@
+"""Claude Code in a sandbox, from npm, against a stand-in for the Messages API: one sandbox for all."""
+
+import pytest
+from catalogue import Catalogue, Refused
+from daemon import Daemon, until
+from messages_api import MessagesApi, turn
+
+API = "198.51.100.7"
+KEY = "sk-ant-stand-in-0123456789"
+SCRIPT = "Here it is:\n```bash\necho written by the model\n```\n"
+
+
+def reply(said):
+    return SCRIPT if said[-1].startswith("Write a bash script") else turn(said)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return MessagesApi(reply)
+
+
+@pytest.fixture(scope="module")
+def daemon(model):
+    daemon = Daemon("--egress-map", f"{API}:80=127.0.0.1:{model.server_port}")
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.remove()
+
+
+@pytest.fixture(scope="module")
+def tools(daemon):
+    return Catalogue(daemon)
+
+
+@pytest.fixture(scope="module")
+def made(tools):
+    return tools.create_claude_code_sandbox(
+        anthropic_api_key=KEY, envs={"ANTHROPIC_BASE_URL": f"http://{API}"}, env_injection="command",
+        permissions_preset="dev_standard", allow=["Bash(terraform:*)"], deny=["Read(./private/**)"],
+        user_memory="Answer in verse.", project_memory="This is a shop.", working_dir="/srv/shop", timeout_seconds=3600)
+
+
+@pytest.fixture(scope="module")
+def box(made):
+    assert made["success"], made
+    return made["sandbox_id"]
+
+
+def shell(tools, box, command):
+    answer = tools.send_sandbox_input(sandbox_id=box, input=command)
+    assert answer["success"], answer
+    return answer["stdout"]
+
+
+def prompt(tools, box, text, **fields):
+    answer = tools.send_sandbox_input(sandbox_id=box, action="claude_code", input=text, **fields)
+    assert answer["success"], answer
+    return answer
+
+
+def test_the_command_line_is_installed_and_set_up(tools, made, box):
+    assert made["template_alias"] == "base" and "no template claude" in made["note"]
+    assert [step["name"] for step in made["steps"]][:2] == ["prepare", "claude update"]
+    assert made["steps"][1]["success"] is False  # there was none to update: the next way was tried
+    assert made["updated_by"].startswith("npm install") and made["claude_version"][0].isdigit()
+    permissions = made["settings"]["permissions"]
+    assert permissions["defaultMode"] == "acceptEdits"
+    assert "Bash(terraform:*)" in permissions["allow"] and "Read(./private/**)" in permissions["deny"]
+
+    assert tools.read_sandbox_file(sandbox_id=box, path="/srv/shop/CLAUDE.md")["content"] == "This is a shop."
+    assert tools.read_sandbox_file(sandbox_id=box, path="/home/user/.claude/CLAUDE.md")["content"] == "Answer in verse."
+    assert "acceptEdits" in tools.read_sandbox_file(sandbox_id=box, path=".claude/settings.json")["content"]
+    lines = shell(tools, box, "grep -h E2B_SANDBOX_ID ~/.profile ~/.bashrc").splitlines()
+    assert lines == [f"export E2B_SANDBOX_ID={box}"] * 2
+    assert "0" == shell(tools, box, "sudo grep -rl sk-ant-stand-in /home /srv /etc /root | wc -l").strip()
+
+
+def test_a_conversation_goes_on_over_a_pause_and_begins_anew_when_asked(tools, box, model):
+    first = prompt(tools, box, "hello there")
+    assert first["result"].strip() == "turn 1: hello there"
+    tools.pause_sandbox(sandbox_id=box)
+    second = prompt(tools, box, "and again")
+    assert second["result"].strip() == "turn 2: and again"
+    assert second["session_id"] == first["session_id"]
+    fresh = prompt(tools, box, "from the start", resume_session=False)
+    assert fresh["result"].strip() == "turn 1: from the start"
+    assert fresh["session_id"] != first["session_id"]
+    assert set(model.keys) == {KEY}
+    assert shell(tools, box, "ls ~/.claude/projects") == "-srv-shop\n"  # where it was made to work
+
+
+def test_a_command_line_that_asks_to_be_updated_is_updated_once_and_asked_again(tools, box):
+    shell(tools, box, "at=$(readlink -f $(command -v claude)); sudo tee $at >/dev/null <<'END'\n"
+                      "#!/bin/sh\n"
+                      "echo 'It looks like your version of Claude Code (1.0.0) needs an update.' >&2\n"
+                      "exit 1\n"
+                      "END")
+    answer = prompt(tools, box, "are you new", resume_session=False)
+    assert answer["updated"] and answer["result"].strip() == "turn 1: are you new"
+
+
+def test_a_heartbeat_runs_the_script_that_the_model_wrote(tools, box):
+    heart = tools.setup_sandbox_heartbeat(sandbox_id=box, task="look after the shop", interval="1 second", duration="1 minute")
+    assert heart["script"] == "echo written by the model\n"
+    until(lambda: "written by the model" in shell(tools, box, f"cat {heart['log_path']}"), "it beats")
+    shell(tools, box, f"kill {heart['pid']}")
+
+
+def test_what_the_command_line_says_of_a_failure_is_told(tools, box):
+    answer = tools.send_sandbox_input(sandbox_id=box, action="claude_code", input="hello", resume_session=False,
+                                      envs={"ANTHROPIC_BASE_URL": "http://198.51.100.99:1", "CLAUDE_CODE_MAX_RETRIES": "0"})
+    assert not answer["success"] and not answer["updated"]
+    assert answer.get("result") or answer["stderr"] or answer["stdout"]
+
+
+def test_a_working_directory_that_cannot_be_leaves_the_sandbox_and_tells(tools):
+    made = tools.create_claude_code_sandbox(working_dir="/proc/none")
+    assert not made["success"] and made["steps"][0]["name"] == "prepare" and not made["steps"][0]["success"]
+    assert "anthropic_api_key" in made["note"]
+    tools.kill_sandbox(sandbox_id=made["sandbox_id"])
+    with pytest.raises(Refused, match="permissions_preset"):
+        tools.create_claude_code_sandbox(permissions_preset="root")

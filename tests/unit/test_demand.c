@@ -1,0 +1,125 @@
+/* How many jails should lie parked: by demand, between bounds, within the host's memory. */
+#include "base/compiler.h"
+#include "check.h"
+#include "sandbox/demand.h"
+
+enum { FLOOR = 8, CEILING = 128, SECONDS = 300 };
+
+static const uint64_t gib = (uint64_t)1 << 30;
+
+static struct demand_bounds bounds(void)
+{
+    return (struct demand_bounds){.floor = FLOOR,
+                                  .ceiling = CEILING,
+                                  .built_in = true,
+                                  .jail_bytes = DEMAND_JAIL_BYTES,
+                                  .memory_bytes = 24 * gib,
+                                  .available_bytes = 20 * gib};
+}
+
+static void take(struct demand *demand, uint32_t n)
+{
+    while (n-- > 0) {
+        demand_take(demand, CEILING);
+    }
+}
+
+static void test_a_quiet_template_has_its_floor(void)
+{
+    struct demand quiet = {0};
+    struct demand_bounds at = bounds();
+
+    CHECK(demand_target(&quiet, &at) == FLOOR);
+    at.built_in = false;
+    CHECK(demand_target(&quiet, &at) == 0);
+    at = bounds();
+    at.ceiling = 3;
+    CHECK(demand_target(&quiet, &at) == 3);
+}
+
+static void test_it_follows_demand_at_once(void)
+{
+    struct demand demand = {0};
+    struct demand_bounds at = bounds();
+
+    take(&demand, 20);
+    CHECK(demand_target(&demand, &at) == 20 * DEMAND_HEADROOM);
+    take(&demand, 1000);
+    CHECK(demand_target(&demand, &at) == CEILING);
+}
+
+static void test_it_falls_slowly(void)
+{
+    struct demand demand = {0};
+    struct demand_bounds at = bounds();
+    uint32_t last;
+    bool falls = true;
+
+    take(&demand, 50);
+    demand_tick(&demand);
+    CHECK(demand_target(&demand, &at) == 100);
+    last = demand_target(&demand, &at);
+    for (int second = 0; second < SECONDS; second++) {
+        demand_tick(&demand);
+        falls = falls && demand_target(&demand, &at) <= last &&
+                last - demand_target(&demand, &at) <= 1 + last / DEMAND_DECAY;
+        last = demand_target(&demand, &at);
+    }
+    CHECK(falls);
+    CHECK(last == FLOOR && demand.level == 0);
+}
+
+static void test_steady_demand_keeps_its_level(void)
+{
+    struct demand demand = {0};
+    struct demand_bounds at = bounds();
+
+    for (int second = 0; second < SECONDS; second++) {
+        take(&demand, 10);
+        demand_tick(&demand);
+    }
+    CHECK(demand_target(&demand, &at) == 10 * DEMAND_HEADROOM);
+}
+
+static void test_restored_ones_are_few(void)
+{
+    struct demand demand = {0};
+    struct demand_bounds at = bounds();
+
+    at.restored = true;
+    CHECK(demand_target(&demand, &at) == DEMAND_RESTORED_FLOOR);
+    take(&demand, 100);
+    CHECK(demand_target(&demand, &at) == DEMAND_RESTORED_MAX);
+}
+
+static void test_memory_has_the_last_word(void)
+{
+    struct demand demand = {0};
+    struct demand_bounds at = bounds();
+
+    take(&demand, 1000);
+    at.jail_bytes = gib;
+    CHECK(demand_target(&demand, &at) == 2); /* a tenth of 24 GiB */
+    at.held_bytes = 2 * gib;
+    CHECK(demand_target(&demand, &at) == 0);
+    at = bounds();
+    at.available_bytes = 2 * gib;
+    CHECK(demand_target(&demand, &at) == 0);
+    at.free_bytes = gib;
+    CHECK(demand_target(&demand, &at) == CEILING);
+    at.free_bytes = 3 * gib;
+    CHECK(demand_target(&demand, &at) == 0);
+}
+
+int main(void)
+{
+    static const struct check_test tests[] = {
+        {"a quiet template has its floor", test_a_quiet_template_has_its_floor},
+        {"it follows demand at once", test_it_follows_demand_at_once},
+        {"it falls slowly", test_it_falls_slowly},
+        {"steady demand keeps its level", test_steady_demand_keeps_its_level},
+        {"restored ones are few", test_restored_ones_are_few},
+        {"memory has the last word", test_memory_has_the_last_word},
+    };
+    return check_run(tests, countof(tests));
+}

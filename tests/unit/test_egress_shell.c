@@ -1,0 +1,216 @@
+/* API shells: what a definition may say, and which requests pass it. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "check.h"
+#include "egress/shell.h"
+
+#define KEY "\"header\":{\"name\":\"Authorization\",\"value\":\"Bearer ${e2b.secrets.k}\"}"
+
+static struct shell *shell_of(const char *text)
+{
+    json_t *definition = json_loads(text, 0, NULL);
+    struct shell *shell = NULL;
+    struct err err;
+
+    if (shell_new("api", definition, &shell, &err) < 0) {
+        printf("# %s\n", err.msg);
+    }
+    json_decref(definition);
+    return shell;
+}
+
+static void patterns_say_what_they_look_like(void)
+{
+    static const struct {
+        const char *pattern, *path;
+        bool has;
+    } rows[] = {
+        {"/a", "/a", true},
+        {"/a", "/a/", false},
+        {"/a", "/A", false},
+        {"/a/*", "/a/b", true},
+        {"/a/*", "/a/", true},
+        {"/a/*", "/a/b/c", false},
+        {"/a/*", "/a", false},
+        {"/a/**", "/a/b/c", true},
+        {"/a/**", "/a/", true},
+        {"/a/**", "/a", false},
+        {"/**", "/", true},
+        {"/**", "/any/thing", true},
+        {"/*/b", "/a/b", true},
+        {"/*/b", "/a/c/b", false},
+        {"/**/b", "/a/c/b", true},
+        {"/**/b/*", "/a/b/c/b/d", true},
+        {"/**/b/*", "/a/b/c/d", false},
+        {"/v*/x*.json", "/v12/xyz.json", true},
+        {"/v*/x*.json", "/v12/xy/z.json", false},
+        {"/repos/*/issues", "/repos/a/issues", true},
+        {"/repos/*/issues", "/repos/a/b/issues", false},
+    };
+
+    for (size_t i = 0; i < countof(rows); i++) {
+        CHECK_THAT(shell_pattern_has(str_of(rows[i].pattern), str_of(rows[i].path)) == rows[i].has,
+                   "%s and %s", rows[i].pattern, rows[i].path);
+    }
+}
+
+static void requests_are_read_as_a_strict_server_reads_them(void)
+{
+    static const struct {
+        const char *method, *path;
+        int want;
+    } rows[] = {
+        {"GET", "/users/1", 0},
+        {"GET", "/users/a%20b", 0},
+        {"GET", "/%75sers/1", 0}, /* the same path to every server */
+        {"POST", "/users/1", -EPERM},
+        {"get", "/users/1", -EPERM},
+        {"GET", "/admin", -EPERM},
+        {"GET", "/users/1/keys", -EPERM},
+        {"GET", "", -EPERM},
+        {"GET", "/users/..", -EINVAL},
+        {"GET", "/users/../admin", -EINVAL},
+        {"GET", "/users/.", -EINVAL},
+        {"GET", "/users/%2e%2e", -EINVAL},
+        {"GET", "/users/%2E./x", -EINVAL},
+        {"GET", "/users/..;x/admin", -EINVAL},
+        {"GET", "/users//1", -EINVAL},
+        {"GET", "//users/1", -EINVAL},
+        {"GET", "/users/a%2fb", -EINVAL},
+        {"GET", "/users/a%2F..%2Fadmin", -EINVAL},
+        {"GET", "/users/a%5cb", -EINVAL},
+        {"GET", "/users/a\\b", -EINVAL},
+        {"GET", "/users/%252e%252e", -EINVAL},
+        {"GET", "/users/%", -EINVAL},
+        {"GET", "/users/%zz", -EINVAL},
+        {"GET", "/users/%00", -EINVAL},
+        {"GET", "/users/a%0d%0ab", -EINVAL},
+    };
+    struct shell *shell =
+        shell_of("{\"baseUrl\":\"https://api.test/v1/\",\"paths\":[\"/users/*\"]," KEY "}");
+    struct err err;
+
+    CHECK(shell);
+    for (size_t i = 0; i < countof(rows); i++) {
+        int r = shell_allows(shell, str_of(rows[i].method), str_of(rows[i].path), &err);
+        CHECK_THAT(r == rows[i].want, "%s %s: %d", rows[i].method, rows[i].path, r);
+    }
+    shell_free(shell);
+}
+
+static void targets_carry_the_key_where_it_belongs(void)
+{
+    struct shell *shell = shell_of("{\"baseUrl\":\"http://api.test:8080/v1/\","
+                                   "\"query\":{\"name\":\"api_key\",\"sealed\":true}}");
+    static const struct {
+        const char *path, *query, *want;
+    } rows[] = {
+        {"/a", "", "/v1/a?api_key=k%2F%26%3D%20y"},
+        {"", "", "/v1?api_key=k%2F%26%3D%20y"},
+        {"/a", "x=1&y=%26", "/v1/a?x=1&y=%26&api_key=k%2F%26%3D%20y"},
+        {"/a", "api_key=mine&x=1", "/v1/a?x=1&api_key=k%2F%26%3D%20y"},
+        {"/a", "API%5FKEY=mine&api_key&api_key2=1", "/v1/a?api_key2=1&api_key=k%2F%26%3D%20y"},
+    };
+
+    CHECK(shell && shell->port == 8080 && !shell->secure && shell->sealed);
+    CHECK_STR(shell->authority, "api.test:8080");
+    for (size_t i = 0; i < countof(rows); i++) {
+        scoped_buf out;
+        buf_init(&out, 1024);
+        CHECK_INT(
+            shell_target(shell, str_of(rows[i].path), str_of(rows[i].query), STR("k/&= y"), &out),
+            0);
+        CHECK_THAT(str_eq(buf_str(&out), str_of(rows[i].want)), "%.*s", (int)buf_len(&out),
+                   buf_at(&out));
+    }
+    shell_free(shell);
+}
+
+static void redirects_stay_within_the_base(void)
+{
+    struct shell *shell = shell_of("{\"baseUrl\":\"https://api.test/v1\"," KEY "}");
+    static const struct {
+        const char *location, *want; /* NULL: refused */
+    } rows[] = {
+        {"/v1/b", "http://shell.atoll.internal/api/b"},
+        {"https://api.test/v1/b?x=1", "http://shell.atoll.internal/api/b?x=1"},
+        {"https://API.test:443/v1", "http://shell.atoll.internal/api"},
+        {"b/c", "b/c"},
+        {"/other", NULL},
+        {"/v1x", NULL},
+        {"//evil.test/v1", NULL},
+        {"https://evil.test/v1/b", NULL},
+        {"http://api.test/v1/b", NULL},
+        {"https://api.test:444/v1/b", NULL},
+        {"javascript:alert(1)", NULL},
+    };
+    struct err err;
+
+    CHECK(shell);
+    for (size_t i = 0; i < countof(rows); i++) {
+        scoped_buf out;
+        buf_init(&out, 1024);
+        int r = shell_location(shell, str_of(rows[i].location), &out, &err);
+        CHECK_THAT((r == 0) == (rows[i].want != NULL), "%s: %d", rows[i].location, r);
+        CHECK_THAT(r < 0 || str_eq(buf_str(&out), str_of(rows[i].want)), "%.*s", (int)buf_len(&out),
+                   buf_at(&out));
+    }
+    shell_free(shell);
+}
+
+static void what_is_wrong_with_a_definition_is_said(void)
+{
+    static const struct {
+        const char *text, *said;
+    } rows[] = {
+        {"{}", "baseUrl"},
+        {"{\"baseUrl\":\"ftp://x\"," KEY "}", "baseUrl"},
+        {"{\"baseUrl\":\"https://\"," KEY "}", "baseUrl"},
+        {"{\"baseUrl\":\"https://u:p@x\"," KEY "}", "baseUrl"},
+        {"{\"baseUrl\":\"https://x/?a\"," KEY "}", "baseUrl"},
+        {"{\"baseUrl\":\"https://x:0\"," KEY "}", "baseUrl"},
+        {"{\"baseUrl\":\"https://x:99999\"," KEY "}", "baseUrl"},
+        {"{\"baseUrl\":\"https://x/../y\"," KEY "}", "baseUrl"},
+        {"{\"baseUrl\":\"https://x\",\"methods\":[]," KEY "}", "methods"},
+        {"{\"baseUrl\":\"https://x\",\"methods\":[\"TRACE\"]," KEY "}", "methods"},
+        {"{\"baseUrl\":\"https://x\",\"methods\":[\"GET PUT\"]," KEY "}", "methods"},
+        {"{\"baseUrl\":\"https://x\",\"paths\":[\"x\"]," KEY "}", "paths[0]"},
+        {"{\"baseUrl\":\"https://x\",\"paths\":[\"/a\",\"/%2e\"]," KEY "}", "paths[1]"},
+        {"{\"baseUrl\":\"https://x\",\"paths\":\"/\"," KEY "}", "paths"},
+        {"{\"baseUrl\":\"https://x\"}", "header and query"},
+        {"{\"baseUrl\":\"https://x\",\"query\":{\"name\":\"k\",\"value\":\"v\"}," KEY "}",
+         "header and query"},
+        {"{\"baseUrl\":\"https://x\",\"header\":{\"name\":\"Host\",\"value\":\"v\"}}",
+         "header.name"},
+        {"{\"baseUrl\":\"https://x\",\"header\":{\"name\":\"a b\",\"value\":\"v\"}}",
+         "header.name"},
+        {"{\"baseUrl\":\"https://x\",\"query\":{\"name\":\"k\"}}", "query.value"},
+        {"{\"baseUrl\":\"https://x\",\"extra\":1," KEY "}", "extra"},
+        {"{\"baseUrl\":\"https://x\",\"description\":1," KEY "}", "description"},
+    };
+
+    for (size_t i = 0; i < countof(rows); i++) {
+        json_t *definition = json_loads(rows[i].text, 0, NULL);
+        struct shell *shell = NULL;
+        struct err err = {0};
+
+        CHECK_THAT(shell_new("api", definition, &shell, &err) == -EINVAL, "%s", rows[i].text);
+        CHECK_THAT(strstr(err.msg, rows[i].said), "%s: %s", rows[i].text, err.msg);
+        json_decref(definition);
+    }
+}
+
+int main(void)
+{
+    static const struct check_test tests[] = {
+        {"patterns say what they look like", patterns_say_what_they_look_like},
+        {"requests are read as a strict server reads them",
+         requests_are_read_as_a_strict_server_reads_them},
+        {"targets carry the key where it belongs", targets_carry_the_key_where_it_belongs},
+        {"redirects stay within the base", redirects_stay_within_the_base},
+        {"what is wrong with a definition is said", what_is_wrong_with_a_definition_is_said},
+    };
+
+    return check_run(tests, countof(tests));
+}

@@ -1,0 +1,173 @@
+/* The pure parts of the tools: lengths of time, what a terminal shows, settings of Claude Code. */
+#include <errno.h>
+#include <jansson.h>
+
+#include "base/compiler.h"
+#include "check.h"
+#include "tools/ansi.h"
+#include "tools/claude_settings.h"
+#include "tools/span.h"
+
+/* ---- lengths of time ---- */
+
+static int64_t span(const char *text)
+{
+    int64_t seconds = -1;
+    int r = span_parse(str_of(text), &seconds);
+
+    return r < 0 ? r : seconds;
+}
+
+static void spans_are_read(void)
+{
+    CHECK_INT(span("5 minutes"), 300);
+    CHECK_INT(span("every 30 seconds"), 30);
+    CHECK_INT(span("6 hours"), 6 * 3600);
+    CHECK_INT(span("an hour and 30 minutes"), 5400);
+    CHECK_INT(span("1h30m"), 5400);
+    CHECK_INT(span("1.5 Hours"), 5400);
+    CHECK_INT(span("2 days, 1 min"), 2 * 86400 + 60);
+    CHECK_INT(span("90s"), 90);
+    CHECK_INT(span(" 1 week "), 7 * 86400);
+}
+
+static void other_words_are_no_spans(void)
+{
+    static const char *const bad[] = {"",
+                                      "5",
+                                      "minutes",
+                                      "five minutes",
+                                      "5 miles",
+                                      "-5 minutes",
+                                      "0 seconds",
+                                      "5 minutes ago",
+                                      "1e9 h",
+                                      "1..5 hours",
+                                      "999999999999 weeks",
+                                      "every"};
+
+    for (size_t i = 0; i < countof(bad); i++) {
+        CHECK_THAT(span(bad[i]) == -EINVAL, "'%s' was read as %lld", bad[i],
+                   (long long)span(bad[i]));
+    }
+}
+
+static void an_end_may_be_left_open(void)
+{
+    CHECK(span_is_endless(STR("until stopped")));
+    CHECK(span_is_endless(STR(" Until Stopped ")));
+    CHECK(!span_is_endless(STR("6 hours")));
+}
+
+/* ---- terminals ---- */
+
+static const char *stripped(const char *text)
+{
+    static char out[256];
+    struct buf buf;
+
+    buf_init(&buf, sizeof(out) - 1);
+    int r = ansi_strip(str_of(text), &buf);
+    bool fits = r == 0 && str_copy(out, sizeof(out), buf_str(&buf));
+    buf_fini(&buf);
+    return fits ? out : "(failed)";
+}
+
+static void escape_sequences_are_left_out(void)
+{
+    CHECK_STR(stripped("\033[31mred\033[0m"), "red");
+    CHECK_STR(stripped("\033]0;title\atext"), "text");
+    CHECK_STR(stripped("\033]8;;http://x\033\\link\033]8;;\033\\"), "link");
+    CHECK_STR(stripped("\033[?2004h$ ls\r\n\033[?2004l\rfile\r\n"), "$ ls\nfile\n");
+    CHECK_STR(stripped("\033(Btext\033="), "text");
+    CHECK_STR(stripped("a\007b\ttab\001"), "ab\ttab");
+}
+
+static void a_line_is_as_it_was_left(void)
+{
+    CHECK_STR(stripped("10%\r50%\r100%\r\ndone"), "100%\ndone");
+    CHECK_STR(stripped("lss\b \b"), "ls");
+    CHECK_STR(stripped("gr\xc3\xbc\b"), "gr");
+    CHECK_STR(stripped("one\n\b\btwo"), "one\ntwo");
+    CHECK_STR(stripped("kept\r"), "kept");
+    CHECK_STR(stripped("kept\r\r\nnext"), "kept\nnext");
+}
+
+static void a_sequence_without_its_end_is_left_out(void)
+{
+    CHECK_STR(stripped("text\033"), "text");
+    CHECK_STR(stripped("text\033[3"), "text");
+    CHECK_STR(stripped("text\033]0;never"), "text");
+}
+
+/* ---- settings ---- */
+
+static const char *mode_of(const char *preset)
+{
+    static char out[64];
+    json_t *settings = claude_settings(preset, NULL, NULL, NULL);
+    const json_t *permissions = json_object_get(settings, "permissions");
+    const char *mode = json_string_value(json_object_get(permissions, "defaultMode"));
+    bool known = str_copy(out, sizeof(out), str_of(mode ? mode : "none"));
+
+    json_decref(settings);
+    return known ? out : "none";
+}
+
+static void every_preset_has_its_mode(void)
+{
+    CHECK_STR(mode_of("allow_all"), "bypassPermissions");
+    CHECK_STR(mode_of("dev_standard"), "acceptEdits");
+    CHECK_STR(mode_of("dev_webfetch_allowlist"), "acceptEdits");
+    CHECK_STR(mode_of("ci_build_test"), "dontAsk");
+    CHECK_STR(mode_of("review_readonly"), "dontAsk");
+    CHECK_STR(mode_of("plan_mode"), "plan");
+    CHECK_STR(mode_of("other"), "none");
+}
+
+static bool has_rule(const json_t *settings, const char *list, const char *rule)
+{
+    const json_t *rules = json_object_get(json_object_get(settings, "permissions"), list);
+
+    for (size_t i = 0; i < json_array_size(rules); i++) {
+        if (strcmp(json_string_value(json_array_get(rules, i)), rule) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void rules_of_a_preset_and_those_given_are_together(void)
+{
+    json_t *allow = json_pack("[s]", "Bash(terraform:*)");
+    json_t *deny = json_pack("[s]", "Read(./private/**)");
+    json_t *settings = claude_settings("dev_standard", allow, NULL, deny);
+    bool right =
+        has_rule(settings, "allow", "Bash(terraform:*)") &&
+        has_rule(settings, "allow", "Bash(npm test:*)") &&
+        has_rule(settings, "ask", "Bash(git push:*)") && has_rule(settings, "ask", "WebFetch") &&
+        has_rule(settings, "deny", "Bash(curl:*)") && has_rule(settings, "deny", "Read(./.env)") &&
+        has_rule(settings, "deny", "Read(./private/**)");
+
+    json_decref(settings);
+    json_decref(allow);
+    json_decref(deny);
+    CHECK(right);
+}
+
+int main(void)
+{
+    static const struct check_test tests[] = {
+        {"lengths of time are read as people write them", spans_are_read},
+        {"other words are no lengths of time", other_words_are_no_spans},
+        {"an end may be left open", an_end_may_be_left_open},
+        {"escape sequences are left out", escape_sequences_are_left_out},
+        {"a line is as it was left", a_line_is_as_it_was_left},
+        {"a sequence without its end is left out", a_sequence_without_its_end_is_left_out},
+        {"every preset has its mode", every_preset_has_its_mode},
+        {"rules of a preset and those given are together",
+         rules_of_a_preset_and_those_given_are_together},
+    };
+
+    return check_run(tests, countof(tests));
+}
