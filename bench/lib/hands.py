@@ -1,5 +1,6 @@
 """Programs that do the measured work in processes of their own: a line of JSON in, a line of JSON out."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -28,9 +29,12 @@ class Hand:
             self.said = [*self.said[-4:], line.strip()]
 
     def ask(self, what, **words):
-        self.process.stdin.write(json.dumps({"do": what, **words}) + "\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
+        try:
+            self.process.stdin.write(json.dumps({"do": what, **words}) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
         answer = json.loads(line) if line else {"error": True}
         if answer.get("error"):
             raise Failed(f"{what}: {self.said[-1] if self.said else 'the program ended'}")
@@ -52,7 +56,8 @@ class Hand:
         return self.ask("flows", steps=["kill"], n=n, lanes=lanes)["kill"]
 
     def close(self):
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait(30)
 
 

@@ -60,7 +60,12 @@ class Part:
         return self.hand(hands.peers(self.program, self.layer(), self.scratch))
 
     def sdk(self):
-        return self.hand(hands.sdk(TOP))
+        """None when it is not there, which is said."""
+        try:
+            return self.hand(hands.sdk(TOP))
+        except hands.Failed as error:
+            self.note(str(error))
+            return None
 
     def start(self, words, **options):
         """A program that is ended with the part."""

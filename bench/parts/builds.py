@@ -18,7 +18,7 @@ import uuid
 from lib import client
 from lib.part import timed
 
-LIMIT_S = {"tiny": 60, "short": 75, "full": 120}
+LIMIT_S = {"tiny": 90, "short": 75, "full": 120}
 POLL_S, BUILD_LIMIT_S, COPIED_FILES = 0.01, 100, 500
 UNPACKED = ["usr/lib/python3", "usr/lib/python3.13"]  # of the root: some thousand files, large and small
 

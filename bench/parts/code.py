@@ -13,7 +13,7 @@ from parts import density
 TEMPLATE = "code-interpreter-v1"
 DAEMON_ARGS = f"--with-templates {TEMPLATE}"
 PORT = 49999
-LIMIT_S = {"tiny": 60, "short": 60, "full": 150}
+LIMIT_S = {"tiny": 90, "short": 60, "full": 150}
 MADE_S = 1500  # that the template may take to be there, on a machine that has never made it
 CELLS = 10
 PRINTED_BYTES = 100 * 1000 * 1000

@@ -4,7 +4,7 @@ import time
 
 from lib import client, memory
 
-LIMIT_S = {"tiny": 30, "short": 60, "full": 120}
+LIMIT_S = {"tiny": 90, "short": 60, "full": 120}
 LANES = 8
 TEMPLATE = "base"
 SETTLE_S = 1  # the kernel frees what was used on the way a moment later

@@ -6,7 +6,7 @@ import shutil
 from lib import client
 from lib.part import alternate
 
-LIMIT_S = {"tiny": 30, "short": 60, "full": 120}
+LIMIT_S = {"tiny": 90, "short": 60, "full": 120}
 CONF = """daemon off; user root; worker_processes 1; pid {where}/pid; error_log {where}/log;
 events {{ worker_connections 64; }}
 http {{ access_log off; sendfile on; client_max_body_size 0; client_body_temp_path {where}/body;

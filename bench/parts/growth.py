@@ -3,7 +3,7 @@
 from lib import client, memory
 from lib.hands import Failed
 
-LIMIT_S = {"tiny": 30, "short": 60, "full": 240}
+LIMIT_S = {"tiny": 90, "short": 60, "full": 240}
 LANES = 8
 RESERVE_KB = 2 << 20  # of the host's memory, that stays free
 SANDBOX_KB = 2048  # at most, for the decision whether so many fit

@@ -14,7 +14,7 @@ import time
 from lib import client, memory
 from lib.part import timed
 
-LIMIT_S = {"tiny": 40, "short": 60, "full": 150}
+LIMIT_S = {"tiny": 90, "short": 60, "full": 150}
 HOLD = "import os, time; held = os.urandom(1 << 20) * {}; open('/run/held', 'w'); time.sleep(10**6)"
 CRIU = ("--tcp-established", "--manage-cgroups=ignore", "--network-lock", "skip", "--file-locks",
         "--link-remap", "--empty-ns", "net")

@@ -12,7 +12,7 @@ import subprocess
 from lib import client, memory
 from parts import files
 
-LIMIT_S = {"tiny": 30, "short": 40, "full": 80}
+LIMIT_S = {"tiny": 90, "short": 40, "full": 80}
 PORT, PER_SANDBOX, AT_ONCE = 8123, 1000, 100
 CONF = """daemon off; user root; worker_processes 1; pid {{where}}/pid; error_log {{where}}/log;
 events {{{{ worker_connections 16384; }}}}

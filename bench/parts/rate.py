@@ -2,7 +2,7 @@
 
 from lib import stats
 
-LIMIT_S = {"tiny": 20, "short": 40, "full": 100}
+LIMIT_S = {"tiny": 90, "short": 40, "full": 100}
 LANES = 16
 
 

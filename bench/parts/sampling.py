@@ -7,7 +7,7 @@ import time
 
 from lib import client
 
-LIMIT_S = {"tiny": 40, "short": 60, "full": 90}
+LIMIT_S = {"tiny": 90, "short": 60, "full": 90}
 ROUND_S = 5
 
 

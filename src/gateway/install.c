@@ -16,6 +16,7 @@
 enum {
     SOURCE_BYTES_MAX = 4096,
     OUR_VARIABLES = 3, /* HOME, USER, LOGNAME */
+    OUR_WORDS = 4,     /* of a command: sh, -c, the program, NULL */
 };
 
 extern char **environ;
@@ -114,7 +115,7 @@ void command_fini(struct command *command)
 
 /* The name of the one program that an npm package has, by npm's own rule for running a package:
  * its only one, or the one that is called as the package is. */
-static const char *npm_program(const json_t *bin, const char *package)
+static const char *npm_program(json_t *bin, const char *package)
 {
     const char *slash = strrchr(package, '/');
     const char *last = slash ? slash + 1 : package;
@@ -122,9 +123,7 @@ static const char *npm_program(const json_t *bin, const char *package)
     if (json_is_string(bin) || json_object_get(bin, last)) {
         return last;
     }
-    return json_object_size(bin) == 1
-               ? json_object_iter_key(json_object_iter((json_t *)(uintptr_t)bin))
-               : NULL;
+    return json_object_size(bin) == 1 ? json_object_iter_key(json_object_iter(bin)) : NULL;
 }
 
 static int npm_find(const char *directory, const struct plan *plan, char **out, struct err *err)
@@ -184,7 +183,7 @@ int command_make(const struct place *place, const struct plan *plan, struct comm
     if (r < 0) {
         return r;
     }
-    out->argv = xcalloc(json_array_size(plan->args) + 4, sizeof(char *));
+    out->argv = xcalloc(json_array_size(plan->args) + OUR_WORDS, sizeof(char *));
     out->env = env_make(place, plan);
     if (plan->kind == PLAN_GITHUB) {
         scoped_text directory = directory_of(place, plan);

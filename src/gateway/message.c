@@ -20,15 +20,14 @@ json_t *message_request(int64_t id, const char *method, json_t *params)
 
 json_t *message_error(json_t *id, int code, const char *fmt, ...)
 {
-    char sentence[SENTENCE_BYTES];
+    char sentence[SENTENCE_BYTES], repaired[UTF8_REPLACEMENT_BYTES * SENTENCE_BYTES + 1];
     va_list ap;
 
     va_start(ap, fmt);
     (void)vsnprintf(sentence, sizeof(sentence), fmt, ap);
     va_end(ap);
-    size_t len = strlen(sentence);
-    sentence[len - utf8_unfinished((struct str){sentence, len})] = '\0'; /* where it was cut */
-    return jsonrpc_error(id, code, sentence, NULL);
+    (void)utf8_repair(str_of(sentence), repaired); /* where it was cut; JSON takes nothing else */
+    return jsonrpc_error(id, code, repaired, NULL);
 }
 
 static int on_dump(const char *bytes, size_t len, void *out)

@@ -1,6 +1,5 @@
 #include "keeper/handle.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "base/fd.h"
 #include "base/fdpass.h"
 #include "base/log.h"
+#include "keeper/listing.h"
 #include "keeper/pack.h"
 #include "keeper/restore.h"
 #include "keeper/save.h"
@@ -43,15 +43,6 @@ struct pending {
     uint64_t client;
     bool second; /* try */
     struct keeper_request req;
-};
-
-enum { NAME_BYTES = KEEPER_SAVED_BYTES };
-static_assert(NAME_BYTES >= (int)KEEPER_ID_BYTES, "a listing holds ids too");
-
-struct listing {
-    char (*ids)[NAME_BYTES]; /* sorted, each once */
-    size_t n;
-    size_t cap;
 };
 
 struct handler {
@@ -109,8 +100,8 @@ void handler_free(struct handler *handler)
         pending_free(handler->pendings);
     }
     startings_free(&handler->startings);
-    free(handler->listing.ids);
-    free(handler->saved.ids);
+    listing_fini(&handler->listing);
+    listing_fini(&handler->saved);
     free(handler);
 }
 
@@ -363,80 +354,9 @@ int handler_timeout_us(const struct handler *handler)
     return (int)soonest;
 }
 
-/* ---- listing ---- */
-
-static void listing_add(void *ctx, const char *id)
+static int jails_list(struct handler *handler, struct err *err)
 {
-    struct listing *listing = ctx;
-
-    if (strlen(id) >= NAME_BYTES) {
-        return; /* none of ours */
-    }
-    if (listing->n == listing->cap) {
-        listing->cap = listing->cap ? listing->cap * 2 : 64;
-        listing->ids = reallocarray(listing->ids, listing->cap, NAME_BYTES);
-        if (!listing->ids) {
-            abort();
-        }
-    }
-    memcpy(listing->ids[listing->n++], id, strlen(id) + 1);
-}
-
-static void jail_add(void *ctx, const char *id)
-{
-    if (strlen(id) < KEEPER_ID_BYTES) {
-        listing_add(ctx, id);
-    }
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(a, b);
-}
-
-static void listing_sort(struct listing *listing)
-{
-    size_t kept = 0;
-
-    if (listing->n == 0) {
-        return;
-    }
-    qsort(listing->ids, listing->n, NAME_BYTES, by_name);
-    for (size_t i = 1; i < listing->n; i++) {
-        if (strcmp(listing->ids[i], listing->ids[kept]) != 0) {
-            memmove(listing->ids[++kept], listing->ids[i], NAME_BYTES);
-        }
-    }
-    listing->n = kept + 1;
-}
-
-static int listing_read(struct handler *handler, struct err *err)
-{
-    struct listing *listing = &handler->listing;
-
-    listing->n = 0;
-    int r = cgroups_each(handler->kit->groups, jail_add, listing, err);
-    if (r == 0) {
-        r = pool_each(handler->kit->pool, jail_add, listing, err);
-    }
-    listing_sort(listing);
-    return r;
-}
-
-/* The first name behind that one, or NULL. */
-static const char *listing_after(const struct listing *listing, const char *name)
-{
-    size_t low = 0, high = listing->n;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (strcmp(listing->ids[middle], name) <= 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low < listing->n ? listing->ids[low] : NULL;
+    return listing_jails(&handler->listing, handler->kit, err);
 }
 
 /* ---- the requests ---- */
@@ -459,7 +379,7 @@ static void handle_hello(struct handler *handler, uint64_t client, const struct 
     struct keeper_answer answer = answer_to(req, 0, &err);
 
     status_fill(handler, &answer.state);
-    int r = listing_read(handler, &err);
+    int r = jails_list(handler, &err);
     for (size_t i = 0; r == 0 && i < handler->listing.n; i++) {
         answer.state.jails += cgroups_populated(handler->kit->groups, handler->listing.ids[i]);
     }
@@ -755,7 +675,7 @@ static void handle_list_saved(struct handler *handler, uint64_t client,
 static void handle_list(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     struct err err = {0};
-    int r = req->id[0] ? 0 : listing_read(handler, &err);
+    int r = req->id[0] ? 0 : jails_list(handler, &err);
     const char *next = r == 0 ? listing_after(&handler->listing, req->id) : NULL;
 
     if (r == 0 && !next) {

@@ -3,14 +3,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "sandbox/internal.h"
 
 struct doomed {
-    struct doomed *prev, *next;
+    UT_hash_handle hh;     /* in all->doomed, by id: each create asks for its own */
     struct sandboxes *all; /* counted */
     char id[KEEPER_ID_BYTES];
     struct keeper_jail jail;
@@ -23,7 +22,7 @@ static void doomed_free(struct doomed *it)
 {
     struct sandboxes *all = it->all;
 
-    DL_DELETE(all->doomed, it);
+    HASH_DEL(all->doomed, it);
     free(it);
     sandboxes_release(all);
 }
@@ -87,7 +86,7 @@ void doom(struct sandboxes *all, const char *id, const struct keeper_jail *jail,
     *it = (struct doomed){.all = all, .jail = *jail, .slot = slot};
     (void)str_copy(it->id, sizeof(it->id), str_of(id));
     all->refs++;
-    DL_APPEND(all->doomed, it);
+    HASH_ADD_STR(all->doomed, id, it);
     ask(it);
 }
 
@@ -95,7 +94,7 @@ void doom_resend(struct sandboxes *all)
 {
     struct doomed *it = NULL, *next = NULL;
 
-    DL_FOREACH_SAFE (all->doomed, it, next) {
+    HASH_ITER (hh, all->doomed, it, next) {
         ask(it);
     }
 }
@@ -104,19 +103,15 @@ bool doom_has(const struct sandboxes *all, const char *id)
 {
     const struct doomed *it = NULL;
 
-    DL_FOREACH (all->doomed, it) {
-        if (strcmp(it->id, id) == 0) {
-            return true;
-        }
-    }
-    return false;
+    HASH_FIND_STR(all->doomed, id, it);
+    return it != NULL;
 }
 
 void doom_free(struct sandboxes *all)
 {
     struct doomed *it = NULL, *next = NULL;
 
-    DL_FOREACH_SAFE (all->doomed, it, next) {
+    HASH_ITER (hh, all->doomed, it, next) {
         if (!it->asked) {
             doomed_free(it);
         }

@@ -24,8 +24,10 @@
 
 enum {
     POOL_TICK_MS = 1000,
-    POOL_SETTLE_MS = 3, /* after a claim: what it is claimed for goes first */
-    POOL_AT_ONCE = 2,   /* asked of the keeper, all pools together */
+    POOL_QUIET_MS = 100, /* after a claim: what it is claimed for goes first */
+    POOL_SETTLE_MS = 3,  /* the same for a pool that is about to run out: */
+    POOL_LOW = 4,        /* the part of its target that it has less of */
+    POOL_AT_ONCE = 2,    /* asked of the keeper, all pools together */
     POOL_RETRY_MS_MIN = 1000,
     POOL_RETRY_MS_MAX = 60 * 1000,
     POOL_EMPTIED_MS = 10, /* how often it is looked whether all are gone */
@@ -57,7 +59,8 @@ struct pools {
     struct pool *list;
     uint32_t making_n;     /* of all */
     uv_timer_t tick;       /* demand, memory, templates */
-    uv_timer_t settling;   /* until the next is made */
+    uv_timer_t settling;   /* until more are made */
+    int64_t claimed_ms;    /* the last one */
     uint64_t memory_bytes; /* the host's, and what of it is available */
     uint64_t available_bytes;
     uint64_t hits, misses;
@@ -252,10 +255,14 @@ static const struct template *template_of(const struct pool *pool)
     return search.found;
 }
 
+/* One that is low does not wait for quiet times: under a steady load there are none. */
 static bool lacks(const struct pool *pool)
 {
-    return pool->parked_n + pool->making_n < pool_target(pool) &&
-           clock_mono_ms() >= pool->not_before_ms;
+    int64_t now_ms = clock_mono_ms();
+    bool quiet = now_ms - pool->all->pools->claimed_ms >= POOL_QUIET_MS;
+    uint32_t n = pool->parked_n + pool->making_n, target = pool_target(pool);
+
+    return n < (quiet ? target : target / POOL_LOW) && now_ms >= pool->not_before_ms;
 }
 
 static void make_one(struct pool *pool)
@@ -270,14 +277,28 @@ static void make_one(struct pool *pool)
     }
 }
 
+static void on_settled(uv_timer_t *timer)
+{
+    pool_pump(timer->data);
+}
+
+/* Sooner, if it is due later. */
+static void settle_within(struct pools *pools, int64_t ms)
+{
+    bool set = uv_is_active((uv_handle_t *)&pools->settling) &&
+               (int64_t)uv_timer_get_due_in(&pools->settling) <= ms;
+
+    if (ms > 0 && !set) {
+        (void)uv_timer_start(&pools->settling, on_settled, (uint64_t)ms, 0);
+    }
+}
+
 void pool_pump(struct sandboxes *all)
 {
     struct pools *pools = all->pools;
     struct pool *pool = NULL;
 
-    if (all->closed || all->adoption != ADOPT_READY ||
-        uv_is_active((uv_handle_t *)&pools->settling) ||
-        !keeper_client_connected(all->use.keeper)) {
+    if (all->closed || all->adoption != ADOPT_READY || !keeper_client_connected(all->use.keeper)) {
         return;
     }
     DL_FOREACH (pools->list, pool) {
@@ -285,14 +306,10 @@ void pool_pump(struct sandboxes *all)
             make_one(pool);
         }
     }
+    settle_within(pools, pools->claimed_ms + POOL_QUIET_MS - clock_mono_ms());
 }
 
 /* ---- time ---- */
-
-static void on_settled(uv_timer_t *timer)
-{
-    pool_pump(timer->data);
-}
 
 static void want_builtin(void *ctx, const struct template *t)
 {
@@ -347,9 +364,8 @@ struct sandbox *pool_claim(struct sandboxes *all, const struct sandbox_params *p
     }
     struct pool *pool = pool_of(all, params->template);
     demand_take(&pool->demand, all->use.parked_max);
-    if (!uv_is_active((uv_handle_t *)&pools->settling)) {
-        (void)uv_timer_start(&pools->settling, on_settled, POOL_SETTLE_MS, 0);
-    }
+    pools->claimed_ms = clock_mono_ms();
+    settle_within(pools, POOL_SETTLE_MS);
     if (!pool->parked) {
         pools->misses++;
         return NULL;

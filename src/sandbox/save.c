@@ -229,12 +229,35 @@ static void tell_pausing(struct sandbox *sb)
     struct sandbox_watch *watch = NULL, *next = NULL;
 
     DL_FOREACH_SAFE (sb->watches, watch, next) {
-        if (watch->pausing) {
-            watch->told = true;
+        if (watch->told) {
             watch->pausing(watch);
         }
     }
 }
+
+/* Who is there when a pause begins is told of it, unless it is refused; who comes later waits. */
+static void mark_told(struct sandbox *sb, bool told)
+{
+    struct sandbox_watch *watch = NULL;
+
+    DL_FOREACH (sb->watches, watch) {
+        watch->told = told && watch->pausing;
+    }
+}
+
+static void save_go(struct sandbox *sb)
+{
+    struct save *save = sb->saves;
+
+    save->begun = true;
+    if (stops(save)) {
+        tell_pausing(sb);
+    }
+    agent_channel_quiet(sb->channel, stops(save) ? CHANNEL_QUIET_END : CHANNEL_QUIET_HOLD,
+                        on_quiet);
+}
+
+static void save_begin(struct sandbox *sb);
 
 /* A refusal now costs nothing: no stream has ended, no request was cut off. */
 static void on_looked(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
@@ -244,13 +267,19 @@ static void on_looked(void *ctx, const struct keeper_answer *answer, int fds[KEE
     struct save *save = sb->saves;
 
     (void)fds;
-    if (save && save->looking && strcmp(save->name, asked->name) == 0) {
+    if (sb->state == SANDBOX_PAUSING && save && save->looking &&
+        strcmp(save->name, asked->name) == 0) {
         save->looking = false;
         save->looked = true;
-        if (answer->status == -ENOTSUP && sb->state == SANDBOX_RUNNING) {
+        if (answer->status == -ENOTSUP) {
+            mark_told(sb, false);
             save_abort(sb, answer->status, &answer->err);
+        } else if (sb->channel) {
+            save_go(sb);
         } else {
-            save_next(sb);
+            mark_told(sb, false);
+            sandbox_set_state(sb, SANDBOX_RUNNING);
+            save_begin(sb);
         }
     }
     sandbox_release(sb);
@@ -281,18 +310,16 @@ static void save_begin(struct sandbox *sb)
         sandbox_attach(sb); /* comes back here */
         return;
     }
-    if (stops(save) && save->flags & KEEPER_SAVE_MEMORY && !save->looked) {
-        save_look(sb); /* comes back here */
-        return;
-    }
-    save->begun = true;
     if (stops(save)) {
         sandbox_set_state(sb, SANDBOX_PAUSING);
         (void)uv_timer_stop(&sb->timer);
-        tell_pausing(sb);
+        mark_told(sb, true);
     }
-    agent_channel_quiet(sb->channel, stops(save) ? CHANNEL_QUIET_END : CHANNEL_QUIET_HOLD,
-                        on_quiet);
+    if (stops(save) && save->flags & KEEPER_SAVE_MEMORY && !save->looked) {
+        save_look(sb);
+    } else {
+        save_go(sb);
+    }
 }
 
 void save_next(struct sandbox *sb)
@@ -300,7 +327,7 @@ void save_next(struct sandbox *sb)
     static const struct err none;
     struct err err;
 
-    if (!sb->saves || sb->saves->begun || sb->saves->looking || sb->state == SANDBOX_PAUSING) {
+    if (!sb->saves || sb->saves->begun || sb->state == SANDBOX_PAUSING) {
         return;
     }
     if (sb->state == SANDBOX_RUNNING) {

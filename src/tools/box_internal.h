@@ -1,7 +1,8 @@
-/* box_internal.h - what box.c, box_run.c and box_files.c share: requests to a sandbox's agent. */
+/* box_internal.h - what the files of box.h and terminal.c share: requests to a sandbox's agent. */
 #ifndef TOOLS_BOX_INTERNAL_H
 #define TOOLS_BOX_INTERNAL_H
 
+#include "rpc/process.h"
 #include "tools/box.h"
 #include "tools/client.h"
 
@@ -23,5 +24,29 @@ void box_header(struct box_headers *headers, const char *name, const char *value
 
 /* The failure that an answer of the edge's or the agent's tells; the rest of it is read. */
 int box_refused(struct ask *ask, const char *what, struct err *err);
+
+/* ---- the events of a process (box_stream.c) ---- */
+
+struct box_stream {
+    struct ask *ask;
+    struct buf in; /* what came and is no whole message yet */
+    struct process_event event;
+};
+void box_stream_init(struct box_stream *stream);
+void box_stream_fini(struct box_stream *stream);
+
+struct box_stream_plan {       /* borrowed */
+    const char *what;          /* begins the sentence of a refusal */
+    const char *target;        /* PROCESS_START or PROCESS_CONNECT */
+    struct str body;           /* as process_request() makes it */
+    const char *authorization; /* NULL: the sandbox's own user */
+    int64_t deadline_ms;       /* 0: none */
+};
+must_check int box_stream_open(struct tool_call *call, const struct box *box,
+                               const struct box_stream_plan *plan, struct box_stream *stream,
+                               struct err *err);
+
+/* Waits for the next event, which is stream->event then; the last one is PROCESS_LAST. */
+must_check int box_stream_next(struct box_stream *stream, struct err *err);
 
 #endif

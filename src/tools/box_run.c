@@ -4,21 +4,18 @@
  *                    └─► input, from a fiber beside: a command may write before it has read all
  */
 #include <errno.h>
-#include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/encode.h"
 #include "base/fiber.h"
 #include "base/utf8.h"
-#include "rpc/process.h"
 #include "tools/box_internal.h"
 #include "tools/internal.h"
 #include "tools/side.h"
 
 enum {
     INPUT_PIECE_BYTES = 256 * 1024,
-    TIMEOUT_DIGITS = 24,
     SCRIPT_BYTES = 64,
     KILL_LIMIT_MS = 5000,
 };
@@ -29,8 +26,7 @@ struct box_running {
     const struct box_command *command;
     struct box_result *result;
     struct buf raw_out, raw_err; /* the end of what came, as bytes */
-    struct buf in;               /* what came and is no whole message yet */
-    struct process_event event;
+    struct box_stream stream;
     struct side feeding;
     bool feeds;
     uint32_t pid;  /* 0: it has not started */
@@ -119,8 +115,8 @@ static void repair(const struct buf *raw, bool cut, struct buf *out)
 static void on_output(struct box_running *run)
 {
     struct box_result *result = run->result;
-    bool is_err = run->event.is_stderr;
-    struct str data = buf_str(&run->event.data);
+    bool is_err = run->stream.event.is_stderr;
+    struct str data = buf_str(&run->stream.event.data);
 
     keep(is_err ? &run->raw_err : &run->raw_out, is_err ? &result->err_cut : &result->out_cut,
          data);
@@ -141,7 +137,7 @@ static void run_unshield(struct box_running *run)
 
 static int on_started(struct box_running *run, struct err *err)
 {
-    run->pid = run->event.pid;
+    run->pid = run->stream.event.pid;
     run_unshield(run);
     if (run->command->input.len == 0) {
         return 0;
@@ -153,7 +149,7 @@ static int on_started(struct box_running *run, struct err *err)
 /* 1 when the stream has ended. */
 static int on_last(struct box_running *run, struct err *err)
 {
-    const struct process_event *event = &run->event;
+    const struct process_event *event = &run->stream.event;
     struct box_result *result = run->result;
     int64_t limit_ms = run->command->timeout_ms;
 
@@ -171,7 +167,7 @@ static int on_last(struct box_running *run, struct err *err)
 
 static int on_event(struct box_running *run, int64_t begun_ms, struct err *err)
 {
-    switch (run->event.news) {
+    switch (run->stream.event.news) {
     case PROCESS_STARTED:
         return on_started(run, err);
     case PROCESS_OUTPUT:
@@ -179,7 +175,7 @@ static int on_event(struct box_running *run, int64_t begun_ms, struct err *err)
         return 0;
     case PROCESS_ENDED:
         run->ended = true;
-        run->result->exit_code = run->event.exit_code;
+        run->result->exit_code = run->stream.event.exit_code;
         return 0;
     case PROCESS_LAST:
         run->result->duration_ms = clock_mono_ms() - begun_ms;
@@ -190,43 +186,21 @@ static int on_event(struct box_running *run, int64_t begun_ms, struct err *err)
     return 0;
 }
 
-/* 1 when the stream has ended. */
-static int take_frames(struct box_running *run, int64_t begun_ms, struct err *err)
-{
-    struct frame frame;
-    int r;
-
-    while ((r = frame_read(buf_str(&run->in), PROCESS_MESSAGE_BYTES_MAX, &frame)) > 0) {
-        process_event(&frame, &run->event);
-        buf_consume(&run->in, frame.bytes);
-        r = on_event(run, begun_ms, err);
-        if (r != 0) {
-            return r;
-        }
-    }
-    return r < 0 ? err_set(err, EIO, "the sandbox's agent sent too long a message") : 0;
-}
-
-static int follow(struct box_running *run, struct ask *ask, struct err *err)
+static int follow(struct box_running *run, struct err *err)
 {
     int64_t begun_ms = clock_mono_ms();
-    struct str piece;
     int r = 0;
 
-    while (r == 0 && (r = ask_read(ask, &piece, err)) > 0) {
-        r = buf_append(&run->in, piece.at, piece.len) < 0
-                ? err_set(err, EIO, "the sandbox's agent sent too long a message")
-                : take_frames(run, begun_ms, err);
-    }
-    if (r == 0) {
-        return err_set(err, EIO, "the sandbox went away");
+    while (r == 0) {
+        r = box_stream_next(&run->stream, err);
+        r = r < 0 ? r : on_event(run, begun_ms, err);
     }
     return r < 0 ? r : 0;
 }
 
 /* ---- the whole ---- */
 
-static int ask_start(struct box_running *run, struct ask **out, struct err *err)
+static int start(struct box_running *run, struct err *err)
 {
     const struct box_command *command = run->command;
     const char *const argv[] = {"/bin/bash", "-l", "-c", command->script, NULL};
@@ -234,8 +208,7 @@ static int ask_start(struct box_running *run, struct ask **out, struct err *err)
                                       .cwd = command->cwd,
                                       .env = command->env,
                                       .takes_input = command->input.len > 0};
-    char user[PROCESS_USER_BYTES] = "", timeout[TIMEOUT_DIGITS];
-    struct box_headers headers;
+    char user[PROCESS_USER_BYTES] = "";
     scoped_buf body;
 
     buf_init(&body, PROCESS_REQUEST_BYTES_MAX);
@@ -246,32 +219,19 @@ static int ask_start(struct box_running *run, struct ask **out, struct err *err)
     if (r < 0) {
         return r;
     }
-    box_headers(&headers, run->box, BOX_AGENT_PORT);
-    box_header(&headers, "content-type", PROCESS_CONTENT_TYPE);
-    if (user[0]) {
-        box_header(&headers, "authorization", user);
-    }
-    if (command->timeout_ms) {
-        (void)snprintf(timeout, sizeof(timeout), "%lld", (long long)command->timeout_ms);
-        box_header(&headers, "connect-timeout-ms", timeout);
-    }
-    const struct ask_plan asked = {.method = "POST",
-                                   .target = PROCESS_START,
-                                   .headers = headers.at,
-                                   .headers_n = headers.n,
-                                   .body = buf_str(&body)};
-    return ask_open(run->call->tools, &asked, out, err);
+    const struct box_stream_plan asked = {.what = "run",
+                                          .target = PROCESS_START,
+                                          .body = buf_str(&body),
+                                          .authorization = user[0] ? user : NULL,
+                                          .deadline_ms = command->timeout_ms};
+    return box_stream_open(run->call, run->box, &asked, &run->stream, err);
 }
 
 static int run_whole(struct box_running *run, struct err *err)
 {
-    scoped_ask *ask = NULL;
+    int r = start(run, err);
 
-    int r = ask_start(run, &ask, err);
-    if (r == 0 && ask_status(ask) != 200) {
-        return box_refused(ask, "run", err);
-    }
-    r = r == 0 ? follow(run, ask, err) : r;
+    r = r == 0 ? follow(run, err) : r;
     if (run->feeds) {
         side_cancel(&run->feeding);
         side_join(&run->feeding);
@@ -283,8 +243,7 @@ static int run_command(struct box_running *run, struct err *err)
 {
     buf_init(&run->raw_out, BOX_OUTPUT_BYTES_MAX);
     buf_init(&run->raw_err, BOX_OUTPUT_BYTES_MAX);
-    buf_init(&run->in, PROCESS_MESSAGE_BYTES_MAX + HTTP_WINDOW_BYTES + FRAME_HEAD_BYTES);
-    process_event_init(&run->event);
+    box_stream_init(&run->stream);
     fiber_shield();
     run->shielded = true;
     int r = run_whole(run, err);
@@ -295,8 +254,7 @@ static int run_command(struct box_running *run, struct err *err)
     }
     buf_fini(&run->raw_out);
     buf_fini(&run->raw_err);
-    buf_fini(&run->in);
-    process_event_fini(&run->event);
+    box_stream_fini(&run->stream);
     return r;
 }
 

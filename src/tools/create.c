@@ -49,25 +49,16 @@ static void git_given_the_token(json_t *vars)
 
 /* ---- making it ---- */
 
-static void copy_field(json_t *body, const char *name, const json_t *input, const char *parameter)
-{
-    json_t *value = json_object_get(input, parameter);
-
-    if (value) {
-        (void)json_object_set(body, name, value);
-    }
-}
-
 static json_t *body_of(const json_t *input, const char *template_alias, json_t *vars)
 {
     json_t *body = json_object();
 
     (void)json_object_set_new(body, "templateID", json_string(template_alias));
     (void)json_object_set_new(body, "secure", json_true());
-    copy_field(body, "timeout", input, "timeout_seconds");
-    copy_field(body, "metadata", input, "metadata");
-    copy_field(body, "allow_internet_access", input, "allow_internet");
-    copy_field(body, "shells", input, "shells");
+    field_copy(body, "timeout", input, "timeout_seconds");
+    field_copy(body, "metadata", input, "metadata");
+    field_copy(body, "allow_internet_access", input, "allow_internet");
+    field_copy(body, "shells", input, "shells");
     if (vars) {
         (void)json_object_set(body, "envVars", vars);
     }

@@ -19,6 +19,7 @@ enum {
     SCRIPT_BYTES_MAX = 256 * 1024,
     PROMPT_BYTES_MAX = 128 * 1024,
     START_TIMEOUT_MS = 30 * 1000,
+    SAID_BYTES_MAX = 160,
     MARGIN_S = 60, /* that a sandbox outlives its heartbeat */
     MS_PER_S = 1000,
 };
@@ -132,6 +133,15 @@ static struct str unfenced(struct str text)
     return end ? (struct str){rest.at, (size_t)(end - rest.at)} : rest;
 }
 
+/* Of what a program said, as much as a sentence takes. */
+static struct str first_line(struct str text)
+{
+    size_t len = str_find(text, '\n');
+
+    return text.at ? (struct str){text.at, len < SAID_BYTES_MAX ? len : SAID_BYTES_MAX}
+                   : STR("no reason was given");
+}
+
 static int task_written(struct heart *heart, struct err *err)
 {
     scoped_claude_answer answer = {0};
@@ -150,10 +160,9 @@ static int task_written(struct heart *heart, struct err *err)
     const char *text = claude_text(&answer);
     const char *why = json_string_value(json_object_get(answer.said, "result"));
     if (!text) {
-        return err_set(err, EIO, "Claude Code did not write the script: %.160s",
-                       why                        ? why
-                       : buf_len(&answer.run.err) ? buf_at(&answer.run.err)
-                                                  : "no answer");
+        struct str said = first_line(why ? str_of(why) : buf_str(&answer.run.err));
+        return err_set(err, EIO, "Claude Code did not write the script: %.*s", (int)said.len,
+                       said.at);
     }
     struct str script = unfenced(str_of(text));
     return buf_append(&heart->task, script.at, script.len) < 0
@@ -206,8 +215,9 @@ static int start(const struct heart *heart, struct box_result *out, struct err *
     (void)json_object_set_new(env, "TOOL_END", json_sprintf("%lld", (long long)end_s));
     int r = box_run(heart->call, &heart->box, &command, out, err);
     if (r == 0 && out->exit_code != 0) {
-        r = err_set(err, EINVAL, "the heartbeat could not be started: %.200s",
-                    buf_len(&out->err) ? buf_at(&out->err) : "no reason was given");
+        struct str said = first_line(buf_str(&out->err));
+        r = err_set(err, EINVAL, "the heartbeat could not be started: %.*s", (int)said.len,
+                    said.at);
     }
     return r;
 }
@@ -227,7 +237,7 @@ static json_t *describe(const struct heart *heart, struct buf *said)
 
     (void)str_split(&rest, '\n', &pid);
     (void)str_split(&rest, '\n', &dir);
-    (void)json_object_set_new(reply, "pid", json_integer(strtol(pid.at, NULL, 10)));
+    (void)json_object_set_new(reply, "pid", json_integer(pid.at ? strtol(pid.at, NULL, 10) : 0));
     set_path(reply, "script_path", dir, "heartbeat.sh");
     set_path(reply, "task_path", dir, "task.sh");
     set_path(reply, "log_path", dir, "log");
@@ -248,7 +258,7 @@ static int life_cover(struct heart *heart, bool *covered, struct err *err)
     int64_t until_ms = clock_wall_ms() + (wanted_s > least_s ? wanted_s : least_s) * MS_PER_S;
     int r = life_reach(heart->call, &heart->box, until_ms, err);
 
-    *covered = heart->box.expires_ms >= until_ms - MARGIN_S * MS_PER_S;
+    *covered = heart->box.expires_ms >= until_ms - (int64_t)MARGIN_S * MS_PER_S;
     return r;
 }
 

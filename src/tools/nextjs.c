@@ -50,13 +50,17 @@ static const char serve_script[] =
     " >\"$TOOL_LOG\" 2>&1 &\n"
     "echo $!";
 
+/* It listens before it has read the application's configuration: up is when it answers. One that
+ * is only slow to answer counts too. */
 static const char wait_script[] =
-    "for ((i = 0; i < 4 * TOOL_WAIT; i++)); do\n"
-    "    (exec 3<>\"/dev/tcp/127.0.0.1/$TOOL_PORT\") 2>/dev/null && exit 0\n"
-    "    kill -0 \"$TOOL_PID\" 2>/dev/null || { echo 'the development server has ended'; exit 1; "
-    "}\n"
+    "at=http://127.0.0.1:$TOOL_PORT/\n"
+    "runs() { kill -0 \"$TOOL_PID\" 2>/dev/null; }\n"
+    "while ((SECONDS < TOOL_WAIT)) && runs; do\n"
+    "    curl -s -o /dev/null --max-time 15 \"$at\" && exit 0\n"
     "    sleep 0.25\n"
     "done\n"
+    "runs || { echo 'the development server has ended'; exit 1; }\n"
+    "(exec 3<>\"/dev/tcp/127.0.0.1/$TOOL_PORT\") 2>/dev/null && exit 0\n"
     "echo \"nothing listens on port $TOOL_PORT after $TOOL_WAIT seconds\"\n"
     "exit 1";
 

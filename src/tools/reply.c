@@ -52,6 +52,15 @@ json_t *reply_urls(const struct box *box, const json_t *ports)
     return urls;
 }
 
+void field_copy(json_t *to, const char *name, const json_t *from, const char *field)
+{
+    json_t *value = json_object_get(from, field);
+
+    if (value) {
+        (void)json_object_set(to, name, value);
+    }
+}
+
 void reply_note(json_t *reply, const char *fmt, ...)
 {
     const char *before = json_string_value(json_object_get(reply, "note"));

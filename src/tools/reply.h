@@ -15,6 +15,9 @@ json_t *reply_new(const struct box *box);
 /* How each port is reached from outside: an array as the catalogue's `urls`. */
 json_t *reply_urls(const struct box *box, const json_t *ports);
 
+/* Copies a field under another name, if it is there. */
+void field_copy(json_t *to, const char *name, const json_t *from, const char *field);
+
 /* Adds a sentence to the field `note`. */
 void reply_note(json_t *reply, const char *fmt, ...) printf_like(2, 3);
 

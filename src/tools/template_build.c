@@ -136,23 +136,14 @@ static int base_set(const json_t *input, json_t *body, struct err *err)
     return 0;
 }
 
-static void copy_field(json_t *body, const char *name, const json_t *input, const char *parameter)
-{
-    json_t *value = json_object_get(input, parameter);
-
-    if (value) {
-        (void)json_object_set(body, name, value);
-    }
-}
-
 static int start_body(const json_t *input, json_t **out, struct err *err)
 {
     scoped_json *body = json_object();
     json_t *steps = json_array();
 
     (void)json_object_set_new(body, "steps", steps);
-    copy_field(body, "startCmd", input, "start_cmd");
-    copy_field(body, "readyCmd", input, "ready_cmd");
+    field_copy(body, "startCmd", input, "start_cmd");
+    field_copy(body, "readyCmd", input, "ready_cmd");
     int r = base_set(input, body, err);
     r = r < 0 ? r : steps_make(input, steps, err);
     if (r == 0) {
@@ -165,9 +156,9 @@ static json_t *request_body(const json_t *input)
 {
     json_t *body = json_object();
 
-    copy_field(body, "name", input, "alias");
-    copy_field(body, "cpuCount", input, "cpu_count");
-    copy_field(body, "memoryMB", input, "memory_mb");
+    field_copy(body, "name", input, "alias");
+    field_copy(body, "cpuCount", input, "cpu_count");
+    field_copy(body, "memoryMB", input, "memory_mb");
     return body;
 }
 
@@ -243,14 +234,14 @@ static json_t *describe(const struct building *building, const json_t *input)
     const char *state = json_string_value(json_object_get(building->status, "status"));
     json_t *reply = json_object();
 
-    copy_field(reply, "alias", input, "alias");
+    field_copy(reply, "alias", input, "alias");
     (void)json_object_set_new(reply, "template_id", json_string(building->template_id));
     (void)json_object_set_new(reply, "build_id", json_string(building->build_id));
     (void)json_object_set_new(reply, "status", json_string(state));
     (void)json_object_set_new(reply, "success", json_boolean(strcmp(state, "error") != 0));
     (void)json_object_set(reply, "log", building->log);
-    copy_field(reply, "error", reason, "message");
-    copy_field(reply, "failed_step", reason, "step");
+    field_copy(reply, "error", reason, "message");
+    field_copy(reply, "failed_step", reason, "step");
     if (building->lines > LOG_LINES_MAX) {
         reply_note(reply, "The first %zu lines of the log were left out.",
                    building->lines - LOG_LINES_MAX);

@@ -1,13 +1,11 @@
 #include "tools/terminal.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "api/fields.h"
 #include "base/clock.h"
 #include "base/encode.h"
-#include "rpc/process.h"
 #include "tools/box_internal.h"
 #include "tools/side.h"
 
@@ -16,7 +14,6 @@
 enum {
     TAG_RANDOM_LEN = 12,
     TAG_BYTES = sizeof(TERMINAL_TAG) + TAG_RANDOM_LEN,
-    DEADLINE_BYTES = 24,
     FIRST_WORDS_MS = 2000, /* at most, for a shell's own files to be read */
     QUIET_MS = 150,        /* it waits for input */
     LOOK_MS = 25,
@@ -27,10 +24,8 @@ enum {
 
 struct stream {
     struct tool_call *call;
-    struct ask *ask;
+    struct box_stream events;
     struct terminal_output *out;
-    struct buf in; /* what came and is no whole message yet */
-    struct process_event event;
     uint32_t pid;
     int64_t heard_ms; /* when it last showed something; 0: never */
     bool over;        /* the stream */
@@ -50,7 +45,7 @@ static void keep_end(struct buf *kept, struct str data)
 
 static void on_event(struct stream *stream)
 {
-    const struct process_event *event = &stream->event;
+    const struct process_event *event = &stream->events.event;
 
     switch (event->news) {
     case PROCESS_STARTED:
@@ -76,75 +71,19 @@ static void on_event(struct stream *stream)
     }
 }
 
-static int take_frames(struct stream *stream)
-{
-    struct frame frame;
-    int r;
-
-    while ((r = frame_read(buf_str(&stream->in), PROCESS_MESSAGE_BYTES_MAX, &frame)) > 0) {
-        process_event(&frame, &stream->event);
-        buf_consume(&stream->in, frame.bytes);
-        on_event(stream);
-    }
-    return r;
-}
-
 static void follow(void *arg)
 {
     struct stream *stream = arg;
-    struct str piece;
     int r = 0;
 
-    while (r >= 0 && !stream->over) {
-        r = ask_read(stream->ask, &piece, &stream->err);
+    while (r == 0 && !stream->over) {
+        r = box_stream_next(&stream->events, &stream->err);
         if (r == 0) {
-            r = err_set(&stream->err, EIO, "the sandbox went away");
-        } else if (r > 0 &&
-                   (buf_append(&stream->in, piece.at, piece.len) < 0 || take_frames(stream) < 0)) {
-            r = err_set(&stream->err, EIO, "the sandbox's agent sent too long a message");
+            on_event(stream);
         }
     }
     stream->error = r < 0 ? r : stream->error;
     stream->over = true;
-}
-
-static void stream_init(struct stream *stream, struct tool_call *call, struct terminal_output *out)
-{
-    *stream = (struct stream){.call = call, .out = out};
-    buf_init(&stream->in, PROCESS_MESSAGE_BYTES_MAX + HTTP_WINDOW_BYTES + FRAME_HEAD_BYTES);
-    process_event_init(&stream->event);
-}
-
-static void stream_fini(struct stream *stream)
-{
-    ask_close(stream->ask);
-    buf_fini(&stream->in);
-    process_event_fini(&stream->event);
-}
-
-/* deadline_ms 0: none. */
-static int stream_open(struct stream *stream, const struct box *box, const char *target,
-                       const struct buf *body, int64_t deadline_ms, struct err *err)
-{
-    char deadline[DEADLINE_BYTES];
-    struct box_headers headers;
-
-    box_headers(&headers, box, BOX_AGENT_PORT);
-    box_header(&headers, "content-type", PROCESS_CONTENT_TYPE);
-    if (deadline_ms > 0) {
-        (void)snprintf(deadline, sizeof(deadline), "%lld", (long long)deadline_ms);
-        box_header(&headers, "connect-timeout-ms", deadline);
-    }
-    const struct ask_plan plan = {.method = "POST",
-                                  .target = target,
-                                  .headers = headers.at,
-                                  .headers_n = headers.n,
-                                  .body = buf_str(body)};
-    int r = ask_open(call_tools(stream->call), &plan, &stream->ask, err);
-    if (r == 0 && ask_status(stream->ask) != 200) {
-        r = box_refused(stream->ask, "terminal", err);
-    }
-    return r;
 }
 
 /* ---- starting ---- */
@@ -186,20 +125,22 @@ int terminal_start(struct tool_call *call, const struct box *box, const struct t
                                  .tag = tag,
                                  .cols = plan->cols,
                                  .rows = plan->rows};
-    struct stream stream;
+    struct stream stream = {.call = call, .out = out};
     scoped_buf body;
 
     id_alnum(tag + sizeof(TERMINAL_TAG) - 1, TAG_RANDOM_LEN);
     buf_init(&body, PROCESS_REQUEST_BYTES_MAX);
-    stream_init(&stream, call, out);
+    box_stream_init(&stream.events);
     int r = process_request(&asked, &body, err);
-    r = r < 0 ? r : stream_open(&stream, box, PROCESS_START, &body, 0, err);
+    const struct box_stream_plan opened = {
+        .what = "terminal", .target = PROCESS_START, .body = buf_str(&body)};
+    r = r < 0 ? r : box_stream_open(call, box, &opened, &stream.events, err);
     r = r < 0 ? r : first_words(&stream, err);
     if (r == 0 && stream.pid == 0) {
         r = err_set(err, EIO, "the shell did not start");
     }
     *pid = stream.pid;
-    stream_fini(&stream);
+    box_stream_fini(&stream.events);
     return r;
 }
 
@@ -249,15 +190,19 @@ int terminal_type(struct tool_call *call, const struct box *box, uint32_t pid, s
 int terminal_read(struct tool_call *call, const struct box *box, uint32_t pid, int64_t wait_ms,
                   struct terminal_output *out, struct err *err)
 {
-    struct stream stream;
+    struct stream stream = {.call = call, .out = out};
     scoped_buf body;
 
     buf_init(&body, PROCESS_REQUEST_BYTES_MAX);
-    stream_init(&stream, call, out);
+    box_stream_init(&stream.events);
     int r = process_request_connect(pid, &body, err);
-    r = r < 0 ? r
-              : stream_open(&stream, box, PROCESS_CONNECT, &body,
-                            wait_ms > READ_MS_MIN ? wait_ms : READ_MS_MIN, err);
+    const struct box_stream_plan opened = {
+        .what = "terminal",
+        .target = PROCESS_CONNECT,
+        .body = buf_str(&body),
+        .deadline_ms = wait_ms > READ_MS_MIN ? wait_ms : READ_MS_MIN,
+    };
+    r = r < 0 ? r : box_stream_open(call, box, &opened, &stream.events, err);
     if (r == 0) {
         follow(&stream);
         r = stream.error;
@@ -265,6 +210,6 @@ int terminal_read(struct tool_call *call, const struct box *box, uint32_t pid, i
             *err = stream.err;
         }
     }
-    stream_fini(&stream);
+    box_stream_fini(&stream.events);
     return r;
 }

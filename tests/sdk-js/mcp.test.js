@@ -3,6 +3,7 @@
 // line lists and calls.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import fs from 'node:fs'
 import path from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -93,6 +94,39 @@ const CASES = {
   write_sandbox_file: async (call) => {
     assert.equal((await call('write_sandbox_file', { path: 'x', content: 'aGk=', encoding: 'base64' })).bytes, 2)
   },
+  run_code: async (call) => {
+    const ran = await call('run_code', { code: 'print(6 * 7)' })
+    assert.match(ran.logs.stdout.join(''), /42/)
+  },
+  write_code_artifact: async (call) => {
+    const kept = await call('write_code_artifact', { codePath: `mcp/${randomUUID()}.py`, content: 'print(1)' })
+    assert.equal(kept.version, 1)
+    await call('delete_code_artifact', { codePath: kept.codePath })
+  },
+  read_code_artifact: async (call) => {
+    const { codePath } = await call('write_code_artifact', { codePath: `mcp/${randomUUID()}.py`, content: 'print(2)' })
+    assert.equal((await call('read_code_artifact', { codePath })).content, 'print(2)')
+    await call('delete_code_artifact', { codePath })
+  },
+  list_code_artifacts: async (call) => {
+    assert.ok(Array.isArray((await call('list_code_artifacts')).artifacts))
+  },
+  delete_code_artifact: async (call) => {
+    const { codePath } = await call('write_code_artifact', { codePath: `mcp/${randomUUID()}.py`, content: 'x' })
+    assert.equal((await call('delete_code_artifact', { codePath })).codePath, codePath)
+  },
+  run_code_artifact: async (call) => {
+    const content = 'echo ran; cat'
+    const { codePath } = await call('write_code_artifact', { codePath: `mcp/${randomUUID()}.sh`, content })
+    const ran = await call('run_code_artifact', { codePath, input: { key: 'value' } })
+    assert.ok(ran.success && /ran/.test(ran.stdout) && /value/.test(ran.stdout), JSON.stringify(ran))
+    await call('delete_code_artifact', { codePath })
+  },
+  guard_output: async (call) => {
+    const secret = randomUUID()
+    const guarded = await call('guard_output', { text: `a ${secret} b`, mode: 'redact', secrets: [secret] })
+    assert.equal(guarded.text, 'a [REDACTED] b')
+  },
   build_template: { refused: { alias: '' }, says: /alias/ },
   list_templates: async (call) => {
     assert.ok((await call('list_templates')).templates.length > 0)
@@ -144,6 +178,19 @@ for (const kind of Object.keys(transports)) {
         }
       })
     }
+
+    test('a chart is a picture, and a word in the text', async (t) => {
+      const code = 'import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.show()'
+      const result = await client.callTool({ name: 'run_code', arguments: { code } }, undefined, { timeout: CALL_MS })
+      if (result.structuredContent?.template === 'base') {
+        t.skip('the interpreter is not to be had here')
+        return
+      }
+      const picture = result.content.find((part) => part.type === 'image')
+      assert.equal(picture.mimeType, 'image/png')
+      assert.equal(Buffer.from(picture.data, 'base64').toString('latin1', 1, 4), 'PNG')
+      assert.match(result.structuredContent.results[0].png, /^.picture 1/)
+    })
 
     test('progress is told, and a call can be cancelled', async () => {
       const told = []

@@ -245,13 +245,13 @@ def test_the_story_tells_what_an_automatic_pause_did_not_keep(daemon):
         assert next(out for out, _, _ in command if out) == "held\n"
         command.disconnect()
         sandbox.set_timeout(0)
-        until(lambda: sandbox.get_info().state == "paused", "its time is up")
-        story = subprocess.run(
-            [PROGRAM, "doctor", sandbox.sandbox_id, "--data", str(daemon.data)],
-            capture_output=True,
-            text=True,
-        )
-        [line] = [line for line in story.stdout.splitlines() if "without its memory" in line]
+
+        def story():
+            words = [PROGRAM, "doctor", sandbox.sandbox_id, "--data", str(daemon.data)]
+            told = subprocess.run(words, capture_output=True, text=True).stdout.splitlines()
+            return [line for line in told if "was paused" in line]
+
+        [line] = until(story, "its time is up")
         assert "the sandbox was paused without its memory: " in line and "/queue" in line
     finally:
         Sandbox.kill(sandbox.sandbox_id, **daemon.sdk)

@@ -92,7 +92,7 @@ class Machine(Daemon):
             self.unplug()
         else:
             subprocess.run(["umount", self.data], check=False, stderr=subprocess.DEVNULL)
-        subprocess.run(["umount", self.shelf], check=True)
+        until(lambda: not subprocess.call(["umount", self.shelf], stderr=subprocess.DEVNULL), "the end")
         self.log.close()
         shutil.rmtree(self.home)
 

@@ -78,3 +78,18 @@ def test_a_team_lists_only_its_own_keys(teams):
     )
     assert answer.status_code == 404
     assert stolen in key_ids(ours)
+
+
+def test_a_session_of_mcp_is_its_teams_alone(teams):
+    ours, theirs = teams
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
+    ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+    url = f"{ours['api_url']}/mcp"
+    opened = httpx.post(url, json=hello, headers={"X-API-Key": ours["api_key"]})
+    session = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
+    for who, status in ((theirs, 404), (ours, 200)):
+        answer = httpx.post(url, json=ping, headers=session | {"X-API-Key": who["api_key"]})
+        assert answer.status_code == status
+    for who, status in ((theirs, 404), (ours, 204)):
+        answer = httpx.delete(url, headers=session | {"X-API-Key": who["api_key"]})
+        assert answer.status_code == status

@@ -61,6 +61,8 @@ def test_each_language_runs(api):
         "python": "import os; print(os.environ['WORD'], open('data/in.txt').read())",
         "node": "console.log(process.env.WORD, require('fs').readFileSync('data/in.txt', 'utf8'))",
         "javascript": "console.log(process.env.WORD, require('fs').readFileSync('data/in.txt', 'utf8'))",
+        "typescript": "import * as fs from 'fs'\nconst word: string = process.env.WORD!\n"
+                      "console.log(word, fs.readFileSync('data/in.txt', 'utf8'))",
         "bash": 'echo "$WORD" "$(cat data/in.txt)"',
     }.items():
         out = execute(api, code=code, language=language, envs={"WORD": "hello"}, files={"data/in.txt": "file"})
@@ -172,9 +174,12 @@ def test_an_artifact_runs_with_its_input(api, calc):
     assert not out["success"] and "KeyError" in out["stderr"] and "result" not in out
 
 
-def test_entry_points_of_javascript_and_bash(api):
+def test_entry_points_of_other_languages(api):
     tool(api, "write_code_artifact", codePath="js/a.mjs", content="export const f = async (x) => x * 2", entrypoint="f")
     assert tool(api, "run_code_artifact", codePath="js/a.mjs", input=21)["result"] == 42
+    tool(api, "write_code_artifact", codePath="a.ts", content="export function f(x: number): number { return x + 1 }")
+    assert tool(api, "run_code_artifact", codePath="a.ts", input=1, entrypoint="f")["result"] == 2
+    assert tool(api, "run_code_artifact", codePath="a.ts", mode="dry_run")["success"]
     tool(api, "write_code_artifact", codePath="sh/a.sh", content="f() { cat; }", entrypoint="f")
     assert tool(api, "run_code_artifact", codePath="sh/a.sh", input={"k": 1})["stdout"] == '{"k":1}'
 

@@ -164,7 +164,7 @@ def test_a_next_js_application_runs_with_bun(daemon, tools):
 def test_a_development_server_that_does_not_come_up_is_told_with_its_log(tools):
     answers = []
     making = threading.Thread(target=lambda: answers.append(
-        tools.create_nextjs_sandbox(project_name="broken", metadata={"story": "broken"})))
+        tools.create_nextjs_bun_sandbox(project_name="broken", metadata={"story": "broken"})))
     making.start()
     box = until(lambda: tools.list_sandboxes(metadata={"story": "broken"})["sandboxes"], "the sandbox is there")[0]["sandbox_id"]
     until(lambda: shell(tools, box, "test -f broken/next.config.ts")["success"], "its configuration is written")
@@ -173,6 +173,14 @@ def test_a_development_server_that_does_not_come_up_is_told_with_its_log(tools):
     assert answers[0]["success"] is False
     assert "broken on purpose" in answers[0]["log"]
     tools.kill_sandbox(sandbox_id=box)
+
+
+def test_a_client_that_leaves_in_the_middle_leaves_no_sandbox(daemon, tools):
+    mine = {"story": "left"}
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{daemon.url}/tools/create_nextjs_sandbox", json={"metadata": mine}, timeout=3,
+                   headers={"X-API-Key": daemon.key})
+    until(lambda: not tools.list_sandboxes(metadata=mine)["sandboxes"], "its sandbox is gone")
 
 
 def test_a_name_that_npm_would_not_take_is_refused(tools):

@@ -260,6 +260,9 @@ static void keeper_act(const struct keeper_request *req, struct keeper_answer *a
         answer->status = answer->saved.name[0] ? 0 : err_set(&answer->err, ENOENT, "no more");
         return;
     case KEEPER_SAVE:
+        if (req->save.flags & KEEPER_SAVE_LOOK) {
+            return;
+        }
         keeper_save(req, jail, answer);
         return;
     case KEEPER_RESTORE:

@@ -256,7 +256,7 @@ static void addresses_match_templates(void)
 
 /* ---- messages ---- */
 
-/* It is cut between two characters: JSON takes no half of one. */
+/* Also when it is cut in the middle of a character. */
 static void an_error_of_any_length_is_one(void)
 {
     char text[4096] = "";

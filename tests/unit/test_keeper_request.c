@@ -151,7 +151,7 @@ static void what_is_saved_is_named_so(void)
         }
     }
     req = good_save(KEEPER_SAVE);
-    req.save.flags = 1 << 3;
+    req.save.flags = 1 << 4;
     refused(&req, "save.flags");
     req = good_save(KEEPER_SAVE);
     req.id[0] = '\0';

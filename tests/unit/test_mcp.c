@@ -4,9 +4,9 @@
 
 #include "api/fields.h"
 #include "check.h"
+#include "mcp/sse.h"
 #include "tools/mcp_internal.h"
 #include "tools/mcp_texts.h"
-#include "mcp/sse.h"
 
 /* ---- JSON-RPC ---- */
 

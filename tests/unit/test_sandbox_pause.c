@@ -304,8 +304,8 @@ static void a_pause_waits_for_what_ends_well(void)
     sandbox_watch_set(&slow, find(id));
     sandbox_watch_set(&quick, find(id));
     sandbox_pause(find(id), true, on_paused, NULL);
-    CHECK_INT(told, 2);
     sandbox_watch_set(&waiting, find(id)); /* for the resume */
+    UNTIL(told == 2);
     sandbox_watch_unset(&quick);
     UNTIL(agent.quiets == 1);
     for (int i = 0; i < 50; i++) {

@@ -232,6 +232,30 @@ static const char *value_of(struct fixture *f, const char *team, const char *nam
     return text;
 }
 
+/* What others seal is opened after a restart, for whom it was sealed and nobody else. */
+static void what_others_keep_is_sealed_for_its_owner(void)
+{
+    struct fixture f;
+    struct buf sealed, value;
+
+    CHECK(fixture_start(&f));
+    buf_init(&sealed, SEAL_TEXT_BYTES_MAX);
+    buf_init(&value, SEAL_VALUE_BYTES_MAX);
+    int made = secrets_seal(f.secrets, "mine", STR("the value"), &sealed);
+    fixture_close(&f);
+    bool open = fixture_open(&f);
+    int stranger = secrets_unseal(f.secrets, "theirs", buf_at(&sealed), &value);
+    int owner = secrets_unseal(f.secrets, "mine", buf_at(&sealed), &value);
+    bool same = str_eq(buf_str(&value), STR("the value"));
+    buf_fini(&sealed);
+    buf_fini(&value);
+    fixture_end(&f);
+    CHECK(open && same);
+    CHECK_INT(made, 0);
+    CHECK_INT(stranger, -EBADMSG);
+    CHECK_INT(owner, 0);
+}
+
 static void a_secret_lives_changes_and_ends(void)
 {
     struct fixture f;
@@ -321,6 +345,7 @@ int main(void)
         {"names are checked and lowered", names_are_checked_and_lowered},
         {"values fit a header", values_fit_a_header},
         {"metadata has its limits", metadata_has_its_limits},
+        {"what others keep is sealed for its owner", what_others_keep_is_sealed_for_its_owner},
         {"a secret lives changes and ends", a_secret_lives_changes_and_ends},
         {"a token has three parts and its claims", a_token_has_three_parts_and_its_claims},
         {"the published key is the same after a restart",
