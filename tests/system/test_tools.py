@@ -150,6 +150,22 @@ def test_a_killed_sandbox_is_gone(daemon, tools):
     assert refused.value.status == 404
 
 
+def run(tools, box, command):
+    return tools.send_sandbox_input(sandbox_id=box.sandbox_id, action="shell_command", input=command)
+
+
+def test_of_long_output_the_end_is_kept(tools, box):
+    ran = run(tools, box, "seq 400000; echo the end; seq 3 >&2")
+    assert ran["truncated"] is True and ran["stdout"].endswith("\n400000\nthe end\n")
+    assert len(ran["stdout"]) == 1024 * 1024
+    assert (ran["stderr"], ran["exit_code"]) == ("1\n2\n3\n", 0)
+
+
+def test_output_that_is_no_text_becomes_text(tools, box):
+    ran = run(tools, box, r"printf 'a\xffb\xc3'; printf '\xa4\xf0\x9f'")
+    assert ran["stdout"] == "a\ufffdbä\ufffd\ufffd"
+
+
 # ---- how long a sandbox lives ----
 
 
