@@ -210,12 +210,11 @@ static size_t message_headers(const struct carry *carry, struct buf *name, struc
         json_string_value(json_object_get(json_object_get(params, "_meta"), META_VERSION));
     const char *method = json_string_value(json_object_get(carry->message, "method"));
     const char *tool = json_string_value(json_object_get(params, "name"));
-    const char *negotiated = carry->bridge->version;
+    struct str spoken = str_of(version ? version : carry->bridge->version);
     size_t n = 0;
 
-    if (version || negotiated[0]) {
-        out[n++] = (struct http_header){STR("mcp-protocol-version"),
-                                        str_of(version ? version : negotiated)};
+    if (spoken.len > 0) {
+        out[n++] = (struct http_header){STR("mcp-protocol-version"), spoken};
     }
     if (version && method) {
         out[n++] = (struct http_header){STR("mcp-method"), str_of(method)};

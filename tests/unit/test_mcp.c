@@ -210,6 +210,32 @@ static void the_query_says_which_sandbox_a_session_has(void)
     CHECK_INT(mcp_tie_read(STR("sandbox_id=0123456789012345678901234567890"), &tie, &err), -EINVAL);
 }
 
+/* ---- sessions ---- */
+
+/* Without a sandbox a session needs nobody; a server that stops starts no timer. */
+static void a_session_ends_when_it_was_idle_for_too_long(void)
+{
+    struct mcp mcp = {.stopping = true};
+    const struct tools_who who = {.team = "a", .key = STR("key")}, other = {.team = "b"};
+    const struct mcp_tie tie = {.own = true, .template = "base"};
+    struct err err;
+    struct mcp_session *session = session_new(&mcp, &who, MCP_2025_11_25, &tie, &err);
+    struct str id = str_of(session->id);
+    struct mcp_link *listens = (struct mcp_link *)&mcp; /* any but NULL */
+    struct mcp_post post = {.session = session, .link = listens, .prev = &post};
+
+    CHECK(session_find(&mcp, id, "a") == session);
+    CHECK(!session_find(&mcp, id, other.team) && !session_find(&mcp, STR("nonsense"), "a"));
+    mcp.posts = &post;
+    sessions_tick(&mcp, session->used_mono_ms + MCP_SESSION_IDLE_MS);
+    CHECK(mcp.sessions == session); /* somebody listens */
+    mcp.posts = NULL;
+    sessions_tick(&mcp, session->used_mono_ms + MCP_SESSION_IDLE_MS - 1);
+    CHECK(mcp.sessions == session);
+    sessions_tick(&mcp, session->used_mono_ms + MCP_SESSION_IDLE_MS);
+    CHECK(!mcp.sessions);
+}
+
 /* ---- texts ---- */
 
 static void a_listed_tool_may_leave_out_the_sandbox_that_the_session_has(void)
@@ -307,6 +333,8 @@ int main(void)
         {"Accept is read with its parameters and wildcards",
          accept_is_read_with_its_parameters_and_wildcards},
         {"the query says which sandbox a session has", the_query_says_which_sandbox_a_session_has},
+        {"a session ends when it was idle for too long",
+         a_session_ends_when_it_was_idle_for_too_long},
         {"a listed tool may leave out the sandbox that the session has",
          a_listed_tool_may_leave_out_the_sandbox_that_the_session_has},
         {"pages follow each other, and a cursor must be ours",
