@@ -158,20 +158,15 @@ static bool same_origin(const struct shell *shell, struct shell_origin origin)
            strcmp(shell->host, origin.host) == 0;
 }
 
-int shell_call_head(struct shell_call *call, const struct http_request *req,
-                    struct shell_origin origin, struct outgoing *out, struct buf *target,
-                    struct err *err)
+/* Headers, path and query for the API, with its key. */
+static int head_make(struct shell_call *call, const struct shell *shell,
+                     const struct http_request *req, struct outgoing *out, struct buf *target,
+                     struct err *err)
 {
-    const struct shell *shell = NULL;
     struct str name, path;
+    int r = outgoing_add_given(out, req, str_of(shell->authority), drops, shell, err);
 
     shell_cut(req->path, &name, &path);
-    int r = shell_find(call->net, name, &shell, err);
-    r = r < 0 ? r : shell_allows(shell, req->method, path, err);
-    if (r == 0 && !same_origin(shell, origin)) {
-        r = err_set(err, EAGAIN, "shell \"%s\" has just been changed: try again", call->name);
-    }
-    r = r < 0 ? r : outgoing_add_given(out, req, str_of(shell->authority), drops, shell, err);
     r = r < 0 ? r : outgoing_add(out, STR("accept-encoding"), STR("identity"), err);
     size_t start = buf_len(&out->values);
     r = r < 0 ? r : key_value(call, shell, &out->values, err);
@@ -183,6 +178,25 @@ int shell_call_head(struct shell_call *call, const struct http_request *req,
         r = err_set(err, EMSGSIZE, "the path and the query are too long");
     }
     return r;
+}
+
+int shell_call_head(struct shell_call *call, const struct http_request *req,
+                    struct shell_origin origin, struct outgoing *out, struct buf *target,
+                    struct err *err)
+{
+    const struct shell *shell = NULL;
+    struct str name, path;
+
+    shell_cut(req->path, &name, &path);
+    int r = shell_find(call->net, name, &shell, err);
+    if (r < 0 || !shell) {
+        return r;
+    }
+    r = shell_allows(shell, req->method, path, err);
+    if (r == 0 && !same_origin(shell, origin)) {
+        r = err_set(err, EAGAIN, "shell \"%s\" has just been changed: try again", call->name);
+    }
+    return r < 0 ? r : head_make(call, shell, req, out, target, err);
 }
 
 /* ---- the answer ---- */

@@ -202,7 +202,7 @@ static int install(struct tool_call *call, const struct box *box, const struct e
     }
     call_progress(call, 1, 3, "installing packages with %s", installer);
     const struct box_command command = {.script = buf_at(&script),
-                                        .timeout_ms = EXECUTE_INSTALL_S_MAX * 1000};
+                                        .timeout_ms = (int64_t)EXECUTE_INSTALL_S_MAX * 1000};
     r = box_run(call, box, &command, &log, err);
     if (r < 0 || (log.exit_code == 0 && !log.timed_out)) {
         return r < 0 ? r : 1;
@@ -221,7 +221,7 @@ int execute_prepare(struct tool_call *call, const struct box *box, enum language
 {
     const struct box_command command = {.script = "npm install --prefix " TYPESCRIPT_HOME
                                                   " --no-fund --no-audit --loglevel=error sucrase",
-                                        .timeout_ms = EXECUTE_INSTALL_S_MAX * 1000};
+                                        .timeout_ms = (int64_t)EXECUTE_INSTALL_S_MAX * 1000};
 
     if (language != LANGUAGE_TYPESCRIPT) {
         return 0;
