@@ -28,6 +28,10 @@ class Hand:
         for line in self.process.stderr:
             self.said = [*self.said[-4:], line.strip()]
 
+    def why(self):
+        """What it said last of a failure."""
+        return self.said[-1] if self.said else "it did not say why"
+
     def ask(self, what, **words):
         try:
             self.process.stdin.write(json.dumps({"do": what, **words}) + "\n")
@@ -37,7 +41,7 @@ class Hand:
             line = ""
         answer = json.loads(line) if line else {"error": True}
         if answer.get("error"):
-            raise Failed(f"{what}: {self.said[-1] if self.said else 'the program ended'}")
+            raise Failed(f"{what}: {self.why()}")
         return answer
 
     def once(self, what, **words):
@@ -48,7 +52,7 @@ class Hand:
         """See bench/main.c."""
         answer = self.ask("flows", steps=steps, n=n, lanes=lanes, **words)
         if not answer["total"]:
-            raise Failed(f"{', '.join(steps)}: {self.said[-1] if self.said else 'there is no sandbox'}")
+            raise Failed(f"{', '.join(steps)}: {self.why()}")
         return answer
 
     def kill_held(self, n=100_000, lanes=8):

@@ -53,7 +53,7 @@ def measure(part):
         there += len(made["create"])
         fills.append((n, len(made["create"]) * 1000 / made["all_ms"]))
         if made["failed"]:
-            part.note(f"of {n:,} sandboxes {made['failed']} could not be made: {plain.said[-1]}")
+            part.note(f"of {n:,} sandboxes {made['failed']} could not be made: {plain.why()}")
         probe(part, plain, n)
     for n, rate in fills:
         part.value(f"filling up to {n:,}", rate, "/s")

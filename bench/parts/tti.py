@@ -64,6 +64,8 @@ def at_once(part, hand, name, table, rounds, commands=COMMANDS, stagger_ms=0):
             each += took["total"]
             whole.append(took["all_ms"])
             failed += took["failed"]
+        if failed:
+            part.note(f"{failed} of {rounds * n} sandboxes, {table}, {command}, {name}, failed: {hand.why()}")
         medians[f"atoll: {command}, {name}"] = stats.summary(each, trimmed=True)["median"]
         part.samples(f"atoll: {command}, {name}: each", each, failed=failed, trimmed=True,
                      key=f"tti.{table}.{command}.{name}.each")

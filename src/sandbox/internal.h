@@ -160,7 +160,7 @@ struct sandbox {
     char *saved;  /* PAUSED, RESUMING: what the keeper saved of it */
     uint64_t saved_bytes;
     char *forfeit; /* why the pause that is being made keeps no memory, though it was to; or NULL */
-    bool packed; /* the keeper was asked to compress that */
+    bool packed;   /* the keeper was asked to compress that */
 
     uint32_t uid_slot;
     struct keeper_jail jail;
