@@ -160,7 +160,7 @@ struct sandbox {
     char *saved;  /* PAUSED, RESUMING: what the keeper saved of it */
     uint64_t saved_bytes;
     char *forfeit; /* why the pause that is being made keeps no memory, though it was to; or NULL */
-    bool packed; /* the keeper was asked to compress that */
+    bool packed;   /* the keeper was asked to compress that */
 
     uint32_t uid_slot;
     struct keeper_jail jail;
@@ -265,8 +265,8 @@ void pool_pump(struct sandboxes *all); /* makes what lacks, unless somebody wait
 
 /* ---- create.c ---- */
 
-/* A jail for the pool: `done` as of sandbox_create(). Its agent knows what its template says, and is
- * told the rest when it is claimed. */
+/* A jail for the pool: `done` as of sandbox_create(). Its agent knows what its template says, and
+ * is told the rest when it is claimed. */
 void sandbox_park(struct sandboxes *all, const struct template *template, sandbox_created *done,
                   void *ctx);
 
