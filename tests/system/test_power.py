@@ -79,10 +79,8 @@ class Machine(Daemon):
         until(lambda: self.unmount(self.data / "pool") and self.unmount(self.data), "it is off")
 
     def unmount(self, place):
-        """What ends may hold it for a moment still."""
-        return not os.path.ismount(place) or not subprocess.call(
-            ["umount", place], stderr=subprocess.DEVNULL
-        )
+        """Lazily: what ends may hold it for a moment still, and so may the namespaces of others."""
+        return not os.path.ismount(place) or not subprocess.call(["umount", "-l", place])
 
     def lose_power(self):
         # At once, and all of it as it is in one moment.
