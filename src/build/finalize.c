@@ -60,10 +60,11 @@ static void on_output(void *ctx, bool is_stderr, struct str data)
 }
 
 /* The running state is kept if it can be. Otherwise every sandbox runs the start command anew. */
-static void on_warm(void *ctx, int error, const struct err *err)
+static void on_warm(void *ctx, int error, const struct err *err, uint64_t memory_bytes)
 {
     struct work *work = ctx;
 
+    (void)memory_bytes;
     if (work->build) {
         if (error == 0) {
             char name[KEEPER_SAVED_BYTES];

@@ -15,8 +15,7 @@ static void on_saved(struct save *save, int error, const struct err *err,
 {
     struct keep *keep = container_of(save, struct keep, save);
 
-    (void)saved;
-    keep->done(keep->ctx, error, err);
+    keep->done(keep->ctx, error, err, saved ? saved->memory_bytes : 0);
     free(keep);
 }
 

@@ -225,7 +225,7 @@ struct sandbox_fork {
 void sandbox_fork(struct sandbox *sb, const struct sandbox_fork *fork);
 
 /* Saves a running one under a name of the caller's, with its processes; it runs on. As of pause. */
-typedef void sandbox_kept(void *ctx, int error, const struct err *err);
+typedef void sandbox_kept(void *ctx, int error, const struct err *err, uint64_t memory_bytes);
 void sandbox_keep(struct sandbox *sb, const char *name, sandbox_kept *done, void *ctx);
 
 /* Sees to it, in the background, that what starts in sandboxes of the built-in templates runs from

@@ -136,7 +136,7 @@ static void on_recorded(void *ctx, int error, const struct err *err)
     }
 }
 
-static void on_kept(void *ctx, int error, const struct err *err)
+static void on_kept(void *ctx, int error, const struct err *err, uint64_t memory_bytes)
 {
     struct warming *warming = ctx;
     struct sandboxes *all = warming->all;
@@ -148,7 +148,7 @@ static void on_kept(void *ctx, int error, const struct err *err)
         warming_fail(warming, error, err);
     } else {
         templates_keep(all->use.templates, warming->template_id, warming->build_id, warming->name,
-                       on_recorded, warming);
+                       memory_bytes, on_recorded, warming);
     }
 }
 
@@ -216,7 +216,7 @@ void warm_spoilt(struct sandboxes *all, const struct sandbox *sb, const char *na
 
     if (t && !t->team_id && t->saved && strcmp(t->saved, name) == 0) {
         all->refs++;
-        templates_keep(all->use.templates, t->id, t->build_id, NULL, on_unkept, all);
+        templates_keep(all->use.templates, t->id, t->build_id, NULL, 0, on_unkept, all);
     }
 }
 

@@ -153,6 +153,7 @@ void templates_put_builtin(struct templates *templates, const struct template_bu
 struct keeping {
     struct templates *all;
     char *id, *build_id, *saved;
+    uint64_t bytes;
     store_done *done;
     void *ctx;
 };
@@ -188,12 +189,13 @@ static void on_kept(void *ctx, int error, const struct err *err)
     }
     if (error == 0) {
         text_set(&entry->t.saved, keeping->saved);
+        entry->t.saved_bytes = keeping->bytes;
     }
     keeping_end(keeping, error, err);
 }
 
 void templates_keep(struct templates *templates, const char *id, const char *build_id,
-                    const char *saved, store_done *done, void *ctx)
+                    const char *saved, uint64_t bytes, store_done *done, void *ctx)
 {
     static const struct err none;
     struct keeping *keeping = xnew(struct keeping);
@@ -203,6 +205,7 @@ void templates_keep(struct templates *templates, const char *id, const char *bui
                                 .id = xstrdup(id),
                                 .build_id = xstrdup(build_id),
                                 .saved = xstrdup(saved),
+                                .bytes = bytes,
                                 .done = done,
                                 .ctx = ctx};
     if (!entry) {
@@ -211,6 +214,7 @@ void templates_keep(struct templates *templates, const char *id, const char *bui
     }
     struct template_row row = template_row(&entry->t);
     row.saved = saved;
+    row.saved_bytes = bytes;
     store_template_save(templates->store, &row, on_kept, keeping);
 }
 

@@ -56,10 +56,11 @@ struct template_builtin { /* borrowed during the call */
  * commands make it a new build, of which nothing is saved yet. */
 void templates_put_builtin(struct templates *templates, const struct template_builtin *what);
 
-/* What was saved of a jail of that build; NULL: nothing any more. done comes when it is on record,
- * and creates know it from then on; -ESTALE: there is no such build any more. */
+/* What was saved of a jail of that build, and the bytes of its memory on the disk; NULL: nothing
+ * any more. done comes when it is on record, and creates know it from then on; -ESTALE: there is no
+ * such build any more. */
 void templates_keep(struct templates *templates, const char *id, const char *build_id,
-                    const char *saved, store_done *done, void *ctx);
+                    const char *saved, uint64_t bytes, store_done *done, void *ctx);
 
 /* A built-in template that is not there yet, and how far it is, in a sentence; NULL: nothing is
  * awaited under that alias any more. */

@@ -76,8 +76,11 @@ class Machine(Daemon):
                 pass
         self.process.wait()
         until(lambda: not self.jails(), "all jails are gone")
-        subprocess.run(["umount", self.data / "pool"], check=False, stderr=subprocess.DEVNULL)
-        until(lambda: not subprocess.call(["umount", self.data], stderr=subprocess.DEVNULL), "it is off")
+        until(lambda: self.unmount(self.data / "pool") and self.unmount(self.data), "it is off")
+
+    def unmount(self, place):
+        """Lazily: what ends may hold it for a moment still, and so may the namespaces of others."""
+        return not os.path.ismount(place) or not subprocess.call(["umount", "-l", place])
 
     def lose_power(self):
         # At once, and all of it as it is in one moment.
@@ -90,9 +93,7 @@ class Machine(Daemon):
     def scrap(self):
         if self.process.poll() is None:
             self.unplug()
-        else:
-            subprocess.run(["umount", self.data], check=False, stderr=subprocess.DEVNULL)
-        until(lambda: not subprocess.call(["umount", self.shelf], stderr=subprocess.DEVNULL), "the end")
+        until(lambda: self.unmount(self.data) and self.unmount(self.shelf), "nothing is mounted")
         self.log.close()
         shutil.rmtree(self.home)
 

@@ -245,7 +245,7 @@ static int kept_wait(void)
 static int keep(const struct template *t, const char *build_id, const char *saved)
 {
     kept_error = 1;
-    templates_keep(all, t->id, build_id, saved, on_kept, NULL);
+    templates_keep(all, t->id, build_id, saved, saved ? 4096 : 0, on_kept, NULL);
     return kept_wait();
 }
 
@@ -268,10 +268,11 @@ static void what_was_saved_is_of_one_build(void)
     CHECK(start(&dir));
     t = templates_find(all, "x", STR("base"), &why);
     CHECK_STR(t->saved, "saved-1");
+    CHECK_INT(t->saved_bytes, 4096);
     CHECK_INT(keep(t, build, NULL), 0);
     CHECK(!t->saved);
     kept_error = 1;
-    templates_keep(all, t->id, build, "saved-2", on_kept, NULL);
+    templates_keep(all, t->id, build, "saved-2", 4096, on_kept, NULL);
     put_base("base-2", 2); /* before that is on record */
     CHECK_INT(kept_wait(), -ESTALE);
     CHECK(!t->saved);
