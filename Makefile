@@ -37,7 +37,7 @@ bench-compare: bench-build ## compares two commits by ratio in one run: A=commit
 
 bench-build:
 	@tools/deps build run criu bench
-	@TARGETS="$(PROGRAMS) $(BENCHES)" tools/build build-bench --buildtype=release -Db_ndebug=false
+	@TARGETS="$(PROGRAMS) $(BENCHES)" tools/build build-bench
 
 install: build ## copies programs, templates, units and an example configuration below PREFIX
 	@[ -n "$(DESTDIR)" ] || tools/deps run criu

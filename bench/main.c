@@ -9,7 +9,7 @@
  * "all_ms".
  *   {"do":"list"} {"do":"print","bytes":N} {"do":"upload","bytes":N} {"do":"download","bytes":N}
  *   {"do":"put","url":U,"bytes":N} {"do":"get","url":U,"bytes":N} {"do":"peer","name":P}
- *   {"do":"pipe","bytes":N}
+ *   {"do":"pipe","bytes":N} {"do":"hold","name":"none|net|all","n":N} {"do":"release"}
  *         Answers "ms".
  *
  * What failed is answered with "error" true; its sentence is on standard error. Environment: that
@@ -213,6 +213,13 @@ static int once_do(struct hand *hand, const json_t *asked, const char *what)
     if (strcmp(what, "peer") == 0 && name) {
         return peer_run(&hand->peers, name);
     }
+    if (strcmp(what, "hold") == 0 && name) {
+        return peers_hold(name, (int)json_integer_value(json_object_get(asked, "n")));
+    }
+    if (strcmp(what, "release") == 0) {
+        peers_release();
+        return 0;
+    }
     if (strcmp(what, "put") == 0 && url) {
         return client_put(hand->client, url, bytes);
     }
@@ -266,6 +273,7 @@ int main(void)
     while (getline(&line, &cap, stdin) > 0) {
         line_do(&hand, line);
     }
+    peers_release();
     free(line);
     free(hand.held);
     client_free(hand.client);

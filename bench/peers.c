@@ -9,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096, NAME_BYTES = 64 };
+enum { PATH_BYTES = 4096, NAME_BYTES = 64, HELD_MAX = 10 * 1000 };
 
 #define ALL_NAMESPACES                                                                             \
     (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |     \
@@ -151,6 +152,47 @@ int peer_run(const struct peers *peers, const char *name)
     }
     fprintf(stderr, "bench: there is no peer '%s'\n", name);
     return -1;
+}
+
+/* ---- processes that sleep ---- */
+
+static pid_t held[HELD_MAX];
+static int held_n;
+
+static uint64_t flags_of(const char *kind)
+{
+    return strcmp(kind, "net") == 0 ? CLONE_NEWNET : strcmp(kind, "all") == 0 ? ALL_NAMESPACES : 0;
+}
+
+int peers_hold(const char *kind, int n)
+{
+    struct clone_args args = {.flags = flags_of(kind), .exit_signal = SIGCHLD};
+
+    while (n-- > 0 && held_n < HELD_MAX) {
+        pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+        if (pid < 0) {
+            fprintf(stderr, "bench: clone3: %s\n", strerror(errno));
+            return -1;
+        }
+        if (pid == 0) {
+            (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (;;) {
+                (void)pause();
+            }
+        }
+        held[held_n++] = pid;
+    }
+    return 0;
+}
+
+void peers_release(void)
+{
+    for (int i = 0; i < held_n; i++) {
+        (void)kill(held[i], SIGKILL);
+    }
+    while (held_n > 0) {
+        (void)waitpid(held[--held_n], NULL, 0);
+    }
 }
 
 int peer_read(const char *command, size_t bytes)

@@ -19,6 +19,11 @@ struct peers {
  *             create, /bin/true, destroy */
 int peer_run(const struct peers *peers, const char *name);
 
+/* Starts n processes that sleep, in namespaces of their own: "none", "net" or "all"; and ends those
+ * that were started so. 0, or -1 after a sentence on stderr. */
+int peers_hold(const char *kind, int n);
+void peers_release(void);
+
 /* Reads what a shell command prints over a pipe; 0 when it is that many bytes. */
 int peer_read(const char *command, size_t bytes);
 

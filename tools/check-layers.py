@@ -34,7 +34,7 @@ MAY_USE = {
     "edge": ["base", "http", "agent", "sandbox"],
     "api": ["base", "http", "keeper", "secret", "shell", "store", "template", "sandbox", "build", "volume",
             "telemetry"],
-    "tools": ["base", "guard", "mcp", "http", "rpc", "store", "secret", "api"],
+    "tools": ["base", "guard", "mcp", "http", "rpc", "store", "secret", "shell", "api"],
     "daemon": ["base", "http", "pki", "keeper", "secret", "shell", "store", "template", "egress", "sandbox", "volume",
                "telemetry", "edge", "api", "build", "image", "tools"],
     "cli": ["base", "mcp", "http", "keeper", "store", "daemon", "tools"],

@@ -17,6 +17,21 @@ def available_kb():
     return kb("/proc/meminfo", "MemAvailable")
 
 
+# What of the kernel's own account a sandbox shows up in.
+FIELDS = ("AnonPages", "Slab", "KernelStack", "PageTables", "Percpu", "Shmem")
+
+
+def account():
+    """The host's memory in kB by what it is used for, and what is available."""
+    return {name: kb("/proc/meminfo", name) for name in ("MemAvailable", *FIELDS)}
+
+
+def spent(before, n):
+    """What has been used since, for each of n: in all, and by what it is used for."""
+    now = account()
+    return (before["MemAvailable"] - now["MemAvailable"]) / n, {name: (now[name] - before[name]) / n for name in FIELDS}
+
+
 def daemon_kb():
     """Of the server, the keeper and their supervisor, each resident."""
     top = int(os.environ["ATOLL_DAEMON_PID"])

@@ -1,16 +1,18 @@
 """How many idle sandboxes fit, what each costs in memory, and whether all of them still answer."""
 
+import time
+
 from lib import client, memory
 
 LIMIT_S = {"tiny": 30, "short": 60, "full": 120}
 LANES = 8
 TEMPLATE = "base"
-SETTLE_S = 1
+SETTLE_S = 1  # the kernel frees what was used on the way a moment later
 
 
 def crowd(part, plain, template, wanted):
     """Makes so many, asks each of them something, and tells what they cost."""
-    before_kb, serve_before_kb = memory.available_kb(), memory.serve_kb()
+    before, serve_before_kb = memory.account(), memory.serve_kb()
     made = plain.flows("create", n=wanted, lanes=LANES, template=template)
     n = len(made["create"])
     answers = plain.flows("run", n=n, lanes=LANES, command="true")
@@ -19,8 +21,11 @@ def crowd(part, plain, template, wanted):
     part.value("sandboxes made", n, "", success=n / wanted, key=f"density.{template}.made")
     part.value("sandboxes that answer a command", len(answers["run"]), "", success=len(answers["run"]) / n,
                key=f"density.{template}.answer")
-    part.value("host memory for each (MemAvailable)", (before_kb - memory.available_kb()) / n, "kB",
-               key=f"density.{template}.host")
+    time.sleep(SETTLE_S)
+    each_kb, uses = memory.spent(before, n)
+    part.value("host memory for each (MemAvailable)", each_kb, "kB", key=f"density.{template}.host")
+    for name, kb in uses.items():
+        part.value(f"of it {name}", kb, "kB")
     if charged:
         part.value("charged to the cgroup of each", sum(charged) / len(charged), "kB",
                    key=f"density.{template}.cgroup")
@@ -33,7 +38,21 @@ def crowd(part, plain, template, wanted):
     part.samples("kill of each", plain.kill_held(lanes=LANES))
 
 
+def floor(part, peers, n):
+    """What the kernel takes for bare processes, in namespaces of their own."""
+    for kind in ("none", "net", "all"):
+        before = memory.account()
+        peers.once("hold", name=kind, n=n)
+        time.sleep(SETTLE_S)
+        each_kb, uses = memory.spent(before, n)
+        peers.once("release")
+        part.value(f"kernel: a bare process, namespaces of its own: {kind}", each_kb, "kB", key=f"density.floor.{kind}",
+                   uses=uses)
+
+
 def measure(part):
     wanted = part.count(5, 200, 1000)
+    part.heading("Density: what the kernel takes")
+    floor(part, part.peers(), wanted)
     part.heading(f"Density: {wanted} idle sandboxes of {TEMPLATE}")
     crowd(part, part.client(), TEMPLATE, wanted)

@@ -65,6 +65,10 @@ static void event_print(const json_t *event)
         printf(": ");
         entry_put(text_of(data, "kill_reason"));
     }
+    if (json_object_get(data, "memory_lost")) {
+        printf(" without its memory: ");
+        entry_put(text_of(data, "memory_lost"));
+    }
     if (json_object_get(data, "set_timeout")) {
         printf(": it may run until ");
         entry_put(text_of(data, "set_timeout"));

@@ -425,6 +425,8 @@ static int open_tools(struct server *server, struct err *err)
         .secrets = server->outward.secrets,
         .domain = server->config->domain[0] ? server->config->domain : NULL,
         .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
+        .code_s_max = (int64_t)server->config->code_timeout_s,
+        .shells = server->outward.shells,
         .adopt = adopt_own,
         .ctx = server,
     };

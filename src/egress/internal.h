@@ -130,8 +130,8 @@ struct net_request {
     struct str method, host, path; /* without its query: that may hold what is no log's business */
     int status;
     const char *rule, *why;
-    const char *shell; /* its name; NULL: the request is a rule's */
-    uint64_t took_ms;  /* of a shell's */
+    struct str shell; /* its name; at == NULL: the request is a rule's */
+    uint64_t took_ms; /* of a shell's */
 };
 void net_request_log(struct egress_net *net, const struct net_request *request);
 

@@ -95,7 +95,7 @@ static void shell_record(struct egress_net *net, const struct net_request *reque
 {
     const struct egress *egress = net->egress;
 
-    (void)json_object_set_new(fields, "shell", shown(str_of(request->shell), SHELL_NAME_BYTES_MAX));
+    (void)json_object_set_new(fields, "shell", shown(request->shell, SHELL_NAME_BYTES_MAX));
     (void)json_object_set_new(fields, "durationMs", json_integer((json_int_t)request->took_ms));
     if (request->why) {
         (void)json_object_set_new(fields, "reason", json_string(request->why));
@@ -115,24 +115,25 @@ void net_request_log(struct egress_net *net, const struct net_request *request)
         return;
     }
     path.len = path.len < PATH_BYTES ? path.len : PATH_BYTES;
-    (void)snprintf(message, sizeof(message), "%.*s %.*s%.*s: %d by %s %s%s%s",
+    struct str by = request->shell.at ? request->shell : str_of(request->rule);
+    by.len = by.len < POLICY_NAME_BYTES ? by.len : POLICY_NAME_BYTES;
+    (void)snprintf(message, sizeof(message), "%.*s %.*s%.*s: %d by %s %.*s%s%s",
                    (int)request->method.len, request->method.at, (int)request->host.len,
                    request->host.at, (int)path.len, path.at, request->status,
-                   request->shell ? "shell" : "rule",
-                   request->shell ? request->shell : request->rule, request->why ? ": " : "",
-                   request->why ? request->why : "");
+                   request->shell.at ? "shell" : "rule", (int)by.len, by.at,
+                   request->why ? ": " : "", request->why ? request->why : "");
     json_t *fields = json_object();
     (void)json_object_set_new(fields, "method", shown(request->method, METHOD_BYTES));
     (void)json_object_set_new(fields, "host", shown(request->host, POLICY_NAME_BYTES));
     (void)json_object_set_new(fields, "path", shown(path, PATH_BYTES));
     (void)json_object_set_new(fields, "status", json_integer(request->status));
-    if (request->shell) {
+    if (request->shell.at) {
         shell_record(net, request, fields);
     } else {
         (void)json_object_set_new(fields, "rule", json_string(request->rule));
     }
     net_log(net, request->why ? LOG_WARN : LOG_INFO,
-            request->shell ? "shell_call" : "egress_request", message, fields);
+            request->shell.at ? "shell_call" : "egress_request", message, fields);
 }
 
 void net_refused(struct egress_net *net, const struct endpoint *to, struct str name,

@@ -40,6 +40,11 @@ static void passage_log(const struct passage *p, int status, const char *why)
     const struct http_request *req = p->carry.ex ? http_request(p->carry.ex) : NULL;
     const struct transform *rule = passage_rule(p);
     const bool shells = p->of->shells || p->of->above;
+    struct str name = STR(""), path;
+
+    if (shells && req) {
+        shell_cut(req->path, &name, &path);
+    }
     const struct net_request request = {
         .method = req ? req->method : STR(""),
         .host = shells ? STR(SHELL_HOST) : str_of(p->of->name),
@@ -47,9 +52,7 @@ static void passage_log(const struct passage *p, int status, const char *why)
         .status = status,
         .rule = rule ? rule->domain : "",
         .why = why,
-        .shell = p->shell ? shell_call_name(p->shell)
-                 : shells ? ""
-                          : NULL,
+        .shell = shells ? name : (struct str){0},
         .took_ms = p->shell ? shell_call_ms(p->shell) : 0,
     };
 

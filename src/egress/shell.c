@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/encode.h"
 #include "base/text.h"
 #include "http/forward.h"
 
@@ -163,22 +164,6 @@ int shell_allows(const struct shell *shell, struct str method, struct str path, 
 
 /* ---- what goes to the API ---- */
 
-static bool is_plain(char c)
-{
-    return isalnum((unsigned char)c) || c == '-' || c == '.' || c == '_' || c == '~';
-}
-
-static int append_encoded(struct buf *out, struct str text)
-{
-    int r = 0;
-
-    for (size_t i = 0; r == 0 && i < text.len; i++) {
-        r = is_plain(text.at[i]) ? buf_append(out, &text.at[i], 1)
-                                 : buf_printf(out, "%%%02X", (unsigned char)text.at[i]);
-    }
-    return r;
-}
-
 /* Whether a field of the query has that name, however it is spelled. */
 static bool is_field(struct str field, const char *name)
 {
@@ -216,7 +201,7 @@ static int append_query(const struct shell *shell, struct str query, struct str 
     }
     if (r == 0 && shell->place == SHELL_QUERY) {
         r = buf_printf(out, "%c%s=", separator, shell->key.name);
-        r = r < 0 ? r : append_encoded(out, value);
+        r = r < 0 ? r : percent_encode(out, value);
     }
     return r;
 }

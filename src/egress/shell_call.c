@@ -83,11 +83,6 @@ void shell_call_free(struct shell_call *call)
     }
 }
 
-const char *shell_call_name(const struct shell_call *call)
-{
-    return call->name;
-}
-
 uint64_t shell_call_ms(const struct shell_call *call)
 {
     return uv_now(call->net->egress->loop) - call->began_ms;

@@ -21,7 +21,6 @@ must_check int shell_call_new(struct egress_net *net, const struct http_request 
                               struct shell_call **out, const struct shell **shell, struct err *err);
 void shell_call_free(struct shell_call *call); /* NULL is fine */
 
-const char *shell_call_name(const struct shell_call *call);
 uint64_t shell_call_ms(const struct shell_call *call); /* since it began */
 
 /* The head for the server at host and port: the shell may have changed since it was looked at. */

@@ -632,6 +632,11 @@ const char *backend_instructions(const struct backend *b)
     return message_text(b->described, "instructions");
 }
 
+struct str backend_said(const struct backend *b)
+{
+    return b->child ? child_tail(b->child) : (struct str){"", 0};
+}
+
 struct backend *backend_new(const struct place *place, const struct plan *plan,
                             const struct backend_events *events, void *ctx)
 {

@@ -61,5 +61,6 @@ json_t *backend_items(const struct backend *backend, enum backend_list list); /*
 bool backend_can(const struct backend *backend, const char *capability);
 bool backend_can_subscribe(const struct backend *backend);
 const char *backend_instructions(const struct backend *backend); /* "": none */
+struct str backend_said(const struct backend *backend);          /* last, on standard error */
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "gateway/message.h"
+#include "gateway/version.h"
 #include "mcp/sse.h"
 
 enum {
@@ -95,6 +96,11 @@ static void answer(struct call *call, int status, json_t *message, const char *s
 void call_answer(struct call *call, json_t *message)
 {
     answer(call, 200, message, NULL);
+}
+
+void call_answer_status(struct call *call, int status, json_t *message)
+{
+    answer(call, status, message, NULL);
 }
 
 void call_answer_session(struct call *call, json_t *message, const char *session)
@@ -242,6 +248,7 @@ void call_accept(struct calls *calls, struct http_exchange *ex)
 {
     const struct http_request *request = http_request(ex);
     struct str session = http_header_get(request, "mcp-session-id");
+    struct str version = http_header_get(request, "mcp-protocol-version");
 
     if (!takes(request, "application/json")) {
         call_turn_away(ex, 406, JSONRPC_INVALID_REQUEST, "the client must accept application/json");
@@ -254,6 +261,7 @@ void call_accept(struct calls *calls, struct http_exchange *ex)
     }
     calls->first = call;
     call->takes_events = takes(request, "text/event-stream");
+    call->version_known = !version.at || version_is_known(version);
     call->session = session.at ? strndup(session.at, session.len) : NULL;
     buf_init(&call->body, MESSAGE_BYTES_MAX);
     http_accept(ex, &handler, call);

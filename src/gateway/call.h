@@ -28,7 +28,8 @@ struct call {
     struct http_exchange *ex; /* NULL: the client has left */
     json_t *json;             /* the message as it came; NULL before */
     struct jsonrpc_message message;
-    char *session; /* the id that it came with, or NULL */
+    char *session;      /* the id that it came with, or NULL */
+    bool version_known; /* of the protocol, by its header; without one it is */
     /* While a server is asked: */
     struct backend *backend;
     int64_t question;
@@ -50,6 +51,7 @@ void call_accept(struct calls *calls, struct http_exchange *ex);
 
 /* Each answers; the messages are stolen. */
 void call_answer(struct call *call, json_t *message);
+void call_answer_status(struct call *call, int status, json_t *message);
 void call_answer_session(struct call *call, json_t *message, const char *session); /* a new one */
 void call_refuse(struct call *call, int status, int code, const char *why);
 void call_taken(struct call *call); /* 202: it was no question */

@@ -140,16 +140,30 @@ static void mcp_serve(struct gateway *g, struct http_exchange *ex)
     }
 }
 
+/* The token is never in a cookie: a page that has none can do nothing here. A refusal has the last
+ * one too. */
+static const struct http_header also[] = {
+    {STR("access-control-allow-origin"), STR("*")},
+    {STR("access-control-allow-methods"), STR("DELETE, GET, OPTIONS, POST")},
+    {STR("access-control-allow-headers"),
+     STR("Accept, Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, "
+         "Mcp-Session-Id")},
+    {STR("access-control-expose-headers"), STR("Mcp-Session-Id")},
+    {STR("www-authenticate"), STR("Bearer")},
+};
+
 void gateway_request(void *gateway, struct http_exchange *ex)
 {
-    static const struct http_header challenge[] = {{STR("www-authenticate"), STR("Bearer")}};
     struct gateway *g = gateway;
     struct str path = http_request(ex)->path;
+    bool refused = !is_authorized(g, http_request(ex));
 
-    if (str_eq(path, STR("/health"))) {
+    http_also(ex, also, countof(also) - !refused);
+    if (str_eq(http_request(ex)->method, STR("OPTIONS"))) {
+        http_answer(ex, 204, NULL, NULL, 0);
+    } else if (str_eq(path, STR("/health"))) {
         http_answer(ex, 200, "text/plain", "OK", 2);
-    } else if (!is_authorized(g, http_request(ex))) {
-        http_also(ex, challenge, countof(challenge));
+    } else if (refused) {
         call_turn_away(ex, 401, JSONRPC_INVALID_REQUEST, "the bearer token is missing or wrong");
     } else if (!str_eq(path, STR("/mcp"))) {
         call_turn_away(ex, 404, JSONRPC_INVALID_REQUEST, "there is only /mcp here");
@@ -190,17 +204,20 @@ void gateway_start(struct gateway *g)
     }
 }
 
-void gateway_missing(const struct gateway *g, char *out, size_t size)
+struct str gateway_missing(const struct gateway *g, char *names, size_t size)
 {
+    struct str said = {"", 0};
     size_t len = 0;
 
-    out[0] = '\0';
+    names[0] = '\0';
     for (size_t i = 0; i < g->n && len < size; i++) {
         if (!g->is_up[i]) {
-            len += (size_t)snprintf(out + len, size - len, "%s%s", len ? ", " : "",
+            said = len ? said : backend_said(g->backends[i]);
+            len += (size_t)snprintf(names + len, size - len, "%s%s", len ? ", " : "",
                                     backend_plan(g->backends[i])->name);
         }
     }
+    return said;
 }
 
 static void on_tick_closed(uv_handle_t *handle)

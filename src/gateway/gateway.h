@@ -31,7 +31,8 @@ void gateway_free(struct gateway *gateway);
 
 void gateway_request(void *gateway, struct http_exchange *ex);
 
-/* The servers that are not up yet, "a, b": for who has waited too long. */
-void gateway_missing(const struct gateway *gateway, char *out, size_t size);
+/* The servers that are not up yet, "a, b", and what the first of them wrote last: for who has
+ * waited too long. */
+struct str gateway_missing(const struct gateway *gateway, char *names, size_t size);
 
 #endif

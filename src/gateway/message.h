@@ -11,7 +11,8 @@
 
 enum {
     MESSAGE_BYTES_MAX = 16 * 1024 * 1024,
-    MESSAGE_NO_RESOURCE = -32002, /* MCP's own code */
+    MESSAGE_NO_RESOURCE = -32002, /* MCP's own codes */
+    MESSAGE_NO_VERSION = -32022,
 };
 
 json_t *message_request(int64_t id, const char *method, json_t *params); /* takes the parameters */

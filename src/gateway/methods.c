@@ -7,24 +7,13 @@
 #include "gateway/internal.h"
 #include "gateway/message.h"
 #include "gateway/names.h"
+#include "gateway/version.h"
 
 enum {
     INSTRUCTIONS_BYTES_MAX = 64 * 1024,
 };
 
 /* ---- initialize ---- */
-
-static const char *const versions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
-
-static const char *version_agree(const char *asked)
-{
-    for (size_t i = 0; i < countof(versions); i++) {
-        if (strcmp(asked, versions[i]) == 0) {
-            return versions[i];
-        }
-    }
-    return versions[0];
-}
 
 static bool any_can(const struct gateway *g, const char *capability)
 {
@@ -418,6 +407,11 @@ void methods_serve(void *gateway, struct call *call)
 
     if (asks && strcmp(message->method, "initialize") == 0) {
         initialize(g, call, message->params);
+    } else if (!call->version_known) {
+        call_answer_status(call, 400,
+                           jsonrpc_error(message->id, MESSAGE_NO_VERSION,
+                                         "this revision of the protocol is not spoken here",
+                                         json_pack("{s:o}", "supported", version_names())));
     } else if (!call->session) {
         call_refuse(call, 400, JSONRPC_INVALID_REQUEST,
                     "the header Mcp-Session-Id is missing: begin with initialize");

@@ -268,6 +268,12 @@ static int object_read(struct str text, json_t **out, struct err *err)
     return 0;
 }
 
+static void plans_move(struct plans *from, struct plans *to)
+{
+    *to = *from;
+    from->n = 0;
+}
+
 int plans_read(struct str text, const struct catalogue *catalogue, struct plans *out,
                struct err *err)
 {
@@ -283,8 +289,7 @@ int plans_read(struct str text, const struct catalogue *catalogue, struct plans 
     if (r < 0) {
         return r;
     }
-    *out = plans;
-    plans = (struct plans){.n = 0};
+    plans_move(&plans, out);
     return 0;
 }
 
@@ -304,21 +309,26 @@ int plans_pull(char *const *names, size_t n, const struct catalogue *catalogue, 
         }
         known_plan(&plans.all[plans.n++], names[i], entry, NULL);
     }
-    *out = plans;
-    plans = (struct plans){.n = 0};
+    plans_move(&plans, out);
     return 0;
+}
+
+static void plan_fini(struct plan *plan)
+{
+    free(plan->name);
+    free(plan->prefix);
+    free(plan->source);
+    free(plan->program);
+    free(plan->install);
+    json_decref(plan->args);
+    json_decref(plan->env);
+    *plan = (struct plan){.name = NULL};
 }
 
 void plans_fini(struct plans *plans)
 {
     for (size_t i = 0; i < plans->n; i++) {
-        struct plan *plan = &plans->all[i];
-        char *texts[] = {plan->name, plan->prefix, plan->source, plan->program, plan->install};
-        for (size_t t = 0; t < countof(texts); t++) {
-            free(texts[t]);
-        }
-        json_decref(plan->args);
-        json_decref(plan->env);
+        plan_fini(&plans->all[i]);
     }
-    *plans = (struct plans){.n = 0};
+    plans->n = 0;
 }

@@ -86,11 +86,11 @@ static void on_patience_over(uv_timer_t *timer)
     struct serving *s = timer->data;
     char why[NAMES_BYTES + 64], names[NAMES_BYTES];
 
-    gateway_missing(s->gateway, names, sizeof(names));
+    struct str said = gateway_missing(s->gateway, names, sizeof(names));
     (void)snprintf(why, sizeof(why), "after %ld s these MCP servers were not up: %s",
                    s->options->wait_s, names);
     log_error("%s", why);
-    launch_report_failure(s->report, why, (struct str){"", 0});
+    launch_report_failure(s->report, why, said);
     serving_end(s, 1);
 }
 

@@ -638,7 +638,8 @@ static void save_done(struct handler *handler, uint64_t client, const struct kee
     struct keeper_answer answer = answer_to(req, result->status, &result->err);
 
     answer.saved = result->saved;
-    if (result->status == 0 && req->save.flags & KEEPER_SAVE_STOP) {
+    if (result->status == 0 && req->save.flags & KEEPER_SAVE_STOP &&
+        !(req->save.flags & KEEPER_SAVE_LOOK)) {
         end_begin(handler, client, req->id, JAIL_GROUPS, &answer);
     } else {
         answer_plain(handler, client, &answer);
@@ -667,7 +668,9 @@ static void pending_mend(struct handler *handler, const struct keeper_request *r
     cgroups_task_kill(handler->kit->groups, req->id);
     if (req->op == KEEPER_SAVE) {
         cgroups_thaw(handler->kit->groups, req->id);
-        saved_abandon(handler->kit->pool, req->save.name);
+        if (!(req->save.flags & KEEPER_SAVE_LOOK)) {
+            saved_abandon(handler->kit->pool, req->save.name);
+        }
     } else if (req->op == KEEPER_PACK) {
         return;
     } else if (req->op == KEEPER_RESTORE) {

@@ -101,6 +101,8 @@ enum keeper_save_flag {
     KEEPER_SAVE_STOP = 1 << 1,   /* the jail ends once all is saved and synced; its own disk stays
                                     for keeps_disk. Without: it goes on running */
     KEEPER_SAVE_SYNC = 1 << 2,   /* answered when it is durable */
+    KEEPER_SAVE_LOOK = 1 << 3,   /* saves nothing and stops nothing: 0 when no process is seen to
+                                    hold what cannot be saved with the memory */
 };
 
 struct keeper_save {

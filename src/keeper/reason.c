@@ -1,11 +1,14 @@
 #include "keeper/reason.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fd.h"
@@ -15,6 +18,8 @@
 
 /* Closes when whoever is at the other end notices: it may be gone at the next try. */
 #define REASON_OUTSIDE "a unix socket whose other end is outside the sandbox"
+
+#define MQUEUE_MAGIC 0x19800202
 
 enum {
     LOG_BYTES_MAX = 16 * 1024 * 1024,
@@ -102,6 +107,76 @@ int reason_unstill(int group_fd, struct err *err)
     for (char *at = threads; r == 0 && *at; at += *at == '\n') {
         pid_t tid = (pid_t)strtol(at, &at, 10);
         r = process_still(tid, err);
+    }
+    return r;
+}
+
+/* Descriptors that are known not to be dumpable, as /proc shows them. */
+static const struct {
+    const char *begins;
+    const char *what;
+} undumpable[] = {
+    {"anon_inode:[userfaultfd]", "a userfaultfd"},        {"anon_inode:[io_uring]", "an io_uring"},
+    {"anon_inode:[perf_event]", "a performance counter"}, {"anon_inode:bpf", "a BPF object"},
+    {"anon_inode:[fanotify]", "a fanotify group"},
+};
+
+static int descriptor_ahead(int dir, const char *fd, const struct process *process, struct err *err)
+{
+    char target[64] = "";
+    struct statfs fs;
+
+    if (readlinkat(dir, fd, target, sizeof(target) - 1) < 0) {
+        return 0; /* closed meanwhile */
+    }
+    for (size_t i = 0; i < countof(undumpable); i++) {
+        if (strncmp(target, undumpable[i].begins, strlen(undumpable[i].begins)) == 0) {
+            return err_set(err, ENOTSUP, "process %d (%s) holds %s, which cannot be saved",
+                           process->inner, process->name, undumpable[i].what);
+        }
+    }
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/%.10s", dir, fd);
+    if (target[0] == '/' && statfs(path, &fs) == 0 && fs.f_type == MQUEUE_MAGIC) {
+        return err_set(err, ENOTSUP,
+                       "process %d (%s) holds the message queue %s, which cannot be saved",
+                       process->inner, process->name, target);
+    }
+    return 0;
+}
+
+static int process_ahead(pid_t pid, struct err *err)
+{
+    struct process process;
+    char path[32];
+    int r = 0;
+
+    if (!process_read(pid, &process)) {
+        return 0; /* gone */
+    }
+    if (process.tracer) {
+        return err_set(err, ENOTSUP, "process %d (%s) is being traced by another", process.inner,
+                       process.name);
+    }
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+    DIR *dir = opendir(path);
+    for (struct dirent *entry; dir && r == 0 && (entry = readdir(dir));) {
+        r = entry->d_name[0] == '.' ? 0
+                                    : descriptor_ahead(dirfd(dir), entry->d_name, &process, err);
+    }
+    if (dir) {
+        (void)closedir(dir);
+    }
+    return r;
+}
+
+int reason_ahead(int group_fd, struct err *err)
+{
+    scoped_text processes = text_read(group_fd, "cgroup.procs", THREADS_BYTES);
+    int r = 0;
+
+    for (char *at = processes; r == 0 && *at; at += *at == '\n') {
+        r = process_ahead((pid_t)strtol(at, &at, 10), err);
     }
     return r;
 }

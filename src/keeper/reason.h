@@ -18,6 +18,10 @@
  * the middle of something that will pass, -ENOTSUP when one is traced by another. */
 must_check int reason_unstill(int group_fd, struct err *err);
 
+/* The same while they run, and for what their descriptors are: -ENOTSUP when one is traced or holds
+ * what no dump can hold. 0 says no more than that nothing was seen. */
+must_check int reason_ahead(int group_fd, struct err *err);
+
 /* Reads CRIU's log after a dump that failed. -ENOTSUP when something cannot be saved, -EAGAIN when
  * that may pass, -ENOSPC when the pool is full, -EIO when it is not clear, with a sentence each
  * time. */

@@ -167,7 +167,8 @@ static int plan_check(const struct keeper_plan *plan, bool restore, struct err *
 
 static int save_check(const struct keeper_save *save, struct err *err)
 {
-    const uint32_t known = KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP | KEEPER_SAVE_SYNC;
+    const uint32_t known =
+        KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP | KEEPER_SAVE_SYNC | KEEPER_SAVE_LOOK;
     int r = saved_check("save.name", save->name, err);
 
     if (r == 0 && save->flags & ~known) {

@@ -38,6 +38,7 @@ struct restore {
     int memory_fd;      /* memory/ of it */
     int images_fd;      /* as they are to be for this jail */
     struct den den;
+    struct criu criu;
     struct err step_err; /* why a step was not done */
 };
 
@@ -217,11 +218,7 @@ static int criu_restore(struct restore *restore, struct err *err)
         .ctx = restore,
     };
 
-    struct criu criu;
-    int r = criu_start(&restore->kit->criu, groups_enter, restore, &criu, err);
-    if (r == 0) {
-        r = criu_run(&criu, &job, err);
-    }
+    int r = criu_run(&restore->criu, &job, err);
     den_remember(&restore->den);
     for (size_t i = 0; i < job.externals_n; i++) {
         free(externals[i]);
@@ -250,8 +247,14 @@ static int restore_steps(struct restore *restore, unsigned *made, struct err *er
     if (r < 0) {
         return r;
     }
+    /* What the program takes to start and what it is to read are made at the same time. */
+    r = criu_start(&restore->kit->criu, groups_enter, restore, &restore->criu, err);
+    if (r < 0) {
+        return r;
+    }
     restore->images_fd = images_make(restore, err);
     if (restore->images_fd < 0) {
+        criu_stop(&restore->criu);
         return restore->images_fd;
     }
     r = criu_restore(restore, err);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "keeper/dump.h"
+#include "keeper/reason.h"
 #include "keeper/saved.h"
 
 /* The disk as it is between two system calls of the jail's: files that are being written may be
@@ -32,6 +33,11 @@ static int disk_save(struct jail_kit *kit, const char *id, const struct keeper_s
 int save_jail(struct jail_kit *kit, const char *id, const struct keeper_save *save,
               struct keeper_saved *out, struct err *err)
 {
+    if (save->flags & KEEPER_SAVE_LOOK) {
+        scoped_fd group = cgroups_leaf(kit->groups, id);
+        int seen = group < 0 ? 0 : reason_ahead(group, err);
+        return seen < 0 ? err_wrap(err, "save jail %s", id) : 0;
+    }
     scoped_fd begun = saved_begin(kit->pool, save->name, err);
 
     if (begun < 0) {

@@ -159,6 +159,7 @@ struct sandbox {
     char *layers; /* as struct template's: its template may change, this does not */
     char *saved;  /* PAUSED, RESUMING: what the keeper saved of it */
     uint64_t saved_bytes;
+    char *forfeit; /* why the pause that is being made keeps no memory, though it was to; or NULL */
     bool packed; /* the keeper was asked to compress that */
 
     uint32_t uid_slot;
@@ -264,8 +265,8 @@ void pool_pump(struct sandboxes *all); /* makes what lacks, unless somebody wait
 
 /* ---- create.c ---- */
 
-/* A jail for the pool: `done` as of sandbox_create(). Its agent knows what its template says, and is
- * told the rest when it is claimed. */
+/* A jail for the pool: `done` as of sandbox_create(). Its agent knows what its template says, and
+ * is told the rest when it is claimed. */
 void sandbox_park(struct sandboxes *all, const struct template *template, sandbox_created *done,
                   void *ctx);
 
@@ -286,6 +287,8 @@ struct save {
     struct sandbox *sb;       /* counted */
     char name[KEEPER_SAVED_BYTES];
     uint32_t flags; /* enum keeper_save_flag; with STOP it is a pause */
+    bool looking;   /* the keeper looks whether it can be, before anything ends for it */
+    bool looked;
     bool begun;
     bool quiet; /* the agent is, and has no channel */
     bool asked; /* the keeper saves */

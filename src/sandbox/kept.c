@@ -102,18 +102,42 @@ static void on_forgotten(void *ctx, const struct keeper_answer *answer, int fds[
     sandboxes_release(all);
 }
 
-static void ask(struct kept *kept)
+static bool may_ask(const struct kept *kept)
 {
+    return kept->forget && kept->holds == 0 && keeper_client_connected(kept->all->use.keeper);
+}
+
+static void on_settled(void *ctx, int error, const struct err *err)
+{
+    struct kept *kept = ctx;
+    struct sandboxes *all = kept->all;
     struct keeper_request req = {.op = KEEPER_FORGET};
 
-    if (!kept->forget || kept->asked || kept->holds > 0 ||
-        !keeper_client_connected(kept->all->use.keeper)) {
+    if (error == 0 && !all->closed && may_ask(kept)) {
+        memcpy(req.save.name, kept->name, sizeof(kept->name));
+        keeper_client_ask(all->use.keeper, &req, on_forgotten, kept);
         return;
     }
-    kept->asked = true;
-    kept->all->refs++;
-    memcpy(req.save.name, kept->name, sizeof(kept->name));
-    keeper_client_ask(kept->all->use.keeper, &req, on_forgotten, kept);
+    if (error < 0) {
+        log_warn("%s is kept until the next start: %s", kept->name, err->msg);
+    }
+    kept->asked = false;
+    if (all->closed) {
+        kept->forget = kept->listed = false;
+        kept->holds = 0;
+    }
+    check(kept);
+    sandboxes_release(all);
+}
+
+/* Nothing is removed before it is durable that nobody refers to it. */
+static void ask(struct kept *kept)
+{
+    if (!kept->asked && may_ask(kept)) {
+        kept->asked = true;
+        kept->all->refs++;
+        store_settle(kept->all->use.store, on_settled, kept);
+    }
 }
 
 void kept_forget(struct sandboxes *all, const char *name)

@@ -47,6 +47,7 @@ static void on_recorded(void *ctx, int error, const struct err *err)
         log_info("sandbox %s: paused%s", sb->id,
                  kept_has_memory(sb->saved) ? "" : ", without its memory");
     }
+    free(move_ptr(&sb->forfeit));
     record->done(record->ctx, error, err);
     if (sb->state == SANDBOX_PAUSED) {
         save_next(sb);
@@ -162,6 +163,7 @@ static void on_timeout_paused(void *ctx, int error, const struct err *err)
 
     if (runs && timeout->memory && error != -EAGAIN) {
         log_warn("sandbox %s: its time is up: paused without its memory: %s", sb->id, err->msg);
+        text_set(&sb->forfeit, err->msg);
         try_pause(sb, false);
     } else if (runs) {
         (void)uv_timer_start(&sb->timer, sandbox_on_timer, SANDBOX_PAUSE_RETRY_MS, 0);

@@ -72,6 +72,9 @@ static json_t *data_json(const struct sandbox *sb, enum sandbox_change change, c
     if (change == CHANGE_KILLED) {
         (void)json_object_set_new(data, "kill_reason", json_string(reason));
     }
+    if (change == CHANGE_PAUSED && sb->forfeit) {
+        (void)json_object_set_new(data, "memory_lost", json_string(sb->forfeit));
+    }
     return data;
 }
 
@@ -120,10 +123,11 @@ static const char *row_state(const struct sandbox *sb, enum sandbox_change chang
 }
 
 /* A running sandbox's row is lazy: its jail would not survive a power loss either. A pause is a
- * promise; and what was saved is removed once the row says that it is not needed. */
+ * promise. One that was resumed is paused again by a power loss until its row has settled: what was
+ * saved is removed after that (kept.c). */
 static enum store_durability durability(enum sandbox_change change)
 {
-    return change == CHANGE_PAUSED || change == CHANGE_RESUMED ? STORE_SYNC : STORE_LAZY;
+    return change == CHANGE_PAUSED ? STORE_SYNC : STORE_LAZY;
 }
 
 static void log_failure(void *ctx, int error, const struct err *err)

@@ -51,6 +51,7 @@ void sandbox_release(struct sandbox *sb)
     free(sb->access_token);
     free(sb->layers);
     free(sb->saved);
+    free(sb->forfeit);
     json_decref(sb->metadata);
     json_decref(sb->env_vars);
     json_decref(sb->options);

@@ -83,6 +83,16 @@ struct asked {
     char name[KEEPER_SAVED_BYTES];
 };
 
+static struct asked *asked_new(struct sandbox *sb)
+{
+    struct asked *asked = xnew(struct asked);
+
+    asked->sb = sb;
+    memcpy(asked->name, sb->saves->name, sizeof(asked->name));
+    sandbox_hold(sb);
+    return asked;
+}
+
 static void save_done(struct sandbox *sb, const struct keeper_saved *saved)
 {
     static const struct err none;
@@ -141,10 +151,7 @@ static void save_ask(struct sandbox *sb)
 {
     struct save *save = sb->saves;
     struct keeper_request req = {.op = KEEPER_SAVE, .jail = sb->jail};
-    struct asked *asked = xnew(struct asked);
 
-    asked->sb = sb;
-    memcpy(asked->name, save->name, sizeof(asked->name));
     memcpy(req.id, sb->id, sizeof(sb->id));
     memcpy(req.save.name, save->name, sizeof(save->name));
     req.save.flags = save->flags;
@@ -153,8 +160,7 @@ static void save_ask(struct sandbox *sb)
         sandbox_watch_jail(sb, false); /* the keeper's answer tells */
         (void)uv_timer_stop(&sb->timer);
     }
-    sandbox_hold(sb);
-    keeper_client_ask(sb->all->use.keeper, &req, on_saved, asked);
+    keeper_client_ask(sb->all->use.keeper, &req, on_saved, asked_new(sb));
 }
 
 /* ---- before it ---- */
@@ -230,6 +236,39 @@ static void tell_pausing(struct sandbox *sb)
     }
 }
 
+/* A refusal now costs nothing: no stream has ended, no request was cut off. */
+static void on_looked(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
+{
+    struct asked *asked = ctx;
+    struct sandbox *sb = asked->sb;
+    struct save *save = sb->saves;
+
+    (void)fds;
+    if (save && save->looking && strcmp(save->name, asked->name) == 0) {
+        save->looking = false;
+        save->looked = true;
+        if (answer->status == -ENOTSUP && sb->state == SANDBOX_RUNNING) {
+            save_abort(sb, answer->status, &answer->err);
+        } else {
+            save_next(sb);
+        }
+    }
+    sandbox_release(sb);
+    free(asked);
+}
+
+static void save_look(struct sandbox *sb)
+{
+    struct save *save = sb->saves;
+    struct keeper_request req = {.op = KEEPER_SAVE, .jail = sb->jail};
+
+    memcpy(req.id, sb->id, sizeof(sb->id));
+    memcpy(req.save.name, save->name, sizeof(save->name));
+    req.save.flags = save->flags | KEEPER_SAVE_LOOK;
+    save->looking = true;
+    keeper_client_ask(sb->all->use.keeper, &req, on_looked, asked_new(sb));
+}
+
 static void save_begin(struct sandbox *sb)
 {
     struct save *save = sb->saves;
@@ -240,6 +279,10 @@ static void save_begin(struct sandbox *sb)
     }
     if (!sb->channel) {
         sandbox_attach(sb); /* comes back here */
+        return;
+    }
+    if (stops(save) && save->flags & KEEPER_SAVE_MEMORY && !save->looked) {
+        save_look(sb); /* comes back here */
         return;
     }
     save->begun = true;
@@ -257,7 +300,7 @@ void save_next(struct sandbox *sb)
     static const struct err none;
     struct err err;
 
-    if (!sb->saves || sb->saves->begun || sb->state == SANDBOX_PAUSING) {
+    if (!sb->saves || sb->saves->begun || sb->saves->looking || sb->state == SANDBOX_PAUSING) {
         return;
     }
     if (sb->state == SANDBOX_RUNNING) {

@@ -3,10 +3,11 @@
 static const struct store_statement save = {
     "save code artifact",
     "INSERT INTO artifacts (team_id, path, content, language, entrypoint, description, sha256,"
-    " version, size, created_ms, updated_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " version, size, created_ms, updated_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?9)"
     " ON CONFLICT (team_id, path) DO UPDATE SET content = excluded.content,"
     " language = excluded.language, entrypoint = excluded.entrypoint,"
-    " description = excluded.description, sha256 = excluded.sha256, version = excluded.version,"
+    " description = excluded.description, sha256 = excluded.sha256, version = artifacts.version + "
+    "1,"
     " size = excluded.size, updated_ms = excluded.updated_ms",
 };
 
@@ -38,10 +39,8 @@ void store_artifact_save(struct store *store, const struct artifact_row *row, st
     store_job_text(job, row->entrypoint);
     store_job_text(job, row->description);
     store_job_text(job, row->sha256);
-    store_job_int(job, row->version);
     store_job_int(job, row->size);
-    store_job_int(job, row->created_ms);
-    store_job_int(job, row->updated_ms);
+    store_job_int(job, row->now_ms);
     store_submit(store, job, STORE_SYNC, done, ctx);
 }
 

@@ -192,6 +192,10 @@ void store_sandbox_save(struct store *store, const struct sandbox_row *row,
                         const struct event_row *event, enum store_durability durability,
                         store_done *done, void *ctx);
 
+/* Once `done` is told 0, every row saved before survives power loss, lazy ones too: for whoever
+ * removes what a row does not refer to any more. */
+void store_settle(struct store *store, store_done *done, void *ctx);
+
 /* Every row that is not killed, oldest first. Rows are valid during the call. */
 must_check int store_load_sandboxes(struct store *store,
                                     void (*each)(void *ctx, const struct sandbox_row *row),
@@ -393,11 +397,11 @@ struct artifact_row {
     const char *content;
     const char *language, *entrypoint, *description;
     const char *sha256;
-    int64_t version, size;
-    int64_t created_ms, updated_ms;
+    int64_t size;
+    int64_t now_ms;
 };
 
-/* In the place of the one with that path. */
+/* In the place of the one with that path: as its next version. */
 void store_artifact_save(struct store *store, const struct artifact_row *row, store_done *done,
                          void *ctx);
 void store_artifact_delete(struct store *store, const char *team_id, const char *path,

@@ -4,6 +4,7 @@
  *                    └─► input, from a fiber beside: a command may write before it has read all
  */
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -14,7 +15,11 @@
 #include "tools/internal.h"
 #include "tools/side.h"
 
-enum { INPUT_PIECE_BYTES = 256 * 1024 };
+enum {
+    INPUT_PIECE_BYTES = 256 * 1024,
+    SCRIPT_BYTES = 64,
+    KILL_LIMIT_MS = 5000,
+};
 
 struct box_running {
     struct tool_call *call;
@@ -25,8 +30,9 @@ struct box_running {
     struct box_stream stream;
     struct side feeding;
     bool feeds;
-    uint32_t pid; /* 0: it has not started */
-    bool ended;   /* the process has */
+    uint32_t pid;  /* 0: it has not started */
+    bool shielded; /* until its pid is known: what is not known cannot be ended */
+    bool ended;    /* the process has */
 };
 
 void box_result_fini(struct box_result *result)
@@ -122,9 +128,18 @@ static void on_output(struct box_running *run)
 
 /* ---- the stream ---- */
 
+static void run_unshield(struct box_running *run)
+{
+    if (run->shielded) {
+        run->shielded = false;
+        fiber_unshield();
+    }
+}
+
 static int on_started(struct box_running *run, struct err *err)
 {
     run->pid = run->stream.event.pid;
+    run_unshield(run);
     if (run->command->input.len == 0) {
         return 0;
     }
@@ -186,18 +201,6 @@ static int follow(struct box_running *run, struct err *err)
 
 /* ---- the whole ---- */
 
-/* What was cancelled, or passed its limit, does not go on behind our back. */
-static void kill_process(struct box_running *run)
-{
-    scoped_json *request =
-        json_pack("{s{sI}ss}", "process", "pid", (json_int_t)run->pid, "signal", "SIGNAL_SIGKILL");
-    struct err err;
-
-    fiber_shield();
-    (void)!box_rpc(run->call, run->box, "/process.Process/SendSignal", request, NULL, &err);
-    fiber_unshield();
-}
-
 static int start(struct box_running *run, struct err *err)
 {
     const struct box_command *command = run->command;
@@ -234,10 +237,45 @@ static int run_whole(struct box_running *run, struct err *err)
         side_cancel(&run->feeding);
         side_join(&run->feeding);
     }
-    if (run->pid && (r < 0 || run->result->timed_out) && !run->ended) {
-        kill_process(run);
-    }
     return r;
+}
+
+static int run_command(struct box_running *run, struct err *err)
+{
+    buf_init(&run->raw_out, BOX_OUTPUT_BYTES_MAX);
+    buf_init(&run->raw_err, BOX_OUTPUT_BYTES_MAX);
+    box_stream_init(&run->stream);
+    fiber_shield();
+    run->shielded = true;
+    int r = run_whole(run, err);
+    run_unshield(run);
+    if (r == 0) {
+        repair(&run->raw_out, run->result->out_cut, &run->result->out);
+        repair(&run->raw_err, run->result->err_cut, &run->result->err);
+    }
+    buf_fini(&run->raw_out);
+    buf_fini(&run->raw_err);
+    box_stream_fini(&run->stream);
+    return r;
+}
+
+/* What was cancelled, or passed its limit, does not go on behind our back: all of its process
+ * group, since the agent ends the first process alone. */
+static void kill_group(const struct box_running *run)
+{
+    char script[SCRIPT_BYTES];
+    const struct box_command command = {
+        .script = script, .user = run->command->user, .timeout_ms = KILL_LIMIT_MS};
+    struct box_result result = {0};
+    struct box_running killing = {
+        .call = run->call, .box = run->box, .command = &command, .result = &result};
+    struct err err;
+
+    (void)snprintf(script, sizeof(script), "kill -KILL -- -%u", run->pid);
+    fiber_shield();
+    (void)!run_command(&killing, &err);
+    fiber_unshield();
+    box_result_fini(&result);
 }
 
 int box_run(struct tool_call *call, const struct box *box, const struct box_command *command,
@@ -246,17 +284,12 @@ int box_run(struct tool_call *call, const struct box *box, const struct box_comm
     struct box_result result = {0};
     struct box_running run = {.call = call, .box = box, .command = command, .result = &result};
 
-    buf_init(&run.raw_out, BOX_OUTPUT_BYTES_MAX);
-    buf_init(&run.raw_err, BOX_OUTPUT_BYTES_MAX);
-    box_stream_init(&run.stream);
-    int r = run_whole(&run, err);
+    int r = run_command(&run, err);
+    if (run.pid && (r < 0 || result.timed_out)) {
+        kill_group(&run);
+    }
     if (r == 0) {
-        repair(&run.raw_out, result.out_cut, &result.out);
-        repair(&run.raw_err, result.err_cut, &result.err);
         *out = result;
     }
-    buf_fini(&run.raw_out);
-    buf_fini(&run.raw_err);
-    box_stream_fini(&run.stream);
     return r;
 }

@@ -59,6 +59,7 @@ void tools_call_ended(struct tools *tools);
 void rest_list(struct tools *tools, struct http_exchange *ex);
 void rest_openapi(struct tools *tools, struct http_exchange *ex);
 void rest_call(struct tools *tools, struct http_exchange *ex, struct str name);
+void rest_execute(struct tools *tools, struct http_exchange *ex);
 
 /* The OpenAPI document for a client that reached us at that address; the caller's. */
 json_t *openapi_document(const struct tools *tools, const char *url);

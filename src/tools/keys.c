@@ -7,55 +7,13 @@
 
 #include "api/fields.h"
 #include "base/alloc.h"
-#include "base/fiber.h"
 #include "base/id.h"
 #include "secret/seal.h"
 #include "secret/secret.h"
 #include "tools/face.h"
+#include "tools/stored.h"
 
 enum { OWNER_BYTES = ID_UUID_LEN + ID_SANDBOX_LEN + 32 };
-
-/* ---- waiting for the store ---- */
-
-/* What was asked answers in any case: until then it knows this, so no cancellation ends the wait.
- */
-struct answer {
-    struct fiber *fiber;
-    char *text;
-    struct err *err;
-    int error;
-    bool came;
-};
-
-static void on_text(void *ctx, int error, const struct err *err, const char *text)
-{
-    struct answer *answer = ctx;
-
-    answer->came = true;
-    answer->error = error;
-    answer->text = xstrdup(text);
-    if (error < 0) {
-        *answer->err = *err;
-    }
-    fiber_wake(answer->fiber);
-}
-
-static void on_done(void *ctx, int error, const struct err *err)
-{
-    on_text(ctx, error, err, NULL);
-}
-
-static int answer_wait(struct answer *answer)
-{
-    int r = 0;
-
-    fiber_shield();
-    while (!answer->came && r == 0) {
-        r = fiber_park();
-    }
-    fiber_unshield();
-    return answer->error;
-}
 
 /* ---- layers ---- */
 
@@ -85,7 +43,7 @@ static void layer_add(json_t *vars, json_t *secret_names, const json_t *layer)
     }
 }
 
-struct stored {
+struct team_keys {
     const struct secrets *secrets;
     const char *team;
     json_t *vars, *secret_names;
@@ -95,7 +53,7 @@ struct stored {
 
 static bool on_secret(void *ctx, const struct secret *secret)
 {
-    struct stored *stored = ctx;
+    struct team_keys *stored = ctx;
     const char *name = json_string_value(json_object_get(secret->metadata, "env"));
     scoped_buf value;
 
@@ -118,11 +76,11 @@ int keys_merge(struct tool_call *call, const struct keys_layers *layers, json_t 
 {
     scoped_json *merged = json_object();
     scoped_json *names = json_object();
-    struct stored stored = {.secrets = tools_options(call_tools(call))->secrets,
-                            .team = call_team(call),
-                            .vars = merged,
-                            .secret_names = names,
-                            .err = err};
+    struct team_keys stored = {.secrets = tools_options(call_tools(call))->secrets,
+                               .team = call_team(call),
+                               .vars = merged,
+                               .secret_names = names,
+                               .err = err};
 
     if (layers->stored) {
         secrets_each(stored.secrets, stored.team, on_secret, &stored);
@@ -164,7 +122,7 @@ static int record_seal(struct tool_call *call, const char *sandbox_id, const jso
 int keys_record(struct tool_call *call, const char *sandbox_id, const json_t *vars,
                 const json_t *secret_names, bool by_command, struct err *err)
 {
-    struct answer answer = {.fiber = fiber_self(), .err = err};
+    struct stored answer = stored_begin(err);
     scoped_json *record = json_object();
     scoped_buf sealed;
 
@@ -180,8 +138,8 @@ int keys_record(struct tool_call *call, const char *sandbox_id, const json_t *va
         return r;
     }
     store_sandbox_keys_save(tools_options(call_tools(call))->store, sandbox_id, buf_at(&sealed),
-                            on_done, &answer);
-    return answer_wait(&answer);
+                            stored_done, &answer);
+    return stored_wait(&answer);
 }
 
 /* One that cannot be opened, after a restore without the daemon's key, is as if it were not there:
@@ -208,11 +166,11 @@ static json_t *record_open(struct tool_call *call, const json_t *row)
 static int records_each(struct tool_call *call, const char *sandbox_id,
                         void (*each)(void *ctx, const json_t *record), void *ctx, struct err *err)
 {
-    struct answer answer = {.fiber = fiber_self(), .err = err};
+    struct stored answer = stored_begin(err);
 
     store_sandbox_keys_list(tools_options(call_tools(call))->store, call_team(call), sandbox_id,
-                            on_text, &answer);
-    int r = answer_wait(&answer);
+                            stored_text, &answer);
+    int r = stored_wait(&answer);
     scoped_text text = answer.text;
     scoped_json *rows = r == 0 && text ? json_loads(text, 0, NULL) : NULL;
     for (size_t i = 0; i < json_array_size(rows); i++) {

@@ -201,13 +201,15 @@ static int room_check(const struct mcp_post *post, const json_t *id, struct err 
 
 void mcp_call_begin(struct mcp_post *post, const struct jsonrpc_message *message)
 {
-    struct mcp_call *call = xnew(struct mcp_call);
+    struct mcp_call *call;
     struct err err;
 
-    int r = room_check(post, message->id, &err);
-    if (r == 0) {
-        r = token_read(message->params, &call->progress_token, &err);
+    if (room_check(post, message->id, &err) < 0) {
+        post_answer(post, jsonrpc_error(message->id, JSONRPC_INVALID_REQUEST, err.msg, NULL));
+        return;
     }
+    call = xnew(struct mcp_call);
+    int r = token_read(message->params, &call->progress_token, &err);
     if (r == 0) {
         r = arguments_read(message->params, &call->tool, &call->input, &err);
     }

@@ -1,11 +1,12 @@
-/* rest.c - the catalogue as plain HTTP: GET /tools, GET and POST /tools/{name}, and the OpenAPI
- * document at /tools/openapi.json. */
+/* rest.c - the catalogue as plain HTTP: GET /tools, GET and POST /tools/{name}, the OpenAPI
+ * document at /tools/openapi.json; and POST /api/code/execute. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/utf8.h"
+#include "tools/execute.h"
 #include "tools/internal.h"
 #include "tools/nearest.h"
 
@@ -54,7 +55,8 @@ void face_reply_error(struct http_exchange *ex, int status, const char *message)
 struct question {
     struct tools *tools;
     struct http_exchange *ex; /* NULL: the client has left */
-    const struct tool *tool;
+    const struct tool *tool;  /* NULL: `run` is to be run */
+    tool_run *run;
     struct tool_call *call;
     struct tools_who who;
     int refused; /* the status of a refusal, which waits for the body to be out of the way */
@@ -196,9 +198,12 @@ static void begin(struct question *question, struct str body)
     struct err err;
 
     int r = body_parse(body, true, &input, &err);
-    if (r == 0) {
+    if (r == 0 && question->tool) {
         r = call_start(question->tools, question->tool, &question->who, input, &listener, question,
                        &question->call, &err);
+    } else if (r == 0) {
+        r = call_start_run(question->tools, question->run, &question->who, input, &listener,
+                           question, &question->call, &err);
     }
     if (r < 0) {
         face_reply_error(question->ex, call_status_of(r), err.msg);
@@ -255,6 +260,21 @@ void rest_call(struct tools *tools, struct http_exchange *ex, struct str name)
         question_answer(question);
     } else if (str_eq(http_request(ex)->method, STR("GET"))) {
         question->answer = tool_json(tools, question->tool);
+        question_answer(question);
+    } else {
+        http_gather_watched(ex, TOOLS_BODY_BYTES_MAX, on_body, on_gone, question);
+    }
+}
+
+void rest_execute(struct tools *tools, struct http_exchange *ex)
+{
+    struct question *question = question_new(tools, ex, "POST", false);
+
+    question->run = execute_once;
+    if (!question->refused && !str_eq(http_request(ex)->method, STR("POST"))) {
+        refuse(question, 405, "this path takes POST");
+    }
+    if (question->refused) {
         question_answer(question);
     } else {
         http_gather_watched(ex, TOOLS_BODY_BYTES_MAX, on_body, on_gone, question);

@@ -20,7 +20,7 @@ static const char *text_of(const json_t *object, const char *name)
 
 /* ---- list_sandboxes ---- */
 
-/* The API's filter is a query inside the query. */
+/* The API's filter is a query inside the query: its names and values are encoded, and the whole. */
 static int filter_add(struct buf *filter, const char *name, const char *value)
 {
     int r = buf_len(filter) ? buf_append(filter, "&", 1) : 0;
@@ -50,16 +50,18 @@ static int filter_write(const json_t *input, struct buf *filter)
 static int list_target(const json_t *input, struct buf *target, struct err *err)
 {
     const char *state = text_of(input, "state");
-    scoped_buf filter;
+    scoped_buf filter, whole;
 
     buf_init(&filter, TARGET_BYTES_MAX);
+    buf_init(&whole, TARGET_BYTES_MAX);
     int r = filter_write(input, &filter);
     r = r == 0 ? buf_printf(target, "/v2/sandboxes?limit=100&state=%s",
                             strcmp(state, "all") == 0 ? "running,paused" : state)
                : r;
     if (r == 0 && buf_len(&filter)) {
         r = buf_printf(target, "&metadata=");
-        r = r == 0 ? percent_encode(target, buf_str(&filter)) : r;
+        r = r == 0 ? percent_encode(&whole, buf_str(&filter)) : r;
+        r = r == 0 ? percent_encode(target, buf_str(&whole)) : r;
     }
     if (r < 0 || buf_append(target, "", 1) < 0) {
         return err_set(err, EINVAL, "metadata: is longer than a question may be");

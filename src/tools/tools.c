@@ -60,7 +60,9 @@ bool tools_handle(struct tools *tools, struct http_exchange *ex)
     if (str_eq(req->method, STR("OPTIONS"))) {
         return false; /* the API answers every preflight */
     }
-    if (str_eq(req->path, STR("/tools"))) {
+    if (str_eq(req->path, STR("/api/code/execute"))) {
+        rest_execute(tools, ex);
+    } else if (str_eq(req->path, STR("/tools"))) {
         rest_list(tools, ex);
     } else if (str_eq(req->path, STR("/tools/openapi.json"))) {
         rest_openapi(tools, ex);

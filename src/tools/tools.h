@@ -25,6 +25,7 @@ enum {
 
 struct api;
 struct secrets;
+struct shells;
 struct store;
 struct tools;
 
@@ -33,8 +34,10 @@ struct tools_options {
     struct api *api;
     struct store *store;
     struct secrets *secrets;
+    struct shells *shells;
     const char *domain;    /* for the addresses of ports; NULL: the client's own words for us */
     int64_t sandbox_s_max; /* the most that the operator lets a sandbox live */
+    int64_t code_s_max;    /* and a piece of code run, which has a sandbox of its own */
     /* A connection to our own front door: takes the descriptor over, also on failure. */
     int (*adopt)(void *ctx, int fd, struct err *err);
     void *ctx;

@@ -1,4 +1,4 @@
-"""The SDK's `mcp` option: real MCP servers from npm in one gateway, asked by the official MCP client."""
+"""The SDK's `mcp` option: real MCP servers from npm and PyPI in one gateway, asked by the official MCP client."""
 
 import uuid
 from contextlib import asynccontextmanager
@@ -17,6 +17,7 @@ SERVERS = {
     "memory": {},
     "sequentialthinking": {},
     "everything": {},
+    "time": {},  # from PyPI
 }
 
 
@@ -59,7 +60,7 @@ async def test_tools_of_all_servers_are_listed(sandbox):
         names = {tool.name for tool in (await client.list_tools()).tools}
     assert names >= {
         "filesystem-read_text_file", "memory-create_entities", "sequentialthinking-sequentialthinking",
-        "everything-echo",
+        "everything-echo", "time-get_current_time",
     }  # fmt: skip
 
 
@@ -74,6 +75,7 @@ async def test_tools_of_all_servers_are_called(sandbox):
         thought = {"thought": "one", "nextThoughtNeeded": False, "thoughtNumber": 1, "totalThoughts": 1}
         assert "thoughtNumber" in text_of(await client.call_tool("sequentialthinking-sequentialthinking", thought))
         assert text_of(await client.call_tool("everything-echo", {"message": "hi"})) == "Echo: hi"
+        assert "datetime" in text_of(await client.call_tool("time-get_current_time", {"timezone": "UTC"}))
     # The file is the user's, not root's: what the SDK does next can change it.
     assert sandbox.files.read("/home/user/note.txt") == "from a tool"
     sandbox.commands.run("echo more >>/home/user/note.txt")

@@ -47,7 +47,13 @@ def box(daemon):
     assert httpx.post(f"{daemon.url}/secrets", json={"name": "needle", "value": VALUE},
                       headers=headers).status_code == 201
     rule = [{"transform": {"headers": {"Authorization": "Bearer ${e2b.secrets.needle}"}}}]
-    sandbox = Sandbox.create(timeout=600, network={"rules": {"api.test": rule, "false.test": rule}}, **daemon.sdk)
+    shell = {"baseUrl": "https://api.test", "header": {"name": "Authorization", "value": "Bearer ${e2b.secrets.needle}"}}
+    assert httpx.put(f"{daemon.url}/shells/needle", json=shell, headers=headers).status_code == 200
+    made = httpx.post(f"{daemon.url}/sandboxes", headers=headers, timeout=60, json={
+        "templateID": "base", "timeout": 600, "secure": True, "shells": ["needle"],
+        "network": {"rules": {"api.test": rule, "false.test": rule}}})
+    assert made.status_code == 201, made.text
+    sandbox = Sandbox.connect(made.json()["sandboxID"], **daemon.sdk)
     yield sandbox
     Sandbox.kill(sandbox.sandbox_id, **daemon.sdk)
 
@@ -97,10 +103,13 @@ def memory_has(process, needles):
 LOOP = """
 import http.client, sys
 c = http.client.HTTPSConnection('api.test')
+shell = http.client.HTTPConnection('shell.atoll.internal')
 word = 'kept-' + 'by-the-' + 'program'
 while True:
     c.request('GET', '/?status=204')
     c.getresponse().read()
+    shell.request('GET', '/needle/')  # the API says what it was asked: its answer is guarded
+    assert b'[REDACTED]' in shell.getresponse().read()
     print('.', end='', flush=True)
 """
 
@@ -141,6 +150,9 @@ ERRORS = {
     "an answer that is no good": "curl -sS -i -v https://api.test/cut",
     "a request that is no good": "printf 'GET / HTTP/1.1\\r\\n\\r\\n' | openssl s_client -quiet -connect api.test:443"
                                  " -servername api.test",
+    "an echo through a shell": "curl -sS -i http://shell.atoll.internal/needle/",
+    "what a shell refuses": "for path in '..;/x' '%2e%2e/x' 'x -X DELETE' 'x -H Host:api.test'; do"
+                            " curl -sS -i --path-as-is http://shell.atoll.internal/needle/$path; done",
     "what the daemon says of itself": "env; cat /proc/self/environ; sudo cat /proc/1/environ",
 }
 
@@ -153,7 +165,7 @@ def test_no_error_says_it(box, error):
 
 def test_no_answer_of_the_api_says_it(box, daemon):
     headers = {"X-API-Key": daemon.key}
-    for path in ("/secrets", "/secrets/needle", f"/sandboxes/{box.sandbox_id}", f"/sandboxes/{box.sandbox_id}/logs"):
+    for path in ("/secrets", "/secrets/needle", "/shells", "/shells/needle", f"/sandboxes/{box.sandbox_id}", f"/sandboxes/{box.sandbox_id}/logs"):
         answer = httpx.get(daemon.url + path, headers=headers)
         assert answer.status_code == 200 and VALUE not in answer.text
     answer = httpx.get(f"{daemon.url}/secrets/needle", headers=headers)

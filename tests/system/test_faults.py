@@ -187,7 +187,7 @@ def receiver():
 
 @pytest.fixture
 def daemon():
-    daemon = Daemon("--webhook-allow-local", "true")
+    daemon = Daemon("--webhook-allow-local", "true", "--parked-max", "16")
     daemon.listen = f"127.0.0.1:{free_port()}"
     try:
         daemon.start(daemon.listen)
@@ -247,6 +247,9 @@ def test_nothing_acknowledged_is_lost(daemon, receiver):
     before = mounts(daemon), sockets(daemon)
 
     workers = work_and_strike(daemon, chance)
+    daemon.stop()  # and with it what lies parked
+    daemon.settings += ["--parked-max", "0"]
+    daemon.start(daemon.listen)
     assert not [wrong for worker in workers for wrong in worker.wrong]
     made = set().union(*(worker.made for worker in workers))
     ended = set().union(*(worker.ended for worker in workers))

@@ -114,7 +114,9 @@ def test_a_command_that_does_not_exist(start):
 def test_a_server_that_is_silent_is_not_waited_for_without_end(start):
     done = start({"good": server("good"), "mute": server("mute", "silent")}, "--wait", "2").done
     assert done.returncode == 1
-    assert done.stderr == "mcp-gateway: after 2 s these MCP servers were not up: mute\n"
+    assert done.stderr == (
+        "mcp-gateway: after 2 s these MCP servers were not up: mute; it wrote:\nconnecting to nowhere\n"
+    )
 
 
 def test_a_port_that_is_taken(gateway, start):
@@ -361,6 +363,21 @@ def test_sessions(gateway, session):
 def test_a_message_that_is_too_long(session):
     answer = session.gateway.request(message=b" " * (17 << 20), session=session.id)
     assert answer.status == 413
+
+
+def test_a_revision_that_is_not_spoken(session):
+    message = {"jsonrpc": "2.0", "id": 1, "method": "server/discover"}
+    headers = {"MCP-Protocol-Version": "2026-07-28"}
+    answer = session.gateway.request(message=message, **headers)
+    error = json.loads(answer.read())["error"]
+    assert (answer.status, error["code"]) == (400, -32022)
+    assert error["data"]["supported"][0] == "2025-11-25"
+
+
+def test_pages_may_ask_what_they_may(gateway):
+    answer = gateway.request("OPTIONS", token=None)
+    assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (204, "*")
+    assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]
 
 
 def test_other_paths_and_methods(gateway):

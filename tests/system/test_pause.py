@@ -2,11 +2,12 @@
 it. ATOLL_PAUSE_CYCLES says how often it is paused in a row (default 5)."""
 
 import os
+import subprocess
 import threading
 
 import httpx
 import pytest
-from daemon import Daemon, until
+from daemon import PROGRAM, Daemon, until
 from e2b import Sandbox, SandboxException
 from inhabited import Inhabited
 
@@ -205,7 +206,9 @@ QUEUE = """
 import ctypes, os, time
 assert ctypes.CDLL(None).mq_open(b"/queue", os.O_CREAT | os.O_RDWR, 0o600, None) >= 0
 print("held", flush=True)
-time.sleep(1000)
+while True:
+    time.sleep(0.1)
+    print("still", flush=True)
 """
 
 
@@ -214,21 +217,42 @@ def test_what_cannot_be_saved_is_named_and_runs_on(daemon, api):
     try:
         sandbox.files.write("/home/user/queue.py", QUEUE)
         command = sandbox.commands.run("python3 queue.py", background=True, timeout=0)
-        assert next(out for out, _, _ in command if out) == "held\n"
-        command.disconnect()
+        said = (out for out, _, _ in command if out)
+        assert next(said) == "held\n"
 
         answer = api("POST", f"/sandboxes/{sandbox.sandbox_id}/pause")
         assert answer.status_code == 422
         for word in ("python3", "/queue", "memory: false"):
             assert word in answer.json()["message"]
         assert sandbox.get_info().state == "running"
-        assert sandbox.commands.run("pgrep -f queue.py").exit_code == 0
+        assert [next(said).count("still") > 0 for _ in range(5)] == [True] * 5  # no end of the stream
+        command.disconnect()
         failed = api("POST", f"/sandboxes/{sandbox.sandbox_id}/fork")
         assert failed.status_code == 422 and "/queue" in failed.json()["message"]
 
         answer = api("POST", f"/sandboxes/{sandbox.sandbox_id}/pause", json={"memory": False})
         assert answer.status_code == 204
         assert sandbox.connect().files.read("/home/user/queue.py") == QUEUE
+    finally:
+        Sandbox.kill(sandbox.sandbox_id, **daemon.sdk)
+
+
+def test_the_story_tells_what_an_automatic_pause_did_not_keep(daemon):
+    sandbox = Sandbox.create(timeout=600, lifecycle={"on_timeout": "pause"}, **daemon.sdk)
+    try:
+        sandbox.files.write("/home/user/queue.py", QUEUE)
+        command = sandbox.commands.run("python3 queue.py", background=True, timeout=0)
+        assert next(out for out, _, _ in command if out) == "held\n"
+        command.disconnect()
+        sandbox.set_timeout(0)
+        until(lambda: sandbox.get_info().state == "paused", "its time is up")
+        story = subprocess.run(
+            [PROGRAM, "doctor", sandbox.sandbox_id, "--data", str(daemon.data)],
+            capture_output=True,
+            text=True,
+        )
+        [line] = [line for line in story.stdout.splitlines() if "without its memory" in line]
+        assert "the sandbox was paused without its memory: " in line and "/queue" in line
     finally:
         Sandbox.kill(sandbox.sandbox_id, **daemon.sdk)
 

@@ -434,7 +434,19 @@ def test_each_call_is_an_event_with_status_and_time(box, api):
     by_shell = {call["shell"]: call for call in calls}
     assert by_shell["plain"]["status"] == 200 and by_shell["plain"]["method"] == "GET"
     assert by_shell["plain"]["path"] == "/plain/told" and by_shell["plain"]["durationMs"] >= 0
-    assert by_shell[""]["status"] == 403 and "does not allow the path" in by_shell[""]["reason"]
+    assert by_shell["narrow"]["status"] == 403 and "does not allow the path" in by_shell["narrow"]["reason"]
+
+
+def test_the_tool_grants_them_too(api, daemon):
+    made = api.post("/tools/create_sandbox", json={"shells": ["plain"]})
+    assert made.status_code == 200, made.text
+    box = Sandbox.connect(made.json()["sandbox_id"], **daemon.sdk)
+    try:
+        assert curl(box, "/plain/x")[0] == 200
+    finally:
+        box.kill()
+    answer = api.post("/tools/create_sandbox", json={"shells": ["nowhere"]})
+    assert answer.status_code == 400 and "nowhere" in answer.json()["message"]
 
 
 # ---- what it survives ----

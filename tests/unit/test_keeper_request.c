@@ -228,7 +228,7 @@ static void version_op_and_pid_are_checked(void)
     refused(&req, "version");
     req = good(0);
     refused(&req, "op");
-    req = good(KEEPER_VOLUME_USAGE + 1);
+    req = good(KEEPER_PACK + 1);
     refused(&req, "op");
     req = good(KEEPER_ATTACH);
     req.jail.pid = 1; /* the host's init, whatever its start time */

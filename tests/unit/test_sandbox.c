@@ -173,6 +173,55 @@ static void several_start_at_once(void)
     teardown();
 }
 
+static void each_state_is_in_its_teams_tally(void)
+{
+    static const char key[] = "made-by-this";
+    json_t *options = json_pack("{ss}", SANDBOX_KEY_OPTION, key);
+    struct sandbox_params params = {
+        .team_id = "team", .template = &template, .timeout_ms = 60000, .options = options};
+
+    setup();
+    created = (struct house_created){0};
+    sandbox_create(all, &params, on_created, NULL);
+    CHECK_INT(sandboxes_count(all, "team"), 1); /* from its first moment */
+    CHECK_INT(sandboxes_running(all, "team"), 0);
+    CHECK(!sandboxes_find_key(all, "team", key));
+    UNTIL(created.calls == 1);
+    CHECK_INT(sandboxes_running(all, "team"), 1);
+    CHECK_INT(sandboxes_count(all, "another"), 0);
+    CHECK(sandboxes_find_key(all, "team", key) == find(created.id));
+    CHECK(!sandboxes_find_key(all, "another", key));
+
+    close_house(); /* a key outlives the daemon */
+    open_house();
+    UNTIL(ready == 1);
+    CHECK_INT(sandboxes_count(all, "team"), 1);
+    CHECK(sandboxes_find_key(all, "team", key) == find(created.id));
+
+    sandbox_kill(find(created.id), SANDBOX_END_REQUEST, NULL, NULL);
+    CHECK_INT(sandboxes_count(all, "team"), 0);
+    CHECK_INT(sandboxes_running(all, "team"), 0);
+    CHECK(!sandboxes_find_key(all, "team", key));
+    teardown();
+    json_decref(options);
+}
+
+static void a_create_tells_where_its_time_went(void)
+{
+    struct sandboxes_step steps[SANDBOX_STEPS];
+
+    setup();
+    create(60000);
+    UNTIL(created.calls == 1);
+    sandboxes_steps(all, steps);
+    CHECK_STR(steps[SANDBOX_STEP_JAIL].name, "jail");
+    CHECK_INT(steps[SANDBOX_STEP_DIAL].took->count, 1);
+    CHECK_INT(steps[SANDBOX_STEP_INIT].took->count, 1);
+    CHECK_INT(steps[SANDBOX_STEP_COMMAND].took->count, 0); /* the template has none */
+    CHECK_INT(steps[SANDBOX_STEP_RECORD].took->count, 1);
+    teardown();
+}
+
 static void without_the_keeper(void)
 {
     setup();
@@ -381,6 +430,8 @@ int main(void)
         {"a start that fails leaves nothing", a_start_that_fails_leaves_nothing},
         {"a kill while starting works", a_kill_while_starting_works},
         {"several start at once", several_start_at_once},
+        {"each state is in its team's tally", each_state_is_in_its_teams_tally},
+        {"a create tells where its time went", a_create_tells_where_its_time_went},
         {"without the keeper", without_the_keeper},
         {"a create waits for the keeper", a_create_waits_for_the_keeper},
         {"a stop answers creates", a_stop_answers_creates},

@@ -1,0 +1,268 @@
+/* Code artifacts: code that is written once and run many times. They are rows of the store, a
+ * team's own; a path is a name, and nothing is ever a link. artifact_run.c runs them. */
+#include "tools/artifacts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/fields.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/encode.h"
+#include "store/store.h"
+#include "tools/artifact_path.h"
+#include "tools/catalogue/handlers.h"
+#include "tools/execute.h"
+#include "tools/internal.h"
+#include "tools/stored.h"
+
+enum {
+    ARTIFACT_BYTES_MAX = 1024 * 1024,
+    ARTIFACTS_PER_TEAM_MAX = 1000,
+    ARTIFACT_FIELD_BYTES_MAX = 1024, /* of a description */
+};
+
+static const char *text_of(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return text ? text : "";
+}
+
+/* ---- the store ---- */
+
+static int rows_read(struct tool_call *call, const char *path, json_t **out, struct err *err)
+{
+    struct stored stored = stored_begin(err);
+
+    store_artifacts_list(tools_options(call_tools(call))->store, call_team(call), path, stored_text,
+                         &stored);
+    int r = stored_wait(&stored);
+    scoped_text text = stored.text;
+    if (r == 0) {
+        *out = text ? json_loads(text, 0, NULL) : json_array();
+    }
+    return r;
+}
+
+int artifact_find(struct tool_call *call, const char *path, json_t **out, struct err *err)
+{
+    scoped_json *rows = NULL;
+    int r = artifact_path_check(path, err);
+
+    r = r < 0 ? r : rows_read(call, path, &rows, err);
+    if (r == 0 && json_array_size(rows) == 0) {
+        r = err_set(err, ENOENT, "codePath: there is no artifact \"%.80s\"", path);
+    }
+    if (r == 0) {
+        *out = json_incref(json_array_get(rows, 0));
+    }
+    return r;
+}
+
+/* ---- what is shown ---- */
+
+static void stamp_set(json_t *out, const char *name, const json_t *row, const char *column)
+{
+    char text[CLOCK_STAMP_BYTES];
+
+    clock_stamp(json_integer_value(json_object_get(row, column)), text);
+    (void)json_object_set_new(out, name, json_string(text));
+}
+
+json_t *artifact_json(const json_t *row)
+{
+    static const char *const same[] = {"language", "entrypoint", "description",
+                                       "sha256",   "version",    "size"};
+    json_t *out = json_object();
+
+    (void)json_object_set(out, "codePath", json_object_get(row, "path"));
+    for (size_t i = 0; i < countof(same); i++) {
+        (void)json_object_set(out, same[i], json_object_get(row, same[i]));
+    }
+    stamp_set(out, "createdAt", row, "createdMs");
+    stamp_set(out, "updatedAt", row, "updatedMs");
+    return out;
+}
+
+/* ---- writing ---- */
+
+int artifact_language(const char *given, const char *path, enum language *out, struct err *err)
+{
+    static const struct {
+        const char *suffix;
+        enum language language;
+    } known[] = {{".py", LANGUAGE_PYTHON},      {".js", LANGUAGE_JAVASCRIPT},
+                 {".mjs", LANGUAGE_JAVASCRIPT}, {".cjs", LANGUAGE_JAVASCRIPT},
+                 {".ts", LANGUAGE_TYPESCRIPT},  {".sh", LANGUAGE_BASH}};
+
+    if (given[0]) {
+        return language_find(given, out) < 0
+                   ? err_set(err, EINVAL, "language: \"%.40s\" is none that is known", given)
+                   : 0;
+    }
+    for (size_t i = 0; i < countof(known); i++) {
+        if (str_ends(str_of(path), str_of(known[i].suffix))) {
+            *out = known[i].language;
+            return 0;
+        }
+    }
+    return err_set(err, EINVAL,
+                   "language: say which it is; \"%.80s\" does not end in .py, .js, .ts or .sh",
+                   path);
+}
+
+int artifact_entrypoint_check(const char *name, struct err *err)
+{
+    static const char known[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+
+    return strspn(name, known) == strlen(name) && strlen(name) <= 128 &&
+                   !(name[0] >= '0' && name[0] <= '9')
+               ? 0
+               : err_set(err, EINVAL, "entrypoint: must be the name of a function");
+}
+
+static int room_check(struct tool_call *call, struct err *err)
+{
+    scoped_json *rows = NULL;
+    int r = rows_read(call, NULL, &rows, err);
+
+    return r == 0 && json_array_size(rows) >= ARTIFACTS_PER_TEAM_MAX
+               ? err_set(err, EDQUOT, "the team has as many artifacts as it can have (%d)",
+                         ARTIFACTS_PER_TEAM_MAX)
+               : r;
+}
+
+/* Whether it may be written in the place of what is there. */
+static int place_check(struct tool_call *call, const char *path, bool confirm, struct err *err)
+{
+    scoped_json *before = NULL;
+    int r = artifact_find(call, path, &before, err);
+
+    if (r == -ENOENT) {
+        return room_check(call, err);
+    }
+    if (r == 0 && !confirm) {
+        r = err_set(err, ESTALE,
+                    "codePath: \"%.80s\" exists already, as version %lld: say confirm: true to"
+                    " overwrite it",
+                    path, (long long)json_integer_value(json_object_get(before, "version")));
+    }
+    return r;
+}
+
+static int row_save(struct tool_call *call, const json_t *input, enum language language,
+                    struct err *err)
+{
+    const json_t *content = json_object_get(input, "content");
+    struct stored stored = stored_begin(err);
+    char hash[SHA256_HEX_LEN + 1];
+
+    sha256_hex(json_string_value(content), json_string_length(content), hash);
+    const struct artifact_row row = {.team_id = call_team(call),
+                                     .path = text_of(input, "codePath"),
+                                     .content = json_string_value(content),
+                                     .language = language_name(language),
+                                     .entrypoint = text_of(input, "entrypoint"),
+                                     .description = text_of(input, "description"),
+                                     .sha256 = hash,
+                                     .size = (int64_t)json_string_length(content),
+                                     .now_ms = clock_wall_ms()};
+    store_artifact_save(tools_options(call_tools(call))->store, &row, stored_done, &stored);
+    return stored_wait(&stored);
+}
+
+static int content_check(const json_t *input, struct err *err)
+{
+    const json_t *content = json_object_get(input, "content");
+
+    if (json_string_length(content) > ARTIFACT_BYTES_MAX) {
+        return err_set(err, EMSGSIZE, "content: is larger than %d bytes", ARTIFACT_BYTES_MAX);
+    }
+    if (strlen(json_string_value(content)) != json_string_length(content)) {
+        return err_set(err, EINVAL, "content: must not hold a NUL");
+    }
+    return strlen(text_of(input, "description")) > ARTIFACT_FIELD_BYTES_MAX
+               ? err_set(err, EMSGSIZE, "description: is larger than %d bytes",
+                         ARTIFACT_FIELD_BYTES_MAX)
+               : 0;
+}
+
+int tool_write_code_artifact(struct tool_call *call, const json_t *input, json_t **out,
+                             struct err *err)
+{
+    const char *path = text_of(input, "codePath");
+    enum language language;
+    scoped_json *row = NULL;
+    int r = artifact_path_check(path, err);
+
+    r = r < 0 ? r : artifact_language(text_of(input, "language"), path, &language, err);
+    r = r < 0 ? r : artifact_entrypoint_check(text_of(input, "entrypoint"), err);
+    r = r < 0 ? r : content_check(input, err);
+    r = r < 0 ? r : place_check(call, path, json_is_true(json_object_get(input, "confirm")), err);
+    r = r < 0 ? r : row_save(call, input, language, err);
+    r = r < 0 ? r : artifact_find(call, path, &row, err);
+    if (r == 0) {
+        *out = artifact_json(row);
+    }
+    return r;
+}
+
+/* ---- looking and deleting ---- */
+
+int tool_read_code_artifact(struct tool_call *call, const json_t *input, json_t **out,
+                            struct err *err)
+{
+    scoped_json *row = NULL;
+    int r = artifact_find(call, text_of(input, "codePath"), &row, err);
+
+    if (r == 0) {
+        *out = artifact_json(row);
+        (void)json_object_set(*out, "content", json_object_get(row, "content"));
+    }
+    return r;
+}
+
+int tool_list_code_artifacts(struct tool_call *call, const json_t *input, json_t **out,
+                             struct err *err)
+{
+    const char *prefix = text_of(input, "prefix");
+    scoped_json *rows = NULL;
+    int r = rows_read(call, NULL, &rows, err);
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+
+        if (str_starts(str_of(text_of(row, "path")), str_of(prefix))) {
+            (void)json_array_append_new(list, artifact_json(row));
+        }
+    }
+    if (r < 0) {
+        json_decref(list);
+        return r;
+    }
+    *out = json_pack("{so}", "artifacts", list);
+    return 0;
+}
+
+int tool_delete_code_artifact(struct tool_call *call, const json_t *input, json_t **out,
+                              struct err *err)
+{
+    const char *path = text_of(input, "codePath");
+    scoped_json *row = NULL;
+    int r = artifact_find(call, path, &row, err);
+
+    if (r < 0) {
+        return r;
+    }
+    struct stored stored = stored_begin(err);
+    store_artifact_delete(tools_options(call_tools(call))->store, call_team(call), path,
+                          stored_done, &stored);
+    r = stored_wait(&stored);
+    if (r == 0) {
+        *out = json_pack("{ss sO}", "codePath", path, "version", json_object_get(row, "version"));
+    }
+    return r;
+}

@@ -1,0 +1,318 @@
+#include "tools/execute.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/fields.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "tools/execute_kernel.h"
+#include "tools/internal.h"
+
+enum {
+    SCRIPT_BYTES_MAX = 32 * 1024,
+    PACKAGE_BYTES_MAX = 256,
+    PATH_BYTES_MAX = 1024,
+    LIFE_SPARE_MS = 120 * 1000, /* beyond what the steps may take */
+};
+
+#define INTERPRETER "code-interpreter-v1"
+#define TYPESCRIPT_HOME "/tmp/.typescript"
+
+/* ---- languages ---- */
+
+static const struct {
+    const char *name, *suffix, *command, *installer, *install;
+} languages[LANGUAGES] = {
+    [LANGUAGE_PYTHON] = {"python", ".py", "python3", "pip",
+                         "pip install --no-input --disable-pip-version-check --quiet"
+                         " --root-user-action=ignore"},
+    [LANGUAGE_JAVASCRIPT] = {"javascript", ".js", "node", "npm",
+                             "npm install --no-fund --no-audit --loglevel=error"},
+    [LANGUAGE_TYPESCRIPT] = {"typescript", ".ts",
+                             "node -r " TYPESCRIPT_HOME "/node_modules/sucrase/register", "npm",
+                             "npm install --no-fund --no-audit --loglevel=error"},
+    [LANGUAGE_BASH] = {"bash", ".sh", "bash", "apt",
+                       "sudo apt-get update -qq && sudo DEBIAN_FRONTEND=noninteractive apt-get"
+                       " install -y -qq --no-install-recommends"},
+};
+
+int language_find(const char *name, enum language *out)
+{
+    for (size_t i = 0; i < LANGUAGES; i++) {
+        if (strcmp(languages[i].name, name) == 0) {
+            *out = (enum language)i;
+            return 0;
+        }
+    }
+    *out = LANGUAGE_JAVASCRIPT;
+    return strcmp(name, "node") == 0 ? 0 : -EINVAL;
+}
+
+const char *language_name(enum language language)
+{
+    return languages[language].name;
+}
+
+const char *language_command(enum language language)
+{
+    return languages[language].command;
+}
+
+const char *language_suffix(enum language language)
+{
+    return languages[language].suffix;
+}
+
+/* ---- the sandbox ---- */
+
+int64_t execute_ms_max(const struct tool_call *call)
+{
+    return tools_options(call_tools(call))->code_s_max * 1000;
+}
+
+int execute_box(struct tool_call *call, const char *template_name, const json_t *envs,
+                int64_t life_ms, struct box *out, struct err *err)
+{
+    int64_t most_s = tools_options(call_tools(call))->sandbox_s_max;
+    int64_t life_s = (life_ms + LIFE_SPARE_MS) / 1000;
+    scoped_json *body = json_pack("{ss sI sb}", "templateID", template_name, "timeout",
+                                  (json_int_t)(life_s < most_s ? life_s : most_s), "secure", 1);
+
+    if (envs) {
+        (void)json_object_set(body, "envVars", json_unconst(envs));
+    }
+    return box_create(call, body, out, err);
+}
+
+/* The interpreter's template may not be there, or not yet. */
+static int open_box(struct tool_call *call, const struct execute_plan *plan, struct box *box,
+                    bool *interpreted, struct err *err)
+{
+    int64_t life_ms = plan->timeout_ms + (int64_t)EXECUTE_INSTALL_S_MAX * 1000;
+    int r = -ENOENT;
+
+    if (plan->language != LANGUAGE_BASH) {
+        r = execute_box(call, INTERPRETER, plan->envs, life_ms, box, err);
+        *interpreted = r == 0;
+    }
+    if (r == -ENOENT || r == -EAGAIN) {
+        r = execute_box(call, "base", plan->envs, life_ms, box, err);
+    }
+    return r;
+}
+
+/* ---- files ---- */
+
+static int write_files(struct tool_call *call, const struct box *box, const json_t *files,
+                       struct err *err)
+{
+    int r = json_object_size(files) > EXECUTE_FILES_MAX
+                ? err_set(err, EINVAL, "files: at most %d may be given", EXECUTE_FILES_MAX)
+                : 0;
+
+    json_each (files, it) {
+        const char *path = json_object_iter_key(it);
+        const json_t *content = json_object_iter_value(it);
+        struct str data = {json_string_value(content), json_string_length(content)};
+
+        if (r == 0 && (!path[0] || strlen(path) > PATH_BYTES_MAX)) {
+            r = err_set(err, EINVAL, "files: a path must have 1 to %d bytes", PATH_BYTES_MAX);
+        }
+        r = r < 0 ? r : box_write(call, box, path, data, err);
+        if (r < 0) {
+            break;
+        }
+    }
+    return r;
+}
+
+/* ---- packages ---- */
+
+/* What names a package, a version, an extra; nothing that a shell or an installer reads otherwise.
+ */
+static bool is_package(const char *name)
+{
+    static const char known[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "@._/[]=<>~!,+:^-";
+
+    return name && name[0] && name[0] != '-' && strlen(name) <= PACKAGE_BYTES_MAX &&
+           strspn(name, known) == strlen(name);
+}
+
+static int packages_check(const json_t *packages, struct err *err)
+{
+    if (json_array_size(packages) > EXECUTE_PACKAGES_MAX) {
+        return err_set(err, EINVAL, "packages: at most %d may be given", EXECUTE_PACKAGES_MAX);
+    }
+    for (size_t i = 0; i < json_array_size(packages); i++) {
+        const char *name = json_string_value(json_array_get(packages, i));
+
+        if (!is_package(name)) {
+            return err_set(err, EINVAL, "packages[%zu]: \"%.80s\" cannot be the name of a package",
+                           i, name ? name : "");
+        }
+    }
+    return 0;
+}
+
+static void log_take(struct execute_result *out, struct box_result *log)
+{
+    buf_fini(&out->err);
+    out->err = log->err;
+    if (buf_len(&log->err) == 0) {
+        out->err = log->out;
+        log->out = (struct buf){0};
+    }
+    log->err = (struct buf){0};
+}
+
+static void failure_set(struct execute_result *out, const char *name, const char *fmt, ...)
+    printf_like(3, 4);
+
+static void failure_set(struct execute_result *out, const char *name, const char *fmt, ...)
+{
+    char text[sizeof(((struct err *)0)->msg)];
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    json_decref(out->error);
+    out->error = json_pack("{ss ss ss}", "name", name, "value", text, "traceback", "");
+}
+
+/* 1 when it is done; 0 when it cannot be, and *out says why, with the end of the log. */
+static int install(struct tool_call *call, const struct box *box, const struct execute_plan *plan,
+                   struct execute_result *out, struct err *err)
+{
+    const char *installer = languages[plan->language].installer;
+    scoped_box_result log = {0};
+    scoped_buf script;
+
+    buf_init(&script, SCRIPT_BYTES_MAX);
+    int r = buf_printf(&script, "%s", languages[plan->language].install);
+    for (size_t i = 0; r == 0 && i < json_array_size(plan->packages); i++) {
+        r = buf_printf(&script, " '%s'", json_string_value(json_array_get(plan->packages, i)));
+    }
+    if (r < 0 || buf_append(&script, "", 1) < 0) {
+        return err_set(err, EINVAL, "packages: their names are too long together");
+    }
+    call_progress(call, 1, 3, "installing packages with %s", installer);
+    const struct box_command command = {.script = buf_at(&script),
+                                        .timeout_ms = EXECUTE_INSTALL_S_MAX * 1000};
+    r = box_run(call, box, &command, &log, err);
+    if (r < 0 || (log.exit_code == 0 && !log.timed_out)) {
+        return r < 0 ? r : 1;
+    }
+    out->exit_code = log.timed_out ? EXECUTE_STATUS_LATE : log.exit_code;
+    failure_set(out, "PackageError",
+                "%s could not install the packages: %s; stderr has the end of"
+                " its log",
+                installer, log.timed_out ? "it took too long" : "see what it says");
+    log_take(out, &log);
+    return 0;
+}
+
+int execute_prepare(struct tool_call *call, const struct box *box, enum language language,
+                    struct box_result *log, struct err *err)
+{
+    const struct box_command command = {.script = "npm install --prefix " TYPESCRIPT_HOME
+                                                  " --no-fund --no-audit --loglevel=error sucrase",
+                                        .timeout_ms = EXECUTE_INSTALL_S_MAX * 1000};
+
+    if (language != LANGUAGE_TYPESCRIPT) {
+        return 0;
+    }
+    int r = box_run(call, box, &command, log, err);
+    return r == 0 && log->exit_code != 0
+               ? err_set(err, EIO, "TypeScript cannot be run here: npm could not install sucrase")
+               : r;
+}
+
+/* ---- running ---- */
+
+static int run_file(struct tool_call *call, const struct box *box, const struct execute_plan *plan,
+                    struct execute_result *out, struct err *err)
+{
+    char path[64], script[256];
+    scoped_box_result result = {0}, log = {0};
+
+    (void)snprintf(path, sizeof(path), "/home/user/main%s", language_suffix(plan->language));
+    (void)snprintf(script, sizeof(script), "exec %s %s", language_command(plan->language), path);
+    int r = execute_prepare(call, box, plan->language, &log, err);
+    r = r < 0 ? r : box_write(call, box, path, plan->code, err);
+    if (r < 0) {
+        return r;
+    }
+    const struct box_command command = {.script = script, .timeout_ms = plan->timeout_ms};
+    r = box_run(call, box, &command, &result, err);
+    if (r == 0) {
+        out->out = result.out;
+        out->err = result.err;
+        result.out = result.err = (struct buf){0};
+        out->exit_code = result.exit_code;
+        out->timed_out = result.timed_out;
+    }
+    return r;
+}
+
+static int run_code(struct tool_call *call, const struct box *box, const struct execute_plan *plan,
+                    struct execute_result *out, struct err *err)
+{
+    int64_t begun_ms = clock_mono_ms();
+    call_progress(call, 2, 3, "running the code");
+    int r = out->interpreted ? kernel_run(call, box, plan, out, err)
+                             : run_file(call, box, plan, out, err);
+
+    out->duration_ms = clock_mono_ms() - begun_ms;
+    if (r == 0 && out->timed_out) {
+        out->exit_code = EXECUTE_STATUS_LATE;
+        failure_set(out, "TimeoutError", "the code ran longer than %lld seconds and was stopped",
+                    (long long)plan->timeout_ms / 1000);
+    }
+    return r;
+}
+
+static int execute_in(struct tool_call *call, const struct box *box,
+                      const struct execute_plan *plan, struct execute_result *out, struct err *err)
+{
+    int r = write_files(call, box, plan->files, err);
+
+    if (r == 0 && json_array_size(plan->packages) > 0) {
+        r = install(call, box, plan, out, err);
+        if (r <= 0) {
+            return r;
+        }
+    }
+    return r < 0 ? r : run_code(call, box, plan, out, err);
+}
+
+int execute(struct tool_call *call, const struct execute_plan *plan, struct execute_result *out,
+            struct err *err)
+{
+    struct box box;
+
+    *out = (struct execute_result){.results = json_array()};
+    buf_init(&out->out, BOX_OUTPUT_BYTES_MAX);
+    buf_init(&out->err, BOX_OUTPUT_BYTES_MAX);
+    int r = packages_check(plan->packages, err);
+    call_progress(call, 0, 3, "starting a sandbox");
+    r = r < 0 ? r : open_box(call, plan, &box, &out->interpreted, err);
+    if (r < 0) {
+        return r;
+    }
+    r = execute_in(call, &box, plan, out, err);
+    box_kill(call, &box);
+    return r;
+}
+
+void execute_result_fini(struct execute_result *result)
+{
+    buf_fini(&result->out);
+    buf_fini(&result->err);
+    json_decref(result->results);
+    json_decref(result->error);
+}

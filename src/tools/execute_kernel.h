@@ -1,0 +1,16 @@
+/* execute_kernel.h - code run by the kernels of code-interpreter-v1
+ * (docs/internals/interpreter.md).
+ *
+ * Blocks:   the fiber. Threads: the loop's.
+ */
+#ifndef TOOLS_EXECUTE_KERNEL_H
+#define TOOLS_EXECUTE_KERNEL_H
+
+#include "tools/execute.h"
+
+/* Fills in what came of it; also what had come when the time was over. */
+must_check int kernel_run(struct tool_call *call, const struct box *box,
+                          const struct execute_plan *plan, struct execute_result *out,
+                          struct err *err);
+
+#endif

@@ -1,0 +1,167 @@
+/* run_code, and POST /api/code/execute: the same work in two shapes. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/fields.h"
+#include "base/encode.h"
+#include "base/utf8.h"
+#include "tools/catalogue/handlers.h"
+#include "tools/execute.h"
+#include "tools/internal.h"
+#include "tools/schema.h"
+
+static const char *text_of(const json_t *object, const char *name)
+{
+    return json_string_value(json_object_get(object, name));
+}
+
+static json_t *output_text(const struct buf *text)
+{
+    json_t *out = json_stringn(buf_len(text) ? buf_at(text) : "", buf_len(text));
+
+    return out ? out : json_string("(not UTF-8)");
+}
+
+static int timeout_take(struct tool_call *call, const json_t *seconds, const char *name,
+                        int64_t *out_ms, struct err *err)
+{
+    int64_t most_ms = execute_ms_max(call);
+
+    *out_ms = seconds ? json_integer_value(seconds) * 1000 : most_ms;
+    return *out_ms <= most_ms
+               ? 0
+               : err_set(err, EINVAL, "%s: must be at most %lld", name, (long long)most_ms / 1000);
+}
+
+/* ---- POST /api/code/execute ---- */
+
+static const char execute_schema[] =
+    "{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"code\",\"language\"],"
+    "\"properties\":{\"code\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":1048576},"
+    "\"language\":{\"enum\":[\"python\",\"node\",\"javascript\",\"typescript\",\"bash\"]},"
+    "\"packages\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},"
+    "\"timeout_seconds\":{\"type\":\"integer\",\"minimum\":1},"
+    "\"envs\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"}},"
+    "\"files\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"}}}}";
+
+/* "NameError: name 'x' is not defined", and where. */
+static json_t *error_text(const json_t *error)
+{
+    scoped_buf text;
+
+    buf_init(&text, BOX_OUTPUT_BYTES_MAX);
+    const char *traceback = text_of(error, "traceback");
+    if (!error ||
+        buf_printf(&text, "%s: %s", text_of(error, "name"), text_of(error, "value")) < 0 ||
+        (traceback && traceback[0] && buf_printf(&text, "\n%s", traceback) < 0)) {
+        return json_null();
+    }
+    return output_text(&text);
+}
+
+static json_t *answer_of(const struct execute_result *result)
+{
+    json_t *answer = json_object();
+    bool success = result->exit_code == 0 && !result->error;
+
+    (void)json_object_set_new(answer, "stdout", output_text(&result->out));
+    (void)json_object_set_new(answer, "stderr", output_text(&result->err));
+    (void)json_object_set_new(answer, "exitCode", json_integer(result->exit_code));
+    (void)json_object_set_new(answer, "error", error_text(result->error));
+    (void)json_object_set_new(answer, "success", json_boolean(success));
+    (void)json_object_set(answer, "results", result->results);
+    (void)json_object_set_new(answer, "durationMs", json_integer(result->duration_ms));
+    (void)json_object_set_new(answer, "template",
+                              json_string(result->interpreted ? "code-interpreter-v1" : "base"));
+    return answer;
+}
+
+static int input_check(const json_t *input, json_t **checked, struct err *err)
+{
+    scoped_json *schema = json_loads(execute_schema, 0, NULL);
+
+    *checked = json_deep_copy(input);
+    return schema_check(schema, *checked, err);
+}
+
+int execute_once(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
+{
+    scoped_json *checked = NULL;
+    scoped_execute_result result = {0};
+    struct execute_plan plan = {0};
+    int r = input_check(input, &checked, err);
+
+    if (r == 0) {
+        const json_t *code = json_object_get(checked, "code");
+        plan.code = (struct str){json_string_value(code), json_string_length(code)};
+        plan.packages = json_object_get(checked, "packages");
+        plan.envs = json_object_get(checked, "envs");
+        plan.files = json_object_get(checked, "files");
+        r = timeout_take(call, json_object_get(checked, "timeout_seconds"), "timeout_seconds",
+                         &plan.timeout_ms, err);
+    }
+    if (r == 0 && language_find(text_of(checked, "language"), &plan.language) < 0) {
+        r = err_set(err, EINVAL, "language: is none that is known");
+    }
+    r = r < 0 ? r : execute(call, &plan, &result, err);
+    if (r == 0) {
+        *out = answer_of(&result);
+    }
+    return r;
+}
+
+/* ---- run_code ---- */
+
+static json_t *log_of(const struct buf *text)
+{
+    json_t *list = json_array();
+
+    if (buf_len(text) > 0) {
+        (void)json_array_append_new(list, output_text(text));
+    }
+    return list;
+}
+
+/* The code as text: base64 spares workflow builders the quoting. */
+static int code_take(const json_t *input, struct buf *out, struct err *err)
+{
+    const json_t *code = json_object_get(input, "code");
+    struct str text = {json_string_value(code), json_string_length(code)};
+    bool encoded = strcmp(text_of(input, "inputFormat"), "base64") == 0;
+    int r = encoded ? base64_decode(out, text) : buf_append(out, text.at, text.len);
+
+    if (r == -EINVAL) {
+        return err_set(err, EINVAL, "code: is not base64");
+    }
+    if (r < 0) {
+        return err_set(err, EMSGSIZE, "code: is larger than %d bytes", EXECUTE_CODE_BYTES_MAX);
+    }
+    return utf8_valid(buf_str(out)) ? 0 : err_set(err, EINVAL, "code: is not UTF-8");
+}
+
+int tool_run_code(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
+{
+    scoped_execute_result result = {0};
+    struct execute_plan plan = {.packages = json_object_get(input, "dependencies")};
+    scoped_buf code;
+
+    buf_init(&code, EXECUTE_CODE_BYTES_MAX);
+    int r = code_take(input, &code, err);
+    r = r < 0 ? r
+              : timeout_take(call, json_object_get(input, "timeoutSeconds"), "timeoutSeconds",
+                             &plan.timeout_ms, err);
+    if (r == 0) {
+        plan.code = buf_str(&code);
+        r = language_find(text_of(input, "execLanguage"), &plan.language);
+    }
+    r = r < 0 ? r : execute(call, &plan, &result, err);
+    if (r < 0) {
+        return r;
+    }
+    *out = json_pack("{s{so so} sO sO? sI ss}", "logs", "stdout", log_of(&result.out), "stderr",
+                     log_of(&result.err), "results", result.results, "error", result.error,
+                     "durationMs", (json_int_t)result.duration_ms, "template",
+                     result.interpreted ? "code-interpreter-v1" : "base");
+    return 0;
+}

@@ -1,0 +1,56 @@
+/* A text past the guard, whole and in pieces: the first line is the secret, the first byte of the
+ * second how long the pieces are. Both find as many places, and no secret goes out of the whole. */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "guard/guard.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static size_t in_pieces(const struct guard *guard, struct str text, size_t piece, struct buf *out)
+{
+    struct guard_stream *stream = guard_stream_new(guard);
+
+    while (text.len > 0) {
+        size_t n = text.len < piece ? text.len : piece;
+        if (guard_stream_put(stream, (struct str){text.at, n}, out) < 0) {
+            abort();
+        }
+        text = str_skip(text, n);
+    }
+    if (guard_stream_end(stream, out) < 0) {
+        abort();
+    }
+    size_t count = guard_stream_count(stream);
+    guard_stream_free(stream);
+    return count;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct str rest = {(const char *)data, size}, secret = {0};
+    struct guard *guard = guard_new();
+    size_t count = 0;
+    struct err err;
+    scoped_buf whole, pieces;
+
+    buf_init(&whole, 64 * 1024 * 1024);
+    buf_init(&pieces, 64 * 1024 * 1024);
+    if (str_split(&rest, '\n', &secret) && rest.len > 1 && secret.len > 0 &&
+        guard_add(guard, secret, &err) == 0) {
+        guard_ready(guard);
+        struct str text = str_skip(rest, 1);
+        size_t piece = 1 + (unsigned char)rest.at[0] % 32;
+        if (guard_redact(guard, text, &whole, &count) < 0 ||
+            in_pieces(guard, text, piece, &pieces) != count) {
+            abort();
+        }
+        /* A mark may itself hold a short secret. */
+        if (secret.len > sizeof(GUARD_MARK) && buf_len(&whole) > 0 &&
+            memmem(buf_at(&whole), buf_len(&whole), secret.at, secret.len) && count == 0) {
+            abort();
+        }
+    }
+    guard_free(guard);
+    return 0;
+}

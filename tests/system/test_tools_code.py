@@ -1,0 +1,302 @@
+"""Code in one call, code artifacts and the guard, over REST, in sandboxes of `base`."""
+
+import base64
+import hashlib
+import http.client
+import json
+import threading
+import urllib.parse
+
+import httpx
+import pytest
+from daemon import ROOT, Daemon, until
+
+KEY = "sk-live-4f9Q+shell/key-for-guarding"
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    daemon = Daemon("--code-timeout-s", "120")
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.remove()
+
+
+@pytest.fixture(scope="module")
+def api(daemon):
+    with httpx.Client(base_url=daemon.url, headers={"X-API-Key": daemon.key}, timeout=180) as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(api):
+    yield
+    until(lambda: api.get("/sandboxes").json() == [], "every sandbox is gone")
+
+
+def tool(api, name, **fields):
+    answer = api.post(f"/tools/{name}", json=fields)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def refused(api, name, **fields):
+    answer = api.post(f"/tools/{name}", json=fields)
+    return answer.status_code, answer.json()["message"]
+
+
+def execute(api, **fields):
+    answer = api.post("/api/code/execute", json=fields)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+# ---- /api/code/execute ----
+
+
+def test_each_language_runs(api):
+    for language, code in {
+        "python": "import os; print(os.environ['WORD'], open('data/in.txt').read())",
+        "node": "console.log(process.env.WORD, require('fs').readFileSync('data/in.txt', 'utf8'))",
+        "javascript": "console.log(process.env.WORD, require('fs').readFileSync('data/in.txt', 'utf8'))",
+        "bash": 'echo "$WORD" "$(cat data/in.txt)"',
+    }.items():
+        out = execute(api, code=code, language=language, envs={"WORD": "hello"}, files={"data/in.txt": "file"})
+        assert out["stdout"] == "hello file\n" and out["success"] and out["exitCode"] == 0, out
+        assert out["error"] is None and out["results"] == [] and out["durationMs"] >= 0
+        assert out["template"] == "base"
+
+
+def test_failing_code_is_an_answer(api):
+    out = execute(api, code="import sys; print('so far'); sys.exit(3)", language="python")
+    assert (out["stdout"], out["exitCode"], out["success"]) == ("so far\n", 3, False)
+    out = execute(api, code="no_such_name", language="python")
+    assert out["exitCode"] == 1 and "NameError" in out["stderr"] and not out["success"]
+
+
+def test_code_that_outlives_its_timeout_is_stopped(api):
+    out = execute(api, code="print('begun', flush=True)\nwhile True: pass", language="python", timeout_seconds=2)
+    assert out["exitCode"] == 124 and out["stdout"] == "begun\n" and not out["success"]
+    assert "the code ran longer than 2 seconds and was stopped" in out["error"]
+
+
+def test_packages_that_do_not_exist_are_told_with_the_log(api):
+    for language, installer in (("python", "pip"), ("node", "npm"), ("bash", "apt")):
+        out = execute(api, code="1", language=language, packages=["no-such-package-4f9q2z7"])
+        assert not out["success"] and f"{installer} could not install" in out["error"], out
+        assert "no-such-package-4f9q2z7" in out["stderr"], out
+
+
+def test_packages_are_installed(api):
+    out = execute(api, code="console.log(require('is-number')(3))", language="node", packages=["is-number@7.0.0"])
+    assert out["stdout"] == "true\n", out
+
+
+def test_a_client_that_leaves_takes_the_sandbox_along(daemon, api):
+    connection = http.client.HTTPConnection(urllib.parse.urlsplit(daemon.url).netloc)
+    connection.request("POST", "/api/code/execute", json.dumps({"code": "while True: pass", "language": "python"}),
+                       {"X-API-Key": daemon.key, "Content-Type": "application/json"})
+    until(lambda: len(api.get("/sandboxes").json()) == 1, "the sandbox runs")
+    connection.close()
+    until(lambda: api.get("/sandboxes").json() == [], "the sandbox is gone")
+
+
+def test_bad_requests_are_refused_with_the_path(api, daemon):
+    good = {"code": "1", "language": "python"}
+    for change, said in [({"language": "cobol"}, "language"), ({"code": ""}, "code"), ({"code": None}, "code"),
+                         ({"packages": ["--index-url=x"]}, "packages[0]"), ({"packages": ["a;b"]}, "packages[0]"),
+                         ({"packages": "requests"}, "packages"), ({"timeout_seconds": 121}, "timeout_seconds"),
+                         ({"timeout_seconds": 0}, "timeout_seconds"), ({"envs": {"A": 1}}, "envs"),
+                         ({"files": {"": "x"}}, "files"), ({"extra": 1}, "extra")]:
+        answer = api.post("/api/code/execute", json=good | change)
+        assert answer.status_code == 400 and said in answer.json()["message"], answer.text
+    assert api.get("/api/code/execute").status_code == 405
+    answer = httpx.post(f"{daemon.url}/api/code/execute", json=good)
+    assert answer.status_code == 401 and answer.json()["message"].startswith("authorization header is missing")
+
+
+# ---- run_code ----
+
+
+def test_run_code_has_the_fields_of_workflow_builders(api):
+    out = tool(api, "run_code", code="print(6 * 7)")
+    assert out["logs"] == {"stdout": ["42\n"], "stderr": []} and out["error"] is None and out["results"] == []
+    code = base64.b64encode(b"console.error('quote \"\\'')").decode()
+    out = tool(api, "run_code", code=code, inputFormat="base64", execLanguage="javascript", timeoutSeconds=30)
+    assert out["logs"]["stderr"] == ["quote \"'\n"]
+    assert refused(api, "run_code", code="%%%", inputFormat="base64") == (400, "code: is not base64")
+    status, said = refused(api, "run_code", code="1", execLanguage="bash")
+    assert status == 400 and "execLanguage" in said
+
+
+# ---- artifacts ----
+
+CALC = "import json, sys\ndef add(value):\n    return {'sum': value['a'] + value['b']}\n" \
+       "if __name__ == '__main__':\n    print(json.load(sys.stdin) == json.load(open('input.json')))\n"
+
+
+@pytest.fixture(scope="module")
+def calc(api):
+    return tool(api, "write_code_artifact", codePath="tools/calc.py", content=CALC, description="adds a and b")
+
+
+def test_an_artifact_is_kept_with_version_and_hash(api, calc, daemon):
+    assert (calc["version"], calc["language"], calc["size"]) == (1, "python", len(CALC))
+    assert calc["sha256"] == hashlib.sha256(CALC.encode()).hexdigest()
+    read = tool(api, "read_code_artifact", codePath="tools/calc.py")
+    assert read["content"] == CALC and read["description"] == "adds a and b"
+    listed = tool(api, "list_code_artifacts", prefix="tools/")["artifacts"]
+    assert [a["codePath"] for a in listed] == ["tools/calc.py"] and "content" not in listed[0]
+    assert tool(api, "list_code_artifacts", prefix="other/")["artifacts"] == []
+
+
+def test_overwriting_needs_a_word(api):
+    tool(api, "write_code_artifact", codePath="once.sh", content="echo one")
+    status, said = refused(api, "write_code_artifact", codePath="once.sh", content="echo two")
+    assert status == 409 and "exists already, as version 1" in said and "confirm: true" in said
+    assert tool(api, "write_code_artifact", codePath="once.sh", content="echo two", confirm=True)["version"] == 2
+    assert tool(api, "run_code_artifact", codePath="once.sh")["stdout"] == "two\n"
+    assert tool(api, "delete_code_artifact", codePath="once.sh") == {"codePath": "once.sh", "version": 2}
+    assert refused(api, "delete_code_artifact", codePath="once.sh")[0] == 404
+    assert refused(api, "run_code_artifact", codePath="once.sh")[0] == 404
+
+
+def test_an_artifact_runs_with_its_input(api, calc):
+    out = tool(api, "run_code_artifact", codePath="tools/calc.py", input={"a": 1, "b": [2, "ü"]})
+    assert out["stdout"] == "True\n" and out["success"] and out["mode"] == "run" and out["version"] == 1
+    out = tool(api, "run_code_artifact", codePath="tools/calc.py", entrypoint="add", input={"a": 1, "b": 2})
+    assert out["result"] == {"sum": 3} and out["stdout"] == "" and out["entrypoint"] == "add"
+    out = tool(api, "run_code_artifact", codePath="tools/calc.py", entrypoint="nothing", input={})
+    assert not out["success"] and "KeyError" in out["stderr"] and "result" not in out
+
+
+def test_entry_points_of_javascript_and_bash(api):
+    tool(api, "write_code_artifact", codePath="js/a.mjs", content="export const f = async (x) => x * 2", entrypoint="f")
+    assert tool(api, "run_code_artifact", codePath="js/a.mjs", input=21)["result"] == 42
+    tool(api, "write_code_artifact", codePath="sh/a.sh", content="f() { cat; }", entrypoint="f")
+    assert tool(api, "run_code_artifact", codePath="sh/a.sh", input={"k": 1})["stdout"] == '{"k":1}'
+
+
+def test_a_dry_run_runs_nothing(api, calc):
+    out = tool(api, "run_code_artifact", codePath="tools/calc.py", mode="dry_run", input={"a": 1})
+    assert out["success"] and out["stdout"] == "" and out["mode"] == "dry_run"
+    tool(api, "write_code_artifact", codePath="broken.py", content="def f(:")
+    out = tool(api, "run_code_artifact", codePath="broken.py", mode="dry_run")
+    assert not out["success"] and "SyntaxError" in out["stderr"]
+
+
+def test_an_artifact_that_outlives_its_timeout_is_stopped(api):
+    tool(api, "write_code_artifact", codePath="slow.py", content="import time; time.sleep(100)")
+    out = tool(api, "run_code_artifact", codePath="slow.py", timeoutMs=1500)
+    assert out["exitCode"] == 124 and "longer than 1500 ms" in out["error"]
+
+
+def test_hostile_paths_are_refused_with_a_reason(api):
+    for path, why in [("../x.py", "leads out"), ("a/../../x.py", "leads out"), ("./x.py", "leads out"), ("/etc/x.py", "absolute"),
+                      ("~/x.py", "absolute"), ("a//x.py", "empty"), ("a/", "empty"), ("a\\b.py", "backslash"),
+                      ("-rf.py", "dash"), ("a b.py", "characters"), ("x%2e.py", "characters"), ("ä.py", "characters"),
+                      ("a/b/c/d/e/f/g/h/i.py", "folders")]:
+        for name in ("write_code_artifact", "read_code_artifact", "run_code_artifact", "delete_code_artifact"):
+            fields = {"codePath": path} | ({"content": "1"} if name.startswith("write") else {})
+            status, said = refused(api, name, **fields)
+            assert status == 400 and why in said, (name, path, said)
+    status, said = refused(api, "write_code_artifact", codePath="x.unknown", content="1")
+    assert status == 400 and "say which it is" in said
+    assert refused(api, "write_code_artifact", codePath="big.py", content="x" * (1 << 20) + "x")[0] == 413
+
+
+def test_artifacts_survive_a_restart(api, daemon, calc):
+    daemon.kill_child("serve")
+    assert tool(api, "read_code_artifact", codePath="tools/calc.py")["sha256"] == calc["sha256"]
+
+
+# ---- the guard ----
+
+
+@pytest.fixture(scope="module")
+def secret(api):
+    assert api.post("/secrets", json={"name": "live", "value": KEY}).status_code == 201
+
+
+def test_the_guard_finds_stored_and_passed_secrets(api, secret):
+    encoded = base64.b64encode(f"user:{KEY}".encode()).decode()
+    text = f"a {KEY} b {urllib.parse.quote(KEY)} c {encoded} d hunter2"
+    out = tool(api, "guard_output", text=text, mode="redact", secrets=["hunter2"])
+    assert out["found"] and out["count"] == 4 and KEY not in out["text"]
+    assert out["text"].startswith("a [REDACTED] b [REDACTED] c ") and out["text"].endswith(" d [REDACTED]")
+    out = tool(api, "guard_output", text=text)
+    assert out["found"] and out["text"].startswith("[BLOCKED]") and out["mode"] == "block"
+    out = tool(api, "guard_output", text="nothing here")
+    assert out == {"found": False, "count": 0, "text": "nothing here", "mode": "block", "known": out["known"]}
+
+
+def test_the_guard_and_secrets_that_overlap(api):
+    out = tool(api, "guard_output", text="xabcdefx cd", mode="redact", secrets=["abcd", "cdef", "cd", ""])
+    assert out["text"] == "x[REDACTED]x [REDACTED]" and out["count"] == 2
+
+
+def test_huge_texts_are_refused_and_large_ones_searched(api, secret):
+    text = "x" * (4 << 20)
+    assert refused(api, "guard_output", text=text + "x") == (413, "text: is larger than 4194304 bytes")
+    out = tool(api, "guard_output", text=text[len(KEY):] + KEY, mode="redact")
+    assert out["count"] == 1 and out["text"].endswith("x[REDACTED]")
+
+
+def test_guard_before_reply(api, secret):
+    """What a sandbox prints of the keys it was given is searched before it is shown."""
+    token = "ghp_given-to-this-sandbox-7f1c"
+    made = tool(api, "create_sandbox", github_token=token)
+    other = tool(api, "create_sandbox")
+    try:
+        said = tool(api, "send_sandbox_input", sandbox_id=made["sandbox_id"], action="shell_command",
+                    input="env | sort | base64 -w0; echo; env | grep GITHUB_TOKEN")
+        assert token in said["stdout"]
+        out = tool(api, "guard_output", text=said["stdout"], mode="redact", sandbox_id=made["sandbox_id"])
+        assert out["count"] == 2 and token not in out["text"]
+        assert tool(api, "guard_output", text=token, sandbox_id=other["sandbox_id"])["count"] == 0
+        assert tool(api, "guard_output", text=token)["count"] == 1
+        assert refused(api, "guard_output", text="x", sandbox_id="i" + "a" * 20)[0] == 404
+    finally:
+        for box in (made, other):
+            tool(api, "kill_sandbox", sandbox_id=box["sandbox_id"])
+
+
+def test_the_workflow_for_n8n_works_as_its_nodes_send_it(daemon):
+    workflow = json.loads((ROOT / "docs" / "integrations" / "n8n-run-code.json").read_text())
+    run, guard = (node["parameters"] for node in workflow["nodes"] if node["type"].endswith("httpRequest"))
+
+    def send(parameters, body):
+        url = parameters["url"].removeprefix("=").replace("{{ $env.ATOLL_URL }}", daemon.url)
+        header, = parameters["headerParameters"]["parameters"]
+        value = header["value"].removeprefix("=").replace("{{ $env.ATOLL_API_KEY }}", daemon.key)
+        answer = httpx.request(parameters["method"], url, headers={header["name"]: value}, json=body, timeout=120)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    said = send(run, json.loads(run["jsonBody"]))
+    assert said["stdout"] == "45\n" and said["success"]
+    assert send(guard, {"text": said["stdout"], "mode": "redact"})["text"] == "45\n"
+
+
+def test_builders_may_send_the_key_as_a_bearer(daemon):
+    answer = httpx.post(f"{daemon.url}/tools/run_code", headers={"Authorization": f"Bearer {daemon.key}"},
+                        json={"code": "print(6 * 7)"}, timeout=120)
+    assert answer.json()["logs"]["stdout"] == ["42\n"]
+    document = httpx.get(f"{daemon.url}/tools/openapi.json").json()
+    assert document["servers"][0]["url"] == daemon.url and "/tools/run_code" in document["paths"]
+
+
+def test_calls_at_once_do_not_meet(api):
+    answers = {}
+
+    def run(n):
+        answers[n] = execute(api, code=f"open('x', 'x').write('1'); print({n})", language="python")["stdout"]
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {n: f"{n}\n" for n in range(4)}
