@@ -47,7 +47,7 @@ static int input_send(struct box_running *run, struct str piece, struct err *err
 {
     scoped_buf encoded;
 
-    buf_init(&encoded, 2 * INPUT_PIECE_BYTES);
+    buf_init(&encoded, (size_t)2 * INPUT_PIECE_BYTES);
     if (base64_encode(&encoded, piece.at, piece.len, BASE64_STD) < 0) {
         return err_set(err, EMSGSIZE, "the input does not fit");
     }

@@ -310,7 +310,7 @@ int ask_read(struct ask *ask, struct str *piece, struct err *err)
 
 int ask_gather(struct ask *ask, struct buf *out, struct err *err)
 {
-    struct str piece;
+    struct str piece = {0};
     int r;
 
     while ((r = ask_read(ask, &piece, err)) > 0) {
