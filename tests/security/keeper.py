@@ -4,7 +4,7 @@ import array
 import ctypes as c
 import socket
 
-VERSION, ID, LAYERS, LAYER, HOST, BATCH = 3, 32, 32, 72, 64, 32
+VERSION, ID, LAYERS, LAYER, HOST, BATCH = 4, 32, 32, 72, 64, 32
 SAVED, VOLUMES, VOLUME, VOLUME_PATH = 56, 16, 40, 256
 HELLO, CREATE, ATTACH, DESTROY, LIST, USAGE, USAGE_MANY = range(1, 8)
 
@@ -25,7 +25,7 @@ class Jail(c.Structure):
 
 
 class Request(c.Structure):
-    _fields_ = [("version", c.c_uint32), ("op", c.c_uint32), ("seq", c.c_uint32), ("index", c.c_uint32),
+    _fields_ = [("version", c.c_uint32), ("op", c.c_uint32), ("seq", c.c_uint32), ("reserved", c.c_uint32),
                 ("id", c.c_char * ID), ("jail", Jail), ("plan", Plan)]
 
 
