@@ -194,7 +194,7 @@ static void stream_head(struct mcp_post *post)
 
 void post_stream(struct mcp_post *post)
 {
-    if (post->streams) {
+    if (post->streams || post->over) { /* over: its head was refused already */
         return;
     }
     post->streams = true;
