@@ -51,8 +51,12 @@ static int stat_path(struct tool_call *call, const struct box *box, const char *
     scoped_json *answer = NULL;
 
     int r = box_rpc(call, box, "/filesystem.Filesystem/Stat", request, &answer, err);
+    json_t *entry = json_object_get(answer, "entry");
+    if (r == 0 && !text_of(entry, "path")) {
+        r = err_set(err, EIO, "the sandbox's agent named no path");
+    }
     if (r == 0) {
-        *out = json_incref(json_object_get(answer, "entry"));
+        *out = json_incref(entry);
     }
     return r;
 }

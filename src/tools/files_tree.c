@@ -60,7 +60,7 @@ static void take_entries(struct tree *tree, const json_t *list)
         const json_t *entry = json_array_get(list, i);
         const char *path = path_of(entry);
 
-        if (strlen(path) > tree->root_len &&
+        if (path && strlen(path) > tree->root_len &&
             (tree->plan->hidden || !is_hidden(path + tree->root_len))) {
             tree->entries[tree->entries_n++] = entry;
         }
