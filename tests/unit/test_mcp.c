@@ -313,6 +313,17 @@ static void results_of_the_newest_revision_say_that_they_are_complete(void)
     CHECK_STR(json_string_value(json_object_get(before, "protocolVersion")), "2025-06-18");
 }
 
+static void a_sentence_that_was_cut_inside_a_character_is_told(void)
+{
+    scoped_json *error = jsonrpc_error(NULL, JSONRPC_INVALID_PARAMS, "no tool 'gr\xc3", NULL);
+    scoped_json *failure = texts_failure("no tool 'gr\xc3");
+    const json_t *told = json_array_get(json_object_get(failure, "content"), 0);
+
+    CHECK_STR(json_string_value(json_object_get(json_object_get(error, "error"), "message")),
+              "no tool 'gr\xef\xbf\xbd");
+    CHECK_STR(json_string_value(json_object_get(told, "text")), "no tool 'gr\xef\xbf\xbd");
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -340,6 +351,8 @@ int main(void)
         {"pages follow each other, and a cursor must be ours",
          pages_follow_each_other_and_a_cursor_must_be_ours},
         {"pictures become content and leave a word", pictures_become_content_and_leave_a_word},
+        {"a sentence that was cut inside a character is told",
+         a_sentence_that_was_cut_inside_a_character_is_told},
         {"results of the newest revision say that they are complete",
          results_of_the_newest_revision_say_that_they_are_complete},
     };
