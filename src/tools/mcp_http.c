@@ -8,8 +8,6 @@
 #include "base/clock.h"
 #include "tools/mcp_internal.h"
 
-enum { AUTHORITY_BYTES = 256 };
-
 /* ---- refusals ---- */
 
 #define LITERAL(text)                                                                              \
