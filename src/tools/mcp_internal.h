@@ -219,7 +219,6 @@ size_t mcp_calls_count(const struct mcp_session *session);
 
 /* domain NULL: the operator has none. */
 bool mcp_origin_allowed(struct str origin, const char *domain);
-bool mcp_accepts(struct str accept, const char *type);
 /* The query's template or sandbox_id. -EINVAL with the sentence. */
 must_check int mcp_tie_read(struct str query, struct mcp_tie *out, struct err *err);
 

@@ -188,12 +188,12 @@ static void only_pages_of_this_machine_and_the_operators_domain_are_let_in(void)
 
 static void accept_is_read_with_its_parameters_and_wildcards(void)
 {
-    CHECK(mcp_accepts(STR("application/json, text/event-stream"), "text/event-stream"));
-    CHECK(mcp_accepts(STR("Text/Event-Stream;q=0.5"), "text/event-stream"));
-    CHECK(mcp_accepts(STR("*/*"), "application/json"));
-    CHECK(mcp_accepts(STR("text/*"), "text/event-stream"));
-    CHECK(!mcp_accepts(STR("text/*"), "application/json"));
-    CHECK(!mcp_accepts(STR("text/html, application/jsonp"), "application/json"));
+    CHECK(http_accepts(STR("application/json, text/event-stream"), "text/event-stream"));
+    CHECK(http_accepts(STR("Text/Event-Stream;q=0.5"), "text/event-stream"));
+    CHECK(http_accepts(STR("*/*"), "application/json"));
+    CHECK(http_accepts(STR("text/*"), "text/event-stream"));
+    CHECK(!http_accepts(STR("text/*"), "application/json"));
+    CHECK(!http_accepts(STR("text/html, application/jsonp"), "application/json"));
 }
 
 static void the_query_says_which_sandbox_a_session_has(void)
