@@ -7,8 +7,6 @@
 #include "guard/guard.h"
 #include "http/forward.h"
 
-enum { WORD_BYTES_MIN = 6 }; /* of a key's value: what is shorter is "Bearer" and the like */
-
 struct shell_call {
     struct egress_net *net;
     char name[SHELL_NAME_BYTES_MAX + 1];
@@ -108,22 +106,6 @@ static int fill(void *ctx, struct str what, struct buf *out, struct err *err)
     return r < 0 ? r : guard_add(call->guard, str_skip(buf_str(out), start), err);
 }
 
-/* "Bearer KEY": an echo may have the second word alone. */
-static int guard_words(struct shell_call *call, struct str value, struct err *err)
-{
-    struct str rest = value, word;
-    int r = value.len >= WORD_BYTES_MIN ? guard_add(call->guard, value, err) : 0;
-
-    while (r == 0 && str_split(&rest, ' ', &word)) {
-        bool scheme = rest.at && (str_ieq(word, STR("Bearer")) || str_ieq(word, STR("Basic")) ||
-                                  str_ieq(word, STR("Digest")) || str_ieq(word, STR("ApiKey")));
-        if (word.len >= WORD_BYTES_MIN && !scheme) {
-            r = guard_add(call->guard, word, err);
-        }
-    }
-    return r;
-}
-
 static int key_value(struct shell_call *call, const struct shell *shell, struct buf *out,
                      struct err *err)
 {
@@ -135,7 +117,7 @@ static int key_value(struct shell_call *call, const struct shell *shell, struct 
     (void)snprintf(what, sizeof(what), SHELL_SEALED "%s", shell->name);
     int r = shell->sealed ? ask(call, str_of(what), out, err)
                           : transform_value(&shell->key, fill, call, out, err);
-    r = r < 0 ? r : guard_words(call, str_skip(buf_str(out), start), err);
+    r = r < 0 ? r : guard_add_value(call->guard, str_skip(buf_str(out), start), err);
     guard_ready(call->guard);
     return r;
 }

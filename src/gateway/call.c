@@ -227,21 +227,12 @@ static const struct http_handler handler = {
     .on_end = on_end,
 };
 
-/* Whether the client takes this type; one that says nothing takes all. */
+/* One that says nothing takes all. */
 static bool takes(const struct http_request *request, const char *type)
 {
-    struct str rest = http_header_get(request, "accept"), part;
+    struct str accept = http_header_get(request, "accept");
 
-    if (!rest.at) {
-        return true;
-    }
-    while (str_split(&rest, ',', &part)) {
-        struct str name = str_trim((struct str){part.at, str_find(part, ';')});
-        if (str_ieq(name, str_of(type)) || str_eq(name, STR("*/*"))) {
-            return true;
-        }
-    }
-    return false;
+    return !accept.at || http_accepts(accept, type);
 }
 
 void call_accept(struct calls *calls, struct http_exchange *ex)

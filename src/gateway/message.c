@@ -4,12 +4,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/utf8.h"
-
-enum {
-    SENTENCE_BYTES = 1024,
-};
-
 json_t *message_request(int64_t id, const char *method, json_t *params)
 {
     json_t *message = jsonrpc_notification(method, params);
@@ -20,14 +14,13 @@ json_t *message_request(int64_t id, const char *method, json_t *params)
 
 json_t *message_error(json_t *id, int code, const char *fmt, ...)
 {
-    char sentence[SENTENCE_BYTES], repaired[UTF8_REPLACEMENT_BYTES * SENTENCE_BYTES + 1];
+    char sentence[JSONRPC_SENTENCE_BYTES_MAX];
     va_list ap;
 
     va_start(ap, fmt);
     (void)vsnprintf(sentence, sizeof(sentence), fmt, ap);
     va_end(ap);
-    (void)utf8_repair(str_of(sentence), repaired); /* where it was cut; JSON takes nothing else */
-    return jsonrpc_error(id, code, repaired, NULL);
+    return jsonrpc_error(id, code, sentence, NULL);
 }
 
 static int on_dump(const char *bytes, size_t len, void *out)

@@ -161,6 +161,32 @@ int guard_add(struct guard *guard, struct str secret, struct err *err)
                  : 0;
 }
 
+static bool is_scheme(struct str word)
+{
+    static const char *const schemes[] = {"Bearer", "Basic", "Digest", "ApiKey"};
+
+    for (size_t i = 0; i < countof(schemes); i++) {
+        if (str_ieq(word, str_of(schemes[i]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int guard_add_value(struct guard *guard, struct str value, struct err *err)
+{
+    struct str rest = value, word;
+    int r = guard_add(guard, value, err);
+
+    while (r == 0 && str_split(&rest, ' ', &word)) {
+        bool leads = rest.at && is_scheme(word); /* a key behind it */
+        if (word.len >= GUARD_WORD_BYTES_MIN && !leads) {
+            r = guard_add(guard, word, err);
+        }
+    }
+    return r;
+}
+
 /* ---- from one state to the next ---- */
 
 int32_t guard_step(const struct guard *guard, int32_t at, unsigned char c)

@@ -108,6 +108,10 @@ void http_abort(struct http_exchange *ex, int error);
 /* The value of a header, or a str with at == NULL. */
 struct str http_header_get(const struct http_request *req, const char *name);
 
+/* Whether the value of an Accept header has a type, "text/event-stream", by name or by a wildcard.
+ */
+bool http_accepts(struct str accept, const char *type);
+
 /* The value of a query parameter, percent-decoded into *out. 1 found, 0 not there, -EINVAL. */
 must_check int http_query_get(struct str query, const char *name, struct buf *out);
 

@@ -186,6 +186,23 @@ void http_gather_watched(struct http_exchange *ex, size_t max,
     gather_begin(&plan, max, &watched_handler);
 }
 
+bool http_accepts(struct str accept, const char *type)
+{
+    struct str one, wanted = str_of(type);
+    size_t slash = str_find(wanted, '/');
+
+    while (str_split(&accept, ',', &one)) {
+        struct str range = str_trim((struct str){one.at, str_find(one, ';')});
+        struct str any = {wanted.at, slash + 1};
+        if (str_ieq(range, wanted) || str_eq(range, STR("*/*")) ||
+            (range.len == any.len + 1 && str_ends(range, STR("*")) &&
+             str_ieq((struct str){range.at, any.len}, any))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *http_reason(int status)
 {
     static const struct {

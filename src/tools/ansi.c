@@ -66,23 +66,22 @@ static void cut_to(struct buf *out, size_t len)
     out->end = out->start + len;
 }
 
+/* Looks at the one character alone, not at its line: that may be long, and the steps many. */
 static void step_back(struct buf *out, size_t from)
 {
-    size_t start = line_start(out, from), at = buf_len(out);
+    size_t at = buf_len(out);
 
-    while (at > start && ((unsigned char)buf_at(out)[at - 1] & 0xc0) == 0x80) {
+    while (at > from && ((unsigned char)buf_at(out)[at - 1] & 0xc0) == 0x80) {
         at--;
     }
-    cut_to(out, at > start ? at - 1 : at);
+    cut_to(out, at > from && buf_at(out)[at - 1] != '\n' ? at - 1 : at);
 }
 
-/* A return that a line's end follows, perhaps behind more returns, writes over nothing. */
+/* A return that a line's end follows, perhaps behind more returns, writes over nothing. Of several
+ * the last one decides. */
 static bool overwrites(struct str behind)
 {
-    while (behind.len && behind.at[0] == '\r') {
-        behind = str_skip(behind, 1);
-    }
-    return behind.len && behind.at[0] != '\n';
+    return behind.len && behind.at[0] != '\r' && behind.at[0] != '\n';
 }
 
 int ansi_strip(struct str text, struct buf *out)

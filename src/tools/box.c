@@ -113,6 +113,14 @@ int box_connect(struct tool_call *call, const char *id, int64_t timeout_s, struc
     return r;
 }
 
+int box_connect_input(struct tool_call *call, const json_t *input, struct box *out, struct err *err)
+{
+    const json_t *timeout = json_object_get(input, "timeout_seconds");
+
+    return box_connect(call, json_string_value(json_object_get(input, "sandbox_id")),
+                       timeout ? json_integer_value(timeout) : -1, out, err);
+}
+
 int box_create(struct tool_call *call, const json_t *body, struct box *out, struct err *err)
 {
     scoped_json *made = NULL;

@@ -34,6 +34,10 @@ must_check int box_api(struct tool_call *call, const char *method, const char *i
 must_check int box_connect(struct tool_call *call, const char *id, int64_t timeout_s,
                            struct box *out, struct err *err);
 
+/* The same for what a tool was given: sandbox_id, and timeout_seconds if it says. */
+must_check int box_connect_input(struct tool_call *call, const json_t *input, struct box *out,
+                                 struct err *err);
+
 /* POST /sandboxes with that body. */
 must_check int box_create(struct tool_call *call, const json_t *body, struct box *out,
                           struct err *err);

@@ -30,6 +30,7 @@ struct box_running {
     struct box_stream stream;
     struct side feeding;
     bool feeds;
+    bool started;
     uint32_t pid;  /* 0: it has not started */
     bool shielded; /* until its pid is known: what is not known cannot be ended */
     bool ended;    /* the process has */
@@ -136,8 +137,13 @@ static void run_unshield(struct box_running *run)
     }
 }
 
+/* Once: a second feeder would take the first one's place, and outlive what it reads from. */
 static int on_started(struct box_running *run, struct err *err)
 {
+    if (run->started) {
+        return err_set(err, EIO, "the sandbox's agent started the command twice");
+    }
+    run->started = true;
     run->pid = run->stream.event.pid;
     run_unshield(run);
     if (run->command->input.len == 0) {

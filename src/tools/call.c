@@ -26,11 +26,6 @@ const char *call_team(const struct tool_call *call)
     return call->team;
 }
 
-const char *call_key(const struct tool_call *call)
-{
-    return call->key;
-}
-
 int call_was_cancelled(struct err *err)
 {
     return err_set(err, ECANCELED, "the call was cancelled");

@@ -25,7 +25,6 @@ struct tool_call;
 
 struct tools *call_tools(const struct tool_call *call);
 const char *call_team(const struct tool_call *call); /* its id */
-const char *call_key(const struct tool_call *call);  /* the API key's text */
 
 /* Asks the daemon's API. body may be NULL; *answer (may be NULL) is the caller's: parsed JSON, or
  * NULL when there is none. 0 for 2xx; otherwise the errno of the status (call_errno_of()), and the

@@ -160,13 +160,11 @@ static int packages_check(const json_t *packages, struct err *err)
 
 static void log_take(struct execute_result *out, struct box_result *log)
 {
+    struct buf *said = buf_len(&log->err) > 0 ? &log->err : &log->out;
+
     buf_fini(&out->err);
-    out->err = log->err;
-    if (buf_len(&log->err) == 0) {
-        out->err = log->out;
-        log->out = (struct buf){0};
-    }
-    log->err = (struct buf){0};
+    out->err = *said;
+    *said = (struct buf){0};
 }
 
 static void failure_set(struct execute_result *out, const char *name, const char *fmt, ...)

@@ -51,18 +51,14 @@ static int stat_path(struct tool_call *call, const struct box *box, const char *
     scoped_json *answer = NULL;
 
     int r = box_rpc(call, box, "/filesystem.Filesystem/Stat", request, &answer, err);
+    json_t *entry = json_object_get(answer, "entry");
+    if (r == 0 && !text_of(entry, "path")) {
+        r = err_set(err, EIO, "the sandbox's agent named no path");
+    }
     if (r == 0) {
-        *out = json_incref(json_object_get(answer, "entry"));
+        *out = json_incref(entry);
     }
     return r;
-}
-
-static int connect_to(struct tool_call *call, const json_t *input, struct box *box, struct err *err)
-{
-    const json_t *timeout = json_object_get(input, "timeout_seconds");
-
-    return box_connect(call, text_of(input, "sandbox_id"),
-                       timeout ? json_integer_value(timeout) : -1, box, err);
 }
 
 /* ---- read_sandbox_file ---- */
@@ -119,7 +115,7 @@ int tool_read_sandbox_file(struct tool_call *call, const json_t *input, json_t *
     scoped_json *entry = NULL;
     struct box box;
 
-    int r = connect_to(call, input, &box, err);
+    int r = box_connect_input(call, input, &box, err);
     r = r == 0 ? stat_path(call, &box, text_of(input, "path"), &entry, err) : r;
     if (r < 0) {
         return r;
@@ -206,7 +202,7 @@ int tool_write_sandbox_file(struct tool_call *call, const json_t *input, json_t 
     buf_init(&decoded, TOOLS_BODY_BYTES_MAX);
     int r = mode_parse(json_object_get(input, "mode"), mode, err);
     r = r == 0 ? content_take(input, &decoded, &data, err) : r;
-    r = r == 0 ? connect_to(call, input, &box, err) : r;
+    r = r == 0 ? box_connect_input(call, input, &box, err) : r;
     r = r == 0 ? write_whole(call, &box, input, data, mode, err) : r;
     r = r == 0 ? stat_path(call, &box, text_of(input, "path"), &entry, err) : r;
     if (r < 0) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "mcp/jsonrpc.h"
 #include "tools/files.h"
 #include "tools/internal.h"
 #include "tools/side.h"
@@ -60,7 +61,7 @@ static void take_entries(struct tree *tree, const json_t *list)
         const json_t *entry = json_array_get(list, i);
         const char *path = path_of(entry);
 
-        if (strlen(path) > tree->root_len &&
+        if (path && strlen(path) > tree->root_len &&
             (tree->plan->hidden || !is_hidden(path + tree->root_len))) {
             tree->entries[tree->entries_n++] = entry;
         }
@@ -138,7 +139,7 @@ static void read_one(void *ctx, size_t i)
     int r = box_read(tree->call, tree->box, path_of(file), max, &data, &cut, &err);
     tree->content_bytes -= max - buf_len(&data);
     if (r < 0) {
-        (void)json_object_set_new(file, "error", json_string(err.msg));
+        (void)json_object_set_new(file, "error", jsonrpc_sentence(err.msg));
         return;
     }
     tree->cut = tree->cut || cut;

@@ -18,7 +18,6 @@
 
 enum {
     OUT_BYTES_MAX = 48 * 1024 * 1024, /* marks may be longer than what they stand for */
-    WORD_BYTES_MIN = 6,
 };
 
 #define WARNING "[BLOCKED] The text held secrets and was withheld."
@@ -41,6 +40,14 @@ static void know(struct knowing *knowing, struct str secret)
     }
 }
 
+static void know_value(struct knowing *knowing, struct str value)
+{
+    if (knowing->error == 0 && value.len > 0) {
+        knowing->error = guard_add_value(knowing->guard, value, knowing->err);
+        knowing->n++;
+    }
+}
+
 static bool on_secret(void *ctx, const struct secret *secret)
 {
     struct knowing *knowing = ctx;
@@ -59,7 +66,6 @@ static bool on_secret(void *ctx, const struct secret *secret)
     return knowing->error == 0;
 }
 
-/* "Bearer KEY": a text may have the second word alone. */
 static void on_shell(void *ctx, const struct shell *shell, struct shell_times times)
 {
     struct knowing *knowing = ctx;
@@ -72,13 +78,7 @@ static void on_shell(void *ctx, const struct shell *shell, struct shell_times ti
                                        knowing->err) < 0) {
         return;
     }
-    struct str rest = buf_str(&value), word;
-    know(knowing, rest);
-    while (str_split(&rest, ' ', &word)) {
-        if (word.len > WORD_BYTES_MIN) {
-            know(knowing, word);
-        }
-    }
+    know_value(knowing, buf_str(&value));
     explicit_bzero(value.data, value.cap);
 }
 

@@ -54,8 +54,8 @@ static void on_progress(void *ctx, uint32_t done, uint32_t all, const char *text
     }
     call->progress = progress_next(call, done);
     call->progress_mono_ms = now_ms;
-    json_t *params = json_pack("{s:O, s:f, s:s}", "progressToken", call->progress_token, "progress",
-                               call->progress, "message", text);
+    json_t *params = json_pack("{s:O, s:f, s:o}", "progressToken", call->progress_token, "progress",
+                               call->progress, "message", jsonrpc_sentence(text));
     if (params && all > 0) {
         (void)json_object_set_new(params, "total", json_integer(all));
     }

@@ -8,8 +8,6 @@
 #include "base/clock.h"
 #include "tools/mcp_internal.h"
 
-enum { AUTHORITY_BYTES = 256 };
-
 /* ---- refusals ---- */
 
 #define LITERAL(text)                                                                              \
@@ -83,23 +81,6 @@ bool mcp_origin_allowed(struct str origin, const char *domain)
            (tail.len == host.len || host.at[host.len - tail.len - 1] == '.');
 }
 
-bool mcp_accepts(struct str accept, const char *type)
-{
-    struct str one, wanted = str_of(type);
-    size_t slash = str_find(wanted, '/');
-
-    while (str_split(&accept, ',', &one)) {
-        struct str range = str_trim((struct str){one.at, str_find(one, ';')});
-        struct str any = {wanted.at, slash + 1};
-        if (str_ieq(range, wanted) || str_eq(range, STR("*/*")) ||
-            (range.len == any.len + 1 && str_ends(range, STR("*")) &&
-             str_ieq((struct str){range.at, any.len}, any))) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static int query_text(struct str query, const char *name, char *out, size_t size, struct err *err)
 {
     scoped_buf value;
@@ -139,8 +120,8 @@ static void handle_post(struct mcp *mcp, struct http_exchange *ex, const struct 
     const struct http_request *req = http_request(ex);
     struct str accept = http_header_get(req, "accept");
     struct str type = http_header_get(req, "content-type");
-    bool json = !accept.at || mcp_accepts(accept, "application/json");
-    bool events = accept.at && mcp_accepts(accept, "text/event-stream");
+    bool json = !accept.at || http_accepts(accept, "application/json");
+    bool events = accept.at && http_accepts(accept, "text/event-stream");
 
     if (!json && !events) {
         exchange_refuse(ex, 406, JSONRPC_INVALID_REQUEST,
@@ -218,7 +199,7 @@ static void handle_get(struct mcp *mcp, struct http_exchange *ex, const struct t
     struct str last = http_header_get(http_request(ex), "last-event-id");
     unsigned event = 0;
 
-    if (!accept.at || !mcp_accepts(accept, "text/event-stream")) {
+    if (!accept.at || !http_accepts(accept, "text/event-stream")) {
         exchange_refuse(ex, 406, JSONRPC_INVALID_REQUEST,
                         "a stream is text/event-stream: accept it");
         return;

@@ -43,6 +43,8 @@ enum {
     MCP_KEEP_ALIVE_MS = 15000, /* of events: a comment, for whatever is between us */
     MCP_PROGRESS_MS = 100,     /* between two of the same step */
     MCP_EVENTS_KEPT_MAX = 256, /* of one stream, for a client that takes it up again */
+    MCP_KEPT_POSTS_MAX = 256,  /* of a team, that nobody listens to; and of their answers: */
+    MCP_KEPT_BYTES_MAX = 128 * 1024 * 1024,
 
     MCP_SESSION_ID_LEN = ID_UUID_LEN,
     MCP_NAME_BYTES = 128, /* of a template, a client */
@@ -217,7 +219,6 @@ size_t mcp_calls_count(const struct mcp_session *session);
 
 /* domain NULL: the operator has none. */
 bool mcp_origin_allowed(struct str origin, const char *domain);
-bool mcp_accepts(struct str accept, const char *type);
 /* The query's template or sandbox_id. -EINVAL with the sentence. */
 must_check int mcp_tie_read(struct str query, struct mcp_tie *out, struct err *err);
 

@@ -139,13 +139,14 @@ static bool events_make_room(struct mcp_post *post)
     return true;
 }
 
-static void event_add(struct mcp_post *post, struct str data, bool answer)
+/* False: it is too long. */
+static bool event_add(struct mcp_post *post, struct str data, bool answer)
 {
     char id[64] = "";
     struct mcp_event *event;
 
     if (!answer && !events_make_room(post)) {
-        return;
+        return true;
     }
     event = xnew(struct mcp_event);
     event->number = ++post->events_n;
@@ -157,7 +158,7 @@ static void event_add(struct mcp_post *post, struct str data, bool answer)
     if (sse_write(&event->text, str_of(id), data) < 0) {
         buf_fini(&event->text);
         free(event);
-        return;
+        return false;
     }
     LL_APPEND(post->events, event);
     post->kept_n++;
@@ -165,16 +166,27 @@ static void event_add(struct mcp_post *post, struct str data, bool answer)
         post->next_event = event;
         post->next_at = 0;
     }
+    return true;
 }
 
-static void message_add(struct mcp_post *post, json_t *message, bool answer)
+static bool message_fits(struct mcp_post *post, const json_t *message, bool answer)
 {
     char *text = json_dumps(message, JSON_COMPACT);
+    bool fits = text && event_add(post, str_of(text), answer);
 
-    if (text) {
-        event_add(post, str_of(text), answer);
-    }
     free(text);
+    return fits;
+}
+
+/* A client that waits for an answer is told when that cannot come. */
+static void message_add(struct mcp_post *post, json_t *message, bool answer)
+{
+    if (!message_fits(post, message, answer) && answer) {
+        json_t *error = jsonrpc_error(json_object_get(message, "id"), JSONRPC_INTERNAL_ERROR,
+                                      "the answer is too long: ask for less", NULL);
+        (void)message_fits(post, error, answer);
+        json_decref(error);
+    }
     json_decref(message);
 }
 
@@ -194,14 +206,14 @@ static void stream_head(struct mcp_post *post)
 
 void post_stream(struct mcp_post *post)
 {
-    if (post->streams) {
+    if (post->streams || post->over) { /* over: its head was refused already */
         return;
     }
     post->streams = true;
     post->moved_mono_ms = clock_mono_ms();
     stream_head(post);
     if (is_resumable(post) && version_primes_streams(post->version)) {
-        event_add(post, STR(""), false);
+        (void)event_add(post, STR(""), false);
     }
     while (json_array_size(post->answers) > 0) {
         message_add(post, json_incref(json_array_get(post->answers, 0)), true);
@@ -455,11 +467,54 @@ static void post_tick(struct mcp_post *post, int64_t now_ms)
     }
 }
 
+static size_t post_bytes(const struct mcp_post *post)
+{
+    const struct mcp_event *event;
+    size_t bytes = 0;
+
+    LL_FOREACH (post->events, event) {
+        bytes += buf_len(&event->text);
+    }
+    return bytes;
+}
+
+/* The largest of the team's that nobody listens to, when they are more than are kept; or NULL. */
+static struct mcp_post *kept_too_many(const struct mcp *mcp, const char *team)
+{
+    struct mcp_post *post, *largest = NULL;
+    size_t n = 0, bytes = 0, most = 0;
+
+    DL_FOREACH (mcp->posts, post) {
+        size_t own = post->link || strcmp(post->team, team) != 0 ? 0 : 1 + post_bytes(post);
+
+        n += own > 0;
+        bytes += own;
+        largest = own > most ? post : largest;
+        most = own > most ? own : most;
+    }
+    return n > MCP_KEPT_POSTS_MAX || bytes > MCP_KEPT_BYTES_MAX ? largest : NULL;
+}
+
+/* A client that leaves before each answer must not fill the memory with what it may come for. */
+static void kept_trim(struct mcp *mcp, const char *team)
+{
+    struct mcp_post *post;
+
+    while ((post = kept_too_many(mcp, team))) {
+        calls_drop(post);
+        post_free(post);
+    }
+}
+
 void posts_tick(struct mcp *mcp, int64_t now_ms)
 {
+    struct mcp_session *session, *next_session;
     struct mcp_post *post, *next;
 
     DL_FOREACH_SAFE (mcp->posts, post, next) {
         post_tick(post, now_ms);
+    }
+    HASH_ITER (hh, mcp->sessions, session, next_session) {
+        kept_trim(mcp, session->team); /* a post that is kept belongs to a session */
     }
 }

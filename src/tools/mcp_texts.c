@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/fields.h"
+#include "mcp/jsonrpc.h"
 
 enum {
     LIST_TTL_MS = 3600 * 1000, /* the catalogue changes with the program alone */
@@ -211,9 +212,10 @@ static void images_take(struct images *images, json_t *value, int depth)
     }
 }
 
-static json_t *text_content(const char *text)
+/* Takes the text over. */
+static json_t *text_content(json_t *text)
 {
-    return json_pack("{s:s, s:s}", "type", "text", "text", text);
+    return json_pack("{s:s, s:o}", "type", "text", "text", text);
 }
 
 json_t *texts_content(const json_t *out)
@@ -223,7 +225,7 @@ json_t *texts_content(const json_t *out)
 
     images_take(&images, structured, 0);
     char *text = json_dumps(structured, JSON_COMPACT);
-    (void)json_array_insert_new(images.content, 0, text_content(text ? text : "{}"));
+    (void)json_array_insert_new(images.content, 0, text_content(json_string(text ? text : "{}")));
     free(text);
     return json_pack("{s:o, s:o, s:b}", "content", images.content, "structuredContent", structured,
                      "isError", 0);
@@ -231,5 +233,6 @@ json_t *texts_content(const json_t *out)
 
 json_t *texts_failure(const char *sentence)
 {
-    return json_pack("{s:[o], s:b}", "content", text_content(sentence), "isError", 1);
+    return json_pack("{s:[o], s:b}", "content", text_content(jsonrpc_sentence(sentence)), "isError",
+                     1);
 }

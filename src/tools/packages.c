@@ -99,15 +99,13 @@ int tool_install_packages(struct tool_call *call, const json_t *input, json_t **
     scoped_json *named = presets_of(input);
     scoped_json *env = NULL, *done = json_array();
     const json_t *commands = json_object_get(input, "commands");
-    const json_t *timeout = json_object_get(input, "timeout_seconds");
     struct box box;
     bool all = true;
 
     if (json_array_size(named) == 0 && json_array_size(commands) == 0) {
         return err_set(err, EINVAL, "preset, presets or commands: say what to install");
     }
-    int r = box_connect(call, json_string_value(json_object_get(input, "sandbox_id")),
-                        timeout ? json_integer_value(timeout) : -1, &box, err);
+    int r = box_connect_input(call, input, &box, err);
     r = r < 0 ? r : keys_env(call, box.id, NULL, &env, err);
     struct steps steps = {.call = call, .box = &box, .env = env, .done = done};
     r = r < 0 ? r : install_each(&steps, named, true, &all, err);

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/utf8.h"
+#include "mcp/jsonrpc.h"
 #include "tools/execute.h"
 #include "tools/internal.h"
 #include "tools/nearest.h"
@@ -29,24 +30,12 @@ void face_reply_json(struct http_exchange *ex, int status, const json_t *body)
     http_reply(ex, status, "application/json; charset=utf-8", text, strlen(text));
 }
 
-/* A sentence may quote what a client sent, cut anywhere. */
-static json_t *sentence(const char *message)
-{
-    char clean[UTF8_REPLACEMENT_BYTES * sizeof(((struct err *)0)->msg) + 1];
-    struct str text = str_of(message);
-
-    if (text.len >= sizeof(((struct err *)0)->msg)) {
-        text.len = sizeof(((struct err *)0)->msg) - 1;
-    }
-    return json_stringn(clean, utf8_repair(text, clean));
-}
-
 void face_reply_error(struct http_exchange *ex, int status, const char *message)
 {
     scoped_json *body = json_object();
 
     (void)json_object_set_new(body, "code", json_integer(status));
-    (void)json_object_set_new(body, "message", sentence(message));
+    (void)json_object_set_new(body, "message", jsonrpc_sentence(message));
     face_reply_json(ex, status, body);
 }
 

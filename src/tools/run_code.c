@@ -26,12 +26,14 @@ static json_t *output_text(const struct buf *text)
 static int timeout_take(struct tool_call *call, const json_t *seconds, const char *name,
                         int64_t *out_ms, struct err *err)
 {
-    int64_t most_ms = execute_ms_max(call);
+    int64_t most_s = execute_ms_max(call) / 1000;
+    int64_t wanted_s = seconds ? json_integer_value(seconds) : most_s;
 
-    *out_ms = seconds ? json_integer_value(seconds) * 1000 : most_ms;
-    return *out_ms <= most_ms
-               ? 0
-               : err_set(err, EINVAL, "%s: must be at most %lld", name, (long long)most_ms / 1000);
+    if (wanted_s > most_s) {
+        return err_set(err, EINVAL, "%s: must be at most %lld", name, (long long)most_s);
+    }
+    *out_ms = wanted_s * 1000;
+    return 0;
 }
 
 /* ---- POST /api/code/execute ---- */

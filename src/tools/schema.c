@@ -56,6 +56,13 @@ static bool fault(struct walk *walk, const char *fmt, ...)
     return false;
 }
 
+/* Nobody reads what else is found: the sentence is full, or one fault was enough. A value may have
+ * millions of items. */
+static bool is_told(const struct walk *walk)
+{
+    return walk->faults ? walk->used == sizeof(walk->faults->msg) - 1 : walk->found > 0;
+}
+
 static void path_push(struct walk *walk, const char *fmt, ...) printf_like(2, 3);
 static void path_push(struct walk *walk, const char *fmt, ...)
 {
@@ -256,7 +263,7 @@ static bool check_items(struct walk *walk, const json_t *schema, json_t *value)
     const json_t *items = json_object_get(schema, "items");
     bool fits = check_size(walk, schema, json_array_size(value), "minItems", "maxItems", "items");
 
-    for (size_t i = 0; items && i < json_array_size(value); i++) {
+    for (size_t i = 0; items && i < json_array_size(value) && !is_told(walk); i++) {
         size_t len = walk->path_len;
         json_t *whole = normalised(items, json_array_get(value, i));
 
@@ -355,6 +362,9 @@ static bool check_others(struct walk *walk, const json_t *schema, json_t *value)
         const char *name = json_object_iter_key(it);
         size_t len = walk->path_len;
 
+        if (is_told(walk)) {
+            break;
+        }
         if (json_object_get(properties, name)) {
             continue;
         }

@@ -12,14 +12,6 @@
 
 enum { KEYS_TYPED_BYTES_MAX = 4 * 1024 * 1024, MS_PER_S = 1000 };
 
-static int connect(struct tool_call *call, const json_t *input, struct box *box, struct err *err)
-{
-    const json_t *timeout = json_object_get(input, "timeout_seconds");
-
-    return box_connect(call, json_string_value(json_object_get(input, "sandbox_id")),
-                       timeout ? json_integer_value(timeout) : -1, box, err);
-}
-
 static uint32_t pid_of(const json_t *input)
 {
     return (uint32_t)json_integer_value(json_object_get(input, "pid"));
@@ -97,7 +89,7 @@ int tool_start_shell_session(struct tool_call *call, const json_t *input, json_t
     scoped_json *env = NULL;
     struct box box;
     uint32_t pid = 0;
-    int r = connect(call, input, &box, err);
+    int r = box_connect_input(call, input, &box, err);
 
     r = r < 0 ? r : keys_env(call, box.id, json_object_get(input, "envs"), &env, err);
     if (r < 0) {
@@ -167,7 +159,7 @@ int tool_send_shell_session_input(struct tool_call *call, const json_t *input, j
                                   struct err *err)
 {
     struct box box;
-    int r = connect(call, input, &box, err);
+    int r = box_connect_input(call, input, &box, err);
 
     r = r < 0 ? r : terminal_check(call, &box, pid_of(input), err);
     r = r < 0 ? r : type(call, &box, input, err);
@@ -186,7 +178,7 @@ int tool_kill_shell_session(struct tool_call *call, const json_t *input, json_t 
                             struct err *err)
 {
     struct box box;
-    int r = connect(call, input, &box, err);
+    int r = box_connect_input(call, input, &box, err);
 
     r = r < 0 ? r : terminal_check(call, &box, pid_of(input), err);
     if (r < 0) {

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { WORD_BYTES = 32, NUMBER_BYTES = 16 };
+enum { NUMBER_BYTES = 16 };
 
 static const struct {
     const char *name;

@@ -55,6 +55,24 @@ static void patterns_say_what_they_look_like(void)
     }
 }
 
+/* Teams write patterns, and their programs ask for paths: both may mean harm. */
+static void a_pattern_of_many_beginnings_takes_no_time(void)
+{
+    char pattern[SHELL_PATTERN_BYTES_MAX + 1], path[SHELL_PATH_BYTES_MAX + 1];
+
+    memset(pattern, 'a', sizeof(pattern));
+    memset(path, 'a', sizeof(path));
+    memcpy(pattern, "/**a*", 5);
+    pattern[sizeof(pattern) - 2] = 'b';
+    pattern[sizeof(pattern) - 1] = path[sizeof(path) - 1] = '\0';
+    path[0] = '/';
+    for (int i = 0; i < SHELL_PATTERNS_MAX; i++) {
+        CHECK(!shell_pattern_has(str_of(pattern), str_of(path)));
+    }
+    path[sizeof(path) - 2] = 'b';
+    CHECK(shell_pattern_has(str_of(pattern), str_of(path)));
+}
+
 static void requests_are_read_as_a_strict_server_reads_them(void)
 {
     static const struct {
@@ -205,6 +223,7 @@ int main(void)
 {
     static const struct check_test tests[] = {
         {"patterns say what they look like", patterns_say_what_they_look_like},
+        {"a pattern of many beginnings takes no time", a_pattern_of_many_beginnings_takes_no_time},
         {"requests are read as a strict server reads them",
          requests_are_read_as_a_strict_server_reads_them},
         {"targets carry the key where it belongs", targets_carry_the_key_where_it_belongs},

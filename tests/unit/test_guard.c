@@ -120,6 +120,21 @@ static void short_secrets_are_matched_exactly_only(void)
     check_rows(rows, countof(rows));
 }
 
+static void a_value_of_several_words_is_found_by_each(void)
+{
+    struct guard *guard = guard_new();
+    struct str text = STR("Bearer or key: s3cr3t-key; Bearer s3cr3t-key");
+    size_t count = 0;
+    struct err err;
+
+    CHECK_INT(guard_add_value(guard, STR("Bearer s3cr3t-key"), &err), 0);
+    guard_ready(guard);
+    char *got = redacted(guard, text, 0, &count);
+    CHECK_STR(got, "Bearer or key: " MARK "; " MARK);
+    free(got);
+    guard_free(guard);
+}
+
 static void url_encoding_is_seen_through_whatever_is_encoded(void)
 {
     static const struct row rows[] = {
@@ -312,6 +327,7 @@ int main(void)
         {"secrets are found as themselves", secrets_are_found_as_themselves},
         {"secrets that overlap are one place", secrets_that_overlap_are_one_place},
         {"short secrets are matched exactly only", short_secrets_are_matched_exactly_only},
+        {"a value of several words is found by each", a_value_of_several_words_is_found_by_each},
         {"URL-encoding is seen through, whatever is encoded",
          url_encoding_is_seen_through_whatever_is_encoded},
         {"base64 is found in each alignment and alphabet",

@@ -1,8 +1,11 @@
 /* The parts of the MCP server that stand alone: messages, events, revisions, heads, texts. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
 
 #include "api/fields.h"
+#include "base/alloc.h"
 #include "check.h"
 #include "mcp/sse.h"
 #include "tools/mcp_internal.h"
@@ -185,12 +188,12 @@ static void only_pages_of_this_machine_and_the_operators_domain_are_let_in(void)
 
 static void accept_is_read_with_its_parameters_and_wildcards(void)
 {
-    CHECK(mcp_accepts(STR("application/json, text/event-stream"), "text/event-stream"));
-    CHECK(mcp_accepts(STR("Text/Event-Stream;q=0.5"), "text/event-stream"));
-    CHECK(mcp_accepts(STR("*/*"), "application/json"));
-    CHECK(mcp_accepts(STR("text/*"), "text/event-stream"));
-    CHECK(!mcp_accepts(STR("text/*"), "application/json"));
-    CHECK(!mcp_accepts(STR("text/html, application/jsonp"), "application/json"));
+    CHECK(http_accepts(STR("application/json, text/event-stream"), "text/event-stream"));
+    CHECK(http_accepts(STR("Text/Event-Stream;q=0.5"), "text/event-stream"));
+    CHECK(http_accepts(STR("*/*"), "application/json"));
+    CHECK(http_accepts(STR("text/*"), "text/event-stream"));
+    CHECK(!http_accepts(STR("text/*"), "application/json"));
+    CHECK(!http_accepts(STR("text/html, application/jsonp"), "application/json"));
 }
 
 static void the_query_says_which_sandbox_a_session_has(void)
@@ -234,6 +237,73 @@ static void a_session_ends_when_it_was_idle_for_too_long(void)
     CHECK(mcp.sessions == session);
     sessions_tick(&mcp, session->used_mono_ms + MCP_SESSION_IDLE_MS);
     CHECK(!mcp.sessions);
+}
+
+/* A post whose client left before its answer came. */
+static void post_kept(struct mcp *mcp, struct mcp_session *session, size_t answer_bytes)
+{
+    struct mcp_post *post = xnew(struct mcp_post);
+    char *text = xcalloc(1, answer_bytes + 1);
+
+    memset(text, 'x', answer_bytes);
+    *post = (struct mcp_post){.mcp = mcp, .session = session, .streams = true, .owed = 1};
+    post->version = MCP_2025_11_25;
+    post->moved_mono_ms = session->used_mono_ms;
+    (void)str_copy(post->team, sizeof(post->team), str_of(session->team));
+    DL_APPEND(mcp->posts, post);
+    post_answer(post, json_pack("{s:i, s:s}", "id", 1, "result", text));
+    free(text);
+}
+
+static size_t posts_count(const struct mcp *mcp)
+{
+    const struct mcp_post *post;
+    size_t n = 0;
+
+    DL_COUNT(mcp->posts, post, n);
+    return n;
+}
+
+static void of_answers_that_nobody_fetches_some_are_kept(void)
+{
+    struct mcp mcp = {.stopping = true};
+    const struct tools_who who = {.team = "a", .key = STR("key")};
+    const struct mcp_tie tie = {.own = true, .template = "base"};
+    struct err err;
+    struct mcp_session *session = session_new(&mcp, &who, MCP_2025_11_25, &tie, &err);
+
+    for (size_t i = 0; i < MCP_KEPT_POSTS_MAX + 10; i++) {
+        post_kept(&mcp, session, 10);
+    }
+    posts_tick(&mcp, session->used_mono_ms);
+    CHECK_INT(posts_count(&mcp), MCP_KEPT_POSTS_MAX);
+    post_kept(&mcp, session, MCP_KEPT_BYTES_MAX / 4);
+    post_drop(mcp.posts);
+    posts_tick(&mcp, session->used_mono_ms);
+    CHECK_INT(posts_count(&mcp), MCP_KEPT_POSTS_MAX);
+    for (size_t i = 0; i < 4; i++) {
+        post_drop(mcp.posts);
+        post_kept(&mcp, session, MCP_KEPT_BYTES_MAX / 4);
+    }
+    posts_tick(&mcp, session->used_mono_ms);
+    CHECK_INT(posts_count(&mcp), MCP_KEPT_POSTS_MAX - 2);
+    session_end(session);
+    CHECK(!mcp.posts);
+}
+
+static void an_answer_that_is_too_long_is_told_to_be(void)
+{
+    struct mcp mcp = {.stopping = true};
+    const struct tools_who who = {.team = "a", .key = STR("key")};
+    const struct mcp_tie tie = {.own = true, .template = "base"};
+    struct err err;
+    struct mcp_session *session = session_new(&mcp, &who, MCP_2025_11_25, &tie, &err);
+
+    post_kept(&mcp, session, MCP_ANSWER_BYTES_MAX);
+    const struct mcp_event *event = mcp.posts->events;
+    CHECK(event && event->answer && buf_len(&event->text) < 1024);
+    CHECK(memmem(buf_at(&event->text), buf_len(&event->text), "too long", 8));
+    session_end(session);
 }
 
 /* ---- texts ---- */
@@ -313,6 +383,17 @@ static void results_of_the_newest_revision_say_that_they_are_complete(void)
     CHECK_STR(json_string_value(json_object_get(before, "protocolVersion")), "2025-06-18");
 }
 
+static void a_sentence_that_was_cut_inside_a_character_is_told(void)
+{
+    scoped_json *error = jsonrpc_error(NULL, JSONRPC_INVALID_PARAMS, "no tool 'gr\xc3", NULL);
+    scoped_json *failure = texts_failure("no tool 'gr\xc3");
+    const json_t *told = json_array_get(json_object_get(failure, "content"), 0);
+
+    CHECK_STR(json_string_value(json_object_get(json_object_get(error, "error"), "message")),
+              "no tool 'gr\xef\xbf\xbd");
+    CHECK_STR(json_string_value(json_object_get(told, "text")), "no tool 'gr\xef\xbf\xbd");
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -335,11 +416,16 @@ int main(void)
         {"the query says which sandbox a session has", the_query_says_which_sandbox_a_session_has},
         {"a session ends when it was idle for too long",
          a_session_ends_when_it_was_idle_for_too_long},
+        {"of answers that nobody fetches some are kept",
+         of_answers_that_nobody_fetches_some_are_kept},
+        {"an answer that is too long is told to be", an_answer_that_is_too_long_is_told_to_be},
         {"a listed tool may leave out the sandbox that the session has",
          a_listed_tool_may_leave_out_the_sandbox_that_the_session_has},
         {"pages follow each other, and a cursor must be ours",
          pages_follow_each_other_and_a_cursor_must_be_ours},
         {"pictures become content and leave a word", pictures_become_content_and_leave_a_word},
+        {"a sentence that was cut inside a character is told",
+         a_sentence_that_was_cut_inside_a_character_is_told},
         {"results of the newest revision say that they are complete",
          results_of_the_newest_revision_say_that_they_are_complete},
     };

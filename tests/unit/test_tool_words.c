@@ -1,6 +1,8 @@
 /* The pure parts of the tools: lengths of time, what a terminal shows, settings of Claude Code. */
 #include <errno.h>
 #include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/compiler.h"
 #include "check.h"
@@ -93,6 +95,25 @@ static void a_line_is_as_it_was_left(void)
     CHECK_STR(stripped("kept\r\r\nnext"), "kept\nnext");
 }
 
+/* What a sandbox shows is its own choice: a line's length must not count for every step. */
+static void a_long_line_that_is_taken_back_takes_no_time(void)
+{
+    enum { LINE_BYTES = 1024 * 1024 };
+    char *text = malloc(3 * LINE_BYTES + 1);
+    struct buf out;
+
+    CHECK(text);
+    memset(text, 'a', LINE_BYTES);
+    memset(text + LINE_BYTES, '\b', LINE_BYTES - 1);
+    memset(text + 2 * LINE_BYTES - 1, '\r', LINE_BYTES + 1);
+    text[3 * LINE_BYTES] = '\n';
+    buf_init(&out, 2 * LINE_BYTES);
+    CHECK_INT(ansi_strip((struct str){text, 3 * LINE_BYTES + 1}, &out), 0);
+    CHECK(str_eq(buf_str(&out), STR("a\n")));
+    buf_fini(&out);
+    free(text);
+}
+
 static void a_sequence_without_its_end_is_left_out(void)
 {
     CHECK_STR(stripped("text\033"), "text");
@@ -163,6 +184,8 @@ int main(void)
         {"an end may be left open", an_end_may_be_left_open},
         {"escape sequences are left out", escape_sequences_are_left_out},
         {"a line is as it was left", a_line_is_as_it_was_left},
+        {"a long line that is taken back takes no time",
+         a_long_line_that_is_taken_back_takes_no_time},
         {"a sequence without its end is left out", a_sequence_without_its_end_is_left_out},
         {"every preset has its mode", every_preset_has_its_mode},
         {"rules of a preset and those given are together",
