@@ -11,8 +11,14 @@
 #include "http/upstream.h"
 #include "tools/internal.h"
 
+struct limit { /* outlives its ask until its timer is closed */
+    uv_timer_t timer;
+    struct ask *ask;
+};
+
 struct ask {
     struct tools *tools;
+    struct limit *limit; /* NULL: none */
     struct upstream *up;
     struct fiber *fiber; /* that waits for the answer */
     struct buf in;       /* what came and was not read; with `lent` never more than a window */
@@ -164,6 +170,46 @@ static void on_end(void *ctx, int error)
 static const struct upstream_handler handler = {
     .on_response = on_response, .on_body = on_body, .on_credit = on_credit, .on_end = on_end};
 
+/* ---- not for ever ---- */
+
+static void on_limit(uv_timer_t *timer)
+{
+    struct ask *ask = ((struct limit *)timer->data)->ask;
+
+    if (!ask->ended) {
+        ask->ended = true;
+        ask->error = -ETIMEDOUT;
+        fiber_wake(ask->fiber);
+    }
+}
+
+static void on_limit_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void ask_limit(struct ask *ask, int64_t ms)
+{
+    if (ask->limit) {
+        uv_close((uv_handle_t *)&ask->limit->timer, on_limit_closed);
+        ask->limit = NULL;
+    }
+    if (ms > 0) {
+        ask->limit = xnew(struct limit);
+        ask->limit->ask = ask;
+        ask->limit->timer.data = ask->limit;
+        (void)uv_timer_init(ask->tools->options.loop, &ask->limit->timer);
+        (void)uv_timer_start(&ask->limit->timer, on_limit, (uint64_t)ms, 0);
+    }
+}
+
+/* Why there is no more of it. */
+static int ask_cut(const struct ask *ask, const char *what, struct err *err)
+{
+    return ask->error == -ETIMEDOUT ? err_set(err, ETIMEDOUT, "%s: it took too long", what)
+                                    : err_set(err, EIO, "%s: %s", what, strerror(-ask->error));
+}
+
 /* ---- asking ---- */
 
 static int ask_wait(struct err *err)
@@ -208,14 +254,14 @@ static int ask_exchange(struct ask *ask, const struct ask_plan *plan, struct err
         r = ask_wait(err);
     }
     if (r == 0 && ask->status == 0) {
-        r = err_set(err, EIO, "the daemon gave no answer: %s", strerror(-ask->error));
+        r = ask_cut(ask, "the daemon gave no answer", err);
     }
     return r == 0 && ask->body.len > 0 ? ask_keep_rest(ask, err) : r;
 }
 
 static bool was_closed_idle(const struct ask *ask)
 {
-    return ask->reused && ask->ended && ask->status == 0;
+    return ask->reused && ask->ended && ask->status == 0 && ask->error != -ETIMEDOUT;
 }
 
 static struct ask *ask_new(struct tools *tools)
@@ -241,6 +287,7 @@ static int ask_try(struct tools *tools, const struct ask_plan *plan, bool fresh,
         r = dial(tools, &ask->up, err);
     }
     if (r == 0) {
+        ask_limit(ask, plan->limit_ms);
         r = ask_exchange(ask, plan, err);
     }
     if (r < 0) {
@@ -288,9 +335,7 @@ int ask_read(struct ask *ask, struct str *piece, struct err *err)
     ask_swap(ask);
     while (buf_len(&ask->lent) == 0) {
         if (ask->ended) {
-            return ask->error < 0
-                       ? err_set(err, EIO, "the answer was cut off: %s", strerror(-ask->error))
-                       : 0;
+            return ask->error < 0 ? ask_cut(ask, "the answer was cut off", err) : 0;
         }
         int r = ask_wait(err);
         if (r < 0) {
@@ -320,6 +365,7 @@ void ask_close(struct ask *ask)
     if (!ask) {
         return;
     }
+    ask_limit(ask, 0);
     if (ask->up && ask->ended && ask->error == 0 && upstream_reusable(ask->up)) {
         idle_keep(ask->tools, ask->up);
     } else {
