@@ -98,6 +98,9 @@ static int dial(struct tools *tools, struct upstream **out, struct err *err)
 {
     int pair[2];
 
+    if (tools->closed) {
+        return err_set(err, ESHUTDOWN, "the daemon has stopped");
+    }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0) {
         return err_sys(err, "make a connection to ourselves");
     }
