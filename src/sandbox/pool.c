@@ -403,7 +403,10 @@ static void on_emptied_look(uv_timer_t *timer)
     struct sandboxes *all = timer->data;
     struct pools *pools = all->pools;
 
-    if ((!all->doomed && pools->making_n == 0) || clock_mono_ms() >= pools->emptied_by_ms) {
+    bool gone = !all->doomed && pools->making_n == 0;
+
+    if (gone || !keeper_client_connected(all->use.keeper) ||
+        clock_mono_ms() >= pools->emptied_by_ms) {
         (void)uv_timer_stop(timer);
         pools->emptied(pools->emptied_ctx);
     }

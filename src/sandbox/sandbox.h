@@ -237,7 +237,7 @@ void sandboxes_warm(struct sandboxes *all);
 void sandboxes_unpark_stale(struct sandboxes *all);
 
 /* The daemon stops: ends all of them, and parks no more. `done` comes when the keeper says that
- * they are gone, or has not said so for SANDBOX_UNPARK_MS; never inside this call. */
+ * they are gone, is away, or has not said so for SANDBOX_UNPARK_MS; never inside this call. */
 enum { SANDBOX_UNPARK_MS = 3000 };
 void sandboxes_unpark_all(struct sandboxes *all, void (*done)(void *ctx), void *ctx);
 

@@ -4,6 +4,7 @@
  *                    └─► input, from a fiber beside: a command may write before it has read all
  */
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"

@@ -49,7 +49,7 @@ int box_stream_open(struct tool_call *call, const struct box *box,
 
 static int read_more(struct box_stream *stream, struct err *err)
 {
-    struct str piece;
+    struct str piece = {0};
     int r = ask_read(stream->ask, &piece, err);
 
     if (r == 0) {

@@ -20,12 +20,14 @@ struct ask {
     struct tools *tools;
     struct limit *limit; /* NULL: none */
     struct upstream *up;
-    struct fiber *fiber; /* that waits for the answer */
-    struct buf in;       /* what came and was not read; with `lent` never more than a window */
-    struct buf lent;     /* in the hands of who reads */
-    struct str body;     /* what is still to be sent */
-    struct buf rest;     /* holds it, when the answer begins before all is sent */
-    int status;          /* 0: no answer yet */
+    /* Whom news wake: who asks or reads just now. It may be another than who asked, and may end
+     * before the answer does: so it is known only as long as it is in here. */
+    struct fiber *fiber;
+    struct buf in;   /* what came and was not read; with `lent` never more than a window */
+    struct buf lent; /* in the hands of who reads */
+    struct str body; /* what is still to be sent */
+    struct buf rest; /* holds it, when the answer begins before all is sent */
+    int status;      /* 0: no answer yet */
     char next[CLIENT_TOKEN_BYTES];
     bool reused;
     bool ended;
@@ -130,6 +132,13 @@ static void ask_push(struct ask *ask)
     }
 }
 
+static void ask_wake(struct ask *ask)
+{
+    if (ask->fiber) {
+        fiber_wake(ask->fiber);
+    }
+}
+
 static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
                         int64_t content_length)
 {
@@ -143,7 +152,7 @@ static void on_response(void *ctx, int status, const struct http_header *headers
         }
     }
     upstream_credit(ask->up, HTTP_WINDOW_BYTES);
-    fiber_wake(ask->fiber);
+    ask_wake(ask);
 }
 
 static void on_body(void *ctx, const void *data, size_t len)
@@ -153,7 +162,7 @@ static void on_body(void *ctx, const void *data, size_t len)
     if (buf_append(&ask->in, data, len) < 0) {
         abort(); /* never more than the credit that was given */
     }
-    fiber_wake(ask->fiber);
+    ask_wake(ask);
 }
 
 static void on_credit(void *ctx)
@@ -167,7 +176,7 @@ static void on_end(void *ctx, int error)
 
     ask->ended = true;
     ask->error = error;
-    fiber_wake(ask->fiber);
+    ask_wake(ask);
 }
 
 static const struct upstream_handler handler = {
@@ -252,10 +261,12 @@ static int ask_exchange(struct ask *ask, const struct ask_plan *plan, struct err
 {
     int r = 0;
 
+    ask->fiber = fiber_self();
     ask_send(ask, plan);
     while (r == 0 && ask->status == 0 && !ask->ended) {
         r = ask_wait(err);
     }
+    ask->fiber = NULL;
     if (r == 0 && ask->status == 0) {
         r = ask_cut(ask, "the daemon gave no answer", err);
     }
@@ -272,7 +283,6 @@ static struct ask *ask_new(struct tools *tools)
     struct ask *ask = xnew(struct ask);
 
     ask->tools = tools;
-    ask->fiber = fiber_self();
     buf_init(&ask->in, HTTP_WINDOW_BYTES);
     buf_init(&ask->lent, HTTP_WINDOW_BYTES);
     return ask;
@@ -332,9 +342,8 @@ static void ask_swap(struct ask *ask)
     ask->in = used;
 }
 
-int ask_read(struct ask *ask, struct str *piece, struct err *err)
+static int read_piece(struct ask *ask, struct str *piece, struct err *err)
 {
-    ask->fiber = fiber_self();
     ask_swap(ask);
     while (buf_len(&ask->lent) == 0) {
         if (ask->ended) {
@@ -348,6 +357,14 @@ int ask_read(struct ask *ask, struct str *piece, struct err *err)
     }
     *piece = buf_str(&ask->lent);
     return 1;
+}
+
+int ask_read(struct ask *ask, struct str *piece, struct err *err)
+{
+    ask->fiber = fiber_self();
+    int r = read_piece(ask, piece, err);
+    ask->fiber = NULL;
+    return r;
 }
 
 int ask_gather(struct ask *ask, struct buf *out, struct err *err)

@@ -31,7 +31,7 @@ static const struct {
     {"bun", NPM_GLOBAL "bun@latest && bun --version"},
 };
 
-/* The ways that failed before one succeeded are told in the same result. */
+/* Of the ways that were tried the last one is told, with the time of all. */
 static int claude_preset(struct steps *steps, const char *preset, struct err *err)
 {
     scoped_json *tries = json_array();
