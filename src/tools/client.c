@@ -191,7 +191,7 @@ static void on_limit(uv_timer_t *timer)
     if (!ask->ended) {
         ask->ended = true;
         ask->error = -ETIMEDOUT;
-        fiber_wake(ask->fiber);
+        ask_wake(ask);
     }
 }
 
