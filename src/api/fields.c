@@ -2,6 +2,8 @@
 
 #include <errno.h>
 
+#include "base/json_text.h"
+
 int field_refuse(struct err *err, const char *name, const char *what)
 {
     return err_set(err, EINVAL, "validation error: %s must be %s", name, what);
@@ -17,6 +19,10 @@ int body_parse(struct str text, bool optional, json_t **out, struct err *err)
         }
         *out = json_object();
         return 0;
+    }
+    if (json_text_exceeds(text, JSON_TEXT_VALUES_MAX)) {
+        return err_set(err, EINVAL, "validation error: the body has more than %d values",
+                       JSON_TEXT_VALUES_MAX);
     }
     scoped_json *body = json_loadb(text.at, text.len, JSON_REJECT_DUPLICATES, &why);
     if (!body && json_error_code(&why) == json_error_null_character) {

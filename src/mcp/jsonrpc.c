@@ -2,11 +2,16 @@
 
 #include <errno.h>
 
+#include "base/json_text.h"
 #include "base/utf8.h"
 
 int jsonrpc_parse(struct str text, json_t **out, struct err *err)
 {
     json_error_t why;
+
+    if (json_text_exceeds(text, JSON_TEXT_VALUES_MAX)) {
+        return err_set(err, EINVAL, "the message has more than %d values", JSON_TEXT_VALUES_MAX);
+    }
     json_t *json = json_loadb(text.at ? text.at : "", text.len, JSON_REJECT_DUPLICATES, &why);
 
     if (!json) {

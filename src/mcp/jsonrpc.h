@@ -29,7 +29,8 @@ struct jsonrpc_message { /* borrows from the JSON it was read from */
     json_t *params;     /* an object; NULL: there are none */
 };
 
-/* -EINVAL with a sentence that tells where it stops being JSON. *out is the caller's. */
+/* -EINVAL with a sentence that tells where it stops being JSON, or that it has more than
+ * JSON_TEXT_VALUES_MAX values. *out is the caller's. */
 must_check int jsonrpc_parse(struct str text, json_t **out, struct err *err);
 
 /* -EINVAL with the name of the member that is wrong. The id is set also then, if it is one. */

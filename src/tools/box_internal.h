@@ -40,7 +40,8 @@ struct box_stream_plan {       /* borrowed */
     const char *target;        /* PROCESS_START or PROCESS_CONNECT */
     struct str body;           /* as process_request() makes it */
     const char *authorization; /* NULL: the sandbox's own user */
-    int64_t deadline_ms;       /* 0: none */
+    int64_t deadline_ms;       /* that the agent keeps; 0: none */
+    int64_t limit_ms;          /* ask_limit(); 0: none */
 };
 must_check int box_stream_open(struct tool_call *call, const struct box *box,
                                const struct box_stream_plan *plan, struct box_stream *stream,

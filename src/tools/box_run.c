@@ -18,7 +18,8 @@
 enum {
     INPUT_PIECE_BYTES = 256 * 1024,
     SCRIPT_BYTES = 64,
-    KILL_LIMIT_MS = 5000,
+    START_LIMIT_MS = 60 * 1000, /* by our clock: until then nobody can cancel */
+    KILL_LIMIT_MS = 5000,       /* by the agent's, and twice that by ours */
 };
 
 struct box_running {
@@ -31,9 +32,10 @@ struct box_running {
     struct side feeding;
     bool feeds;
     bool started;
-    uint32_t pid;  /* 0: it has not started */
-    bool shielded; /* until its pid is known: what is not known cannot be ended */
-    bool ended;    /* the process has */
+    uint32_t pid;     /* 0: it has not started */
+    bool shielded;    /* until its pid is known: what is not known cannot be ended */
+    bool ended;       /* the process has */
+    int64_t limit_ms; /* once it has started, by our clock; 0: none */
 };
 
 void box_result_fini(struct box_result *result)
@@ -144,6 +146,7 @@ static int on_started(struct box_running *run, struct err *err)
         return err_set(err, EIO, "the sandbox's agent started the command twice");
     }
     run->started = true;
+    ask_limit(run->stream.ask, run->limit_ms);
     run->pid = run->stream.event.pid;
     run_unshield(run);
     if (run->command->input.len == 0) {
@@ -230,7 +233,8 @@ static int start(struct box_running *run, struct err *err)
                                           .target = PROCESS_START,
                                           .body = buf_str(&body),
                                           .authorization = user[0] ? user : NULL,
-                                          .deadline_ms = command->timeout_ms};
+                                          .deadline_ms = command->timeout_ms,
+                                          .limit_ms = START_LIMIT_MS};
     return box_stream_open(run->call, run->box, &asked, &run->stream, err);
 }
 
@@ -273,8 +277,11 @@ static void kill_group(const struct box_running *run)
     const struct box_command command = {
         .script = script, .user = run->command->user, .timeout_ms = KILL_LIMIT_MS};
     struct box_result result = {0};
-    struct box_running killing = {
-        .call = run->call, .box = run->box, .command = &command, .result = &result};
+    struct box_running killing = {.call = run->call,
+                                  .box = run->box,
+                                  .command = &command,
+                                  .result = &result,
+                                  .limit_ms = 2 * KILL_LIMIT_MS};
     struct err err;
 
     (void)snprintf(script, sizeof(script), "kill -KILL -- -%u", run->pid);

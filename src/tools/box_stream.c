@@ -38,7 +38,8 @@ int box_stream_open(struct tool_call *call, const struct box *box,
                                    .target = plan->target,
                                    .headers = headers.at,
                                    .headers_n = headers.n,
-                                   .body = plan->body};
+                                   .body = plan->body,
+                                   .limit_ms = plan->limit_ms};
     int r = ask_open(call_tools(call), &asked, &stream->ask, err);
     if (r == 0 && ask_status(stream->ask) != 200) {
         r = box_refused(stream->ask, plan->what, err);

@@ -11,8 +11,14 @@
 #include "http/upstream.h"
 #include "tools/internal.h"
 
+struct limit { /* outlives its ask until its timer is closed */
+    uv_timer_t timer;
+    struct ask *ask;
+};
+
 struct ask {
     struct tools *tools;
+    struct limit *limit; /* NULL: none */
     struct upstream *up;
     /* Whom news wake: who asks or reads just now. It may be another than who asked, and may end
      * before the answer does: so it is known only as long as it is in here. */
@@ -94,6 +100,9 @@ static int dial(struct tools *tools, struct upstream **out, struct err *err)
 {
     int pair[2];
 
+    if (tools->closed) {
+        return err_set(err, ESHUTDOWN, "the daemon has stopped");
+    }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0) {
         return err_sys(err, "make a connection to ourselves");
     }
@@ -173,6 +182,46 @@ static void on_end(void *ctx, int error)
 static const struct upstream_handler handler = {
     .on_response = on_response, .on_body = on_body, .on_credit = on_credit, .on_end = on_end};
 
+/* ---- not for ever ---- */
+
+static void on_limit(uv_timer_t *timer)
+{
+    struct ask *ask = ((struct limit *)timer->data)->ask;
+
+    if (!ask->ended) {
+        ask->ended = true;
+        ask->error = -ETIMEDOUT;
+        ask_wake(ask);
+    }
+}
+
+static void on_limit_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void ask_limit(struct ask *ask, int64_t ms)
+{
+    if (ask->limit) {
+        uv_close((uv_handle_t *)&ask->limit->timer, on_limit_closed);
+        ask->limit = NULL;
+    }
+    if (ms > 0) {
+        ask->limit = xnew(struct limit);
+        ask->limit->ask = ask;
+        ask->limit->timer.data = ask->limit;
+        (void)uv_timer_init(ask->tools->options.loop, &ask->limit->timer);
+        (void)uv_timer_start(&ask->limit->timer, on_limit, (uint64_t)ms, 0);
+    }
+}
+
+/* Why there is no more of it. */
+static int ask_cut(const struct ask *ask, const char *what, struct err *err)
+{
+    return ask->error == -ETIMEDOUT ? err_set(err, ETIMEDOUT, "%s: it took too long", what)
+                                    : err_set(err, EIO, "%s: %s", what, strerror(-ask->error));
+}
+
 /* ---- asking ---- */
 
 static int ask_wait(struct err *err)
@@ -219,14 +268,14 @@ static int ask_exchange(struct ask *ask, const struct ask_plan *plan, struct err
     }
     ask->fiber = NULL;
     if (r == 0 && ask->status == 0) {
-        r = err_set(err, EIO, "the daemon gave no answer: %s", strerror(-ask->error));
+        r = ask_cut(ask, "the daemon gave no answer", err);
     }
     return r == 0 && ask->body.len > 0 ? ask_keep_rest(ask, err) : r;
 }
 
 static bool was_closed_idle(const struct ask *ask)
 {
-    return ask->reused && ask->ended && ask->status == 0;
+    return ask->reused && ask->ended && ask->status == 0 && ask->error != -ETIMEDOUT;
 }
 
 static struct ask *ask_new(struct tools *tools)
@@ -251,6 +300,7 @@ static int ask_try(struct tools *tools, const struct ask_plan *plan, bool fresh,
         r = dial(tools, &ask->up, err);
     }
     if (r == 0) {
+        ask_limit(ask, plan->limit_ms);
         r = ask_exchange(ask, plan, err);
     }
     if (r < 0) {
@@ -297,9 +347,7 @@ static int read_piece(struct ask *ask, struct str *piece, struct err *err)
     ask_swap(ask);
     while (buf_len(&ask->lent) == 0) {
         if (ask->ended) {
-            return ask->error < 0
-                       ? err_set(err, EIO, "the answer was cut off: %s", strerror(-ask->error))
-                       : 0;
+            return ask->error < 0 ? ask_cut(ask, "the answer was cut off", err) : 0;
         }
         int r = ask_wait(err);
         if (r < 0) {
@@ -337,6 +385,7 @@ void ask_close(struct ask *ask)
     if (!ask) {
         return;
     }
+    ask_limit(ask, 0);
     if (ask->up && ask->ended && ask->error == 0 && upstream_reusable(ask->up)) {
         idle_keep(ask->tools, ask->up);
     } else {

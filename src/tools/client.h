@@ -29,6 +29,7 @@ struct ask_plan { /* borrowed until ask_open() has returned */
     const struct http_header *headers; /* besides host */
     size_t headers_n;
     struct str body;
+    int64_t limit_ms; /* as ask_limit(), from the beginning; 0: none */
 };
 
 struct ask;
@@ -45,6 +46,10 @@ must_check int ask_read(struct ask *ask, struct str *piece, struct err *err);
 
 /* All of the rest; -EMSGSIZE when it is more than the buffer takes. */
 must_check int ask_gather(struct ask *ask, struct buf *out, struct err *err);
+
+/* From now on it may take that long, by our own clock: whoever shields itself must not wait for
+ * ever for a sandbox. Past it every wait for it is -ETIMEDOUT. 0: as long as it likes. */
+void ask_limit(struct ask *ask, int64_t ms);
 
 /* At any time: an answer that has not ended is given up, and the server sees the client leave.
  * Accepts NULL. */

@@ -28,6 +28,7 @@ struct tools {
     struct idle *idle; /* connections, the one used last first */
     size_t idle_n;
     bool stopping;
+    bool closed; /* nobody is left who could be asked */
     void (*stopped)(void *ctx);
     void *stopped_ctx;
 };

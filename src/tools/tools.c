@@ -151,8 +151,12 @@ void tools_free(struct tools *tools)
     if (!tools) {
         return;
     }
-    mcp_free(tools->mcp);
     client_stop(tools);
+    if (tools->calls_n > 0) { /* a fiber may wake once more while the loop is closed */
+        tools->closed = true;
+        return;
+    }
+    mcp_free(tools->mcp);
     for (size_t i = 0; i < tools_catalogue_n; i++) {
         json_decref(tools->schemas[i].input);
         json_decref(tools->schemas[i].output);

@@ -49,7 +49,7 @@ must_check int tools_new(const struct tools_options *options, struct tools **out
  * front door must still be open: cleaning up asks the API. */
 void tools_stop(struct tools *tools, void (*done)(void *ctx), void *ctx);
 
-/* Accepts NULL. Calls that are still under way are dropped with the process. */
+/* Accepts NULL. Calls that are still under way find nobody to ask, and go with the process. */
 void tools_free(struct tools *tools);
 
 /* True: the exchange is a tool's, and will be answered. */

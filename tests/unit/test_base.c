@@ -7,6 +7,7 @@
 #include "base/encode.h"
 #include "base/err.h"
 #include "base/id.h"
+#include "base/json_text.h"
 #include "check.h"
 
 static void a_buffer_never_passes_its_maximum(void)
@@ -204,11 +205,32 @@ static void a_long_error_is_cut_with_dots(void)
     CHECK_STR(err.msg, "start s: open f: No such file or directory");
 }
 
+static void json_is_weighed_before_it_is_parsed(void)
+{
+    static const struct {
+        const char *text;
+        size_t values;
+    } rows[] = {
+        {"5", 1},
+        {"[1,2,3]", 4},
+        {"{\"a\":[1,2],\"b\":{}}", 6}, /* an empty one counts as if it were not */
+        {"[\"a,b,[c\",\"\\\",,\\\\\"]", 3},
+        {"\"never ends,,,", 1},
+        {"", 1},
+    };
+
+    for (size_t i = 0; i < countof(rows); i++) {
+        CHECK_THAT(!json_text_exceeds(str_of(rows[i].text), rows[i].values), "%s", rows[i].text);
+        CHECK_THAT(json_text_exceeds(str_of(rows[i].text), rows[i].values - 1), "%s", rows[i].text);
+    }
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
         {"a buffer never passes its maximum", a_buffer_never_passes_its_maximum},
         {"consumed room is used again", consumed_room_is_used_again},
+        {"JSON is weighed before it is parsed", json_is_weighed_before_it_is_parsed},
         {"printf needs room for the text only once", printf_needs_room_for_the_text_only_once},
         {"splitting gives every part", splitting_gives_every_part},
         {"a copy refuses what does not fit or holds NUL",

@@ -247,6 +247,29 @@ static int run_waits(struct tool_call *call, const json_t *input, json_t **out, 
     return r;
 }
 
+static int run_limited(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
+{
+    const struct ask_plan plan = {.method = "GET", .target = "/wait", .limit_ms = 50};
+    scoped_ask *open = NULL;
+
+    (void)input, (void)out;
+    fiber_shield();
+    int r = ask_open(call_tools(call), &plan, &open, err);
+    fiber_unshield();
+    return r;
+}
+
+static void a_shielded_wait_ends_at_its_limit(void)
+{
+    CHECK(start());
+    CHECK(play(run_hello)); /* a connection that is used again is no excuse to ask twice */
+    CHECK(play(run_limited));
+    CHECK_INT(last_error, -ETIMEDOUT);
+    CHECK(play(run_hello));
+    CHECK_INT(last_error, 0);
+    CHECK(end());
+}
+
 static void a_call_that_is_cancelled_cleans_up_and_is_told(void)
 {
     CHECK(start());
@@ -416,6 +439,7 @@ int main(void)
          answers_that_are_too_long_or_cut_off_are_errors},
         {"what the API refuses is an errno and its status",
          what_the_api_refuses_is_an_errno_and_its_status},
+        {"a shielded wait ends at its limit", a_shielded_wait_ends_at_its_limit},
         {"a call that is cancelled cleans up and is told",
          a_call_that_is_cancelled_cleans_up_and_is_told},
         {"a call that is abandoned cleans up and tells nobody",
