@@ -333,6 +333,8 @@ def test_a_bad_base_is_named(builder, base, reason):
         ({"name": "x" * 129}, "Invalid name"),
         ({"name": "ok", "tags": ["no good"]}, "Invalid tag"),
         ({"name": "ok", "tags": "v1"}, "tags"),
+        ({"name": "base"}, "'base' is a built-in template"),
+        ({"name": "base:v2"}, "'base' is a built-in template"),
         ({"name": "ok", "cpuCount": 3}, "CPU count must be 1 or an even number"),
         ({"name": "ok", "cpuCount": 64}, "CPU count must be at most 32"),
         ({"name": "ok", "cpuCount": 0}, "CPU count"),
