@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/fields.h"
+#include "base/json_text.h"
 #include "tools/side.h"
 
 enum { PORT = 49999, ANSWER_BYTES_MAX = 24 * 1024 * 1024 };
@@ -107,15 +108,22 @@ static void line_take(struct execute_result *out, const json_t *line)
     }
 }
 
-static void lines_take(struct execute_result *out, struct str lines)
+/* False: there is more than anybody would read. */
+static bool lines_take(struct execute_result *out, struct str lines)
 {
     struct str text;
+    size_t values = 0;
 
     while (lines.len > 0 && str_split(&lines, '\n', &text)) {
+        values += json_text_values(text);
+        if (values > JSON_TEXT_VALUES_MAX) {
+            return false;
+        }
         scoped_json *line = text.len > 0 ? json_loadb(text.at, text.len, 0, NULL) : NULL;
 
         line_take(out, line);
     }
+    return true;
 }
 
 int kernel_run(struct tool_call *call, const struct box *box, const struct execute_plan *plan,
@@ -138,10 +146,10 @@ int kernel_run(struct tool_call *call, const struct box *box, const struct execu
                     (int)(buf_len(&asking.lines) < 160 ? buf_len(&asking.lines) : 160),
                     buf_len(&asking.lines) ? buf_at(&asking.lines) : "");
     }
-    if (r == 0) {
-        lines_take(out, buf_str(&asking.lines));
-        out->timed_out = asking.late;
+    if (r == 0 && !lines_take(out, buf_str(&asking.lines))) {
+        r = err_set(err, EMSGSIZE, "the code showed more than %d values", JSON_TEXT_VALUES_MAX);
     }
+    out->timed_out = r == 0 && asking.late;
     buf_fini(&asking.lines);
     return r;
 }
