@@ -539,7 +539,9 @@ def test_only_what_is_public_is_for_others(daemon, builder):
     assert other.call("GET", f"/templates/aliases/{space}%2Fshared").status_code == 403
     changed = builder.call("PATCH", "/v2/templates/shared", json={"public": True})
     assert (changed.status_code, changed.json()["names"]) == (200, [f"{space}/shared"])
-    assert other.create(f"{space}/shared").status_code == 201
+    created = other.create(f"{space}/shared")
+    assert created.status_code == 201
+    other.call("DELETE", f"/sandboxes/{created.json()['sandboxID']}")
     _, status = other.build(name="onshared", base={"fromTemplate": f"{space}/shared"})
     assert status["status"] == "ready"
     assert other.call("DELETE", f"/templates/{space}%2Fshared").status_code == 403
