@@ -6,11 +6,16 @@
 
 #include "base/compiler.h"
 #include "base/err.h"
+#include "base/str.h"
 
 enum {
     ARTIFACT_PATH_BYTES_MAX = 255,
     ARTIFACT_DEPTH_MAX = 8,
 };
+
+/* Why a path does not stay below its folder, or leads nowhere, to follow the path in a sentence;
+ * NULL: it does stay. Its parts may have any other characters. */
+const char *path_wrong(struct str path);
 
 /* Whether it stays below its folder, and is spelled one way only. -EINVAL with the reason. */
 must_check int artifact_path_check(const char *path, struct err *err);

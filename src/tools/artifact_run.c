@@ -14,35 +14,44 @@
 #include "tools/catalogue/handlers.h"
 #include "tools/internal.h"
 
-enum { INPUT_BYTES_MAX = 1024 * 1024, RESULT_BYTES_MAX = 1024 * 1024, SCRIPT_BYTES = 2048 };
+enum {
+    INPUT_BYTES_MAX = 1024 * 1024,
+    RESULT_BYTES_MAX = 1024 * 1024,
+    SCRIPT_BYTES = 4096,
+    ERROR_BYTES = 512
+};
 
 #define FOLDER "/home/user/artifact"
 #define RESULT FOLDER "/.result.json"
+#define NO_FUNCTION "there is no function %s in %s"
 
-/* $1 is the artifact, $2 the entry point. */
+/* $1 is the artifact, $2 the entry point, $3 what is said when there is no such function. */
 static const char *const callers[LANGUAGES] = {
     [LANGUAGE_PYTHON] =
         "exec python3 -c 'import json, runpy, sys\n"
         "sys.path.insert(0, \".\")\n"
-        "made = runpy.run_path(sys.argv[1], run_name=\"artifact\")[sys.argv[2]]\n"
+        "made = runpy.run_path(sys.argv[1], run_name=\"artifact\").get(sys.argv[2])\n"
+        "if not callable(made): sys.exit(sys.argv[3])\n"
         "json.dump(made(json.load(open(\"input.json\"))), open(\".result.json\", \"w\"))' \"$@\"",
     [LANGUAGE_JAVASCRIPT] =
         "exec node --input-type=module -e 'import fs from \"node:fs\"\n"
-        "const [path, name] = process.argv.slice(1)\n"
+        "const [path, name, none] = process.argv.slice(1)\n"
         "const made = await import(process.cwd() + \"/\" + path)\n"
         "const call = made[name] ?? made.default?.[name]\n"
-        "if (typeof call !== \"function\") throw new Error(`there is no function ${name}`)\n"
+        "if (typeof call !== \"function\") { console.error(none); process.exit(1) }\n"
         "const out = await call(JSON.parse(fs.readFileSync(\"input.json\", \"utf8\")))\n"
         "fs.writeFileSync(\".result.json\", JSON.stringify(out ?? null))' \"$@\"",
     [LANGUAGE_TYPESCRIPT] =
         "exec node -r /tmp/.typescript/node_modules/sucrase/register -e '(async () => {\n"
-        "const fs = require(\"node:fs\"), [path, name] = process.argv.slice(1)\n"
+        "const fs = require(\"node:fs\"), [path, name, none] = process.argv.slice(1)\n"
         "const call = require(process.cwd() + \"/\" + path)[name]\n"
-        "if (typeof call !== \"function\") throw new Error(`there is no function ${name}`)\n"
+        "if (typeof call !== \"function\") { console.error(none); process.exit(1) }\n"
         "const out = await call(JSON.parse(fs.readFileSync(\"input.json\", \"utf8\")))\n"
         "fs.writeFileSync(\".result.json\", JSON.stringify(out ?? null))\n"
         "})().catch((error) => { console.error(error); process.exit(1) })' \"$@\"",
-    [LANGUAGE_BASH] = "source \"$1\" && \"$2\"",
+    [LANGUAGE_BASH] = "source \"$1\" || exit\n"
+                      "declare -F \"$2\" >/dev/null || { echo \"$3\" >&2; exit 1; }\n"
+                      "\"$2\"",
 };
 
 /* Reads the code, and runs none of it. */
@@ -75,8 +84,8 @@ static void script_make(const struct running *run, char out[SCRIPT_BYTES])
                                             : NULL;
 
     if (what) {
-        (void)snprintf(out, SCRIPT_BYTES, "cd " FOLDER " && set -- %s %s\n%s", run->path,
-                       run->entrypoint, what);
+        (void)snprintf(out, SCRIPT_BYTES, "cd " FOLDER " && set -- %s %s '" NO_FUNCTION "'\n%s",
+                       run->path, run->entrypoint, run->entrypoint, run->path, what);
     } else {
         (void)snprintf(out, SCRIPT_BYTES, "cd " FOLDER " && exec %s %s",
                        language_command(run->language), run->path);
@@ -117,11 +126,14 @@ static json_t *text_json(const struct buf *text)
 
 static void answer_error(const struct running *run, const struct box_result *result, json_t *answer)
 {
-    char text[128];
+    char none[ERROR_BYTES], text[ERROR_BYTES];
 
+    (void)snprintf(none, sizeof(none), NO_FUNCTION "\n", run->entrypoint, run->path);
     if (result->timed_out) {
         (void)snprintf(text, sizeof(text), "the artifact ran longer than %lld ms and was stopped",
                        (long long)run->timeout_ms);
+    } else if (str_ends(buf_str(&result->err), str_of(none))) {
+        (void)snprintf(text, sizeof(text), NO_FUNCTION, run->entrypoint, run->path);
     } else if (result->exit_code != 0) {
         (void)snprintf(text, sizeof(text), "%s with status %d: stderr says why",
                        run->dry ? "the check ended" : "the artifact ended", result->exit_code);
@@ -153,6 +165,7 @@ static int run_in(const struct running *run, const struct box *box, json_t *answ
     }
     (void)json_object_set_new(answer, "stdout", text_json(&result.out));
     (void)json_object_set_new(answer, "stderr", text_json(&result.err));
+    (void)json_object_set_new(answer, "truncated", json_boolean(result.out_cut || result.err_cut));
     (void)json_object_set_new(
         answer, "exitCode",
         json_integer(result.timed_out ? EXECUTE_STATUS_LATE : result.exit_code));

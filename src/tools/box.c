@@ -254,27 +254,30 @@ int box_rpc(struct tool_call *call, const struct box *box, const char *method,
     return r == 0 ? rpc_answer(ask, method, answer, err) : r;
 }
 
-int box_http(struct tool_call *call, const struct box *box, uint32_t port, const char *method,
-             const char *target, const json_t *body, int *status, struct buf *answer,
-             struct err *err)
+int box_http(struct tool_call *call, const struct box *box, const struct box_question *question,
+             int *status, struct err *err)
 {
-    scoped_text text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    scoped_text text = question->body ? json_dumps(question->body, JSON_COMPACT) : NULL;
     struct box_headers headers;
+    struct str piece = {0};
     scoped_ask *ask = NULL;
 
-    box_headers(&headers, box, port);
+    box_headers(&headers, box, question->port);
     if (text) {
         box_header(&headers, "content-type", "application/json");
     }
-    const struct ask_plan plan = {.method = method,
-                                  .target = target,
+    const struct ask_plan plan = {.method = question->method,
+                                  .target = question->target,
                                   .headers = headers.at,
                                   .headers_n = headers.n,
                                   .body = str_of(text)};
     int r = ask_open(call->tools, &plan, &ask, err);
-    if (r == 0) {
-        *status = ask_status(ask);
-        r = ask_gather(ask, answer, err);
+    if (r < 0) {
+        return r;
+    }
+    *status = ask_status(ask);
+    while ((r = ask_read(ask, &piece, err)) > 0) {
+        question->piece(question->ctx, piece);
     }
     return r;
 }

@@ -81,9 +81,21 @@ must_check int box_write(struct tool_call *call, const struct box *box, const ch
                          struct str data, struct err *err);
 
 /* A plain HTTP question to a port inside, as the edge would carry it; *status is the service's, or
- * the edge's where nobody listens (502). `answer` was given its maximum with buf_init(). */
-must_check int box_http(struct tool_call *call, const struct box *box, uint32_t port,
-                        const char *method, const char *target, const json_t *body, int *status,
-                        struct buf *answer, struct err *err);
+ * the edge's where nobody listens (502). The answer is given piece by piece, as it comes. */
+struct box_question { /* borrowed */
+    uint32_t port;
+    const char *method, *target;
+    const json_t *body; /* NULL: none */
+    void (*piece)(void *ctx, struct str data);
+    void *ctx;
+};
+must_check int box_http(struct tool_call *call, const struct box *box,
+                        const struct box_question *question, int *status, struct err *err);
+
+/* What is kept of an output that may be longer: its last BOX_OUTPUT_BYTES_MAX, and then *cut. */
+void box_output_keep(struct buf *kept, bool *cut, struct str data);
+
+/* The text of what was kept, valid UTF-8, into a buffer that has none yet. */
+void box_output_text(const struct buf *kept, bool cut, struct buf *out);
 
 #endif

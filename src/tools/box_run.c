@@ -80,8 +80,7 @@ static void feed(void *arg)
 
 /* ---- output ---- */
 
-/* Keeps the end. */
-static void keep(struct buf *kept, bool *cut, struct str data)
+void box_output_keep(struct buf *kept, bool *cut, struct str data)
 {
     if (data.len > BOX_OUTPUT_BYTES_MAX) {
         data = str_skip(data, data.len - BOX_OUTPUT_BYTES_MAX);
@@ -104,9 +103,9 @@ static struct str whole_characters(struct str text, bool cut)
     return text;
 }
 
-static void repair(const struct buf *raw, bool cut, struct buf *out)
+void box_output_text(const struct buf *kept, bool cut, struct buf *out)
 {
-    struct str text = whole_characters(buf_str(raw), cut);
+    struct str text = whole_characters(buf_str(kept), cut);
     char *at;
 
     buf_init(out, UTF8_REPLACEMENT_BYTES * (size_t)BOX_OUTPUT_BYTES_MAX + 1);
@@ -122,8 +121,8 @@ static void on_output(struct box_running *run)
     bool is_err = run->stream.event.is_stderr;
     struct str data = buf_str(&run->stream.event.data);
 
-    keep(is_err ? &run->raw_err : &run->raw_out, is_err ? &result->err_cut : &result->out_cut,
-         data);
+    box_output_keep(is_err ? &run->raw_err : &run->raw_out,
+                    is_err ? &result->err_cut : &result->out_cut, data);
     if (run->command->output) {
         run->command->output(run->command->ctx, is_err, data);
     }
@@ -260,8 +259,8 @@ static int run_command(struct box_running *run, struct err *err)
     int r = run_whole(run, err);
     run_unshield(run);
     if (r == 0) {
-        repair(&run->raw_out, run->result->out_cut, &run->result->out);
-        repair(&run->raw_err, run->result->err_cut, &run->result->err);
+        box_output_text(&run->raw_out, run->result->out_cut, &run->result->out);
+        box_output_text(&run->raw_err, run->result->err_cut, &run->result->err);
     }
     buf_fini(&run->raw_out);
     buf_fini(&run->raw_err);

@@ -8,6 +8,8 @@
 #include "api/fields.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "tools/artifact_path.h"
+#include "tools/create.h"
 #include "tools/execute_kernel.h"
 #include "tools/internal.h"
 
@@ -15,11 +17,26 @@ enum {
     SCRIPT_BYTES_MAX = 32 * 1024,
     PACKAGE_BYTES_MAX = 256,
     PATH_BYTES_MAX = 1024,
+    COMMAND_BYTES_MAX = 2048,
     LIFE_SPARE_MS = 120 * 1000, /* beyond what the steps may take */
 };
 
 #define INTERPRETER "code-interpreter-v1"
 #define TYPESCRIPT_HOME "/tmp/.typescript"
+
+/* A module whose imports are calls of require(), in an async function: so its top level may await.
+ * What it imports is read by sucrase too. */
+#define TYPESCRIPT_COMMAND                                                                         \
+    "node -r " TYPESCRIPT_HOME "/node_modules/sucrase/register -e '"                               \
+    "const Module = require(\"module\"), fs = require(\"fs\"), path = require(\"path\")\n"         \
+    "const { transform } = require(\"" TYPESCRIPT_HOME "/node_modules/sucrase\")\n"                \
+    "const file = process.argv[1] = path.resolve(process.argv[1])\n"                               \
+    "const main = process.mainModule = new Module(file)\n"                                         \
+    "main.filename = file\n"                                                                       \
+    "main.paths = Module._nodeModulePaths(path.dirname(file))\n"                                   \
+    "const { code } = transform(fs.readFileSync(file, \"utf8\"),"                                  \
+    " { transforms: [\"typescript\", \"imports\"], filePath: file })\n"                            \
+    "main._compile(`(async () => {${code}\n})()`, file)'"
 
 /* ---- languages ---- */
 
@@ -31,8 +48,7 @@ static const struct {
                          " --root-user-action=ignore"},
     [LANGUAGE_JAVASCRIPT] = {"javascript", ".js", "node", "npm",
                              "npm install --no-fund --no-audit --loglevel=error"},
-    [LANGUAGE_TYPESCRIPT] = {"typescript", ".ts",
-                             "node -r " TYPESCRIPT_HOME "/node_modules/sucrase/register", "npm",
+    [LANGUAGE_TYPESCRIPT] = {"typescript", ".ts", TYPESCRIPT_COMMAND, "npm",
                              "npm install --no-fund --no-audit --loglevel=error"},
     [LANGUAGE_BASH] = {"bash", ".sh", "bash", "apt",
                        "sudo apt-get update -qq && sudo DEBIAN_FRONTEND=noninteractive apt-get"
@@ -78,13 +94,13 @@ int execute_box(struct tool_call *call, const char *template_name, const json_t 
 {
     int64_t most_s = tools_options(call_tools(call))->sandbox_s_max;
     int64_t life_s = (life_ms + LIFE_SPARE_MS) / 1000;
-    scoped_json *body = json_pack("{ss sI sb}", "templateID", template_name, "timeout",
-                                  (json_int_t)(life_s < most_s ? life_s : most_s), "secure", 1);
+    scoped_json *input =
+        json_pack("{sI}", "timeout_seconds", (json_int_t)(life_s < most_s ? life_s : most_s));
 
     if (envs) {
-        (void)json_object_set(body, "envVars", json_unconst(envs));
+        (void)json_object_set(input, "envs", json_unconst(envs));
     }
-    return box_create(call, body, out, err);
+    return create_box(call, input, template_name, out, err);
 }
 
 /* The interpreter's template may not be there, or not yet. */
@@ -106,27 +122,51 @@ static int open_box(struct tool_call *call, const struct execute_plan *plan, str
 
 /* ---- files ---- */
 
+#define HOME "/home/user/"
+
+static int file_check(const char *path, struct err *err)
+{
+    struct str below = str_of(path);
+
+    if (!path[0] || below.len > PATH_BYTES_MAX) {
+        return err_set(err, EINVAL, "files: a path must have 1 to %d bytes", PATH_BYTES_MAX);
+    }
+    if (str_starts(below, STR(HOME))) {
+        below = str_skip(below, sizeof(HOME) - 1);
+    }
+    const char *why = path_wrong(below);
+    return why ? err_set(err, EINVAL, "files: \"%.80s\" %s, which is /home/user here", path, why)
+               : 0;
+}
+
+static int files_check(const json_t *files, struct err *err)
+{
+    if (json_object_size(files) > EXECUTE_FILES_MAX) {
+        return err_set(err, EINVAL, "files: at most %d may be given", EXECUTE_FILES_MAX);
+    }
+    json_each (files, it) {
+        int r = file_check(json_object_iter_key(it), err);
+
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
 static int write_files(struct tool_call *call, const struct box *box, const json_t *files,
                        struct err *err)
 {
-    int r = json_object_size(files) > EXECUTE_FILES_MAX
-                ? err_set(err, EINVAL, "files: at most %d may be given", EXECUTE_FILES_MAX)
-                : 0;
-
     json_each (files, it) {
-        const char *path = json_object_iter_key(it);
         const json_t *content = json_object_iter_value(it);
         struct str data = {json_string_value(content), json_string_length(content)};
+        int r = box_write(call, box, json_object_iter_key(it), data, err);
 
-        if (r == 0 && (!path[0] || strlen(path) > PATH_BYTES_MAX)) {
-            r = err_set(err, EINVAL, "files: a path must have 1 to %d bytes", PATH_BYTES_MAX);
-        }
-        r = r < 0 ? r : box_write(call, box, path, data, err);
         if (r < 0) {
-            break;
+            return r;
         }
     }
-    return r;
+    return 0;
 }
 
 /* ---- packages ---- */
@@ -167,6 +207,19 @@ static void log_take(struct execute_result *out, struct box_result *log)
     *said = (struct buf){0};
 }
 
+/* Those that the installer's log speaks of; log NULL: all. */
+static void packages_named(const json_t *packages, const struct buf *log, struct buf *out)
+{
+    for (size_t i = 0; i < json_array_size(packages); i++) {
+        const char *name = json_string_value(json_array_get(packages, i));
+        size_t n = strcspn(name, "=<>~![");
+
+        if (!log || memmem(buf_at(log), buf_len(log), name, n)) {
+            (void)!buf_printf(out, "%s%s", buf_len(out) ? ", " : "", name);
+        }
+    }
+}
+
 static void failure_set(struct execute_result *out, const char *name, const char *fmt, ...)
     printf_like(3, 4);
 
@@ -182,11 +235,28 @@ static void failure_set(struct execute_result *out, const char *name, const char
     out->error = json_pack("{ss ss ss}", "name", name, "value", text, "traceback", "");
 }
 
+static void install_failed(const struct execute_plan *plan, struct box_result *log,
+                           struct execute_result *out)
+{
+    scoped_buf names;
+
+    buf_init(&names, SCRIPT_BYTES_MAX);
+    out->exit_code = log->timed_out ? EXECUTE_STATUS_LATE : log->exit_code;
+    out->truncated = log->out_cut || log->err_cut;
+    log_take(out, log);
+    packages_named(plan->packages, &out->err, &names);
+    if (buf_len(&names) == 0) {
+        packages_named(plan->packages, NULL, &names);
+    }
+    failure_set(out, "PackageError", "%s could not install %.*s%s; stderr has the end of its log",
+                languages[plan->language].installer, PACKAGE_BYTES_MAX, buf_at(&names),
+                log->timed_out ? ": it took too long" : "");
+}
+
 /* 1 when it is done; 0 when it cannot be, and *out says why, with the end of the log. */
 static int install(struct tool_call *call, const struct box *box, const struct execute_plan *plan,
                    struct execute_result *out, struct err *err)
 {
-    const char *installer = languages[plan->language].installer;
     scoped_box_result log = {0};
     scoped_buf script;
 
@@ -198,27 +268,26 @@ static int install(struct tool_call *call, const struct box *box, const struct e
     if (r < 0 || buf_append(&script, "", 1) < 0) {
         return err_set(err, EINVAL, "packages: their names are too long together");
     }
-    call_progress(call, 1, 3, "installing packages with %s", installer);
+    call_progress(call, 1, 3, "installing packages with %s", languages[plan->language].installer);
     const struct box_command command = {.script = buf_at(&script),
                                         .timeout_ms = (int64_t)EXECUTE_INSTALL_S_MAX * 1000};
     r = box_run(call, box, &command, &log, err);
     if (r < 0 || (log.exit_code == 0 && !log.timed_out)) {
         return r < 0 ? r : 1;
     }
-    out->exit_code = log.timed_out ? EXECUTE_STATUS_LATE : log.exit_code;
-    failure_set(out, "PackageError",
-                "%s could not install the packages: %s; stderr has the end of"
-                " its log",
-                installer, log.timed_out ? "it took too long" : "see what it says");
-    log_take(out, &log);
+    install_failed(plan, &log, out);
     return 0;
 }
+
+/* The interpreter's template has it already, for its kernel. */
+#define TYPESCRIPT_INSTALL                                                                         \
+    "[ -d /usr/lib/atoll/node_modules/sucrase ] && ln -sfn /usr/lib/atoll " TYPESCRIPT_HOME        \
+    " || npm install --prefix " TYPESCRIPT_HOME " --no-fund --no-audit --loglevel=error sucrase"
 
 int execute_prepare(struct tool_call *call, const struct box *box, enum language language,
                     struct box_result *log, struct err *err)
 {
-    const struct box_command command = {.script = "npm install --prefix " TYPESCRIPT_HOME
-                                                  " --no-fund --no-audit --loglevel=error sucrase",
+    const struct box_command command = {.script = TYPESCRIPT_INSTALL,
                                         .timeout_ms = (int64_t)EXECUTE_INSTALL_S_MAX * 1000};
 
     if (language != LANGUAGE_TYPESCRIPT) {
@@ -235,7 +304,7 @@ int execute_prepare(struct tool_call *call, const struct box *box, enum language
 static int run_file(struct tool_call *call, const struct box *box, const struct execute_plan *plan,
                     struct execute_result *out, struct err *err)
 {
-    char path[64], script[256];
+    char path[64], script[COMMAND_BYTES_MAX];
     scoped_box_result result = {0}, log = {0};
 
     (void)snprintf(path, sizeof(path), "/home/user/main%s", language_suffix(plan->language));
@@ -253,8 +322,16 @@ static int run_file(struct tool_call *call, const struct box *box, const struct 
         result.out = result.err = (struct buf){0};
         out->exit_code = result.exit_code;
         out->timed_out = result.timed_out;
+        out->truncated = result.out_cut || result.err_cut;
     }
     return r;
+}
+
+/* A program has an event loop that is waited for, and a status: a kernel of JavaScript knows
+ * neither. That of Python knows the status, and has charts. */
+static bool is_for_kernel(const struct execute_plan *plan, bool interpreted)
+{
+    return interpreted && (plan->language == LANGUAGE_PYTHON || !plan->as_program);
 }
 
 static int run_code(struct tool_call *call, const struct box *box, const struct execute_plan *plan,
@@ -262,8 +339,8 @@ static int run_code(struct tool_call *call, const struct box *box, const struct 
 {
     int64_t begun_ms = clock_mono_ms();
     call_progress(call, 2, 3, "running the code");
-    int r = out->interpreted ? kernel_run(call, box, plan, out, err)
-                             : run_file(call, box, plan, out, err);
+    int r = is_for_kernel(plan, out->interpreted) ? kernel_run(call, box, plan, out, err)
+                                                  : run_file(call, box, plan, out, err);
 
     out->duration_ms = clock_mono_ms() - begun_ms;
     if (r == 0 && out->timed_out) {
@@ -297,6 +374,7 @@ int execute(struct tool_call *call, const struct execute_plan *plan, struct exec
     buf_init(&out->out, BOX_OUTPUT_BYTES_MAX);
     buf_init(&out->err, BOX_OUTPUT_BYTES_MAX);
     int r = packages_check(plan->packages, err);
+    r = r < 0 ? r : files_check(plan->files, err);
     call_progress(call, 0, 3, "starting a sandbox");
     r = r < 0 ? r : open_box(call, plan, &box, &out->interpreted, err);
     if (r < 0) {

@@ -2,9 +2,9 @@
  *
  *      create ─► files ─► packages ─► run ─► collect ─► kill, whatever happened
  *
- * Where the template code-interpreter-v1 is to be had, Python, JavaScript and TypeScript run in its
- * kernels: the last expression, charts and tables are results. Otherwise the code is a file that is
- * run in `base`. Bash is always that.
+ * Where the template code-interpreter-v1 is to be had, Python runs in its kernel: the last
+ * expression, charts and tables are results; so does JavaScript unless it is to be a program.
+ * Otherwise the code is a file that is run, in that template or in `base`. Bash is always that.
  *
  * Blocks:   the fiber. Threads: the loop's.
  */
@@ -40,6 +40,7 @@ struct execute_plan { /* borrowed */
     const json_t *envs;     /* object of strings; may be NULL */
     const json_t *files;    /* object: path to content; may be NULL */
     int64_t timeout_ms;     /* of the code itself */
+    bool as_program;        /* its status and its output count more than its last expression */
 };
 
 struct execute_result {
@@ -48,7 +49,8 @@ struct execute_result {
     json_t *error;   /* {"name", "value", "traceback"}; NULL: none */
     int exit_code;
     bool timed_out;
-    bool interpreted; /* by kernels of code-interpreter-v1; else as a file in `base` */
+    bool truncated;   /* the beginning of an output was left out, or results were */
+    bool interpreted; /* in code-interpreter-v1; else in `base` */
     int64_t duration_ms;
 };
 void execute_result_fini(struct execute_result *result);

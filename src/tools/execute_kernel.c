@@ -1,6 +1,7 @@
 #include "tools/execute_kernel.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,13 @@
 #include "base/json_text.h"
 #include "tools/side.h"
 
-enum { PORT = 49999, ANSWER_BYTES_MAX = 24 * 1024 * 1024 };
+enum {
+    PORT = 49999,
+    LINE_BYTES_MAX = 24 * 1024 * 1024, /* one result, as a large picture */
+    RESULTS_BYTES_MAX = 24 * 1024 * 1024,
+    REFUSAL_BYTES_MAX = 160, /* that are told */
+    EXIT_CODE_MASK = 0xff,
+};
 
 /* ---- asking, with a limit ---- */
 
@@ -16,21 +23,35 @@ enum { PORT = 49999, ANSWER_BYTES_MAX = 24 * 1024 * 1024 };
 struct asking {
     struct tool_call *call;
     const struct box *box;
+    const char *target;
     const json_t *body;
     int64_t timeout_ms;
     struct side question, clock;
-    struct buf lines;
     int status, error;
     bool late;
     struct err err;
+
+    struct execute_result *out; /* NULL: the answer is one line, and stays in `line` */
+    struct buf line;            /* what came of the line under way */
+    bool skips;                 /* the rest of it: it is too long */
+    struct buf raw_out, raw_err;
+    size_t results_bytes;
+    bool tells_tracebacks; /* on stderr too, as the program does that runs a file */
 };
+
+static void on_piece(void *ctx, struct str piece);
 
 static void ask(void *arg)
 {
     struct asking *asking = arg;
+    const struct box_question question = {.port = PORT,
+                                          .method = "POST",
+                                          .target = asking->target,
+                                          .body = asking->body,
+                                          .piece = on_piece,
+                                          .ctx = asking};
 
-    asking->error = box_http(asking->call, asking->box, PORT, "POST", "/execute", asking->body,
-                             &asking->status, &asking->lines, &asking->err);
+    asking->error = box_http(asking->call, asking->box, &question, &asking->status, &asking->err);
 }
 
 static void wait_and_end(void *arg)
@@ -58,56 +79,100 @@ static int ask_within(struct asking *asking, struct err *err)
         *err = asking->err;
         return asking->error;
     }
+    if (!asking->late && asking->status / 100 != 2) {
+        size_t n = buf_len(&asking->line);
+        return err_set(err, EIO, "the interpreter answered %d: %.*s", asking->status,
+                       (int)(n < REFUSAL_BYTES_MAX ? n : REFUSAL_BYTES_MAX),
+                       n ? buf_at(&asking->line) : "");
+    }
     return 0;
 }
 
 /* ---- what it says ---- */
 
-static void result_add(struct execute_result *out, const json_t *line)
+static const char *text_of(const json_t *line, const char *name)
 {
-    json_t *result = json_deep_copy(line);
+    const char *text = json_string_value(json_object_get(line, name));
 
-    (void)json_object_del(result, "type");
-    (void)json_array_append_new(out->results, result);
+    return text ? text : "";
 }
 
-/* Ends of programs are told as errors: their status is what counts. */
-static int exit_code_of(const json_t *error)
+static void output_add(struct asking *asking, bool is_stderr, struct str text)
 {
-    const char *name = json_string_value(json_object_get(error, "name"));
-    const char *value = json_string_value(json_object_get(error, "value"));
-    bool ended = name && value && strcmp(name, "SystemExit") == 0;
-    long code = ended ? strtol(value, NULL, 10) : 1;
-
-    return code >= 0 && code < 256 ? (int)code : 1;
+    box_output_keep(is_stderr ? &asking->raw_err : &asking->raw_out, &asking->out->truncated, text);
 }
 
-static void line_take(struct execute_result *out, const json_t *line)
+static void result_add(struct asking *asking, const json_t *line, size_t bytes)
 {
-    const char *type = json_string_value(json_object_get(line, "type"));
-    const json_t *text = json_object_get(line, "text");
-
-    if (!type) {
+    if (asking->results_bytes + bytes > RESULTS_BYTES_MAX) {
+        asking->out->truncated = true;
         return;
     }
-    if (strcmp(type, "stdout") == 0 || strcmp(type, "stderr") == 0) {
-        struct buf *to = type[3] == 'o' ? &out->out : &out->err;
-        size_t room = to->max - buf_len(to), n = json_string_length(text);
-        (void)!buf_append(to, json_string_value(text), n < room ? n : room);
-    } else if (strcmp(type, "result") == 0) {
-        result_add(out, line);
-    } else if (strcmp(type, "error") == 0) {
-        json_decref(out->error);
-        out->error = json_deep_copy(line);
-        (void)json_object_del(out->error, "type");
-        out->exit_code = exit_code_of(line);
-        if (out->exit_code == 0) {
-            json_decref(out->error);
-            out->error = NULL;
+    json_t *result = json_deep_copy(line);
+    asking->results_bytes += bytes;
+    (void)json_object_del(result, "type");
+    (void)json_array_append_new(asking->out->results, result);
+}
+
+/* sys.exit(): what it was given is a status, or the last words of a program that failed. */
+static int exit_take(struct asking *asking, const char *value)
+{
+    char *end;
+    long code = strtol(value, &end, 10);
+
+    if (value[0] == '\0' || strcmp(value, "None") == 0) {
+        return 0;
+    }
+    if (*end == '\0') {
+        return (int)((unsigned long)code & EXIT_CODE_MASK);
+    }
+    output_add(asking, true, str_of(value));
+    output_add(asking, true, STR("\n"));
+    return 1;
+}
+
+/* os._exit(): the interpreter tells that it has started another kernel, which is nothing to code
+ * that is run once. */
+static int kernel_end_take(json_t *error)
+{
+    static const char status[] = "exited with status ";
+    const char *value = text_of(error, "value");
+    const char *said = strstr(value, status), *more = strstr(value, " and is started again");
+    long code = said ? strtol(said + sizeof(status) - 1, NULL, 10) : 1;
+
+    if (more) {
+        (void)json_object_set_new(error, "value", json_stringn(value, (size_t)(more - value)));
+    }
+    return (int)((unsigned long)code & EXIT_CODE_MASK);
+}
+
+static void error_take(struct asking *asking, const json_t *line)
+{
+    struct execute_result *out = asking->out;
+    const char *name = text_of(line, "name");
+    const char *traceback = text_of(line, "traceback");
+
+    json_decref(out->error);
+    out->error = json_deep_copy(line);
+    (void)json_object_del(out->error, "type");
+    if (strcmp(name, "SystemExit") == 0) {
+        out->exit_code = exit_take(asking, text_of(line, "value"));
+    } else if (strcmp(name, "ContextRestarting") == 0) {
+        out->exit_code = kernel_end_take(out->error);
+    } else {
+        out->exit_code = 1;
+        if (asking->tells_tracebacks && traceback[0]) {
+            output_add(asking, true, str_of(traceback));
+            output_add(asking, true, STR("\n"));
         }
+    }
+    if (out->exit_code == 0) {
+        json_decref(out->error);
+        out->error = NULL;
     }
 }
 
+<<<<<<< HEAD
 /* False: there is more than anybody would read. */
 static bool lines_take(struct execute_result *out, struct str lines)
 {
@@ -122,16 +187,112 @@ static bool lines_take(struct execute_result *out, struct str lines)
         scoped_json *line = text.len > 0 ? json_loadb(text.at, text.len, 0, NULL) : NULL;
 
         line_take(out, line);
+=======
+static void line_take(struct asking *asking, struct str text)
+{
+    scoped_json *line = text.len > 0 ? json_loadb(text.at, text.len, 0, NULL) : NULL;
+    const char *type = text_of(line, "type");
+    const json_t *said = json_object_get(line, "text");
+
+    if (strcmp(type, "stdout") == 0 || strcmp(type, "stderr") == 0) {
+        output_add(asking, type[3] == 'e',
+                   (struct str){json_string_value(said), json_string_length(said)});
+    } else if (strcmp(type, "result") == 0) {
+        result_add(asking, line, text.len);
+    } else if (strcmp(type, "error") == 0) {
+        error_take(asking, line);
+>>>>>>> fixa
     }
     return true;
+}
+
+static void line_end(struct asking *asking)
+{
+    if (!asking->skips) {
+        line_take(asking, buf_str(&asking->line));
+    }
+    asking->skips = false;
+    buf_clear(&asking->line);
+}
+
+/* Also after a line that was too long what follows is taken: the error, and the end. */
+static void on_piece(void *ctx, struct str piece)
+{
+    struct asking *asking = ctx;
+    bool by_lines = asking->out && asking->status == 200;
+
+    while (piece.len > 0) {
+        size_t n = by_lines ? str_find(piece, '\n') : piece.len;
+
+        if (!asking->skips && buf_append(&asking->line, piece.at, n) < 0) {
+            asking->skips = true;
+            if (asking->out) {
+                asking->out->truncated = true;
+            }
+        }
+        if (n < piece.len) {
+            line_end(asking);
+            n++;
+        }
+        piece = str_skip(piece, n);
+    }
+}
+
+/* ---- the whole ---- */
+
+static int run_body(struct asking *asking, struct err *err)
+{
+    buf_init(&asking->line, LINE_BYTES_MAX);
+    buf_init(&asking->raw_out, BOX_OUTPUT_BYTES_MAX);
+    buf_init(&asking->raw_err, BOX_OUTPUT_BYTES_MAX);
+    int r = ask_within(asking, err);
+    if (r == 0) {
+        box_output_text(&asking->raw_out, asking->out->truncated, &asking->out->out);
+        box_output_text(&asking->raw_err, asking->out->truncated, &asking->out->err);
+        asking->out->timed_out = asking->late;
+    }
+    buf_fini(&asking->line);
+    buf_fini(&asking->raw_out);
+    buf_fini(&asking->raw_err);
+    return r;
+}
+
+/* Packages that were installed may be of another version than what the kernel that is up has
+ * imported: one that starts now finds them. */
+static int context_new(struct tool_call *call, const struct box *box,
+                       const struct execute_plan *plan, json_t *body, struct err *err)
+{
+    scoped_json *wanted = json_pack("{ss}", "language", language_name(plan->language));
+    struct asking asking = {.call = call,
+                            .box = box,
+                            .target = "/contexts",
+                            .body = wanted,
+                            .timeout_ms = (int64_t)EXECUTE_INSTALL_S_MAX * 1000};
+
+    buf_init(&asking.line, LINE_BYTES_MAX);
+    int r = ask_within(&asking, err);
+    scoped_json *made =
+        r == 0 ? json_loadb(buf_at(&asking.line), buf_len(&asking.line), 0, NULL) : NULL;
+    json_t *id = json_object_get(made, "id");
+    buf_fini(&asking.line);
+    if (r == 0 && !id) {
+        return err_set(err, EIO, "the interpreter has started no kernel for the code");
+    }
+    (void)json_object_set(body, "context_id", id);
+    return r;
 }
 
 int kernel_run(struct tool_call *call, const struct box *box, const struct execute_plan *plan,
                struct execute_result *out, struct err *err)
 {
-    scoped_json *body = json_pack("{ss% ss}", "code", plan->code.at, plan->code.len, "language",
-                                  language_name(plan->language));
-    struct asking asking = {.call = call, .box = box, .body = body, .timeout_ms = plan->timeout_ms};
+    scoped_json *body = json_pack("{ss%}", "code", plan->code.at, plan->code.len);
+    struct asking asking = {.call = call,
+                            .box = box,
+                            .target = "/execute",
+                            .body = body,
+                            .timeout_ms = plan->timeout_ms,
+                            .out = out,
+                            .tells_tracebacks = plan->as_program};
 
     if (!body) {
         return err_set(err, EINVAL, "code: is not UTF-8");
@@ -139,17 +300,19 @@ int kernel_run(struct tool_call *call, const struct box *box, const struct execu
     if (json_object_size(plan->envs) > 0) {
         (void)json_object_set(body, "env_vars", json_unconst(plan->envs));
     }
-    buf_init(&asking.lines, ANSWER_BYTES_MAX);
-    int r = ask_within(&asking, err);
-    if (r == 0 && !asking.late && asking.status != 200) {
-        r = err_set(err, EIO, "the interpreter answered %d: %.*s", asking.status,
-                    (int)(buf_len(&asking.lines) < 160 ? buf_len(&asking.lines) : 160),
-                    buf_len(&asking.lines) ? buf_at(&asking.lines) : "");
+    if (json_array_size(plan->packages) > 0) {
+        int r = context_new(call, box, plan, body, err);
+        return r < 0 ? r : run_body(&asking, err);
     }
+<<<<<<< HEAD
     if (r == 0 && !lines_take(out, buf_str(&asking.lines))) {
         r = err_set(err, EMSGSIZE, "the code showed more than %d values", JSON_TEXT_VALUES_MAX);
     }
     out->timed_out = r == 0 && asking.late;
     buf_fini(&asking.lines);
     return r;
+=======
+    (void)json_object_set_new(body, "language", json_string(language_name(plan->language)));
+    return run_body(&asking, err);
+>>>>>>> fixa
 }

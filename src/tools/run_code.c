@@ -70,6 +70,7 @@ static json_t *answer_of(const struct execute_result *result)
     (void)json_object_set_new(answer, "stdout", output_text(&result->out));
     (void)json_object_set_new(answer, "stderr", output_text(&result->err));
     (void)json_object_set_new(answer, "exitCode", json_integer(result->exit_code));
+    (void)json_object_set_new(answer, "truncated", json_boolean(result->truncated));
     (void)json_object_set_new(answer, "error", error_text(result->error));
     (void)json_object_set_new(answer, "success", json_boolean(success));
     (void)json_object_set(answer, "results", result->results);
@@ -91,7 +92,7 @@ int execute_once(struct tool_call *call, const json_t *input, json_t **out, stru
 {
     scoped_json *checked = NULL;
     scoped_execute_result result = {0};
-    struct execute_plan plan = {0};
+    struct execute_plan plan = {.as_program = true};
     int r = input_check(input, &checked, err);
 
     if (r == 0) {
@@ -161,9 +162,10 @@ int tool_run_code(struct tool_call *call, const json_t *input, json_t **out, str
     if (r < 0) {
         return r;
     }
-    *out = json_pack("{s{so so} sO sO? sI ss}", "logs", "stdout", log_of(&result.out), "stderr",
-                     log_of(&result.err), "results", result.results, "error", result.error,
-                     "durationMs", (json_int_t)result.duration_ms, "template",
+    *out = json_pack("{s{so so} sb sO sO? sI ss}", "logs", "stdout", log_of(&result.out), "stderr",
+                     log_of(&result.err), "truncated", (int)result.truncated, "results",
+                     result.results, "error", result.error, "durationMs",
+                     (json_int_t)result.duration_ms, "template",
                      result.interpreted ? "code-interpreter-v1" : "base");
     return 0;
 }

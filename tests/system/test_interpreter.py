@@ -29,7 +29,7 @@ LANGUAGES = {
         "print": "const t: string = 'Hello'; console.log(t)", "set": "let x: number = 41",
         "get": "x + 1", "text": "42", "error": "nowhere", "name": "ReferenceError",
         "env": "process.env.FOO || 'none'", "loop": "console.log('on'); while (true) {}",
-        "sleep": "console.log('on'); await new Promise<void>(() => setTimeout(() => {}, 1e6))",
+        "sleep": "console.log('on'); new Promise<void>(() => setTimeout(() => {}, 1e6))",
     },
     "java": {
         "print": 'System.out.println("Hello")', "set": "int x = 41;", "get": "x + 1", "text": "42",
@@ -124,6 +124,10 @@ def test_javascript_has_imports_await_and_cells_that_run_twice(interpreter, lang
         assert run("const once = 1\nlet two = 2\nclass Three { n = 3 }\n[once, two, new Three().n]").text == "[ 1, 2, 3 ]"
     assert run("await Promise.resolve('later')").text == "later"
     assert run("await Promise.reject(new TypeError('no'))").error["name"] == "TypeError"
+    late = run("const f = async () => { await new Promise(r => setTimeout(r, 20)); console.log('on'); return 7 }; f()")
+    assert late.text == "7" and late.stdout == "on\n"
+    rejected = run("Promise.reject(new TypeError('no'))")
+    assert rejected.error["name"] == "TypeError" and rejected.stderr == ""
     assert run("require('os').EOL.length").text == "1"
     assert run("throw { odd: 1 }").error["value"] == "Thrown: { odd: 1 }"
     assert run("let = =").error["name"] == "SyntaxError"

@@ -71,6 +71,16 @@ def test_each_language_runs(api):
         assert out["template"] == "base"
 
 
+def test_typescript_is_a_program(api):
+    files = {"lib/twice.ts": "export const twice = (x: number): number => 2 * x"}
+    code = ("import { twice } from './lib/twice'\nconst later = await Promise.resolve<number>(twice(21))\n"
+            "if (require.main === module) console.log(later, process.argv[1])")
+    out = execute(api, code=code, language="typescript", files=files)
+    assert out["stdout"] == "42 /home/user/main.ts\n" and out["success"], out
+    out = execute(api, code="let x: string\nawait 1\nthrow new Error('failed')", language="typescript")
+    assert out["exitCode"] == 1 and "main.ts:3" in out["stderr"], out
+
+
 def test_failing_code_is_an_answer(api):
     out = execute(api, code="import sys; print('so far'); sys.exit(3)", language="python")
     assert (out["stdout"], out["exitCode"], out["success"]) == ("so far\n", 3, False)
@@ -84,10 +94,43 @@ def test_code_that_outlives_its_timeout_is_stopped(api):
     assert "the code ran longer than 2 seconds and was stopped" in out["error"]
 
 
+def test_the_end_of_a_long_output_is_kept(api):
+    out = execute(api, code="head -c 3000000 /dev/zero | tr '\\0' x; echo the end", language="bash")
+    assert out["truncated"] and out["success"] and out["stdout"].endswith("xthe end\n") and len(out["stdout"]) == 1 << 20
+    assert execute(api, code="echo", language="bash")["truncated"] is False
+
+
+def test_secrets_with_a_variable_are_in_every_sandbox(api):
+    kept = {"name": "stored-key", "value": "kept-by-the-team", "metadata": {"env": "STORED_KEY"}}
+    assert api.post("/secrets", json=kept).status_code == 201
+    try:
+        said = execute(api, code="echo $STORED_KEY $WORD", language="bash", envs={"WORD": "w"})
+        assert said["stdout"] == "kept-by-the-team w\n"
+        assert execute(api, code="echo $STORED_KEY", language="bash", envs={"STORED_KEY": "mine"})["stdout"] == "mine\n"
+        out = tool(api, "run_code", code="import os; print(os.environ['STORED_KEY'])")
+        assert out["logs"]["stdout"] == ["kept-by-the-team\n"] and out["truncated"] is False
+        tool(api, "write_code_artifact", codePath="secret.sh", content="echo $STORED_KEY")
+        out = tool(api, "run_code_artifact", codePath="secret.sh")
+        assert out["stdout"] == "kept-by-the-team\n" and out["truncated"] is False
+    finally:
+        assert api.delete("/secrets/stored-key").status_code in (200, 204)
+
+
+def test_files_are_below_the_home(api):
+    out = execute(api, code="cat '/home/user/a b/ü.txt' c", language="bash", files={"a b/ü.txt": "1", "/home/user/c": "2"})
+    assert out["stdout"] == "12", out
+    for path, why in [("/etc/passwd", "absolute"), ("/home/user/../x", "leads out"), ("../x", "leads out"),
+                      ("a/../../x", "leads out"), ("~/x", "absolute"), ("a/", "empty"), ("/home/user/", "empty"),
+                      ("/home/user//etc/x", "absolute"), ("/home/userx/y", "absolute")]:
+        answer = api.post("/api/code/execute", json={"code": "1", "language": "bash", "files": {path: "x"}})
+        said = answer.json()["message"]
+        assert answer.status_code == 400 and f'files: "{path}"' in said and why in said, said
+
+
 def test_packages_that_do_not_exist_are_told_with_the_log(api):
     for language, installer in (("python", "pip"), ("node", "npm"), ("bash", "apt")):
         out = execute(api, code="1", language=language, packages=["no-such-package-4f9q2z7"])
-        assert not out["success"] and f"{installer} could not install" in out["error"], out
+        assert not out["success"] and f"{installer} could not install no-such-package-4f9q2z7;" in out["error"], out
         assert "no-such-package-4f9q2z7" in out["stderr"], out
 
 
@@ -171,7 +214,8 @@ def test_an_artifact_runs_with_its_input(api, calc):
     out = tool(api, "run_code_artifact", codePath="tools/calc.py", entrypoint="add", input={"a": 1, "b": 2})
     assert out["result"] == {"sum": 3} and out["stdout"] == "" and out["entrypoint"] == "add"
     out = tool(api, "run_code_artifact", codePath="tools/calc.py", entrypoint="nothing", input={})
-    assert not out["success"] and "KeyError" in out["stderr"] and "result" not in out
+    assert not out["success"] and "result" not in out
+    assert out["error"] == "there is no function nothing in tools/calc.py" and "Traceback" not in out["stderr"]
 
 
 def test_entry_points_of_other_languages(api):
@@ -182,6 +226,9 @@ def test_entry_points_of_other_languages(api):
     assert tool(api, "run_code_artifact", codePath="a.ts", mode="dry_run")["success"]
     tool(api, "write_code_artifact", codePath="sh/a.sh", content="f() { cat; }", entrypoint="f")
     assert tool(api, "run_code_artifact", codePath="sh/a.sh", input={"k": 1})["stdout"] == '{"k":1}'
+    for path in ("js/a.mjs", "a.ts", "sh/a.sh"):
+        out = tool(api, "run_code_artifact", codePath=path, input=1, entrypoint="g")
+        assert out["error"] == f"there is no function g in {path}" and out["exitCode"] == 1, out
 
 
 def test_a_dry_run_runs_nothing(api, calc):
@@ -202,7 +249,7 @@ def test_hostile_paths_are_refused_with_a_reason(api):
     for path, why in [("../x.py", "leads out"), ("a/../../x.py", "leads out"), ("./x.py", "leads out"), ("/etc/x.py", "absolute"),
                       ("~/x.py", "absolute"), ("a//x.py", "empty"), ("a/", "empty"), ("a\\b.py", "backslash"),
                       ("-rf.py", "dash"), ("a b.py", "characters"), ("x%2e.py", "characters"), ("ä.py", "characters"),
-                      ("a/b/c/d/e/f/g/h/i.py", "folders")]:
+                      ("a/b/c/d/e/f/g/h/i.py", "folders"), ("input.json", "taken")]:
         for name in ("write_code_artifact", "read_code_artifact", "run_code_artifact", "delete_code_artifact"):
             fields = {"codePath": path} | ({"content": "1"} if name.startswith("write") else {})
             status, said = refused(api, name, **fields)

@@ -7,7 +7,7 @@
 static void names_below_the_folder_are_taken(void)
 {
     static const char *const paths[] = {"a.py", "tools/calc.py", "a/b/c/d/e/f/g/h.ts", "..a/b..",
-                                        ".x",   "A-1_2.3/x"};
+                                        ".x",   "A-1_2.3/x",     "a/input.json"};
     struct err err;
 
     for (size_t i = 0; i < countof(paths); i++) {
@@ -27,6 +27,7 @@ static void everything_else_is_refused_with_a_reason(void)
         {"C:\\a", "backslash"},  {"C:/a", "characters"},    {"a b", "characters"},
         {"a\nb", "characters"},  {"a%2e%2e", "characters"}, {"\xc3\xa4", "characters"},
         {"-a", "dash"},          {"a/--help", "dash"},      {"a/b/c/d/e/f/g/h/i", "folders"},
+        {"input.json", "taken"}, {".result.json", "taken"}, {"input.json/a.py", "taken"},
     };
     struct err err;
 

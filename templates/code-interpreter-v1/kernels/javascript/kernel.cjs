@@ -118,7 +118,9 @@ process.on('unhandledRejection', printStray)
 
 // A listener during synchronous code would take the signal from the watchdog that ends it.
 const onInterrupt = () => {
-  if (running) server.emit('SIGINT')
+  if (!running) return
+  server.emit('SIGINT')
+  running.interrupt?.()
 }
 
 function evaluate(code, name) {
@@ -134,6 +136,15 @@ function evaluate(code, name) {
       if (running) running.sync = false
     }
   })
+}
+
+// The promise that a cell ends with is waited for, so that what it does belongs to the cell.
+function settled(value) {
+  if (!util.types.isPromise(value)) return value
+  const interrupted = new Promise((resolve, reject) => {
+    running.interrupt = () => reject({ code: 'ERR_SCRIPT_EXECUTION_INTERRUPTED' })
+  })
+  return Promise.race([value, interrupted])
 }
 
 // ---- the environment ----
@@ -187,8 +198,9 @@ async function cell(code) {
   let outcome
   try {
     outcome = await evaluate(prepare(code, typescript), `cell-${count}`)
-    if (!outcome.error && outcome.value !== undefined) {
-      emit({ type: 'result', data: await bundleOf(outcome.value), main: true })
+    const value = outcome.error ? undefined : await settled(outcome.value)
+    if (value !== undefined) {
+      emit({ type: 'result', data: await bundleOf(value), main: true })
     }
   } catch (error) {
     outcome = { error }

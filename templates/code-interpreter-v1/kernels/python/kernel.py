@@ -16,6 +16,7 @@ import fcntl
 import importlib
 import os
 import select
+import site
 import sys
 import threading
 
@@ -102,6 +103,7 @@ class App(IPKernelApp):
         OutStream.write = _waiting_write
         self.descriptors = [Descriptor(1, sys.stdout), Descriptor(2, sys.stderr)]
         faulthandler.enable(self.descriptors[1].original, all_threads=False)
+        self.shell.events.register("pre_run_cell", find_user_packages)
         self.shell.events.register("post_run_cell", self.empty_descriptors)
         if os.environ.pop("ATOLL_KEPT", None):  # nobody waits for this kernel: it is to be saved
             preload()
@@ -109,6 +111,18 @@ class App(IPKernelApp):
     def empty_descriptors(self, *_):
         for descriptor in self.descriptors:
             descriptor.empty()
+
+
+def find_user_packages(*_):
+    """pip installs below the user's home, where there may have been nothing when this kernel was started.
+    What is there goes before the image's own packages, as it does in a program that is started now."""
+    home = site.getusersitepackages()
+    if home in sys.path or not os.path.isdir(home):
+        return
+    before = list(sys.path)
+    site.addsitedir(home)
+    at = next((at for at, path in enumerate(before) if str(path).endswith("dist-packages")), len(before))
+    sys.path[:] = before[:at] + sys.path[len(before):] + before[at:]
 
 
 def preload():
