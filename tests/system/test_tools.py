@@ -213,12 +213,15 @@ def test_one_whose_time_was_nearly_up_gets_half_an_hour_when_it_is_resumed(daemo
 
 @pytest.mark.parametrize("headers, sentence", [
     ({}, "authorization header is missing"),
-    ({"X-API-Key": "Bearer KEY"}, 'authorization header is malformed: there is "Bearer " before the key'),
+    ({"X-API-Key": "Bearer KEY"}, 'authorization header is malformed: there is "Bearer " before the key; in X-API-Key'),
     ({"X-API-Key": '"KEY"'}, "authorization header is malformed: the key is in quotes"),
     ({"X-API-Key": "'KEY'"}, "authorization header is malformed: the key is in quotes"),
     ({"X-API-Key": "sk_e2b_0123"}, "authorization header is malformed: this is an access token"),
     ({"Authorization": "KEY"}, 'authorization header is malformed: write "Bearer " before the key'),
-    ({"Authorization": "Bearer Bearer KEY"}, 'authorization header is malformed: there is "Bearer " before the key'),
+    ({"Authorization": "Bearer Bearer KEY"},
+     'authorization header is malformed: there is "Bearer " before the key; in Authorization'),
+    ({"Authorization": "Basic dTpw"}, "authorization header is malformed: it is Basic"),
+    ({"Authorization": "Bearer"}, "authorization header is missing"),
     ({"X-API-Key": "hello"}, "authorization header is malformed: a key begins with e2b_"),
     ({"X-API-Key": "e2b_" + "0" * 40}, "Invalid API key"),
 ])
