@@ -72,6 +72,7 @@ struct line {
     size_t len;
     size_t at;     /* the cursor: below LINE_CELLS_MAX */
     size_t joined; /* bytes that still belong to the character before the cursor */
+    bool begun;    /* within this text */
     struct buf *out;
 };
 
@@ -240,13 +241,18 @@ static bool returns(struct str behind)
     return behind.len && behind.at[0] != '\r' && behind.at[0] != '\n';
 }
 
-/* Line editors write a blank and a return at the edge, so that the terminal goes to its next row:
- * for us that is the same line. */
+/* At the edge line editors write a blank or the next character, a return, and then what comes next,
+ * so that the terminal goes to its next row: for us that is the same line. Where the first line of
+ * a text began is not known, so there the edge may be anywhere. */
 static bool wraps(const struct line *line, struct str rest)
 {
-    return line->at > 0 && line->at % TERMINAL_COLUMNS == 0 && line->at == line->len &&
-           rest.len > 2 && rest.at[0] == ' ' && rest.at[1] == '\r' &&
-           (unsigned char)rest.at[2] >= ' ';
+    bool is_edge = line->at % TERMINAL_COLUMNS == 0;
+
+    if (line->at == 0 || line->at < line->len || rest.len < 3 || rest.at[1] != '\r' ||
+        (unsigned char)rest.at[2] < ' ') {
+        return false;
+    }
+    return rest.at[0] == rest.at[2] ? is_edge || !line->begun : is_edge && rest.at[0] == ' ';
 }
 
 static int control_take(struct line *line, char c, struct str behind)
@@ -255,6 +261,7 @@ static int control_take(struct line *line, char c, struct str behind)
 
     if (c == '\n') {
         r = line_end(line);
+        line->begun = true;
         r = r < 0 ? r : buf_append(line->out, "\n", 1);
     } else if (c == '\t') {
         r = byte_put(line, c);

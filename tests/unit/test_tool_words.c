@@ -127,6 +127,8 @@ static void a_long_command_stays_whole(void)
     memset(want, 'x', 80);
     (void)strcpy(want + 80, "end");
     CHECK_STR(stripped(text), want);
+    CHECK_STR(stripped("echo 12\r23\r\n"), "echo 123\n");
+    CHECK_STR(stripped("$ a\necho 12\r23"), "$ a\n23ho 12");
 }
 
 /* What a sandbox shows is its own choice: a line's length must not count for every step. */
