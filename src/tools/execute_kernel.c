@@ -172,28 +172,14 @@ static void error_take(struct asking *asking, const json_t *line)
     }
 }
 
-<<<<<<< HEAD
-/* False: there is more than anybody would read. */
-static bool lines_take(struct execute_result *out, struct str lines)
-{
-    struct str text;
-    size_t values = 0;
-
-    while (lines.len > 0 && str_split(&lines, '\n', &text)) {
-        values += json_text_values(text);
-        if (values > JSON_TEXT_VALUES_MAX) {
-            return false;
-        }
-        scoped_json *line = text.len > 0 ? json_loadb(text.at, text.len, 0, NULL) : NULL;
-
-        line_take(out, line);
-=======
 static void line_take(struct asking *asking, struct str text)
 {
-    scoped_json *line = text.len > 0 ? json_loadb(text.at, text.len, 0, NULL) : NULL;
+    bool weighs = json_text_values(text) <= JSON_TEXT_VALUES_MAX;
+    scoped_json *line = weighs && text.len > 0 ? json_loadb(text.at, text.len, 0, NULL) : NULL;
     const char *type = text_of(line, "type");
     const json_t *said = json_object_get(line, "text");
 
+    asking->out->truncated |= !weighs;
     if (strcmp(type, "stdout") == 0 || strcmp(type, "stderr") == 0) {
         output_add(asking, type[3] == 'e',
                    (struct str){json_string_value(said), json_string_length(said)});
@@ -201,9 +187,7 @@ static void line_take(struct asking *asking, struct str text)
         result_add(asking, line, text.len);
     } else if (strcmp(type, "error") == 0) {
         error_take(asking, line);
->>>>>>> fixa
     }
-    return true;
 }
 
 static void line_end(struct asking *asking)
@@ -304,15 +288,6 @@ int kernel_run(struct tool_call *call, const struct box *box, const struct execu
         int r = context_new(call, box, plan, body, err);
         return r < 0 ? r : run_body(&asking, err);
     }
-<<<<<<< HEAD
-    if (r == 0 && !lines_take(out, buf_str(&asking.lines))) {
-        r = err_set(err, EMSGSIZE, "the code showed more than %d values", JSON_TEXT_VALUES_MAX);
-    }
-    out->timed_out = r == 0 && asking.late;
-    buf_fini(&asking.lines);
-    return r;
-=======
     (void)json_object_set_new(body, "language", json_string(language_name(plan->language)));
     return run_body(&asking, err);
->>>>>>> fixa
 }
