@@ -263,7 +263,8 @@ static void open_run(struct get *get)
     chunk_prepare(get, &get->chunks[0]);
     int r = chunk_read(get, &get->chunks[0]);
     if (r < 0) {
-        get->status = 500;
+        /* Without a size it is the kernel's own, which decides what may be read of it. */
+        get->status = get->size > 0 ? 500 : 400;
         (void)err_set(&get->err, -r, "error reading file '%s': %s", get->path, strerror(-r));
         return;
     }

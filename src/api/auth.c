@@ -4,6 +4,8 @@
 #include "api/internal.h"
 #include "base/clock.h"
 
+enum { SCHEME_BYTES_MAX = 32 };
+
 struct str auth_key_text(const struct http_request *req)
 {
     struct str key = http_header_get(req, "x-api-key");
@@ -28,6 +30,17 @@ static bool is_hex(struct str text)
     return true;
 }
 
+/* Of the kind that names a scheme: fit to be repeated to whoever sent it. */
+static bool is_word(struct str text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (!isalpha((unsigned char)text.at[i])) {
+            return false;
+        }
+    }
+    return text.len > 0 && text.len <= SCHEME_BYTES_MAX;
+}
+
 /* "Last used" may lag behind on disk; it must not turn every call into a write. */
 static void key_used(struct api *api, struct key *key)
 {
@@ -41,14 +54,15 @@ static void key_used(struct api *api, struct key *key)
 }
 
 /* Which of the usual mistakes it is; the sentences name what to send instead. */
-static int refuse_malformed(struct str text, struct err *err)
+static int refuse_malformed(const struct http_request *req, struct str text, struct err *err)
 {
     char first = text.at[0];
 
     if (text.len > 7 && str_ieq((struct str){text.at, 7}, STR("Bearer "))) {
         return err_set(err, EACCES,
-                       "authorization header is malformed: there is \"Bearer \" before the key; in "
-                       "X-API-Key send the key alone");
+                       "authorization header is malformed: there is \"Bearer \" before the key; %s",
+                       http_header_get(req, "x-api-key").at ? "in X-API-Key send the key alone"
+                                                            : "in Authorization write it once");
     }
     if (first == '"' || first == '\'' || first == '`') {
         return err_set(err, EACCES,
@@ -63,15 +77,26 @@ static int refuse_malformed(struct str text, struct err *err)
     return err_set(err, EACCES, "authorization header is malformed: a key begins with e2b_");
 }
 
-/* A key that stands in Authorization by itself is none that is missing. */
+/* What stands in Authorization without being a bearer token is none that is missing. */
 static int refuse_missing(const struct http_request *req, struct err *err)
 {
-    if (str_starts(str_trim(http_header_get(req, "authorization")), STR(KEY_PREFIX))) {
+    struct str sent = str_trim(http_header_get(req, "authorization"));
+    struct str scheme = {sent.at, str_find(sent, ' ')};
+
+    if (str_starts(sent, STR(KEY_PREFIX))) {
         return err_set(err, EACCES,
                        "authorization header is malformed: write \"Bearer \" before "
                        "the key in Authorization, or send it as X-API-Key");
     }
-    return err_set(err, EACCES, "authorization header is missing: send the API key as X-API-Key");
+    if (scheme.len < sent.len && is_word(scheme) && !http_header_get(req, "x-api-key").at) {
+        return err_set(err, EACCES,
+                       "authorization header is malformed: it is %.*s; send the API key as "
+                       "X-API-Key, or as Authorization: Bearer KEY",
+                       (int)scheme.len, scheme.at);
+    }
+    return err_set(err, EACCES,
+                   "authorization header is missing: send the API key as X-API-Key, or as "
+                   "Authorization: Bearer KEY");
 }
 
 int auth_check(struct api *api, const struct http_request *req, const struct team **out,
@@ -83,7 +108,7 @@ int auth_check(struct api *api, const struct http_request *req, const struct tea
         return refuse_missing(req, err);
     }
     if (!str_starts(text, STR(KEY_PREFIX))) {
-        return refuse_malformed(text, err);
+        return refuse_malformed(req, text, err);
     }
     if (text.len != KEY_TEXT_LEN || !is_hex(str_skip(text, strlen(KEY_PREFIX)))) {
         return err_set(err, EACCES, "Invalid API key format");

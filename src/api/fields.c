@@ -20,7 +20,7 @@ int body_parse(struct str text, bool optional, json_t **out, struct err *err)
         *out = json_object();
         return 0;
     }
-    if (json_text_exceeds(text, JSON_TEXT_VALUES_MAX)) {
+    if (json_text_values(text) > JSON_TEXT_VALUES_MAX) {
         return err_set(err, EINVAL, "validation error: the body has more than %d values",
                        JSON_TEXT_VALUES_MAX);
     }

@@ -142,25 +142,31 @@ static json_t *tags_json(const char *tags)
     return array;
 }
 
-/* The team's own of that name, or id; a new one when there is none. */
-static const struct template *template_for(const struct call *call, const struct wanted *wanted)
+/* The team's own of that name, or id; a new one when there is none. Not one that would stand in
+ * front of a built-in template: what the team starts without a name would be this one then. */
+static int template_for(const struct call *call, const struct wanted *wanted,
+                        const struct template **out, struct err *err)
 {
     struct templates *templates = call->api->options.templates;
+    const char *alias = wanted->name.alias;
     int why = 0;
-    const struct template *t =
-        templates_lookup(templates, call->team->id, str_of(wanted->name.alias), &why);
 
-    if (t && t->team_id && strcmp(t->team_id, call->team->id) == 0) {
-        return t;
+    *out = templates_lookup(templates, call->team->id, str_of(alias), &why);
+    if (*out && (*out)->team_id && strcmp((*out)->team_id, call->team->id) == 0) {
+        return 0;
     }
-    return templates_add(templates, call->team->id, wanted->name.alias, (uint32_t)wanted->cpu_count,
+    if ((*out && !(*out)->team_id) || templates_awaited(templates, str_of(alias))) {
+        return err_set(err, EINVAL, "Invalid name: '%s' is a built-in template: choose another",
+                       alias);
+    }
+    *out = templates_add(templates, call->team->id, alias, (uint32_t)wanted->cpu_count,
                          (uint32_t)wanted->memory_mb, BUILD_DISK_MB, NULL, NULL);
+    return 0;
 }
 
-static void request(struct call *call, const struct wanted *wanted)
+static void request(struct call *call, const struct wanted *wanted, const struct template *t)
 {
     const char *tags = wanted->tags[0] ? wanted->tags : TEMPLATE_TAG_DEFAULT;
-    const struct template *t = template_for(call, wanted);
     struct asked *asked = xnew(struct asked);
     char build_id[ID_UUID_LEN + 1];
 
@@ -178,6 +184,7 @@ static void request(struct call *call, const struct wanted *wanted)
 static void handle_request(struct call *call, const json_t *body, const char *name)
 {
     struct wanted wanted = {.cpu_count = BUILD_CPU_DEFAULT, .memory_mb = BUILD_MEMORY_MB_DEFAULT};
+    const struct template *t = NULL;
     struct err err;
     int r = name_parse(call, name, &wanted, &err);
 
@@ -187,10 +194,13 @@ static void handle_request(struct call *call, const json_t *body, const char *na
     if (r == 0) {
         r = size_parse(body, &wanted, &err);
     }
+    if (r == 0) {
+        r = template_for(call, &wanted, &t, &err);
+    }
     if (r < 0) {
         call_fail_err(call, r, &err);
     } else {
-        request(call, &wanted);
+        request(call, &wanted, t);
     }
 }
 

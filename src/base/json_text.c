@@ -13,11 +13,11 @@ static size_t string_len(struct str text)
     return text.len;
 }
 
-bool json_text_exceeds(struct str text, size_t values)
+size_t json_text_values(struct str text)
 {
     size_t n = 1;
 
-    for (size_t i = 0; i < text.len && n <= values; i++) {
+    for (size_t i = 0; i < text.len; i++) {
         char c = text.at[i];
 
         if (c == '"') {
@@ -25,5 +25,5 @@ bool json_text_exceeds(struct str text, size_t values)
         }
         n += c == ',' || c == '[' || c == '{';
     }
-    return n > values;
+    return n;
 }

@@ -6,14 +6,14 @@
 #ifndef BASE_JSON_TEXT_H
 #define BASE_JSON_TEXT_H
 
-#include <stdbool.h>
+#include <stddef.h>
 
 #include "base/str.h"
 
 enum { JSON_TEXT_VALUES_MAX = 1000 * 1000 }; /* of one text from outside */
 
-/* Whether it has more values, by the commas and brackets outside of its strings. What is no JSON
- * is left to the parser. */
-bool json_text_exceeds(struct str text, size_t values);
+/* How many values it has at the most, by the commas and brackets outside of its strings. What is no
+ * JSON is left to the parser. */
+size_t json_text_values(struct str text);
 
 #endif

@@ -45,23 +45,48 @@ static bool variable_take(const char *name, char *out, size_t size)
     return value && value[0] && str_copy(out, size, str_of(value));
 }
 
+/* A base URL may end with a slash; every path begins with one. */
+static void url_trim(char *url)
+{
+    size_t len = strlen(url);
+
+    while (len > 0 && url[len - 1] == '/') {
+        url[--len] = '\0';
+    }
+}
+
+/* Whoever has only a key may not look into the data directory for more. */
+static int url_find(const struct cli *cli, struct endpoint *out, struct err *err)
+{
+    if (place_read(cli->places.endpoint, out->url, sizeof(out->url), err) == 0 && out->url[0]) {
+        return 0;
+    }
+    return err_set(err, ENOENT,
+                   "E2B_API_KEY is set, but %s names no daemon that you may know of: set "
+                   "E2B_API_URL to its address, or name its directory with --data",
+                   cli->config.data);
+}
+
 int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err)
 {
     struct endpoint named = {0};
     bool has_url = variable_take("E2B_API_URL", named.url, sizeof(named.url));
     bool has_key = variable_take("E2B_API_KEY", named.key, sizeof(named.key));
 
-    int r = has_url && has_key ? 0 : endpoint_find(cli, out, err);
-    if (r < 0) {
-        return r;
+    *out = (struct endpoint){0};
+    if (cli->data_named || (!has_url && !has_key)) {
+        return endpoint_find(cli, out, err);
     }
-    if (has_url) {
-        (void)memcpy(out->url, named.url, sizeof(out->url));
+    int r = 0;
+    if (!has_key) {
+        r = endpoint_find(cli, out, err);
+        (void)memcpy(named.key, out->key, sizeof(named.key));
+    } else if (!has_url) {
+        r = url_find(cli, &named, err);
     }
-    if (has_key) {
-        (void)memcpy(out->key, named.key, sizeof(out->key));
-    }
-    return 0;
+    url_trim(named.url);
+    *out = named;
+    return r;
 }
 
 int endpoint_dial(const struct endpoint *endpoint, struct err *err)
@@ -69,13 +94,15 @@ int endpoint_dial(const struct endpoint *endpoint, struct err *err)
     const char *url = endpoint->url;
     char host[256];
     struct addrinfo *found = NULL;
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     const char *authority = url + strlen("http://");
     const char *colon = strrchr(url, ':');
     bool bracketed = authority[0] == '[';
 
     if (strncmp(url, "http://", strlen("http://")) != 0 || !colon || colon < authority) {
-        return err_set(err, EINVAL, "'%s' is not the URL of a daemon", url);
+        return err_set(err, EINVAL,
+                       "'%s' is not the address of a daemon: it is of the form http://HOST:PORT",
+                       url);
     }
     (void)snprintf(host, sizeof(host), "%.*s", (int)(colon - authority) - (bracketed ? 2 : 0),
                    authority + (bracketed ? 1 : 0));

@@ -22,7 +22,8 @@ struct cli {
     struct places places;
     char **words; /* after the command's name, without flags */
     int words_n;
-    bool flag; /* the command's own was among the words */
+    bool flag;       /* the command's own was among the words */
+    bool data_named; /* by --data, which wins over what the SDKs' variables name */
     struct {
         const char *name, *value;
     } options[CLI_OPTIONS_MAX]; /* those of the command's that take a value, in order */
@@ -47,6 +48,10 @@ int cli_tool(struct cli *cli);
 int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);
 
+/* What `--help` after the command prints, and the command itself when it is called wrongly. */
+extern const char cli_logs_usage[], cli_key_usage[], cli_shell_usage[], cli_template_usage[],
+    cli_mcp_usage[], cli_tool_usage[];
+
 /* Prints "atoll: <sentence>" on stderr and returns the code. */
 int cli_fail(int code, const char *fmt, ...) printf_like(2, 3);
 
@@ -61,8 +66,8 @@ struct endpoint {
  * know its key. */
 must_check int endpoint_find(const struct cli *cli, struct endpoint *out, struct err *err);
 
-/* The one that E2B_API_URL and E2B_API_KEY name, as the SDKs would choose; what they leave open is
- * that of the data directory. */
+/* The daemon of --data where that was given, or else the one that E2B_API_URL and E2B_API_KEY name,
+ * as the SDKs would choose; what they leave open is that of the data directory. */
 must_check int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err);
 
 /* Sends a request with the key and waits for the answer. `body` may be NULL. A status other than

@@ -5,6 +5,8 @@
 #include "base/str.h"
 #include "cli/cli.h"
 
+const char cli_key_usage[] = "usage: atoll key create NAME | list | revoke ID";
+
 static int key_create(const struct endpoint *endpoint, const char *name, struct err *err)
 {
     scoped_json *body = json_pack("{s:s}", "name", name);
@@ -47,7 +49,8 @@ static void tell_of_rotation(const struct cli *cli, const struct endpoint *befor
     struct endpoint now;
     struct err err;
 
-    if (endpoint_find(cli, &now, &err) == 0 && strcmp(now.key, before->key) != 0) {
+    if (before->key[0] && endpoint_find(cli, &now, &err) == 0 &&
+        strcmp(now.key, before->key) != 0) {
         (void)fprintf(
             stderr, "That was the default key; a new one has taken its place: `%s env` prints it\n",
             cli->program);
@@ -59,15 +62,18 @@ static int key_revoke(const struct cli *cli, const struct endpoint *endpoint, co
 {
     char path[128];
     scoped_json *answer = NULL;
+    struct endpoint before = {0}; /* whose key stays empty where we may not know it */
+    struct err ignored;
 
     if (strspn(id, "0123456789abcdef-") != strlen(id) || strlen(id) > 64) {
         return err_set(err, EINVAL, "'%.64s' is not the id of a key; `atoll key list` shows them",
                        id);
     }
     (void)snprintf(path, sizeof(path), "/api-keys/%s", id);
+    (void)!endpoint_find(cli, &before, &ignored);
     int r = endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
     if (r == 0) {
-        tell_of_rotation(cli, endpoint);
+        tell_of_rotation(cli, &before);
     }
     return r;
 }
@@ -82,9 +88,9 @@ int cli_key(struct cli *cli)
 
     if ((!create && !revoke && strcmp(verb, "list") != 0) ||
         cli->words_n != (create || revoke ? 2 : 1)) {
-        return cli_fail(CLI_USAGE, "usage: atoll key create NAME | list | revoke ID");
+        return cli_fail(CLI_USAGE, "%s", cli_key_usage);
     }
-    int r = endpoint_find(cli, &endpoint, &err);
+    int r = endpoint_choose(cli, &endpoint, &err);
     if (r == 0 && create) {
         r = key_create(&endpoint, cli->words[1], &err);
     } else if (r == 0 && revoke) {

@@ -5,6 +5,8 @@
 #include "cli/cli.h"
 #include "cli/entry.h"
 
+const char cli_logs_usage[] = "usage: atoll logs ID [--follow], with the id of a sandbox";
+
 static void print_line(void *ctx, struct str line)
 {
     json_t *entry = json_loadb(line.at, line.len, 0, NULL);
@@ -40,11 +42,11 @@ int cli_logs(struct cli *cli)
     char path[128];
 
     if (cli->words_n != 1 || !entry_id_ok(cli->words[0])) {
-        return cli_fail(CLI_USAGE, "usage: atoll logs ID [--follow], with the id of a sandbox");
+        return cli_fail(CLI_USAGE, "%s", cli_logs_usage);
     }
     (void)snprintf(path, sizeof(path), "/v2/sandboxes/%s/logs?%s", cli->words[0],
                    cli->flag ? "follow=true" : "direction=backward");
-    int r = endpoint_find(cli, &endpoint, &err);
+    int r = endpoint_choose(cli, &endpoint, &err);
     if (r == 0) {
         r = cli->flag ? endpoint_lines(&endpoint, path, print_line, NULL, &err)
                       : print_all(&endpoint, path, &err);

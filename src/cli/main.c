@@ -19,6 +19,7 @@ struct command {
     bool no_settings;           /* works whatever the configuration says */
     const char *flag;           /* its own, or NULL */
     const char *const *options; /* its own that take a value, or NULL */
+    const char *usage;          /* NULL: its help is that of the whole program */
 };
 
 static const char *const template_options[] = {"-f",      "--build-arg", "--cpus", "--memory",
@@ -30,35 +31,35 @@ static const char *const shell_options[] = {"--header", "--query", "--value",
 
 static const struct command commands[] = {
     {"serve", "", "prepares what is missing and serves; as root it also starts the keeper",
-     cli_serve, 0, false, NULL, NULL},
+     cli_serve, 0, false, NULL, NULL, NULL},
     {"ca", "", "prints the certificate of the authority that clients of its TLS must trust", cli_ca,
-     0, false, NULL, NULL},
+     0, false, NULL, NULL, NULL},
     {"env", "", "prints the exports for the daemon of a data directory", cli_env, 0, false, NULL,
-     NULL},
-    {"doctor", "[ID]", "checks this machine point by point, or tells the story of a sandbox",
-     cli_doctor, 1, false, NULL, NULL},
-    {"logs", "ID [--follow]", "what the agent of a sandbox logged", cli_logs, 1, false, "--follow",
-     NULL},
-    {"key", "create NAME | list | revoke ID", "API keys of the running daemon", cli_key, 2, false,
      NULL, NULL},
+    {"doctor", "[ID]", "checks this machine point by point, or tells the story of a sandbox",
+     cli_doctor, 1, false, NULL, NULL, NULL},
+    {"logs", "ID [--follow]", "what the agent of a sandbox logged", cli_logs, 1, false, "--follow",
+     NULL, cli_logs_usage},
+    {"key", "create NAME | list | revoke ID", "API keys of the running daemon", cli_key, 2, false,
+     NULL, NULL, cli_key_usage},
     {"shell", "list | put NAME URL ... | rm NAME",
      "API shells: connections that code uses without their keys", cli_shell, 3, false, NULL,
-     shell_options},
+     shell_options, cli_shell_usage},
     {"template", "list | build NAME [DIR] | ...",
      "templates: lists, builds, shows logs, deletes, prunes", cli_template, 3, false, "--no-cache",
-     template_options},
+     template_options, cli_template_usage},
     {"mcp", "[--template NAME | --sandbox ID]",
      "the tools for MCP clients over stdin and stdout, with a sandbox that lasts as long", cli_mcp,
-     0, false, NULL, mcp_options},
+     0, false, NULL, mcp_options, cli_mcp_usage},
     {"tool", "[NAME FIELD=VALUE... | NAME --help]",
      "the catalogue of tools: lists, explains, calls", cli_tool, TOOL_WORDS_MAX, false, HELP_FLAG,
-     NULL},
+     NULL, cli_tool_usage},
     {"prepare", "[all]", "makes user, data directory, pool and base template; all: every template",
-     cli_prepare, 1, false, NULL, NULL},
+     cli_prepare, 1, false, NULL, NULL, NULL},
     {"keeper", "", "the privileged half alone, for a service manager (serve starts its own)",
-     cli_keeper, 0, false, NULL, NULL},
-    {"version", "", "prints the version", cli_version, 0, true, NULL, NULL},
-    {"help", "", "prints this text", cli_help, 0, true, NULL, NULL},
+     cli_keeper, 0, false, NULL, NULL, NULL},
+    {"version", "", "prints the version", cli_version, 0, true, NULL, NULL, NULL},
+    {"help", "", "prints this text", cli_help, 0, true, NULL, NULL, NULL},
 };
 
 int cli_fail(int code, const char *fmt, ...)
@@ -94,6 +95,13 @@ int cli_help(struct cli *cli)
     printf("\nSettings. Each is a flag, a variable (--tls-cert: ATOLL_TLS_CERT) and a line of the\n"
            "configuration file (tls_cert = FILE), in that order:\n\n");
     config_help(stdout);
+    return CLI_OK;
+}
+
+static int command_help(const struct command *command)
+{
+    printf("%s\n\n%s.\n`atoll help` lists the settings, such as --data DIR.\n", command->usage,
+           command->summary);
     return CLI_OK;
 }
 
@@ -146,6 +154,16 @@ static int flags_take(const struct command *command, struct cli *cli, int argc, 
     return n;
 }
 
+static bool names_data(int argc, char **argv)
+{
+    bool found = false;
+
+    for (int i = 1; i < argc; i++) {
+        found = found || strcmp(argv[i], "--data") == 0 || strncmp(argv[i], "--data=", 7) == 0;
+    }
+    return found;
+}
+
 static int refuse_word(const struct command *command, const char *word)
 {
     return cli_fail(CLI_USAGE, "%s takes no '%s'; try `atoll help`", command->name, word);
@@ -159,6 +177,7 @@ static int command_run(const struct command *command, struct cli *cli, int argc,
         return argc > 1 ? refuse_word(command, argv[1]) : command->run(cli);
     }
     argc = flags_take(command, cli, argc, argv);
+    cli->data_named = names_data(argc, argv);
     if (config_load(&cli->config, argc, argv, &cli->words_n, &err) < 0) {
         return cli_fail(CLI_USAGE, "%s", err.msg);
     }
@@ -184,7 +203,7 @@ int main(int argc, char **argv)
     const struct command *command = command_find(name);
     bool explains = command && command->flag && strcmp(command->flag, HELP_FLAG) == 0;
     if (!explains && asks_for_help(argc, argv)) {
-        return cli_help(&cli);
+        return command && command->usage ? command_help(command) : cli_help(&cli);
     }
     if (!command) {
         return cli_fail(CLI_USAGE, "there is no command '%s'; try `atoll help`", argv[1]);

@@ -16,6 +16,8 @@
 
 enum { GRACE_MS = 2000, AGAIN_MS = 1000 };
 
+const char cli_mcp_usage[] = "usage: atoll mcp [--template NAME | --sandbox ID]";
+
 #define OPEN_VERSION "2025-11-25"
 
 /* ---- stdout ---- */

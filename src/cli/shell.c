@@ -6,6 +6,11 @@
 
 enum { PATH_BYTES = 512, VALUE_BYTES = 16 * 1024 };
 
+const char cli_shell_usage[] =
+    "usage: atoll shell list | rm NAME | put NAME URL --header NAME | --query NAME [--value TEXT]"
+    " [--method M]... [--path P]...\n"
+    "Without --value the key is read from standard input, so that no list of processes shows it";
+
 static void shell_path(const char *name, char out[PATH_BYTES])
 {
     char escaped[PATH_BYTES / 2];
@@ -145,11 +150,9 @@ int cli_shell(struct cli *cli)
     bool put = strcmp(verb, "put") == 0, rm = strcmp(verb, "rm") == 0;
 
     if ((!put && !rm && strcmp(verb, "list") != 0) || cli->words_n != (put ? 3 : rm ? 2 : 1)) {
-        return cli_fail(CLI_USAGE,
-                        "usage: atoll shell list | rm NAME | put NAME URL --header NAME |"
-                        " --query NAME [--value TEXT] [--method M]... [--path P]...");
+        return cli_fail(CLI_USAGE, "%s", cli_shell_usage);
     }
-    int r = endpoint_find(cli, &endpoint, &err);
+    int r = endpoint_choose(cli, &endpoint, &err);
     if (r == 0 && put) {
         r = shell_put(cli, &endpoint, &err);
     } else if (r == 0 && rm) {

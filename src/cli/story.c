@@ -132,7 +132,7 @@ int cli_story(struct cli *cli, const char *id)
     if (!entry_id_ok(id)) {
         return cli_fail(CLI_USAGE, "'%.32s' is not the id of a sandbox", id);
     }
-    int r = endpoint_find(cli, &endpoint, &err);
+    int r = endpoint_choose(cli, &endpoint, &err);
     if (r == 0) {
         r = story_read(&endpoint, id, &story, &err);
     }

@@ -8,13 +8,13 @@
 
 enum { PRUNE_DAYS_MAX = 36500, SECONDS_A_DAY = 24 * 3600 };
 
-static const char usage[] =
+const char cli_template_usage[] =
     "usage: atoll template list\n"
     "       atoll template build NAME [DIR] [-f DOCKERFILE] [--build-arg NAME=VALUE]\n"
     "                      [--cpus N] [--memory MB] [--start CMD] [--ready CMD] [--no-cache]\n"
     "       atoll template logs NAME [BUILD]\n"
     "       atoll template delete NAME\n"
-    "       atoll template prune [DAYS]\n";
+    "       atoll template prune [DAYS]";
 
 /* ---- list ---- */
 
@@ -152,15 +152,15 @@ int cli_template(struct cli *cli)
         return cli_template_build(cli);
     }
     if (cli->words_n == 0 || cli->flag || cli->options_n > 0) {
-        (void)fputs(usage, stderr);
+        (void)fprintf(stderr, "%s\n", cli_template_usage);
         return CLI_USAGE;
     }
-    int r = endpoint_find(cli, &endpoint, &err);
+    int r = endpoint_choose(cli, &endpoint, &err);
     if (r == 0) {
         r = run(cli, verb, &endpoint, &err);
     }
     if (r > 0) {
-        (void)fputs(usage, stderr);
+        (void)fprintf(stderr, "%s\n", cli_template_usage);
         return CLI_USAGE;
     }
     return r < 0 ? cli_fail(CLI_FAILED, "%s", err.msg) : CLI_OK;

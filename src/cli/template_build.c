@@ -266,7 +266,7 @@ static int build(struct cli *cli, const struct plan *plan, struct err *err)
     int r = file_parse(plan, &file, err);
 
     if (r == 0) {
-        r = endpoint_find(cli, &endpoint, err);
+        r = endpoint_choose(cli, &endpoint, err);
     }
     if (r == 0) {
         r = template_ask(&endpoint, plan, &place, err);

@@ -13,6 +13,9 @@
 #include "cli/tool_input.h"
 #include "tools/tool.h"
 
+const char cli_tool_usage[] =
+    "usage: atoll tool [NAME FIELD=VALUE... | NAME --help]; without NAME it lists them";
+
 enum { WIDTH = 78, INDENT = 6 };
 
 /* ---- list and help ---- */
@@ -140,7 +143,7 @@ static int tool_call(const struct cli *cli, const struct tool *tool, json_t **an
     for (int i = 1; r == 0 && i < cli->words_n; i++) {
         r = tool_input_take(input, schema, cli->words[i], err);
     }
-    r = r == 0 ? endpoint_find(cli, &endpoint, err) : r;
+    r = r == 0 ? endpoint_choose(cli, &endpoint, err) : r;
     if (r < 0) {
         return r;
     }
@@ -164,6 +167,10 @@ static int tool_run_words(const struct cli *cli, const struct tool *tool)
 
 int cli_tool(struct cli *cli)
 {
+    if (cli->words_n == 0 && cli->flag) {
+        printf("%s\n", cli_tool_usage);
+        return CLI_OK;
+    }
     if (cli->words_n == 0) {
         return list_tools();
     }

@@ -88,19 +88,13 @@ static void on_log(void *ctx, const char *sandbox_id, enum log_level level, stru
 
 /* ---- life ---- */
 
-int outward_open(struct outward *outward, uv_loop_t *loop, struct store *store,
-                 const char *key_path, const struct config *config, struct egress **egress,
-                 struct err *err)
+static struct egress_options options_of(const struct config *config)
 {
-    uint8_t key[SECRET_KEY_BYTES];
-    char *trusted = host_trust_read(config->egress_ca);
-    struct egress_options options = {
-        .loop = loop,
+    return (struct egress_options){
         .allow = config->egress_allow,
         .map = config->egress_map,
         .dns = config->egress_dns,
         .ca = config->egress_ca,
-        .trusted = trusted,
         .http_proxy = config->http_proxy,
         .https_proxy = config->https_proxy,
         .no_proxy = config->no_proxy,
@@ -108,10 +102,28 @@ int outward_open(struct outward *outward, uv_loop_t *loop, struct store *store,
         .log = on_log,
         .shell = on_shell,
         .shell_called = on_shell_called,
-        .ctx = outward,
     };
+}
+
+int outward_check(const struct config *config, struct err *err)
+{
+    const struct egress_options options = options_of(config);
+
+    return egress_check(&options, err);
+}
+
+int outward_open(struct outward *outward, uv_loop_t *loop, struct store *store,
+                 const char *key_path, const struct config *config, struct egress **egress,
+                 struct err *err)
+{
+    uint8_t key[SECRET_KEY_BYTES];
+    char *trusted = host_trust_read(config->egress_ca);
+    struct egress_options options = options_of(config);
     int r = key_load(key_path, key, err);
 
+    options.loop = loop;
+    options.trusted = trusted;
+    options.ctx = outward;
     if (r == 0) {
         outward->identity = identity_new(key);
         key_derive(key, "authorities", options.secret);

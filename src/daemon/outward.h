@@ -23,6 +23,9 @@ struct outward {
     struct logs *logs;
 };
 
+/* Whether the settings of the egress can be read. */
+must_check int outward_check(const struct config *config, struct err *err);
+
 /* Loads keys and secrets, and opens the egress with them. */
 must_check int outward_open(struct outward *outward, uv_loop_t *loop, struct store *store,
                             const char *key_path, const struct config *config,

@@ -18,6 +18,7 @@
 #include "daemon/builtin.h"
 #include "daemon/drop.h"
 #include "daemon/lock.h"
+#include "daemon/outward.h"
 #include "daemon/prepare.h"
 #include "daemon/preparer.h"
 #include "daemon/serve.h"
@@ -366,7 +367,10 @@ int supervisor_run(const struct config *config, const struct places *places, con
     log_init("serve", config->log_level);
     (void)fd_allow_most(); /* the server may not raise its own limit */
     stop_block(&sv.signals);
-    int r = ports_check(config, places, &err);
+    int r = outward_check(config, &err);
+    if (r == 0) {
+        r = ports_check(config, places, &err);
+    }
     if (r == 0) {
         r = prepare(config, places, &sv.who, &err);
     }

@@ -16,8 +16,9 @@ enum { FILES_PER_CONNECTION = 2, FILES_FALLBACK = 1024 };
 
 /* ---- settings ---- */
 
-/* Calls each for every entry of a list; an entry it does not take is refused by name. */
-static int list_each(const char *setting, const char *list,
+/* Calls each for every entry of a list; an entry it does not take is refused by name, and told the
+ * form that it wants. */
+static int list_each(const char *setting, const char *form, const char *list,
                      int (*each)(void *ctx, struct str entry), void *ctx, struct err *err)
 {
     struct str rest = str_of(list), entry;
@@ -29,8 +30,8 @@ static int list_each(const char *setting, const char *list,
             return err_set(err, EINVAL, "%s has more than %d entries", setting, EGRESS_LIST_MAX);
         }
         if (r < 0) {
-            return err_set(err, EINVAL, "%s: '%.*s' cannot be read", setting, (int)entry.len,
-                           entry.at);
+            return err_set(err, EINVAL, "%s: '%.*s' is not of the form %s", setting, (int)entry.len,
+                           entry.at, form);
         }
     }
     return 0;
@@ -85,6 +86,29 @@ static int proxies_read(struct egress *egress, const struct egress_options *opti
         !str_copy(egress->no_proxy, sizeof(egress->no_proxy), str_of(options->no_proxy))) {
         r = err_set(err, EINVAL, "no_proxy is longer than %d bytes", EGRESS_NO_PROXY_BYTES - 1);
     }
+    return r;
+}
+
+static int settings_read(struct egress *egress, const struct egress_options *options,
+                         struct err *err)
+{
+    int r = list_each("egress_allow", "ADDRESS or ADDRESS/BITS", options->allow, allow_add, egress,
+                      err);
+
+    if (r == 0) {
+        r = list_each("egress_map", "ADDRESS[:PORT]=ADDRESS:PORT", options->map, map_add, egress,
+                      err);
+    }
+    return r == 0 ? proxies_read(egress, options, err) : r;
+}
+
+int egress_check(const struct egress_options *options, struct err *err)
+{
+    struct egress *scratch = xnew(struct egress);
+    int r = settings_read(scratch, options, err);
+
+    explicit_bzero(scratch, sizeof(*scratch)); /* a proxy's password */
+    free(scratch);
     return r;
 }
 
@@ -152,13 +176,7 @@ int egress_new(const struct egress_options *options, struct egress **out, struct
     egress->ctx = options->ctx;
     egress->route_fd = -1;
     egress->connections_max = connections_limit();
-    int r = list_each("egress_allow", options->allow, allow_add, egress, err);
-    if (r == 0) {
-        r = list_each("egress_map", options->map, map_add, egress, err);
-    }
-    if (r == 0) {
-        r = proxies_read(egress, options, err);
-    }
+    int r = settings_read(egress, options, err);
     if (r == 0) {
         r = egress->route_fd = route_open(err);
     }

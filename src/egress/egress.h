@@ -85,6 +85,9 @@ struct shell;      /* egress/shell.h */
 struct egress;     /* all of it */
 struct egress_net; /* one sandbox's */
 
+/* Whether allow, map and the proxies can be read: they want nothing else of the options. */
+must_check int egress_check(const struct egress_options *options, struct err *err);
+
 must_check int egress_new(const struct egress_options *options, struct egress **out,
                           struct err *err);
 /* A port of the daemon's own: on the host's addresses it is refused, whatever `allow` says. */

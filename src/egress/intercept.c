@@ -157,7 +157,9 @@ static void reach_resolve(struct reach *reach)
     struct intercept *of = reach->of;
     struct address literal;
 
-    if (address_parse(str_of(of->name), &literal) == 0) {
+    if (of->net->names && !of->secure) {
+        reach_fail(reach, "without TLS the sandbox's own proxy would see the key");
+    } else if (address_parse(str_of(of->name), &literal) == 0) {
         on_resolved(reach, &literal, 1);
     } else if (of->net->names) {
         of->to.address = names_address(of->net->names, str_of(of->name));

@@ -106,6 +106,22 @@ static int field_check(const char *server, const char *field, struct str type, c
     return err_set(err, EINVAL, "the catalogue gives %s.%s no type that there is", server, field);
 }
 
+/* Whoever says where a server of their own comes from took its name for theirs. */
+static int refuse_field(const char *name, const char *field, struct err *err)
+{
+    static const char *const sources[] = {"npm", "pypi", "command"};
+
+    for (size_t i = 0; i < countof(sources); i++) {
+        if (strcmp(field, sources[i]) == 0) {
+            return err_set(err, EINVAL,
+                           "%s is a name of the catalogue and takes no %s: give a server of your "
+                           "own another name",
+                           name, field);
+        }
+    }
+    return err_set(err, EINVAL, "%s.%.100s is no field of this server", name, field);
+}
+
 int catalogue_check(const json_t *entry, const char *name, json_t *fields, struct err *err)
 {
     json_t *known = json_object_get(entry, "fields");
@@ -114,8 +130,7 @@ int catalogue_check(const json_t *entry, const char *name, json_t *fields, struc
     for (void *at = json_object_iter(fields); at && r == 0;
          at = json_object_iter_next(fields, at)) {
         if (!json_object_get(known, json_object_iter_key(at))) {
-            r = err_set(err, EINVAL, "%s.%.100s is no field of this server", name,
-                        json_object_iter_key(at));
+            r = refuse_field(name, json_object_iter_key(at), err);
         }
     }
     for (void *at = json_object_iter(known); at && r == 0; at = json_object_iter_next(known, at)) {

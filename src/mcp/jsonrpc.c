@@ -9,7 +9,7 @@ int jsonrpc_parse(struct str text, json_t **out, struct err *err)
 {
     json_error_t why;
 
-    if (json_text_exceeds(text, JSON_TEXT_VALUES_MAX)) {
+    if (json_text_values(text) > JSON_TEXT_VALUES_MAX) {
         return err_set(err, EINVAL, "the message has more than %d values", JSON_TEXT_VALUES_MAX);
     }
     json_t *json = json_loadb(text.at ? text.at : "", text.len, JSON_REJECT_DUPLICATES, &why);

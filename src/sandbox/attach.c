@@ -5,6 +5,7 @@
  * replaced through the keeper, and what waited on it is asked once more.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -245,6 +246,13 @@ void sandbox_watch_jail(struct sandbox *sb, bool watched)
     if (!watched) {
         (void)uv_poll_stop(&sb->pidfd->poll);
     }
+}
+
+bool sandbox_is_up(const struct sandbox *sb)
+{
+    struct pollfd end = {.fd = sb->pidfd ? sb->pidfd->fd : -1, .events = POLLIN};
+
+    return sb->pidfd && sb->channel && poll(&end, 1, 0) == 0;
 }
 
 static void take_pidfd(struct sandbox *sb, int fd)

@@ -229,6 +229,8 @@ void record_free(struct sandboxes *all);
 void sandbox_take_jail(struct sandbox *sb, int past, int fds[KEEPER_FDS_MAX]);
 void sandbox_drop_jail(struct sandbox *sb);                /* lets go of all of it */
 void sandbox_watch_jail(struct sandbox *sb, bool watched); /* for its death */
+/* Asks the kernel, for whom the loop may not have told of a death yet; and there is a channel. */
+bool sandbox_is_up(const struct sandbox *sb);
 void sandbox_attach(struct sandbox *sb);
 void sandbox_resume_dials(struct sandbox *sb);
 void sandbox_fail_dials(struct sandbox *sb, int error);

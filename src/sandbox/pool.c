@@ -355,6 +355,19 @@ static bool fits(const struct sandbox_params *params)
            json_array_size(json_object_get(params->options, "volumeMounts")) == 0;
 }
 
+/* The oldest that can be told who it is: one that died, or lost its channel, is left to itself. */
+static struct parked *parked_up(const struct pool *pool)
+{
+    struct parked *parked = NULL;
+
+    DL_FOREACH (pool->parked, parked) {
+        if (sandbox_is_up(parked->watch.sandbox)) {
+            return parked;
+        }
+    }
+    return NULL;
+}
+
 struct sandbox *pool_claim(struct sandboxes *all, const struct sandbox_params *params)
 {
     struct pools *pools = all->pools;
@@ -366,12 +379,13 @@ struct sandbox *pool_claim(struct sandboxes *all, const struct sandbox_params *p
     demand_take(&pool->demand, all->use.parked_max);
     pools->claimed_ms = clock_mono_ms();
     settle_within(pools, POOL_SETTLE_MS);
-    if (!pool->parked) {
+    struct parked *parked = parked_up(pool);
+    if (!parked) {
         pools->misses++;
         return NULL;
     }
     pools->hits++;
-    return unpark(pool->parked);
+    return unpark(parked);
 }
 
 void pools_figures(const struct sandboxes *all, struct sandboxes_figures *out)

@@ -8,8 +8,9 @@
 #include "base/buf.h"
 #include "base/compiler.h"
 
-/* Appends the text without escape sequences and control characters. A line that was written over
- * (carriage return, backspace) is there as it was left. A sequence without its end is left out. */
+/* Appends the text without escape sequences and control characters. What a line editor does within
+ * a line (it returns, steps, erases, inserts, deletes) is applied: the line is there as it was
+ * left. What leaves the line is not. A sequence without its end is left out. Linear in the text. */
 must_check int ansi_strip(struct str text, struct buf *out);
 
 #endif

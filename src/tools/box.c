@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fiber.h"
+#include "base/json_text.h"
 #include "tools/box_internal.h"
 #include "tools/internal.h"
 
@@ -218,6 +219,10 @@ static int rpc_answer(struct ask *ask, const char *method, json_t **answer, stru
     int r = ask_gather(ask, &text, err);
     if (r < 0) {
         return r;
+    }
+    if (json_text_values(buf_str(&text)) > JSON_TEXT_VALUES_MAX) {
+        return err_set(err, EMSGSIZE, "the sandbox answered more than %d values",
+                       JSON_TEXT_VALUES_MAX);
     }
     json_t *parsed = json_loadb(buf_at(&text), buf_len(&text), 0, NULL);
     if (!parsed) {

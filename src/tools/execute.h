@@ -13,6 +13,8 @@
 
 #include "tools/box.h"
 
+#define EXECUTE_PATH "/api/code/execute"
+
 enum {
     EXECUTE_CODE_BYTES_MAX = 1024 * 1024,
     EXECUTE_PACKAGES_MAX = 64,
@@ -75,8 +77,5 @@ const char *language_suffix(enum language language);
 
 /* The most that a piece of code may take, as the operator says. */
 int64_t execute_ms_max(const struct tool_call *call);
-
-/* The whole of POST /api/code/execute: a tool_run whose input was not checked. */
-int execute_once(struct tool_call *call, const json_t *input, json_t **out, struct err *err);
 
 #endif

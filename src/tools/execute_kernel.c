@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/fields.h"
+#include "base/json_text.h"
 #include "tools/side.h"
 
 enum {
@@ -174,10 +175,12 @@ static void error_take(struct asking *asking, const json_t *line)
 
 static void line_take(struct asking *asking, struct str text)
 {
-    scoped_json *line = text.len > 0 ? json_loadb(text.at, text.len, 0, NULL) : NULL;
+    bool fits = json_text_values(text) <= JSON_TEXT_VALUES_MAX;
+    scoped_json *line = fits && text.len > 0 ? json_loadb(text.at, text.len, 0, NULL) : NULL;
     const char *type = text_of(line, "type");
     const json_t *said = json_object_get(line, "text");
 
+    asking->out->truncated |= !fits;
     if (strcmp(type, "stdout") == 0 || strcmp(type, "stderr") == 0) {
         output_add(asking, type[3] == 'e',
                    (struct str){json_string_value(said), json_string_length(said)});

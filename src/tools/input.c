@@ -84,8 +84,10 @@ static int run_claude(const struct input_call *in, json_t **out, struct err *err
 static void note_the_end(json_t *reply)
 {
     if (json_is_true(json_object_get(reply, "timed_out"))) {
-        reply_note(reply, "It was ended because the sandbox is about to expire: give"
-                          " timeout_seconds, or use extend_lifecycle before.");
+        reply_note(reply,
+                   "It was ended %d seconds before the sandbox expires, so that its output could"
+                   " be returned: give a longer timeout_seconds, or use extend_lifecycle before.",
+                   LIFE_MARGIN_S);
     }
 }
 

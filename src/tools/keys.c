@@ -1,5 +1,6 @@
 #include "tools/keys.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,29 @@ static bool name_is_secret(const char *name)
         }
     }
     return false;
+}
+
+static bool is_variable(const char *name)
+{
+    static const char word[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+
+    return name[0] && !isdigit((unsigned char)name[0]) && strspn(name, word) == strlen(name);
+}
+
+/* A shell has no way to name another. */
+static int names_check(const json_t *envs, struct err *err)
+{
+    json_each (envs, it) {
+        const char *name = json_object_iter_key(it);
+
+        if (!is_variable(name)) {
+            return err_set(err, EINVAL,
+                           "envs: '%.64s' cannot name a variable: letters, digits and _ alone, and "
+                           "no digit first",
+                           name);
+        }
+    }
+    return 0;
 }
 
 static void layer_add(json_t *vars, json_t *secret_names, const json_t *layer)
@@ -82,6 +106,10 @@ int keys_merge(struct tool_call *call, const struct keys_layers *layers, json_t 
                                .secret_names = names,
                                .err = err};
 
+    int r = names_check(layers->envs, err);
+    if (r < 0) {
+        return r;
+    }
     if (layers->stored) {
         secrets_each(stored.secrets, stored.team, on_secret, &stored);
     }
@@ -194,8 +222,9 @@ int keys_env(struct tool_call *call, const char *sandbox_id, const json_t *envs,
              struct err *err)
 {
     scoped_json *env = json_object();
-    int r = records_each(call, sandbox_id, add_kept_back, env, err);
+    int r = names_check(envs, err);
 
+    r = r < 0 ? r : records_each(call, sandbox_id, add_kept_back, env, err);
     if (r < 0) {
         return r;
     }

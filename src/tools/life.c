@@ -7,11 +7,11 @@
 #include "base/clock.h"
 #include "tools/face.h"
 
-enum { LIFE_MARGIN_MS = 3000, LIFE_LEAST_MS = 1000, TARGET_BYTES = ID_SANDBOX_LEN + 32 };
+enum { LIFE_LEAST_MS = 1000, TARGET_BYTES = ID_SANDBOX_LEN + 32 };
 
 int64_t life_left_ms(const struct box *box)
 {
-    int64_t left = box->expires_ms - clock_wall_ms() - LIFE_MARGIN_MS;
+    int64_t left = box->expires_ms - clock_wall_ms() - (int64_t)LIFE_MARGIN_S * 1000;
 
     return left > LIFE_LEAST_MS ? left : LIFE_LEAST_MS;
 }

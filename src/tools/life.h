@@ -7,6 +7,8 @@
 
 #include "tools/box.h"
 
+enum { LIFE_MARGIN_S = 3 }; /* that what runs in it is ended before it */
+
 /* Until shortly before its end, at least a second: what runs that long is still heard of. */
 int64_t life_left_ms(const struct box *box);
 

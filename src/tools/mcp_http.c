@@ -62,7 +62,8 @@ static struct str origin_host(struct str origin)
 }
 
 /* A page of another site may not talk to us, whatever name it found for our address: only pages of
- * this machine and of the operator's domain. Programs send no origin. */
+ * this machine and of the operator's domain itself, below which are those of sandboxes. Programs
+ * send no origin. */
 bool mcp_origin_allowed(struct str origin, const char *domain)
 {
     static const char *const own[] = {"localhost", "127.0.0.1", "[::1]"};
@@ -73,12 +74,9 @@ bool mcp_origin_allowed(struct str origin, const char *domain)
             return true;
         }
     }
-    if (!domain || host.len < strlen(domain)) {
-        return false;
-    }
-    struct str tail = str_skip(host, host.len - strlen(domain));
-    return str_ieq(tail, str_of(domain)) &&
-           (tail.len == host.len || host.at[host.len - tail.len - 1] == '.');
+    struct str name = str_of(domain);
+    name.len = str_find(name, ':'); /* it may name a port */
+    return name.len > 0 && str_ieq(host, name);
 }
 
 static int query_text(struct str query, const char *name, char *out, size_t size, struct err *err)

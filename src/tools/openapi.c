@@ -1,7 +1,9 @@
 /* openapi.c - the catalogue as an OpenAPI 3.1 document, in the form that builders import: one
- * operation for each tool, named as the tool is. */
+ * operation for each tool, named as the tool is, and one for code in a single call. */
 #include <string.h>
 
+#include "tools/catalogue/execute.h"
+#include "tools/execute.h"
 #include "tools/internal.h"
 
 enum {
@@ -40,7 +42,7 @@ static json_t *error_response(const char *description)
     return response;
 }
 
-static json_t *responses(const struct tools *tools, const struct tool *tool)
+static json_t *responses(const struct tool *tool, json_t *output)
 {
     static const struct {
         const char *status, *description;
@@ -53,8 +55,7 @@ static json_t *responses(const struct tools *tools, const struct tool *tool)
     json_t *out = json_object();
     json_t *good = described(tool->title);
 
-    (void)json_object_set_new(good, "content",
-                              json_content(json_deep_copy(tools_output(tools, tool))));
+    (void)json_object_set_new(good, "content", json_content(output));
     (void)json_object_set_new(out, "200", good);
     for (size_t i = 0; i < countof(failures); i++) {
         (void)json_object_set_new(out, failures[i].status, error_response(failures[i].description));
@@ -62,13 +63,13 @@ static json_t *responses(const struct tools *tools, const struct tool *tool)
     return out;
 }
 
-static json_t *operation(const struct tools *tools, const struct tool *tool)
+/* The schemas are taken over. */
+static json_t *operation(const struct tool *tool, json_t *input, json_t *output)
 {
-    json_t *body = json_pack("{sb so}", "required", 1, "content",
-                             json_content(json_deep_copy(tools_input(tools, tool))));
+    json_t *body = json_pack("{sb so}", "required", 1, "content", json_content(input));
     json_t *out = json_pack("{ss ss so s[s] so so}", "operationId", tool->name, "summary",
                             tool->title, "description", sentences(tool->description), "tags",
-                            tool->group, "requestBody", body, "responses", responses(tools, tool));
+                            tool->group, "requestBody", body, "responses", responses(tool, output));
 
     /* What only reads needs no confirmation of the user's. */
     (void)json_object_set_new(out, "x-openai-isConsequential", json_boolean(!tool->reads_only));
@@ -118,8 +119,13 @@ json_t *openapi_document(const struct tools *tools, const char *url)
         char path[128];
 
         (void)snprintf(path, sizeof(path), "/tools/%s", tool->name);
-        (void)json_object_set_new(paths, path, operation(tools, tool));
+        (void)json_object_set_new(paths, path,
+                                  operation(tool, json_deep_copy(tools_input(tools, tool)),
+                                            json_deep_copy(tools_output(tools, tool))));
     }
+    (void)json_object_set_new(paths, EXECUTE_PATH,
+                              operation(&tools_execute, json_loads(tools_execute.input, 0, NULL),
+                                        json_loads(tools_execute.output, 0, NULL)));
     return json_pack("{ss so s[{ss}] s[{s[]}{s[]}] so so so}", "openapi", "3.1.0", "info",
                      information(), "servers", "url", url, "security", "apiKey", "bearer", "tags",
                      tags(), "paths", paths, "components", components());

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 #include "mcp/jsonrpc.h"
-#include "tools/execute.h"
+#include "tools/catalogue/execute.h"
 #include "tools/internal.h"
 #include "tools/nearest.h"
 
@@ -259,7 +259,7 @@ void rest_execute(struct tools *tools, struct http_exchange *ex)
 {
     struct question *question = question_new(tools, ex, "POST", false);
 
-    question->run = execute_once;
+    question->run = tools_execute.run;
     if (!question->refused && !str_eq(http_request(ex)->method, STR("POST"))) {
         refuse(question, 405, "this path takes POST");
     }

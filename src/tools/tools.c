@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "tools/execute.h"
 #include "tools/internal.h"
 #include "tools/schema.h"
 
@@ -60,7 +61,7 @@ bool tools_handle(struct tools *tools, struct http_exchange *ex)
     if (str_eq(req->method, STR("OPTIONS"))) {
         return false; /* the API answers every preflight */
     }
-    if (str_eq(req->path, STR("/api/code/execute"))) {
+    if (str_eq(req->path, STR(EXECUTE_PATH))) {
         rest_execute(tools, ex);
     } else if (str_eq(req->path, STR("/tools"))) {
         rest_list(tools, ex);

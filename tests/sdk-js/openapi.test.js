@@ -43,10 +43,10 @@ test('every tool of the listing is an operation that importers take', async () =
   const operations = Object.entries(document.paths).map(([path, item]) => [path, item.post])
   assert.deepEqual(
     operations.map(([path]) => path),
-    listed.tools.map((tool) => `/tools/${tool.name}`)
+    [...listed.tools.map((tool) => `/tools/${tool.name}`), '/api/code/execute']
   )
   for (const [path, operation] of operations) {
-    assert.equal(`/tools/${operation.operationId}`, path)
+    assert.equal(path, operation.operationId === 'execute_code' ? '/api/code/execute' : `/tools/${operation.operationId}`)
     assert.ok(operation.summary && operation.description)
     assert.ok(operation.description.length <= 300, `${path}: its description is too long for ChatGPT`)
     assert.equal(operation.requestBody.content['application/json'].schema.type, 'object')

@@ -310,6 +310,9 @@ def test_children_that_go_on_printing(interpreter):
     execution = interpreter.run_code("(sleep 0.2; echo late) & echo now", language="bash")
     assert "now\n" in text_of(execution.logs.stdout)
     assert "42\n" in text_of(interpreter.run_code("echo 42", language="bash").logs.stdout)
+    # The tests that follow share the kernels.
+    assert interpreter.run_code("os.wait()").error is None
+    assert interpreter.run_code("wait", language="bash").error is None
 
 
 def test_deep_and_wide_values(interpreter):

@@ -333,6 +333,8 @@ def test_a_bad_base_is_named(builder, base, reason):
         ({"name": "x" * 129}, "Invalid name"),
         ({"name": "ok", "tags": ["no good"]}, "Invalid tag"),
         ({"name": "ok", "tags": "v1"}, "tags"),
+        ({"name": "base"}, "'base' is a built-in template"),
+        ({"name": "base:v2"}, "'base' is a built-in template"),
         ({"name": "ok", "cpuCount": 3}, "CPU count must be 1 or an even number"),
         ({"name": "ok", "cpuCount": 64}, "CPU count must be at most 32"),
         ({"name": "ok", "cpuCount": 0}, "CPU count"),
@@ -537,7 +539,9 @@ def test_only_what_is_public_is_for_others(daemon, builder):
     assert other.call("GET", f"/templates/aliases/{space}%2Fshared").status_code == 403
     changed = builder.call("PATCH", "/v2/templates/shared", json={"public": True})
     assert (changed.status_code, changed.json()["names"]) == (200, [f"{space}/shared"])
-    assert other.create(f"{space}/shared").status_code == 201
+    created = other.create(f"{space}/shared")
+    assert created.status_code == 201
+    other.call("DELETE", f"/sandboxes/{created.json()['sandboxID']}")
     _, status = other.build(name="onshared", base={"fromTemplate": f"{space}/shared"})
     assert status["status"] == "ready"
     assert other.call("DELETE", f"/templates/{space}%2Fshared").status_code == 403

@@ -183,6 +183,8 @@ def test_all_is_as_it_was_after_any_death(mixture, daemon):
         way(daemon)
         mixture.check()
         mixture.pause_again()
+    running = {id for what, id in mixture.ids.items() if what not in mixture.paused}
+    until(lambda: set(daemon.sandbox_dirs()) == running, "the jails of those paused are gone")
     kept = lists(daemon)
     WAYS["all"](daemon)
     mixture.check_rows()

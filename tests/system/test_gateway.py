@@ -77,6 +77,7 @@ BAD = {
     "an empty field": ({"exa": {"apiKey": ""}}, "exa.apiKey is needed"),
     "a wrong type": ({"filesystem": {"paths": "/"}}, "filesystem.paths must be an array of strings"),
     "an unknown field": ({"memory": {"size": 1}}, "memory.size is no field of this server"),
+    "a name of the catalogue": ({"memory": {"npm": "mine"}}, "memory is a name of the catalogue and takes no npm"),
     "a strange name": ({"../x": {"command": "true"}}, "../x is no name of a server"),
     "two sources": ({"x": {"npm": "a", "command": "b"}}, "x may give one of npm, pypi and command"),
     "bad arguments": ({"x": {"command": "a", "args": [1]}}, "x.args[0] must be a string"),

@@ -199,6 +199,22 @@ def test_one_that_dies_is_replaced(full):
     sandbox.kill()
 
 
+def test_dead_ones_are_claimed_by_nobody(full):
+    """Both are there to be read when the server wakes: that they died, and who wants one."""
+    server = full.child("serve")
+    with ThreadPoolExecutor() as pool:
+        os.kill(server, signal.SIGSTOP)
+        try:
+            for pid in full.jails().values():
+                os.kill(pid, signal.SIGKILL)
+            created = [pool.submit(Sandbox.create, timeout=60, **full.sdk) for _ in range(FLOOR)]
+        finally:
+            os.kill(server, signal.SIGCONT)
+        for sandbox in [future.result() for future in created]:
+            assert sandbox.commands.run("echo ok").stdout == "ok\n"
+            sandbox.kill()
+
+
 def test_a_template_that_changed_is_not_claimed(full):
     builder = Builder(full)
     ids, status = builder.build([run("echo one >/home/user/which")], name="turning")

@@ -93,6 +93,14 @@ def test_a_busy_port_is_found_before_anything_is_made(data):
     assert not data.exists()
 
 
+def test_a_setting_that_cannot_be_read_is_found_before_anything_is_made(data):
+    process = serve(data, "--egress-map", "198.51.100.10=127.0.0.1")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "'198.51.100.10=127.0.0.1' is not of the form ADDRESS[:PORT]=ADDRESS:PORT" in said
+    assert not data.exists()
+
+
 def test_an_orderly_end_leaves_nothing_mounted():
     daemon = Daemon()
     try:

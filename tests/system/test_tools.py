@@ -208,17 +208,40 @@ def test_one_whose_time_was_nearly_up_gets_half_an_hour_when_it_is_resumed(daemo
         sandbox.kill()
 
 
+def test_what_the_kernel_does_not_give_is_no_failure_of_ours(tools, box):
+    with pytest.raises(Refused, match="error reading file '/proc/self/mem'") as refused:
+        tools.read_sandbox_file(sandbox_id=box.sandbox_id, path="/proc/self/mem")
+    assert refused.value.status == 400
+
+
+@pytest.mark.parametrize("name", ["A B", "1A", "A-B", "", "A=B"])
+def test_what_cannot_name_a_variable_is_refused(tools, box, name):
+    for call in (lambda: tools.create_sandbox(envs={name: "x"}),
+                 lambda: tools.send_sandbox_input(sandbox_id=box.sandbox_id, input="true", envs={name: "x"})):
+        with pytest.raises(Refused, match=f"envs: '{name}' cannot name a variable"):
+            call()
+
+
+def test_a_command_is_ended_before_its_sandbox(tools, box):
+    told = tools.send_sandbox_input(sandbox_id=box.sandbox_id, input="echo begun; sleep 60", timeout_seconds=5)
+    assert told["timed_out"] and told["stdout"] == "begun\n"
+    assert "3 seconds before the sandbox expires" in told["note"] and "a longer timeout_seconds" in told["note"]
+
+
 # ---- who asks ----
 
 
 @pytest.mark.parametrize("headers, sentence", [
     ({}, "authorization header is missing"),
-    ({"X-API-Key": "Bearer KEY"}, 'authorization header is malformed: there is "Bearer " before the key'),
+    ({"X-API-Key": "Bearer KEY"}, 'authorization header is malformed: there is "Bearer " before the key; in X-API-Key'),
     ({"X-API-Key": '"KEY"'}, "authorization header is malformed: the key is in quotes"),
     ({"X-API-Key": "'KEY'"}, "authorization header is malformed: the key is in quotes"),
     ({"X-API-Key": "sk_e2b_0123"}, "authorization header is malformed: this is an access token"),
     ({"Authorization": "KEY"}, 'authorization header is malformed: write "Bearer " before the key'),
-    ({"Authorization": "Bearer Bearer KEY"}, 'authorization header is malformed: there is "Bearer " before the key'),
+    ({"Authorization": "Bearer Bearer KEY"},
+     'authorization header is malformed: there is "Bearer " before the key; in Authorization'),
+    ({"Authorization": "Basic dTpw"}, "authorization header is malformed: it is Basic"),
+    ({"Authorization": "Bearer"}, "authorization header is missing"),
     ({"X-API-Key": "hello"}, "authorization header is malformed: a key begins with e2b_"),
     ({"X-API-Key": "e2b_" + "0" * 40}, "Invalid API key"),
 ])
@@ -388,6 +411,49 @@ def test_the_command_line_explains_and_refuses(daemon):
     ):
         refused = atoll(daemon, *words)
         assert refused.returncode == code and sentence in refused.stderr
+
+
+def elsewhere(tmp_path, *words, **variables):
+    """A command of somebody who has no data directory, only the variables."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("E2B_", "ATOLL_"))}
+    return subprocess.run([PROGRAM, *words], env={**env, "ATOLL_DATA": str(tmp_path), **variables},
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+
+
+def test_every_command_chooses_its_daemon_alike(daemon, box, tmp_path):
+    host = daemon.url.replace("127.0.0.1", "localhost")
+    named = {"E2B_API_URL": f"{host}/", "E2B_API_KEY": daemon.key}
+    wrong = {"E2B_API_URL": "http://127.0.0.1:1", "E2B_API_KEY": "e2b_no"}
+    for words in (["tool", "list_templates"], ["shell", "list"], ["key", "list"], ["template", "list"],
+                  ["logs", box.sandbox_id], ["doctor", box.sandbox_id], ["mcp"]):
+        done = elsewhere(tmp_path, *words, **named)
+        assert done.returncode == 0, done.stderr
+        done = elsewhere(tmp_path, *words, "--data", str(daemon.data), **wrong)
+        assert done.returncode == 0, done.stderr
+        lost = elsewhere(tmp_path, *words)
+        assert lost.returncode == 1 and f"no daemon serves {tmp_path}" in lost.stderr
+        lost = elsewhere(tmp_path, *words, E2B_API_KEY=daemon.key)
+        assert lost.returncode == 1 and "set E2B_API_URL to its address" in lost.stderr
+    lost = elsewhere(tmp_path, "tool", "list_templates", E2B_API_URL="https://atoll.example.com", E2B_API_KEY="x")
+    assert "it is of the form http://HOST:PORT" in lost.stderr
+
+
+def test_a_key_that_is_revoked_by_another_is_not_taken_for_the_default_one(daemon, tmp_path):
+    made = elsewhere(tmp_path, "key", "create", "one", E2B_API_URL=daemon.url, E2B_API_KEY=daemon.key)
+    listed = httpx.get(f"{daemon.url}/api-keys", headers={"X-API-Key": daemon.key}).json()
+    key = next(key["id"] for key in listed if key["id"] in made.stderr)
+    env = {**os.environ, "E2B_API_URL": daemon.url, "E2B_API_KEY": made.stdout.strip(), "ATOLL_DATA": str(daemon.data)}
+    done = subprocess.run([PROGRAM, "key", "revoke", key], env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_command_explains_itself(tmp_path):
+    for words, text in ((["shell", "put"], "put NAME URL --header NAME"), (["mcp"], "[--template NAME | --sandbox ID]"),
+                        (["template", "build"], "template prune [DAYS]"), (["key"], "revoke ID"),
+                        (["logs"], "ID [--follow]"), (["tool"], "NAME --help")):
+        explained = elsewhere(tmp_path, *words, "--help")
+        assert explained.returncode == 0
+        assert explained.stdout.startswith(f"usage: atoll {words[0]}") and text in explained.stdout
 
 
 # ---- the end: it stops the daemon ----

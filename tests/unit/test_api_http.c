@@ -294,7 +294,9 @@ static void keys_are_wanted(void)
     char bearer[128];
 
     CHECK(start(&dir));
-    REFUSED(401, "authorization header is missing: send the API key as X-API-Key",
+    REFUSED(401,
+            "authorization header is missing: send the API key as X-API-Key, or as "
+            "Authorization: Bearer KEY",
             ask_with("GET", "/teams", "", ""));
     REFUSED(401, "authorization header is malformed: a key begins with e2b_",
             ask_with("GET", "/teams", "X-API-Key: hello\r\n", ""));

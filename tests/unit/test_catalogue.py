@@ -34,13 +34,13 @@ REFUSED = {
 }
 
 
-def embed(program, text, times=1):
+def embed(program, text, times=1, options=()):
     """The exit code, what was said, and the table."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "do_it.json"
         file.write_text(text)
         table = pathlib.Path(folder) / "table.c"
-        ran = subprocess.run([program, table, f"{folder}/handlers.h", "--", "Group", *[file] * times],
+        ran = subprocess.run([program, table, f"{folder}/handlers.h", *options, "--", "Group", *[file] * times],
                              capture_output=True, text=True, check=False)
         return ran.returncode, ran.stderr, table.read_text() if table.exists() else ""
 
@@ -53,6 +53,9 @@ def main(program):
                     '\\"additionalProperties\\":false' in table and "false, true, tool_do_it}" in table, said))
     code, said, _ = embed(program, json.dumps(GOOD), times=2)
     results.append(("a tool that is listed twice is refused", code == 1 and "is listed twice" in said, said))
+    code, said, table = embed(program, json.dumps(GOOD), options=("--single", "the_one"))
+    results.append(("a single declaration becomes a constant", code == 0 and
+                    'const struct tool the_one = {"do_it", "Group"' in table and "tools_catalogue[]" not in table, said))
     for what, (text, sentence) in REFUSED.items():
         code, said, table = embed(program, text)
         results.append((f"{what} is refused", code == 1 and sentence in said and not table, said))

@@ -81,6 +81,8 @@ static void fields_are_checked(void)
          "redis.paths must be an array of strings"},
         {"{\"redis\": {\"host\": \"h\", \"hots\": \"h\"}}",
          "redis.hots is no field of this server"},
+        {"{\"redis\":{\"npm\":\"mine\"}}", "redis is a name of the catalogue and takes no npm: "
+                                           "give a server of your own another name"},
     };
     scoped_catalogue catalogue = catalogue_of(own);
 

@@ -167,10 +167,11 @@ static void only_pages_of_this_machine_and_the_operators_domain_are_let_in(void)
 {
     static const char *const good[] = {"http://localhost",       "http://localhost:6274",
                                        "https://127.0.0.1:3000", "http://[::1]:80",
-                                       "https://box.example",    "https://app.box.example:8443"};
+                                       "https://box.example",    "https://box.example:8443"};
     static const char *const bad[] = {"http://evil.example",
                                       "http://localhost.evil.example",
                                       "http://evilbox.example",
+                                      "https://8000-sandbox.box.example",
                                       "null",
                                       "",
                                       "http://[::1].evil",
@@ -184,6 +185,7 @@ static void only_pages_of_this_machine_and_the_operators_domain_are_let_in(void)
         CHECK_THAT(!mcp_origin_allowed(str_of(bad[i]), "box.example"), "%s", bad[i]);
     }
     CHECK(!mcp_origin_allowed(STR("https://box.example"), NULL));
+    CHECK(mcp_origin_allowed(STR("https://box.example:8443"), "box.example:8443"));
 }
 
 static void accept_is_read_with_its_parameters_and_wildcards(void)
