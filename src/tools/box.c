@@ -263,6 +263,9 @@ int box_http(struct tool_call *call, const struct box *box, const struct box_que
     scoped_ask *ask = NULL;
 
     box_headers(&headers, box, question->port);
+    if (question->trusted && box->token[0]) {
+        box_header(&headers, "x-access-token", box->token);
+    }
     if (text) {
         box_header(&headers, "content-type", "application/json");
     }

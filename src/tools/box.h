@@ -86,6 +86,7 @@ struct box_question { /* borrowed */
     uint32_t port;
     const char *method, *target;
     const json_t *body; /* NULL: none */
+    bool trusted;       /* it is given the sandbox's token, to ask the agent with */
     void (*piece)(void *ctx, struct str data);
     void *ctx;
 };

@@ -280,7 +280,7 @@ static void kill_group(const struct box_running *run)
                                   .box = run->box,
                                   .command = &command,
                                   .result = &result,
-                                  .limit_ms = 2 * KILL_LIMIT_MS};
+                                  .limit_ms = (int64_t)2 * KILL_LIMIT_MS};
     struct err err;
 
     (void)snprintf(script, sizeof(script), "kill -KILL -- -%u", run->pid);

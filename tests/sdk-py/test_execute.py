@@ -33,9 +33,75 @@ def test_languages_errors_and_variables(api):
     assert out["stdout"] == "21 w\n" and out["success"], out
     out = execute(api, language="python", code="print('so far')\nno_such_name")
     assert out["error"].startswith("NameError: name 'no_such_name' is not defined") and out["exitCode"] == 1
-    assert out["stdout"] == "so far\n" and not out["success"]
-    assert execute(api, language="python", code="import sys; sys.exit(3)")["exitCode"] == 3
+    assert out["stdout"] == "so far\n" and not out["success"] and "NameError" in out["stderr"]
     assert execute(api, language="bash", code="echo $((40 + 2)); exit 4")["exitCode"] == 4
+
+
+def test_packages_come_before_those_of_the_image(api):
+    code = "import requests, six; print(requests.__version__, six.__name__)"
+    out = execute(api, language="python", code=code, packages=["requests==2.31.0", "six"])
+    assert out["stdout"] == "2.31.0 six\n" and out["template"] == "code-interpreter-v1", out
+    # One that the kernel which is kept has imported already.
+    answer = api.post("/tools/run_code", timeout=180, json={
+        "code": "import cycler; print(cycler.__file__)", "dependencies": ["cycler==0.11.0"]}).json()
+    assert answer["logs"]["stdout"][0].startswith("/home/user/"), answer
+
+
+def test_what_pip_installs_beside_a_kernel_is_found(new_interpreter):
+    sandbox = new_interpreter()
+    assert sandbox.run_code("import first").error.name == "ModuleNotFoundError"
+    sandbox.commands.run("pip install --quiet first requests==2.31.0", timeout=120)
+    run = sandbox.run_code("import first, requests; print(requests.__version__)")
+    assert run.error is None and run.logs.stdout == ["2.31.0\n"], run
+
+
+def test_javascript_and_typescript_are_programs(api):
+    main = "async function main() { await new Promise((r) => setTimeout(r, 50)); console.log('late') }\nmain()"
+    for language in ("javascript", "typescript"):
+        out = execute(api, language=language, code=main)
+        assert out["stdout"] == "late\n" and out["success"] and out["template"] == "code-interpreter-v1", out
+        out = execute(api, language=language, code="setTimeout(() => { process.exit(4) }, 10)")
+        assert out["exitCode"] == 4 and not out["success"], out
+        out = execute(api, language=language, code="setTimeout(() => { throw new Error('much later') }, 10)")
+        assert out["exitCode"] == 1 and "much later" in out["stderr"] and not out["success"], out
+
+
+def test_a_promise_is_waited_for(api):
+    code = "async function main() { await new Promise((r) => setTimeout(r, 50)); console.log('late'); return 42 }\nmain()"
+    answer = api.post("/tools/run_code", json={"code": code, "execLanguage": "javascript"}, timeout=180).json()
+    assert answer["logs"]["stdout"] == ["late\n"] and answer["results"][0]["text"] == "42", answer
+    code = "(async () => { throw new TypeError('no') })()"
+    answer = api.post("/tools/run_code", json={"code": code, "execLanguage": "javascript"}, timeout=180).json()
+    assert answer["error"]["name"] == "TypeError" and answer["logs"]["stderr"] == [], answer
+
+
+def test_ends_of_programs_have_their_status(api):
+    for code, status in {"import sys; sys.exit(3)": 3, "import sys; sys.exit(0)": 0, "import sys; sys.exit()": 0, "import sys; sys.exit('last words')": 1}.items():
+        out = execute(api, language="python", code=f"print('so far')\n{code}")
+        assert out["exitCode"] == status and out["success"] == (status == 0) and out["stdout"] == "so far\n", out
+        assert out["stderr"] == ("last words\n" if "last" in code else ""), out
+        assert (out["error"] is None) == (status == 0), out
+    out = execute(api, language="python", code="import os; os._exit(4)")
+    assert out["exitCode"] == 4 and "status 4" in out["error"] and "started again" not in str(out), out
+
+
+def test_secrets_with_a_variable_reach_kernels(api):
+    kept = {"name": "execute-key", "value": "kept-by-the-team", "metadata": {"env": "EXECUTE_KEY"}}
+    assert api.post("/secrets", json=kept).status_code == 201
+    try:
+        out = execute(api, language="python", code="import os; print(os.environ['EXECUTE_KEY'])")
+        assert out["stdout"] == "kept-by-the-team\n" and out["template"] == "code-interpreter-v1", out
+    finally:
+        api.delete("/secrets/execute-key")
+
+
+def test_the_end_of_a_long_output_is_kept(api):
+    out = execute(api, language="python", code="for i in range(50): print('ü' * (1 << 19))\nprint('the end')")
+    assert out["success"] and out["truncated"] and out["stdout"].endswith("ü\nthe end\n"), out["error"]
+    assert (1 << 20) - 8 < len(out["stdout"].encode()) <= 1 << 20
+    out = execute(api, language="python", code="import sys; print('x' * (1 << 20), file=sys.stderr); no_such_name")
+    assert out["truncated"] and "NameError" in out["stderr"] and not out["success"]
+    assert execute(api, language="python", code="1")["truncated"] is False
 
 
 def test_code_that_outlives_its_timeout_is_stopped(api):

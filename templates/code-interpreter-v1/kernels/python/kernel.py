@@ -19,6 +19,7 @@ import select
 import site
 import sys
 import threading
+import warnings
 
 if sys.path[0] == os.path.dirname(os.path.abspath(__file__)):
     del sys.path[0]  # nothing here is for import by cells
@@ -101,6 +102,7 @@ class App(IPKernelApp):
         self.capture_fd_output = False
         super().initialize(argv)
         OutStream.write = _waiting_write
+        warnings.filterwarnings("ignore", "To exit: use", module="IPython")  # advice for a prompt, which this is not
         self.descriptors = [Descriptor(1, sys.stdout), Descriptor(2, sys.stderr)]
         faulthandler.enable(self.descriptors[1].original, all_threads=False)
         self.shell.events.register("pre_run_cell", find_user_packages)
