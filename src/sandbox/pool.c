@@ -189,8 +189,8 @@ static void on_gone(struct sandbox_watch *watch)
     DL_DELETE(pool->parked, parked);
     pool->parked_n--;
     free(parked);
-    if (!pool->all->closed) {
-        pool_failed(pool);
+    if (!pool->all->closed && clock_mono_ms() >= pool->not_before_ms) {
+        pool_failed(pool); /* many that die at one time are one failure */
     }
 }
 
