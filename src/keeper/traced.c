@@ -1,6 +1,7 @@
 #include "keeper/traced.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,8 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/user.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -15,6 +18,7 @@
 
 enum {
     BYTES_MAX = 64 * 1024, /* of what goes along with one call */
+    WAIT_LOOKS = 1000,     /* at once, before it is waited for */
     GET_THREAD_AREA = 25,
     ARCH_PRCTL = 30,
     SHADOW_STACK_STATUS = 0x5005,
@@ -234,4 +238,25 @@ long traced_call(pid_t caller, const uint64_t args[4])
         return status_call(caller, args);
     }
     return -EIO;
+}
+
+void traced_pause(void)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+}
+
+/* Most have stopped before one has looked a few times. */
+bool traced_wait(pid_t tid, int *status)
+{
+    pid_t r = waitpid(tid, status, WNOHANG | __WALL);
+
+    for (int i = 0; r == 0 && i < WAIT_LOOKS; i++) {
+        (void)sched_yield();
+        r = waitpid(tid, status, WNOHANG | __WALL);
+    }
+    for (int ms = 0; r == 0 && ms < TRACED_WAIT_MS; ms++) {
+        traced_pause();
+        r = waitpid(tid, status, WNOHANG | __WALL);
+    }
+    return r == tid;
 }

@@ -11,6 +11,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+enum { TRACED_WAIT_MS = 2000 }; /* for one to stop: what runs stops within microseconds */
+
+/* As waitpid() of one thread, for at most TRACED_WAIT_MS. False: it neither stopped nor ended. */
+bool traced_wait(pid_t tid, int *status);
+void traced_pause(void); /* for a millisecond */
+
 /* The arguments are those of the system call: request, thread, addr, data. Its value, or -errno;
  * -EIO for a request that is not known here. */
 long traced_call(pid_t caller, const uint64_t args[4]);

@@ -295,6 +295,27 @@ static void trace_serve(struct tracer *tracer, const struct seccomp_notif *call)
 
 /* ---- the death of CRIU ---- */
 
+/* Notes what has become of those that are held. False: one still runs. */
+static bool all_stand(struct tracer *tracer)
+{
+    bool stand = true;
+
+    for (size_t i = 0; i < tracer->threads_n; i++) {
+        struct held *held = &tracer->threads[i];
+        pid_t r = held->seized ? waitpid(held->tid, &held->status, WNOHANG | __WALL) : 0;
+
+        if (r == held->tid && WIFSTOPPED(held->status)) {
+            held->stopped = true;
+        } else if (r != 0) {
+            held->seized = false; /* it has ended */
+        }
+        stand = stand && (!held->seized || held->stopped);
+    }
+    return stand;
+}
+
+/* All are looked at in turn: one that is being killed may wait for others to be gone, and the
+ * kernel waits for us to have seen their end. */
 static void stop_all(struct tracer *tracer)
 {
     for (size_t i = 0; i < tracer->threads_n; i++) {
@@ -304,12 +325,11 @@ static void stop_all(struct tracer *tracer)
         }
     }
     tracer->thaw(tracer->ctx); /* whoever is held stands still without */
+    for (int ms = 0; !all_stand(tracer) && ms < TRACED_WAIT_MS; ms++) {
+        traced_pause();
+    }
     for (size_t i = 0; i < tracer->threads_n; i++) {
-        struct held *held = &tracer->threads[i];
-        if (held->seized && !held->stopped) {
-            held->seized =
-                waitpid(held->tid, &held->status, __WALL) == held->tid && WIFSTOPPED(held->status);
-        }
+        tracer->threads[i].seized = tracer->threads[i].seized && tracer->threads[i].stopped;
     }
 }
 

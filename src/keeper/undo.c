@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "keeper/traced.h"
 
 #ifndef TCP_REPAIR_OFF_NO_WP
 #define TCP_REPAIR_OFF_NO_WP (-1)
@@ -234,7 +235,7 @@ static bool trap_wait(pid_t tid)
 {
     for (int i = 0; i < STOPS_MAX; i++) {
         int status = 0;
-        if (ptrace(PTRACE_CONT, tid, NULL, NULL) < 0 || waitpid(tid, &status, __WALL) != tid ||
+        if (ptrace(PTRACE_CONT, tid, NULL, NULL) < 0 || !traced_wait(tid, &status) ||
             !WIFSTOPPED(status)) {
             return false;
         }

@@ -207,6 +207,7 @@ def test_dead_ones_are_claimed_by_nobody(full):
         try:
             for pid in full.jails().values():
                 os.kill(pid, signal.SIGKILL)
+            until(lambda: not full.jails(), "they are dead", SETTLE_S)
             created = [pool.submit(Sandbox.create, timeout=60, **full.sdk) for _ in range(FLOOR)]
         finally:
             os.kill(server, signal.SIGCONT)
