@@ -198,29 +198,29 @@ static void answer_own(const struct tracer *tracer, const struct seccomp_notif *
 
 /* ---- waiting ---- */
 
-static bool held_look(struct held *held)
+static void held_look(struct held *held)
 {
-    if (held->seized && !held->told && !held->stopped &&
+    if (held->seized && !held->told &&
         waitpid(held->tid, &held->status, WNOHANG | __WALL) == held->tid) {
         held->told = held->stopped = true;
         held->seized = WIFSTOPPED(held->status);
     }
-    return held->told;
 }
 
+/* All are looked at, whoever is wanted: one that is killed may end only when the end of others, who
+ * stood still, has been seen. */
 static struct held *held_ready(struct tracer *tracer, pid_t wanted)
 {
-    struct held *one = wanted > 0 ? held_of(tracer, wanted) : NULL;
+    struct held *ready = NULL;
 
-    if (one) {
-        return held_look(one) ? one : NULL;
-    }
     for (size_t i = 0; i < tracer->threads_n; i++) {
-        if (held_look(&tracer->threads[i])) {
-            return &tracer->threads[i];
+        struct held *held = &tracer->threads[i];
+        held_look(held);
+        if (held->told && !ready && (wanted <= 0 || wanted == held->tid)) {
+            ready = held;
         }
     }
-    return NULL;
+    return ready;
 }
 
 /* CRIU's wait4(), as soon as there is something to tell. */

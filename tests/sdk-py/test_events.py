@@ -64,7 +64,8 @@ def test_a_timeout_is_the_reason(api, new_sandbox):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     assert killed[0]["eventData"]["kill_reason"] == "timeout"
-    assert killed[0]["eventData"]["execution"]["execution_time"] >= 1000
+    # By the wall clock, while the timeout goes by the monotonic one.
+    assert killed[0]["eventData"]["execution"]["execution_time"] >= 990
 
 
 def test_connect_that_changes_nothing_is_no_event(api, new_sandbox):
