@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -173,3 +174,14 @@ class Daemon:
         self.log.close()
         subprocess.run(["umount", self.data / "pool"], check=False, stderr=subprocess.DEVNULL)
         shutil.rmtree(self.data)
+
+
+@contextmanager
+def running(*settings):
+    """A daemon that has started, and of which nothing is left afterwards."""
+    daemon = Daemon(*settings)
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.remove()

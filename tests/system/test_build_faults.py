@@ -9,17 +9,13 @@ import uuid
 import httpx
 import pytest
 from builder import Builder, archive, run
-from daemon import Daemon, until
+from daemon import running, until
 
 
 @pytest.fixture(scope="module")
 def daemon():
-    daemon = Daemon("--builds-max", "1")
-    try:
-        daemon.start()
+    with running("--builds-max", "1") as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 WAYS = {

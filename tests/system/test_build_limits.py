@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 from builder import Builder, run
-from daemon import Daemon, until
+from daemon import running, until
 
 STEP_S, READY_S = 3, 4
 POOL = "2G"
@@ -14,12 +14,8 @@ POOL = "2G"
 
 @pytest.fixture(scope="module")
 def daemon():
-    daemon = Daemon("--build-step-s", str(STEP_S), "--build-ready-s", str(READY_S), "--pool-size", POOL)
-    try:
-        daemon.start()
+    with running("--build-step-s", str(STEP_S), "--build-ready-s", str(READY_S), "--pool-size", POOL) as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture

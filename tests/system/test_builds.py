@@ -7,22 +7,15 @@ import uuid
 import httpx
 import pytest
 from builder import Builder, archive, run
-from daemon import Daemon, until
+from daemon import until
 from e2b import Sandbox
-from test_teams import add_team
+from teams import two_teams
 
 
 @pytest.fixture(scope="module")
 def daemon():
-    daemon = Daemon("--builds-max", "2")
-    try:
-        daemon.start()
-        daemon.stop()
-        daemon.other_key = add_team(daemon.data / "state" / "atoll.db", "another")
-        daemon.start()
+    with two_teams("--builds-max", "2") as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture

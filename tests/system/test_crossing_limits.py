@@ -2,7 +2,7 @@
 
 import httpx
 import pytest
-from daemon import Daemon
+from daemon import running
 from e2b import Sandbox
 
 MOST = 2
@@ -10,12 +10,8 @@ MOST = 2
 
 @pytest.fixture(scope="module")
 def daemon():
-    daemon = Daemon("--team-sandboxes-max", str(MOST))
-    try:
-        daemon.start()
+    with running("--team-sandboxes-max", str(MOST)) as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 def call(daemon, method, path, **options):

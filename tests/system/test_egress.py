@@ -10,7 +10,7 @@ import time
 
 import httpx
 import pytest
-from daemon import Daemon, until
+from daemon import running, until
 from e2b import CommandExitException, Sandbox
 from world import Echo, Names, Web, certificate
 
@@ -46,12 +46,8 @@ def world(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def daemon(world):
-    daemon = Daemon(*world.settings())
-    try:
-        daemon.start()
+    with running(*world.settings()) as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture

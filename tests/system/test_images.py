@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from daemon import ROOT, Daemon
+from daemon import ROOT, running
 from e2b import Sandbox, Template
 from e2b.exceptions import BuildException
 from oci import Image, Registry, digest, entry, layer
@@ -57,12 +57,8 @@ def images():
 
 @pytest.fixture(scope="module")
 def daemon(images):
-    daemon = Daemon("--registry-local", "true", "--image-dir", str(images))
-    try:
-        daemon.start()
+    with running("--registry-local", "true", "--image-dir", str(images)) as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import threading
 import httpx
 import pytest
 from builder import Builder
-from daemon import Daemon, until
+from daemon import Daemon, running, until
 from e2b import RateLimitException, Sandbox
 
 SMALL_MB = 4
@@ -21,12 +21,8 @@ HOOK = {
 
 @pytest.fixture(scope="module")
 def daemon():
-    daemon = Daemon("--team-sandboxes-max", "2", "--sandbox-hours-max", "1")
-    try:
-        daemon.start()
+    with running("--team-sandboxes-max", "2", "--sandbox-hours-max", "1") as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture

@@ -2,18 +2,14 @@
 
 import httpx
 import pytest
-from daemon import Daemon, until
+from daemon import running, until
 from e2b import Sandbox
 
 
 @pytest.fixture(scope="module")
 def daemon():
-    daemon = Daemon()
-    try:
-        daemon.start()
+    with running() as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 def messages(daemon, sandbox, search):

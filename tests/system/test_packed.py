@@ -6,7 +6,7 @@ import re
 
 import httpx
 import pytest
-from daemon import Daemon, until
+from daemon import running, until
 from e2b import Sandbox
 
 HOLD = """
@@ -24,12 +24,8 @@ http.server.HTTPServer(("127.0.0.1", 8000), Handler).serve_forever()
 
 @pytest.fixture
 def daemon():
-    daemon = Daemon("--parked-max", "0", "--pack-after-s", "1")
-    try:
-        daemon.start()
+    with running("--parked-max", "0", "--pack-after-s", "1") as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 def held(daemon, sandbox_id):

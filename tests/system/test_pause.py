@@ -7,7 +7,7 @@ import threading
 
 import httpx
 import pytest
-from daemon import PROGRAM, Daemon, until
+from daemon import PROGRAM, running, until
 from e2b import Sandbox, SandboxException
 from inhabited import Inhabited
 
@@ -18,12 +18,8 @@ LINES = 20000
 
 @pytest.fixture(scope="module")
 def daemon():
-    daemon = Daemon()
-    try:
-        daemon.start()
+    with running() as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from daemon import Daemon, until
+from daemon import running, until
 from e2b import Sandbox
 
 ROUNDS = int(os.environ.get("ATOLL_PAUSE_FAULT_ROUNDS", "15"))
@@ -39,12 +39,8 @@ http.server.HTTPServer(("127.0.0.1", 8000), Handler).serve_forever()
 
 @pytest.fixture
 def daemon():
-    daemon = Daemon("--parked-max", "0")
-    try:
-        daemon.start()
+    with running("--parked-max", "0") as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 def descendants(pid):

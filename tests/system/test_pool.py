@@ -12,7 +12,7 @@ import pytest
 from builder import Builder, run
 from daemon import Daemon, until
 from e2b import Sandbox
-from test_teams import add_team
+from teams import two_teams
 
 FLOOR, CEILING = 4, 16
 BURST = 100
@@ -59,18 +59,11 @@ def server():
 
 @pytest.fixture(scope="module")
 def daemon(server):
-    daemon = Daemon(
+    with two_teams(
         *("--parked-min", str(FLOOR), "--parked-max", str(CEILING)),
         *("--egress-map", f"{OUTSIDE}:80=127.0.0.1:{server}"),
-    )
-    try:
-        daemon.start()
-        daemon.stop()
-        daemon.other_key = add_team(daemon.data / "state" / "atoll.db", "another")
-        daemon.start()
+    ) as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import subprocess
 
 import httpx
 import pytest
-from daemon import Daemon
+from daemon import Daemon, running
 from e2b import CommandExitException, Sandbox
 from proxies import Connect, Socks
 from world import Echo, Names, Web, certificate
@@ -53,12 +53,8 @@ def liars():
 @pytest.fixture(scope="module")
 def daemon(world, liars):
     more = [f"{PROXY}:{2000 + i}=127.0.0.1:{s.port}" for i, s in enumerate(liars.values())]
-    daemon = Daemon(*world.settings(*more, f"{PROXY}:1=127.0.0.1:1"))
-    try:
-        daemon.start()
+    with running(*world.settings(*more, f"{PROXY}:1=127.0.0.1:1")) as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture

@@ -8,18 +8,14 @@ from datetime import datetime, timedelta, timezone
 
 import httpx
 import pytest
-from daemon import PROGRAM, SETTINGS, Daemon, until
+from daemon import PROGRAM, SETTINGS, running, until
 from e2b import CommandExitException, Sandbox, SandboxNotFoundException
 
 
 @pytest.fixture(scope="module")
 def daemon():
-    daemon = Daemon()
-    try:
-        daemon.start()
+    with running() as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import urllib.parse
 
 import httpx
 import pytest
-from daemon import PROGRAM, Daemon, until
+from daemon import PROGRAM, running, until
 from e2b import Sandbox
 from world import Authority, Names
 
@@ -117,12 +117,8 @@ def world(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def daemon(world):
-    daemon = Daemon(*world.settings())
-    try:
-        daemon.start()
+    with running(*world.settings()) as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture(scope="module")

@@ -1,45 +1,17 @@
 """Teams see only their own. The API makes keys but no teams, so a second team is put straight into
 the database of a daemon that is down."""
 
-import hashlib
-import secrets
-import sqlite3
-import uuid
-
 import httpx
 import pytest
-from daemon import Daemon
 from e2b import Sandbox, SandboxNotFoundException
-
-
-def add_team(database, name):
-    """Returns a key of the new team."""
-    key = f"e2b_{secrets.token_hex(20)}"
-    team_id = str(uuid.uuid4())
-    digest = hashlib.sha256(key.encode()).hexdigest()
-    masked = f"{key[:6]}...{key[-4:]}"
-    with sqlite3.connect(database) as db:
-        db.execute("INSERT INTO teams VALUES (?, ?, 0)", (team_id, name))
-        db.execute(
-            "INSERT INTO keys VALUES (?, ?, 'first', ?, 'e2b_', ?, 0, 0)",
-            (str(uuid.uuid4()), team_id, digest, masked),
-        )
-    db.close()
-    return key
+from teams import two_teams
 
 
 @pytest.fixture(scope="module")
 def teams():
     """What the SDK's calls take for the default team and for another."""
-    daemon = Daemon()
-    try:
-        daemon.start()
-        daemon.stop()
-        key = add_team(daemon.data / "state" / "atoll.db", "another")
-        daemon.start()
-        yield daemon.sdk, {**daemon.sdk, "api_key": key}
-    finally:
-        daemon.remove()
+    with two_teams() as daemon:
+        yield daemon.sdk, {**daemon.sdk, "api_key": daemon.other_key}
 
 
 def test_a_team_sees_only_its_own(teams):

@@ -13,22 +13,15 @@ from datetime import datetime, timezone
 import httpx
 import pytest
 from catalogue import Catalogue, Refused
-from daemon import PROGRAM, Daemon, until
+from daemon import PROGRAM, until
 from e2b import Sandbox
-from test_teams import add_team
+from teams import two_teams
 
 
 @pytest.fixture(scope="module")
 def daemon():
-    daemon = Daemon()
-    try:
-        daemon.start()
-        daemon.stop()
-        daemon.other_key = add_team(daemon.data / "state" / "atoll.db", "another")
-        daemon.start()
+    with two_teams() as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import pytest
 from catalogue import Catalogue, Refused
-from daemon import Daemon, until
+from daemon import running, until
 from messages_api import MessagesApi, turn
 
 API = "198.51.100.7"
@@ -21,12 +21,8 @@ def model():
 
 @pytest.fixture(scope="module")
 def daemon(model):
-    daemon = Daemon("--egress-map", f"{API}:80=127.0.0.1:{model.server_port}")
-    try:
-        daemon.start()
+    with running("--egress-map", f"{API}:80=127.0.0.1:{model.server_port}") as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture(scope="module")

@@ -9,19 +9,15 @@ import urllib.parse
 
 import httpx
 import pytest
-from daemon import ROOT, Daemon, until
+from daemon import ROOT, running, until
 
 KEY = "sk-live-4f9Q+shell/key-for-guarding"
 
 
 @pytest.fixture(scope="module")
 def daemon():
-    daemon = Daemon("--code-timeout-s", "120")
-    try:
-        daemon.start()
+    with running("--code-timeout-s", "120") as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import uuid
 import httpx
 import pytest
 from catalogue import Catalogue, Refused
-from daemon import Daemon, until
-from test_teams import add_team
+from daemon import until
+from teams import two_teams
 from world import Web
 
 HOUR_S = 3600
@@ -23,15 +23,8 @@ def web():
 
 @pytest.fixture(scope="module")
 def daemon(web):
-    daemon = Daemon("--egress-map", f"198.51.100.1:80=127.0.0.1:{web.server_port}")
-    try:
-        daemon.start()
-        daemon.stop()
-        daemon.other_key = add_team(daemon.data / "state" / "atoll.db", "another")
-        daemon.start()
+    with two_teams("--egress-map", f"198.51.100.1:80=127.0.0.1:{web.server_port}") as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture(scope="module")

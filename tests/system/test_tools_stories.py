@@ -7,7 +7,7 @@ import threading
 import httpx
 import pytest
 from catalogue import Catalogue, Refused
-from daemon import Daemon, until
+from daemon import running, until
 from test_transform import repository
 from world import Quiet, Web, certificate
 
@@ -40,12 +40,8 @@ def git(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def daemon(git):
-    daemon = Daemon("--egress-map", f"{GIT}:443=127.0.0.1:{git.server_port}")
-    try:
-        daemon.start()
+    with running("--egress-map", f"{GIT}:443=127.0.0.1:{git.server_port}") as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import tempfile
 
 import httpx
 import pytest
-from daemon import Daemon, until
+from daemon import running, until
 from e2b import CommandExitException, Sandbox
 from world import Authority, Names, Origin, Web
 
@@ -81,12 +81,8 @@ def world(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def daemon(world):
-    daemon = Daemon(*world.settings())
-    try:
-        daemon.start()
+    with running(*world.settings()) as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture(scope="module")

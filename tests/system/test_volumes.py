@@ -5,7 +5,7 @@ import uuid
 
 import httpx
 import pytest
-from daemon import Daemon, until
+from daemon import running, until
 from e2b import CommandExitException, Sandbox, Volume
 
 SIZE_MB = 64
@@ -13,12 +13,8 @@ SIZE_MB = 64
 
 @pytest.fixture(scope="module")
 def daemon():
-    daemon = Daemon("--volume-size", f"{SIZE_MB}M")
-    try:
-        daemon.start()
+    with running("--volume-size", f"{SIZE_MB}M") as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 @pytest.fixture
