@@ -45,7 +45,7 @@ static _Noreturn void program_exec(const struct criu_program *program, char *ver
     char *libraries = (char[CRIU_PATH_BYTES]){0};
     char *plain[] = {path, verb, argument, NULL};
     char *loaded[] = {loader, (char[]){"--library-path"}, libraries, path, verb, argument, NULL};
-    char *envp[] = {(char[]){"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, NULL};
+    char *envp[] = {(char[]){"PATH=" CRIU_PROGRAMS ":/usr/sbin:/usr/bin:/sbin:/bin"}, NULL};
 
     memcpy(path, program->path, CRIU_PATH_BYTES);
     memcpy(loader, program->loader, CRIU_PATH_BYTES);

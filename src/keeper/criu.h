@@ -23,6 +23,7 @@ enum {
 };
 
 #define CRIU_LOG "criu.log"
+#define CRIU_PROGRAMS "/run/bin" /* where CRIU looks first for the programs it starts */
 
 /* Where it is. One that was unpacked from another release brings its own libraries. */
 struct criu_program {
