@@ -44,7 +44,8 @@ static bool is_text(const char *at, uint64_t n)
 
 static int cut_off(struct err *err)
 {
-    return err_set(err, EINVAL, "the image of a file system in memory is cut off");
+    (void)err_set(err, EINVAL, "the image of a file system in memory is cut off");
+    return -EINVAL;
 }
 
 static int item_take(struct reader *r, struct item *out, struct err *err)
@@ -55,10 +56,11 @@ static int item_take(struct reader *r, struct item *out, struct err *err)
         return cut_off(err);
     }
     memcpy(&out->record, record, sizeof(out->record));
-    out->name = out->record.name_n ? take(r, out->record.name_n) : "";
-    if (!out->name || (out->record.name_n && !is_text(out->name, out->record.name_n))) {
+    const char *name = out->record.name_n ? take(r, out->record.name_n) : NULL;
+    if (out->record.name_n && !is_text(name, out->record.name_n)) {
         return cut_off(err);
     }
+    out->name = name ? name : "";
     out->value = take(r, out->record.value_n);
     return out->value ? 0 : cut_off(err);
 }

@@ -71,7 +71,7 @@ static void tree_make(int dir)
     CHECK_INT(symlinkat("/nowhere/at all", dir, "link"), 0);
     CHECK_INT(mkfifoat(dir, "pipe", 0622), 0);
     CHECK_INT(pwrite(sparse, "end", 3, HOLE_AT), 3);
-    CHECK_INT(ftruncate(sparse, HOLE_AT * 2), 0);
+    CHECK_INT(ftruncate(sparse, (off_t)HOLE_AT * 2), 0);
     CHECK_INT(fchmodat(dir, ".", 01777, 0), 0);
     CHECK_INT(utimensat(dir, "plain", times, 0), 0);
     CHECK_INT(utimensat(dir, "below", times, 0), 0);
