@@ -287,11 +287,11 @@ static _Noreturn void worker_exec(const struct criu_program *program, int (*ente
     program_exec(program, (char[]){"swrk"}, number);
 }
 
-int criu_start(const struct criu_program *program, int (*enter)(void *ctx), void *ctx,
+int criu_start(const struct criu_program *program, int group_fd, int (*enter)(void *ctx), void *ctx,
                struct criu *out, struct err *err)
 {
     int socket = -1;
-    pid_t pid = task_fork("CRIU", &socket, err);
+    pid_t pid = task_fork("CRIU", group_fd, &socket, err);
 
     *out = (struct criu){.pidfd = -1, .socket = -1};
     if (pid < 0) {
