@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "base/compiler.h"
+#include "base/encode.h"
 #include "base/err.h"
 #include "base/fd.h"
 #include "keeper/cgroup.h"
@@ -35,6 +36,8 @@ struct jail_kit {
     struct network *network;
     struct criu_program criu; /* its path is "" where memory cannot be saved */
     struct err criu_why;      /* then: why */
+    char agent_hash[SHA256_HEX_LEN + 1];
+    const char *task; /* the group of the keeper's own that this process is in, or NULL */
 };
 
 /* What has been made of one, and so must be removed. */
