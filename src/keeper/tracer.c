@@ -139,6 +139,13 @@ int tracer_hold(struct tracer *tracer, pid_t criu, struct err *err)
     return 0;
 }
 
+static int held_compare(const void *a, const void *b)
+{
+    pid_t one = ((const struct held *)a)->tid, other = ((const struct held *)b)->tid;
+
+    return (one > other) - (one < other);
+}
+
 int tracer_threads(struct tracer *tracer, int group_fd, void (*thaw)(void *ctx), void *ctx,
                    struct err *err)
 {
@@ -158,6 +165,9 @@ int tracer_threads(struct tracer *tracer, int group_fd, void (*thaw)(void *ctx),
             xrealloc(tracer->threads, (tracer->threads_n + 1) * sizeof(*tracer->threads));
         tracer->threads[tracer->threads_n++] = (struct held){.tid = tid};
     }
+    if (tracer->threads_n) {
+        qsort(tracer->threads, tracer->threads_n, sizeof(*tracer->threads), held_compare);
+    }
     tracer->thaw = thaw;
     tracer->ctx = ctx;
     return 0;
@@ -165,12 +175,11 @@ int tracer_threads(struct tracer *tracer, int group_fd, void (*thaw)(void *ctx),
 
 static struct held *held_of(const struct tracer *tracer, pid_t tid)
 {
-    for (size_t i = 0; i < tracer->threads_n; i++) {
-        if (tracer->threads[i].tid == tid) {
-            return &tracer->threads[i];
-        }
-    }
-    return NULL;
+    const struct held key = {.tid = tid};
+
+    return tracer->threads_n ? bsearch(&key, tracer->threads, tracer->threads_n,
+                                       sizeof(*tracer->threads), held_compare)
+                             : NULL;
 }
 
 /* ---- answers ---- */
@@ -207,12 +216,19 @@ static void held_look(struct held *held)
     }
 }
 
-/* All are looked at, whoever is wanted: one that is killed may end only when the end of others, who
- * stood still, has been seen. */
+/* All are looked at unless the one that is wanted is ready: one that is killed may end only when
+ * the end of others, who stood still, has been seen. */
 static struct held *held_ready(struct tracer *tracer, pid_t wanted)
 {
-    struct held *ready = NULL;
+    struct held *ready = wanted > 0 ? held_of(tracer, wanted) : NULL;
 
+    if (ready) {
+        held_look(ready);
+        if (ready->told) {
+            return ready;
+        }
+        ready = NULL;
+    }
     for (size_t i = 0; i < tracer->threads_n; i++) {
         struct held *held = &tracer->threads[i];
         held_look(held);
