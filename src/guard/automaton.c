@@ -8,7 +8,7 @@
 #include "guard/internal.h"
 
 enum {
-    ALIGNMENTS = 3,      /* of a secret in the groups of base64 */
+    ALIGNMENTS = 3, /* of a secret in the groups of base64 */
     SHARE_SHOWN = 4,
     STATES_PER_BYTE = 9, /* itself, and in two alphabets three times four thirds of it */
 };

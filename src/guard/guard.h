@@ -20,8 +20,8 @@
 #include "base/str.h"
 
 enum {
-    GUARD_ENCODED_CHARS_MIN = 12,       /* a shorter one is looked for as itself alone */
-    GUARD_SECRETS_BYTES_MAX = 224 * 1024, /* of all together; each byte takes nine states */
+    GUARD_ENCODED_CHARS_MIN = 12,           /* a shorter one is looked for as itself alone */
+    GUARD_SECRETS_BYTES_MAX = 224 * 1024,   /* of all together; each byte takes nine states */
     GUARD_TEXT_BYTES_MAX = 4 * 1024 * 1024, /* of one text; a stream has no such limit */
     GUARD_SHOWN_BYTES = 3,    /* of a secret's beginning that a stream does not wait for */
     GUARD_WORD_BYTES_MIN = 6, /* of a value's: a shorter word alone is no secret */

@@ -403,9 +403,11 @@ struct artifact_row {
     const char *sha256;
     int64_t size;
     int64_t now_ms;
+    int64_t team_max; /* no new one when the team has so many */
+    bool replace;     /* one with that path, as its next version */
 };
 
-/* In the place of the one with that path: as its next version. */
+/* -EEXIST when `replace` or `team_max` do not allow it. */
 void store_artifact_save(struct store *store, const struct artifact_row *row, store_done *done,
                          void *ctx);
 void store_artifact_delete(struct store *store, const char *team_id, const char *path,

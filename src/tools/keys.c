@@ -190,7 +190,8 @@ static json_t *record_open(struct tool_call *call, const json_t *row)
     return record;
 }
 
-/* Every record of the team that can be opened, of one sandbox or of all, until `each` says false. */
+/* Every record of the team that can be opened, of one sandbox or of all, until `each` says false.
+ */
 static int records_each(struct tool_call *call, const char *sandbox_id,
                         bool (*each)(void *ctx, const json_t *record), void *ctx, struct err *err)
 {
