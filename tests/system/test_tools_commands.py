@@ -295,6 +295,25 @@ def test_a_session_remembers_and_loses_nothing_between_calls(session):
     assert [line for line in shown.splitlines() if line.startswith("line-")] == [f"line-{i}" for i in range(1, 31)]
 
 
+def test_a_wait_ends_when_the_shell_is_back_at_its_prompt(session):
+    assert "slept" in session("sleep 1; echo sle''pt", wait_seconds=60)["output"]
+    assert "back" in session("sleep 100 & echo ba''ck", wait_seconds=90)["output"]
+    assert "Running" in session("jobs", wait_seconds=90)["output"]
+
+
+def test_a_session_whose_client_leaves_while_it_starts_is_ended(daemon, tools, box):
+    def sessions():
+        return shell(tools, box, "pgrep -fx '/bin/bash -l -i' || true")
+
+    before = sessions()
+    shell(tools, box, "echo 'sleep 10' > ~/.bash_profile")  # no prompt comes
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{daemon.url}/tools/start_shell_session", timeout=0.7, json={"sandbox_id": box},
+                   headers={"X-API-Key": daemon.key})
+    shell(tools, box, "rm ~/.bash_profile")
+    until(lambda: sessions() == before, "it is ended")
+
+
 def test_a_session_outlives_a_pause(tools, box, session):
     session("WORD=kept")
     tools.pause_sandbox(sandbox_id=box)
