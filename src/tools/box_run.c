@@ -211,7 +211,7 @@ static int follow(struct box_running *run, struct err *err)
 static int start(struct box_running *run, struct err *err)
 {
     const struct box_command *command = run->command;
-    const char *const argv[] = {"/bin/bash", "-l", "-c", command->script, NULL};
+    const char *const argv[] = {"/bin/bash", command->bare ? "-c" : "-lc", command->script, NULL};
     const struct process_plan plan = {.argv = argv,
                                       .cwd = command->cwd,
                                       .env = command->env,
@@ -271,7 +271,7 @@ void box_kill_group(struct tool_call *call, const struct box *box, const char *u
 {
     char script[SCRIPT_BYTES];
     const struct box_command command = {
-        .script = script, .user = user, .timeout_ms = KILL_LIMIT_MS};
+        .script = script, .bare = true, .user = user, .timeout_ms = KILL_LIMIT_MS};
     struct box_result result = {0};
     struct box_running killing = {.call = call,
                                   .box = box,
