@@ -150,6 +150,7 @@ struct sandbox {
     bool pooled; /* and parked, or about to be, for whoever claims it */
     char id[ID_SANDBOX_LEN + 1];
     char *team_id, *template_id, *template_alias, *build_id, *access_token;
+    char *fork_of; /* for its row, when it is new; NULL: none, or adopted */
     json_t *metadata, *env_vars, *options;
     json_t *init; /* what /init is told besides: envVars, defaultUser, defaultWorkdir */
     int64_t started_ms, end_ms, created_ms;

@@ -48,6 +48,7 @@ void sandbox_release(struct sandbox *sb)
     free(sb->template_id);
     free(sb->template_alias);
     free(sb->build_id);
+    free(sb->fork_of);
     free(sb->access_token);
     free(sb->layers);
     free(sb->saved);

@@ -134,6 +134,7 @@ struct sandbox_params { /* borrowed during the call */
     const json_t *metadata; /* object of strings, or NULL; likewise */
     const json_t *env_vars;
     const json_t *options; /* the rest of the body that is stored: network, autoPause, ... */
+    const char *fork_of;   /* the sandbox that it is a copy of; NULL: none */
 
     /* A jail of the daemon's own, to build in: not listed, not found, not reachable from outside,
      * not on record, without an end. A daemon that dies leaves it to the next, which destroys it.

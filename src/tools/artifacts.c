@@ -123,31 +123,20 @@ int artifact_entrypoint_check(const char *name, struct err *err)
                : err_set(err, EINVAL, "entrypoint: must be the name of a function");
 }
 
-static int room_check(struct tool_call *call, struct err *err)
-{
-    scoped_json *rows = NULL;
-    int r = rows_read(call, NULL, &rows, err);
-
-    return r == 0 && json_array_size(rows) >= ARTIFACTS_PER_TEAM_MAX
-               ? err_set(err, EDQUOT, "the team has as many artifacts as it can have (%d)",
-                         ARTIFACTS_PER_TEAM_MAX)
-               : r;
-}
-
-/* Whether it may be written in the place of what is there. */
-static int place_check(struct tool_call *call, const char *path, bool confirm, struct err *err)
+/* Why the store has not taken it. */
+static int place_refused(struct tool_call *call, const char *path, struct err *err)
 {
     scoped_json *before = NULL;
     int r = artifact_find(call, path, &before, err);
 
-    if (r == -ENOENT) {
-        return room_check(call, err);
-    }
-    if (r == 0 && !confirm) {
+    if (r == 0) {
         r = err_set(err, ESTALE,
                     "codePath: \"%.80s\" exists already, as version %lld: say confirm: true to"
                     " overwrite it",
                     path, (long long)json_integer_value(json_object_get(before, "version")));
+    } else if (r == -ENOENT) {
+        r = err_set(err, EDQUOT, "the team has as many artifacts as it can have (%d)",
+                    ARTIFACTS_PER_TEAM_MAX);
     }
     return r;
 }
@@ -168,9 +157,12 @@ static int row_save(struct tool_call *call, const json_t *input, enum language l
                                      .description = text_of(input, "description"),
                                      .sha256 = hash,
                                      .size = (int64_t)json_string_length(content),
-                                     .now_ms = clock_wall_ms()};
+                                     .now_ms = clock_wall_ms(),
+                                     .team_max = ARTIFACTS_PER_TEAM_MAX,
+                                     .replace = json_is_true(json_object_get(input, "confirm"))};
     store_artifact_save(tools_options(call_tools(call))->store, &row, stored_done, &stored);
-    return stored_wait(&stored);
+    int r = stored_wait(&stored);
+    return r == -EEXIST ? place_refused(call, row.path, err) : r;
 }
 
 static int content_check(const json_t *input, struct err *err)
@@ -200,7 +192,6 @@ int tool_write_code_artifact(struct tool_call *call, const json_t *input, json_t
     r = r < 0 ? r : artifact_language(text_of(input, "language"), path, &language, err);
     r = r < 0 ? r : artifact_entrypoint_check(text_of(input, "entrypoint"), err);
     r = r < 0 ? r : content_check(input, err);
-    r = r < 0 ? r : place_check(call, path, json_is_true(json_object_get(input, "confirm")), err);
     r = r < 0 ? r : row_save(call, input, language, err);
     r = r < 0 ? r : artifact_find(call, path, &row, err);
     if (r == 0) {

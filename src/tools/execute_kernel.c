@@ -19,7 +19,8 @@ enum {
 
 /* ---- asking, with a limit ---- */
 
-/* Two fibers beside: one asks, the other ends it when the time is over. */
+/* Two fibers beside: one asks, the other ends it when the time is over. The clock comes first:
+ * nothing is asked without a limit. */
 struct asking {
     struct tool_call *call;
     const struct box *box;
@@ -67,14 +68,15 @@ static void wait_and_end(void *arg)
 
 static int ask_within(struct asking *asking, struct err *err)
 {
-    if (side_start(&asking->question, ask, asking) < 0) {
+    if (side_start(&asking->clock, wait_and_end, asking) < 0) {
         return err_set(err, EBUSY, "too much is under way: try again later");
     }
-    bool limited = side_start(&asking->clock, wait_and_end, asking) == 0;
+    int begun = side_start(&asking->question, ask, asking);
     side_join(&asking->question);
-    if (limited) {
-        side_cancel(&asking->clock);
-        side_join(&asking->clock);
+    side_cancel(&asking->clock);
+    side_join(&asking->clock);
+    if (begun < 0) {
+        return err_set(err, EBUSY, "too much is under way: try again later");
     }
     if (asking->error < 0 && !asking->late) {
         *err = asking->err;

@@ -31,7 +31,8 @@ enum {
 
     MCP_SESSIONS_PER_TEAM_MAX = 64, /* one more ends the one that has been idle for longest */
     MCP_CALLS_PER_SESSION_MAX = 16,
-    MCP_STREAMS_PER_SESSION_MAX = 8, /* opened with GET */
+    MCP_STREAMS_PER_SESSION_MAX = 8, /* that go on until somebody ends them */
+    MCP_STREAMS_PER_TEAM_MAX = 64,   /* of those, that belong to no session */
     MCP_SESSION_IDLE_MS = 30 * 60 * 1000,
 
     MCP_SANDBOX_S = 45 * 60,            /* what a session's sandbox has left after each extension */
@@ -189,6 +190,10 @@ void posts_tick(struct mcp *mcp, int64_t now_ms);
 
 /* The body is whole (mcp_message.c). */
 void post_take(struct mcp_post *post, struct str body);
+
+/* Whether one more stream would be too many: of the session, or (NULL) of the team without one. */
+bool posts_listening_full(const struct mcp *mcp, const struct mcp_session *session,
+                          const char *team);
 
 /* ---- calls (mcp_call.c) ---- */
 

@@ -83,6 +83,14 @@ static void method_listen(struct mcp_post *post, const struct jsonrpc_message *m
                "a subscription is a stream: accept text/event-stream");
         return;
     }
+    if (posts_listening_full(post->mcp, post->session, post->team)) {
+        post_reply(post, 429,
+                   jsonrpc_error(message->id, JSONRPC_INTERNAL_ERROR,
+                                 post->session ? "this session has too many open streams"
+                                               : "the team has too many open streams",
+                                 NULL));
+        return;
+    }
     post->listens = true;
     post_notify(
         post, jsonrpc_notification("notifications/subscriptions/acknowledged",

@@ -354,6 +354,48 @@ static void sql(const char *path, const char *text)
     (void)sqlite3_close(db);
 }
 
+/* ---- artifacts ---- */
+
+static struct artifact_row an_artifact(const char *path, bool replace)
+{
+    return (struct artifact_row){.team_id = "team",
+                                 .path = path,
+                                 .content = "code",
+                                 .language = "python",
+                                 .entrypoint = "",
+                                 .description = "",
+                                 .sha256 = "",
+                                 .team_max = 2,
+                                 .replace = replace};
+}
+
+static void artifacts_are_counted_and_saved_as_one(void)
+{
+    static const struct {
+        const char *path;
+        bool replace;
+        int error;
+    } saves[] = {{"a", false, 0}, {"a", false, -EEXIST}, {"b", true, 0},
+                 {"a", true, 0},  {"c", true, -EEXIST},  {"c", false, -EEXIST}};
+    scoped_tmpdir dir = tmpdir_make();
+    struct answer answers[countof(saves)] = {0};
+    struct fixture f;
+
+    CHECK(fixture_init(&f, &dir));
+    sql(f.path, "INSERT INTO teams VALUES ('team', 'team', 0)");
+    for (size_t i = 0; i < countof(saves); i++) { /* at one time: none waits for another */
+        struct artifact_row row = an_artifact(saves[i].path, saves[i].replace);
+        store_artifact_save(f.store, &row, on_done, &answers[i]);
+    }
+    for (size_t i = 0; i < countof(saves); i++) {
+        wait_for(&f, &answers[i]);
+        CHECK_INT(answers[i].error, saves[i].error);
+    }
+    CHECK_INT(count(f.path, "SELECT count(*) FROM artifacts"), 2);
+    CHECK_INT(count(f.path, "SELECT version FROM artifacts WHERE path = 'a'"), 2);
+    fixture_fini(&f);
+}
+
 static void migrates_from_nothing(void)
 {
     scoped_tmpdir dir = tmpdir_make();
@@ -618,6 +660,7 @@ int main(void)
         {"a row over the limit fails alone", a_row_too_large_fails_alone},
         {"close runs what is queued", close_drains},
         {"the file and its log are private", file_is_ours_alone},
+        {"artifacts are counted and saved as one", artifacts_are_counted_and_saved_as_one},
         {"a database of version 0 is migrated", migrates_from_nothing},
         {"a migration that fails leaves nothing", a_failed_step_changes_nothing},
         {"a newer database is refused and left alone", refuses_a_newer_one},
