@@ -95,6 +95,8 @@ struct sandbox_log_sink {
 /* All up to seq are on record: the agent drops them and sends those that follow. */
 void sandbox_log_credit(struct sandbox *sb, uint32_t seq);
 
+#define SANDBOX_PARKED_AUTO UINT32_MAX
+
 struct sandboxes_options {
     uv_loop_t *loop;
     struct store *store;
@@ -106,7 +108,8 @@ struct sandboxes_options {
     int64_t retention_ms;  /* a sandbox paused for that long is killed; 0: never */
     int64_t pack_after_ms; /* the memory of one paused for that long is compressed; 0: never */
     uint32_t team_max;     /* traffic wakes nobody while a team has so many running; 0: no limit */
-    uint32_t parked_min;   /* jails of each built-in template that are kept ready for creates */
+    uint32_t parked_min;   /* jails of each built-in template that are kept ready for creates, or */
+                           /* SANDBOX_PARKED_AUTO: see demand.h */
     uint32_t parked_max;   /* of any template; 0: none are */
     uint64_t parked_free_bytes; /* with less memory available none are; 0: see demand.h */
 };

@@ -161,6 +161,26 @@ def test_a_burst_beyond_the_pool(full):
     until(lambda: FLOOR < parked(full) <= CEILING, "more are parked than in quiet times", SETTLE_S)
 
 
+def test_bursts_in_a_row_each_find_a_pool(full):
+    """What was taken is made anew between them; who comes while it is made gets one all the same."""
+    missed, seen = claims(full, "miss"), set()
+    for _ in range(5):
+        wait_parked(full)
+        with ThreadPoolExecutor(FLOOR) as threads:
+            made = list(threads.map(lambda _: Sandbox.create(timeout=60, **full.sdk), range(FLOOR)))
+        assert claims(full, "miss") == missed
+        seen |= {sandbox.sandbox_id for sandbox in made}
+        for sandbox in made:
+            sandbox.kill()
+    assert len(seen) == 5 * FLOOR
+    for _ in range(2 * FLOOR):
+        sandbox = Sandbox.create(timeout=60, **full.sdk)
+        assert sandbox.sandbox_id not in seen
+        seen.add(sandbox.sandbox_id)
+        sandbox.kill()
+    until(lambda: FLOOR <= parked(full) <= CEILING, "as many are parked as should be", SETTLE_S)
+
+
 def test_a_claimed_one_can_be_paused_and_copied(full):
     hits = claims(full, "hit")
     sandbox = Sandbox.create(timeout=600, **full.sdk)
@@ -295,7 +315,7 @@ def available_bytes():
 
 def test_a_host_short_of_memory_has_none(server):
     free = available_bytes() - SPARE_BYTES
-    daemon = Daemon("--parked-min", str(FLOOR), "--parked-max", str(CEILING), "--parked-free", str(free))
+    daemon = Daemon("--parked-min", "auto", "--parked-max", str(FLOOR), "--parked-free", str(free))
     try:
         daemon.start()
         wait_parked(daemon)
