@@ -415,6 +415,7 @@ int supervisor_keeper(const struct config *config, const struct places *places)
         .client_uid = who.uid,
         .client_gid = who.gid,
         .instance = places->instance,
+        .merge_pages = config->merge_pages,
     };
     return keeper_main(&options);
 }

@@ -51,7 +51,7 @@ static int first_process_start(struct jail_kit *kit, const struct keeper_plan *p
     }
     if (pid == 0) {
         fd_closep(&ours);
-        jail_inside(&(struct jail_inside){plan, kit->filters, kit->network, theirs});
+        jail_inside(&(struct jail_inside){plan, kit->filters, kit->network, kit->merges, theirs});
     }
     out->name.pid = (int32_t)pid;
     *socket = move_fd(&ours);

@@ -19,6 +19,7 @@
 #include "keeper/criu.h"
 #include "keeper/filter.h"
 #include "keeper/keeper.h"
+#include "keeper/merge.h"
 #include "keeper/network.h"
 #include "keeper/pool.h"
 
@@ -35,6 +36,8 @@ struct jail_kit {
     struct network *network;
     struct criu_program criu; /* its path is "" where memory cannot be saved */
     struct err criu_why;      /* then: why */
+    struct merge merge;
+    bool merges; /* jails share equal pages */
 };
 
 /* What has been made of one, and so must be removed. */
@@ -89,6 +92,7 @@ struct jail_inside {
     const struct keeper_plan *plan;
     const struct filters *filters;
     const struct network *network;
+    bool merges;
     int socket; /* brings root and volumes; takes a struct err; closes when the agent runs */
 };
 

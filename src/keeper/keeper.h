@@ -9,6 +9,7 @@
 #ifndef KEEPER_KEEPER_H
 #define KEEPER_KEEPER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/compiler.h"
@@ -217,6 +218,7 @@ struct keeper_options {
     uint32_t client_uid;     /* the one uid besides root that may connect */
     uint32_t client_gid;
     const char *instance; /* [a-z0-9-]: names the cgroups of this data directory */
+    bool merge_pages;     /* jails hold equal pages once, where the kernel can (merge.h) */
 };
 int keeper_main(const struct keeper_options *options);
 

@@ -115,6 +115,9 @@ static int groups_enter(void *ctx)
         log_warn("%s", err.msg);
         return -1;
     }
+    if (restore->kit->merges) {
+        merge_join(); /* what it makes is forked from it */
+    }
     return unshare(CLONE_NEWCGROUP);
 }
 
