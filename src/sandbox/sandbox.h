@@ -333,19 +333,29 @@ struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team
 void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
                   void *ctx);
 
-/* Calls gone, once, when the sandbox has been paused or killed. The watch is then unset already.
- * Before a pause it calls pausing: what can still be ended well is to be ended; the pause waits,
- * for SANDBOX_DRAIN_MS, until every watch that was told so is unset. One that is set while it is
- * paused, or about to be, with a pausing to call, waits for it to be resumed. */
+/* How far a pause is. */
+enum sandbox_pausing {
+    SANDBOX_PAUSE_BEGINS, /* end what can be ended well, hold the rest: the pause waits for those
+                             that were told, SANDBOX_DRAIN_MS at most, to be unset or settled */
+    SANDBOX_PAUSE_DUE,    /* that time is up: cut off what has not ended */
+    SANDBOX_PAUSE_OFF,    /* it failed: what is held goes on */
+};
+
+/* Calls gone, once, when the sandbox has been paused (it was told so) or killed. The watch is then
+ * unset already. One that is set while it is paused, or about to be, with a pausing to call, waits
+ * for it to be resumed. */
 enum { SANDBOX_DRAIN_MS = 2000 };
 struct sandbox_watch {
     struct sandbox_watch *prev, *next;
     struct sandbox *sandbox; /* NULL: not set */
     void (*gone)(struct sandbox_watch *watch);
-    void (*pausing)(struct sandbox_watch *watch); /* may be NULL: nothing to end */
-    bool told;                                    /* that it pauses */
+    void (*pausing)(struct sandbox_watch *watch, enum sandbox_pausing how); /* NULL: not told */
+    bool told;                                                              /* that it pauses */
+    bool settled; /* nothing is left that has to end before */
 };
 void sandbox_watch_set(struct sandbox_watch *watch, struct sandbox *sb);
+void sandbox_watch_settle(
+    struct sandbox_watch *watch);                      /* what is left can be cut off at any time */
 void sandbox_watch_unset(struct sandbox_watch *watch); /* fine when not set */
 
 #endif
