@@ -497,13 +497,15 @@ int cgroups_events(struct cgroups *groups, const char *id)
     return fd < 0 ? -errno : fd;
 }
 
+/* A thread that moves itself makes nobody wait; to move a process, the kernel waits until no other
+ * processor is in the middle of a fork, which takes it some milliseconds. */
 int cgroups_enter(struct cgroups *groups, const char *id, struct err *err)
 {
     char knob[ID_ROOM + 16];
     int r = 0;
 
-    (void)snprintf(knob, sizeof(knob), "%s/cgroup.procs", id);
-    for (size_t i = 0; r == 0 && i < groups->n; i++) {
+    (void)snprintf(knob, sizeof(knob), "%s/tasks", id);
+    for (size_t i = 1; r == 0 && i < groups->n; i++) {
         r = knob_write(groups->at[i].dir_fd, knob, "0", err);
     }
     return r;
@@ -693,16 +695,15 @@ int cgroups_each(struct cgroups *groups, void (*each)(void *ctx, const char *id)
 
 /* ---- groups of the keeper's own ---- */
 
-int cgroups_task_enter(struct cgroups *groups, const char *id, struct err *err)
+int cgroups_task_make(struct cgroups *groups, const char *id, struct err *err)
 {
-    char name[ID_ROOM + 16];
+    char name[ID_ROOM];
 
     (void)snprintf(name, sizeof(name), ".%s", id);
-    if (mkdirat(groups->at[0].dir_fd, name, 0755) < 0 && errno != EEXIST) {
-        return err_sys(err, "make a control group for work on jail %s", id);
-    }
-    (void)snprintf(name, sizeof(name), ".%s/cgroup.procs", id);
-    return knob_write(groups->at[0].dir_fd, name, "0", err);
+    int fd = mkdirat(groups->at[0].dir_fd, name, 0755) < 0 && errno != EEXIST
+                 ? -1
+                 : leaf_open(&groups->at[0], name);
+    return fd < 0 ? err_sys(err, "make a control group for work on jail %s", id) : fd;
 }
 
 void cgroups_task_alone(struct cgroups *groups, const char *id)

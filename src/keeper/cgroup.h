@@ -67,7 +67,8 @@ must_check int cgroups_remove(struct cgroups *groups, const char *id, struct err
 /* A descriptor that polls POLLPRI when the jail's last process has gone; -ENOENT when none is. */
 must_check int cgroups_events(struct cgroups *groups, const char *id);
 
-/* Moves the calling process into all of the jail's leaves. */
+/* Moves the calling process, which has one thread and was started in the jail's v2 leaf, into the
+ * others. */
 must_check int cgroups_enter(struct cgroups *groups, const char *id, struct err *err);
 /* A descriptor of its v2 leaf, or -errno. */
 must_check int cgroups_leaf(struct cgroups *groups, const char *id);
@@ -92,8 +93,9 @@ must_check int cgroups_each(struct cgroups *groups, void (*each)(void *ctx, cons
 
 /* ---- groups of the keeper's own, for work on a jail (task.h): .<id> beside the jail's ---- */
 
-/* Moves the calling process into the one for work on that jail. */
-must_check int cgroups_task_enter(struct cgroups *groups, const char *id, struct err *err);
+/* Makes the one for work on that jail, unless it is there. Returns a descriptor of it, for
+ * CLONE_INTO_CGROUP. */
+must_check int cgroups_task_make(struct cgroups *groups, const char *id, struct err *err);
 /* SIGKILL to all others in it. */
 void cgroups_task_alone(struct cgroups *groups, const char *id);
 /* SIGKILL to all in it. */

@@ -45,7 +45,7 @@ static _Noreturn void program_exec(const struct criu_program *program, char *ver
     char *libraries = (char[CRIU_PATH_BYTES]){0};
     char *plain[] = {path, verb, argument, NULL};
     char *loaded[] = {loader, (char[]){"--library-path"}, libraries, path, verb, argument, NULL};
-    char *envp[] = {(char[]){"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, NULL};
+    char *envp[] = {(char[]){"PATH=" CRIU_PROGRAMS ":/usr/sbin:/usr/bin:/sbin:/bin"}, NULL};
 
     memcpy(path, program->path, CRIU_PATH_BYTES);
     memcpy(loader, program->loader, CRIU_PATH_BYTES);
@@ -287,11 +287,11 @@ static _Noreturn void worker_exec(const struct criu_program *program, int (*ente
     program_exec(program, (char[]){"swrk"}, number);
 }
 
-int criu_start(const struct criu_program *program, int (*enter)(void *ctx), void *ctx,
+int criu_start(const struct criu_program *program, int group_fd, int (*enter)(void *ctx), void *ctx,
                struct criu *out, struct err *err)
 {
     int socket = -1;
-    pid_t pid = task_fork("CRIU", &socket, err);
+    pid_t pid = task_fork("CRIU", group_fd, &socket, err);
 
     *out = (struct criu){.pidfd = -1, .socket = -1};
     if (pid < 0) {

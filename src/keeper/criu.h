@@ -23,6 +23,7 @@ enum {
 };
 
 #define CRIU_LOG "criu.log"
+#define CRIU_PROGRAMS "/run/bin" /* where CRIU looks first for the programs it starts */
 
 /* Where it is. One that was unpacked from another release brings its own libraries. */
 struct criu_program {
@@ -60,10 +61,10 @@ struct criu {
     struct tracer *tracer; /* that stands between it and the jail, for a dump; else NULL */
 };
 
-/* `enter` is called in the new process before it is the program; what is restored inherits what
- * that did. */
-must_check int criu_start(const struct criu_program *program, int (*enter)(void *ctx), void *ctx,
-                          struct criu *out, struct err *err);
+/* It begins in that v2 group, or, with -1, in the caller's; `enter` is called in the new process
+ * before it is the program. What is restored inherits both. */
+must_check int criu_start(const struct criu_program *program, int group_fd, int (*enter)(void *ctx),
+                          void *ctx, struct criu *out, struct err *err);
 /* Does one job, and ends. The pid that was restored, or 0 when it was a dump. On failure the
  * sentence is short: the log has the reason. */
 must_check int criu_run(struct criu *criu, const struct criu_job *job, struct err *err);

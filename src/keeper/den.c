@@ -14,9 +14,11 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "keeper/criu.h"
 #include "keeper/furnish.h"
 #include "keeper/mounts.h"
 #include "keeper/stage.h"
+#include "stow/stow.h"
 
 #define PARTS_DIR "/run/parts/"
 #define CACHE "criu.kdat" /* what CRIU calls it, in /run */
@@ -25,6 +27,8 @@ enum {
     PART_EMPTY = STAGE_NODES,
     PART_SYS,
     PARTS_N,
+    OWN_STOW = PARTS_N, /* the program, which is no part of a jail */
+    OWN_N,
     CACHE_BYTES_MAX = 64 * 1024,
     TEXT_BYTES = 2 * KEEPER_VOLUME_PATH_BYTES + 64,
 };
@@ -38,7 +42,7 @@ static const char *part_name(size_t part)
 
 /* ---- entering ---- */
 
-static int parts_take(int out[PARTS_N], struct err *err)
+static int own_take(int out[OWN_N], struct err *err)
 {
     for (size_t i = 0; i < PARTS_N; i++) {
         char path[32];
@@ -48,7 +52,9 @@ static int parts_take(int out[PARTS_N], struct err *err)
             return out[i];
         }
     }
-    return 0;
+    out[OWN_STOW] = mounts_clone(AT_FDCWD, "/agent",
+                                 MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+    return out[OWN_STOW] < 0 ? out[OWN_STOW] : 0;
 }
 
 /* Puts a detached mount at a new place, and forgets the descriptor. */
@@ -63,9 +69,11 @@ static int put(const char *path, bool is_dir, int mount_fd, struct err *err)
     return mount < 0 ? 0 : mounts_attach(mount, AT_FDCWD, path, err);
 }
 
-static int parts_put(const int parts[PARTS_N], struct err *err)
+static int own_put(const int parts[OWN_N], struct err *err)
 {
-    int r = 0;
+    int r = mkdir("/run/parts", 0755) < 0 || mkdir(CRIU_PROGRAMS, 0755) < 0
+                ? err_sys(err, "make /run/parts")
+                : put(CRIU_PROGRAMS "/" STOW_PROGRAM, false, parts[OWN_STOW], err);
 
     for (size_t i = 0; r == 0 && i < PARTS_N; i++) {
         char path[64];
@@ -97,13 +105,10 @@ static int dir_make(const char *path, struct err *err)
     return fd < 0 ? err_sys(err, "open %s", path) : fd;
 }
 
-static int fill(const int parts[PARTS_N], struct den_parts *given, struct den *out, struct err *err)
+static int fill(const int own[OWN_N], struct den_parts *given, struct den *out, struct err *err)
 {
-    int r = mkdir("/run/parts", 0755) < 0 ? err_sys(err, "make /run/parts") : 0;
+    int r = own_put(own, err);
 
-    if (r == 0) {
-        r = parts_put(parts, err);
-    }
     if (r == 0 && given->agent >= 0) {
         r = put(PARTS_DIR "agent", false, move_fd(&given->agent), err);
     }
@@ -150,8 +155,8 @@ void den_remember(const struct den *den)
 
 int den_enter(const struct pool *pool, struct den_parts *parts, struct den *out, struct err *err)
 {
-    int own[PARTS_N];
-    int r = parts_take(own, err);
+    int own[OWN_N];
+    int r = own_take(own, err);
 
     if (r < 0) {
         return r;

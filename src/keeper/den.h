@@ -2,6 +2,7 @@
  * what a saved jail is made from.
  *
  *   /run/root      a restored jail's root filesystem
+ *   /run/bin/      the `tar` that CRIU is to start: stow.h
  *   /run/parts/    what every jail has mounted from the keeper: devices, /sys, the agent
  *   /run/volumes/  its volumes, by their number in the plan; `none` is an empty directory
  *   /run/saved     the images, read-only

@@ -110,7 +110,7 @@ static int criu_ready(struct dump *dump, struct err *err)
     tracer_closep(&dump->tracer);
     int r = tracer_open(&dump->tracer, err);
     if (r == 0) {
-        r = criu_start(&dump->kit->criu, tracer_enter, dump->tracer, &dump->criu, err);
+        r = criu_start(&dump->kit->criu, -1, tracer_enter, dump->tracer, &dump->criu, err);
     }
     if (r == 0) {
         r = tracer_hold(dump->tracer, dump->criu.pid, err);

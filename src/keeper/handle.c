@@ -157,8 +157,7 @@ static void pending_enter(void *ctx)
         fd_closep(&pending->socket);
     }
     startings_leave(&handler->startings);
-    if (pool_unlock_child(handler->kit->pool, &err) < 0 ||
-        cgroups_task_enter(handler->kit->groups, ((struct pending *)ctx)->req.id, &err) < 0) {
+    if (pool_unlock_child(handler->kit->pool, &err) < 0) {
         log_error("%s", err.msg);
         _exit(1);
     }
@@ -186,8 +185,10 @@ static void pending_begin(struct handler *handler, uint64_t client,
     }
     DL_APPEND(handler->pendings, pending);
     handler->pendings_n++;
-    if (r == 0) {
-        r = pending->socket = task_start(pending_enter, work, pending, &err);
+    scoped_fd group = r < 0 ? r : cgroups_task_make(handler->kit->groups, req->id, &err);
+    r = group;
+    if (r >= 0) {
+        r = pending->socket = task_start(group, pending_enter, work, pending, &err);
     }
     if (r < 0) {
         struct keeper_answer answer = answer_to(req, r, &err);

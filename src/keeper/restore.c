@@ -233,7 +233,7 @@ static int criu_restore(struct restore *restore, struct err *err)
     return r <= 0 ? why_not(restore, err) : r;
 }
 
-static int restore_steps(struct restore *restore, unsigned *made, struct err *err)
+static int restore_steps(struct restore *restore, int group_fd, unsigned *made, struct err *err)
 {
     struct den_parts parts = DEN_PARTS_NONE;
     int r = disk_make(restore, made, err);
@@ -251,7 +251,7 @@ static int restore_steps(struct restore *restore, unsigned *made, struct err *er
         return r;
     }
     /* What the program takes to start and what it is to read are made at the same time. */
-    r = criu_start(&restore->kit->criu, groups_enter, restore, &restore->criu, err);
+    r = criu_start(&restore->kit->criu, group_fd, groups_enter, restore, &restore->criu, err);
     if (r < 0) {
         return r;
     }
@@ -314,7 +314,7 @@ int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan 
         return group == -EEXIST ? err_set(err, EEXIST, "jail %s exists already", id) : group;
     }
     *made |= JAIL_GROUPS;
-    r = restore_steps(&restore, made, err);
+    r = restore_steps(&restore, group, made, err);
     if (r < 0) {
         jail_closep(out);
         return err_wrap(err, "restore jail %s", id);
