@@ -368,7 +368,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         (void)fd_allow_most(); /* each jail that is being ended needs one */
         leftovers_mend(&keeper->kit);
         (void)umask(022);
-        r = stage_enter(pool_fd(keeper->kit.pool), options->agent_path, err);
+        r = stage_enter(pool_fd(keeper->kit.pool), options->agent_path, &keeper->kit.stage_ns, err);
     }
     if (r == 0) {
         keeper->handler = handler_new(&keeper->kit, answer_send, clients_leave, keeper);
@@ -385,6 +385,7 @@ static void keeper_close(struct keeper *keeper)
         (void)unlinkat(keeper->socket_dir_fd, keeper->socket_name, 0);
     }
     handler_free(keeper->handler);
+    fd_closep(&keeper->kit.stage_ns);
     network_free(keeper->kit.network);
     filters_free(keeper->kit.filters);
     cgroups_close(keeper->kit.groups);
@@ -397,8 +398,11 @@ static void keeper_close(struct keeper *keeper)
 
 int keeper_main(const struct keeper_options *options)
 {
-    struct keeper keeper = {
-        .options = options, .signals_fd = -1, .listen_fd = -1, .socket_dir_fd = -1};
+    struct keeper keeper = {.options = options,
+                            .kit = {.stage_ns = -1},
+                            .signals_fd = -1,
+                            .listen_fd = -1,
+                            .socket_dir_fd = -1};
     struct err err = {0};
     int code = 1;
 
