@@ -234,12 +234,16 @@ static void dial_failed(struct proxy *p, int error)
         (void)uv_timer_start(&p->timer, on_timer, pause_ms, 0);
         return;
     }
-    proxy_fail(p, error == -ENOTCONN       ? EDGE_ERROR_NOT_FOUND
-                  : error == -EAGAIN       ? EDGE_ERROR_TOO_MANY
-                  : error == -ESHUTDOWN    ? EDGE_ERROR_PAUSED
-                  : error == -EHOSTDOWN    ? EDGE_ERROR_NOT_RESUMED
-                  : error == -ECONNREFUSED ? EDGE_ERROR_PORT_CLOSED
-                                           : EDGE_ERROR_UNREACHABLE);
+    enum edge_error answer = error == -ENOTCONN       ? EDGE_ERROR_NOT_FOUND
+                             : error == -EAGAIN       ? EDGE_ERROR_TOO_MANY
+                             : error == -ESHUTDOWN    ? EDGE_ERROR_PAUSED
+                             : error == -EHOSTDOWN    ? EDGE_ERROR_NOT_RESUMED
+                             : error == -ECONNREFUSED ? EDGE_ERROR_PORT_CLOSED
+                                                      : EDGE_ERROR_UNREACHABLE;
+    if (answer == EDGE_ERROR_UNREACHABLE) {
+        log_warn("sandbox %s port %u: reach it: %s", p->id, p->port, strerror(-error));
+    }
+    proxy_fail(p, answer);
 }
 
 static void on_reached(void *ctx, struct upstream *up)

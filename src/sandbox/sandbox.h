@@ -84,9 +84,10 @@ struct sandbox_log {
 };
 
 /* Where the lines go. `attached` comes with every new channel to an agent; no line comes before it
- * was answered with sandbox_log_credit(), at once or later. */
+ * was answered with sandbox_log_credit(), at once or later. `first`: there was none before, and no
+ * line of that sandbox can be on record. */
 struct sandbox_log_sink {
-    void (*attached)(void *ctx, struct sandbox *sb); /* NULL: nobody wants lines */
+    void (*attached)(void *ctx, struct sandbox *sb, bool first); /* NULL: nobody wants lines */
     void (*line)(void *ctx, struct sandbox *sb, const struct sandbox_log *log);
     void *ctx;
 };

@@ -260,7 +260,9 @@ static void on_sandbox_gone(struct sandbox_watch *watch)
     pump(stream);
 }
 
-static void on_attached(void *ctx, struct sandbox *sb)
+/* A new sandbox's lines are asked for at once: one that is killed in its first moments has told all
+ * by then. */
+static void on_attached(void *ctx, struct sandbox *sb, bool first)
 {
     struct sandbox_info info = sandbox_info(sb);
     struct log_stream *stream = stream_of(ctx, str_of(info.id));
@@ -272,6 +274,7 @@ static void on_attached(void *ctx, struct sandbox *sb)
         stream->watch.gone = on_sandbox_gone;
         sandbox_watch_set(&stream->watch, sb);
     }
+    stream->looked = stream->looked || first;
     credit_settle(stream);
     pump(stream);
 }
