@@ -34,6 +34,7 @@ struct jail_kit {
     struct cgroups *groups;
     struct filters *filters;
     struct network *network;
+    int stage_ns;             /* the keeper's own mount namespace, to come back to */
     struct criu_program criu; /* its path is "" where memory cannot be saved */
     struct err criu_why;      /* then: why */
     struct merge merge;
@@ -92,6 +93,7 @@ struct jail_inside {
     const struct keeper_plan *plan;
     const struct filters *filters;
     const struct network *network;
+    const struct cgroup_doors *doors;
     bool merges;
     int socket; /* brings root and volumes; takes a struct err; closes when the agent runs */
 };

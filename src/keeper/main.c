@@ -385,7 +385,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         leftovers_mend(&keeper->kit);
         (void)umask(022);
         merging_start(keeper);
-        r = stage_enter(pool_fd(keeper->kit.pool), options->agent_path, err);
+        r = stage_enter(pool_fd(keeper->kit.pool), options->agent_path, &keeper->kit.stage_ns, err);
     }
     if (r == 0) {
         keeper->handler = handler_new(&keeper->kit, answer_send, clients_leave, keeper);
@@ -403,6 +403,7 @@ static void keeper_close(struct keeper *keeper)
     }
     handler_free(keeper->handler);
     merge_stop(&keeper->kit.merge);
+    fd_closep(&keeper->kit.stage_ns);
     network_free(keeper->kit.network);
     filters_free(keeper->kit.filters);
     cgroups_close(keeper->kit.groups);
@@ -417,7 +418,7 @@ int keeper_main(const struct keeper_options *options)
 {
     struct keeper keeper = {
         .options = options,
-        .kit.merge = MERGE_NONE,
+        .kit = {.stage_ns = -1, .merge = MERGE_NONE},
         .signals_fd = -1,
         .listen_fd = -1,
         .socket_dir_fd = -1,

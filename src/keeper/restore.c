@@ -158,7 +158,6 @@ static int parts_take(struct restore *restore, struct den_parts *out, struct err
         return out->none;
     }
     out->root = rootfs_build(restore->id, restore->plan, userns, base, err);
-    rootfs_clear(restore->plan);
     if (out->root < 0) {
         return out->root;
     }
