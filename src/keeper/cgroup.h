@@ -104,13 +104,15 @@ must_check int cgroups_each(struct cgroups *groups, void (*each)(void *ctx, cons
 
 /* ---- groups of the keeper's own, for work on a jail (task.h): .<id> beside the jail's ---- */
 
-/* Makes the one for work on that jail, unless it is there. Returns a descriptor of it, for
- * CLONE_INTO_CGROUP. */
-must_check int cgroups_task_make(struct cgroups *groups, const char *id, struct err *err);
-/* SIGKILL to all others in it. */
-void cgroups_task_alone(struct cgroups *groups, const char *id);
+enum { CGROUP_TASK_BYTES = KEEPER_ID_BYTES + 8 };
+
+/* Makes one for work on that jail. Returns a descriptor of it, for CLONE_INTO_CGROUP. */
+must_check int cgroups_task_make(struct cgroups *groups, const char *id,
+                                 char name[CGROUP_TASK_BYTES], struct err *err);
+/* SIGKILL to all others in it, by whoever is. */
+void cgroups_task_alone(struct cgroups *groups, const char *name);
 /* SIGKILL to all in it. */
-void cgroups_task_kill(struct cgroups *groups, const char *id);
+void cgroups_task_kill(struct cgroups *groups, const char *name);
 /* Removes those that are empty. With patience_ms, waits so long for whoever is in one to finish,
  * and then ends them: a CRIU that is killed in the middle may harm the process it looks into. */
 void cgroups_task_sweep(struct cgroups *groups, int patience_ms);

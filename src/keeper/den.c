@@ -21,6 +21,7 @@
 #include "stow/stow.h"
 
 #define PARTS_DIR "/run/parts/"
+#define OWN_NS "/proc/self/ns/mnt"
 #define CACHE "criu.kdat" /* what CRIU calls it, in /run */
 
 enum {
@@ -105,29 +106,23 @@ static int dir_make(const char *path, struct err *err)
     return fd < 0 ? err_sys(err, "open %s", path) : fd;
 }
 
-static int fill(const int own[OWN_N], struct den_parts *given, struct den *out, struct err *err)
+int den_furnish(const struct den *den, struct den_parts *parts, struct err *err)
 {
-    int r = own_put(own, err);
+    int r = setns(den->den_ns, CLONE_NEWNS) < 0 ? err_sys(err, "enter CRIU's namespace") : 0;
 
-    if (r == 0 && given->agent >= 0) {
-        r = put(PARTS_DIR "agent", false, move_fd(&given->agent), err);
+    if (r == 0 && parts->agent >= 0) {
+        r = put(PARTS_DIR "agent", false, move_fd(&parts->agent), err);
     }
-    if (r == 0 && given->root >= 0) {
-        r = put(DEN_ROOT, true, move_fd(&given->root), err);
-    }
-    if (r == 0) {
-        r = volumes_put(given->volumes, move_fd(&given->none), err);
-    }
-    if (r == 0 && given->saved >= 0) {
-        r = put("/run/saved", true, move_fd(&given->saved), err);
+    if (r == 0 && parts->root >= 0) {
+        r = put(DEN_ROOT, true, move_fd(&parts->root), err);
     }
     if (r == 0) {
-        r = out->changed_fd = dir_make("/run/changed", err);
+        r = volumes_put(parts->volumes, move_fd(&parts->none), err);
     }
-    if (r >= 0) {
-        r = out->work_fd = dir_make("/run/work", err);
+    if (r == 0 && parts->saved >= 0) {
+        r = put("/run/saved", true, move_fd(&parts->saved), err);
     }
-    return r < 0 ? r : 0;
+    return r;
 }
 
 /* Whole or not at all: two dens may remember at once. */
@@ -153,23 +148,45 @@ void den_remember(const struct den *den)
     }
 }
 
-int den_enter(const struct pool *pool, struct den_parts *parts, struct den *out, struct err *err)
+static int namespace_make(const struct pool *pool, struct den *out, struct err *err)
 {
-    int own[OWN_N];
-    int r = own_take(own, err);
-
-    if (r < 0) {
-        return r;
-    }
     out->stage_fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    out->stage_ns = open(OWN_NS, O_RDONLY | O_CLOEXEC);
     if (setns(pool_host_ns(pool), CLONE_NEWNS) < 0 || unshare(CLONE_NEWNS) < 0 ||
         mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount("none", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0 ||
         mount("none", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0) {
         return err_sys(err, "enter a mount namespace for CRIU");
     }
+    out->den_ns = open(OWN_NS, O_RDONLY | O_CLOEXEC);
+    return out->stage_ns < 0 || out->den_ns < 0 ? err_sys(err, "open " OWN_NS) : 0;
+}
+
+int den_enter(const struct pool *pool, struct den *out, struct err *err)
+{
+    int own[OWN_N];
+    int r = own_take(own, err);
+
+    if (r == 0) {
+        r = namespace_make(pool, out, err);
+    }
+    if (r < 0) {
+        return r;
+    }
     file_copy(out->stage_fd, CACHE, AT_FDCWD, "/run/" CACHE);
-    return fill(own, parts, out, err);
+    r = own_put(own, err);
+    if (r == 0) {
+        r = out->changed_fd = dir_make("/run/changed", err);
+    }
+    if (r >= 0) {
+        r = out->work_fd = dir_make("/run/work", err);
+    }
+    return r < 0 ? r : 0;
+}
+
+int den_leave(const struct den *den, struct err *err)
+{
+    return setns(den->stage_ns, CLONE_NEWNS) < 0 ? err_sys(err, "return to the keeper's root") : 0;
 }
 
 int den_images(struct err *err)

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "base/compiler.h"
+#include "base/encode.h"
 #include "base/err.h"
 #include "base/fd.h"
 #include "keeper/cgroup.h"
@@ -39,6 +40,8 @@ struct jail_kit {
     struct err criu_why;      /* then: why */
     struct merge merge;
     bool merges; /* jails share equal pages */
+    char agent_hash[SHA256_HEX_LEN + 1];
+    const char *task; /* the group of the keeper's own that this process is in, or NULL */
 };
 
 /* What has been made of one, and so must be removed. */
