@@ -118,7 +118,7 @@ void sandbox_died(struct sandbox *sb)
 
     if (sb->start) {
         (void)err_set(&err, EIO, "the sandbox's first process ended while it started");
-        start_fail(sb, -EIO, &err);
+        start_lost(sb, &err);
         return;
     }
     if (sb->adopted) { /* the keeper may have gone on with a pause that another daemon asked for */

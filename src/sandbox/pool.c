@@ -236,6 +236,7 @@ static void on_parked(void *ctx, struct sandbox *sb, int error, const struct err
     DL_APPEND(pool->parked, parked);
     pool->parked_n++;
     pool->failures = 0;
+    ahead_dial(sb);
     pool_pump(all);
 }
 
@@ -375,6 +376,7 @@ static void on_tick(uv_timer_t *timer)
     }
     refresh(all);
     pools_want(all);
+    ahead_expire(all);
 }
 
 /* ---- from outside ---- */

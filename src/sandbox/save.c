@@ -267,6 +267,7 @@ static void save_go(struct sandbox *sb)
     save->begun = true;
     if (stops(save)) {
         tell_pausing(sb);
+        ahead_drop(sb);
     }
     agent_channel_quiet(sb->channel, stops(save) ? CHANNEL_QUIET_END : CHANNEL_QUIET_HOLD,
                         on_quiet);
