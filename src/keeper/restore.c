@@ -299,7 +299,7 @@ int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan 
         .memory_fd = -1,
     };
 
-    *out = (struct jail){.pidfd = -1, .channel = -1, .net = {-1, -1, -1}};
+    *out = (struct jail){.pidfd = -1, .channel = -1, .net = NETWORK_SOCKETS_NONE};
     *made = 0;
     if (!kit->criu.path[0]) {
         *err = kit->criu_why;
