@@ -321,7 +321,7 @@ int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan 
         .criu = CRIU_NONE,
     };
 
-    *out = (struct jail){.pidfd = -1, .channel = -1, .net = {-1, -1, -1}};
+    *out = (struct jail){.pidfd = -1, .channel = -1, .net = NETWORK_SOCKETS_NONE};
     *made = 0;
     if (!kit->criu.path[0]) {
         *err = kit->criu_why;

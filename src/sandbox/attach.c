@@ -300,10 +300,9 @@ void sandbox_take_jail(struct sandbox *sb, int past, int fds[KEEPER_FDS_MAX])
     if (!sb->pidfd) {
         take_pidfd(sb, move_fd(&fds[KEEPER_FD_PIDFD]));
     }
-    if (egress && !sb->net && fds[KEEPER_FD_DNS_TCP] >= 0) {
+    if (egress && !sb->net && fds[KEEPER_FD_DNS_UDP] >= 0) {
         const struct egress_sockets sockets = {.gate = move_fd(&fds[KEEPER_FD_GATE]),
-                                               .dns_udp = move_fd(&fds[KEEPER_FD_DNS_UDP]),
-                                               .dns_tcp = move_fd(&fds[KEEPER_FD_DNS_TCP])};
+                                               .dns_udp = move_fd(&fds[KEEPER_FD_DNS_UDP])};
         sb->net = egress_open(egress, sb->id, sb->options, &sockets);
     }
     agent_channel_close(sb->channel);
