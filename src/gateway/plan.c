@@ -130,6 +130,7 @@ static void source_set(struct plan *plan, const json_t *server)
     plan->source = plan->kind == PLAN_COMMAND
                        ? NULL
                        : xstrdup(json_string_of(server, plan_kind_name(plan->kind)));
+    plan->with = xstrdup(json_string_of(server, "with"));
     plan->program = xstrdup(json_string_of(server, plan->kind == PLAN_COMMAND ? "command" : "run"));
 }
 
@@ -147,7 +148,8 @@ static void known_plan(struct plan *plan, const char *name, const json_t *entry,
 
 static int own_plan(struct plan *plan, const char *name, json_t *server, struct err *err)
 {
-    static const char *const known[] = {"npm", "pypi", "command", "run", "args", "envs", NULL};
+    static const char *const known[] = {"npm",  "pypi", "command", "run",
+                                        "with", "args", "envs",    NULL};
     int sources = !!json_object_get(server, "npm") + !!json_object_get(server, "pypi") +
                   !!json_object_get(server, "command");
     int r = 0;
@@ -158,13 +160,14 @@ static int own_plan(struct plan *plan, const char *name, json_t *server, struct 
                        "pypi or command",
                        name);
     }
-    if (sources > 1 || (json_object_get(server, "command") && json_object_get(server, "run"))) {
+    bool packaged = json_object_get(server, "run") || json_object_get(server, "with");
+    if (sources > 1 || (json_object_get(server, "command") && packaged)) {
         return err_set(err, EINVAL,
-                       "%s may give one of npm, pypi and command, and run with a "
+                       "%s may give one of npm, pypi and command; run and with go with a "
                        "package alone",
                        name);
     }
-    for (size_t i = 0; i < 4 && r == 0; i++) {
+    for (size_t i = 0; i < 5 && r == 0; i++) {
         r = string_check(server, name, known[i], false, err);
     }
     r = r == 0 ? fields_check(server, name, known, err) : r;
@@ -317,6 +320,7 @@ static void plan_fini(struct plan *plan)
     free(plan->name);
     free(plan->prefix);
     free(plan->source);
+    free(plan->with);
     free(plan->program);
     free(plan->install);
     json_decref(plan->args);
