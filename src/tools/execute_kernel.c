@@ -93,13 +93,6 @@ static int ask_within(struct asking *asking, struct err *err)
 
 /* ---- what it says ---- */
 
-static const char *text_of(const json_t *line, const char *name)
-{
-    const char *text = json_string_value(json_object_get(line, name));
-
-    return text ? text : "";
-}
-
 static void output_add(struct asking *asking, bool is_stderr, struct str text)
 {
     box_output_keep(is_stderr ? &asking->raw_err : &asking->raw_out, &asking->out->truncated, text);
@@ -139,7 +132,7 @@ static int exit_take(struct asking *asking, const char *value)
 static int kernel_end_take(json_t *error)
 {
     static const char status[] = "exited with status ";
-    const char *value = text_of(error, "value");
+    const char *value = json_text_of(error, "value");
     const char *said = strstr(value, status), *more = strstr(value, " and is started again");
     long code = said ? strtol(said + sizeof(status) - 1, NULL, 10) : 1;
 
@@ -152,14 +145,14 @@ static int kernel_end_take(json_t *error)
 static void error_take(struct asking *asking, const json_t *line)
 {
     struct execute_result *out = asking->out;
-    const char *name = text_of(line, "name");
-    const char *traceback = text_of(line, "traceback");
+    const char *name = json_text_of(line, "name");
+    const char *traceback = json_text_of(line, "traceback");
 
     json_decref(out->error);
     out->error = json_deep_copy(line);
     (void)json_object_del(out->error, "type");
     if (strcmp(name, "SystemExit") == 0) {
-        out->exit_code = exit_take(asking, text_of(line, "value"));
+        out->exit_code = exit_take(asking, json_text_of(line, "value"));
     } else if (strcmp(name, "ContextRestarting") == 0) {
         out->exit_code = kernel_end_take(out->error);
     } else {
@@ -179,7 +172,7 @@ static void line_take(struct asking *asking, struct str text)
 {
     bool fits = json_text_values(text) <= JSON_TEXT_VALUES_MAX;
     scoped_json *line = fits && text.len > 0 ? json_loadb(text.at, text.len, 0, NULL) : NULL;
-    const char *type = text_of(line, "type");
+    const char *type = json_text_of(line, "type");
     const json_t *said = json_object_get(line, "text");
 
     asking->out->truncated |= !fits;

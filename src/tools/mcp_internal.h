@@ -7,7 +7,6 @@
  *      mcp_session.c   sessions: found, made, expired
  *      mcp_tie.c       the sandbox of a session
  *      mcp_texts.c     what the server says of itself and its tools; results, for a model. Pure
- *      mcp_version.c   the revisions of the protocol. Pure
  */
 #ifndef TOOLS_MCP_INTERNAL_H
 #define TOOLS_MCP_INTERNAL_H
@@ -20,9 +19,9 @@
 #include "base/table.h"
 #include "http/http.h"
 #include "mcp/jsonrpc.h"
+#include "mcp/stateless.h"
 #include "tools/face.h"
 #include "tools/mcp.h"
-#include "tools/mcp_version.h"
 
 enum {
     MCP_MESSAGE_BYTES_MAX = TOOLS_BODY_BYTES_MAX,
@@ -51,12 +50,7 @@ enum {
     MCP_NAME_BYTES = 128, /* of a template, a client */
     MCP_KEY_BYTES = 64,
     MCP_PAGE_TOOLS = 100,
-
-    MCP_HEADER_MISMATCH = -32020,
-    MCP_UNSUPPORTED_VERSION = -32022,
 };
-
-#define MCP_META "io.modelcontextprotocol/"
 
 struct mcp_call;
 struct mcp_post;
