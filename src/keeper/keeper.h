@@ -15,7 +15,7 @@
 #include "base/err.h"
 
 enum {
-    KEEPER_VERSION = 4,
+    KEEPER_VERSION = 5,
     KEEPER_ID_BYTES = 32,    /* sandbox id and NUL: [a-z0-9], at least one */
     KEEPER_LAYERS_MAX = 32,  /* lower layers of one jail, topmost first */
     KEEPER_LAYER_BYTES = 72, /* a layer's name and NUL: [a-z0-9-] */
@@ -119,6 +119,7 @@ struct keeper_volume {
 struct keeper_saved {
     char name[KEEPER_SAVED_BYTES]; /* LIST_SAVED */
     uint64_t memory_bytes;         /* of the images on disk */
+    uint64_t disk_bytes;           /* of its disk, shared with others or not; 0: unknown */
     uint64_t plain_bytes;          /* PACK: what they took before */
     uint64_t frozen_usec;          /* for how long the jail stood still; 0 when it was stopped */
 };

@@ -147,6 +147,10 @@ static const char *const steps[] = {
     " size INTEGER NOT NULL, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,"
     " PRIMARY KEY (team_id, path)"
     ") STRICT;",
+
+    "ALTER TABLE sandboxes ADD COLUMN saved_disk_bytes INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE templates ADD COLUMN saved_disk_bytes INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE builds ADD COLUMN saved_bytes INTEGER NOT NULL DEFAULT 0;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)
