@@ -36,7 +36,7 @@ def held(daemon, sandbox_id):
 
 def saved_metric(daemon):
     page = httpx.get(f"{daemon.url}/metrics", headers={"X-API-Key": daemon.key}).text
-    return float(re.search(r"^atoll_saved_memory_bytes{of="paused"} (\S+)", page, re.M)[1])
+    return float(re.search(r'^atoll_saved_memory_bytes{of="paused"} (\S+)', page, re.M)[1])
 
 
 def test_idle_memory_is_compressed_and_comes_back(daemon):
