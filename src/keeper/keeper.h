@@ -121,6 +121,7 @@ struct keeper_volume {
 struct keeper_saved {
     char name[KEEPER_SAVED_BYTES]; /* LIST_SAVED */
     uint64_t memory_bytes;         /* of the images on disk */
+    uint64_t disk_bytes;           /* of its disk, shared with others or not; 0: unknown */
     uint64_t plain_bytes;          /* PACK: what they took before */
     uint64_t frozen_usec;          /* for how long the jail stood still; 0 when it was stopped */
 };

@@ -254,7 +254,7 @@ static void start_check(struct sandbox *sb)
         sb->all->resumes++;
         kept_forget(sb->all, sb->saved);
         free(move_ptr(&sb->saved));
-        sb->saved_bytes = 0;
+        sb->saved_bytes = sb->saved_disk_bytes = 0;
     } else if (!sb->hidden) {
         sb->all->created++;
         table_show(&sb->all->table, sb);

@@ -162,7 +162,7 @@ struct sandbox {
     bool counted_alive, counted_running; /* in its team's tally */
     char *layers; /* as struct template's: its template may change, this does not */
     char *saved;  /* PAUSED, RESUMING: what the keeper saved of it */
-    uint64_t saved_bytes;
+    uint64_t saved_bytes, saved_disk_bytes; /* of its memory, and of its files */
     char *forfeit; /* why the pause that is being made keeps no memory, though it was to; or NULL */
     bool packed;   /* the keeper was asked to compress that */
 

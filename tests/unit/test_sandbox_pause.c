@@ -87,7 +87,9 @@ static void pauses_and_resumes_with_memory(void)
     CHECK_INT(sandbox_info(find(id)).state, SANDBOX_PAUSED);
     CHECK_INT(sandboxes_figures(all).paused, 1);
     CHECK_INT(sandboxes_figures(all).running, 0);
-    CHECK_INT(sandboxes_saved_bytes(all), 4096);
+    CHECK_INT(sandboxes_saved(all).paused_memory, 4096);
+    CHECK_INT(sandboxes_saved(all).paused_disk, 8192);
+    CHECK_INT(sandbox_info(find(id)).saved_bytes, 4096 + 8192);
     UNTIL(keeper.destroys == 1 && all->slots.used[0] == 0);
 
     (void)poll(NULL, 0, 5);
@@ -106,7 +108,8 @@ static void pauses_and_resumes_with_memory(void)
     CHECK_STR(info.access_token, token);
     CHECK_STR(recorded(id), "running/");
     UNTIL(saved_n() == 0);
-    CHECK_INT(sandboxes_saved_bytes(all), 0);
+    CHECK_INT(sandboxes_saved(all).paused_memory, 0);
+    CHECK_INT(sandbox_info(find(id)).saved_bytes, 0);
     teardown();
 }
 
