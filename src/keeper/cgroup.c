@@ -406,16 +406,39 @@ int cgroups_create(struct cgroups *groups, const char *id, const struct cgroup_l
     return r == -EEXIST ? err_set(err, EBUSY, "jail %s left a v1 control group behind", id) : r;
 }
 
-int cgroups_place(struct cgroups *groups, const char *id, pid_t pid, struct err *err)
+int cgroups_doors_open(struct cgroups *groups, const char *id, struct cgroup_doors *out,
+                       struct err *err)
 {
     char knob[ID_ROOM + 16];
-    int r = 0;
 
-    (void)snprintf(knob, sizeof(knob), "%s/cgroup.procs", id);
-    for (size_t i = 1; r == 0 && i < groups->n; i++) {
-        r = knob_write_number(groups->at[i].dir_fd, knob, (uint64_t)pid, err);
+    *out = (struct cgroup_doors){{-1, -1, -1, -1}};
+    (void)snprintf(knob, sizeof(knob), "%s/tasks", id);
+    for (size_t i = 1; i < groups->n; i++) {
+        out->fds[i] = openat(groups->at[i].dir_fd, knob, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (out->fds[i] < 0) {
+            (void)err_sys(err, "open %s", knob);
+            cgroups_doors_closep(out);
+            return -err->code;
+        }
     }
-    return r;
+    return 0;
+}
+
+void cgroups_doors_closep(struct cgroup_doors *doors)
+{
+    for (size_t i = 0; i < CGROUP_MOUNTS_MAX; i++) {
+        fd_closep(&doors->fds[i]);
+    }
+}
+
+int cgroups_doors_pass(const struct cgroup_doors *doors, struct err *err)
+{
+    for (size_t i = 0; i < CGROUP_MOUNTS_MAX; i++) {
+        if (doors->fds[i] >= 0 && write(doors->fds[i], "0", 1) < 0) {
+            return err_sys(err, "enter a control group");
+        }
+    }
+    return 0;
 }
 
 int cgroups_kill(struct cgroups *groups, const char *id, struct err *err)

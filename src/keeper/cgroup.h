@@ -36,6 +36,8 @@ struct cgroup_limits {
     uint32_t pids;
 };
 
+enum { CGROUP_MOUNTS_MAX = 4, CGROUP_MOUNT_PATH_BYTES = 256 };
+
 struct cgroups;
 
 must_check int cgroups_open(const char *instance, struct cgroups **out, struct err *err);
@@ -48,8 +50,17 @@ uint32_t cgroups_lacks(const struct cgroups *groups); /* KEEPER_LACKS_* */
 must_check int cgroups_create(struct cgroups *groups, const char *id,
                               const struct cgroup_limits *limits, struct err *err);
 
-/* Moves a process into the leaves that clone3() could not put it in. */
-must_check int cgroups_place(struct cgroups *groups, const char *id, pid_t pid, struct err *err);
+/* The ways into the leaves that clone3() cannot put a process in: descriptors, or -1. */
+struct cgroup_doors {
+    int fds[CGROUP_MOUNTS_MAX];
+};
+
+must_check int cgroups_doors_open(struct cgroups *groups, const char *id, struct cgroup_doors *out,
+                                  struct err *err);
+void cgroups_doors_closep(struct cgroup_doors *doors);
+/* Moves the calling process, which has one thread, through them. It moves itself because a process
+ * that is moved by another holds up all control groups for an RCU grace period. */
+must_check int cgroups_doors_pass(const struct cgroup_doors *doors, struct err *err);
 
 /* SIGKILL to every process of the jail, by the kernel: none can be missed. Fine when gone. */
 must_check int cgroups_kill(struct cgroups *groups, const char *id, struct err *err);
@@ -107,8 +118,6 @@ void cgroups_task_kill(struct cgroups *groups, const char *name);
 void cgroups_task_sweep(struct cgroups *groups, int patience_ms);
 
 /* ---- parts that need no kernel, for tests ---- */
-
-enum { CGROUP_MOUNTS_MAX = 4, CGROUP_MOUNT_PATH_BYTES = 256 };
 
 struct cgroup_mounts {
     struct {

@@ -121,13 +121,17 @@ static bool program_try(const char *root, bool unpacked, struct criu_program *ou
     return out->version >= CRIU_VERSION_MIN;
 }
 
-/* Beside this program: PREFIX/bin/atoll has it in PREFIX/lib/atoll/criu. */
+/* Beside this program, which is PREFIX/bin/atoll or PREFIX/lib/atoll/atoll-keeper. */
 static bool program_beside(struct criu_program *out)
 {
     char self[CRIU_PATH_BYTES / 2] = "", root[CRIU_PATH_BYTES];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-    (void)snprintf(root, sizeof(root), "%s/../lib/atoll/criu", n > 0 ? dirname(self) : "");
+    (void)snprintf(root, sizeof(root), "%s/criu", n > 0 ? dirname(self) : "");
+    if (program_try(root, true, out)) {
+        return true;
+    }
+    (void)snprintf(root, sizeof(root), "%s/../lib/atoll/criu", n > 0 ? self : "");
     return program_try(root, true, out);
 }
 

@@ -258,7 +258,7 @@ static int dump_all(struct dump *dump, const struct keeper_save *save, struct ke
         pause_ms(STILL_PAUSE_MS);
     }
     if (r == 0) {
-        r = images_timers_mend(dump->memory_fd, err);
+        r = images_mend(dump->memory_fd, err);
     }
     if (r == 0) {
         r = about_write(dump->memory_fd, dump->id, &dump->kit->criu,

@@ -397,7 +397,6 @@ static uint32_t jail_fds(const struct jail *jail, int out[KEEPER_FDS_MAX])
     out[KEEPER_FD_CHANNEL] = jail->channel;
     out[KEEPER_FD_GATE] = jail->net.tcp;
     out[KEEPER_FD_DNS_UDP] = jail->net.dns_udp;
-    out[KEEPER_FD_DNS_TCP] = jail->net.dns_tcp;
     return jail->net.tcp < 0 ? KEEPER_FD_GATE : KEEPER_FDS_MAX;
 }
 

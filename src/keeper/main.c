@@ -322,6 +322,22 @@ static int memory_ready(struct keeper *keeper, struct err *err)
     return about_agent_keep(kit->pool, keeper->options->agent_path, kit->agent_hash, err);
 }
 
+/* Sandboxes are none the worse without, so it is no reason not to start. */
+static void merging_start(struct keeper *keeper)
+{
+    struct jail_kit *kit = &keeper->kit;
+    struct err err;
+
+    if (!keeper->options->merge_pages) {
+        merge_sweep();
+        return;
+    }
+    kit->merges = merge_start(&kit->merge, &err) == 0;
+    if (!kit->merges) {
+        log_warn("merge_pages: equal pages are not merged: %s", err.msg);
+    }
+}
+
 static void jail_thaw(void *ctx, const char *id)
 {
     struct jail_kit *kit = ctx;
@@ -377,7 +393,8 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         (void)fd_allow_most(); /* each jail that is being ended needs one */
         leftovers_mend(&keeper->kit);
         (void)umask(022);
-        r = stage_enter(pool_fd(keeper->kit.pool), options->agent_path, err);
+        merging_start(keeper);
+        r = stage_enter(pool_fd(keeper->kit.pool), options->agent_path, &keeper->kit.stage_ns, err);
     }
     if (r == 0) {
         keeper->handler = handler_new(&keeper->kit, answer_send, clients_leave, keeper);
@@ -394,6 +411,8 @@ static void keeper_close(struct keeper *keeper)
         (void)unlinkat(keeper->socket_dir_fd, keeper->socket_name, 0);
     }
     handler_free(keeper->handler);
+    merge_stop(&keeper->kit.merge);
+    fd_closep(&keeper->kit.stage_ns);
     network_free(keeper->kit.network);
     filters_free(keeper->kit.filters);
     cgroups_close(keeper->kit.groups);
@@ -407,7 +426,12 @@ static void keeper_close(struct keeper *keeper)
 int keeper_main(const struct keeper_options *options)
 {
     struct keeper keeper = {
-        .options = options, .signals_fd = -1, .listen_fd = -1, .socket_dir_fd = -1};
+        .options = options,
+        .kit = {.stage_ns = -1, .merge = MERGE_NONE},
+        .signals_fd = -1,
+        .listen_fd = -1,
+        .socket_dir_fd = -1,
+    };
     struct err err = {0};
     int code = 1;
 

@@ -115,6 +115,9 @@ static int groups_enter(void *ctx)
         log_warn("%s", err.msg);
         return -1;
     }
+    if (restore->kit->merges) {
+        merge_join(); /* what it makes is forked from it */
+    }
     return unshare(CLONE_NEWCGROUP);
 }
 
@@ -319,7 +322,7 @@ int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan 
         .criu = CRIU_NONE,
     };
 
-    *out = (struct jail){.pidfd = -1, .channel = -1, .net = {-1, -1, -1}};
+    *out = (struct jail){.pidfd = -1, .channel = -1, .net = NETWORK_SOCKETS_NONE};
     *made = 0;
     if (!kit->criu.path[0]) {
         *err = kit->criu_why;
