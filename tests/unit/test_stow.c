@@ -226,7 +226,7 @@ static void what_gnu_tar_wrote_is_left_to_it(void)
 {
     scoped_tmpdir top = tmpdir_make();
     scoped_fd from = dir_new(top.fd, "from"), to = dir_new(top.fd, "to");
-    char command[128], image[64];
+    char command[256], image[64];
 
     file_new(from, "plain", "words\n", 0640);
     (void)snprintf(image, sizeof(image), "%s/image", top.path);
