@@ -266,6 +266,32 @@ static void process_show(struct prometheus *page)
                        (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / US_PER_S);
 }
 
+/* ---- merged pages ---- */
+
+static double ksm_read(const char *name)
+{
+    char path[64], text[STATM_BYTES] = "";
+
+    (void)snprintf(path, sizeof(path), "/sys/kernel/mm/ksm/%s", name);
+    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 ? 0 : (double)strtoull(text, NULL, 10);
+}
+
+/* The kernel counts for the whole machine. */
+static void merging_show(struct prometheus *page)
+{
+    const double page_bytes = (double)sysconf(_SC_PAGESIZE);
+
+    prometheus_one(page, "atoll_merged_saved_bytes", "gauge",
+                   "Memory that is not taken because equal pages are held once.",
+                   ksm_read("pages_sharing") * page_bytes);
+    prometheus_one(page, "atoll_merged_held_bytes", "gauge", "Memory of those pages.",
+                   ksm_read("pages_shared") * page_bytes);
+    prometheus_one(page, "atoll_merge_scans_total", "counter",
+                   "How often all memory was looked through for equal pages.",
+                   ksm_read("full_scans"));
+}
+
 /* ---- telemetry itself ---- */
 
 static void telemetry_show(const struct figures_sources *from, struct prometheus *page)
@@ -296,4 +322,7 @@ void figures_show(const struct figures_sources *from, struct prometheus *page)
     traffic_show(from, page);
     telemetry_show(from, page);
     process_show(page);
+    if (from->merges) {
+        merging_show(page);
+    }
 }

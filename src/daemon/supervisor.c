@@ -419,6 +419,7 @@ int supervisor_keeper(const struct config *config, const struct places *places)
         .client_uid = who.uid,
         .client_gid = who.gid,
         .instance = places->instance,
+        .merge_pages = config->merge_pages,
         .log_level = config->log_level,
         .lock_fd = lock,
     };

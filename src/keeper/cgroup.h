@@ -78,7 +78,8 @@ must_check int cgroups_remove(struct cgroups *groups, const char *id, struct err
 /* A descriptor that polls POLLPRI when the jail's last process has gone; -ENOENT when none is. */
 must_check int cgroups_events(struct cgroups *groups, const char *id);
 
-/* Moves the calling process into all of the jail's leaves. */
+/* Moves the calling process, which has one thread and was started in the jail's v2 leaf, into the
+ * others. */
 must_check int cgroups_enter(struct cgroups *groups, const char *id, struct err *err);
 /* A descriptor of its v2 leaf, or -errno. */
 must_check int cgroups_leaf(struct cgroups *groups, const char *id);
@@ -103,12 +104,15 @@ must_check int cgroups_each(struct cgroups *groups, void (*each)(void *ctx, cons
 
 /* ---- groups of the keeper's own, for work on a jail (task.h): .<id> beside the jail's ---- */
 
-/* Moves the calling process into the one for work on that jail. */
-must_check int cgroups_task_enter(struct cgroups *groups, const char *id, struct err *err);
-/* SIGKILL to all others in it. */
-void cgroups_task_alone(struct cgroups *groups, const char *id);
+enum { CGROUP_TASK_BYTES = KEEPER_ID_BYTES + 8 };
+
+/* Makes one for work on that jail. Returns a descriptor of it, for CLONE_INTO_CGROUP. */
+must_check int cgroups_task_make(struct cgroups *groups, const char *id,
+                                 char name[CGROUP_TASK_BYTES], struct err *err);
+/* SIGKILL to all others in it, by whoever is. */
+void cgroups_task_alone(struct cgroups *groups, const char *name);
 /* SIGKILL to all in it. */
-void cgroups_task_kill(struct cgroups *groups, const char *id);
+void cgroups_task_kill(struct cgroups *groups, const char *name);
 /* Removes those that are empty. With patience_ms, waits so long for whoever is in one to finish,
  * and then ends them: a CRIU that is killed in the middle may harm the process it looks into. */
 void cgroups_task_sweep(struct cgroups *groups, int patience_ms);

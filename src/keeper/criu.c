@@ -45,7 +45,7 @@ static _Noreturn void program_exec(const struct criu_program *program, char *ver
     char *libraries = (char[CRIU_PATH_BYTES]){0};
     char *plain[] = {path, verb, argument, NULL};
     char *loaded[] = {loader, (char[]){"--library-path"}, libraries, path, verb, argument, NULL};
-    char *envp[] = {(char[]){"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, NULL};
+    char *envp[] = {(char[]){"PATH=" CRIU_PROGRAMS ":/usr/sbin:/usr/bin:/sbin:/bin"}, NULL};
 
     memcpy(path, program->path, CRIU_PATH_BYTES);
     memcpy(loader, program->loader, CRIU_PATH_BYTES);
@@ -247,7 +247,7 @@ static int notify_answer(int socket, const struct criu_job *job, const Criu__Not
 }
 
 /* Until the last word: the pid that was restored, 0, or a failure. */
-static int talk(const struct criu *criu, const struct criu_job *job, struct err *err)
+int criu_run(const struct criu *criu, const struct criu_job *job, struct err *err)
 {
     Criu__Req req = CRIU__REQ__INIT;
     Criu__Opts opts = opts_of(job);
@@ -291,20 +291,28 @@ static _Noreturn void worker_exec(const struct criu_program *program, int (*ente
     program_exec(program, (char[]){"swrk"}, number);
 }
 
-int criu_start(const struct criu_program *program, int (*enter)(void *ctx), void *ctx,
+int criu_start(const struct criu_program *program, int group_fd, int (*enter)(void *ctx), void *ctx,
                struct criu *out, struct err *err)
 {
     int socket = -1;
-    pid_t pid = task_fork("CRIU", &socket, err);
+    pid_t pid = task_fork("CRIU", group_fd, &socket, err);
 
-    *out = (struct criu){.pidfd = -1, .socket = -1};
+    *out = (struct criu)CRIU_NONE;
     if (pid < 0) {
         return pid;
     }
     if (pid == 0) {
         worker_exec(program, enter, ctx, socket);
     }
-    *out = (struct criu){pid, (int)syscall(SYS_pidfd_open, pid, 0), socket, NULL};
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd < 0) { /* its end could not be waited for */
+        int r = err_sys(err, "watch CRIU");
+        (void)kill(pid, SIGKILL);
+        (void)status_wait(pid);
+        fd_closep(&socket);
+        return r;
+    }
+    *out = (struct criu){pid, pidfd, socket, NULL};
     return 0;
 }
 
@@ -316,12 +324,4 @@ void criu_stop(struct criu *criu)
         (void)status_wait(criu->pid);
         fd_closep(&criu->pidfd);
     }
-}
-
-int criu_run(struct criu *criu, const struct criu_job *job, struct err *err)
-{
-    int r = talk(criu, job, err);
-
-    criu_stop(criu);
-    return r;
 }

@@ -58,7 +58,8 @@ static int first_process_start(struct jail_kit *kit, const char *id, const struc
     }
     if (pid == 0) {
         fd_closep(&ours);
-        jail_inside(&(struct jail_inside){plan, kit->filters, kit->network, &doors, theirs});
+        jail_inside(
+            &(struct jail_inside){plan, kit->filters, kit->network, &doors, kit->merges, theirs});
     }
     out->name.pid = (int32_t)pid;
     *socket = move_fd(&ours);
@@ -273,7 +274,7 @@ int jail_begin(struct jail_kit *kit, const char *id, const struct keeper_plan *p
 {
     const struct cgroup_limits limits = {plan->cpu_millis, plan->memory_mb, plan->pids};
 
-    *out = (struct jail){.pidfd = -1, .channel = -1, .net = {-1, -1, -1}};
+    *out = (struct jail){.pidfd = -1, .channel = -1, .net = NETWORK_SOCKETS_NONE};
     *made = plan->from[0] ? JAIL_DISK : 0;
 
     /* The v2 group is the claim on the id: it is made first and removed last. */
@@ -316,7 +317,7 @@ int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *
 {
     uint64_t start_ticks = 0;
 
-    *out = (struct jail){.name = *name, .channel = -1, .net = {-1, -1, -1}};
+    *out = (struct jail){.name = *name, .channel = -1, .net = NETWORK_SOCKETS_NONE};
     out->pidfd = (int)syscall(SYS_pidfd_open, name->pid, 0);
     if (out->pidfd < 0) {
         return err_set(err, ESRCH, "process %" PRId32 " of jail %s is gone", name->pid, id);

@@ -298,6 +298,9 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     if (unshare(CLONE_NEWCGROUP) < 0) {
         return err_sys(err, "enter a control group namespace");
     }
+    if (in->merges) {
+        merge_join();
+    }
     /* 5. Give up, in this order: the filter needs a capability that the bounding set takes from
      * the agent only at exec(). */
     if ((r = limits_set(err)) < 0 ||
