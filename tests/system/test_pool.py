@@ -269,6 +269,8 @@ def test_one_that_dies_as_it_is_claimed_is_made_up_for(full):
         sandbox = created.result()
     assert sandbox.sandbox_id not in parked_ones
     assert sandbox.commands.run("echo $WHO").stdout == "me\n"
+    info = sandbox.get_info()
+    assert (info.end_at - info.started_at).total_seconds() == pytest.approx(60, abs=1)
     rows = httpx.get(f"{full.url}/v2/sandboxes", headers={"X-API-Key": full.key}).json()
     assert [(row["sandboxID"], row["metadata"]) for row in rows] == [(sandbox.sandbox_id, {"who": "me"})]
     sandbox.kill()
