@@ -8,6 +8,7 @@
 
 #include "base/compiler.h"
 #include "base/err.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "daemon/config.h"
 #include "daemon/places.h"
@@ -39,6 +40,7 @@ int cli_ca(struct cli *cli);
 int cli_doctor(struct cli *cli);
 int cli_story(struct cli *cli, const char *id); /* doctor's, of one sandbox */
 int cli_logs(struct cli *cli);
+int cli_disk(struct cli *cli);
 int cli_key(struct cli *cli);
 int cli_shell(struct cli *cli);
 int cli_template(struct cli *cli);
@@ -76,6 +78,11 @@ must_check int endpoint_choose(const struct cli *cli, struct endpoint *out, stru
 must_check int endpoint_call(const struct endpoint *endpoint, const char *method, const char *path,
                              const json_t *body, json_t **answer, struct err *err);
 
+/* The same for a GET whose answer is a list, page by page: calls each with every row. */
+must_check int endpoint_each(const struct endpoint *endpoint, const char *path,
+                             void (*each)(void *ctx, const json_t *row), void *ctx,
+                             struct err *err);
+
 /* The same for a GET whose answer is lines: calls line with each as it comes, without its newline,
  * until the daemon ends the answer. */
 must_check int endpoint_lines(const struct endpoint *endpoint, const char *path,
@@ -89,12 +96,6 @@ must_check int endpoint_upload(const struct endpoint *endpoint, const char *url,
 void endpoint_escape(const char *text, char *out, size_t size);
 
 /* ---- what it answered ---- */
-
-static inline void json_putp(json_t **json)
-{
-    json_decref(*json);
-}
-#define scoped_json scoped(json_putp) json_t
 
 /* A member of an answer, for a person's eyes: "-" when there is none. */
 const char *answer_text(const json_t *object, const char *name);

@@ -143,6 +143,9 @@ static const struct setting settings[] = {
      .help = "how long a sandbox may stay paused before it is removed"},
     {FIELD(pack_after_s), .kind = COUNT_OR_NONE, .fallback = "300", .hint = "SECONDS",
      .help = "how long after a pause its memory is compressed on the disk; 0: never"},
+    {FIELD(merge_pages), .kind = SWITCH, .fallback = "false", .hint = "true|false",
+     .help = "whether sandboxes hold equal pages of memory once; one can then find out, by timing, "
+             "that another has a page"},
     {FIELD(webhook_allow_local), .kind = SWITCH, .fallback = "false", .hint = "true|false",
      .help = "whether webhooks may go to addresses of this machine itself"},
     {FIELD(log_level), .kind = LEVEL, .fallback = "info", .hint = "LEVEL",

@@ -63,6 +63,7 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     bool registry_local;
     uint64_t paused_days_max;
     uint64_t pack_after_s;
+    bool merge_pages;
     bool webhook_allow_local;
     enum log_level log_level;
 };

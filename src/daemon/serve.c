@@ -376,6 +376,7 @@ static void on_figures(void *ctx, struct prometheus *page)
         .http = server->http,
         .metrics = server->metrics,
         .logs = server->logs,
+        .merges = server->config->merge_pages,
     };
 
     figures_show(&from, page);

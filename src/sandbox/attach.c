@@ -300,17 +300,16 @@ void sandbox_take_jail(struct sandbox *sb, int past, int fds[KEEPER_FDS_MAX])
     if (!sb->pidfd) {
         take_pidfd(sb, move_fd(&fds[KEEPER_FD_PIDFD]));
     }
-    if (egress && !sb->net && fds[KEEPER_FD_DNS_TCP] >= 0) {
+    if (egress && !sb->net && fds[KEEPER_FD_DNS_UDP] >= 0) {
         const struct egress_sockets sockets = {.gate = move_fd(&fds[KEEPER_FD_GATE]),
-                                               .dns_udp = move_fd(&fds[KEEPER_FD_DNS_UDP]),
-                                               .dns_tcp = move_fd(&fds[KEEPER_FD_DNS_TCP])};
+                                               .dns_udp = move_fd(&fds[KEEPER_FD_DNS_UDP])};
         sb->net = egress_open(egress, sb->id, sb->options, &sockets);
     }
     agent_channel_close(sb->channel);
     sb->channel = agent_channel_new(sb->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]), past,
                                     &channel_handler, sb);
     if (sb->all->use.logs.attached && !sb->hidden) {
-        sb->all->use.logs.attached(sb->all->use.logs.ctx, sb);
+        sb->all->use.logs.attached(sb->all->use.logs.ctx, sb, sb->state == SANDBOX_STARTING);
     }
 }
 

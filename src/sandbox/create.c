@@ -255,7 +255,7 @@ static void start_check(struct sandbox *sb)
         sb->all->resumes++;
         kept_forget(sb->all, sb->saved);
         free(move_ptr(&sb->saved));
-        sb->saved_bytes = 0;
+        sb->saved_bytes = sb->saved_disk_bytes = 0;
     } else if (!sb->hidden) {
         sb->all->created++;
         table_show(&sb->all->table, sb);
@@ -594,7 +594,7 @@ static void start_claimed(struct sandbox *sb, const struct sandbox_params *param
         egress_set_policy(sb->net, sb->options);
     }
     if (logs->attached) {
-        logs->attached(logs->ctx, sb);
+        logs->attached(logs->ctx, sb, true);
     }
     start_record(sb, CHANGE_CREATED);
     sandbox_init_agent(sb, on_init);

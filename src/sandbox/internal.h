@@ -153,6 +153,7 @@ struct sandbox {
     bool pooled; /* and parked, or about to be, for whoever claims it */
     char id[ID_SANDBOX_LEN + 1];
     char *team_id, *template_id, *template_alias, *build_id, *access_token;
+    char *fork_of; /* for its row, when it is new; NULL: none, or adopted */
     json_t *metadata, *env_vars, *options;
     json_t *init; /* what /init is told besides: envVars, defaultUser, defaultWorkdir */
     int64_t started_ms, end_ms, created_ms;
@@ -161,7 +162,7 @@ struct sandbox {
     bool counted_alive, counted_running; /* in its team's tally */
     char *layers; /* as struct template's: its template may change, this does not */
     char *saved;  /* PAUSED, RESUMING: what the keeper saved of it */
-    uint64_t saved_bytes;
+    uint64_t saved_bytes, saved_disk_bytes; /* of its memory, and of its files */
     char *forfeit; /* why the pause that is being made keeps no memory, though it was to; or NULL */
     bool packed;   /* the keeper was asked to compress that */
 

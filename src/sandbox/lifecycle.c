@@ -33,6 +33,7 @@ void sandbox_close(struct sandbox *sb)
     sandbox_set_state(sb, SANDBOX_KILLING);
     agent_channel_drain_logs(sb->channel); /* its last words */
     while ((watch = sb->watches)) {
+        watch->told = false;
         sandbox_watch_unset(watch);
         watch->gone(watch);
     }

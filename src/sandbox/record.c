@@ -151,6 +151,7 @@ void sandbox_save(struct sandbox *sb, enum sandbox_change change, const char *re
                               .template_id = sb->template_id,
                               .template_alias = sb->template_alias,
                               .build_id = sb->build_id,
+                              .fork_of = sb->fork_of,
                               .state = row_state(sb, change),
                               .started_ms = sb->started_ms,
                               .end_ms = sb->end_ms,
@@ -165,7 +166,8 @@ void sandbox_save(struct sandbox *sb, enum sandbox_change change, const char *re
                               .pid = sb->jail.pid,
                               .start_ticks = sb->jail.start_ticks,
                               .saved = paused ? sb->saved : NULL,
-                              .saved_bytes = paused ? sb->saved_bytes : 0};
+                              .saved_bytes = paused ? sb->saved_bytes : 0,
+                              .saved_disk_bytes = paused ? sb->saved_disk_bytes : 0};
     struct event_row event = {.id = event_id,
                               .team_id = sb->team_id,
                               .sandbox_id = sb->id,

@@ -319,7 +319,9 @@ static void on_sandbox_gone(struct sandbox_watch *watch)
     pump(stream);
 }
 
-static void on_attached(void *ctx, struct sandbox *sb)
+/* A new sandbox's lines are asked for at once: one that is killed in its first moments has told all
+ * by then. */
+static void on_attached(void *ctx, struct sandbox *sb, bool first)
 {
     struct sandbox_info info = sandbox_info(sb);
     struct log_stream *stream = stream_of(ctx, str_of(info.id));
@@ -332,6 +334,7 @@ static void on_attached(void *ctx, struct sandbox *sb)
         sandbox_watch_set(&stream->watch, sb);
         stream->looked = stream->looked || info.state == SANDBOX_STARTING; /* it has none yet */
     }
+    stream->looked = stream->looked || first;
     credit_settle(stream);
     pump(stream);
 }

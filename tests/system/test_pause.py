@@ -2,6 +2,7 @@
 it. ATOLL_PAUSE_CYCLES says how often it is paused in a row (default 5)."""
 
 import os
+import re
 import subprocess
 import threading
 
@@ -259,9 +260,14 @@ def test_a_paused_one_takes_nothing_but_disk(daemon, api):
     until(lambda: sandbox.sandbox_id not in daemon.sandbox_dirs(), "its own disk is gone")
     assert sandbox.sandbox_id not in daemon.jails()
     assert [name for name in saved(daemon) if sandbox.sandbox_id in name]
-    page = httpx.get(f"{daemon.url}/metrics").text
-    assert 'atoll_sandboxes{state="paused"} 1' in page
-    line = next(line for line in page.splitlines() if line.startswith("atoll_saved_memory_bytes "))
-    assert float(line.split()[1]) > 0
+    figures = daemon.figures()
+    assert figures['atoll_sandboxes{state="paused"}'] == 1
+    said = [figures[f'atoll_saved_{what}_bytes{{of="paused"}}'] for what in ("memory", "disk")]
+    assert all(bytes > 0 for bytes in said)
+    row = api("GET", f"/sandboxes/{sandbox.sandbox_id}").json()
+    assert row["diskUsedBytes"] == sum(said)
+    words = [PROGRAM, "disk", "--data", str(daemon.data)]
+    table = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert re.search(rf"\d+\.\d MB  paused sandbox  {sandbox.sandbox_id}", table), table
     assert api("DELETE", f"/sandboxes/{sandbox.sandbox_id}").status_code == 204
     until(lambda: not saved(daemon), "what was saved is gone")

@@ -21,18 +21,12 @@ SPARE_BYTES = 2 << 30
 SETTLE_S = 60
 
 
-def figures(daemon):
-    page = httpx.get(f"{daemon.url}/metrics", headers={"X-API-Key": daemon.key}).text
-    lines = [line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#")]
-    return {name: float(value) for name, value in lines}
-
-
 def parked(daemon):
-    return int(figures(daemon)["atoll_parked_jails"])
+    return int(daemon.figures()["atoll_parked_jails"])
 
 
 def claims(daemon, outcome):
-    return int(figures(daemon)[f'atoll_parked_claims_total{{outcome="{outcome}"}}'])
+    return int(daemon.figures()[f'atoll_parked_claims_total{{outcome="{outcome}"}}'])
 
 
 def wait_parked(daemon, least=FLOOR):
@@ -110,8 +104,8 @@ def test_parked_ones_are_nobody_s(full):
     assert len(ids) >= FLOOR
     headers = {"X-API-Key": full.key}
     assert httpx.get(f"{full.url}/v2/sandboxes", headers=headers).json() == []
-    assert figures(full)['atoll_sandboxes{state="running"}'] == 0
-    assert figures(full)['atoll_sandboxes{state="starting"}'] == 0
+    assert full.figures()['atoll_sandboxes{state="running"}'] == 0
+    assert full.figures()['atoll_sandboxes{state="starting"}'] == 0
     for sandbox_id in ids:
         assert httpx.get(f"{full.url}/sandboxes/{sandbox_id}", headers=headers).status_code == 404
         assert httpx.delete(f"{full.url}/sandboxes/{sandbox_id}", headers=headers).status_code == 404
