@@ -5,6 +5,7 @@
 
 #include "api/internal.h"
 #include "base/alloc.h"
+#include "base/json.h"
 #include "base/log.h"
 
 enum { REAL_DIGITS = 8 }; /* shares and rates: 0.2 and not 0.20000000000000001 */
@@ -64,30 +65,12 @@ void call_json(struct call *call, int status, json_t *body)
     free(text);
 }
 
-/* A sentence may quote what a client sent, cut anywhere: what is no UTF-8 then is shown as '?'. */
-static json_t *sentence(const char *message)
-{
-    json_t *text = json_string(message);
-    char clean[API_MESSAGE_BYTES];
-
-    if (text) {
-        return text;
-    }
-    (void)snprintf(clean, sizeof(clean), "%s", message);
-    for (char *c = clean; *c; c++) {
-        if ((unsigned char)*c >= 0x80) {
-            *c = '?';
-        }
-    }
-    return json_string(clean);
-}
-
 void call_fail_code(struct call *call, int status, const char *error_code, const char *message)
 {
     json_t *body = json_object();
 
     (void)json_object_set_new(body, "code", json_integer(status));
-    (void)json_object_set_new(body, "message", sentence(message));
+    (void)json_object_set_new(body, "message", json_sentence(message));
     if (error_code) {
         (void)json_object_set_new(body, "error_code", json_string(error_code));
     }

@@ -12,6 +12,7 @@
 
 #include "base/compiler.h"
 #include "base/err.h"
+#include "base/json.h"
 #include "base/str.h"
 
 /* The whole text is one JSON object: no duplicate keys, no invalid UTF-8, no NUL, nothing behind
@@ -39,21 +40,5 @@ must_check int field_string_map(const json_t *object, const char *name, size_t e
 
 /* "validation error: NAME must be WHAT" and -EINVAL. */
 int field_refuse(struct err *err, const char *name, const char *what);
-
-/* jansson walks only what it may change; this walks what is const, and changes nothing. */
-static inline json_t *json_unconst(const json_t *json)
-{
-    return (json_t *)(uintptr_t)json;
-}
-#define json_each(object, it)                                                                      \
-    for (void *it = json_object_iter(json_unconst(object)); it;                                    \
-         it = json_object_iter_next(json_unconst(object), it))
-
-static inline void json_unref(json_t **json)
-{
-    json_decref(*json);
-    *json = NULL;
-}
-#define scoped_json scoped(json_unref) json_t
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/compiler.h"
 #include "base/err.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "daemon/config.h"
 #include "daemon/places.h"
@@ -89,12 +90,6 @@ must_check int endpoint_upload(const struct endpoint *endpoint, const char *url,
 void endpoint_escape(const char *text, char *out, size_t size);
 
 /* ---- what it answered ---- */
-
-static inline void json_putp(json_t **json)
-{
-    json_decref(*json);
-}
-#define scoped_json scoped(json_putp) json_t
 
 /* A member of an answer, for a person's eyes: "-" when there is none. */
 const char *answer_text(const json_t *object, const char *name);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/id.h"
+#include "base/json.h"
 
 bool entry_id_ok(const char *id)
 {
@@ -20,13 +21,6 @@ void entry_put(const char *text)
     }
 }
 
-static const char *text_of(const json_t *entry, const char *name)
-{
-    const char *text = json_string_value(json_object_get(entry, name));
-
-    return text ? text : "";
-}
-
 /* What the message says already, and what only programs want. */
 static bool is_plain(const char *name)
 {
@@ -40,8 +34,8 @@ void entry_print(const json_t *entry)
     const char *name;
     json_t *value;
 
-    printf("%s %-5s ", text_of(entry, "timestamp"), text_of(entry, "level"));
-    entry_put(text_of(entry, "message"));
+    printf("%s %-5s ", json_text_of(entry, "timestamp"), json_text_of(entry, "level"));
+    entry_put(json_text_of(entry, "message"));
     json_object_foreach (fields, name, value) {
         if (!is_plain(name)) {
             (void)putchar(' ');

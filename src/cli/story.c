@@ -22,13 +22,6 @@ static void story_fini(struct story *story)
     json_decref(story->now);
 }
 
-static const char *text_of(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-
-    return text ? text : "";
-}
-
 /* What is not there is part of the story: only a daemon that does not answer is a failure. */
 static int ask(const struct endpoint *endpoint, const char *before, const char *id,
                const char *after, json_t **out, struct err *err)
@@ -56,22 +49,22 @@ static void event_print(const json_t *event)
 {
     const json_t *data = json_object_get(event, "eventData");
     const json_t *execution = json_object_get(data, "execution");
-    const char *type = text_of(event, "type");
+    const char *type = json_text_of(event, "type");
     const char *dot = strrchr(type, '.');
 
-    printf("%s event the sandbox was ", text_of(event, "timestamp"));
+    printf("%s event the sandbox was ", json_text_of(event, "timestamp"));
     entry_put(dot ? dot + 1 : type);
     if (json_object_get(data, "kill_reason")) {
         printf(": ");
-        entry_put(text_of(data, "kill_reason"));
+        entry_put(json_text_of(data, "kill_reason"));
     }
     if (json_object_get(data, "memory_lost")) {
         printf(" without its memory: ");
-        entry_put(text_of(data, "memory_lost"));
+        entry_put(json_text_of(data, "memory_lost"));
     }
     if (json_object_get(data, "set_timeout")) {
         printf(": it may run until ");
-        entry_put(text_of(data, "set_timeout"));
+        entry_put(json_text_of(data, "set_timeout"));
     }
     if (execution) {
         printf(" (it had run for %.1f s)",
@@ -80,7 +73,22 @@ static void event_print(const json_t *event)
     printf("\n");
 }
 
-/* Stamps are of one form, so their order is that of their letters. */
+static bool begins_something(const json_t *event)
+{
+    const char *type = json_text_of(event, "type");
+
+    return strstr(type, ".created") || strstr(type, ".resumed");
+}
+
+/* Stamps are of one form, so their order is that of their letters. Within one millisecond lines
+ * come after the beginning of what they tell about, and before its end. */
+static bool is_before(const json_t *event, const json_t *log)
+{
+    int order = strcmp(json_text_of(event, "timestamp"), json_text_of(log, "timestamp"));
+
+    return order < 0 || (order == 0 && begins_something(event));
+}
+
 static void story_print(const struct story *story)
 {
     const json_t *logs = json_object_get(story->logs, "logs");
@@ -90,8 +98,7 @@ static void story_print(const struct story *story)
     while (event < events_n || log > 0) {
         const json_t *next_event = json_array_get(story->events, event);
         const json_t *next_log = log > 0 ? json_array_get(logs, log - 1) : NULL;
-        bool is_event = next_event && (!next_log || strcmp(text_of(next_event, "timestamp"),
-                                                           text_of(next_log, "timestamp")) <= 0);
+        bool is_event = next_event && (!next_log || is_before(next_event, next_log));
         if (is_event) {
             event_print(next_event);
             event++;
@@ -112,11 +119,11 @@ static void end_print(const char *id, const struct story *story)
         data = json_object_get(d, "kill_reason") ? d : data;
     }
     if (story->now) {
-        printf("Sandbox %s is %s and may run until %s\n", id, text_of(story->now, "state"),
-               text_of(story->now, "endAt"));
+        printf("Sandbox %s is %s and may run until %s\n", id, json_text_of(story->now, "state"),
+               json_text_of(story->now, "endAt"));
     } else if (data) {
         printf("Sandbox %s ended: ", id);
-        entry_put(text_of(data, "kill_reason"));
+        entry_put(json_text_of(data, "kill_reason"));
         printf("\n");
     } else {
         printf("Sandbox %s has ended; why is not on record any more\n", id);

@@ -56,18 +56,6 @@ static int list_tools(void)
     return CLI_OK;
 }
 
-static bool is_required(const json_t *schema, const char *name)
-{
-    const json_t *required = json_object_get(schema, "required");
-
-    for (size_t i = 0; i < json_array_size(required); i++) {
-        if (strcmp(json_string_value(json_array_get(required, i)), name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* "string", "string or null", "string | integer" of anyOf. */
 static void print_type(const json_t *property)
 {
@@ -107,7 +95,7 @@ static void print_fields(const json_t *schema)
 
         printf("\n  %s  (", name);
         print_type(property);
-        printf("%s", is_required(schema, name) ? ", required" : "");
+        printf("%s", schema_requires(schema, name) ? ", required" : "");
         print_value(", default ", json_object_get(property, "default"), "");
         printf(")");
         print_wrapped(description ? description : "", INDENT);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "keeper/keeper.h"
@@ -220,11 +221,6 @@ static json_t *notice_read(const struct places *places, const char *name)
     return notice;
 }
 
-static const char *text_of(const json_t *notice, const char *name)
-{
-    return json_string_value(json_object_get(notice, name));
-}
-
 static uint32_t number_of(const json_t *notice, const char *name)
 {
     return (uint32_t)json_integer_value(json_object_get(notice, name));
@@ -234,7 +230,7 @@ int notice_layers(const struct places *places, const char *name, char *out, size
                   struct err *err)
 {
     scoped(jsonp_decref) json_t *notice = notice_read(places, name);
-    const char *layers = text_of(notice, "layers");
+    const char *layers = json_string_of(notice, "layers");
 
     if (!layers || !str_copy(out, size, str_of(layers))) {
         return err_set(err, ENOENT, "the template %s is not ready", name);
@@ -253,12 +249,12 @@ static void put(struct templates *templates, const char *name, const json_t *not
     }
     templates_put_builtin(templates, &(struct template_builtin){
                                          .alias = name,
-                                         .layers = text_of(notice, "layers"),
-                                         .user = text_of(notice, "user"),
-                                         .workdir = text_of(notice, "workdir"),
+                                         .layers = json_string_of(notice, "layers"),
+                                         .user = json_string_of(notice, "user"),
+                                         .workdir = json_string_of(notice, "workdir"),
                                          .env_json = env_json,
-                                         .start_cmd = text_of(notice, "startCmd"),
-                                         .ready_cmd = text_of(notice, "readyCmd"),
+                                         .start_cmd = json_string_of(notice, "startCmd"),
+                                         .ready_cmd = json_string_of(notice, "readyCmd"),
                                          .cpu_count = number_of(notice, "cpuCount"),
                                          .memory_mb = number_of(notice, "memoryMB"),
                                          .disk_mb = number_of(notice, "diskSizeMB"),
@@ -270,9 +266,9 @@ static void take(const struct places *places, const char *name, void *ctx)
     struct templates *templates = ctx;
     scoped(jsonp_decref) json_t *notice = notice_read(places, name);
 
-    if (text_of(notice, "awaited")) {
-        templates_await(templates, name, text_of(notice, "awaited"));
-    } else if (text_of(notice, "layers")) {
+    if (json_string_of(notice, "awaited")) {
+        templates_await(templates, name, json_string_of(notice, "awaited"));
+    } else if (json_string_of(notice, "layers")) {
         put(templates, name, notice);
     }
 }
@@ -308,7 +304,7 @@ static void forget_awaited(const struct places *places, const char *name, void *
     char path[NOTICE_PATH_BYTES];
 
     (void)ctx;
-    if (!text_of(notice, "layers")) {
+    if (!json_string_of(notice, "layers")) {
         notice_path(places, name, NOTICE_SUFFIX, path);
         (void)unlink(path);
     }

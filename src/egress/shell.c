@@ -81,48 +81,6 @@ static int path_decode(struct str path, struct buf *out, struct err *err)
     return r;
 }
 
-/* From that place of the pattern on, as far as stars that stand for nothing lead. */
-static void reach(struct str pattern, bool *places, size_t at)
-{
-    places[at] = true;
-    while (at < pattern.len && pattern.at[at] == '*') {
-        at += at + 1 < pattern.len && pattern.at[at + 1] == '*' ? 2 : 1;
-        places[at] = true;
-    }
-}
-
-/* Every place that c leads to from one of the places. */
-static void advance(struct str pattern, const bool *from, char c, bool *to)
-{
-    memset(to, 0, pattern.len + 1);
-    for (size_t at = 0; at < pattern.len; at++) {
-        if (!from[at]) {
-            continue;
-        }
-        bool any = at + 1 < pattern.len && pattern.at[at + 1] == '*';
-        if (pattern.at[at] == '*' && (any || c != '/')) {
-            reach(pattern, to, at);
-        } else if (pattern.at[at] != '*' && pattern.at[at] == c) {
-            reach(pattern, to, at + 1);
-        }
-    }
-}
-
-/* In all places at once, never back: the time is bounded by both lengths, whatever they hold. */
-bool shell_pattern_has(struct str pattern, struct str path)
-{
-    bool places[2][SHELL_PATTERN_BYTES_MAX + 1] = {0};
-
-    if (pattern.len > SHELL_PATTERN_BYTES_MAX) {
-        return false;
-    }
-    reach(pattern, places[0], 0);
-    for (size_t i = 0; i < path.len; i++) {
-        advance(pattern, places[i % 2], path.at[i], places[(i + 1) % 2]);
-    }
-    return places[path.len % 2][pattern.len];
-}
-
 void shell_cut(struct str path, struct str *name, struct str *rest)
 {
     struct str tail = str_skip(path, 1);

@@ -346,7 +346,7 @@ static void on_initialized(void *ctx, json_t *message)
     }
     if (!result) {
         (void)snprintf(why, sizeof(why), "refused to begin: %s",
-                       message_text(json_object_get(message, "error"), "message"));
+                       json_text_of(json_object_get(message, "error"), "message"));
         end(b, why, (struct str){NULL, 0});
         return;
     }
@@ -629,7 +629,7 @@ bool backend_can_subscribe(const struct backend *b)
 
 const char *backend_instructions(const struct backend *b)
 {
-    return message_text(b->described, "instructions");
+    return json_text_of(b->described, "instructions");
 }
 
 struct str backend_said(const struct backend *b)

@@ -5,7 +5,6 @@
 
 #include "base/alloc.h"
 #include "gateway/message.h"
-#include "gateway/version.h"
 #include "mcp/sse.h"
 
 enum {
@@ -152,7 +151,9 @@ void call_tell(struct call *call, json_t *notification)
 void calls_tick(struct calls *calls)
 {
     for (struct call *call = calls->first; call; call = call->next) {
-        if (call->ex && call->backend && call->takes_events && call->ticks++ >= TICKS_SILENT) {
+        bool waits = call->backend || call->listens;
+
+        if (call->ex && waits && call->takes_events && call->ticks++ >= TICKS_SILENT) {
             stream_start(call);
             if (http_writable(call->ex) > 0) {
                 http_write(call->ex, ": at it\n\n", strlen(": at it\n\n"));
@@ -216,12 +217,17 @@ static void on_end(void *ctx, int error)
 
     (void)error;
     call->ex = NULL;
+    if (call->backend && !call->answered && version_is_stateless(call->version)) {
+        backend_cancel(call->backend, call->question, "the client has left");
+        call->backend = NULL;
+    }
     if (call->answered || !call->backend) {
         call_free(call);
     }
 }
 
 static const struct http_handler handler = {
+    .needs_peer = true,
     .on_body = on_body,
     .on_body_end = on_body_end,
     .on_end = on_end,
@@ -239,7 +245,6 @@ void call_accept(struct calls *calls, struct http_exchange *ex)
 {
     const struct http_request *request = http_request(ex);
     struct str session = http_header_get(request, "mcp-session-id");
-    struct str version = http_header_get(request, "mcp-protocol-version");
 
     if (!takes(request, "application/json")) {
         call_turn_away(ex, 406, JSONRPC_INVALID_REQUEST, "the client must accept application/json");
@@ -252,7 +257,6 @@ void call_accept(struct calls *calls, struct http_exchange *ex)
     }
     calls->first = call;
     call->takes_events = takes(request, "text/event-stream");
-    call->version_known = !version.at || version_is_known(version);
     call->session = session.at ? strndup(session.at, session.len) : NULL;
     buf_init(&call->body, MESSAGE_BYTES_MAX);
     http_accept(ex, &handler, call);

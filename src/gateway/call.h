@@ -7,7 +7,8 @@
  *
  * An answer is plain JSON, unless something is to be said before it: then it is a stream of events,
  * if the client takes one. Progress is such a thing, and so is a long silence (call_tick). A client
- * that leaves does not end what it asked for, as MCP wants it; the answer is dropped then.
+ * that leaves ends what it asked for in the revisions without sessions alone, as MCP wants it; in
+ * the others the answer is dropped.
  */
 #ifndef GATEWAY_CALL_H
 #define GATEWAY_CALL_H
@@ -19,6 +20,7 @@
 #include "gateway/backend.h"
 #include "http/http.h"
 #include "mcp/jsonrpc.h"
+#include "mcp/version.h"
 
 struct calls;
 
@@ -28,8 +30,10 @@ struct call {
     struct http_exchange *ex; /* NULL: the client has left */
     json_t *json;             /* the message as it came; NULL before */
     struct jsonrpc_message message;
-    char *session;      /* the id that it came with, or NULL */
-    bool version_known; /* of the protocol, by its header; without one it is */
+    char *session; /* the id that it came with, or NULL */
+    enum mcp_version version;
+    bool listens;              /* a stream that goes on until the client leaves */
+    bool wants[BACKEND_LISTS]; /* to hear of, while it listens */
     /* While a server is asked: */
     struct backend *backend;
     int64_t question;

@@ -7,6 +7,7 @@
  *   "redis": {
  *     "about": "one line",
  *     "npm" or "pypi": the package,
+ *     "with": one more package, of a version that it needs and does not ask for itself,
  *     "run": its program, when it has several or one of another name,
  *     "prefix": of its tools, when it is not the server's name,
  *     "fields": {"host": "string", "port": "integer?"},    the configuration's; '?': may be left

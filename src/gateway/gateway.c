@@ -54,6 +54,7 @@ static void on_changed(void *ctx, struct backend *backend, enum backend_list lis
 
     (void)backend;
     sessions_tell(&g->sessions, message);
+    stateless_tell_changed(g, list, methods[list]);
 }
 
 static void updated_tell(struct gateway *g, const json_t *message, const char *uri)
@@ -73,9 +74,9 @@ static void on_notification(void *ctx, struct backend *backend, const char *meth
     json_auto_t *message = jsonrpc_notification(method, copy);
 
     if (strcmp(method, "notifications/resources/updated") == 0) {
-        updated_tell(g, message, message_text(params, "uri"));
+        updated_tell(g, message, json_text_of(params, "uri"));
     } else if (strcmp(method, "notifications/message") == 0) {
-        const char *logger = message_text(params, "logger");
+        const char *logger = json_text_of(params, "logger");
         (void)json_object_set_new(copy, "logger",
                                   json_sprintf("%s%s%s", prefix, *logger ? "-" : "", logger));
         sessions_tell(&g->sessions, message);
@@ -146,8 +147,8 @@ static const struct http_header also[] = {
     {STR("access-control-allow-origin"), STR("*")},
     {STR("access-control-allow-methods"), STR("DELETE, GET, OPTIONS, POST")},
     {STR("access-control-allow-headers"),
-     STR("Accept, Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, "
-         "Mcp-Session-Id")},
+     STR("Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, "
+         "MCP-Protocol-Version, Mcp-Session-Id")},
     {STR("access-control-expose-headers"), STR("Mcp-Session-Id")},
     {STR("www-authenticate"), STR("Bearer")},
 };

@@ -202,12 +202,14 @@ int command_make(const struct place *place, const struct plan *plan, struct comm
 
 /* ---- installing ---- */
 
-/* $1: the server's directory, $2: its source, $3: what to run in the repository. */
+/* $1: the server's directory, $2: its source, $3: what to run in the repository, $4: what is
+ * installed beside it, or "". */
 static const char *const scripts[] = {
     [PLAN_NPM] = "npm install --prefix \"$1\" --no-audit --no-fund --no-update-notifier "
-                 "--loglevel=error -- \"$2\"",
+                 "--loglevel=error -- \"$2\" ${4:+\"$4\"}",
     [PLAN_PYPI] = "python3 -m venv \"$1/venv\"\n"
-                  "\"$1/venv/bin/pip\" install --quiet --disable-pip-version-check -- \"$2\"",
+                  "\"$1/venv/bin/pip\" install --quiet --disable-pip-version-check -- \"$2\" "
+                  "${4:+\"$4\"}",
     [PLAN_GITHUB] = "git clone --quiet --depth 1 -- \"$2\" \"$1/repo\"\n"
                     "cd \"$1/repo\"\n"
                     "sh -c \"$3\"",
@@ -225,11 +227,16 @@ static const char *install_command(const struct plan *plan)
     return plan->install ? plan->install : ":";
 }
 
+static const char *beside(const struct plan *plan)
+{
+    return plan->with ? plan->with : "";
+}
+
 static bool is_installed(const char *directory, const struct plan *plan)
 {
     char text[SOURCE_BYTES_MAX];
     scoped_text path = format("%s/.installed", directory);
-    scoped_text mark = format("%s\n%s\n", plan->source, install_command(plan));
+    scoped_text mark = format("%s\n%s\n%s\n", plan->source, install_command(plan), beside(plan));
     scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
 
@@ -281,10 +288,11 @@ static int child_run(struct install *install, const struct place *place, const c
     const struct plan *plan = install->plan;
     char **env = env_make(place, plan);
     scoped_text script = format("set -e\nrm -rf \"$1\"\nmkdir -p \"$1\"\n%s\n"
-                                "printf '%%s\\n' \"$2\" \"$3\" >\"$1/.installed\"",
+                                "printf '%%s\\n' \"$2\" \"$3\" \"$4\" >\"$1/.installed\"",
                                 scripts[plan->kind]);
     const char *const argv[] = {
-        "/bin/sh", "-c", script, "sh", directory, plan->source, install_command(plan), NULL};
+        "/bin/sh",    "-c", script, "sh", directory, plan->source, install_command(plan),
+        beside(plan), NULL};
     struct child_options options = {
         .loop = place->loop,
         .argv = (char **)(uintptr_t)argv,

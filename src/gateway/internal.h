@@ -21,7 +21,27 @@ struct gateway {
     uv_timer_t tick;
 };
 
+/* ---- methods.c ---- */
+
 /* A message of a client: answers, now or when a server has. */
 void methods_serve(void *gateway, struct call *call);
+
+/* The method that a request names, if its revision has it. */
+void methods_request(struct gateway *g, struct call *call);
+
+/* {"capabilities", "instructions"} of all servers. */
+json_t *methods_describe(const struct gateway *g);
+
+/* A result, with what its revision wants besides; taken over. */
+void methods_answer(struct call *call, json_t *result);
+
+/* ---- stateless.c ---- */
+
+void stateless_serve(struct gateway *g, struct call *call);
+void stateless_discover(struct gateway *g, struct call *call, json_t *params);
+void stateless_listen(struct gateway *g, struct call *call, json_t *params);
+
+/* To all that listen and want it. */
+void stateless_tell_changed(struct gateway *g, enum backend_list list, const char *method);
 
 #endif

@@ -14,7 +14,7 @@ json_t *message_request(int64_t id, const char *method, json_t *params)
 
 json_t *message_error(json_t *id, int code, const char *fmt, ...)
 {
-    char sentence[JSONRPC_SENTENCE_BYTES_MAX];
+    char sentence[JSON_SENTENCE_BYTES_MAX];
     va_list ap;
 
     va_start(ap, fmt);
@@ -31,11 +31,4 @@ static int on_dump(const char *bytes, size_t len, void *out)
 int message_write(struct buf *out, const json_t *message)
 {
     return json_dump_callback(message, on_dump, out, JSON_COMPACT) < 0 ? -ENOBUFS : 0;
-}
-
-const char *message_text(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-
-    return text ? text : "";
 }

@@ -7,12 +7,12 @@
 
 #include "base/buf.h"
 #include "base/compiler.h"
+#include "base/json.h"
 #include "mcp/jsonrpc.h"
 
 enum {
     MESSAGE_BYTES_MAX = 16 * 1024 * 1024,
-    MESSAGE_NO_RESOURCE = -32002, /* MCP's own codes */
-    MESSAGE_NO_VERSION = -32022,
+    MESSAGE_NO_RESOURCE = -32002, /* MCP's own, of the revisions with sessions */
 };
 
 json_t *message_request(int64_t id, const char *method, json_t *params); /* takes the parameters */
@@ -20,8 +20,5 @@ json_t *message_error(json_t *id, int code, const char *fmt, ...) printf_like(3,
 
 /* Appends it as one line without its end. */
 must_check int message_write(struct buf *out, const json_t *message);
-
-/* The member's text, or "" when there is none or it is no string. Borrowed. */
-const char *message_text(const json_t *object, const char *name);
 
 #endif

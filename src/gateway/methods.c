@@ -7,13 +7,13 @@
 #include "gateway/internal.h"
 #include "gateway/message.h"
 #include "gateway/names.h"
-#include "gateway/version.h"
+#include "mcp/stateless.h"
 
 enum {
     INSTRUCTIONS_BYTES_MAX = 64 * 1024,
 };
 
-/* ---- initialize ---- */
+/* ---- what it is ---- */
 
 static bool any_can(const struct gateway *g, const char *capability)
 {
@@ -74,19 +74,53 @@ static json_t *instructions(const struct gateway *g)
     return buf_len(&out) ? json_stringn(buf_at(&out), buf_len(&out)) : NULL;
 }
 
-static void initialize(struct gateway *g, struct call *call, json_t *params)
+json_t *methods_describe(const struct gateway *g)
 {
-    json_t *result =
-        json_pack("{s:s, s:o, s:{s:s, s:s}}", "protocolVersion",
-                  version_agree(message_text(params, "protocolVersion")), "capabilities",
-                  capabilities(g), "serverInfo", "name", "mcp-gateway", "version", ATOLL_VERSION);
+    json_t *about = json_pack("{s:o}", "capabilities", capabilities(g));
     json_t *text = instructions(g);
 
     if (text) {
-        (void)json_object_set_new(result, "instructions", text);
+        (void)json_object_set_new(about, "instructions", text);
     }
+    return about;
+}
+
+static json_t *server_info(void)
+{
+    return json_pack("{s:s, s:s}", "name", "mcp-gateway", "version", ATOLL_VERSION);
+}
+
+static void initialize(struct gateway *g, struct call *call, const json_t *params)
+{
+    enum mcp_version version = version_negotiate(json_text_of(params, "protocolVersion"));
+    json_t *result = methods_describe(g);
+
+    (void)json_object_set_new(result, "protocolVersion", json_string(version_name(version)));
+    (void)json_object_set_new(result, "serverInfo", server_info());
     call_answer_session(call, jsonrpc_result(call->message.id, result),
                         session_new(&g->sessions)->id);
+}
+
+/* ---- answers ---- */
+
+/* Lists, and what is read, may be kept by clients; for no time, since servers change them. */
+static bool may_be_kept(const char *method)
+{
+    return str_ends(str_of(method), STR("/list")) || strcmp(method, "resources/read") == 0 ||
+           strcmp(method, "server/discover") == 0;
+}
+
+static void complete_result(const struct call *call, json_t *result)
+{
+    if (version_is_stateless(call->version)) {
+        stateless_result(result, server_info(), may_be_kept(call->message.method) ? 0 : -1);
+    }
+}
+
+void methods_answer(struct call *call, json_t *result)
+{
+    complete_result(call, result);
+    call_answer(call, jsonrpc_result(call->message.id, result));
 }
 
 /* ---- lists ---- */
@@ -99,7 +133,7 @@ static void list_serve(struct gateway *g, struct call *call, enum backend_list l
     for (size_t i = 0; i < g->n; i++) {
         names_add(items, backend_items(g->backends[i], list), backend_plan(g->backends[i])->prefix);
     }
-    call_answer(call, jsonrpc_result(call->message.id, json_pack("{s:o}", key, items)));
+    methods_answer(call, json_pack("{s:o}", key, items));
 }
 
 static void tools_list(struct gateway *g, struct call *call, json_t *params)
@@ -132,8 +166,14 @@ static void on_answer(void *ctx, json_t *message)
 {
     struct call *call = ctx;
     json_t *answer = json_copy(message);
+    const json_t *result = json_object_get(answer, "result");
 
     (void)json_object_set(answer, "id", call->message.id);
+    if (json_is_object(result)) {
+        json_t *own = json_copy(json_unconst(result));
+        complete_result(call, own);
+        (void)json_object_set_new(answer, "result", own);
+    }
     call->backend = NULL;
     call_answer(call, answer);
 }
@@ -153,9 +193,25 @@ static void on_progress(void *ctx, json_t *params)
 
 static const struct backend_asker asker = {.on_answer = on_answer, .on_progress = on_progress};
 
+/* What a client says of itself in each request is said to us: servers are started as they were. */
+static void meta_strip(json_t *params)
+{
+    json_t *own = json_object();
+
+    json_each (json_object_get(params, "_meta"), it) {
+        if (!str_starts(str_of(json_object_iter_key(it)), STR(MCP_META))) {
+            (void)json_object_set(own, json_object_iter_key(it), json_object_iter_value(it));
+        }
+    }
+    (void)json_object_set_new(params, "_meta", own);
+}
+
 /* The parameters are stolen. The server's answer may come inside: the call is not touched after. */
 static void forward(struct call *call, struct backend *backend, json_t *params)
 {
+    if (version_is_stateless(call->version)) {
+        meta_strip(params);
+    }
     call->backend = backend;
     backend_ask(backend, call->message.method, params, &asker, call, &call->question);
 }
@@ -177,7 +233,7 @@ static void named_serve(struct gateway *g, struct call *call, json_t *params,
                         enum backend_list list, const char *what)
 {
     const char *own = NULL;
-    const char *name = message_text(params, "name");
+    const char *name = json_text_of(params, "name");
     struct backend *backend = named_find(g, list, name, &own);
 
     if (!backend) {
@@ -206,7 +262,7 @@ static bool has_template(const struct backend *backend, const char *uri)
     size_t i;
 
     json_array_foreach (backend_items(backend, BACKEND_TEMPLATES), i, item) {
-        if (names_match(message_text(item, "uriTemplate"), uri)) {
+        if (names_match(json_text_of(item, "uriTemplate"), uri)) {
             return true;
         }
     }
@@ -241,15 +297,16 @@ static struct backend *resource_need(struct gateway *g, struct call *call, const
     struct backend *backend = resource_find(g, uri);
 
     if (!backend) {
-        call_answer(call, message_error(call->message.id, MESSAGE_NO_RESOURCE,
-                                        "Resource not found: %s", uri));
+        int code = version_is_stateless(call->version) ? (int)JSONRPC_INVALID_PARAMS
+                                                       : (int)MESSAGE_NO_RESOURCE;
+        call_answer(call, message_error(call->message.id, code, "Resource not found: %s", uri));
     }
     return backend;
 }
 
 static void resources_read(struct gateway *g, struct call *call, json_t *params)
 {
-    struct backend *backend = resource_need(g, call, message_text(params, "uri"));
+    struct backend *backend = resource_need(g, call, json_text_of(params, "uri"));
 
     if (backend) {
         forward(call, backend, json_copy(params));
@@ -258,7 +315,7 @@ static void resources_read(struct gateway *g, struct call *call, json_t *params)
 
 static void resources_subscribe(struct gateway *g, struct call *call, json_t *params)
 {
-    const char *uri = message_text(params, "uri");
+    const char *uri = json_text_of(params, "uri");
     const struct session *session = session_find(&g->sessions, call->session);
     struct backend *backend = resource_need(g, call, uri);
 
@@ -286,7 +343,7 @@ static bool is_subscribed(const struct gateway *g, const char *uri)
 /* The server is told when the last client has lost interest. */
 static void resources_unsubscribe(struct gateway *g, struct call *call, json_t *params)
 {
-    const char *uri = message_text(params, "uri");
+    const char *uri = json_text_of(params, "uri");
     const struct session *session = session_find(&g->sessions, call->session);
     struct backend *backend = resource_need(g, call, uri);
 
@@ -295,7 +352,7 @@ static void resources_unsubscribe(struct gateway *g, struct call *call, json_t *
     }
     (void)json_object_del(session->subscribed, uri);
     if (is_subscribed(g, uri)) {
-        call_answer(call, jsonrpc_result(call->message.id, json_object()));
+        methods_answer(call, json_object());
     } else {
         forward(call, backend, json_copy(params));
     }
@@ -305,7 +362,7 @@ static void resources_unsubscribe(struct gateway *g, struct call *call, json_t *
 static void complete(struct gateway *g, struct call *call, json_t *params)
 {
     json_t *ref = json_object_get(params, "ref");
-    const char *own = NULL, *uri = message_text(ref, "uri");
+    const char *own = NULL, *uri = json_text_of(ref, "uri");
     struct backend *backend = NULL;
     json_auto_t *renamed = json_copy(params);
 
@@ -316,7 +373,7 @@ static void complete(struct gateway *g, struct call *call, json_t *params)
             backend = has ? g->backends[i] : NULL;
         }
         backend = backend ? backend : resource_find(g, uri);
-    } else if ((backend = named_find(g, BACKEND_PROMPTS, message_text(ref, "name"), &own))) {
+    } else if ((backend = named_find(g, BACKEND_PROMPTS, json_text_of(ref, "name"), &own))) {
         json_t *own_ref = json_copy(ref);
         (void)json_object_set_new(own_ref, "name", json_string(own));
         (void)json_object_set_new(renamed, "ref", own_ref);
@@ -333,7 +390,7 @@ static void complete(struct gateway *g, struct call *call, json_t *params)
 static void ping(struct gateway *g, struct call *call, json_t *params)
 {
     (void)g, (void)params;
-    call_answer(call, jsonrpc_result(call->message.id, json_object()));
+    methods_answer(call, json_object());
 }
 
 static void on_level_set(void *ctx, json_t *message)
@@ -352,37 +409,44 @@ static void level_set(struct gateway *g, struct call *call, json_t *params)
                         &ignored);
         }
     }
-    call_answer(call, jsonrpc_result(call->message.id, json_object()));
+    methods_answer(call, json_object());
 }
 
 static const struct {
-    const char *method;
+    const char *name;
     void (*serve)(struct gateway *g, struct call *call, json_t *params);
+    bool sessions, stateless; /* where it exists */
 } methods[] = {
-    {"ping", ping},
-    {"tools/list", tools_list},
-    {"tools/call", tools_call},
-    {"prompts/list", prompts_list},
-    {"prompts/get", prompts_get},
-    {"resources/list", resources_list},
-    {"resources/templates/list", templates_list},
-    {"resources/read", resources_read},
-    {"resources/subscribe", resources_subscribe},
-    {"resources/unsubscribe", resources_unsubscribe},
-    {"completion/complete", complete},
-    {"logging/setLevel", level_set},
+    {"ping", ping, true, false},
+    {"tools/list", tools_list, true, true},
+    {"tools/call", tools_call, true, true},
+    {"prompts/list", prompts_list, true, true},
+    {"prompts/get", prompts_get, true, true},
+    {"resources/list", resources_list, true, true},
+    {"resources/templates/list", templates_list, true, true},
+    {"resources/read", resources_read, true, true},
+    {"resources/subscribe", resources_subscribe, true, false},
+    {"resources/unsubscribe", resources_unsubscribe, true, false},
+    {"completion/complete", complete, true, true},
+    {"logging/setLevel", level_set, true, false},
+    {"server/discover", stateless_discover, false, true},
+    {"subscriptions/listen", stateless_listen, false, true},
 };
 
-static void request_serve(struct gateway *g, struct call *call, const char *method, json_t *params)
+void methods_request(struct gateway *g, struct call *call)
 {
+    bool stateless = version_is_stateless(call->version);
+
     for (size_t i = 0; i < countof(methods); i++) {
-        if (strcmp(method, methods[i].method) == 0) {
-            methods[i].serve(g, call, params);
+        if (strcmp(call->message.method, methods[i].name) == 0 &&
+            (stateless ? methods[i].stateless : methods[i].sessions)) {
+            methods[i].serve(g, call, call->message.params);
             return;
         }
     }
-    call_answer(call, message_error(call->message.id, JSONRPC_METHOD_NOT_FOUND,
-                                    "there is no method %s", method));
+    call_answer_status(call, stateless ? 404 : 200,
+                       message_error(call->message.id, JSONRPC_METHOD_NOT_FOUND,
+                                     "there is no method %s", call->message.method));
 }
 
 static void cancel(struct gateway *g, const char *session, const json_t *params)
@@ -391,7 +455,7 @@ static void cancel(struct gateway *g, const char *session, const json_t *params)
 
     for (struct call *at = g->calls.first; at; at = at->next) {
         if (at->backend && text_same(at->session, session) && json_equal(at->message.id, id)) {
-            backend_cancel(at->backend, at->question, message_text(params, "reason"));
+            backend_cancel(at->backend, at->question, json_text_of(params, "reason"));
             at->backend = NULL;
             call_drop(at);
             return;
@@ -399,31 +463,42 @@ static void cancel(struct gateway *g, const char *session, const json_t *params)
     }
 }
 
-void methods_serve(void *gateway, struct call *call)
+static void session_serve(struct gateway *g, struct call *call)
 {
-    struct gateway *g = gateway;
     const struct jsonrpc_message *message = &call->message;
-    bool asks = message->kind == JSONRPC_REQUEST;
 
-    if (asks && strcmp(message->method, "initialize") == 0) {
-        initialize(g, call, message->params);
-    } else if (!call->version_known) {
-        call_answer_status(call, 400,
-                           jsonrpc_error(message->id, MESSAGE_NO_VERSION,
-                                         "this revision of the protocol is not spoken here",
-                                         json_pack("{s:o}", "supported", version_names())));
-    } else if (!call->session) {
+    if (!call->session) {
         call_refuse(call, 400, JSONRPC_INVALID_REQUEST,
                     "the header Mcp-Session-Id is missing: begin with initialize");
     } else if (!session_find(&g->sessions, call->session)) {
         call_refuse(call, 404, JSONRPC_INVALID_REQUEST,
                     "there is no such session: begin with initialize");
-    } else if (asks) {
-        request_serve(g, call, message->method, message->params);
+    } else if (message->kind == JSONRPC_REQUEST) {
+        methods_request(g, call);
     } else {
         if (text_same(message->method, "notifications/cancelled")) {
             cancel(g, call->session, message->params);
         }
         call_taken(call);
+    }
+}
+
+void methods_serve(void *gateway, struct call *call)
+{
+    const struct jsonrpc_message *message = &call->message;
+    struct str header = http_header_get(http_request(call->ex), "mcp-protocol-version"), asked;
+    struct gateway *g = gateway;
+
+    if (message->kind == JSONRPC_REQUEST && strcmp(message->method, "initialize") == 0) {
+        initialize(g, call, message->params);
+    } else if (!stateless_version(header, call->json, &call->version, &asked)) {
+        call_answer_status(call, 400,
+                           jsonrpc_error(message->id, MCP_UNSUPPORTED_VERSION,
+                                         "this revision of the protocol is not spoken here",
+                                         version_error_data(asked)));
+    } else if (version_is_stateless(call->version)) {
+        stateless_serve(g, call);
+    } else {
+        session_serve(g, call);
     }
 }

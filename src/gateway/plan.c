@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/json.h"
 
 #define GITHUB "github/"
 
@@ -112,11 +113,6 @@ static int fields_check(json_t *server, const char *name, const char *const *kno
 
 /* ---- the three kinds ---- */
 
-static const char *text(const json_t *object, const char *field)
-{
-    return json_string_value(json_object_get(object, field));
-}
-
 static json_t *or_empty(json_t *value, json_t *empty)
 {
     if (!value) {
@@ -128,16 +124,20 @@ static json_t *or_empty(json_t *value, json_t *empty)
 
 static void source_set(struct plan *plan, const json_t *server)
 {
-    plan->kind = text(server, "npm") ? PLAN_NPM : text(server, "pypi") ? PLAN_PYPI : PLAN_COMMAND;
-    plan->source =
-        plan->kind == PLAN_COMMAND ? NULL : xstrdup(text(server, plan_kind_name(plan->kind)));
-    plan->program = xstrdup(text(server, plan->kind == PLAN_COMMAND ? "command" : "run"));
+    plan->kind = json_string_of(server, "npm")    ? PLAN_NPM
+                 : json_string_of(server, "pypi") ? PLAN_PYPI
+                                                  : PLAN_COMMAND;
+    plan->source = plan->kind == PLAN_COMMAND
+                       ? NULL
+                       : xstrdup(json_string_of(server, plan_kind_name(plan->kind)));
+    plan->with = xstrdup(json_string_of(server, "with"));
+    plan->program = xstrdup(json_string_of(server, plan->kind == PLAN_COMMAND ? "command" : "run"));
 }
 
 static void known_plan(struct plan *plan, const char *name, const json_t *entry,
                        const json_t *fields)
 {
-    const char *prefix = text(entry, "prefix");
+    const char *prefix = json_string_of(entry, "prefix");
 
     plan->name = xstrdup(name);
     plan->prefix = xstrdup(prefix ? prefix : name);
@@ -148,7 +148,8 @@ static void known_plan(struct plan *plan, const char *name, const json_t *entry,
 
 static int own_plan(struct plan *plan, const char *name, json_t *server, struct err *err)
 {
-    static const char *const known[] = {"npm", "pypi", "command", "run", "args", "envs", NULL};
+    static const char *const known[] = {"npm",  "pypi", "command", "run",
+                                        "with", "args", "envs",    NULL};
     int sources = !!json_object_get(server, "npm") + !!json_object_get(server, "pypi") +
                   !!json_object_get(server, "command");
     int r = 0;
@@ -159,13 +160,14 @@ static int own_plan(struct plan *plan, const char *name, json_t *server, struct 
                        "pypi or command",
                        name);
     }
-    if (sources > 1 || (json_object_get(server, "command") && json_object_get(server, "run"))) {
+    bool packaged = json_object_get(server, "run") || json_object_get(server, "with");
+    if (sources > 1 || (json_object_get(server, "command") && packaged)) {
         return err_set(err, EINVAL,
-                       "%s may give one of npm, pypi and command, and run with a "
+                       "%s may give one of npm, pypi and command; run and with go with a "
                        "package alone",
                        name);
     }
-    for (size_t i = 0; i < 4 && r == 0; i++) {
+    for (size_t i = 0; i < 5 && r == 0; i++) {
         r = string_check(server, name, known[i], false, err);
     }
     r = r == 0 ? fields_check(server, name, known, err) : r;
@@ -211,8 +213,8 @@ static int github_plan(struct plan *plan, const char *name, json_t *server, stru
     plan->kind = PLAN_GITHUB;
     plan->name = xstrdup(name);
     plan->prefix = xstrdup(name);
-    plan->program = xstrdup(text(server, run));
-    plan->install = xstrdup(text(server, install));
+    plan->program = xstrdup(json_string_of(server, run));
+    plan->install = xstrdup(json_string_of(server, install));
     plan->args = json_array();
     plan->env = or_empty(json_object_get(server, "envs"), json_object());
     return 0;
@@ -318,6 +320,7 @@ static void plan_fini(struct plan *plan)
     free(plan->name);
     free(plan->prefix);
     free(plan->source);
+    free(plan->with);
     free(plan->program);
     free(plan->install);
     json_decref(plan->args);

@@ -6,7 +6,8 @@
  *
  *   "filesystem": {"paths": ["/home/user"]}              one of the catalogue, with its fields
  *   "github/owner/repo": {"runCmd", "installCmd", "envs"} a repository that is cloned
- *   any other: {"npm" | "pypi" | "command", "run", "args", "envs"}   a package, or a command
+ *   any other: {"npm" | "pypi" | "command", "run", "with", "args", "envs"}   a package, or a
+ * command
  */
 #ifndef GATEWAY_PLAN_H
 #define GATEWAY_PLAN_H
@@ -31,6 +32,7 @@ struct plan {
     char *name;    /* its key in the configuration */
     char *prefix;  /* of its tools: "<prefix>-<tool>" */
     char *source;  /* the package with its version, or the repository's address; NULL: a command */
+    char *with;    /* what is installed beside the package: "mcp<2"; NULL: what it asks for alone */
     char *program; /* of the package, NULL: the one that it has; the command; what sh runs */
     char *install; /* what sh runs in the repository first, or NULL */
     json_t *args;  /* an array of strings */

@@ -20,8 +20,8 @@
 #include "base/str.h"
 
 enum {
-    GUARD_ENCODED_CHARS_MIN = 12,       /* a shorter one is looked for as itself alone */
-    GUARD_STATES_MAX = 2 * 1024 * 1024, /* of the automaton; about nine times the secrets' bytes */
+    GUARD_ENCODED_CHARS_MIN = 12,           /* a shorter one is looked for as itself alone */
+    GUARD_SECRETS_BYTES_MAX = 224 * 1024,   /* of all together; each byte takes nine states */
     GUARD_TEXT_BYTES_MAX = 4 * 1024 * 1024, /* of one text; a stream has no such limit */
     GUARD_SHOWN_BYTES = 3,    /* of a secret's beginning that a stream does not wait for */
     GUARD_WORD_BYTES_MIN = 6, /* of a value's: a shorter word alone is no secret */
@@ -34,14 +34,15 @@ struct guard;
 struct guard *guard_new(void);
 void guard_free(struct guard *guard); /* NULL is fine */
 
-/* -ENOSPC with a sentence when there are too many, or too long ones. An empty one is none. */
+/* -ENOSPC with a sentence past GUARD_SECRETS_BYTES_MAX. An empty one is none, and the same one
+ * twice is one. Cheap: what takes a while is guard_ready(). */
 must_check int guard_add(struct guard *guard, struct str secret, struct err *err);
 
 /* A value that goes into a header, "Bearer KEY": as a whole, and each of its words, since an echo
  * may have the second one alone. The name of a scheme is none. */
 must_check int guard_add_value(struct guard *guard, struct str value, struct err *err);
 
-/* After the last guard_add(), once. */
+/* After the last guard_add(), once. Blocks for a fraction of a second when there are many. */
 void guard_ready(struct guard *guard);
 
 /* The text with GUARD_MARK in the place of each run of bytes that belong to secrets, appended to

@@ -25,9 +25,14 @@ struct state {
     unsigned char c;
 };
 
+struct wanted; /* automaton.c */
+
 struct guard {
-    struct state *states;
-    size_t n, cap;
+    struct wanted *secrets; /* by their bytes */
+    size_t secrets_bytes;
+
+    struct state *states; /* NULL until it is ready */
+    size_t n;
     size_t longest; /* pattern */
     bool spaces;    /* a secret has some: a plus may stand for one */
     int32_t first[256];

@@ -14,6 +14,7 @@
 
 #include "base/compiler.h"
 #include "base/err.h"
+#include "base/log.h"
 
 enum {
     KEEPER_VERSION = 5,
@@ -219,7 +220,16 @@ struct keeper_options {
     uint32_t client_gid;
     const char *instance; /* [a-z0-9-]: names the cgroups of this data directory */
     bool merge_pages;     /* jails hold equal pages once, where the kernel can (merge.h) */
+    enum log_level log_level;
+    int lock_fd; /* held for as long as it runs */
 };
 int keeper_main(const struct keeper_options *options);
+
+/* Becomes atoll-keeper, which reads them and calls keeper_main(). Returns on failure only. */
+must_check int keeper_options_exec(const char *program, const struct keeper_options *options,
+                                   struct err *err);
+/* They point into `words`. */
+must_check int keeper_options_read(int words_n, char **words, struct keeper_options *out,
+                                   struct err *err);
 
 #endif

@@ -2,8 +2,8 @@
 
 #include <errno.h>
 
+#include "base/json.h"
 #include "base/json_text.h"
-#include "base/utf8.h"
 
 int jsonrpc_parse(struct str text, json_t **out, struct err *err)
 {
@@ -74,14 +74,6 @@ int jsonrpc_read(json_t *json, struct jsonrpc_message *out, struct err *err)
     return 0;
 }
 
-json_t *jsonrpc_sentence(const char *text)
-{
-    char clean[UTF8_REPLACEMENT_BYTES * JSONRPC_SENTENCE_BYTES_MAX + 1];
-    const struct str given = {text, strnlen(text, JSONRPC_SENTENCE_BYTES_MAX)};
-
-    return json_stringn(clean, utf8_repair(given, clean));
-}
-
 static json_t *message_new(void)
 {
     json_t *message = json_object();
@@ -105,7 +97,7 @@ json_t *jsonrpc_error(json_t *id, int code, const char *message, json_t *data)
 
     (void)json_object_set_new(answer, "id", id ? json_incref(id) : json_null());
     (void)json_object_set_new(error, "code", json_integer(code));
-    (void)json_object_set_new(error, "message", jsonrpc_sentence(message));
+    (void)json_object_set_new(error, "message", json_sentence(message));
     if (data) {
         (void)json_object_set_new(error, "data", data);
     }

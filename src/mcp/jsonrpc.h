@@ -17,7 +17,6 @@ enum {
 
     JSONRPC_METHOD_BYTES_MAX = 128,
     JSONRPC_ID_BYTES_MAX = 256,
-    JSONRPC_SENTENCE_BYTES_MAX = 1024, /* of one that tells; the rest is left out */
 };
 
 enum jsonrpc_kind { JSONRPC_REQUEST, JSONRPC_NOTIFICATION, JSONRPC_RESPONSE };
@@ -35,10 +34,6 @@ must_check int jsonrpc_parse(struct str text, json_t **out, struct err *err);
 
 /* -EINVAL with the name of the member that is wrong. The id is set also then, if it is one. */
 must_check int jsonrpc_read(json_t *json, struct jsonrpc_message *out, struct err *err);
-
-/* A sentence as JSON, the caller's. It may quote what others sent, cut anywhere: what is no UTF-8
- * then is shown as U+FFFD, since JSON takes nothing else. */
-json_t *jsonrpc_sentence(const char *text);
 
 /* Each is the caller's; result, data and params are taken over. id NULL: it could not be read. */
 json_t *jsonrpc_result(json_t *id, json_t *result);

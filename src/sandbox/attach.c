@@ -113,6 +113,7 @@ void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int
                   void *ctx)
 {
     struct dial *dial = xnew(struct dial);
+    int ahead = -1;
 
     *dial = (struct dial){.sb = sb, .port = port, .done = done, .ctx = ctx};
     sandbox_hold(sb);
@@ -123,6 +124,8 @@ void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int
     } else if (sb->state == SANDBOX_PAUSING ||
                (sb->state == SANDBOX_RESUMING && port != CHANNEL_PORT_CONTROL)) {
         dial_wait(dial); /* nobody but us comes before the agent knows who it is */
+    } else if ((ahead = ahead_take(sb, port)) >= 0) {
+        dial_finish(dial, ahead);
     } else {
         dial_start(dial);
     }
@@ -160,7 +163,7 @@ static void on_broken(void *ctx, const char *why)
     if (sb->start) {
         struct err err;
         (void)err_set(&err, EIO, "the sandbox's agent gave up: %s", why);
-        start_fail(sb, -EIO, &err);
+        start_lost(sb, &err);
     } else if (sb->pooled) {
         pool_drop(sb, "the channel to its agent broke");
     } else {
@@ -287,6 +290,7 @@ void sandbox_drop_jail(struct sandbox *sb)
 {
     struct jail_poll *jail = move_ptr(&sb->pidfd);
 
+    ahead_drop(sb);
     agent_channel_close(move_ptr(&sb->channel));
     egress_close(move_ptr(&sb->net));
     if (jail) {
@@ -312,7 +316,7 @@ void sandbox_take_jail(struct sandbox *sb, int past, int fds[KEEPER_FDS_MAX])
     sb->channel = agent_channel_new(sb->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]), past,
                                     &channel_handler, sb);
     if (sb->all->use.logs.attached && !sb->hidden) {
-        sb->all->use.logs.attached(sb->all->use.logs.ctx, sb);
+        sb->all->use.logs.attached(sb->all->use.logs.ctx, sb, sb->state == SANDBOX_STARTING);
     }
 }
 

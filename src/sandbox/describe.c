@@ -80,6 +80,7 @@ void sandbox_describe(struct sandbox *sb, const struct sandbox_params *params)
     text_set(&sb->template_alias, template->alias);
     text_set(&sb->build_id, template->build_id);
     text_set(&sb->layers, template->layers);
+    text_set(&sb->fork_of, params->fork_of);
     free(sb->access_token);
     sb->access_token = params->secure ? make_token() : NULL;
     put(&sb->metadata, copy_object(params->metadata));

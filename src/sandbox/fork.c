@@ -16,7 +16,7 @@ struct forking {
     struct sandboxes *all;  /* counted, from the save on */
     struct template parent; /* owns its texts */
     json_t *metadata, *env_vars, *options;
-    char *team_id;
+    char *team_id, *parent_id;
     bool secure;
     uint32_t begun, under_way, ended;
 };
@@ -45,6 +45,7 @@ static void forking_free(struct forking *forking)
     json_decref(forking->env_vars);
     json_decref(forking->options);
     free(forking->team_id);
+    free(forking->parent_id);
     free(forking);
 }
 
@@ -74,7 +75,8 @@ static void child_start(struct forking *forking)
                                     .secure = forking->secure,
                                     .metadata = forking->metadata,
                                     .env_vars = forking->env_vars,
-                                    .options = forking->options};
+                                    .options = forking->options,
+                                    .fork_of = forking->parent_id};
 
     *child = (struct child){.forking = forking, .index = forking->begun++};
     forking->under_way++;
@@ -151,6 +153,7 @@ static void parent_copy(struct forking *forking, const struct sandbox *sb)
     (void)json_object_del(forking->options, SANDBOX_KEY_OPTION);
     (void)json_object_del(forking->options, "idempotencyHash");
     forking->team_id = xstrdup(sb->team_id);
+    forking->parent_id = xstrdup(sb->id);
     forking->secure = sb->access_token != NULL;
 }
 

@@ -151,6 +151,7 @@ void sandbox_save(struct sandbox *sb, enum sandbox_change change, const char *re
                               .template_id = sb->template_id,
                               .template_alias = sb->template_alias,
                               .build_id = sb->build_id,
+                              .fork_of = sb->fork_of,
                               .state = row_state(sb, change),
                               .started_ms = sb->started_ms,
                               .end_ms = sb->end_ms,

@@ -48,6 +48,7 @@ void sandbox_release(struct sandbox *sb)
     free(sb->template_id);
     free(sb->template_alias);
     free(sb->build_id);
+    free(sb->fork_of);
     free(sb->access_token);
     free(sb->layers);
     free(sb->saved);
@@ -321,8 +322,16 @@ int sandbox_set_options(struct sandbox *sb, const json_t *options, store_done *d
 void sandbox_watch_set(struct sandbox_watch *watch, struct sandbox *sb)
 {
     watch->sandbox = sb;
-    watch->told = false;
+    watch->told = watch->settled = false;
     DL_APPEND(sb->watches, watch);
+}
+
+void sandbox_watch_settle(struct sandbox_watch *watch)
+{
+    watch->settled = true;
+    if (watch->sandbox && watch->sandbox->state == SANDBOX_PAUSING && watch->told) {
+        save_check_drained(watch->sandbox);
+    }
 }
 
 void sandbox_watch_unset(struct sandbox_watch *watch)

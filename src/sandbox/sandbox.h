@@ -84,15 +84,18 @@ struct sandbox_log {
 };
 
 /* Where the lines go. `attached` comes with every new channel to an agent; no line comes before it
- * was answered with sandbox_log_credit(), at once or later. */
+ * was answered with sandbox_log_credit(), at once or later. `first`: there was none before, and no
+ * line of that sandbox can be on record. */
 struct sandbox_log_sink {
-    void (*attached)(void *ctx, struct sandbox *sb); /* NULL: nobody wants lines */
+    void (*attached)(void *ctx, struct sandbox *sb, bool first); /* NULL: nobody wants lines */
     void (*line)(void *ctx, struct sandbox *sb, const struct sandbox_log *log);
     void *ctx;
 };
 
 /* All up to seq are on record: the agent drops them and sends those that follow. */
 void sandbox_log_credit(struct sandbox *sb, uint32_t seq);
+
+#define SANDBOX_PARKED_AUTO UINT32_MAX
 
 struct sandboxes_options {
     uv_loop_t *loop;
@@ -105,7 +108,8 @@ struct sandboxes_options {
     int64_t retention_ms;  /* a sandbox paused for that long is killed; 0: never */
     int64_t pack_after_ms; /* the memory of one paused for that long is compressed; 0: never */
     uint32_t team_max;     /* traffic wakes nobody while a team has so many running; 0: no limit */
-    uint32_t parked_min;   /* jails of each built-in template that are kept ready for creates */
+    uint32_t parked_min;   /* jails of each built-in template that are kept ready for creates, or */
+                           /* SANDBOX_PARKED_AUTO: see demand.h */
     uint32_t parked_max;   /* of any template; 0: none are */
     uint64_t parked_free_bytes; /* with less memory available none are; 0: see demand.h */
 };
@@ -133,6 +137,7 @@ struct sandbox_params { /* borrowed during the call */
     const json_t *metadata; /* object of strings, or NULL; likewise */
     const json_t *env_vars;
     const json_t *options; /* the rest of the body that is stored: network, autoPause, ... */
+    const char *fork_of;   /* the sandbox that it is a copy of; NULL: none */
 
     /* A jail of the daemon's own, to build in: not listed, not found, not reachable from outside,
      * not on record, without an end. A daemon that dies leaves it to the next, which destroys it.
@@ -328,19 +333,29 @@ struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team
 void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
                   void *ctx);
 
-/* Calls gone, once, when the sandbox has been paused or killed. The watch is then unset already.
- * Before a pause it calls pausing: what can still be ended well is to be ended; the pause waits,
- * for SANDBOX_DRAIN_MS, until every watch that was told so is unset. One that is set while it is
- * paused, or about to be, with a pausing to call, waits for it to be resumed. */
+/* How far a pause is. */
+enum sandbox_pausing {
+    SANDBOX_PAUSE_BEGINS, /* end what can be ended well, hold the rest: the pause waits for those
+                             that were told, SANDBOX_DRAIN_MS at most, to be unset or settled */
+    SANDBOX_PAUSE_DUE,    /* that time is up: cut off what has not ended */
+    SANDBOX_PAUSE_OFF,    /* it failed: what is held goes on */
+};
+
+/* Calls gone, once, when the sandbox has been paused (it was told so) or killed. The watch is then
+ * unset already. One that is set while it is paused, or about to be, with a pausing to call, waits
+ * for it to be resumed. */
 enum { SANDBOX_DRAIN_MS = 2000 };
 struct sandbox_watch {
     struct sandbox_watch *prev, *next;
     struct sandbox *sandbox; /* NULL: not set */
     void (*gone)(struct sandbox_watch *watch);
-    void (*pausing)(struct sandbox_watch *watch); /* may be NULL: nothing to end */
-    bool told;                                    /* that it pauses */
+    void (*pausing)(struct sandbox_watch *watch, enum sandbox_pausing how); /* NULL: not told */
+    bool told;                                                              /* that it pauses */
+    bool settled; /* nothing is left that has to end before */
 };
 void sandbox_watch_set(struct sandbox_watch *watch, struct sandbox *sb);
+void sandbox_watch_settle(
+    struct sandbox_watch *watch);                      /* what is left can be cut off at any time */
 void sandbox_watch_unset(struct sandbox_watch *watch); /* fine when not set */
 
 #endif

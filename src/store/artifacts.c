@@ -1,9 +1,16 @@
+#include <errno.h>
+
 #include "store/internal.h"
+
+#define OF_TEAM "FROM artifacts WHERE team_id = ?1"
 
 static const struct store_statement save = {
     "save code artifact",
     "INSERT INTO artifacts (team_id, path, content, language, entrypoint, description, sha256,"
-    " version, size, created_ms, updated_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?9)"
+    " version, size, created_ms, updated_ms)"
+    " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?9"
+    " WHERE CASE WHEN EXISTS (SELECT 1 " OF_TEAM " AND path = ?2) THEN ?10"
+    " ELSE (SELECT count(*) " OF_TEAM ") < ?11 END"
     " ON CONFLICT (team_id, path) DO UPDATE SET content = excluded.content,"
     " language = excluded.language, entrypoint = excluded.entrypoint,"
     " description = excluded.description, sha256 = excluded.sha256, version = artifacts.version + "
@@ -32,6 +39,7 @@ void store_artifact_save(struct store *store, const struct artifact_row *row, st
 {
     struct store_job *job = store_job_new(&save);
 
+    store_job_must_change(job, EEXIST);
     store_job_text(job, row->team_id);
     store_job_text(job, row->path);
     store_job_text(job, row->content);
@@ -41,6 +49,8 @@ void store_artifact_save(struct store *store, const struct artifact_row *row, st
     store_job_text(job, row->sha256);
     store_job_int(job, row->size);
     store_job_int(job, row->now_ms);
+    store_job_int(job, row->replace);
+    store_job_int(job, row->team_max);
     store_submit(store, job, STORE_SYNC, done, ctx);
 }
 

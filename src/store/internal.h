@@ -38,6 +38,7 @@ struct store_value {
 struct store_step {
     const struct store_statement *statement;
     size_t first, n; /* of the job's values */
+    int unchanged;   /* the errno of its job when it changes no row; 0: that is fine */
 };
 
 struct store_job {
@@ -61,6 +62,9 @@ struct store_job *store_job_new(const struct store_statement *statement);
 
 /* Another statement of the same job: the values that follow are its own. */
 void store_job_then(struct store_job *job, const struct store_statement *statement);
+
+/* The job fails with -code when this statement of it changes no row. */
+void store_job_must_change(struct store_job *job, int code);
 void store_job_text(struct store_job *job, const char *text); /* NULL: SQL's NULL */
 void store_job_int(struct store_job *job, int64_t number);
 must_check int store_job_bind(const struct store_job *job, const struct store_step *step,

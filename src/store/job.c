@@ -24,6 +24,11 @@ void store_job_then(struct store_job *job, const struct store_statement *stateme
         (struct store_step){.statement = statement, .first = job->values_n};
 }
 
+void store_job_must_change(struct store_job *job, int code)
+{
+    job->steps[job->steps_n - 1].unchanged = code;
+}
+
 static struct store_value *value_add(struct store_job *job)
 {
     assert(job->values_n < STORE_VALUES_MAX);

@@ -8,8 +8,8 @@
 /* created_ms stays what it was: lists are ordered by it, and pages must not lose their place. */
 static const struct store_statement save = {
     "save sandbox",
-    "INSERT INTO sandboxes (" COLUMNS ")"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO sandboxes (" COLUMNS ", fork_of)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (id) DO UPDATE SET team_id = excluded.team_id,"
     " template_id = excluded.template_id, template_alias = excluded.template_alias,"
     " state = excluded.state, started_ms = excluded.started_ms, end_ms = excluded.end_ms,"
@@ -46,6 +46,7 @@ void store_sandbox_save(struct store *store, const struct sandbox_row *row,
     store_job_text(job, row->build_id ? row->build_id : "");
     store_job_text(job, row->saved);
     store_job_int(job, (int64_t)row->saved_bytes);
+    store_job_text(job, row->fork_of);
     store_job_event(job, event);
     store_submit(store, job, durability, done, ctx);
 }

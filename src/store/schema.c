@@ -147,6 +147,43 @@ static const char *const steps[] = {
     " size INTEGER NOT NULL, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,"
     " PRIMARY KEY (team_id, path)"
     ") STRICT;",
+
+    /* What a sandbox was given is in the memory of its forks and snapshots too, so its record goes
+     * with them. It is sealed for the sandbox that it was first written for, whoever has it now. */
+    "CREATE TABLE given_keys ("
+    " sandbox_id TEXT NOT NULL REFERENCES sandboxes (id) ON DELETE CASCADE,"
+    " sealed_for TEXT NOT NULL, team_id TEXT NOT NULL, given_ms INTEGER NOT NULL,"
+    " sealed TEXT NOT NULL,"
+    " PRIMARY KEY (sandbox_id, sealed_for)"
+    ") STRICT, WITHOUT ROWID;"
+    "INSERT INTO given_keys SELECT sandbox_id, sandbox_id, k.team_id, s.created_ms, sealed"
+    " FROM sandbox_keys AS k JOIN sandboxes AS s ON s.id = sandbox_id;"
+    "DROP TRIGGER sandbox_keys_end;"
+    "DROP TABLE sandbox_keys;"
+    "ALTER TABLE given_keys RENAME TO sandbox_keys;"
+    "CREATE TABLE snapshot_keys ("
+    " template_id TEXT NOT NULL REFERENCES templates (id) ON DELETE CASCADE,"
+    " sealed_for TEXT NOT NULL, team_id TEXT NOT NULL, given_ms INTEGER NOT NULL,"
+    " sealed TEXT NOT NULL,"
+    " PRIMARY KEY (template_id, sealed_for)"
+    ") STRICT, WITHOUT ROWID;"
+    "ALTER TABLE sandboxes ADD COLUMN fork_of TEXT;"
+    "CREATE TRIGGER sandbox_keys_end AFTER UPDATE OF state ON sandboxes"
+    " WHEN new.state = 'killed' BEGIN"
+    " DELETE FROM sandbox_keys WHERE sandbox_id = new.id; END;"
+    "CREATE TRIGGER sandbox_keys_come AFTER INSERT ON sandboxes BEGIN"
+    " INSERT INTO sandbox_keys SELECT new.id, sealed_for, team_id, given_ms, sealed"
+    "  FROM sandbox_keys WHERE sandbox_id = new.fork_of AND team_id = new.team_id;"
+    " INSERT OR IGNORE INTO sandbox_keys SELECT new.id, sealed_for, team_id, given_ms, sealed"
+    "  FROM snapshot_keys WHERE template_id = new.template_id AND team_id = new.team_id; END;"
+    "CREATE TRIGGER snapshot_keys_made AFTER INSERT ON templates BEGIN"
+    " INSERT INTO snapshot_keys SELECT new.id, sealed_for, team_id, given_ms, sealed"
+    "  FROM sandbox_keys WHERE sandbox_id = new.snapshot_of AND team_id = new.team_id; END;"
+    "CREATE TRIGGER snapshot_keys_made_anew AFTER UPDATE OF saved ON templates"
+    " WHEN new.saved IS NOT old.saved BEGIN"
+    " DELETE FROM snapshot_keys WHERE template_id = new.id;"
+    " INSERT INTO snapshot_keys SELECT new.id, sealed_for, team_id, given_ms, sealed"
+    "  FROM sandbox_keys WHERE sandbox_id = new.snapshot_of AND team_id = new.team_id; END;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

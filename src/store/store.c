@@ -153,6 +153,9 @@ static int step_run(struct store *store, struct store_job *job, const struct sto
     }
     if (store_job_bind(job, step, stmt) != SQLITE_OK || sqlite3_step(stmt) != SQLITE_DONE) {
         r = store_fail(store->db, &job->err, step->statement->what);
+    } else if (step->unchanged && sqlite3_changes(store->db) == 0) {
+        r = err_set(&job->err, step->unchanged, "%s: refused by what is there",
+                    step->statement->what);
     }
     (void)sqlite3_reset(stmt);
     (void)sqlite3_clear_bindings(stmt);

@@ -170,6 +170,7 @@ struct sandbox_row {
     const char *template_id;
     const char *template_alias; /* may be NULL */
     const char *build_id;       /* of the template; "" on rows older than events */
+    const char *fork_of;        /* the sandbox it is a copy of, when it is inserted; NULL: none */
     const char *state;          /* "running", "paused", "killed" */
     int64_t started_ms;         /* wall clock */
     int64_t end_ms;             /* wall clock: when it times out, or did end */
@@ -203,11 +204,14 @@ must_check int store_load_sandboxes(struct store *store,
 
 /* ---- what tools gave to sandboxes (store/sandbox_keys.c) ---- */
 
-/* One text for a sandbox, sealed by the daemon's key; it goes when the sandbox is killed. */
+/* One text for a sandbox, sealed by the daemon's key; it goes when the sandbox is killed. Forks and
+ * snapshots have those of their source, and what is made from a snapshot has the snapshot's: they
+ * are copied in the transaction that records the copy. */
 void store_sandbox_keys_save(struct store *store, const char *sandbox_id, const char *sealed,
                              store_done *done, void *ctx);
 
-/* A JSON array of {"sandboxID", "sealed"}: of one sandbox, or of all of the team (NULL). */
+/* A JSON array of {"sealedFor", "sealed"}: of one sandbox, or of all of the team (NULL). A copy of
+ * a text names the sandbox that it was saved for. The oldest comes first. */
 void store_sandbox_keys_list(struct store *store, const char *team_id, const char *sandbox_id,
                              store_text *done, void *ctx);
 
@@ -399,9 +403,11 @@ struct artifact_row {
     const char *sha256;
     int64_t size;
     int64_t now_ms;
+    int64_t team_max; /* no new one when the team has so many */
+    bool replace;     /* one with that path, as its next version */
 };
 
-/* In the place of the one with that path: as its next version. */
+/* -EEXIST when `replace` or `team_max` do not allow it. */
 void store_artifact_save(struct store *store, const struct artifact_row *row, store_done *done,
                          void *ctx);
 void store_artifact_delete(struct store *store, const char *team_id, const char *path,

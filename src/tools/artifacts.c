@@ -23,13 +23,6 @@ enum {
     ARTIFACT_FIELD_BYTES_MAX = 1024, /* of a description */
 };
 
-static const char *text_of(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-
-    return text ? text : "";
-}
-
 /* ---- the store ---- */
 
 static int rows_read(struct tool_call *call, const char *path, json_t **out, struct err *err)
@@ -123,31 +116,20 @@ int artifact_entrypoint_check(const char *name, struct err *err)
                : err_set(err, EINVAL, "entrypoint: must be the name of a function");
 }
 
-static int room_check(struct tool_call *call, struct err *err)
-{
-    scoped_json *rows = NULL;
-    int r = rows_read(call, NULL, &rows, err);
-
-    return r == 0 && json_array_size(rows) >= ARTIFACTS_PER_TEAM_MAX
-               ? err_set(err, EDQUOT, "the team has as many artifacts as it can have (%d)",
-                         ARTIFACTS_PER_TEAM_MAX)
-               : r;
-}
-
-/* Whether it may be written in the place of what is there. */
-static int place_check(struct tool_call *call, const char *path, bool confirm, struct err *err)
+/* Why the store has not taken it. */
+static int place_refused(struct tool_call *call, const char *path, struct err *err)
 {
     scoped_json *before = NULL;
     int r = artifact_find(call, path, &before, err);
 
-    if (r == -ENOENT) {
-        return room_check(call, err);
-    }
-    if (r == 0 && !confirm) {
+    if (r == 0) {
         r = err_set(err, ESTALE,
                     "codePath: \"%.80s\" exists already, as version %lld: say confirm: true to"
                     " overwrite it",
                     path, (long long)json_integer_value(json_object_get(before, "version")));
+    } else if (r == -ENOENT) {
+        r = err_set(err, EDQUOT, "the team has as many artifacts as it can have (%d)",
+                    ARTIFACTS_PER_TEAM_MAX);
     }
     return r;
 }
@@ -161,16 +143,19 @@ static int row_save(struct tool_call *call, const json_t *input, enum language l
 
     sha256_hex(json_string_value(content), json_string_length(content), hash);
     const struct artifact_row row = {.team_id = call_team(call),
-                                     .path = text_of(input, "codePath"),
+                                     .path = json_text_of(input, "codePath"),
                                      .content = json_string_value(content),
                                      .language = language_name(language),
-                                     .entrypoint = text_of(input, "entrypoint"),
-                                     .description = text_of(input, "description"),
+                                     .entrypoint = json_text_of(input, "entrypoint"),
+                                     .description = json_text_of(input, "description"),
                                      .sha256 = hash,
                                      .size = (int64_t)json_string_length(content),
-                                     .now_ms = clock_wall_ms()};
+                                     .now_ms = clock_wall_ms(),
+                                     .team_max = ARTIFACTS_PER_TEAM_MAX,
+                                     .replace = json_is_true(json_object_get(input, "confirm"))};
     store_artifact_save(tools_options(call_tools(call))->store, &row, stored_done, &stored);
-    return stored_wait(&stored);
+    int r = stored_wait(&stored);
+    return r == -EEXIST ? place_refused(call, row.path, err) : r;
 }
 
 static int content_check(const json_t *input, struct err *err)
@@ -183,7 +168,7 @@ static int content_check(const json_t *input, struct err *err)
     if (strlen(json_string_value(content)) != json_string_length(content)) {
         return err_set(err, EINVAL, "content: must not hold a NUL");
     }
-    return strlen(text_of(input, "description")) > ARTIFACT_FIELD_BYTES_MAX
+    return strlen(json_text_of(input, "description")) > ARTIFACT_FIELD_BYTES_MAX
                ? err_set(err, EMSGSIZE, "description: is larger than %d bytes",
                          ARTIFACT_FIELD_BYTES_MAX)
                : 0;
@@ -192,15 +177,14 @@ static int content_check(const json_t *input, struct err *err)
 int tool_write_code_artifact(struct tool_call *call, const json_t *input, json_t **out,
                              struct err *err)
 {
-    const char *path = text_of(input, "codePath");
+    const char *path = json_text_of(input, "codePath");
     enum language language;
     scoped_json *row = NULL;
     int r = artifact_path_check(path, err);
 
-    r = r < 0 ? r : artifact_language(text_of(input, "language"), path, &language, err);
-    r = r < 0 ? r : artifact_entrypoint_check(text_of(input, "entrypoint"), err);
+    r = r < 0 ? r : artifact_language(json_text_of(input, "language"), path, &language, err);
+    r = r < 0 ? r : artifact_entrypoint_check(json_text_of(input, "entrypoint"), err);
     r = r < 0 ? r : content_check(input, err);
-    r = r < 0 ? r : place_check(call, path, json_is_true(json_object_get(input, "confirm")), err);
     r = r < 0 ? r : row_save(call, input, language, err);
     r = r < 0 ? r : artifact_find(call, path, &row, err);
     if (r == 0) {
@@ -215,7 +199,7 @@ int tool_read_code_artifact(struct tool_call *call, const json_t *input, json_t 
                             struct err *err)
 {
     scoped_json *row = NULL;
-    int r = artifact_find(call, text_of(input, "codePath"), &row, err);
+    int r = artifact_find(call, json_text_of(input, "codePath"), &row, err);
 
     if (r == 0) {
         *out = artifact_json(row);
@@ -227,7 +211,7 @@ int tool_read_code_artifact(struct tool_call *call, const json_t *input, json_t 
 int tool_list_code_artifacts(struct tool_call *call, const json_t *input, json_t **out,
                              struct err *err)
 {
-    const char *prefix = text_of(input, "prefix");
+    const char *prefix = json_text_of(input, "prefix");
     scoped_json *rows = NULL;
     int r = rows_read(call, NULL, &rows, err);
     json_t *list = json_array();
@@ -235,7 +219,7 @@ int tool_list_code_artifacts(struct tool_call *call, const json_t *input, json_t
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
 
-        if (str_starts(str_of(text_of(row, "path")), str_of(prefix))) {
+        if (str_starts(str_of(json_text_of(row, "path")), str_of(prefix))) {
             (void)json_array_append_new(list, artifact_json(row));
         }
     }
@@ -250,7 +234,7 @@ int tool_list_code_artifacts(struct tool_call *call, const json_t *input, json_t
 int tool_delete_code_artifact(struct tool_call *call, const json_t *input, json_t **out,
                               struct err *err)
 {
-    const char *path = text_of(input, "codePath");
+    const char *path = json_text_of(input, "codePath");
     scoped_json *row = NULL;
     int r = artifact_find(call, path, &row, err);
 

@@ -47,6 +47,7 @@ void box_kill(struct tool_call *call, const struct box *box);
 
 struct box_command {        /* borrowed */
     const char *script;     /* given to bash -l -c */
+    bool bare;              /* the user's own files, which a login shell reads, are not read */
     const char *user, *cwd; /* NULL: the sandbox's own */
     const json_t *env;
     struct str input;                                           /* to stdin; empty: none */

@@ -11,6 +11,7 @@ enum {
     BOX_PORT_BYTES = 8,
     BOX_HEADERS_MAX = 8,
     BOX_TARGET_BYTES_MAX = 16 * 1024,
+    BOX_START_LIMIT_MS = 60 * 1000, /* by our clock: until a pid is known nobody can cancel */
 };
 
 /* The headers by which the edge and the agent know where a request goes and who sends it. */
@@ -24,6 +25,11 @@ void box_header(struct box_headers *headers, const char *name, const char *value
 
 /* The failure that an answer of the edge's or the agent's tells; the rest of it is read. */
 int box_refused(struct ask *ask, const char *what, struct err *err);
+
+/* What was cancelled, or passed its limit, does not go on behind our back: all of its process
+ * group, since the agent ends the first process alone. Cannot be cancelled. user: whose it is;
+ * NULL: the sandbox's own. */
+void box_kill_group(struct tool_call *call, const struct box *box, const char *user, uint32_t pid);
 
 /* ---- the events of a process (box_stream.c) ---- */
 

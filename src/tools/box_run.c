@@ -18,8 +18,7 @@
 enum {
     INPUT_PIECE_BYTES = 256 * 1024,
     SCRIPT_BYTES = 64,
-    START_LIMIT_MS = 60 * 1000, /* by our clock: until then nobody can cancel */
-    KILL_LIMIT_MS = 5000,       /* by the agent's, and twice that by ours */
+    KILL_LIMIT_MS = 5000, /* by the agent's, and twice that by ours */
 };
 
 struct box_running {
@@ -212,7 +211,7 @@ static int follow(struct box_running *run, struct err *err)
 static int start(struct box_running *run, struct err *err)
 {
     const struct box_command *command = run->command;
-    const char *const argv[] = {"/bin/bash", "-l", "-c", command->script, NULL};
+    const char *const argv[] = {"/bin/bash", command->bare ? "-c" : "-lc", command->script, NULL};
     const struct process_plan plan = {.argv = argv,
                                       .cwd = command->cwd,
                                       .env = command->env,
@@ -233,7 +232,7 @@ static int start(struct box_running *run, struct err *err)
                                           .body = buf_str(&body),
                                           .authorization = user[0] ? user : NULL,
                                           .deadline_ms = command->timeout_ms,
-                                          .limit_ms = START_LIMIT_MS};
+                                          .limit_ms = BOX_START_LIMIT_MS};
     return box_stream_open(run->call, run->box, &asked, &run->stream, err);
 }
 
@@ -268,22 +267,20 @@ static int run_command(struct box_running *run, struct err *err)
     return r;
 }
 
-/* What was cancelled, or passed its limit, does not go on behind our back: all of its process
- * group, since the agent ends the first process alone. */
-static void kill_group(const struct box_running *run)
+void box_kill_group(struct tool_call *call, const struct box *box, const char *user, uint32_t pid)
 {
     char script[SCRIPT_BYTES];
     const struct box_command command = {
-        .script = script, .user = run->command->user, .timeout_ms = KILL_LIMIT_MS};
+        .script = script, .bare = true, .user = user, .timeout_ms = KILL_LIMIT_MS};
     struct box_result result = {0};
-    struct box_running killing = {.call = run->call,
-                                  .box = run->box,
+    struct box_running killing = {.call = call,
+                                  .box = box,
                                   .command = &command,
                                   .result = &result,
                                   .limit_ms = (int64_t)2 * KILL_LIMIT_MS};
     struct err err;
 
-    (void)snprintf(script, sizeof(script), "kill -KILL -- -%u", run->pid);
+    (void)snprintf(script, sizeof(script), "kill -KILL -- -%u", pid);
     fiber_shield();
     (void)!run_command(&killing, &err);
     fiber_unshield();
@@ -298,7 +295,7 @@ int box_run(struct tool_call *call, const struct box *box, const struct box_comm
 
     int r = run_command(&run, err);
     if (run.pid && (r < 0 || result.timed_out)) {
-        kill_group(&run);
+        box_kill_group(call, box, command->user, run.pid);
     }
     if (r == 0) {
         *out = result;

@@ -42,11 +42,6 @@ struct making {
     json_t *reply;
 };
 
-static const char *text_of(const struct making *making, const char *name)
-{
-    return json_string_value(json_object_get(making->input, name));
-}
-
 /* ---- files ---- */
 
 static int memory_write(const struct making *making, const char *name, const char *path,
@@ -61,9 +56,10 @@ static int memory_write(const struct making *making, const char *name, const cha
 
 static int files_write(const struct making *making, struct err *err)
 {
-    json_t *settings = claude_settings(
-        text_of(making, "permissions_preset"), json_object_get(making->input, "allow"),
-        json_object_get(making->input, "ask"), json_object_get(making->input, "deny"));
+    json_t *settings = claude_settings(json_string_of(making->input, "permissions_preset"),
+                                       json_object_get(making->input, "allow"),
+                                       json_object_get(making->input, "ask"),
+                                       json_object_get(making->input, "deny"));
     const char *dir = json_string_value(json_object_get(making->reply, "working_dir"));
     char project[PATH_BYTES_MAX];
 
@@ -80,7 +76,7 @@ static int files_write(const struct making *making, struct err *err)
 /* The template's name when there is one; what is missing is installed into `base`. */
 static int box_make(struct making *making, struct err *err)
 {
-    const char *alias = text_of(making, "template_alias");
+    const char *alias = json_string_of(making->input, "template_alias");
     int r = create_box(making->call, making->input, alias, &making->box, err);
     bool missing = r == -ENOENT && strcmp(alias, "claude") == 0;
 
@@ -108,12 +104,13 @@ static int prepare(struct making *making, struct err *err)
     scoped_json *env = json_copy(json_unconst(making->steps.env));
     struct steps steps = making->steps;
 
-    (void)json_object_set_new(env, "TOOL_DIR", json_string(text_of(making, "working_dir")));
+    (void)json_object_set_new(env, "TOOL_DIR",
+                              json_string(json_string_of(making->input, "working_dir")));
     (void)json_object_set_new(env, "TOOL_ID", json_string(making->box.id));
     steps.env = env;
     int r = steps_run(&steps, "prepare", prepare_script, err);
     struct str output = str_of(steps_output(&steps));
-    const char *dir = text_of(making, "working_dir");
+    const char *dir = json_string_of(making->input, "working_dir");
     while (r == 1 && output.len && output.at[output.len - 1] == '\n') {
         output.len--;
     }

@@ -18,6 +18,7 @@ enum {
     PACKAGE_BYTES_MAX = 256,
     PATH_BYTES_MAX = 1024,
     COMMAND_BYTES_MAX = 2048,
+    MAIN_BYTES = 32,
     LIFE_SPARE_MS = 120 * 1000, /* beyond what the steps may take */
 };
 
@@ -124,8 +125,15 @@ static int open_box(struct tool_call *call, const struct execute_plan *plan, str
 
 #define HOME "/home/user/"
 
-static int file_check(const char *path, struct err *err)
+/* Where code is placed that runs as a file. */
+static void main_path(enum language language, char out[MAIN_BYTES])
 {
+    (void)snprintf(out, MAIN_BYTES, HOME "main%s", language_suffix(language));
+}
+
+static int file_check(const char *path, enum language language, struct err *err)
+{
+    char code[MAIN_BYTES];
     struct str below = str_of(path);
 
     if (!path[0] || below.len > PATH_BYTES_MAX) {
@@ -135,17 +143,25 @@ static int file_check(const char *path, struct err *err)
         below = str_skip(below, sizeof(HOME) - 1);
     }
     const char *why = path_wrong(below);
-    return why ? err_set(err, EINVAL, "files: \"%.80s\" %s, which is /home/user here", path, why)
+    if (why) {
+        return err_set(err, EINVAL, "files: \"%.80s\" %s, which is /home/user here", path, why);
+    }
+    main_path(language, code);
+    return str_eq(below, str_skip(str_of(code), sizeof(HOME) - 1))
+               ? err_set(err, EINVAL,
+                         "files: \"%.80s\" is where the code is placed: give it"
+                         " another name",
+                         path)
                : 0;
 }
 
-static int files_check(const json_t *files, struct err *err)
+static int files_check(const json_t *files, enum language language, struct err *err)
 {
     if (json_object_size(files) > EXECUTE_FILES_MAX) {
         return err_set(err, EINVAL, "files: at most %d may be given", EXECUTE_FILES_MAX);
     }
     json_each (files, it) {
-        int r = file_check(json_object_iter_key(it), err);
+        int r = file_check(json_object_iter_key(it), language, err);
 
         if (r < 0) {
             return r;
@@ -304,10 +320,10 @@ int execute_prepare(struct tool_call *call, const struct box *box, enum language
 static int run_file(struct tool_call *call, const struct box *box, const struct execute_plan *plan,
                     struct execute_result *out, struct err *err)
 {
-    char path[64], script[COMMAND_BYTES_MAX];
+    char path[MAIN_BYTES], script[COMMAND_BYTES_MAX];
     scoped_box_result result = {0}, log = {0};
 
-    (void)snprintf(path, sizeof(path), "/home/user/main%s", language_suffix(plan->language));
+    main_path(plan->language, path);
     (void)snprintf(script, sizeof(script), "exec %s %s", language_command(plan->language), path);
     int r = execute_prepare(call, box, plan->language, &log, err);
     r = r < 0 ? r : box_write(call, box, path, plan->code, err);
@@ -374,7 +390,7 @@ int execute(struct tool_call *call, const struct execute_plan *plan, struct exec
     buf_init(&out->out, BOX_OUTPUT_BYTES_MAX);
     buf_init(&out->err, BOX_OUTPUT_BYTES_MAX);
     int r = packages_check(plan->packages, err);
-    r = r < 0 ? r : files_check(plan->files, err);
+    r = r < 0 ? r : files_check(plan->files, plan->language, err);
     call_progress(call, 0, 3, "starting a sandbox");
     r = r < 0 ? r : open_box(call, plan, &box, &out->interpreted, err);
     if (r < 0) {

@@ -19,7 +19,8 @@ enum {
 
 /* ---- asking, with a limit ---- */
 
-/* Two fibers beside: one asks, the other ends it when the time is over. */
+/* Two fibers beside: one asks, the other ends it when the time is over. The clock comes first:
+ * nothing is asked without a limit. */
 struct asking {
     struct tool_call *call;
     const struct box *box;
@@ -67,14 +68,15 @@ static void wait_and_end(void *arg)
 
 static int ask_within(struct asking *asking, struct err *err)
 {
-    if (side_start(&asking->question, ask, asking) < 0) {
+    if (side_start(&asking->clock, wait_and_end, asking) < 0) {
         return err_set(err, EBUSY, "too much is under way: try again later");
     }
-    bool limited = side_start(&asking->clock, wait_and_end, asking) == 0;
+    int begun = side_start(&asking->question, ask, asking);
     side_join(&asking->question);
-    if (limited) {
-        side_cancel(&asking->clock);
-        side_join(&asking->clock);
+    side_cancel(&asking->clock);
+    side_join(&asking->clock);
+    if (begun < 0) {
+        return err_set(err, EBUSY, "too much is under way: try again later");
     }
     if (asking->error < 0 && !asking->late) {
         *err = asking->err;
@@ -90,13 +92,6 @@ static int ask_within(struct asking *asking, struct err *err)
 }
 
 /* ---- what it says ---- */
-
-static const char *text_of(const json_t *line, const char *name)
-{
-    const char *text = json_string_value(json_object_get(line, name));
-
-    return text ? text : "";
-}
 
 static void output_add(struct asking *asking, bool is_stderr, struct str text)
 {
@@ -137,7 +132,7 @@ static int exit_take(struct asking *asking, const char *value)
 static int kernel_end_take(json_t *error)
 {
     static const char status[] = "exited with status ";
-    const char *value = text_of(error, "value");
+    const char *value = json_text_of(error, "value");
     const char *said = strstr(value, status), *more = strstr(value, " and is started again");
     long code = said ? strtol(said + sizeof(status) - 1, NULL, 10) : 1;
 
@@ -150,14 +145,14 @@ static int kernel_end_take(json_t *error)
 static void error_take(struct asking *asking, const json_t *line)
 {
     struct execute_result *out = asking->out;
-    const char *name = text_of(line, "name");
-    const char *traceback = text_of(line, "traceback");
+    const char *name = json_text_of(line, "name");
+    const char *traceback = json_text_of(line, "traceback");
 
     json_decref(out->error);
     out->error = json_deep_copy(line);
     (void)json_object_del(out->error, "type");
     if (strcmp(name, "SystemExit") == 0) {
-        out->exit_code = exit_take(asking, text_of(line, "value"));
+        out->exit_code = exit_take(asking, json_text_of(line, "value"));
     } else if (strcmp(name, "ContextRestarting") == 0) {
         out->exit_code = kernel_end_take(out->error);
     } else {
@@ -177,7 +172,7 @@ static void line_take(struct asking *asking, struct str text)
 {
     bool fits = json_text_values(text) <= JSON_TEXT_VALUES_MAX;
     scoped_json *line = fits && text.len > 0 ? json_loadb(text.at, text.len, 0, NULL) : NULL;
-    const char *type = text_of(line, "type");
+    const char *type = json_text_of(line, "type");
     const json_t *said = json_object_get(line, "text");
 
     asking->out->truncated |= !fits;

@@ -18,11 +18,6 @@ enum {
     CHMOD_LIMIT_MS = 10 * 1000,
 };
 
-static const char *text_of(const json_t *object, const char *name)
-{
-    return json_string_value(json_object_get(object, name));
-}
-
 static int64_t number_of(const json_t *object, const char *name)
 {
     return json_integer_value(json_object_get(object, name));
@@ -39,7 +34,7 @@ int64_t entry_size(const json_t *entry)
 
 bool entry_is_directory(const json_t *entry)
 {
-    const char *type = text_of(entry, "type");
+    const char *type = json_string_of(entry, "type");
 
     return type && strcmp(type, "FILE_TYPE_DIRECTORY") == 0;
 }
@@ -52,7 +47,7 @@ static int stat_path(struct tool_call *call, const struct box *box, const char *
 
     int r = box_rpc(call, box, "/filesystem.Filesystem/Stat", request, &answer, err);
     json_t *entry = json_object_get(answer, "entry");
-    if (r == 0 && !text_of(entry, "path")) {
+    if (r == 0 && !json_string_of(entry, "path")) {
         r = err_set(err, EIO, "the sandbox's agent named no path");
     }
     if (r == 0) {
@@ -95,7 +90,7 @@ static int read_file(struct tool_call *call, const struct box *box, const json_t
     bool cut = false;
 
     buf_init(&data, max);
-    int r = box_read(call, box, text_of(entry, "path"), max, &data, &cut, err);
+    int r = box_read(call, box, json_string_of(entry, "path"), max, &data, &cut, err);
     if (r == 0) {
         (void)json_object_set_new(reply, "type", json_string("file"));
         (void)json_object_set_new(reply, "size", json_integer(entry_size(entry)));
@@ -116,14 +111,15 @@ int tool_read_sandbox_file(struct tool_call *call, const json_t *input, json_t *
     struct box box;
 
     int r = box_connect_input(call, input, &box, err);
-    r = r == 0 ? stat_path(call, &box, text_of(input, "path"), &entry, err) : r;
+    r = r == 0 ? stat_path(call, &box, json_string_of(input, "path"), &entry, err) : r;
     if (r < 0) {
         return r;
     }
     scoped_json *reply = reply_new(&box);
     (void)json_object_set(reply, "path", json_object_get(entry, "path"));
-    r = entry_is_directory(entry) ? tree_read(call, &box, text_of(entry, "path"), &plan, reply, err)
-                                  : read_file(call, &box, entry, plan.bytes_max, reply, err);
+    r = entry_is_directory(entry)
+            ? tree_read(call, &box, json_string_of(entry, "path"), &plan, reply, err)
+            : read_file(call, &box, entry, plan.bytes_max, reply, err);
     if (r == 0) {
         *out = move_ptr(&reply);
     }
@@ -169,7 +165,7 @@ static int content_take(const json_t *input, struct buf *decoded, struct str *da
     struct str text = {json_string_value(content), json_string_length(content)};
 
     *data = text;
-    if (strcmp(text_of(input, "encoding"), "base64") == 0) {
+    if (strcmp(json_string_of(input, "encoding"), "base64") == 0) {
         if (base64_decode(decoded, text) < 0) {
             return err_set(err, EINVAL, "content: is not base64");
         }
@@ -184,7 +180,7 @@ static int content_take(const json_t *input, struct buf *decoded, struct str *da
 static int write_whole(struct tool_call *call, const struct box *box, const json_t *input,
                        struct str data, const char *mode, struct err *err)
 {
-    const char *path = text_of(input, "path");
+    const char *path = json_string_of(input, "path");
     int r = box_write(call, box, path, data, err);
 
     return r == 0 && mode[0] ? set_mode(call, box, path, mode, err) : r;
@@ -204,7 +200,7 @@ int tool_write_sandbox_file(struct tool_call *call, const json_t *input, json_t 
     r = r == 0 ? content_take(input, &decoded, &data, err) : r;
     r = r == 0 ? box_connect_input(call, input, &box, err) : r;
     r = r == 0 ? write_whole(call, &box, input, data, mode, err) : r;
-    r = r == 0 ? stat_path(call, &box, text_of(input, "path"), &entry, err) : r;
+    r = r == 0 ? stat_path(call, &box, json_string_of(input, "path"), &entry, err) : r;
     if (r < 0) {
         return r;
     }

@@ -139,7 +139,7 @@ static void read_one(void *ctx, size_t i)
     int r = box_read(tree->call, tree->box, path_of(file), max, &data, &cut, &err);
     tree->content_bytes -= max - buf_len(&data);
     if (r < 0) {
-        (void)json_object_set_new(file, "error", jsonrpc_sentence(err.msg));
+        (void)json_object_set_new(file, "error", json_sentence(err.msg));
         return;
     }
     tree->cut = tree->cut || cut;

@@ -1,6 +1,7 @@
 /* guard_output: what is about to be shown to somebody, searched for secrets.
  *
- * The search runs on a thread of the pool: a large text must not keep the loop. */
+ * What is looked for is gathered here; the search runs on a thread of the pool, and so does what
+ * makes it ready: neither many secrets nor a large text keep the loop. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,10 +83,13 @@ static void on_shell(void *ctx, const struct shell *shell, struct shell_times ti
     explicit_bzero(value.data, value.cap);
 }
 
-static void on_key(void *ctx, const char *name, const char *value)
+static bool on_key(void *ctx, const char *name, const char *value)
 {
+    struct knowing *knowing = ctx;
+
     (void)name;
-    know(ctx, str_of(value));
+    know(knowing, str_of(value));
+    return knowing->error == 0;
 }
 
 static int know_all(struct knowing *knowing, const json_t *input, struct err *err)

@@ -71,22 +71,17 @@ struct heart {
     struct buf task;                /* what each beat runs */
 };
 
-static const char *text_of(const struct heart *heart, const char *name)
-{
-    return json_string_value(json_object_get(heart->input, name));
-}
-
 /* ---- what was asked for ---- */
 
 static int spans_parse(struct heart *heart, struct err *err)
 {
-    struct str duration = str_of(text_of(heart, "duration"));
+    struct str duration = str_of(json_string_of(heart->input, "duration"));
 
-    if (span_parse(str_of(text_of(heart, "interval")), &heart->interval_s) < 0) {
+    if (span_parse(str_of(json_string_of(heart->input, "interval")), &heart->interval_s) < 0) {
         return err_set(err, EINVAL,
                        "interval: \"%.64s\" is not a time as \"30 seconds\", \"5 minutes\" or"
                        " \"1 hour\"",
-                       text_of(heart, "interval"));
+                       json_string_of(heart->input, "interval"));
     }
     if (span_is_endless(duration)) {
         return 0;
@@ -101,7 +96,8 @@ static int spans_parse(struct heart *heart, struct err *err)
 
 static int asked_check(const struct heart *heart, struct err *err)
 {
-    bool command = text_of(heart, "command"), task = text_of(heart, "task");
+    bool command = json_string_of(heart->input, "command"),
+         task = json_string_of(heart->input, "task");
 
     if (command == task) {
         return err_set(err, EINVAL,
@@ -148,7 +144,7 @@ static int task_written(struct heart *heart, struct err *err)
     scoped_buf prompt;
 
     buf_init(&prompt, PROMPT_BYTES_MAX);
-    if (buf_printf(&prompt, "%s%s", prompt_head, text_of(heart, "task")) < 0) {
+    if (buf_printf(&prompt, "%s%s", prompt_head, json_string_of(heart->input, "task")) < 0) {
         return err_set(err, EMSGSIZE, "task: is too long");
     }
     call_progress(heart->call, 1, 3, "Claude Code writes the script");
@@ -172,7 +168,7 @@ static int task_written(struct heart *heart, struct err *err)
 
 static int task_make(struct heart *heart, struct err *err)
 {
-    const char *command = text_of(heart, "command");
+    const char *command = json_string_of(heart->input, "command");
 
     if (!command) {
         return task_written(heart, err);

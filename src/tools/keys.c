@@ -174,13 +174,13 @@ int keys_record(struct tool_call *call, const char *sandbox_id, const json_t *va
  * its values are in no sandbox's reach either. */
 static json_t *record_open(struct tool_call *call, const json_t *row)
 {
-    const char *sandbox_id = json_string_value(json_object_get(row, "sandboxID"));
+    const char *sealed_for = json_string_value(json_object_get(row, "sealedFor"));
     const char *sealed = json_string_value(json_object_get(row, "sealed"));
     char owner[OWNER_BYTES];
     scoped_buf text;
 
     buf_init(&text, SEAL_VALUE_BYTES_MAX);
-    owner_text(call_team(call), sandbox_id ? sandbox_id : "", owner);
+    owner_text(call_team(call), sealed_for ? sealed_for : "", owner);
     if (!sealed ||
         secrets_unseal(tools_options(call_tools(call))->secrets, owner, sealed, &text) < 0) {
         return NULL;
@@ -190,9 +190,10 @@ static json_t *record_open(struct tool_call *call, const json_t *row)
     return record;
 }
 
-/* Every record of the team that can be opened, of one sandbox or of all. */
+/* Every record of the team that can be opened, of one sandbox or of all, until `each` says false.
+ */
 static int records_each(struct tool_call *call, const char *sandbox_id,
-                        void (*each)(void *ctx, const json_t *record), void *ctx, struct err *err)
+                        bool (*each)(void *ctx, const json_t *record), void *ctx, struct err *err)
 {
     struct stored answer = stored_begin(err);
 
@@ -201,21 +202,21 @@ static int records_each(struct tool_call *call, const char *sandbox_id,
     int r = stored_wait(&answer);
     scoped_text text = answer.text;
     scoped_json *rows = r == 0 && text ? json_loads(text, 0, NULL) : NULL;
-    for (size_t i = 0; i < json_array_size(rows); i++) {
+    bool more = true;
+    for (size_t i = 0; more && i < json_array_size(rows); i++) {
         scoped_json *record = record_open(call, json_array_get(rows, i));
 
-        if (record) {
-            each(ctx, record);
-        }
+        more = !record || each(ctx, record);
     }
     return r;
 }
 
-static void add_kept_back(void *ctx, const json_t *record)
+static bool add_kept_back(void *ctx, const json_t *record)
 {
     if (json_is_true(json_object_get(record, "byCommand"))) {
         (void)json_object_update(ctx, json_object_get(record, "vars"));
     }
+    return true;
 }
 
 int keys_env(struct tool_call *call, const char *sandbox_id, const json_t *envs, json_t **out,
@@ -236,11 +237,11 @@ int keys_env(struct tool_call *call, const char *sandbox_id, const json_t *envs,
 }
 
 struct telling {
-    void (*each)(void *ctx, const char *name, const char *value);
+    bool (*each)(void *ctx, const char *name, const char *value);
     void *ctx;
 };
 
-static void tell_secrets(void *ctx, const json_t *record)
+static bool tell_secrets(void *ctx, const json_t *record)
 {
     const struct telling *telling = ctx;
     const json_t *vars = json_object_get(record, "vars");
@@ -249,14 +250,15 @@ static void tell_secrets(void *ctx, const json_t *record)
         const char *name = json_object_iter_key(it);
         const char *value = json_string_value(json_object_get(vars, name));
 
-        if (value) {
-            telling->each(telling->ctx, name, value);
+        if (value && !telling->each(telling->ctx, name, value)) {
+            return false;
         }
     }
+    return true;
 }
 
 int keys_each(struct tool_call *call, const char *sandbox_id,
-              void (*each)(void *ctx, const char *name, const char *value), void *ctx,
+              bool (*each)(void *ctx, const char *name, const char *value), void *ctx,
               struct err *err)
 {
     struct telling telling = {each, ctx};

@@ -2,7 +2,7 @@
  *
  * They are on record, sealed under the daemon's key, for two reasons: those that are not to lie in
  * the sandbox are given to each command that tools run there, and what leaves a sandbox is searched
- * for those that are keys. A row goes with its sandbox.
+ * for those that are keys. A record goes with its sandbox; copies of the sandbox have it too.
  *
  * Needs:    the store, the secrets (their seal).
  * Blocks:   the fiber. Threads: the loop's.
@@ -39,9 +39,10 @@ must_check int keys_record(struct tool_call *call, const char *sandbox_id, const
 must_check int keys_env(struct tool_call *call, const char *sandbox_id, const json_t *envs,
                         json_t **out, struct err *err);
 
-/* Every key given to that sandbox; sandbox_id NULL: to any of the team's. */
+/* Every key given to that sandbox, or to one that it is a copy of, until `each` says false;
+ * sandbox_id NULL: to any of the team's. */
 must_check int keys_each(struct tool_call *call, const char *sandbox_id,
-                         void (*each)(void *ctx, const char *name, const char *value), void *ctx,
+                         bool (*each)(void *ctx, const char *name, const char *value), void *ctx,
                          struct err *err);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "tools/mcp_internal.h"
 #include "tools/mcp_texts.h"
 
@@ -55,7 +56,7 @@ static void on_progress(void *ctx, uint32_t done, uint32_t all, const char *text
     call->progress = progress_next(call, done);
     call->progress_mono_ms = now_ms;
     json_t *params = json_pack("{s:O, s:f, s:o}", "progressToken", call->progress_token, "progress",
-                               call->progress, "message", jsonrpc_sentence(text));
+                               call->progress, "message", json_sentence(text));
     if (params && all > 0) {
         (void)json_object_set_new(params, "total", json_integer(all));
     }

@@ -153,21 +153,10 @@ static struct mcp_session *head_session(struct mcp *mcp, struct http_exchange *e
     return session;
 }
 
-static size_t streams_count(const struct mcp_session *session)
-{
-    const struct mcp_post *post;
-    size_t n = 0;
-
-    DL_FOREACH (session->mcp->posts, post) {
-        n += post->session == session && post->listens;
-    }
-    return n;
-}
-
 static void stream_open(struct mcp *mcp, struct http_exchange *ex, const struct tools_who *who,
                         struct mcp_session *session)
 {
-    if (streams_count(session) >= MCP_STREAMS_PER_SESSION_MAX) {
+    if (posts_listening_full(mcp, session, who->team)) {
         exchange_refuse(ex, 429, JSONRPC_INTERNAL_ERROR, "this session has too many open streams");
         return;
     }

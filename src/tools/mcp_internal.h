@@ -7,7 +7,6 @@
  *      mcp_session.c   sessions: found, made, expired
  *      mcp_tie.c       the sandbox of a session
  *      mcp_texts.c     what the server says of itself and its tools; results, for a model. Pure
- *      mcp_version.c   the revisions of the protocol. Pure
  */
 #ifndef TOOLS_MCP_INTERNAL_H
 #define TOOLS_MCP_INTERNAL_H
@@ -20,9 +19,9 @@
 #include "base/table.h"
 #include "http/http.h"
 #include "mcp/jsonrpc.h"
+#include "mcp/stateless.h"
 #include "tools/face.h"
 #include "tools/mcp.h"
-#include "tools/mcp_version.h"
 
 enum {
     MCP_MESSAGE_BYTES_MAX = TOOLS_BODY_BYTES_MAX,
@@ -31,7 +30,8 @@ enum {
 
     MCP_SESSIONS_PER_TEAM_MAX = 64, /* one more ends the one that has been idle for longest */
     MCP_CALLS_PER_SESSION_MAX = 16,
-    MCP_STREAMS_PER_SESSION_MAX = 8, /* opened with GET */
+    MCP_STREAMS_PER_SESSION_MAX = 8, /* that go on until somebody ends them */
+    MCP_STREAMS_PER_TEAM_MAX = 64,   /* of those, that belong to no session */
     MCP_SESSION_IDLE_MS = 30 * 60 * 1000,
 
     MCP_SANDBOX_S = 45 * 60,            /* what a session's sandbox has left after each extension */
@@ -50,12 +50,7 @@ enum {
     MCP_NAME_BYTES = 128, /* of a template, a client */
     MCP_KEY_BYTES = 64,
     MCP_PAGE_TOOLS = 100,
-
-    MCP_HEADER_MISMATCH = -32020,
-    MCP_UNSUPPORTED_VERSION = -32022,
 };
-
-#define MCP_META "io.modelcontextprotocol/"
 
 struct mcp_call;
 struct mcp_post;
@@ -189,6 +184,10 @@ void posts_tick(struct mcp *mcp, int64_t now_ms);
 
 /* The body is whole (mcp_message.c). */
 void post_take(struct mcp_post *post, struct str body);
+
+/* Whether one more stream would be too many: of the session, or (NULL) of the team without one. */
+bool posts_listening_full(const struct mcp *mcp, const struct mcp_session *session,
+                          const char *team);
 
 /* ---- calls (mcp_call.c) ---- */
 

@@ -83,6 +83,14 @@ static void method_listen(struct mcp_post *post, const struct jsonrpc_message *m
                "a subscription is a stream: accept text/event-stream");
         return;
     }
+    if (posts_listening_full(post->mcp, post->session, post->team)) {
+        post_reply(post, 429,
+                   jsonrpc_error(message->id, JSONRPC_INTERNAL_ERROR,
+                                 post->session ? "this session has too many open streams"
+                                               : "the team has too many open streams",
+                                 NULL));
+        return;
+    }
     post->listens = true;
     post_notify(
         post, jsonrpc_notification("notifications/subscriptions/acknowledged",
@@ -157,83 +165,12 @@ static void notification_take(struct mcp_session *session, const struct jsonrpc_
 
 /* ---- revisions without sessions: every request says what it needs ---- */
 
-static const char *meta_text(const json_t *params, const char *name)
-{
-    return json_string_value(json_object_get(json_object_get(params, "_meta"), name));
-}
-
-/* "=?base64?...?=", or the text itself. */
-static bool header_is(struct str value, const char *text)
-{
-    struct str prefix = STR("=?base64?"), suffix = STR("?=");
-    scoped_buf decoded;
-
-    buf_init(&decoded, HTTP_HEADER_BYTES_MAX);
-    if (!str_starts(value, prefix) || !str_ends(value, suffix) ||
-        value.len < prefix.len + suffix.len) {
-        return str_eq(value, str_of(text));
-    }
-    struct str inner = {value.at + prefix.len, value.len - prefix.len - suffix.len};
-    return base64_decode(&decoded, inner) == 0 && str_eq(buf_str(&decoded), str_of(text));
-}
-
-static int header_check(const struct http_request *req, const char *header, const char *text,
-                        struct err *err)
-{
-    struct str value = http_header_get(req, header);
-
-    if (!value.at) {
-        return err_set(err, EINVAL, "the header %s is missing", header);
-    }
-    if (!header_is(value, text)) {
-        return err_set(err, EINVAL, "the header %s is '%.*s', and the message says '%.64s'", header,
-                       (int)(value.len < 64 ? value.len : 64), value.at, text);
-    }
-    return 0;
-}
-
-/* What stands between us and the client may have read the headers alone. */
-static int headers_check(const struct mcp_post *post, const struct jsonrpc_message *message,
-                         const char *version, struct err *err)
-{
-    const struct http_request *req = post_request(post);
-    const char *name = json_string_value(json_object_get(message->params, "name"));
-
-    int r = header_check(req, "MCP-Protocol-Version", version, err);
-    if (r == 0) {
-        r = header_check(req, "Mcp-Method", message->method, err);
-    }
-    if (r == 0 && name && strcmp(message->method, "tools/call") == 0) {
-        r = header_check(req, "Mcp-Name", name, err);
-    }
-    return r;
-}
-
-/* The error's code, or 0. */
-static int stateless_check(struct mcp_post *post, const struct jsonrpc_message *message,
-                           struct err *err)
-{
-    const json_t *meta = json_object_get(message->params, "_meta");
-    const char *version = meta_text(message->params, MCP_META "protocolVersion");
-
-    if (!version) {
-        (void)err_set(err, EINVAL,
-                      "params._meta[\"" MCP_META "protocolVersion\"]: must be a string");
-        return JSONRPC_INVALID_PARAMS;
-    }
-    if (headers_check(post, message, version, err) < 0) {
-        return MCP_HEADER_MISMATCH;
-    }
-    if (!json_is_object(json_object_get(meta, MCP_META "clientCapabilities"))) {
-        (void)err_set(err, EINVAL,
-                      "params._meta[\"" MCP_META "clientCapabilities\"]: must be an object");
-        return JSONRPC_INVALID_PARAMS;
-    }
-    return 0;
-}
-
 static void stateless_take(struct mcp_post *post, const struct jsonrpc_message *message)
 {
+    const struct http_request *req = post_request(post);
+    const struct stateless_head head = {.version = http_header_get(req, "mcp-protocol-version"),
+                                        .method = http_header_get(req, "mcp-method"),
+                                        .name = http_header_get(req, "mcp-name")};
     struct err err;
     int code;
 
@@ -247,7 +184,7 @@ static void stateless_take(struct mcp_post *post, const struct jsonrpc_message *
         return;
     case JSONRPC_REQUEST:
         post->owed = 1;
-        code = stateless_check(post, message, &err);
+        code = stateless_check(message, &head, &err);
         if (code != 0) {
             refuse(post, message, code, err.msg);
         } else {
@@ -352,19 +289,11 @@ static void single_take(struct mcp_post *post, json_t *json, bool stateless)
     }
 }
 
-/* The version that the message is of: the header's, or what its metadata says. */
 static bool version_take(struct mcp_post *post, const json_t *json)
 {
-    struct str header = http_header_get(post_request(post), "mcp-protocol-version");
-    struct str meta =
-        str_of(meta_text(json_object_get(json, "params"), MCP_META "protocolVersion"));
-    struct str asked = header.at ? header : meta;
+    struct str header = http_header_get(post_request(post), "mcp-protocol-version"), asked;
 
-    post->version = MCP_2025_03_26;
-    if (!asked.at || version_find(asked, &post->version)) {
-        if (meta.at && !version_is_stateless(post->version)) {
-            post->version = MCP_2026_07_28; /* and its header is wrong, which is told there */
-        }
+    if (stateless_version(header, json, &post->version, &asked)) {
         return true;
     }
     post_reply(post, 400,

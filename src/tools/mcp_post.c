@@ -478,6 +478,18 @@ static size_t post_bytes(const struct mcp_post *post)
     return bytes;
 }
 
+bool posts_listening_full(const struct mcp *mcp, const struct mcp_session *session,
+                          const char *team)
+{
+    const struct mcp_post *post;
+    size_t n = 0;
+
+    DL_FOREACH (mcp->posts, post) {
+        n += post->listens && post->session == session && strcmp(post->team, team) == 0;
+    }
+    return n >= (size_t)(session ? MCP_STREAMS_PER_SESSION_MAX : MCP_STREAMS_PER_TEAM_MAX);
+}
+
 /* The largest of the team's that nobody listens to, when they are more than are kept; or NULL. */
 static struct mcp_post *kept_too_many(const struct mcp *mcp, const char *team)
 {

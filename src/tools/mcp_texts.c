@@ -6,6 +6,7 @@
 
 #include "api/fields.h"
 #include "mcp/jsonrpc.h"
+#include "mcp/stateless.h"
 
 enum {
     LIST_TTL_MS = 3600 * 1000, /* the catalogue changes with the program alone */
@@ -68,13 +69,9 @@ json_t *texts_result(enum mcp_version version, json_t *result)
     if (!version_is_stateless(version)) {
         return result;
     }
-    (void)json_object_set_new(result, "resultType", json_string("complete"));
-    (void)json_object_set_new(
-        result, "_meta", json_pack("{s:o}", "io.modelcontextprotocol/serverInfo", server_info()));
-    if (json_object_get(result, "tools") || json_object_get(result, "supportedVersions")) {
-        (void)json_object_set_new(result, "ttlMs", json_integer(LIST_TTL_MS));
-        (void)json_object_set_new(result, "cacheScope", json_string("private"));
-    }
+    bool may_be_kept =
+        json_object_get(result, "tools") || json_object_get(result, "supportedVersions");
+    stateless_result(result, server_info(), may_be_kept ? LIST_TTL_MS : -1);
     return result;
 }
 
@@ -233,6 +230,6 @@ json_t *texts_content(const json_t *out)
 
 json_t *texts_failure(const char *sentence)
 {
-    return json_pack("{s:[o], s:b}", "content", text_content(jsonrpc_sentence(sentence)), "isError",
+    return json_pack("{s:[o], s:b}", "content", text_content(json_sentence(sentence)), "isError",
                      1);
 }

@@ -7,7 +7,7 @@
 
 #include "base/compiler.h"
 #include "base/err.h"
-#include "tools/mcp_version.h"
+#include "mcp/version.h"
 #include "tools/tool.h"
 
 /* What stands for a sandbox_id that is left out. */

@@ -17,7 +17,7 @@ static const struct {
     const char *name, *script;
 } presets[] = {
     {"openclaw", /* it wants a newer Node.js than Debian has, and asks for it while it installs */
-     "new() { node -e 'process.exit(parseInt(process.versions.node) < 24)'; }\n"
+     "new() { node -e 'process.exit(parseInt(process.versions.node) < 24 ? 1 : 0)'; }\n"
      "new || { " NPM_GLOBAL "node@24 && hash -r && new; } || exit 1\n"
      "sudo env PATH=\"/usr/local/bin:$PATH\" npm install --global --no-fund --no-audit"
      " --loglevel=error openclaw@latest && openclaw --version"},

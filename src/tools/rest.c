@@ -35,7 +35,7 @@ void face_reply_error(struct http_exchange *ex, int status, const char *message)
     scoped_json *body = json_object();
 
     (void)json_object_set_new(body, "code", json_integer(status));
-    (void)json_object_set_new(body, "message", jsonrpc_sentence(message));
+    (void)json_object_set_new(body, "message", json_sentence(message));
     face_reply_json(ex, status, body);
 }
 

@@ -12,11 +12,6 @@
 #include "tools/internal.h"
 #include "tools/schema.h"
 
-static const char *text_of(const json_t *object, const char *name)
-{
-    return json_string_value(json_object_get(object, name));
-}
-
 static json_t *output_text(const struct buf *text)
 {
     json_t *out = json_stringn(buf_len(text) ? buf_at(text) : "", buf_len(text));
@@ -45,9 +40,10 @@ static json_t *error_text(const json_t *error)
     scoped_buf text;
 
     buf_init(&text, BOX_OUTPUT_BYTES_MAX);
-    const char *traceback = text_of(error, "traceback");
+    const char *traceback = json_string_of(error, "traceback");
     if (!error ||
-        buf_printf(&text, "%s: %s", text_of(error, "name"), text_of(error, "value")) < 0 ||
+        buf_printf(&text, "%s: %s", json_string_of(error, "name"), json_string_of(error, "value")) <
+            0 ||
         (traceback && traceback[0] && buf_printf(&text, "\n%s", traceback) < 0)) {
         return json_null();
     }
@@ -97,7 +93,7 @@ int tool_execute_code(struct tool_call *call, const json_t *input, json_t **out,
         r = timeout_take(call, json_object_get(checked, "timeout_seconds"), "timeout_seconds",
                          &plan.timeout_ms, err);
     }
-    if (r == 0 && language_find(text_of(checked, "language"), &plan.language) < 0) {
+    if (r == 0 && language_find(json_string_of(checked, "language"), &plan.language) < 0) {
         r = err_set(err, EINVAL, "language: is none that is known");
     }
     r = r < 0 ? r : execute(call, &plan, &result, err);
@@ -124,7 +120,7 @@ static int code_take(const json_t *input, struct buf *out, struct err *err)
 {
     const json_t *code = json_object_get(input, "code");
     struct str text = {json_string_value(code), json_string_length(code)};
-    bool encoded = strcmp(text_of(input, "inputFormat"), "base64") == 0;
+    bool encoded = strcmp(json_string_of(input, "inputFormat"), "base64") == 0;
     int r = encoded ? base64_decode(out, text) : buf_append(out, text.at, text.len);
 
     if (r == -EINVAL) {
@@ -149,7 +145,7 @@ int tool_run_code(struct tool_call *call, const json_t *input, json_t **out, str
                              &plan.timeout_ms, err);
     if (r == 0) {
         plan.code = buf_str(&code);
-        r = language_find(text_of(input, "execLanguage"), &plan.language);
+        r = language_find(json_string_of(input, "execLanguage"), &plan.language);
     }
     r = r < 0 ? r : execute(call, &plan, &result, err);
     if (r < 0) {

@@ -13,11 +13,6 @@ enum {
     TARGET_BYTES_MAX = 12 * 1024,
 };
 
-static const char *text_of(const json_t *object, const char *name)
-{
-    return json_string_value(json_object_get(object, name));
-}
-
 /* ---- list_sandboxes ---- */
 
 /* The API's filter is a query inside the query: its names and values are encoded, and the whole. */
@@ -36,7 +31,7 @@ static int filter_write(const json_t *input, struct buf *filter)
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < countof(common); i++) {
-        const char *value = text_of(input, common[i]);
+        const char *value = json_string_of(input, common[i]);
         r = value ? filter_add(filter, common[i], value) : 0;
     }
     json_each (json_object_get(input, "metadata"), it) {
@@ -49,7 +44,7 @@ static int filter_write(const json_t *input, struct buf *filter)
 
 static int list_target(const json_t *input, struct buf *target, struct err *err)
 {
-    const char *state = text_of(input, "state");
+    const char *state = json_string_of(input, "state");
     scoped_buf filter, whole;
 
     buf_init(&filter, TARGET_BYTES_MAX);
@@ -97,7 +92,7 @@ static json_t *renamed(const json_t *row, const char *const names[][2], size_t n
 /* A paused one has no end: the API tells when it was paused. */
 static json_t *sandbox_shown(const json_t *row)
 {
-    bool paused = strcmp(text_of(row, "state"), "paused") == 0;
+    bool paused = strcmp(json_string_of(row, "state"), "paused") == 0;
     const char *const names[][2] = {
         {"sandboxID", "sandbox_id"},   {"state", "state"},
         {"templateID", "template_id"}, {"alias", "template_alias"},
@@ -125,7 +120,7 @@ int tool_list_sandboxes(struct tool_call *call, const json_t *input, json_t **ou
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
 
-        if (is_wanted(ids, text_of(row, "sandboxID"))) {
+        if (is_wanted(ids, json_string_of(row, "sandboxID"))) {
             (void)json_array_append_new(shown, sandbox_shown(row));
         }
     }
@@ -137,27 +132,28 @@ int tool_list_sandboxes(struct tool_call *call, const json_t *input, json_t **ou
 
 int tool_pause_sandbox(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
-    const char *id = text_of(input, "sandbox_id");
+    const char *id = json_string_of(input, "sandbox_id");
     scoped_json *body = json_object();
     scoped_json *detail = NULL;
 
     (void)json_object_set(body, "memory", json_object_get(input, "memory"));
     int r = box_api(call, "GET", id, "", NULL, &detail, err);
-    if (r == 0 && strcmp(text_of(detail, "state"), "paused") != 0) {
+    if (r == 0 && strcmp(json_string_of(detail, "state"), "paused") != 0) {
         r = box_api(call, "POST", id, "/pause", body, NULL, err);
     }
     if (r == 0) {
-        const char *wanted = text_of(detail, "wantedEndAt"); /* of one that was paused already */
+        const char *wanted =
+            json_string_of(detail, "wantedEndAt"); /* of one that was paused already */
 
-        *out = json_pack("{ss ss ss}", "sandbox_id", text_of(detail, "sandboxID"), "state",
-                         "paused", "expires_at", wanted ? wanted : text_of(detail, "endAt"));
+        *out = json_pack("{ss ss ss}", "sandbox_id", json_string_of(detail, "sandboxID"), "state",
+                         "paused", "expires_at", wanted ? wanted : json_string_of(detail, "endAt"));
     }
     return r;
 }
 
 int tool_kill_sandbox(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
-    const char *id = text_of(input, "sandbox_id");
+    const char *id = json_string_of(input, "sandbox_id");
 
     int r = box_api(call, "DELETE", id, "", NULL, NULL, err);
     if (r == 0) {

@@ -9,6 +9,7 @@
 
 #include "api/fields.h"
 #include "tools/nearest.h"
+#include "tools/tool.h"
 
 enum {
     PATH_BYTES = 128,
@@ -280,7 +281,7 @@ static bool check_items(struct walk *walk, const json_t *schema, json_t *value)
 
 /* ---- objects ---- */
 
-static bool is_required(const json_t *schema, const char *name)
+bool schema_requires(const json_t *schema, const char *name)
 {
     const json_t *required = json_object_get(schema, "required");
 
@@ -299,7 +300,7 @@ static void settle(const json_t *schema, const char *name, const json_t *propert
     const json_t *standard = json_object_get(property, "default");
 
     if (json_is_null(given) && !has_type(property, given) && !json_object_get(property, "anyOf") &&
-        !is_required(schema, name)) {
+        !schema_requires(schema, name)) {
         (void)json_object_del(value, name);
         given = NULL;
     }
@@ -330,7 +331,7 @@ static bool check_properties(struct walk *walk, const json_t *schema, json_t *va
         push_name(walk, name);
         if (given) {
             fits = check(walk, property, given) && fits;
-        } else if (is_required(schema, name)) {
+        } else if (schema_requires(schema, name)) {
             fits = fault(walk, "is required");
         }
         path_pop(walk, len);

@@ -95,9 +95,6 @@ int tool_start_shell_session(struct tool_call *call, const json_t *input, json_t
     if (r < 0) {
         return r;
     }
-    if (!json_object_get(env, "TERM")) {
-        (void)json_object_set_new(env, "TERM", json_string("xterm-256color"));
-    }
     const struct terminal_plan plan = {
         .cwd = json_string_value(json_object_get(input, "cwd")),
         .env = env,
@@ -135,42 +132,51 @@ static int type(struct tool_call *call, const struct box *box, const json_t *inp
     return terminal_type(call, box, pid_of(input), buf_str(&keys), err);
 }
 
-static int look(struct tool_call *call, const struct box *box, const json_t *input, json_t *reply,
-                struct err *err)
+/* What it showed before the input is read first, so that the prompt that ends the wait is one that
+ * came after it. */
+static int talk(struct tool_call *call, const struct box *box, const json_t *input,
+                struct terminal_output *output, struct err *err)
 {
     double wait_s = json_number_value(json_object_get(input, "wait_seconds"));
-    struct terminal_output output = {0};
+    int r = terminal_read(call, box, pid_of(input), 0, output, err);
 
-    buf_init(&output.bytes, TERMINAL_OUTPUT_BYTES_MAX);
-    int r = terminal_read(call, box, pid_of(input), (int64_t)(wait_s * MS_PER_S), &output, err);
-    if (r == 0) {
-        (void)json_object_set_new(reply, "pid", json_integer((json_int_t)pid_of(input)));
-        (void)json_object_set_new(reply, "ended", json_boolean(output.ended));
-        if (output.ended) {
-            (void)json_object_set_new(reply, "exit_code", json_integer(output.exit_code));
-        }
-        r = show(reply, input, &output, err);
+    if (r < 0 || output->ended) {
+        return r;
     }
-    buf_fini(&output.bytes);
-    return r;
+    r = type(call, box, input, err);
+    return r < 0
+               ? r
+               : terminal_read(call, box, pid_of(input), (int64_t)(wait_s * MS_PER_S), output, err);
+}
+
+static json_t *told(const struct box *box, const json_t *input,
+                    const struct terminal_output *output, struct err *err)
+{
+    scoped_json *reply = reply_new(box);
+
+    (void)json_object_set_new(reply, "pid", json_integer((json_int_t)pid_of(input)));
+    (void)json_object_set_new(reply, "ended", json_boolean(output->ended));
+    if (output->ended) {
+        (void)json_object_set_new(reply, "exit_code", json_integer(output->exit_code));
+    }
+    return show(reply, input, output, err) < 0 ? NULL : move_ptr(&reply);
 }
 
 int tool_send_shell_session_input(struct tool_call *call, const json_t *input, json_t **out,
                                   struct err *err)
 {
+    struct terminal_output output = {0};
     struct box box;
     int r = box_connect_input(call, input, &box, err);
 
+    buf_init(&output.bytes, TERMINAL_OUTPUT_BYTES_MAX);
     r = r < 0 ? r : terminal_check(call, &box, pid_of(input), err);
-    r = r < 0 ? r : type(call, &box, input, err);
-    if (r < 0) {
-        return r;
-    }
-    scoped_json *reply = reply_new(&box);
-    r = look(call, &box, input, reply, err);
+    r = r < 0 ? r : talk(call, &box, input, &output, err);
     if (r == 0) {
-        *out = move_ptr(&reply);
+        *out = told(&box, input, &output, err);
+        r = *out ? 0 : -err->code;
     }
+    buf_fini(&output.bytes);
     return r;
 }
 

@@ -6,18 +6,26 @@
 #include "api/fields.h"
 #include "base/clock.h"
 #include "base/encode.h"
+#include "base/fiber.h"
 #include "tools/box_internal.h"
-#include "tools/side.h"
 
 #define TERMINAL_TAG "terminal-" /* and some letters: a tag names one process */
+
+/* What terminals know as the end of a prompt (OSC 133). The shell is told by a variable to have it
+ * there: whatever its own files make of PS1, what it shows ends with the mark when it waits for a
+ * command. One whose files take the variable away is waited for as any other program is. */
+#define PROMPT_END "\033]133;B\a"
+#define PROMPT_COMMAND "[[ $PS1 == *'133;B'* ]] || PS1+='\\[\\e]133;B\\a\\]'"
 
 enum {
     TAG_RANDOM_LEN = 12,
     TAG_BYTES = sizeof(TERMINAL_TAG) + TAG_RANDOM_LEN,
     FIRST_WORDS_MS = 2000, /* at most, for a shell's own files to be read */
     QUIET_MS = 150,        /* it waits for input */
-    LOOK_MS = 25,
-    READ_MS_MIN = 20, /* what was kept for us comes at once */
+    PROMPT_QUIET_MS = 50,  /* and behind a prompt, where what was typed ahead may follow */
+    READ_MS_MIN = 20,      /* what was kept for us comes at once */
+    READ_MS_FIRST = 100,   /* of the reads of one wait, each twice as long as the one before */
+    READ_MS_MAX = 400,
 };
 
 /* ---- a stream of events ---- */
@@ -71,56 +79,75 @@ static void on_event(struct stream *stream)
     }
 }
 
-static void follow(void *arg)
+static int next(struct stream *stream, struct err *err)
 {
-    struct stream *stream = arg;
-    int r = 0;
+    int r = box_stream_next(&stream->events, err);
 
-    while (r == 0 && !stream->over) {
-        r = box_stream_next(&stream->events, &stream->err);
-        if (r == 0) {
-            on_event(stream);
-        }
+    if (r == 0) {
+        on_event(stream);
     }
-    stream->error = r < 0 ? r : stream->error;
-    stream->over = true;
+    if (stream->error < 0) {
+        *err = stream->err;
+        r = stream->error;
+    }
+    return r;
+}
+
+static bool at_prompt(const struct stream *stream)
+{
+    return str_ends(buf_str(&stream->out->bytes), STR(PROMPT_END));
 }
 
 /* ---- starting ---- */
 
+/* Until its pid is known the call cannot be cancelled: what is not known cannot be ended. */
+static int open_shielded(const struct box *box, const struct box_stream_plan *plan,
+                         struct stream *stream, struct err *err)
+{
+    fiber_shield();
+    int r = box_stream_open(stream->call, box, plan, &stream->events, err);
+    while (r == 0 && !stream->over && stream->pid == 0) {
+        r = next(stream, err);
+    }
+    fiber_unshield();
+    return r == 0 && stream->pid == 0 ? err_set(err, EIO, "the shell did not start") : r;
+}
+
 /* Until it has spoken and waits for us, or takes too long. */
 static int first_words(struct stream *stream, struct err *err)
 {
-    int64_t begun_ms = clock_mono_ms(), now_ms = begun_ms;
-    struct side side;
-    int r = side_start(&side, follow, stream);
+    int64_t end_ms = clock_mono_ms() + FIRST_WORDS_MS;
+    int r = 0;
 
-    if (r < 0) {
-        return err_set(err, EBUSY, "too much is under way: try again later");
+    while (r == 0 && !stream->over && !at_prompt(stream)) {
+        int64_t left_ms = end_ms - clock_mono_ms();
+        int64_t limit_ms = stream->heard_ms && left_ms > QUIET_MS ? QUIET_MS : left_ms;
+
+        ask_limit(stream->events.ask, limit_ms > 0 ? limit_ms : 1);
+        r = next(stream, err);
     }
-    while (r == 0 && !stream->over && now_ms - begun_ms < FIRST_WORDS_MS &&
-           (!stream->heard_ms || now_ms - stream->heard_ms < QUIET_MS)) {
-        r = call_sleep(stream->call, LOOK_MS);
-        now_ms = clock_mono_ms();
+    return r == -ETIMEDOUT ? 0 : r;
+}
+
+static json_t *variables(const json_t *env)
+{
+    json_t *all = json_pack("{ssss}", "TERM", "xterm-256color", "PROMPT_COMMAND", PROMPT_COMMAND);
+
+    if (env) {
+        (void)json_object_update(all, json_unconst(env));
     }
-    bool failed = stream->over && stream->error < 0;
-    side_cancel(&side);
-    side_join(&side);
-    if (failed) {
-        *err = stream->err;
-        return stream->error;
-    }
-    return r < 0 ? err_set(err, -r, "the call was cancelled") : 0;
+    return all;
 }
 
 int terminal_start(struct tool_call *call, const struct box *box, const struct terminal_plan *plan,
                    uint32_t *pid, struct terminal_output *out, struct err *err)
 {
     static const char *const argv[] = {"/bin/bash", "-l", "-i", NULL};
+    scoped_json *env = variables(plan->env);
     char tag[TAG_BYTES] = TERMINAL_TAG;
     struct process_plan asked = {.argv = argv,
                                  .cwd = plan->cwd,
-                                 .env = plan->env,
+                                 .env = env,
                                  .takes_input = true,
                                  .tag = tag,
                                  .cols = plan->cols,
@@ -132,12 +159,14 @@ int terminal_start(struct tool_call *call, const struct box *box, const struct t
     buf_init(&body, PROCESS_REQUEST_BYTES_MAX);
     box_stream_init(&stream.events);
     int r = process_request(&asked, &body, err);
-    const struct box_stream_plan opened = {
-        .what = "terminal", .target = PROCESS_START, .body = buf_str(&body)};
-    r = r < 0 ? r : box_stream_open(call, box, &opened, &stream.events, err);
+    const struct box_stream_plan opened = {.what = "terminal",
+                                           .target = PROCESS_START,
+                                           .body = buf_str(&body),
+                                           .limit_ms = BOX_START_LIMIT_MS};
+    r = r < 0 ? r : open_shielded(box, &opened, &stream, err);
     r = r < 0 ? r : first_words(&stream, err);
-    if (r == 0 && stream.pid == 0) {
-        r = err_set(err, EIO, "the shell did not start");
+    if (r < 0 && stream.pid) {
+        box_kill_group(call, box, NULL, stream.pid); /* nobody would ever know its pid */
     }
     *pid = stream.pid;
     box_stream_fini(&stream.events);
@@ -187,14 +216,15 @@ int terminal_type(struct tool_call *call, const struct box *box, uint32_t pid, s
     return box_rpc(call, box, "/process.Process/SendInput", request, NULL, err);
 }
 
-int terminal_read(struct tool_call *call, const struct box *box, uint32_t pid, int64_t wait_ms,
-                  struct terminal_output *out, struct err *err)
+/* One read: the agent ends it, behind the last byte that it sent. */
+static int read_once(struct tool_call *call, const struct box *box, uint32_t pid, int64_t wait_ms,
+                     struct stream *stream, struct err *err)
 {
-    struct stream stream = {.call = call, .out = out};
     scoped_buf body;
 
     buf_init(&body, PROCESS_REQUEST_BYTES_MAX);
-    box_stream_init(&stream.events);
+    box_stream_init(&stream->events);
+    stream->over = false;
     int r = process_request_connect(pid, &body, err);
     const struct box_stream_plan opened = {
         .what = "terminal",
@@ -202,14 +232,30 @@ int terminal_read(struct tool_call *call, const struct box *box, uint32_t pid, i
         .body = buf_str(&body),
         .deadline_ms = wait_ms > READ_MS_MIN ? wait_ms : READ_MS_MIN,
     };
-    r = r < 0 ? r : box_stream_open(call, box, &opened, &stream.events, err);
-    if (r == 0) {
-        follow(&stream);
-        r = stream.error;
-        if (r < 0) {
-            *err = stream.err;
-        }
+    r = r < 0 ? r : box_stream_open(call, box, &opened, &stream->events, err);
+    while (r == 0 && !stream->over) {
+        r = next(stream, err);
     }
-    box_stream_fini(&stream.events);
+    box_stream_fini(&stream->events);
+    return r;
+}
+
+int terminal_read(struct tool_call *call, const struct box *box, uint32_t pid, int64_t wait_ms,
+                  struct terminal_output *out, struct err *err)
+{
+    struct stream stream = {.call = call, .out = out};
+    int64_t now_ms = clock_mono_ms(), end_ms = now_ms + wait_ms, step_ms = READ_MS_FIRST;
+    bool waits = true;
+    int r = 0;
+
+    while (r == 0 && waits) {
+        r = read_once(call, box, pid, step_ms < end_ms - now_ms ? step_ms : end_ms - now_ms,
+                      &stream, err);
+        now_ms = clock_mono_ms();
+        step_ms = 2 * step_ms < READ_MS_MAX ? 2 * step_ms : READ_MS_MAX;
+        waits =
+            now_ms < end_ms && !out->ended &&
+            !(stream.heard_ms && at_prompt(&stream) && now_ms - stream.heard_ms >= PROMPT_QUIET_MS);
+    }
     return r;
 }

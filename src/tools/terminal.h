@@ -24,7 +24,8 @@ struct terminal_output {
     int exit_code; /* when it has ended; -1: a signal */
 };
 
-/* A login shell in a terminal. Its first words are in *out: up to when it waits. */
+/* A login shell in a terminal. Its first words are in *out: up to when it waits. One whose start
+ * fails, or is cancelled, is ended. */
 must_check int terminal_start(struct tool_call *call, const struct box *box,
                               const struct terminal_plan *plan, uint32_t *pid,
                               struct terminal_output *out, struct err *err);
@@ -36,7 +37,8 @@ must_check int terminal_check(struct tool_call *call, const struct box *box, uin
 must_check int terminal_type(struct tool_call *call, const struct box *box, uint32_t pid,
                              struct str keys, struct err *err);
 
-/* What it showed since the last read, and shows within wait_ms. */
+/* What it showed since the last read, and shows within wait_ms; sooner when a shell waits for the
+ * next command. Appends to *out. */
 must_check int terminal_read(struct tool_call *call, const struct box *box, uint32_t pid,
                              int64_t wait_ms, struct terminal_output *out, struct err *err);
 

@@ -43,4 +43,7 @@ extern const size_t tools_catalogue_n;
 /* NULL: there is none of that name. */
 const struct tool *tool_find(struct str name);
 
+/* Whether the schema of an object says that this property must be there. */
+bool schema_requires(const json_t *schema, const char *name);
+
 #endif

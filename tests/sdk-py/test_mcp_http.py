@@ -7,6 +7,7 @@ import socket
 import subprocess
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -195,14 +196,32 @@ def test_a_request_must_say_its_revision_and_what_the_client_can(http):
     assert answer.status_code == 200
 
 
-def test_a_subscription_is_acknowledged_and_stays_open(http):
+def subscription(http):
     about = {META + "protocolVersion": NOW, META + "clientCapabilities": {}}
     body = message("subscriptions/listen", {"_meta": about, "notifications": {"toolsListChanged": True}}, id=77)
     headers = {"MCP-Protocol-Version": NOW, "Mcp-Method": "subscriptions/listen"}
-    with http.stream("POST", "/mcp", json=body, headers=headers) as response:
+    return http.stream("POST", "/mcp", json=body, headers=headers)
+
+
+def test_a_subscription_is_acknowledged_and_stays_open(http):
+    with subscription(http) as response:
         _, first = next(events(response))
         assert first["method"] == "notifications/subscriptions/acknowledged"
         assert first["params"] == {"_meta": {META + "subscriptionId": 77}, "notifications": {}}
+
+
+def test_a_team_has_64_subscriptions_and_room_again_when_one_ends(http):
+    with ExitStack() as open_ones:
+        for _ in range(64):
+            assert open_ones.enter_context(subscription(http)).status_code == 200
+        with subscription(http) as refused:
+            assert refused.status_code == 429 and "too many open streams" in refused.read().decode()
+
+    def opens():
+        with subscription(http) as response:
+            return response.status_code == 200
+
+    until(opens, "there is room again")
 
 
 # ---- what is wrong ----

@@ -110,6 +110,11 @@ class Daemon:
         """What the SDK's calls take to reach this daemon."""
         return {"api_url": self.url, "sandbox_url": self.url, "api_key": self.key}
 
+    def figures(self):
+        """GET /metrics, as a value for each name with its labels."""
+        lines = httpx.get(f"{self.url}/metrics").text.splitlines()
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
     def child(self, name):
         """The pid of the server or the keeper, or None while it is not running."""
         for pid, command in children(self.process.pid):

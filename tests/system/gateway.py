@@ -61,8 +61,9 @@ class Gateway:
             os.close(fd)
             assert "Sanitizer" not in self.log.read_text()
 
-    def request(self, method="POST", message=None, token=TOKEN, session=None, path="/mcp", **headers):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_S)
+    def request(self, method="POST", message=None, token=TOKEN, session=None, path="/mcp",
+                timeout=ANSWER_S, **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         fields = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
         fields |= {"Authorization": f"Bearer {token}"} if token else {}
         fields |= {"Mcp-Session-Id": session} if session else {}

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from gateway import PROGRAM, ROOT, TOKEN, Gateway, Session, events, server
 
+NOW = "2026-07-28"
+META = "io.modelcontextprotocol/"
 LIMIT_S = 60
 
 
@@ -311,6 +313,71 @@ def test_a_server_that_dies_is_started_again(start):
     assert "dying as asked" in gateway.log.read_text()
 
 
+# ---- clients without sessions ----
+
+
+def modern(gateway, method, head=None, headers=None, **params):
+    """A request of 2026-07-28, which says all that it needs."""
+    about = {META + "protocolVersion": NOW, META + "clientCapabilities": {}}
+    message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": {"_meta": about, **params}}
+    heads = {"MCP-Protocol-Version": NOW, "Mcp-Method": method} | ({"Mcp-Name": head} if head else {})
+    return gateway.request(message=message, **(heads | (headers or {})))
+
+
+def test_a_client_without_a_session_is_served(gateway):
+    about = json.loads(modern(gateway, "server/discover").read())["result"]
+    assert NOW in about["supportedVersions"] and about["resultType"] == "complete"
+    assert about["capabilities"]["resources"] == {"listChanged": True} and "logging" not in about["capabilities"]
+    assert about["_meta"][META + "serverInfo"]["name"] == "mcp-gateway"
+    tools = json.loads(modern(gateway, "tools/list").read())["result"]
+    assert "second-echo" in [tool["name"] for tool in tools["tools"]] and tools["ttlMs"] == 0
+    called = modern(gateway, "tools/call", "second-echo", name="second-echo", arguments={"text": "hello"})
+    result = json.loads(called.read())["result"]
+    assert json.loads(text_of(result))["text"] == "hello" and result["resultType"] == "complete"
+    uri = "test://second/one"
+    read = json.loads(modern(gateway, "resources/read", uri, uri=uri).read())["result"]
+    assert read["contents"][0]["text"] == f"second has {uri}" and read["cacheScope"] == "private"
+
+
+@pytest.mark.parametrize("method,name,headers,status,code", [
+    ("ping", None, {}, 404, -32601),
+    ("tools/list", None, {"Mcp-Method": "tools/call"}, 400, -32020),
+    ("tools/call", "another", {}, 400, -32020),
+    ("tools/list", None, {"MCP-Protocol-Version": "2025-11-25"}, 400, -32020),
+])  # fmt: skip
+def test_a_head_that_says_otherwise_is_refused(gateway, method, name, headers, status, code):
+    answer = modern(gateway, method, name, headers, **({"name": "first-echo"} if name else {}))
+    assert (answer.status, json.loads(answer.read())["error"]["code"]) == (status, code)
+
+
+def test_a_client_that_leaves_has_cancelled(gateway, session):
+    before = json.loads(text_of(session.call("second-cancelled")))
+    with pytest.raises(TimeoutError):
+        modern(Impatient(gateway), "tools/call", "second-wait", name="second-wait", arguments={})
+    until(lambda: json.loads(text_of(session.call("second-cancelled"))) == before + 1, "the server knows")
+
+
+class Impatient:
+    """Leaves after half a second."""
+
+    def __init__(self, gateway):
+        self.gateway = gateway
+
+    def request(self, **fields):
+        return self.gateway.request(timeout=0.5, **fields)
+
+
+def test_a_subscription_hears_of_lists_that_change(gateway, session):
+    asked = {"toolsListChanged": True, "resourceSubscriptions": ["test://first/one"]}
+    stream = events(modern(gateway, "subscriptions/listen", notifications=asked))
+    about = {META + "subscriptionId": 7}
+    acknowledged = next(stream)
+    assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
+    assert acknowledged["params"] == {"_meta": about, "notifications": {"toolsListChanged": True}}
+    session.call("noisy-grow")
+    assert next(stream) == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {"_meta": about}}
+
+
 # ---- bad clients ----
 
 
@@ -368,11 +435,11 @@ def test_a_message_that_is_too_long(session):
 
 def test_a_revision_that_is_not_spoken(session):
     message = {"jsonrpc": "2.0", "id": 1, "method": "server/discover"}
-    headers = {"MCP-Protocol-Version": "2026-07-28"}
+    headers = {"MCP-Protocol-Version": "2099-01-01"}
     answer = session.gateway.request(message=message, **headers)
     error = json.loads(answer.read())["error"]
     assert (answer.status, error["code"]) == (400, -32022)
-    assert error["data"]["supported"][0] == "2025-11-25"
+    assert error["data"]["supported"][0] == NOW
 
 
 def test_pages_may_ask_what_they_may(gateway):

@@ -2,7 +2,6 @@
 is read as it was; what sandboxes start from is left alone."""
 
 import hashlib
-import re
 
 import httpx
 import pytest
@@ -35,8 +34,7 @@ def held(daemon, sandbox_id):
 
 
 def saved_metric(daemon):
-    page = httpx.get(f"{daemon.url}/metrics", headers={"X-API-Key": daemon.key}).text
-    return float(re.search(r"^atoll_saved_memory_bytes (\S+)", page, re.M)[1])
+    return daemon.figures()["atoll_saved_memory_bytes"]
 
 
 def test_idle_memory_is_compressed_and_comes_back(daemon):

@@ -259,9 +259,8 @@ def test_a_paused_one_takes_nothing_but_disk(daemon, api):
     until(lambda: sandbox.sandbox_id not in daemon.sandbox_dirs(), "its own disk is gone")
     assert sandbox.sandbox_id not in daemon.jails()
     assert [name for name in saved(daemon) if sandbox.sandbox_id in name]
-    page = httpx.get(f"{daemon.url}/metrics").text
-    assert 'atoll_sandboxes{state="paused"} 1' in page
-    line = next(line for line in page.splitlines() if line.startswith("atoll_saved_memory_bytes "))
-    assert float(line.split()[1]) > 0
+    figures = daemon.figures()
+    assert figures['atoll_sandboxes{state="paused"}'] == 1
+    assert figures["atoll_saved_memory_bytes"] > 0
     assert api("DELETE", f"/sandboxes/{sandbox.sandbox_id}").status_code == 204
     until(lambda: not saved(daemon), "what was saved is gone")

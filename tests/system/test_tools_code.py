@@ -117,7 +117,8 @@ def test_files_are_below_the_home(api):
     assert out["stdout"] == "12", out
     for path, why in [("/etc/passwd", "absolute"), ("/home/user/../x", "leads out"), ("../x", "leads out"),
                       ("a/../../x", "leads out"), ("~/x", "absolute"), ("a/", "empty"), ("/home/user/", "empty"),
-                      ("/home/user//etc/x", "absolute"), ("/home/userx/y", "absolute")]:
+                      ("/home/user//etc/x", "absolute"), ("/home/userx/y", "absolute"),
+                      ("main.sh", "where the code is placed"), ("/home/user/main.sh", "where the code is placed")]:
         answer = api.post("/api/code/execute", json={"code": "1", "language": "bash", "files": {path: "x"}})
         said = answer.json()["message"]
         assert answer.status_code == 400 and f'files: "{path}"' in said and why in said, said

@@ -129,6 +129,24 @@ def test_what_was_given_survives_a_restart_and_goes_with_the_sandbox(daemon, too
     until(lambda: records(database, box) == 0, "the record of its keys is gone")
 
 
+def test_what_was_given_goes_with_forks_and_snapshots(daemon, tools):
+    """It is in the memory of the copy, so the copy's commands have it, and the guard looks for it there."""
+    http = httpx.Client(base_url=daemon.url, headers={"X-API-Key": daemon.key}, timeout=120)
+    source = tools.create_sandbox(env_injection="command", envs={"A_KEY": "given-to-the-source"})["sandbox_id"]
+    copies = [http.post(f"/sandboxes/{source}/fork", json={}).json()[0]["sandbox"]["sandboxID"]]
+    snapshot = http.post(f"/sandboxes/{source}/snapshots", json={}).json()["snapshotID"]
+    tools.kill_sandbox(sandbox_id=source)
+    own = {"B_KEY": "given-to-the-copy"}
+    copies.append(tools.create_sandbox(template_alias=snapshot, env_injection="command", envs=own)["sandbox_id"])
+    for box in copies:
+        assert shell(tools, box, "echo $A_KEY") == "given-to-the-source\n"
+        assert tools.guard_output(text="is given-to-the-source", sandbox_id=box)["found"]
+    assert shell(tools, copies[1], "echo $B_KEY") == "given-to-the-copy\n"
+    for box in copies:
+        tools.kill_sandbox(sandbox_id=box)
+    assert http.delete(f"/templates/{snapshot}").status_code == 204
+
+
 def records(database, box):
     with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as db:
         return db.execute("SELECT count(*) FROM sandbox_keys WHERE sandbox_id = ?", (box,)).fetchone()[0]
@@ -275,6 +293,25 @@ def test_a_session_remembers_and_loses_nothing_between_calls(session):
         assert not piece["ended"]
         shown += piece["output"]
     assert [line for line in shown.splitlines() if line.startswith("line-")] == [f"line-{i}" for i in range(1, 31)]
+
+
+def test_a_wait_ends_when_the_shell_is_back_at_its_prompt(session):
+    assert "slept" in session("sleep 1; echo sle''pt", wait_seconds=60)["output"]
+    assert "back" in session("sleep 100 & echo ba''ck", wait_seconds=90)["output"]
+    assert "Running" in session("jobs", wait_seconds=90)["output"]
+
+
+def test_a_session_whose_client_leaves_while_it_starts_is_ended(daemon, tools, box):
+    def sessions():
+        return shell(tools, box, "pgrep -fx '/bin/bash -l -i' || true")
+
+    before = sessions()
+    shell(tools, box, "echo '[[ $- != *i* ]] || sleep 10' > ~/.bash_profile")  # no prompt comes
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{daemon.url}/tools/start_shell_session", timeout=0.7, json={"sandbox_id": box},
+                   headers={"X-API-Key": daemon.key})
+    shell(tools, box, "rm ~/.bash_profile")
+    until(lambda: sessions() == before, "it is ended")
 
 
 def test_a_session_outlives_a_pause(tools, box, session):

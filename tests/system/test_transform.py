@@ -507,13 +507,11 @@ def test_the_value_is_on_no_disk(daemon):
     assert SECRET not in daemon.said()
 
 
-def test_what_goes_through_is_counted_for_each_sandbox(api, daemon):
+def test_what_goes_through_is_counted_for_each_sandbox(daemon):
     sandbox = Sandbox.create(timeout=600, network={"rules": RULES, "deny_out": [OLD]}, **daemon.sdk)
 
     def figure(family, more=""):
-        label = f'{family}{{sandbox="{sandbox.sandbox_id}"{more}}} '
-        [line] = [line for line in api.get("/metrics").text.splitlines() if line.startswith(label)]
-        return float(line.removeprefix(label))
+        return daemon.figures()[f'{family}{{sandbox="{sandbox.sandbox_id}"{more}}}']
 
     try:
         assert figure("atoll_egress_connections_total") == 0

@@ -47,6 +47,18 @@ static void patterns_say_what_they_look_like(void)
         {"/v*/x*.json", "/v12/xy/z.json", false},
         {"/repos/*/issues", "/repos/a/issues", true},
         {"/repos/*/issues", "/repos/a/b/issues", false},
+        {"/a***b", "/a/x/b", true},
+        {"*", "", true},
+        {"", "", true},
+        {"", "/", false},
+        /* the star is the last place of a word of 64, and the one behind it the first of the next
+         */
+        {"/23456789/123456789/123456789/123456789/123456789/123456789/123*/x",
+         "/23456789/123456789/123456789/123456789/123456789/123456789/123/x", true},
+        {"/23456789/123456789/123456789/123456789/123456789/123456789/123*/x",
+         "/23456789/123456789/123456789/123456789/123456789/123456789/123yz/x", true},
+        {"/23456789/123456789/123456789/123456789/123456789/123456789/123*/x",
+         "/23456789/123456789/123456789/123456789/123456789/123456789/123/z/x", false},
     };
 
     for (size_t i = 0; i < countof(rows); i++) {

@@ -177,7 +177,7 @@ static void commands_packages_and_repositories(void)
     CHECK(plans_read(STR("{\"a\": {\"command\": \"node\", \"args\": [\"{x}\"], \"envs\": {\"A\": "
                          "\"b\"}},"
                          " \"b\": {\"npm\": \"@s/p@1.2\"}, \"c\": {\"pypi\": \"p[x]>=2\", \"run\": "
-                         "\"q\"},"
+                         "\"q\", \"with\": \"r<2\"},"
                          " \"github/o/r\": {\"run_cmd\": \"x\", \"install_cmd\": \"y\"}}"),
                      &catalogue, &plans, &err) == 0);
     CHECK(plans.n == 4);
@@ -185,7 +185,7 @@ static void commands_packages_and_repositories(void)
     CHECK_JSON(plans.all[0].args, "[\"{x}\"]");
     CHECK(plans.all[1].kind == PLAN_NPM && !plans.all[1].program);
     CHECK(str_eq(plan_package(&plans.all[1]), STR("@s/p")));
-    CHECK(strcmp(plans.all[2].program, "q") == 0);
+    CHECK(strcmp(plans.all[2].program, "q") == 0 && strcmp(plans.all[2].with, "r<2") == 0);
     CHECK(str_eq(plan_package(&plans.all[2]), STR("p")));
     CHECK(strcmp(plans.all[3].source, "https://github.com/o/r.git") == 0);
     CHECK(strcmp(plans.all[3].install, "y") == 0);

@@ -293,6 +293,15 @@ static void limits_are_told(void)
     }
     CHECK_INT(r, -ENOSPC);
     CHECK(strstr(err.msg, "too many or too long"));
+    CHECK_INT(guard_add(many, (struct str){"0y", 2}, &err), -ENOSPC);
+    text[0] = '0'; /* one that it has */
+    text[1] = 'y';
+    text[2] = text[3];
+    CHECK_INT(guard_add(many, (struct str){text, 16 * 1024}, &err), 0);
+    guard_ready(many);
+    buf_clear(&out);
+    CHECK_INT(guard_redact(many, (struct str){text, 16 * 1024}, &out, &count), 0);
+    CHECK_INT(count, 1);
     guard_free(many);
     guard_free(guard);
     free(text);

@@ -1,49 +1,15 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <sqlite3.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <uv.h>
 
 #include "base/clock.h"
 #include "check.h"
-#include "store/store.h"
-#include "tmpdir.h"
-
-struct fixture {
-    uv_loop_t loop;
-    struct store *store;
-    char path[64];
-};
-
-static bool open_store(struct fixture *f)
-{
-    struct err err = {0};
-    int r = store_open(&f->loop, f->path, &f->store, &err);
-
-    if (r < 0) {
-        printf("# %s\n", err.msg);
-    }
-    return r == 0;
-}
-
-static bool fixture_init(struct fixture *f, const struct tmpdir *dir)
-{
-    *f = (struct fixture){0};
-    (void)snprintf(f->path, sizeof(f->path), "%s/state.db", dir->path);
-    return uv_loop_init(&f->loop) == 0 && open_store(f);
-}
-
-static void fixture_fini(struct fixture *f)
-{
-    store_close(f->store);
-    (void)uv_run(&f->loop, UV_RUN_DEFAULT);
-    (void)uv_loop_close(&f->loop);
-}
+#include "store_fixture.h"
 
 static struct sandbox_row a_row(const char *id)
 {
@@ -82,28 +48,6 @@ static void save_row(struct store *store, const struct sandbox_row *row,
     struct event_row event = an_event(row);
 
     store_sandbox_save(store, row, &event, durability, done, ctx);
-}
-
-struct answer {
-    int calls;
-    int error;
-    struct err err;
-};
-
-static void on_done(void *ctx, int error, const struct err *err)
-{
-    struct answer *answer = ctx;
-
-    answer->calls++;
-    answer->error = error;
-    answer->err = *err;
-}
-
-static void wait_for(struct fixture *f, const struct answer *answer)
-{
-    while (answer->calls == 0) {
-        (void)uv_run(&f->loop, UV_RUN_ONCE);
-    }
 }
 
 static int save(struct fixture *f, const struct sandbox_row *row, enum store_durability durability)
@@ -178,22 +122,6 @@ static void replaces_all_but_the_birth(void)
     CHECK_INT(seen.last.end_ms, 9000);
     CHECK_INT(seen.last.created_ms, 1000);
     fixture_fini(&f);
-}
-
-static int count(const char *path, const char *sql)
-{
-    sqlite3 *db = NULL;
-    sqlite3_stmt *stmt = NULL;
-    int n = -1;
-
-    if (sqlite3_open(path, &db) == SQLITE_OK &&
-        sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) == SQLITE_OK &&
-        sqlite3_step(stmt) == SQLITE_ROW) {
-        n = sqlite3_column_int(stmt, 0);
-    }
-    (void)sqlite3_finalize(stmt);
-    (void)sqlite3_close(db);
-    return n;
 }
 
 static void killed_are_kept_then_forgotten(void)
@@ -352,6 +280,48 @@ static void sql(const char *path, const char *text)
         abort();
     }
     (void)sqlite3_close(db);
+}
+
+/* ---- artifacts ---- */
+
+static struct artifact_row an_artifact(const char *path, bool replace)
+{
+    return (struct artifact_row){.team_id = "team",
+                                 .path = path,
+                                 .content = "code",
+                                 .language = "python",
+                                 .entrypoint = "",
+                                 .description = "",
+                                 .sha256 = "",
+                                 .team_max = 2,
+                                 .replace = replace};
+}
+
+static void artifacts_are_counted_and_saved_as_one(void)
+{
+    static const struct {
+        const char *path;
+        bool replace;
+        int error;
+    } saves[] = {{"a", false, 0}, {"a", false, -EEXIST}, {"b", true, 0},
+                 {"a", true, 0},  {"c", true, -EEXIST},  {"c", false, -EEXIST}};
+    scoped_tmpdir dir = tmpdir_make();
+    struct answer answers[countof(saves)] = {0};
+    struct fixture f;
+
+    CHECK(fixture_init(&f, &dir));
+    sql(f.path, "INSERT INTO teams VALUES ('team', 'team', 0)");
+    for (size_t i = 0; i < countof(saves); i++) { /* at one time: none waits for another */
+        struct artifact_row row = an_artifact(saves[i].path, saves[i].replace);
+        store_artifact_save(f.store, &row, on_done, &answers[i]);
+    }
+    for (size_t i = 0; i < countof(saves); i++) {
+        wait_for(&f, &answers[i]);
+        CHECK_INT(answers[i].error, saves[i].error);
+    }
+    CHECK_INT(count(f.path, "SELECT count(*) FROM artifacts"), 2);
+    CHECK_INT(count(f.path, "SELECT version FROM artifacts WHERE path = 'a'"), 2);
+    fixture_fini(&f);
 }
 
 static void migrates_from_nothing(void)
@@ -618,6 +588,7 @@ int main(void)
         {"a row over the limit fails alone", a_row_too_large_fails_alone},
         {"close runs what is queued", close_drains},
         {"the file and its log are private", file_is_ours_alone},
+        {"artifacts are counted and saved as one", artifacts_are_counted_and_saved_as_one},
         {"a database of version 0 is migrated", migrates_from_nothing},
         {"a migration that fails leaves nothing", a_failed_step_changes_nothing},
         {"a newer database is refused and left alone", refuses_a_newer_one},

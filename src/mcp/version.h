@@ -1,10 +1,10 @@
-/* mcp_version.h - the revisions of the protocol that are spoken here. Pure.
+/* version.h - the revisions of the protocol that are spoken here. Pure.
  *
  * Up to 2025-11-25 a client introduces itself with `initialize` and has a session; from 2026-07-28
  * on every request says all that is needed, and there are no sessions.
  */
-#ifndef TOOLS_MCP_VERSION_H
-#define TOOLS_MCP_VERSION_H
+#ifndef MCP_VERSION_H
+#define MCP_VERSION_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "tools/mcp_version.h"
+#include "mcp/version.h"
 
 #include "base/compiler.h"
 
