@@ -96,7 +96,7 @@ int tool_start_shell_session(struct tool_call *call, const json_t *input, json_t
         return r;
     }
     const struct terminal_plan plan = {
-        .cwd = json_string_value(json_object_get(input, "cwd")),
+        .cwd = json_string_of(input, "cwd"),
         .env = env,
         .cols = (uint16_t)json_integer_value(json_object_get(input, "cols")),
         .rows = (uint16_t)json_integer_value(json_object_get(input, "rows")),
