@@ -42,7 +42,7 @@ static const char *const callers[LANGUAGES] = {
         "const out = await call(JSON.parse(fs.readFileSync(\"input.json\", \"utf8\")))\n"
         "fs.writeFileSync(\".result.json\", JSON.stringify(out ?? null))' \"$@\"",
     [LANGUAGE_TYPESCRIPT] =
-        "exec node -r /tmp/.typescript/node_modules/sucrase/register -e '(async () => {\n"
+        "exec node -r " EXECUTE_TYPESCRIPT "/node_modules/sucrase/register -e '(async () => {\n"
         "const fs = require(\"node:fs\"), [path, name, none] = process.argv.slice(1)\n"
         "const call = require(process.cwd() + \"/\" + path)[name]\n"
         "if (typeof call !== \"function\") { console.error(none); process.exit(1) }\n"
@@ -59,7 +59,7 @@ static const char *const checkers[LANGUAGES] = {
     [LANGUAGE_PYTHON] = "exec python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(),"
                         " sys.argv[1])' \"$1\"",
     [LANGUAGE_JAVASCRIPT] = "exec node --check \"$1\"",
-    [LANGUAGE_TYPESCRIPT] = "exec node -e 'require(\"/tmp/.typescript/node_modules/sucrase\")"
+    [LANGUAGE_TYPESCRIPT] = "exec node -e 'require(\"" EXECUTE_TYPESCRIPT "/node_modules/sucrase\")"
                             ".transform(require(\"fs\").readFileSync(process.argv[1], \"utf8\"),"
                             " {transforms: [\"typescript\", \"imports\"]})' \"$1\"",
     [LANGUAGE_BASH] = "exec bash -n \"$1\"",

@@ -22,11 +22,8 @@ static uint32_t pid_of(const json_t *input)
 /* The last `max` characters of valid UTF-8; *left_out: how many there are before. */
 static struct str last_characters(struct str text, size_t max, size_t *left_out)
 {
-    size_t all = 0;
+    size_t all = utf8_characters(text);
 
-    for (size_t i = 0; i < text.len; i++) {
-        all += ((unsigned char)text.at[i] & 0xc0) != 0x80;
-    }
     *left_out = all > max ? all - max : 0;
     for (size_t skip = *left_out; skip > 0; skip--) {
         text = str_skip(text, 1);
