@@ -2,7 +2,7 @@
 SHELL = /bin/bash
 PREFIX ?= /usr/local
 ARGS ?=
-PROGRAMS = atoll src/agent/atoll-agent src/interpreter/atoll-interpreter \
+PROGRAMS = atoll src/agent/atoll-agent src/keeper/atoll-keeper src/interpreter/atoll-interpreter \
 	src/gateway/mcp-gateway
 BENCHES = bench/bench-hand bench/bench-list bench/bench-service
 

@@ -109,8 +109,9 @@ def wait_for_template(name, limit_s):
 class Box:
     """A sandbox."""
 
-    def __init__(self, template="base"):
-        self.id = api("POST", "/sandboxes", {"templateID": template, "timeout": 3600})["sandboxID"]
+    def __init__(self, template="base", id=None):
+        """A new one, or the one of that id."""
+        self.id = id or api("POST", "/sandboxes", {"templateID": template, "timeout": 3600})["sandboxID"]
 
     def route(self, port=AGENT_PORT):
         return {"E2b-Sandbox-Id": self.id, "E2b-Sandbox-Port": str(port)}

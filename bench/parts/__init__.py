@@ -1,9 +1,10 @@
 """The parts of the measurement, in the order in which they are run.
 
 Each is a module with LIMIT_S, the seconds it may take in each mode, and measure(part); where it needs a daemon that is
-started otherwise, DAEMON_ARGS; and prepare(), for what must be there before its time begins."""
+started otherwise, DAEMON_ARGS; prepare(), for what must be there before its time begins; and WHEN, the modes in which
+it is run without being named, where that is not all."""
 
-from parts import builds, code, density, execs, files, growth, lists, memory, network, rate, sampling, tti
+from parts import builds, code, density, execs, files, growth, lists, memory, merged, network, rate, sampling, tti
 
 PARTS = {
     "tti": tti,
@@ -13,6 +14,7 @@ PARTS = {
     "memory": memory,
     "density": density,
     "code": code,
+    "merged": merged,
     "growth": growth,
     "network": network,
     "builds": builds,

@@ -10,27 +10,37 @@ TEMPLATE = "base"
 SETTLE_S = 1  # the kernel frees what was used on the way a moment later
 
 
-def crowd(part, plain, template, wanted):
-    """Makes so many, asks each of them something, and tells what they cost."""
-    before, serve_before_kb = memory.account(), memory.serve_kb()
+def filled(part, plain, template, wanted, key):
+    """Makes so many and asks each of them something; how many there are."""
     made = plain.flows("create", n=wanted, lanes=LANES, template=template)
     n = len(made["create"])
     answers = plain.flows("run", n=n, lanes=LANES, command="true")
-    one = client.api("GET", "/v2/sandboxes?limit=1")[0]["sandboxID"]
-    charged = memory.groups_kb(one)
-    part.value("sandboxes made", n, "", success=n / wanted, key=f"density.{template}.made")
+    part.value("sandboxes made", n, "", success=n / wanted, key=f"{key}.made")
     part.value("sandboxes that answer a command", len(answers["run"]), "", success=len(answers["run"]) / n,
-               key=f"density.{template}.answer")
-    time.sleep(SETTLE_S)
+               key=f"{key}.answer")
+    return n
+
+
+def cost(part, before, n, key):
+    """What each of them takes of the host's memory, of which there was so much before."""
     each_kb, uses = memory.spent(before, n)
-    part.value("host memory for each (MemAvailable)", each_kb, "kB", key=f"density.{template}.host")
+    part.value("host memory for each (MemAvailable)", each_kb, "kB", key=f"{key}.host")
     for name, kb in uses.items():
         part.value(f"of it {name}", kb, "kB")
+    charged = memory.groups_kb(client.api("GET", "/v2/sandboxes?limit=1")[0]["sandboxID"])
     if charged:
-        part.value("charged to the cgroup of each", sum(charged) / len(charged), "kB",
-                   key=f"density.{template}.cgroup")
+        part.value("charged to the cgroup of each", sum(charged) / len(charged), "kB", key=f"{key}.cgroup")
+
+
+def crowd(part, plain, template, wanted):
+    """Makes so many, and tells what they cost."""
+    key = f"density.{template}"
+    before, serve_before_kb = memory.account(), memory.serve_kb()
+    n = filled(part, plain, template, wanted, key)
+    time.sleep(SETTLE_S)
+    cost(part, before, n, key)
     part.value("server, resident, before", serve_before_kb, "kB")
-    part.value("server, resident, with them", memory.serve_kb(), "kB", key=f"density.{template}.serve")
+    part.value("server, resident, with them", memory.serve_kb(), "kB", key=f"{key}.serve")
     for name, kb in memory.daemon_kb().items():
         if "serve" not in name:
             part.value(f"{name}, resident, with them", kb, "kB")

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -27,7 +28,7 @@ enum {
     DIAL_TIMEOUT_MS = 5000,
     OOM_WAIT_MS = 200,
     QUIET_MS_MAX = 120 * 1000,
-    PAIR_WAIT_S = 1,
+    PAIR_WAIT_MS = 1000,
     MESSAGES_PER_TURN = 64,
 };
 
@@ -242,14 +243,12 @@ static void dial_start(struct peer *peer, uint32_t seq, uint16_t port, bool seco
 static int listen_once(struct sockaddr_in *address)
 {
     socklen_t len = sizeof(*address);
-    struct timeval patience = {.tv_sec = PAIR_WAIT_S};
-    scoped_fd fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    scoped_fd fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     *address = (struct sockaddr_in){.sin_family = AF_INET};
     address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (fd < 0 || bind(fd, (struct sockaddr *)address, len) < 0 || listen(fd, 1) < 0 ||
-        getsockname(fd, (struct sockaddr *)address, &len) < 0 ||
-        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0) {
+        getsockname(fd, (struct sockaddr *)address, &len) < 0) {
         return -errno;
     }
     return move_fd(&fd);
@@ -265,20 +264,47 @@ static bool is_peer_of(int accepted, int connected)
            a.sin_addr.s_addr == b.sin_addr.s_addr;
 }
 
+/* Children that end meanwhile do not cut it short. */
+static int pair_await(int fd, short events)
+{
+    struct pollfd ready = {.fd = fd, .events = events};
+    int n;
+
+    while ((n = poll(&ready, 1, PAIR_WAIT_MS)) < 0 && errno == EINTR) {
+    }
+    return n < 0 ? -errno : n == 0 ? -ETIMEDOUT : 0;
+}
+
+static int pair_connect(int fd, const struct sockaddr_in *address)
+{
+    int error = 0;
+    socklen_t len = sizeof(error);
+
+    if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0) {
+        return 0;
+    }
+    int r = errno == EINPROGRESS ? pair_await(fd, POLLOUT) : -errno;
+    if (r == 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0) {
+        r = -errno;
+    }
+    return r < 0 ? r : -error;
+}
+
 /* Two ends of a connection over loopback. Unlike those of a unix pair, one of them can be saved
  * with the jail while the other is outside. Somebody else who finds the port in that moment is not
  * taken for our own end. */
 static int tcp_pair(int *ours, int *theirs)
 {
     struct sockaddr_in address;
-    struct timeval patience = {.tv_sec = PAIR_WAIT_S};
     scoped_fd listener = listen_once(&address);
-    scoped_fd client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    scoped_fd client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    if (listener < 0 || client < 0 ||
-        setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0 ||
-        connect(client, (struct sockaddr *)&address, sizeof(address)) < 0) {
+    if (listener < 0 || client < 0) {
         return listener < 0 ? listener : -errno;
+    }
+    int r = pair_connect(client, &address);
+    if (r < 0 || (r = pair_await(listener, POLLIN)) < 0) {
+        return r;
     }
     scoped_fd accepted = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (accepted < 0 || !is_peer_of(accepted, client)) {

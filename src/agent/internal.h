@@ -71,6 +71,10 @@ struct agent_env {
     char *value;
 };
 
+/* ---- rehearse.c ---- */
+
+void rehearse(const struct agent *agent);
+
 /* ---- env.c ---- */
 
 /* Sets one of the variables every process gets. -EINVAL for a name that cannot be one, -ENOBUFS

@@ -2,8 +2,8 @@
  *
  * In a jail it inherits the channel's listening socket and serves its own port on both loopback
  * addresses. By hand, for tests, `atoll-agent --listen 127.0.0.1:0` serves that address; it prints
- * the address it got on one line. Started under the name of the unpacker it is that: one program is
- * all that a jail has to be given.
+ * the address it got on one line. Started under the name of the unpacker it is that, and as `tar`
+ * it is CRIU's: one program is all that a jail has to be given.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +20,7 @@
 #include "agent/process.h"
 #include "base/alloc.h"
 #include "base/log.h"
+#include "stow/stow.h"
 #include "unpack/unpack.h"
 
 enum {
@@ -220,6 +221,9 @@ int main(int argc, char **argv)
 
     if (argc == 1 && strcmp(argv[0], UNPACK_PROGRAM) == 0) {
         return unpack_main(STDIN_FILENO);
+    }
+    if (argc > 1 && strcmp(argv[0], STOW_PROGRAM) == 0) {
+        return stow_main(argc, argv);
     }
     if (arguments_read(argc, argv, &address) < 0) {
         (void)fputs(usage, stderr);

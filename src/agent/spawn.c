@@ -2,13 +2,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -20,10 +22,26 @@
 enum {
     EXIT_NOT_STARTED = 127,
     SIGNALS = 65, /* one past the last */
+    CHILD_STACK_BYTES = 64 * 1024,
+    CHILD_GUARD_BYTES = 4096, /* below it: whatever runs over ends the child */
+    OOM_SCORE_BYTES = 16,
 };
+
+/* The child runs in the agent's memory until it executes its program, and the agent waits for that:
+ * nothing is copied, and nothing has to be copied back. A sanitizer keeps account of stacks in that
+ * memory, and would take the child's for its own. */
+#ifdef __SANITIZE_ADDRESS__
+enum { CHILD_FLAGS = CLONE_VFORK | SIGCHLD, CHILD_MAP = MAP_SHARED | MAP_ANONYMOUS };
+#else
+enum {
+    CHILD_FLAGS = CLONE_VM | CLONE_VFORK | SIGCHLD,
+    CHILD_MAP = MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK
+};
+#endif
 
 /* The kernel's memory killer should take a user's process before the agent, which is everyone's. */
 static const char oom_score_adj[] = "100";
+static const char oom_score_file[] = "/proc/self/oom_score_adj";
 
 /* Each pair: [0] is the child's end, [1] the agent's. */
 struct stdio {
@@ -117,15 +135,6 @@ static void signals_reset(void)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static void oom_score_raise(void)
-{
-    scoped_fd fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-
-    if (fd >= 0) {
-        (void)!write(fd, oom_score_adj, sizeof(oom_score_adj) - 1);
-    }
-}
-
 static int stdio_take(const struct spawn_plan *plan, const struct stdio *io, struct err *err)
 {
     int in = plan->pty ? io->out[0] : io->in[0];
@@ -141,14 +150,15 @@ static int stdio_take(const struct spawn_plan *plan, const struct stdio *io, str
     return 0;
 }
 
+/* By the system calls: the C library would have the agent's other threads follow. */
 static int user_become(const struct user *user, struct err *err)
 {
     if (geteuid() != 0 && user->uid == geteuid()) {
         return 0; /* run by hand, by an ordinary user: there is nothing to change */
     }
-    if (setgroups(user->groups_n, user->groups) < 0 ||
-        setresgid(user->gid, user->gid, user->gid) < 0 ||
-        setresuid(user->uid, user->uid, user->uid) < 0) {
+    if (syscall(SYS_setgroups, user->groups_n, user->groups) < 0 ||
+        syscall(SYS_setresgid, user->gid, user->gid, user->gid) < 0 ||
+        syscall(SYS_setresuid, user->uid, user->uid, user->uid) < 0) {
         return err_sys(err, "become user '%s'", user->name);
     }
     return 0;
@@ -167,8 +177,7 @@ static int cwd_enter(const char *cwd, struct err *err)
 
 static int program_execute(const struct spawn_plan *plan, struct err *err)
 {
-    environ = (char **)(uintptr_t)plan->envp; /* execvp() searches the PATH of this one */
-    execvp(plan->argv[0], plan->argv);
+    execvp(plan->argv[0], plan->argv); /* with environ, and along its PATH */
     if (errno == E2BIG) {
         return err_set(err, E2BIG,
                        "error starting process '%s': the arguments and the environment are longer "
@@ -178,7 +187,8 @@ static int program_execute(const struct spawn_plan *plan, struct err *err)
     return err_sys(err, "error starting process '%s'", plan->argv[0]);
 }
 
-/* The whole order of what happens between fork and exec. The user is taken last but for the
+/* The whole order of what happens between clone and exec, none of which may leave a trace in the
+ * agent's memory. The user is taken last but for the
  * directory and the program, which are looked up with the user's own rights. */
 static int child_run(const struct spawn_plan *plan, const struct stdio *io, struct err *err)
 {
@@ -187,7 +197,6 @@ static int child_run(const struct spawn_plan *plan, const struct stdio *io, stru
     (void)setsid();
     (void)close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
     signals_reset();
-    oom_score_raise();
     (void)setrlimit(RLIMIT_NOFILE, &plan->nofile);
     if ((r = stdio_take(plan, io, err)) < 0 || (r = user_become(plan->user, err)) < 0 ||
         (r = cwd_enter(plan->cwd, err)) < 0) {
@@ -198,71 +207,127 @@ static int child_run(const struct spawn_plan *plan, const struct stdio *io, stru
 
 /* ---- in the agent ---- */
 
-/* Forks with every signal blocked: none of the agent's handlers may run in the child. */
-static pid_t fork_quietly(void)
+struct child {
+    const struct spawn_plan *plan;
+    const struct stdio *io;
+    struct err failed; /* code 0: the program runs */
+};
+
+static int child_main(void *ctx)
 {
-    sigset_t all;
-    sigset_t before;
+    struct child *child = ctx;
+
+    (void)child_run(child->plan, child->io, &child->failed);
+    _exit(EXIT_NOT_STARTED);
+}
+
+/* execvp() hands a file that is no program to a shell, with a copy of the arguments on the stack.
+ */
+static size_t stack_bytes(const struct spawn_plan *plan)
+{
+    size_t n = 0;
+
+    while (plan->argv[n]) {
+        n++;
+    }
+    return (CHILD_STACK_BYTES + n * sizeof(char *)) / CHILD_GUARD_BYTES * CHILD_GUARD_BYTES;
+}
+
+static ssize_t oom_score_read(char out[OOM_SCORE_BYTES])
+{
+    scoped_fd fd = open(oom_score_file, O_RDONLY | O_CLOEXEC);
+
+    return fd < 0 ? -errno : read(fd, out, OOM_SCORE_BYTES);
+}
+
+static void oom_score_write(const char *score, size_t len)
+{
+    scoped_fd fd = open(oom_score_file, O_WRONLY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        (void)!write(fd, score, len);
+    }
+}
+
+/* With every signal blocked: none of the agent's handlers may run in the child. What a child
+ * inherits is the agent's own for that moment; a child that took another user on has made their
+ * memory one that cannot be saved. */
+static pid_t clone_quietly(struct child *child, char *stack_top)
+{
+    char **env = environ;
+    sigset_t all, before;
+    bool open = prctl(PR_GET_DUMPABLE) == 1;
 
     sigfillset(&all);
     (void)sigprocmask(SIG_SETMASK, &all, &before);
-    pid_t pid = fork();
-    if (pid != 0) {
-        int saved = errno;
-        (void)sigprocmask(SIG_SETMASK, &before, NULL);
-        errno = saved;
+    environ = (char **)(uintptr_t)child->plan->envp;
+    pid_t pid = clone(child_main, stack_top, CHILD_FLAGS, child);
+    int saved = errno;
+    environ = env;
+    if (open) {
+        (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     }
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    errno = saved;
     return pid;
 }
 
-/* The pipe closes by itself when the program is executed, and brings an error when it is not. */
-static int child_result(int report, pid_t pid, struct err *err)
+/* The agent takes the score for that moment rather than the child for itself: files of a process in
+ * /proc are forgotten at its end, one by one. */
+static pid_t clone_scored(struct child *child, char *stack_top)
 {
-    struct err found;
-    ssize_t n;
+    char own[OOM_SCORE_BYTES];
+    ssize_t len = oom_score_read(own);
 
-    do {
-        n = read(report, &found, sizeof(found));
-    } while (n < 0 && errno == EINTR);
-    if (n != (ssize_t)sizeof(found)) {
-        return 0;
+    oom_score_write(oom_score_adj, sizeof(oom_score_adj) - 1);
+    pid_t pid = clone_quietly(child, stack_top);
+    int saved = errno;
+    if (len > 0) {
+        oom_score_write(own, (size_t)len);
     }
-    (void)waitpid(pid, NULL, 0);
-    *err = found;
-    return -found.code;
+    errno = saved;
+    return pid;
 }
 
-static int child_start(const struct spawn_plan *plan, const struct stdio *io, pid_t *pid,
-                       struct err *err)
+static int child_result(const struct child *child, pid_t pid, struct err *err)
 {
-    int fds[2];
-
-    if (pipe2(fds, O_CLOEXEC) < 0) {
-        return err_sys(err, "make a pipe for the process");
-    }
-    scoped_fd report = fds[0];
-    scoped_fd reporter = fds[1];
-    *pid = fork_quietly();
-    if (*pid < 0) {
+    if (pid < 0) {
         return errno == EAGAIN ? err_set(err, EAGAIN,
                                          "the sandbox has reached its limit of processes, no new "
                                          "one can be started")
                                : err_sys(err, "start a process");
     }
-    if (*pid == 0) {
-        struct err failed = {0};
-        (void)child_run(plan, io, &failed);
-        (void)!write(reporter, &failed, sizeof(failed));
-        _exit(EXIT_NOT_STARTED);
+    if (child->failed.code == 0) {
+        return 0;
     }
-    fd_closep(&reporter);
-    return child_result(report, *pid, err);
+    (void)waitpid(pid, NULL, 0);
+    *err = child->failed;
+    return -err->code;
+}
+
+static int child_start(const struct spawn_plan *plan, const struct stdio *io, pid_t *pid,
+                       struct err *err)
+{
+    size_t bytes = CHILD_GUARD_BYTES + stack_bytes(plan) + sizeof(struct child);
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, CHILD_MAP, -1, 0);
+
+    if (memory == MAP_FAILED) {
+        return err_sys(err, "start a process");
+    }
+    char *stack_top = memory + CHILD_GUARD_BYTES + stack_bytes(plan);
+    struct child *child = (void *)stack_top;
+    *child = (struct child){.plan = plan, .io = io};
+    (void)mprotect(memory, CHILD_GUARD_BYTES, PROT_NONE);
+    *pid = clone_scored(child, stack_top);
+    int r = child_result(child, *pid, err);
+    (void)munmap(memory, bytes);
+    return r;
 }
 
 int spawn(const struct spawn_plan *plan, struct spawned *out, struct err *err)
 {
     scoped(stdio_closep) struct stdio io = {{-1, -1}, {-1, -1}, {-1, -1}};
-    pid_t pid;
+    pid_t pid = -1;
     int r = plan->pty ? pty_make(plan, &io, err) : pipes_make(plan, &io, err);
 
     if (r == 0) {

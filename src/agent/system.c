@@ -279,6 +279,9 @@ static void init_done(void *ctx, struct http_exchange *ex, int error, struct str
     } else if (init_read(body, &init, &err) < 0 || init_apply(agent, &init, &err) < 0) {
         files_fail(ex, 400, err.msg);
     } else {
+        if (json_is_true(json_object_get(body, "rehearse"))) {
+            rehearse(agent);
+        }
         http_reply_with(ex, 204, &no_store, 1, NULL, NULL, 0);
     }
 }

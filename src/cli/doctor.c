@@ -61,6 +61,11 @@ static bool programs_check(const struct cli *cli)
     return well;
 }
 
+static void result_print(const struct probe_result *result)
+{
+    printf("%-9s %-20s %s\n", words[result->verdict], result->name, result->sentence);
+}
+
 int cli_doctor(struct cli *cli)
 {
     struct probe_result results[PROBE_RESULTS_MAX];
@@ -74,9 +79,11 @@ int cli_doctor(struct cli *cli)
     }
     size_t n = probe_machine(cli->config.data, results);
     for (size_t i = 0; i < n; i++) {
-        printf("%-9s %-20s %s\n", words[results[i].verdict], results[i].name, results[i].sentence);
+        result_print(&results[i]);
         well = well && results[i].verdict != PROBE_MISSING;
     }
+    const struct probe_result merging = probe_merging(cli->config.merge_pages);
+    result_print(&merging);
     well &= file_check("agent", cli->places.agent, "not beside this program: name it with --agent");
     well &= file_check("templates", cli->places.templates,
                        "their recipes are not beside this program: name their directory with "

@@ -73,7 +73,22 @@ static void event_print(const json_t *event)
     printf("\n");
 }
 
-/* Stamps are of one form, so their order is that of their letters. */
+static bool begins_something(const json_t *event)
+{
+    const char *type = json_text_of(event, "type");
+
+    return strstr(type, ".created") || strstr(type, ".resumed");
+}
+
+/* Stamps are of one form, so their order is that of their letters. Within one millisecond lines
+ * come after the beginning of what they tell about, and before its end. */
+static bool is_before(const json_t *event, const json_t *log)
+{
+    int order = strcmp(json_text_of(event, "timestamp"), json_text_of(log, "timestamp"));
+
+    return order < 0 || (order == 0 && begins_something(event));
+}
+
 static void story_print(const struct story *story)
 {
     const json_t *logs = json_object_get(story->logs, "logs");
@@ -83,9 +98,7 @@ static void story_print(const struct story *story)
     while (event < events_n || log > 0) {
         const json_t *next_event = json_array_get(story->events, event);
         const json_t *next_log = log > 0 ? json_array_get(logs, log - 1) : NULL;
-        bool is_event =
-            next_event && (!next_log || strcmp(json_text_of(next_event, "timestamp"),
-                                               json_text_of(next_log, "timestamp")) <= 0);
+        bool is_event = next_event && (!next_log || is_before(next_event, next_log));
         if (is_event) {
             event_print(next_event);
             event++;

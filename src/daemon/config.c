@@ -19,7 +19,20 @@ enum {
     DOMAIN_BYTES_MAX = 200, /* leaves room for a port and an id in front */
 };
 
-enum kind { TEXT, DOMAIN, ADDRESS, FILE_PATH, BYTES, COUNT, COUNT_OR_NONE, SWITCH, LEVEL };
+enum kind {
+    TEXT,
+    DOMAIN,
+    ADDRESS,
+    FILE_PATH,
+    BYTES,
+    COUNT,
+    COUNT_OR_NONE,
+    COUNT_OR_AUTO, /* or none: the host decides unless a number does */
+    SWITCH,
+    LEVEL
+};
+
+static const char automatic[] = "auto";
 
 struct setting {
     const char *name;
@@ -90,8 +103,9 @@ static const struct setting settings[] = {
      .help = "who issues workload tokens; else https://api.DOMAIN, or where the API is served"},
     {FIELD(team_sandboxes_max), .kind = COUNT, .fallback = "10000", .hint = "N",
      .help = "sandboxes that a team may have at one time; one more is answered 429"},
-    {FIELD(parked_min), .kind = COUNT_OR_NONE, .fallback = "8", .hint = "N",
-     .help = "jails of each built-in template that are kept ready for creates"},
+    {FIELD(parked_min), .kind = COUNT_OR_AUTO, .fallback = automatic, .hint = "N",
+     .help = "jails of each built-in template that are kept ready for creates; auto: by the host's "
+             "memory and processors"},
     {FIELD(parked_max), .kind = COUNT_OR_NONE, .fallback = "128", .hint = "N",
      .help = "how many of one template when many are asked for; 0: every create makes its own"},
     {.name = "parked_free",
@@ -129,6 +143,9 @@ static const struct setting settings[] = {
      .help = "how long a sandbox may stay paused before it is removed"},
     {FIELD(pack_after_s), .kind = COUNT_OR_NONE, .fallback = "300", .hint = "SECONDS",
      .help = "how long after a pause its memory is compressed on the disk; 0: never"},
+    {FIELD(merge_pages), .kind = SWITCH, .fallback = "false", .hint = "true|false",
+     .help = "whether sandboxes hold equal pages of memory once; one can then find out, by timing, "
+             "that another has a page"},
     {FIELD(webhook_allow_local), .kind = SWITCH, .fallback = "false", .hint = "true|false",
      .help = "whether webhooks may go to addresses of this machine itself"},
     {FIELD(log_level), .kind = LEVEL, .fallback = "info", .hint = "LEVEL",
@@ -254,6 +271,18 @@ static int set_number(uint64_t *field, const char *value, enum kind kind, struct
     return 0;
 }
 
+static int set_count_or_auto(uint64_t *field, const char *value, struct err *err)
+{
+    if (strcmp(value, automatic) == 0) {
+        *field = CONFIG_AUTO;
+        return 0;
+    }
+    if (!isdigit((unsigned char)value[0])) {
+        return err_set(err, EINVAL, "'%s' is not a number, nor %s", value, automatic);
+    }
+    return set_number(field, value, COUNT_OR_NONE, err);
+}
+
 static int set_switch(bool *field, const char *value, struct err *err)
 {
     if (strcmp(value, "true") != 0 && strcmp(value, "false") != 0) {
@@ -288,6 +317,8 @@ static int set(const struct setting *s, struct config *config, const char *value
     case COUNT:
     case COUNT_OR_NONE:
         return set_number(field, value, s->kind, err);
+    case COUNT_OR_AUTO:
+        return set_count_or_auto(field, value, err);
     case SWITCH:
         return set_switch(field, value, err);
     case LEVEL:
@@ -558,6 +589,15 @@ void config_help(FILE *out)
                   CONFIG_FILE);
 }
 
+static void number_text(uint64_t n, char *out, size_t size)
+{
+    if (n == CONFIG_AUTO) {
+        (void)snprintf(out, size, "%s", automatic);
+    } else {
+        (void)snprintf(out, size, "%" PRIu64, n);
+    }
+}
+
 static void value_text(const struct setting *s, const struct config *config, char *out, size_t size)
 {
     static const char *const levels[] = {"debug", "info", "warn", "error"};
@@ -573,7 +613,8 @@ static void value_text(const struct setting *s, const struct config *config, cha
     case BYTES:
     case COUNT:
     case COUNT_OR_NONE:
-        (void)snprintf(out, size, "%" PRIu64, *(const uint64_t *)(const void *)field);
+    case COUNT_OR_AUTO:
+        number_text(*(const uint64_t *)(const void *)field, out, size);
         return;
     case SWITCH:
         (void)snprintf(out, size, "%s", *(const bool *)(const void *)field ? "true" : "false");

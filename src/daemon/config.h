@@ -21,6 +21,8 @@
 
 enum { CONFIG_TEXT_BYTES = 1024 }; /* of any one value */
 
+#define CONFIG_AUTO UINT64_MAX /* a number that the host decides */
+
 struct config { /* paths are absolute, or empty where that has a meaning */
     char listen[CONFIG_TEXT_BYTES];
     char tls_listen[CONFIG_TEXT_BYTES]; /* empty: no TLS */
@@ -46,7 +48,7 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     uint64_t header_timeout_s;
     uint64_t idle_timeout_s;
     uint64_t team_sandboxes_max;
-    uint64_t parked_min;
+    uint64_t parked_min; /* or CONFIG_AUTO */
     uint64_t parked_max;
     uint64_t parked_free_bytes; /* 0: a tenth of the memory */
     uint64_t volume_bytes;
@@ -61,6 +63,7 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     bool registry_local;
     uint64_t paused_days_max;
     uint64_t pack_after_s;
+    bool merge_pages;
     bool webhook_allow_local;
     enum log_level log_level;
 };

@@ -20,6 +20,20 @@ static void outcomes_show(struct prometheus *page, const char *name, uint64_t do
     prometheus_value(page, name, "outcome=\"failed\"", (double)failed);
 }
 
+static void saved_show(struct sandboxes *sandboxes, struct prometheus *page)
+{
+    static const char memory[] = "atoll_saved_memory_bytes", files[] = "atoll_saved_disk_bytes";
+    const struct sandboxes_saved saved = sandboxes_saved(sandboxes);
+
+    prometheus_family(page, memory, "gauge", "Memory that was saved, on disk, by what it is of.");
+    prometheus_value(page, memory, "of=\"paused\"", (double)saved.paused_memory);
+    prometheus_value(page, memory, "of=\"snapshots\"", (double)saved.snapshots_memory);
+    prometheus_value(page, memory, "of=\"templates\"", (double)saved.templates_memory);
+    prometheus_family(page, files, "gauge", "Files that were saved, shared ones for each.");
+    prometheus_value(page, files, "of=\"paused\"", (double)saved.paused_disk);
+    prometheus_value(page, files, "of=\"snapshots\"", (double)saved.snapshots_disk);
+}
+
 static void saves_show(struct sandboxes *sandboxes, const struct sandboxes_figures *figures,
                        struct prometheus *page)
 {
@@ -29,9 +43,7 @@ static void saves_show(struct sandboxes *sandboxes, const struct sandboxes_figur
     outcomes_show(page, "atoll_sandboxes_resumes_total", figures->resumes, figures->resumes_failed);
     prometheus_one(page, "atoll_snapshots_total", "counter", "Snapshots made.",
                    (double)figures->snapshots);
-    prometheus_one(page, "atoll_saved_memory_bytes", "gauge",
-                   "Memory of paused sandboxes and of snapshots, on disk.",
-                   (double)sandboxes_saved_bytes(sandboxes));
+    saved_show(sandboxes, page);
 }
 
 static void sandboxes_show(struct sandboxes *sandboxes, struct prometheus *page)
@@ -266,6 +278,32 @@ static void process_show(struct prometheus *page)
                        (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / US_PER_S);
 }
 
+/* ---- merged pages ---- */
+
+static double ksm_read(const char *name)
+{
+    char path[64], text[STATM_BYTES] = "";
+
+    (void)snprintf(path, sizeof(path), "/sys/kernel/mm/ksm/%s", name);
+    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 ? 0 : (double)strtoull(text, NULL, 10);
+}
+
+/* The kernel counts for the whole machine. */
+static void merging_show(struct prometheus *page)
+{
+    const double page_bytes = (double)sysconf(_SC_PAGESIZE);
+
+    prometheus_one(page, "atoll_merged_saved_bytes", "gauge",
+                   "Memory that is not taken because equal pages are held once.",
+                   ksm_read("pages_sharing") * page_bytes);
+    prometheus_one(page, "atoll_merged_held_bytes", "gauge", "Memory of those pages.",
+                   ksm_read("pages_shared") * page_bytes);
+    prometheus_one(page, "atoll_merge_scans_total", "counter",
+                   "How often all memory was looked through for equal pages.",
+                   ksm_read("full_scans"));
+}
+
 /* ---- telemetry itself ---- */
 
 static void telemetry_show(const struct figures_sources *from, struct prometheus *page)
@@ -296,4 +334,7 @@ void figures_show(const struct figures_sources *from, struct prometheus *page)
     traffic_show(from, page);
     telemetry_show(from, page);
     process_show(page);
+    if (from->merges) {
+        merging_show(page);
+    }
 }

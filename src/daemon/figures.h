@@ -19,9 +19,10 @@ struct figures_sources { /* borrowed; none is NULL */
     struct http_server *http;
     struct metrics *metrics;
     struct logs *logs;
+    bool merges; /* sandboxes hold equal pages once */
 };
 
-/* Reads /proc/self once through. */
+/* Reads /proc/self, and what the kernel tells of merged pages, once through. */
 void figures_show(const struct figures_sources *from, struct prometheus *page);
 
 #endif

@@ -73,6 +73,7 @@ static int put(char out[PLACE_BYTES], const char *dir, const char *name, struct 
 static int find_program_files(const struct config *config, struct places *out, struct err *err)
 {
     static const char *const agents[] = {"src/agent/atoll-agent", "../lib/atoll/atoll-agent"};
+    static const char *const keepers[] = {"src/keeper/atoll-keeper", "../lib/atoll/atoll-keeper"};
     static const char *const interpreters[] = {"src/interpreter/atoll-interpreter",
                                                "../lib/atoll/atoll-interpreter"};
     static const char *const gateways[] = {"src/gateway/mcp-gateway", "../lib/atoll/mcp-gateway"};
@@ -86,6 +87,7 @@ static int find_program_files(const struct config *config, struct places *out, s
     } else {
         find_beside_program(agents, countof(agents), out->agent);
     }
+    find_beside_program(keepers, countof(keepers), out->keeper);
     find_beside_program(interpreters, countof(interpreters), out->interpreter);
     find_beside_program(gateways, countof(gateways), out->gateway);
     if (r == 0 && config->templates[0]) {

@@ -38,6 +38,7 @@ struct places {
     char agent[PLACE_BYTES];       /* likewise */
     char interpreter[PLACE_BYTES]; /* likewise */
     char gateway[PLACE_BYTES];     /* likewise */
+    char keeper[PLACE_BYTES];      /* likewise */
     char instance[16];             /* names this data directory where paths cannot: cgroups */
 };
 

@@ -313,7 +313,9 @@ static int open_domain(struct server *server, struct err *err)
         .retention_ms = (int64_t)server->config->paused_days_max * 24 * 3600 * 1000,
         .pack_after_ms = (int64_t)server->config->pack_after_s * 1000,
         .team_max = (uint32_t)server->config->team_sandboxes_max,
-        .parked_min = (uint32_t)server->config->parked_min,
+        .parked_min = server->config->parked_min == CONFIG_AUTO
+                          ? SANDBOX_PARKED_AUTO
+                          : (uint32_t)server->config->parked_min,
         .parked_max = (uint32_t)server->config->parked_max,
         .parked_free_bytes = server->config->parked_free_bytes,
     };
@@ -374,6 +376,7 @@ static void on_figures(void *ctx, struct prometheus *page)
         .http = server->http,
         .metrics = server->metrics,
         .logs = server->logs,
+        .merges = server->config->merge_pages,
     };
 
     figures_show(&from, page);

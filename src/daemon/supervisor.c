@@ -403,6 +403,10 @@ int supervisor_keeper(const struct config *config, const struct places *places)
         log_error("the agent is not beside this program: name it with --agent");
         return 1;
     }
+    if (!places->keeper[0]) {
+        log_error("atoll-keeper is not beside this program");
+        return 1;
+    }
     scoped_fd lock = lock_take(places->keeper_lock, LOCK_WAIT_MS, &err);
     if (lock < 0) {
         log_error("%s", lock == -EBUSY ? "another keeper runs for this data directory" : err.msg);
@@ -415,8 +419,13 @@ int supervisor_keeper(const struct config *config, const struct places *places)
         .client_uid = who.uid,
         .client_gid = who.gid,
         .instance = places->instance,
+        .merge_pages = config->merge_pages,
+        .log_level = config->log_level,
+        .lock_fd = lock,
     };
-    return keeper_main(&options);
+    (void)!keeper_options_exec(places->keeper, &options, &err);
+    log_error("%s", err.msg);
+    return 1;
 }
 
 int supervisor_unprivileged(const struct config *config, const struct places *places,

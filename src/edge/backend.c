@@ -68,7 +68,7 @@ void backend_free(struct backend *backend)
     drop_all_idle(backend);
     while ((proxy = backend->proxies)) {
         backend->proxies = proxy_next(proxy);
-        proxy_gone(proxy);
+        proxy_gone(proxy, backend->watch.told ? EDGE_ERROR_CHANGING : EDGE_ERROR_NOT_FOUND);
     }
     free(backend);
 }
@@ -78,21 +78,39 @@ static void on_gone(struct sandbox_watch *watch)
     backend_free(container_of(watch, struct backend, watch));
 }
 
-/* Requests that come from now on wait for the sandbox to be back, in a backend of their own. */
-static void on_pausing(struct sandbox_watch *watch)
+static void each_proxy(struct backend *backend, void (*each)(struct proxy *proxy))
 {
-    struct backend *backend = container_of(watch, struct backend, watch);
     struct proxy *proxy = backend->proxies, *next = NULL;
 
-    backend_hide(backend);
-    backend->pausing = backend->busy = true;
-    drop_all_idle(backend);
+    backend->busy = true;
     for (; proxy; proxy = next) {
         next = proxy_next(proxy);
-        proxy_pausing(proxy);
+        each(proxy);
     }
     backend->busy = false;
     backend_check(backend);
+}
+
+/* Requests that come once it has begun wait for the sandbox to be back, in a backend of their own.
+ */
+static void on_pausing(struct sandbox_watch *watch, enum sandbox_pausing how)
+{
+    struct backend *backend = container_of(watch, struct backend, watch);
+
+    switch (how) {
+    case SANDBOX_PAUSE_BEGINS:
+        backend_hide(backend);
+        backend->pausing = true;
+        drop_all_idle(backend);
+        each_proxy(backend, proxy_hold);
+        break;
+    case SANDBOX_PAUSE_DUE:
+        each_proxy(backend, proxy_cut);
+        break;
+    case SANDBOX_PAUSE_OFF:
+        each_proxy(backend, proxy_go_on);
+        break;
+    }
 }
 
 struct backend *backend_of(struct edge *edge, struct sandbox *sb)
@@ -114,11 +132,25 @@ struct backend *backend_of(struct edge *edge, struct sandbox *sb)
     return backend;
 }
 
+static bool all_held(const struct backend *backend)
+{
+    struct proxy *proxy = backend->proxies;
+
+    while (proxy && proxy_is_held(proxy)) {
+        proxy = proxy_next(proxy);
+    }
+    return !proxy;
+}
+
 void backend_check(struct backend *backend)
 {
-    if (!backend->busy && !backend->proxies && !backend->to_agent.first &&
-        !backend->to_services.first) {
+    if (backend->busy) {
+        return;
+    }
+    if (!backend->proxies && !backend->to_agent.first && !backend->to_services.first) {
         backend_free(backend);
+    } else if (backend->pausing && all_held(backend)) {
+        sandbox_watch_settle(&backend->watch);
     }
 }
 

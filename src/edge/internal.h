@@ -106,7 +106,8 @@ struct backend {
 
 /* The backend of a sandbox, made when there is none. */
 struct backend *backend_of(struct edge *edge, struct sandbox *sb);
-/* Frees it when neither a request nor a connection is left. */
+/* Frees it when neither a request nor a connection is left; lets a pause go on that waits for it.
+ */
 void backend_check(struct backend *backend);
 void backend_free(struct backend *backend);
 
@@ -159,10 +160,14 @@ void reach_free(struct reach *reach); /* NULL is fine */
 
 /* Accepts the exchange and carries it. */
 void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t port);
-/* The sandbox ended: what was answered is reset, what was not hears that there is none. */
-void proxy_gone(struct proxy *proxy);
-/* The sandbox is about to be paused. The agent ends its own well; a service is not waited for. */
-void proxy_pausing(struct proxy *proxy);
+/* The sandbox ended, or is paused: what was answered is reset, what was not hears so. */
+void proxy_gone(struct proxy *proxy, enum edge_error why);
+/* The sandbox is about to be paused. The agent ends its own well; what services answer is held, so
+ * that nothing has happened to it should the pause fail. */
+void proxy_hold(struct proxy *proxy);
+bool proxy_is_held(const struct proxy *proxy);
+void proxy_cut(struct proxy *proxy);   /* its time is up, unless it is held */
+void proxy_go_on(struct proxy *proxy); /* it was not paused */
 struct proxy *proxy_next(struct proxy *proxy);
 
 #endif

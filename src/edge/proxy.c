@@ -36,6 +36,7 @@ struct proxy {
     int64_t step_us; /* when the last step was over */
     bool upgrade;    /* the request asks for one: its connection serves no other */
     bool reused;     /* up has served another request before */
+    bool held;       /* nothing is read of up: the sandbox is being paused */
 };
 
 /* Outlives a proxy that could not wait. */
@@ -74,9 +75,9 @@ static void proxy_fail(struct proxy *p, enum edge_error error)
     }
 }
 
-void proxy_gone(struct proxy *p)
+/* What there was of a service is let go of, and the client told why. */
+static void proxy_end(struct proxy *p, enum edge_error why)
 {
-    p->backend = NULL;
     if (p->dialing) {
         p->dialing->proxy = NULL;
         p->dialing = NULL;
@@ -84,27 +85,49 @@ void proxy_gone(struct proxy *p)
     (void)uv_timer_stop(&p->timer);
     carry_fini(&p->carry);
     reach_free(move_ptr(&p->reach));
-    proxy_fail(p, EDGE_ERROR_NOT_FOUND);
+    proxy_fail(p, why);
     if (!p->carry.ex) {
         proxy_free(p);
     }
 }
 
-void proxy_pausing(struct proxy *p)
+void proxy_gone(struct proxy *p, enum edge_error why)
+{
+    p->backend = NULL;
+    proxy_end(p, why);
+}
+
+void proxy_hold(struct proxy *p)
 {
     if (p->port == AGENT_PORT && p->carry.up) {
         return;
     }
-    if (p->dialing) {
-        p->dialing->proxy = NULL;
-        p->dialing = NULL;
+    p->held = p->carry.up && upstream_hold(p->carry.up, true);
+    if (!p->held) {
+        proxy_end(p, EDGE_ERROR_CHANGING);
     }
-    (void)uv_timer_stop(&p->timer);
-    carry_fini(&p->carry);
-    proxy_fail(p, EDGE_ERROR_CHANGING);
-    if (!p->carry.ex) {
-        proxy_free(p);
+}
+
+void proxy_cut(struct proxy *p)
+{
+    if (!p->held) {
+        DL_DELETE(p->backend->proxies, p);
+        p->backend->proxies_n--;
+        proxy_gone(p, EDGE_ERROR_CHANGING);
     }
+}
+
+bool proxy_is_held(const struct proxy *p)
+{
+    return p->held;
+}
+
+void proxy_go_on(struct proxy *p)
+{
+    if (p->held && p->carry.up) {
+        (void)upstream_hold(p->carry.up, false);
+    }
+    p->held = false;
 }
 
 struct proxy *proxy_next(struct proxy *p)
@@ -234,12 +257,16 @@ static void dial_failed(struct proxy *p, int error)
         (void)uv_timer_start(&p->timer, on_timer, pause_ms, 0);
         return;
     }
-    proxy_fail(p, error == -ENOTCONN       ? EDGE_ERROR_NOT_FOUND
-                  : error == -EAGAIN       ? EDGE_ERROR_TOO_MANY
-                  : error == -ESHUTDOWN    ? EDGE_ERROR_PAUSED
-                  : error == -EHOSTDOWN    ? EDGE_ERROR_NOT_RESUMED
-                  : error == -ECONNREFUSED ? EDGE_ERROR_PORT_CLOSED
-                                           : EDGE_ERROR_UNREACHABLE);
+    enum edge_error answer = error == -ENOTCONN       ? EDGE_ERROR_NOT_FOUND
+                             : error == -EAGAIN       ? EDGE_ERROR_TOO_MANY
+                             : error == -ESHUTDOWN    ? EDGE_ERROR_PAUSED
+                             : error == -EHOSTDOWN    ? EDGE_ERROR_NOT_RESUMED
+                             : error == -ECONNREFUSED ? EDGE_ERROR_PORT_CLOSED
+                                                      : EDGE_ERROR_UNREACHABLE;
+    if (answer == EDGE_ERROR_UNREACHABLE) {
+        log_warn("sandbox %s port %u: reach it: %s", p->id, p->port, strerror(-error));
+    }
+    proxy_fail(p, answer);
 }
 
 static void on_reached(void *ctx, struct upstream *up)

@@ -24,7 +24,7 @@
 #include "egress/intercept.h"
 #include "egress/shell.h"
 
-enum { HTTP_PORT = 80, HTTPS_PORT = 443 };
+enum { DNS_PORT = 53, HTTP_PORT = 80, HTTPS_PORT = 443 };
 
 /* ---- the end of one ---- */
 
@@ -358,26 +358,25 @@ void conn_check(struct conn *conn)
 
 /* ---- the beginning ---- */
 
-/* Where the program wanted to go, before the jail's firewall turned it here. -ENOENT for one that
- * came to this port by itself. */
-static int asked_find(int fd, struct endpoint *out)
+/* Where the program wanted to go, before the jail's firewall turned it here; *own is where it came
+ * to. -ENOENT for one that came by itself. */
+static int asked_find(int fd, struct endpoint *out, struct endpoint *own)
 {
     struct sockaddr_storage here, asked = {0};
-    struct endpoint own;
     socklen_t here_len = sizeof(here), len = sizeof(asked);
 
     if (getsockname(fd, (struct sockaddr *)&here, &here_len) < 0 ||
-        endpoint_from_sockaddr(&here, &own) < 0) {
+        endpoint_from_sockaddr(&here, own) < 0) {
         return -ENOENT;
     }
-    const bool v4 = address_is_v4(&own.address);
+    const bool v4 = address_is_v4(&own->address);
     /* The two options happen to have one number. */
     const int option = v4 ? SO_ORIGINAL_DST : IP6T_SO_ORIGINAL_DST; // NOLINT(bugprone-branch-clone)
     if (getsockopt(fd, v4 ? SOL_IP : SOL_IPV6, option, &asked, &len) < 0 ||
         endpoint_from_sockaddr(&asked, out) < 0) {
         return -ENOENT;
     }
-    return address_eq(&own.address, &out->address) && own.port == out->port ? -ENOENT : 0;
+    return address_eq(&own->address, &out->address) && own->port == out->port ? -ENOENT : 0;
 }
 
 static void fd_reset(int fd)
@@ -434,11 +433,14 @@ static const char *place_check(const struct egress_net *net, const struct endpoi
 void conn_accept(struct egress_net *net, int fd)
 {
     char rule[POLICY_RULE_BYTES];
-    struct endpoint asked = {0};
+    struct endpoint asked = {0}, own;
     const char *why = limit_check(net);
 
-    if (asked_find(fd, &asked) < 0) {
+    if (asked_find(fd, &asked, &own) < 0) {
         why = "the gate itself is no place to go";
+    } else if (address_eq(&own.address, &asked.address) && asked.port == DNS_PORT) {
+        dns_tcp_accept(net, fd);
+        return;
     } else if (!why) {
         why = place_check(net, &asked);
     }

@@ -1,6 +1,6 @@
 /* egress.h - the way out of sandboxes: connections and names, each by its sandbox's policy.
  *
- * A jail's network leads to three sockets, which the keeper hands over (keeper/network.h). On them
+ * A jail's network leads to two sockets, which the keeper hands over (keeper/network.h). On them
  * this module takes every TCP connection a jail makes and every name it asks for, decides, dials
  * from the host in its stead, and copies. It has no privilege.
  *
@@ -98,7 +98,7 @@ void egress_free(struct egress *egress);
 
 /* Descriptors that come with a jail; taken over. */
 struct egress_sockets {
-    int gate, dns_udp, dns_tcp;
+    int gate, dns_udp;
 };
 
 /* `id` names the sandbox in the log. options: the sandbox's, for its policy. */

@@ -98,8 +98,8 @@ struct egress_net {
     uint32_t handles; /* not closed yet; the last one frees */
     bool closed;
 
-    int gate_fd, dns_tcp_fd;
-    uv_poll_t gate, dns_listener;
+    int gate_fd;
+    uv_poll_t gate;
     uv_udp_t dns;
     struct conn *conns;
     struct intercept *intercepts;

@@ -268,45 +268,30 @@ static void options_set(struct egress_net *net, const json_t *options)
     resolver_set(net, options);
 }
 
-/* ---- the gates ---- */
-
-typedef void accept_fn(struct egress_net *net, int fd);
+/* ---- the gate ---- */
 
 /* A sandbox that connects as fast as it can gets no more than its turn. */
-static void accept_some(struct egress_net *net, int listener, accept_fn *take)
-{
-    for (int i = 0; i < EGRESS_ACCEPT_BATCH && !net->closed; i++) {
-        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0) {
-            return; /* none left, or no descriptors: asked again by the loop */
-        }
-        take(net, fd);
-    }
-}
-
 static void on_gate(uv_poll_t *poll, int status, int events)
 {
     struct egress_net *net = poll->data;
 
     (void)status, (void)events;
-    accept_some(net, net->gate_fd, conn_accept);
+    for (int i = 0; i < EGRESS_ACCEPT_BATCH && !net->closed; i++) {
+        int fd = accept4(net->gate_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0) {
+            return; /* none left, or no descriptors: asked again by the loop */
+        }
+        conn_accept(net, fd);
+    }
 }
 
-static void on_dns_listener(uv_poll_t *poll, int status, int events)
+static void gate_start(struct egress_net *net)
 {
-    struct egress_net *net = poll->data;
-
-    (void)status, (void)events;
-    accept_some(net, net->dns_tcp_fd, dns_tcp_accept);
-}
-
-static void poll_start(struct egress_net *net, uv_poll_t *poll, int fd, uv_poll_cb on_ready)
-{
-    if (uv_poll_init(net->egress->loop, poll, fd) < 0 ||
-        uv_poll_start(poll, UV_READABLE, on_ready) < 0) {
+    if (uv_poll_init(net->egress->loop, &net->gate, net->gate_fd) < 0 ||
+        uv_poll_start(&net->gate, UV_READABLE, on_gate) < 0) {
         abort(); /* the keeper gave us something that is no socket */
     }
-    poll->data = net;
+    net->gate.data = net;
     net_hold(net);
 }
 
@@ -321,9 +306,7 @@ struct egress_net *egress_open(struct egress *egress, const char *id, const json
     options_set(net, options);
     (void)proxy_set(net, options);
     net->gate_fd = sockets->gate;
-    net->dns_tcp_fd = sockets->dns_tcp;
-    poll_start(net, &net->gate, net->gate_fd, on_gate);
-    poll_start(net, &net->dns_listener, net->dns_tcp_fd, on_dns_listener);
+    gate_start(net);
     dns_start(net, sockets->dns_udp);
     return net;
 }
@@ -365,8 +348,6 @@ void egress_close(struct egress_net *net)
     dns_tcp_stop(net);
     dns_stop(net);
     uv_close((uv_handle_t *)&net->gate, on_closed);
-    uv_close((uv_handle_t *)&net->dns_listener, on_closed);
     fd_closep(&net->gate_fd);
-    fd_closep(&net->dns_tcp_fd);
     net_release(net);
 }

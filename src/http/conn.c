@@ -142,12 +142,44 @@ static size_t conn_want(const struct conn *conn)
     return conn->protocol ? conn->protocol->want(conn->state_of_protocol) : SNIFF_READ_BYTES;
 }
 
+static uint32_t phase_limit_ms(const struct conn *conn)
+{
+    const struct http_server_options *options = &conn->owner->options;
+
+    switch (conn->base.phase) {
+    case HTTP_PHASE_HEAD:
+        return options->header_timeout_ms;
+    case HTTP_PHASE_IDLE:
+        return options->idle_timeout_ms;
+    case HTTP_PHASE_HALF_CLOSED:
+        return HTTP_HALF_CLOSED_MS;
+    case HTTP_PHASE_CLOSING:
+        return HTTP_LINGER_MS;
+    case HTTP_PHASE_BUSY:
+    default:
+        return 0;
+    }
+}
+
+bool conn_is_timed(const struct conn *conn)
+{
+    return phase_limit_ms(conn) > 0 || conn->owner->options.stall_timeout_ms > 0;
+}
+
+static void conn_time(struct conn *conn)
+{
+    if (conn_is_timed(conn)) {
+        conn->owner->timed(conn->owner);
+    }
+}
+
 /* Encrypted bytes are read by the record: how many of them make a plain one is not known. */
 static void conn_settle(struct conn *conn)
 {
     size_t want = conn_want(conn);
 
     if (conn->state != CONN_DROPPED) {
+        conn_time(conn);
         wire_read(&conn->wire, want && conn->tls ? (size_t)CIPHER_READ_BYTES : want);
     }
 }
@@ -325,6 +357,7 @@ static void on_written(struct wire *wire)
     }
     if (conn->protocol) {
         conn->protocol->written(conn->state_of_protocol);
+        conn_time(conn);
     }
     if (conn->state == CONN_FLUSHING && conn_pending(&conn->base) == 0) {
         conn->state = CONN_LINGERING;
@@ -457,25 +490,6 @@ void conn_stop(struct conn *conn)
         conn->protocol->stop(conn->state_of_protocol);
     } else if (!conn->preface_bytes) {
         conn_close(&conn->base, HTTP_CLOSE_FLUSH);
-    }
-}
-
-static uint32_t phase_limit_ms(const struct conn *conn)
-{
-    const struct http_server_options *options = &conn->owner->options;
-
-    switch (conn->base.phase) {
-    case HTTP_PHASE_HEAD:
-        return options->header_timeout_ms;
-    case HTTP_PHASE_IDLE:
-        return options->idle_timeout_ms;
-    case HTTP_PHASE_HALF_CLOSED:
-        return HTTP_HALF_CLOSED_MS;
-    case HTTP_PHASE_CLOSING:
-        return HTTP_LINGER_MS;
-    case HTTP_PHASE_BUSY:
-    default:
-        return 0;
     }
 }
 

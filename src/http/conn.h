@@ -25,6 +25,7 @@ struct conn_owner {
     struct conn *conns;
     uint64_t exchanges;
     uint64_t requests;
+    void (*timed)(struct conn_owner *owner);  /* a connection has a time limit now */
     void (*closed)(struct conn_owner *owner); /* a connection has left the list */
 };
 
@@ -59,6 +60,7 @@ void conn_refuse(struct conn *conn);
 
 void conn_stop(struct conn *conn);
 void conn_sweep(struct conn *conn, int64_t now_ms);
+bool conn_is_timed(const struct conn *conn); /* time alone may end it */
 
 /* Ends its exchanges with `error` and closes it. From the loop only. */
 void conn_drop(struct conn *conn, int error);

@@ -80,14 +80,25 @@ static void handle_closed(struct http_server *server)
 
 /* ---- the clock ---- */
 
+static void sweep_stop(struct http_server *server)
+{
+    server->sweeping = false;
+    uv_timer_stop(&server->sweep);
+}
+
 static void on_sweep(uv_timer_t *timer)
 {
     struct http_server *server = timer->data;
     int64_t now_ms = (int64_t)uv_now(server->owner.options.loop);
+    bool timed = false;
     struct conn *conn;
 
     DL_FOREACH (server->owner.conns, conn) {
         conn_sweep(conn, now_ms);
+        timed = timed || conn_is_timed(conn);
+    }
+    if (!timed) {
+        sweep_stop(server);
     }
 }
 
@@ -106,10 +117,11 @@ static uint32_t sweep_interval(const struct http_server_options *options)
     return ms < SWEEP_MS_MIN ? SWEEP_MS_MIN : ms;
 }
 
-/* The clock runs while there is a connection: an idle server does not wake up. */
-static void conn_joined(struct http_server *server)
+/* The clock runs while there is a connection that it may end: an idle server does not wake up. */
+static void sweep_start(struct conn_owner *owner)
 {
-    server->connections_n++;
+    struct http_server *server = container_of(owner, struct http_server, owner);
+
     if (!server->sweeping) {
         server->sweeping = true;
         uv_timer_start(&server->sweep, on_sweep, server->sweep_ms, server->sweep_ms);
@@ -122,8 +134,7 @@ static void conn_left(struct conn_owner *owner)
 
     server->connections_n--;
     if (server->connections_n == 0) {
-        server->sweeping = false;
-        uv_timer_stop(&server->sweep);
+        sweep_stop(server);
     }
     server_check_stopped(server);
 }
@@ -141,7 +152,7 @@ static void on_connection(uv_stream_t *stream, int status)
     uint32_t limit = server->owner.options.connections_max;
     struct conn *conn = conn_new(&server->owner, listener->tls, NULL);
     int r = wire_accept(&conn->wire, &conn_events, stream);
-    conn_joined(server);
+    server->connections_n++;
     conn_start(conn);
     if (r < 0 || server->connections_n > limit + REFUSALS_MAX) {
         conn_drop(conn, -ECONNRESET);
@@ -165,7 +176,7 @@ int http_server_adopt_begun(struct http_server *server, int fd, struct str first
         free(conn);
         return r;
     }
-    conn_joined(server);
+    server->connections_n++;
     conn_start_with(conn, first);
     *out = &conn->base;
     return 0;
@@ -354,6 +365,7 @@ int http_server_new(const struct http_server_options *options, struct http_serve
     own->header_timeout_ms = own->header_timeout_ms ? own->header_timeout_ms : HEADER_TIMEOUT_MS;
     own->idle_timeout_ms = own->idle_timeout_ms ? own->idle_timeout_ms : IDLE_TIMEOUT_MS;
     server->sweep_ms = sweep_interval(own);
+    server->owner.timed = sweep_start;
     server->owner.closed = conn_left;
     server->task.run = on_task;
     server->hub = hub_get(own->loop);

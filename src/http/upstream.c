@@ -40,6 +40,7 @@ struct plain_upstream {
     bool finished;    /* the request */
     bool peer_ended;  /* of a tunnel */
     bool blocked;
+    bool held; /* see upstream_hold() */
     bool over; /* on_end(error) is to come */
     int error;
     bool reusable;
@@ -345,13 +346,16 @@ static void up_eof(struct plain_upstream *up)
 
 static size_t up_want(const struct plain_upstream *up)
 {
-    bool held = buf_len(&up->in) > 0;
+    bool waits = buf_len(&up->in) > 0;
 
+    if (up->held) {
+        return 0;
+    }
     switch (up->mode) {
     case MODE_BODY:
-        return held || up->over ? 0 : h1_want(&up->h1, up->credit);
+        return waits || up->over ? 0 : h1_want(&up->h1, up->credit);
     case MODE_TUNNEL:
-        return held || up->over ? 0 : up->credit;
+        return waits || up->over ? 0 : up->credit;
     case MODE_HEAD:
         return up->over ? 0 : HEAD_READ_BYTES;
     case MODE_IDLE:
@@ -483,6 +487,14 @@ static bool plain_reusable(const struct upstream *base)
     return up->reusable && !up->dead;
 }
 
+static void plain_hold(struct upstream *base, bool held)
+{
+    struct plain_upstream *up = up_of(base);
+
+    up->held = held;
+    link_read(up->link, up_want(up));
+}
+
 static void plain_idle(struct upstream *base, void (*gone)(void *ctx), void *ctx)
 {
     struct plain_upstream *up = up_of(base);
@@ -508,6 +520,7 @@ static const struct upstream_ops ops = {
     .writable = plain_writable,
     .finish = plain_finish,
     .credit = plain_credit,
+    .hold = plain_hold,
     .reusable = plain_reusable,
     .idle = plain_idle,
     .close = plain_close,
@@ -566,6 +579,14 @@ void upstream_finish(struct upstream *up)
 void upstream_credit(struct upstream *up, size_t bytes)
 {
     up->ops->credit(up, bytes);
+}
+
+bool upstream_hold(struct upstream *up, bool held)
+{
+    if (up->ops->hold) {
+        up->ops->hold(up, held);
+    }
+    return up->ops->hold;
 }
 
 bool upstream_reusable(const struct upstream *up)

@@ -56,6 +56,10 @@ size_t upstream_writable(const struct upstream *up);
 void upstream_finish(struct upstream *up);
 void upstream_credit(struct upstream *up, size_t bytes);
 
+/* Held: nothing is read and no end of the service noticed until it is let go; what was read before
+ * may still come. False: not this one, as others share its connection. */
+bool upstream_hold(struct upstream *up, bool held);
+
 /* After a good on_end: the service keeps the connection open and owes nothing. */
 bool upstream_reusable(const struct upstream *up);
 

@@ -19,6 +19,7 @@ struct upstream_ops {
     size_t (*writable)(const struct upstream *up);
     void (*finish)(struct upstream *up);
     void (*credit)(struct upstream *up, size_t bytes);
+    void (*hold)(struct upstream *up, bool held); /* NULL: cannot be held */
     bool (*reusable)(const struct upstream *up);
     void (*idle)(struct upstream *up, void (*gone)(void *ctx), void *ctx);
     void (*close)(struct upstream *up);

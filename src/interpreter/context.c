@@ -318,8 +318,7 @@ static void next(struct context *c)
     }
     c->current = queue_take(c);
     c->state = CONTEXT_ASKING;
-    struct str token = http_header_get(http_request(c->current->ex), "x-access-token");
-    if (globals_ask(c->globals, token)) {
+    if (globals_ask(c->globals, execution_token(c->current))) {
         run(c);
     }
 }

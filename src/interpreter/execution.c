@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "interpreter/context.h"
+#include "interpreter/lifetime.h"
 #include "interpreter/result.h"
 
 enum {
@@ -13,6 +14,7 @@ enum {
 };
 
 static void flush(struct execution *e);
+static void execution_free(struct execution *e);
 
 static int out_append(const char *buffer, size_t size, void *data)
 {
@@ -48,11 +50,13 @@ static void left_out_tell(struct execution *e)
 
 void execution_line(struct execution *e, json_t *line)
 {
-    left_out_tell(e);
-    (void)line_add(e, line);
+    if (e->ex) {
+        left_out_tell(e);
+        (void)line_add(e, line);
+        flush(e);
+        (void)uv_timer_again(&e->keepalive);
+    }
     json_decref(line);
-    flush(e);
-    (void)uv_timer_again(&e->keepalive);
 }
 
 void execution_error(struct execution *e, const char *name, const char *value, struct str last)
@@ -63,6 +67,10 @@ void execution_error(struct execution *e, const char *name, const char *value, s
 void execution_end(struct execution *e)
 {
     e->context = NULL;
+    if (!e->ex) {
+        execution_free(e);
+        return;
+    }
     (void)uv_timer_stop(&e->keepalive);
     e->out.max = 2 * (size_t)EXECUTION_KEPT_BYTES_MAX; /* the last line always fits */
     left_out_tell(e);
@@ -154,15 +162,33 @@ static void on_closed(uv_handle_t *handle)
     free(e);
 }
 
+static void execution_free(struct execution *e)
+{
+    uv_close((uv_handle_t *)&e->keepalive, on_closed);
+}
+
+/* The client did not leave: its connection was not saved with the sandbox. The cell goes on. */
+static void execution_orphan(struct execution *e)
+{
+    e->ex = NULL;
+    (void)uv_timer_stop(&e->keepalive);
+    buf_clear(&e->out);
+    context_credit(e->context, e);
+}
+
 static void on_end(void *ctx, int error)
 {
     struct execution *e = ctx;
 
     (void)error;
+    if (e->context && e->began != lifetime_began()) {
+        execution_orphan(e);
+        return;
+    }
     if (e->context) {
         context_leave(e->context, e);
     }
-    uv_close((uv_handle_t *)&e->keepalive, on_closed);
+    execution_free(e);
 }
 
 static const struct http_handler handler = {
@@ -188,6 +214,11 @@ void execution_accept(uv_loop_t *loop, struct http_exchange *ex,
     http_credit(ex, HTTP_WINDOW_BYTES);
 }
 
+struct str execution_token(const struct execution *e)
+{
+    return e->ex ? http_header_get(http_request(e->ex), "x-access-token") : (struct str){0};
+}
+
 void execution_refuse(struct execution *e, int status, const char *why)
 {
     http_reply(e->ex, status, "text/plain; charset=utf-8", why, strlen(why));
@@ -197,6 +228,7 @@ void execution_begin(struct execution *e)
 {
     struct http_header type = {STR("content-type"), STR("application/x-ndjson")};
 
+    e->began = lifetime_began();
     http_respond(e->ex, 200, &type, 1, -1);
     e->begun = true;
     (void)uv_timer_start(&e->keepalive, on_keepalive, KEEPALIVE_MS, KEEPALIVE_MS);

@@ -9,6 +9,8 @@
  * EXECUTION_KEPT_BYTES_MAX, past which output is left out and the answer says so.
  *
  * The exchange lives on after its end until the client has everything; its context is free by then.
+ * And an execution outlives its exchange when the sandbox was saved and restored meanwhile: it runs
+ * to its end, and what it says is heard by nobody.
  */
 #ifndef INTERPRETER_EXECUTION_H
 #define INTERPRETER_EXECUTION_H
@@ -29,7 +31,7 @@ enum {
 struct context;
 
 struct execution {
-    struct http_exchange *ex;
+    struct http_exchange *ex;      /* NULL: lost with a restore */
     struct context *context;       /* NULL: it has none yet, or is done with it */
     struct execution *prev, *next; /* in the context's queue */
     struct buf body;
@@ -41,6 +43,7 @@ struct execution {
     struct buf out;
     uv_timer_t keepalive;
     size_t left_out_bytes;
+    uint64_t began; /* this process, when the execution did: see lifetime.h */
     bool begun;
     bool ended;
 };
@@ -52,6 +55,8 @@ void execution_accept(uv_loop_t *loop, struct http_exchange *ex,
 
 void execution_refuse(struct execution *e, int status, const char *why);
 void execution_begin(struct execution *e);
+
+struct str execution_token(const struct execution *e); /* the client's, for the agent; or empty */
 
 /* Adds a line and gives up the reference. */
 void execution_line(struct execution *e, json_t *line);

@@ -8,12 +8,10 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
 #include "base/alloc.h"
-#include "base/encode.h"
 #include "base/fd.h"
 #include "base/str.h"
 
@@ -86,15 +84,17 @@ const char *about_lacking(const char *had, const char *has)
 
 /* ---- beside the images ---- */
 
-int about_write(int memory_fd, const char *id, const struct criu_program *criu, struct err *err)
+int about_write(int memory_fd, const char *id, const struct criu_program *criu, const char *agent,
+                struct err *err)
 {
     char text[TEXT_BYTES], cpu[sizeof(((struct about *)0)->cpu)];
     struct utsname host;
 
     (void)uname(&host);
     cpu_read(cpu, sizeof(cpu));
-    int n = snprintf(text, sizeof(text), "id %s\nmachine %s\nrelease %s\ncriu %d\ncpu %s\n", id,
-                     host.machine, host.release, criu->version, cpu);
+    int n =
+        snprintf(text, sizeof(text), "id %s\nmachine %s\nrelease %s\ncriu %d\ncpu %s\nagent %s\n",
+                 id, host.machine, host.release, criu->version, cpu, agent);
     scoped_fd fd =
         openat(memory_fd, ABOUT_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 || write(fd, text, (size_t)n) != n) {
@@ -160,30 +160,38 @@ int about_read(int memory_fd, const struct criu_program *criu, struct about *out
     field_read(text, "release", out->release, sizeof(out->release));
     field_read(text, "criu", number, sizeof(number));
     field_read(text, "cpu", out->cpu, sizeof(out->cpu));
+    field_read(text, "agent", out->agent, sizeof(out->agent));
     out->criu_version = (int)strtol(number, NULL, 10);
     return fit_check(out, criu, err);
 }
 
 /* ---- the agent ---- */
 
-static int file_copy(int in, int out, struct err *err)
+static int file_copy(int in, int out, char hash[SHA256_HEX_LEN + 1], struct err *err)
 {
     struct stat st;
+    int r = fstat(in, &st) < 0 || st.st_size == 0 ? err_sys(err, "look at the agent") : 0;
+    void *bytes =
+        r < 0 ? MAP_FAILED : mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, in, 0);
 
-    if (fstat(in, &st) < 0) {
-        return err_sys(err, "look at the agent");
+    if (r == 0 && bytes == MAP_FAILED) {
+        r = err_sys(err, "read the agent");
     }
-    for (off_t left = st.st_size; left > 0;) {
-        ssize_t n = sendfile(out, in, NULL, (size_t)left);
-        if (n <= 0) {
-            return err_sys(err, "copy the agent into the pool");
-        }
-        left -= n;
+    if (r < 0) {
+        return r;
     }
-    return 0;
+    sha256_hex(bytes, (size_t)st.st_size, hash);
+    for (off_t done = 0; r == 0 && done < st.st_size;) {
+        ssize_t n = write(out, (const char *)bytes + done, (size_t)(st.st_size - done));
+        r = n <= 0 ? err_sys(err, "copy the agent into the pool") : 0;
+        done += n > 0 ? n : 0;
+    }
+    (void)munmap(bytes, (size_t)st.st_size);
+    return r;
 }
 
-int about_agent_keep(struct pool *pool, const char *agent_path, struct err *err)
+int about_agent_keep(struct pool *pool, const char *agent_path, char hash[SHA256_HEX_LEN + 1],
+                     struct err *err)
 {
     scoped_fd in = open(agent_path, O_RDONLY | O_CLOEXEC);
     (void)unlinkat(pool_fd(pool), "." AGENT_FILE, 0);
@@ -192,7 +200,7 @@ int about_agent_keep(struct pool *pool, const char *agent_path, struct err *err)
     if (in < 0 || out < 0) {
         return err_sys(err, "open the agent %s", agent_path);
     }
-    int r = file_copy(in, out, err);
+    int r = file_copy(in, out, hash, err);
     if (r == 0 && renameat(pool_fd(pool), "." AGENT_FILE, pool_fd(pool), AGENT_FILE) < 0) {
         r = err_sys(err, "keep the agent in the pool");
     }
@@ -214,13 +222,18 @@ static bool bytes_same(int a, int b, size_t size)
     return same;
 }
 
-bool about_agent_same(struct pool *pool, int in, off_t size, int out)
+/* The very file that all jails of this keeper have, or, of an earlier keeper's, the same bytes. */
+bool about_agent_same(struct pool *pool, int stage_fd, int in, int out)
 {
-    struct stat st;
+    struct stat st, own_st, stage;
     scoped_fd own = openat(pool_fd(pool), AGENT_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
-    return own >= 0 && fstat(own, &st) == 0 && st.st_size == size && size > 0 &&
-           bytes_same(in, own, (size_t)size) && ioctl(out, FICLONE, own) == 0;
+    if (own < 0 || fstat(in, &st) < 0 || fstat(own, &own_st) < 0 || st.st_size == 0 ||
+        st.st_size != own_st.st_size || fstatat(stage_fd, "agent", &stage, 0) < 0) {
+        return false;
+    }
+    bool same = st.st_ino == stage.st_ino && st.st_dev == stage.st_dev;
+    return (same || bytes_same(in, own, (size_t)st.st_size)) && ioctl(out, FICLONE, own) == 0;
 }
 
 /* One of an earlier keeper's, by the hash of its bytes. */
@@ -250,10 +263,15 @@ static int agent_earlier(struct pool *pool, int in, size_t size, char path[ABOUT
     return 0;
 }
 
-int about_agent_place(struct pool *pool, int memory_fd, char path[ABOUT_PATH_BYTES],
-                      struct err *err)
+int about_agent_place(struct pool *pool, const struct about *about, const char *own_hash,
+                      int memory_fd, char path[ABOUT_PATH_BYTES], struct err *err)
 {
     struct stat st, own;
+
+    (void)snprintf(path, ABOUT_PATH_BYTES, "/agent"); /* the same pages for all jails */
+    if (about->agent[0] && strcmp(about->agent, own_hash) == 0) {
+        return 0;
+    }
     scoped_fd in = openat(memory_fd, ABOUT_AGENT, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     scoped_fd now = open("/agent", O_RDONLY | O_CLOEXEC);
 
@@ -261,7 +279,6 @@ int about_agent_place(struct pool *pool, int memory_fd, char path[ABOUT_PATH_BYT
         return err_sys(err, "open the jail's agent");
     }
     if (st.st_size == own.st_size && bytes_same(in, now, (size_t)st.st_size)) {
-        (void)snprintf(path, ABOUT_PATH_BYTES, "/agent"); /* the same pages for all jails */
         return 0;
     }
     return agent_earlier(pool, in, (size_t)st.st_size, path, err);

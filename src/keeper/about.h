@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "base/compiler.h"
+#include "base/encode.h"
 #include "base/err.h"
 #include "keeper/criu.h"
 #include "keeper/keeper.h"
@@ -23,24 +24,27 @@ struct about {
     char release[66];
     int criu_version;
     char cpu[1024]; /* features of the processor that programs may have found and use */
+    char agent[SHA256_HEX_LEN + 1]; /* of its bytes; "" when that was not known */
 };
 
+/* `agent` may be "". */
 must_check int about_write(int memory_fd, const char *id, const struct criu_program *criu,
-                           struct err *err);
+                           const char *agent, struct err *err);
 /* Reads it, and says whether this machine can go on with it: -ENOTSUP with a sentence if not. */
 must_check int about_read(int memory_fd, const struct criu_program *criu, struct about *out,
                           struct err *err);
 
-/* Keeps the agent of this keeper in the pool. */
-must_check int about_agent_keep(struct pool *pool, const char *agent_path, struct err *err);
+/* Keeps the agent of this keeper in the pool, and says what its hash is. */
+must_check int about_agent_keep(struct pool *pool, const char *agent_path,
+                                char hash[SHA256_HEX_LEN + 1], struct err *err);
 /* Whether the program `in` is that one; then `out` has its bytes, without a copy. */
-bool about_agent_same(struct pool *pool, int in, off_t size, int out);
+bool about_agent_same(struct pool *pool, int stage_fd, int in, int out);
 
 enum { ABOUT_PATH_BYTES = 160 };
 /* Where on the stage the agent lies that belongs to these images: never beside them, since a jail
- * that was restored outlives them. */
-must_check int about_agent_place(struct pool *pool, int memory_fd, char path[ABOUT_PATH_BYTES],
-                                 struct err *err);
+ * that was restored outlives them. Its bytes are read only if its hash is not `own_hash`. */
+must_check int about_agent_place(struct pool *pool, const struct about *about, const char *own_hash,
+                                 int memory_fd, char path[ABOUT_PATH_BYTES], struct err *err);
 
 /* ---- parts that need no kernel, for tests ---- */
 

@@ -27,6 +27,7 @@ enum {
     SWEEP_POLL_MS = 2,
     MOUNTINFO_BYTES = 256 * 1024,
     ID_ROOM = NAME_MAX + 1,
+    TASKS_MAX = 8, /* on one jail, that end at one time */
     FREEZE_TIMEOUT_MS = 5000,
     FREEZE_POLL_MS = 1,
 };
@@ -405,16 +406,39 @@ int cgroups_create(struct cgroups *groups, const char *id, const struct cgroup_l
     return r == -EEXIST ? err_set(err, EBUSY, "jail %s left a v1 control group behind", id) : r;
 }
 
-int cgroups_place(struct cgroups *groups, const char *id, pid_t pid, struct err *err)
+int cgroups_doors_open(struct cgroups *groups, const char *id, struct cgroup_doors *out,
+                       struct err *err)
 {
     char knob[ID_ROOM + 16];
-    int r = 0;
 
-    (void)snprintf(knob, sizeof(knob), "%s/cgroup.procs", id);
-    for (size_t i = 1; r == 0 && i < groups->n; i++) {
-        r = knob_write_number(groups->at[i].dir_fd, knob, (uint64_t)pid, err);
+    *out = (struct cgroup_doors){{-1, -1, -1, -1}};
+    (void)snprintf(knob, sizeof(knob), "%s/tasks", id);
+    for (size_t i = 1; i < groups->n; i++) {
+        out->fds[i] = openat(groups->at[i].dir_fd, knob, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (out->fds[i] < 0) {
+            (void)err_sys(err, "open %s", knob);
+            cgroups_doors_closep(out);
+            return -err->code;
+        }
     }
-    return r;
+    return 0;
+}
+
+void cgroups_doors_closep(struct cgroup_doors *doors)
+{
+    for (size_t i = 0; i < CGROUP_MOUNTS_MAX; i++) {
+        fd_closep(&doors->fds[i]);
+    }
+}
+
+int cgroups_doors_pass(const struct cgroup_doors *doors, struct err *err)
+{
+    for (size_t i = 0; i < CGROUP_MOUNTS_MAX; i++) {
+        if (doors->fds[i] >= 0 && write(doors->fds[i], "0", 1) < 0) {
+            return err_sys(err, "enter a control group");
+        }
+    }
+    return 0;
 }
 
 int cgroups_kill(struct cgroups *groups, const char *id, struct err *err)
@@ -497,13 +521,15 @@ int cgroups_events(struct cgroups *groups, const char *id)
     return fd < 0 ? -errno : fd;
 }
 
+/* A thread that moves itself makes nobody wait; to move a process, the kernel waits until no other
+ * processor is in the middle of a fork, which takes it some milliseconds. */
 int cgroups_enter(struct cgroups *groups, const char *id, struct err *err)
 {
     char knob[ID_ROOM + 16];
     int r = 0;
 
-    (void)snprintf(knob, sizeof(knob), "%s/cgroup.procs", id);
-    for (size_t i = 0; r == 0 && i < groups->n; i++) {
+    (void)snprintf(knob, sizeof(knob), "%s/tasks", id);
+    for (size_t i = 1; r == 0 && i < groups->n; i++) {
         r = knob_write(groups->at[i].dir_fd, knob, "0", err);
     }
     return r;
@@ -693,23 +719,33 @@ int cgroups_each(struct cgroups *groups, void (*each)(void *ctx, const char *id)
 
 /* ---- groups of the keeper's own ---- */
 
-int cgroups_task_enter(struct cgroups *groups, const char *id, struct err *err)
+/* Made anew each time. Kernels since 6.14 kill whoever is started in a group in which processes
+ * have been killed before: they compare what is counted there with the count of the starter's
+ * group. Who was in it last may not be quite gone. */
+int cgroups_task_make(struct cgroups *groups, const char *id, char name[CGROUP_TASK_BYTES],
+                      struct err *err)
 {
-    char name[ID_ROOM + 16];
+    const int dir_fd = groups->at[0].dir_fd;
 
-    (void)snprintf(name, sizeof(name), ".%s", id);
-    if (mkdirat(groups->at[0].dir_fd, name, 0755) < 0 && errno != EEXIST) {
-        return err_sys(err, "make a control group for work on jail %s", id);
+    for (int i = 0; i < TASKS_MAX; i++) {
+        (void)snprintf(name, CGROUP_TASK_BYTES, i ? ".%s~%d" : ".%s", id, i);
+        (void)unlinkat(dir_fd, name, AT_REMOVEDIR);
+        if (mkdirat(dir_fd, name, 0755) == 0) {
+            int fd = leaf_open(&groups->at[0], name);
+            return fd < 0 ? err_sys(err, "open the control group %s", name) : fd;
+        }
+        if (errno != EEXIST) {
+            return err_sys(err, "make a control group for work on jail %s", id);
+        }
     }
-    (void)snprintf(name, sizeof(name), ".%s/cgroup.procs", id);
-    return knob_write(groups->at[0].dir_fd, name, "0", err);
+    return err_set(err, EBUSY, "earlier work on jail %s does not end", id);
 }
 
-void cgroups_task_alone(struct cgroups *groups, const char *id)
+void cgroups_task_alone(struct cgroups *groups, const char *name)
 {
-    char knob[ID_ROOM + 16], text[STAT_BYTES];
+    char knob[CGROUP_TASK_BYTES + 16], text[STAT_BYTES];
 
-    (void)snprintf(knob, sizeof(knob), ".%s/cgroup.procs", id);
+    (void)snprintf(knob, sizeof(knob), "%s/cgroup.procs", name);
     knob_read(groups->at[0].dir_fd, knob, text, sizeof(text));
     for (char *at = text; *at; at += *at == '\n') {
         pid_t pid = (pid_t)strtol(at, &at, 10);
@@ -719,12 +755,10 @@ void cgroups_task_alone(struct cgroups *groups, const char *id)
     }
 }
 
-void cgroups_task_kill(struct cgroups *groups, const char *id)
+void cgroups_task_kill(struct cgroups *groups, const char *name)
 {
-    char name[ID_ROOM];
     struct err err;
 
-    (void)snprintf(name, sizeof(name), ".%s", id);
     (void)!cgroups_kill(groups, name, &err);
 }
 

@@ -36,6 +36,8 @@ struct cgroup_limits {
     uint32_t pids;
 };
 
+enum { CGROUP_MOUNTS_MAX = 4, CGROUP_MOUNT_PATH_BYTES = 256 };
+
 struct cgroups;
 
 must_check int cgroups_open(const char *instance, struct cgroups **out, struct err *err);
@@ -48,8 +50,17 @@ uint32_t cgroups_lacks(const struct cgroups *groups); /* KEEPER_LACKS_* */
 must_check int cgroups_create(struct cgroups *groups, const char *id,
                               const struct cgroup_limits *limits, struct err *err);
 
-/* Moves a process into the leaves that clone3() could not put it in. */
-must_check int cgroups_place(struct cgroups *groups, const char *id, pid_t pid, struct err *err);
+/* The ways into the leaves that clone3() cannot put a process in: descriptors, or -1. */
+struct cgroup_doors {
+    int fds[CGROUP_MOUNTS_MAX];
+};
+
+must_check int cgroups_doors_open(struct cgroups *groups, const char *id, struct cgroup_doors *out,
+                                  struct err *err);
+void cgroups_doors_closep(struct cgroup_doors *doors);
+/* Moves the calling process, which has one thread, through them. It moves itself because a process
+ * that is moved by another holds up all control groups for an RCU grace period. */
+must_check int cgroups_doors_pass(const struct cgroup_doors *doors, struct err *err);
 
 /* SIGKILL to every process of the jail, by the kernel: none can be missed. Fine when gone. */
 must_check int cgroups_kill(struct cgroups *groups, const char *id, struct err *err);
@@ -67,7 +78,8 @@ must_check int cgroups_remove(struct cgroups *groups, const char *id, struct err
 /* A descriptor that polls POLLPRI when the jail's last process has gone; -ENOENT when none is. */
 must_check int cgroups_events(struct cgroups *groups, const char *id);
 
-/* Moves the calling process into all of the jail's leaves. */
+/* Moves the calling process, which has one thread and was started in the jail's v2 leaf, into the
+ * others. */
 must_check int cgroups_enter(struct cgroups *groups, const char *id, struct err *err);
 /* A descriptor of its v2 leaf, or -errno. */
 must_check int cgroups_leaf(struct cgroups *groups, const char *id);
@@ -92,19 +104,20 @@ must_check int cgroups_each(struct cgroups *groups, void (*each)(void *ctx, cons
 
 /* ---- groups of the keeper's own, for work on a jail (task.h): .<id> beside the jail's ---- */
 
-/* Moves the calling process into the one for work on that jail. */
-must_check int cgroups_task_enter(struct cgroups *groups, const char *id, struct err *err);
-/* SIGKILL to all others in it. */
-void cgroups_task_alone(struct cgroups *groups, const char *id);
+enum { CGROUP_TASK_BYTES = KEEPER_ID_BYTES + 8 };
+
+/* Makes one for work on that jail. Returns a descriptor of it, for CLONE_INTO_CGROUP. */
+must_check int cgroups_task_make(struct cgroups *groups, const char *id,
+                                 char name[CGROUP_TASK_BYTES], struct err *err);
+/* SIGKILL to all others in it, by whoever is. */
+void cgroups_task_alone(struct cgroups *groups, const char *name);
 /* SIGKILL to all in it. */
-void cgroups_task_kill(struct cgroups *groups, const char *id);
+void cgroups_task_kill(struct cgroups *groups, const char *name);
 /* Removes those that are empty. With patience_ms, waits so long for whoever is in one to finish,
  * and then ends them: a CRIU that is killed in the middle may harm the process it looks into. */
 void cgroups_task_sweep(struct cgroups *groups, int patience_ms);
 
 /* ---- parts that need no kernel, for tests ---- */
-
-enum { CGROUP_MOUNTS_MAX = 4, CGROUP_MOUNT_PATH_BYTES = 256 };
 
 struct cgroup_mounts {
     struct {

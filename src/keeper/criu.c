@@ -45,7 +45,7 @@ static _Noreturn void program_exec(const struct criu_program *program, char *ver
     char *libraries = (char[CRIU_PATH_BYTES]){0};
     char *plain[] = {path, verb, argument, NULL};
     char *loaded[] = {loader, (char[]){"--library-path"}, libraries, path, verb, argument, NULL};
-    char *envp[] = {(char[]){"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, NULL};
+    char *envp[] = {(char[]){"PATH=" CRIU_PROGRAMS ":/usr/sbin:/usr/bin:/sbin:/bin"}, NULL};
 
     memcpy(path, program->path, CRIU_PATH_BYTES);
     memcpy(loader, program->loader, CRIU_PATH_BYTES);
@@ -120,13 +120,17 @@ static bool program_try(const char *root, bool unpacked, struct criu_program *ou
     return out->version >= CRIU_VERSION_MIN;
 }
 
-/* Beside this program: PREFIX/bin/atoll has it in PREFIX/lib/atoll/criu. */
+/* Beside this program, which is PREFIX/bin/atoll or PREFIX/lib/atoll/atoll-keeper. */
 static bool program_beside(struct criu_program *out)
 {
     char self[CRIU_PATH_BYTES / 2] = "", root[CRIU_PATH_BYTES];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-    (void)snprintf(root, sizeof(root), "%s/../lib/atoll/criu", n > 0 ? dirname(self) : "");
+    (void)snprintf(root, sizeof(root), "%s/criu", n > 0 ? dirname(self) : "");
+    if (program_try(root, true, out)) {
+        return true;
+    }
+    (void)snprintf(root, sizeof(root), "%s/../lib/atoll/criu", n > 0 ? self : "");
     return program_try(root, true, out);
 }
 
@@ -243,7 +247,7 @@ static int notify_answer(int socket, const struct criu_job *job, const Criu__Not
 }
 
 /* Until the last word: the pid that was restored, 0, or a failure. */
-static int talk(const struct criu *criu, const struct criu_job *job, struct err *err)
+int criu_run(const struct criu *criu, const struct criu_job *job, struct err *err)
 {
     Criu__Req req = CRIU__REQ__INIT;
     Criu__Opts opts = opts_of(job);
@@ -287,20 +291,28 @@ static _Noreturn void worker_exec(const struct criu_program *program, int (*ente
     program_exec(program, (char[]){"swrk"}, number);
 }
 
-int criu_start(const struct criu_program *program, int (*enter)(void *ctx), void *ctx,
+int criu_start(const struct criu_program *program, int group_fd, int (*enter)(void *ctx), void *ctx,
                struct criu *out, struct err *err)
 {
     int socket = -1;
-    pid_t pid = task_fork("CRIU", &socket, err);
+    pid_t pid = task_fork("CRIU", group_fd, &socket, err);
 
-    *out = (struct criu){.pidfd = -1, .socket = -1};
+    *out = (struct criu)CRIU_NONE;
     if (pid < 0) {
         return pid;
     }
     if (pid == 0) {
         worker_exec(program, enter, ctx, socket);
     }
-    *out = (struct criu){pid, (int)syscall(SYS_pidfd_open, pid, 0), socket, NULL};
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd < 0) { /* its end could not be waited for */
+        int r = err_sys(err, "watch CRIU");
+        (void)kill(pid, SIGKILL);
+        (void)status_wait(pid);
+        fd_closep(&socket);
+        return r;
+    }
+    *out = (struct criu){pid, pidfd, socket, NULL};
     return 0;
 }
 
@@ -312,12 +324,4 @@ void criu_stop(struct criu *criu)
         (void)status_wait(criu->pid);
         fd_closep(&criu->pidfd);
     }
-}
-
-int criu_run(struct criu *criu, const struct criu_job *job, struct err *err)
-{
-    int r = talk(criu, job, err);
-
-    criu_stop(criu);
-    return r;
 }

@@ -1,7 +1,7 @@
 /* criu.h - CRIU, which writes processes to files and makes them again: `criu swrk`, a program that
  * is told what to do over a socket and asks back at certain steps.
  *
- * Owns:    the program's process, from criu_start() to criu_run() or criu_stop().
+ * Owns:    the program's process, from criu_start() to criu_stop().
  * Needs:   root, and a mount namespace with the host's /proc and a /run of its own: CRIU keeps what
  *          it found out about the kernel there. SIGCHLD at its default.
  * Blocks:  criu_run() until it is done.
@@ -23,6 +23,7 @@ enum {
 };
 
 #define CRIU_LOG "criu.log"
+#define CRIU_PROGRAMS "/run/bin" /* where CRIU looks first for the programs it starts */
 
 /* Where it is. One that was unpacked from another release brings its own libraries. */
 struct criu_program {
@@ -60,14 +61,18 @@ struct criu {
     struct tracer *tracer; /* that stands between it and the jail, for a dump; else NULL */
 };
 
-/* `enter` is called in the new process before it is the program; what is restored inherits what
- * that did. */
-must_check int criu_start(const struct criu_program *program, int (*enter)(void *ctx), void *ctx,
-                          struct criu *out, struct err *err);
-/* Does one job, and ends. The pid that was restored, or 0 when it was a dump. On failure the
- * sentence is short: the log has the reason. */
-must_check int criu_run(struct criu *criu, const struct criu_job *job, struct err *err);
-/* Ends one that had no job. Fine when it is not running. */
+/* It begins in that v2 group, or, with -1, in the caller's; `enter` is called in the new process
+ * before it is the program. What is restored inherits both. */
+must_check int criu_start(const struct criu_program *program, int group_fd, int (*enter)(void *ctx),
+                          void *ctx, struct criu *out, struct err *err);
+#define CRIU_NONE                                                                                  \
+    {                                                                                              \
+        .pidfd = -1, .socket = -1                                                                  \
+    }
+/* Does its one job, after which it ends. The pid that was restored, or 0 when it was a dump. On
+ * failure the sentence is short: the log has the reason. */
+must_check int criu_run(const struct criu *criu, const struct criu_job *job, struct err *err);
+/* Ends one that had no job, and waits for the end of any. Fine when there is none. */
 void criu_stop(struct criu *criu);
 
 #endif

@@ -14,17 +14,22 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "keeper/criu.h"
 #include "keeper/furnish.h"
 #include "keeper/mounts.h"
 #include "keeper/stage.h"
+#include "stow/stow.h"
 
 #define PARTS_DIR "/run/parts/"
+#define OWN_NS "/proc/self/ns/mnt"
 #define CACHE "criu.kdat" /* what CRIU calls it, in /run */
 
 enum {
     PART_EMPTY = STAGE_NODES,
     PART_SYS,
     PARTS_N,
+    OWN_STOW = PARTS_N, /* the program, which is no part of a jail */
+    OWN_N,
     CACHE_BYTES_MAX = 64 * 1024,
     TEXT_BYTES = 2 * KEEPER_VOLUME_PATH_BYTES + 64,
 };
@@ -38,7 +43,7 @@ static const char *part_name(size_t part)
 
 /* ---- entering ---- */
 
-static int parts_take(int out[PARTS_N], struct err *err)
+static int own_take(int out[OWN_N], struct err *err)
 {
     for (size_t i = 0; i < PARTS_N; i++) {
         char path[32];
@@ -48,7 +53,9 @@ static int parts_take(int out[PARTS_N], struct err *err)
             return out[i];
         }
     }
-    return 0;
+    out[OWN_STOW] = mounts_clone(AT_FDCWD, "/agent",
+                                 MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+    return out[OWN_STOW] < 0 ? out[OWN_STOW] : 0;
 }
 
 /* Puts a detached mount at a new place, and forgets the descriptor. */
@@ -63,9 +70,11 @@ static int put(const char *path, bool is_dir, int mount_fd, struct err *err)
     return mount < 0 ? 0 : mounts_attach(mount, AT_FDCWD, path, err);
 }
 
-static int parts_put(const int parts[PARTS_N], struct err *err)
+static int own_put(const int parts[OWN_N], struct err *err)
 {
-    int r = 0;
+    int r = mkdir("/run/parts", 0755) < 0 || mkdir(CRIU_PROGRAMS, 0755) < 0
+                ? err_sys(err, "make /run/parts")
+                : put(CRIU_PROGRAMS "/" STOW_PROGRAM, false, parts[OWN_STOW], err);
 
     for (size_t i = 0; r == 0 && i < PARTS_N; i++) {
         char path[64];
@@ -97,32 +106,23 @@ static int dir_make(const char *path, struct err *err)
     return fd < 0 ? err_sys(err, "open %s", path) : fd;
 }
 
-static int fill(const int parts[PARTS_N], struct den_parts *given, struct den *out, struct err *err)
+int den_furnish(const struct den *den, struct den_parts *parts, struct err *err)
 {
-    int r = mkdir("/run/parts", 0755) < 0 ? err_sys(err, "make /run/parts") : 0;
+    int r = setns(den->den_ns, CLONE_NEWNS) < 0 ? err_sys(err, "enter CRIU's namespace") : 0;
 
-    if (r == 0) {
-        r = parts_put(parts, err);
+    if (r == 0 && parts->agent >= 0) {
+        r = put(PARTS_DIR "agent", false, move_fd(&parts->agent), err);
     }
-    if (r == 0 && given->agent >= 0) {
-        r = put(PARTS_DIR "agent", false, move_fd(&given->agent), err);
-    }
-    if (r == 0 && given->root >= 0) {
-        r = put(DEN_ROOT, true, move_fd(&given->root), err);
+    if (r == 0 && parts->root >= 0) {
+        r = put(DEN_ROOT, true, move_fd(&parts->root), err);
     }
     if (r == 0) {
-        r = volumes_put(given->volumes, move_fd(&given->none), err);
+        r = volumes_put(parts->volumes, move_fd(&parts->none), err);
     }
-    if (r == 0 && given->saved >= 0) {
-        r = put("/run/saved", true, move_fd(&given->saved), err);
+    if (r == 0 && parts->saved >= 0) {
+        r = put("/run/saved", true, move_fd(&parts->saved), err);
     }
-    if (r == 0) {
-        r = out->changed_fd = dir_make("/run/changed", err);
-    }
-    if (r >= 0) {
-        r = out->work_fd = dir_make("/run/work", err);
-    }
-    return r < 0 ? r : 0;
+    return r;
 }
 
 /* Whole or not at all: two dens may remember at once. */
@@ -148,23 +148,45 @@ void den_remember(const struct den *den)
     }
 }
 
-int den_enter(const struct pool *pool, struct den_parts *parts, struct den *out, struct err *err)
+static int namespace_make(const struct pool *pool, struct den *out, struct err *err)
 {
-    int own[PARTS_N];
-    int r = parts_take(own, err);
-
-    if (r < 0) {
-        return r;
-    }
     out->stage_fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    out->stage_ns = open(OWN_NS, O_RDONLY | O_CLOEXEC);
     if (setns(pool_host_ns(pool), CLONE_NEWNS) < 0 || unshare(CLONE_NEWNS) < 0 ||
         mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount("none", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0 ||
         mount("none", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0) {
         return err_sys(err, "enter a mount namespace for CRIU");
     }
+    out->den_ns = open(OWN_NS, O_RDONLY | O_CLOEXEC);
+    return out->stage_ns < 0 || out->den_ns < 0 ? err_sys(err, "open " OWN_NS) : 0;
+}
+
+int den_enter(const struct pool *pool, struct den *out, struct err *err)
+{
+    int own[OWN_N];
+    int r = own_take(own, err);
+
+    if (r == 0) {
+        r = namespace_make(pool, out, err);
+    }
+    if (r < 0) {
+        return r;
+    }
     file_copy(out->stage_fd, CACHE, AT_FDCWD, "/run/" CACHE);
-    return fill(own, parts, out, err);
+    r = own_put(own, err);
+    if (r == 0) {
+        r = out->changed_fd = dir_make("/run/changed", err);
+    }
+    if (r >= 0) {
+        r = out->work_fd = dir_make("/run/work", err);
+    }
+    return r < 0 ? r : 0;
+}
+
+int den_leave(const struct den *den, struct err *err)
+{
+    return setns(den->stage_ns, CLONE_NEWNS) < 0 ? err_sys(err, "return to the keeper's root") : 0;
 }
 
 int den_images(struct err *err)

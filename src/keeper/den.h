@@ -2,6 +2,7 @@
  * what a saved jail is made from.
  *
  *   /run/root      a restored jail's root filesystem
+ *   /run/bin/      the `tar` that CRIU is to start: stow.h
  *   /run/parts/    what every jail has mounted from the keeper: devices, /sys, the agent
  *   /run/volumes/  its volumes, by their number in the plan; `none` is an empty directory
  *   /run/saved     the images, read-only
@@ -13,7 +14,7 @@
  * CRIU is told of the parts by name ("external" mounts): it leaves them out of the images and finds
  * them here again.
  *
- * Owns:    the namespace, which ends with the process. Entered once, and not left.
+ * Owns:    the namespace, which ends with those who are in it.
  * Needs:   stage.h entered, CAP_SYS_ADMIN, one thread.
  */
 #ifndef KEEPER_DEN_H
@@ -46,13 +47,20 @@ struct den_parts {
     }
 
 struct den {
-    int stage_fd;   /* the keeper's root, which outlives this */
+    int stage_fd; /* the keeper's root, which outlives this */
+    int stage_ns; /* the mount namespace of before, and this one */
+    int den_ns;
     int changed_fd; /* /run/changed */
     int work_fd;    /* /run/work */
 };
 
-must_check int den_enter(const struct pool *pool, struct den_parts *parts, struct den *out,
-                         struct err *err);
+/* A new one, with what every CRIU needs. */
+must_check int den_enter(const struct pool *pool, struct den *out, struct err *err);
+
+/* Out to the stage, and back with what a jail is restored from: whoever was started in it meanwhile
+ * sees that too. */
+must_check int den_leave(const struct den *den, struct err *err);
+must_check int den_furnish(const struct den *den, struct den_parts *parts, struct err *err);
 
 /* Keeps what CRIU found out about this kernel, when it did so here, for the next den: some 80 ms.
  */

@@ -44,6 +44,7 @@ struct dump {
     struct criu criu;
     struct tracer *tracer;
     struct den den;
+    bool agent_is_own;      /* the keeper's */
     struct mounted mounted; /* of its volumes */
     struct err step_err;    /* why a step was not done */
 };
@@ -89,7 +90,8 @@ static int agent_keep(struct dump *dump, struct err *err)
     if (in < 0 || out < 0 || fstat(in, &st) < 0) {
         return err_sys(err, "keep the jail's agent");
     }
-    if (about_agent_same(dump->kit->pool, in, st.st_size, out)) {
+    dump->agent_is_own = about_agent_same(dump->kit->pool, dump->den.stage_fd, in, out);
+    if (dump->agent_is_own) {
         return 0;
     }
     for (off_t left = st.st_size; left > 0;) {
@@ -110,7 +112,7 @@ static int criu_ready(struct dump *dump, struct err *err)
     tracer_closep(&dump->tracer);
     int r = tracer_open(&dump->tracer, err);
     if (r == 0) {
-        r = criu_start(&dump->kit->criu, tracer_enter, dump->tracer, &dump->criu, err);
+        r = criu_start(&dump->kit->criu, -1, tracer_enter, dump->tracer, &dump->criu, err);
     }
     if (r == 0) {
         r = tracer_hold(dump->tracer, dump->criu.pid, err);
@@ -157,11 +159,13 @@ static int criu_dump(struct dump *dump, struct err *err)
 
     (void)snprintf(freezer, sizeof(freezer), "/proc/%d/fd/%d", getpid(), dump->freezer_fd);
     int r = criu_run(&dump->criu, &job, err);
+    criu_stop(&dump->criu);
     for (size_t i = 0; i < job.externals_n; i++) {
         free(externals[i]);
     }
     if (r < 0) {
-        cgroups_task_alone(dump->kit->groups, dump->id); /* a CRIU that was killed leaves helpers */
+        cgroups_task_alone(dump->kit->groups,
+                           dump->kit->task); /* a CRIU that was killed leaves helpers */
     }
     if (r < 0 && dump->step_err.code) {
         *err = dump->step_err;
@@ -229,12 +233,11 @@ static int first_find(struct dump *dump, struct err *err)
 static int dump_all(struct dump *dump, const struct keeper_save *save, struct keeper_saved *out,
                     struct err *err)
 {
-    struct den_parts none = DEN_PARTS_NONE;
     bool stop = save->flags & KEEPER_SAVE_STOP;
     int r = first_find(dump, err);
 
     if (r == 0) {
-        r = den_enter(dump->kit->pool, &none, &dump->den, err);
+        r = den_enter(dump->kit->pool, &dump->den, err);
     }
     if (r < 0) {
         return r;
@@ -255,10 +258,11 @@ static int dump_all(struct dump *dump, const struct keeper_save *save, struct ke
         pause_ms(STILL_PAUSE_MS);
     }
     if (r == 0) {
-        r = images_timers_mend(dump->memory_fd, err);
+        r = images_mend(dump->memory_fd, err);
     }
     if (r == 0) {
-        r = about_write(dump->memory_fd, dump->id, &dump->kit->criu, err);
+        r = about_write(dump->memory_fd, dump->id, &dump->kit->criu,
+                        dump->agent_is_own ? dump->kit->agent_hash : "", err);
     }
     if (r == 0) {
         r = mounted_keep(&dump->mounted, dump->memory_fd, err);
@@ -278,7 +282,7 @@ int dump_jail(struct jail_kit *kit, const char *id, const struct keeper_save *sa
         .begun_fd = begun_fd,
         .memory_fd = -1,
         .freezer_fd = -1,
-        .criu = {.pidfd = -1, .socket = -1},
+        .criu = CRIU_NONE,
     };
 
     if (!kit->criu.path[0]) {

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -33,6 +34,9 @@ enum {
 #endif
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x00000080
+#endif
+#ifndef PR_SET_MEMORY_MERGE
+#define PR_SET_MEMORY_MERGE 67
 #endif
 
 struct program {
@@ -219,6 +223,16 @@ static int refuse_ioctls(scmp_filter_ctx ctx)
     return r < 0 ? r : refuse(ctx, EPERM, SCMP_SYS(ioctl), 1, &ARG32(1, TIOCLINUX));
 }
 
+/* To have one's own pages merged with equal ones of others, and so to find out by timing that there
+ * are such. Who is opted in is for the keeper to say; to opt out is not refused. */
+static int refuse_merging(scmp_filter_ctx ctx)
+{
+    const struct scmp_arg_cmp process[] = {ARG32(0, PR_SET_MEMORY_MERGE), {1, SCMP_CMP_NE, 0, 0}};
+    int r = refuse(ctx, EINVAL, SCMP_SYS(prctl), countof(process), process);
+
+    return r < 0 ? r : refuse(ctx, EINVAL, SCMP_SYS(madvise), 1, &ARG32(2, MADV_MERGEABLE));
+}
+
 static int all_by_name(scmp_filter_ctx ctx, uint32_t action, const char *const *names, size_t n)
 {
     int r = 0;
@@ -239,6 +253,9 @@ static int uses_fill(scmp_filter_ctx ctx)
     }
     if (r == 0) {
         r = refuse_sockets(ctx);
+    }
+    if (r == 0) {
+        r = refuse_merging(ctx);
     }
     return r < 0 ? r : refuse_ioctls(ctx);
 }

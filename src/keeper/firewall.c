@@ -16,6 +16,7 @@
 #include <netinet/in.h>
 #include <netinet/ip.h>
 #include <netinet/ip6.h>
+#include <netinet/tcp.h>
 #include <stdalign.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -55,27 +56,30 @@ static const struct rule {
     uint8_t family;   /* NFPROTO_*; UNSPEC: both */
     uint8_t protocol; /* IPPROTO_*; 0: any */
     enum act act;
+    uint16_t port; /* of the destination; 0: any */
 } rules[] = {
     /* Only connections out are tracked: the memory of that is charged to nobody. */
-    {"own", "127.0.0.0", 8, NFPROTO_IPV4, 0, NOTRACK},
-    {"own", "::1", 128, NFPROTO_IPV6, 0, NOTRACK},
-    {"own", NULL, 0, NFPROTO_UNSPEC, IPPROTO_TCP, ACCEPT},
-    {"own", NULL, 0, NFPROTO_UNSPEC, 0, NOTRACK},
+    {"own", "127.0.0.0", 8, NFPROTO_IPV4, 0, NOTRACK, 0},
+    {"own", "::1", 128, NFPROTO_IPV6, 0, NOTRACK, 0},
+    {"own", NULL, 0, NFPROTO_UNSPEC, IPPROTO_TCP, ACCEPT, 0},
+    {"own", NULL, 0, NFPROTO_UNSPEC, 0, NOTRACK, 0},
 
-    /* Every connection goes to the daemon, but those that are meant for it or for the jail. */
-    {"way", NETWORK_GATE, NETWORK_OWN_BITS, NFPROTO_IPV4, 0, ACCEPT},
-    {"way", NETWORK_GATE6, NETWORK_OWN_BITS6, NFPROTO_IPV6, 0, ACCEPT},
-    {"way", NULL, 0, NFPROTO_IPV4, IPPROTO_TCP, TO_GATE},
-    {"way", NULL, 0, NFPROTO_IPV6, IPPROTO_TCP, TO_GATE},
+    /* Every connection goes to the daemon, but those that are meant for it or for the jail; names
+     * are asked for over TCP where all else arrives. */
+    {"way", NETWORK_GATE, 32, NFPROTO_IPV4, IPPROTO_TCP, TO_GATE, NETWORK_DNS_PORT},
+    {"way", NETWORK_GATE, NETWORK_OWN_BITS, NFPROTO_IPV4, 0, ACCEPT, 0},
+    {"way", NETWORK_GATE6, NETWORK_OWN_BITS6, NFPROTO_IPV6, 0, ACCEPT, 0},
+    {"way", NULL, 0, NFPROTO_IPV4, IPPROTO_TCP, TO_GATE, 0},
+    {"way", NULL, 0, NFPROTO_IPV6, IPPROTO_TCP, TO_GATE, 0},
 
     /* What is left over is refused rather than lost, so that programs go on at once. Of TCP that is
      * a connection from before the jail was restored: nobody has its other end. */
-    {"end", "127.0.0.0", 8, NFPROTO_IPV4, 0, ACCEPT},
-    {"end", "::1", 128, NFPROTO_IPV6, 0, ACCEPT},
-    {"end", NETWORK_GATE, NETWORK_OWN_BITS, NFPROTO_IPV4, 0, ACCEPT},
-    {"end", NETWORK_GATE6, NETWORK_OWN_BITS6, NFPROTO_IPV6, 0, ACCEPT},
-    {"end", NULL, 0, NFPROTO_UNSPEC, IPPROTO_TCP, RESET},
-    {"end", NULL, 0, NFPROTO_UNSPEC, 0, REFUSE},
+    {"end", "127.0.0.0", 8, NFPROTO_IPV4, 0, ACCEPT, 0},
+    {"end", "::1", 128, NFPROTO_IPV6, 0, ACCEPT, 0},
+    {"end", NETWORK_GATE, NETWORK_OWN_BITS, NFPROTO_IPV4, 0, ACCEPT, 0},
+    {"end", NETWORK_GATE6, NETWORK_OWN_BITS6, NFPROTO_IPV6, 0, ACCEPT, 0},
+    {"end", NULL, 0, NFPROTO_UNSPEC, IPPROTO_TCP, RESET, 0},
+    {"end", NULL, 0, NFPROTO_UNSPEC, 0, REFUSE, 0},
 };
 
 /* ---- expressions ---- */
@@ -106,6 +110,18 @@ static void match_meta(struct nftnl_rule *rule, uint32_t key, uint8_t want)
 
     nftnl_expr_set_u32(expr, NFTNL_EXPR_META_KEY, key);
     nftnl_expr_set_u32(expr, NFTNL_EXPR_META_DREG, NFT_REG_1);
+    equals(rule, &want, sizeof(want));
+}
+
+static void match_port(struct nftnl_rule *rule, uint16_t port)
+{
+    const uint16_t want = htons(port);
+    struct nftnl_expr *load = add(rule, "payload");
+
+    nftnl_expr_set_u32(load, NFTNL_EXPR_PAYLOAD_DREG, NFT_REG_1);
+    nftnl_expr_set_u32(load, NFTNL_EXPR_PAYLOAD_BASE, NFT_PAYLOAD_TRANSPORT_HEADER);
+    nftnl_expr_set_u32(load, NFTNL_EXPR_PAYLOAD_OFFSET, offsetof(struct tcphdr, dest));
+    nftnl_expr_set_u32(load, NFTNL_EXPR_PAYLOAD_LEN, sizeof(want));
     equals(rule, &want, sizeof(want));
 }
 
@@ -269,6 +285,9 @@ static void put_rule(struct firewall *firewall, const struct rule *row, bool las
     }
     if (row->block) {
         match_destination(rule, row);
+    }
+    if (row->port) {
+        match_port(rule, row->port);
     }
     act(rule, row);
     struct nlmsghdr *message =

@@ -27,15 +27,26 @@ static const unsigned attr_data = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_A
 
 /* ---- before the jail's root is entered ---- */
 
-static int take_all(int *out, size_t n, const char *path, struct err *err)
+static int take(int *out, const char *path, struct err *err)
 {
-    for (size_t i = 0; i < n; i++) {
-        out[i] = mounts_clone(AT_FDCWD, path, 0, err);
-        if (out[i] < 0) {
-            return out[i];
+    *out = mounts_clone(AT_FDCWD, path, 0, err);
+    return *out < 0 ? *out : 0;
+}
+
+/* A cover for each that this kernel has: one that is left over would be waited for when it is
+ * closed, as every unmounting is. */
+static int take_masks(int proc, const char *const *names, int *out, size_t n, const char *cover,
+                      struct err *err)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        out[i] = -1;
+        if (faccessat(proc, names[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT) {
+            r = take(&out[i], cover, err);
         }
     }
-    return 0;
+    return r;
 }
 
 static int take_nodes(struct furnish *f, struct err *err)
@@ -43,7 +54,7 @@ static int take_nodes(struct furnish *f, struct err *err)
     for (size_t i = 0; i < STAGE_NODES; i++) {
         char path[32];
         (void)snprintf(path, sizeof(path), "/dev/%s", stage_nodes[i].name);
-        int r = take_all(&f->nodes[i], 1, path, err);
+        int r = take(&f->nodes[i], path, err);
         if (r < 0) {
             return r;
         }
@@ -53,25 +64,24 @@ static int take_nodes(struct furnish *f, struct err *err)
 
 int furnish_take(struct furnish *f, struct err *err)
 {
-    int r = take_nodes(f, err);
+    f->proc = mounts_new("proc", NULL, attr_data, err);
+    int r = f->proc < 0 ? f->proc : take_nodes(f, err);
 
     if (r == 0) {
-        r = take_all(f->null_masks, FURNISH_MASKED_FILES, "/dev/null", err);
+        r = take_masks(f->proc, furnish_masked_files, f->null_masks, FURNISH_MASKED_FILES,
+                       "/dev/null", err);
     }
     if (r == 0) {
-        r = take_all(f->empty_masks, FURNISH_MASKED_DIRS, "/empty", err);
+        r = take_masks(f->proc, furnish_masked_dirs, f->empty_masks, FURNISH_MASKED_DIRS, "/empty",
+                       err);
     }
     if (r == 0) {
-        r = take_all(&f->sys, 1, "/sys", err);
+        r = take(&f->sys, "/sys", err);
     }
     if (r == 0) {
         f->agent = mounts_clone(AT_FDCWD, "/agent",
                                 MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
         r = f->agent < 0 ? f->agent : 0;
-    }
-    if (r == 0) {
-        f->proc = mounts_new("proc", NULL, attr_data, err);
-        r = f->proc < 0 ? f->proc : 0;
     }
     return r;
 }
@@ -204,6 +214,17 @@ static int proc_read_only(int proc, const char *path, struct err *err)
     return proc_cover(proc, path, fd, err);
 }
 
+static int proc_mask(int proc, const char *const *names, const int *masks, size_t n,
+                     struct err *err)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = masks[i] < 0 ? 0 : proc_cover(proc, names[i], masks[i], err);
+    }
+    return r;
+}
+
 static int proc_mount(const struct furnish *f, int root_fd, struct err *err)
 {
     int r = put_in_root(f->proc, root_fd, "proc", err);
@@ -211,13 +232,12 @@ static int proc_mount(const struct furnish *f, int root_fd, struct err *err)
     for (size_t i = 0; r == 0 && i < countof(read_only_dirs); i++) {
         r = proc_read_only(f->proc, read_only_dirs[i], err);
     }
-    for (size_t i = 0; r == 0 && i < FURNISH_MASKED_FILES; i++) {
-        r = proc_cover(f->proc, furnish_masked_files[i], f->null_masks[i], err);
+    if (r == 0) {
+        r = proc_mask(f->proc, furnish_masked_files, f->null_masks, FURNISH_MASKED_FILES, err);
     }
-    for (size_t i = 0; r == 0 && i < FURNISH_MASKED_DIRS; i++) {
-        r = proc_cover(f->proc, furnish_masked_dirs[i], f->empty_masks[i], err);
-    }
-    return r;
+    return r < 0
+               ? r
+               : proc_mask(f->proc, furnish_masked_dirs, f->empty_masks, FURNISH_MASKED_DIRS, err);
 }
 
 /* Who asks for the boot's id wants to know whether this is another machine: every jail is one. The

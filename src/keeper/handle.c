@@ -42,6 +42,7 @@ struct pending {
     int64_t deadline_ms;
     uint64_t client;
     bool second; /* try */
+    char group[CGROUP_TASK_BYTES];
     struct keeper_request req;
 };
 
@@ -157,8 +158,8 @@ static void pending_enter(void *ctx)
         fd_closep(&pending->socket);
     }
     startings_leave(&handler->startings);
-    if (pool_unlock_child(handler->kit->pool, &err) < 0 ||
-        cgroups_task_enter(handler->kit->groups, ((struct pending *)ctx)->req.id, &err) < 0) {
+    handler->kit->task = ((struct pending *)ctx)->group;
+    if (pool_unlock_child(handler->kit->pool, &err) < 0) {
         log_error("%s", err.msg);
         _exit(1);
     }
@@ -186,8 +187,11 @@ static void pending_begin(struct handler *handler, uint64_t client,
     }
     DL_APPEND(handler->pendings, pending);
     handler->pendings_n++;
-    if (r == 0) {
-        r = pending->socket = task_start(pending_enter, work, pending, &err);
+    scoped_fd group =
+        r < 0 ? r : cgroups_task_make(handler->kit->groups, req->id, pending->group, &err);
+    r = group;
+    if (r >= 0) {
+        r = pending->socket = task_start(group, pending_enter, work, pending, &err);
     }
     if (r < 0) {
         struct keeper_answer answer = answer_to(req, r, &err);
@@ -393,7 +397,6 @@ static uint32_t jail_fds(const struct jail *jail, int out[KEEPER_FDS_MAX])
     out[KEEPER_FD_CHANNEL] = jail->channel;
     out[KEEPER_FD_GATE] = jail->net.tcp;
     out[KEEPER_FD_DNS_UDP] = jail->net.dns_udp;
-    out[KEEPER_FD_DNS_TCP] = jail->net.dns_tcp;
     return jail->net.tcp < 0 ? KEEPER_FD_GATE : KEEPER_FDS_MAX;
 }
 
@@ -585,7 +588,6 @@ static void create_done(struct handler *handler, uint64_t client, const struct k
 static void pending_mend(struct handler *handler, const struct keeper_request *req,
                          struct task_result *result)
 {
-    cgroups_task_kill(handler->kit->groups, req->id);
     if (req->op == KEEPER_SAVE) {
         cgroups_thaw(handler->kit->groups, req->id);
         if (!(req->save.flags & KEEPER_SAVE_LOOK)) {
@@ -613,11 +615,14 @@ static bool pending_step(struct handler *handler, struct pending *pending)
     if (poll(&ready, 1, 0) != 1) {
         if (clock_mono_ms() > pending->deadline_ms && req.op != KEEPER_PACK) {
             log_warn("work on jail %s takes too long", req.id);
-            cgroups_task_kill(handler->kit->groups, req.id);
+            cgroups_task_kill(handler->kit->groups, pending->group);
         }
         return false;
     }
     bool told = task_take(pending->socket, &result, fds);
+    if (!told) {
+        cgroups_task_kill(handler->kit->groups, pending->group);
+    }
     pending_free(pending);
     if (!told) {
         pending_mend(handler, &req, &result);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -155,6 +156,28 @@ static int timer_mend(const struct bytes *in, const struct images_change *change
     return 1;
 }
 
+static int merging_mend(const struct bytes *in, const struct images_change *change,
+                        struct bytes *out)
+{
+    const uint64_t merging = (uint64_t)1 << MADV_MERGEABLE;
+    Image__Memory *memory = image__memory__unpack(NULL, in->n, in->at);
+    bool changed = false;
+
+    (void)change;
+    if (!memory) {
+        return -EINVAL;
+    }
+    for (size_t i = 0; i < memory->n_vmas; i++) {
+        changed |= (memory->vmas[i]->madv & merging) != 0;
+        memory->vmas[i]->madv &= ~merging;
+    }
+    if (changed) {
+        message_pack(&memory->base, out);
+    }
+    image__memory__free_unpacked(memory, NULL);
+    return changed;
+}
+
 /* A handle of a file on the jail's own disk names the disk it was dumped from. */
 static bool handle_change(Image__Handle *handle, uint64_t subvol)
 {
@@ -245,16 +268,6 @@ static int image_change(int from_fd, const char *name, int to_fd, const char *to
     return 0;
 }
 
-int images_timers_mend(int dir_fd, struct err *err)
-{
-    int r = image_change(dir_fd, "files.img", dir_fd, ".files.img", timer_mend, NULL, err);
-
-    if (r == 1 && renameat(dir_fd, ".files.img", dir_fd, "files.img") < 0) {
-        return err_sys(err, "replace the image files.img");
-    }
-    return r < 0 ? r : 0;
-}
-
 static entry_change *change_of(const char *name)
 {
     if (strcmp(name, "files.img") == 0) {
@@ -282,6 +295,42 @@ static DIR *dir_open(int fd)
         fd_closep(&own);
     }
     return dir;
+}
+
+static entry_change *mend_of(const char *name)
+{
+    if (strcmp(name, "files.img") == 0) {
+        return timer_mend;
+    }
+    return strncmp(name, "mm-", 3) == 0 ? merging_mend : NULL;
+}
+
+/* In place, by one rename. */
+static int image_mend(int dir_fd, const char *name, entry_change *mends, struct err *err)
+{
+    char hidden[NAME_MAX + 2];
+
+    (void)snprintf(hidden, sizeof(hidden), ".%s", name);
+    int r = image_change(dir_fd, name, dir_fd, hidden, mends, NULL, err);
+    if (r == 1 && renameat(dir_fd, hidden, dir_fd, name) < 0) {
+        return err_sys(err, "replace the image %s", name);
+    }
+    return r;
+}
+
+int images_mend(int dir_fd, struct err *err)
+{
+    scoped(dir_closep) DIR *dir = dir_open(dir_fd);
+    int r = 0;
+
+    if (!dir) {
+        return err_sys(err, "list the images");
+    }
+    for (struct dirent *entry; r >= 0 && (entry = readdir(dir));) {
+        entry_change *mends = mend_of(entry->d_name);
+        r = mends ? image_mend(dir_fd, entry->d_name, mends, err) : 0;
+    }
+    return r < 0 ? r : 0;
 }
 
 int images_change(int from_fd, int to_fd, const struct images_change *change, struct err *err)

@@ -14,9 +14,11 @@
 #include "base/compiler.h"
 #include "base/err.h"
 
-/* A periodic timer that went off while its jail stood still was dumped as one that is over: sets
- * such to go off after their interval again. */
-must_check int images_timers_mend(int dir_fd, struct err *err);
+/* What a dump gets wrong. A periodic timer that went off while its jail stood still was dumped as
+ * one that is over: such is set to go off after its interval again. Memory that may be merged with
+ * equal pages of others was dumped as a wish of the program's: that is for the keeper to say anew
+ * whenever it is restored (merge.h). */
+must_check int images_mend(int dir_fd, struct err *err);
 
 /* What a restored jail is to be. */
 struct images_change {

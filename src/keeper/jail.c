@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/sched.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,9 +28,10 @@ static const uint64_t jail_namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWP
 
 /* ---- the first process ---- */
 
-/* Starts it, in its namespaces and v2 group from birth. It waits for its root filesystem. */
-static int first_process_start(struct jail_kit *kit, const struct keeper_plan *plan, int group_fd,
-                               struct jail *out, int *socket, struct err *err)
+/* Starts it, in its namespaces and v2 group from birth; it goes into its other groups before all
+ * else, and waits for its root filesystem. */
+static int first_process_start(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                               int group_fd, struct jail *out, int *socket, struct err *err)
 {
     int pair[2];
 
@@ -38,6 +40,11 @@ static int first_process_start(struct jail_kit *kit, const struct keeper_plan *p
     }
     scoped_fd ours = pair[0];
     scoped_fd theirs = pair[1];
+    scoped(cgroups_doors_closep) struct cgroup_doors doors;
+    int r = cgroups_doors_open(kit->groups, id, &doors, err);
+    if (r < 0) {
+        return r;
+    }
     struct clone_args args = {
         .flags = jail_namespaces | CLONE_PIDFD | CLONE_INTO_CGROUP,
         .pidfd = (uintptr_t)&out->pidfd,
@@ -51,7 +58,8 @@ static int first_process_start(struct jail_kit *kit, const struct keeper_plan *p
     }
     if (pid == 0) {
         fd_closep(&ours);
-        jail_inside(&(struct jail_inside){plan, kit->filters, kit->network, theirs});
+        jail_inside(
+            &(struct jail_inside){plan, kit->filters, kit->network, &doors, kit->merges, theirs});
     }
     out->name.pid = (int32_t)pid;
     *socket = move_fd(&ours);
@@ -170,9 +178,29 @@ static int sockets_open(struct jail_kit *kit, const char *id, bool needed, struc
 
 /* ---- the order of everything ---- */
 
+static void stage_return(const struct jail_kit *kit)
+{
+    if (setns(kit->stage_ns, CLONE_NEWNS) < 0) {
+        log_error("cannot leave a jail's mounts: %s", strerrordesc_np(errno));
+        abort(); /* the next jail would be made from inside this one */
+    }
+}
+
+/* In the copy of the stage that the first process has, and leaves when it enters this root. */
+static int root_make(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                     int pidfd, int userns, struct err *err)
+{
+    if (setns(pidfd, CLONE_NEWNS) < 0) {
+        return err_sys(err, "enter the jail's mounts");
+    }
+    int root = rootfs_build(id, plan, userns, userns_base(plan->uid_slot), err);
+    stage_return(kit);
+    return root;
+}
+
 /* Its root filesystem and its volumes, shifted to its ids, and handed over. */
-static int mounts_give(const char *id, const struct keeper_plan *plan, int userns, int socket,
-                       struct err *err)
+static int mounts_give(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                       int pidfd, int userns, int socket, struct err *err)
 {
     int volumes[KEEPER_VOLUMES_MAX];
     int r = volumes_open(plan, userns, volumes, err);
@@ -180,9 +208,8 @@ static int mounts_give(const char *id, const struct keeper_plan *plan, int usern
     if (r < 0) {
         return r;
     }
-    scoped_fd root = rootfs_build(id, plan, userns, userns_base(plan->uid_slot), err);
+    scoped_fd root = root_make(kit, id, plan, pidfd, userns, err);
     r = root < 0 ? root : mounts_send(socket, root, volumes, plan->volumes_n, err);
-    rootfs_clear(plan);
     volumes_close(volumes);
     return r;
 }
@@ -192,34 +219,29 @@ static int first_process_ready(struct jail_kit *kit, const char *id, const struc
 {
     scoped_fd userns = -1;
 
-    /* 1. A process in namespaces of its own, in its v2 group; it waits for 4. */
-    int r = first_process_start(kit, plan, group_fd, out, socket, err);
+    /* 1. A process in namespaces of its own, in its groups; it waits for 3. */
+    int r = first_process_start(kit, id, plan, group_fd, out, socket, err);
     if (r < 0) {
         return r;
     }
-    /* 2. Into its v1 groups: before it runs anything, so that all it does is counted. */
-    r = cgroups_place(kit->groups, id, out->name.pid, err);
-    if (r < 0) {
-        return r;
-    }
-    /* 3. Its ids: from here on it is root there and nobody here. */
+    /* 2. Its ids: from here on it is root there and nobody here. */
     userns = userns_map(out->name.pid, userns_base(plan->uid_slot), err);
     if (userns < 0) {
         return userns;
     }
-    /* 4. What it shall see of disks. */
-    return mounts_give(id, plan, userns, *socket, err);
+    /* 3. What it shall see of disks. */
+    return mounts_give(kit, id, plan, out->pidfd, userns, *socket, err);
 }
 
 static int agent_take(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
                       int socket, struct jail *out, struct err *err)
 {
-    /* 5. It has entered its root, given up what it must not keep, and become the agent. */
+    /* 4. It has entered its root, given up what it must not keep, and become the agent. */
     int r = agent_started(socket, err);
     if (r < 0) {
         return r;
     }
-    /* 6. A name for it that no other process can take, and a connection. */
+    /* 5. A name for it that no other process can take, and a connection. */
     r = start_ticks_read(out->name.pid, &out->name.start_ticks, err);
     if (r < 0) {
         return r;
@@ -228,7 +250,7 @@ static int agent_take(struct jail_kit *kit, const char *id, const struct keeper_
     if (out->channel < 0) {
         return out->channel;
     }
-    /* 7. The ends of its network, for the daemon. */
+    /* 6. The ends of its network, for the daemon. */
     return sockets_open(kit, id, plan->network, out, err);
 }
 
@@ -252,7 +274,7 @@ int jail_begin(struct jail_kit *kit, const char *id, const struct keeper_plan *p
 {
     const struct cgroup_limits limits = {plan->cpu_millis, plan->memory_mb, plan->pids};
 
-    *out = (struct jail){.pidfd = -1, .channel = -1, .net = {-1, -1, -1}};
+    *out = (struct jail){.pidfd = -1, .channel = -1, .net = NETWORK_SOCKETS_NONE};
     *made = plan->from[0] ? JAIL_DISK : 0;
 
     /* The v2 group is the claim on the id: it is made first and removed last. */
@@ -295,7 +317,7 @@ int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *
 {
     uint64_t start_ticks = 0;
 
-    *out = (struct jail){.name = *name, .channel = -1, .net = {-1, -1, -1}};
+    *out = (struct jail){.name = *name, .channel = -1, .net = NETWORK_SOCKETS_NONE};
     out->pidfd = (int)syscall(SYS_pidfd_open, name->pid, 0);
     if (out->pidfd < 0) {
         return err_set(err, ESRCH, "process %" PRId32 " of jail %s is gone", name->pid, id);

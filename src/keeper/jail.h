@@ -13,12 +13,14 @@
 #include <stdbool.h>
 
 #include "base/compiler.h"
+#include "base/encode.h"
 #include "base/err.h"
 #include "base/fd.h"
 #include "keeper/cgroup.h"
 #include "keeper/criu.h"
 #include "keeper/filter.h"
 #include "keeper/keeper.h"
+#include "keeper/merge.h"
 #include "keeper/network.h"
 #include "keeper/pool.h"
 
@@ -33,8 +35,13 @@ struct jail_kit {
     struct cgroups *groups;
     struct filters *filters;
     struct network *network;
+    int stage_ns;             /* the keeper's own mount namespace, to come back to */
     struct criu_program criu; /* its path is "" where memory cannot be saved */
     struct err criu_why;      /* then: why */
+    struct merge merge;
+    bool merges; /* jails share equal pages */
+    char agent_hash[SHA256_HEX_LEN + 1];
+    const char *task; /* the group of the keeper's own that this process is in, or NULL */
 };
 
 /* What has been made of one, and so must be removed. */
@@ -89,6 +96,8 @@ struct jail_inside {
     const struct keeper_plan *plan;
     const struct filters *filters;
     const struct network *network;
+    const struct cgroup_doors *doors;
+    bool merges;
     int socket; /* brings root and volumes; takes a struct err; closes when the agent runs */
 };
 

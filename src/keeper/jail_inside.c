@@ -270,9 +270,9 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     struct furnish furnish;
     int r;
 
-    /* 1. What needs no ids, while the keeper prepares the rest. Then wait: when the root filesystem
-     * comes, ids are mapped and the groups count us. */
-    if ((r = network_make(in, err)) < 0 ||
+    /* 1. Into the groups first, so that all we do is counted; then what needs no ids, while the
+     * keeper prepares the rest. Then wait: when the root filesystem comes, ids are mapped. */
+    if ((r = cgroups_doors_pass(in->doors, err)) < 0 || (r = network_make(in, err)) < 0 ||
         (r = mounts_receive(*report, in->plan, given, err)) < 0 || (r = identity_reset(err)) < 0) {
         return r;
     }
@@ -297,6 +297,9 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     /* 4. The groups we are in become the root of what we see of them. */
     if (unshare(CLONE_NEWCGROUP) < 0) {
         return err_sys(err, "enter a control group namespace");
+    }
+    if (in->merges) {
+        merge_join();
     }
     /* 5. Give up, in this order: the filter needs a capability that the bounding set takes from
      * the agent only at exec(). */

@@ -1,6 +1,6 @@
 /* keeper.h - the door to the privileged side: what the daemon may ask of `atoll keeper`.
  *
- * A SOCK_SEQPACKET connection. One request message, one answer message with up to five descriptors.
+ * A SOCK_SEQPACKET connection. One request message, one answer message with up to four descriptors.
  * Requests carry `seq`; answers come in any order. All structures are of fixed size and hold no
  * pointers; the keeper checks every field again (keeper_request_check), because the daemon that
  * parses hostile bytes may have been taken over: a request can name only things below the pool
@@ -9,13 +9,15 @@
 #ifndef KEEPER_KEEPER_H
 #define KEEPER_KEEPER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/compiler.h"
 #include "base/err.h"
+#include "base/log.h"
 
 enum {
-    KEEPER_VERSION = 4,
+    KEEPER_VERSION = 5,
     KEEPER_ID_BYTES = 32,    /* sandbox id and NUL: [a-z0-9], at least one */
     KEEPER_LAYERS_MAX = 32,  /* lower layers of one jail, topmost first */
     KEEPER_LAYER_BYTES = 72, /* a layer's name and NUL: [a-z0-9-] */
@@ -119,6 +121,7 @@ struct keeper_volume {
 struct keeper_saved {
     char name[KEEPER_SAVED_BYTES]; /* LIST_SAVED */
     uint64_t memory_bytes;         /* of the images on disk */
+    uint64_t disk_bytes;           /* of its disk, shared with others or not; 0: unknown */
     uint64_t plain_bytes;          /* PACK: what they took before */
     uint64_t frozen_usec;          /* for how long the jail stood still; 0 when it was stopped */
 };
@@ -198,12 +201,11 @@ enum {
     KEEPER_FD_CHANNEL,
     KEEPER_FD_GATE, /* listens: every TCP connection out arrives here (SO_ORIGINAL_DST) */
     KEEPER_FD_DNS_UDP,
-    KEEPER_FD_DNS_TCP, /* listens */
     KEEPER_FDS_MAX,
 };
 #define KEEPER_FDS_NONE                                                                            \
     {                                                                                              \
-        -1, -1, -1, -1, -1                                                                         \
+        -1, -1, -1, -1                                                                             \
     }
 
 /* 0, or -EINVAL with a sentence that names the field. Pure: also what the fuzzer drives. */
@@ -217,7 +219,17 @@ struct keeper_options {
     uint32_t client_uid;     /* the one uid besides root that may connect */
     uint32_t client_gid;
     const char *instance; /* [a-z0-9-]: names the cgroups of this data directory */
+    bool merge_pages;     /* jails hold equal pages once, where the kernel can (merge.h) */
+    enum log_level log_level;
+    int lock_fd; /* held for as long as it runs */
 };
 int keeper_main(const struct keeper_options *options);
+
+/* Becomes atoll-keeper, which reads them and calls keeper_main(). Returns on failure only. */
+must_check int keeper_options_exec(const char *program, const struct keeper_options *options,
+                                   struct err *err);
+/* They point into `words`. */
+must_check int keeper_options_read(int words_n, char **words, struct keeper_options *out,
+                                   struct err *err);
 
 #endif

@@ -32,6 +32,8 @@ enum {
     CLIENTS_MAX = 8,
     INSTANCE_LEN_MAX = 64,
     WORK_PATIENCE_MS = 20 * 1000, /* with what an earlier keeper has begun */
+    LOCK_TRIES = 100,
+    LOCK_POLL_MS = 10,
     POLL_FIXED = 2 + CLIENTS_MAX, /* signals, listener, clients */
 };
 
@@ -253,10 +255,17 @@ static int signals_open(struct keeper *keeper, struct err *err)
     return 0;
 }
 
-/* Two keepers on one pool would undo each other's work. The lock goes with the process. */
+/* Two keepers on one pool would undo each other's work. The lock goes with the process; one that
+ * the last keeper was just starting when it was killed lets go of it in a moment. */
 static int pool_lock(struct keeper *keeper, struct err *err)
 {
-    if (flock(pool_fd(keeper->kit.pool), LOCK_EX | LOCK_NB) < 0) {
+    int r = flock(pool_fd(keeper->kit.pool), LOCK_EX | LOCK_NB);
+
+    for (int i = 0; r < 0 && errno == EWOULDBLOCK && i < LOCK_TRIES; i++) {
+        (void)poll(NULL, 0, LOCK_POLL_MS);
+        r = flock(pool_fd(keeper->kit.pool), LOCK_EX | LOCK_NB);
+    }
+    if (r < 0) {
         return errno == EWOULDBLOCK
                    ? err_set(err, EBUSY, "another keeper serves %s", keeper->options->pool_path)
                    : err_sys(err, "lock %s", keeper->options->pool_path);
@@ -310,7 +319,23 @@ static int memory_ready(struct keeper *keeper, struct err *err)
     if (criu_find(&kit->criu, &kit->criu_why) < 0) {
         return 0;
     }
-    return about_agent_keep(kit->pool, keeper->options->agent_path, err);
+    return about_agent_keep(kit->pool, keeper->options->agent_path, kit->agent_hash, err);
+}
+
+/* Sandboxes are none the worse without, so it is no reason not to start. */
+static void merging_start(struct keeper *keeper)
+{
+    struct jail_kit *kit = &keeper->kit;
+    struct err err;
+
+    if (!keeper->options->merge_pages) {
+        merge_sweep();
+        return;
+    }
+    kit->merges = merge_start(&kit->merge, &err) == 0;
+    if (!kit->merges) {
+        log_warn("merge_pages: equal pages are not merged: %s", err.msg);
+    }
 }
 
 static void jail_thaw(void *ctx, const char *id)
@@ -368,7 +393,8 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         (void)fd_allow_most(); /* each jail that is being ended needs one */
         leftovers_mend(&keeper->kit);
         (void)umask(022);
-        r = stage_enter(pool_fd(keeper->kit.pool), options->agent_path, err);
+        merging_start(keeper);
+        r = stage_enter(pool_fd(keeper->kit.pool), options->agent_path, &keeper->kit.stage_ns, err);
     }
     if (r == 0) {
         keeper->handler = handler_new(&keeper->kit, answer_send, clients_leave, keeper);
@@ -385,6 +411,8 @@ static void keeper_close(struct keeper *keeper)
         (void)unlinkat(keeper->socket_dir_fd, keeper->socket_name, 0);
     }
     handler_free(keeper->handler);
+    merge_stop(&keeper->kit.merge);
+    fd_closep(&keeper->kit.stage_ns);
     network_free(keeper->kit.network);
     filters_free(keeper->kit.filters);
     cgroups_close(keeper->kit.groups);
@@ -398,7 +426,12 @@ static void keeper_close(struct keeper *keeper)
 int keeper_main(const struct keeper_options *options)
 {
     struct keeper keeper = {
-        .options = options, .signals_fd = -1, .listen_fd = -1, .socket_dir_fd = -1};
+        .options = options,
+        .kit = {.stage_ns = -1, .merge = MERGE_NONE},
+        .signals_fd = -1,
+        .listen_fd = -1,
+        .socket_dir_fd = -1,
+    };
     struct err err = {0};
     int code = 1;
 

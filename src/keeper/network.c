@@ -242,10 +242,6 @@ static int sockets_make(struct network_sockets *out, struct err *err)
     if (out->dns_udp < 0) {
         return out->dns_udp;
     }
-    out->dns_tcp = socket_open(AF_INET, SOCK_STREAM, NETWORK_DNS_PORT, err);
-    if (out->dns_tcp < 0) {
-        return out->dns_tcp;
-    }
     out->tcp = gate_open(err);
     return out->tcp < 0 ? out->tcp : 0;
 }
@@ -261,7 +257,7 @@ static void network_leave(const struct network *network)
 int network_sockets_open(const struct network *network, int pidfd, struct network_sockets *out,
                          struct err *err)
 {
-    *out = (struct network_sockets){-1, -1, -1};
+    *out = NETWORK_SOCKETS_NONE;
     if (setns(pidfd, CLONE_NEWNET) < 0) {
         return err_sys(err, "enter the jail's network");
     }
@@ -269,7 +265,7 @@ int network_sockets_open(const struct network *network, int pidfd, struct networ
     network_leave(network);
     if (r < 0) {
         network_sockets_closep(out);
-        *out = (struct network_sockets){-1, -1, -1};
+        *out = NETWORK_SOCKETS_NONE;
     }
     return r;
 }

@@ -9,6 +9,7 @@
  *
  *      program ── connect 1.1.1.1:443 ──► dnat ──► NETWORK_GATE:NETWORK_TCP_PORT ──► the daemon
  *      program ── UDP ──► NETWORK_GATE:53 ──► the daemon's resolver
+ *      program ── TCP ──► NETWORK_GATE:53 ──► dnat, as above: one socket less to hold open
  *
  * Owns:    the firewall's messages, built once.
  * Needs:   nf_tables, and CAP_NET_ADMIN over the namespace.
@@ -56,16 +57,15 @@ must_check int network_settings(int proc_fd, uint32_t gid_first, struct err *err
 
 /* The daemon's ends. */
 struct network_sockets {
-    int tcp;     /* takes every connection out; both families */
+    int tcp;     /* takes every connection out, and names over TCP; both families */
     int dns_udp; /* bound to the gate */
-    int dns_tcp;
 };
+#define NETWORK_SOCKETS_NONE ((struct network_sockets){-1, -1})
 
 static inline void network_sockets_closep(struct network_sockets *sockets)
 {
     fd_closep(&sockets->tcp);
     fd_closep(&sockets->dns_udp);
-    fd_closep(&sockets->dns_tcp);
 }
 
 /* All of the above in the namespace of that process, which is being restored; its sockets too. */

@@ -28,6 +28,7 @@
 #include "keeper/cgroup.h"
 #include "keeper/criu.h"
 #include "keeper/filter.h"
+#include "keeper/merge.h"
 #include "keeper/mounts.h"
 #include "keeper/network.h"
 #include "keeper/userns.h"
@@ -357,6 +358,23 @@ static enum probe_verdict probe_memory(const struct probe *probe, struct probe_r
     }
     return verdict(out, PROBE_OK, "CRIU %d.%d.%d saves sandboxes with their memory",
                    criu.version / 10000, criu.version / 100 % 100, criu.version % 100);
+}
+
+struct probe_result probe_merging(bool wanted)
+{
+    struct probe_result out = {.name = "merged pages"};
+    struct err err;
+
+    if (merge_check(&err) < 0) {
+        out.verdict = verdict(&out, wanted ? PROBE_DEGRADED : PROBE_OK,
+                              "every sandbox holds its own pages of memory: %s", err.msg);
+    } else {
+        out.verdict = verdict(&out, PROBE_OK, "%s",
+                              wanted ? "sandboxes hold equal pages of memory once (merge_pages)"
+                                     : "every sandbox holds its own pages of memory: merge_pages "
+                                       "is false");
+    }
+    return out;
 }
 
 /* ---- all of them ---- */

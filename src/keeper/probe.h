@@ -6,6 +6,7 @@
 #ifndef KEEPER_PROBE_H
 #define KEEPER_PROBE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/compiler.h"
@@ -26,5 +27,8 @@ enum { PROBE_RESULTS_MAX = 16 };
 
 /* Fills `out` in a fixed order; returns how many. data_dir is where the pool is or will be. */
 size_t probe_machine(const char *data_dir, struct probe_result out[PROBE_RESULTS_MAX]);
+
+/* Whether jails can hold equal pages of memory once, if that is wanted. */
+struct probe_result probe_merging(bool wanted);
 
 #endif

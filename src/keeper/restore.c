@@ -115,6 +115,9 @@ static int groups_enter(void *ctx)
         log_warn("%s", err.msg);
         return -1;
     }
+    if (restore->kit->merges) {
+        merge_join(); /* what it makes is forked from it */
+    }
     return unshare(CLONE_NEWCGROUP);
 }
 
@@ -137,8 +140,10 @@ static int parts_take(struct restore *restore, struct den_parts *out, struct err
     const uint32_t base = userns_base(restore->plan->uid_slot);
     char path[ABOUT_PATH_BYTES];
 
-    /* A copy of the stage: the keeper may be building another jail's root in its own. */
-    if (unshare(CLONE_NEWNS) < 0) {
+    /* A copy of the stage: the keeper may be building another jail's root in its own. It ends with
+     * this process rather than when it is left: taking mounts apart takes the kernel milliseconds.
+     */
+    if (unshare(CLONE_NEWNS) < 0 || open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC) < 0) {
         return err_sys(err, "enter a mount namespace");
     }
     scoped_fd userns = userns_make(base, err);
@@ -155,11 +160,11 @@ static int parts_take(struct restore *restore, struct den_parts *out, struct err
         return out->none;
     }
     out->root = rootfs_build(restore->id, restore->plan, userns, base, err);
-    rootfs_clear(restore->plan);
     if (out->root < 0) {
         return out->root;
     }
-    r = about_agent_place(restore->kit->pool, restore->memory_fd, path, err);
+    r = about_agent_place(restore->kit->pool, &restore->about, restore->kit->agent_hash,
+                          restore->memory_fd, path, err);
     if (r < 0) {
         return r;
     }
@@ -219,7 +224,6 @@ static int criu_restore(struct restore *restore, struct err *err)
     };
 
     int r = criu_run(&restore->criu, &job, err);
-    den_remember(&restore->den);
     for (size_t i = 0; i < job.externals_n; i++) {
         free(externals[i]);
     }
@@ -230,11 +234,15 @@ static int criu_restore(struct restore *restore, struct err *err)
     return r <= 0 ? why_not(restore, err) : r;
 }
 
-static int restore_steps(struct restore *restore, unsigned *made, struct err *err)
+/* All that CRIU is to find, and in the end we are in its namespace again. */
+static int parts_make(struct restore *restore, unsigned *made, struct err *err)
 {
     struct den_parts parts = DEN_PARTS_NONE;
-    int r = disk_make(restore, made, err);
+    int r = den_leave(&restore->den, err);
 
+    if (r == 0) {
+        r = disk_make(restore, made, err);
+    }
     if (r == 0) {
         r = volumes_hold(restore->kit->pool, restore->id, restore->plan, err);
     }
@@ -242,28 +250,44 @@ static int restore_steps(struct restore *restore, unsigned *made, struct err *er
         r = parts_take(restore, &parts, err);
     }
     if (r == 0) {
-        r = den_enter(restore->kit->pool, &parts, &restore->den, err);
+        r = den_furnish(&restore->den, &parts, err);
     }
-    if (r < 0) {
-        return r;
+    if (r == 0) {
+        r = restore->images_fd = images_make(restore, err);
     }
-    /* What the program takes to start and what it is to read are made at the same time. */
-    r = criu_start(&restore->kit->criu, groups_enter, restore, &restore->criu, err);
-    if (r < 0) {
-        return r;
-    }
-    restore->images_fd = images_make(restore, err);
-    if (restore->images_fd < 0) {
-        criu_stop(&restore->criu);
-        return restore->images_fd;
-    }
-    r = criu_restore(restore, err);
-    if (r < 0) {
-        return r;
-    }
-    struct network_sockets net = restore->out->net;
-    r = jail_adopt(restore->kit, restore->id, r, restore->out, err);
+    return r < 0 ? r : 0;
+}
+
+static int jail_take(struct restore *restore, pid_t first, struct err *err)
+{
+    const struct network_sockets net = restore->out->net;
+    int r = jail_adopt(restore->kit, restore->id, first, restore->out, err);
+
     restore->out->net = net;
+    return r;
+}
+
+/* The program starts while all that it is to read is made. */
+static int restore_steps(struct restore *restore, int group_fd, unsigned *made, struct err *err)
+{
+    int r = den_enter(restore->kit->pool, &restore->den, err);
+
+    if (r == 0) {
+        r = criu_start(&restore->kit->criu, group_fd, groups_enter, restore, &restore->criu, err);
+    }
+    if (r == 0) {
+        r = parts_make(restore, made, err);
+    }
+    if (r == 0) {
+        r = criu_restore(restore, err);
+    }
+    if (r >= 0) {
+        r = jail_take(restore, r, err);
+    }
+    criu_stop(&restore->criu);
+    if (r == 0) {
+        den_remember(&restore->den);
+    }
     return r;
 }
 
@@ -294,9 +318,10 @@ int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan 
         .out = out,
         .saved_fd = -1,
         .memory_fd = -1,
+        .criu = CRIU_NONE,
     };
 
-    *out = (struct jail){.pidfd = -1, .channel = -1, .net = {-1, -1, -1}};
+    *out = (struct jail){.pidfd = -1, .channel = -1, .net = NETWORK_SOCKETS_NONE};
     *made = 0;
     if (!kit->criu.path[0]) {
         *err = kit->criu_why;
@@ -311,7 +336,7 @@ int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan 
         return group == -EEXIST ? err_set(err, EEXIST, "jail %s exists already", id) : group;
     }
     *made |= JAIL_GROUPS;
-    r = restore_steps(&restore, made, err);
+    r = restore_steps(&restore, group, made, err);
     if (r < 0) {
         jail_closep(out);
         return err_wrap(err, "restore jail %s", id);

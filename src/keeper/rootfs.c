@@ -127,13 +127,3 @@ int rootfs_build(const char *id, const struct keeper_plan *plan, int userns_fd, 
     assert(back == 0); /* going on as somebody else would be worse than ending */
     return r;
 }
-
-void rootfs_clear(const struct keeper_plan *plan)
-{
-    (void)umount2("/upper", MNT_DETACH);
-    for (uint32_t i = 0; i < lowers_n(plan); i++) {
-        char at[16];
-        (void)snprintf(at, sizeof(at), "/l%u", i);
-        (void)umount2(at, MNT_DETACH);
-    }
-}

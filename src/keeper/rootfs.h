@@ -8,8 +8,9 @@
  * and overlayfs refuses a disk that was not left in order until its mark in work/ is removed. Who
  * saves a disk and mounts it again does both.
  *
- * Owns:    the mounts on the stage's scratch directories, from rootfs_build() to rootfs_clear().
- * Needs:   stage.h entered. Blocks for the disk. One at a time.
+ * Owns:    nothing.
+ * Needs:   a mount namespace that is a copy of the stage's and will not be needed for another root.
+ * Blocks:  for the disk.
  */
 #ifndef KEEPER_ROOTFS_H
 #define KEEPER_ROOTFS_H
@@ -20,11 +21,9 @@
 #include "base/err.h"
 #include "keeper/keeper.h"
 
-/* Returns the overlay as a detached mount. */
+/* Returns the overlay as a detached mount. What it is made of stays mounted on the scratch
+ * directories, and goes with the namespace: to unmount it would be to wait for RCU. */
 must_check int rootfs_build(const char *id, const struct keeper_plan *plan, int userns_fd,
                             uint32_t uid_base, struct err *err);
-
-/* Takes the scratch mounts down again; the overlay holds its own. Fine when there are none. */
-void rootfs_clear(const struct keeper_plan *plan);
 
 #endif

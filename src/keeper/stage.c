@@ -199,7 +199,7 @@ static int stage_fill(int root, int pool_fd, const char *agent_path, struct err 
     return r < 0 ? r : scratch_make(root, err);
 }
 
-int stage_enter(int pool_fd, const char *agent_path, struct err *err)
+int stage_enter(int pool_fd, const char *agent_path, int *ns, struct err *err)
 {
     const struct mount_option options[] = {{"size", "32m"}, {"mode", "0755"}, {0}};
 
@@ -223,5 +223,6 @@ int stage_enter(int pool_fd, const char *agent_path, struct err *err)
         chdir("/") < 0) {
         return err_sys(err, "enter the keeper's root");
     }
-    return 0;
+    *ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    return *ns < 0 ? err_sys(err, "open the mount namespace") : 0;
 }

@@ -6,7 +6,8 @@
  *   /dev      the host's null, zero, full, random, urandom and tty, and nothing else
  *   /sys      what a jail gets as /sys: the list of CPUs, read-only
  *   /empty    an empty directory, read-only, to cover others with
- *   /l0 ...   where the layers of the jail being made are mounted, /upper its disk
+ *   /l0 ...   where the layers of the jail being made are mounted, /upper its disk: in the copy of
+ *             this tree that its first process has
  *   /root     where a jail's first process mounts its root before it enters it
  *
  * Copying a mount namespace costs by the mount, and what is not there cannot leak into a jail: so
@@ -25,8 +26,8 @@ struct stage_node {
 enum { STAGE_NODES = 6 };
 extern const struct stage_node stage_nodes[STAGE_NODES];
 
-/* Enters a mount namespace of its own whose root is as above. Paths of the host cannot be opened
- * after it. Needs CAP_SYS_ADMIN and one thread. */
-must_check int stage_enter(int pool_fd, const char *agent_path, struct err *err);
+/* Enters a mount namespace of its own whose root is as above; *ns names it. Paths of the host cannot
+ * be opened after it. Needs CAP_SYS_ADMIN and one thread. */
+must_check int stage_enter(int pool_fd, const char *agent_path, int *ns, struct err *err);
 
 #endif

@@ -1,9 +1,11 @@
 #include "keeper/task.h"
 
 #include <errno.h>
+#include <linux/sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -22,7 +24,18 @@ static _Noreturn void task_run(int socket, void (*enter)(void *ctx), task_work *
     _exit(0);
 }
 
-pid_t task_fork(const char *what, int *socket, struct err *err)
+static pid_t fork_into(int group_fd)
+{
+    struct clone_args args = {
+        .flags = CLONE_INTO_CGROUP,
+        .exit_signal = SIGCHLD,
+        .cgroup = (unsigned)group_fd,
+    };
+
+    return group_fd < 0 ? fork() : (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+}
+
+pid_t task_fork(const char *what, int group_fd, int *socket, struct err *err)
 {
     int pair[2];
 
@@ -31,7 +44,7 @@ pid_t task_fork(const char *what, int *socket, struct err *err)
     }
     scoped_fd ours = pair[0];
     scoped_fd theirs = pair[1];
-    pid_t pid = fork();
+    pid_t pid = fork_into(group_fd);
     if (pid < 0) {
         return err_sys(err, "start %s", what);
     }
@@ -39,10 +52,10 @@ pid_t task_fork(const char *what, int *socket, struct err *err)
     return pid;
 }
 
-int task_start(void (*enter)(void *ctx), task_work *work, void *ctx, struct err *err)
+int task_start(int group_fd, void (*enter)(void *ctx), task_work *work, void *ctx, struct err *err)
 {
     int socket = -1;
-    pid_t pid = task_fork("a process", &socket, err);
+    pid_t pid = task_fork("a process", group_fd, &socket, err);
 
     if (pid == 0) {
         task_run(socket, enter, work, ctx);

@@ -20,8 +20,9 @@
 #include "keeper/keeper.h"
 
 /* A fork with a socket between the two: returns its pid, and 0 in the new process; *socket is each
- * one's end. `what` is for the sentence. */
-must_check pid_t task_fork(const char *what, int *socket, struct err *err);
+ * one's end. With group_fd, it is in that v2 group from its birth, which is milliseconds sooner
+ * than moving it there; -1: in the caller's. `what` is for the sentence. */
+must_check pid_t task_fork(const char *what, int group_fd, int *socket, struct err *err);
 
 struct task_result {
     int32_t status; /* 0 or -errno */
@@ -35,9 +36,10 @@ struct task_result {
 /* What is done there: fills the result, whose descriptors go along with it. */
 typedef void task_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX]);
 
-/* Returns a socket that can be read when there is a result, or none will come. `enter` is called
- * first, in the new process, to close what is not its business. */
-must_check int task_start(void (*enter)(void *ctx), task_work *work, void *ctx, struct err *err);
+/* Returns a socket that can be read when there is a result, or none will come. It is done in that
+ * v2 group. `enter` is called first, in the new process, to close what is not its business. */
+must_check int task_start(int group_fd, void (*enter)(void *ctx), task_work *work, void *ctx,
+                          struct err *err);
 
 /* Takes the result, with its descriptors, which are the caller's. False when there was none; then
  * the result says so. */

@@ -109,6 +109,7 @@ void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int
                   void *ctx)
 {
     struct dial *dial = xnew(struct dial);
+    int ahead = -1;
 
     *dial = (struct dial){.sb = sb, .port = port, .done = done, .ctx = ctx};
     sandbox_hold(sb);
@@ -119,6 +120,8 @@ void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int
     } else if (sb->state == SANDBOX_PAUSING ||
                (sb->state == SANDBOX_RESUMING && port != CHANNEL_PORT_CONTROL)) {
         dial_wait(dial); /* nobody but us comes before the agent knows who it is */
+    } else if ((ahead = ahead_take(sb, port)) >= 0) {
+        dial_finish(dial, ahead);
     } else {
         dial_start(dial);
     }
@@ -156,7 +159,7 @@ static void on_broken(void *ctx, const char *why)
     if (sb->start) {
         struct err err;
         (void)err_set(&err, EIO, "the sandbox's agent gave up: %s", why);
-        start_fail(sb, -EIO, &err);
+        start_lost(sb, &err);
     } else if (sb->pooled) {
         pool_drop(sb, "the channel to its agent broke");
     } else {
@@ -281,6 +284,7 @@ void sandbox_drop_jail(struct sandbox *sb)
 {
     struct jail_poll *jail = move_ptr(&sb->pidfd);
 
+    ahead_drop(sb);
     agent_channel_close(move_ptr(&sb->channel));
     egress_close(move_ptr(&sb->net));
     if (jail) {
@@ -296,17 +300,16 @@ void sandbox_take_jail(struct sandbox *sb, int past, int fds[KEEPER_FDS_MAX])
     if (!sb->pidfd) {
         take_pidfd(sb, move_fd(&fds[KEEPER_FD_PIDFD]));
     }
-    if (egress && !sb->net && fds[KEEPER_FD_DNS_TCP] >= 0) {
+    if (egress && !sb->net && fds[KEEPER_FD_DNS_UDP] >= 0) {
         const struct egress_sockets sockets = {.gate = move_fd(&fds[KEEPER_FD_GATE]),
-                                               .dns_udp = move_fd(&fds[KEEPER_FD_DNS_UDP]),
-                                               .dns_tcp = move_fd(&fds[KEEPER_FD_DNS_TCP])};
+                                               .dns_udp = move_fd(&fds[KEEPER_FD_DNS_UDP])};
         sb->net = egress_open(egress, sb->id, sb->options, &sockets);
     }
     agent_channel_close(sb->channel);
     sb->channel = agent_channel_new(sb->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]), past,
                                     &channel_handler, sb);
     if (sb->all->use.logs.attached && !sb->hidden) {
-        sb->all->use.logs.attached(sb->all->use.logs.ctx, sb);
+        sb->all->use.logs.attached(sb->all->use.logs.ctx, sb, sb->state == SANDBOX_STARTING);
     }
 }
 

@@ -37,6 +37,7 @@ struct start {
     bool row_given;     /* to the store */
     bool row_saved;     /* on record */
     bool agent_ready;   /* has its configuration, and what the template starts is up */
+    bool claimed;       /* it lay parked */
     bool started;       /* what it starts from has the template's command running */
     bool warm; /* that is all it has: its layers and the command would do. A copy has more */
     char *start_cmd, *ready_cmd;   /* of the template; NULL: none */
@@ -121,6 +122,16 @@ static void back_to_paused(struct sandbox *sb, const struct start *start)
     sandbox_fail_dials(sb, -EHOSTDOWN);
 }
 
+/* Nothing of it stays, and what was put on record of it ends. */
+static void take_back(struct sandbox *sb, const struct start *start)
+{
+    sandbox_leave(sb);
+    undo_jail(sb, start);
+    if (start->row_given) {
+        sandbox_record_end(sb, "it did not start", NULL, NULL);
+    }
+}
+
 void start_fail(struct sandbox *sb, int error, const struct err *err)
 {
     struct err why = *err;
@@ -133,14 +144,58 @@ void start_fail(struct sandbox *sb, int error, const struct err *err)
         back_to_paused(sb, &start);
     } else {
         sb->all->create_failed += !sb->pooled;
-        sandbox_leave(sb);
-        undo_jail(sb, &start);
-        if (start.row_given) {
-            sandbox_record_end(sb, "it did not start", NULL, NULL);
-        }
+        take_back(sb, &start);
     }
     start.done(start.ctx, NULL, error, &why);
     sandbox_release(sb);
+}
+
+static void create_new(struct sandboxes *all, const struct sandbox_params *params,
+                       sandbox_created *done, void *ctx);
+
+/* What the end of a parked jail interrupted is begun anew, with one that is made for it. False: its
+ * template is another by now. */
+static bool start_again(struct sandbox *sb, const struct start *start)
+{
+    const struct template *t = templates_by_id(sb->all->use.templates, sb->template_id);
+
+    if (!t || !text_same(t->build_id, sb->build_id)) {
+        return false;
+    }
+    const struct sandbox_params params = {.team_id = sb->team_id,
+                                          .template = t,
+                                          .timeout_ms = sb->end_ms - sb->started_ms,
+                                          .secure = sb->access_token != NULL,
+                                          .metadata = sb->metadata,
+                                          .env_vars = sb->env_vars,
+                                          .options = sb->options};
+    create_new(sb->all, &params, start->done, start->ctx);
+    return true;
+}
+
+/* Its caller knows nothing of it: the row that was given out ends, and the next has another id. */
+static void claim_lost(struct sandbox *sb, const struct err *err)
+{
+    struct err why = *err;
+
+    log_warn("sandbox %s: lost as it was claimed, another is made: %s", sb->id, why.msg);
+    sandbox_hold(sb);
+    struct start start = start_take(sb);
+    take_back(sb, &start);
+    if (!start_again(sb, &start)) {
+        sb->all->create_failed++;
+        start.done(start.ctx, NULL, -EIO, &why);
+    }
+    sandbox_release(sb);
+}
+
+void start_lost(struct sandbox *sb, const struct err *err)
+{
+    if (sb->start->claimed) {
+        claim_lost(sb, err);
+    } else {
+        start_fail(sb, -EIO, err);
+    }
 }
 
 static void set_patience(struct sandbox *sb, uint32_t ms)
@@ -199,7 +254,7 @@ static void start_check(struct sandbox *sb)
         sb->all->resumes++;
         kept_forget(sb->all, sb->saved);
         free(move_ptr(&sb->saved));
-        sb->saved_bytes = 0;
+        sb->saved_bytes = sb->saved_disk_bytes = 0;
     } else if (!sb->hidden) {
         sb->all->created++;
         table_show(&sb->all->table, sb);
@@ -281,7 +336,7 @@ static void on_init(struct sandbox *sb, int error, const struct err *err)
         return;
     }
     if (error < 0) {
-        start_fail(sb, -EIO, err);
+        start_lost(sb, err);
         return;
     }
     start_mark(sb, SANDBOX_STEP_INIT);
@@ -529,6 +584,7 @@ static void start_claimed(struct sandbox *sb, const struct sandbox_params *param
                             .ctx = ctx,
                             .jail_asked = true,
                             .jail_answered = true,
+                            .claimed = true,
                             .started = true,
                             .step_us = clock_mono_us()};
     sb->start = start;
@@ -537,7 +593,7 @@ static void start_claimed(struct sandbox *sb, const struct sandbox_params *param
         egress_set_policy(sb->net, sb->options);
     }
     if (logs->attached) {
-        logs->attached(logs->ctx, sb);
+        logs->attached(logs->ctx, sb, true);
     }
     start_record(sb, CHANGE_CREATED);
     sandbox_init_agent(sb, on_init);
@@ -556,17 +612,12 @@ void sandbox_park(struct sandboxes *all, const struct template *template, sandbo
     begin_from_saved(sb, template->saved, done, ctx);
 }
 
-void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
-                    sandbox_created *done, void *ctx)
+static void create_new(struct sandboxes *all, const struct sandbox_params *params,
+                       sandbox_created *done, void *ctx)
 {
     const struct template *template = params->template;
-    struct sandbox *sb = pool_claim(all, params);
+    struct sandbox *sb = new_starting(all, params);
 
-    if (sb) {
-        start_claimed(sb, params, done, ctx);
-        return;
-    }
-    sb = new_starting(all, params);
     if (params->hidden) {
         start_begin(sb, params->from, false, CHANNEL_PAST_NONE, done, ctx);
     } else {
@@ -574,4 +625,16 @@ void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
     }
     sb->start->warm = template->saved && !params->hidden && !template->snapshot_of &&
                       (template->start_cmd || template->ready_cmd);
+}
+
+void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
+                    sandbox_created *done, void *ctx)
+{
+    struct sandbox *sb = pool_claim(all, params);
+
+    if (sb) {
+        start_claimed(sb, params, done, ctx);
+    } else {
+        create_new(all, params, done, ctx);
+    }
 }

@@ -18,6 +18,10 @@ enum {
     DEMAND_HEADROOM = 2,       /* for each one taken in a second, so many are wanted */
     DEMAND_DECAY = 32,         /* a second without takers costs this part of the level, or 1 */
     DEMAND_JAIL_BYTES = 2 * 1024 * 1024, /* of a jail with nothing but its agent */
+
+    DEMAND_FLOOR_SHARE = 64,    /* a floor that nobody set: this part of the host's memory, */
+    DEMAND_FLOOR_PER_CORE = 64, /* so many for each processor, which has to make them, */
+    DEMAND_FLOOR_MAX = 128,     /* and no more than this: whichever is least */
 };
 
 struct demand {
@@ -38,6 +42,9 @@ struct demand_bounds {
     uint64_t free_bytes;     /* of it, that must stay available; 0: DEMAND_FREE_PERCENT */
     uint64_t available_bytes;
 };
+
+/* What a host of that size has in quiet times, of a template that is not restored. */
+uint32_t demand_floor(uint64_t memory_bytes, uint32_t cores);
 
 /* How many there should be now. */
 uint32_t demand_target(const struct demand *demand, const struct demand_bounds *bounds);

@@ -70,6 +70,9 @@ static char *init_body(const struct sandbox *sb)
         set(body, "caHash", json_string(hash));
     }
     free(authority);
+    if (sb->pooled) {
+        set(body, "rehearse", json_true());
+    }
     set(body, "timestamp", json_string(stamp));
     set(body, "sandboxID", json_string(sb->id));
     set(body, "templateID", json_string(sb->template_id));

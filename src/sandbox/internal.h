@@ -6,6 +6,7 @@
  *   tally.c      how many each team has, and which one a key has made
  *   slots.c      which uid ranges are in use
  *   channel.c    the daemon's end of the socket to a jail's agent
+ *   ahead.c      sockets to the agent of a parked jail, before they are needed
  *   attach.c     sockets into the jail; the channel made anew when it broke
  *   init.c       POST /init: what the agent is told
  *   describe.c   what a new one is
@@ -91,6 +92,7 @@ void slots_give(struct slots *slots, uint32_t slot); /* fine for SLOT_NONE */
 
 enum adoption { ADOPT_WAITING, ADOPT_SAVED, ADOPT_ATTACHING, ADOPT_LISTING, ADOPT_READY };
 
+struct ahead;
 struct doomed;
 struct dial;
 struct ending;
@@ -126,7 +128,8 @@ struct sandboxes {
     uv_timer_t pack_timer;
     bool packing; /* the keeper is at it, for one of them */
     struct pools *pools;
-    uint32_t making_n; /* jails that the keeper makes for somebody who waits */
+    struct ahead *aheads; /* of claimed ones */
+    uint32_t making_n;    /* jails that the keeper makes for somebody who waits */
 
     enum adoption adoption;
     struct sandbox_position adopt_cursor;
@@ -159,7 +162,7 @@ struct sandbox {
     bool counted_alive, counted_running; /* in its team's tally */
     char *layers; /* as struct template's: its template may change, this does not */
     char *saved;  /* PAUSED, RESUMING: what the keeper saved of it */
-    uint64_t saved_bytes;
+    uint64_t saved_bytes, saved_disk_bytes; /* of its memory, and of its files */
     char *forfeit; /* why the pause that is being made keeps no memory, though it was to; or NULL */
     bool packed;   /* the keeper was asked to compress that */
 
@@ -169,6 +172,7 @@ struct sandbox {
     struct agent_channel *channel;  /* NULL: not attached */
     struct options_change *changes; /* that the agent is being told of */
     struct egress_net *net;         /* NULL: not attached, or loopback alone */
+    struct ahead *ahead;            /* NULL: it was not parked, or they are used */
     bool attaching;
     bool init_due;      /* adopted: the daemon before may have died between the row and /init */
     bool adopted;       /* the daemon before may have been pausing it */
@@ -236,6 +240,13 @@ void sandbox_attach(struct sandbox *sb);
 void sandbox_resume_dials(struct sandbox *sb);
 void sandbox_fail_dials(struct sandbox *sb, int error);
 
+/* ---- ahead.c ---- */
+
+void ahead_dial(struct sandbox *sb);               /* it is parked */
+int ahead_take(struct sandbox *sb, uint32_t port); /* the caller's from now on; -1: there is none */
+void ahead_drop(struct sandbox *sb);
+void ahead_expire(struct sandboxes *all); /* time has passed */
+
 /* ---- init.c ---- */
 
 /* Calls done once, with 0 or -errno and the sentence; also when the sandbox ended meanwhile. */
@@ -279,6 +290,7 @@ void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sa
                  void *ctx);
 void start_mark(struct sandbox *sb, enum sandbox_step step); /* a create is through with it */
 void start_fail(struct sandbox *sb, int error, const struct err *err);
+void start_lost(struct sandbox *sb, const struct err *err); /* its jail, or its agent, is no more */
 void start_timeout(struct sandbox *sb);
 void start_drop(struct sandbox *sb); /* the daemon is going away; a jail that is there stays */
 void start_waiting(struct sandboxes *all); /* starts those that wait */

@@ -33,6 +33,7 @@ void sandbox_close(struct sandbox *sb)
     sandbox_set_state(sb, SANDBOX_KILLING);
     agent_channel_drain_logs(sb->channel); /* its last words */
     while ((watch = sb->watches)) {
+        watch->told = false;
         sandbox_watch_unset(watch);
         watch->gone(watch);
     }
@@ -117,7 +118,7 @@ void sandbox_died(struct sandbox *sb)
 
     if (sb->start) {
         (void)err_set(&err, EIO, "the sandbox's first process ended while it started");
-        start_fail(sb, -EIO, &err);
+        start_lost(sb, &err);
         return;
     }
     if (sb->adopted) { /* the keeper may have gone on with a pause that another daemon asked for */

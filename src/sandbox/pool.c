@@ -24,10 +24,13 @@
 
 enum {
     POOL_TICK_MS = 1000,
-    POOL_QUIET_MS = 100, /* after a claim: what it is claimed for goes first */
-    POOL_SETTLE_MS = 3,  /* the same for a pool that is about to run out: */
-    POOL_LOW = 4,        /* the part of its target that it has less of */
-    POOL_AT_ONCE = 2,    /* asked of the keeper, all pools together */
+    POOL_QUIET_MS = 100,      /* after a claim: what it is claimed for goes first; */
+    POOL_QUIET_EACH_MS = 10,  /* so much more for each that was claimed in one go, */
+    POOL_QUIET_MS_MAX = 1500, /* and no longer than this */
+    POOL_STEADY_MS = 500,     /* claims that go on for so long are a load, not a burst */
+    POOL_LOW = 4,             /* a pool that has less than this part of its target is low */
+    POOL_AT_ONCE = 1,         /* asked of the keeper, all pools together */
+    POOL_AT_ONCE_LOW = 2,     /* by one that is low */
     POOL_RETRY_MS_MIN = 1000,
     POOL_RETRY_MS_MAX = 60 * 1000,
     POOL_EMPTIED_MS = 10, /* how often it is looked whether all are gone */
@@ -60,7 +63,10 @@ struct pools {
     uint32_t making_n;     /* of all */
     uv_timer_t tick;       /* demand, memory, templates */
     uv_timer_t settling;   /* until more are made */
-    int64_t claimed_ms;    /* the last one */
+    uint32_t floor;        /* of built-in templates */
+    int64_t begun_ms;      /* the first claim without a quiet time since, */
+    int64_t claimed_ms;    /* the last, */
+    uint32_t claimed_n;    /* and how many */
     uint64_t memory_bytes; /* the host's, and what of it is available */
     uint64_t available_bytes;
     uint64_t hits, misses;
@@ -138,7 +144,7 @@ static uint64_t jail_bytes(const struct pool *pool)
 static uint32_t pool_target(const struct pool *pool)
 {
     const struct sandboxes *all = pool->all;
-    struct demand_bounds bounds = {.floor = all->use.parked_min,
+    struct demand_bounds bounds = {.floor = all->pools->floor,
                                    .ceiling = all->use.parked_max,
                                    .built_in = pool->built_in,
                                    .restored = pool->saved != NULL,
@@ -230,6 +236,7 @@ static void on_parked(void *ctx, struct sandbox *sb, int error, const struct err
     DL_APPEND(pool->parked, parked);
     pool->parked_n++;
     pool->failures = 0;
+    ahead_dial(sb);
     pool_pump(all);
 }
 
@@ -255,14 +262,36 @@ static const struct template *template_of(const struct pool *pool)
     return search.found;
 }
 
-/* One that is low does not wait for quiet times: under a steady load there are none. */
+/* For how long what was claimed last has the host to itself. */
+static int64_t quiet_ms(const struct pools *pools)
+{
+    int64_t ms = POOL_QUIET_MS + (int64_t)pools->claimed_n * POOL_QUIET_EACH_MS;
+
+    return ms < POOL_QUIET_MS_MAX ? ms : POOL_QUIET_MS_MAX;
+}
+
+static bool is_quiet(const struct pools *pools, int64_t now_ms)
+{
+    return now_ms - pools->claimed_ms >= quiet_ms(pools);
+}
+
+static bool is_low(const struct pool *pool)
+{
+    return pool->parked_n + pool->making_n < pool_target(pool) / POOL_LOW;
+}
+
+/* One that is low waits for a burst to be over, but not for quiet times: under a steady load there
+ * are none. */
 static bool lacks(const struct pool *pool)
 {
+    const struct pools *pools = pool->all->pools;
     int64_t now_ms = clock_mono_ms();
-    bool quiet = now_ms - pool->all->pools->claimed_ms >= POOL_QUIET_MS;
-    uint32_t n = pool->parked_n + pool->making_n, target = pool_target(pool);
+    bool low = is_low(pool);
+    bool may = is_quiet(pools, now_ms) || (low && now_ms - pools->begun_ms >= POOL_STEADY_MS);
 
-    return n < (quiet ? target : target / POOL_LOW) && now_ms >= pool->not_before_ms;
+    return may && now_ms >= pool->not_before_ms &&
+           pools->making_n < (low ? POOL_AT_ONCE_LOW : POOL_AT_ONCE) &&
+           pool->parked_n + pool->making_n < pool_target(pool);
 }
 
 static void make_one(struct pool *pool)
@@ -302,11 +331,13 @@ void pool_pump(struct sandboxes *all)
         return;
     }
     DL_FOREACH (pools->list, pool) {
-        while (all->making_n == 0 && pools->making_n < POOL_AT_ONCE && lacks(pool)) {
+        while (all->making_n == 0 && lacks(pool)) {
             make_one(pool);
         }
     }
-    settle_within(pools, pools->claimed_ms + POOL_QUIET_MS - clock_mono_ms());
+    int64_t now_ms = clock_mono_ms();
+    settle_within(pools, pools->begun_ms + POOL_STEADY_MS - now_ms);
+    settle_within(pools, pools->claimed_ms + quiet_ms(pools) - now_ms);
 }
 
 /* ---- time ---- */
@@ -345,6 +376,7 @@ static void on_tick(uv_timer_t *timer)
     }
     refresh(all);
     pools_want(all);
+    ahead_expire(all);
 }
 
 /* ---- from outside ---- */
@@ -368,6 +400,19 @@ static struct parked *parked_up(const struct pool *pool)
     return NULL;
 }
 
+static void note_claim(struct pools *pools)
+{
+    int64_t now_ms = clock_mono_ms();
+
+    if (is_quiet(pools, now_ms)) {
+        pools->begun_ms = now_ms;
+        pools->claimed_n = 0;
+    }
+    pools->claimed_n++;
+    pools->claimed_ms = now_ms;
+    settle_within(pools, quiet_ms(pools));
+}
+
 struct sandbox *pool_claim(struct sandboxes *all, const struct sandbox_params *params)
 {
     struct pools *pools = all->pools;
@@ -377,8 +422,7 @@ struct sandbox *pool_claim(struct sandboxes *all, const struct sandbox_params *p
     }
     struct pool *pool = pool_of(all, params->template);
     demand_take(&pool->demand, all->use.parked_max);
-    pools->claimed_ms = clock_mono_ms();
-    settle_within(pools, POOL_SETTLE_MS);
+    note_claim(pools);
     struct parked *parked = parked_up(pool);
     if (!parked) {
         pools->misses++;
@@ -450,6 +494,9 @@ void pools_new(struct sandboxes *all)
     all->refs += 2;
     pools->memory_bytes = uv_get_total_memory();
     pools->available_bytes = uv_get_free_memory();
+    pools->floor = all->use.parked_min == SANDBOX_PARKED_AUTO
+                       ? demand_floor(pools->memory_bytes, uv_available_parallelism())
+                       : all->use.parked_min;
     if (uv_timer_init(all->use.loop, &pools->tick) < 0 ||
         uv_timer_init(all->use.loop, &pools->settling) < 0) {
         abort();

@@ -84,15 +84,18 @@ struct sandbox_log {
 };
 
 /* Where the lines go. `attached` comes with every new channel to an agent; no line comes before it
- * was answered with sandbox_log_credit(), at once or later. */
+ * was answered with sandbox_log_credit(), at once or later. `first`: there was none before, and no
+ * line of that sandbox can be on record. */
 struct sandbox_log_sink {
-    void (*attached)(void *ctx, struct sandbox *sb); /* NULL: nobody wants lines */
+    void (*attached)(void *ctx, struct sandbox *sb, bool first); /* NULL: nobody wants lines */
     void (*line)(void *ctx, struct sandbox *sb, const struct sandbox_log *log);
     void *ctx;
 };
 
 /* All up to seq are on record: the agent drops them and sends those that follow. */
 void sandbox_log_credit(struct sandbox *sb, uint32_t seq);
+
+#define SANDBOX_PARKED_AUTO UINT32_MAX
 
 struct sandboxes_options {
     uv_loop_t *loop;
@@ -105,7 +108,8 @@ struct sandboxes_options {
     int64_t retention_ms;  /* a sandbox paused for that long is killed; 0: never */
     int64_t pack_after_ms; /* the memory of one paused for that long is compressed; 0: never */
     uint32_t team_max;     /* traffic wakes nobody while a team has so many running; 0: no limit */
-    uint32_t parked_min;   /* jails of each built-in template that are kept ready for creates */
+    uint32_t parked_min;   /* jails of each built-in template that are kept ready for creates, or */
+                           /* SANDBOX_PARKED_AUTO: see demand.h */
     uint32_t parked_max;   /* of any template; 0: none are */
     uint64_t parked_free_bytes; /* with less memory available none are; 0: see demand.h */
 };
@@ -205,6 +209,7 @@ struct sandbox_snapshot {
     const char *template_id;
     const char *alias; /* NULL: has none */
     uint64_t frozen_usec;
+    uint64_t bytes; /* of its memory and its files, on the disk */
 };
 typedef void sandbox_snapshotted(void *ctx, int error, const struct err *err,
                                  const struct sandbox_snapshot *snapshot);
@@ -254,6 +259,7 @@ struct sandbox_info {
     bool changing;            /* PAUSING or RESUMING: it reads as PAUSED */
     int64_t started_ms, end_ms, created_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
+    uint64_t saved_bytes; /* PAUSED: of its memory and its files, on the disk; 0: unknown */
     const json_t *metadata, *env_vars, *options; /* objects, never NULL */
 };
 struct sandbox_info sandbox_info(const struct sandbox *sb);
@@ -306,8 +312,13 @@ struct sandboxes_step {
 };
 void sandboxes_steps(const struct sandboxes *all, struct sandboxes_step out[SANDBOX_STEPS]);
 
-/* Memory of paused sandboxes and of snapshots, on disk. */
-uint64_t sandboxes_saved_bytes(struct sandboxes *all);
+/* What was saved takes so many bytes of the disk. Files that copies share are counted for each. */
+struct sandboxes_saved {
+    uint64_t paused_memory, paused_disk;
+    uint64_t snapshots_memory, snapshots_disk;
+    uint64_t templates_memory; /* that were kept running, once, to start sandboxes from */
+};
+struct sandboxes_saved sandboxes_saved(struct sandboxes *all);
 
 /* Of one team: those that run or start. */
 uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id);
@@ -329,19 +340,29 @@ struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team
 void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
                   void *ctx);
 
-/* Calls gone, once, when the sandbox has been paused or killed. The watch is then unset already.
- * Before a pause it calls pausing: what can still be ended well is to be ended; the pause waits,
- * for SANDBOX_DRAIN_MS, until every watch that was told so is unset. One that is set while it is
- * paused, or about to be, with a pausing to call, waits for it to be resumed. */
+/* How far a pause is. */
+enum sandbox_pausing {
+    SANDBOX_PAUSE_BEGINS, /* end what can be ended well, hold the rest: the pause waits for those
+                             that were told, SANDBOX_DRAIN_MS at most, to be unset or settled */
+    SANDBOX_PAUSE_DUE,    /* that time is up: cut off what has not ended */
+    SANDBOX_PAUSE_OFF,    /* it failed: what is held goes on */
+};
+
+/* Calls gone, once, when the sandbox has been paused (it was told so) or killed. The watch is then
+ * unset already. One that is set while it is paused, or about to be, with a pausing to call, waits
+ * for it to be resumed. */
 enum { SANDBOX_DRAIN_MS = 2000 };
 struct sandbox_watch {
     struct sandbox_watch *prev, *next;
     struct sandbox *sandbox; /* NULL: not set */
     void (*gone)(struct sandbox_watch *watch);
-    void (*pausing)(struct sandbox_watch *watch); /* may be NULL: nothing to end */
-    bool told;                                    /* that it pauses */
+    void (*pausing)(struct sandbox_watch *watch, enum sandbox_pausing how); /* NULL: not told */
+    bool told;                                                              /* that it pauses */
+    bool settled; /* nothing is left that has to end before */
 };
 void sandbox_watch_set(struct sandbox_watch *watch, struct sandbox *sb);
+void sandbox_watch_settle(
+    struct sandbox_watch *watch);                      /* what is left can be cut off at any time */
 void sandbox_watch_unset(struct sandbox_watch *watch); /* fine when not set */
 
 #endif

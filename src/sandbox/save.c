@@ -40,6 +40,19 @@ static void save_finish(struct sandbox *sb, int error, const struct err *err,
     sandbox_release(sb);
 }
 
+/* It runs on, and so does what was held for the pause. */
+static void tell_off(struct sandbox *sb)
+{
+    struct sandbox_watch *watch = NULL, *next = NULL;
+
+    DL_FOREACH_SAFE (sb->watches, watch, next) {
+        if (watch->told) {
+            watch->told = false;
+            watch->pausing(watch, SANDBOX_PAUSE_OFF);
+        }
+    }
+}
+
 void save_abort(struct sandbox *sb, int error, const struct err *err)
 {
     struct save *save = sb->saves;
@@ -51,6 +64,7 @@ void save_abort(struct sandbox *sb, int error, const struct err *err)
         sandbox_set_state(sb, SANDBOX_RUNNING);
         sandbox_arm(sb);
         sandbox_watch_jail(sb, true);
+        tell_off(sb);
     }
     if (!sb->channel) {
         sandbox_attach(sb);
@@ -165,12 +179,12 @@ static void save_ask(struct sandbox *sb)
 
 /* ---- before it ---- */
 
-static struct sandbox_watch *told_watch(const struct sandbox *sb)
+static struct sandbox_watch *unsettled_watch(const struct sandbox *sb)
 {
     struct sandbox_watch *watch = NULL;
 
     DL_FOREACH (sb->watches, watch) {
-        if (watch->told) {
+        if (watch->told && !watch->settled) {
             return watch;
         }
     }
@@ -179,7 +193,7 @@ static struct sandbox_watch *told_watch(const struct sandbox *sb)
 
 void save_check_drained(struct sandbox *sb)
 {
-    if (sb->saves && sb->saves->quiet && !sb->saves->asked && !told_watch(sb)) {
+    if (sb->saves && sb->saves->quiet && !sb->saves->asked && !unsettled_watch(sb)) {
         (void)uv_timer_start(&sb->timer, sandbox_on_timer, 0, 0);
     }
 }
@@ -191,9 +205,9 @@ void save_drained(struct sandbox *sb)
     if (!sb->saves || !sb->saves->quiet || sb->saves->asked) {
         return;
     }
-    while ((watch = told_watch(sb))) { /* a client that does not read: it is cut off */
-        sandbox_watch_unset(watch);
-        watch->gone(watch);
+    while ((watch = unsettled_watch(sb))) { /* a client that does not read */
+        watch->settled = true;
+        watch->pausing(watch, SANDBOX_PAUSE_DUE);
     }
     save_ask(sb);
 }
@@ -230,18 +244,19 @@ static void tell_pausing(struct sandbox *sb)
 
     DL_FOREACH_SAFE (sb->watches, watch, next) {
         if (watch->told) {
-            watch->pausing(watch);
+            watch->pausing(watch, SANDBOX_PAUSE_BEGINS);
         }
     }
 }
 
 /* Who is there when a pause begins is told of it, unless it is refused; who comes later waits. */
-static void mark_told(struct sandbox *sb, bool told)
+static void mark_told(struct sandbox *sb)
 {
     struct sandbox_watch *watch = NULL;
 
     DL_FOREACH (sb->watches, watch) {
-        watch->told = told && watch->pausing;
+        watch->told = watch->pausing;
+        watch->settled = false;
     }
 }
 
@@ -252,6 +267,7 @@ static void save_go(struct sandbox *sb)
     save->begun = true;
     if (stops(save)) {
         tell_pausing(sb);
+        ahead_drop(sb);
     }
     agent_channel_quiet(sb->channel, stops(save) ? CHANNEL_QUIET_END : CHANNEL_QUIET_HOLD,
                         on_quiet);
@@ -272,12 +288,11 @@ static void on_looked(void *ctx, const struct keeper_answer *answer, int fds[KEE
         save->looking = false;
         save->looked = true;
         if (answer->status == -ENOTSUP) {
-            mark_told(sb, false);
             save_abort(sb, answer->status, &answer->err);
         } else if (sb->channel) {
             save_go(sb);
         } else {
-            mark_told(sb, false);
+            tell_off(sb);
             sandbox_set_state(sb, SANDBOX_RUNNING);
             save_begin(sb);
         }
@@ -313,7 +328,7 @@ static void save_begin(struct sandbox *sb)
     if (stops(save)) {
         sandbox_set_state(sb, SANDBOX_PAUSING);
         (void)uv_timer_stop(&sb->timer);
-        mark_told(sb, true);
+        mark_told(sb);
     }
     if (stops(save) && save->flags & KEEPER_SAVE_MEMORY && !save->looked) {
         save_look(sb);

@@ -1,6 +1,7 @@
 /* One stream for each sandbox that runs or is read. It does one thing at a time in the pool: write
  * what is pending, else the oldest read. So a read sees all that came before it, and no file has
- * two users at once. */
+ * two users at once. Lines are gathered for a moment, so that those of a short command are one
+ * write, unless somebody waits for them. */
 #include "telemetry/logs.h"
 
 #include <assert.h>
@@ -19,6 +20,8 @@
 #include "base/table.h"
 
 enum {
+    GATHER_MS = 1000,
+    GATHERED_MAX = SANDBOX_LOG_WINDOW / 2, /* lines: the agent may send on meanwhile */
     PENDING_BYTES_MAX = (SANDBOX_LOG_WINDOW + 2) * LOGFILE_RECORD_BYTES_MAX + LOGS_OWN_BYTES,
 };
 
@@ -34,6 +37,7 @@ struct read {
 };
 
 struct log_stream {
+    struct log_stream *prev, *next; /* in logs->gathering, while lines are gathered */
     struct logs *logs;
     UT_hash_handle hh;
     struct logfile file;
@@ -45,7 +49,9 @@ struct log_stream {
     uint32_t seq;    /* of the last line that came */
     int64_t wall_ms; /* its time */
     struct buf pending;
-    size_t own_bytes; /* of it: what logs_put() brought */
+    uint32_t pending_n; /* lines in it */
+    size_t own_bytes;   /* of it: what logs_put() brought */
+    bool gathering;
 
     /* What the pool has while `job` is not JOB_NONE. */
     uv_work_t work;
@@ -64,10 +70,12 @@ struct logs {
     uv_loop_t *loop;
     int dir_fd;
     struct log_stream *streams;
+    struct log_stream *gathering;
     uv_timer_t timer;
+    uv_timer_t gathered;
     uv_work_t sweep;
     bool sweeping;
-    bool timer_closed;
+    uint32_t timers_n; /* not closed yet */
     bool closed;
     struct logs_figures figures;
 };
@@ -99,8 +107,17 @@ static struct log_stream *stream_of(struct logs *logs, struct str id)
     return stream;
 }
 
+static void gather_end(struct log_stream *stream)
+{
+    if (stream->gathering) {
+        DL_DELETE(stream->logs->gathering, stream);
+        stream->gathering = false;
+    }
+}
+
 static void stream_free(struct log_stream *stream)
 {
+    gather_end(stream);
     HASH_DEL(stream->logs->streams, stream);
     sandbox_watch_unset(&stream->watch);
     buf_fini(&stream->pending);
@@ -225,6 +242,26 @@ static void job_start(struct log_stream *stream, enum job job)
     }
 }
 
+static void write_start(struct log_stream *stream)
+{
+    struct buf empty = stream->writing;
+
+    gather_end(stream);
+    stream->writing = stream->pending;
+    stream->pending = empty;
+    stream->pending_n = 0;
+    stream->own_bytes = 0;
+    stream->writing_seq = stream->seq;
+    job_start(stream, JOB_WRITE);
+}
+
+/* More may come soon, and nobody waits for what is there. */
+static bool may_gather(const struct log_stream *stream)
+{
+    return stream->gathering && stream->watch.sandbox && !stream->reads && !stream->watches &&
+           stream->pending_n < GATHERED_MAX && !stream->logs->closed;
+}
+
 /* Does what is next. May free the stream. */
 static void pump(struct log_stream *stream)
 {
@@ -234,13 +271,9 @@ static void pump(struct log_stream *stream)
     if (!stream->looked && stream->watch.sandbox) {
         job_start(stream, JOB_LOOK);
     } else if (buf_len(&stream->pending) > 0) {
-        struct buf empty = stream->writing;
-
-        stream->writing = stream->pending;
-        stream->pending = empty;
-        stream->own_bytes = 0;
-        stream->writing_seq = stream->seq;
-        job_start(stream, JOB_WRITE);
+        if (!may_gather(stream)) {
+            write_start(stream);
+        }
     } else if (stream->reads) {
         stream->reading = stream->reads;
         DL_DELETE(stream->reads, stream->reading);
@@ -248,6 +281,32 @@ static void pump(struct log_stream *stream)
     } else if (!stream->watch.sandbox && !stream->watches) {
         stream_free(stream);
     }
+}
+
+static void on_gathered(uv_timer_t *timer)
+{
+    struct logs *logs = timer->data;
+    struct log_stream *stream = NULL, *next = NULL;
+
+    DL_FOREACH_SAFE (logs->gathering, stream, next) {
+        gather_end(stream);
+        pump(stream);
+    }
+}
+
+/* A line is pending. */
+static void gather(struct log_stream *stream)
+{
+    struct logs *logs = stream->logs;
+
+    if (stream->pending_n++ == 0) {
+        stream->gathering = true;
+        DL_APPEND(logs->gathering, stream);
+    }
+    if (!uv_is_active((uv_handle_t *)&logs->gathered)) {
+        (void)uv_timer_start(&logs->gathered, on_gathered, GATHER_MS, 0);
+    }
+    pump(stream);
 }
 
 /* ---- the sink ---- */
@@ -260,7 +319,9 @@ static void on_sandbox_gone(struct sandbox_watch *watch)
     pump(stream);
 }
 
-static void on_attached(void *ctx, struct sandbox *sb)
+/* A new sandbox's lines are asked for at once: one that is killed in its first moments has told all
+ * by then. */
+static void on_attached(void *ctx, struct sandbox *sb, bool first)
 {
     struct sandbox_info info = sandbox_info(sb);
     struct log_stream *stream = stream_of(ctx, str_of(info.id));
@@ -271,7 +332,9 @@ static void on_attached(void *ctx, struct sandbox *sb)
     if (!stream->watch.sandbox) {
         stream->watch.gone = on_sandbox_gone;
         sandbox_watch_set(&stream->watch, sb);
+        stream->looked = stream->looked || info.state == SANDBOX_STARTING; /* it has none yet */
     }
+    stream->looked = stream->looked || first;
     credit_settle(stream);
     pump(stream);
 }
@@ -321,8 +384,8 @@ static void on_line(void *ctx, struct sandbox *sb, const struct sandbox_log *log
         logs->figures.lost++;
     } else {
         logs->figures.lines++;
+        gather(stream);
     }
-    pump(stream);
 }
 
 /* It has the number of the agent's last line, so that the agent's next one is still the next. */
@@ -344,7 +407,7 @@ void logs_put(struct logs *logs, const char *sandbox_id, enum log_level level, s
     }
     stream->own_bytes += buf_len(&stream->pending) - before;
     logs->figures.lines++;
-    pump(stream);
+    gather(stream);
 }
 
 struct sandbox_log_sink logs_sink(struct logs *logs)
@@ -417,6 +480,7 @@ void logs_watch_set(struct logs *logs, struct logs_watch *watch, struct sandbox 
     watch->stream = stream;
     if (stream) {
         DL_APPEND(stream->watches, watch);
+        pump(stream);
     }
 }
 
@@ -477,11 +541,12 @@ int logs_new(uv_loop_t *loop, const char *path, struct logs **out, struct err *e
     struct logs *logs = xnew(struct logs);
     logs->loop = loop;
     logs->dir_fd = move_fd(&fd);
-    if (uv_timer_init(loop, &logs->timer) < 0 ||
+    logs->timers_n = 2;
+    if (uv_timer_init(loop, &logs->timer) < 0 || uv_timer_init(loop, &logs->gathered) < 0 ||
         uv_timer_start(&logs->timer, on_timer, 0, LOGS_SWEEP_MS) < 0) {
         abort();
     }
-    logs->timer.data = logs;
+    logs->timer.data = logs->gathered.data = logs;
     *out = logs;
     return 0;
 }
@@ -490,7 +555,7 @@ static void on_timer_closed(uv_handle_t *handle)
 {
     struct logs *logs = handle->data;
 
-    logs->timer_closed = true;
+    logs->timers_n--;
 }
 
 static bool is_busy(const struct logs *logs)
@@ -500,7 +565,7 @@ static bool is_busy(const struct logs *logs)
             return true;
         }
     }
-    return logs->sweeping || !logs->timer_closed;
+    return logs->sweeping || logs->timers_n > 0;
 }
 
 void logs_free(struct logs *logs)
@@ -509,6 +574,8 @@ void logs_free(struct logs *logs)
         return;
     }
     logs->closed = true;
+    on_gathered(&logs->gathered);
+    uv_close((uv_handle_t *)&logs->gathered, on_timer_closed);
     uv_close((uv_handle_t *)&logs->timer, on_timer_closed);
     while (is_busy(logs)) {
         (void)uv_run(logs->loop, UV_RUN_ONCE);

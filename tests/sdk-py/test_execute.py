@@ -52,7 +52,7 @@ def test_what_pip_installs_beside_a_kernel_is_found(new_interpreter):
     assert sandbox.run_code("import first").error.name == "ModuleNotFoundError"
     sandbox.commands.run("pip install --quiet first requests==2.31.0", timeout=120)
     run = sandbox.run_code("import first, requests; print(requests.__version__)")
-    assert run.error is None and run.logs.stdout == ["2.31.0\n"], run
+    assert run.error is None and "".join(run.logs.stdout) == "2.31.0\n", run
 
 
 def test_javascript_and_typescript_are_programs(api):

@@ -193,16 +193,16 @@ def test_algebra(interpreter):
 
 def test_variables_of_one_run_are_gone_afterwards(interpreter):
     code = "import os\nprint(os.environ.get('SECRET'))"
-    assert interpreter.run_code(code, envs={"SECRET": "s"}).logs.stdout == ["s\n"]
-    assert interpreter.run_code(code).logs.stdout == ["None\n"]
+    assert "".join(interpreter.run_code(code, envs={"SECRET": "s"}).logs.stdout) == "s\n"
+    assert "".join(interpreter.run_code(code).logs.stdout) == "None\n"
 
 
 def test_variables_of_the_sandbox(new_interpreter):
     sandbox = new_interpreter(envs={"GLOBAL": "g"})
     code = "import os\nprint(os.environ.get('GLOBAL'))"
-    assert sandbox.run_code(code).logs.stdout == ["g\n"]
-    assert sandbox.run_code(code, envs={"GLOBAL": "mine"}).logs.stdout == ["mine\n"]
-    assert sandbox.run_code(code).logs.stdout == ["g\n"]
+    assert "".join(sandbox.run_code(code).logs.stdout) == "g\n"
+    assert "".join(sandbox.run_code(code, envs={"GLOBAL": "mine"}).logs.stdout) == "mine\n"
+    assert "".join(sandbox.run_code(code).logs.stdout) == "g\n"
 
 
 def test_variables_that_are_restored_after_an_error(interpreter):

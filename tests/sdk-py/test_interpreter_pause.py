@@ -1,6 +1,18 @@
 """Kernels go on over pauses, in forks and from snapshots; on a sandbox that starts anew they are fresh."""
 
+import threading
+
 import pytest
+from e2b import SandboxException
+
+# Says that it runs, and runs until it is let go.
+WAITS = """
+import os, time
+print("begun", flush=True)
+while not os.path.exists("/home/user/go"):
+    time.sleep(0.05)
+late = 7
+"""
 
 
 def text(sandbox, code, **options):
@@ -29,6 +41,34 @@ def test_variables_are_there_after_a_resume(interpreter_with_state):
         interpreter_with_state.pause()
         interpreter_with_state.connect(timeout=300)
         goes_on(interpreter_with_state)
+
+
+def test_a_cell_goes_on_over_a_pause_and_in_a_fork(interpreter_with_state):
+    sandbox, begun, ends = interpreter_with_state, threading.Event(), []
+
+    def run(code, **options):
+        with pytest.raises(SandboxException) as end:
+            sandbox.run_code(code, **options)
+        ends.append(end)
+
+    cells = [threading.Thread(target=run, args=[WAITS], kwargs={"on_stdout": lambda _: begun.set()}),
+             threading.Thread(target=run, args=["later = late + 1"])]  # fmt: skip
+    cells[0].start()
+    begun.wait()
+    cells[1].start()
+    sandbox.pause()
+    for cell in cells:
+        cell.join()
+    assert len(ends) == 2  # both clients were told
+
+    sandbox.connect(timeout=300)
+    fork = sandbox.fork(timeout=300)[0]
+    try:
+        for copy in (sandbox, fork):
+            copy.files.write("/home/user/go", "")
+            assert text(copy, "late") == "7"
+    finally:
+        fork.kill()
 
 
 def test_forks_go_on_each_for_itself_and_draw_other_numbers(interpreter_with_state):

@@ -2,7 +2,7 @@
  *
  * It takes one connection at a time on the channel's descriptor; a message is a command in words,
  * the answer is text. Whatever may die of it runs in a child. Static, so that a template needs no
- * files at all. */
+ * files at all. Like the agent, it is also what CRIU calls tar. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,6 +31,7 @@
 #include "base/compiler.h"
 #include "probe.h"
 #include "probe_state.h"
+#include "stow/stow.h"
 
 static char answer[PROBE_BYTES];
 static size_t answer_len;
@@ -360,7 +361,10 @@ int main(int argc, char **argv, char **envp)
 {
     char text[PROBE_BYTES];
 
-    (void)argc, (void)argv, (void)envp;
+    (void)envp;
+    if (argc > 1 && strcmp(argv[0], STOW_PROGRAM) == 0) {
+        return stow_main(argc, argv);
+    }
     for (;;) {
         int fd = accept4(CHANNEL_LISTEN_FD, NULL, NULL, SOCK_CLOEXEC);
         ssize_t n;

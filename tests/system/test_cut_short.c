@@ -164,7 +164,9 @@ static void save_round(enum victim victim, int round)
     if (runs) {
         rig_hang_up(&jail);
         save.save.flags = KEEPER_SAVE_MEMORY; /* and the name is free again */
-        CHECK_INT(rig_ask(&rig, &save, NULL).status, 0);
+        struct keeper_answer again = rig_ask(&rig, &save, NULL);
+        CHECK_THAT(again.status == 0, "%s, round %d: again: %s", victims[victim], round,
+                   again.err.msg);
         forget("saved-cut");
     } else {
         printf("# %s, round %d: the jail ended too\n", victims[victim], round);

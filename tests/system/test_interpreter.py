@@ -177,6 +177,12 @@ def test_what_is_written_past_print_belongs_to_its_cell(interpreter):
     assert interpreter.run("None").stdout == ""
 
 
+def test_debugger_and_completion_are_there_for_cells_that_import_them_alone(interpreter):
+    loaded = "import sys; {'debugpy', 'jedi'} & set(sys.modules)"
+    assert interpreter.run(loaded).text == "set()"
+    assert interpreter.run("import jedi; jedi.__name__").text == "jedi"
+
+
 def test_counts_go_up_with_each_cell_of_a_context(interpreter):
     context = interpreter.json("POST", "/contexts", {})
     counts = [interpreter.run(code, context_id=context["id"]).count for code in ("1", "1/0", "import os")]

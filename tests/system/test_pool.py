@@ -155,6 +155,26 @@ def test_a_burst_beyond_the_pool(full):
     until(lambda: FLOOR < parked(full) <= CEILING, "more are parked than in quiet times", SETTLE_S)
 
 
+def test_bursts_in_a_row_each_find_a_pool(full):
+    """What was taken is made anew between them; who comes while it is made gets one all the same."""
+    missed, seen = claims(full, "miss"), set()
+    for _ in range(5):
+        wait_parked(full)
+        with ThreadPoolExecutor(FLOOR) as threads:
+            made = list(threads.map(lambda _: Sandbox.create(timeout=60, **full.sdk), range(FLOOR)))
+        assert claims(full, "miss") == missed
+        seen |= {sandbox.sandbox_id for sandbox in made}
+        for sandbox in made:
+            sandbox.kill()
+    assert len(seen) == 5 * FLOOR
+    for _ in range(2 * FLOOR):
+        sandbox = Sandbox.create(timeout=60, **full.sdk)
+        assert sandbox.sandbox_id not in seen
+        seen.add(sandbox.sandbox_id)
+        sandbox.kill()
+    until(lambda: FLOOR <= parked(full) <= CEILING, "as many are parked as should be", SETTLE_S)
+
+
 def test_a_claimed_one_can_be_paused_and_copied(full):
     hits = claims(full, "hit")
     sandbox = Sandbox.create(timeout=600, **full.sdk)
@@ -174,6 +194,33 @@ def test_a_claimed_one_can_be_paused_and_copied(full):
     finally:
         for copy in [sandbox, *copies]:
             copy.kill()
+
+
+def test_one_that_nobody_has_used_can_be_paused_and_copied(full):
+    """The connections that were made for its first request are no part of what is saved."""
+    sandbox = Sandbox.create(timeout=600, **full.sdk)
+    copies = []
+    try:
+        copies = sandbox.fork(count=1, timeout=600)
+        sandbox.pause()
+        sandbox = Sandbox.connect(sandbox.sandbox_id, **full.sdk)
+        for copy in [sandbox, *copies]:
+            assert copy.commands.run("hostname").stdout.strip() == copy.sandbox_id
+    finally:
+        for copy in [sandbox, *copies]:
+            copy.kill()
+
+
+def test_what_was_done_ahead_does_not_show(full):
+    sandbox = Sandbox.create(timeout=60, **full.sdk)
+    try:
+        assert sandbox.commands.run("ps -eo comm=; true").stdout.split() == ["agent", "bash", "ps"]
+        lines = httpx.get(
+            f"{full.url}/sandboxes/{sandbox.sandbox_id}/logs", headers={"X-API-Key": full.key}
+        ).json()["logEntries"]
+        assert [line["fields"]["event_type"] for line in lines] == ["process_start", "process_end"]
+    finally:
+        sandbox.kill()
 
 
 def test_one_that_dies_is_replaced(full):
@@ -201,6 +248,25 @@ def test_dead_ones_are_claimed_by_nobody(full):
         for sandbox in [future.result() for future in created]:
             assert sandbox.commands.run("echo ok").stdout == "ok\n"
             sandbox.kill()
+
+
+def test_one_that_dies_as_it_is_claimed_is_made_up_for(full):
+    """Its agent does not answer any more when the claim asks it, and then it dies: the caller gets another."""
+    parked_ones, hits = full.jails(), claims(full, "hit")
+    with ThreadPoolExecutor() as pool:
+        for pid in parked_ones.values():
+            os.kill(pid, signal.SIGSTOP)
+        created = pool.submit(Sandbox.create, timeout=60, metadata={"who": "me"}, envs={"WHO": "me"}, **full.sdk)
+        until(lambda: claims(full, "hit") == hits + 1, "one is claimed", SETTLE_S)
+        for pid in parked_ones.values():
+            os.kill(pid, signal.SIGKILL)
+        sandbox = created.result()
+    assert sandbox.sandbox_id not in parked_ones
+    assert sandbox.commands.run("echo $WHO").stdout == "me\n"
+    rows = httpx.get(f"{full.url}/v2/sandboxes", headers={"X-API-Key": full.key}).json()
+    assert [(row["sandboxID"], row["metadata"]) for row in rows] == [(sandbox.sandbox_id, {"who": "me"})]
+    sandbox.kill()
+    until(lambda: not set(parked_ones) & set(full.sandbox_dirs()), "what died is gone", SETTLE_S)
 
 
 def test_a_template_that_changed_is_not_claimed(full):
@@ -289,7 +355,7 @@ def available_bytes():
 
 def test_a_host_short_of_memory_has_none(server):
     free = available_bytes() - SPARE_BYTES
-    daemon = Daemon("--parked-min", str(FLOOR), "--parked-max", str(CEILING), "--parked-free", str(free))
+    daemon = Daemon("--parked-min", "auto", "--parked-max", str(FLOOR), "--parked-free", str(free))
     try:
         daemon.start()
         wait_parked(daemon)

@@ -10,6 +10,8 @@ import struct
 import subprocess
 import threading
 
+PORT_TRIES = 20  # a port that one kind of socket got may be taken for the other
+
 
 class Quiet(http.server.BaseHTTPRequestHandler):
     """Says which server it is, and which Host it was asked for."""
@@ -79,6 +81,20 @@ class Echo(socketserver.ThreadingTCPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
+def same_port():
+    """A listening socket and one for datagrams on a port of loopback that is free for both."""
+    for _ in range(PORT_TRIES):
+        tcp = socket.create_server(("127.0.0.1", 0))
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            udp.bind(tcp.getsockname())
+            return tcp, udp
+        except OSError:
+            tcp.close()
+            udp.close()
+    raise OSError(f"no port is free for both in {PORT_TRIES} tries")
+
+
 class Names:
     """A DNS server over UDP and TCP. `table`: name to a list of addresses; anything else is unknown.
     `asked` keeps every name that came."""
@@ -86,10 +102,8 @@ class Names:
     def __init__(self, table):
         self.table = table
         self.asked = []
-        self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.udp.bind(("127.0.0.1", 0))
-        self.port = self.udp.getsockname()[1]
-        self.tcp = socket.create_server(("127.0.0.1", self.port))
+        self.tcp, self.udp = same_port()
+        self.port = self.tcp.getsockname()[1]
         threading.Thread(target=self.serve_udp, daemon=True).start()
         threading.Thread(target=self.serve_tcp, daemon=True).start()
 

@@ -59,6 +59,11 @@ void sandbox_watch_set(struct sandbox_watch *watch, struct sandbox *sb)
     DL_APPEND(sb->watches, watch);
 }
 
+void sandbox_watch_settle(struct sandbox_watch *watch)
+{
+    watch->settled = true;
+}
+
 void sandbox_watch_unset(struct sandbox_watch *watch)
 {
     if (watch->sandbox) {
@@ -154,6 +159,7 @@ void kill_sandbox(void)
 
     only.gone = true;
     while ((watch = only.watches)) {
+        watch->told = false;
         sandbox_watch_unset(watch);
         watch->gone(watch);
     }

@@ -201,6 +201,7 @@ static void keeper_save(const struct keeper_request *req, struct jail *jail,
     }
     (void)snprintf(saved_slot(""), KEEPER_SAVED_BYTES, "%s", req->save.name);
     answer->saved.memory_bytes = 4096;
+    answer->saved.disk_bytes = 8192;
     if (req->save.flags & KEEPER_SAVE_STOP) {
         jail_stop(jail);
     }

@@ -69,6 +69,23 @@ static void sizes(void)
     CHECK_STR(err.msg, "--pool-size: '99999999999999T' is not a size, as 512M or 20G");
 }
 
+static void counts_may_be_left_to_the_host(void)
+{
+    struct config config;
+    struct err err;
+    int words_n;
+
+    CHECK_INT(load(&config, "", NULL, NULL, &words_n, &err), 0);
+    CHECK(config.parked_min == CONFIG_AUTO);
+    CHECK_INT(load(&config, "", "--parked-min", "0", &words_n, &err), 0);
+    CHECK(config.parked_min == 0);
+    CHECK_INT(load(&config, "parked_min = 7", "--parked-min", "auto", &words_n, &err), 0);
+    CHECK(config.parked_min == CONFIG_AUTO);
+    CHECK_INT(load(&config, "", "--parked-min", "some", &words_n, &err), -EINVAL);
+    CHECK_STR(err.msg, "--parked-min: 'some' is not a number, nor auto");
+    CHECK_INT(load(&config, "", "--parked-max", "auto", &words_n, &err), -EINVAL);
+}
+
 /* Every refusal names where the value stands. */
 static void refusals(void)
 {
@@ -153,6 +170,7 @@ int main(void)
     static const struct check_test tests[] = {
         {"flags beat variables beat the file beat defaults", precedence},
         {"sizes have units", sizes},
+        {"counts may be left to the host", counts_may_be_left_to_the_host},
         {"refusals name their place", refusals},
         {"words that are no flags come first", words_come_first},
         {"settings survive as flags", argv_round_trip},

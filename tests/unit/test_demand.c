@@ -111,6 +111,19 @@ static void test_memory_has_the_last_word(void)
     CHECK(demand_target(&demand, &at) == 0);
 }
 
+static void test_a_host_has_a_floor_of_its_size(void)
+{
+    const uint64_t mib = gib / 1024;
+
+    CHECK(demand_floor(24 * gib, 2) == 128);
+    CHECK(demand_floor(24 * gib, 1) == DEMAND_FLOOR_PER_CORE);
+    CHECK(demand_floor(1024 * gib, 96) == DEMAND_FLOOR_MAX);
+    CHECK(demand_floor(4 * gib, 4) == 32);
+    CHECK(demand_floor(gib, 2) == 8);
+    CHECK(demand_floor(100 * mib, 2) == 0);
+    CHECK(demand_floor(24 * gib, 0) == 0);
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -120,6 +133,7 @@ int main(void)
         {"steady demand keeps its level", test_steady_demand_keeps_its_level},
         {"restored ones are few", test_restored_ones_are_few},
         {"memory has the last word", test_memory_has_the_last_word},
+        {"a host has a floor of its size", test_a_host_has_a_floor_of_its_size},
     };
     return check_run(tests, countof(tests));
 }

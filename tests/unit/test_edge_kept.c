@@ -147,14 +147,39 @@ static void keeps_nothing_that_is_not_clean(void)
     finish();
 }
 
-static void pause_sandbox(void)
+static void tell(enum sandbox_pausing how)
 {
     struct sandbox_watch *watch = NULL, *next = NULL;
 
-    only.pausing = true;
+    only.pausing = how != SANDBOX_PAUSE_OFF;
     DL_FOREACH_SAFE (only.watches, watch, next) {
-        watch->pausing(watch);
+        watch->told = only.pausing;
+        watch->pausing(watch, how);
     }
+}
+
+static void pause_sandbox(void)
+{
+    tell(SANDBOX_PAUSE_BEGINS);
+}
+
+static void cut_off(void)
+{
+    tell(SANDBOX_PAUSE_DUE);
+}
+
+static void call_off(void)
+{
+    tell(SANDBOX_PAUSE_OFF);
+}
+
+static void have_paused(void)
+{
+    struct sandbox_watch *watch = only.watches;
+
+    only.paused = true;
+    sandbox_watch_unset(watch);
+    watch->gone(watch);
 }
 
 static void nothing_is_kept_of_a_sandbox_that_pauses_or_ends(void)
@@ -168,6 +193,45 @@ static void nothing_is_kept_of_a_sandbox_that_pauses_or_ends(void)
         on_loop(ends[i]);
         CHECK(how_it_ends(s) <= 0);
         (void)close(c), (void)close(s);
+        finish();
+    }
+}
+
+/* One that was answered in part, one that was not, and a call to the agent. */
+static void a_pause_holds_what_services_answer(void)
+{
+    for (int paused = 0; paused < 2; paused++) {
+        start();
+        int begun = client(), asked = client(), call = client();
+        say(begun, "GET / HTTP/1.1\r\n" HEADERS "8080\r\n\r\n");
+        int s1 = service();
+        (void)hear(s1, "\r\n\r\n");
+        say(s1, "HTTP/1.0 200 OK\r\n\r\nfirst"); /* its end is the connection's */
+        (void)hear(begun, "first\r\n");
+        say(asked, "POST / HTTP/1.1\r\n" HEADERS "8080\r\nContent-Length: 0\r\n\r\n");
+        int s2 = service();
+        (void)hear(s2, "\r\n\r\n");
+        say(call, "GET / HTTP/1.1\r\n" HEADERS "49983\r\n\r\n");
+        int agent = service();
+        (void)hear(agent, "\r\n\r\n");
+
+        on_loop(pause_sandbox);
+        CHECK(!only.watches->settled); /* for the agent's */
+        on_loop(cut_off);
+        CHECK(strncmp(hear(call, "\r\n\r\n"), "HTTP/1.1 409 ", 13) == 0);
+        say(s1, "second");
+        (void)close(s1); /* ends with the jail: nobody takes it for the answer's end */
+        say(s2, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        on_loop(paused ? have_paused : call_off);
+        CHECK(strncmp(hear(asked, "\r\n\r\n"), paused ? "HTTP/1.1 409 " : "HTTP/1.1 200 ", 13) ==
+              0);
+        CHECK(paused || strstr(hear(begun, "second\r\n"), "second"));
+        CHECK_THAT(paused ? how_it_ends(begun) < 0
+                          : strstr(hear(begun, "0\r\n\r\n"), "0\r\n\r\n") != 0,
+                   "paused: %d", paused);
+        (void)close(begun), (void)close(asked), (void)close(call), (void)close(s2),
+            (void)close(agent);
+        only.paused = only.pausing = false;
         finish();
     }
 }
@@ -211,6 +275,7 @@ int main(void)
         {"keeps nothing that is not clean", keeps_nothing_that_is_not_clean},
         {"nothing is kept of a sandbox that pauses or ends",
          nothing_is_kept_of_a_sandbox_that_pauses_or_ends},
+        {"a pause holds what services answer", a_pause_holds_what_services_answer},
         {"keeps them up to a limit and not for long", keeps_them_up_to_a_limit_and_not_for_long},
     };
 

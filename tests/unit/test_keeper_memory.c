@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -154,7 +155,7 @@ static void periodic_timers_go_off_again(void)
 
     (void)snprintf(path, sizeof(path), "%s/files.img", dir.path);
     image_make(path);
-    CHECK_INT(images_timers_mend(dir.fd, &err), 0);
+    CHECK_INT(images_mend(dir.fd, &err), 0);
     Image__Timer timer = timer_read(path, 0);
     CHECK(timer.vsec == 1 && timer.vnsec == 5 && timer.ticks == 3);
     timer = timer_read(path, 1);
@@ -163,8 +164,38 @@ static void periodic_timers_go_off_again(void)
     CHECK(timer.vsec == 0 && timer.vnsec == 0);
 
     CHECK_INT(truncate(path, 20), 0); /* cut in the middle of an entry */
-    CHECK_INT(images_timers_mend(dir.fd, &err), -EINVAL);
+    CHECK_INT(images_mend(dir.fd, &err), -EINVAL);
     CHECK_STR(err.msg, "the image files.img cannot be read");
+}
+
+/* Areas of memory that are told apart by their advice. */
+static void memory_is_never_saved_as_merged(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    char path[64];
+    uint8_t bytes[256] = {0};
+    struct err err = {0};
+    Image__Area merged = IMAGE__AREA__INIT, plain = IMAGE__AREA__INIT;
+    Image__Area *areas[] = {&merged, &plain};
+    Image__Memory memory = IMAGE__MEMORY__INIT;
+
+    merged.has_madv = true, merged.madv = 1 << MADV_MERGEABLE | 1 << MADV_DONTDUMP;
+    memory.n_vmas = countof(areas), memory.vmas = areas;
+    (void)snprintf(path, sizeof(path), "%s/mm-7.img", dir.path);
+    FILE *file = fopen(path, "we");
+    if (!file || fwrite("12345678", 8, 1, file) != 1) {
+        abort();
+    }
+    entry_write(file, &memory.base);
+    (void)fclose(file);
+
+    CHECK_INT(images_mend(dir.fd, &err), 0);
+    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(read(fd, bytes, sizeof(bytes)) > 12);
+    Image__Memory *mended = image__memory__unpack(NULL, length_at(bytes, 8), bytes + 12);
+    CHECK(mended && mended->n_vmas == countof(areas));
+    CHECK(mended->vmas[0]->madv == 1 << MADV_DONTDUMP && !mended->vmas[1]->has_madv);
+    image__memory__free_unpacked(mended, NULL);
 }
 
 int main(void)
@@ -175,6 +206,7 @@ int main(void)
         {"what may pass is told from what stays", what_may_pass_is_told_from_what_stays},
         {"a feature that is missing is named", a_feature_that_is_missing_is_named},
         {"periodic timers go off again", periodic_timers_go_off_again},
+        {"memory is never saved as merged", memory_is_never_saved_as_merged},
     };
     return check_run(tests, countof(tests));
 }

@@ -87,7 +87,9 @@ static void pauses_and_resumes_with_memory(void)
     CHECK_INT(sandbox_info(find(id)).state, SANDBOX_PAUSED);
     CHECK_INT(sandboxes_figures(all).paused, 1);
     CHECK_INT(sandboxes_figures(all).running, 0);
-    CHECK_INT(sandboxes_saved_bytes(all), 4096);
+    CHECK_INT(sandboxes_saved(all).paused_memory, 4096);
+    CHECK_INT(sandboxes_saved(all).paused_disk, 8192);
+    CHECK_INT(sandbox_info(find(id)).saved_bytes, 4096 + 8192);
     UNTIL(keeper.destroys == 1 && all->slots.used[0] == 0);
 
     (void)poll(NULL, 0, 5);
@@ -106,7 +108,8 @@ static void pauses_and_resumes_with_memory(void)
     CHECK_STR(info.access_token, token);
     CHECK_STR(recorded(id), "running/");
     UNTIL(saved_n() == 0);
-    CHECK_INT(sandboxes_saved_bytes(all), 0);
+    CHECK_INT(sandboxes_saved(all).paused_memory, 0);
+    CHECK_INT(sandbox_info(find(id)).saved_bytes, 0);
     teardown();
 }
 
@@ -279,7 +282,7 @@ static void a_resume_that_fails_can_be_made_again(void)
     teardown();
 }
 
-static int gone, told;
+static int gone, told, cut, off;
 
 static void on_gone(struct sandbox_watch *watch)
 {
@@ -287,10 +290,12 @@ static void on_gone(struct sandbox_watch *watch)
     gone++;
 }
 
-static void on_pausing(struct sandbox_watch *watch)
+static void on_pausing(struct sandbox_watch *watch, enum sandbox_pausing how)
 {
-    (void)watch;
-    told++;
+    told += how == SANDBOX_PAUSE_BEGINS;
+    cut += how == SANDBOX_PAUSE_DUE;
+    off += how == SANDBOX_PAUSE_OFF;
+    CHECK(watch->told == (how != SANDBOX_PAUSE_OFF));
 }
 
 static void a_pause_waits_for_what_ends_well(void)
@@ -300,7 +305,7 @@ static void a_pause_waits_for_what_ends_well(void)
     struct sandbox_watch waiting = {.gone = on_gone, .pausing = on_pausing};
 
     begin();
-    gone = told = 0;
+    gone = told = cut = 0;
     sandbox_watch_set(&slow, find(id));
     sandbox_watch_set(&quick, find(id));
     sandbox_pause(find(id), true, on_paused, NULL);
@@ -314,9 +319,32 @@ static void a_pause_waits_for_what_ends_well(void)
     }
     CHECK_INT(keeper.saves, 0);
     UNTIL(paused.calls == 1); /* the slow one is cut off */
+    CHECK_INT(cut, 1);
     CHECK_INT(gone, 1);
-    CHECK(!slow.sandbox && waiting.sandbox);
+    CHECK(!slow.sandbox && slow.told && waiting.sandbox);
     sandbox_watch_unset(&waiting);
+    teardown();
+}
+
+static void what_is_held_goes_on_when_a_pause_fails(void)
+{
+    struct sandbox_watch held = {.gone = on_gone, .pausing = on_pausing};
+
+    begin();
+    gone = told = cut = off = 0;
+    sandbox_watch_set(&held, find(id));
+    keeper.refuses_save = true;
+    sandbox_pause(find(id), true, on_paused, NULL);
+    UNTIL(told == 1);
+    sandbox_watch_settle(&held);
+    UNTIL(paused.calls == 1 && off == 1);
+    CHECK(held.sandbox && !held.told && gone + cut == 0);
+
+    keeper.refuses_save = false;
+    sandbox_pause(find(id), true, on_paused, NULL); /* it is told again */
+    UNTIL(told == 2);
+    sandbox_kill(find(id), "request", NULL, NULL);
+    CHECK(gone == 1 && !held.told); /* that is no pause */
     teardown();
 }
 
@@ -605,6 +633,7 @@ int main(void)
         {"starts one anew that was paused with memory", a_cold_start_of_one_with_memory},
         {"pauses at once are one", pauses_at_once_are_one},
         {"a pause that fails leaves it running", a_pause_that_fails_runs_on},
+        {"what is held goes on when a pause fails", what_is_held_goes_on_when_a_pause_fails},
         {"its time pauses it", time_pauses_it},
         {"traffic wakes it", traffic_wakes_it},
         {"those who want it back share a resume", those_who_want_it_share_a_resume},
