@@ -290,6 +290,7 @@ void sandbox_drop_jail(struct sandbox *sb)
 {
     struct jail_poll *jail = move_ptr(&sb->pidfd);
 
+    sb->broke = false; /* the next jail is another */
     ahead_drop(sb);
     agent_channel_close(move_ptr(&sb->channel));
     egress_close(move_ptr(&sb->net));
