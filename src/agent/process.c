@@ -346,6 +346,7 @@ static void process_exited(struct process *p, int wait_status)
     DL_APPEND(table->past, p);
     p->state = PROCESS_DRAINING;
     p->wait_status = wait_status;
+    killings_end(p);
     input_close(p);
     drain_begin(&p->outputs[0]);
     drain_begin(&p->outputs[1]);

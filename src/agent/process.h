@@ -40,7 +40,8 @@ enum process_state { PROCESS_RUNNING, PROCESS_DRAINING, PROCESS_ENDED };
 enum output_kind { OUTPUT_STDOUT, OUTPUT_STDERR, OUTPUT_PTY };
 
 struct process;
-struct reader; /* process_stream.c */
+struct reader;  /* process_stream.c */
+struct killing; /* process_kill.c */
 
 struct output {
     uv_poll_t poll;
@@ -84,6 +85,7 @@ struct process {
     struct input input;
     struct ring ring;
     struct reader *readers;
+    struct killing *killings;
     bool awaits; /* a pause took its reader, who will be back: its output waits in the pipe */
 
     int64_t started_ms;       /* by the monotonic clock */
@@ -172,5 +174,12 @@ void reader_attach(struct process *p, struct rpc_call *call, bool is_start, bool
 bool readers_ready(const struct process *p); /* all can take a piece; true when there is none */
 void readers_data(struct process *p, enum output_kind kind, struct str piece, bool from_ring);
 void readers_end(struct process *p); /* tells all of the end and lets them go */
+
+/* ---- process_kill.c ---- */
+
+/* A call of SendSignal that has killed the process is answered when that has been reaped, so that
+ * nobody who has the answer finds it alive. */
+void killing_await(struct process *p, struct rpc_call *call);
+void killings_end(struct process *p);
 
 #endif

@@ -422,6 +422,8 @@ static void send_signal(void *ctx, struct rpc_call *call, const ProtobufCMessage
         rpc_fail(call, RPC_UNIMPLEMENTED, "invalid signal: only SIGKILL and SIGTERM can be sent");
     } else if (process_signal(p, sig, &err) < 0) {
         rpc_fail(call, RPC_INTERNAL, "%s", err.msg);
+    } else if (sig == SIGKILL) {
+        killing_await(p, call);
     } else {
         process__send_signal_response__init(&response);
         rpc_reply(call, &response.base);

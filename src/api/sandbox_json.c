@@ -81,6 +81,10 @@ static json_t *listed(const struct sandbox_info *info)
     (void)json_object_set_new(out, "memoryMB", json_integer(info->memory_mb));
     (void)json_object_set_new(out, "diskSizeMB", json_integer(info->disk_mb));
     (void)json_object_set_new(out, "state", json_string(state));
+    if (info->saved_bytes) {
+        (void)json_object_set_new(out, "diskUsedBytes",
+                                  json_integer((json_int_t)info->saved_bytes));
+    }
     (void)json_object_set_new(out, "metadata", json_deep_copy(info->metadata));
     (void)json_object_set_new(out, "volumeMounts",
                               mounts_json(json_object_get(info->options, "volumeMounts")));

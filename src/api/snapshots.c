@@ -12,7 +12,8 @@ enum { SNAPSHOT_NAME_BYTES = 2 * TEMPLATE_NAME_MAX + 16 };
 
 /* ---- as JSON ---- */
 
-static json_t *snapshot_json(const struct call *call, const char *id, const char *alias)
+static json_t *snapshot_json(const struct call *call, const char *id, const char *alias,
+                             uint64_t bytes)
 {
     const char *space = templates_space(call->api->options.templates, call->team->id);
     char name[SNAPSHOT_NAME_BYTES], tagged[SNAPSHOT_NAME_BYTES];
@@ -24,7 +25,8 @@ static json_t *snapshot_json(const struct call *call, const char *id, const char
     if (alias) {
         (void)json_array_append_new(names, json_string(name));
     }
-    return json_pack("{ssso}", "snapshotID", tagged, "names", names);
+    return json_pack("{sssosI}", "snapshotID", tagged, "names", names, "diskUsedBytes",
+                     (json_int_t)bytes);
 }
 
 /* ---- names ---- */
@@ -54,7 +56,8 @@ static void on_made(void *ctx, int error, const struct err *err,
     if (error < 0) {
         call_fail_err(call, error, err);
     } else {
-        call_json(call, 201, snapshot_json(call, snapshot->template_id, snapshot->alias));
+        call_json(call, 201,
+                  snapshot_json(call, snapshot->template_id, snapshot->alias, snapshot->bytes));
     }
 }
 
@@ -229,7 +232,8 @@ void handle_snapshots(struct call *call, const json_t *body)
     size_t n = listing.n < (size_t)listing.limit ? listing.n : (size_t)listing.limit;
     for (size_t i = 0; i < n; i++) {
         const struct template *t = listing.found[i];
-        (void)json_array_append_new(page, snapshot_json(call, t->id, t->alias));
+        (void)json_array_append_new(
+            page, snapshot_json(call, t->id, t->alias, t->saved_bytes + t->saved_disk_bytes));
     }
     if (n < listing.n) {
         struct sandbox_position last = position_of(listing.found[n - 1]);

@@ -76,7 +76,8 @@ struct build_info {
     const char *reason; /* of an error: {"message", "step"} as JSON; else NULL */
     int64_t created_ms, started_ms, finished_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
-    uint64_t bytes;    /* of its own layer; 0: gone or not there yet */
+    uint64_t
+        bytes; /* of its own layer and of what was kept running of it; 0: gone or not there yet */
     uint32_t position; /* in the queue, from 1 on; 0: it runs, or does not wait for that */
 };
 const char *build_state_name(enum build_state state);

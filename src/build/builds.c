@@ -60,7 +60,8 @@ struct build_row build_row(const struct build *build)
                               .start_cmd = build->start_cmd,
                               .ready_cmd = build->ready_cmd,
                               .saved = build->saved,
-                              .bytes = build->bytes};
+                              .bytes = build->bytes,
+                              .saved_bytes = build->saved_bytes};
 }
 
 void build_record(struct build *build, store_done *done, void *ctx)
@@ -161,6 +162,7 @@ static void on_row(void *ctx, const struct build_row *row)
     build->ready_cmd = xstrdup(row->ready_cmd);
     build->saved = xstrdup(row->saved);
     build->bytes = row->bytes;
+    build->saved_bytes = row->saved_bytes;
     HASH_ADD_STR(all->by_id, id, build);
 }
 
@@ -405,7 +407,7 @@ static struct build_info info_of(const struct build *build)
                                .cpu_count = build->cpu_count,
                                .memory_mb = build->memory_mb,
                                .disk_mb = build->disk_mb,
-                               .bytes = build->bytes,
+                               .bytes = build->bytes + build->saved_bytes,
                                .position = position_of(build->work)};
 }
 

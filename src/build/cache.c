@@ -359,7 +359,7 @@ static void builds_sweep(struct builds *all, int64_t now_ms)
         if (is_left(all, build)) {
             text_set(&build->layers, "");
             text_set(&build->saved, NULL);
-            build->bytes = 0;
+            build->bytes = build->saved_bytes = 0;
             build_record(build, NULL, NULL);
         } else if (build->state == BUILD_WAITING &&
                    now_ms - build->created_ms > BUILD_WAITING_MAX_MS) {

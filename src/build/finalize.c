@@ -64,13 +64,13 @@ static void on_warm(void *ctx, int error, const struct err *err, uint64_t memory
 {
     struct work *work = ctx;
 
-    (void)memory_bytes;
     if (work->build) {
         if (error == 0) {
             char name[KEEPER_SAVED_BYTES];
             disk_name_build(work->build, BUILD_SAVED_WARM, name);
             disk_add(work->all, name);
             text_set(&work->build->saved, name);
+            work->build->saved_bytes = memory_bytes;
         } else {
             work_say(work, LOG_WARN,
                      "The running state could not be kept, so sandboxes run the start command: %s",

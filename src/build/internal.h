@@ -62,6 +62,7 @@ struct build {
     uint32_t cpu_count, memory_mb, disk_mb;
     char *layers, *user, *workdir, *env_json, *start_cmd, *ready_cmd, *saved;
     uint64_t bytes;
+    uint64_t saved_bytes;
     struct work *work; /* under way, or queued */
 };
 

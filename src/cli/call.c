@@ -7,6 +7,7 @@
 #include <uv.h>
 
 #include "base/buf.h"
+#include "base/encode.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "cli/call.h"
@@ -17,6 +18,8 @@
 enum {
     ANSWER_BYTES_MAX = 16 * 1024 * 1024,
     CREDIT_BYTES = HTTP_WINDOW_BYTES,
+    TOKEN_BYTES = 256,
+    PATH_BYTES_MAX = 1024,
 };
 
 /* ---- which daemon ---- */
@@ -124,6 +127,7 @@ struct call {
     struct buf body;
     int status;
     int error;
+    char next[TOKEN_BYTES]; /* where the next page of a list begins; "": there is none */
     void (*line)(void *ctx, struct str line); /* NULL: the body is wanted whole */
     void *line_ctx;
 };
@@ -133,7 +137,12 @@ static void on_response(void *ctx, int status, const struct http_header *headers
 {
     struct call *call = ctx;
 
-    (void)headers, (void)n, (void)content_length;
+    (void)content_length;
+    for (size_t i = 0; i < n; i++) {
+        if (str_ieq(headers[i].name, STR("x-next-token"))) {
+            (void)str_copy(call->next, sizeof(call->next), headers[i].value);
+        }
+    }
     call->status = status;
     upstream_credit(call->up, CREDIT_BYTES);
 }
@@ -215,7 +224,7 @@ static int answer_read(const struct call *call, json_t **answer, struct err *err
     }
     json_t *json = json_loadb(buf_at(&call->body), buf_len(&call->body), JSON_DECODE_ANY, NULL);
     if (call->status < 200 || call->status > 299) {
-        const char *message = json_string_value(json_object_get(json, "message"));
+        const char *message = json_string_of(json, "message");
         (void)err_set(err, EPROTO, "%s (status %d)", message ? message : "the daemon refused",
                       call->status);
         json_decref(json);
@@ -254,6 +263,45 @@ int endpoint_call(const struct endpoint *endpoint, const char *method, const cha
     return call_run(&call, endpoint, method, path, body, answer, err);
 }
 
+static int page_read(const struct endpoint *endpoint, const char *path, char next[TOKEN_BYTES],
+                     json_t **answer, struct err *err)
+{
+    scoped_buf full;
+    struct call call = {.status = 0};
+
+    buf_init(&full, PATH_BYTES_MAX);
+    int r = buf_printf(&full, "%s", path);
+    if (r == 0 && next[0]) {
+        r = buf_printf(&full, "&nextToken=");
+        r = r < 0 ? r : percent_encode(&full, str_of(next));
+    }
+    r = r < 0 ? r : buf_append(&full, "", 1);
+    if (r < 0) {
+        return err_set(err, -r, "the daemon's page is too long to be asked for");
+    }
+    r = call_run(&call, endpoint, "GET", buf_at(&full), NULL, answer, err);
+    memcpy(next, call.next, sizeof(call.next));
+    return r;
+}
+
+int endpoint_each(const struct endpoint *endpoint, const char *path,
+                  void (*each)(void *ctx, const json_t *row), void *ctx, struct err *err)
+{
+    char next[TOKEN_BYTES] = "";
+    int r = 0;
+
+    do {
+        scoped_json *page = NULL;
+        const json_t *row;
+        size_t i;
+        r = page_read(endpoint, path, next, &page, err);
+        json_array_foreach (page, i, row) {
+            each(ctx, row);
+        }
+    } while (r == 0 && next[0]);
+    return r;
+}
+
 int endpoint_lines(const struct endpoint *endpoint, const char *path,
                    void (*line)(void *ctx, struct str line), void *ctx, struct err *err)
 {
@@ -267,7 +315,7 @@ int endpoint_lines(const struct endpoint *endpoint, const char *path,
 
 const char *answer_text(const json_t *object, const char *name)
 {
-    const char *text = json_string_value(json_object_get(object, name));
+    const char *text = json_string_of(object, name);
 
     return text ? text : "-";
 }

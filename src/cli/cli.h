@@ -40,6 +40,7 @@ int cli_ca(struct cli *cli);
 int cli_doctor(struct cli *cli);
 int cli_story(struct cli *cli, const char *id); /* doctor's, of one sandbox */
 int cli_logs(struct cli *cli);
+int cli_disk(struct cli *cli);
 int cli_key(struct cli *cli);
 int cli_shell(struct cli *cli);
 int cli_template(struct cli *cli);
@@ -76,6 +77,11 @@ must_check int endpoint_choose(const struct cli *cli, struct endpoint *out, stru
  * decrefs it. Blocks. */
 must_check int endpoint_call(const struct endpoint *endpoint, const char *method, const char *path,
                              const json_t *body, json_t **answer, struct err *err);
+
+/* The same for a GET whose answer is a list, page by page: calls each with every row. */
+must_check int endpoint_each(const struct endpoint *endpoint, const char *path,
+                             void (*each)(void *ctx, const json_t *row), void *ctx,
+                             struct err *err);
 
 /* The same for a GET whose answer is lines: calls line with each as it comes, without its newline,
  * until the daemon ends the answer. */

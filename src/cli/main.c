@@ -38,6 +38,8 @@ static const struct command commands[] = {
      NULL, NULL},
     {"doctor", "[ID]", "checks this machine point by point, or tells the story of a sandbox",
      cli_doctor, 1, false, NULL, NULL, NULL},
+    {"disk", "", "what paused sandboxes, snapshots and templates take of the disk", cli_disk, 0,
+     false, NULL, NULL, NULL},
     {"logs", "ID [--follow]", "what the agent of a sandbox logged", cli_logs, 1, false, "--follow",
      NULL, cli_logs_usage},
     {"key", "create NAME | list | revoke ID", "API keys of the running daemon", cli_key, 2, false,

@@ -20,6 +20,20 @@ static void outcomes_show(struct prometheus *page, const char *name, uint64_t do
     prometheus_value(page, name, "outcome=\"failed\"", (double)failed);
 }
 
+static void saved_show(struct sandboxes *sandboxes, struct prometheus *page)
+{
+    static const char memory[] = "atoll_saved_memory_bytes", files[] = "atoll_saved_disk_bytes";
+    const struct sandboxes_saved saved = sandboxes_saved(sandboxes);
+
+    prometheus_family(page, memory, "gauge", "Memory that was saved, on disk, by what it is of.");
+    prometheus_value(page, memory, "of=\"paused\"", (double)saved.paused_memory);
+    prometheus_value(page, memory, "of=\"snapshots\"", (double)saved.snapshots_memory);
+    prometheus_value(page, memory, "of=\"templates\"", (double)saved.templates_memory);
+    prometheus_family(page, files, "gauge", "Files that were saved, shared ones for each.");
+    prometheus_value(page, files, "of=\"paused\"", (double)saved.paused_disk);
+    prometheus_value(page, files, "of=\"snapshots\"", (double)saved.snapshots_disk);
+}
+
 static void saves_show(struct sandboxes *sandboxes, const struct sandboxes_figures *figures,
                        struct prometheus *page)
 {
@@ -29,9 +43,7 @@ static void saves_show(struct sandboxes *sandboxes, const struct sandboxes_figur
     outcomes_show(page, "atoll_sandboxes_resumes_total", figures->resumes, figures->resumes_failed);
     prometheus_one(page, "atoll_snapshots_total", "counter", "Snapshots made.",
                    (double)figures->snapshots);
-    prometheus_one(page, "atoll_saved_memory_bytes", "gauge",
-                   "Memory of paused sandboxes and of snapshots, on disk.",
-                   (double)sandboxes_saved_bytes(sandboxes));
+    saved_show(sandboxes, page);
 }
 
 static void sandboxes_show(struct sandboxes *sandboxes, struct prometheus *page)

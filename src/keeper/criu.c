@@ -22,6 +22,7 @@
 enum {
     MESSAGE_BYTES = 64 * 1024,
     TIMEOUT_S = 120, /* to stop the processes */
+    LOG_WARN_LEVEL = 2,
     LOG_INFO_LEVEL = 3,
     CGROUPS_IGNORE = 0,
     LOCK_SKIP = 3,
@@ -169,7 +170,7 @@ static Criu__Opts opts_of(const struct criu_job *job)
 
     opts.images_dir_fd = job->images_fd;
     opts.has_work_dir_fd = true, opts.work_dir_fd = job->work_fd;
-    opts.has_log_level = true, opts.log_level = LOG_INFO_LEVEL;
+    opts.has_log_level = true, opts.log_level = job->terse ? LOG_WARN_LEVEL : LOG_INFO_LEVEL;
     opts.log_file = (char *)(uintptr_t)CRIU_LOG;
     opts.has_notify_scripts = true, opts.notify_scripts = true;
     opts.has_file_locks = true, opts.file_locks = true;

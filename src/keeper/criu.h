@@ -42,6 +42,7 @@ struct criu_job {
     pid_t pid; /* dump this one and all below it; 0: restore */
     int images_fd;
     int work_fd;         /* CRIU_LOG is written there */
+    bool terse;          /* with what is wrong alone */
     const char *freezer; /* dump: the directory of its frozen group */
     const char *root;    /* restore: where the root filesystem is mounted */
     bool tcp_close;      /* restore: connections are closed rather than continued */

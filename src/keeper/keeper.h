@@ -121,6 +121,7 @@ struct keeper_volume {
 struct keeper_saved {
     char name[KEEPER_SAVED_BYTES]; /* LIST_SAVED */
     uint64_t memory_bytes;         /* of the images on disk */
+    uint64_t disk_bytes;           /* of its disk, shared with others or not; 0: unknown */
     uint64_t plain_bytes;          /* PACK: what they took before */
     uint64_t frozen_usec;          /* for how long the jail stood still; 0 when it was stopped */
 };
@@ -201,6 +202,7 @@ enum {
     KEEPER_FD_GATE, /* listens: every TCP connection out arrives here (SO_ORIGINAL_DST) */
     KEEPER_FD_DNS_UDP,
     KEEPER_FDS_MAX,
+    KEEPER_FDS_HELD = KEEPER_FDS_MAX - 1, /* that the server has of an idle jail: no pidfd */
 };
 #define KEEPER_FDS_NONE                                                                            \
     {                                                                                              \

@@ -215,6 +215,7 @@ static int criu_restore(struct restore *restore, struct err *err)
     struct criu_job job = {
         .images_fd = restore->images_fd,
         .work_fd = restore->den.work_fd,
+        .terse = !restore->tcp_close, /* should it fail, there is a second try */
         .root = DEN_ROOT,
         .tcp_close = restore->tcp_close,
         .externals = externals,

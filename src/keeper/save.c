@@ -53,5 +53,6 @@ int save_jail(struct jail_kit *kit, const char *id, const struct keeper_save *sa
         saved_abandon(kit->pool, save->name);
         return err_wrap(err, "save jail %s", id);
     }
+    out->disk_bytes = pool_disk_bytes(kit->pool, id);
     return 0;
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -40,7 +41,8 @@ struct held {
 struct tracer {
     int pair[2]; /* the listener comes over it */
     int listener;
-    int signals; /* a signalfd of SIGCHLD: a thread stopped, or CRIU did */
+    int signals;   /* a signalfd of SIGCHLD: a thread stopped, or CRIU did */
+    int silent[2]; /* a socket that takes everything and says nothing; its other end */
     pid_t criu;
     bool over; /* CRIU is */
     struct held *threads;
@@ -64,13 +66,15 @@ int tracer_open(struct tracer **out, struct err *err)
     struct tracer *tracer = xnew(struct tracer);
     sigset_t set;
 
-    *tracer = (struct tracer){.pair = {-1, -1}, .listener = -1, .signals = -1};
+    *tracer = (struct tracer){.pair = {-1, -1}, .listener = -1, .signals = -1, .silent = {-1, -1}};
     *out = tracer;
     no_signals(&set);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     tracer->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (tracer->signals < 0 ||
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, tracer->pair) < 0) {
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, tracer->pair) < 0 ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, tracer->silent) < 0 ||
+        shutdown(tracer->silent[1], SHUT_WR) < 0) {
         return err_sys(err, "prepare to trace");
     }
     return 0;
@@ -91,6 +95,8 @@ void tracer_closep(struct tracer **at)
     fd_closep(&tracer->pair[1]);
     fd_closep(&tracer->listener);
     fd_closep(&tracer->signals);
+    fd_closep(&tracer->silent[0]);
+    fd_closep(&tracer->silent[1]);
     free(tracer);
     *at = NULL;
 }
@@ -109,6 +115,11 @@ int tracer_enter(void *ctx)
     }
     if (r == 0) {
         r = seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(wait4), 0);
+    }
+    if (r == 0) {
+        r = seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(socket), 2,
+                             SCMP_A0(SCMP_CMP_EQ, AF_NETLINK),
+                             SCMP_A2(SCMP_CMP_EQ, NETLINK_NETFILTER));
     }
     if (r == 0) {
         r = seccomp_load(filter);
@@ -139,6 +150,13 @@ int tracer_hold(struct tracer *tracer, pid_t criu, struct err *err)
     return 0;
 }
 
+static int held_compare(const void *a, const void *b)
+{
+    pid_t one = ((const struct held *)a)->tid, other = ((const struct held *)b)->tid;
+
+    return (one > other) - (one < other);
+}
+
 int tracer_threads(struct tracer *tracer, int group_fd, void (*thaw)(void *ctx), void *ctx,
                    struct err *err)
 {
@@ -158,6 +176,9 @@ int tracer_threads(struct tracer *tracer, int group_fd, void (*thaw)(void *ctx),
             xrealloc(tracer->threads, (tracer->threads_n + 1) * sizeof(*tracer->threads));
         tracer->threads[tracer->threads_n++] = (struct held){.tid = tid};
     }
+    if (tracer->threads_n) {
+        qsort(tracer->threads, tracer->threads_n, sizeof(*tracer->threads), held_compare);
+    }
     tracer->thaw = thaw;
     tracer->ctx = ctx;
     return 0;
@@ -165,12 +186,11 @@ int tracer_threads(struct tracer *tracer, int group_fd, void (*thaw)(void *ctx),
 
 static struct held *held_of(const struct tracer *tracer, pid_t tid)
 {
-    for (size_t i = 0; i < tracer->threads_n; i++) {
-        if (tracer->threads[i].tid == tid) {
-            return &tracer->threads[i];
-        }
-    }
-    return NULL;
+    const struct held key = {.tid = tid};
+
+    return tracer->threads_n ? bsearch(&key, tracer->threads, tracer->threads_n,
+                                       sizeof(*tracer->threads), held_compare)
+                             : NULL;
 }
 
 /* ---- answers ---- */
@@ -207,12 +227,19 @@ static void held_look(struct held *held)
     }
 }
 
-/* All are looked at, whoever is wanted: one that is killed may end only when the end of others, who
- * stood still, has been seen. */
+/* All are looked at unless the one that is wanted is ready: one that is killed may end only when
+ * the end of others, who stood still, has been seen. */
 static struct held *held_ready(struct tracer *tracer, pid_t wanted)
 {
-    struct held *ready = NULL;
+    struct held *ready = wanted > 0 ? held_of(tracer, wanted) : NULL;
 
+    if (ready) {
+        held_look(ready);
+        if (ready->told) {
+            return ready;
+        }
+        ready = NULL;
+    }
     for (size_t i = 0; i < tracer->threads_n; i++) {
         struct held *held = &tracer->threads[i];
         held_look(held);
@@ -293,6 +320,37 @@ static void trace_serve(struct tracer *tracer, const struct seccomp_notif *call)
     (void)answer(tracer, call, value);
 }
 
+/* ---- what is not asked ---- */
+
+static bool holds(const struct tracer *tracer)
+{
+    for (size_t i = 0; i < tracer->threads_n; i++) {
+        if (tracer->threads[i].seized) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* CRIU asks for the connections that the kernel tracks in the jail's network, twice, and each time
+ * the kernel goes through those of the whole machine: some ten milliseconds, in which the jail
+ * stands still. None is of use to a restored jail: those within it are not tracked, and the others
+ * end. So it asks nobody, who says that this is all. */
+static void netfilter_serve(const struct tracer *tracer, const struct seccomp_notif *call)
+{
+    struct seccomp_notif_addfd silent = {
+        .id = call->id,
+        .flags = SECCOMP_ADDFD_FLAG_SEND,
+        .srcfd = (uint32_t)tracer->silent[0],
+        .newfd_flags = O_CLOEXEC,
+    };
+
+    /* Before it holds anybody, it asks what the kernel can do. */
+    if (!holds(tracer) || ioctl(tracer->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &silent) < 0) {
+        answer_own(tracer, call);
+    }
+}
+
 /* ---- the death of CRIU ---- */
 
 /* Notes what has become of those that are held. False: one still runs. */
@@ -331,16 +389,6 @@ static void stop_all(struct tracer *tracer)
     for (size_t i = 0; i < tracer->threads_n; i++) {
         tracer->threads[i].seized = tracer->threads[i].seized && tracer->threads[i].stopped;
     }
-}
-
-static bool holds(const struct tracer *tracer)
-{
-    for (size_t i = 0; i < tracer->threads_n; i++) {
-        if (tracer->threads[i].seized) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static void put_back(struct tracer *tracer)
@@ -405,6 +453,8 @@ static void call_serve(struct tracer *tracer)
     }
     if (call.data.nr == SYS_ptrace) {
         trace_serve(tracer, &call);
+    } else if (call.data.nr == SYS_socket) {
+        netfilter_serve(tracer, &call);
     } else {
         wait_take(tracer, &call);
     }

@@ -4,7 +4,8 @@
  * it, it dies as well. So CRIU traces nothing itself. Its calls of ptrace() and wait4() come here
  * (a seccomp filter that notifies), and are made by this process, which is the tracer and notes
  * what they change (undo.h). CRIU itself is held at the moment of its death, before its sockets
- * close; when it was killed, all that it had not let go of yet is put back and let go then.
+ * close; when it was killed, all that it had not let go of yet is put back and let go then. What
+ * it need not ask the kernel for is answered here, too.
  *
  * Owns:    the hold on CRIU and on the threads. Needs root and SIGCHLD at its default.
  * Blocks:  tracer_serve() for a moment; putting back for a few milliseconds a process.

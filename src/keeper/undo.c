@@ -190,14 +190,27 @@ void undo_note_word(struct undo *undo, pid_t tid, unsigned long at)
 
 /* ---- comparing ---- */
 
+/* The first that ends behind an address; n when none does. */
+static size_t range_find(const struct undo_range *ranges, size_t n, unsigned long at)
+{
+    size_t low = 0, high = n;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (ranges[middle].end <= at) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
 bool undo_ranges_differ(const struct undo_range *was, size_t was_n, const struct undo_range *now,
                         unsigned long *at, struct undo_range *out)
 {
     while (*at < now->end) {
-        size_t i = 0;
-        while (i < was_n && was[i].end <= *at) {
-            i++;
-        }
+        size_t i = range_find(was, was_n, *at);
         bool known = i < was_n && was[i].start <= *at;
         unsigned long end = i == was_n ? now->end : known ? was[i].end : was[i].start;
         *out = (struct undo_range){*at, end < now->end ? end : now->end, known ? was[i].prot : -1};

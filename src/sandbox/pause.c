@@ -70,15 +70,16 @@ static void tell_gone(struct sandbox *sb)
     }
 }
 
-static void pause_record(struct sandbox *sb, const char *name, uint64_t bytes, store_done *done,
-                         void *ctx)
+static void pause_record(struct sandbox *sb, const char *name, const struct keeper_saved *saved,
+                         store_done *done, void *ctx)
 {
     struct record *record = xnew(struct record);
 
     *record = (struct record){.sb = sb, .done = done, .ctx = ctx};
     sandbox_hold(sb);
     text_set(&sb->saved, name);
-    sb->saved_bytes = bytes;
+    sb->saved_bytes = saved->memory_bytes;
+    sb->saved_disk_bytes = saved->disk_bytes;
     (void)json_object_set_new(sb->options, SANDBOX_WANTED_END, json_integer(sb->end_ms));
     sb->packed = false;
     sb->end_ms = clock_wall_ms();
@@ -105,7 +106,7 @@ static void on_saved(struct save *save, int error, const struct err *err,
     struct err why = *err;
 
     if (error == 0 && saved) {
-        pause_record(sb, save->name, saved->memory_bytes, pause->done, pause->ctx);
+        pause_record(sb, save->name, saved, pause->done, pause->ctx);
     } else {
         sb->all->pauses_failed += error < 0 && error != -ENOENT;
         if (error < 0 && (save->flags & KEEPER_SAVE_MEMORY) && error != -ENOENT &&
@@ -200,12 +201,14 @@ static void ignore(void *ctx, int error, const struct err *err)
 
 static void settle(struct sandbox *sb, int error, const char *name, const char *reason)
 {
+    static const struct keeper_saved unknown;
+
     if (error == 0 && !name) {
         sandbox_kill(sb, reason, NULL, NULL);
     } else if (error == 0 && sb->saves) {
         save_found(sb);
     } else if (error == 0) {
-        pause_record(sb, name, 0, ignore, NULL);
+        pause_record(sb, name, &unknown, ignore, NULL);
     } else if (!sb->saves) { /* attached, or looked for again, when the keeper is back */
         sandbox_set_state(sb, SANDBOX_RUNNING);
         sandbox_arm(sb);

@@ -166,7 +166,8 @@ void sandbox_save(struct sandbox *sb, enum sandbox_change change, const char *re
                               .pid = sb->jail.pid,
                               .start_ticks = sb->jail.start_ticks,
                               .saved = paused ? sb->saved : NULL,
-                              .saved_bytes = paused ? sb->saved_bytes : 0};
+                              .saved_bytes = paused ? sb->saved_bytes : 0,
+                              .saved_disk_bytes = paused ? sb->saved_disk_bytes : 0};
     struct event_row event = {.id = event_id,
                               .team_id = sb->team_id,
                               .sandbox_id = sb->id,

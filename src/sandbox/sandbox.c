@@ -90,6 +90,7 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row)
     sandbox_set_state(sb, strcmp(row->state, "paused") == 0 ? SANDBOX_PAUSED : SANDBOX_RUNNING);
     sb->saved = xstrdup(row->saved);
     sb->saved_bytes = row->saved_bytes;
+    sb->saved_disk_bytes = row->saved_disk_bytes;
     sb->team_id = xstrdup(row->team_id);
     sb->template_id = xstrdup(row->template_id);
     sb->template_alias = xstrdup(row->template_alias);
@@ -126,6 +127,7 @@ struct sandbox_info sandbox_info(const struct sandbox *sb)
                                  .cpu_count = sb->cpu_count,
                                  .memory_mb = sb->memory_mb,
                                  .disk_mb = sb->disk_mb,
+                                 .saved_bytes = sb->saved_bytes + sb->saved_disk_bytes,
                                  .metadata = sb->metadata,
                                  .env_vars = sb->env_vars,
                                  .options = sb->options};
@@ -225,21 +227,29 @@ bool sandboxes_use(const struct sandboxes *all, const char *layer)
     return false;
 }
 
-static void add_snapshot(void *ctx, const struct template *t)
+static void add_template(void *ctx, const struct template *t)
 {
-    *(uint64_t *)ctx += t->snapshot_of ? t->saved_bytes : 0;
+    struct sandboxes_saved *saved = ctx;
+
+    if (t->snapshot_of) {
+        saved->snapshots_memory += t->saved_bytes;
+        saved->snapshots_disk += t->saved_disk_bytes;
+    } else {
+        saved->templates_memory += t->saved_bytes;
+    }
 }
 
-uint64_t sandboxes_saved_bytes(struct sandboxes *all)
+struct sandboxes_saved sandboxes_saved(struct sandboxes *all)
 {
     const struct sandbox *sb = NULL, *next = NULL;
-    uint64_t bytes = 0;
+    struct sandboxes_saved saved = {0};
 
     HASH_ITER (hh, all->table.by_id, sb, next) {
-        bytes += sb->saved_bytes;
+        saved.paused_memory += sb->saved_bytes;
+        saved.paused_disk += sb->saved_disk_bytes;
     }
-    templates_each(all->use.templates, NULL, add_snapshot, &bytes);
-    return bytes;
+    templates_each(all->use.templates, NULL, add_template, &saved);
+    return saved;
 }
 
 bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out)

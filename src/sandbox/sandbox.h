@@ -1,6 +1,6 @@
 /* sandbox.h - sandboxes: the table in memory and the state machine of each.
  *
- * Owns:     every struct sandbox, its pidfd, its channel to the agent, its network, its timer.
+ * Owns:     every struct sandbox, its channel to the agent, its network, its timer.
  * Needs:    a loop, the store, the keeper's client, the templates, the egress.
  * Blocks:   never.
  * Threads:  the loop's.
@@ -209,6 +209,7 @@ struct sandbox_snapshot {
     const char *template_id;
     const char *alias; /* NULL: has none */
     uint64_t frozen_usec;
+    uint64_t bytes; /* of its memory and its files, on the disk */
 };
 typedef void sandbox_snapshotted(void *ctx, int error, const struct err *err,
                                  const struct sandbox_snapshot *snapshot);
@@ -258,6 +259,7 @@ struct sandbox_info {
     bool changing;            /* PAUSING or RESUMING: it reads as PAUSED */
     int64_t started_ms, end_ms, created_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
+    uint64_t saved_bytes; /* PAUSED: of its memory and its files, on the disk; 0: unknown */
     const json_t *metadata, *env_vars, *options; /* objects, never NULL */
 };
 struct sandbox_info sandbox_info(const struct sandbox *sb);
@@ -310,8 +312,13 @@ struct sandboxes_step {
 };
 void sandboxes_steps(const struct sandboxes *all, struct sandboxes_step out[SANDBOX_STEPS]);
 
-/* Memory of paused sandboxes and of snapshots, on disk. */
-uint64_t sandboxes_saved_bytes(struct sandboxes *all);
+/* What was saved takes so many bytes of the disk. Files that copies share are counted for each. */
+struct sandboxes_saved {
+    uint64_t paused_memory, paused_disk;
+    uint64_t snapshots_memory, snapshots_disk;
+    uint64_t templates_memory; /* that were kept running, once, to start sandboxes from */
+};
+struct sandboxes_saved sandboxes_saved(struct sandboxes *all);
 
 /* Of one team: those that run or start. */
 uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id);

@@ -13,7 +13,7 @@ struct snapshot {
     char *alias; /* NULL: none */
     char template_id[ID_TEMPLATE_LEN + 1];
     char *replaced; /* what was saved of the one whose name it takes; NULL: none */
-    uint64_t frozen_usec;
+    uint64_t frozen_usec, bytes;
     sandbox_snapshotted *done;
     void *ctx;
 };
@@ -31,7 +31,8 @@ static void on_recorded(void *ctx, int error, const struct err *err)
     struct sandbox *sb = snapshot->save.sb;
     struct sandbox_snapshot made = {.template_id = snapshot->template_id,
                                     .alias = snapshot->alias,
-                                    .frozen_usec = snapshot->frozen_usec};
+                                    .frozen_usec = snapshot->frozen_usec,
+                                    .bytes = snapshot->bytes};
 
     if (error < 0) {
         kept_forget(sb->all, snapshot->save.name);
@@ -74,7 +75,7 @@ static char *text_of(const json_t *object, const char *name, const char *otherwi
 }
 
 /* Its own environment comes along: it is in the memory of its processes anyway. */
-static void record(struct snapshot *snapshot, struct sandbox *sb, uint64_t bytes)
+static void record(struct snapshot *snapshot, struct sandbox *sb, const struct keeper_saved *saved)
 {
     char build_id[ID_UUID_LEN + 1];
     char *env = json_dumps(json_object_get(sb->init, "envVars"), JSON_COMPACT);
@@ -102,7 +103,8 @@ static void record(struct snapshot *snapshot, struct sandbox *sb, uint64_t bytes
         .disk_mb = sb->disk_mb,
         .created_ms = clock_wall_ms(),
         .saved = snapshot->save.name,
-        .saved_bytes = bytes,
+        .saved_bytes = saved->memory_bytes,
+        .saved_disk_bytes = saved->disk_bytes,
         .snapshot_of = sb->id,
     };
     templates_put_snapshot(sb->all->use.templates, &made, on_recorded, snapshot);
@@ -125,8 +127,9 @@ static void on_saved(struct save *save, int error, const struct err *err,
         return;
     }
     snapshot->frozen_usec = saved->frozen_usec;
+    snapshot->bytes = saved->memory_bytes + saved->disk_bytes;
     sandbox_hold(sb);
-    record(snapshot, sb, saved->memory_bytes);
+    record(snapshot, sb, saved);
 }
 
 void sandbox_snapshot(struct sandbox *sb, const char *alias, sandbox_snapshotted *done, void *ctx)

@@ -3,13 +3,13 @@
 #define COLUMNS                                                                                    \
     "id, team_id, template_id, template_alias, state, started_ms, end_ms, created_ms, end_reason," \
     " access_token, options_json, cpu_count, memory_mb, disk_mb, uid_slot, pid, start_ticks,"      \
-    " build_id, saved, saved_bytes"
+    " build_id, saved, saved_bytes, saved_disk_bytes"
 
 /* created_ms stays what it was: lists are ordered by it, and pages must not lose their place. */
 static const struct store_statement save = {
     "save sandbox",
     "INSERT INTO sandboxes (" COLUMNS ", fork_of)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (id) DO UPDATE SET team_id = excluded.team_id,"
     " template_id = excluded.template_id, template_alias = excluded.template_alias,"
     " state = excluded.state, started_ms = excluded.started_ms, end_ms = excluded.end_ms,"
@@ -17,7 +17,8 @@ static const struct store_statement save = {
     " options_json = excluded.options_json, cpu_count = excluded.cpu_count,"
     " memory_mb = excluded.memory_mb, disk_mb = excluded.disk_mb, uid_slot = excluded.uid_slot,"
     " pid = excluded.pid, start_ticks = excluded.start_ticks, build_id = excluded.build_id,"
-    " saved = excluded.saved, saved_bytes = excluded.saved_bytes",
+    " saved = excluded.saved, saved_bytes = excluded.saved_bytes,"
+    " saved_disk_bytes = excluded.saved_disk_bytes",
 };
 
 void store_sandbox_save(struct store *store, const struct sandbox_row *row,
@@ -46,6 +47,7 @@ void store_sandbox_save(struct store *store, const struct sandbox_row *row,
     store_job_text(job, row->build_id ? row->build_id : "");
     store_job_text(job, row->saved);
     store_job_int(job, (int64_t)row->saved_bytes);
+    store_job_int(job, (int64_t)row->saved_disk_bytes);
     store_job_text(job, row->fork_of);
     store_job_event(job, event);
     store_submit(store, job, durability, done, ctx);
@@ -93,6 +95,7 @@ static void on_row(void *ctx, sqlite3_stmt *row)
         .build_id = store_column_text(row, 17),
         .saved = store_column_text(row, 18),
         .saved_bytes = (uint64_t)sqlite3_column_int64(row, 19),
+        .saved_disk_bytes = (uint64_t)sqlite3_column_int64(row, 20),
     };
 
     load->each(load->ctx, &out);

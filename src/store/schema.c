@@ -184,6 +184,10 @@ static const char *const steps[] = {
     " DELETE FROM snapshot_keys WHERE template_id = new.id;"
     " INSERT INTO snapshot_keys SELECT new.id, sealed_for, team_id, given_ms, sealed"
     "  FROM sandbox_keys WHERE sandbox_id = new.snapshot_of AND team_id = new.team_id; END;",
+
+    "ALTER TABLE sandboxes ADD COLUMN saved_disk_bytes INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE templates ADD COLUMN saved_disk_bytes INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE builds ADD COLUMN saved_bytes INTEGER NOT NULL DEFAULT 0;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

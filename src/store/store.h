@@ -182,8 +182,9 @@ struct sandbox_row {
     uint32_t uid_slot;
     int32_t pid;
     uint64_t start_ticks;
-    const char *saved;    /* paused: what the keeper saved of it; NULL otherwise */
-    uint64_t saved_bytes; /* of its memory, on disk */
+    const char *saved;         /* paused: what the keeper saved of it; NULL otherwise */
+    uint64_t saved_bytes;      /* of its memory, on disk */
+    uint64_t saved_disk_bytes; /* of its files */
 };
 
 /* Inserts, or replaces the row of that id, together with the event that says what changed and with
@@ -258,11 +259,12 @@ struct template_row {
     uint32_t cpu_count, memory_mb, disk_mb;
     int64_t created_ms;
     bool is_public;
-    const char *start_cmd;   /* run at the start of a sandbox; NULL: none; likewise */
-    const char *ready_cmd;   /* says when the start command is up */
-    const char *saved;       /* what the keeper saved of a jail in which both have been run */
-    uint64_t saved_bytes;    /* of its memory, on disk */
-    const char *snapshot_of; /* a snapshot: of which sandbox; NULL: not one */
+    const char *start_cmd;     /* run at the start of a sandbox; NULL: none; likewise */
+    const char *ready_cmd;     /* says when the start command is up */
+    const char *saved;         /* what the keeper saved of a jail in which both have been run */
+    uint64_t saved_bytes;      /* of its memory, on disk */
+    uint64_t saved_disk_bytes; /* of a snapshot's files */
+    const char *snapshot_of;   /* a snapshot: of which sandbox; NULL: not one */
 };
 
 void store_template_save(struct store *store, const struct template_row *row, store_done *done,
@@ -287,6 +289,7 @@ struct build_row {
     const char *user, *workdir, *env_json;
     const char *start_cmd, *ready_cmd, *saved; /* as a template's */
     uint64_t bytes;                            /* of its own layer */
+    uint64_t saved_bytes;                      /* as a template's */
 };
 
 void store_build_save(struct store *store, const struct build_row *row, store_done *done,

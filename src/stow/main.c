@@ -66,7 +66,7 @@ int stow_main(int argc, char **argv)
         return 1;
     }
     if (work(&words, &err) < 0) {
-        (void)fprintf(stderr, "Error (stow): %s\n", err.msg);
+        (void)fprintf(stderr, "tar: Error (stow): %s\n", err.msg);
         return 1;
     }
     return 0;

@@ -30,6 +30,7 @@ struct entry *entry_from_row(const struct template_row *row)
         .ready_cmd = xstrdup(row->ready_cmd),
         .saved = xstrdup(row->saved),
         .saved_bytes = row->saved_bytes,
+        .saved_disk_bytes = row->saved_disk_bytes,
         .snapshot_of = xstrdup(row->snapshot_of),
     };
     return entry;
@@ -73,6 +74,7 @@ struct template_row template_row(const struct template *t)
         .ready_cmd = t->ready_cmd,
         .saved = t->saved,
         .saved_bytes = t->saved_bytes,
+        .saved_disk_bytes = t->saved_disk_bytes,
         .snapshot_of = t->snapshot_of,
     };
 }
@@ -131,6 +133,7 @@ void entry_take_build(struct template *t, const struct build_row *build)
     text_set(&t->start_cmd, build->start_cmd);
     text_set(&t->ready_cmd, build->ready_cmd);
     text_set(&t->saved, build->saved);
+    t->saved_bytes = build->saved_bytes;
     t->cpu_count = build->cpu_count;
     t->memory_mb = build->memory_mb;
     t->disk_mb = build->disk_mb;

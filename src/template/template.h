@@ -32,10 +32,11 @@ struct template
     char *start_cmd; /* run at the start of a sandbox; NULL: none; likewise */
     char *ready_cmd; /* says when the start command is up */
     char *saved;     /* what the keeper saved of a jail in which both have been run: see keeper.h */
-    uint64_t saved_bytes;    /* of its memory, on disk */
-    char *snapshot_of;       /* it is a snapshot of that sandbox; NULL: a template */
-    uint32_t spawns;         /* sandboxes made of it since the daemon's start */
-    int64_t last_spawned_ms; /* 0: none since then */
+    uint64_t saved_bytes;      /* of its memory, on disk */
+    uint64_t saved_disk_bytes; /* of a snapshot's files */
+    char *snapshot_of;         /* it is a snapshot of that sandbox; NULL: a template */
+    uint32_t spawns;           /* sandboxes made of it since the daemon's start */
+    int64_t last_spawned_ms;   /* 0: none since then */
 };
 
 struct templates;

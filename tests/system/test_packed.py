@@ -34,7 +34,7 @@ def held(daemon, sandbox_id):
 
 
 def saved_metric(daemon):
-    return daemon.figures()["atoll_saved_memory_bytes"]
+    return daemon.figures()['atoll_saved_memory_bytes{of="paused"}']
 
 
 def test_idle_memory_is_compressed_and_comes_back(daemon):

@@ -2,6 +2,7 @@
 it. ATOLL_PAUSE_CYCLES says how often it is paused in a row (default 5)."""
 
 import os
+import re
 import subprocess
 import threading
 
@@ -261,6 +262,12 @@ def test_a_paused_one_takes_nothing_but_disk(daemon, api):
     assert [name for name in saved(daemon) if sandbox.sandbox_id in name]
     figures = daemon.figures()
     assert figures['atoll_sandboxes{state="paused"}'] == 1
-    assert figures["atoll_saved_memory_bytes"] > 0
+    said = [figures[f'atoll_saved_{what}_bytes{{of="paused"}}'] for what in ("memory", "disk")]
+    assert all(bytes > 0 for bytes in said)
+    row = api("GET", f"/sandboxes/{sandbox.sandbox_id}").json()
+    assert row["diskUsedBytes"] == sum(said)
+    words = [PROGRAM, "disk", "--data", str(daemon.data)]
+    table = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert re.search(rf"\d+\.\d MB  paused sandbox  {sandbox.sandbox_id}", table), table
     assert api("DELETE", f"/sandboxes/{sandbox.sandbox_id}").status_code == 204
     until(lambda: not saved(daemon), "what was saved is gone")

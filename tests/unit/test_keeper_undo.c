@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "base/alloc.h"
 #include "base/compiler.h"
 #include "check.h"
 #include "keeper/undo.h"
@@ -71,12 +72,34 @@ static void what_was_added_or_changed_is_found(void)
     free(was);
 }
 
+/* A process may have tens of thousands of mappings, and stands still meanwhile. */
+static void many_mappings_are_compared_soon(void)
+{
+    enum { MANY = 1 << 17, STEP = 0x3000, LENGTH = 0x1000 };
+    struct undo_range *was = xcalloc(MANY, sizeof(*was)), piece;
+    size_t differ = 0;
+
+    for (size_t i = 0; i < MANY; i++) {
+        was[i] = (struct undo_range){i * STEP, i * STEP + LENGTH, PROT_READ};
+    }
+    for (size_t i = 0; i < MANY; i++) {
+        struct undo_range now = {was[i].start, was[i].end + LENGTH, PROT_READ};
+        unsigned long at = now.start;
+        while (undo_ranges_differ(was, MANY, &now, &at, &piece)) {
+            differ += piece.start == was[i].end && piece.end == now.end && piece.prot == -1;
+        }
+    }
+    free(was);
+    CHECK_INT(differ, MANY);
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
         {"mappings are read", mappings_are_read},
         {"what is as it was does not differ", what_is_as_it_was_does_not_differ},
         {"what was added or changed is found", what_was_added_or_changed_is_found},
+        {"many mappings are compared soon", many_mappings_are_compared_soon},
     };
 
     return check_run(tests, countof(tests));

@@ -210,6 +210,7 @@ static void deaths_by_signal(void)
     CHECK_INT(ask_pid("SendSignal", ended_by_us.pid, ",\"signal\":\"SIGNAL_SIGKILL\"", code,
                       message, sizeof(message)),
               200);
+    CHECK(kill((pid_t)ended_by_us.pid, 0) < 0 && errno == ESRCH); /* it is gone by then */
     run_rest(&ended_by_us);
     CHECK_INT(ended_by_us.exit_code, -1);
     CHECK_STR(ended_by_us.error, "signal: killed");

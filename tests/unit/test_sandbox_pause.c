@@ -87,7 +87,9 @@ static void pauses_and_resumes_with_memory(void)
     CHECK_INT(sandbox_info(find(id)).state, SANDBOX_PAUSED);
     CHECK_INT(sandboxes_figures(all).paused, 1);
     CHECK_INT(sandboxes_figures(all).running, 0);
-    CHECK_INT(sandboxes_saved_bytes(all), 4096);
+    CHECK_INT(sandboxes_saved(all).paused_memory, 4096);
+    CHECK_INT(sandboxes_saved(all).paused_disk, 8192);
+    CHECK_INT(sandbox_info(find(id)).saved_bytes, 4096 + 8192);
     UNTIL(keeper.destroys == 1 && all->slots.used[0] == 0);
 
     (void)poll(NULL, 0, 5);
@@ -106,7 +108,8 @@ static void pauses_and_resumes_with_memory(void)
     CHECK_STR(info.access_token, token);
     CHECK_STR(recorded(id), "running/");
     UNTIL(saved_n() == 0);
-    CHECK_INT(sandboxes_saved_bytes(all), 0);
+    CHECK_INT(sandboxes_saved(all).paused_memory, 0);
+    CHECK_INT(sandbox_info(find(id)).saved_bytes, 0);
     teardown();
 }
 
@@ -430,9 +433,9 @@ static void a_pause_that_ends_after_a_restart_is_found(void)
     kept_name_pause(find(id), false, name);
     close_house();
     open_house();
-    UNTIL(ready == 1 && find(id)->pidfd);
+    UNTIL(ready == 1 && find(id)->channel);
     (void)snprintf(saved_slot(""), KEEPER_SAVED_BYTES, "%s", name);
-    (void)kill(jail_find(id)->pid, SIGKILL);
+    jail_stop(jail_find(id));
     UNTIL(strcmp(recorded(id), "paused/") == 0);
     CHECK_INT(saved_n(), 1);
     teardown();

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/compiler.h"
@@ -200,6 +201,43 @@ static void a_name_leads_nowhere_else(void)
     }
 }
 
+static int extract(const char *image, int dir)
+{
+    char path[32];
+    char *argv[] = {(char[]){"tar"},
+                    (char[]){"--extract"},
+                    (char[]){"--gzip"},
+                    (char[]){"--directory"},
+                    path,
+                    NULL};
+    int status = 0;
+
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", dir);
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)fcntl(dir, F_SETFD, 0); /* tar opens it by its number */
+        _exit(freopen(image, "r", stdin) ? stow_main(countof(argv) - 1, argv) : 1);
+    }
+    return pid > 0 && waitpid(pid, &status, 0) == pid ? status : -1;
+}
+
+/* Images of earlier keepers. */
+static void what_gnu_tar_wrote_is_left_to_it(void)
+{
+    scoped_tmpdir top = tmpdir_make();
+    scoped_fd from = dir_new(top.fd, "from"), to = dir_new(top.fd, "to");
+    char command[256], image[64];
+
+    file_new(from, "plain", "words\n", 0640);
+    (void)snprintf(image, sizeof(image), "%s/image", top.path);
+    (void)snprintf(command, sizeof(command), "tar --create --gzip --directory %s/from . >%s",
+                   top.path, image);
+    CHECK_INT(system(command), 0);
+    CHECK_INT(extract(image, to), 0);
+    text_check(to, "plain", "words\n");
+    CHECK_INT(look(to, "plain").st_mode & 0777, 0640);
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -207,6 +245,7 @@ int main(void)
         {"no tree is too deep", no_tree_is_too_deep},
         {"what is cut off is refused", what_is_cut_off_is_refused},
         {"a name leads nowhere else", a_name_leads_nowhere_else},
+        {"what GNU tar wrote is left to it", what_gnu_tar_wrote_is_left_to_it},
     };
 
     return check_run(tests, countof(tests));

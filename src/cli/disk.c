@@ -1,0 +1,96 @@
+/* disk.c - what paused sandboxes, snapshots and templates take of the disk, the largest first. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "cli/cli.h"
+
+struct user {
+    long long bytes;
+    const char *kind;
+    char *name;
+};
+
+struct users {
+    struct user *list;
+    size_t n;
+    const char *kind; /* of those that are being read */
+    const char *id;   /* the field that has their name */
+};
+
+static void users_fini(struct users *users)
+{
+    for (size_t i = 0; i < users->n; i++) {
+        free(users->list[i].name);
+    }
+    free(users->list);
+}
+
+/* A template has names, of which the first is the best known; the others go by their id. */
+static const char *name_of(const struct users *users, const json_t *row)
+{
+    const char *name = json_string_value(json_array_get(json_object_get(row, "names"), 0));
+
+    return name ? name : answer_text(row, users->id);
+}
+
+static void user_add(void *ctx, const json_t *row)
+{
+    struct users *users = ctx;
+    long long bytes = json_integer_value(json_object_get(row, "diskUsedBytes"));
+
+    users->list = reallocarray(users->list, users->n + 1, sizeof(*users->list));
+    if (!users->list) {
+        abort();
+    }
+    users->list[users->n++] =
+        (struct user){.bytes = bytes, .kind = users->kind, .name = xstrdup(name_of(users, row))};
+}
+
+static int users_read(const struct endpoint *endpoint, struct users *users, struct err *err)
+{
+    static const struct {
+        const char *kind, *id, *path;
+    } kinds[] = {
+        {"paused sandbox", "sandboxID", "/v2/sandboxes?state=paused"},
+        {"snapshot", "snapshotID", "/snapshots?limit=100"},
+        {"template", "templateID", "/templates"},
+    };
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < countof(kinds); i++) {
+        users->kind = kinds[i].kind;
+        users->id = kinds[i].id;
+        r = endpoint_each(endpoint, kinds[i].path, user_add, users, err);
+    }
+    return r;
+}
+
+static int largest_first(const void *a, const void *b)
+{
+    const struct user *left = a, *right = b;
+
+    return (left->bytes < right->bytes) - (left->bytes > right->bytes);
+}
+
+int cli_disk(struct cli *cli)
+{
+    struct endpoint endpoint;
+    scoped(users_fini) struct users users = {0};
+    struct err err;
+    long long sum = 0;
+
+    if (endpoint_choose(cli, &endpoint, &err) < 0 || users_read(&endpoint, &users, &err) < 0) {
+        return cli_fail(CLI_FAILED, "%s", err.msg);
+    }
+    if (users.n) {
+        qsort(users.list, users.n, sizeof(*users.list), largest_first);
+    }
+    for (size_t i = 0; i < users.n; i++) {
+        const struct user *user = &users.list[i];
+        printf("%10.1f MB  %-14s  %s\n", (double)user->bytes / 1e6, user->kind, user->name);
+        sum += user->bytes;
+    }
+    printf("%10.1f MB  in all; files that several share are counted for each\n", (double)sum / 1e6);
+    return CLI_OK;
+}
