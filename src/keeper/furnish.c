@@ -150,10 +150,26 @@ static int devpts_new(struct err *err)
     return mounts_new("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
 }
 
-static int dev_mount(struct furnish *f, int root_fd, struct err *err)
+/* What all may write into; mkdir() alone is cut by the umask. */
+static int common_dir(int dir, const char *name, struct err *err)
 {
-    scoped_fd dev = tmpfs_new("0755", "1m", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
+    if (mkdirat(dir, name, 0755) < 0 || fchmodat(dir, name, 01777, 0) < 0) {
+        return err_sys(err, "make the directory %s", name);
+    }
+    return 0;
+}
+
+/* `private` is the directory of the jail's /run that has what is mounted elsewhere. */
+static int dev_mount(struct furnish *f, int root_fd, int private, struct err *err)
+{
+    if (mkdirat(private, "dev", 0755) < 0) {
+        return err_sys(err, "make the directory of /dev");
+    }
+    scoped_fd dev = mounts_clone(private, "dev", MOUNT_ATTR_NOEXEC, err);
     int r = put_in_root(dev, root_fd, "dev", err);
+    if (r == 0) {
+        r = common_dir(private, "shm", err);
+    }
     if (r < 0) {
         return r;
     }
@@ -163,6 +179,10 @@ static int dev_mount(struct furnish *f, int root_fd, struct err *err)
     }
     scoped_fd pts = devpts_new(err);
     r = put(pts, dev, "pts", err);
+    if (r == 0) {
+        scoped_fd shm = mounts_clone(private, "shm", 0, err);
+        r = put(shm, dev, "shm", err);
+    }
     if (r == 0) {
         scoped_fd mqueue = mounts_new("mqueue", NULL, attr_data, err);
         r = put(mqueue, dev, "mqueue", err);
@@ -252,47 +272,33 @@ static int boot_id_mount(int proc, int run, struct err *err)
     return proc_cover(proc, "sys/kernel/random/boot_id", fd, err);
 }
 
-/* What all may write into; mkdir() alone is cut by the umask. */
-static int common_dir(int run, const char *name, struct err *err)
+static int private_fill(const struct furnish *f, int private, struct err *err)
 {
-    if (mkdirat(run, name, 0755) < 0 || fchmodat(run, name, 01777, 0) < 0) {
-        return err_sys(err, "make /run/%s", name);
-    }
-    return 0;
-}
-
-static int private_fill(const struct furnish *f, int run, struct err *err)
-{
-    if (mkdirat(run, "atoll", 0700) < 0) {
-        return err_sys(err, "make " CHANNEL_DIR);
-    }
-    scoped_fd private = openat(run, "atoll", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (private < 0 || mknodat(private, "agent", S_IFREG | 0555, 0) < 0) {
+    if (mknodat(private, "agent", S_IFREG | 0555, 0) < 0) {
         return err_sys(err, "make " FURNISH_AGENT);
     }
     int r = put(f->agent, private, "agent", err);
     return r < 0 ? r : boot_id_mount(f->proc, private, err);
 }
 
-/* One filesystem is /run and, with its /run/shm, /dev/shm: the end of every jail's memory group
- * looks at every filesystem of the machine. */
-static int run_mount(const struct furnish *f, int root_fd, const char *size, struct err *err)
+/* One filesystem has all that a jail keeps in memory, for the end of every memory group looks at
+ * every filesystem of the machine. It is mounted at /run. Returns a directory of it that is root's
+ * alone: what is mounted elsewhere lies there. */
+static int run_mount(int root_fd, const char *size, struct err *err)
 {
     scoped_fd run = tmpfs_new("0755", size, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
     int r = put_in_root(run, root_fd, "run", err);
 
     if (r == 0) {
-        r = common_dir(run, "lock", err);
-    }
-    if (r == 0) {
-        r = common_dir(run, "shm", err);
+        r = common_dir(run, "lock", err); /* as on Debian */
     }
     if (r < 0) {
         return r;
     }
-    scoped_fd shm = mounts_clone(run, "shm", 0, err);
-    r = put(shm, f->dev, "shm", err);
-    return r < 0 ? r : private_fill(f, run, err);
+    int private = mkdirat(run, "atoll", 0700) < 0
+                      ? -1
+                      : openat(run, "atoll", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return private < 0 ? err_sys(err, "make " CHANNEL_DIR) : private;
 }
 
 int furnish_mount(struct furnish *f, int root_fd, unsigned memory_mb, struct err *err)
@@ -300,12 +306,13 @@ int furnish_mount(struct furnish *f, int root_fd, unsigned memory_mb, struct err
     char size[24]; /* memory-backed files count as the jail's memory: half of it may be that */
 
     (void)snprintf(size, sizeof(size), "%uk", memory_mb * 512);
-    int r = dev_mount(f, root_fd, err);
+    scoped_fd private = run_mount(root_fd, size, err);
+    int r = private < 0 ? private : dev_mount(f, root_fd, private, err);
     if (r == 0) {
         r = proc_mount(f, root_fd, err);
     }
     if (r == 0) {
         r = put_in_root(f->sys, root_fd, "sys", err);
     }
-    return r < 0 ? r : run_mount(f, root_fd, size, err);
+    return r < 0 ? r : private_fill(f, private, err);
 }
