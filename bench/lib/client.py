@@ -10,6 +10,7 @@ import urllib.parse
 
 AGENT_PORT = 49983
 REQUEST_S = 300
+SETTLE_S = 1
 
 
 class Refused(Exception):
@@ -57,6 +58,17 @@ def figures():
     """GET /metrics, as a value for each name with its labels."""
     lines = api("GET", "/metrics").splitlines()
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
+
+def wait_parked(n, limit_s=30):
+    """Until so many jails lie parked. False when they do not, in time; a daemon that parks none has none."""
+    deadline = time.monotonic() + limit_s
+    while figures()["atoll_parked_jails"] < n:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    time.sleep(SETTLE_S)  # those that are made beyond what is asked for here
+    return True
 
 
 def kill_all():

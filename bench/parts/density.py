@@ -6,6 +6,7 @@ from lib import client, memory
 
 LIMIT_S = {"tiny": 90, "short": 60, "full": 120}
 LANES = 8
+PARKED = 100  # so that they are not made while the memory is looked at
 TEMPLATE = "base"
 SETTLE_S = 1  # the kernel frees what was used on the way a moment later
 
@@ -32,13 +33,18 @@ def cost(part, before, n, key):
         part.value("charged to the cgroup of each", sum(charged) / len(charged), "kB", key=f"{key}.cgroup")
 
 
+def parked():
+    return client.figures()["atoll_parked_jails"]
+
+
 def crowd(part, plain, template, wanted):
     """Makes so many, and tells what they cost."""
     key = f"density.{template}"
-    before, serve_before_kb = memory.account(), memory.serve_kb()
+    client.wait_parked(PARKED)
+    before, serve_before_kb, parked_before = memory.account(), memory.serve_kb(), parked()
     n = filled(part, plain, template, wanted, key)
     time.sleep(SETTLE_S)
-    cost(part, before, n, key)
+    cost(part, before, n + parked() - parked_before, key)  # a parked jail costs what an idle sandbox does
     part.value("server, resident, before", serve_before_kb, "kB")
     part.value("server, resident, with them", memory.serve_kb(), "kB", key=f"{key}.serve")
     for name, kb in memory.daemon_kb().items():

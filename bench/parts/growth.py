@@ -7,7 +7,7 @@ LIMIT_S = {"tiny": 90, "short": 60, "full": 240}
 LANES = 8
 RESERVE_KB = 2 << 20  # of the host's memory, that stays free
 SANDBOX_KB = 2048  # at most, for the decision whether so many fit
-DESCRIPTORS = 5  # of the server, that a sandbox takes
+DESCRIPTORS = 3  # of the server, that a sandbox takes
 DESCRIPTORS_LEFT = 1000  # for connections
 
 

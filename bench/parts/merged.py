@@ -9,8 +9,8 @@ from parts import code, density
 
 DAEMON_ARGS = f"{code.DAEMON_ARGS} --merge-pages true"
 WHEN = ("full",)
-LIMIT_S = {"tiny": 120, "short": 120, "full": 300}
-MERGED_S = 180  # that it may take
+LIMIT_S = {"tiny": 120, "short": 120, "full": 420}
+MERGED_S = 240  # that it may take
 STILL_RATIO = 0.01  # of what is merged: what a round may add when all is done
 IDLE_S = 10
 CELLS = 20

@@ -167,6 +167,7 @@ static int agent_start(struct agent *agent, const char *address, struct err *err
         .ctx = agent,
         .connections_max = CONNECTIONS_MAX,
         .idle_timeout_ms = IDLE_TIMEOUT_MS,
+        .adopted_may_wait = true, /* the daemon makes some before it needs them */
     };
     rpc_observe(on_rpc_failed);
     int r = pool_start(agent, err);

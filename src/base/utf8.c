@@ -71,6 +71,16 @@ size_t utf8_repair(struct str text, char *out)
     return len;
 }
 
+size_t utf8_characters(struct str text)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < text.len; i++) {
+        n += ((unsigned char)text.at[i] & 0xc0) != 0x80; /* those that continue one do not count */
+    }
+    return n;
+}
+
 size_t utf8_unfinished(struct str text)
 {
     size_t most = text.len < 3 ? text.len : 3;

@@ -15,6 +15,9 @@ enum {
 
 bool utf8_valid(struct str text);
 
+/* How many characters a valid text has. */
+size_t utf8_characters(struct str text);
+
 /* Writes the repaired text with a NUL into out, which holds UTF8_REPLACEMENT_BYTES * len + 1. */
 size_t utf8_repair(struct str text, char *out);
 

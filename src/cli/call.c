@@ -224,7 +224,7 @@ static int answer_read(const struct call *call, json_t **answer, struct err *err
     }
     json_t *json = json_loadb(buf_at(&call->body), buf_len(&call->body), JSON_DECODE_ANY, NULL);
     if (call->status < 200 || call->status > 299) {
-        const char *message = json_string_value(json_object_get(json, "message"));
+        const char *message = json_string_of(json, "message");
         (void)err_set(err, EPROTO, "%s (status %d)", message ? message : "the daemon refused",
                       call->status);
         json_decref(json);
@@ -315,7 +315,7 @@ int endpoint_lines(const struct endpoint *endpoint, const char *path,
 
 const char *answer_text(const json_t *object, const char *name)
 {
-    const char *text = json_string_value(json_object_get(object, name));
+    const char *text = json_string_of(object, name);
 
     return text ? text : "-";
 }

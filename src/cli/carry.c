@@ -208,8 +208,8 @@ static size_t message_headers(const struct carry *carry, struct buf *name, struc
     const json_t *params = json_object_get(carry->message, "params");
     const char *version =
         json_string_value(json_object_get(json_object_get(params, "_meta"), META_VERSION));
-    const char *method = json_string_value(json_object_get(carry->message, "method"));
-    const char *tool = json_string_value(json_object_get(params, "name"));
+    const char *method = json_string_of(carry->message, "method");
+    const char *tool = json_string_of(params, "name");
     struct str spoken = str_of(version ? version : carry->bridge->version);
     size_t n = 0;
 

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "cli/words.h"
 
@@ -248,7 +249,7 @@ static int do_arg(struct reader *r, struct str rest, struct err *err)
         if (equals) {
             *equals = '\0';
         }
-        const char *given = json_string_value(json_object_get(r->args, name));
+        const char *given = json_string_of(r->args, name);
         const char *value = given ? given : equals ? equals + 1 : "";
         var_set(r, name, value);
         if (r->has_from) {

@@ -36,8 +36,8 @@ bool follow_interrupted(void)
 /* On a terminal what went wrong stands out, and what was there already does not. */
 static void entry_show(const json_t *entry)
 {
-    const char *message = json_string_value(json_object_get(entry, "message"));
-    const char *level = json_string_value(json_object_get(entry, "level"));
+    const char *message = json_string_of(entry, "message");
+    const char *level = json_string_of(entry, "level");
     const char *begin = "", *end = "";
 
     if (isatty(STDOUT_FILENO) && message && level) {
@@ -74,17 +74,17 @@ static int status_get(const struct endpoint *endpoint, const struct build_place 
 
 static bool has_ended(const json_t *status)
 {
-    const char *word = json_string_value(json_object_get(status, "status"));
+    const char *word = json_string_of(status, "status");
 
     return word && (strcmp(word, "ready") == 0 || strcmp(word, "error") == 0);
 }
 
 static int outcome(const json_t *status, struct err *err)
 {
-    const char *word = json_string_value(json_object_get(status, "status"));
+    const char *word = json_string_of(status, "status");
     const json_t *reason = json_object_get(status, "reason");
-    const char *message = json_string_value(json_object_get(reason, "message"));
-    const char *step = json_string_value(json_object_get(reason, "step"));
+    const char *message = json_string_of(reason, "message");
+    const char *step = json_string_of(reason, "step");
 
     if (!word || strcmp(word, "error") != 0) {
         return 0;

@@ -58,7 +58,7 @@ static void session_open(struct bridge *bridge)
 void bridge_opened(struct bridge *bridge, enum carry_kind kind, const json_t *answer)
 {
     const json_t *result = json_object_get(answer, "result");
-    const char *version = json_string_value(json_object_get(result, "protocolVersion"));
+    const char *version = json_string_of(result, "protocolVersion");
 
     if (version && kind == CARRY_INITIALIZE) {
         (void)str_copy(bridge->version, sizeof(bridge->version), str_of(version));
@@ -146,7 +146,7 @@ static bool line_take(struct bridge *bridge, struct str line)
         bridge_fail(NULL, JSONRPC_PARSE_ERROR, err.msg);
         return true;
     }
-    const char *method = json_string_value(json_object_get(message, "method"));
+    const char *method = json_string_of(message, "method");
     bool begins = method && strcmp(method, "initialize") == 0 && !is_stateless(message);
     if (is_stateless(message) && !bridge->session[0] && !bridge->refused) {
         json_decref(message);

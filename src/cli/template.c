@@ -65,7 +65,7 @@ static int build_find(const struct endpoint *endpoint, const char *name, const c
         return r;
     }
     const json_t *newest = json_array_get(json_object_get(answer, "builds"), 0);
-    const char *build = wanted ? wanted : json_string_value(json_object_get(newest, "buildID"));
+    const char *build = wanted ? wanted : json_string_of(newest, "buildID");
     if (!build) {
         return err_set(err, ENOENT, "%s has not been built yet", name);
     }

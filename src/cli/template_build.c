@@ -148,7 +148,7 @@ static int archive_send(const struct endpoint *endpoint, const char *template_id
     if (r < 0 || json_is_true(json_object_get(answer, "present"))) {
         return r;
     }
-    const char *url = json_string_value(json_object_get(answer, "url"));
+    const char *url = json_string_of(answer, "url");
     if (!url) {
         return err_set(err, EPROTO, "the daemon names no place for files");
     }
@@ -181,7 +181,7 @@ static int files_send(const struct endpoint *endpoint, const struct plan *plan,
     int r = context_open(plan->dir, &context, err);
 
     json_array_foreach (steps, i, step) {
-        const char *type = json_string_value(json_object_get(step, "type"));
+        const char *type = json_string_of(step, "type");
         if (r == 0 && strcmp(type, "COPY") == 0) {
             r = step_send(endpoint, context, template_id, step, err);
         }
@@ -207,8 +207,8 @@ static int template_ask(const struct endpoint *endpoint, const struct plan *plan
         (void)json_object_set_new(body, "memoryMB", json_integer(plan->memory_mb));
     }
     int r = endpoint_call(endpoint, "POST", "/v3/templates", body, &answer, err);
-    const char *template_id = json_string_value(json_object_get(answer, "templateID"));
-    const char *build_id = json_string_value(json_object_get(answer, "buildID"));
+    const char *template_id = json_string_of(answer, "templateID");
+    const char *build_id = json_string_of(answer, "buildID");
     if (r < 0) {
         return r;
     }

@@ -91,7 +91,7 @@ static void print_fields(const json_t *schema)
     json_t *property = NULL;
 
     json_object_foreach (properties, name, property) {
-        const char *description = json_string_value(json_object_get(property, "description"));
+        const char *description = json_string_of(property, "description");
 
         printf("\n  %s  (", name);
         print_type(property);

@@ -65,7 +65,7 @@ static int answer_read(int fd, struct err *err)
     }
     const char *body = strstr(text, "\r\n\r\n");
     json_t *json = body ? json_loads(body + 4, 0, NULL) : NULL;
-    const char *message = json_string_value(json_object_get(json, "message"));
+    const char *message = json_string_of(json, "message");
     (void)err_set(err, EPROTO, "%s (status %ld)", message ? message : "the upload was refused",
                   status);
     json_decref(json);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/json.h"
 
 /* ---- variables ---- */
 
@@ -23,8 +24,7 @@ static const char *var_find(const json_t *vars, struct str name)
 {
     char text[256];
 
-    return str_copy(text, sizeof(text), name) ? json_string_value(json_object_get(vars, text))
-                                              : NULL;
+    return str_copy(text, sizeof(text), name) ? json_string_of(vars, text) : NULL;
 }
 
 static int put(struct buf *out, struct str text)

@@ -7,6 +7,7 @@
 
 #include "base/compiler.h"
 #include "base/err.h"
+#include "base/json.h"
 #include "gateway/catalogue.h"
 #include "gateway/plan.h"
 #include "gateway/serve.h"
@@ -112,7 +113,7 @@ static int servers_list(const struct catalogue *catalogue)
     for (void *at = json_object_iter(servers); at; at = json_object_iter_next(servers, at)) {
         json_t *entry = json_object_iter_value(at);
         json_t *fields = json_object_get(entry, "fields");
-        const char *about = json_string_value(json_object_get(entry, "about"));
+        const char *about = json_string_of(entry, "about");
         (void)printf("%s: %s\n", json_object_iter_key(at), about ? about : "");
         for (void *in = json_object_iter(fields); in; in = json_object_iter_next(fields, in)) {
             (void)printf("    %s: %s\n", json_object_iter_key(in),

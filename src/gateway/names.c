@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/json.h"
+
 void names_add(json_t *out, const json_t *items, const char *prefix)
 {
     json_t *item;
@@ -9,7 +11,7 @@ void names_add(json_t *out, const json_t *items, const char *prefix)
 
     json_array_foreach (items, i, item) {
         json_t *copy = json_copy(item);
-        const char *name = json_string_value(json_object_get(item, "name"));
+        const char *name = json_string_of(item, "name");
         (void)json_object_set_new(copy, "name", json_sprintf("%s-%s", prefix, name ? name : ""));
         (void)json_array_append_new(out, copy);
     }
@@ -28,7 +30,7 @@ bool names_has(const json_t *items, const char *key, const char *value)
     size_t i;
 
     json_array_foreach (items, i, item) {
-        const char *text = json_string_value(json_object_get(item, key));
+        const char *text = json_string_of(item, key);
         if (text && strcmp(text, value) == 0) {
             return true;
         }

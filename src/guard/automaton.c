@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/encode.h"
 #include "base/table.h"
+#include "base/utf8.h"
 #include "guard/internal.h"
 
 enum {
@@ -154,16 +155,6 @@ static void add_pattern(struct guard *guard, struct str text, struct ending endi
 
 /* ---- what a secret looks like ---- */
 
-static size_t characters(struct str text)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < text.len; i++) {
-        n += ((unsigned char)text.at[i] & 0xc0) != 0x80;
-    }
-    return n;
-}
-
 /* Base64 of the secret behind `skipped` other bytes of a group of three: what of it is the same
  * whatever those bytes, and the ones behind, are. */
 static void add_base64(struct guard *guard, struct str secret, size_t skipped,
@@ -188,7 +179,7 @@ static void add_base64(struct guard *guard, struct str secret, size_t skipped,
 
 static void add_spellings(struct guard *guard, struct str secret)
 {
-    bool encoded = characters(secret) >= GUARD_ENCODED_CHARS_MIN;
+    bool encoded = utf8_characters(secret) >= GUARD_ENCODED_CHARS_MIN;
 
     add_pattern(guard, secret, (struct ending){0}, encoded);
     for (size_t skipped = 0; encoded && skipped < ALIGNMENTS; skipped++) {

@@ -155,6 +155,7 @@ static uint32_t phase_limit_ms(const struct conn *conn)
         return HTTP_HALF_CLOSED_MS;
     case HTTP_PHASE_CLOSING:
         return HTTP_LINGER_MS;
+    case HTTP_PHASE_UNUSED:
     case HTTP_PHASE_BUSY:
     default:
         return 0;
@@ -303,7 +304,8 @@ static void on_end(struct wire *wire, int error)
 /* Between requests nothing has been sent that a close could take back. */
 static void conn_flush(struct conn *conn)
 {
-    bool idle = conn->base.phase == HTTP_PHASE_IDLE || conn->base.phase == HTTP_PHASE_HEAD;
+    enum http_phase phase = conn->base.phase;
+    bool idle = phase == HTTP_PHASE_UNUSED || phase == HTTP_PHASE_HEAD || phase == HTTP_PHASE_IDLE;
 
     if (idle && conn_pending(&conn->base) == 0) {
         conn->state = CONN_LINGERING;

@@ -78,6 +78,7 @@ bool http_exchange_stalled(struct http_exchange *ex, bool owed, int64_t now_ms, 
 /* ---- connection ---- */
 
 enum http_phase {
+    HTTP_PHASE_UNUSED,      /* nothing has come, and nothing needs to */
     HTTP_PHASE_HEAD,        /* a head, or the connection's first byte, is awaited */
     HTTP_PHASE_IDLE,        /* between requests */
     HTTP_PHASE_BUSY,        /* exchanges under way: each has its own clock */

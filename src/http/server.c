@@ -177,6 +177,8 @@ int http_server_adopt_begun(struct http_server *server, int fd, struct str first
         return r;
     }
     server->connections_n++;
+    conn->base.phase =
+        server->owner.options.adopted_may_wait ? HTTP_PHASE_UNUSED : conn->base.phase;
     conn_start_with(conn, first);
     *out = &conn->base;
     return 0;

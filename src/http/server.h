@@ -10,7 +10,8 @@
  * Timeouts: a head must be complete in header_timeout_ms from its first byte (or from the
  * connection's start); between requests a connection may idle for idle_timeout_ms; a body or a
  * response that moves no byte while its peer owes some is ended after stall_timeout_ms (0: never).
- * A stream that waits for us (an idle WebSocket, a quiet command) is never ended by the server.
+ * A stream that waits for us (an idle WebSocket, a quiet command) is never ended by the server, nor
+ * is an adopted connection before its first byte where adopted_may_wait says so.
  */
 #ifndef HTTP_SERVER_H
 #define HTTP_SERVER_H
@@ -34,6 +35,7 @@ struct http_server_options {
     const struct http_protocol *http2;    /* &http2_protocol, or NULL for HTTP/1.1 alone */
     uint32_t connections_max;             /* 0: 10,000; one more is closed at once, with a 503 */
     uint32_t header_timeout_ms;           /* 0: 10 s */
+    bool adopted_may_wait;                /* those adopted wait for their first byte without end */
     uint32_t idle_timeout_ms;             /* 0: 75 s */
     uint32_t stall_timeout_ms;            /* 0: never */
     void (*closed)(void *ctx, void *tag); /* an adopted connection is no more; NULL: nobody asks */

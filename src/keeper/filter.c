@@ -1,7 +1,7 @@
 #include "keeper/filter.h"
 
+#include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/netlink.h>
 #include <linux/seccomp.h>
@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <seccomp.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +22,10 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/fd.h"
 
 enum {
-    PROGRAM_MAX = BPF_MAXINSNS,
-    FAMILIES_MAX = 64, /* more than any kernel has */
-    OPTIMIZE_TREE = 2, /* libseccomp: a binary tree over the numbers */
+    CODE_MAX = 1024,
+    NUMBERS_MAX = 1024, /* more than any kernel has */
 };
 
 #ifndef IPPROTO_MPTCP
@@ -39,17 +38,7 @@ enum {
 #define PR_SET_MEMORY_MERGE 67
 #endif
 
-struct program {
-    struct sock_filter *code;
-    unsigned short len;
-};
-
-struct filters {
-    struct program uses;
-    struct program calls;
-};
-
-/* ---- which calls exist; those of uses_refused do as well ---- */
+/* ---- which calls exist ---- */
 
 /* clang-format off */
 static const char *const calls_known[] = {
@@ -124,7 +113,7 @@ static const int calls_known_by_number[] = {
     466, /* removexattrat */
 };
 
-/* ---- which uses of them are refused ---- */
+/* ---- which of them are refused, whatever for ---- */
 
 /* clang-format off */
 static const char *const uses_refused[] = {
@@ -138,192 +127,330 @@ static const char *const uses_refused[] = {
 };
 /* clang-format on */
 
-static const uint64_t namespace_flags[] = {
-    CLONE_NEWUSER, CLONE_NEWNS,  CLONE_NEWPID,    CLONE_NEWNET,
-    CLONE_NEWIPC,  CLONE_NEWUTS, CLONE_NEWCGROUP,
+static const uint32_t namespace_flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
+                                        CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+
+/* ---- what becomes of each number ---- */
+
+enum verdict {
+    UNKNOWN,
+    ALLOWED,
+    REFUSED,
+    /* The rest depends on arguments; each is of one number. */
+    CLONE,
+    UNSHARE,
+    SOCKET,
+    SOCKETPAIR,
+    SETSOCKOPT,
+    IOCTL,
+    PRCTL,
+    MADVISE,
+    VERDICTS,
 };
 
-/* The kernel reads these arguments as 32 bits: what is above them must not hide a value. */
-#define ARG32(n, value)                                                                            \
-    (struct scmp_arg_cmp)                                                                          \
-    {                                                                                              \
-        (n), SCMP_CMP_MASKED_EQ, UINT32_MAX, (scmp_datum_t)(value)                                 \
-    }
-#define ARG_BIT(n, bit)                                                                            \
-    (struct scmp_arg_cmp)                                                                          \
-    {                                                                                              \
-        (n), SCMP_CMP_MASKED_EQ, (bit), (bit)                                                      \
-    }
+struct table {
+    uint8_t of[NUMBERS_MAX]; /* enum verdict */
+};
 
-static int refuse(scmp_filter_ctx ctx, int code, int call, unsigned n,
-                  const struct scmp_arg_cmp *args)
+static int number_set(struct table *table, int number, enum verdict verdict)
 {
-    return seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO((uint32_t)code), call, n, args);
+    if (number >= NUMBERS_MAX) {
+        return -ERANGE;
+    }
+    if (number >= 0) { /* other architectures have calls that this one has not */
+        table->of[number] = (uint8_t)verdict;
+    }
+    return 0;
 }
 
-static int refuse_namespaces(scmp_filter_ctx ctx)
-{
-    int r = refuse(ctx, EPERM, SCMP_SYS(unshare), 1, &ARG_BIT(0, CLONE_NEWTIME));
-
-    for (size_t i = 0; r == 0 && i < countof(namespace_flags); i++) {
-        r = refuse(ctx, EPERM, SCMP_SYS(clone), 1, &ARG_BIT(0, namespace_flags[i]));
-        if (r == 0) {
-            r = refuse(ctx, EPERM, SCMP_SYS(unshare), 1, &ARG_BIT(0, namespace_flags[i]));
-        }
-    }
-    return r;
-}
-
-static bool family_allowed(unsigned family)
-{
-    return family == AF_UNIX || family == AF_INET || family == AF_INET6 || family == AF_NETLINK;
-}
-
-static int refuse_families(scmp_filter_ctx ctx, int call)
-{
-    int r = 0;
-
-    for (unsigned family = 0; r == 0 && family < FAMILIES_MAX; family++) {
-        if (!family_allowed(family)) {
-            r = refuse(ctx, EAFNOSUPPORT, call, 1, &ARG32(0, family));
-        }
-    }
-    return r;
-}
-
-/* Of netlink only the routing table, which names an interface; of TCP neither the variant that
- * cannot be saved nor protocol modules. */
-static int refuse_sockets(scmp_filter_ctx ctx)
-{
-    const struct scmp_arg_cmp mptcp[] = {ARG32(2, IPPROTO_MPTCP)};
-    const struct scmp_arg_cmp ulp[] = {ARG32(1, IPPROTO_TCP), ARG32(2, TCP_ULP)};
-    int r = refuse_families(ctx, SCMP_SYS(socket));
-
-    if (r == 0) {
-        r = refuse_families(ctx, SCMP_SYS(socketpair));
-    }
-    for (uint32_t protocol = NETLINK_ROUTE + 1; r == 0 && protocol < MAX_LINKS; protocol++) {
-        const struct scmp_arg_cmp netlink[] = {ARG32(0, AF_NETLINK), ARG32(2, protocol)};
-        r = refuse(ctx, EPROTONOSUPPORT, SCMP_SYS(socket), countof(netlink), netlink);
-    }
-    if (r == 0) {
-        r = refuse(ctx, EPROTONOSUPPORT, SCMP_SYS(socket), countof(mptcp), mptcp);
-    }
-    if (r == 0) {
-        r = refuse(ctx, ENOPROTOOPT, SCMP_SYS(setsockopt), countof(ulp), ulp);
-    }
-    return r;
-}
-
-/* Typing into a terminal that others read from. */
-static int refuse_ioctls(scmp_filter_ctx ctx)
-{
-    int r = refuse(ctx, EPERM, SCMP_SYS(ioctl), 1, &ARG32(1, TIOCSTI));
-
-    return r < 0 ? r : refuse(ctx, EPERM, SCMP_SYS(ioctl), 1, &ARG32(1, TIOCLINUX));
-}
-
-/* To have one's own pages merged with equal ones of others, and so to find out by timing that there
- * are such. Who is opted in is for the keeper to say; to opt out is not refused. */
-static int refuse_merging(scmp_filter_ctx ctx)
-{
-    const struct scmp_arg_cmp process[] = {ARG32(0, PR_SET_MEMORY_MERGE), {1, SCMP_CMP_NE, 0, 0}};
-    int r = refuse(ctx, EINVAL, SCMP_SYS(prctl), countof(process), process);
-
-    return r < 0 ? r : refuse(ctx, EINVAL, SCMP_SYS(madvise), 1, &ARG32(2, MADV_MERGEABLE));
-}
-
-static int all_by_name(scmp_filter_ctx ctx, uint32_t action, const char *const *names, size_t n)
+static int names_set(struct table *table, const char *const *names, size_t n, enum verdict verdict)
 {
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < n; i++) {
-        int call = seccomp_syscall_resolve_name(names[i]);
-        r = call == __NR_SCMP_ERROR ? -ENOENT : seccomp_rule_add_array(ctx, action, call, 0, NULL);
+        int number = seccomp_syscall_resolve_name(names[i]);
+        r = number == __NR_SCMP_ERROR ? -ENOENT : number_set(table, number, verdict);
     }
     return r;
 }
 
-static int uses_fill(scmp_filter_ctx ctx)
+static int table_fill(struct table *table)
 {
-    int r = all_by_name(ctx, SCMP_ACT_ERRNO(EPERM), uses_refused, countof(uses_refused));
+    static const struct {
+        int number;
+        enum verdict verdict;
+    } by_argument[] = {
+        {SYS_clone, CLONE},           {SYS_unshare, UNSHARE},       {SYS_socket, SOCKET},
+        {SYS_socketpair, SOCKETPAIR}, {SYS_setsockopt, SETSOCKOPT}, {SYS_ioctl, IOCTL},
+        {SYS_prctl, PRCTL},           {SYS_madvise, MADVISE},
+    };
+    int r = names_set(table, calls_known, countof(calls_known), ALLOWED);
 
-    if (r == 0) {
-        r = refuse_namespaces(ctx);
-    }
-    if (r == 0) {
-        r = refuse_sockets(ctx);
-    }
-    if (r == 0) {
-        r = refuse_merging(ctx);
-    }
-    return r < 0 ? r : refuse_ioctls(ctx);
-}
-
-static int calls_fill(scmp_filter_ctx ctx)
-{
-    int r = all_by_name(ctx, SCMP_ACT_ALLOW, calls_known, countof(calls_known));
-
-    if (r == 0) {
-        r = all_by_name(ctx, SCMP_ACT_ALLOW, uses_refused, countof(uses_refused));
-    }
     for (size_t i = 0; r == 0 && i < countof(calls_known_by_number); i++) {
-        r = seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, calls_known_by_number[i], 0, NULL);
+        r = number_set(table, calls_known_by_number[i], ALLOWED);
+    }
+    if (r == 0) {
+        r = names_set(table, uses_refused, countof(uses_refused), REFUSED);
+    }
+    for (size_t i = 0; r == 0 && i < countof(by_argument); i++) {
+        r = number_set(table, by_argument[i].number, by_argument[i].verdict);
     }
     return r;
+}
+
+/* ---- the program ---- */
+
+struct filters {
+    struct sock_filter code[CODE_MAX];
+    unsigned short n;
+};
+
+struct range {
+    uint32_t first;
+    enum verdict verdict;
+};
+
+struct writer {
+    struct filters *out;
+    unsigned short leaf[VERDICTS]; /* where the tree goes on to what looks at arguments */
+    bool full;                     /* it has become too long */
+};
+
+static void emit(struct writer *w, unsigned op, uint32_t k, uint8_t if_true, uint8_t if_false)
+{
+    if (w->out->n == CODE_MAX) {
+        w->full = true;
+        return;
+    }
+    w->out->code[w->out->n++] = (struct sock_filter){(uint16_t)op, if_true, if_false, k};
+}
+
+static void load(struct writer *w, size_t offset)
+{
+    emit(w, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
+}
+
+/* The kernel reads these arguments as 32 bits: what is above them must not hide a value. */
+static void load_argument(struct writer *w, size_t i)
+{
+    load(w, offsetof(struct seccomp_data, args) + i * sizeof(uint64_t) +
+                (BYTE_ORDER == BIG_ENDIAN ? sizeof(uint32_t) : 0));
+}
+
+/* The other half. */
+static void load_argument_high(struct writer *w, size_t i)
+{
+    load(w, offsetof(struct seccomp_data, args) + i * sizeof(uint64_t) +
+                (BYTE_ORDER == BIG_ENDIAN ? 0 : sizeof(uint32_t)));
+}
+
+static void allow(struct writer *w)
+{
+    emit(w, BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0, 0);
+}
+
+static void fail(struct writer *w, int code)
+{
+    emit(w, BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)code, 0, 0);
+}
+
+/* Goes on behind the next instruction unless what is loaded compares like that. */
+static void unless_skip(struct writer *w, unsigned comparison, uint32_t k)
+{
+    emit(w, BPF_JMP | comparison | BPF_K, k, 0, 1);
+}
+
+static void leaf(struct writer *w, enum verdict verdict)
+{
+    if (verdict == UNKNOWN) {
+        fail(w, ENOSYS);
+    } else if (verdict == ALLOWED) {
+        allow(w);
+    } else if (verdict == REFUSED) {
+        fail(w, EPERM);
+    } else {
+        w->leaf[verdict] = w->out->n;
+        emit(w, BPF_JMP | BPF_JA, 0, 0, 0);
+    }
+}
+
+/* Halves the ranges until one is left. */
+static void tree(struct writer *w, const struct range *ranges, size_t n)
+{
+    const size_t half = n / 2;
+    const unsigned at = w->out->n;
+
+    if (n == 1) {
+        leaf(w, ranges[0].verdict);
+        return;
+    }
+    emit(w, BPF_JMP | BPF_JGE | BPF_K, ranges[half].first, 0, 0);
+    tree(w, ranges, half);
+    const unsigned distance = w->out->n - at - 1U;
+    w->full = w->full || distance > UINT8_MAX;
+    w->out->code[at].jt = (uint8_t)distance;
+    tree(w, ranges + half, n - half);
+}
+
+static size_t ranges_find(const struct table *table, struct range out[NUMBERS_MAX + 1])
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < NUMBERS_MAX; i++) {
+        if (n == 0 || out[n - 1].verdict != table->of[i]) {
+            out[n++] = (struct range){i, table->of[i]};
+        }
+    }
+    if (out[n - 1].verdict != UNKNOWN) {
+        out[n++] = (struct range){NUMBERS_MAX, UNKNOWN};
+    }
+    return n;
+}
+
+/* ---- which arguments are refused ---- */
+
+static void namespaces_write(struct writer *w, uint32_t flags)
+{
+    load_argument(w, 0);
+    unless_skip(w, BPF_JSET, flags);
+    fail(w, EPERM);
+    allow(w);
+}
+
+/* Of netlink only the routing table, which names an interface; of TCP not the variant that cannot
+ * be saved. */
+static void socket_write(struct writer *w, bool pair)
+{
+    static const uint32_t families[] = {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK};
+
+    load_argument(w, 0);
+    for (size_t i = 0; i < countof(families); i++) { /* behind the refusal, if it is one of them */
+        emit(w, BPF_JMP | BPF_JEQ | BPF_K, families[i], (uint8_t)(countof(families) - i), 0);
+    }
+    fail(w, EAFNOSUPPORT);
+    if (pair) {
+        allow(w);
+        return;
+    }
+    emit(w, BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 4);
+    load_argument(w, 2);
+    unless_skip(w, BPF_JEQ, NETLINK_ROUTE);
+    allow(w);
+    fail(w, EPROTONOSUPPORT);
+    load_argument(w, 2);
+    unless_skip(w, BPF_JEQ, IPPROTO_MPTCP);
+    fail(w, EPROTONOSUPPORT);
+    allow(w);
+}
+
+/* No protocol modules for TCP. */
+static void setsockopt_write(struct writer *w)
+{
+    load_argument(w, 1);
+    emit(w, BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_TCP, 0, 3);
+    load_argument(w, 2);
+    unless_skip(w, BPF_JEQ, TCP_ULP);
+    fail(w, ENOPROTOOPT);
+    allow(w);
+}
+
+/* No typing into a terminal that others read from. */
+static void ioctl_write(struct writer *w)
+{
+    load_argument(w, 1);
+    unless_skip(w, BPF_JEQ, TIOCSTI);
+    fail(w, EPERM);
+    unless_skip(w, BPF_JEQ, TIOCLINUX);
+    fail(w, EPERM);
+    allow(w);
+}
+
+/* To have one's own pages merged with equal ones of others, and so to find out by timing that there
+ * are such. Who is opted in is for the keeper to say; to opt out is not refused. */
+static void prctl_write(struct writer *w)
+{
+    load_argument(w, 0);
+    emit(w, BPF_JMP | BPF_JEQ | BPF_K, PR_SET_MEMORY_MERGE, 0, 4);
+    load_argument(w, 1);
+    emit(w, BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3);
+    load_argument_high(w, 1);
+    emit(w, BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1);
+    allow(w);
+    fail(w, EINVAL);
+}
+
+static void madvise_write(struct writer *w)
+{
+    load_argument(w, 2);
+    unless_skip(w, BPF_JEQ, MADV_MERGEABLE);
+    fail(w, EINVAL);
+    allow(w);
+}
+
+static void arguments_write(struct writer *w, enum verdict verdict)
+{
+    struct sock_filter *from = &w->out->code[w->leaf[verdict]];
+
+    from->k = (uint32_t)(w->out->n - w->leaf[verdict] - 1);
+    switch (verdict) {
+    case CLONE:
+        namespaces_write(w, namespace_flags);
+        break;
+    case UNSHARE:
+        namespaces_write(w, namespace_flags | CLONE_NEWTIME);
+        break;
+    case SOCKET:
+    case SOCKETPAIR:
+        socket_write(w, verdict == SOCKETPAIR);
+        break;
+    case SETSOCKOPT:
+        setsockopt_write(w);
+        break;
+    case IOCTL:
+        ioctl_write(w);
+        break;
+    case PRCTL:
+        prctl_write(w);
+        break;
+    case MADVISE:
+        madvise_write(w);
+        break;
+    case UNKNOWN:
+    case ALLOWED:
+    case REFUSED:
+    case VERDICTS:
+        abort();
+    }
+}
+
+static int program_write(const struct table *table, struct filters *out)
+{
+    struct range ranges[NUMBERS_MAX + 1];
+    struct writer w = {.out = out};
+    const size_t n = ranges_find(table, ranges);
+
+    /* 32-bit calls have other numbers, those of x32 are beyond all: none of them exists here. */
+    load(&w, offsetof(struct seccomp_data, arch));
+    emit(&w, BPF_JMP | BPF_JEQ | BPF_K, seccomp_arch_native(), 1, 0);
+    fail(&w, ENOSYS);
+    load(&w, offsetof(struct seccomp_data, nr));
+    tree(&w, ranges, n);
+    for (enum verdict verdict = CLONE; verdict < VERDICTS; verdict++) {
+        arguments_write(&w, verdict);
+    }
+    return w.full ? -E2BIG : 0;
 }
 
 /* ---- compiling and loading ---- */
 
-static void context_release(scmp_filter_ctx *ctx)
-{
-    if (*ctx) {
-        seccomp_release(*ctx);
-    }
-}
-
-static int program_read(int fd, struct program *out)
-{
-    off_t bytes = lseek(fd, 0, SEEK_END);
-
-    if (bytes <= 0 || bytes > (off_t)(PROGRAM_MAX * sizeof(struct sock_filter))) {
-        return -E2BIG;
-    }
-    out->code = xcalloc(1, (size_t)bytes);
-    out->len = (unsigned short)((size_t)bytes / sizeof(struct sock_filter));
-    return pread(fd, out->code, (size_t)bytes, 0) == bytes ? 0 : -EIO;
-}
-
-/* libseccomp writes programs, but installs them only with its own state: so through a file. */
-static int program_compile(uint32_t otherwise, int (*fill)(scmp_filter_ctx), struct program *out)
-{
-    scoped(context_release) scmp_filter_ctx ctx = seccomp_init(otherwise);
-    scoped_fd fd = memfd_create("seccomp", MFD_CLOEXEC);
-
-    if (!ctx || fd < 0) {
-        return -ENOMEM;
-    }
-    /* 32-bit and x32 calls have other numbers: none of them exists in a jail. */
-    int r = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
-    if (r == 0) {
-        r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, OPTIMIZE_TREE);
-    }
-    if (r == 0) {
-        r = fill(ctx);
-    }
-    if (r == 0) {
-        r = seccomp_export_bpf(ctx, fd);
-    }
-    return r < 0 ? r : program_read(fd, out);
-}
-
 int filters_compile(struct filters **out, struct err *err)
 {
     struct filters *filters = xnew(struct filters);
+    struct table table = {0};
+    int r = table_fill(&table);
 
-    int r = program_compile(SCMP_ACT_ALLOW, uses_fill, &filters->uses);
     if (r == 0) {
-        r = program_compile(SCMP_ACT_ERRNO(ENOSYS), calls_fill, &filters->calls);
+        r = program_write(&table, filters);
     }
     if (r < 0) {
         filters_free(filters);
@@ -335,26 +462,18 @@ int filters_compile(struct filters **out, struct err *err)
 
 void filters_free(struct filters *filters)
 {
-    if (filters) {
-        free(filters->uses.code);
-        free(filters->calls.code);
-        free(filters);
-    }
-}
-
-static int program_load(const struct program *program, struct err *err)
-{
-    struct sock_fprog prog = {.len = program->len, .filter = program->code};
-
-    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0) {
-        return err_sys(err, "load the system call filter");
-    }
-    return 0;
+    free(filters);
 }
 
 int filters_load(const struct filters *filters, struct err *err)
 {
-    int r = program_load(&filters->uses, err);
+    struct sock_fprog program = {
+        .len = filters->n,
+        .filter = (struct sock_filter *)(uintptr_t)filters->code, /* which is only read */
+    };
 
-    return r < 0 ? r : program_load(&filters->calls, err);
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0) {
+        return err_sys(err, "load the system call filter");
+    }
+    return 0;
 }

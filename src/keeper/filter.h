@@ -1,10 +1,11 @@
 /* filter.h - the system calls of a jail.
  *
- * Two filters. One names every call that exists in a jail; any other, and any of a newer kernel,
- * is ENOSYS. The other refuses uses of those: namespaces, odd socket families, a few
- * ioctls; each with the errno that programs are prepared for. Nothing is ever killed.
+ * One filter names every call that exists in a jail; any other, and any of a newer kernel, is
+ * ENOSYS. It refuses uses of those: namespaces, odd socket families, a few ioctls; each with the
+ * errno that programs are prepared for. Nothing is ever killed. The kernel translates it for every
+ * jail anew, and keeps each translation: so it is a search over ranges of numbers, and short.
  *
- * Owns:    the compiled programs, made once by filters_compile().
+ * Owns:    the program, made once by filters_compile().
  * Threads: one at a time. filters_load() is safe between clone3() and exec().
  */
 #ifndef KEEPER_FILTER_H

@@ -150,7 +150,7 @@ static int devpts_new(struct err *err)
     return mounts_new("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
 }
 
-static int dev_mount(struct furnish *f, int root_fd, const char *size, struct err *err)
+static int dev_mount(struct furnish *f, int root_fd, struct err *err)
 {
     scoped_fd dev = tmpfs_new("0755", "1m", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
     int r = put_in_root(dev, root_fd, "dev", err);
@@ -163,10 +163,6 @@ static int dev_mount(struct furnish *f, int root_fd, const char *size, struct er
     }
     scoped_fd pts = devpts_new(err);
     r = put(pts, dev, "pts", err);
-    if (r == 0) {
-        scoped_fd shm = tmpfs_new("1777", size, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
-        r = put(shm, dev, "shm", err);
-    }
     if (r == 0) {
         scoped_fd mqueue = mounts_new("mqueue", NULL, attr_data, err);
         r = put(mqueue, dev, "mqueue", err);
@@ -256,28 +252,47 @@ static int boot_id_mount(int proc, int run, struct err *err)
     return proc_cover(proc, "sys/kernel/random/boot_id", fd, err);
 }
 
+/* What all may write into; mkdir() alone is cut by the umask. */
+static int common_dir(int run, const char *name, struct err *err)
+{
+    if (mkdirat(run, name, 0755) < 0 || fchmodat(run, name, 01777, 0) < 0) {
+        return err_sys(err, "make /run/%s", name);
+    }
+    return 0;
+}
+
+static int private_fill(const struct furnish *f, int run, struct err *err)
+{
+    if (mkdirat(run, "atoll", 0700) < 0) {
+        return err_sys(err, "make " CHANNEL_DIR);
+    }
+    scoped_fd private = openat(run, "atoll", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (private < 0 || mknodat(private, "agent", S_IFREG | 0555, 0) < 0) {
+        return err_sys(err, "make " FURNISH_AGENT);
+    }
+    int r = put(f->agent, private, "agent", err);
+    return r < 0 ? r : boot_id_mount(f->proc, private, err);
+}
+
+/* One filesystem is /run and, with its /run/shm, /dev/shm: the end of every jail's memory group
+ * looks at every filesystem of the machine. */
 static int run_mount(const struct furnish *f, int root_fd, const char *size, struct err *err)
 {
     scoped_fd run = tmpfs_new("0755", size, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
     int r = put_in_root(run, root_fd, "run", err);
+
+    if (r == 0) {
+        r = common_dir(run, "lock", err);
+    }
+    if (r == 0) {
+        r = common_dir(run, "shm", err);
+    }
     if (r < 0) {
         return r;
     }
-    /* Everybody's lock files, as on Debian; mkdir() alone is cut by the umask. */
-    if (mkdirat(run, "lock", 0755) < 0 || fchmodat(run, "lock", 01777, 0) < 0 ||
-        mkdirat(run, "atoll", 0700) < 0) {
-        return err_sys(err, "make the directories of /run");
-    }
-    scoped_fd private = tmpfs_new("0700", "1m", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
-    r = put(private, run, "atoll", err);
-    if (r < 0) {
-        return r;
-    }
-    if (mknodat(private, "agent", S_IFREG | 0555, 0) < 0) {
-        return err_sys(err, "make " FURNISH_AGENT);
-    }
-    r = put(f->agent, private, "agent", err);
-    return r < 0 ? r : boot_id_mount(f->proc, private, err);
+    scoped_fd shm = mounts_clone(run, "shm", 0, err);
+    r = put(shm, f->dev, "shm", err);
+    return r < 0 ? r : private_fill(f, run, err);
 }
 
 int furnish_mount(struct furnish *f, int root_fd, unsigned memory_mb, struct err *err)
@@ -285,7 +300,7 @@ int furnish_mount(struct furnish *f, int root_fd, unsigned memory_mb, struct err
     char size[24]; /* memory-backed files count as the jail's memory: half of it may be that */
 
     (void)snprintf(size, sizeof(size), "%uk", memory_mb * 512);
-    int r = dev_mount(f, root_fd, size, err);
+    int r = dev_mount(f, root_fd, err);
     if (r == 0) {
         r = proc_mount(f, root_fd, err);
     }

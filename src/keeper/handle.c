@@ -226,20 +226,27 @@ static void ending_kill(struct handler *handler, const struct ending *ending)
 static void restore_again(struct handler *handler, uint64_t client,
                           const struct keeper_request *req);
 
+/* Reading makes the next change an event, so it comes before the look at what else there is. */
+static bool has_processes(const struct ending *ending)
+{
+    char text[64];
+    ssize_t n = pread(ending->events_fd, text, sizeof(text) - 1, 0);
+
+    text[n > 0 ? n : 0] = '\0';
+    return cgroup_stat_value(text, "populated") == 1;
+}
+
 /* True when it is over, one way or the other. */
 static bool ending_step(struct handler *handler, struct ending *ending)
 {
     struct err err = {0};
-    char text[64];
-
-    /* Reading makes the next change an event, so it comes before the look at what has changed. */
-    (void)!pread(ending->events_fd, text, sizeof(text), 0);
-    int r = pending_of(handler, ending->id) || starting_has(&handler->startings, ending->id)
+    int r = has_processes(ending) || pending_of(handler, ending->id) ||
+                    starting_has(&handler->startings, ending->id)
                 ? -EBUSY
                 : jail_remove(handler->kit, ending->id, ending->parts, &err);
 
     if (r == -EBUSY && clock_mono_ms() < ending->deadline_ms) {
-        ending_kill(handler, ending); /* a restore may have gone on after the last time */
+        ending_kill(handler, ending); /* each time: a restore may have gone on after the last */
         int next_us = ending->retry_us * 2;
         ending->retry_us = next_us < HANDLE_RETRY_US_MAX ? next_us : HANDLE_RETRY_US_MAX;
         ending->look_us = clock_mono_us() + ending->retry_us;
@@ -282,8 +289,6 @@ static void end_and(struct handler *handler, uint64_t client, const char *id, un
     ending->events_fd = cgroups_events(handler->kit->groups, id);
     DL_APPEND(handler->endings, ending);
     handler->endings_n++;
-
-    ending_kill(handler, ending);
     if (ending_step(handler, ending)) {
         ending_free(handler, ending);
     }

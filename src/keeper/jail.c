@@ -288,7 +288,10 @@ int jail_begin(struct jail_kit *kit, const char *id, const struct keeper_plan *p
     if (r < 0) {
         return r;
     }
-    r = volumes_hold(kit->pool, id, plan, err);
+    /* A disk that is new has no marks of volumes to give up. */
+    if (plan->volumes_n || plan->from[0] || plan->keeps_disk) {
+        r = volumes_hold(kit->pool, id, plan, err);
+    }
     if (r < 0) {
         return r;
     }

@@ -202,6 +202,7 @@ enum {
     KEEPER_FD_GATE, /* listens: every TCP connection out arrives here (SO_ORIGINAL_DST) */
     KEEPER_FD_DNS_UDP,
     KEEPER_FDS_MAX,
+    KEEPER_FDS_HELD = KEEPER_FDS_MAX - 1, /* that the server has of an idle jail: no pidfd */
 };
 #define KEEPER_FDS_NONE                                                                            \
     {                                                                                              \

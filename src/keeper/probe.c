@@ -330,7 +330,6 @@ static enum probe_verdict probe_pids(const struct probe *probe, struct probe_res
     return verdict(out, PROBE_OK, "the machine may have %ld processes and threads", most);
 }
 
-/* The server holds KEEPER_FDS_MAX of each sandbox. */
 static enum probe_verdict probe_descriptors(const struct probe *probe, struct probe_result *out)
 {
     size_t most = fd_allow_most();
@@ -340,7 +339,7 @@ static enum probe_verdict probe_descriptors(const struct probe *probe, struct pr
         return verdict(out, PROBE_DEGRADED,
                        "a process may have %zu descriptors, which is enough for %zu sandboxes: "
                        "start it with a higher limit (ulimit -n)",
-                       most, most / KEEPER_FDS_MAX);
+                       most, most / KEEPER_FDS_HELD);
     }
     return verdict(out, PROBE_OK, "a process may have %zu descriptors", most);
 }

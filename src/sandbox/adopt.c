@@ -8,7 +8,7 @@
  * resume left that did not come to its end, or a pause; neither is needed. Loaded sandboxes are
  * found and listed from the first moment; a dial waits until its sandbox is attached. When the
  * keeper goes away in the middle, the whole pass is made again: each step may be repeated. After
- * that a keeper that comes back changes little: pidfds and channels are ours and outlive it; only
+ * that a keeper that comes back changes little: channels are ours and outlive it; only
  * what could not be asked while it was away is asked again.
  */
 #include <errno.h>

@@ -3,9 +3,13 @@
  * A dial waits on the channel; while there is none, in sb->dials, also when the keeper is away: it
  * is back soon, and the sandbox runs all the while. A channel that breaks while the jail lives is
  * replaced through the keeper, and what waited on it is asked once more.
+ *
+ * The agent is the jail's first process, so that the end of the channel tells of the jail's death
+ * too: the keeper is asked at once, and knows. A jail whose agent drops its channel and lives on
+ * does so only once: from there on it is watched by a pidfd, and has its next channel when somebody
+ * needs one. All others do without that descriptor.
  */
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -164,6 +168,10 @@ static void on_broken(void *ctx, const char *why)
         pool_drop(sb, "the channel to its agent broke");
     } else {
         log_warn("sandbox %s: the channel to its agent broke: %s", sb->id, why);
+        sb->broke = true;
+        if (!sb->pidfd) {
+            sandbox_attach(sb);
+        }
     }
 }
 
@@ -253,9 +261,7 @@ void sandbox_watch_jail(struct sandbox *sb, bool watched)
 
 bool sandbox_is_up(const struct sandbox *sb)
 {
-    struct pollfd end = {.fd = sb->pidfd ? sb->pidfd->fd : -1, .events = POLLIN};
-
-    return sb->pidfd && sb->channel && poll(&end, 1, 0) == 0;
+    return sb->channel && agent_channel_is_open(sb->channel);
 }
 
 static void take_pidfd(struct sandbox *sb, int fd)
@@ -297,7 +303,8 @@ void sandbox_take_jail(struct sandbox *sb, int past, int fds[KEEPER_FDS_MAX])
 {
     struct egress *egress = sb->all->use.egress;
 
-    if (!sb->pidfd) {
+    sb->attached = true;
+    if (sb->broke && !sb->pidfd) {
         take_pidfd(sb, move_fd(&fds[KEEPER_FD_PIDFD]));
     }
     if (egress && !sb->net && fds[KEEPER_FD_DNS_UDP] >= 0) {
@@ -332,19 +339,23 @@ static bool is_older_than_the_boot(const struct sandbox *sb)
     return sb->started_ms < clock_wall_ms() - (int64_t)up.tv_sec * 1000;
 }
 
+static bool save_is_lost(const struct sandbox *sb)
+{
+    return sb->saves && sb->saves->lost;
+}
+
 static void attach_failed(struct sandbox *sb, const struct keeper_answer *answer)
 {
     if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
         return; /* tried again when the keeper is back; dials wait for that */
     }
     log_warn("sandbox %s: attach: %s", sb->id, answer->err.msg);
+    if (sb->attached && !save_is_lost(sb)) {
+        sandbox_died(sb);
+        return;
+    }
     sandbox_lost(sb, is_older_than_the_boot(sb) ? SANDBOX_END_HOST_RESTART
                                                 : "it was gone when the daemon looked for it");
-}
-
-static bool save_is_lost(const struct sandbox *sb)
-{
-    return sb->saves && sb->saves->lost;
 }
 
 static void attach_worked(struct sandbox *sb, int fds[KEEPER_FDS_MAX])

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +106,13 @@ static void quiet_tell(struct agent_channel *ch, int error)
     if (done) {
         done(ch->ctx, error);
     }
+}
+
+bool agent_channel_is_open(const struct agent_channel *ch)
+{
+    struct pollfd end = {.fd = ch->fd, .events = POLLRDHUP};
+
+    return ch->fd >= 0 && poll(&end, 1, 0) == 0;
 }
 
 void agent_channel_close(struct agent_channel *ch)

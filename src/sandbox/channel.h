@@ -49,6 +49,9 @@ typedef void agent_channel_done(void *ctx, int fd_or_error);
 struct agent_channel *agent_channel_new(uv_loop_t *loop, int fd, int past,
                                         const struct agent_channel_handler *handler, void *ctx);
 
+/* Asks the kernel, for whom the loop may not have told of its end yet. */
+bool agent_channel_is_open(const struct agent_channel *ch);
+
 /* Asks the agent to be quiet (enum channel_quiet), so that its jail can be saved. It closes the
  * channel then; `done` comes with 0 when that has been seen: the channel is closed and gone, what
  * waited on it was told -ECONNRESET, and on_broken is not called. With -errno the agent is not

@@ -155,7 +155,7 @@ static void create_new(struct sandboxes *all, const struct sandbox_params *param
 
 /* What the end of a parked jail interrupted is begun anew, with one that is made for it. False: its
  * template is another by now. */
-static bool start_again(struct sandbox *sb, const struct start *start)
+static bool start_again(struct sandbox *sb, int64_t timeout_ms, const struct start *start)
 {
     const struct template *t = templates_by_id(sb->all->use.templates, sb->template_id);
 
@@ -164,7 +164,7 @@ static bool start_again(struct sandbox *sb, const struct start *start)
     }
     const struct sandbox_params params = {.team_id = sb->team_id,
                                           .template = t,
-                                          .timeout_ms = sb->end_ms - sb->started_ms,
+                                          .timeout_ms = timeout_ms,
                                           .secure = sb->access_token != NULL,
                                           .metadata = sb->metadata,
                                           .env_vars = sb->env_vars,
@@ -176,13 +176,14 @@ static bool start_again(struct sandbox *sb, const struct start *start)
 /* Its caller knows nothing of it: the row that was given out ends, and the next has another id. */
 static void claim_lost(struct sandbox *sb, const struct err *err)
 {
+    int64_t timeout_ms = sb->end_ms - sb->started_ms;
     struct err why = *err;
 
     log_warn("sandbox %s: lost as it was claimed, another is made: %s", sb->id, why.msg);
     sandbox_hold(sb);
     struct start start = start_take(sb);
     take_back(sb, &start);
-    if (!start_again(sb, &start)) {
+    if (!start_again(sb, timeout_ms, &start)) {
         sb->all->create_failed++;
         start.done(start.ctx, NULL, -EIO, &why);
     }

@@ -168,14 +168,16 @@ struct sandbox {
 
     uint32_t uid_slot;
     struct keeper_jail jail;
-    struct jail_poll *pidfd;        /* NULL: none yet */
+    struct jail_poll *pidfd;        /* NULL: the end of the channel tells of its death */
     struct agent_channel *channel;  /* NULL: not attached */
     struct options_change *changes; /* that the agent is being told of */
     struct egress_net *net;         /* NULL: not attached, or loopback alone */
     struct ahead *ahead;            /* NULL: it was not parked, or they are used */
     bool attaching;
-    bool init_due;      /* adopted: the daemon before may have died between the row and /init */
-    bool adopted;       /* the daemon before may have been pausing it */
+    bool attached; /* by this daemon, at some time */
+    bool broke;    /* its channel did, which says nothing of its life: it is watched by itself */
+    bool init_due; /* adopted: the daemon before may have died between the row and /init */
+    bool adopted;  /* the daemon before may have been pausing it */
     struct dial *dials; /* those that wait for a channel */
 
     uv_timer_t timer; /* STARTING, RESUMING, PAUSING: patience; RUNNING, PAUSED: end of life */
@@ -229,7 +231,8 @@ void record_free(struct sandboxes *all);
 
 /* ---- attach.c ---- */
 
-/* Moves out of fds what it can use: a pidfd and a network are taken once, a channel each time.
+/* Moves out of fds what it can use: a network is taken once, a channel each time, a pidfd where the
+ * channel cannot be relied upon.
  * past: enum channel_past. */
 void sandbox_take_jail(struct sandbox *sb, int past, int fds[KEEPER_FDS_MAX]);
 void sandbox_drop_jail(struct sandbox *sb);                /* lets go of all of it */

@@ -1,6 +1,6 @@
 /* sandbox.h - sandboxes: the table in memory and the state machine of each.
  *
- * Owns:     every struct sandbox, its pidfd, its channel to the agent, its network, its timer.
+ * Owns:     every struct sandbox, its channel to the agent, its network, its timer.
  * Needs:    a loop, the store, the keeper's client, the templates, the egress.
  * Blocks:   never.
  * Threads:  the loop's.

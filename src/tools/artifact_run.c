@@ -42,7 +42,7 @@ static const char *const callers[LANGUAGES] = {
         "const out = await call(JSON.parse(fs.readFileSync(\"input.json\", \"utf8\")))\n"
         "fs.writeFileSync(\".result.json\", JSON.stringify(out ?? null))' \"$@\"",
     [LANGUAGE_TYPESCRIPT] =
-        "exec node -r /tmp/.typescript/node_modules/sucrase/register -e '(async () => {\n"
+        "exec node -r " EXECUTE_TYPESCRIPT "/node_modules/sucrase/register -e '(async () => {\n"
         "const fs = require(\"node:fs\"), [path, name, none] = process.argv.slice(1)\n"
         "const call = require(process.cwd() + \"/\" + path)[name]\n"
         "if (typeof call !== \"function\") { console.error(none); process.exit(1) }\n"
@@ -59,7 +59,7 @@ static const char *const checkers[LANGUAGES] = {
     [LANGUAGE_PYTHON] = "exec python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(),"
                         " sys.argv[1])' \"$1\"",
     [LANGUAGE_JAVASCRIPT] = "exec node --check \"$1\"",
-    [LANGUAGE_TYPESCRIPT] = "exec node -e 'require(\"/tmp/.typescript/node_modules/sucrase\")"
+    [LANGUAGE_TYPESCRIPT] = "exec node -e 'require(\"" EXECUTE_TYPESCRIPT "/node_modules/sucrase\")"
                             ".transform(require(\"fs\").readFileSync(process.argv[1], \"utf8\"),"
                             " {transforms: [\"typescript\", \"imports\"]})' \"$1\"",
     [LANGUAGE_BASH] = "exec bash -n \"$1\"",
@@ -178,17 +178,16 @@ static int plan_make(struct running *run, const json_t *input, struct err *err)
 {
     const json_t *timeout = json_object_get(input, "timeoutMs");
     const json_t *given = json_object_get(input, "input");
-    const char *language = json_string_value(json_object_get(input, "language"));
-    const char *entrypoint = json_string_value(json_object_get(input, "entrypoint"));
+    const char *language = json_string_of(input, "language");
+    const char *entrypoint = json_string_of(input, "entrypoint");
     int64_t most_ms = execute_ms_max(run->call);
 
-    run->path = json_string_value(json_object_get(run->row, "path"));
-    run->dry = strcmp(json_string_value(json_object_get(input, "mode")), "dry_run") == 0;
+    run->path = json_string_of(run->row, "path");
+    run->dry = strcmp(json_string_of(input, "mode"), "dry_run") == 0;
     run->timeout_ms = json_integer_value(timeout);
-    run->entrypoint =
-        entrypoint ? entrypoint : json_string_value(json_object_get(run->row, "entrypoint"));
+    run->entrypoint = entrypoint ? entrypoint : json_string_of(run->row, "entrypoint");
     if (!language) {
-        language = json_string_value(json_object_get(run->row, "language"));
+        language = json_string_of(run->row, "language");
     }
     run->input = given ? json_dumps(given, JSON_COMPACT | JSON_ENCODE_ANY) : xstrdup("null");
     if (!run->input || strlen(run->input) > INPUT_BYTES_MAX) {
@@ -207,7 +206,7 @@ int tool_run_code_artifact(struct tool_call *call, const json_t *input, json_t *
     scoped_json *row = NULL;
     struct running run = {.call = call};
     struct box box;
-    int r = artifact_find(call, json_string_value(json_object_get(input, "codePath")), &row, err);
+    int r = artifact_find(call, json_string_of(input, "codePath"), &row, err);
 
     run.row = row;
     r = r < 0 ? r : plan_make(&run, input, err);

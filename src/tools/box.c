@@ -22,9 +22,7 @@ enum {
 
 static void text_copy(char *out, size_t size, const json_t *object, const char *name)
 {
-    const char *text = json_string_value(json_object_get(object, name));
-
-    (void)snprintf(out, size, "%s", text ? text : "");
+    (void)snprintf(out, size, "%s", json_text_of(object, name));
 }
 
 static int64_t stamp_of(const json_t *object, const char *name)
@@ -64,8 +62,7 @@ static int resume(struct tool_call *call, const json_t *detail, int64_t timeout_
     int64_t seconds = timeout_s < 0 ? resumed_s(call, detail) : timeout_s;
     scoped_json *body = json_pack("{sI}", "timeout", (json_int_t)seconds);
 
-    return box_api(call, "POST", json_string_value(json_object_get(detail, "sandboxID")),
-                   "/connect", body, NULL, err);
+    return box_api(call, "POST", json_string_of(detail, "sandboxID"), "/connect", body, NULL, err);
 }
 
 static int set_timeout(struct tool_call *call, const char *id, int64_t timeout_s, struct err *err)
@@ -75,16 +72,21 @@ static int set_timeout(struct tool_call *call, const char *id, int64_t timeout_s
     return box_api(call, "POST", id, "/timeout", body, NULL, err);
 }
 
+static void box_fill(struct box *box, const json_t *detail)
+{
+    text_copy(box->id, sizeof(box->id), detail, "sandboxID");
+    text_copy(box->token, sizeof(box->token), detail, "envdAccessToken");
+    text_copy(box->domain, sizeof(box->domain), detail, "domain");
+    box->expires_ms = stamp_of(detail, "endAt");
+}
+
 static int box_take(struct tool_call *call, const char *id, struct box *out, struct err *err)
 {
     scoped_json *detail = NULL;
 
     int r = box_api(call, "GET", id, "", NULL, &detail, err);
     if (r == 0) {
-        text_copy(out->id, sizeof(out->id), detail, "sandboxID");
-        text_copy(out->token, sizeof(out->token), detail, "envdAccessToken");
-        text_copy(out->domain, sizeof(out->domain), detail, "domain");
-        out->expires_ms = stamp_of(detail, "endAt");
+        box_fill(out, detail);
     }
     return r;
 }
@@ -99,14 +101,16 @@ int box_connect(struct tool_call *call, const char *id, int64_t timeout_s, struc
     if (r < 0) {
         return r;
     }
-    const char *state = json_string_value(json_object_get(detail, "state"));
-    if (state && strcmp(state, "paused") == 0) {
+    bool paused = strcmp(json_text_of(detail, "state"), "paused") == 0;
+    if (paused) {
         r = resume(call, detail, timeout_s, err);
     } else if (timeout_s >= 0) {
         r = set_timeout(call, id, timeout_s, err);
     }
-    if (r == 0) {
+    if (r == 0 && (paused || timeout_s >= 0)) {
         r = box_take(call, id, &box, err);
+    } else if (r == 0) {
+        box_fill(&box, detail);
     }
     if (r == 0) {
         *out = box;
@@ -118,7 +122,7 @@ int box_connect_input(struct tool_call *call, const json_t *input, struct box *o
 {
     const json_t *timeout = json_object_get(input, "timeout_seconds");
 
-    return box_connect(call, json_string_value(json_object_get(input, "sandbox_id")),
+    return box_connect(call, json_string_of(input, "sandbox_id"),
                        timeout ? json_integer_value(timeout) : -1, out, err);
 }
 
@@ -200,8 +204,8 @@ int box_refused(struct ask *ask, const char *what, struct err *err)
     buf_init(&text, BOX_PAGE_BYTES_MAX);
     (void)!ask_gather(ask, &text, &unread);
     scoped_json *body = json_loadb(buf_at(&text) ? buf_at(&text) : "", buf_len(&text), 0, NULL);
-    const char *message = json_string_value(json_object_get(body, "message"));
-    const char *code = json_string_value(json_object_get(body, "code"));
+    const char *message = json_string_of(body, "message");
+    const char *code = json_string_of(body, "code");
 
     return err_set(err, errno_of_code(code, ask_status(ask)), "%s: %s", what,
                    message ? message : http_reason(ask_status(ask)));

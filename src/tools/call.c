@@ -116,7 +116,7 @@ int call_status_of(int error)
 static int api_refused(int status, struct str text, struct err *err)
 {
     scoped_json *body = json_loadb(text.at ? text.at : "", text.len, 0, NULL);
-    const char *message = json_string_value(json_object_get(body, "message"));
+    const char *message = json_string_of(body, "message");
 
     return err_set(err, -call_errno_of(status), "%s", message ? message : http_reason(status));
 }

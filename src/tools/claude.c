@@ -155,5 +155,5 @@ const char *claude_text(const struct claude_answer *answer)
     bool good = answer->run.exit_code == 0 && !answer->run.timed_out &&
                 !json_is_true(json_object_get(answer->said, "is_error"));
 
-    return good ? json_string_value(json_object_get(answer->said, "result")) : NULL;
+    return good ? json_string_of(answer->said, "result") : NULL;
 }

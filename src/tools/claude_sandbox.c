@@ -60,7 +60,7 @@ static int files_write(const struct making *making, struct err *err)
                                        json_object_get(making->input, "allow"),
                                        json_object_get(making->input, "ask"),
                                        json_object_get(making->input, "deny"));
-    const char *dir = json_string_value(json_object_get(making->reply, "working_dir"));
+    const char *dir = json_string_of(making->reply, "working_dir");
     char project[PATH_BYTES_MAX];
 
     (void)json_object_set_new(making->reply, "settings", settings);

@@ -2,7 +2,9 @@
 #include "tools/create.h"
 
 #include "api/fields.h"
+#include "base/fiber.h"
 #include "tools/catalogue/handlers.h"
+#include "tools/internal.h"
 #include "tools/keys.h"
 #include "tools/reply.h"
 
@@ -67,7 +69,7 @@ static json_t *body_of(const json_t *input, const char *template_alias, json_t *
 
 static bool is_by_command(const json_t *input)
 {
-    const char *way = json_string_value(json_object_get(input, "env_injection"));
+    const char *way = json_string_of(input, "env_injection");
 
     return way && strcmp(way, "command") == 0;
 }
@@ -92,6 +94,9 @@ int create_box(struct tool_call *call, const json_t *input, const char *template
         return r;
     }
     r = keys_record(call, out->id, vars, secret_names, by_command, err);
+    if (r == 0 && fiber_cancelled(fiber_self())) {
+        r = call_was_cancelled(err); /* the store is waited for in any case */
+    }
     if (r < 0) {
         box_kill(call, out);
     }
@@ -100,7 +105,7 @@ int create_box(struct tool_call *call, const json_t *input, const char *template
 
 int tool_create_sandbox(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
-    const char *alias = json_string_value(json_object_get(input, "template_alias"));
+    const char *alias = json_string_of(input, "template_alias");
     struct box box;
     int r = create_box(call, input, alias, &box, err);
 

@@ -23,14 +23,13 @@ enum {
 };
 
 #define INTERPRETER "code-interpreter-v1"
-#define TYPESCRIPT_HOME "/tmp/.typescript"
 
 /* A module whose imports are calls of require(), in an async function: so its top level may await.
  * What it imports is read by sucrase too. */
 #define TYPESCRIPT_COMMAND                                                                         \
-    "node -r " TYPESCRIPT_HOME "/node_modules/sucrase/register -e '"                               \
+    "node -r " EXECUTE_TYPESCRIPT "/node_modules/sucrase/register -e '"                            \
     "const Module = require(\"module\"), fs = require(\"fs\"), path = require(\"path\")\n"         \
-    "const { transform } = require(\"" TYPESCRIPT_HOME "/node_modules/sucrase\")\n"                \
+    "const { transform } = require(\"" EXECUTE_TYPESCRIPT "/node_modules/sucrase\")\n"             \
     "const file = process.argv[1] = path.resolve(process.argv[1])\n"                               \
     "const main = process.mainModule = new Module(file)\n"                                         \
     "main.filename = file\n"                                                                       \
@@ -297,8 +296,9 @@ static int install(struct tool_call *call, const struct box *box, const struct e
 
 /* The interpreter's template has it already, for its kernel. */
 #define TYPESCRIPT_INSTALL                                                                         \
-    "[ -d /usr/lib/atoll/node_modules/sucrase ] && ln -sfn /usr/lib/atoll " TYPESCRIPT_HOME        \
-    " || npm install --prefix " TYPESCRIPT_HOME " --no-fund --no-audit --loglevel=error sucrase"
+    "[ -d /usr/lib/atoll/node_modules/sucrase ] && ln -sfn /usr/lib/atoll " EXECUTE_TYPESCRIPT     \
+    " || npm install --prefix " EXECUTE_TYPESCRIPT                                                 \
+    " --no-fund --no-audit --loglevel=error sucrase"
 
 int execute_prepare(struct tool_call *call, const struct box *box, enum language language,
                     struct box_result *log, struct err *err)

@@ -14,6 +14,7 @@
 #include "tools/box.h"
 
 #define EXECUTE_PATH "/api/code/execute"
+#define EXECUTE_TYPESCRIPT "/tmp/.typescript" /* where execute_prepare() puts what runs it */
 
 enum {
     EXECUTE_CODE_BYTES_MAX = 1024 * 1024,

@@ -16,6 +16,7 @@ enum {
     TREE_BYTES_MAX = 1024 * 1024,
     TREE_FILES_AT_ONCE = 8,
     TREE_CONTENT_BYTES_MAX = 16 * 1024 * 1024, /* of all files together */
+    TREE_SPARE_BYTES = 64 * 1024,
 };
 
 struct tree {
@@ -32,7 +33,7 @@ struct tree {
 
 static const char *path_of(const json_t *entry)
 {
-    return json_string_value(json_object_get(entry, "path"));
+    return json_string_of(entry, "path");
 }
 
 /* ---- the entries ---- */
@@ -119,12 +120,21 @@ static json_t *drawn(struct tree *tree)
 
 /* ---- the contents ---- */
 
+/* As much as it had when it was listed, and some: files of /proc have no size, and others grow. */
+static size_t bytes_wanted(const struct tree *tree, const json_t *file, size_t room)
+{
+    size_t listed = (size_t)json_integer_value(json_object_get(file, "size")) + TREE_SPARE_BYTES;
+    size_t max = tree->plan->bytes_max < room ? tree->plan->bytes_max : room;
+
+    return listed < max ? listed : max;
+}
+
 static void read_one(void *ctx, size_t i)
 {
     struct tree *tree = ctx;
     json_t *file = json_array_get(tree->files, i);
     size_t room = TREE_CONTENT_BYTES_MAX - tree->content_bytes;
-    size_t max = tree->plan->bytes_max < room ? tree->plan->bytes_max : room;
+    size_t max = bytes_wanted(tree, file, room);
     scoped_buf data;
     bool cut = false;
     struct err err;

@@ -74,13 +74,16 @@ static void on_shell(void *ctx, const struct shell *shell, struct shell_times ti
 
     (void)times;
     buf_init(&value, SECRET_VALUE_BYTES_MAX);
-    const struct shells *all = tools_options(call_tools(knowing->call))->shells;
-    if (!shell->sealed || shells_value(all, call_team(knowing->call), str_of(shell->name), &value,
-                                       knowing->err) < 0) {
+    if (!shell->sealed || knowing->error < 0) {
         return;
     }
+    const struct shells *all = tools_options(call_tools(knowing->call))->shells;
+    knowing->error =
+        shells_value(all, call_team(knowing->call), str_of(shell->name), &value, knowing->err);
     know_value(knowing, buf_str(&value));
-    explicit_bzero(value.data, value.cap);
+    if (value.data) {
+        explicit_bzero(value.data, value.cap);
+    }
 }
 
 static bool on_key(void *ctx, const char *name, const char *value)
@@ -96,7 +99,7 @@ static int know_all(struct knowing *knowing, const json_t *input, struct err *er
 {
     struct tool_call *call = knowing->call;
     const struct tools_options *options = tools_options(call_tools(call));
-    const char *sandbox = json_string_value(json_object_get(input, "sandbox_id"));
+    const char *sandbox = json_string_of(input, "sandbox_id");
     const json_t *given = json_object_get(input, "secrets");
     /* Of whoever else's sandbox nothing is said, not even that it has no keys. */
     int r = sandbox ? box_api(call, "GET", sandbox, "", NULL, NULL, err) : 0;
@@ -193,7 +196,7 @@ int tool_guard_output(struct tool_call *call, const json_t *input, json_t **out,
                 : know_all(&knowing, input, err);
     r = r < 0 ? r : search_run(call, &search, err);
     if (r == 0) {
-        *out = answer_of(&search, json_string_value(json_object_get(input, "mode")), knowing.n);
+        *out = answer_of(&search, json_string_of(input, "mode"), knowing.n);
     }
     buf_fini(&search.out);
     guard_free(search.guard);

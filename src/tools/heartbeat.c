@@ -154,7 +154,7 @@ static int task_written(struct heart *heart, struct err *err)
         return r;
     }
     const char *text = claude_text(&answer);
-    const char *why = json_string_value(json_object_get(answer.said, "result"));
+    const char *why = json_string_of(answer.said, "result");
     if (!text) {
         struct str said = first_line(why ? str_of(why) : buf_str(&answer.run.err));
         return err_set(err, EIO, "Claude Code did not write the script: %.*s", (int)said.len,
@@ -293,9 +293,7 @@ int tool_setup_sandbox_heartbeat(struct tool_call *call, const json_t *input, js
     int r = asked_check(&heart, err);
 
     r = r < 0 ? r : spans_parse(&heart, err);
-    r = r < 0 ? r
-              : box_connect(call, json_string_value(json_object_get(input, "sandbox_id")), -1,
-                            &heart.box, err);
+    r = r < 0 ? r : box_connect(call, json_string_of(input, "sandbox_id"), -1, &heart.box, err);
     r = r < 0 ? r : keys_env(call, heart.box.id, json_object_get(input, "envs"), &heart.env, err);
     if (r < 0) {
         return r;

@@ -29,8 +29,8 @@ static int run_shell(const struct input_call *in, json_t **out, struct err *err)
 {
     scoped_box_result result = {0};
     const struct box_command command = {
-        .script = json_string_value(json_object_get(in->input, "input")),
-        .cwd = json_string_value(json_object_get(in->input, "cwd")),
+        .script = json_string_of(in->input, "input"),
+        .cwd = json_string_of(in->input, "cwd"),
         .env = in->env,
         .timeout_ms = life_left_ms(&in->box),
     };
@@ -46,8 +46,8 @@ static int run_shell(const struct input_call *in, json_t **out, struct err *err)
 
 static void reply_answer(json_t *reply, const struct claude_answer *answer)
 {
-    const char *session = json_string_value(json_object_get(answer->said, "session_id"));
-    const char *text = json_string_value(json_object_get(answer->said, "result"));
+    const char *session = json_string_of(answer->said, "session_id");
+    const char *text = json_string_of(answer->said, "result");
 
     reply_result(reply, &answer->run);
     (void)json_object_set_new(reply, "success", json_boolean(claude_text(answer) != NULL));
@@ -66,7 +66,7 @@ static int run_claude(const struct input_call *in, json_t **out, struct err *err
     const json_t *prompt = json_object_get(in->input, "input");
     const struct claude_question question = {
         .prompt = {json_string_value(prompt), json_string_length(prompt)},
-        .cwd = json_string_value(json_object_get(in->input, "cwd")),
+        .cwd = json_string_of(in->input, "cwd"),
         .env = in->env,
         .resume = json_is_true(json_object_get(in->input, "resume_session")),
     };
@@ -134,7 +134,7 @@ static int keep_alive(struct input_call *in, int64_t timeout_s, json_t **out, st
 
 static int input_check(const json_t *input, const char *action, struct err *err)
 {
-    const char *text = json_string_value(json_object_get(input, "input"));
+    const char *text = json_string_of(input, "input");
 
     if (!text || !text[0]) {
         return err_set(err, EINVAL, "input: is required for action %s", action);
@@ -145,7 +145,7 @@ static int input_check(const json_t *input, const char *action, struct err *err)
 int tool_send_sandbox_input(struct tool_call *call, const json_t *input, json_t **out,
                             struct err *err)
 {
-    const char *action = json_string_value(json_object_get(input, "action"));
+    const char *action = json_string_of(input, "action");
     const json_t *timeout = json_object_get(input, "timeout_seconds");
     int64_t timeout_s = timeout ? json_integer_value(timeout) : -1;
     bool extends = strcmp(action, "extend_lifecycle") == 0;
@@ -154,8 +154,8 @@ int tool_send_sandbox_input(struct tool_call *call, const json_t *input, json_t 
     int r = extends || keeps ? 0 : input_check(input, action, err);
 
     if (r == 0) {
-        r = box_connect(call, json_string_value(json_object_get(input, "sandbox_id")),
-                        extends ? -1 : timeout_s, &in.box, err);
+        r = box_connect(call, json_string_of(input, "sandbox_id"), extends ? -1 : timeout_s,
+                        &in.box, err);
     }
     if (r < 0) {
         return r;

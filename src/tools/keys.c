@@ -78,7 +78,7 @@ struct team_keys {
 static bool on_secret(void *ctx, const struct secret *secret)
 {
     struct team_keys *stored = ctx;
-    const char *name = json_string_value(json_object_get(secret->metadata, "env"));
+    const char *name = json_string_of(secret->metadata, "env");
     scoped_buf value;
 
     buf_init(&value, SECRET_VALUE_BYTES_MAX);
@@ -174,8 +174,8 @@ int keys_record(struct tool_call *call, const char *sandbox_id, const json_t *va
  * its values are in no sandbox's reach either. */
 static json_t *record_open(struct tool_call *call, const json_t *row)
 {
-    const char *sealed_for = json_string_value(json_object_get(row, "sealedFor"));
-    const char *sealed = json_string_value(json_object_get(row, "sealed"));
+    const char *sealed_for = json_string_of(row, "sealedFor");
+    const char *sealed = json_string_of(row, "sealed");
     char owner[OWNER_BYTES];
     scoped_buf text;
 
@@ -248,7 +248,7 @@ static bool tell_secrets(void *ctx, const json_t *record)
 
     json_each (json_object_get(record, "secret"), it) {
         const char *name = json_object_iter_key(it);
-        const char *value = json_string_value(json_object_get(vars, name));
+        const char *value = json_string_of(vars, name);
 
         if (value && !telling->each(telling->ctx, name, value)) {
             return false;

@@ -23,7 +23,7 @@ static int end_read(struct tool_call *call, struct box *box, struct err *err)
 
     (void)snprintf(target, sizeof(target), "/sandboxes/%s", box->id);
     int r = call_api(call, "GET", target, NULL, &detail, err);
-    const char *end = json_string_value(json_object_get(detail, "endAt"));
+    const char *end = json_string_of(detail, "endAt");
     if (r == 0 && (!end || clock_parse(str_of(end), &box->expires_ms) < 0)) {
         r = err_set(err, EIO, "the end of sandbox %s cannot be read", box->id);
     }

@@ -107,7 +107,7 @@ static void call_tie(struct mcp_call *call)
     const struct mcp_tie *tie = post->session ? &post->session->tie : &post->tie;
     const json_t *schema = tools_input(post->mcp->tools, call->tool);
 
-    if (json_object_get(call->input, "sandbox_id") || !texts_needs_sandbox(schema)) {
+    if (json_object_get(call->input, "sandbox_id") || !schema_requires(schema, "sandbox_id")) {
         call_run(call);
     } else if (post->session && tie->own) {
         call->tying = true;

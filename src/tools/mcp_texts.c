@@ -77,19 +77,6 @@ json_t *texts_result(enum mcp_version version, json_t *result)
 
 /* ---- its tools ---- */
 
-bool texts_needs_sandbox(const json_t *input)
-{
-    const json_t *required = json_object_get(input, "required"), *name;
-    size_t i;
-
-    json_array_foreach (required, i, name) {
-        if (strcmp(json_string_value(name), "sandbox_id") == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void sandbox_unrequire(json_t *schema)
 {
     json_t *required = json_object_get(schema, "required");
@@ -109,7 +96,7 @@ static json_t *schema_tied(const json_t *input, enum texts_sandbox sandbox)
 {
     json_t *schema = json_deep_copy(input);
     json_t *field = json_object_get(json_object_get(schema, "properties"), "sandbox_id");
-    const char *before = json_string_value(json_object_get(field, "description"));
+    const char *before = json_string_of(field, "description");
 
     sandbox_unrequire(schema);
     (void)json_object_set_new(
@@ -124,7 +111,7 @@ static json_t *schema_tied(const json_t *input, enum texts_sandbox sandbox)
 json_t *texts_tool(const struct tool *tool, const json_t *input, const json_t *output,
                    enum texts_sandbox sandbox)
 {
-    bool tied = sandbox != SANDBOX_NONE && texts_needs_sandbox(input);
+    bool tied = sandbox != SANDBOX_NONE && schema_requires(input, "sandbox_id");
     json_t *schema = tied ? schema_tied(input, sandbox) : json_incref(json_unconst(input));
     json_t *annotations =
         json_pack("{s:s, s:b}", "title", tool->title, "readOnlyHint", (int)tool->reads_only);

@@ -26,9 +26,6 @@ json_t *texts_tool(const struct tool *tool, const json_t *input, const json_t *o
 must_check int texts_page(const char *cursor, const char *(*name)(size_t i), size_t n, size_t page,
                           size_t *end, struct err *err);
 
-/* Of an input's schema: a call must name a sandbox. */
-bool texts_needs_sandbox(const json_t *input);
-
 /* The result of tools/call. Pictures become content of their own, and leave a word in their place:
  * a model reads the rest, and would read them as text. */
 json_t *texts_content(const json_t *out);

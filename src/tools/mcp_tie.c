@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "tools/call.h"
 #include "tools/mcp_internal.h"
@@ -20,8 +21,7 @@ static struct tools_who session_who(const struct mcp_session *session)
 
 static void target_of(const json_t *input, const char *verb, char out[TARGET_BYTES])
 {
-    (void)snprintf(out, TARGET_BYTES, "/sandboxes/%s%s",
-                   json_string_value(json_object_get(input, "sandbox_id")), verb);
+    (void)snprintf(out, TARGET_BYTES, "/sandboxes/%s%s", json_string_of(input, "sandbox_id"), verb);
 }
 
 /* ---- in a fiber ---- */
@@ -31,11 +31,10 @@ static int sandbox_connect(struct tool_call *call, const json_t *input, json_t *
                            struct err *err)
 {
     char target[TARGET_BYTES];
-    json_t *body = json_pack("{s:i}", "timeout", MCP_SANDBOX_S);
+    scoped_json *body = json_pack("{s:i}", "timeout", MCP_SANDBOX_S);
 
     target_of(input, "/connect", target);
     int r = call_api(call, "POST", target, body, NULL, err);
-    json_decref(body);
     if (r == 0) {
         *out = json_pack("{s:O}", "sandbox_id", json_object_get(input, "sandbox_id"));
     }
@@ -44,18 +43,16 @@ static int sandbox_connect(struct tool_call *call, const json_t *input, json_t *
 
 static int sandbox_make(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
-    json_t *answer = NULL;
-    json_t *body =
+    scoped_json *answer = NULL;
+    scoped_json *body =
         json_pack("{s:O, s:i, s:{s:s}}", "templateID", json_object_get(input, "template"),
                   "timeout", MCP_SANDBOX_S, "metadata", "origin", "mcp");
 
     int r = call_api(call, "POST", "/sandboxes", body, &answer, err);
-    json_decref(body);
     if (r == 0) {
         *out = json_pack("{s:O}", "sandbox_id", json_object_get(answer, "sandboxID"));
         r = *out ? 0 : err_set(err, EIO, "the API named no sandbox");
     }
-    json_decref(answer);
     return r;
 }
 
@@ -73,11 +70,10 @@ static int run_open(struct tool_call *call, const json_t *input, json_t **out, s
 static int run_extend(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
     char target[TARGET_BYTES];
-    json_t *body = json_pack("{s:i}", "duration", MCP_SANDBOX_S);
+    scoped_json *body = json_pack("{s:i}", "duration", MCP_SANDBOX_S);
 
     target_of(input, "/refreshes", target);
     int r = call_api(call, "POST", target, body, NULL, err);
-    json_decref(body);
     *out = r == 0 ? json_object() : NULL;
     return r;
 }
@@ -114,7 +110,7 @@ static void waiting_tell(struct mcp_session *session, const struct err *err)
 static void on_opened(void *ctx, int error, const json_t *out, const struct err *err)
 {
     struct mcp_session *session = ctx;
-    const char *id = json_string_value(json_object_get(out, "sandbox_id"));
+    const char *id = json_string_of(out, "sandbox_id");
 
     session->tie.opening = NULL;
     if (error == 0 && id) {

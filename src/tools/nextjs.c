@@ -192,7 +192,7 @@ static void describe(struct making *making, const char *name)
 static int create(struct tool_call *call, const json_t *input, const struct kind *kind,
                   json_t **out, struct err *err)
 {
-    const char *name = json_string_value(json_object_get(input, "project_name"));
+    const char *name = json_string_of(input, "project_name");
     struct making making = {.call = call, .input = input, .kind = kind};
     int r = name_check(name, err);
 

@@ -16,11 +16,13 @@
 static const struct {
     const char *name, *script;
 } presets[] = {
-    {"openclaw", /* it wants a newer Node.js than Debian has, and asks for it while it installs */
-     "new() { node -e 'process.exit(parseInt(process.versions.node) < 24 ? 1 : 0)'; }\n"
-     "new || { " NPM_GLOBAL "node@24 && hash -r && new; } || exit 1\n"
-     "sudo env PATH=\"/usr/local/bin:$PATH\" npm install --global --no-fund --no-audit"
-     " --loglevel=error openclaw@latest && openclaw --version"},
+    /* It wants a newer Node.js than Debian has, and asks for it while it installs. That one trusts
+     * what it has within, unless it is told to trust what the sandbox does. */
+    {"openclaw", "new() { node -e 'process.exit(parseInt(process.versions.node) < 24 ? 1 : 0)'; }\n"
+                 "new || { " NPM_GLOBAL "node@24 && hash -r && new; } || exit 1\n"
+                 "sudo env NODE_USE_SYSTEM_CA=1 PATH=\"/usr/local/bin:$PATH\" npm install --global "
+                 "--no-fund --no-audit"
+                 " --loglevel=error openclaw@latest && openclaw --version"},
     {"remotion", /* its renderer is a browser: these are what that one needs of Debian */
      "sudo apt-get update -q && sudo DEBIAN_FRONTEND=noninteractive apt-get install -q -y"
      " --no-install-recommends libnss3 libdbus-1-3 libatk1.0-0 libatk-bridge2.0-0 libgbm1"

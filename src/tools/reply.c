@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 
 enum { NOTE_BYTES_MAX = 4096, URL_BYTES = BOX_DOMAIN_BYTES + ID_SANDBOX_LEN + 32 };
 
@@ -63,7 +64,7 @@ void field_copy(json_t *to, const char *name, const json_t *from, const char *fi
 
 void reply_note(json_t *reply, const char *fmt, ...)
 {
-    const char *before = json_string_value(json_object_get(reply, "note"));
+    const char *before = json_string_of(reply, "note");
     scoped_buf text;
     va_list ap;
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/fields.h"
+#include "base/utf8.h"
 #include "tools/nearest.h"
 #include "tools/tool.h"
 
@@ -221,18 +222,6 @@ static bool check_number(struct walk *walk, const json_t *schema, const json_t *
     return true;
 }
 
-/* Of JSON Schema's, a text's length counts characters, not bytes. */
-static size_t characters(const json_t *text)
-{
-    const char *at = json_string_value(text);
-    size_t n = 0;
-
-    for (size_t i = 0; i < json_string_length(text); i++) {
-        n += ((unsigned char)at[i] & 0xc0) != 0x80;
-    }
-    return n;
-}
-
 static bool check_size(struct walk *walk, const json_t *schema, size_t size, const char *least,
                        const char *most, const char *what)
 {
@@ -434,7 +423,9 @@ static bool check(struct walk *walk, const json_t *schema, json_t *value)
     if (json_is_number(value)) {
         fits = check_number(walk, schema, value);
     } else if (json_is_string(value)) {
-        fits = check_size(walk, schema, characters(value), "minLength", "maxLength", "characters");
+        size_t n =
+            utf8_characters((struct str){json_string_value(value), json_string_length(value)});
+        fits = check_size(walk, schema, n, "minLength", "maxLength", "characters");
     } else if (json_is_array(value)) {
         fits = check_items(walk, schema, value);
     } else if (json_is_object(value)) {

@@ -22,11 +22,8 @@ static uint32_t pid_of(const json_t *input)
 /* The last `max` characters of valid UTF-8; *left_out: how many there are before. */
 static struct str last_characters(struct str text, size_t max, size_t *left_out)
 {
-    size_t all = 0;
+    size_t all = utf8_characters(text);
 
-    for (size_t i = 0; i < text.len; i++) {
-        all += ((unsigned char)text.at[i] & 0xc0) != 0x80;
-    }
     *left_out = all > max ? all - max : 0;
     for (size_t skip = *left_out; skip > 0; skip--) {
         text = str_skip(text, 1);
@@ -96,7 +93,7 @@ int tool_start_shell_session(struct tool_call *call, const json_t *input, json_t
         return r;
     }
     const struct terminal_plan plan = {
-        .cwd = json_string_value(json_object_get(input, "cwd")),
+        .cwd = json_string_of(input, "cwd"),
         .env = env,
         .cols = (uint16_t)json_integer_value(json_object_get(input, "cols")),
         .rows = (uint16_t)json_integer_value(json_object_get(input, "rows")),

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "tools/life.h"
 
@@ -61,7 +62,7 @@ const char *steps_output(const struct steps *steps)
 {
     size_t n = json_array_size(steps->done);
     const json_t *last = n > 0 ? json_array_get(steps->done, n - 1) : NULL;
-    const char *output = json_string_value(json_object_get(last, "output"));
+    const char *output = json_string_of(last, "output");
 
     return output ? output : "";
 }

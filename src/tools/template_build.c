@@ -117,7 +117,7 @@ static int steps_make(const json_t *input, json_t *steps, struct err *err)
 
 static int base_set(const json_t *input, json_t *body, struct err *err)
 {
-    const char *base = json_string_value(json_object_get(input, "base"));
+    const char *base = json_string_of(input, "base");
     json_t *from = json_object_get(input, "from");
     bool plain = strcmp(base, "base") == 0;
 
@@ -175,14 +175,14 @@ struct building {
 static void log_add(struct building *building, const json_t *entries)
 {
     for (size_t i = 0; i < json_array_size(entries); i++) {
-        json_t *line = json_object_get(json_array_get(entries, i), "message");
+        const json_t *entry = json_array_get(entries, i);
 
-        (void)json_array_append(building->log, line);
+        (void)json_array_append(building->log, json_object_get(entry, "message"));
         if (json_array_size(building->log) > LOG_LINES_MAX) {
             (void)json_array_remove(building->log, 0);
         }
         if (i + 1 == json_array_size(entries)) {
-            call_progress(building->call, 0, 0, "%.200s", json_string_value(line));
+            call_progress(building->call, 0, 0, "%.200s", json_text_of(entry, "message"));
         }
     }
     building->lines += json_array_size(entries);
@@ -208,7 +208,7 @@ static int look(struct building *building, struct err *err)
 
 static bool has_ended(const struct building *building)
 {
-    const char *state = json_string_value(json_object_get(building->status, "status"));
+    const char *state = json_string_of(building->status, "status");
 
     return state && (strcmp(state, "ready") == 0 || strcmp(state, "error") == 0);
 }
@@ -231,7 +231,7 @@ static int follow(struct building *building, bool wait, struct err *err)
 static json_t *describe(const struct building *building, const json_t *input)
 {
     const json_t *reason = json_object_get(building->status, "reason");
-    const char *state = json_string_value(json_object_get(building->status, "status"));
+    const char *state = json_string_of(building->status, "status");
     json_t *reply = json_object();
 
     field_copy(reply, "alias", input, "alias");
@@ -275,8 +275,8 @@ int tool_build_template(struct tool_call *call, const json_t *input, json_t **ou
     }
     struct building building = {
         .call = call,
-        .template_id = json_string_value(json_object_get(made, "templateID")),
-        .build_id = json_string_value(json_object_get(made, "buildID")),
+        .template_id = json_string_of(made, "templateID"),
+        .build_id = json_string_of(made, "buildID"),
         .log = log,
     };
     r = build(&building, input, start, err);

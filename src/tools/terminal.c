@@ -37,8 +37,6 @@ struct stream {
     uint32_t pid;
     int64_t heard_ms; /* when it last showed something; 0: never */
     bool over;        /* the stream */
-    int error;
-    struct err err;
 };
 
 static void keep_end(struct buf *kept, struct str data)
@@ -51,7 +49,7 @@ static void keep_end(struct buf *kept, struct str data)
     (void)!buf_append(kept, data.at, data.len);
 }
 
-static void on_event(struct stream *stream)
+static int on_event(struct stream *stream, struct err *err)
 {
     const struct process_event *event = &stream->events.event;
 
@@ -70,27 +68,20 @@ static void on_event(struct stream *stream)
     case PROCESS_LAST:
         stream->over = true;
         if (event->why.code && !event->late && !stream->out->ended) {
-            stream->error = err_set(&stream->err, event->why.code == EINVAL ? EINVAL : EIO, "%s",
-                                    event->why.msg);
+            return err_set(err, event->why.code == EINVAL ? EINVAL : EIO, "%s", event->why.msg);
         }
         break;
     case PROCESS_NOTHING:
         break;
     }
+    return 0;
 }
 
 static int next(struct stream *stream, struct err *err)
 {
     int r = box_stream_next(&stream->events, err);
 
-    if (r == 0) {
-        on_event(stream);
-    }
-    if (stream->error < 0) {
-        *err = stream->err;
-        r = stream->error;
-    }
-    return r;
+    return r == 0 ? on_event(stream, err) : r;
 }
 
 static bool at_prompt(const struct stream *stream)
@@ -177,7 +168,7 @@ int terminal_start(struct tool_call *call, const struct box *box, const struct t
 
 static bool is_terminal(const json_t *process, uint32_t pid)
 {
-    const char *tag = json_string_value(json_object_get(process, "tag"));
+    const char *tag = json_string_of(process, "tag");
 
     return json_integer_value(json_object_get(process, "pid")) == (json_int_t)pid && tag &&
            str_starts(str_of(tag), STR(TERMINAL_TAG));

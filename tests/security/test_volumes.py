@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "system"))
 
 from daemon import Daemon  # noqa: E402
 from e2b import Sandbox  # noqa: E402
-from test_teams import add_team  # noqa: E402
+from teams import add_team  # noqa: E402
 
 SIZE_MB = 32
 MARK = "nobody else's"

@@ -386,12 +386,14 @@ def test_a_start_command_that_fails_fails_the_build(daemon, builder):
 
 
 def test_the_service_of_a_template_is_up_in_its_sandboxes(daemon, builder):
-    _, status = builder.build(
+    ids, status = builder.build(
         name="service",
         startCmd="cd /tmp && exec python3 -m http.server 8123",
         readyCmd="curl -sf localhost:8123",
     )
     assert status["status"] == "ready"
+    kept = next(row for row in builder.call("GET", "/templates").json() if row["templateID"] == ids[0])
+    assert kept["diskUsedBytes"] > 1 << 20  # what was kept running of it; its files are next to nothing
     assert "listing" in in_sandbox(daemon, "service", "curl -s localhost:8123")
     builder.build(name="inherits", base={"fromTemplate": "service"})
     assert "listing" in in_sandbox(daemon, "inherits", "curl -s localhost:8123")

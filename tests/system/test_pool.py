@@ -1,6 +1,7 @@
 """Parked jails: who claims one gets a sandbox like any other, made for nobody before; what is not
 needed, not right or not affordable any more goes; and nothing of them outlives the daemon."""
 
+import contextlib
 import http.server
 import os
 import signal
@@ -31,6 +32,13 @@ def claims(daemon, outcome):
 
 def wait_parked(daemon, least=FLOOR):
     until(lambda: parked(daemon) >= least, f"{least} jails are parked", SETTLE_S)
+
+
+def send_all(pids, number):
+    """To those that are still there: there may be some among them that are being ended anyway."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 class Hello(http.server.BaseHTTPRequestHandler):
@@ -254,15 +262,15 @@ def test_one_that_dies_as_it_is_claimed_is_made_up_for(full):
     """Its agent does not answer any more when the claim asks it, and then it dies: the caller gets another."""
     parked_ones, hits = full.jails(), claims(full, "hit")
     with ThreadPoolExecutor() as pool:
-        for pid in parked_ones.values():
-            os.kill(pid, signal.SIGSTOP)
+        send_all(parked_ones.values(), signal.SIGSTOP)
         created = pool.submit(Sandbox.create, timeout=60, metadata={"who": "me"}, envs={"WHO": "me"}, **full.sdk)
         until(lambda: claims(full, "hit") == hits + 1, "one is claimed", SETTLE_S)
-        for pid in parked_ones.values():
-            os.kill(pid, signal.SIGKILL)
+        send_all(parked_ones.values(), signal.SIGKILL)
         sandbox = created.result()
     assert sandbox.sandbox_id not in parked_ones
     assert sandbox.commands.run("echo $WHO").stdout == "me\n"
+    info = sandbox.get_info()
+    assert (info.end_at - info.started_at).total_seconds() == pytest.approx(60, abs=1)
     rows = httpx.get(f"{full.url}/v2/sandboxes", headers={"X-API-Key": full.key}).json()
     assert [(row["sandboxID"], row["metadata"]) for row in rows] == [(sandbox.sandbox_id, {"who": "me"})]
     sandbox.kill()

@@ -1,6 +1,7 @@
 #include "sandbox_house.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -105,12 +106,14 @@ static void *agent_run(void *ctx)
             agent_connect(channel, &message);
         }
     }
+    (void)shutdown(channel, SHUT_RDWR); /* its jail has the same one */
     (void)close(channel);
     return NULL;
 }
 
-/* The daemon's end of a channel to an agent of its own. */
-static int agent_start(void)
+/* The daemon's end of a channel to an agent of its own; *theirs is the other one, which the agent
+ * closes itself. */
+static int agent_start(int *theirs)
 {
     int ends[2];
     int *own = malloc(sizeof(int));
@@ -120,6 +123,7 @@ static int agent_start(void)
         abort();
     }
     *own = ends[1];
+    *theirs = fcntl(ends[1], F_DUPFD_CLOEXEC, 0);
     if (pthread_create(&thread, NULL, agent_run, own) != 0) {
         abort();
     }
@@ -167,13 +171,21 @@ void jail_stop(struct jail *jail)
     (void)kill(jail->pid, SIGKILL);
     (void)waitpid(jail->pid, NULL, 0);
     jail->pid = 0;
+    if (jail->agent > 0) { /* it was that process */
+        (void)shutdown(jail->agent, SHUT_RDWR);
+        (void)close(jail->agent);
+        jail->agent = 0;
+    }
 }
 
-static void hand_out(const struct jail *jail, struct keeper_answer *answer, int *fds)
+static void hand_out(struct jail *jail, struct keeper_answer *answer, int *fds)
 {
     answer->jail = (struct keeper_jail){.pid = jail->pid, .start_ticks = 1};
     fds[KEEPER_FD_PIDFD] = (int)syscall(SYS_pidfd_open, jail->pid, 0);
-    fds[KEEPER_FD_CHANNEL] = agent_start();
+    if (jail->agent > 0) {
+        (void)close(jail->agent);
+    }
+    fds[KEEPER_FD_CHANNEL] = agent_start(&jail->agent);
 }
 
 char *saved_slot(const char *name)

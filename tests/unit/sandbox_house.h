@@ -29,6 +29,7 @@ extern struct house_agent agent;
 struct jail {
     char id[KEEPER_ID_BYTES];
     pid_t pid; /* 0: free */
+    int agent; /* its agent's end of the channel */
 };
 
 struct keeper_client {

@@ -123,8 +123,8 @@ static void a_death_is_noticed(void)
         create(60000);
         UNTIL(created.calls == 1);
         struct jail *jail = jail_find(created.id);
-        CHECK(jail);
-        (void)kill(jail->pid, SIGKILL);
+        CHECK(jail && !find(created.id)->pidfd); /* the end of the channel tells */
+        jail_stop(jail);
         UNTIL(!find(created.id));
         UNTIL(strcmp(recorded(created.id), reasons[oom]) == 0);
         UNTIL(keeper.destroys == 1);
@@ -326,6 +326,9 @@ static void dials_and_mends_the_channel(void)
     UNTIL(dialed > 0);
     (void)close(dialed);
     CHECK_INT(keeper.attaches, 2);
+
+    (void)kill(jail_find(created.id)->pid, SIGKILL); /* and its channel says nothing */
+    UNTIL(!find(created.id));
     teardown();
 }
 

@@ -433,9 +433,9 @@ static void a_pause_that_ends_after_a_restart_is_found(void)
     kept_name_pause(find(id), false, name);
     close_house();
     open_house();
-    UNTIL(ready == 1 && find(id)->pidfd);
+    UNTIL(ready == 1 && find(id)->channel);
     (void)snprintf(saved_slot(""), KEEPER_SAVED_BYTES, "%s", name);
-    (void)kill(jail_find(id)->pid, SIGKILL);
+    jail_stop(jail_find(id));
     UNTIL(strcmp(recorded(id), "paused/") == 0);
     CHECK_INT(saved_n(), 1);
     teardown();

@@ -151,6 +151,28 @@ static void test_slow_head(void)
     CHECK(app_end(&app));
 }
 
+/* Their maker closes them. With the first byte they are as any other; and a clock that has nothing
+ * to end is started again for them. */
+static void test_adopted_ones_wait(void)
+{
+    struct http_server_options options = {
+        .header_timeout_ms = 100, .idle_timeout_ms = 100, .adopted_may_wait = true};
+    struct app app;
+    CHECK(app_start(&app, options, NULL));
+    scoped_fd patient = app_pair(&app, NULL);
+    scoped_fd slow = app_pair(&app, NULL);
+    scoped_fd silent = app_connect(&app);
+    scoped_reply nothing = {0}, cut = {0}, reply = {0};
+    CHECK(app_read_eof(&app, silent, &nothing)); /* the time is over */
+    CHECK_INT(http_server_figures(app.server).connections, 2);
+    CHECK(app_say(&app, slow, "GET /hello HTTP/1.1\r\n"));
+    CHECK(app_read_until(&app, slow, &cut, "in time"));
+    CHECK(app_say(&app, patient, hello));
+    CHECK(app_read_eof(&app, patient, &reply) && reply.eof); /* idle for too long, by now */
+    CHECK_HAS(reply, "hello");
+    CHECK(app_end(&app));
+}
+
 static void test_idle(void)
 {
     struct http_server_options options = {.idle_timeout_ms = 50, .http2 = &http2_protocol};
@@ -567,6 +589,7 @@ int main(void)
         {"a connection taken over", test_adopt},
         {"one connection too many", test_connections_max},
         {"a slow head", test_slow_head},
+        {"adopted ones may wait for their first byte", test_adopted_ones_wait},
         {"an idle connection", test_idle},
         {"a stalled peer, and a quiet one", test_stall},
         {"a graceful stop", test_graceful_stop},
