@@ -26,8 +26,8 @@ struct stage_node {
 enum { STAGE_NODES = 6 };
 extern const struct stage_node stage_nodes[STAGE_NODES];
 
-/* Enters a mount namespace of its own whose root is as above; *ns names it. Paths of the host cannot
- * be opened after it. Needs CAP_SYS_ADMIN and one thread. */
+/* Enters a mount namespace of its own whose root is as above; *ns names it. Paths of the host
+ * cannot be opened after it. Needs CAP_SYS_ADMIN and one thread. */
 must_check int stage_enter(int pool_fd, const char *agent_path, int *ns, struct err *err);
 
 #endif
