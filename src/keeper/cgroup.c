@@ -521,20 +521,6 @@ int cgroups_events(struct cgroups *groups, const char *id)
     return fd < 0 ? -errno : fd;
 }
 
-/* A thread that moves itself makes nobody wait; to move a process, the kernel waits until no other
- * processor is in the middle of a fork, which takes it some milliseconds. */
-int cgroups_enter(struct cgroups *groups, const char *id, struct err *err)
-{
-    char knob[ID_ROOM + 16];
-    int r = 0;
-
-    (void)snprintf(knob, sizeof(knob), "%s/tasks", id);
-    for (size_t i = 1; r == 0 && i < groups->n; i++) {
-        r = knob_write(groups->at[i].dir_fd, knob, "0", err);
-    }
-    return r;
-}
-
 int cgroups_leaf(struct cgroups *groups, const char *id)
 {
     int fd = leaf_open(&groups->at[0], id);

@@ -78,9 +78,6 @@ must_check int cgroups_remove(struct cgroups *groups, const char *id, struct err
 /* A descriptor that polls POLLPRI when the jail's last process has gone; -ENOENT when none is. */
 must_check int cgroups_events(struct cgroups *groups, const char *id);
 
-/* Moves the calling process, which has one thread and was started in the jail's v2 leaf, into the
- * others. */
-must_check int cgroups_enter(struct cgroups *groups, const char *id, struct err *err);
 /* A descriptor of its v2 leaf, or -errno. */
 must_check int cgroups_leaf(struct cgroups *groups, const char *id);
 /* The jail's first process: 1 inside. 0 when there is none. */

@@ -109,9 +109,11 @@ static int on_step(void *ctx, const char *step, pid_t pid)
 static int groups_enter(void *ctx)
 {
     struct restore *restore = ctx;
+    scoped(cgroups_doors_closep) struct cgroup_doors doors;
     struct err err;
 
-    if (cgroups_enter(restore->kit->groups, restore->id, &err) < 0) {
+    if (cgroups_doors_open(restore->kit->groups, restore->id, &doors, &err) < 0 ||
+        cgroups_doors_pass(&doors, &err) < 0) {
         log_warn("%s", err.msg);
         return -1;
     }
@@ -140,9 +142,8 @@ static int parts_take(struct restore *restore, struct den_parts *out, struct err
     const uint32_t base = userns_base(restore->plan->uid_slot);
     char path[ABOUT_PATH_BYTES];
 
-    /* A copy of the stage: the keeper may be building another jail's root in its own. It ends with
-     * this process rather than when it is left: taking mounts apart takes the kernel milliseconds.
-     */
+    /* A copy of the stage, since roots are built one in each. It ends with this process rather than
+     * when it is left: taking mounts apart takes the kernel milliseconds. */
     if (unshare(CLONE_NEWNS) < 0 || open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC) < 0) {
         return err_sys(err, "enter a mount namespace");
     }
