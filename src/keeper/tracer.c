@@ -118,8 +118,8 @@ int tracer_enter(void *ctx)
     }
     if (r == 0) {
         r = seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(socket), 2,
-                             SCMP_A0(SCMP_CMP_EQ, AF_NETLINK),
-                             SCMP_A2(SCMP_CMP_EQ, NETLINK_NETFILTER));
+                             SCMP_A0(SCMP_CMP_EQ, AF_NETLINK, 0),
+                             SCMP_A2(SCMP_CMP_EQ, NETLINK_NETFILTER, 0));
     }
     if (r == 0) {
         r = seccomp_load(filter);
