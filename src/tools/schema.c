@@ -12,11 +12,12 @@
 #include "tools/nearest.h"
 #include "tools/tool.h"
 
+#define INTEGER_EXACT_MAX 0x1p53 /* a double is exact up to here */
+
 enum {
     PATH_BYTES = 128,
     TYPES_BYTES = 96,
     SHOWN_BYTES = 48, /* of a value that is quoted in a sentence */
-    INTEGER_EXACT_MAX = 1LL << 53,
 };
 
 /* Where the walk is, and what it has found. Without faults it only tells whether a value fits: that
