@@ -145,7 +145,8 @@ static json_t *template_json(const struct api *api, const struct template *t)
     (void)json_object_set_new(row, "envdVersion", json_string(SANDBOX_ENVD_VERSION));
     (void)json_object_set_new(row, "buildStatus", json_string(status));
     (void)json_object_set_new(row, "isDefault", json_boolean(t->team_id == NULL));
-    (void)json_object_set_new(row, "diskUsedBytes", json_integer((json_int_t)seen.bytes));
+    (void)json_object_set_new(row, "diskUsedBytes",
+                              json_integer((json_int_t)(seen.any ? seen.bytes : t->saved_bytes)));
     return row;
 }
 

@@ -39,6 +39,9 @@ static void user_add(void *ctx, const json_t *row)
     struct users *users = ctx;
     long long bytes = json_integer_value(json_object_get(row, "diskUsedBytes"));
 
+    if (bytes == 0 && json_is_true(json_object_get(row, "isDefault"))) {
+        return; /* built in, and nothing of it is kept running */
+    }
     users->list = reallocarray(users->list, users->n + 1, sizeof(*users->list));
     if (!users->list) {
         abort();
@@ -91,6 +94,9 @@ int cli_disk(struct cli *cli)
         printf("%10.1f MB  %-14s  %s\n", (double)user->bytes / 1e6, user->kind, user->name);
         sum += user->bytes;
     }
-    printf("%10.1f MB  in all; files that several share are counted for each\n", (double)sum / 1e6);
+    printf(
+        "%10.1f MB  in all; files that several share are counted for each, and those of built-in "
+        "templates for none\n",
+        (double)sum / 1e6);
     return CLI_OK;
 }

@@ -54,6 +54,10 @@ static void event_print(const json_t *event)
 
     printf("%s event the sandbox was ", json_text_of(event, "timestamp"));
     entry_put(dot ? dot + 1 : type);
+    if (json_object_get(data, "fork_of")) {
+        printf(" as a fork of ");
+        entry_put(json_text_of(data, "fork_of"));
+    }
     if (json_object_get(data, "kill_reason")) {
         printf(": ");
         entry_put(json_text_of(data, "kill_reason"));

@@ -21,7 +21,7 @@
 #include "daemon/places.h"
 #include "template/template.h"
 
-#define BUILTIN_BASE "base" /* the one that serving waits for */
+#define BUILTIN_BASE TEMPLATE_BASE /* the one that serving waits for */
 
 enum { BUILTIN_NAME_BYTES = 48 }; /* a template's, [a-z0-9-], and NUL */
 

@@ -104,8 +104,10 @@ static const struct setting settings[] = {
     {FIELD(team_sandboxes_max), .kind = COUNT, .fallback = "10000", .hint = "N",
      .help = "sandboxes that a team may have at one time; one more is answered 429"},
     {FIELD(parked_min), .kind = COUNT_OR_AUTO, .fallback = automatic, .hint = "N",
-     .help = "jails of each built-in template that are kept ready for creates; auto: by the host's "
-             "memory and processors"},
+     .help =
+         "jails of each built-in template that are kept ready for creates, but one of a template "
+         "whose processes are kept; auto: of base by the host's memory and processors, of others "
+         "8"},
     {FIELD(parked_max), .kind = COUNT_OR_NONE, .fallback = "128", .hint = "N",
      .help = "how many of one template when many are asked for; 0: every create makes its own"},
     {.name = "parked_free",

@@ -1,6 +1,7 @@
 #include "daemon/serve.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -294,6 +295,18 @@ static int open_webhooks(struct server *server, struct err *err)
     return webhooks_new(&options, &server->webhooks, err);
 }
 
+static uint32_t parked_min_of(const struct config *config)
+{
+    if (config->parked_min == CONFIG_AUTO) {
+        return SANDBOX_PARKED_AUTO;
+    }
+    if (config->parked_max > 0 && config->parked_min > config->parked_max) {
+        log_warn("parked_min: %" PRIu64 " jails are not kept ready: parked_max is %" PRIu64,
+                 config->parked_min, config->parked_max);
+    }
+    return (uint32_t)config->parked_min;
+}
+
 static int open_domain(struct server *server, struct err *err)
 {
     int r = logs_new(&server->loop, server->places->logs, &server->logs, err);
@@ -313,9 +326,7 @@ static int open_domain(struct server *server, struct err *err)
         .retention_ms = (int64_t)server->config->paused_days_max * 24 * 3600 * 1000,
         .pack_after_ms = (int64_t)server->config->pack_after_s * 1000,
         .team_max = (uint32_t)server->config->team_sandboxes_max,
-        .parked_min = server->config->parked_min == CONFIG_AUTO
-                          ? SANDBOX_PARKED_AUTO
-                          : (uint32_t)server->config->parked_min,
+        .parked_min = parked_min_of(server->config),
         .parked_max = (uint32_t)server->config->parked_max,
         .parked_free_bytes = server->config->parked_free_bytes,
     };

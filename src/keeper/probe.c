@@ -370,8 +370,8 @@ struct probe_result probe_merging(bool wanted)
     } else {
         out.verdict = verdict(&out, PROBE_OK, "%s",
                               wanted ? "sandboxes hold equal pages of memory once (merge_pages)"
-                                     : "every sandbox holds its own pages of memory: merge_pages "
-                                       "is false");
+                                     : "every sandbox holds its own pages of memory, unless the "
+                                       "daemon was started with merge_pages");
     }
     return out;
 }

@@ -26,13 +26,14 @@ void demand_tick(struct demand *demand)
     demand->taken = 0;
 }
 
-uint32_t demand_floor(uint64_t memory_bytes, uint32_t cores)
+uint32_t demand_floor(uint64_t memory_bytes, uint32_t cores, bool is_base)
 {
     uint64_t affordable = memory_bytes / DEMAND_FLOOR_SHARE / DEMAND_JAIL_BYTES;
     uint64_t makeable = (uint64_t)cores * DEMAND_FLOOR_PER_CORE;
     uint64_t n = affordable < makeable ? affordable : makeable;
+    uint32_t bound = is_base ? DEMAND_FLOOR_MAX : DEMAND_FLOOR_OTHERS;
 
-    return n < DEMAND_FLOOR_MAX ? (uint32_t)n : DEMAND_FLOOR_MAX;
+    return n < bound ? (uint32_t)n : bound;
 }
 
 /* How many the host has the memory for. */

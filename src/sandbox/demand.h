@@ -21,7 +21,8 @@ enum {
 
     DEMAND_FLOOR_SHARE = 64,    /* a floor that nobody set: this part of the host's memory, */
     DEMAND_FLOOR_PER_CORE = 64, /* so many for each processor, which has to make them, */
-    DEMAND_FLOOR_MAX = 128,     /* and no more than this: whichever is least */
+    DEMAND_FLOOR_MAX = 128,     /* and no more than this: whichever is least; */
+    DEMAND_FLOOR_OTHERS = 8,    /* of templates that one has to ask for by name no more than this */
 };
 
 struct demand {
@@ -44,7 +45,7 @@ struct demand_bounds {
 };
 
 /* What a host of that size has in quiet times, of a template that is not restored. */
-uint32_t demand_floor(uint64_t memory_bytes, uint32_t cores);
+uint32_t demand_floor(uint64_t memory_bytes, uint32_t cores, bool is_base);
 
 /* How many there should be now. */
 uint32_t demand_target(const struct demand *demand, const struct demand_bounds *bounds);

@@ -43,7 +43,7 @@ struct pool {
     char *template_id, *build_id, *layers, *saved;
     uint32_t cpu_count, memory_mb, disk_mb;
     uint64_t saved_bytes;
-    bool built_in;
+    bool built_in, is_base;
     bool stale; /* the template is gone, or another by now */
     struct demand demand;
     struct parked *parked; /* oldest first */
@@ -63,7 +63,8 @@ struct pools {
     uint32_t making_n;     /* of all */
     uv_timer_t tick;       /* demand, memory, templates */
     uv_timer_t settling;   /* until more are made */
-    uint32_t floor;        /* of built-in templates */
+    uint32_t floor;        /* of base */
+    uint32_t floor_others; /* of other built-in templates */
     int64_t begun_ms;      /* the first claim without a quiet time since, */
     int64_t claimed_ms;    /* the last, */
     uint32_t claimed_n;    /* and how many */
@@ -121,6 +122,7 @@ static struct pool *pool_of(struct sandboxes *all, const struct template *t)
         pool->disk_mb = t->disk_mb;
         pool->saved_bytes = t->saved_bytes;
         pool->built_in = !t->team_id;
+        pool->is_base = pool->built_in && t->alias && strcmp(t->alias, TEMPLATE_BASE) == 0;
         DL_APPEND(all->pools->list, pool);
     }
     return pool;
@@ -144,7 +146,8 @@ static uint64_t jail_bytes(const struct pool *pool)
 static uint32_t pool_target(const struct pool *pool)
 {
     const struct sandboxes *all = pool->all;
-    struct demand_bounds bounds = {.floor = all->pools->floor,
+    struct demand_bounds bounds = {.floor =
+                                       pool->is_base ? all->pools->floor : all->pools->floor_others,
                                    .ceiling = all->use.parked_max,
                                    .built_in = pool->built_in,
                                    .restored = pool->saved != NULL,
@@ -486,6 +489,13 @@ void sandboxes_unpark_all(struct sandboxes *all, void (*done)(void *ctx), void *
     (void)uv_timer_start(&pools->tick, on_emptied_look, 0, POOL_EMPTIED_MS);
 }
 
+static uint32_t floor_of(const struct sandboxes *all, bool is_base)
+{
+    return all->use.parked_min == SANDBOX_PARKED_AUTO
+               ? demand_floor(all->pools->memory_bytes, uv_available_parallelism(), is_base)
+               : all->use.parked_min;
+}
+
 void pools_new(struct sandboxes *all)
 {
     struct pools *pools = xnew(struct pools);
@@ -494,9 +504,8 @@ void pools_new(struct sandboxes *all)
     all->refs += 2;
     pools->memory_bytes = uv_get_total_memory();
     pools->available_bytes = uv_get_free_memory();
-    pools->floor = all->use.parked_min == SANDBOX_PARKED_AUTO
-                       ? demand_floor(pools->memory_bytes, uv_available_parallelism())
-                       : all->use.parked_min;
+    pools->floor = floor_of(all, true);
+    pools->floor_others = floor_of(all, false);
     if (uv_timer_init(all->use.loop, &pools->tick) < 0 ||
         uv_timer_init(all->use.loop, &pools->settling) < 0) {
         abort();

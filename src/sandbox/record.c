@@ -63,6 +63,9 @@ static json_t *data_json(const struct sandbox *sb, enum sandbox_change change, c
     json_t *data = json_object();
 
     (void)json_object_set(data, "sandbox_metadata", sb->metadata);
+    if (change == CHANGE_CREATED && sb->fork_of) {
+        (void)json_object_set_new(data, "fork_of", json_string(sb->fork_of));
+    }
     if (change == CHANGE_UPDATED) {
         (void)json_object_set_new(data, "set_timeout", stamp(sb->end_ms));
     }
@@ -275,7 +278,8 @@ void sandbox_record_end(struct sandbox *sb, const char *reason, store_done *done
     static const struct err none;
 
     if (sb->hidden) {
-        log_info("sandbox %s: a jail of the daemon's own ended: %s", sb->id, reason);
+        log_write(sb->pooled ? LOG_DEBUG : LOG_INFO,
+                  "sandbox %s: a jail of the daemon's own ended: %s", sb->id, reason);
         if (done) {
             done(ctx, 0, &none);
         }

@@ -39,6 +39,8 @@ struct template
     int64_t last_spawned_ms;   /* 0: none since then */
 };
 
+#define TEMPLATE_BASE "base" /* the one that clients get who name none */
+
 struct templates;
 
 /* Reads the table back from the store. */

@@ -57,6 +57,14 @@ def test_the_shape(api, story):
     assert execution["execution_time"] >= 0
 
 
+def test_a_fork_tells_of_whom(api, new_sandbox):
+    parent = new_sandbox()
+    fork = parent.fork()[0]
+    fork.kill()
+    assert events(api, fork.sandbox_id)[0]["eventData"]["fork_of"] == parent.sandbox_id
+    assert "fork_of" not in events(api, parent.sandbox_id)[0]["eventData"]
+
+
 def test_a_timeout_is_the_reason(api, new_sandbox):
     sandbox = new_sandbox(timeout=1)
     deadline = time.monotonic() + 60

@@ -115,13 +115,15 @@ static void test_a_host_has_a_floor_of_its_size(void)
 {
     const uint64_t mib = gib / 1024;
 
-    CHECK(demand_floor(24 * gib, 2) == 128);
-    CHECK(demand_floor(24 * gib, 1) == DEMAND_FLOOR_PER_CORE);
-    CHECK(demand_floor(1024 * gib, 96) == DEMAND_FLOOR_MAX);
-    CHECK(demand_floor(4 * gib, 4) == 32);
-    CHECK(demand_floor(gib, 2) == 8);
-    CHECK(demand_floor(100 * mib, 2) == 0);
-    CHECK(demand_floor(24 * gib, 0) == 0);
+    CHECK(demand_floor(24 * gib, 2, true) == 128);
+    CHECK(demand_floor(24 * gib, 1, true) == DEMAND_FLOOR_PER_CORE);
+    CHECK(demand_floor(1024 * gib, 96, true) == DEMAND_FLOOR_MAX);
+    CHECK(demand_floor(4 * gib, 4, true) == 32);
+    CHECK(demand_floor(gib, 2, true) == 8);
+    CHECK(demand_floor(100 * mib, 2, true) == 0);
+    CHECK(demand_floor(24 * gib, 0, true) == 0);
+    CHECK(demand_floor(24 * gib, 2, false) == DEMAND_FLOOR_OTHERS);
+    CHECK(demand_floor(512 * mib, 2, false) == 4);
 }
 
 int main(void)
