@@ -34,6 +34,19 @@ def wait_parked(daemon, least=FLOOR):
     until(lambda: parked(daemon) >= least, f"{least} jails are parked", SETTLE_S)
 
 
+def claim(daemon, template, **options):
+    """A sandbox of the template that lay parked: one that was made instead is killed, and asked for again."""
+
+    def ask():
+        hits = claims(daemon, "hit")
+        sandbox = Sandbox.create(template, timeout=60, **options, **daemon.sdk)
+        if claims(daemon, "hit") == hits + 1:
+            return sandbox
+        sandbox.kill()
+
+    return until(ask, f"a jail of {template} is parked", SETTLE_S)
+
+
 def send_all(pids, number):
     """To those that are still there: there may be some among them that are being ended anyway."""
     for pid in pids:
@@ -281,12 +294,7 @@ def test_a_template_that_changed_is_not_claimed(full):
     builder = Builder(full)
     ids, status = builder.build([run("echo one >/home/user/which")], name="turning")
     assert status["status"] == "ready", status
-    for _ in range(2):
-        Sandbox.create("turning", timeout=60, **full.sdk).kill()
-    wait_parked(full, FLOOR + 1)
-    hits = claims(full, "hit")
-    sandbox = Sandbox.create("turning", timeout=60, **full.sdk)
-    assert claims(full, "hit") == hits + 1
+    sandbox = claim(full, "turning")
     assert sandbox.files.read("/home/user/which") == "one\n"
     sandbox.kill()
 
@@ -310,12 +318,8 @@ def test_what_a_template_starts_runs_in_parked_ones(full):
         readyCmd="curl -sf http://localhost:8000/",
     )
     assert status["status"] == "ready", status
-    Sandbox.create("serving", timeout=60, **full.sdk).kill()
-    wait_parked(full, FLOOR + 1)
-    hits = claims(full, "hit")
-    sandbox = Sandbox.create("serving", timeout=60, envs={"WHO": "me"}, **full.sdk)
+    sandbox = claim(full, "serving", envs={"WHO": "me"})
     try:
-        assert claims(full, "hit") == hits + 1
         said = sandbox.commands.run("hostname; echo $E2B_SANDBOX_ID $WHO; pgrep -fc http.server").stdout
         assert said.split() == [sandbox.sandbox_id, sandbox.sandbox_id, "me", "1"]
         sandbox.files.write("/home/user/page", "served")
