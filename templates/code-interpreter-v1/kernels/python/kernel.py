@@ -27,6 +27,7 @@ if sys.path[0] == os.path.dirname(os.path.abspath(__file__)):
 # A debugger and completion, which no client can ask for: 13 MB of every sandbox. Cells may import them.
 LEFT_OUT = "debugpy", "jedi"
 sys.modules.update(dict.fromkeys(LEFT_OUT))
+sys.setrecursionlimit(3000)  # jedi does it wherever it is imported, and so cells have it in every notebook
 
 import zmq
 from ipykernel.iostream import OutStream
