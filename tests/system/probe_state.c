@@ -115,7 +115,10 @@ static bool child_hold(void)
             (void)poll(NULL, 0, 1);
         }
     }
-    return counter > 0;
+    for (int i = 0; counter > 0 && i < WAIT_MS && *count == 0; i++) {
+        (void)poll(NULL, 0, 1); /* by then it has closed what is not its own */
+    }
+    return counter > 0 && *count > 0;
 }
 
 static bool child_check(void)
