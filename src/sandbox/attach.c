@@ -317,7 +317,7 @@ void sandbox_take_jail(struct sandbox *sb, int past, int fds[KEEPER_FDS_MAX])
     sb->channel = agent_channel_new(sb->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]), past,
                                     &channel_handler, sb);
     if (sb->all->use.logs.attached && !sb->hidden) {
-        sb->all->use.logs.attached(sb->all->use.logs.ctx, sb, sb->state == SANDBOX_STARTING);
+        sb->all->use.logs.attached(sb->all->use.logs.ctx, sb);
     }
 }
 

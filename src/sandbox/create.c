@@ -594,7 +594,7 @@ static void start_claimed(struct sandbox *sb, const struct sandbox_params *param
         egress_set_policy(sb->net, sb->options);
     }
     if (logs->attached) {
-        logs->attached(logs->ctx, sb, true);
+        logs->attached(logs->ctx, sb);
     }
     start_record(sb, CHANGE_CREATED);
     sandbox_init_agent(sb, on_init);

@@ -84,10 +84,9 @@ struct sandbox_log {
 };
 
 /* Where the lines go. `attached` comes with every new channel to an agent; no line comes before it
- * was answered with sandbox_log_credit(), at once or later. `first`: there was none before, and no
- * line of that sandbox can be on record. */
+ * was answered with sandbox_log_credit(), at once or later. */
 struct sandbox_log_sink {
-    void (*attached)(void *ctx, struct sandbox *sb, bool first); /* NULL: nobody wants lines */
+    void (*attached)(void *ctx, struct sandbox *sb); /* NULL: nobody wants lines */
     void (*line)(void *ctx, struct sandbox *sb, const struct sandbox_log *log);
     void *ctx;
 };
@@ -255,7 +254,7 @@ bool sandboxes_use(const struct sandboxes *all, const char *layer);
 struct sandbox_info {
     const char *id, *team_id, *access_token; /* token NULL when not secure */
     const char *template_id, *template_alias;
-    enum sandbox_state state; /* RUNNING or PAUSED, as it reads outside */
+    enum sandbox_state state; /* STARTING, then RUNNING or PAUSED, as it reads outside */
     bool changing;            /* PAUSING or RESUMING: it reads as PAUSED */
     int64_t started_ms, end_ms, created_ms;
     uint32_t cpu_count, memory_mb, disk_mb;

@@ -319,9 +319,9 @@ static void on_sandbox_gone(struct sandbox_watch *watch)
     pump(stream);
 }
 
-/* A new sandbox's lines are asked for at once: one that is killed in its first moments has told all
- * by then. */
-static void on_attached(void *ctx, struct sandbox *sb, bool first)
+/* A new sandbox has no lines on record, and they are asked for at once: one that is killed in its
+ * first moments has told all by then. */
+static void on_attached(void *ctx, struct sandbox *sb)
 {
     struct sandbox_info info = sandbox_info(sb);
     struct log_stream *stream = stream_of(ctx, str_of(info.id));
@@ -332,9 +332,8 @@ static void on_attached(void *ctx, struct sandbox *sb, bool first)
     if (!stream->watch.sandbox) {
         stream->watch.gone = on_sandbox_gone;
         sandbox_watch_set(&stream->watch, sb);
-        stream->looked = stream->looked || info.state == SANDBOX_STARTING; /* it has none yet */
+        stream->looked = stream->looked || info.state == SANDBOX_STARTING;
     }
-    stream->looked = stream->looked || first;
     credit_settle(stream);
     pump(stream);
 }
