@@ -32,7 +32,7 @@ enum {
 enum channel_op {
     CHANNEL_HELLO = 1,   /* both ways, first; value = CHANNEL_VERSION; daemon: status = enum
                             channel_past */
-    CHANNEL_CONNECT = 2, /* daemon: value = port; agent: status 0 and a stream socket, or -errno */
+    CHANNEL_CONNECT = 2, /* daemon: value = port; agent: status 0 and a TCP socket, or -errno */
     CHANNEL_OOM = 3,     /* agent: how often did the kernel kill in this jail for memory?;
                             daemon: value = that count since the jail's start */
     CHANNEL_LOG = 4,     /* daemon: all lines up to seq are on record, value more may be sent;
