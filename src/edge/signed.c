@@ -114,9 +114,7 @@ static void search_init(struct search *search)
 static bool is_expired(struct str query)
 {
     char text[EXPIRY_BYTES] = "", *end = NULL;
-    scoped_buf value;
-
-    buf_init(&value, HTTP_TARGET_BYTES_MAX);
+    scoped_buf(value, HTTP_TARGET_BYTES_MAX);
     int r = http_query_get(query, "signature_expiration", &value);
     if (r == 0) {
         return false;
