@@ -28,6 +28,7 @@ REQUESTS = 12  # at once: a stall of a second each would add up
 BODY = b"x" * (4 << 20)  # more than the buffers of a socket hold
 ATTACK_S = 3  # how long a client of the attacker's waits
 SERVED_S = 25  # the freezes last for two minutes
+ROUNDS = int(os.environ.get("ATOLL_HOSTILE_ROUNDS", "1"))  # of each mode; more for a long run
 SPARE = 8  # descriptors that come and go: connections that lie idle
 
 
@@ -84,7 +85,7 @@ def test_an_agent_that(house, mode):
     before = house.descriptors()
     attacker = Sandbox.create(timeout=600, **house.daemon.sdk)
     with ThreadPoolExecutor(REQUESTS) as clients:
-        attacks = [clients.submit(house.attack, attacker, port) for _ in range(REQUESTS)]
+        attacks = [clients.submit(house.attack, attacker, port) for _ in range(REQUESTS * ROUNDS)]
         while not all(attack.done() for attack in attacks):
             house.serves_others()
     assert attacker.kill(request_timeout=SERVED_S)
