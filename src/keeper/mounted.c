@@ -18,6 +18,7 @@
 #include "keeper/den.h"
 #include "keeper/furnish.h"
 #include "keeper/mounts.h"
+#include "keeper/tenant_file.h"
 #include "keeper/volume.h"
 
 #define FILE_NAME "volumes" /* a NUL ends each place */
@@ -182,6 +183,20 @@ static int enter(pid_t first, struct err *err)
     return 0;
 }
 
+/* The jail's processes do not run yet, so what was looked at is what is unmounted. A link on the
+ * way would lead to another mount of the jail's, such as a cover of its /proc. */
+static int volume_leave(int root_fd, const char *path, struct err *err)
+{
+    scoped_fd found = tenant_dir_open(root_fd, path + strspn(path, "/"), false, err);
+
+    if (found < 0) {
+        return found;
+    }
+    return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0
+               ? err_sys(err, "leave out the volume that was at %s", path)
+               : 0;
+}
+
 static int settle_inside(const struct mounted *had, const struct keeper_plan *plan, pid_t first,
                          struct err *err)
 {
@@ -192,18 +207,17 @@ static int settle_inside(const struct mounted *had, const struct keeper_plan *pl
     if (r == 0) {
         r = enter(first, err);
     }
-    for (size_t i = 0; r == 0 && i < had->n; i++) {
-        const char *path = had->path[i];
-        if (!plan_has(plan, path) && umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0) {
-            r = err_sys(err, "leave out the volume that was at %s", path);
-        }
-    }
     if (r < 0) {
         return r;
     }
     scoped_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return root < 0 ? err_sys(err, "open the jail's root")
-                    : volumes_attach(&missing, fds, root, err);
+    if (root < 0) {
+        return err_sys(err, "open the jail's root");
+    }
+    for (size_t i = 0; r == 0 && i < had->n; i++) {
+        r = plan_has(plan, had->path[i]) ? 0 : volume_leave(root, had->path[i], err);
+    }
+    return r < 0 ? r : volumes_attach(&missing, fds, root, err);
 }
 
 static int settle_wait(pid_t child, int from, struct err *err)
