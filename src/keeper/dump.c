@@ -226,6 +226,9 @@ static int dump_try(struct dump *dump, bool stop, struct keeper_saved *out, stru
     int64_t from_us = clock_mono_us();
     r = still_make(dump, err);
     if (r == 0) {
+        r = mounted_find(dump->first, &dump->mounted, err);
+    }
+    if (r == 0) {
         r = tracer_threads(dump->tracer, dump->freezer_fd, thaw, dump, err);
     }
     if (r == 0) {
@@ -246,7 +249,6 @@ static int first_find(struct dump *dump, struct err *err)
     if (dump->first <= 0) {
         return err_set(err, ESRCH, "jail %s does not run", dump->id);
     }
-    mounted_find(dump->first, &dump->mounted);
     dump->freezer_fd = cgroups_leaf(dump->kit->groups, dump->id);
     return dump->freezer_fd < 0 ? err_set(err, ESRCH, "jail %s does not run", dump->id) : 0;
 }
