@@ -58,6 +58,8 @@ static int first_process_start(struct jail_kit *kit, const char *id, const struc
     }
     if (pid == 0) {
         fd_closep(&ours);
+        (void)close(kit->lock_fd); /* both locks are the keeper's alone */
+        (void)close(pool_fd(kit->pool));
         jail_inside(
             &(struct jail_inside){plan, kit->filters, kit->network, &doors, kit->merges, theirs});
     }
