@@ -324,6 +324,17 @@ static void telemetry_show(const struct figures_sources *from, struct prometheus
                    "Lines of agents that are no JSON.", (double)logs.refused);
 }
 
+static void watchdog_show(const struct watchdog *dog, struct prometheus *page)
+{
+    const struct watchdog_figures figures = watchdog_figures(dog);
+
+    prometheus_one(page, "atoll_loop_stalls_total", "counter",
+                   "Times that the server stood still for more than a second.",
+                   (double)figures.stalls);
+    prometheus_one(page, "atoll_loop_stall_seconds_total", "counter",
+                   "How long it stood still then, in all.", (double)figures.stall_ms / 1000);
+}
+
 void figures_show(const struct figures_sources *from, struct prometheus *page)
 {
     sandboxes_show(from->sandboxes, page);
@@ -334,6 +345,7 @@ void figures_show(const struct figures_sources *from, struct prometheus *page)
     traffic_show(from, page);
     telemetry_show(from, page);
     process_show(page);
+    watchdog_show(from->watchdog, page);
     if (from->merges) {
         merging_show(page);
     }

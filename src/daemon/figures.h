@@ -2,6 +2,7 @@
 #ifndef DAEMON_FIGURES_H
 #define DAEMON_FIGURES_H
 
+#include "daemon/watchdog.h"
 #include "edge/edge.h"
 #include "http/server.h"
 #include "keeper/client.h"
@@ -19,6 +20,7 @@ struct figures_sources { /* borrowed; none is NULL */
     struct http_server *http;
     struct metrics *metrics;
     struct logs *logs;
+    struct watchdog *watchdog;
     bool merges; /* sandboxes hold equal pages once */
 };
 

@@ -9,14 +9,17 @@
 #include <uv.h>
 
 #include "api/api.h"
+#include "base/busy.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "build/build.h"
 #include "daemon/builtin.h"
 #include "daemon/certificates.h"
+#include "daemon/closer.h"
 #include "daemon/figures.h"
 #include "daemon/outward.h"
+#include "daemon/watchdog.h"
 #include "edge/edge.h"
 #include "egress/egress.h"
 #include "http/server.h"
@@ -31,6 +34,7 @@ enum {
     STOP_GRACE_MS = 5000,
     CLOSE_MS = 2000, /* for what is under way in other processes and threads */
     LINE_BYTES = 256,
+    ROUTE_SEGMENTS_SHOWN = 2, /* of a path, in the log */
 };
 
 struct server {
@@ -65,14 +69,32 @@ struct server {
     struct tools *tools;
     struct certificates *certificates;
     struct http_server *http;
+    struct watchdog *watchdog;
 };
 
 /* ---- requests ---- */
 
+/* Enough to know the route; what follows may be a token. */
+static struct str route_of(struct str path)
+{
+    size_t slashes = 0;
+
+    for (size_t i = 0; i < path.len; i++) {
+        slashes += path.at[i] == '/';
+        if (slashes > ROUTE_SEGMENTS_SHOWN) {
+            return (struct str){path.at, i};
+        }
+    }
+    return path;
+}
+
 static void on_request(void *ctx, struct http_exchange *ex)
 {
     struct server *server = ctx;
+    const struct http_request *req = http_request(ex);
 
+    busy("a request");
+    busy_detail(req->method, route_of(req->path));
     if (!edge_handle(server->edge, ex) && !tools_handle(server->tools, ex)) {
         api_handle(server->api, ex);
     }
@@ -389,6 +411,7 @@ static void on_figures(void *ctx, struct prometheus *page)
         .http = server->http,
         .metrics = server->metrics,
         .logs = server->logs,
+        .watchdog = server->watchdog,
         .merges = server->config->merge_pages,
     };
 
@@ -552,6 +575,9 @@ static int open_all(struct server *server, struct err *err)
         r = open_http(server, err);
     }
     if (r == 0) {
+        r = watchdog_new(&server->loop, &server->watchdog, err);
+    }
+    if (r == 0) {
         watch_signal(server, &server->on_term, SIGTERM);
         watch_signal(server, &server->on_int, SIGINT);
         server->listening = true;
@@ -586,6 +612,7 @@ static void close_loop(struct server *server)
  * start that failed has opened only some. */
 static void close_all(struct server *server)
 {
+    watchdog_free(server->watchdog);
     uv_close((uv_handle_t *)&server->on_term, NULL);
     uv_close((uv_handle_t *)&server->on_int, NULL);
     uv_close((uv_handle_t *)&server->on_notice, NULL);
@@ -624,6 +651,10 @@ int serve_run(const struct config *config, const struct places *places, const ch
     (void)fd_allow_most();
     (void)signal(SIGPIPE, SIG_IGN);
     endpoint_write(&server, "");
+    if (closer_start(&err) < 0) {
+        log_error("%s", err.msg);
+        return 1;
+    }
     int r = open_all(&server, &err);
     if (r < 0) {
         log_error("%s", err.msg);
@@ -631,5 +662,6 @@ int serve_run(const struct config *config, const struct places *places, const ch
         (void)uv_run(&server.loop, UV_RUN_DEFAULT);
     }
     close_all(&server);
+    closer_stop();
     return r < 0;
 }

@@ -52,6 +52,10 @@ static const struct kind kinds[] = {
                                   "Sandbox is secured with traffic access token. Provided token in "
                                   "header '" TOKEN_HEADER "' is invalid",
                                   NULL},
+    [EDGE_ERROR_UNAUTHORIZED] = {401, "Access token missing or invalid",
+                                 "unauthorized access, please provide a valid access token or "
+                                 "method signing if supported",
+                                 NULL},
 };
 
 /* ---- who asks ---- */
@@ -214,6 +218,25 @@ void edge_refuse(struct edge *edge, struct http_exchange *ex, enum edge_error er
 {
     http_accept(ex, &nothing_more, NULL);
     edge_fail(edge, ex, error, id, port);
+}
+
+bool edge_is_preflight(const struct http_request *req)
+{
+    return str_eq(req->method, STR("OPTIONS")) && http_header_get(req, "origin").at &&
+           http_header_get(req, "access-control-request-method").at;
+}
+
+void edge_preflight(struct http_exchange *ex)
+{
+    struct str wanted = http_header_get(http_request(ex), "access-control-request-headers");
+    const struct http_header headers[] = {
+        {STR("access-control-allow-origin"), STR("*")},
+        {STR("access-control-allow-methods"), STR("HEAD, GET, POST, PUT, PATCH, DELETE")},
+        {STR("access-control-allow-headers"), wanted},
+    };
+
+    http_accept(ex, &nothing_more, NULL);
+    http_reply_with(ex, 204, headers, countof(headers) - (wanted.len == 0), NULL, NULL, 0);
 }
 
 void edge_refuse_text(struct http_exchange *ex, int status, const char *type, const char *text)

@@ -53,6 +53,8 @@ void edge_expect_idle(struct edge *edge); /* a connection lies idle: close it so
 bool signed_is(const struct http_request *req);
 /* The running sandbox whose token made the signature, or NULL. */
 struct sandbox *signed_find(struct sandboxes *sandboxes, const struct http_request *req);
+/* A request to the agent's /files with a signature of that token that has not expired. */
+bool signed_by(const char *token, const struct http_request *req);
 
 /* ---- errors.c ---- */
 
@@ -69,9 +71,10 @@ enum edge_error {
     EDGE_ERROR_RESERVED,
     EDGE_ERROR_TOKEN_MISSING,
     EDGE_ERROR_TOKEN_INVALID,
-    EDGE_BAD_REQUEST,   /* of no form that names a sandbox */
-    EDGE_BAD_SIGNATURE, /* a link whose signature no sandbox made */
-    EDGE_PASSED,        /* to the sandbox, and answered by it or cut off */
+    EDGE_ERROR_UNAUTHORIZED, /* it is paused, and the request has no right to its agent */
+    EDGE_BAD_REQUEST,        /* of no form that names a sandbox */
+    EDGE_BAD_SIGNATURE,      /* a link whose signature no sandbox made */
+    EDGE_PASSED,             /* to the sandbox, and answered by it or cut off */
 };
 _Static_assert(EDGE_PASSED + 1 == EDGE_OUTCOMES, "each has a name in edge_figures()");
 
@@ -81,6 +84,9 @@ void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error erro
 /* The same for one that was not accepted. */
 void edge_refuse(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
                  uint16_t port);
+/* A browser's question for permission, answered as the agent does. */
+bool edge_is_preflight(const struct http_request *req);
+void edge_preflight(struct http_exchange *ex);
 void edge_refuse_text(struct http_exchange *ex, int status, const char *type, const char *text);
 
 /* ---- backend.c ---- */
@@ -158,8 +164,9 @@ void reach_free(struct reach *reach); /* NULL is fine */
 
 /* ---- proxy.c ---- */
 
-/* Accepts the exchange and carries it. */
-void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t port);
+/* Accepts the exchange and carries it. may_wake: also when the sandbox is paused meanwhile, and
+ * traffic wakes it. */
+void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t port, bool may_wake);
 /* The sandbox ended, or is paused: what was answered is reset, what was not hears so. */
 void proxy_gone(struct proxy *proxy, enum edge_error why);
 /* The sandbox is about to be paused. The agent ends its own well; what services answer is held, so

@@ -151,10 +151,13 @@ static void on_connection(uv_stream_t *stream, int status)
     }
     uint32_t limit = server->owner.options.connections_max;
     struct conn *conn = conn_new(&server->owner, listener->tls, NULL);
-    int r = wire_accept(&conn->wire, &conn_events, stream);
+    if (wire_accept(&conn->wire, &conn_events, stream) < 0) {
+        free(conn); /* descriptors ran out */
+        return;
+    }
     server->connections_n++;
     conn_start(conn);
-    if (r < 0 || server->connections_n > limit + REFUSALS_MAX) {
+    if (server->connections_n > limit + REFUSALS_MAX) {
         conn_drop(conn, -ECONNRESET);
     } else if (server->connections_n > limit) {
         conn_refuse(conn);

@@ -113,6 +113,12 @@ void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int
     (void)uv_timer_start(&dial->timer, dial_answer, 0, 0);
 }
 
+void sandbox_dial_awake(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
+                        void *ctx)
+{
+    sandbox_dial(sb, port, done, ctx);
+}
+
 /* ---- the edge's thread ---- */
 
 static pthread_t thread;

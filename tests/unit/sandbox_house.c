@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "check.h"
 #include "sandbox/internal.h"
+#include "tcp_pair.h"
 #include "tmpdir.h"
 
 /* ---- the agent ---- */
@@ -60,9 +61,7 @@ static void agent_connect(int channel, struct channel_message *message)
         (void)send(channel, message, sizeof(*message), MSG_NOSIGNAL);
         return;
     }
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
-        abort();
-    }
+    tcp_pair(pair);
     (void)fdpass_send(channel, message, sizeof(*message), &pair[0], 1, 0);
     (void)close(pair[0]);
     if (message->value == CHANNEL_PORT_CONTROL) {
