@@ -80,7 +80,7 @@ static const char *const calls_known[] = {
     "pidfd_send_signal", "prctl", "prlimit64", "ptrace", "rseq", "sched_get_priority_max",
     "sched_get_priority_min", "sched_getaffinity", "sched_getattr", "sched_getparam",
     "sched_getscheduler", "sched_rr_get_interval", "sched_setaffinity", "sched_setattr",
-    "sched_setparam", "sched_setscheduler", "sched_yield", "seccomp", "set_robust_list",
+    "sched_setparam", "sched_setscheduler", "sched_yield", "set_robust_list",
     "set_thread_area", "set_tid_address", "setfsgid", "setfsuid", "setgid", "setgroups",
     "setpgid", "setpriority", "setregid", "setresgid", "setresuid", "setreuid", "setrlimit",
     "setsid", "setuid", "sysinfo", "tgkill", "times", "tkill", "uname", "unshare", "vfork",
@@ -419,16 +419,28 @@ static void flag_write(struct writer *w, size_t argument, uint32_t flag, int cod
 
 /* To have one's own pages merged with equal ones of others, and so to find out by timing that there
  * are such. Who is opted in is for the keeper to say; to opt out is not refused. */
-static void prctl_write(struct writer *w)
+static void merge_write(struct writer *w)
 {
-    load_argument(w, 0);
-    emit(w, BPF_JMP | BPF_JEQ | BPF_K, PR_SET_MEMORY_MERGE, 0, 4);
     load_argument(w, 1);
     emit(w, BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3);
     load_argument_high(w, 1);
     emit(w, BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1);
     allow(w);
     fail(w, EINVAL);
+}
+
+/* No filters of its own: the memory that the kernel translates them into is one count for the whole
+ * host, without it no jail starts, and one jail could use it up. seccomp() does not exist. */
+static void prctl_write(struct writer *w)
+{
+    load_argument(w, 0);
+    emit(w, BPF_JMP | BPF_JEQ | BPF_K, PR_SET_MEMORY_MERGE, 0, 6);
+    merge_write(w);
+    emit(w, BPF_JMP | BPF_JEQ | BPF_K, PR_SET_SECCOMP, 0, 3);
+    load_argument(w, 1);
+    unless_skip(w, BPF_JEQ, SECCOMP_MODE_FILTER);
+    fail(w, EINVAL);
+    allow(w);
 }
 
 static void madvise_write(struct writer *w)
