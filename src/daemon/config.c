@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -395,6 +396,25 @@ static const char *usual_value(const struct setting *s)
         name[i] = (char)toupper((unsigned char)s->usual[i]);
     }
     return value ? value : s->usual ? getenv(name) : NULL;
+}
+
+static bool is_usual(const struct setting *s, struct str name)
+{
+    return s->usual && strlen(s->usual) == name.len &&
+           strncasecmp(s->usual, name.at, name.len) == 0;
+}
+
+bool config_has_variable(struct str name)
+{
+    char own[NAME_BYTES];
+
+    for (size_t i = 0; i < countof(settings); i++) {
+        variable_name(&settings[i], own);
+        if (str_eq(str_of(own), name) || is_usual(&settings[i], name)) {
+            return true;
+        }
+    }
+    return str_eq(STR("ATOLL_CONFIG"), name);
 }
 
 static int load_defaults(struct config *config, struct err *err)

@@ -15,6 +15,7 @@
 #include "base/compiler.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/str.h"
 
 #define CONFIG_FILE "/etc/atoll/atoll.conf"
 #define CONFIG_DATA "/var/lib/atoll"
@@ -76,6 +77,9 @@ must_check int config_load(struct config *config, int argc, char **argv, int *wo
 
 /* The table, as a list of flags with defaults. */
 void config_help(FILE *out);
+
+/* Whether a variable of that name says something about a setting. */
+bool config_has_variable(struct str name);
 
 /* The settings as flags that make another program of ours read the same: argv must have room for
  * CONFIG_ARGV_MAX. Returns how many were put; config_argv_free() frees those. */

@@ -23,8 +23,9 @@
 #include "keeper/userns.h"
 #include "keeper/volume.h"
 
-static const uint64_t jail_namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
-                                        CLONE_NEWIPC | CLONE_NEWUTS; /* cgroup: once placed */
+/* The user namespace comes from userns_clone(), the one of groups once it is placed. */
+static const uint64_t jail_namespaces =
+    CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
 
 /* ---- the first process ---- */
 
@@ -52,9 +53,9 @@ static int first_process_start(struct jail_kit *kit, const char *id, const struc
         .cgroup = (unsigned)group_fd,
     };
 
-    long pid = syscall(SYS_clone3, &args, sizeof(args));
+    pid_t pid = userns_clone(&args, userns_base(plan->uid_slot), err);
     if (pid < 0) {
-        return err_sys(err, "start a process in new namespaces");
+        return pid;
     }
     if (pid == 0) {
         fd_closep(&ours);
@@ -63,7 +64,7 @@ static int first_process_start(struct jail_kit *kit, const char *id, const struc
         jail_inside(
             &(struct jail_inside){plan, kit->filters, kit->network, &doors, kit->merges, theirs});
     }
-    out->name.pid = (int32_t)pid;
+    out->name.pid = pid;
     *socket = move_fd(&ours);
     return 0;
 }

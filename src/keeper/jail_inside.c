@@ -275,7 +275,7 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     const int root = given[0];
     /* 2. Take what comes from outside, then lose sight of it. The network's settings come while
      * /proc/sys is still writable. */
-    if ((r = furnish_take(&furnish, err)) < 0 || (r = network_settings(furnish.proc, 0, err)) < 0 ||
+    if ((r = furnish_take(&furnish, err)) < 0 || (r = network_settings(furnish.proc, err)) < 0 ||
         (r = oom_score_reset(furnish.proc, err)) < 0 || (r = root_enter(root, err)) < 0) {
         return r;
     }
