@@ -484,7 +484,7 @@ static void start_jail(struct sandbox *sb)
     set_patience(sb, patience_ms(sb->start));
     sb->all->making_n += !sb->pooled;
     sandbox_hold(sb);
-    keeper_client_ask(sb->all->use.keeper, &sb->start->request, on_jail, making);
+    keeper_client_ask_for(sb->all->use.keeper, sb->team_id, &sb->start->request, on_jail, making);
 }
 
 static bool may_start(const struct sandbox *sb)
