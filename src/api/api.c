@@ -94,6 +94,9 @@ static const struct route routes[] = {
     {"GET", "/health", handle_health, BODY_NONE, ACCESS_OPEN, NULL},
 };
 
+static const char team_is_busy[] =
+    "your team has its share of the server's requests under way; try again";
+
 static const struct route absent_route = {"", "", handle_absent, BODY_NONE, ACCESS_KEY, NULL};
 
 size_t routes_count(void)
@@ -255,6 +258,19 @@ static void give_place(void *ctx)
     share_give(ctx);
 }
 
+bool call_charge(struct call *call, const char *team_id)
+{
+    struct share *share = NULL;
+
+    if (shares_take(call->api->options.shares, team_id, &share) < 0) {
+        call_header(call, "Retry-After", "1");
+        refuse(call, 429, team_is_busy);
+        return false;
+    }
+    http_charge(call->ex, give_place, share);
+    return true;
+}
+
 /* Nobody's requests are all in one account: whoever has a key is none the worse for them. */
 bool api_admit(struct api *api, struct http_exchange *ex)
 {
@@ -270,7 +286,7 @@ bool api_admit(struct api *api, struct http_exchange *ex)
     struct call *call = call_new(api, ex);
     if (known) {
         call_header(call, "Retry-After", "1");
-        refuse(call, 429, "your team has its share of the server's requests under way; try again");
+        refuse(call, 429, team_is_busy);
     } else {
         refuse(call, 503, "too many requests without a valid key are under way; try again");
     }

@@ -38,7 +38,8 @@ static struct share *find(const struct shares *shares, const char *account)
 static uint32_t room(const struct shares *shares, const struct share *share)
 {
     uint64_t held = share ? share->held : 0;
-    uint64_t most = (uint64_t)SHARES_WEIGHT * (shares->capacity - shares->used);
+    uint64_t left = shares->used < shares->capacity ? shares->capacity - shares->used : 0;
+    uint64_t most = SHARES_WEIGHT * left;
 
     return most <= held ? 0 : (uint32_t)((most - held + SHARES_WEIGHT) / (SHARES_WEIGHT + 1));
 }
@@ -61,6 +62,15 @@ static struct share *share_of(struct shares *shares, const char *account)
     return share;
 }
 
+struct share *shares_take_anyway(struct shares *shares, const char *account)
+{
+    struct share *share = share_of(shares, account);
+
+    share->held++;
+    shares->used++;
+    return share;
+}
+
 int shares_take_part(struct shares *shares, const char *account, uint32_t part_held,
                      struct share **out)
 {
@@ -70,10 +80,7 @@ int shares_take_part(struct shares *shares, const char *account, uint32_t part_h
         shares->refused++;
         return left == 0 ? -EBUSY : -EDQUOT;
     }
-    struct share *share = share_of(shares, account);
-    share->held++;
-    shares->used++;
-    *out = share;
+    *out = shares_take_anyway(shares, account);
     return 0;
 }
 

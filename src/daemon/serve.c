@@ -33,8 +33,11 @@ enum {
     STOP_GRACE_MS = 5000,
     CLOSE_MS = 2000, /* for what is under way in other processes and threads */
     LINE_BYTES = 256,
-    PARTS = 4,     /* of all connections: */
-    EDGE_PART = 3, /* so many for requests into sandboxes, the rest for the API */
+    PARTS = 4,       /* of all connections: */
+    EDGE_PART = 3,   /* so many for requests into sandboxes, the rest for the API */
+    FILES_PARTS = 8, /* of all descriptors: */
+    FILES_CLIENTS = 3,
+    FILES_SOCKETS = 2, /* into jails */
     FILES_FALLBACK = 1024,
 };
 
@@ -532,20 +535,20 @@ static uint32_t part_of(uint64_t n, uint64_t part, uint64_t of)
     return n * part / of > 0 ? (uint32_t)(n * part / of) : 1;
 }
 
-/* Of the descriptors half are for clients and a quarter for sockets into jails; the rest is for
- * jails themselves, their way out and the store. */
+/* Of the descriptors three eighths are for clients, two for sockets into jails and two for the way
+ * out (EGRESS_FILES_SHARE); the rest is for jails themselves and the store. */
 static void divide_places(struct server *server)
 {
     struct rlimit files = {.rlim_cur = FILES_FALLBACK};
     uint64_t connections = server->config->connections_max;
 
     (void)getrlimit(RLIMIT_NOFILE, &files);
-    if (connections > files.rlim_cur / 2) {
-        connections = part_of(files.rlim_cur, 1, 2);
-        log_warn("connections_max: %" PRIu64 " for want of descriptors", connections);
+    if (connections > part_of(files.rlim_cur, FILES_CLIENTS, FILES_PARTS)) {
+        connections = part_of(files.rlim_cur, FILES_CLIENTS, FILES_PARTS);
+        log_info("connections_max: %" PRIu64 ", by the limit on open files", connections);
     }
     uint32_t edge = part_of(connections, EDGE_PART, PARTS);
-    uint32_t sockets = part_of(files.rlim_cur, 1, PARTS);
+    uint32_t sockets = part_of(files.rlim_cur, FILES_SOCKETS, FILES_PARTS);
     server->connections_max = (uint32_t)connections;
     shares_init(&server->edge_shares, edge < sockets ? edge : sockets);
     shares_init(&server->api_shares, part_of(connections, PARTS - EDGE_PART, PARTS));

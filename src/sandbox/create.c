@@ -599,6 +599,7 @@ static void start_claimed(struct sandbox *sb, const struct sandbox_params *param
     sb->start = start;
     set_patience(sb, SANDBOX_START_TIMEOUT_MS);
     if (sb->net) {
+        egress_set_team(sb->net, sb->team_id);
         egress_set_policy(sb->net, sb->options);
     }
     if (logs->attached) {
