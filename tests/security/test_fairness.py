@@ -4,8 +4,10 @@ The daemon has few connections, so that a small flood is a flood: 64, of which 4
 
 import contextlib
 import json
-import sys
 import pathlib
+import socket
+import sys
+import threading
 import time
 
 import h2.config
@@ -19,6 +21,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import flood  # noqa: E402
 from flood import GREETER, SILENT, Flood, sdk_of_other, until  # noqa: E402
+
+import daemon as system  # noqa: E402
 from builder import Builder, run  # noqa: E402
 
 CONNECTIONS = 64
@@ -206,6 +210,92 @@ def test_calls_without_a_key_are_answered_without_their_body(daemon, length):
         assert many.listen(lambda f: len(f.statuses()) == len(numbers)), many.said
         assert set(many.statuses()) == {401}
         assert lists(daemon, daemon.key) == 200
+
+
+def volume_of(daemon, key):
+    made = httpx.post(f"{daemon.url}/volumes", json={"name": "share"}, headers={"X-API-Key": key}, timeout=60)
+    assert made.status_code == 201, made.text
+    return made.json()
+
+
+def test_uploads_by_token_are_charged_to_the_volume_s_team(daemon):
+    """Uploads into a team's volume, by its token and without a key, begin and never go on; the team is told 429, and other teams' volumes and calls without a key go on."""
+    ours, theirs = volume_of(daemon, daemon.key), volume_of(daemon, daemon.other_key)
+    slow = (f"PUT /volumecontent/{ours['volumeID']}/file?path=/slow HTTP/1.1\r\nHost: a\r\n"
+            f"Authorization: Bearer {ours['token']}\r\nContent-Length: 100\r\n\r\n").encode()
+    try:
+        with Flood(daemon) as many:
+            many.open(CONNECTIONS // 2, slow)
+            assert many.listen(lambda f: len(f.statuses()) > CONNECTIONS // 8)
+            assert set(many.statuses()) == {429}
+            put = httpx.put(f"{daemon.url}/volumecontent/{theirs['volumeID']}/file", params={"path": "/kept"},
+                            content=b"x", headers={"Authorization": f"Bearer {theirs['token']}"}, timeout=60)
+            assert put.status_code == 201, put.text
+            assert httpx.get(f"{daemon.url}/health").status_code == 200
+    finally:
+        for volume, key in ((ours, daemon.key), (theirs, daemon.other_key)):
+            until(lambda v=volume, k=key: httpx.delete(f"{daemon.url}/volumes/{v['volumeID']}",
+                                                       headers={"X-API-Key": k}).status_code in (204, 404),
+                  "the volume is removed")
+
+
+# ---- the way out ----
+
+FILES = 800  # descriptors of the daemon: a hundred connections out
+
+
+@pytest.fixture
+def holder():
+    """A server that says a word to each who connects, and keeps the connection."""
+    kept = []
+    server = socket.create_server(("127.0.0.1", 0), backlog=1024)
+
+    def accept():
+        with contextlib.suppress(OSError):
+            while True:
+                kept.append(server.accept()[0])
+                kept[-1].sendall(b"hello")
+
+    threading.Thread(target=accept, daemon=True).start()
+    yield server.getsockname()[1]
+    server.shutdown(socket.SHUT_RDWR)
+    for one in (server, *kept):
+        one.close()
+
+
+REACH = """
+import socket, sys, time
+kept = []
+for _ in range(int(sys.argv[1])):
+    try:
+        one = socket.create_connection(("192.0.2.7", 7), 10)
+        if one.recv(5) == b"hello":
+            kept.append(one)
+    except OSError:
+        pass
+print(len(kept), flush=True)
+time.sleep(int(sys.argv[2]))
+"""
+
+
+def test_connections_out_of_one_team_leave_other_teams_room(tmp_path, monkeypatch, holder):
+    """Sandboxes of one team open as many connections to the outside as they can; a sandbox of another team still gets out."""
+    few = tmp_path / "atoll"
+    few.write_text(f'#!/bin/sh\nexec prlimit --nofile={FILES}:{FILES} {system.PROGRAM} "$@"\n')
+    few.chmod(0o755)
+    monkeypatch.setattr(system, "PROGRAM", str(few))
+    with flood.two_teams("--egress-map", f"192.0.2.7:7=127.0.0.1:{holder}") as daemon:
+        greedy = [Sandbox.create(timeout=300, **daemon.sdk) for _ in range(2)]
+        other = Sandbox.create(timeout=300, **sdk_of_other(daemon))
+        for box in (*greedy, other):
+            box.files.write("/tmp/reach.py", REACH)
+        for box in greedy:
+            box.commands.run(f"python3 /tmp/reach.py {FILES // 4} 200 > /tmp/reached 2>&1", background=True, timeout=0)
+        taken = [int(until(lambda b=box: b.commands.run("cat /tmp/reached").stdout, "it has tried")) for box in greedy]
+        assert 0 < sum(taken) < FILES // 8, taken
+        assert other.commands.run("python3 /tmp/reach.py 5 0").stdout == "5\n"
+        for box in (*greedy, other):
+            box.kill()
 
 
 # ---- what the keeper and builds do ----
