@@ -80,7 +80,11 @@ static const struct setting settings[] = {
      .hint = "SIZE",
      .help = "largest size of the pool, as 20G; 0 takes four fifths of what is free"},
     {FIELD(connections_max), .kind = COUNT, .fallback = "10000", .hint = "N",
-     .help = "connections at one time; one more is answered 503"},
+     .help =
+         "connections at one time, three quarters of them into sandboxes, shared by teams; with "
+         "all of them busy one more is answered 503"},
+    {FIELD(sandbox_connections_max), .kind = COUNT, .fallback = "1024", .hint = "N",
+     .help = "requests under way to one sandbox; one more is answered 429"},
     {FIELD(header_timeout_s), .kind = COUNT, .fallback = "10", .hint = "SECONDS",
      .help = "how long a request's head may take"},
     {FIELD(idle_timeout_s), .kind = COUNT, .fallback = "75", .hint = "SECONDS",

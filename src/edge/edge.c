@@ -104,10 +104,32 @@ static bool is_away(const struct sandbox *sb, enum edge_error *out)
     return info.state == SANDBOX_PAUSED && !info.changing && !sandbox_returns(sb);
 }
 
+static void give_place(void *ctx)
+{
+    share_give(ctx);
+}
+
+/* Whoever sends it, a request is charged to its sandbox and to the sandbox's team, from here until
+ * its exchange has ended: it holds a connection of a client, or a stream of one, and a socket into
+ * the jail. */
+static bool take_place(struct edge *edge, const struct backend *backend, const char *team,
+                       struct http_exchange *ex, enum edge_error *out)
+{
+    struct share *share = NULL;
+
+    *out = backend->proxies_n >= edge->sandbox_max ? EDGE_ERROR_TOO_MANY : EDGE_ERROR_SHARE;
+    if (*out == EDGE_ERROR_TOO_MANY ||
+        shares_take_part(edge->shares, team, backend->proxies_n, &share) < 0) {
+        return false;
+    }
+    http_charge(ex, give_place, share);
+    return true;
+}
+
 static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *ex, uint16_t port)
 {
     struct str id = str_of(sandbox_info(sb).id);
-    enum edge_error error = EDGE_ERROR_TOO_MANY;
+    enum edge_error error = EDGE_ERROR_SHARE;
     bool may_wake = port != AGENT_PORT || is_entitled(sb, http_request(ex));
 
     if (is_private(sb, http_request(ex), port, &error) || is_away(sb, &error)) {
@@ -123,8 +145,9 @@ static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *
         return;
     }
     struct backend *backend = backend_of(edge, sb);
-    if (backend->proxies_n == EDGE_REQUESTS_MAX) {
-        edge_refuse(edge, ex, EDGE_ERROR_TOO_MANY, id, port);
+    if (!take_place(edge, backend, sandbox_info(sb).team_id, ex, &error)) {
+        edge_refuse(edge, ex, error, id, port);
+        backend_check(backend);
         return;
     }
     sandbox_wake(sb);
@@ -193,6 +216,7 @@ void edge_figures(const struct edge *edge, struct edge_outcome out[EDGE_OUTCOMES
         [EDGE_ERROR_CHANGING] = "changing",
         [EDGE_ERROR_NOT_RESUMED] = "not_resumed",
         [EDGE_ERROR_TOO_MANY] = "too_many",
+        [EDGE_ERROR_SHARE] = "share",
         [EDGE_ERROR_RESERVED] = "reserved",
         [EDGE_ERROR_TOKEN_MISSING] = "token_missing",
         [EDGE_ERROR_TOKEN_INVALID] = "token_invalid",
@@ -244,15 +268,17 @@ void edge_expect_idle(struct edge *edge)
     }
 }
 
-struct edge *edge_new(uv_loop_t *loop, struct sandboxes *sandboxes, const char *domain)
+struct edge *edge_new(const struct edge_options *options)
 {
     struct edge *edge = xnew(struct edge);
 
-    edge->loop = loop;
-    edge->sandboxes = sandboxes;
-    edge->domain = xstrdup(domain ? domain : "");
+    edge->loop = options->loop;
+    edge->sandboxes = options->sandboxes;
+    edge->domain = xstrdup(options->domain ? options->domain : "");
+    edge->shares = options->shares;
+    edge->sandbox_max = options->sandbox_max;
     edge->anybody = tls_trust_anybody();
-    if (uv_timer_init(loop, &edge->timer) < 0) {
+    if (uv_timer_init(edge->loop, &edge->timer) < 0) {
         abort();
     }
     edge->timer.data = edge;

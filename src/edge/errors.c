@@ -40,6 +40,10 @@ static const struct kind kinds[] = {
     [EDGE_ERROR_TOO_MANY] = {429, "Too many connections",
                              "The sandbox has too many concurrent incoming connections",
                              "has too many concurrent incoming connections"},
+    [EDGE_ERROR_SHARE] = {429, "Too many connections",
+                          "The sandbox or its team has its share of the server's connections in "
+                          "use, try again later",
+                          "or its team has its share of the server's connections in use"},
     [EDGE_ERROR_RESERVED] = {404, "Endpoint not available",
                              "This endpoint is reserved for the E2B control plane and is not "
                              "reachable through the sandbox URL",
@@ -160,9 +164,11 @@ static int page(struct buf *out, const struct kind *kind, enum edge_error error,
     return buf_printf(out, "</small></p></main></body></html>\n");
 }
 
-static int json(struct buf *out, const struct kind *kind, enum edge_error error, struct str id,
+static int json(struct buf *out, const struct edge *edge, enum edge_error error, struct str id,
                 uint16_t port, const struct http_request *req)
 {
+    const struct kind *kind = &kinds[error];
+
     if (error == EDGE_ERROR_RESERVED) {
         return buf_printf(out, "{\"message\":\"%s\",\"path\":\"", kind->message) < 0 ||
                        put_json(out, req->path) < 0
@@ -177,17 +183,18 @@ static int json(struct buf *out, const struct kind *kind, enum edge_error error,
         return buf_printf(out, "\",\"port\":%u,\"code\":%d}", port, kind->status);
     }
     if (error == EDGE_ERROR_TOO_MANY) {
-        return buf_printf(out, " (limit: %d)\",\"code\":%d,\"connectionLimit\":%d}",
-                          EDGE_REQUESTS_MAX, kind->status, EDGE_REQUESTS_MAX);
+        return buf_printf(out, " (limit: %u)\",\"code\":%d,\"connectionLimit\":%u}",
+                          edge->sandbox_max, kind->status, edge->sandbox_max);
     }
     return buf_printf(out, "\",\"code\":%d}", kind->status);
 }
 
 /* ---- the answers ---- */
 
-static const struct http_header cors[] = {
+static const struct http_header headers[] = {
     {{"access-control-allow-origin", 27}, {"*", 1}},
     {{"cache-control", 13}, {"no-store", 8}},
+    {{"retry-after", 11}, {"1", 1}}, /* the last: not for every error */
 };
 
 void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
@@ -200,8 +207,9 @@ void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error erro
 
     edge->outcomes[error]++;
     int r =
-        html ? page(&text, kind, error, id, port, req) : json(&text, kind, error, id, port, req);
-    http_reply_with(ex, kind->status, cors, countof(cors),
+        html ? page(&text, kind, error, id, port, req) : json(&text, edge, error, id, port, req);
+    bool again = error == EDGE_ERROR_TOO_MANY || error == EDGE_ERROR_SHARE;
+    http_reply_with(ex, kind->status, headers, countof(headers) - !again,
                     html ? "text/html; charset=utf-8" : "application/json; charset=utf-8",
                     buf_at(&text), r < 0 ? 0 : buf_len(&text));
 }
@@ -242,5 +250,5 @@ void edge_preflight(struct http_exchange *ex)
 void edge_refuse_text(struct http_exchange *ex, int status, const char *type, const char *text)
 {
     http_accept(ex, &nothing_more, NULL);
-    http_reply_with(ex, status, cors, countof(cors), type, text, strlen(text));
+    http_reply_with(ex, status, headers, countof(headers) - 1, type, text, strlen(text));
 }

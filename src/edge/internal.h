@@ -17,8 +17,7 @@
 #include "http/upstream.h"
 
 enum {
-    EDGE_REQUESTS_MAX = 1024, /* under way to one sandbox */
-    EDGE_IDLE_MAX = 8,        /* connections to one agent kept for the next request */
+    EDGE_IDLE_MAX = 8, /* connections to one agent kept for the next request */
     EDGE_IDLE_MS = 30 * 1000,
     EDGE_SERVICES_IDLE_MAX = 16,      /* the same for all services of one sandbox together */
     EDGE_SERVICES_IDLE_MS = 2 * 1000, /* shorter than servers usually keep them */
@@ -36,6 +35,8 @@ struct edge {
     uv_loop_t *loop;
     struct sandboxes *sandboxes;
     char *domain;
+    struct shares *shares;
+    uint32_t sandbox_max;
     struct backend *backends; /* by sandbox id */
     uv_timer_t timer;         /* runs while connections lie idle */
     struct tls_trust *anybody;
@@ -67,7 +68,8 @@ enum edge_error {
     EDGE_ERROR_PAUSED,
     EDGE_ERROR_CHANGING,    /* it is about to be paused */
     EDGE_ERROR_NOT_RESUMED, /* it should have been, for this request */
-    EDGE_ERROR_TOO_MANY,
+    EDGE_ERROR_TOO_MANY,    /* as many as one sandbox may have */
+    EDGE_ERROR_SHARE,       /* the sandbox or its team has its share of all connections */
     EDGE_ERROR_RESERVED,
     EDGE_ERROR_TOKEN_MISSING,
     EDGE_ERROR_TOKEN_INVALID,

@@ -346,6 +346,13 @@ void keeper_client_ask(struct keeper_client *client, const struct keeper_request
     (void)uv_timer_start(&asked->timer, asked_answer, 0, 0);
 }
 
+void keeper_client_ask_for(struct keeper_client *client, const char *owner,
+                           const struct keeper_request *req, keeper_done *done, void *ctx)
+{
+    (void)owner;
+    keeper_client_ask(client, req, done, ctx);
+}
+
 bool keeper_client_connected(const struct keeper_client *client)
 {
     return client->connected;
