@@ -16,6 +16,7 @@
 #include "daemon/builtin.h"
 #include "daemon/certificates.h"
 #include "daemon/figures.h"
+#include "daemon/names.h"
 #include "daemon/outward.h"
 #include "edge/edge.h"
 #include "egress/egress.h"
@@ -62,6 +63,7 @@ struct server {
     struct edge *edge;
     struct api *api;
     struct tools *tools;
+    struct names names;
     struct certificates *certificates;
     struct http_server *http;
 };
@@ -72,7 +74,8 @@ static void on_request(void *ctx, struct http_exchange *ex)
 {
     struct server *server = ctx;
 
-    if (!edge_handle(server->edge, ex) && !tools_handle(server->tools, ex)) {
+    if (!names_refuse(&server->names, ex) && !edge_handle(server->edge, ex) &&
+        !tools_handle(server->tools, ex)) {
         api_handle(server->api, ex);
     }
 }
@@ -376,7 +379,7 @@ static int open_builds(struct server *server, struct err *err)
     return builds_new(&options, &server->builds, err);
 }
 
-static void on_figures(void *ctx, struct prometheus *page)
+static void on_figures(void *ctx, const char *team_id, struct prometheus *page)
 {
     const struct server *server = ctx;
     const struct figures_sources from = {
@@ -388,6 +391,7 @@ static void on_figures(void *ctx, struct prometheus *page)
         .metrics = server->metrics,
         .logs = server->logs,
         .merges = server->config->merge_pages,
+        .team_id = team_id,
     };
 
     figures_show(&from, page);
@@ -513,6 +517,7 @@ static int open_all(struct server *server, struct err *err)
     (void)uv_signal_init(&server->loop, &server->on_term);
     (void)uv_signal_init(&server->loop, &server->on_int);
     (void)uv_fs_event_init(&server->loop, &server->on_notice);
+    names_init(&server->names, server->config);
     int r = watch_notices(server, err); /* first, so that none is missed */
     if (r == 0) {
         r = open_state(server, err);

@@ -52,6 +52,15 @@ static const struct kind kinds[] = {
                                   "Sandbox is secured with traffic access token. Provided token in "
                                   "header '" TOKEN_HEADER "' is invalid",
                                   NULL},
+    [EDGE_ERROR_NOT_OWNER] = {401, "Access token missing or invalid",
+                              "The sandbox is secure: send its access token in the header "
+                              "'X-Access-Token', as the SDKs do since version 2",
+                              NULL},
+    [EDGE_ERROR_FOREIGN_PAGE] = {403, "Page of another site",
+                                 "A web page of another site may not reach this port without a "
+                                 "preflight: send the header 'X-Access-Token' or 'E2b-Sandbox-Id', "
+                                 "or a JSON content type",
+                                 NULL},
 };
 
 /* ---- who asks ---- */
@@ -181,10 +190,17 @@ static int json(struct buf *out, const struct kind *kind, enum edge_error error,
 
 /* ---- the answers ---- */
 
-static const struct http_header cors[] = {
-    {{"access-control-allow-origin", 27}, {"*", 1}},
+/* The SDKs read in browsers why a port of ours did not answer. Pages have no business with what
+ * became of other ports. */
+static const struct http_header for_pages[] = {
     {{"cache-control", 13}, {"no-store", 8}},
+    {{"access-control-allow-origin", 27}, {"*", 1}},
 };
+
+static size_t for_pages_n(bool readable)
+{
+    return countof(for_pages) - !readable;
+}
 
 void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
                uint16_t port)
@@ -197,7 +213,7 @@ void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error erro
     edge->outcomes[error]++;
     int r =
         html ? page(&text, kind, error, id, port, req) : json(&text, kind, error, id, port, req);
-    http_reply_with(ex, kind->status, cors, countof(cors),
+    http_reply_with(ex, kind->status, for_pages, for_pages_n(own_port_is(port)),
                     html ? "text/html; charset=utf-8" : "application/json; charset=utf-8",
                     buf_at(&text), r < 0 ? 0 : buf_len(&text));
 }
@@ -219,5 +235,5 @@ void edge_refuse(struct edge *edge, struct http_exchange *ex, enum edge_error er
 void edge_refuse_text(struct http_exchange *ex, int status, const char *type, const char *text)
 {
     http_accept(ex, &nothing_more, NULL);
-    http_reply_with(ex, status, cors, countof(cors), type, text, strlen(text));
+    http_reply_with(ex, status, for_pages, for_pages_n(true), type, text, strlen(text));
 }

@@ -316,7 +316,10 @@ def test_other_methods_are_refused(daemon):
     assert one["name"] == "kill_sandbox" and one["destroys"] is True
     preflight = httpx.options(f"{daemon.url}/tools/kill_sandbox", headers={"Origin": "http://x"})
     assert preflight.status_code == 204
-    assert httpx.get(f"{daemon.url}/tools", headers=headers).headers["access-control-allow-origin"] == "*"
+    near, far = (httpx.get(f"{daemon.url}/tools", headers={**headers, "Origin": f"http://{host}"})
+                 for host in ("localhost:5173", "elsewhere.example"))
+    assert near.headers["access-control-allow-origin"] == "*"
+    assert far.status_code == 200 and "access-control-allow-origin" not in far.headers
 
 
 # ---- leaving and stopping ----
