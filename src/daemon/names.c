@@ -31,11 +31,17 @@ void names_init(struct names *names, const struct config *config)
     };
 }
 
+void names_certified(struct names *names, struct tls_context *tls)
+{
+    names->tls = tls;
+}
+
 bool names_refuse(const struct names *names, struct http_exchange *ex)
 {
     struct str name = http_request(ex)->authority;
 
-    if (hosts_serve(&names->hosts, name)) {
+    if (hosts_serve(&names->hosts, name) ||
+        (names->tls && tls_context_names(names->tls, hosts_name(name)))) {
         return false;
     }
     if (name.len > NAME_SHOWN_MAX || !utf8_valid(name)) {

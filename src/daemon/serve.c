@@ -460,9 +460,12 @@ static int open_tls(struct server *server, struct err *err)
         return 0;
     }
     int r = certificates_open(&server->loop, config, server->places, &server->certificates, err);
-    return r == 0 ? http_server_listen(server->http, config->tls_listen,
-                                       certificates_tls(server->certificates), err)
-                  : r;
+    if (r < 0) {
+        return r;
+    }
+    names_certified(&server->names, certificates_tls(server->certificates));
+    return http_server_listen(server->http, config->tls_listen,
+                              certificates_tls(server->certificates), err);
 }
 
 static int open_http(struct server *server, struct err *err)

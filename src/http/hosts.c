@@ -4,8 +4,7 @@
 
 enum { NAME_BYTES_MAX = 253 };
 
-/* Without the port, the brackets of an IPv6 address and the root's dot. */
-static struct str name_of(struct str authority)
+struct str hosts_name(struct str authority)
 {
     if (str_starts(authority, STR("["))) {
         struct str inner = str_skip(authority, 1);
@@ -59,7 +58,7 @@ static bool entry_covers(struct str entry, struct str name)
         return true;
     }
     return str_starts(entry, STR("*.")) ? is_below(name, str_skip(entry, 2))
-                                        : str_ieq(name, name_of(entry));
+                                        : str_ieq(name, hosts_name(entry));
 }
 
 static bool list_covers(struct str list, struct str name)
@@ -84,7 +83,7 @@ static struct str url_name(struct str url)
         return (struct str){0};
     }
     rest = str_skip(rest, 3);
-    return name_of((struct str){rest.at, str_find(rest, '/')});
+    return hosts_name((struct str){rest.at, str_find(rest, '/')});
 }
 
 /* With the suffix that multicast DNS gives it, too. */
@@ -103,11 +102,11 @@ static bool is_machine(struct str name, struct str machine)
 
 bool hosts_serve(const struct hosts *hosts, struct str authority)
 {
-    struct str name = name_of(authority);
+    struct str name = hosts_name(authority);
     struct str issuer = url_name(str_of(hosts->issuer));
 
     if (authority.len == 0 || is_address(authority, name) || is_in(name, STR("localhost")) ||
-        is_in(name, name_of(str_of(hosts->domain))) || (issuer.len && str_ieq(name, issuer)) ||
+        is_in(name, hosts_name(str_of(hosts->domain))) || (issuer.len && str_ieq(name, issuer)) ||
         list_covers(str_of(hosts->allowed), name)) {
         return true;
     }

@@ -27,6 +27,9 @@ struct hosts {
  * which no other site can own. The port does not matter: a tunnel may change it. */
 bool hosts_serve(const struct hosts *hosts, struct str authority);
 
+/* Without the port, the brackets of an IPv6 address and the root's dot. */
+struct str hosts_name(struct str authority);
+
 /* Whether `text` is a list as hosts.allowed has it. */
 bool hosts_list_ok(struct str text);
 
