@@ -111,7 +111,7 @@ static void announce_key(const struct server *server, const char *url)
     char key[LINE_BYTES] = "";
     struct err err;
 
-    if (place_read(server->places->default_key, key, sizeof(key), &err) < 0) {
+    if (place_read_key(server->places, key, sizeof(key), &err) < 0) {
         log_warn("%s", err.msg);
         return;
     }
