@@ -33,7 +33,8 @@ struct api_options {
     struct volumes *volumes;
     struct metrics *metrics;
     struct logs *logs;
-    void (*figures)(void *ctx, struct prometheus *page); /* what GET /metrics shows besides */
+    /* What GET /metrics shows besides: of single sandboxes, only of the team's. */
+    void (*figures)(void *ctx, const char *team_id, struct prometheus *page);
     void *figures_ctx;
     const char *domain;          /* reported to clients when set by the operator, else NULL */
     uint32_t team_sandboxes_max; /* that a team may have at one time */

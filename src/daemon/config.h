@@ -29,7 +29,8 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     char tls_listen[CONFIG_TEXT_BYTES]; /* empty: no TLS */
     char tls_cert[CONFIG_TEXT_BYTES];
     char tls_key[CONFIG_TEXT_BYTES];
-    char domain[CONFIG_TEXT_BYTES]; /* empty: sandboxes are reached by headers alone */
+    char domain[CONFIG_TEXT_BYTES];        /* empty: sandboxes are reached by headers alone */
+    char allowed_hosts[CONFIG_TEXT_BYTES]; /* names, separated by commas: http/hosts.h */
     char data[CONFIG_TEXT_BYTES];
     char cache[CONFIG_TEXT_BYTES];
     char templates[CONFIG_TEXT_BYTES];      /* empty: beside the program */

@@ -24,7 +24,8 @@ struct figures_sources { /* borrowed; none is NULL */
     struct metrics *metrics;
     struct logs *logs;
     struct watchdog *watchdog;
-    bool merges; /* sandboxes hold equal pages once */
+    bool merges;         /* sandboxes hold equal pages once */
+    const char *team_id; /* who asks: of single sandboxes, only its own are shown */
 };
 
 /* Reads /proc/self, and what the kernel tells of merged pages, once through. */

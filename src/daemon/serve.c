@@ -20,6 +20,7 @@
 #include "daemon/certificates.h"
 #include "daemon/closer.h"
 #include "daemon/figures.h"
+#include "daemon/names.h"
 #include "daemon/outward.h"
 #include "daemon/watchdog.h"
 #include "edge/edge.h"
@@ -37,9 +38,9 @@ enum {
     CLOSE_MS = 2000, /* for what is under way in other processes and threads */
     LINE_BYTES = 256,
     ROUTE_SEGMENTS_SHOWN = 2, /* of a path, in the log */
-    PARTS = 4,       /* of all connections: */
-    EDGE_PART = 3,   /* so many for requests into sandboxes, the rest for the API */
-    FILES_PARTS = 8, /* of all descriptors: */
+    PARTS = 4,                /* of all connections: */
+    EDGE_PART = 3,            /* so many for requests into sandboxes, the rest for the API */
+    FILES_PARTS = 8,          /* of all descriptors: */
     FILES_CLIENTS = 3,
     FILES_SOCKETS = 2, /* into jails */
     FILES_FALLBACK = 1024,
@@ -75,6 +76,7 @@ struct server {
     struct edge *edge;
     struct api *api;
     struct tools *tools;
+    struct names names;
     struct certificates *certificates;
     struct http_server *http;
     struct watchdog *watchdog;
@@ -106,7 +108,8 @@ static void on_request(void *ctx, struct http_exchange *ex)
 
     busy("a request");
     busy_detail(req->method, route_of(req->path));
-    if (edge_handle(server->edge, ex) || !api_admit(server->api, ex)) {
+    if (names_refuse(&server->names, ex) || edge_handle(server->edge, ex) ||
+        !api_admit(server->api, ex)) {
         return;
     }
     if (!tools_handle(server->tools, ex)) {
@@ -145,7 +148,7 @@ static void announce_key(const struct server *server, const char *url)
     char key[LINE_BYTES] = "";
     struct err err;
 
-    if (place_read(server->places->default_key, key, sizeof(key), &err) < 0) {
+    if (place_read_key(server->places, key, sizeof(key), &err) < 0) {
         log_warn("%s", err.msg);
         return;
     }
@@ -414,7 +417,7 @@ static int open_builds(struct server *server, struct err *err)
     return builds_new(&options, &server->builds, err);
 }
 
-static void on_figures(void *ctx, struct prometheus *page)
+static void on_figures(void *ctx, const char *team_id, struct prometheus *page)
 {
     const struct server *server = ctx;
     const struct figures_sources from = {
@@ -429,6 +432,7 @@ static void on_figures(void *ctx, struct prometheus *page)
         .logs = server->logs,
         .watchdog = server->watchdog,
         .merges = server->config->merge_pages,
+        .team_id = team_id,
     };
 
     figures_show(&from, page);
@@ -513,9 +517,12 @@ static int open_tls(struct server *server, struct err *err)
         return 0;
     }
     int r = certificates_open(&server->loop, config, server->places, &server->certificates, err);
-    return r == 0 ? open_listener(server, &server->listeners->tls, config->tls_listen,
-                                  certificates_tls(server->certificates), err)
-                  : r;
+    if (r < 0) {
+        return r;
+    }
+    names_certified(&server->names, certificates_tls(server->certificates));
+    return open_listener(server, &server->listeners->tls, config->tls_listen,
+                         certificates_tls(server->certificates), err);
 }
 
 static int open_http(struct server *server, struct err *err)
@@ -595,6 +602,7 @@ static int open_all(struct server *server, struct err *err)
     (void)uv_signal_init(&server->loop, &server->on_term);
     (void)uv_signal_init(&server->loop, &server->on_int);
     (void)uv_fs_event_init(&server->loop, &server->on_notice);
+    names_init(&server->names, server->config);
     int r = watch_notices(server, err); /* first, so that none is missed */
     if (r == 0) {
         r = open_state(server, err);

@@ -17,8 +17,7 @@
 
 /* ---- what may not pass ---- */
 
-/* The path as a lenient server might read it: decoded, without empty and dot segments. */
-static int plain_path(struct str path, struct buf *out)
+int edge_plain_path(struct str path, struct buf *out)
 {
     scoped_buf(decoded, HTTP_TARGET_BYTES_MAX);
     struct str segment;
@@ -45,7 +44,7 @@ static bool is_reserved(const struct http_request *req, uint16_t port)
                                          "/fsfreeze", "/fsthaw", "/upgrade"};
     scoped_buf(path, HTTP_TARGET_BYTES_MAX);
 
-    if (port != AGENT_PORT || plain_path(req->path, &path) < 0) {
+    if (port != AGENT_PORT || edge_plain_path(req->path, &path) < 0) {
         return false; /* the agent refuses what cannot be decoded */
     }
     for (size_t i = 0; i < countof(routes); i++) {
@@ -132,7 +131,8 @@ static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *
     enum edge_error error = EDGE_ERROR_SHARE;
     bool may_wake = port != AGENT_PORT || is_entitled(sb, http_request(ex));
 
-    if (is_private(sb, http_request(ex), port, &error) || is_away(sb, &error)) {
+    if (is_private(sb, http_request(ex), port, &error) ||
+        own_port_refuses(sb, http_request(ex), port, &error) || is_away(sb, &error)) {
         edge_refuse(edge, ex, error, id, port);
         return;
     }
@@ -221,6 +221,8 @@ void edge_figures(const struct edge *edge, struct edge_outcome out[EDGE_OUTCOMES
         [EDGE_ERROR_TOKEN_MISSING] = "token_missing",
         [EDGE_ERROR_TOKEN_INVALID] = "token_invalid",
         [EDGE_ERROR_UNAUTHORIZED] = "unauthorized",
+        [EDGE_ERROR_NOT_OWNER] = "not_owner",
+        [EDGE_ERROR_FOREIGN_PAGE] = "foreign_page",
         [EDGE_BAD_REQUEST] = "bad_request",
         [EDGE_BAD_SIGNATURE] = "bad_signature",
         [EDGE_PASSED] = "passed",

@@ -60,6 +60,15 @@ static const struct kind kinds[] = {
                                  "unauthorized access, please provide a valid access token or "
                                  "method signing if supported",
                                  NULL},
+    [EDGE_ERROR_NOT_OWNER] = {401, "Access token missing or invalid",
+                              "The sandbox is secure: send its access token in the header "
+                              "'X-Access-Token', as the SDKs do since version 2",
+                              NULL},
+    [EDGE_ERROR_FOREIGN_PAGE] = {403, "Page of another site",
+                                 "A web page of another site may not reach this port without a "
+                                 "preflight: send the header 'X-Access-Token' or 'E2b-Sandbox-Id', "
+                                 "or a JSON content type",
+                                 NULL},
 };
 
 /* ---- who asks ---- */
@@ -191,11 +200,23 @@ static int json(struct buf *out, const struct edge *edge, enum edge_error error,
 
 /* ---- the answers ---- */
 
-static const struct http_header headers[] = {
-    {{"access-control-allow-origin", 27}, {"*", 1}},
-    {{"cache-control", 13}, {"no-store", 8}},
-    {{"retry-after", 11}, {"1", 1}}, /* the last: not for every error */
-};
+enum { HEADERS_MAX = 3 };
+
+/* readable: to web pages. The SDKs read in browsers why a port of ours did not answer; pages have
+ * no business with what became of other ports. again: the same request may succeed later. */
+static size_t headers_make(struct http_header out[HEADERS_MAX], bool readable, bool again)
+{
+    size_t n = 0;
+
+    out[n++] = (struct http_header){STR("cache-control"), STR("no-store")};
+    if (readable) {
+        out[n++] = (struct http_header){STR("access-control-allow-origin"), STR("*")};
+    }
+    if (again) {
+        out[n++] = (struct http_header){STR("retry-after"), STR("1")};
+    }
+    return n;
+}
 
 void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
                uint16_t port)
@@ -203,13 +224,15 @@ void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error erro
     const struct http_request *req = http_request(ex);
     const struct kind *kind = &kinds[error];
     bool html = wants_page(req);
+    bool again = error == EDGE_ERROR_TOO_MANY || error == EDGE_ERROR_SHARE;
+    struct http_header headers[HEADERS_MAX];
+    size_t n = headers_make(headers, own_port_is(port), again);
     scoped_buf(text, ERROR_TEXT_MAX);
 
     edge->outcomes[error]++;
     int r =
         html ? page(&text, kind, error, id, port, req) : json(&text, edge, error, id, port, req);
-    bool again = error == EDGE_ERROR_TOO_MANY || error == EDGE_ERROR_SHARE;
-    http_reply_with(ex, kind->status, headers, countof(headers) - !again,
+    http_reply_with(ex, kind->status, headers, n,
                     html ? "text/html; charset=utf-8" : "application/json; charset=utf-8",
                     buf_at(&text), r < 0 ? 0 : buf_len(&text));
 }
@@ -249,6 +272,9 @@ void edge_preflight(struct http_exchange *ex)
 
 void edge_refuse_text(struct http_exchange *ex, int status, const char *type, const char *text)
 {
+    struct http_header headers[HEADERS_MAX];
+    size_t n = headers_make(headers, true, false);
+
     http_accept(ex, &nothing_more, NULL);
-    http_reply_with(ex, status, headers, countof(headers) - 1, type, text, strlen(text));
+    http_reply_with(ex, status, headers, n, type, text, strlen(text));
 }
