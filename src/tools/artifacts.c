@@ -46,7 +46,7 @@ int artifact_find(struct tool_call *call, const char *path, json_t **out, struct
 
     r = r < 0 ? r : rows_read(call, path, &rows, err);
     if (r == 0 && json_array_size(rows) == 0) {
-        r = err_set(err, ENOENT, "codePath: there is no artifact \"%.80s\"", path);
+        r = err_set(err, ENOENT, "codePath: there is no artifact \"%.80s\"", ours(path));
     }
     if (r == 0) {
         *out = json_incref(json_array_get(rows, 0));
@@ -92,7 +92,7 @@ int artifact_language(const char *given, const char *path, enum language *out, s
 
     if (given[0]) {
         return language_find(given, out) < 0
-                   ? err_set(err, EINVAL, "language: \"%.40s\" is none that is known", given)
+                   ? err_set(err, EINVAL, "language: \"%.40s\" is none that is known", ours(given))
                    : 0;
     }
     for (size_t i = 0; i < countof(known); i++) {
@@ -103,7 +103,7 @@ int artifact_language(const char *given, const char *path, enum language *out, s
     }
     return err_set(err, EINVAL,
                    "language: say which it is; \"%.80s\" does not end in .py, .js, .ts or .sh",
-                   path);
+                   ours(path));
 }
 
 int artifact_entrypoint_check(const char *name, struct err *err)
@@ -126,7 +126,7 @@ static int place_refused(struct tool_call *call, const char *path, struct err *e
         r = err_set(err, ESTALE,
                     "codePath: \"%.80s\" exists already, as version %lld: say confirm: true to"
                     " overwrite it",
-                    path, (long long)json_integer_value(json_object_get(before, "version")));
+                    ours(path), (long long)json_integer_value(json_object_get(before, "version")));
     } else if (r == -ENOENT) {
         r = err_set(err, EDQUOT, "the team has as many artifacts as it can have (%d)",
                     ARTIFACTS_PER_TEAM_MAX);
