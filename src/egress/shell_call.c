@@ -103,9 +103,8 @@ static int ask(const struct shell_call *call, struct str what, struct buf *out, 
 
 static int guard_name(struct guard *names, struct str secret, struct err *err)
 {
-    scoped_buf lower;
+    scoped_buf(lower, (size_t)SHELL_VALUE_BYTES_MAX + TRANSFORM_VALUE_BYTES_MAX);
 
-    buf_init(&lower, SHELL_VALUE_BYTES_MAX + TRANSFORM_VALUE_BYTES_MAX);
     int r = buf_append(&lower, secret.at, secret.len);
     for (size_t i = 0; r == 0 && i < buf_len(&lower); i++) {
         buf_at(&lower)[i] = char_lower(buf_at(&lower)[i]);
@@ -210,10 +209,9 @@ int shell_call_head(struct shell_call *call, const struct http_request *req,
 /* A mark cannot stand in a name, so a header whose name holds the key is left out. */
 static bool name_has_key(const struct shell_call *call, struct str name)
 {
-    scoped_buf seen;
+    scoped_buf(seen, HTTP_HEADER_BYTES_MAX);
     size_t count = 0;
 
-    buf_init(&seen, HTTP_HEADER_BYTES_MAX);
     return guard_redact(call->names, name, &seen, &count) < 0 || count > 0;
 }
 
@@ -231,9 +229,8 @@ static int add_location(struct shell_call *call, int status, struct http_header 
                         struct outgoing *out, struct err *err)
 {
     const struct shell *shell = NULL;
-    scoped_buf seen;
+    scoped_buf(seen, HTTP_HEADER_BYTES_MAX);
 
-    buf_init(&seen, HTTP_HEADER_BYTES_MAX);
     int r = shell_find(call->net, str_of(call->name), &shell, err);
     r = r < 0 ? r : shell_location(shell, call->guard, header.value, &seen, err);
     if (r == 0) {

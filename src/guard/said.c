@@ -23,11 +23,10 @@ static void copy_printable(struct str text, char *out, size_t size)
 
 const char *guard_said(const struct guard *guard, struct str text, struct said *out)
 {
+    scoped_buf(clean, REDACTED_BYTES_MAX);
     size_t count = 0;
-    scoped_buf clean;
 
     assert(guard);
-    buf_init(&clean, REDACTED_BYTES_MAX);
     if (guard_redact(guard, text, &clean, &count) < 0) {
         copy_printable(STR("(too long to be shown)"), out->text, sizeof(out->text));
     } else {

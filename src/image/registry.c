@@ -113,12 +113,11 @@ static struct guard *shown_guard(const struct registry *reg)
 {
     const char *const shown[] = {reg->password, reg->bearer};
     struct guard *guard = guard_new();
-    scoped_buf both, basic;
+    scoped_buf(both, TOKEN_BYTES_MAX);
+    scoped_buf(basic, (size_t)2 * TOKEN_BYTES_MAX);
     struct err err;
     int r = 0;
 
-    buf_init(&both, TOKEN_BYTES_MAX);
-    buf_init(&basic, 2 * TOKEN_BYTES_MAX);
     for (size_t i = 0; r == 0 && i < countof(shown); i++) {
         r = guard_add(guard, str_of(shown[i]), &err);
     }
@@ -281,9 +280,8 @@ static void aws_taken(struct registry *reg)
         json_loadb(buf_at(&reg->token), buf_len(&reg->token), 0, NULL);
     const json_t *data = json_array_get(json_object_get(json, "authorizationData"), 0);
     const char *text = json_string_value(json_object_get(data, "authorizationToken"));
-    scoped_buf plain;
+    scoped_buf(plain, TOKEN_BYTES_MAX);
 
-    buf_init(&plain, TOKEN_BYTES_MAX);
     if (!text || base64_decode(&plain, str_of(text)) < 0 || buf_append(&plain, "", 1) < 0 ||
         !strchr(buf_at(&plain), ':')) {
         fail(reg, EIO, "AWS gave no token for these credentials");
