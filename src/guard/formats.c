@@ -190,12 +190,56 @@ static size_t format_at(struct str text, size_t at, const struct format *format)
     return jwt && !is_jwt((struct str){rest.at, lead + body.len}) ? 0 : lead + body.len;
 }
 
-/* "-----BEGIN ... PRIVATE KEY-----" with base64 behind it: the line alone is just a word. Lines may
- * be broken by what a program's text has for it, "\n" in two characters. */
+/* What may stand between the lines of a private key, in a file or in a program's text. */
+static size_t between_lines(struct str text)
+{
+    size_t n = 0;
+
+    while (n < text.len &&
+           memchr(" \t\r\n\"'`+(),\\", text.at[n], sizeof(" \t\r\n\"'`+(),\\") - 1)) {
+        n += text.at[n] == '\\' && n + 1 < text.len ? 2 : 1; /* an escape: "\n" */
+    }
+    return n;
+}
+
+static size_t base64_run(struct str text)
+{
+    size_t n = 0;
+
+    while (n < text.len &&
+           (isalnum((unsigned char)text.at[n]) || memchr("+/=", text.at[n], sizeof("+/=") - 1))) {
+        n++;
+    }
+    return n;
+}
+
+/* The lines behind the first one; 0: they are none of a key. */
+static size_t pem_lines(struct str text)
+{
+    const struct str rest = text;
+    const char *blank = NULL;
+
+    text = str_skip(text, between_lines(text));
+    if (str_starts(text, STR("Proc-Type:"))) { /* of one with a password: headers, a blank line */
+        blank = memmem(text.at, text.len, "\n\n", 2);
+        blank = blank ? blank : memmem(text.at, text.len, "\\n\\n", 4);
+        text = blank ? str_skip(text, (size_t)(blank - text.at)) : text;
+        text = str_skip(text, between_lines(text));
+    }
+    if (base64_run(text) < PEM_BASE64_MIN) {
+        return 0;
+    }
+    for (size_t n = base64_run(text); n > 0; n = base64_run(text)) {
+        text = str_skip(text, n);
+        text = str_skip(text, between_lines(text));
+    }
+    return (size_t)(text.at - rest.at);
+}
+
+/* "-----BEGIN ... PRIVATE KEY-----" with base64 behind it: the line alone is just a word. */
 static size_t pem_at(struct str text, size_t at)
 {
     struct str rest = str_skip(text, at), dashes = STR("-----");
-    size_t n = 0, end = 0;
 
     if (!str_starts(rest, STR("-----BEGIN "))) {
         return 0;
@@ -206,15 +250,9 @@ static size_t pem_at(struct str text, size_t at)
     if (!close || !word || word > close || memchr(rest.at, '\n', (size_t)(close - rest.at))) {
         return 0;
     }
-    for (end = (size_t)(close - rest.at) + dashes.len; end < rest.len; end++) {
-        char c = rest.at[end];
-
-        if (c == '-') {
-            break;
-        }
-        n += isalnum((unsigned char)c) || c == '+' || c == '/' || c == '=';
-    }
-    return n >= PEM_BASE64_MIN ? end : 0;
+    size_t first = (size_t)(close - rest.at) + dashes.len;
+    size_t lines = pem_lines(str_skip(rest, first));
+    return lines > 0 ? first + lines : 0;
 }
 
 /* ---- texts ---- */

@@ -382,8 +382,15 @@ static void keys_are_known_by_their_looks(void)
         {"?token%3Dghp_" BODY "&a=1", "a GitHub token", "ghp_" BODY},
         {"-----BEGIN RSA PRIVATE KEY-----\n" BODY BODY "\n-----END RSA PRIVATE KEY-----",
          "a private key", "-----BEGIN RSA PRIVATE KEY-----\n" BODY BODY "\n"},
-        {"k = '-----BEGIN PRIVATE KEY-----\\n" BODY "\\n" BODY "\\n-----END PRIVATE KEY-----'",
-         "a private key", "-----BEGIN PRIVATE KEY-----\\n" BODY "\\n" BODY "\\n"},
+        {"k = '-----BEGIN PRIVATE KEY-----\\n" BODY BODY "\\n" BODY "\\n-----END PRIVATE KEY-----'",
+         "a private key", "-----BEGIN PRIVATE KEY-----\\n" BODY BODY "\\n" BODY "\\n"},
+        {"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES\n\n" BODY BODY
+         "\n-----",
+         "a private key",
+         "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES\n\n" BODY BODY
+         "\n"},
+        {"\"-----BEGIN EC PRIVATE KEY-----\\n\" +\n  \"" BODY BODY "\\n\"", "a private key",
+         "-----BEGIN EC PRIVATE KEY-----\\n\" +\n  \"" BODY BODY "\\n\""},
     };
 
     for (size_t i = 0; i < countof(rows); i++) {
@@ -438,6 +445,8 @@ static void what_only_looks_like_a_key_is_left_alone(void)
         "<div class=\"sk-container sk-estimator-id-1 sk-toggleable\">",
         "sk-learn-contrib-is-a-family-of-packages-for-python",
         "if text.startswith(\"-----BEGIN PRIVATE KEY-----\"):",
+        "HEAD = '-----BEGIN PRIVATE KEY-----'\nSHA = "
+        "'9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b'",
         "-----BEGIN CERTIFICATE-----\n" BODY BODY "\n-----END CERTIFICATE-----",
         "eyJhbGciOiJIUzI1NiJ9.short.x",
         "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
