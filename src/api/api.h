@@ -61,6 +61,11 @@ void api_handle(struct api *api, struct http_exchange *ex);
 must_check int api_authenticate(struct api *api, const struct http_request *req,
                                 const char **team_id, struct str *key, struct err *err);
 
+/* The SHA-256, in hex, of each API key of a team: a text that has the looks of a key can be held
+ * against them. The texts of keys are kept nowhere. */
+void api_key_hashes_each(const struct api *api, const char *team_id,
+                         void (*each)(void *ctx, const char *hash), void *ctx);
+
 /* The headers for browsers that every answer of the API carries, for answers that are not its own.
  * Before the exchange is accepted. */
 void api_also_cors(struct http_exchange *ex);
