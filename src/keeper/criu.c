@@ -32,9 +32,11 @@ static const uint32_t ghost_bytes_max = UINT32_MAX;
 #ifdef __aarch64__
 #define TRIPLET "aarch64-linux-gnu"
 #define LOADER "ld-linux-aarch64.so.1"
+#define SYSTEM_LOADER "/lib/" LOADER
 #else
 #define TRIPLET "x86_64-linux-gnu"
 #define LOADER "ld-linux-x86-64.so.2"
+#define SYSTEM_LOADER "/lib64/" LOADER
 #endif
 
 /* ---- the program ---- */
@@ -105,17 +107,27 @@ static int version_ask(const struct criu_program *program)
     return pid > 0 && status_wait(pid) == 0 ? version_read(text) : 0;
 }
 
+/* An unpacked CRIU brings the libraries that the system is too old for, and its own glibc with the
+ * loader only where the system's is. All others are found where they are installed. */
+static void libraries_find(const char *root, struct criu_program *out)
+{
+    (void)snprintf(out->libraries, CRIU_PATH_BYTES, "%s/usr/lib/" TRIPLET, root);
+    (void)snprintf(out->loader, CRIU_PATH_BYTES, "%s/usr/lib/" TRIPLET "/" LOADER, root);
+    if (access(out->loader, X_OK) < 0) {
+        (void)snprintf(out->loader, CRIU_PATH_BYTES, "%s", SYSTEM_LOADER);
+    }
+}
+
 static bool program_try(const char *root, bool unpacked, struct criu_program *out)
 {
     int n = snprintf(out->path, CRIU_PATH_BYTES, "%s/usr/sbin/criu", root);
 
     out->loader[0] = '\0';
-    if (unpacked) {
-        (void)snprintf(out->loader, CRIU_PATH_BYTES, "%s/usr/lib/" TRIPLET "/" LOADER, root);
-        n = snprintf(out->libraries, CRIU_PATH_BYTES, "%s/usr/lib/" TRIPLET, root);
-    }
     if (n >= CRIU_PATH_BYTES - 64 || access(out->path, X_OK) < 0) {
         return false;
+    }
+    if (unpacked) {
+        libraries_find(root, out);
     }
     out->version = version_ask(out);
     return out->version >= CRIU_VERSION_MIN;
