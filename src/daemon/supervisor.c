@@ -345,8 +345,9 @@ static void pool_put_away(const struct places *places)
 {
     struct err err;
     scoped_fd lock = lock_take(places->prepare_lock, 0, &err);
+    scoped_fd layers = lock_take(places->layers_lock, 0, &err);
 
-    if (lock >= 0 && !lock_is_held(places->keeper_lock)) {
+    if (lock >= 0 && layers >= 0 && !lock_is_held(places->keeper_lock)) {
         pool_unmount_empty(places->pool);
     }
 }
