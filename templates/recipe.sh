@@ -33,9 +33,17 @@ words() {
     sed 's/#.*//' "$1" | xargs
 }
 
+# mawk, Debian's own, waits for a full buffer unless it is told.
+awk_live() {
+    case $(awk -W version 2>&1 </dev/null) in
+    mawk*) awk -W interactive "$@" ;;
+    *) awk "$@" ;;
+    esac
+}
+
 # The many lines of apt and mmdebstrap become a step and a count; all are kept in the file $1.
 progress() {
-    awk -v log_file="$1" '
+    awk_live -v log_file="$1" '
         function show(text) { printf "  %s\n", text > "/dev/stderr"; fflush("/dev/stderr") }
         function count(verb, n) { if (n % 50 == 0) show(verb " " n " of " total) }
         { print > log_file; fflush(log_file) }

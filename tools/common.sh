@@ -7,6 +7,7 @@
 set -E # functions and subshells inherit the ERR trap
 
 tool=${0##*/}
+[ "${0%/*}" = "$0" ] || case $tool in run | venv | node) tool=$(basename "${0%/*}")/$tool ;; esac
 step=         # what is being done now, for the sentence of a failure
 at_exit=      # a function of the script, called at its end with the exit status
 failure_said= # somebody has told why already
@@ -42,6 +43,14 @@ end_of_script() {
 
 trap 'failure_note "$LINENO" "$BASH_COMMAND"' ERR
 trap 'end_of_script $?' EXIT
+
+# awk for the lines of a running program: mawk, Debian's own, waits for a full buffer unless it is told.
+awk_live() {
+    case $(awk -W version 2>&1 </dev/null) in
+    mawk*) awk -W interactive "$@" ;;
+    *) awk "$@" ;;
+    esac
+}
 
 # Says that this is a system the tree was never tried on, before anything is installed or changed.
 # ATOLL_ANY_SYSTEM=yes goes on all the same.
