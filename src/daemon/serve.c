@@ -323,6 +323,7 @@ static int open_domain(struct server *server, struct err *err)
         .egress = server->egress,
         .logs = logs_sink(server->logs),
         .instance = server->places->instance,
+        .ready_limit_ms = (int64_t)server->config->start_ready_s * 1000,
         .retention_ms = (int64_t)server->config->paused_days_max * 24 * 3600 * 1000,
         .pack_after_ms = (int64_t)server->config->pack_after_s * 1000,
         .team_max = (uint32_t)server->config->team_sandboxes_max,
