@@ -26,6 +26,7 @@ enum {
     LOG_INFO_LEVEL = 3,
     CGROUPS_IGNORE = 0,
     LOCK_SKIP = 3,
+    STATUS_BYTES = 8192,
 };
 static const uint32_t ghost_bytes_max = UINT32_MAX;
 
@@ -147,9 +148,26 @@ static bool program_beside(struct criu_program *out)
     return program_try(root, true, out);
 }
 
+bool criu_is_hindered(pid_t pid)
+{
+    char path[64], text[STATUS_BYTES];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", pid ? pid : getpid());
+    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    text[n > 0 ? n : 0] = '\0';
+    const char *mode = strstr(text, "\nSeccomp:\t");
+    return mode && mode[sizeof("\nSeccomp:\t") - 1] != '0';
+}
+
 int criu_find(struct criu_program *out, struct err *err)
 {
     *out = (struct criu_program){0};
+    if (criu_is_hindered(0)) {
+        return err_set(
+            err, EPERM,
+            "a seccomp filter holds for the keeper, so it may not suspend those of jails");
+    }
     if (program_beside(out) || program_try("/var/cache/atoll/criu", true, out) ||
         program_try("", false, out)) {
         return 0;
