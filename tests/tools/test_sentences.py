@@ -1,6 +1,8 @@
 """No script of tools/ ends with an error and without a sentence."""
 
+import os
 import re
+import subprocess
 
 import pytest
 
@@ -114,6 +116,16 @@ def test_each_script_says_why_it_fails(machine, words, programs, sentence):
     result = machine.run(*[word.format(dir=machine.directory) for word in words], TMPDIR=str(machine.directory))
     assert result.returncode != 0
     assert last_line(result).startswith(sentence), result.stderr
+
+
+def test_a_clone_of_another_user_is_as_good(machine):
+    clone = machine.directory / "clone"
+    subprocess.run(["git", "clone", "-q", "--no-local", "--depth", "1", f"file://{TREE}", clone], check=True)
+    for path in [clone, *clone.rglob("*")]:
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    assert subprocess.run(["git", "-C", clone, "status"], capture_output=True).returncode != 0
+    result = machine.run(f"{clone}/tools/check", "format", "scoped")
+    assert (result.returncode, result.stdout.splitlines()[-1:]) == (0, ["2 passed, 0 failed"]), result
 
 
 def test_every_script_has_the_handler_that_speaks():
