@@ -244,7 +244,7 @@ class Maker:
             return [self.bad(depth + 1) for _ in range(self.random.randrange(4))] if depth < 3 else []
         if chance < 0.9:
             nest = self.word()
-            for _ in range(self.random.choice([5, 200, 3000])):
+            for _ in range(self.random.choice([5, 100, 300])):
                 nest = {"a": nest} if self.flip() else [nest]
             return nest if depth == 0 else []
         return {self.random.choice(WORDS): self.bad(depth + 1) for _ in range(self.random.randrange(4))}
