@@ -112,9 +112,8 @@ static void error_send(struct http_exchange *ex, int status, const char *text,
                        void (*send)(struct http_exchange *ex, int status, const char *type,
                                     const void *body, size_t len))
 {
-    scoped_buf body;
+    scoped_buf(body, ERROR_BODY_MAX);
 
-    buf_init(&body, ERROR_BODY_MAX);
     if (files_error_body(&body, status, volume_is(http_request(ex)), text) < 0) {
         buf_clear(&body);
     }

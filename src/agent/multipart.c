@@ -107,12 +107,11 @@ int header_param(struct str header, const char *name, struct buf *out)
     struct str rest = str_skip(header, str_find(header, ';'));
     char extended[PARAM_NAME_MAX];
     bool found = false;
-    scoped_buf value;
+    scoped_buf(value, out->max);
     struct str got;
     int r;
 
     (void)snprintf(extended, sizeof(extended), "%s*", name);
-    buf_init(&value, out->max);
     while ((r = param_take(&rest, &got, &value)) > 0) {
         if (str_ieq(got, str_of(extended))) {
             r = extended_decode(buf_str(&value), out);
@@ -150,9 +149,8 @@ int multipart_init(struct multipart *m, struct str content_type,
                    const struct multipart_handler *handler, void *ctx, struct err *err)
 {
     struct str prefix = STR("multipart/");
-    scoped_buf boundary;
+    scoped_buf(boundary, MULTIPART_HEADER_BYTES_MAX);
 
-    buf_init(&boundary, MULTIPART_HEADER_BYTES_MAX);
     if (content_type.len < prefix.len ||
         !str_ieq((struct str){content_type.at, prefix.len}, prefix)) {
         return err_set(err, EINVAL, "the content type is not multipart");
@@ -245,11 +243,10 @@ static int header_line(struct str line, struct str *disposition, struct err *err
 static int header_parse(struct multipart *m, struct err *err)
 {
     struct str rest = buf_str(&m->header), disposition = {0}, line;
-    scoped_buf name, filename;
+    scoped_buf(name, MULTIPART_HEADER_BYTES_MAX);
+    scoped_buf(filename, MULTIPART_HEADER_BYTES_MAX);
     int r = 0;
 
-    buf_init(&name, MULTIPART_HEADER_BYTES_MAX);
-    buf_init(&filename, MULTIPART_HEADER_BYTES_MAX);
     while (r == 0 && rest.len && str_split(&rest, '\n', &line)) {
         r = header_line(line, &disposition, err);
     }

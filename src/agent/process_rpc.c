@@ -134,9 +134,8 @@ static void command_text(const Process__ProcessConfig *config, struct buf *out)
 static void start_tell(const struct process *p, const struct user *user)
 {
     json_t *fields = json_pack("{s:i}", "pid", (int)p->pid);
-    scoped_buf command;
+    scoped_buf(command, COMMAND_BYTES_MAX);
 
-    buf_init(&command, COMMAND_BYTES_MAX);
     command_text(p->config, &command);
     journal_text(fields, "command", buf_str(&command));
     journal_text(fields, "user", str_of(user->name));

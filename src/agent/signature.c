@@ -20,7 +20,7 @@ void signature_make(const struct signature_claim *claim, struct str token,
 {
     uint8_t digest[SHA256_BYTES];
     char expiry[24] = "";
-    scoped_buf text;
+    scoped_buf(text, SIGNATURE_BYTES);
     SHA2_CTX ctx;
 
     SHA256Init(&ctx);
@@ -33,7 +33,6 @@ void signature_make(const struct signature_claim *claim, struct str token,
     part_hash(&ctx, token, expiry);
     SHA256Final(digest, &ctx);
 
-    buf_init(&text, SIGNATURE_BYTES);
     if (base64_encode(&text, digest, sizeof(digest), BASE64_STD_NOPAD) < 0) {
         buf_clear(&text);
     }

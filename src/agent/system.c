@@ -56,10 +56,9 @@ static void envs(struct agent *agent, struct http_exchange *ex)
 static void metrics(struct agent *agent, struct http_exchange *ex)
 {
     struct figures f;
-    scoped_buf body;
+    scoped_buf(body, METRICS_BYTES_MAX);
 
     figures_read(&agent->limits, &f);
-    buf_init(&body, METRICS_BYTES_MAX);
     int r =
         buf_printf(&body,
                    "{\"ts\":%lld,\"cpu_count\":%" PRIu32 ",\"cpu_used_pct\":%.2f,"

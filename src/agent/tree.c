@@ -140,11 +140,10 @@ static void freep(char ***p)
 
 static int level_list(struct lister *l, uint32_t depth)
 {
-    scoped_buf names;
+    scoped_buf(names, NAMES_BYTES_MAX);
     size_t count;
     int r;
 
-    buf_init(&names, NAMES_BYTES_MAX);
     r = names_read(l->real, &names, &count);
     if (r < 0) {
         return r;

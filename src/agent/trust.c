@@ -139,9 +139,8 @@ static int certificate_append(struct buf *text, struct str one)
 static int bundle_add(const char *path, struct str pem, bool make, struct err *err)
 {
     scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    scoped_buf text;
+    scoped_buf(text, TRUST_BUNDLE_BYTES_MAX);
 
-    buf_init(&text, TRUST_BUNDLE_BYTES_MAX);
     if (fd < 0 && !make) {
         return 0; /* not there, or a link to one that is in the list */
     }

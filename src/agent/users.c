@@ -234,9 +234,8 @@ void group_name_of(gid_t gid, char *out, size_t size)
 static int basic_user(const struct http_request *req, char *out, size_t size, struct err *err)
 {
     struct str value = http_header_get(req, "authorization");
-    scoped_buf plain;
+    scoped_buf(plain, BASIC_BYTES_MAX);
 
-    buf_init(&plain, BASIC_BYTES_MAX);
     if (!value.at || value.len < 6 || !str_ieq((struct str){value.at, 6}, STR("basic "))) {
         return 0;
     }

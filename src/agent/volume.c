@@ -46,10 +46,9 @@ bool volume_is(const struct http_request *req)
 static int param_number(struct str query, const char *name, int64_t max, int64_t *out,
                         struct err *err)
 {
-    scoped_buf text;
+    scoped_buf(text, HTTP_TARGET_BYTES_MAX);
     char digits[NUMBER_BYTES], *end;
 
-    buf_init(&text, HTTP_TARGET_BYTES_MAX);
     int r = http_query_get(query, name, &text);
     if (r == 0) {
         return 0;
@@ -63,9 +62,8 @@ static int param_number(struct str query, const char *name, int64_t max, int64_t
 
 static int param_force(struct str query, bool *out, struct err *err)
 {
-    scoped_buf text;
+    scoped_buf(text, HTTP_TARGET_BYTES_MAX);
 
-    buf_init(&text, HTTP_TARGET_BYTES_MAX);
     int r = http_query_get(query, "force", &text);
     *out = r > 0 && str_ieq(buf_str(&text), STR("true"));
     return r < 0 || (r > 0 && !*out && !str_ieq(buf_str(&text), STR("false")))
@@ -76,10 +74,9 @@ static int param_force(struct str query, bool *out, struct err *err)
 static int param_path(struct str query, char out[AGENT_PATH_BYTES], struct err *err)
 {
     static const struct user nobody = {.home = "/"};
-    scoped_buf text, rooted;
+    scoped_buf(text, HTTP_TARGET_BYTES_MAX);
+    scoped_buf(rooted, HTTP_TARGET_BYTES_MAX + 1);
 
-    buf_init(&text, HTTP_TARGET_BYTES_MAX);
-    buf_init(&rooted, HTTP_TARGET_BYTES_MAX + 1);
     int r = http_query_get(query, "path", &text);
     if (r <= 0 || buf_len(&text) == 0) {
         return err_set(err, EINVAL, "the query parameter 'path' is required");

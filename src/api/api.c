@@ -127,9 +127,8 @@ bool path_match(const char *pattern, struct str path, struct path_params *params
 
 static bool param_decode(struct str param, char out[API_PARAM_BYTES])
 {
-    scoped_buf plain;
+    scoped_buf(plain, API_PARAM_BYTES);
 
-    buf_init(&plain, API_PARAM_BYTES);
     if (param.len == 0) {
         return true;
     }

@@ -13,9 +13,8 @@
 
 static int parse_order(struct str query, bool *ascending, struct err *err)
 {
-    scoped_buf value;
+    scoped_buf(value, QUERY_VALUE_BYTES_MAX);
 
-    buf_init(&value, QUERY_VALUE_BYTES_MAX);
     int r = query_text(query, "orderAsc", &value, err);
     if (r <= 0) {
         return r;
@@ -41,10 +40,9 @@ int page_query_parse(struct str query, struct page_query *out, struct err *err)
 
 static int types_parse_one(struct str value, struct buf *types, struct err *err)
 {
-    scoped_buf plain;
+    scoped_buf(plain, QUERY_VALUE_BYTES_MAX);
     struct str rest, type;
 
-    buf_init(&plain, QUERY_VALUE_BYTES_MAX);
     if (percent_decode(&plain, value, true) < 0 || buf_len(&plain) == 0) {
         return field_refuse(err, "types", event_types_known);
     }
@@ -92,10 +90,9 @@ static void events_list(struct call *call, const char *sandbox_id)
 {
     struct str query = http_request(call->ex)->query;
     struct page_query page;
-    scoped_buf types;
+    scoped_buf(types, EVENT_TYPES_BYTES_MAX);
     struct err err;
 
-    buf_init(&types, EVENT_TYPES_BYTES_MAX);
     int r = page_query_parse(query, &page, &err);
     if (r == 0) {
         r = types_parse(query, &types, &err);

@@ -60,10 +60,9 @@ static void latencies_show(const struct api *api, struct prometheus *page)
 void handle_figures(struct call *call, const json_t *body)
 {
     const struct api *api = call->api;
-    scoped_buf text;
+    scoped_buf(text, PROMETHEUS_PAGE_BYTES_MAX);
 
     (void)body;
-    buf_init(&text, PROMETHEUS_PAGE_BYTES_MAX);
     struct prometheus page = {.out = &text};
     prometheus_one(&page, "atoll_uptime_seconds", "gauge", "Since the daemon's start.",
                    (double)(clock_mono_ms() - api->started_mono_ms) / 1000);

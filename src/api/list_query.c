@@ -24,10 +24,9 @@ bool position_before(const struct sandbox_position *a, const struct sandbox_posi
 /* The order is part of the token: continued in the other one it would skip or repeat. */
 void list_token_write(const struct sandbox_position *at, bool ascending, char out[LIST_TOKEN_BYTES])
 {
-    scoped_buf text;
+    scoped_buf(text, LIST_TOKEN_BYTES - 1);
     char plain[64];
 
-    buf_init(&text, LIST_TOKEN_BYTES - 1);
     int len = snprintf(plain, sizeof(plain), "%s__%" PRId64 "__%s", ascending ? "asc" : "desc",
                        at->created_ms, at->id);
     if (base64_encode(&text, plain, (size_t)len, BASE64_URL_NOPAD) < 0 ||
@@ -67,9 +66,8 @@ int list_token_read(struct str token, bool ascending, struct sandbox_position *o
 {
     struct str order = ascending ? STR("asc__") : STR("desc__");
     struct sandbox_position at = {0};
-    scoped_buf plain;
+    scoped_buf(plain, LIST_TOKEN_BYTES);
 
-    buf_init(&plain, LIST_TOKEN_BYTES);
     if (base64_decode(&plain, token) < 0 || !str_starts(buf_str(&plain), order)) {
         return -EINVAL;
     }
@@ -101,9 +99,8 @@ bool metadata_matches(const json_t *metadata, const json_t *filter)
 /* Decoded as text of a JSON string, so invalid UTF-8 and NUL are refused with the rest. */
 static json_t *decoded(struct str text)
 {
-    scoped_buf plain;
+    scoped_buf(plain, LIST_PARAM_BYTES_MAX);
 
-    buf_init(&plain, LIST_PARAM_BYTES_MAX);
     if (percent_decode(&plain, text, true) < 0 ||
         (buf_len(&plain) > 0 && memchr(buf_at(&plain), '\0', buf_len(&plain)))) {
         return NULL;
@@ -128,9 +125,8 @@ static bool pair_add(json_t *filter, struct str pair)
 static int metadata_parse(struct str value, json_t **out, struct err *err)
 {
     scoped_json *filter = json_object();
-    scoped_buf text;
+    scoped_buf(text, LIST_PARAM_BYTES_MAX);
 
-    buf_init(&text, LIST_PARAM_BYTES_MAX);
     if (percent_decode(&text, value, true) < 0) {
         return err_set(err, EINVAL, "Error parsing metadata: it is not percent-encoded");
     }
@@ -151,9 +147,8 @@ static int param(struct str query, const char *name,
                  int (*parse)(struct str value, struct list_query *out, struct err *err),
                  struct list_query *out, struct err *err)
 {
-    scoped_buf value;
+    scoped_buf(value, LIST_PARAM_BYTES_MAX);
 
-    buf_init(&value, LIST_PARAM_BYTES_MAX);
     int r = http_query_get(query, name, &value);
     if (r < 0) {
         return err_set(err, EINVAL, "validation error: %s is not a valid query parameter", name);

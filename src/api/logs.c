@@ -33,9 +33,8 @@ static void answer_text(struct call *call, struct str text)
 static void answer_empty(struct call *call, logs_render *render)
 {
     static const struct logfile_page nothing;
-    scoped_buf text;
+    scoped_buf(text, API_BODY_BYTES_MAX);
 
-    buf_init(&text, API_BODY_BYTES_MAX);
     (void)render(&nothing, &text);
     answer_text(call, buf_str(&text));
 }

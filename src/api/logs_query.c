@@ -42,9 +42,8 @@ int logs_query_v1(struct str query, int64_t now_ms, struct logfile_query *out, s
 
 static int direction_parse(struct str query, struct logfile_query *out, struct err *err)
 {
-    scoped_buf word;
+    scoped_buf(word, QUERY_VALUE_BYTES_MAX);
 
-    buf_init(&word, QUERY_VALUE_BYTES_MAX);
     int r = query_text(query, "direction", &word, err);
     if (r <= 0) {
         return r;
@@ -58,9 +57,8 @@ static int direction_parse(struct str query, struct logfile_query *out, struct e
 static int level_parse(struct str query, struct logfile_query *out, struct err *err)
 {
     char text[NUMBER_BYTES] = "";
-    scoped_buf word;
+    scoped_buf(word, QUERY_VALUE_BYTES_MAX);
 
-    buf_init(&word, QUERY_VALUE_BYTES_MAX);
     int r = query_text(query, "level", &word, err);
     if (r <= 0) {
         return r;
@@ -72,9 +70,8 @@ static int level_parse(struct str query, struct logfile_query *out, struct err *
 
 static int search_parse(struct str query, struct logfile_query *out, struct err *err)
 {
-    scoped_buf word;
+    scoped_buf(word, QUERY_VALUE_BYTES_MAX);
 
-    buf_init(&word, QUERY_VALUE_BYTES_MAX);
     int r = query_text(query, "search", &word, err);
     if (r <= 0 || buf_len(&word) == 0) {
         return r < 0 ? r : 0;
@@ -89,9 +86,8 @@ static int search_parse(struct str query, struct logfile_query *out, struct err 
 
 static int follow_parse(struct str query, bool *follow, struct err *err)
 {
-    scoped_buf word;
+    scoped_buf(word, QUERY_VALUE_BYTES_MAX);
 
-    buf_init(&word, QUERY_VALUE_BYTES_MAX);
     int r = query_text(query, "follow", &word, err);
     if (r <= 0) {
         return r;

@@ -105,11 +105,10 @@ static int many_check(struct str ids, struct err *err)
 
 void handle_metrics_many(struct call *call, const json_t *body)
 {
-    scoped_buf ids;
+    scoped_buf(ids, QUERY_VALUE_BYTES_MAX);
     struct err err;
 
     (void)body;
-    buf_init(&ids, QUERY_VALUE_BYTES_MAX);
     int r = query_text(http_request(call->ex)->query, "sandbox_ids", &ids, &err);
     if (r == 0 || (r > 0 && buf_len(&ids) == 0)) {
         r = err_set(&err, EINVAL, "validation error: sandbox_ids is required");
@@ -192,9 +191,8 @@ static void find_peak(void *ctx, const struct team_metric *metric)
 
 static int peak_kind(const struct call *call, struct peak *peak, struct err *err)
 {
-    scoped_buf name;
+    scoped_buf(name, QUERY_VALUE_BYTES_MAX);
 
-    buf_init(&name, QUERY_VALUE_BYTES_MAX);
     int r = query_text(http_request(call->ex)->query, "metric", &name, err);
     if (r < 0) {
         return r;

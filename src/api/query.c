@@ -36,9 +36,8 @@ int query_int(struct str query, const char *name, struct int_range range, int64_
               struct err *err)
 {
     int64_t number = 0;
-    scoped_buf value;
+    scoped_buf(value, QUERY_VALUE_BYTES_MAX);
 
-    buf_init(&value, QUERY_VALUE_BYTES_MAX);
     int r = query_text(query, name, &value, err);
     if (r <= 0) {
         return r;

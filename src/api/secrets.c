@@ -190,9 +190,8 @@ static int listing_parse(struct str query, struct listing *listing, struct err *
 {
     const struct int_range limits = {1, SECRETS_LIMIT_MAX};
     int64_t limit = SECRETS_LIMIT_MAX;
-    scoped_buf token;
+    scoped_buf(token, QUERY_VALUE_BYTES_MAX);
 
-    buf_init(&token, QUERY_VALUE_BYTES_MAX);
     int r = query_int(query, "limit", limits, &limit, err);
     r = r < 0 ? r : query_text(query, "nextToken", &token, err);
     if (r > 0 && (buf_append(&token, "", 1) < 0 || token_read(buf_at(&token), listing) < 0)) {

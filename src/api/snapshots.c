@@ -172,9 +172,8 @@ static int newest_first(const void *a, const void *b)
 
 static int name_read(struct listing *listing, struct str query, struct err *err)
 {
-    scoped_buf name;
+    scoped_buf(name, QUERY_VALUE_BYTES_MAX);
 
-    buf_init(&name, QUERY_VALUE_BYTES_MAX);
     int r = query_text(query, "name", &name, err);
     if (r <= 0) {
         return r;
@@ -185,9 +184,8 @@ static int name_read(struct listing *listing, struct str query, struct err *err)
 
 static int token_read(struct listing *listing, struct str query, struct err *err)
 {
-    scoped_buf token;
+    scoped_buf(token, QUERY_VALUE_BYTES_MAX);
 
-    buf_init(&token, QUERY_VALUE_BYTES_MAX);
     int r = query_text(query, "nextToken", &token, err);
     if (r <= 0 || buf_len(&token) == 0) {
         return r < 0 ? r : 0;

@@ -316,10 +316,9 @@ static void on_lines(void *ctx, int error, const struct err *err, const char *te
 
 static int level_parse(struct str query, int *level, struct err *err)
 {
-    scoped_buf text;
+    scoped_buf(text, QUERY_VALUE_BYTES_MAX);
     enum log_level least = LOG_DEBUG;
 
-    buf_init(&text, QUERY_VALUE_BYTES_MAX);
     int r = query_text(query, "level", &text, err);
     if (r > 0) {
         r = buf_append(&text, "", 1) == 0 ? log_level_parse(buf_at(&text), &least) : -EINVAL;
@@ -390,11 +389,10 @@ void handle_build_logs(struct call *call, const json_t *body)
     struct build_log_query lines = {.limit = STATUS_LINES_MAX};
     struct str query = http_request(call->ex)->query;
     struct build_info info;
-    scoped_buf direction;
+    scoped_buf(direction, QUERY_VALUE_BYTES_MAX);
     struct err err;
 
     (void)body;
-    buf_init(&direction, QUERY_VALUE_BYTES_MAX);
     int r = lines_parse(query, &lines, &err);
     if (r >= 0) {
         r = query_text(query, "direction", &direction, &err);

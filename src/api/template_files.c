@@ -150,9 +150,8 @@ static void on_end(void *ctx, int error)
 
 static bool token_ok(const struct call *call)
 {
-    scoped_buf token;
+    scoped_buf(token, URL_BYTES_MAX);
 
-    buf_init(&token, URL_BYTES_MAX);
     return http_query_get(http_request(call->ex)->query, "token", &token) == 1 &&
            build_files_token_ok(call->api->options.builds, call->first, call->param,
                                 buf_str(&token));

@@ -170,9 +170,8 @@ static void append(void *ctx, const struct template *t)
 static json_t *list_all(struct call *call)
 {
     struct listing listing = {call->api, json_array()};
-    scoped_buf team;
+    scoped_buf(team, API_PARAM_BYTES);
 
-    buf_init(&team, API_PARAM_BYTES);
     int r = http_query_get(http_request(call->ex)->query, "teamID", &team);
     if (r < 0 || (r == 1 && !str_eq(buf_str(&team), str_of(call->team->id)))) {
         json_decref(listing.rows);
@@ -234,11 +233,10 @@ void handle_templates_v2(struct call *call, const json_t *body)
     struct str query = http_request(call->ex)->query;
     const char *last = NULL;
     char after[ID_TEMPLATE_LEN + 1] = "";
-    scoped_buf token;
+    scoped_buf(token, QUERY_VALUE_BYTES_MAX);
     struct err err;
 
     (void)body;
-    buf_init(&token, QUERY_VALUE_BYTES_MAX);
     int r = query_int(query, "limit", (struct int_range){1, TEMPLATES_PAGE}, &limit, &err);
     if (r >= 0) {
         r = query_text(query, "nextToken", &token, &err);

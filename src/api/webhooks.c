@@ -135,10 +135,9 @@ void handle_webhooks_create(struct call *call, const json_t *body)
     struct webhooks *all = call->api->options.webhooks;
     char id[ID_UUID_LEN + 1];
     struct webhook_row row = {.id = id, .team_id = call->team->id, .enabled = true};
-    scoped_buf types;
+    scoped_buf(types, EVENT_TYPES_BYTES_MAX);
     struct err err;
 
-    buf_init(&types, EVENT_TYPES_BYTES_MAX);
     int r = row_parse(call, body, &types, &row, &err);
     if (r < 0) {
         call_fail_err(call, r, &err);
@@ -157,14 +156,13 @@ void handle_webhooks_create(struct call *call, const json_t *body)
 void handle_webhooks_change(struct call *call, const json_t *body)
 {
     const struct webhook_row *old = call_webhook(call);
-    scoped_buf types;
+    scoped_buf(types, EVENT_TYPES_BYTES_MAX);
     struct err err;
 
     if (!old) {
         return;
     }
     struct webhook_row row = *old;
-    buf_init(&types, EVENT_TYPES_BYTES_MAX);
     int r = row_parse(call, body, &types, &row, &err);
     if (r < 0) {
         call_fail_err(call, r, &err);

@@ -55,6 +55,8 @@ must_check int buf_printf(struct buf *b, const char *fmt, ...) printf_like(2, 3)
 must_check int buf_vprintf(struct buf *b, const char *fmt, va_list ap) printf_like(2, 0);
 void buf_consume(struct buf *b, size_t len);
 
-#define scoped_buf scoped(buf_fini) struct buf
+/* Declares a buffer that frees itself at the end of its scope. It takes the maximum here: a buffer
+ * that is declared now and given its maximum later would be freed unset by a return in between. */
+#define scoped_buf(name, limit) scoped(buf_fini) struct buf name = {.max = (limit)}
 
 #endif

@@ -15,9 +15,8 @@ static void part_add(struct buf *text, const char *part)
 
 void chain_begin(const char *team_id, const char *base, char out[SHA256_HEX_LEN + 1])
 {
-    scoped_buf text;
+    scoped_buf(text, CHAIN_BYTES_MAX);
 
-    buf_init(&text, CHAIN_BYTES_MAX);
     part_add(&text, "base");
     part_add(&text, team_id);
     part_add(&text, base);
@@ -26,10 +25,9 @@ void chain_begin(const char *team_id, const char *base, char out[SHA256_HEX_LEN 
 
 void chain_step(const char *before, const struct step *step, char out[SHA256_HEX_LEN + 1])
 {
-    scoped_buf text;
+    scoped_buf(text, CHAIN_BYTES_MAX);
     char kind[16];
 
-    buf_init(&text, CHAIN_BYTES_MAX);
     (void)snprintf(kind, sizeof(kind), "step %d", (int)step->kind);
     part_add(&text, kind);
     part_add(&text, before);

@@ -254,9 +254,8 @@ void files_sweep(struct builds *all, int64_t unused_since_ms, struct builds_prun
 void build_files_token(const struct builds *builds, const char *template_id, const char *hash,
                        char out[BUILD_TOKEN_LEN + 1])
 {
-    scoped_buf text;
+    scoped_buf(text, 1024);
 
-    buf_init(&text, 1024);
     if (buf_append(&text, builds->files->secret, SECRET_BYTES) < 0 ||
         buf_printf(&text, "%s/%s", template_id, hash) < 0) {
         buf_clear(&text); /* no such hash: the token of nothing */

@@ -26,9 +26,8 @@ static const struct step *step_now(const struct work *work)
 
 static void step_say(struct work *work, const char *before)
 {
-    scoped_buf text;
+    scoped_buf(text, BUILD_LINE_BYTES_MAX - 64);
 
-    buf_init(&text, BUILD_LINE_BYTES_MAX - 64);
     (void)!step_text(step_now(work), &text); /* a long one is shown as far as it fits */
     work_say(work, LOG_INFO, "%s[builder %zu/%zu] %.*s", before, work->step + 1,
              work->spec->steps_n, (int)buf_len(&text), buf_at(&text));
@@ -160,11 +159,10 @@ static void owner_of(const struct work *work, char *out, size_t size)
 static int copy_options(const struct work *work, const char *dir, struct buf *out, struct err *err)
 {
     const struct step *step = step_now(work);
-    scoped_buf source, target;
+    scoped_buf(source, SPEC_PATH_BYTES_MAX);
+    scoped_buf(target, SPEC_PATH_BYTES_MAX);
     char owner[2 * TEMPLATE_NAME_MAX];
 
-    buf_init(&source, SPEC_PATH_BYTES_MAX);
-    buf_init(&target, SPEC_PATH_BYTES_MAX);
     owner_of(work, owner, sizeof(owner));
     int r = copy_source(str_of(step_arg(step, 0)), &source, err);
     if (r == 0) {
@@ -283,10 +281,9 @@ static int env_expand(const struct work *work, json_t *env, const char *text, st
 static int env_set(struct work *work, json_t *env, struct err *err)
 {
     const struct step *step = step_now(work);
-    scoped_buf value;
+    scoped_buf(value, SPEC_ENV_BYTES_MAX);
     int r = 0;
 
-    buf_init(&value, SPEC_ENV_BYTES_MAX);
     for (size_t i = 0; r == 0 && i + 1 < json_array_size(step->args); i += 2) {
         buf_clear(&value);
         r = env_expand(work, env, step_arg(step, i + 1), &value, err);
@@ -339,11 +336,10 @@ static void on_workdir(struct work *work, const char *out)
 static void do_workdir(struct work *work)
 {
     const char *dir = work->context.workdir[0] ? work->context.workdir : "/";
-    scoped_buf path, plain;
+    scoped_buf(path, SPEC_PATH_BYTES_MAX);
+    scoped_buf(plain, SPEC_PATH_BYTES_MAX);
     struct err err;
 
-    buf_init(&path, SPEC_PATH_BYTES_MAX);
-    buf_init(&plain, SPEC_PATH_BYTES_MAX);
     if (expand(str_of(step_arg(step_now(work), 0)), work->context.env, &plain, &err) < 0 ||
         path_join(str_of(dir), buf_str(&plain), &path, &err) < 0 || buf_append(&path, "", 1) < 0) {
         work_fail(work, "WORKDIR: %s", err.msg);

@@ -266,10 +266,9 @@ int endpoint_call(const struct endpoint *endpoint, const char *method, const cha
 static int page_read(const struct endpoint *endpoint, const char *path, char next[TOKEN_BYTES],
                      json_t **answer, struct err *err)
 {
-    scoped_buf full;
+    scoped_buf(full, PATH_BYTES_MAX);
     struct call call = {.status = 0};
 
-    buf_init(&full, PATH_BYTES_MAX);
     int r = buf_printf(&full, "%s", path);
     if (r == 0 && next[0]) {
         r = buf_printf(&full, "&nextToken=");

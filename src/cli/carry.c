@@ -231,7 +231,7 @@ static void carry_send(struct carry *carry)
     bool posts = carry->line != NULL;
     const char *method = posts ? "POST" : carry->kind == CARRY_LISTEN ? "GET" : "DELETE";
     size_t len = posts ? strlen(carry->line) : 0, n = 4;
-    scoped_buf name;
+    scoped_buf(name, NAME_BYTES_MAX);
     struct http_header headers[HEADERS_MAX] = {
         {STR("host"), str_skip(str_of(endpoint->url), strlen("http://"))},
         {STR("x-api-key"), str_of(endpoint->key)},
@@ -240,7 +240,6 @@ static void carry_send(struct carry *carry)
          posts ? STR("application/json, text/event-stream") : STR("text/event-stream")},
     };
 
-    buf_init(&name, NAME_BYTES_MAX);
     if (carry->session[0]) {
         headers[n++] = (struct http_header){STR("mcp-session-id"), str_of(carry->session)};
     }

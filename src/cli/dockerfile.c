@@ -61,9 +61,8 @@ static void note(struct reader *r, struct str what)
 
 static int do_from(struct reader *r, struct str rest, struct err *err)
 {
-    scoped_buf image;
+    scoped_buf(image, WORD_BYTES_MAX);
 
-    buf_init(&image, WORD_BYTES_MAX);
     if (r->has_from) {
         return refuse(r, err, "a Dockerfile of more than one stage cannot be built");
     }
@@ -160,9 +159,8 @@ static int copy_flag(const struct reader *r, struct str flag, struct copy_flags 
 static int copy_words(const struct reader *r, struct str rest, struct copy_flags *flags,
                       json_t **out, struct err *err)
 {
-    scoped_buf word;
+    scoped_buf(word, WORD_BYTES_MAX);
 
-    buf_init(&word, WORD_BYTES_MAX);
     while (str_starts(rest, STR("--"))) {
         int found = word_next(&rest, r->vars, WORD_UNKNOWN_EMPTY, &word);
         int e = found > 0 ? copy_flag(r, buf_str(&word), flags, err) : found;

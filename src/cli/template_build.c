@@ -112,12 +112,11 @@ static int plan_make(struct cli *cli, struct plan *plan, struct err *err)
 static int file_parse(const struct plan *plan, struct dockerfile *out, struct err *err)
 {
     scoped_fd fd = open(plan->file, O_RDONLY | O_CLOEXEC);
-    scoped_buf text;
+    scoped_buf(text, DOCKERFILE_BYTES_MAX + 1);
     char *at = NULL;
     const json_t *note;
     size_t i;
 
-    buf_init(&text, DOCKERFILE_BYTES_MAX + 1);
     ssize_t n = fd < 0 || buf_reserve(&text, DOCKERFILE_BYTES_MAX + 1, &at) < 0
                     ? -1
                     : read(fd, at, DOCKERFILE_BYTES_MAX + 1);

@@ -140,9 +140,8 @@ static int field_take(json_t *input, const json_t *schema, char *name, struct st
 
 static int whole_take(json_t *input, const char *path, struct err *err)
 {
-    scoped_buf text;
+    scoped_buf(text, TOOL_INPUT_BYTES_MAX);
 
-    buf_init(&text, TOOL_INPUT_BYTES_MAX);
     int r = file_read(path, &text, err);
     if (r < 0) {
         return r;
@@ -172,9 +171,8 @@ int tool_input_take(json_t *input, const json_t *schema, const char *word, struc
     bool is_json = equals > 0 && word[equals - 1] == ':';
     struct str value = str_skip(str_of(word), equals + 1);
     char name[NAME_BYTES];
-    scoped_buf text;
+    scoped_buf(text, TOOL_INPUT_BYTES_MAX);
 
-    buf_init(&text, TOOL_INPUT_BYTES_MAX);
     if (word[0] == '@') {
         return whole_take(input, word + 1, err);
     }

@@ -130,10 +130,9 @@ int word_next(struct str *rest, const json_t *vars, enum word_unknown unknown, s
 json_t *words_read(struct str text, const json_t *vars, enum word_unknown unknown)
 {
     json_t *words = json_array();
-    scoped_buf word;
+    scoped_buf(word, WORD_BYTES_MAX);
     int found;
 
-    buf_init(&word, WORD_BYTES_MAX);
     while ((found = word_next(&text, vars, unknown, &word)) > 0) {
         if (json_array_append_new(words, json_stringn(buf_at(&word), buf_len(&word))) < 0) {
             found = -EINVAL; /* a backslash took a character apart */
@@ -173,10 +172,9 @@ json_t *pairs_read(struct str text, const json_t *vars)
 json_t *pair_read(struct str text, size_t len, const json_t *vars)
 {
     struct str value = str_trim(str_skip(text, len));
-    scoped_buf out;
+    scoped_buf(out, WORD_BYTES_MAX);
     int r = 0;
 
-    buf_init(&out, WORD_BYTES_MAX);
     while (r == 0 && value.len) {
         r = value.at[0] == '$' ? var_take(&value, vars, WORD_UNKNOWN_KEPT, &out)
                                : char_take(&value, '\'', vars, WORD_UNKNOWN_KEPT, &out);
@@ -216,10 +214,9 @@ static void quoted_put(struct buf *out, struct str word)
 char *words_quote(const json_t *words)
 {
     const json_t *word;
-    scoped_buf out;
+    scoped_buf(out, (size_t)8 * 1024 * 1024);
     size_t i;
 
-    buf_init(&out, (size_t)8 * 1024 * 1024);
     json_array_foreach (words, i, word) {
         if (i > 0 && buf_append(&out, " ", 1) < 0) {
             abort();

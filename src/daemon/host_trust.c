@@ -47,9 +47,8 @@ static int certificates_take(const char *text, struct buf *out)
 static void file_take(int dir_fd, const char *name, struct buf *out)
 {
     scoped_fd fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
-    scoped_buf text;
+    scoped_buf(text, HOST_TRUST_BYTES_MAX);
 
-    buf_init(&text, HOST_TRUST_BYTES_MAX);
     if (fd < 0 || file_read(fd, &text) < 0 || certificates_take(buf_at(&text), out) < 0) {
         log_warn("sandboxes will not trust the authorities in %s: it cannot be read, or there are"
                  " too many",
@@ -79,9 +78,8 @@ static void dir_take(const char *path, struct buf *out)
 
 char *host_trust_read(const char *extra_path)
 {
-    scoped_buf pem;
+    scoped_buf(pem, HOST_TRUST_BYTES_MAX);
 
-    buf_init(&pem, HOST_TRUST_BYTES_MAX);
     dir_take(HOST_TRUST_DIR, &pem);
     if (extra_path[0]) {
         file_take(AT_FDCWD, extra_path, &pem);

@@ -18,10 +18,9 @@
 /* The path as a lenient server might read it: decoded, without empty and dot segments. */
 static int plain_path(struct str path, struct buf *out)
 {
-    scoped_buf decoded;
+    scoped_buf(decoded, HTTP_TARGET_BYTES_MAX);
     struct str segment;
 
-    buf_init(&decoded, HTTP_TARGET_BYTES_MAX);
     if (percent_decode(&decoded, path, false) < 0) {
         return -1;
     }
@@ -42,9 +41,8 @@ static bool is_reserved(const struct http_request *req, uint16_t port)
 {
     static const char *const routes[] = {"/init",     "/freeze", "/unfreeze", "/collapse",
                                          "/fsfreeze", "/fsthaw", "/upgrade"};
-    scoped_buf path;
+    scoped_buf(path, HTTP_TARGET_BYTES_MAX);
 
-    buf_init(&path, HTTP_TARGET_BYTES_MAX);
     if (port != AGENT_PORT || plain_path(req->path, &path) < 0) {
         return false; /* the agent refuses what cannot be decoded */
     }

@@ -192,10 +192,9 @@ void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error erro
     const struct http_request *req = http_request(ex);
     const struct kind *kind = &kinds[error];
     bool html = wants_page(req);
-    scoped_buf text;
+    scoped_buf(text, ERROR_TEXT_MAX);
 
     edge->outcomes[error]++;
-    buf_init(&text, ERROR_TEXT_MAX);
     int r =
         html ? page(&text, kind, error, id, port, req) : json(&text, kind, error, id, port, req);
     http_reply_with(ex, kind->status, cors, countof(cors),

@@ -152,7 +152,7 @@ static void on_response(void *ctx, int status, const struct http_header *headers
                         int64_t content_length)
 {
     struct proxy *p = ctx;
-    scoped(headers_fini) struct headers out;
+    scoped(headers_fini) struct headers out = {0};
 
     p->edge->outcomes[EDGE_PASSED]++;
     proxy_mark(p, EDGE_STEP_ANSWER);
@@ -220,10 +220,9 @@ static int masked_host(const struct proxy *p, struct buf *out)
 
 static int send_head(struct proxy *p, struct upstream *up)
 {
-    scoped_buf host;
+    scoped_buf(host, HTTP_HEADER_BYTES_MAX);
     scoped(headers_fini) struct headers headers = {0};
 
-    buf_init(&host, HTTP_HEADER_BYTES_MAX);
     if (masked_host(p, &host) < 0 ||
         headers_request(&headers, http_request(p->carry.ex), buf_str(&host)) < 0) {
         return -ENOBUFS;

@@ -17,9 +17,8 @@ enum {
 
 bool signed_is(const struct http_request *req)
 {
-    scoped_buf signature;
+    scoped_buf(signature, HTTP_TARGET_BYTES_MAX);
 
-    buf_init(&signature, HTTP_TARGET_BYTES_MAX);
     return str_eq(req->path, STR("/files")) &&
            http_query_get(req->query, "signature", &signature) == 1;
 }
@@ -42,9 +41,8 @@ static void search_fini(struct search *search)
 
 static int append_query(struct buf *out, struct str query, const char *name)
 {
-    scoped_buf value;
+    scoped_buf(value, HTTP_TARGET_BYTES_MAX);
 
-    buf_init(&value, HTTP_TARGET_BYTES_MAX);
     int r = http_query_get(query, name, &value);
     return r <= 0 ? r : buf_append(out, buf_at(&value), buf_len(&value)) < 0 ? -ENOBUFS : 1;
 }

@@ -33,9 +33,8 @@ static void udp_answer(struct egress_net *net, const struct dns_asker *to, const
 static void answer(struct egress_net *net, const struct dns_asker *to,
                    const struct dns_question *question, int code, struct str message)
 {
-    scoped_buf text;
+    scoped_buf(text, DNS_MESSAGE_BYTES_MAX);
 
-    buf_init(&text, DNS_MESSAGE_BYTES_MAX);
     if (dns_answer_from(&text, question, message) < 0) {
         buf_clear(&text);
         (void)!dns_answer_empty(&text, question, code); /* fits where a whole message does */
@@ -80,9 +79,8 @@ static bool no_ipv6(const struct egress *egress)
 static void answer_own(struct egress_net *net, const struct dns_asker *to,
                        const struct dns_question *question, struct address address)
 {
-    scoped_buf text;
+    scoped_buf(text, DNS_UDP_BYTES_MAX);
 
-    buf_init(&text, DNS_UDP_BYTES_MAX);
     if (dns_answer_address(&text, question, address.bytes + sizeof(address.bytes) - 4) < 0) {
         abort(); /* a question and one record always fit */
     }

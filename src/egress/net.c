@@ -224,14 +224,13 @@ static void resolver_set(struct egress_net *net, const json_t *options)
 {
     enum { SERVERS_BYTES = 4096 };
     const json_t *list = json_object_get(json_object_get(options, "network"), "dnsServers");
-    scoped_buf text;
+    scoped_buf(text, SERVERS_BYTES);
     struct err err;
 
     if (net->resolver) {
         resolving_reset(net);
     }
     resolver_free(move_ptr(&net->resolver));
-    buf_init(&text, SERVERS_BYTES);
     for (size_t i = 0; i < json_array_size(list); i++) {
         servers_add(net, json_string_value(json_array_get(list, i)), &text);
     }

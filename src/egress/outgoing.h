@@ -23,7 +23,7 @@ struct outgoing {
 
 must_check int outgoing_init(struct outgoing *out, struct err *err);
 void outgoing_fini(struct outgoing *out);
-#define scoped_outgoing scoped(outgoing_fini) struct outgoing
+#define scoped_outgoing(name) scoped(outgoing_fini) struct outgoing name = {0}
 
 must_check int outgoing_add(struct outgoing *out, struct str name, struct str value,
                             struct err *err);

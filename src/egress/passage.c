@@ -159,9 +159,8 @@ static int send_to_shell(struct passage *p, struct upstream *up, struct outgoing
 {
     const struct intercept *of = p->of;
     const struct shell_origin origin = {of->name, of->to.port, of->secure};
-    scoped_buf target;
+    scoped_buf(target, HTTP_TARGET_BYTES_MAX);
 
-    buf_init(&target, HTTP_TARGET_BYTES_MAX);
     int r = shell_call_head(p->shell, http_request(p->carry.ex), origin, out, &target, err);
     if (r == 0) {
         carry_send_to(&p->carry, up, buf_str(&target), out->list, out->n);
@@ -183,7 +182,7 @@ static int refusal_status(const struct passage *p, int error)
 
 static void passage_send(struct passage *p, struct upstream *up)
 {
-    scoped_outgoing out;
+    scoped_outgoing(out);
     struct err err;
     int r = outgoing_init(&out, &err);
 
@@ -269,7 +268,7 @@ static void respond_of_shell(struct passage *p, int status, const struct http_he
                              size_t n, int64_t content_length)
 {
     bool bodiless = content_length == 0 || str_eq(http_request(p->carry.ex)->method, STR("HEAD"));
-    scoped_outgoing out;
+    scoped_outgoing(out);
     struct err err;
     int r = outgoing_init(&out, &err);
 
@@ -308,18 +307,16 @@ static void write_guarded(struct passage *p, int r, const struct buf *out)
 static void on_body(void *ctx, const void *data, size_t len)
 {
     struct passage *p = ctx;
-    scoped_buf out;
+    scoped_buf(out, GUARDED_BYTES_MAX);
 
-    buf_init(&out, GUARDED_BYTES_MAX);
     write_guarded(p, shell_call_body(p->shell, (struct str){data, len}, &out), &out);
 }
 
 static void on_body_end(void *ctx)
 {
     struct passage *p = ctx;
-    scoped_buf out;
+    scoped_buf(out, GUARDED_BYTES_MAX);
 
-    buf_init(&out, GUARDED_BYTES_MAX);
     write_guarded(p, shell_call_body_end(p->shell, &out), &out);
 }
 

@@ -68,9 +68,8 @@ int proxy_parse_address(struct str text, struct proxy *out)
 
 static int word_decode(struct str text, char out[PROXY_WORD_BYTES])
 {
-    scoped_buf plain;
+    scoped_buf(plain, PROXY_WORD_BYTES);
 
-    buf_init(&plain, PROXY_WORD_BYTES);
     if (text.len == 0) {
         return 0;
     }
@@ -358,9 +357,8 @@ static int socks_step(struct talk *talk, struct str got, size_t *used, struct bu
 
 static int http_put_login(const struct proxy *proxy, struct buf *out)
 {
-    scoped_buf both;
+    scoped_buf(both, 2 * PROXY_WORD_BYTES);
 
-    buf_init(&both, 2 * PROXY_WORD_BYTES);
     if (buf_printf(&both, "%s:%s", proxy->user, proxy->password) < 0 ||
         buf_printf(out, "Proxy-Authorization: Basic ") < 0 ||
         base64_encode(out, buf_at(&both), buf_len(&both), BASE64_STD) < 0) {

@@ -107,10 +107,9 @@ static bool has_method(const struct shell *shell, struct str method)
 int shell_allows(const struct shell *shell, struct str method, struct str path, struct err *err)
 {
     const json_t *paths = json_object_get(shell->definition, "paths");
-    scoped_buf plain;
+    scoped_buf(plain, SHELL_PATH_BYTES_MAX);
     int r = 0;
 
-    buf_init(&plain, SHELL_PATH_BYTES_MAX);
     if (!has_method(shell, method)) {
         return err_set(err, EPERM, "shell \"%s\" does not allow the method %.*s", shell->name,
                        (int)(method.len < 16 ? method.len : 16), method.at);
@@ -299,9 +298,8 @@ static int base_read(struct shell *shell, struct err *err)
 {
     const char *text = json_string_value(json_object_get(shell->definition, "baseUrl"));
     struct url url;
-    scoped_buf plain;
+    scoped_buf(plain, SHELL_URL_BYTES_MAX);
 
-    buf_init(&plain, SHELL_URL_BYTES_MAX);
     if (!text || strlen(text) > SHELL_URL_BYTES_MAX || strpbrk(text, "?#@ ") ||
         url_parse(str_of(text), &url) < 0 || host_read(shell, &url) < 0) {
         return err_set(err, EINVAL,

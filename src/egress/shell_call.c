@@ -197,9 +197,8 @@ static int add_location(struct shell_call *call, int status, struct http_header 
                         struct outgoing *out, struct err *err)
 {
     const struct shell *shell = NULL;
-    scoped_buf seen;
+    scoped_buf(seen, HTTP_HEADER_BYTES_MAX);
 
-    buf_init(&seen, HTTP_HEADER_BYTES_MAX);
     int r = shell_find(call->net, str_of(call->name), &shell, err);
     r = r < 0 ? r : shell_location(shell, header.value, &seen, err);
     if (r == 0) {

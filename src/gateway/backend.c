@@ -115,10 +115,9 @@ static int line_write(struct buf *out, const json_t *message)
 /* Takes the message. */
 static int message_send(struct backend *b, json_t *message)
 {
-    scoped_buf bytes;
+    scoped_buf(bytes, 2 * (size_t)MESSAGE_BYTES_MAX);
     int r = -EAGAIN;
 
-    buf_init(&bytes, 2 * (size_t)MESSAGE_BYTES_MAX);
     if (b->input && b->input->unsent < UNSENT_BYTES_MAX) {
         r = line_write(&bytes, message);
     }

@@ -18,9 +18,8 @@ const struct http_header event_headers[EVENT_HEADERS] = {
 
 int event_write(struct buf *out, const json_t *message)
 {
-    scoped_buf text;
+    scoped_buf(text, out->max);
 
-    buf_init(&text, out->max);
     int r = message_write(&text, message);
     return r == 0 ? sse_write(out, (struct str){NULL, 0}, buf_str(&text)) : r;
 }
@@ -53,9 +52,8 @@ static void stream_start(struct call *call)
 
 static void answer_stream(struct call *call, const json_t *message)
 {
-    scoped_buf bytes;
+    scoped_buf(bytes, 2 * (size_t)MESSAGE_BYTES_MAX);
 
-    buf_init(&bytes, 2 * (size_t)MESSAGE_BYTES_MAX);
     if (event_write(&bytes, message) < 0) {
         http_abort(call->ex, -EMSGSIZE);
         return;
@@ -67,9 +65,8 @@ static void answer_stream(struct call *call, const json_t *message)
 static void answer_plain(struct call *call, int status, const json_t *message, const char *session)
 {
     const struct http_header header = {STR("mcp-session-id"), str_of(session)};
-    scoped_buf bytes;
+    scoped_buf(bytes, 2 * (size_t)MESSAGE_BYTES_MAX);
 
-    buf_init(&bytes, 2 * (size_t)MESSAGE_BYTES_MAX);
     if (message_write(&bytes, message) < 0) {
         http_abort(call->ex, -EMSGSIZE);
         return;
@@ -136,9 +133,8 @@ void call_drop(struct call *call)
 /* A client that does not read loses what is on the way to the answer, not the answer. */
 void call_tell(struct call *call, json_t *notification)
 {
-    scoped_buf bytes;
+    scoped_buf(bytes, HTTP_WINDOW_BYTES);
 
-    buf_init(&bytes, HTTP_WINDOW_BYTES);
     if (call->ex && call->takes_events && event_write(&bytes, notification) == 0) {
         stream_start(call);
         if (http_writable(call->ex) >= buf_len(&bytes)) {
@@ -165,9 +161,8 @@ void calls_tick(struct calls *calls)
 void call_turn_away(struct http_exchange *ex, int status, int code, const char *why)
 {
     json_auto_t *message = message_error(NULL, code, "%s", why);
-    scoped_buf bytes;
+    scoped_buf(bytes, HTTP_WINDOW_BYTES);
 
-    buf_init(&bytes, HTTP_WINDOW_BYTES);
     if (message_write(&bytes, message) < 0) {
         abort(); /* a sentence of ours */
     }

@@ -181,10 +181,9 @@ static size_t place_len(struct str text, char *name, size_t size)
 static json_t *text_fill(struct str text, const json_t *fields)
 {
     char name[64];
-    scoped_buf out;
+    scoped_buf(out, TEXT_BYTES_MAX);
     int r = 0;
 
-    buf_init(&out, TEXT_BYTES_MAX);
     while (text.len && r == 0) {
         size_t len = place_len(text, name, sizeof(name));
         const json_t *value = len ? json_object_get(fields, name) : NULL;

@@ -49,9 +49,8 @@ static int report_read(int fd, struct buf *out)
 
 static _Noreturn void parent_wait(int fd, const char *log_path)
 {
-    scoped_buf report;
+    scoped_buf(report, REPORT_BYTES_MAX);
 
-    buf_init(&report, REPORT_BYTES_MAX);
     if (report_read(fd, &report) == UP) {
         exit(0);
     }
@@ -128,9 +127,8 @@ void launch_report_up(int fd)
 
 void launch_report_failure(int fd, const char *why, struct str said)
 {
-    scoped_buf text;
+    scoped_buf(text, REPORT_BYTES_MAX);
 
-    buf_init(&text, REPORT_BYTES_MAX);
     while (said.len && (said.at[said.len - 1] == '\n' || said.at[said.len - 1] == ' ')) {
         said.len--;
     }

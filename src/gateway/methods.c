@@ -60,10 +60,9 @@ static json_t *capabilities(const struct gateway *g)
 /* What the servers say about themselves, each under its name. */
 static json_t *instructions(const struct gateway *g)
 {
-    scoped_buf out;
+    scoped_buf(out, INSTRUCTIONS_BYTES_MAX);
     int r = 0;
 
-    buf_init(&out, INSTRUCTIONS_BYTES_MAX);
     for (size_t i = 0; i < g->n && r == 0; i++) {
         const char *text = backend_instructions(g->backends[i]);
         if (*text) {

@@ -63,9 +63,8 @@ static void stream_write(struct session *session, struct str bytes)
 
 void session_tell(struct session *session, const json_t *message)
 {
-    scoped_buf bytes;
+    scoped_buf(bytes, HTTP_WINDOW_BYTES);
 
-    buf_init(&bytes, HTTP_WINDOW_BYTES);
     if (session->stream && event_write(&bytes, message) == 0) {
         stream_write(session, buf_str(&bytes));
     }

@@ -162,10 +162,9 @@ static void add_base64(struct guard *guard, struct str secret, size_t skipped,
 {
     static const size_t mixed[ALIGNMENTS] = {0, 2, 3}; /* characters with bits of other bytes */
     const size_t rest = (skipped + secret.len) % ALIGNMENTS;
-    scoped_buf plain, text;
+    scoped_buf(plain, secret.len + ALIGNMENTS);
+    scoped_buf(text, 2 * secret.len + 16);
 
-    buf_init(&plain, secret.len + ALIGNMENTS);
-    buf_init(&text, 2 * secret.len + 16);
     if (buf_append(&plain, "\0\0", skipped) < 0 || buf_append(&plain, secret.at, secret.len) < 0 ||
         base64_encode(&text, buf_at(&plain), buf_len(&plain), alphabet) < 0) {
         abort(); /* both are as long as it takes */

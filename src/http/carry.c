@@ -181,9 +181,8 @@ void carry_accept(struct carry *c, struct http_exchange *ex, const struct carry_
 int carry_send(struct carry *c, struct upstream *up, const struct http_header *headers, size_t n)
 {
     const struct http_request *req = http_request(c->ex);
-    scoped_buf target;
+    scoped_buf(target, HTTP_TARGET_BYTES_MAX + 1);
 
-    buf_init(&target, HTTP_TARGET_BYTES_MAX + 1);
     if (buf_append(&target, req->path.at, req->path.len) < 0 ||
         (req->query.len && (buf_append(&target, "?", 1) < 0 ||
                             buf_append(&target, req->query.at, req->query.len) < 0))) {

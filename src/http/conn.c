@@ -318,7 +318,7 @@ static void conn_flush(struct conn *conn)
 
 static void conn_take_first(struct conn *conn)
 {
-    scoped_buf first = conn->first;
+    scoped(buf_fini) struct buf first = conn->first;
 
     conn->first = (struct buf){0};
     if (buf_len(&first) > 0) {

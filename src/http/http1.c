@@ -174,10 +174,9 @@ static void ex_respond(struct http_exchange *base, const struct http_header *hea
 {
     struct http1_exchange *ex = ex_of(base);
     struct http1 *h = ex->owner;
-    scoped_buf out;
+    scoped_buf(out, (size_t)HTTP_HEADER_BYTES_MAX * 4);
 
     ex_frame(ex, content_length);
-    buf_init(&out, (size_t)HTTP_HEADER_BYTES_MAX * 4);
     int r = buf_printf(&out, "HTTP/1.1 %d %s\r\ndate: %s\r\n", base->status,
                        http_reason(base->status), head_date());
     r = r < 0 ? r : put_headers(&out, headers, n);

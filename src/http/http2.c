@@ -168,7 +168,7 @@ static int stream_respond(struct stream *s, const struct http_header *headers, s
                           int64_t content_length)
 {
     nghttp2_data_provider provider = {.read_callback = on_read_data};
-    scoped(h2_fields_fini) struct h2_fields fields;
+    scoped(h2_fields_fini) struct h2_fields fields = {0};
     int r = h2_fields_make(&fields, s->base.status, headers, n, content_length);
 
     if (r == 0 && nghttp2_submit_response(s->owner->session, s->id, fields.list, fields.n,

@@ -103,7 +103,7 @@ static void plain_send(struct upstream *base, const struct upstream_request *req
     struct plain_upstream *up = up_of(base);
     const struct str method = request->method;
     const int64_t content_length = request->content_length;
-    scoped_buf out;
+    scoped_buf(out, REQUEST_HEAD_BYTES_MAX);
 
     assert(up->mode == MODE_IDLE && handler->on_end);
     up->mode = MODE_HEAD;
@@ -118,7 +118,6 @@ static void plain_send(struct upstream *base, const struct upstream_request *req
     up->out_left = content_length < 0 ? 0 : content_length;
     up->finished = up->peer_ended = up->blocked = up->over = up->reusable = false;
     h1_reset(&up->h1);
-    buf_init(&out, REQUEST_HEAD_BYTES_MAX);
     int r = put_head(up, &out, method, request->target);
     r = r < 0 ? r : head_put_fields(&out, request->headers, request->headers_n);
     r = r < 0 ? r : put_length(up, &out, method);

@@ -29,9 +29,8 @@ int http_query_get(struct str query, const char *name, struct buf *out)
     struct str pair;
 
     while (str_split(&query, '&', &pair)) {
-        scoped_buf key;
+        scoped_buf(key, QUERY_NAME_BYTES_MAX);
         size_t n = str_find(pair, '=');
-        buf_init(&key, QUERY_NAME_BYTES_MAX);
         int r = percent_decode(&key, (struct str){pair.at, n}, true);
         if (r < 0 || !str_eq(buf_str(&key), wanted)) {
             continue;

@@ -173,9 +173,8 @@ static int oci_manifest(struct local *local, struct manifest *out, char digest[]
     struct local_part part = {.fd = -1};
     struct manifest_blob pick;
     struct str tag = str_of(local->reference.tag);
-    scoped_buf text;
+    scoped_buf(text, IMAGE_MANIFEST_BYTES_MAX);
 
-    buf_init(&text, IMAGE_MANIFEST_BYTES_MAX);
     int r = file_part(open_below(local->fd, "index.json", O_RDONLY), &part);
     if (r < 0) {
         return err_set(err, -r, "%.150s is no OCI layout: it has no index.json",
@@ -272,11 +271,10 @@ static void json_freep(json_t **json)
 static int archive_manifest(struct local *local, struct manifest *out, char digest[],
                             struct err *err)
 {
-    scoped_buf text;
+    scoped_buf(text, IMAGE_MANIFEST_BYTES_MAX);
     scoped(json_freep) json_t *list = NULL;
     char hex[SHA256_HEX_LEN + 1];
 
-    buf_init(&text, IMAGE_MANIFEST_BYTES_MAX);
     int r = archive_read(local, "manifest.json", &text, err);
     if (r < 0) {
         return r;

@@ -244,9 +244,8 @@ static void aws_taken(struct registry *reg)
         json_loadb(buf_at(&reg->token), buf_len(&reg->token), 0, NULL);
     const json_t *data = json_array_get(json_object_get(json, "authorizationData"), 0);
     const char *text = json_string_value(json_object_get(data, "authorizationToken"));
-    scoped_buf plain;
+    scoped_buf(plain, TOKEN_BYTES_MAX);
 
-    buf_init(&plain, TOKEN_BYTES_MAX);
     if (!text || base64_decode(&plain, str_of(text)) < 0 || buf_append(&plain, "", 1) < 0 ||
         !strchr(buf_at(&plain), ':')) {
         fail(reg, EIO, "AWS gave no token for these credentials");

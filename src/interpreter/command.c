@@ -53,8 +53,7 @@ static int argv_make(const struct spec *spec, const char *connection_file, char 
     size_t i;
 
     json_array_foreach (spec->argv, i, item) {
-        scoped_buf text;
-        buf_init(&text, ARGUMENT_BYTES_MAX);
+        scoped_buf(text, ARGUMENT_BYTES_MAX);
         int r = command_fill(&text, json_string_value(item), places, countof(places));
         if (r == 0) {
             r = buf_append(&text, "", 1);

@@ -164,11 +164,10 @@ static void progress(struct jupyter *j)
 
 static void error_tell(struct jupyter *j, const json_t *content)
 {
-    scoped_buf traceback;
+    scoped_buf(traceback, TRACEBACK_BYTES_MAX);
     const json_t *line;
     size_t i;
 
-    buf_init(&traceback, TRACEBACK_BYTES_MAX);
     if (j->errored) {
         return;
     }

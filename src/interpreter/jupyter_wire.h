@@ -47,6 +47,6 @@ struct jupyter_packed {
 must_check int jupyter_pack(const char *key, const char *session, const char *msg_id,
                             const char *type, const json_t *content, struct jupyter_packed *out);
 void jupyter_packed_fini(struct jupyter_packed *packed);
-#define scoped_packed scoped(jupyter_packed_fini) struct jupyter_packed
+#define scoped_packed(name) scoped(jupyter_packed_fini) struct jupyter_packed name = {0}
 
 #endif

@@ -44,9 +44,8 @@ void pipe_event_fini(struct pipe_event *event)
 
 static int variable_write(struct buf *out, const char *name, const char *value)
 {
-    scoped_buf pair;
+    scoped_buf(pair, PIPE_COMMAND_BYTES_MAX);
 
-    buf_init(&pair, PIPE_COMMAND_BYTES_MAX);
     int r = buf_printf(&pair, "%s=%s", name, value);
     return r < 0 ? r : base64_encode(out, buf_at(&pair), buf_len(&pair), BASE64_STD);
 }
@@ -68,12 +67,11 @@ static int variables_write(struct buf *out, json_t *map)
 int pipe_command_write(struct buf *out, const char *spelling, uint64_t id,
                        const struct kernel_run *run)
 {
-    scoped_buf code, env, lasting;
+    scoped_buf(code, PIPE_COMMAND_BYTES_MAX);
+    scoped_buf(env, PIPE_COMMAND_BYTES_MAX);
+    scoped_buf(lasting, PIPE_COMMAND_BYTES_MAX);
     char number[ID_BYTES_MAX];
 
-    buf_init(&code, PIPE_COMMAND_BYTES_MAX);
-    buf_init(&env, PIPE_COMMAND_BYTES_MAX);
-    buf_init(&lasting, PIPE_COMMAND_BYTES_MAX);
     (void)snprintf(number, sizeof(number), "%" PRIu64, id);
     int r = base64_encode(&code, run->code.at, run->code.len, BASE64_STD);
     if (r == 0) {

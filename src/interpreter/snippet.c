@@ -166,9 +166,8 @@ bool snippet_speaks(const char *language)
 char *snippet_prepare(const char *language, const struct kernel_run *run)
 {
     size_t i = speaker_find(language);
-    scoped_buf code;
+    scoped_buf(code, SNIPPET_BYTES_MAX);
 
-    buf_init(&code, SNIPPET_BYTES_MAX);
     if (i == countof(speakers) || (is_empty(run->lasting) && is_empty(run->env) && !run->fresh) ||
         speakers[i].prepare(&code, run) < 0 || buf_append(&code, "", 1) < 0) {
         return NULL;

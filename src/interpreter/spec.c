@@ -153,9 +153,8 @@ static bool name_list(void *ctx, const char *directory, const char *name)
 
 static int no_such(const struct places *places, const char *language, struct err *err)
 {
-    scoped_buf list;
+    scoped_buf(list, LIST_BYTES_MAX);
 
-    buf_init(&list, LIST_BYTES_MAX);
     (void)places_walk(places, name_list, &list);
     return err_set(err, ENOENT, "There is no kernel for the language %s; installed: %.*s", language,
                    (int)buf_len(&list), buf_len(&list) ? buf_at(&list) : "none");
@@ -235,9 +234,8 @@ static int spec_fill(struct spec *spec, const json_t *file, struct err *err)
 static int spec_load(const char *name, char *directory, struct spec **out, struct err *err)
 {
     struct spec *spec = xnew(struct spec);
-    scoped_buf text;
+    scoped_buf(text, SPEC_BYTES_MAX);
 
-    buf_init(&text, SPEC_BYTES_MAX);
     spec->directory = directory;
     (void)str_copy(spec->name, sizeof(spec->name), str_of(name));
     int r = file_read(directory, &text, err);

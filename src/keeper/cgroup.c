@@ -411,7 +411,7 @@ int cgroups_doors_open(struct cgroups *groups, const char *id, struct cgroup_doo
 {
     char knob[ID_ROOM + 16];
 
-    *out = (struct cgroup_doors){{-1, -1, -1, -1}};
+    *out = CGROUP_DOORS_NONE;
     (void)snprintf(knob, sizeof(knob), "%s/tasks", id);
     for (size_t i = 1; i < groups->n; i++) {
         out->fds[i] = openat(groups->at[i].dir_fd, knob, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);

@@ -54,6 +54,7 @@ must_check int cgroups_create(struct cgroups *groups, const char *id,
 struct cgroup_doors {
     int fds[CGROUP_MOUNTS_MAX];
 };
+#define CGROUP_DOORS_NONE ((struct cgroup_doors){{-1, -1, -1, -1}})
 
 must_check int cgroups_doors_open(struct cgroups *groups, const char *id, struct cgroup_doors *out,
                                   struct err *err);

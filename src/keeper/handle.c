@@ -456,7 +456,7 @@ static void handle_attach(struct handler *handler, uint64_t client,
                           const struct keeper_request *req)
 {
     struct err err = {0};
-    scoped(jail_closep) struct jail jail;
+    scoped(jail_closep) struct jail jail = JAIL_NONE;
 
     int r = jail_attach(handler->kit, req->id, &req->jail, req->plan.network == 1, &jail, &err);
     if (r == 0) {

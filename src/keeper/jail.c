@@ -40,7 +40,7 @@ static int first_process_start(struct jail_kit *kit, const char *id, const struc
     }
     scoped_fd ours = pair[0];
     scoped_fd theirs = pair[1];
-    scoped(cgroups_doors_closep) struct cgroup_doors doors;
+    scoped(cgroups_doors_closep) struct cgroup_doors doors = CGROUP_DOORS_NONE;
     int r = cgroups_doors_open(kit->groups, id, &doors, err);
     if (r < 0) {
         return r;

@@ -57,6 +57,7 @@ struct jail {
     int channel;                /* connected to the agent, non-blocking */
     struct network_sockets net; /* -1 when it has loopback alone, also on success */
 };
+#define JAIL_NONE ((struct jail){.pidfd = -1, .channel = -1, .net = NETWORK_SOCKETS_NONE})
 
 static inline void jail_closep(struct jail *jail)
 {

@@ -151,10 +151,9 @@ static int ends_check(int fd, struct end *all, size_t n, struct err *err)
 
 int orphans_reset(struct err *err)
 {
-    scoped_buf ends;
+    scoped_buf(ends, ENDS_BYTES_MAX);
     scoped_fd fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 
-    buf_init(&ends, ENDS_BYTES_MAX);
     if (fd < 0) {
         return err_sys(err, "look at the jail's connections");
     }

@@ -109,7 +109,7 @@ static int on_step(void *ctx, const char *step, pid_t pid)
 static int groups_enter(void *ctx)
 {
     struct restore *restore = ctx;
-    scoped(cgroups_doors_closep) struct cgroup_doors doors;
+    scoped(cgroups_doors_closep) struct cgroup_doors doors = CGROUP_DOORS_NONE;
     struct err err;
 
     if (cgroups_doors_open(restore->kit->groups, restore->id, &doors, &err) < 0 ||

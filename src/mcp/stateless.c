@@ -36,9 +36,8 @@ bool stateless_version(struct str header, const json_t *message, enum mcp_versio
 static bool header_is(struct str value, const char *text)
 {
     struct str prefix = STR("=?base64?"), suffix = STR("?=");
-    scoped_buf decoded;
+    scoped_buf(decoded, STATELESS_HEADER_BYTES_MAX);
 
-    buf_init(&decoded, STATELESS_HEADER_BYTES_MAX);
     if (!str_starts(value, prefix) || !str_ends(value, suffix) ||
         value.len < prefix.len + suffix.len) {
         return str_eq(value, str_of(text));

@@ -206,10 +206,9 @@ static bool name_ok(const char *name)
 
 static int alternatives_add(X509 *cert, X509 *issuer, const char *const *names, size_t n)
 {
-    scoped_buf text;
+    scoped_buf(text, (n + 1) * (PKI_NAME_BYTES_MAX + sizeof("DNS:,")));
     int r = n > 0 ? 0 : -EINVAL;
 
-    buf_init(&text, (n + 1) * (PKI_NAME_BYTES_MAX + sizeof("DNS:,")));
     for (size_t i = 0; i < n && r == 0; i++) {
         r = name_ok(names[i]) ? buf_printf(&text, "%s%s:%s", i ? "," : "",
                                            is_address(names[i]) ? "IP" : "DNS", names[i])

@@ -82,10 +82,9 @@ static void head_send(struct rpc_call *call)
 static void envelope_pack(struct buf *envelope)
 {
     struct buf plain = *envelope;
-    scoped_buf packed;
+    scoped_buf(packed, ANSWER_BYTES_MAX);
     char *at;
 
-    buf_init(&packed, ANSWER_BYTES_MAX);
     if (buf_reserve(&packed, buf_len(&plain), &at) < 0) {
         return;
     }
@@ -120,10 +119,9 @@ static bool envelope_encode(struct rpc_call *call, const ProtobufCMessage *messa
 
 void rpc_send(struct rpc_call *call, const ProtobufCMessage *message)
 {
-    scoped_buf out;
+    scoped_buf(out, ANSWER_BYTES_MAX);
 
     assert(!call->answered && call->method->kind == RPC_SERVER_STREAM);
-    buf_init(&out, ANSWER_BYTES_MAX);
     bool fits = envelope_encode(call, message, &out);
     assert(fits); /* a stream's messages are bounded by their sender */
     head_send(call);
@@ -177,14 +175,13 @@ void rpc_observe(void (*failed)(const char *path, const char *code, const char *
 
 static void fail_with(struct rpc_call *call, enum rpc_code code, const char *message)
 {
-    scoped_buf out;
+    scoped_buf(out, ERROR_BYTES_MAX);
 
     assert(!call->answered);
     call->answered = true;
     if (observer) {
         observer(call->method->path, rpc_code_row(code)->name, message);
     }
-    buf_init(&out, ERROR_BYTES_MAX);
     if (call->method->kind == RPC_UNARY) {
         error_json(&out, code, message);
         http_reply(call->ex, rpc_code_row(code)->status, "application/json", buf_at(&out),
@@ -254,10 +251,9 @@ static void unary_reply(struct rpc_call *call, struct str envelope)
 
 void rpc_reply(struct rpc_call *call, const ProtobufCMessage *response)
 {
-    scoped_buf out;
+    scoped_buf(out, ANSWER_BYTES_MAX);
 
     assert(!call->answered && call->method->kind != RPC_SERVER_STREAM);
-    buf_init(&out, ANSWER_BYTES_MAX);
     if (!envelope_encode(call, response, &out)) {
         rpc_fail(call, RPC_RESOURCE_EXHAUSTED, "the answer is larger than %d MiB",
                  ANSWER_BYTES_MAX >> 20);
@@ -293,7 +289,7 @@ static void message_deliver(struct rpc_call *call, struct str bytes)
 /* As message_deliver(), for one that came packed. */
 static void packed_deliver(struct rpc_call *call, struct str bytes)
 {
-    scoped_buf plain;
+    scoped_buf(plain, RPC_MESSAGE_BYTES_MAX);
     struct err err;
     int r = rpc_gzip_unpack(bytes, RPC_MESSAGE_BYTES_MAX, &plain, &err);
 
@@ -503,9 +499,8 @@ int64_t rpc_timeout_ms(const struct rpc_call *call)
 
 static void refuse(struct http_exchange *ex, int status, enum rpc_code code, const char *message)
 {
-    scoped_buf out;
+    scoped_buf(out, ERROR_BYTES_MAX);
 
-    buf_init(&out, ERROR_BYTES_MAX);
     error_json(&out, code, message);
     http_answer(ex, status, "application/json", buf_at(&out), buf_len(&out));
 }

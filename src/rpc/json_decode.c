@@ -135,9 +135,8 @@ static int set_enum(const ProtobufCEnumDescriptor *type, const json_t *value, in
 static int set_bytes(const json_t *value, ProtobufCBinaryData *out, struct err *err)
 {
     struct str text = {json_string_value(value), json_string_length(value)};
-    scoped_buf bytes;
+    scoped_buf(bytes, text.len + 4);
 
-    buf_init(&bytes, text.len + 4);
     if (!text.at || base64_decode(&bytes, text) < 0) {
         return wrong(err, "base64 text");
     }

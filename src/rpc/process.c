@@ -73,10 +73,9 @@ int process_request_connect(uint32_t pid, struct buf *out, struct err *err)
 
 int process_user(const char *user, char out[PROCESS_USER_BYTES], struct err *err)
 {
-    scoped_buf text;
+    scoped_buf(text, PROCESS_USER_BYTES);
     char plain[PROCESS_USER_BYTES / 2];
 
-    buf_init(&text, PROCESS_USER_BYTES);
     int n = snprintf(plain, sizeof(plain), "%s:", user);
     if (n >= (int)sizeof(plain) || buf_printf(&text, "Basic ") < 0 ||
         base64_encode(&text, plain, (size_t)n, BASE64_STD) < 0 ||

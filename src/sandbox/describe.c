@@ -42,9 +42,8 @@ static json_t *plan_init(const struct template *template, const json_t *env_vars
 static char *make_token(void)
 {
     uint8_t bytes[SANDBOX_TOKEN_BYTES];
-    scoped_buf text;
+    scoped_buf(text, 2 * sizeof(bytes));
 
-    buf_init(&text, 2 * sizeof(bytes));
     id_random(bytes, sizeof(bytes));
     if (base64_encode(&text, bytes, sizeof(bytes), BASE64_URL_NOPAD) < 0 ||
         buf_append(&text, "", 1) < 0) {

@@ -33,9 +33,8 @@ struct identity {
 
 static void text_of(const void *bytes, size_t len, char out[TEXT_BYTES])
 {
-    scoped_buf text;
+    scoped_buf(text, TEXT_BYTES);
 
-    buf_init(&text, TEXT_BYTES);
     if (base64_encode(&text, bytes, len, BASE64_URL_NOPAD) < 0 ||
         !str_copy(out, TEXT_BYTES, buf_str(&text))) {
         abort(); /* 32 bytes are 43 characters */
@@ -46,9 +45,8 @@ static void text_of(const void *bytes, size_t len, char out[TEXT_BYTES])
 static void kid_make(struct identity *identity)
 {
     uint8_t digest[SHA256_BYTES];
-    scoped_buf text;
+    scoped_buf(text, THUMBPRINT_BYTES_MAX);
 
-    buf_init(&text, THUMBPRINT_BYTES_MAX);
     if (buf_printf(&text, "{\"crv\":\"P-256\",\"kty\":\"EC\",\"x\":\"%s\",\"y\":\"%s\"}",
                    identity->x, identity->y) < 0) {
         abort();
@@ -152,9 +150,8 @@ int identity_token(const struct identity *identity, const struct identity_subjec
                    struct buf *out)
 {
     uint8_t signature[2 * NUMBER_BYTES];
-    scoped_buf text;
+    scoped_buf(text, IDENTITY_TOKEN_BYTES_MAX);
 
-    buf_init(&text, IDENTITY_TOKEN_BYTES_MAX);
     int r = part_add(
         &text, json_pack("{s:s, s:s, s:s}", "alg", "ES256", "kid", identity->kid, "typ", "JWT"));
     r = r < 0 ? r : buf_append(&text, ".", 1);

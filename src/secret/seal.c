@@ -27,11 +27,10 @@ static EVP_CIPHER_CTX *cipher_new(const uint8_t key[SECRET_KEY_BYTES], const cha
 
 int seal(const uint8_t key[SECRET_KEY_BYTES], const char *of, struct str value, struct buf *out)
 {
-    scoped_buf raw;
+    scoped_buf(raw, SEAL_VALUE_BYTES_MAX + NONCE_BYTES + TAG_BYTES);
     char *at;
     int n = 0, rest = 0;
 
-    buf_init(&raw, SEAL_VALUE_BYTES_MAX + NONCE_BYTES + TAG_BYTES);
     if (buf_reserve(&raw, NONCE_BYTES + value.len + TAG_BYTES, &at) < 0) {
         return -ENOBUFS;
     }
@@ -51,11 +50,10 @@ int seal(const uint8_t key[SECRET_KEY_BYTES], const char *of, struct str value, 
 
 int unseal(const uint8_t key[SECRET_KEY_BYTES], const char *of, const char *sealed, struct buf *out)
 {
-    scoped_buf raw;
+    scoped_buf(raw, SEAL_VALUE_BYTES_MAX + NONCE_BYTES + TAG_BYTES);
     char *at;
     int n = 0, rest = 0;
 
-    buf_init(&raw, SEAL_VALUE_BYTES_MAX + NONCE_BYTES + TAG_BYTES);
     if (base64_decode(&raw, str_of(sealed)) < 0 || buf_len(&raw) < NONCE_BYTES + TAG_BYTES) {
         return -EBADMSG;
     }

@@ -101,9 +101,8 @@ static int entry_seal(const struct secrets *all, struct entry *entry, const char
                       int64_t version)
 {
     char owner[OWNER_BYTES];
-    scoped_buf text;
+    scoped_buf(text, SEAL_TEXT_BYTES_MAX);
 
-    buf_init(&text, SEAL_TEXT_BYTES_MAX);
     owner_text(entry, version, owner);
     int r = seal(all->key, owner, str_of(value), &text);
     if (r == 0) {

@@ -125,10 +125,9 @@ static int value_seal(const struct shells *all, struct entry *entry, const char 
                       const char *value, struct err *err)
 {
     char owner[OWNER_BYTES];
-    scoped_buf text;
+    scoped_buf(text, SEAL_TEXT_BYTES_MAX);
     int r = secret_value_check(value, err);
 
-    buf_init(&text, SEAL_TEXT_BYTES_MAX);
     owner_text(entry->team_id, name, owner);
     if (r == 0 && secrets_seal(all->secrets, owner, str_of(value), &text) < 0) {
         r = err_set(err, ENOBUFS, "the key of shell \"%s\" could not be sealed", name);

@@ -114,16 +114,14 @@ void webhook_sign(const char *secret, const char *body, char out[WEBHOOK_SIGNATU
 {
     uint8_t digest[SHA256_BYTES];
     size_t secret_len = strlen(secret), body_len = strlen(body);
-    scoped_buf both;
-    scoped_buf text;
+    scoped_buf(both, secret_len + body_len);
+    scoped_buf(text, WEBHOOK_SIGNATURE_BYTES);
 
-    buf_init(&both, secret_len + body_len);
     if (buf_append(&both, secret, secret_len) < 0 || buf_append(&both, body, body_len) < 0) {
         abort(); /* it was made to fit */
     }
     sha256(buf_at(&both), buf_len(&both), digest);
     explicit_bzero(buf_at(&both), secret_len);
-    buf_init(&text, WEBHOOK_SIGNATURE_BYTES);
     if (base64_encode(&text, digest, sizeof(digest), BASE64_URL_NOPAD) < 0 ||
         !str_copy(out, WEBHOOK_SIGNATURE_BYTES, buf_str(&text))) {
         abort(); /* 43 letters, always */

@@ -108,11 +108,10 @@ static int place(const struct running *run, const struct box *box, struct err *e
 /* What the entry point returned; NULL: nothing was. */
 static json_t *result_read(const struct running *run, const struct box *box)
 {
-    scoped_buf text;
+    scoped_buf(text, RESULT_BYTES_MAX);
     bool cut = false;
     struct err err;
 
-    buf_init(&text, RESULT_BYTES_MAX);
     if (box_read(run->call, box, RESULT, RESULT_BYTES_MAX, &text, &cut, &err) < 0 || cut) {
         return NULL;
     }

@@ -198,10 +198,9 @@ static int errno_of_code(const char *code, int status)
 
 int box_refused(struct ask *ask, const char *what, struct err *err)
 {
-    scoped_buf text;
+    scoped_buf(text, BOX_PAGE_BYTES_MAX);
     struct err unread;
 
-    buf_init(&text, BOX_PAGE_BYTES_MAX);
     (void)!ask_gather(ask, &text, &unread);
     scoped_json *body = json_loadb(buf_at(&text) ? buf_at(&text) : "", buf_len(&text), 0, NULL);
     const char *message = json_string_of(body, "message");
@@ -213,9 +212,8 @@ int box_refused(struct ask *ask, const char *what, struct err *err)
 
 static int rpc_answer(struct ask *ask, const char *method, json_t **answer, struct err *err)
 {
-    scoped_buf text;
+    scoped_buf(text, CLIENT_ANSWER_BYTES_MAX);
 
-    buf_init(&text, CLIENT_ANSWER_BYTES_MAX);
     if (ask_status(ask) != 200) {
         const char *name = strrchr(method, '/');
         return box_refused(ask, name ? name + 1 : method, err);

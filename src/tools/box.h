@@ -64,7 +64,7 @@ struct box_result {
     int64_t duration_ms;
 };
 void box_result_fini(struct box_result *result);
-#define scoped_box_result struct box_result __attribute__((cleanup(box_result_fini)))
+#define scoped_box_result scoped(box_result_fini) struct box_result
 
 /* 0 when it ran, whatever came of it. What is cancelled or passes its limit is killed. */
 must_check int box_run(struct tool_call *call, const struct box *box,

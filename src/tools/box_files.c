@@ -39,10 +39,9 @@ int box_read(struct tool_call *call, const struct box *box, const char *path, si
              struct buf *out, bool *cut, struct err *err)
 {
     struct box_headers headers;
-    scoped_buf target;
+    scoped_buf(target, BOX_TARGET_BYTES_MAX);
     scoped_ask *ask = NULL;
 
-    buf_init(&target, BOX_TARGET_BYTES_MAX);
     int r = files_target(path, &target, err);
     if (r < 0) {
         return r;
@@ -65,10 +64,9 @@ int box_write(struct tool_call *call, const struct box *box, const char *path, s
               struct err *err)
 {
     struct box_headers headers;
-    scoped_buf target;
+    scoped_buf(target, BOX_TARGET_BYTES_MAX);
     scoped_ask *ask = NULL;
 
-    buf_init(&target, BOX_TARGET_BYTES_MAX);
     int r = files_target(path, &target, err);
     if (r < 0) {
         return r;

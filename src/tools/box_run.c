@@ -47,9 +47,8 @@ void box_result_fini(struct box_result *result)
 
 static int input_send(struct box_running *run, struct str piece, struct err *err)
 {
-    scoped_buf encoded;
+    scoped_buf(encoded, (size_t)2 * INPUT_PIECE_BYTES);
 
-    buf_init(&encoded, (size_t)2 * INPUT_PIECE_BYTES);
     if (base64_encode(&encoded, piece.at, piece.len, BASE64_STD) < 0) {
         return err_set(err, EMSGSIZE, "the input does not fit");
     }
@@ -217,9 +216,8 @@ static int start(struct box_running *run, struct err *err)
                                       .env = command->env,
                                       .takes_input = command->input.len > 0};
     char user[PROCESS_USER_BYTES] = "";
-    scoped_buf body;
+    scoped_buf(body, PROCESS_REQUEST_BYTES_MAX);
 
-    buf_init(&body, PROCESS_REQUEST_BYTES_MAX);
     int r = process_request(&plan, &body, err);
     if (r == 0 && command->user) {
         r = process_user(command->user, user, err);

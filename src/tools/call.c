@@ -123,9 +123,8 @@ static int api_refused(int status, struct str text, struct err *err)
 
 static int api_answer(struct ask *ask, json_t **answer, struct err *err)
 {
-    scoped_buf text;
+    scoped_buf(text, CLIENT_ANSWER_BYTES_MAX);
 
-    buf_init(&text, CLIENT_ANSWER_BYTES_MAX);
     int r = ask_gather(ask, &text, err);
     if (r < 0) {
         return r;
@@ -193,9 +192,8 @@ int call_api_list(struct tool_call *call, const char *target, size_t most, json_
                   struct err *err)
 {
     scoped_json *all = json_array();
-    scoped_buf next;
+    scoped_buf(next, HTTP_TARGET_BYTES_MAX);
 
-    buf_init(&next, HTTP_TARGET_BYTES_MAX);
     int r = buf_append(&next, target, strlen(target) + 1) < 0
                 ? err_set(err, EINVAL, "the question is too long")
                 : 1;

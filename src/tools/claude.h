@@ -24,7 +24,7 @@ struct claude_answer {
     bool updated; /* it had to be, before it answered */
 };
 void claude_answer_fini(struct claude_answer *answer);
-#define scoped_claude_answer struct claude_answer __attribute__((cleanup(claude_answer_fini)))
+#define scoped_claude_answer scoped(claude_answer_fini) struct claude_answer
 
 /* 0 when it ran, whatever it said. -ESTALE with the sentence when it is not installed. */
 must_check int claude_ask(struct tool_call *call, const struct box *box,

@@ -253,9 +253,8 @@ static void failure_set(struct execute_result *out, const char *name, const char
 static void install_failed(const struct execute_plan *plan, struct box_result *log,
                            struct execute_result *out)
 {
-    scoped_buf names;
+    scoped_buf(names, SCRIPT_BYTES_MAX);
 
-    buf_init(&names, SCRIPT_BYTES_MAX);
     out->exit_code = log->timed_out ? EXECUTE_STATUS_LATE : log->exit_code;
     out->truncated = log->out_cut || log->err_cut;
     log_take(out, log);
@@ -273,9 +272,8 @@ static int install(struct tool_call *call, const struct box *box, const struct e
                    struct execute_result *out, struct err *err)
 {
     scoped_box_result log = {0};
-    scoped_buf script;
+    scoped_buf(script, SCRIPT_BYTES_MAX);
 
-    buf_init(&script, SCRIPT_BYTES_MAX);
     int r = buf_printf(&script, "%s", languages[plan->language].install);
     for (size_t i = 0; r == 0 && i < json_array_size(plan->packages); i++) {
         r = buf_printf(&script, " '%s'", json_string_value(json_array_get(plan->packages, i)));

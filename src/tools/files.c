@@ -67,9 +67,8 @@ static bool is_text(struct str data)
 void content_put(json_t *out, struct str data, bool cut)
 {
     struct str text = data;
-    scoped_buf encoded;
+    scoped_buf(encoded, 2 * data.len + 8);
 
-    buf_init(&encoded, 2 * data.len + 8);
     text.len -= cut ? utf8_unfinished(text) : 0;
     if (is_text(text)) {
         (void)json_object_set_new(out, "content", json_stringn(text.at ? text.at : "", text.len));
@@ -86,10 +85,9 @@ void content_put(json_t *out, struct str data, bool cut)
 static int read_file(struct tool_call *call, const struct box *box, const json_t *entry, size_t max,
                      json_t *reply, struct err *err)
 {
-    scoped_buf data;
+    scoped_buf(data, max);
     bool cut = false;
 
-    buf_init(&data, max);
     int r = box_read(call, box, json_string_of(entry, "path"), max, &data, &cut, err);
     if (r == 0) {
         (void)json_object_set_new(reply, "type", json_string("file"));
@@ -191,11 +189,10 @@ int tool_write_sandbox_file(struct tool_call *call, const json_t *input, json_t 
 {
     scoped_json *entry = NULL;
     char mode[MODE_BYTES];
-    scoped_buf decoded;
+    scoped_buf(decoded, TOOLS_BODY_BYTES_MAX);
     struct str data;
     struct box box;
 
-    buf_init(&decoded, TOOLS_BODY_BYTES_MAX);
     int r = mode_parse(json_object_get(input, "mode"), mode, err);
     r = r == 0 ? content_take(input, &decoded, &data, err) : r;
     r = r == 0 ? box_connect_input(call, input, &box, err) : r;

@@ -101,9 +101,8 @@ static unsigned depth_of(const char *below)
 
 static json_t *drawn(struct tree *tree)
 {
-    scoped_buf text;
+    scoped_buf(text, TREE_BYTES_MAX);
 
-    buf_init(&text, TREE_BYTES_MAX);
     for (size_t i = 0; i < tree->entries_n; i++) {
         const char *below = path_of(tree->entries[i]) + tree->root_len;
         const char *slash = strrchr(below, '/');
@@ -135,11 +134,10 @@ static void read_one(void *ctx, size_t i)
     json_t *file = json_array_get(tree->files, i);
     size_t room = TREE_CONTENT_BYTES_MAX - tree->content_bytes;
     size_t max = bytes_wanted(tree, file, room);
-    scoped_buf data;
+    scoped_buf(data, max);
     bool cut = false;
     struct err err;
 
-    buf_init(&data, max);
     if (room == 0) {
         tree->cut = true;
         (void)json_object_set_new(file, "error", json_string("left out: the answer is full"));

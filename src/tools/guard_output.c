@@ -52,9 +52,8 @@ static void know_value(struct knowing *knowing, struct str value)
 static bool on_secret(void *ctx, const struct secret *secret)
 {
     struct knowing *knowing = ctx;
-    scoped_buf value;
+    scoped_buf(value, SECRET_VALUE_BYTES_MAX);
 
-    buf_init(&value, SECRET_VALUE_BYTES_MAX);
     const struct secrets *all = tools_options(call_tools(knowing->call))->secrets;
     int r = secret_value(all, secret->team_id, str_of(secret->name), &value, knowing->err);
     if (r < 0 && knowing->error == 0) {
@@ -70,10 +69,9 @@ static bool on_secret(void *ctx, const struct secret *secret)
 static void on_shell(void *ctx, const struct shell *shell, struct shell_times times)
 {
     struct knowing *knowing = ctx;
-    scoped_buf value;
+    scoped_buf(value, SECRET_VALUE_BYTES_MAX);
 
     (void)times;
-    buf_init(&value, SECRET_VALUE_BYTES_MAX);
     if (!shell->sealed || knowing->error < 0) {
         return;
     }

@@ -141,9 +141,8 @@ static struct str first_line(struct str text)
 static int task_written(struct heart *heart, struct err *err)
 {
     scoped_claude_answer answer = {0};
-    scoped_buf prompt;
+    scoped_buf(prompt, PROMPT_BYTES_MAX);
 
-    buf_init(&prompt, PROMPT_BYTES_MAX);
     if (buf_printf(&prompt, "%s%s", prompt_head, json_string_of(heart->input, "task")) < 0) {
         return err_set(err, EMSGSIZE, "task: is too long");
     }

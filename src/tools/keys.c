@@ -79,9 +79,8 @@ static bool on_secret(void *ctx, const struct secret *secret)
 {
     struct team_keys *stored = ctx;
     const char *name = json_string_of(secret->metadata, "env");
-    scoped_buf value;
+    scoped_buf(value, SECRET_VALUE_BYTES_MAX);
 
-    buf_init(&value, SECRET_VALUE_BYTES_MAX);
     if (!name) {
         return true;
     }
@@ -152,9 +151,8 @@ int keys_record(struct tool_call *call, const char *sandbox_id, const json_t *va
 {
     struct stored answer = stored_begin(err);
     scoped_json *record = json_object();
-    scoped_buf sealed;
+    scoped_buf(sealed, SEAL_TEXT_BYTES_MAX);
 
-    buf_init(&sealed, SEAL_TEXT_BYTES_MAX);
     if (json_object_size(vars) == 0) {
         return 0;
     }
@@ -177,9 +175,8 @@ static json_t *record_open(struct tool_call *call, const json_t *row)
     const char *sealed_for = json_string_of(row, "sealedFor");
     const char *sealed = json_string_of(row, "sealed");
     char owner[OWNER_BYTES];
-    scoped_buf text;
+    scoped_buf(text, SEAL_VALUE_BYTES_MAX);
 
-    buf_init(&text, SEAL_VALUE_BYTES_MAX);
     owner_text(call_team(call), sealed_for ? sealed_for : "", owner);
     if (!sealed ||
         secrets_unseal(tools_options(call_tools(call))->secrets, owner, sealed, &text) < 0) {

@@ -81,9 +81,8 @@ bool mcp_origin_allowed(struct str origin, const char *domain)
 
 static int query_text(struct str query, const char *name, char *out, size_t size, struct err *err)
 {
-    scoped_buf value;
+    scoped_buf(value, size);
 
-    buf_init(&value, size);
     int r = http_query_get(query, name, &value);
     if (r < 0 || (r > 0 && (buf_len(&value) == 0 || !str_copy(out, size, buf_str(&value))))) {
         return err_set(err, EINVAL, "the query's %s is empty, too long or badly encoded", name);

@@ -65,10 +65,9 @@ void field_copy(json_t *to, const char *name, const json_t *from, const char *fi
 void reply_note(json_t *reply, const char *fmt, ...)
 {
     const char *before = json_string_of(reply, "note");
-    scoped_buf text;
+    scoped_buf(text, NOTE_BYTES_MAX);
     va_list ap;
 
-    buf_init(&text, NOTE_BYTES_MAX);
     va_start(ap, fmt);
     if ((!before || buf_printf(&text, "%s ", before) == 0) && buf_vprintf(&text, fmt, ap) == 0) {
         (void)json_object_set_new(reply, "note", json_stringn(buf_at(&text), buf_len(&text)));

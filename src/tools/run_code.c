@@ -37,9 +37,8 @@ static int timeout_take(struct tool_call *call, const json_t *seconds, const cha
 /* "NameError: name 'x' is not defined", and where. */
 static json_t *error_text(const json_t *error)
 {
-    scoped_buf text;
+    scoped_buf(text, BOX_OUTPUT_BYTES_MAX);
 
-    buf_init(&text, BOX_OUTPUT_BYTES_MAX);
     const char *traceback = json_string_of(error, "traceback");
     if (!error ||
         buf_printf(&text, "%s: %s", json_string_of(error, "name"), json_string_of(error, "value")) <
@@ -136,9 +135,8 @@ int tool_run_code(struct tool_call *call, const json_t *input, json_t **out, str
 {
     scoped_execute_result result = {0};
     struct execute_plan plan = {.packages = json_object_get(input, "dependencies")};
-    scoped_buf code;
+    scoped_buf(code, EXECUTE_CODE_BYTES_MAX);
 
-    buf_init(&code, EXECUTE_CODE_BYTES_MAX);
     int r = code_take(input, &code, err);
     r = r < 0 ? r
               : timeout_take(call, json_object_get(input, "timeoutSeconds"), "timeoutSeconds",

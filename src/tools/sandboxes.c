@@ -45,10 +45,9 @@ static int filter_write(const json_t *input, struct buf *filter)
 static int list_target(const json_t *input, struct buf *target, struct err *err)
 {
     const char *state = json_string_of(input, "state");
-    scoped_buf filter, whole;
+    scoped_buf(filter, TARGET_BYTES_MAX);
+    scoped_buf(whole, TARGET_BYTES_MAX);
 
-    buf_init(&filter, TARGET_BYTES_MAX);
-    buf_init(&whole, TARGET_BYTES_MAX);
     int r = filter_write(input, &filter);
     r = r == 0 ? buf_printf(target, "/v2/sandboxes?limit=100&state=%s",
                             strcmp(state, "all") == 0 ? "running,paused" : state)
@@ -108,9 +107,8 @@ int tool_list_sandboxes(struct tool_call *call, const json_t *input, json_t **ou
 {
     const json_t *ids = json_object_get(input, "ids");
     scoped_json *rows = NULL;
-    scoped_buf target;
+    scoped_buf(target, TARGET_BYTES_MAX);
 
-    buf_init(&target, TARGET_BYTES_MAX);
     int r = list_target(input, &target, err);
     r = r == 0 ? call_api_list(call, buf_at(&target), LISTED_MAX, &rows, err) : r;
     if (r < 0) {

@@ -36,10 +36,9 @@ static struct str last_characters(struct str text, size_t max, size_t *left_out)
 
 static int readable(const struct buf *bytes, bool strip, struct buf *out, struct err *err)
 {
-    scoped_buf plain;
+    scoped_buf(plain, TERMINAL_OUTPUT_BYTES_MAX);
     char *at;
 
-    buf_init(&plain, TERMINAL_OUTPUT_BYTES_MAX);
     if (strip && ansi_strip(buf_str(bytes), &plain) < 0) {
         return err_set(err, EMSGSIZE, "the session showed too much");
     }
@@ -57,9 +56,8 @@ static int show(json_t *reply, const json_t *input, const struct terminal_output
     bool strip = !json_is_false(json_object_get(input, "strip_ansi"));
     const json_t *max = json_object_get(input, "max_chars");
     size_t left_out = 0;
-    scoped_buf text;
+    scoped_buf(text, UTF8_REPLACEMENT_BYTES * (size_t)TERMINAL_OUTPUT_BYTES_MAX + 1);
 
-    buf_init(&text, UTF8_REPLACEMENT_BYTES * (size_t)TERMINAL_OUTPUT_BYTES_MAX + 1);
     int r = readable(&output->bytes, strip, &text, err);
     if (r < 0) {
         return r;
@@ -116,9 +114,8 @@ static int type(struct tool_call *call, const struct box *box, const json_t *inp
     const json_t *text = json_object_get(input, "input");
     bool enter = json_is_true(json_object_get(input, "append_newline"));
     size_t len = json_string_length(text);
-    scoped_buf keys;
+    scoped_buf(keys, KEYS_TYPED_BYTES_MAX);
 
-    buf_init(&keys, KEYS_TYPED_BYTES_MAX);
     if (len == 0) {
         return 0; /* only a look */
     }

@@ -39,9 +39,8 @@ static void step_note(json_t *done, const char *name, const struct box_result *r
 int steps_run(struct steps *steps, const char *name, const char *script, struct err *err)
 {
     scoped_box_result result = {0};
-    scoped_buf whole;
+    scoped_buf(whole, STEP_SCRIPT_BYTES_MAX);
 
-    buf_init(&whole, STEP_SCRIPT_BYTES_MAX);
     if (buf_printf(&whole, "exec 2>&1\n%s", script) < 0 || buf_append(&whole, "", 1) < 0) {
         return err_set(err, EMSGSIZE, "%s: the script is longer than %d bytes", name,
                        STEP_SCRIPT_BYTES_MAX);

@@ -51,9 +51,8 @@ static int step_packages(const json_t *input, const char *field, const char *com
                          struct err *err)
 {
     const json_t *packages = json_object_get(input, field);
-    scoped_buf text;
+    scoped_buf(text, STEP_BYTES_MAX);
 
-    buf_init(&text, STEP_BYTES_MAX);
     if (json_array_size(packages) == 0) {
         return 0;
     }
@@ -77,9 +76,8 @@ static int step_packages(const json_t *input, const char *field, const char *com
 static int step_clone(const json_t *urls, size_t i, json_t *steps, struct err *err)
 {
     const char *url = json_string_value(json_array_get(urls, i));
-    scoped_buf text;
+    scoped_buf(text, STEP_BYTES_MAX);
 
-    buf_init(&text, STEP_BYTES_MAX);
     if (word_check("git_urls", i, url, err) < 0) {
         return -EINVAL;
     }

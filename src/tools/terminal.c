@@ -144,10 +144,9 @@ int terminal_start(struct tool_call *call, const struct box *box, const struct t
                                  .cols = plan->cols,
                                  .rows = plan->rows};
     struct stream stream = {.call = call, .out = out};
-    scoped_buf body;
+    scoped_buf(body, PROCESS_REQUEST_BYTES_MAX);
 
     id_alnum(tag + sizeof(TERMINAL_TAG) - 1, TAG_RANDOM_LEN);
-    buf_init(&body, PROCESS_REQUEST_BYTES_MAX);
     box_stream_init(&stream.events);
     int r = process_request(&asked, &body, err);
     const struct box_stream_plan opened = {.what = "terminal",
@@ -196,9 +195,8 @@ int terminal_check(struct tool_call *call, const struct box *box, uint32_t pid, 
 int terminal_type(struct tool_call *call, const struct box *box, uint32_t pid, struct str keys,
                   struct err *err)
 {
-    scoped_buf text;
+    scoped_buf(text, 2 * keys.len + 8);
 
-    buf_init(&text, 2 * keys.len + 8);
     if (base64_encode(&text, keys.at, keys.len, BASE64_STD) < 0) {
         return err_set(err, EMSGSIZE, "the input does not fit");
     }
@@ -211,9 +209,8 @@ int terminal_type(struct tool_call *call, const struct box *box, uint32_t pid, s
 static int read_once(struct tool_call *call, const struct box *box, uint32_t pid, int64_t wait_ms,
                      struct stream *stream, struct err *err)
 {
-    scoped_buf body;
+    scoped_buf(body, PROCESS_REQUEST_BYTES_MAX);
 
-    buf_init(&body, PROCESS_REQUEST_BYTES_MAX);
     box_stream_init(&stream->events);
     stream->over = false;
     int r = process_request_connect(pid, &body, err);

@@ -37,11 +37,10 @@ static void sign(const struct volume *volume, struct str text, struct buf *out)
 void volume_token(const struct volume *volume, int64_t now_s, char out[VOLUME_TOKEN_BYTES_MAX])
 {
     char jti[ID_UUID_LEN + 1];
-    scoped_buf text, claims, mac;
+    scoped_buf(text, VOLUME_TOKEN_BYTES_MAX);
+    scoped_buf(claims, VOLUME_TOKEN_BYTES_MAX);
+    scoped_buf(mac, VOLUME_TOKEN_BYTES_MAX);
 
-    buf_init(&text, VOLUME_TOKEN_BYTES_MAX);
-    buf_init(&claims, VOLUME_TOKEN_BYTES_MAX);
-    buf_init(&mac, VOLUME_TOKEN_BYTES_MAX);
     id_uuid(jti);
     put(buf_printf(&claims,
                    "{\"iss\":\"atoll\",\"sub\":\"%s\",\"teamid\":\"%s\",\"volid\":\"%s\","
@@ -62,9 +61,8 @@ void volume_token(const struct volume *volume, int64_t now_s, char out[VOLUME_TO
 /* Only what we signed ourselves is parsed. */
 static int64_t expiry_of(struct str claims)
 {
-    scoped_buf plain;
+    scoped_buf(plain, VOLUME_TOKEN_BYTES_MAX);
 
-    buf_init(&plain, VOLUME_TOKEN_BYTES_MAX);
     if (base64_decode(&plain, claims) < 0) {
         return 0;
     }
@@ -79,9 +77,8 @@ int volume_token_check(const struct volume *volume, struct str token, int64_t no
 {
     const char *dot = token.len ? memrchr(token.at, '.', token.len) : NULL;
     struct str body = {token.at, dot ? (size_t)(dot - token.at) : 0};
-    scoped_buf mac;
+    scoped_buf(mac, VOLUME_TOKEN_BYTES_MAX);
 
-    buf_init(&mac, VOLUME_TOKEN_BYTES_MAX);
     if (!dot || token.len >= VOLUME_TOKEN_BYTES_MAX) {
         return err_set(err, EACCES, "the volume token is malformed");
     }

@@ -22,9 +22,8 @@ static void check_step(const struct step *step, char chain[SHA256_HEX_LEN + 1])
 {
     char before[SHA256_HEX_LEN + 1];
     struct err err = {0};
-    scoped_buf text;
+    scoped_buf(text, TEXT_BYTES_MAX);
 
-    buf_init(&text, TEXT_BYTES_MAX);
     check(step->type && json_array_size(step->args) <= SPEC_ARGS_MAX);
     for (size_t i = 0; i < json_array_size(step->args); i++) {
         check(json_is_string(json_array_get(step->args, i)));

@@ -32,9 +32,8 @@ static void try_expand(struct str text)
 {
     json_t *env = json_pack("{s:s, s:s, s:s}", "A", "one", "EMPTY", "", "REF", "${A}$");
     struct err err = {0};
-    scoped_buf out;
+    scoped_buf(out, SPEC_ENV_BYTES_MAX);
 
-    buf_init(&out, SPEC_ENV_BYTES_MAX);
     if (expand(text, env, &out, &err) == 0 && !memchr(text.at, '$', text.len) &&
         !memchr(text.at, '\\', text.len)) {
         check(str_eq(buf_str(&out), text));
@@ -46,9 +45,8 @@ static void try_expand(struct str text)
 static void try_source(struct str text)
 {
     struct err err = {0};
-    scoped_buf out;
+    scoped_buf(out, SPEC_PATH_BYTES_MAX);
 
-    buf_init(&out, SPEC_PATH_BYTES_MAX);
     if (copy_source(text, &out, &err) == 0) {
         check(buf_len(&out) > 0 && buf_at(&out)[0] != '/');
         check(str_eq(buf_str(&out), STR(".")) || is_plain(buf_str(&out)));
@@ -58,9 +56,8 @@ static void try_source(struct str text)
 static void try_join(struct str text)
 {
     struct err err = {0};
-    scoped_buf out;
+    scoped_buf(out, SPEC_PATH_BYTES_MAX);
 
-    buf_init(&out, SPEC_PATH_BYTES_MAX);
     if (path_join(STR("/srv/work"), text, &out, &err) == 0) {
         check(buf_len(&out) > 0 && buf_at(&out)[0] == '/');
         check(is_plain(buf_str(&out)));

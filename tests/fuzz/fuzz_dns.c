@@ -40,9 +40,8 @@ static void check_answer(struct buf *answer, const struct dns_question *question
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct dns_question question;
-    scoped_buf answer;
+    scoped_buf(answer, DNS_MESSAGE_BYTES_MAX);
 
-    buf_init(&answer, DNS_MESSAGE_BYTES_MAX);
     if (size == 0) {
         return 0;
     }

@@ -32,10 +32,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct guard *guard = guard_new();
     size_t count = 0;
     struct err err;
-    scoped_buf whole, pieces;
+    scoped_buf(whole, 64 * 1024 * 1024);
+    scoped_buf(pieces, 64 * 1024 * 1024);
 
-    buf_init(&whole, 64 * 1024 * 1024);
-    buf_init(&pieces, 64 * 1024 * 1024);
     if (str_split(&rest, '\n', &secret) && rest.len > 1 && secret.len > 0 &&
         guard_add(guard, secret, &err) == 0) {
         guard_ready(guard);

@@ -25,13 +25,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* Encodes, decodes that, encodes again: both texts must be the same. */
 static void check_round_trip(enum rpc_codec codec, const ProtobufCMessage *message)
 {
-    scoped_buf first;
-    scoped_buf second;
+    scoped_buf(first, TEXT_MAX);
+    scoped_buf(second, TEXT_MAX);
     ProtobufCMessage *again;
     struct err err;
 
-    buf_init(&first, TEXT_MAX);
-    buf_init(&second, TEXT_MAX);
     if (rpc_encode(codec, message, &first) < 0) {
         return; /* larger than an answer may be */
     }

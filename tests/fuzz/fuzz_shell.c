@@ -38,10 +38,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct str rest = {(const char *)data, size}, path = {0};
     struct shell *shell = shell_make();
     struct err err;
-    scoped_buf target, location;
+    scoped_buf(target, 1024 * 1024);
+    scoped_buf(location, 1024 * 1024);
 
-    buf_init(&target, 1024 * 1024);
-    buf_init(&location, 1024 * 1024);
     if (str_split(&rest, '\n', &path) && shell_allows(shell, STR("GET"), path, &err) == 0) {
         path_check(path);
         (void)!shell_target(shell, path, rest, STR("v"), &target);

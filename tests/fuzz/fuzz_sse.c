@@ -34,10 +34,9 @@ static int read_in_pieces(const uint8_t *data, size_t size, size_t piece, struct
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    scoped_buf whole, pieces;
+    scoped_buf(whole, ALL_BYTES_MAX);
+    scoped_buf(pieces, ALL_BYTES_MAX);
 
-    buf_init(&whole, ALL_BYTES_MAX);
-    buf_init(&pieces, ALL_BYTES_MAX);
     int r = read_in_pieces(data, size, size ? size : 1, &whole);
     if (read_in_pieces(data, size, 1, &pieces) != r || !str_eq(buf_str(&whole), buf_str(&pieces))) {
         abort();

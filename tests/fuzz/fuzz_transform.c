@@ -21,9 +21,8 @@ static int fill(void *ctx, struct str what, struct buf *out, struct err *err)
 static void value_check(const struct transform_header *header)
 {
     struct err err;
-    scoped_buf out;
+    scoped_buf(out, TRANSFORM_VALUE_BYTES_MAX);
 
-    buf_init(&out, TRANSFORM_VALUE_BYTES_MAX);
     if (transform_value(header, fill, NULL, &out, &err) < 0) {
         return;
     }

@@ -168,10 +168,9 @@ void reply_parse(struct buf *in, struct reply *out)
 void ask(struct reply *out, const char *method, const char *head, const void *body, size_t len)
 {
     scoped_fd fd = client_connect();
-    scoped_buf text, in;
+    scoped_buf(text, 65536);
+    scoped_buf(in, BODY_MAX);
 
-    buf_init(&text, 65536);
-    buf_init(&in, BODY_MAX);
     if (buf_printf(&text, "%s %sHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n",
                    method, head, len) < 0) {
         abort();

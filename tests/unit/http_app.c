@@ -145,9 +145,8 @@ static void route_down(struct app *app, struct http_exchange *ex)
 {
     static const struct http_handler handler = {.on_credit = down_move, .on_end = item_end};
     struct app_item *item = item_new(app, ex, &handler);
-    scoped_buf n;
+    scoped_buf(n, 32);
 
-    buf_init(&n, 32);
     if (http_query_get(http_request(ex)->query, "n", &n) != 1 || buf_append(&n, "", 1) < 0) {
         http_reply(ex, 400, NULL, NULL, 0);
         return;

@@ -57,7 +57,7 @@ static inline void client_close(struct client *c)
     (void)close(c->fd);
     buf_fini(&c->in);
 }
-#define scoped_client scoped(client_close) struct client
+#define scoped_client(name) scoped(client_close) struct client name = {.fd = -1}
 
 static inline void client_write(struct client *c, const void *data, size_t len)
 {
@@ -196,10 +196,9 @@ static inline void envelope_put(struct buf *out, uint8_t flags, struct str paylo
 static inline bool client_stream(struct client *c, const char *path, const char *headers,
                                  const char *message)
 {
-    scoped_buf body;
+    scoped_buf(body, CLIENT_BYTES_MAX);
     char all[1024];
 
-    buf_init(&body, CLIENT_BYTES_MAX);
     envelope_put(&body, 0, str_of(message));
     (void)snprintf(all, sizeof(all), "Content-Type: application/connect+json\r\n%s", headers);
     return client_request(c, "POST", path, all, buf_str(&body));

@@ -57,7 +57,7 @@ static int request(struct client *c, const char *method, const char *path, const
 
 static int over_tcp(const char *method, const char *path, const char *headers, const char *body)
 {
-    scoped_client c;
+    scoped_client(c);
 
     client_open(&c, agent.port);
     return request(&c, method, path, headers, body);
@@ -65,7 +65,7 @@ static int over_tcp(const char *method, const char *path, const char *headers, c
 
 static int over_control(const char *method, const char *path, const char *body)
 {
-    scoped_client c;
+    scoped_client(c);
 
     client_take_fd(&c, channel_connect(CHANNEL_PORT_CONTROL));
     return request(&c, method, path, "", body);
@@ -90,7 +90,7 @@ static void greeting_is_checked(void)
 
 static void health_is_open(void)
 {
-    scoped_client c;
+    scoped_client(c);
 
     CHECK_INT(over_tcp("GET", "/health", "", ""), 204);
     CHECK_INT(over_tcp("POST", "/health", "", ""), 405);
@@ -103,7 +103,7 @@ static void health_is_open(void)
 
 static void init_is_for_control_alone(void)
 {
-    scoped_client edge;
+    scoped_client(edge);
 
     CHECK_INT(over_tcp("POST", "/init", "", "{}"), 404);
     client_take_fd(&edge, channel_connect(AGENT_PORT));
@@ -118,7 +118,7 @@ static void init_is_for_control_alone(void)
 
 static json_t *get_json(const char *path, const char *headers)
 {
-    scoped_client c;
+    scoped_client(c);
     char text[8192];
     char all[256];
     size_t n = 0;
@@ -176,8 +176,8 @@ static void older_init_does_nothing(void)
 
 static void preflight_is_answered(void)
 {
-    scoped_client c;
-    scoped_client d;
+    scoped_client(c);
+    scoped_client(d);
 
     client_open(&c, agent.port);
     client_write(&c,
@@ -270,7 +270,7 @@ static void second_daemon_attaches(void)
  * error. */
 static void killed_with_count(uint32_t count, char *error, size_t size)
 {
-    scoped_client c;
+    scoped_client(c);
     struct channel_message ask;
     uint8_t flags;
     int none;

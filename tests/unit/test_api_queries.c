@@ -90,9 +90,8 @@ static void pages_in_words(void)
         .line = STR(
             "{\"level\":\"warn\",\"message\":\"m\",\"pid\":7,\"more\":{\"a\":[1]},\"s\":\"t\"}")};
     const struct logfile_page page = {.entries = &entry, .n = 1};
-    scoped_buf out;
+    scoped_buf(out, 4096);
 
-    buf_init(&out, 4096);
     CHECK_INT(logs_render_lines(&page, &out), 0);
     CHECK(str_eq(
         buf_str(&out),

@@ -12,9 +12,8 @@
 
 static void a_buffer_never_passes_its_maximum(void)
 {
-    scoped_buf b;
+    scoped_buf(b, 8);
 
-    buf_init(&b, 8);
     CHECK_INT(buf_append(&b, "12345678", 8), 0);
     CHECK_INT(buf_append(&b, "9", 1), -ENOBUFS);
     CHECK_INT((long long)buf_len(&b), 8);
@@ -27,9 +26,8 @@ static void a_buffer_never_passes_its_maximum(void)
 
 static void consumed_room_is_used_again(void)
 {
-    scoped_buf b;
+    scoped_buf(b, 1024);
 
-    buf_init(&b, 1024);
     for (int i = 0; i < 10000; i++) {
         CHECK_INT(buf_append(&b, "0123456789", 10), 0);
         buf_consume(&b, i % 2 ? 11 : 9);
@@ -40,9 +38,8 @@ static void consumed_room_is_used_again(void)
 
 static void printf_needs_room_for_the_text_only_once(void)
 {
-    scoped_buf b;
+    scoped_buf(b, 64);
 
-    buf_init(&b, 64);
     CHECK_INT(buf_printf(&b, "%s-%d", "a", 7), 0);
     CHECK_INT(buf_printf(&b, "%s", "!"), 0);
     CHECK(str_eq(buf_str(&b), STR("a-7!")));
@@ -123,11 +120,9 @@ static void base64_goes_there_and_back(void)
                                        "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
 
     for (size_t i = 0; i < countof(plain); i++) {
-        scoped_buf out;
-        scoped_buf back;
+        scoped_buf(out, 64);
+        scoped_buf(back, 64);
 
-        buf_init(&out, 64);
-        buf_init(&back, 64);
         CHECK_INT(base64_encode(&out, plain[i], strlen(plain[i]), BASE64_STD), 0);
         CHECK(str_eq(buf_str(&out), str_of(text[i])));
         CHECK_INT(base64_decode(&back, buf_str(&out)), 0);
@@ -140,9 +135,8 @@ static void base64_has_one_spelling_per_value(void)
     static const char *const bad[] = {"Z", "Zh==", "Zm9v!", "Zm 9v", "====", "Zg==Zg=="};
 
     for (size_t i = 0; i < countof(bad); i++) {
-        scoped_buf out;
+        scoped_buf(out, 64);
 
-        buf_init(&out, 64);
         CHECK_INT(base64_decode(&out, str_of(bad[i])), -EINVAL);
         CHECK(buf_len(&out) == 0);
     }
@@ -150,9 +144,8 @@ static void base64_has_one_spelling_per_value(void)
 
 static void percent_decoding_is_strict(void)
 {
-    scoped_buf out;
+    scoped_buf(out, 64);
 
-    buf_init(&out, 64);
     CHECK_INT(percent_decode(&out, STR("a%20b+c%2F"), true), 0);
     CHECK(str_eq(buf_str(&out), STR("a b c/")));
     CHECK_INT(percent_decode(&out, STR("%"), false), -EINVAL);

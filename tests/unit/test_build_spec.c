@@ -158,10 +158,9 @@ static const char *expanded(const char *text, int want)
 {
     static char out[256];
     json_t *env = json_pack("{ssssss}", "A", "1", "PATH", "/bin", "EMPTY", "");
-    scoped_buf buf;
+    scoped_buf(buf, 200);
     struct err err;
 
-    buf_init(&buf, 200);
     int r = expand(str_of(text), env, &buf, &err);
     json_decref(env);
     if (r != want) {
@@ -190,10 +189,9 @@ static void variables_become_their_values_and_commands_stay(void)
 /* The words of a request are a stranger's: a depth that fits any stack. */
 static void variables_are_nested_to_a_limit(void)
 {
-    scoped_buf text;
+    scoped_buf(text, SPEC_TEXT_BYTES_MAX);
 
     for (int depth = SPEC_NESTING_MAX; depth <= 40 * 1000; depth += 40 * 1000 - SPEC_NESTING_MAX) {
-        buf_init(&text, SPEC_TEXT_BYTES_MAX);
         for (int i = 0; i < depth; i++) {
             CHECK_INT(buf_append(&text, "${N:-", 5), 0);
         }
@@ -210,10 +208,9 @@ static void variables_are_nested_to_a_limit(void)
 static const char *source_of(const char *text)
 {
     static char out[256];
-    scoped_buf buf;
+    scoped_buf(buf, 200);
     struct err err;
 
-    buf_init(&buf, 200);
     if (copy_source(str_of(text), &buf, &err) < 0) {
         return "refused";
     }
@@ -238,10 +235,9 @@ static void a_source_is_meant_up_to_its_first_glob(void)
 static const char *joined(const char *dir, const char *path)
 {
     static char out[256];
-    scoped_buf buf;
+    scoped_buf(buf, 200);
     struct err err;
 
-    buf_init(&buf, 200);
     if (path_join(str_of(dir), str_of(path), &buf, &err) < 0) {
         return "refused";
     }
@@ -278,9 +274,8 @@ static void a_step_is_shown_as_it_was_written(void)
 {
     json_t *args = json_loads("[\"src\",\"dst\",\"\",\"0755\"]", 0, NULL);
     const struct step step = {.kind = STEP_COPY, .type = "copy", .args = args};
-    scoped_buf text;
+    scoped_buf(text, 100);
 
-    buf_init(&text, 100);
     CHECK_INT(step_text(&step, &text), 0);
     CHECK(str_eq(buf_str(&text), STR("COPY src dst 0755")));
     json_decref(args);

@@ -39,7 +39,7 @@ static bool file_exists(const struct tmpdir *dir, const char *name)
 
 static int post(const char *body, json_t **out)
 {
-    scoped_client c;
+    scoped_client(c);
 
     client_open(&c, agent.port);
     return client_unary(&c, "/files/compose", "", str_of(body), out);
@@ -166,7 +166,7 @@ static void bad_requests_say_why(void)
 
 static void other_methods_are_refused(void)
 {
-    scoped_client c;
+    scoped_client(c);
 
     client_open(&c, agent.port);
     CHECK(client_request(&c, "GET", "/files/compose", "", STR("")));

@@ -88,9 +88,8 @@ static void an_empty_answer(void)
     static const char want[] = "\x12\x34\x81\x83\x00\x01\x00\x00\x00\x00\x00\x00"
                                "\001A\x04tEst\x00" TYPE_A;
     struct dns_question question = asked();
-    scoped_buf out;
+    scoped_buf(out, DNS_MESSAGE_BYTES_MAX);
 
-    buf_init(&out, DNS_MESSAGE_BYTES_MAX);
     CHECK_INT(dns_answer_empty(&out, &question, DNS_NXDOMAIN), 0);
     CHECK(str_eq(buf_str(&out), BYTES(want)));
 }
@@ -104,9 +103,8 @@ static void an_answer_is_the_resolvers(void)
     static const char want[] = "\x12\x34\x81\x80\x00\x01\x00\x01\x00\x00\x00\x00"
                                "\001A\x04tEst\x00" TYPE_A RECORD;
     struct dns_question question = asked();
-    scoped_buf out;
+    scoped_buf(out, DNS_MESSAGE_BYTES_MAX);
 
-    buf_init(&out, DNS_MESSAGE_BYTES_MAX);
     CHECK_INT(dns_answer_from(&out, &question, BYTES(returned)), 0);
     CHECK(str_eq(buf_str(&out), BYTES(want)));
 }
@@ -114,9 +112,8 @@ static void an_answer_is_the_resolvers(void)
 static void an_answer_to_something_else_is_none(void)
 {
     struct dns_question question = asked();
-    scoped_buf out;
+    scoped_buf(out, DNS_MESSAGE_BYTES_MAX);
 
-    buf_init(&out, DNS_MESSAGE_BYTES_MAX);
     CHECK_INT(dns_answer_from(&out, &question, BYTES(HEADER "\001b\x04test\x00" TYPE_A)), -EBADMSG);
     CHECK_INT(dns_answer_from(&out, &question, BYTES(HEADER "\001a\x04test\x00\x00\x01")),
               -EBADMSG);
@@ -133,9 +130,8 @@ static void what_is_too_long_is_asked_for_again(void)
                                "\001A\x04tEst\x00" TYPE_A;
     struct dns_question question = asked();
     char more[DNS_UDP_BYTES_MAX] = {0};
-    scoped_buf out;
+    scoped_buf(out, DNS_MESSAGE_BYTES_MAX);
 
-    buf_init(&out, DNS_MESSAGE_BYTES_MAX);
     CHECK_INT(buf_append(&out, head, sizeof(head) - 1), 0);
     dns_answer_fit_udp(&out, &question);
     CHECK(str_eq(buf_str(&out), BYTES(head)));

@@ -99,9 +99,8 @@ static void socks_says_what_the_protocol_wants(void)
     static const char want[] = "\5\2\0\2\1\1u\1p\5\1\0\3\6x.test\1\xbb";
     const struct proxy proxy = {.kind = PROXY_SOCKS5, .user = "u", .password = "p"};
     struct err err;
-    scoped_buf said;
+    scoped_buf(said, 4096);
 
-    buf_init(&said, 4096);
     CHECK_INT(talk_with(&proxy, &by_name, words, sizeof(words) - 1, &said, &err), 1);
     CHECK(str_eq(buf_str(&said), (struct str){want, sizeof(want) - 1}));
 }
@@ -112,9 +111,8 @@ static void socks_says_addresses_of_both_families(void)
     const struct proxy proxy = {.kind = PROXY_SOCKS5};
     struct target target = {.to = {.port = 80}};
     struct err err;
-    scoped_buf said;
+    scoped_buf(said, 4096);
 
-    buf_init(&said, 4096);
     CHECK_INT(address_parse(STR("1.2.3.4"), &target.to.address), 0);
     CHECK_INT(talk_with(&proxy, &target, words, sizeof(words) - 1, &said, &err), 1);
     CHECK(str_eq(buf_str(&said), (struct str){"\5\1\0\5\1\0\1\1\2\3\4\0P", 13}));
@@ -140,8 +138,7 @@ static void socks_takes_no_nonsense(void)
 
     for (size_t i = 0; i < countof(rows); i++) {
         struct err err = {0};
-        scoped_buf said;
-        buf_init(&said, 4096);
+        scoped_buf(said, 4096);
         CHECK_INT(talk_with(&proxy, &by_name, rows[i].words, rows[i].len, &said, &err),
                   rows[i].error);
         CHECK(rows[i].error == 0 || err.msg[0]);
@@ -153,9 +150,8 @@ static void http_connects_and_leaves_what_follows(void)
     static const char words[] = "HTTP/1.1 200 OK\r\nA: b\r\n\r\n";
     const struct proxy proxy = {.kind = PROXY_HTTP, .user = "u", .password = "p"};
     struct err err;
-    scoped_buf said;
+    scoped_buf(said, 4096);
 
-    buf_init(&said, 4096);
     CHECK_INT(talk_with(&proxy, &by_name, words, sizeof(words) - 1, &said, &err), 1);
     CHECK(buf_append(&said, "", 1) == 0);
     CHECK_STR(buf_at(&said), "CONNECT x.test:443 HTTP/1.1\r\nHost: x.test:443\r\n"
@@ -179,8 +175,7 @@ static void http_takes_no_nonsense(void)
 
     for (size_t i = 0; i < countof(rows); i++) {
         struct err err = {0};
-        scoped_buf said;
-        buf_init(&said, 4096);
+        scoped_buf(said, 4096);
         CHECK_INT(talk_with(&proxy, &by_name, rows[i].words, strlen(rows[i].words), &said, &err),
                   rows[i].error);
     }
@@ -193,9 +188,8 @@ static void an_answer_without_an_end_is_cut(void)
     scoped_text words = xcalloc(1, PROXY_ANSWER_MAX);
     size_t used = 0;
     struct err err;
-    scoped_buf said;
+    scoped_buf(said, 4096);
 
-    buf_init(&said, 4096);
     memset(words, 'x', PROXY_ANSWER_MAX);
     memcpy(words, "HTTP/1.1 200", 12);
     CHECK_INT(talk_begin(&talk, &said), 0);

@@ -146,8 +146,7 @@ static void targets_carry_the_key_where_it_belongs(void)
     CHECK(shell && shell->port == 8080 && !shell->secure && shell->sealed);
     CHECK_STR(shell->authority, "api.test:8080");
     for (size_t i = 0; i < countof(rows); i++) {
-        scoped_buf out;
-        buf_init(&out, 1024);
+        scoped_buf(out, 1024);
         CHECK_INT(
             shell_target(shell, str_of(rows[i].path), str_of(rows[i].query), STR("k/&= y"), &out),
             0);
@@ -179,8 +178,7 @@ static void redirects_stay_within_the_base(void)
 
     CHECK(shell);
     for (size_t i = 0; i < countof(rows); i++) {
-        scoped_buf out;
-        buf_init(&out, 1024);
+        scoped_buf(out, 1024);
         int r = shell_location(shell, str_of(rows[i].location), &out, &err);
         CHECK_THAT((r == 0) == (rows[i].want != NULL), "%s: %d", rows[i].location, r);
         CHECK_THAT(r < 0 || str_eq(buf_str(&out), str_of(rows[i].want)), "%.*s", (int)buf_len(&out),

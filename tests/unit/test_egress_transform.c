@@ -115,10 +115,9 @@ static void placeholders_are_filled_and_other_text_stays(void)
         char name[] = "x", value[128];
         const struct transform_header header = {.name = name, .value = value};
         struct err err;
-        scoped_buf out;
+        scoped_buf(out, 256);
 
         (void)snprintf(value, sizeof(value), "%s", rows[i].value);
-        buf_init(&out, 256);
         CHECK_INT(transform_value(&header, fill, NULL, &out, &err), rows[i].error);
         CHECK(rows[i].error < 0 || str_eq(buf_str(&out), str_of(rows[i].comes)));
     }
@@ -129,9 +128,8 @@ static void what_is_too_long_is_refused(void)
     char name[] = "x", value[] = "0123456789";
     const struct transform_header header = {.name = name, .value = value};
     struct err err;
-    scoped_buf out;
+    scoped_buf(out, 8);
 
-    buf_init(&out, 8);
     CHECK_INT(transform_value(&header, fill, NULL, &out, &err), -ENOBUFS);
 }
 

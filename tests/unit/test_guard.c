@@ -151,10 +151,9 @@ static void url_encoding_is_seen_through_whatever_is_encoded(void)
 /* Base64 of before + KEY + behind, for every alignment. */
 static char *around(size_t before, size_t behind, enum base64_kind kind)
 {
-    scoped_buf plain;
+    scoped_buf(plain, 1024);
     struct buf text;
 
-    buf_init(&plain, 1024);
     buf_init(&text, 4096);
     if (buf_append(&plain, "PREFIX-PREFIX", before) < 0 ||
         buf_append(&plain, KEY, strlen(KEY)) < 0 ||
@@ -230,9 +229,8 @@ static void a_stream_keeps_back_only_what_may_be_a_secret(void)
 {
     struct guard *guard = guard_of((const char *const[]){KEY}, 1);
     struct guard_stream *stream = guard_stream_new(guard);
-    scoped_buf out;
+    scoped_buf(out, 1024);
 
-    buf_init(&out, 1024);
     CHECK_INT(guard_stream_put(stream, STR("data: hello s\n\n"), &out), 0);
     CHECK_INT(buf_len(&out), strlen("data: hello s\n\n"));
     CHECK_INT(guard_stream_put(stream, STR("data: sk-live"), &out), 0);
@@ -251,9 +249,8 @@ static void a_stream_stays_small(void)
     struct guard *guard = guard_of((const char *const[]){"aaaaaaaaaaaaaaaa", KEY}, 2);
     static char many[64 * 1024], ends[64 * 1024];
     struct guard_stream *stream = guard_stream_new(guard);
-    scoped_buf out;
+    scoped_buf(out, 64 * 1024 * 1024);
 
-    buf_init(&out, 64 * 1024 * 1024);
     memset(many, 'a', sizeof(many));
     memset(ends, '\n', sizeof(ends));
     for (size_t i = 0; i < 200; i++) {
@@ -278,11 +275,10 @@ static void limits_are_told(void)
     struct guard *many = guard_new();
     size_t count = 0;
     struct err err;
-    scoped_buf out;
+    scoped_buf(out, 64 * 1024 * 1024);
     int r = 0;
 
     memset(text, 'x', GUARD_TEXT_BYTES_MAX + 1);
-    buf_init(&out, 64 * 1024 * 1024);
     CHECK_INT(guard_redact(guard, (struct str){text, GUARD_TEXT_BYTES_MAX + 1}, &out, &count),
               -EMSGSIZE);
     CHECK_INT(guard_redact(guard, (struct str){text, GUARD_TEXT_BYTES_MAX}, &out, &count), 0);
@@ -314,7 +310,7 @@ static void time_is_linear_in_the_text(void)
     char *text = xcalloc(GUARD_TEXT_BYTES_MAX, 1);
     size_t count = 0;
     struct err err;
-    scoped_buf out;
+    scoped_buf(out, 64 * 1024 * 1024);
 
     memset(text, 'a', GUARD_TEXT_BYTES_MAX);
     for (size_t n = 1; n <= 500; n++) {
@@ -322,7 +318,6 @@ static void time_is_linear_in_the_text(void)
     }
     guard_ready(guard);
     text[GUARD_TEXT_BYTES_MAX / 2] = 'b';
-    buf_init(&out, 64 * 1024 * 1024);
     CHECK_INT(guard_redact(guard, (struct str){text, GUARD_TEXT_BYTES_MAX}, &out, &count), 0);
     CHECK_INT(count, 2);
     CHECK_INT(buf_len(&out), 2 * strlen(MARK) + 1);

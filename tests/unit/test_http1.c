@@ -89,8 +89,7 @@ static void test_http10_stream(void)
 static void test_pipelining(void)
 {
     struct app app;
-    scoped_buf all;
-    buf_init(&all, 1 << 20);
+    scoped_buf(all, 1 << 20);
     CHECK(app_start(&app, (struct http_server_options){0}, NULL));
     for (int i = 0; i < 2000; i++) {
         CHECK(buf_printf(&all, "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\n<%04d>",

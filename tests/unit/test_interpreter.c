@@ -73,7 +73,7 @@ static void what_is_packed_can_be_read(void)
 {
     json_auto_t *content = json_pack("{s:s}", "code", "1 + 1");
     struct str frames[JUPYTER_PACKED_FRAMES + 1] = {STR("a routing id")};
-    scoped_packed packed;
+    scoped_packed(packed);
     scoped_message message = {NULL, NULL, NULL};
     struct err err;
 
@@ -108,11 +108,10 @@ static void what_is_not_signed_is_refused(void)
 
 static void commands_are_words(void)
 {
-    scoped_buf line;
+    scoped_buf(line, PIPE_COMMAND_BYTES_MAX);
     json_auto_t *env = json_pack("{s:s, s:s}", "A", "1", "B", "x y");
     struct kernel_run run = {.code = STR("1+1"), .env = env, .fresh = true};
 
-    buf_init(&line, PIPE_COMMAND_BYTES_MAX);
     CHECK_INT(pipe_command_write(&line, NULL, 7, &run), 0);
     CHECK(str_eq(buf_str(&line), STR("run 7 MSsx QT0x,Qj14IHk= - 1\n")));
     buf_clear(&line);

@@ -25,9 +25,8 @@ static void add(const struct logfile *file, uint32_t seq, int64_t wall_ms, enum 
 {
     char line[256];
     struct err err = {0};
-    scoped_buf text;
+    scoped_buf(text, 1024);
 
-    buf_init(&text, 1024);
     (void)snprintf(line, sizeof(line), "{\"level\":\"x\",\"message\":\"%s\",\"n\":%u}", message,
                    seq);
     CHECK_INT(logfile_record(&text, wall_ms, seq, level, str_of(line)), 0);

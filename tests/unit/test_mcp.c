@@ -109,8 +109,7 @@ static void events_are_read_however_they_are_cut(void)
 
     for (size_t cut = 0; cut < sizeof(stream); cut++) {
         struct sse_reader reader;
-        scoped_buf all;
-        buf_init(&all, 1024);
+        scoped_buf(all, 1024);
         sse_reader_init(&reader, 1024, events_gather, &all);
         size_t first = cut < sizeof(stream) - 1 ? cut : sizeof(stream) - 1;
         CHECK_INT(sse_read(&reader, stream, first), 0);
@@ -123,10 +122,9 @@ static void events_are_read_however_they_are_cut(void)
 static void an_event_that_was_written_is_read_as_it_was(void)
 {
     struct sse_reader reader;
-    scoped_buf wire, all;
+    scoped_buf(wire, 256);
+    scoped_buf(all, 256);
 
-    buf_init(&wire, 256);
-    buf_init(&all, 256);
     CHECK_INT(sse_write(&wire, STR("7-1"), STR("{\"a\":\"b: c\"}")), 0);
     CHECK_INT(sse_write(&wire, STR(""), STR("{}")), 0);
     sse_reader_init(&reader, 256, events_gather, &all);
@@ -138,9 +136,8 @@ static void an_event_that_was_written_is_read_as_it_was(void)
 static void an_event_that_is_too_long_is_refused(void)
 {
     struct sse_reader reader;
-    scoped_buf all;
+    scoped_buf(all, 256);
 
-    buf_init(&all, 256);
     sse_reader_init(&reader, 16, events_gather, &all);
     CHECK_INT(sse_read(&reader, "data: 01234567890123456789", 26), -ENOBUFS);
     sse_reader_fini(&reader);

@@ -196,8 +196,7 @@ static void parameters_are_taken_apart(void)
     };
 
     for (size_t i = 0; i < countof(cases); i++) {
-        scoped_buf out;
-        buf_init(&out, 1024);
+        scoped_buf(out, 1024);
         CHECK_THAT(header_param(str_of(cases[i].header), "filename", &out) == cases[i].found,
                    "case %zu", i);
         if (cases[i].found == 1) {

@@ -31,7 +31,7 @@ static void run_close(struct run *run)
     buf_fini(&run->err);
     buf_fini(&run->pty);
 }
-#define scoped_run scoped(run_close) struct run
+#define scoped_run(name) scoped(run_close) struct run name = {.client = {.fd = -1}}
 
 static void collect(struct run *run, const json_t *data)
 {
@@ -121,7 +121,7 @@ static bool attach(struct run *run, long long pid, const char *headers)
 /* A unary call; its HTTP status, and the error's code and message where there is one. */
 static int ask(const char *method, const char *body, char *code, char *message, size_t size)
 {
-    scoped_client c;
+    scoped_client(c);
     json_auto_t *out = NULL;
     char path[128];
 
@@ -155,7 +155,7 @@ static const char *text_of(struct buf *buf)
 
 static void runs_and_ends(void)
 {
-    scoped_run run;
+    scoped_run(run);
 
     CHECK(run_shell(&run, "", "echo out; echo err >&2; exit 3", ""));
     run_rest(&run);
@@ -171,7 +171,7 @@ static void runs_and_ends(void)
 
 static void environment_is_layered(void)
 {
-    scoped_run run;
+    scoped_run(run);
 
     CHECK(run_shell(&run, "", "echo \"$FROM_REQUEST $USER $HOME $PATH\"; pwd; id -un", ""));
     run_rest(&run);
@@ -183,7 +183,7 @@ static void environment_is_layered(void)
 
 static void nothing_leaks_into_it(void)
 {
-    scoped_run run;
+    scoped_run(run);
 
     CHECK(run_shell(&run, "",
                     "ls /proc/self/fd | tr '\\n' ' '; ulimit -n; trap; "
@@ -198,8 +198,8 @@ static void nothing_leaks_into_it(void)
 
 static void deaths_by_signal(void)
 {
-    scoped_run killed;
-    scoped_run ended_by_us;
+    scoped_run(killed);
+    scoped_run(ended_by_us);
     char code[64], message[256];
 
     CHECK(run_shell(&killed, "", "kill -TERM $$", ""));
@@ -218,8 +218,8 @@ static void deaths_by_signal(void)
 
 static void deadline_kills(void)
 {
-    scoped_run run;
-    scoped_run late;
+    scoped_run(run);
+    scoped_run(late);
 
     CHECK(run_shell(&run, "Connect-Timeout-Ms: 200\r\n", "exec sleep 1000", ""));
     run_rest(&run);
@@ -232,7 +232,7 @@ static void deadline_kills(void)
 
 static void stdin_flows(void)
 {
-    scoped_run run;
+    scoped_run(run);
     char code[64], message[256];
 
     CHECK(run_shell(&run, "", "cat; echo end", ""));
@@ -246,8 +246,8 @@ static void stdin_flows(void)
 
 static void stdin_off_is_empty(void)
 {
-    scoped_run off;
-    scoped_run waiting;
+    scoped_run(off);
+    scoped_run(waiting);
     char code[64], message[256];
 
     CHECK(run_shell(&off, "", "read x; echo $?", ",\"stdin\":false"));
@@ -263,16 +263,14 @@ static void stdin_off_is_empty(void)
 
 static void input_waits_for_its_reader(void)
 {
-    scoped_run run;
-    scoped_buf body;
-    scoped_buf bytes;
-    scoped_client c;
+    enum { BYTES = 4 * 1024 * 1024 };
+    scoped_run(run);
+    scoped_buf(body, CLIENT_BYTES_MAX);
+    scoped_buf(bytes, BYTES);
+    scoped_client(c);
     json_auto_t *out = NULL;
     char *at;
-    enum { BYTES = 4 * 1024 * 1024 };
 
-    buf_init(&bytes, BYTES);
-    buf_init(&body, CLIENT_BYTES_MAX);
     CHECK_INT(buf_reserve(&bytes, BYTES, &at), 0);
     memset(at, 'x', BYTES);
     buf_commit(&bytes, BYTES);
@@ -289,8 +287,8 @@ static void input_waits_for_its_reader(void)
 static void output_waits_for_a_new_reader(void)
 {
     struct run first;
-    scoped_run second;
-    scoped_run third;
+    scoped_run(second);
+    scoped_run(third);
 
     CHECK(run_shell(&first, "", "echo one; read x; echo two; echo three >&2", ""));
     long long pid = first.pid;
@@ -320,7 +318,7 @@ static void output_waits_for_a_new_reader(void)
 static void replay_can_be_declined(void)
 {
     struct run first;
-    scoped_run second;
+    scoped_run(second);
 
     CHECK(run_shell(&first, "", "read x; echo two", ""));
     long long pid = first.pid;
@@ -341,7 +339,7 @@ static void replay_can_be_declined(void)
 static void unread_output_is_bounded(void)
 {
     struct run first;
-    scoped_run second;
+    scoped_run(second);
 
     CHECK(run_shell(&first, "", "read x; seq 1000000; echo last", ""));
     long long pid = first.pid;
@@ -363,10 +361,9 @@ static void unread_output_is_bounded(void)
 
 static void nothing_is_lost_in_bulk(void)
 {
-    scoped_run run;
-    scoped_buf want;
+    scoped_run(run);
+    scoped_buf(want, OUTPUT_MAX);
 
-    buf_init(&want, OUTPUT_MAX);
     for (int i = 1; i <= 2000000; i++) {
         CHECK_INT(buf_printf(&want, "%d\n", i), 0);
     }
@@ -378,8 +375,8 @@ static void nothing_is_lost_in_bulk(void)
 
 static void two_readers_get_the_same(void)
 {
-    scoped_run first;
-    scoped_run second;
+    scoped_run(first);
+    scoped_run(second);
     char code[64], message[256];
 
     CHECK(run_shell(&first, "", "read x; seq 1000", ""));
@@ -396,7 +393,7 @@ static void two_readers_get_the_same(void)
 
 static void descendants_do_not_delay_the_end(void)
 {
-    scoped_run run;
+    scoped_run(run);
 
     CHECK(run_shell(&run, "", "sleep 1000 & echo $!", ""));
     run_rest(&run);
@@ -426,7 +423,7 @@ static bool line_of(const char *path, char *out, int size)
 /* Far more than a pipe holds, so somebody must read it. */
 static void descendants_write_on(void)
 {
-    scoped_run run;
+    scoped_run(run);
     scoped_tmpdir dir = tmpdir_make();
     char script[1024], path[512], line[64] = "";
 
@@ -448,7 +445,7 @@ static void descendants_write_on(void)
 
 static void terminal_works(void)
 {
-    scoped_run run;
+    scoped_run(run);
     char code[64], message[256];
 
     CHECK(run_shell(&run, "", "stty size; tty; read x; stty size; kill -INT $$",
@@ -473,7 +470,7 @@ static void terminal_works(void)
 static void check_start_fails(const char *headers, const char *message, const char *code,
                               const char *why)
 {
-    scoped_run run;
+    scoped_run(run);
 
     CHECK(!run_open(&run, "/process.Process/Start", headers, message));
     CHECK_STR(run.code, code);
@@ -497,11 +494,10 @@ static void bad_starts_say_why(void)
 
 static void arguments_too_long(void)
 {
-    scoped_buf message;
-    scoped_run run;
+    scoped_buf(message, CLIENT_BYTES_MAX);
+    scoped_run(run);
     char *at;
 
-    buf_init(&message, CLIENT_BYTES_MAX);
     CHECK_INT(buf_printf(&message, "{\"process\":{\"cmd\":\"true\",\"args\":[\""), 0);
     CHECK_INT(buf_reserve(&message, 200000, &at), 0);
     memset(at, 'x', 200000);
@@ -514,8 +510,8 @@ static void arguments_too_long(void)
 
 static void unknown_processes_and_signals(void)
 {
-    scoped_run run;
-    scoped_run none;
+    scoped_run(run);
+    scoped_run(none);
     char code[64], message[256];
 
     CHECK_INT(ask_pid("SendSignal", 4000000, ",\"signal\":9", code, message, sizeof(message)), 404);
@@ -535,8 +531,8 @@ static void unknown_processes_and_signals(void)
 
 static void list_shows_what_runs(void)
 {
-    scoped_run run;
-    scoped_client c;
+    scoped_run(run);
+    scoped_client(c);
     json_auto_t *out = NULL;
 
     CHECK(run_shell(&run, "", "exec sleep 1000", ",\"tag\":\"mine\""));
@@ -581,14 +577,13 @@ static void many_at_once(void)
 
 static void stream_input_feeds(void)
 {
-    scoped_run run;
-    scoped_client c;
-    scoped_buf body;
+    scoped_run(run);
+    scoped_client(c);
+    scoped_buf(body, CLIENT_BYTES_MAX);
     char start[128];
     uint8_t flags;
 
     CHECK(run_shell(&run, "", "head -c 6000", ""));
-    buf_init(&body, CLIENT_BYTES_MAX);
     (void)snprintf(start, sizeof(start), "{\"start\":{\"process\":{\"pid\":%lld}}}", run.pid);
     envelope_put(&body, 0, str_of(start));
     for (int i = 0; i < 1000; i++) {

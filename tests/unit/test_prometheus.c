@@ -11,9 +11,8 @@ static bool has(const struct buf *text, const char *line)
 
 static void values(void)
 {
-    scoped_buf text;
+    scoped_buf(text, 4096);
 
-    buf_init(&text, 4096);
     struct prometheus page = {.out = &text};
     prometheus_family(&page, "x_total", "counter", "Things.");
     prometheus_value(&page, "x_total", "kind=\"a\"", 3);
@@ -29,9 +28,8 @@ static void values(void)
 static void histograms_add_up(void)
 {
     struct histogram histogram = {0};
-    scoped_buf text;
+    scoped_buf(text, 8192);
 
-    buf_init(&text, 8192);
     struct prometheus page = {.out = &text};
     histogram_add(&histogram, -5);
     histogram_add(&histogram, 100);
@@ -65,9 +63,8 @@ static void labels_are_escaped(void)
 
 static void a_full_page_ends_with_a_line(void)
 {
-    scoped_buf text;
+    scoped_buf(text, 300);
 
-    buf_init(&text, 300);
     struct prometheus page = {.out = &text};
     for (int i = 0; i < 100; i++) {
         prometheus_value(&page, "a_long_enough_name", NULL, i);

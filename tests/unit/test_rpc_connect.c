@@ -231,7 +231,7 @@ static void server_end(void)
 
 static int unary(const char *path, const char *headers, const char *body, json_t **out)
 {
-    scoped_client c;
+    scoped_client(c);
 
     client_open(&c, fixture.port);
     return client_unary(&c, path, headers, str_of(body), out);
@@ -307,8 +307,8 @@ static void bad_requests_are_refused(void)
 
 static void wrong_method_and_other_paths(void)
 {
-    scoped_client c;
-    scoped_client d;
+    scoped_client(c);
+    scoped_client(d);
 
     client_open(&c, fixture.port);
     CHECK(client_request(&c, "GET", "/process.Process/Update", "", STR("")));
@@ -320,12 +320,11 @@ static void wrong_method_and_other_paths(void)
 
 static void message_too_long(void)
 {
-    scoped_client c;
+    scoped_client(c);
     json_auto_t *out = NULL;
-    scoped_buf body;
+    scoped_buf(body, CLIENT_BYTES_MAX);
     char *at;
 
-    buf_init(&body, CLIENT_BYTES_MAX);
     CHECK_INT(buf_reserve(&body, RPC_MESSAGE_BYTES_MAX + 1, &at), 0);
     memset(at, ' ', RPC_MESSAGE_BYTES_MAX + 1);
     buf_commit(&body, RPC_MESSAGE_BYTES_MAX + 1);
@@ -355,8 +354,8 @@ static int stream_count(struct client *c, char *code, size_t size)
 
 static void stream_delivers_and_ends(void)
 {
-    scoped_client c;
-    scoped_client d;
+    scoped_client(c);
+    scoped_client(d);
     char code[64];
 
     client_open(&c, fixture.port);
@@ -374,7 +373,7 @@ static void stream_delivers_and_ends(void)
 /* What a raw stream body is answered with. */
 static void check_stream_refused(struct str body, const char *want)
 {
-    scoped_client c;
+    scoped_client(c);
     char code[64] = "";
 
     client_open(&c, fixture.port);
@@ -398,11 +397,10 @@ static void bad_envelopes_are_refused(void)
 
 static void client_stream_is_counted(void)
 {
-    scoped_client c;
-    scoped_buf body;
+    scoped_client(c);
+    scoped_buf(body, CLIENT_BYTES_MAX);
     char code[64];
 
-    buf_init(&body, CLIENT_BYTES_MAX);
     for (int i = 0; i < 3000; i++) {
         envelope_put(&body, 0, STR("{\"data\":{\"input\":{\"stdin\":\"YWJjZGVm\"}}}"));
         envelope_put(&body, 0, STR("{\"keepalive\":{}}"));
@@ -425,10 +423,9 @@ static void streams_that_go_wrong(void)
     } second[] = {{0, "{\"data\":7}", "invalid_argument"}, {1, "{}", "invalid_argument"}};
 
     for (size_t i = 0; i < countof(second); i++) {
-        scoped_client c;
-        scoped_buf body;
+        scoped_client(c);
+        scoped_buf(body, CLIENT_BYTES_MAX);
         char code[64];
-        buf_init(&body, CLIENT_BYTES_MAX);
         envelope_put(&body, 0, STR("{\"keepalive\":{}}"));
         envelope_put(&body, second[i].flags, str_of(second[i].text));
         client_open(&c, fixture.port);
@@ -471,7 +468,7 @@ static json_t *unzip(struct str packed)
 
 static void check_zipped(struct str body, int status, const char *message)
 {
-    scoped_client c;
+    scoped_client(c);
     json_auto_t *out = NULL;
 
     client_open(&c, fixture.port);
@@ -482,9 +479,8 @@ static void check_zipped(struct str body, int status, const char *message)
 
 static void packed_requests_are_unpacked(void)
 {
-    scoped_buf body;
+    scoped_buf(body, CLIENT_BYTES_MAX);
 
-    buf_init(&body, CLIENT_BYTES_MAX);
     zip(&body, STR("{\"process\":{\"pid\":5}}"));
     check_zipped(buf_str(&body), 404, "code \"5\"");
     check_zipped((struct str){buf_at(&body), buf_len(&body) - 1}, 400,
@@ -497,12 +493,10 @@ static void packed_requests_are_unpacked(void)
 
 static void bombs_are_refused(void)
 {
-    scoped_buf plain;
-    scoped_buf body;
+    scoped_buf(plain, CLIENT_BYTES_MAX);
+    scoped_buf(body, CLIENT_BYTES_MAX);
     char *at;
 
-    buf_init(&plain, CLIENT_BYTES_MAX);
-    buf_init(&body, CLIENT_BYTES_MAX);
     CHECK_INT(buf_reserve(&plain, RPC_MESSAGE_BYTES_MAX + 1, &at), 0);
     memset(at, ' ', RPC_MESSAGE_BYTES_MAX + 1);
     memcpy(at, "{}", 2);
@@ -516,7 +510,7 @@ static void bombs_are_refused(void)
 
 static void check_list(const char *headers, bool packed)
 {
-    scoped_client c;
+    scoped_client(c);
     char body[2 * LONG_BYTES];
     char all[256];
     size_t n = 0;
@@ -570,7 +564,7 @@ static json_t *stream_take(struct client *c, uint8_t flags)
 
 static void check_stream_packed(const char *headers, bool packed)
 {
-    scoped_client c;
+    scoped_client(c);
 
     client_open(&c, fixture.port);
     CHECK(client_stream(&c, "/process.Process/Connect", headers, "{\"process\":{\"tag\":\"t\"}}"));
@@ -594,12 +588,11 @@ static void streams_are_packed_for_those_who_ask(void)
 /* Sends one plain message of six bytes and then this envelope; the code of the answer's end. */
 static void check_input(const char *encoding, struct str packed, const char *want)
 {
-    scoped_client c;
-    scoped_buf body;
+    scoped_client(c);
+    scoped_buf(body, CLIENT_BYTES_MAX);
     char code[64] = "";
     char headers[256];
 
-    buf_init(&body, CLIENT_BYTES_MAX);
     envelope_put(&body, 0, STR("{\"data\":{\"input\":{\"stdin\":\"YWJjZGVm\"}}}"));
     envelope_put(&body, 1, packed);
     (void)snprintf(headers, sizeof(headers),
@@ -614,9 +607,8 @@ static void check_input(const char *encoding, struct str packed, const char *wan
 
 static void packed_envelopes_are_unpacked(void)
 {
-    scoped_buf packed;
+    scoped_buf(packed, CLIENT_BYTES_MAX);
 
-    buf_init(&packed, CLIENT_BYTES_MAX);
     zip(&packed, STR("{\"data\":{\"input\":{\"stdin\":\"YWJj\"}}}"));
     check_input("gzip", buf_str(&packed), "");
     CHECK_INT(fixture.streamed, 6 + 3);
@@ -630,7 +622,7 @@ static void packed_envelopes_are_unpacked(void)
 static void leaving_is_told(void)
 {
     for (int i = 0; i < 10; i++) {
-        scoped_client c;
+        scoped_client(c);
         uint8_t flags;
         client_open(&c, fixture.port);
         CHECK(client_stream(&c, "/process.Process/Start", "", "{}"));

@@ -17,9 +17,8 @@ static void free_message(void *at)
 
 static void check_encodes(const void *message, const char *want)
 {
-    scoped_buf out;
+    scoped_buf(out, 65536);
 
-    buf_init(&out, 65536);
     CHECK_INT(json_encode(message, &out), 0);
     CHECK_INT(buf_append(&out, "", 1), 0);
     CHECK_STR(buf_at(&out), want);
@@ -173,9 +172,8 @@ static void wrong_is_refused(void)
 
 static void depth_and_count_are_bounded(void)
 {
-    scoped_buf text;
+    scoped_buf(text, 1 << 20);
 
-    buf_init(&text, 1 << 20);
     for (int i = 0; i < 100; i++) {
         CHECK_INT(buf_append(&text, "{\"x\":[", 6), 0);
     }
@@ -192,10 +190,9 @@ static void binary_round_trip(void)
 {
     scoped(free_message) ProtobufCMessage *back = NULL;
     scoped(free_message) Process__StartRequest *req = NULL;
-    scoped_buf wire;
+    scoped_buf(wire, 4096);
     struct err err;
 
-    buf_init(&wire, 4096);
     CHECK_INT(DECODE(process__start_request,
                      "{\"process\":{\"cmd\":\"x\",\"envs\":{\"A\":\"1\"}},\"stdin\":true}", &req,
                      &err),

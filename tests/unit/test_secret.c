@@ -23,11 +23,10 @@ static const uint8_t key[SECRET_KEY_BYTES] = "a key of thirty-two bytes, or so";
 
 static void a_sealed_value_opens_for_its_owner_alone(void)
 {
-    scoped_buf sealed, out;
+    scoped_buf(sealed, SEAL_TEXT_BYTES_MAX);
+    scoped_buf(out, SEAL_VALUE_BYTES_MAX);
     uint8_t other[SECRET_KEY_BYTES] = {1};
 
-    buf_init(&sealed, SEAL_TEXT_BYTES_MAX);
-    buf_init(&out, SEAL_VALUE_BYTES_MAX);
     CHECK_INT(seal(key, "one", STR("the value"), &sealed), 0);
     CHECK(!memmem(buf_at(&sealed), buf_len(&sealed), "value", 5));
     CHECK_INT(unseal(key, "one", buf_at(&sealed), &out), 0);
@@ -43,10 +42,9 @@ static void a_sealed_value_opens_for_its_owner_alone(void)
 
 static void two_seals_of_one_value_differ(void)
 {
-    scoped_buf a, b;
+    scoped_buf(a, SEAL_TEXT_BYTES_MAX);
+    scoped_buf(b, SEAL_TEXT_BYTES_MAX);
 
-    buf_init(&a, SEAL_TEXT_BYTES_MAX);
-    buf_init(&b, SEAL_TEXT_BYTES_MAX);
     CHECK_INT(seal(key, "one", STR("the value"), &a), 0);
     CHECK_INT(seal(key, "one", STR("the value"), &b), 0);
     CHECK(!str_eq(buf_str(&a), buf_str(&b)));
@@ -223,9 +221,8 @@ static const char *value_of(struct fixture *f, const char *team, const char *nam
 {
     static char text[256];
     struct err err;
-    scoped_buf out;
+    scoped_buf(out, sizeof(text) - 1);
 
-    buf_init(&out, sizeof(text) - 1);
     int r = secret_value(f->secrets, team, str_of(name), &out, &err);
     (void)snprintf(text, sizeof(text), "%.*s", r < 0 ? 252 : (int)buf_len(&out),
                    r < 0 ? err.msg : buf_at(&out));
@@ -301,11 +298,10 @@ static void a_token_has_three_parts_and_its_claims(void)
 {
     struct identity *identity = identity_new(key);
     const struct identity_subject subject = {"isandbox", TEAM, "template", "sts.example.com"};
-    scoped_buf token, claims;
+    scoped_buf(token, IDENTITY_TOKEN_BYTES_MAX);
+    scoped_buf(claims, IDENTITY_TOKEN_BYTES_MAX);
     struct str rest, part;
 
-    buf_init(&token, IDENTITY_TOKEN_BYTES_MAX);
-    buf_init(&claims, IDENTITY_TOKEN_BYTES_MAX);
     identity_name(identity, "https://api.example.com:8443");
     CHECK_INT(identity_token(identity, &subject, &token), 0);
     rest = buf_str(&token);

@@ -98,7 +98,7 @@ static void path_of(size_t i, char out[PATH_MAX])
 /* A unary call with a body that it takes over; the HTTP status. */
 static int ask(const char *method, json_t *body, json_t **out)
 {
-    scoped_client c;
+    scoped_client(c);
     json_t *answer = NULL;
     char *text = json_dumps(body, 0);
 
@@ -218,10 +218,9 @@ static int command_signal(const struct command *command, const char *name)
 
 static int command_input(const struct command *command, const void *data, size_t len)
 {
-    scoped_buf text;
+    scoped_buf(text, CLIENT_BYTES_MAX);
     json_t *body = process_of(command);
 
-    buf_init(&text, CLIENT_BYTES_MAX);
     if (base64_encode(&text, data, len, BASE64_STD) < 0) {
         abort();
     }
@@ -246,9 +245,8 @@ static int upload_part(struct client *c, const char *url, const struct buf *byte
 {
     static const char head[] = "--soak\r\nContent-Disposition: form-data; name=\"file\"; "
                                "filename=\"f\"\r\n\r\n";
-    scoped_buf body;
+    scoped_buf(body, CLIENT_BYTES_MAX);
 
-    buf_init(&body, CLIENT_BYTES_MAX);
     if (buf_append(&body, head, sizeof(head) - 1) < 0 ||
         (buf_len(bytes) && buf_append(&body, buf_at(bytes), buf_len(bytes)) < 0) ||
         buf_printf(&body, "\r\n--soak--\r\n") < 0) {
@@ -270,8 +268,8 @@ static int upload_whole(struct client *c, const char *url, const struct buf *byt
 
 static int upload(size_t i)
 {
-    scoped_client c;
-    scoped_buf bytes;
+    scoped_client(c);
+    scoped_buf(bytes, CLIENT_BYTES_MAX);
     char path[PATH_MAX], url[PATH_MAX + 16];
 
     path_of(i, path);
@@ -288,13 +286,12 @@ static int upload(size_t i)
 /* The whole file, and nothing behind it. */
 static void download(size_t i)
 {
-    scoped_client c;
-    scoped_buf bytes;
+    scoped_client(c);
+    scoped_buf(bytes, CLIENT_BYTES_MAX);
     char path[PATH_MAX], url[PATH_MAX + 16], byte, *at;
 
     path_of(i, path);
     (void)snprintf(url, sizeof(url), "/files?path=%s", path);
-    buf_init(&bytes, CLIENT_BYTES_MAX);
     client_open(&c, agent.port);
     CHECK(client_request(&c, "GET", url, "Connection: close\r\n", str_of("")));
     CHECK_INT(c.status, files[i].exists ? 200 : 404);
@@ -450,9 +447,8 @@ static void op_kill(void)
 static void op_input(void)
 {
     scoped_command command = {0};
-    scoped_buf all;
+    scoped_buf(all, INPUTS_MAX * INPUT_BYTES_MAX);
 
-    buf_init(&all, INPUTS_MAX * INPUT_BYTES_MAX);
     CHECK(command_start(&command, "tee /dev/stderr", 0));
     for (size_t left = below(INPUTS_MAX + 1); left > 0; left--) {
         char bytes[INPUT_BYTES_MAX];

@@ -119,10 +119,9 @@ static int ask(struct tool_call *call, const char *method, const char *target, s
 
 static int run_hello(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
-    scoped_buf answer;
+    scoped_buf(answer, 100);
 
     (void)input;
-    buf_init(&answer, 100);
     int r = ask(call, "GET", "/hello", (struct str){0}, &answer, err);
     if (r < 0) {
         return r;
@@ -158,10 +157,9 @@ static void a_connection_that_was_closed_while_idle_is_not_missed(void)
 static int run_long(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
     char *sent = malloc(LONG_BYTES);
-    scoped_buf answer;
+    scoped_buf(answer, LONG_BYTES);
 
     (void)input;
-    buf_init(&answer, LONG_BYTES);
     for (size_t i = 0; i < LONG_BYTES; i++) {
         sent[i] = (char)('a' + i % 23);
     }
@@ -181,19 +179,17 @@ static void bodies_longer_than_a_window_travel_both_ways(void)
 
 static int run_too_long(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
-    scoped_buf answer;
+    scoped_buf(answer, 1000);
 
     (void)input, (void)out;
-    buf_init(&answer, 1000);
     return ask(call, "GET", "/down?n=100000", (struct str){0}, &answer, err);
 }
 
 static int run_cut_off(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
-    scoped_buf answer;
+    scoped_buf(answer, 10000);
 
     (void)input, (void)out;
-    buf_init(&answer, 10000);
     return ask(call, "GET", "/abort", (struct str){0}, &answer, err);
 }
 
@@ -234,12 +230,11 @@ static bool cleaned;
 
 static int run_waits(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
-    scoped_buf answer, empty;
+    scoped_buf(answer, 100);
+    scoped_buf(empty, 100);
     struct err ignored;
 
     (void)input, (void)out;
-    buf_init(&answer, 100);
-    buf_init(&empty, 100);
     int r = ask(call, "GET", "/wait", (struct str){0}, &answer, err);
     fiber_shield();
     cleaned = ask(call, "GET", "/empty", (struct str){0}, &empty, &ignored) == 204;

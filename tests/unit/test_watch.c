@@ -129,7 +129,7 @@ static const char *log_text(struct buf *log)
 
 static int ask(const char *method, const char *body, json_t **out)
 {
-    scoped_client c;
+    scoped_client(c);
     char path[128];
 
     (void)snprintf(path, sizeof(path), "/filesystem.Filesystem/%s", method);
@@ -140,7 +140,7 @@ static int ask(const char *method, const char *body, json_t **out)
 /* POST /files, as the SDKs do. */
 static int upload(const struct tmpdir *dir, const char *name, const char *text)
 {
-    scoped_client c;
+    scoped_client(c);
     char target[PATH_MAX + 64];
 
     (void)snprintf(target, sizeof(target), "/files?username=root&path=%s/%s", dir->path, name);
@@ -168,7 +168,7 @@ static void feed_close(struct feed *feed)
     client_close(&feed->client);
     buf_fini(&feed->log);
 }
-#define scoped_feed scoped(feed_close) struct feed
+#define scoped_feed(name) scoped(feed_close) struct feed name = {.client = {.fd = -1}}
 
 /* Takes one message; false after the last. */
 static bool feed_step(struct feed *feed)
@@ -277,7 +277,7 @@ static int poller_remove(const char *id)
 static void changes_are_told_in_order(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    scoped_feed feed;
+    scoped_feed(feed);
 
     CHECK(feed_open(&feed, dir.path, "", ""));
     make_file(&dir, "a", "text");
@@ -292,7 +292,7 @@ static void changes_are_told_in_order(void)
 static void an_upload_is_three_events(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    scoped_feed feed;
+    scoped_feed(feed);
 
     CHECK(feed_open(&feed, dir.path, "", ""));
     CHECK_INT(upload(&dir, "a", "text"), 200);
@@ -304,10 +304,9 @@ static void an_upload_is_three_events(void)
 static void polling_drains_in_the_call(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    scoped_buf log;
+    scoped_buf(log, LOG_MAX);
     char id[64], code[64];
 
-    buf_init(&log, LOG_MAX);
     CHECK(poller_open(dir.path, "", id));
     for (int i = 0; i < 50; i++) {
         CHECK_INT(upload(&dir, "a", "text"), 200);
@@ -325,7 +324,7 @@ static void polling_drains_in_the_call(void)
 static void entries_come_when_asked_for(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    scoped_feed feed;
+    scoped_feed(feed);
     char wanted[512];
 
     CHECK(feed_open(&feed, dir.path, ",\"includeEntry\":true,\"recursive\":true", ""));
@@ -343,7 +342,7 @@ static void links_and_odd_names(void)
 {
     scoped_tmpdir dir = tmpdir_make();
     scoped_tmpdir other = tmpdir_make();
-    scoped_feed feed;
+    scoped_feed(feed);
     char link[PATH_MAX];
 
     path_in(&other, "link", link);
@@ -363,7 +362,8 @@ static void links_and_odd_names(void)
 static void nothing_from_before_is_told(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    scoped_feed first, second;
+    scoped_feed(first);
+    scoped_feed(second);
 
     CHECK(feed_open(&first, dir.path, "", ""));
     make_file(&dir, "before", "x");
@@ -379,7 +379,7 @@ static void nothing_from_before_is_told(void)
 static void a_tree_is_followed(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    scoped_feed feed;
+    scoped_feed(feed);
 
     make_dir(&dir, "old");
     make_dir(&dir, "old/deep");
@@ -397,7 +397,7 @@ static void a_tree_is_followed(void)
 static void a_tree_that_is_not_wanted_is_not_followed(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    scoped_feed feed;
+    scoped_feed(feed);
 
     make_dir(&dir, "old");
     CHECK(feed_open(&feed, dir.path, "", ""));
@@ -411,7 +411,7 @@ static void directories_may_move(void)
 {
     scoped_tmpdir dir = tmpdir_make();
     scoped_tmpdir other = tmpdir_make();
-    scoped_feed feed;
+    scoped_feed(feed);
 
     make_dir(&other, "in");
     make_dir(&other, "in/deep");
@@ -456,7 +456,7 @@ static void race_make(const struct tmpdir *dir, int tree)
 static void new_trees_are_told_once(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    scoped_feed feed;
+    scoped_feed(feed);
     char line[256];
 
     CHECK(feed_open(&feed, dir.path, ",\"recursive\":true", ""));
@@ -490,7 +490,7 @@ static void new_trees_are_told_once(void)
 static void renamed_trees_are_told_once(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    scoped_feed feed;
+    scoped_feed(feed);
     char old[64], new[64], file[128], a[160], b[160];
 
     CHECK(feed_open(&feed, dir.path, ",\"recursive\":true", ""));
@@ -526,11 +526,11 @@ static void renamed_trees_are_told_once(void)
 static void the_end_of_the_directory_is_told(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    scoped_feed removed, moved;
-    scoped_buf log;
+    scoped_feed(removed);
+    scoped_feed(moved);
+    scoped_buf(log, LOG_MAX);
     char a[PATH_MAX], b[PATH_MAX], id[64], code[64];
 
-    buf_init(&log, LOG_MAX);
     make_dir(&dir, "a");
     make_dir(&dir, "b");
     path_in(&dir, "a", a);
@@ -560,7 +560,7 @@ static void refuses(const char *path, const char *more, const char *code)
 {
     char body[PATH_MAX + 128];
     json_auto_t *out = NULL;
-    scoped_feed feed;
+    scoped_feed(feed);
 
     (void)snprintf(body, sizeof(body), "{\"path\":\"%s\"%s}", path, more);
     CHECK(ask("CreateWatcher", body, &out) >= 400);
@@ -608,7 +608,8 @@ static void network_mounts_are_refused(void)
 static void streams_live_and_time_out(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    scoped_feed alive, timed;
+    scoped_feed(alive);
+    scoped_feed(timed);
 
     CHECK(feed_open(&alive, dir.path, "", "Keepalive-Ping-Interval: 1\r\n"));
     while (alive.keepalives == 0) {
@@ -624,12 +625,11 @@ static void streams_live_and_time_out(void)
 static void a_thousand_watches_work(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    scoped_buf log;
+    scoped_buf(log, LOG_MAX);
     char(*ids)[64] = calloc(THOUSAND, sizeof(*ids));
     char name[64], path[PATH_MAX], code[64];
     int told = 0;
 
-    buf_init(&log, LOG_MAX);
     for (int i = 0; ids && i < THOUSAND; i++) {
         (void)snprintf(name, sizeof(name), "d%d", i);
         make_dir(&dir, name);
@@ -677,7 +677,8 @@ static void too_many_watchers_say_so(void)
 static void lost_events_are_an_error(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    scoped_feed feed, anew;
+    scoped_feed(feed);
+    scoped_feed(anew);
     char name[32];
 
     CHECK(feed_open(&feed, dir.path, "", ""));
@@ -703,12 +704,11 @@ static void a_slow_reader_is_told_of_its_end(void)
 {
     scoped_tmpdir dir = tmpdir_make();
     scoped_tmpdir other = tmpdir_make();
-    scoped_feed feed;
-    scoped_buf log;
+    scoped_feed(feed);
+    scoped_buf(log, LOG_MAX);
     char name[NAME_LONG + 1], id[64], code[64];
     int events = 4 * WATCH_KEPT_BYTES_MAX / NAME_LONG; /* with what sockets hold */
 
-    buf_init(&log, LOG_MAX);
     memset(name, 'n', NAME_LONG);
     name[NAME_LONG] = '\0';
     CHECK(poller_open(other.path, "", id));
@@ -733,7 +733,7 @@ static void a_slow_reader_is_told_of_its_end(void)
 static void too_much_at_once_is_told(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    scoped_feed feed;
+    scoped_feed(feed);
     char path[PATH_MAX] = "";
 
     for (int level = 0; level < 4; level++) {
