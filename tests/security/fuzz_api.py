@@ -12,12 +12,14 @@ The seed decides what is asked; four askers run side by side, so the order betwe
 
 import argparse
 import collections
+import contextlib
 import http.client
 import json
 import os
 import random
 import re
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -443,6 +445,9 @@ class Fuzz:
             with httpx.Client(base_url=self.daemon.url, headers={"X-API-Key": team.key}, timeout=ANSWER_S) as api:
                 for row in api.get("/v2/sandboxes").json():
                     api.delete(f"/sandboxes/{row['sandboxID']}")
+        for pid in self.daemon.jails().values() if self.breach else []:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)  # of a server that died in the middle
 
     def run(self):
         askers = [Asker(self, number) for number in range(ASKERS)]
