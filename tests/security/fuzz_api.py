@@ -321,18 +321,19 @@ class Asker:
             self.team.keep("mcp", headers["Mcp-Session-Id"])
         if request.method == "DELETE" and request.named:
             self.team.lose(*request.named[-1])
-        if request.method == "PATCH" and "templates" in request.route:
-            for _, name in request.named:
-                self.team.show(name)
-            for kind in ("template", "build"):
-                for name in self.team.ids(kind):
-                    self.team.show(name)
         if request.method not in ("POST", "PUT"):
             return
         try:
             self.harvest(request, json.loads(text))
         except ValueError:
             pass
+
+    def publish(self, request):
+        """A template that may become public with this request, and its builds, may be seen by all."""
+        if request.method == "PATCH" and "templates" in request.route:
+            for kind in ("template", "build"):
+                for name in self.team.ids(kind) + [name for _, name in request.named]:
+                    self.team.show(name)
 
     def harvest(self, request, body):
         if isinstance(body, list):
@@ -359,6 +360,7 @@ class Asker:
         try:
             while self.fuzz.goes_on():
                 request = self.request()
+                self.publish(request)
                 self.fuzz.note(self.team, request)
                 answer = self.ask(request)
                 if answer:
