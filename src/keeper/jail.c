@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "keeper/mounts.h"
 #include "keeper/rootfs.h"
+#include "keeper/tenant_file.h"
 #include "keeper/userns.h"
 #include "keeper/volume.h"
 
@@ -135,13 +136,11 @@ static int channel_connect_path(const struct jail *jail, struct err *err)
 {
     const pid_t pid = jail->name.pid;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    char path[32];
     struct stat st;
 
-    (void)snprintf(path, sizeof(path), "/proc/%d/root", pid);
-    scoped_fd root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    scoped_fd root = tenant_root_open(pid, err);
     if (root < 0) {
-        return err_sys(err, "open the root of process %d", pid);
+        return root;
     }
     /* Still alive after the open: so what was opened is not a later owner's of that pid. */
     if (syscall(SYS_pidfd_send_signal, jail->pidfd, 0, NULL, 0) < 0) {

@@ -31,7 +31,8 @@ struct house_agent agent = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static void serve_init(int fd)
 {
     static const char fine[] = "HTTP/1.1 204 No Content\r\n\r\n";
-    static const char bad[] = "HTTP/1.1 500 Broken\r\nContent-Length: 7\r\n\r\nno room";
+    static const char bad[] = "HTTP/1.1 500 Broken\r\nContent-Length: 21\r\n\r\n"
+                              "{\"message\":\"no room\"}";
     char text[16384] = "";
     size_t len = 0;
     const char *end = NULL, *length = NULL;
