@@ -306,7 +306,8 @@ class Asker:
         for name in private:
             if name in text and name not in asked:
                 raise Breach(f"shows the other team's {name}: {text[:500]}")
-        if status < 300 and request.route != "edge":
+        nothing = request.method == "OPTIONS" or (request.method == "GET" and text.strip() == "[]")
+        if status < 300 and request.route != "edge" and not nothing:
             for kind, name in request.named:
                 token = any(name == "Authorization" for name, _ in request.headers)
                 if name in private and not token:
