@@ -20,11 +20,13 @@
 #include "base/log.h"
 #include "keeper/mounts.h"
 #include "keeper/rootfs.h"
+#include "keeper/tenant_file.h"
 #include "keeper/userns.h"
 #include "keeper/volume.h"
 
-static const uint64_t jail_namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
-                                        CLONE_NEWIPC | CLONE_NEWUTS; /* cgroup: once placed */
+/* The user namespace comes from userns_clone(), the one of groups once it is placed. */
+static const uint64_t jail_namespaces =
+    CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
 
 /* ---- the first process ---- */
 
@@ -52,16 +54,18 @@ static int first_process_start(struct jail_kit *kit, const char *id, const struc
         .cgroup = (unsigned)group_fd,
     };
 
-    long pid = syscall(SYS_clone3, &args, sizeof(args));
+    pid_t pid = userns_clone(&args, userns_base(plan->uid_slot), err);
     if (pid < 0) {
-        return err_sys(err, "start a process in new namespaces");
+        return pid;
     }
     if (pid == 0) {
         fd_closep(&ours);
+        (void)close(kit->lock_fd); /* both locks are the keeper's alone */
+        (void)close(pool_fd(kit->pool));
         jail_inside(
             &(struct jail_inside){plan, kit->filters, kit->network, &doors, kit->merges, theirs});
     }
-    out->name.pid = (int32_t)pid;
+    out->name.pid = pid;
     *socket = move_fd(&ours);
     return 0;
 }
@@ -132,13 +136,11 @@ static int channel_connect_path(const struct jail *jail, struct err *err)
 {
     const pid_t pid = jail->name.pid;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    char path[32];
     struct stat st;
 
-    (void)snprintf(path, sizeof(path), "/proc/%d/root", pid);
-    scoped_fd root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    scoped_fd root = tenant_root_open(pid, err);
     if (root < 0) {
-        return err_sys(err, "open the root of process %d", pid);
+        return root;
     }
     /* Still alive after the open: so what was opened is not a later owner's of that pid. */
     if (syscall(SYS_pidfd_send_signal, jail->pidfd, 0, NULL, 0) < 0) {

@@ -53,9 +53,8 @@ must_check int network_loopback(struct err *err);
  * a jail with loopback alone. */
 must_check int network_open(const struct network *network, struct err *err);
 
-/* The knobs of the namespace the caller is in. `gid_first` is the first of the jail's groups as the
- * caller sees them. */
-must_check int network_settings(int proc_fd, uint32_t gid_first, struct err *err);
+/* The knobs of the namespace the caller is in. */
+must_check int network_settings(int proc_fd, struct err *err);
 
 /* The daemon's ends. */
 struct network_sockets {
@@ -71,7 +70,7 @@ static inline void network_sockets_closep(struct network_sockets *sockets)
 }
 
 /* All of the above in the namespace of that process, which is being restored; its sockets too. */
-must_check int network_restore(const struct network *network, pid_t pid, uint32_t gid_first,
+must_check int network_restore(const struct network *network, pid_t pid,
                                struct network_sockets *out, struct err *err);
 
 /* Opens them in the namespace of that process. All are open, or all are -1. */

@@ -337,7 +337,7 @@ void sandbox_take_jail(struct sandbox *sb, int past, int fds[KEEPER_FDS_MAX])
     if (egress && !sb->net && fds[KEEPER_FD_DNS_UDP] >= 0) {
         const struct egress_sockets sockets = {.gate = move_fd(&fds[KEEPER_FD_GATE]),
                                                .dns_udp = move_fd(&fds[KEEPER_FD_DNS_UDP])};
-        sb->net = egress_open(egress, sb->id, sb->options, &sockets);
+        sb->net = egress_open(egress, sb->id, sb->team_id, sb->options, &sockets);
     }
     agent_channel_close(sb->channel);
     sb->channel = agent_channel_new(sb->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]), past,

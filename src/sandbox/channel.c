@@ -156,9 +156,10 @@ static bool flush(struct agent_channel *ch)
     return buf_len(&ch->out) > 0;
 }
 
+/* One whose request failed because the channel closed may ask again at once, of the same one. */
 static int put(struct agent_channel *ch, const struct channel_message *message)
 {
-    int r = buf_append(&ch->out, message, sizeof(*message));
+    int r = ch->fd < 0 ? -ENOTCONN : buf_append(&ch->out, message, sizeof(*message));
 
     if (r == 0 && !ch->writing && flush(ch)) {
         ch->writing = true;

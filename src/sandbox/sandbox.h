@@ -149,7 +149,8 @@ struct sandbox_params { /* borrowed during the call */
 /* sb is NULL on failure, and err says why. error is -EAGAIN when the keeper is away or the daemon
  * is stopping, -ENOSPC when a limit of this machine is reached, -EDQUOT when the store's disk is
  * full, -EINVAL when a volume cannot be mounted at the place named, -ETIMEDOUT when it did not
- * start in time, -EIO otherwise. */
+ * start in time, -EOPNOTSUPP when its agent cannot work with the template's files, -EIO otherwise.
+ */
 typedef void sandbox_created(void *ctx, struct sandbox *sb, int error, const struct err *err);
 void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
                     sandbox_created *done, void *ctx);

@@ -6,6 +6,7 @@ from urllib.parse import urlparse
 
 
 def test_the_hosts_ports_are_not_reachable(attack):
+    """The daemon's own port, asked for by every address that leads to the host, does not answer a jail."""
     port = urlparse(os.environ["E2B_API_URL"]).port
     own = [line.split()[3].partition("/")[0] for line in os.popen("ip -o addr")]
     report = attack(f"""
@@ -24,7 +25,7 @@ def test_the_hosts_ports_are_not_reachable(attack):
 
 
 def test_the_way_out_cannot_be_changed(attack):
-    """Routes, addresses and rules of the jail's network are the keeper's, also for root inside."""
+    """Addresses, routes, links and packet rules of the jail's network cannot be changed by its root."""
     report = attack("""
         import subprocess
         for command in ["ip addr add 10.9.9.9/32 dev lo", "ip route del local default table local",
@@ -37,6 +38,7 @@ def test_the_way_out_cannot_be_changed(attack):
 
 
 def test_the_hosts_abstract_sockets_are_not_reachable(attack):
+    """CVE-2020-15257: an abstract unix socket of the host, as the shim of containerd had, is not reachable."""
     import socket
 
     listener = socket.socket(socket.AF_UNIX)
@@ -53,12 +55,13 @@ def test_the_hosts_abstract_sockets_are_not_reachable(attack):
 
 
 def test_only_loopback_exists(sandbox):
+    """No network device of the host, nor a virtual one, is in the jail."""
     done = sandbox.commands.run("ls /proc/sys/net/ipv4/conf; ip -o link | wc -l", user="root")
     assert set(done.stdout.split()) <= {"all", "default", "lo", "1"}
 
 
 def test_the_channel_takes_no_peer_from_inside(attack, sandbox):
-    """Who speaks on the channel is the daemon; a tenant on it would be given control sockets."""
+    """A tenant that connects to the agent's channel and poses as the daemon is given no control socket."""
     report = attack("""
         s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         s.settimeout(5)
@@ -107,6 +110,7 @@ def test_the_channels_name_cannot_be_taken(attack, sandbox):
 
 
 def test_init_is_for_the_daemon_alone(attack):
+    """The agent's /init, asked for from inside in several spellings, is refused to everybody but the daemon."""
     report = attack("""
         import urllib.request, urllib.error
         for url in ["http://127.0.0.1:49983/init", "http://127.0.0.1:49983//init",

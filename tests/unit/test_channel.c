@@ -582,6 +582,30 @@ static void quiet_is_known_by_the_close(void)
     }
 }
 
+static void on_answer_again(void *ctx, int fd_or_error)
+{
+    answers[answers_n++] = fd_or_error;
+    agent_channel_connect(ctx, 1234, on_answer, NULL);
+}
+
+/* The edge asks again when a request fails, before anybody is told that the channel is gone. */
+static void asking_again_while_it_closes_is_refused(void)
+{
+    setup();
+    greet();
+    agent_channel_connect(channel, 1234, on_answer_again, channel);
+    (void)hear();
+    struct channel_message asked = ask_quiet();
+    say(CHANNEL_QUIET, asked.seq, 0, 0);
+    fd_closep(&agent);
+    turn();
+    CHECK_INT(quiet, 1);
+    CHECK_INT(answers_n, 2);
+    CHECK(answers[0] < 0 && answers[1] < 0);
+    channel = NULL;
+    teardown();
+}
+
 static void who_cannot_be_quiet_says_so(void)
 {
     setup();
@@ -644,6 +668,7 @@ int main(void)
         {"the longest line fits", the_longest_line_fits},
         {"an older agent has no log", an_older_agent_has_no_log},
         {"quiet is known by the close", quiet_is_known_by_the_close},
+        {"asking again while it closes is refused", asking_again_while_it_closes_is_refused},
         {"who cannot be quiet says so", who_cannot_be_quiet_says_so},
         {"last words are heard", last_words_are_heard},
     };
