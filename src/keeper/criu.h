@@ -34,6 +34,10 @@ struct criu_program {
     int version; /* major * 10000 + minor * 100 + sublevel */
 };
 
+/* Whether a seccomp filter holds for a process (0: this one). The kernel does not let such a
+ * process suspend the filter of another, which every save does. */
+bool criu_is_hindered(pid_t pid);
+
 /* Looks where `make install` puts it, then where `make deps-criu` unpacks it to, then for the
  * system's own, and takes the first that is new enough. -ENOENT with a sentence when there is none.
  * Needs SIGCHLD at its default. */

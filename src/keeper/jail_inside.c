@@ -190,15 +190,14 @@ static int hostname_set(int root, const char *hostname, struct err *err)
 
 static int channel_listen(struct err *err)
 {
-    const struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = CHANNEL_PATH};
+    struct sockaddr_un address;
+    socklen_t len = network_name(&address, CHANNEL_NAME);
     scoped_fd fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-    mode_t mask = umask(0177);
-    if (fd < 0 || bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&address, len) < 0 ||
         listen(fd, CHANNEL_BACKLOG) < 0) {
-        return err_sys(err, "listen on " CHANNEL_PATH);
+        return err_sys(err, "listen for the channel");
     }
-    (void)umask(mask);
     return move_fd(&fd);
 }
 
@@ -276,7 +275,7 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     const int root = given[0];
     /* 2. Take what comes from outside, then lose sight of it. The network's settings come while
      * /proc/sys is still writable. */
-    if ((r = furnish_take(&furnish, err)) < 0 || (r = network_settings(furnish.proc, 0, err)) < 0 ||
+    if ((r = furnish_take(&furnish, err)) < 0 || (r = network_settings(furnish.proc, err)) < 0 ||
         (r = oom_score_reset(furnish.proc, err)) < 0 || (r = root_enter(root, err)) < 0) {
         return r;
     }

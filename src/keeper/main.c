@@ -24,6 +24,7 @@
 #include "base/str.h"
 #include "keeper/about.h"
 #include "keeper/handle.h"
+#include "keeper/host.h"
 #include "keeper/restore.h"
 #include "keeper/saved.h"
 #include "keeper/stage.h"
@@ -378,6 +379,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         r = pool_lock(keeper, err);
     }
     if (r == 0) {
+        host_limits_raise();
         r = cgroups_open(options->instance, &keeper->kit.groups, err);
     }
     if (r == 0) {

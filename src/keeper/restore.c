@@ -14,6 +14,7 @@
 #include "base/id.h"
 #include "base/log.h"
 #include "keeper/about.h"
+#include "keeper/become.h"
 #include "keeper/criu.h"
 #include "keeper/den.h"
 #include "keeper/images.h"
@@ -55,8 +56,7 @@ struct restore {
 static int network_make(struct restore *restore, pid_t pid)
 {
     struct err *err = &restore->step_err;
-    int r = network_restore(restore->kit->network, pid, userns_base(restore->plan->uid_slot),
-                            &restore->out->net, err);
+    int r = network_restore(restore->kit->network, pid, &restore->out->net, err);
 
     if (r < 0 && !restore->plan->network) {
         log_warn("jail %s has no network: %s", restore->id, err->msg);
@@ -111,8 +111,13 @@ static int on_step(void *ctx, const char *step, pid_t pid)
 {
     struct restore *restore = ctx;
 
+    /* The user namespace is made between these two, and belongs to the jail's own first id. */
+    if (strcmp(step, "pre-restore") == 0) {
+        return become(restore->criu.pid, userns_base(restore->plan->uid_slot), &restore->step_err);
+    }
     if (strcmp(step, "setup-namespaces") == 0) {
-        return network_make(restore, pid);
+        int r = become(restore->criu.pid, 0, &restore->step_err);
+        return r < 0 ? r : network_make(restore, pid);
     }
     if (strcmp(step, "post-restore") == 0) {
         restore->first = pid;
