@@ -291,7 +291,7 @@ def test_connections_out_of_one_team_leave_other_teams_room(tmp_path, monkeypatc
             box.files.write("/tmp/reach.py", REACH)
         for box in greedy:
             box.commands.run(f"python3 /tmp/reach.py {FILES // 4} 200 > /tmp/reached 2>&1", background=True, timeout=0)
-        taken = [int(until(lambda b=box: b.commands.run("cat /tmp/reached").stdout, "it has tried")) for box in greedy]
+        taken = [int(until(lambda b=box: b.commands.run("cat /tmp/reached || true").stdout, "it has tried")) for box in greedy]
         assert 0 < sum(taken) < FILES // 8, taken
         assert other.commands.run("python3 /tmp/reach.py 5 0").stdout == "5\n"
         for box in (*greedy, other):
@@ -315,13 +315,6 @@ def create(key):
             b"\r\nContent-Type: application/json\r\nContent-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body)
 
 
-def remove_all(daemon, key):
-    with httpx.Client(base_url=daemon.url, headers={"X-API-Key": key}, timeout=60) as api:
-        while rows := api.get("/v2/sandboxes").json():
-            for row in rows:
-                api.delete(f"/sandboxes/{row['sandboxID']}")
-
-
 def test_a_flood_of_creates_does_not_come_before_another_team(roomy):
     """One team asks for two hundred sandboxes at once; another team that asks for one afterwards has it while most of those still wait."""
     try:
@@ -333,8 +326,8 @@ def test_a_flood_of_creates_does_not_come_before_another_team(roomy):
             assert set(many.statuses(of_flood)) == {201}
             assert many.order.index(late) < CREATES // 2, many.order.index(late)
     finally:
-        remove_all(roomy, roomy.key)
-        remove_all(roomy, roomy.other_key)
+        flood.remove_sandboxes(roomy, roomy.key)
+        flood.remove_sandboxes(roomy, roomy.other_key)
 
 
 def test_builds_of_one_team_do_not_keep_another_team_waiting(daemon):
