@@ -204,11 +204,11 @@ def test_calls_that_one_team_does_not_finish_leave_other_teams_room(daemon):
 @pytest.mark.parametrize("length", [b"Content-Length: 100", b"Transfer-Encoding: chunked"],
                          ids=["announced", "chunked"])
 def test_calls_without_a_key_are_answered_without_their_body(daemon, length):
-    """Calls without a key announce a body and never send it; they are answered 401 at once and hold nothing."""
+    """Calls without a key announce a body and never send it; all are answered at once, as refused, and hold nothing."""
     with Flood(daemon) as many:
         numbers = many.open(CONNECTIONS // 2, slow_call(None, length))
         assert many.listen(lambda f: len(f.statuses()) == len(numbers)), many.said
-        assert set(many.statuses()) == {401}
+        assert 401 in many.statuses() and set(many.statuses()) <= {401, 503}
         assert lists(daemon, daemon.key) == 200
 
 
@@ -227,7 +227,7 @@ def test_uploads_by_token_are_charged_to_the_volume_s_team(daemon):
         with Flood(daemon) as many:
             many.open(CONNECTIONS // 2, slow)
             assert many.listen(lambda f: len(f.statuses()) > CONNECTIONS // 8)
-            assert set(many.statuses()) == {429}
+            assert 429 in many.statuses() and set(many.statuses()) <= {429, 503}
             put = httpx.put(f"{daemon.url}/volumecontent/{theirs['volumeID']}/file", params={"path": "/kept"},
                             content=b"x", headers={"Authorization": f"Bearer {theirs['token']}"}, timeout=60)
             assert put.status_code == 201, put.text

@@ -132,7 +132,7 @@ def test_a_sandbox_that_logs_as_fast_as_it_can_fills_no_disk(daemon, box, other)
     assert served > 0
     figures = daemon.figures()
     told = figures["atoll_log_lines_total"] - before + figures["atoll_log_lines_lost_total"]
-    assert told >= 1000, told
+    assert told >= 100, told
     assert log_bytes(daemon, box) <= LOG_BYTES + (64 << 10)
     answer = httpx.get(f"{daemon.url}/v2/sandboxes/{box.sandbox_id}/logs", params={"limit": 10},
                        headers={"X-API-Key": daemon.key}, timeout=60)
