@@ -116,7 +116,7 @@ class Flood:
 
 
 def request(sandbox_id, port, path="/"):
-    return (f"GET {path} HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: {sandbox_id}\r\n"
+    return (f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nE2b-Sandbox-Id: {sandbox_id}\r\n"
             f"E2b-Sandbox-Port: {port}\r\n\r\n").encode()
 
 

@@ -128,7 +128,7 @@ def streams_of(daemon, sandbox, count):
     peer.initiate_connection()
     for i in range(count):
         peer.send_headers(2 * i + 1, [
-            (":method", "GET"), (":scheme", "http"), (":authority", "localhost"), (":path", "/"),
+            (":method", "GET"), (":scheme", "http"), (":authority", "127.0.0.1"), (":path", "/"),
             ("e2b-sandbox-id", sandbox.sandbox_id), ("e2b-sandbox-port", str(PORT))], end_stream=True)
     link.sockets[number].setblocking(True)
     link.sockets[number].sendall(peer.data_to_send())
@@ -156,7 +156,7 @@ def test_streams_of_one_connection_count_as_connections_do(daemon, victim, sibli
         assert lists(daemon, daemon.key) == 200
 
 
-@pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.1\r\nHost: a\r\nX-Slow: "], ids=["nothing", "half a head"])
+@pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "], ids=["nothing", "half a head"])
 def test_connections_that_ask_for_nothing_make_room(daemon, stranger, first):
     """Three times as many connections as the daemon takes send nothing, or half a head; whoever asks for something gets in."""
     with Flood(daemon) as many:
@@ -175,7 +175,7 @@ def test_idle_connections_make_room(daemon, stranger):
     before = daemon.figures()["atoll_http_connections_refused_total"]
     with Flood(daemon) as many:
         for _ in range(FLOOD):
-            number = many.open(1, b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")[0]
+            number = many.open(1, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")[0]
             assert many.listen(lambda f, n=number: f.said[n])
         assert set(many.statuses()) == {200}
         assert answers(daemon, stranger)
@@ -185,7 +185,7 @@ def test_idle_connections_make_room(daemon, stranger):
 
 
 def slow_call(key, length=b"Content-Length: 100"):
-    return (b"POST /v2/sandboxes HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" +
+    return (b"POST /v2/sandboxes HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n" +
             (b"X-API-Key: " + key.encode() + b"\r\n" if key else b"") + length + b"\r\n\r\n")
 
 
@@ -221,7 +221,7 @@ def volume_of(daemon, key):
 def test_uploads_by_token_are_charged_to_the_volume_s_team(daemon):
     """Uploads into a team's volume, by its token and without a key, begin and never go on; the team is told 429, and other teams' volumes and calls without a key go on."""
     ours, theirs = volume_of(daemon, daemon.key), volume_of(daemon, daemon.other_key)
-    slow = (f"PUT /volumecontent/{ours['volumeID']}/file?path=/slow HTTP/1.1\r\nHost: a\r\n"
+    slow = (f"PUT /volumecontent/{ours['volumeID']}/file?path=/slow HTTP/1.1\r\nHost: 127.0.0.1\r\n"
             f"Authorization: Bearer {ours['token']}\r\nContent-Length: 100\r\n\r\n").encode()
     try:
         with Flood(daemon) as many:
@@ -311,7 +311,7 @@ def roomy():
 
 def create(key):
     body = json.dumps({"templateID": "base", "timeout": 300}).encode()
-    return (b"POST /v2/sandboxes HTTP/1.1\r\nHost: a\r\nX-API-Key: " + key.encode() +
+    return (b"POST /v2/sandboxes HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-Key: " + key.encode() +
             b"\r\nContent-Type: application/json\r\nContent-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body)
 
 
