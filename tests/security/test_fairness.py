@@ -156,6 +156,30 @@ def test_streams_of_one_connection_count_as_connections_do(daemon, victim, sibli
         assert lists(daemon, daemon.key) == 200
 
 
+def test_streams_that_are_reset_at_once_hold_nothing(daemon, victim, sibling, stranger):
+    """CVE-2023-44487: HTTP/2 connections open thousands of streams into a silent service and reset each at once; no place stays taken, and the others go on."""
+    server = daemon.child("server")
+    for _ in range(5):
+        with flood.Flood(daemon) as link:
+            number = link.open(1)[0]
+            peer = h2.connection.H2Connection(h2.config.H2Configuration())
+            peer.initiate_connection()
+            link.sockets[number].settimeout(flood.PATIENCE_S)
+            with contextlib.suppress(ConnectionError):  # the server may end a connection that does so
+                for i in range(2000):
+                    peer.send_headers(2 * i + 1, [
+                        (":method", "GET"), (":scheme", "http"), (":authority", "127.0.0.1"), (":path", "/"),
+                        ("e2b-sandbox-id", victim.sandbox_id), ("e2b-sandbox-port", str(PORT))], end_stream=True)
+                    peer.reset_stream(2 * i + 1)
+                    if i % 100 == 99:
+                        link.sockets[number].sendall(peer.data_to_send())
+            assert answers(daemon, stranger) and lists(daemon, daemon.key) == 200
+    until(lambda: places(daemon) == 0, "no place is taken")
+    assert answers(daemon, sibling)
+    assert daemon.child("server") == server
+    assert victim.commands.run("echo here").stdout == "here\n"
+
+
 @pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "], ids=["nothing", "half a head"])
 def test_connections_that_ask_for_nothing_make_room(daemon, stranger, first):
     """Three times as many connections as the daemon takes send nothing, or half a head; whoever asks for something gets in."""
