@@ -90,8 +90,8 @@ static const struct route routes[] = {
     {"POST", "/volumecontent/{}/dir", NULL, BODY_NONE, ACCESS_OPEN, stream_volume},
     {"GET", "/volumecontent/{}/file", NULL, BODY_NONE, ACCESS_OPEN, stream_volume},
     {"PUT", "/volumecontent/{}/file", NULL, BODY_NONE, ACCESS_OPEN, stream_volume},
-    {"GET", "/metrics", handle_figures, BODY_NONE, ACCESS_LOCAL, NULL},
-    {"GET", "/health", handle_health, BODY_NONE, ACCESS_OPEN, NULL},
+    {"GET", "/metrics", handle_figures, BODY_NONE, ACCESS_SCRAPE, NULL},
+    {"GET", "/health", handle_health, BODY_NONE, ACCESS_PROBE, NULL},
 };
 
 static const char team_is_busy[] =
@@ -230,16 +230,9 @@ static void on_body(void *ctx, struct http_exchange *ex, int error, struct str t
     call->route->handle(call, body);
 }
 
-/* A request that a proxy on this machine passed on comes from wherever. */
-static bool is_local(const struct http_request *req)
+static bool is_open(const struct route *route)
 {
-    return (str_starts(req->peer, STR("127.")) || str_eq(req->peer, STR("::1"))) &&
-           !http_header_get(req, "x-forwarded-for").at && !http_header_get(req, "forwarded").at;
-}
-
-static bool is_open(const struct route *route, const struct http_request *req)
-{
-    return route->access == ACCESS_OPEN || (route->access == ACCESS_LOCAL && is_local(req));
+    return route->access == ACCESS_OPEN || route->access == ACCESS_PROBE;
 }
 
 static struct call *call_new(struct api *api, struct http_exchange *ex)
@@ -306,8 +299,7 @@ void api_handle(struct api *api, struct http_exchange *ex)
     }
     struct call *call = call_new(api, ex);
     route_find(call, req);
-    if (!call->refused && !is_open(call->route, req) &&
-        auth_check(api, req, &call->team, &err) < 0) {
+    if (!call->refused && !is_open(call->route) && auth_check(api, req, &call->team, &err) < 0) {
         refuse(call, 401, err.msg);
     }
     if (!call->refused && call->route->stream && call->route->stream(call)) {

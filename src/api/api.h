@@ -33,7 +33,8 @@ struct api_options {
     struct volumes *volumes;
     struct metrics *metrics;
     struct logs *logs;
-    void (*figures)(void *ctx, struct prometheus *page); /* what GET /metrics shows besides */
+    /* What GET /metrics shows besides: of single sandboxes, only of the team's. */
+    void (*figures)(void *ctx, const char *team_id, struct prometheus *page);
     void *figures_ctx;
     const char *domain;          /* reported to clients when set by the operator, else NULL */
     uint32_t team_sandboxes_max; /* that a team may have at one time */
@@ -59,6 +60,11 @@ void api_handle(struct api *api, struct http_exchange *ex);
  * request. -EACCES with the sentence of a 401. */
 must_check int api_authenticate(struct api *api, const struct http_request *req,
                                 const char **team_id, struct str *key, struct err *err);
+
+/* The SHA-256, in hex, of each API key of a team: a text that has the looks of a key can be held
+ * against them. The texts of keys are kept nowhere. */
+void api_key_hashes_each(const struct api *api, const char *team_id,
+                         void (*each)(void *ctx, const char *hash), void *ctx);
 
 /* The headers for browsers that every answer of the API carries, for answers that are not its own.
  * Before the exchange is accepted. */

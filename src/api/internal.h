@@ -74,7 +74,13 @@ struct call;
 
 enum body_kind { BODY_NONE, BODY_OPTIONAL, BODY_REQUIRED };
 
-enum access { ACCESS_KEY, ACCESS_OPEN, ACCESS_LOCAL /* this machine needs no key */ };
+/* Where a request comes from opens nothing: a browser on this machine comes from here as well. */
+enum access {
+    ACCESS_KEY,
+    ACCESS_OPEN,   /* without a key, or with a token of the route's own */
+    ACCESS_PROBE,  /* without a key, for programs: no page may read it */
+    ACCESS_SCRAPE, /* with a key, for programs: no page may read it */
+};
 
 /* How often a route was called and how long it took. */
 struct route_figures {

@@ -137,6 +137,7 @@ static const struct egress_line egress_lines[] = {
 
 struct egress_showing {
     struct prometheus *page;
+    const char *team_id;
     const struct egress_line *line;
     unsigned shown;
 };
@@ -149,7 +150,8 @@ static bool egress_show_one(void *ctx, struct sandbox *sb)
     struct egress_counters counters;
     uint64_t value = 0;
 
-    if (sandbox_egress(sb, &counters)) {
+    bool own = str_eq(str_of(sandbox_info(sb).team_id), str_of(showing->team_id));
+    if (own && sandbox_egress(sb, &counters)) {
         memcpy(&value, (const char *)&counters + line->at, sizeof(value));
         prometheus_label(id, "sandbox", sandbox_info(sb).id);
         (void)snprintf(labels, sizeof(labels), "%s%s", id, line->label);
@@ -159,11 +161,11 @@ static bool egress_show_one(void *ctx, struct sandbox *sb)
     return showing->shown < EGRESS_SHOWN_MAX;
 }
 
-/* The newest ones, as many as leave room on the page for the rest. */
-static void egress_show(struct sandboxes *sandboxes, struct prometheus *page)
+/* The newest ones of the team, as many as leave room on the page for the rest. */
+static void egress_show(struct sandboxes *sandboxes, const char *team_id, struct prometheus *page)
 {
     for (size_t i = 0; i < countof(egress_lines); i++) {
-        struct egress_showing showing = {page, &egress_lines[i], 0};
+        struct egress_showing showing = {page, team_id, &egress_lines[i], 0};
 
         if (egress_lines[i].help) {
             prometheus_family(page, egress_lines[i].family, "counter", egress_lines[i].help);
@@ -362,16 +364,28 @@ static void telemetry_show(const struct figures_sources *from, struct prometheus
                    "Lines of agents that are no JSON.", (double)logs.refused);
 }
 
+static void watchdog_show(const struct watchdog *dog, struct prometheus *page)
+{
+    const struct watchdog_figures figures = watchdog_figures(dog);
+
+    prometheus_one(page, "atoll_loop_stalls_total", "counter",
+                   "Times that the server stood still for more than a second.",
+                   (double)figures.stalls);
+    prometheus_one(page, "atoll_loop_stall_seconds_total", "counter",
+                   "How long it stood still then, in all.", (double)figures.stall_ms / 1000);
+}
+
 void figures_show(const struct figures_sources *from, struct prometheus *page)
 {
     sandboxes_show(from->sandboxes, page);
     steps_show(from, page);
-    egress_show(from->sandboxes, page);
+    egress_show(from->sandboxes, from->team_id, page);
     keeper_show(from->keeper, page);
     store_show(from->store, page);
     traffic_show(from, page);
     telemetry_show(from, page);
     process_show(page);
+    watchdog_show(from->watchdog, page);
     if (from->merges) {
         merging_show(page);
     }

@@ -6,17 +6,18 @@
 
 #include "agent/channel.h"
 #include "base/alloc.h"
+#include "base/busy.h"
 #include "base/clock.h"
 #include "base/encode.h"
 #include "edge/internal.h"
 #include "http/tls.h"
 
 #define TOKEN_HEADER "e2b-traffic-access-token"
+#define ACCESS_HEADER "x-access-token"
 
 /* ---- what may not pass ---- */
 
-/* The path as a lenient server might read it: decoded, without empty and dot segments. */
-static int plain_path(struct str path, struct buf *out)
+int edge_plain_path(struct str path, struct buf *out)
 {
     scoped_buf(decoded, HTTP_TARGET_BYTES_MAX);
     struct str segment;
@@ -43,7 +44,7 @@ static bool is_reserved(const struct http_request *req, uint16_t port)
                                          "/fsfreeze", "/fsthaw", "/upgrade"};
     scoped_buf(path, HTTP_TARGET_BYTES_MAX);
 
-    if (port != AGENT_PORT || plain_path(req->path, &path) < 0) {
+    if (port != AGENT_PORT || edge_plain_path(req->path, &path) < 0) {
         return false; /* the agent refuses what cannot be decoded */
     }
     for (size_t i = 0; i < countof(routes); i++) {
@@ -69,6 +70,25 @@ static bool is_private(const struct sandbox *sb, const struct http_request *req,
     }
     *out = given.len ? EDGE_ERROR_TOKEN_INVALID : EDGE_ERROR_TOKEN_MISSING;
     return !token || !str_eq_secret(given, str_of(token));
+}
+
+/* What the agent of a secure sandbox will ask for. Only a request that brings it wakes the sandbox:
+ * not what the agent answers to anybody, like /health and a browser's question for permission. */
+static bool is_entitled(const struct sandbox *sb, const struct http_request *req)
+{
+    const char *token = sandbox_info(sb).access_token;
+    struct str given = http_header_get(req, ACCESS_HEADER);
+
+    return !token || (given.len > 0 ? str_eq_secret(given, str_of(token)) : signed_by(token, req));
+}
+
+/* Asked for a request without that right. /health hears what it would hear of any sandbox that is
+ * paused. */
+static bool is_asleep(const struct sandbox *sb, const struct http_request *req,
+                      enum edge_error *out)
+{
+    *out = str_eq(req->path, STR("/health")) ? EDGE_ERROR_PAUSED : EDGE_ERROR_UNAUTHORIZED;
+    return sandbox_info(sb).state == SANDBOX_PAUSED;
 }
 
 /* ---- the door ---- */
@@ -109,9 +129,19 @@ static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *
 {
     struct str id = str_of(sandbox_info(sb).id);
     enum edge_error error = EDGE_ERROR_SHARE;
+    bool may_wake = port != AGENT_PORT || is_entitled(sb, http_request(ex));
 
-    if (is_private(sb, http_request(ex), port, &error) || is_away(sb, &error)) {
+    if (is_private(sb, http_request(ex), port, &error) ||
+        own_port_refuses(sb, http_request(ex), port, &error) || is_away(sb, &error)) {
         edge_refuse(edge, ex, error, id, port);
+        return;
+    }
+    if (!may_wake && is_asleep(sb, http_request(ex), &error)) {
+        if (edge_is_preflight(http_request(ex))) {
+            edge_preflight(ex); /* the request that follows brings the token */
+        } else {
+            edge_refuse(edge, ex, error, id, port);
+        }
         return;
     }
     struct backend *backend = backend_of(edge, sb);
@@ -121,7 +151,7 @@ static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *
         return;
     }
     sandbox_wake(sb);
-    proxy_start(backend, ex, port);
+    proxy_start(backend, ex, port, may_wake);
 }
 
 static void handle_target(struct edge *edge, struct http_exchange *ex,
@@ -190,6 +220,9 @@ void edge_figures(const struct edge *edge, struct edge_outcome out[EDGE_OUTCOMES
         [EDGE_ERROR_RESERVED] = "reserved",
         [EDGE_ERROR_TOKEN_MISSING] = "token_missing",
         [EDGE_ERROR_TOKEN_INVALID] = "token_invalid",
+        [EDGE_ERROR_UNAUTHORIZED] = "unauthorized",
+        [EDGE_ERROR_NOT_OWNER] = "not_owner",
+        [EDGE_ERROR_FOREIGN_PAGE] = "foreign_page",
         [EDGE_BAD_REQUEST] = "bad_request",
         [EDGE_BAD_SIGNATURE] = "bad_signature",
         [EDGE_PASSED] = "passed",
@@ -220,6 +253,7 @@ static void on_timer(uv_timer_t *timer)
     struct backend *backend = NULL, *next = NULL;
     bool more = false;
 
+    busy("idle connections to sandboxes");
     HASH_ITER (hh, edge->backends, backend, next) {
         more |= backend_expire(backend, clock_mono_ms());
         backend_check(backend);

@@ -39,7 +39,7 @@ enum edge_verdict edge_route(const struct http_request *req, const char *domain,
                              struct edge_target *out);
 
 /* How requests went, since the start. */
-enum { EDGE_OUTCOMES = 15 };
+enum { EDGE_OUTCOMES = 18 };
 struct edge_outcome {
     const char *name; /* "passed", "port_closed", ... */
     uint64_t count;

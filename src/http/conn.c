@@ -465,10 +465,9 @@ struct conn *conn_new(struct conn_owner *owner, struct tls_context *tls, void *t
 static void conn_name_peer(struct conn *conn)
 {
     struct sockaddr_storage addr;
-    int len = sizeof(addr);
+    socklen_t len = sizeof(addr);
 
-    if (conn->wire.uv.handle.type == UV_TCP &&
-        uv_tcp_getpeername(&conn->wire.uv.tcp, (struct sockaddr *)&addr, &len) == 0) {
+    if (conn->wire.is_tcp && getpeername(conn->wire.fd, (struct sockaddr *)&addr, &len) == 0) {
         (void)uv_ip_name((struct sockaddr *)&addr, conn->base.peer, sizeof(conn->base.peer));
     }
 }

@@ -227,11 +227,14 @@ static void on_connection(uv_stream_t *stream, int status)
     }
     bool room = has_room(server);
     struct conn *conn = conn_new(&server->owner, listener->tls, NULL);
-    int r = wire_accept(&conn->wire, &conn_events, stream);
+    if (wire_accept(&conn->wire, &conn_events, stream) < 0) {
+        free(conn); /* descriptors ran out */
+        return;
+    }
     server->connections_n++;
     conn_start(conn);
     server->refused += !room;
-    if (r < 0 || (!room && refusals_under_way(server) > REFUSALS_MAX)) {
+    if (!room && refusals_under_way(server) > REFUSALS_MAX) {
         conn_drop(conn, -ECONNRESET);
     } else if (!room) {
         conn_refuse(conn);

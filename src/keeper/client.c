@@ -8,9 +8,11 @@
 #include <utlist.h>
 
 #include "base/alloc.h"
+#include "base/busy.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/fdpass.h"
+#include "base/foreign.h"
 #include "base/str.h"
 #include "keeper/turns.h"
 
@@ -53,11 +55,19 @@ static void poll_update(struct keeper_client *client);
 
 /* ---- questions ---- */
 
+/* Messages of a jail's may wait in its channel, with descriptors. */
+static void answer_close(int fds[KEEPER_FDS_MAX])
+{
+    for (size_t i = 0; i < KEEPER_FDS_MAX; i++) {
+        foreign_closep(&fds[i]);
+    }
+}
+
 static void question_answer(struct question *question, const struct keeper_answer *answer,
                             int fds[KEEPER_FDS_MAX])
 {
     question->done(question->ctx, answer, fds);
-    fdpass_close(fds, KEEPER_FDS_MAX);
+    answer_close(fds);
     free(question);
 }
 
@@ -219,7 +229,7 @@ static void answers_take(struct keeper_client *client)
             return;
         }
         if (r < 0) {
-            fdpass_close(fds, KEEPER_FDS_MAX);
+            answer_close(fds);
             client_lose(client, r, "the keeper went away");
             return;
         }
@@ -231,7 +241,7 @@ static void answers_take(struct keeper_client *client)
             turns_pump(client);
             question_answer(question, &answer, fds);
         } else {
-            fdpass_close(fds, KEEPER_FDS_MAX); /* nobody asked */
+            answer_close(fds); /* nobody asked */
         }
     }
 }
@@ -240,6 +250,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 {
     struct keeper_client *client = poll->data;
 
+    busy("answers of the keeper");
     if (status < 0) {
         client_lose(client, -ECONNRESET, "the keeper went away");
         return;

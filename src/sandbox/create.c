@@ -195,7 +195,7 @@ void start_lost(struct sandbox *sb, const struct err *err)
     if (sb->start->claimed) {
         claim_lost(sb, err);
     } else {
-        start_fail(sb, -EIO, err);
+        start_fail(sb, err->code == EOPNOTSUPP ? -EOPNOTSUPP : -EIO, err);
     }
 }
 

@@ -90,7 +90,7 @@ static const struct {
 } statuses[] = {
     {400, EINVAL},    {401, EACCES},  {403, EPERM},      {404, ENOENT}, {409, ESTALE},
     {413, EMSGSIZE},  {413, ENOBUFS}, {422, EOPNOTSUPP}, {429, EBUSY},  {503, EAGAIN},
-    {504, ETIMEDOUT}, {507, EDQUOT},  {409, EEXIST},
+    {504, ETIMEDOUT}, {507, EDQUOT},  {409, EEXIST},     {502, EIO}, /* the sandbox's fault */
 };
 
 int call_errno_of(int status)
@@ -253,7 +253,7 @@ static int output_check(const struct tool_call *call, json_t *out, struct err *e
     int r = schema_check(tools_output(call->tools, call->tool), out, err);
     if (r < 0) {
         log_error("%s answered what it has not declared: %s", call->tool->name, err->msg);
-        return err_set(err, EIO, "%s answered what it has not declared", call->tool->name);
+        return err_set(err, EPROTO, "%s answered what it has not declared", call->tool->name);
     }
     return 0;
 }

@@ -30,7 +30,7 @@ struct sandbox_info sandbox_info(const struct sandbox *sb)
 {
     return (struct sandbox_info){.id = ID,
                                  .team_id = "team",
-                                 .access_token = TOKEN,
+                                 .access_token = sb->token,
                                  .state =
                                      sb->paused || sb->pausing ? SANDBOX_PAUSED : SANDBOX_RUNNING,
                                  .changing = sb->pausing,
@@ -112,6 +112,12 @@ void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int
     (void)uv_timer_init(&loop, &dial->timer);
     dial->timer.data = dial;
     (void)uv_timer_start(&dial->timer, dial_answer, 0, 0);
+}
+
+void sandbox_dial_awake(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
+                        void *ctx)
+{
+    sandbox_dial(sb, port, done, ctx);
 }
 
 /* ---- the edge's thread ---- */
@@ -202,6 +208,7 @@ void start(void)
 
     only = (struct sandbox){
         .options = json_object(),
+        .token = TOKEN,
         .service = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
     listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (bind(listener, (struct sockaddr *)&only.service, len) < 0 || listen(listener, 64) < 0 ||
