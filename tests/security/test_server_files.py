@@ -266,11 +266,14 @@ def test_the_server_cannot_read_what_is_typed_into_roots_terminal():
                                "--parked-max", "0", "--pool-size", "4G"],
                               stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
     os.close(slave)
+    os.set_blocking(master, False)
     try:
         pid = None
         deadline = time.monotonic() + 300
         while pid is None:
             assert time.monotonic() < deadline and daemon.poll() is None
+            with contextlib.suppress(BlockingIOError):
+                os.read(master, 65536)
             children = subprocess.run(["pgrep", "-P", str(daemon.pid), "-u", "atoll"], capture_output=True, text=True)
             pid = int(children.stdout.split()[0]) if children.stdout.split() else None
             time.sleep(0.2)
