@@ -46,6 +46,13 @@ static void adopt_done(struct sandboxes *all)
     pools_want(all);
 }
 
+/* A client may ask for a paused sandbox while jails are listed. Its start waits until adoption is
+ * over, so a jail that is listed now is not the one it asked for. */
+static bool is_saved(const struct sandbox *sb)
+{
+    return sb->state == SANDBOX_PAUSED || sb->state == SANDBOX_RESUMING;
+}
+
 static void consider(struct sandboxes *all, const struct keeper_answer *answer)
 {
     static const struct keeper_jail unknown;
@@ -53,7 +60,7 @@ static void consider(struct sandboxes *all, const struct keeper_answer *answer)
 
     memcpy(id, answer->id, KEEPER_ID_BYTES);
     const struct sandbox *sb = table_find(&all->table, str_of(id));
-    if ((!sb || sb->state == SANDBOX_PAUSED) && !doom_has(all, id)) {
+    if ((!sb || is_saved(sb)) && !doom_has(all, id)) {
         log_warn("jail %s is on %s: destroyed", id, sb ? "record as paused" : "no record");
         doom(all, id, &unknown, SLOT_NONE);
     }

@@ -283,6 +283,8 @@ static void keeper_act(const struct keeper_request *req, struct keeper_answer *a
         keeper.plan = req->plan;
         if (!saved_slot(req->plan.from)) {
             answer->status = err_set(&answer->err, ENOENT, "nothing was saved under that name");
+        } else if (jail) {
+            answer->status = err_set(&answer->err, EEXIST, "copy a saved disk: File exists");
         } else if (keeper.refuses_restore) {
             answer->status = err_set(&answer->err, EIO, "the image is damaged");
         } else {

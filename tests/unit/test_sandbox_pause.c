@@ -406,6 +406,24 @@ static void a_paused_one_survives_a_restart(void)
     teardown();
 }
 
+/* A client may ask for a paused sandbox before the jails of the last daemon were looked at. */
+static void a_resume_before_adoption_finds_no_leftover(void)
+{
+    begin();
+    pause_it(true);
+    close_house();
+    (void)jail_start(id); /* a power cut ended a resume */
+    int destroys = keeper.destroys;
+    open_house();
+    sandbox_resume(find(id), 30000, true, on_resumed, NULL);
+    CHECK_INT(ready, 0);
+    UNTIL(resumed.calls == 1);
+    CHECK_INT(resumed.error, 0);
+    CHECK_INT(keeper.destroys, destroys + 1);
+    CHECK_INT(sandbox_info(find(id)).state, SANDBOX_RUNNING);
+    teardown();
+}
+
 static void a_pause_that_nobody_heard_of_is_found(void)
 {
     begin();
@@ -642,6 +660,7 @@ int main(void)
         {"a kill works at any moment", a_kill_at_any_moment},
         {"retention ends it", retention_ends_it},
         {"a paused one survives a restart", a_paused_one_survives_a_restart},
+        {"a resume before adoption finds no leftover", a_resume_before_adoption_finds_no_leftover},
         {"a pause that nobody heard of is found", a_pause_that_nobody_heard_of_is_found},
         {"a pause that ends after a restart is found", a_pause_that_ends_after_a_restart_is_found},
         {"a keeper that dies has saved or not", a_keeper_that_dies_has_saved_or_not},
