@@ -59,16 +59,30 @@ static void stdio_ensure(void)
     }
 }
 
+/* Ends the jail when the host shuts down: its service manager sends SIGTERM to every process, and
+ * waits for those that stay. A sender outside of the pid namespace has no pid here. */
+static void on_shutdown(int signum, siginfo_t *info, void *context)
+{
+    (void)signum, (void)context;
+    if (info->si_code == SI_USER && info->si_pid == 0) {
+        _exit(0);
+    }
+}
+
 /* A client that leaves is no reason to die, nor is a stray signal from within the jail: the kernel
  * shields pid 1 only from signals it has no handler for. */
 static void signals_set(void)
 {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
-    static const int ignored[] = {SIGPIPE, SIGHUP, SIGINT, SIGTERM, SIGQUIT};
+    struct sigaction shutdown = {.sa_sigaction = on_shutdown, .sa_flags = SA_SIGINFO | SA_RESTART};
+    static const int ignored[] = {SIGPIPE, SIGHUP, SIGINT, SIGQUIT};
     size_t n = getpid() == 1 ? countof(ignored) : 1;
 
     for (size_t i = 0; i < n; i++) {
         (void)sigaction(ignored[i], &ignore, NULL);
+    }
+    if (getpid() == 1) {
+        (void)sigaction(SIGTERM, &shutdown, NULL);
     }
 }
 

@@ -166,10 +166,9 @@ for (const kind of Object.keys(transports)) {
     })
 
     for (const [name, run] of Object.entries(CASES)) {
-      test(`${name} works`, async (t) => {
-        if (!tools.some((tool) => tool.name === name)) {
-          t.skip('not in this catalogue')
-        } else if (run.refused) {
+      test(`${name} works`, async () => {
+        assert.ok(tools.some((tool) => tool.name === name), 'the catalogue has it')
+        if (run.refused) {
           const result = await client.callTool({ name, arguments: run.refused })
           assert.ok(result.isError)
           assert.match(result.content[0].text, run.says)
@@ -179,13 +178,10 @@ for (const kind of Object.keys(transports)) {
       })
     }
 
-    test('a chart is a picture, and a word in the text', async (t) => {
+    test('a chart is a picture, and a word in the text', async () => {
       const code = 'import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.show()'
       const result = await client.callTool({ name: 'run_code', arguments: { code } }, undefined, { timeout: CALL_MS })
-      if (result.structuredContent?.template === 'base') {
-        t.skip('the interpreter is not to be had here')
-        return
-      }
+      assert.notEqual(result.structuredContent?.template, 'base', 'the interpreter is used')
       const picture = result.content.find((part) => part.type === 'image')
       assert.equal(picture.mimeType, 'image/png')
       assert.equal(Buffer.from(picture.data, 'base64').toString('latin1', 1, 4), 'PNG')

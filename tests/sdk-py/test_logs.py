@@ -199,7 +199,6 @@ def test_follow(new_sandbox):
     assert commands == ["echo before", "echo while"]
 
 
-@pytest.mark.skipif(not os.path.exists(PROGRAM), reason="the program is not beside these tests")
 def test_the_command_line(own_sandbox):
     def atoll(*words):
         words = [PROGRAM, *words, "--data", os.environ["ATOLL_DATA"]]

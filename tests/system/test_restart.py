@@ -123,6 +123,15 @@ def test_an_adopted_sandbox_can_be_killed(daemon, sandbox):
     until(lambda: sandbox.sandbox_id not in daemon.sandbox_dirs(), "its disk is gone")
 
 
+def test_a_shutdown_of_the_host_ends_a_jail_and_its_tenant_does_not(daemon):
+    """A service manager sends SIGTERM to all processes and waits 90 s for those that stay."""
+    sandbox = Sandbox.create(timeout=60, **daemon.sdk)
+    sandbox.commands.run("kill -TERM 1; kill -INT 1; kill -HUP 1; kill -QUIT 1", user="root")
+    assert sandbox.commands.run("echo still here").stdout == "still here\n"
+    os.kill(daemon.jails()[sandbox.sandbox_id], signal.SIGTERM)
+    until(lambda: sandbox.sandbox_id not in daemon.jails(), "the jail has ended")
+
+
 def test_a_timeout_holds_across_a_restart(daemon):
     sandbox = Sandbox.create(timeout=6, **daemon.sdk)
     daemon.kill_child("server", "keeper")
