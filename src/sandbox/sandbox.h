@@ -333,13 +333,17 @@ struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team
 
 /* ---- traffic ---- */
 
-/* A connected stream socket to a port inside; 49983 is the agent, and agent/channel.h names those
- * that are no ports. fd_or_error: a descriptor that
- * done owns, or -ECONNREFUSED (nobody listens), -ETIMEDOUT, -EAGAIN (too many wait already),
- * -ENOTCONN (the sandbox ended), -ESHUTDOWN (it is paused), -EHOSTDOWN (it could not be resumed).
- * One that is being paused or resumed is waited for. done may come before this returns. */
+/* A connected TCP socket to a port inside, for which base/foreign.h has rules; 49983 is the agent,
+ * and agent/channel.h names those that are no ports. fd_or_error: a descriptor that done owns, or
+ * -ECONNREFUSED (nobody listens), -ETIMEDOUT, -EAGAIN (too many wait already), -ENOTCONN (the
+ * sandbox ended), -ESHUTDOWN (it is paused), -EHOSTDOWN (it could not be resumed). One that is
+ * being paused or resumed is waited for. done may come before this returns. */
 void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
                   void *ctx);
+
+/* The same for somebody who may not wake it: -ESHUTDOWN once it has been paused. */
+void sandbox_dial_awake(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
+                        void *ctx);
 
 /* How far a pause is. */
 enum sandbox_pausing {

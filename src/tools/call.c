@@ -11,6 +11,7 @@
 #include "base/encode.h"
 #include "base/fiber.h"
 #include "base/log.h"
+#include "base/shares.h"
 #include "tools/internal.h"
 #include "tools/schema.h"
 
@@ -294,9 +295,10 @@ static int call_admit(const struct tools *tools, const char *team, struct err *e
     if (tools->stopping) {
         return err_set(err, EAGAIN, "the daemon is stopping");
     }
-    if (tools->calls_n >= TOOLS_CALLS_MAX || of_team >= TOOLS_CALLS_PER_TEAM_MAX) {
+    size_t left = tools->calls_n < TOOLS_CALLS_MAX ? TOOLS_CALLS_MAX - tools->calls_n : 0;
+    if (of_team >= TOOLS_CALLS_PER_TEAM_MAX || of_team >= SHARES_WEIGHT * left) {
         return err_set(err, EBUSY, "%zu tool calls are under way already: try again later",
-                       tools->calls_n >= TOOLS_CALLS_MAX ? tools->calls_n : of_team);
+                       of_team > 0 ? of_team : tools->calls_n);
     }
     return 0;
 }
