@@ -491,7 +491,7 @@ def fuzz(seed, seconds, requests, skipped):
     sys.path[:0] = [str(HERE), str(HERE.parent / "system")]
     from teams import two_teams
 
-    settings = ["--team-sandboxes-max", "6", "--builds-max", "2", "--build-step-s", "20", "--build-ready-s", "10",
+    settings = ["--parked-max", "0", "--team-sandboxes-max", "6", "--builds-max", "2", "--build-step-s", "20", "--build-ready-s", "10",
                 "--webhook-allow-local", "true", "--registry-local", "true", "--volume-size", "64M", "--code-timeout-s", "5"]
     with two_teams(*settings) as daemon:
         run = Fuzz(daemon, seed, seconds, requests)

@@ -29,7 +29,7 @@ MARK = "1234321"
 
 @pytest.fixture(scope="module")
 def daemon():
-    with running() as daemon:
+    with running("--parked-max", "0") as daemon:
         yield daemon
 
 
