@@ -119,6 +119,8 @@ static const struct setting settings[] = {
      .help = "with less memory available than this none are kept ready; 0: a tenth of it all"},
     {FIELD(sandbox_hours_max), .kind = COUNT, .fallback = "24", .hint = "HOURS",
      .help = "how long a sandbox may live, however often it is extended"},
+    {FIELD(start_ready_s), .kind = COUNT, .fallback = "45", .hint = "SECONDS",
+     .help = "how long a create waits until the start command of its template is ready"},
     {FIELD(code_timeout_s), .kind = COUNT, .fallback = "300", .hint = "SECONDS",
      .help = "how long code given to run_code or /api/code/execute may run"},
     {.name = "volume_size",

@@ -56,6 +56,7 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     uint64_t builds_max;
     uint64_t build_step_s;
     uint64_t build_ready_s;
+    uint64_t start_ready_s;
     uint64_t sandbox_hours_max;
     uint64_t code_timeout_s;
     char image_map[CONFIG_TEXT_BYTES]; /* empty: the default */

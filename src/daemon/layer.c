@@ -26,7 +26,6 @@ struct how {
     const struct config *config;
     const struct places *places;
     const struct run_lines *lines;
-    bool locked;
 };
 
 struct making { /* of one layer */
@@ -130,7 +129,7 @@ static void dirp_close(DIR **dir)
     }
 }
 
-/* The prepare lock is ours, so every half-unpacked layer is a dead process's. */
+/* The layers lock is ours, so every half-unpacked layer is a dead process's. */
 static void remove_leftovers(const char *layers)
 {
     char path[2 * PATH_BYTES];
@@ -183,13 +182,10 @@ static int unpack(const struct making *making, struct err *err)
 
 static int unpack_locked(const struct making *making, struct err *err)
 {
-    scoped_fd lock = -1;
+    scoped_fd lock = lock_take(making->how->places->layers_lock, LOCK_WAIT_MS, err);
 
-    if (!making->how->locked) {
-        lock = lock_take(making->how->places->prepare_lock, LOCK_WAIT_MS, err);
-        if (lock < 0) {
-            return lock;
-        }
+    if (lock < 0) {
+        return lock;
     }
     if (access(making->path, F_OK) == 0) {
         return 0;
@@ -231,9 +227,9 @@ static int layers_prepare(const struct how *how, const char *name, const json_t 
 }
 
 int layer_prepare(const struct config *config, const struct places *places, const char *name,
-                  bool locked, const struct run_lines *lines, struct err *err)
+                  const struct run_lines *lines, struct err *err)
 {
-    const struct how how = {.config = config, .places = places, .lines = lines, .locked = locked};
+    const struct how how = {.config = config, .places = places, .lines = lines};
     char layers[LAYERS_BYTES] = "";
     scoped(jsonp_decref) json_t *settings = NULL;
 

@@ -14,12 +14,10 @@
 #include "daemon/run.h"
 
 /* Makes the layers of a template and of those it stands on, unless they are there, and writes the
- * notice that it is ready. `lines` gets what is said on the way; NULL: stderr does. `locked`: the
- * prepare lock is the caller's; else it is taken while the pool is changed, and only then. -EINTR
- * when we are asked to end meanwhile. */
+ * notice that it is ready. `lines` gets what is said on the way; NULL: stderr does. Holds the
+ * layers lock while it unpacks. -EINTR when we are asked to end meanwhile. */
 must_check int layer_prepare(const struct config *config, const struct places *places,
-                             const char *name, bool locked, const struct run_lines *lines,
-                             struct err *err);
+                             const char *name, const struct run_lines *lines, struct err *err);
 
 /* How far the template's own layer is. */
 enum layer_state {

@@ -39,6 +39,7 @@ static const struct below below_data[] = {
     PLACE(serve_lock, "run/serve.lock"),
     PLACE(keeper_lock, "run/keeper.lock"),
     PLACE(prepare_lock, "run/prepare.lock"),
+    PLACE(layers_lock, "run/layers.lock"),
 };
 
 /* The first of the candidates that exists, seen from the program's own directory: the build tree

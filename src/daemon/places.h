@@ -33,13 +33,14 @@ struct places {
     char keeper_socket[PLACE_BYTES]; /* fits a sockaddr_un */
     char serve_lock[PLACE_BYTES];    /* held by whoever serves this data directory */
     char keeper_lock[PLACE_BYTES];
-    char prepare_lock[PLACE_BYTES];
-    char templates[PLACE_BYTES];   /* their recipes; empty when there are none */
-    char agent[PLACE_BYTES];       /* likewise */
-    char interpreter[PLACE_BYTES]; /* likewise */
-    char gateway[PLACE_BYTES];     /* likewise */
-    char keeper[PLACE_BYTES];      /* likewise */
-    char instance[16];             /* names this data directory where paths cannot: cgroups */
+    char prepare_lock[PLACE_BYTES]; /* the pool is being mounted, or put away */
+    char layers_lock[PLACE_BYTES];  /* a layer is being unpacked, which takes minutes */
+    char templates[PLACE_BYTES];    /* their recipes; empty when there are none */
+    char agent[PLACE_BYTES];        /* likewise */
+    char interpreter[PLACE_BYTES];  /* likewise */
+    char gateway[PLACE_BYTES];      /* likewise */
+    char keeper[PLACE_BYTES];       /* likewise */
+    char instance[16];              /* names this data directory where paths cannot: cgroups */
 };
 
 must_check int places_find(const struct config *config, struct places *out, struct err *err);

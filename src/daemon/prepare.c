@@ -169,5 +169,5 @@ int prepare(const struct config *config, const struct places *places, struct ide
         return lock;
     }
     r = prepare_pool(config, places, err);
-    return r == 0 ? layer_prepare(config, places, BUILTIN_BASE, true, NULL, err) : r;
+    return r == 0 ? layer_prepare(config, places, BUILTIN_BASE, NULL, err) : r;
 }

@@ -61,7 +61,7 @@ static int prepare_one(const struct config *config, const struct places *places,
         on_line(&progress, "begins");
         progress.said[0] = '\0';
     }
-    int r = layer_prepare(config, places, name, false, &lines, &err);
+    int r = layer_prepare(config, places, name, &lines, &err);
     if (r == -EINTR) {
         return r;
     }

@@ -316,6 +316,14 @@ static bool has_command(const struct start *start)
     return start->start_cmd || start->ready_cmd;
 }
 
+static int64_t ready_limit_ms(const struct sandbox *sb)
+{
+    int64_t asked_ms = sb->all->use.ready_limit_ms;
+    int64_t limit_ms = asked_ms > 0 ? asked_ms : START_READY_LIMIT_MS;
+
+    return sb->hidden ? START_AHEAD_FACTOR * limit_ms : limit_ms;
+}
+
 static void start_run_command(struct sandbox *sb)
 {
     static const struct start_command_handler handler = {.done = on_command};
@@ -323,7 +331,7 @@ static void start_run_command(struct sandbox *sb)
     const struct start_command_plan plan = {.start_cmd = sb->start->start_cmd,
                                             .ready_cmd = sb->start->ready_cmd,
                                             .env = env,
-                                            .limit_ms = START_READY_LIMIT_MS,
+                                            .limit_ms = ready_limit_ms(sb),
                                             .settle_ms = START_SETTLE_MS};
 
     (void)uv_timer_stop(&sb->timer); /* the command has a limit of its own */

@@ -103,13 +103,14 @@ struct sandboxes_options {
     struct templates *templates;
     struct egress *egress; /* NULL: sandboxes have no way out */
     struct sandbox_log_sink logs;
-    const char *instance;  /* as keeper_options'; NULL: the only daemon of this machine */
-    int64_t retention_ms;  /* a sandbox paused for that long is killed; 0: never */
-    int64_t pack_after_ms; /* the memory of one paused for that long is compressed; 0: never */
-    uint32_t team_max;     /* traffic wakes nobody while a team has so many running; 0: no limit */
-    uint32_t parked_min;   /* jails of each built-in template that are kept ready for creates, or */
-                           /* SANDBOX_PARKED_AUTO: see demand.h */
-    uint32_t parked_max;   /* of any template; 0: none are */
+    const char *instance;   /* as keeper_options'; NULL: the only daemon of this machine */
+    int64_t ready_limit_ms; /* of what a template starts, in a create; 0: 45 s */
+    int64_t retention_ms;   /* a sandbox paused for that long is killed; 0: never */
+    int64_t pack_after_ms;  /* the memory of one paused for that long is compressed; 0: never */
+    uint32_t team_max;      /* traffic wakes nobody while a team has so many running; 0: no limit */
+    uint32_t parked_min; /* jails of each built-in template that are kept ready for creates, or */
+                         /* SANDBOX_PARKED_AUTO: see demand.h */
+    uint32_t parked_max; /* of any template; 0: none are */
     uint64_t parked_free_bytes; /* with less memory available none are; 0: see demand.h */
 };
 

@@ -21,7 +21,8 @@
 enum {
     START_POLL_MS = 200,
     START_SETTLE_MS = 300,            /* without a ready command: long enough to fail at once */
-    START_READY_LIMIT_MS = 45 * 1000, /* of a create: clients wait for a minute */
+    START_READY_LIMIT_MS = 45 * 1000, /* of a create, by default: clients wait for a minute */
+    START_AHEAD_FACTOR = 4, /* a jail that is made ahead has so many times as long: nobody waits */
 };
 
 struct start_command_plan { /* borrowed during the call */

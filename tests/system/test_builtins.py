@@ -123,6 +123,25 @@ def test_an_end_in_the_middle_leaves_nothing_running(daemon, tool):
     ).stdout
 
 
+def test_a_start_does_not_wait_for_another_template(daemon, tool):
+    """A template takes minutes to unpack. Meanwhile `atoll prepare`, which comes before every start of the
+    keeper's unit, finds `base` and is through: here the archive is a pipe that brings nothing."""
+    archive = daemon.cache / "templates" / f"tool-{(tool / 'version').read_text()}.tar.zst"
+    empty = tool / "empty.tar.zst"
+    subprocess.run(f"tar -c -T /dev/null | zstd -q -o {empty}", shell=True, check=True)
+    daemon.stop()
+    (tool / "recipe").write_text(RECIPE.split("build)")[0] + f"build) mkfifo {archive} ;;\nesac\n")
+    daemon.start()
+    until(lambda: "Unpacking the template tool" in daemon.said(), "it is being unpacked")
+
+    flags = ["--templates", str(tool.parent), "--data", str(daemon.data), "--cache", str(daemon.cache)]
+    subprocess.run([PROGRAM, "prepare", *flags], check=True, capture_output=True, timeout=60)
+    assert "The template tool is ready" not in daemon.said()
+    with open(archive, "wb") as pipe:
+        pipe.write(empty.read_bytes())
+    until(lambda: "The template tool is ready" in daemon.said(), "it is unpacked")
+
+
 def test_prepare_all(tool, tmp_path):
     (tool / "go-on").touch()
     flags = ["--templates", str(tool.parent), "--with-templates", "tool", "--pool-size", "16G"]

@@ -83,6 +83,7 @@ def test_a_start_command_that_leaves_its_service_behind_is_fine(daemon):
 
 
 def test_a_ready_command_that_never_succeeds_is_named(daemon):
+    daemon.settings += ["--start-ready-s", "5"]
     starts_with(daemon, "sleep 600", "test -e /nowhere")
     answer = httpx.post(
         f"{daemon.url}/v2/sandboxes",
@@ -91,5 +92,5 @@ def test_a_ready_command_that_never_succeeds_is_named(daemon):
         timeout=120,
     )
     assert answer.status_code == 504
-    assert "the ready command 'test -e /nowhere' did not succeed within 45 s" in answer.text
+    assert "the ready command 'test -e /nowhere' did not succeed within 5 s" in answer.text
     until(lambda: daemon.jails() == {}, "nothing is left of it")
