@@ -37,6 +37,7 @@ struct server {
     const struct config *config;
     const struct places *places;
     const char *program;
+    struct listeners *listeners;
     bool announce;
     bool adopted;   /* every saved sandbox is attached or recorded as gone */
     bool listening; /* the port is open */
@@ -449,16 +450,24 @@ static int open_tools(struct server *server, struct err *err)
     return tools_new(&options, &server->tools, err);
 }
 
+/* Listens on a socket that was opened for us, or opens one. */
+static int open_listener(struct server *server, int *given, const char *address,
+                         struct tls_context *tls, struct err *err)
+{
+    return *given >= 0 ? http_server_listen_fd(server->http, move_fd(given), tls, err)
+                       : http_server_listen(server->http, address, tls, err);
+}
+
 static int open_tls(struct server *server, struct err *err)
 {
     const struct config *config = server->config;
 
-    if (!config->tls_listen[0]) {
+    if (!config->tls_listen[0] && server->listeners->tls < 0) {
         return 0;
     }
     int r = certificates_open(&server->loop, config, server->places, &server->certificates, err);
-    return r == 0 ? http_server_listen(server->http, config->tls_listen,
-                                       certificates_tls(server->certificates), err)
+    return r == 0 ? open_listener(server, &server->listeners->tls, config->tls_listen,
+                                  certificates_tls(server->certificates), err)
                   : r;
 }
 
@@ -476,7 +485,7 @@ static int open_http(struct server *server, struct err *err)
 
     int r = http_server_new(&options, &server->http, err);
     if (r == 0) {
-        r = http_server_listen(server->http, server->config->listen, NULL, err);
+        r = open_listener(server, &server->listeners->plain, server->config->listen, NULL, err);
     }
     return r == 0 ? open_tls(server, err) : r;
 }
@@ -602,10 +611,13 @@ static void close_all(struct server *server)
 }
 
 int serve_run(const struct config *config, const struct places *places, const char *program,
-              bool announce_ready)
+              struct listeners *listeners, bool announce_ready)
 {
-    struct server server = {
-        .config = config, .places = places, .program = program, .announce = announce_ready};
+    struct server server = {.config = config,
+                            .places = places,
+                            .program = program,
+                            .listeners = listeners,
+                            .announce = announce_ready};
     struct err err;
 
     log_init("serve", config->log_level);

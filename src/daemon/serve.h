@@ -5,13 +5,14 @@
 #include <stdbool.h>
 
 #include "daemon/config.h"
+#include "daemon/listeners.h"
 #include "daemon/places.h"
 
 /* Serves until SIGTERM or SIGINT, then lets running exchanges end. Returns the exit code; a failure
  * has been logged. Sandboxes go on. `program` is how the user called us, for the text that is
- * printed when it is ready, if `announce` is set. */
+ * printed when it is ready, if `announce` is set. Takes the sockets of *listeners. */
 int serve_run(const struct config *config, const struct places *places, const char *program,
-              bool announce);
+              struct listeners *listeners, bool announce);
 
 /* "http://127.0.0.1:3000" for a listen address and the port that was really taken. */
 void serve_url(const char *listen, int port, char *out, size_t size);

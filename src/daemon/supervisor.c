@@ -105,11 +105,12 @@ static void keep_port(const struct places *places, struct config *config)
 static _Noreturn void server_main(struct supervisor *sv, bool first)
 {
     struct config config = *sv->config;
+    struct listeners listeners = LISTENERS_NONE;
     struct err err;
 
     child_begin();
     (void)prctl(PR_SET_NAME, "atoll-serve");
-    if (drop_privileges(&sv->who, &err) < 0) {
+    if (listeners_open(&config, &listeners, &err) < 0 || drop_privileges(&sv->who, &err) < 0) {
         log_error("%s", err.msg);
         _exit(1);
     }
@@ -117,7 +118,7 @@ static _Noreturn void server_main(struct supervisor *sv, bool first)
     if (!first) {
         keep_port(sv->places, &config);
     }
-    exit(serve_run(&config, sv->places, sv->program, first));
+    exit(serve_run(&config, sv->places, sv->program, &listeners, first));
 }
 
 /* A program of its own, so that the process that forks jails is small and is seen for what it is.
@@ -326,11 +327,12 @@ static int port_check(const char *flag, const char *address, struct err *err)
 }
 
 /* What would fail at the very end is better known before minutes of preparation. */
-static int ports_check(const struct config *config, const struct places *places, struct err *err)
+static int ports_check(const struct config *config, const struct places *places,
+                       const struct listeners *given, struct err *err)
 {
-    int r = port_check("--listen", config->listen, err);
+    int r = given->plain < 0 ? port_check("--listen", config->listen, err) : 0;
 
-    if (r == 0) {
+    if (r == 0 && given->tls < 0) {
         r = port_check("--tls-listen", config->tls_listen, err);
     }
     if (r == -EADDRINUSE && lock_is_held(places->serve_lock)) {
@@ -370,7 +372,7 @@ int supervisor_run(const struct config *config, const struct places *places, con
     stop_block(&sv.signals);
     int r = outward_check(config, &err);
     if (r == 0) {
-        r = ports_check(config, places, &err);
+        r = ports_check(config, places, &LISTENERS_NONE, &err);
     }
     if (r == 0) {
         r = prepare(config, places, &sv.who, &err);
@@ -445,9 +447,11 @@ int supervisor_unprivileged(const struct config *config, const struct places *pl
     if (lock < 0) {
         return 1;
     }
-    if (ports_check(config, places, &err) < 0) {
+    scoped(listeners_closep) struct listeners listeners = LISTENERS_NONE;
+    if (listeners_inherit(&listeners, &err) < 0 ||
+        ports_check(config, places, &listeners, &err) < 0) {
         log_error("%s", err.msg);
         return 1;
     }
-    return serve_run(config, places, program, true);
+    return serve_run(config, places, program, &listeners, true);
 }

@@ -277,7 +277,7 @@ static int parse_address(const char *text, struct sockaddr_storage *out, struct 
     return r < 0 ? err_set(err, EINVAL, "'%s' does not begin with an IP address", text) : 0;
 }
 
-int http_address_check(const char *address, struct err *err)
+int http_address_open(const char *address, struct err *err)
 {
     static const int on = 1;
     struct sockaddr_storage addr = {0};
@@ -290,10 +290,17 @@ int http_address_check(const char *address, struct err *err)
     socklen_t len =
         addr.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
-        bind(fd, (const struct sockaddr *)&addr, len) < 0 || listen(fd, 1) < 0) {
+        bind(fd, (const struct sockaddr *)&addr, len) < 0 || listen(fd, BACKLOG) < 0) {
         return err_sys(err, "listen on %s", address);
     }
-    return 0;
+    return move_fd(&fd);
+}
+
+int http_address_check(const char *address, struct err *err)
+{
+    scoped_fd fd = http_address_open(address, err);
+
+    return fd < 0 ? fd : 0;
 }
 
 int http_server_listen(struct http_server *server, const char *address, struct tls_context *tls,
@@ -317,7 +324,8 @@ int http_server_listen(struct http_server *server, const char *address, struct t
     return 0;
 }
 
-int http_server_listen_fd(struct http_server *server, int fd, struct err *err)
+int http_server_listen_fd(struct http_server *server, int fd, struct tls_context *tls,
+                          struct err *err)
 {
     scoped_fd own = fd;
     int family = wire_family(fd, err);
@@ -326,6 +334,7 @@ int http_server_listen_fd(struct http_server *server, int fd, struct err *err)
         return family;
     }
     struct listener *listener = listener_new(server, family);
+    listener->tls = tls;
     int r = family == AF_UNIX ? uv_pipe_open(&listener->uv.pipe, fd)
                               : uv_tcp_open(&listener->uv.tcp, fd);
     if (r < 0) {

@@ -53,10 +53,15 @@ int http_server_port(const struct http_server *server);
 /* Whether one could listen there at this moment: opens the port and closes it again. */
 must_check int http_address_check(const char *address, struct err *err);
 
+/* A socket that listens there, for http_server_listen_fd(): a process that is about to give up the
+ * privilege that a low port needs opens it first. Returns it, or -errno. */
+must_check int http_address_open(const char *address, struct err *err);
+
 /* Takes over a connected stream socket, or (http_server_listen_fd) a listening one, also on
  * failure. The requests of an adopted connection carry `tag`. */
 must_check int http_server_adopt(struct http_server *server, int fd, void *tag, struct err *err);
-must_check int http_server_listen_fd(struct http_server *server, int fd, struct err *err);
+must_check int http_server_listen_fd(struct http_server *server, int fd, struct tls_context *tls,
+                                     struct err *err);
 
 /* As http_server_adopt(), for a connection whose first bytes have been read already, and which may
  * speak TLS. The context must live until `closed` of the options has been called with the tag.

@@ -1,8 +1,11 @@
 """TLS of the daemon's own: an authority that outlives restarts, names below the domain, and the
 operator's files read again when they change."""
 
+import os
 import pathlib
+import pwd
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -133,3 +136,71 @@ def test_one_file_without_the_other_is_refused(tmp_path):
     answer = subprocess.run([PROGRAM, "serve", "--data", str(tmp_path), "--tls-listen", "127.0.0.1:1",
                              "--tls-cert", "/x"], capture_output=True, text=True)
     assert answer.returncode == 2 and "need each other" in answer.stderr
+
+
+# ---- sockets that the server could not open itself ----
+
+
+def test_a_port_below_1024_is_opened_before_root_is_dropped():
+    """`--tls-listen :443` answered "permission denied": only root may listen there."""
+    daemon = Daemon("--tls-listen", "127.77.0.1:443", "--domain", "sandboxes.test")
+    try:
+        daemon.start()
+        for way in (lambda: None, lambda: daemon.kill_child("server")):
+            way()
+            answer = subprocess.run(
+                ["curl", "-sSk", "-m", "20", "--resolve", "sandboxes.test:443:127.77.0.1",
+                 "https://sandboxes.test/health"], capture_output=True, text=True)
+            assert answer.returncode == 0, answer.stderr
+        status = pathlib.Path(f"/proc/{daemon.child('server')}/status").read_text()
+        assert "Uid:\t0" not in status
+    finally:
+        daemon.remove()
+
+
+def test_sockets_of_a_socket_unit_are_taken():
+    """As systemd does it: the unprivileged server finds its sockets as descriptors 3 and 4."""
+    daemon = Daemon("--domain", "sandboxes.test")
+    server = keeper = None
+    daemon.start()
+    try:
+        # The units: a keeper of its own, and a server that root did not start.
+        daemon.stop()
+        common = ["--data", str(daemon.data), *daemon.settings]
+        subprocess.run([PROGRAM, "prepare", *common], check=True, capture_output=True)
+        keeper = subprocess.Popen([PROGRAM, "keeper", *common], stdout=daemon.log, stderr=daemon.log)
+        with socket.create_server(("127.0.0.1", 0)) as plain, socket.create_server(("127.0.0.1", 0)) as tls:
+            def hand_over():
+                low = [os.dup2(s.fileno(), 100 + i) for i, s in enumerate((plain, tls))]
+                for i, fd in enumerate(low):
+                    os.dup2(fd, 3 + i, inheritable=True)
+                for output in (1, 2):
+                    os.dup2(daemon.log.fileno(), output)
+                os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="2", LISTEN_FDNAMES="http:https")
+                user = pwd.getpwnam("atoll")
+                os.setgroups([])
+                os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+                os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+                os.execv(PROGRAM, [str(PROGRAM), "serve", *common])
+
+            server = os.fork()
+            if server == 0:
+                try:
+                    hand_over()
+                finally:
+                    os._exit(127)
+            ports = [s.getsockname()[1] for s in (plain, tls)]
+            until(lambda: "ready on" in daemon.said().split("stopping")[-1], "the server is ready")
+            answer = curl(ports[1], "sandboxes.test", "-k")
+            assert answer.returncode == 0, answer.stderr
+            plain_answer = subprocess.run(["curl", "-sS", "-m", "20", f"http://127.0.0.1:{ports[0]}/health"],
+                                          capture_output=True, text=True)
+            assert plain_answer.returncode == 0, plain_answer.stderr
+    finally:
+        if server:
+            os.kill(server, signal.SIGTERM)
+            os.waitpid(server, 0)
+        if keeper:
+            keeper.terminate()
+            keeper.wait()
+        daemon.remove()

@@ -66,7 +66,7 @@ static void test_unix_listener(void)
     (void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/s", dir.path);
     int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(bind(listener, (struct sockaddr *)&addr, sizeof(addr)) == 0);
-    CHECK(http_server_listen_fd(app.server, listener, &err) == 0);
+    CHECK(http_server_listen_fd(app.server, listener, NULL, &err) == 0);
     scoped_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     scoped_reply reply = {0};
     CHECK(connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
