@@ -132,7 +132,7 @@ static int call_stop_wait(pid_t pid)
 /* The call that the process is about to make gives way to this one, and comes next again. */
 static int call_make(pid_t pid, const struct call *call)
 {
-    struct user_regs_struct own, after;
+    struct user_regs_struct own = {0}, after = {0};
     int r = call_stop_wait(pid);
 
     if (r == 0) {

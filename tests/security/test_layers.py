@@ -38,7 +38,7 @@ def images():
 
 @pytest.fixture(scope="module")
 def daemon(images):
-    with running("--image-dir", str(images)) as daemon:
+    with running("--image-dir", str(images), "--parked-max", "0") as daemon:
         yield daemon
         assert daemon.jails() == {}
 
