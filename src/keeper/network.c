@@ -266,6 +266,30 @@ int network_sockets_open(const struct network *network, int pidfd, struct networ
     return r;
 }
 
+socklen_t network_name(struct sockaddr_un *out, const char *name)
+{
+    size_t len = strlen(name);
+
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(out->sun_path + 1, name, len);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
+}
+
+/* A socket finds names of the namespace that it was made in. */
+int network_connect(const struct network *network, int pidfd, const char *name, struct err *err)
+{
+    struct sockaddr_un address;
+    socklen_t len = network_name(&address, name);
+
+    if (setns(pidfd, CLONE_NEWNET) < 0) {
+        return err_sys(err, "enter the jail's network");
+    }
+    scoped_fd fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int r = fd < 0 || connect(fd, (const struct sockaddr *)&address, len) < 0 ? -errno : 0;
+    network_leave(network);
+    return r < 0 ? err_set(err, -r, "connect to the agent: %s", strerrordesc_np(-r)) : move_fd(&fd);
+}
+
 /* Loopback must work, as in a new jail; the rest may not. */
 int network_restore(const struct network *network, pid_t pid, struct network_sockets *out,
                     struct err *err)

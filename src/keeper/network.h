@@ -20,7 +20,9 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/un.h>
 
 #include "base/compiler.h"
 #include "base/err.h"
@@ -74,6 +76,14 @@ must_check int network_restore(const struct network *network, pid_t pid,
 /* Opens them in the namespace of that process. All are open, or all are -1. */
 must_check int network_sockets_open(const struct network *network, int pidfd,
                                     struct network_sockets *out, struct err *err);
+
+/* The address of a name that is no file but of a network namespace; gives its length. */
+socklen_t network_name(struct sockaddr_un *out, const char *name);
+
+/* Connects to such a name in the namespace of that process, without waiting. Gives a SOCK_SEQPACKET
+ * socket that does not block; -ECONNREFUSED when nobody listens, -EAGAIN when too many wait. */
+must_check int network_connect(const struct network *network, int pidfd, const char *name,
+                               struct err *err);
 
 /* In the network of `pid`: ends connections whose other end is not there, as a restored jail's to
  * the outside are. What reads from one would wait for ever. */

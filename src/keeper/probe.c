@@ -44,6 +44,7 @@ enum {
 };
 
 struct probe {
+    const char *data;     /* the directory that was asked about */
     const char *data_dir; /* or its nearest parent that exists */
     int userns_fd;        /* of a throw-away namespace; -1 when none can be made */
 };
@@ -347,12 +348,41 @@ static enum probe_verdict probe_descriptors(const struct probe *probe, struct pr
     return verdict(out, PROBE_OK, "a process may have %zu descriptors", most);
 }
 
+/* The process that keeps this data directory now, by its lock; 0 when there is none. */
+static pid_t keeper_running(const struct probe *probe)
+{
+    char path[PATH_MAX];
+    struct stat file;
+    scoped_text locks = text_read("/proc/locks");
+
+    (void)snprintf(path, sizeof(path), "%s/run/keeper.lock", probe->data);
+    if (stat(path, &file) < 0) {
+        return 0;
+    }
+    for (char *at = locks; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL) {
+        int pid = 0;
+        unsigned long inode = 0;
+        if (sscanf(at, "%*d: FLOCK ADVISORY WRITE %d %*x:%*x:%lu", // NOLINT(cert-err34-c)
+                   &pid, &inode) == 2 &&
+            inode == file.st_ino) {
+            return pid;
+        }
+    }
+    return 0;
+}
+
 static enum probe_verdict probe_memory(const struct probe *probe, struct probe_result *out)
 {
     struct criu_program criu;
     struct err err;
 
-    (void)probe;
+    pid_t keeper = keeper_running(probe);
+    if (criu_is_hindered(0) || (keeper > 0 && criu_is_hindered(keeper))) {
+        return verdict(out, PROBE_DEGRADED,
+                       "sandboxes are paused without their memory: a seccomp filter holds for the "
+                       "keeper: take settings such as RestrictAddressFamilies= out of its unit, or "
+                       "start it outside the container that sets it");
+    }
     if (criu_find(&criu, &err) < 0) {
         return verdict(
             out, PROBE_DEGRADED,
@@ -423,7 +453,7 @@ size_t probe_machine(const char *data_dir, struct probe_result out[PROBE_RESULTS
     char where[PATH_MAX];
 
     nearest_dir(data_dir, where);
-    const struct probe probe = {where, userns};
+    const struct probe probe = {data_dir, where, userns};
     for (size_t i = 0; i < countof(points); i++) {
         out[i].name = points[i].name;
         out[i].verdict = points[i].run(&probe, &out[i]);
