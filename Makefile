@@ -7,7 +7,7 @@ PROGRAMS = atoll src/agent/atoll-agent src/keeper/atoll-keeper src/interpreter/a
 BENCHES = bench/bench-hand bench/bench-list bench/bench-service
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check bench bench-full bench-compare bench-build install clean deps-criu
+.PHONY: help build run test test-clean test-long check bench bench-full bench-compare bench-build install uninstall clean deps-criu
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -22,6 +22,14 @@ run: build ## builds, prepares this machine and serves on http://127.0.0.1:3000 
 
 test: ## builds and runs every test; ends with `N passed, N failed`
 	@tools/test
+
+test-clean: ## takes the tree through both minimal Debian releases, until a sandbox answers in each
+	@tools/deps run
+	@tools/clean-root --run --smoke 12
+	@tools/clean-root --run --smoke 13
+
+test-long: ## what takes hours: all SDK tests in both minimal releases, each fuzzer for minutes
+	@tools/test long
 
 check: ## format, layers, analyzers, shell scripts, and each fuzzer for 30 s
 	@tools/check
@@ -42,6 +50,9 @@ bench-build:
 install: build ## copies programs, templates, units and an example configuration below PREFIX
 	@[ -n "$(DESTDIR)" ] || tools/deps run criu
 	@tools/install "$(DESTDIR)" "$(PREFIX)"
+
+uninstall: ## removes what install copied; keeps configuration, data and cache
+	@tools/uninstall "$(DESTDIR)" "$(PREFIX)"
 
 clean: ## removes what was built; keeps the data directory and the cache
 	rm -rf build build-*

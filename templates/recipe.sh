@@ -12,7 +12,7 @@
 # prints all that the result depends on. make() fills $work/root and tells its failures with explain.
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # set by the recipe that sources this
-set -euo pipefail
+set -eEuo pipefail
 
 template=$(basename "$here")
 
@@ -21,6 +21,9 @@ die() {
     say "$template template: $*"
     exit 1
 }
+
+# What nobody foresaw has a sentence as well.
+trap 'say "$template template: line $LINENO failed with status $?: $BASH_COMMAND"' ERR
 
 name() {
     local digest
@@ -33,9 +36,17 @@ words() {
     sed 's/#.*//' "$1" | xargs
 }
 
+# mawk, Debian's own, waits for a full buffer unless it is told.
+awk_live() {
+    case $(awk -W version 2>&1 </dev/null) in
+    mawk*) awk -W interactive "$@" ;;
+    *) awk "$@" ;;
+    esac
+}
+
 # The many lines of apt and mmdebstrap become a step and a count; all are kept in the file $1.
 progress() {
-    awk -v log_file="$1" '
+    awk_live -v log_file="$1" '
         function show(text) { printf "  %s\n", text > "/dev/stderr"; fflush("/dev/stderr") }
         function count(verb, n) { if (n % 50 == 0) show(verb " " n " of " total) }
         { print > log_file; fflush(log_file) }
@@ -62,6 +73,7 @@ heartbeat() {
 # Why it failed, from what was said last.
 explain() {
     local log=$1 free_mb
+    : >>"$log" # nothing may have been said
     free_mb=$(df -Pm "$work" | awk 'NR == 2 { print $4 }')
     if grep -qi 'no space left on device' "$log" || [ "$free_mb" -lt 64 ]; then
         die "no space left below $cache ($free_mb MB free): it needs about $needs_mb MB while it is made"
@@ -75,7 +87,9 @@ explain() {
 # A killed build's directories are nobody's; those of one that holds the lock are not touched.
 clean() {
     exec 9>"$cache/templates/.lock"
-    flock -n 9 && rm -rf --one-file-system "$cache"/templates/.making.*
+    if flock -n 9; then
+        rm -rf --one-file-system "$cache"/templates/.making.*
+    fi
 }
 
 compress() {

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/encode.h"
+#include "base/shares.h"
 
 static const struct route routes[] = {
     {"POST", "/v2/sandboxes", handle_create_v2, BODY_REQUIRED, ACCESS_KEY, NULL},
@@ -92,6 +93,9 @@ static const struct route routes[] = {
     {"GET", "/metrics", handle_figures, BODY_NONE, ACCESS_SCRAPE, NULL},
     {"GET", "/health", handle_health, BODY_NONE, ACCESS_PROBE, NULL},
 };
+
+static const char team_is_busy[] =
+    "your team has its share of the server's requests under way; try again";
 
 static const struct route absent_route = {"", "", handle_absent, BODY_NONE, ACCESS_KEY, NULL};
 
@@ -231,6 +235,58 @@ static bool is_open(const struct route *route)
     return route->access == ACCESS_OPEN || route->access == ACCESS_PROBE;
 }
 
+static struct call *call_new(struct api *api, struct http_exchange *ex)
+{
+    struct call *call = xnew(struct call);
+
+    call->api = api;
+    call->ex = ex;
+    call->begun_us = clock_mono_us();
+    api->calls++;
+    return call;
+}
+
+static void give_place(void *ctx)
+{
+    share_give(ctx);
+}
+
+bool call_charge(struct call *call, const char *team_id)
+{
+    struct share *share = NULL;
+
+    if (shares_take(call->api->options.shares, team_id, &share) < 0) {
+        call_header(call, "Retry-After", "1");
+        refuse(call, 429, team_is_busy);
+        return false;
+    }
+    http_charge(call->ex, give_place, share);
+    return true;
+}
+
+/* Nobody's requests are all in one account: whoever has a key is none the worse for them. */
+bool api_admit(struct api *api, struct http_exchange *ex)
+{
+    const struct team *team = NULL;
+    struct share *share = NULL;
+    struct err err;
+
+    bool known = auth_check(api, http_request(ex), &team, &err) == 0;
+    if (shares_take(api->options.shares, known ? team->id : "", &share) == 0) {
+        http_charge(ex, give_place, share);
+        return true;
+    }
+    struct call *call = call_new(api, ex);
+    if (known) {
+        call_header(call, "Retry-After", "1");
+        refuse(call, 429, team_is_busy);
+    } else {
+        refuse(call, 503, "too many requests without a valid key are under way; try again");
+    }
+    http_gather(ex, 0, on_body, on_client_gone, call);
+    return false;
+}
+
 /* Who has no key, or no route, is told before a body is taken. */
 void api_handle(struct api *api, struct http_exchange *ex)
 {
@@ -241,11 +297,7 @@ void api_handle(struct api *api, struct http_exchange *ex)
         cors_preflight(ex);
         return;
     }
-    struct call *call = xnew(struct call);
-    call->api = api;
-    call->ex = ex;
-    call->begun_us = clock_mono_us();
-    api->calls++;
+    struct call *call = call_new(api, ex);
     route_find(call, req);
     if (!call->refused && !is_open(call->route) && auth_check(api, req, &call->team, &err) < 0) {
         refuse(call, 401, err.msg);

@@ -303,6 +303,9 @@ void handle_build_status(struct call *call, const json_t *body);
 void handle_build_logs(struct call *call, const json_t *body);
 void handle_files(struct call *call, const json_t *body);
 void handle_upload(struct call *call, const json_t *body);
+/* Charges a call that had no key to the team that its token is of; false, and the refusal is set:
+ * the team has its share. Inside `stream`. */
+bool call_charge(struct call *call, const char *team_id);
 bool stream_upload(struct call *call);
 void handle_tags(struct call *call, const json_t *body);
 void handle_tags_assign(struct call *call, const json_t *body);

@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/tame.h"
+#include "daemon/clean.h"
 
 #define HELP_FLAG "--help"
 
@@ -195,6 +196,12 @@ static int command_run(const struct command *command, struct cli *cli, int argc,
     return command->run(cli);
 }
 
+/* These hold what sandboxes or all clients may reach; the others are the operator's own. */
+static bool is_daemon(const struct command *command)
+{
+    return command->run == cli_serve || command->run == cli_keeper || command->run == cli_prepare;
+}
+
 int main(int argc, char **argv)
 {
     struct cli cli = {.program = argv[0]};
@@ -211,6 +218,10 @@ int main(int argc, char **argv)
     }
     if (!command) {
         return cli_fail(CLI_USAGE, "there is no command '%s'; try `atoll help`", argv[1]);
+    }
+    struct err err;
+    if (is_daemon(command) && clean_start(argv, &err) < 0) {
+        return cli_fail(CLI_FAILED, "%s", err.msg);
     }
     return command_run(command, &cli, argc - 1, argv + 1);
 }

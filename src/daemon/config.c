@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -85,7 +86,11 @@ static const struct setting settings[] = {
      .hint = "SIZE",
      .help = "largest size of the pool, as 20G; 0 takes four fifths of what is free"},
     {FIELD(connections_max), .kind = COUNT, .fallback = "10000", .hint = "N",
-     .help = "connections at one time; one more is answered 503"},
+     .help =
+         "connections at one time, three quarters of them into sandboxes, shared by teams; with "
+         "all of them busy one more is answered 503"},
+    {FIELD(sandbox_connections_max), .kind = COUNT, .fallback = "1024", .hint = "N",
+     .help = "requests under way to one sandbox; one more is answered 429"},
     {FIELD(header_timeout_s), .kind = COUNT, .fallback = "10", .hint = "SECONDS",
      .help = "how long a request's head may take"},
     {FIELD(idle_timeout_s), .kind = COUNT, .fallback = "75", .hint = "SECONDS",
@@ -414,6 +419,25 @@ static const char *usual_value(const struct setting *s)
         name[i] = (char)toupper((unsigned char)s->usual[i]);
     }
     return value ? value : s->usual ? getenv(name) : NULL;
+}
+
+static bool is_usual(const struct setting *s, struct str name)
+{
+    return s->usual && strlen(s->usual) == name.len &&
+           strncasecmp(s->usual, name.at, name.len) == 0;
+}
+
+bool config_has_variable(struct str name)
+{
+    char own[NAME_BYTES];
+
+    for (size_t i = 0; i < countof(settings); i++) {
+        variable_name(&settings[i], own);
+        if (str_eq(str_of(own), name) || is_usual(&settings[i], name)) {
+            return true;
+        }
+    }
+    return str_eq(STR("ATOLL_CONFIG"), name);
 }
 
 static int load_defaults(struct config *config, struct err *err)

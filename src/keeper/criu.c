@@ -26,15 +26,18 @@ enum {
     LOG_INFO_LEVEL = 3,
     CGROUPS_IGNORE = 0,
     LOCK_SKIP = 3,
+    STATUS_BYTES = 8192,
 };
 static const uint32_t ghost_bytes_max = UINT32_MAX;
 
 #ifdef __aarch64__
 #define TRIPLET "aarch64-linux-gnu"
 #define LOADER "ld-linux-aarch64.so.1"
+#define SYSTEM_LOADER "/lib/" LOADER
 #else
 #define TRIPLET "x86_64-linux-gnu"
 #define LOADER "ld-linux-x86-64.so.2"
+#define SYSTEM_LOADER "/lib64/" LOADER
 #endif
 
 /* ---- the program ---- */
@@ -105,17 +108,27 @@ static int version_ask(const struct criu_program *program)
     return pid > 0 && status_wait(pid) == 0 ? version_read(text) : 0;
 }
 
+/* An unpacked CRIU brings the libraries that the system is too old for, and its own glibc with the
+ * loader only where the system's is. All others are found where they are installed. */
+static void libraries_find(const char *root, struct criu_program *out)
+{
+    (void)snprintf(out->libraries, CRIU_PATH_BYTES, "%s/usr/lib/" TRIPLET, root);
+    (void)snprintf(out->loader, CRIU_PATH_BYTES, "%s/usr/lib/" TRIPLET "/" LOADER, root);
+    if (access(out->loader, X_OK) < 0) {
+        (void)snprintf(out->loader, CRIU_PATH_BYTES, "%s", SYSTEM_LOADER);
+    }
+}
+
 static bool program_try(const char *root, bool unpacked, struct criu_program *out)
 {
     int n = snprintf(out->path, CRIU_PATH_BYTES, "%s/usr/sbin/criu", root);
 
     out->loader[0] = '\0';
-    if (unpacked) {
-        (void)snprintf(out->loader, CRIU_PATH_BYTES, "%s/usr/lib/" TRIPLET "/" LOADER, root);
-        n = snprintf(out->libraries, CRIU_PATH_BYTES, "%s/usr/lib/" TRIPLET, root);
-    }
     if (n >= CRIU_PATH_BYTES - 64 || access(out->path, X_OK) < 0) {
         return false;
+    }
+    if (unpacked) {
+        libraries_find(root, out);
     }
     out->version = version_ask(out);
     return out->version >= CRIU_VERSION_MIN;
@@ -135,9 +148,26 @@ static bool program_beside(struct criu_program *out)
     return program_try(root, true, out);
 }
 
+bool criu_is_hindered(pid_t pid)
+{
+    char path[64], text[STATUS_BYTES];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", pid ? pid : getpid());
+    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    text[n > 0 ? n : 0] = '\0';
+    const char *mode = strstr(text, "\nSeccomp:\t");
+    return mode && mode[sizeof("\nSeccomp:\t") - 1] != '0';
+}
+
 int criu_find(struct criu_program *out, struct err *err)
 {
     *out = (struct criu_program){0};
+    if (criu_is_hindered(0)) {
+        return err_set(
+            err, EPERM,
+            "a seccomp filter holds for the keeper, so it may not suspend those of jails");
+    }
     if (program_beside(out) || program_try("/var/cache/atoll/criu", true, out) ||
         program_try("", false, out)) {
         return 0;
@@ -273,7 +303,7 @@ int criu_run(const struct criu *criu, const struct criu_job *job, struct err *er
 }
 
 static _Noreturn void worker_exec(const struct criu_program *program, int (*enter)(void *ctx),
-                                  void *ctx, int socket)
+                                  void *ctx, int socket, pid_t parent)
 {
     char number[16];
     sigset_t none;
@@ -288,6 +318,7 @@ static _Noreturn void worker_exec(const struct criu_program *program, int (*ente
     if (enter(ctx) < 0 || fcntl(socket, F_SETFD, 0) < 0) {
         _exit(126);
     }
+    task_tie_child(parent); /* after enter(), which may change what the kernel would forget it by */
     (void)snprintf(number, sizeof(number), "%d", socket);
     program_exec(program, (char[]){"swrk"}, number);
 }
@@ -295,26 +326,26 @@ static _Noreturn void worker_exec(const struct criu_program *program, int (*ente
 int criu_start(const struct criu_program *program, int group_fd, int (*enter)(void *ctx), void *ctx,
                struct criu *out, struct err *err)
 {
-    int socket = -1;
-    pid_t pid = task_fork("CRIU", group_fd, &socket, err);
+    const pid_t parent = getpid();
+    int socket = -1, pidfd = -1;
+    pid_t pid = task_fork("CRIU", group_fd, &socket, &pidfd, err);
 
     *out = (struct criu)CRIU_NONE;
     if (pid < 0) {
         return pid;
     }
     if (pid == 0) {
-        worker_exec(program, enter, ctx, socket);
-    }
-    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (pidfd < 0) { /* its end could not be waited for */
-        int r = err_sys(err, "watch CRIU");
-        (void)kill(pid, SIGKILL);
-        (void)status_wait(pid);
-        fd_closep(&socket);
-        return r;
+        worker_exec(program, enter, ctx, socket, parent);
     }
     *out = (struct criu){pid, pidfd, socket, NULL};
     return 0;
+}
+
+void criu_kill(const struct criu *criu)
+{
+    if (criu->pidfd >= 0) {
+        (void)syscall(SYS_pidfd_send_signal, criu->pidfd, SIGKILL, NULL, 0);
+    }
 }
 
 void criu_stop(struct criu *criu)

@@ -36,12 +36,14 @@ struct jail_kit {
     struct filters *filters;
     struct network *network;
     int stage_ns;             /* the keeper's own mount namespace, to come back to */
+    int lock_fd;              /* says that a keeper runs: never to be held by any other process */
     struct criu_program criu; /* its path is "" where memory cannot be saved */
     struct err criu_why;      /* then: why */
     struct merge merge;
     bool merges; /* jails share equal pages */
     char agent_hash[SHA256_HEX_LEN + 1];
-    const char *task; /* the group of the keeper's own that this process is in, or NULL */
+    int work_timeout_ms; /* of one save, restore or copy of a disk */
+    const char *task;    /* the group of the keeper's own that this process is in, or NULL */
 };
 
 /* What has been made of one, and so must be removed. */

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <linux/capability.h>
 #include <linux/magic.h>
@@ -28,6 +29,7 @@
 #include "keeper/cgroup.h"
 #include "keeper/criu.h"
 #include "keeper/filter.h"
+#include "keeper/host.h"
 #include "keeper/merge.h"
 #include "keeper/mounts.h"
 #include "keeper/network.h"
@@ -37,13 +39,12 @@ enum {
     KERNEL_MAJOR = 5,
     KERNEL_MINOR = 19, /* overlayfs on idmapped layers */
     PROC_TEXT_BYTES = 256 * 1024,
-    INOTIFY_INSTANCES = 1024, /* some for each of a few hundred sandboxes */
-    PIDS = 65536,             /* a few processes in each of some thousand sandboxes */
-    PIDS_MORE = 4194304,
-    DESCRIPTORS = 65536, /* of the server: for ten thousand sandboxes and their requests */
+    INOTIFY_INSTANCES = 128, /* the default of most kernels */
+    DESCRIPTORS = 65536,     /* of the server: for ten thousand sandboxes and their requests */
 };
 
 struct probe {
+    const char *data;     /* the directory that was asked about */
     const char *data_dir; /* or its nearest parent that exists */
     int userns_fd;        /* of a throw-away namespace; -1 when none can be made */
 };
@@ -297,7 +298,7 @@ static enum probe_verdict probe_proc(const struct probe *probe, struct probe_res
     return verdict(out, PROBE_OK, "/proc can be mounted in a user namespace");
 }
 
-/* The kernel counts what jails use of it against the one user who made their namespaces. */
+/* The kernel counts what a jail uses of it against the owner of its namespace, the jail itself. */
 static enum probe_verdict probe_inotify(const struct probe *probe, struct probe_result *out)
 {
     static const char knob[] = "/proc/sys/fs/inotify/max_user_instances";
@@ -307,27 +308,30 @@ static enum probe_verdict probe_inotify(const struct probe *probe, struct probe_
     (void)probe;
     if (most < INOTIFY_INSTANCES) {
         return verdict(out, PROBE_DEGRADED,
-                       "all sandboxes together may watch files with %ld inotify instances: "
+                       "a sandbox may watch files with %ld inotify instances: "
                        "sysctl fs.inotify.max_user_instances=%d gives more",
-                       most, 8 * INOTIFY_INSTANCES);
+                       most, INOTIFY_INSTANCES);
     }
-    return verdict(out, PROBE_OK, "all sandboxes together may have %ld inotify instances", most);
+    return verdict(out, PROBE_OK, "each sandbox may have %ld inotify instances", most);
 }
 
-/* An idle sandbox has the threads of its agent. */
-static enum probe_verdict probe_pids(const struct probe *probe, struct probe_result *out)
+/* Counts of the whole machine: the keeper raises their limits when it starts. */
+static enum probe_verdict probe_shared(const struct probe *probe, struct probe_result *out)
 {
-    scoped_text text = text_read("/proc/sys/kernel/pid_max");
-    long most = strtol(text, NULL, 10);
-
     (void)probe;
-    if (most < PIDS) {
-        return verdict(out, PROBE_DEGRADED,
-                       "the whole machine may have %ld processes and threads: "
-                       "sysctl kernel.pid_max=%d lets it have more sandboxes",
-                       most, PIDS_MORE);
+    for (size_t i = 0; i < HOST_LIMITS; i++) {
+        const struct host_limit *limit = &host_limits[i];
+        if (!host_limit_is_raisable(limit)) {
+            return verdict(out, PROBE_DEGRADED,
+                           "the whole machine may have %" PRIu64 " %s, which all sandboxes share, "
+                           "and %s cannot be raised",
+                           host_limit_read(limit), limit->what, limit->name);
+        }
     }
-    return verdict(out, PROBE_OK, "the machine may have %ld processes and threads", most);
+    return verdict(out, PROBE_OK,
+                   "the machine may have %" PRIu64 " processes and threads; the keeper raises the "
+                   "limits of what all sandboxes share when it starts",
+                   host_limit_read(&host_limits[0]));
 }
 
 static enum probe_verdict probe_descriptors(const struct probe *probe, struct probe_result *out)
@@ -344,12 +348,41 @@ static enum probe_verdict probe_descriptors(const struct probe *probe, struct pr
     return verdict(out, PROBE_OK, "a process may have %zu descriptors", most);
 }
 
+/* The process that keeps this data directory now, by its lock; 0 when there is none. */
+static pid_t keeper_running(const struct probe *probe)
+{
+    char path[PATH_MAX];
+    struct stat file;
+    scoped_text locks = text_read("/proc/locks");
+
+    (void)snprintf(path, sizeof(path), "%s/run/keeper.lock", probe->data);
+    if (stat(path, &file) < 0) {
+        return 0;
+    }
+    for (char *at = locks; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL) {
+        int pid = 0;
+        unsigned long inode = 0;
+        if (sscanf(at, "%*d: FLOCK ADVISORY WRITE %d %*x:%*x:%lu", // NOLINT(cert-err34-c)
+                   &pid, &inode) == 2 &&
+            inode == file.st_ino) {
+            return pid;
+        }
+    }
+    return 0;
+}
+
 static enum probe_verdict probe_memory(const struct probe *probe, struct probe_result *out)
 {
     struct criu_program criu;
     struct err err;
 
-    (void)probe;
+    pid_t keeper = keeper_running(probe);
+    if (criu_is_hindered(0) || (keeper > 0 && criu_is_hindered(keeper))) {
+        return verdict(out, PROBE_DEGRADED,
+                       "sandboxes are paused without their memory: a seccomp filter holds for the "
+                       "keeper: take settings such as RestrictAddressFamilies= out of its unit, or "
+                       "start it outside the container that sets it");
+    }
     if (criu_find(&criu, &err) < 0) {
         return verdict(
             out, PROBE_DEGRADED,
@@ -410,7 +443,7 @@ size_t probe_machine(const char *data_dir, struct probe_result out[PROBE_RESULTS
         {"proc", probe_proc},
         {"network", probe_network},
         {"inotify", probe_inotify},
-        {"processes", probe_pids},
+        {"shared limits", probe_shared},
         {"descriptors", probe_descriptors},
         {"memory", probe_memory},
     };
@@ -420,7 +453,7 @@ size_t probe_machine(const char *data_dir, struct probe_result out[PROBE_RESULTS
     char where[PATH_MAX];
 
     nearest_dir(data_dir, where);
-    const struct probe probe = {where, userns};
+    const struct probe probe = {data_dir, where, userns};
     for (size_t i = 0; i < countof(points); i++) {
         out[i].name = points[i].name;
         out[i].verdict = points[i].run(&probe, &out[i]);

@@ -73,7 +73,7 @@ class Daemon:
         self.process = None
         self.log = open(self.data / "log", "ab")
 
-    def start(self, listen="127.0.0.1:0"):
+    def start(self, listen="127.0.0.1:0", **options):
         self.process = subprocess.Popen(
             [PROGRAM, "serve", "--listen", listen, "--data", str(self.data), *self.settings],
             stdin=subprocess.DEVNULL,
@@ -81,6 +81,7 @@ class Daemon:
             stderr=self.log,
             start_new_session=True,
             env=os.environ | self.environment,
+            **options,
         )
         self.wait_ready(START_S)
 
