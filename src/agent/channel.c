@@ -331,9 +331,13 @@ static void own_connect(struct peer *peer, uint32_t seq, const char *tag)
 
 static void unpacker_connect(struct peer *peer, uint32_t seq)
 {
-    scoped_fd fd = unpacking_start();
+    scoped_fd inside = -1, outside = -1;
+    int r = tcp_pair(&inside, &outside);
 
-    peer_answer(peer, seq, fd < 0 ? fd : 0, fd);
+    if (r == 0) {
+        r = unpacking_start(inside);
+    }
+    peer_answer(peer, seq, r, r < 0 ? -1 : outside);
 }
 
 /* ---- questions ---- */

@@ -1,9 +1,11 @@
 /* channel.h - what the daemon and a jail's agent say to each other besides HTTP.
  *
- * A SOCK_SEQPACKET connection to CHANNEL_PATH inside the jail, made by the keeper, held by the
- * daemon. The daemon asks for sockets; the agent answers each request with one message that carries
- * the descriptor, in any order. The agent takes only peers from outside its pid namespace
- * (SO_PEERCRED shows pid 0): nobody in the jail can speak here.
+ * A SOCK_SEQPACKET connection to CHANNEL_NAME in the jail's network namespace, made by the keeper,
+ * held by the daemon. That name is no file: it is bound before anything of the jail's runs, and
+ * stays the agent's as long as the jail lives. Nobody inside can rename or replace it. The daemon
+ * asks for sockets; the agent answers each request with one message that carries the descriptor, in
+ * any order. The agent takes only peers from outside its pid namespace (SO_PEERCRED shows pid 0):
+ * nobody in the jail can speak here.
  *
  * Both sides are built from one tree, but a jail outlives a daemon's upgrade: the first message in
  * either direction is a hello with the version, and a side refuses what it does not know.
@@ -14,7 +16,10 @@
 #include <stdint.h>
 
 #define CHANNEL_DIR "/run/atoll"
-#define CHANNEL_PATH CHANNEL_DIR "/agent.sock"
+#define CHANNEL_NAME "atoll-agent" /* in the abstract namespace: without its first byte, a zero */
+
+/* Where the agents of earlier releases listen, in jails that were made or saved by one. */
+#define CHANNEL_PATH_BEFORE CHANNEL_DIR "/agent.sock"
 
 /* Where a jail of the daemon's own has the volume that its agent serves (agent/volume.h). */
 #define CHANNEL_VOLUME "/volume"
@@ -32,7 +37,7 @@ enum {
 enum channel_op {
     CHANNEL_HELLO = 1,   /* both ways, first; value = CHANNEL_VERSION; daemon: status = enum
                             channel_past */
-    CHANNEL_CONNECT = 2, /* daemon: value = port; agent: status 0 and a stream socket, or -errno */
+    CHANNEL_CONNECT = 2, /* daemon: value = port; agent: status 0 and a TCP socket, or -errno */
     CHANNEL_OOM = 3,     /* agent: how often did the kernel kill in this jail for memory?;
                             daemon: value = that count since the jail's start */
     CHANNEL_LOG = 4,     /* daemon: all lines up to seq are on record, value more may be sent;

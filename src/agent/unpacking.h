@@ -9,7 +9,7 @@
 
 #include "base/compiler.h"
 
-/* The end of the socket that unpack/unpack.h describes, or -errno. */
-must_check int unpacking_start(void);
+/* unpack/unpack.h says what goes over the socket. The caller keeps its own descriptor of it. */
+must_check int unpacking_start(int socket_fd);
 
 #endif

@@ -60,6 +60,18 @@ size_t accounts_count(struct api *api, const struct team *team)
     return n;
 }
 
+void api_key_hashes_each(const struct api *api, const char *team_id,
+                         void (*each)(void *ctx, const char *hash), void *ctx)
+{
+    const struct key *key, *next;
+
+    HASH_ITER (hh, api->keys, key, next) {
+        if (strcmp(key->team->id, team_id) == 0) {
+            each(ctx, key->hash);
+        }
+    }
+}
+
 void accounts_free(struct api *api)
 {
     struct key *key, *key_next;

@@ -24,12 +24,18 @@ void call_free(struct call *call)
     free(call);
 }
 
+static bool is_for_pages(const struct call *call)
+{
+    return !call->route ||
+           (call->route->access != ACCESS_PROBE && call->route->access != ACCESS_SCRAPE);
+}
+
 static void call_end(struct call *call, int status, const char *type, struct str body)
 {
     struct http_header headers[API_HEADERS_MAX + 4];
     size_t n = 0;
 
-    for (; n < cors_headers_n; n++) {
+    for (; n < cors_headers_n && is_for_pages(call); n++) {
         headers[n] = cors_headers[n];
     }
     for (size_t i = 0; i < call->headers_n; i++, n++) {

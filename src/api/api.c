@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/encode.h"
+#include "base/shares.h"
 
 static const struct route routes[] = {
     {"POST", "/v2/sandboxes", handle_create_v2, BODY_REQUIRED, ACCESS_KEY, NULL},
@@ -89,9 +90,12 @@ static const struct route routes[] = {
     {"POST", "/volumecontent/{}/dir", NULL, BODY_NONE, ACCESS_OPEN, stream_volume},
     {"GET", "/volumecontent/{}/file", NULL, BODY_NONE, ACCESS_OPEN, stream_volume},
     {"PUT", "/volumecontent/{}/file", NULL, BODY_NONE, ACCESS_OPEN, stream_volume},
-    {"GET", "/metrics", handle_figures, BODY_NONE, ACCESS_LOCAL, NULL},
-    {"GET", "/health", handle_health, BODY_NONE, ACCESS_OPEN, NULL},
+    {"GET", "/metrics", handle_figures, BODY_NONE, ACCESS_SCRAPE, NULL},
+    {"GET", "/health", handle_health, BODY_NONE, ACCESS_PROBE, NULL},
 };
+
+static const char team_is_busy[] =
+    "your team has its share of the server's requests under way; try again";
 
 static const struct route absent_route = {"", "", handle_absent, BODY_NONE, ACCESS_KEY, NULL};
 
@@ -226,16 +230,61 @@ static void on_body(void *ctx, struct http_exchange *ex, int error, struct str t
     call->route->handle(call, body);
 }
 
-/* A request that a proxy on this machine passed on comes from wherever. */
-static bool is_local(const struct http_request *req)
+static bool is_open(const struct route *route)
 {
-    return (str_starts(req->peer, STR("127.")) || str_eq(req->peer, STR("::1"))) &&
-           !http_header_get(req, "x-forwarded-for").at && !http_header_get(req, "forwarded").at;
+    return route->access == ACCESS_OPEN || route->access == ACCESS_PROBE;
 }
 
-static bool is_open(const struct route *route, const struct http_request *req)
+static struct call *call_new(struct api *api, struct http_exchange *ex)
 {
-    return route->access == ACCESS_OPEN || (route->access == ACCESS_LOCAL && is_local(req));
+    struct call *call = xnew(struct call);
+
+    call->api = api;
+    call->ex = ex;
+    call->begun_us = clock_mono_us();
+    api->calls++;
+    return call;
+}
+
+static void give_place(void *ctx)
+{
+    share_give(ctx);
+}
+
+bool call_charge(struct call *call, const char *team_id)
+{
+    struct share *share = NULL;
+
+    if (shares_take(call->api->options.shares, team_id, &share) < 0) {
+        call_header(call, "Retry-After", "1");
+        refuse(call, 429, team_is_busy);
+        return false;
+    }
+    http_charge(call->ex, give_place, share);
+    return true;
+}
+
+/* Nobody's requests are all in one account: whoever has a key is none the worse for them. */
+bool api_admit(struct api *api, struct http_exchange *ex)
+{
+    const struct team *team = NULL;
+    struct share *share = NULL;
+    struct err err;
+
+    bool known = auth_check(api, http_request(ex), &team, &err) == 0;
+    if (shares_take(api->options.shares, known ? team->id : "", &share) == 0) {
+        http_charge(ex, give_place, share);
+        return true;
+    }
+    struct call *call = call_new(api, ex);
+    if (known) {
+        call_header(call, "Retry-After", "1");
+        refuse(call, 429, team_is_busy);
+    } else {
+        refuse(call, 503, "too many requests without a valid key are under way; try again");
+    }
+    http_gather(ex, 0, on_body, on_client_gone, call);
+    return false;
 }
 
 /* Who has no key, or no route, is told before a body is taken. */
@@ -248,14 +297,9 @@ void api_handle(struct api *api, struct http_exchange *ex)
         cors_preflight(ex);
         return;
     }
-    struct call *call = xnew(struct call);
-    call->api = api;
-    call->ex = ex;
-    call->begun_us = clock_mono_us();
-    api->calls++;
+    struct call *call = call_new(api, ex);
     route_find(call, req);
-    if (!call->refused && !is_open(call->route, req) &&
-        auth_check(api, req, &call->team, &err) < 0) {
+    if (!call->refused && !is_open(call->route) && auth_check(api, req, &call->team, &err) < 0) {
         refuse(call, 401, err.msg);
     }
     if (!call->refused && call->route->stream && call->route->stream(call)) {

@@ -33,11 +33,13 @@ struct api_options {
     struct volumes *volumes;
     struct metrics *metrics;
     struct logs *logs;
-    void (*figures)(void *ctx, struct prometheus *page); /* what GET /metrics shows besides */
+    /* What GET /metrics shows besides: of single sandboxes, only of the team's. */
+    void (*figures)(void *ctx, const char *team_id, struct prometheus *page);
     void *figures_ctx;
     const char *domain;          /* reported to clients when set by the operator, else NULL */
     uint32_t team_sandboxes_max; /* that a team may have at one time */
     int64_t sandbox_s_max;       /* that a sandbox may live */
+    struct shares *shares;       /* requests under way, by team: outlives every exchange */
 };
 
 /* Owns:     the teams and keys in memory, and the calls under way.
@@ -47,6 +49,10 @@ struct api_options {
 must_check int api_new(const struct api_options *options, struct api **out, struct err *err);
 void api_free(struct api *api);
 
+/* Charges an exchange, which may be another's than the API's, to the team of its key, or to all who
+ * have none; false: it was answered, for they have their share of requests under way. */
+bool api_admit(struct api *api, struct http_exchange *ex);
+
 /* Takes every exchange; answers 404 itself. */
 void api_handle(struct api *api, struct http_exchange *ex);
 
@@ -54,6 +60,11 @@ void api_handle(struct api *api, struct http_exchange *ex);
  * request. -EACCES with the sentence of a 401. */
 must_check int api_authenticate(struct api *api, const struct http_request *req,
                                 const char **team_id, struct str *key, struct err *err);
+
+/* The SHA-256, in hex, of each API key of a team: a text that has the looks of a key can be held
+ * against them. The texts of keys are kept nowhere. */
+void api_key_hashes_each(const struct api *api, const char *team_id,
+                         void (*each)(void *ctx, const char *hash), void *ctx);
 
 /* The headers for browsers that every answer of the API carries, for answers that are not its own.
  * Before the exchange is accepted. */

@@ -67,7 +67,7 @@ void handle_figures(struct call *call, const json_t *body)
     prometheus_one(&page, "atoll_uptime_seconds", "gauge", "Since the daemon's start.",
                    (double)(clock_mono_ms() - api->started_mono_ms) / 1000);
     if (api->options.figures) {
-        api->options.figures(api->options.figures_ctx, &page);
+        api->options.figures(api->options.figures_ctx, call->team->id, &page);
     }
     requests_show(api, &page);
     latencies_show(api, &page);

@@ -43,28 +43,46 @@ static json_t *degraded(const struct keeper_client *keeper)
     return list;
 }
 
-/* 200 whenever the daemon can answer at all: what is amiss is in the body. */
-void handle_health(struct call *call, const json_t *body)
+static bool has_key(struct call *call)
+{
+    const struct team *team = NULL;
+    struct err ignored;
+
+    return call->ex && auth_check(call->api, http_request(call->ex), &team, &ignored) == 0;
+}
+
+static void figures_put(const struct call *call, json_t *reply)
 {
     const struct api_options *options = &call->api->options;
     struct sandboxes_figures figures = sandboxes_figures(options->sandboxes);
     int64_t uptime_ms = clock_mono_ms() - call->api->started_mono_ms;
-    json_t *list = degraded(options->keeper);
     json_t *counts = json_object();
-    json_t *reply = json_object();
 
-    (void)body;
     (void)json_object_set_new(counts, "running", json_integer(figures.running));
     (void)json_object_set_new(counts, "starting", json_integer(figures.starting));
-    (void)json_object_set_new(reply, "status",
-                              json_string(json_array_size(list) ? "degraded" : "ok"));
-    (void)json_object_set_new(reply, "version", json_string(ATOLL_VERSION));
     (void)json_object_set_new(reply, "uptimeSeconds", json_integer(uptime_ms / 1000));
-    (void)json_object_set_new(reply, "keeperConnected",
-                              json_boolean(keeper_client_connected(options->keeper)));
-    (void)json_object_set_new(reply, "degraded", list);
     (void)json_object_set_new(reply, "sandboxes", counts);
     (void)json_object_set_new(reply, "templates",
                               json_integer((json_int_t)templates_count(options->templates)));
+}
+
+/* 200 whenever the daemon can answer at all: what is amiss is in the body. Figures are for those
+ * who have a key. */
+void handle_health(struct call *call, const json_t *body)
+{
+    const struct api_options *options = &call->api->options;
+    json_t *list = degraded(options->keeper);
+    json_t *reply = json_object();
+
+    (void)body;
+    (void)json_object_set_new(reply, "status",
+                              json_string(json_array_size(list) ? "degraded" : "ok"));
+    (void)json_object_set_new(reply, "version", json_string(ATOLL_VERSION));
+    (void)json_object_set_new(reply, "keeperConnected",
+                              json_boolean(keeper_client_connected(options->keeper)));
+    (void)json_object_set_new(reply, "degraded", list);
+    if (has_key(call)) {
+        figures_put(call, reply);
+    }
     call_json(call, 200, reply);
 }

@@ -74,7 +74,13 @@ struct call;
 
 enum body_kind { BODY_NONE, BODY_OPTIONAL, BODY_REQUIRED };
 
-enum access { ACCESS_KEY, ACCESS_OPEN, ACCESS_LOCAL /* this machine needs no key */ };
+/* Where a request comes from opens nothing: a browser on this machine comes from here as well. */
+enum access {
+    ACCESS_KEY,
+    ACCESS_OPEN,   /* without a key, or with a token of the route's own */
+    ACCESS_PROBE,  /* without a key, for programs: no page may read it */
+    ACCESS_SCRAPE, /* with a key, for programs: no page may read it */
+};
 
 /* How often a route was called and how long it took. */
 struct route_figures {
@@ -297,6 +303,9 @@ void handle_build_status(struct call *call, const json_t *body);
 void handle_build_logs(struct call *call, const json_t *body);
 void handle_files(struct call *call, const json_t *body);
 void handle_upload(struct call *call, const json_t *body);
+/* Charges a call that had no key to the team that its token is of; false, and the refusal is set:
+ * the team has its share. Inside `stream`. */
+bool call_charge(struct call *call, const char *team_id);
 bool stream_upload(struct call *call);
 void handle_tags(struct call *call, const json_t *body);
 void handle_tags_assign(struct call *call, const json_t *body);

@@ -168,6 +168,9 @@ bool stream_upload(struct call *call)
         http_request(call->ex)->content_length > BUILD_FILE_BYTES_MAX) {
         return false; /* handle_upload() says so */
     }
+    if (!call_charge(call, t->team_id)) {
+        return false;
+    }
     struct put *put = xnew(struct put);
     *put = (struct put){.call = call, .ex = call->ex};
     buf_init(&put->waiting, HTTP_WINDOW_BYTES);

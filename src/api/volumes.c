@@ -226,13 +226,14 @@ bool stream_volume(struct call *call)
     const struct volume *volume =
         volumes_admit(call->api->options.volumes, str_of(call->param), auth_key_text(req), &err);
 
+    int status = !volume ? 401 : call_charge(call, volume->team_id) ? 200 : 429;
     http_also(call->ex, cors_headers, cors_headers_n);
-    if (volume) {
+    if (status == 200) {
         volume_content(call->api->options.volumes, volume, call->ex);
     } else {
-        refuse_content(call, 401, err.msg);
+        refuse_content(call, status, volume ? call->refusal : err.msg);
     }
-    figures_note(call, volume ? 200 : 401);
+    figures_note(call, status);
     call_free(call);
     return true;
 }

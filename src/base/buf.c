@@ -22,6 +22,14 @@ void buf_fini(struct buf *b)
     b->start = b->end = b->cap = 0;
 }
 
+void buf_wipe(struct buf *b)
+{
+    if (b->data) {
+        explicit_bzero(b->data, b->cap);
+    }
+    buf_clear(b);
+}
+
 static size_t cap_for(const struct buf *b, size_t need)
 {
     size_t cap = b->cap ? b->cap : CAP_MIN;

@@ -25,6 +25,9 @@ struct buf {
 void buf_init(struct buf *b, size_t max);
 void buf_fini(struct buf *b);
 
+/* Overwrites all that it holds and has held: for secrets, before it goes. */
+void buf_wipe(struct buf *b);
+
 /* Drops the content and keeps the memory. */
 static inline void buf_clear(struct buf *b)
 {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/busy.h"
 
 #ifndef __has_feature
 #define __has_feature(x) 0
@@ -107,6 +108,7 @@ static void fiber_free(struct fiber *fiber)
 
 static void fiber_resume(struct fiber *fiber)
 {
+    busy("a tool");
     fiber_enter(fiber);
     if (fiber->ended) {
         fiber_free(fiber);

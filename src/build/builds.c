@@ -186,38 +186,6 @@ static void end_interrupted(struct builds *all)
     }
 }
 
-/* ---- the queue ---- */
-
-void builds_next(struct builds *all)
-{
-    struct work *work = NULL;
-
-    while (!all->closed && all->disks_known && all->running < all->use.running_max &&
-           (work = all->queue)) {
-        DL_DELETE(all->queue, work);
-        work->queued = false;
-        all->running++;
-        work_begin(work);
-    }
-}
-
-static uint32_t position_of(const struct work *work)
-{
-    const struct work *other = NULL;
-    uint32_t n = 1;
-
-    if (!work || !work->queued) {
-        return 0;
-    }
-    DL_FOREACH (work->all->queue, other) {
-        if (other == work) {
-            break;
-        }
-        n++;
-    }
-    return n;
-}
-
 /* ---- asking for one ---- */
 
 void build_request(struct builds *builds, const struct template *template, const char *tags,
@@ -271,15 +239,6 @@ static void cancel_older(const struct build *build)
     }
 }
 
-static uint32_t queued_n(const struct builds *all)
-{
-    const struct work *work = NULL;
-    uint32_t n = 0;
-
-    DL_COUNT(all->queue, work, n);
-    return n;
-}
-
 int build_start(struct builds *builds, const char *template_id, const char *id, const json_t *body,
                 struct err *err)
 {
@@ -292,25 +251,23 @@ int build_start(struct builds *builds, const char *template_id, const char *id, 
     if (build->state != BUILD_WAITING) {
         return err_set(err, EINVAL, "build is not in waiting state");
     }
-    if (queued_n(builds) >= BUILD_QUEUE_MAX) {
-        return err_set(err, EAGAIN, "%d builds are waiting already; try again later",
-                       BUILD_QUEUE_MAX);
+    int r = queue_check(builds, build_team(build), err);
+    if (r == 0) {
+        r = spec_parse(body, &spec, err);
     }
-    int r = spec_parse(body, &spec, err);
     if (r < 0) {
         return r;
     }
     cancel_older(build);
     build->state = BUILD_BUILDING;
     build->work = work_new(build, spec);
-    build->work->queued = true;
-    DL_APPEND(builds->queue, build->work);
+    queue_add(build->work);
     build_record(build, NULL, NULL);
-    if (builds->running >= builds->use.running_max) {
-        build_say(build, LOG_INFO, NULL, "Waiting for other builds: number %u in the queue",
-                  position_of(build->work));
-    }
     builds_next(builds);
+    if (queue_position(build->work) > 0) {
+        build_say(build, LOG_INFO, NULL, "Waiting for other builds: number %u in the queue",
+                  queue_position(build->work));
+    }
     return 0;
 }
 
@@ -408,7 +365,7 @@ static struct build_info info_of(const struct build *build)
                                .memory_mb = build->memory_mb,
                                .disk_mb = build->disk_mb,
                                .bytes = build->bytes + build->saved_bytes,
-                               .position = position_of(build->work)};
+                               .position = queue_position(build->work)};
 }
 
 bool build_find(struct builds *builds, const char *template_id, const char *id,
@@ -443,7 +400,7 @@ void builds_each(struct builds *builds, const char *template_id,
 struct builds_figures builds_figures(const struct builds *builds)
 {
     struct builds_figures figures = {.running = builds->running,
-                                     .queued = queued_n(builds),
+                                     .queued = queue_length(builds),
                                      .ready = builds->ready,
                                      .failed = builds->failed,
                                      .steps = HASH_COUNT(builds->cached),

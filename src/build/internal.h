@@ -1,6 +1,7 @@
 /* internal.h - what the files of build/ share.
  *
- *   builds.c    the table of builds, their rows, the queue
+ *   builds.c    the table of builds, their rows
+ *   queue.c     which one runs next
  *   work.c      one build under way: from its base to its end
  *   inside.c    its jail, when it is needed, and scripts of ours in there
  *   base.c      what it begins with
@@ -19,6 +20,7 @@
 #ifndef BUILD_INTERNAL_H
 #define BUILD_INTERNAL_H
 
+#include "base/shares.h"
 #include "base/table.h"
 #include "build/build.h"
 #include "build/spec.h"
@@ -69,7 +71,8 @@ struct build {
 struct builds {
     struct builds_options use;
     struct build *by_id; /* oldest first */
-    struct work *queue;  /* first to run first */
+    struct work *queue;  /* in the order of the asking */
+    struct work *at_work;
     uint32_t running;
     struct image_jails jails;
     struct image_store *images;
@@ -85,7 +88,18 @@ struct builds {
 
 void builds_hold(struct builds *all);
 void builds_release(struct builds *all);
+
+/* ---- queue.c ---- */
+
+enum { BUILD_SPARE_PLACES = 1 }; /* besides running_max, for a team that has no build running */
+
 void builds_next(struct builds *all); /* runs what is queued, as far as there is room */
+uint32_t queue_length(const struct builds *all);
+void queue_add(struct work *work);
+void queue_remove(struct work *work);             /* also when it is running: it has ended */
+uint32_t queue_position(const struct work *work); /* 0: it is not queued; NULL is not */
+/* -EAGAIN and the sentence when there is no room for one more of that team. */
+must_check int queue_check(const struct builds *all, const char *team_id, struct err *err);
 
 /* ---- builds.c ---- */
 
@@ -133,7 +147,7 @@ struct lines { /* output of a command, until it is a whole line */
 };
 
 struct work {
-    struct work *prev, *next; /* in the queue */
+    struct work *prev, *next; /* in the queue, or at work */
     struct builds *all;
     struct build *build; /* NULL: it has ended */
     uint32_t refs;

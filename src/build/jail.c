@@ -126,6 +126,11 @@ static void on_saved(void *ctx, const struct keeper_answer *answer, int fds[KEEP
     free(question);
 }
 
+static const char *owner_of(const struct jail *jail)
+{
+    return jail->watch.sandbox ? sandbox_info(jail->watch.sandbox).team_id : "";
+}
+
 void jail_save(struct jail *jail, const char *name, uint32_t flags,
                void (*done)(void *arg, int error, const struct err *err), void *arg)
 {
@@ -137,7 +142,7 @@ void jail_save(struct jail *jail, const char *name, uint32_t flags,
     memcpy(req.id, jail->id, sizeof(jail->id));
     memcpy(req.save.name, question->name, sizeof(question->name));
     req.save.flags = flags;
-    keeper_client_ask(jail->all->use.keeper, &req, on_saved, question);
+    keeper_client_ask_for(jail->all->use.keeper, owner_of(jail), &req, on_saved, question);
 }
 
 static void on_usage(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])

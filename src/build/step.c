@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/foreign.h"
 #include "build/internal.h"
 #include "template/name.h"
 
@@ -191,7 +192,7 @@ static void on_dialed(void *ctx, int fd_or_error)
 {
     struct copying *copying = ctx;
     struct work *work = copying->work;
-    scoped_fd socket = fd_or_error;
+    scoped_foreign socket = fd_or_error;
     const char *type = work->build ? step_now(work)->type : "";
 
     if (work->build && socket < 0) {

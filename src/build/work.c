@@ -56,18 +56,12 @@ void work_release(struct work *work)
 
 void work_stop(struct work *work)
 {
-    struct builds *all = work->all;
-
     if (!work->build) {
         return;
     }
     work->build->work = NULL;
     work->build = NULL;
-    if (work->queued) {
-        DL_DELETE(all->queue, work);
-    } else {
-        all->running--;
-    }
+    queue_remove(work);
     if (work->resolve) {
         image_cancel(move_ptr(&work->resolve));
     }

@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "cli/call.h"
 #include "cli/cli.h"
+#include "cli/tame.h"
 #include "daemon/lock.h"
 #include "http/upstream.h"
 
@@ -31,14 +32,17 @@ int endpoint_find(const struct cli *cli, struct endpoint *out, struct err *err)
                        "you may not read the API key in %s: run this as root, or as the user %s",
                        cli->places.state, cli->config.user);
     }
-    int r = place_read(cli->places.endpoint, out->url, sizeof(out->url), err);
+    int r = place_read_url(&cli->places, out->url, sizeof(out->url), err);
+    if (r < 0 && r != -ENOENT) {
+        return r;
+    }
     if (r < 0 || !out->url[0] || !lock_is_held(cli->places.serve_lock)) {
         return err_set(err, ENOENT,
                        "no daemon serves %s: start one with `%s serve`, or name its "
                        "directory with --data",
                        cli->config.data, cli->program);
     }
-    return place_read(cli->places.default_key, out->key, sizeof(out->key), err);
+    return place_read_key(&cli->places, out->key, sizeof(out->key), err);
 }
 
 static bool variable_take(const char *name, char *out, size_t size)
@@ -61,7 +65,7 @@ static void url_trim(char *url)
 /* Whoever has only a key may not look into the data directory for more. */
 static int url_find(const struct cli *cli, struct endpoint *out, struct err *err)
 {
-    if (place_read(cli->places.endpoint, out->url, sizeof(out->url), err) == 0 && out->url[0]) {
+    if (place_read_url(&cli->places, out->url, sizeof(out->url), err) == 0 && out->url[0]) {
         return 0;
     }
     return err_set(err, ENOENT,
@@ -130,6 +134,7 @@ struct call {
     char next[TOKEN_BYTES]; /* where the next page of a list begins; "": there is none */
     void (*line)(void *ctx, struct str line); /* NULL: the body is wanted whole */
     void *line_ctx;
+    bool verbatim; /* control characters stay as they are */
 };
 
 static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
@@ -223,6 +228,7 @@ static int answer_read(const struct call *call, json_t **answer, struct err *err
                        strerrordesc_np(-call->error));
     }
     json_t *json = json_loadb(buf_at(&call->body), buf_len(&call->body), JSON_DECODE_ANY, NULL);
+    json = call->verbatim ? json : tame_json(json);
     if (call->status < 200 || call->status > 299) {
         const char *message = json_string_of(json, "message");
         (void)err_set(err, EPROTO, "%s (status %d)", message ? message : "the daemon refused",
@@ -259,6 +265,14 @@ int endpoint_call(const struct endpoint *endpoint, const char *method, const cha
                   const json_t *body, json_t **answer, struct err *err)
 {
     struct call call = {.status = 0};
+
+    return call_run(&call, endpoint, method, path, body, answer, err);
+}
+
+int endpoint_call_verbatim(const struct endpoint *endpoint, const char *method, const char *path,
+                           const json_t *body, json_t **answer, struct err *err)
+{
+    struct call call = {.verbatim = true};
 
     return call_run(&call, endpoint, method, path, body, answer, err);
 }

@@ -77,6 +77,11 @@ must_check int endpoint_choose(const struct cli *cli, struct endpoint *out, stru
  * decrefs it. Blocks. */
 must_check int endpoint_call(const struct endpoint *endpoint, const char *method, const char *path,
                              const json_t *body, json_t **answer, struct err *err);
+/* The same for an answer that is data: its texts keep their control characters, so they are not for
+ * a terminal (tame.h). */
+must_check int endpoint_call_verbatim(const struct endpoint *endpoint, const char *method,
+                                      const char *path, const json_t *body, json_t **answer,
+                                      struct err *err);
 
 /* The same for a GET whose answer is a list, page by page: calls each with every row. */
 must_check int endpoint_each(const struct endpoint *endpoint, const char *path,

@@ -17,7 +17,10 @@ bool entry_id_ok(const char *id)
 void entry_put(const char *text)
 {
     for (; text && *text; text++) {
-        (void)putchar((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text);
+        bool beyond = (unsigned char)text[0] == 0xc2 && (unsigned char)text[1] >= 0x80 &&
+                      (unsigned char)text[1] <= 0x9f;
+
+        (void)putchar((unsigned char)*text < ' ' || *text == 0x7f || beyond ? '?' : *text);
     }
 }
 

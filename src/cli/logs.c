@@ -4,12 +4,13 @@
 
 #include "cli/cli.h"
 #include "cli/entry.h"
+#include "cli/tame.h"
 
 const char cli_logs_usage[] = "usage: atoll logs ID [--follow], with the id of a sandbox";
 
 static void print_line(void *ctx, struct str line)
 {
-    json_t *entry = json_loadb(line.at, line.len, 0, NULL);
+    json_t *entry = tame_json(json_loadb(line.at, line.len, 0, NULL));
 
     (void)ctx;
     entry_print(entry);

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/tame.h"
+#include "daemon/clean.h"
 
 #define HELP_FLAG "--help"
 
@@ -72,6 +74,7 @@ int cli_fail(int code, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(msg, sizeof(msg), fmt, ap);
     va_end(ap);
+    tame_text(msg); /* it may quote what a daemon sent */
     (void)fprintf(stderr, "atoll: %s\n", msg);
     return code;
 }
@@ -193,6 +196,12 @@ static int command_run(const struct command *command, struct cli *cli, int argc,
     return command->run(cli);
 }
 
+/* These hold what sandboxes or all clients may reach; the others are the operator's own. */
+static bool is_daemon(const struct command *command)
+{
+    return command->run == cli_serve || command->run == cli_keeper || command->run == cli_prepare;
+}
+
 int main(int argc, char **argv)
 {
     struct cli cli = {.program = argv[0]};
@@ -209,6 +218,10 @@ int main(int argc, char **argv)
     }
     if (!command) {
         return cli_fail(CLI_USAGE, "there is no command '%s'; try `atoll help`", argv[1]);
+    }
+    struct err err;
+    if (is_daemon(command) && clean_start(argv, &err) < 0) {
+        return cli_fail(CLI_FAILED, "%s", err.msg);
     }
     return command_run(command, &cli, argc - 1, argv + 1);
 }

@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/fd.h"
 #include "cli/cli.h"
 #include "cli/entry.h"
+#include "cli/tame.h"
 #include "cli/tool_input.h"
 #include "tools/tool.h"
 
@@ -136,7 +138,7 @@ static int tool_call(const struct cli *cli, const struct tool *tool, json_t **an
         return r;
     }
     (void)snprintf(path, sizeof(path), "/tools/%s", tool->name);
-    return endpoint_call(&endpoint, "POST", path, input, answer, err);
+    return endpoint_call_verbatim(&endpoint, "POST", path, input, answer, err);
 }
 
 static int tool_run_words(const struct cli *cli, const struct tool *tool)
@@ -148,6 +150,9 @@ static int tool_run_words(const struct cli *cli, const struct tool *tool)
         return cli_fail(CLI_FAILED, "%s", err.msg);
     }
     char *text = json_dumps(answer, JSON_INDENT(2) | JSON_ENCODE_ANY);
+    if (text && isatty(STDOUT_FILENO)) {
+        tame_text(text);
+    }
     printf("%s\n", text ? text : "");
     free(text);
     return json_is_false(json_object_get(answer, "success")) ? CLI_FAILED : CLI_OK;

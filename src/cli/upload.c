@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "cli/call.h"
 #include "cli/cli.h"
+#include "cli/tame.h"
 
 enum { HEAD_BYTES = 4096, ANSWER_BYTES = 4096 };
 
@@ -64,7 +65,7 @@ static int answer_read(int fd, struct err *err)
         return 0;
     }
     const char *body = strstr(text, "\r\n\r\n");
-    json_t *json = body ? json_loads(body + 4, 0, NULL) : NULL;
+    json_t *json = body ? tame_json(json_loads(body + 4, 0, NULL)) : NULL;
     const char *message = json_string_of(json, "message");
     (void)err_set(err, EPROTO, "%s (status %ld)", message ? message : "the upload was refused",
                   status);

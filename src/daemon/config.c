@@ -6,10 +6,12 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "http/hosts.h"
 
 enum {
     LINE_BYTES_MAX = 8192,
@@ -22,6 +24,7 @@ enum {
 enum kind {
     TEXT,
     DOMAIN,
+    NAMES,
     ADDRESS,
     FILE_PATH,
     BYTES,
@@ -59,6 +62,10 @@ static const struct setting settings[] = {
      .help = "its private key (PEM), readable by the serving user"},
     {FIELD(domain), .kind = DOMAIN, .fallback = "", .hint = "NAME",
      .help = "sandbox ports are reached as <port>-<id>.NAME"},
+    {FIELD(allowed_hosts), .kind = NAMES, .fallback = "", .hint = "NAMES",
+     .help =
+         "more names that clients may reach the daemon by, as box.example.org,*.box.lan; *: any "
+         "name, where a proxy checks them"},
     {FIELD(data), .kind = FILE_PATH, .fallback = CONFIG_DATA, .hint = "DIR",
      .help = "state, sockets and the pool of sandbox disks"},
     {FIELD(cache), .kind = FILE_PATH, .fallback = "/var/cache/atoll", .hint = "DIR",
@@ -79,7 +86,11 @@ static const struct setting settings[] = {
      .hint = "SIZE",
      .help = "largest size of the pool, as 20G; 0 takes four fifths of what is free"},
     {FIELD(connections_max), .kind = COUNT, .fallback = "10000", .hint = "N",
-     .help = "connections at one time; one more is answered 503"},
+     .help =
+         "connections at one time, three quarters of them into sandboxes, shared by teams; with "
+         "all of them busy one more is answered 503"},
+    {FIELD(sandbox_connections_max), .kind = COUNT, .fallback = "1024", .hint = "N",
+     .help = "requests under way to one sandbox; one more is answered 429"},
     {FIELD(header_timeout_s), .kind = COUNT, .fallback = "10", .hint = "SECONDS",
      .help = "how long a request's head may take"},
     {FIELD(idle_timeout_s), .kind = COUNT, .fallback = "75", .hint = "SECONDS",
@@ -233,6 +244,17 @@ static int set_domain(char *field, const char *value, struct err *err)
     return set_text(field, value, err);
 }
 
+static int set_names(char *field, const char *value, struct err *err)
+{
+    if (!hosts_list_ok(str_of(value))) {
+        return err_set(err, EINVAL,
+                       "'%s' is not a list of names, as box.example.org,*.box.lan (without "
+                       "scheme and port)",
+                       value);
+    }
+    return set_text(field, value, err);
+}
+
 static int set_address(char *field, const char *value, struct err *err)
 {
     const char *colon = strrchr(value, ':');
@@ -313,6 +335,8 @@ static int set(const struct setting *s, struct config *config, const char *value
         return set_text(field, value, err);
     case DOMAIN:
         return set_domain(field, value, err);
+    case NAMES:
+        return set_names(field, value, err);
     case FILE_PATH:
         return set_path(field, value, err);
     case ADDRESS:
@@ -395,6 +419,25 @@ static const char *usual_value(const struct setting *s)
         name[i] = (char)toupper((unsigned char)s->usual[i]);
     }
     return value ? value : s->usual ? getenv(name) : NULL;
+}
+
+static bool is_usual(const struct setting *s, struct str name)
+{
+    return s->usual && strlen(s->usual) == name.len &&
+           strncasecmp(s->usual, name.at, name.len) == 0;
+}
+
+bool config_has_variable(struct str name)
+{
+    char own[NAME_BYTES];
+
+    for (size_t i = 0; i < countof(settings); i++) {
+        variable_name(&settings[i], own);
+        if (str_eq(str_of(own), name) || is_usual(&settings[i], name)) {
+            return true;
+        }
+    }
+    return str_eq(STR("ATOLL_CONFIG"), name);
 }
 
 static int load_defaults(struct config *config, struct err *err)
@@ -610,6 +653,7 @@ static void value_text(const struct setting *s, const struct config *config, cha
     switch (s->kind) {
     case TEXT:
     case DOMAIN:
+    case NAMES:
     case ADDRESS:
     case FILE_PATH:
         (void)snprintf(out, size, "%s", field);

@@ -15,6 +15,7 @@
 #include "base/compiler.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/str.h"
 
 #define CONFIG_FILE "/etc/atoll/atoll.conf"
 #define CONFIG_DATA "/var/lib/atoll"
@@ -28,7 +29,8 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     char tls_listen[CONFIG_TEXT_BYTES]; /* empty: no TLS */
     char tls_cert[CONFIG_TEXT_BYTES];
     char tls_key[CONFIG_TEXT_BYTES];
-    char domain[CONFIG_TEXT_BYTES]; /* empty: sandboxes are reached by headers alone */
+    char domain[CONFIG_TEXT_BYTES];        /* empty: sandboxes are reached by headers alone */
+    char allowed_hosts[CONFIG_TEXT_BYTES]; /* names, separated by commas: http/hosts.h */
     char data[CONFIG_TEXT_BYTES];
     char cache[CONFIG_TEXT_BYTES];
     char templates[CONFIG_TEXT_BYTES];      /* empty: beside the program */
@@ -45,6 +47,7 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     char identity_issuer[CONFIG_TEXT_BYTES]; /* empty: where the API is served */
     uint64_t pool_bytes;                     /* 0: by what is free */
     uint64_t connections_max;
+    uint64_t sandbox_connections_max;
     uint64_t header_timeout_s;
     uint64_t idle_timeout_s;
     uint64_t team_sandboxes_max;
@@ -77,9 +80,12 @@ must_check int config_load(struct config *config, int argc, char **argv, int *wo
 /* The table, as a list of flags with defaults. */
 void config_help(FILE *out);
 
+/* Whether a variable of that name says something about a setting. */
+bool config_has_variable(struct str name);
+
 /* The settings as flags that make another program of ours read the same: argv must have room for
  * CONFIG_ARGV_MAX. Returns how many were put; config_argv_free() frees those. */
-enum { CONFIG_ARGV_MAX = 48 };
+enum { CONFIG_ARGV_MAX = 64 };
 int config_argv(const struct config *config, char **argv);
 void config_argv_free(char **argv, int n);
 

@@ -137,6 +137,7 @@ static const struct egress_line egress_lines[] = {
 
 struct egress_showing {
     struct prometheus *page;
+    const char *team_id;
     const struct egress_line *line;
     unsigned shown;
 };
@@ -149,7 +150,8 @@ static bool egress_show_one(void *ctx, struct sandbox *sb)
     struct egress_counters counters;
     uint64_t value = 0;
 
-    if (sandbox_egress(sb, &counters)) {
+    bool own = str_eq(str_of(sandbox_info(sb).team_id), str_of(showing->team_id));
+    if (own && sandbox_egress(sb, &counters)) {
         memcpy(&value, (const char *)&counters + line->at, sizeof(value));
         prometheus_label(id, "sandbox", sandbox_info(sb).id);
         (void)snprintf(labels, sizeof(labels), "%s%s", id, line->label);
@@ -159,11 +161,11 @@ static bool egress_show_one(void *ctx, struct sandbox *sb)
     return showing->shown < EGRESS_SHOWN_MAX;
 }
 
-/* The newest ones, as many as leave room on the page for the rest. */
-static void egress_show(struct sandboxes *sandboxes, struct prometheus *page)
+/* The newest ones of the team, as many as leave room on the page for the rest. */
+static void egress_show(struct sandboxes *sandboxes, const char *team_id, struct prometheus *page)
 {
     for (size_t i = 0; i < countof(egress_lines); i++) {
-        struct egress_showing showing = {page, &egress_lines[i], 0};
+        struct egress_showing showing = {page, team_id, &egress_lines[i], 0};
 
         if (egress_lines[i].help) {
             prometheus_family(page, egress_lines[i].family, "counter", egress_lines[i].help);
@@ -183,6 +185,9 @@ static void keeper_show(const struct keeper_client *keeper, struct prometheus *p
                    keeper_client_connected(keeper));
     prometheus_one(page, "atoll_keeper_waiting", "gauge", "Requests to the keeper under way.",
                    (double)figures.waiting);
+    prometheus_one(page, "atoll_keeper_queued", "gauge",
+                   "Requests to the keeper that wait for their team's turn.",
+                   (double)figures.queued);
     prometheus_one(page, "atoll_keeper_lost_total", "counter",
                    "Requests that the keeper never answered.", (double)figures.lost);
     prometheus_family(page, "atoll_keeper_request_seconds", "histogram",
@@ -211,6 +216,41 @@ static void store_show(struct store *store, struct prometheus *page)
 
 /* ---- traffic ---- */
 
+static void share_show(struct prometheus *page, const char *family, uint64_t edge, uint64_t api)
+{
+    prometheus_value(page, family, "to=\"sandboxes\"", (double)edge);
+    prometheus_value(page, family, "to=\"api\"", (double)api);
+}
+
+static void shares_show(const struct shares *edge, const struct shares *api,
+                        struct prometheus *page)
+{
+    prometheus_family(page, "atoll_places", "gauge",
+                      "Requests that may be under way, which teams share.");
+    share_show(page, "atoll_places", edge->capacity, api->capacity);
+    prometheus_family(page, "atoll_places_used", "gauge", "Requests that are.");
+    share_show(page, "atoll_places_used", edge->used, api->used);
+    prometheus_family(page, "atoll_places_refused_total", "counter",
+                      "Requests that were refused because a team or a sandbox had its share.");
+    share_show(page, "atoll_places_refused_total", edge->refused, api->refused);
+}
+
+static void connections_show(const struct http_server_figures *http, struct prometheus *page)
+{
+    prometheus_one(page, "atoll_http_connections", "gauge", "Open connections of clients.",
+                   (double)http->connections);
+    prometheus_one(page, "atoll_http_connections_silent", "gauge",
+                   "Open connections that have sent no whole request yet.", (double)http->silent);
+    prometheus_one(page, "atoll_http_connections_refused_total", "counter",
+                   "Connections that there was no room for.", (double)http->refused);
+    prometheus_family(page, "atoll_http_connections_evicted_total", "counter",
+                      "Connections closed to make room, by whether they had sent a request.");
+    prometheus_value(page, "atoll_http_connections_evicted_total", "kind=\"idle\"",
+                     (double)http->evicted[HTTP_EVICTED_IDLE]);
+    prometheus_value(page, "atoll_http_connections_evicted_total", "kind=\"silent\"",
+                     (double)http->evicted[HTTP_EVICTED_FRESH]);
+}
+
 static void traffic_show(const struct figures_sources *from, struct prometheus *page)
 {
     struct http_server_figures http = http_server_figures(from->http);
@@ -224,8 +264,8 @@ static void traffic_show(const struct figures_sources *from, struct prometheus *
         prometheus_label(labels, "outcome", outcomes[i].name);
         prometheus_value(page, "atoll_edge_requests_total", labels, (double)outcomes[i].count);
     }
-    prometheus_one(page, "atoll_http_connections", "gauge", "Open connections of clients.",
-                   (double)http.connections);
+    connections_show(&http, page);
+    shares_show(from->edge_shares, from->api_shares, page);
     prometheus_one(page, "atoll_http_exchanges", "gauge", "Requests under way.",
                    (double)http.exchanges);
     prometheus_one(page, "atoll_http_requests_total", "counter", "Requests of all kinds.",
@@ -324,16 +364,28 @@ static void telemetry_show(const struct figures_sources *from, struct prometheus
                    "Lines of agents that are no JSON.", (double)logs.refused);
 }
 
+static void watchdog_show(const struct watchdog *dog, struct prometheus *page)
+{
+    const struct watchdog_figures figures = watchdog_figures(dog);
+
+    prometheus_one(page, "atoll_loop_stalls_total", "counter",
+                   "Times that the server stood still for more than a second.",
+                   (double)figures.stalls);
+    prometheus_one(page, "atoll_loop_stall_seconds_total", "counter",
+                   "How long it stood still then, in all.", (double)figures.stall_ms / 1000);
+}
+
 void figures_show(const struct figures_sources *from, struct prometheus *page)
 {
     sandboxes_show(from->sandboxes, page);
     steps_show(from, page);
-    egress_show(from->sandboxes, page);
+    egress_show(from->sandboxes, from->team_id, page);
     keeper_show(from->keeper, page);
     store_show(from->store, page);
     traffic_show(from, page);
     telemetry_show(from, page);
     process_show(page);
+    watchdog_show(from->watchdog, page);
     if (from->merges) {
         merging_show(page);
     }

@@ -2,6 +2,8 @@
 #ifndef DAEMON_FIGURES_H
 #define DAEMON_FIGURES_H
 
+#include "base/shares.h"
+#include "daemon/watchdog.h"
 #include "edge/edge.h"
 #include "http/server.h"
 #include "keeper/client.h"
@@ -17,9 +19,13 @@ struct figures_sources { /* borrowed; none is NULL */
     struct store *store;
     struct edge *edge;
     struct http_server *http;
+    const struct shares *edge_shares;
+    const struct shares *api_shares;
     struct metrics *metrics;
     struct logs *logs;
-    bool merges; /* sandboxes hold equal pages once */
+    struct watchdog *watchdog;
+    bool merges;         /* sandboxes hold equal pages once */
+    const char *team_id; /* who asks: of single sandboxes, only its own are shown */
 };
 
 /* Reads /proc/self, and what the kernel tells of merged pages, once through. */

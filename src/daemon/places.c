@@ -1,17 +1,25 @@
 #include "daemon/places.h"
 
+#include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "base/encode.h"
 #include "base/fd.h"
 
-enum { INSTANCE_HEX_LEN = 8 };
+enum {
+    INSTANCE_HEX_LEN = 8,
+    PORT_DIGITS_MAX = 5,
+    KEY_DIGITS_MAX = 128,
+    PEM_LINE_MAX = 76,
+};
 
 struct below {
     size_t at;
@@ -122,15 +130,197 @@ int places_find(const struct config *config, struct places *out, struct err *err
     return find_program_files(config, out, err);
 }
 
-int place_read(const char *path, char *out, size_t size, struct err *err)
-{
-    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+/* ---- what the server wrote ---- */
 
+/* Of the server's user: root gave it this directory, in one that stays root's. */
+static bool is_servers(const struct places *places, uid_t uid)
+{
+    struct stat st;
+
+    return lstat(places->state, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == uid;
+}
+
+static int check_open(const struct places *places, const char *path, int fd, off_t bytes_max,
+                      struct err *err)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0) {
+        return err_sys(err, "look at %s", path);
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return err_set(err, EINVAL, "%s is not a regular file: it was not read", path);
+    }
+    if (st.st_nlink != 1) {
+        return err_set(err, EMLINK, "%s is a file that has other names, too: it was not read",
+                       path);
+    }
+    if (st.st_uid != 0 && !is_servers(places, st.st_uid)) {
+        return err_set(err, EPERM, "%s belongs to uid %u, who has no business there", path,
+                       st.st_uid);
+    }
+    if (st.st_size > bytes_max) {
+        return err_set(err, EFBIG, "%s is larger than %lld bytes: it was not read", path,
+                       (long long)bytes_max);
+    }
+    return 0;
+}
+
+int place_open(const struct places *places, const char *path, off_t bytes_max, struct err *err)
+{
+    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+
+    if (fd < 0 && errno == ELOOP) {
+        return err_set(err, ELOOP, "%s is a link: it was not followed", path);
+    }
+    if (fd < 0) {
+        return err_sys(err, "read %s", path);
+    }
+    int r = check_open(places, path, fd, bytes_max, err);
+    return r < 0 ? r : move_fd(&fd);
+}
+
+/* All of it; what grew since it was looked at is cut off, and then has no right form. */
+static int read_whole(const struct places *places, const char *path, char *out, size_t size,
+                      struct err *err)
+{
+    scoped_fd fd = place_open(places, path, (off_t)size - 1, err);
+    size_t len = 0;
+    ssize_t n = 1;
+
+    if (fd < 0) {
+        return fd;
+    }
+    while (n > 0 && len < size - 1) {
+        n = read(fd, out + len, size - 1 - len);
+        len += n > 0 ? (size_t)n : 0;
+    }
     if (n < 0) {
         return err_sys(err, "read %s", path);
     }
-    out[n] = '\0';
-    out[strcspn(out, "\n")] = '\0';
+    if (memchr(out, '\0', len)) {
+        return err_set(err, EINVAL, "%s holds a NUL byte", path);
+    }
+    out[len] = '\0';
     return 0;
+}
+
+/* One line, perhaps with its end. */
+static void line_cut(char *text)
+{
+    size_t len = strlen(text);
+
+    if (len > 0 && text[len - 1] == '\n') {
+        text[len - 1] = '\0';
+    }
+}
+
+static bool is_port(struct str text)
+{
+    unsigned long port = 0;
+
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.at[i] < '0' || text.at[i] > '9' || text.len > PORT_DIGITS_MAX) {
+            return false;
+        }
+        port = port * 10 + (unsigned long)(text.at[i] - '0');
+    }
+    return port > 0 && port <= UINT16_MAX;
+}
+
+/* The server listens on addresses alone, so no name is ever there. */
+bool place_url_ok(struct str url)
+{
+    char address[INET6_ADDRSTRLEN];
+    struct in6_addr any;
+    struct str rest = str_skip(url, strlen("http://"));
+    bool v6 = str_starts(rest, STR("["));
+
+    if (!str_starts(url, STR("http://"))) {
+        return false;
+    }
+    rest = str_skip(rest, v6);
+    struct str host = {rest.at, str_find(rest, v6 ? ']' : ':')};
+    rest = str_skip(rest, host.len + v6);
+    return str_copy(address, sizeof(address), host) &&
+           inet_pton(v6 ? AF_INET6 : AF_INET, address, &any) == 1 && str_starts(rest, STR(":")) &&
+           is_port(str_skip(rest, 1));
+}
+
+bool place_key_ok(struct str key)
+{
+    struct str digits = str_skip(key, strlen("e2b_"));
+
+    for (size_t i = 0; i < digits.len; i++) {
+        if (!strchr("0123456789abcdef", digits.at[i]) || !digits.at[i]) {
+            return false;
+        }
+    }
+    return str_starts(key, STR("e2b_")) && digits.len > 0 && digits.len <= KEY_DIGITS_MAX;
+}
+
+static bool is_base64_line(struct str line)
+{
+    for (size_t i = 0; i < line.len; i++) {
+        char c = line.at[i];
+        if (!isalnum((unsigned char)c) && c != '+' && c != '/' && c != '=') {
+            return false;
+        }
+    }
+    return line.len > 0 && line.len <= PEM_LINE_MAX;
+}
+
+bool place_ca_ok(struct str pem)
+{
+    struct str line;
+    bool ended = false;
+
+    if (!str_split(&pem, '\n', &line) || !str_eq(line, STR("-----BEGIN CERTIFICATE-----"))) {
+        return false;
+    }
+    while (!ended && str_split(&pem, '\n', &line)) {
+        ended = str_eq(line, STR("-----END CERTIFICATE-----"));
+        if (!ended && !is_base64_line(line)) {
+            return false;
+        }
+    }
+    return ended && pem.len == 0;
+}
+
+int place_read_url(const struct places *places, char *out, size_t size, struct err *err)
+{
+    int r = read_whole(places, places->endpoint, out, size, err);
+
+    if (r < 0) {
+        return r;
+    }
+    line_cut(out);
+    return !out[0] || place_url_ok(str_of(out))
+               ? 0
+               : err_set(err, EINVAL, "%s holds no address of a daemon, as http://127.0.0.1:3000",
+                         places->endpoint);
+}
+
+int place_read_key(const struct places *places, char *out, size_t size, struct err *err)
+{
+    int r = read_whole(places, places->default_key, out, size, err);
+
+    if (r < 0) {
+        return r;
+    }
+    line_cut(out);
+    return place_key_ok(str_of(out))
+               ? 0
+               : err_set(err, EINVAL, "%s holds no API key: e2b_ and hexadecimal digits",
+                         places->default_key);
+}
+
+int place_read_ca(const struct places *places, char *out, size_t size, struct err *err)
+{
+    int r = read_whole(places, places->ca, out, size, err);
+
+    if (r == 0 && !place_ca_ok(str_of(out))) {
+        return err_set(err, EINVAL, "%s is not one certificate in PEM", places->ca);
+    }
+    return r;
 }

@@ -11,9 +11,12 @@
 #define DAEMON_PLACES_H
 
 #include <limits.h>
+#include <stdbool.h>
+#include <sys/types.h>
 
 #include "base/compiler.h"
 #include "base/err.h"
+#include "base/str.h"
 #include "daemon/config.h"
 
 enum { PLACE_BYTES = 1024 }; /* longest path we make ourselves; checked once, here */
@@ -45,7 +48,28 @@ struct places {
 
 must_check int places_find(const struct config *config, struct places *out, struct err *err);
 
-/* The first line of a small file: a key, a URL, a layer's name. */
-must_check int place_read(const char *path, char *out, size_t size, struct err *err);
+/* Files that the server writes and root reads: root's commands open them through these alone. Such
+ * a file may be a link, a FIFO or a device by now, belong to anybody and hold anything. Each of
+ * these opens without following or waiting, takes a regular file with one name that belongs to root
+ * or to the server's user (the owner of state/), and believes only what has the right form. */
+
+/* Opens it for reading; -EMLINK, -EINVAL, -EPERM, -EFBIG with a sentence when it is not such a
+ * file of at most `bytes_max`. */
+must_check int place_open(const struct places *places, const char *path, off_t bytes_max,
+                          struct err *err);
+
+/* http://ADDRESS:PORT of the daemon that serves; "" when none does. */
+must_check int place_read_url(const struct places *places, char *out, size_t size, struct err *err);
+
+/* The default key, e2b_ and hexadecimal digits. */
+must_check int place_read_key(const struct places *places, char *out, size_t size, struct err *err);
+
+/* The certificate of the daemon's own authority: one PEM block and nothing else. */
+must_check int place_read_ca(const struct places *places, char *out, size_t size, struct err *err);
+
+/* What the three above take for a value. Pure. */
+bool place_url_ok(struct str url);
+bool place_key_ok(struct str key);
+bool place_ca_ok(struct str pem);
 
 #endif

@@ -74,11 +74,19 @@ static int make_dir(const char *path, mode_t mode, const struct identity *owner,
     return 0;
 }
 
+/* What is there already is given away only when it is a file that has no other name. */
 static int make_file(const char *path, mode_t mode, const struct identity *owner, struct err *err)
 {
-    scoped_fd fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode);
+    struct stat st;
+    scoped_fd fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
 
-    if (fd < 0 || fchown(fd, owner->uid, owner->gid) < 0 || fchmod(fd, mode) < 0) {
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        return err_sys(err, "make %s", path);
+    }
+    if (!S_ISREG(st.st_mode) || st.st_nlink != 1) {
+        return err_set(err, EINVAL, "%s is no file of the daemon's: remove it", path);
+    }
+    if (fchown(fd, owner->uid, owner->gid) < 0 || fchmod(fd, mode) < 0) {
         return err_sys(err, "make %s", path);
     }
     return 0;

@@ -6,17 +6,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <uv.h>
 
 #include "api/api.h"
+#include "base/busy.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/shares.h"
 #include "base/str.h"
 #include "build/build.h"
 #include "daemon/builtin.h"
 #include "daemon/certificates.h"
+#include "daemon/closer.h"
 #include "daemon/figures.h"
+#include "daemon/names.h"
 #include "daemon/outward.h"
+#include "daemon/watchdog.h"
 #include "edge/edge.h"
 #include "egress/egress.h"
 #include "http/server.h"
@@ -31,6 +37,13 @@ enum {
     STOP_GRACE_MS = 5000,
     CLOSE_MS = 2000, /* for what is under way in other processes and threads */
     LINE_BYTES = 256,
+    ROUTE_SEGMENTS_SHOWN = 2, /* of a path, in the log */
+    PARTS = 4,                /* of all connections: */
+    EDGE_PART = 3,            /* so many for requests into sandboxes, the rest for the API */
+    FILES_PARTS = 8,          /* of all descriptors: */
+    FILES_CLIENTS = 3,
+    FILES_SOCKETS = 2, /* into jails */
+    FILES_FALLBACK = 1024,
 };
 
 struct server {
@@ -63,17 +76,43 @@ struct server {
     struct edge *edge;
     struct api *api;
     struct tools *tools;
+    struct names names;
     struct certificates *certificates;
     struct http_server *http;
+    struct watchdog *watchdog;
+    uint32_t connections_max;
+    struct shares edge_shares; /* of requests under way into sandboxes, */
+    struct shares api_shares;  /* and of all others */
 };
 
 /* ---- requests ---- */
 
+/* Enough to know the route; what follows may be a token. */
+static struct str route_of(struct str path)
+{
+    size_t slashes = 0;
+
+    for (size_t i = 0; i < path.len; i++) {
+        slashes += path.at[i] == '/';
+        if (slashes > ROUTE_SEGMENTS_SHOWN) {
+            return (struct str){path.at, i};
+        }
+    }
+    return path;
+}
+
 static void on_request(void *ctx, struct http_exchange *ex)
 {
     struct server *server = ctx;
+    const struct http_request *req = http_request(ex);
 
-    if (!edge_handle(server->edge, ex) && !tools_handle(server->tools, ex)) {
+    busy("a request");
+    busy_detail(req->method, route_of(req->path));
+    if (names_refuse(&server->names, ex) || edge_handle(server->edge, ex) ||
+        !api_admit(server->api, ex)) {
+        return;
+    }
+    if (!tools_handle(server->tools, ex)) {
         api_handle(server->api, ex);
     }
 }
@@ -109,7 +148,7 @@ static void announce_key(const struct server *server, const char *url)
     char key[LINE_BYTES] = "";
     struct err err;
 
-    if (place_read(server->places->default_key, key, sizeof(key), &err) < 0) {
+    if (place_read_key(server->places, key, sizeof(key), &err) < 0) {
         log_warn("%s", err.msg);
         return;
     }
@@ -378,7 +417,7 @@ static int open_builds(struct server *server, struct err *err)
     return builds_new(&options, &server->builds, err);
 }
 
-static void on_figures(void *ctx, struct prometheus *page)
+static void on_figures(void *ctx, const char *team_id, struct prometheus *page)
 {
     const struct server *server = ctx;
     const struct figures_sources from = {
@@ -387,9 +426,13 @@ static void on_figures(void *ctx, struct prometheus *page)
         .store = server->store,
         .edge = server->edge,
         .http = server->http,
+        .edge_shares = &server->edge_shares,
+        .api_shares = &server->api_shares,
         .metrics = server->metrics,
         .logs = server->logs,
+        .watchdog = server->watchdog,
         .merges = server->config->merge_pages,
+        .team_id = team_id,
     };
 
     figures_show(&from, page);
@@ -418,9 +461,17 @@ static int open_surface(struct server *server, struct err *err)
         .figures_ctx = server,
         .team_sandboxes_max = (uint32_t)server->config->team_sandboxes_max,
         .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
+        .shares = &server->api_shares,
     };
 
-    server->edge = edge_new(&server->loop, server->sandboxes, domain);
+    const struct edge_options edge = {
+        .loop = &server->loop,
+        .sandboxes = server->sandboxes,
+        .domain = domain,
+        .shares = &server->edge_shares,
+        .sandbox_max = (uint32_t)server->config->sandbox_connections_max,
+    };
+    server->edge = edge_new(&edge);
     int r = api_new(&options, &server->api, err);
     return r == 0 ? api_prepare_default_key(server->api, server->places->default_key, err) : r;
 }
@@ -466,9 +517,12 @@ static int open_tls(struct server *server, struct err *err)
         return 0;
     }
     int r = certificates_open(&server->loop, config, server->places, &server->certificates, err);
-    return r == 0 ? open_listener(server, &server->listeners->tls, config->tls_listen,
-                                  certificates_tls(server->certificates), err)
-                  : r;
+    if (r < 0) {
+        return r;
+    }
+    names_certified(&server->names, certificates_tls(server->certificates));
+    return open_listener(server, &server->listeners->tls, config->tls_listen,
+                         certificates_tls(server->certificates), err);
 }
 
 static int open_http(struct server *server, struct err *err)
@@ -478,7 +532,7 @@ static int open_http(struct server *server, struct err *err)
         .on_request = on_request,
         .ctx = server,
         .http2 = &http2_protocol,
-        .connections_max = (uint32_t)server->config->connections_max,
+        .connections_max = server->connections_max,
         .header_timeout_ms = (uint32_t)server->config->header_timeout_s * 1000,
         .idle_timeout_ms = (uint32_t)server->config->idle_timeout_s * 1000,
     };
@@ -515,14 +569,40 @@ static void name_issuer(struct server *server)
     outward_name_issuer(&server->outward, server->config, url);
 }
 
+static uint32_t part_of(uint64_t n, uint64_t part, uint64_t of)
+{
+    return n * part / of > 0 ? (uint32_t)(n * part / of) : 1;
+}
+
+/* Of the descriptors three eighths are for clients, two for sockets into jails and two for the way
+ * out (EGRESS_FILES_SHARE); the rest is for jails themselves and the store. */
+static void divide_places(struct server *server)
+{
+    struct rlimit files = {.rlim_cur = FILES_FALLBACK};
+    uint64_t connections = server->config->connections_max;
+
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    if (connections > part_of(files.rlim_cur, FILES_CLIENTS, FILES_PARTS)) {
+        connections = part_of(files.rlim_cur, FILES_CLIENTS, FILES_PARTS);
+        log_info("connections_max: %" PRIu64 ", by the limit on open files", connections);
+    }
+    uint32_t edge = part_of(connections, EDGE_PART, PARTS);
+    uint32_t sockets = part_of(files.rlim_cur, FILES_SOCKETS, FILES_PARTS);
+    server->connections_max = (uint32_t)connections;
+    shares_init(&server->edge_shares, edge < sockets ? edge : sockets);
+    shares_init(&server->api_shares, part_of(connections, PARTS - EDGE_PART, PARTS));
+}
+
 static int open_all(struct server *server, struct err *err)
 {
+    divide_places(server);
     (void)uv_loop_init(&server->loop);
     (void)uv_timer_init(&server->loop, &server->close_limit);
     server->close_limit.data = server;
     (void)uv_signal_init(&server->loop, &server->on_term);
     (void)uv_signal_init(&server->loop, &server->on_int);
     (void)uv_fs_event_init(&server->loop, &server->on_notice);
+    names_init(&server->names, server->config);
     int r = watch_notices(server, err); /* first, so that none is missed */
     if (r == 0) {
         r = open_state(server, err);
@@ -550,6 +630,9 @@ static int open_all(struct server *server, struct err *err)
     }
     if (r == 0) {
         r = open_http(server, err);
+    }
+    if (r == 0) {
+        r = watchdog_new(&server->loop, &server->watchdog, err);
     }
     if (r == 0) {
         watch_signal(server, &server->on_term, SIGTERM);
@@ -586,6 +669,7 @@ static void close_loop(struct server *server)
  * start that failed has opened only some. */
 static void close_all(struct server *server)
 {
+    watchdog_free(server->watchdog);
     uv_close((uv_handle_t *)&server->on_term, NULL);
     uv_close((uv_handle_t *)&server->on_int, NULL);
     uv_close((uv_handle_t *)&server->on_notice, NULL);
@@ -624,6 +708,10 @@ int serve_run(const struct config *config, const struct places *places, const ch
     (void)fd_allow_most();
     (void)signal(SIGPIPE, SIG_IGN);
     endpoint_write(&server, "");
+    if (closer_start(&err) < 0) {
+        log_error("%s", err.msg);
+        return 1;
+    }
     int r = open_all(&server, &err);
     if (r < 0) {
         log_error("%s", err.msg);
@@ -631,5 +719,6 @@ int serve_run(const struct config *config, const struct places *places, const ch
         (void)uv_run(&server.loop, UV_RUN_DEFAULT);
     }
     close_all(&server);
+    closer_stop();
     return r < 0;
 }

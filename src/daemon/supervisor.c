@@ -1,6 +1,7 @@
 #include "daemon/supervisor.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -75,6 +76,29 @@ static void child_begin(void)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* The server may write to the terminal that it was started from, and not read what is typed there:
+ * a terminal's descriptors are for both, so they are opened anew. */
+static int terminal_only_write(struct err *err)
+{
+    char path[32];
+    scoped_fd null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    if (null < 0 || dup2(null, STDIN_FILENO) < 0) {
+        return err_sys(err, "open /dev/null");
+    }
+    for (int at = STDOUT_FILENO; at <= STDERR_FILENO; at++) {
+        if (!isatty(at)) {
+            continue;
+        }
+        (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
+        scoped_fd fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+        if (fd < 0 || dup2(fd, at) < 0) {
+            return err_sys(err, "open the terminal for writing");
+        }
+    }
+    return 0;
+}
+
 /* Comes after every change of credentials, because those clear it. */
 static void die_with_parent(const struct supervisor *sv, int signal_number)
 {
@@ -92,14 +116,12 @@ static void keep_port(const struct places *places, struct config *config)
     struct err err;
     char *port = strrchr(config->listen, ':');
 
-    if (!port || strcmp(port, ":0") != 0 ||
-        place_read(places->endpoint, url, sizeof(url), &err) < 0) {
+    if (!port || strcmp(port, ":0") != 0 || place_read_url(places, url, sizeof(url), &err) < 0 ||
+        !url[0]) {
         return;
     }
-    const char *known = strrchr(url, ':');
-    if (known && strspn(known + 1, "0123456789") == strlen(known + 1) && strlen(known) <= 6) {
-        (void)snprintf(port, sizeof(config->listen) - (size_t)(port - config->listen), "%s", known);
-    }
+    (void)snprintf(port, sizeof(config->listen) - (size_t)(port - config->listen), "%s",
+                   strrchr(url, ':'));
 }
 
 static _Noreturn void server_main(struct supervisor *sv, bool first)
@@ -110,7 +132,8 @@ static _Noreturn void server_main(struct supervisor *sv, bool first)
 
     child_begin();
     (void)prctl(PR_SET_NAME, "atoll-serve");
-    if (listeners_open(&config, &listeners, &err) < 0 || drop_privileges(&sv->who, &err) < 0) {
+    if (listeners_open(&config, &listeners, &err) < 0 || terminal_only_write(&err) < 0 ||
+        drop_privileges(&sv->who, &err) < 0) {
         log_error("%s", err.msg);
         _exit(1);
     }

@@ -6,17 +6,18 @@
 
 #include "agent/channel.h"
 #include "base/alloc.h"
+#include "base/busy.h"
 #include "base/clock.h"
 #include "base/encode.h"
 #include "edge/internal.h"
 #include "http/tls.h"
 
 #define TOKEN_HEADER "e2b-traffic-access-token"
+#define ACCESS_HEADER "x-access-token"
 
 /* ---- what may not pass ---- */
 
-/* The path as a lenient server might read it: decoded, without empty and dot segments. */
-static int plain_path(struct str path, struct buf *out)
+int edge_plain_path(struct str path, struct buf *out)
 {
     scoped_buf(decoded, HTTP_TARGET_BYTES_MAX);
     struct str segment;
@@ -43,7 +44,7 @@ static bool is_reserved(const struct http_request *req, uint16_t port)
                                          "/fsfreeze", "/fsthaw", "/upgrade"};
     scoped_buf(path, HTTP_TARGET_BYTES_MAX);
 
-    if (port != AGENT_PORT || plain_path(req->path, &path) < 0) {
+    if (port != AGENT_PORT || edge_plain_path(req->path, &path) < 0) {
         return false; /* the agent refuses what cannot be decoded */
     }
     for (size_t i = 0; i < countof(routes); i++) {
@@ -71,6 +72,25 @@ static bool is_private(const struct sandbox *sb, const struct http_request *req,
     return !token || !str_eq_secret(given, str_of(token));
 }
 
+/* What the agent of a secure sandbox will ask for. Only a request that brings it wakes the sandbox:
+ * not what the agent answers to anybody, like /health and a browser's question for permission. */
+static bool is_entitled(const struct sandbox *sb, const struct http_request *req)
+{
+    const char *token = sandbox_info(sb).access_token;
+    struct str given = http_header_get(req, ACCESS_HEADER);
+
+    return !token || (given.len > 0 ? str_eq_secret(given, str_of(token)) : signed_by(token, req));
+}
+
+/* Asked for a request without that right. /health hears what it would hear of any sandbox that is
+ * paused. */
+static bool is_asleep(const struct sandbox *sb, const struct http_request *req,
+                      enum edge_error *out)
+{
+    *out = str_eq(req->path, STR("/health")) ? EDGE_ERROR_PAUSED : EDGE_ERROR_UNAUTHORIZED;
+    return sandbox_info(sb).state == SANDBOX_PAUSED;
+}
+
 /* ---- the door ---- */
 
 /* One that is paused is waited for if it comes back, or may be woken; and one that is about to be,
@@ -83,22 +103,55 @@ static bool is_away(const struct sandbox *sb, enum edge_error *out)
     return info.state == SANDBOX_PAUSED && !info.changing && !sandbox_returns(sb);
 }
 
+static void give_place(void *ctx)
+{
+    share_give(ctx);
+}
+
+/* Whoever sends it, a request is charged to its sandbox and to the sandbox's team, from here until
+ * its exchange has ended: it holds a connection of a client, or a stream of one, and a socket into
+ * the jail. */
+static bool take_place(struct edge *edge, const struct backend *backend, const char *team,
+                       struct http_exchange *ex, enum edge_error *out)
+{
+    struct share *share = NULL;
+
+    *out = backend->proxies_n >= edge->sandbox_max ? EDGE_ERROR_TOO_MANY : EDGE_ERROR_SHARE;
+    if (*out == EDGE_ERROR_TOO_MANY ||
+        shares_take_part(edge->shares, team, backend->proxies_n, &share) < 0) {
+        return false;
+    }
+    http_charge(ex, give_place, share);
+    return true;
+}
+
 static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *ex, uint16_t port)
 {
     struct str id = str_of(sandbox_info(sb).id);
-    enum edge_error error = EDGE_ERROR_TOO_MANY;
+    enum edge_error error = EDGE_ERROR_SHARE;
+    bool may_wake = port != AGENT_PORT || is_entitled(sb, http_request(ex));
 
-    if (is_private(sb, http_request(ex), port, &error) || is_away(sb, &error)) {
+    if (is_private(sb, http_request(ex), port, &error) ||
+        own_port_refuses(sb, http_request(ex), port, &error) || is_away(sb, &error)) {
         edge_refuse(edge, ex, error, id, port);
         return;
     }
+    if (!may_wake && is_asleep(sb, http_request(ex), &error)) {
+        if (edge_is_preflight(http_request(ex))) {
+            edge_preflight(ex); /* the request that follows brings the token */
+        } else {
+            edge_refuse(edge, ex, error, id, port);
+        }
+        return;
+    }
     struct backend *backend = backend_of(edge, sb);
-    if (backend->proxies_n == EDGE_REQUESTS_MAX) {
-        edge_refuse(edge, ex, EDGE_ERROR_TOO_MANY, id, port);
+    if (!take_place(edge, backend, sandbox_info(sb).team_id, ex, &error)) {
+        edge_refuse(edge, ex, error, id, port);
+        backend_check(backend);
         return;
     }
     sandbox_wake(sb);
-    proxy_start(backend, ex, port);
+    proxy_start(backend, ex, port, may_wake);
 }
 
 static void handle_target(struct edge *edge, struct http_exchange *ex,
@@ -163,9 +216,13 @@ void edge_figures(const struct edge *edge, struct edge_outcome out[EDGE_OUTCOMES
         [EDGE_ERROR_CHANGING] = "changing",
         [EDGE_ERROR_NOT_RESUMED] = "not_resumed",
         [EDGE_ERROR_TOO_MANY] = "too_many",
+        [EDGE_ERROR_SHARE] = "share",
         [EDGE_ERROR_RESERVED] = "reserved",
         [EDGE_ERROR_TOKEN_MISSING] = "token_missing",
         [EDGE_ERROR_TOKEN_INVALID] = "token_invalid",
+        [EDGE_ERROR_UNAUTHORIZED] = "unauthorized",
+        [EDGE_ERROR_NOT_OWNER] = "not_owner",
+        [EDGE_ERROR_FOREIGN_PAGE] = "foreign_page",
         [EDGE_BAD_REQUEST] = "bad_request",
         [EDGE_BAD_SIGNATURE] = "bad_signature",
         [EDGE_PASSED] = "passed",
@@ -196,6 +253,7 @@ static void on_timer(uv_timer_t *timer)
     struct backend *backend = NULL, *next = NULL;
     bool more = false;
 
+    busy("idle connections to sandboxes");
     HASH_ITER (hh, edge->backends, backend, next) {
         more |= backend_expire(backend, clock_mono_ms());
         backend_check(backend);
@@ -212,15 +270,17 @@ void edge_expect_idle(struct edge *edge)
     }
 }
 
-struct edge *edge_new(uv_loop_t *loop, struct sandboxes *sandboxes, const char *domain)
+struct edge *edge_new(const struct edge_options *options)
 {
     struct edge *edge = xnew(struct edge);
 
-    edge->loop = loop;
-    edge->sandboxes = sandboxes;
-    edge->domain = xstrdup(domain ? domain : "");
+    edge->loop = options->loop;
+    edge->sandboxes = options->sandboxes;
+    edge->domain = xstrdup(options->domain ? options->domain : "");
+    edge->shares = options->shares;
+    edge->sandbox_max = options->sandbox_max;
     edge->anybody = tls_trust_anybody();
-    if (uv_timer_init(loop, &edge->timer) < 0) {
+    if (uv_timer_init(edge->loop, &edge->timer) < 0) {
         abort();
     }
     edge->timer.data = edge;

@@ -9,12 +9,21 @@
 #include <stdbool.h>
 
 #include "base/histogram.h"
+#include "base/shares.h"
 #include "http/http.h"
 #include "sandbox/sandbox.h"
 
 struct edge;
 
-struct edge *edge_new(uv_loop_t *loop, struct sandboxes *sandboxes, const char *domain);
+struct edge_options { /* borrowed for as long as the edge lives; the texts are copied */
+    uv_loop_t *loop;
+    struct sandboxes *sandboxes;
+    const char *domain;    /* NULL or empty: sandboxes are reached by headers alone */
+    struct shares *shares; /* requests under way, by team: outlives every exchange */
+    uint32_t sandbox_max;  /* requests under way to one sandbox, whatever its share */
+};
+
+struct edge *edge_new(const struct edge_options *options);
 void edge_free(struct edge *edge);
 
 enum edge_verdict { EDGE_NOT_OURS, EDGE_OURS, EDGE_BAD };
@@ -30,7 +39,7 @@ enum edge_verdict edge_route(const struct http_request *req, const char *domain,
                              struct edge_target *out);
 
 /* How requests went, since the start. */
-enum { EDGE_OUTCOMES = 14 };
+enum { EDGE_OUTCOMES = 18 };
 struct edge_outcome {
     const char *name; /* "passed", "port_closed", ... */
     uint64_t count;

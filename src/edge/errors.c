@@ -40,6 +40,10 @@ static const struct kind kinds[] = {
     [EDGE_ERROR_TOO_MANY] = {429, "Too many connections",
                              "The sandbox has too many concurrent incoming connections",
                              "has too many concurrent incoming connections"},
+    [EDGE_ERROR_SHARE] = {429, "Too many connections",
+                          "The sandbox or its team has its share of the server's connections in "
+                          "use, try again later",
+                          "or its team has its share of the server's connections in use"},
     [EDGE_ERROR_RESERVED] = {404, "Endpoint not available",
                              "This endpoint is reserved for the E2B control plane and is not "
                              "reachable through the sandbox URL",
@@ -52,6 +56,19 @@ static const struct kind kinds[] = {
                                   "Sandbox is secured with traffic access token. Provided token in "
                                   "header '" TOKEN_HEADER "' is invalid",
                                   NULL},
+    [EDGE_ERROR_UNAUTHORIZED] = {401, "Access token missing or invalid",
+                                 "unauthorized access, please provide a valid access token or "
+                                 "method signing if supported",
+                                 NULL},
+    [EDGE_ERROR_NOT_OWNER] = {401, "Access token missing or invalid",
+                              "The sandbox is secure: send its access token in the header "
+                              "'X-Access-Token', as the SDKs do since version 2",
+                              NULL},
+    [EDGE_ERROR_FOREIGN_PAGE] = {403, "Page of another site",
+                                 "A web page of another site may not reach this port without a "
+                                 "preflight: send the header 'X-Access-Token' or 'E2b-Sandbox-Id', "
+                                 "or a JSON content type",
+                                 NULL},
 };
 
 /* ---- who asks ---- */
@@ -156,9 +173,11 @@ static int page(struct buf *out, const struct kind *kind, enum edge_error error,
     return buf_printf(out, "</small></p></main></body></html>\n");
 }
 
-static int json(struct buf *out, const struct kind *kind, enum edge_error error, struct str id,
+static int json(struct buf *out, const struct edge *edge, enum edge_error error, struct str id,
                 uint16_t port, const struct http_request *req)
 {
+    const struct kind *kind = &kinds[error];
+
     if (error == EDGE_ERROR_RESERVED) {
         return buf_printf(out, "{\"message\":\"%s\",\"path\":\"", kind->message) < 0 ||
                        put_json(out, req->path) < 0
@@ -173,18 +192,31 @@ static int json(struct buf *out, const struct kind *kind, enum edge_error error,
         return buf_printf(out, "\",\"port\":%u,\"code\":%d}", port, kind->status);
     }
     if (error == EDGE_ERROR_TOO_MANY) {
-        return buf_printf(out, " (limit: %d)\",\"code\":%d,\"connectionLimit\":%d}",
-                          EDGE_REQUESTS_MAX, kind->status, EDGE_REQUESTS_MAX);
+        return buf_printf(out, " (limit: %u)\",\"code\":%d,\"connectionLimit\":%u}",
+                          edge->sandbox_max, kind->status, edge->sandbox_max);
     }
     return buf_printf(out, "\",\"code\":%d}", kind->status);
 }
 
 /* ---- the answers ---- */
 
-static const struct http_header cors[] = {
-    {{"access-control-allow-origin", 27}, {"*", 1}},
-    {{"cache-control", 13}, {"no-store", 8}},
-};
+enum { HEADERS_MAX = 3 };
+
+/* readable: to web pages. The SDKs read in browsers why a port of ours did not answer; pages have
+ * no business with what became of other ports. again: the same request may succeed later. */
+static size_t headers_make(struct http_header out[HEADERS_MAX], bool readable, bool again)
+{
+    size_t n = 0;
+
+    out[n++] = (struct http_header){STR("cache-control"), STR("no-store")};
+    if (readable) {
+        out[n++] = (struct http_header){STR("access-control-allow-origin"), STR("*")};
+    }
+    if (again) {
+        out[n++] = (struct http_header){STR("retry-after"), STR("1")};
+    }
+    return n;
+}
 
 void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
                uint16_t port)
@@ -192,12 +224,15 @@ void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error erro
     const struct http_request *req = http_request(ex);
     const struct kind *kind = &kinds[error];
     bool html = wants_page(req);
+    bool again = error == EDGE_ERROR_TOO_MANY || error == EDGE_ERROR_SHARE;
+    struct http_header headers[HEADERS_MAX];
+    size_t n = headers_make(headers, own_port_is(port), again);
     scoped_buf(text, ERROR_TEXT_MAX);
 
     edge->outcomes[error]++;
     int r =
-        html ? page(&text, kind, error, id, port, req) : json(&text, kind, error, id, port, req);
-    http_reply_with(ex, kind->status, cors, countof(cors),
+        html ? page(&text, kind, error, id, port, req) : json(&text, edge, error, id, port, req);
+    http_reply_with(ex, kind->status, headers, n,
                     html ? "text/html; charset=utf-8" : "application/json; charset=utf-8",
                     buf_at(&text), r < 0 ? 0 : buf_len(&text));
 }
@@ -216,8 +251,30 @@ void edge_refuse(struct edge *edge, struct http_exchange *ex, enum edge_error er
     edge_fail(edge, ex, error, id, port);
 }
 
+bool edge_is_preflight(const struct http_request *req)
+{
+    return str_eq(req->method, STR("OPTIONS")) && http_header_get(req, "origin").at &&
+           http_header_get(req, "access-control-request-method").at;
+}
+
+void edge_preflight(struct http_exchange *ex)
+{
+    struct str wanted = http_header_get(http_request(ex), "access-control-request-headers");
+    const struct http_header headers[] = {
+        {STR("access-control-allow-origin"), STR("*")},
+        {STR("access-control-allow-methods"), STR("HEAD, GET, POST, PUT, PATCH, DELETE")},
+        {STR("access-control-allow-headers"), wanted},
+    };
+
+    http_accept(ex, &nothing_more, NULL);
+    http_reply_with(ex, 204, headers, countof(headers) - (wanted.len == 0), NULL, NULL, 0);
+}
+
 void edge_refuse_text(struct http_exchange *ex, int status, const char *type, const char *text)
 {
+    struct http_header headers[HEADERS_MAX];
+    size_t n = headers_make(headers, true, false);
+
     http_accept(ex, &nothing_more, NULL);
-    http_reply_with(ex, status, cors, countof(cors), type, text, strlen(text));
+    http_reply_with(ex, status, headers, n, type, text, strlen(text));
 }

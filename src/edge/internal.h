@@ -3,6 +3,7 @@
  *   route.c    whose a request is
  *   signed.c   file links that carry a signature and nothing else
  *   errors.c   answers of the edge's own
+ *   own_port.c who may reach the ports that programs of ours serve
  *   backend.c  a sandbox as the edge sees it: its requests, its idle connections
  *   headers.c  what is passed on, in both directions
  *   reach.c    a service that speaks TLS, or HTTP/2
@@ -17,8 +18,9 @@
 #include "http/upstream.h"
 
 enum {
-    EDGE_REQUESTS_MAX = 1024, /* under way to one sandbox */
-    EDGE_IDLE_MAX = 8,        /* connections to one agent kept for the next request */
+    EDGE_INTERPRETER_PORT = 49999,
+    EDGE_GATEWAY_PORT = 50005, /* of MCP servers */
+    EDGE_IDLE_MAX = 8,         /* connections to one agent kept for the next request */
     EDGE_IDLE_MS = 30 * 1000,
     EDGE_SERVICES_IDLE_MAX = 16,      /* the same for all services of one sandbox together */
     EDGE_SERVICES_IDLE_MS = 2 * 1000, /* shorter than servers usually keep them */
@@ -36,6 +38,8 @@ struct edge {
     uv_loop_t *loop;
     struct sandboxes *sandboxes;
     char *domain;
+    struct shares *shares;
+    uint32_t sandbox_max;
     struct backend *backends; /* by sandbox id */
     uv_timer_t timer;         /* runs while connections lie idle */
     struct tls_trust *anybody;
@@ -46,6 +50,9 @@ struct edge {
 /* ---- edge.c ---- */
 
 void edge_expect_idle(struct edge *edge); /* a connection lies idle: close it some day */
+/* The path as a lenient server might read it: decoded, without empty and dot segments. Appends to
+ * `out`; -1 when it cannot be decoded. */
+must_check int edge_plain_path(struct str path, struct buf *out);
 
 /* ---- signed.c ---- */
 
@@ -53,6 +60,8 @@ void edge_expect_idle(struct edge *edge); /* a connection lies idle: close it so
 bool signed_is(const struct http_request *req);
 /* The running sandbox whose token made the signature, or NULL. */
 struct sandbox *signed_find(struct sandboxes *sandboxes, const struct http_request *req);
+/* A request to the agent's /files with a signature of that token that has not expired. */
+bool signed_by(const char *token, const struct http_request *req);
 
 /* ---- errors.c ---- */
 
@@ -65,13 +74,17 @@ enum edge_error {
     EDGE_ERROR_PAUSED,
     EDGE_ERROR_CHANGING,    /* it is about to be paused */
     EDGE_ERROR_NOT_RESUMED, /* it should have been, for this request */
-    EDGE_ERROR_TOO_MANY,
+    EDGE_ERROR_TOO_MANY,    /* as many as one sandbox may have */
+    EDGE_ERROR_SHARE,       /* the sandbox or its team has its share of all connections */
     EDGE_ERROR_RESERVED,
     EDGE_ERROR_TOKEN_MISSING,
     EDGE_ERROR_TOKEN_INVALID,
-    EDGE_BAD_REQUEST,   /* of no form that names a sandbox */
-    EDGE_BAD_SIGNATURE, /* a link whose signature no sandbox made */
-    EDGE_PASSED,        /* to the sandbox, and answered by it or cut off */
+    EDGE_ERROR_UNAUTHORIZED, /* it is paused, and the request has no right to its agent */
+    EDGE_ERROR_NOT_OWNER,    /* no access token, or a wrong one, where one is needed */
+    EDGE_ERROR_FOREIGN_PAGE, /* a page of another site, which did not ask first */
+    EDGE_BAD_REQUEST,        /* of no form that names a sandbox */
+    EDGE_BAD_SIGNATURE,      /* a link whose signature no sandbox made */
+    EDGE_PASSED,             /* to the sandbox, and answered by it or cut off */
 };
 _Static_assert(EDGE_PASSED + 1 == EDGE_OUTCOMES, "each has a name in edge_figures()");
 
@@ -81,7 +94,19 @@ void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error erro
 /* The same for one that was not accepted. */
 void edge_refuse(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
                  uint16_t port);
+/* A browser's question for permission, answered as the agent does. */
+bool edge_is_preflight(const struct http_request *req);
+void edge_preflight(struct http_exchange *ex);
 void edge_refuse_text(struct http_exchange *ex, int status, const char *type, const char *text);
+
+/* ---- own_port.c ---- */
+
+/* Whether a program of ours serves that port: agent, code interpreter, MCP gateway. */
+bool own_port_is(uint16_t port);
+/* True with *out when the request may not reach such a port. Ports of the user's own programs are
+ * for everybody. */
+bool own_port_refuses(const struct sandbox *sb, const struct http_request *req, uint16_t port,
+                      enum edge_error *out);
 
 /* ---- backend.c ---- */
 
@@ -158,8 +183,9 @@ void reach_free(struct reach *reach); /* NULL is fine */
 
 /* ---- proxy.c ---- */
 
-/* Accepts the exchange and carries it. */
-void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t port);
+/* Accepts the exchange and carries it. may_wake: also when the sandbox is paused meanwhile, and
+ * traffic wakes it. */
+void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t port, bool may_wake);
 /* The sandbox ended, or is paused: what was answered is reset, what was not hears so. */
 void proxy_gone(struct proxy *proxy, enum edge_error why);
 /* The sandbox is about to be paused. The agent ends its own well; what services answer is held, so

@@ -15,7 +15,7 @@
 #include "agent/channel.h"
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/fd.h"
+#include "base/foreign.h"
 #include "base/log.h"
 #include "edge/internal.h"
 #include "http/carry.h"
@@ -37,6 +37,7 @@ struct proxy {
     bool upgrade;    /* the request asks for one: its connection serves no other */
     bool reused;     /* up has served another request before */
     bool held;       /* nothing is read of up: the sandbox is being paused */
+    bool may_wake;   /* the request has shown what a paused sandbox is woken for */
 };
 
 /* Outlives a proxy that could not wait. */
@@ -319,7 +320,7 @@ static void on_dialed(void *ctx, int fd_or_error)
 
     free(dialing);
     if (!p) {
-        fd_closep(&fd_or_error);
+        foreign_closep(&fd_or_error);
         return;
     }
     p->dialing = NULL;
@@ -337,7 +338,11 @@ static void dial(struct proxy *p)
 
     dialing->proxy = p;
     p->dialing = dialing;
-    sandbox_dial(p->backend->watch.sandbox, p->port, on_dialed, dialing);
+    if (p->may_wake) {
+        sandbox_dial(p->backend->watch.sandbox, p->port, on_dialed, dialing);
+    } else {
+        sandbox_dial_awake(p->backend->watch.sandbox, p->port, on_dialed, dialing);
+    }
 }
 
 /* A service may close a kept connection just as it is asked again. So only what can be asked twice
@@ -369,13 +374,14 @@ static void proxy_connect(struct proxy *p)
     }
 }
 
-void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t port)
+void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t port, bool may_wake)
 {
     struct proxy *p = xnew(struct proxy);
 
     p->edge = backend->edge;
     p->backend = backend;
     p->port = port;
+    p->may_wake = may_wake;
     p->step_us = clock_mono_us();
     memcpy(p->id, backend->id, sizeof(p->id));
     if (uv_timer_init(p->edge->loop, &p->timer) < 0) {

@@ -5,14 +5,17 @@
  * sandbox; the agent checks the signature and its expiry itself, as for any other request.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/encode.h"
 #include "edge/internal.h"
 
 enum {
     SIGNED_TEXT_MAX = HTTP_TARGET_BYTES_MAX + 1024,
     SIGNED_HASHED_MAX = 2 * SIGNED_TEXT_MAX, /* parts of the query, and the token */
+    EXPIRY_BYTES = 32,
 };
 
 bool signed_is(const struct http_request *req)
@@ -81,27 +84,63 @@ static bool search_make(struct search *search, const char *token)
            base64_encode(&search->made, digest, sizeof(digest), BASE64_STD_NOPAD) == 0;
 }
 
+static bool search_matches(struct search *search, const char *token)
+{
+    return search_make(search, token) &&
+           str_eq_secret(buf_str(&search->made), buf_str(&search->wanted));
+}
+
 static bool try_one(void *ctx, struct sandbox *sb)
 {
     struct search *search = ctx;
     struct sandbox_info info = sandbox_info(sb);
 
-    if (info.access_token && search_make(search, info.access_token) &&
-        str_eq_secret(buf_str(&search->made), buf_str(&search->wanted))) {
+    if (info.access_token && search_matches(search, info.access_token)) {
         search->found = sb;
     }
     return search->found == NULL;
+}
+
+static void search_init(struct search *search)
+{
+    buf_init(&search->before, SIGNED_TEXT_MAX);
+    buf_init(&search->after, SIGNED_TEXT_MAX);
+    buf_init(&search->wanted, SIGNED_TEXT_MAX);
+    buf_init(&search->text, SIGNED_HASHED_MAX);
+    buf_init(&search->made, SIGNED_TEXT_MAX);
+}
+
+/* As the agent reads it; what it cannot read it refuses. */
+static bool is_expired(struct str query)
+{
+    char text[EXPIRY_BYTES] = "", *end = NULL;
+    scoped_buf(value, HTTP_TARGET_BYTES_MAX);
+    int r = http_query_get(query, "signature_expiration", &value);
+    if (r == 0) {
+        return false;
+    }
+    if (r < 0 || !str_copy(text, sizeof(text), buf_str(&value))) {
+        return true;
+    }
+    int64_t expiry_s = strtoll(text, &end, 10);
+    return !text[0] || *end || expiry_s < clock_wall_ms() / 1000;
+}
+
+bool signed_by(const char *token, const struct http_request *req)
+{
+    scoped(search_fini) struct search search = {0};
+    const char *op = str_eq(req->method, STR("POST")) ? "write" : "read";
+
+    search_init(&search);
+    return signed_is(req) && search_prepare(&search, req, op) && search_matches(&search, token) &&
+           !is_expired(req->query);
 }
 
 struct sandbox *signed_find(struct sandboxes *sandboxes, const struct http_request *req)
 {
     scoped(search_fini) struct search search = {0};
 
-    buf_init(&search.before, SIGNED_TEXT_MAX);
-    buf_init(&search.after, SIGNED_TEXT_MAX);
-    buf_init(&search.wanted, SIGNED_TEXT_MAX);
-    buf_init(&search.text, SIGNED_HASHED_MAX);
-    buf_init(&search.made, SIGNED_TEXT_MAX);
+    search_init(&search);
     bool writes = str_eq(req->method, STR("POST"));
     bool asks = str_eq(req->method, STR("OPTIONS")); /* for either, on behalf of a browser */
     if (!writes && search_prepare(&search, req, "read")) {

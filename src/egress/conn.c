@@ -50,7 +50,7 @@ static void conn_leave(struct conn *conn)
     conn->state = CONN_CLOSED;
     DL_DELETE(net->conns, conn);
     net->counters.open--;
-    net->egress->connections_n--;
+    share_give(move_ptr(&conn->share));
     lookup_cancel(move_ptr(&conn->lookup));
     dial_cancel(move_ptr(&conn->dial));
     uv_close((uv_handle_t *)&conn->timer, on_closed);
@@ -404,7 +404,7 @@ static struct conn *conn_new(struct egress_net *net, int fd, const struct endpoi
     }
     DL_APPEND(net->conns, conn);
     net->counters.open++;
-    net->egress->connections_n++;
+    conn->share = net_take(net);
     return conn;
 }
 
@@ -414,8 +414,8 @@ static const char *limit_check(const struct egress_net *net)
     if (net->counters.open == EGRESS_CONNECTIONS_MAX) {
         return "as many connections as a sandbox may have";
     }
-    return net->egress->connections_n >= net->egress->connections_max
-               ? "as many connections as the daemon may have"
+    return shares_room(&net->egress->shares, net->team) == 0
+               ? "as many connections as is the share of a team"
                : NULL;
 }
 

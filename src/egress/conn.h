@@ -21,6 +21,7 @@ struct flow {
 struct conn {
     struct conn *prev, *next; /* in net->conns, until CONN_CLOSED */
     struct egress_net *net;   /* counted */
+    struct share *share;
     enum conn_state state;
     uint32_t handles;
     bool outer_used;

@@ -228,7 +228,7 @@ static bool proxy_allowed(struct dial *dial, const struct endpoint *at)
     const char *why = dial->guarded ? guard_check(dial->net->egress, at) : NULL;
 
     if (why) {
-        (void)err_set(&dial->err, EACCES, "no sandbox may reach it: %s", why);
+        (void)err_set(&dial->err, EACCES, "no sandbox may reach it: %s", ours(why));
     }
     return !why;
 }

@@ -175,7 +175,7 @@ int egress_new(const struct egress_options *options, struct egress **out, struct
     egress->shell_called = options->shell_called;
     egress->ctx = options->ctx;
     egress->route_fd = -1;
-    egress->connections_max = connections_limit();
+    shares_init(&egress->shares, connections_limit());
     int r = settings_read(egress, options, err);
     if (r == 0) {
         r = egress->route_fd = route_open(err);

@@ -32,7 +32,7 @@
 
 enum {
     EGRESS_CONNECTIONS_MAX = 1024,         /* of one sandbox at one time */
-    EGRESS_FILES_SHARE = 2,                /* all together: this part of the process's limit */
+    EGRESS_FILES_SHARE = 4,                /* all together: this part of the process's limit */
     EGRESS_ACCEPT_BATCH = 32,              /* taken from one sandbox before others have a turn */
     EGRESS_BUFFER_BYTES = 64 * 1024,       /* of one direction of one connection, at most */
     EGRESS_CONNECT_TIMEOUT_MS = 30 * 1000, /* until the other side has answered */
@@ -102,8 +102,10 @@ struct egress_sockets {
 };
 
 /* `id` names the sandbox in the log. options: the sandbox's, for its policy. */
-struct egress_net *egress_open(struct egress *egress, const char *id, const json_t *options,
-                               const struct egress_sockets *sockets);
+struct egress_net *egress_open(struct egress *egress, const char *id, const char *team,
+                               const json_t *options, const struct egress_sockets *sockets);
+/* Whose share its connections are from now on: it has none yet. */
+void egress_set_team(struct egress_net *net, const char *team);
 
 /* Applies at once: connections that are no longer allowed are reset. */
 void egress_set_policy(struct egress_net *net, const json_t *options);

@@ -279,7 +279,7 @@ static void intercept_free(struct intercept *of)
     servers_close(of);
     DL_DELETE(net->intercepts, of);
     net->counters.open--;
-    net->egress->connections_n--;
+    share_give(of->share);
     authority_release(of->authority);
     net_release(net);
     free(of);
@@ -308,7 +308,7 @@ static struct intercept *intercept_new(struct egress_net *net, const struct inte
     of->secure = start->secure;
     DL_APPEND(net->intercepts, of);
     net->counters.open++;
-    net->egress->connections_n++;
+    of->share = net_take(net);
     return of;
 }
 
@@ -370,7 +370,7 @@ int intercept_open(struct egress *egress, const char *extra_ca, struct err *err)
                                                 .on_request = on_request,
                                                 .closed = on_client_closed,
                                                 .http2 = &http2_protocol,
-                                                .connections_max = egress->connections_max};
+                                                .connections_max = egress->shares.capacity};
     int r = tls_trust_new(extra_ca, &egress->trust, err);
 
     return r < 0 ? r : http_server_new(&options, &egress->http, err);

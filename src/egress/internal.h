@@ -17,6 +17,7 @@
 #ifndef EGRESS_INTERNAL_H
 #define EGRESS_INTERNAL_H
 
+#include "base/shares.h"
 #include "egress/address.h"
 #include "egress/dns_message.h"
 #include "egress/egress.h"
@@ -60,7 +61,7 @@ struct egress {
     const struct shell *(*shell)(void *ctx, const char *sandbox_id, struct str name);
     void (*shell_called)(void *ctx, const char *sandbox_id, const json_t *call);
     void *ctx;
-    uint32_t connections_n, connections_max;
+    struct shares shares;              /* connections, by team */
     char scratch[EGRESS_BUFFER_BYTES]; /* what was read lies here until it is written or kept */
 };
 
@@ -87,6 +88,7 @@ struct dns_conn;
 struct egress_net {
     struct egress *egress;
     char id[32];
+    char *team;
     struct policy *policy;
     struct transforms *transforms;
     json_t *shells;              /* names of those that it was granted; NULL: none */
@@ -111,6 +113,8 @@ struct egress_net {
     struct log_meter refusals, requests;
 };
 
+/* A connection is there: what goes to share_give() when it is not any more. */
+struct share *net_take(struct egress_net *net);
 void net_hold(struct egress_net *net);
 void net_release(struct egress_net *net);
 

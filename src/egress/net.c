@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "egress/authority.h"
 #include "egress/conn.h"
 #include "egress/intercept.h"
@@ -29,6 +30,7 @@ void net_release(struct egress_net *net)
         names_free(net->names);
         resolver_free(net->resolver);
         explicit_bzero(&net->proxy, sizeof(net->proxy));
+        free(net->team);
         free(net);
     }
 }
@@ -294,14 +296,25 @@ static void gate_start(struct egress_net *net)
     net_hold(net);
 }
 
-struct egress_net *egress_open(struct egress *egress, const char *id, const json_t *options,
-                               const struct egress_sockets *sockets)
+struct share *net_take(struct egress_net *net)
+{
+    return shares_take_anyway(&net->egress->shares, net->team);
+}
+
+void egress_set_team(struct egress_net *net, const char *team)
+{
+    text_set(&net->team, team);
+}
+
+struct egress_net *egress_open(struct egress *egress, const char *id, const char *team,
+                               const json_t *options, const struct egress_sockets *sockets)
 {
     struct egress_net *net = xnew(struct egress_net);
 
     net->egress = egress;
     net->handles = 1; /* the opener's */
     (void)str_copy(net->id, sizeof(net->id), str_of(id));
+    text_set(&net->team, team);
     options_set(net, options);
     (void)proxy_set(net, options);
     net->gate_fd = sockets->gate;

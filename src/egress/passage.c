@@ -240,7 +240,7 @@ void passages_fail(struct intercept *of, const char *why)
 
     DL_FOREACH_SAFE (of->passages, p, next) {
         if (p->waiting) {
-            passage_refuse(p, 502, "%s cannot be reached: %s", of->name, why);
+            passage_refuse(p, 502, "%s cannot be reached: %s", ours(of->name), ours(why));
         }
     }
 }
@@ -333,7 +333,7 @@ static void on_upstream_end(void *ctx, struct upstream *up, int error)
         p->reused = false;
         passage_connect(p);
     } else if (p->carry.ex && !p->carry.answered) {
-        passage_refuse(p, 502, "%s broke off the request", p->of->name);
+        passage_refuse(p, 502, "%s broke off the request", ours(p->of->name));
     }
     intercept_tidy(p->of);
 }
@@ -393,7 +393,7 @@ static void start_by_rule(struct passage *p)
     if (!str_ieq(host_of(req->authority), host_of(str_of(of->name)))) {
         net_refused(of->net, &of->asked, host_of(req->authority), "TLS and Host name two servers");
         passage_refuse(p, 421, "this connection is to %s, and the request is for another host",
-                       of->name);
+                       ours(of->name));
     } else if (!rule) {
         passage_refuse(p, 502, "the rule for this name has been taken away");
     } else if (!of->secure && transform_fills(rule)) {

@@ -19,7 +19,8 @@ enum server { SERVER_UNKNOWN, SERVER_HTTP1, SERVER_HTTP2 };
 struct intercept {
     struct intercept *prev, *next; /* in net->intercepts */
     struct egress_net *net;        /* counted */
-    struct authority *authority;   /* counted */
+    struct share *share;
+    struct authority *authority; /* counted */
     struct http_conn *client;
     char name[POLICY_NAME_BYTES];
     struct endpoint asked, to;

@@ -192,7 +192,7 @@ bool proxy_is_exempt(const char *no_proxy, struct str name, const struct address
 
 static int refuse(struct err *err, int code, const char *why)
 {
-    return err_set(err, code, "%s", why);
+    return err_set(err, code, "%s", ours(why));
 }
 
 static int put_byte(struct buf *out, unsigned value)

@@ -111,8 +111,8 @@ int shell_allows(const struct shell *shell, struct str method, struct str path, 
     int r = 0;
 
     if (!has_method(shell, method)) {
-        return err_set(err, EPERM, "shell \"%s\" does not allow the method %.*s", shell->name,
-                       (int)(method.len < 16 ? method.len : 16), method.at);
+        return err_set(err, EPERM, "shell \"%s\" does not allow the method %.*s", ours(shell->name),
+                       (int)(method.len < 16 ? method.len : 16), ours(method.at));
     }
     r = path_decode(path.len > 0 ? path : STR("/"), &plain, err);
     for (size_t i = 0; r == 0 && i < json_array_size(paths); i++) {
@@ -121,9 +121,10 @@ int shell_allows(const struct shell *shell, struct str method, struct str path, 
             return 0;
         }
     }
-    return r < 0 ? r
-                 : err_set(err, EPERM, "shell \"%s\" does not allow the path %.*s", shell->name,
-                           (int)(path.len < 128 ? path.len : 128), path.len ? path.at : "/");
+    return r < 0
+               ? r
+               : err_set(err, EPERM, "shell \"%s\" does not allow the path %.*s", ours(shell->name),
+                         (int)(path.len < 128 ? path.len : 128), path.len ? ours(path.at) : "/");
 }
 
 /* ---- what goes to the API ---- */
@@ -146,6 +147,76 @@ static bool is_field(struct str field, const char *name)
         }
     }
     return name[at] == '\0';
+}
+
+static char header_char(char c)
+{
+    return c == '_' ? '-' : char_lower(c);
+}
+
+bool shell_same_header(struct str given, const char *name)
+{
+    bool same = given.len == strlen(name);
+
+    for (size_t i = 0; same && i < given.len; i++) {
+        same = header_char(given.at[i]) == header_char(name[i]);
+    }
+    return same;
+}
+
+static const char *header_override(struct str given)
+{
+    static const char *const known[] = {
+        "x-http-method-override", "x-http-method",    "x-method-override", "x-original-method",
+        "x-original-url",         "x-original-uri",   "x-rewrite-url",     "x-forwarded-uri",
+        "x-forwarded-method",     "x-forwarded-path", "x-forwarded-prefix"};
+
+    for (size_t i = 0; i < countof(known); i++) {
+        if (shell_same_header(given, known[i])) {
+            return known[i];
+        }
+    }
+    return NULL;
+}
+
+static const char *query_override(struct str field)
+{
+    static const char *const known[] = {"_method",           "x-http-method-override",
+                                        "x-method-override", "x-http-method",
+                                        "$httpmethod",       "$httpheaders"};
+
+    for (size_t i = 0; i < countof(known); i++) {
+        if (is_field(field, known[i])) {
+            return known[i];
+        }
+    }
+    return NULL;
+}
+
+int shell_overrides(const struct http_header *headers, size_t n, struct str query, struct err *err)
+{
+    const char *found = NULL;
+    struct str part, field;
+
+    for (size_t i = 0; i < n && !found; i++) {
+        found = header_override(headers[i].name);
+    }
+    if (found) {
+        return err_set(err, EINVAL,
+                       "the header %s may name another method or path than the request: no shell"
+                       " takes it",
+                       ours(found));
+    }
+    while (!found && query.len > 0 && str_split(&query, '&', &part)) {
+        while (!found && str_split(&part, ';', &field)) { /* which some servers split at too */
+            found = query_override(field);
+        }
+    }
+    return found ? err_set(err, EINVAL,
+                           "the field %s of the query names another method than the request: no"
+                           " shell takes it",
+                           ours(found))
+                 : 0;
 }
 
 /* Those of the program, without any that has the key's name; then the key's. */
@@ -241,8 +312,10 @@ static struct str location_path(const struct shell *shell, struct str location)
     return same ? (url.path.len > 0 ? url.path : STR("/")) : (struct str){0};
 }
 
-int shell_location(const struct shell *shell, struct str location, struct buf *out, struct err *err)
+int shell_location(const struct shell *shell, const struct guard *guard, struct str location,
+                   struct buf *out, struct err *err)
 {
+    struct said said;
     struct str base = str_of(shell->base), path = location_path(shell, location);
     int r = -EPERM;
 
@@ -254,8 +327,8 @@ int shell_location(const struct shell *shell, struct str location, struct buf *o
         r = r < 0 ? r : buf_append(out, path.at + base.len, path.len - base.len);
     }
     return r == -EPERM
-               ? err_set(err, EPERM, "the API redirects to %.*s, which shell \"%s\" does not cover",
-                         (int)(location.len < 100 ? location.len : 100), location.at, shell->name)
+               ? err_set(err, EPERM, "the API redirects to %s, which shell \"%s\" does not cover",
+                         guard_said(guard, location, &said), ours(shell->name))
            : r < 0 ? err_set(err, ENOBUFS, "the API redirects to an address that is too long")
                    : 0;
 }
@@ -421,7 +494,7 @@ static int fields_check(const json_t *definition, struct err *err)
         }
         if (!found) {
             return err_set(err, EINVAL, "validation error: %s is no field of a shell",
-                           json_object_iter_key(it));
+                           ours(json_object_iter_key(it)));
         }
     }
     return !description || (json_is_string(description) &&

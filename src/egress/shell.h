@@ -24,6 +24,8 @@
 #include "base/str.h"
 #include "egress/policy.h"
 #include "egress/transform.h"
+#include "guard/said.h"
+#include "http/http.h"
 
 #define SHELL_HOST "shell.atoll.internal"
 #define SHELL_SEALED "atoll.shells." /* and a name: what the sealed value of a shell is called */
@@ -71,14 +73,23 @@ void shell_cut(struct str path, struct str *name, struct str *rest);
 must_check int shell_allows(const struct shell *shell, struct str method, struct str path,
                             struct err *err);
 
+/* Whether the request also names another method or path than its own, for servers that believe it:
+ * 0, or -EINVAL with a sentence. The checked ones must be the ones that count. */
+must_check int shell_overrides(const struct http_header *headers, size_t n, struct str query,
+                               struct err *err);
+
+/* Whether two names of headers are one for a server that hands headers on as variables, where "-"
+ * becomes "_". */
+bool shell_same_header(struct str given, const char *name);
+
 /* Path and query as they go to the API. `value` is the key's, used where the query carries it. */
 must_check int shell_target(const struct shell *shell, struct str path, struct str query,
                             struct str value, struct buf *out);
 
 /* Where a redirect leads, as the program is to see it. -EPERM with a sentence when that is outside
- * of what the base URL covers. */
-must_check int shell_location(const struct shell *shell, struct str location, struct buf *out,
-                              struct err *err);
+ * of what the base URL covers. The guard has the key: an API may redirect to what it was asked. */
+must_check int shell_location(const struct shell *shell, const struct guard *guard,
+                              struct str location, struct buf *out, struct err *err);
 
 /* Whether a pattern has that path, both in plain text. */
 bool shell_pattern_has(struct str pattern, struct str path);

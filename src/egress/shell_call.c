@@ -4,14 +4,15 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "guard/guard.h"
+#include "guard/said.h"
 #include "http/forward.h"
 
 struct shell_call {
     struct egress_net *net;
     char name[SHELL_NAME_BYTES_MAX + 1];
     uint64_t began_ms;
-    struct guard *guard;         /* of the key as it was sent; NULL until it was */
+    struct guard *guard; /* of the key as it was sent; NULL until it was */
+    struct guard *names; /* of the same in lower case, which is what names of headers are in */
     struct guard_stream *stream; /* the answer's body */
 };
 
@@ -38,10 +39,12 @@ static int shell_find(struct egress_net *net, struct str name, const struct shel
         return err_set(err, EINVAL, "say which shell: http://" SHELL_HOST "/NAME/PATH");
     }
     if (!is_granted(net, name)) {
-        return err_set(err, EPERM, "shell \"%.*s\" is not granted to this sandbox", shown, name.at);
+        return err_set(err, EPERM, "shell \"%.*s\" is not granted to this sandbox", shown,
+                       ours(name.at));
     }
     *out = egress->shell ? egress->shell(egress->ctx, net->id, name) : NULL;
-    return *out ? 0 : err_set(err, ENOENT, "there is no shell \"%.*s\" any more", shown, name.at);
+    return *out ? 0
+                : err_set(err, ENOENT, "there is no shell \"%.*s\" any more", shown, ours(name.at));
 }
 
 int shell_call_new(struct egress_net *net, const struct http_request *req, struct shell_call **out,
@@ -53,6 +56,7 @@ int shell_call_new(struct egress_net *net, const struct http_request *req, struc
     shell_cut(req->path, &name, &path);
     int r = shell_find(net, name, shell, err);
     r = r < 0 ? r : shell_allows(*shell, req->method, path, err);
+    r = r < 0 ? r : shell_overrides(req->headers, req->headers_n, req->query, err);
     if (r == 0 && req->upgrade) {
         r = err_set(err, EINVAL, "a shell has no WebSockets: what passes there cannot be guarded");
     }
@@ -71,6 +75,7 @@ static void guard_drop(struct shell_call *call)
 {
     guard_stream_free(move_ptr(&call->stream));
     guard_free(move_ptr(&call->guard));
+    guard_free(move_ptr(&call->names));
 }
 
 void shell_call_free(struct shell_call *call)
@@ -96,6 +101,20 @@ static int ask(const struct shell_call *call, struct str what, struct buf *out, 
                         : err_set(err, ENOENT, "there are no secrets here");
 }
 
+static int guard_name(struct guard *names, struct str secret, struct err *err)
+{
+    scoped_buf(lower, (size_t)SHELL_VALUE_BYTES_MAX + TRANSFORM_VALUE_BYTES_MAX);
+
+    int r = buf_append(&lower, secret.at, secret.len);
+    for (size_t i = 0; r == 0 && i < buf_len(&lower); i++) {
+        buf_at(&lower)[i] = char_lower(buf_at(&lower)[i]);
+    }
+    r = r < 0 ? err_set(err, EMSGSIZE, "the key is too long")
+              : guard_add_value(names, buf_str(&lower), err);
+    buf_wipe(&lower);
+    return r;
+}
+
 /* Each secret is guarded for itself, whatever stands around it in the value. */
 static int fill(void *ctx, struct str what, struct buf *out, struct err *err)
 {
@@ -103,7 +122,8 @@ static int fill(void *ctx, struct str what, struct buf *out, struct err *err)
     size_t start = buf_len(out);
     int r = ask(call, what, out, err);
 
-    return r < 0 ? r : guard_add(call->guard, str_skip(buf_str(out), start), err);
+    r = r < 0 ? r : guard_add(call->guard, str_skip(buf_str(out), start), err);
+    return r < 0 ? r : guard_name(call->names, str_skip(buf_str(out), start), err);
 }
 
 static int key_value(struct shell_call *call, const struct shell *shell, struct buf *out,
@@ -114,11 +134,14 @@ static int key_value(struct shell_call *call, const struct shell *shell, struct 
 
     guard_drop(call);
     call->guard = guard_new();
+    call->names = guard_new();
     (void)snprintf(what, sizeof(what), SHELL_SEALED "%s", shell->name);
     int r = shell->sealed ? ask(call, str_of(what), out, err)
                           : transform_value(&shell->key, fill, call, out, err);
     r = r < 0 ? r : guard_add_value(call->guard, str_skip(buf_str(out), start), err);
+    r = r < 0 ? r : guard_name(call->names, str_skip(buf_str(out), start), err);
     guard_ready(call->guard);
+    guard_ready(call->names);
     return r;
 }
 
@@ -131,7 +154,7 @@ static bool drops(const void *ctx, struct str name)
 
     return str_ieq(name, STR("accept-encoding")) || str_ieq(name, STR("range")) ||
            str_ieq(name, STR("if-range")) ||
-           (shell->place == SHELL_HEADER && str_ieq(name, str_of(shell->key.name)));
+           (shell->place == SHELL_HEADER && shell_same_header(name, shell->key.name));
 }
 
 static bool same_origin(const struct shell *shell, struct shell_origin origin)
@@ -176,12 +199,21 @@ int shell_call_head(struct shell_call *call, const struct http_request *req,
     }
     r = shell_allows(shell, req->method, path, err);
     if (r == 0 && !same_origin(shell, origin)) {
-        r = err_set(err, EAGAIN, "shell \"%s\" has just been changed: try again", call->name);
+        r = err_set(err, EAGAIN, "shell \"%s\" has just been changed: try again", ours(call->name));
     }
     return r < 0 ? r : head_make(call, shell, req, out, target, err);
 }
 
 /* ---- the answer ---- */
+
+/* A mark cannot stand in a name, so a header whose name holds the key is left out. */
+static bool name_has_key(const struct shell_call *call, struct str name)
+{
+    scoped_buf(seen, HTTP_HEADER_BYTES_MAX);
+    size_t count = 0;
+
+    return guard_redact(call->names, name, &seen, &count) < 0 || count > 0;
+}
 
 static int add_guarded(struct shell_call *call, struct str name, struct str value,
                        struct outgoing *out, struct err *err)
@@ -200,7 +232,7 @@ static int add_location(struct shell_call *call, int status, struct http_header 
     scoped_buf(seen, HTTP_HEADER_BYTES_MAX);
 
     int r = shell_find(call->net, str_of(call->name), &shell, err);
-    r = r < 0 ? r : shell_location(shell, header.value, &seen, err);
+    r = r < 0 ? r : shell_location(shell, call->guard, header.value, &seen, err);
     if (r == 0) {
         return add_guarded(call, header.name, buf_str(&seen), out, err);
     }
@@ -208,14 +240,26 @@ static int add_location(struct shell_call *call, int status, struct http_header 
                                          : add_guarded(call, header.name, header.value, out, err);
 }
 
-static int check_encoding(struct str value, struct err *err)
+static int check_encoding(const struct shell_call *call, struct str value, struct err *err)
 {
+    struct said said;
+
     return value.len == 0 || str_ieq(value, STR("identity"))
                ? 0
                : err_set(err, EPROTO,
-                         "the API's answer is compressed (%.*s), and cannot be searched for the"
-                         " key",
-                         (int)(value.len < 32 ? value.len : 32), value.at);
+                         "the API's answer is compressed (%s), and cannot be searched for the key",
+                         guard_said(call->guard, value, &said));
+}
+
+static int add_field(struct shell_call *call, int status, struct http_header field,
+                     struct outgoing *out, struct err *err)
+{
+    if (name_has_key(call, field.name)) {
+        return 0;
+    }
+    return str_ieq(field.name, STR("location"))
+               ? add_location(call, status, field, out, err)
+               : add_guarded(call, field.name, field.value, out, err);
 }
 
 int shell_call_answer(struct shell_call *call, int status, const struct http_header *headers,
@@ -224,16 +268,13 @@ int shell_call_answer(struct shell_call *call, int status, const struct http_hea
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < n; i++) {
-        if (forward_drops(headers[i].name, headers, n)) {
-            continue;
-        }
+        /* Also of one that Connection names: the body is compressed all the same. */
         if (str_ieq(headers[i].name, STR("content-encoding"))) {
-            r = check_encoding(headers[i].value, err);
+            r = check_encoding(call, headers[i].value, err);
         }
-        r = r < 0 ? r
-            : str_ieq(headers[i].name, STR("location"))
-                ? add_location(call, status, headers[i], out, err)
-                : add_guarded(call, headers[i].name, headers[i].value, out, err);
+        if (r == 0 && !forward_drops(headers[i].name, headers, n)) {
+            r = add_field(call, status, headers[i], out, err);
+        }
     }
     if (r == 0) {
         call->stream = guard_stream_new(call->guard);

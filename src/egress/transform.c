@@ -176,16 +176,16 @@ int transform_value(const struct transform_header *header, transform_fill *fill,
 
     while (r == 0 && placeholder_find(rest, &before, &what, &behind)) {
         r = buf_append(out, before.at, before.len);
-        r = r < 0 ? err_set(err, ENOBUFS, "header %s is too long", header->name)
+        r = r < 0 ? err_set(err, ENOBUFS, "header %s is too long", ours(header->name))
                   : fill(ctx, what, out, err);
         rest = behind;
     }
     if (r == 0 && buf_append(out, rest.at, rest.len) < 0) {
-        r = err_set(err, ENOBUFS, "header %s is too long", header->name);
+        r = err_set(err, ENOBUFS, "header %s is too long", ours(header->name));
     }
     if (r == 0 && buf_len(out) > start && !value_ok(str_skip(buf_str(out), start))) {
         r = err_set(err, EINVAL, "what header %s is filled with cannot stand in a header",
-                    header->name);
+                    ours(header->name));
     }
     return r;
 }

@@ -18,6 +18,7 @@ enum {
 
 struct wanted {
     size_t len;
+    uint16_t tag;
     UT_hash_handle hh;
     char text[];
 };
@@ -51,6 +52,11 @@ void guard_free(struct guard *guard)
 
 int guard_add(struct guard *guard, struct str text, struct err *err)
 {
+    return guard_add_tagged(guard, text, 0, err);
+}
+
+int guard_add_tagged(struct guard *guard, struct str text, uint16_t tag, struct err *err)
+{
     struct wanted *secret;
 
     HASH_FIND(hh, guard->secrets, text.at, text.len, secret);
@@ -65,6 +71,7 @@ int guard_add(struct guard *guard, struct str text, struct err *err)
     }
     secret = xcalloc(1, sizeof(*secret) + text.len);
     secret->len = text.len;
+    secret->tag = tag;
     memcpy(secret->text, text.at, text.len);
     HASH_ADD(hh, guard->secrets, text, secret->len, secret);
     guard->secrets_bytes += text.len;
@@ -85,13 +92,18 @@ static bool is_scheme(struct str word)
 
 int guard_add_value(struct guard *guard, struct str value, struct err *err)
 {
+    return guard_add_value_tagged(guard, value, 0, err);
+}
+
+int guard_add_value_tagged(struct guard *guard, struct str value, uint16_t tag, struct err *err)
+{
     struct str rest = value, word;
-    int r = guard_add(guard, value, err);
+    int r = guard_add_tagged(guard, value, tag, err);
 
     while (r == 0 && str_split(&rest, ' ', &word)) {
         bool leads = rest.at && is_scheme(word); /* a key behind it */
         if (word.len >= GUARD_WORD_BYTES_MIN && !leads) {
-            r = guard_add(guard, word, err);
+            r = guard_add_tagged(guard, word, tag, err);
         }
     }
     return r;
@@ -157,7 +169,7 @@ static void add_pattern(struct guard *guard, struct str text, struct ending endi
 
 /* Base64 of the secret behind `skipped` other bytes of a group of three: what of it is the same
  * whatever those bytes, and the ones behind, are. */
-static void add_base64(struct guard *guard, struct str secret, size_t skipped,
+static void add_base64(struct guard *guard, struct str secret, uint16_t tag, size_t skipped,
                        enum base64_kind alphabet)
 {
     static const size_t mixed[ALIGNMENTS] = {0, 2, 3}; /* characters with bits of other bytes */
@@ -171,19 +183,20 @@ static void add_base64(struct guard *guard, struct str secret, size_t skipped,
     }
     struct str pattern = str_skip(buf_str(&text), mixed[skipped]);
     pattern.len -= rest ? 1 : 0;
-    add_pattern(guard, pattern, (struct ending){.lead = skipped > 0, .tail = rest > 0}, true);
+    add_pattern(guard, pattern, (struct ending){.lead = skipped > 0, .tail = rest > 0, .tag = tag},
+                true);
     explicit_bzero(plain.data, plain.cap);
     explicit_bzero(text.data, text.cap);
 }
 
-static void add_spellings(struct guard *guard, struct str secret)
+static void add_spellings(struct guard *guard, struct str secret, uint16_t tag)
 {
     bool encoded = utf8_characters(secret) >= GUARD_ENCODED_CHARS_MIN;
 
-    add_pattern(guard, secret, (struct ending){0}, encoded);
+    add_pattern(guard, secret, (struct ending){.tag = tag}, encoded);
     for (size_t skipped = 0; encoded && skipped < ALIGNMENTS; skipped++) {
-        add_base64(guard, secret, skipped, BASE64_STD_NOPAD);
-        add_base64(guard, secret, skipped, BASE64_URL_NOPAD);
+        add_base64(guard, secret, tag, skipped, BASE64_STD_NOPAD);
+        add_base64(guard, secret, tag, skipped, BASE64_URL_NOPAD);
     }
     guard->spaces = guard->spaces || (encoded && str_find(secret, ' ') < secret.len);
 }
@@ -246,7 +259,7 @@ void guard_ready(struct guard *guard)
     guard->states[0] = (struct state){.child = -1, .sibling = -1};
     guard->n = 1;
     HASH_ITER (hh, guard->secrets, secret, next) {
-        add_spellings(guard, (struct str){secret->text, secret->len});
+        add_spellings(guard, (struct str){secret->text, secret->len}, secret->tag);
     }
     states_link(guard);
 }

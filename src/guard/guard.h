@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "base/compiler.h"
@@ -38,9 +39,15 @@ void guard_free(struct guard *guard); /* NULL is fine */
  * twice is one. Cheap: what takes a while is guard_ready(). */
 must_check int guard_add(struct guard *guard, struct str secret, struct err *err);
 
+/* The same with a number that says later which one was found. Of two with one text the first's. */
+must_check int guard_add_tagged(struct guard *guard, struct str secret, uint16_t tag,
+                                struct err *err);
+
 /* A value that goes into a header, "Bearer KEY": as a whole, and each of its words, since an echo
  * may have the second one alone. The name of a scheme is none. */
 must_check int guard_add_value(struct guard *guard, struct str value, struct err *err);
+must_check int guard_add_value_tagged(struct guard *guard, struct str value, uint16_t tag,
+                                      struct err *err);
 
 /* After the last guard_add(), once. Blocks for a fraction of a second when there are many. */
 void guard_ready(struct guard *guard);
@@ -49,6 +56,16 @@ void guard_ready(struct guard *guard);
  * `out`; *count of them. -ENOBUFS when out is full, -EMSGSIZE past GUARD_TEXT_BYTES_MAX. */
 must_check int guard_redact(const struct guard *guard, struct str text, struct buf *out,
                             size_t *count);
+
+/* The same, and tells the tag of each secret that was found; some twice. */
+typedef void guard_tag_found(void *ctx, uint16_t tag);
+must_check int guard_redact_tagged(const struct guard *guard, struct str text, struct buf *out,
+                                   size_t *count, guard_tag_found *each, void *ctx);
+
+/* The first place with a secret: 1 and where in the text, and the secret's tag; 0: there is none.
+ */
+must_check int guard_find(const struct guard *guard, struct str text, struct str *place,
+                          uint16_t *tag);
 
 /* The same for a text that comes in pieces. What may be the beginning of a secret is kept back
  * until more has come; of a longer secret the first GUARD_SHOWN_BYTES may have gone out before. */

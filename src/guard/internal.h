@@ -13,6 +13,7 @@ struct ending {
     uint32_t len; /* 0: none ends here */
     bool lead;    /* the character before shares bits */
     bool tail;    /* the one behind does */
+    uint16_t tag; /* of its secret */
 };
 
 struct state {

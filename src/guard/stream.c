@@ -28,6 +28,7 @@ struct view {
     uint64_t n;         /* characters so far */
     uint64_t *starts;   /* of the last ones in the text, by their number modulo the ring's size */
     bool tail;          /* the next character shares bits with what has just been found */
+    uint16_t tag;       /* of what has just been found */
     unsigned line_ends; /* VIEW_LINES: left out in a row */
     unsigned percent;   /* of a %XX: characters that are there */
     unsigned char digit;
@@ -37,6 +38,7 @@ struct view {
 struct range {
     uint64_t start, end;
     bool joined; /* goes on where the one before, which is out already, ended */
+    uint16_t tag;
 };
 
 struct guard_stream {
@@ -49,6 +51,8 @@ struct guard_stream {
     struct range *found;
     size_t found_first, found_n, found_cap;
     size_t count;
+    guard_tag_found *each; /* NULL: nobody asks which */
+    void *ctx;
 };
 
 /* ---- what was found ---- */
@@ -69,9 +73,9 @@ static void range_push(struct guard_stream *stream, struct range range)
     stream->found[stream->found_n++] = range;
 }
 
-static void range_add(struct guard_stream *stream, uint64_t start, uint64_t end)
+static void range_add(struct guard_stream *stream, uint64_t start, uint64_t end, uint16_t tag)
 {
-    struct range range = {.start = start, .end = end};
+    struct range range = {.start = start, .end = end, .tag = tag};
 
     while (stream->found_n > stream->found_first &&
            stream->found[stream->found_n - 1].end > range.start) {
@@ -119,14 +123,18 @@ static void on_found(struct guard_stream *stream, struct view *view, const struc
         start = shares_bits(stream, before) ? before : start;
     }
     view->tail = ending->tail;
-    range_add(stream, start, end);
+    view->tag = ending->tag;
+    if (stream->each) {
+        stream->each(stream->ctx, ending->tag);
+    }
+    range_add(stream, start, end, ending->tag);
 }
 
 static void view_take(struct guard_stream *stream, struct view *view, unsigned char c,
                       uint64_t start, uint64_t end)
 {
     if (view->tail && is_base64(c)) {
-        range_add(stream, start_of(stream, view, 1), end);
+        range_add(stream, start_of(stream, view, 1), end, view->tag);
     }
     view->tail = false;
     view->starts[view->n++ % stream->ring] = start;
@@ -345,10 +353,36 @@ size_t guard_stream_count(const struct guard_stream *stream)
 
 int guard_redact(const struct guard *guard, struct str text, struct buf *out, size_t *count)
 {
+    return guard_redact_tagged(guard, text, out, count, NULL, NULL);
+}
+
+int guard_find(const struct guard *guard, struct str text, struct str *place, uint16_t *tag)
+{
     if (text.len > GUARD_TEXT_BYTES_MAX) {
         return -EMSGSIZE;
     }
     struct guard_stream *stream = guard_stream_new(guard);
+    int r = stream_scan(stream, text);
+    if (r == 0 && stream->found_n > 0) {
+        const struct range *first = &stream->found[0];
+
+        *place = (struct str){text.at + first->start, (size_t)(first->end - first->start)};
+        *tag = first->tag;
+        r = 1;
+    }
+    guard_stream_free(stream);
+    return r;
+}
+
+int guard_redact_tagged(const struct guard *guard, struct str text, struct buf *out, size_t *count,
+                        guard_tag_found *each, void *ctx)
+{
+    if (text.len > GUARD_TEXT_BYTES_MAX) {
+        return -EMSGSIZE;
+    }
+    struct guard_stream *stream = guard_stream_new(guard);
+    stream->each = each;
+    stream->ctx = ctx;
     int r = stream_scan(stream, text);
     r = r < 0 ? r : guard_stream_end(stream, out);
     *count = stream->count;

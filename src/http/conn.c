@@ -105,10 +105,33 @@ static void conn_close(struct http_conn *base, enum http_close how)
     wire_wake(&conn->wire);
 }
 
+static struct conn **use_list(struct conn_owner *owner, enum conn_use use)
+{
+    return use == CONN_FRESH ? &owner->fresh : &owner->spare;
+}
+
+static void conn_use(struct conn *conn, enum conn_use use)
+{
+    struct conn_owner *owner = conn->owner;
+
+    if (conn->use != CONN_BUSY) {
+        DL_DELETE2(*use_list(owner, conn->use), conn, spare_prev, spare_next);
+    }
+    owner->fresh_n -= conn->use == CONN_FRESH;
+    owner->fresh_n += use == CONN_FRESH;
+    conn->use = use;
+    if (use != CONN_BUSY) {
+        DL_APPEND2(*use_list(owner, use), conn, spare_prev, spare_next);
+    }
+}
+
 static void conn_request(struct http_conn *base, struct http_exchange *ex)
 {
-    struct conn_owner *owner = conn_of(base)->owner;
+    struct conn *conn = conn_of(base);
+    struct conn_owner *owner = conn->owner;
 
+    conn->exchanges_n++;
+    conn_use(conn, CONN_BUSY);
     owner->requests++;
     owner->exchanges++;
     owner->options.on_request(owner->options.ctx, ex);
@@ -116,7 +139,12 @@ static void conn_request(struct http_conn *base, struct http_exchange *ex)
 
 static void conn_ended(struct http_conn *base)
 {
-    conn_of(base)->owner->exchanges--;
+    struct conn *conn = conn_of(base);
+
+    conn->owner->exchanges--;
+    if (--conn->exchanges_n == 0 && !conn->adopted && conn->state != CONN_DROPPED) {
+        conn_use(conn, CONN_SPARE);
+    }
 }
 
 static const struct http_conn_ops conn_ops = {
@@ -364,7 +392,7 @@ static void on_written(struct wire *wire)
     if (conn->state == CONN_FLUSHING && conn_pending(&conn->base) == 0) {
         conn->state = CONN_LINGERING;
         conn_shut(conn);
-        if (conn->wire.eof) {
+        if (conn->wire.eof || conn->evicted) {
             conn_drop(conn, -ECONNRESET);
         }
         conn_settle(conn);
@@ -381,6 +409,7 @@ void conn_drop(struct conn *conn, int error)
     }
     conn->state = CONN_DROPPED;
     conn->protocol = NULL;
+    conn_use(conn, CONN_BUSY);
     if (protocol) {
         protocol->gone(conn->state_of_protocol, error);
     }
@@ -391,6 +420,7 @@ static void on_closed(struct wire *wire)
 {
     struct conn *conn = conn_of_wire(wire);
     struct conn_owner *owner = conn->owner;
+    bool evicted = conn->evicted;
 
     DL_DELETE(owner->conns, conn);
     if (conn->session) {
@@ -402,7 +432,7 @@ static void on_closed(struct wire *wire)
         owner->options.closed(owner->options.ctx, conn->base.tag);
     }
     free(conn);
-    owner->closed(owner);
+    owner->closed(owner, evicted);
 }
 
 const struct wire_events conn_events = {
@@ -424,7 +454,7 @@ struct conn *conn_new(struct conn_owner *owner, struct tls_context *tls, void *t
     conn->base.tag = tag;
     conn->base.secure = tls != NULL;
     conn->base.phase = HTTP_PHASE_HEAD;
-    conn->base.since_ms = conn_now(conn);
+    conn->base.since_ms = conn->opened_ms = conn_now(conn);
     conn->owner = owner;
     conn->tls = tls;
     buf_init(&conn->plain, PLAIN_BYTES_MAX);
@@ -435,10 +465,9 @@ struct conn *conn_new(struct conn_owner *owner, struct tls_context *tls, void *t
 static void conn_name_peer(struct conn *conn)
 {
     struct sockaddr_storage addr;
-    int len = sizeof(addr);
+    socklen_t len = sizeof(addr);
 
-    if (conn->wire.uv.handle.type == UV_TCP &&
-        uv_tcp_getpeername(&conn->wire.uv.tcp, (struct sockaddr *)&addr, &len) == 0) {
+    if (conn->wire.is_tcp && getpeername(conn->wire.fd, (struct sockaddr *)&addr, &len) == 0) {
         (void)uv_ip_name((struct sockaddr *)&addr, conn->base.peer, sizeof(conn->base.peer));
     }
 }
@@ -453,6 +482,9 @@ static void conn_cipher(void *ctx, const void *data, size_t len)
 void conn_start(struct conn *conn)
 {
     DL_APPEND(conn->owner->conns, conn);
+    if (!conn->adopted) {
+        conn_use(conn, CONN_FRESH);
+    }
     conn_name_peer(conn);
     if (conn->tls) {
         conn->session = conn->tls->ops->open(conn->tls, conn_cipher, conn);
@@ -483,6 +515,33 @@ void conn_refuse(struct conn *conn)
     }
     conn_write(&conn->base, answer, sizeof(answer) - 1);
     conn_close(&conn->base, HTTP_CLOSE_FLUSH);
+}
+
+bool conn_can_go(const struct conn *conn, int64_t now_ms)
+{
+    int64_t since_ms = conn->use == CONN_FRESH ? conn->opened_ms : conn->base.since_ms;
+    bool coming = conn->use == CONN_FRESH || conn->base.phase == HTTP_PHASE_HEAD;
+    int64_t patience_ms = conn_pending(&conn->base) > 0 ? HTTP_LINGER_MS
+                          : coming                      ? CONN_PATIENCE_MS
+                                                        : 0;
+
+    return conn->use != CONN_BUSY && conn->base.phase != HTTP_PHASE_BUSY &&
+           now_ms - since_ms >= patience_ms;
+}
+
+/* One that is between requests is told so, where the protocol can; the others have had their time.
+ */
+void conn_evict(struct conn *conn)
+{
+    bool idle = conn->base.phase == HTTP_PHASE_IDLE && conn_pending(&conn->base) == 0;
+
+    conn->evicted = true;
+    conn_use(conn, CONN_BUSY);
+    if (conn->protocol && conn->state == CONN_OPEN && idle) {
+        conn->protocol->expire(conn->state_of_protocol);
+    } else {
+        conn_drop(conn, -EBUSY);
+    }
 }
 
 void conn_stop(struct conn *conn)

@@ -19,19 +19,28 @@
 
 enum conn_state { CONN_OPEN, CONN_FLUSHING, CONN_LINGERING, CONN_DROPPED };
 
+/* How a connection is used, as far as others may need its place. One that was adopted is BUSY. */
+enum conn_use { CONN_BUSY, CONN_FRESH, CONN_SPARE };
+
+enum { CONN_PATIENCE_MS = 1000 }; /* with a request that is coming, when others need the place */
+
 /* What a server is to its connections. */
 struct conn_owner {
     struct http_server_options options; /* with the defaults filled in */
     struct conn *conns;
+    struct conn *fresh; /* those that have sent no whole request yet, oldest first */
+    struct conn *spare; /* those that have, and serve none now: the longest unused first */
+    uint32_t fresh_n;
     uint64_t exchanges;
     uint64_t requests;
-    void (*timed)(struct conn_owner *owner);  /* a connection has a time limit now */
-    void (*closed)(struct conn_owner *owner); /* a connection has left the list */
+    void (*timed)(struct conn_owner *owner);                /* a connection has a time limit now */
+    void (*closed)(struct conn_owner *owner, bool evicted); /* one has left the list */
 };
 
 struct conn {
     struct http_conn base;
     struct conn *prev, *next;
+    struct conn *spare_prev, *spare_next; /* in the owner's list of its use */
     struct conn_owner *owner;
     struct wire wire;
     struct tls_context *tls; /* the listener's; NULL: plain */
@@ -42,6 +51,11 @@ struct conn {
     void *state_of_protocol;
     enum conn_state state;
     unsigned char preface_bytes; /* of HTTP/2's that have matched */
+    uint32_t exchanges_n;        /* under way */
+    enum conn_use use;
+    int64_t opened_ms;
+    bool adopted;
+    bool evicted; /* to make room: it is closing */
     bool close_asked;
     enum http_close close_how;
     size_t lingered_bytes;
@@ -57,6 +71,11 @@ void conn_start_with(struct conn *conn, struct str first); /* which have been re
 
 /* Answers 503 and closes: there are too many. */
 void conn_refuse(struct conn *conn);
+
+/* Whether it can go when others need its place: it serves no request, and none is just coming. */
+bool conn_can_go(const struct conn *conn, int64_t now_ms);
+/* Closes it then, as if its time were up. */
+void conn_evict(struct conn *conn);
 
 void conn_stop(struct conn *conn);
 void conn_sweep(struct conn *conn, int64_t now_ms);

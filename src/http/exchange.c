@@ -29,6 +29,23 @@ void http_credit(struct http_exchange *ex, size_t bytes)
     ex->ops->credit(ex);
 }
 
+static void give_back(struct http_exchange *ex)
+{
+    void (*release)(void *ctx) = ex->release;
+
+    ex->release = NULL;
+    if (release) {
+        release(ex->release_ctx);
+    }
+}
+
+void http_charge(struct http_exchange *ex, void (*release)(void *ctx), void *ctx)
+{
+    give_back(ex);
+    ex->release = release;
+    ex->release_ctx = ctx;
+}
+
 void http_also(struct http_exchange *ex, const struct http_header *headers, size_t n)
 {
     assert(!ex->handler && n <= ALSO_MAX);
@@ -132,6 +149,7 @@ void http_exchange_end(struct http_exchange *ex)
 {
     assert(ex->over && ex->handler);
     ex->handler->on_end(ex->ctx, ex->error);
+    give_back(ex);
 }
 
 void http_exchange_body(struct http_exchange *ex, const char *data, size_t len)

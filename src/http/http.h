@@ -82,6 +82,11 @@ const struct http_request *http_request(const struct http_exchange *ex);
 void http_accept(struct http_exchange *ex, const struct http_handler *handler, void *ctx);
 void http_credit(struct http_exchange *ex, size_t bytes);
 
+/* Has `release` called once when the exchange has ended, after on_end: gives back what was taken
+ * for it. Inside on_request; a second call takes the place of the first, whose release is called at
+ * once. */
+void http_charge(struct http_exchange *ex, void (*release)(void *ctx), void *ctx);
+
 /* content_length -1: unknown, so chunked on HTTP/1.1. Header names are sent as given; `date` and
  * the framing headers (content-length, transfer-encoding, connection, keep-alive) are the
  * connection's own: those given are left out. */
@@ -128,7 +133,7 @@ void http_reply_with(struct http_exchange *ex, int status, const struct http_hea
  * error other than -EMSGSIZE no answer can be sent. `done` answers now or later; when the client
  * leaves before the answer, `gone` (may be NULL) is called once instead of nothing, and the
  * exchange is dead. The body is valid until `done` returns. A body whose announced length is too
- * long is told inside this call. */
+ * long is told inside this call; with max 0 any body is. */
 void http_gather(struct http_exchange *ex, size_t max,
                  void (*done)(void *ctx, struct http_exchange *ex, int error, struct str body),
                  void (*gone)(void *ctx), void *ctx);

@@ -4,6 +4,7 @@
 #include <utlist.h>
 
 #include "base/alloc.h"
+#include "base/busy.h"
 #include "base/compiler.h"
 
 static _Thread_local struct hub *hubs;
@@ -11,6 +12,7 @@ static _Thread_local struct hub *hubs;
 /* Tasks queued by tasks wait for the next round, so that sockets get their turn in between. */
 static void hub_run(struct hub *hub)
 {
+    busy("what connections send in this turn");
     for (size_t n = hub->tasks_n; n > 0 && hub->tasks; n--) {
         struct hub_task *task = hub->tasks;
         hub_cancel(hub, task);

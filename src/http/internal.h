@@ -48,6 +48,8 @@ struct http_exchange {
     const struct http_exchange_ops *ops;
     const struct http_handler *handler; /* NULL until http_accept() */
     void *ctx;
+    void (*release)(void *ctx); /* http_charge(); NULL: nothing was taken for it */
+    void *release_ctx;
     struct http_request request;
     const struct http_header *also; /* for the response, besides its own */
     size_t also_n;

@@ -12,6 +12,8 @@
 
 enum {
     CONNECTIONS_MAX = 10000,
+    FRESH_PART = 4,    /* of the connections: those that may be waiting for a first request */
+    SPARE_LOOKS = 16,  /* connections looked at for one that can be closed */
     REFUSALS_MAX = 64, /* connections beyond the limit that are told so; more are just closed */
     HEADER_TIMEOUT_MS = 10 * 1000,
     IDLE_TIMEOUT_MS = 75 * 1000,
@@ -39,6 +41,9 @@ struct http_server {
     struct hub_task task; /* looks whether a stop is complete */
     struct listener *listeners;
     uint32_t connections_n;
+    uint32_t evicting_n; /* of those: they are closing to make room */
+    uint64_t evicted[HTTP_EVICTED_KINDS];
+    uint64_t refused;
     uint32_t sweep_ms;
     uv_timer_t sweep;
     uv_timer_t grace;
@@ -128,11 +133,12 @@ static void sweep_start(struct conn_owner *owner)
     }
 }
 
-static void conn_left(struct conn_owner *owner)
+static void conn_left(struct conn_owner *owner, bool evicted)
 {
     struct http_server *server = container_of(owner, struct http_server, owner);
 
     server->connections_n--;
+    server->evicting_n -= evicted;
     if (server->connections_n == 0) {
         sweep_stop(server);
     }
@@ -140,6 +146,76 @@ static void conn_left(struct conn_owner *owner)
 }
 
 /* ---- connections ---- */
+
+static void evict(struct http_server *server, struct conn *conn, enum http_evicted kind)
+{
+    server->evicted[kind]++;
+    server->evicting_n++;
+    conn_evict(conn);
+}
+
+static bool first_can_go(const struct http_server *server, const struct conn *first)
+{
+    return first && conn_can_go(first, (int64_t)uv_now(server->owner.options.loop));
+}
+
+/* Silent connections have a part of the table, and leave the rest to those who ask for something.
+ * In a burst of honest ones many are silent for a moment. */
+static void bound_fresh(struct http_server *server)
+{
+    struct conn *oldest = server->owner.fresh;
+
+    if (server->owner.fresh_n > server->owner.options.connections_max / FRESH_PART &&
+        first_can_go(server, oldest)) {
+        evict(server, oldest, HTTP_EVICTED_FRESH);
+    }
+}
+
+/* The one that has been without a request for longest; some before it may just be getting one. */
+static struct conn *find_spare(struct http_server *server)
+{
+    struct conn *conn;
+    int looks = 0;
+
+    DL_FOREACH2 (server->owner.spare, conn, spare_next) {
+        if (first_can_go(server, conn)) {
+            return conn;
+        }
+        if (++looks == SPARE_LOOKS) {
+            break;
+        }
+    }
+    return NULL;
+}
+
+/* The table is full: somebody who asks for nothing goes. */
+static bool make_room(struct http_server *server)
+{
+    struct conn *spare = find_spare(server), *oldest = server->owner.fresh;
+
+    if (spare) {
+        evict(server, spare, HTTP_EVICTED_IDLE);
+    } else if (first_can_go(server, oldest)) {
+        evict(server, oldest, HTTP_EVICTED_FRESH);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static uint32_t refusals_under_way(const struct http_server *server)
+{
+    uint32_t n = server->connections_n - server->evicting_n;
+    uint32_t limit = server->owner.options.connections_max;
+
+    return n > limit ? n - limit : 0;
+}
+
+static bool has_room(struct http_server *server)
+{
+    return server->connections_n - server->evicting_n < server->owner.options.connections_max ||
+           make_room(server);
+}
 
 static void on_connection(uv_stream_t *stream, int status)
 {
@@ -149,16 +225,32 @@ static void on_connection(uv_stream_t *stream, int status)
     if (status < 0) {
         return; /* the peer left again, or descriptors ran out: libuv goes on listening */
     }
-    uint32_t limit = server->owner.options.connections_max;
+    bool room = has_room(server);
     struct conn *conn = conn_new(&server->owner, listener->tls, NULL);
-    int r = wire_accept(&conn->wire, &conn_events, stream);
+    if (wire_accept(&conn->wire, &conn_events, stream) < 0) {
+        free(conn); /* descriptors ran out */
+        return;
+    }
     server->connections_n++;
     conn_start(conn);
-    if (r < 0 || server->connections_n > limit + REFUSALS_MAX) {
+    server->refused += !room;
+    if (!room && refusals_under_way(server) > REFUSALS_MAX) {
         conn_drop(conn, -ECONNRESET);
-    } else if (server->connections_n > limit) {
+    } else if (!room) {
         conn_refuse(conn);
+    } else {
+        bound_fresh(server);
     }
+}
+
+/* Whoever adopts may be in the middle of another connection's affairs: none is closed now, but the
+ * next that is accepted finds one to close. */
+static bool may_adopt(const struct http_server *server)
+{
+    const struct conn_owner *owner = &server->owner;
+
+    return server->connections_n - server->evicting_n < owner->options.connections_max ||
+           owner->spare || owner->fresh;
 }
 
 int http_server_adopt_begun(struct http_server *server, int fd, struct str first,
@@ -167,7 +259,7 @@ int http_server_adopt_begun(struct http_server *server, int fd, struct str first
 {
     scoped_fd own = fd;
 
-    if (server->stopping || server->connections_n >= server->owner.options.connections_max) {
+    if (server->stopping || !may_adopt(server)) {
         return err_set(err, EBUSY, "the server takes no more connections");
     }
     struct conn *conn = conn_new(&server->owner, tls, tag);
@@ -176,6 +268,7 @@ int http_server_adopt_begun(struct http_server *server, int fd, struct str first
         free(conn);
         return r;
     }
+    conn->adopted = true;
     server->connections_n++;
     conn->base.phase =
         server->owner.options.adopted_may_wait ? HTTP_PHASE_UNUSED : conn->base.phase;
@@ -442,5 +535,9 @@ struct http_server_figures http_server_figures(const struct http_server *server)
         .connections = server->connections_n,
         .exchanges = server->owner.exchanges,
         .requests = server->owner.requests,
+        .silent = server->owner.fresh_n,
+        .refused = server->refused,
+        .evicted = {[HTTP_EVICTED_IDLE] = server->evicted[HTTP_EVICTED_IDLE],
+                    [HTTP_EVICTED_FRESH] = server->evicted[HTTP_EVICTED_FRESH]},
     };
 }

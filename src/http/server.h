@@ -12,6 +12,11 @@
  * response that moves no byte while its peer owes some is ended after stall_timeout_ms (0: never).
  * A stream that waits for us (an idle WebSocket, a quiet command) is never ended by the server, nor
  * is an adopted connection before its first byte where adopted_may_wait says so.
+ *
+ * Room: when connections_max are open, one that serves no request makes room: the one that has been
+ * without for longest, or else one that has sent none since it was opened, a second ago or more.
+ * Only when all are busy a new one is told 503. Those that have sent no request yet are at most a
+ * quarter, but for those of the last second. Adopted ones never make room.
  */
 #ifndef HTTP_SERVER_H
 #define HTTP_SERVER_H
@@ -33,7 +38,7 @@ struct http_server_options {
     void (*on_request)(void *ctx, struct http_exchange *ex);
     void *ctx;
     const struct http_protocol *http2;    /* &http2_protocol, or NULL for HTTP/1.1 alone */
-    uint32_t connections_max;             /* 0: 10,000; one more is closed at once, with a 503 */
+    uint32_t connections_max;             /* 0: 10,000; see below for one more */
     uint32_t header_timeout_ms;           /* 0: 10 s */
     bool adopted_may_wait;                /* those adopted wait for their first byte without end */
     uint32_t idle_timeout_ms;             /* 0: 75 s */
@@ -87,10 +92,16 @@ void http_server_hurry(struct http_server *server);
  */
 void http_server_free(struct http_server *server);
 
+/* Connections that were closed for others: after a request, or before the first. */
+enum http_evicted { HTTP_EVICTED_IDLE, HTTP_EVICTED_FRESH, HTTP_EVICTED_KINDS };
+
 struct http_server_figures {
     uint64_t connections; /* open now */
     uint64_t exchanges;   /* under way now */
     uint64_t requests;    /* since the start */
+    uint64_t silent;      /* open connections that have sent no whole request yet */
+    uint64_t refused;     /* connections that there was no room for, since the start */
+    uint64_t evicted[HTTP_EVICTED_KINDS]; /* closed to make room, since the start */
 };
 struct http_server_figures http_server_figures(const struct http_server *server);
 

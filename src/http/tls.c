@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 
 #include "base/alloc.h"
 #include "base/buf.h"
@@ -372,6 +373,17 @@ struct tls_context *tls_context_new_choosing(tls_choose *choose, void *ctx, bool
     context->must_choose = true;
     tls_context_prefer(&context->base, choose, ctx);
     return &context->base;
+}
+
+bool tls_context_names(struct tls_context *tls, struct str name)
+{
+    struct context *context = container_of(tls, struct context, base);
+    X509 *cert = SSL_CTX_get0_certificate(context->ctx);
+
+    return cert && name.len > 0 &&
+           X509_check_host(cert, name.at, name.len,
+                           X509_CHECK_FLAG_NO_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT,
+                           NULL) == 1;
 }
 
 void tls_context_free(struct tls_context *tls)

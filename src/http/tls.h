@@ -8,6 +8,7 @@
 
 #include "base/compiler.h"
 #include "base/err.h"
+#include "base/str.h"
 
 struct tls_context;
 
@@ -19,6 +20,8 @@ must_check int tls_context_new(const char *cert_path, const char *key_path, bool
 must_check int tls_context_load(struct tls_context *tls, const char *cert_path,
                                 const char *key_path, struct err *err);
 void tls_context_free(struct tls_context *tls);
+/* Whether the certificate is for exactly that name; a wildcard that covers it does not count. */
+bool tls_context_names(struct tls_context *tls, struct str name);
 
 struct x509_st;     /* OpenSSL's X509 */
 struct evp_pkey_st; /* OpenSSL's EVP_PKEY */

@@ -159,9 +159,10 @@ static void gather_begin(const struct gather *plan, size_t max, const struct htt
     *g = *plan;
     buf_init(&g->body, max ? max : 1);
     http_accept(ex, handler, g);
-    if (ex->request.content_length > 0 && (uint64_t)ex->request.content_length > max) {
+    int64_t length = ex->request.content_length;
+    if (max == 0 ? length != 0 : length > 0 && (uint64_t)length > max) {
         gather_tell(g, -EMSGSIZE);
-    } else if (ex->request.content_length != 0) {
+    } else if (length != 0) {
         http_credit(ex, HTTP_WINDOW_BYTES);
     }
 }

@@ -2,32 +2,26 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/busy.h"
 #include "base/fd.h"
+#include "base/foreign.h"
 
 enum {
     OUT_BYTES_MAX =
         64 * 1024 * 1024,     /* far above any window: only an answer sent whole comes near */
     DIRECT_BYTES = 16 * 1024, /* from here on a write leaves without waiting for others */
+    READS_PER_TURN = 8,       /* of one socket, before others have their turn */
     ERROR_REPORTED = 1,
 };
 
-struct wire_flight {
-    uv_write_t req;
-    struct wire *wire;
-    struct buf data;
-};
-
 static void wire_task(struct hub_task *task);
-
-static void wire_init(struct wire *w, const struct wire_events *events, uv_loop_t *loop)
-{
-    *w = (struct wire){.events = events, .hub = hub_get(loop), .task = {.run = wire_task}};
-    buf_init(&w->out, OUT_BYTES_MAX);
-}
 
 int wire_family(int fd, struct err *err)
 {
@@ -45,55 +39,98 @@ int wire_family(int fd, struct err *err)
     return family;
 }
 
-static int wire_attach(struct wire *w, int family, int fd)
-{
-    if (family == AF_UNIX) {
-        uv_pipe_init(w->hub->loop, &w->uv.pipe, 0);
-        return uv_pipe_open(&w->uv.pipe, fd);
-    }
-    uv_tcp_init(w->hub->loop, &w->uv.tcp);
-    return uv_tcp_open(&w->uv.tcp, fd);
-}
+/* ---- opening ---- */
 
-/* Writes are gathered here already. A failure costs delay, not bytes. */
-static void wire_nodelay(struct wire *w)
+static void wire_init(struct wire *w, const struct wire_events *events, uv_loop_t *loop, int fd,
+                      int family)
 {
-    if (w->uv.handle.type == UV_TCP) {
-        (void)uv_tcp_nodelay(&w->uv.tcp, 1);
+    const int on = 1;
+
+    *w = (struct wire){.fd = fd,
+                       .is_tcp = family != AF_UNIX,
+                       .events = events,
+                       .hub = hub_get(loop),
+                       .task = {.run = wire_task}};
+    buf_init(&w->out, OUT_BYTES_MAX);
+    /* A socket just checked is refused only when this loop watches it already: our own bug. */
+    int r = uv_poll_init(loop, &w->poll, fd);
+    assert(r == 0);
+    if (w->is_tcp) { /* writes are gathered here already */
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     }
 }
 
 int wire_open(struct wire *w, const struct wire_events *events, uv_loop_t *loop, int fd,
               struct err *err)
 {
-    scoped_fd own = fd;
+    scoped_foreign own = fd;
     int family = wire_family(fd, err);
 
     if (family < 0) {
         return family;
     }
-    wire_init(w, events, loop);
-    int r = wire_attach(w, family, fd);
-    /* A descriptor just checked is refused only when this loop watches it already: our own bug. */
-    assert(r == 0);
-    (void)move_fd(&own);
-    wire_nodelay(w);
+    wire_init(w, events, loop, move_fd(&own), family);
     return 0;
+}
+
+union stream {
+    uv_handle_t handle;
+    uv_stream_t stream;
+    uv_tcp_t tcp;
+    uv_pipe_t pipe;
+};
+
+static void on_taken(uv_handle_t *handle)
+{
+    free(container_of(handle, union stream, handle));
+}
+
+/* libuv gives a connection to a stream of its own, which does not let go of it: ours is a copy. */
+static int connection_take(uv_stream_t *listener)
+{
+    union stream *taken = xnew(union stream);
+    uv_os_fd_t fd = -1;
+
+    if (listener->type == UV_TCP) {
+        uv_tcp_init(listener->loop, &taken->tcp);
+    } else {
+        uv_pipe_init(listener->loop, &taken->pipe, 0);
+    }
+    int r = uv_accept(listener, &taken->stream);
+    r = r < 0 ? r : uv_fileno(&taken->handle, &fd);
+    int copy = r < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    r = r < 0 ? r : copy < 0 ? -errno : copy;
+    uv_close(&taken->handle, on_taken);
+    return r;
 }
 
 int wire_accept(struct wire *w, const struct wire_events *events, uv_stream_t *listener)
 {
-    wire_init(w, events, listener->loop);
-    if (listener->type == UV_TCP) {
-        uv_tcp_init(listener->loop, &w->uv.tcp);
+    int fd = connection_take(listener);
+
+    if (fd < 0) {
+        return fd;
+    }
+    wire_init(w, events, listener->loop, fd, listener->type == UV_TCP ? AF_INET : AF_UNIX);
+    w->is_own = true;
+    return 0;
+}
+
+/* ---- what the loop watches ---- */
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+static void wire_watch(struct wire *w, int events)
+{
+    if (events == w->watched || w->closing) {
+        return;
+    }
+    w->watched = events;
+    if (events == 0) {
+        (void)uv_poll_stop(&w->poll);
     } else {
-        uv_pipe_init(listener->loop, &w->uv.pipe, 0);
+        (void)uv_poll_start(&w->poll, events, on_poll);
     }
-    int r = uv_accept(listener, &w->uv.stream);
-    if (r == 0) {
-        wire_nodelay(w);
-    }
-    return r;
 }
 
 void wire_wake(struct wire *w)
@@ -102,6 +139,8 @@ void wire_wake(struct wire *w)
         hub_queue(w->hub, &w->task);
     }
 }
+
+/* ---- writing ---- */
 
 static void wire_fail(struct wire *w, int error)
 {
@@ -112,27 +151,32 @@ static void wire_fail(struct wire *w, int error)
     wire_wake(w);
 }
 
-/* Offers what was gathered and then `data` to the kernel; returns how much of `data` it took. */
+static bool is_full(int error)
+{
+    return error == EAGAIN || error == EINTR || error == ENOBUFS;
+}
+
+/* Offers what was gathered and then `data` to the kernel; returns how much of `data` it took. The
+ * flags are of the call: those of the file may be somebody else's to change (base/foreign.h). */
 static size_t wire_try(struct wire *w, const void *data, size_t len)
 {
     size_t queued = buf_len(&w->out);
-    uv_buf_t parts[2] = {
-        {.base = queued ? buf_at(&w->out) : NULL, .len = queued},
-        {.base = (char *)(uintptr_t)data,
-         .len = len}, /* libuv's type has no const; it only reads */
+    struct iovec parts[2] = {
+        {.iov_base = queued ? buf_at(&w->out) : NULL, .iov_len = queued},
+        {.iov_base = (char *)(uintptr_t)data, .iov_len = len},
     };
-    unsigned first = queued ? 0 : 1;
-    unsigned n = (queued ? 1U : 0U) + (len ? 1U : 0U);
-    int r = n ? uv_try_write(&w->uv.stream, parts + first, n) : 0;
+    struct msghdr msg = {.msg_iov = parts + (queued ? 0 : 1),
+                         .msg_iovlen = (queued ? 1U : 0U) + (len ? 1U : 0U)};
+    ssize_t n = msg.msg_iovlen ? sendmsg(w->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
 
-    if (r == UV_EAGAIN) {
+    if (n < 0 && is_full(errno)) {
         return 0;
     }
-    if (r < 0) {
-        wire_fail(w, r);
+    if (n < 0) {
+        wire_fail(w, -errno);
         return len;
     }
-    size_t done = (size_t)r;
+    size_t done = (size_t)n;
     size_t of_queued = done < queued ? done : queued;
     buf_consume(&w->out, of_queued);
     return done - of_queued;
@@ -145,7 +189,7 @@ void wire_write(struct wire *w, const void *data, size_t len)
     if (w->error || w->closing || w->shut_asked) {
         return;
     }
-    if (!w->flight && buf_len(&w->out) + len >= DIRECT_BYTES) {
+    if (!w->full && buf_len(&w->out) + len >= DIRECT_BYTES) {
         done = wire_try(w, data, len);
     }
     if (done < len && buf_append(&w->out, (const char *)data + done, len - done) < 0) {
@@ -156,10 +200,8 @@ void wire_write(struct wire *w, const void *data, size_t len)
 
 size_t wire_pending(const struct wire *w)
 {
-    return buf_len(&w->out) + (w->flight ? uv_stream_get_write_queue_size(&w->uv.stream) : 0);
+    return buf_len(&w->out);
 }
-
-static void wire_flush(struct wire *w);
 
 static void wire_report(struct wire *w)
 {
@@ -170,63 +212,35 @@ static void wire_report(struct wire *w)
     }
 }
 
-static void flight_done(uv_write_t *req, int status)
-{
-    struct wire_flight *flight = container_of(req, struct wire_flight, req);
-    struct wire *w = flight->wire;
-
-    buf_fini(&flight->data);
-    free(flight);
-    w->flight = NULL;
-    if (w->closing) {
-        return;
-    }
-    if (status < 0) {
-        wire_fail(w, status);
-    }
-    wire_flush(w);
-    w->events->written(w);
-    wire_report(w);
-}
-
-static void wire_fly(struct wire *w)
-{
-    struct wire_flight *flight = xnew(struct wire_flight);
-    uv_buf_t part = {.base = buf_at(&w->out), .len = buf_len(&w->out)};
-
-    flight->wire = w;
-    flight->data = w->out;
-    buf_init(&w->out, OUT_BYTES_MAX);
-    w->flight = flight;
-    int r = uv_write(&flight->req, &w->uv.stream, &part, 1, flight_done);
-    if (r < 0) {
-        w->flight = NULL;
-        buf_fini(&flight->data);
-        free(flight);
-        wire_fail(w, r);
-    }
-}
-
 static void wire_flush(struct wire *w)
 {
-    if (w->flight || w->error || w->closing) {
+    if (w->full || w->error || w->closing) {
         return;
     }
     if (buf_len(&w->out) > 0) {
         (void)wire_try(w, NULL, 0);
     }
     if (buf_len(&w->out) > 0) {
-        wire_fly(w);
+        w->full = true;
+        wire_watch(w, w->watched | UV_WRITABLE);
         return;
     }
     buf_fini(&w->out); /* an idle connection keeps no buffer */
     if (w->shut_asked && !w->shut) {
-        uv_os_fd_t fd;
         w->shut = true;
-        if (uv_fileno(&w->uv.handle, &fd) == 0) {
-            (void)shutdown(fd, SHUT_WR); /* fails only where the peer is gone already */
-        }
+        (void)shutdown(w->fd, SHUT_WR); /* fails only where the peer is gone already */
     }
+}
+
+static void on_writable(struct wire *w)
+{
+    w->full = false;
+    wire_watch(w, w->watched & ~UV_WRITABLE);
+    wire_flush(w);
+    if (!w->closing) {
+        w->events->written(w);
+    }
+    wire_report(w);
 }
 
 static void wire_task(struct hub_task *task)
@@ -241,26 +255,50 @@ static void wire_task(struct hub_task *task)
     wire_report(w);
 }
 
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
-{
-    struct wire *w = container_of(handle, struct wire, uv.handle);
+/* ---- reading ---- */
 
-    (void)suggested;
-    out->base = w->hub->read_bytes;
-    out->len = w->read_limit < HUB_READ_BYTES ? w->read_limit : HUB_READ_BYTES;
+static void wire_ended(struct wire *w, int error)
+{
+    w->read_limit = 0;
+    w->eof = true;
+    wire_watch(w, w->watched & ~UV_READABLE);
+    w->events->end(w, error);
 }
 
-static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+/* False when there is no more to read now. */
+static bool wire_receive(struct wire *w)
 {
-    struct wire *w = container_of(stream, struct wire, uv.stream);
+    size_t size = w->read_limit < HUB_READ_BYTES ? w->read_limit : HUB_READ_BYTES;
+    ssize_t n = recv(w->fd, w->hub->read_bytes, size, MSG_DONTWAIT);
 
     if (n > 0) {
-        w->events->data(w, buf->base, (size_t)n);
-    } else if (n < 0) {
-        w->read_limit = 0;
-        w->eof = true;
-        uv_read_stop(stream);
-        w->events->end(w, n == UV_EOF ? 0 : (int)n);
+        w->events->data(w, w->hub->read_bytes, (size_t)n);
+        return (size_t)n == size;
+    }
+    if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        wire_ended(w, n == 0 ? 0 : -errno);
+    }
+    return false;
+}
+
+/* True when there may be more to read now. */
+static bool wire_drain(struct wire *w)
+{
+    bool more = true;
+
+    for (int i = 0; i < READS_PER_TURN && more && w->read_limit > 0 && !w->closing; i++) {
+        more = wire_receive(w);
+    }
+    return more;
+}
+
+/* Who wants nothing for the moment is not watched from here on: a request and its answer usually
+ * take turns without anything arriving in between, and cost no call then. */
+static void on_readable(struct wire *w)
+{
+    (void)wire_drain(w);
+    if (w->read_limit == 0) {
+        wire_watch(w, w->watched & ~UV_READABLE);
     }
 }
 
@@ -269,13 +307,51 @@ void wire_read(struct wire *w, size_t limit)
     if (w->closing || w->eof) {
         return;
     }
-    if (limit > 0 && w->read_limit == 0) {
-        uv_read_start(&w->uv.stream, on_alloc, on_read);
-    } else if (limit == 0 && w->read_limit > 0) {
-        uv_read_stop(&w->uv.stream);
-    }
     w->read_limit = limit;
+    if (limit > 0) {
+        wire_watch(w, w->watched | UV_READABLE);
+    }
 }
+
+/* libuv has stopped the watch. The error shows when the socket is read or written. A socket that
+ * shows none, as a jail can make of one that it shares, would keep the loop busy: it is given up.
+ */
+static void on_trouble(struct wire *w)
+{
+    w->watched = 0;
+    if (w->full) {
+        on_writable(w);
+    }
+    bool more = wire_drain(w);
+    if (w->closing) {
+        return;
+    }
+    if (!w->eof && (w->full || (w->read_limit > 0 && !more))) {
+        wire_watch(w, 0);
+        wire_ended(w, -EPROTO);
+    } else if (w->read_limit > 0) {
+        wire_watch(w, UV_READABLE);
+    }
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct wire *w = container_of(poll, struct wire, poll);
+
+    busy("what came on a connection");
+    if (status < 0) {
+        on_trouble(w);
+        return;
+    }
+    if (events & UV_WRITABLE) {
+        on_writable(w);
+    }
+    if (events & UV_READABLE && !w->closing) {
+        on_readable(w);
+    }
+}
+
+/* ---- the end ---- */
 
 void wire_shutdown(struct wire *w)
 {
@@ -285,7 +361,7 @@ void wire_shutdown(struct wire *w)
 
 static void on_closed(uv_handle_t *handle)
 {
-    struct wire *w = container_of(handle, struct wire, uv.handle);
+    struct wire *w = container_of(handle, struct wire, poll);
 
     hub_put(w->hub);
     w->events->closed(w);
@@ -299,8 +375,10 @@ void wire_close(struct wire *w, bool reset)
     w->closing = true;
     hub_cancel(w->hub, &w->task);
     buf_fini(&w->out);
-    if (reset && w->uv.handle.type == UV_TCP && uv_tcp_close_reset(&w->uv.tcp, on_closed) == 0) {
-        return;
+    uv_close((uv_handle_t *)&w->poll, on_closed);
+    if (w->is_own) {
+        foreign_close_now(move_fd(&w->fd), reset);
+    } else {
+        foreign_close(&w->fd, reset);
     }
-    uv_close(&w->uv.handle, on_closed);
 }

@@ -9,6 +9,9 @@
  * once, from the caller's memory, and only what the kernel did not take is copied. Reads go into
  * the hub's buffer and are lent to the owner for the time of the event.
  *
+ * The socket may be shared with a jail (base/foreign.h): every read and write says itself that it
+ * does not wait, and a socket that was handed over is closed on another thread.
+ *
  * Events come from the loop only, never from inside a wire_*() call. The memory of a wire may go
  * when `closed` has been called, not earlier.
  */
@@ -33,23 +36,20 @@ struct wire_events {
     void (*closed)(struct wire *wire);
 };
 
-struct wire_flight; /* bytes that libuv is writing */
-
 struct wire {
-    union {
-        uv_handle_t handle;
-        uv_stream_t stream;
-        uv_tcp_t tcp;
-        uv_pipe_t pipe;
-    } uv;
+    uv_poll_t poll;
+    int fd;
+    int watched; /* what the loop waits for: UV_READABLE, UV_WRITABLE */
     struct hub *hub;
     const struct wire_events *events;
     struct hub_task task;
-    struct buf out;             /* gathered, not handed to libuv yet */
-    struct wire_flight *flight; /* at most one */
-    size_t read_limit;          /* of the next read; 0: not reading */
-    int error;                  /* the first that a write met; 1 once it has been reported */
-    bool shut, shut_asked;      /* our sending half */
+    struct buf out;        /* gathered, not taken by the kernel yet */
+    size_t read_limit;     /* of the next read; 0: not reading */
+    int error;             /* the first that a write met; 1 once it has been reported */
+    bool is_tcp;           /* else it is a unix socket */
+    bool is_own;           /* nobody else can have a copy of the descriptor */
+    bool full;             /* the socket: more is written when it has room */
+    bool shut, shut_asked; /* our sending half */
     bool eof, closing;
 };
 
@@ -57,7 +57,7 @@ struct wire {
 must_check int wire_open(struct wire *wire, const struct wire_events *events, uv_loop_t *loop,
                          int fd, struct err *err);
 
-/* Takes the next connection of a listener. After a failure only wire_close() is allowed. */
+/* Takes the next connection of a listener. After a failure the wire holds nothing. */
 must_check int wire_accept(struct wire *wire, const struct wire_events *events,
                            uv_stream_t *listener);
 

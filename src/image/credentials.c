@@ -19,7 +19,7 @@ static int text_read(const json_t *json, const char *name, const char **out, str
     if (!json_is_string(value) || json_string_length(value) == 0 ||
         json_string_length(value) > SECRET_BYTES_MAX ||
         strlen(json_string_value(value)) != json_string_length(value)) {
-        return err_set(err, EINVAL, "fromImageRegistry: %s is missing or no text", name);
+        return err_set(err, EINVAL, "fromImageRegistry: %s is missing or no text", ours(name));
     }
     *out = json_string_value(value);
     return 0;

@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/fd.h"
+#include "base/foreign.h"
 
 enum {
     BLOCK_BYTES = 512 * 1024,
@@ -18,7 +20,8 @@ enum {
 
 struct feed {
     uv_loop_t *loop;
-    uv_pipe_t pipe;
+    uv_poll_t poll;
+    int socket_fd; /* shared with the jail: base/foreign.h */
     uv_timer_t stall;
     int handles; /* that libuv has not closed yet */
     int file_fd;
@@ -27,10 +30,10 @@ struct feed {
     bool reading; /* a thread does */
     bool over;    /* done was called, or nobody wants it any more */
     char *options;
+    const char *out; /* what the socket has not taken yet */
+    size_t out_len;
     struct buf line;
     uv_fs_t read;
-    uv_write_t write;
-    uv_shutdown_t shutdown;
     void (*progress)(void *ctx, uint64_t bytes, uint64_t entries);
     void (*done)(void *ctx, const struct feed_end *end);
     void *ctx;
@@ -62,8 +65,9 @@ static void feed_close(struct feed *feed)
 {
     if (!feed->over) {
         feed->over = true;
-        uv_close((uv_handle_t *)&feed->pipe, on_closed);
+        uv_close((uv_handle_t *)&feed->poll, on_closed);
         uv_close((uv_handle_t *)&feed->stall, on_closed);
+        foreign_closep(&feed->socket_fd);
     }
 }
 
@@ -132,31 +136,8 @@ static void line_take(struct feed *feed, struct str line)
     }
 }
 
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
+static void lines_take(struct feed *feed)
 {
-    struct feed *feed = handle->data;
-    char *at = NULL;
-
-    (void)suggested;
-    *out = buf_reserve(&feed->line, ANSWER_BYTES_MAX / 2, &at) < 0
-               ? uv_buf_init(NULL, 0)
-               : uv_buf_init(at, ANSWER_BYTES_MAX / 2);
-}
-
-static void on_lines(uv_stream_t *stream, ssize_t n, const uv_buf_t *unused)
-{
-    struct feed *feed = stream->data;
-
-    (void)unused;
-    if (n == 0 || n == UV_EAGAIN) {
-        return;
-    }
-    if (n < 0) {
-        fail(feed, EIO, "the unpacker ended without a word; its sandbox may be out of memory");
-        return;
-    }
-    patience_renew(feed);
-    buf_commit(&feed->line, (size_t)n);
     while (!feed->over) {
         size_t end = str_find(buf_str(&feed->line), '\n');
         if (end == buf_len(&feed->line)) {
@@ -168,35 +149,82 @@ static void on_lines(uv_stream_t *stream, ssize_t n, const uv_buf_t *unused)
     }
 }
 
+static void on_lines(struct feed *feed)
+{
+    char *at = NULL;
+
+    if (buf_reserve(&feed->line, ANSWER_BYTES_MAX / 2, &at) < 0) {
+        fail(feed, EPROTO, "the unpacker's answer cannot be read");
+        return;
+    }
+    ssize_t n = recv(feed->socket_fd, at, ANSWER_BYTES_MAX / 2, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return;
+    }
+    if (n <= 0) {
+        fail(feed, EIO, "the unpacker ended without a word; its sandbox may be out of memory");
+        return;
+    }
+    patience_renew(feed);
+    buf_commit(&feed->line, (size_t)n);
+    lines_take(feed);
+}
+
 /* ---- what it is sent ---- */
 
 static void block_read(struct feed *feed);
 
-static void on_shutdown(uv_shutdown_t *req, int status)
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+static void watch(struct feed *feed, int events)
 {
-    (void)req, (void)status; /* the unpacker's last line tells */
+    (void)uv_poll_start(&feed->poll, events, on_poll);
 }
 
-static void on_written(uv_write_t *req, int status)
+/* Writes what the socket takes. One that has closed its end has said why: that line is read. */
+static void block_send(struct feed *feed)
 {
-    struct feed *feed = req->data;
+    ssize_t n = send(feed->socket_fd, feed->out, feed->out_len, MSG_DONTWAIT | MSG_NOSIGNAL);
 
-    if (feed->over) {
+    if (n < 0 && errno != EAGAIN && errno != EINTR) {
+        watch(feed, UV_READABLE);
         return;
     }
-    if (status == 0) {
+    feed->out += n > 0 ? n : 0;
+    feed->out_len -= n > 0 ? (size_t)n : 0;
+    if (n > 0) {
         patience_renew(feed);
+    }
+    if (feed->out_len == 0) {
+        watch(feed, UV_READABLE);
         block_read(feed);
-    } /* else it has closed its end, and said why: that line is on its way */
+    }
 }
 
-static void block_write(struct feed *feed, char *data, size_t len)
+static void block_write(struct feed *feed, const char *data, size_t len)
 {
-    uv_buf_t buf = uv_buf_init(data, (unsigned)len);
+    feed->out = data;
+    feed->out_len = len;
+    watch(feed, UV_READABLE | UV_WRITABLE);
+}
 
-    feed->write.data = feed;
-    if (uv_write(&feed->write, (uv_stream_t *)&feed->pipe, &buf, 1, on_written) < 0) {
-        fail(feed, EIO, "the unpacker cannot be written to");
+/* An error that neither a write nor a read explains would keep the loop busy. */
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct feed *feed = poll->data;
+
+    if (status < 0) {
+        on_lines(feed);
+        if (!feed->over) {
+            fail(feed, EIO, "the connection to the unpacker broke");
+        }
+        return;
+    }
+    if (events & UV_READABLE) {
+        on_lines(feed);
+    }
+    if (events & UV_WRITABLE && !feed->over && feed->out_len > 0) {
+        block_send(feed);
     }
 }
 
@@ -212,7 +240,7 @@ static void on_read(uv_fs_t *req)
     } else if (n < 0) {
         fail(feed, EIO, "the archive cannot be read from the disk");
     } else if (n == 0) {
-        (void)uv_shutdown(&feed->shutdown, (uv_stream_t *)&feed->pipe, on_shutdown);
+        (void)shutdown(feed->socket_fd, SHUT_WR); /* the unpacker's last line tells */
     } else {
         feed->at += n;
         block_write(feed, feed->block, (size_t)n);
@@ -225,7 +253,7 @@ static void block_read(struct feed *feed)
     uv_buf_t buf = uv_buf_init(feed->block, (unsigned)(left < BLOCK_BYTES ? left : BLOCK_BYTES));
 
     if (left == 0) {
-        (void)uv_shutdown(&feed->shutdown, (uv_stream_t *)&feed->pipe, on_shutdown);
+        (void)shutdown(feed->socket_fd, SHUT_WR); /* the unpacker's last line tells */
         return;
     }
     feed->read.data = feed;
@@ -243,6 +271,7 @@ struct feed *feed_start(uv_loop_t *loop, const struct feed_plan *plan,
     size_t len = strlen(plan->options);
 
     *feed = (struct feed){.loop = loop,
+                          .socket_fd = plan->socket_fd,
                           .file_fd = plan->file_fd,
                           .at = plan->offset,
                           .end = plan->length < 0 ? -1 : plan->offset + plan->length,
@@ -255,15 +284,12 @@ struct feed *feed_start(uv_loop_t *loop, const struct feed_plan *plan,
     memcpy(feed->options, plan->options, len);
     feed->options[len] = '\n';
     buf_init(&feed->line, ANSWER_BYTES_MAX);
-    if (uv_pipe_init(loop, &feed->pipe, 0) < 0 || uv_timer_init(loop, &feed->stall) < 0 ||
-        uv_pipe_open(&feed->pipe, plan->socket_fd) < 0) {
-        abort(); /* a socket that the agent made for this */
+    if (uv_timer_init(loop, &feed->stall) < 0 ||
+        uv_poll_init(loop, &feed->poll, feed->socket_fd) < 0) {
+        abort(); /* a TCP socket can always be polled */
     }
-    feed->pipe.data = feed->stall.data = feed;
+    feed->poll.data = feed->stall.data = feed;
     patience_renew(feed);
-    if (uv_read_start((uv_stream_t *)&feed->pipe, on_alloc, on_lines) < 0) {
-        abort();
-    }
     block_write(feed, feed->options, len + 1);
     return feed;
 }

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/encode.h"
+#include "guard/said.h"
 #include "image/challenge.h"
 #include "image/internal.h"
 
@@ -80,7 +81,7 @@ static void fail(struct registry *reg, int code, const char *why)
 {
     struct err err;
 
-    (void)err_set(&err, code, "%s", why);
+    (void)err_set(&err, code, "%s", ours(why));
     finish(reg, &err);
 }
 
@@ -91,36 +92,71 @@ static void fail_status(struct registry *reg, long status)
     bool known = (reg->bearer || reg->basic) && reg->user;
 
     if (status == 404) {
-        (void)err_set(&err, ENOENT, "there is no %s of %s in the registry %s", reg->path,
-                      reg->repository, reg->host);
+        (void)err_set(&err, ENOENT, "there is no %s of %s in the registry %s", ours(reg->path),
+                      ours(reg->repository), ours(reg->host));
     } else if (status == 401 || status == 403) {
-        (void)err_set(&err, EACCES, "the registry %s does not give %s %s (%ld)", reg->host,
-                      reg->repository,
+        (void)err_set(&err, EACCES, "the registry %s does not give %s %s (%ld)", ours(reg->host),
+                      ours(reg->repository),
                       known ? "to these credentials" : "to those without credentials", status);
     } else if (status == 429) {
-        (void)err_set(&err, EIO, "the registry %s has had too many requests from here", reg->host);
+        (void)err_set(&err, EIO, "the registry %s has had too many requests from here",
+                      ours(reg->host));
     } else {
-        (void)err_set(&err, EIO, "the registry %s answered %ld for %s", reg->host, status,
-                      reg->path);
+        (void)err_set(&err, EIO, "the registry %s answered %ld for %s", ours(reg->host), status,
+                      ours(reg->path));
     }
     finish(reg, &err);
 }
 
+/* Of what the registry was shown: it may name that in a redirect. */
+static struct guard *shown_guard(const struct registry *reg)
+{
+    const char *const shown[] = {reg->password, reg->bearer};
+    struct guard *guard = guard_new();
+    scoped_buf(both, TOKEN_BYTES_MAX);
+    scoped_buf(basic, (size_t)2 * TOKEN_BYTES_MAX);
+    struct err err;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < countof(shown); i++) {
+        r = guard_add(guard, str_of(shown[i]), &err);
+    }
+    if (r == 0 && reg->user && reg->password &&
+        buf_printf(&both, "%s:%s", reg->user, reg->password) == 0 &&
+        base64_encode(&basic, buf_at(&both), buf_len(&both), BASE64_STD_NOPAD) == 0) {
+        r = guard_add(guard, buf_str(&basic), &err);
+    }
+    buf_wipe(&both);
+    buf_wipe(&basic);
+    guard_ready(guard);
+    if (r < 0) { /* what cannot be looked for may be there */
+        guard_free(guard);
+        return NULL;
+    }
+    return guard;
+}
+
 static void fail_transfer(struct registry *reg, CURLcode code)
 {
-    const char *reason = transfer_reason(&reg->transfer, code);
+    struct guard *guard = shown_guard(reg);
+    struct said said;
+    const char *reason =
+        guard ? transfer_reason(&reg->transfer, code, guard, &said) : curl_easy_strerror(code);
     struct err err;
+
+    guard_free(guard);
 
     if (reg->transfer.refused[0]) {
         (void)err_set(&err, EACCES,
                       "%s is an address of this machine, which images may not come from unless "
                       "registry_local is set",
-                      reg->transfer.refused);
+                      ours(reg->transfer.refused));
     } else if (code == CURLE_OPERATION_TIMEDOUT) {
-        (void)err_set(&err, ETIMEDOUT, "the registry %s is too slow: %s", reg->host, reason);
+        (void)err_set(&err, ETIMEDOUT, "the registry %s is too slow: %s", ours(reg->host),
+                      ours(reason));
     } else {
-        (void)err_set(&err, EIO, "the registry %s %s: %s", reg->host,
-                      reg->begun ? "broke off" : "cannot be reached", reason);
+        (void)err_set(&err, EIO, "the registry %s %s: %s", ours(reg->host),
+                      reg->begun ? "broke off" : "cannot be reached", ours(reason));
     }
     finish(reg, &err);
 }
@@ -530,7 +566,7 @@ static int host_set(struct registry *reg, const char *asked, const char *mirror,
         found = map;
     }
     if (found.len == 0 || !str_copy(reg->host, sizeof(reg->host), found)) {
-        return err_set(err, EINVAL, "the mirror of %s is not a host name", asked);
+        return err_set(err, EINVAL, "the mirror of %s is not a host name", ours(asked));
     }
     return 0;
 }

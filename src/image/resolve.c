@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/encode.h"
 #include "base/fd.h"
+#include "base/foreign.h"
 #include "image/feed.h"
 #include "image/internal.h"
 
@@ -195,7 +196,7 @@ static int layer_open(struct image_resolve *r, struct local_part *out, struct er
 static void on_dialled(void *ctx, int fd_or_error)
 {
     struct image_resolve *r = ctx;
-    scoped_fd fd = fd_or_error;
+    scoped_foreign fd = fd_or_error;
     struct local_part part;
     struct err err;
 

@@ -13,10 +13,13 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/str.h"
+#include "keeper/stage.h"
 
 #define ABOUT_FILE "about"
 #define AGENT_FILE "agent"
+#define AGENTS_DIR "agents"
 
 enum {
     TEXT_BYTES = 4096,
@@ -167,10 +170,19 @@ int about_read(int memory_fd, const struct criu_program *criu, struct about *out
 
 /* ---- the agent ---- */
 
+static int size_check(const struct stat *st, struct err *err)
+{
+    if (!S_ISREG(st->st_mode) || st->st_size == 0 || st->st_size > STAGE_AGENT_BYTES_MAX) {
+        return err_set(err, ENOTSUP, "the agent is not a program of at most %d bytes",
+                       STAGE_AGENT_BYTES_MAX);
+    }
+    return 0;
+}
+
 static int file_copy(int in, int out, char hash[SHA256_HEX_LEN + 1], struct err *err)
 {
     struct stat st;
-    int r = fstat(in, &st) < 0 || st.st_size == 0 ? err_sys(err, "look at the agent") : 0;
+    int r = fstat(in, &st) < 0 ? err_sys(err, "look at the agent") : size_check(&st, err);
     void *bytes =
         r < 0 ? MAP_FAILED : mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, in, 0);
 
@@ -236,31 +248,90 @@ bool about_agent_same(struct pool *pool, int stage_fd, int in, int out)
     return (same || bytes_same(in, own, (size_t)st.st_size)) && ioctl(out, FICLONE, own) == 0;
 }
 
-/* One of an earlier keeper's, by the hash of its bytes. */
-static int agent_earlier(struct pool *pool, int in, size_t size, char path[ABOUT_PATH_BYTES],
-                         struct err *err)
+static int bytes_hash(int fd, size_t size, char hash[SHA256_HEX_LEN + 1], struct err *err)
 {
-    char name[SHA256_HEX_LEN + 1], half[SHA256_HEX_LEN + 2];
-    void *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, in, 0);
+    void *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
 
     if (bytes == MAP_FAILED) {
-        return err_sys(err, "read the jail's agent");
+        return err_sys(err, "read an agent");
     }
-    sha256_hex(bytes, size, name);
+    sha256_hex(bytes, size, hash);
     (void)munmap(bytes, size);
-    (void)snprintf(path, ABOUT_PATH_BYTES, "/pool/agents/%s", name);
-    (void)snprintf(half, sizeof(half), ".%s", name);
-    (void)mkdirat(pool_fd(pool), "agents", 0700);
-    scoped_fd dir = openat(pool_fd(pool), "agents", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (faccessat(dir, name, F_OK, 0) == 0) {
-        return 0;
-    }
-    (void)unlinkat(dir, half, 0);
+    return 0;
+}
+
+static int agents_open(struct pool *pool)
+{
+    (void)mkdirat(pool_fd(pool), AGENTS_DIR, 0700);
+    return openat(pool_fd(pool), AGENTS_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+/* Whole, or not there: under another name, which no other process has, until it is. */
+static int agent_add(int dir, const char *name, int in, struct err *err)
+{
+    char half[SHA256_HEX_LEN + 16];
+
+    (void)snprintf(half, sizeof(half), ".%s.%d", name, getpid());
     scoped_fd out = openat(dir, half, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0555);
     if (out < 0 || ioctl(out, FICLONE, in) < 0 || renameat(dir, half, dir, name) < 0) {
-        return err_sys(err, "keep the jail's agent");
+        int r = err_sys(err, "keep the jail's agent");
+        (void)unlinkat(dir, half, 0);
+        return r;
     }
     return 0;
+}
+
+/* One of an earlier keeper's, by the hash of its bytes. */
+static int agent_earlier(struct pool *pool, int in, const struct stat *st,
+                         char path[ABOUT_PATH_BYTES], struct err *err)
+{
+    char name[SHA256_HEX_LEN + 1];
+    int r = size_check(st, err);
+
+    if (r == 0) {
+        r = bytes_hash(in, (size_t)st->st_size, name, err);
+    }
+    if (r < 0) {
+        return r;
+    }
+    (void)snprintf(path, ABOUT_PATH_BYTES, "/pool/" AGENTS_DIR "/%s", name);
+    scoped_fd dir = agents_open(pool);
+    if (dir < 0) {
+        return err_sys(err, "open " AGENTS_DIR " in the pool");
+    }
+    return faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : agent_add(dir, name, in, err);
+}
+
+static bool agent_is_whole(int dir, const char *name)
+{
+    char hash[SHA256_HEX_LEN + 1];
+    struct stat st;
+    struct err err;
+    scoped_fd fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+    return fd >= 0 && fstat(fd, &st) == 0 && size_check(&st, &err) == 0 &&
+           bytes_hash(fd, (size_t)st.st_size, hash, &err) == 0 && strcmp(hash, name) == 0;
+}
+
+static void agent_sweep(void *ctx, const char *name)
+{
+    const int *dir = ctx;
+
+    if (!agent_is_whole(*dir, name)) {
+        log_info("the pool's agent %s is not whole: removed", name);
+        (void)unlinkat(*dir, name, 0);
+    }
+}
+
+void about_agents_sweep(struct pool *pool)
+{
+    struct err err;
+    scoped_fd dir = agents_open(pool);
+
+    if (dir < 0 || pool_names_each(dir, POOL_HIDDEN, agent_sweep, &dir, &err) < 0 ||
+        pool_names_each(dir, POOL_SHOWN, agent_sweep, &dir, &err) < 0) {
+        log_warn("the pool's agents cannot be read");
+    }
 }
 
 int about_agent_place(struct pool *pool, const struct about *about, const char *own_hash,
@@ -281,5 +352,5 @@ int about_agent_place(struct pool *pool, const struct about *about, const char *
     if (st.st_size == own.st_size && bytes_same(in, now, (size_t)st.st_size)) {
         return 0;
     }
-    return agent_earlier(pool, in, (size_t)st.st_size, path, err);
+    return agent_earlier(pool, in, &st, path, err);
 }

@@ -46,6 +46,10 @@ enum { ABOUT_PATH_BYTES = 160 };
 must_check int about_agent_place(struct pool *pool, const struct about *about, const char *own_hash,
                                  int memory_fd, char path[ABOUT_PATH_BYTES], struct err *err);
 
+/* Removes from the pool's agents whatever is not named by its own hash: halves, and what is longer
+ * than an agent may be. For the start, when nobody else is at work. */
+void about_agents_sweep(struct pool *pool);
+
 /* ---- parts that need no kernel, for tests ---- */
 
 /* The first word of `had` that `has` lacks, as a pointer into `had`, or NULL. */

@@ -60,10 +60,46 @@ int caps_bound(struct err *err)
     return caps_set(data, err);
 }
 
-int caps_act_as(uid_t uid, gid_t gid, struct err *err)
+bool caps_has(int cap)
 {
     struct __user_cap_data_struct data[2];
-    int r;
+    struct err ignored;
+
+    return caps_get(data, &ignored) == 0 && data[CAP_TO_INDEX(cap)].effective & CAP_TO_MASK(cap);
+}
+
+static int caps_raise(struct err *err)
+{
+    struct __user_cap_data_struct data[2];
+    int r = caps_get(data, err);
+
+    if (r < 0) {
+        return r;
+    }
+    data[0].effective = data[0].permitted;
+    data[1].effective = data[1].permitted;
+    return caps_set(data, err);
+}
+
+/* A change of ids clears the signal that this process gets when its parent dies. */
+static int death_signal_get(void)
+{
+    int signal_number = 0;
+
+    (void)prctl(PR_GET_PDEATHSIG, &signal_number, 0, 0, 0);
+    return signal_number;
+}
+
+static void death_signal_set(int signal_number)
+{
+    if (signal_number) {
+        (void)prctl(PR_SET_PDEATHSIG, signal_number, 0, 0, 0);
+    }
+}
+
+int caps_act_as(uid_t uid, gid_t gid, struct err *err)
+{
+    const int death_signal = death_signal_get();
 
     /* These return the previous id, never an error: asking again shows whether it took. */
     (void)setfsgid(gid);
@@ -71,11 +107,22 @@ int caps_act_as(uid_t uid, gid_t gid, struct err *err)
     if ((uid_t)setfsuid((uid_t)-1) != uid || (gid_t)setfsgid((gid_t)-1) != gid) {
         return err_set(err, EPERM, "act as owner %u: the kernel refused", uid);
     }
-    r = caps_get(data, err);
-    if (r < 0) {
-        return r;
+    death_signal_set(death_signal);
+    return caps_raise(err);
+}
+
+int caps_own_as(uid_t uid, struct err *err)
+{
+    const int death_signal = death_signal_get();
+
+    /* The real and the saved uid stay 0: so the permitted capabilities stay, and the way back. */
+    if (syscall(SYS_setresuid, -1, uid, -1) < 0) {
+        return err_sys(err, "take the effective uid %u", uid);
     }
-    data[0].effective = data[0].permitted;
-    data[1].effective = data[1].permitted;
-    return caps_set(data, err);
+    death_signal_set(death_signal);
+    int r = caps_raise(err);
+    if (r < 0) {
+        (void)syscall(SYS_setresuid, -1, 0, -1);
+    }
+    return r;
 }

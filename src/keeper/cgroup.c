@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "keeper/host.h"
 #include "keeper/mounts.h"
 
 enum {
@@ -30,6 +31,7 @@ enum {
     TASKS_MAX = 8, /* on one jail, that end at one time */
     FREEZE_TIMEOUT_MS = 5000,
     FREEZE_POLL_MS = 1,
+    SOCKET_SHARE = 4, /* of a jail's memory, one part of so many may lie in sockets; v1 alone */
 };
 
 struct hierarchy {
@@ -280,6 +282,11 @@ int cgroups_open(const char *instance, struct cgroups **out, struct err *err)
     if (r < 0) {
         return r;
     }
+    for (size_t i = 0; i < groups->n; i++) {
+        if (groups->at[i].controllers & CGROUP_PIDS) {
+            host_pids_limit(groups->at[i].dir_fd);
+        }
+    }
     *out = move_ptr(&groups);
     return 0;
 }
@@ -338,7 +345,12 @@ static int limit_memory(int dir_fd, bool v2, uint32_t memory_mb, struct err *err
         return r < 0 ? r : knob_write_number_if(dir_fd, "memory.swap.max", 0, err);
     }
     int r = knob_write_number(dir_fd, "memory.limit_in_bytes", bytes, err);
-    return r < 0 ? r : knob_write_number_if(dir_fd, "memory.memsw.limit_in_bytes", bytes, err);
+    if (r == 0) {
+        r = knob_write_number_if(dir_fd, "memory.memsw.limit_in_bytes", bytes, err);
+    }
+    /* Else buffers of sockets count for the whole host alone. */
+    bytes /= SOCKET_SHARE;
+    return r < 0 ? r : knob_write_number_if(dir_fd, "memory.kmem.tcp.limit_in_bytes", bytes, err);
 }
 
 int cgroup_limit(int dir_fd, bool v2, unsigned which, const struct cgroup_limits *limits,

@@ -8,15 +8,19 @@
 #include <utlist.h>
 
 #include "base/alloc.h"
+#include "base/busy.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/fdpass.h"
+#include "base/foreign.h"
 #include "base/str.h"
+#include "keeper/turns.h"
 
 /* A question from the asking until its answer. Unsent ones come first in the order of the asking,
  * which is the order of sending. */
 struct question {
     struct question *prev, *next;
+    struct turn turn; /* while it has none of the lists below; and its slot */
     struct keeper_request req;
     keeper_done *done;
     void *ctx;
@@ -43,6 +47,7 @@ struct keeper_client {
     struct question *unsent;
     struct question *sent;
     struct question *refused;
+    struct turns turns;
 };
 
 static void client_lose(struct keeper_client *client, int status, const char *why);
@@ -50,11 +55,19 @@ static void poll_update(struct keeper_client *client);
 
 /* ---- questions ---- */
 
+/* Messages of a jail's may wait in its channel, with descriptors. */
+static void answer_close(int fds[KEEPER_FDS_MAX])
+{
+    for (size_t i = 0; i < KEEPER_FDS_MAX; i++) {
+        foreign_closep(&fds[i]);
+    }
+}
+
 static void question_answer(struct question *question, const struct keeper_answer *answer,
                             int fds[KEEPER_FDS_MAX])
 {
     question->done(question->ctx, answer, fds);
-    fdpass_close(fds, KEEPER_FDS_MAX);
+    answer_close(fds);
     free(question);
 }
 
@@ -101,8 +114,8 @@ static void refusals_run(uv_idle_t *idle)
     questions_fail(&client->refused, -ENOTCONN, "the keeper cannot be reached");
 }
 
-static struct question *question_add(struct keeper_client *client, struct question **list,
-                                     const struct keeper_request *req, keeper_done *done, void *ctx)
+static struct question *question_new(struct keeper_client *client, const struct keeper_request *req,
+                                     keeper_done *done, void *ctx)
 {
     struct question *question = xnew(struct question);
 
@@ -112,8 +125,50 @@ static struct question *question_add(struct keeper_client *client, struct questi
     question->done = done;
     question->ctx = ctx;
     question->asked_us = clock_mono_us();
-    DL_APPEND(*list, question);
     return question;
+}
+
+static void question_add(struct keeper_client *client, struct question **list,
+                         const struct keeper_request *req, keeper_done *done, void *ctx)
+{
+    struct question *question = question_new(client, req, done, ctx);
+
+    DL_APPEND(*list, question);
+}
+
+/* ---- turns ---- */
+
+static struct question *question_of(struct turn *turn)
+{
+    return container_of(turn, struct question, turn);
+}
+
+static void turns_pump(struct keeper_client *client)
+{
+    struct turn *turn;
+
+    while (client->connected && (turn = turns_next(&client->turns))) {
+        struct question *question = question_of(turn);
+        DL_APPEND(client->unsent, question);
+    }
+    if (client->connected) {
+        poll_update(client);
+    }
+}
+
+/* Nobody will answer those either. */
+static void turns_lose(struct keeper_client *client, struct question **lost)
+{
+    struct question *question;
+    struct turn *turn;
+
+    DL_FOREACH (*lost, question) {
+        turn_over(&question->turn);
+    }
+    while ((turn = turns_drop(&client->turns))) {
+        question = question_of(turn);
+        DL_APPEND(*lost, question);
+    }
 }
 
 /* ---- the connection ---- */
@@ -174,7 +229,7 @@ static void answers_take(struct keeper_client *client)
             return;
         }
         if (r < 0) {
-            fdpass_close(fds, KEEPER_FDS_MAX);
+            answer_close(fds);
             client_lose(client, r, "the keeper went away");
             return;
         }
@@ -182,9 +237,11 @@ static void answers_take(struct keeper_client *client)
         if (question) {
             DL_DELETE(client->sent, question);
             answer_note(client, question, &answer);
+            turn_over(&question->turn);
+            turns_pump(client);
             question_answer(question, &answer, fds);
         } else {
-            fdpass_close(fds, KEEPER_FDS_MAX); /* nobody asked */
+            answer_close(fds); /* nobody asked */
         }
     }
 }
@@ -193,6 +250,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 {
     struct keeper_client *client = poll->data;
 
+    busy("answers of the keeper");
     if (status < 0) {
         client_lose(client, -ECONNRESET, "the keeper went away");
         return;
@@ -256,8 +314,8 @@ static void on_retry(uv_timer_t *timer)
     if (uv_poll_init(client->loop, client->poll, client->fd) < 0) {
         abort(); /* a fresh descriptor can always be polled */
     }
-    (void)question_add(client, &client->unsent, &(struct keeper_request){.op = KEEPER_HELLO},
-                       on_hello, client);
+    question_add(client, &client->unsent, &(struct keeper_request){.op = KEEPER_HELLO}, on_hello,
+                 client);
     unsent_send(client);
 }
 
@@ -271,6 +329,7 @@ static void client_lose(struct keeper_client *client, int status, const char *wh
         return;
     }
     DL_CONCAT(lost, client->unsent);
+    turns_lose(client, &lost);
     client->figures.lost += questions_count(lost);
     client->sent = client->unsent = NULL;
     client->connected = false;
@@ -299,6 +358,7 @@ struct keeper_client *keeper_client_new(uv_loop_t *loop, const char *socket_path
     client->on_state = on_state;
     client->ctx = ctx;
     client->fd = -1;
+    turns_init(&client->turns);
     (void)uv_timer_init(loop, &client->retry);
     (void)uv_idle_init(loop, &client->refusals);
     client->retry.data = client->refusals.data = client;
@@ -311,13 +371,25 @@ void keeper_client_ask(struct keeper_client *client, const struct keeper_request
                        keeper_done *done, void *ctx)
 {
     if (!client->connected) {
-        (void)question_add(client, &client->refused, req, done, ctx);
+        question_add(client, &client->refused, req, done, ctx);
         (void)uv_idle_start(&client->refusals, refusals_run);
         return;
     }
-    (void)question_add(client, &client->unsent, req, done, ctx);
+    question_add(client, &client->unsent, req, done, ctx);
     poll_update(
         client); /* sent from the loop: losing the connection must not call back from here */
+}
+
+void keeper_client_ask_for(struct keeper_client *client, const char *owner,
+                           const struct keeper_request *req, keeper_done *done, void *ctx)
+{
+    if (!client->connected) {
+        keeper_client_ask(client, req, done, ctx);
+        return;
+    }
+    struct question *question = question_new(client, req, done, ctx);
+    turns_add(&client->turns, owner, &question->turn);
+    turns_pump(client);
 }
 
 bool keeper_client_connected(const struct keeper_client *client)
@@ -334,7 +406,9 @@ struct keeper_client_figures keeper_client_figures(const struct keeper_client *c
 {
     struct keeper_client_figures figures = client->figures;
 
-    figures.waiting = questions_count(client->unsent) + questions_count(client->sent);
+    figures.queued = client->turns.waiting_n;
+    figures.waiting =
+        questions_count(client->unsent) + questions_count(client->sent) + figures.queued;
     return figures;
 }
 

@@ -30,6 +30,10 @@ struct keeper_client *keeper_client_new(uv_loop_t *loop, const char *socket_path
  */
 void keeper_client_ask(struct keeper_client *client, const struct keeper_request *req,
                        keeper_done *done, void *ctx);
+/* The same for what takes the keeper long, of one owner among many: a create, a save, a restore. It
+ * waits until it is the owner's turn (turns.h). */
+void keeper_client_ask_for(struct keeper_client *client, const char *owner,
+                           const struct keeper_request *req, keeper_done *done, void *ctx);
 /* Each name that is saved from now until the end of the walk, in their order; what comes and goes
  * meanwhile may be told or not. `each` says whether to go on; `end` is called once, with 0, also
  * when `each` had enough, or with -errno. */
@@ -47,6 +51,7 @@ struct keeper_client_figures {
     struct histogram latency; /* of answered requests, from the asking */
     uint64_t lost;            /* requests that the keeper never answered */
     uint64_t waiting;         /* asked and not answered, now */
+    uint64_t queued;          /* of those: not sent yet, for others have their turn */
 };
 struct keeper_client_figures keeper_client_figures(const struct keeper_client *client);
 void keeper_client_free(struct keeper_client *client);

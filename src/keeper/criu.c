@@ -303,7 +303,7 @@ int criu_run(const struct criu *criu, const struct criu_job *job, struct err *er
 }
 
 static _Noreturn void worker_exec(const struct criu_program *program, int (*enter)(void *ctx),
-                                  void *ctx, int socket)
+                                  void *ctx, int socket, pid_t parent)
 {
     char number[16];
     sigset_t none;
@@ -318,6 +318,7 @@ static _Noreturn void worker_exec(const struct criu_program *program, int (*ente
     if (enter(ctx) < 0 || fcntl(socket, F_SETFD, 0) < 0) {
         _exit(126);
     }
+    task_tie_child(parent); /* after enter(), which may change what the kernel would forget it by */
     (void)snprintf(number, sizeof(number), "%d", socket);
     program_exec(program, (char[]){"swrk"}, number);
 }
@@ -325,26 +326,26 @@ static _Noreturn void worker_exec(const struct criu_program *program, int (*ente
 int criu_start(const struct criu_program *program, int group_fd, int (*enter)(void *ctx), void *ctx,
                struct criu *out, struct err *err)
 {
-    int socket = -1;
-    pid_t pid = task_fork("CRIU", group_fd, &socket, err);
+    const pid_t parent = getpid();
+    int socket = -1, pidfd = -1;
+    pid_t pid = task_fork("CRIU", group_fd, &socket, &pidfd, err);
 
     *out = (struct criu)CRIU_NONE;
     if (pid < 0) {
         return pid;
     }
     if (pid == 0) {
-        worker_exec(program, enter, ctx, socket);
-    }
-    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (pidfd < 0) { /* its end could not be waited for */
-        int r = err_sys(err, "watch CRIU");
-        (void)kill(pid, SIGKILL);
-        (void)status_wait(pid);
-        fd_closep(&socket);
-        return r;
+        worker_exec(program, enter, ctx, socket, parent);
     }
     *out = (struct criu){pid, pidfd, socket, NULL};
     return 0;
+}
+
+void criu_kill(const struct criu *criu)
+{
+    if (criu->pidfd >= 0) {
+        (void)syscall(SYS_pidfd_send_signal, criu->pidfd, SIGKILL, NULL, 0);
+    }
 }
 
 void criu_stop(struct criu *criu)

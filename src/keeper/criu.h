@@ -1,7 +1,8 @@
 /* criu.h - CRIU, which writes processes to files and makes them again: `criu swrk`, a program that
  * is told what to do over a socket and asks back at certain steps.
  *
- * Owns:    the program's process, from criu_start() to criu_stop().
+ * Owns:    the program's process, from criu_start() to criu_stop(). The kernel kills it when its
+ *          starter dies; what it was restoring is killed with its group (task_takes_along()).
  * Needs:   root, and a mount namespace with the host's /proc and a /run of its own: CRIU keeps what
  *          it found out about the kernel there. SIGCHLD at its default.
  * Blocks:  criu_run() until it is done.
@@ -77,6 +78,8 @@ must_check int criu_start(const struct criu_program *program, int group_fd, int 
 /* Does its one job, after which it ends. The pid that was restored, or 0 when it was a dump. On
  * failure the sentence is short: the log has the reason. */
 must_check int criu_run(const struct criu *criu, const struct criu_job *job, struct err *err);
+/* For a handler of a signal: the run that it is in fails. Fine when there is none. */
+void criu_kill(const struct criu *criu);
 /* Ends one that had no job, and waits for the end of any. Fine when there is none. */
 void criu_stop(struct criu *criu);
 

@@ -22,6 +22,8 @@
 
 #define PARTS_DIR "/run/parts/"
 #define OWN_NS "/proc/self/ns/mnt"
+/* CRIU's log grows with what the jail has, a line for each descriptor and mapping. */
+#define MEMORY_OPTIONS "mode=0755,size=1g"
 #define CACHE "criu.kdat" /* what CRIU calls it, in /run */
 
 enum {
@@ -154,8 +156,8 @@ static int namespace_make(const struct pool *pool, struct den *out, struct err *
     out->stage_ns = open(OWN_NS, O_RDONLY | O_CLOEXEC);
     if (setns(pool_host_ns(pool), CLONE_NEWNS) < 0 || unshare(CLONE_NEWNS) < 0 ||
         mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mount("none", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0 ||
-        mount("none", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0) {
+        mount("none", "/run", "tmpfs", MS_NOSUID | MS_NODEV, MEMORY_OPTIONS) < 0 ||
+        mount("none", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, MEMORY_OPTIONS) < 0) {
         return err_sys(err, "enter a mount namespace for CRIU");
     }
     out->den_ns = open(OWN_NS, O_RDONLY | O_CLOEXEC);

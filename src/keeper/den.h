@@ -24,6 +24,7 @@
 
 #include "base/compiler.h"
 #include "base/err.h"
+#include "keeper/furnish.h"
 #include "keeper/keeper.h"
 #include "keeper/mounted.h"
 #include "keeper/pool.h"
@@ -31,7 +32,11 @@
 #define DEN_ROOT "/run/root"
 #define DEN_VOLUMES "/run/volumes"
 
-enum { DEN_EXTERNALS_MAX = 24 + KEEPER_VOLUMES_MAX };
+/* The device nodes, the masks below /proc, /sys and the agent, and the volumes. */
+enum {
+    DEN_EXTERNALS_MAX =
+        STAGE_NODES + FURNISH_MASKED_FILES + FURNISH_MASKED_DIRS + 2 + KEEPER_VOLUMES_MAX
+};
 
 /* What a jail is restored from: detached mounts, which become the den's. -1 for none. */
 struct den_parts {

@@ -13,7 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/channel.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -22,10 +21,12 @@
 #include "keeper/den.h"
 #include "keeper/furnish.h"
 #include "keeper/images.h"
-#include "keeper/mounts.h"
 #include "keeper/reason.h"
 #include "keeper/saved.h"
+#include "keeper/stage.h"
 #include "keeper/subvol.h"
+#include "keeper/task.h"
+#include "keeper/tenant_file.h"
 #include "keeper/tracer.h"
 
 enum {
@@ -76,18 +77,35 @@ static int still_make(struct dump *dump, struct err *err)
 
 /* ---- the agent ---- */
 
+/* The mount at that name, and nothing that the jail has put there instead. The pid is looked at
+ * again: the root of a later owner would be another tree. */
+static int agent_open(const struct dump *dump, struct err *err)
+{
+    const struct tenant_want want = {.bytes_max = STAGE_AGENT_BYTES_MAX, .mounted = true};
+    scoped_fd root = tenant_root_open(dump->first, err);
+
+    if (root < 0) {
+        return root;
+    }
+    if (!cgroups_holds(dump->kit->groups, dump->id, dump->first)) {
+        return err_set(err, ESRCH, "it has ended meanwhile");
+    }
+    return tenant_file_open(root, &FURNISH_AGENT[1], &want, err);
+}
+
 /* The program that the jail's first process runs from: a later keeper may bring another. It is kept
  * once in the pool, and shares its bytes with every image. */
 static int agent_keep(struct dump *dump, struct err *err)
 {
-    char path[64];
     struct stat st;
+    scoped_fd in = agent_open(dump, err);
 
-    (void)snprintf(path, sizeof(path), "/proc/%d/root" FURNISH_AGENT, dump->first);
-    scoped_fd in = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (in < 0) {
+        return in;
+    }
     scoped_fd out =
         openat(dump->memory_fd, ABOUT_AGENT, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0555);
-    if (in < 0 || out < 0 || fstat(in, &st) < 0) {
+    if (out < 0 || fstat(in, &st) < 0) {
         return err_sys(err, "keep the jail's agent");
     }
     dump->agent_is_own = about_agent_same(dump->kit->pool, dump->den.stage_fd, in, out);
@@ -198,12 +216,18 @@ static int dump_try(struct dump *dump, bool stop, struct keeper_saved *out, stru
     if (r == 0) {
         r = criu_ready(dump, err);
     }
+    if (r == 0 && task_leaving()) { /* from here on, leaving ends CRIU */
+        r = err_set(err, ECANCELED, "it was given up");
+    }
     if (r < 0) {
         criu_stop(&dump->criu);
         return r;
     }
     int64_t from_us = clock_mono_us();
     r = still_make(dump, err);
+    if (r == 0) {
+        r = mounted_find(dump->first, &dump->mounted, err);
+    }
     if (r == 0) {
         r = tracer_threads(dump->tracer, dump->freezer_fd, thaw, dump, err);
     }
@@ -225,7 +249,6 @@ static int first_find(struct dump *dump, struct err *err)
     if (dump->first <= 0) {
         return err_set(err, ESRCH, "jail %s does not run", dump->id);
     }
-    mounted_find(dump->first, &dump->mounted);
     dump->freezer_fd = cgroups_leaf(dump->kit->groups, dump->id);
     return dump->freezer_fd < 0 ? err_set(err, ESRCH, "jail %s does not run", dump->id) : 0;
 }
@@ -252,7 +275,7 @@ static int dump_all(struct dump *dump, const struct keeper_save *save, struct ke
         if (r < 0 && !cgroups_populated(dump->kit->groups, dump->id)) {
             return err_set(err, ESRCH, "it has ended meanwhile");
         }
-        if (r != -EAGAIN && r != -EIO) {
+        if ((r != -EAGAIN && r != -EIO) || task_leaving()) {
             break;
         }
         pause_ms(STILL_PAUSE_MS);
@@ -271,6 +294,14 @@ static int dump_all(struct dump *dump, const struct keeper_save *save, struct ke
         r = images_bytes(dump->memory_fd, &out->memory_bytes, err);
     }
     return r;
+}
+
+/* CRIU's death is none of the jail's: the tracer puts back what was changed. */
+static void leave(void *ctx)
+{
+    const struct dump *dump = ctx;
+
+    criu_kill(&dump->criu);
 }
 
 int dump_jail(struct jail_kit *kit, const char *id, const struct keeper_save *save, int begun_fd,
@@ -292,7 +323,9 @@ int dump_jail(struct jail_kit *kit, const char *id, const struct keeper_save *sa
     if (!pool_on_btrfs(kit->pool)) {
         return err_set(err, EOPNOTSUPP, "memory can be saved only where the pool is on btrfs");
     }
+    task_orderly(leave, &dump);
     int r = dump_all(&dump, save, out, err);
+    task_orderly(NULL, NULL);
     tracer_closep(&dump.tracer);
     fd_closep(&dump.memory_fd);
     fd_closep(&dump.freezer_fd);

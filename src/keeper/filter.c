@@ -7,6 +7,7 @@
 #include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stdbool.h>
@@ -17,6 +18,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,11 +27,12 @@
 
 enum {
     CODE_MAX = 1024,
-    NUMBERS_MAX = 1024, /* more than any kernel has */
+    NUMBERS_MAX = 1024,     /* more than any kernel has */
+    SOCKET_TYPE_MASK = 0xf, /* the flags of socket() are above */
 };
 
-#ifndef IPPROTO_MPTCP
-#define IPPROTO_MPTCP 262
+#ifndef IPV6_FLOWLABEL_MGR
+#define IPV6_FLOWLABEL_MGR 32 /* of <linux/in6.h>, which the C library's header excludes */
 #endif
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x00000080
@@ -59,10 +62,9 @@ static const char *const calls_known[] = {
     /* waiting and events */
     "epoll_create", "epoll_create1", "epoll_ctl", "epoll_ctl_old", "epoll_pwait",
     "epoll_pwait2", "epoll_wait", "epoll_wait_old", "eventfd", "eventfd2", "inotify_add_watch",
-    "inotify_init", "inotify_init1", "inotify_rm_watch", "io_cancel", "io_destroy",
-    "io_getevents", "io_pgetevents", "io_setup", "io_submit", "pipe", "pipe2", "poll", "ppoll",
+    "inotify_init", "inotify_init1", "inotify_rm_watch", "pipe", "pipe2", "poll", "ppoll",
     "pselect6", "select", "signalfd", "signalfd4", "timerfd_create", "timerfd_gettime",
-    "timerfd_settime",
+    "timerfd_settime", /* not io_setup: the contexts of the whole host are one count */
     /* memory */
     "brk", "get_mempolicy", "madvise", "mbind", "membarrier", "memfd_create", "mincore",
     "mlock", "mlock2", "mlockall", "mmap", "mprotect", "mremap", "msync", "munlock",
@@ -78,7 +80,7 @@ static const char *const calls_known[] = {
     "pidfd_send_signal", "prctl", "prlimit64", "ptrace", "rseq", "sched_get_priority_max",
     "sched_get_priority_min", "sched_getaffinity", "sched_getattr", "sched_getparam",
     "sched_getscheduler", "sched_rr_get_interval", "sched_setaffinity", "sched_setattr",
-    "sched_setparam", "sched_setscheduler", "sched_yield", "seccomp", "set_robust_list",
+    "sched_setparam", "sched_setscheduler", "sched_yield", "set_robust_list",
     "set_thread_area", "set_tid_address", "setfsgid", "setfsuid", "setgid", "setgroups",
     "setpgid", "setpriority", "setregid", "setresgid", "setresuid", "setreuid", "setrlimit",
     "setsid", "setuid", "sysinfo", "tgkill", "times", "tkill", "uname", "unshare", "vfork",
@@ -145,6 +147,9 @@ enum verdict {
     IOCTL,
     PRCTL,
     MADVISE,
+    MMAP,
+    MEMFD,
+    SHMGET,
     VERDICTS,
 };
 
@@ -182,7 +187,8 @@ static int table_fill(struct table *table)
     } by_argument[] = {
         {SYS_clone, CLONE},           {SYS_unshare, UNSHARE},       {SYS_socket, SOCKET},
         {SYS_socketpair, SOCKETPAIR}, {SYS_setsockopt, SETSOCKOPT}, {SYS_ioctl, IOCTL},
-        {SYS_prctl, PRCTL},           {SYS_madvise, MADVISE},
+        {SYS_prctl, PRCTL},           {SYS_madvise, MADVISE},       {SYS_mmap, MMAP},
+        {SYS_memfd_create, MEMFD},    {SYS_shmget, SHMGET},
     };
     int r = names_set(table, calls_known, countof(calls_known), ALLOWED);
 
@@ -317,66 +323,124 @@ static void namespaces_write(struct writer *w, uint32_t flags)
     allow(w);
 }
 
-/* Of netlink only the routing table, which names an interface; of TCP not the variant that cannot
- * be saved. */
-static void socket_write(struct writer *w, bool pair)
+/* The rest of a socket's family and type is decided: its own protocol, or the default. */
+static void protocol_write(struct writer *w, uint32_t type, uint32_t protocol)
 {
-    static const uint32_t families[] = {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK};
+    emit(w, BPF_JMP | BPF_JEQ | BPF_K, type, 0, 6);
+    load_argument(w, 2);
+    unless_skip(w, BPF_JEQ, 0);
+    allow(w);
+    unless_skip(w, BPF_JEQ, protocol);
+    allow(w);
+    fail(w, EPROTONOSUPPORT);
+}
 
+/* Unix sockets, TCP, UDP, and of netlink the routing table, which names an interface. Any other
+ * protocol is kernel code that no sandbox needs, and some are loaded only when somebody asks. */
+static void socket_write(struct writer *w)
+{
     load_argument(w, 0);
-    for (size_t i = 0; i < countof(families); i++) { /* behind the refusal, if it is one of them */
-        emit(w, BPF_JMP | BPF_JEQ | BPF_K, families[i], (uint8_t)(countof(families) - i), 0);
-    }
-    fail(w, EAFNOSUPPORT);
-    if (pair) {
-        allow(w);
-        return;
-    }
+    unless_skip(w, BPF_JEQ, AF_UNIX);
+    allow(w);
     emit(w, BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 4);
     load_argument(w, 2);
     unless_skip(w, BPF_JEQ, NETLINK_ROUTE);
     allow(w);
     fail(w, EPROTONOSUPPORT);
-    load_argument(w, 2);
-    unless_skip(w, BPF_JEQ, IPPROTO_MPTCP);
+    emit(w, BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 2, 0);
+    emit(w, BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 1, 0);
+    fail(w, EAFNOSUPPORT);
+    load_argument(w, 1);
+    emit(w, BPF_ALU | BPF_AND | BPF_K, SOCKET_TYPE_MASK, 0, 0);
+    protocol_write(w, SOCK_STREAM, IPPROTO_TCP);
+    protocol_write(w, SOCK_DGRAM, IPPROTO_UDP);
+    unless_skip(w, BPF_JEQ, SOCK_RAW);
+    fail(w, EPERM);
     fail(w, EPROTONOSUPPORT);
-    allow(w);
 }
 
-/* No protocol modules for TCP. */
+/* Other families have no pairs; the kernel would load their protocols before it says so. */
+static void socketpair_write(struct writer *w)
+{
+    load_argument(w, 0);
+    unless_skip(w, BPF_JEQ, AF_UNIX);
+    allow(w);
+    fail(w, EOPNOTSUPP);
+}
+
+/* No other protocols below or above TCP and UDP; no programs for the kernel, whose memory for them
+ * is one count for the whole host; no flow labels, which are 4,096 for the whole host. */
 static void setsockopt_write(struct writer *w)
 {
-    load_argument(w, 1);
-    emit(w, BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_TCP, 0, 3);
-    load_argument(w, 2);
-    unless_skip(w, BPF_JEQ, TCP_ULP);
-    fail(w, ENOPROTOOPT);
+    static const struct {
+        uint32_t level, option;
+    } refused[] = {
+        {IPPROTO_TCP, TCP_ULP},
+        {IPPROTO_UDP, UDP_ENCAP},
+        {SOL_SOCKET, SO_ATTACH_FILTER},
+        {SOL_SOCKET, SO_ATTACH_BPF},
+        {SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF},
+        {SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF},
+        {IPPROTO_IPV6, IPV6_FLOWLABEL_MGR},
+    };
+
+    for (size_t i = 0; i < countof(refused); i++) {
+        load_argument(w, 1);
+        emit(w, BPF_JMP | BPF_JEQ | BPF_K, refused[i].level, 0, 3);
+        load_argument(w, 2);
+        unless_skip(w, BPF_JEQ, refused[i].option);
+        fail(w, ENOPROTOOPT);
+    }
     allow(w);
 }
 
-/* No typing into a terminal that others read from. */
+/* No typing into a terminal that others read from; no line disciplines, which are loaded into the
+ * kernel when somebody asks for them. */
 static void ioctl_write(struct writer *w)
 {
+    static const uint32_t refused[] = {TIOCSTI, TIOCLINUX, TIOCSETD};
+
     load_argument(w, 1);
-    unless_skip(w, BPF_JEQ, TIOCSTI);
-    fail(w, EPERM);
-    unless_skip(w, BPF_JEQ, TIOCLINUX);
-    fail(w, EPERM);
+    for (size_t i = 0; i < countof(refused); i++) {
+        unless_skip(w, BPF_JEQ, refused[i]);
+        fail(w, EPERM);
+    }
+    allow(w);
+}
+
+/* Huge pages that the host has set aside are for those it has set them aside for. */
+static void flag_write(struct writer *w, size_t argument, uint32_t flag, int code)
+{
+    load_argument(w, argument);
+    unless_skip(w, BPF_JSET, flag);
+    fail(w, code);
     allow(w);
 }
 
 /* To have one's own pages merged with equal ones of others, and so to find out by timing that there
  * are such. Who is opted in is for the keeper to say; to opt out is not refused. */
-static void prctl_write(struct writer *w)
+static void merge_write(struct writer *w)
 {
-    load_argument(w, 0);
-    emit(w, BPF_JMP | BPF_JEQ | BPF_K, PR_SET_MEMORY_MERGE, 0, 4);
     load_argument(w, 1);
     emit(w, BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3);
     load_argument_high(w, 1);
     emit(w, BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1);
     allow(w);
     fail(w, EINVAL);
+}
+
+/* No filters of its own: the memory that the kernel translates them into is one count for the whole
+ * host, without it no jail starts, and one jail could use it up. seccomp() does not exist. */
+static void prctl_write(struct writer *w)
+{
+    load_argument(w, 0);
+    emit(w, BPF_JMP | BPF_JEQ | BPF_K, PR_SET_MEMORY_MERGE, 0, 6);
+    merge_write(w);
+    emit(w, BPF_JMP | BPF_JEQ | BPF_K, PR_SET_SECCOMP, 0, 3);
+    load_argument(w, 1);
+    unless_skip(w, BPF_JEQ, SECCOMP_MODE_FILTER);
+    fail(w, EINVAL);
+    allow(w);
 }
 
 static void madvise_write(struct writer *w)
@@ -400,8 +464,10 @@ static void arguments_write(struct writer *w, enum verdict verdict)
         namespaces_write(w, namespace_flags | CLONE_NEWTIME);
         break;
     case SOCKET:
+        socket_write(w);
+        break;
     case SOCKETPAIR:
-        socket_write(w, verdict == SOCKETPAIR);
+        socketpair_write(w);
         break;
     case SETSOCKOPT:
         setsockopt_write(w);
@@ -414,6 +480,15 @@ static void arguments_write(struct writer *w, enum verdict verdict)
         break;
     case MADVISE:
         madvise_write(w);
+        break;
+    case MMAP:
+        flag_write(w, 3, MAP_HUGETLB, EINVAL);
+        break;
+    case MEMFD:
+        flag_write(w, 1, MFD_HUGETLB, EINVAL);
+        break;
+    case SHMGET:
+        flag_write(w, 2, SHM_HUGETLB, EPERM);
         break;
     case UNKNOWN:
     case ALLOWED:

@@ -35,7 +35,7 @@ enum {
     ANSWER_BYTES = 8 * 1024,
 };
 
-enum act { ACCEPT, NOTRACK, TO_GATE, RESET, REFUSE };
+enum act { ACCEPT, NOTRACK, TO_GATE, RESET, REFUSE, DROP };
 
 /* ---- the rules, in their order ---- */
 
@@ -63,6 +63,12 @@ static const struct rule {
     {"own", "::1", 128, NFPROTO_IPV6, 0, NOTRACK, 0},
     {"own", NULL, 0, NFPROTO_UNSPEC, IPPROTO_TCP, ACCEPT, 0},
     {"own", NULL, 0, NFPROTO_UNSPEC, 0, NOTRACK, 0},
+    /* The kernel notes every IPv6 address that a packet goes out to as a neighbour, for a minute,
+     * in a table of the whole host and in memory that is charged to nobody. So those that would be
+     * refused go out to none: the program sees EPERM. Of IPv4 all loopback is one neighbour. */
+    {"own", "::1", 128, NFPROTO_IPV6, 0, ACCEPT, 0},
+    {"own", NETWORK_GATE6, NETWORK_OWN_BITS6, NFPROTO_IPV6, 0, ACCEPT, 0},
+    {"own", NULL, 0, NFPROTO_IPV6, 0, DROP, 0},
 
     /* Every connection goes to the daemon, but those that are meant for it or for the jail; names
      * are asked for over TCP where all else arrives. */
@@ -188,9 +194,10 @@ static void act(struct nftnl_rule *rule, const struct rule *row)
 
     switch (row->act) {
     case ACCEPT:
+    case DROP:
         expr = add(rule, "immediate");
         nftnl_expr_set_u32(expr, NFTNL_EXPR_IMM_DREG, NFT_REG_VERDICT);
-        nftnl_expr_set_u32(expr, NFTNL_EXPR_IMM_VERDICT, NF_ACCEPT);
+        nftnl_expr_set_u32(expr, NFTNL_EXPR_IMM_VERDICT, row->act == DROP ? NF_DROP : NF_ACCEPT);
         return;
     case NOTRACK:
         (void)add(rule, "notrack");

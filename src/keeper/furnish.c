@@ -14,14 +14,21 @@
 #include "keeper/mounts.h"
 
 enum {
-    TTY_GROUP = 5, /* "tty" on every Debian; devpts gives it the terminals */
+    TTY_GROUP = 5,       /* "tty" on every Debian; devpts gives it the terminals */
+    TERMINALS_MAX = 256, /* of a jail; the host has 3,072 for all, or what kernel.pty.max says */
 };
 
+/* The host's keys, memory and timers, how it was booted, its disks, and when its devices are busy.
+ */
 const char *const furnish_masked_files[FURNISH_MASKED_FILES] = {
-    "kcore", "keys", "key-users", "timer_list", "latency_stats", "sysrq-trigger",
+    "kcore",   "keys",      "key-users",  "timer_list", "latency_stats", "sysrq-trigger",
+    "cmdline", "diskstats", "interrupts", "partitions", "swaps",
 };
-const char *const furnish_masked_dirs[FURNISH_MASKED_DIRS] = {"acpi", "scsi", "asound"};
-static const char *const read_only_dirs[] = {"bus", "fs", "irq", "sys"};
+/* Its hardware, and the file systems that it has mounted. */
+const char *const furnish_masked_dirs[FURNISH_MASKED_DIRS] = {
+    "acpi", "asound", "bus", "driver", "fs", "irq", "scsi",
+};
+static const char *const read_only_dirs[] = {"sys"};
 
 static const unsigned attr_data = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 
@@ -141,12 +148,14 @@ static int nodes_mount(const struct furnish *f, int dev, struct err *err)
 
 static int devpts_new(struct err *err)
 {
-    char gid[16];
+    char gid[16], max[16];
     const struct mount_option options[] = {
-        {"newinstance", NULL}, {"ptmxmode", "0666"}, {"mode", "0620"}, {"gid", gid}, {0},
+        {"newinstance", NULL}, {"ptmxmode", "0666"}, {"mode", "0620"},
+        {"gid", gid},          {"max", max},         {0},
     };
 
     (void)snprintf(gid, sizeof(gid), "%d", TTY_GROUP);
+    (void)snprintf(max, sizeof(max), "%d", TERMINALS_MAX);
     return mounts_new("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
 }
 

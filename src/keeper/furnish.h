@@ -17,8 +17,8 @@
 #define FURNISH_AGENT "/run/atoll/agent"
 
 enum {
-    FURNISH_MASKED_FILES = 6,
-    FURNISH_MASKED_DIRS = 3,
+    FURNISH_MASKED_FILES = 11,
+    FURNISH_MASKED_DIRS = 7,
 };
 
 /* Below /proc; of these a kernel has what it has. */

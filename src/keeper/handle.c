@@ -38,8 +38,9 @@ struct ending {
 struct pending {
     struct pending *prev, *next;
     struct handler *handler;
-    int socket; /* task.h */
-    int64_t deadline_ms;
+    struct task task;
+    int64_t deadline_ms; /* then it is told to leave, and a little later killed */
+    bool overdue;
     uint64_t client;
     bool second; /* try */
     char group[CGROUP_TASK_BYTES];
@@ -85,7 +86,7 @@ static void pending_free(struct pending *pending)
 {
     DL_DELETE(pending->handler->pendings, pending);
     pending->handler->pendings_n--;
-    fd_closep(&pending->socket);
+    task_closep(&pending->task);
     free(pending);
 }
 
@@ -155,7 +156,7 @@ static void pending_enter(void *ctx)
         fd_closep(&ending->events_fd);
     }
     DL_FOREACH (handler->pendings, pending) {
-        fd_closep(&pending->socket);
+        task_closep(&pending->task);
     }
     startings_leave(&handler->startings);
     handler->kit->task = ((struct pending *)ctx)->group;
@@ -163,6 +164,11 @@ static void pending_enter(void *ctx)
         log_error("%s", err.msg);
         _exit(1);
     }
+}
+
+static int timeout_ms_of(const struct keeper_request *req)
+{
+    return req->op == KEEPER_PACK ? HANDLE_PACK_TIMEOUT_MS : HANDLE_WORK_TIMEOUT_MS;
 }
 
 static void pending_begin(struct handler *handler, uint64_t client,
@@ -174,8 +180,8 @@ static void pending_begin(struct handler *handler, uint64_t client,
 
     *pending = (struct pending){
         .handler = handler,
-        .socket = -1,
-        .deadline_ms = clock_mono_ms() + HANDLE_WORK_TIMEOUT_MS,
+        .task = TASK_NONE,
+        .deadline_ms = clock_mono_ms() + timeout_ms_of(req),
         .client = client,
         .second = second,
         .req = *req,
@@ -191,7 +197,7 @@ static void pending_begin(struct handler *handler, uint64_t client,
         r < 0 ? r : cgroups_task_make(handler->kit->groups, req->id, pending->group, &err);
     r = group;
     if (r >= 0) {
-        r = pending->socket = task_start(group, pending_enter, work, pending, &err);
+        r = task_start(group, pending_enter, work, pending, &pending->task, &err);
     }
     if (r < 0) {
         struct keeper_answer answer = answer_to(req, r, &err);
@@ -300,7 +306,7 @@ static void end_begin(struct handler *handler, uint64_t client, const char *id, 
     end_and(handler, client, id, parts, answer, NULL);
 }
 
-static bool pending_step(struct handler *handler, struct pending *pending);
+static void pending_step(struct handler *handler, struct pending *pending);
 
 /* Those that polled tells of, which stand first in the list; the others are not due yet. */
 static void endings_settle(struct handler *handler, const struct pollfd *polled, size_t n)
@@ -324,7 +330,7 @@ void handler_settle(struct handler *handler, const struct pollfd *polled)
 
     startings_step(&handler->startings);
     DL_FOREACH_SAFE (handler->pendings, pending, after) {
-        (void)pending_step(handler, pending);
+        pending_step(handler, pending);
     }
     endings_settle(handler, polled, endings_n);
 }
@@ -343,7 +349,7 @@ void handler_poll(const struct handler *handler, struct pollfd *out)
         *out++ = (struct pollfd){.fd = ending->events_fd, .events = POLLPRI};
     }
     DL_FOREACH (handler->pendings, pending) {
-        *out++ = (struct pollfd){.fd = pending->socket, .events = POLLIN};
+        *out++ = (struct pollfd){.fd = pending->task.socket, .events = POLLIN};
     }
     startings_poll(&handler->startings, out);
 }
@@ -361,11 +367,6 @@ int handler_timeout_us(const struct handler *handler)
         soonest = left < soonest ? left : soonest;
     }
     return (int)soonest;
-}
-
-static int jails_list(struct handler *handler, struct err *err)
-{
-    return listing_jails(&handler->listing, handler->kit, err);
 }
 
 /* ---- the requests ---- */
@@ -388,7 +389,7 @@ static void handle_hello(struct handler *handler, uint64_t client, const struct 
     struct keeper_answer answer = answer_to(req, 0, &err);
 
     status_fill(handler, &answer.state);
-    int r = jails_list(handler, &err);
+    int r = listing_jails(&handler->listing, handler->kit, &err);
     for (size_t i = 0; r == 0 && i < handler->listing.n; i++) {
         answer.state.jails += cgroups_populated(handler->kit->groups, handler->listing.ids[i]);
     }
@@ -415,6 +416,17 @@ static void answer_jail(struct handler *handler, uint64_t client, const struct k
     handler->answer(handler->ctx, client, &answer, fds, jail_fds(jail, fds));
 }
 
+/* `made` is what a failure left, or 0. */
+static void undo_and_answer(struct handler *handler, uint64_t client, const char *id, unsigned made,
+                            const struct keeper_answer *answer)
+{
+    if (made) {
+        end_begin(handler, client, id, made, answer);
+    } else {
+        answer_plain(handler, client, answer);
+    }
+}
+
 static void create_over(void *ctx, uint64_t client, const struct keeper_request *req, int status,
                         const struct err *err, const struct jail *jail, unsigned made)
 {
@@ -424,12 +436,8 @@ static void create_over(void *ctx, uint64_t client, const struct keeper_request 
         answer_jail(handler, client, req, jail);
         return;
     }
-    struct keeper_answer answer = answer_to(req, status, err);
-    if (made) {
-        end_begin(handler, client, req->id, made, &answer);
-    } else {
-        answer_plain(handler, client, &answer);
-    }
+    const struct keeper_answer answer = answer_to(req, status, err);
+    undo_and_answer(handler, client, req->id, made, &answer);
 }
 
 static void disk_copy_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
@@ -553,10 +561,8 @@ static void restore_done(struct handler *handler, uint64_t client, const struct 
         log_warn("jail %s is tried once more, without its connections: %s", req->id,
                  result->err.msg);
         end_and(handler, client, req->id, JAIL_ALL, &answer, req);
-    } else if (result->made) {
-        end_begin(handler, client, req->id, result->made, &answer);
     } else {
-        answer_plain(handler, client, &answer);
+        undo_and_answer(handler, client, req->id, result->made, &answer);
     }
 }
 
@@ -581,12 +587,8 @@ static void create_done(struct handler *handler, uint64_t client, const struct k
         starting_begin(&handler->startings, client, req);
         return;
     }
-    struct keeper_answer answer = answer_to(req, result->status, &result->err);
-    if (result->made) {
-        end_begin(handler, client, req->id, result->made, &answer);
-    } else {
-        answer_plain(handler, client, &answer);
-    }
+    const struct keeper_answer answer = answer_to(req, result->status, &result->err);
+    undo_and_answer(handler, client, req->id, result->made, &answer);
 }
 
 /* Work that ended without a word leaves what it had begun. */
@@ -607,44 +609,66 @@ static void pending_mend(struct handler *handler, const struct keeper_request *r
     }
 }
 
-/* Goes on with what waited for the work, once that is over. */
-static bool pending_step(struct handler *handler, struct pending *pending)
+/* Its time is up: it may let go of the jail in order, and then it is killed. */
+static void pending_overdue(struct handler *handler, struct pending *pending)
 {
-    struct pollfd ready = {.fd = pending->socket, .events = POLLIN};
-    const struct keeper_request req = pending->req;
-    const uint64_t client = pending->client;
-    const bool second = pending->second;
+    if (clock_mono_ms() < pending->deadline_ms) {
+        return;
+    }
+    if (pending->overdue) {
+        cgroups_task_kill(handler->kit->groups, pending->group);
+        return;
+    }
+    log_warn("work on jail %s takes too long: it is given up", pending->req.id);
+    pending->overdue = true;
+    pending->deadline_ms = clock_mono_ms() + 2 * TASK_LEAVE_MS;
+    task_leave(&pending->task);
+}
+
+static bool pending_take(struct handler *handler, const struct pending *pending,
+                         struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    bool told = task_take(&pending->task, result, fds);
+
+    if (!told) {
+        cgroups_task_kill(handler->kit->groups, pending->group);
+    }
+    if (!told && pending->overdue) {
+        result->status = err_set(&result->err, ETIMEDOUT, "it took longer than %d s",
+                                 timeout_ms_of(&pending->req) / 1000);
+    }
+    return told;
+}
+
+/* Goes on with what waited for the work, once that is over. */
+static void pending_step(struct handler *handler, struct pending *pending)
+{
+    struct pollfd ready = {.fd = pending->task.socket, .events = POLLIN};
+    const struct pending was = *pending;
     struct task_result result;
     int fds[KEEPER_FDS_MAX];
 
     if (poll(&ready, 1, 0) != 1) {
-        if (clock_mono_ms() > pending->deadline_ms && req.op != KEEPER_PACK) {
-            log_warn("work on jail %s takes too long", req.id);
-            cgroups_task_kill(handler->kit->groups, pending->group);
-        }
-        return false;
+        pending_overdue(handler, pending);
+        return;
     }
-    bool told = task_take(pending->socket, &result, fds);
-    if (!told) {
-        cgroups_task_kill(handler->kit->groups, pending->group);
-    }
+    bool told = pending_take(handler, pending, &result, fds);
     pending_free(pending);
     if (!told) {
-        pending_mend(handler, &req, &result);
+        pending_mend(handler, &was.req, &result);
     }
-    if (req.op == KEEPER_RESTORE) {
-        restore_unmark(handler->kit, req.id);
+    if (was.req.op == KEEPER_RESTORE) {
+        restore_unmark(handler->kit, was.req.id);
     }
     cgroups_task_sweep(handler->kit->groups, 0);
-    if (req.op == KEEPER_CREATE) {
-        create_done(handler, client, &req, &result);
-    } else if (req.op == KEEPER_RESTORE) {
-        restore_done(handler, client, &req, second, &result, fds);
+    if (was.req.op == KEEPER_CREATE) {
+        create_done(handler, was.client, &was.req, &result);
+    } else if (was.req.op == KEEPER_RESTORE) {
+        restore_done(handler, was.client, &was.req, was.second, &result, fds);
     } else {
-        save_done(handler, client, &req, &result);
+        save_done(handler, was.client, &was.req, &result);
     }
     fdpass_close(fds, KEEPER_FDS_MAX);
-    return true;
 }
 
 static void handle_forget(struct handler *handler, uint64_t client,
@@ -685,7 +709,7 @@ static void handle_list_saved(struct handler *handler, uint64_t client,
 static void handle_list(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     struct err err = {0};
-    int r = req->id[0] ? 0 : jails_list(handler, &err);
+    int r = req->id[0] ? 0 : listing_jails(&handler->listing, handler->kit, &err);
     const char *next = r == 0 ? listing_after(&handler->listing, req->id) : NULL;
 
     if (r == 0 && !next) {
@@ -732,32 +756,12 @@ static void handle_usage_many(struct handler *handler, uint64_t client,
 
 /* ---- volumes ---- */
 
-static void handle_volume_make(struct handler *handler, uint64_t client,
-                               const struct keeper_request *req)
-{
-    struct err err = {0};
-    int r = volume_make(handler->kit->pool, req->volume.name, req->volume.size_mb, &err);
-    struct keeper_answer answer = answer_to(req, r, &err);
-
-    answer_plain(handler, client, &answer);
-}
-
-static void handle_volume_remove(struct handler *handler, uint64_t client,
-                                 const struct keeper_request *req)
-{
-    struct err err = {0};
-    int r = volume_remove(handler->kit->pool, req->volume.name, &err);
-    struct keeper_answer answer = answer_to(req, r, &err);
-
-    answer_plain(handler, client, &answer);
-}
-
-static void handle_volume_usage(struct handler *handler, uint64_t client,
-                                const struct keeper_request *req)
+static void handle_volume(struct handler *handler, uint64_t client,
+                          const struct keeper_request *req)
 {
     struct err err = {0};
     uint64_t bytes = 0;
-    int r = volume_usage(handler->kit->pool, req->volume.name, &bytes, &err);
+    int r = volume_request(handler->kit->pool, req, &bytes, &err);
     struct keeper_answer answer = answer_to(req, r, &err);
 
     answer.usage.disk_bytes = bytes;
@@ -779,9 +783,9 @@ void handler_request(struct handler *handler, uint64_t client, const struct keep
         [KEEPER_FORGET] = handle_forget,
         [KEEPER_LIST_SAVED] = handle_list_saved,
         [KEEPER_PACK] = handle_pack,
-        [KEEPER_VOLUME_MAKE] = handle_volume_make,
-        [KEEPER_VOLUME_REMOVE] = handle_volume_remove,
-        [KEEPER_VOLUME_USAGE] = handle_volume_usage,
+        [KEEPER_VOLUME_MAKE] = handle_volume,
+        [KEEPER_VOLUME_REMOVE] = handle_volume,
+        [KEEPER_VOLUME_USAGE] = handle_volume,
     };
     struct err err = {0};
 

@@ -20,11 +20,13 @@
 #include "base/log.h"
 #include "keeper/mounts.h"
 #include "keeper/rootfs.h"
+#include "keeper/tenant_file.h"
 #include "keeper/userns.h"
 #include "keeper/volume.h"
 
-static const uint64_t jail_namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
-                                        CLONE_NEWIPC | CLONE_NEWUTS; /* cgroup: once placed */
+/* The user namespace comes from userns_clone(), the one of groups once it is placed. */
+static const uint64_t jail_namespaces =
+    CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
 
 /* ---- the first process ---- */
 
@@ -52,16 +54,18 @@ static int first_process_start(struct jail_kit *kit, const char *id, const struc
         .cgroup = (unsigned)group_fd,
     };
 
-    long pid = syscall(SYS_clone3, &args, sizeof(args));
+    pid_t pid = userns_clone(&args, userns_base(plan->uid_slot), err);
     if (pid < 0) {
-        return err_sys(err, "start a process in new namespaces");
+        return pid;
     }
     if (pid == 0) {
         fd_closep(&ours);
+        (void)close(kit->lock_fd); /* both locks are the keeper's alone */
+        (void)close(pool_fd(kit->pool));
         jail_inside(
             &(struct jail_inside){plan, kit->filters, kit->network, &doors, kit->merges, theirs});
     }
-    out->name.pid = (int32_t)pid;
+    out->name.pid = pid;
     *socket = move_fd(&ours);
     return 0;
 }
@@ -126,25 +130,23 @@ static int start_ticks_read(pid_t pid, uint64_t *out, struct err *err)
     return 0;
 }
 
-/* The jail's root may have put anything at that path: it is opened without links, must be a
- * socket, and whoever listens there is the jail's own. A full backlog is an error, not a wait. */
-static int channel_connect(const struct jail *jail, struct err *err)
+/* An agent of an earlier release. The jail's root may have put anything at that path: it is opened
+ * without links and must be a socket. */
+static int channel_connect_path(const struct jail *jail, struct err *err)
 {
     const pid_t pid = jail->name.pid;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    char path[32];
     struct stat st;
 
-    (void)snprintf(path, sizeof(path), "/proc/%d/root", pid);
-    scoped_fd root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    scoped_fd root = tenant_root_open(pid, err);
     if (root < 0) {
-        return err_sys(err, "open the root of process %d", pid);
+        return root;
     }
     /* Still alive after the open: so what was opened is not a later owner's of that pid. */
     if (syscall(SYS_pidfd_send_signal, jail->pidfd, 0, NULL, 0) < 0) {
         return err_set(err, ESRCH, "process %d is gone", pid);
     }
-    scoped_fd file = mounts_open_beneath(root, &CHANNEL_PATH[1], O_PATH | O_NOFOLLOW, 0, 0);
+    scoped_fd file = mounts_open_beneath(root, &CHANNEL_PATH_BEFORE[1], O_PATH | O_NOFOLLOW, 0, 0);
     if (file < 0 || fstat(file, &st) < 0 || !S_ISSOCK(st.st_mode)) {
         return err_set(err, ENOTSOCK, "the jail has no agent's socket");
     }
@@ -155,6 +157,26 @@ static int channel_connect(const struct jail *jail, struct err *err)
     (void)snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d", file);
     if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
         return err_sys(err, "connect to the agent");
+    }
+    return move_fd(&fd);
+}
+
+/* Whoever called listen() is named by the kernel. It must be the jail's first process, which nobody
+ * inside can make listen for him. A full backlog is an error, not a wait. */
+static int channel_connect(const struct jail_kit *kit, const struct jail *jail, struct err *err)
+{
+    struct ucred peer = {0};
+    socklen_t len = sizeof(peer);
+    scoped_fd fd = network_connect(kit->network, jail->pidfd, CHANNEL_NAME, err);
+
+    if (fd == -ECONNREFUSED) {
+        fd = channel_connect_path(jail, err);
+    }
+    if (fd < 0) {
+        return fd;
+    }
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.pid != jail->name.pid) {
+        return err_set(err, EPERM, "another process of the jail listens in its agent's place");
     }
     return move_fd(&fd);
 }
@@ -246,7 +268,7 @@ static int agent_take(struct jail_kit *kit, const char *id, const struct keeper_
     if (r < 0) {
         return r;
     }
-    out->channel = channel_connect(out, err);
+    out->channel = channel_connect(kit, out, err);
     if (out->channel < 0) {
         return out->channel;
     }
@@ -332,7 +354,7 @@ int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *
         r = err_set(err, ESRCH, "process %" PRId32 " is not of jail %s", name->pid, id);
     }
     if (r == 0) {
-        out->channel = channel_connect(out, err);
+        out->channel = channel_connect(kit, out, err);
         r = out->channel < 0 ? out->channel : 0;
     }
     if (r == 0 && network) {

@@ -36,6 +36,7 @@ struct jail_kit {
     struct filters *filters;
     struct network *network;
     int stage_ns;             /* the keeper's own mount namespace, to come back to */
+    int lock_fd;              /* says that a keeper runs: never to be held by any other process */
     struct criu_program criu; /* its path is "" where memory cannot be saved */
     struct err criu_why;      /* then: why */
     struct merge merge;

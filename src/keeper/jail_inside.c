@@ -26,11 +26,14 @@
 #include "keeper/jail.h"
 #include "keeper/knob.h"
 #include "keeper/mounts.h"
+#include "keeper/tenant_file.h"
 #include "keeper/volume.h"
 
 enum {
     FILES_MAX = 1048576,
-    HOSTS_BYTES = 4096,
+    HOSTS_BYTES = 4096, /* of /etc/hosts that are searched for the host's name */
+    HOSTS_BYTES_MAX = 16 * 1024 * 1024,
+    RESOLVER_BYTES_MAX = 64,
     CHANNEL_BACKLOG = 16,
     SIGNAL_LAST = 64,
 };
@@ -137,15 +140,13 @@ static bool word_in(const char *text, const char *word)
  * with a link there, keeps what it has. */
 static int hosts_name(int root, const char *hostname, struct err *err)
 {
+    const struct tenant_want want = {.access = O_RDWR | O_APPEND, .bytes_max = HOSTS_BYTES_MAX};
     char text[HOSTS_BYTES];
-    scoped_fd fd = mounts_open_beneath(root, "etc/hosts", O_RDWR | O_APPEND, 0, 0);
-    ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+    struct err ignored;
+    scoped_fd fd = tenant_file_open(root, "etc/hosts", &want, &ignored);
+    ssize_t n = fd < 0 ? -1 : tenant_file_read(fd, text, sizeof(text));
 
-    if (n < 0) {
-        return 0;
-    }
-    text[n] = '\0';
-    if (word_in(text, hostname)) {
+    if (n < 0 || word_in(text, hostname)) {
         return 0;
     }
     const char *newline = n > 0 && text[n - 1] != '\n' ? "\n" : "";
@@ -155,11 +156,13 @@ static int hosts_name(int root, const char *hostname, struct err *err)
 
 static bool file_says(int dir, const char *name, const char *text)
 {
-    char found[64];
-    scoped_fd fd = mounts_open_beneath(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, 0);
-    ssize_t n = fd < 0 ? -1 : read(fd, found, sizeof(found));
+    const struct tenant_want want = {.bytes_max = RESOLVER_BYTES_MAX};
+    char found[RESOLVER_BYTES_MAX + 1];
+    struct err ignored;
+    scoped_fd fd = tenant_file_open(dir, name, &want, &ignored);
 
-    return n == (ssize_t)strlen(text) && memcmp(found, text, (size_t)n) == 0;
+    return fd >= 0 && tenant_file_read(fd, found, sizeof(found)) == (ssize_t)strlen(text) &&
+           strcmp(found, text) == 0;
 }
 
 /* Names are resolved by the daemon. A file or link of the template's at that place gives way,
@@ -168,19 +171,13 @@ static bool file_says(int dir, const char *name, const char *text)
 static int resolver_name(int root, struct err *err)
 {
     static const char text[] = "nameserver " NETWORK_GATE "\n";
-    scoped_fd etc = mounts_open_beneath(root, "etc", O_PATH | O_DIRECTORY, 0, 0);
+    struct err ignored;
+    scoped_fd etc = tenant_dir_open(root, "etc", false, &ignored);
 
     if (etc < 0 || file_says(etc, "resolv.conf", text)) {
         return 0;
     }
-    if (unlinkat(etc, "resolv.conf", 0) < 0 && errno != ENOENT) {
-        return err_sys(err, "replace /etc/resolv.conf");
-    }
-    scoped_fd fd = openat(etc, "resolv.conf", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd < 0 || write(fd, text, sizeof(text) - 1) < 0) {
-        return err_sys(err, "write /etc/resolv.conf");
-    }
-    return 0;
+    return tenant_file_replace(etc, "resolv.conf", text, 0644, err);
 }
 
 static int hostname_set(int root, const char *hostname, struct err *err)
@@ -193,15 +190,14 @@ static int hostname_set(int root, const char *hostname, struct err *err)
 
 static int channel_listen(struct err *err)
 {
-    const struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = CHANNEL_PATH};
+    struct sockaddr_un address;
+    socklen_t len = network_name(&address, CHANNEL_NAME);
     scoped_fd fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-    mode_t mask = umask(0177);
-    if (fd < 0 || bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&address, len) < 0 ||
         listen(fd, CHANNEL_BACKLOG) < 0) {
-        return err_sys(err, "listen on " CHANNEL_PATH);
+        return err_sys(err, "listen for the channel");
     }
-    (void)umask(mask);
     return move_fd(&fd);
 }
 
@@ -279,7 +275,7 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     const int root = given[0];
     /* 2. Take what comes from outside, then lose sight of it. The network's settings come while
      * /proc/sys is still writable. */
-    if ((r = furnish_take(&furnish, err)) < 0 || (r = network_settings(furnish.proc, 0, err)) < 0 ||
+    if ((r = furnish_take(&furnish, err)) < 0 || (r = network_settings(furnish.proc, err)) < 0 ||
         (r = oom_score_reset(furnish.proc, err)) < 0 || (r = root_enter(root, err)) < 0) {
         return r;
     }

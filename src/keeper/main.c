@@ -24,6 +24,7 @@
 #include "base/str.h"
 #include "keeper/about.h"
 #include "keeper/handle.h"
+#include "keeper/host.h"
 #include "keeper/restore.h"
 #include "keeper/saved.h"
 #include "keeper/stage.h"
@@ -116,7 +117,8 @@ static void answer_send(void *ctx, uint64_t number, const struct keeper_answer *
     }
 }
 
-/* In a process forked for a piece of work: clients see the keeper's end, not that one's. */
+/* In a process forked for a piece of work: clients see the keeper's end, not that one's, and the
+ * next keeper need not wait for it. */
 static void clients_leave(void *ctx)
 {
     struct keeper *keeper = ctx;
@@ -127,6 +129,7 @@ static void clients_leave(void *ctx)
     fd_closep(&keeper->listen_fd);
     fd_closep(&keeper->signals_fd);
     fd_closep(&keeper->socket_dir_fd);
+    fd_closep(&keeper->kit.lock_fd);
 }
 
 static bool client_can_take(const struct client *client)
@@ -359,6 +362,7 @@ static void leftovers_mend(struct jail_kit *kit)
     }
     restore_sweep(kit);
     saved_sweep(kit->pool);
+    about_agents_sweep(kit->pool);
     pool_sweep(kit->pool);
 }
 
@@ -374,6 +378,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         r = pool_lock(keeper, err);
     }
     if (r == 0) {
+        host_limits_raise();
         r = cgroups_open(options->instance, &keeper->kit.groups, err);
     }
     if (r == 0) {
@@ -429,7 +434,7 @@ int keeper_main(const struct keeper_options *options)
 {
     struct keeper keeper = {
         .options = options,
-        .kit = {.stage_ns = -1, .merge = MERGE_NONE},
+        .kit = {.stage_ns = -1, .lock_fd = options->lock_fd, .merge = MERGE_NONE},
         .signals_fd = -1,
         .listen_fd = -1,
         .socket_dir_fd = -1,

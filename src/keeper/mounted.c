@@ -18,6 +18,7 @@
 #include "keeper/den.h"
 #include "keeper/furnish.h"
 #include "keeper/mounts.h"
+#include "keeper/tenant_file.h"
 #include "keeper/volume.h"
 
 #define FILE_NAME "volumes" /* a NUL ends each place */
@@ -43,30 +44,61 @@ static void unescape(struct str text, char *out, size_t size)
     out[n] = '\0';
 }
 
-/* The fifth field is the place; the type comes after " - ". Of all that a jail has mounted only
- * volumes, and the agent that an earlier keeper brought, lie on the pool. */
+/* One line of mountinfo: the fourth field, the fifth, and the type after " - ". */
+struct mount {
+    struct str root, place, type;
+};
+
+static bool line_read(struct str line, struct mount *out)
+{
+    struct str field;
+
+    *out = (struct mount){0};
+    for (int at = 1; str_split(&line, ' ', &field) && !str_eq(field, STR("-")); at++) {
+        out->root = at == 4 ? field : out->root;
+        out->place = at == 5 ? field : out->place;
+    }
+    return str_split(&line, ' ', &out->type);
+}
+
+/* The kernel's word for it; no name holds a slash. */
+static bool is_gone(struct str root)
+{
+    static const char mark[] = "//deleted";
+    const size_t n = sizeof(mark) - 1;
+
+    return root.len >= n && memcmp(root.at + root.len - n, mark, n) == 0;
+}
+
+/* Of all that a jail has mounted only volumes, and the agent that an earlier keeper brought, lie on
+ * the pool. */
 void mounted_read(const char *mountinfo, struct mounted *out)
 {
+    char place[KEEPER_VOLUME_PATH_BYTES];
     struct str rest = str_of(mountinfo);
-    struct str line, field, place;
+    struct str line;
+    struct mount mount;
 
-    out->n = 0;
-    while (out->n < KEEPER_VOLUMES_MAX && str_split(&rest, '\n', &line)) {
-        char *path = out->path[out->n];
-        place = (struct str){0};
-        for (int at = 1; str_split(&line, ' ', &field) && !str_eq(field, STR("-")); at++) {
-            place = at == 5 ? field : place;
+    *out = (struct mounted){0};
+    while (str_split(&rest, '\n', &line)) {
+        if (!line_read(line, &mount)) {
+            continue;
         }
-        unescape(place, path, KEEPER_VOLUME_PATH_BYTES);
-        out->n += str_split(&line, ' ', &field) && str_eq(field, STR("btrfs")) &&
-                  strcmp(path, FURNISH_AGENT) != 0;
+        unescape(mount.place, place, sizeof(place));
+        if (is_gone(mount.root) && !out->gone[0]) {
+            memcpy(out->gone, place, sizeof(place));
+        }
+        if (out->n < KEEPER_VOLUMES_MAX && str_eq(mount.type, STR("btrfs")) &&
+            strcmp(place, FURNISH_AGENT) != 0) {
+            memcpy(out->path[out->n++], place, sizeof(place));
+        }
     }
 }
 
-void mounted_find(pid_t first, struct mounted *out)
+int mounted_find(pid_t first, struct mounted *out, struct err *err)
 {
     char path[40];
-    char *text = xcalloc(1, MOUNTINFO_BYTES);
+    scoped_text text = xcalloc(1, MOUNTINFO_BYTES);
     size_t len = 0;
     ssize_t got = 1;
 
@@ -76,8 +108,15 @@ void mounted_find(pid_t first, struct mounted *out)
         got = read(fd, text + len, MOUNTINFO_BYTES - 1 - len);
         len += got > 0 ? (size_t)got : 0;
     }
+    if (fd < 0 || got != 0) {
+        return err_set(err, fd < 0 ? ESRCH : E2BIG, "the jail's mounts cannot be read");
+    }
     mounted_read(text, out);
-    free(text);
+    if (out->gone[0]) {
+        return err_set(err, ENOTSUP, "what is mounted at %.100s was removed: it cannot be saved",
+                       out->gone);
+    }
+    return 0;
 }
 
 /* ---- kept ---- */
@@ -182,6 +221,20 @@ static int enter(pid_t first, struct err *err)
     return 0;
 }
 
+/* The jail's processes do not run yet, so what was looked at is what is unmounted. A link on the
+ * way would lead to another mount of the jail's, such as a cover of its /proc. */
+static int volume_leave(int root_fd, const char *path, struct err *err)
+{
+    scoped_fd found = tenant_dir_open(root_fd, path + strspn(path, "/"), false, err);
+
+    if (found < 0) {
+        return found;
+    }
+    return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0
+               ? err_sys(err, "leave out the volume that was at %s", path)
+               : 0;
+}
+
 static int settle_inside(const struct mounted *had, const struct keeper_plan *plan, pid_t first,
                          struct err *err)
 {
@@ -192,18 +245,17 @@ static int settle_inside(const struct mounted *had, const struct keeper_plan *pl
     if (r == 0) {
         r = enter(first, err);
     }
-    for (size_t i = 0; r == 0 && i < had->n; i++) {
-        const char *path = had->path[i];
-        if (!plan_has(plan, path) && umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0) {
-            r = err_sys(err, "leave out the volume that was at %s", path);
-        }
-    }
     if (r < 0) {
         return r;
     }
     scoped_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return root < 0 ? err_sys(err, "open the jail's root")
-                    : volumes_attach(&missing, fds, root, err);
+    if (root < 0) {
+        return err_sys(err, "open the jail's root");
+    }
+    for (size_t i = 0; r == 0 && i < had->n; i++) {
+        r = plan_has(plan, had->path[i]) ? 0 : volume_leave(root, had->path[i], err);
+    }
+    return r < 0 ? r : volumes_attach(&missing, fds, root, err);
 }
 
 static int settle_wait(pid_t child, int from, struct err *err)

@@ -23,10 +23,14 @@
 struct mounted {
     size_t n;
     char path[KEEPER_VOLUMES_MAX][KEEPER_VOLUME_PATH_BYTES];
+    char gone[KEEPER_VOLUME_PATH_BYTES]; /* a place of which the file or directory that is mounted
+                                            there has no name any more; "": none */
 };
 
-/* Of the jail whose first process that is. */
-void mounted_find(pid_t first, struct mounted *out);
+/* Of the jail whose first process that is, while it stands still: a place that is moved afterwards
+ * would be another. -ENOTSUP when one is gone: CRIU would make it anew under its last name, and the
+ * jail may have put a link on the way there. */
+must_check int mounted_find(pid_t first, struct mounted *out, struct err *err);
 
 must_check int mounted_keep(const struct mounted *at, int memory_fd, struct err *err);
 must_check int mounted_load(int memory_fd, struct mounted *out, struct err *err);

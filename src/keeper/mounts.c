@@ -1,5 +1,6 @@
 #include "keeper/mounts.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -104,6 +105,8 @@ int mounts_attach(int mount_fd, int at_fd, const char *name, struct err *err)
 int mounts_open_beneath(int root_fd, const char *path, uint64_t flags, uint64_t mode,
                         uint64_t resolve)
 {
+    assert(flags & O_PATH); /* else it is for tenant_file.h */
+
     struct open_how how = {
         .flags = flags | O_CLOEXEC,
         .mode = mode,

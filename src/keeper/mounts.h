@@ -46,7 +46,8 @@ enum mounts_kind { MOUNTS_DIR, MOUNTS_FILE };
  * mount as root_fd and none may be a link: -ELOOP says so. A missing last part is made. */
 must_check int mounts_target(int root_fd, const char *path, enum mounts_kind kind, struct err *err);
 
-/* openat2() below root_fd, no links, no magic links. Returns the descriptor or -errno. */
+/* openat2() below root_fd, no links, no magic links, and O_PATH alone: what is there is found, not
+ * opened (tenant_file.h does that). Returns the descriptor or -errno. */
 must_check int mounts_open_beneath(int root_fd, const char *path, uint64_t flags, uint64_t mode,
                                    uint64_t resolve);
 

@@ -177,12 +177,10 @@ int network_open(const struct network *network, struct err *err)
     return 0;
 }
 
-int network_settings(int proc_fd, uint32_t gid_first, struct err *err)
+int network_settings(int proc_fd, struct err *err)
 {
-    char groups[48]; /* that may ping: all of the jail's */
-    const char *const settings[][2] = {
-        {"sys/net/mptcp/enabled", "0"}, /* cannot be saved with the jail */
-        {"sys/net/ipv4/ping_group_range", groups},
+    static const char *const settings[][2] = {
+        {"sys/net/mptcp/enabled", "0"},                   /* cannot be saved with the jail */
         {"sys/net/ipv4/ip_unprivileged_port_start", "0"}, /* the ports are the jail's own */
         /* Connections that are over, or never were, lie in memory that nobody is charged for. */
         {"sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", "1"},
@@ -193,8 +191,6 @@ int network_settings(int proc_fd, uint32_t gid_first, struct err *err)
     };
     int r = 0;
 
-    (void)snprintf(groups, sizeof(groups), "%" PRIu32 " %" PRIu32, gid_first,
-                   gid_first + KEEPER_UID_RANGE - 1);
     for (size_t i = 0; r == 0 && i < countof(settings); i++) {
         r = knob_set(proc_fd, settings[i][0], settings[i][1], err);
     }
@@ -270,9 +266,33 @@ int network_sockets_open(const struct network *network, int pidfd, struct networ
     return r;
 }
 
+socklen_t network_name(struct sockaddr_un *out, const char *name)
+{
+    size_t len = strlen(name);
+
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(out->sun_path + 1, name, len);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
+}
+
+/* A socket finds names of the namespace that it was made in. */
+int network_connect(const struct network *network, int pidfd, const char *name, struct err *err)
+{
+    struct sockaddr_un address;
+    socklen_t len = network_name(&address, name);
+
+    if (setns(pidfd, CLONE_NEWNET) < 0) {
+        return err_sys(err, "enter the jail's network");
+    }
+    scoped_fd fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int r = fd < 0 || connect(fd, (const struct sockaddr *)&address, len) < 0 ? -errno : 0;
+    network_leave(network);
+    return r < 0 ? err_set(err, -r, "connect to the agent: %s", strerrordesc_np(-r)) : move_fd(&fd);
+}
+
 /* Loopback must work, as in a new jail; the rest may not. */
-int network_restore(const struct network *network, pid_t pid, uint32_t gid_first,
-                    struct network_sockets *out, struct err *err)
+int network_restore(const struct network *network, pid_t pid, struct network_sockets *out,
+                    struct err *err)
 {
     scoped_fd proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
     scoped_fd pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -282,7 +302,7 @@ int network_restore(const struct network *network, pid_t pid, uint32_t gid_first
     }
     int r = network_loopback(err);
     if (r == 0) {
-        r = network_settings(proc, gid_first, err);
+        r = network_settings(proc, err);
     }
     if (r == 0) {
         r = network_open(network, err);

@@ -20,7 +20,9 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/un.h>
 
 #include "base/compiler.h"
 #include "base/err.h"
@@ -51,9 +53,8 @@ must_check int network_loopback(struct err *err);
  * a jail with loopback alone. */
 must_check int network_open(const struct network *network, struct err *err);
 
-/* The knobs of the namespace the caller is in. `gid_first` is the first of the jail's groups as the
- * caller sees them. */
-must_check int network_settings(int proc_fd, uint32_t gid_first, struct err *err);
+/* The knobs of the namespace the caller is in. */
+must_check int network_settings(int proc_fd, struct err *err);
 
 /* The daemon's ends. */
 struct network_sockets {
@@ -69,12 +70,20 @@ static inline void network_sockets_closep(struct network_sockets *sockets)
 }
 
 /* All of the above in the namespace of that process, which is being restored; its sockets too. */
-must_check int network_restore(const struct network *network, pid_t pid, uint32_t gid_first,
+must_check int network_restore(const struct network *network, pid_t pid,
                                struct network_sockets *out, struct err *err);
 
 /* Opens them in the namespace of that process. All are open, or all are -1. */
 must_check int network_sockets_open(const struct network *network, int pidfd,
                                     struct network_sockets *out, struct err *err);
+
+/* The address of a name that is no file but of a network namespace; gives its length. */
+socklen_t network_name(struct sockaddr_un *out, const char *name);
+
+/* Connects to such a name in the namespace of that process, without waiting. Gives a SOCK_SEQPACKET
+ * socket that does not block; -ECONNREFUSED when nobody listens, -EAGAIN when too many wait. */
+must_check int network_connect(const struct network *network, int pidfd, const char *name,
+                               struct err *err);
 
 /* In the network of `pid`: ends connections whose other end is not there, as a restored jail's to
  * the outside are. What reads from one would wait for ever. */

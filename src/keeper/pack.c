@@ -6,12 +6,10 @@
 #include <inttypes.h>
 #include <linux/btrfs.h>
 #include <linux/ioprio.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -164,7 +162,6 @@ static int all_pack(struct packing *packing, struct err *err)
 
 static void be_nice(void)
 {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)setpriority(PRIO_PROCESS, 0, NICEST);
     (void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
 }

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <linux/capability.h>
 #include <linux/magic.h>
@@ -28,6 +29,7 @@
 #include "keeper/cgroup.h"
 #include "keeper/criu.h"
 #include "keeper/filter.h"
+#include "keeper/host.h"
 #include "keeper/merge.h"
 #include "keeper/mounts.h"
 #include "keeper/network.h"
@@ -37,10 +39,8 @@ enum {
     KERNEL_MAJOR = 5,
     KERNEL_MINOR = 19, /* overlayfs on idmapped layers */
     PROC_TEXT_BYTES = 256 * 1024,
-    INOTIFY_INSTANCES = 1024, /* some for each of a few hundred sandboxes */
-    PIDS = 65536,             /* a few processes in each of some thousand sandboxes */
-    PIDS_MORE = 4194304,
-    DESCRIPTORS = 65536, /* of the server: for ten thousand sandboxes and their requests */
+    INOTIFY_INSTANCES = 128, /* the default of most kernels */
+    DESCRIPTORS = 65536,     /* of the server: for ten thousand sandboxes and their requests */
 };
 
 struct probe {
@@ -298,7 +298,7 @@ static enum probe_verdict probe_proc(const struct probe *probe, struct probe_res
     return verdict(out, PROBE_OK, "/proc can be mounted in a user namespace");
 }
 
-/* The kernel counts what jails use of it against the one user who made their namespaces. */
+/* The kernel counts what a jail uses of it against the owner of its namespace, the jail itself. */
 static enum probe_verdict probe_inotify(const struct probe *probe, struct probe_result *out)
 {
     static const char knob[] = "/proc/sys/fs/inotify/max_user_instances";
@@ -308,27 +308,30 @@ static enum probe_verdict probe_inotify(const struct probe *probe, struct probe_
     (void)probe;
     if (most < INOTIFY_INSTANCES) {
         return verdict(out, PROBE_DEGRADED,
-                       "all sandboxes together may watch files with %ld inotify instances: "
+                       "a sandbox may watch files with %ld inotify instances: "
                        "sysctl fs.inotify.max_user_instances=%d gives more",
-                       most, 8 * INOTIFY_INSTANCES);
+                       most, INOTIFY_INSTANCES);
     }
-    return verdict(out, PROBE_OK, "all sandboxes together may have %ld inotify instances", most);
+    return verdict(out, PROBE_OK, "each sandbox may have %ld inotify instances", most);
 }
 
-/* An idle sandbox has the threads of its agent. */
-static enum probe_verdict probe_pids(const struct probe *probe, struct probe_result *out)
+/* Counts of the whole machine: the keeper raises their limits when it starts. */
+static enum probe_verdict probe_shared(const struct probe *probe, struct probe_result *out)
 {
-    scoped_text text = text_read("/proc/sys/kernel/pid_max");
-    long most = strtol(text, NULL, 10);
-
     (void)probe;
-    if (most < PIDS) {
-        return verdict(out, PROBE_DEGRADED,
-                       "the whole machine may have %ld processes and threads: "
-                       "sysctl kernel.pid_max=%d lets it have more sandboxes",
-                       most, PIDS_MORE);
+    for (size_t i = 0; i < HOST_LIMITS; i++) {
+        const struct host_limit *limit = &host_limits[i];
+        if (!host_limit_is_raisable(limit)) {
+            return verdict(out, PROBE_DEGRADED,
+                           "the whole machine may have %" PRIu64 " %s, which all sandboxes share, "
+                           "and %s cannot be raised",
+                           host_limit_read(limit), limit->what, limit->name);
+        }
     }
-    return verdict(out, PROBE_OK, "the machine may have %ld processes and threads", most);
+    return verdict(out, PROBE_OK,
+                   "the machine may have %" PRIu64 " processes and threads; the keeper raises the "
+                   "limits of what all sandboxes share when it starts",
+                   host_limit_read(&host_limits[0]));
 }
 
 static enum probe_verdict probe_descriptors(const struct probe *probe, struct probe_result *out)
@@ -440,7 +443,7 @@ size_t probe_machine(const char *data_dir, struct probe_result out[PROBE_RESULTS
         {"proc", probe_proc},
         {"network", probe_network},
         {"inotify", probe_inotify},
-        {"processes", probe_pids},
+        {"shared limits", probe_shared},
         {"descriptors", probe_descriptors},
         {"memory", probe_memory},
     };

@@ -14,6 +14,7 @@
 #include "base/id.h"
 #include "base/log.h"
 #include "keeper/about.h"
+#include "keeper/become.h"
 #include "keeper/criu.h"
 #include "keeper/den.h"
 #include "keeper/images.h"
@@ -22,8 +23,16 @@
 #include "keeper/rootfs.h"
 #include "keeper/saved.h"
 #include "keeper/subvol.h"
+#include "keeper/task.h"
+#include "keeper/tenant_file.h"
 #include "keeper/userns.h"
 #include "keeper/volume.h"
+
+#define BOOT_ID &(CHANNEL_DIR "/boot_id")[1] /* below the jail's root */
+
+enum {
+    BOOT_ID_BYTES_MAX = ID_UUID_LEN + 1, /* with the end of its line */
+};
 
 struct restore {
     struct jail_kit *kit;
@@ -47,8 +56,7 @@ struct restore {
 static int network_make(struct restore *restore, pid_t pid)
 {
     struct err *err = &restore->step_err;
-    int r = network_restore(restore->kit->network, pid, userns_base(restore->plan->uid_slot),
-                            &restore->out->net, err);
+    int r = network_restore(restore->kit->network, pid, &restore->out->net, err);
 
     if (r < 0 && !restore->plan->network) {
         log_warn("jail %s has no network: %s", restore->id, err->msg);
@@ -58,22 +66,34 @@ static int network_make(struct restore *restore, pid_t pid)
     return r;
 }
 
-/* Another sandbox is another machine, which started now. */
-static int boot_id_write(struct restore *restore, pid_t pid)
+static int boot_id_open(pid_t pid, struct err *err)
 {
-    char path[64], id[ID_UUID_LEN + 2];
+    const struct tenant_want want = {.access = O_WRONLY, .bytes_max = BOOT_ID_BYTES_MAX};
+    scoped_fd root = tenant_root_open(pid, err);
+
+    return root < 0 ? root : tenant_file_open(root, BOOT_ID, &want, err);
+}
+
+/* Another sandbox is another machine, which started now. A jail that put something else in place of
+ * its boot id keeps the one that its source had: that is its own affair. */
+static void boot_id_write(const struct restore *restore, pid_t pid)
+{
+    char id[ID_UUID_LEN + 2];
+    struct err err;
 
     if (strcmp(restore->about.id, restore->id) == 0) {
-        return 0;
+        return;
     }
-    (void)snprintf(path, sizeof(path), "/proc/%d/root" CHANNEL_DIR "/boot_id", pid);
     id_uuid(id);
     memcpy(id + ID_UUID_LEN, "\n", 2);
-    scoped_fd fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0 || write(fd, id, strlen(id)) < 0) {
-        return err_sys(&restore->step_err, "write the jail's boot id");
+    scoped_fd fd = boot_id_open(pid, &err);
+    if (fd >= 0 && pwrite(fd, id, strlen(id), 0) < 0) {
+        (void)err_sys(&err, "write it");
+        fd_closep(&fd);
     }
-    return 0;
+    if (fd < 0) {
+        log_info("jail %s keeps the boot id of its source: %s", restore->id, err.msg);
+    }
 }
 
 /* Their other ends are the daemon's, in the network that the jail was saved in. One that cannot be
@@ -91,13 +111,18 @@ static int on_step(void *ctx, const char *step, pid_t pid)
 {
     struct restore *restore = ctx;
 
+    /* The user namespace is made between these two, and belongs to the jail's own first id. */
+    if (strcmp(step, "pre-restore") == 0) {
+        return become(restore->criu.pid, userns_base(restore->plan->uid_slot), &restore->step_err);
+    }
     if (strcmp(step, "setup-namespaces") == 0) {
-        return network_make(restore, pid);
+        int r = become(restore->criu.pid, 0, &restore->step_err);
+        return r < 0 ? r : network_make(restore, pid);
     }
     if (strcmp(step, "post-restore") == 0) {
         restore->first = pid;
-        int r = boot_id_write(restore, pid);
-        return r < 0 ? r : mounted_settle(&restore->had, restore->plan, pid, &restore->step_err);
+        boot_id_write(restore, pid);
+        return mounted_settle(&restore->had, restore->plan, pid, &restore->step_err);
     }
     if (strcmp(step, "pre-resume") == 0) { /* which names no process */
         orphans_end(restore);
@@ -161,6 +186,7 @@ static int parts_take(struct restore *restore, struct den_parts *out, struct err
         return out->none;
     }
     out->root = rootfs_build(restore->id, restore->plan, userns, base, err);
+    task_tie(); /* it has acted as the jail's root */
     if (out->root < 0) {
         return out->root;
     }
@@ -338,6 +364,10 @@ int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan 
         return group == -EEXIST ? err_set(err, EEXIST, "jail %s exists already", id) : group;
     }
     *made |= JAIL_GROUPS;
+    r = task_takes_along(group, err);
+    if (r < 0) {
+        return r;
+    }
     r = restore_steps(&restore, group, made, err);
     if (r < 0) {
         jail_closep(out);

@@ -8,6 +8,7 @@
 #include "keeper/dump.h"
 #include "keeper/reason.h"
 #include "keeper/saved.h"
+#include "keeper/task.h"
 
 /* The disk as it is between two system calls of the jail's: files that are being written may be
  * half written, as after a crash. */
@@ -38,8 +39,8 @@ int save_jail(struct jail_kit *kit, const char *id, const struct keeper_save *sa
         int seen = group < 0 ? 0 : reason_ahead(group, err);
         return seen < 0 ? err_wrap(err, "save jail %s", id) : 0;
     }
+    task_orderly(NULL, NULL); /* a jail that stands still is let go first */
     scoped_fd begun = saved_begin(kit->pool, save->name, err);
-
     if (begun < 0) {
         return begun;
     }

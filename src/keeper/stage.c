@@ -15,10 +15,6 @@
 #include "keeper/keeper.h"
 #include "keeper/mounts.h"
 
-enum {
-    AGENT_BYTES_MAX = 16 * 1024 * 1024,
-};
-
 const struct stage_node stage_nodes[STAGE_NODES] = {
     {"null", 1, 3},   {"zero", 1, 5},    {"full", 1, 7},
     {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
@@ -88,9 +84,9 @@ static int agent_copy(int root, const char *path, struct err *err)
     if (in < 0 || fstat(in, &st) < 0) {
         return err_sys(err, "open the agent %s", path);
     }
-    if (!S_ISREG(st.st_mode) || st.st_size == 0 || st.st_size > AGENT_BYTES_MAX) {
+    if (!S_ISREG(st.st_mode) || st.st_size == 0 || st.st_size > STAGE_AGENT_BYTES_MAX) {
         return err_set(err, EINVAL, "the agent %s is not a program of at most %d bytes", path,
-                       AGENT_BYTES_MAX);
+                       STAGE_AGENT_BYTES_MAX);
     }
     scoped_fd out = openat(root, "agent", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0555);
     if (out < 0) {

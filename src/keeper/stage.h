@@ -23,7 +23,10 @@ struct stage_node {
     const char *name;
     unsigned major, minor;
 };
-enum { STAGE_NODES = 6 };
+enum {
+    STAGE_NODES = 6,
+    STAGE_AGENT_BYTES_MAX = 16 * 1024 * 1024, /* also of one that an earlier keeper brought */
+};
 extern const struct stage_node stage_nodes[STAGE_NODES];
 
 /* Enters a mount namespace of its own whose root is as above; *ns names it. Paths of the host

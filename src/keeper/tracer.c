@@ -1,8 +1,10 @@
 #include "keeper/tracer.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
@@ -12,6 +14,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -22,8 +25,10 @@
 #include "base/fd.h"
 #include "base/fdpass.h"
 #include "base/log.h"
+#include "keeper/caps.h"
 #include "keeper/traced.h"
 #include "keeper/undo.h"
+#include "keeper/userns.h"
 
 enum {
     THREADS_BYTES_MAX = 8 * 1024 * 1024,
@@ -120,6 +125,10 @@ int tracer_enter(void *ctx)
         r = seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(socket), 2,
                              SCMP_A0(SCMP_CMP_EQ, AF_NETLINK, 0),
                              SCMP_A2(SCMP_CMP_EQ, NETLINK_NETFILTER, 0));
+    }
+    if (r == 0 && !caps_has(CAP_SYS_RESOURCE)) {
+        r = seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(prlimit64), 1,
+                             SCMP_A2(SCMP_CMP_EQ, 0, 0));
     }
     if (r == 0) {
         r = seccomp_load(filter);
@@ -320,6 +329,43 @@ static void trace_serve(struct tracer *tracer, const struct seccomp_notif *call)
     (void)answer(tracer, call, value);
 }
 
+/* ---- limits ---- */
+
+static long limit_read(pid_t tid, int resource, struct rlimit *out)
+{
+    uid_t owner = 0;
+    struct err err;
+    int r = userns_owner(tid, &owner, &err);
+
+    if (r == 0) {
+        r = caps_own_as(owner, &err);
+    }
+    if (r < 0) {
+        return r;
+    }
+    r = prlimit(tid, (__rlimit_resource_t)resource, NULL, out) < 0 ? -errno : 0;
+    int back = caps_own_as(0, &err);
+    assert(back == 0); /* going on as somebody else would be worse than ending */
+    return r;
+}
+
+/* To read the limits of another user takes CAP_SYS_RESOURCE over that user's namespace. Where root
+ * has been denied that, the owner of the namespace has it still. */
+static void limit_serve(const struct tracer *tracer, const struct seccomp_notif *call)
+{
+    struct rlimit limit;
+
+    if (!held_of(tracer, (pid_t)call->data.args[0])) {
+        answer_own(tracer, call);
+        return;
+    }
+    long value = limit_read((pid_t)call->data.args[0], (int)call->data.args[1], &limit);
+    if (value == 0) {
+        value = traced_write((pid_t)call->pid, call->data.args[3], &limit, sizeof(limit));
+    }
+    (void)answer(tracer, call, value);
+}
+
 /* ---- what is not asked ---- */
 
 static bool holds(const struct tracer *tracer)
@@ -455,6 +501,8 @@ static void call_serve(struct tracer *tracer)
         trace_serve(tracer, &call);
     } else if (call.data.nr == SYS_socket) {
         netfilter_serve(tracer, &call);
+    } else if (call.data.nr == SYS_prlimit64) {
+        limit_serve(tracer, &call);
     } else {
         wait_take(tracer, &call);
     }

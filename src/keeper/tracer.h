@@ -5,7 +5,8 @@
  * (a seccomp filter that notifies), and are made by this process, which is the tracer and notes
  * what they change (undo.h). CRIU itself is held at the moment of its death, before its sockets
  * close; when it was killed, all that it had not let go of yet is put back and let go then. What
- * it need not ask the kernel for is answered here, too.
+ * it need not ask the kernel for is answered here, too, and so are the limits of the jail's
+ * processes where root itself may not read them.
  *
  * Owns:    the hold on CRIU and on the threads. Needs root and SIGCHLD at its default.
  * Blocks:  tracer_serve() for a moment; putting back for a few milliseconds a process.

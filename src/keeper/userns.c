@@ -4,15 +4,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/nsfs.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdalign.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "keeper/caps.h"
 #include "keeper/keeper.h"
 
 enum { STACK_BYTES = 16 * 1024 };
@@ -56,6 +61,44 @@ int userns_map(pid_t pid, uint32_t base, struct err *err)
     return fd < 0 ? err_sys(err, "open the new user namespace") : fd;
 }
 
+/* Going on as somebody else would be worse than ending. */
+static void owner_leave(void)
+{
+    struct err ignored;
+    int r = caps_own_as(0, &ignored);
+
+    assert(r == 0);
+}
+
+pid_t userns_clone(struct clone_args *args, uint32_t base, struct err *err)
+{
+    int r = caps_own_as(base, err);
+
+    if (r < 0) {
+        return r;
+    }
+    args->flags |= CLONE_NEWUSER;
+    pid_t pid = (pid_t)syscall(SYS_clone3, args, sizeof(*args));
+    if (pid == 0) {
+        return 0;
+    }
+    r = pid < 0 ? err_sys(err, "start a process in new namespaces") : 0;
+    owner_leave();
+    return r < 0 ? r : pid;
+}
+
+int userns_owner(pid_t pid, uid_t *out, struct err *err)
+{
+    char path[32];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", pid);
+    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || ioctl(fd, NS_GET_OWNER_UID, out) < 0) {
+        return err_sys(err, "find the owner of %s", path);
+    }
+    return 0;
+}
+
 static int wait_for_the_end(void *ctx)
 {
     (void)ctx;
@@ -68,11 +111,17 @@ static int wait_for_the_end(void *ctx)
 int userns_make(uint32_t base, struct err *err)
 {
     alignas(16) char stack[STACK_BYTES];
+    int r = caps_own_as(base, err);
+
+    if (r < 0) {
+        return r;
+    }
     pid_t pid =
         clone(wait_for_the_end, stack + sizeof(stack), CLONE_NEWUSER | CLONE_VM | SIGCHLD, NULL);
-
-    if (pid < 0) {
-        return err_sys(err, "make a user namespace");
+    r = pid < 0 ? err_sys(err, "make a user namespace") : 0;
+    owner_leave();
+    if (r < 0) {
+        return r;
     }
     int fd = userns_map(pid, base, err);
     (void)kill(pid, SIGKILL);

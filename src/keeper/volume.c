@@ -66,7 +66,7 @@ static int prepare(struct pool *pool, int dir_fd, const char *name, uint32_t siz
     return r == 0 && fchmod(fd, 0777) < 0 ? -errno : r;
 }
 
-int volume_make(struct pool *pool, const char *name, uint32_t size_mb, struct err *err)
+static int volume_make(struct pool *pool, const char *name, uint32_t size_mb, struct err *err)
 {
     struct err second;
     scoped_fd dir = dir_open(pool, err);
@@ -131,7 +131,7 @@ static int unused_check(struct pool *pool, const char *name, struct err *err)
     return r;
 }
 
-int volume_remove(struct pool *pool, const char *name, struct err *err)
+static int volume_remove(struct pool *pool, const char *name, struct err *err)
 {
     int r = unused_check(pool, name, err);
 
@@ -142,7 +142,7 @@ int volume_remove(struct pool *pool, const char *name, struct err *err)
     return dir < 0 ? dir : destroy(pool, dir, name, err);
 }
 
-int volume_usage(struct pool *pool, const char *name, uint64_t *bytes, struct err *err)
+static int volume_usage(struct pool *pool, const char *name, uint64_t *bytes, struct err *err)
 {
     scoped_fd dir = dir_open(pool, err);
 
@@ -155,6 +155,18 @@ int volume_usage(struct pool *pool, const char *name, uint64_t *bytes, struct er
     }
     *bytes = pool_limits_disk(pool) ? subvol_bytes(fd) : 0;
     return 0;
+}
+
+int volume_request(struct pool *pool, const struct keeper_request *req, uint64_t *bytes,
+                   struct err *err)
+{
+    const struct keeper_volume *volume = &req->volume;
+
+    if (req->op == KEEPER_VOLUME_MAKE) {
+        return volume_make(pool, volume->name, volume->size_mb, err);
+    }
+    return req->op == KEEPER_VOLUME_REMOVE ? volume_remove(pool, volume->name, err)
+                                           : volume_usage(pool, volume->name, bytes, err);
 }
 
 /* ---- into a jail ---- */

@@ -21,12 +21,11 @@
 #include "keeper/keeper.h"
 #include "keeper/pool.h"
 
-/* Empty, and everybody's in the jails that have it. -EEXIST when there is one. */
-must_check int volume_make(struct pool *pool, const char *name, uint32_t size_mb, struct err *err);
-/* Fine when gone; -EBUSY while a jail has it. */
-must_check int volume_remove(struct pool *pool, const char *name, struct err *err);
-/* -ENOENT when there is none; 0 bytes where the pool cannot tell. */
-must_check int volume_usage(struct pool *pool, const char *name, uint64_t *bytes, struct err *err);
+/* KEEPER_VOLUME_MAKE: empty, and everybody's in the jails that have it; -EEXIST when there is one.
+ * KEEPER_VOLUME_REMOVE: fine when gone; -EBUSY while a jail has it.
+ * KEEPER_VOLUME_USAGE: -ENOENT when there is none; 0 bytes where the pool cannot tell. */
+must_check int volume_request(struct pool *pool, const struct keeper_request *req, uint64_t *bytes,
+                              struct err *err);
 
 /* Notes on the jail's disk, which must be there, which volumes it has. */
 must_check int volumes_hold(struct pool *pool, const char *id, const struct keeper_plan *plan,

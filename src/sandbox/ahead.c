@@ -11,7 +11,7 @@
 #include "agent/channel.h"
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/fd.h"
+#include "base/foreign.h"
 #include "sandbox/internal.h"
 
 enum { AHEAD_MS = 30 * 1000 };
@@ -35,7 +35,7 @@ static int *place_of(struct ahead *ahead, uint32_t port)
 
 static void dialed(struct sandbox *sb, uint32_t port, int fd_or_error)
 {
-    scoped_fd fd = fd_or_error;
+    scoped_foreign fd = fd_or_error;
     int *place = place_of(sb->ahead, port);
 
     if (fd >= 0 && place && *place < 0 && sb->ahead->claimed_ms == 0) {
@@ -108,8 +108,8 @@ void ahead_drop(struct sandbox *sb)
     if (ahead->claimed_ms) {
         DL_DELETE(sb->all->aheads, ahead);
     }
-    fd_closep(&ahead->control);
-    fd_closep(&ahead->agent);
+    foreign_closep(&ahead->control);
+    foreign_closep(&ahead->agent);
     free(ahead);
 }
 

@@ -27,6 +27,7 @@ struct dial {
     struct sandbox *sb;       /* counted */
     uint32_t port;
     int tries;
+    bool wakes; /* a sandbox that has been paused meanwhile */
     void (*done)(void *ctx, int fd_or_error);
     void *ctx;
     uv_timer_t patience; /* with a channel; it is there once the dial has waited for one */
@@ -109,13 +110,13 @@ static void dial_start(struct dial *dial)
     agent_channel_connect(sb->channel, dial->port, dial_answered, dial);
 }
 
-void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
-                  void *ctx)
+static void dial_new(struct sandbox *sb, uint32_t port, bool wakes,
+                     void (*done)(void *ctx, int fd_or_error), void *ctx)
 {
     struct dial *dial = xnew(struct dial);
     int ahead = -1;
 
-    *dial = (struct dial){.sb = sb, .port = port, .done = done, .ctx = ctx};
+    *dial = (struct dial){.sb = sb, .port = port, .wakes = wakes, .done = done, .ctx = ctx};
     sandbox_hold(sb);
     if (sb->state == SANDBOX_KILLING) {
         dial_finish(dial, -ENOTCONN);
@@ -129,6 +130,31 @@ void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int
     } else {
         dial_start(dial);
     }
+}
+
+void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
+                  void *ctx)
+{
+    dial_new(sb, port, true, done, ctx);
+}
+
+void sandbox_dial_awake(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
+                        void *ctx)
+{
+    dial_new(sb, port, false, done, ctx);
+}
+
+bool sandbox_dials_wake(struct sandbox *sb)
+{
+    struct dial *dial = NULL, *next = NULL;
+
+    DL_FOREACH_SAFE (sb->dials, dial, next) {
+        if (!dial->wakes) {
+            DL_DELETE(sb->dials, dial);
+            dial_finish(dial, -ESHUTDOWN);
+        }
+    }
+    return sb->dials != NULL;
 }
 
 void sandbox_fail_dials(struct sandbox *sb, int error)
@@ -311,7 +337,7 @@ void sandbox_take_jail(struct sandbox *sb, int past, int fds[KEEPER_FDS_MAX])
     if (egress && !sb->net && fds[KEEPER_FD_DNS_UDP] >= 0) {
         const struct egress_sockets sockets = {.gate = move_fd(&fds[KEEPER_FD_GATE]),
                                                .dns_udp = move_fd(&fds[KEEPER_FD_DNS_UDP])};
-        sb->net = egress_open(egress, sb->id, sb->options, &sockets);
+        sb->net = egress_open(egress, sb->id, sb->team_id, sb->options, &sockets);
     }
     agent_channel_close(sb->channel);
     sb->channel = agent_channel_new(sb->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]), past,

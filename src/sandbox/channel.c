@@ -2,7 +2,6 @@
 #include "sandbox/channel.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -13,9 +12,11 @@
 #include "agent/channel.h"
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/busy.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/fd.h"
-#include "base/fdpass.h"
+#include "base/foreign.h"
 
 struct request {
     struct request *prev, *next;
@@ -63,7 +64,7 @@ struct received {
 
 static void received_fini(struct received *in)
 {
-    fd_closep(&in->fd);
+    foreign_closep(&in->fd);
 }
 
 /* ---- closing ---- */
@@ -83,7 +84,7 @@ static void shut(struct agent_channel *ch)
     uv_close((uv_handle_t *)&ch->poll, on_closed);
     uv_close((uv_handle_t *)&ch->timer, on_closed);
     uv_close((uv_handle_t *)&ch->quiet_timer, on_closed);
-    fd_closep(&ch->fd);
+    foreign_closep(&ch->fd); /* messages not read yet may hold descriptors of the jail's */
 }
 
 static void answer_all(struct agent_channel *ch, int error)
@@ -155,9 +156,10 @@ static bool flush(struct agent_channel *ch)
     return buf_len(&ch->out) > 0;
 }
 
+/* One whose request failed because the channel closed may ask again at once, of the same one. */
 static int put(struct agent_channel *ch, const struct channel_message *message)
 {
-    int r = buf_append(&ch->out, message, sizeof(*message));
+    int r = ch->fd < 0 ? -ENOTCONN : buf_append(&ch->out, message, sizeof(*message));
 
     if (r == 0 && !ch->writing && flush(ch)) {
         ch->writing = true;
@@ -269,10 +271,10 @@ static int receive(struct agent_channel *ch, struct received *in)
     static char text[CHANNEL_LOG_BYTES_MAX]; /* one loop, one thread: all channels share it */
     struct iovec iov[] = {
         {&in->message, sizeof(in->message)}, {&in->log, sizeof(in->log)}, {text, sizeof(text)}};
-    ssize_t n = fdpass_receive(ch->fd, iov, countof(iov), &in->fd, 1, MSG_DONTWAIT);
+    ssize_t n = foreign_receive(ch->fd, iov, countof(iov), &in->fd);
 
     if (n == -ECONNRESET) { /* closed with words of ours unread: its own come next */
-        n = fdpass_receive(ch->fd, iov, countof(iov), &in->fd, 1, MSG_DONTWAIT);
+        n = foreign_receive(ch->fd, iov, countof(iov), &in->fd);
     }
     if (n <= 0) {
         return n == 0                                 ? -ECONNRESET
@@ -287,20 +289,9 @@ static int receive(struct agent_channel *ch, struct received *in)
     return whole ? 1 : -EPROTO;
 }
 
-/* What is handed to the HTTP code must be a stream socket, and must not block. */
-static bool is_stream(int fd)
-{
-    int type = 0, domain = 0;
-    socklen_t len = sizeof(int);
-
-    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_STREAM &&
-           getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 &&
-           (domain == AF_UNIX || domain == AF_INET || domain == AF_INET6) &&
-           fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK) == 0;
-}
-
 static const char *on_connected(struct agent_channel *ch, struct received *in)
 {
+    static struct err fault; /* one loop, one thread */
     struct request *request = NULL;
 
     DL_SEARCH_SCALAR(ch->requests, request, seq, in->message.seq);
@@ -312,10 +303,11 @@ static const char *on_connected(struct agent_channel *ch, struct received *in)
         return NULL;
     }
     int32_t status = in->message.status;
-    bool good =
-        status == 0 ? in->fd >= 0 && is_stream(in->fd) : status < 0 && status > -4096 && in->fd < 0;
-    if (!good) {
+    if (status == 0 ? in->fd < 0 : status > 0 || status <= -4096 || in->fd >= 0) {
         return "its answer to a connect made no sense";
+    }
+    if (status == 0 && foreign_tcp(in->fd, &fault) < 0) {
+        return fault.msg;
     }
     DL_DELETE(ch->requests, request);
     ch->requests_n--;
@@ -396,6 +388,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct agent_channel *ch = poll->data;
 
+    busy("messages of an agent");
     if (status == 0 && (events & UV_WRITABLE) && !flush(ch)) {
         ch->writing = false;
         (void)uv_poll_start(&ch->poll, UV_READABLE, on_poll);

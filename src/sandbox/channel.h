@@ -6,8 +6,9 @@
  * Threads:  the loop's.
  *
  * The agent lives where hostile code runs, so its word is checked: an answer must belong to a
- * question, bring exactly one stream socket or none, and come once. Anything else, and a message
- * of another size or version, breaks the channel. Nothing the agent sends is kept in memory, and a
+ * question, bring exactly one connected TCP socket or none, and come once. Anything else, and a
+ * message of another size or version, breaks the channel. Descriptors are taken and closed by the
+ * rules of base/foreign.h. Nothing the agent sends is kept in memory, and a
  * flood of messages is read a few at a time.
  */
 #ifndef SANDBOX_CHANNEL_H
@@ -41,8 +42,8 @@ struct agent_channel_handler {
     void (*on_log)(void *ctx, const struct sandbox_log *log);
 };
 
-/* fd_or_error: a socket that done owns, the agent's -errno, -ETIMEDOUT, -ECONNRESET when the
- * channel broke, -ENOTCONN when it was closed. */
+/* fd_or_error: a socket that done owns and that base/foreign.h has rules for, the agent's -errno,
+ * -ETIMEDOUT, -ECONNRESET when the channel broke, -ENOTCONN when it was closed. */
 typedef void agent_channel_done(void *ctx, int fd_or_error);
 
 /* Takes the descriptor over, and says hello. `past` (enum channel_past) is what it says of it. */

@@ -195,7 +195,7 @@ void start_lost(struct sandbox *sb, const struct err *err)
     if (sb->start->claimed) {
         claim_lost(sb, err);
     } else {
-        start_fail(sb, -EIO, err);
+        start_fail(sb, err->code == EOPNOTSUPP ? -EOPNOTSUPP : -EIO, err);
     }
 }
 
@@ -492,7 +492,7 @@ static void start_jail(struct sandbox *sb)
     set_patience(sb, patience_ms(sb->start));
     sb->all->making_n += !sb->pooled;
     sandbox_hold(sb);
-    keeper_client_ask(sb->all->use.keeper, &sb->start->request, on_jail, making);
+    keeper_client_ask_for(sb->all->use.keeper, sb->team_id, &sb->start->request, on_jail, making);
 }
 
 static bool may_start(const struct sandbox *sb)
@@ -599,6 +599,7 @@ static void start_claimed(struct sandbox *sb, const struct sandbox_params *param
     sb->start = start;
     set_patience(sb, SANDBOX_START_TIMEOUT_MS);
     if (sb->net) {
+        egress_set_team(sb->net, sb->team_id);
         egress_set_policy(sb->net, sb->options);
     }
     if (logs->attached) {

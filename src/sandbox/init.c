@@ -6,6 +6,7 @@
 #include "agent/channel.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "http/upstream.h"
 #include "sandbox/internal.h"
 
@@ -106,17 +107,27 @@ static void on_body(void *ctx, const void *data, size_t len)
     (void)!buf_append(&call->answer, data, len); /* never more than the credit */
 }
 
+/* A 4xx is the fault of the files that the agent found: the template's, and not ours. */
+static void init_refused(struct init_call *call)
+{
+    scoped_json *body = json_loadb(buf_at(&call->answer), buf_len(&call->answer), 0, NULL);
+    const char *message = json_string_of(body, "message");
+    int code = call->status / 100 == 4 ? EOPNOTSUPP : EIO;
+    struct err err;
+
+    (void)err_set(&err, code, "the sandbox's agent refused its configuration (%d): %s",
+                  call->status, message ? message : "it does not say why");
+    init_finish(call, -code, &err);
+}
+
 static void on_end(void *ctx, int error)
 {
     struct init_call *call = ctx;
-    struct err err;
 
     if (error < 0 && call->status == 0) {
         init_fail(call, error, "the sandbox's agent did not answer");
     } else if (call->status / 100 != 2) {
-        (void)err_set(&err, EIO, "the sandbox's agent refused its configuration (%d): %.*s",
-                      call->status, (int)buf_len(&call->answer), buf_at(&call->answer));
-        init_finish(call, -EIO, &err);
+        init_refused(call);
     } else {
         init_finish(call, 0, NULL);
     }

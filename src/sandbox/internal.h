@@ -242,6 +242,8 @@ bool sandbox_is_up(const struct sandbox *sb);
 void sandbox_attach(struct sandbox *sb);
 void sandbox_resume_dials(struct sandbox *sb);
 void sandbox_fail_dials(struct sandbox *sb, int error);
+/* It has been paused: fails those dials that may not wake it. True when some are left. */
+bool sandbox_dials_wake(struct sandbox *sb);
 
 /* ---- ahead.c ---- */
 

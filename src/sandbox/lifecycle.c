@@ -5,6 +5,7 @@
 #include <utlist.h>
 
 #include "base/alloc.h"
+#include "base/busy.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "sandbox/internal.h"
@@ -138,6 +139,7 @@ void sandbox_on_timer(uv_timer_t *timer)
 {
     struct sandbox *sb = timer->data;
 
+    busy("a sandbox's timer");
     if (sb->start) {
         start_timeout(sb);
         return;

@@ -89,7 +89,7 @@ void resume_wanted(struct sandbox *sb)
     static const struct err none;
 
     if (sb->state == SANDBOX_PAUSED && !sb->joiners && sb->dials) {
-        if (sandbox_returns(sb)) {
+        if (sandbox_dials_wake(sb) && sandbox_returns(sb)) {
             sandbox_wake(sb);
         } else {
             sandbox_fail_dials(sb, -ESHUTDOWN);

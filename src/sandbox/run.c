@@ -12,6 +12,7 @@
 #include "agent/channel.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/foreign.h"
 #include "http/upstream.h"
 #include "rpc/process.h"
 #include "sandbox/internal.h"
@@ -211,9 +212,7 @@ static void on_dialed(void *ctx, int fd_or_error)
 
     run->dialing = false;
     if (run->left) {
-        if (fd_or_error >= 0) {
-            (void)close(fd_or_error);
-        }
+        foreign_closep(&fd_or_error);
         run_free(run);
         return;
     }

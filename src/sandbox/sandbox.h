@@ -149,7 +149,8 @@ struct sandbox_params { /* borrowed during the call */
 /* sb is NULL on failure, and err says why. error is -EAGAIN when the keeper is away or the daemon
  * is stopping, -ENOSPC when a limit of this machine is reached, -EDQUOT when the store's disk is
  * full, -EINVAL when a volume cannot be mounted at the place named, -ETIMEDOUT when it did not
- * start in time, -EIO otherwise. */
+ * start in time, -EOPNOTSUPP when its agent cannot work with the template's files, -EIO otherwise.
+ */
 typedef void sandbox_created(void *ctx, struct sandbox *sb, int error, const struct err *err);
 void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
                     sandbox_created *done, void *ctx);
@@ -332,13 +333,17 @@ struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team
 
 /* ---- traffic ---- */
 
-/* A connected stream socket to a port inside; 49983 is the agent, and agent/channel.h names those
- * that are no ports. fd_or_error: a descriptor that
- * done owns, or -ECONNREFUSED (nobody listens), -ETIMEDOUT, -EAGAIN (too many wait already),
- * -ENOTCONN (the sandbox ended), -ESHUTDOWN (it is paused), -EHOSTDOWN (it could not be resumed).
- * One that is being paused or resumed is waited for. done may come before this returns. */
+/* A connected TCP socket to a port inside, for which base/foreign.h has rules; 49983 is the agent,
+ * and agent/channel.h names those that are no ports. fd_or_error: a descriptor that done owns, or
+ * -ECONNREFUSED (nobody listens), -ETIMEDOUT, -EAGAIN (too many wait already), -ENOTCONN (the
+ * sandbox ended), -ESHUTDOWN (it is paused), -EHOSTDOWN (it could not be resumed). One that is
+ * being paused or resumed is waited for. done may come before this returns. */
 void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
                   void *ctx);
+
+/* The same for somebody who may not wake it: -ESHUTDOWN once it has been paused. */
+void sandbox_dial_awake(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
+                        void *ctx);
 
 /* How far a pause is. */
 enum sandbox_pausing {

@@ -174,7 +174,7 @@ static void save_ask(struct sandbox *sb)
         sandbox_watch_jail(sb, false); /* the keeper's answer tells */
         (void)uv_timer_stop(&sb->timer);
     }
-    keeper_client_ask(sb->all->use.keeper, &req, on_saved, asked_new(sb));
+    keeper_client_ask_for(sb->all->use.keeper, sb->team_id, &req, on_saved, asked_new(sb));
 }
 
 /* ---- before it ---- */
@@ -310,7 +310,7 @@ static void save_look(struct sandbox *sb)
     memcpy(req.save.name, save->name, sizeof(save->name));
     req.save.flags = save->flags | KEEPER_SAVE_LOOK;
     save->looking = true;
-    keeper_client_ask(sb->all->use.keeper, &req, on_looked, asked_new(sb));
+    keeper_client_ask_for(sb->all->use.keeper, sb->team_id, &req, on_looked, asked_new(sb));
 }
 
 static void save_begin(struct sandbox *sb)

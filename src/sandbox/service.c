@@ -116,7 +116,7 @@ int service_new(struct sandboxes *all, const char *volume, const struct service_
     (void)str_copy(service->volume, sizeof(service->volume), str_of(volume));
     plan(service, &req);
     service->waiting = true;
-    keeper_client_ask(all->use.keeper, &req, on_jail, service);
+    keeper_client_ask_for(all->use.keeper, service->volume, &req, on_jail, service);
     *out = service;
     return 0;
 }

@@ -144,15 +144,15 @@ int secret_value(const struct secrets *all, const char *team_id, struct str name
         str_copy(selector, sizeof(selector), name) ? entry_find(all, team_id, selector) : NULL;
 
     if (!entry) {
-        return err_set(err, ENOENT, "there is no secret \"%.*s\"", (int)name.len, name.at);
+        return err_set(err, ENOENT, "there is no secret \"%.*s\"", (int)name.len, ours(name.at));
     }
     owner_text(entry, entry->shown.version, owner);
     int r = unseal(all->key, owner, entry->sealed, out);
     if (r == -ENOBUFS) {
-        return err_set(err, ENOBUFS, "secret \"%s\" is too long for a header", entry->name);
+        return err_set(err, ENOBUFS, "secret \"%s\" is too long for a header", ours(entry->name));
     }
     return r < 0 ? err_set(err, EBADMSG, "secret \"%s\" cannot be opened with this server's key",
-                           entry->name)
+                           ours(entry->name))
                  : 0;
 }
 
@@ -303,7 +303,7 @@ static void fail(secret_saved *done, void *ctx, int code, const char *why)
 {
     struct err err;
 
-    done(ctx, NULL, err_set(&err, code, "%s", why), &err);
+    done(ctx, NULL, err_set(&err, code, "%s", ours(why)), &err);
 }
 
 /* Lists are read page by page: a place in them must not depend on who came first within a

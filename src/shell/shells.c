@@ -111,13 +111,13 @@ int shells_value(const struct shells *all, const char *team_id, struct str name,
 
     if (!entry || !entry->sealed) {
         return err_set(err, ENOENT, "there is no shell \"%.*s\" with a key of its own",
-                       (int)name.len, name.at);
+                       (int)name.len, ours(name.at));
     }
     owner_text(team_id, entry->shell->name, owner);
     return secrets_unseal(all->secrets, owner, entry->sealed, out) < 0
                ? err_set(err, EBADMSG,
                          "the key of shell \"%s\" cannot be opened with this server's key",
-                         entry->shell->name)
+                         ours(entry->shell->name))
                : 0;
 }
 
@@ -130,7 +130,7 @@ static int value_seal(const struct shells *all, struct entry *entry, const char 
 
     owner_text(entry->team_id, name, owner);
     if (r == 0 && secrets_seal(all->secrets, owner, str_of(value), &text) < 0) {
-        r = err_set(err, ENOBUFS, "the key of shell \"%s\" could not be sealed", name);
+        r = err_set(err, ENOBUFS, "the key of shell \"%s\" could not be sealed", ours(name));
     }
     if (r == 0) {
         entry->sealed = xstrdup(buf_at(&text));
@@ -281,7 +281,7 @@ int shells_delete(struct shells *all, const char *team_id, const char *name, sto
                   void *ctx, struct err *err)
 {
     if (!entry_find(all, team_id, str_of(name))) {
-        return err_set(err, ENOENT, "there is no shell \"%.64s\"", name);
+        return err_set(err, ENOENT, "there is no shell \"%.64s\"", ours(name));
     }
     store_shell_delete(all->store, team_id, name, on_recorded,
                        change_new(all, team_id, name, done, ctx));

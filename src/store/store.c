@@ -18,6 +18,7 @@
 #include <utlist.h>
 
 #include "base/alloc.h"
+#include "base/busy.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/id.h"
@@ -381,6 +382,7 @@ void store_watch_events(struct store *store, void (*on_event)(void *ctx), void *
 
 static void on_wake(uv_async_t *wake)
 {
+    busy("results of the store");
     finished_deliver(container_of(wake, struct store, wake));
 }
 

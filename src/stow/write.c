@@ -20,6 +20,7 @@ enum {
     PIECE_BYTES = 1024 * 1024,
     NAMES_BYTES = 64 * 1024, /* of attributes: the kernel's own limits */
     VALUE_BYTES = 64 * 1024,
+    DEPTH_MAX = 4096, /* of directories: each is a frame on the stack here, and in the reader */
 };
 
 /* A file with several names. */
@@ -37,6 +38,8 @@ struct writer {
     char path[PATH_MAX]; /* from the top to the file at hand */
     size_t path_n;
     bool path_cut; /* it does not fit: the path ends above the file */
+    unsigned depth;
+    char target[PATH_MAX]; /* of a symbolic link */
     struct linked *linked;
     char names[NAMES_BYTES];
     char value[VALUE_BYTES];
@@ -222,21 +225,20 @@ static int file_put(struct writer *w, int at_fd, const char *name, const struct 
                     struct err *err)
 {
     struct stow_record record = record_of(st);
-    char target[PATH_MAX];
     int r = link_put(w, name, st, err);
 
     if (r != 0) {
         return r < 0 ? r : 0;
     }
     if (S_ISLNK(st->st_mode)) {
-        ssize_t n = readlinkat(at_fd, name, target, sizeof(target) - 1);
+        ssize_t n = readlinkat(at_fd, name, w->target, sizeof(w->target) - 1);
         if (n < 0) {
             return err_sys(err, "read the link %s", w->path);
         }
-        target[n] = '\0';
+        w->target[n] = '\0';
         record.value_n = (uint64_t)n + 1;
     }
-    r = record_put(w, &record, name, S_ISLNK(st->st_mode) ? target : NULL, err);
+    r = record_put(w, &record, name, S_ISLNK(st->st_mode) ? w->target : NULL, err);
     return r < 0 ? r : content_put(w, at_fd, name, st, err);
 }
 
@@ -285,6 +287,10 @@ static int dir_put(struct writer *w, int fd, struct err *err)
         fd_closep(&fd);
         return r;
     }
+    if (w->depth++ == DEPTH_MAX) {
+        r = err_set(err, ENAMETOOLONG, "directories lie more than %d deep, below %.100s", DEPTH_MAX,
+                    w->path);
+    }
     errno = 0;
     for (struct dirent *entry; r == 0 && (entry = readdir(dir)); errno = 0) {
         r = is_dots(entry->d_name) ? 0 : child_put(w, fd, entry->d_name, err);
@@ -293,6 +299,7 @@ static int dir_put(struct writer *w, int fd, struct err *err)
         r = err_sys(err, "read the directory %s", w->path);
     }
     (void)closedir(dir);
+    w->depth--;
     return r;
 }
 

@@ -40,7 +40,8 @@ static void on_pulled(void *ctx, int error, const struct err *err, const struct 
         return;
     }
     if (error < 0) {
-        log_error("webhook %s: %s", hook->own.row.id, err->msg); /* the next event asks again */
+        log_error("webhook %s: %s", ours(hook->own.row.id),
+                  err->msg); /* the next event asks again */
     }
     for (size_t i = 0; i < n; i++) {
         lanes_add(&hook->lanes, &all[i]);
@@ -88,7 +89,7 @@ static void on_marked(void *ctx, int error, const struct err *err)
     struct webhook *hook = flight->hook;
 
     if (error < 0) {
-        log_error("webhook %s: %s", hook->own.row.id, err->msg);
+        log_error("webhook %s: %s", ours(hook->own.row.id), err->msg);
     }
     webhook_hold(hook);
     if (!hook->gone) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/busy.h"
 #include "base/clock.h"
 #include "base/table.h"
 #include "telemetry/series.h"
@@ -270,6 +271,7 @@ static void on_tick(uv_timer_t *timer)
     struct metrics *metrics = timer->data;
     struct walk walk = {.metrics = metrics, .batch = batch_new(), .left = metrics->slice};
     bool last = ++metrics->tick == TICKS_PER_ROUND;
+    busy("the figures of sandboxes");
 
     walk.left = last ? SIZE_MAX : metrics->slice;
     sandboxes_each(metrics->sandboxes, true, &metrics->at, visit, &walk);

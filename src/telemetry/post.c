@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "guard/said.h"
 #include "web/address.h"
 #include "web/multi.h"
 
@@ -25,6 +26,7 @@ struct post {
     struct poster *poster;
     struct transfer transfer;
     struct curl_slist *headers;
+    struct guard *guard; /* of what the endpoint is shown and nobody else */
     post_done *done;
     void *ctx;
     int64_t begun_mono_ms;
@@ -39,6 +41,7 @@ static void post_free(struct post *post)
     DL_DELETE(post->poster->posts, post);
     transfer_end(&post->transfer);
     curl_slist_free_all(post->headers);
+    guard_free(post->guard);
     free(post);
 }
 
@@ -50,12 +53,13 @@ void post_cancel(struct post *post)
 static bool failure_text(const struct post *post, CURLcode code, int status, char *out, size_t size)
 {
     const struct transfer *transfer = &post->transfer;
+    struct said said;
 
     if (transfer->refused[0]) {
         (void)snprintf(out, size, "%s is an address of this machine, which webhooks may not call",
                        transfer->refused);
     } else if (code != CURLE_OK && !post->cut) {
-        (void)snprintf(out, size, "%s", transfer_reason(transfer, code));
+        (void)snprintf(out, size, "%s", transfer_reason(transfer, code, post->guard, &said));
     } else if (status >= 300 && status < 400) {
         (void)snprintf(out, size, "the endpoint answered %d; redirects are not followed", status);
     } else if (status < 200 || status >= 300) {
@@ -118,6 +122,29 @@ static void set_limits(struct post *post)
     (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, post);
 }
 
+/* Signatures, and the path of the URL: for many services it is the key. */
+static struct guard *request_guard(const struct post_request *request)
+{
+    const char *host = strstr(request->url, "://");
+    const char *path = host ? strchr(host + 3, '/') : NULL;
+    struct guard *guard = guard_new();
+    struct err err;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < POST_HEADERS_MAX && request->headers[i]; i++) {
+        const char *colon = strchr(request->headers[i], ':');
+        r = colon ? guard_add_value(guard, str_trim(str_of(colon + 1)), &err) : 0;
+    }
+    if (r == 0 && path && strlen(path) >= GUARD_WORD_BYTES_MIN) {
+        r = guard_add(guard, str_of(path), &err);
+    }
+    if (r < 0) {
+        abort(); /* a URL and a few lines are no longer than that */
+    }
+    guard_ready(guard);
+    return guard;
+}
+
 static void header_add(struct post *post, const char *line)
 {
     struct curl_slist *longer = curl_slist_append(post->headers, line);
@@ -151,6 +178,7 @@ struct post *post_send(struct poster *poster, const struct post_request *request
     *post = (struct post){.poster = poster, .done = done, .ctx = ctx};
     post->begun_mono_ms = clock_mono_ms();
     transfer_init(&post->transfer, poster->allow_local);
+    post->guard = request_guard(request);
     set_limits(post);
     set_request(post, request);
     DL_APPEND(poster->posts, post);
@@ -203,7 +231,7 @@ int post_check_url(const char *text, bool allow_local, struct err *err)
     }
     if (!allow_local && host_is_own(host)) {
         return err_set(err, EINVAL, "%s is an address of this machine, which webhooks may not call",
-                       host);
+                       ours(host));
     }
     return 0;
 }

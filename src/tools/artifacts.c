@@ -15,12 +15,14 @@
 #include "tools/catalogue/handlers.h"
 #include "tools/execute.h"
 #include "tools/internal.h"
+#include "tools/known.h"
 #include "tools/stored.h"
 
 enum {
     ARTIFACT_BYTES_MAX = 1024 * 1024,
     ARTIFACTS_PER_TEAM_MAX = 1000,
     ARTIFACT_FIELD_BYTES_MAX = 1024, /* of a description */
+    ARTIFACT_SECRET_CHARS_MIN = 8,   /* a shorter one may well be a word of the code */
 };
 
 /* ---- the store ---- */
@@ -46,7 +48,7 @@ int artifact_find(struct tool_call *call, const char *path, json_t **out, struct
 
     r = r < 0 ? r : rows_read(call, path, &rows, err);
     if (r == 0 && json_array_size(rows) == 0) {
-        r = err_set(err, ENOENT, "codePath: there is no artifact \"%.80s\"", path);
+        r = err_set(err, ENOENT, "codePath: there is no artifact \"%.80s\"", ours(path));
     }
     if (r == 0) {
         *out = json_incref(json_array_get(rows, 0));
@@ -92,7 +94,7 @@ int artifact_language(const char *given, const char *path, enum language *out, s
 
     if (given[0]) {
         return language_find(given, out) < 0
-                   ? err_set(err, EINVAL, "language: \"%.40s\" is none that is known", given)
+                   ? err_set(err, EINVAL, "language: \"%.40s\" is none that is known", ours(given))
                    : 0;
     }
     for (size_t i = 0; i < countof(known); i++) {
@@ -103,7 +105,7 @@ int artifact_language(const char *given, const char *path, enum language *out, s
     }
     return err_set(err, EINVAL,
                    "language: say which it is; \"%.80s\" does not end in .py, .js, .ts or .sh",
-                   path);
+                   ours(path));
 }
 
 int artifact_entrypoint_check(const char *name, struct err *err)
@@ -126,7 +128,7 @@ static int place_refused(struct tool_call *call, const char *path, struct err *e
         r = err_set(err, ESTALE,
                     "codePath: \"%.80s\" exists already, as version %lld: say confirm: true to"
                     " overwrite it",
-                    path, (long long)json_integer_value(json_object_get(before, "version")));
+                    ours(path), (long long)json_integer_value(json_object_get(before, "version")));
     } else if (r == -ENOENT) {
         r = err_set(err, EDQUOT, "the team has as many artifacts as it can have (%d)",
                     ARTIFACTS_PER_TEAM_MAX);
@@ -174,6 +176,40 @@ static int content_check(const json_t *input, struct err *err)
                : 0;
 }
 
+/* An artifact is kept, listed and run by everybody who has a key of the team: it holds no keys. */
+static int field_check(struct tool_call *call, const json_t *input, const char *field,
+                       struct err *err)
+{
+    const json_t *text = json_object_get(input, field);
+    const char *what = NULL;
+    struct known *known = NULL;
+    size_t line = 0;
+
+    if (json_string_length(text) == 0) {
+        return 0;
+    }
+    int r = known_new(call, NULL, ARTIFACT_SECRET_CHARS_MIN, &known, err);
+    r = r < 0 ? r
+              : known_find(call, known,
+                           (struct str){json_string_value(text), json_string_length(text)}, &line,
+                           &what, err);
+    if (r > 0) {
+        r = err_set(err, EINVAL,
+                    "%s: line %zu holds %s; artifacts hold no keys: call the API through an API"
+                    " shell, or store the key as a secret with an env name and read that variable",
+                    ours(field), line, ours(what));
+    }
+    known_free(known);
+    return r;
+}
+
+static int keys_check(struct tool_call *call, const json_t *input, struct err *err)
+{
+    int r = field_check(call, input, "content", err);
+
+    return r < 0 ? r : field_check(call, input, "description", err);
+}
+
 int tool_write_code_artifact(struct tool_call *call, const json_t *input, json_t **out,
                              struct err *err)
 {
@@ -185,6 +221,7 @@ int tool_write_code_artifact(struct tool_call *call, const json_t *input, json_t
     r = r < 0 ? r : artifact_language(json_text_of(input, "language"), path, &language, err);
     r = r < 0 ? r : artifact_entrypoint_check(json_text_of(input, "entrypoint"), err);
     r = r < 0 ? r : content_check(input, err);
+    r = r < 0 ? r : keys_check(call, input, err);
     r = r < 0 ? r : row_save(call, input, language, err);
     r = r < 0 ? r : artifact_find(call, path, &row, err);
     if (r == 0) {

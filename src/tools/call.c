@@ -11,6 +11,7 @@
 #include "base/encode.h"
 #include "base/fiber.h"
 #include "base/log.h"
+#include "base/shares.h"
 #include "tools/internal.h"
 #include "tools/schema.h"
 
@@ -89,7 +90,7 @@ static const struct {
 } statuses[] = {
     {400, EINVAL},    {401, EACCES},  {403, EPERM},      {404, ENOENT}, {409, ESTALE},
     {413, EMSGSIZE},  {413, ENOBUFS}, {422, EOPNOTSUPP}, {429, EBUSY},  {503, EAGAIN},
-    {504, ETIMEDOUT}, {507, EDQUOT},  {409, EEXIST},
+    {504, ETIMEDOUT}, {507, EDQUOT},  {409, EEXIST},     {502, EIO}, /* the sandbox's fault */
 };
 
 int call_errno_of(int status)
@@ -252,7 +253,7 @@ static int output_check(const struct tool_call *call, json_t *out, struct err *e
     int r = schema_check(tools_output(call->tools, call->tool), out, err);
     if (r < 0) {
         log_error("%s answered what it has not declared: %s", call->tool->name, err->msg);
-        return err_set(err, EIO, "%s answered what it has not declared", call->tool->name);
+        return err_set(err, EPROTO, "%s answered what it has not declared", call->tool->name);
     }
     return 0;
 }
@@ -294,9 +295,10 @@ static int call_admit(const struct tools *tools, const char *team, struct err *e
     if (tools->stopping) {
         return err_set(err, EAGAIN, "the daemon is stopping");
     }
-    if (tools->calls_n >= TOOLS_CALLS_MAX || of_team >= TOOLS_CALLS_PER_TEAM_MAX) {
+    size_t left = tools->calls_n < TOOLS_CALLS_MAX ? TOOLS_CALLS_MAX - tools->calls_n : 0;
+    if (of_team >= TOOLS_CALLS_PER_TEAM_MAX || of_team >= SHARES_WEIGHT * left) {
         return err_set(err, EBUSY, "%zu tool calls are under way already: try again later",
-                       tools->calls_n >= TOOLS_CALLS_MAX ? tools->calls_n : of_team);
+                       of_team > 0 ? of_team : tools->calls_n);
     }
     return 0;
 }

@@ -88,7 +88,7 @@ static int ask(struct tool_call *call, const struct box *box,
                        "the Claude Code command line is not installed in sandbox %s: call"
                        " install_packages with preset claude_code_latest, or make the sandbox with"
                        " create_claude_code_sandbox",
-                       box->id);
+                       ours(box->id));
     }
     out->said = json_loadb(buf_at(&out->run.out), buf_len(&out->run.out), 0, NULL);
     return 0;

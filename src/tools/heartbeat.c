@@ -6,6 +6,7 @@
 
 #include "api/fields.h"
 #include "base/clock.h"
+#include "guard/said.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/claude.h"
 #include "tools/keys.h"
@@ -19,7 +20,6 @@ enum {
     SCRIPT_BYTES_MAX = 256 * 1024,
     PROMPT_BYTES_MAX = 128 * 1024,
     START_TIMEOUT_MS = 30 * 1000,
-    SAID_BYTES_MAX = 160,
     MARGIN_S = 60, /* that a sandbox outlives its heartbeat */
     MS_PER_S = 1000,
 };
@@ -81,7 +81,7 @@ static int spans_parse(struct heart *heart, struct err *err)
         return err_set(err, EINVAL,
                        "interval: \"%.64s\" is not a time as \"30 seconds\", \"5 minutes\" or"
                        " \"1 hour\"",
-                       json_string_of(heart->input, "interval"));
+                       ours(json_string_of(heart->input, "interval")));
     }
     if (span_is_endless(duration)) {
         return 0;
@@ -89,7 +89,7 @@ static int spans_parse(struct heart *heart, struct err *err)
     if (span_parse(duration, &heart->duration_s) < 0) {
         return err_set(err, EINVAL,
                        "duration: \"%.64s\" is not a time as \"6 hours\", nor \"until stopped\"",
-                       duration.at);
+                       ours(duration.at));
     }
     return 0;
 }
@@ -129,13 +129,21 @@ static struct str unfenced(struct str text)
     return end ? (struct str){rest.at, (size_t)(end - rest.at)} : rest;
 }
 
-/* Of what a program said, as much as a sentence takes. */
-static struct str first_line(struct str text)
+/* "WHAT: " and the first line that a program said, which had the sandbox's keys. */
+static int program_failed(const struct heart *heart, int code, const char *what, struct str text,
+                          struct err *err)
 {
-    size_t len = str_find(text, '\n');
+    struct guard *guard = NULL;
+    struct said said;
+    int r = keys_guard(heart->call, heart->box.id, heart->env, &guard, err);
 
-    return text.at ? (struct str){text.at, len < SAID_BYTES_MAX ? len : SAID_BYTES_MAX}
-                   : STR("no reason was given");
+    text.len = str_find(text, '\n');
+    if (r == 0) {
+        r = err_set(err, code, "%s: %s", ours(what),
+                    text.len ? guard_said(guard, text, &said) : ours("no reason was given"));
+    }
+    guard_free(guard);
+    return r;
 }
 
 static int task_written(struct heart *heart, struct err *err)
@@ -155,9 +163,8 @@ static int task_written(struct heart *heart, struct err *err)
     const char *text = claude_text(&answer);
     const char *why = json_string_of(answer.said, "result");
     if (!text) {
-        struct str said = first_line(why ? str_of(why) : buf_str(&answer.run.err));
-        return err_set(err, EIO, "Claude Code did not write the script: %.*s", (int)said.len,
-                       said.at);
+        return program_failed(heart, EIO, "Claude Code did not write the script",
+                              why ? str_of(why) : buf_str(&answer.run.err), err);
     }
     struct str script = unfenced(str_of(text));
     return buf_append(&heart->task, script.at, script.len) < 0
@@ -210,9 +217,8 @@ static int start(const struct heart *heart, struct box_result *out, struct err *
     (void)json_object_set_new(env, "TOOL_END", json_sprintf("%lld", (long long)end_s));
     int r = box_run(heart->call, &heart->box, &command, out, err);
     if (r == 0 && out->exit_code != 0) {
-        struct str said = first_line(buf_str(&out->err));
-        r = err_set(err, EINVAL, "the heartbeat could not be started: %.*s", (int)said.len,
-                    said.at);
+        r = program_failed(heart, EINVAL, "the heartbeat could not be started", buf_str(&out->err),
+                           err);
     }
     return r;
 }

@@ -9,6 +9,7 @@
 #include "api/fields.h"
 #include "base/alloc.h"
 #include "base/id.h"
+#include "guard/said.h"
 #include "secret/seal.h"
 #include "secret/secret.h"
 #include "tools/face.h"
@@ -49,7 +50,7 @@ static int names_check(const json_t *envs, struct err *err)
             return err_set(err, EINVAL,
                            "envs: '%.64s' cannot name a variable: letters, digits and _ alone, and "
                            "no digit first",
-                           name);
+                           ours(name));
         }
     }
     return 0;
@@ -143,7 +144,7 @@ static int record_seal(struct tool_call *call, const char *sandbox_id, const jso
     }
     int r = secrets_seal(tools_options(call_tools(call))->secrets, owner, str_of(text), sealed);
     explicit_bzero(text, strlen(text));
-    return r < 0 ? err_set(err, -r, "seal the variables of sandbox %s", sandbox_id) : 0;
+    return r < 0 ? err_set(err, -r, "seal the variables of sandbox %s", ours(sandbox_id)) : 0;
 }
 
 int keys_record(struct tool_call *call, const char *sandbox_id, const json_t *vars,
@@ -261,4 +262,43 @@ int keys_each(struct tool_call *call, const char *sandbox_id,
     struct telling telling = {each, ctx};
 
     return records_each(call, sandbox_id, tell_secrets, &telling, err);
+}
+
+struct guarding {
+    struct guard *guard;
+    struct err *err;
+    int error; /* the first */
+};
+
+static bool guard_key(void *ctx, const char *name, const char *value)
+{
+    struct guarding *guarding = ctx;
+
+    (void)name;
+    guarding->error = guard_add(guarding->guard, str_of(value), guarding->err);
+    return guarding->error == 0;
+}
+
+int keys_guard(struct tool_call *call, const char *sandbox_id, const json_t *env,
+               struct guard **out, struct err *err)
+{
+    struct guarding guarding = {.guard = guard_new(), .err = err};
+    int r = keys_each(call, sandbox_id, guard_key, &guarding, err);
+
+    json_each (env, it) {
+        const char *name = json_object_iter_key(it);
+        const char *value = json_string_value(json_object_iter_value(it));
+
+        if (guarding.error == 0 && value && name_is_secret(name)) {
+            (void)guard_key(&guarding, name, value);
+        }
+    }
+    r = r < 0 ? r : guarding.error;
+    if (r < 0) {
+        guard_free(guarding.guard);
+        return r;
+    }
+    guard_ready(guarding.guard);
+    *out = guarding.guard;
+    return 0;
 }

@@ -13,6 +13,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "guard/guard.h"
 #include "tools/call.h"
 
 enum { KEYS_BYTES_MAX = 48 * 1024 }; /* of all variables of one sandbox, as JSON */
@@ -44,5 +45,10 @@ must_check int keys_env(struct tool_call *call, const char *sandbox_id, const js
 must_check int keys_each(struct tool_call *call, const char *sandbox_id,
                          bool (*each)(void *ctx, const char *name, const char *value), void *ctx,
                          struct err *err);
+
+/* A guard, ready, of the keys given to that sandbox and of those in `env` (may be NULL): for the
+ * words of a program that had them. *out is the caller's. */
+must_check int keys_guard(struct tool_call *call, const char *sandbox_id, const json_t *env,
+                          struct guard **out, struct err *err);
 
 #endif

@@ -23,6 +23,10 @@ struct tools;
 
 struct mcp *mcp_new(struct tools *tools);
 
+/* Whether pages of that origin may use what agents use: those of this machine and of the operator's
+ * domain. domain NULL: there is none. Pure. */
+bool mcp_origin_allowed(struct str origin, const char *domain);
+
 /* Takes every exchange whose path is /mcp. */
 void mcp_handle(struct mcp *mcp, struct http_exchange *ex);
 

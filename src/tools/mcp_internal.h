@@ -216,8 +216,6 @@ size_t mcp_calls_count(const struct mcp_session *session);
 
 /* ---- heads (mcp_http.c) ---- */
 
-/* domain NULL: the operator has none. */
-bool mcp_origin_allowed(struct str origin, const char *domain);
 /* The query's template or sandbox_id. -EINVAL with the sentence. */
 must_check int mcp_tie_read(struct str query, struct mcp_tie *out, struct err *err);
 

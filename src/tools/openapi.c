@@ -51,6 +51,7 @@ static json_t *responses(const struct tool *tool, json_t *output)
         {"401", "There is no API key, or it is not one."},
         {"404", "What the input names does not exist, or is another team's."},
         {"500", "It failed: the message says why."},
+        {"502", "The sandbox went away or gave no answer that can be read."},
     };
     json_t *out = json_object();
     json_t *good = described(tool->title);

@@ -9,6 +9,7 @@
 #include "mcp/jsonrpc.h"
 #include "tools/catalogue/execute.h"
 #include "tools/internal.h"
+#include "tools/mcp.h"
 #include "tools/nearest.h"
 
 enum {
@@ -81,7 +82,9 @@ static struct question *question_new(struct tools *tools, struct http_exchange *
 
     question->tools = tools;
     question->ex = ex;
-    api_also_cors(ex);
+    if (mcp_origin_allowed(http_header_get(req, "origin"), tools_options(tools)->domain)) {
+        api_also_cors(ex);
+    }
     if (!open && tools_authenticate(tools, req, &question->who, &err) < 0) {
         refuse(question, 401, "%s", err.msg);
     } else if (!str_eq(req->method, STR("GET")) && !str_eq(req->method, str_of(method))) {

@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/foreign.h"
 #include "base/log.h"
 #include "http/carry.h"
 #include "sandbox/service.h"
@@ -203,7 +204,7 @@ static void on_dialed(void *ctx, int fd_or_error)
 
     visit->dialing = false;
     if (visit->over || !visit->desk) {
-        fd_closep(&fd_or_error);
+        foreign_closep(&fd_or_error);
         if (visit->over) {
             visit_free(visit);
         }

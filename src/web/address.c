@@ -37,22 +37,37 @@ static bool is_special4(struct in_addr addr)
     return false;
 }
 
+/* 2002::/16, 2001::/32 and 64:ff9b:1::/48 hold an IPv4 address, each at a place of its own. Nobody
+ * offers a service there. */
+static bool is_tunnel6(const struct in6_addr *addr)
+{
+    static const uint8_t six_to_four[] = {0x20, 0x02};
+    static const uint8_t teredo[] = {0x20, 0x01, 0x00, 0x00};
+    static const uint8_t local_nat64[] = {0x00, 0x64, 0xff, 0x9b, 0x00, 0x01};
+
+    return memcmp(addr, six_to_four, sizeof(six_to_four)) == 0 ||
+           memcmp(addr, teredo, sizeof(teredo)) == 0 ||
+           memcmp(addr, local_nat64, sizeof(local_nat64)) == 0;
+}
+
 static bool is_special6(const struct in6_addr *addr)
 {
     static const uint8_t metadata[16] = {0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, [15] = 0x54};
 
     return IN6_IS_ADDR_LOOPBACK(addr) || IN6_IS_ADDR_UNSPECIFIED(addr) ||
            IN6_IS_ADDR_LINKLOCAL(addr) || IN6_IS_ADDR_SITELOCAL(addr) ||
-           IN6_IS_ADDR_MULTICAST(addr) || memcmp(addr, metadata, sizeof(metadata)) == 0;
+           IN6_IS_ADDR_MULTICAST(addr) || memcmp(addr, metadata, sizeof(metadata)) == 0 ||
+           is_tunnel6(addr);
 }
 
-/* The IPv4 address inside ::ffff:a.b.c.d, ::a.b.c.d and 64:ff9b::a.b.c.d. */
+/* The IPv4 address inside ::ffff:a.b.c.d, ::a.b.c.d, 64:ff9b::a.b.c.d and ::ffff:0:a.b.c.d. */
 static bool embedded4(const struct in6_addr *addr, struct in_addr *out)
 {
     static const uint8_t nat64[12] = {0x00, 0x64, 0xff, 0x9b};
+    static const uint8_t siit[12] = {[8] = 0xff, [9] = 0xff};
 
     if (!IN6_IS_ADDR_V4MAPPED(addr) && !IN6_IS_ADDR_V4COMPAT(addr) &&
-        memcmp(addr, nat64, sizeof(nat64)) != 0) {
+        memcmp(addr, nat64, sizeof(nat64)) != 0 && memcmp(addr, siit, sizeof(siit)) != 0) {
         return false;
     }
     memcpy(out, addr->s6_addr + 12, sizeof(*out));

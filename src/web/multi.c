@@ -59,9 +59,12 @@ static void messages_read(struct multi *multi)
     }
 }
 
-const char *transfer_reason(const struct transfer *transfer, CURLcode code)
+const char *transfer_reason(const struct transfer *transfer, CURLcode code,
+                            const struct guard *guard, struct said *out)
 {
-    return transfer->reason[0] ? transfer->reason : curl_easy_strerror(code);
+    const char *words = transfer->reason[0] ? transfer->reason : curl_easy_strerror(code);
+
+    return guard_said(guard, str_of(words), out);
 }
 
 /* ---- libcurl and the loop ---- */

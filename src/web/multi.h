@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <uv.h>
 
+#include "guard/said.h"
+
 struct multi;
 
 /* Embedded in what the transfer is for; the fields are multi.c's. */
@@ -46,7 +48,9 @@ void transfer_start(struct multi *multi, struct transfer *transfer,
 /* At any time; done is not called any more. */
 void transfer_end(struct transfer *transfer);
 
-/* Why it failed: libcurl's own words. */
-const char *transfer_reason(const struct transfer *transfer, CURLcode code);
+/* Why it failed: libcurl's own words, which may repeat what the server sent (the host that a
+ * redirect names). The guard has what the request carried and nobody else may see. */
+const char *transfer_reason(const struct transfer *transfer, CURLcode code,
+                            const struct guard *guard, struct said *out);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "guard/formats.h"
 #include "guard/guard.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -26,8 +27,20 @@ static size_t in_pieces(const struct guard *guard, struct str text, size_t piece
     return count;
 }
 
+/* What is found lies in the text. */
+static void on_format(void *ctx, struct str place, struct str key, const char *kind)
+{
+    const struct str *text = ctx;
+
+    if (place.len == 0 || key.len == 0 || !kind[0] || place.at < text->at ||
+        place.at + place.len > text->at + text->len) {
+        abort();
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    struct str all = {(const char *)data, size};
     struct str rest = {(const char *)data, size}, secret = {0};
     struct guard *guard = guard_new();
     size_t count = 0;
@@ -50,6 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
         }
     }
+    guard_formats_each(all, on_format, &all);
     guard_free(guard);
     return 0;
 }

@@ -37,19 +37,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct str rest = {(const char *)data, size}, path = {0};
     struct shell *shell = shell_make();
+    struct guard *guard = guard_new();
     struct err err;
     scoped_buf(target, 1024 * 1024);
     scoped_buf(location, 1024 * 1024);
 
+    guard_ready(guard);
     if (str_split(&rest, '\n', &path) && shell_allows(shell, STR("GET"), path, &err) == 0) {
         path_check(path);
         (void)!shell_target(shell, path, rest, STR("v"), &target);
     }
-    if (rest.len > 0 && shell_location(shell, rest, &location, &err) == 0 &&
+    if (rest.len > 0 && shell_location(shell, guard, rest, &location, &err) == 0 &&
         !str_starts(buf_str(&location), STR("http://" SHELL_HOST "/api")) &&
         (buf_len(&location) > 0 && buf_at(&location)[0] == '/')) {
         abort();
     }
+    guard_free(guard);
     shell_free(shell);
     return 0;
 }

@@ -37,8 +37,9 @@ def sandbox(template):
 
 
 def headers(sandbox, token):
-    """By the host name in get_mcp_url(), which a resolver would lead to the daemon."""
-    return {"Host": urlsplit(sandbox.get_mcp_url()).netloc, "Authorization": f"Bearer {token}"}
+    """By the host name in get_mcp_url(), below a domain that this daemon serves."""
+    label = urlsplit(sandbox.get_mcp_url()).netloc.split(".")[0]
+    return {"Host": f"{label}.localhost", "Authorization": f"Bearer {token}"}
 
 
 @asynccontextmanager

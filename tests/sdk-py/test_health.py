@@ -9,6 +9,14 @@ def test_health_needs_no_key(anonymous):
     health = answer.json()
     assert health["version"]
     assert isinstance(health["degraded"], list)
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_health_shows_figures_to_those_who_have_a_key(anonymous, api):
+    figures = {"sandboxes", "templates", "uptimeSeconds"}
+    assert figures <= api.get("/health").json().keys()
+    assert not figures & anonymous.get("/health").json().keys()
+    assert not figures & anonymous.get("/health", headers={"X-API-Key": "e2b_" + "0" * 40}).json().keys()
 
 
 def test_teams(api):

@@ -21,6 +21,7 @@ def raw(sandbox, method, path, **options):
         "E2b-Sandbox-Id": sandbox.sandbox_id,
         "E2b-Sandbox-Port": str(PORT),
         "Host": f"{PORT}-{sandbox.sandbox_id}.localhost",
+        "X-Access-Token": sandbox._envd_access_token,
         **options.pop("headers", {}),
     }
     return httpx.request(method, SANDBOX_URL + path, headers=headers, timeout=60, **options)
@@ -97,8 +98,9 @@ def test_a_client_that_stops_in_the_middle(interpreter):
     for _ in range(5):
         with socket.create_connection((url.host, url.port)) as client:
             client.sendall(
-                b"POST /execute HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n"
-                + f"E2b-Sandbox-Id: {interpreter.sandbox_id}\r\nE2b-Sandbox-Port: {PORT}\r\n\r\n{{".encode()
+                b"POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
+                + f"X-Access-Token: {interpreter._envd_access_token}\r\n"
+                f"E2b-Sandbox-Id: {interpreter.sandbox_id}\r\nE2b-Sandbox-Port: {PORT}\r\n\r\n{{".encode()
             )
     assert lives(interpreter)
 
@@ -170,7 +172,8 @@ def test_a_reader_that_does_not_read(new_interpreter):
     """Nothing is lost, and nothing is kept in memory for it."""
     sandbox = new_interpreter()
     body = {"code": "for i in range(2_000_000): print('y' * 99)"}
-    headers = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": str(PORT)}
+    headers = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": str(PORT),
+               "X-Access-Token": sandbox._envd_access_token}
     with httpx.stream("POST", SANDBOX_URL + "/execute", json=body, headers=headers, timeout=60) as r:
         assert r.status_code == 200
         memory = "ps -o rss= -C atoll-interpreter"

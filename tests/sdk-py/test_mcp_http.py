@@ -289,7 +289,7 @@ def test_what_is_no_message_is_refused(session, body, code):
 def test_a_huge_message_is_refused_by_its_announced_length():
     host, port = API_URL.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=30) as wire:
-        head = f"POST /mcp HTTP/1.1\r\nHost: x\r\nX-API-Key: {API_KEY}\r\nContent-Type: application/json\r\n"
+        head = f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {API_KEY}\r\nContent-Type: application/json\r\n"
         wire.sendall(f"{head}Content-Length: {1 << 30}\r\n\r\n".encode())
         told = wire.recv(65536).decode()
     assert " 413 " in told and "bytes" in told

@@ -1,5 +1,7 @@
 """The access token of a secure sandbox, and what stays closed to everybody."""
 
+import time
+
 import httpx
 import pytest
 import web
@@ -104,3 +106,68 @@ def test_an_expired_signature(own_sandbox):
     answer = httpx.get(url, headers=headers)
     assert answer.status_code == 401
     assert answer.json()["message"] == "signature is already expired"
+
+
+# ---- a secure sandbox that is paused, and that traffic may wake ----
+
+
+@pytest.fixture
+def sleeper(new_sandbox):
+    sandbox = new_sandbox(timeout=600, lifecycle={"on_timeout": "pause", "auto_resume": True})
+    sandbox.files.write("/home/user/note", "kept")
+    return sandbox
+
+
+def is_asleep(sandbox):
+    return sandbox.get_info().state == "paused"
+
+
+def expired(url):
+    """The same link, as if its time were over."""
+    return httpx.URL(url).copy_set_param("signature_expiration", str(int(time.time()) - 60))
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", "x" * 4096])
+def test_nobody_without_the_token_wakes_it(sleeper, token):
+    links = [sleeper.download_url("note"), sleeper.upload_url("note"), sleeper.download_url("note", use_signature_expiration=60)]
+    sleeper.pause()
+    headers = {} if token is None else {"X-Access-Token": token}
+    with web.client(sleeper.sandbox_id, web.AGENT_PORT, headers=headers) as stranger:
+        answer = list_processes(stranger)
+        assert answer.status_code == 401 and answer.json()["code"] == 401
+        assert stranger.get("/files", params={"path": "note"}).status_code == 401
+        assert stranger.get("/files", params={"path": "note", "signature": "v1_forged"}).status_code == 401
+        assert stranger.post("/files", params={"path": "note"}, content=b"x").status_code == 401
+        assert stranger.get("/health").status_code == 502
+        assert stranger.get("/nowhere").status_code == 401
+        forged = [links[0].replace("note", "other"), links[1], str(expired(links[2]))]
+        for link in forged:  # of another path, for another method, too old
+            assert stranger.get("/files", params=httpx.URL(link).params).status_code == 401
+        assert httpx.get(f"{SANDBOX_URL}/files", params=httpx.URL(str(expired(links[2]))).params).status_code == 401
+    assert is_asleep(sleeper)
+
+
+def test_a_browsers_question_does_not_wake_it(sleeper):
+    sleeper.pause()
+    asks = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "x-access-token"}
+    with web.client(sleeper.sandbox_id, web.AGENT_PORT, headers=asks) as browser:
+        answer = browser.options("/process.Process/List")
+    assert answer.status_code == 204
+    assert answer.headers["access-control-allow-headers"] == "x-access-token"
+    assert is_asleep(sleeper)
+
+
+def test_the_token_wakes_it(sleeper):
+    sleeper.pause()
+    with web.agent(sleeper) as client:
+        assert list_processes(client).status_code == 200
+    assert not is_asleep(sleeper)
+
+
+def test_a_signature_wakes_it(sleeper):
+    link = sleeper.download_url("note", use_signature_expiration=600)
+    sleeper.pause()
+    with web.client(sleeper.sandbox_id, web.AGENT_PORT) as client:
+        assert client.get("/files", params=httpx.URL(link).params).text == "kept"
+    assert not is_asleep(sleeper)

@@ -70,6 +70,8 @@ HOSTILE = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_archive_is_refused_with_a_reason(api, case):
+    """A COPY archive whose entries lead out of it, are devices, or link to files outside is refused with a
+    sentence, and nothing of it stays."""
     bad, sentence = HOSTILE[case]
     template, status = build(api, tar(entry("a/good", b"x"), bad), "a", "/data/", "", "")
     assert status["status"] == "error"
@@ -80,12 +82,15 @@ def test_a_hostile_archive_is_refused_with_a_reason(api, case):
 
 @pytest.mark.parametrize("target", ["/proc/sys/kernel/", "/dev/", "/run/atoll/", "/sys/"])
 def test_nothing_is_copied_into_what_the_jail_has_of_its_own(api, target):
+    """A COPY into /proc, /dev, /sys or /run, which the jail's own mounts make up, is refused."""
     _, status = build(api, tar(entry("a", b"x")), "a", target, "", "")
     assert status["status"] == "error"
     assert "nothing can be copied below /dev, /proc, /sys and /run" in status["reason"]["message"], status
 
 
 def test_a_link_in_an_archive_leads_nowhere_but_into_the_jail(api, tmp_path):
+    """A link in a COPY archive to a directory of the host, and a file written through it, stay inside the build's
+    jail."""
     archive = tar(
         entry("a/out", type=tarfile.SYMTYPE, linkname=str(tmp_path)),
         entry("a/out/evil", b"x"),
@@ -98,5 +103,6 @@ def test_a_link_in_an_archive_leads_nowhere_but_into_the_jail(api, tmp_path):
 
 
 def test_what_is_no_archive_is_refused(api):
+    """An upload that is no archive ends the build with a sentence."""
     _, status = build(api, b"<html>" * 1000, "a", "/data/", "", "")
     assert "the archive is damaged or not a tar" in status["reason"]["message"], status

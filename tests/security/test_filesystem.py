@@ -5,6 +5,7 @@ MASKED_FILES = ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_de
 
 
 def test_masked_files_of_proc_are_empty(attack):
+    """Kernel memory, keys and timers of the host, read through /proc (kcore, keys, timer_list), are not readable."""
     report = attack(f"""
         for path in {MASKED_FILES!r}:
             if os.path.exists(path):
@@ -14,7 +15,8 @@ def test_masked_files_of_proc_are_empty(attack):
 
 
 def test_kernel_knobs_cannot_be_turned(attack):
-    """CVE-2025-52881 and older: a write that lands in core_pattern or sysrq is root on the host."""
+    """CVE-2025-52881 and older: a write to core_pattern, modprobe, sysrq or binfmt_misc, which is root on the
+    host, is refused."""
     knobs = ["/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sysrq-trigger",
              "/proc/sys/vm/panic_on_oom", "/proc/sys/fs/binfmt_misc/register", "/proc/sys/kernel/hostname",
              "/proc/sys/kernel/random/boot_id", "/proc/irq/default_smp_affinity", "/proc/1/oom_score_adj"]
@@ -35,11 +37,13 @@ def test_kernel_knobs_cannot_be_turned(attack):
 
 
 def test_sys_shows_nothing_of_the_machine(sandbox):
+    """The host's hardware and firmware, looked for below /sys, do not show."""
     done = sandbox.commands.run("ls /sys/class /sys/block /sys/firmware /sys/kernel 2>/dev/null | wc -l", user="root")
     assert done.stdout.strip() == "0"
 
 
 def test_devices_cannot_be_made(attack):
+    """A device node of the host's disk or memory, made with mknod, is refused."""
     report = attack("""
         attempt("block", lambda: os.mknod("/tmp/disk", 0o060600, os.makedev(254, 0)) or 0)
         attempt("char", lambda: os.mknod("/tmp/mem", 0o020600, os.makedev(1, 1)) or 0)
@@ -51,7 +55,7 @@ def test_devices_cannot_be_made(attack):
 
 
 def test_handles_do_not_open_files_of_the_host(attack):
-    """The "shocker" of 2014: open_by_handle_at with guessed inode numbers."""
+    """The "shocker" of 2014: a file of the host, opened by a guessed handle (open_by_handle_at), is refused."""
     report = attack("""
         handle = struct.pack("IiII", 8, 1, 2, 0)
         root = os.open("/", os.O_RDONLY)
@@ -61,7 +65,7 @@ def test_handles_do_not_open_files_of_the_host(attack):
 
 
 def test_chroot_leads_nowhere_new(attack):
-    """The classic: chroot into a child while holding a descriptor above it, then climb."""
+    """The classic way out of a chroot, by a descriptor held above it, ends at the jail's own root."""
     report = attack("""
         before = os.stat("/").st_ino
         os.makedirs("/tmp/cell", exist_ok=True)
@@ -79,6 +83,7 @@ def test_chroot_leads_nowhere_new(attack):
 
 
 def test_no_mount_of_the_host_shows(sandbox, data_dir):
+    """Mounts of the host, looked for in mountinfo, are not in the jail."""
     mounts = sandbox.commands.run("cat /proc/self/mountinfo", user="root").stdout
     kinds = {line.split(" - ")[1].split()[0] for line in mounts.splitlines()}
     assert kinds <= {"overlay", "proc", "tmpfs", "devpts", "mqueue", "devtmpfs"}, kinds
@@ -87,7 +92,7 @@ def test_no_mount_of_the_host_shows(sandbox, data_dir):
 
 
 def test_a_cgroup_cannot_be_mounted_for_its_release_agent(attack):
-    """CVE-2022-0492."""
+    """CVE-2022-0492: a control group hierarchy, mounted to set its release_agent, is refused."""
     report = attack("""
         os.makedirs("/tmp/cg", exist_ok=True)
         attempt("v1", lambda: syscall(165, b"none", b"/tmp/cg", b"cgroup", 0, b"rdma"))
@@ -97,6 +102,8 @@ def test_a_cgroup_cannot_be_mounted_for_its_release_agent(attack):
 
 
 def test_the_shared_layer_stays_as_it_was(sandbox, base_layer):
+    """Files of the template that many sandboxes share stay as they were when one sandbox writes over or removes
+    them."""
     before = (base_layer / "etc" / "passwd").read_bytes()
     sandbox.commands.run("echo evil::0:0::/:/bin/sh >> /etc/passwd; rm -rf /usr/share/zoneinfo", user="root")
     assert (base_layer / "etc" / "passwd").read_bytes() == before
@@ -104,6 +111,7 @@ def test_the_shared_layer_stays_as_it_was(sandbox, base_layer):
 
 
 def test_setuid_files_of_a_jail_mean_nothing_outside(sandbox, data_dir):
+    """A set-uid root shell that a jail leaves on its disk lies on a nosuid, nodev mount of the host."""
     sandbox.commands.run("cp /bin/bash /home/user/rootsh && chmod 4755 /home/user/rootsh", user="root")
     found = list((data_dir / "pool" / "sandboxes" / sandbox.sandbox_id).rglob("rootsh"))
     assert found

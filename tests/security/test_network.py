@@ -6,6 +6,7 @@ from urllib.parse import urlparse
 
 
 def test_the_hosts_ports_are_not_reachable(attack):
+    """The daemon's own port, asked for by every address that leads to the host, does not answer a jail."""
     port = urlparse(os.environ["E2B_API_URL"]).port
     own = [line.split()[3].partition("/")[0] for line in os.popen("ip -o addr")]
     report = attack(f"""
@@ -24,7 +25,7 @@ def test_the_hosts_ports_are_not_reachable(attack):
 
 
 def test_the_way_out_cannot_be_changed(attack):
-    """Routes, addresses and rules of the jail's network are the keeper's, also for root inside."""
+    """Addresses, routes, links and packet rules of the jail's network cannot be changed by its root."""
     report = attack("""
         import subprocess
         for command in ["ip addr add 10.9.9.9/32 dev lo", "ip route del local default table local",
@@ -37,6 +38,7 @@ def test_the_way_out_cannot_be_changed(attack):
 
 
 def test_the_hosts_abstract_sockets_are_not_reachable(attack):
+    """CVE-2020-15257: an abstract unix socket of the host, as the shim of containerd had, is not reachable."""
     import socket
 
     listener = socket.socket(socket.AF_UNIX)
@@ -53,17 +55,18 @@ def test_the_hosts_abstract_sockets_are_not_reachable(attack):
 
 
 def test_only_loopback_exists(sandbox):
+    """No network device of the host, nor a virtual one, is in the jail."""
     done = sandbox.commands.run("ls /proc/sys/net/ipv4/conf; ip -o link | wc -l", user="root")
     assert set(done.stdout.split()) <= {"all", "default", "lo", "1"}
 
 
 def test_the_channel_takes_no_peer_from_inside(attack, sandbox):
-    """Who speaks on the channel is the daemon; a tenant on it would be given control sockets."""
+    """A tenant that connects to the agent's channel and poses as the daemon is given no control socket."""
     report = attack("""
         s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         s.settimeout(5)
         def ask():
-            s.connect("/run/atoll/agent.sock")
+            s.connect("\\0atoll-agent")
             s.send(struct.pack("IIiI", 1, 0, 0, 1))
             s.send(struct.pack("IIiI", 2, 1, 0, 0))
             data, fds, flags, address = socket.recv_fds(s, 64, 4)
@@ -74,11 +77,40 @@ def test_the_channel_takes_no_peer_from_inside(attack, sandbox):
             return "closed"
         attempt("channel", ask)
     """)
-    assert report["channel"] != "a socket"
+    assert report["channel"] in ("closed", "ECONNRESET", "EPIPE")
     assert sandbox.commands.run("echo ok").stdout == "ok\n"
 
 
+def test_the_channels_name_cannot_be_taken(attack, sandbox):
+    """Who took it would give the daemon sockets of his own when it attaches anew, as after a snapshot."""
+    report = attack("""
+        import subprocess
+        taken = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        attempt("name", lambda: taken.bind("\\0atoll-agent") or "taken")
+        os.makedirs("/run/atoll", exist_ok=True)
+        impostor = \"\"\"if True:
+            import os, socket
+            os.path.exists("/run/atoll/agent.sock") and os.rename("/run/atoll/agent.sock", "/run/atoll/old.sock")
+            s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            s.bind("/run/atoll/agent.sock")
+            s.listen(8)
+            open("/tmp/listens", "w").close()
+            s.accept()
+            open("/tmp/taken-over", "w").close()
+        \"\"\"
+        subprocess.Popen([sys.executable, "-c", impostor], start_new_session=True)
+    """)
+    assert report["name"] == "EADDRINUSE"
+    sandbox.commands.run("until [ -e /tmp/listens ]; do sleep 0.1; done", timeout=60)
+    snapshot = sandbox.create_snapshot()
+    try:
+        assert sandbox.commands.run("ls /tmp/taken-over || echo held", user="root").stdout == "held\n"
+    finally:
+        type(sandbox).delete_snapshot(snapshot.snapshot_id)
+
+
 def test_init_is_for_the_daemon_alone(attack):
+    """The agent's /init, asked for from inside in several spellings, is refused to everybody but the daemon."""
     report = attack("""
         import urllib.request, urllib.error
         for url in ["http://127.0.0.1:49983/init", "http://127.0.0.1:49983//init",

@@ -43,7 +43,8 @@ def status_of(sandbox, who, user):
 @pytest.mark.parametrize("user", ["root", "user"])
 @pytest.mark.parametrize("who", ["self", "1"])
 def test_capabilities_are_few_and_none_is_inherited(sandbox, user, who):
-    """CVE-2022-27650: inheritable capabilities turned into real ones by file capabilities."""
+    """CVE-2022-27650: inheritable capabilities, which file capabilities make real, are empty in every process, and
+    the other sets are small."""
     status = status_of(sandbox, who, user)
     assert int(status["CapInh"], 16) == 0
     assert int(status["CapAmb"], 16) == 0
@@ -56,7 +57,7 @@ def test_capabilities_are_few_and_none_is_inherited(sandbox, user, who):
 
 @pytest.mark.parametrize("name", ODD_USERS)
 def test_odd_user_names_are_nobody(sandbox, name):
-    """CVE-2026-30892: names that a number parser or a splitter takes for root."""
+    """CVE-2026-30892: user names that a number parser or a splitter takes for root are refused."""
     with pytest.raises(Exception) as caught:
         done = sandbox.commands.run("id -u", user=name)
         pytest.fail(f"ran as uid {done.stdout.strip()}")
@@ -65,7 +66,7 @@ def test_odd_user_names_are_nobody(sandbox, name):
 
 
 def test_no_descriptor_or_directory_of_the_host_leaks(sandbox):
-    """CVE-2024-21626: a descriptor of the host's root left open, or taken as working directory.
+    """CVE-2024-21626: no process of a jail, pid 1 included, holds a descriptor or working directory of the host.
 
     Looked at from outside, where pid 1's descriptors show as well."""
     sandbox.commands.run("sleep 7654321", user="root", background=True)
@@ -92,7 +93,8 @@ def test_a_working_directory_by_descriptor_stays_inside(sandbox, fd):
 
 
 def test_the_agent_cannot_be_overwritten(attack, sandbox):
-    """CVE-2019-5736: write to the runtime's binary through /proc/<pid>/exe."""
+    """CVE-2019-5736: the agent's program, opened for writing through /proc/1/exe and by its name, cannot be
+    changed."""
     agent = pathlib.Path(os.environ["ATOLL_AGENT"])
     before = agent.read_bytes()
     report = attack("""
@@ -109,6 +111,7 @@ def test_the_agent_cannot_be_overwritten(attack, sandbox):
 
 
 def test_the_first_process_can_be_neither_traced_nor_killed(attack, sandbox):
+    """The agent, traced, read or killed by the jail's root, refuses and lives on."""
     report = attack("""
         class Vector(ctypes.Structure):
             _fields_ = [("base", ctypes.c_void_p), ("len", ctypes.c_size_t)]
@@ -128,6 +131,7 @@ def test_the_first_process_can_be_neither_traced_nor_killed(attack, sandbox):
 
 
 def test_root_inside_is_nobody_outside(sandbox):
+    """Root of a jail is an unprivileged uid of the host, and no namespace is the host's."""
     sandbox.commands.run("sleep 1234567", user="root", background=True)
     processes = jail_processes(sandbox)
     assert len(processes) >= 2
@@ -139,7 +143,7 @@ def test_root_inside_is_nobody_outside(sandbox):
 
 
 def test_the_server_has_no_privilege():
-    """A taken-over server is user atoll and nothing more."""
+    """A taken-over server would be user atoll without a capability, and could gain none."""
     daemon = os.environ["ATOLL_DAEMON_PID"]
     children = pathlib.Path(f"/proc/{daemon}/task/{daemon}/children").read_text().split()
     (pid,) = [c for c in children if pathlib.Path(f"/proc/{c}/comm").read_text() == "atoll-serve\n"]

@@ -115,7 +115,8 @@ while True:
 
 
 def test_no_process_has_the_value_in_memory_or_environment(box):
-    """The program's own text is found by the same search, so the search sees what there is."""
+    """A secret's value, searched for in the memory and environment of every process of the jail while it is in
+    use, is not there."""
     box.files.write("/tmp/loop.py", LOOP)
     loop = box.commands.run("python3 -u /tmp/loop.py", background=True)
     for stdout, _, _ in loop:
@@ -136,6 +137,7 @@ def test_no_process_has_the_value_in_memory_or_environment(box):
 
 
 def test_no_file_has_it(box):
+    """A secret's value, searched for in every file of the jail, is not there."""
     pattern = f"{VALUE[:-1]}[{VALUE[-1]}]"  # which does not match itself: commands are logged
     search = f"sudo grep -rls --exclude-dir=proc --exclude-dir=sys '{pattern}' / ; true"
     assert box.commands.run(search, timeout=300).stdout == ""
@@ -159,11 +161,13 @@ ERRORS = {
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_no_error_says_it(box, error):
+    """Failed, cut off and refused requests that would carry a secret show nothing of its value."""
     done = box.commands.run(f"({ERRORS[error]}) 2>&1; true", timeout=60)
     assert done.stdout and VALUE not in done.stdout
 
 
 def test_no_answer_of_the_api_says_it(box, daemon):
+    """No answer of the API about secrets, shells, sandboxes or logs shows a secret's value."""
     headers = {"X-API-Key": daemon.key}
     for path in ("/secrets", "/secrets/needle", "/shells", "/shells/needle", f"/sandboxes/{box.sandbox_id}", f"/sandboxes/{box.sandbox_id}/logs"):
         answer = httpx.get(daemon.url + path, headers=headers)
@@ -173,6 +177,7 @@ def test_no_answer_of_the_api_says_it(box, daemon):
 
 
 def test_the_authority_s_key_is_not_in_the_jail(box):
+    """The private key of the authority that a jail trusts, searched for in the jail, is not there."""
     said = box.commands.run("sudo grep -rls 'PRIVATE KEY' /etc /usr/local /root /home ; true").stdout
     assert "atoll" not in said
 
@@ -184,6 +189,7 @@ def trusted(sandbox):
 
 
 def test_the_jail_trusts_its_own_authority_and_no_other_jail_does(box, daemon):
+    """The authority made for one sandbox is trusted in no other sandbox."""
     other = Sandbox.create(timeout=600, **daemon.sdk)
     try:
         assert f"sandbox {box.sandbox_id}" in trusted(box)
@@ -193,6 +199,7 @@ def test_the_jail_trusts_its_own_authority_and_no_other_jail_does(box, daemon):
 
 
 def test_the_store_has_it_sealed(daemon):
+    """A secret's value, searched for in the daemon's files, is there only sealed."""
     done = subprocess.run(["grep", "-rlaF", VALUE, str(daemon.data / "state")], capture_output=True, text=True)
     assert done.stdout == "" and done.returncode == 1
     assert (daemon.data / "state" / "secret.key").stat().st_mode & 0o777 == 0o600

@@ -5,6 +5,7 @@ DENIED = {"EPERM", "ENOSYS", "EACCES", "EAFNOSUPPORT", "EPROTONOSUPPORT"}
 
 
 def test_new_namespaces_cannot_be_made(attack):
+    """New namespaces of any kind, by unshare, clone or clone3, are refused to the jail's root."""
     report = attack("""
         CLONE = {"user": 0x10000000, "mount": 0x20000, "pid": 0x20000000, "net": 0x40000000,
                  "ipc": 0x8000000, "uts": 0x4000000, "cgroup": 0x2000000, "time": 0x80}
@@ -28,11 +29,14 @@ def test_new_namespaces_cannot_be_made(attack):
 
 
 def test_a_user_namespace_cannot_be_made_by_the_plain_user_either(attack):
+    """A user namespace, made by the jail's plain user, is refused."""
     report = attack('attempt("unshare", lambda: syscall(272, 0x10000000))', user="user")
     assert report["unshare"] in DENIED
 
 
 def test_privileged_calls_are_denied(attack):
+    """System calls that widen the kernel's surface (bpf, io_uring, keyctl, userfaultfd, mounts, modules and
+    others) are refused."""
     report = attack("""
         empty = ctypes.create_string_buffer(256)
         CALLS = {"io_uring_setup": (425, 8, empty), "bpf": (321, 0, empty, 120),
@@ -58,6 +62,7 @@ def test_privileged_calls_are_denied(attack):
 
 
 def test_sockets_are_unix_inet_and_route_netlink_only(attack):
+    """Sockets of rare families and protocols (AF_ALG, packet, vsock, netfilter, raw and others) are refused."""
     report = attack("""
         KINDS = {"alg": (38, 5, 0), "packet": (17, 3, 0), "packet dgram": (17, 2, 0), "vsock": (40, 1, 0),
                  "raw": (2, 3, 1), "raw6": (10, 3, 58), "netlink audit": (16, 3, 9),
@@ -76,6 +81,7 @@ def test_sockets_are_unix_inet_and_route_netlink_only(attack):
 
 
 def test_route_netlink_can_look_but_not_change(attack):
+    """A change of the loopback device over route netlink is refused."""
     report = attack("""
         s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
         # RTM_NEWLINK with IFF_UP cleared on lo (index 1), asking for an acknowledgement
@@ -88,12 +94,14 @@ def test_route_netlink_can_look_but_not_change(attack):
 
 
 def test_foreign_system_call_tables_are_shut(attack):
+    """The x32 system call table, which a filter may overlook, is shut."""
     # x32: number | 0x40000000. getpid there would reach the second, less watched table.
     report = attack('attempt("x32 getpid", lambda: syscall(0x40000000 | 39))')
     assert report["x32 getpid"] == "ENOSYS"
 
 
 def test_a_tcp_socket_cannot_load_protocols(attack):
+    """An upper layer protocol of TCP, which loads a kernel module, cannot be attached to a socket."""
     report = attack("""
         s = socket.socket()
         attempt("ulp", lambda: s.setsockopt(6, 31, b"tls"))
@@ -102,6 +110,7 @@ def test_a_tcp_socket_cannot_load_protocols(attack):
 
 
 def test_keystrokes_cannot_be_pushed_into_a_terminal(attack):
+    """CVE-2017-5226: keystrokes pushed into a terminal with TIOCSTI or TIOCLINUX are refused."""
     report = attack("""
         import fcntl
         master, slave = os.openpty()

@@ -54,8 +54,11 @@ TRAPS = {
 }
 
 
+@pytest.mark.attack("CVE-2025-31133", "CVE-2025-52565", "CVE-2025-52881", "CVE-2026-41579")
 @pytest.mark.parametrize("trap", TRAPS)
 def test_links_in_a_template_catch_nothing(keeper_door, layer, base_layer, victim, trap):
+    """A template whose /dev, /proc, /sys, /run or /etc is a link to the host is refused or mounted over, and
+    nothing of the host changes."""
     links(layer, {k: t.format(v=victim) for k, t in TRAPS[trap].items()})
     name = b"isecurity" + os.urandom(5).hex().encode()
     before = pathlib.Path("/proc/self/mountinfo").read_text().count("\n")
@@ -75,6 +78,7 @@ def test_links_in_a_template_catch_nothing(keeper_door, layer, base_layer, victi
 
 @pytest.mark.parametrize("kind", ["file", "fifo", "device"])
 def test_mount_points_that_are_no_directories_are_refused(keeper_door, layer, base_layer, kind):
+    """A template whose /proc is a file, a FIFO or a device is refused with a sentence."""
     if kind == "file":
         (layer / "proc").write_text("")
     elif kind == "fifo":
@@ -90,7 +94,8 @@ def test_mount_points_that_are_no_directories_are_refused(keeper_door, layer, ba
 
 
 def test_a_root_that_changes_while_it_is_mounted(keeper_door, layer, base_layer, victim):
-    """CVE-2021-30465: a directory becomes a link between the check and the mount."""
+    """CVE-2021-30465: a directory of a root that becomes a link between the check and the mount leads nowhere on
+    the host."""
     stop = threading.Event()
     (layer / "dev").mkdir()
     (layer / "elsewhere").symlink_to(victim / "dir")
@@ -119,6 +124,7 @@ def test_a_root_that_changes_while_it_is_mounted(keeper_door, layer, base_layer,
 
 
 def test_device_nodes_of_a_template_do_not_work(keeper_door, layer, base_layer, data_dir):
+    """Device nodes in a template lie on a mount without devices."""
     os.mknod(layer / "disk", 0o060666, os.makedev(7, 0))
     options = [line.split()[3] for line in open("/proc/mounts") if line.split()[1] == str(data_dir / "pool")]
     assert "nodev" in options[0].split(",")
@@ -126,6 +132,7 @@ def test_device_nodes_of_a_template_do_not_work(keeper_door, layer, base_layer, 
 
 @pytest.mark.parametrize("bad", [b"../etc", b"a/b", b"", b".", b"..", b"A", b"x\0y", b"\xff"])
 def test_the_keeper_takes_no_paths(keeper_door, base_layer, bad):
+    """Names with paths, dots, NUL and foreign bytes, given to the keeper as sandboxes or layers, are refused."""
     answer, fds = keeper_door.create(b"i" + b"z" * 20, [bad.decode("latin-1"), base_layer.name])
     assert answer.status < 0 and fds == []
     answer, fds = keeper_door.create(bad, [base_layer.name])
@@ -136,6 +143,7 @@ def test_the_keeper_takes_no_paths(keeper_door, base_layer, bad):
 
 
 def test_the_keeper_survives_messages_of_every_size(data_dir):
+    """Messages of wrong sizes on the keeper's socket leave it serving."""
     for size in [0, 1, 4, 64, 4096, 60000]:
         with keeper.Keeper(data_dir / "run" / "keeper.sock") as door:
             try:
@@ -148,6 +156,7 @@ def test_the_keeper_survives_messages_of_every_size(data_dir):
 
 
 def test_the_keeper_is_shut_to_other_users(data_dir):
+    """A user of the host that is neither root nor the server is refused by the keeper."""
     pid = os.fork()
     if pid == 0:
         os.setgroups([])

@@ -81,6 +81,7 @@ PATHS = ["../../etc/passwd", "/../../../etc/passwd", "a/../../../../etc/passwd",
 
 @pytest.mark.parametrize("path", PATHS)
 def test_no_path_leads_out_of_the_volume(ours, path):
+    """Paths with .., /proc and encodings in the content API lead to nothing outside the volume."""
     answer = ours.call("GET", "file", path)
     assert answer.status_code in (400, 404), (answer.status_code, answer.text[:200])
     answer = ours.call("DELETE", "path", path)
@@ -89,6 +90,7 @@ def test_no_path_leads_out_of_the_volume(ours, path):
 
 @pytest.mark.parametrize("volume", ["..", "%2e%2e", "../volumes", ".", "x" * 4096])
 def test_no_volume_is_named_by_a_path(ours, volume):
+    """A volume named by a path is refused."""
     answer = ours.call("GET", "dir", "/", volume=volume)
     assert answer.status_code in (400, 401, 404, 414), (answer.status_code, answer.text[:200])
 
@@ -97,6 +99,7 @@ def test_no_volume_is_named_by_a_path(ours, volume):
 
 
 def test_links_of_a_sandbox_lead_nowhere(daemon, ours, theirs):
+    """Links that a sandbox left in a volume lead the content API neither to the host nor to another volume."""
     with Sandbox.create(timeout=120, volume_mounts={"/v": ours.name}, **daemon.sdk) as sandbox:
         sandbox.commands.run(
             "cd /v && ln -s / root && ln -s /etc/passwd passwd && ln -s ../../.. up && ln -s /proc/1/root p"
@@ -115,6 +118,7 @@ def test_links_of_a_sandbox_lead_nowhere(daemon, ours, theirs):
 
 
 def test_what_is_removed_is_the_link(daemon, ours):
+    """Removing a link in a volume leaves what it points to."""
     with Sandbox.create(timeout=120, volume_mounts={"/v": ours.name}, **daemon.sdk) as sandbox:
         sandbox.commands.run("mkdir /v/kept && touch /v/kept/it && ln -s kept /v/link", user="root")
     assert ours.call("DELETE", "path", "/link").status_code < 300
@@ -125,6 +129,7 @@ def test_what_is_removed_is_the_link(daemon, ours):
 
 
 def test_a_token_of_another_team_opens_nothing(ours, theirs):
+    """A token of one volume opens nothing of another team's volume."""
     for method, what, path in (("GET", "file", "/mark"), ("GET", "dir", "/"), ("PUT", "file", "/x"),
                                ("DELETE", "path", "/mark"), ("POST", "dir", "/x")):
         answer = ours.call(method, what, path, volume=theirs.id)
@@ -134,6 +139,7 @@ def test_a_token_of_another_team_opens_nothing(ours, theirs):
 
 
 def test_a_token_that_was_changed_opens_nothing(ours):
+    """A volume's token with any part changed opens nothing."""
     token = ours.token
     for bad in (token[:-1], token + "A", token[:-2] + ("AA" if token[-2:] != "AA" else "BB"), token.swapcase(), "."):
         answer = ours.call("GET", "dir", "/", token=bad)
@@ -141,6 +147,7 @@ def test_a_token_that_was_changed_opens_nothing(ours):
 
 
 def test_a_volume_of_another_team_is_not_there(daemon, ours, theirs):
+    """A volume of another team can be neither seen, removed nor mounted, by id, name or path."""
     headers = {"X-API-Key": ours.key}
     for method in ("GET", "DELETE"):
         answer = httpx.request(method, f"{daemon.url}/volumes/{theirs.id}", headers=headers, timeout=60)
@@ -154,6 +161,7 @@ def test_a_volume_of_another_team_is_not_there(daemon, ours, theirs):
 
 
 def test_a_mount_covers_nothing_that_the_jail_is_made_of(daemon, ours):
+    """A volume mounted over /, /proc, /sys or /dev is refused."""
     headers = {"X-API-Key": ours.key}
     for path in ("/", "/proc", "/proc/x", "/sys/fs", "/dev", "/v/../proc", "relative", "", "/v\0x"):
         body = {"templateID": "base", "timeout": 60, "volumeMounts": [{"name": ours.name, "path": path}]}
@@ -166,7 +174,7 @@ def test_a_mount_covers_nothing_that_the_jail_is_made_of(daemon, ours):
 
 
 def test_no_way_of_writing_goes_past_the_size(daemon, ours):
-    """Large files, many empty ones, holes that are filled later: the pool's limit meets all."""
+    """Large files, many files and filled holes do not take a volume past its size."""
     attack = f"""
 cd /v
 head -c {SIZE_MB * 2}M /dev/urandom > big; rm -f big; sync

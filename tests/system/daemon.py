@@ -113,7 +113,7 @@ class Daemon:
 
     def figures(self):
         """GET /metrics, as a value for each name with its labels."""
-        lines = httpx.get(f"{self.url}/metrics").text.splitlines()
+        lines = httpx.get(f"{self.url}/metrics", headers={"X-API-Key": self.key}).text.splitlines()
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
     def child(self, name):

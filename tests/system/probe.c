@@ -9,6 +9,7 @@
 #include <linux/keyctl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -273,7 +274,15 @@ static long try_call(const char *name)
         {"netlink-route", SYS_socket, {AF_NETLINK, SOCK_RAW, 0}},
         {"netlink-audit", SYS_socket, {AF_NETLINK, SOCK_RAW, 9}},
         {"inet", SYS_socket, {AF_INET, SOCK_STREAM, 0}},
+        {"inet-flags", SYS_socket, {AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0}},
+        {"tcp", SYS_socket, {AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP}},
+        {"udp", SYS_socket, {AF_INET, SOCK_DGRAM, IPPROTO_UDP}},
         {"ping", SYS_socket, {AF_INET, SOCK_DGRAM, IPPROTO_ICMP}},
+        {"sctp", SYS_socket, {AF_INET, SOCK_STREAM | SOCK_NONBLOCK, IPPROTO_SCTP}},
+        {"udp-lite", SYS_socket, {AF_INET6, SOCK_DGRAM, IPPROTO_UDPLITE}},
+        {"pair-sctp", SYS_socketpair, {AF_INET, SOCK_STREAM, IPPROTO_SCTP}},
+        {"udp-encap", SYS_setsockopt, {-1, IPPROTO_UDP, UDP_ENCAP}},
+        {"io_setup", SYS_io_setup, {1, 0, 0}},
         {"tiocsti", SYS_ioctl, {0, TIOCSTI, 0}},
         {"tiocsti-high", SYS_ioctl, {0, TIOCSTI | (1L << 32), 0}},
         {"future", 1000, {0}},

@@ -65,6 +65,7 @@ void rig_keeper_start(struct rig *rig)
     MUST(rig->keeper >= 0);
     if (rig->keeper == 0) {
         const struct keeper_options options = {
+            .lock_fd = -1,
             .socket_path = rig->socket,
             .pool_path = rig->pool,
             .agent_path = rig->agent,

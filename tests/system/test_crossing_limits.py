@@ -42,6 +42,7 @@ def test_traffic_wakes_nobody_past_the_limit(daemon):
     sleeper.pause()
     others = [Sandbox.create(timeout=600, **daemon.sdk) for _ in range(MOST)]
     reach = {"E2b-Sandbox-Id": sleeper.sandbox_id, "E2b-Sandbox-Port": "49983"}
+    reach |= sleeper.connection_config.sandbox_headers
     answer = httpx.get(f"{daemon.url}/health", headers=reach, timeout=60)
     assert answer.status_code >= 400, "it was woken"
     assert Sandbox.get_info(sleeper.sandbox_id, **daemon.sdk).state == "paused"

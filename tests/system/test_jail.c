@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <linux/sockios.h>
 #include <poll.h>
 #include <signal.h>
@@ -93,6 +94,19 @@ static void root_inside_is_nobody_outside(void)
     CHECK_STR(host_read_proc(one.name.pid, "gid_map"), want);
     CHECK(says(&one, "read /proc/self/status", "Uid:\t0\t0\t0\t0\n"));
     CHECK(says(&one, "read /proc/self/status", "Groups:\t \n"));
+}
+
+/* The kernel charges the owner for what a namespace uses. */
+static void the_user_namespace_belongs_to_the_jail(void)
+{
+    char path[64];
+    uid_t owner = 0;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", one.name.pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK_INT(ioctl(fd, NS_GET_OWNER_UID, &owner), 0);
+    CHECK_INT(owner, KEEPER_UID_FIRST);
+    (void)close(fd);
 }
 
 static void every_namespace_is_its_own(void)
@@ -244,7 +258,15 @@ static void calls_are_refused_with_an_errno(void)
         {"netlink-route", "ok"},
         {"netlink-audit", "EPROTONOSUPPORT"},
         {"inet", "ok"},
-        {"ping", "ok"},
+        {"inet-flags", "ok"},
+        {"tcp", "ok"},
+        {"udp", "ok"},
+        {"ping", "EPROTONOSUPPORT"},
+        {"sctp", "EPROTONOSUPPORT"},
+        {"udp-lite", "EPROTONOSUPPORT"},
+        {"pair-sctp", "EOPNOTSUPP"},
+        {"udp-encap", "ENOPROTOOPT"},
+        {"io_setup", "ENOSYS"},
         {"tiocsti", "EPERM"},
         {"tiocsti-high", "EPERM"},
         {"ulp", "ENOPROTOOPT"},
@@ -718,6 +740,7 @@ int main(int argc, char **argv)
 {
     static const struct check_test tests[] = {
         {"root inside is nobody outside", root_inside_is_nobody_outside},
+        {"the user namespace belongs to the jail", the_user_namespace_belongs_to_the_jail},
         {"every namespace is its own", every_namespace_is_its_own},
         {"capabilities are cut", capabilities_are_cut},
         {"the filter is on and sudo can work", the_filter_is_on_and_sudo_can_work},

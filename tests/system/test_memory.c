@@ -1,8 +1,10 @@
 /* Jails saved with their processes, and jails that go on where those were. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -41,6 +43,18 @@ static void end(struct rig_jail *jail)
     rig_hang_up(jail);
 }
 
+static uid_t owner_of(const struct rig_jail *jail)
+{
+    char path[64];
+    uid_t owner = 0;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", jail->name.pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int r = ioctl(fd, NS_GET_OWNER_UID, &owner);
+    (void)close(fd);
+    return r < 0 ? 0 : owner;
+}
+
 /* ---- the tests ---- */
 
 static void a_jail_goes_on_where_it_was(void)
@@ -58,6 +72,10 @@ static void a_jail_goes_on_where_it_was(void)
     struct rig_jail again = restore("one", 5, "saved-one");
     CHECK_STR(rig_probe(&again, "read /root/file"), "disk");
     CHECK_STR(rig_probe(&again, "read /dev/shm/file"), "memory");
+    CHECK_INT(owner_of(&again), KEEPER_UID_FIRST + 5 * KEEPER_UID_RANGE);
+    CHECK(strstr(rig_probe(&again, "read /proc/1/status"), "Uid:\t0\t0\t0\t0\n"));
+    CHECK(strstr(rig_probe(&again, "read /proc/mounts"), "max=256"));
+    CHECK_STR(rig_probe(&again, "read /proc/cmdline"), "");
     end(&again);
     CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
 }

@@ -302,7 +302,7 @@ def test_a_body_that_is_too_large_is_refused_by_its_limit(daemon):
     length = str(100 * 1024 * 1024)
     host, port = daemon.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as client:
-        client.sendall(f"POST /tools/write_sandbox_file HTTP/1.1\r\nHost: x\r\nX-API-Key: {daemon.key}\r\n"
+        client.sendall(f"POST /tools/write_sandbox_file HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {daemon.key}\r\n"
                        f"Content-Length: {length}\r\n\r\n".encode())
         answer = client.recv(65536).decode()
     assert answer.startswith("HTTP/1.1 413") and "larger than 50331648 bytes" in answer
@@ -316,7 +316,10 @@ def test_other_methods_are_refused(daemon):
     assert one["name"] == "kill_sandbox" and one["destroys"] is True
     preflight = httpx.options(f"{daemon.url}/tools/kill_sandbox", headers={"Origin": "http://x"})
     assert preflight.status_code == 204
-    assert httpx.get(f"{daemon.url}/tools", headers=headers).headers["access-control-allow-origin"] == "*"
+    near, far = (httpx.get(f"{daemon.url}/tools", headers={**headers, "Origin": f"http://{host}"})
+                 for host in ("localhost:5173", "elsewhere.example"))
+    assert near.headers["access-control-allow-origin"] == "*"
+    assert far.status_code == 200 and "access-control-allow-origin" not in far.headers
 
 
 # ---- leaving and stopping ----
@@ -333,7 +336,7 @@ def leave_during(daemon, name, fields, while_running):
     body = json.dumps(fields)
     host, port = daemon.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as client:
-        client.sendall(f"POST /tools/{name} HTTP/1.1\r\nHost: x\r\nX-API-Key: {daemon.key}\r\n"
+        client.sendall(f"POST /tools/{name} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {daemon.key}\r\n"
                        f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
         until(while_running, f"{name} is under way")
 
@@ -457,7 +460,7 @@ def test_a_daemon_that_stops_ends_the_calls(daemon):
     body = json.dumps({"sandbox_id": box.sandbox_id, "action": "shell_command", "input": "sleep 4322"})
     host, port = daemon.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as client:
-        client.sendall(f"POST /tools/send_sandbox_input HTTP/1.1\r\nHost: x\r\nX-API-Key: {daemon.key}\r\n"
+        client.sendall(f"POST /tools/send_sandbox_input HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {daemon.key}\r\n"
                        f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
         until(lambda: runs(box, "sleep 4322"), "the command runs")
         daemon.process.send_signal(signal.SIGTERM)

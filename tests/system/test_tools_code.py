@@ -278,7 +278,88 @@ def test_the_guard_finds_stored_and_passed_secrets(api, secret):
     out = tool(api, "guard_output", text=text)
     assert out["found"] and out["text"].startswith("[BLOCKED]") and out["mode"] == "block"
     out = tool(api, "guard_output", text="nothing here")
-    assert out == {"found": False, "count": 0, "text": "nothing here", "mode": "block", "known": out["known"]}
+    assert out == {"found": False, "count": 0, "text": "nothing here", "mode": "block", "kinds": [], "known": out["known"]}
+    out = tool(api, "guard_output", text=text, secrets=["hunter2"])
+    assert out["kinds"] == ['the secret "live" of this team', "a secret that was passed"]
+
+
+# Made up, and put together here so that nobody takes this file for a leak.
+BODY = "9fQ2zL7bX4vK1mR8wT5yH3nJ6pD0sGcAeBuC"
+LOOKS = {
+    f"sk-proj-{BODY}": "an API key of the kind sk-...",
+    f"sk-ant-api03-{BODY}": "an Anthropic key",
+    f"ghp_{BODY}": "a GitHub token",
+    f"glpat-{BODY[:20]}": "a GitLab token",
+    "AKIA" + "QZ7T2M4XK9WB3LPC": "an AWS access key",
+    "xoxb-" + "2917403586-9fQ2zL7bX4vK": "a Slack token",
+    f"AIza{BODY[:35]}": "a Google API key",
+    "e2b_" + "0f1e2d3c4b5a69788796a5b4c3d2e1f00918273a": "an E2B API key",
+    f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiI3NTA5In0.{BODY}": "a JSON web token",
+    f"-----BEGIN PRIVATE KEY-----\n{BODY}{BODY}\n-----END PRIVATE KEY-----": "a private key",
+}
+
+
+@pytest.fixture(scope="module")
+def second_key(api):
+    """An API key of the team that no call of these tests is made with: the daemon has its hash alone."""
+    made = api.post("/api-keys", json={"name": "second"}).json()
+    yield made["key"]
+    assert api.delete(f"/api-keys/{made['id']}").status_code == 204
+
+
+def spellings(key):
+    return [key, base64.b64encode(f"user:{key}".encode()).decode(), "".join(f"%{byte:02X}" for byte in key.encode())]
+
+
+def test_the_guard_knows_the_team_s_api_keys(api, daemon, second_key):
+    for key in (daemon.key, second_key):
+        for text in spellings(key):
+            out = tool(api, "guard_output", text=f"a {text} b", mode="redact")
+            assert out["found"] and out["kinds"] == ["an API key of this team"] and text[8:] not in out["text"], out
+            assert out["text"].startswith("a ") and out["text"].endswith(" b")
+    assert tool(api, "guard_output", text=f"e2b_{'0' * 40} e2b_ {second_key[:-1]}")["count"] == 0
+
+
+@pytest.mark.parametrize("key", LOOKS, ids=LOOKS.values())
+def test_the_guard_knows_keys_by_their_looks(api, key):
+    for text in spellings(key):
+        out = tool(api, "guard_output", text=f"a {text} b", mode="redact")
+        assert out["found"] and LOOKS[key] in out["kinds"] and BODY[8:20] not in out["text"], out
+
+
+# ---- keys in artifacts ----
+
+
+@pytest.fixture(scope="module")
+def sealed(api):
+    shell = {"baseUrl": "https://api.test", "header": {"name": "Authorization", "value": "Bearer sealed-in-a-shell-5521"}}
+    assert api.put("/shells/account", json=shell).status_code == 200
+
+
+def test_an_artifact_with_a_key_is_refused_with_its_line_and_a_better_way(api, daemon, secret, sealed, second_key):
+    known = {KEY: 'the secret "live" of this team', "sealed-in-a-shell-5521": 'the key of the API shell "account"',
+             daemon.key: "an API key of this team", second_key: "an API key of this team", **LOOKS}
+    for key, what in known.items():
+        for text in spellings(key):
+            content = f"import os\n\nKEY = '''{text}'''\nprint(1)\n"
+            status, said = refused(api, "write_code_artifact", codePath="leaky.py", content=content, confirm=True)
+            assert status == 400 and said.startswith(f"content: line 3 holds {what}; "), (said, text)
+            assert "API shell" in said and "env name" in said and text not in said
+    status, said = refused(api, "write_code_artifact", codePath="leaky.py", content="1", description=f"with {second_key}")
+    assert status == 400 and said.startswith("description: line 1 holds an API key of this team")
+    assert refused(api, "read_code_artifact", codePath="leaky.py")[0] == 404
+    assert second_key.encode() not in b"".join(path.read_bytes() for path in (daemon.data / "state").glob("atoll.db*"))
+
+
+def test_code_that_names_keys_without_holding_one_is_kept(api, secret):
+    content = ("import os\nkey = os.environ['OPENAI_API_KEY']  # sk-... from https://example.com/keys\n"
+               "assert key.startswith('sk-') and not key.startswith('ghp_')\nHEAD = '-----BEGIN PRIVATE KEY-----'\n"
+               "AWS = 'AKIAIOSFODNN7EXAMPLE'\nSHA = '" + "0f1e2d3c" * 8 + "'\n"
+               "print('http://shell.atoll.internal/account/user')\n")
+    assert tool(api, "write_code_artifact", codePath="clean.py", content=content)["version"] == 1
+    assert api.post("/secrets", json={"name": "short", "value": "import"}).status_code == 201
+    assert tool(api, "write_code_artifact", codePath="clean.py", content=content, confirm=True)["version"] == 2
+    assert api.delete("/secrets/short").status_code == 204
 
 
 def test_the_guard_and_secrets_that_overlap(api):

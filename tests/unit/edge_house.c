@@ -14,7 +14,7 @@
 #include "edge/edge.h"
 #include "http/server.h"
 
-enum { PATIENCE_S = 20 };
+enum { PATIENCE_S = 20, EDGE_PLACES = 3 * 1024, EDGE_SANDBOX_MAX = 1024 };
 
 /* ---- the sandbox that exists ---- */
 
@@ -29,7 +29,8 @@ struct sandbox *sandboxes_find(struct sandboxes *all, struct str id)
 struct sandbox_info sandbox_info(const struct sandbox *sb)
 {
     return (struct sandbox_info){.id = ID,
-                                 .access_token = TOKEN,
+                                 .team_id = "team",
+                                 .access_token = sb->token,
                                  .state =
                                      sb->paused || sb->pausing ? SANDBOX_PAUSED : SANDBOX_RUNNING,
                                  .changing = sb->pausing,
@@ -113,6 +114,12 @@ void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int
     (void)uv_timer_start(&dial->timer, dial_answer, 0, 0);
 }
 
+void sandbox_dial_awake(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
+                        void *ctx)
+{
+    sandbox_dial(sb, port, done, ctx);
+}
+
 /* ---- the edge's thread ---- */
 
 static pthread_t thread;
@@ -120,6 +127,7 @@ static uv_async_t wake;
 static uv_sem_t done;
 static void (*command)(void);
 static struct edge *edge;
+static struct shares shares;
 static struct http_server *server;
 static int edge_port;
 static int listener = -1;
@@ -188,7 +196,10 @@ static void serve(void)
         abort();
     }
     edge_port = http_server_port(server);
-    edge = edge_new(&loop, NULL, "");
+    shares_init(&shares, EDGE_PLACES);
+    const struct edge_options places = {
+        .loop = &loop, .shares = &shares, .sandbox_max = EDGE_SANDBOX_MAX};
+    edge = edge_new(&places);
 }
 
 void start(void)
@@ -197,6 +208,7 @@ void start(void)
 
     only = (struct sandbox){
         .options = json_object(),
+        .token = TOKEN,
         .service = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
     listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (bind(listener, (struct sockaddr *)&only.service, len) < 0 || listen(listener, 64) < 0 ||

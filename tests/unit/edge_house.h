@@ -17,6 +17,7 @@
 struct sandbox {
     struct sandbox_watch *watches;
     json_t *options;
+    const char *token; /* NULL: not secure */
     bool gone;
     bool paused, pausing, returns;
     int wakes;

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "check.h"
 #include "sandbox/internal.h"
+#include "tcp_pair.h"
 #include "tmpdir.h"
 
 /* ---- the agent ---- */
@@ -30,7 +31,8 @@ struct house_agent agent = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static void serve_init(int fd)
 {
     static const char fine[] = "HTTP/1.1 204 No Content\r\n\r\n";
-    static const char bad[] = "HTTP/1.1 500 Broken\r\nContent-Length: 7\r\n\r\nno room";
+    static const char bad[] = "HTTP/1.1 500 Broken\r\nContent-Length: 21\r\n\r\n"
+                              "{\"message\":\"no room\"}";
     char text[16384] = "";
     size_t len = 0;
     const char *end = NULL, *length = NULL;
@@ -60,9 +62,7 @@ static void agent_connect(int channel, struct channel_message *message)
         (void)send(channel, message, sizeof(*message), MSG_NOSIGNAL);
         return;
     }
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
-        abort();
-    }
+    tcp_pair(pair);
     (void)fdpass_send(channel, message, sizeof(*message), &pair[0], 1, 0);
     (void)close(pair[0]);
     if (message->value == CHANNEL_PORT_CONTROL) {
@@ -345,6 +345,13 @@ void keeper_client_ask(struct keeper_client *client, const struct keeper_request
     (void)uv_timer_init(client->loop, &asked->timer);
     asked->timer.data = asked;
     (void)uv_timer_start(&asked->timer, asked_answer, 0, 0);
+}
+
+void keeper_client_ask_for(struct keeper_client *client, const char *owner,
+                           const struct keeper_request *req, keeper_done *done, void *ctx)
+{
+    (void)owner;
+    keeper_client_ask(client, req, done, ctx);
 }
 
 bool keeper_client_connected(const struct keeper_client *client)

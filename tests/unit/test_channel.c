@@ -1,19 +1,25 @@
 /* The daemon's end of the channel, against an agent's end that this test plays, well and badly. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include "agent/channel.h"
 #include "base/fd.h"
 #include "base/fdpass.h"
+#include "base/foreign.h"
 #include "check.h"
 #include "sandbox/channel.h"
+#include "tcp_pair.h"
 
 static uv_loop_t loop;
 static struct agent_channel *channel;
 static int agent = -1; /* its end */
 static int broken, oom_asked;
+static char broken_why[128];
 static int answers[8], answers_n;
 static struct sandbox_log lines[8];
 static char texts[8][CHANNEL_LOG_BYTES_MAX + 1];
@@ -21,7 +27,8 @@ static int lines_n;
 
 static void on_broken(void *ctx, const char *why)
 {
-    (void)ctx, (void)why;
+    (void)ctx;
+    (void)snprintf(broken_why, sizeof(broken_why), "%s", why);
     broken++;
     channel = NULL;
 }
@@ -143,6 +150,8 @@ static int open_fds(void)
 
 static void hands_out_sockets(void)
 {
+    struct linger linger = {.l_onoff = 1, .l_linger = 20};
+    socklen_t len = sizeof(linger);
     int pair[2];
     char byte = 0;
 
@@ -150,12 +159,14 @@ static void hands_out_sockets(void)
     greet();
     uint32_t seq = ask(8080);
     CHECK(seq != 0);
-    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    tcp_pair(pair);
+    CHECK_INT(setsockopt(pair[0], SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
     say_fds(seq, &pair[0], 1);
     CHECK_INT(answers_n, 1);
     CHECK(answers[0] >= 0);
     CHECK(fcntl(answers[0], F_GETFD) & FD_CLOEXEC);
-    CHECK(fcntl(answers[0], F_GETFL) & O_NONBLOCK);
+    CHECK_INT(getsockopt(answers[0], SOL_SOCKET, SO_LINGER, &linger, &len), 0);
+    CHECK_INT(linger.l_onoff, 0);
     CHECK_INT(write(pair[1], "x", 1), 1);
     CHECK_INT(read(answers[0], &byte, 1), 1);
     CHECK_INT(byte, 'x');
@@ -227,16 +238,16 @@ static void the_agents_end_closing_breaks(void)
 /* Each breaks the channel, and none leaves a descriptor behind. */
 static void bad_answers_break(void)
 {
-    int socks[2], pipes[2], dgram[2];
+    int socks[2];
 
-    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, socks), 0);
-    CHECK_INT(socketpair(AF_UNIX, SOCK_DGRAM, 0, dgram), 0);
-    CHECK_INT(pipe(pipes), 0);
+    tcp_pair(socks);
     int two[2] = {socks[0], socks[1]};
-    int ten[10] = {socks[0], socks[0], socks[0], socks[0], socks[0],
-                   socks[0], socks[0], socks[0], socks[0], socks[0]};
+    int many[FDPASS_MAX];
+    for (int i = 0; i < FDPASS_MAX; i++) {
+        many[i] = socks[0];
+    }
     int before = open_fds();
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 8; i++) {
         setup();
         greet();
         uint32_t seq = ask(80);
@@ -248,24 +259,18 @@ static void bad_answers_break(void)
             say_fds(seq, two, 2);
             break;
         case 2:
-            say_fds(seq, ten, 10);
+            say_fds(seq, many, FDPASS_MAX);
             break;
-        case 3:
-            say_fds(seq, &pipes[0], 1);
-            break;
-        case 4:
-            say_fds(seq, &dgram[0], 1);
-            break;
-        case 5: /* nobody asked that */
+        case 3: /* nobody asked that */
             say_fds(seq + 1, &socks[0], 1);
             break;
-        case 6: /* a status that is no errno */
+        case 4: /* a status that is no errno */
             say(CHANNEL_CONNECT, seq, 7, 0);
             break;
-        case 7: /* too short */
+        case 5: /* too short */
             say_with(&seq, sizeof(seq), &socks[0], 1);
             break;
-        case 8: /* an operation that does not exist */
+        case 6: /* an operation that does not exist */
             say(99, seq, 0, 0);
             break;
         default: /* the same answer twice */
@@ -277,9 +282,111 @@ static void bad_answers_break(void)
         teardown();
         CHECK_THAT(open_fds() == before, "case %d left a descriptor", i);
     }
-    for (int i = 0; i < 2; i++) {
-        (void)close(socks[i]), (void)close(pipes[i]), (void)close(dgram[i]);
+    (void)close(socks[0]), (void)close(socks[1]);
+}
+
+static int listening(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    return fd >= 0 && listen(fd, 1) == 0 ? fd : -1;
+}
+
+static int half_of(int family, int type)
+{
+    int pair[2];
+
+    if (socketpair(family, type | SOCK_CLOEXEC, 0, pair) < 0) {
+        return -1;
     }
+    (void)close(pair[1]);
+    return pair[0];
+}
+
+/* What is no connected TCP socket is said to be none, and is closed. */
+static void only_connected_tcp_is_taken(void)
+{
+    struct {
+        int fd;
+        const char *why;
+    } const cases[] = {
+        {half_of(AF_UNIX, SOCK_STREAM), "it handed over a socket that is not TCP"},
+        {half_of(AF_UNIX, SOCK_SEQPACKET), "it handed over a socket that is not TCP"},
+        {socket(AF_INET, SOCK_DGRAM, 0), "it handed over a socket that is not TCP"},
+        {socket(AF_INET, SOCK_STREAM, 0), "it handed over a socket that is not connected"},
+        {socket(AF_INET6, SOCK_STREAM, 0), "it handed over a socket that is not connected"},
+        {listening(), "it handed over a socket that is not connected"},
+        {memfd_create("x", MFD_CLOEXEC), "it handed over a descriptor that is not a socket"},
+        {open("/dev/null", O_RDWR), "it handed over a descriptor that is not a socket"},
+        {epoll_create1(EPOLL_CLOEXEC), "it handed over a descriptor that is not a socket"},
+    };
+    int before = open_fds();
+
+    for (size_t i = 0; i < countof(cases); i++) {
+        CHECK(cases[i].fd >= 0);
+        setup();
+        greet();
+        say_fds(ask(80), &cases[i].fd, 1);
+        CHECK_INT(broken, 1);
+        CHECK_STR(broken_why, cases[i].why);
+        CHECK_INT(answers[0], -ECONNRESET);
+        teardown();
+        CHECK_THAT(open_fds() == before, "case %zu left a descriptor", i);
+    }
+    for (size_t i = 0; i < countof(cases); i++) {
+        (void)close(cases[i].fd);
+    }
+}
+
+/* A service that resets what it has just accepted is no hostile agent. */
+static void a_connection_that_was_reset_is_taken(void)
+{
+    const struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    int pair[2];
+
+    tcp_pair(pair);
+    CHECK_INT(setsockopt(pair[1], SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
+    (void)close(pair[1]);
+    setup();
+    greet();
+    say_fds(ask(80), &pair[0], 1);
+    CHECK_INT(broken, 0);
+    CHECK(answers[0] >= 0);
+    (void)close(pair[0]);
+    teardown();
+}
+
+static int closed[8], closed_n;
+
+static void closer(int fd, bool reset)
+{
+    (void)reset;
+    closed[closed_n++] = fd;
+}
+
+/* The kernel would close them on the loop's thread, which may block: so all are received, and left
+ * to the closer. */
+static void the_closer_gets_every_descriptor(void)
+{
+    int socks[2], many[3];
+
+    tcp_pair(socks);
+    many[0] = many[1] = many[2] = socks[0];
+    closed_n = 0;
+    setup();
+    greet();
+    int first = open_fds();
+    foreign_closer_set(closer);
+    say_fds(ask(80), many, 3);
+    CHECK_INT(broken, 1);
+    CHECK_INT(closed_n, 4); /* the channel, too: messages in it may hold more */
+    CHECK_INT(open_fds(), first + 3);
+    foreign_closer_set(NULL);
+    for (int i = 0; i < closed_n; i++) {
+        (void)close(closed[i]);
+    }
+    (void)close(socks[0]), (void)close(socks[1]);
+    teardown();
 }
 
 static void questions_share_a_count(void)
@@ -475,6 +582,30 @@ static void quiet_is_known_by_the_close(void)
     }
 }
 
+static void on_answer_again(void *ctx, int fd_or_error)
+{
+    answers[answers_n++] = fd_or_error;
+    agent_channel_connect(ctx, 1234, on_answer, NULL);
+}
+
+/* The edge asks again when a request fails, before anybody is told that the channel is gone. */
+static void asking_again_while_it_closes_is_refused(void)
+{
+    setup();
+    greet();
+    agent_channel_connect(channel, 1234, on_answer_again, channel);
+    (void)hear();
+    struct channel_message asked = ask_quiet();
+    say(CHANNEL_QUIET, asked.seq, 0, 0);
+    fd_closep(&agent);
+    turn();
+    CHECK_INT(quiet, 1);
+    CHECK_INT(answers_n, 2);
+    CHECK(answers[0] < 0 && answers[1] < 0);
+    channel = NULL;
+    teardown();
+}
+
 static void who_cannot_be_quiet_says_so(void)
 {
     setup();
@@ -526,6 +657,9 @@ int main(void)
         {"closing answers what waits", closing_answers_what_waits},
         {"the agent's end closing breaks", the_agents_end_closing_breaks},
         {"bad answers break, and leak nothing", bad_answers_break},
+        {"only connected TCP is taken", only_connected_tcp_is_taken},
+        {"a connection that was reset is taken", a_connection_that_was_reset_is_taken},
+        {"the closer gets every descriptor", the_closer_gets_every_descriptor},
         {"questions share a count", questions_share_a_count},
         {"too many questions break", too_many_questions_break},
         {"too many requests are refused", too_many_requests_are_refused},
@@ -534,6 +668,7 @@ int main(void)
         {"the longest line fits", the_longest_line_fits},
         {"an older agent has no log", an_older_agent_has_no_log},
         {"quiet is known by the close", quiet_is_known_by_the_close},
+        {"asking again while it closes is refused", asking_again_while_it_closes_is_refused},
         {"who cannot be quiet says so", who_cannot_be_quiet_says_so},
         {"last words are heard", last_words_are_heard},
     };

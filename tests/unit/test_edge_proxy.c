@@ -109,7 +109,9 @@ static void check_answer(const char *request, const char *status, const char *ty
     const char *head = hear(c, "\r\n\r\n");
     CHECK_THAT(strncmp(head + 9, status, 3) == 0, "status is %.3s, want %s", head + 9, status);
     CHECK_THAT(strcasestr(head, type), "no '%s' in %s", type, head);
-    CHECK(strcasestr(head, "access-control-allow-origin: *\r\n"));
+    /* Pages read why a port of ours, or an address without one, does not answer. */
+    bool other = strstr(request, "Port: 81\r\n") || strstr(request, "Port: 8080\r\n");
+    CHECK(!strcasestr(head, "access-control-allow-origin: *\r\n") == other);
     CHECK_STR(hear(c, body), body);
     (void)close(c);
 }
@@ -311,6 +313,99 @@ static void a_private_sandbox_wants_its_token(void)
     finish();
 }
 
+/* ---- ports of ours ---- */
+
+static void check_refused(const char *head_and_port, const char *status)
+{
+    char request[1024];
+    int c = client();
+
+    (void)snprintf(request, sizeof(request), "%s\r\nContent-Length: 0\r\n\r\n", head_and_port);
+    say(c, request);
+    const char *head = hear(c, "\r\n\r\n");
+    CHECK_THAT(strncmp(head + 9, status, 3) == 0, "%s: %.20s", head_and_port, head);
+    CHECK_INT(only.dials, 0);
+    CHECK_INT(only.wakes, 0);
+    (void)close(c);
+}
+
+static void check_passes(const char *head_and_port)
+{
+    char request[1024];
+    int c = client();
+
+    (void)snprintf(request, sizeof(request), "%s\r\nContent-Length: 0\r\n\r\n", head_and_port);
+    say(c, request);
+    int s = service();
+    CHECK_THAT(s >= 0, "did not pass: %s", head_and_port);
+    (void)hear(s, "\r\n\r\n");
+    say(s, "HTTP/1.1 204 No\r\nConnection: close\r\n\r\n");
+    CHECK(strncmp(hear(c, "\r\n\r\n"), "HTTP/1.1 204 ", 13) == 0);
+    (void)close(c), (void)close(s);
+}
+
+#define BY_NAME(port) " HTTP/1.1\r\nHost: " port "-" ID ".localhost:3000"
+#define EVIL "\r\nOrigin: http://evil.test"
+#define SECURE "\r\nX-Access-Token: " TOKEN
+
+static void pages_of_other_sites_do_not_reach_ports_of_ours(void)
+{
+    static const char *const refused[] = {
+        "POST /execute" BY_NAME("49999") EVIL "\r\nContent-Type: text/plain",
+        "POST /execute" BY_NAME("49999") "\r\nOrigin: null",
+        "POST /contexts" BY_NAME("49999") "\r\nOrigin: http://80-iother.localhost:3000",
+        "GET /contexts" BY_NAME("49999") "\r\nSec-Fetch-Site: same-site",
+        "GET /health" BY_NAME("49999") EVIL "\r\nConnection: Upgrade\r\nUpgrade: websocket",
+        "GET /mcp" BY_NAME("50005") EVIL "\r\nConnection: Upgrade\r\nUpgrade: websocket",
+        "GET /envs" BY_NAME("49983") EVIL,
+        "POST /files/compose" BY_NAME("49983") EVIL,
+    };
+
+    start();
+    only.paused = only.returns = true; /* a request that is let in would wake it */
+    for (size_t i = 0; i < countof(refused); i++) {
+        check_refused(refused[i], "403");
+    }
+    only.paused = only.returns = false;
+    check_passes("OPTIONS /execute" BY_NAME("49999") EVIL);
+    check_passes("GET /health" BY_NAME("49999") EVIL);
+    check_passes("POST /execute" BY_NAME("49999") EVIL SECURE);
+    check_passes("POST /contexts" BY_NAME("49999") EVIL "\r\nContent-Type: application/json");
+    check_passes("GET /files?path=a" BY_NAME("49983") EVIL);
+    check_passes("POST /execute" BY_NAME("8000") EVIL "\r\nContent-Type: text/plain");
+    check_passes("GET /" BY_NAME("8000") "\r\nSec-Fetch-Site: cross-site");
+    finish();
+}
+
+static void a_secure_sandbox_runs_code_for_its_token_alone(void)
+{
+    static const char *const refused[] = {
+        "POST /execute" BY_NAME("49999"),
+        "POST /execute" BY_NAME("49999") "\r\nX-Access-Token: wrong",
+        "POST /contexts/../execute" BY_NAME("49999"),
+        "POST /contexts/%2e%2e/execute" BY_NAME("49999"),
+        "POST //execute" BY_NAME("49999"),
+        "GET /contextsx" BY_NAME("49999"),
+        "POST /health" BY_NAME("49999"),
+    };
+
+    start();
+    only.paused = only.returns = true;
+    for (size_t i = 0; i < countof(refused); i++) {
+        check_refused(refused[i], "401");
+    }
+    only.paused = only.returns = false;
+    check_passes("POST /execute" BY_NAME("49999") SECURE);
+    check_passes("GET /contexts" BY_NAME("49999"));
+    check_passes("DELETE /contexts/abc" BY_NAME("49999"));
+    check_passes("GET /health" BY_NAME("49999"));
+    check_passes("POST /mcp" BY_NAME("50005")); /* the gateway has a token of its own */
+    check_passes("POST /execute" BY_NAME("8000"));
+    only.token = NULL;
+    check_passes("POST /execute" BY_NAME("49999"));
+    finish();
+}
+
 /* A reader that does not read stops the writer behind it, and nothing is lost. */
 static void slow_readers_stop_writers(void)
 {
@@ -367,6 +462,10 @@ int main(void)
         {"waits for a service that starts", waits_for_a_service_that_starts},
         {"finds the sandbox of a signed link", finds_the_sandbox_of_a_signed_link},
         {"a private sandbox wants its token", a_private_sandbox_wants_its_token},
+        {"pages of other sites do not reach ports of ours",
+         pages_of_other_sites_do_not_reach_ports_of_ours},
+        {"a secure sandbox runs code for its token alone",
+         a_secure_sandbox_runs_code_for_its_token_alone},
         {"slow readers stop writers", slow_readers_stop_writers},
     };
 

@@ -174,17 +174,77 @@ static void redirects_stay_within_the_base(void)
         {"https://api.test:444/v1/b", NULL},
         {"javascript:alert(1)", NULL},
     };
+    struct guard *guard = guard_new();
     struct err err;
 
+    guard_ready(guard);
     CHECK(shell);
     for (size_t i = 0; i < countof(rows); i++) {
         scoped_buf(out, 1024);
-        int r = shell_location(shell, str_of(rows[i].location), &out, &err);
+        int r = shell_location(shell, guard, str_of(rows[i].location), &out, &err);
         CHECK_THAT((r == 0) == (rows[i].want != NULL), "%s: %d", rows[i].location, r);
         CHECK_THAT(r < 0 || str_eq(buf_str(&out), str_of(rows[i].want)), "%.*s", (int)buf_len(&out),
                    buf_at(&out));
     }
+    guard_free(guard);
     shell_free(shell);
+}
+
+/* The key is looked for before the sentence is cut: the last one here begins where the cut is. */
+static void a_redirect_is_told_without_the_key(void)
+{
+    static const char *const locations[] = {
+        "https://evil.test/?key=s3cr3t-of-the-team",
+        "https://evil.test/?key=s3cr3t%2Dof%2Dthe%2Dteam",
+        "https://evil.test/czNjcjN0LW9mLXRoZS10ZWFt",
+        "//s3cr3t-of-the-team.evil.test/",
+        "https://evil.test/a/path/that/is/as/long/as/a/sentence/has/room/for/another/side/and/then/"
+        "some"
+        "/s3cr3t-of-the-team",
+    };
+    struct shell *shell = shell_of("{\"baseUrl\":\"https://api.test/v1\"," KEY "}");
+    struct guard *guard = guard_new();
+    struct err err;
+
+    CHECK(shell && guard_add(guard, STR("s3cr3t-of-the-team"), &err) == 0);
+    guard_ready(guard);
+    for (size_t i = 0; i < countof(locations); i++) {
+        scoped_buf(out, 1024);
+        CHECK_INT(shell_location(shell, guard, str_of(locations[i]), &out, &err), -EPERM);
+        CHECK_THAT(!strstr(err.msg, "s3cr") && !strstr(err.msg, "czNj"), "%s", err.msg);
+        CHECK_THAT(strstr(err.msg, "shell \"api\" does not cover"), "%s", err.msg);
+    }
+    guard_free(guard);
+    shell_free(shell);
+}
+
+static void what_asks_for_another_method_or_path_is_refused(void)
+{
+    static const struct {
+        const char *header, *query;
+        int want;
+    } rows[] = {
+        {"accept", "a=1&b=2", 0},
+        {"accept", "method=flickr.photos.search&x_method=1", 0},
+        {"x-http-method-override", "", -EINVAL},
+        {"X_HTTP-Method_Override", "", -EINVAL},
+        {"x-method-override", "", -EINVAL},
+        {"x-http-method", "", -EINVAL},
+        {"x-original-url", "", -EINVAL},
+        {"x-rewrite-url", "", -EINVAL},
+        {"accept", "_method=DELETE", -EINVAL},
+        {"accept", "a=1&%5Fmethod=DELETE", -EINVAL},
+        {"accept", "a=1;_METHOD=DELETE", -EINVAL},
+        {"accept", "x-http-method-override=PUT", -EINVAL},
+    };
+
+    for (size_t i = 0; i < countof(rows); i++) {
+        const struct http_header header = {str_of(rows[i].header), STR("DELETE")};
+        struct err err;
+        int r = shell_overrides(&header, 1, str_of(rows[i].query), &err);
+
+        CHECK_THAT(r == rows[i].want, "%s ?%s: %d", rows[i].header, rows[i].query, r);
+    }
 }
 
 static void what_is_wrong_with_a_definition_is_said(void)
@@ -238,6 +298,9 @@ int main(void)
          requests_are_read_as_a_strict_server_reads_them},
         {"targets carry the key where it belongs", targets_carry_the_key_where_it_belongs},
         {"redirects stay within the base", redirects_stay_within_the_base},
+        {"a redirect is told without the key", a_redirect_is_told_without_the_key},
+        {"what asks for another method or path is refused",
+         what_asks_for_another_method_or_path_is_refused},
         {"what is wrong with a definition is said", what_is_wrong_with_a_definition_is_said},
     };
 

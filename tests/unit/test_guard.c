@@ -5,7 +5,9 @@
 #include "base/alloc.h"
 #include "base/encode.h"
 #include "check.h"
+#include "guard/formats.h"
 #include "guard/guard.h"
+#include "guard/said.h"
 
 #define KEY "sk-live+4f/9Q~x 2Z=7"
 #define MARK GUARD_MARK
@@ -325,6 +327,200 @@ static void time_is_linear_in_the_text(void)
     guard_free(guard);
 }
 
+/* ---- keys by their looks ---- */
+
+struct looks {
+    size_t n;
+    char kind[64];
+    char place[512];
+};
+
+static void on_looks(void *ctx, struct str place, struct str key, const char *kind)
+{
+    struct looks *looks = ctx;
+
+    (void)key;
+    looks->n++;
+    (void)str_copy(looks->kind, sizeof(looks->kind), str_of(kind));
+    (void)str_copy(looks->place, sizeof(looks->place), place);
+}
+
+/* Made up, and put together here so that nobody takes this file for a leak. */
+#define BODY "9fQ2zL7bX4vK1mR8wT5yH3nJ6pD0sGcAeBuC"
+#define HEX40 "0f1e2d3c4b5a69788796a5b4c3d2e1f00918273a"
+
+static void keys_are_known_by_their_looks(void)
+{
+    static const struct {
+        const char *text, *kind, *place;
+    } rows[] = {
+        {"key = \"e2b_" HEX40 "\"", "an E2B API key", "e2b_" HEX40},
+        {"sk_e2b_" HEX40, "an E2B access token", "sk_e2b_" HEX40},
+        {"KEY=sk-" BODY ";", "an API key of the kind sk-...", "sk-" BODY},
+        {"sk-ant-api03-" BODY, "an Anthropic key", "sk-ant-api03-" BODY},
+        {"a ghp_" BODY ".", "a GitHub token", "ghp_" BODY},
+        {"github_pat_" BODY "_" BODY, "a GitHub token", "github_pat_" BODY "_" BODY},
+        {"'glpat-9fQ2zL7bX4vK1mR8wT5y'", "a GitLab token", "glpat-9fQ2zL7bX4vK1mR8wT5y"},
+        {"AKIA"
+         "QZ7T2M4XK9WB3LPC",
+         "an AWS access key",
+         "AKIA"
+         "QZ7T2M4XK9WB3LPC"},
+        {"AIza"
+         "9fQ2zL7bX4vK1mR8wT5yH3nJ6pD0sGcAeBu",
+         "a Google API key",
+         "AIza"
+         "9fQ2zL7bX4vK1mR8wT5yH3nJ6pD0sGcAeBu"},
+        {"xoxb-"
+         "2917403586-9fQ2zL7bX4vK",
+         "a Slack token",
+         "xoxb-"
+         "2917403586-9fQ2zL7bX4vK"},
+        {"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiI3NTA5In0." BODY, "a JSON web token",
+         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiI3NTA5In0." BODY},
+        {"x = \"a\\nghp_" BODY "\"", "a GitHub token", "ghp_" BODY},
+        {"?token%3Dghp_" BODY "&a=1", "a GitHub token", "ghp_" BODY},
+        {"-----BEGIN RSA PRIVATE KEY-----\n" BODY BODY "\n-----END RSA PRIVATE KEY-----",
+         "a private key", "-----BEGIN RSA PRIVATE KEY-----\n" BODY BODY "\n"},
+        {"k = '-----BEGIN PRIVATE KEY-----\\n" BODY BODY "\\n" BODY "\\n-----END PRIVATE KEY-----'",
+         "a private key", "-----BEGIN PRIVATE KEY-----\\n" BODY BODY "\\n" BODY "\\n"},
+        {"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES\n\n" BODY BODY
+         "\n-----",
+         "a private key",
+         "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES\n\n" BODY BODY
+         "\n"},
+        {"\"-----BEGIN EC PRIVATE KEY-----\\n\" +\n  \"" BODY BODY "\\n\"", "a private key",
+         "-----BEGIN EC PRIVATE KEY-----\\n\" +\n  \"" BODY BODY "\\n\""},
+    };
+
+    for (size_t i = 0; i < countof(rows); i++) {
+        struct looks looks = {0};
+
+        guard_formats_each(str_of(rows[i].text), on_looks, &looks);
+        CHECK_THAT(looks.n == 1, "%zu in %s", looks.n, rows[i].text);
+        CHECK_STR(looks.kind, rows[i].kind);
+        CHECK_STR(looks.place, rows[i].place);
+    }
+}
+
+static void encoded_keys_are_known_too(void)
+{
+    for (size_t skipped = 0; skipped < 4; skipped++) {
+        scoped_buf(plain, 1024);
+        scoped_buf(text, 1024);
+        struct looks looks = {0};
+
+        CHECK(buf_append(&plain, "::::", skipped) == 0 &&
+              buf_printf(&plain, "ghp_" BODY "%s", skipped % 2 ? "\n" : "") == 0 &&
+              buf_append(&text, "v: ", 3) == 0 &&
+              base64_encode(&text, buf_at(&plain), buf_len(&plain), BASE64_STD) == 0);
+        guard_formats_each(buf_str(&text), on_looks, &looks);
+        CHECK_THAT(looks.n >= 1, "behind %zu bytes", skipped);
+        CHECK_STR(looks.kind, "a GitHub token");
+    }
+    struct looks looks = {0};
+    scoped_buf(text, 1024);
+    for (const char *c = "ghp_" BODY; *c; c++) {
+        CHECK_INT(buf_printf(&text, "%%%02x", (unsigned char)*c), 0);
+    }
+    guard_formats_each(buf_str(&text), on_looks, &looks);
+    CHECK_INT(looks.n, 1);
+}
+
+static void what_only_looks_like_a_key_is_left_alone(void)
+{
+    static const char *const rows[] = {
+        "",
+        "sk-",
+        "ghp_",
+        "e2b_ and sk-... and AKIA",
+        "import os; key = os.environ[\"E2B_API_KEY\"]",
+        "sk-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        "sk-your-api-key-goes-here-and-nowhere-else-1",
+        "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+        "AKIAIOSFODNN7EXAMPLE",
+        "e2b_0000000000000000000000000000000000000000",
+        "e2b_" HEX40 "0",
+        "task-9fQ2zL7bX4vK1mR8wT5yH3nJ6pD0sGcAeBuC",
+        "<div class=\"sk-container sk-estimator-id-1 sk-toggleable\">",
+        "sk-learn-contrib-is-a-family-of-packages-for-python",
+        "if text.startswith(\"-----BEGIN PRIVATE KEY-----\"):",
+        "HEAD = '-----BEGIN PRIVATE KEY-----'\nSHA = "
+        "'9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b'",
+        "-----BEGIN CERTIFICATE-----\n" BODY BODY "\n-----END CERTIFICATE-----",
+        "eyJhbGciOiJIUzI1NiJ9.short.x",
+        "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk",
+        "integrity=\"sha512-v2kDEe57lecTulaDIuNTPy3Ry4gLGJ6Z1O3vE1krgXZNrsQ+LFTGHVxVjcXPs17LhbZV\"",
+        "%00%01%02%03%04%05%06%07%08%09%0a%0b%0c%0d%0e%0f%10%11",
+    };
+
+    for (size_t i = 0; i < countof(rows); i++) {
+        struct looks looks = {0};
+
+        guard_formats_each(str_of(rows[i]), on_looks, &looks);
+        CHECK_THAT(looks.n == 0, "%s: %s", rows[i], looks.kind);
+    }
+}
+
+/* ---- which one, and where ---- */
+
+static void on_tag(void *ctx, uint16_t tag)
+{
+    *(unsigned *)ctx |= 1U << tag;
+}
+
+static void a_guard_says_which_secret_and_where(void)
+{
+    struct guard *guard = guard_new();
+    struct str place = {0}, text = STR("one\ntwo c2VjcmV0LW51bWJlci10d28= secret-number-one");
+    uint16_t tag = 0;
+    unsigned tags = 0;
+    size_t count = 0;
+    struct err err;
+    scoped_buf(out, 1024);
+
+    CHECK(guard_add_tagged(guard, STR("secret-number-one"), 1, &err) == 0);
+    CHECK(guard_add_tagged(guard, STR("secret-number-two"), 2, &err) == 0);
+    CHECK(guard_add_value_tagged(guard, STR("Bearer secret-number-three"), 3, &err) == 0);
+    guard_ready(guard);
+    CHECK_INT(guard_find(guard, text, &place, &tag), 1);
+    CHECK_INT(tag, 2);
+    CHECK_THAT(str_starts(place, STR("c2VjcmV0")) && place.at == text.at + 8, "%.*s",
+               (int)place.len, place.at);
+    CHECK_INT(guard_redact_tagged(guard, text, &out, &count, on_tag, &tags), 0);
+    CHECK_INT(count, 2);
+    CHECK_INT(tags, 1 << 1 | 1 << 2);
+    CHECK_INT(guard_find(guard, STR("nothing"), &place, &tag), 0);
+    CHECK_INT(guard_find(guard, STR("secret-number-three"), &place, &tag), 1);
+    CHECK_INT(tag, 3);
+    guard_free(guard);
+}
+
+/* ---- sentences ---- */
+
+static void the_words_of_others_are_redacted_before_they_are_cut(void)
+{
+    struct guard *guard = guard_new();
+    char text[GUARD_SAID_BYTES + 64];
+    struct said said;
+    struct err err;
+
+    CHECK(guard_add(guard, STR("secret-number-one"), &err) == 0);
+    guard_ready(guard);
+    CHECK_STR(guard_said(guard, STR("a secret-number-one b"), &said), "a " MARK " b");
+    CHECK_STR(guard_said(guard, STR("line\r\nforged\x7f\xc3\xa4"), &said), "line??forged???");
+    CHECK_STR(guard_said(guard, STR(""), &said), "");
+    for (size_t before = 0; before < GUARD_SAID_BYTES; before++) {
+        memset(text, 'x', sizeof(text));
+        memcpy(text + before, "secret-number-one", strlen("secret-number-one"));
+        const char *shown = guard_said(guard, (struct str){text, sizeof(text)}, &said);
+        CHECK_THAT(!strstr(shown, "secr"), "%s", shown);
+        CHECK_THAT(str_ends(str_of(shown), STR("...")), "%s", shown);
+    }
+    guard_free(guard);
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -343,6 +539,12 @@ int main(void)
         {"a stream stays small", a_stream_stays_small},
         {"limits are told", limits_are_told},
         {"time is linear in the text", time_is_linear_in_the_text},
+        {"keys are known by their looks", keys_are_known_by_their_looks},
+        {"encoded keys are known too", encoded_keys_are_known_too},
+        {"what only looks like a key is left alone", what_only_looks_like_a_key_is_left_alone},
+        {"a guard says which secret and where", a_guard_says_which_secret_and_where},
+        {"the words of others are redacted before they are cut",
+         the_words_of_others_are_redacted_before_they_are_cut},
     };
 
     return check_run(tests, countof(tests));

@@ -12,6 +12,7 @@
 #include "keeper/about.h"
 #include "keeper/images.h"
 #include "keeper/mend.h"
+#include "keeper/mounted.h"
 #include "keeper/reason.h"
 #include "tmpdir.h"
 
@@ -198,6 +199,29 @@ static void memory_is_never_saved_as_merged(void)
     image__memory__free_unpacked(mended, NULL);
 }
 
+/* ---- mounts ---- */
+
+static void volumes_and_what_is_gone_are_told_from_the_rest(void)
+{
+    static const char mountinfo[] =
+        "40 1 0:30 / / rw - overlay atoll rw\n"
+        "41 40 0:31 /atoll/boot_id//deleted /proc/sys/kernel/random/boot_id ro - tmpfs none rw\n"
+        "42 40 0:31 /atoll/shm//deleted /dev/shm rw - tmpfs none rw\n"
+        "43 40 0:32 /volumes/a /data\\040one rw shared:1 - btrfs /dev/loop0 rw\n"
+        "44 40 0:32 /agents/x /run/atoll/agent ro - btrfs /dev/loop0 rw\n"
+        "45 40 0:31 /deleted /plain rw - tmpfs none rw\n";
+    struct mounted mounted;
+
+    mounted_read(mountinfo, &mounted);
+    CHECK_INT(mounted.n, 1);
+    CHECK_STR(mounted.path[0], "/data one");
+    CHECK_STR(mounted.gone, "/proc/sys/kernel/random/boot_id");
+    mounted_read(strstr(mountinfo, "43 "), &mounted);
+    CHECK_STR(mounted.gone, "");
+    mounted_read("", &mounted);
+    CHECK_INT(mounted.n, 0);
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -206,6 +230,8 @@ int main(void)
         {"what may pass is told from what stays", what_may_pass_is_told_from_what_stays},
         {"a feature that is missing is named", a_feature_that_is_missing_is_named},
         {"periodic timers go off again", periodic_timers_go_off_again},
+        {"volumes, and what is gone, are told from the rest",
+         volumes_and_what_is_gone_are_told_from_the_rest},
         {"memory is never saved as merged", memory_is_never_saved_as_merged},
     };
     return check_run(tests, countof(tests));

@@ -1,4 +1,5 @@
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
@@ -47,6 +48,18 @@ static void held_by_children(void)
     CHECK(!lock_is_held(path));
 }
 
+static void what_is_no_file_is_refused_at_once(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    char path[64];
+    struct err err;
+
+    (void)snprintf(path, sizeof(path), "%s/lock", dir.path);
+    CHECK_INT(mkfifo(path, 0600), 0);
+    CHECK_INT(lock_take(path, 0, &err), -EINVAL);
+    CHECK(!lock_is_held(path));
+}
+
 static void a_link_is_refused(void)
 {
     scoped_tmpdir dir = tmpdir_make();
@@ -64,6 +77,7 @@ int main(void)
         {"one holder at a time", one_holder},
         {"a child holds it too", held_by_children},
         {"a symbolic link is no lock file", a_link_is_refused},
+        {"what is no file is refused at once", what_is_no_file_is_refused_at_once},
     };
     return check_run(tests, countof(tests));
 }

@@ -11,9 +11,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "check.h"
 #include "h2_client.h"
+#include "http/conn.h"
 #include "http/tls.h"
 #include "http_app.h"
 #include "tmpdir.h"
@@ -121,6 +123,60 @@ static void test_connections_max(void)
     scoped_reply again = {0};
     CHECK(app_say(&app, fourth, hello));
     CHECK(app_read_until(&app, fourth, &again, "hello"));
+    CHECK(app_end(&app));
+}
+
+/* Whoever is between requests goes before a new one is turned away. */
+static void test_an_idle_connection_makes_room(void)
+{
+    struct http_server_options options = {.connections_max = 2};
+    struct app app;
+    CHECK(app_start(&app, options, NULL));
+    scoped_fd idle = app_connect(&app);
+    scoped_reply reply = {0}, ended = {0}, served = {0}, refused = {0};
+    CHECK(app_say(&app, idle, hello));
+    CHECK(app_read_until(&app, idle, &reply, "hello"));
+    scoped_fd busy = app_connect(&app);
+    CHECK(app_say(&app, busy, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"));
+    CHECK(APP_UNTIL(&app, app.requests == 2));
+    scoped_fd third = app_connect(&app);
+    CHECK(app_say(&app, third, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"));
+    CHECK(app_read_eof(&app, idle, &ended));
+    CHECK(APP_UNTIL(&app, app.requests == 3));
+    CHECK_INT(http_server_figures(app.server).evicted[HTTP_EVICTED_IDLE], 1);
+    CHECK_INT(http_server_figures(app.server).refused, 0);
+    /* Now both serve a request, and none can be spared. */
+    scoped_fd fourth = app_connect(&app);
+    CHECK(app_read_until(&app, fourth, &refused, "too many connections"));
+    CHECK_INT(http_server_figures(app.server).refused, 1);
+    app_release(&app);
+    CHECK(app_read_until(&app, third, &served, "200 OK"));
+    CHECK(app_end(&app));
+}
+
+/* One that has said nothing for a second goes as well, and one that has just come does not. */
+static void test_a_silent_connection_makes_room(void)
+{
+    struct http_server_options options = {.connections_max = 1, .header_timeout_ms = 60 * 1000};
+    struct app app;
+    CHECK(app_start(&app, options, NULL));
+    scoped_fd silent = app_connect(&app);
+    CHECK(APP_UNTIL(&app, http_server_figures(app.server).silent == 1));
+    scoped_fd early = app_connect(&app);
+    scoped_reply refused = {0}, reply = {0}, ended = {0};
+    CHECK(app_read_until(&app, early, &refused, "too many connections"));
+    fd_closep(&early);
+    CHECK(APP_UNTIL(&app, http_server_figures(app.server).connections == 1));
+    int64_t patience_us = CONN_PATIENCE_MS * 1000;
+    for (int64_t end_us = clock_mono_us() + patience_us; clock_mono_us() < end_us;) {
+        app_step(&app);
+    }
+    scoped_fd late = app_connect(&app);
+    CHECK(app_say(&app, late, hello));
+    CHECK(app_read_until(&app, late, &reply, "hello"));
+    CHECK(app_read_eof(&app, silent, &ended));
+    CHECK_INT(http_server_figures(app.server).evicted[HTTP_EVICTED_FRESH], 1);
+    CHECK_INT(http_server_figures(app.server).silent, 0);
     CHECK(app_end(&app));
 }
 
@@ -588,6 +644,8 @@ int main(void)
         {"a unix listener taken over", test_unix_listener},
         {"a connection taken over", test_adopt},
         {"one connection too many", test_connections_max},
+        {"an idle connection makes room", test_an_idle_connection_makes_room},
+        {"a silent connection makes room", test_a_silent_connection_makes_room},
         {"a slow head", test_slow_head},
         {"adopted ones may wait for their first byte", test_adopted_ones_wait},
         {"an idle connection", test_idle},

@@ -17,6 +17,7 @@
 enum {
     HOLE_AT = 8 * 1024 * 1024,
     DEPTH = 600, /* of names of ten bytes: longer than any path may be */
+    TOO_DEEP = 4200,
 };
 
 static struct err err;
@@ -117,9 +118,9 @@ static void a_tree_comes_back_as_it_was(void)
 }
 
 /* Down from there, to the last of them; with `made`, each is made on the way. */
-static int descend(int top, bool made, int fds[DEPTH])
+static int descend(int top, bool made, int *fds, int n)
 {
-    for (int i = 0; i < DEPTH; i++) {
+    for (int i = 0; i < n; i++) {
         int at = i ? fds[i - 1] : top;
         if (made && mkdirat(at, "directory", 0755) < 0) {
             return -errno;
@@ -133,31 +134,45 @@ static int descend(int top, bool made, int fds[DEPTH])
 }
 
 /* No path of theirs can be given to anybody who removes them. */
-static void ascend(int top, int fds[DEPTH])
+static void ascend(int top, int *fds, int n)
 {
-    (void)unlinkat(fds[DEPTH - 1], "last", 0);
-    for (int i = DEPTH; i-- > 0;) {
+    (void)unlinkat(fds[n - 1], "last", 0);
+    for (int i = n; i-- > 0;) {
         (void)close(fds[i]);
         (void)unlinkat(i ? fds[i - 1] : top, "directory", AT_REMOVEDIR);
     }
 }
 
-static void no_tree_is_too_deep(void)
+static void a_deep_tree_comes_back(void)
 {
     int was[DEPTH], is[DEPTH];
     scoped_tmpdir top = tmpdir_make();
     scoped_fd from = dir_new(top.fd, "from"), to = dir_new(top.fd, "to"), image = memory_file();
 
     (void)fd_allow_most();
-    CHECK_INT(descend(from, true, was), 0);
+    CHECK_INT(descend(from, true, was, DEPTH), 0);
     file_new(was[DEPTH - 1], "last", "here", 0644);
     int wrote = stow_write(from, image, &err);
-    ascend(from, was);
+    ascend(from, was, DEPTH);
     CHECK_INT(wrote, 0);
     CHECK_INT(stow_read(image, to, &err), 0);
-    CHECK_INT(descend(to, false, is), 0);
+    CHECK_INT(descend(to, false, is, DEPTH), 0);
     text_check(is[DEPTH - 1], "last", "here");
-    ascend(to, is);
+    ascend(to, is, DEPTH);
+}
+
+static void a_tree_that_is_too_deep_is_refused(void)
+{
+    static int was[TOO_DEEP];
+    scoped_tmpdir top = tmpdir_make();
+    scoped_fd from = dir_new(top.fd, "from"), image = memory_file();
+
+    (void)fd_allow_most();
+    CHECK_INT(descend(from, true, was, TOO_DEEP), 0);
+    int wrote = stow_write(from, image, &err);
+    ascend(from, was, TOO_DEEP);
+    CHECK_INT(wrote, -ENAMETOOLONG);
+    CHECK_THAT(strstr(err.msg, "deep"), "it says: %s", err.msg);
 }
 
 static void what_is_cut_off_is_refused(void)
@@ -242,7 +257,8 @@ int main(void)
 {
     static const struct check_test tests[] = {
         {"a tree comes back as it was", a_tree_comes_back_as_it_was},
-        {"no tree is too deep", no_tree_is_too_deep},
+        {"a deep tree comes back", a_deep_tree_comes_back},
+        {"a tree that is too deep is refused", a_tree_that_is_too_deep_is_refused},
         {"what is cut off is refused", what_is_cut_off_is_refused},
         {"a name leads nowhere else", a_name_leads_nowhere_else},
         {"what GNU tar wrote is left to it", what_gnu_tar_wrote_is_left_to_it},

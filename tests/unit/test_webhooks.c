@@ -216,11 +216,16 @@ static void knows_its_own_addresses(void)
         "::ffff:127.0.0.1",
         "::127.0.0.1",
         "64:ff9b::7f00:1",
+        "::ffff:0:7f00:1",
+        "64:ff9b:1::7f00:1",
+        "2002:7f00:1::",
+        "2001::1",
         "fd00:ec2::254",
         "::ffff:169.254.169.254",
     };
-    static const char *const strangers[] = {"192.0.2.1",        "198.51.100.7", "2001:db8::1",
-                                            "::ffff:192.0.2.1", "128.0.0.1",    "223.255.255.255"};
+    static const char *const strangers[] = {"192.0.2.1",         "198.51.100.7", "2001:db8::1",
+                                            "::ffff:192.0.2.1",  "128.0.0.1",    "223.255.255.255",
+                                            "::ffff:0:192.0.2.1"};
 
     for (size_t i = 0; i < countof(ours); i++) {
         CHECK_THAT(own(ours[i]), "%s is ours", ours[i]);

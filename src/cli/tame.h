@@ -1,0 +1,20 @@
+/* tame.h - text that a daemon sent, made fit for the terminal of whoever runs a command.
+ *
+ * A server that was taken over, or code in a sandbox whose log is shown, could write the control
+ * sequences of a terminal: they move the cursor, rename the window, and on some terminals type.
+ *
+ * Blocks:   never; pure. Any thread.
+ */
+#ifndef CLI_TAME_H
+#define CLI_TAME_H
+
+#include <jansson.h>
+
+/* Every control character but the end of a line and the tab becomes a question mark, also those
+ * beyond ASCII (U+0080 to U+009F in UTF-8). */
+void tame_text(char *text);
+
+/* The same in every text of a value. Returns it; NULL is fine. */
+json_t *tame_json(json_t *value);
+
+#endif

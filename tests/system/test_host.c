@@ -1,0 +1,83 @@
+/* Counts of the whole machine, and whose they are when a jail uses them. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "rig.h"
+
+static struct rig rig;
+static struct rig_jail one;
+
+static const char *host_read(const char *path)
+{
+    static char text[4096];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+    text[n > 0 ? n : 0] = '\0';
+    (void)close(fd);
+    return text;
+}
+
+/* Lowered first, so that a keeper has something to do; to what any machine can do with. */
+static void limits_of_the_whole_host_are_raised(void)
+{
+    static const char *const knobs[][3] = {
+        {"/proc/sys/kernel/pid_max", "65536", "4194304\n"},
+        {"/proc/sys/fs/file-max", "1000000", "9223372036854775807\n"},
+        {"/proc/sys/kernel/pty/max", "4096", "65536\n"},
+    };
+
+    for (size_t i = 0; i < countof(knobs); i++) {
+        int fd = open(knobs[i][0], O_WRONLY | O_CLOEXEC);
+        CHECK(fd >= 0 && write(fd, knobs[i][1], strlen(knobs[i][1])) > 0);
+        (void)close(fd);
+    }
+    rig_keeper_kill(&rig);
+    rig_keeper_start(&rig);
+    for (size_t i = 0; i < countof(knobs); i++) {
+        CHECK_STR(host_read(knobs[i][0]), knobs[i][2]);
+    }
+}
+
+static long long group_number(const char *mount, const char *group, const char *knob)
+{
+    char path[256];
+
+    (void)snprintf(path, sizeof(path), "%s/atoll-%s/%s%s", mount, rig.instance, group, knob);
+    const char *text = host_read(path);
+    return text[0] ? strtoll(text, NULL, 10) : -1;
+}
+
+static void all_jails_together_leave_processes_to_the_host(void)
+{
+    const char *mount =
+        access("/sys/fs/cgroup/pids", F_OK) == 0 ? "/sys/fs/cgroup/pids" : "/sys/fs/cgroup";
+    long long pids = strtoll(host_read("/proc/sys/kernel/pid_max"), NULL, 10);
+    long long threads = strtoll(host_read("/proc/sys/kernel/threads-max"), NULL, 10);
+    long long most = threads < pids ? threads : pids;
+
+    CHECK_INT(group_number(mount, "", "pids.max"), most - most / 4);
+    CHECK(group_number(mount, "one/", "pids.max") > 0);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check_test tests[] = {
+        {"limits of the whole host are raised", limits_of_the_whole_host_are_raised},
+        {"all jails together leave processes to the host",
+         all_jails_together_leave_processes_to_the_host},
+    };
+
+    if (argc < 2 || geteuid() != 0) {
+        printf("1..0 # SKIP needs root, and the probe's path as its argument\n");
+        return 0;
+    }
+    rig_open(&rig, argv[1]);
+    rig_layer(&rig, "base");
+    struct keeper_request req = rig_create_request("one", 0, "base");
+    int code = rig_create(&rig, &req, &one).status == 0 ? check_run(tests, countof(tests)) : 1;
+    rig_close(&rig);
+    return code;
+}
