@@ -206,8 +206,16 @@ def test_other_datagrams_are_refused(plain):
     assert "ConnectionRefusedError" in done
 
 
+def test_datagrams_over_ipv6_are_refused_at_once(plain):
+    script = ("import socket; s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM);"
+              "s.connect(('2001:db8::1', 9999)); s.send(b'x')")
+    done = plain.commands.run(f'python3 -c "{script}" 2>&1 || true').stdout
+    assert "PermissionError" in done
+
+
 def test_ping_does_not_pretend(plain):
-    assert "0 received" in plain.commands.run(f"ping -c 1 -W 2 {ONE} 2>&1 || true").stdout
+    said = plain.commands.run(f"ping -c 1 -W 2 {ONE} 2>&1 || true").stdout
+    assert "1 received" not in said and "not permitted" in said
 
 
 # ---- rules ----

@@ -2,7 +2,7 @@
 
 import pytest
 
-UNITS = {"atoll.service", "atoll-keeper.service", "atoll-templates.service"}
+UNITS = {"atoll.service", "atoll-keeper.service", "atoll-templates.service", "atoll-https.socket"}
 
 
 def files(directory):

@@ -72,6 +72,24 @@ def test_a_new_line_replaces_what_was_unpacked(machine):
     assert machine.criu == "criu 4.3"
 
 
+def test_without_root_what_is_there_is_used(machine):
+    machine.pins.write_text("".join(machine.criu_pins()))
+    assert machine.deps("criu").returncode == 0
+    machine.pins.write_text("".join([machine.deb("criu", "4.3-1", "criu 4.3"), *machine.criu_pins()[1:]]))
+    machine.program("id", "echo 1000")
+    result = machine.deps("criu")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert machine.criu == "criu 4.2.1"
+
+
+def test_without_root_it_says_that_root_is_needed(machine):
+    machine.pins.write_text("".join(machine.criu_pins()))
+    machine.program("id", "echo 1000")
+    result = machine.deps("criu")
+    assert result.returncode == 1
+    assert result.stderr.endswith("; run this as root (sudo make ...)\n")
+
+
 def test_a_mirror_that_the_operator_names_is_asked_as_well(machine):
     machine.program("apt-get", 'case $1 in indextargets) echo "http://127.0.0.1:9/debian/" ;; esac')
     machine.pins.write_text("".join(machine.criu_pins()))
