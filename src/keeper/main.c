@@ -15,6 +15,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 #include "base/alloc.h"
@@ -36,6 +37,7 @@ enum {
     LOCK_TRIES = 100,
     LOCK_POLL_MS = 10,
     POLL_FIXED = 2 + CLIENTS_MAX, /* signals, listener, clients */
+    CLOSE_PATIENCE_US = 50 * 1000,
 };
 
 struct client {
@@ -60,12 +62,40 @@ struct keeper {
 
 /* ---- clients ---- */
 
+/* A message may bring descriptors, which nobody here wants: the kernel closes them, on this thread,
+ * with the message or with the socket that it lies in. The close of a connection may wait for as
+ * long as its owner has set it to (SO_LINGER). A signal ends every such wait: one comes soon, and
+ * again, until patience_over(). */
+static void patience_begin(void)
+{
+    const struct timeval soon = {.tv_usec = CLOSE_PATIENCE_US};
+
+    (void)setitimer(ITIMER_REAL, &(struct itimerval){soon, soon}, NULL);
+}
+
+static void patience_over(void)
+{
+    (void)setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+}
+
+static void on_impatience(int signal_number)
+{
+    (void)signal_number;
+}
+
+static void client_close(struct client *client)
+{
+    patience_begin();
+    fd_closep(&client->fd);
+    patience_over();
+}
+
 static void client_drop(struct client *client, const char *why)
 {
     if (why) {
         log_warn("client dropped: %s", why);
     }
-    fd_closep(&client->fd);
+    client_close(client);
 }
 
 static struct client *client_find(struct keeper *keeper, uint64_t number)
@@ -140,7 +170,18 @@ static bool client_can_take(const struct client *client)
     return poll(&ready, 1, 0) == 1 && ready.revents & POLLOUT;
 }
 
-/* One request. Descriptors that come with it have nowhere to go: the kernel closes them. */
+/* One message, as recv() has it. */
+static ssize_t client_receive(const struct client *client, struct keeper_request *out)
+{
+    patience_begin();
+    ssize_t n = recv(client->fd, out, sizeof(*out), MSG_TRUNC | MSG_DONTWAIT);
+    int saved = errno;
+    patience_over();
+    errno = saved;
+    return n;
+}
+
+/* One request. */
 static void client_serve(struct keeper *keeper, struct client *client)
 {
     struct keeper_request req;
@@ -149,7 +190,7 @@ static void client_serve(struct keeper *keeper, struct client *client)
     if (client->choked) {
         return;
     }
-    ssize_t n = recv(client->fd, &req, sizeof(req), MSG_TRUNC | MSG_DONTWAIT);
+    ssize_t n = client_receive(client, &req);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
         return;
     }
@@ -244,8 +285,10 @@ static int options_check(const struct keeper_options *options, struct err *err)
 
 static int signals_open(struct keeper *keeper, struct err *err)
 {
+    const struct sigaction impatience = {.sa_handler = on_impatience};
     sigset_t set;
 
+    (void)sigaction(SIGALRM, &impatience, NULL);
     /* A jail's first process is nobody's to wait for: it may be an earlier keeper's child. */
     (void)signal(SIGCHLD, SIG_IGN);
     (void)signal(SIGPIPE, SIG_IGN);
@@ -413,7 +456,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
 static void keeper_close(struct keeper *keeper)
 {
     for (size_t i = 0; i < CLIENTS_MAX; i++) {
-        fd_closep(&keeper->clients[i].fd);
+        client_close(&keeper->clients[i]);
     }
     if (keeper->listen_fd >= 0) {
         (void)unlinkat(keeper->socket_dir_fd, keeper->socket_name, 0);
