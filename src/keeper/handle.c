@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -12,6 +11,7 @@
 #include "base/fd.h"
 #include "base/fdpass.h"
 #include "base/log.h"
+#include "keeper/answer.h"
 #include "keeper/listing.h"
 #include "keeper/pack.h"
 #include "keeper/restore.h"
@@ -19,7 +19,6 @@
 #include "keeper/saved.h"
 #include "keeper/starting.h"
 #include "keeper/task.h"
-#include "keeper/volume.h"
 
 struct ending {
     struct ending *prev, *next;
@@ -107,22 +106,6 @@ void handler_free(struct handler *handler)
     free(handler);
 }
 
-static struct keeper_answer answer_to(const struct keeper_request *req, int status,
-                                      const struct err *err)
-{
-    struct keeper_answer answer = {
-        .version = KEEPER_VERSION,
-        .op = req->op,
-        .seq = req->seq,
-        .status = status,
-    };
-
-    if (status < 0) {
-        answer.err = *err;
-    }
-    return answer;
-}
-
 static void answer_plain(struct handler *handler, uint64_t client,
                          const struct keeper_answer *answer)
 {
@@ -186,7 +169,10 @@ static void pending_begin(struct handler *handler, uint64_t client,
         .second = second,
         .req = *req,
     };
-    if (pending_of(handler, req->id)) {
+    if (handler->pendings_n >= HANDLE_WORKS_MAX) {
+        r = err_set(&err, EAGAIN, "the keeper does %d long pieces of work already",
+                    HANDLE_WORKS_MAX);
+    } else if (pending_of(handler, req->id)) {
         r = err_set(&err, EBUSY, "jail %s is just being saved or restored", req->id);
     } else if (req->op == KEEPER_RESTORE) {
         r = restore_mark(handler->kit, req->id, &err);
@@ -375,24 +361,12 @@ int handler_timeout_us(const struct handler *handler)
 
 /* ---- the requests ---- */
 
-static void status_fill(struct handler *handler, struct keeper_status *out)
-{
-    struct statfs fs;
-
-    out->lacks = cgroups_lacks(handler->kit->groups);
-    out->lacks |= pool_limits_disk(handler->kit->pool) ? 0 : KEEPER_LACKS_DISK_LIMIT;
-    if (fstatfs(pool_fd(handler->kit->pool), &fs) == 0) {
-        out->pool_total_bytes = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
-        out->pool_used_bytes = (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
-    }
-}
-
 static void handle_hello(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     struct err err = {0};
     struct keeper_answer answer = answer_to(req, 0, &err);
 
-    status_fill(handler, &answer.state);
+    answer_status(handler->kit, &answer.state);
     int r = listing_jails(&handler->listing, handler->kit, &err);
     for (size_t i = 0; r == 0 && i < handler->listing.n; i++) {
         answer.state.jails += cgroups_populated(handler->kit->groups, handler->listing.ids[i]);
@@ -444,21 +418,31 @@ static void create_over(void *ctx, uint64_t client, const struct keeper_request 
     undo_and_answer(handler, client, req->id, made, &answer);
 }
 
-static void disk_copy_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+/* Before the jail has a group: the keeper begins with it when this is done. How much there is to
+ * look at on a disk is its tenant's doing. */
+static void disk_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
 {
     const struct pending *pending = ctx;
     const struct keeper_request *req = &pending->req;
 
+    struct jail_kit *kit = pending->handler->kit;
+
     (void)fds;
-    result->status = saved_disk_copy(pending->handler->kit->pool, req->plan.from, req->id,
-                                     req->plan.disk_mb, &result->err);
+    if (cgroups_populated(kit->groups, req->id)) {
+        result->status = err_set(&result->err, EEXIST, "jail %s exists already", req->id);
+    } else if (req->plan.keeps_disk) {
+        result->status = pool_disk_reuse(kit->pool, req->id, req->plan.disk_mb, &result->err);
+    } else {
+        result->status =
+            saved_disk_copy(kit->pool, req->plan.from, req->id, req->plan.disk_mb, &result->err);
+    }
 }
 
 static void handle_create(struct handler *handler, uint64_t client,
                           const struct keeper_request *req)
 {
-    if (req->plan.from[0]) {
-        pending_begin(handler, client, req, disk_copy_work, false);
+    if (req->plan.from[0] || req->plan.keeps_disk) {
+        pending_begin(handler, client, req, disk_work, false);
     } else {
         starting_begin(&handler->startings, client, req);
     }
@@ -608,7 +592,7 @@ static void pending_mend(struct handler *handler, const struct keeper_request *r
         return;
     } else if (req->op == KEEPER_RESTORE) {
         result->made = req->plan.keeps_disk ? JAIL_GROUPS : JAIL_ALL;
-    } else {
+    } else if (!req->plan.keeps_disk) {
         result->made = JAIL_DISK;
     }
 }
@@ -675,16 +659,6 @@ static void pending_step(struct handler *handler, struct pending *pending)
     fdpass_close(fds, KEEPER_FDS_MAX);
 }
 
-static void handle_forget(struct handler *handler, uint64_t client,
-                          const struct keeper_request *req)
-{
-    struct err err = {0};
-    int r = saved_forget(handler->kit->pool, req->save.name, &err);
-    struct keeper_answer answer = answer_to(req, r, &err);
-
-    answer_plain(handler, client, &answer);
-}
-
 static void handle_list_saved(struct handler *handler, uint64_t client,
                               const struct keeper_request *req)
 {
@@ -726,78 +700,23 @@ static void handle_list(struct handler *handler, uint64_t client, const struct k
     answer_plain(handler, client, &answer);
 }
 
-static void handle_usage(struct handler *handler, uint64_t client, const struct keeper_request *req)
-{
-    struct err err = {0};
-    struct keeper_usage usage = {.known = 1};
-
-    int r = cgroups_usage(handler->kit->groups, req->id, &usage, &err);
-    struct keeper_answer answer = answer_to(req, r, &err);
-    if (r == 0) {
-        usage.disk_bytes = pool_disk_bytes(handler->kit->pool, req->id);
-        answer.usage = usage;
-    }
-    answer_plain(handler, client, &answer);
-}
-
-/* A jail that is gone is no failure of the others: it stays all zeros. */
-static void handle_usage_many(struct handler *handler, uint64_t client,
-                              const struct keeper_request *req)
-{
-    struct keeper_answer answer = answer_to(req, 0, NULL);
-
-    status_fill(handler, &answer.state);
-    for (uint32_t i = 0; i < req->batch.n; i++) {
-        struct keeper_usage *usage = &answer.usages[i];
-        const char *id = req->batch.ids[i];
-        if (cgroups_sample(handler->kit->groups, id, usage) == 0) {
-            usage->disk_bytes = pool_disk_bytes(handler->kit->pool, id);
-            usage->known = 1;
-        }
-    }
-    answer_plain(handler, client, &answer);
-}
-
-/* ---- volumes ---- */
-
-static void handle_volume(struct handler *handler, uint64_t client,
-                          const struct keeper_request *req)
-{
-    struct err err = {0};
-    uint64_t bytes = 0;
-    int r = volume_request(handler->kit->pool, req, &bytes, &err);
-    struct keeper_answer answer = answer_to(req, r, &err);
-
-    answer.usage.disk_bytes = bytes;
-    answer_plain(handler, client, &answer);
-}
-
 void handler_request(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     static void (*const ops[])(struct handler *, uint64_t, const struct keeper_request *) = {
-        [KEEPER_HELLO] = handle_hello,
-        [KEEPER_CREATE] = handle_create,
-        [KEEPER_ATTACH] = handle_attach,
-        [KEEPER_DESTROY] = handle_destroy,
-        [KEEPER_LIST] = handle_list,
-        [KEEPER_USAGE] = handle_usage,
-        [KEEPER_USAGE_MANY] = handle_usage_many,
-        [KEEPER_SAVE] = handle_save,
-        [KEEPER_RESTORE] = handle_restore,
-        [KEEPER_FORGET] = handle_forget,
-        [KEEPER_LIST_SAVED] = handle_list_saved,
+        [KEEPER_HELLO] = handle_hello,     [KEEPER_CREATE] = handle_create,
+        [KEEPER_ATTACH] = handle_attach,   [KEEPER_DESTROY] = handle_destroy,
+        [KEEPER_LIST] = handle_list,       [KEEPER_SAVE] = handle_save,
+        [KEEPER_RESTORE] = handle_restore, [KEEPER_LIST_SAVED] = handle_list_saved,
         [KEEPER_PACK] = handle_pack,
-        [KEEPER_VOLUME_MAKE] = handle_volume,
-        [KEEPER_VOLUME_REMOVE] = handle_volume,
-        [KEEPER_VOLUME_USAGE] = handle_volume,
     };
+    struct keeper_answer answer;
     struct err err = {0};
 
     int r = keeper_request_check(req, &err);
-    if (r < 0) {
-        struct keeper_answer answer = answer_to(req, r, &err);
-        answer_plain(handler, client, &answer);
+    if (r == 0 && req->op < countof(ops) && ops[req->op]) {
+        ops[req->op](handler, client, req);
         return;
     }
-    ops[req->op](handler, client, req);
+    answer = r < 0 ? answer_to(req, r, &err) : answer_at_once(handler->kit, req);
+    answer_plain(handler, client, &answer);
 }

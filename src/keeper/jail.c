@@ -276,15 +276,12 @@ static int agent_take(struct jail_kit *kit, const char *id, const struct keeper_
     return sockets_open(kit, id, plan->network, out, err);
 }
 
-/* One that is kept is never this jail's to remove, whatever fails. */
+/* One that is kept or copied has been made ready; what is kept is never this jail's to remove. */
 static int disk_ready(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
                       unsigned *made, struct err *err)
 {
-    if (plan->from[0]) {
+    if (plan->from[0] || plan->keeps_disk) {
         return 0;
-    }
-    if (plan->keeps_disk) {
-        return pool_disk_reuse(kit->pool, id, plan->disk_mb, err);
     }
     int r = pool_disk_create(kit->pool, id, plan->disk_mb, err);
     *made |= r == 0 ? JAIL_DISK : 0;

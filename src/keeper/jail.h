@@ -70,8 +70,8 @@ static inline void jail_closep(struct jail *jail)
 
 /* Makes all that the first process needs, and hands it over; *socket is readable when that is the
  * agent, or has failed. With plan.from the disk has been made already, and is this jail's to remove
- * when that fails. *made says what there is to undo on failure of this or the next: jail_kill() and
- * jail_remove() that. */
+ * when that fails; with plan.keeps_disk it has been readied, and stays. *made says what there is to
+ * undo on failure of this or the next: jail_kill() and jail_remove() that. */
 must_check int jail_begin(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
                           struct jail *out, int *socket, unsigned *made, struct err *err);
 

@@ -1,0 +1,101 @@
+#include "keeper/answer.h"
+
+#include <sys/vfs.h>
+
+#include "base/compiler.h"
+#include "keeper/saved.h"
+#include "keeper/volume.h"
+
+struct keeper_answer answer_to(const struct keeper_request *req, int status, const struct err *err)
+{
+    struct keeper_answer answer = {
+        .version = KEEPER_VERSION,
+        .op = req->op,
+        .seq = req->seq,
+        .status = status,
+    };
+
+    if (status < 0) {
+        answer.err = *err;
+    }
+    return answer;
+}
+
+void answer_status(struct jail_kit *kit, struct keeper_status *out)
+{
+    struct statfs fs;
+
+    out->lacks = cgroups_lacks(kit->groups);
+    out->lacks |= pool_limits_disk(kit->pool) ? 0 : KEEPER_LACKS_DISK_LIMIT;
+    if (fstatfs(pool_fd(kit->pool), &fs) == 0) {
+        out->pool_total_bytes = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
+        out->pool_used_bytes = (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
+    }
+}
+
+static struct keeper_answer forget(struct jail_kit *kit, const struct keeper_request *req)
+{
+    struct err err = {0};
+    int r = saved_forget(kit->pool, req->save.name, &err);
+    struct keeper_answer answer = answer_to(req, r, &err);
+
+    return answer;
+}
+
+static struct keeper_answer usage(struct jail_kit *kit, const struct keeper_request *req)
+{
+    struct err err = {0};
+    struct keeper_usage usage = {.known = 1};
+
+    int r = cgroups_usage(kit->groups, req->id, &usage, &err);
+    struct keeper_answer answer = answer_to(req, r, &err);
+    if (r == 0) {
+        usage.disk_bytes = pool_disk_bytes(kit->pool, req->id);
+        answer.usage = usage;
+    }
+    return answer;
+}
+
+/* A jail that is gone is no failure of the others: it stays all zeros. */
+static struct keeper_answer usage_many(struct jail_kit *kit, const struct keeper_request *req)
+{
+    struct keeper_answer answer = answer_to(req, 0, NULL);
+
+    answer_status(kit, &answer.state);
+    for (uint32_t i = 0; i < req->batch.n; i++) {
+        struct keeper_usage *usage = &answer.usages[i];
+        const char *id = req->batch.ids[i];
+        if (cgroups_sample(kit->groups, id, usage) == 0) {
+            usage->disk_bytes = pool_disk_bytes(kit->pool, id);
+            usage->known = 1;
+        }
+    }
+    return answer;
+}
+
+/* ---- volumes ---- */
+
+static struct keeper_answer volume(struct jail_kit *kit, const struct keeper_request *req)
+{
+    struct err err = {0};
+    uint64_t bytes = 0;
+    int r = volume_request(kit->pool, req, &bytes, &err);
+    struct keeper_answer answer = answer_to(req, r, &err);
+
+    answer.usage.disk_bytes = bytes;
+    return answer;
+}
+
+struct keeper_answer answer_at_once(struct jail_kit *kit, const struct keeper_request *req)
+{
+    switch (req->op) {
+    case KEEPER_FORGET:
+        return forget(kit, req);
+    case KEEPER_USAGE:
+        return usage(kit, req);
+    case KEEPER_USAGE_MANY:
+        return usage_many(kit, req);
+    default:
+        return volume(kit, req);
+    }
+}
