@@ -335,7 +335,6 @@ static void on_upstream_end(void *ctx, struct upstream *up, int error)
     } else if (p->carry.ex && !p->carry.answered) {
         passage_refuse(p, 502, "%s broke off the request", ours(p->of->name));
     }
-    intercept_tidy(p->of);
 }
 
 static void passage_free(struct passage *p)
@@ -348,11 +347,7 @@ static void passage_free(struct passage *p)
 
 static void on_over(void *ctx)
 {
-    struct passage *p = ctx;
-    struct intercept *of = p->of;
-
-    passage_free(p);
-    intercept_tidy(of);
+    passage_free(ctx);
 }
 
 static const struct carry_events rule_events = {
