@@ -2,7 +2,7 @@
 
 Every test of tests/security is an attack, and so is a test elsewhere with `@pytest.mark.attack`; the
 marker's arguments are further names (CVE numbers) beside those in the docstring. The docstring's first
-paragraph is one sentence: the attack, and what must hold.
+paragraph is one sentence: the attack, and what must hold. A test without one is listed by its name.
 
 tools/security-page makes docs/SECURITY-TESTS.md of it."""
 
@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CVE = re.compile(r"CVE-\d{4}-\d{4,}")
 SUITES = {"tests/security": True, "tests/system": False, "tests/sdk-py": False}  # True: all of its tests
+ATTACKS_ALL = {"test_root_files.py"}  # whole files outside of tests/security
 NO_ATTACKS = {"test_page.py"}
 
 
@@ -24,13 +25,19 @@ def results_dir():
     return Path(build) / "security-results"
 
 
+def sentence_of(name):
+    """A test's name is a sentence that is true when it passes."""
+    words = name.removeprefix("test_").replace("_s_", "'s ").replace("_", " ")
+    return f"{words[0].upper()}{words[1:]}."
+
+
 class Attack:
     """A test function that is one, as its source says."""
 
     def __init__(self, file, function, lines):
         self.file = file
         self.name = function.name
-        self.sentence = " ".join((ast.get_docstring(function) or "").split("\n\n")[0].split())
+        self.sentence = " ".join((ast.get_docstring(function) or "").split("\n\n")[0].split()) or sentence_of(function.name)
         names = CVE.findall(self.sentence)
         self.names = list(dict.fromkeys(names + marked_names(function)))
         first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
@@ -67,7 +74,7 @@ def all_attacks():
     found = {}
     for suite, every in SUITES.items():
         for path in sorted((ROOT / suite).glob("test_*.py")):
-            attacks = [] if path.name in NO_ATTACKS else list(attacks_of(path, every))
+            attacks = [] if path.name in NO_ATTACKS else list(attacks_of(path, every or path.name in ATTACKS_ALL))
             if attacks:
                 text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].split())
                 found[str(path.relative_to(ROOT))] = (text, attacks)

@@ -25,6 +25,9 @@ static const char *const known[] = {
     "PIP_INDEX_URL",
     "PIP_DEFAULT_TIMEOUT",
     "npm_config_registry",
+    "LISTEN_FDS", /* sockets that a service manager opened for us */
+    "LISTEN_FDNAMES",
+    "LISTEN_PID",
 #if defined(__SANITIZE_ADDRESS__)
     "ASAN_OPTIONS",
     "LSAN_OPTIONS",

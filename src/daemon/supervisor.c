@@ -132,7 +132,7 @@ static _Noreturn void server_main(struct supervisor *sv, bool first)
 
     child_begin();
     (void)prctl(PR_SET_NAME, "atoll-serve");
-    if (listeners_open(&config, &listeners, &err) < 0 || terminal_only_write(&err) < 0 ||
+    if (terminal_only_write(&err) < 0 || listeners_open(&config, &listeners, &err) < 0 ||
         drop_privileges(&sv->who, &err) < 0) {
         log_error("%s", err.msg);
         _exit(1);

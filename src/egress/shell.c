@@ -151,7 +151,10 @@ static bool is_field(struct str field, const char *name)
 
 static char header_char(char c)
 {
-    return c == '_' ? '-' : char_lower(c);
+    if (c == '_') {
+        return '-';
+    }
+    return char_lower(c);
 }
 
 bool shell_same_header(struct str given, const char *name)

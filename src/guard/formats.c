@@ -190,6 +190,14 @@ static size_t format_at(struct str text, size_t at, const struct format *format)
     return jwt && !is_jwt((struct str){rest.at, lead + body.len}) ? 0 : lead + body.len;
 }
 
+/* Where the word begins; text.len when it does not occur. */
+static size_t find_word(struct str text, struct str word)
+{
+    const char *at = text.at ? memmem(text.at, text.len, word.at, word.len) : NULL;
+
+    return at ? (size_t)(at - text.at) : text.len;
+}
+
 /* What may stand between the lines of a private key, in a file or in a program's text. */
 static size_t between_lines(struct str text)
 {
@@ -217,13 +225,11 @@ static size_t base64_run(struct str text)
 static size_t pem_lines(struct str text)
 {
     const struct str rest = text;
-    const char *blank = NULL;
 
     text = str_skip(text, between_lines(text));
     if (str_starts(text, STR("Proc-Type:"))) { /* of one with a password: headers, a blank line */
-        blank = memmem(text.at, text.len, "\n\n", 2);
-        blank = blank ? blank : memmem(text.at, text.len, "\\n\\n", 4);
-        text = blank ? str_skip(text, (size_t)(blank - text.at)) : text;
+        size_t blank = find_word(text, STR("\n\n")), escaped = find_word(text, STR("\\n\\n"));
+        text = str_skip(text, blank < escaped ? blank : escaped);
         text = str_skip(text, between_lines(text));
     }
     if (base64_run(text) < PEM_BASE64_MIN) {
@@ -245,12 +251,13 @@ static size_t pem_at(struct str text, size_t at)
         return 0;
     }
     rest.len = rest.len < PEM_BYTES_MAX ? rest.len : PEM_BYTES_MAX;
-    const char *close = memmem(rest.at + dashes.len, rest.len - dashes.len, dashes.at, dashes.len);
-    const char *word = memmem(rest.at, rest.len, "PRIVATE KEY", strlen("PRIVATE KEY"));
-    if (!close || !word || word > close || memchr(rest.at, '\n', (size_t)(close - rest.at))) {
+    size_t close = dashes.len + find_word(str_skip(rest, dashes.len), dashes);
+    struct str line = {rest.at, close};
+    if (close == rest.len || find_word(line, STR("PRIVATE KEY")) == line.len ||
+        str_find(line, '\n') < line.len) {
         return 0;
     }
-    size_t first = (size_t)(close - rest.at) + dashes.len;
+    size_t first = close + dashes.len;
     size_t lines = pem_lines(str_skip(rest, first));
     return lines > 0 ? first + lines : 0;
 }

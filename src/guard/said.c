@@ -13,7 +13,10 @@ static void copy_printable(struct str text, char *out, size_t size)
     size_t n = text.len < size - 1 ? text.len : size - 1;
 
     for (size_t i = 0; i < n; i++) {
-        out[i] = text.at[i] >= ' ' && text.at[i] <= '~' ? text.at[i] : '?';
+        out[i] = text.at[i];
+        if (out[i] < ' ' || out[i] > '~') {
+            out[i] = '?';
+        }
     }
     out[n] = '\0';
     if (text.len > n) {

@@ -16,6 +16,7 @@ enum {
     BLOCK_BYTES = 512 * 1024,
     ANSWER_BYTES_MAX = 4096, /* of a line; the unpacker's are far shorter */
     HANDLES = 2,
+    LAST_READS = 64, /* of a connection that broke: more than a socket's buffer of lines */
 };
 
 struct feed {
@@ -214,7 +215,9 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     struct feed *feed = poll->data;
 
     if (status < 0) {
-        on_lines(feed);
+        for (int i = 0; i < LAST_READS && !feed->over; i++) {
+            on_lines(feed); /* its last words came before */
+        }
         if (!feed->over) {
             fail(feed, EIO, "the connection to the unpacker broke");
         }

@@ -166,9 +166,9 @@ static void pending_enter(void *ctx)
     }
 }
 
-static int timeout_ms_of(const struct keeper_request *req)
+static int timeout_ms_of(const struct handler *handler, const struct keeper_request *req)
 {
-    return req->op == KEEPER_PACK ? HANDLE_PACK_TIMEOUT_MS : HANDLE_WORK_TIMEOUT_MS;
+    return req->op == KEEPER_PACK ? HANDLE_PACK_TIMEOUT_MS : handler->kit->work_timeout_ms;
 }
 
 static void pending_begin(struct handler *handler, uint64_t client,
@@ -181,7 +181,7 @@ static void pending_begin(struct handler *handler, uint64_t client,
     *pending = (struct pending){
         .handler = handler,
         .task = TASK_NONE,
-        .deadline_ms = clock_mono_ms() + timeout_ms_of(req),
+        .deadline_ms = clock_mono_ms() + timeout_ms_of(handler, req),
         .client = client,
         .second = second,
         .req = *req,
@@ -635,7 +635,7 @@ static bool pending_take(struct handler *handler, const struct pending *pending,
     }
     if (!told && pending->overdue) {
         result->status = err_set(&result->err, ETIMEDOUT, "it took longer than %d s",
-                                 timeout_ms_of(&pending->req) / 1000);
+                                 timeout_ms_of(handler, &pending->req) / 1000);
     }
     return told;
 }

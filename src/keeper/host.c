@@ -19,10 +19,12 @@ enum {
 };
 
 /* The files of a jail are charged to its memory, so their number needs no limit of its own: systemd
- * sets the same value. */
+ * sets the same value. So are its sockets. */
 const struct host_limit host_limits[HOST_LIMITS] = {
     {"kernel.pid_max", "/proc/sys/kernel/pid_max", 4194304, "processes and threads"},
     {"fs.file-max", "/proc/sys/fs/file-max", INT64_MAX, "open files"},
+    {"net.ipv4.tcp_max_orphans", "/proc/sys/net/ipv4/tcp_max_orphans", 1048576,
+     "connections that nobody holds"},
     {"kernel.pty.max", "/proc/sys/kernel/pty/max", 65536, "terminals"},
 };
 

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HOST_LIMITS = 3 };
+enum { HOST_LIMITS = 4 };
 
 struct host_limit {
     const char *name; /* of the setting, as sysctl(8) has it */

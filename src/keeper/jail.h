@@ -42,7 +42,8 @@ struct jail_kit {
     struct merge merge;
     bool merges; /* jails share equal pages */
     char agent_hash[SHA256_HEX_LEN + 1];
-    const char *task; /* the group of the keeper's own that this process is in, or NULL */
+    int work_timeout_ms; /* of one save, restore or copy of a disk */
+    const char *task;    /* the group of the keeper's own that this process is in, or NULL */
 };
 
 /* What has been made of one, and so must be removed. */

@@ -222,7 +222,8 @@ struct keeper_options {
     const char *instance; /* [a-z0-9-]: names the cgroups of this data directory */
     bool merge_pages;     /* jails hold equal pages once, where the kernel can (merge.h) */
     enum log_level log_level;
-    int lock_fd; /* held for as long as it runs */
+    int lock_fd;         /* held for as long as it runs */
+    int work_timeout_ms; /* of one save or restore; 0: HANDLE_WORK_TIMEOUT_MS. For tests */
 };
 int keeper_main(const struct keeper_options *options);
 

@@ -130,6 +130,7 @@ static void clients_leave(void *ctx)
     fd_closep(&keeper->signals_fd);
     fd_closep(&keeper->socket_dir_fd);
     fd_closep(&keeper->kit.lock_fd);
+    merge_leave(&keeper->kit.merge);
 }
 
 static bool client_can_take(const struct client *client)
@@ -434,7 +435,11 @@ int keeper_main(const struct keeper_options *options)
 {
     struct keeper keeper = {
         .options = options,
-        .kit = {.stage_ns = -1, .lock_fd = options->lock_fd, .merge = MERGE_NONE},
+        .kit = {.stage_ns = -1,
+                .lock_fd = options->lock_fd,
+                .work_timeout_ms =
+                    options->work_timeout_ms ? options->work_timeout_ms : HANDLE_WORK_TIMEOUT_MS,
+                .merge = MERGE_NONE},
         .signals_fd = -1,
         .listen_fd = -1,
         .socket_dir_fd = -1,

@@ -191,6 +191,11 @@ void merge_stop(struct merge *merge)
     merge_closep(merge);
 }
 
+void merge_leave(struct merge *merge)
+{
+    merge_closep(merge);
+}
+
 void merge_sweep(void)
 {
     struct merge merge = MERGE_NONE;

@@ -41,6 +41,10 @@ must_check int merge_start(struct merge *out, struct err *err);
 /* What is merged stays so until it is written to. Fine for MERGE_NONE. */
 void merge_stop(struct merge *merge);
 
+/* In a process that was forked from the keeper: lets go of the lock on the record, changes nothing.
+ */
+void merge_leave(struct merge *merge);
+
 /* Puts back what a keeper left that was killed, unless somebody is at it: for one that does not
  * want it. */
 void merge_sweep(void);

@@ -1,10 +1,9 @@
-/* turns.h - whose request the keeper gets next, among those that take it long.
+/* turns.h - the order in which long requests go to the keeper.
  *
- * The keeper does a few such things at a time (makes a jail, saves one, restores one), so more than
- * a few in its socket would only be a queue in which the first comer is first, with all he has
- * asked for. Here each owner (a team) has a line of its own, and the lines take turns. An owner may
- * have no more than its share of the slots, so that work that hangs, in jails that one owner has
- * prepared for it, does not take them all.
+ * The keeper does a few such things at a time (makes a jail, saves one, restores one). More of them
+ * in its socket would be a plain queue, in which all requests of the first owner come first. Here
+ * each owner (a team) has a line of its own, and the lines take turns. An owner may have no more
+ * than its share of the slots, so that work that hangs does not take them all.
  *
  * Owns:     the lines. A turn is its user's, and lies in one until turns_next() gives it out.
  * Needs:    nothing. Blocks never. One thread.

@@ -19,8 +19,6 @@ enum {
     FILE_BYTES_MAX = LOGFILE_BYTES_MAX / 2,
 };
 
-#define HEAD_WORDS "atoll-log 1 "
-
 static void name_of(const struct logfile *file, bool old, char out[NAME_BYTES])
 {
     (void)snprintf(out, NAME_BYTES, "%s.%s", file->id, old ? "old" : "log");
@@ -84,10 +82,10 @@ static bool head_parse(const struct logfile *file, struct str text, uint64_t *ge
     struct str line = {0}, team = {0};
     int64_t number = 0;
 
-    if (!str_split(&text, '\n', &line) || !str_starts(line, STR(HEAD_WORDS))) {
+    if (!str_split(&text, '\n', &line) || !str_starts(line, STR(LOGFILE_HEAD_WORDS))) {
         return false;
     }
-    line = str_skip(line, strlen(HEAD_WORDS));
+    line = str_skip(line, strlen(LOGFILE_HEAD_WORDS));
     if (!str_split(&line, ' ', &team) || !str_eq(team, str_of(file->team)) ||
         !number_cut(&line, &number)) {
         return false;
@@ -127,7 +125,8 @@ static int file_new(const struct logfile *file, uint64_t generation, struct err 
     if (fd < 0) {
         return err_sys(err, "make the log of sandbox %s", file->id);
     }
-    int n = snprintf(head, sizeof(head), HEAD_WORDS "%s %" PRIu64 "\n", file->team, generation);
+    int n =
+        snprintf(head, sizeof(head), LOGFILE_HEAD_WORDS "%s %" PRIu64 "\n", file->team, generation);
     int r = all_write(fd, (struct str){head, (size_t)n}, file->id, err);
     return r < 0 ? r : move_fd(&fd);
 }

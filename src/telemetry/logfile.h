@@ -20,6 +20,8 @@
 #include "base/id.h"
 #include "base/log.h"
 
+#define LOGFILE_HEAD_WORDS "atoll-log 1 "
+
 enum {
     LOGFILE_BYTES_MAX = 8 * 1024 * 1024, /* of one sandbox */
     LOGFILE_RECORD_BYTES_MAX = 5 * 1024, /* with its numbers and its newline */
@@ -77,7 +79,8 @@ must_check int logfile_read(const struct logfile *file, const struct logfile_que
                             struct logfile_page *out, struct err *err);
 void logfile_page_fini(struct logfile_page *page);
 
-/* Removes what was last written before then, and the oldest until no more than `bytes` remain. */
+/* Removes what was last written before then; and until no more than `bytes` remain, the oldest of
+ * the team that has most. */
 void logfile_sweep(int dir_fd, int64_t before_ms, uint64_t bytes);
 
 #endif

@@ -31,9 +31,9 @@ struct known {
     size_t n;     /* secrets that are looked for */
     json_t *what; /* array of texts: a secret's tag is its place here */
     json_t *hashes;
-    bool *found; /* by tag, while a text is searched */
-    int error;   /* the first */
+    int error; /* the first */
     struct err *err;
+    bool found[KNOWN_KINDS_MAX]; /* by tag */
 };
 
 /* ---- what is known ---- */
@@ -128,7 +128,6 @@ void known_free(struct known *known)
         guard_free(known->guard);
         json_decref(known->what);
         json_decref(known->hashes);
-        free(known->found);
         free(known);
     }
 }
@@ -154,12 +153,12 @@ int known_new(struct tool_call *call, const char *sandbox_id, size_t least, stru
 {
     struct known *known = xnew(struct known);
 
-    *known = (struct known){.call = call,
-                            .guard = guard_new(),
-                            .least = least,
-                            .what = json_array(),
-                            .hashes = json_object(),
-                            .err = err};
+    known->call = call;
+    known->guard = guard_new();
+    known->least = least;
+    known->what = json_array();
+    known->hashes = json_object();
+    known->err = err;
     int r = gather(known, sandbox_id, err);
     if (r < 0) {
         known_free(known);
@@ -231,7 +230,6 @@ static void on_work(uv_work_t *work)
         return;
     }
     guard_ready(known->guard);
-    known->found = xcalloc(json_array_size(known->what) + 1, sizeof(*known->found));
     search->error = search->out
                         ? guard_redact_tagged(known->guard, search->text, search->out,
                                               &search->count, on_tag, known)

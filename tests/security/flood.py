@@ -7,6 +7,8 @@ import socket
 import sys
 import time
 
+import httpx
+
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "system"))
 
 from daemon import Daemon, until  # noqa: E402, F401
@@ -26,7 +28,18 @@ def two_teams(*settings):
         daemon.start()
         yield daemon
     finally:
+        remove_sandboxes(daemon, getattr(daemon, "other_key", None))
         daemon.remove()
+
+
+def remove_sandboxes(daemon, key):
+    """Those of one team; what else is there goes with the daemon."""
+    if not key or daemon.process.poll() is not None:
+        return
+    with httpx.Client(base_url=daemon.url, headers={"X-API-Key": key}, timeout=PATIENCE_S) as api:
+        while rows := api.get("/v2/sandboxes").json():
+            for row in rows:
+                api.delete(f"/sandboxes/{row['sandboxID']}")
 
 
 def sdk_of_other(daemon):
@@ -103,7 +116,7 @@ class Flood:
 
 
 def request(sandbox_id, port, path="/"):
-    return (f"GET {path} HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: {sandbox_id}\r\n"
+    return (f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nE2b-Sandbox-Id: {sandbox_id}\r\n"
             f"E2b-Sandbox-Port: {port}\r\n\r\n").encode()
 
 

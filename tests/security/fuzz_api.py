@@ -62,6 +62,7 @@ class Team:
         self.live = collections.defaultdict(list)
         self.dead = collections.defaultdict(list)
         self.private = set()  # ids that no other team may see
+        self.said = set()  # ids of the other team that this one wrote into bodies: they may be repeated to it
         self.lock = threading.Lock()
 
     def ids(self, kind):
@@ -304,7 +305,7 @@ class Asker:
         with self.other.lock:
             private = set(self.other.private)
         for name in private:
-            if name in text and name not in asked:
+            if name in text and name not in asked and name not in self.team.said:
                 raise Breach(f"shows the other team's {name}: {text[:500]}")
         nothing = request.method == "OPTIONS" or (request.method == "GET" and text.strip() == "[]")
         if status < 300 and request.route != "edge" and not nothing:
@@ -330,7 +331,11 @@ class Asker:
             pass
 
     def publish(self, request):
-        """A template that may become public with this request, and its builds, may be seen by all."""
+        """A template that may become public with this request, and its builds, may be seen by all; ids that the
+        team writes itself may come back to it."""
+        body = (request.body or b"")[:1 << 16].decode("utf-8", "replace")
+        with self.other.lock:
+            self.team.said |= {name for name in self.other.private if name in body}
         if request.method == "PATCH" and "templates" in request.route:
             for kind in ("template", "build"):
                 for name in self.team.ids(kind) + [name for _, name in request.named]:
@@ -486,7 +491,7 @@ def fuzz(seed, seconds, requests, skipped):
     sys.path[:0] = [str(HERE), str(HERE.parent / "system")]
     from teams import two_teams
 
-    settings = ["--team-sandboxes-max", "6", "--builds-max", "2", "--build-step-s", "20", "--build-ready-s", "10",
+    settings = ["--parked-max", "0", "--team-sandboxes-max", "6", "--builds-max", "2", "--build-step-s", "20", "--build-ready-s", "10",
                 "--webhook-allow-local", "true", "--registry-local", "true", "--volume-size", "64M", "--code-timeout-s", "5"]
     with two_teams(*settings) as daemon:
         run = Fuzz(daemon, seed, seconds, requests)

@@ -717,7 +717,7 @@ static void linger_set(int fd)
 static void lingers_run(int ours, int theirs)
 {
     (void)ours;
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < 1000; i++) {
         linger_set(theirs);
         (void)usleep(1000);
     }

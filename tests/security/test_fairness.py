@@ -128,7 +128,7 @@ def streams_of(daemon, sandbox, count):
     peer.initiate_connection()
     for i in range(count):
         peer.send_headers(2 * i + 1, [
-            (":method", "GET"), (":scheme", "http"), (":authority", "localhost"), (":path", "/"),
+            (":method", "GET"), (":scheme", "http"), (":authority", "127.0.0.1"), (":path", "/"),
             ("e2b-sandbox-id", sandbox.sandbox_id), ("e2b-sandbox-port", str(PORT))], end_stream=True)
     link.sockets[number].setblocking(True)
     link.sockets[number].sendall(peer.data_to_send())
@@ -156,7 +156,31 @@ def test_streams_of_one_connection_count_as_connections_do(daemon, victim, sibli
         assert lists(daemon, daemon.key) == 200
 
 
-@pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.1\r\nHost: a\r\nX-Slow: "], ids=["nothing", "half a head"])
+def test_streams_that_are_reset_at_once_hold_nothing(daemon, victim, sibling, stranger):
+    """CVE-2023-44487: HTTP/2 connections open thousands of streams into a silent service and reset each at once; no place stays taken, and the others go on."""
+    server = daemon.child("server")
+    for _ in range(5):
+        with flood.Flood(daemon) as link:
+            number = link.open(1)[0]
+            peer = h2.connection.H2Connection(h2.config.H2Configuration())
+            peer.initiate_connection()
+            link.sockets[number].settimeout(flood.PATIENCE_S)
+            with contextlib.suppress(ConnectionError):  # the server may end a connection that does so
+                for i in range(2000):
+                    peer.send_headers(2 * i + 1, [
+                        (":method", "GET"), (":scheme", "http"), (":authority", "127.0.0.1"), (":path", "/"),
+                        ("e2b-sandbox-id", victim.sandbox_id), ("e2b-sandbox-port", str(PORT))], end_stream=True)
+                    peer.reset_stream(2 * i + 1)
+                    if i % 100 == 99:
+                        link.sockets[number].sendall(peer.data_to_send())
+            assert answers(daemon, stranger) and lists(daemon, daemon.key) == 200
+    until(lambda: places(daemon) == 0, "no place is taken")
+    assert answers(daemon, sibling)
+    assert daemon.child("server") == server
+    assert victim.commands.run("echo here").stdout == "here\n"
+
+
+@pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "], ids=["nothing", "half a head"])
 def test_connections_that_ask_for_nothing_make_room(daemon, stranger, first):
     """Three times as many connections as the daemon takes send nothing, or half a head; whoever asks for something gets in."""
     with Flood(daemon) as many:
@@ -175,7 +199,7 @@ def test_idle_connections_make_room(daemon, stranger):
     before = daemon.figures()["atoll_http_connections_refused_total"]
     with Flood(daemon) as many:
         for _ in range(FLOOD):
-            number = many.open(1, b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")[0]
+            number = many.open(1, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")[0]
             assert many.listen(lambda f, n=number: f.said[n])
         assert set(many.statuses()) == {200}
         assert answers(daemon, stranger)
@@ -185,7 +209,7 @@ def test_idle_connections_make_room(daemon, stranger):
 
 
 def slow_call(key, length=b"Content-Length: 100"):
-    return (b"POST /v2/sandboxes HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" +
+    return (b"POST /v2/sandboxes HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n" +
             (b"X-API-Key: " + key.encode() + b"\r\n" if key else b"") + length + b"\r\n\r\n")
 
 
@@ -204,11 +228,11 @@ def test_calls_that_one_team_does_not_finish_leave_other_teams_room(daemon):
 @pytest.mark.parametrize("length", [b"Content-Length: 100", b"Transfer-Encoding: chunked"],
                          ids=["announced", "chunked"])
 def test_calls_without_a_key_are_answered_without_their_body(daemon, length):
-    """Calls without a key announce a body and never send it; they are answered 401 at once and hold nothing."""
+    """Calls without a key announce a body and never send it; all are answered at once, as refused, and hold nothing."""
     with Flood(daemon) as many:
         numbers = many.open(CONNECTIONS // 2, slow_call(None, length))
         assert many.listen(lambda f: len(f.statuses()) == len(numbers)), many.said
-        assert set(many.statuses()) == {401}
+        assert 401 in many.statuses() and set(many.statuses()) <= {401, 503}
         assert lists(daemon, daemon.key) == 200
 
 
@@ -221,13 +245,13 @@ def volume_of(daemon, key):
 def test_uploads_by_token_are_charged_to_the_volume_s_team(daemon):
     """Uploads into a team's volume, by its token and without a key, begin and never go on; the team is told 429, and other teams' volumes and calls without a key go on."""
     ours, theirs = volume_of(daemon, daemon.key), volume_of(daemon, daemon.other_key)
-    slow = (f"PUT /volumecontent/{ours['volumeID']}/file?path=/slow HTTP/1.1\r\nHost: a\r\n"
+    slow = (f"PUT /volumecontent/{ours['volumeID']}/file?path=/slow HTTP/1.1\r\nHost: 127.0.0.1\r\n"
             f"Authorization: Bearer {ours['token']}\r\nContent-Length: 100\r\n\r\n").encode()
     try:
         with Flood(daemon) as many:
             many.open(CONNECTIONS // 2, slow)
             assert many.listen(lambda f: len(f.statuses()) > CONNECTIONS // 8)
-            assert set(many.statuses()) == {429}
+            assert 429 in many.statuses() and set(many.statuses()) <= {429, 503}
             put = httpx.put(f"{daemon.url}/volumecontent/{theirs['volumeID']}/file", params={"path": "/kept"},
                             content=b"x", headers={"Authorization": f"Bearer {theirs['token']}"}, timeout=60)
             assert put.status_code == 201, put.text
@@ -291,7 +315,7 @@ def test_connections_out_of_one_team_leave_other_teams_room(tmp_path, monkeypatc
             box.files.write("/tmp/reach.py", REACH)
         for box in greedy:
             box.commands.run(f"python3 /tmp/reach.py {FILES // 4} 200 > /tmp/reached 2>&1", background=True, timeout=0)
-        taken = [int(until(lambda b=box: b.commands.run("cat /tmp/reached").stdout, "it has tried")) for box in greedy]
+        taken = [int(until(lambda b=box: b.commands.run("cat /tmp/reached || true").stdout, "it has tried")) for box in greedy]
         assert 0 < sum(taken) < FILES // 8, taken
         assert other.commands.run("python3 /tmp/reach.py 5 0").stdout == "5\n"
         for box in (*greedy, other):
@@ -311,15 +335,8 @@ def roomy():
 
 def create(key):
     body = json.dumps({"templateID": "base", "timeout": 300}).encode()
-    return (b"POST /v2/sandboxes HTTP/1.1\r\nHost: a\r\nX-API-Key: " + key.encode() +
+    return (b"POST /v2/sandboxes HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-Key: " + key.encode() +
             b"\r\nContent-Type: application/json\r\nContent-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body)
-
-
-def remove_all(daemon, key):
-    with httpx.Client(base_url=daemon.url, headers={"X-API-Key": key}, timeout=60) as api:
-        while rows := api.get("/v2/sandboxes").json():
-            for row in rows:
-                api.delete(f"/sandboxes/{row['sandboxID']}")
 
 
 def test_a_flood_of_creates_does_not_come_before_another_team(roomy):
@@ -333,8 +350,8 @@ def test_a_flood_of_creates_does_not_come_before_another_team(roomy):
             assert set(many.statuses(of_flood)) == {201}
             assert many.order.index(late) < CREATES // 2, many.order.index(late)
     finally:
-        remove_all(roomy, roomy.key)
-        remove_all(roomy, roomy.other_key)
+        flood.remove_sandboxes(roomy, roomy.key)
+        flood.remove_sandboxes(roomy, roomy.other_key)
 
 
 def test_builds_of_one_team_do_not_keep_another_team_waiting(daemon):

@@ -1,7 +1,9 @@
 """The jail's view of files: proc, sys, dev, devices, handles, chroot."""
 import pathlib
 
-MASKED_FILES = ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/sysrq-trigger"]
+MASKED_FILES = ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/sysrq-trigger",
+                "/proc/cmdline", "/proc/diskstats", "/proc/interrupts", "/proc/partitions", "/proc/swaps"]
+MASKED_DIRECTORIES = ["/proc/acpi", "/proc/asound", "/proc/bus", "/proc/driver", "/proc/fs", "/proc/irq", "/proc/scsi"]
 
 
 def test_masked_files_of_proc_are_empty(attack):
@@ -12,6 +14,27 @@ def test_masked_files_of_proc_are_empty(attack):
                 attempt(path, lambda: len(open(path, "rb").read(64)))
     """)
     assert all(v == 0 or v in ("EACCES", "EPERM", "EIO") for v in report.values()), report
+
+
+def test_masked_directories_of_proc_are_empty(attack):
+    report = attack(f"""
+        for path in {MASKED_DIRECTORIES!r}:
+            if os.path.exists(path):
+                attempt(path, lambda: len(os.listdir(path)))
+    """)
+    assert report and set(report.values()) == {0}, report
+
+
+def test_proc_does_not_tell_how_the_host_was_booted_or_what_disks_it_has(sandbox):
+    """Every file of /proc that belongs to no process, searched for words of the host."""
+    disks = [entry.name for entry in pathlib.Path("/sys/block").iterdir() if not entry.name.startswith(("loop", "ram"))]
+    words = [word for word in pathlib.Path("/proc/cmdline").read_text().split() if len(word) > 8] + disks
+    assert disks and words
+    sandbox.files.write("/tmp/words", "\n".join(words), user="root")
+    find = ("find /proc -maxdepth 4 -regex '/proc/[0-9].*' -prune -o -path '/proc/*self' -prune -o -type f -readable "
+            "-not -path '/proc/kmsg' -not -path '/proc/sys/*' -print0")
+    done = sandbox.commands.run(f"{find} | xargs -0 timeout 20 grep -lwFf /tmp/words 2>/dev/null || true", user="root")
+    assert done.stdout == ""
 
 
 def test_kernel_knobs_cannot_be_turned(attack):

@@ -80,6 +80,58 @@ def test_sockets_are_unix_inet_and_route_netlink_only(attack):
     assert {k: v for k, v in report.items() if k not in allowed and v not in DENIED} == {}
 
 
+def test_protocols_of_sockets_are_tcp_and_udp_only(attack):
+    """Each of these is a kernel module of its own, with a history of holes; some load when asked for."""
+    report = attack("""
+        PROTOCOLS = {"sctp": (1, 132), "sctp seqpacket": (5, 132), "sctp one to many": (5, 0), "dccp": (6, 33),
+                     "mptcp": (1, 262), "smc": (1, 256), "udp-lite": (2, 136), "l2tp": (2, 115), "ping": (2, 1),
+                     "ping6": (2, 58), "raw": (3, 255), "packet": (10, 3), "rdm": (4, 0), "tcp as datagrams": (2, 6),
+                     "udp as stream": (1, 17)}
+        FLAGS = {"": 0, " cloexec": 0o2000000, " nonblock": 0o4000, " both": 0o2004000}
+        for family in (2, 10):
+            for name, (kind, protocol) in PROTOCOLS.items():
+                for text, flag in FLAGS.items():
+                    attempt(f"{family} {name}{text}", lambda: syscall(41, family, kind | flag, protocol))
+                attempt(f"{family} {name} pair", lambda: syscall(53, family, kind, protocol, struct.pack("ii", 0, 0)))
+                attempt(f"{family} {name} high bits", lambda: syscall(41, family | 1 << 32, kind | 1 << 32,
+                                                                      protocol | 1 << 32))
+            for kind, protocol in ((1, 0), (1, 6), (2, 0), (2, 17)):
+                for text, flag in FLAGS.items():
+                    attempt(f"ok {family} {kind} {protocol}{text}",
+                            lambda: os.close(syscall(41, family, kind | flag, protocol)) is None)
+        attempt("smc family", lambda: syscall(41, 43, 1, 0))
+        attempt("ok unix", lambda: [s.close() for s in socket.socketpair()] == [None, None])
+    """)
+    allowed = {k: v for k, v in report.items() if k.startswith("ok ")}
+    assert len(allowed) == 33 and all(v is True for v in allowed.values()), allowed
+    refused = DENIED | {"EOPNOTSUPP", "ENOTSUP"}  # two names of one number
+    assert {k: v for k, v in report.items() if k not in allowed and v not in refused} == {}
+
+
+def test_sockets_cannot_be_turned_into_tunnels(attack):
+    report = attack("""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            for kind in range(1, 8):
+                attempt(f"encapsulation {kind}", lambda: s.setsockopt(17, 100, kind) or 0)
+        with socket.socket() as s:
+            attempt("ulp", lambda: s.setsockopt(6, 31, b"espintcp") or 0)
+            attempt("ok", lambda: s.setsockopt(6, 1, 1) is None)
+    """)
+    assert report.pop("ok") is True
+    assert len(report) == 8 and set(report.values()) == {"ENOPROTOOPT"}, report
+
+
+def test_line_disciplines_cannot_be_loaded(attack):
+    """CVE-2023-6546 (n_gsm) and others: opened by TIOCSETD on any terminal."""
+    report = attack("""
+        import fcntl
+        master, slave = os.openpty()
+        for number in (1, 3, 13, 21, 24, 27):
+            attempt(f"discipline {number}", lambda: fcntl.ioctl(slave, 0x5423, struct.pack("i", number)) and 0)
+    """)
+    assert len(report) == 6 and set(report.values()) == {"EPERM"}, report
+
+
 def test_route_netlink_can_look_but_not_change(attack):
     """A change of the loopback device over route netlink is refused."""
     report = attack("""

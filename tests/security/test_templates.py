@@ -3,6 +3,7 @@ keeper must refuse it, or set the jail up so that the trap holds nothing of the 
 import os
 import pathlib
 import shutil
+import socket
 import threading
 
 import pytest
@@ -91,6 +92,31 @@ def test_mount_points_that_are_no_directories_are_refused(keeper_door, layer, ba
         os.close(fd)
     keeper_door.destroy(name, answer.jail)
     assert answer.status < 0 and b"proc" in answer.err.msg
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "directory", "sparse", "socket"])
+def test_what_a_template_has_in_place_of_files_holds_up_nobody(keeper_door, layer, base_layer, kind):
+    """The jail's first process looks at /etc/hosts and /etc/resolv.conf."""
+    (layer / "etc").mkdir()
+    for name in ["etc/hosts", "etc/resolv.conf"]:
+        if kind == "fifo":
+            os.mkfifo(layer / name)
+        elif kind == "device":
+            os.mknod(layer / name, 0o020666, os.makedev(5, 0))
+        elif kind == "directory":
+            (layer / name).mkdir()
+        elif kind == "sparse":
+            with open(layer / name, "wb") as file:
+                file.truncate(1 << 40)
+        else:
+            with socket.socket(socket.AF_UNIX) as door:
+                door.bind(os.path.relpath(layer / name))
+    name = b"isecurity" + os.urandom(5).hex().encode()
+    answer, fds = keeper_door.create(name, [layer.name, base_layer.name])
+    for fd in fds:
+        os.close(fd)
+    keeper_door.destroy(name, answer.jail)
+    assert answer.status == 0 or b"resolv.conf" in answer.err.msg, answer.err.msg
 
 
 def test_a_root_that_changes_while_it_is_mounted(keeper_door, layer, base_layer, victim):

@@ -21,6 +21,7 @@ enum {
     SPAN_US = 150 * 1000,
     CRIU_ROUNDS = 60,
     CRIU_SPAN_US = 60 * 1000, /* about what its part of a save takes */
+    WORK_TIMEOUT_MS = 5000,   /* for work that hangs */
 };
 
 enum victim { KEEPER, WORKERS, CRIU };
@@ -77,11 +78,12 @@ static struct keeper_request restore_request(const char *id, uint32_t slot, cons
     return req;
 }
 
-/* SIGKILL to all of the keeper's own group for work on a jail, or to those of a name in it and in
- * the jail's. */
-static void group_kill(const char *group, const char *only)
+/* A signal to all of the keeper's own group for work on a jail, or to those of a name in it and in
+ * the jail's. Returns to how many. */
+static int group_signal(const char *group, const char *only, int number)
 {
     char path[256];
+    int n = 0;
 
     for (int i = 0; i < 2; i++) {
         (void)snprintf(path, sizeof(path), "/sys/fs/cgroup%s/atoll-%s/%s/cgroup.procs",
@@ -92,7 +94,7 @@ static void group_kill(const char *group, const char *only)
             (void)snprintf(comm, sizeof(comm), "/proc/%d/comm", pid);
             FILE *file = fopen(comm, "re");
             if (file && fscanf(file, "%31s", name) == 1 && (!only || strcmp(name, only) == 0)) {
-                (void)kill(pid, SIGKILL);
+                n += kill(pid, number) == 0;
             }
             if (file) {
                 (void)fclose(file);
@@ -102,6 +104,17 @@ static void group_kill(const char *group, const char *only)
             (void)fclose(procs);
         }
     }
+    return n;
+}
+
+/* Started through the loader, it goes by its name. */
+static int criu_signal(const char *id, int number)
+{
+    char work[KEEPER_ID_BYTES + 1];
+
+    (void)snprintf(work, sizeof(work), ".%s", id);
+    return group_signal(work, "criu", number) + group_signal(work, "ld-linux-x86-64", number) +
+           group_signal(id, "criu", number) + group_signal(id, "ld-linux-x86-64", number);
 }
 
 static bool strike(enum victim victim, const char *id, long span_us)
@@ -116,13 +129,10 @@ static bool strike(enum victim victim, const char *id, long span_us)
         rig_keeper_start(&rig);
         return true;
     case WORKERS:
-        group_kill(work, NULL);
+        (void)group_signal(work, NULL, SIGKILL);
         return false;
-    case CRIU: /* started through the loader, it goes by its name */
-        group_kill(work, "criu");
-        group_kill(work, "ld-linux-x86-64");
-        group_kill(id, "criu");
-        group_kill(id, "ld-linux-x86-64");
+    case CRIU:
+        (void)criu_signal(id, SIGKILL);
         return false;
     }
     return false;
@@ -271,12 +281,96 @@ static void a_restore_can_be_cut_short_at_any_moment(void)
     forget("saved-whole");
 }
 
+/* Stops CRIU as soon as it is there: what it does then never ends. */
+static void criu_stop(const char *id)
+{
+    while (criu_signal(id, SIGSTOP) == 0) {
+        (void)usleep(1000);
+    }
+}
+
+static void keeper_with_timeout(int ms)
+{
+    rig.work_timeout_ms = ms;
+    rig_keeper_kill(&rig);
+    rig_keeper_start(&rig);
+}
+
+/* A keeper for which all work takes too long looks at it whenever somebody asks something. CRIU
+ * cannot be stopped here: whoever traces it lets it go on. */
+static struct keeper_answer save_given_up(struct keeper_request *save)
+{
+    struct keeper_request hello = {.op = KEEPER_HELLO};
+    struct rig beside = rig_beside(&rig);
+
+    rig_send(&rig, save);
+    (void)usleep((useconds_t)(random() % SPAN_US));
+    (void)rig_ask(&beside, &hello, NULL);
+    (void)close(beside.fd);
+    return rig_receive(&rig, NULL);
+}
+
+static void a_save_that_takes_too_long_is_given_up(void)
+{
+    struct keeper_request create = rig_create_request("one", 0, "base");
+    struct keeper_request save = {
+        .op = KEEPER_SAVE, .id = "one", .save = {.name = "saved-cut", .flags = KEEPER_SAVE_MEMORY}};
+    struct rig_jail jail;
+    int given_up = 0;
+
+    CHECK_INT(rig_create(&rig, &create, &jail).status, 0);
+    CHECK_STR(rig_probe(&jail, "hold child"), "ok");
+    CHECK_STR(rig_probe(&jail, "hold memory"), "ok");
+    keeper_with_timeout(1);
+    for (int round = 0; round < ROUNDS; round++) {
+        rig_hang_up(&jail);
+        struct keeper_answer answer = save_given_up(&save);
+        bool saved = answer.status == 0;
+        CHECK_THAT(saved || (answer.status == -ETIMEDOUT && strstr(answer.err.msg, "took")),
+                   "it says: %s", answer.err.msg);
+        CHECK_INT(is_saved("saved-cut"), saved);
+        given_up += !saved;
+        forget("saved-cut");
+        CHECK(attach(&jail));
+        CHECK_STR(rig_probe(&jail, "check child"), "ok");
+        CHECK_STR(rig_probe(&jail, "check memory"), "ok");
+    }
+    CHECK_THAT(given_up > 0, "no save was given up in %d", ROUNDS);
+    keeper_with_timeout(WORK_TIMEOUT_MS);
+    rig_hang_up(&jail);
+    CHECK_INT(rig_ask(&rig, &save, NULL).status, 0); /* for the next test */
+    CHECK_INT(rig_destroy(&rig, "one").status, 0);
+    (void)close(jail.pidfd);
+}
+
+static void a_restore_that_hangs_is_given_up(void)
+{
+    struct keeper_request restore = restore_request("copy", 1, "saved-cut");
+    struct rig_jail copy;
+
+    rig_send(&rig, &restore);
+    criu_stop("copy");
+    struct keeper_answer answer = rig_receive(&rig, NULL);
+    CHECK_INT(answer.status, -ETIMEDOUT);
+    CHECK_THAT(strstr(answer.err.msg, "longer than"), "it says: %s", answer.err.msg);
+    CHECK(!rig_trace_left(&rig, "copy"));
+    CHECK_INT(criu_signal("copy", 0), 0);
+    CHECK_INT(rig_create(&rig, &restore, &copy).status, 0);
+    CHECK_STR(rig_probe(&copy, "check memory"), "ok");
+    CHECK_INT(rig_destroy(&rig, "copy").status, 0);
+    (void)close(copy.channel);
+    (void)close(copy.pidfd);
+    forget("saved-cut");
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_test tests[] = {
         {"a save can be cut short at any moment", a_save_can_be_cut_short_at_any_moment},
         {"a jail outlives CRIU", a_jail_outlives_criu},
         {"a restore can be cut short at any moment", a_restore_can_be_cut_short_at_any_moment},
+        {"a save that takes too long is given up", a_save_that_takes_too_long_is_given_up},
+        {"a restore that hangs is given up", a_restore_that_hangs_is_given_up},
     };
     unsigned seed = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : (unsigned)getpid();
 

@@ -172,7 +172,9 @@ print(n, got.decode().strip('x\\n'))
 # ---- what nobody reaches ----
 
 
+@pytest.mark.attack
 def test_the_host_is_not_reached(plain, daemon):
+    """Connections of a sandbox to every address of the host and to private networks are refused."""
     port = daemon.url.rpartition(":")[2]
     own = subprocess.run(["hostname", "-I"], capture_output=True, text=True).stdout.split()
     spellings = ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "017700000001", "[::1]", "[::ffff:127.0.0.1]",
@@ -183,7 +185,9 @@ def test_the_host_is_not_reached(plain, daemon):
         assert curl(plain, f"http://{host}:{port}/health", "--connect-timeout 5") is None, host
 
 
+@pytest.mark.attack
 def test_the_gate_is_no_place_to_go(plain):
+    """The daemon's own gate inside the jail, connected to directly, leads nowhere."""
     for url in ["http://169.254.0.1:1/", "http://127.0.0.1:1/", "http://[fd00:a701::1]:1/", "http://[::1]:1/"]:
         assert curl(plain, url) is None, url
 
@@ -202,8 +206,16 @@ def test_other_datagrams_are_refused(plain):
     assert "ConnectionRefusedError" in done
 
 
+def test_datagrams_over_ipv6_are_refused_at_once(plain):
+    script = ("import socket; s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM);"
+              "s.connect(('2001:db8::1', 9999)); s.send(b'x')")
+    done = plain.commands.run(f'python3 -c "{script}" 2>&1 || true').stdout
+    assert "PermissionError" in done
+
+
 def test_ping_does_not_pretend(plain):
-    assert "0 received" in plain.commands.run(f"ping -c 1 -W 2 {ONE} 2>&1 || true").stdout
+    said = plain.commands.run(f"ping -c 1 -W 2 {ONE} 2>&1 || true").stdout
+    assert "1 received" not in said and "not permitted" in said
 
 
 # ---- rules ----
@@ -256,13 +268,18 @@ def test_allow_a_family_of_names(create):
     assert curl(sandbox, "http://one.test/", f"--resolve one.test:80:{ONE}") is None
 
 
+@pytest.mark.attack
 def test_a_name_is_not_taken_at_its_word(create):
-    """Who says an allowed name to another address is led to where that name is."""
+    """A connection that names an allowed host but goes to another address is refused.
+
+    Who says an allowed name to another address is led to where that name is."""
     sandbox = create(network={"deny_out": [ALL], "allow_out": ["moved.test"]})
     assert curl(sandbox, "http://moved.test/", f"--resolve moved.test:80:{ONE}") == "two moved.test"
 
 
+@pytest.mark.attack
 def test_a_name_cannot_be_bound_to_the_host(create, daemon):
+    """DNS rebinding: a name that resolves to the host is refused when it is dialled."""
     port = daemon.url.rpartition(":")[2]
     sandbox = create(network={"deny_out": [ALL], "allow_out": ["rebound.test", "metadata.test"]})
     assert curl(sandbox, f"http://rebound.test:{port}/health", f"--resolve rebound.test:{port}:{ONE}") is None
@@ -270,7 +287,9 @@ def test_a_name_cannot_be_bound_to_the_host(create, daemon):
     assert re.search(r"rebound\.test refused by rule: no address of that name", daemon.said())
 
 
+@pytest.mark.attack
 def test_a_connection_that_says_nothing_has_no_name(create):
+    """A connection that names nobody is not let through by rules for names."""
     sandbox = create(network={"deny_out": [ALL], "allow_out": ["echo.test"]})
     script = f"import socket; s = socket.create_connection(('{ECHO}', 7)); s.sendall(b'hello'); print(s.recv(9))"
     assert "ConnectionResetError" in sandbox.commands.run(f'python3 -c "{script}" 2>&1 || true', timeout=60).stdout
@@ -349,8 +368,11 @@ def test_the_network_outlives_the_daemon(create, daemon, way):
     assert curl(again, f"http://{TWO}/") is None
 
 
+@pytest.mark.attack
 def test_without_a_daemon_nothing_gets_out(create, daemon):
-    """Fails closed: every try that begins and ends while no daemon is there fails."""
+    """While the daemon is down nothing gets out of a sandbox.
+
+    Fails closed: every try that begins and ends while no daemon is there fails."""
     sandbox = create()
     log = "/tmp/tries"
     sandbox.commands.run("while :; do begun=$(date +%s.%N); "
@@ -372,7 +394,9 @@ def test_without_a_daemon_nothing_gets_out(create, daemon):
 # ---- many ----
 
 
+@pytest.mark.attack
 def test_thousands_of_connections_hurt_nobody_else(create):
+    """Thousands of connections of one sandbox leave the others their own."""
     greedy, other = create(), create()
     greedy.files.write("/tmp/many.py", f"""
 import socket, resource, time

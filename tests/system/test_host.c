@@ -26,6 +26,7 @@ static void limits_of_the_whole_host_are_raised(void)
     static const char *const knobs[][3] = {
         {"/proc/sys/kernel/pid_max", "65536", "4194304\n"},
         {"/proc/sys/fs/file-max", "1000000", "9223372036854775807\n"},
+        {"/proc/sys/net/ipv4/tcp_max_orphans", "65536", "1048576\n"},
         {"/proc/sys/kernel/pty/max", "4096", "65536\n"},
     };
 

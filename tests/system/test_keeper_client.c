@@ -6,6 +6,8 @@
 #include "keeper/client.h"
 #include "rig.h"
 
+enum { MANY = 200 };
+
 static struct rig rig;
 static uv_loop_t loop;
 static struct keeper_client *client;
@@ -13,6 +15,7 @@ static int states; /* +1 for each connect, so many calls of on_state in all in s
 static int states_n;
 static int answers;
 static int last_status;
+static int late_at; /* how many had been answered when on_late() was */
 static struct keeper_jail last_jail;
 
 static void on_state(void *ctx, bool connected)
@@ -32,6 +35,12 @@ static void on_answer(void *ctx, const struct keeper_answer *answer, int fds[KEE
     if (pidfd) {
         *pidfd = move_fd(&fds[KEEPER_FD_PIDFD]);
     }
+}
+
+static void on_late(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
+{
+    on_answer(ctx, answer, fds);
+    late_at = answers;
 }
 
 /* Runs the loop until `*what` is `want`, or far too long. */
@@ -88,6 +97,42 @@ static void many_questions_at_once_are_all_answered(void)
     CHECK_INT(states_n, 1);
 }
 
+static void owners_take_turns(void)
+{
+    struct keeper_request req = {.op = KEEPER_USAGE, .id = "client"};
+
+    answers = late_at = 0;
+    for (int i = 0; i < MANY; i++) {
+        keeper_client_ask_for(client, "first", &req, on_answer, NULL);
+    }
+    keeper_client_ask_for(client, "second", &req, on_late, NULL);
+    CHECK(keeper_client_figures(client).queued > 0);
+    CHECK(run_until(&answers, MANY + 1));
+    CHECK(late_at > 0 && late_at < MANY / 2);
+    CHECK_INT(keeper_client_figures(client).queued, 0);
+}
+
+/* Also those whose turn had not come. */
+static void a_dead_keeper_is_told_to_all_who_wait(void)
+{
+    struct keeper_request req = {.op = KEEPER_USAGE, .id = "client"};
+
+    rig_keeper_kill(&rig);
+    answers = 0;
+    for (int i = 0; i < MANY; i++) {
+        keeper_client_ask_for(client, i % 2 ? "first" : "second", &req, on_answer, NULL);
+    }
+    CHECK(run_until(&answers, MANY));
+    CHECK_INT(last_status, -ECONNRESET);
+    CHECK(run_until(&states, 0));
+    rig_keeper_start(&rig);
+    CHECK(run_until(&states, 1));
+    answers = 0;
+    keeper_client_ask_for(client, "first", &req, on_answer, NULL);
+    CHECK(run_until(&answers, 1));
+    CHECK_INT(last_status, 0); /* no slot was lost with it */
+}
+
 static void it_comes_back_with_the_keeper(void)
 {
     struct keeper_request req = {.op = KEEPER_HELLO};
@@ -127,6 +172,8 @@ int main(int argc, char **argv)
         {"it connects and knows the status", it_connects_and_knows_the_status},
         {"descriptors come through", descriptors_come_through},
         {"many questions at once are all answered", many_questions_at_once_are_all_answered},
+        {"owners take turns", owners_take_turns},
+        {"a dead keeper is told to all who wait", a_dead_keeper_is_told_to_all_who_wait},
         {"it comes back with the keeper", it_comes_back_with_the_keeper},
         {"freeing answers what is open", freeing_answers_what_is_open},
     };

@@ -44,7 +44,9 @@ def test_sandboxes_of_a_team(daemon):
         sandbox.kill()
 
 
+@pytest.mark.attack
 def test_many_creates_at_once_do_not_pass_the_limit(daemon, api):
+    """Many creates at once do not pass the team's limit."""
     threads = []
     answers = []
 
@@ -82,16 +84,20 @@ def test_hours_of_a_sandbox(daemon, api):
     sandbox.kill()
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "[::1]", "169.254.169.254", "0", "[::ffff:127.0.0.1]", "0x7f.1"]
 )
 def test_a_webhook_on_an_address_of_this_machine_is_refused(api, host):
+    """A webhook whose address is the daemon's own machine is refused."""
     answer = api.post("/events/webhooks", json={**HOOK, "url": f"http://{host}:9/"})
     assert answer.status_code == 400
     assert "address of this machine" in answer.json()["message"]
 
 
+@pytest.mark.attack
 def test_a_name_of_this_machine_is_refused_when_it_is_called(api):
+    """A webhook whose name resolves to the daemon's own machine is refused when it is called."""
     webhook = api.post("/events/webhooks", json={**HOOK, "url": "http://localhost:9/"}).json()
     result = api.post(f"/events/webhooks/{webhook['id']}/test").json()
     assert result["delivered"] is False and result["responseStatus"] is None
@@ -139,7 +145,9 @@ def fill(path):
             pass
 
 
+@pytest.mark.attack
 def test_a_full_disk_under_the_store(cramped):
+    """A full disk under the store refuses changes with a sentence, and loses none that was acknowledged."""
     api = httpx.Client(base_url=cramped.url, headers={"X-API-Key": cramped.key}, timeout=60)
     kept = Sandbox.create(timeout=600, metadata={"fill": "x" * 8000}, **cramped.sdk)
     fill(cramped.data / "state" / "ballast")

@@ -217,9 +217,10 @@ static void a_socket_that_cannot_be_saved_is_named(void)
     struct keeper_answer answer =
         rig_save(&rig, "one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP);
     CHECK_INT(answer.status, -EAGAIN);
-    CHECK_STR(answer.err.msg,
-              "save jail one: process 1 (agent) holds a unix socket whose other end "
-              "is outside the sandbox, which cannot be saved");
+    /* Its child has it too: either may be named. */
+    CHECK_THAT(strstr(answer.err.msg, " (agent) holds a unix socket whose other end is outside the "
+                                      "sandbox, which cannot be saved"),
+               "it says: %s", answer.err.msg);
     CHECK_INT(rig_ask(&rig, &list, NULL).status, -ENOENT);
     CHECK_STR(rig_probe(&jail, "check child"), "ok");            /* it runs on */
     CHECK_INT(rig_save(&rig, "one", "saved-disk", 0).status, 0); /* and its disk can be saved */

@@ -186,7 +186,9 @@ def test_a_layout_directory_and_an_archive(puller, tmp_path):
     assert "image_dir" in puller.refused(source)
 
 
+@pytest.mark.attack
 def test_nothing_outside_the_directory_is_read(puller, tmp_path):
+    """An image named by a path outside the operator's directory, by .. or by a link, is not read."""
     (tmp_path / "images").mkdir()
     TWO_LAYERS.write_layout(tmp_path / "secret", "v1")
     (tmp_path / "images" / "link").symlink_to(tmp_path / "secret")
@@ -276,6 +278,7 @@ def test_a_registry_that_is_down_is_named(puller):
     assert said.startswith("the registry 127.0.0.1:1 cannot be reached")
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize(
     "where, reply, sentence",
     [
@@ -290,11 +293,14 @@ def test_a_registry_that_is_down_is_named(puller):
     ],
 )
 def test_an_answer_that_makes_no_sense_is_a_sentence(puller, impostor, where, reply, sentence):
+    """A registry that answers nonsense ends the build with a sentence."""
     registry = impostor(answer=lambda request: reply if where in request.path else None)
     assert sentence in puller.refused(f"{registry.host}/a")
 
 
+@pytest.mark.attack
 def test_a_layer_that_is_not_what_was_promised(puller, impostor):
+    """A layer whose bytes are not those of its digest is refused."""
     wanted = digest(TWO_LAYERS.layers[1])
     size = len(TWO_LAYERS.layers[1])
     for body, sentence in [(b"x" * size, "something else"), (b"x" * (size + 1), "more than")]:
@@ -304,8 +310,11 @@ def test_a_layer_that_is_not_what_was_promised(puller, impostor):
     check_two_layers(puller.root(puller.pull(f"{impostor().host}/a")))
 
 
+@pytest.mark.attack("CVE-2024-24557")
 def test_an_image_cannot_lie_about_its_layers(puller, impostor):
-    """A configuration that names another image's layers does not put files under that one's name."""
+    """An image that claims another image's layers cannot put its own in their place in the cache.
+
+    A configuration that names another image's layers does not put files under that one's name."""
     liar = Image(layer(entry("etc/one", b"evil")), diff_ids=[digest(gzip.decompress(TWO_LAYERS.layers[0]))])
     puller.pull(f"{impostor(liar).host}/a")
     check_two_layers(puller.root(puller.pull(f"{impostor().host}/b")))
@@ -324,15 +333,19 @@ HOSTILE = {
 }
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_layer_is_refused_with_a_reason(puller, impostor, case):
+    """Layers of a hostile registry with names, links and devices that lead out are refused with a sentence."""
     bad, sentence = HOSTILE[case]
     said = puller.refused(f"{impostor(Image(layer(entry('good', b'x'), bad))).host}/a")
     assert said.startswith("layer 1 of 1") and sentence in said, said
     assert os.listdir(puller.saved) == []
 
 
+@pytest.mark.attack
 def test_a_link_leads_nowhere_but_into_the_image(puller, impostor, tmp_path):
+    """A link in a layer of a registry to a directory of the host leads into the image alone."""
     outside = tmp_path / "outside"
     outside.mkdir()
     image = Image(
@@ -348,7 +361,9 @@ def test_a_link_leads_nowhere_but_into_the_image(puller, impostor, tmp_path):
     assert sorted(os.listdir(root / str(outside).lstrip("/"))) == ["a", "b"]
 
 
+@pytest.mark.attack
 def test_a_bomb_is_refused(puller, impostor):
+    """A layer of a registry that unpacks to far more than it is, is refused."""
     class Zeros:
         def __init__(self, left):
             self.left = left
@@ -371,7 +386,9 @@ def test_a_bomb_is_refused(puller, impostor):
     assert "more than 200 times its own size: it is a compression bomb" in said
 
 
+@pytest.mark.attack
 def test_a_size_that_is_a_lie_is_refused(puller, impostor):
+    """A layer whose size is not what its manifest says is refused."""
     huge = bytearray(tar(entry("huge", b"x"), format=tarfile.GNU_FORMAT)[:512])
     huge[124:136] = b"\x80" + (1 << 50).to_bytes(11, "big")
     huge[148:156] = b" " * 8

@@ -5,6 +5,7 @@ the daemon can be started again."""
 
 import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -124,7 +125,6 @@ LIVELY = {
         os.mkdir("/run/evil")
         open("/run/evil/agent", "wb").write(os.urandom(1 << 20) * {RACE_AGENT_MB})
         os.mkfifo("/run/evil/boot_id")
-        os.link(HOME + "/agent.sock", "/run/evil/agent.sock")  # the sandbox can be reached all the while
         end = time.monotonic() + {RACE_S}
         while time.monotonic() < end:
             exchange(HOME, "/run/evil")
@@ -414,3 +414,55 @@ def test_a_sandbox_outlives_a_keeper_that_dies_while_it_is_saved(daemon, sandbox
         again = Sandbox.connect(sandbox.sandbox_id, **daemon.sdk)
         assert again.files.read("/home/user/note") == "kept"
     check_nothing_is_left(daemon)
+
+
+# ---- what is saved ----
+
+
+def images_of(daemon):
+    return next((daemon.data / "pool" / "saved").glob("saved-*")) / "memory"
+
+
+def test_what_is_saved_is_roots_alone(daemon, sandbox, calls):
+    """So that nobody but root can edit what CRIU reads."""
+    calls.snapshot(sandbox.sandbox_id)
+    images = images_of(daemon)
+    pool = (daemon.data / "pool").stat()
+    assert (pool.st_uid, pool.st_mode & 0o777) == (0, 0o700)
+    for path in [images.parent, images, *images.iterdir()]:
+        found = path.lstat()
+        assert found.st_uid == 0 and not found.st_mode & 0o022, path
+    for user in ["atoll", "nobody"]:
+        assert subprocess.run(["setpriv", f"--reuid={user}", "--clear-groups", "ls", images]).returncode != 0
+
+
+def edit_cut(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def edit_length(path):
+    """The first entry is said to be four gigabytes long."""
+    with open(path, "r+b") as file:
+        file.seek(8)
+        file.write(b"\xff\xff\xff\xff")
+
+
+def edit_noise(path):
+    with open(path, "r+b") as file:
+        file.seek(12)
+        file.write(os.urandom(64))
+
+
+EDITS = {"cut": edit_cut, "length": edit_length, "noise": edit_noise}
+EDITED = ["files.img", "pstree.img", "mountpoints-*.img", "core-1.img", "userns-*.img", "about", "volumes", "agent"]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("name", EDITED)
+def test_images_that_were_edited_come_to_a_sentence(daemon, sandbox, calls, name, edit):
+    snapshot = calls.snapshot(sandbox.sandbox_id)
+    for path in images_of(daemon).glob(name):
+        EDITS[edit](path)
+    calls.create(snapshot)
+    check_nothing_is_left(daemon)
+    assert sandbox.commands.run("echo on").stdout == "on\n"

@@ -181,7 +181,9 @@ def refused(sandbox, path, *options):
 # ---- what passes ----
 
 
+@pytest.mark.attack
 def test_code_uses_the_account_and_never_sees_the_key(box, world):
+    """Code that uses an API shell does not see its key."""
     status, body = curl(box, "/plain/users/7?q=1", "-H 'Authorization: mine'", "-H 'X-Other: kept'")
     seen = world.plain.seen[-1]
     assert status == 200
@@ -218,7 +220,9 @@ def test_sealed_keys_and_keys_in_the_query(box, world):
     assert SEALED not in body
 
 
+@pytest.mark.attack
 def test_an_echo_is_guarded_in_every_spelling(box):
+    """An API that echoes the key, plain, in base64 or percent-encoded, does not show it to the sandbox."""
     status, body = curl(box, "/plain/spellings", "-i")
     assert status == 200 and "x-kept: yes" in body
     lines = body.replace("\r", "").partition("\n\n")[2].splitlines()
@@ -227,8 +231,11 @@ def test_an_echo_is_guarded_in_every_spelling(box):
     assert "x-echo: [REDACTED]" in body
 
 
+@pytest.mark.attack
 def test_an_echo_is_guarded_across_pieces(box):
-    """A stream that waited for more at each character of a key's beginning would stand still: three pass."""
+    """An API that echoes the key in pieces does not show it to the sandbox.
+
+    A stream that waited for more at each character of a key's beginning would stand still: three pass."""
     assert curl(box, "/plain/pieces") == (200, "data: one\n\n<ghp[REDACTED]>")
 
 
@@ -256,7 +263,9 @@ def test_head_and_parts(box, world):
     assert status == 200 and "Range" not in world.plain.seen[-1]["headers"]
 
 
+@pytest.mark.attack
 def test_what_is_compressed_is_not_given(box):
+    """A compressed answer, which cannot be searched for the key, is not given to the sandbox."""
     status, said = refused(box, "/plain/gzip")
     assert status == 502 and "compressed (gzip)" in said
 
@@ -272,7 +281,9 @@ def test_many_requests_of_one_connection_reach_different_shells(box, world):
 # ---- redirects ----
 
 
+@pytest.mark.attack
 def test_redirects_stay_in_the_shell(box, world):
+    """Redirects of an API that lead elsewhere are refused, and are not followed with the key."""
     status, body = curl(box, "/plain/moved?to=/v1/users/9", "-L")
     assert status == 200 and json.loads(body)["path"] == "/v1/users/9"
     for to in ("http://evil.test/x", "//evil.test/v1/x", "/outside"):
@@ -286,7 +297,9 @@ TRICKS = ["/users/../admin", "/users/%2e%2e/admin", "/users/..%2fadmin", "/users
           "/users/%252e%252e", "/users/a%5c..", "/users/..;/admin", "/users/.", "/users/%00"]
 
 
+@pytest.mark.attack
 def test_paths_that_servers_read_differently_are_refused(box, world):
+    """Paths that two servers read differently are refused."""
     count = len(world.plain.seen)
     for path in TRICKS:
         status, said = refused(box, f"/narrow{path}")
@@ -294,7 +307,9 @@ def test_paths_that_servers_read_differently_are_refused(box, world):
     assert len(world.plain.seen) == count
 
 
+@pytest.mark.attack
 def test_other_methods_and_paths_are_refused(box, world):
+    """Methods and paths that a shell does not allow are refused."""
     count = len(world.plain.seen)
     assert refused(box, "/narrow/users/1", "-X DELETE") == (403, 'shell "narrow" does not allow the method DELETE')
     assert refused(box, "/narrow/admin") == (403, 'shell "narrow" does not allow the path /admin')
@@ -303,7 +318,9 @@ def test_other_methods_and_paths_are_refused(box, world):
     assert len(world.plain.seen) == count
 
 
+@pytest.mark.attack
 def test_requests_for_other_hosts_are_refused(box):
+    """Requests through a shell for other hosts are refused."""
     assert refused(box, "/plain/x", "-H 'Host: plain.test'")[0] == 421
     assert refused(box, "/plain/x", "--request-target http://plain.test/x", "-H 'Host: plain.test'")[0] in (400, 421)
     status, said = refused(box, "/plain/x", "-H 'Connection: Upgrade'", "-H 'Upgrade: websocket'")
@@ -315,7 +332,9 @@ def test_only_port_80_is_served(box):
         assert box.commands.run(f"curl -sk -m 10 {place} >/dev/null || echo failed").stdout == "failed\n"
 
 
+@pytest.mark.attack
 def test_shells_that_were_not_granted_are_refused(box, api, daemon):
+    """Shells that a sandbox was not granted are refused."""
     assert refused(box, "/ungranted/x") == (403, 'shell "ungranted" is not granted to this sandbox')
     assert refused(box, "/nowhere/x") == (403, 'shell "nowhere" is not granted to this sandbox')
     other = create(api, daemon, [])
@@ -325,7 +344,9 @@ def test_shells_that_were_not_granted_are_refused(box, api, daemon):
         other.kill()
 
 
+@pytest.mark.attack
 def test_addresses_of_the_host_stay_shut(box, api):
+    """A shell whose API is the host itself reaches nothing."""
     for name in ("inner.test", "metadata.test", "127.0.0.1"):
         put(api, "narrow", f"http://{name}/")
         status, said = refused(box, "/narrow/users/1")

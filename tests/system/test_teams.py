@@ -14,7 +14,9 @@ def teams():
         yield daemon.sdk, {**daemon.sdk, "api_key": daemon.other_key}
 
 
+@pytest.mark.attack
 def test_a_team_sees_only_its_own(teams):
+    """Sandboxes, templates and events of another team are neither listed nor reachable."""
     ours, theirs = teams
     mine = Sandbox.create(timeout=60, **ours)
     other = Sandbox.create(timeout=60, **theirs)
@@ -34,7 +36,9 @@ def test_a_team_sees_only_its_own(teams):
         other.kill()
 
 
+@pytest.mark.attack
 def test_a_team_lists_only_its_own_keys(teams):
+    """API keys of another team are neither listed nor deleted."""
     ours, theirs = teams
 
     def key_ids(who):
@@ -52,7 +56,9 @@ def test_a_team_lists_only_its_own_keys(teams):
     assert stolen in key_ids(ours)
 
 
+@pytest.mark.attack
 def test_a_session_of_mcp_is_its_teams_alone(teams):
+    """A session of MCP of another team cannot be used with one's own key."""
     ours, theirs = teams
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
     ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}

@@ -278,7 +278,9 @@ def test_a_name_without_a_rule_is_not_intercepted(box, daemon):
     assert "authorization" not in ask(box, "https://free.test/")["headers"]
 
 
+@pytest.mark.attack
 def test_tls_that_names_nobody_is_given_nothing(box):
+    """TLS without a name is given no secret."""
     assert "authorization" not in ask(box, f"https://{API}/", "-k")["headers"]
     assert "authorization" not in ask(box, f"https://{API}/", "-k", "-H 'Host: api.test'")["headers"]
 
@@ -300,24 +302,33 @@ def test_a_rule_grants_no_access(daemon):
 # ---- whom it is sent to ----
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("name, why", [("false.test", "certificate"), ("wrong.test", "mismatch")])
 def test_a_server_that_cannot_prove_its_name_gets_nothing(box, name, why):
+    """A server whose certificate does not prove the rule's name gets no secret."""
     said = run(box, f"curl -sS https://{name}/")
     assert why in said and SECRET not in said
     assert status(box, f"https://{name}/") == 502
 
 
+@pytest.mark.attack
 def test_tls_and_host_must_name_one_server(box):
+    """A request whose Host differs from the name of its TLS gets no secret."""
     for version in ("--http1.1", "--http2"):
         assert status(box, "https://api.test/", version, "-H 'Host: other.test'") == 421
 
 
+@pytest.mark.attack
 def test_an_address_of_the_program_s_own_choice_gets_nothing(box):
-    """The name is one with a rule, the address is another server's."""
+    """A program that sends the rule's name to an address of its own choice hands no secret to it.
+
+    The name is one with a rule, the address is another server's."""
     assert status(box, "https://api.test/", f"--resolve api.test:443:{FALSE}") == 502
 
 
+@pytest.mark.attack
 def test_plain_http_is_given_headers_but_no_secrets(box, daemon):
+    """Plain HTTP carries no secret."""
     said = run(box, "curl -sS -D - http://plain.test/")
     assert "plain plain.test" in said
     sandbox = Sandbox.create(
@@ -392,7 +403,9 @@ def test_a_secret_s_new_value_is_used_at_once_and_none_after_it_is_gone(api, box
     put(api, box, rules=RULES)
 
 
+@pytest.mark.attack
 def test_other_teams_secrets_are_not_found(api, box):
+    """A rule that names another team's secret finds none."""
     put(api, box, rules={"other.test": rule(x="${e2b.secrets.nobody_s}", y="$5 ${other} {}")})
     assert status(box, "https://other.test/") == 502
     put(api, box, rules={"other.test": rule(y="$5 ${other} {}")})
@@ -499,8 +512,11 @@ def test_a_daemon_started_anew_is_trusted_and_knows_its_secrets(box, daemon):
     assert "PRIVATE" not in before
 
 
+@pytest.mark.attack
 def test_the_value_is_on_no_disk(daemon):
-    """Sealed in the store, and in no other file of the daemon's."""
+    """A secret's value is on no disk in the clear.
+
+    Sealed in the store, and in no other file of the daemon's."""
     found = [path for path in (daemon.data / "state").rglob("*")
              if path.is_file() and SECRET.encode() in path.read_bytes()]
     assert found == []

@@ -239,6 +239,33 @@ static void old_files_go(void)
     CHECK_INT(faccessat(fd, "ic.log", F_OK, 0), 0);
 }
 
+/* Whoever has most loses its oldest, however old the others' are. */
+static void a_flood_of_one_team_costs_no_other(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    int fd = dir.fd;
+    const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    const struct timespec before[2] = {{.tv_sec = 5000}, {.tv_sec = 5000}};
+    struct logfile quiet = file_in(fd), loud = file_in(fd);
+    struct stat st;
+
+    (void)snprintf(quiet.team, sizeof(quiet.team), "%s", "11111111-2222-4333-8444-555555555555");
+    add(&quiet, 1, 1, LOG_INFO, "of the other team");
+    CHECK_INT(utimensat(fd, "iabc.log", long_ago, 0), 0);
+    CHECK_INT(fstatat(fd, "iabc.log", &st, 0), 0);
+    for (int i = 0; i < 4; i++) {
+        (void)snprintf(loud.id, sizeof(loud.id), "iloud%d", i);
+        add(&loud, 1, 1, LOG_INFO, "of the loud one   ");
+        if (i == 0) {
+            CHECK_INT(utimensat(fd, "iloud0.log", before, 0), 0);
+        }
+    }
+    logfile_sweep(fd, 0, 4 * (uint64_t)st.st_size + 16);
+    CHECK_INT(faccessat(fd, "iabc.log", F_OK, 0), 0);
+    CHECK_INT(faccessat(fd, "iloud0.log", F_OK, 0), -1);
+    CHECK_INT(faccessat(fd, "iloud3.log", F_OK, 0), 0);
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -250,6 +277,7 @@ int main(void)
         {"a file that is not ours is begun anew", a_file_that_is_not_ours_is_begun_anew},
         {"a long log is bounded", a_long_log_is_bounded},
         {"old files go", old_files_go},
+        {"a flood of one team costs no other", a_flood_of_one_team_costs_no_other},
     };
     return check_run(tests, countof(tests));
 }

@@ -235,6 +235,22 @@ static void traffic_wakes_it(void)
     teardown();
 }
 
+/* A request that came while it ran, without the right to wake it, and waits for the channel. */
+static void who_may_not_wake_it_does_not(void)
+{
+    begin();
+    (void)json_object_set_new(find(id)->options, "autoResume", json_true());
+    sandbox_pause(find(id), true, on_paused, NULL);
+    dialed = 0;
+    sandbox_dial_awake(find(id), 8080, on_dialed, NULL);
+    UNTIL(dialed != 0);
+    CHECK_INT(dialed, -ESHUTDOWN);
+    UNTIL(paused.calls == 1);
+    CHECK_INT(find(id)->state, SANDBOX_PAUSED);
+    CHECK_INT(keeper.restores, 0);
+    teardown();
+}
+
 static void those_who_want_it_share_a_resume(void)
 {
     begin();
@@ -654,6 +670,7 @@ int main(void)
         {"what is held goes on when a pause fails", what_is_held_goes_on_when_a_pause_fails},
         {"its time pauses it", time_pauses_it},
         {"traffic wakes it", traffic_wakes_it},
+        {"who may not wake it does not", who_may_not_wake_it_does_not},
         {"those who want it back share a resume", those_who_want_it_share_a_resume},
         {"a resume that fails can be made again", a_resume_that_fails_can_be_made_again},
         {"a pause waits for what ends well", a_pause_waits_for_what_ends_well},
