@@ -33,7 +33,9 @@ enum {
     TRIES = 3,
     STILL_TRIES = 50,
     STILL_PAUSE_MS = 2,
+    IMAGES_SHARES = 8, /* the images may take so many times what the jail uses of memory */
 };
+static const uint64_t images_bytes_least = UINT64_C(1) << 30; /* and that much in any case */
 
 struct dump {
     struct jail_kit *kit;
@@ -199,6 +201,25 @@ static int criu_dump(struct dump *dump, struct err *err)
     return r < 0 ? reason_dump(dump->den.work_fd, dump->kit, dump->id, err) : 0;
 }
 
+/* Pages that processes share are written once for each of them, so that a jail with many processes
+ * could fill the pool with what takes little memory. Files that are open and have no name any more
+ * lie in the images as well. */
+static int images_limit(struct dump *dump, struct err *err)
+{
+    struct keeper_usage usage = {0};
+
+    if (!pool_limits_disk(dump->kit->pool)) {
+        return 0;
+    }
+    int r = cgroups_usage(dump->kit->groups, dump->id, &usage, err);
+    if (r < 0) {
+        return r;
+    }
+    r = subvol_limit(dump->memory_fd, images_bytes_least + usage.memory_bytes * IMAGES_SHARES +
+                                          pool_disk_bytes(dump->kit->pool, dump->id));
+    return r < 0 ? err_set(err, -r, "limit the images: %s", strerrordesc_np(-r)) : 0;
+}
+
 /* What a try that failed left must not be taken for what the next one wrote. */
 static int memory_begin(struct dump *dump, struct err *err)
 {
@@ -213,8 +234,11 @@ static int memory_begin(struct dump *dump, struct err *err)
     }
     dump->memory_fd =
         openat(dump->begun_fd, SAVED_MEMORY, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    return dump->memory_fd < 0 ? err_sys(err, "open the place of the memory")
-                               : agent_keep(dump, err);
+    if (dump->memory_fd < 0) {
+        return err_sys(err, "open the place of the memory");
+    }
+    r = images_limit(dump, err);
+    return r < 0 ? r : agent_keep(dump, err);
 }
 
 static int dump_try(struct dump *dump, bool stop, struct keeper_saved *out, struct err *err)
@@ -302,6 +326,9 @@ static int dump_all(struct dump *dump, const struct keeper_save *save, struct ke
     }
     if (r == 0) {
         r = images_bytes(dump->memory_fd, &out->memory_bytes, err);
+    }
+    if (r == 0 && pool_limits_disk(dump->kit->pool)) { /* packing needs room for both */
+        (void)!subvol_limit(dump->memory_fd, SUBVOL_UNLIMITED);
     }
     return r;
 }

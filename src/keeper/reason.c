@@ -302,6 +302,10 @@ int reason_dump(int work_fd, const struct jail_kit *kit, const char *id, struct 
     if (strstr(reason.detail, strerrordesc_np(ENOSPC))) {
         return err_set(err, ENOSPC, "there is no room on this machine for its memory");
     }
+    if (strstr(reason.detail, strerrordesc_np(EDQUOT))) {
+        return err_set(err, ENOSPC,
+                       "its processes share too much memory: each is saved with a copy of its own");
+    }
     if (reason.pid && cgroups_holds(kit->groups, id, reason.pid) &&
         process_read(reason.pid, &process)) {
         return process_explain(&reason, &process, err);

@@ -16,6 +16,7 @@ must_check int subvol_create(int dir_fd, const char *name);
 must_check int subvol_snapshot(int source_fd, int dir_fd, const char *name, bool read_only);
 /* -EINVAL when it is none. The bytes are freed in the background. */
 must_check int subvol_destroy(int dir_fd, const char *name);
+#define SUBVOL_UNLIMITED UINT64_MAX /* the kernel's word for no limit */
 /* At most so many bytes charged to the one that fd lies in. */
 must_check int subvol_limit(int fd, uint64_t bytes);
 /* The id of the one that fd lies in: also that of its quota group, at level 0. 0 when unknown. */

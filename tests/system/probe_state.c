@@ -108,6 +108,9 @@ static bool family_hold(void)
 
     for (int i = 0; ok && i < FAMILY; i++) {
         pid_t pid = fork();
+        if (pid == 0) { /* the connection is not theirs to hold open */
+            (void)close_range(STDERR_FILENO + 1, ~0U, 0);
+        }
         while (pid == 0) {
             (void)pause();
         }

@@ -295,7 +295,8 @@ static void a_jail_at_its_limits_goes_on(void)
     CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
 }
 
-/* CRIU writes pages that processes share once for each of them: a small jail could fill the pool. */
+/* CRIU writes pages that processes share once for each of them: a small jail could fill the pool.
+ */
 static void a_small_jail_does_not_fill_the_pool(void)
 {
     struct keeper_request req = rig_create_request("one", 0, "base");
