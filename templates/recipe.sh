@@ -22,8 +22,9 @@ die() {
     exit 1
 }
 
-# What nobody foresaw has a sentence as well.
-trap 'say "$template template: line $LINENO failed with status $?: $BASH_COMMAND"' ERR
+# What nobody foresaw has a sentence as well. A subshell's failure counts where it ends the recipe.
+trap 'status=$?; [ "$BASH_SUBSHELL" -gt 0 ] ||
+    say "$template template: line $LINENO failed with status $status: $BASH_COMMAND"' ERR
 
 name() {
     local digest

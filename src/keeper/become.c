@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/securebits.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,7 +172,9 @@ static int calls_make(pid_t pid, const struct call *calls, size_t n)
     return r;
 }
 
-static int process_become(pid_t pid, uid_t uid, struct err *err)
+/* With `tied` it is the caller's own child, which ends with it (task.h): the kernel forgets that
+ * with the change. */
+static int process_become(pid_t pid, uid_t uid, bool tied, struct err *err)
 {
     const unsigned long same = (unsigned long)-1;
     const struct call keep = {SYS_prctl, {PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0}};
@@ -179,13 +182,14 @@ static int process_become(pid_t pid, uid_t uid, struct err *err)
     const struct call change = {SYS_setresuid, {same, uid, same}};
     /* Cleared by the change; the children that CRIU forks need it to open their own /proc. */
     const struct call dumpable = {SYS_prctl, {PR_SET_DUMPABLE, 1, 0}};
-    const struct call there[] = {keep, change, dumpable};
-    const struct call back[] = {change, plain, dumpable};
+    const struct call tie = {SYS_prctl, {PR_SET_PDEATHSIG, SIGKILL, 0}};
+    const struct call there[] = {keep, change, dumpable, tie};
+    const struct call back[] = {change, plain, dumpable, tie};
 
     if (ptrace(PTRACE_SEIZE, pid, NULL, PTRACE_O_TRACESYSGOOD) < 0) {
         return err_set(err, EIO, "take hold of CRIU: %s", strerrordesc_np(errno));
     }
-    int r = calls_make(pid, uid ? there : back, countof(there));
+    int r = calls_make(pid, uid ? there : back, countof(there) - !tied);
     (void)ptrace(PTRACE_DETACH, pid, NULL, NULL);
     if (r < 0) { /* it was killed meanwhile, as a rule: another try may go better */
         return err_set(err, EIO, "make CRIU take the effective uid %u: %s", uid,
@@ -197,7 +201,7 @@ static int process_become(pid_t pid, uid_t uid, struct err *err)
 int become(pid_t pid, uid_t uid, struct err *err)
 {
     char path[64], text[CHILDREN_BYTES];
-    int r = process_become(pid, uid, err);
+    int r = process_become(pid, uid, true, err);
 
     (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
     scoped_fd fd = r < 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
@@ -211,7 +215,7 @@ int become(pid_t pid, uid_t uid, struct err *err)
         if (end == at) {
             break;
         }
-        r = process_become(child, uid, err);
+        r = process_become(child, uid, false, err);
     }
     return r;
 }

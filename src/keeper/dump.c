@@ -75,6 +75,15 @@ static int still_make(struct dump *dump, struct err *err)
     return -err->code;
 }
 
+/* Nothing of the jail can end any more unless it is killed. The number may be another's by now:
+ * CRIU would be told to save that one. */
+static int first_check(const struct dump *dump, struct err *err)
+{
+    return cgroups_holds(dump->kit->groups, dump->id, dump->first)
+               ? 0
+               : err_set(err, ESRCH, "it has ended meanwhile");
+}
+
 /* ---- the agent ---- */
 
 /* The mount at that name, and nothing that the jail has put there instead. The pid is looked at
@@ -87,10 +96,8 @@ static int agent_open(const struct dump *dump, struct err *err)
     if (root < 0) {
         return root;
     }
-    if (!cgroups_holds(dump->kit->groups, dump->id, dump->first)) {
-        return err_set(err, ESRCH, "it has ended meanwhile");
-    }
-    return tenant_file_open(root, &FURNISH_AGENT[1], &want, err);
+    int r = first_check(dump, err);
+    return r < 0 ? r : tenant_file_open(root, &FURNISH_AGENT[1], &want, err);
 }
 
 /* The program that the jail's first process runs from: a later keeper may bring another. It is kept
@@ -225,6 +232,9 @@ static int dump_try(struct dump *dump, bool stop, struct keeper_saved *out, stru
     }
     int64_t from_us = clock_mono_us();
     r = still_make(dump, err);
+    if (r == 0) {
+        r = first_check(dump, err);
+    }
     if (r == 0) {
         r = mounted_find(dump->first, &dump->mounted, err);
     }

@@ -191,6 +191,7 @@ static void pending_begin(struct handler *handler, uint64_t client,
     } else if (req->op == KEEPER_RESTORE) {
         r = restore_mark(handler->kit, req->id, &err);
     }
+    const bool marked = r == 0 && req->op == KEEPER_RESTORE;
     DL_APPEND(handler->pendings, pending);
     handler->pendings_n++;
     scoped_fd group =
@@ -201,6 +202,9 @@ static void pending_begin(struct handler *handler, uint64_t client,
     }
     if (r < 0) {
         struct keeper_answer answer = answer_to(req, r, &err);
+        if (marked) {
+            restore_unmark(handler->kit, req->id);
+        }
         answer_plain(handler, client, &answer);
         pending_free(pending);
     }

@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "image.pb-c.h"
+#include "keeper/keeper.h"
 #include "keeper/mend.h"
 
 enum {
@@ -211,6 +212,17 @@ static int watches_change(const struct bytes *in, const struct images_change *ch
     return changed;
 }
 
+/* All of it is the keeper's word, whatever the image says. */
+static Image__Extent extent_of(const Image__Extent *was, uint32_t uid_base)
+{
+    Image__Extent extent = *was;
+
+    extent.first = 0;
+    extent.lower_first = uid_base;
+    extent.count = KEEPER_UID_RANGE;
+    return extent;
+}
+
 static int ids_change(const struct bytes *in, const struct images_change *change, struct bytes *out)
 {
     Image__Ids *ids = image__ids__unpack(NULL, in->n, in->at);
@@ -221,8 +233,8 @@ static int ids_change(const struct bytes *in, const struct images_change *change
         }
         return -EINVAL;
     }
-    ids->uid_map[0]->lower_first = change->uid_base;
-    ids->gid_map[0]->lower_first = change->uid_base;
+    *ids->uid_map[0] = extent_of(ids->uid_map[0], change->uid_base);
+    *ids->gid_map[0] = extent_of(ids->gid_map[0], change->uid_base);
     message_pack(&ids->base, out);
     image__ids__free_unpacked(ids, NULL);
     return 1;

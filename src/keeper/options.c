@@ -72,6 +72,7 @@ int keeper_options_read(int words_n, char **words, struct keeper_options *out, s
 {
     uint32_t level = 0, lock = 0, merge_pages = 0;
 
+    *out = (struct keeper_options){0}; /* what no word says */
     if (words_n != WORDS || !number_read(words[WORD_UID], UINT32_MAX, &out->client_uid) ||
         !number_read(words[WORD_GID], UINT32_MAX, &out->client_gid) ||
         !number_read(words[WORD_LOG_LEVEL], LOG_ERROR, &level) ||

@@ -11,7 +11,7 @@
 
 int main(int argc, char **argv)
 {
-    struct keeper_options options;
+    struct keeper_options options = {0};
     struct err err;
 
     if (keeper_options_read(argc, argv, &options, &err) < 0) {

@@ -78,11 +78,18 @@ int tenant_file_open(int dir_fd, const char *path, const struct tenant_want *wan
 {
     assert((want->access & ~ACCESS_ALLOWED) == 0);
 
+    /* First found, then opened: an overlay copies a file of the template's up when it is opened for
+     * writing, however long it is, and a device may do something of its own. */
+    scoped_fd found = beneath(dir_fd, path, O_PATH, 0);
+    int r = found < 0 ? open_refused(found, path, err) : kind_check(found, path, want, err);
+    if (r < 0) {
+        return r;
+    }
     scoped_fd fd = beneath(dir_fd, path, want->access | O_NONBLOCK | O_NOCTTY, 0);
     if (fd < 0) {
         return open_refused(fd, path, err);
     }
-    int r = kind_check(fd, path, want, err);
+    r = kind_check(fd, path, want, err);
     return r < 0 ? r : move_fd(&fd);
 }
 

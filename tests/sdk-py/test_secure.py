@@ -127,8 +127,11 @@ def expired(url):
     return httpx.URL(url).copy_set_param("signature_expiration", str(int(time.time()) - 60))
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("token", [None, "", "wrong", "x" * 4096])
 def test_nobody_without_the_token_wakes_it(sleeper, token):
+    """A stranger asks the agent of a paused secure sandbox without its token, with a wrong one, or with a file link that
+    is forged or too old: every answer is a refusal, and the sandbox stays paused."""
     links = [sleeper.download_url("note"), sleeper.upload_url("note"), sleeper.download_url("note", use_signature_expiration=60)]
     sleeper.pause()
     headers = {} if token is None else {"X-Access-Token": token}
@@ -147,7 +150,10 @@ def test_nobody_without_the_token_wakes_it(sleeper, token):
     assert is_asleep(sleeper)
 
 
+@pytest.mark.attack
 def test_a_browsers_question_does_not_wake_it(sleeper):
+    """A page of any site makes a browser ask a paused secure sandbox for permission: it is answered, and the sandbox stays
+    paused."""
     sleeper.pause()
     asks = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST",
             "Access-Control-Request-Headers": "x-access-token"}

@@ -99,6 +99,7 @@ LOOK = """
 
 
 def test_a_page_finds_out_about_no_sandbox(browser, secure):
+    """A web page of another site reads /metrics, lists and every other address of the daemon, and learns of no sandbox."""
     bases = [f"http://{host}:{PORT}" for host in ("127.0.0.1", "localhost", "sandbox.localhost")]
     results = browser.visit(browsers.EVIL, LOOK, bases=bases)
     assert len(results) == 2 * 3 * 13
@@ -111,7 +112,9 @@ def test_a_page_finds_out_about_no_sandbox(browser, secure):
 
 
 def test_a_rebound_name_is_not_served(browser, secure):
-    """The page's own origin is the daemon now: no preflight, and every answer can be read."""
+    """A web page rebinds its name to the daemon (DNS rebinding), and every request for that name is answered 421.
+
+    The page's own origin is the daemon then: no preflight, and every answer can be read."""
     attempts = LOOK + """
     const headers = {"E2b-Sandbox-Id": D.id, "E2b-Sandbox-Port": "49999", "Content-Type": "application/json"};
     await attempt("execute", async () => text(await fetch("/execute", {method: "POST", headers, body: "{}"})));
@@ -130,7 +133,7 @@ def test_a_rebound_name_is_not_served(browser, secure):
 
 
 def test_other_names_are_refused_on_every_protocol(secure):
-    """The same from programs, over HTTP/1.1 and HTTP/2, with names in every spelling."""
+    """Requests for foreign names, in every spelling and over HTTP/1.1 and HTTP/2, are answered 421."""
     with httpx.Client(http1=False, http2=True) as two, httpx.Client() as one:
         for client in (one, two):
             for host in ("evil.test", f"evil.test:{PORT}", "localhost.evil.test", "127.0.0.1.evil.test", "sandbox.evil.test",
@@ -172,7 +175,10 @@ def bases(sandbox, **ports):
 
 
 def test_a_page_runs_nothing_without_being_asked(browser, served):
-    """All that a page can send to any server without a preflight; the sandbox's id is known to it."""
+    """A web page that knows a sandbox's id sends forms, beacons, images, plain fetches and WebSockets to the
+    ports of agent, interpreter and gateway: none arrives.
+
+    These are all the requests that a page can send to any server without a preflight."""
     processes = len(served.commands.list())
     seen(served)
     results = browser.visit(browsers.EVIL, RUN, bases=bases(served, **OURS))
@@ -185,7 +191,9 @@ def test_a_page_runs_nothing_without_being_asked(browser, served):
 
 
 def test_a_neighbours_page_runs_nothing(browser, secure):
-    """Code in one sandbox serves a page on a port of its own, whose site is the same as all the others'."""
+    """A web page that code in one sandbox serves sends the same to another sandbox: none arrives.
+
+    Its site is the same as that of all sandboxes."""
     neighbour = Sandbox.create(timeout=300)
     try:
         page = browsers.page(RUN, {"bases": bases(secure, **OURS)}, browser.report("/neighbour"))
@@ -215,6 +223,7 @@ ASKED = """
 
 
 def test_a_page_that_asks_first_needs_the_token_of_a_secure_sandbox(browser, secure):
+    """A web page that asks by preflight runs nothing in a secure sandbox without its access token."""
     seen(secure)
     results = browser.visit(browsers.EVIL, ASKED, bases=bases(secure, **OURS), id=secure.sandbox_id, url=URL)
     # By headers there is only one address for all, and it answers no preflight for a sandbox: the SDKs use names in browsers.
@@ -243,7 +252,7 @@ CLIENT = """
 
 
 def test_a_clients_page_works(browser, secure):
-    """As the SDKs do it in browsers, with the key or the token; and every port of a user's own is for everybody."""
+    """A web page that has the key or the token works as the SDKs do, and every port of a user's own program is for all pages."""
     secure.files.write("/tmp/for-pages", "read by a page")
     download = secure.download_url("/tmp/for-pages")
     seen(secure)
@@ -265,7 +274,9 @@ def test_a_clients_page_works(browser, secure):
 
 @pytest.mark.parametrize("path", ["/", "/mcp", "/metrics", "/v2/sandboxes", "/tools", "/files?path=x"])
 def test_no_endpoint_of_the_daemons_becomes_a_websocket(path):
-    """Their handshakes ask for no permission, so a page could open one to wherever it is taken."""
+    """A page opens a WebSocket to an endpoint of the daemon: none is taken.
+
+    A browser asks for no permission before a handshake."""
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
                "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Origin": "http://evil.test"}
     assert httpx.get(URL + path, headers=upgrade).status_code in (400, 401, 403, 404, 405)
@@ -275,6 +286,7 @@ def test_no_endpoint_of_the_daemons_becomes_a_websocket(path):
 @pytest.mark.parametrize("origin", ["http://evil.test", "null", "http://8000-iabc.localhost:3000", "https://x.localhost"])
 @pytest.mark.parametrize("port", OURS.values())
 def test_ports_of_ours_take_no_websocket_of_a_page(secure, port, origin):
+    """A page opens a WebSocket to a port of agent, interpreter or gateway: it is refused by its Origin."""
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
                "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Origin": origin,
                "Host": f"{port}-{secure.sandbox_id}.localhost:{PORT}"}
@@ -285,6 +297,7 @@ def test_ports_of_ours_take_no_websocket_of_a_page(secure, port, origin):
 
 @pytest.mark.parametrize("origin", ["http://evil.test", "null", "http://rebound.test", "https://8000-x.localhost"])
 def test_mcp_is_for_pages_of_this_machine(origin):
+    """A page of another site calls /mcp, and is refused by its Origin although it has a key."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}}
     answer = httpx.post(f"{URL}/mcp", json=message, headers={**KEY, "Origin": origin})
     assert answer.status_code == 403 and "access-control-allow-origin" not in answer.headers

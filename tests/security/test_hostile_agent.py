@@ -76,11 +76,15 @@ def house():
 
 
 def test_there_are_as_many_modes_as_were_promised():
+    """An attack that is dropped from the rig would not be tried any more: there are 21 modes and the two freezes."""
     assert len(MODES) >= 23 and {"lingers", "blocks_writes"} <= set(MODES)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_agent_that(house, mode):
+    """An agent answers the daemon's question for a socket in each of 73 bad ways (messages of wrong form, number or
+    time, descriptors of every kind, HTTP that never ends, sockets that linger or block): other sandboxes are served
+    meanwhile, and the server neither ends nor keeps a descriptor."""
     port = PORT + 1 + MODES.index(mode)
     before = house.descriptors()
     attacker = Sandbox.create(timeout=600, **house.daemon.sdk)
@@ -94,7 +98,8 @@ def test_an_agent_that(house, mode):
 
 @pytest.mark.parametrize("mode", CONTROL)
 def test_a_resumed_agent_that(house, mode):
-    """The connection on which it is told who it is, at the end of a resume."""
+    """An agent answers badly on the connection on which a resumed sandbox is told who it is: the resume ends, other
+    sandboxes are served meanwhile, and the server neither ends nor keeps a descriptor."""
     before = house.descriptors()
     attacker = Sandbox.create(timeout=600, **house.daemon.sdk)
     attacker.files.write("/hostile", mode, user="root")

@@ -82,7 +82,8 @@ def test_the_channel_takes_no_peer_from_inside(attack, sandbox):
 
 
 def test_the_channels_name_cannot_be_taken(attack, sandbox):
-    """Who took it would give the daemon sockets of his own when it attaches anew, as after a snapshot."""
+    """Root in a jail binds the channel's name, and a socket at its path of earlier releases, and waits for the daemon to
+    attach anew after a snapshot: the name is in use, and nobody connects to the path."""
     report = attack("""
         import subprocess
         taken = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

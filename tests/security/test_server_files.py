@@ -98,6 +98,7 @@ def evaluate(data_dir):
 
 
 def test_the_documented_line_sets_the_key(data_dir, key_file):
+    """The documented eval of `atoll env` sets the key."""
     assert evaluate(data_dir).stdout == f"<{key_file.read_text().strip()}>\n"
 
 
@@ -105,6 +106,7 @@ def test_the_documented_line_sets_the_key(data_dir, key_file):
 @pytest.mark.parametrize("form", ["{evil}", "{good}{evil}", "{evil}{good}"])
 @pytest.mark.parametrize("which", ["key", "endpoint"])
 def test_eval_of_env_runs_nothing_that_the_server_wrote(data_dir, key_file, endpoint_file, tmp_path, which, form, evil):
+    """The server writes shell commands into its endpoint and its key: root's eval of `atoll env` runs none of them."""
     mark = tmp_path / "mark"
     path = {"key": key_file, "endpoint": endpoint_file}[which]
     text = form.format(good=path.read_text(), evil=evil.replace("MARK", str(mark)))
@@ -122,6 +124,7 @@ READERS = {"env": ["env"], "key": ["key", "list"], "logs": ["logs", "iabc"], "do
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_fifo_holds_no_command_up(data_dir, key_file, reader):
+    """The server puts a FIFO in the place of its key: no command of root's waits for it."""
     plant("os.unlink(path); os.mkfifo(path, 0o600)", key_file)
     said, failed = atoll(data_dir, *READERS[reader])
     assert failed and "not a regular file" in said
@@ -129,13 +132,14 @@ def test_a_fifo_holds_no_command_up(data_dir, key_file, reader):
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_link_shows_nothing_of_roots(data_dir, key_file, secret_file, reader):
+    """The server puts a link to a file of root's in the place of its key: no command of root's shows it."""
     plant("os.unlink(path); os.symlink(sys.argv[2], path)", key_file, secret_file)
     said, failed = atoll(data_dir, *READERS[reader])
     assert failed and "is a link" in said and SECRET not in said
 
 
 def test_a_second_name_of_roots_file_shows_nothing(data_dir, key_file, secret_file):
-    """Where the kernel protects no hard links, the server could make one."""
+    """A hard link to a file of root's in the place of the key is not read."""
     shutil.move(secret_file, key_file.parent / "other")
     key_file.unlink()
     try:
@@ -147,12 +151,14 @@ def test_a_second_name_of_roots_file_shows_nothing(data_dir, key_file, secret_fi
 
 
 def test_a_file_of_somebody_else_is_not_read(data_dir, key_file):
+    """A key file that belongs to neither root nor the server is not read."""
     os.chown(key_file, 65534, 65534)
     said, failed = atoll(data_dir, "env")
     assert failed and "belongs to uid 65534" in said and "e2b_" not in said
 
 
 def test_a_directory_and_a_huge_file_are_refused(data_dir, key_file):
+    """The server puts a directory or a huge file in the place of its key: root reads neither."""
     plant("os.truncate(path, 1 << 40)", key_file)
     said, failed = atoll(data_dir, "env")
     assert failed and "larger than" in said
@@ -167,6 +173,7 @@ PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
 
 def test_a_certificate_is_printed(data_dir, ca_file):
+    """`atoll ca` prints the certificate that the server wrote."""
     plant("open(path, 'w').write(sys.argv[2])", ca_file, PEM)
     assert atoll(data_dir, "ca") == (PEM, False)
 
@@ -174,13 +181,14 @@ def test_a_certificate_is_printed(data_dir, ca_file):
 @pytest.mark.parametrize("text", [PEM + PEM, PEM + "root::0:0::/:/bin/sh\n", "root::0:0::/:/bin/sh\n", PEM + "\x1b[2J",
                                   PEM.replace("CERTIFICATE", "PRIVATE KEY"), "x" * 100_000])
 def test_what_is_no_certificate_is_not_printed(data_dir, ca_file, text):
-    """It goes into files that all programs of the machine believe."""
+    """The server writes something else than one certificate: `atoll ca` prints none of it."""
     plant("open(path, 'w').write(sys.argv[2])", ca_file, text)
     said, failed = atoll(data_dir, "ca")
     assert failed and "root:" not in said and "\x1b" not in said and "BEGIN" not in said
 
 
 def test_no_link_and_no_fifo_stands_for_the_certificate(data_dir, ca_file, secret_file):
+    """The server puts a link or a FIFO in the place of its certificate: `atoll ca` neither follows nor waits."""
     plant("os.path.lexists(path) and os.unlink(path); os.symlink(sys.argv[2], path)", ca_file, secret_file)
     said, failed = atoll(data_dir, "ca")
     assert failed and "is a link" in said and SECRET not in said
@@ -208,7 +216,9 @@ TRIES = {
 
 @pytest.mark.parametrize("what", TRIES)
 def test_the_server_leaves_nothing_in_directories_where_root_writes(data_dir, what):
-    """So root makes sockets, locks and notices there by their paths."""
+    """The server makes, renames and removes files in every directory where root writes: all of it is refused.
+
+    So root makes sockets, locks and notices there by their paths."""
     for place in roots_places(data_dir):
         assert place.stat().st_uid == 0 and not place.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH), place
         done = server(f"import os, sys; path = sys.argv[1]; {TRIES[what]}", place)
@@ -216,14 +226,14 @@ def test_the_server_leaves_nothing_in_directories_where_root_writes(data_dir, wh
 
 
 def test_the_only_files_of_the_servers_outside_its_directory(data_dir):
-    """Every other file below the data directory, which root reads, is root's."""
+    """Outside of state/, the server owns no file but its endpoint."""
     own = [path for path in (data_dir / "run").rglob("*") if path.lstat().st_uid == SERVER.pw_uid]
     assert [path.name for path in own] == ["endpoint"]
     assert (data_dir / "state").stat().st_mode & 0o777 == 0o700
 
 
 def test_prepare_follows_nothing_that_the_server_left(data_dir, tmp_path):
-    """What root does before it serves: it gives the server its directory, and nothing that it links to."""
+    """Links and a FIFO in the places that `atoll prepare` gives to the server: it gives away nothing that they lead to."""
     victim = tmp_path / "roots"
     victim.mkdir(mode=0o755)
     fresh = pathlib.Path(tempfile.mkdtemp(prefix="atoll-prepare."))
@@ -252,13 +262,14 @@ def test_prepare_follows_nothing_that_the_server_left(data_dir, tmp_path):
 
 
 def test_a_commands_output_does_not_drive_roots_terminal(data_dir, endpoint_file):
+    """The server writes terminal control sequences: no command of root's passes them on."""
     plant("open(path, 'w').write('http://\\x1b]0;owned\\x07')", endpoint_file)
     said, failed = atoll(data_dir, "key", "list")
     assert failed and "\x1b" not in said and "\x07" not in said
 
 
 def test_the_server_cannot_read_what_is_typed_into_roots_terminal():
-    """It is started from root's terminal, and keeps that for its log."""
+    """A server that was started from root's terminal cannot read what is typed there."""
     master, slave = pty.openpty()
     data = pathlib.Path(tempfile.mkdtemp(prefix="atoll-terminal."))
     data.chmod(0o755)

@@ -29,6 +29,7 @@
 enum {
     MEMORY_BYTES = 24 << 20,
     MUCH_BYTES = 118 << 20,
+    FAMILY = 80, /* children: what all of them see is more than a dump may take */
     WAIT_MS = 5000,
     PORT = 4711,
 };
@@ -97,6 +98,22 @@ static bool much_check(void)
         }
     }
     return true;
+}
+
+/* ---- children that share all of our memory with us, and change none of it ---- */
+
+static bool family_hold(void)
+{
+    bool ok = memory_hold();
+
+    for (int i = 0; ok && i < FAMILY; i++) {
+        pid_t pid = fork();
+        while (pid == 0) {
+            (void)pause();
+        }
+        ok = pid > 0;
+    }
+    return ok;
 }
 
 /* ---- a child that counts, in memory it shares with us ---- */
@@ -456,6 +473,7 @@ static const struct {
     {"traced", traced_hold, NULL},
     {"volume", volume_hold, volume_check},
     {"much", much_hold, much_check},
+    {"family", family_hold, memory_check},
 };
 
 const char *state_do(const char *verb, const char *name)

@@ -310,7 +310,7 @@ def test_a_layer_that_is_not_what_was_promised(puller, impostor):
     check_two_layers(puller.root(puller.pull(f"{impostor().host}/a")))
 
 
-@pytest.mark.attack
+@pytest.mark.attack("CVE-2024-24557")
 def test_an_image_cannot_lie_about_its_layers(puller, impostor):
     """An image that claims another image's layers cannot put its own in their place in the cache.
 

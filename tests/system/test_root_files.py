@@ -125,7 +125,6 @@ LIVELY = {
         os.mkdir("/run/evil")
         open("/run/evil/agent", "wb").write(os.urandom(1 << 20) * {RACE_AGENT_MB})
         os.mkfifo("/run/evil/boot_id")
-        os.link(HOME + "/agent.sock", "/run/evil/agent.sock")  # the sandbox can be reached all the while
         end = time.monotonic() + {RACE_S}
         while time.monotonic() < end:
             exchange(HOME, "/run/evil")

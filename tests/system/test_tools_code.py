@@ -311,7 +311,9 @@ def spellings(key):
     return [key, base64.b64encode(f"user:{key}".encode()).decode(), "".join(f"%{byte:02X}" for byte in key.encode())]
 
 
+@pytest.mark.attack
 def test_the_guard_knows_the_team_s_api_keys(api, daemon, second_key):
+    """A text holds an API key of the team, of which the daemon has the hash alone, plain or encoded: guard_output finds it and says what it is."""
     for key in (daemon.key, second_key):
         for text in spellings(key):
             out = tool(api, "guard_output", text=f"a {text} b", mode="redact")
@@ -320,8 +322,10 @@ def test_the_guard_knows_the_team_s_api_keys(api, daemon, second_key):
     assert tool(api, "guard_output", text=f"e2b_{'0' * 40} e2b_ {second_key[:-1]}")["count"] == 0
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("key", LOOKS, ids=LOOKS.values())
 def test_the_guard_knows_keys_by_their_looks(api, key):
+    """A text holds a key of a widespread service that nobody told the guard of, plain or encoded: guard_output finds it."""
     for text in spellings(key):
         out = tool(api, "guard_output", text=f"a {text} b", mode="redact")
         assert out["found"] and LOOKS[key] in out["kinds"] and BODY[8:20] not in out["text"], out
@@ -336,7 +340,9 @@ def sealed(api):
     assert api.put("/shells/account", json=shell).status_code == 200
 
 
+@pytest.mark.attack
 def test_an_artifact_with_a_key_is_refused_with_its_line_and_a_better_way(api, daemon, secret, sealed, second_key):
+    """Code with a live key of the team, or with one of a widespread service, is written as an artifact: it is refused with the line and the better way, and stored nowhere."""
     known = {KEY: 'the secret "live" of this team', "sealed-in-a-shell-5521": 'the key of the API shell "account"',
              daemon.key: "an API key of this team", second_key: "an API key of this team", **LOOKS}
     for key, what in known.items():

@@ -43,6 +43,7 @@ def test_a_failure_that_nobody_foresaw_names_the_step_and_the_command(machine):
     machine.program("dpkg-deb", "exit 7")
     result = machine.deps("criu")
     assert result.returncode == 7
+    assert list(machine.cache.iterdir()) == [], "a half unpacked directory was left"
     assert re.search(r"^deps: failed at this step: install what 'criu' needs \(line \d+, .*dpkg-deb", last_line(result))
 
 

@@ -11,6 +11,7 @@
 #include "image.pb-c.h"
 #include "keeper/about.h"
 #include "keeper/images.h"
+#include "keeper/keeper.h"
 #include "keeper/mend.h"
 #include "keeper/mounted.h"
 #include "keeper/reason.h"
@@ -199,6 +200,41 @@ static void memory_is_never_saved_as_merged(void)
     image__memory__free_unpacked(mended, NULL);
 }
 
+/* An image whose map reaches into the ranges of others. */
+static void a_restored_jail_has_its_own_ids_alone(void)
+{
+    scoped_tmpdir from = tmpdir_make();
+    scoped_tmpdir to = tmpdir_make();
+    const struct images_change change = {.uid_base = 0x10030000, .hostname = "jail"};
+    char path[64];
+    uint8_t bytes[256] = {0};
+    struct err err = {0};
+    Image__Extent extent = IMAGE__EXTENT__INIT;
+    Image__Extent *map[] = {&extent};
+    Image__Ids ids = IMAGE__IDS__INIT;
+
+    extent.first = 7, extent.lower_first = 1, extent.count = 0x70000000;
+    ids.n_uid_map = ids.n_gid_map = 1, ids.uid_map = ids.gid_map = map;
+    (void)snprintf(path, sizeof(path), "%s/userns-1.img", from.path);
+    FILE *file = fopen(path, "we");
+    if (!file || fwrite("12345678", 8, 1, file) != 1) {
+        abort();
+    }
+    entry_write(file, &ids.base);
+    (void)fclose(file);
+
+    CHECK_INT(images_change(from.fd, to.fd, &change, &err), 0);
+    scoped_fd fd = openat(to.fd, "userns-1.img", O_RDONLY | O_CLOEXEC);
+    CHECK(read(fd, bytes, sizeof(bytes)) > 12);
+    Image__Ids *changed = image__ids__unpack(NULL, length_at(bytes, 8), bytes + 12);
+    CHECK(changed && changed->n_uid_map == 1 && changed->n_gid_map == 1);
+    CHECK_INT(changed->uid_map[0]->first, 0);
+    CHECK_INT(changed->uid_map[0]->lower_first, 0x10030000);
+    CHECK_INT(changed->uid_map[0]->count, KEEPER_UID_RANGE);
+    CHECK_INT(changed->gid_map[0]->count, KEEPER_UID_RANGE);
+    image__ids__free_unpacked(changed, NULL);
+}
+
 /* ---- mounts ---- */
 
 static void volumes_and_what_is_gone_are_told_from_the_rest(void)
@@ -233,6 +269,7 @@ int main(void)
         {"volumes, and what is gone, are told from the rest",
          volumes_and_what_is_gone_are_told_from_the_rest},
         {"memory is never saved as merged", memory_is_never_saved_as_merged},
+        {"a restored jail has its own ids alone", a_restored_jail_has_its_own_ids_alone},
     };
     return check_run(tests, countof(tests));
 }

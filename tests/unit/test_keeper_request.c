@@ -265,6 +265,21 @@ static void batches_are_checked(void)
     refused(&req, "batch.n");
 }
 
+/* The keeper's program has them on its stack, where anything may have been. */
+static void options_that_no_word_says_are_none(void)
+{
+    char *words[] = {(char[]){"atoll"}, (char[]){"keeper"}, (char[]){"/s"}, (char[]){"/p"},
+                     (char[]){"/a"},    (char[]){"i"},      (char[]){"1"},  (char[]){"2"},
+                     (char[]){"0"},     (char[]){"3"},      (char[]){"0"},  NULL};
+    struct keeper_options options;
+    struct err err;
+
+    memset(&options, 0xff, sizeof(options));
+    CHECK_INT(keeper_options_read(countof(words) - 1, words, &options, &err), 0);
+    CHECK_INT(options.work_timeout_ms, 0);
+    CHECK_INT(options.lock_fd, 3);
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -278,6 +293,7 @@ int main(void)
         {"version, op and pid are checked", version_op_and_pid_are_checked},
         {"batches are checked", batches_are_checked},
         {"fields of other requests do not matter", fields_of_other_requests_do_not_matter},
+        {"options that no word says are none", options_that_no_word_says_are_none},
     };
     return check_run(tests, countof(tests));
 }

@@ -120,6 +120,21 @@ static void a_lease_is_not_waited_for(void)
     CHECK_INT(fd, -EAGAIN);
 }
 
+/* Opened for writing, a file of a template's is copied, however long it is. The lease shows who
+ * opens it: it would be broken, and the answer another. */
+static void a_file_that_is_too_long_is_not_even_opened(void)
+{
+    scoped_tmpdir top = tmpdir_make();
+
+    file_new(top.fd, "leased", BYTES_MAX + 1);
+    scoped_fd held = openat(top.fd, "leased", O_RDONLY | O_CLOEXEC);
+    CHECK_INT(fcntl(held, F_SETSIG, SIGURG), 0);
+    CHECK_INT(fcntl(held, F_SETLEASE, F_RDLCK), 0);
+    scoped_fd fd = tenant_file_open(top.fd, "leased", &writable, &err);
+    CHECK_INT(fd, -ENOTSUP);
+    CHECK_INT(fcntl(held, F_GETLEASE), F_RDLCK);
+}
+
 static void a_mount_is_told_from_what_was_put_in_its_place(void)
 {
     const struct tenant_want mounted = {.bytes_max = BYTES_MAX, .mounted = true};
@@ -155,6 +170,7 @@ int main(void)
         {"only plain files are opened", only_plain_files_are_opened},
         {"a file of any length is not read", a_file_of_any_length_is_not_read},
         {"a lease is not waited for", a_lease_is_not_waited_for},
+        {"a file that is too long is not even opened", a_file_that_is_too_long_is_not_even_opened},
         {"a mount is told from what was put in its place",
          a_mount_is_told_from_what_was_put_in_its_place},
         {"a file takes the place of anything but a directory",
