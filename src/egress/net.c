@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "egress/authority.h"
@@ -51,7 +52,7 @@ static void net_log(struct egress_net *net, enum log_level level, const char *ev
     (void)json_object_set_new(fields, "level", json_string(levels[level]));
     (void)json_object_set_new(fields, "logger", json_string("egress"));
     (void)json_object_set_new(fields, "event_type", json_string(event));
-    (void)json_object_set_new(fields, "message", json_string(message));
+    (void)json_object_set_new(fields, "message", json_sentence(message));
     char *line = net->egress->log ? json_dumps(fields, JSON_COMPACT) : NULL;
     if (line) {
         net->egress->log(net->egress->ctx, net->id, level, str_of(line));
@@ -100,7 +101,7 @@ static void shell_record(struct egress_net *net, const struct net_request *reque
     (void)json_object_set_new(fields, "shell", shown(request->shell, SHELL_NAME_BYTES_MAX));
     (void)json_object_set_new(fields, "durationMs", json_integer((json_int_t)request->took_ms));
     if (request->why) {
-        (void)json_object_set_new(fields, "reason", json_string(request->why));
+        (void)json_object_set_new(fields, "reason", json_sentence(request->why));
     }
     if (egress->shell_called) {
         egress->shell_called(egress->ctx, net->id, fields);

@@ -9,6 +9,7 @@
 #include <utlist.h>
 
 #include "base/alloc.h"
+#include "base/json.h"
 #include "egress/outgoing.h"
 #include "egress/shell_call.h"
 #include "http/carry.h"
@@ -77,7 +78,7 @@ static void passage_refuse(struct passage *p, int status, const char *fmt, ...)
     if (!carry_may_answer(&p->carry)) {
         return;
     }
-    json_t *body = json_pack("{s:i,s:s}", "code", status, "message", message);
+    json_t *body = json_pack("{s:i,s:o}", "code", status, "message", json_sentence(message));
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     struct str said = str_of(text ? text : "{}");
     http_reply_with(p->carry.ex, status, &own, 1, "application/json", said.at, said.len);
