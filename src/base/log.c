@@ -91,3 +91,14 @@ void log_write(enum log_level level, const char *fmt, ...)
     }
     errno = saved;
 }
+
+bool log_turn(int64_t *last_ms)
+{
+    int64_t now_ms = clock_mono_ms();
+
+    if (*last_ms && now_ms - *last_ms < LOG_TURN_MS) {
+        return false;
+    }
+    *last_ms = now_ms;
+    return true;
+}

@@ -62,7 +62,7 @@ static void net_log(struct egress_net *net, enum log_level level, const char *ev
 }
 
 /* Whether this one is told. A sandbox that is refused all the time does not fill the log. */
-static bool log_turn(struct egress_net *net, struct log_meter *meter, uint32_t most)
+static bool meter_turn(struct egress_net *net, struct log_meter *meter, uint32_t most)
 {
     uint64_t now = uv_now(net->egress->loop);
 
@@ -114,7 +114,7 @@ void net_request_log(struct egress_net *net, const struct net_request *request)
     char message[MESSAGE_BYTES];
     struct str path = request->path;
 
-    if (!log_turn(net, &net->requests, EGRESS_REQUESTS_LOGGED)) {
+    if (!meter_turn(net, &net->requests, EGRESS_REQUESTS_LOGGED)) {
         return;
     }
     path.len = path.len < PATH_BYTES ? path.len : PATH_BYTES;
@@ -146,7 +146,7 @@ void net_refused(struct egress_net *net, const struct endpoint *to, struct str n
     char text[ENDPOINT_TEXT_BYTES] = "", message[MESSAGE_BYTES];
 
     net->counters.refused++;
-    if (!log_turn(net, &net->refusals, EGRESS_LOG_BURST)) {
+    if (!meter_turn(net, &net->refusals, EGRESS_LOG_BURST)) {
         return;
     }
     if (to) {
@@ -168,7 +168,7 @@ void net_proxy_failed(struct egress_net *net, const struct target *to, const str
     enum { MESSAGE_BYTES = 768 };
     char text[ENDPOINT_TEXT_BYTES], message[MESSAGE_BYTES];
 
-    if (!log_turn(net, &net->refusals, EGRESS_LOG_BURST)) {
+    if (!meter_turn(net, &net->refusals, EGRESS_LOG_BURST)) {
         return;
     }
     endpoint_text(&to->to, text);

@@ -261,12 +261,24 @@ static void a_line_of_the_log_is_text(void)
     }
 }
 
+static void a_line_that_comes_at_will_waits_its_turn(void)
+{
+    int64_t last_ms = 0, other_ms = 0;
+
+    CHECK(log_turn(&last_ms));
+    CHECK(log_turn(&other_ms));
+    CHECK(!log_turn(&last_ms));
+    last_ms -= LOG_TURN_MS;
+    CHECK(log_turn(&last_ms));
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
         {"a buffer never passes its maximum", a_buffer_never_passes_its_maximum},
         {"consumed room is used again", consumed_room_is_used_again},
         {"a line of the log is text", a_line_of_the_log_is_text},
+        {"a line that comes at will waits its turn", a_line_that_comes_at_will_waits_its_turn},
         {"JSON is weighed before it is parsed", json_is_weighed_before_it_is_parsed},
         {"printf needs room for the text only once", printf_needs_room_for_the_text_only_once},
         {"splitting gives every part", splitting_gives_every_part},
