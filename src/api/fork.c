@@ -5,6 +5,7 @@
 #include "api/create_body.h"
 #include "api/internal.h"
 #include "base/alloc.h"
+#include "base/json.h"
 
 struct forks {
     struct call *call;
@@ -21,7 +22,8 @@ static json_t *result_of(const struct forks *forks, struct sandbox *sb, int erro
         (void)json_object_set_new(result, "sandbox", sandbox_json_created(forks->call->api, sb));
     } else {
         (void)json_object_set_new(
-            result, "error", json_pack("{siss}", "code", status_of(error), "message", err->msg));
+            result, "error",
+            json_pack("{siso}", "code", status_of(error), "message", json_sentence(err->msg)));
     }
     return result;
 }

@@ -9,6 +9,7 @@
 #include "api/logs_query.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/json.h"
 
 struct follow {
     struct call *call; /* its exchange is ours */
@@ -87,7 +88,7 @@ static void fail(struct follow *follow, int error, const struct err *err)
     int status = status_of(error);
 
     (void)json_object_set_new(body, "code", json_integer(status));
-    (void)json_object_set_new(body, "message", json_string(err->msg));
+    (void)json_object_set_new(body, "message", json_sentence(err->msg));
     char *text = json_dumps(body, JSON_COMPACT);
     follow->finished = true;
     if (follow->responded) {

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/fd.h"
+#include "base/foreign.h"
 
 union control {
     struct cmsghdr header;
@@ -69,6 +69,6 @@ ssize_t fdpass_receive(int socket, struct iovec *iov, size_t iov_n, int *fds, si
 void fdpass_close(int *fds, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        fd_closep(&fds[i]);
+        foreign_closep(&fds[i]); /* a channel may hold what a jail sent */
     }
 }

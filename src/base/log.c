@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 
 enum {
     LINE_MAX_BYTES = 1024,
@@ -34,6 +35,35 @@ int log_level_parse(const char *name, enum log_level *out)
     return -EINVAL;
 }
 
+/* Bytes of the character at the front, or 0 for what a terminal could take for a command: control
+ * characters, also those of ISO 6429's upper half, and what is no UTF-8. */
+static size_t shown_len(struct str text)
+{
+    const unsigned char *at = (const unsigned char *)text.at;
+
+    if (at[0] < 0x80) {
+        return at[0] >= 0x20 && at[0] != 0x7f;
+    }
+    for (size_t n = 2; n <= 4 && n <= text.len; n++) {
+        if (utf8_valid((struct str){text.at, n})) {
+            return at[0] == 0xc2 && at[1] < 0xa0 ? 0 : n;
+        }
+    }
+    return 0;
+}
+
+static void line_tame(char *line, size_t len)
+{
+    for (size_t i = 0; i < len;) {
+        size_t n = shown_len((struct str){line + i, len - i});
+
+        if (n == 0) {
+            line[i++] = '?';
+        }
+        i += n;
+    }
+}
+
 void log_write(enum log_level level, const char *fmt, ...)
 {
     char line[LINE_MAX_BYTES];
@@ -54,14 +84,21 @@ void log_write(enum log_level level, const char *fmt, ...)
     if (len > sizeof(line) - 2) {
         len = sizeof(line) - 2;
     }
-    for (size_t i = 0; i < len; i++) {
-        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f) {
-            line[i] = '?';
-        }
-    }
+    line_tame(line, len);
     line[len++] = '\n';
     if (write(STDERR_FILENO, line, len) < 0) {
         /* Nobody is left to tell. */
     }
     errno = saved;
+}
+
+bool log_turn(int64_t *last_ms)
+{
+    int64_t now_ms = clock_mono_ms();
+
+    if (*last_ms && now_ms - *last_ms < LOG_TURN_MS) {
+        return false;
+    }
+    *last_ms = now_ms;
+    return true;
 }

@@ -7,7 +7,12 @@
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "base/compiler.h"
+
+enum { LOG_TURN_MS = 1000 };
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
@@ -18,6 +23,10 @@ void log_init(const char *program, enum log_level least);
 must_check int log_level_parse(const char *name, enum log_level *out);
 
 void log_write(enum log_level level, const char *fmt, ...) printf_like(2, 3);
+
+/* Whether it is the turn of a line that a sandbox can cause as often as it likes: once in
+ * LOG_TURN_MS. *last_ms, 0 at first, is whoever's the line is about. */
+bool log_turn(int64_t *last_ms);
 
 #define log_debug(...) log_write(LOG_DEBUG, __VA_ARGS__)
 #define log_info(...) log_write(LOG_INFO, __VA_ARGS__)

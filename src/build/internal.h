@@ -34,6 +34,7 @@ enum {
     BUILD_SETTLE_MS = 20 * 1000,              /* a start command without a ready command */
     BUILD_OUTPUT_BYTES_MAX = 4 * 1024 * 1024, /* kept of one step's output; the rest is dropped */
     BUILD_LINE_BYTES_MAX = 4096,
+    BUILD_LINE_COST_BYTES = 64, /* of that, for each line: an empty one is a row in the store too */
     BUILD_WAITING_MAX_MS = 24 * 3600 * 1000, /* asked for and never started */
     BUILD_SWEEP_EVERY_MS = 20 * 1000,
     BUILD_REASON_BYTES = 1024,

@@ -122,14 +122,18 @@ static void line_flush(struct work *work, bool is_stderr)
 {
     struct lines *lines = is_stderr ? &work->errout : &work->out;
 
-    if (work->output_bytes + buf_len(&lines->part) > BUILD_OUTPUT_BYTES_MAX) {
+    size_t cost = buf_len(&lines->part) + BUILD_LINE_COST_BYTES;
+
+    if (work->output_bytes + cost > BUILD_OUTPUT_BYTES_MAX) {
         if (!work->output_cut) {
-            work_say(work, LOG_WARN, "[%s] more than %d bytes of output: the rest is not kept",
-                     work->prefix, BUILD_OUTPUT_BYTES_MAX);
+            work_say(work, LOG_WARN,
+                     "[%s] more than %d bytes of output, with %d for each line: the rest is not"
+                     " kept",
+                     work->prefix, BUILD_OUTPUT_BYTES_MAX, BUILD_LINE_COST_BYTES);
         }
         work->output_cut = true;
     } else {
-        work->output_bytes += buf_len(&lines->part) + 1;
+        work->output_bytes += cost;
         line_say(work, is_stderr, buf_str(&lines->part));
     }
     buf_clear(&lines->part);

@@ -206,6 +206,7 @@ static void on_dialed(void *ctx, int fd_or_error)
             const struct feed_plan plan = {.socket_fd = move_fd(&socket),
                                            .file_fd = file,
                                            .length = -1,
+                                           .limit_ms = work->all->use.step_limit_ms,
                                            .options = buf_at(&copying->options)};
             work->feed = feed_start(work->all->use.loop, &plan, NULL, on_copied, work);
         }

@@ -21,6 +21,7 @@ void entry_put(const char *text)
                       (unsigned char)text[1] <= 0x9f;
 
         (void)putchar((unsigned char)*text < ' ' || *text == 0x7f || beyond ? '?' : *text);
+        text += beyond;
     }
 }
 

@@ -73,21 +73,48 @@ static int prepare_one(const struct config *config, const struct places *places,
     return r;
 }
 
-int preparer_once(const struct config *config, const struct places *places)
+/* The next name of the list; false at its end. */
+static bool name_next(struct str *rest, char name[BUILTIN_NAME_BYTES])
 {
-    struct str rest = str_of(config->with_templates), part;
-    char name[BUILTIN_NAME_BYTES];
-    int r = 0;
+    struct str part;
 
-    while (r != -EINTR && str_split(&rest, ',', &part)) {
+    while (str_split(rest, ',', &part)) {
         part = str_trim(part);
         if (part.len == 0 || str_eq(part, STR("none"))) {
             continue;
         }
-        if (!str_copy(name, sizeof(name), part)) {
-            log_error("with_templates: '%.*s' is no template's name", (int)part.len, part.at);
-            continue;
+        if (str_copy(name, BUILTIN_NAME_BYTES, part)) {
+            return true;
         }
+        log_error("with_templates: '%.*s' is no template's name", (int)part.len, part.at);
+    }
+    return false;
+}
+
+/* A client that asks for a template whose turn has not come is told to wait, not that there is no
+ * such template. */
+static void await_all(const struct config *config, const struct places *places)
+{
+    struct str rest = str_of(config->with_templates);
+    char name[BUILTIN_NAME_BYTES], sentence[SENTENCE_BYTES];
+
+    while (name_next(&rest, name)) {
+        if (layer_look(config, places, name) != LAYER_READY) {
+            (void)snprintf(sentence, sizeof(sentence),
+                           "the template %s is made after others; try again in a moment", name);
+            notice_awaited(places, name, sentence);
+        }
+    }
+}
+
+int preparer_once(const struct config *config, const struct places *places)
+{
+    struct str rest = str_of(config->with_templates);
+    char name[BUILTIN_NAME_BYTES];
+    int r = 0;
+
+    await_all(config, places);
+    while (r != -EINTR && name_next(&rest, name)) {
         int one = prepare_one(config, places, name);
         r = one < 0 ? one : r;
     }

@@ -43,6 +43,7 @@ struct edge {
     struct backend *backends; /* by sandbox id */
     uv_timer_t timer;         /* runs while connections lie idle */
     struct tls_trust *anybody;
+    int64_t told_ms; /* when the log was last told of a sandbox that cannot be reached */
     uint64_t outcomes[EDGE_OUTCOMES];
     struct histogram steps[EDGE_STEPS];
 };

@@ -263,7 +263,7 @@ static void dial_failed(struct proxy *p, int error)
                              : error == -EHOSTDOWN    ? EDGE_ERROR_NOT_RESUMED
                              : error == -ECONNREFUSED ? EDGE_ERROR_PORT_CLOSED
                                                       : EDGE_ERROR_UNREACHABLE;
-    if (answer == EDGE_ERROR_UNREACHABLE) {
+    if (answer == EDGE_ERROR_UNREACHABLE && log_turn(&p->edge->told_ms)) {
         log_warn("sandbox %s port %u: reach it: %s", p->id, p->port, strerror(-error));
     }
     proxy_fail(p, answer);
@@ -327,7 +327,9 @@ static void on_dialed(void *ctx, int fd_or_error)
     if (fd_or_error < 0) {
         dial_failed(p, fd_or_error);
     } else if (proxy_open(p, fd_or_error, &err) < 0) {
-        log_warn("sandbox %s port %u: %s", p->id, p->port, err.msg);
+        if (log_turn(&p->edge->told_ms)) {
+            log_warn("sandbox %s port %u: %s", p->id, p->port, err.msg);
+        }
         proxy_fail(p, EDGE_ERROR_UNREACHABLE);
     }
 }

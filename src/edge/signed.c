@@ -16,6 +16,8 @@ enum {
     SIGNED_TEXT_MAX = HTTP_TARGET_BYTES_MAX + 1024,
     SIGNED_HASHED_MAX = 2 * SIGNED_TEXT_MAX, /* parts of the query, and the token */
     EXPIRY_BYTES = 32,
+    SIGNED_BEFORE_MAX = 4096 + 256, /* a path of Linux and a user's name: hashed for each sandbox */
+    SIGNATURE_BYTES = 3 + 43,       /* "v1_" and a SHA-256 in base64 */
 };
 
 bool signed_is(const struct http_request *req)
@@ -65,7 +67,10 @@ static bool search_prepare(struct search *search, const struct http_request *req
     if (expires == 0) {
         buf_clear(&search->after);
     }
-    return expires >= 0 && http_query_get(req->query, "signature", &search->wanted) == 1;
+    return expires >= 0 && buf_len(&search->before) <= SIGNED_BEFORE_MAX &&
+           buf_len(&search->after) <= EXPIRY_BYTES &&
+           http_query_get(req->query, "signature", &search->wanted) == 1 &&
+           buf_len(&search->wanted) == SIGNATURE_BYTES;
 }
 
 static bool search_make(struct search *search, const char *token)

@@ -55,11 +55,7 @@ static void on_http2_gone(void *ctx)
 {
     struct intercept *of = ctx;
 
-    http2_client_close(of->leaving); /* one at a time may take long to end */
-    of->leaving = move_ptr(&of->http2);
-    if (http2_client_idle(of->leaving)) {
-        http2_client_close(move_ptr(&of->leaving));
-    }
+    http2_client_leave(move_ptr(&of->http2)); /* requests that it has under way go on */
 }
 
 /* The connection is good: whoever waits gets it. */
@@ -225,13 +221,6 @@ struct upstream *intercept_take(struct intercept *of, bool tunnel)
     return up;
 }
 
-void intercept_tidy(struct intercept *of)
-{
-    if (of->leaving && http2_client_idle(of->leaving)) {
-        http2_client_close(move_ptr(&of->leaving));
-    }
-}
-
 /* ---- life ---- */
 
 static void servers_close(struct intercept *of)
@@ -243,7 +232,6 @@ static void servers_close(struct intercept *of)
     }
     upstream_close(of->idle);
     http2_client_close(of->http2);
-    http2_client_close(of->leaving);
 }
 
 struct intercept *intercept_origin(struct intercept *of, const char *host, uint16_t port,

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "egress/authority.h"
@@ -51,7 +52,7 @@ static void net_log(struct egress_net *net, enum log_level level, const char *ev
     (void)json_object_set_new(fields, "level", json_string(levels[level]));
     (void)json_object_set_new(fields, "logger", json_string("egress"));
     (void)json_object_set_new(fields, "event_type", json_string(event));
-    (void)json_object_set_new(fields, "message", json_string(message));
+    (void)json_object_set_new(fields, "message", json_sentence(message));
     char *line = net->egress->log ? json_dumps(fields, JSON_COMPACT) : NULL;
     if (line) {
         net->egress->log(net->egress->ctx, net->id, level, str_of(line));
@@ -61,7 +62,7 @@ static void net_log(struct egress_net *net, enum log_level level, const char *ev
 }
 
 /* Whether this one is told. A sandbox that is refused all the time does not fill the log. */
-static bool log_turn(struct egress_net *net, struct log_meter *meter, uint32_t most)
+static bool meter_turn(struct egress_net *net, struct log_meter *meter, uint32_t most)
 {
     uint64_t now = uv_now(net->egress->loop);
 
@@ -100,7 +101,7 @@ static void shell_record(struct egress_net *net, const struct net_request *reque
     (void)json_object_set_new(fields, "shell", shown(request->shell, SHELL_NAME_BYTES_MAX));
     (void)json_object_set_new(fields, "durationMs", json_integer((json_int_t)request->took_ms));
     if (request->why) {
-        (void)json_object_set_new(fields, "reason", json_string(request->why));
+        (void)json_object_set_new(fields, "reason", json_sentence(request->why));
     }
     if (egress->shell_called) {
         egress->shell_called(egress->ctx, net->id, fields);
@@ -113,7 +114,7 @@ void net_request_log(struct egress_net *net, const struct net_request *request)
     char message[MESSAGE_BYTES];
     struct str path = request->path;
 
-    if (!log_turn(net, &net->requests, EGRESS_REQUESTS_LOGGED)) {
+    if (!meter_turn(net, &net->requests, EGRESS_REQUESTS_LOGGED)) {
         return;
     }
     path.len = path.len < PATH_BYTES ? path.len : PATH_BYTES;
@@ -145,7 +146,7 @@ void net_refused(struct egress_net *net, const struct endpoint *to, struct str n
     char text[ENDPOINT_TEXT_BYTES] = "", message[MESSAGE_BYTES];
 
     net->counters.refused++;
-    if (!log_turn(net, &net->refusals, EGRESS_LOG_BURST)) {
+    if (!meter_turn(net, &net->refusals, EGRESS_LOG_BURST)) {
         return;
     }
     if (to) {
@@ -167,7 +168,7 @@ void net_proxy_failed(struct egress_net *net, const struct target *to, const str
     enum { MESSAGE_BYTES = 768 };
     char text[ENDPOINT_TEXT_BYTES], message[MESSAGE_BYTES];
 
-    if (!log_turn(net, &net->refusals, EGRESS_LOG_BURST)) {
+    if (!meter_turn(net, &net->refusals, EGRESS_LOG_BURST)) {
         return;
     }
     endpoint_text(&to->to, text);

@@ -9,6 +9,7 @@
 #include <utlist.h>
 
 #include "base/alloc.h"
+#include "base/json.h"
 #include "egress/outgoing.h"
 #include "egress/shell_call.h"
 #include "http/carry.h"
@@ -77,7 +78,7 @@ static void passage_refuse(struct passage *p, int status, const char *fmt, ...)
     if (!carry_may_answer(&p->carry)) {
         return;
     }
-    json_t *body = json_pack("{s:i,s:s}", "code", status, "message", message);
+    json_t *body = json_pack("{s:i,s:o}", "code", status, "message", json_sentence(message));
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     struct str said = str_of(text ? text : "{}");
     http_reply_with(p->carry.ex, status, &own, 1, "application/json", said.at, said.len);
@@ -335,7 +336,6 @@ static void on_upstream_end(void *ctx, struct upstream *up, int error)
     } else if (p->carry.ex && !p->carry.answered) {
         passage_refuse(p, 502, "%s broke off the request", ours(p->of->name));
     }
-    intercept_tidy(p->of);
 }
 
 static void passage_free(struct passage *p)
@@ -348,11 +348,7 @@ static void passage_free(struct passage *p)
 
 static void on_over(void *ctx)
 {
-    struct passage *p = ctx;
-    struct intercept *of = p->of;
-
-    passage_free(p);
-    intercept_tidy(of);
+    passage_free(ctx);
 }
 
 static const struct carry_events rule_events = {

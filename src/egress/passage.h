@@ -30,9 +30,8 @@ struct intercept {
     struct intercept *above;   /* of an origin: the connection that it serves; else NULL */
     bool http2_asked;          /* the program speaks HTTP/2, so the server is offered it */
     enum server server;
-    struct http2_client *http2;   /* NULL: none, or it takes no more */
-    struct http2_client *leaving; /* takes no more, and has streams under way */
-    struct upstream *idle;        /* of HTTP/1.1 */
+    struct http2_client *http2; /* NULL: none, or it takes no more */
+    struct upstream *idle;      /* of HTTP/1.1 */
     struct passage *passages;
     struct reach *reaches;
     unsigned reaches_n;
@@ -43,7 +42,6 @@ struct intercept {
 struct upstream *intercept_take(struct intercept *of, bool tunnel); /* or NULL */
 void intercept_keep(struct intercept *of, struct upstream *up);     /* takes it back */
 void intercept_reach(struct intercept *of, unsigned waiting);
-void intercept_tidy(struct intercept *of); /* a request has ended */
 
 /* Of a connection to the shells: what serves requests to that server. */
 struct intercept *intercept_origin(struct intercept *of, const char *host, uint16_t port,

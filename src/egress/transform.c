@@ -22,8 +22,11 @@ static bool placeholder_find(struct str text, struct str *before, struct str *wh
     for (size_t at = 0; at < text.len; at++) {
         struct str rest = str_skip(text, at);
         for (size_t i = 0; i < countof(placeholders); i++) {
+            if (!str_starts(rest, str_of(placeholders[i]))) {
+                continue; /* before any search: a long value has a rest at every byte */
+            }
             size_t end = str_find(rest, '}');
-            if (end < rest.len && str_starts(rest, str_of(placeholders[i]))) {
+            if (end < rest.len) {
                 *before = (struct str){text.at, at};
                 *what = (struct str){rest.at + 2, end - 2};
                 *behind = str_skip(rest, end + 1);

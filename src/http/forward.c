@@ -15,15 +15,20 @@ static const char *const hop_by_hop[] = {
     "content-length",
 };
 
+/* Nobody names more; each one is compared with every field of the head. */
+enum { CONNECTION_TOKENS_MAX = 32 };
+
 /* Connection: close, x-private makes x-private hop-by-hop too. */
 static bool is_named(struct str name, const struct http_header *headers, size_t n)
 {
+    unsigned seen = 0;
+
     for (size_t i = 0; i < n; i++) {
         struct str rest = headers[i].value, token;
         if (!str_ieq(headers[i].name, STR("connection"))) {
             continue;
         }
-        while (str_split(&rest, ',', &token)) {
+        while (seen++ < CONNECTION_TOKENS_MAX && str_split(&rest, ',', &token)) {
             if (str_ieq(str_trim(token), name)) {
                 return true;
             }

@@ -53,8 +53,9 @@ struct http2_client {
     unsigned streams_n;
     void (*gone)(void *ctx);
     void *gone_ctx;
-    bool dead;   /* no new streams */
-    bool closed; /* http2_client_close() was called */
+    bool dead;    /* no new streams */
+    bool leaving; /* http2_client_leave() was called */
+    bool closed;  /* http2_client_close() was called */
 };
 
 static struct stream *stream_of(struct upstream *base)
@@ -197,16 +198,33 @@ static void stream_idle(struct upstream *base, void (*gone)(void *ctx), void *ct
     (void)base, (void)gone, (void)ctx;
 }
 
+/* At once, as whoever counts the link's bytes may go when the last stream has. */
+static void client_settle(struct http2_client *client)
+{
+    const struct stream *s;
+
+    DL_FOREACH (client->streams, s) {
+        if (!s->closed) {
+            return;
+        }
+    }
+    http2_client_close(client);
+}
+
 static void stream_close(struct upstream *base)
 {
     struct stream *s = stream_of(base);
+    struct http2_client *client = s->client;
 
     s->closed = true;
     if (s->id > 0 && !s->over) {
         stream_reset(s, -ECANCELED);
     }
     s->over = true;
-    link_wake(s->client->link);
+    link_wake(client->link);
+    if (client->leaving) {
+        client_settle(client);
+    }
 }
 
 static const struct upstream_ops ops = {
@@ -231,6 +249,9 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     (void)flags, (void)user_data;
     if (!s || frame->hd.type != NGHTTP2_HEADERS) {
         return 0;
+    }
+    if (s->over) {
+        return 0; /* one reset is enough for however many fields are too much */
     }
     struct head *head = s->status ? &s->trailers : &s->head;
     if (head_name(head, (const char *)name, name_len) < 0 ||
@@ -535,6 +556,7 @@ static void on_link_closed(void *ctx)
     struct http2_client *client = ctx;
 
     while (client->streams) {
+        assert(client->streams->closed); /* else its owner would go on with freed memory */
         stream_free(client->streams);
     }
     nghttp2_session_del(client->session);
@@ -588,6 +610,16 @@ struct http2_client *http2_client_new(struct link *link, void (*gone)(void *ctx)
     link_read(link, READ_BYTES);
     link_wake(link);
     return client;
+}
+
+void http2_client_leave(struct http2_client *client)
+{
+    if (!client->closed) {
+        client->leaving = true;
+        client->dead = true;
+        client->gone = NULL;
+        client_settle(client);
+    }
 }
 
 void http2_client_close(struct http2_client *client)

@@ -21,7 +21,12 @@ struct upstream *http2_client_open(struct http2_client *client);
 /* No stream is under way. */
 bool http2_client_idle(const struct http2_client *client);
 
-/* Its streams get no on_end. `gone` does not come any more. Accepts NULL. */
+/* For a client that nobody needs any more but its streams: takes no new ones, and closes itself
+ * when the last one has been given back. `gone` does not come any more. */
+void http2_client_leave(struct http2_client *client);
+
+/* Its streams get no on_end; their owners give them back before, or before they return to the loop.
+ * `gone` does not come any more. Accepts NULL. */
 void http2_client_close(struct http2_client *client);
 
 #endif

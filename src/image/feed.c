@@ -15,7 +15,7 @@
 enum {
     BLOCK_BYTES = 512 * 1024,
     ANSWER_BYTES_MAX = 4096, /* of a line; the unpacker's are far shorter */
-    HANDLES = 2,
+    HANDLES = 3,
     LAST_READS = 64, /* of a connection that broke: more than a socket's buffer of lines */
 };
 
@@ -24,6 +24,7 @@ struct feed {
     uv_poll_t poll;
     int socket_fd; /* shared with the jail: base/foreign.h */
     uv_timer_t stall;
+    uv_timer_t limit;
     int handles; /* that libuv has not closed yet */
     int file_fd;
     int64_t at, end; /* -1: the file's end */
@@ -68,6 +69,7 @@ static void feed_close(struct feed *feed)
         feed->over = true;
         uv_close((uv_handle_t *)&feed->poll, on_closed);
         uv_close((uv_handle_t *)&feed->stall, on_closed);
+        uv_close((uv_handle_t *)&feed->limit, on_closed);
         foreign_closep(&feed->socket_fd);
     }
 }
@@ -98,6 +100,12 @@ static void fail(struct feed *feed, int code, const char *why)
 static void on_stall(uv_timer_t *timer)
 {
     fail(timer->data, ETIMEDOUT, "the unpacker stopped answering");
+}
+
+/* An unpacker in a jail that commands have run in may be anybody's, and speak for ever. */
+static void on_limit(uv_timer_t *timer)
+{
+    fail(timer->data, ETIMEDOUT, "the unpacker took too long");
 }
 
 static void patience_renew(struct feed *feed)
@@ -287,11 +295,14 @@ struct feed *feed_start(uv_loop_t *loop, const struct feed_plan *plan,
     memcpy(feed->options, plan->options, len);
     feed->options[len] = '\n';
     buf_init(&feed->line, ANSWER_BYTES_MAX);
-    if (uv_timer_init(loop, &feed->stall) < 0 ||
+    if (uv_timer_init(loop, &feed->stall) < 0 || uv_timer_init(loop, &feed->limit) < 0 ||
         uv_poll_init(loop, &feed->poll, feed->socket_fd) < 0) {
         abort(); /* a TCP socket can always be polled */
     }
-    feed->poll.data = feed->stall.data = feed;
+    feed->poll.data = feed->stall.data = feed->limit.data = feed;
+    if (plan->limit_ms > 0) {
+        (void)uv_timer_start(&feed->limit, on_limit, (uint64_t)plan->limit_ms, 0);
+    }
     patience_renew(feed);
     block_write(feed, feed->options, len + 1);
     return feed;

@@ -23,6 +23,7 @@ struct feed_plan { /* borrowed during the call */
     int file_fd;   /* taken over: the archive, read from `offset` on, `length` bytes */
     int64_t offset;
     int64_t length;      /* -1: to its end */
+    int64_t limit_ms;    /* of all of it, also while the unpacker speaks; 0: none */
     const char *options; /* lines of unpack.h, each with its newline, without the empty one */
 };
 

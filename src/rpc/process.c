@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/encode.h"
+#include "base/json_text.h"
 
 /* ---- what is asked ---- */
 
@@ -139,9 +140,17 @@ static void take_last(const json_t *message, struct process_event *out)
     }
 }
 
+/* NULL for what is no message of an agent's. A megabyte of brackets would take a hundred of memory,
+ * and the loop's time. */
+static json_t *message_parse(struct str text)
+{
+    return json_text_values(text) > PROCESS_VALUES_MAX ? NULL
+                                                       : json_loadb(text.at, text.len, 0, NULL);
+}
+
 void process_event(const struct frame *frame, struct process_event *out)
 {
-    json_t *message = json_loadb(frame->message.at, frame->message.len, 0, NULL);
+    json_t *message = message_parse(frame->message);
     const json_t *event = json_object_get(message, "event");
     const json_t *start = json_object_get(event, "start");
     const json_t *data = json_object_get(event, "data");

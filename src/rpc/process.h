@@ -24,6 +24,7 @@ enum {
     PROCESS_REQUEST_BYTES_MAX = 4 * 1024 * 1024,
     PROCESS_USER_BYTES = 512, /* of an Authorization header */
     PROCESS_STATUS_BYTES = 128,
+    PROCESS_VALUES_MAX = 256, /* of the agent's message; what has more is not parsed */
 };
 
 struct process_plan {        /* borrowed */

@@ -193,7 +193,9 @@ static void on_broken(void *ctx, const char *why)
     } else if (sb->pooled) {
         pool_drop(sb, "the channel to its agent broke");
     } else {
-        log_warn("sandbox %s: the channel to its agent broke: %s", sb->id, why);
+        if (log_turn(&sb->broke_told_ms)) {
+            log_warn("sandbox %s: the channel to its agent broke: %s", sb->id, why);
+        }
         sb->broke = true;
         if (!sb->pidfd) {
             sandbox_attach(sb);
@@ -214,8 +216,10 @@ static void on_oom_count(void *ctx, const struct keeper_answer *answer, int fds[
     (void)fds;
     if (answer->status == 0 && answer->usage.oom_kills > sb->oom_kills) {
         sb->oom_kills = answer->usage.oom_kills;
-        log_warn("sandbox %s: out of memory: the kernel killed in it, %u times by now", sb->id,
-                 sb->oom_kills);
+        if (log_turn(&sb->oom_told_ms)) {
+            log_warn("sandbox %s: out of memory: the kernel killed in it, %u times by now", sb->id,
+                     sb->oom_kills);
+        }
     }
     if (sb->channel && sb->channel == question->channel) {
         agent_channel_answer_oom(sb->channel, answer->status == 0 ? answer->usage.oom_kills : 0);

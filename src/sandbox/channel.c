@@ -223,6 +223,11 @@ static void on_quiet_timeout(uv_timer_t *timer)
 {
     struct agent_channel *ch = timer->data;
 
+    if (ch->quiet) {
+        ch->quiet = false;
+        channel_break(ch, "it says it is quiet, and does not close the connection");
+        return;
+    }
     ch->quiet_seq = 0;
     ch->abandoned++;
     quiet_tell(ch, -ETIMEDOUT);
@@ -349,9 +354,9 @@ static const char *on_quiet(struct agent_channel *ch, const struct channel_messa
     if (!ch->quiet_done || message->seq != ch->quiet_seq) {
         return ch->abandoned > 0 ? NULL : "it says it is quiet without being asked";
     }
-    (void)uv_timer_stop(&ch->quiet_timer);
-    ch->quiet = message->status == 0;
+    ch->quiet = message->status == 0; /* the timer runs on until it has closed its end */
     if (!ch->quiet) {
+        (void)uv_timer_stop(&ch->quiet_timer);
         quiet_tell(ch, message->status < 0 ? message->status : -EPROTO);
     }
     return NULL;

@@ -183,6 +183,8 @@ struct sandbox {
     uv_timer_t timer; /* STARTING, RESUMING, PAUSING: patience; RUNNING, PAUSED: end of life */
     int64_t deadline_mono_ms;
     uint32_t oom_kills;  /* as last heard of */
+    int64_t oom_told_ms; /* when the log was last told of one */
+    int64_t broke_told_ms;
     struct start *start; /* STARTING and RESUMING only */
     bool doom_due;       /* it was given up while the keeper was making or saving its jail */
     uint32_t doom_slot;  /* of that jail */

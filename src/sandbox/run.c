@@ -17,8 +17,14 @@
 #include "rpc/process.h"
 #include "sandbox/internal.h"
 
+struct limit { /* outlives its run until its timer is closed */
+    uv_timer_t timer;
+    struct run *run;
+};
+
 struct run {
-    struct sandbox *sb; /* counted */
+    struct sandbox *sb;  /* counted */
+    struct limit *limit; /* NULL: none */
     const struct run_handler *handler;
     void *ctx;
     struct upstream *up;
@@ -36,10 +42,18 @@ struct run {
     struct process_event event; /* the last that came */
 };
 
+static void on_limit_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
 static void run_free(struct run *run)
 {
     if (run->freed) {
         *run->freed = true;
+    }
+    if (run->limit) {
+        uv_close((uv_handle_t *)&run->limit->timer, on_limit_closed);
     }
     upstream_close(run->up);
     sandbox_release(run->sb);
@@ -64,6 +78,40 @@ static void finish_error(struct run *run, int error, const char *what)
 
     (void)err_set(&err, -error, "%s: %s", what, strerror(-error));
     finish(run, &(struct run_end){.error = error, .why = &err});
+}
+
+/* ---- what does not come ---- */
+
+/* The agent is in the hands of what it runs: its word that a command has ended may never come. */
+static void on_limit(uv_timer_t *timer)
+{
+    struct run *run = ((struct limit *)timer->data)->run;
+    struct err err;
+
+    if (run->left) {
+        return; /* only its dial is waited for */
+    }
+    (void)err_set(&err, ETIMEDOUT, "the sandbox's agent did not end the command in time");
+    const struct run_end end = {.error = -ETIMEDOUT, .why = &err, .timed_out = true};
+    if (run->dialing) {
+        run->left = true; /* freed when the dial is answered */
+        run->handler->ended(run->ctx, &end);
+    } else {
+        finish(run, &end);
+    }
+}
+
+static void limit_set(struct run *run, int64_t ms)
+{
+    struct limit *limit = xnew(struct limit);
+
+    limit->run = run;
+    limit->timer.data = limit;
+    if (uv_timer_init(run->sb->all->use.loop, &limit->timer) < 0) {
+        abort();
+    }
+    (void)uv_timer_start(&limit->timer, on_limit, (uint64_t)ms, 0);
+    run->limit = limit;
 }
 
 /* ---- what comes ---- */
@@ -266,6 +314,7 @@ struct run *sandbox_run(struct sandbox *sb, const struct run_plan *plan,
     run->timeout_ms = plan->timeout_ms;
     if (plan->timeout_ms) {
         (void)snprintf(run->timeout, sizeof(run->timeout), "%lld", (long long)plan->timeout_ms);
+        limit_set(run, plan->timeout_ms + RUN_GRACE_MS);
     }
     bool freed = false;
     run->freed = &freed;

@@ -17,6 +17,7 @@
 
 enum {
     RUN_WINDOW_BYTES = 256 * 1024,
+    RUN_GRACE_MS = 5 * 1000, /* to the agent, which ends a command in time: then it is not asked */
 };
 
 struct run_plan {            /* borrowed during the call */
@@ -24,7 +25,7 @@ struct run_plan {            /* borrowed during the call */
     const char *user;        /* NULL: the sandbox's default user */
     const char *cwd;         /* NULL: the user's, as the sandbox was told */
     const json_t *env;       /* object of strings, on top of the sandbox's own; may be NULL */
-    int64_t timeout_ms;      /* 0: none. The agent ends the command then */
+    int64_t timeout_ms; /* 0: none. The agent ends the command then; one that does not, is left */
 };
 
 /* What a shell of the user's would run: argv of `bash -l -c COMMAND`. */

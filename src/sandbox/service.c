@@ -64,6 +64,7 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
 {
     static const struct err none;
     struct service *service = ctx;
+    struct err err;
 
     service->waiting = false;
     if (service->over) {
@@ -75,6 +76,11 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
         return;
     }
     service->jail = answer->jail;
+    if (fds[KEEPER_FD_CHANNEL] < 0) { /* this process had no room for it */
+        int r = err_set(&err, EMFILE, "the jail's channel did not arrive: too many files are open");
+        fail(service, r, &err);
+        return;
+    }
     service->channel = agent_channel_new(service->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]),
                                          CHANNEL_PAST_NONE, &channel_handler, service);
     service->handler.ready(service->ctx, 0, &none);

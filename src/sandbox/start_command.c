@@ -20,6 +20,8 @@ struct start_command {
     struct run *service; /* followed until all is ready */
     struct run *check;
     uv_timer_t timer;
+    uv_timer_t limit; /* of all of it, also when the agent says nothing any more */
+    unsigned handles; /* not closed yet; the last one frees */
     bool freed;
     struct err failed; /* code 0: nothing has */
     char tail[TAIL_BYTES];
@@ -29,6 +31,9 @@ static void on_closed(uv_handle_t *handle)
 {
     struct start_command *start = handle->data;
 
+    if (--start->handles > 0) {
+        return;
+    }
     sandbox_release(start->sb);
     json_decref(start->env);
     free(start->start_cmd);
@@ -47,6 +52,7 @@ void start_command_free(struct start_command *start)
     run_leave(move_ptr(&start->service));
     run_leave(move_ptr(&start->check));
     uv_close((uv_handle_t *)&start->timer, on_closed);
+    uv_close((uv_handle_t *)&start->limit, on_closed);
 }
 
 static void finish(struct start_command *start, int error, const struct err *err)
@@ -63,9 +69,17 @@ static void finish_late(struct start_command *start)
 {
     struct err err;
 
-    (void)err_set(&err, ETIMEDOUT, "the ready command '%.100s' did not succeed within %lld s",
-                  start->ready_cmd, (long long)start->limit_ms / 1000);
+    (void)err_set(&err, ETIMEDOUT, "the %s command '%.100s' did not succeed within %lld s",
+                  start->ready_cmd ? "ready" : "start",
+                  start->ready_cmd ? start->ready_cmd : start->start_cmd,
+                  (long long)start->limit_ms / 1000);
     finish(start, -ETIMEDOUT, &err);
+}
+
+/* The agent is in the hands of what it runs: its word that a command has ended may never come. */
+static void on_limit(uv_timer_t *timer)
+{
+    finish_late(timer->data);
 }
 
 /* ---- the start command ---- */
@@ -193,6 +207,11 @@ static void on_begin(uv_timer_t *timer)
     }
 }
 
+static int64_t limit_of(const struct start_command_plan *plan)
+{
+    return plan->ready_cmd || plan->limit_ms > plan->settle_ms ? plan->limit_ms : plan->settle_ms;
+}
+
 struct start_command *start_command_new(struct sandbox *sb, const struct start_command_plan *plan,
                                         const struct start_command_handler *handler, void *ctx)
 {
@@ -212,10 +231,13 @@ struct start_command *start_command_new(struct sandbox *sb, const struct start_c
         .settle_ms = plan->settle_ms,
     };
     sandbox_hold(sb);
-    if (uv_timer_init(sb->all->use.loop, &start->timer) < 0) {
+    if (uv_timer_init(sb->all->use.loop, &start->timer) < 0 ||
+        uv_timer_init(sb->all->use.loop, &start->limit) < 0) {
         abort();
     }
-    start->timer.data = start;
+    start->timer.data = start->limit.data = start;
+    start->handles = 2;
+    (void)uv_timer_start(&start->limit, on_limit, (uint64_t)limit_of(plan) + START_GRACE_MS, 0);
     (void)uv_timer_start(&start->timer, on_begin, 0, 0);
     return start;
 }

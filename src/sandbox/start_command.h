@@ -1,6 +1,6 @@
 /* start_command.h - what a template wants to run in every sandbox, and how it says that it is up.
  *
- * Owns:     the runs of both commands, and the timer between two checks.
+ * Owns:     the runs of both commands, the timer between two checks, and that of the whole.
  * Needs:    a sandbox whose agent has its configuration.
  * Blocks:   never.
  * Threads:  the loop's.
@@ -22,6 +22,8 @@ enum {
     START_POLL_MS = 200,
     START_SETTLE_MS = 300,            /* without a ready command: long enough to fail at once */
     START_READY_LIMIT_MS = 45 * 1000, /* of a create, by default: clients wait for a minute */
+    START_GRACE_MS =
+        5 * 1000,           /* to the agent, which ends a command in time: then it is not asked */
     START_AHEAD_FACTOR = 4, /* a jail that is made ahead has so many times as long: nobody waits */
 };
 

@@ -34,7 +34,7 @@ def service():
 
 def channel(sandbox, port=PORT):
     place = os.environ["E2B_SANDBOX_URL"].partition("//")[2]
-    name = f"{port}-{sandbox.sandbox_id}.sandboxes.test"
+    name = f"{port}-{sandbox.sandbox_id}.localhost"
     return grpc.insecure_channel(place, options=[("grpc.default_authority", name)])
 
 

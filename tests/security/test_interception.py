@@ -134,6 +134,37 @@ next()
 """
 
 
+# Two requests are held while the server says goodbye on the connection of each; then they are released. Prints both bodies.
+GOODBYES = r"""
+const http2 = require('http2')
+const session = http2.connect('https://api.test')
+session.on('error', (error) => { console.log(String(error)); process.exit() })
+const ask = (path) => new Promise((begun) => {
+  const stream = session.request({ ':path': path })
+  let body = ''
+  stream.on('data', (piece) => { body += piece })
+  stream.on('error', () => {})
+  const ended = new Promise((done) => stream.on('close', () => done(body)))
+  stream.on('response', () => begun({ ended }))
+  stream.end()
+})
+const seen = () => new Promise((done) => setTimeout(done, 500))
+const main = async () => {
+  const holds = []
+  for (let i = 0; i < 2; i++) {
+    holds.push(await ask('/hold'))
+    await (await ask('/goodbye')).ended
+    await seen()
+  }
+  await (await ask('/release')).ended
+  for (const hold of holds) console.log(await hold.ended)
+  session.close()
+}
+setTimeout(() => { console.log('too late'); process.exit() }, 30000).unref()
+main()
+"""
+
+
 def raw(box, name, address, *requests):
     """What came back for each of several requests on one connection: (status, body)."""
     words = " ".join(f"'{request}'" for request in requests)
@@ -267,6 +298,14 @@ def test_host_beside_authority_is_dropped(box):
         assert said["headers"]["authorization"] == f"Bearer {SECRET}"
     else:
         assert answer["status"] in (400, 421)
+
+
+def test_a_server_that_says_goodbye_twice_ends_no_request(box, daemon):
+    """A server takes no more streams on one connection, and then on the next, while requests are under way on both: each gets its answer, and nothing is used after it was freed."""
+    box.files.write("/tmp/goodbyes.cjs", GOODBYES)
+    out = box.commands.run("node /tmp/goodbyes.cjs 2>&1; true", timeout=60).stdout
+    assert out.splitlines() == ["held and released"] * 2
+    assert httpx.get(f"{daemon.url}/health", timeout=10).status_code in (200, 204)
 
 
 def test_a_path_of_http2_names_no_server(box):

@@ -312,6 +312,28 @@ def test_a_bomb_ends_with_a_sentence(daemon, builder, images, case):
     assert shutil.disk_usage(daemon.data / "pool").used - before < 4 << 30
 
 
+# ---- the same as a COPY ----
+
+COPIED = {
+    **{name: lambda name=name: gzip.compress(tar(entry("good", b"x"), NAMES[name])) for name in NAMES},
+    **{f"attributes: {name}": lambda name=name: gzip.compress(tar(entry("x", b"x", pax_headers=ATTRIBUTES[name]))) for name in ATTRIBUTES},
+    **{f"bomb: {name}": lambda name=name: BOMBS[name]()[0] for name in ("gzip", "sparse", "a PAX header of 64 MB", "gzip that is cut off")},
+}
+
+
+@pytest.mark.parametrize("case", COPIED)
+def test_a_copy_of_a_hostile_archive(builder, victim, case):
+    """The entries, attributes and bombs that layers are tried with, uploaded as the files of a COPY, are refused with a
+    sentence or stay in the build's jail."""
+    ids = builder.request(f"copy-{uuid.uuid4().hex[:8]}")
+    name = builder.upload(ids[0], COPIED[case]())
+    builder.start(ids, [{"type": "COPY", "args": [".", "/data/", "", ""], "filesHash": name}])
+    status = builder.wait(ids)
+    assert status["status"] == "ready" or status["reason"]["message"], status
+    assert not pathlib.Path("/tmp/evil").exists()
+    settle(builder, ids, status)
+
+
 # ---- what an image says of itself ----
 
 CHECKPOINT = {

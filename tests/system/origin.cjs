@@ -10,6 +10,8 @@ const [cert, key, only] = process.argv.slice(2)
 const options = { cert: fs.readFileSync(cert), key: fs.readFileSync(key), allowHTTP1: true }
 const create = only === 'h1' ? https.createServer : http2.createSecureServer
 
+const held = [] // answers that have begun, until somebody asks for /release
+
 const server = create(options, (request, response) => {
   const url = new URL(request.url, 'https://origin')
   const digest = crypto.createHash('sha256')
@@ -38,6 +40,19 @@ const server = create(options, (request, response) => {
       response.writeHead(200, { 'content-length': '1000' })
       response.write('half')
       return setTimeout(() => request.socket.destroy(), 50)
+    }
+    if (url.pathname === '/hold') {
+      response.writeHead(200)
+      response.write('held')
+      return held.push(response)
+    }
+    if (url.pathname === '/release') {
+      for (const one of held.splice(0)) one.end(' and released')
+      return response.end('released')
+    }
+    if (url.pathname === '/goodbye') {
+      response.end('goodbye')
+      return request.stream.session.goaway() // takes no new request; those under way go on
     }
     if (url.pathname === '/trailers') {
       response.writeHead(200, { 'x-te': request.headers.te || 'none' })

@@ -462,10 +462,9 @@ def test_the_log_comes_in_pieces_of_a_hundred(builder):
     assert answer.status_code == 400
 
 
-def test_endless_output_is_cut_and_the_step_goes_on(builder):
-    ids, status = builder.build(
-        [run(f"echo {fresh()}; yes aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa | head -c 9000000")]
-    )
+@pytest.mark.parametrize("line, size", [("a" * 48, 9000000), ("", 3000000)])
+def test_endless_output_is_cut_and_the_step_goes_on(builder, line, size):
+    ids, status = builder.build([run(f"echo {fresh()}; yes '{line}' | head -c {size}")])
     assert status["status"] == "ready"
     backward = builder.call(
         "GET", f"/templates/{ids[0]}/builds/{ids[1]}/logs", params={"direction": "backward"}

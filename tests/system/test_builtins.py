@@ -57,11 +57,11 @@ def daemon(tool):
         archive.unlink()
 
 
-def ask(daemon):
+def ask(daemon, template="tool"):
     return httpx.post(
         f"{daemon.url}/sandboxes",
         headers={"X-API-Key": daemon.key},
-        json={"templateID": "tool", "timeout": 60},
+        json={"templateID": template, "timeout": 60},
         timeout=60,
     )
 
@@ -90,6 +90,22 @@ def test_it_is_awaited_and_then_there(daemon, tool):
     daemon.stop()
     daemon.start()
     assert version_inside(daemon) == want
+
+
+def test_one_whose_turn_has_not_come_is_awaited(tool):
+    """It was "not found" until its own recipe began, which may be many minutes after the start."""
+    later = tool.parent / "later"
+    shutil.copytree(tool, later)
+    (later / "recipe").write_text(RECIPE.replace("tool-", "later-"))
+    daemon = Daemon("--templates", str(tool.parent), "--with-templates", "tool,later")
+    try:
+        daemon.start()
+        until(lambda: "fetching the tool" in ask(daemon).text, "the first one is being made")
+        answer = ask(daemon, "later")
+        assert answer.status_code == 503, answer.text
+        assert "is made after others" in answer.json()["message"]
+    finally:
+        daemon.remove()
 
 
 def test_a_failure_is_told_and_the_daemon_serves(daemon, tool):

@@ -65,7 +65,12 @@ static void agent_connect(int channel, struct channel_message *message)
     tcp_pair(pair);
     (void)fdpass_send(channel, message, sizeof(*message), &pair[0], 1, 0);
     (void)close(pair[0]);
-    if (message->value == CHANNEL_PORT_CONTROL) {
+    if (agent.is_silent) {
+        char byte;
+        while (read(pair[1], &byte, 1) > 0) {
+            ; /* until the daemon has had enough */
+        }
+    } else if (message->value == CHANNEL_PORT_CONTROL) {
         serve_init(pair[1]);
     } else {
         (void)!write(pair[1], "service", 7);

@@ -19,6 +19,7 @@ struct house_agent {
     int inits;
     bool refuses_init;
     bool asks_oom;
+    bool is_silent; /* it hands out a control socket, and says nothing there */
     uint32_t oom_count;
     int quiets;
     uint32_t how_quiet; /* the last */

@@ -1,6 +1,7 @@
 /* buf, str, clock, encode, id, err: the pieces everything else is made of. */
 #include <ctype.h>
 #include <errno.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -8,6 +9,7 @@
 #include "base/err.h"
 #include "base/id.h"
 #include "base/json_text.h"
+#include "base/log.h"
 #include "check.h"
 
 static void a_buffer_never_passes_its_maximum(void)
@@ -217,11 +219,66 @@ static void json_is_weighed_before_it_is_parsed(void)
     }
 }
 
+/* One line of the log as it goes out. */
+static void logged(const char *text, char *out, size_t size)
+{
+    int pipe_fds[2], before = dup(STDERR_FILENO);
+
+    CHECK_INT(pipe(pipe_fds), 0);
+    CHECK(dup2(pipe_fds[1], STDERR_FILENO) >= 0);
+    log_warn("%s", text);
+    CHECK(dup2(before, STDERR_FILENO) >= 0);
+    ssize_t n = read(pipe_fds[0], out, size - 1);
+    out[n > 0 ? n : 0] = '\0';
+    (void)close(before);
+    (void)close(pipe_fds[0]);
+    (void)close(pipe_fds[1]);
+}
+
+/* Names, paths and sentences of others are in it: none of them may be a command for a terminal. */
+static void a_line_of_the_log_is_text(void)
+{
+    static const struct {
+        const char *given, *shown;
+    } rows[] = {
+        {"a\nb\x1b[2Jc\x7f", ": a?b?[2Jc?\n"},
+        {"caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
+         ": caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80\n"},
+        {"x\xc2\x9b"
+         "31m",
+         ": x??31m\n"},
+        {"x\x9b"
+         "31m",
+         ": x?31m\n"},
+        {"cut \xe2\x82", ": cut ??\n"},
+    };
+
+    for (size_t i = 0; i < countof(rows); i++) {
+        char line[256];
+
+        logged(rows[i].given, line, sizeof(line));
+        CHECK_THAT(str_ends(str_of(line), str_of(rows[i].shown)), "row %zu: '%s'", i, line);
+    }
+}
+
+static void a_line_that_comes_at_will_waits_its_turn(void)
+{
+    int64_t last_ms = 0, other_ms = 0;
+
+    CHECK(log_turn(&last_ms));
+    CHECK(log_turn(&other_ms));
+    CHECK(!log_turn(&last_ms));
+    last_ms -= LOG_TURN_MS;
+    CHECK(log_turn(&last_ms));
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
         {"a buffer never passes its maximum", a_buffer_never_passes_its_maximum},
         {"consumed room is used again", consumed_room_is_used_again},
+        {"a line of the log is text", a_line_of_the_log_is_text},
+        {"a line that comes at will waits its turn", a_line_that_comes_at_will_waits_its_turn},
         {"JSON is weighed before it is parsed", json_is_weighed_before_it_is_parsed},
         {"printf needs room for the text only once", printf_needs_room_for_the_text_only_once},
         {"splitting gives every part", splitting_gives_every_part},

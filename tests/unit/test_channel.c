@@ -630,6 +630,23 @@ static void who_cannot_be_quiet_says_so(void)
     teardown();
 }
 
+/* Its word alone would hold up a pause, and with it the end of the sandbox's time. */
+static void who_says_it_is_quiet_and_stays_is_cut_off(void)
+{
+    setup();
+    greet();
+    struct channel_message asked = ask_quiet();
+    say(CHANNEL_QUIET, asked.seq, 0, 0);
+    CHECK_INT(quiet, 0);
+    while (quiet == 0 && uv_run(&loop, UV_RUN_ONCE)) {
+        ; /* until CHANNEL_TIMEOUT_MS have passed */
+    }
+    CHECK_INT(quiet, -ECONNRESET);
+    CHECK_INT(broken, 1);
+    CHECK(strstr(broken_why, "does not close") != NULL);
+    teardown();
+}
+
 static void last_words_are_heard(void)
 {
     struct channel_message message = {.op = CHANNEL_LOG, .seq = 1};
@@ -670,6 +687,7 @@ int main(void)
         {"quiet is known by the close", quiet_is_known_by_the_close},
         {"asking again while it closes is refused", asking_again_while_it_closes_is_refused},
         {"who cannot be quiet says so", who_cannot_be_quiet_says_so},
+        {"who says it is quiet and stays is cut off", who_says_it_is_quiet_and_stays_is_cut_off},
         {"last words are heard", last_words_are_heard},
     };
 

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "check.h"
+#include "http/forward.h"
 #include "http_app.h"
 
 #define CHECK_HAS(reply, text)                                                                     \
@@ -610,9 +611,29 @@ static void test_late_answer(void)
     CHECK_INT(app.gone, 0);
 }
 
+/* Each name is compared with every field: a head full of names must not cost their product. */
+static void connection_names_a_few_fields(void)
+{
+    scoped_buf(names, 4096);
+    struct http_header headers[] = {{STR("connection"), STR("close, x-private")},
+                                    {STR("x-last"), STR("1")}};
+
+    CHECK(forward_drops(STR("x-private"), headers, countof(headers)));
+    CHECK(forward_drops(STR("connection"), headers, countof(headers)));
+    CHECK(!forward_drops(STR("x-last"), headers, countof(headers)));
+    for (int i = 0; i < 100; i++) {
+        CHECK_INT(buf_printf(&names, "x-%d,", i), 0);
+    }
+    CHECK_INT(buf_printf(&names, "x-last"), 0);
+    headers[0].value = buf_str(&names);
+    CHECK(forward_drops(STR("x-5"), headers, countof(headers)));
+    CHECK(!forward_drops(STR("x-last"), headers, countof(headers)));
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
+        {"Connection names a few fields", connection_names_a_few_fields},
         {"a late answer is the last word", test_late_answer},
         {"keep-alive", test_keep_alive},
         {"connection: close and HTTP/1.0", test_connection_close},

@@ -369,6 +369,7 @@ static void a_server_that_leaves_is_told_once_and_ends_its_streams(void)
     talk_start(&waits, http2_client_open(s.http2), "GET", "/wait", 0);
     CHECK(APP_UNTIL(&s.app, s.app.waiting));
     http2_client_close(s.http2); /* with a stream under way: nobody is told */
+    upstream_close(waits.up);
     app_step(&s.app);
     CHECK(!s.gone && !waits.ended);
 
@@ -386,6 +387,38 @@ static void a_server_that_leaves_is_told_once_and_ends_its_streams(void)
     upstream_close(waits.up);
     http2_client_close(s.http2);
     CHECK(side_end(&s));
+}
+
+/* Its owner has no use for it any more, but streams have: also when the next one goes the same way.
+ */
+static void a_client_that_is_left_stays_until_its_streams_are_given_back(void)
+{
+    struct side s;
+    struct talk first = {0}, second = {0};
+    struct http2_client *older = NULL;
+
+    CHECK(side_start(&s, true));
+    CHECK(reach_http2(&s));
+    talk_start(&first, http2_client_open(s.http2), "GET", "/wait", 0);
+    CHECK(APP_UNTIL(&s.app, s.app.waiting));
+    older = s.http2;
+    CHECK(reach_http2(&s));
+    talk_start(&second, http2_client_open(s.http2), "GET", "/hello", 0);
+    http2_client_leave(older);
+    http2_client_leave(s.http2);
+    CHECK(http2_client_open(older) == NULL && http2_client_open(s.http2) == NULL);
+    CHECK(APP_UNTIL(&s.app, second.ended));
+    CHECK_INT(second.error, 0);
+    CHECK_INT(second.received, 5);
+    upstream_close(second.up);
+    app_step(&s.app);
+    app_release(&s.app);
+    CHECK(APP_UNTIL(&s.app, first.ended));
+    CHECK_INT(first.error, 0);
+    CHECK_INT(first.status, 200);
+    upstream_close(first.up);
+    CHECK(!s.gone);
+    CHECK(side_end(&s)); /* nothing is left open */
 }
 
 static void bytes_that_were_read_before_come_first(void)
@@ -417,6 +450,8 @@ int main(void)
         {"bodies pass whole over http2", bodies_pass_whole_over_http2},
         {"a connection of http1 serves again", a_connection_of_http1_serves_again},
         {"streams share a connection", streams_share_a_connection},
+        {"a client that is left stays until its streams are given back",
+         a_client_that_is_left_stays_until_its_streams_are_given_back},
         {"a stream that is reset ends with an error and others go on",
          a_stream_that_is_reset_ends_with_an_error_and_others_go_on},
         {"a server that leaves is told once and ends its streams",

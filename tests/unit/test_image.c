@@ -6,9 +6,11 @@
 #include "base/compiler.h"
 #include "check.h"
 #include "image/challenge.h"
+#include "image/feed.h"
 #include "image/manifest.h"
 #include "image/reference.h"
 #include "image/tar.h"
+#include "tcp_pair.h"
 
 #define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
@@ -360,9 +362,59 @@ static void a_file_is_found_in_a_tar(void)
     (void)close(fd);
 }
 
+/* ---- feeding an unpacker ---- */
+
+struct talker {
+    int fd;
+    uint64_t told;
+    char why[512];
+};
+
+static void on_fed(void *ctx, const struct feed_end *end)
+{
+    struct talker *talker = ctx;
+
+    (void)snprintf(talker->why, sizeof(talker->why), "%s",
+                   end->err ? end->err->msg : "all is well");
+}
+
+/* Every word renews its patience: so the unpacker says the next one. */
+static void on_progress(void *ctx, uint64_t bytes, uint64_t entries)
+{
+    struct talker *talker = ctx;
+
+    (void)bytes, (void)entries;
+    talker->told++;
+    (void)!write(talker->fd, "at 1 1\n", 7);
+}
+
+static void an_unpacker_that_speaks_for_ever_is_left(void)
+{
+    int pair[2];
+    uv_loop_t loop;
+    struct talker talker = {0};
+
+    tcp_pair(pair);
+    talker.fd = pair[1];
+    CHECK_INT(uv_loop_init(&loop), 0);
+    const struct feed_plan plan = {.socket_fd = pair[0],
+                                   .file_fd = open("/dev/null", O_RDONLY | O_CLOEXEC),
+                                   .length = -1,
+                                   .limit_ms = 200,
+                                   .options = "mode copy\n"};
+    CHECK(feed_start(&loop, &plan, on_progress, on_fed, &talker) != NULL);
+    on_progress(&talker, 0, 0);
+    (void)uv_run(&loop, UV_RUN_DEFAULT); /* until nothing of it is left */
+    CHECK(talker.told > 1);
+    CHECK_STR(talker.why, "the unpacker took too long");
+    CHECK_INT(uv_loop_close(&loop), 0);
+    (void)close(pair[1]);
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
+        {"an unpacker that speaks for ever is left", an_unpacker_that_speaks_for_ever_is_left},
         {"names mean what Docker means", names_mean_what_docker_means},
         {"what names no image is refused", what_names_no_image_is_refused},
         {"paths of this machine are names too", paths_of_this_machine_are_names_too},

@@ -4,6 +4,7 @@
 #include "filesystem.pb-c.h"
 #include "process.pb-c.h"
 #include "rpc/internal.h"
+#include "rpc/process.h"
 
 #define DECODE(type, text, out, err)                                                               \
     json_decode(&type##__descriptor, str_of(text), (ProtobufCMessage **)(void *)(out), err)
@@ -223,6 +224,37 @@ static void broken_binary_is_refused(void)
                          "tag: text may not hold a NUL");
 }
 
+static void event_of(struct buf *text, struct process_event *out)
+{
+    const struct frame frame = {.message = buf_str(text)};
+
+    process_event(&frame, out);
+}
+
+/* What takes a hundred times its length in memory is not even looked at. */
+static void an_event_of_many_values_is_none(void)
+{
+    static const char start[] = "{\"event\":{\"start\":{\"pid\":7}},\"more\":[";
+    struct process_event event;
+    scoped_buf(text, PROCESS_MESSAGE_BYTES_MAX);
+
+    process_event_init(&event);
+    CHECK_INT(buf_printf(&text, "%s0]}", start), 0);
+    event_of(&text, &event);
+    CHECK_INT(event.news, PROCESS_STARTED);
+    CHECK_INT(event.pid, 7);
+
+    buf_clear(&text);
+    CHECK_INT(buf_printf(&text, "%s{}", start), 0);
+    for (int i = 0; i < PROCESS_VALUES_MAX; i++) {
+        CHECK_INT(buf_printf(&text, ",{}"), 0);
+    }
+    CHECK_INT(buf_printf(&text, "]}"), 0);
+    event_of(&text, &event);
+    CHECK_INT(event.news, PROCESS_NOTHING);
+    process_event_fini(&event);
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -235,6 +267,7 @@ int main(void)
         {"depth and number of values are bounded", depth_and_count_are_bounded},
         {"binary and JSON are the same message", binary_round_trip},
         {"broken protobuf is refused", broken_binary_is_refused},
+        {"an event of many values is none", an_event_of_many_values_is_none},
     };
     return check_run(tests, countof(tests));
 }

@@ -4,6 +4,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "sandbox/start_command.h"
 #include "sandbox_house.h"
 
 /* ---- tests ---- */
@@ -422,9 +423,68 @@ static void adoption_waits_for_the_keeper(void)
     teardown();
 }
 
+static int command_error;
+
+static void on_command(void *ctx, int error, const struct err *err)
+{
+    (void)ctx, (void)err;
+    command_error = error;
+}
+
+static bool run_timed_out;
+
+static void on_run_ended(void *ctx, const struct run_end *end)
+{
+    (void)ctx;
+    command_error = end->error;
+    run_timed_out = end->timed_out;
+}
+
+/* A build would have its place among the builds that run for good. */
+static void a_command_has_a_limit_without_the_agents_word(void)
+{
+    static const struct run_handler handler = {.ended = on_run_ended};
+    const struct run_plan plan = {.argv = RUN_SHELL("true"), .timeout_ms = 100};
+
+    setup();
+    create(600 * 1000);
+    UNTIL(created.calls == 1);
+    agent.is_silent = true;
+    command_error = 1;
+    CHECK(sandbox_run(find(created.id), &plan, &handler, NULL) != NULL);
+    UNTIL(command_error != 1);
+    CHECK_INT(command_error, -ETIMEDOUT);
+    CHECK(run_timed_out);
+    agent.is_silent = false;
+    teardown();
+}
+
+/* What runs in the jail may hold the agent's answer back, but not the sandbox's life. */
+static void a_start_command_has_a_limit_without_the_agents_word(void)
+{
+    static const struct start_command_handler handler = {.done = on_command};
+    const struct start_command_plan plan = {.ready_cmd = "true", .limit_ms = 100};
+
+    setup();
+    create(600 * 1000);
+    UNTIL(created.calls == 1);
+    CHECK_INT(created.error, 0);
+    agent.is_silent = true;
+    command_error = 1;
+    (void)start_command_new(find(created.id), &plan, &handler, NULL);
+    UNTIL(command_error != 1);
+    CHECK_INT(command_error, -ETIMEDOUT);
+    agent.is_silent = false;
+    teardown();
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
+        {"a command has a limit without the agent's word",
+         a_command_has_a_limit_without_the_agents_word},
+        {"a start command has a limit without the agent's word",
+         a_start_command_has_a_limit_without_the_agents_word},
         {"a create runs", a_create_runs},
         {"a kill is at once, and on record", a_kill_is_at_once_and_on_record},
         {"time ends it", time_ends_it},
