@@ -8,6 +8,7 @@
 #include <utlist.h>
 
 #include "base/alloc.h"
+#include "base/buf.h"
 #include "egress/internal.h"
 
 enum {
@@ -16,6 +17,7 @@ enum {
     TRIES = 3,
     LOOK_MS = 5000, /* how often the host's own settings are looked at */
     ADDRESSES_MAX = 32,
+    MESSAGE_BYTES_MAX = 64 * 1024, /* no DNS message is longer */
 };
 
 struct watch { /* a socket of c-ares' */
@@ -25,14 +27,22 @@ struct watch { /* a socket of c-ares' */
     ares_socket_t fd;
 };
 
+/* An answer that came inside the call that asked: callers are told from the loop alone. */
+struct early {
+    int code;
+    struct buf message;
+    struct address addresses[ADDRESSES_MAX];
+    size_t n;
+};
+
 struct lookup {
-    struct lookup *prev, *next; /* in resolver->failed */
+    struct lookup *prev, *next; /* in resolver->early */
     struct resolver *resolver;
     lookup_done *done; /* or */
     lookup_addresses_done *addresses_done;
     void *ctx;
     bool asking; /* inside the call that starts it */
-    bool failed; /* inside that call: told from the loop */
+    struct early *early;
 };
 
 struct resolver {
@@ -42,9 +52,9 @@ struct resolver {
     struct timespec host_changed; /* as its file was then, */
     uint64_t looked_ms;           /* last seen at that time */
     struct watch *watches;
-    struct lookup *failed;
+    struct lookup *early; /* those that were answered inside the call that asked */
     uv_timer_t timer;
-    uv_idle_t failures; /* runs while `failed` is not empty */
+    uv_idle_t teller; /* runs while `early` is not empty */
     uint32_t handles;
     bool freed;
 };
@@ -121,11 +131,28 @@ static void on_socket(void *data, ares_socket_t fd, int readable, int writable)
 
 /* ---- lookups ---- */
 
+static struct early *early_new(int code, struct str message, const struct address *addresses,
+                               size_t n)
+{
+    struct early *early = xnew(struct early);
+
+    early->code = code;
+    buf_init(&early->message, MESSAGE_BYTES_MAX);
+    if (buf_append(&early->message, message.at, message.len) < 0) {
+        early->code = DNS_SERVFAIL;
+    }
+    early->n = n;
+    if (n > 0) {
+        memcpy(early->addresses, addresses, n * sizeof(*addresses));
+    }
+    return early;
+}
+
 static void lookup_end(struct lookup *lookup, int code, struct str message,
                        const struct address *addresses, size_t n)
 {
     if (lookup->asking) {
-        lookup->failed = true;
+        lookup->early = early_new(code, message, addresses, n);
         return;
     }
     if (lookup->done) {
@@ -136,15 +163,18 @@ static void lookup_end(struct lookup *lookup, int code, struct str message,
     free(lookup);
 }
 
-static void failures_run(uv_idle_t *idle)
+static void early_tell(uv_idle_t *idle)
 {
     struct resolver *resolver = idle->data;
     struct lookup *lookup;
 
     (void)uv_idle_stop(idle);
-    while ((lookup = resolver->failed)) {
-        DL_DELETE(resolver->failed, lookup);
-        lookup_end(lookup, DNS_SERVFAIL, (struct str){0}, NULL, 0);
+    while ((lookup = resolver->early)) {
+        struct early *early = lookup->early;
+        DL_DELETE(resolver->early, lookup);
+        lookup_end(lookup, early->code, buf_str(&early->message), early->addresses, early->n);
+        buf_fini(&early->message);
+        free(early);
     }
 }
 
@@ -164,9 +194,9 @@ static struct lookup *lookup_begin(struct resolver *resolver, void *ctx)
 static struct lookup *lookup_begun(struct lookup *lookup)
 {
     lookup->asking = false;
-    if (lookup->failed) {
-        DL_APPEND(lookup->resolver->failed, lookup);
-        (void)uv_idle_start(&lookup->resolver->failures, failures_run);
+    if (lookup->early) {
+        DL_APPEND(lookup->resolver->early, lookup);
+        (void)uv_idle_start(&lookup->resolver->teller, early_tell);
     }
     return lookup;
 }
@@ -236,6 +266,8 @@ struct lookup *resolver_addresses(struct resolver *resolver, const char *name,
 static int channel_open(struct resolver *resolver)
 {
     char from_network[] = "b";
+    int mask = ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS |
+               ARES_OPT_SOCK_STATE_CB;
     struct ares_options options = {
         .flags = 0,
         .timeout = TIMEOUT_MS,
@@ -245,9 +277,12 @@ static int channel_open(struct resolver *resolver)
         .sock_state_cb_data = resolver,
     };
 
-    int r = ares_init_options(&resolver->channel, &options,
-                              ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES |
-                                  ARES_OPT_LOOKUPS | ARES_OPT_SOCK_STATE_CB);
+    /* c-ares 1.31 and newer keep answers. Sandboxes share this channel: how fast an answer comes
+     * would tell one what another has asked. qcache_max_ttl is 0 already. */
+#ifdef ARES_OPT_QUERY_CACHE
+    mask |= ARES_OPT_QUERY_CACHE;
+#endif
+    int r = ares_init_options(&resolver->channel, &options, mask);
     if (r == ARES_SUCCESS && resolver->servers[0] &&
         (r = ares_set_servers_ports_csv(resolver->channel, resolver->servers)) != ARES_SUCCESS) {
         ares_destroy(resolver->channel);
@@ -305,8 +340,8 @@ int resolver_new(uv_loop_t *loop, const char *servers, struct resolver **out, st
         return err_set(err, EINVAL, "set up the resolver: %s", ares_strerror(r));
     }
     (void)uv_timer_init(loop, &resolver->timer);
-    (void)uv_idle_init(loop, &resolver->failures);
-    resolver->timer.data = resolver->failures.data = resolver;
+    (void)uv_idle_init(loop, &resolver->teller);
+    resolver->timer.data = resolver->teller.data = resolver;
     resolver->handles = 2;
     *out = resolver;
     return 0;
@@ -329,7 +364,7 @@ void resolver_free(struct resolver *resolver)
     }
     resolver->freed = true;
     ares_destroy(resolver->channel); /* tells every lookup */
-    failures_run(&resolver->failures);
+    early_tell(&resolver->teller);
     uv_close((uv_handle_t *)&resolver->timer, handle_closed);
-    uv_close((uv_handle_t *)&resolver->failures, handle_closed);
+    uv_close((uv_handle_t *)&resolver->teller, handle_closed);
 }
