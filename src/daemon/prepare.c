@@ -172,6 +172,10 @@ int prepare(const struct config *config, const struct places *places, struct ide
     if (r < 0) {
         return r;
     }
+    if (lock_is_held(places->prepare_lock)) {
+        (void)fprintf(stderr, "Another start prepares %s: waiting until it is through\n",
+                      config->data);
+    }
     scoped_fd lock = lock_take(places->prepare_lock, PREPARE_WAIT_MS, err);
     if (lock < 0) {
         return lock;

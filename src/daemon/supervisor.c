@@ -323,6 +323,10 @@ static int serve_lock_take(const struct config *config, const struct places *pla
     int fd = lock_take(places->serve_lock, LOCK_WAIT_MS, &err);
     if (fd == -EBUSY) {
         log_error(OTHER_DAEMON, config->data);
+    } else if (fd == -EACCES) {
+        log_error("%s belongs to another user: run this as root, or name another directory with "
+                  "--data",
+                  config->data);
     } else if (fd < 0) {
         log_error("%s", err.msg);
     }
