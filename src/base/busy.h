@@ -1,4 +1,4 @@
-/* busy.h - the name of what the loop's thread is doing, for whoever asks why it takes so long.
+/* busy.h - names what the loop's thread is doing, so that the watchdog can log it.
  *
  *     busy("a message of an agent");    names the rest of the block, and what it calls
  *     busy_detail(method, path);        says more about it, until the block ends

@@ -13,7 +13,6 @@
 #include "http/tls.h"
 
 #define TOKEN_HEADER "e2b-traffic-access-token"
-#define ACCESS_HEADER "x-access-token"
 
 /* ---- what may not pass ---- */
 
@@ -55,17 +54,23 @@ static bool is_reserved(const struct http_request *req, uint16_t port)
     return false;
 }
 
+bool edge_is_public(const struct sandbox *sb)
+{
+    const json_t *network = json_object_get(sandbox_info(sb).options, "network");
+
+    return !json_is_false(json_object_get(network, "allowPublicTraffic"));
+}
+
 /* A sandbox that is not public wants its token on every port but the agent's, which has its own.
  * One that has no token to compare with lets nobody in. */
 static bool is_private(const struct sandbox *sb, const struct http_request *req, uint16_t port,
                        enum edge_error *out)
 {
     const json_t *options = sandbox_info(sb).options;
-    const json_t *network = json_object_get(options, "network");
     const char *token = json_string_value(json_object_get(options, "trafficAccessToken"));
     struct str given = http_header_get(req, TOKEN_HEADER);
 
-    if (port == AGENT_PORT || !json_is_false(json_object_get(network, "allowPublicTraffic"))) {
+    if (port == AGENT_PORT || edge_is_public(sb)) {
         return false;
     }
     *out = given.len ? EDGE_ERROR_TOKEN_INVALID : EDGE_ERROR_TOKEN_MISSING;
@@ -77,7 +82,7 @@ static bool is_private(const struct sandbox *sb, const struct http_request *req,
 static bool is_entitled(const struct sandbox *sb, const struct http_request *req)
 {
     const char *token = sandbox_info(sb).access_token;
-    struct str given = http_header_get(req, ACCESS_HEADER);
+    struct str given = http_header_get(req, EDGE_ACCESS_HEADER);
 
     return !token || (given.len > 0 ? str_eq_secret(given, str_of(token)) : signed_by(token, req));
 }

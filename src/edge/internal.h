@@ -54,6 +54,9 @@ void edge_expect_idle(struct edge *edge); /* a connection lies idle: close it so
 /* The path as a lenient server might read it: decoded, without empty and dot segments. Appends to
  * `out`; -1 when it cannot be decoded. */
 must_check int edge_plain_path(struct str path, struct buf *out);
+/* Whether its ports are open to everybody; if not, edge.c compares the traffic token first. */
+bool edge_is_public(const struct sandbox *sb);
+#define EDGE_ACCESS_HEADER "x-access-token" /* of a secure sandbox's own token */
 
 /* ---- signed.c ---- */
 

@@ -46,20 +46,13 @@ static bool is_contexts(const struct http_request *req)
            (str_starts(req->path, contexts) && req->path.at[contexts.len] == '/');
 }
 
-/* Whoever has shown the traffic token has passed already. */
-static bool is_public(const struct sandbox *sb)
-{
-    const json_t *network = json_object_get(sandbox_info(sb).options, "network");
-
-    return !json_is_false(json_object_get(network, "allowPublicTraffic"));
-}
-
+/* Whoever reaches a sandbox that is not public has shown the traffic token already. */
 static bool is_owner(const struct sandbox *sb, const struct http_request *req)
 {
     const char *token = sandbox_info(sb).access_token;
 
-    return !token || !is_public(sb) ||
-           str_eq_secret(http_header_get(req, "x-access-token"), str_of(token));
+    return !token || !edge_is_public(sb) ||
+           str_eq_secret(http_header_get(req, EDGE_ACCESS_HEADER), str_of(token));
 }
 
 bool own_port_refuses(const struct sandbox *sb, const struct http_request *req, uint16_t port,
