@@ -81,6 +81,26 @@ static void sandboxes_show(struct sandboxes *sandboxes, struct prometheus *page)
                      (double)figures.dials_failed);
 }
 
+/* ---- parked ones, of each template ---- */
+
+static void parked_show_one(void *ctx, const struct template *t, uint32_t n)
+{
+    char id[PROMETHEUS_LABELS_BYTES], build[PROMETHEUS_LABELS_BYTES];
+    char labels[2 * PROMETHEUS_LABELS_BYTES + 1];
+
+    prometheus_label(id, "template", t->id);
+    prometheus_label(build, "build", t->build_id ? t->build_id : "");
+    (void)snprintf(labels, sizeof(labels), "%s,%s", id, build);
+    prometheus_value(ctx, "atoll_template_parked_jails", labels, n);
+}
+
+static void parked_show(struct sandboxes *sandboxes, const char *team_id, struct prometheus *page)
+{
+    prometheus_family(page, "atoll_template_parked_jails", "gauge",
+                      "Jails ready to be claimed, of built-in templates and the team's own.");
+    sandboxes_parked_each(sandboxes, team_id, parked_show_one, page);
+}
+
 /* ---- where the time goes ---- */
 
 static void step_show(struct prometheus *page, const char *family, const char *name,
@@ -379,6 +399,7 @@ void figures_show(const struct figures_sources *from, struct prometheus *page)
 {
     sandboxes_show(from->sandboxes, page);
     steps_show(from, page);
+    parked_show(from->sandboxes, from->team_id, page);
     egress_show(from->sandboxes, from->team_id, page);
     keeper_show(from->keeper, page);
     store_show(from->store, page);

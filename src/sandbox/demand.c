@@ -20,7 +20,9 @@ void demand_tick(struct demand *demand)
 {
     uint32_t drop = most(demand->level / DEMAND_DECAY, 1);
 
-    if (demand->taken == 0 && demand->level > 0) {
+    demand->quiet_s = demand->taken > 0 ? 0 : demand->quiet_s + 1;
+    bool last = demand->level == 1 && demand->quiet_s < DEMAND_LAST_S;
+    if (demand->taken == 0 && demand->level > 0 && !last) {
         demand->level -= drop;
     }
     demand->taken = 0;
@@ -61,4 +63,9 @@ uint32_t demand_target(const struct demand *demand, const struct demand_bounds *
         ceiling = least(ceiling, DEMAND_RESTORED_MAX);
     }
     return least(least(most(floor, demand->level), ceiling), affordable(bounds));
+}
+
+bool demand_is_low(uint32_t have, uint32_t target)
+{
+    return (uint64_t)have * DEMAND_LOW < target;
 }

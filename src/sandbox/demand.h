@@ -1,8 +1,10 @@
 /* demand.h - how many jails of a template should lie parked. Pure.
  *
  * The level follows what was asked for lately: at once upwards, so that a second burst as large as
- * the first finds enough, and slowly down again. The floor is what a template has in quiet times,
- * the ceiling what it never exceeds; the host's memory has the last word over both.
+ * the first finds enough, and slowly down again. A template that somebody used within the last
+ * minute has one ready: else one that is used now and then would find none, each time. The floor is
+ * what a template has in quiet times, the ceiling what it never exceeds; the host's memory has the
+ * last word over both.
  */
 #ifndef SANDBOX_DEMAND_H
 #define SANDBOX_DEMAND_H
@@ -17,6 +19,8 @@ enum {
     DEMAND_FREE_PERCENT = 10,  /* of it, that must stay available: below, none are parked */
     DEMAND_HEADROOM = 2,       /* for each one taken in a second, so many are wanted */
     DEMAND_DECAY = 32,         /* a second without takers costs this part of the level, or 1 */
+    DEMAND_LAST_S = 60,        /* without takers, until the last one goes as well */
+    DEMAND_LOW = 4,            /* a pool that has less than this part of its target is low */
     DEMAND_JAIL_BYTES = 2 * 1024 * 1024, /* of a jail with nothing but its agent */
 
     DEMAND_FLOOR_SHARE = 64,    /* a floor that nobody set: this part of the host's memory, */
@@ -28,6 +32,7 @@ enum {
 struct demand {
     uint32_t taken; /* since the last second began */
     uint32_t level;
+    uint32_t quiet_s; /* since the last taker */
 };
 
 void demand_take(struct demand *demand, uint32_t ceiling);
@@ -49,5 +54,8 @@ uint32_t demand_floor(uint64_t memory_bytes, uint32_t cores, bool is_base);
 
 /* How many there should be now. */
 uint32_t demand_target(const struct demand *demand, const struct demand_bounds *bounds);
+
+/* Of a pool that has so many, or will soon. An empty one is low whatever its target is. */
+bool demand_is_low(uint32_t have, uint32_t target);
 
 #endif

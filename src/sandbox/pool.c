@@ -28,7 +28,6 @@ enum {
     POOL_QUIET_EACH_MS = 10,  /* so much more for each that was claimed in one go, */
     POOL_QUIET_MS_MAX = 1500, /* and no longer than this */
     POOL_STEADY_MS = 500,     /* claims that go on for so long are a load, not a burst */
-    POOL_LOW = 4,             /* a pool that has less than this part of its target is low */
     POOL_AT_ONCE = 1,         /* asked of the keeper, all pools together */
     POOL_AT_ONCE_LOW = 2,     /* by one that is low */
     POOL_RETRY_MS_MIN = 1000,
@@ -41,9 +40,10 @@ struct pool {
     struct pool *prev, *next;
     struct sandboxes *all;
     char *template_id, *build_id, *layers, *saved;
+    char *team_id; /* NULL: built in */
     uint32_t cpu_count, memory_mb, disk_mb;
     uint64_t saved_bytes;
-    bool built_in, is_base;
+    bool is_base;
     bool stale; /* the template is gone, or another by now */
     struct demand demand;
     struct parked *parked; /* oldest first */
@@ -121,8 +121,8 @@ static struct pool *pool_of(struct sandboxes *all, const struct template *t)
         pool->memory_mb = t->memory_mb;
         pool->disk_mb = t->disk_mb;
         pool->saved_bytes = t->saved_bytes;
-        pool->built_in = !t->team_id;
-        pool->is_base = pool->built_in && t->alias && strcmp(t->alias, TEMPLATE_BASE) == 0;
+        text_set(&pool->team_id, t->team_id);
+        pool->is_base = !t->team_id && t->alias && strcmp(t->alias, TEMPLATE_BASE) == 0;
         DL_APPEND(all->pools->list, pool);
     }
     return pool;
@@ -132,6 +132,7 @@ static void pool_free(struct pool *pool)
 {
     DL_DELETE(pool->all->pools->list, pool);
     free(pool->template_id);
+    free(pool->team_id);
     free(pool->build_id);
     free(pool->layers);
     free(pool->saved);
@@ -149,7 +150,7 @@ static uint32_t pool_target(const struct pool *pool)
     struct demand_bounds bounds = {.floor =
                                        pool->is_base ? all->pools->floor : all->pools->floor_others,
                                    .ceiling = all->use.parked_max,
-                                   .built_in = pool->built_in,
+                                   .built_in = !pool->team_id,
                                    .restored = pool->saved != NULL,
                                    .jail_bytes = jail_bytes(pool),
                                    .free_bytes = all->use.parked_free_bytes,
@@ -280,7 +281,7 @@ static bool is_quiet(const struct pools *pools, int64_t now_ms)
 
 static bool is_low(const struct pool *pool)
 {
-    return pool->parked_n + pool->making_n < pool_target(pool) / POOL_LOW;
+    return demand_is_low(pool->parked_n + pool->making_n, pool_target(pool));
 }
 
 /* One that is low waits for a burst to be over, but not for quiet times: under a steady load there
@@ -361,7 +362,7 @@ static void refresh(struct sandboxes *all)
         pool->stale = !template_of(pool);
         pool_shrink(pool, pool_target(pool),
                     pool->stale ? "its template is another by now" : "fewer are to be parked");
-        bool wanted = !pool->stale && (pool->built_in || pool->demand.level > 0);
+        bool wanted = !pool->stale && (!pool->team_id || pool->demand.level > 0);
         if (!wanted && pool->parked_n + pool->making_n == 0) {
             pool_free(pool);
         }
@@ -444,6 +445,21 @@ void pools_figures(const struct sandboxes *all, struct sandboxes_figures *out)
     }
     out->parked_hits = all->pools->hits;
     out->parked_misses = all->pools->misses;
+}
+
+void sandboxes_parked_each(const struct sandboxes *all, const char *team_id,
+                           void (*each)(void *ctx, const struct template *t, uint32_t n), void *ctx)
+{
+    const struct pool *pool = NULL;
+
+    DL_FOREACH (all->pools->list, pool) {
+        bool shown = !pool->team_id || strcmp(pool->team_id, team_id) == 0;
+        const struct template *t = shown ? template_of(pool) : NULL;
+
+        if (t) {
+            each(ctx, t, pool->parked_n);
+        }
+    }
 }
 
 void pools_want(struct sandboxes *all)

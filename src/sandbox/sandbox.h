@@ -297,6 +297,12 @@ struct sandboxes_figures {
 };
 struct sandboxes_figures sandboxes_figures(const struct sandboxes *all);
 
+/* Of parked ones: how many there are of each build of a built-in template, and of each of the
+ * team's that was used lately. */
+void sandboxes_parked_each(const struct sandboxes *all, const char *team_id,
+                           void (*each)(void *ctx, const struct template *t, uint32_t n),
+                           void *ctx);
+
 /* Where the time of creates went, since the start: each step from the end of the one before it, so
  * that they add up. */
 enum sandbox_step {

@@ -20,7 +20,6 @@ BURST = 100
 OUTSIDE = "198.51.100.80"  # nobody's: leads to a server of the test's
 SPARE_BYTES = 2 << 30
 SETTLE_S = 60
-CLAIM_TRIES = 3
 
 
 def parked(daemon):
@@ -35,17 +34,20 @@ def wait_parked(daemon, least=FLOOR):
     until(lambda: parked(daemon) >= least, f"{least} jails are parked", SETTLE_S)
 
 
-def claim(daemon, template, **options):
-    """Claims an idle jail of the template. The first create tells the pool that the template is used, so it
-    may miss; the pool may be busy with `base` once more. A third miss is a pool that does not work."""
-    for _ in range(CLAIM_TRIES):
-        hits = claims(daemon, "hit")
-        sandbox = Sandbox.create(template, timeout=60, **options, **daemon.sdk)
-        if claims(daemon, "hit") == hits + 1:
-            return sandbox
-        sandbox.kill()
-        wait_parked(daemon, FLOOR + 1)
-    pytest.fail(f"{CLAIM_TRIES} creates of {template} found no idle jail")
+def parked_of(daemon, template_id):
+    """How many jails of one template are idle, of all its builds, as the daemon reports."""
+    start = f'atoll_template_parked_jails{{template="{template_id}"'
+    return sum(int(n) for name, n in daemon.figures().items() if name.startswith(start))
+
+
+def claim(daemon, template_id, **options):
+    """Claims an idle jail of a template. There is none before somebody uses it: a first create does."""
+    Sandbox.create(template_id, timeout=60, **daemon.sdk).kill()
+    until(lambda: parked_of(daemon, template_id), f"a jail of {template_id} is idle", SETTLE_S)
+    before = set(daemon.jails())
+    sandbox = Sandbox.create(template_id, timeout=60, **options, **daemon.sdk)
+    assert sandbox.sandbox_id in before, "it was there before it was asked for"
+    return sandbox
 
 
 def send_all(pids, number):
@@ -295,7 +297,7 @@ def test_a_template_that_changed_is_not_claimed(full):
     builder = Builder(full)
     ids, status = builder.build([run("echo one >/home/user/which")], name="turning")
     assert status["status"] == "ready", status
-    sandbox = claim(full, "turning")
+    sandbox = claim(full, ids[0])
     assert sandbox.files.read("/home/user/which") == "one\n"
     sandbox.kill()
 
@@ -310,6 +312,41 @@ def test_a_template_that_changed_is_not_claimed(full):
     assert builder.create("turning").status_code == 404
 
 
+def test_a_steady_load_of_another_template_starves_none(full):
+    """There are no quiet times, but an empty pool does not wait for them."""
+    builder, over = Builder(full), threading.Event()
+    ids, status = builder.build(name="beside")
+    assert status["status"] == "ready", status
+
+    def load():
+        while not over.wait(0.03):
+            Sandbox.create(timeout=60, **full.sdk).kill()
+
+    with ThreadPoolExecutor(1) as thread:
+        loading = thread.submit(load)
+        try:
+            claim(full, ids[0]).kill()
+        finally:
+            over.set()
+        loading.result()
+    assert builder.call("DELETE", f"/templates/{ids[0]}").status_code in (200, 204)
+
+
+def test_another_team_does_not_see_what_is_parked_of_a_template(full):
+    builder = Builder(full)
+    ids, status = builder.build(name="ours")
+    assert status["status"] == "ready", status
+    claim(full, ids[0]).kill()
+
+    def page(key):
+        return httpx.get(f"{full.url}/metrics", headers={"X-API-Key": key}).text
+
+    assert ids[0] in page(full.key)
+    assert "atoll_template_parked_jails" in page(full.other_key)
+    assert ids[0] not in page(full.other_key)
+    assert builder.call("DELETE", f"/templates/{ids[0]}").status_code in (200, 204)
+
+
 def test_what_a_template_starts_runs_in_parked_ones(full):
     """A template that is kept with its processes is parked with them, and knows who it became."""
     builder = Builder(full)
@@ -319,7 +356,7 @@ def test_what_a_template_starts_runs_in_parked_ones(full):
         readyCmd="curl -sf http://localhost:8000/",
     )
     assert status["status"] == "ready", status
-    sandbox = claim(full, "serving", envs={"WHO": "me"})
+    sandbox = claim(full, ids[0], envs={"WHO": "me"})
     try:
         said = sandbox.commands.run("hostname; echo $E2B_SANDBOX_ID $WHO; pgrep -fc http.server").stdout
         assert said.split() == [sandbox.sandbox_id, sandbox.sandbox_id, "me", "1"]

@@ -69,6 +69,36 @@ static void test_it_falls_slowly(void)
     CHECK(last == FLOOR && demand.level == 0);
 }
 
+static void test_the_last_one_stays_for_a_minute(void)
+{
+    struct demand demand = {0};
+    struct demand_bounds at = bounds();
+    bool stays = true;
+
+    at.built_in = false;
+    take(&demand, 1);
+    demand_tick(&demand);
+    CHECK(demand_target(&demand, &at) == DEMAND_HEADROOM);
+    for (int second = 1; second < DEMAND_LAST_S; second++) {
+        demand_tick(&demand);
+        stays = stays && demand_target(&demand, &at) >= 1;
+    }
+    CHECK(stays);
+    CHECK(demand_target(&demand, &at) == 1);
+    demand_tick(&demand);
+    CHECK(demand_target(&demand, &at) == 0);
+}
+
+static void test_an_empty_pool_is_low(void)
+{
+    CHECK(demand_is_low(0, 1));
+    CHECK(demand_is_low(0, DEMAND_LOW - 1));
+    CHECK(!demand_is_low(0, 0));
+    CHECK(!demand_is_low(1, DEMAND_LOW));
+    CHECK(demand_is_low(1, DEMAND_LOW + 1));
+    CHECK(!demand_is_low(UINT32_MAX, UINT32_MAX));
+}
+
 static void test_steady_demand_keeps_its_level(void)
 {
     struct demand demand = {0};
@@ -132,6 +162,8 @@ int main(void)
         {"a quiet template has its floor", test_a_quiet_template_has_its_floor},
         {"it follows demand at once", test_it_follows_demand_at_once},
         {"it falls slowly", test_it_falls_slowly},
+        {"the last one stays for a minute", test_the_last_one_stays_for_a_minute},
+        {"an empty pool is low", test_an_empty_pool_is_low},
         {"steady demand keeps its level", test_steady_demand_keeps_its_level},
         {"restored ones are few", test_restored_ones_are_few},
         {"memory has the last word", test_memory_has_the_last_word},
