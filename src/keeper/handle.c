@@ -485,8 +485,46 @@ static void save_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_
                                &result->saved, &result->err);
 }
 
+static bool name_pending(const struct handler *handler, const char *name)
+{
+    const struct pending *pending;
+
+    DL_FOREACH (handler->pendings, pending) {
+        const struct keeper_save *save = &pending->req.save;
+        if (pending->req.op == KEEPER_SAVE && !(save->flags & KEEPER_SAVE_LOOK) &&
+            strcmp(save->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A worker that ends without a word may have given its save the name already. Whatever is found
+ * under it then must be that save: so a name that is in use never gets as far as a worker. */
+static int name_check(const struct handler *handler, const struct keeper_save *save,
+                      struct err *err)
+{
+    if (save->flags & KEEPER_SAVE_LOOK) {
+        return 0;
+    }
+    if (name_pending(handler, save->name)) {
+        return err_set(err, EEXIST, "%s is just being made", save->name);
+    }
+    return saved_exists(handler->kit->pool, save->name)
+               ? err_set(err, EEXIST, "%s exists already", save->name)
+               : 0;
+}
+
 static void handle_save(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
+    struct err err = {0};
+    int r = name_check(handler, &req->save, &err);
+
+    if (r < 0) {
+        struct keeper_answer answer = answer_to(req, r, &err);
+        answer_plain(handler, client, &answer);
+        return;
+    }
     pending_begin(handler, client, req, save_work, false);
 }
 
@@ -579,7 +617,7 @@ static void create_done(struct handler *handler, uint64_t client, const struct k
     undo_and_answer(handler, client, req->id, result->made, &answer);
 }
 
-/* Work that ended without a word leaves what it had begun. */
+/* Work that ended without a word leaves what it had begun, and it failed: nothing of it stays. */
 static void pending_mend(struct handler *handler, const struct keeper_request *req,
                          struct task_result *result)
 {

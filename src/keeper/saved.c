@@ -33,6 +33,14 @@ static int dir_open(int root, const char *name)
 
 /* ---- making one ---- */
 
+bool saved_exists(struct pool *pool, const char *name)
+{
+    struct err err;
+    scoped_fd root = root_open(pool, &err);
+
+    return root >= 0 && faccessat(root, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 int saved_begin(struct pool *pool, const char *name, struct err *err)
 {
     char half[NAME_ROOM];
@@ -95,10 +103,7 @@ int saved_commit(struct pool *pool, int begun_fd, const char *name, bool sync, s
         return err_sys(err, "name %s", name);
     }
     if (sync && syncfs(begun_fd) < 0) {
-        struct err ignored;
-        int r = err_sys(err, "write the name of %s to the disk", name);
-        (void)!saved_forget(pool, name, &ignored);
-        return r;
+        return err_sys(err, "write the name of %s to the disk", name);
     }
     return 0;
 }
@@ -158,7 +163,7 @@ void saved_abandon(struct pool *pool, const char *name)
     scoped_fd root = root_open(pool, &err);
 
     (void)snprintf(half, sizeof(half), ".%s", name);
-    if (root < 0 || half_remove(pool, root, half, &err) < 0) {
+    if (root < 0 || half_remove(pool, root, half, &err) < 0 || saved_forget(pool, name, &err) < 0) {
         log_warn("%s", err.msg);
     }
 }

@@ -25,6 +25,7 @@
 
 /* Begins one. Returns a descriptor of its directory. -EEXIST when that name is taken. */
 must_check int saved_begin(struct pool *pool, const char *name, struct err *err);
+bool saved_exists(struct pool *pool, const char *name);
 /* Into it, the disk of a jail that stands still. */
 must_check int saved_disk_take(struct pool *pool, int begun_fd, const char *id, struct err *err);
 /* Gives it its name. With `sync` it is on the disk before it has it, and the name is, after.
@@ -32,6 +33,7 @@ must_check int saved_disk_take(struct pool *pool, int begun_fd, const char *id, 
  * kernel tells of every write that failed since, whoever else syncs meanwhile. */
 must_check int saved_commit(struct pool *pool, int begun_fd, const char *name, bool sync,
                             struct err *err);
+/* One that was begun; whether it was given its name makes no difference. */
 void saved_abandon(struct pool *pool, const char *name);
 
 /* A descriptor of its directory; -ENOENT with a sentence when there is none. */

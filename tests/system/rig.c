@@ -299,3 +299,19 @@ void rig_hang_up(struct rig_jail *jail)
     (void)close(jail->channel);
     jail->channel = -1;
 }
+
+/* ---- a program of tests ---- */
+
+int rig_main(struct rig *rig, int argc, char **argv, bool (*begin)(void),
+             const struct check_test *tests, size_t n)
+{
+    if (argc < 2 || geteuid() != 0) {
+        printf("1..0 # SKIP needs root, and the probe's path as its argument\n");
+        return 0;
+    }
+    rig_open(rig, argv[1]);
+    rig_layer(rig, "base");
+    int code = !begin || begin() ? check_run(tests, n) : 1;
+    rig_close(rig);
+    return code;
+}

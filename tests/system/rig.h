@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "check.h"
 #include "keeper/keeper.h"
 
 struct rig {
@@ -30,6 +31,12 @@ struct rig_jail {
     int pidfd;
     int channel;
 };
+
+/* main() of a program of tests: opens the rig with a template named base, calls `begin`, which may
+ * be NULL and returns whether the tests can run, runs them, and closes the rig. Without root, or
+ * the probe's path as the first argument, there are no tests to run, and it says so. */
+int rig_main(struct rig *rig, int argc, char **argv, bool (*begin)(void),
+             const struct check_test *tests, size_t n);
 
 /* `agent` is what becomes pid 1 of jails. */
 void rig_open(struct rig *rig, const char *agent);

@@ -63,6 +63,13 @@ static void all_jails_together_leave_processes_to_the_host(void)
     CHECK(group_number(mount, "one/", "pids.max") > 0);
 }
 
+static bool one_create(void)
+{
+    struct keeper_request req = rig_create_request("one", 0, "base");
+
+    return rig_create(&rig, &req, &one).status == 0;
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_test tests[] = {
@@ -71,14 +78,5 @@ int main(int argc, char **argv)
          all_jails_together_leave_processes_to_the_host},
     };
 
-    if (argc < 2 || geteuid() != 0) {
-        printf("1..0 # SKIP needs root, and the probe's path as its argument\n");
-        return 0;
-    }
-    rig_open(&rig, argv[1]);
-    rig_layer(&rig, "base");
-    struct keeper_request req = rig_create_request("one", 0, "base");
-    int code = rig_create(&rig, &req, &one).status == 0 ? check_run(tests, countof(tests)) : 1;
-    rig_close(&rig);
-    return code;
+    return rig_main(&rig, argc, argv, one_create, tests, countof(tests));
 }

@@ -164,6 +164,11 @@ static void freeing_answers_what_is_open(void)
     CHECK_INT(uv_loop_close(&loop), 0);
 }
 
+static bool loop_begin(void)
+{
+    return uv_loop_init(&loop) == 0;
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_test tests[] = {
@@ -178,14 +183,5 @@ int main(int argc, char **argv)
         {"freeing answers what is open", freeing_answers_what_is_open},
     };
 
-    if (argc < 2 || geteuid() != 0) {
-        printf("1..0 # SKIP needs root, and the probe's path as its argument\n");
-        return 0;
-    }
-    rig_open(&rig, argv[1]);
-    rig_layer(&rig, "base");
-    (void)uv_loop_init(&loop);
-    int code = check_run(tests, countof(tests));
-    rig_close(&rig);
-    return code;
+    return rig_main(&rig, argc, argv, loop_begin, tests, countof(tests));
 }

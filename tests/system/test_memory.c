@@ -431,13 +431,5 @@ int main(int argc, char **argv)
          what_was_saved_without_memory_is_not_restored},
     };
 
-    if (argc < 2 || geteuid() != 0) {
-        printf("1..0 # SKIP needs root, and the probe's path as its argument\n");
-        return 0;
-    }
-    rig_open(&rig, argv[1]);
-    rig_layer(&rig, "base");
-    int code = check_run(tests, countof(tests));
-    rig_close(&rig);
-    return code;
+    return rig_main(&rig, argc, argv, NULL, tests, countof(tests));
 }

@@ -252,13 +252,5 @@ int main(int argc, char **argv)
         {"a new keeper removes what is half made", a_new_keeper_removes_what_is_half_made},
     };
 
-    if (argc < 2 || geteuid() != 0) {
-        printf("1..0 # SKIP needs root, and the probe's path as its argument\n");
-        return 0;
-    }
-    rig_open(&rig, argv[1]);
-    rig_layer(&rig, "base");
-    int code = check_run(tests, countof(tests));
-    rig_close(&rig);
-    return code;
+    return rig_main(&rig, argc, argv, NULL, tests, countof(tests));
 }
