@@ -1,45 +1,17 @@
 """Floods of connections, small enough for a shared machine: the daemons of these tests have low limits."""
 
-import contextlib
 import pathlib
 import selectors
 import socket
 import sys
 import time
 
-import httpx
-
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "system"))
 
-from daemon import Daemon, until  # noqa: E402, F401
-from teams import add_team  # noqa: E402
+from daemon import until  # noqa: E402, F401
+from teams import two_teams  # noqa: E402, F401
 
 PATIENCE_S = 60
-
-
-@contextlib.contextmanager
-def two_teams(*settings):
-    """A daemon with a key of a second team in other_key; of all of it nothing is left afterwards."""
-    daemon = Daemon(*settings)
-    try:
-        daemon.start()
-        daemon.stop()
-        daemon.other_key = add_team(daemon.data / "state" / "atoll.db", "another")
-        daemon.start()
-        yield daemon
-    finally:
-        remove_sandboxes(daemon, getattr(daemon, "other_key", None))
-        daemon.remove()
-
-
-def remove_sandboxes(daemon, key):
-    """Those of one team; what else is there goes with the daemon."""
-    if not key or daemon.process.poll() is not None:
-        return
-    with httpx.Client(base_url=daemon.url, headers={"X-API-Key": key}, timeout=PATIENCE_S) as api:
-        while rows := api.get("/v2/sandboxes").json():
-            for row in rows:
-                api.delete(f"/sandboxes/{row['sandboxID']}")
 
 
 def sdk_of_other(daemon):

@@ -12,9 +12,8 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "system"))
 
-from daemon import Daemon  # noqa: E402
 from e2b import Sandbox  # noqa: E402
-from teams import add_team  # noqa: E402
+from teams import two_teams  # noqa: E402
 
 SIZE_MB = 32
 MARK = "nobody else's"
@@ -22,15 +21,8 @@ MARK = "nobody else's"
 
 @pytest.fixture(scope="module")
 def daemon():
-    daemon = Daemon("--volume-size", f"{SIZE_MB}M")
-    try:
-        daemon.start()
-        daemon.stop()
-        daemon.other_key = add_team(daemon.data / "state" / "atoll.db", "another")
-        daemon.start()
+    with two_teams("--volume-size", f"{SIZE_MB}M") as daemon:
         yield daemon
-    finally:
-        daemon.remove()
 
 
 class Content:

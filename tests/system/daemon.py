@@ -168,13 +168,23 @@ class Daemon:
     def sandbox_dirs(self):
         return [path.name for path in (self.data / "pool" / "sandboxes").glob("*")]
 
+    def remove_sandboxes(self, key):
+        """Those of the team that has this key."""
+        with httpx.Client(base_url=self.url, headers={"X-API-Key": key}, timeout=WAIT_S) as api:
+
+            def none_left():
+                rows = api.get("/v2/sandboxes").json()
+                for row in rows:
+                    api.delete(f"/sandboxes/{row['sandboxID']}")
+                return not rows
+
+            until(none_left, "all sandboxes are gone")
+
     def remove(self):
         """Ends every sandbox and the daemon, and leaves nothing of either."""
         if self.process.poll() is not None:
             self.start()
-        with httpx.Client(base_url=self.url, headers={"X-API-Key": self.key}) as api:
-            for row in api.get("/v2/sandboxes").json():
-                api.delete(f"/sandboxes/{row['sandboxID']}")
+        self.remove_sandboxes(self.key)
         self.stop()
         until(lambda: not self.jails(), "all jails are gone")
         self.log.close()

@@ -27,9 +27,13 @@ def add_team(database, name):
 
 @contextmanager
 def two_teams(*settings):
-    """As running(), with a key of the other team in other_key."""
+    """As running(), with a key of the other team in other_key; its sandboxes go with it as well."""
     with running(*settings) as daemon:
         daemon.stop()
         daemon.other_key = add_team(daemon.data / "state" / "atoll.db", "another")
         daemon.start()
-        yield daemon
+        try:
+            yield daemon
+        finally:
+            if daemon.process.poll() is None:
+                daemon.remove_sandboxes(daemon.other_key)
