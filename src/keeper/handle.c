@@ -647,7 +647,7 @@ static void pending_overdue(struct handler *handler, struct pending *pending)
     }
     log_warn("work on jail %s takes too long: it is given up", pending->req.id);
     pending->overdue = true;
-    pending->deadline_ms = clock_mono_ms() + 2 * TASK_LEAVE_MS;
+    pending->deadline_ms = clock_mono_ms() + (int64_t)2 * TASK_LEAVE_MS;
     task_leave(&pending->task);
 }
 
@@ -714,7 +714,7 @@ static void handle_list_saved(struct handler *handler, uint64_t client,
         r = err_set(&err, ENOENT, "no more are saved");
     }
     struct keeper_answer answer = answer_to(req, r, &err);
-    if (r == 0) {
+    if (next) {
         memcpy(answer.saved.name, next, strlen(next));
     }
     answer_plain(handler, client, &answer);
@@ -732,7 +732,7 @@ static void handle_list(struct handler *handler, uint64_t client, const struct k
         r = err_set(&err, ENOENT, "there are no more jails");
     }
     struct keeper_answer answer = answer_to(req, r, &err);
-    if (r == 0) {
+    if (next) {
         memcpy(answer.id, next, strlen(next) + 1);
     }
     answer_plain(handler, client, &answer);
