@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fdpass.h"
@@ -40,7 +41,25 @@ static int lingering_open(int *other)
     return pair[0];
 }
 
-/* Returns the end that keeps the close waiting. */
+static void keeper_stop(void)
+{
+    int status = 0;
+
+    if (kill(rig.keeper, SIGSTOP) < 0 || waitpid(rig.keeper, &status, WUNTRACED) != rig.keeper ||
+        !WIFSTOPPED(status)) {
+        abort();
+    }
+}
+
+static void keeper_go_on(void)
+{
+    if (kill(rig.keeper, SIGCONT) < 0) {
+        abort();
+    }
+}
+
+/* The keeper stands still meanwhile: had it closed its copy before this side closes the other, the
+ * close that waits would be the test's. Returns the end that keeps the close waiting. */
 static int request_with_connection(struct rig *to, struct keeper_request *req)
 {
     int other = -1;
@@ -59,8 +78,10 @@ static int request_with_connection(struct rig *to, struct keeper_request *req)
 static void descriptors_of_a_request_hold_nobody_up(void)
 {
     struct keeper_request hello = {.op = KEEPER_HELLO};
-    int other = request_with_connection(&rig, &hello);
 
+    keeper_stop();
+    int other = request_with_connection(&rig, &hello);
+    keeper_go_on();
     CHECK_INT(rig_receive(&rig, NULL).status, 0);
     CHECK_INT(rig_ask(&rig, &hello, NULL).status, 0);
     (void)close(other);
@@ -74,11 +95,11 @@ static void descriptors_of_a_client_that_is_dropped_hold_nobody_up(void)
     struct keeper_request hello = {.op = KEEPER_HELLO};
     struct rig beside = rig_beside(&rig);
 
-    CHECK_INT(kill(rig.keeper, SIGSTOP), 0); /* both lie there when it looks */
+    keeper_stop(); /* both lie there when it looks */
     CHECK_INT(send(beside.fd, "nonsense", 8, MSG_NOSIGNAL), 8);
     int other = request_with_connection(&beside, &hello);
     (void)close(beside.fd);
-    CHECK_INT(kill(rig.keeper, SIGCONT), 0);
+    keeper_go_on();
     CHECK_INT(rig_ask(&rig, &hello, NULL).status, 0);
     CHECK_INT(rig_ask(&rig, &hello, NULL).status, 0);
     (void)close(other);
