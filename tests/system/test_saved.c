@@ -232,8 +232,8 @@ static void a_new_keeper_removes_what_is_half_made(void)
     (void)snprintf(path, sizeof(path), "%s/saved/.saved-half/about", rig.pool);
     CHECK_INT(close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600)), 0);
     rig_keeper_start(&rig);
+    CHECK_STR(saved_after(""), "saved-whole"); /* it answers when it has cleaned up */
     CHECK(!pool_has("saved/.saved-half"));
-    CHECK_STR(saved_after(""), "saved-whole");
     CHECK_STR(saved_after("saved-whole"), "ENOENT");
     CHECK_STR(rig_probe(&jail, "read /proc/1/comm"), "agent\n");
     end(&jail);
