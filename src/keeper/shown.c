@@ -293,7 +293,7 @@ size_t shown_cpuinfo(const char *host, uint32_t cpus, char *out, size_t size)
             break;
         }
         if (line_names(line, "siblings") || line_names(line, "cpu cores")) {
-            text_add(&text, "%.*s%" PRIu32 "\n", (int)(str_find(line, ':') + 1), line.at, cpus);
+            text_add(&text, "%.*s %" PRIu32 "\n", (int)(str_find(line, ':') + 1), line.at, cpus);
         } else if (rest.len || line.len) {
             text_add(&text, "%.*s\n", (int)line.len, line.at);
         }

@@ -191,7 +191,12 @@ static void proc_and_sys_are_covered(void)
     CHECK(says(&one, "write /proc/sys/kernel/hostname x", "error E"));
     CHECK(says(&one, "read /proc/self/mounts", "/proc/sys proc ro,nosuid,nodev,noexec"));
     CHECK_STR(rig_probe(&one, "list /sys/fs/cgroup"), "");
-    CHECK(says(&one, "read /sys/devices/system/cpu/online", "0"));
+    CHECK_STR(rig_probe(&one, "read /sys/devices/system/cpu/online"), "0\n");
+    CHECK(says(&one, "read /proc/meminfo", "MemTotal:            131072 kB\n"));
+    CHECK_STR(rig_probe(&one, "write /proc/meminfo x"), "error EROFS");
+    CHECK_STR(rig_probe(&one, "write /proc/stat x"), "error EROFS");
+    CHECK_STR(rig_probe(&one, "write /proc/cpuinfo x"), "error EROFS");
+    CHECK_STR(rig_probe(&one, "write /sys/devices/system/cpu/online x"), "error EROFS");
     CHECK_STR(rig_probe(&one, "write /sys/x 1"), "error EROFS");
     CHECK_STR(rig_probe(&one, "list /sys/firmware"), "error ENOENT");
     CHECK_STR(rig_probe(&one, "read /proc/sys/net/mptcp/enabled"), "0\n");
