@@ -105,11 +105,11 @@ def test_time_that_is_used_shows(sandbox):
 
 def test_a_paused_sandbox_and_a_fork_are_shown_it_too(sandbox):
     # `top` and its like keep the file open.
-    sandbox.commands.run("tail -f /proc/meminfo /proc/stat > /dev/null", background=True)
+    sandbox.commands.run("sleep 1000 < /proc/meminfo 3< /proc/stat", background=True)
     sandbox.pause()
     resumed = Sandbox.connect(sandbox.sandbox_id, timeout=TIMEOUT_S)
     assert_own_size(resumed)
-    assert resumed.commands.run("pgrep -x tail").exit_code == 0
+    assert resumed.commands.run("readlink /proc/$(pgrep -x sleep)/fd/0").stdout == "/proc/meminfo\n"
     for fork in resumed.fork(count=2, timeout=TIMEOUT_S):
         with fork as copy:
             assert_own_size(copy)
