@@ -232,9 +232,9 @@ size_t shown_meminfo(const struct shown_figures *f, char out[SHOWN_MEMINFO_BYTES
         kb_add(&text, none[i], 0);
     }
     kb_add(&text, "AnonPages:", used - cache);
-    static const char *const unknown[] = {"Mapped:",       "Shmem:",      "KReclaimable:",
-                                          "Slab:",         "SReclaimable:", "SUnreclaim:",
-                                          "KernelStack:", "PageTables:"};
+    static const char *const unknown[] = {
+        "Mapped:",       "Shmem:",      "KReclaimable:", "Slab:",
+        "SReclaimable:", "SUnreclaim:", "KernelStack:",  "PageTables:"};
     for (size_t i = 0; i < countof(unknown); i++) {
         kb_add(&text, unknown[i], 0);
     }

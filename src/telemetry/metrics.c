@@ -183,8 +183,8 @@ static void batch_add(struct metrics *metrics, struct batch **batch, const char 
 
 /* ---- between the rounds ---- */
 
-/* The keeper writes what a sandbox is shown of itself (keeper/shown.h) when it is asked for it: each
- * second for those that run now, or for all where there are few. */
+/* The keeper writes what a sandbox is shown of itself (keeper/shown.h) when it is asked for it:
+ * each second for those that run now, or for all where there are few. */
 static void look(struct metrics *metrics)
 {
     const bool all = HASH_COUNT(metrics->tracks) <= METRICS_LOOKS_MAX;
