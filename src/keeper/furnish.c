@@ -290,6 +290,22 @@ static int private_fill(const struct furnish *f, int private, struct err *err)
     return r < 0 ? r : boot_id_mount(f->proc, private, err);
 }
 
+/* Its own size, over the host's: read-only there, and at their own place for the keeper. */
+static int shown_mount(const struct furnish *f, int private, const struct keeper_plan *plan,
+                       const struct shown *shown, struct err *err)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < SHOWN_FILES; i++) {
+        r = shown_make(shown, plan, private, i, err);
+        if (r == 0) {
+            scoped_fd fd = mounts_clone(private, shown_files[i].name, MOUNT_ATTR_RDONLY, err);
+            r = proc_cover(shown_files[i].in_sys ? f->sys : f->proc, shown_files[i].over, fd, err);
+        }
+    }
+    return r;
+}
+
 /* One filesystem has all that a jail keeps in memory, for the end of every memory group looks at
  * every filesystem of the machine. It is mounted at /run. Returns a directory of it that is root's
  * alone: what is mounted elsewhere lies there. */
@@ -310,11 +326,12 @@ static int run_mount(int root_fd, const char *size, struct err *err)
     return private < 0 ? err_sys(err, "make " CHANNEL_DIR) : private;
 }
 
-int furnish_mount(struct furnish *f, int root_fd, unsigned memory_mb, struct err *err)
+int furnish_mount(struct furnish *f, int root_fd, const struct keeper_plan *plan,
+                  const struct shown *shown, struct err *err)
 {
     char size[24]; /* memory-backed files count as the jail's memory: half of it may be that */
 
-    (void)snprintf(size, sizeof(size), "%uk", memory_mb * 512);
+    (void)snprintf(size, sizeof(size), "%uk", plan->memory_mb * 512);
     scoped_fd private = run_mount(root_fd, size, err);
     int r = private < 0 ? private : dev_mount(f, root_fd, private, err);
     if (r == 0) {
@@ -323,5 +340,8 @@ int furnish_mount(struct furnish *f, int root_fd, unsigned memory_mb, struct err
     if (r == 0) {
         r = put_in_root(f->sys, root_fd, "sys", err);
     }
-    return r < 0 ? r : private_fill(f, private, err);
+    if (r == 0) {
+        r = private_fill(f, private, err);
+    }
+    return r < 0 ? r : shown_mount(f, private, plan, shown, err);
 }

@@ -12,6 +12,8 @@
 
 #include "base/compiler.h"
 #include "base/err.h"
+#include "keeper/keeper.h"
+#include "keeper/shown.h"
 #include "keeper/stage.h"
 
 #define FURNISH_AGENT "/run/atoll/agent"
@@ -36,6 +38,7 @@ struct furnish {
 };
 
 must_check int furnish_take(struct furnish *f, struct err *err);
-must_check int furnish_mount(struct furnish *f, int root_fd, unsigned memory_mb, struct err *err);
+must_check int furnish_mount(struct furnish *f, int root_fd, const struct keeper_plan *plan,
+                             const struct shown *shown, struct err *err);
 
 #endif

@@ -63,8 +63,8 @@ static int first_process_start(struct jail_kit *kit, const char *id, const struc
         fd_closep(&ours);
         (void)close(kit->lock_fd); /* both locks are the keeper's alone */
         (void)close(pool_fd(kit->pool));
-        jail_inside(
-            &(struct jail_inside){plan, kit->filters, kit->network, &doors, kit->merges, theirs});
+        jail_inside(&(struct jail_inside){plan, kit->filters, kit->network, kit->shown, &doors,
+                                          kit->merges, theirs});
     }
     out->name.pid = pid;
     *socket = move_fd(&ours);
@@ -414,6 +414,7 @@ int jail_remove(struct jail_kit *kit, const char *id, unsigned parts, struct err
     if (r == 0 && parts & JAIL_GROUPS) {
         elder_unmark(kit->pool, id);
         r = cgroups_remove(kit->groups, id, err);
+        shown_forget(kit->shown, id);
     }
     return r;
 }

@@ -23,6 +23,7 @@
 #include "keeper/merge.h"
 #include "keeper/network.h"
 #include "keeper/pool.h"
+#include "keeper/shown.h"
 
 enum {
     JAIL_START_TIMEOUT_MS = 10 * 1000,        /* between jail_begin() and jail_finish() */
@@ -35,6 +36,7 @@ struct jail_kit {
     struct cgroups *groups;
     struct filters *filters;
     struct network *network;
+    struct shown *shown;
     int stage_ns;             /* the keeper's own mount namespace, to come back to */
     int lock_fd;              /* says that a keeper runs: never to be held by any other process */
     struct criu_program criu; /* its path is "" where memory cannot be saved */
@@ -110,6 +112,7 @@ struct jail_inside {
     const struct keeper_plan *plan;
     const struct filters *filters;
     const struct network *network;
+    const struct shown *shown;
     const struct cgroup_doors *doors;
     bool merges;
     int socket; /* brings root and volumes; takes a struct err; closes when the agent runs */

@@ -436,6 +436,9 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         r = network_new(&keeper->kit.network, err);
     }
     if (r == 0) {
+        r = shown_new(&keeper->kit.shown, err);
+    }
+    if (r == 0) {
         r = memory_ready(keeper, err);
     }
     if (r == 0) {
@@ -469,6 +472,7 @@ static void keeper_close(struct keeper *keeper)
     merge_stop(&keeper->kit.merge);
     fd_closep(&keeper->kit.stage_ns);
     network_free(keeper->kit.network);
+    shown_free(keeper->kit.shown);
     filters_free(keeper->kit.filters);
     cgroups_close(keeper->kit.groups);
     pool_close(keeper->kit.pool);

@@ -123,6 +123,7 @@ static int on_step(void *ctx, const char *step, pid_t pid)
     if (strcmp(step, "post-restore") == 0) {
         restore->first = pid;
         boot_id_write(restore, pid);
+        shown_restored(restore->kit->shown, restore->kit->groups, restore->id, restore->plan, pid);
         return mounted_settle(&restore->had, restore->plan, pid, &restore->step_err);
     }
     if (strcmp(step, "pre-resume") == 0) { /* which names no process */
@@ -139,7 +140,8 @@ static int groups_enter(void *ctx)
     struct err err;
 
     if (cgroups_doors_open(restore->kit->groups, restore->id, &doors, &err) < 0 ||
-        cgroups_doors_pass(&doors, &err) < 0) {
+        cgroups_doors_pass(&doors, &err) < 0 ||
+        shown_bind(restore->kit->shown, restore->plan, &err) < 0) {
         log_warn("%s", err.msg);
         return -1;
     }

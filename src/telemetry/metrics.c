@@ -14,6 +14,8 @@ enum {
     CENTI = 100,       /* shares and rates are kept in hundredths */
     ASKED_MAX = 64,    /* requests under way: a slow keeper is not given more */
     TICKS_PER_ROUND = METRICS_ROUND_MS / METRICS_TICK_MS,
+    TICKS_PER_LOOK = METRICS_LOOK_MS / METRICS_TICK_MS,
+    BUSY_USEC = 10 * 1000, /* between two samples */
 };
 
 enum { SANDBOX_CPU, SANDBOX_MEMORY, SANDBOX_CACHE, SANDBOX_DISK };
@@ -24,6 +26,7 @@ struct track { /* of a sandbox */
     UT_hash_handle hh;
     uint64_t cpu_usec; /* at the last sample */
     int64_t at_us;
+    bool busy; /* it ran before the last sample */
     struct series series;
 };
 
@@ -54,6 +57,7 @@ struct metrics {
 
 struct batch {
     struct metrics *metrics; /* counted */
+    bool look;               /* nothing of the answer is kept */
     struct keeper_request request;
 };
 
@@ -117,6 +121,7 @@ static void sample_take(struct metrics *metrics, const char *id, const struct ke
     uint64_t cache = usage->memory_cache_bytes;
     uint64_t used = usage->memory_bytes > cache ? usage->memory_bytes - cache : 0;
     struct series_sample sample = {.time_s = now_s};
+    track->busy = usage->cpu_usec > track->cpu_usec + BUSY_USEC;
     sample.values[SANDBOX_CPU] = cpu_share(track, &info, usage->cpu_usec);
     sample.values[SANDBOX_MEMORY] = pages(used);
     sample.values[SANDBOX_CACHE] = pages(cache);
@@ -134,8 +139,8 @@ static void on_usage(void *ctx, const struct keeper_answer *answer, int fds[KEEP
 
     (void)fds;
     metrics->asked--;
-    for (uint32_t i = 0; answer->status == 0 && !metrics->closed && i < batch->request.batch.n;
-         i++) {
+    bool kept = answer->status == 0 && !metrics->closed && !batch->look;
+    for (uint32_t i = 0; kept && i < batch->request.batch.n; i++) {
         sample_take(metrics, batch->request.batch.ids[i], &answer->usages[i]);
     }
     metrics_release(metrics);
@@ -155,10 +160,11 @@ static void batch_send(struct metrics *metrics, struct batch *batch)
     keeper_client_ask(metrics->keeper, &batch->request, on_usage, batch);
 }
 
-static struct batch *batch_new(void)
+static struct batch *batch_new(bool look)
 {
     struct batch *batch = xnew(struct batch);
 
+    batch->look = look;
     batch->request.op = KEEPER_USAGE_MANY;
     return batch;
 }
@@ -169,8 +175,33 @@ static void batch_add(struct metrics *metrics, struct batch **batch, const char 
 
     (void)str_copy(ids->ids[ids->n++], KEEPER_ID_BYTES, str_of(id));
     if (ids->n == KEEPER_BATCH_MAX) {
+        const bool look = (*batch)->look;
         batch_send(metrics, *batch);
-        *batch = batch_new();
+        *batch = batch_new(look);
+    }
+}
+
+/* ---- between the rounds ---- */
+
+/* The keeper writes what a sandbox is shown of itself (keeper/shown.h) when it is asked for it:
+ * each second for those that run now, or for all where there are few. */
+static void look(struct metrics *metrics)
+{
+    const bool all = HASH_COUNT(metrics->tracks) <= METRICS_LOOKS_MAX;
+    struct batch *batch = batch_new(true);
+    size_t n = 0;
+
+    for (const struct track *track = metrics->tracks; track && n < METRICS_LOOKS_MAX;
+         track = track->hh.next) {
+        if (all || track->busy) {
+            batch_add(metrics, &batch, track->id);
+            n++;
+        }
+    }
+    if (batch->request.batch.n > 0) {
+        batch_send(metrics, batch);
+    } else {
+        free(batch);
     }
 }
 
@@ -269,7 +300,7 @@ static void round_begin(struct metrics *metrics)
 static void on_tick(uv_timer_t *timer)
 {
     struct metrics *metrics = timer->data;
-    struct walk walk = {.metrics = metrics, .batch = batch_new(), .left = metrics->slice};
+    struct walk walk = {.metrics = metrics, .batch = batch_new(false), .left = metrics->slice};
     bool last = ++metrics->tick == TICKS_PER_ROUND;
     busy("the figures of sandboxes");
 
@@ -282,6 +313,9 @@ static void on_tick(uv_timer_t *timer)
         batch_send(metrics, walk.batch);
     } else {
         free(walk.batch);
+    }
+    if (metrics->tick % TICKS_PER_LOOK == 0) {
+        look(metrics);
     }
     if (last) {
         teams_close_round(metrics);

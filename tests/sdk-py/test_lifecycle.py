@@ -34,9 +34,9 @@ def test_what_info_says(new_sandbox):
 
 def test_the_machine_is_as_large_as_info_says(sandbox):
     info = sandbox.get_info()
-    assert int(sandbox.commands.run("nproc").stdout) <= info.cpu_count
+    assert 0 < int(sandbox.commands.run("nproc").stdout) <= info.cpu_count
     total_kb = int(sandbox.commands.run("awk '/MemTotal/ {print $2}' /proc/meminfo").stdout)
-    assert total_kb > 0
+    assert total_kb == info.memory_mb * 1024
 
 
 def test_the_id_has_the_documented_form(sandbox):

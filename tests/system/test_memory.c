@@ -81,6 +81,37 @@ static void a_jail_goes_on_where_it_was(void)
     CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
 }
 
+/* Its plan may have other limits than the saved jail had. */
+static void a_jail_is_shown_the_size_that_it_has_now(void)
+{
+    struct rig_jail jail, again;
+    struct keeper_request req = rig_create_request("one", 1, "base");
+    char cpus[64];
+
+    req.plan.cpu_millis = 2000;
+    CHECK_INT(rig_create(&rig, &req, &jail).status, 0);
+    (void)snprintf(cpus, sizeof(cpus), "%s",
+                   rig_probe(&jail, "read /sys/devices/system/cpu/online"));
+    CHECK_STR(cpus, sysconf(_SC_NPROCESSORS_ONLN) > 1 ? "0-1\n" : "0\n");
+    rig_hang_up(&jail);
+    CHECK_INT(rig_save(&rig, "one", "saved-one", KEEPER_SAVE_MEMORY | KEEPER_SAVE_STOP).status, 0);
+    CHECK_INT(rig_destroy(&rig, "one").status, 0);
+    req.op = KEEPER_RESTORE;
+    (void)snprintf(req.plan.from, sizeof(req.plan.from), "saved-one");
+    req.plan.memory_mb = 777;
+    req.plan.cpu_millis = 500;
+    CHECK_INT(rig_create(&rig, &req, &again).status, 0);
+    CHECK(strstr(rig_probe(&again, "read /proc/meminfo"), "MemTotal:            795648 kB\n"));
+    CHECK_STR(rig_probe(&again, "read /sys/devices/system/cpu/online"), "0\n");
+    CHECK(!strstr(rig_probe(&again, "read /proc/stat"), "cpu1"));
+    const char *list = strstr(rig_probe(&again, "read /proc/1/status"), "\nCpus_allowed_list:");
+    CHECK(list);
+    (void)snprintf(cpus, sizeof(cpus), "%.*s", (int)strcspn(list + 1, "\n"), list + 1);
+    CHECK_THAT(!strpbrk(cpus, "-,"), "%s", cpus);
+    end(&again);
+    CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
+}
+
 static const char *const kinds[] = {"memory",  "child", "timer", "watch",
                                     "deleted", "pipes", "tcp",   "terminal"};
 
@@ -416,6 +447,7 @@ int main(int argc, char **argv)
 {
     static const struct check_test tests[] = {
         {"a jail goes on where it was", a_jail_goes_on_where_it_was},
+        {"a jail is shown the size that it has now", a_jail_is_shown_the_size_that_it_has_now},
         {"everything a process has is there again", everything_a_process_has_is_there_again},
         {"a jail that is copied runs on", a_jail_that_is_copied_runs_on},
         {"ten copies go their own ways", ten_copies_go_their_own_ways},
