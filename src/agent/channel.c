@@ -15,6 +15,7 @@
 #include "agent/internal.h"
 #include "agent/journal.h"
 #include "agent/process.h"
+#include "agent/shown.h"
 #include "agent/unpacking.h"
 #include "base/alloc.h"
 #include "base/fd.h"
@@ -311,6 +312,8 @@ static void peer_message(struct peer *peer, const struct channel_message *messag
         oom_answered(peer->channel, message);
     } else if (message->op == CHANNEL_LOG) {
         lines_asked(peer, message);
+    } else if (message->op == CHANNEL_USED) {
+        shown_update(message->value, message->seq, (uint32_t)message->status);
     } else if (message->op == CHANNEL_QUIET) {
         quiet_begin(peer, message);
     } else {

@@ -33,6 +33,7 @@ enum {
                                   daemon's end; also to the services of its jail */
     CHANNEL_LISTEN_FD = 3,     /* the agent inherits the listening socket here, and nothing above */
     AGENT_PORT = 49983,        /* the agent's own HTTP surface, on TCP in the jail as well */
+    CHANNEL_TICK_MS = 10,
     CHANNEL_LOG_BYTES_MAX = 4096, /* the text of a line: JSON */
     CHANNEL_PORT_CONTROL = 0,     /* as a port: the agent's HTTP surface with /init unlocked */
     CHANNEL_PORT_UNPACK = 65536,  /* as a port: a fresh unpacker, see unpack/unpack.h; no request
@@ -48,6 +49,9 @@ enum channel_op {
                             daemon: value = that count since the jail's start */
     CHANNEL_LOG = 4,     /* daemon: all lines up to seq are on record, value more may be sent;
                             agent, not before it was asked: a line, seq its number from 1 on */
+    CHANNEL_USED = 6,    /* daemon: what the jail uses, to be shown inside: value and seq = memory
+                            and of that page cache, in KiB; status = processor time in ticks of
+                            CHANNEL_TICK_MS. No answer */
     CHANNEL_QUIET = 5,   /* daemon: the jail is about to be saved, value = enum channel_quiet;
                             agent: status 0, and then it closes every channel */
 };

@@ -68,7 +68,6 @@ static struct keeper_answer usage_many(struct jail_kit *kit, const struct keeper
         if (cgroups_sample(kit->groups, id, usage) == 0) {
             usage->disk_bytes = pool_disk_bytes(kit->pool, id);
             usage->known = 1;
-            shown_refresh(kit->shown, kit->groups, id, usage);
         }
     }
     return answer;

@@ -638,34 +638,6 @@ int cgroups_usage(struct cgroups *groups, const char *id, struct keeper_usage *o
     return 0;
 }
 
-static uint32_t quota_read(int leaf, bool v2)
-{
-    char text[64];
-
-    knob_read(leaf, v2 ? "cpu.max" : "cpu.cfs_quota_us", text, sizeof(text));
-    return (uint32_t)(strtoull(text, NULL, 10) * 1000 / CPU_PERIOD_US);
-}
-
-int cgroups_limits(struct cgroups *groups, const char *id, struct cgroup_limits *out)
-{
-    *out = (struct cgroup_limits){.cpu_millis = UINT32_MAX - 1000, .memory_mb = UINT32_MAX};
-    for (size_t i = 0; i < groups->n; i++) {
-        const struct hierarchy *h = &groups->at[i];
-        scoped_fd leaf = leaf_open(h, id);
-        if (leaf < 0) {
-            return -errno;
-        }
-        if (h->controllers & CGROUP_CPU) {
-            out->cpu_millis = quota_read(leaf, h->v2);
-        }
-        if (h->controllers & CGROUP_MEMORY) {
-            const char *knob = h->v2 ? "memory.max" : "memory.limit_in_bytes";
-            out->memory_mb = (uint32_t)(knob_read_number(leaf, knob) >> 20);
-        }
-    }
-    return 0;
-}
-
 /* A knob of a jail in one open and one read: the kernel gives all that fits the buffer at once. */
 static ssize_t knob_peek(const struct hierarchy *h, const char *id, const char *knob, char *text,
                          size_t size)

@@ -93,9 +93,6 @@ bool cgroups_populated(struct cgroups *groups, const char *id);
 must_check int cgroups_usage(struct cgroups *groups, const char *id, struct keeper_usage *out,
                              struct err *err);
 
-/* What it was given; pids are not asked for. -ENOENT when there is no such jail. */
-must_check int cgroups_limits(struct cgroups *groups, const char *id, struct cgroup_limits *out);
-
 /* Cpu and memory alone, in as few system calls as they take: for sampling many. */
 must_check int cgroups_sample(struct cgroups *groups, const char *id, struct keeper_usage *out);
 

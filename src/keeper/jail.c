@@ -414,7 +414,6 @@ int jail_remove(struct jail_kit *kit, const char *id, unsigned parts, struct err
     if (r == 0 && parts & JAIL_GROUPS) {
         elder_unmark(kit->pool, id);
         r = cgroups_remove(kit->groups, id, err);
-        shown_forget(kit->shown, id);
     }
     return r;
 }

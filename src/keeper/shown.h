@@ -3,11 +3,11 @@
  *
  * Four plain files in the jail's own /run are bound over those names, as its boot id is: nothing
  * hangs when nobody writes them any more, and a saved jail takes them along. The jail's root can
- * change them at their own place, and then misleads itself. What changes in them is written anew
- * whenever the daemon asks for the jail's usage, and it has run since.
+ * change them at their own place, and then misleads itself. The keeper writes them while nothing of
+ * the jail runs, never later: a process inside could hold the kernel's lock of the file for as long
+ * as it likes. What changes in them is written by the jail's agent (agent/shown.c).
  *
- * Owns:    what the host looked like at the start; for each jail that was asked for, its first
- *          process and what it had used. That is a cache: it can be lost at any moment.
+ * Owns:    what the host looked like at the start.
  * Needs:   /proc of the host.
  * Blocks:  never on a jail.
  * Threads: one. shown_make() and shown_bind() run between clone3() and exec(): no memory is
@@ -28,7 +28,6 @@
 
 enum {
     SHOWN_FILES = 4,
-    SHOWN_CPUS_MAX = 1024,
     SHOWN_CPU_BYTES = 8192,             /* of one in /proc/cpuinfo */
     SHOWN_BYTES_MAX = 16 * 1024 * 1024, /* of any of the files */
 };
@@ -59,35 +58,5 @@ must_check int shown_make(const struct shown *shown, const struct keeper_plan *p
  * whose root has put something else in their place keeps that. */
 void shown_restored(const struct shown *shown, struct cgroups *groups, const char *id,
                     const struct keeper_plan *plan, pid_t first);
-
-/* Writes what has changed, if the jail has run since the last time. */
-void shown_refresh(struct shown *shown, struct cgroups *groups, const char *id,
-                   const struct keeper_usage *usage);
-/* The jail has ended. */
-void shown_forget(struct shown *shown, const char *id);
-
-/* ---- parts that need no kernel, for tests ---- */
-
-struct shown_figures {
-    uint64_t memory_bytes; /* its limit */
-    uint64_t used_bytes;   /* all that is charged */
-    uint64_t cache_bytes;  /* of that, page cache */
-    uint32_t cpus;
-    uint64_t cpu_usec; /* that it has used */
-    uint64_t up_usec;  /* for how long the host has been up */
-    uint64_t boot_s;   /* when that was */
-};
-
-enum { SHOWN_MEMINFO_BYTES = 2048, SHOWN_STAT_BYTES = 512 + SHOWN_CPUS_MAX * 128 };
-
-/* Both have the same length whatever the figures are: a reader never finds half of an old one at
- * the end. They return that length. */
-size_t shown_meminfo(const struct shown_figures *f, char out[SHOWN_MEMINFO_BYTES]);
-size_t shown_stat(const struct shown_figures *f, char out[SHOWN_STAT_BYTES]);
-/* The first `cpus` of the host's /proc/cpuinfo, as if there were no others. At most `size` bytes.
- */
-size_t shown_cpuinfo(const char *host, uint32_t cpus, char *out, size_t size);
-/* "0" or "0-3", with the end of its line. */
-size_t shown_online(uint32_t cpus, char out[32]);
 
 #endif

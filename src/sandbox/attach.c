@@ -253,6 +253,13 @@ static void on_log(void *ctx, const struct sandbox_log *log)
     }
 }
 
+void sandbox_tell_used(struct sandbox *sb, const struct keeper_usage *usage)
+{
+    if (sb->channel && sb->state == SANDBOX_RUNNING) {
+        agent_channel_tell_used(sb->channel, usage);
+    }
+}
+
 void sandbox_log_credit(struct sandbox *sb, uint32_t seq)
 {
     if (sb->channel) {

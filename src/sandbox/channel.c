@@ -39,6 +39,8 @@ struct request {
     void *ctx;
 };
 
+enum { KIB = 1024 };
+
 /* A message that the socket has not taken yet, and the descriptor that goes with it, or -1. */
 struct outgoing {
     struct channel_message message;
@@ -631,6 +633,20 @@ static const char *on_line(struct agent_channel *ch, const struct received *in)
                               .line = in->text};
     ch->handler.on_log(ch->ctx, &log);
     return NULL;
+}
+
+void agent_channel_tell_used(struct agent_channel *ch, const struct keeper_usage *usage)
+{
+    const struct channel_message message = {
+        .op = CHANNEL_USED,
+        .seq = (uint32_t)(usage->memory_cache_bytes / KIB),
+        .status = (int32_t)(uint32_t)(usage->cpu_usec / (CHANNEL_TICK_MS * 1000)),
+        .value = (uint32_t)(usage->memory_bytes / KIB),
+    };
+
+    if (ch->version != CHANNEL_VERSION_FIRST && !ch->quiet_done && buf_len(&ch->out) == 0) {
+        (void)put(ch, &message);
+    }
 }
 
 void agent_channel_credit_logs(struct agent_channel *ch, uint32_t seq)

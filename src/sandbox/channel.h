@@ -84,6 +84,9 @@ void agent_channel_connect(struct agent_channel *ch, uint32_t port, agent_channe
                            void *ctx);
 void agent_channel_answer_oom(struct agent_channel *ch, uint32_t count);
 
+/* What the jail uses, for it to show inside. An agent that does not read is not told. */
+void agent_channel_tell_used(struct agent_channel *ch, const struct keeper_usage *usage);
+
 /* The agent may drop lines up to seq, and send SANDBOX_LOG_WINDOW more. */
 void agent_channel_credit_logs(struct agent_channel *ch, uint32_t seq);
 

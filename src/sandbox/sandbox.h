@@ -279,6 +279,9 @@ void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_
 /* An event that tells of no change of it: who wants such events is told as of any other. */
 void sandbox_tell(struct sandbox *sb, const char *type, const json_t *data);
 
+/* What its jail uses was heard of: it is shown that inside, unless it is not running now. */
+void sandbox_tell_used(struct sandbox *sb, const struct keeper_usage *usage);
+
 /* Of its network; false while it has none. */
 bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out);
 

@@ -16,6 +16,7 @@ enum {
     TICKS_PER_ROUND = METRICS_ROUND_MS / METRICS_TICK_MS,
     TICKS_PER_LOOK = METRICS_LOOK_MS / METRICS_TICK_MS,
     BUSY_USEC = 10 * 1000, /* between two samples */
+    TOLD_USEC = 2 * 1000,  /* more than it takes an agent to show what it is told */
 };
 
 enum { SANDBOX_CPU, SANDBOX_MEMORY, SANDBOX_CACHE, SANDBOX_DISK };
@@ -26,7 +27,8 @@ struct track { /* of a sandbox */
     UT_hash_handle hh;
     uint64_t cpu_usec; /* at the last sample */
     int64_t at_us;
-    bool busy; /* it ran before the last sample */
+    bool busy;              /* it ran before the last sample */
+    uint64_t told_cpu_usec; /* when it was last told what it uses */
     struct series series;
 };
 
@@ -130,6 +132,19 @@ static void sample_take(struct metrics *metrics, const char *id, const struct ke
     metrics->samples++;
 }
 
+/* Only one that has run has anything new to show: who is idle is not woken. */
+static void used_tell(struct metrics *metrics, const char *id, const struct keeper_usage *usage)
+{
+    struct sandbox *sb = sandboxes_find(metrics->sandboxes, str_of(id));
+    struct track *track = NULL;
+
+    HASH_FIND_STR(metrics->tracks, id, track);
+    if (sb && track && usage->known && usage->cpu_usec > track->told_cpu_usec + TOLD_USEC) {
+        track->told_cpu_usec = usage->cpu_usec;
+        sandbox_tell_used(sb, usage);
+    }
+}
+
 /* ---- asking ---- */
 
 static void on_usage(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
@@ -139,9 +154,13 @@ static void on_usage(void *ctx, const struct keeper_answer *answer, int fds[KEEP
 
     (void)fds;
     metrics->asked--;
-    bool kept = answer->status == 0 && !metrics->closed && !batch->look;
-    for (uint32_t i = 0; kept && i < batch->request.batch.n; i++) {
-        sample_take(metrics, batch->request.batch.ids[i], &answer->usages[i]);
+    bool good = answer->status == 0 && !metrics->closed;
+    for (uint32_t i = 0; good && i < batch->request.batch.n; i++) {
+        const char *id = batch->request.batch.ids[i];
+        if (!batch->look) {
+            sample_take(metrics, id, &answer->usages[i]);
+        }
+        used_tell(metrics, id, &answer->usages[i]);
     }
     metrics_release(metrics);
     free(batch);
@@ -183,8 +202,8 @@ static void batch_add(struct metrics *metrics, struct batch **batch, const char 
 
 /* ---- between the rounds ---- */
 
-/* The keeper writes what a sandbox is shown of itself (keeper/shown.h) when it is asked for it:
- * each second for those that run now, or for all where there are few. */
+/* Between the rounds, so that what a sandbox is shown of itself is fresh: each second for those
+ * that run now, or for all where there are few. */
 static void look(struct metrics *metrics)
 {
     const bool all = HASH_COUNT(metrics->tracks) <= METRICS_LOOKS_MAX;

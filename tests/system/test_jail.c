@@ -202,30 +202,6 @@ static void proc_and_sys_are_covered(void)
     CHECK_STR(rig_probe(&one, "read /proc/sys/net/mptcp/enabled"), "0\n");
 }
 
-/* Of the jail's free memory, as it is shown: less than all of it once somebody has written it. */
-static bool use_shows(struct rig_jail *jail)
-{
-    struct keeper_request usage = {.op = KEEPER_USAGE_MANY, .batch = {.n = 1}};
-
-    (void)snprintf(usage.batch.ids[0], KEEPER_ID_BYTES, "%s", jail->id);
-    return rig_ask(&rig, &usage, NULL).usages[0].known == 1 &&
-           !strstr(rig_probe(jail, "read /proc/meminfo"), "\nMemFree:             131072 kB\n");
-}
-
-static void what_it_uses_shows_also_with_another_keeper(void)
-{
-    struct rig_jail jail;
-    struct keeper_request req = rig_create_request("uses", 5, "base");
-
-    CHECK_INT(rig_create(&rig, &req, &jail).status, 0);
-    CHECK(says(&jail, "read /proc/meminfo", "\nMemFree:             131072 kB\n"));
-    rig_keeper_kill(&rig);
-    rig_keeper_start(&rig);
-    CHECK(use_shows(&jail));
-    CHECK_INT(rig_destroy(&rig, "uses").status, 0);
-    jail_close(&jail);
-}
-
 static void dev_is_fresh(void)
 {
     static const struct {
@@ -811,8 +787,6 @@ int main(int argc, char **argv)
         {"only its processes are seen", only_its_processes_are_seen},
         {"the name and boot are its own", the_name_and_boot_are_its_own},
         {"proc and sys are covered", proc_and_sys_are_covered},
-        {"what it uses shows, also with another keeper",
-         what_it_uses_shows_also_with_another_keeper},
         {"dev is fresh", dev_is_fresh},
         {"calls are refused with an errno", calls_are_refused_with_an_errno},
         {"writes stay in the jail", writes_stay_in_the_jail},

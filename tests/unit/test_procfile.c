@@ -2,10 +2,10 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/procfile.h"
 #include "check.h"
-#include "keeper/shown.h"
 
-static const struct shown_figures half = {
+static const struct procfile_figures half = {
     .memory_bytes = UINT64_C(1) << 30,
     .used_bytes = UINT64_C(512) << 20,
     .cache_bytes = UINT64_C(128) << 20,
@@ -17,9 +17,9 @@ static const struct shown_figures half = {
 
 static void memory_adds_up(void)
 {
-    char text[SHOWN_MEMINFO_BYTES];
+    char text[PROCFILE_MEMINFO_BYTES];
 
-    CHECK_INT(shown_meminfo(&half, text), strlen(text));
+    CHECK_INT(procfile_meminfo(&half, text), strlen(text));
     CHECK(strncmp(text, "MemTotal:           1048576 kB\n", 31) == 0);
     CHECK(strstr(text, "\nMemFree:             524288 kB\n"));
     CHECK(strstr(text, "\nMemAvailable:        655360 kB\n"));
@@ -29,12 +29,12 @@ static void memory_adds_up(void)
 
 static void more_than_there_is_cannot_be_used(void)
 {
-    struct shown_figures over = half;
-    char text[SHOWN_MEMINFO_BYTES];
+    struct procfile_figures over = half;
+    char text[PROCFILE_MEMINFO_BYTES];
 
     over.used_bytes = UINT64_MAX;
     over.cache_bytes = 0;
-    (void)shown_meminfo(&over, text);
+    (void)procfile_meminfo(&over, text);
     CHECK(strstr(text, "\nMemFree:                  0 kB\n"));
     CHECK(strstr(text, "\nMemAvailable:             0 kB\n"));
 }
@@ -42,21 +42,21 @@ static void more_than_there_is_cannot_be_used(void)
 /* A reader never finds half of an old line behind the last one. */
 static void the_length_is_the_same_whatever_is_used(void)
 {
-    struct shown_figures other = half;
-    char text[SHOWN_MEMINFO_BYTES];
-    static char stat[SHOWN_STAT_BYTES];
+    struct procfile_figures other = half;
+    char text[PROCFILE_MEMINFO_BYTES];
+    static char stat[PROCFILE_STAT_BYTES];
 
     other.used_bytes = other.cache_bytes = 0;
     other.cpu_usec = 0;
-    CHECK_INT(shown_meminfo(&half, text), shown_meminfo(&other, text));
-    CHECK_INT(shown_stat(&half, stat), shown_stat(&other, stat));
+    CHECK_INT(procfile_meminfo(&half, text), procfile_meminfo(&other, text));
+    CHECK_INT(procfile_stat(&half, stat), procfile_stat(&other, stat));
 }
 
 static void time_is_shared_by_the_processors(void)
 {
-    static char stat[SHOWN_STAT_BYTES];
+    static char stat[PROCFILE_STAT_BYTES];
 
-    CHECK_INT(shown_stat(&half, stat), strlen(stat));
+    CHECK_INT(procfile_stat(&half, stat), strlen(stat));
     CHECK(strncmp(stat, "cpu                4000 0 0          16000 ", 42) == 0);
     CHECK(strstr(stat, "\ncpu1               2000 0 0           8000 "));
     CHECK(!strstr(stat, "cpu2"));
@@ -65,11 +65,11 @@ static void time_is_shared_by_the_processors(void)
 
 static void the_largest_machine_fits(void)
 {
-    struct shown_figures large = half;
-    static char stat[SHOWN_STAT_BYTES];
+    struct procfile_figures large = half;
+    static char stat[PROCFILE_STAT_BYTES];
 
-    large.cpus = SHOWN_CPUS_MAX;
-    CHECK(shown_stat(&large, stat) < sizeof(stat));
+    large.cpus = PROCFILE_CPUS_MAX;
+    CHECK(procfile_stat(&large, stat) < sizeof(stat));
     CHECK(strstr(stat, "\ncpu1023 "));
 }
 
@@ -81,9 +81,9 @@ static void processors_that_it_has_not_are_left_out(void)
 {
     char text[sizeof(host)];
 
-    CHECK_INT(shown_cpuinfo(host, 1, text, sizeof(text)), strlen(text));
+    CHECK_INT(procfile_cpuinfo(host, 1, text, sizeof(text)), strlen(text));
     CHECK_STR(text, "processor\t: 0\nmodel name\t: Fast\nsiblings\t: 1\ncpu cores\t: 1\n\n");
-    (void)shown_cpuinfo(host, 2, text, sizeof(text));
+    (void)procfile_cpuinfo(host, 2, text, sizeof(text));
     CHECK(strstr(text, "processor\t: 1\n") && !strstr(text, "processor\t: 2\n"));
 }
 
@@ -91,9 +91,9 @@ static void the_list_of_processors_is_the_kernels(void)
 {
     char text[32];
 
-    CHECK_INT(shown_online(1, text), 2);
+    CHECK_INT(procfile_online(1, text), 2);
     CHECK_STR(text, "0\n");
-    CHECK_INT(shown_online(128, text), 6);
+    CHECK_INT(procfile_online(128, text), 6);
     CHECK_STR(text, "0-127\n");
 }
 
