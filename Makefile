@@ -7,7 +7,7 @@ PROGRAMS = atoll src/agent/atoll-agent src/keeper/atoll-keeper src/interpreter/a
 BENCHES = bench/bench-hand bench/bench-list bench/bench-service
 
 .DEFAULT_GOAL := help
-.PHONY: help build compile run test test-clean test-long check bench bench-full bench-compare bench-build install uninstall deb clean deps-criu
+.PHONY: help build compile run test test-clean test-long check bench bench-full bench-compare bench-build install uninstall deb oci clean deps-criu
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -59,6 +59,9 @@ uninstall: ## removes what install copied; keeps configuration, data and cache
 
 deb: ## makes a Debian package for this release: build/deb/atoll_*.deb
 	@tools/deb
+
+oci: ## makes an image for those who run it as a privileged container: build/oci/*.tar
+	@tools/oci
 
 clean: ## removes what was built; keeps the data directory and the cache
 	rm -rf build build-*
