@@ -2,16 +2,19 @@
 their processes, and what was saved, built or stored by the version before is as good as new."""
 
 import os
+import subprocess
+import time
 import uuid
 
 import httpx
 import pytest
-from daemon import PROGRAM, Daemon, until
+from daemon import PROGRAM, WAIT_S, Daemon, until
 from e2b import Sandbox, Secret, Template, Volume
 
 OLD = os.environ["ATOLL_OLD"]
 COUNTER = "i=0; while :; do i=$((i + 1)); echo $i >/home/user/count; sleep 0.05; done"
 LIVE_S = 3000
+BETWEEN_S = 3
 
 
 class Life:
@@ -79,35 +82,94 @@ class Life:
         assert self.port(sandbox) == 200
 
 
-class Ways:
-    """How one version takes the place of the other."""
+class Units(Daemon):
+    """Keeper and server as two services, each of which can be replaced alone."""
 
-    @staticmethod
-    def orderly(daemon):
-        daemon.stop()
-        daemon.program = PROGRAM
-        daemon.start()
+    services = ("keeper", "serve")
 
-    @staticmethod
-    def killed(daemon):
-        daemon.kill()
-        daemon.program = PROGRAM
-        daemon.start()
+    def start(self, listen="127.0.0.1:0"):
+        self.processes = getattr(self, "processes", {})
+        self.run("prepare")
+        for name in self.services:
+            self.replace(name, listen)
+        self.wait_ready()
+
+    def command(self, *words):
+        return [self.program, *words, "--data", str(self.data), *self.settings]
+
+    def run(self, *words):
+        subprocess.run(self.command(*words), check=True, stdout=self.log, stderr=self.log)
+
+    def replace(self, name, listen="127.0.0.1:0"):
+        """Stops a service as a service manager does, and starts that of self.program."""
+        if old := self.processes.get(name):
+            old.terminate()
+            old.wait(timeout=WAIT_S)
+        words = self.command(name, "--listen", listen)
+        if name == "serve":
+            words = ["setpriv", "--reuid", "atoll", "--regid", "atoll", "--clear-groups", *words]
+        self.processes[name] = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True
+        )
+        self.process = self.processes["serve"] if "serve" in self.processes else self.processes[name]
+
+    def stop(self):
+        for name in reversed(self.services):
+            self.processes[name].terminate()
+            self.processes[name].wait(timeout=WAIT_S)
 
 
-@pytest.fixture(scope="module", params=["orderly", "killed"])
+def orderly(daemon):
+    daemon.stop()
+    daemon.program = PROGRAM
+    daemon.start()
+
+
+def killed(daemon):
+    daemon.kill()
+    daemon.program = PROGRAM
+    daemon.start()
+
+
+def one_by_one(daemon, names):
+    """Between the two steps, a server talks to a keeper of another version, or cannot."""
+    daemon.program = PROGRAM
+    daemon.run("prepare")
+    for name in names:
+        daemon.replace(name)
+        time.sleep(BETWEEN_S)
+    daemon.wait_ready()
+
+
+def keeper_first(daemon):
+    one_by_one(daemon, ("keeper", "serve"))
+
+
+def server_first(daemon):
+    one_by_one(daemon, ("serve", "keeper"))
+
+
+WAYS = {orderly: Daemon, killed: Daemon, keeper_first: Units, server_first: Units}
+
+
+@pytest.fixture(scope="module", params=WAYS, ids=lambda way: way.__name__)
 def life(request):
-    daemon = Daemon("--parked-max", "3", "--pack-after-s", "2")
+    daemon = WAYS[request.param]("--parked-max", "3", "--pack-after-s", "2")
     daemon.program = OLD
     try:
         daemon.start()
         life = Life(daemon)
         until(lambda: is_packed(daemon, life.packed), "the memory of a paused sandbox is packed")
-        getattr(Ways, request.param)(daemon)
+        request.param(daemon)
+        until(lambda: keeper_is_there(daemon), f"the server has its keeper\n{daemon.said()}")
         yield life
     finally:
         daemon.program = PROGRAM
         daemon.remove()
+
+
+def keeper_is_there(daemon):
+    return httpx.get(f"{daemon.url}/health").json()["keeperConnected"]
 
 
 def is_packed(daemon, sandbox):
