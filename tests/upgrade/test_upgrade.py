@@ -2,6 +2,7 @@
 their processes, and what was saved, built or stored by the version before is as good as new."""
 
 import os
+import sqlite3
 import subprocess
 import time
 import uuid
@@ -256,3 +257,25 @@ def test_all_of_them_can_be_killed(life):
     for sandbox in life.all():
         assert Sandbox.kill(sandbox.sandbox_id, **life.daemon.sdk) is True
         until(lambda: sandbox.sandbox_id not in life.daemon.sandbox_dirs(), "its disk is gone")
+
+
+def test_data_of_a_newer_version_is_refused_with_a_sentence_and_kept():
+    daemon = Daemon()
+    daemon.program = PROGRAM
+    daemon.start()
+    daemon.stop()
+    with sqlite3.connect(daemon.data / "state" / "atoll.db") as database:
+        [known] = database.execute("PRAGMA user_version").fetchone()
+        database.execute("PRAGMA user_version = 1000")
+    try:
+        refused = subprocess.run(
+            [PROGRAM, "serve", "--listen", "127.0.0.1:0", "--data", str(daemon.data), *daemon.settings],
+            capture_output=True, text=True, timeout=120,
+        )
+        assert refused.returncode != 0
+        assert f"has version 1000, this program knows up to {known}: use the newer program" in refused.stderr
+    finally:
+        with sqlite3.connect(daemon.data / "state" / "atoll.db") as database:
+            assert database.execute("PRAGMA user_version").fetchone() == (1000,)
+            database.execute(f"PRAGMA user_version = {known}")
+        daemon.remove()
