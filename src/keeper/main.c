@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "keeper/about.h"
+#include "keeper/elder.h"
 #include "keeper/handle.h"
 #include "keeper/host.h"
 #include "keeper/restore.h"
@@ -447,6 +448,9 @@ static int keeper_open(struct keeper *keeper, struct err *err)
     if (r == 0) {
         host_limits_raise();
         r = cgroups_open(options->instance, &keeper->kit.groups, err);
+    }
+    if (r == 0) {
+        r = elders_open(keeper->kit.pool, keeper->kit.groups, err);
     }
     if (r == 0) {
         r = filters_compile(&keeper->kit.filters, err);
