@@ -188,6 +188,24 @@ static const char *const steps[] = {
     "ALTER TABLE sandboxes ADD COLUMN saved_disk_bytes INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE templates ADD COLUMN saved_disk_bytes INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE builds ADD COLUMN saved_bytes INTEGER NOT NULL DEFAULT 0;",
+
+    /* Limits are a JSON object of numbers by name; a limit that is not there is none. A maker is
+     * the key that made a template, a build, a volume or another key. */
+    "ALTER TABLE teams ADD COLUMN limits TEXT NOT NULL DEFAULT '{}';"
+    "ALTER TABLE keys ADD COLUMN limits TEXT NOT NULL DEFAULT '{}';"
+    "CREATE TABLE admin_keys ("
+    " id TEXT PRIMARY KEY, name TEXT NOT NULL, hash TEXT NOT NULL UNIQUE, masked TEXT NOT NULL,"
+    " created_ms INTEGER NOT NULL, last_used_ms INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE TABLE makers ("
+    " id TEXT PRIMARY KEY, key_id TEXT NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE TABLE usage ("
+    " team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE, hour_ms INTEGER NOT NULL,"
+    " sandbox_ms INTEGER NOT NULL, cpu_ms INTEGER NOT NULL, memory_mb_ms INTEGER NOT NULL,"
+    " disk_mb_ms INTEGER NOT NULL, builds INTEGER NOT NULL, build_ms INTEGER NOT NULL,"
+    " PRIMARY KEY (team_id, hour_ms)"
+    ") STRICT, WITHOUT ROWID;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

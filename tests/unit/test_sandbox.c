@@ -184,23 +184,23 @@ static void each_state_is_in_its_teams_tally(void)
     setup();
     created = (struct house_created){0};
     sandbox_create(all, &params, on_created, NULL);
-    CHECK_INT(sandboxes_count(all, "team"), 1); /* from its first moment */
+    CHECK_INT(sandboxes_used(all, "team").alive, 1); /* from its first moment */
     CHECK_INT(sandboxes_running(all, "team"), 0);
     CHECK(!sandboxes_find_key(all, "team", key));
     UNTIL(created.calls == 1);
     CHECK_INT(sandboxes_running(all, "team"), 1);
-    CHECK_INT(sandboxes_count(all, "another"), 0);
+    CHECK_INT(sandboxes_used(all, "another").alive, 0);
     CHECK(sandboxes_find_key(all, "team", key) == find(created.id));
     CHECK(!sandboxes_find_key(all, "another", key));
 
     close_house(); /* a key outlives the daemon */
     open_house();
     UNTIL(ready == 1);
-    CHECK_INT(sandboxes_count(all, "team"), 1);
+    CHECK_INT(sandboxes_used(all, "team").alive, 1);
     CHECK(sandboxes_find_key(all, "team", key) == find(created.id));
 
     sandbox_kill(find(created.id), SANDBOX_END_REQUEST, NULL, NULL);
-    CHECK_INT(sandboxes_count(all, "team"), 0);
+    CHECK_INT(sandboxes_used(all, "team").alive, 0);
     CHECK_INT(sandboxes_running(all, "team"), 0);
     CHECK(!sandboxes_find_key(all, "team", key));
     teardown();
