@@ -23,9 +23,7 @@ def two_teams(*settings):
     daemon = Daemon(*settings)
     try:
         daemon.start()
-        daemon.stop()
-        daemon.other_key = add_team(daemon.data / "state" / "atoll.db", "another")
-        daemon.start()
+        daemon.other_key = add_team(daemon, "another")
         yield daemon
     finally:
         remove_sandboxes(daemon, getattr(daemon, "other_key", None))

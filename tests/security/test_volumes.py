@@ -25,9 +25,7 @@ def daemon():
     daemon = Daemon("--volume-size", f"{SIZE_MB}M")
     try:
         daemon.start()
-        daemon.stop()
-        daemon.other_key = add_team(daemon.data / "state" / "atoll.db", "another")
-        daemon.start()
+        daemon.other_key = add_team(daemon, "another")
         yield daemon
     finally:
         daemon.remove()

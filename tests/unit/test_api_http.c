@@ -416,8 +416,22 @@ static void what_is_not_there_yet_says_so(void)
     scoped_tmpdir dir = tmpdir_make();
 
     CHECK(start(&dir));
-    REFUSED(501, "Building a template from a pushed image is not available on this server yet",
-            ask("POST", "/templates", "{}"));
+    const char *sentence =
+        "Building a template from a pushed image is not available on this server yet: use the "
+        "SDK's Template, or `atoll template build`";
+    REFUSED(501, sentence, ask("POST", "/templates", "{\"dockerfile\":\"FROM debian\"}"));
+    REFUSED(400, "validation error: dockerfile is required", ask("POST", "/templates", "{}"));
+    REFUSED(400, "validation error: alias must be a string",
+            ask("POST", "/templates", "{\"alias\":1,\"dockerfile\":\"FROM debian\"}"));
+    REFUSED(400, "Invalid alias: 'A B' is not of a-z 0-9 - _",
+            ask("POST", "/templates", "{\"alias\":\"A B\",\"dockerfile\":\"FROM debian\"}"));
+    REFUSED(400, "Team ID param mismatch with the API key",
+            ask("POST", "/templates", "{\"teamID\":\"x\",\"dockerfile\":\"FROM debian\"}"));
+    CHECK_INT(ask("POST", "/templates", "{\"cpuCount\":0,\"dockerfile\":\"FROM debian\"}"), 400);
+    CHECK_INT(ask("POST", "/templates/nothing", "{\"dockerfile\":\"FROM debian\"}"), 404);
+    CHECK_INT(ask("POST", "/templates/nothing/builds/1", ""), 400);
+    CHECK_INT(ask("POST", "/templates/nothing/builds/00000000-0000-0000-0000-000000000000", ""),
+              404);
     REFUSED(405, "validation error: this path does not take that method",
             ask("PUT", "/sandboxes/iabc/pause", ""));
     CHECK_INT(ask_with("POST", "/templates", "", ""), 401);
@@ -462,6 +476,8 @@ static void health_says_what_is_amiss(void)
     CHECK_STR(reply_text("version"), ATOLL_VERSION);
     CHECK(strstr(client.reply, "\"keeperConnected\":false"));
     CHECK(strstr(client.reply, "The keeper is away"));
+    CHECK_INT(ask_with("GET", "/health", "publisher: e2b\r\n", ""), 503);
+    CHECK_STR(reply_body(), "Service is unavailable");
     stop();
 }
 
