@@ -25,6 +25,7 @@ static struct {
     struct templates *templates;
     struct keeper_client *keeper;
     struct builds *builds;
+    struct volumes *volumes;
     char files[128];
     struct sandboxes *sandboxes;
     struct api *api;
@@ -93,12 +94,22 @@ static int start_parts(const struct tmpdir *dir, struct err *err)
     if (r < 0) {
         return r;
     }
+    struct volumes_options volumes = {.loop = &t.loop,
+                                      .store = t.store,
+                                      .keeper = t.keeper,
+                                      .sandboxes = t.sandboxes,
+                                      .size_mb = 64};
+    r = volumes_new(&volumes, &t.volumes, err);
+    if (r < 0) {
+        return r;
+    }
     struct api_options api = {.loop = &t.loop,
                               .store = t.store,
                               .keeper = t.keeper,
                               .sandboxes = t.sandboxes,
                               .templates = t.templates,
                               .builds = t.builds,
+                              .volumes = t.volumes,
                               .team_sandboxes_max = 100,
                               .sandbox_s_max = SANDBOX_TIMEOUT_S_MAX};
     return api_new(&api, &t.api, err);
@@ -148,6 +159,7 @@ static void stop(void)
     }
     http_server_free(t.http);
     api_free(t.api);
+    volumes_free(t.volumes);
     builds_free(t.builds);
     sandboxes_free(t.sandboxes);
     keeper_client_free(t.keeper);

@@ -4,20 +4,23 @@
 #include "base/json.h"
 #include "check.h"
 
-static struct limits parsed(const char *text, int expected)
+static int result; /* of the last parse */
+
+static struct limits parsed(const char *text)
 {
     struct limits limits = limits_none();
     scoped_json *object = json_loads(text, 0, NULL);
     struct err err;
 
-    CHECK_INT(limits_parse(object, &limits, &err), expected);
+    result = limits_parse(object, &limits, &err);
     return limits;
 }
 
 static void limits_are_read_by_name(void)
 {
-    struct limits limits = parsed("{\"cpus\":4,\"diskMB\":0,\"builds\":null}", 0);
+    struct limits limits = parsed("{\"cpus\":4,\"diskMB\":0,\"builds\":null}");
 
+    CHECK_INT(result, 0);
     CHECK_INT(limits.most[LIMIT_CPUS], 4);
     CHECK_INT(limits.most[LIMIT_DISK_MB], 0);
     CHECK_INT(limits.most[LIMIT_BUILDS], LIMIT_NONE);
@@ -34,7 +37,9 @@ static void a_wrong_limit_changes_none(void)
         "{\"cpus\":1,\"builds\":1.5}", "{\"cpus\":1,\"builds\":1000000001}"};
 
     for (size_t i = 0; i < countof(wrong); i++) {
-        struct limits limits = parsed(wrong[i], -EINVAL);
+        struct limits limits = parsed(wrong[i]);
+
+        CHECK_INT(result, -EINVAL);
         CHECK(!limits_any(&limits));
     }
 }
@@ -43,8 +48,7 @@ static void the_store_gives_back_what_it_was_given(void)
 {
     struct limits limits = parsed("{\"sandboxes\":1000000000,\"cpus\":1000000000,"
                                   "\"memoryMB\":1000000000,\"diskMB\":1000000000,"
-                                  "\"builds\":1000000000}",
-                                  0);
+                                  "\"builds\":1000000000}");
     char text[LIMITS_TEXT_BYTES];
 
     limits_write(&limits, text);
@@ -61,7 +65,7 @@ static void the_store_gives_back_what_it_was_given(void)
 
 static void a_limit_is_passed_by_the_sum(void)
 {
-    struct limits limits = parsed("{\"cpus\":4,\"builds\":0}", 0);
+    struct limits limits = parsed("{\"cpus\":4,\"builds\":0}");
     struct amounts used = {.of = {[LIMIT_CPUS] = 3, [LIMIT_SANDBOXES] = 1000}};
     struct amounts one = {.of = {[LIMIT_CPUS] = 1, [LIMIT_SANDBOXES] = 1}};
     struct amounts two = {.of = {[LIMIT_CPUS] = 2}};
@@ -77,9 +81,12 @@ static void a_limit_is_passed_by_the_sum(void)
 
 int main(void)
 {
-    RUN(limits_are_read_by_name);
-    RUN(a_wrong_limit_changes_none);
-    RUN(the_store_gives_back_what_it_was_given);
-    RUN(a_limit_is_passed_by_the_sum);
-    return check_done();
+    static const struct check_test tests[] = {
+        {"limits are read by name", limits_are_read_by_name},
+        {"a wrong limit changes none", a_wrong_limit_changes_none},
+        {"the store gives back what it was given", the_store_gives_back_what_it_was_given},
+        {"a limit is passed by the sum", a_limit_is_passed_by_the_sum},
+    };
+
+    return check_run(tests, countof(tests));
 }
