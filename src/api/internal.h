@@ -308,6 +308,7 @@ const struct template *call_own_template(struct call *call, const char *name);
 /* Its names, with the namespace and without. (templates.c) */
 json_t *template_names(const struct api *api, const struct template *t);
 json_t *template_aliases(const struct template *t);
+json_t *template_json(const struct api *api, const struct template *t); /* as lists show it */
 /* The same, if it runs; otherwise answers with that status. */
 struct sandbox *call_running(struct call *call, int status);
 
@@ -389,6 +390,17 @@ void handle_admin_team_key_create(struct call *call, const json_t *body);
 void handle_admin_team_key_change(struct call *call, const json_t *body);
 void handle_admin_team_key_delete(struct call *call, const json_t *body);
 void handle_admin_running(struct call *call, const json_t *body);
+void handle_dashboard_health(struct call *call, const json_t *body);
+void handle_dashboard_builds(struct call *call, const json_t *body);
+void handle_dashboard_statuses(struct call *call, const json_t *body);
+void handle_dashboard_build(struct call *call, const json_t *body);
+void handle_dashboard_templates(struct call *call, const json_t *body);
+void handle_dashboard_defaults(struct call *call, const json_t *body);
+void handle_dashboard_template(struct call *call, const json_t *body);
+void handle_tag_groups(struct call *call, const json_t *body); /* the template is call->first */
+void handle_tag_count(struct call *call, const json_t *body);
+void handle_tag_exists(struct call *call, const json_t *body);
+void handle_tag_assignments(struct call *call, const json_t *body);
 void handle_nodes(struct call *call, const json_t *body);
 void handle_node(struct call *call, const json_t *body);
 void handle_node_change(struct call *call, const json_t *body);

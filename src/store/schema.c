@@ -3,6 +3,17 @@
 
 #include "store/internal.h"
 
+#define NEW_UUID                                                                                   \
+    "lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' ||"                             \
+    " substr(hex(randomblob(2)), 2) || '-a' || substr(hex(randomblob(2)), 2) || '-' ||"            \
+    " hex(randomblob(6)))"
+#define ASSIGNMENT_NOTED                                                                           \
+    "INSERT INTO tag_assignments (id, template_id, tag, build_id, created_ms)"                     \
+    " VALUES (" NEW_UUID ", new.template_id, new.tag, new.build_id, new.created_ms);"              \
+    " DELETE FROM tag_assignments WHERE template_id = new.template_id AND seq <="                  \
+    " (SELECT seq FROM tag_assignments WHERE template_id = new.template_id"                        \
+    "  ORDER BY seq DESC LIMIT 1 OFFSET 1000);"
+
 /* Step i brings a database of version i to version i + 1. A step that has been released never
  * changes: what it made is on disks. */
 static const char *const steps[] = {
@@ -205,7 +216,21 @@ static const char *const steps[] = {
     " sandbox_ms INTEGER NOT NULL, cpu_ms INTEGER NOT NULL, memory_mb_ms INTEGER NOT NULL,"
     " disk_mb_ms INTEGER NOT NULL, builds INTEGER NOT NULL, build_ms INTEGER NOT NULL,"
     " PRIMARY KEY (team_id, hour_ms)"
-    ") STRICT, WITHOUT ROWID;",
+    ") STRICT, WITHOUT ROWID;"
+    /* Which builds a tag has named, the newest thousand of a template's. */
+    "CREATE TABLE tag_assignments ("
+    " seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL,"
+    " template_id TEXT NOT NULL REFERENCES templates (id) ON DELETE CASCADE, tag TEXT NOT NULL,"
+    " build_id TEXT NOT NULL REFERENCES builds (id) ON DELETE CASCADE, created_ms INTEGER NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX tag_assignments_by_template ON tag_assignments (template_id, seq);"
+    "CREATE INDEX tag_assignments_by_build ON tag_assignments (build_id);"
+    "INSERT INTO tag_assignments (id, template_id, tag, build_id, created_ms)"
+    " SELECT " NEW_UUID ", template_id, tag, build_id, created_ms FROM tags ORDER BY created_ms;"
+    "CREATE TRIGGER tag_assigned AFTER INSERT ON tags BEGIN " ASSIGNMENT_NOTED " END;"
+    "CREATE TRIGGER tag_moved AFTER UPDATE OF build_id ON tags BEGIN " ASSIGNMENT_NOTED " END;"
+    "CREATE TRIGGER tag_removed AFTER DELETE ON tags BEGIN"
+    " DELETE FROM tag_assignments WHERE template_id = old.template_id AND tag = old.tag; END;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

@@ -373,6 +373,11 @@ must_check int store_load_tags(struct store *store,
                                             const struct build_row *build),
                                void *ctx, struct err *err);
 
+/* A JSON array of the builds that the template's tags have named and that are ready, newest first:
+ * {"tag", "assignmentId", "buildId", "assignedMs", "buildCreatedMs", "buildFinishedMs"}. */
+void store_tag_assignments(struct store *store, const char *template_id, store_text *done,
+                           void *ctx);
+
 struct step_row {    /* what a step came to: the next build with the same steps begins there */
     const char *key; /* the chain's hash, hex */
     const char *team_id;
