@@ -1,6 +1,7 @@
 /* absent.c - what clients of the API may ask for and this server does not have: the oldest way to
- * build a template, from an image that the client pushed. A 404 would be read as "no such template".
- * A wrong request is told what is wrong with it first, as by a server that could do it. */
+ * build a template, from an image that the client pushed. A 404 would be read as "no such
+ * template". A wrong request is told what is wrong with it first, as by a server that could do it.
+ */
 #include <errno.h>
 
 #include "api/internal.h"
@@ -8,8 +9,9 @@
 
 static void refuse(struct call *call)
 {
-    call_fail(call, 501, "Building a template from a pushed image is not available on this server "
-                         "yet: use the SDK's Template, or `atoll template build`");
+    call_fail(call, 501,
+              "Building a template from a pushed image is not available on this server "
+              "yet: use the SDK's Template, or `atoll template build`");
 }
 
 static int size_check(const json_t *body, struct err *err)

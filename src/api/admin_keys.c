@@ -100,8 +100,9 @@ int admin_check(struct api *api, const struct http_request *req, struct err *err
     struct admin_key *key = NULL;
 
     if (!text.at || text.len == 0) {
-        return err_set(err, EACCES,
-                       "X-Admin-Token is missing: `atoll admin-key create NAME` makes an admin key");
+        return err_set(
+            err, EACCES,
+            "X-Admin-Token is missing: `atoll admin-key create NAME` makes an admin key");
     }
     sha256_hex(text.at, text.len, hash);
     HASH_FIND_STR(api->admin_keys, hash, key);

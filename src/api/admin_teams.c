@@ -255,8 +255,7 @@ void handle_admin_team_kill(struct call *call, const json_t *body)
         struct doomed doomed = {.team = call->team};
 
         sandboxes_each(call->api->options.sandboxes, false, NULL, kill_one, &doomed);
-        call_json(call, 200,
-                  json_pack("{sisi}", "killedCount", (int)doomed.n, "failedCount", 0));
+        call_json(call, 200, json_pack("{sisi}", "killedCount", (int)doomed.n, "failedCount", 0));
     }
 }
 
@@ -296,8 +295,7 @@ void handle_admin_team_cancel(struct call *call, const json_t *body)
         cancelled += done;
         failed += !done;
     }
-    call_json(call, 200,
-              json_pack("{sisi}", "cancelledCount", cancelled, "failedCount", failed));
+    call_json(call, 200, json_pack("{sisi}", "cancelledCount", cancelled, "failedCount", failed));
 }
 
 /* Teams that have none are left out. */

@@ -105,15 +105,15 @@ int auth_check(struct api *api, const struct http_request *req, struct key **out
         return refuse_malformed(req, text, err);
     }
     if (plain.len != KEY_TEXT_LEN || !is_hex(str_skip(plain, strlen(KEY_PREFIX)))) {
-        return err_set(err, EACCES, is_token ? "Invalid access token format"
-                                             : "Invalid API key format");
+        return err_set(err, EACCES,
+                       is_token ? "Invalid access token format" : "Invalid API key format");
     }
     struct key *key = accounts_find_text(api, text);
     if (!key) {
-        return err_set(err, EACCES, is_token
-                                        ? "Invalid access token: nobody has it"
-                                        : "Invalid API key: Cannot get the team for the given "
-                                          "API key");
+        return err_set(err, EACCES,
+                       is_token ? "Invalid access token: nobody has it"
+                                : "Invalid API key: Cannot get the team for the given "
+                                  "API key");
     }
     key_used(api, key);
     *out = key;

@@ -139,8 +139,7 @@ static void options_complete(json_t *options, const struct create *create)
         (void)json_object_set_new(options, "trafficAccessToken", json_string(token));
     }
     if (create->call->key_id[0]) {
-        (void)json_object_set_new(options, SANDBOX_MAKER_OPTION,
-                                  json_string(create->call->key_id));
+        (void)json_object_set_new(options, SANDBOX_MAKER_OPTION, json_string(create->call->key_id));
     }
     if (create->key[0]) {
         (void)json_object_set_new(options, SANDBOX_KEY_OPTION, json_string(create->key));
@@ -155,7 +154,7 @@ static struct sandbox_wanted wanted_of(const struct call *call, const struct tem
         .maker = call->key_id,
         .cpu_count = template->cpu_count,
         .memory_mb = template->memory_mb,
-        .disk_bytes = (uint64_t)template->disk_mb << 20,
+        .disk_bytes = (uint64_t) template->disk_mb << 20,
     };
 }
 

@@ -1,5 +1,6 @@
 /* dashboard.c - /dashboard: what E2B's own dashboard asks of its server besides the API, for a team
- * that sends its API key. Lists are continued by cursors. Templates and tags have their own files. */
+ * that sends its API key. Lists are continued by cursors. Templates and tags have their own files.
+ */
 #include "api/dashboard.h"
 
 #include <errno.h>
@@ -77,9 +78,9 @@ static void set_state(json_t *out, const struct build_info *info)
 struct listing {
     struct call *call;
     json_t *rows;
-    struct str filter;   /* an id of a build or template, or an alias; "": all */
+    struct str filter;       /* an id of a build or template, or an alias; "": all */
     const char *template_id; /* that the filter names; NULL: none */
-    struct str statuses; /* "": all */
+    struct str statuses;     /* "": all */
 };
 
 static bool has_word(struct str list, const char *word)
@@ -111,9 +112,9 @@ static bool add_build(void *ctx, const struct build_info *info)
 
     if (is_wanted(listing, info)) {
         const struct template *t = templates_by_id(templates, info->template_id);
-        json_t *row = json_pack("{ssssssso}", "id", info->id, "templateId", info->template_id,
-                                "template", t->alias ? t->alias : t->id, "createdAt",
-                                stamp_json(info->created_ms));
+        json_t *row =
+            json_pack("{ssssssso}", "id", info->id, "templateId", info->template_id, "template",
+                      t->alias ? t->alias : t->id, "createdAt", stamp_json(info->created_ms));
 
         set_state(row, info);
         (void)json_object_set_new(row, "cpuCount", json_integer(info->cpu_count));
@@ -163,8 +164,8 @@ void handle_dashboard_builds(struct call *call, const json_t *body)
                               .rows = rows,
                               .filter = str_trim(buf_str(&filter)),
                               .statuses = buf_str(&statuses)};
-    const struct template *named = templates_lookup(call->api->options.templates, call->team->id,
-                                                    listing.filter, &why);
+    const struct template *named =
+        templates_lookup(call->api->options.templates, call->team->id, listing.filter, &why);
     listing.template_id = named ? named->id : NULL;
     builds_each(call->api->options.builds, NULL, add_build, &listing);
     page_answer(call, &keyset, rows, &asked, "data");

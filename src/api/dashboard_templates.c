@@ -93,9 +93,9 @@ static int public_ask(struct str query, int *out, struct err *err)
     *out = -1;
     if (r > 0) {
         *out = str_eq(buf_str(&text), STR("true"));
-        r = *out || str_eq(buf_str(&text), STR("false")) ? 0
-                                                          : field_refuse(err, "public",
-                                                                         "true or false");
+        r = *out || str_eq(buf_str(&text), STR("false"))
+                ? 0
+                : field_refuse(err, "public", "true or false");
     }
     return r;
 }
@@ -133,8 +133,7 @@ static json_t *names_of_default(const struct template *t)
     json_t *names = json_array();
 
     if (t->alias) {
-        (void)json_array_append_new(names,
-                                    json_pack("{sssn}", "alias", t->alias, "namespace"));
+        (void)json_array_append_new(names, json_pack("{sssn}", "alias", t->alias, "namespace"));
     }
     return names;
 }
@@ -144,12 +143,12 @@ static void add_default(void *ctx, const struct template *t)
     const struct listing *listing = ctx;
 
     if (!t->team_id && t->layers[0]) {
-        json_t *row = json_pack("{sssosssisisisssosbsisi}", "id", t->id, "aliases",
-                                names_of_default(t), "buildId", t->build_id, "ramMb",
-                                (int)t->memory_mb, "vcpu", (int)t->cpu_count, "totalDiskSizeMb",
-                                (int)t->disk_mb, "envdVersion", SANDBOX_ENVD_VERSION, "createdAt",
-                                stamp_json(t->created_ms), "public", (int)t->is_public,
-                                "buildCount", 1, "spawnCount", (int)t->spawns);
+        json_t *row =
+            json_pack("{sssosssisisisssosbsisi}", "id", t->id, "aliases", names_of_default(t),
+                      "buildId", t->build_id, "ramMb", (int)t->memory_mb, "vcpu", (int)t->cpu_count,
+                      "totalDiskSizeMb", (int)t->disk_mb, "envdVersion", SANDBOX_ENVD_VERSION,
+                      "createdAt", stamp_json(t->created_ms), "public", (int)t->is_public,
+                      "buildCount", 1, "spawnCount", (int)t->spawns);
 
         (void)json_array_append_new(listing->rows, row);
     }

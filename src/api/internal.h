@@ -78,7 +78,7 @@ struct admin_key {
     UT_hash_handle hh;
 };
 
-struct maker; /* makers.c */
+struct maker;      /* makers.c */
 struct quota_hold; /* quota.c */
 
 struct create; /* create.c */
@@ -86,7 +86,7 @@ struct create; /* create.c */
 struct api {
     struct api_options options;
     struct team *teams; /* oldest first; never removed */
-    struct key *keys;       /* by hash */
+    struct key *keys;   /* by hash */
     struct key *keys_by_id;
     struct admin_key *admin_keys;
     struct maker *makers;
@@ -94,7 +94,7 @@ struct api {
     bool draining;             /* no new sandboxes: the operator said so */
     int64_t status_changed_ms; /* of that */
     uv_timer_t usage_timer;
-    int64_t usage_ms; /* monotonic: until then usage is on record */
+    int64_t usage_ms;       /* monotonic: until then usage is on record */
     struct create *creates; /* under way, of those that carry an Idempotency-Key */
     char *default_key_path; /* NULL until api_prepare_default_key() */
     bool renewing;          /* a new default key is on its way to the disk */
@@ -138,11 +138,11 @@ struct call {
     struct api *api;
     struct http_exchange *ex; /* NULL once the client has left */
     const struct route *route;
-    const struct team *team;     /* who asks; NULL on an open route */
+    const struct team *team;      /* who asks; NULL on an open route */
     char key_id[ID_UUID_LEN + 1]; /* with which key; "": none, or the admin's */
     bool limited;                 /* that key has limits of its own */
-    char param[API_PARAM_BYTES]; /* what the last "{}" of the route stands for */
-    char first[API_PARAM_BYTES]; /* what the first does, where there are two */
+    char param[API_PARAM_BYTES];  /* what the last "{}" of the route stands for */
+    char first[API_PARAM_BYTES];  /* what the first does, where there are two */
     struct {
         const char *name;
         char value[API_HEADER_BYTES];

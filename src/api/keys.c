@@ -9,7 +9,7 @@
 struct change {
     struct call *call;
     struct key *key;
-    char *old_name;               /* change; likewise */
+    char *old_name; /* change; likewise */
     struct limits old_limits;
     char text[KEY_TEXT_LEN + 1];  /* create */
     char key_id[ID_UUID_LEN + 1]; /* rename: the key may be gone when the answer comes */
@@ -255,7 +255,7 @@ static void on_deleted(void *ctx, int error, const struct err *err)
 
 /* The key is out of the table at once: it stops working, and nothing can write its row again behind
  * the deletion. */
-static void delete(struct call *call, bool is_token)
+static void delete (struct call *call, bool is_token)
 {
     struct key *key = accounts_find_id(call->api, call->team, call->param);
 
@@ -273,16 +273,15 @@ static void delete(struct call *call, bool is_token)
 void handle_keys_delete(struct call *call, const json_t *body)
 {
     (void)body;
-    delete(call, false);
+    delete (call, false);
 }
 
 void handle_tokens_delete(struct call *call, const json_t *body)
 {
     (void)body;
     if (!id_uuid_ok(str_of(call->param))) {
-        call_fail(call, 400, "Error when parsing access token ID: '%.64s' is not one",
-                  call->param);
+        call_fail(call, 400, "Error when parsing access token ID: '%.64s' is not one", call->param);
         return;
     }
-    delete(call, true);
+    delete (call, true);
 }

@@ -14,7 +14,8 @@
 enum { KEYSET_CURSOR_BYTES = 256 };
 
 struct keyset {
-    const char *value, *id; /* fields of a row, both texts; rows are sorted by them, in that order */
+    const char *value,
+        *id; /* fields of a row, both texts; rows are sorted by them, in that order */
     bool descending;
     const char *sort; /* begins the cursor, which fits that order alone; NULL: there is one order */
 };

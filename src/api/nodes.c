@@ -113,12 +113,12 @@ static json_t *metrics_json(const struct api *api)
     sandboxes_each(api->options.sandboxes, false, NULL, add_sandbox, &allocated);
     (void)sysinfo(&memory);
     json_int_t unit = memory.mem_unit;
-    json_t *out = json_pack(
-        "{sIsIsisIsIsIso}", "allocatedCPU", allocated.cpus, "allocatedMemoryBytes",
-        allocated.memory_mb << 20, "cpuPercent", cpu_percent(), "cpuCount",
-        (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "memoryUsedBytes",
-        unit * (json_int_t)(memory.totalram - memory.freeram), "memoryTotalBytes",
-        unit * (json_int_t)memory.totalram, "disks", disks_json(api->options.data));
+    json_t *out =
+        json_pack("{sIsIsisIsIsIso}", "allocatedCPU", allocated.cpus, "allocatedMemoryBytes",
+                  allocated.memory_mb << 20, "cpuPercent", cpu_percent(), "cpuCount",
+                  (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "memoryUsedBytes",
+                  unit * (json_int_t)(memory.totalram - memory.freeram), "memoryTotalBytes",
+                  unit * (json_int_t)memory.totalram, "disks", disks_json(api->options.data));
 
     static const char *const unused[] = {"hugePagesTotal", "hugePagesUsed", "hugePagesReserved",
                                          "hugePageSizeBytes"}; /* jails have none */

@@ -78,8 +78,8 @@ static void add_volume(void *ctx, const struct volume *volume)
 
 static void add_sandboxes(struct sum *sum)
 {
-    struct sandboxes_used used = sandboxes_used(sum->api->options.sandboxes,
-                                                sum->key_id ? sum->key_id : sum->team->id);
+    struct sandboxes_used used =
+        sandboxes_used(sum->api->options.sandboxes, sum->key_id ? sum->key_id : sum->team->id);
 
     sum->amounts.of[LIMIT_SANDBOXES] += used.alive;
     sum->amounts.of[LIMIT_CPUS] += (int64_t)used.cpus;
@@ -110,8 +110,7 @@ struct amounts quota_used(struct api *api, const struct team *team, const char *
     builds_each(options->builds, NULL, add_build, &sum);
     templates_each(options->templates, team->id, add_snapshot, &sum);
     volumes_each(options->volumes, team->id, add_volume, &sum);
-    sum.amounts.of[LIMIT_DISK_MB] +=
-        (int64_t)((sum.disk_bytes + (1U << MIB_BITS) - 1) >> MIB_BITS);
+    sum.amounts.of[LIMIT_DISK_MB] += (int64_t)((sum.disk_bytes + (1U << MIB_BITS) - 1) >> MIB_BITS);
     return sum.amounts;
 }
 
@@ -132,8 +131,7 @@ static bool is_far(const struct api *api, const struct team *team, const char *k
                    const struct limits *limits, const struct amounts *more)
 {
     struct limits others = *limits;
-    struct sandboxes_used used =
-        sandboxes_used(api->options.sandboxes, key_id ? key_id : team->id);
+    struct sandboxes_used used = sandboxes_used(api->options.sandboxes, key_id ? key_id : team->id);
 
     others.most[LIMIT_SANDBOXES] = LIMIT_NONE;
     return !limits_any(&others) && !api->holds &&
@@ -173,8 +171,7 @@ static int check(struct api *api, const struct team *team, const struct key *key
     struct amounts used = quota_used(api, team, key_id);
     int i = limits_passed(&limits, &used, more);
     struct party party = {key ? "key" : "team", key ? key->name : team->name};
-    return i < 0 ? 0
-                 : refuse(party, (enum limit)i, limits.most[i], used.of[i], more->of[i], err);
+    return i < 0 ? 0 : refuse(party, (enum limit)i, limits.most[i], used.of[i], more->of[i], err);
 }
 
 int quota_check(struct api *api, const struct team *team, const char *key_id,

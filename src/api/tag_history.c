@@ -117,9 +117,9 @@ static json_t *groups_of(const json_t *rows, const struct asked *asked)
             continue;
         }
         json_t *shown = rows_of(rows, tag, asked->rows_max, &more);
-        (void)json_array_append_new(
-            groups, json_pack("{sssssosb}", "tag", tag, "latest", json_string_of(row, "assignedAt"),
-                              "assignments", shown, "hasMore", (int)more));
+        (void)json_array_append_new(groups, json_pack("{sssssosb}", "tag", tag, "latest",
+                                                      json_string_of(row, "assignedAt"),
+                                                      "assignments", shown, "hasMore", (int)more));
     }
     return groups;
 }

@@ -33,8 +33,8 @@ static void record(struct api *api, struct team *team, int64_t elapsed_ms, store
         .build_ms = now.of[LIMIT_BUILDS] * elapsed_ms,
     };
 
-    team->recorded = (struct usage_sums){used.sandbox_ms, used.cpu_ms, used.memory_mb_ms,
-                                         team->builds};
+    team->recorded =
+        (struct usage_sums){used.sandbox_ms, used.cpu_ms, used.memory_mb_ms, team->builds};
     if (done || row.sandbox_ms || row.disk_mb_ms || row.builds || row.build_ms) {
         store_usage_add(api->options.store, &row, done, ctx);
     }
@@ -224,9 +224,9 @@ static void report_usage(struct call *call)
 
     (void)json_object_set_new(in_use, "pausedSandboxes", json_integer(used.paused));
     report->call = call;
-    report->reply = json_pack("{sssssososo}", "teamID", call->team->id, "name",
-                              call->team->name, "limits", limits_json(&limits), "now", in_use,
-                              "measured", measured(call));
+    report->reply =
+        json_pack("{sssssososo}", "teamID", call->team->id, "name", call->team->name, "limits",
+                  limits_json(&limits), "now", in_use, "measured", measured(call));
     record_all(call->api, call->team, on_recorded, report);
 }
 

@@ -24,7 +24,7 @@ enum { ID_BYTES = 256, KEY_PATH_BYTES = ID_BYTES + 16, PATH_BYTES = 2 * ID_BYTES
 struct team_call {
     struct endpoint endpoint;
     char id[ID_BYTES]; /* of the team, fit for a path */
-    char **words; /* behind the team's name */
+    char **words;      /* behind the team's name */
     int words_n;
     const char *name; /* as it was given */
 };
@@ -158,10 +158,12 @@ static void totals_print(const json_t *total)
         const char *name, *label;
         double unit;
     } rows[] = {
-        {"sandboxSeconds", "sandbox hours", 3600},  {"cpuSeconds", "CPU hours", 3600},
+        {"sandboxSeconds", "sandbox hours", 3600},
+        {"cpuSeconds", "CPU hours", 3600},
         {"memoryMBSeconds", "GB hours of memory", 3600 * 1024.0},
         {"diskMBSeconds", "GB hours of disk", 3600 * 1024.0},
-        {"buildSeconds", "build hours", 3600},      {"builds", "builds begun", 1},
+        {"buildSeconds", "build hours", 3600},
+        {"builds", "builds begun", 1},
     };
 
     for (size_t i = 0; i < countof(rows); i++) {
@@ -277,9 +279,8 @@ static const struct {
     int (*run)(struct team_call *call, struct err *err);
     int words_min; /* behind the team's name */
 } verbs[] = {
-    {"create", team_create, 0}, {"limit", team_limit, 1},
-    {"usage", team_usage, 0},   {"key", team_key, 1},
-    {"keys", team_keys, 0},     {"key-limit", team_key_limit, 2},
+    {"create", team_create, 0}, {"limit", team_limit, 1}, {"usage", team_usage, 0},
+    {"key", team_key, 1},       {"keys", team_keys, 0},   {"key-limit", team_key_limit, 2},
     {"revoke", team_revoke, 1},
 };
 

@@ -336,7 +336,8 @@ int place_read_admin(const struct places *places, char *out, size_t size, struct
     line_cut(out);
     return place_admin_ok(str_of(out))
                ? 0
-               : err_set(err, EINVAL, "%s holds no admin token: atoll_admin_ and hexadecimal digits",
+               : err_set(err, EINVAL,
+                         "%s holds no admin token: atoll_admin_ and hexadecimal digits",
                          places->admin_token);
 }
 

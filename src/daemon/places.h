@@ -29,7 +29,7 @@ struct places {
     char logs[PLACE_BYTES];  /* what agents logged */
     char files[PLACE_BYTES]; /* what was uploaded for builds */
     char default_key[PLACE_BYTES];
-    char admin_token[PLACE_BYTES]; /* the operator's, of the daemon that serves */
+    char admin_token[PLACE_BYTES];   /* the operator's, of the daemon that serves */
     char ca[PLACE_BYTES];            /* of the authority that signs the daemon's own certificate */
     char secret_key[PLACE_BYTES];    /* what secrets are sealed with: secret/key.h */
     char endpoint[PLACE_BYTES];      /* the URL of the daemon that serves, while it does */

@@ -121,9 +121,9 @@ struct sandboxes {
     bool closed; /* sandboxes_free() was called */
 
     struct table table;
-    uint32_t hidden_n; /* of the table */
+    uint32_t hidden_n;        /* of the table */
     struct account *accounts; /* teams and keys, by id */
-    struct sandbox *by_key; /* those that a create with a key has made */
+    struct sandbox *by_key;   /* those that a create with a key has made */
     struct slots slots;
     struct start *waiting; /* creates that came before ADOPT_READY, or while the keeper is away */
     struct doomed *doomed;
@@ -168,10 +168,10 @@ struct sandbox {
     json_t *init; /* what /init is told besides: envVars, defaultUser, defaultWorkdir */
     int64_t started_ms, end_ms, created_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
-    char *key;                           /* of its team's, as tally.c spells it; NULL: none */
-    struct tally_part counted;           /* in the sums of its accounts */
-    char *layers; /* as struct template's: its template may change, this does not */
-    char *saved;  /* PAUSED, RESUMING: what the keeper saved of it */
+    char *key;                 /* of its team's, as tally.c spells it; NULL: none */
+    struct tally_part counted; /* in the sums of its accounts */
+    char *layers;              /* as struct template's: its template may change, this does not */
+    char *saved;               /* PAUSED, RESUMING: what the keeper saved of it */
     uint64_t saved_bytes, saved_disk_bytes; /* of its memory, and of its files */
     char *forfeit; /* why the pause that is being made keeps no memory, though it was to; or NULL */
     bool packed;   /* the keeper was asked to compress that */

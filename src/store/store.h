@@ -280,10 +280,10 @@ must_check int store_load_makers(struct store *store,
 /* What a team has used within one hour, to be added to what is on record for that hour. */
 struct usage_row {
     const char *team_id;
-    int64_t hour_ms;                             /* when the hour began, wall clock */
-    int64_t sandbox_ms, cpu_ms, memory_mb_ms;    /* of sandboxes: a second of two cpus is 2000 */
-    int64_t disk_mb_ms;                          /* of all that the team has on the disk */
-    int64_t builds, build_ms;                    /* begun; and for how long they ran */
+    int64_t hour_ms;                          /* when the hour began, wall clock */
+    int64_t sandbox_ms, cpu_ms, memory_mb_ms; /* of sandboxes: a second of two cpus is 2000 */
+    int64_t disk_mb_ms;                       /* of all that the team has on the disk */
+    int64_t builds, build_ms;                 /* begun; and for how long they ran */
 };
 void store_usage_add(struct store *store, const struct usage_row *row, store_done *done, void *ctx);
 

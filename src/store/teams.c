@@ -77,7 +77,8 @@ int store_load_teams(struct store *store, void (*each)(void *ctx, const struct t
 {
     struct team_load load = {each, ctx};
 
-    return store_query(store, "SELECT id, name, limits, created_ms FROM teams"
+    return store_query(store,
+                       "SELECT id, name, limits, created_ms FROM teams"
                        " ORDER BY created_ms, id",
                        on_team, &load, err);
 }
