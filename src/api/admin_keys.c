@@ -3,7 +3,6 @@
  * They are kept as hashes, as API keys are, and shown once, when they are made. The first is made
  * with a token that lies in the data directory, which only root and the daemon's user can read; it
  * is another with every start. */
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "api/internal.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 #define ADMIN_PREFIX "atoll_admin_"
 
@@ -113,16 +113,19 @@ int admin_check(struct api *api, const struct http_request *req, struct err *err
     return 0;
 }
 
-int api_prepare_admin_token(struct api *api, const char *path, struct err *err)
+/* A start without it is better than none: a full disk must not keep the daemon down. */
+void api_prepare_admin_token(struct api *api, const char *path)
 {
     char text[ADMIN_TEXT_LEN + 1];
     struct admin_key *key = admin_key_new("the operator of this machine", text);
-    int r = key_file_write(path, text, err);
+    struct err err;
 
+    if (key_file_write(path, text, &err) < 0) {
+        log_warn("`atoll team` and `atoll admin-key` have no token to ask with: %s", err.msg);
+    }
     explicit_bzero(text, sizeof(text));
     key->passing = true;
     HASH_ADD_STR(api->admin_keys, hash, key);
-    return r;
 }
 
 /* ---- /admin/keys ---- */

@@ -78,7 +78,7 @@ must_check int api_prepare_default_key(struct api *api, const char *key_path, st
 
 /* A key of the admin that is good for this daemon's life, in a file (0600): whoever may read it is
  * the operator. Keys for others are made with it. */
-must_check int api_prepare_admin_token(struct api *api, const char *path, struct err *err);
+void api_prepare_admin_token(struct api *api, const char *path);
 
 /* Whether quotas allow the sandbox: sandboxes_options.admit. */
 must_check int api_admit_sandbox(struct api *api, const struct sandbox_wanted *wanted,

@@ -488,7 +488,10 @@ static int open_surface(struct server *server, struct err *err)
     if (r == 0) {
         r = api_prepare_default_key(server->api, server->places->default_key, err);
     }
-    return r == 0 ? api_prepare_admin_token(server->api, server->places->admin_token, err) : r;
+    if (r == 0) {
+        api_prepare_admin_token(server->api, server->places->admin_token);
+    }
+    return r;
 }
 
 static int adopt_own(void *ctx, int fd, struct err *err)
