@@ -147,6 +147,29 @@ def test_many_creates_and_forks_at_once_do_not_pass_the_limits(team, daemon):
     assert team.usage()["now"]["cpus"] == 4 * BASE_CPUS
 
 
+@pytest.mark.attack
+def test_forks_at_once_do_not_pass_the_limits_together(team, daemon):
+    """Several forks, each of which alone would fit, are asked for at once: together they make as many copies as fit, and the others are refused one by one."""
+    source = made(team.create())
+    team.limit(cpus=4 * BASE_CPUS)
+    answers = []
+
+    def fork():
+        with client(daemon, team.key) as api:
+            answers.append(api.post(f"/sandboxes/{source}/fork", json={"count": 3, "timeout": 300}))
+
+    threads = [threading.Thread(target=fork) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    copies = [copy for answer in answers if answer.status_code == 201 for copy in answer.json()]
+    assert len([copy for copy in copies if "sandbox" in copy]) == 3
+    refusals = [copy["error"] for copy in copies if "error" in copy]
+    assert all(error["code"] == 429 and "limit cpus" in error["message"] for error in refusals)
+    assert team.usage()["now"]["sandboxes"] == 4
+
+
 def test_paused_sandboxes_and_snapshots_take_disk(team):
     sandbox = made(team.create())
     before = team.usage()["now"]["diskMB"]
