@@ -16,8 +16,9 @@ bool call_admin_team(struct call *call)
     call->team = accounts_team(call->api, call->first);
     if (!call->team) {
         call_fail(call, 404, "Team '%.64s' not found", call->first);
+        return false;
     }
-    return call->team != NULL;
+    return true;
 }
 
 /* ---- teams ---- */

@@ -86,8 +86,9 @@ static bool may_change_keys(struct call *call)
 {
     if (call->limited) {
         call_fail(call, 403, "this API key has limits: it cannot make, change or delete keys");
+        return false;
     }
-    return !call->limited;
+    return true;
 }
 
 /* ---- list ---- */

@@ -40,8 +40,9 @@ static void record(struct api *api, struct team *team, int64_t elapsed_ms, store
     }
 }
 
-/* `last`, when it is not NULL, is recorded with that done. */
-static void record_all(struct api *api, const struct team *last, store_done *done, void *ctx)
+/* Of all teams but one, for which the caller does it itself (NULL: of all). Returns the time that
+ * has passed since the last. */
+static int64_t record_all(struct api *api, const struct team *but)
 {
     int64_t now_ms = clock_mono_ms();
     int64_t elapsed_ms = now_ms - api->usage_ms;
@@ -49,13 +50,16 @@ static void record_all(struct api *api, const struct team *last, store_done *don
 
     api->usage_ms = now_ms;
     LL_FOREACH (api->teams, team) {
-        record(api, team, elapsed_ms, team == last ? done : NULL, ctx);
+        if (team != but) {
+            record(api, team, elapsed_ms, NULL, NULL);
+        }
     }
+    return elapsed_ms;
 }
 
 static void on_timer(uv_timer_t *timer)
 {
-    record_all(timer->data, NULL, NULL, NULL);
+    (void)record_all(timer->data, NULL);
 }
 
 void usage_start(struct api *api)
@@ -77,7 +81,7 @@ static void on_closed(uv_handle_t *timer)
 
 void usage_stop(struct api *api)
 {
-    record_all(api, NULL, NULL, NULL);
+    (void)record_all(api, NULL);
     uv_close((uv_handle_t *)&api->usage_timer, on_closed);
 }
 
@@ -227,7 +231,8 @@ static void report_usage(struct call *call)
     report->reply =
         json_pack("{sssssososo}", "teamID", call->team->id, "name", call->team->name, "limits",
                   limits_json(&limits), "now", in_use, "measured", measured(call));
-    record_all(call->api, call->team, on_recorded, report);
+    int64_t elapsed_ms = record_all(call->api, call->team);
+    record(call->api, accounts_team(call->api, call->team->id), elapsed_ms, on_recorded, report);
 }
 
 void handle_team_usage(struct call *call, const json_t *body)
