@@ -7,46 +7,61 @@
 #include "base/alloc.h"
 #include "base/encode.h"
 
-struct team *accounts_add_team(struct api *api, const char *id, const char *name)
+struct team *accounts_add_team(struct api *api, const struct team_row *row)
 {
     struct team *team = xnew(struct team);
 
-    (void)snprintf(team->id, sizeof(team->id), "%s", id);
-    team->name = xstrdup(name);
+    (void)snprintf(team->id, sizeof(team->id), "%s", row->id);
+    team->name = xstrdup(row->name);
+    team->created_ms = row->created_ms;
+    team->limits = limits_read(row->limits);
     LL_APPEND(api->teams, team);
     return team;
+}
+
+struct team *accounts_team(const struct api *api, const char *id)
+{
+    struct team *team;
+
+    LL_FOREACH (api->teams, team) {
+        if (strcmp(team->id, id) == 0) {
+            return team;
+        }
+    }
+    return NULL;
 }
 
 void accounts_add(struct api *api, struct key *key)
 {
     HASH_ADD_STR(api->keys, hash, key);
+    HASH_ADD(hh_id, api->keys_by_id, id, strlen(key->id), key);
 }
 
 void accounts_remove(struct api *api, struct key *key)
 {
     HASH_DEL(api->keys, key);
+    HASH_DELETE(hh_id, api->keys_by_id, key);
 }
 
+/* An access token is its key with "sk_" before it. No other key has that spelling. */
 struct key *accounts_find_text(struct api *api, struct str key_text)
 {
+    bool as_token = str_starts(key_text, STR(TOKEN_PREFIX));
+    struct str plain = as_token ? str_skip(key_text, strlen("sk_")) : key_text;
     char hash[SHA256_HEX_LEN + 1];
     struct key *key;
 
-    sha256_hex(key_text.at, key_text.len, hash);
+    sha256_hex(plain.at, plain.len, hash);
     HASH_FIND_STR(api->keys, hash, key);
-    return key;
+    return key && (!as_token || key->is_token) ? key : NULL;
 }
 
 struct key *accounts_find_id(struct api *api, const struct team *team, const char *id)
 {
-    struct key *key, *next;
+    struct key *key = NULL;
 
-    HASH_ITER (hh, api->keys, key, next) {
-        if (key->team == team && strcmp(key->id, id) == 0) {
-            return key;
-        }
-    }
-    return NULL;
+    HASH_FIND(hh_id, api->keys_by_id, id, strlen(id), key);
+    return key && key->team == team ? key : NULL;
 }
 
 size_t accounts_count(struct api *api, const struct team *team)
@@ -78,7 +93,7 @@ void accounts_free(struct api *api)
     struct team *team, *team_next;
 
     HASH_ITER (hh, api->keys, key, key_next) {
-        HASH_DEL(api->keys, key);
+        accounts_remove(api, key);
         key_free(key);
     }
     LL_FOREACH_SAFE (api->teams, team, team_next) {

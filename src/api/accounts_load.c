@@ -1,29 +1,15 @@
-#include <utlist.h>
-
 #include "api/internal.h"
 #include "base/log.h"
 
-static const struct team *team_find(const struct api *api, const char *id)
-{
-    const struct team *team;
-
-    LL_FOREACH (api->teams, team) {
-        if (strcmp(team->id, id) == 0) {
-            return team;
-        }
-    }
-    return NULL;
-}
-
 static void on_team(void *ctx, const struct team_row *row)
 {
-    (void)accounts_add_team(ctx, row->id, row->name);
+    (void)accounts_add_team(ctx, row);
 }
 
 static void on_key(void *ctx, const struct key_row *row)
 {
     struct api *api = ctx;
-    const struct team *team = team_find(api, row->team_id);
+    const struct team *team = accounts_team(api, row->team_id);
     struct key *key = team ? key_from_row(team, row) : NULL;
 
     if (!key) {
@@ -39,6 +25,12 @@ int accounts_load(struct api *api, struct err *err)
 
     if (r == 0) {
         r = store_load_keys(api->options.store, on_key, api, err);
+    }
+    if (r == 0) {
+        r = admin_keys_load(api, err);
+    }
+    if (r == 0) {
+        r = makers_load(api, err);
     }
     return r < 0 ? err_wrap(err, "load the API keys") : 0;
 }

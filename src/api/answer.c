@@ -27,7 +27,8 @@ void call_free(struct call *call)
 static bool is_for_pages(const struct call *call)
 {
     return !call->route ||
-           (call->route->access != ACCESS_PROBE && call->route->access != ACCESS_SCRAPE);
+           (call->route->access != ACCESS_PROBE && call->route->access != ACCESS_SCRAPE &&
+            call->route->access != ACCESS_ADMIN);
 }
 
 static void call_end(struct call *call, int status, const char *type, struct str body)

@@ -29,6 +29,7 @@ static const struct route routes[] = {
     {"POST", "/sandboxes/{}/connect", handle_connect_v1, BODY_REQUIRED, ACCESS_KEY, NULL},
     {"POST", "/v2/sandboxes/{}/connect", handle_connect_v2, BODY_OPTIONAL, ACCESS_KEY, NULL},
     {"GET", "/templates", handle_templates, BODY_NONE, ACCESS_KEY, NULL},
+    {"POST", "/templates", handle_pushed_request, BODY_REQUIRED, ACCESS_KEY, NULL},
     {"GET", "/v2/templates", handle_templates_v2, BODY_NONE, ACCESS_KEY, NULL},
     {"GET", "/templates/aliases/{}", handle_alias, BODY_NONE, ACCESS_KEY, NULL},
     {"POST", "/v3/templates", handle_build_v3, BODY_REQUIRED, ACCESS_KEY, NULL},
@@ -38,6 +39,8 @@ static const struct route routes[] = {
     {"POST", "/templates/prune", handle_template_prune, BODY_OPTIONAL, ACCESS_KEY, NULL},
     {"GET", "/templates/{}/tags", handle_tags, BODY_NONE, ACCESS_KEY, NULL},
     {"GET", "/templates/{}", handle_template, BODY_NONE, ACCESS_KEY, NULL},
+    {"POST", "/templates/{}", handle_pushed_rebuild, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"POST", "/templates/{}/builds/{}", handle_pushed_start, BODY_OPTIONAL, ACCESS_KEY, NULL},
     {"PATCH", "/templates/{}", handle_template_change, BODY_REQUIRED, ACCESS_KEY, NULL},
     {"PATCH", "/v2/templates/{}", handle_template_change, BODY_REQUIRED, ACCESS_KEY, NULL},
     {"DELETE", "/templates/{}", handle_template_delete, BODY_NONE, ACCESS_KEY, NULL},
@@ -70,6 +73,46 @@ static const struct route routes[] = {
      ACCESS_OPEN, NULL},
     {"GET", "/.well-known/jwks.json", handle_identity_keys, BODY_NONE, ACCESS_OPEN, NULL},
     {"GET", "/teams", handle_teams, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/teams/{}/usage", handle_team_usage, BODY_NONE, ACCESS_KEY, NULL},
+    {"POST", "/access-tokens", handle_tokens_create, BODY_REQUIRED, ACCESS_KEY, NULL},
+    {"DELETE", "/access-tokens/{}", handle_tokens_delete, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/dashboard/health", handle_dashboard_health, BODY_NONE, ACCESS_OPEN, NULL},
+    {"GET", "/dashboard/builds", handle_dashboard_builds, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/dashboard/builds/statuses", handle_dashboard_statuses, BODY_NONE, ACCESS_KEY,
+     NULL}, /* first */
+    {"GET", "/dashboard/builds/{}", handle_dashboard_build, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/dashboard/templates", handle_dashboard_templates, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/dashboard/templates/defaults", handle_dashboard_defaults, BODY_NONE, ACCESS_KEY,
+     NULL}, /* first */
+    {"GET", "/dashboard/templates/{}", handle_dashboard_template, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/dashboard/templates/{}/tags/groups", handle_tag_groups, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/dashboard/templates/{}/tags/count", handle_tag_count, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/dashboard/templates/{}/tags/exists", handle_tag_exists, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/dashboard/templates/{}/tags/{}/assignments", handle_tag_assignments, BODY_NONE,
+     ACCESS_KEY, NULL},
+    {"GET", "/nodes", handle_nodes, BODY_NONE, ACCESS_ADMIN, NULL},
+    {"GET", "/nodes/{}", handle_node, BODY_NONE, ACCESS_ADMIN, NULL},
+    {"POST", "/nodes/{}", handle_node_change, BODY_REQUIRED, ACCESS_ADMIN, NULL},
+    {"GET", "/admin/keys", handle_admin_keys_list, BODY_NONE, ACCESS_ADMIN, NULL},
+    {"POST", "/admin/keys", handle_admin_keys_create, BODY_REQUIRED, ACCESS_ADMIN, NULL},
+    {"DELETE", "/admin/keys/{}", handle_admin_keys_delete, BODY_NONE, ACCESS_ADMIN, NULL},
+    {"GET", "/admin/teams", handle_admin_teams_list, BODY_NONE, ACCESS_ADMIN, NULL},
+    {"POST", "/admin/teams", handle_admin_teams_create, BODY_REQUIRED, ACCESS_ADMIN, NULL},
+    {"GET", "/admin/teams/{}", handle_admin_team, BODY_NONE, ACCESS_ADMIN, NULL},
+    {"PATCH", "/admin/teams/{}", handle_admin_team_change, BODY_REQUIRED, ACCESS_ADMIN, NULL},
+    {"GET", "/admin/teams/{}/usage", handle_admin_team_usage, BODY_NONE, ACCESS_ADMIN, NULL},
+    {"POST", "/admin/teams/{}/sandboxes/kill", handle_admin_team_kill, BODY_NONE, ACCESS_ADMIN,
+     NULL},
+    {"POST", "/admin/teams/{}/builds/cancel", handle_admin_team_cancel, BODY_NONE, ACCESS_ADMIN,
+     NULL},
+    {"GET", "/admin/teams/{}/api-keys", handle_admin_team_keys, BODY_NONE, ACCESS_ADMIN, NULL},
+    {"POST", "/admin/teams/{}/api-keys", handle_admin_team_key_create, BODY_REQUIRED, ACCESS_ADMIN,
+     NULL},
+    {"PATCH", "/admin/teams/{}/api-keys/{}", handle_admin_team_key_change, BODY_REQUIRED,
+     ACCESS_ADMIN, NULL},
+    {"DELETE", "/admin/teams/{}/api-keys/{}", handle_admin_team_key_delete, BODY_NONE, ACCESS_ADMIN,
+     NULL},
+    {"GET", "/admin/sandboxes/running-counts", handle_admin_running, BODY_NONE, ACCESS_ADMIN, NULL},
     {"GET", "/api-keys", handle_keys_list, BODY_NONE, ACCESS_KEY, NULL},
     {"POST", "/api-keys", handle_keys_create, BODY_REQUIRED, ACCESS_KEY, NULL},
     {"PATCH", "/api-keys/{}", handle_keys_rename, BODY_REQUIRED, ACCESS_KEY, NULL},
@@ -96,8 +139,6 @@ static const struct route routes[] = {
 
 static const char team_is_busy[] =
     "your team has its share of the server's requests under way; try again";
-
-static const struct route absent_route = {"", "", handle_absent, BODY_NONE, ACCESS_KEY, NULL};
 
 size_t routes_count(void)
 {
@@ -167,10 +208,7 @@ static void route_find(struct call *call, const struct http_request *req)
         call->route = &routes[i];
         return;
     }
-    call->absent = absent_find(req);
-    if (call->absent) {
-        call->route = &absent_route;
-    } else if (other_method) {
+    if (other_method) {
         refuse(call, 405, "validation error: this path does not take that method");
     } else {
         refuse(call, 404, "validation error: no such endpoint");
@@ -264,15 +302,26 @@ bool call_charge(struct call *call, const char *team_id)
     return true;
 }
 
-/* Nobody's requests are all in one account: whoever has a key is none the worse for them. */
-bool api_admit(struct api *api, struct http_exchange *ex)
+/* The account that a request is charged to. Nobody's requests are all in one: whoever has a key is
+ * none the worse for them. */
+static const char *account_of(struct api *api, const struct http_request *req)
 {
-    const struct team *team = NULL;
-    struct share *share = NULL;
+    struct key *key = NULL;
     struct err err;
 
-    bool known = auth_check(api, http_request(ex), &team, &err) == 0;
-    if (shares_take(api->options.shares, known ? team->id : "", &share) == 0) {
+    if (auth_check(api, req, &key, &err) == 0) {
+        return key->team->id;
+    }
+    return admin_check(api, req, &err) == 0 ? "admin" : "";
+}
+
+bool api_admit(struct api *api, struct http_exchange *ex)
+{
+    const char *account = account_of(api, http_request(ex));
+    struct share *share = NULL;
+    bool known = account[0] != '\0';
+
+    if (shares_take(api->options.shares, account, &share) == 0) {
         http_charge(ex, give_place, share);
         return true;
     }
@@ -287,6 +336,43 @@ bool api_admit(struct api *api, struct http_exchange *ex)
     return false;
 }
 
+/* The admin may act for a team that it names. */
+static int authenticate_admin(struct call *call, const struct http_request *req, struct err *err)
+{
+    struct str team = str_trim(http_header_get(req, "x-team-id"));
+    char id[ID_UUID_LEN + 1] = "";
+    int r = admin_check(call->api, req, err);
+
+    if (r < 0 || call->route->access == ACCESS_ADMIN) {
+        return r;
+    }
+    (void)str_copy(id, sizeof(id), team);
+    call->team = accounts_team(call->api, id);
+    return call->team ? 0
+                      : err_set(err, EACCES,
+                                "Invalid admin token teamID: X-Team-ID names no team of this "
+                                "server");
+}
+
+/* Leaves who asks in the call. -EACCES with the sentence. */
+static int authenticate(struct call *call, const struct http_request *req, struct err *err)
+{
+    bool has_key = auth_key_text(req).at != NULL;
+    struct key *key = NULL;
+
+    if (call->route->access == ACCESS_ADMIN ||
+        (!has_key && http_header_get(req, "x-admin-token").at)) {
+        return authenticate_admin(call, req, err);
+    }
+    int r = auth_check(call->api, req, &key, err);
+    if (r == 0) {
+        call->team = key->team;
+        memcpy(call->key_id, key->id, sizeof(call->key_id));
+        call->limited = limits_any(&key->limits);
+    }
+    return r;
+}
+
 /* Who has no key, or no route, is told before a body is taken. */
 void api_handle(struct api *api, struct http_exchange *ex)
 {
@@ -299,7 +385,7 @@ void api_handle(struct api *api, struct http_exchange *ex)
     }
     struct call *call = call_new(api, ex);
     route_find(call, req);
-    if (!call->refused && !is_open(call->route) && auth_check(api, req, &call->team, &err) < 0) {
+    if (!call->refused && !is_open(call->route) && authenticate(call, req, &err) < 0) {
         refuse(call, 401, err.msg);
     }
     if (!call->refused && call->route->stream && call->route->stream(call)) {
@@ -310,6 +396,16 @@ void api_handle(struct api *api, struct http_exchange *ex)
 
 /* ---- the whole ---- */
 
+static void api_destroy(struct api *api)
+{
+    accounts_free(api);
+    admin_keys_free(api);
+    makers_free(api);
+    free(api->default_key_path);
+    free(api->figures);
+    free(api);
+}
+
 int api_new(const struct api_options *options, struct api **out, struct err *err)
 {
     struct api *api = xnew(struct api);
@@ -318,21 +414,15 @@ int api_new(const struct api_options *options, struct api **out, struct err *err
     api->options = *options;
     api->figures = xcalloc(countof(routes) + 1, sizeof(struct route_figures));
     api->started_mono_ms = clock_mono_ms();
+    api->status_changed_ms = clock_wall_ms();
     r = accounts_load(api, err);
     if (r < 0) {
-        api_free(api);
+        api_destroy(api);
         return r;
     }
+    usage_start(api);
     *out = api;
     return 0;
-}
-
-static void api_destroy(struct api *api)
-{
-    accounts_free(api);
-    free(api->default_key_path);
-    free(api->figures);
-    free(api);
 }
 
 void api_release(struct api *api)
@@ -344,14 +434,12 @@ void api_release(struct api *api)
 }
 
 /* A call may still wait for the store or for a sandbox: it ends after us, and finds nobody to tell.
- */
+ * The last of them frees, or the timer, which libuv closes later. */
 void api_free(struct api *api)
 {
     if (!api) {
         return;
     }
     api->closed = true;
-    if (api->calls == 0) {
-        api_destroy(api);
-    }
+    usage_stop(api);
 }

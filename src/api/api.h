@@ -39,6 +39,7 @@ struct api_options {
     const char *domain;          /* reported to clients when set by the operator, else NULL */
     uint32_t team_sandboxes_max; /* that a team may have at one time */
     int64_t sandbox_s_max;       /* that a sandbox may live */
+    const char *data;            /* the data directory, whose disk GET /nodes shows */
     struct shares *shares;       /* requests under way, by team: outlives every exchange */
 };
 
@@ -74,5 +75,13 @@ void api_also_cors(struct http_exchange *ex);
  * when a team exists and the file holds a key that works; makes a new key when it does not. From
  * then on a DELETE of that key puts a new one in its place. */
 must_check int api_prepare_default_key(struct api *api, const char *key_path, struct err *err);
+
+/* A key of the admin that is good for this daemon's life, in a file (0600): whoever may read it is
+ * the operator. Keys for others are made with it. */
+void api_prepare_admin_token(struct api *api, const char *path);
+
+/* Whether quotas allow the sandbox: sandboxes_options.admit. */
+must_check int api_admit_sandbox(struct api *api, const struct sandbox_wanted *wanted,
+                                 struct err *err);
 
 #endif

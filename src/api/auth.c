@@ -46,10 +46,8 @@ static void key_used(struct api *api, struct key *key)
 {
     key->last_used_ms = clock_wall_ms();
     if (key->last_used_ms - key->used_saved_ms >= KEY_USED_SAVE_MS) {
-        struct key_row row = key_row(key);
-
         key->used_saved_ms = key->last_used_ms;
-        store_key_save(api->options.store, &row, NULL, NULL);
+        key_save(api, key, NULL, NULL);
     }
 }
 
@@ -68,11 +66,6 @@ static int refuse_malformed(const struct http_request *req, struct str text, str
         return err_set(err, EACCES,
                        "authorization header is malformed: the key is in quotes; send "
                        "it without them");
-    }
-    if (str_starts(text, STR("sk_" KEY_PREFIX))) {
-        return err_set(err, EACCES,
-                       "authorization header is malformed: this is an access token (sk_e2b_...); "
-                       "send an API key, which begins with e2b_");
     }
     return err_set(err, EACCES, "authorization header is malformed: a key begins with e2b_");
 }
@@ -99,37 +92,42 @@ static int refuse_missing(const struct http_request *req, struct err *err)
                    "Authorization: Bearer KEY");
 }
 
-int auth_check(struct api *api, const struct http_request *req, const struct team **out,
-               struct err *err)
+int auth_check(struct api *api, const struct http_request *req, struct key **out, struct err *err)
 {
     struct str text = auth_key_text(req);
+    bool is_token = str_starts(text, STR(TOKEN_PREFIX));
+    struct str plain = is_token ? str_skip(text, strlen("sk_")) : text;
 
     if (!text.at || text.len == 0) {
         return refuse_missing(req, err);
     }
-    if (!str_starts(text, STR(KEY_PREFIX))) {
+    if (!str_starts(plain, STR(KEY_PREFIX))) {
         return refuse_malformed(req, text, err);
     }
-    if (text.len != KEY_TEXT_LEN || !is_hex(str_skip(text, strlen(KEY_PREFIX)))) {
-        return err_set(err, EACCES, "Invalid API key format");
+    if (plain.len != KEY_TEXT_LEN || !is_hex(str_skip(plain, strlen(KEY_PREFIX)))) {
+        return err_set(err, EACCES,
+                       is_token ? "Invalid access token format" : "Invalid API key format");
     }
     struct key *key = accounts_find_text(api, text);
     if (!key) {
-        return err_set(err, EACCES, "Invalid API key: Cannot get the team for the given API key");
+        return err_set(err, EACCES,
+                       is_token ? "Invalid access token: nobody has it"
+                                : "Invalid API key: Cannot get the team for the given "
+                                  "API key");
     }
     key_used(api, key);
-    *out = key->team;
+    *out = key;
     return 0;
 }
 
 int api_authenticate(struct api *api, const struct http_request *req, const char **team_id,
                      struct str *key, struct err *err)
 {
-    const struct team *team = NULL;
-    int r = auth_check(api, req, &team, err);
+    struct key *found = NULL;
+    int r = auth_check(api, req, &found, err);
 
     if (r == 0) {
-        *team_id = team->id;
+        *team_id = found->team->id;
         *key = auth_key_text(req);
     }
     return r;

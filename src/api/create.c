@@ -138,24 +138,24 @@ static void options_complete(json_t *options, const struct create *create)
         id_hex(token, TRAFFIC_TOKEN_BYTES);
         (void)json_object_set_new(options, "trafficAccessToken", json_string(token));
     }
+    if (create->call->key_id[0]) {
+        (void)json_object_set_new(options, SANDBOX_MAKER_OPTION, json_string(create->call->key_id));
+    }
     if (create->key[0]) {
         (void)json_object_set_new(options, SANDBOX_KEY_OPTION, json_string(create->key));
         (void)json_object_set_new(options, "idempotencyHash", json_string(create->body_hash));
     }
 }
 
-bool call_has_room(struct call *call, uint32_t more)
+static struct sandbox_wanted wanted_of(const struct call *call, const struct template *template)
 {
-    const struct api_options *options = &call->api->options;
-    struct sandboxes_figures figures = sandboxes_figures(options->sandboxes);
-
-    if (figures.running + figures.starting + more <= options->team_sandboxes_max ||
-        sandboxes_count(options->sandboxes, call->team->id) + more <= options->team_sandboxes_max) {
-        return true;
-    }
-    call_fail(call, 429, "you have reached the maximum number of concurrent E2B sandboxes (%u)",
-              options->team_sandboxes_max);
-    return false;
+    return (struct sandbox_wanted){
+        .team_id = call->team->id,
+        .maker = call->key_id,
+        .cpu_count = template->cpu_count,
+        .memory_mb = template->memory_mb,
+        .disk_bytes = (uint64_t) template->disk_mb << 20,
+    };
 }
 
 static void start(struct create *create, const struct create_body *asked,
@@ -216,7 +216,8 @@ static void handle_create(struct call *call, const json_t *body, enum create_ver
         free(create);
         return;
     }
-    if (!call_has_room(call, 1)) {
+    struct sandbox_wanted wanted = wanted_of(call, template);
+    if (!call_has_room(call, &wanted, 1)) {
         free(create);
         return;
     }

@@ -33,9 +33,9 @@ static bool file_has_working_key(struct api *api)
 
 /* ---- the file ---- */
 
-static int temporary_write(const char *path, const char *text, struct err *err)
+int key_file_write(const char *path, const char *text, struct err *err)
 {
-    char line[KEY_TEXT_LEN + 2];
+    char line[KEY_FILE_BYTES];
 
     if (unlink(path) < 0 && errno != ENOENT) {
         return err_sys(err, "remove %s", path);
@@ -105,7 +105,7 @@ static int team_make(struct api *api, struct err *err)
     store_team_save(api->options.store, &row, on_saved, &saved);
     int r = saved_wait(api, &saved, err);
     if (r == 0) {
-        (void)accounts_add_team(api, id, TEAM_NAME);
+        (void)accounts_add_team(api, &row);
         templates_name_team(api->options.templates, id, TEAM_NAME);
     }
     return r;
@@ -154,7 +154,7 @@ static void renew(struct api *api, store_done *done, void *ctx)
     (void)snprintf(renewal->temporary, sizeof(renewal->temporary), "%s" TEMPORARY_SUFFIX,
                    api->default_key_path);
     renewal->key = key_new(api->teams, "default", text);
-    int r = temporary_write(renewal->temporary, text, &err);
+    int r = key_file_write(renewal->temporary, text, &err);
     explicit_bzero(text, sizeof(text));
     if (r < 0) {
         (void)unlink(renewal->temporary);
@@ -162,8 +162,7 @@ static void renew(struct api *api, store_done *done, void *ctx)
         renewal_end(renewal, r, &err);
         return;
     }
-    struct key_row row = key_row(renewal->key);
-    store_key_save(api->options.store, &row, on_key_saved, renewal);
+    key_save(api, renewal->key, on_key_saved, renewal);
 }
 
 void default_key_keep(struct api *api, store_done *done, void *ctx)

@@ -10,6 +10,7 @@ static const struct {
     {EMSGSIZE, 413},  {ENOBUFS, 413}, {EBUSY, 503},      {EAGAIN, 503}, /* the keeper is away */
     {EALREADY, 409},  {ESTALE, 409},  {EOPNOTSUPP, 422}, /* its state; its contents */
     {ENOTCONN, 503},  {ENOSPC, 503},                     /* this machine is full */
+    {EUSERS, 429},                                       /* a quota */
     {ETIMEDOUT, 504}, {EDQUOT, 507},                     /* the disk under the store is full */
 };
 

@@ -8,8 +8,7 @@
 void figures_note(struct call *call, int status)
 {
     /* Those that are not in the table share what comes after it. */
-    bool listed = call->route && !call->absent;
-    size_t i = listed ? (size_t)(call->route - route_at(0)) : routes_count();
+    size_t i = call->route ? (size_t)(call->route - route_at(0)) : routes_count();
     assert(i <= routes_count());
     struct route_figures *figures = &call->api->figures[i];
 

@@ -75,6 +75,7 @@ static void start(struct call *call, struct sandbox *sb, uint32_t count, int64_t
     struct forks *forks = xnew(struct forks);
     const struct sandbox_fork fork = {.count = count,
                                       .timeout_ms = seconds * 1000,
+                                      .maker = call->key_id[0] ? call->key_id : NULL,
                                       .each = on_fork,
                                       .failed = on_failed,
                                       .ctx = forks};
@@ -102,8 +103,13 @@ void handle_fork(struct call *call, const json_t *body)
     } else {
         struct sandbox *sb = call_running(call, 409);
 
-        if (sb && call_has_room(call, (uint32_t)count)) {
-            start(call, sb, (uint32_t)count, seconds);
+        if (sb) {
+            struct sandbox_wanted wanted = sandbox_wanted(sb);
+
+            wanted.maker = call->key_id; /* copies are the caller's */
+            if (call_has_room(call, &wanted, (uint32_t)count)) {
+                start(call, sb, (uint32_t)count, seconds);
+            }
         }
     }
 }

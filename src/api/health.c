@@ -45,10 +45,10 @@ static json_t *degraded(const struct keeper_client *keeper)
 
 static bool has_key(struct call *call)
 {
-    const struct team *team = NULL;
+    struct key *key = NULL;
     struct err ignored;
 
-    return call->ex && auth_check(call->api, http_request(call->ex), &team, &ignored) == 0;
+    return call->ex && auth_check(call->api, http_request(call->ex), &key, &ignored) == 0;
 }
 
 static void figures_put(const struct call *call, json_t *reply)
@@ -66,15 +66,39 @@ static void figures_put(const struct call *call, json_t *reply)
                               json_integer((json_int_t)templates_count(options->templates)));
 }
 
+/* The SDKs and tools of E2B name themselves; its Go clients say no type that they accept. They want
+ * the answer of E2B's own server. */
+static bool is_e2b_client(const struct call *call)
+{
+    const struct http_request *req = http_request(call->ex);
+
+    return str_eq(http_header_get(req, "publisher"), STR("e2b")) ||
+           str_starts(http_header_get(req, "user-agent"), STR("e2b-")) ||
+           (str_starts(http_header_get(req, "user-agent"), STR("Go-http-client")) &&
+            !http_header_get(req, "accept").at);
+}
+
+static void answer_e2b(struct call *call)
+{
+    bool well = keeper_client_connected(call->api->options.keeper);
+
+    call_text(call, well ? 200 : 503, "text/plain; charset=utf-8",
+              well ? STR("Health check successful") : STR("Service is unavailable"));
+}
+
 /* 200 whenever the daemon can answer at all: what is amiss is in the body. Figures are for those
  * who have a key. */
 void handle_health(struct call *call, const json_t *body)
 {
     const struct api_options *options = &call->api->options;
-    json_t *list = degraded(options->keeper);
-    json_t *reply = json_object();
 
     (void)body;
+    if (call->ex && is_e2b_client(call)) {
+        answer_e2b(call);
+        return;
+    }
+    json_t *list = degraded(options->keeper);
+    json_t *reply = json_object();
     (void)json_object_set_new(reply, "status",
                               json_string(json_array_size(list) ? "degraded" : "ok"));
     (void)json_object_set_new(reply, "version", json_string(ATOLL_VERSION));

@@ -12,6 +12,7 @@
 
 #include "api/api.h"
 #include "api/fields.h"
+#include "api/limits.h"
 #include "base/encode.h"
 #include "base/histogram.h"
 #include "base/id.h"
@@ -30,16 +31,24 @@ enum {
     KEY_HEX_LEN = 40,
     KEY_TEXT_LEN = 4 + KEY_HEX_LEN, /* with "e2b_" */
     KEY_MASK_BYTES = 32,
+    KEY_FILE_BYTES = 128, /* a key, its newline and a NUL */
     KEY_NAME_BYTES_MAX = 256,
     KEYS_PER_TEAM_MAX = 1000,
     KEY_USED_SAVE_MS = 60 * 1000, /* "last used" is written down at most that often */
 };
 
 #define KEY_PREFIX "e2b_"
+#define TOKEN_PREFIX "sk_" KEY_PREFIX /* of an access token: the same key, spelled otherwise */
 
 struct team {
     char id[ID_UUID_LEN + 1];
     char *name;
+    int64_t created_ms;
+    struct limits limits;
+    struct usage_sums { /* since the daemon's start, as far as they are on record */
+        uint64_t sandbox_ms, cpu_ms, memory_mb_ms, builds;
+    } recorded;
+    uint64_t builds; /* begun since the daemon's start */
     struct team *next;
 };
 
@@ -49,18 +58,43 @@ struct key {
     char masked[KEY_MASK_BYTES];
     char *name;
     const struct team *team;
+    bool is_token; /* an access token: listed nowhere */
+    struct limits limits;
     int64_t created_ms;
     int64_t last_used_ms;  /* 0: never */
     int64_t used_saved_ms; /* what of that is on disk */
     UT_hash_handle hh;     /* by hash */
+    UT_hash_handle hh_id;
 };
+
+struct admin_key {
+    char id[ID_UUID_LEN + 1];
+    char hash[SHA256_HEX_LEN + 1];
+    char masked[KEY_MASK_BYTES];
+    char *name;
+    int64_t created_ms, last_used_ms;
+    int64_t used_saved_ms;
+    bool passing; /* of this daemon's life alone: on no record */
+    UT_hash_handle hh;
+};
+
+struct maker;      /* makers.c */
+struct quota_hold; /* quota.c */
 
 struct create; /* create.c */
 
 struct api {
     struct api_options options;
     struct team *teams; /* oldest first; never removed */
-    struct key *keys;
+    struct key *keys;   /* by hash */
+    struct key *keys_by_id;
+    struct admin_key *admin_keys;
+    struct maker *makers;
+    struct quota_hold *holds;
+    bool draining;             /* no new sandboxes: the operator said so */
+    int64_t status_changed_ms; /* of that */
+    uv_timer_t usage_timer;
+    int64_t usage_ms;       /* monotonic: until then usage is on record */
     struct create *creates; /* under way, of those that carry an Idempotency-Key */
     char *default_key_path; /* NULL until api_prepare_default_key() */
     bool renewing;          /* a new default key is on its way to the disk */
@@ -80,6 +114,7 @@ enum access {
     ACCESS_OPEN,   /* without a key, or with a token of the route's own */
     ACCESS_PROBE,  /* without a key, for programs: no page may read it */
     ACCESS_SCRAPE, /* with a key, for programs: no page may read it */
+    ACCESS_ADMIN,  /* with a key of the admin, for programs likewise */
 };
 
 /* How often a route was called and how long it took. */
@@ -103,10 +138,11 @@ struct call {
     struct api *api;
     struct http_exchange *ex; /* NULL once the client has left */
     const struct route *route;
-    const struct team *team;     /* who asks; NULL on an open route */
-    const char *absent;          /* what handle_absent() says is not there */
-    char param[API_PARAM_BYTES]; /* what the last "{}" of the route stands for */
-    char first[API_PARAM_BYTES]; /* what the first does, where there are two */
+    const struct team *team;      /* who asks; NULL on an open route */
+    char key_id[ID_UUID_LEN + 1]; /* with which key; "": none, or the admin's */
+    bool limited;                 /* that key has limits of its own */
+    char param[API_PARAM_BYTES];  /* what the last "{}" of the route stands for */
+    char first[API_PARAM_BYTES];  /* what the first does, where there are two */
     struct {
         const char *name;
         char value[API_HEADER_BYTES];
@@ -161,10 +197,6 @@ struct path_params {
 };
 bool path_match(const char *pattern, struct str path, struct path_params *params);
 
-/* What the request asks for, if it is something that is not there yet; NULL otherwise. (absent.c)
- */
-const char *absent_find(const struct http_request *req);
-
 /* CORS (cors.c): what every answer carries, and what a preflight is told. */
 extern const struct http_header cors_headers[];
 extern const size_t cors_headers_n;
@@ -176,12 +208,13 @@ void cors_preflight(struct http_exchange *ex);
 struct str auth_key_text(const struct http_request *req);
 
 /* 0 with *out, or -EACCES with the sentence. */
-must_check int auth_check(struct api *api, const struct http_request *req, const struct team **out,
+must_check int auth_check(struct api *api, const struct http_request *req, struct key **out,
                           struct err *err);
 
 must_check int accounts_load(struct api *api, struct err *err); /* accounts_load.c */
 void accounts_free(struct api *api);
-struct team *accounts_add_team(struct api *api, const char *id, const char *name);
+struct team *accounts_add_team(struct api *api, const struct team_row *row);
+struct team *accounts_team(const struct api *api, const char *id); /* NULL: none */
 struct key *accounts_find_text(struct api *api, struct str key_text);
 struct key *accounts_find_id(struct api *api, const struct team *team, const char *id);
 size_t accounts_count(struct api *api, const struct team *team);
@@ -192,8 +225,65 @@ void accounts_remove(struct api *api, struct key *key);
 /* One key (key.c). A fresh one is known to nobody yet: accounts_add() makes it work. */
 struct key *key_new(const struct team *team, const char *name, char text[KEY_TEXT_LEN + 1]);
 struct key *key_from_row(const struct team *team, const struct key_row *row); /* NULL: damaged */
-struct key_row key_row(const struct key *key);                                /* borrows from key */
+void key_save(struct api *api, const struct key *key, store_done *done, void *ctx);
 void key_free(struct key *key);
+/* The field `name` of a body that makes or changes a key. (keys.c) */
+must_check int key_name_parse(const json_t *body, const char **name, struct err *err);
+
+/* A new file that its owner alone may read, in the place of any; on disk when this returns. Blocks:
+ * it is a few bytes. (default_key.c) */
+must_check int key_file_write(const char *path, const char *text, struct err *err);
+
+/* ---- the admin (admin_keys.c) ---- */
+
+/* Whether the request has a key of the admin; -EACCES with the sentence. */
+must_check int admin_check(struct api *api, const struct http_request *req, struct err *err);
+must_check int admin_keys_load(struct api *api, struct err *err);
+void admin_keys_free(struct api *api);
+
+/* The team of the path's first {}; sets call->team. Otherwise answers, and false. */
+bool call_admin_team(struct call *call);
+
+/* ---- who made what (makers.c) ---- */
+
+/* The key of the call has made it. Nothing, when the call has none. */
+void maker_note(const struct call *call, const char *id);
+void maker_forget(struct api *api, const char *id);
+/* The id of the key, or NULL. */
+const char *maker_of(const struct api *api, const char *id);
+json_t *maker_json(const struct api *api, const char *id); /* createdBy */
+must_check int makers_load(struct api *api, struct err *err);
+void makers_free(struct api *api);
+
+/* ---- quotas (quota.c) ---- */
+
+/* What a team has, or (key_id not NULL) what one of its keys has made of that. */
+struct amounts quota_used(struct api *api, const struct team *team, const char *key_id);
+
+/* The limits that hold for a team: its own, and the daemon's where it has none. */
+struct limits quota_limits(const struct api *api, const struct team *team);
+
+/* The one place where quotas are checked: may the team, and the key of that id (NULL: none), have
+ * so much more? -EUSERS with a sentence that names the limit and its value. All that is under way
+ * counts, so none of many calls at once passes a limit. */
+must_check int quota_check(struct api *api, const struct team *team, const char *key_id,
+                           const struct amounts *more, struct err *err);
+
+/* The same for the team and key of the call. False: it was answered. */
+bool call_quota(struct call *call, const struct amounts *more);
+
+/* Counts as in use until it is ended: for what is in no table while it is being made. */
+struct quota_hold *quota_hold(struct call *call, const struct amounts *amounts);
+void quota_hold_end(struct api *api, struct quota_hold *hold); /* NULL is fine */
+
+/* May so many sandboxes more run? Otherwise answers. */
+bool call_has_room(struct call *call, const struct sandbox_wanted *wanted, uint32_t count);
+
+/* ---- usage (usage.c) ---- */
+
+void usage_start(struct api *api);
+void usage_stop(struct api *api);
+void usage_build(struct call *call); /* a build of the call's team has begun */
 
 /* Makes a new default key when the one in the file does not work any more; then `done`, perhaps at
  * once. The file's own few bytes are written on the loop's thread. In default_key.c. */
@@ -218,12 +308,9 @@ const struct template *call_own_template(struct call *call, const char *name);
 /* Its names, with the namespace and without. (templates.c) */
 json_t *template_names(const struct api *api, const struct template *t);
 json_t *template_aliases(const struct template *t);
+json_t *template_json(const struct api *api, const struct template *t); /* as lists show it */
 /* The same, if it runs; otherwise answers with that status. */
 struct sandbox *call_running(struct call *call, int status);
-
-/* May the team have so many more that run? Those that start count: none of many creates at once may
- * pass the limit. Otherwise answers. (create.c) */
-bool call_has_room(struct call *call, uint32_t more);
 
 /* 204, or the failure; ctx is the call. (sandboxes.c) */
 void call_recorded(void *ctx, int error, const struct err *err);
@@ -285,6 +372,38 @@ void handle_snapshots(struct call *call, const json_t *body);
 void handle_connect_v1(struct call *call, const json_t *body);
 void handle_connect_v2(struct call *call, const json_t *body);
 void handle_teams(struct call *call, const json_t *body);
+void handle_team_usage(struct call *call, const json_t *body);
+void handle_tokens_create(struct call *call, const json_t *body);
+void handle_tokens_delete(struct call *call, const json_t *body);
+void handle_admin_keys_list(struct call *call, const json_t *body);
+void handle_admin_keys_create(struct call *call, const json_t *body);
+void handle_admin_keys_delete(struct call *call, const json_t *body);
+void handle_admin_teams_list(struct call *call, const json_t *body);
+void handle_admin_teams_create(struct call *call, const json_t *body);
+void handle_admin_team(struct call *call, const json_t *body);
+void handle_admin_team_change(struct call *call, const json_t *body);
+void handle_admin_team_usage(struct call *call, const json_t *body);
+void handle_admin_team_kill(struct call *call, const json_t *body);
+void handle_admin_team_cancel(struct call *call, const json_t *body);
+void handle_admin_team_keys(struct call *call, const json_t *body);
+void handle_admin_team_key_create(struct call *call, const json_t *body);
+void handle_admin_team_key_change(struct call *call, const json_t *body);
+void handle_admin_team_key_delete(struct call *call, const json_t *body);
+void handle_admin_running(struct call *call, const json_t *body);
+void handle_dashboard_health(struct call *call, const json_t *body);
+void handle_dashboard_builds(struct call *call, const json_t *body);
+void handle_dashboard_statuses(struct call *call, const json_t *body);
+void handle_dashboard_build(struct call *call, const json_t *body);
+void handle_dashboard_templates(struct call *call, const json_t *body);
+void handle_dashboard_defaults(struct call *call, const json_t *body);
+void handle_dashboard_template(struct call *call, const json_t *body);
+void handle_tag_groups(struct call *call, const json_t *body); /* the template is call->first */
+void handle_tag_count(struct call *call, const json_t *body);
+void handle_tag_exists(struct call *call, const json_t *body);
+void handle_tag_assignments(struct call *call, const json_t *body);
+void handle_nodes(struct call *call, const json_t *body);
+void handle_node(struct call *call, const json_t *body);
+void handle_node_change(struct call *call, const json_t *body);
 void handle_keys_list(struct call *call, const json_t *body);
 void handle_keys_create(struct call *call, const json_t *body);
 void handle_keys_rename(struct call *call, const json_t *body);
@@ -311,7 +430,9 @@ void handle_tags(struct call *call, const json_t *body);
 void handle_tags_assign(struct call *call, const json_t *body);
 void handle_tags_remove(struct call *call, const json_t *body);
 void handle_alias(struct call *call, const json_t *body);
-void handle_absent(struct call *call, const json_t *body);
+void handle_pushed_request(struct call *call, const json_t *body); /* absent.c */
+void handle_pushed_rebuild(struct call *call, const json_t *body);
+void handle_pushed_start(struct call *call, const json_t *body);
 void handle_health(struct call *call, const json_t *body);
 void handle_metrics(struct call *call, const json_t *body);
 void handle_metrics_many(struct call *call, const json_t *body);

@@ -20,6 +20,7 @@ struct key *key_new(const struct team *team, const char *name, char text[KEY_TEX
                    text + strlen(KEY_PREFIX), text + KEY_TEXT_LEN - 4);
     key->name = xstrdup(name);
     key->team = team;
+    key->limits = limits_none();
     key->created_ms = clock_wall_ms();
     return key;
 }
@@ -32,18 +33,23 @@ void key_free(struct key *key)
     }
 }
 
-struct key_row key_row(const struct key *key)
+void key_save(struct api *api, const struct key *key, store_done *done, void *ctx)
 {
-    return (struct key_row){
+    char limits[LIMITS_TEXT_BYTES];
+
+    limits_write(&key->limits, limits);
+    struct key_row row = {
         .id = key->id,
         .team_id = key->team->id,
         .name = key->name,
         .hash = key->hash,
-        .prefix = KEY_PREFIX,
+        .prefix = key->is_token ? TOKEN_PREFIX : KEY_PREFIX,
         .masked = key->masked,
+        .limits = limits,
         .created_ms = key->created_ms,
         .last_used_ms = key->last_used_ms,
     };
+    store_key_save(api->options.store, &row, done, ctx);
 }
 
 struct key *key_from_row(const struct team *team, const struct key_row *row)
@@ -58,6 +64,8 @@ struct key *key_from_row(const struct team *team, const struct key_row *row)
     }
     key->name = xstrdup(row->name);
     key->team = team;
+    key->is_token = strcmp(row->prefix, TOKEN_PREFIX) == 0;
+    key->limits = limits_read(row->limits);
     key->created_ms = row->created_ms;
     key->last_used_ms = key->used_saved_ms = row->last_used_ms;
     return key;

@@ -8,6 +8,9 @@
 
 enum { DIGITS_MAX = 18 };
 
+/* The last second that metrics can have: the end of the year 2299. */
+static const int64_t RANGE_S_MAX = INT64_C(10413791999);
+
 int query_text(struct str query, const char *name, struct buf *out, struct err *err)
 {
     int r = http_query_get(query, name, out);
@@ -54,7 +57,7 @@ int query_int(struct str query, const char *name, struct int_range range, int64_
 
 int query_range(struct str query, struct query_range *out, struct err *err)
 {
-    static const struct int_range seconds = {0, INT64_C(253402300799)}; /* the year 9999 */
+    static const struct int_range seconds = {0, INT64_C(999999999999999999)};
     struct query_range range = {INT64_MIN, INT64_MAX};
     int r = query_int(query, "start", seconds, &range.start_s, err);
 
@@ -63,6 +66,10 @@ int query_range(struct str query, struct query_range *out, struct err *err)
     }
     if (r < 0) {
         return r;
+    }
+    if (range.start_s > RANGE_S_MAX || (range.end_s > RANGE_S_MAX && range.end_s != INT64_MAX)) {
+        return err_set(err, EINVAL, "validation error: %s time cannot be after 2299-12-31",
+                       range.start_s > RANGE_S_MAX ? "start" : "end");
     }
     if (range.start_s > range.end_s) {
         return err_set(err, EINVAL, "validation error: start must not be later than end");

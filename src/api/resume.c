@@ -62,9 +62,11 @@ static void on_resumed(void *ctx, struct sandbox *sb, int error, const struct er
 
 static void resume(struct call *call, struct sandbox *sb, const struct wanted *wanted)
 {
+    struct sandbox_wanted room = sandbox_wanted(sb);
+
     if (wanted->seconds == 0) {
         call_fail(call, 400, "Timeout must be greater than 0");
-    } else if (call_has_room(call, 1)) {
+    } else if (sandbox_info(sb).changing || call_has_room(call, &room, 1)) {
         sandbox_resume(sb, wanted->seconds * 1000, wanted->memory, on_resumed, call);
     }
 }

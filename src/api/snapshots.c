@@ -6,6 +6,7 @@
 #include "api/internal.h"
 #include "api/list_query.h"
 #include "api/query.h"
+#include "base/alloc.h"
 #include "template/name.h"
 
 enum { SNAPSHOT_NAME_BYTES = 2 * TEMPLATE_NAME_MAX + 16 };
@@ -48,14 +49,23 @@ static int name_parse(const struct call *call, struct str text, struct template_
 
 /* ---- making one ---- */
 
+struct making {
+    struct call *call;
+    struct quota_hold *hold;
+};
+
 static void on_made(void *ctx, int error, const struct err *err,
                     const struct sandbox_snapshot *snapshot)
 {
-    struct call *call = ctx;
+    struct making *making = ctx;
+    struct call *call = making->call;
 
+    quota_hold_end(call->api, making->hold);
+    free(making);
     if (error < 0) {
         call_fail_err(call, error, err);
     } else {
+        maker_note(call, snapshot->template_id);
         call_json(call, 201,
                   snapshot_json(call, snapshot->template_id, snapshot->alias, snapshot->bytes));
     }
@@ -80,6 +90,19 @@ static int new_name_check(const struct call *call, const char *text, struct temp
     return 0;
 }
 
+/* What it will take is known when it is made: until then, what the sandbox took when it was last
+ * looked at. */
+static struct amounts amounts_of(const struct call *call, const struct sandbox *sb)
+{
+    struct amounts more = {.of = {[LIMIT_DISK_MB] = 1}};
+    struct metric metric;
+
+    if (metrics_latest(call->api->options.metrics, str_of(sandbox_info(sb).id), &metric)) {
+        more.of[LIMIT_DISK_MB] += (int64_t)((metric.memory_bytes + metric.disk_bytes) >> 20);
+    }
+    return more;
+}
+
 void handle_snapshot(struct call *call, const json_t *body)
 {
     struct template_name name = {0};
@@ -95,8 +118,12 @@ void handle_snapshot(struct call *call, const json_t *body)
         return;
     }
     struct sandbox *sb = call_running(call, 409);
-    if (sb) {
-        sandbox_snapshot(sb, text ? name.alias : NULL, on_made, call);
+    struct amounts more = sb ? amounts_of(call, sb) : (struct amounts){0};
+    if (sb && call_quota(call, &more)) {
+        struct making *making = xnew(struct making);
+
+        *making = (struct making){call, quota_hold(call, &more)};
+        sandbox_snapshot(sb, text ? name.alias : NULL, on_made, making);
     }
 }
 

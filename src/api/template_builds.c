@@ -176,8 +176,12 @@ static void request(struct call *call, const struct wanted *wanted, const struct
     (void)json_object_set_new(asked->reply, "names", template_names(call->api, t));
     (void)json_object_set_new(asked->reply, "aliases", template_aliases(t));
     (void)json_object_set_new(asked->reply, "tags", tags_json(tags));
+    if (!maker_of(call->api, t->id)) {
+        maker_note(call, t->id);
+    }
     build_request(call->api->options.builds, t, tags, (uint32_t)wanted->cpu_count,
                   (uint32_t)wanted->memory_mb, build_id, on_asked, asked);
+    maker_note(call, build_id);
     (void)json_object_set_new(asked->reply, "buildID", json_string(build_id));
 }
 
@@ -238,6 +242,10 @@ void handle_build_v2(struct call *call, const json_t *body)
 /* {id} and {build id} of the path. False: it was answered. */
 static bool call_build(struct call *call, struct build_info *out)
 {
+    if (!id_uuid_ok(str_of(call->param))) {
+        call_fail(call, 400, "Invalid build id");
+        return false;
+    }
     const struct template *t = call_own_template(call, call->first);
 
     if (!t) {
@@ -258,10 +266,20 @@ void handle_build_start(struct call *call, const json_t *body)
     if (!call_build(call, &info)) {
         return;
     }
+    const struct amounts more = {.of = {
+                                     [LIMIT_BUILDS] = 1,
+                                     [LIMIT_CPUS] = info.cpu_count,
+                                     [LIMIT_MEMORY_MB] = info.memory_mb,
+                                     [LIMIT_DISK_MB] = info.disk_mb,
+                                 }};
+    if (info.state == BUILD_WAITING && !call_quota(call, &more)) {
+        return;
+    }
     int r = build_start(call->api->options.builds, info.template_id, info.id, body, &err);
     if (r < 0) {
         call_fail_err(call, r, &err);
     } else {
+        usage_build(call);
         call_empty(call, 202);
     }
 }

@@ -128,7 +128,7 @@ static void set_common(json_t *row, const struct api *api, const struct template
 }
 
 /* How often a template was used is counted since the daemon's start. */
-static json_t *template_json(const struct api *api, const struct template *t)
+json_t *template_json(const struct api *api, const struct template *t)
 {
     struct builds_seen seen = builds_of(api, t);
     json_t *row = json_object();
@@ -140,7 +140,7 @@ static json_t *template_json(const struct api *api, const struct template *t)
     (void)json_object_set_new(row, "cpuCount", json_integer(t->cpu_count));
     (void)json_object_set_new(row, "memoryMB", json_integer(t->memory_mb));
     (void)json_object_set_new(row, "diskSizeMB", json_integer(t->disk_mb));
-    (void)json_object_set_new(row, "createdBy", json_null());
+    (void)json_object_set_new(row, "createdBy", maker_json(api, t->id));
     (void)json_object_set_new(row, "buildCount", json_integer(seen.any ? seen.n : 1));
     (void)json_object_set_new(row, "envdVersion", json_string(SANDBOX_ENVD_VERSION));
     (void)json_object_set_new(row, "buildStatus", json_string(status));
@@ -348,6 +348,7 @@ void handle_template_delete(struct call *call, const json_t *body)
         return;
     }
     if (t->snapshot_of) {
+        maker_forget(call->api, t->id);
         sandboxes_forget_snapshot(call->api->options.sandboxes, t, call_recorded, call);
         return;
     }
@@ -359,6 +360,7 @@ void handle_template_delete(struct call *call, const json_t *body)
         return;
     }
     builds_drop(call->api->options.builds, t->id);
+    maker_forget(call->api, t->id);
     templates_remove(call->api->options.templates, t->id, call_due, call_later(call, 204, NULL));
     (void)builds_prune(call->api->options.builds, INT64_MIN); /* what it alone has used */
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/internal.h"
+#include "base/alloc.h"
 #include "base/clock.h"
 
 static json_t *volume_json(const struct volume *volume)
@@ -54,11 +55,20 @@ void handle_volumes_list(struct call *call, const json_t *body)
     call_json(call, 200, list);
 }
 
+struct making {
+    struct call *call;
+    struct quota_hold *hold;
+};
+
 static void on_made(void *ctx, const struct volume *volume, int error, const struct err *err)
 {
-    struct call *call = ctx;
+    struct making *making = ctx;
+    struct call *call = making->call;
 
+    quota_hold_end(call->api, making->hold);
+    free(making);
     if (volume) {
+        maker_note(call, volume->id);
         call_json(call, 201, volume_json_with_token(call->api, volume));
     } else if (error == -EEXIST) {
         call_fail(call, 400, "%s", err->msg);
@@ -80,7 +90,14 @@ void handle_volumes_create(struct call *call, const json_t *body)
         call_fail_err(call, r, &err);
         return;
     }
-    volume_create(call->api->options.volumes, call->team->id, name, on_made, call);
+    struct volumes *volumes = call->api->options.volumes;
+    const struct amounts more = {.of = {[LIMIT_DISK_MB] = volumes_size_mb(volumes)}};
+    if (call_quota(call, &more)) {
+        struct making *making = xnew(struct making);
+
+        *making = (struct making){call, quota_hold(call, &more)};
+        volume_create(volumes, call->team->id, name, on_made, making);
+    }
 }
 
 void handle_volumes_get(struct call *call, const json_t *body)
@@ -109,6 +126,7 @@ void handle_volumes_delete(struct call *call, const json_t *body)
 
     (void)body;
     if (volume) {
+        maker_forget(call->api, volume->id);
         volume_delete(call->api->options.volumes, volume, on_deleted, call);
     }
 }

@@ -1,6 +1,7 @@
 #include "base/id.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,4 +67,15 @@ void id_uuid(char out[ID_UUID_LEN + 1])
                      b[13], b[14], b[15]);
     assert(n == ID_UUID_LEN);
     (void)n;
+}
+
+bool id_uuid_ok(struct str text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+        if (dash ? text.at[i] != '-' : !isxdigit((unsigned char)text.at[i])) {
+            return false;
+        }
+    }
+    return text.len == ID_UUID_LEN;
 }

@@ -3,7 +3,10 @@
 #ifndef BASE_ID_H
 #define BASE_ID_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+#include "base/str.h"
 
 enum {
     ID_SANDBOX_LEN = 21, /* 'i' and twenty of [a-z0-9] */
@@ -22,5 +25,6 @@ void id_hex(char *out, size_t bytes);
 
 void id_sandbox(char out[ID_SANDBOX_LEN + 1]);
 void id_uuid(char out[ID_UUID_LEN + 1]);
+bool id_uuid_ok(struct str text); /* of the form of one, in digits of either case */
 
 #endif

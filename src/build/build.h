@@ -72,6 +72,8 @@ void builds_keeper_changed(struct builds *builds, bool connected);
 
 struct build_info {
     const char *id, *template_id;
+    const char *team_id; /* its template's; NULL: built in, or that is gone */
+    bool under_way;      /* it runs, or waits for its turn */
     enum build_state state;
     const char *reason; /* of an error: {"message", "step"} as JSON; else NULL */
     int64_t created_ms, started_ms, finished_ms;
@@ -100,7 +102,7 @@ must_check int build_cancel(struct builds *builds, const char *template_id, cons
 
 bool build_find(struct builds *builds, const char *template_id, const char *id,
                 struct build_info *out);
-/* Of one template, newest first, until `each` returns false. */
+/* Of one template (NULL: of all), newest first, until `each` returns false. */
 void builds_each(struct builds *builds, const char *template_id,
                  bool (*each)(void *ctx, const struct build_info *info), void *ctx);
 

@@ -356,6 +356,8 @@ static struct build_info info_of(const struct build *build)
 {
     return (struct build_info){.id = build->id,
                                .template_id = build->template_id,
+                               .team_id = build_team(build),
+                               .under_way = build->work != NULL,
                                .state = build->state,
                                .reason = build->reason,
                                .created_ms = build->created_ms,
@@ -390,8 +392,11 @@ void builds_each(struct builds *builds, const char *template_id,
     /* uthash keeps the order in which they were added. */
     for (build = ELMT_FROM_HH(builds->by_id->hh.tbl, builds->by_id->hh.tbl->tail); build;
          build = build->hh.prev) {
+        if (template_id && strcmp(build->template_id, template_id) != 0) {
+            continue;
+        }
         struct build_info info = info_of(build);
-        if (strcmp(build->template_id, template_id) == 0 && !each(ctx, &info)) {
+        if (!each(ctx, &info)) {
             return;
         }
     }

@@ -96,6 +96,26 @@ int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err
     return r;
 }
 
+int endpoint_admin(const struct cli *cli, struct endpoint *out, struct err *err)
+{
+    *out = (struct endpoint){0};
+    if (variable_take("ATOLL_ADMIN_KEY", out->admin, sizeof(out->admin))) {
+        bool named = !cli->data_named && variable_take("E2B_API_URL", out->url, sizeof(out->url));
+
+        url_trim(out->url);
+        return named ? 0 : place_read_url(&cli->places, out->url, sizeof(out->url), err);
+    }
+    if (access(cli->places.admin_token, R_OK) < 0 && errno == EACCES) {
+        return err_set(err, EACCES,
+                       "you may not read the admin token in %s: run this as root, or as the user "
+                       "%s, or set ATOLL_ADMIN_KEY",
+                       cli->places.state, cli->config.user);
+    }
+    int r = endpoint_find(cli, out, err);
+    out->key[0] = '\0';
+    return r < 0 ? r : place_read_admin(&cli->places, out->admin, sizeof(out->admin), err);
+}
+
 int endpoint_dial(const struct endpoint *endpoint, struct err *err)
 {
     const char *url = endpoint->url;
@@ -199,7 +219,8 @@ static void call_send(struct call *call, const struct endpoint *endpoint, const 
 {
     const struct http_header headers[] = {
         {STR("host"), str_skip(str_of(endpoint->url), strlen("http://"))},
-        {STR("x-api-key"), str_of(endpoint->key)},
+        {endpoint->admin[0] ? STR("x-admin-token") : STR("x-api-key"),
+         str_of(endpoint->admin[0] ? endpoint->admin : endpoint->key)},
         {STR("content-type"), STR("application/json")},
     };
     size_t len = body ? strlen(body) : 0;

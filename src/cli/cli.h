@@ -42,6 +42,8 @@ int cli_story(struct cli *cli, const char *id); /* doctor's, of one sandbox */
 int cli_logs(struct cli *cli);
 int cli_disk(struct cli *cli);
 int cli_key(struct cli *cli);
+int cli_team(struct cli *cli);
+int cli_admin_key(struct cli *cli);
 int cli_shell(struct cli *cli);
 int cli_template(struct cli *cli);
 int cli_template_build(struct cli *cli); /* template's, of one Dockerfile */
@@ -51,8 +53,8 @@ int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);
 
 /* What `--help` after the command prints, and the command itself when it is called wrongly. */
-extern const char cli_logs_usage[], cli_key_usage[], cli_shell_usage[], cli_template_usage[],
-    cli_mcp_usage[], cli_tool_usage[];
+extern const char cli_logs_usage[], cli_key_usage[], cli_team_usage[], cli_admin_key_usage[],
+    cli_shell_usage[], cli_template_usage[], cli_mcp_usage[], cli_tool_usage[];
 
 /* Prints "atoll: <sentence>" on stderr and returns the code. */
 int cli_fail(int code, const char *fmt, ...) printf_like(2, 3);
@@ -61,7 +63,8 @@ int cli_fail(int code, const char *fmt, ...) printf_like(2, 3);
 
 struct endpoint {
     char url[256];
-    char key[128]; /* the default team's */
+    char key[128];   /* the default team's */
+    char admin[128]; /* the operator's, for /admin; "": not wanted */
 };
 
 /* -ENOENT with a sentence when no daemon serves the data directory, -EACCES when the caller may not
@@ -71,6 +74,10 @@ must_check int endpoint_find(const struct cli *cli, struct endpoint *out, struct
 /* The daemon of --data where that was given, or else the one that E2B_API_URL and E2B_API_KEY name,
  * as the SDKs would choose; what they leave open is that of the data directory. */
 must_check int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err);
+
+/* The daemon as its operator sees it: with ATOLL_ADMIN_KEY where that is set (and E2B_API_URL), or
+ * else with the token in the data directory. */
+must_check int endpoint_admin(const struct cli *cli, struct endpoint *out, struct err *err);
 
 /* Sends a request with the key and waits for the answer. `body` may be NULL. A status other than
  * 2xx is a failure with the API's own message. *answer is NULL when there was no body; the caller

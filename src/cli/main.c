@@ -10,7 +10,7 @@
 
 #define HELP_FLAG "--help"
 
-enum { TOOL_WORDS_MAX = 256, HELP_COLUMN = 36 };
+enum { TOOL_WORDS_MAX = 256, TEAM_WORDS_MAX = 16, HELP_COLUMN = 36 };
 
 struct command {
     const char *name;
@@ -46,6 +46,11 @@ static const struct command commands[] = {
      NULL, cli_logs_usage},
     {"key", "create NAME | list | revoke ID", "API keys of the running daemon", cli_key, 2, false,
      NULL, NULL, cli_key_usage},
+    {"team", "list | create NAME | ...", "teams: their keys, their limits, what they use", cli_team,
+     TEAM_WORDS_MAX, false, NULL, NULL, cli_team_usage},
+    {"admin-key", "create NAME | list | revoke ID",
+     "keys that may see and change every team (X-Admin-Token)", cli_admin_key, 2, false, NULL, NULL,
+     cli_admin_key_usage},
     {"shell", "list | put NAME URL ... | rm NAME",
      "API shells: connections that code uses without their keys", cli_shell, 3, false, NULL,
      shell_options, cli_shell_usage},

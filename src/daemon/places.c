@@ -39,6 +39,7 @@ static const struct below below_data[] = {
     PLACE(logs, "state/logs"),
     PLACE(files, "state/files"),
     PLACE(default_key, "state/default.key"),
+    PLACE(admin_token, "state/admin.token"),
     PLACE(ca, "state/ca.pem"),
     PLACE(secret_key, "state/secret.key"),
     PLACE(endpoint, "run/endpoint"),
@@ -247,16 +248,26 @@ bool place_url_ok(struct str url)
            is_port(str_skip(rest, 1));
 }
 
-bool place_key_ok(struct str key)
+static bool is_digits_behind(struct str key, struct str prefix)
 {
-    struct str digits = str_skip(key, strlen("e2b_"));
+    struct str digits = str_skip(key, prefix.len);
 
     for (size_t i = 0; i < digits.len; i++) {
         if (!strchr("0123456789abcdef", digits.at[i]) || !digits.at[i]) {
             return false;
         }
     }
-    return str_starts(key, STR("e2b_")) && digits.len > 0 && digits.len <= KEY_DIGITS_MAX;
+    return str_starts(key, prefix) && digits.len > 0 && digits.len <= KEY_DIGITS_MAX;
+}
+
+bool place_key_ok(struct str key)
+{
+    return is_digits_behind(key, STR("e2b_"));
+}
+
+bool place_admin_ok(struct str token)
+{
+    return is_digits_behind(token, STR("atoll_admin_"));
 }
 
 static bool is_base64_line(struct str line)
@@ -313,6 +324,21 @@ int place_read_key(const struct places *places, char *out, size_t size, struct e
                ? 0
                : err_set(err, EINVAL, "%s holds no API key: e2b_ and hexadecimal digits",
                          places->default_key);
+}
+
+int place_read_admin(const struct places *places, char *out, size_t size, struct err *err)
+{
+    int r = read_whole(places, places->admin_token, out, size, err);
+
+    if (r < 0) {
+        return r;
+    }
+    line_cut(out);
+    return place_admin_ok(str_of(out))
+               ? 0
+               : err_set(err, EINVAL,
+                         "%s holds no admin token: atoll_admin_ and hexadecimal digits",
+                         places->admin_token);
 }
 
 int place_read_ca(const struct places *places, char *out, size_t size, struct err *err)

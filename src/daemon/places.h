@@ -29,6 +29,7 @@ struct places {
     char logs[PLACE_BYTES];  /* what agents logged */
     char files[PLACE_BYTES]; /* what was uploaded for builds */
     char default_key[PLACE_BYTES];
+    char admin_token[PLACE_BYTES];   /* the operator's, of the daemon that serves */
     char ca[PLACE_BYTES];            /* of the authority that signs the daemon's own certificate */
     char secret_key[PLACE_BYTES];    /* what secrets are sealed with: secret/key.h */
     char endpoint[PLACE_BYTES];      /* the URL of the daemon that serves, while it does */
@@ -64,12 +65,17 @@ must_check int place_read_url(const struct places *places, char *out, size_t siz
 /* The default key, e2b_ and hexadecimal digits. */
 must_check int place_read_key(const struct places *places, char *out, size_t size, struct err *err);
 
+/* The operator's token, atoll_admin_ and hexadecimal digits. */
+must_check int place_read_admin(const struct places *places, char *out, size_t size,
+                                struct err *err);
+
 /* The certificate of the daemon's own authority: one PEM block and nothing else. */
 must_check int place_read_ca(const struct places *places, char *out, size_t size, struct err *err);
 
-/* What the three above take for a value. Pure. */
+/* What those above take for a value. Pure. */
 bool place_url_ok(struct str url);
 bool place_key_ok(struct str key);
+bool place_admin_ok(struct str token);
 bool place_ca_ok(struct str pem);
 
 #endif

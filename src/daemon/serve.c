@@ -347,6 +347,16 @@ static uint32_t parked_min_of(const struct config *config)
     return (uint32_t)config->parked_min;
 }
 
+static int on_admit(void *ctx, const struct sandbox_wanted *wanted, struct err *err)
+{
+    const struct server *server = ctx;
+
+    if (!server->api) {
+        return err_set(err, EAGAIN, "the daemon is stopping; try again");
+    }
+    return api_admit_sandbox(server->api, wanted, err);
+}
+
 static int open_domain(struct server *server, struct err *err)
 {
     int r = logs_new(&server->loop, server->places->logs, &server->logs, err);
@@ -366,7 +376,8 @@ static int open_domain(struct server *server, struct err *err)
         .ready_limit_ms = (int64_t)server->config->start_ready_s * 1000,
         .retention_ms = (int64_t)server->config->paused_days_max * 24 * 3600 * 1000,
         .pack_after_ms = (int64_t)server->config->pack_after_s * 1000,
-        .team_max = (uint32_t)server->config->team_sandboxes_max,
+        .admit = on_admit,
+        .admit_ctx = server,
         .parked_min = parked_min_of(server->config),
         .parked_max = (uint32_t)server->config->parked_max,
         .parked_free_bytes = server->config->parked_free_bytes,
@@ -461,6 +472,7 @@ static int open_surface(struct server *server, struct err *err)
         .figures_ctx = server,
         .team_sandboxes_max = (uint32_t)server->config->team_sandboxes_max,
         .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
+        .data = server->places->state,
         .shares = &server->api_shares,
     };
 
@@ -473,7 +485,13 @@ static int open_surface(struct server *server, struct err *err)
     };
     server->edge = edge_new(&edge);
     int r = api_new(&options, &server->api, err);
-    return r == 0 ? api_prepare_default_key(server->api, server->places->default_key, err) : r;
+    if (r == 0) {
+        r = api_prepare_default_key(server->api, server->places->default_key, err);
+    }
+    if (r == 0) {
+        api_prepare_admin_token(server->api, server->places->admin_token);
+    }
+    return r;
 }
 
 static int adopt_own(void *ctx, int fd, struct err *err)
@@ -677,6 +695,7 @@ static void close_all(struct server *server)
     http_server_free(server->http);
     certificates_close(server->certificates);
     api_free(server->api);
+    server->api = NULL;
     edge_free(server->edge);
     metrics_free(server->metrics);
     webhooks_free(server->webhooks);

@@ -32,6 +32,7 @@ static const struct format {
 } formats[] = {
     {"e2b_", HEX, 40, 40, GUARD_KIND_API_KEY},
     {"sk_e2b_", HEX, 40, 40, "an E2B access token"},
+    {"atoll_admin_", HEX, 40, 40, "an atoll admin key"},
     {"sk-ant-", WORD, 32, 256, "an Anthropic key"},
     {"sk-", WORD, 32, 256, "an API key of the kind sk-..."},
     {"sk_live_", ALNUM, 16, 256, "a Stripe key"},

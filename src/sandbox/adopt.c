@@ -201,6 +201,7 @@ static void load_one(void *ctx, const struct sandbox_row *row)
     slots_mark(&all->slots, sb->uid_slot);
     table_add(&all->table, sb);
     tally_note(sb);
+    all->created_ms = sb->created_ms > all->created_ms ? sb->created_ms : all->created_ms;
     table_show(&all->table, sb);
     sb->init_due = sb->adopted = sb->state == SANDBOX_RUNNING;
     sandbox_arm(sb);
@@ -288,6 +289,7 @@ void sandboxes_release(struct sandboxes *all)
     if (--all->refs == 0) {
         table_fini(&all->table);
         pools_free(all);
+        tally_free(all);
         free(all);
     }
 }

@@ -7,6 +7,8 @@
 #include "base/text.h"
 #include "sandbox/internal.h"
 
+enum { CREATED_AHEAD_MAX_MS = 1000 };
+
 static json_t *copy_object(const json_t *object)
 {
     json_t *own = object ? json_deep_copy(object) : json_object();
@@ -70,6 +72,17 @@ static void put(json_t **field, json_t *value)
     *field = value;
 }
 
+/* Lists are in the order of creation, so no two are created in the same millisecond. A clock that
+ * was set back by more than a burst explains is believed. */
+static int64_t created_now(struct sandboxes *all)
+{
+    int64_t now = clock_wall_ms();
+    bool ahead = all->created_ms >= now && all->created_ms - now < CREATED_AHEAD_MAX_MS;
+
+    all->created_ms = ahead ? all->created_ms + 1 : now;
+    return all->created_ms;
+}
+
 void sandbox_describe(struct sandbox *sb, const struct sandbox_params *params)
 {
     const struct template *template = params->template;
@@ -87,7 +100,7 @@ void sandbox_describe(struct sandbox *sb, const struct sandbox_params *params)
     put(&sb->options, copy_object(params->options));
     keep_commands(sb->options, template);
     put(&sb->init, plan_init(template, params->env_vars));
-    sb->created_ms = sb->started_ms = clock_wall_ms();
+    sb->created_ms = sb->started_ms = sb->hidden ? clock_wall_ms() : created_now(sb->all);
     sb->end_ms = sb->started_ms + params->timeout_ms;
     sb->cpu_count = template->cpu_count;
     sb->memory_mb = template->memory_mb;

@@ -17,6 +17,7 @@ struct forking {
     struct template parent; /* owns its texts */
     json_t *metadata, *env_vars, *options;
     char *team_id, *parent_id;
+    char *maker; /* NULL: none */
     bool secure;
     uint32_t begun, under_way, ended;
 };
@@ -46,6 +47,7 @@ static void forking_free(struct forking *forking)
     json_decref(forking->options);
     free(forking->team_id);
     free(forking->parent_id);
+    free(forking->maker);
     free(forking);
 }
 
@@ -63,6 +65,27 @@ static void on_child(void *ctx, struct sandbox *sb, int error, const struct err 
     forking->asked.each(forking->asked.ctx, child->index, sb, error, err);
     free(child);
     children_start(forking);
+}
+
+/* Others may have been made since the fork was asked for. */
+static bool child_admit(struct forking *forking)
+{
+    const struct sandboxes_options *use = &forking->all->use;
+    const struct sandbox_wanted wanted = {
+        .team_id = forking->team_id,
+        .maker = forking->maker,
+        .cpu_count = forking->parent.cpu_count,
+        .memory_mb = forking->parent.memory_mb,
+        .disk_bytes = (uint64_t)forking->parent.disk_mb << 20,
+    };
+    struct err err;
+    int r = use->admit ? use->admit(use->admit_ctx, &wanted, &err) : 0;
+
+    if (r < 0) {
+        forking->ended++;
+        forking->asked.each(forking->asked.ctx, forking->begun++, NULL, r, &err);
+    }
+    return r == 0;
 }
 
 static void child_start(struct forking *forking)
@@ -108,7 +131,9 @@ static void children_start(struct forking *forking)
         children_refuse(forking);
     }
     while (forking->begun < forking->asked.count && forking->under_way < SANDBOX_FORKS_AT_ONCE) {
-        child_start(forking);
+        if (child_admit(forking)) {
+            child_start(forking);
+        }
     }
     if (forking->ended == forking->asked.count) {
         kept_release(all, forking->save.name);
@@ -152,6 +177,11 @@ static void parent_copy(struct forking *forking, const struct sandbox *sb)
     }
     (void)json_object_del(forking->options, SANDBOX_KEY_OPTION);
     (void)json_object_del(forking->options, "idempotencyHash");
+    (void)json_object_del(forking->options, SANDBOX_MAKER_OPTION);
+    if (forking->maker) {
+        (void)json_object_set_new(forking->options, SANDBOX_MAKER_OPTION,
+                                  json_string(forking->maker));
+    }
     forking->team_id = xstrdup(sb->team_id);
     forking->parent_id = xstrdup(sb->id);
     forking->secure = sb->access_token != NULL;
@@ -180,6 +210,8 @@ void sandbox_fork(struct sandbox *sb, const struct sandbox_fork *fork)
     struct forking *forking = xnew(struct forking);
 
     forking->asked = *fork;
+    forking->asked.maker = NULL;
+    forking->maker = xstrdup(fork->maker);
     forking->save.flags = KEEPER_SAVE_MEMORY;
     forking->save.done = on_saved;
     kept_name_new(forking->save.name);

@@ -3,7 +3,7 @@
  *   sandbox.c    the object itself: made from a plan or a row, described, watched
  *   record.c     its row and the event that goes with every change of it
  *   table.c      where they are kept: by id, and in the order of lists
- *   tally.c      how many each team has, and which one a key has made
+ *   tally.c      what each team and each key has, and which one an idempotency key has made
  *   slots.c      which uid ranges are in use
  *   channel.c    the daemon's end of the socket to a jail's agent
  *   ahead.c      sockets to the agent of a parked jail, before they are needed
@@ -71,7 +71,16 @@ void table_each(struct table *table, bool ascending, const struct sandbox_positi
 
 enum { TALLY_KEY_BYTES = 512 }; /* a team, a blank, and the longest key that the API takes */
 
-void tally_note(struct sandbox *sb); /* it is in the table, or its state is another */
+/* What a sandbox adds to the sums of its accounts. No padding: parts are compared as bytes. */
+struct tally_part {
+    uint32_t alive, running, paused; /* 0 or 1 */
+    uint32_t cpus;
+    uint64_t memory_mb, disk_bytes;
+};
+
+/* It is in the table, or its state or what was saved of it is another. */
+void tally_note(struct sandbox *sb);
+void tally_free(struct sandboxes *all);
 
 /* ---- slots.c ---- */
 
@@ -101,7 +110,7 @@ struct kept;
 struct pools;
 struct save;
 struct start;
-struct team_tally;
+struct account;
 struct warm;
 
 struct sandboxes {
@@ -112,9 +121,9 @@ struct sandboxes {
     bool closed; /* sandboxes_free() was called */
 
     struct table table;
-    uint32_t hidden_n; /* of the table */
-    struct team_tally *teams;
-    struct sandbox *by_key; /* those that a create with a key has made */
+    uint32_t hidden_n;        /* of the table */
+    struct account *accounts; /* teams and keys, by id */
+    struct sandbox *by_key;   /* those that a create with a key has made */
     struct slots slots;
     struct start *waiting; /* creates that came before ADOPT_READY, or while the keeper is away */
     struct doomed *doomed;
@@ -130,6 +139,7 @@ struct sandboxes {
     struct pools *pools;
     struct ahead *aheads; /* of claimed ones */
     uint32_t making_n;    /* jails that the keeper makes for somebody who waits */
+    int64_t created_ms;   /* of the newest sandbox */
 
     enum adoption adoption;
     struct sandbox_position adopt_cursor;
@@ -158,10 +168,10 @@ struct sandbox {
     json_t *init; /* what /init is told besides: envVars, defaultUser, defaultWorkdir */
     int64_t started_ms, end_ms, created_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
-    char *key;                           /* of its team's, as tally.c spells it; NULL: none */
-    bool counted_alive, counted_running; /* in its team's tally */
-    char *layers; /* as struct template's: its template may change, this does not */
-    char *saved;  /* PAUSED, RESUMING: what the keeper saved of it */
+    char *key;                 /* of its team's, as tally.c spells it; NULL: none */
+    struct tally_part counted; /* in the sums of its accounts */
+    char *layers;              /* as struct template's: its template may change, this does not */
+    char *saved;               /* PAUSED, RESUMING: what the keeper saved of it */
     uint64_t saved_bytes, saved_disk_bytes; /* of its memory, and of its files */
     char *forfeit; /* why the pause that is being made keeps no memory, though it was to; or NULL */
     bool packed;   /* the keeper was asked to compress that */

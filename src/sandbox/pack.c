@@ -38,6 +38,7 @@ static void on_packed(void *ctx, const struct keeper_answer *answer, int fds[KEE
     sb->packed = !lost;
     if (answer->status == 0 && sb->state == SANDBOX_PAUSED) {
         sb->saved_bytes = answer->saved.memory_bytes;
+        tally_note(sb);
         log_info("sandbox %s: its memory takes %" PRIu64 " kB on the disk, %" PRIu64
                  " kB before it was packed",
                  sb->id, answer->saved.memory_bytes / 1024, answer->saved.plain_bytes / 1024);

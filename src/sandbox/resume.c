@@ -125,12 +125,29 @@ void sandbox_set_auto_pause(struct sandbox *sb, bool pauses)
 
 /* ---- traffic ---- */
 
+struct sandbox_wanted sandbox_wanted(const struct sandbox *sb)
+{
+    uint64_t most = (uint64_t)sb->disk_mb << 20;
+    uint64_t has = sb->saved_bytes + sb->saved_disk_bytes;
+
+    return (struct sandbox_wanted){
+        .team_id = sb->team_id,
+        .maker = json_string_value(json_object_get(sb->options, SANDBOX_MAKER_OPTION)),
+        .cpu_count = sb->cpu_count,
+        .memory_mb = sb->memory_mb,
+        .disk_bytes = most > has ? most - has : 0,
+    };
+}
+
 /* One that is being paused has its place until then, and may take it again. */
 static bool has_room(const struct sandbox *sb)
 {
-    uint32_t max = sb->all->use.team_max;
+    const struct sandboxes_options *use = &sb->all->use;
+    struct sandbox_wanted wanted = sandbox_wanted(sb);
+    struct err ignored;
 
-    return max == 0 || sb->state != SANDBOX_PAUSED || sandboxes_count(sb->all, sb->team_id) < max;
+    return !use->admit || sb->state != SANDBOX_PAUSED ||
+           use->admit(use->admit_ctx, &wanted, &ignored) == 0;
 }
 
 bool sandbox_returns(const struct sandbox *sb)

@@ -96,6 +96,14 @@ void sandbox_log_credit(struct sandbox *sb, uint32_t seq);
 
 #define SANDBOX_PARKED_AUTO UINT32_MAX
 
+/* A sandbox that is not there yet, or paused, and is to run. */
+struct sandbox_wanted {
+    const char *team_id;
+    const char *maker; /* the id of the API key that it is charged to; NULL: to the team alone */
+    uint32_t cpu_count, memory_mb;
+    uint64_t disk_bytes; /* more than what it takes now */
+};
+
 struct sandboxes_options {
     uv_loop_t *loop;
     struct store *store;
@@ -107,7 +115,10 @@ struct sandboxes_options {
     int64_t ready_limit_ms; /* of what a template starts, in a create; 0: 45 s */
     int64_t retention_ms;   /* a sandbox paused for that long is killed; 0: never */
     int64_t pack_after_ms;  /* the memory of one paused for that long is compressed; 0: never */
-    uint32_t team_max;      /* traffic wakes nobody while a team has so many running; 0: no limit */
+    /* Whether quotas allow one more sandbox, which a fork or traffic asks for; -EUSERS with the
+     * sentence when they do not. NULL: always. */
+    int (*admit)(void *ctx, const struct sandbox_wanted *wanted, struct err *err);
+    void *admit_ctx;
     uint32_t parked_min; /* jails of each built-in template that are kept ready for creates, or */
                          /* SANDBOX_PARKED_AUTO: see demand.h */
     uint32_t parked_max; /* of any template; 0: none are */
@@ -198,6 +209,9 @@ void sandbox_pause(struct sandbox *sb, bool memory, store_done *done, void *ctx)
 void sandbox_resume(struct sandbox *sb, int64_t timeout_ms, bool memory, sandbox_created *done,
                     void *ctx);
 
+/* What it takes when it runs again. */
+struct sandbox_wanted sandbox_wanted(const struct sandbox *sb);
+
 /* What becomes of it when its time is up; on record with the next change. */
 void sandbox_set_auto_pause(struct sandbox *sb, bool pauses);
 
@@ -226,6 +240,7 @@ void sandboxes_forget_snapshot(struct sandboxes *all, const struct template *sna
 struct sandbox_fork {
     uint32_t count; /* to SANDBOX_FORKS_MAX */
     int64_t timeout_ms;
+    const char *maker; /* as of sandbox_wanted; borrowed during the call */
     void (*each)(void *ctx, uint32_t index, struct sandbox *sb, int error, const struct err *err);
     void (*failed)(void *ctx, int error, const struct err *err);
     void *ctx;
@@ -331,9 +346,18 @@ struct sandboxes_saved {
 };
 struct sandboxes_saved sandboxes_saved(struct sandboxes *all);
 
-/* Of one team: those that run or start. */
-uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id);
-uint32_t sandboxes_running(const struct sandboxes *all, const char *team_id); /* that read as so */
+/* Of one account: a team, or an API key. Those that start count as those that run. */
+struct sandboxes_used {
+    uint32_t alive, running, paused; /* alive: run or start; running: read as so */
+    uint64_t cpus, memory_mb;        /* of those alive */
+    uint64_t disk_bytes;             /* alive: what each may take at most; paused: what was saved */
+    uint64_t sandbox_ms, cpu_ms, memory_mb_ms; /* over time, since the daemon's start */
+};
+struct sandboxes_used sandboxes_used(const struct sandboxes *all, const char *account_id);
+uint32_t sandboxes_running(const struct sandboxes *all, const char *team_id);
+
+/* Among the options: the id of the API key that made it. */
+#define SANDBOX_MAKER_OPTION "createdBy"
 
 /* The one whose options have that key, of those that are found; NULL: none. It is free again when
  * the sandbox has ended. */

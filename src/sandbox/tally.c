@@ -1,69 +1,100 @@
-/* tally.c - of each team, how many of its sandboxes live and run; and which one a key has made.
+/* tally.c - of each account, how many sandboxes it has and what they take; and which one an
+ * idempotency key has made.
  *
- * Both are asked for with every create and every list, so they are kept up with each change of a
- * state instead of being counted or searched for.
+ * An account is a team, or the API key that made a sandbox. Both are asked for with every create
+ * and every list, so the sums are kept up with each change of a state instead of being counted.
+ * What was used over time is exact for the same reason: with each change, what was in use until
+ * then is added. An account stays as long as the daemon: teams and keys are few.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "sandbox/internal.h"
 
-struct team_tally {
+struct account {
     UT_hash_handle hh;
     char id[ID_UUID_LEN + 1];
-    uint32_t alive, running;
+    struct sandboxes_used used;
+    int64_t until_ms; /* monotonic: the sums over time are those of that moment */
 };
 
 /* ---- how many ---- */
 
-static struct team_tally *team_find(const struct sandboxes *all, const char *id)
+static struct account *account_find(const struct sandboxes *all, const char *id)
 {
-    struct team_tally *team = NULL;
+    struct account *account = NULL;
 
-    HASH_FIND_STR(all->teams, id, team);
-    return team;
+    HASH_FIND_STR(all->accounts, id, account);
+    return account;
 }
 
-static struct team_tally *team_of(struct sandboxes *all, const char *id)
+static struct account *account_of(struct sandboxes *all, const char *id)
 {
-    struct team_tally *team = team_find(all, id);
+    struct account *account = account_find(all, id);
 
-    if (!team) {
-        team = xnew(struct team_tally);
-        (void)str_copy(team->id, sizeof(team->id), str_of(id));
-        HASH_ADD_STR(all->teams, id, team);
+    if (!account) {
+        account = xnew(struct account);
+        (void)str_copy(account->id, sizeof(account->id), str_of(id));
+        account->until_ms = clock_mono_ms();
+        HASH_ADD_STR(all->accounts, id, account);
     }
-    return team;
+    return account;
 }
 
-static void team_count(struct sandbox *sb, bool alive, bool running)
+static void account_settle(struct account *account)
 {
-    struct team_tally *team = team_of(sb->all, sb->team_id);
+    struct sandboxes_used *used = &account->used;
+    uint64_t ms = (uint64_t)(clock_mono_ms() - account->until_ms);
 
-    team->alive = team->alive - sb->counted_alive + alive;
-    team->running = team->running - sb->counted_running + running;
-    sb->counted_alive = alive;
-    sb->counted_running = running;
-    if (team->alive == 0 && team->running == 0) {
-        HASH_DEL(sb->all->teams, team);
-        free(team);
+    used->sandbox_ms += used->alive * ms;
+    used->cpu_ms += used->cpus * ms;
+    used->memory_mb_ms += used->memory_mb * ms;
+    account->until_ms += (int64_t)ms;
+}
+
+static void account_change(struct account *account, const struct tally_part *old,
+                           const struct tally_part *now)
+{
+    struct sandboxes_used *used = &account->used;
+
+    account_settle(account);
+    used->alive = used->alive - old->alive + now->alive;
+    used->running = used->running - old->running + now->running;
+    used->paused = used->paused - old->paused + now->paused;
+    used->cpus = used->cpus - old->cpus + now->cpus;
+    used->memory_mb = used->memory_mb - old->memory_mb + now->memory_mb;
+    used->disk_bytes = used->disk_bytes - old->disk_bytes + now->disk_bytes;
+}
+
+struct sandboxes_used sandboxes_used(const struct sandboxes *all, const char *account_id)
+{
+    struct account *account = account_find(all, account_id);
+
+    if (!account) {
+        return (struct sandboxes_used){0};
     }
-}
-
-uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id)
-{
-    const struct team_tally *team = team_find(all, team_id);
-
-    return team ? team->alive : 0;
+    account_settle(account);
+    return account->used;
 }
 
 uint32_t sandboxes_running(const struct sandboxes *all, const char *team_id)
 {
-    const struct team_tally *team = team_find(all, team_id);
+    const struct account *account = account_find(all, team_id);
 
-    return team ? team->running : 0;
+    return account ? account->used.running : 0;
+}
+
+void tally_free(struct sandboxes *all)
+{
+    struct account *account = NULL, *next = NULL;
+
+    HASH_ITER (hh, all->accounts, account, next) {
+        HASH_DEL(all->accounts, account);
+        free(account);
+    }
 }
 
 /* ---- by key ---- */
@@ -101,14 +132,38 @@ struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team
 
 /* ---- changes ---- */
 
-void tally_note(struct sandbox *sb)
+/* One that runs takes what it may take at most: nothing stops it from using all of that. */
+static struct tally_part part_of(const struct sandbox *sb)
 {
     bool there = sb->team_id && !sb->hidden && sb->state != SANDBOX_KILLING;
-    bool alive = there && sb->state != SANDBOX_PAUSED;
-    bool running = there && sb->state == SANDBOX_RUNNING;
+    bool paused = there && sb->state == SANDBOX_PAUSED;
 
-    if (alive != sb->counted_alive || running != sb->counted_running) {
-        team_count(sb, alive, running);
+    if (!there || paused) {
+        return (struct tally_part){
+            .paused = paused,
+            .disk_bytes = paused ? sb->saved_bytes + sb->saved_disk_bytes : 0,
+        };
     }
-    key_keep(sb, there);
+    return (struct tally_part){
+        .alive = 1,
+        .running = sb->state == SANDBOX_RUNNING,
+        .cpus = sb->cpu_count,
+        .memory_mb = sb->memory_mb,
+        .disk_bytes = (uint64_t)sb->disk_mb << 20,
+    };
+}
+
+void tally_note(struct sandbox *sb)
+{
+    struct tally_part now = part_of(sb);
+    const char *maker = json_string_value(json_object_get(sb->options, SANDBOX_MAKER_OPTION));
+
+    if (sb->team_id && memcmp(&now, &sb->counted, sizeof(now)) != 0) {
+        account_change(account_of(sb->all, sb->team_id), &sb->counted, &now);
+        if (maker) {
+            account_change(account_of(sb->all, maker), &sb->counted, &now);
+        }
+        sb->counted = now;
+    }
+    key_keep(sb, sb->team_id && !sb->hidden && sb->state != SANDBOX_KILLING);
 }

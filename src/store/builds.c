@@ -170,6 +170,22 @@ void store_tag_delete(struct store *store, const char *template_id, const char *
     store_submit(store, job, STORE_SYNC, done, ctx);
 }
 
+void store_tag_assignments(struct store *store, const char *template_id, store_text *done,
+                           void *ctx)
+{
+    static const struct store_statement list = {
+        "list what tags have named",
+        "SELECT json_object('tag', a.tag, 'assignmentId', a.id, 'buildId', a.build_id,"
+        " 'assignedMs', a.created_ms, 'buildCreatedMs', b.created_ms,"
+        " 'buildFinishedMs', b.finished_ms)"
+        " FROM tag_assignments AS a JOIN builds AS b ON b.id = a.build_id"
+        " WHERE a.template_id = ? AND b.state = 'ready' ORDER BY a.seq DESC"};
+    struct store_job *job = store_job_new(&list);
+
+    store_job_text(job, template_id);
+    store_read_array(store, job, done, ctx);
+}
+
 struct load_tags {
     void (*each)(void *ctx, const struct tag_row *tag, const struct build_row *build);
     void *ctx;

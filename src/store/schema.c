@@ -3,6 +3,17 @@
 
 #include "store/internal.h"
 
+#define NEW_UUID                                                                                   \
+    "lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' ||"                             \
+    " substr(hex(randomblob(2)), 2) || '-a' || substr(hex(randomblob(2)), 2) || '-' ||"            \
+    " hex(randomblob(6)))"
+#define ASSIGNMENT_NOTED                                                                           \
+    "INSERT INTO tag_assignments (id, template_id, tag, build_id, created_ms)"                     \
+    " VALUES (" NEW_UUID ", new.template_id, new.tag, new.build_id, new.created_ms);"              \
+    " DELETE FROM tag_assignments WHERE template_id = new.template_id AND seq <="                  \
+    " (SELECT seq FROM tag_assignments WHERE template_id = new.template_id"                        \
+    "  ORDER BY seq DESC LIMIT 1 OFFSET 1000);"
+
 /* Step i brings a database of version i to version i + 1. A step that has been released never
  * changes: what it made is on disks. */
 static const char *const steps[] = {
@@ -188,6 +199,38 @@ static const char *const steps[] = {
     "ALTER TABLE sandboxes ADD COLUMN saved_disk_bytes INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE templates ADD COLUMN saved_disk_bytes INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE builds ADD COLUMN saved_bytes INTEGER NOT NULL DEFAULT 0;",
+
+    /* Limits are a JSON object of numbers by name; a limit that is not there is none. A maker is
+     * the key that made a template, a build, a volume or another key. */
+    "ALTER TABLE teams ADD COLUMN limits TEXT NOT NULL DEFAULT '{}';"
+    "ALTER TABLE keys ADD COLUMN limits TEXT NOT NULL DEFAULT '{}';"
+    "CREATE TABLE admin_keys ("
+    " id TEXT PRIMARY KEY, name TEXT NOT NULL, hash TEXT NOT NULL UNIQUE, masked TEXT NOT NULL,"
+    " created_ms INTEGER NOT NULL, last_used_ms INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE TABLE makers ("
+    " id TEXT PRIMARY KEY, key_id TEXT NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE TABLE usage ("
+    " team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE, hour_ms INTEGER NOT NULL,"
+    " sandbox_ms INTEGER NOT NULL, cpu_ms INTEGER NOT NULL, memory_mb_ms INTEGER NOT NULL,"
+    " disk_mb_ms INTEGER NOT NULL, builds INTEGER NOT NULL, build_ms INTEGER NOT NULL,"
+    " PRIMARY KEY (team_id, hour_ms)"
+    ") STRICT, WITHOUT ROWID;"
+    /* Which builds a tag has named, the newest thousand of a template's. */
+    "CREATE TABLE tag_assignments ("
+    " seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL,"
+    " template_id TEXT NOT NULL REFERENCES templates (id) ON DELETE CASCADE, tag TEXT NOT NULL,"
+    " build_id TEXT NOT NULL REFERENCES builds (id) ON DELETE CASCADE, created_ms INTEGER NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX tag_assignments_by_template ON tag_assignments (template_id, seq);"
+    "CREATE INDEX tag_assignments_by_build ON tag_assignments (build_id);"
+    "INSERT INTO tag_assignments (id, template_id, tag, build_id, created_ms)"
+    " SELECT " NEW_UUID ", template_id, tag, build_id, created_ms FROM tags ORDER BY created_ms;"
+    "CREATE TRIGGER tag_assigned AFTER INSERT ON tags BEGIN " ASSIGNMENT_NOTED " END;"
+    "CREATE TRIGGER tag_moved AFTER UPDATE OF build_id ON tags BEGIN " ASSIGNMENT_NOTED " END;"
+    "CREATE TRIGGER tag_removed AFTER DELETE ON tags BEGIN"
+    " DELETE FROM tag_assignments WHERE template_id = old.template_id AND tag = old.tag; END;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

@@ -222,6 +222,7 @@ struct team_row {
     const char *id; /* uuid */
     const char *name;
     int64_t created_ms;
+    const char *limits; /* JSON object of numbers by name; NULL: none */
 };
 
 struct key_row {
@@ -229,8 +230,9 @@ struct key_row {
     const char *team_id;
     const char *name;
     const char *hash;   /* SHA-256 of the key, hex */
-    const char *prefix; /* "e2b_" */
+    const char *prefix; /* "e2b_"; of an access token "sk_e2b_" */
     const char *masked; /* "e2b_ab...wxyz": what lists show */
+    const char *limits; /* as a team's */
     int64_t created_ms;
     int64_t last_used_ms; /* 0: never */
 };
@@ -244,6 +246,50 @@ must_check int store_load_teams(struct store *store,
 must_check int store_load_keys(struct store *store,
                                void (*each)(void *ctx, const struct key_row *row), void *ctx,
                                struct err *err);
+
+/* ---- the operator's (store/admin.c) ---- */
+
+struct admin_key_row {
+    const char *id; /* uuid */
+    const char *name;
+    const char *hash; /* SHA-256 of the key, hex */
+    const char *masked;
+    int64_t created_ms;
+    int64_t last_used_ms; /* 0: never */
+};
+
+void store_admin_key_save(struct store *store, const struct admin_key_row *row, store_done *done,
+                          void *ctx);
+void store_admin_key_delete(struct store *store, const char *id, store_done *done, void *ctx);
+must_check int store_load_admin_keys(struct store *store,
+                                     void (*each)(void *ctx, const struct admin_key_row *row),
+                                     void *ctx, struct err *err);
+
+/* Which key made the template, build, volume or key of that id. Makers of things that are gone are
+ * removed when the daemon starts. */
+struct maker_row {
+    const char *id;
+    const char *key_id;
+};
+void store_maker_save(struct store *store, const struct maker_row *row);
+void store_maker_delete(struct store *store, const char *id);
+must_check int store_load_makers(struct store *store,
+                                 void (*each)(void *ctx, const struct maker_row *row), void *ctx,
+                                 struct err *err);
+
+/* What a team has used within one hour, to be added to what is on record for that hour. */
+struct usage_row {
+    const char *team_id;
+    int64_t hour_ms;                          /* when the hour began, wall clock */
+    int64_t sandbox_ms, cpu_ms, memory_mb_ms; /* of sandboxes: a second of two cpus is 2000 */
+    int64_t disk_mb_ms;                       /* of all that the team has on the disk */
+    int64_t builds, build_ms;                 /* begun; and for how long they ran */
+};
+void store_usage_add(struct store *store, const struct usage_row *row, store_done *done, void *ctx);
+
+/* A JSON array of the hours from from_ms to to_ms, oldest first. */
+void store_usage_list(struct store *store, const char *team_id, int64_t from_ms, int64_t to_ms,
+                      store_text *done, void *ctx);
 
 /* ---- templates (store/templates.c) ---- */
 
@@ -326,6 +372,11 @@ must_check int store_load_tags(struct store *store,
                                void (*each)(void *ctx, const struct tag_row *tag,
                                             const struct build_row *build),
                                void *ctx, struct err *err);
+
+/* A JSON array of the builds that the template's tags have named and that are ready, newest first:
+ * {"tag", "assignmentId", "buildId", "assignedMs", "buildCreatedMs", "buildFinishedMs"}. */
+void store_tag_assignments(struct store *store, const char *template_id, store_text *done,
+                           void *ctx);
 
 struct step_row {    /* what a step came to: the next build with the same steps begins there */
     const char *key; /* the chain's hash, hex */

@@ -230,6 +230,11 @@ void volume_delete(struct volumes *volumes, const struct volume *volume, store_d
 
 /* ---- making ---- */
 
+uint32_t volumes_size_mb(const struct volumes *volumes)
+{
+    return volumes->use.size_mb;
+}
+
 bool volume_name_ok(const char *name)
 {
     size_t len = strlen(name);

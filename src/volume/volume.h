@@ -69,6 +69,8 @@ const struct volume *volumes_named(const struct volumes *volumes, const char *te
 void volumes_each(const struct volumes *volumes, const char *team_id,
                   void (*each)(void *ctx, const struct volume *volume), void *ctx);
 
+uint32_t volumes_size_mb(const struct volumes *volumes); /* of new ones */
+
 bool volume_name_ok(const char *name);
 
 /* volume is NULL on failure: -EEXIST for a name that is taken, -EINVAL for one that cannot be,

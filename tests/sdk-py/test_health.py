@@ -19,6 +19,13 @@ def test_health_shows_figures_to_those_who_have_a_key(anonymous, api):
     assert not figures & anonymous.get("/health", headers={"X-API-Key": "e2b_" + "0" * 40}).json().keys()
 
 
+@pytest.mark.parametrize("headers", [{"publisher": "e2b"}, {"User-Agent": "e2b-js-sdk/2.6.0"}])
+def test_health_of_e2b_for_its_clients(anonymous, headers):
+    answer = anonymous.get("/health", headers=headers)
+    assert answer.status_code == 200 and answer.text == "Health check successful"
+    assert answer.headers["content-type"].startswith("text/plain")
+
+
 def test_teams(api):
     (team,) = api.get("/teams").json()
     assert team["teamID"] and team["name"] and team["isDefault"] is True

@@ -185,3 +185,11 @@ def test_prometheus_wants_a_key(anonymous, api, own_sandbox):
     own_sandbox.commands.run("getent hosts nowhere.invalid || true")
     assert own_sandbox.sandbox_id in api.get("/metrics").text
     assert "access-control-allow-origin" not in api.get("/metrics").headers
+
+
+@pytest.mark.parametrize("which", ["start", "end"])
+def test_a_time_that_no_metrics_can_have(api, team, which):
+    for seconds in (10413791999 + 1, 99999999999999):
+        answer = api.get(f"/teams/{team}/metrics?{which}={seconds}")
+        assert answer.status_code == 400 and f"{which} time cannot be after" in answer.json()["message"]
+    assert api.get(f"/teams/{team}/metrics?start={int(time.time())}&end=10413791999").status_code == 200

@@ -350,8 +350,8 @@ def test_a_flood_of_creates_does_not_come_before_another_team(roomy):
             assert set(many.statuses(of_flood)) == {201}
             assert many.order.index(late) < CREATES // 2, many.order.index(late)
     finally:
-        flood.remove_sandboxes(roomy, roomy.key)
-        flood.remove_sandboxes(roomy, roomy.other_key)
+        roomy.remove_sandboxes(roomy.key)
+        roomy.remove_sandboxes(roomy.other_key)
 
 
 def test_builds_of_one_team_do_not_keep_another_team_waiting(daemon):

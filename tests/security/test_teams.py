@@ -47,7 +47,10 @@ class Ours:
         self.secret = self.post("/secrets", {"name": "ours", "value": VALUE}, 201)["secretID"]
         shell = {"baseUrl": "http://api.test", "header": {"name": "X-Key", "value": VALUE}}
         assert api.put("/shells/ours", json=shell).status_code == 200
-        self.key = self.post("/api-keys", {"name": "extra"}, 201)
+        self.key = self.post("/api-keys", {"name": "extra", "limits": {"sandboxes": 7}}, 201)
+        self.key_id = self.key["id"]
+        self.access = self.post("/access-tokens", {"name": "ours"}, 201)
+        self.access_token_id = self.access["id"]
         self.tool("write_code_artifact", codePath="ours/code.py", content=CODE)
         self.pid = self.tool("start_shell_session", sandbox_id=self.sandbox)["pid"]
         hello = api.post("/mcp", json=INITIALIZE)
@@ -112,7 +115,10 @@ def all_of_ours_is_left(request):
     assert api.get(f"/events/webhooks/{ours.webhook}").json()["enabled"] is True
     assert api.get(f"/secrets/{ours.secret}").json()["currentVersion"] == 1
     assert ours.snapshot in api.get("/snapshots").text
-    assert ours.key["id"] in api.get("/api-keys").text
+    (key,) = [key for key in api.get("/api-keys").json() if key["id"] == ours.key_id]
+    assert key["name"] == "extra" and key["limits"]["sandboxes"] == 7
+    assert api.get("/teams", headers={"X-API-Key": ours.access["token"]}).status_code == 200
+    assert api.get(f"/teams/{ours.team}/usage").json()["limits"]["cpus"] is None
     assert ours.tool("read_code_artifact", codePath="ours/code.py")["content"] == CODE
 
 
@@ -131,14 +137,25 @@ RESOURCES = {
     "a template": ("template", [
         ("GET", "/templates/{}"), ("PATCH", "/templates/{}", {"public": True}), ("PATCH", "/v2/templates/{}", {"public": True}),
         ("DELETE", "/templates/{}"), ("GET", "/templates/{}/tags"), ("POST", "/sandboxes", {"templateID": "{}"}),
+        ("POST", "/templates/{}", {"dockerfile": "FROM x"}), ("GET", "/dashboard/templates/{}"),
+        ("GET", "/dashboard/templates/{}/tags/groups"), ("GET", "/dashboard/templates/{}/tags/count"),
+        ("GET", "/dashboard/templates/{}/tags/exists?tag=default"), ("GET", "/dashboard/templates/{}/tags/default/assignments"),
         ("POST", "/v2/sandboxes", {"templateID": "{}"}), ("GET", "/templates/{}/files/" + "0" * 64)]),
     "a snapshot": ("snapshot", [
         ("DELETE", "/templates/{}"), ("GET", "/templates/{}"), ("POST", "/sandboxes", {"templateID": "{}"}),
+        ("GET", "/dashboard/templates/{}"), ("GET", "/dashboard/templates/{}/tags/groups"),
         ("POST", "/v2/sandboxes", {"templateID": "{}"})]),
     "a volume": ("volume", [("GET", "/volumes/{}"), ("DELETE", "/volumes/{}")]),
     "a webhook": ("webhook", [
         ("GET", "/events/webhooks/{}"), ("PATCH", "/events/webhooks/{}", {"enabled": False}), ("DELETE", "/events/webhooks/{}"),
         ("POST", "/events/webhooks/{}/test"), ("GET", "/events/webhooks/{}/deliveries")]),
+    "a build": ("build", [("GET", "/dashboard/builds/{}")]),
+    "an API key": ("key_id", [("PATCH", "/api-keys/{}", {"name": "theirs"}), ("PATCH", "/api-keys/{}", {"limits": {"sandboxes": 0}}),
+                              ("DELETE", "/api-keys/{}")]),
+    "an access token": ("access_token_id", [("DELETE", "/access-tokens/{}"), ("DELETE", "/api-keys/{}"),
+                                            ("PATCH", "/api-keys/{}", {"name": "theirs"})]),
+    "the team": ("team", [("GET", "/teams/{}/usage"), ("GET", "/teams/{}/metrics"),
+                          ("GET", "/teams/{}/metrics/max?metric=concurrent_sandboxes")]),
     "a secret": ("secret", [("GET", "/secrets/{}"), ("POST", "/secrets/{}", {"value": "mine"}), ("DELETE", "/secrets/{}")]),
 }
 
@@ -200,17 +217,54 @@ def test_builds_are_the_team_s_own(ours, theirs):
 def test_no_list_shows_it(ours, theirs, daemon):
     """The other team lists everything there is to list, filtered and not: nothing of ours is among it."""
     ids = [ours.sandbox, ours.paused, ours.snapshot, ours.template, ours.volume, ours.webhook, ours.secret, ours.key["id"],
-           ours.team, "our-template", "our-volume", VALUE]
+           ours.access_token_id, ours.build, ours.team, "our-template", "our-volume", VALUE]
     for path in ("/sandboxes", "/v2/sandboxes", "/v2/sandboxes?state=running,paused", "/sandboxes?metadata=", "/snapshots",
                  f"/snapshots?sandboxID={ours.sandbox}", "/templates", "/v2/templates", f"/templates?teamID={ours.team}",
                  "/volumes", "/events/webhooks", "/secrets", "/shells", "/api-keys", "/teams", "/events/sandboxes?limit=100",
-                 f"/events/sandboxes/{ours.sandbox}", f"/sandboxes/metrics?sandbox_ids={ours.sandbox}", "/tools/openapi.json"):
+                 f"/events/sandboxes/{ours.sandbox}", f"/sandboxes/metrics?sandbox_ids={ours.sandbox}", "/tools/openapi.json",
+                 "/dashboard/builds", "/dashboard/builds?statuses=success,failed,building", "/dashboard/builds?build_id_or_template=our-template",
+                 f"/dashboard/builds?build_id_or_template={ours.build}", f"/dashboard/builds/statuses?build_ids={ours.build}",
+                 "/dashboard/templates", "/dashboard/templates?search=our", "/dashboard/templates/defaults"):
         answer = theirs.get(path)
         assert answer.status_code in (200, 400, 403, 404), (path, answer.text)
-        found = [id_ for id_ in ids if id_ in answer.text and not (id_ == ours.sandbox and answer.status_code == 404)]
+        text = re.sub(r'"statusMessage":"[^"]*"', "", answer.text)  # which repeats what their own build had asked for
+        found = [id_ for id_ in ids if id_ in text and not (id_ in path and answer.status_code == 404)]
         assert found == [], (path, found)
     for path in (f"/teams/{ours.team}/metrics", f"/teams/{ours.team}/metrics/max?metric=concurrent_sandboxes"):
         assert theirs.get(path).status_code in (403, 404), path
+
+
+OPERATOR = [("GET", "/nodes"), ("GET", "/admin/keys"), ("POST", "/admin/keys", {"name": "x"}), ("GET", "/admin/teams"),
+            ("POST", "/admin/teams", {"name": "x"}), ("GET", "/admin/sandboxes/running-counts"), ("GET", "/admin/teams/{}"),
+            ("PATCH", "/admin/teams/{}", {"limits": {"cpus": 0}}), ("GET", "/admin/teams/{}/usage"),
+            ("POST", "/admin/teams/{}/sandboxes/kill"), ("POST", "/admin/teams/{}/builds/cancel"),
+            ("GET", "/admin/teams/{}/api-keys"), ("POST", "/admin/teams/{}/api-keys", {"name": "x"})]
+
+
+def test_the_operator_s_routes_are_closed_to_teams(ours, theirs):
+    """The other team asks every route of the operator about our team, with its key in each header that takes one: 401."""
+    key = theirs.headers["X-API-Key"]
+    for headers in ({}, {"X-Admin-Token": key}, {"X-Team-ID": ours.team}, {"X-Admin-Token": key, "X-Team-ID": ours.team}):
+        for method, path, *body in OPERATOR:
+            answer = theirs.request(method, path.replace("{}", ours.team), json=body[0] if body else None, headers=headers)
+            assert answer.status_code == 401, (method, path, answer.text)
+        assert ours.sandbox not in theirs.get("/v2/sandboxes", headers=headers).text
+
+
+def test_a_token_cut_from_an_api_key_opens_nothing(ours, daemon):
+    """An API key of ours spelled as an access token, and an access token that is ours but for its last digit: 401."""
+    for token in ("sk_" + ours.key["key"], ours.access["token"][:-1] + ("0" if ours.access["token"][-1] != "0" else "1")):
+        for headers in ({"X-API-Key": token}, {"Authorization": f"Bearer {token}"}):
+            assert httpx.get(f"{daemon.url}/v2/sandboxes", headers=headers).status_code == 401
+
+
+def test_what_one_team_uses_is_not_charged_to_another(ours, theirs):
+    """Our sandboxes, snapshots and volumes are in our usage alone; the other team's is what it has itself."""
+    own = theirs.get("/teams").json()[0]["teamID"]
+    used = theirs.get(f"/teams/{own}/usage").json()["now"]
+    ours_used = ours.api.get(f"/teams/{ours.team}/usage").json()["now"]
+    assert ours_used["sandboxes"] >= 1 and ours_used["pausedSandboxes"] >= 1
+    assert used["sandboxes"] == len(theirs.get("/v2/sandboxes?state=running").json()) and used["pausedSandboxes"] == 0
 
 
 def test_shells_are_the_team_s_own(ours, theirs, daemon, web):

@@ -185,7 +185,13 @@ class Daemon:
         """Ends every sandbox and the daemon, and leaves nothing of either."""
         if self.process.poll() is not None:
             self.start()
-        self.remove_sandboxes(self.key)
+        token = (self.data / "state" / "admin.token").read_text().strip()
+        with httpx.Client(base_url=self.url, headers={"X-Admin-Token": token}, timeout=60) as api:
+            for team in api.get("/admin/teams").json():
+                headers = {"X-Team-ID": team["teamID"]}
+                while rows := api.get("/v2/sandboxes", headers=headers).json():
+                    for row in rows:
+                        api.delete(f"/sandboxes/{row['sandboxID']}", headers=headers)
         self.stop()
         until(lambda: not self.jails(), "all jails are gone")
         self.log.close()

@@ -1,39 +1,35 @@
-"""A daemon with two teams: no call of the API makes the second."""
+"""A daemon with two teams, the second made by its operator, and calls with the operator's token."""
 
-import hashlib
-import secrets
-import sqlite3
-import uuid
+import subprocess
 from contextlib import contextmanager
 
-from daemon import running
+import httpx
+from daemon import PROGRAM, running
 
 
-def add_team(database, name):
+def atoll(daemon, *words, check=True):
+    """Runs a command of the operator against the daemon."""
+    return subprocess.run([PROGRAM, *words, "--data", str(daemon.data)], check=check, capture_output=True, text=True)
+
+
+def add_team(daemon, name, *limits):
     """Returns a key of the new team."""
-    key = f"e2b_{secrets.token_hex(20)}"
-    team_id = str(uuid.uuid4())
-    digest = hashlib.sha256(key.encode()).hexdigest()
-    masked = f"{key[:6]}...{key[-4:]}"
-    with sqlite3.connect(database) as db:
-        db.execute("INSERT INTO teams VALUES (?, ?, 0)", (team_id, name))
-        db.execute(
-            "INSERT INTO keys VALUES (?, ?, 'first', ?, 'e2b_', ?, 0, 0)",
-            (str(uuid.uuid4()), team_id, digest, masked),
-        )
-    db.close()
-    return key
+    return atoll(daemon, "team", "create", name, *limits).stdout.strip()
+
+
+def admin(daemon):
+    """A client with the token that lies in the data directory."""
+    token = (daemon.data / "state" / "admin.token").read_text().strip()
+    return httpx.Client(base_url=daemon.url, headers={"X-Admin-Token": token}, timeout=60)
+
+
+def client(daemon, key, **headers):
+    return httpx.Client(base_url=daemon.url, headers={"X-API-Key": key, **headers}, timeout=120)
 
 
 @contextmanager
 def two_teams(*settings):
     """As running(), with a key of the other team in other_key; its sandboxes go with it as well."""
     with running(*settings) as daemon:
-        daemon.stop()
-        daemon.other_key = add_team(daemon.data / "state" / "atoll.db", "another")
-        daemon.start()
-        try:
-            yield daemon
-        finally:
-            if daemon.process.poll() is None:
-                daemon.remove_sandboxes(daemon.other_key)
+        daemon.other_key = add_team(daemon, "another")
+        yield daemon

@@ -1,5 +1,4 @@
-"""Teams see only their own. The API makes keys but no teams, so a second team is put straight into
-the database of a daemon that is down."""
+"""Teams see only their own."""
 
 import httpx
 import pytest

@@ -25,6 +25,7 @@ static struct {
     struct templates *templates;
     struct keeper_client *keeper;
     struct builds *builds;
+    struct volumes *volumes;
     char files[128];
     struct sandboxes *sandboxes;
     struct api *api;
@@ -93,12 +94,22 @@ static int start_parts(const struct tmpdir *dir, struct err *err)
     if (r < 0) {
         return r;
     }
+    struct volumes_options volumes = {.loop = &t.loop,
+                                      .store = t.store,
+                                      .keeper = t.keeper,
+                                      .sandboxes = t.sandboxes,
+                                      .size_mb = 64};
+    r = volumes_new(&volumes, &t.volumes, err);
+    if (r < 0) {
+        return r;
+    }
     struct api_options api = {.loop = &t.loop,
                               .store = t.store,
                               .keeper = t.keeper,
                               .sandboxes = t.sandboxes,
                               .templates = t.templates,
                               .builds = t.builds,
+                              .volumes = t.volumes,
                               .team_sandboxes_max = 100,
                               .sandbox_s_max = SANDBOX_TIMEOUT_S_MAX};
     return api_new(&api, &t.api, err);
@@ -148,6 +159,7 @@ static void stop(void)
     }
     http_server_free(t.http);
     api_free(t.api);
+    volumes_free(t.volumes);
     builds_free(t.builds);
     sandboxes_free(t.sandboxes);
     keeper_client_free(t.keeper);
@@ -416,8 +428,22 @@ static void what_is_not_there_yet_says_so(void)
     scoped_tmpdir dir = tmpdir_make();
 
     CHECK(start(&dir));
-    REFUSED(501, "Building a template from a pushed image is not available on this server yet",
-            ask("POST", "/templates", "{}"));
+    const char *sentence =
+        "Building a template from a pushed image is not available on this server yet: use the "
+        "SDK's Template, or `atoll template build`";
+    REFUSED(501, sentence, ask("POST", "/templates", "{\"dockerfile\":\"FROM debian\"}"));
+    REFUSED(400, "validation error: dockerfile is required", ask("POST", "/templates", "{}"));
+    REFUSED(400, "validation error: alias must be a string",
+            ask("POST", "/templates", "{\"alias\":1,\"dockerfile\":\"FROM debian\"}"));
+    REFUSED(400, "Invalid alias: 'A B' is not of a-z 0-9 - _",
+            ask("POST", "/templates", "{\"alias\":\"A B\",\"dockerfile\":\"FROM debian\"}"));
+    REFUSED(400, "Team ID param mismatch with the API key",
+            ask("POST", "/templates", "{\"teamID\":\"x\",\"dockerfile\":\"FROM debian\"}"));
+    CHECK_INT(ask("POST", "/templates", "{\"cpuCount\":0,\"dockerfile\":\"FROM debian\"}"), 400);
+    CHECK_INT(ask("POST", "/templates/nothing", "{\"dockerfile\":\"FROM debian\"}"), 404);
+    CHECK_INT(ask("POST", "/templates/nothing/builds/1", ""), 400);
+    CHECK_INT(ask("POST", "/templates/nothing/builds/00000000-0000-0000-0000-000000000000", ""),
+              404);
     REFUSED(405, "validation error: this path does not take that method",
             ask("PUT", "/sandboxes/iabc/pause", ""));
     CHECK_INT(ask_with("POST", "/templates", "", ""), 401);
@@ -452,6 +478,63 @@ static void paths_and_browsers(void)
     stop();
 }
 
+static void the_operator_makes_teams(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    char path[128], header[128] = "X-Admin-Token: ", team[64];
+
+    CHECK(start(&dir));
+    (void)snprintf(path, sizeof(path), "%s/admin", dir.path);
+    api_prepare_admin_token(t.api, path);
+    FILE *file = fopen(path, "r");
+    CHECK(file && fscanf(file, "%100s", header + strlen(header)) == 1);
+    (void)fclose(file);
+    (void)snprintf(header + strlen(header), sizeof(header) - strlen(header), "\r\n");
+
+    CHECK_INT(ask("GET", "/admin/teams", ""), 401);
+    CHECK_INT(ask_with("POST", "/admin/teams", header, "{\"name\":\"b\",\"limits\":{\"cpus\":4}}"),
+              201);
+    CHECK(strstr(client.reply, "\"cpus\":4"));
+    (void)snprintf(team, sizeof(team), "%s", reply_text("teamID"));
+    CHECK_INT(ask_with("POST", "/admin/teams", header, "{\"name\":\"b\"}"), 409);
+    (void)snprintf(path, sizeof(path), "/admin/teams/%s/api-keys", team);
+    CHECK_INT(ask_with("POST", path, header, "{\"name\":\"k\",\"limits\":{\"builds\":0}}"), 201);
+    (void)snprintf(t.key, sizeof(t.key), "%s", reply_text("key"));
+    CHECK_INT(ask("GET", "/v2/sandboxes", ""), 200);
+    CHECK_INT(ask("POST", "/access-tokens", "{\"name\":\"x\"}"), 403); /* the key has limits */
+    (void)snprintf(path, sizeof(path), "/teams/%s/usage", team);
+    CHECK_INT(ask("GET", path, ""), 200);
+    CHECK(strstr(client.reply, "\"sandboxSeconds\":0"));
+    (void)snprintf(path, sizeof(path), "/admin/teams/%s", team);
+    CHECK_INT(ask_with("PATCH", path, header, "{\"limits\":{\"cpus\":null}}"), 200);
+    CHECK(strstr(client.reply, "\"cpus\":null"));
+    CHECK_INT(ask_with("GET", "/nodes", header, ""), 200);
+    CHECK_INT(ask_with("GET", "/nodes/nothing", header, ""), 404);
+    CHECK_INT(ask_with("POST", "/nodes/nothing", header, "{\"status\":\"ready\"}"), 404);
+    CHECK_INT(ask_with("GET", "/admin/teams/nothing", header, ""), 404);
+    CHECK_INT(ask_with("POST", "/admin/teams/nothing/sandboxes/kill", header, ""), 404);
+    CHECK_INT(ask_with("POST", "/admin/teams/nothing/builds/cancel", header, ""), 404);
+    CHECK_INT(ask_with("GET", "/admin/teams/nothing/usage", header, ""), 404);
+    CHECK_INT(ask_with("GET", "/admin/sandboxes/running-counts", header, ""), 200);
+    CHECK_INT(ask_with("DELETE", "/admin/keys/nothing", header, ""), 404);
+    CHECK_INT(ask_with("POST", "/admin/keys", header, "{\"name\":\"x\"}"), 201);
+    (void)snprintf(path, sizeof(path), "/admin/keys/%s", reply_text("id"));
+    CHECK_INT(ask_with("DELETE", path, header, ""), 204);
+    CHECK_INT(ask("GET", "/dashboard/builds", ""), 200);
+    CHECK_INT(ask("GET", "/dashboard/templates?limit=1", ""), 200);
+    CHECK_INT(ask("GET", "/dashboard/templates/defaults", ""), 200);
+    CHECK_INT(ask("GET", "/dashboard/templates/base/tags/groups", ""), 403);
+    CHECK_INT(ask("POST", "/v3/templates", "{\"name\":\"mine\"}"), 202);
+    CHECK_INT(ask("GET", "/dashboard/templates/mine", ""), 200);
+    CHECK_INT(ask("GET", "/dashboard/templates/mine/tags/groups", ""), 200);
+    CHECK_INT(ask("GET", "/dashboard/templates/mine/tags/count", ""), 200);
+    CHECK_INT(ask("GET", "/dashboard/templates/mine/tags/exists?tag=x", ""), 200);
+    CHECK_INT(ask("GET", "/dashboard/templates/mine/tags/x/assignments", ""), 200);
+    CHECK_INT(ask("GET", "/dashboard/builds?limit=1", ""), 200);
+    CHECK_INT(ask("GET", "/dashboard/builds?cursor=x", ""), 400);
+    stop();
+}
+
 static void health_says_what_is_amiss(void)
 {
     scoped_tmpdir dir = tmpdir_make();
@@ -462,6 +545,8 @@ static void health_says_what_is_amiss(void)
     CHECK_STR(reply_text("version"), ATOLL_VERSION);
     CHECK(strstr(client.reply, "\"keeperConnected\":false"));
     CHECK(strstr(client.reply, "The keeper is away"));
+    CHECK_INT(ask_with("GET", "/health", "publisher: e2b\r\n", ""), 503);
+    CHECK_STR(reply_body(), "Service is unavailable");
     stop();
 }
 
@@ -589,6 +674,7 @@ int main(void)
         {"keys are made, renamed and revoked, across restarts", keys_come_and_go},
         {"what is not there yet says so", what_is_not_there_yet_says_so},
         {"unknown paths, other methods, browsers", paths_and_browsers},
+        {"the operator makes teams", the_operator_makes_teams},
         {"health without a keeper", health_says_what_is_amiss},
         {"templates", templates_are_listed},
         {"sandboxes that are not there", sandboxes_that_are_not_there},

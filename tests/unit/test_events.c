@@ -69,7 +69,8 @@ static int sql(const char *text)
 static void setup(const struct tmpdir *dir)
 {
     struct err err;
-    struct team_row ours = {"ours", "ours", 1}, theirs = {"theirs", "theirs", 2};
+    struct team_row ours = {.id = "ours", .name = "ours", .created_ms = 1};
+    struct team_row theirs = {.id = "theirs", .name = "theirs", .created_ms = 2};
 
     got.calls = 0;
     (void)snprintf(path, sizeof(path), "%s/state.db", dir->path);

@@ -356,6 +356,7 @@ static void keys_are_known_by_their_looks(void)
     } rows[] = {
         {"key = \"e2b_" HEX40 "\"", "an E2B API key", "e2b_" HEX40},
         {"sk_e2b_" HEX40, "an E2B access token", "sk_e2b_" HEX40},
+        {"atoll_admin_" HEX40, "an atoll admin key", "atoll_admin_" HEX40},
         {"KEY=sk-" BODY ";", "an API key of the kind sk-...", "sk-" BODY},
         {"sk-ant-api03-" BODY, "an Anthropic key", "sk-ant-api03-" BODY},
         {"a ghp_" BODY ".", "a GitHub token", "ghp_" BODY},

@@ -185,25 +185,101 @@ static void each_state_is_in_its_teams_tally(void)
     setup();
     created = (struct house_created){0};
     sandbox_create(all, &params, on_created, NULL);
-    CHECK_INT(sandboxes_count(all, "team"), 1); /* from its first moment */
+    CHECK_INT(sandboxes_used(all, "team").alive, 1); /* from its first moment */
     CHECK_INT(sandboxes_running(all, "team"), 0);
     CHECK(!sandboxes_find_key(all, "team", key));
     UNTIL(created.calls == 1);
     CHECK_INT(sandboxes_running(all, "team"), 1);
-    CHECK_INT(sandboxes_count(all, "another"), 0);
+    CHECK_INT(sandboxes_used(all, "another").alive, 0);
     CHECK(sandboxes_find_key(all, "team", key) == find(created.id));
     CHECK(!sandboxes_find_key(all, "another", key));
 
     close_house(); /* a key outlives the daemon */
     open_house();
     UNTIL(ready == 1);
-    CHECK_INT(sandboxes_count(all, "team"), 1);
+    CHECK_INT(sandboxes_used(all, "team").alive, 1);
     CHECK(sandboxes_find_key(all, "team", key) == find(created.id));
 
     sandbox_kill(find(created.id), SANDBOX_END_REQUEST, NULL, NULL);
-    CHECK_INT(sandboxes_count(all, "team"), 0);
+    CHECK_INT(sandboxes_used(all, "team").alive, 0);
     CHECK_INT(sandboxes_running(all, "team"), 0);
     CHECK(!sandboxes_find_key(all, "team", key));
+    teardown();
+    json_decref(options);
+}
+
+enum { BURST = 6 };
+
+struct order {
+    size_t n;
+    bool wrong;
+    int64_t last_ms;
+};
+
+static bool note_order(void *ctx, struct sandbox *sb)
+{
+    struct order *order = ctx;
+    char name[8];
+
+    (void)snprintf(name, sizeof(name), "%zu", order->n++);
+    const char *had = json_string_value(json_object_get(sandbox_info(sb).metadata, "n"));
+    order->wrong |= strcmp(had, name) != 0 || sandbox_info(sb).created_ms <= order->last_ms;
+    order->last_ms = sandbox_info(sb).created_ms;
+    return true;
+}
+
+static void those_of_one_millisecond_are_listed_as_they_were_created(void)
+{
+    struct order order = {0}, again = {0};
+
+    setup();
+    created = (struct house_created){0};
+    for (int i = 0; i < BURST; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof(name), "%d", i);
+        json_t *metadata = json_pack("{ss}", "n", name);
+        struct sandbox_params params = {
+            .team_id = "team", .template = &template, .timeout_ms = 60000, .metadata = metadata};
+        sandbox_create(all, &params, on_created, NULL);
+        json_decref(metadata);
+    }
+    UNTIL(created.calls == BURST);
+    sandboxes_each(all, true, NULL, note_order, &order);
+    CHECK_INT(order.n, BURST);
+    CHECK(!order.wrong);
+    close_house(); /* nor does a restart change it */
+    open_house();
+    UNTIL(ready == 1);
+    sandboxes_each(all, true, NULL, note_order, &again);
+    CHECK_INT(again.n, BURST);
+    CHECK(!again.wrong);
+    teardown();
+}
+
+static void what_a_sandbox_takes_is_charged_to_its_team_and_its_key(void)
+{
+    json_t *options = json_pack("{ss}", SANDBOX_MAKER_OPTION, "a-key");
+    struct sandbox_params params = {
+        .team_id = "team", .template = &template, .timeout_ms = 60000, .options = options};
+    static const char *const accounts[] = {"team", "a-key"};
+
+    setup();
+    created = (struct house_created){0};
+    sandbox_create(all, &params, on_created, NULL);
+    UNTIL(created.calls == 1);
+    for (size_t i = 0; i < countof(accounts); i++) {
+        struct sandboxes_used used = sandboxes_used(all, accounts[i]);
+        CHECK_INT(used.alive, 1);
+        CHECK_INT(used.cpus, template.cpu_count);
+        CHECK_INT(used.memory_mb, template.memory_mb);
+        CHECK_INT(used.disk_bytes >> 20, template.disk_mb);
+    }
+    UNTIL(sandboxes_used(all, "a-key").sandbox_ms >= 20);
+    sandbox_kill(find(created.id), SANDBOX_END_REQUEST, NULL, NULL);
+    struct sandboxes_used after = sandboxes_used(all, "a-key");
+    CHECK_INT(after.alive + after.cpus + after.memory_mb + after.disk_bytes, 0);
+    CHECK_INT(after.cpu_ms, after.sandbox_ms * template.cpu_count);
+    CHECK_INT(sandboxes_used(all, "a-key").sandbox_ms, after.sandbox_ms);
     teardown();
     json_decref(options);
 }
@@ -495,6 +571,10 @@ int main(void)
         {"a kill while starting works", a_kill_while_starting_works},
         {"several start at once", several_start_at_once},
         {"each state is in its team's tally", each_state_is_in_its_teams_tally},
+        {"those of one millisecond are listed as they were created",
+         those_of_one_millisecond_are_listed_as_they_were_created},
+        {"what a sandbox takes is charged to its team and its key",
+         what_a_sandbox_takes_is_charged_to_its_team_and_its_key},
         {"a create tells where its time went", a_create_tells_where_its_time_went},
         {"without the keeper", without_the_keeper},
         {"a create waits for the keeper", a_create_waits_for_the_keeper},

@@ -310,7 +310,7 @@ static void artifacts_are_counted_and_saved_as_one(void)
     struct fixture f;
 
     CHECK(fixture_init(&f, &dir));
-    sql(f.path, "INSERT INTO teams VALUES ('team', 'team', 0)");
+    sql(f.path, "INSERT INTO teams (id, name, created_ms) VALUES ('team', 'team', 0)");
     for (size_t i = 0; i < countof(saves); i++) { /* at one time: none waits for another */
         struct artifact_row row = an_artifact(saves[i].path, saves[i].replace);
         store_artifact_save(f.store, &row, on_done, &answers[i]);

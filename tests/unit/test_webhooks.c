@@ -71,7 +71,7 @@ static void open_webhooks(bool allow_local)
 static void setup(const struct tmpdir *dir)
 {
     struct http_server_options http = {.loop = &t.loop, .on_request = on_request};
-    struct team_row team = {"team", "team", 1};
+    struct team_row team = {.id = "team", .name = "team", .created_ms = 1};
     struct err err;
 
     memset(&t, 0, sizeof(t));

@@ -1,0 +1,316 @@
+/* team.c - teams of the running daemon, for its operator. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+const char cli_team_usage[] =
+    "usage: atoll team list\n"
+    "       atoll team create NAME [LIMIT=N...]     a team and its first key, which is printed\n"
+    "       atoll team limit TEAM LIMIT=N...        sets limits; LIMIT=none takes one away\n"
+    "       atoll team usage TEAM                   in use now, and over the last 31 days\n"
+    "       atoll team key TEAM NAME [LIMIT=N...]   another key, perhaps with limits of its own\n"
+    "       atoll team keys TEAM\n"
+    "       atoll team key-limit TEAM KEY-ID LIMIT=N...\n"
+    "       atoll team revoke TEAM KEY-ID\n"
+    "TEAM is a name or an id. Limits: sandboxes, cpus, memoryMB, diskMB, builds";
+
+static const char *const limits[] = {"sandboxes", "cpus", "memoryMB", "diskMB", "builds"};
+
+enum { ID_BYTES = 256, KEY_PATH_BYTES = ID_BYTES + 16, PATH_BYTES = 2 * ID_BYTES + 64 };
+
+struct team_call {
+    struct endpoint endpoint;
+    char id[ID_BYTES]; /* of the team, fit for a path */
+    char **words;      /* behind the team's name */
+    int words_n;
+    const char *name; /* as it was given */
+};
+
+static int ask(const struct team_call *call, const char *method, const char *rest,
+               const json_t *body, json_t **answer, struct err *err)
+{
+    char path[PATH_BYTES];
+
+    (void)snprintf(path, sizeof(path), "/admin/teams/%s%s", call->id, rest);
+    return endpoint_call(&call->endpoint, method, path, body, answer, err);
+}
+
+/* ---- words ---- */
+
+/* "cpus=4" or "cpus=none", into an object of limits. The daemon knows which limits there are. */
+static int limit_add(json_t *object, const char *word, struct err *err)
+{
+    const char *equals = strchr(word, '=');
+    char *end = NULL;
+
+    if (!equals || equals == word) {
+        return err_set(err, EINVAL, "'%.64s' is not of the form LIMIT=N", word);
+    }
+    errno = 0;
+    long long n = strtoll(equals + 1, &end, 10);
+    bool none = strcmp(equals + 1, "none") == 0;
+    if (!none && (!equals[1] || *end || errno)) {
+        return err_set(err, EINVAL, "'%.64s': a limit is a whole number, or none", word);
+    }
+    json_t *value = none ? json_null() : json_integer(n);
+    if (json_object_setn_new(object, word, (size_t)(equals - word), value) < 0) {
+        return err_set(err, EINVAL, "'%.64s' is not UTF-8", word);
+    }
+    return 0;
+}
+
+/* {"limits": {...}} out of the words from `first` on. */
+static int body_of(const struct team_call *call, int first, json_t **out, struct err *err)
+{
+    json_t *object = json_object();
+
+    *out = json_pack("{so}", "limits", object);
+    for (int i = first; i < call->words_n; i++) {
+        int r = limit_add(object, call->words[i], err);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+/* ---- what is shown ---- */
+
+static void amount_print(const json_t *used, const json_t *most, const char *name)
+{
+    const json_t *limit = json_object_get(most, name);
+
+    printf("  %s %lld/", name, (long long)json_integer_value(json_object_get(used, name)));
+    if (json_is_integer(limit)) {
+        printf("%lld", (long long)json_integer_value(limit));
+    } else {
+        printf("-");
+    }
+}
+
+static void team_print(const json_t *team, const char *used)
+{
+    printf("%s  %s", answer_text(team, "teamID"), answer_text(team, "name"));
+    for (size_t i = 0; i < countof(limits); i++) {
+        amount_print(json_object_get(team, used), json_object_get(team, "limits"), limits[i]);
+    }
+    printf("\n");
+}
+
+static int key_make(const struct team_call *call, const char *name, json_t *body, struct err *err)
+{
+    scoped_json *answer = NULL;
+
+    if (json_object_set_new(body, "name", json_string(name)) < 0) {
+        return err_set(err, EINVAL, "the name is not UTF-8");
+    }
+    int r = ask(call, "POST", "/api-keys", body, &answer, err);
+    if (r == 0) {
+        printf("%s\n", answer_text(answer, "key"));
+        (void)fprintf(stderr, "Keep it: it is shown only now. Its id is %s\n",
+                      answer_text(answer, "id"));
+    }
+    return r;
+}
+
+/* ---- commands ---- */
+
+static int team_create(struct team_call *call, struct err *err)
+{
+    scoped_json *body = NULL, *answer = NULL, *first = json_object();
+    int r = body_of(call, 0, &body, err);
+
+    if (r == 0 && json_object_set_new(body, "name", json_string(call->name)) < 0) {
+        r = err_set(err, EINVAL, "the name is not UTF-8");
+    }
+    if (r == 0) {
+        r = endpoint_call(&call->endpoint, "POST", "/admin/teams", body, &answer, err);
+    }
+    if (r < 0) {
+        return r;
+    }
+    (void)fprintf(stderr, "Team %s is there: its id is %s\n", answer_text(answer, "name"),
+                  answer_text(answer, "teamID"));
+    (void)snprintf(call->id, sizeof(call->id), "%s", answer_text(answer, "teamID"));
+    return key_make(call, "first", first, err);
+}
+
+static int team_limit(struct team_call *call, struct err *err)
+{
+    scoped_json *body = NULL, *answer = NULL;
+    int r = body_of(call, 0, &body, err);
+
+    if (r == 0) {
+        r = ask(call, "PATCH", "", body, &answer, err);
+    }
+    if (r == 0) {
+        team_print(answer, "usage");
+    }
+    return r;
+}
+
+static void totals_print(const json_t *total)
+{
+    static const struct {
+        const char *name, *label;
+        double unit;
+    } rows[] = {
+        {"sandboxSeconds", "sandbox hours", 3600},
+        {"cpuSeconds", "CPU hours", 3600},
+        {"memoryMBSeconds", "GB hours of memory", 3600 * 1024.0},
+        {"diskMBSeconds", "GB hours of disk", 3600 * 1024.0},
+        {"buildSeconds", "build hours", 3600},
+        {"builds", "builds begun", 1},
+    };
+
+    for (size_t i = 0; i < countof(rows); i++) {
+        double value = json_number_value(json_object_get(total, rows[i].name));
+        printf("%14.2f  %s\n", value / rows[i].unit, rows[i].label);
+    }
+}
+
+static int team_usage(struct team_call *call, struct err *err)
+{
+    scoped_json *answer = NULL;
+    int r = ask(call, "GET", "/usage", NULL, &answer, err);
+
+    if (r == 0) {
+        team_print(answer, "now");
+        totals_print(json_object_get(answer, "total"));
+    }
+    return r;
+}
+
+static int team_key(struct team_call *call, struct err *err)
+{
+    scoped_json *body = NULL;
+    int r = body_of(call, 1, &body, err);
+
+    return r == 0 ? key_make(call, call->words[0], body, err) : r;
+}
+
+static int team_keys(struct team_call *call, struct err *err)
+{
+    scoped_json *answer = NULL;
+    const json_t *key;
+    size_t i;
+
+    int r = ask(call, "GET", "/api-keys", NULL, &answer, err);
+    json_array_foreach (answer, i, key) {
+        const json_t *mask = json_object_get(key, "mask");
+        printf("%s  %s%s...%s  %s", answer_text(key, "id"), answer_text(mask, "prefix"),
+               answer_text(mask, "maskedValuePrefix"), answer_text(mask, "maskedValueSuffix"),
+               answer_text(key, "name"));
+        for (size_t n = 0; n < countof(limits); n++) {
+            const json_t *most = json_object_get(json_object_get(key, "limits"), limits[n]);
+            if (json_is_integer(most)) {
+                printf("  %s=%lld", limits[n], (long long)json_integer_value(most));
+            }
+        }
+        printf("\n");
+    }
+    return r;
+}
+
+static void key_path(const struct team_call *call, char out[KEY_PATH_BYTES])
+{
+    char escaped[ID_BYTES];
+
+    endpoint_escape(call->words[0], escaped, sizeof(escaped));
+    (void)snprintf(out, KEY_PATH_BYTES, "/api-keys/%s", escaped);
+}
+
+static int team_key_limit(struct team_call *call, struct err *err)
+{
+    scoped_json *body = NULL, *answer = NULL;
+    char path[KEY_PATH_BYTES];
+    int r = body_of(call, 1, &body, err);
+
+    key_path(call, path);
+    return r == 0 ? ask(call, "PATCH", path, body, &answer, err) : r;
+}
+
+static int team_revoke(struct team_call *call, struct err *err)
+{
+    scoped_json *answer = NULL;
+    char path[KEY_PATH_BYTES];
+
+    key_path(call, path);
+    return ask(call, "DELETE", path, NULL, &answer, err);
+}
+
+/* ---- which team ---- */
+
+static int team_find(struct team_call *call, struct err *err)
+{
+    scoped_json *teams = NULL;
+    const json_t *team;
+    size_t i;
+
+    int r = endpoint_call(&call->endpoint, "GET", "/admin/teams", NULL, &teams, err);
+    json_array_foreach (teams, i, team) {
+        if (strcmp(answer_text(team, "name"), call->name) == 0 ||
+            strcmp(answer_text(team, "teamID"), call->name) == 0) {
+            endpoint_escape(answer_text(team, "teamID"), call->id, sizeof(call->id));
+            return 0;
+        }
+    }
+    return r < 0 ? r : err_set(err, ENOENT, "there is no team '%.64s'", call->name);
+}
+
+static int list_all(const struct endpoint *endpoint, struct err *err)
+{
+    scoped_json *teams = NULL;
+    const json_t *team;
+    size_t i;
+
+    int r = endpoint_call(endpoint, "GET", "/admin/teams", NULL, &teams, err);
+    json_array_foreach (teams, i, team) {
+        team_print(team, "usage");
+    }
+    return r;
+}
+
+static const struct {
+    const char *verb;
+    int (*run)(struct team_call *call, struct err *err);
+    int words_min; /* behind the team's name */
+} verbs[] = {
+    {"create", team_create, 0}, {"limit", team_limit, 1}, {"usage", team_usage, 0},
+    {"key", team_key, 1},       {"keys", team_keys, 0},   {"key-limit", team_key_limit, 2},
+    {"revoke", team_revoke, 1},
+};
+
+static int verb_run(struct cli *cli, size_t i, struct err *err)
+{
+    struct team_call call = {
+        .name = cli->words[1], .words = cli->words + 2, .words_n = cli->words_n - 2};
+    int r = endpoint_admin(cli, &call.endpoint, err);
+
+    if (r == 0 && verbs[i].run != team_create) {
+        r = team_find(&call, err);
+    }
+    return r == 0 ? verbs[i].run(&call, err) : r;
+}
+
+int cli_team(struct cli *cli)
+{
+    struct endpoint endpoint;
+    struct err err;
+
+    if (cli->words_n == 1 && strcmp(cli->words[0], "list") == 0) {
+        int r = endpoint_admin(cli, &endpoint, &err);
+        r = r < 0 ? r : list_all(&endpoint, &err);
+        return r == 0 ? CLI_OK : cli_fail(CLI_FAILED, "%s", err.msg);
+    }
+    for (size_t i = 0; i < countof(verbs); i++) {
+        if (cli->words_n >= 2 + verbs[i].words_min && strcmp(cli->words[0], verbs[i].verb) == 0) {
+            int r = verb_run(cli, i, &err);
+            return r == 0 ? CLI_OK : cli_fail(CLI_FAILED, "%s", err.msg);
+        }
+    }
+    return cli_fail(CLI_USAGE, "%s", cli_team_usage);
+}
