@@ -313,7 +313,9 @@ int pki_certify(struct pki *leaf, const struct pki *ca, const char *const *names
         X509_free(cert);
         return r;
     }
-    name_set(X509_get_subject_name(cert), strlen(names[0]) <= ub_common_name ? names[0] : "");
+    /* An address there would be taken for a name where names are limited. */
+    bool named = strlen(names[0]) <= ub_common_name && !is_address(names[0]);
+    name_set(X509_get_subject_name(cert), named ? names[0] : "");
     must(X509_set_issuer_name(cert, X509_get_subject_name(ca->cert)) == 1 &&
          extension_add(cert, ca->cert, NID_basic_constraints, "critical,CA:FALSE") == 0 &&
          extension_add(cert, ca->cert, NID_key_usage, "critical,digitalSignature") == 0 &&
