@@ -313,6 +313,7 @@ void handle_tags_remove(struct call *call, const json_t *body);
 void handle_alias(struct call *call, const json_t *body);
 void handle_absent(struct call *call, const json_t *body);
 void handle_health(struct call *call, const json_t *body);
+void handle_about(struct call *call, const json_t *body);
 void handle_metrics(struct call *call, const json_t *body);
 void handle_metrics_many(struct call *call, const json_t *body);
 void handle_metrics_team(struct call *call, const json_t *body);

@@ -4,6 +4,15 @@
 #include "cli/cli.h"
 #include "daemon/client_trust.h"
 
+const char cli_env_usage[] =
+    "usage: atoll env, as eval \"$(atoll env)\"\n\n"
+    "E2B_API_KEY: the key of the default team.\n"
+    "E2B_DOMAIN: where SDKs find the API and ports of sandboxes, over TLS.\n"
+    "E2B_API_URL, E2B_SANDBOX_URL, E2B_VOLUME_API_URL: the same without TLS, for SDKs that know\n"
+    "them.\n"
+    "SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, NODE_EXTRA_CA_CERTS: a file with the\n"
+    "authorities of this host and the daemon's own.";
+
 /* Each is known to some: OpenSSL and the Python SDKs, requests, curl, Node. */
 static const char *const trust_names[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
                                           "NODE_EXTRA_CA_CERTS"};

@@ -163,9 +163,20 @@ static int prepare_pool(const struct config *config, const struct places *places
     return 0;
 }
 
+/* The first start takes a while before there is anything to see. */
+static void tell_first(const struct config *config, const struct places *places)
+{
+    if (access(places->state, F_OK) < 0) {
+        (void)fprintf(stderr,
+                      "Preparing %s: checking this machine and making the pool of sandbox disks\n",
+                      config->data);
+    }
+}
+
 int prepare(const struct config *config, const struct places *places, struct identity *who,
             struct err *err)
 {
+    tell_first(config, places);
     int r = prepare_user(config, who, err);
     if (r == 0) {
         r = prepare_dirs(config, places, who, err);

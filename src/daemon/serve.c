@@ -37,6 +37,7 @@ enum {
     STOP_GRACE_MS = 5000,
     CLOSE_MS = 2000, /* for what is under way in other processes and threads */
     LINE_BYTES = 256,
+    STOP_TELL_MS = 300,       /* until it is said what a stop waits for */
     ROUTE_SEGMENTS_SHOWN = 2, /* of a path, in the log */
     PARTS = 4,                /* of all connections: */
     EDGE_PART = 3,            /* so many for requests into sandboxes, the rest for the API */
@@ -224,8 +225,24 @@ static void on_unparked(void *ctx)
 static void on_http_stopped(void *ctx)
 {
     struct server *server = ctx;
+    uint32_t parked = sandboxes_figures(server->sandboxes).parked;
 
+    (void)uv_timer_stop(&server->close_limit);
+    if (parked > 0) {
+        log_info("ending %u jails that were kept ready", parked);
+    }
     sandboxes_unpark_all(server->sandboxes, on_unparked, server);
+}
+
+/* Whoever waits is told for what, and how not to. */
+static void on_clients_late(uv_timer_t *timer)
+{
+    const struct server *server = timer->data;
+    uint64_t n = http_server_figures(server->http).connections;
+
+    log_info("waiting up to %d s for %" PRIu64 " connection%s that clients still use; a second "
+             "Ctrl-C or SIGTERM does not wait",
+             STOP_GRACE_MS / 1000, n, n == 1 ? "" : "s");
 }
 
 /* What tools clean up, they clean up through the front door: it is closed after them, and does not
@@ -234,7 +251,7 @@ static void close_door(struct server *server)
 {
     if (!server->closing) {
         server->closing = true;
-        (void)uv_timer_stop(&server->close_limit);
+        (void)uv_timer_start(&server->close_limit, on_clients_late, STOP_TELL_MS, 0);
         http_server_stop(server->http, STOP_GRACE_MS, on_http_stopped, server);
     }
 }

@@ -80,6 +80,12 @@ def endpoint_file(data_dir):
 
 
 @pytest.fixture
+def domain_file(data_dir):
+    with replaced(data_dir / "run" / "domain") as path:
+        yield path
+
+
+@pytest.fixture
 def ca_file(data_dir):
     with replaced(data_dir / "state" / "ca.pem") as path:
         yield path
@@ -104,11 +110,12 @@ def test_the_documented_line_sets_the_key(data_dir, key_file):
 
 @pytest.mark.parametrize("evil", EVIL)
 @pytest.mark.parametrize("form", ["{evil}", "{good}{evil}", "{evil}{good}"])
-@pytest.mark.parametrize("which", ["key", "endpoint"])
-def test_eval_of_env_runs_nothing_that_the_server_wrote(data_dir, key_file, endpoint_file, tmp_path, which, form, evil):
-    """The server writes shell commands into its endpoint and its key: root's eval of `atoll env` runs none of them."""
+@pytest.mark.parametrize("which", ["key", "endpoint", "domain"])
+def test_eval_of_env_runs_nothing_that_the_server_wrote(data_dir, key_file, endpoint_file, domain_file, tmp_path, which,
+                                                        form, evil):
+    """The server writes shell commands into its endpoint, its domain and its key: root's eval of `atoll env` runs none of them."""
     mark = tmp_path / "mark"
-    path = {"key": key_file, "endpoint": endpoint_file}[which]
+    path = {"key": key_file, "endpoint": endpoint_file, "domain": domain_file}[which]
     text = form.format(good=path.read_text(), evil=evil.replace("MARK", str(mark)))
     plant("open(path, 'w').write(eval(sys.argv[2]))", path, repr(text))
     done = evaluate(data_dir)
