@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -142,6 +143,45 @@ def test_the_api_tells_the_domain(daemon):
     with Sandbox.create(**daemon.sdk) as sandbox:
         assert sandbox.get_host(80) == f"80-{sandbox.sandbox_id}.{domain}"
         assert sandbox.get_mcp_url() == f"https://50005-{sandbox.sandbox_id}.{domain}/mcp"
+
+
+# ---- browsers ----
+
+
+def dumped(url, home):
+    """What Chromium makes of a page, with the home directory of a user who did nothing but what is in it."""
+    program = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    done = subprocess.run(
+        [program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+         "--disable-background-networking", f"--user-data-dir={home}/profile", "--dump-dom", url],
+        capture_output=True, text=True, timeout=120, env=environment(HOME=str(home)))  # fmt: skip
+    return done.stdout
+
+
+def test_a_browser_opens_a_port_by_its_name(daemon, tmp_path):
+    """Over plain HTTP at once, and over TLS once it was told of the authority as `atoll ca --help` says."""
+    store = tmp_path / ".pki" / "nssdb"
+    store.mkdir(parents=True)
+    with Sandbox.create(**daemon.sdk) as sandbox:
+        sandbox.files.write("/tmp/index.html", "<p>a page</p>")
+        sandbox.commands.run("cd /tmp && exec python3 -m http.server 8000", background=True)
+        secure = f"https://{sandbox.get_host(8000)}/"
+        plain = f"http://8000-{sandbox.sandbox_id}.localhost:{httpx.URL(daemon.url).port}/"
+        until(lambda: "a page" in dumped(plain, tmp_path), "the page is opened over plain HTTP")
+        assert "a page" not in dumped(secure, tmp_path)
+        subprocess.run(["certutil", "-d", f"sql:{store}", "-N", "--empty-password"], check=True)
+        done = shell(daemon, f"{PROGRAM} ca --data {daemon.data} > {tmp_path}/atoll-ca.pem && certutil -d sql:{store} -A "
+                             f"-t C,, -n atoll -i {tmp_path}/atoll-ca.pem")
+        assert done.returncode == 0, done.stderr
+        assert "a page" in dumped(secure, tmp_path)
+
+
+def test_the_doctor_knows_whether_names_below_localhost_lead_here(tmp_path):
+    (tmp_path / "nsswitch.conf").write_text("hosts: files\n")
+    for setup, verdict in [("true", "ok"), (f"mount --bind {tmp_path}/nsswitch.conf /etc/nsswitch.conf", "degraded")]:
+        done = subprocess.run(["unshare", "--mount", "bash", "-c", f"{setup} && {PROGRAM} doctor"], capture_output=True,
+                              text=True)
+        assert [line.split()[0] for line in done.stdout.splitlines() if line.split()[1] == "names"] == [verdict], done
 
 
 # ---- whom a shell trusts ----
