@@ -416,8 +416,8 @@ int supervisor_run(struct config *config, const struct places *places, const cha
         return 1;
     }
     notices_forget_awaited(places);
-    if (r == 0) {
-        tls_place_settle(config, -1);
+    if (r == 0 && (r = tls_place_settle(config, -1, &err)) < 0) {
+        log_error("%s", err.msg);
     }
     int exit_code = r < 0 ? 1 : supervise(&sv);
     pool_put_away(places);
@@ -484,7 +484,9 @@ int supervisor_unprivileged(struct config *config, const struct places *places, 
         r = ports_check(config, places, &listeners, &err);
     }
     if (r == 0) {
-        tls_place_settle(config, listeners.tls);
+        r = tls_place_settle(config, listeners.tls, &err);
+    }
+    if (r == 0) {
         r = listeners_open(config, &listeners, &err);
     }
     if (r < 0) {

@@ -76,7 +76,7 @@ static void ports_choose(const struct config *config, int ports[PORTS_MAX + 1])
 }
 
 /* Names below localhost lead to loopback; those of a domain to where the API is served. */
-static void address_find(struct config *config)
+static int address_find(struct config *config, struct err *err)
 {
     const char *colon = strrchr(config->listen, ':');
     struct str host = config->domain[0]
@@ -84,19 +84,22 @@ static void address_find(struct config *config)
                           : STR(LOOPBACK);
     int ports[PORTS_MAX + 1];
     char address[CONFIG_TEXT_BYTES];
-    struct err err = {0};
 
     config->tls_listen[0] = '\0';
     ports_choose(config, ports);
     for (const int *port = ports; *port >= 0; port++) {
         (void)snprintf(address, sizeof(address), "%.*s:%d", (int)host.len, host.at, *port);
         if (*port != 0 && *port == port_of(config->listen)) {
-            (void)!err_set(&err, EADDRINUSE, "the domain's port is that of plain HTTP");
-        } else if (address_try(config, address, &err) == 0) {
-            return;
+            (void)!err_set(err, EADDRINUSE, "the domain's port is that of plain HTTP");
+        } else if (address_try(config, address, err) == 0) {
+            return 0;
         }
     }
-    log_info("TLS is not served: %s", err.msg);
+    if (config->tls_cert[0]) {
+        return err_wrap(err, "name an address for TLS with --tls-listen");
+    }
+    log_info("TLS is not served: %s", err->msg);
+    return 0;
 }
 
 static void domain_find(struct config *config)
@@ -114,20 +117,21 @@ static void domain_find(struct config *config)
     }
 }
 
-void tls_place_settle(struct config *config, int given)
+int tls_place_settle(struct config *config, int given, struct err *err)
 {
-    struct err err;
     char asked[CONFIG_TEXT_BYTES];
+    int r = 0;
 
     if (given >= 0) {
         address_of(given, config->tls_listen, sizeof(config->tls_listen));
     } else if (strcmp(config->tls_listen, CONFIG_AUTO_TEXT) == 0) {
-        address_find(config);
+        r = address_find(config, err);
     } else if (port_of(config->tls_listen) == 0) {
         (void)str_copy(asked, sizeof(asked), str_of(config->tls_listen));
-        (void)!address_try(config, asked, &err); /* who opens it for good will say why not */
+        r = address_try(config, asked, err);
     }
     domain_find(config);
+    return r;
 }
 
 bool tls_place_other(const char *address, char *out, size_t size)

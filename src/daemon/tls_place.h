@@ -16,8 +16,9 @@
 enum { TLS_PLACE_PORT = 443, TLS_PLACE_PORT_ELSE = 3443 };
 
 /* Settles config.tls_listen and config.domain_served. `given` is a socket for TLS that somebody
- * else has opened, or -1. Where no port can be had, TLS is not served, and the log says so. */
-void tls_place_settle(struct config *config, int given);
+ * else has opened, or -1. Where no port can be had, TLS is not served, and the log says so; for an
+ * operator who has named a certificate that is a failure. */
+must_check int tls_place_settle(struct config *config, int given, struct err *err);
 
 /* Whether names below localhost lead to this address and to one of IPv6 as well: 127.0.0.1:PORT
  * does. Puts the other one, [::1]:PORT. Pure. */

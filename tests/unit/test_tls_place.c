@@ -1,6 +1,7 @@
 /* Where TLS is served when nobody has said: in a network of the test's own, so that every port is
  * free until it is taken here. Needs root. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <net/if.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -39,11 +40,14 @@ static struct config settled(const char *listen, const char *tls_listen, const c
                              int given)
 {
     struct config config = {0};
+    struct err err;
 
     (void)snprintf(config.listen, sizeof(config.listen), "%s", listen);
     (void)snprintf(config.tls_listen, sizeof(config.tls_listen), "%s", tls_listen);
     (void)snprintf(config.domain, sizeof(config.domain), "%s", domain);
-    tls_place_settle(&config, given);
+    if (tls_place_settle(&config, given, &err) < 0) {
+        abort();
+    }
     return config;
 }
 
@@ -121,6 +125,19 @@ static void a_socket_that_was_handed_over_tells_its_port(void)
     CHECK_STR(config.domain_served, "localhost");
 }
 
+static void a_certificate_wants_a_port(void)
+{
+    struct config config = {.listen = "127.0.0.1:3000",
+                            .tls_listen = CONFIG_AUTO_TEXT,
+                            .domain = "box.test",
+                            .tls_cert = "/cert.pem"};
+    struct err err;
+    scoped_fd other = take("127.0.0.1:443");
+
+    CHECK_INT(tls_place_settle(&config, -1, &err), -EADDRINUSE);
+    CHECK_THAT(strstr(err.msg, "--tls-listen") && strstr(err.msg, "127.0.0.1:443"), "%s", err.msg);
+}
+
 static void loopback_has_another_address(void)
 {
     char other[64];
@@ -141,6 +158,7 @@ int main(void)
         {"what was said stays", what_was_said_stays},
         {"a socket that was handed over tells its port",
          a_socket_that_was_handed_over_tells_its_port},
+        {"a certificate wants a port", a_certificate_wants_a_port},
         {"loopback has another address", loopback_has_another_address},
     };
     network_enter();
