@@ -13,7 +13,15 @@
 #include "base/str.h"
 #include "pki/pki.h"
 
-enum { READ_BYTES = 64 * 1024, CA_BYTES_MAX = 16 * 1024 };
+#define PEM_BEGIN "-----BEGIN CERTIFICATE-----"
+#define PEM_END "-----END CERTIFICATE-----\n"
+
+enum {
+    READ_BYTES = 64 * 1024,
+    CA_BYTES_MAX = 16 * 1024,
+    PEM_BEGIN_LEN = sizeof(PEM_BEGIN) - 1,
+    PEM_END_LEN = sizeof(PEM_END) - 1,
+};
 
 static int file_add(const char *path, struct buf *out, struct err *err)
 {
@@ -51,11 +59,11 @@ static int own_read(const struct places *places, const char *domain, char out[CA
                          places->ca, name);
 }
 
-static bool holds(const struct buf *text, const char *part)
+static bool holds(const struct buf *text, struct str part)
 {
     struct str whole = buf_str(text);
 
-    return whole.len > 0 && memmem(whole.at, whole.len, part, strlen(part));
+    return whole.len > 0 && memmem(whole.at, whole.len, part.at, part.len);
 }
 
 /* Whole or not at all: programs read it at any time. */
@@ -74,15 +82,43 @@ static int replace(const char *path, struct str text, struct err *err)
     return 0;
 }
 
-/* The host's and those that this shell was told of; a host may have none. */
+/* The certificates that are not there yet: a shell that knows two daemons would name the file of
+ * each to the other, and both would grow. */
+static int missing_add(const struct buf *from, struct buf *out)
+{
+    struct str rest = buf_str(from);
+    const char *begin, *end;
+    int r = 0;
+
+    while (r == 0 && rest.len > 0 &&
+           (begin = memmem(rest.at, rest.len, PEM_BEGIN, PEM_BEGIN_LEN))) {
+        rest = str_skip(rest, (size_t)(begin - rest.at));
+        end = memmem(rest.at, rest.len, PEM_END, PEM_END_LEN);
+        if (!end) {
+            break;
+        }
+        struct str one = {begin, (size_t)(end - begin) + PEM_END_LEN};
+        if (!holds(out, one)) {
+            r = buf_append(out, one.at, one.len);
+        }
+        rest = str_skip(rest, one.len);
+    }
+    return r;
+}
+
+/* The host's and those that this shell was told of. A host may have none, and a shell may have been
+ * told of a file that is gone. */
 static int others_add(const struct places *places, struct buf *out, struct err *err)
 {
+    scoped_buf(text, CLIENT_TRUST_BYTES_MAX);
     const char *named = getenv("SSL_CERT_FILE");
+    struct err none;
     int r = access(CLIENT_TRUST_HOST, R_OK) == 0 ? file_add(CLIENT_TRUST_HOST, out, err) : 0;
 
-    if (r == 0 && named && named[0] && strcmp(named, CLIENT_TRUST_HOST) != 0 &&
-        strcmp(named, places->ca_bundle) != 0) {
-        r = file_add(named, out, err);
+    if (r == 0 && named && strcmp(named, places->ca_bundle) != 0 &&
+        file_add(named, &text, &none) == 0 && missing_add(&text, out) < 0) {
+        return err_set(err, EFBIG, "%s: more than %d bytes of authorities", named,
+                       CLIENT_TRUST_BYTES_MAX);
     }
     return r;
 }
@@ -100,7 +136,8 @@ int client_trust_write(const struct places *places, const char *domain, struct e
                                                     : err_sys(err, "read %s", places->ca_bundle);
     }
     int r = own_read(places, domain, own, err);
-    bool known = r == 0 && file_add(places->ca_bundle, &old, &none) == 0 && holds(&old, own);
+    bool known =
+        r == 0 && file_add(places->ca_bundle, &old, &none) == 0 && holds(&old, str_of(own));
     if (r < 0 || (known && named && strcmp(named, places->ca_bundle) == 0)) {
         return r;
     }

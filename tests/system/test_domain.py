@@ -204,6 +204,19 @@ def test_authorities_that_a_shell_trusted_before_stay_trusted(daemon, tmp_path):
     assert other in path.read_text()
     variables(daemon)
     assert other not in path.read_text()
+    assert variables(daemon, SSL_CERT_FILE=str(tmp_path / "gone.pem"))["SSL_CERT_FILE"] == str(path)
+
+
+def test_two_daemons_in_one_shell_do_not_make_the_file_grow(daemon, tmp_path):
+    path = Path(variables(daemon)["SSL_CERT_FILE"])
+    before = path.stat().st_size
+    other = tmp_path / "other.pem"  # that of another daemon, which has taken over ours
+    for _ in range(3):
+        other.write_text(path.read_text() + Path(Authority(str(tmp_path)).cert).read_text())
+        variables(daemon, SSL_CERT_FILE=str(other))
+        other.write_text(path.read_text())
+    assert path.read_text().count("BEGIN") <= HOST_BUNDLE.read_text().count("BEGIN") + 4
+    assert path.stat().st_size < before + 8192
 
 
 def test_our_authority_is_for_our_names_alone(daemon):
