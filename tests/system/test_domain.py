@@ -83,7 +83,8 @@ def env(daemon, **more):
 def shell(daemon, command, without=(), **more):
     """The command after `eval "$(atoll env)"`, and after `unset` of some of its variables."""
     line = f'eval "$({PROGRAM} env --data {shlex.quote(str(daemon.data))})"; unset {" ".join(without) or "NONE"}; {command}'
-    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=180, env=environment(**more))
+    return subprocess.run(["bash", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180,
+                          env=environment(**more))
 
 
 def variables(daemon, **more):
@@ -162,6 +163,8 @@ def test_a_browser_opens_a_port_by_its_name(daemon, tmp_path):
     """Over plain HTTP at once, and over TLS once it was told of the authority as `atoll ca --help` says."""
     store = tmp_path / ".pki" / "nssdb"
     store.mkdir(parents=True)
+    subprocess.run(["certutil", "-d", f"sql:{store}", "-N", "--empty-password"], check=True, stdin=subprocess.DEVNULL,
+                   timeout=60)
     with Sandbox.create(**daemon.sdk) as sandbox:
         sandbox.files.write("/tmp/index.html", "<p>a page</p>")
         sandbox.commands.run("cd /tmp && exec python3 -m http.server 8000", background=True)
@@ -169,7 +172,6 @@ def test_a_browser_opens_a_port_by_its_name(daemon, tmp_path):
         plain = f"http://8000-{sandbox.sandbox_id}.localhost:{httpx.URL(daemon.url).port}/"
         until(lambda: "a page" in dumped(plain, tmp_path), "the page is opened over plain HTTP")
         assert "a page" not in dumped(secure, tmp_path)
-        subprocess.run(["certutil", "-d", f"sql:{store}", "-N", "--empty-password"], check=True)
         done = shell(daemon, f"{PROGRAM} ca --data {daemon.data} > {tmp_path}/atoll-ca.pem && certutil -d sql:{store} -A "
                              f"-t C,, -n atoll -i {tmp_path}/atoll-ca.pem")
         assert done.returncode == 0, done.stderr
