@@ -142,7 +142,9 @@ int client_trust_write(const struct places *places, const char *domain, struct e
         return r;
     }
     r = others_add(places, &new, err);
-    r = r < 0 ? r : buf_printf(&new, "%s", own);
+    if (r == 0 && !holds(&new, str_of(own))) {
+        r = buf_printf(&new, "%s", own);
+    }
     if (r < 0 || (known && str_eq(buf_str(&old), buf_str(&new)))) {
         return r;
     }
