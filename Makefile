@@ -20,7 +20,7 @@ build: ## installs what is missing and compiles the programs into build/
 compile:
 	@TARGETS="$(PROGRAMS)" tools/build build
 
-run: build ## builds, prepares this machine and serves on http://127.0.0.1:3000 (ARGS="--listen ...")
+run: build ## builds, prepares this machine and serves on http://127.0.0.1:3000, and with TLS (ARGS="--listen ...")
 	@tools/deps run criu
 	@exec build/atoll serve $(ARGS)
 

@@ -135,6 +135,7 @@ static const struct route routes[] = {
     {"PUT", "/volumecontent/{}/file", NULL, BODY_NONE, ACCESS_OPEN, stream_volume},
     {"GET", "/metrics", handle_figures, BODY_NONE, ACCESS_SCRAPE, NULL},
     {"GET", "/health", handle_health, BODY_NONE, ACCESS_PROBE, NULL},
+    {"GET", "/", handle_about, BODY_NONE, ACCESS_PROBE, NULL},
 };
 
 static const char team_is_busy[] =

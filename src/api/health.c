@@ -110,3 +110,22 @@ void handle_health(struct call *call, const json_t *body)
     }
     call_json(call, 200, reply);
 }
+
+/* Whoever opens the address in a browser is told what it is for. */
+void handle_about(struct call *call, const json_t *body)
+{
+    json_t *reply = json_object();
+
+    (void)body;
+    (void)json_object_set_new(reply, "name", json_string("atoll"));
+    (void)json_object_set_new(reply, "version", json_string(ATOLL_VERSION));
+    (void)json_object_set_new(
+        reply, "message",
+        json_string("Sandboxes behind the E2B API. `atoll env` prints what an SDK needs to reach "
+                    "it; requests want a key, as X-API-Key. What is served: /sandboxes, /templates "
+                    "and the rest of the E2B API, /tools, /mcp, /health, /metrics."));
+    (void)json_object_set_new(reply, "documentation",
+                              json_string("README.md and docs/ of atoll; `atoll help`; GET "
+                                          "/tools/openapi.json with a key"));
+    call_json(call, 200, reply);
+}

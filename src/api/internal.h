@@ -434,6 +434,7 @@ void handle_pushed_request(struct call *call, const json_t *body); /* absent.c *
 void handle_pushed_rebuild(struct call *call, const json_t *body);
 void handle_pushed_start(struct call *call, const json_t *body);
 void handle_health(struct call *call, const json_t *body);
+void handle_about(struct call *call, const json_t *body);
 void handle_metrics(struct call *call, const json_t *body);
 void handle_metrics_many(struct call *call, const json_t *body);
 void handle_metrics_team(struct call *call, const json_t *body);

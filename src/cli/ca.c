@@ -5,6 +5,12 @@
 
 enum { CA_BYTES_MAX = 16 * 1024 };
 
+const char cli_ca_usage[] =
+    "usage: atoll ca > FILE\n\n"
+    "`atoll env` tells SDKs, curl and Node of it already. A browser wants it in its own list, as:\n"
+    "  atoll ca > atoll-ca.pem\n"
+    "  certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n atoll -i atoll-ca.pem   # Chromium";
+
 /* The daemon makes it when it first serves TLS without files of the operator's. */
 int cli_ca(struct cli *cli)
 {
@@ -13,11 +19,11 @@ int cli_ca(struct cli *cli)
     int r = place_read_ca(&cli->places, text, sizeof(text), &err);
 
     if (r == -ENOENT || r == -EACCES) {
-        return cli_fail(
-            CLI_FAILED,
-            "there is no %s: it is made when the daemon first serves with tls_listen and"
-            " without tls_cert (and only root and the serving user can read it)",
-            cli->places.ca);
+        return cli_fail(CLI_FAILED,
+                        "there is no %s: it is there while the daemon serves TLS without tls_cert "
+                        "(and only root"
+                        " and the serving user can read it)",
+                        cli->places.ca);
     }
     if (r < 0) {
         return cli_fail(CLI_FAILED, "%s", err.msg);

@@ -25,6 +25,26 @@ enum {
 
 /* ---- which daemon ---- */
 
+static int nobody_serves(const struct cli *cli, struct err *err)
+{
+    const struct places *places = &cli->places;
+
+    if (lock_is_held(places->prepare_lock) || lock_is_held(places->layers_lock)) {
+        return err_set(err, ENOENT,
+                       "the daemon of %s is being prepared, which takes minutes when it is started "
+                       "for the first time: wait until its log says where it serves",
+                       cli->config.data);
+    }
+    if (lock_is_held(places->serve_lock)) {
+        return err_set(err, ENOENT, "the daemon of %s is starting, or stopping: try again",
+                       cli->config.data);
+    }
+    return err_set(err, ENOENT,
+                   "no daemon serves %s: start one with `%s serve` (the first `make run` installs "
+                   "packages before that), or name its directory with --data",
+                   cli->config.data, cli->program);
+}
+
 int endpoint_find(const struct cli *cli, struct endpoint *out, struct err *err)
 {
     if (access(cli->places.default_key, R_OK) < 0 && errno == EACCES) {
@@ -37,10 +57,7 @@ int endpoint_find(const struct cli *cli, struct endpoint *out, struct err *err)
         return r;
     }
     if (r < 0 || !out->url[0] || !lock_is_held(cli->places.serve_lock)) {
-        return err_set(err, ENOENT,
-                       "no daemon serves %s: start one with `%s serve`, or name its "
-                       "directory with --data",
-                       cli->config.data, cli->program);
+        return nobody_serves(cli, err);
     }
     return place_read_key(&cli->places, out->key, sizeof(out->key), err);
 }

@@ -53,8 +53,9 @@ int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);
 
 /* What `--help` after the command prints, and the command itself when it is called wrongly. */
-extern const char cli_logs_usage[], cli_key_usage[], cli_team_usage[], cli_admin_key_usage[],
-    cli_shell_usage[], cli_template_usage[], cli_mcp_usage[], cli_tool_usage[];
+extern const char cli_ca_usage[], cli_env_usage[], cli_disk_usage[], cli_logs_usage[],
+    cli_key_usage[], cli_team_usage[], cli_admin_key_usage[], cli_shell_usage[],
+    cli_template_usage[], cli_mcp_usage[], cli_tool_usage[];
 
 /* Prints "atoll: <sentence>" on stderr and returns the code. */
 int cli_fail(int code, const char *fmt, ...) printf_like(2, 3);

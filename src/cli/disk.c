@@ -1,9 +1,18 @@
 /* disk.c - what paused sandboxes, snapshots and templates take of the disk, the largest first. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "cli/cli.h"
+
+const char cli_disk_usage[] =
+    "usage: atoll disk\n\n"
+    "Lists what can be deleted, the largest first. Built-in templates are not in the list; the "
+    "file\n"
+    "that holds all, with them and with the disks of running sandboxes and volumes, is told below\n"
+    "it to whoever may look at it.";
 
 struct user {
     long long bytes;
@@ -76,6 +85,22 @@ static int largest_first(const void *a, const void *b)
     return (left->bytes < right->bytes) - (left->bytes > right->bytes);
 }
 
+/* What all of it takes of the host's disk, where the daemon is the one of this data directory. */
+static void pool_print(const struct cli *cli, const struct endpoint *endpoint)
+{
+    char image[PLACE_BYTES + sizeof(".img")], url[sizeof(endpoint->url)];
+    struct stat st;
+    struct err err;
+
+    (void)snprintf(image, sizeof(image), "%s.img", cli->places.pool);
+    if (place_read_url(&cli->places, url, sizeof(url), &err) == 0 &&
+        strcmp(url, endpoint->url) == 0 && lstat(image, &st) == 0) {
+        printf("%10.1f MB  on the host's disk in all, with built-in templates, volumes and running "
+               "sandboxes: %s\n",
+               (double)st.st_blocks * 512 / 1e6, image);
+    }
+}
+
 int cli_disk(struct cli *cli)
 {
     struct endpoint endpoint;
@@ -94,9 +119,9 @@ int cli_disk(struct cli *cli)
         printf("%10.1f MB  %-14s  %s\n", (double)user->bytes / 1e6, user->kind, user->name);
         sum += user->bytes;
     }
-    printf(
-        "%10.1f MB  in all; files that several share are counted for each, and those of built-in "
-        "templates for none\n",
-        (double)sum / 1e6);
+    printf("%10.1f MB  in this list; files that several share are counted for each, and those of "
+           "built-in templates for none\n",
+           (double)sum / 1e6);
+    pool_print(cli, &endpoint);
     return CLI_OK;
 }

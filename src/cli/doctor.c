@@ -1,5 +1,7 @@
+#include <netdb.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -66,6 +68,22 @@ static void result_print(const struct probe_result *result)
     printf("%-9s %-20s %s\n", words[result->verdict], result->name, result->sentence);
 }
 
+/* The daemon's domain, unless another is named. */
+static void names_check(void)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    bool there = getaddrinfo("doctor.localhost", NULL, &hints, &found) == 0;
+
+    printf("%-9s %-20s %s\n", words[there ? PROBE_OK : PROBE_DEGRADED], "names",
+           there ? "names below localhost lead to this machine"
+                 : "names below localhost lead nowhere, so SDKs cannot go by E2B_DOMAIN: apt-get "
+                   "install libnss-myhostname");
+    if (found) {
+        freeaddrinfo(found);
+    }
+}
+
 int cli_doctor(struct cli *cli)
 {
     struct probe_result results[PROBE_RESULTS_MAX];
@@ -91,5 +109,6 @@ int cli_doctor(struct cli *cli)
     (void)file_check("code interpreter", cli->places.interpreter,
                      "not beside this program: its template cannot be made");
     well &= programs_check(cli);
+    names_check();
     return well ? CLI_OK : CLI_FAILED;
 }

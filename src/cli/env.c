@@ -1,20 +1,79 @@
+#include <errno.h>
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "daemon/client_trust.h"
+
+const char cli_env_usage[] =
+    "usage: atoll env, as eval \"$(atoll env)\"\n\n"
+    "E2B_API_KEY: the key of the default team.\n"
+    "E2B_DOMAIN: where SDKs find the API and ports of sandboxes, over TLS.\n"
+    "E2B_API_URL, E2B_SANDBOX_URL, E2B_VOLUME_API_URL: the same without TLS, for SDKs that know\n"
+    "them.\n"
+    "SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, NODE_EXTRA_CA_CERTS: a file with the\n"
+    "authorities of this host and the daemon's own.";
+
+/* Each is known to some: OpenSSL and the Python SDKs, requests, curl, Node. */
+static const char *const trust_names[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+                                          "NODE_EXTRA_CA_CERTS"};
+
+/* Quoted for a shell, whatever is in it. */
+static void export_print(const char *name, const char *value)
+{
+    printf("export %s='", name);
+    for (const char *c = value; *c; c++) {
+        if (*c == '\'') {
+            printf("'\\''");
+        } else {
+            (void)putchar(*c);
+        }
+    }
+    printf("'\n");
+}
+
+/* A daemon whose certificate others have signed has no authority that clients would have to be told
+ * of. */
+static int trust_print(const struct cli *cli, const char *domain)
+{
+    struct err err;
+    int r = client_trust_write(&cli->places, domain, &err);
+
+    if (r == -ENOENT) {
+        return CLI_OK;
+    }
+    if (r < 0) {
+        return cli_fail(CLI_FAILED, "%s", err.msg);
+    }
+    for (size_t i = 0; i < countof(trust_names); i++) {
+        export_print(trust_names[i], cli->places.ca_bundle);
+    }
+    return CLI_OK;
+}
 
 int cli_env(struct cli *cli)
 {
     struct endpoint endpoint;
+    char domain[CONFIG_TEXT_BYTES] = "";
     struct err err;
 
-    if (endpoint_find(cli, &endpoint, &err) < 0) {
+    if (endpoint_find(cli, &endpoint, &err) < 0 ||
+        place_read_domain(&cli->places, domain, sizeof(domain), &err) < 0) {
         return cli_fail(CLI_FAILED, "%s", err.msg);
     }
-    /* Root passes this to eval, and the server wrote it: both values have a form in which nothing
-     * is a shell's (daemon/places.h), and are quoted all the same. */
-    printf("export E2B_API_URL='%s' E2B_SANDBOX_URL='%s' E2B_API_KEY='%s'\n", endpoint.url,
-           endpoint.url, endpoint.key);
+    /* Root passes this to eval, and the server wrote it: each value has a form in which nothing is
+     * a shell's (daemon/places.h), and is quoted all the same. */
+    int code = domain[0] ? trust_print(cli, domain) : CLI_OK;
+    if (code != CLI_OK) {
+        return code;
+    }
+    if (domain[0]) {
+        export_print("E2B_DOMAIN", domain);
+    }
+    export_print("E2B_API_KEY", endpoint.key);
+    /* SDKs that know these save the time for TLS; the others go by the domain. */
+    export_print("E2B_API_URL", endpoint.url);
+    export_print("E2B_SANDBOX_URL", endpoint.url);
     /* The SDKs look for volumes at a place of its own; here it is the same. */
-    printf("export E2B_VOLUME_API_URL='%s'\n", endpoint.url);
+    export_print("E2B_VOLUME_API_URL", endpoint.url);
     return CLI_OK;
 }

@@ -6,7 +6,10 @@
 #include "cli/entry.h"
 #include "cli/tame.h"
 
-const char cli_logs_usage[] = "usage: atoll logs ID [--follow], with the id of a sandbox";
+const char cli_logs_usage[] =
+    "usage: atoll logs ID [--follow], with the id of a sandbox\n\n"
+    "Shows what its agent logged, and of what it asked of the outside all that was refused or\n"
+    "failed and every request that a rule changed. What simply got through is not logged.";
 
 static void print_line(void *ctx, struct str line)
 {

@@ -1,4 +1,5 @@
 /* main.c - finds the command and its settings. */
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -35,15 +36,15 @@ static const struct command commands[] = {
     {"serve", "", "prepares what is missing and serves; as root it also starts the keeper",
      cli_serve, 0, false, NULL, NULL, NULL},
     {"ca", "", "prints the certificate of the authority that clients of its TLS must trust", cli_ca,
-     0, false, NULL, NULL, NULL},
-    {"env", "", "prints the exports for the daemon of a data directory", cli_env, 0, false, NULL,
-     NULL, NULL},
+     0, false, NULL, NULL, cli_ca_usage},
+    {"env", "", "prints what a shell needs to reach the daemon of a data directory", cli_env, 0,
+     false, NULL, NULL, cli_env_usage},
     {"doctor", "[ID]", "checks this machine point by point, or tells the story of a sandbox",
      cli_doctor, 1, false, NULL, NULL, NULL},
     {"disk", "", "what paused sandboxes, snapshots and templates take of the disk", cli_disk, 0,
-     false, NULL, NULL, NULL},
-    {"logs", "ID [--follow]", "what the agent of a sandbox logged", cli_logs, 1, false, "--follow",
-     NULL, cli_logs_usage},
+     false, NULL, NULL, cli_disk_usage},
+    {"logs", "ID [--follow]", "what the agent of a sandbox logged, and what its way out refused",
+     cli_logs, 1, false, "--follow", NULL, cli_logs_usage},
     {"key", "create NAME | list | revoke ID", "API keys of the running daemon", cli_key, 2, false,
      NULL, NULL, cli_key_usage},
     {"team", "list | create NAME | ...", "teams: their keys, their limits, what they use", cli_team,
@@ -91,6 +92,13 @@ int cli_version(struct cli *cli)
     return CLI_OK;
 }
 
+static void settings_print(void)
+{
+    printf("\nSettings. Each is a flag, a variable (--tls-cert: ATOLL_TLS_CERT) and a line of the\n"
+           "configuration file (tls_cert = FILE), in that order:\n\n");
+    config_help(stdout);
+}
+
 int cli_help(struct cli *cli)
 {
     char left[64];
@@ -105,16 +113,29 @@ int cli_help(struct cli *cli)
         printf("  %-*s%s%*s %s\n", HELP_COLUMN, left, fits ? "" : "\n", fits ? 0 : HELP_COLUMN + 2,
                "", commands[i].summary);
     }
-    printf("\nSettings. Each is a flag, a variable (--tls-cert: ATOLL_TLS_CERT) and a line of the\n"
-           "configuration file (tls_cert = FILE), in that order:\n\n");
-    config_help(stdout);
+    settings_print();
     return CLI_OK;
+}
+
+/* These hold what sandboxes or all clients may reach; the others are the operator's own. */
+static bool is_daemon(const struct command *command)
+{
+    return command->run == cli_serve || command->run == cli_keeper || command->run == cli_prepare;
 }
 
 static int command_help(const struct command *command)
 {
-    printf("%s\n\n%s.\n`atoll help` lists the settings, such as --data DIR.\n", command->usage,
-           command->summary);
+    if (command->usage) {
+        printf("%s\n", command->usage);
+    } else {
+        printf("usage: atoll %s%s%s\n", command->name, command->args[0] ? " " : "", command->args);
+    }
+    printf("\n%c%s.\n", toupper((unsigned char)command->summary[0]), command->summary + 1);
+    if (is_daemon(command)) {
+        settings_print();
+    } else if (!command->no_settings) {
+        printf("`atoll help` lists the settings, such as --data DIR.\n");
+    }
     return CLI_OK;
 }
 
@@ -204,12 +225,6 @@ static int command_run(const struct command *command, struct cli *cli, int argc,
     return command->run(cli);
 }
 
-/* These hold what sandboxes or all clients may reach; the others are the operator's own. */
-static bool is_daemon(const struct command *command)
-{
-    return command->run == cli_serve || command->run == cli_keeper || command->run == cli_prepare;
-}
-
 int main(int argc, char **argv)
 {
     struct cli cli = {.program = argv[0]};
@@ -222,7 +237,7 @@ int main(int argc, char **argv)
     const struct command *command = command_find(name);
     bool explains = command && command->flag && strcmp(command->flag, HELP_FLAG) == 0;
     if (!explains && asks_for_help(argc, argv)) {
-        return command && command->usage ? command_help(command) : cli_help(&cli);
+        return command && command->run != cli_help ? command_help(command) : cli_help(&cli);
     }
     if (!command) {
         return cli_fail(CLI_USAGE, "there is no command '%s'; try `atoll help`", argv[1]);

@@ -78,33 +78,59 @@ static int files_open(struct certificates *certificates, uv_loop_t *loop, struct
 
 /* ---- our own ---- */
 
-/* The domain and all below it, and what a client on this machine may call us. */
-static int leaf_make(struct certificates *certificates, struct pki *leaf)
+/* What a client on this machine may call us, and the domain. */
+struct own_names {
+    char domain[CONFIG_TEXT_BYTES];
+    char host[CONFIG_TEXT_BYTES];
+    const char *list[NAMES_MAX];
+    size_t n;
+};
+
+static void name_add(struct own_names *names, const char *name)
 {
-    char domain[CONFIG_TEXT_BYTES] = "", host[CONFIG_TEXT_BYTES] = "";
-    char wildcard[CONFIG_TEXT_BYTES + 2];
-    const char *names[NAMES_MAX] = {domain, wildcard, "localhost", "127.0.0.1", "::1"};
-    size_t n = 5;
-    const struct config *config = certificates->config;
-    struct str listen = str_of(config->tls_listen);
+    bool known = !name[0];
+
+    for (size_t i = 0; i < names->n && !known; i++) {
+        known = strcmp(names->list[i], name) == 0;
+    }
+    if (!known) {
+        names->list[names->n++] = name;
+    }
+}
+
+static void names_collect(const struct config *config, struct own_names *out)
+{
+    struct str listen = str_of(config->tls_listen), own = str_of(config->domain);
     const char *colon = listen.len ? memrchr(listen.at, ':', listen.len) : NULL;
 
-    struct str own = str_of(config->domain);
-    (void)str_copy(domain, sizeof(domain), (struct str){own.at, str_find(own, ':')});
-    if (!domain[0]) {
-        (void)str_copy(domain, sizeof(domain), STR("localhost"));
-    }
-    (void)snprintf(wildcard, sizeof(wildcard), "*.%s", domain);
+    *out = (struct own_names){.n = 0};
+    (void)str_copy(out->domain, sizeof(out->domain),
+                   own.len ? (struct str){own.at, str_find(own, ':')} : STR("localhost"));
     listen.len = colon ? (size_t)(colon - listen.at) : listen.len;
     if (listen.len > 2 && listen.at[0] == '[') {
         listen = (struct str){listen.at + 1, listen.len - 2};
     }
-    if (str_copy(host, sizeof(host), listen) && host[0] && !str_eq(listen, STR("0.0.0.0")) &&
-        !str_eq(listen, STR("::"))) {
-        names[n++] = host;
+    if (!str_eq(listen, STR("0.0.0.0")) && !str_eq(listen, STR("::"))) {
+        (void)str_copy(out->host, sizeof(out->host), listen);
     }
+    name_add(out, out->domain);
+    name_add(out, "localhost");
+    name_add(out, "127.0.0.1");
+    name_add(out, "::1");
+    name_add(out, out->host);
+}
+
+/* With all names below the domain. */
+static int leaf_make(struct certificates *certificates, struct pki *leaf)
+{
+    struct own_names names;
+    char wildcard[CONFIG_TEXT_BYTES + 2];
+
+    names_collect(certificates->config, &names);
+    (void)snprintf(wildcard, sizeof(wildcard), "*.%s", names.domain);
+    names.list[names.n++] = wildcard;
     pki_key_new(leaf);
-    return pki_certify(leaf, &certificates->authority, names, n);
+    return pki_certify(leaf, &certificates->authority, names.list, names.n);
 }
 
 /* Clients believe no wildcard of one label: so names below such a domain get each its own. */
@@ -150,6 +176,20 @@ static int authority_write(const struct pki *authority, const char *path, struct
     return written ? 0 : err_sys(err, "write %s", path);
 }
 
+/* It is believed for our own names alone, so that whoever trusts it risks nothing else. */
+static int authority_make(struct certificates *certificates, const struct places *places,
+                          const char *name, struct err *err)
+{
+    struct own_names names;
+
+    names_collect(certificates->config, &names);
+    if (pki_certify_ca_for(&certificates->authority, name, names.list, names.n) < 0) {
+        return err_set(err, EINVAL, "no certificate can be made for the domain %s",
+                       certificates->config->domain);
+    }
+    return authority_write(&certificates->authority, places->ca, err);
+}
+
 static int own_open(struct certificates *certificates, uv_loop_t *loop, const struct places *places,
                     struct err *err)
 {
@@ -166,8 +206,7 @@ static int own_open(struct certificates *certificates, uv_loop_t *loop, const st
     explicit_bzero(key, sizeof(key));
     hex_encode(hex, id, NAME_ID_BYTES);
     (void)snprintf(name, sizeof(name), "atoll %s", hex);
-    pki_certify_ca(&certificates->authority, name);
-    r = authority_write(&certificates->authority, places->ca, err);
+    r = authority_make(certificates, places, name, err);
     if (r == 0 && leaf_make(certificates, &leaf) < 0) {
         r = err_set(err, EINVAL, "no certificate can be made for the domain %s",
                     certificates->config->domain);
@@ -188,12 +227,20 @@ static int own_open(struct certificates *certificates, uv_loop_t *loop, const st
 
 /* ---- either ---- */
 
+void certificates_disown(const struct places *places)
+{
+    (void)unlink(places->ca);
+}
+
 int certificates_open(uv_loop_t *loop, const struct config *config, const struct places *places,
                       struct certificates **out, struct err *err)
 {
     struct certificates *certificates = xnew(struct certificates);
 
     certificates->config = config;
+    if (config->tls_cert[0]) {
+        certificates_disown(places);
+    }
     int r = config->tls_cert[0] ? files_open(certificates, loop, err)
                                 : own_open(certificates, loop, places, err);
     if (r < 0) {

@@ -2,7 +2,8 @@
  *
  * With files of the operator's: those, read again when they change. Without: a certificate for the
  * domain, signed by an authority of this daemon's own, whose certificate lies at places.ca for
- * clients to trust. Its key comes from the daemon's secret, so it is the same after every start.
+ * clients to trust, for our own names alone. Its key comes from the daemon's secret, so it is the
+ * same after every start.
  *
  * Owns:     the TLS context. Blocks: where files are read, which are small. Threads: the loop's.
  */
@@ -25,6 +26,8 @@ struct certificates;
 must_check int certificates_open(uv_loop_t *loop, const struct config *config,
                                  const struct places *places, struct certificates **out,
                                  struct err *err);
+/* Takes the authority's certificate of an earlier start away: clients need none now. */
+void certificates_disown(const struct places *places);
 struct tls_context *certificates_tls(const struct certificates *certificates);
 void certificates_close(struct certificates *certificates); /* NULL is fine */
 

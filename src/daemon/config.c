@@ -26,6 +26,7 @@ enum kind {
     DOMAIN,
     NAMES,
     ADDRESS,
+    ADDRESS_OR_AUTO, /* or none, which is empty */
     FILE_PATH,
     BYTES,
     COUNT,
@@ -35,7 +36,7 @@ enum kind {
     LEVEL
 };
 
-static const char automatic[] = "auto";
+static const char automatic[] = CONFIG_AUTO_TEXT;
 
 struct setting {
     const char *name;
@@ -53,15 +54,19 @@ struct setting {
 static const struct setting settings[] = {
     {FIELD(listen), .kind = ADDRESS, .fallback = "127.0.0.1:3000", .hint = "ADDR:PORT",
      .help = "where the API and all sandbox traffic are served; port 0 takes a free one"},
-    {FIELD(tls_listen), .kind = ADDRESS, .fallback = "", .hint = "ADDR:PORT",
-     .help = "where the same is served over TLS"},
+    {FIELD(tls_listen), .kind = ADDRESS_OR_AUTO, .fallback = automatic, .hint = "ADDR:PORT",
+     .help =
+         "where the same is served over TLS, or none; auto: port 443 of loopback, or else 3443, "
+         "or else a free one; with --domain its port of the address that --listen names"},
     {FIELD(tls_cert), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
      .help = "certificate chain (PEM), read again when it changes; by default one of our own "
              "(atoll ca)"},
     {FIELD(tls_key), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
      .help = "its private key (PEM), readable by the serving user"},
     {FIELD(domain), .kind = DOMAIN, .fallback = "", .hint = "NAME",
-     .help = "sandbox ports are reached as <port>-<id>.NAME"},
+     .help =
+         "sandbox ports are reached as <port>-<id>.NAME; by default localhost, with the port of "
+         "TLS unless that is 443"},
     {FIELD(allowed_hosts), .kind = NAMES, .fallback = "", .hint = "NAMES",
      .help =
          "more names that clients may reach the daemon by, as box.example.org,*.box.lan; *: any "
@@ -225,20 +230,24 @@ static bool is_port(struct str text)
     return digits > 0 && digits == text.len && strtoul(text.at, NULL, 10) <= UINT16_MAX;
 }
 
-/* A host name as DNS has it, perhaps with the port that clients see it on; empty: none. */
-static int set_domain(char *field, const char *value, struct err *err)
+bool config_domain_ok(struct str whole)
 {
-    struct str whole = str_of(value);
     size_t colon = str_find(whole, ':');
     struct str name = {whole.at, colon};
     struct str label;
-    bool good =
-        name.len <= DOMAIN_BYTES_MAX && (colon == whole.len || is_port(str_skip(whole, colon + 1)));
+    bool good = name.len > 0 && name.len <= DOMAIN_BYTES_MAX &&
+                (colon == whole.len || is_port(str_skip(whole, colon + 1)));
 
-    while (whole.len > 0 && good && str_split(&name, '.', &label)) {
+    while (good && str_split(&name, '.', &label)) {
         good = is_label(label);
     }
-    if (!good) {
+    return good;
+}
+
+/* Empty: nobody named one. */
+static int set_domain(char *field, const char *value, struct err *err)
+{
+    if (value[0] && !config_domain_ok(str_of(value))) {
         return err_set(err, EINVAL, "'%s' is not a domain name, as sandboxes.example.com", value);
     }
     return set_text(field, value, err);
@@ -268,6 +277,14 @@ static int set_address(char *field, const char *value, struct err *err)
         return err_set(err, EINVAL, "'%s' is not an address with a port, as 127.0.0.1:3000", value);
     }
     return set_text(field, value, err);
+}
+
+static int set_address_or_auto(char *field, const char *value, struct err *err)
+{
+    if (strcmp(value, automatic) == 0) {
+        return set_text(field, value, err);
+    }
+    return set_address(field, strcmp(value, "none") == 0 ? "" : value, err);
 }
 
 static int set_number(uint64_t *field, const char *value, enum kind kind, struct err *err)
@@ -341,6 +358,8 @@ static int set(const struct setting *s, struct config *config, const char *value
         return set_path(field, value, err);
     case ADDRESS:
         return set_address(field, value, err);
+    case ADDRESS_OR_AUTO:
+        return set_address_or_auto(field, value, err);
     case BYTES:
     case COUNT:
     case COUNT_OR_NONE:
@@ -655,6 +674,7 @@ static void value_text(const struct setting *s, const struct config *config, cha
     case DOMAIN:
     case NAMES:
     case ADDRESS:
+    case ADDRESS_OR_AUTO:
     case FILE_PATH:
         (void)snprintf(out, size, "%s", field);
         return;

@@ -22,14 +22,16 @@
 
 enum { CONFIG_TEXT_BYTES = 1024 }; /* of any one value */
 
-#define CONFIG_AUTO UINT64_MAX /* a number that the host decides */
+#define CONFIG_AUTO UINT64_MAX  /* a number that the host decides */
+#define CONFIG_AUTO_TEXT "auto" /* of a setting that is settled when the daemon starts */
 
 struct config { /* paths are absolute, or empty where that has a meaning */
     char listen[CONFIG_TEXT_BYTES];
-    char tls_listen[CONFIG_TEXT_BYTES]; /* empty: no TLS */
+    char tls_listen[CONFIG_TEXT_BYTES]; /* empty: no TLS; CONFIG_AUTO_TEXT until it is settled */
     char tls_cert[CONFIG_TEXT_BYTES];
     char tls_key[CONFIG_TEXT_BYTES];
-    char domain[CONFIG_TEXT_BYTES];        /* empty: sandboxes are reached by headers alone */
+    char domain[CONFIG_TEXT_BYTES];        /* as the operator has named it; empty: not at all */
+    char domain_served[CONFIG_TEXT_BYTES]; /* no setting: what clients are told (tls_place.h) */
     char allowed_hosts[CONFIG_TEXT_BYTES]; /* names, separated by commas: http/hosts.h */
     char data[CONFIG_TEXT_BYTES];
     char cache[CONFIG_TEXT_BYTES];
@@ -76,6 +78,9 @@ struct config { /* paths are absolute, or empty where that has a meaning */
  * to the front of argv[1..] and counted in *words_n. */
 must_check int config_load(struct config *config, int argc, char **argv, int *words_n,
                            struct err *err);
+
+/* Whether that is a host name as DNS has it, perhaps with the port that clients see it on. */
+bool config_domain_ok(struct str whole);
 
 /* The table, as a list of flags with defaults. */
 void config_help(FILE *out);

@@ -158,6 +158,13 @@ static int publish(const char *unpacked, const char *layer, struct err *err)
     return 0;
 }
 
+static long long megabytes(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 ? (long long)st.st_size / 1000000 : 0;
+}
+
 static int unpack(const struct making *making, struct err *err)
 {
     char work[PATH_BYTES + sizeof(UNPACK_PREFIX) + KEEPER_LAYER_BYTES];
@@ -168,7 +175,9 @@ static int unpack(const struct making *making, struct err *err)
                                NULL};
 
     (void)snprintf(work, sizeof(work), "%s/" UNPACK_PREFIX "%s", making->layers, making->layer);
-    run_say(making->how->lines, "Unpacking the template %s", making->template);
+    run_say(making->how->lines,
+            "Unpacking the template %s (%lld MB compressed; up to a minute, and then to the disk)",
+            making->template, megabytes(making->archive));
     if (mkdir(work, 0700) < 0) {
         return err_sys(err, "make the directory %s", work);
     }

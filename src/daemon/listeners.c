@@ -5,7 +5,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/log.h"
 #include "base/str.h"
+#include "daemon/tls_place.h"
 #include "http/server.h"
 
 enum {
@@ -17,18 +19,34 @@ static int open_one(const char *address, int *out, struct err *err)
 {
     const char *port = strrchr(address, ':');
 
-    if (!address[0] || !port || strcmp(port, ":0") == 0) {
+    if (*out >= 0 || !address[0] || !port || strcmp(port, ":0") == 0) {
         return 0;
     }
     *out = http_address_open(address, err);
     return *out < 0 ? *out : 0;
 }
 
+/* Names below localhost lead to ::1 first, and some clients try no second address. */
+static void open_other(const char *address, int *out)
+{
+    char other[CONFIG_TEXT_BYTES];
+    struct err err;
+
+    if (tls_place_other(address, other, sizeof(other)) && open_one(other, out, &err) < 0) {
+        log_info("TLS is served on %s alone: %s", address, err.msg);
+    }
+}
+
 int listeners_open(const struct config *config, struct listeners *out, struct err *err)
 {
+    bool given = out->tls >= 0;
     int r = open_one(config->listen, &out->plain, err);
 
-    return r == 0 ? open_one(config->tls_listen, &out->tls, err) : r;
+    r = r == 0 ? open_one(config->tls_listen, &out->tls, err) : r;
+    if (r == 0 && !given) {
+        open_other(config->tls_listen, &out->tls6);
+    }
+    return r;
 }
 
 /* ---- systemd ---- */

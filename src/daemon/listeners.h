@@ -20,17 +20,19 @@
 struct listeners {
     int plain; /* -1: the server opens it */
     int tls;   /* likewise */
+    int tls6;  /* the other loopback address of the same port (tls_place.h); -1: none */
 };
-#define LISTENERS_NONE ((struct listeners){-1, -1})
+#define LISTENERS_NONE ((struct listeners){-1, -1, -1})
 
 static inline void listeners_closep(struct listeners *listeners)
 {
     fd_closep(&listeners->plain);
     fd_closep(&listeners->tls);
+    fd_closep(&listeners->tls6);
 }
 
-/* Opens what the settings name. A port of 0 is left to the server, which may take the one that its
- * predecessor had. */
+/* Opens what the settings name and nobody has handed over. A port of 0 is left to the server, which
+ * may take the one that its predecessor had. */
 must_check int listeners_open(const struct config *config, struct listeners *out, struct err *err);
 
 /* Takes the sockets of systemd's socket activation, if there are any. */

@@ -43,6 +43,8 @@ static const struct below below_data[] = {
     PLACE(ca, "state/ca.pem"),
     PLACE(secret_key, "state/secret.key"),
     PLACE(endpoint, "run/endpoint"),
+    PLACE(domain, "run/domain"),
+    PLACE(ca_bundle, "run/ca-bundle.pem"),
     PLACE(notices, "run/notices"),
     PLACE(keeper_socket, "run/keeper.sock"),
     PLACE(serve_lock, "run/serve.lock"),
@@ -310,6 +312,19 @@ int place_read_url(const struct places *places, char *out, size_t size, struct e
                ? 0
                : err_set(err, EINVAL, "%s holds no address of a daemon, as http://127.0.0.1:3000",
                          places->endpoint);
+}
+
+int place_read_domain(const struct places *places, char *out, size_t size, struct err *err)
+{
+    int r = read_whole(places, places->domain, out, size, err);
+
+    if (r < 0) {
+        return r;
+    }
+    line_cut(out);
+    return !out[0] || config_domain_ok(str_of(out))
+               ? 0
+               : err_set(err, EINVAL, "%s holds no domain, as localhost:3443", places->domain);
 }
 
 int place_read_key(const struct places *places, char *out, size_t size, struct err *err)

@@ -2,7 +2,8 @@
  *
  *   DATA/state/      0700, the serving user's: atoll.db, default.key, secret.key, logs/, files/,
  *                    blobs/
- *   DATA/run/        0755, root's: keeper.sock, the lock files, notices/; endpoint is the user's
+ *   DATA/run/        0755, root's: keeper.sock, the lock files, notices/, ca-bundle.pem; endpoint
+ *                    and domain are the user's
  *   DATA/pool...     root's alone: layers and sandbox disks (keeper/pool.h)
  *
  * Root never follows a name that the serving user could have put there.
@@ -33,6 +34,8 @@ struct places {
     char ca[PLACE_BYTES];            /* of the authority that signs the daemon's own certificate */
     char secret_key[PLACE_BYTES];    /* what secrets are sealed with: secret/key.h */
     char endpoint[PLACE_BYTES];      /* the URL of the daemon that serves, while it does */
+    char domain[PLACE_BYTES];        /* the domain that it serves, likewise */
+    char ca_bundle[PLACE_BYTES];     /* what its clients trust: client_trust.h */
     char notices[PLACE_BYTES];       /* how far the built-in templates are (builtin.h) */
     char keeper_socket[PLACE_BYTES]; /* fits a sockaddr_un */
     char serve_lock[PLACE_BYTES];    /* held by whoever serves this data directory */
@@ -62,6 +65,10 @@ must_check int place_open(const struct places *places, const char *path, off_t b
 /* http://ADDRESS:PORT of the daemon that serves; "" when none does. */
 must_check int place_read_url(const struct places *places, char *out, size_t size, struct err *err);
 
+/* The domain that it serves, perhaps with a port; "" when there is none. */
+must_check int place_read_domain(const struct places *places, char *out, size_t size,
+                                 struct err *err);
+
 /* The default key, e2b_ and hexadecimal digits. */
 must_check int place_read_key(const struct places *places, char *out, size_t size, struct err *err);
 
@@ -72,7 +79,7 @@ must_check int place_read_admin(const struct places *places, char *out, size_t s
 /* The certificate of the daemon's own authority: one PEM block and nothing else. */
 must_check int place_read_ca(const struct places *places, char *out, size_t size, struct err *err);
 
-/* What those above take for a value. Pure. */
+/* What these take for a value. Pure. */
 bool place_url_ok(struct str url);
 bool place_key_ok(struct str key);
 bool place_admin_ok(struct str token);

@@ -92,13 +92,17 @@ static int make_file(const char *path, mode_t mode, const struct identity *owner
     return 0;
 }
 
-/* The server writes its URL into a file of its own, in a directory that is not: so root can keep
- * sockets and locks beside it. Only its group may open the lock: who can open it can hold it. */
+/* The server writes its URL and its domain into files of its own, in a directory that is not: so
+ * root can keep sockets and locks beside it. Only its group may open the lock: who can open it can
+ * hold it. */
 static int make_run_files(const struct places *places, const struct identity *who, struct err *err)
 {
     const struct identity root_and_group = {.uid = 0, .gid = who->gid};
 
     int r = make_file(places->endpoint, 0644, who, err);
+    if (r == 0) {
+        r = make_file(places->domain, 0644, who, err);
+    }
     return r == 0 ? make_file(places->serve_lock, 0640, &root_and_group, err) : r;
 }
 
@@ -159,9 +163,20 @@ static int prepare_pool(const struct config *config, const struct places *places
     return 0;
 }
 
+/* The first start takes a while before there is anything to see. */
+static void tell_first(const struct config *config, const struct places *places)
+{
+    if (access(places->state, F_OK) < 0) {
+        (void)fprintf(stderr,
+                      "Preparing %s: checking this machine and making the pool of sandbox disks\n",
+                      config->data);
+    }
+}
+
 int prepare(const struct config *config, const struct places *places, struct identity *who,
             struct err *err)
 {
+    tell_first(config, places);
     int r = prepare_user(config, who, err);
     if (r == 0) {
         r = prepare_dirs(config, places, who, err);

@@ -37,6 +37,7 @@ enum {
     STOP_GRACE_MS = 5000,
     CLOSE_MS = 2000, /* for what is under way in other processes and threads */
     LINE_BYTES = 256,
+    STOP_TELL_MS = 300,       /* until it is said what a stop waits for */
     ROUTE_SEGMENTS_SHOWN = 2, /* of a path, in the log */
     PARTS = 4,                /* of all connections: */
     EDGE_PART = 3,            /* so many for requests into sandboxes, the rest for the API */
@@ -132,14 +133,20 @@ void serve_url(const char *listen, int port, char *out, size_t size)
     (void)snprintf(out, size, "http://%.*s:%d", (int)host.len, host.at, port);
 }
 
-static void endpoint_write(const struct server *server, const char *text)
+static void place_write(const char *path, const char *text)
 {
-    scoped_fd fd = open(server->places->endpoint, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW);
+    scoped_fd fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW);
 
     if (fd < 0 || dprintf(fd, "%s", text) < 0) {
-        log_warn("cannot write %s: `atoll env` will not find this daemon",
-                 server->places->endpoint);
+        log_warn("cannot write %s: `atoll env` will not find this daemon", path);
     }
+}
+
+/* The URL last: whoever finds it finds the rest. "": nobody serves. */
+static void endpoint_write(const struct server *server, const char *url)
+{
+    place_write(server->places->domain, url[0] ? server->config->domain_served : "");
+    place_write(server->places->endpoint, url);
 }
 
 /* Only for a person's eyes: a log file or a journal is read by others. */
@@ -166,10 +173,11 @@ static void announce(const struct server *server, const char *url)
 
     printf("\natoll " ATOLL_VERSION " serves on %s\n", url);
     if (config->tls_listen[0]) {
-        printf("and with TLS on https://%s\n", config->tls_listen);
+        printf("and with TLS on https://%s\n",
+               config->domain_served[0] ? config->domain_served : config->tls_listen);
     }
-    if (config->domain[0]) {
-        printf("sandbox ports are reached as <port>-<id>.%s\n", config->domain);
+    if (config->domain_served[0]) {
+        printf("sandbox ports are reached as <port>-<id>.%s\n", config->domain_served);
     }
     if (terminal) {
         announce_key(server, url);
@@ -217,8 +225,24 @@ static void on_unparked(void *ctx)
 static void on_http_stopped(void *ctx)
 {
     struct server *server = ctx;
+    uint32_t parked = sandboxes_figures(server->sandboxes).parked;
 
+    (void)uv_timer_stop(&server->close_limit);
+    if (parked > 0) {
+        log_info("ending %u jails that were kept ready", parked);
+    }
     sandboxes_unpark_all(server->sandboxes, on_unparked, server);
+}
+
+/* Whoever waits is told for what, and how not to. */
+static void on_clients_late(uv_timer_t *timer)
+{
+    const struct server *server = timer->data;
+    uint64_t n = http_server_figures(server->http).connections;
+
+    log_info("waiting up to %d s for %" PRIu64 " connection%s that clients still use; a second "
+             "Ctrl-C or SIGTERM does not wait",
+             STOP_GRACE_MS / 1000, n, n == 1 ? "" : "s");
 }
 
 /* What tools clean up, they clean up through the front door: it is closed after them, and does not
@@ -227,7 +251,7 @@ static void close_door(struct server *server)
 {
     if (!server->closing) {
         server->closing = true;
-        (void)uv_timer_stop(&server->close_limit);
+        (void)uv_timer_start(&server->close_limit, on_clients_late, STOP_TELL_MS, 0);
         http_server_stop(server->http, STOP_GRACE_MS, on_http_stopped, server);
     }
 }
@@ -449,9 +473,13 @@ static void on_figures(void *ctx, const char *team_id, struct prometheus *page)
     figures_show(&from, page);
 }
 
+static const char *or_null(const char *text)
+{
+    return text[0] ? text : NULL;
+}
+
 static int open_surface(struct server *server, struct err *err)
 {
-    const char *domain = server->config->domain[0] ? server->config->domain : NULL;
     server->metrics = metrics_new(&server->loop, server->sandboxes, server->keeper);
     const struct api_options options = {
         .loop = &server->loop,
@@ -465,7 +493,7 @@ static int open_surface(struct server *server, struct err *err)
         .shells = server->outward.shells,
         .identity = server->outward.identity,
         .volumes = server->volumes,
-        .domain = domain,
+        .domain = or_null(server->config->domain_served),
         .metrics = server->metrics,
         .logs = server->logs,
         .figures = on_figures,
@@ -479,7 +507,7 @@ static int open_surface(struct server *server, struct err *err)
     const struct edge_options edge = {
         .loop = &server->loop,
         .sandboxes = server->sandboxes,
-        .domain = domain,
+        .domain = or_null(server->config->domain),
         .shares = &server->edge_shares,
         .sandbox_max = (uint32_t)server->config->sandbox_connections_max,
     };
@@ -508,7 +536,7 @@ static int open_tools(struct server *server, struct err *err)
         .api = server->api,
         .store = server->store,
         .secrets = server->outward.secrets,
-        .domain = server->config->domain[0] ? server->config->domain : NULL,
+        .domain = or_null(server->config->domain),
         .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
         .code_s_max = (int64_t)server->config->code_timeout_s,
         .shells = server->outward.shells,
@@ -532,15 +560,20 @@ static int open_tls(struct server *server, struct err *err)
     const struct config *config = server->config;
 
     if (!config->tls_listen[0] && server->listeners->tls < 0) {
+        certificates_disown(server->places);
         return 0;
     }
     int r = certificates_open(&server->loop, config, server->places, &server->certificates, err);
     if (r < 0) {
         return r;
     }
-    names_certified(&server->names, certificates_tls(server->certificates));
-    return open_listener(server, &server->listeners->tls, config->tls_listen,
-                         certificates_tls(server->certificates), err);
+    struct tls_context *tls = certificates_tls(server->certificates);
+    names_certified(&server->names, tls);
+    r = open_listener(server, &server->listeners->tls, config->tls_listen, tls, err);
+    if (r == 0 && server->listeners->tls6 >= 0) {
+        r = http_server_listen_fd(server->http, move_fd(&server->listeners->tls6), tls, err);
+    }
+    return r;
 }
 
 static int open_http(struct server *server, struct err *err)

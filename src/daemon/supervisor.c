@@ -24,6 +24,7 @@
 #include "daemon/preparer.h"
 #include "daemon/serve.h"
 #include "daemon/stop.h"
+#include "daemon/tls_place.h"
 #include "http/server.h"
 #include "keeper/keeper.h"
 #include "keeper/pool.h"
@@ -339,7 +340,8 @@ static int port_check(const char *flag, const char *address, struct err *err)
 {
     const struct timespec pause = {.tv_nsec = PORT_POLL_MS * 1000000L};
     int64_t deadline_ms = clock_mono_ms() + LOCK_WAIT_MS;
-    int r = address[0] ? http_address_check(address, err) : 0;
+    bool open = address[0] && strcmp(address, CONFIG_AUTO_TEXT) != 0;
+    int r = open ? http_address_check(address, err) : 0;
 
     while (r == -EADDRINUSE && clock_mono_ms() < deadline_ms && !stop_asked()) {
         (void)nanosleep(&pause, NULL);
@@ -381,7 +383,7 @@ static void pool_put_away(const struct places *places)
     }
 }
 
-int supervisor_run(const struct config *config, const struct places *places, const char *program)
+int supervisor_run(struct config *config, const struct places *places, const char *program)
 {
     struct supervisor sv = {
         .config = config,
@@ -414,6 +416,9 @@ int supervisor_run(const struct config *config, const struct places *places, con
         return 1;
     }
     notices_forget_awaited(places);
+    if (r == 0 && (r = tls_place_settle(config, -1, &err)) < 0) {
+        log_error("%s", err.msg);
+    }
     int exit_code = r < 0 ? 1 : supervise(&sv);
     pool_put_away(places);
     return exit_code;
@@ -458,8 +463,7 @@ int supervisor_keeper(const struct config *config, const struct places *places)
     return 1;
 }
 
-int supervisor_unprivileged(const struct config *config, const struct places *places,
-                            const char *program)
+int supervisor_unprivileged(struct config *config, const struct places *places, const char *program)
 {
     char layers[KEEPER_LAYER_BYTES];
     struct err err;
@@ -475,8 +479,17 @@ int supervisor_unprivileged(const struct config *config, const struct places *pl
         return 1;
     }
     scoped(listeners_closep) struct listeners listeners = LISTENERS_NONE;
-    if (listeners_inherit(&listeners, &err) < 0 ||
-        ports_check(config, places, &listeners, &err) < 0) {
+    int r = listeners_inherit(&listeners, &err);
+    if (r == 0) {
+        r = ports_check(config, places, &listeners, &err);
+    }
+    if (r == 0) {
+        r = tls_place_settle(config, listeners.tls, &err);
+    }
+    if (r == 0) {
+        r = listeners_open(config, &listeners, &err);
+    }
+    if (r < 0) {
         log_error("%s", err.msg);
         return 1;
     }

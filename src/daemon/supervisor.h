@@ -11,12 +11,13 @@
 #include "daemon/config.h"
 #include "daemon/places.h"
 
-/* Returns the exit code; a failure has been logged. */
-int supervisor_run(const struct config *config, const struct places *places, const char *program);
+/* Returns the exit code; a failure has been logged. Settles what the settings leave open
+ * (tls_place.h). */
+int supervisor_run(struct config *config, const struct places *places, const char *program);
 
 /* The parts that systemd's units run apart: `atoll keeper`, and `atoll serve` without root. */
 int supervisor_keeper(const struct config *config, const struct places *places);
-int supervisor_unprivileged(const struct config *config, const struct places *places,
+int supervisor_unprivileged(struct config *config, const struct places *places,
                             const char *program);
 
 #endif

@@ -118,8 +118,13 @@ static enum edge_verdict route_by_headers(const struct http_request *req, struct
     if (id.len == 0 && port.len == 0) {
         return EDGE_NOT_OURS;
     }
-    if (id.len == 0 || port.len == 0) {
-        return bad(out, "missing header");
+    if (id.len == 0) {
+        return bad(out, "missing header E2b-Sandbox-Id: send the sandbox's id beside its port, as "
+                        "E2b-Sandbox-Id: ID");
+    }
+    if (port.len == 0) {
+        return bad(out, "missing header E2b-Sandbox-Port: send the port beside the sandbox's id, "
+                        "as E2b-Sandbox-Port: 8000");
     }
     return target(id, port, out);
 }

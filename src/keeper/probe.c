@@ -40,7 +40,7 @@ enum {
     KERNEL_MINOR = 19, /* overlayfs on idmapped layers */
     PROC_TEXT_BYTES = 256 * 1024,
     INOTIFY_INSTANCES = 128, /* the default of most kernels */
-    DESCRIPTORS = 65536,     /* of the server: for ten thousand sandboxes and their requests */
+    DESCRIPTORS = 16384,     /* of the server: with fewer, few sandboxes and requests fit */
 };
 
 struct probe {
@@ -345,7 +345,9 @@ static enum probe_verdict probe_descriptors(const struct probe *probe, struct pr
                        "start it with a higher limit (ulimit -n)",
                        most, most / KEEPER_FDS_HELD);
     }
-    return verdict(out, PROBE_OK, "a process may have %zu descriptors", most);
+    return verdict(out, PROBE_OK,
+                   "a process may have %zu descriptors, which is enough for %zu sandboxes", most,
+                   most / KEEPER_FDS_HELD);
 }
 
 /* The process that keeps this data directory now, by its lock; 0 when there is none. */

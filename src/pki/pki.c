@@ -5,6 +5,7 @@
 #include <openssl/bn.h>
 #include <openssl/core_names.h>
 #include <openssl/ec.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/param_build.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/alloc.h"
 #include "base/buf.h"
@@ -25,7 +27,8 @@ enum {
     SCALAR_BYTES = 32,
     POINT_BYTES = 65, /* uncompressed */
     DAY_S = 24 * 3600,
-    VERSION_3 = 2, /* as X.509 counts */
+    LIMIT_BYTES = 64, /* of a name's limit, but for the name */
+    VERSION_3 = 2,    /* as X.509 counts */
 };
 
 #define CURVE "P-256"
@@ -173,20 +176,6 @@ static int extension_add(X509 *cert, X509 *issuer, int nid, const char *value)
     return 0;
 }
 
-void pki_certify_ca(struct pki *ca, const char *common_name)
-{
-    X509 *cert = cert_begin(ca->key, PKI_CA_DAYS);
-
-    name_set(X509_get_subject_name(cert), common_name);
-    must(X509_set_issuer_name(cert, X509_get_subject_name(cert)) == 1 &&
-         extension_add(cert, cert, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") == 0 &&
-         extension_add(cert, cert, NID_key_usage, "critical,keyCertSign,cRLSign") == 0 &&
-         extension_add(cert, cert, NID_subject_key_identifier, "hash") == 0 &&
-         X509_sign(cert, ca->key, EVP_sha256()) > 0);
-    X509_free(ca->cert);
-    ca->cert = cert;
-}
-
 static bool is_address(const char *name)
 {
     unsigned char bytes[sizeof(struct in6_addr)];
@@ -218,6 +207,103 @@ static int alternatives_add(X509 *cert, X509 *issuer, const char *const *names, 
     return r < 0 ? r : extension_add(cert, issuer, NID_subject_alt_name, buf_at(&text));
 }
 
+/* ---- authorities ---- */
+
+/* An address stands for itself alone, a name for all below it as well. */
+static int limit_put(struct buf *text, const char *name)
+{
+    const char *mask = !is_address(name)   ? ""
+                       : strchr(name, ':') ? "/ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
+                                           : "/255.255.255.255";
+
+    return name_ok(name) && name[0] != '*'
+               ? buf_printf(text, ",permitted;%s:%s%s", mask[0] ? "IP" : "DNS", name, mask)
+               : -EINVAL;
+}
+
+static int limits_add(X509 *cert, const char *const *names, size_t n)
+{
+    scoped_buf(text, (n + 1) * (PKI_NAME_BYTES_MAX + LIMIT_BYTES));
+    int r = buf_printf(&text, "critical");
+
+    for (size_t i = 0; i < n && r >= 0; i++) {
+        r = limit_put(&text, names[i]);
+    }
+    r = r < 0 ? r : buf_append(&text, "", 1);
+    return r < 0 ? r : extension_add(cert, cert, NID_name_constraints, buf_at(&text));
+}
+
+int pki_certify_ca_for(struct pki *ca, const char *common_name, const char *const *names, size_t n)
+{
+    X509 *cert = cert_begin(ca->key, PKI_CA_DAYS);
+    int r = n > 0 ? limits_add(cert, names, n) : 0;
+
+    if (r < 0) {
+        X509_free(cert);
+        return r;
+    }
+    name_set(X509_get_subject_name(cert), common_name);
+    must(X509_set_issuer_name(cert, X509_get_subject_name(cert)) == 1 &&
+         extension_add(cert, cert, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") == 0 &&
+         extension_add(cert, cert, NID_key_usage, "critical,keyCertSign,cRLSign") == 0 &&
+         extension_add(cert, cert, NID_subject_key_identifier, "hash") == 0 &&
+         X509_sign(cert, ca->key, EVP_sha256()) > 0);
+    X509_free(ca->cert);
+    ca->cert = cert;
+    return 0;
+}
+
+void pki_certify_ca(struct pki *ca, const char *common_name)
+{
+    must(pki_certify_ca_for(ca, common_name, NULL, 0) == 0);
+}
+
+static bool is_one_of(const ASN1_IA5STRING *text, const char *const *names, size_t n)
+{
+    size_t len = (size_t)ASN1_STRING_length(text);
+    bool found = false;
+
+    for (size_t i = 0; i < n && !found; i++) {
+        found = strlen(names[i]) == len &&
+                strncasecmp(names[i], (const char *)ASN1_STRING_get0_data(text), len) == 0;
+    }
+    return found;
+}
+
+/* Both kinds must be limited: a kind without a limit is not limited at all. */
+static bool limits_hold(const NAME_CONSTRAINTS *limits, const char *const *names, size_t n)
+{
+    bool has_name = false, has_address = false;
+
+    for (int i = 0; i < sk_GENERAL_SUBTREE_num(limits->permittedSubtrees); i++) {
+        const GENERAL_NAME *base = sk_GENERAL_SUBTREE_value(limits->permittedSubtrees, i)->base;
+        if (base->type == GEN_DNS && !is_one_of(base->d.dNSName, names, n)) {
+            return false;
+        }
+        has_name = has_name || base->type == GEN_DNS;
+        has_address = has_address || base->type == GEN_IPADD;
+    }
+    return has_name && has_address;
+}
+
+bool pki_ca_is_for(const char *pem, const char *const *names, size_t n)
+{
+    BIO *bio = BIO_new_mem_buf(pem, -1);
+    X509 *cert = bio ? PEM_read_bio_X509(bio, NULL, NULL, NULL) : NULL;
+    int critical = 0;
+    NAME_CONSTRAINTS *limits =
+        cert ? X509_get_ext_d2i(cert, NID_name_constraints, &critical, NULL) : NULL;
+    bool good = limits && critical == 1 && limits_hold(limits, names, n);
+
+    NAME_CONSTRAINTS_free(limits);
+    X509_free(cert);
+    BIO_free(bio);
+    ERR_clear_error();
+    return good;
+}
+
+/* ---- what they sign ---- */
+
 int pki_certify(struct pki *leaf, const struct pki *ca, const char *const *names, size_t n)
 {
     X509 *cert = cert_begin(leaf->key, PKI_LEAF_DAYS);
@@ -227,7 +313,9 @@ int pki_certify(struct pki *leaf, const struct pki *ca, const char *const *names
         X509_free(cert);
         return r;
     }
-    name_set(X509_get_subject_name(cert), strlen(names[0]) <= ub_common_name ? names[0] : "");
+    /* An address there would be taken for a name where names are limited. */
+    bool named = strlen(names[0]) <= ub_common_name && !is_address(names[0]);
+    name_set(X509_get_subject_name(cert), named ? names[0] : "");
     must(X509_set_issuer_name(cert, X509_get_subject_name(ca->cert)) == 1 &&
          extension_add(cert, ca->cert, NID_basic_constraints, "critical,CA:FALSE") == 0 &&
          extension_add(cert, ca->cert, NID_key_usage, "critical,digitalSignature") == 0 &&

@@ -11,6 +11,7 @@
 #ifndef PKI_PKI_H
 #define PKI_PKI_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,6 +45,14 @@ void pki_key_derive(const uint8_t secret[PKI_SECRET_BYTES], const char *label, s
 
 /* Gives a key the certificate of an authority that signs itself. */
 void pki_certify_ca(struct pki *ca, const char *common_name);
+
+/* The same for an authority that is believed for these names, those below them, and these addresses
+ * alone (name constraints). -EINVAL when one cannot stand in a certificate. */
+must_check int pki_certify_ca_for(struct pki *ca, const char *common_name, const char *const *names,
+                                  size_t n);
+
+/* Whether the certificate of an authority limits itself to addresses and to names among these. */
+bool pki_ca_is_for(const char *pem, const char *const *names, size_t n);
 
 /* Gives a key a certificate for these DNS names ("*.example.com" is one) or addresses, signed by
  * the authority. -EINVAL when a name cannot stand in one. */

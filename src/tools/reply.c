@@ -19,7 +19,8 @@ json_t *reply_new(const struct box *box)
     return reply;
 }
 
-/* Without a domain nobody outside could resolve a name of ours: headers say whose a request is. */
+/* Headers say whose a request is, for those who cannot resolve a name below the domain or do not
+ * trust who vouches for it. */
 static json_t *url_json(const struct box *box, const json_t *port)
 {
     json_t *out = json_object();
@@ -30,16 +31,16 @@ static json_t *url_json(const struct box *box, const json_t *port)
         (void)snprintf(text, sizeof(text), "https://%lld-%s.%s",
                        (long long)json_integer_value(port), box->id, box->domain);
         (void)json_object_set_new(out, "url", json_string(text));
-        (void)json_object_set_new(out, "how", json_string("open the url"));
-        return out;
     }
     (void)snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(port));
     (void)json_object_set_new(
         out, "headers", json_pack("{ssss}", "E2b-Sandbox-Id", box->id, "E2b-Sandbox-Port", text));
     (void)json_object_set_new(
         out, "how",
-        json_string("the service has no domain: send requests to the address that this tool was"
-                    " called at, with these headers"));
+        json_string(box->domain[0] ? "open the url, or send requests to the address that this tool "
+                                     "was called at, with these headers"
+                                   : "the service has no domain: send requests to the address that "
+                                     "this tool was called at, with these headers"));
     return out;
 }
 

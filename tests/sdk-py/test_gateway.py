@@ -2,12 +2,11 @@
 
 import uuid
 from contextlib import asynccontextmanager
-from urllib.parse import urlsplit
 
 import httpx
 import httpx2
 import pytest
-from conftest import SANDBOX_URL, TIMEOUT_S
+from conftest import TIMEOUT_S
 from e2b import AsyncSandbox, Sandbox, SandboxException, SandboxQuery, Template
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
@@ -36,17 +35,15 @@ def sandbox(template):
     sandbox.kill()
 
 
-def headers(sandbox, token):
-    """By the host name in get_mcp_url(), below a domain that this daemon serves."""
-    label = urlsplit(sandbox.get_mcp_url()).netloc.split(".")[0]
-    return {"Host": f"{label}.localhost", "Authorization": f"Bearer {token}"}
+def headers(token):
+    return {"Authorization": f"Bearer {token}"}
 
 
 @asynccontextmanager
 async def connected(sandbox, **options):
-    assert urlsplit(sandbox.get_mcp_url()).path == "/mcp"
-    http = httpx2.AsyncClient(headers=headers(sandbox, sandbox.get_mcp_token()), timeout=60)
-    async with http, Client(streamable_http_client(f"{SANDBOX_URL}/mcp", http_client=http), **options) as client:
+    """By get_mcp_url() as it is: `atoll env` has told whom to trust."""
+    http = httpx2.AsyncClient(headers=headers(sandbox.get_mcp_token()), timeout=60)
+    async with http, Client(streamable_http_client(sandbox.get_mcp_url(), http_client=http), **options) as client:
         yield client
 
 
@@ -116,7 +113,7 @@ def test_the_token_is_found_again_by_another_client(sandbox):
 
 @pytest.mark.parametrize("token", ["x", "wrong"])
 def test_a_wrong_token(sandbox, token):
-    answer = httpx.post(f"{SANDBOX_URL}/mcp", headers=headers(sandbox, token), json={})
+    answer = httpx.post(sandbox.get_mcp_url(), headers=headers(token), json={})
     assert answer.status_code == 401
 
 

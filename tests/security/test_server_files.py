@@ -80,6 +80,12 @@ def endpoint_file(data_dir):
 
 
 @pytest.fixture
+def domain_file(data_dir):
+    with replaced(data_dir / "run" / "domain") as path:
+        yield path
+
+
+@pytest.fixture
 def ca_file(data_dir):
     with replaced(data_dir / "state" / "ca.pem") as path:
         yield path
@@ -104,11 +110,12 @@ def test_the_documented_line_sets_the_key(data_dir, key_file):
 
 @pytest.mark.parametrize("evil", EVIL)
 @pytest.mark.parametrize("form", ["{evil}", "{good}{evil}", "{evil}{good}"])
-@pytest.mark.parametrize("which", ["key", "endpoint"])
-def test_eval_of_env_runs_nothing_that_the_server_wrote(data_dir, key_file, endpoint_file, tmp_path, which, form, evil):
-    """The server writes shell commands into its endpoint and its key: root's eval of `atoll env` runs none of them."""
+@pytest.mark.parametrize("which", ["key", "endpoint", "domain"])
+def test_eval_of_env_runs_nothing_that_the_server_wrote(data_dir, key_file, endpoint_file, domain_file, tmp_path, which,
+                                                        form, evil):
+    """The server writes shell commands into its endpoint, its domain and its key: root's eval of `atoll env` runs none of them."""
     mark = tmp_path / "mark"
-    path = {"key": key_file, "endpoint": endpoint_file}[which]
+    path = {"key": key_file, "endpoint": endpoint_file, "domain": domain_file}[which]
     text = form.format(good=path.read_text(), evil=evil.replace("MARK", str(mark)))
     plant("open(path, 'w').write(eval(sys.argv[2]))", path, repr(text))
     done = evaluate(data_dir)
@@ -226,9 +233,9 @@ def test_the_server_leaves_nothing_in_directories_where_root_writes(data_dir, wh
 
 
 def test_the_only_files_of_the_servers_outside_its_directory(data_dir):
-    """Outside of state/, the server owns no file but its endpoint."""
+    """Outside of state/, the server owns no file but its endpoint and its domain."""
     own = [path for path in (data_dir / "run").rglob("*") if path.lstat().st_uid == SERVER.pw_uid]
-    assert [path.name for path in own] == ["endpoint"]
+    assert sorted(path.name for path in own) == ["domain", "endpoint"]
     assert (data_dir / "state").stat().st_mode & 0o777 == 0o700
 
 

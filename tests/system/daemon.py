@@ -60,6 +60,18 @@ def name_of(pid):
         return ""
 
 
+def end_sandboxes(api, headers=None):
+    """All that this client may list."""
+
+    def none_left():
+        rows = api.get("/v2/sandboxes", headers=headers).json()
+        for row in rows:
+            api.delete(f"/sandboxes/{row['sandboxID']}", headers=headers)
+        return not rows
+
+    until(none_left, "all sandboxes are gone")
+
+
 class Daemon:
     """`atoll serve` with its children: the server, the keeper, and one that makes templates."""
 
@@ -172,26 +184,16 @@ class Daemon:
     def remove_sandboxes(self, key):
         """Those of the team that has this key."""
         with httpx.Client(base_url=self.url, headers={"X-API-Key": key}, timeout=WAIT_S) as api:
-
-            def none_left():
-                rows = api.get("/v2/sandboxes").json()
-                for row in rows:
-                    api.delete(f"/sandboxes/{row['sandboxID']}")
-                return not rows
-
-            until(none_left, "all sandboxes are gone")
+            end_sandboxes(api)
 
     def remove(self):
         """Ends every sandbox and the daemon, and leaves nothing of either."""
         if self.process.poll() is not None:
             self.start()
         token = (self.data / "state" / "admin.token").read_text().strip()
-        with httpx.Client(base_url=self.url, headers={"X-Admin-Token": token}, timeout=60) as api:
+        with httpx.Client(base_url=self.url, headers={"X-Admin-Token": token}, timeout=WAIT_S) as api:
             for team in api.get("/admin/teams").json():
-                headers = {"X-Team-ID": team["teamID"]}
-                while rows := api.get("/v2/sandboxes", headers=headers).json():
-                    for row in rows:
-                        api.delete(f"/sandboxes/{row['sandboxID']}", headers=headers)
+                end_sandboxes(api, {"X-Team-ID": team["teamID"]})
         self.stop()
         until(lambda: not self.jails(), "all jails are gone")
         self.log.close()

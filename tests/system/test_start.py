@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from daemon import PROGRAM, SETTINGS, Daemon, until
+from e2b import Sandbox
 
 # Mounts and starts a process of its own, as mmdebstrap does, and never ends.
 RECIPE = """#!/bin/bash
@@ -121,3 +122,16 @@ def test_a_failed_start_leaves_nothing_mounted(data):
     assert process.returncode == 1
     assert "read the certificate /nope: No such file or directory" in said
     assert not mounts_below(data)
+
+
+def test_a_stop_says_what_it_waits_for():
+    daemon = Daemon()
+    try:
+        daemon.start()
+        sandbox = Sandbox.create(timeout=600, **daemon.sdk)
+        listened_to = sandbox.commands.run("sleep 1000", background=True, timeout=0)
+        daemon.stop()
+        assert "waiting up to 5 s for 1 connection that clients still use" in daemon.said()
+        del listened_to
+    finally:
+        daemon.remove()

@@ -141,3 +141,22 @@ def test_every_script_has_the_handler_that_speaks():
             assert b"common.sh" in text, f"{file} does not source common.sh"
             assert not re.search(rb"^\s*trap .*\b(EXIT|ERR)\b", text, re.M), f"{file} replaces its traps"
     assert len(scripts) > 10
+
+
+def test_whoever_waits_for_apt_sees_how_far_it_is(machine):
+    """A first `make run` fetches 200 MB: minutes in which nothing was printed."""
+    machine.program("dpkg-query", "")
+    machine.program("apt-get", """
+        [ "$LC_ALL" = C ] || [ "$1" != install ] || exit 1
+        [ "$1" = install ] || exit 0
+        echo 'Need to get 12.3 MB/45.6 MB of archives.'
+        for i in $(seq 40); do echo "Get:$i http://deb.example bookworm/main amd64 p$i amd64 1 [2 kB]"; done
+        for i in $(seq 40); do echo "Unpacking p$i (1) ..."; done
+        for i in $(seq 40); do echo "Setting up p$i (1) ..."; done
+    """)
+    result = machine.deps("sdk")
+    assert result.returncode == 0, result.stderr
+    assert [line for line in result.stderr.splitlines() if line.startswith("  ")] == [
+        "  12.3 MB to fetch", "  20 packages fetched", "  40 packages fetched", "  unpacking",
+        "  20 packages set up", "  40 packages set up",
+    ]  # fmt: skip

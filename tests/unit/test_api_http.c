@@ -455,6 +455,7 @@ static void paths_and_browsers(void)
     scoped_tmpdir dir = tmpdir_make();
 
     CHECK(start(&dir));
+    CHECK_INT(ask_with("GET", "/", "", ""), 200); /* to whoever asks what this is */
     REFUSED(404, "validation error: no such endpoint", ask("GET", "/nothing", ""));
     REFUSED(404, "validation error: no such endpoint", ask("GET", "/sandboxes/", ""));
     REFUSED(405, "validation error: this path does not take that method",

@@ -86,6 +86,21 @@ static void counts_may_be_left_to_the_host(void)
     CHECK_INT(load(&config, "", "--parked-max", "auto", &words_n, &err), -EINVAL);
 }
 
+static void an_address_may_be_left_to_the_start(void)
+{
+    struct config config;
+    struct err err;
+    int words_n;
+
+    CHECK_INT(load(&config, "", NULL, NULL, &words_n, &err), 0);
+    CHECK_STR(config.tls_listen, CONFIG_AUTO_TEXT);
+    CHECK_INT(load(&config, "tls_listen = none", NULL, NULL, &words_n, &err), 0);
+    CHECK_STR(config.tls_listen, "");
+    CHECK_INT(load(&config, "tls_listen = none", "--tls-listen", "auto", &words_n, &err), 0);
+    CHECK_STR(config.tls_listen, CONFIG_AUTO_TEXT);
+    CHECK_INT(load(&config, "listen = auto", NULL, NULL, &words_n, &err), -EINVAL);
+}
+
 /* Every refusal names where the value stands. */
 static void refusals(void)
 {
@@ -109,7 +124,8 @@ static void refusals(void)
         {"", "--data", "", "may not be empty"},
         {"tls_listen = 127.0.0.1:1\ntls_cert = /x", NULL, NULL, "need each other"},
         {"tls_key = /x", NULL, NULL, "need each other"},
-        {"tls_cert = /x\ntls_key = /x", NULL, NULL, "tls_cert and tls_key need tls_listen"},
+        {"tls_listen = none\ntls_cert = /x\ntls_key = /x", NULL, NULL,
+         "tls_cert and tls_key need tls_listen"},
     };
     struct config config;
     struct err err;
@@ -171,6 +187,7 @@ int main(void)
         {"flags beat variables beat the file beat defaults", precedence},
         {"sizes have units", sizes},
         {"counts may be left to the host", counts_may_be_left_to_the_host},
+        {"an address may be left to the start", an_address_may_be_left_to_the_start},
         {"refusals name their place", refusals},
         {"words that are no flags come first", words_come_first},
         {"settings survive as flags", argv_round_trip},

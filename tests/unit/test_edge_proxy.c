@@ -135,7 +135,13 @@ static void answers_itself_in_the_documented_shapes(void)
                  "{\"message\":\"This endpoint is reserved for the E2B control plane and is not "
                  "reachable through the sandbox URL\",\"path\":\"/init\",\"code\":404}");
     check_answer("GET / HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: " ID "\r\n\r\n", "400",
-                 "content-type: text/plain", "missing header");
+                 "content-type: text/plain",
+                 "missing header E2b-Sandbox-Port: send the port beside the sandbox's id, as "
+                 "E2b-Sandbox-Port: 8000");
+    check_answer("GET / HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Port: 80\r\n\r\n", "400",
+                 "content-type: text/plain",
+                 "missing header E2b-Sandbox-Id: send the sandbox's id beside its port, as "
+                 "E2b-Sandbox-Id: ID");
     check_answer("GET / HTTP/1.1\r\n" HEADERS "0\r\n\r\n", "400", "content-type: text/plain",
                  "Invalid sandbox port");
     check_answer("GET /files?path=x&signature=v1_no HTTP/1.1\r\nHost: localhost\r\n\r\n", "401",

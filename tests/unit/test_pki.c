@@ -120,6 +120,55 @@ static void the_text_is_pem_and_the_hash_is_its_subject(void)
     pki_fini(&ca);
 }
 
+static void an_authority_with_limits_is_believed_for_its_names_alone(void)
+{
+    const char *const own[] = {"localhost", "box.test", "127.0.0.1", "::1"};
+    const char *const good[] = {"localhost", "8000-id.localhost", "api.box.test", "127.0.0.1"};
+    const char *const bad[] = {"example.com", "notlocalhost", "192.0.2.1"};
+    struct pki ca, leaf;
+
+    pki_key_new(&ca);
+    CHECK_INT(pki_certify_ca_for(&ca, "limited", own, countof(own)), 0);
+    pki_key_new(&leaf);
+    for (size_t i = 0; i < countof(good); i++) {
+        CHECK_INT(pki_certify(&leaf, &ca, &good[i], 1), 0);
+        CHECK_INT(verify(&ca, &leaf, i == 3 ? NULL : good[i]), X509_V_OK);
+    }
+    for (size_t i = 0; i < countof(bad); i++) {
+        CHECK_INT(pki_certify(&leaf, &ca, &bad[i], 1), 0);
+        CHECK_INT(verify(&ca, &leaf, i == 2 ? NULL : bad[i]), X509_V_ERR_PERMITTED_VIOLATION);
+    }
+    CHECK_INT(pki_certify_ca_for(&ca, "limited", (const char *const[]){"a,DNS:b"}, 1), -EINVAL);
+    pki_fini(&ca);
+    pki_fini(&leaf);
+}
+
+static bool text_is_for(const struct pki *ca, const char *const *names, size_t n)
+{
+    char *pem = pki_cert_pem(ca);
+    bool is = pki_ca_is_for(pem, names, n);
+
+    free(pem);
+    return is;
+}
+
+static void an_authority_shows_its_limits(void)
+{
+    const char *const own[] = {"box.test", "localhost", "127.0.0.1"};
+    struct pki ca;
+
+    pki_key_new(&ca);
+    CHECK_INT(pki_certify_ca_for(&ca, "limited", own, 3), 0);
+    CHECK(text_is_for(&ca, own, 2));
+    CHECK(!text_is_for(&ca, own + 1, 1)); /* box.test is one too many */
+    CHECK_INT(pki_certify_ca_for(&ca, "limited", own, 2), 0);
+    CHECK(!text_is_for(&ca, own, 2)); /* every address is as good */
+    pki_certify_ca(&ca, "not limited");
+    CHECK(!text_is_for(&ca, own, 2));
+    CHECK(!pki_ca_is_for("nothing", own, 2));
+    pki_fini(&ca);
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -127,6 +176,9 @@ int main(void)
         {"a derived key comes back and others differ", a_derived_key_comes_back_and_others_differ},
         {"names that are none are refused", names_that_are_none_are_refused},
         {"addresses and long names can be certified", addresses_and_long_names_can_be_certified},
+        {"an authority with limits is believed for its names alone",
+         an_authority_with_limits_is_believed_for_its_names_alone},
+        {"an authority shows its limits", an_authority_shows_its_limits},
         {"the text is pem and the hash is its subject",
          the_text_is_pem_and_the_hash_is_its_subject},
     };

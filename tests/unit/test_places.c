@@ -157,6 +157,27 @@ static void an_address_of_a_daemon_is_a_literal_and_a_port(void)
     }
 }
 
+static void a_domain_is_a_name_and_perhaps_a_port(void)
+{
+    static const char *const bad[] = {"a b",     "localhost;id", "a'b", "$(id)", "a\nb",
+                                      "a:99999", "a:8x",         ".a",  "a:",    "-a"};
+    scoped_tmpdir dir = tmpdir_make();
+    struct places places = at(&dir);
+    char domain[256];
+    struct err err;
+
+    write_text(places.domain, "localhost:3443\n");
+    CHECK_INT(place_read_domain(&places, domain, sizeof(domain), &err), 0);
+    CHECK_STR(domain, "localhost:3443");
+    write_text(places.domain, "");
+    CHECK_INT(place_read_domain(&places, domain, sizeof(domain), &err), 0);
+    CHECK_STR(domain, "");
+    for (size_t i = 0; i < countof(bad); i++) {
+        write_text(places.domain, bad[i]);
+        CHECK_INT(place_read_domain(&places, domain, sizeof(domain), &err), -EINVAL);
+    }
+}
+
 static void an_authority_is_one_certificate(void)
 {
 #define BEGIN "-----BEGIN CERTIFICATE-----\n"
@@ -196,6 +217,7 @@ int main(void)
         {"what is no key is refused", what_is_no_key_is_refused},
         {"an address of a daemon is a literal and a port",
          an_address_of_a_daemon_is_a_literal_and_a_port},
+        {"a domain is a name and perhaps a port", a_domain_is_a_name_and_perhaps_a_port},
         {"an authority is one certificate", an_authority_is_one_certificate},
         {"a terminal gets no control characters", a_terminal_gets_no_control_characters},
     };
