@@ -177,6 +177,22 @@ static void route_find(struct call *call, const struct http_request *req)
     }
 }
 
+bool api_is_call(const struct http_request *req)
+{
+    if (!http_header_get(req, "x-api-key").at) {
+        return false;
+    }
+    for (size_t i = 0; i < countof(routes); i++) {
+        struct path_params params = {0};
+
+        if (routes[i].access == ACCESS_KEY && str_eq(str_of(routes[i].method), req->method) &&
+            path_match(routes[i].path, req->path, &params)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- from head to handler ---- */
 
 static void on_client_gone(void *ctx)

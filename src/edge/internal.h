@@ -40,6 +40,7 @@ struct edge {
     char *domain;
     struct shares *shares;
     uint32_t sandbox_max;
+    bool (*is_api)(const struct http_request *req);
     struct backend *backends; /* by sandbox id */
     uv_timer_t timer;         /* runs while connections lie idle */
     struct tls_trust *anybody;

@@ -121,6 +121,7 @@ static enum edge_verdict route_by_headers(const struct http_request *req, struct
     if (id.len == 0 || port.len == 0) {
         return bad(out, "missing header");
     }
+    out->by_headers = true;
     return target(id, port, out);
 }
 
