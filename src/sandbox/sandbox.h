@@ -325,6 +325,9 @@ struct sandboxes_saved sandboxes_saved(struct sandboxes *all);
 uint32_t sandboxes_count(const struct sandboxes *all, const char *team_id);
 uint32_t sandboxes_running(const struct sandboxes *all, const char *team_id); /* that read as so */
 
+/* True: the code interpreter's port needs no access token, also when the sandbox is secure. */
+#define SANDBOX_OPEN_INTERPRETER_OPTION "openInterpreter"
+
 /* The one whose options have that key, of those that are found; NULL: none. It is free again when
  * the sandbox has ended. */
 #define SANDBOX_KEY_OPTION "idempotencyKey"
