@@ -216,6 +216,7 @@ struct sandbox *call_sandbox(struct call *call);
 const struct template *call_own_template(struct call *call, const char *name);
 
 /* Its names, with the namespace and without. (templates.c) */
+json_t *template_json(const struct api *api, const struct template *t); /* of GET /templates */
 json_t *template_names(const struct api *api, const struct template *t);
 json_t *template_aliases(const struct template *t);
 /* The same, if it runs; otherwise answers with that status. */

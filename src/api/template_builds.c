@@ -164,13 +164,15 @@ static int template_for(const struct call *call, const struct wanted *wanted,
     return 0;
 }
 
-static void request(struct call *call, const struct wanted *wanted, const struct template *t)
+/* Clients of POST /v2/templates (SDKs 2.1 to 2.5) want a whole template as the answer. */
+static void request(struct call *call, const struct wanted *wanted, const struct template *t,
+                    bool whole)
 {
     const char *tags = wanted->tags[0] ? wanted->tags : TEMPLATE_TAG_DEFAULT;
     struct asked *asked = xnew(struct asked);
     char build_id[ID_UUID_LEN + 1];
 
-    *asked = (struct asked){call, json_object()};
+    *asked = (struct asked){call, whole ? template_json(call->api, t) : json_object()};
     (void)json_object_set_new(asked->reply, "templateID", json_string(t->id));
     (void)json_object_set_new(asked->reply, "public", json_boolean(t->is_public));
     (void)json_object_set_new(asked->reply, "names", template_names(call->api, t));
@@ -181,7 +183,7 @@ static void request(struct call *call, const struct wanted *wanted, const struct
     (void)json_object_set_new(asked->reply, "buildID", json_string(build_id));
 }
 
-static void handle_request(struct call *call, const json_t *body, const char *name)
+static void handle_request(struct call *call, const json_t *body, const char *name, bool whole)
 {
     struct wanted wanted = {.cpu_count = BUILD_CPU_DEFAULT, .memory_mb = BUILD_MEMORY_MB_DEFAULT};
     const struct template *t = NULL;
@@ -200,7 +202,7 @@ static void handle_request(struct call *call, const json_t *body, const char *na
     if (r < 0) {
         call_fail_err(call, r, &err);
     } else {
-        request(call, &wanted, t);
+        request(call, &wanted, t, whole);
     }
 }
 
@@ -216,7 +218,7 @@ void handle_build_v3(struct call *call, const json_t *body)
     if (r < 0) {
         call_fail_err(call, r, &err);
     } else {
-        handle_request(call, body, name);
+        handle_request(call, body, name, false);
     }
 }
 
@@ -229,7 +231,7 @@ void handle_build_v2(struct call *call, const json_t *body)
     if (r < 0) {
         call_fail_err(call, r, &err);
     } else {
-        handle_request(call, body, name);
+        handle_request(call, body, name, true);
     }
 }
 

@@ -128,7 +128,7 @@ static void set_common(json_t *row, const struct api *api, const struct template
 }
 
 /* How often a template was used is counted since the daemon's start. */
-static json_t *template_json(const struct api *api, const struct template *t)
+json_t *template_json(const struct api *api, const struct template *t)
 {
     struct builds_seen seen = builds_of(api, t);
     json_t *row = json_object();

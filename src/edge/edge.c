@@ -187,6 +187,17 @@ static void handle_signed(struct edge *edge, struct http_exchange *ex)
     }
 }
 
+static void handle_token(struct edge *edge, struct http_exchange *ex)
+{
+    struct sandbox *sb = token_find(edge->sandboxes, http_request(ex));
+
+    if (sb) {
+        let_in(edge, sb, ex, AGENT_PORT);
+    } else {
+        edge_refuse(edge, ex, EDGE_ERROR_NOT_FOUND, STR(""), AGENT_PORT);
+    }
+}
+
 /* See edge.h: an API call with the headers of sandbox traffic. */
 static bool is_api_call(const struct edge *edge, const struct http_request *req,
                         const struct edge_target *target)
@@ -215,6 +226,10 @@ bool edge_handle(struct edge *edge, struct http_exchange *ex)
     }
     if (signed_is(req)) {
         handle_signed(edge, ex);
+        return true;
+    }
+    if (token_is(req)) {
+        handle_token(edge, ex);
         return true;
     }
     return false;

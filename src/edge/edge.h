@@ -3,6 +3,9 @@
  * A request is the edge's when it carries E2b-Sandbox-Id (Host an address, localhost or sandbox.*),
  * or when its Host is <port>-<id>.<domain>. Everything else on the port is the API's.
  *
+ * A request without either is also the edge's when its path is the agent's and it carries a
+ * signature (/files) or an access token: both are of one sandbox alone.
+ *
  * One exception: some SDKs (Python 2.10 to 2.26) send these headers with API calls too, always with
  * the agent's port. Such a request stays the API's when `is_api` says so. The agent serves none of
  * the API's paths, and services on other ports keep all of theirs.

@@ -89,7 +89,16 @@ async function connect(sandbox) {
   assert.ok(await again.isRunning())
 }
 
+// By URL, only if the package knows of it.
+async function knowsUrls(name, words) {
+  const source = await readFile(createRequire(import.meta.url).resolve(name), 'utf8')
+  return !process.env.E2B_SANDBOX_URL || words.some((word) => source.includes(word))
+}
+
 async function runCode(options = {}) {
+  if (!(await knowsUrls('@e2b/code-interpreter', ['sandboxUrl', 'getSandboxDirectUrl', 'getSandboxUrl']))) {
+    throw new Absent()
+  }
   const sandbox = await interpreter.Sandbox.create({ timeoutMs: TIMEOUT_MS, ...options })
   try {
     await sandbox.runCode('x = 41')
@@ -165,12 +174,7 @@ async function inOneSandbox() {
   }
 }
 
-async function knowsUrls() {
-  const source = await readFile(createRequire(import.meta.url).resolve('e2b'), 'utf8')
-  return source.includes('E2B_SANDBOX_URL')
-}
-
-if (process.env.E2B_SANDBOX_URL && !(await knowsUrls())) {
+if (!(await knowsUrls('e2b', ['E2B_SANDBOX_URL']))) {
   tell('create', 'absent')
 } else {
   await inOneSandbox()

@@ -194,3 +194,26 @@ def test_the_agent_keeps_its_own_paths_whatever_key_comes_along(server, api):
     headers = web.routing(server.sandbox_id, web.AGENT_PORT)
     assert api.get("/health", headers=headers).status_code == 204
     assert "mem_total" in api.get("/metrics", headers={**headers, "X-Access-Token": web.token(server)}).text
+
+
+# ---- an access token and no routing headers, as Python SDK 2.7 to 2.26 sends them after connect ----
+
+
+def test_an_access_token_alone_names_the_sandbox(server):
+    with httpx.Client(base_url=SANDBOX_URL, headers={"X-Access-Token": web.token(server)}) as client:
+        assert client.post("/process.Process/List", json={}).json()["processes"]
+        assert client.post("/filesystem.Filesystem/Stat", json={"path": "/etc"}).json()["entry"]["name"] == "etc"
+        assert "user:" in client.get("/files?path=/etc/passwd").text
+        assert client.get("/health").status_code == 204
+
+
+@pytest.mark.parametrize("path", ["/process.Process/List", "/health"])
+def test_an_access_token_of_no_sandbox_is_told_so(path):
+    answer = httpx.request("GET" if path == "/health" else "POST", SANDBOX_URL + path,
+                           headers={"X-Access-Token": "none"})
+    assert (answer.status_code, answer.json()["message"]) == (502, "The sandbox was not found")
+
+
+def test_an_access_token_opens_no_other_path(server):
+    answer = httpx.get(f"{SANDBOX_URL}/sandboxes", headers={"X-Access-Token": web.token(server)})
+    assert answer.status_code == 401 and "authorization" in answer.json()["message"]
