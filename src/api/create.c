@@ -164,6 +164,7 @@ bool call_has_room(struct call *call, uint32_t more)
         sandboxes_count(options->sandboxes, call->team->id) + more <= options->team_sandboxes_max) {
         return true;
     }
+    call_permanent(call);
     call_fail(call, 429, "you have reached the maximum number of concurrent E2B sandboxes (%u)",
               options->team_sandboxes_max);
     return false;

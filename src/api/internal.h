@@ -113,7 +113,8 @@ struct call {
     } headers[API_HEADERS_MAX];
     size_t headers_n;
     int64_t begun_us;
-    int refused; /* status of a refusal that waits for the body to be out of the way; 0: none */
+    bool permanent; /* asking again is of no use */
+    int refused;    /* status of a refusal that waits for the body to be out of the way; 0: none */
     char refusal[API_MESSAGE_BYTES];
 };
 
@@ -137,6 +138,8 @@ void call_due(void *ctx, int error, const struct err *err);
 void call_fail(struct call *call, int status, const char *fmt, ...) printf_like(3, 4);
 
 /* As call_fail(), with a word for programs beside the sentence. */
+/* The refusal that follows is final: clients are told not to repeat the call. */
+void call_permanent(struct call *call);
 void call_fail_code(struct call *call, int status, const char *error_code, const char *message);
 
 /* The status comes from error: the one table of errors.c. */
@@ -310,6 +313,11 @@ bool call_charge(struct call *call, const char *team_id);
 bool stream_upload(struct call *call);
 void handle_tags(struct call *call, const json_t *body);
 void handle_tags_assign(struct call *call, const json_t *body);
+void handle_tags_count(struct call *call, const json_t *body);
+void handle_tags_exists(struct call *call, const json_t *body);
+void handle_tags_groups(struct call *call, const json_t *body);
+void handle_tags_assignments(struct call *call, const json_t *body);
+void handle_default_templates(struct call *call, const json_t *body);
 void handle_tags_remove(struct call *call, const json_t *body);
 void handle_alias(struct call *call, const json_t *body);
 void handle_absent(struct call *call, const json_t *body);

@@ -438,7 +438,8 @@ int network_parse(const json_t *network, json_t **out, struct err *err)
 
 int network_update(const json_t *before, const json_t *body, json_t **out, struct err *err)
 {
-    static const char *const egress[] = {"allowOut", "denyOut", "rules", "egressProxy"};
+    static const char *const egress[] = {"allowOut", "denyOut", "dnsServers", "rules",
+                                         "egressProxy"};
     scoped_json *merged = before ? json_deep_copy(before) : json_object();
 
     for (size_t i = 0; i < countof(egress); i++) {

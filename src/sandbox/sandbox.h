@@ -186,9 +186,9 @@ must_check int sandbox_set_options(struct sandbox *sb, const json_t *options, st
 /* ---- pause, resume, snapshot, fork ---- */
 
 enum sandbox_pause_how { /* bits */
-    SANDBOX_PAUSE_DISK = 0,
-    SANDBOX_PAUSE_MEMORY = 1,
-    SANDBOX_PAUSE_HEALTHY = 2, /* only if its agent answers */
+                         SANDBOX_PAUSE_DISK = 0,
+                         SANDBOX_PAUSE_MEMORY = 1,
+                         SANDBOX_PAUSE_HEALTHY = 2, /* only if its agent answers */
 };
 
 /* Among the options of a paused one whose agent did not answer: true. Its memory was not kept. */

@@ -62,7 +62,7 @@ def test_what_a_paused_sandbox_answers(own_sandbox, api):
     assert answer.status_code == 502
     assert answer.json() == {
         "sandboxId": sandbox_id,
-        "message": "The sandbox is paused",
+        "message": "The sandbox was not found: it is paused",
         "code": 502,
     }
 

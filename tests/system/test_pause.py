@@ -292,6 +292,7 @@ def silent(daemon):
 def test_a_pause_that_needs_an_answer_of_the_agent_is_refused(daemon, api, silent, body):
     answer = api("POST", f"/sandboxes/{silent}/pause", json=body)
     assert answer.status_code == 503 and "does not answer" in answer.json()["message"], answer.text
+    assert answer.headers.get("Should-Retry") == "false" and "Retry-After" not in answer.headers
     info = api("GET", f"/sandboxes/{silent}").json()
     assert info["state"] == "running" and "pauseMode" not in info
     os.kill(daemon.jails()[silent], signal.SIGCONT)
