@@ -28,7 +28,7 @@ test-clean: ## takes the tree through both minimal Debian releases, until a sand
 	@tools/clean-root --run --smoke 12
 	@tools/clean-root --run --smoke 13
 
-test-long: ## what takes hours: all SDK tests in both minimal releases, each fuzzer for minutes
+test-long: ## what takes hours: every SDK of the matrix, all SDK tests in both minimal releases, each fuzzer for minutes
 	@tools/test long
 
 check: ## format, layers, analyzers, shell scripts, and each fuzzer for 30 s
