@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "keeper/about.h"
+#include "keeper/elder.h"
 #include "keeper/handle.h"
 #include "keeper/host.h"
 #include "keeper/restore.h"
@@ -424,6 +425,9 @@ static int keeper_open(struct keeper *keeper, struct err *err)
     if (r == 0) {
         host_limits_raise();
         r = cgroups_open(options->instance, &keeper->kit.groups, err);
+    }
+    if (r == 0) {
+        r = elders_open(keeper->kit.pool, keeper->kit.groups, err);
     }
     if (r == 0) {
         r = filters_compile(&keeper->kit.filters, err);
