@@ -130,3 +130,10 @@ def test_each_502_says_whether_the_sandbox_runs(own_sandbox):
             answer = client.get("/")
         assert answer.status_code == 502 and sentence in answer.json()["message"], answer.text
     assert own_sandbox.is_running() is False
+
+
+def test_name_servers_are_changed_with_the_network(own_sandbox, api):
+    path = f"/sandboxes/{own_sandbox.sandbox_id}"
+    for body, shown in (({"dnsServers": ["9.9.9.9"]}, ["9.9.9.9"]), ({}, None)):
+        assert api.put(f"{path}/network", json=body).status_code == 204
+        assert api.get(path).json()["network"].get("dnsServers") == shown
