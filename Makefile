@@ -32,7 +32,7 @@ test-clean: ## takes the tree through both minimal Debian releases, until a sand
 	@tools/clean-root --run --smoke 12
 	@tools/clean-root --run --smoke 13
 
-test-long: ## what takes hours: an upgrade, the package, the image, all SDK tests in both minimal releases, fuzzers
+test-long: ## what takes hours: an upgrade, the package, the image, every SDK of the matrix, both minimal releases, fuzzers
 	@tools/test long
 
 check: ## format, layers, analyzers, shell scripts, and each fuzzer for 30 s

@@ -90,6 +90,7 @@ static int link_fill(struct arena *arena, const char *path, Filesystem__EntryInf
         }
     }
     entry->link_case = FILESYSTEM__ENTRY_INFO__LINK_SYMLINK_TARGET;
+    entry->is_symlink = true;
     return entry->symlink_target ? 0 : -ENOBUFS;
 }
 
@@ -165,4 +166,15 @@ int entry_read(struct arena *arena, struct entry_names *names, const char *path,
         *out = entry;
     }
     return r;
+}
+
+void entry_reduce(Filesystem__EntryInfo *entry)
+{
+    Filesystem__EntryInfo first;
+
+    filesystem__entry_info__init(&first);
+    first.name = entry->name;
+    first.type = entry->type;
+    first.path = entry->path;
+    *entry = first;
 }

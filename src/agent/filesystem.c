@@ -20,6 +20,7 @@ struct op {
     char path[AGENT_PATH_BYTES];
     char destination[AGENT_PATH_BYTES];
     uint32_t depth;
+    bool reduced; /* the client fails on fields of EntryInfo that it does not know */
     struct fs_owner owner;
 
     struct arena arena;
@@ -59,6 +60,16 @@ static void op_tell(const struct op *op)
                   op->path);
 }
 
+static void op_reduce(struct op *op)
+{
+    if (op->entry) {
+        entry_reduce(op->entry);
+    }
+    for (size_t i = 0; i < op->entries_n; i++) {
+        entry_reduce(op->entries[i]);
+    }
+}
+
 static void op_done(uv_work_t *work, int status)
 {
     struct op *op = container_of(work, struct op, work);
@@ -66,6 +77,9 @@ static void op_done(uv_work_t *work, int status)
     assert(status == 0); /* nobody cancels */
     if (op->code == RPC_OK) {
         op_tell(op);
+    }
+    if (op->code == RPC_OK && op->reduced) {
+        op_reduce(op);
     }
     if (op->rpc && op->code == RPC_OK) {
         op->reply(op);
@@ -82,6 +96,13 @@ static void op_gone(void *ctx)
     op->rpc = NULL;
 }
 
+/* Python SDKs up to 1.7 send this name alone. Those up to 1.5.2 refuse a whole answer for a field
+ * that they do not know, and none of them reads one beyond the first three. */
+static bool is_strict_client(const struct rpc_call *call)
+{
+    return str_eq(http_header_get(rpc_request(call), "user-agent"), STR("connect-python"));
+}
+
 /* Takes a call whose path is `path`. NULL when it has been refused. */
 static struct op *op_new(struct agent *agent, struct rpc_call *call, const char *path,
                          const char *destination)
@@ -90,6 +111,7 @@ static struct op *op_new(struct agent *agent, struct rpc_call *call, const char 
     struct user *user = xnew(struct user);
 
     op->rpc = call;
+    op->reduced = is_strict_client(call);
     op->arena = ARENA(FS_LISTING_BYTES_MAX);
     enum rpc_code code = call_path(agent, call, path, user, op->path, &op->err);
     if (code == RPC_OK && destination &&

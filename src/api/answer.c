@@ -1,4 +1,5 @@
 #include <assert.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +82,7 @@ void call_fail_code(struct call *call, int status, const char *error_code, const
     if (error_code) {
         (void)json_object_set_new(body, "error_code", json_string(error_code));
     }
-    if (status == 503) {
+    if (status == 503 && !call->permanent) {
         char seconds[12];
 
         (void)snprintf(seconds, sizeof(seconds), "%d", API_RETRY_AFTER_S);
@@ -101,10 +102,26 @@ void call_fail(struct call *call, int status, const char *fmt, ...)
     call_fail_code(call, status, NULL, message);
 }
 
+void call_permanent(struct call *call)
+{
+    call->permanent = true;
+    call_header(call, "Should-Retry", "false");
+}
+
+/* Clients repeat a call that was answered 429, 502, 503 or 504: in vain when it is about what they
+ * asked for, and slowly when it took its whole time. */
+static bool is_permanent(int error)
+{
+    return error == -EBUSY || error == -ENOTCONN || error == -ETIMEDOUT || error == -EUSERS;
+}
+
 void call_fail_err(struct call *call, int error, const struct err *err)
 {
     int status = status_of(error);
 
+    if (is_permanent(error)) {
+        call_permanent(call);
+    }
     if (status == 500) {
         log_error("%s %s: %s", call->route->method, call->route->path, err->msg);
     }

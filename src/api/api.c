@@ -38,6 +38,12 @@ static const struct route routes[] = {
     {"DELETE", "/templates/tags", handle_tags_remove, BODY_REQUIRED, ACCESS_KEY, NULL},
     {"POST", "/templates/prune", handle_template_prune, BODY_OPTIONAL, ACCESS_KEY, NULL},
     {"GET", "/templates/{}/tags", handle_tags, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/templates/{}/tags/count", handle_tag_count, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/templates/{}/tags/exists", handle_tag_exists, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/templates/{}/tags/groups", handle_tag_groups, BODY_NONE, ACCESS_KEY, NULL},
+    {"GET", "/templates/{}/tags/{}/assignments", handle_tag_assignments, BODY_NONE, ACCESS_KEY,
+     NULL},
+    {"GET", "/default-templates", handle_default_templates, BODY_NONE, ACCESS_KEY, NULL},
     {"GET", "/templates/{}", handle_template, BODY_NONE, ACCESS_KEY, NULL},
     {"POST", "/templates/{}", handle_pushed_rebuild, BODY_REQUIRED, ACCESS_KEY, NULL},
     {"POST", "/templates/{}/builds/{}", handle_pushed_start, BODY_OPTIONAL, ACCESS_KEY, NULL},
@@ -214,6 +220,22 @@ static void route_find(struct call *call, const struct http_request *req)
     } else {
         refuse(call, 404, "validation error: no such endpoint");
     }
+}
+
+bool api_is_call(const struct http_request *req)
+{
+    if (!http_header_get(req, "x-api-key").at) {
+        return false;
+    }
+    for (size_t i = 0; i < countof(routes); i++) {
+        struct path_params params = {0};
+
+        if (routes[i].access == ACCESS_KEY && str_eq(str_of(routes[i].method), req->method) &&
+            path_match(routes[i].path, req->path, &params)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---- from head to handler ---- */

@@ -54,6 +54,10 @@ void api_free(struct api *api);
  * have none; false: it was answered, for they have their share of requests under way. */
 bool api_admit(struct api *api, struct http_exchange *ex);
 
+/* Pure: the request has an API key, and the method and path of a call that needs one. The key need
+ * not be valid: a wrong one is answered 401 by the API. */
+bool api_is_call(const struct http_request *req);
+
 /* Takes every exchange; answers 404 itself. */
 void api_handle(struct api *api, struct http_exchange *ex);
 

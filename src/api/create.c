@@ -130,6 +130,14 @@ static void on_created(void *ctx, struct sandbox *sb, int error, const struct er
     call_json(call, 201, sandbox_json_created(call->api, sb));
 }
 
+/* The code interpreters that belong to SDKs before version 2 send no access token. */
+static bool sends_no_token(const struct http_request *req)
+{
+    struct str version = http_header_get(req, "package_version");
+
+    return str_starts(version, STR("0.")) || str_starts(version, STR("1."));
+}
+
 static void options_complete(json_t *options, const struct create *create)
 {
     if (!network_is_public(json_object_get(options, "network"))) {
@@ -140,6 +148,9 @@ static void options_complete(json_t *options, const struct create *create)
     }
     if (create->call->key_id[0]) {
         (void)json_object_set_new(options, SANDBOX_MAKER_OPTION, json_string(create->call->key_id));
+    }
+    if (sends_no_token(http_request(create->call->ex))) {
+        (void)json_object_set_new(options, SANDBOX_OPEN_INTERPRETER_OPTION, json_true());
     }
     if (create->key[0]) {
         (void)json_object_set_new(options, SANDBOX_KEY_OPTION, json_string(create->key));

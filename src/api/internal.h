@@ -149,7 +149,8 @@ struct call {
     } headers[API_HEADERS_MAX];
     size_t headers_n;
     int64_t begun_us;
-    int refused; /* status of a refusal that waits for the body to be out of the way; 0: none */
+    bool permanent; /* asking again is of no use */
+    int refused;    /* status of a refusal that waits for the body to be out of the way; 0: none */
     char refusal[API_MESSAGE_BYTES];
 };
 
@@ -173,6 +174,8 @@ void call_due(void *ctx, int error, const struct err *err);
 void call_fail(struct call *call, int status, const char *fmt, ...) printf_like(3, 4);
 
 /* As call_fail(), with a word for programs beside the sentence. */
+/* The refusal that follows is final: clients are told not to repeat the call. */
+void call_permanent(struct call *call);
 void call_fail_code(struct call *call, int status, const char *error_code, const char *message);
 
 /* The status comes from error: the one table of errors.c. */
@@ -306,6 +309,7 @@ struct sandbox *call_sandbox(struct call *call);
 const struct template *call_own_template(struct call *call, const char *name);
 
 /* Its names, with the namespace and without. (templates.c) */
+json_t *template_json(const struct api *api, const struct template *t); /* of GET /templates */
 json_t *template_names(const struct api *api, const struct template *t);
 json_t *template_aliases(const struct template *t);
 json_t *template_json(const struct api *api, const struct template *t); /* as lists show it */
@@ -428,6 +432,7 @@ bool call_charge(struct call *call, const char *team_id);
 bool stream_upload(struct call *call);
 void handle_tags(struct call *call, const json_t *body);
 void handle_tags_assign(struct call *call, const json_t *body);
+void handle_default_templates(struct call *call, const json_t *body);
 void handle_tags_remove(struct call *call, const json_t *body);
 void handle_alias(struct call *call, const json_t *body);
 void handle_pushed_request(struct call *call, const json_t *body); /* absent.c */

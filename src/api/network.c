@@ -9,6 +9,7 @@
 
 #include "api/fields.h"
 #include "http/forward.h"
+#include "http/tls.h"
 
 static const char *const known[] = {
     "allowPublicTraffic", "allowOut",        "denyOut",    "dnsServers",
@@ -328,6 +329,60 @@ static int login_check(const char *username, const char *password, struct err *e
     return 0;
 }
 
+/* A host's name or address. */
+static bool is_host(const char *text)
+{
+    return text[0] && strlen(text) <= NETWORK_HOST_BYTES_MAX &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:") ==
+               strlen(text);
+}
+
+static int authorities_check(const char *pem, struct err *err)
+{
+    struct tls_trust *trust = NULL;
+
+    if (tls_trust_new_pem(str_of(pem), &trust) < 0) {
+        return err_set(err, EINVAL,
+                       "validation error: network.egressProxy.tls.caCert must be PEM certificates"
+                       " of at most %d bytes",
+                       TLS_PEM_BYTES_MAX);
+    }
+    tls_trust_free(trust);
+    return 0;
+}
+
+static int proxy_tls_check(const json_t *proxy, struct err *err)
+{
+    const json_t *tls = NULL;
+    const char *name = NULL, *pem = NULL;
+    bool enabled = false;
+
+    if (field_object(proxy, "tls", &tls, err) < 0) {
+        return field_refuse(err, "network.egressProxy.tls", "an object");
+    }
+    if (!tls) {
+        return 0;
+    }
+    int r = json_is_boolean(json_object_get(tls, "enabled"))
+                ? field_bool(tls, "enabled", &enabled, err)
+                : field_refuse(err, "network.egressProxy.tls.enabled", "given, true or false");
+    if (r == 0) {
+        r = field_string(tls, "serverName", &name, err);
+    }
+    if (r == 0) {
+        r = field_string(tls, "caCert", &pem, err);
+    }
+    if (r == 0 && !enabled && (name || pem)) {
+        r = err_set(err, EINVAL,
+                    "validation error: network.egressProxy.tls: nothing else may be set when"
+                    " enabled is false");
+    }
+    if (r == 0 && name && !is_host(name)) {
+        r = field_refuse(err, "network.egressProxy.tls.serverName", "a host's name");
+    }
+    return r == 0 && pem ? authorities_check(pem, err) : r;
+}
+
 static int proxy_check(const json_t *network, struct err *err)
 {
     const json_t *proxy = NULL;
@@ -349,6 +404,9 @@ static int proxy_check(const json_t *network, struct err *err)
     }
     if (r == 0 && !is_place(address)) {
         r = field_refuse(err, "network.egressProxy.address", "host:port");
+    }
+    if (r == 0) {
+        r = proxy_tls_check(proxy, err);
     }
     return r < 0 ? r : login_check(username ? username : "", password ? password : "", err);
 }
@@ -438,7 +496,8 @@ int network_parse(const json_t *network, json_t **out, struct err *err)
 
 int network_update(const json_t *before, const json_t *body, json_t **out, struct err *err)
 {
-    static const char *const egress[] = {"allowOut", "denyOut", "rules", "egressProxy"};
+    static const char *const egress[] = {"allowOut", "denyOut", "dnsServers", "rules",
+                                         "egressProxy"};
     scoped_json *merged = before ? json_deep_copy(before) : json_object();
 
     for (size_t i = 0; i < countof(egress); i++) {

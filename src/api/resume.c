@@ -10,9 +10,13 @@ enum { CONNECT_V2_TIMEOUT_S_DEFAULT = 300 };
 
 void handle_pause(struct call *call, const json_t *body)
 {
-    bool memory = true;
+    bool memory = true, healthy = false;
     struct err err;
     int r = field_bool(body, "memory", &memory, &err);
+
+    if (r == 0) {
+        r = field_bool(body, "requireHealthyGuest", &healthy, &err);
+    }
 
     if (r < 0) {
         call_fail_err(call, r, &err);
@@ -20,7 +24,11 @@ void handle_pause(struct call *call, const json_t *body)
     }
     struct sandbox *sb = call_sandbox(call);
     if (sb) {
-        sandbox_pause(sb, memory, call_recorded, call);
+        /* Without memory the agent has to write everything out first. */
+        sandbox_pause(sb,
+                      (memory ? SANDBOX_PAUSE_MEMORY : SANDBOX_PAUSE_DISK) |
+                          (healthy || !memory ? SANDBOX_PAUSE_HEALTHY : 0),
+                      call_recorded, call);
     }
 }
 
@@ -60,11 +68,20 @@ static void on_resumed(void *ctx, struct sandbox *sb, int error, const struct er
     }
 }
 
+static bool is_unresponsive(const struct sandbox *sb)
+{
+    return json_is_true(json_object_get(sandbox_info(sb).options, SANDBOX_UNRESPONSIVE_OPTION));
+}
+
 static void resume(struct call *call, struct sandbox *sb, const struct wanted *wanted)
 {
     struct sandbox_wanted room = sandbox_wanted(sb);
 
-    if (wanted->seconds == 0) {
+    if (is_unresponsive(sb) && wanted->memory) {
+        call_fail_code(call, 409, "sandbox_snapshot_guest_agent_unresponsive",
+                       "The sandbox was paused while its agent did not answer, so that its memory"
+                       " cannot be restored: resume it with memory: false");
+    } else if (wanted->seconds == 0) {
         call_fail(call, 400, "Timeout must be greater than 0");
     } else if (sandbox_info(sb).changing || call_has_room(call, &room, 1)) {
         sandbox_resume(sb, wanted->seconds * 1000, wanted->memory, on_resumed, call);

@@ -85,6 +85,10 @@ static json_t *listed(const struct sandbox_info *info)
         (void)json_object_set_new(out, "diskUsedBytes",
                                   json_integer((json_int_t)info->saved_bytes));
     }
+    if (info->state == SANDBOX_PAUSED &&
+        json_is_true(json_object_get(info->options, SANDBOX_UNRESPONSIVE_OPTION))) {
+        (void)json_object_set_new(out, "envdUnresponsiveAtPause", json_true());
+    }
     (void)json_object_set_new(out, "metadata", json_deep_copy(info->metadata));
     (void)json_object_set_new(out, "volumeMounts",
                               mounts_json(json_object_get(info->options, "volumeMounts")));
@@ -119,6 +123,10 @@ json_t *sandbox_json_detail(const struct api *api, const struct sandbox *sb)
     set_token(out, &info);
     set_domain(out, api);
     (void)json_object_set_new(out, "lifecycle", lifecycle_json(info.options));
+    if (info.state == SANDBOX_PAUSED && !info.changing) {
+        (void)json_object_set_new(out, "pauseMode",
+                                  json_string(info.saved_memory ? "full" : "filesystem"));
+    }
     json_t *shells = json_object_get(info.options, "shells");
     if (shells) {
         (void)json_object_set(out, "shells", shells);

@@ -107,9 +107,13 @@ void handle_snapshot(struct call *call, const json_t *body)
 {
     struct template_name name = {0};
     const char *text = NULL;
+    bool memory = true;
     struct err err;
     int r = field_string(body, "name", &text, &err);
 
+    if (r == 0) {
+        r = field_bool(body, "memory", &memory, &err);
+    }
     if (r == 0 && text) {
         r = new_name_check(call, text, &name, &err);
     }
@@ -123,7 +127,7 @@ void handle_snapshot(struct call *call, const json_t *body)
         struct making *making = xnew(struct making);
 
         *making = (struct making){call, quota_hold(call, &more)};
-        sandbox_snapshot(sb, text ? name.alias : NULL, on_made, making);
+        sandbox_snapshot(sb, text ? name.alias : NULL, memory, on_made, making);
     }
 }
 

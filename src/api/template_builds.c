@@ -17,6 +17,7 @@ struct wanted {
     struct template_name name;
     char tags[TAGS_BYTES + 1]; /* separated by ',' */
     int64_t cpu_count, memory_mb;
+    int64_t disk_mb; /* of the sandboxes: what they may write, so what is free at first */
 };
 
 static bool tags_have(const char *tags, const char *tag)
@@ -96,6 +97,19 @@ static int size_parse(const json_t *body, struct wanted *wanted, struct err *err
     return 0;
 }
 
+/* The files of a template do not count: all of a sandbox's disk is free when it begins. */
+static int disk_parse(const json_t *body, struct wanted *wanted, struct err *err)
+{
+    int64_t least = 0;
+    int r =
+        field_int(body, "minFreeDiskMb", (struct int_range){0, KEEPER_DISK_MB_MAX}, &least, err);
+
+    if (r == 0 && least > wanted->disk_mb) {
+        wanted->disk_mb = least;
+    }
+    return r;
+}
+
 static int name_parse(const struct call *call, const char *name, struct wanted *wanted,
                       struct err *err)
 {
@@ -160,34 +174,40 @@ static int template_for(const struct call *call, const struct wanted *wanted,
                        alias);
     }
     *out = templates_add(templates, call->team->id, alias, (uint32_t)wanted->cpu_count,
-                         (uint32_t)wanted->memory_mb, BUILD_DISK_MB, NULL, NULL);
+                         (uint32_t)wanted->memory_mb, (uint32_t)wanted->disk_mb, NULL, NULL);
     return 0;
 }
 
-static void request(struct call *call, const struct wanted *wanted, const struct template *t)
+/* Clients of POST /v2/templates (SDKs 2.1 to 2.5) want a whole template as the answer. */
+static void request(struct call *call, const struct wanted *wanted, const struct template *t,
+                    bool whole)
 {
     const char *tags = wanted->tags[0] ? wanted->tags : TEMPLATE_TAG_DEFAULT;
     struct asked *asked = xnew(struct asked);
     char build_id[ID_UUID_LEN + 1];
 
-    *asked = (struct asked){call, json_object()};
+    *asked = (struct asked){call, whole ? template_json(call->api, t) : json_object()};
     (void)json_object_set_new(asked->reply, "templateID", json_string(t->id));
     (void)json_object_set_new(asked->reply, "public", json_boolean(t->is_public));
     (void)json_object_set_new(asked->reply, "names", template_names(call->api, t));
     (void)json_object_set_new(asked->reply, "aliases", template_aliases(t));
     (void)json_object_set_new(asked->reply, "tags", tags_json(tags));
+    const struct build_size size = {.cpu_count = (uint32_t)wanted->cpu_count,
+                                    .memory_mb = (uint32_t)wanted->memory_mb,
+                                    .disk_mb = (uint32_t)wanted->disk_mb};
     if (!maker_of(call->api, t->id)) {
         maker_note(call, t->id);
     }
-    build_request(call->api->options.builds, t, tags, (uint32_t)wanted->cpu_count,
-                  (uint32_t)wanted->memory_mb, build_id, on_asked, asked);
+    build_request(call->api->options.builds, t, tags, &size, build_id, on_asked, asked);
     maker_note(call, build_id);
     (void)json_object_set_new(asked->reply, "buildID", json_string(build_id));
 }
 
-static void handle_request(struct call *call, const json_t *body, const char *name)
+static void handle_request(struct call *call, const json_t *body, const char *name, bool whole)
 {
-    struct wanted wanted = {.cpu_count = BUILD_CPU_DEFAULT, .memory_mb = BUILD_MEMORY_MB_DEFAULT};
+    struct wanted wanted = {.cpu_count = BUILD_CPU_DEFAULT,
+                            .memory_mb = BUILD_MEMORY_MB_DEFAULT,
+                            .disk_mb = BUILD_DISK_MB};
     const struct template *t = NULL;
     struct err err;
     int r = name_parse(call, name, &wanted, &err);
@@ -199,12 +219,15 @@ static void handle_request(struct call *call, const json_t *body, const char *na
         r = size_parse(body, &wanted, &err);
     }
     if (r == 0) {
+        r = disk_parse(body, &wanted, &err);
+    }
+    if (r == 0) {
         r = template_for(call, &wanted, &t, &err);
     }
     if (r < 0) {
         call_fail_err(call, r, &err);
     } else {
-        request(call, &wanted, t);
+        request(call, &wanted, t, whole);
     }
 }
 
@@ -220,7 +243,7 @@ void handle_build_v3(struct call *call, const json_t *body)
     if (r < 0) {
         call_fail_err(call, r, &err);
     } else {
-        handle_request(call, body, name);
+        handle_request(call, body, name, false);
     }
 }
 
@@ -233,7 +256,7 @@ void handle_build_v2(struct call *call, const json_t *body)
     if (r < 0) {
         call_fail_err(call, r, &err);
     } else {
-        handle_request(call, body, name);
+        handle_request(call, body, name, true);
     }
 }
 

@@ -227,6 +227,31 @@ static json_t *page_cut(json_t *rows, const char *after, size_t limit, const cha
     return page;
 }
 
+static void append_default(void *ctx, const struct template *t)
+{
+    const struct listing *listing = ctx;
+
+    if (!t->team_id) {
+        json_t *row = template_json(listing->api, t);
+        (void)json_object_set_new(row, "spawnCount", json_integer(0));
+        (void)json_object_set_new(row, "buildCount", json_integer(0));
+        (void)json_object_set_new(row, "lastSpawnedAt", json_null());
+        (void)json_array_append_new(listing->rows, row);
+    }
+}
+
+/* The built-in ones, by their ids. How often others used them is nobody's business. */
+void handle_default_templates(struct call *call, const json_t *body)
+{
+    struct listing listing = {call->api, json_array()};
+    const char *last = NULL;
+
+    (void)body;
+    templates_each(call->api->options.templates, call->team->id, append_default, &listing);
+    call_json(call, 200, page_cut(listing.rows, "", json_array_size(listing.rows) + 1, &last));
+    json_decref(listing.rows);
+}
+
 void handle_templates_v2(struct call *call, const json_t *body)
 {
     int64_t limit = TEMPLATES_PAGE;
@@ -292,9 +317,8 @@ void handle_template(struct call *call, const json_t *body)
         call_fail_template(call, why, str_of(call->param));
         return;
     }
-    json_t *reply = json_object();
+    json_t *reply = template_json(call->api, t);
     json_t *builds = json_array();
-    set_common(reply, call->api, t, builds_of(call->api, t).changed_ms);
     builds_each(call->api->options.builds, t->id, append_build, builds);
     (void)json_object_set_new(reply, "builds", builds);
     call_json(call, 200, reply);

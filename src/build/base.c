@@ -46,6 +46,9 @@ static void begin_template(struct work *work, const struct template *t, const ch
                            bool with_commands)
 {
     work->layers = xstrdup(t->layers);
+    if (t->disk_mb > work->build->disk_mb) { /* it never shrinks */
+        work->build->disk_mb = t->disk_mb;
+    }
     (void)snprintf(work->base, sizeof(work->base), "template %s %s", t->id, t->build_id);
     work->context = (struct context){
         .user = xstrdup(t->user), .workdir = xstrdup(t->workdir), .env = env_of(t->env_json)};

@@ -84,11 +84,15 @@ struct build_info {
 };
 const char *build_state_name(enum build_state state);
 
+struct build_size {
+    uint32_t cpu_count, memory_mb, disk_mb; /* of its sandboxes */
+};
+
 /* A build of a template that exists. Takes the tags (separated by ',') when it is ready. The id is
  * drawn here; `done` comes when it is on record. */
 void build_request(struct builds *builds, const struct template *template, const char *tags,
-                   uint32_t cpu_count, uint32_t memory_mb, char id[ID_UUID_LEN + 1],
-                   store_done *done, void *ctx);
+                   const struct build_size *size, char id[ID_UUID_LEN + 1], store_done *done,
+                   void *ctx);
 
 /* Starts it, or queues it. -ENOENT; -EBUSY: it is not waiting; -EAGAIN: the queue is full; -EINVAL
  * with the sentence for the client. Builds of the same template that would take one of the same

@@ -189,8 +189,8 @@ static void end_interrupted(struct builds *all)
 /* ---- asking for one ---- */
 
 void build_request(struct builds *builds, const struct template *template, const char *tags,
-                   uint32_t cpu_count, uint32_t memory_mb, char id[ID_UUID_LEN + 1],
-                   store_done *done, void *ctx)
+                   const struct build_size *size, char id[ID_UUID_LEN + 1], store_done *done,
+                   void *ctx)
 {
     struct build *build = xnew(struct build);
 
@@ -200,9 +200,9 @@ void build_request(struct builds *builds, const struct template *template, const
     build->template_id = xstrdup(template->id);
     build->tags = xstrdup(tags);
     build->created_ms = clock_wall_ms();
-    build->cpu_count = cpu_count;
-    build->memory_mb = memory_mb;
-    build->disk_mb = BUILD_DISK_MB;
+    build->cpu_count = size->cpu_count;
+    build->memory_mb = size->memory_mb;
+    build->disk_mb = size->disk_mb;
     build->layers = xstrdup("");
     build->user = xstrdup("user");
     build->workdir = xstrdup("");

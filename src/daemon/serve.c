@@ -510,6 +510,7 @@ static int open_surface(struct server *server, struct err *err)
         .domain = or_null(server->config->domain),
         .shares = &server->edge_shares,
         .sandbox_max = (uint32_t)server->config->sandbox_connections_max,
+        .is_api = api_is_call,
     };
     server->edge = edge_new(&edge);
     int r = api_new(&options, &server->api, err);

@@ -187,6 +187,24 @@ static void handle_signed(struct edge *edge, struct http_exchange *ex)
     }
 }
 
+static void handle_token(struct edge *edge, struct http_exchange *ex)
+{
+    struct sandbox *sb = token_find(edge->sandboxes, http_request(ex));
+
+    if (sb) {
+        let_in(edge, sb, ex, AGENT_PORT);
+    } else {
+        edge_refuse(edge, ex, EDGE_ERROR_NOT_FOUND, STR(""), AGENT_PORT);
+    }
+}
+
+/* See edge.h: an API call with the headers of sandbox traffic. */
+static bool is_api_call(const struct edge *edge, const struct http_request *req,
+                        const struct edge_target *target)
+{
+    return target->by_headers && target->port == AGENT_PORT && edge->is_api && edge->is_api(req);
+}
+
 bool edge_handle(struct edge *edge, struct http_exchange *ex)
 {
     const struct http_request *req = http_request(ex);
@@ -194,6 +212,9 @@ bool edge_handle(struct edge *edge, struct http_exchange *ex)
 
     switch (edge_route(req, edge->domain, &target)) {
     case EDGE_OURS:
+        if (is_api_call(edge, req, &target)) {
+            return false;
+        }
         handle_target(edge, ex, &target);
         return true;
     case EDGE_BAD:
@@ -205,6 +226,10 @@ bool edge_handle(struct edge *edge, struct http_exchange *ex)
     }
     if (signed_is(req)) {
         handle_signed(edge, ex);
+        return true;
+    }
+    if (token_is(req)) {
+        handle_token(edge, ex);
         return true;
     }
     return false;
@@ -284,6 +309,7 @@ struct edge *edge_new(const struct edge_options *options)
     edge->domain = xstrdup(options->domain ? options->domain : "");
     edge->shares = options->shares;
     edge->sandbox_max = options->sandbox_max;
+    edge->is_api = options->is_api;
     edge->anybody = tls_trust_anybody();
     if (uv_timer_init(edge->loop, &edge->timer) < 0) {
         abort();

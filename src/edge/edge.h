@@ -2,6 +2,13 @@
  *
  * A request is the edge's when it carries E2b-Sandbox-Id (Host an address, localhost or sandbox.*),
  * or when its Host is <port>-<id>.<domain>. Everything else on the port is the API's.
+ *
+ * A request without either is also the edge's when its path is the agent's and it carries a
+ * signature (/files) or an access token: both are of one sandbox alone.
+ *
+ * One exception: some SDKs (Python 2.10 to 2.26) send these headers with API calls too, always with
+ * the agent's port. Such a request stays the API's when `is_api` says so. The agent serves none of
+ * the API's paths, and services on other ports keep all of theirs.
  */
 #ifndef EDGE_EDGE_H
 #define EDGE_EDGE_H
@@ -21,6 +28,8 @@ struct edge_options { /* borrowed for as long as the edge lives; the texts are c
     const char *domain;    /* NULL or empty: sandboxes are reached by headers alone */
     struct shares *shares; /* requests under way, by team: outlives every exchange */
     uint32_t sandbox_max;  /* requests under way to one sandbox, whatever its share */
+    /* A call of the API by its path and its key; NULL: none is. */
+    bool (*is_api)(const struct http_request *req);
 };
 
 struct edge *edge_new(const struct edge_options *options);
@@ -31,6 +40,7 @@ enum edge_verdict { EDGE_NOT_OURS, EDGE_OURS, EDGE_BAD };
 struct edge_target {
     struct str id; /* borrowed from the request */
     uint16_t port;
+    bool by_headers;    /* the host names no sandbox */
     const char *reason; /* EDGE_BAD: the sentence */
 };
 

@@ -16,8 +16,10 @@ enum {
 struct kind {
     int status;
     const char *title;
-    const char *message; /* the API's words: clients compare them */
-    const char *page;    /* said after "The sandbox <id>"; NULL: the message alone */
+    /* The API's words: clients compare them. In each 502 the SDKs look for "was not found" (it does
+     * not run) or "port is not open" (it runs). */
+    const char *message;
+    const char *page; /* said after "The sandbox <id>"; NULL: the message alone */
 };
 
 static const struct kind kinds[] = {
@@ -26,12 +28,14 @@ static const struct kind kinds[] = {
     [EDGE_ERROR_PORT_CLOSED] = {502, "Closed port", "The sandbox is running but port is not open",
                                 "is running, but there is no service running on port"},
     [EDGE_ERROR_NO_ANSWER] = {502, "No answer",
-                              "The sandbox is running but the service gave no HTTP answer",
+                              "The sandbox is running but port is not open: the service gave no "
+                              "HTTP answer",
                               "is running, but there was no HTTP answer from the service on port"},
     [EDGE_ERROR_UNREACHABLE] = {503, "Sandbox not reachable",
                                 "The sandbox is running but cannot be reached now, try again later",
                                 "is running, but cannot be reached now on port"},
-    [EDGE_ERROR_PAUSED] = {502, "Sandbox is paused", "The sandbox is paused", "is paused"},
+    [EDGE_ERROR_PAUSED] = {502, "Sandbox is paused", "The sandbox was not found: it is paused",
+                           "is paused"},
     [EDGE_ERROR_CHANGING] = {409, "Sandbox is being paused",
                              "The sandbox is being paused, try again later", "is being paused"},
     [EDGE_ERROR_NOT_RESUMED] = {503, "Sandbox not resumed",

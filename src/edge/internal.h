@@ -2,6 +2,7 @@
  *
  *   route.c    whose a request is
  *   signed.c   file links that carry a signature and nothing else
+ *   token.c    requests that carry an access token and no routing headers
  *   errors.c   answers of the edge's own
  *   own_port.c who may reach the ports that programs of ours serve
  *   backend.c  a sandbox as the edge sees it: its requests, its idle connections
@@ -40,6 +41,7 @@ struct edge {
     char *domain;
     struct shares *shares;
     uint32_t sandbox_max;
+    bool (*is_api)(const struct http_request *req);
     struct backend *backends; /* by sandbox id */
     uv_timer_t timer;         /* runs while connections lie idle */
     struct tls_trust *anybody;
@@ -66,6 +68,13 @@ bool signed_is(const struct http_request *req);
 struct sandbox *signed_find(struct sandboxes *sandboxes, const struct http_request *req);
 /* A request to the agent's /files with a signature of that token that has not expired. */
 bool signed_by(const char *token, const struct http_request *req);
+
+/* ---- token.c ---- */
+
+/* A request to an agent whose only word about the sandbox is its access token. */
+bool token_is(const struct http_request *req);
+/* The sandbox whose token it is, running or paused, or NULL. */
+struct sandbox *token_find(struct sandboxes *sandboxes, const struct http_request *req);
 
 /* ---- errors.c ---- */
 

@@ -46,12 +46,16 @@ static bool is_contexts(const struct http_request *req)
            (str_starts(req->path, contexts) && req->path.at[contexts.len] == '/');
 }
 
-/* Whoever reaches a sandbox that is not public has shown the traffic token already. */
+/* Whoever reaches a sandbox that is not public has shown the traffic token already. A sandbox that
+ * an SDK before version 2 made is used by that SDK, which has no token to send: its id is the key,
+ * as with E2B. */
 static bool is_owner(const struct sandbox *sb, const struct http_request *req)
 {
     const char *token = sandbox_info(sb).access_token;
+    const json_t *options = sandbox_info(sb).options;
 
     return !token || !edge_is_public(sb) ||
+           json_is_true(json_object_get(options, SANDBOX_OPEN_INTERPRETER_OPTION)) ||
            str_eq_secret(http_header_get(req, EDGE_ACCESS_HEADER), str_of(token));
 }
 

@@ -126,6 +126,7 @@ static enum edge_verdict route_by_headers(const struct http_request *req, struct
         return bad(out, "missing header E2b-Sandbox-Port: send the port beside the sandbox's id, "
                         "as E2b-Sandbox-Port: 8000");
     }
+    out->by_headers = true;
     return target(id, port, out);
 }
 

@@ -6,6 +6,8 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "egress/tls_pipe.h"
+#include "http/tls.h"
 
 enum { HTTP_PORT = 80 };
 
@@ -14,9 +16,11 @@ struct dial {
     dial_done *done; /* NULL: nobody waits any more */
     void *ctx;
     struct target target;
-    struct proxy proxy;    /* PROXY_NONE: straight there */
-    bool guarded;          /* the proxy is the sandbox's choice */
-    struct lookup *lookup; /* of the proxy's name */
+    struct proxy proxy;      /* PROXY_NONE: straight there */
+    bool guarded;            /* the proxy is the sandbox's choice */
+    struct lookup *lookup;   /* of the proxy's name */
+    struct tls_trust *trust; /* of a proxy with TLS and authorities of its own; NULL: the host's */
+    struct tls_pipe *pipe;   /* in the making */
     struct talk talk;
     struct buf said; /* to the proxy, and not taken yet */
     int fd;
@@ -29,24 +33,29 @@ struct dial {
 
 /* ---- the end ---- */
 
-static void on_closed(uv_handle_t *handle)
+static void dial_let_go(struct dial *dial)
 {
-    struct dial *dial = handle->data;
-
     if (--dial->handles == 0) {
         fd_closep(&dial->fd);
         buf_fini(&dial->said);
+        tls_trust_free(dial->trust);
         explicit_bzero(&dial->proxy, sizeof(dial->proxy));
         free(dial);
     }
 }
 
+static void on_closed(uv_handle_t *handle)
+{
+    dial_let_go(handle->data);
+}
+
 static void dial_close(struct dial *dial)
 {
     dial->done = NULL;
+    tls_pipe_cancel(move_ptr(&dial->pipe));
     lookup_cancel(move_ptr(&dial->lookup));
     uv_close((uv_handle_t *)&dial->timer, on_closed);
-    if (dial->handles > 1) {
+    if (dial->handles > 1 && !uv_is_closing((uv_handle_t *)&dial->poll)) {
         uv_close((uv_handle_t *)&dial->poll, on_closed);
     }
 }
@@ -177,6 +186,53 @@ static void talk_start(struct dial *dial)
     }
 }
 
+/* ---- TLS to a proxy ---- */
+
+/* The talk goes on over the plain end of the pipe. */
+static void on_pipe(void *ctx, int fd_or_error, const struct err *err)
+{
+    struct dial *dial = ctx;
+
+    dial->pipe = NULL;
+    if (fd_or_error < 0) {
+        dial->err = *err;
+        dial_end(dial, fd_or_error);
+        return;
+    }
+    dial->fd = fd_or_error;
+    if (uv_poll_init(dial->net->egress->loop, &dial->poll, dial->fd) < 0) {
+        dial_end(dial, -EIO);
+        return;
+    }
+    dial->poll.data = dial;
+    dial->handles++;
+    talk_start(dial);
+}
+
+/* libuv has let go of the descriptor. */
+static void on_poll_closed(uv_handle_t *handle)
+{
+    struct dial *dial = handle->data;
+    struct egress *egress = dial->net->egress;
+    struct tls_trust *trust = dial->trust ? dial->trust : egress->trust;
+
+    if (!dial->done) { /* given up meanwhile */
+        dial_let_go(dial);
+        return;
+    }
+    dial->handles--; /* the timer's is left */
+    int r = tls_pipe_start(egress->loop, move_fd(&dial->fd), trust, dial->proxy.server_name,
+                           on_pipe, dial, &dial->pipe, &dial->err);
+    if (r < 0) {
+        dial_end(dial, r);
+    }
+}
+
+static void tls_start(struct dial *dial)
+{
+    uv_close((uv_handle_t *)&dial->poll, on_poll_closed);
+}
+
 /* ---- connecting ---- */
 
 static void on_ready(uv_poll_t *poll, int status, int events)
@@ -185,7 +241,9 @@ static void on_ready(uv_poll_t *poll, int status, int events)
     int r = socket_error(dial->fd, status);
 
     (void)events;
-    if (r == 0 && dial->proxy.kind != PROXY_NONE) {
+    if (r == 0 && dial->proxy.tls) {
+        tls_start(dial);
+    } else if (r == 0 && dial->proxy.kind != PROXY_NONE) {
         talk_start(dial);
     } else {
         dial_end(dial, r);
@@ -294,6 +352,22 @@ bool dial_is_proxied(const struct egress *egress, const struct target *to)
     return operators_proxy(egress, to) != NULL;
 }
 
+/* False: it has failed. */
+static bool trust_own(struct dial *dial)
+{
+    const char *pem = dial->net->proxy_authorities;
+
+    if (!dial->proxy.tls || !dial->guarded || !pem) {
+        return true;
+    }
+    if (tls_trust_new_pem(str_of(pem), &dial->trust) == 0) {
+        return true;
+    }
+    (void)err_set(&dial->err, EINVAL, "its authorities cannot be read");
+    dial_fail_soon(dial, -EINVAL);
+    return false;
+}
+
 struct dial *dial_start(struct egress_net *net, const struct target *to, dial_done *done, void *ctx)
 {
     struct dial *dial = xnew(struct dial);
@@ -307,7 +381,9 @@ struct dial *dial_start(struct egress_net *net, const struct target *to, dial_do
     const struct proxy *proxy = dial->guarded ? &net->proxy : operators_proxy(net->egress, to);
     if (proxy) {
         dial->proxy = *proxy; /* the sandbox's may change meanwhile */
-        proxy_dial(dial);
+        if (trust_own(dial)) {
+            proxy_dial(dial);
+        }
     } else {
         const struct endpoint *mapped = map_find(net->egress, &to->to);
         dial_connect(dial, mapped ? mapped : &to->to);

@@ -1,7 +1,7 @@
 /* dial.h - a TCP connection to the world, as one descriptor.
  *
  *      target ─┬─ the operator's map ──────────────────────────────► connect
- *              ├─ the sandbox's proxy ─ its address ─ guard ─► connect ─ talk
+ *              ├─ the sandbox's proxy ─ its address ─ guard ─► connect ─ (TLS) ─ talk
  *              ├─ the operator's proxy ─ its address ────────► connect ─ talk
  *              └────────────────────────────────────────────────────► connect
  *

@@ -93,6 +93,7 @@ struct egress_net {
     struct transforms *transforms;
     json_t *shells;              /* names of those that it was granted; NULL: none */
     struct proxy proxy;          /* PROXY_NONE: it goes straight */
+    char *proxy_authorities;     /* PEM; NULL: those of this machine */
     struct names *names;         /* NULL: it has no proxy, and names are resolved here */
     struct resolver *resolver;   /* of its own servers; NULL: the egress' */
     struct authority *authority; /* NULL until one is needed */

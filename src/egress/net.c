@@ -31,6 +31,7 @@ void net_release(struct egress_net *net)
         names_free(net->names);
         resolver_free(net->resolver);
         explicit_bzero(&net->proxy, sizeof(net->proxy));
+        free(net->proxy_authorities);
         free(net->team);
         free(net);
     }
@@ -249,8 +250,10 @@ static bool proxy_set(struct egress_net *net, const json_t *options)
     struct proxy proxy;
 
     proxy_of_options(options, &proxy);
-    bool changed = memcmp(&proxy, &net->proxy, sizeof(proxy)) != 0;
+    bool changed = memcmp(&proxy, &net->proxy, sizeof(proxy)) != 0 ||
+                   !text_same(net->proxy_authorities, proxy_authorities(options));
     net->proxy = proxy;
+    text_set(&net->proxy_authorities, proxy_authorities(options));
     if (proxy.kind != PROXY_NONE && !net->names) {
         net->names = names_new();
     } else if (proxy.kind == PROXY_NONE) {

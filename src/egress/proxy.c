@@ -135,9 +135,29 @@ int proxy_parse_url(struct str url, struct proxy *out)
     return -EINVAL;
 }
 
+static const json_t *options_proxy(const json_t *options)
+{
+    return json_object_get(json_object_get(options, "network"), "egressProxy");
+}
+
+const char *proxy_authorities(const json_t *options)
+{
+    return json_string_value(
+        json_object_get(json_object_get(options_proxy(options), "tls"), "caCert"));
+}
+
+static bool tls_read(const json_t *tls, struct proxy *out)
+{
+    const char *name = json_string_value(json_object_get(tls, "serverName"));
+
+    out->tls = json_is_true(json_object_get(tls, "enabled"));
+    return !out->tls ||
+           str_copy(out->server_name, sizeof(out->server_name), str_of(name ? name : out->host));
+}
+
 void proxy_of_options(const json_t *options, struct proxy *out)
 {
-    const json_t *proxy = json_object_get(json_object_get(options, "network"), "egressProxy");
+    const json_t *proxy = options_proxy(options);
     const char *address = json_string_value(json_object_get(proxy, "address"));
     const char *user = json_string_value(json_object_get(proxy, "username"));
     const char *password = json_string_value(json_object_get(proxy, "password"));
@@ -149,7 +169,8 @@ void proxy_of_options(const json_t *options, struct proxy *out)
     out->kind = PROXY_SOCKS5;
     if (!address || proxy_parse_address(str_trim(str_of(address)), out) < 0 ||
         (user && !str_copy(out->user, sizeof(out->user), str_of(user))) ||
-        (password && !str_copy(out->password, sizeof(out->password), str_of(password)))) {
+        (password && !str_copy(out->password, sizeof(out->password), str_of(password))) ||
+        !tls_read(json_object_get(proxy, "tls"), out)) {
         out->port = 0;
     }
 }

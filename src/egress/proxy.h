@@ -30,6 +30,8 @@ struct proxy {
     char host[POLICY_NAME_BYTES]; /* a name or an address, without brackets */
     uint16_t port;
     char user[PROXY_WORD_BYTES], password[PROXY_WORD_BYTES]; /* "": none */
+    bool tls;                            /* all that is said to it goes through TLS */
+    char server_name[POLICY_NAME_BYTES]; /* that its certificate is for */
 };
 
 /* "host:port", "[v6]:port". -EINVAL when it is not that. */
@@ -41,6 +43,9 @@ must_check int proxy_parse_url(struct str url, struct proxy *out);
 /* network.egressProxy of a sandbox's options; PROXY_NONE when there is none. One that cannot be
  * understood has the port 0, and nothing is reached through it. */
 void proxy_of_options(const json_t *options, struct proxy *out);
+
+/* The authorities (PEM) that its certificate is held against; NULL: those of this machine. */
+const char *proxy_authorities(const json_t *options);
 
 /* Whether NO_PROXY has the name or the address: names, ".domain", blocks, "*". */
 bool proxy_is_exempt(const char *no_proxy, struct str name, const struct address *address);

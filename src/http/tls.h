@@ -46,6 +46,9 @@ struct tls_context *tls_context_new_choosing(tls_choose *choose, void *ctx, bool
 /* Whom a client believes: the authorities of this machine, and those in a file (PEM; "": none). */
 struct tls_trust;
 must_check int tls_trust_new(const char *extra_path, struct tls_trust **out, struct err *err);
+/* The authorities in a text (PEM) alone. -EINVAL: there is none in it, or it is too long. */
+enum { TLS_PEM_BYTES_MAX = 64 * 1024 };
+must_check int tls_trust_new_pem(struct str pem, struct tls_trust **out);
 /* Everybody: for a server whose name says nothing, and which is reached on a way of our own. */
 struct tls_trust *tls_trust_anybody(void);
 void tls_trust_free(struct tls_trust *trust);

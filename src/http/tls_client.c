@@ -1,4 +1,5 @@
 #include "http/tls_client.h"
+#include <arpa/inet.h>
 
 #include <errno.h>
 #include <openssl/err.h>
@@ -55,6 +56,36 @@ int tls_trust_new(const char *extra_path, struct tls_trust **out, struct err *er
     return 0;
 }
 
+/* The number of certificates that were taken. */
+static int certificates_add(X509_STORE *store, struct str pem)
+{
+    BIO *bio = BIO_new_mem_buf(pem.at, (int)pem.len);
+    X509 *cert = NULL;
+    int n = 0;
+
+    while (bio && (cert = PEM_read_bio_X509(bio, NULL, NULL, NULL))) {
+        n += X509_STORE_add_cert(store, cert) == 1;
+        X509_free(cert);
+    }
+    BIO_free(bio);
+    ERR_clear_error();
+    return n;
+}
+
+int tls_trust_new_pem(struct str pem, struct tls_trust **out)
+{
+    SSL_CTX *ctx = ctx_new();
+
+    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
+    if (pem.len > TLS_PEM_BYTES_MAX || certificates_add(SSL_CTX_get_cert_store(ctx), pem) == 0) {
+        SSL_CTX_free(ctx);
+        return -EINVAL;
+    }
+    *out = xnew(struct tls_trust);
+    (*out)->ctx = ctx;
+    return 0;
+}
+
 void tls_trust_free(struct tls_trust *trust)
 {
     if (trust) {
@@ -72,22 +103,42 @@ static long name_send(SSL *ssl, const char *name)
                     (void *)(uintptr_t)name);
 }
 
+static bool is_address(const char *name)
+{
+    struct in6_addr any;
+
+    return inet_pton(AF_INET, name, &any) == 1 || inet_pton(AF_INET6, name, &any) == 1;
+}
+
+struct tls_session *tls_client_open_bare(struct tls_trust *trust, const char *name,
+                                         void (*send)(void *ctx, const void *data, size_t len),
+                                         void *ctx)
+{
+    struct tls_session *s = tls_session_new(trust->ctx, send, ctx);
+    SSL *ssl = tls_session_ssl(s);
+    bool ok = is_address(name) ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name) == 1
+                               : name_send(ssl, name) == 1 && SSL_set1_host(ssl, name) == 1;
+
+    if (!ok) { /* names are short: this fails only without memory */
+        abort();
+    }
+    SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    SSL_set_connect_state(ssl);
+    return s;
+}
+
 struct tls_session *tls_client_open(struct tls_trust *trust, const char *name, bool http2,
                                     void (*send)(void *ctx, const void *data, size_t len),
                                     void *ctx)
 {
     static const unsigned char protocols[] = "\x02h2\x08http/1.1";
-    struct tls_session *s = tls_session_new(trust->ctx, send, ctx);
-    SSL *ssl = tls_session_ssl(s);
+    struct tls_session *s = tls_client_open_bare(trust, name, send, ctx);
     size_t skip = http2 ? 0 : 3;
 
-    /* Names are short and protocols are well formed: this fails only without memory. */
-    if (name_send(ssl, name) != 1 || SSL_set1_host(ssl, name) != 1 ||
-        SSL_set_alpn_protos(ssl, protocols + skip, (unsigned)(sizeof(protocols) - 1 - skip)) != 0) {
-        abort();
+    if (SSL_set_alpn_protos(tls_session_ssl(s), protocols + skip,
+                            (unsigned)(sizeof(protocols) - 1 - skip)) != 0) {
+        abort(); /* they are well formed: only without memory */
     }
-    SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    SSL_set_connect_state(ssl);
     return s;
 }
 

@@ -15,6 +15,11 @@ struct tls_session *tls_client_open(struct tls_trust *trust, const char *name, b
                                     void (*send)(void *ctx, const void *data, size_t len),
                                     void *ctx);
 
+/* The same for what is no HTTP. */
+struct tls_session *tls_client_open_bare(struct tls_trust *trust, const char *name,
+                                         void (*send)(void *ctx, const void *data, size_t len),
+                                         void *ctx);
+
 /* 0 when the handshake is through and the server is who it should be; -EAGAIN until then; -EACCES
  * when its certificate is not good, -EPROTO when it speaks no TLS that we do, each with err. */
 must_check int tls_client_handshake(struct tls_session *s, struct err *err);

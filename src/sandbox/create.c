@@ -570,11 +570,13 @@ static struct sandbox *new_starting(struct sandboxes *all, const struct sandbox_
     return sb;
 }
 
+/* A snapshot without memory is a disk to begin on. */
 static void begin_from_saved(struct sandbox *sb, const char *saved, sandbox_created *done,
                              void *ctx)
 {
-    start_begin(sb, saved, saved != NULL, saved ? CHANNEL_PAST_COPIED : CHANNEL_PAST_NONE, done,
-                ctx);
+    bool memory = saved && !kept_is_disk(saved);
+
+    start_begin(sb, saved, memory, memory ? CHANNEL_PAST_COPIED : CHANNEL_PAST_NONE, done, ctx);
 }
 
 /* What lies parked becomes the caller's: nothing is asked of the keeper. */

@@ -321,6 +321,8 @@ struct save {
     struct sandbox *sb;       /* counted */
     char name[KEEPER_SAVED_BYTES];
     uint32_t flags; /* enum keeper_save_flag; with STOP it is a pause */
+    bool healthy;   /* refused unless the agent answers */
+    bool silent;    /* the agent did not answer: a pause goes on without its memory */
     bool looking;   /* the keeper looks whether it can be, before anything ends for it */
     bool looked;
     bool begun;
@@ -363,7 +365,9 @@ int64_t resume_span_ms(const struct sandbox *sb); /* for how long it is wanted b
 /* The name of a pause of this execution. */
 void kept_name_pause(const struct sandbox *sb, bool memory, char out[KEEPER_SAVED_BYTES]);
 void kept_name_new(char out[KEEPER_SAVED_BYTES]);
-bool kept_has_memory(const char *name);
+void kept_name_disk(char out[KEEPER_SAVED_BYTES]); /* of a snapshot without memory */
+bool kept_has_memory(const char *name);            /* of a pause */
+bool kept_is_disk(const char *name);               /* of a snapshot */
 
 /* While held it is not forgotten. */
 void kept_hold(struct sandboxes *all, const char *name);

@@ -43,6 +43,23 @@ void kept_name_new(char out[KEEPER_SAVED_BYTES])
     (void)snprintf(out, KEEPER_SAVED_BYTES, KEEPER_SAVED_PREFIX "%s", random);
 }
 
+#define DISK_SUFFIX "-d"
+
+void kept_name_disk(char out[KEEPER_SAVED_BYTES])
+{
+    char random[SAVED_RANDOM_LEN + 1];
+
+    id_alnum(random, SAVED_RANDOM_LEN);
+    (void)snprintf(out, KEEPER_SAVED_BYTES, KEEPER_SAVED_PREFIX "%s" DISK_SUFFIX, random);
+}
+
+bool kept_is_disk(const char *name)
+{
+    size_t len = strlen(name), end = strlen(DISK_SUFFIX);
+
+    return len >= end && strcmp(name + len - end, DISK_SUFFIX) == 0;
+}
+
 bool kept_has_memory(const char *name)
 {
     return name[0] && name[strlen(name) - 1] == 'm';

@@ -106,11 +106,14 @@ static void on_saved(struct save *save, int error, const struct err *err,
     struct err why = *err;
 
     if (error == 0 && saved) {
+        if (save->silent) {
+            (void)json_object_set_new(sb->options, SANDBOX_UNRESPONSIVE_OPTION, json_true());
+        }
         pause_record(sb, save->name, saved, pause->done, pause->ctx);
     } else {
         sb->all->pauses_failed += error < 0 && error != -ENOENT;
         if (error < 0 && (save->flags & KEEPER_SAVE_MEMORY) && error != -ENOENT &&
-            error != -EAGAIN) {
+            error != -EAGAIN && error != -EBUSY) {
             (void)err_wrap(&why, "its memory cannot be saved (a pause without it would keep its"
                                  " files: memory: false, in the SDKs keep_memory=False or"
                                  " keepMemory: false)");
@@ -123,8 +126,9 @@ static void on_saved(struct save *save, int error, const struct err *err,
     }
 }
 
-void sandbox_pause(struct sandbox *sb, bool memory, store_done *done, void *ctx)
+void sandbox_pause(struct sandbox *sb, unsigned how, store_done *done, void *ctx)
 {
+    bool memory = how & SANDBOX_PAUSE_MEMORY;
     struct err err;
 
     if (sb->state == SANDBOX_PAUSED) {
@@ -142,6 +146,7 @@ void sandbox_pause(struct sandbox *sb, bool memory, store_done *done, void *ctx)
     struct pause *pause = xnew(struct pause);
     *pause = (struct pause){.done = done, .ctx = ctx};
     pause->save.flags = KEEPER_SAVE_STOP | KEEPER_SAVE_SYNC | (memory ? KEEPER_SAVE_MEMORY : 0);
+    pause->save.healthy = how & SANDBOX_PAUSE_HEALTHY;
     pause->save.done = on_saved;
     kept_name_pause(sb, memory, pause->save.name);
     save_add(sb, &pause->save);
@@ -179,7 +184,8 @@ static void try_pause(struct sandbox *sb, bool memory)
 
     *timeout = (struct timeout){.sb = sb, .memory = memory};
     sandbox_hold(sb);
-    sandbox_pause(sb, memory, on_timeout_paused, timeout);
+    sandbox_pause(sb, memory ? SANDBOX_PAUSE_MEMORY : SANDBOX_PAUSE_DISK, on_timeout_paused,
+                  timeout);
 }
 
 void pause_on_timeout(struct sandbox *sb)

@@ -127,6 +127,7 @@ struct sandbox_info sandbox_info(const struct sandbox *sb)
                                  .cpu_count = sb->cpu_count,
                                  .memory_mb = sb->memory_mb,
                                  .disk_mb = sb->disk_mb,
+                                 .saved_memory = sb->saved && kept_has_memory(sb->saved),
                                  .saved_bytes = sb->saved_bytes + sb->saved_disk_bytes,
                                  .metadata = sb->metadata,
                                  .env_vars = sb->env_vars,

@@ -197,11 +197,20 @@ must_check int sandbox_set_options(struct sandbox *sb, const json_t *options, st
 
 /* ---- pause, resume, snapshot, fork ---- */
 
+enum sandbox_pause_how { /* bits */
+                         SANDBOX_PAUSE_DISK = 0,
+                         SANDBOX_PAUSE_MEMORY = 1,
+                         SANDBOX_PAUSE_HEALTHY = 2, /* only if its agent answers */
+};
+
+/* Among the options of a paused one whose agent did not answer: true. Its memory was not kept. */
+#define SANDBOX_UNRESPONSIVE_OPTION "envdUnresponsiveAtPause"
+
 /* Saves it, with its memory or the disk alone, and ends its jail; `done` comes when that is durable
  * and on record. Those who ask while it is PAUSING get the same answer. -EALREADY: it is paused;
- * -ESTALE: it is RESUMING; -EOPNOTSUPP: something in it cannot be saved, and it goes on running, as
- * after any other failure. */
-void sandbox_pause(struct sandbox *sb, bool memory, store_done *done, void *ctx);
+ * -ESTALE: it is RESUMING; -EBUSY: its agent does not answer; -EOPNOTSUPP: something in it cannot
+ * be saved, and it goes on running, as after any other failure. */
+void sandbox_pause(struct sandbox *sb, unsigned how, store_done *done, void *ctx);
 
 /* Brings a paused one back, to live for timeout_ms; who asks while it is RESUMING joins, and the
  * longest timeout counts. While it is PAUSING, that is waited for. `memory` false: it starts anew
@@ -219,8 +228,9 @@ void sandbox_set_auto_pause(struct sandbox *sb, bool pauses);
 bool sandbox_returns(const struct sandbox *sb);
 void sandbox_wake(struct sandbox *sb); /* one that is PAUSED */
 
-/* Saves a running one as a template of its team, and lets it run on. The alias may be NULL; that of
- * an older snapshot takes the new one. -ESTALE: it does not run. */
+/* Saves a running one as a template of its team, with its memory or the disk alone, and lets it run
+ * on. The alias may be NULL; that of an older snapshot takes the new one. -ESTALE: it does not run.
+ */
 struct sandbox_snapshot {
     const char *template_id;
     const char *alias; /* NULL: has none */
@@ -229,7 +239,8 @@ struct sandbox_snapshot {
 };
 typedef void sandbox_snapshotted(void *ctx, int error, const struct err *err,
                                  const struct sandbox_snapshot *snapshot);
-void sandbox_snapshot(struct sandbox *sb, const char *alias, sandbox_snapshotted *done, void *ctx);
+void sandbox_snapshot(struct sandbox *sb, const char *alias, bool memory, sandbox_snapshotted *done,
+                      void *ctx);
 
 /* Takes a snapshot out of the table; what was saved goes when nothing starts from it any more. */
 void sandboxes_forget_snapshot(struct sandboxes *all, const struct template *snapshot,
@@ -276,6 +287,7 @@ struct sandbox_info {
     bool changing;            /* PAUSING or RESUMING: it reads as PAUSED */
     int64_t started_ms, end_ms, created_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
+    bool saved_memory;    /* PAUSED: its memory was saved too */
     uint64_t saved_bytes; /* PAUSED: of its memory and its files, on the disk; 0: unknown */
     const json_t *metadata, *env_vars, *options; /* objects, never NULL */
 };
@@ -358,6 +370,9 @@ uint32_t sandboxes_running(const struct sandboxes *all, const char *team_id);
 
 /* Among the options: the id of the API key that made it. */
 #define SANDBOX_MAKER_OPTION "createdBy"
+
+/* True: the code interpreter's port needs no access token, also when the sandbox is secure. */
+#define SANDBOX_OPEN_INTERPRETER_OPTION "openInterpreter"
 
 /* The one whose options have that key, of those that are found; NULL: none. It is free again when
  * the sandbox has ended. */

@@ -212,6 +212,17 @@ void save_drained(struct sandbox *sb)
     save_ask(sb);
 }
 
+/* Memory with an agent that does not answer would bring that agent back. */
+static void go_on_without_memory(const struct sandbox *sb, struct save *save)
+{
+    if (save->flags & KEEPER_SAVE_MEMORY) {
+        save->silent = true;
+        save->flags &= ~(uint32_t)KEEPER_SAVE_MEMORY;
+        kept_name_pause(sb, false, save->name);
+        log_warn("sandbox %s: its agent does not answer; paused without its memory", sb->id);
+    }
+}
+
 static void on_quiet(void *ctx, int error)
 {
     struct sandbox *sb = ctx;
@@ -220,8 +231,13 @@ static void on_quiet(void *ctx, int error)
     if (sb->state == SANDBOX_KILLING || !save || !save->begun) {
         return;
     }
+    if (error == -ETIMEDOUT && stops(save) && !save->healthy) {
+        go_on_without_memory(sb, save);
+    }
     bool needs = save->flags & KEEPER_SAVE_MEMORY;
-    if (error == -ETIMEDOUT && needs) {
+    if (error < 0 && save->healthy) {
+        save_refuse(sb, -EBUSY, "the sandbox's agent does not answer; the sandbox goes on running");
+    } else if (error == -ETIMEDOUT && needs) {
         save_refuse(sb, -ETIMEDOUT, "the sandbox's agent did not answer in time");
     } else if (error < 0 && needs) {
         save_refuse(sb, -EIO, "the sandbox's agent cannot be made quiet");

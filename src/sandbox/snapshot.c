@@ -132,15 +132,20 @@ static void on_saved(struct save *save, int error, const struct err *err,
     record(snapshot, sb, saved);
 }
 
-void sandbox_snapshot(struct sandbox *sb, const char *alias, sandbox_snapshotted *done, void *ctx)
+void sandbox_snapshot(struct sandbox *sb, const char *alias, bool memory, sandbox_snapshotted *done,
+                      void *ctx)
 {
     struct snapshot *snapshot = xnew(struct snapshot);
 
     *snapshot = (struct snapshot){.done = done, .ctx = ctx};
     snapshot->alias = xstrdup(alias);
-    snapshot->save.flags = KEEPER_SAVE_MEMORY | KEEPER_SAVE_SYNC;
+    snapshot->save.flags = KEEPER_SAVE_SYNC | (memory ? KEEPER_SAVE_MEMORY : 0);
     snapshot->save.done = on_saved;
-    kept_name_new(snapshot->save.name);
+    if (memory) {
+        kept_name_new(snapshot->save.name);
+    } else {
+        kept_name_disk(snapshot->save.name);
+    }
     save_add(sb, &snapshot->save);
 }
 

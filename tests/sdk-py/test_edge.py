@@ -156,3 +156,64 @@ def test_an_id_that_is_none(sandbox_id):
     answer = httpx.get(f"{SANDBOX_URL}/hello", headers=headers)
     assert answer.status_code in (400, 502)
     assert answer.text
+
+
+# ---- API calls with the headers of sandbox traffic, as Python SDK 2.10 to 2.26 send them ----
+
+
+def test_an_api_call_with_routing_headers_is_one(own_sandbox, api):
+    headers = web.routing(own_sandbox.sandbox_id, web.AGENT_PORT)
+    path = f"/sandboxes/{own_sandbox.sandbox_id}"
+    assert api.get(path, headers=headers).json()["sandboxID"] == own_sandbox.sandbox_id
+    assert api.post(f"{path}/connect", json={"timeout": 60}, headers=headers).status_code == 200
+    assert api.post(f"{path}/pause", headers=headers).status_code == 204
+    assert api.post(f"{path}/connect", json={"timeout": 60}, headers=headers).status_code == 201
+
+
+def test_a_wrong_key_with_routing_headers_is_told_so(server):
+    headers = {**web.routing(server.sandbox_id, web.AGENT_PORT), "X-API-Key": "e2b_" + "0" * 40}
+    answer = httpx.get(f"{SANDBOX_URL}/sandboxes/{server.sandbox_id}", headers=headers)
+    assert answer.status_code == 401
+    assert "Cannot get the team" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("path", ["/sandboxes", "/templates/x", "/v2/sandboxes"])
+def test_a_service_keeps_paths_that_the_api_has_too(client, api, path):
+    answer = client.get(path, headers=api.headers)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith("text/html")
+
+
+def test_a_host_that_names_the_agent_is_never_the_api(server, api):
+    host = f"{web.AGENT_PORT}-{server.sandbox_id}.localhost"
+    answer = api.get(f"/sandboxes/{server.sandbox_id}", headers={"Host": host})
+    assert answer.status_code == 401 and "sandboxID" not in answer.text
+
+
+def test_the_agent_keeps_its_own_paths_whatever_key_comes_along(server, api):
+    headers = web.routing(server.sandbox_id, web.AGENT_PORT)
+    assert api.get("/health", headers=headers).status_code == 204
+    assert "mem_total" in api.get("/metrics", headers={**headers, "X-Access-Token": web.token(server)}).text
+
+
+# ---- an access token and no routing headers, as Python SDK 2.7 to 2.26 sends them after connect ----
+
+
+def test_an_access_token_alone_names_the_sandbox(server):
+    with httpx.Client(base_url=SANDBOX_URL, headers={"X-Access-Token": web.token(server)}) as client:
+        assert client.post("/process.Process/List", json={}).json()["processes"]
+        assert client.post("/filesystem.Filesystem/Stat", json={"path": "/etc"}).json()["entry"]["name"] == "etc"
+        assert "user:" in client.get("/files?path=/etc/passwd").text
+        assert client.get("/health").status_code == 204
+
+
+@pytest.mark.parametrize("path", ["/process.Process/List", "/health"])
+def test_an_access_token_of_no_sandbox_is_told_so(path):
+    answer = httpx.request("GET" if path == "/health" else "POST", SANDBOX_URL + path,
+                           headers={"X-Access-Token": "none"})
+    assert (answer.status_code, answer.json()["message"]) == (502, "The sandbox was not found")
+
+
+def test_an_access_token_opens_no_other_path(server):
+    answer = httpx.get(f"{SANDBOX_URL}/sandboxes", headers={"X-Access-Token": web.token(server)})
+    assert answer.status_code == 401 and "authorization" in answer.json()["message"]

@@ -4,6 +4,7 @@ import hashlib
 import os
 
 import pytest
+import web
 from e2b import FileNotFoundException, FileType, InvalidArgumentException
 
 
@@ -139,7 +140,7 @@ def test_info_of_a_link(sandbox, folder):
     sandbox.files.write(f"{folder}/f", "12345")
     sandbox.commands.run(f"ln -s f {folder}/link")
     info = sandbox.files.get_info(f"{folder}/link")
-    assert (info.name, info.type, info.symlink_target) == ("link", FileType.FILE, f"{folder}/f")
+    assert (info.name, info.type, info.symlink_target) == ("link", FileType.SYMLINK, f"{folder}/f")
     assert sandbox.files.read(f"{folder}/link") == "12345"
 
 
@@ -221,3 +222,22 @@ def test_a_directory_is_not_a_file_and_the_reverse(sandbox, folder):
 def test_files_of_proc_are_read_to_their_end(sandbox):
     boot_id = sandbox.files.read("/proc/sys/kernel/random/boot_id")
     assert len(boot_id.strip()) == 36
+
+
+@pytest.mark.parametrize("agent, reduced", [("connect-python", True), ("e2b-python-sdk/2.63.0", False)])
+def test_python_sdks_before_1_8_get_the_first_fields_alone(sandbox, folder, agent, reduced):
+    """Those up to 1.5.2 refuse an answer that has a field they do not know."""
+    sandbox.files.write(f"{folder}/f", "12345")
+    with web.agent(sandbox) as client:
+        client.headers["User-Agent"] = agent
+        listed = client.post("/filesystem.Filesystem/ListDir", json={"path": folder}).json()["entries"]
+        stat = client.post("/filesystem.Filesystem/Stat", json={"path": f"{folder}/f"}).json()["entry"]
+    for entry in (*listed, stat):
+        assert (set(entry) == {"name", "type", "path"}) is reduced, entry
+
+
+def test_a_link_says_that_it_is_one(sandbox, folder):
+    sandbox.commands.run(f"ln -s /tmp {folder}/link")
+    with web.agent(sandbox) as client:
+        entry = client.post("/filesystem.Filesystem/Stat", json={"path": f"{folder}/link"}).json()["entry"]
+    assert (entry["isSymlink"], entry["type"]) == (True, "FILE_TYPE_DIRECTORY")

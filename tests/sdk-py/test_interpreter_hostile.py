@@ -325,3 +325,22 @@ def test_deep_and_wide_values(interpreter):
     assert len(interpreter.run_code("list(range(100_000))").results[0].json) == 100_000
     assert interpreter.run_code("{'n': float('inf'), 'big': 10 ** 400}").error is None
     assert lives(interpreter)
+
+
+# ---- secure sandboxes ----
+
+
+@pytest.mark.parametrize("version, status", [("1.11.1", 200), ("0.17.2", 200), ("2.0.0", 401), ("", 401)])
+def test_only_what_an_old_sdk_made_takes_code_without_a_token(api, interpreter_template, version, status):
+    """SDKs before version 2 send no access token with run_code."""
+    body = {"templateID": interpreter_template, "secure": True, "timeout": 60}
+    made = api.post("/sandboxes", json=body, headers={"package_version": version}).json()
+    try:
+        headers = {"E2b-Sandbox-Id": made["sandboxID"], "E2b-Sandbox-Port": str(PORT)}
+        answer = httpx.post(f"{SANDBOX_URL}/execute", headers=headers, json={"code": "6 * 7"}, timeout=60)
+        assert answer.status_code == status, answer.text
+        headers["E2b-Sandbox-Port"] = "49983"
+        listing = httpx.post(f"{SANDBOX_URL}/process.Process/List", headers=headers, json={})
+        assert listing.status_code == 401  # the agent compares the token all the same
+    finally:
+        api.delete(f"/sandboxes/{made['sandboxID']}")

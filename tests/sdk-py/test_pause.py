@@ -62,7 +62,7 @@ def test_what_a_paused_sandbox_answers(own_sandbox, api):
     assert answer.status_code == 502
     assert answer.json() == {
         "sandboxId": sandbox_id,
-        "message": "The sandbox is paused",
+        "message": "The sandbox was not found: it is paused",
         "code": 502,
     }
 
@@ -301,6 +301,39 @@ def test_a_snapshot_outlives_its_sandbox(new_sandbox):
     assert copies[0].files.read("/home/user/note") == "kept"
     with pytest.raises(Exception, match="not found"):
         Sandbox.create(snapshot.snapshot_id)
+
+
+def test_a_snapshot_without_memory_is_a_disk_to_begin_on(new_sandbox, api):
+    source = new_sandbox(envs={"GIVEN": "once"})
+    source.commands.run("echo kept > /home/user/note")
+    source.commands.run("sleep 1000", background=True)
+    answer = api.post(f"/sandboxes/{source.sandbox_id}/snapshots", json={"memory": False})
+    assert answer.status_code == 201, answer.text
+    snapshot = answer.json()["snapshotID"]
+    try:
+        assert len(source.commands.list()) == 1  # it goes on
+        copies = [new_sandbox(template=snapshot) for _ in range(2)]
+        for copy in copies:
+            assert copy.files.read("/home/user/note") == "kept\n"
+            assert copy.commands.list() == []
+        copies[0].files.write("/home/user/note", "its own")
+        assert copies[1].files.read("/home/user/note") == "kept\n"
+        assert copies[1].pause() is True
+        assert Sandbox.connect(copies[1].sandbox_id).files.read("/home/user/note") == "kept\n"
+    finally:
+        Sandbox.delete_snapshot(snapshot)
+    answer = api.post(f"/sandboxes/{source.sandbox_id}/snapshots", json={"memory": "no"})
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("memory, mode", [(True, "full"), (False, "filesystem")])
+def test_what_a_pause_saved_is_told(own_sandbox, api, memory, mode):
+    path = f"/sandboxes/{own_sandbox.sandbox_id}"
+    assert "pauseMode" not in api.get(path).json()
+    assert api.post(f"{path}/pause", json={"memory": memory}).status_code == 204
+    assert api.get(path).json()["pauseMode"] == mode
+    assert api.post(f"{path}/connect", json={"timeout": 60}).status_code == 201
+    assert "pauseMode" not in api.get(path).json()
 
 
 def test_a_snapshot_has_names(sandbox, new_sandbox, api):

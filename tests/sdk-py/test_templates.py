@@ -119,3 +119,16 @@ def test_builds_run_beside_each_other(name):
     for i in range(5):
         with Sandbox.create(f"{name}-{i}") as sandbox:
             assert sandbox.files.read("/tmp/i") == f"{i}\n"
+
+
+def test_the_second_version_of_a_build_request_answers_with_a_template(api):
+    """SDKs 2.1 to 2.5 read all of these."""
+    answer = api.post("/v2/templates", json={"alias": "of-version-two", "cpuCount": 2, "memoryMB": 512})
+    assert answer.status_code == 202, answer.text
+    made = answer.json()
+    try:
+        assert {"aliases", "buildCount", "buildID", "cpuCount", "createdAt", "createdBy", "diskSizeMB", "envdVersion",
+                "lastSpawnedAt", "memoryMB", "public", "spawnCount", "templateID", "updatedAt"} <= set(made)
+        assert api.get(f"/templates/{made['templateID']}/builds/{made['buildID']}/status").status_code == 200
+    finally:
+        api.delete(f"/templates/{made['templateID']}")

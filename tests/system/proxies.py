@@ -4,6 +4,7 @@ were asked. Some behave, others lie."""
 import base64
 import socket
 import socketserver
+import ssl
 import struct
 import threading
 
@@ -13,7 +14,7 @@ def copy(a, b):
         try:
             while data := source.recv(65536):
                 sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
+            sink.unwrap() if isinstance(sink, ssl.SSLSocket) else sink.shutdown(socket.SHUT_WR)
         except OSError:
             pass
 
@@ -28,17 +29,28 @@ class Proxy(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     request_queue_size = 256
 
-    def __init__(self, table, login=None, lie=None):
+    def __init__(self, table, login=None, lie=None, tls=None):
         """`table`: (name or address, port) to a place of ours; `login`: (user, password);
-        `lie`: the bytes that are said to the request instead of an answer."""
+        `lie`: the bytes that are said to the request instead of an answer; `tls`: (certificate,
+        key), and all of it goes through TLS."""
         super().__init__(("127.0.0.1", 0), self.Handler)
         self.table, self.login, self.lie = table, login, lie
+        self.named = []  # by clients of TLS
+        self.tls = tls and ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        if tls:
+            self.tls.load_cert_chain(*tls)
+            self.tls.sni_callback = lambda _, name, __: self.named.append(name)
         self.asked = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
     def port(self):
         return self.server_address[1]
+
+    def finish_request(self, request, address):
+        if self.tls:
+            request = self.tls.wrap_socket(request, server_side=True, suppress_ragged_eofs=False)
+        super().finish_request(request, address)
 
     def handle_error(self, *_):
         pass
@@ -52,8 +64,11 @@ class Proxy(socketserver.ThreadingTCPServer):
 class Socks(Proxy):
     class Handler(socketserver.BaseRequestHandler):
         def take(self, n):
-            data = self.request.recv(n, socket.MSG_WAITALL)
-            assert len(data) == n
+            data = b""
+            while len(data) < n:
+                part = self.request.recv(n - len(data))
+                assert part
+                data += part
             return data
 
         def admit(self):

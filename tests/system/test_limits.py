@@ -38,6 +38,9 @@ def test_sandboxes_of_a_team(daemon):
     with pytest.raises(RateLimitException) as caught:
         Sandbox.create(timeout=60, **daemon.sdk)
     assert "maximum number of concurrent E2B sandboxes (2)" in str(caught.value)
+    refused = httpx.post(f"{daemon.url}/sandboxes", json={"templateID": "base"}, headers={"X-API-Key": daemon.key})
+    # The SDK repeats a 429 three times unless it is told that this is of no use.
+    assert (refused.status_code, refused.headers.get("Should-Retry")) == (429, "false")
     kept.pop().kill()
     kept.append(Sandbox.create(timeout=60, **daemon.sdk))
     for sandbox in kept:

@@ -3,6 +3,7 @@ it. ATOLL_PAUSE_CYCLES says how often it is paused in a row (default 5)."""
 
 import os
 import re
+import signal
 import subprocess
 import threading
 
@@ -271,3 +272,49 @@ def test_a_paused_one_takes_nothing_but_disk(daemon, api):
     assert re.search(rf"\d+\.\d MB  paused sandbox  {sandbox.sandbox_id}", table), table
     assert api("DELETE", f"/sandboxes/{sandbox.sandbox_id}").status_code == 204
     until(lambda: not saved(daemon), "what was saved is gone")
+
+
+# ---- an agent that does not answer ----
+
+
+@pytest.fixture
+def silent(daemon):
+    """A sandbox whose agent stands still, and nothing else in it."""
+    sandbox = Sandbox.create(timeout=1200, **daemon.sdk)
+    sandbox.commands.run("echo kept > /home/user/note; sync")
+    agent = daemon.jails()[sandbox.sandbox_id]
+    os.kill(agent, signal.SIGSTOP)
+    yield sandbox.sandbox_id
+    Sandbox.kill(sandbox.sandbox_id, **daemon.sdk)
+
+
+@pytest.mark.parametrize("body", [{"requireHealthyGuest": True}, {"memory": False}])
+def test_a_pause_that_needs_an_answer_of_the_agent_is_refused(daemon, api, silent, body):
+    answer = api("POST", f"/sandboxes/{silent}/pause", json=body)
+    assert answer.status_code == 503 and "does not answer" in answer.json()["message"], answer.text
+    assert answer.headers.get("Should-Retry") == "false" and "Retry-After" not in answer.headers
+    info = api("GET", f"/sandboxes/{silent}").json()
+    assert info["state"] == "running" and "pauseMode" not in info
+    os.kill(daemon.jails()[silent], signal.SIGCONT)
+    until(lambda: api("POST", f"/sandboxes/{silent}/pause", json=body).status_code == 204, "it is paused")
+    info = api("GET", f"/sandboxes/{silent}").json()
+    assert "envdUnresponsiveAtPause" not in info
+    assert info["pauseMode"] == ("full" if body.get("memory", True) else "filesystem")
+
+
+def test_a_pause_without_an_answer_of_the_agent_is_resumed_without_memory_alone(daemon, api, silent):
+    assert api("POST", f"/sandboxes/{silent}/pause").status_code == 204
+    info = api("GET", f"/sandboxes/{silent}").json()
+    assert (info["state"], info["envdUnresponsiveAtPause"]) == ("paused", True)
+    rows = api("GET", "/v2/sandboxes", params={"state": "paused"}).json()
+    assert [row["envdUnresponsiveAtPause"] for row in rows if row["sandboxID"] == silent] == [True]
+    for path in (f"/sandboxes/{silent}/connect", f"/v2/sandboxes/{silent}/connect", f"/sandboxes/{silent}/resume"):
+        refused = api("POST", path, json={"timeout": 60})
+        assert refused.status_code == 409, refused.text
+        assert refused.json()["error_code"] == "sandbox_snapshot_guest_agent_unresponsive"
+    back = api("POST", f"/v2/sandboxes/{silent}/connect", json={"timeout": 60, "memory": False})
+    assert back.status_code == 201, back.text
+    assert "envdUnresponsiveAtPause" not in api("GET", f"/sandboxes/{silent}").json()
+    assert Sandbox.connect(silent, **daemon.sdk).files.read("/home/user/note") == "kept\n"
+    assert api("POST", f"/sandboxes/{silent}/pause").status_code == 204
+    assert "envdUnresponsiveAtPause" not in api("GET", f"/sandboxes/{silent}").json()

@@ -9,7 +9,7 @@ import pytest
 from daemon import Daemon, running
 from e2b import CommandExitException, Sandbox
 from proxies import Connect, Socks
-from world import Echo, Names, Web, certificate
+from world import Authority, Echo, Names, Web, certificate
 
 PROXY = "198.51.100.9"  # where a sandbox finds its SOCKS5 proxy
 CURL = "curl -sS -m 20"
@@ -26,12 +26,15 @@ class World:
                 "2606:4700::1": ("127.0.0.1", self.web.server_port),
                 "echo.remote": ("127.0.0.1", self.echo.server_address[1])}
         self.socks, self.closed = Socks(here), Socks(here, login=("ann", "sec:ret"))
+        self.authority = Authority(str(path), "proxies")
+        self.veiled = Socks(here, login=("ann", "sec:ret"), tls=self.authority.leaf("proxy.test"))
         self.names = Names({"proxy.test": [PROXY], "only.local": ["93.184.216.34"]})
         self.special = Names({"special.test": ["198.51.100.1"]})
 
     def settings(self, *more):
         pairs = [f"{PROXY}:1080=127.0.0.1:{self.socks.port}",
                  f"{PROXY}:1081=127.0.0.1:{self.closed.port}",
+                 f"{PROXY}:1082=127.0.0.1:{self.veiled.port}",
                  f"198.51.100.1=127.0.0.1:{self.other.server_port}",
                  f"8.8.4.4:53=127.0.0.1:{self.special.port}", *more]
         return ["--egress-map", ",".join(pairs), "--egress-dns", f"127.0.0.1:{self.names.port}"]
@@ -122,6 +125,74 @@ def test_user_and_password_are_told_and_never_shown(create, daemon, world):
     assert "it wants a user and a password" in daemon.said()
 
 
+# ---- TLS to the proxy ----
+
+
+def veiled(world, host="proxy.test", **tls):
+    tls = {"enabled": True, "caCert": open(world.authority.cert).read(), **tls}
+    return {**proxy(1082, host, username="ann", password="sec:ret"), "tls": tls}
+
+
+def raw_create(daemon, egress_proxy):
+    """The SDK's own words for these fields may be others."""
+    answer = httpx.post(f"{daemon.url}/sandboxes", headers={"X-API-Key": daemon.key}, timeout=60,
+                        json={"templateID": "base", "timeout": 600, "network": {"egressProxy": egress_proxy}})
+    assert answer.status_code == 201, answer.text
+    return Sandbox.connect(answer.json()["sandboxID"], **daemon.sdk)
+
+
+@pytest.fixture
+def behind_tls(daemon, world):
+    made = []
+
+    def make(**options):
+        made.append(raw_create(daemon, veiled(world, **options)))
+        return made[-1]
+
+    yield make
+    for sandbox in made:
+        sandbox.kill()
+
+
+def test_all_that_is_said_to_a_proxy_with_tls_is_in_it(behind_tls, world):
+    sandbox = behind_tls()
+    assert sandbox.commands.run(f"{CURL} http://only.remote/x").stdout.startswith("web ")
+    assert ("only.remote", 80) in world.veiled.asked and "proxy.test" in world.veiled.named
+    sandbox.files.write("/tmp/ca.pem", open(world.pem).read())
+    assert sandbox.commands.run(f"{CURL} --cacert /tmp/ca.pem https://only.remote/").stdout[:3] == "tls"
+    script = ("import socket;s=socket.create_connection(('echo.remote',7));s.sendall(b'x'*3000000);"
+              "s.shutdown(1);d=b''\nwhile c:=s.recv(65536): d+=c\nprint(len(d),d[-12:])")
+    sandbox.files.write("/tmp/t.py", script)
+    assert "3000012 b'end 3000000\\n'" in sandbox.commands.run("python3 /tmp/t.py").stdout
+
+
+def test_a_proxy_s_certificate_is_for_the_name_that_is_said(behind_tls, daemon):
+    by_address = behind_tls(host=PROXY, serverName="proxy.test")
+    assert by_address.commands.run(f"{CURL} http://only.remote/").stdout.startswith("web ")
+    for options in ({"host": PROXY}, {"serverName": "other.test"}):
+        fails(behind_tls(**options), f"{CURL} http://only.remote/")
+        assert "certificate" in daemon.said().split("through the proxy")[-1]
+
+
+def test_a_proxy_s_certificate_is_of_the_authorities_that_are_given(daemon, world, tmp_path):
+    other = Authority(str(tmp_path), "other")
+    for tls in ({"caCert": open(other.cert).read()}, {"caCert": None}):
+        sandbox = raw_create(daemon, veiled(world, **tls))
+        before = len(world.veiled.asked)
+        fails(sandbox, f"{CURL} http://only.remote/")
+        assert "certificate" in daemon.said().split("through the proxy")[-1]
+        assert len(world.veiled.asked) == before
+        sandbox.kill()
+
+
+def test_a_proxy_without_tls_is_not_spoken_to_in_plain_words(daemon, world):
+    sandbox = raw_create(daemon, {**veiled(world), "address": "proxy.test:1081"})
+    before = len(world.closed.asked)
+    fails(sandbox, f"{CURL} http://only.remote/")
+    assert len(world.closed.asked) == before
+    sandbox.kill()
+
+
 def test_a_proxy_that_is_down_or_lies_gets_nowhere(create, daemon, liars):
     says = {"ssh": "does not speak SOCKS5", "close": "closed the connection",
             "refuse": "its rules do not allow", "strange": "of no kind there is",
@@ -167,7 +238,11 @@ def test_a_change_of_proxy_cuts_what_is_open(create, daemon):
 @pytest.mark.parametrize("bad", [
     {"address": "x"}, {"address": "x:0"}, {"address": "x:99999"}, {"address": "a b:1"},
     {"address": "u@h:1"}, {"address": "::1:1080"}, {"address": "h:1", "password": "p"},
-    {"address": "h:1", "username": "u" * 256},
+    {"address": "h:1", "username": "u" * 256}, {"address": "h:1", "tls": {}}, {"address": "h:1", "tls": True},
+    {"address": "h:1", "tls": {"enabled": False, "serverName": "x"}},
+    {"address": "h:1", "tls": {"enabled": True, "serverName": "a b"}},
+    {"address": "h:1", "tls": {"enabled": True, "caCert": "no certificate"}},
+    {"address": "h:1", "tls": {"enabled": True, "caCert": "x" * 70000}},
 ])
 def test_what_is_no_proxy_is_refused(daemon, bad):
     answer = httpx.post(f"{daemon.url}/sandboxes", headers={"X-API-Key": daemon.sdk["api_key"]},

@@ -233,7 +233,9 @@ static void a_service_that_says_nothing_has_a_port_all_the_same(void)
     (void)hear(s, "\r\n\r\n");
     (void)close(s);
     CHECK(strncmp(hear(c, "\r\n\r\n"), "HTTP/1.1 502 ", 13) == 0);
-    CHECK(strstr(hear(c, "}"), "gave no HTTP answer\",\"port\":8080,\"code\":502}"));
+    CHECK(
+        strstr(hear(c, "}"),
+               "port is not open: the service gave no HTTP answer\",\"port\":8080,\"code\":502}"));
     (void)close(c);
     finish();
 }

@@ -125,6 +125,19 @@ static void repeated_headers_are_refused(void)
     CHECK_INT(edge_route(&req, "", &target), EDGE_OURS);
 }
 
+static void what_named_the_sandbox_is_told(void)
+{
+    static const struct row by_headers = {"127.0.0.1", ID, "49983", "", EDGE_OURS, 49983};
+    static const struct row by_name = {
+        "49983-" ID ".example.com", ID, "49983", "example.com", EDGE_OURS, 49983};
+    struct edge_target target;
+
+    CHECK_INT(route(&by_headers, &target), EDGE_OURS);
+    CHECK(target.by_headers);
+    CHECK_INT(route(&by_name, &target), EDGE_OURS);
+    CHECK(!target.by_headers);
+}
+
 static void bytes_that_are_no_text(void)
 {
     struct http_request req = {.authority = {"80-i\0x.example.com", 18}};
@@ -140,6 +153,7 @@ int main(void)
     static const struct check_test tests[] = {
         {"hosts and headers", table_of_hosts},
         {"repeated headers are refused", repeated_headers_are_refused},
+        {"what named the sandbox is told", what_named_the_sandbox_is_told},
         {"bytes that are no text", bytes_that_are_no_text},
     };
 
