@@ -529,7 +529,7 @@ static const struct template *snapshot_of(const char *name)
 static void take_snapshot(const char *alias)
 {
     memset(&snapped, 0, sizeof(snapped));
-    sandbox_snapshot(find(id), alias, on_snapped, NULL);
+    sandbox_snapshot(find(id), alias, "default", on_snapped, NULL);
     UNTIL(snapped.calls == 1);
     CHECK_INT(snapped.error, 0);
 }
@@ -649,7 +649,7 @@ static void saves_wait_in_line(void)
     begin();
     memset(&snapped, 0, sizeof(snapped));
     memset(&forks, 0, sizeof(forks));
-    sandbox_snapshot(find(id), NULL, on_snapped, NULL);
+    sandbox_snapshot(find(id), NULL, "default", on_snapped, NULL);
     sandbox_pause(find(id), true, on_paused, NULL);
     sandbox_fork(find(id), &fork);
     UNTIL(snapped.calls == 1 && paused.calls == 1 && forks.refused != 0);
