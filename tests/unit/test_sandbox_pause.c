@@ -572,7 +572,7 @@ static void a_snapshot_starts_others(void)
     CHECK_STR(keeper.plan.hostname, created.id);
     CHECK_INT(past(), CHANNEL_PAST_COPIED);
 
-    sandboxes_forget_snapshot(all, t, removed, &gone_now);
+    sandboxes_forget_template(all, t, removed, &gone_now);
     CHECK(!snapshot_of("snap"));
     UNTIL(gone_now && saved_n() == 0);
     CHECK(find(created.id));
