@@ -78,6 +78,20 @@ def test_base_has_what_e2b_s_templates_have(daemon, program):
     assert program in in_sandbox(daemon, "base", f"PATH=$PATH:/usr/sbin command -v {program}")
 
 
+def test_sshd_can_be_started(daemon):
+    """As docs/DIFFERENCES.md says."""
+    start = "sudo ssh-keygen -A && sudo mkdir -p /run/sshd && sudo /usr/sbin/sshd"
+    greet = "head -c 8 < /dev/tcp/127.0.0.1/22"
+    assert in_sandbox(daemon, "base", f"({start}) >&2 && {greet}") == "SSH-2.0-"
+
+
+def test_mounts_and_fuse_stay_refused(daemon):
+    """Known differences: docs/DIFFERENCES.md."""
+    tries = "sudo mount -t tmpfs none /mnt; echo $?; sudo test -e /dev/fuse; echo $?"
+    mounted, fuse = in_sandbox(daemon, "base", tries).split()
+    assert mounted != "0" and fuse == "1"
+
+
 # ---- the start command of a base ----
 
 
