@@ -487,7 +487,14 @@ static void handle_destroy(struct handler *handler, uint64_t client,
 {
     struct keeper_answer answer = answer_to(req, 0, NULL);
     struct ending *earlier = ending_of(handler, req->id);
+    struct err err;
 
+    if (handler->endings_n >= HANDLE_ENDINGS_MAX) {
+        int r = err_set(&err, EAGAIN, "the keeper ends %d jails already", HANDLE_ENDINGS_MAX);
+        answer = answer_to(req, r, &err);
+        answer_plain(handler, client, &answer);
+        return;
+    }
     if (earlier) { /* a jail that is not wanted any more is not tried again */
         free(earlier->again);
         earlier->again = NULL;
@@ -519,12 +526,12 @@ static void pack_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_
 }
 
 /* One at a time, and not in the way of whoever restores from the same: under a name that no jail
- * has. */
+ * can have (keeper_request_check). */
 static void handle_pack(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     struct keeper_request named = *req;
 
-    memcpy(named.id, "pack", sizeof("pack"));
+    memcpy(named.id, "pack-", sizeof("pack-"));
     named.save.flags = 0;
     pending_begin(handler, client, &named, pack_work, false);
 }
