@@ -159,15 +159,22 @@ const struct route *route_at(size_t i)
 
 /* ---- finding the route ---- */
 
-bool path_match(const char *pattern, struct str path, struct path_params *params)
+/* wide: the first {} takes two parts of the path, with the '/' between them. */
+static bool match(const char *pattern, struct str path, bool wide, struct path_params *params)
 {
-    struct str want = str_of(pattern), wanted, given;
+    struct str want = str_of(pattern), wanted, given, more;
 
     while (str_split(&want, '/', &wanted)) {
         if (!str_split(&path, '/', &given)) {
             return false;
         }
         if (str_eq(wanted, STR("{}")) && given.len > 0) {
+            if (wide && !params->first.at) {
+                if (!str_split(&path, '/', &more) || more.len == 0) {
+                    return false;
+                }
+                given.len = (size_t)(more.at + more.len - given.at);
+            }
             params->last = given;
             params->first = params->first.at ? params->first : given;
         } else if (!str_eq(wanted, given)) {
@@ -175,6 +182,17 @@ bool path_match(const char *pattern, struct str path, struct path_params *params
         }
     }
     return !path.at;
+}
+
+bool path_match(const char *pattern, struct str path, struct path_params *params)
+{
+    return match(pattern, path, false, params);
+}
+
+/* Clients send "namespace/name" of a template with its '/' as it is. */
+static bool path_match_named(const char *pattern, struct str path, struct path_params *params)
+{
+    return strstr(pattern, "/templates/") && match(pattern, path, true, params);
 }
 
 static bool param_decode(struct str param, char out[API_PARAM_BYTES])
@@ -194,25 +212,38 @@ static void refuse(struct call *call, int status, const char *message)
     (void)snprintf(call->refusal, sizeof(call->refusal), "%s", message);
 }
 
-/* Leaves call->route, or a refusal. */
-static void route_find(struct call *call, const struct http_request *req)
+/* Leaves call->route; false: there is none. *other_method: there is one of another method. */
+static bool route_match(struct call *call, const struct http_request *req,
+                        bool (*matches)(const char *pattern, struct str path,
+                                        struct path_params *params),
+                        bool *other_method)
 {
-    bool other_method = false;
-
     for (size_t i = 0; i < countof(routes); i++) {
         struct path_params params = {0};
 
-        if (!path_match(routes[i].path, req->path, &params)) {
+        if (!matches(routes[i].path, req->path, &params)) {
             continue;
         }
         if (!str_eq(str_of(routes[i].method), req->method)) {
-            other_method = true;
+            *other_method = true;
             continue;
         }
         if (!param_decode(params.last, call->param) || !param_decode(params.first, call->first)) {
             refuse(call, 400, "validation error: the path is not valid");
         }
         call->route = &routes[i];
+        return true;
+    }
+    return false;
+}
+
+/* Leaves call->route, or a refusal. */
+static void route_find(struct call *call, const struct http_request *req)
+{
+    bool other_method = false;
+
+    if (route_match(call, req, path_match, &other_method) ||
+        route_match(call, req, path_match_named, &other_method)) {
         return;
     }
     if (other_method) {

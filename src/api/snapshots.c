@@ -14,15 +14,15 @@ enum { SNAPSHOT_NAME_BYTES = 2 * TEMPLATE_NAME_MAX + 16 };
 /* ---- as JSON ---- */
 
 static json_t *snapshot_json(const struct call *call, const char *id, const char *alias,
-                             uint64_t bytes)
+                             const char *tag, uint64_t bytes)
 {
     const char *space = templates_space(call->api->options.templates, call->team->id);
-    char name[SNAPSHOT_NAME_BYTES], tagged[SNAPSHOT_NAME_BYTES];
+    char name[SNAPSHOT_NAME_BYTES], tagged[SNAPSHOT_NAME_BYTES + TEMPLATE_NAME_MAX + 2];
     json_t *names = json_array();
 
     (void)snprintf(name, sizeof(name), "%s%s%s", alias && space ? space : "",
                    alias && space ? "/" : "", alias ? alias : id);
-    (void)snprintf(tagged, sizeof(tagged), "%.*s:default", SNAPSHOT_NAME_BYTES - 16, name);
+    (void)snprintf(tagged, sizeof(tagged), "%s:%s", name, tag);
     if (alias) {
         (void)json_array_append_new(names, json_string(name));
     }
@@ -66,8 +66,10 @@ static void on_made(void *ctx, int error, const struct err *err,
         call_fail_err(call, error, err);
     } else {
         maker_note(call, snapshot->template_id);
+        builds_add_snapshot(call->api->options.builds, snapshot->build);
         call_json(call, 201,
-                  snapshot_json(call, snapshot->template_id, snapshot->alias, snapshot->bytes));
+                  snapshot_json(call, snapshot->template_id, snapshot->alias, snapshot->tag,
+                                snapshot->bytes));
     }
 }
 
@@ -76,18 +78,10 @@ static int new_name_check(const struct call *call, const char *text, struct temp
 {
     int r = name_parse(call, str_of(text), out, err);
 
-    if (r == 0 && strcmp(out->tag, "default") != 0) {
-        r = err_set(err, EINVAL, "Invalid name: a snapshot has the tag 'default' alone");
+    if (r == 0 && template_tag_is_build(str_of(out->tag))) {
+        r = err_set(err, EINVAL, "Invalid name: a tag cannot be a UUID");
     }
-    if (r < 0) {
-        return r;
-    }
-    const struct template *own =
-        templates_own(call->api->options.templates, call->team->id, out->alias);
-    if (own && !own->snapshot_of) {
-        return err_set(err, EEXIST, "the name '%.64s' is a template's", out->alias);
-    }
-    return 0;
+    return r;
 }
 
 /* What it will take is known when it is made: until then, what the sandbox took when it was last
@@ -127,7 +121,8 @@ void handle_snapshot(struct call *call, const json_t *body)
         struct making *making = xnew(struct making);
 
         *making = (struct making){call, quota_hold(call, &more)};
-        sandbox_snapshot(sb, text ? name.alias : NULL, memory, on_made, making);
+        sandbox_snapshot(sb, text ? name.alias : NULL, text ? name.tag : TEMPLATE_TAG_DEFAULT,
+                         memory, on_made, making);
     }
 }
 
@@ -159,6 +154,37 @@ static struct sandbox_position position_of(const struct template *t)
     return at;
 }
 
+/* One of a template's snapshots is listed: that of the tag asked for, or the newest. */
+struct shown {
+    const struct listing *listing;
+    const struct template *of; /* NULL: none has that tag */
+    const char *tag;
+    int64_t tagged_ms;
+};
+
+static void on_tag(void *ctx, const char *tag, const struct template *t, int64_t created_ms)
+{
+    struct shown *shown = ctx;
+
+    if (t->snapshot_of && (!shown->of || created_ms >= shown->tagged_ms) &&
+        (!shown->listing->tagged || strcmp(tag, shown->listing->name.tag) == 0)) {
+        shown->tagged_ms = created_ms;
+        shown->of = t;
+        shown->tag = tag;
+    }
+}
+
+static struct shown shown_of(const struct listing *listing, const struct template *t)
+{
+    struct shown shown = {.listing = listing};
+
+    if (t->layers[0]) { /* of an older daemon, it has no tags */
+        on_tag(&shown, TEMPLATE_TAG_DEFAULT, t, 0);
+    }
+    templates_each_tag(listing->call->api->options.templates, t->id, on_tag, &shown);
+    return shown;
+}
+
 static bool is_wanted(const struct listing *listing, const struct template *t)
 {
     struct str sandbox_id = buf_str(&listing->sandbox_id);
@@ -166,14 +192,14 @@ static bool is_wanted(const struct listing *listing, const struct template *t)
     struct sandbox_position at = position_of(t);
 
     if (!t->snapshot_of || !t->team_id || strcmp(t->team_id, listing->call->team->id) != 0 ||
-        (sandbox_id.len > 0 && !str_eq(sandbox_id, str_of(t->snapshot_of))) ||
-        (listing->tagged && strcmp(listing->name.tag, "default") != 0)) {
+        (sandbox_id.len > 0 && !str_eq(sandbox_id, str_of(t->snapshot_of)))) {
         return false;
     }
     if (alias[0] && strcmp(alias, t->id) != 0 && (!t->alias || strcmp(alias, t->alias) != 0)) {
         return false;
     }
-    return !listing->continues || position_before(&listing->after, &at, false);
+    return shown_of(listing, t).of &&
+           (!listing->continues || position_before(&listing->after, &at, false));
 }
 
 static void on_template(void *ctx, const struct template *t)
@@ -260,9 +286,10 @@ void handle_snapshots(struct call *call, const json_t *body)
     json_t *page = json_array();
     size_t n = listing.n < (size_t)listing.limit ? listing.n : (size_t)listing.limit;
     for (size_t i = 0; i < n; i++) {
-        const struct template *t = listing.found[i];
-        (void)json_array_append_new(
-            page, snapshot_json(call, t->id, t->alias, t->saved_bytes + t->saved_disk_bytes));
+        struct shown shown = shown_of(&listing, listing.found[i]);
+        const struct template *t = shown.of;
+        (void)json_array_append_new(page, snapshot_json(call, t->id, t->alias, shown.tag,
+                                                        t->saved_bytes + t->saved_disk_bytes));
     }
     if (n < listing.n) {
         struct sandbox_position last = position_of(listing.found[n - 1]);

@@ -57,7 +57,7 @@ static int tags_parse(const json_t *body, struct wanted *wanted, struct err *err
         struct str given = {json_string_value(text), json_string_length(text)};
 
         if (!json_is_string(text) || !template_tag_parse(given, tag)) {
-            return err_set(err, EINVAL, "Invalid tag: '%.*s' is not of a-z 0-9 - _ .",
+            return err_set(err, EINVAL, "Invalid tag: '%.*s' is not of a-z 0-9 - _ . or is a UUID",
                            (int)(given.len < 64 ? given.len : 64), given.at ? given.at : "");
         }
         r = tags_add(wanted, tag, err);

@@ -53,7 +53,7 @@ static int tags_read(const json_t *body, const json_t **out, struct err *err)
         const json_t *text = json_array_get(*out, i);
         struct str given = {json_string_value(text), json_string_length(text)};
         if (!json_is_string(text) || !template_tag_parse(given, tag)) {
-            r = err_set(err, EINVAL, "Invalid tag: '%.*s' is not of a-z 0-9 - _ .",
+            r = err_set(err, EINVAL, "Invalid tag: '%.*s' is not of a-z 0-9 - _ . or is a UUID",
                         (int)(given.len < 64 ? given.len : 64), given.at ? given.at : "");
         }
     }

@@ -371,13 +371,10 @@ void handle_template_delete(struct call *call, const json_t *body)
     if (!t) {
         return;
     }
-    if (t->snapshot_of) {
-        maker_forget(call->api, t->id);
-        sandboxes_forget_snapshot(call->api->options.sandboxes, t, call_recorded, call);
-        return;
-    }
     struct users users = {.template_id = t->id};
-    sandboxes_each(call->api->options.sandboxes, false, NULL, on_user, &users);
+    if (!t->snapshot_of) { /* a sandbox of a snapshot has all it needs */
+        sandboxes_each(call->api->options.sandboxes, false, NULL, on_user, &users);
+    }
     if (users.running || users.paused) {
         call_fail(call, 400, "cannot delete template '%s' because there are %s sandboxes using it",
                   t->id, users.running ? "running" : "paused");
@@ -385,7 +382,8 @@ void handle_template_delete(struct call *call, const json_t *body)
     }
     builds_drop(call->api->options.builds, t->id);
     maker_forget(call->api, t->id);
-    templates_remove(call->api->options.templates, t->id, call_due, call_later(call, 204, NULL));
+    sandboxes_forget_template(call->api->options.sandboxes, t, call_due,
+                              call_later(call, 204, NULL));
     (void)builds_prune(call->api->options.builds, INT64_MIN); /* what it alone has used */
 }
 

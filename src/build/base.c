@@ -12,7 +12,8 @@
 #include "template/name.h"
 
 /* What provisioning does is part of its key: another script is another layer. It runs in whatever
- * shell the image has. */
+ * shell the image has. Debian's /etc/profile replaces PATH: the image's own must survive `bash -l`.
+ */
 static const char provision_script[] =
     "set -e\n"
     "if ! grep -q '^user:' /etc/passwd 2>/dev/null; then\n"
@@ -27,7 +28,10 @@ static const char provision_script[] =
     "mkdir -p /etc/sudoers.d && echo 'user ALL=(ALL:ALL) NOPASSWD: ALL' >/etc/sudoers.d/user\n"
     "chmod 0440 /etc/sudoers.d/user\n"
     "if command -v passwd >/dev/null; then passwd -d user >/dev/null 2>&1 || true; fi\n"
-    "mkdir -p /code && chmod 777 /code /usr/local\n";
+    "mkdir -p /code /usr/local && chmod 777 /code && chmod -R 777 /usr/local\n"
+    "if [ -f /etc/profile ]; then\n"
+    "  sed -i 's|^  PATH=\"\\(/[^\"]*\\)\"$|  PATH=\"${PATH:-\\1}\"|' /etc/profile\n"
+    "fi\n";
 
 static json_t *env_of(const char *text)
 {
@@ -42,6 +46,19 @@ static json_t *env_of(const char *text)
 
 /* ---- a template ---- */
 
+static char *context_json(const struct context *context)
+{
+    json_t *object = json_pack("{sssssO}", "user", context->user, "workdir", context->workdir,
+                               "env", context->env);
+    char *text = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
+
+    json_decref(object);
+    if (!text) {
+        abort();
+    }
+    return text;
+}
+
 static void begin_template(struct work *work, const struct template *t, const char *shown,
                            bool with_commands)
 {
@@ -55,6 +72,8 @@ static void begin_template(struct work *work, const struct template *t, const ch
     if (with_commands) {
         work->start_cmd = xstrdup(t->start_cmd);
         work->ready_cmd = xstrdup(t->ready_cmd);
+        work->start_context =
+            t->start_context ? xstrdup(t->start_context) : context_json(&work->context);
     }
     chain_begin(work->team_id, work->base, work->key);
     work_say(work, LOG_INFO, "[base] FROM %s [%.12s]", shown, work->key);

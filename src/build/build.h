@@ -110,6 +110,9 @@ bool build_find(struct builds *builds, const char *template_id, const char *id,
 void builds_each(struct builds *builds, const char *template_id,
                  bool (*each)(void *ctx, const struct build_info *info), void *ctx);
 
+/* A snapshot is on record as a build of a template. */
+void builds_add_snapshot(struct builds *builds, const struct build_row *row);
+
 /* Gives a tag to what another names, or to a build by its id. -ENODATA: not built. */
 must_check int build_tag(struct builds *builds, const char *template_id, const char *build_id,
                          const char *tag, store_done *done, void *ctx);

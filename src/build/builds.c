@@ -30,12 +30,14 @@ static void build_free(struct build *build)
     free(build->template_id);
     free(build->tags);
     free(build->reason);
+    free(build->snapshot_of);
     free(build->layers);
     free(build->user);
     free(build->workdir);
     free(build->env_json);
     free(build->start_cmd);
     free(build->ready_cmd);
+    free(build->start_context);
     free(build->saved);
     free(build);
 }
@@ -59,9 +61,11 @@ struct build_row build_row(const struct build *build)
                               .env_json = build->env_json,
                               .start_cmd = build->start_cmd,
                               .ready_cmd = build->ready_cmd,
+                              .start_context = build->start_context,
                               .saved = build->saved,
                               .bytes = build->bytes,
-                              .saved_bytes = build->saved_bytes};
+                              .saved_bytes = build->saved_bytes,
+                              .snapshot_of = build->snapshot_of};
 }
 
 void build_record(struct build *build, store_done *done, void *ctx)
@@ -160,10 +164,17 @@ static void on_row(void *ctx, const struct build_row *row)
     build->env_json = xstrdup(row->env_json);
     build->start_cmd = xstrdup(row->start_cmd);
     build->ready_cmd = xstrdup(row->ready_cmd);
+    build->start_context = xstrdup(row->start_context);
     build->saved = xstrdup(row->saved);
     build->bytes = row->bytes;
     build->saved_bytes = row->saved_bytes;
+    build->snapshot_of = xstrdup(row->snapshot_of);
     HASH_ADD_STR(all->by_id, id, build);
+}
+
+void builds_add_snapshot(struct builds *builds, const struct build_row *row)
+{
+    on_row(builds, row);
 }
 
 /* The daemon before us died. Nothing of such a build is in use. */

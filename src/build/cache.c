@@ -339,7 +339,7 @@ static bool layer_used(const struct builds *all, const struct build *build)
            sandboxes_use(all->use.sandboxes, name);
 }
 
-/* Replaced by a later one, and no sandbox runs on it. */
+/* Replaced by a later one, and no sandbox runs on it. A sandbox of a snapshot has all it needs. */
 static bool is_left(struct builds *all, const struct build *build)
 {
     struct tagged_build search = {.build_id = build->id};
@@ -348,7 +348,7 @@ static bool is_left(struct builds *all, const struct build *build)
         return false;
     }
     templates_each_built(all->use.templates, in_tag, &search);
-    return !search.found && !layer_used(all, build);
+    return !search.found && (build->snapshot_of || !layer_used(all, build));
 }
 
 static void builds_sweep(struct builds *all, int64_t now_ms)
@@ -357,6 +357,9 @@ static void builds_sweep(struct builds *all, int64_t now_ms)
 
     HASH_ITER (hh, all->by_id, build, next) {
         if (is_left(all, build)) {
+            if (build->snapshot_of && build->saved) {
+                sandboxes_forget_saved(all->use.sandboxes, build->saved);
+            }
             text_set(&build->layers, "");
             text_set(&build->saved, NULL);
             build->bytes = build->saved_bytes = 0;

@@ -10,15 +10,26 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "build/internal.h"
 
+/* Authorities that a step left in /usr/local/share/ca-certificates are put into the bundle. What is
+ * open below /usr/local already is left alone: a changed mode would copy the file into this layer.
+ */
 static const char finalize_script[] =
     "set -e\n"
     "printf 'ENV_ID=%s\\nTEMPLATE_ID=%s\\nBUILD_ID=%s\\n' \"$1\" \"$1\" \"$2\" >/.e2b\n"
     "mkdir -p /code && chmod 777 /code\n"
-    "if [ -d /usr/local ]; then chmod 777 /usr/local; fi\n";
+    "if command -v update-ca-certificates >/dev/null &&\n"
+    "   [ -n \"$(ls -A /usr/local/share/ca-certificates 2>/dev/null)\" ]; then\n"
+    "  update-ca-certificates >/dev/null\n"
+    "fi\n"
+    "if [ -d /usr/local ]; then\n"
+    "  find /usr/local ! -type l ! -perm -0777 -exec chmod 777 {} + 2>/dev/null ||\n"
+    "    chmod -R 777 /usr/local\n"
+    "fi\n";
 
 /* ---- on record ---- */
 
@@ -114,16 +125,18 @@ static void run_commands(struct work *work)
 {
     static const struct start_command_handler handler = {.output = on_output, .done = on_ready};
     const struct build *build = work->build;
-    const struct start_command_plan plan = {.start_cmd = build->start_cmd,
-                                            .ready_cmd = build->ready_cmd,
-                                            .user = work->context.user,
-                                            .cwd = work->context.workdir[0] ? work->context.workdir
-                                                                            : NULL,
-                                            .env = work->context.env,
-                                            .limit_ms = work->all->use.ready_limit_ms,
-                                            .settle_ms = BUILD_SETTLE_MS};
+    struct start_command_plan plan = {.start_cmd = build->start_cmd,
+                                      .ready_cmd = build->ready_cmd,
+                                      .user = work->context.user,
+                                      .cwd =
+                                          work->context.workdir[0] ? work->context.workdir : NULL,
+                                      .env = work->context.env,
+                                      .limit_ms = work->all->use.ready_limit_ms,
+                                      .settle_ms = BUILD_SETTLE_MS};
+    scoped_json *context = build->start_context ? json_loads(build->start_context, 0, NULL) : NULL;
     struct sandbox *sb = jail_sandbox(work->jail);
 
+    start_command_context(&plan, context);
     if (!sb) {
         work_fail(work, "the build's jail has ended");
         return;
@@ -154,6 +167,7 @@ static void context_keep(struct work *work)
     text_set(&build->env_json, env);
     text_set(&build->start_cmd, own ? spec->start_cmd : work->start_cmd);
     text_set(&build->ready_cmd, own ? spec->ready_cmd : work->ready_cmd);
+    text_set(&build->start_context, own ? NULL : work->start_context);
     free(env);
 }
 

@@ -63,7 +63,8 @@ struct build {
     enum build_state state;
     int64_t created_ms, started_ms, finished_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
-    char *layers, *user, *workdir, *env_json, *start_cmd, *ready_cmd, *saved;
+    char *snapshot_of; /* as of its row */
+    char *layers, *user, *workdir, *env_json, *start_cmd, *ready_cmd, *start_context, *saved;
     uint64_t bytes;
     uint64_t saved_bytes;
     struct work *work; /* under way, or queued */
@@ -161,6 +162,7 @@ struct work {
     bool provision;                  /* it is an image: it lacks what templates have */
     struct context context;
     char *start_cmd, *ready_cmd; /* inherited, until the spec's own take their place */
+    char *start_context;         /* of these, as a template's */
 
     size_t step;                       /* index; steps_n: finalize */
     const char *phase;                 /* "base", "finalize"; NULL: a step */

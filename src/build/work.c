@@ -42,6 +42,7 @@ void work_release(struct work *work)
     free(work->layers);
     free(work->start_cmd);
     free(work->ready_cmd);
+    free(work->start_context);
     free(work->context.user);
     free(work->context.workdir);
     json_decref(work->context.env);

@@ -23,9 +23,10 @@ struct kind {
 };
 
 static const struct kind kinds[] = {
-    [EDGE_ERROR_NOT_FOUND] = {502, "Sandbox not found", "The sandbox was not found",
+    [EDGE_ERROR_NOT_FOUND] = {502, "Sandbox Not Found", "The sandbox was not found",
                               "was not found"},
-    [EDGE_ERROR_PORT_CLOSED] = {502, "Closed port", "The sandbox is running but port is not open",
+    [EDGE_ERROR_PORT_CLOSED] = {502, "Closed Port Error",
+                                "The sandbox is running but port is not open",
                                 "is running, but there is no service running on port"},
     [EDGE_ERROR_NO_ANSWER] = {502, "No answer",
                               "The sandbox is running but port is not open: the service gave no "
@@ -36,30 +37,32 @@ static const struct kind kinds[] = {
                                 "is running, but cannot be reached now on port"},
     [EDGE_ERROR_PAUSED] = {502, "Sandbox is paused", "The sandbox was not found: it is paused",
                            "is paused"},
-    [EDGE_ERROR_CHANGING] = {409, "Sandbox is being paused",
+    [EDGE_ERROR_CHANGING] = {409, "Sandbox Still Transitioning",
                              "The sandbox is being paused, try again later", "is being paused"},
     [EDGE_ERROR_NOT_RESUMED] = {503, "Sandbox not resumed",
                                 "The sandbox is paused and could not be resumed, try again later",
                                 "is paused and could not be resumed"},
-    [EDGE_ERROR_TOO_MANY] = {429, "Too many connections",
+    [EDGE_ERROR_TOO_MANY] = {429, "Too Many Connections",
                              "The sandbox has too many concurrent incoming connections",
                              "has too many concurrent incoming connections"},
-    [EDGE_ERROR_SHARE] = {429, "Too many connections",
+    [EDGE_ERROR_SHARE] = {429, "Too Many Connections",
                           "The sandbox or its team has its share of the server's connections in "
                           "use, try again later",
                           "or its team has its share of the server's connections in use"},
-    [EDGE_ERROR_RESERVED] = {404, "Endpoint not available",
+    [EDGE_ERROR_RESERVED] = {404, "Endpoint Not Available",
                              "This endpoint is reserved for the E2B control plane and is not "
                              "reachable through the sandbox URL",
                              NULL},
-    [EDGE_ERROR_TOKEN_MISSING] = {403, "Access token missing",
+    [EDGE_ERROR_TOKEN_MISSING] = {403, "Missing Traffic Access Token",
                                   "Sandbox is secured with traffic access token. Token header "
                                   "'" TOKEN_HEADER "' is missing",
-                                  NULL},
-    [EDGE_ERROR_TOKEN_INVALID] = {403, "Access token invalid",
+                                  "enforces traffic access token. Token header "
+                                  "\"" TOKEN_HEADER "\" is missing"},
+    [EDGE_ERROR_TOKEN_INVALID] = {403, "Invalid Traffic Access Token",
                                   "Sandbox is secured with traffic access token. Provided token in "
                                   "header '" TOKEN_HEADER "' is invalid",
-                                  NULL},
+                                  "enforces traffic access token. Token header "
+                                  "\"" TOKEN_HEADER "\" is invalid"},
     [EDGE_ERROR_UNAUTHORIZED] = {401, "Access token missing or invalid",
                                  "unauthorized access, please provide a valid access token or "
                                  "method signing if supported",
@@ -156,11 +159,12 @@ static bool names_port(enum edge_error error)
            error == EDGE_ERROR_UNREACHABLE;
 }
 
+/* The page begins with "<html" and ends with "</html>", as clients of E2B's pages expect. */
 static int page(struct buf *out, const struct kind *kind, enum edge_error error, struct str id,
                 uint16_t port, const struct http_request *req)
 {
     if (buf_printf(out,
-                   "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">"
+                   "<html lang=\"en\"><head><meta charset=\"utf-8\">"
                    "<title>%s</title></head><body><main><h1>%s</h1><p>",
                    kind->title, kind->title) < 0) {
         return -ENOBUFS;
@@ -174,7 +178,7 @@ static int page(struct buf *out, const struct kind *kind, enum edge_error error,
     if (r < 0 || buf_printf(out, ".</p><p><small>") < 0 || put_html(out, req->authority) < 0) {
         return -ENOBUFS;
     }
-    return buf_printf(out, "</small></p></main></body></html>\n");
+    return buf_printf(out, "</small></p></main></body></html>");
 }
 
 static int json(struct buf *out, const struct edge *edge, enum edge_error error, struct str id,

@@ -40,6 +40,7 @@ struct start {
     bool claimed;                /* it lay parked */
     bool started;                /* what it starts from has the template's command running */
     char *start_cmd, *ready_cmd; /* of the template; NULL: none */
+    json_t *start_context;       /* of these, as a template's; NULL: the sandbox's own */
     struct start_command *command; /* under way */
     int64_t started_ms;            /* RESUMING: what they were, should it fail */
     int64_t end_ms;
@@ -70,6 +71,7 @@ static struct start start_take(struct sandbox *sb)
     start_command_free(start->command);
     free(start->start_cmd);
     free(start->ready_cmd);
+    json_decref(start->start_context);
     if (start->request.plan.from[0] && (!start->jail_asked || start->jail_answered)) {
         kept_release(sb->all, start->request.plan.from);
     }
@@ -326,13 +328,17 @@ static int64_t ready_limit_ms(const struct sandbox *sb)
 static void start_run_command(struct sandbox *sb)
 {
     static const struct start_command_handler handler = {.done = on_command};
-    json_t *env = sb->hidden ? json_pack("{ss}", START_KEPT_VARIABLE, "1") : NULL;
-    const struct start_command_plan plan = {.start_cmd = sb->start->start_cmd,
-                                            .ready_cmd = sb->start->ready_cmd,
-                                            .env = env,
-                                            .limit_ms = ready_limit_ms(sb),
-                                            .settle_ms = START_SETTLE_MS};
+    struct start_command_plan plan = {.start_cmd = sb->start->start_cmd,
+                                      .ready_cmd = sb->start->ready_cmd,
+                                      .limit_ms = ready_limit_ms(sb),
+                                      .settle_ms = START_SETTLE_MS};
 
+    start_command_context(&plan, sb->start->start_context);
+    json_t *env = plan.env ? json_deep_copy(plan.env) : json_object();
+    if (sb->hidden) {
+        (void)json_object_set_new(env, START_KEPT_VARIABLE, json_string("1"));
+    }
+    plan.env = env;
     (void)uv_timer_stop(&sb->timer); /* the command has a limit of its own */
     sb->start->command = start_command_new(sb, &plan, &handler, sb);
     json_decref(env);
@@ -519,6 +525,7 @@ static void take_commands(struct start *start, const json_t *options)
 {
     text_set(&start->start_cmd, json_string_value(json_object_get(options, "startCmd")));
     text_set(&start->ready_cmd, json_string_value(json_object_get(options, "readyCmd")));
+    start->start_context = json_incref(json_object_get(options, "startContext"));
 }
 
 void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sandbox_created *done,

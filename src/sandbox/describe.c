@@ -64,6 +64,10 @@ static void keep_commands(json_t *options, const struct template *template)
     if (template->ready_cmd) {
         (void)json_object_set_new(options, "readyCmd", json_string(template->ready_cmd));
     }
+    if (template->start_context) {
+        (void)json_object_set_new(options, "startContext",
+                                  json_loads(template->start_context, 0, NULL));
+    }
 }
 
 static void put(json_t **field, json_t *value)

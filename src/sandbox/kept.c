@@ -325,8 +325,15 @@ static bool is_referred_to(struct sandboxes *all, const char *name)
 {
     struct reference reference = {.name = name};
 
-    templates_each(all->use.templates, NULL, look_template, &reference);
+    templates_each_built(all->use.templates, look_template, &reference);
     return reference.found || sandboxes_use(all, name);
+}
+
+void sandboxes_forget_saved(struct sandboxes *all, const char *name)
+{
+    if (!is_referred_to(all, name)) {
+        kept_forget(all, name);
+    }
 }
 
 void kept_sweep(struct sandboxes *all)

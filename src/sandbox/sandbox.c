@@ -228,10 +228,20 @@ bool sandboxes_use(const struct sandboxes *all, const char *layer)
     return false;
 }
 
+struct summing {
+    struct sandboxes_saved *sums;
+    json_t *seen; /* names: several tags may name one snapshot */
+};
+
 static void add_template(void *ctx, const struct template *t)
 {
-    struct sandboxes_saved *saved = ctx;
+    const struct summing *summing = ctx;
+    struct sandboxes_saved *saved = summing->sums;
 
+    if (!t->saved || json_object_get(summing->seen, t->saved)) {
+        return;
+    }
+    (void)json_object_set_new(summing->seen, t->saved, json_true());
     if (t->snapshot_of) {
         saved->snapshots_memory += t->saved_bytes;
         saved->snapshots_disk += t->saved_disk_bytes;
@@ -244,12 +254,14 @@ struct sandboxes_saved sandboxes_saved(struct sandboxes *all)
 {
     const struct sandbox *sb = NULL, *next = NULL;
     struct sandboxes_saved saved = {0};
+    struct summing summing = {&saved, json_object()};
 
     HASH_ITER (hh, all->table.by_id, sb, next) {
         saved.paused_memory += sb->saved_bytes;
         saved.paused_disk += sb->saved_disk_bytes;
     }
-    templates_each(all->use.templates, NULL, add_template, &saved);
+    templates_each_built(all->use.templates, add_template, &summing);
+    json_decref(summing.seen);
     return saved;
 }
 

@@ -229,22 +229,28 @@ bool sandbox_returns(const struct sandbox *sb);
 void sandbox_wake(struct sandbox *sb); /* one that is PAUSED */
 
 /* Saves a running one as a template of its team, with its memory or the disk alone, and lets it run
- * on. The alias may be NULL; that of an older snapshot takes the new one. -ESTALE: it does not run.
- */
+ * on. The alias may be NULL. If the team has a template of that alias, its tag names the new one
+ * from then on. -ESTALE: it does not run. */
 struct sandbox_snapshot {
     const char *template_id;
     const char *alias; /* NULL: has none */
+    const char *tag;
+    const struct build_row *build; /* as it is on record */
     uint64_t frozen_usec;
     uint64_t bytes; /* of its memory and its files, on the disk */
 };
 typedef void sandbox_snapshotted(void *ctx, int error, const struct err *err,
                                  const struct sandbox_snapshot *snapshot);
-void sandbox_snapshot(struct sandbox *sb, const char *alias, bool memory, sandbox_snapshotted *done,
-                      void *ctx);
+void sandbox_snapshot(struct sandbox *sb, const char *alias, const char *tag, bool memory,
+                      sandbox_snapshotted *done, void *ctx);
 
-/* Takes a snapshot out of the table; what was saved goes when nothing starts from it any more. */
-void sandboxes_forget_snapshot(struct sandboxes *all, const struct template *snapshot,
+/* Takes a template out of the table; what was saved of its snapshots goes when nothing starts from
+ * it any more. */
+void sandboxes_forget_template(struct sandboxes *all, const struct template *template,
                                store_done *done, void *ctx);
+
+/* What was saved of a snapshot goes, unless a template or a sandbox still refers to it. */
+void sandboxes_forget_saved(struct sandboxes *all, const char *name);
 
 /* Copies a running one `count` times. `each` comes once for every copy, as of create, in any order;
  * or `failed` alone, before any: -ESTALE: it does not run; else as of pause. */

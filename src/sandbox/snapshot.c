@@ -7,12 +7,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sandbox/internal.h"
+#include "template/name.h"
 
 struct snapshot {
     struct save save;
     char *alias; /* NULL: none */
+    char *tag;
     char template_id[ID_TEMPLATE_LEN + 1];
-    char *replaced; /* what was saved of the one whose name it takes; NULL: none */
+    char *replaced; /* what was saved of the snapshot whose tag it takes; NULL: none */
     uint64_t frozen_usec, bytes;
     sandbox_snapshotted *done;
     void *ctx;
@@ -21,6 +23,7 @@ struct snapshot {
 static void snapshot_free(struct snapshot *snapshot)
 {
     free(snapshot->alias);
+    free(snapshot->tag);
     free(snapshot->replaced);
     free(snapshot);
 }
@@ -29,17 +32,23 @@ static void on_recorded(void *ctx, int error, const struct err *err)
 {
     struct snapshot *snapshot = ctx;
     struct sandbox *sb = snapshot->save.sb;
+    struct build_row build = {0};
     struct sandbox_snapshot made = {.template_id = snapshot->template_id,
                                     .alias = snapshot->alias,
+                                    .tag = snapshot->tag,
+                                    .build = &build,
                                     .frozen_usec = snapshot->frozen_usec,
                                     .bytes = snapshot->bytes};
 
     if (error < 0) {
         kept_forget(sb->all, snapshot->save.name);
     } else {
+        build = template_snapshot_build(
+            templates_tagged(sb->all->use.templates, snapshot->template_id, snapshot->tag),
+            snapshot->tag);
         sb->all->snapshots++;
         if (snapshot->replaced) {
-            kept_forget(sb->all, snapshot->replaced);
+            sandboxes_forget_saved(sb->all, snapshot->replaced);
         }
         if (sb->state != SANDBOX_KILLING) {
             sandbox_save(sb, CHANGE_SNAPSHOTTED, NULL, NULL, NULL);
@@ -52,18 +61,31 @@ static void on_recorded(void *ctx, int error, const struct err *err)
     snapshot_free(snapshot);
 }
 
-/* A snapshot of that name is replaced, under its id: what started from it does not mind. */
+/* What the tag names by now. A snapshot of an older daemon is its template's row alone. */
+static const struct template *named_now(const struct snapshot *snapshot, struct templates *all,
+                                        const struct template *own)
+{
+    const struct template *tagged = templates_tagged(all, own->id, snapshot->tag);
+
+    return tagged || strcmp(snapshot->tag, TEMPLATE_TAG_DEFAULT) != 0 ? tagged : own;
+}
+
+/* A snapshot of that name is replaced, under its id: what started from it does not mind. What
+ * builds keep is theirs to forget. */
 static void take_name(struct snapshot *snapshot, const struct sandbox *sb)
 {
-    const struct template *old =
-        snapshot->alias ? templates_own(sb->all->use.templates, sb->team_id, snapshot->alias)
-                        : NULL;
+    struct templates *all = sb->all->use.templates;
+    const struct template *own =
+        snapshot->alias ? templates_own(all, sb->team_id, snapshot->alias) : NULL;
 
-    if (old) {
-        (void)str_copy(snapshot->template_id, sizeof(snapshot->template_id), str_of(old->id));
-        snapshot->replaced = xstrdup(old->saved);
-    } else {
+    if (!own) {
         id_alnum(snapshot->template_id, ID_TEMPLATE_LEN);
+        return;
+    }
+    const struct template *old = named_now(snapshot, all, own);
+    (void)str_copy(snapshot->template_id, sizeof(snapshot->template_id), str_of(own->id));
+    if (old && old->snapshot_of) {
+        snapshot->replaced = xstrdup(old->saved);
     }
 }
 
@@ -83,6 +105,7 @@ static void record(struct snapshot *snapshot, struct sandbox *sb, const struct k
     char *workdir = text_of(sb->init, "defaultWorkdir", "");
     char *start_cmd = text_of(sb->options, "startCmd", NULL);
     char *ready_cmd = text_of(sb->options, "readyCmd", NULL);
+    char *start_context = json_dumps(json_object_get(sb->options, "startContext"), JSON_COMPACT);
     char none[] = "{}";
 
     id_uuid(build_id);
@@ -98,6 +121,7 @@ static void record(struct snapshot *snapshot, struct sandbox *sb, const struct k
         .env_json = env ? env : none,
         .start_cmd = start_cmd,
         .ready_cmd = ready_cmd,
+        .start_context = start_context,
         .cpu_count = sb->cpu_count,
         .memory_mb = sb->memory_mb,
         .disk_mb = sb->disk_mb,
@@ -107,12 +131,13 @@ static void record(struct snapshot *snapshot, struct sandbox *sb, const struct k
         .saved_disk_bytes = saved->disk_bytes,
         .snapshot_of = sb->id,
     };
-    templates_put_snapshot(sb->all->use.templates, &made, on_recorded, snapshot);
+    templates_put_snapshot(sb->all->use.templates, &made, snapshot->tag, on_recorded, snapshot);
     free(env);
     free(user);
     free(workdir);
     free(start_cmd);
     free(ready_cmd);
+    free(start_context);
 }
 
 static void on_saved(struct save *save, int error, const struct err *err,
@@ -132,13 +157,14 @@ static void on_saved(struct save *save, int error, const struct err *err,
     record(snapshot, sb, saved);
 }
 
-void sandbox_snapshot(struct sandbox *sb, const char *alias, bool memory, sandbox_snapshotted *done,
-                      void *ctx)
+void sandbox_snapshot(struct sandbox *sb, const char *alias, const char *tag, bool memory,
+                      sandbox_snapshotted *done, void *ctx)
 {
     struct snapshot *snapshot = xnew(struct snapshot);
 
     *snapshot = (struct snapshot){.done = done, .ctx = ctx};
     snapshot->alias = xstrdup(alias);
+    snapshot->tag = xstrdup(tag);
     snapshot->save.flags = KEEPER_SAVE_SYNC | (memory ? KEEPER_SAVE_MEMORY : 0);
     snapshot->save.done = on_saved;
     if (memory) {
@@ -153,7 +179,7 @@ void sandbox_snapshot(struct sandbox *sb, const char *alias, bool memory, sandbo
 
 struct removal {
     struct sandboxes *all; /* counted */
-    char saved[KEEPER_SAVED_BYTES];
+    json_t *saved;         /* of all its snapshots: names, each once */
     store_done *done;
     void *ctx;
 };
@@ -161,23 +187,36 @@ struct removal {
 static void on_removed(void *ctx, int error, const struct err *err)
 {
     struct removal *removal = ctx;
+    const char *name = NULL;
+    json_t *unused = NULL;
 
-    if (error == 0 && removal->saved[0]) {
-        kept_forget(removal->all, removal->saved);
+    json_object_foreach (removal->saved, name, unused) {
+        if (error == 0) {
+            sandboxes_forget_saved(removal->all, name);
+        }
     }
     removal->done(removal->ctx, error, err);
     sandboxes_release(removal->all);
+    json_decref(removal->saved);
     free(removal);
 }
 
-void sandboxes_forget_snapshot(struct sandboxes *all, const struct template *snapshot,
+static void add_saved(void *ctx, const char *tag, const struct template *t, int64_t created_ms)
+{
+    (void)tag, (void)created_ms;
+    if (t->snapshot_of && t->saved) {
+        (void)json_object_set_new(ctx, t->saved, json_true());
+    }
+}
+
+void sandboxes_forget_template(struct sandboxes *all, const struct template *template,
                                store_done *done, void *ctx)
 {
     struct removal *removal = xnew(struct removal);
 
-    *removal = (struct removal){.all = all, .done = done, .ctx = ctx};
-    (void)str_copy(removal->saved, sizeof(removal->saved),
-                   str_of(snapshot->saved ? snapshot->saved : ""));
+    *removal = (struct removal){.all = all, .saved = json_object(), .done = done, .ctx = ctx};
+    add_saved(removal->saved, NULL, template, 0);
+    templates_each_tag(all->use.templates, template->id, add_saved, removal->saved);
     all->refs++;
-    templates_remove(all->use.templates, snapshot->id, on_removed, removal);
+    templates_remove(all->use.templates, template->id, on_removed, removal);
 }

@@ -207,6 +207,17 @@ static void on_begin(uv_timer_t *timer)
     }
 }
 
+void start_command_context(struct start_command_plan *plan, const json_t *context)
+{
+    const char *workdir = json_string_value(json_object_get(context, "workdir"));
+
+    if (context) {
+        plan->user = json_string_value(json_object_get(context, "user"));
+        plan->cwd = workdir && workdir[0] ? workdir : NULL;
+        plan->env = json_object_get(context, "env");
+    }
+}
+
 static int64_t limit_of(const struct start_command_plan *plan)
 {
     return plan->ready_cmd || plan->limit_ms > plan->settle_ms ? plan->limit_ms : plan->settle_ms;

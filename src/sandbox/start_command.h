@@ -37,6 +37,10 @@ struct start_command_plan { /* borrowed during the call */
     int64_t settle_ms;
 };
 
+/* Takes user, directory and variables from {user, workdir, env}, whose strings must outlive the
+ * plan. NULL: the plan stays as it is. */
+void start_command_context(struct start_command_plan *plan, const json_t *context);
+
 struct start_command_handler {
     /* What the start command writes; NULL: nobody wants it. */
     void (*output)(void *ctx, bool is_stderr, struct str data);

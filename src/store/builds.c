@@ -7,20 +7,21 @@
 #define BUILD_COLUMNS                                                                              \
     "id, template_id, state, tags, reason, created_ms, started_ms, finished_ms, cpu_count,"        \
     " memory_mb, disk_mb, layers, user, workdir, env_json, start_cmd, ready_cmd, saved, bytes,"    \
-    " saved_bytes"
-#define BUILD_N 20
+    " saved_bytes, start_context, snapshot_of"
+#define BUILD_N 22
 
 static const struct store_statement save = {
     "save build",
     "INSERT INTO builds (" BUILD_COLUMNS ")"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (id) DO UPDATE SET state = excluded.state, tags = excluded.tags,"
     " reason = excluded.reason, started_ms = excluded.started_ms,"
     " finished_ms = excluded.finished_ms, cpu_count = excluded.cpu_count,"
     " memory_mb = excluded.memory_mb, disk_mb = excluded.disk_mb, layers = excluded.layers,"
     " user = excluded.user, workdir = excluded.workdir, env_json = excluded.env_json,"
     " start_cmd = excluded.start_cmd, ready_cmd = excluded.ready_cmd, saved = excluded.saved,"
-    " bytes = excluded.bytes, saved_bytes = excluded.saved_bytes",
+    " bytes = excluded.bytes, saved_bytes = excluded.saved_bytes,"
+    " start_context = excluded.start_context",
 };
 
 void store_build_save(struct store *store, const struct build_row *row, store_done *done, void *ctx)
@@ -47,6 +48,8 @@ void store_build_save(struct store *store, const struct build_row *row, store_do
     store_job_text(job, row->saved);
     store_job_int(job, (int64_t)row->bytes);
     store_job_int(job, (int64_t)row->saved_bytes);
+    store_job_text(job, row->start_context);
+    store_job_text(job, row->snapshot_of);
     store_submit(store, job, STORE_SYNC, done, ctx);
 }
 
@@ -83,6 +86,8 @@ static struct build_row build_of(sqlite3_stmt *row)
         .saved = store_column_text(row, 17),
         .bytes = (uint64_t)sqlite3_column_int64(row, 18),
         .saved_bytes = (uint64_t)sqlite3_column_int64(row, 19),
+        .start_context = store_column_text(row, 20),
+        .snapshot_of = store_column_text(row, 21),
     };
 }
 

@@ -231,6 +231,26 @@ static const char *const steps[] = {
     "CREATE TRIGGER tag_moved AFTER UPDATE OF build_id ON tags BEGIN " ASSIGNMENT_NOTED " END;"
     "CREATE TRIGGER tag_removed AFTER DELETE ON tags BEGIN"
     " DELETE FROM tag_assignments WHERE template_id = old.template_id AND tag = old.tag; END;",
+    /* Commands that a template has from its base run as they did there. */
+    "ALTER TABLE templates ADD COLUMN start_context TEXT;"
+    "ALTER TABLE builds ADD COLUMN start_context TEXT;",
+
+    /* A snapshot is a build, so that tags can name it. The keys that its memory holds are kept as
+     * long as a tag besides `default` may still name what was made of another sandbox. */
+    "ALTER TABLE builds ADD COLUMN snapshot_of TEXT;"
+    "CREATE TRIGGER snapshot_keys_tagged AFTER INSERT ON builds"
+    " WHEN new.snapshot_of IS NOT NULL BEGIN"
+    " INSERT OR IGNORE INTO snapshot_keys"
+    "  SELECT new.template_id, k.sealed_for, k.team_id, k.given_ms, k.sealed"
+    "  FROM sandbox_keys AS k JOIN templates AS t ON t.id = new.template_id"
+    "  WHERE k.sandbox_id = new.snapshot_of AND k.team_id = t.team_id; END;"
+    "DROP TRIGGER snapshot_keys_made_anew;"
+    "CREATE TRIGGER snapshot_keys_made_anew AFTER UPDATE OF saved ON templates"
+    " WHEN new.saved IS NOT old.saved BEGIN"
+    " DELETE FROM snapshot_keys WHERE template_id = new.id AND NOT EXISTS"
+    "  (SELECT 1 FROM tags WHERE template_id = new.id AND tag <> 'default');"
+    " INSERT OR IGNORE INTO snapshot_keys SELECT new.id, sealed_for, team_id, given_ms, sealed"
+    "  FROM sandbox_keys WHERE sandbox_id = new.snapshot_of AND team_id = new.team_id; END;",
 };
 
 static int version_read(sqlite3 *db, int *version, struct err *err)

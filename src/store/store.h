@@ -307,6 +307,7 @@ struct template_row {
     bool is_public;
     const char *start_cmd;     /* run at the start of a sandbox; NULL: none; likewise */
     const char *ready_cmd;     /* says when the start command is up */
+    const char *start_context; /* {user, workdir, env} of both as JSON; NULL: the template's */
     const char *saved;         /* what the keeper saved of a jail in which both have been run */
     uint64_t saved_bytes;      /* of its memory, on disk */
     uint64_t saved_disk_bytes; /* of a snapshot's files */
@@ -333,9 +334,10 @@ struct build_row {
     uint32_t cpu_count, memory_mb, disk_mb;
     const char *layers; /* as a template's; "": none, not yet or not any more */
     const char *user, *workdir, *env_json;
-    const char *start_cmd, *ready_cmd, *saved; /* as a template's */
-    uint64_t bytes;                            /* of its own layer */
-    uint64_t saved_bytes;                      /* as a template's */
+    const char *start_cmd, *ready_cmd, *start_context, *saved; /* as a template's */
+    uint64_t bytes;                                            /* of its own layer */
+    uint64_t saved_bytes;                                      /* as a template's */
+    const char *snapshot_of; /* it is a snapshot of that sandbox; NULL: it was built */
 };
 
 void store_build_save(struct store *store, const struct build_row *row, store_done *done,

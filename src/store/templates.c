@@ -3,19 +3,19 @@
 #define COLUMNS                                                                                    \
     "id, alias, team_id, build_id, layers, user, workdir, env_json, cpu_count, memory_mb,"         \
     " disk_mb, created_ms, is_public, start_cmd, ready_cmd, saved, snapshot_of, saved_bytes,"      \
-    " saved_disk_bytes"
+    " saved_disk_bytes, start_context"
 
 static const struct store_statement save = {
     "save template",
     "INSERT INTO templates (" COLUMNS
-    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (id) DO UPDATE SET alias = excluded.alias, team_id = excluded.team_id,"
     " build_id = excluded.build_id, layers = excluded.layers, user = excluded.user,"
     " workdir = excluded.workdir, env_json = excluded.env_json, cpu_count = excluded.cpu_count,"
     " memory_mb = excluded.memory_mb, disk_mb = excluded.disk_mb, is_public = excluded.is_public,"
     " start_cmd = excluded.start_cmd, ready_cmd = excluded.ready_cmd, saved = excluded.saved,"
     " snapshot_of = excluded.snapshot_of, saved_bytes = excluded.saved_bytes,"
-    " saved_disk_bytes = excluded.saved_disk_bytes",
+    " saved_disk_bytes = excluded.saved_disk_bytes, start_context = excluded.start_context",
 };
 
 void store_template_save(struct store *store, const struct template_row *row, store_done *done,
@@ -42,6 +42,7 @@ void store_template_save(struct store *store, const struct template_row *row, st
     store_job_text(job, row->snapshot_of);
     store_job_int(job, (int64_t)row->saved_bytes);
     store_job_int(job, (int64_t)row->saved_disk_bytes);
+    store_job_text(job, row->start_context);
     store_submit(store, job, STORE_SYNC, done, ctx);
 }
 
@@ -84,6 +85,7 @@ static void on_row(void *ctx, sqlite3_stmt *row)
         .snapshot_of = store_column_text(row, 16),
         .saved_bytes = (uint64_t)sqlite3_column_int64(row, 17),
         .saved_disk_bytes = (uint64_t)sqlite3_column_int64(row, 18),
+        .start_context = store_column_text(row, 19),
     };
 
     load->each(load->ctx, &out);

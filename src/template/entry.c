@@ -28,6 +28,7 @@ struct entry *entry_from_row(const struct template_row *row)
         .is_public = row->is_public,
         .start_cmd = xstrdup(row->start_cmd),
         .ready_cmd = xstrdup(row->ready_cmd),
+        .start_context = xstrdup(row->start_context),
         .saved = xstrdup(row->saved),
         .saved_bytes = row->saved_bytes,
         .saved_disk_bytes = row->saved_disk_bytes,
@@ -72,6 +73,7 @@ struct template_row template_row(const struct template *t)
         .is_public = t->is_public,
         .start_cmd = t->start_cmd,
         .ready_cmd = t->ready_cmd,
+        .start_context = t->start_context,
         .saved = t->saved,
         .saved_bytes = t->saved_bytes,
         .saved_disk_bytes = t->saved_disk_bytes,
@@ -91,6 +93,7 @@ static void template_fini(struct template *t)
     free(t->env_json);
     free(t->start_cmd);
     free(t->ready_cmd);
+    free(t->start_context);
     free(t->saved);
     free(t->snapshot_of);
 }
@@ -132,8 +135,11 @@ void entry_take_build(struct template *t, const struct build_row *build)
     text_set(&t->env_json, build->env_json);
     text_set(&t->start_cmd, build->start_cmd);
     text_set(&t->ready_cmd, build->ready_cmd);
+    text_set(&t->start_context, build->start_context);
     text_set(&t->saved, build->saved);
     t->saved_bytes = build->saved_bytes;
+    text_set(&t->snapshot_of, build->snapshot_of);
+    t->saved_disk_bytes = build->snapshot_of ? build->bytes : 0;
     t->cpu_count = build->cpu_count;
     t->memory_mb = build->memory_mb;
     t->disk_mb = build->disk_mb;
@@ -145,6 +151,18 @@ struct tagged *entry_tagged(const struct entry *entry, const char *tag)
 
     DL_FOREACH (entry->tags, tagged) {
         if (strcmp(tagged->tag, tag) == 0) {
+            break;
+        }
+    }
+    return tagged;
+}
+
+struct tagged *entry_built(const struct entry *entry, const char *build_id)
+{
+    struct tagged *tagged = NULL;
+
+    DL_FOREACH (entry->tags, tagged) {
+        if (strcmp(tagged->t.build_id, build_id) == 0) {
             break;
         }
     }

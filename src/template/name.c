@@ -1,5 +1,6 @@
 #include "template/name.h"
 
+#include <ctype.h>
 #include <errno.h>
 
 static bool part_copy(char out[TEMPLATE_NAME_MAX + 1], struct str part, bool dots)
@@ -23,9 +24,24 @@ static bool part_copy(char out[TEMPLATE_NAME_MAX + 1], struct str part, bool dot
     return true;
 }
 
+bool template_tag_is_build(struct str tag)
+{
+    static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+
+    if (tag.len != sizeof(form) - 1) {
+        return false;
+    }
+    for (size_t i = 0; i < tag.len; i++) {
+        if (form[i] == '-' ? tag.at[i] != '-' : !isxdigit((unsigned char)tag.at[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool template_tag_parse(struct str text, char out[TEMPLATE_NAME_MAX + 1])
 {
-    return part_copy(out, text, true);
+    return part_copy(out, text, true) && !template_tag_is_build(text);
 }
 
 int template_name_parse(struct str text, struct template_name *out)

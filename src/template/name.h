@@ -22,7 +22,10 @@ struct template_name {
 /* Lower-cases and checks: [a-z0-9_-], and '.' in a tag. -EINVAL. */
 must_check int template_name_parse(struct str text, struct template_name *out);
 
-/* A tag alone, as of a name: false when none can be spelt so. */
+/* Is it the id of a build? That stands for a tag that names the build, and is none itself. */
+bool template_tag_is_build(struct str tag);
+
+/* A tag alone, to be given: false when none can be spelt so. */
 bool template_tag_parse(struct str text, char out[TEMPLATE_NAME_MAX + 1]);
 
 #endif

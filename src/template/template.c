@@ -287,15 +287,117 @@ static void on_changed(void *ctx, int error, const struct err *err)
     free(change);
 }
 
-void templates_put_snapshot(struct templates *templates, const struct template *snapshot,
-                            store_done *done, void *ctx)
+struct build_row template_snapshot_build(const struct template *snapshot, const char *tag)
 {
-    struct change *change = xnew(struct change);
+    return (struct build_row){.id = snapshot->build_id,
+                              .template_id = snapshot->id,
+                              .state = "ready",
+                              .tags = tag,
+                              .created_ms = snapshot->created_ms,
+                              .started_ms = snapshot->created_ms,
+                              .finished_ms = snapshot->created_ms,
+                              .cpu_count = snapshot->cpu_count,
+                              .memory_mb = snapshot->memory_mb,
+                              .disk_mb = snapshot->disk_mb,
+                              .layers = snapshot->layers,
+                              .user = snapshot->user,
+                              .workdir = snapshot->workdir,
+                              .env_json = snapshot->env_json,
+                              .start_cmd = snapshot->start_cmd,
+                              .ready_cmd = snapshot->ready_cmd,
+                              .start_context = snapshot->start_context,
+                              .saved = snapshot->saved,
+                              .bytes = snapshot->saved_disk_bytes,
+                              .saved_bytes = snapshot->saved_bytes,
+                              .snapshot_of = snapshot->snapshot_of};
+}
+
+struct putting {
+    struct templates *all;
+    struct entry *entry; /* what the snapshot said */
+    char tag[TEMPLATE_NAME_MAX + 1];
+    store_done *done;
+    void *ctx;
+};
+
+/* Without the snapshot itself, which only its tag names. */
+static void entry_empty(struct template *t)
+{
+    text_set(&t->build_id, "");
+    text_set(&t->layers, "");
+    text_set(&t->saved, NULL);
+    t->saved_bytes = t->saved_disk_bytes = 0;
+}
+
+static void put_tagged(struct putting *putting)
+{
+    struct template *said = &putting->entry->t;
+    struct build_row build = template_snapshot_build(said, putting->tag);
+    struct template_row row = template_row(said);
+    struct entry *entry = NULL;
+
+    HASH_FIND_STR(putting->all->by_id, said->id, entry);
+    if (!entry) {
+        entry = entry_from_row(&row);
+        entry_empty(&entry->t);
+        HASH_ADD_KEYPTR(hh, putting->all->by_id, entry->t.id, strlen(entry->t.id), entry);
+    }
+    (void)entry_tag(entry, putting->tag, said->created_ms, &build);
+}
+
+/* A template of which nothing could be tagged is none. */
+static void on_put(void *ctx, int error, const struct err *err)
+{
+    struct putting *putting = ctx;
+    const char *id = putting->entry->t.id;
+
+    if (error == 0) {
+        put_tagged(putting);
+    } else if (!templates_by_id(putting->all, id)) {
+        store_template_delete(putting->all->store, id, on_saved, NULL);
+    }
+    putting->done(putting->ctx, error, err);
+    entry_free(putting->entry);
+    free(putting);
+}
+
+/* The row of a template says what its tag `default` names. */
+static void put_row(struct templates *all, const struct template *snapshot, const char *tag)
+{
+    const struct template *old = templates_by_id(all, snapshot->id);
     struct template_row row = template_row(snapshot);
 
-    *change =
-        (struct change){.all = templates, .entry = entry_from_row(&row), .done = done, .ctx = ctx};
-    store_template_save(templates->store, &row, on_changed, change);
+    if (strcmp(tag, TEMPLATE_TAG_DEFAULT) != 0) {
+        if (old) {
+            return;
+        }
+        row.build_id = row.layers = "";
+        row.saved = NULL;
+        row.saved_bytes = row.saved_disk_bytes = 0;
+    }
+    row.is_public = old && old->is_public;
+    store_template_save(all->store, &row, on_saved, NULL);
+}
+
+void templates_put_snapshot(struct templates *templates, const struct template *snapshot,
+                            const char *tag, store_done *done, void *ctx)
+{
+    struct putting *putting = xnew(struct putting);
+    struct template_row row = template_row(snapshot);
+    struct build_row build = template_snapshot_build(snapshot, tag);
+    const struct tag_row tagged = {.template_id = snapshot->id,
+                                   .tag = tag,
+                                   .build_id = snapshot->build_id,
+                                   .created_ms = snapshot->created_ms};
+
+    *putting = (struct putting){.all = templates,
+                                .entry = entry_from_row(&row),
+                                .done = done ? done : on_saved,
+                                .ctx = ctx};
+    (void)str_copy(putting->tag, sizeof(putting->tag), str_of(tag));
+    put_row(templates, snapshot, tag);
+    store_build_save(templates->store, &build, on_saved, NULL);
+    store_tag_save(templates->store, &tagged, on_put, putting);
 }
 
 void templates_remove(struct templates *templates, const char *id, store_done *done, void *ctx)
@@ -410,6 +512,9 @@ const struct template *templates_find(struct templates *templates, const char *t
         return NULL;
     }
     const struct tagged *tagged = entry_tagged(entry, parsed.tag);
+    if (!tagged) {
+        tagged = entry_built(entry, parsed.tag);
+    }
     if (tagged && tagged->t.layers[0]) {
         return &tagged->t;
     }
@@ -435,6 +540,16 @@ const struct template *templates_by_id(struct templates *templates, const char *
 
     HASH_FIND_STR(templates->by_id, id, entry);
     return entry ? &entry->t : NULL;
+}
+
+const struct template *templates_tagged(struct templates *templates, const char *id,
+                                        const char *tag)
+{
+    const struct entry *entry = NULL;
+
+    HASH_FIND_STR(templates->by_id, id, entry);
+    const struct tagged *tagged = entry ? entry_tagged(entry, tag) : NULL;
+    return tagged ? &tagged->t : NULL;
 }
 
 /* ---- changing ---- */

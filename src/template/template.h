@@ -29,9 +29,11 @@ struct template
     uint32_t cpu_count, memory_mb, disk_mb;
     int64_t created_ms;
     bool is_public;
-    char *start_cmd; /* run at the start of a sandbox; NULL: none; likewise */
-    char *ready_cmd; /* says when the start command is up */
-    char *saved;     /* what the keeper saved of a jail in which both have been run: see keeper.h */
+    char *start_cmd;     /* run at the start of a sandbox; NULL: none; likewise */
+    char *ready_cmd;     /* says when the start command is up */
+    char *start_context; /* {user, workdir, env} of both as JSON, when they are from a base with
+                            another one; NULL: the template's own */
+    char *saved; /* what the keeper saved of a jail in which both have been run: see keeper.h */
     uint64_t saved_bytes;      /* of its memory, on disk */
     uint64_t saved_disk_bytes; /* of a snapshot's files */
     char *snapshot_of;         /* it is a snapshot of that sandbox; NULL: a template */
@@ -76,7 +78,8 @@ const char *templates_awaited(const struct templates *templates, struct str name
  * known already; this is for those made since. */
 void templates_name_team(struct templates *templates, const char *team_id, const char *name);
 
-/* By id, alias, alias:tag, or any of these behind a team's name and '/'. NULL with the reason in
+/* By id, alias, alias:tag, or any of these behind a team's name and '/'. The id of a build that a
+ * tag names is as good as the tag. NULL with the reason in
  * *why (never NULL): -ENOENT; -EACCES, it is another team's; -ENODATA, there is one, but not with
  * that tag; -EINVAL, no template can have such a name. The pointer is good until the loop runs on.
  */
@@ -87,6 +90,9 @@ const struct template *templates_find(struct templates *templates, const char *t
 const struct template *templates_lookup(struct templates *templates, const char *team_id,
                                         struct str name, int *why);
 const struct template *templates_by_id(struct templates *templates, const char *id);
+/* What a tag of a template names; NULL: it has no such tag. */
+const struct template *templates_tagged(struct templates *templates, const char *id,
+                                        const char *tag);
 
 /* The namespace of a team's names; NULL when its name cannot be one, and for the built-in ones. */
 const char *templates_space(const struct templates *templates, const char *team_id);
@@ -115,10 +121,14 @@ void templates_each_tag(struct templates *templates, const char *id,
 const struct template *templates_own(struct templates *templates, const char *team_id,
                                      const char *alias);
 
-/* Puts a snapshot in place: all that `snapshot` says is copied. One of the same id is replaced.
- * `done` comes when it is on record; it is not found before. */
+/* The row of the build that a snapshot is. Borrows from both. */
+struct build_row template_snapshot_build(const struct template *snapshot, const char *tag);
+
+/* Puts a snapshot in place under that tag: all that `snapshot` says is copied. Its id is a new one
+ * or one of the team's, whose tag then names this snapshot. `done` comes when it is on record; it
+ * is not found before. */
 void templates_put_snapshot(struct templates *templates, const struct template *snapshot,
-                            store_done *done, void *ctx);
+                            const char *tag, store_done *done, void *ctx);
 
 /* Not found from now on; `done` comes when that is on record, and after a failure it is back. */
 void templates_remove(struct templates *templates, const char *id, store_done *done, void *ctx);

@@ -133,13 +133,43 @@ def test_an_unknown_sandbox(sandbox_id):
     }
 
 
-def test_a_browser_gets_a_page(server):
-    headers = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Firefox/128.0", "Accept": "text/html"}
-    with web.client(server.sandbox_id, 9, headers=headers) as client:
+BROWSER = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Firefox/128.0", "Accept": "text/html"}
+
+
+def page(sandbox_id, port, title, status, **headers):
+    """What a browser gets: one page from <html to </html>, with its title and the sandbox's id."""
+    with web.client(sandbox_id, port, headers={**BROWSER, **headers}) as client:
         answer = client.get("/")
-    assert answer.status_code == 502
-    assert answer.headers["content-type"].startswith("text/html")
-    assert server.sandbox_id in answer.text and "no service running on port" in answer.text
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.text.startswith("<html") and answer.text.endswith("</html>")
+    assert f"<title>{title}</title>" in answer.text and sandbox_id in answer.text
+    return answer.text
+
+
+def test_a_browser_gets_a_page(server):
+    shown = page(server.sandbox_id, 9, "Closed Port Error", 502)
+    assert "no service running on port" in shown
+    page("iabcdefghij0123456789", PORT, "Sandbox Not Found", 502)
+
+
+def test_a_browser_without_the_traffic_token_gets_a_page(new_sandbox):
+    sandbox = new_sandbox(network={"allow_public_traffic": False})
+    shown = page(sandbox.sandbox_id, 8000, "Missing Traffic Access Token", 403)
+    assert "e2b-traffic-access-token" in shown
+    wrong = {"e2b-traffic-access-token": "wrong"}
+    page(sandbox.sandbox_id, 8000, "Invalid Traffic Access Token", 403, **wrong)
+
+
+@pytest.mark.parametrize("headers", [
+    {**BROWSER, "Accept": "application/json"},
+    {**BROWSER, "Sec-Fetch-Mode": "cors"},
+    {"User-Agent": "python-httpx/0.28", "Accept": "*/*"},
+])
+def test_a_program_gets_json(headers):
+    with web.client("iabcdefghij0123456789", PORT, headers=headers) as client:
+        answer = client.get("/")
+    assert answer.status_code == 502 and answer.json()["message"] == "The sandbox was not found"
 
 
 @pytest.mark.parametrize("port", ["", "0", "-1", "65536", "http", "80 81", "1e3", "00000000000080"])

@@ -19,7 +19,15 @@ from oci import Image, Registry, digest, entry, layer
 
 TEMPLATES = Path(os.environ.get("ATOLL_TEMPLATES", ROOT / "templates"))
 CACHE = Path(os.environ.get("ATOLL_CACHE", "/var/cache/atoll"))
-TOP = layer(entry("etc/from-image", b"top\n"), entry("etc/.wh.issue"))
+# As Debian's /etc/profile begins: it replaces PATH.
+PROFILE = b"""if [ "$(id -u)" -eq 0 ]; then
+  PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+else
+  PATH="/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
+fi
+export PATH
+"""
+TOP = layer(entry("etc/from-image", b"top\n"), entry("etc/.wh.issue"), entry("etc/profile", PROFILE))
 
 
 def sha256_of(command):
@@ -42,7 +50,7 @@ def image(daemon):
         archive.read_bytes(),
         TOP,
         diff_ids=[sha256_of(["zstd", "-dcq", archive]), digest(b"of the top")],
-        config={"Env": ["FROM_IMAGE=yes"], "WorkingDir": "/srv"},
+        config={"Env": ["FROM_IMAGE=yes", "PATH=/usr/bin:/bin:/of/image"], "WorkingDir": "/srv"},
     )
 
 
@@ -89,6 +97,7 @@ def test_a_template_of_an_image_and_again_from_cache(daemon, registry):
         assert sandbox.files.read("/etc/from-image") == "top\n"
         assert not sandbox.files.exists("/etc/issue")
         assert sandbox.commands.run("echo $FROM_IMAGE").stdout == "yes\n"
+        assert sandbox.commands.run("echo $PATH").stdout == "/usr/bin:/bin:/of/image\n"
         assert sandbox.commands.run("sudo id -u").stdout == "0\n"
     _, log = build(daemon, f"{registry.host}/test/image:v1")
     assert any(line.startswith("CACHED [builder 1/1]") for line in log), log

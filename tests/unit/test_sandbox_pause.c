@@ -529,7 +529,7 @@ static const struct template *snapshot_of(const char *name)
 static void take_snapshot(const char *alias)
 {
     memset(&snapped, 0, sizeof(snapped));
-    sandbox_snapshot(find(id), alias, true, on_snapped, NULL);
+    sandbox_snapshot(find(id), alias, "default", true, on_snapped, NULL);
     UNTIL(snapped.calls == 1);
     CHECK_INT(snapped.error, 0);
 }
@@ -572,7 +572,7 @@ static void a_snapshot_starts_others(void)
     CHECK_STR(keeper.plan.hostname, created.id);
     CHECK_INT(past(), CHANNEL_PAST_COPIED);
 
-    sandboxes_forget_snapshot(all, t, removed, &gone_now);
+    sandboxes_forget_template(all, t, removed, &gone_now);
     CHECK(!snapshot_of("snap"));
     UNTIL(gone_now && saved_n() == 0);
     CHECK(find(created.id));
@@ -649,7 +649,7 @@ static void saves_wait_in_line(void)
     begin();
     memset(&snapped, 0, sizeof(snapped));
     memset(&forks, 0, sizeof(forks));
-    sandbox_snapshot(find(id), NULL, true, on_snapped, NULL);
+    sandbox_snapshot(find(id), NULL, "default", true, on_snapped, NULL);
     sandbox_pause(find(id), true, on_paused, NULL);
     sandbox_fork(find(id), &fork);
     UNTIL(snapped.calls == 1 && paused.calls == 1 && forks.refused != 0);

@@ -324,6 +324,52 @@ static void artifacts_are_counted_and_saved_as_one(void)
     fixture_fini(&f);
 }
 
+/* ---- keys in the memory of snapshots ---- */
+
+static void snapshot_save(struct fixture *f, const char *build_id, const char *sandbox_id)
+{
+    struct answer answer = {0};
+    const struct build_row build = {.id = build_id,
+                                    .template_id = "snap",
+                                    .state = "ready",
+                                    .tags = "",
+                                    .layers = "base",
+                                    .user = "user",
+                                    .workdir = "",
+                                    .env_json = "{}",
+                                    .snapshot_of = sandbox_id};
+
+    store_build_save(f->store, &build, on_done, &answer);
+    wait_for(f, &answer);
+    CHECK_INT(answer.error, 0);
+}
+
+static void keys_go_with_every_tagged_snapshot(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct fixture f;
+
+    CHECK(fixture_init(&f, &dir));
+    sql(f.path, "INSERT INTO sandbox_keys VALUES ('one', 'one', 'team', 1, 'x'),"
+                " ('two', 'two', 'team', 1, 'y'), ('three', 'three', 'another', 1, 'z');"
+                "INSERT INTO templates (id, team_id, build_id, layers, user, workdir, env_json,"
+                " cpu_count, memory_mb, disk_mb, created_ms, is_public, snapshot_of)"
+                " VALUES ('snap', 'team', '', '', 'user', '', '{}', 1, 1, 1, 1, 0, 'one')");
+    snapshot_save(&f, "b1", "one");
+    snapshot_save(&f, "b2", "two");
+    snapshot_save(&f, "b3", "three"); /* another team's: never */
+    CHECK_INT(count(f.path, "SELECT count(*) FROM snapshot_keys WHERE sealed IN ('x', 'y')"), 2);
+    CHECK_INT(count(f.path, "SELECT count(*) FROM snapshot_keys"), 2);
+
+    sql(f.path, "INSERT INTO tags VALUES ('snap', 'v1', 'b1', 1);"
+                "UPDATE templates SET saved = 'a', snapshot_of = 'two'");
+    CHECK_INT(count(f.path, "SELECT count(*) FROM snapshot_keys"), 2); /* v1 still names one */
+    sql(f.path, "DELETE FROM tags; UPDATE templates SET saved = 'b'");
+    CHECK_INT(count(f.path, "SELECT count(*) FROM snapshot_keys WHERE sealed = 'y'"), 1);
+    CHECK_INT(count(f.path, "SELECT count(*) FROM snapshot_keys"), 1);
+    fixture_fini(&f);
+}
+
 static void migrates_from_nothing(void)
 {
     scoped_tmpdir dir = tmpdir_make();
@@ -589,6 +635,7 @@ int main(void)
         {"close runs what is queued", close_drains},
         {"the file and its log are private", file_is_ours_alone},
         {"artifacts are counted and saved as one", artifacts_are_counted_and_saved_as_one},
+        {"keys go with every tagged snapshot", keys_go_with_every_tagged_snapshot},
         {"a database of version 0 is migrated", migrates_from_nothing},
         {"a migration that fails leaves nothing", a_failed_step_changes_nothing},
         {"a newer database is refused and left alone", refuses_a_newer_one},

@@ -314,7 +314,8 @@ static struct build_row built(const char *template_id, const char *id, const cha
                               .user = "someone",
                               .workdir = "/w",
                               .env_json = "{}",
-                              .start_cmd = "serve"};
+                              .start_cmd = "serve",
+                              .start_context = "{\"user\":\"below\"}"};
 }
 
 static void count_tag(void *ctx, const char *tag, const struct template *t, int64_t created_ms)
@@ -357,6 +358,11 @@ static void tags_name_builds(void)
     t = templates_find(all, "t1", STR("tool"), &why);
     CHECK(t);
     CHECK_STR(t->layers, "saved-2,base");
+    CHECK_STR(t->start_context, "{\"user\":\"below\"}");
+    t = templates_find(all, "t1", STR("tool:11111111-1111-1111-1111-111111111111"), &why);
+    CHECK(t);
+    CHECK_STR(t->layers, "saved-1,base");
+    CHECK(!templates_find(all, "t1", STR("tool:33333333-3333-3333-3333-333333333333"), &why));
     templates_each_tag(all, id, count_tag, &tags);
     CHECK_INT(tags, 2);
     CHECK_INT(templates_untag(all, id, "v1", NULL, NULL), 0);
