@@ -7,13 +7,16 @@ PROGRAMS = atoll src/agent/atoll-agent src/keeper/atoll-keeper src/interpreter/a
 BENCHES = bench/bench-hand bench/bench-list bench/bench-service
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-clean test-long check bench bench-full bench-compare bench-build install uninstall clean deps-criu
+.PHONY: help build compile run test test-clean test-long check bench bench-full bench-compare bench-build install uninstall deb clean deps-criu
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 build: ## installs what is missing and compiles the programs into build/
 	@tools/deps build
+	@$(MAKE) --no-print-directory compile
+
+compile:
 	@TARGETS="$(PROGRAMS)" tools/build build
 
 run: build ## builds, prepares this machine and serves on http://127.0.0.1:3000 (ARGS="--listen ...")
@@ -53,6 +56,9 @@ install: build ## copies programs, templates, units and an example configuration
 
 uninstall: ## removes what install copied; keeps configuration, data and cache
 	@tools/uninstall "$(DESTDIR)" "$(PREFIX)"
+
+deb: ## makes a Debian package for this release: build/deb/atoll_*.deb
+	@tools/deb
 
 clean: ## removes what was built; keeps the data directory and the cache
 	rm -rf build build-*

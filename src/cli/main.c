@@ -10,7 +10,7 @@
 
 #define HELP_FLAG "--help"
 
-enum { TOOL_WORDS_MAX = 256 };
+enum { TOOL_WORDS_MAX = 256, HELP_COLUMN = 36 };
 
 struct command {
     const char *name;
@@ -95,7 +95,10 @@ int cli_help(struct cli *cli)
            "Usage: atoll COMMAND [SETTINGS]\n\n");
     for (size_t i = 0; i < countof(commands); i++) {
         (void)snprintf(left, sizeof(left), "%s %s", commands[i].name, commands[i].args);
-        printf("  %-36s %s\n", left, commands[i].summary);
+        /* One that is too long for its column has its summary on a line of its own. */
+        bool fits = strlen(left) < HELP_COLUMN;
+        printf("  %-*s%s%*s %s\n", HELP_COLUMN, left, fits ? "" : "\n", fits ? 0 : HELP_COLUMN + 2,
+               "", commands[i].summary);
     }
     printf("\nSettings. Each is a flag, a variable (--tls-cert: ATOLL_TLS_CERT) and a line of the\n"
            "configuration file (tls_cert = FILE), in that order:\n\n");
