@@ -163,7 +163,7 @@ class Smoke:
                 self.run(sandbox, hog)
                 raise AssertionError("a process took more memory than its sandbox has")
             except CommandExitException as failed:
-                assert failed.exit_code in (1, 137), failed
+                assert failed.exit_code, failed
             assert self.run(sandbox, "echo well") == "well\n"
             forks = "import os\ntry:\n  for n in range(9999):\n    if not os.fork(): os.read(0, 1)\nexcept OSError: print('refused')"
             handle = sandbox.commands.run(f"ulimit -u unlimited; python3 -c \"{forks}\"", background=True, stdin=True, timeout=0)
