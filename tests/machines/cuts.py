@@ -266,7 +266,7 @@ class Look:
         for name in self.listed("sandbox"):
             self.smoke.api("DELETE", f"/sandboxes/{name}")
         for name in self.listed("snapshot"):
-            self.smoke.api("DELETE", f"/templates/{name}")
+            Sandbox.delete_snapshot(name, **self.smoke.sdk)
         for row in self.listed("volume").values():
             self.smoke.api("DELETE", f"/volumes/{row['volumeID']}")
         for name in self.listed("secret"):
@@ -282,9 +282,10 @@ class Look:
 
 
 def pool(machine):
-    """What is on the pool's disk apart from the disks of jails that run, which come and go."""
+    """What is on the pool's disk, apart from the disks of jails that run, which come and go, and from
+    what builds keep of their steps."""
     command = f"cd {POOL} && ls -d saved/* layers/* volumes/* 2>/dev/null; true"
-    return set(machine.ssh(command).stdout.split())
+    return {name for name in machine.ssh(command).stdout.split() if not name.startswith("saved/saved-build-")}
 
 
 def answers(smoke):
