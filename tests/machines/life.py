@@ -61,7 +61,8 @@ class Life:
         self.without = set(filter(None, os.environ.get("ATOLL_MACHINES_WITHOUT", "").split(",")))
         assert self.without <= set(CAPABILITIES), f"no capability is called {self.without - set(CAPABILITIES)}"
         self.world = World(tempfile.mkdtemp(dir=self.work))
-        self.started = (self.image / "disk.img").resolve().parent / f"{(self.image / f"{new}.deb").resolve().stem}.started"
+        package = (self.image / f"{new}.deb").resolve().stem
+        self.started = (self.image / "disk.img").resolve().parent / f"{package}.started"
         self.goes_on = self.only_cuts and self.started.exists()
         self.machine = Machine(self.image, self.work / "machine", self.started if self.goes_on else None)
         self.steps, self.rounds, self.about, self.kept = [], [], {}, {}
