@@ -209,6 +209,8 @@ class Look:
                 self.fault(f"{kind} {thing.id} ran when the power went and is there: {there[thing.id]}")
             elif thing.id in there and kind in ("sandbox", "snapshot"):
                 self.prove(thing)
+            elif thing.id in there and kind == "volume":
+                self.prove_volume(thing)
             elif thing.id in there:
                 self.proven += 1
         for name, thing in zip(strangers, under_way):
@@ -230,6 +232,15 @@ class Look:
             self.proven += 1
         except Exception as error:
             self.fault(f"{thing.kind} {thing.id} does not work: {type(error).__name__}: {error}")
+
+    def prove_volume(self, thing):
+        """It is everybody's: its mode is given after it is made."""
+        try:
+            with self.smoke.sandbox(volume_mounts={"/data": thing.id}) as sandbox:
+                self.smoke.run(sandbox, "touch /data/mine")
+            self.proven += 1
+        except Exception as error:
+            self.fault(f"volume {thing.id} does not work: {type(error).__name__}: {error}")
 
     def look_at_templates(self, there):
         for thing in self.ledger.things:
