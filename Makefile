@@ -7,7 +7,7 @@ PROGRAMS = atoll src/agent/atoll-agent src/keeper/atoll-keeper src/interpreter/a
 BENCHES = bench/bench-hand bench/bench-list bench/bench-service
 
 .DEFAULT_GOAL := help
-.PHONY: help build compile run test test-clean test-machines test-long check bench bench-full bench-compare bench-build install uninstall deb clean deps-criu
+.PHONY: help build compile run test test-clean test-machines test-long check bench bench-full bench-compare bench-build install uninstall deb oci clean deps-criu
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -34,7 +34,7 @@ test-clean: ## takes the tree through both minimal Debian releases, until a sand
 test-machines: ## takes the package through its life on virtual machines with Debian 12 and 13, power cuts too
 	@tests/machines/run $(RELEASES)
 
-test-long: ## what takes hours: all SDK tests in both minimal releases, each fuzzer for minutes
+test-long: ## what takes hours: an upgrade, the package, the image, all SDK tests in both minimal releases, fuzzers
 	@tools/test long
 
 check: ## format, layers, analyzers, shell scripts, and each fuzzer for 30 s
@@ -62,6 +62,9 @@ uninstall: ## removes what install copied; keeps configuration, data and cache
 
 deb: ## makes a Debian package for this release: build/deb/atoll_*.deb
 	@tools/deb
+
+oci: ## makes an image for those who run it as a privileged container: build/oci/*.tar
+	@tools/oci
 
 clean: ## removes what was built; keeps the data directory and the cache
 	rm -rf build build-*

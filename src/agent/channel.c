@@ -7,8 +7,6 @@
 #include "agent/channel.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -24,11 +22,8 @@
 
 enum {
     PEERS_MAX = 16,
-    DIALS_MAX = 256, /* connections to services of the jail under way at once, per peer */
-    DIAL_TIMEOUT_MS = 5000,
     OOM_WAIT_MS = 200,
     QUIET_MS_MAX = 120 * 1000,
-    PAIR_WAIT_MS = 1000,
     MESSAGES_PER_TURN = 64,
 };
 
@@ -64,38 +59,15 @@ struct peer {
     uv_poll_t poll;
     int fd;
     bool greeted;
-    bool dropped; /* freed when the handle is closed and no dial is left */
-    bool closed;  /* the handle is */
-    size_t dials;
+    bool dropped; /* freed when the handle is closed */
     struct peer *prev, *next;
-};
-
-/* One attempt to reach a port of the jail: 127.0.0.1 first, and when that refuses, [::1]. */
-struct dial {
-    struct peer *peer;
-    uint32_t seq;
-    uint16_t port;
-    bool second;
-    int fd;
-    uv_poll_t poll;
-    uv_timer_t timer;
 };
 
 /* ---- peers ---- */
 
-static void peer_release(struct peer *peer)
-{
-    if (peer->closed && peer->dials == 0) {
-        free(peer);
-    }
-}
-
 static void on_peer_closed(uv_handle_t *handle)
 {
-    struct peer *peer = container_of(handle, struct peer, poll);
-
-    peer->closed = true;
-    peer_release(peer);
+    free(container_of(handle, struct peer, poll));
 }
 
 static void peer_drop(struct peer *peer)
@@ -114,230 +86,48 @@ static void peer_drop(struct peer *peer)
     peer->fd = -1;
 }
 
-/* Sends one message, with a descriptor when fd >= 0. */
-static void peer_send(struct peer *peer, const struct channel_message *message, int fd)
+static void peer_send(struct peer *peer, const struct channel_message *message)
 {
-    if (peer->dropped) {
-        return;
-    }
-    ssize_t n = fdpass_send(peer->fd, message, sizeof(*message), &fd, fd >= 0, MSG_DONTWAIT);
-    if (n != (ssize_t)sizeof(*message)) {
+    if (!peer->dropped && send(peer->fd, message, sizeof(*message), MSG_DONTWAIT | MSG_NOSIGNAL) !=
+                              (ssize_t)sizeof(*message)) {
         peer_drop(peer);
     }
 }
 
-static void peer_answer(struct peer *peer, uint32_t seq, int status, int fd)
-{
-    struct channel_message answer = {.op = CHANNEL_CONNECT, .seq = seq, .status = status};
-
-    peer_send(peer, &answer, fd);
-}
-
-/* ---- dialling ---- */
-
-static void dial_start(struct peer *peer, uint32_t seq, uint16_t port, bool second);
-
-static void on_dial_closed(uv_handle_t *handle)
-{
-    struct dial *dial = handle->data;
-    struct peer *peer = dial->peer;
-
-    if (handle == (uv_handle_t *)&dial->timer) {
-        uv_close((uv_handle_t *)&dial->poll, on_dial_closed);
-        return;
-    }
-    free(dial);
-    peer->dials--;
-    peer_release(peer);
-}
-
-/* A service may listen on the second address alone. An error that only the second has (no IPv6 in
- * the jail) says less than the first's refusal. */
-static void dial_result(struct peer *peer, uint32_t seq, uint16_t port, bool second, int status,
-                        int fd)
-{
-    if (status == -ECONNREFUSED && !second) {
-        dial_start(peer, seq, port, true);
-    } else if (status < 0 && second && status != -ETIMEDOUT) {
-        peer_answer(peer, seq, -ECONNREFUSED, -1);
-    } else {
-        peer_answer(peer, seq, status, fd);
-    }
-}
-
-static void dial_end(struct dial *dial, int status)
-{
-    dial_result(dial->peer, dial->seq, dial->port, dial->second, status,
-                status == 0 ? dial->fd : -1);
-    (void)uv_poll_stop(&dial->poll);
-    uv_close((uv_handle_t *)&dial->timer, on_dial_closed);
-    fd_closep(&dial->fd); /* the peer has its own copy */
-}
-
-static void on_dialled(uv_poll_t *poll, int status, int events)
-{
-    struct dial *dial = container_of(poll, struct dial, poll);
-    int error = 0;
-    socklen_t len = sizeof(error);
-
-    (void)status, (void)events;
-    if (getsockopt(dial->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0) {
-        error = errno;
-    }
-    dial_end(dial, -error);
-}
-
-static void on_dial_timeout(uv_timer_t *timer)
-{
-    dial_end(container_of(timer, struct dial, timer), -ETIMEDOUT);
-}
-
-/* 0: connected. -EINPROGRESS: under way. *fd is set in both cases. */
-static int loopback_connect(uint16_t port, bool second, int *fd)
-{
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
-    struct sockaddr *address = second ? (void *)&v6 : (void *)&v4;
-    socklen_t len = second ? sizeof(v6) : sizeof(v4);
-
-    v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    v6.sin6_addr = in6addr_loopback;
-    *fd = socket(second ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (*fd < 0) {
-        return -errno;
-    }
-    return connect(*fd, address, len) < 0 ? -errno : 0;
-}
-
-/* Takes the descriptor over. */
-static void dial_wait(struct peer *peer, uint32_t seq, uint16_t port, bool second, int fd)
-{
-    uv_loop_t *loop = peer->channel->agent->loop;
-    struct dial *dial = xnew(struct dial);
-
-    *dial = (struct dial){.peer = peer, .seq = seq, .port = port, .second = second, .fd = fd};
-    if (uv_poll_init(loop, &dial->poll, fd) < 0) {
-        abort(); /* a socket just made by us that epoll does not take */
-    }
-    (void)uv_timer_init(loop, &dial->timer);
-    dial->poll.data = dial->timer.data = dial;
-    peer->dials++;
-    (void)uv_poll_start(&dial->poll, UV_WRITABLE, on_dialled);
-    (void)uv_timer_start(&dial->timer, on_dial_timeout, DIAL_TIMEOUT_MS, 0);
-}
-
-static void dial_start(struct peer *peer, uint32_t seq, uint16_t port, bool second)
-{
-    scoped_fd fd = -1;
-    int r = loopback_connect(port, second, &fd);
-
-    if (r == -EINPROGRESS && peer->dials >= DIALS_MAX) {
-        peer_answer(peer, seq, -EAGAIN, -1);
-    } else if (r == -EINPROGRESS) {
-        dial_wait(peer, seq, port, second, move_fd(&fd));
-    } else {
-        dial_result(peer, seq, port, second, r, r == 0 ? fd : -1);
-    }
-}
-
-static int listen_once(struct sockaddr_in *address)
-{
-    socklen_t len = sizeof(*address);
-    scoped_fd fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    *address = (struct sockaddr_in){.sin_family = AF_INET};
-    address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (fd < 0 || bind(fd, (struct sockaddr *)address, len) < 0 || listen(fd, 1) < 0 ||
-        getsockname(fd, (struct sockaddr *)address, &len) < 0) {
-        return -errno;
-    }
-    return move_fd(&fd);
-}
-
-static bool is_peer_of(int accepted, int connected)
-{
-    struct sockaddr_in a = {0}, b = {0};
-    socklen_t a_len = sizeof(a), b_len = sizeof(b);
-
-    return getpeername(accepted, (struct sockaddr *)&a, &a_len) == 0 &&
-           getsockname(connected, (struct sockaddr *)&b, &b_len) == 0 && a.sin_port == b.sin_port &&
-           a.sin_addr.s_addr == b.sin_addr.s_addr;
-}
-
-/* Children that end meanwhile do not cut it short. */
-static int pair_await(int fd, short events)
-{
-    struct pollfd ready = {.fd = fd, .events = events};
-    int n;
-
-    while ((n = poll(&ready, 1, PAIR_WAIT_MS)) < 0 && errno == EINTR) {
-    }
-    return n < 0 ? -errno : n == 0 ? -ETIMEDOUT : 0;
-}
-
-static int pair_connect(int fd, const struct sockaddr_in *address)
-{
-    int error = 0;
-    socklen_t len = sizeof(error);
-
-    if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0) {
-        return 0;
-    }
-    int r = errno == EINPROGRESS ? pair_await(fd, POLLOUT) : -errno;
-    if (r == 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0) {
-        r = -errno;
-    }
-    return r < 0 ? r : -error;
-}
-
-/* Two ends of a connection over loopback. Unlike those of a unix pair, one of them can be saved
- * with the jail while the other is outside. Somebody else who finds the port in that moment is not
- * taken for our own end. */
-static int tcp_pair(int *ours, int *theirs)
-{
-    struct sockaddr_in address;
-    scoped_fd listener = listen_once(&address);
-    scoped_fd client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    if (listener < 0 || client < 0) {
-        return listener < 0 ? listener : -errno;
-    }
-    int r = pair_connect(client, &address);
-    if (r < 0 || (r = pair_await(listener, POLLIN)) < 0) {
-        return r;
-    }
-    scoped_fd accepted = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (accepted < 0 || !is_peer_of(accepted, client)) {
-        return accepted < 0 ? -errno : -EAGAIN;
-    }
-    *ours = move_fd(&accepted);
-    *theirs = move_fd(&client);
-    return 0;
-}
+/* ---- connections ---- */
 
 /* The agent's own HTTP surface. */
-static void own_connect(struct peer *peer, uint32_t seq, const char *tag)
+static int serve_http(struct agent *agent, int *fd, const char *tag)
 {
-    struct agent *agent = peer->channel->agent;
-    scoped_fd ours = -1, theirs = -1;
     struct err err;
-    int r = tcp_pair(&ours, &theirs);
 
-    if (r == 0) {
-        r = http_server_adopt(agent->server, move_fd(&ours), (void *)(uintptr_t)tag, &err);
-    }
-    peer_answer(peer, seq, r, r < 0 ? -1 : theirs);
+    return http_server_adopt(agent->server, move_fd(fd), (void *)(uintptr_t)tag, &err);
 }
 
-static void unpacker_connect(struct peer *peer, uint32_t seq)
+/* Takes the connection from *fd, if it serves it. */
+static int connection_serve(struct agent *agent, uint32_t port, int *fd)
 {
-    scoped_fd inside = -1, outside = -1;
-    int r = tcp_pair(&inside, &outside);
-
-    if (r == 0) {
-        r = unpacking_start(inside);
+    if (*fd < 0) {
+        return -EBADF;
     }
-    peer_answer(peer, seq, r, r < 0 ? -1 : outside);
+    switch (port) {
+    case CHANNEL_PORT_CONTROL:
+        return serve_http(agent, fd, agent_tag_control);
+    case AGENT_PORT:
+        return serve_http(agent, fd, agent_tag_edge);
+    case CHANNEL_PORT_UNPACK:
+        return unpacking_start(*fd);
+    default:
+        return -EINVAL;
+    }
+}
+
+static void connect_asked(struct peer *peer, const struct channel_message *message, int *fd)
+{
+    struct channel_message answer = {.op = CHANNEL_CONNECT, .seq = message->seq};
+
+    answer.status = connection_serve(peer->channel->agent, message->value, fd);
+    peer_send(peer, &answer);
 }
 
 /* ---- questions ---- */
@@ -385,7 +175,7 @@ void channel_oom_ask(struct channel *channel, void (*done)(void *ctx, bool kille
     if (first) {
         struct channel_message question = {.op = CHANNEL_OOM, .seq = ++channel->seq};
         (void)uv_timer_start(&channel->ask_timer, on_ask_timeout, OOM_WAIT_MS, 0);
-        peer_send(channel->peers, &question, -1);
+        peer_send(channel->peers, &question);
     }
 }
 
@@ -468,7 +258,7 @@ static void quiet_begin(struct peer *peer, const struct channel_message *message
         rpc_fail_streams(RPC_ABORTED, "the sandbox is being paused: connect again");
     }
     (void)uv_timer_start(&channel->quiet_timer, on_quiet_timeout, QUIET_MS_MAX, 0);
-    peer_send(peer, &done, -1);
+    peer_send(peer, &done);
     while (channel->peers) {
         peer_drop(channel->peers);
     }
@@ -502,7 +292,7 @@ static void greet(struct peer *peer, const struct channel_message *message)
     };
 
     peer->greeted = same;
-    peer_send(peer, &hello, -1);
+    peer_send(peer, &hello);
     if (same) {
         quiet_end(peer->channel, message->status);
     } else {
@@ -510,30 +300,23 @@ static void greet(struct peer *peer, const struct channel_message *message)
     }
 }
 
-static void peer_message(struct peer *peer, const struct channel_message *message)
+/* What it takes of the descriptor that came with the message, it moves out. */
+static void peer_message(struct peer *peer, const struct channel_message *message, int *fd)
 {
     if (!peer->greeted) {
         greet(peer, message);
+    } else if (message->op == CHANNEL_CONNECT) {
+        connect_asked(peer, message, fd);
     } else if (message->op == CHANNEL_OOM) {
         oom_answered(peer->channel, message);
     } else if (message->op == CHANNEL_LOG) {
         lines_asked(peer, message);
     } else if (message->op == CHANNEL_QUIET) {
         quiet_begin(peer, message);
-    } else if (message->op != CHANNEL_CONNECT) {
+    } else {
         struct channel_message refusal = {
             .op = message->op, .seq = message->seq, .status = -EPROTONOSUPPORT};
-        peer_send(peer, &refusal, -1);
-    } else if (message->value == CHANNEL_PORT_CONTROL) {
-        own_connect(peer, message->seq, agent_tag_control);
-    } else if (message->value == AGENT_PORT) {
-        own_connect(peer, message->seq, agent_tag_edge);
-    } else if (message->value == CHANNEL_PORT_UNPACK) {
-        unpacker_connect(peer, message->seq);
-    } else if (message->value > UINT16_MAX) {
-        peer_answer(peer, message->seq, -EINVAL, -1);
-    } else {
-        dial_start(peer, message->seq, (uint16_t)message->value, false);
+        peer_send(peer, &refusal);
     }
 }
 
@@ -544,15 +327,17 @@ static void on_peer_readable(uv_poll_t *poll, int status, int events)
     (void)status, (void)events;
     for (int i = 0; i < MESSAGES_PER_TURN && !peer->dropped; i++) {
         struct channel_message message;
-        ssize_t n = recv(peer->fd, &message, sizeof(message), MSG_DONTWAIT | MSG_TRUNC);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        struct iovec iov = {&message, sizeof(message)};
+        scoped_fd fd = -1;
+        ssize_t n = fdpass_receive(peer->fd, &iov, 1, &fd, 1, MSG_DONTWAIT);
+        if (n == -EAGAIN || n == -EINTR) {
             return;
         }
         if (n != (ssize_t)sizeof(message)) {
             peer_drop(peer);
             return;
         }
-        peer_message(peer, &message);
+        peer_message(peer, &message, &fd);
     }
 }
 

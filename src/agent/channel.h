@@ -2,10 +2,13 @@
  *
  * A SOCK_SEQPACKET connection to CHANNEL_NAME in the jail's network namespace, made by the keeper,
  * held by the daemon. That name is no file: it is bound before anything of the jail's runs, and
- * stays the agent's as long as the jail lives. Nobody inside can rename or replace it. The daemon
- * asks for sockets; the agent answers each request with one message that carries the descriptor, in
- * any order. The agent takes only peers from outside its pid namespace (SO_PEERCRED shows pid 0):
- * nobody in the jail can speak here.
+ * stays the agent's as long as the jail lives. Nobody inside can rename or replace it. The agent
+ * takes only peers from outside its pid namespace (SO_PEERCRED shows pid 0): nobody in the jail can
+ * speak here.
+ *
+ * The daemon makes the connections to the agent itself, from sockets that the keeper opened in the
+ * jail's network, and gives the agent its end of each. So no process of the jail ever has a copy of
+ * the daemon's end, whose lock it could hold.
  *
  * Both sides are built from one tree, but a jail outlives a daemon's upgrade: the first message in
  * either direction is a hello with the version, and a side refuses what it does not know.
@@ -18,16 +21,18 @@
 #define CHANNEL_DIR "/run/atoll"
 #define CHANNEL_NAME "atoll-agent" /* in the abstract namespace: without its first byte, a zero */
 
-/* Where the agents of earlier releases listen, in jails that were made or saved by one. */
+/* Where agents of CHANNEL_VERSION_FIRST listen (keeper/elder.h). */
 #define CHANNEL_PATH_BEFORE CHANNEL_DIR "/agent.sock"
 
 /* Where a jail of the daemon's own has the volume that its agent serves (agent/volume.h). */
 #define CHANNEL_VOLUME "/volume"
 
 enum {
-    CHANNEL_VERSION = 1,
-    CHANNEL_LISTEN_FD = 3, /* the agent inherits the listening socket here, and nothing above */
-    AGENT_PORT = 49983,    /* the agent's own HTTP surface, on TCP in the jail as well */
+    CHANNEL_VERSION = 2,
+    CHANNEL_VERSION_FIRST = 1, /* the agent makes the connection, and answers CONNECT with the
+                                  daemon's end; also to the services of its jail */
+    CHANNEL_LISTEN_FD = 3,     /* the agent inherits the listening socket here, and nothing above */
+    AGENT_PORT = 49983,        /* the agent's own HTTP surface, on TCP in the jail as well */
     CHANNEL_LOG_BYTES_MAX = 4096, /* the text of a line: JSON */
     CHANNEL_PORT_CONTROL = 0,     /* as a port: the agent's HTTP surface with /init unlocked */
     CHANNEL_PORT_UNPACK = 65536,  /* as a port: a fresh unpacker, see unpack/unpack.h; no request
@@ -37,7 +42,8 @@ enum {
 enum channel_op {
     CHANNEL_HELLO = 1,   /* both ways, first; value = CHANNEL_VERSION; daemon: status = enum
                             channel_past */
-    CHANNEL_CONNECT = 2, /* daemon: value = port; agent: status 0 and a TCP socket, or -errno */
+    CHANNEL_CONNECT = 2, /* daemon: value = AGENT_PORT, CHANNEL_PORT_CONTROL or _UNPACK, and a TCP
+                            connection: serve it; agent: status 0 or -errno, in any order */
     CHANNEL_OOM = 3,     /* agent: how often did the kernel kill in this jail for memory?;
                             daemon: value = that count since the jail's start */
     CHANNEL_LOG = 4,     /* daemon: all lines up to seq are on record, value more may be sent;

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
+#include "agent/channel.h"
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -88,16 +89,16 @@ const char *about_lacking(const char *had, const char *has)
 /* ---- beside the images ---- */
 
 int about_write(int memory_fd, const char *id, const struct criu_program *criu, const char *agent,
-                struct err *err)
+                int channel, struct err *err)
 {
     char text[TEXT_BYTES], cpu[sizeof(((struct about *)0)->cpu)];
     struct utsname host;
 
     (void)uname(&host);
     cpu_read(cpu, sizeof(cpu));
-    int n =
-        snprintf(text, sizeof(text), "id %s\nmachine %s\nrelease %s\ncriu %d\ncpu %s\nagent %s\n",
-                 id, host.machine, host.release, criu->version, cpu, agent);
+    int n = snprintf(text, sizeof(text),
+                     "id %s\nmachine %s\nrelease %s\ncriu %d\ncpu %s\nagent %s\nchannel %d\n", id,
+                     host.machine, host.release, criu->version, cpu, agent, channel);
     scoped_fd fd =
         openat(memory_fd, ABOUT_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 || write(fd, text, (size_t)n) != n) {
@@ -165,6 +166,8 @@ int about_read(int memory_fd, const struct criu_program *criu, struct about *out
     field_read(text, "cpu", out->cpu, sizeof(out->cpu));
     field_read(text, "agent", out->agent, sizeof(out->agent));
     out->criu_version = (int)strtol(number, NULL, 10);
+    field_read(text, "channel", number, sizeof(number));
+    out->channel = number[0] ? (int)strtol(number, NULL, 10) : CHANNEL_VERSION_FIRST;
     return fit_check(out, criu, err);
 }
 

@@ -25,11 +25,12 @@ struct about {
     int criu_version;
     char cpu[1024]; /* features of the processor that programs may have found and use */
     char agent[SHA256_HEX_LEN + 1]; /* of its bytes; "" when that was not known */
+    int channel;                    /* the version that it speaks */
 };
 
 /* `agent` may be "". */
 must_check int about_write(int memory_fd, const char *id, const struct criu_program *criu,
-                           const char *agent, struct err *err);
+                           const char *agent, int channel, struct err *err);
 /* Reads it, and says whether this machine can go on with it: -ENOTSUP with a sentence if not. */
 must_check int about_read(int memory_fd, const struct criu_program *criu, struct about *out,
                           struct err *err);

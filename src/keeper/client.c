@@ -1,6 +1,7 @@
 #include "keeper/client.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -13,6 +14,7 @@
 #include "base/fd.h"
 #include "base/fdpass.h"
 #include "base/foreign.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "keeper/turns.h"
 
@@ -38,6 +40,7 @@ struct keeper_client {
     uv_timer_t retry;   /* every KEEPER_RETRY_MS while there is no connection */
     uv_idle_t refusals; /* runs while `refused` is not empty: done is never called from ask() */
     bool connected;     /* the keeper has answered the hello */
+    uint32_t refused_version; /* of the keeper, the latest that is not ours */
     bool freed;
     unsigned handles; /* that must close before the memory goes */
     uint32_t seq;
@@ -201,8 +204,11 @@ static int answer_receive(int fd, struct keeper_answer *answer, int fds[KEEPER_F
     if (n == -EAGAIN || n == -EINTR) {
         return 0;
     }
-    bool whole = n == (ssize_t)sizeof(*answer) || n == -ETOOMANYREFS;
-    return whole && answer->version == KEEPER_VERSION ? 1 : -ECONNRESET;
+    bool any = n >= (ssize_t)sizeof(answer->version) || n == -EMSGSIZE;
+    if (any && answer->version != KEEPER_VERSION) {
+        return -EPROTO; /* its answers may have another size */
+    }
+    return n == (ssize_t)sizeof(*answer) || n == -ETOOMANYREFS ? 1 : -ECONNRESET;
 }
 
 static void answer_note(struct keeper_client *client, const struct question *question,
@@ -215,6 +221,17 @@ static void answer_note(struct keeper_client *client, const struct question *que
         client->status = answer->state;
         client->status.jails = jails;
     }
+}
+
+/* It is tried again until one of the two is replaced: the log has it once. */
+static void version_tell(struct keeper_client *client, uint32_t version)
+{
+    if (version != KEEPER_VERSION && version != client->refused_version) {
+        log_warn("the keeper speaks version %" PRIu32 " of its protocol, this server %d: start "
+                 "both from one release (systemctl restart atoll-keeper atoll)",
+                 version, KEEPER_VERSION);
+    }
+    client->refused_version = version;
 }
 
 static void answers_take(struct keeper_client *client)
@@ -230,7 +247,8 @@ static void answers_take(struct keeper_client *client)
         }
         if (r < 0) {
             answer_close(fds);
-            client_lose(client, r, "the keeper went away");
+            version_tell(client, r == -EPROTO ? answer.version : KEEPER_VERSION);
+            client_lose(client, -ECONNRESET, "the keeper went away");
             return;
         }
         DL_SEARCH_SCALAR(client->sent, question, req.seq, answer.seq);

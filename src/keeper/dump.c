@@ -13,12 +13,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/channel.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "keeper/about.h"
 #include "keeper/criu.h"
 #include "keeper/den.h"
+#include "keeper/elder.h"
 #include "keeper/furnish.h"
 #include "keeper/images.h"
 #include "keeper/reason.h"
@@ -318,8 +320,10 @@ static int dump_all(struct dump *dump, const struct keeper_save *save, struct ke
         r = images_mend(dump->memory_fd, err);
     }
     if (r == 0) {
-        r = about_write(dump->memory_fd, dump->id, &dump->kit->criu,
-                        dump->agent_is_own ? dump->kit->agent_hash : "", err);
+        r = about_write(
+            dump->memory_fd, dump->id, &dump->kit->criu,
+            dump->agent_is_own ? dump->kit->agent_hash : "",
+            elder_is(dump->kit->pool, dump->id) ? CHANNEL_VERSION_FIRST : CHANNEL_VERSION, err);
     }
     if (r == 0) {
         r = mounted_keep(&dump->mounted, dump->memory_fd, err);

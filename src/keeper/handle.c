@@ -379,9 +379,11 @@ static uint32_t jail_fds(const struct jail *jail, int out[KEEPER_FDS_MAX])
 {
     out[KEEPER_FD_PIDFD] = jail->pidfd;
     out[KEEPER_FD_CHANNEL] = jail->channel;
+    out[KEEPER_FD_SOCKET] = jail->sockets[0];
+    out[KEEPER_FD_SOCKET_2] = jail->sockets[1];
     out[KEEPER_FD_GATE] = jail->net.tcp;
     out[KEEPER_FD_DNS_UDP] = jail->net.dns_udp;
-    return jail->net.tcp < 0 ? KEEPER_FD_GATE : KEEPER_FDS_MAX;
+    return jail->net.tcp < 0 ? KEEPER_FD_GATE : KEEPER_FDS_JAIL;
 }
 
 static void answer_jail(struct handler *handler, uint64_t client, const struct keeper_request *req,
@@ -391,6 +393,7 @@ static void answer_jail(struct handler *handler, uint64_t client, const struct k
     int fds[KEEPER_FDS_MAX];
 
     answer.jail = jail->name;
+    answer.channel = jail->channel_version;
     handler->answer(handler->ctx, client, &answer, fds, jail_fds(jail, fds));
 }
 
@@ -463,12 +466,35 @@ static void handle_attach(struct handler *handler, uint64_t client,
     answer_plain(handler, client, &answer);
 }
 
+static void handle_sockets(struct handler *handler, uint64_t client,
+                           const struct keeper_request *req)
+{
+    struct err err = {0};
+    int fds[KEEPER_SOCKETS_MAX];
+    int r = jail_sockets_open(handler->kit, req->id, &req->jail, fds, req->sockets_n, &err);
+    struct keeper_answer answer = answer_to(req, r, &err);
+
+    if (r < 0) {
+        answer_plain(handler, client, &answer);
+        return;
+    }
+    handler->answer(handler->ctx, client, &answer, fds, req->sockets_n);
+    fdpass_close(fds, req->sockets_n);
+}
+
 static void handle_destroy(struct handler *handler, uint64_t client,
                            const struct keeper_request *req)
 {
     struct keeper_answer answer = answer_to(req, 0, NULL);
     struct ending *earlier = ending_of(handler, req->id);
+    struct err err;
 
+    if (handler->endings_n >= HANDLE_ENDINGS_MAX) {
+        int r = err_set(&err, EAGAIN, "the keeper ends %d jails already", HANDLE_ENDINGS_MAX);
+        answer = answer_to(req, r, &err);
+        answer_plain(handler, client, &answer);
+        return;
+    }
     if (earlier) { /* a jail that is not wanted any more is not tried again */
         free(earlier->again);
         earlier->again = NULL;
@@ -500,12 +526,12 @@ static void pack_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_
 }
 
 /* One at a time, and not in the way of whoever restores from the same: under a name that no jail
- * has. */
+ * can have (keeper_request_check). */
 static void handle_pack(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     struct keeper_request named = *req;
 
-    memcpy(named.id, "pack", sizeof("pack"));
+    memcpy(named.id, "pack-", sizeof("pack-"));
     named.save.flags = 0;
     pending_begin(handler, client, &named, pack_work, false);
 }
@@ -521,6 +547,7 @@ static void restore_work(void *ctx, struct task_result *result, int fds[KEEPER_F
         return;
     }
     result->jail = jail.name;
+    result->channel = jail.channel_version;
     result->fds_n = jail_fds(&jail, fds);
 }
 
@@ -542,6 +569,7 @@ static void restore_done(struct handler *handler, uint64_t client, const struct 
     struct keeper_answer answer = answer_to(req, result->status, &result->err);
 
     answer.jail = result->jail;
+    answer.channel = result->channel;
     if (result->status == 0) {
         handler->answer(handler->ctx, client, &answer, fds, result->fds_n);
     } else if (result->status == -EIO && !second && !req->plan.keeps_disk &&
@@ -707,7 +735,7 @@ void handler_request(struct handler *handler, uint64_t client, const struct keep
         [KEEPER_ATTACH] = handle_attach,   [KEEPER_DESTROY] = handle_destroy,
         [KEEPER_LIST] = handle_list,       [KEEPER_SAVE] = handle_save,
         [KEEPER_RESTORE] = handle_restore, [KEEPER_LIST_SAVED] = handle_list_saved,
-        [KEEPER_PACK] = handle_pack,
+        [KEEPER_PACK] = handle_pack,       [KEEPER_SOCKETS] = handle_sockets,
     };
     struct keeper_answer answer;
     struct err err = {0};

@@ -24,7 +24,8 @@ enum {
     HANDLE_END_TIMEOUT_MS = 30 * 1000,       /* then the answer says what still holds the jail */
     HANDLE_WORK_TIMEOUT_MS = 15 * 60 * 1000, /* then it is given up (task.h) */
     HANDLE_PACK_TIMEOUT_MS = 6 * 60 * 60 * 1000, /* which is slow on purpose */
-    HANDLE_WORKS_MAX = 64, /* at one time: each is a process, or several. A server has 16 */
+    HANDLE_WORKS_MAX = 64,     /* at one time: each is a process, or several. A server has 16 */
+    HANDLE_ENDINGS_MAX = 4096, /* that a server asked for; each holds a descriptor */
     HANDLE_WORK_LOOK_US = 900 * 1000,
     HANDLE_RETRY_US_MIN = 2 * 1000, /* doubled after each look: mostly the event comes first, but */
     HANDLE_RETRY_US_MAX = 10 * 1000, /* the kernel holds events of one group back that long */

@@ -18,6 +18,7 @@
 #include "agent/channel.h"
 #include "base/fdpass.h"
 #include "base/log.h"
+#include "keeper/elder.h"
 #include "keeper/mounts.h"
 #include "keeper/rootfs.h"
 #include "keeper/tenant_file.h"
@@ -130,7 +131,7 @@ static int start_ticks_read(pid_t pid, uint64_t *out, struct err *err)
     return 0;
 }
 
-/* An agent of an earlier release. The jail's root may have put anything at that path: it is opened
+/* An agent of the first release. The jail's root may have put anything at that path: it is opened
  * without links and must be a socket. */
 static int channel_connect_path(const struct jail *jail, struct err *err)
 {
@@ -167,11 +168,10 @@ static int channel_connect(const struct jail_kit *kit, const struct jail *jail, 
 {
     struct ucred peer = {0};
     socklen_t len = sizeof(peer);
-    scoped_fd fd = network_connect(kit->network, jail->pidfd, CHANNEL_NAME, err);
+    scoped_fd fd = jail->channel_version == CHANNEL_VERSION_FIRST
+                       ? channel_connect_path(jail, err)
+                       : network_connect(kit->network, jail->pidfd, CHANNEL_NAME, err);
 
-    if (fd == -ECONNREFUSED) {
-        fd = channel_connect_path(jail, err);
-    }
     if (fd < 0) {
         return fd;
     }
@@ -179,6 +179,19 @@ static int channel_connect(const struct jail_kit *kit, const struct jail *jail, 
         return err_set(err, EPERM, "another process of the jail listens in its agent's place");
     }
     return move_fd(&fd);
+}
+
+/* The daemon's ways to the agent. */
+static int agent_reach(const struct jail_kit *kit, const char *id, struct jail *jail,
+                       struct err *err)
+{
+    jail->channel_version =
+        elder_is(kit->pool, id) ? CHANNEL_VERSION_FIRST : (uint32_t)CHANNEL_VERSION;
+    jail->channel = channel_connect(kit, jail, err);
+    if (jail->channel < 0) {
+        return jail->channel;
+    }
+    return network_inward_open(kit->network, jail->pidfd, jail->sockets, KEEPER_JAIL_SOCKETS, err);
 }
 
 /* A jail that need not have a way out goes on without one. */
@@ -263,14 +276,14 @@ static int agent_take(struct jail_kit *kit, const char *id, const struct keeper_
     if (r < 0) {
         return r;
     }
-    /* 5. A name for it that no other process can take, and a connection. */
+    /* 5. A name for it that no other process can take, and connections. */
     r = start_ticks_read(out->name.pid, &out->name.start_ticks, err);
     if (r < 0) {
         return r;
     }
-    out->channel = channel_connect(kit, out, err);
-    if (out->channel < 0) {
-        return out->channel;
+    r = agent_reach(kit, id, out, err);
+    if (r < 0) {
+        return r;
     }
     /* 6. The ends of its network, for the daemon. */
     return sockets_open(kit, id, plan->network, out, err);
@@ -293,7 +306,7 @@ int jail_begin(struct jail_kit *kit, const char *id, const struct keeper_plan *p
 {
     const struct cgroup_limits limits = {plan->cpu_millis, plan->memory_mb, plan->pids};
 
-    *out = (struct jail){.pidfd = -1, .channel = -1, .net = NETWORK_SOCKETS_NONE};
+    *out = JAIL_NONE;
     *made = plan->from[0] ? JAIL_DISK : 0;
 
     /* The v2 group is the claim on the id: it is made first and removed last. */
@@ -334,14 +347,14 @@ int jail_finish(struct jail_kit *kit, const char *id, const struct keeper_plan *
     return 0;
 }
 
-int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *name, bool network,
-                struct jail *out, struct err *err)
+/* A pidfd of the first process of that jail. */
+static int jail_open(const struct jail_kit *kit, const char *id, const struct keeper_jail *name,
+                     struct err *err)
 {
     uint64_t start_ticks = 0;
+    scoped_fd pidfd = (int)syscall(SYS_pidfd_open, name->pid, 0);
 
-    *out = (struct jail){.name = *name, .channel = -1, .net = NETWORK_SOCKETS_NONE};
-    out->pidfd = (int)syscall(SYS_pidfd_open, name->pid, 0);
-    if (out->pidfd < 0) {
+    if (pidfd < 0) {
         return err_set(err, ESRCH, "process %" PRId32 " of jail %s is gone", name->pid, id);
     }
     /* The pidfd holds whoever has that pid now; the checks after it say whether that is the one. */
@@ -350,10 +363,24 @@ int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *
         (start_ticks != name->start_ticks || !cgroups_holds(kit->groups, id, name->pid))) {
         r = err_set(err, ESRCH, "process %" PRId32 " is not of jail %s", name->pid, id);
     }
-    if (r == 0) {
-        out->channel = channel_connect(kit, out, err);
-        r = out->channel < 0 ? out->channel : 0;
-    }
+    return r < 0 ? r : move_fd(&pidfd);
+}
+
+int jail_sockets_open(struct jail_kit *kit, const char *id, const struct keeper_jail *name,
+                      int *out, size_t n, struct err *err)
+{
+    scoped_fd pidfd = jail_open(kit, id, name, err);
+
+    return pidfd < 0 ? pidfd : network_inward_open(kit->network, pidfd, out, n, err);
+}
+
+int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *name, bool network,
+                struct jail *out, struct err *err)
+{
+    *out = JAIL_NONE;
+    out->name = *name;
+    out->pidfd = jail_open(kit, id, name, err);
+    int r = out->pidfd < 0 ? out->pidfd : agent_reach(kit, id, out, err);
     if (r == 0 && network) {
         r = sockets_open(kit, id, false, out, err);
     }
@@ -385,6 +412,7 @@ int jail_remove(struct jail_kit *kit, const char *id, unsigned parts, struct err
     }
     int r = parts & JAIL_DISK ? pool_disk_remove(kit->pool, id, err) : 0;
     if (r == 0 && parts & JAIL_GROUPS) {
+        elder_unmark(kit->pool, id);
         r = cgroups_remove(kit->groups, id, err);
     }
     return r;

@@ -55,16 +55,22 @@ enum jail_part {
 
 struct jail {
     struct keeper_jail name;
-    int pidfd;                  /* -1 on failure, likewise: */
-    int channel;                /* connected to the agent, non-blocking */
-    struct network_sockets net; /* -1 when it has loopback alone, also on success */
+    int pidfd;                        /* -1 on failure, likewise: */
+    int channel;                      /* connected to the agent, non-blocking */
+    uint32_t channel_version;         /* that its agent speaks */
+    int sockets[KEEPER_JAIL_SOCKETS]; /* in its network, for connections to it */
+    struct network_sockets net;       /* -1 when it has loopback alone, also on success */
 };
-#define JAIL_NONE ((struct jail){.pidfd = -1, .channel = -1, .net = NETWORK_SOCKETS_NONE})
+#define JAIL_NONE                                                                                  \
+    ((struct jail){.pidfd = -1, .channel = -1, .sockets = {-1, -1}, .net = NETWORK_SOCKETS_NONE})
 
 static inline void jail_closep(struct jail *jail)
 {
     fd_closep(&jail->pidfd);
     fd_closep(&jail->channel);
+    for (size_t i = 0; i < KEEPER_JAIL_SOCKETS; i++) {
+        fd_closep(&jail->sockets[i]);
+    }
     network_sockets_closep(&jail->net);
 }
 
@@ -83,6 +89,11 @@ must_check int jail_finish(struct jail_kit *kit, const char *id, const struct ke
  * its network come along, unless it has none, or somebody inside has taken their place. */
 must_check int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *name,
                            bool network, struct jail *out, struct err *err);
+
+/* As network_inward_open(), in the network of that jail; -ESRCH as jail_attach(). */
+must_check int jail_sockets_open(struct jail_kit *kit, const char *id,
+                                 const struct keeper_jail *name, int *out, size_t n,
+                                 struct err *err);
 
 /* Names a first process that was just made and connects to it, without its network. */
 must_check int jail_adopt(struct jail_kit *kit, const char *id, pid_t pid, struct jail *out,

@@ -1,6 +1,7 @@
 /* keeper.h - the door to the privileged side: what the daemon may ask of `atoll keeper`.
  *
- * A SOCK_SEQPACKET connection. One request message, one answer message with up to four descriptors.
+ * A SOCK_SEQPACKET connection. One request message, one answer message with up to KEEPER_FDS_MAX
+ * descriptors.
  * Requests carry `seq`; answers come in any order. All structures are of fixed size and hold no
  * pointers; the keeper checks every field again (keeper_request_check), because the daemon that
  * parses hostile bytes may have been taken over: a request can name only things below the pool
@@ -17,7 +18,7 @@
 #include "base/log.h"
 
 enum {
-    KEEPER_VERSION = 5,
+    KEEPER_VERSION = 6,
     KEEPER_ID_BYTES = 32,    /* sandbox id and NUL: [a-z0-9], at least one */
     KEEPER_LAYERS_MAX = 32,  /* lower layers of one jail, topmost first */
     KEEPER_LAYER_BYTES = 72, /* a layer's name and NUL: [a-z0-9-] */
@@ -26,7 +27,8 @@ enum {
     KEEPER_VOLUMES_MAX = 16, /* of one jail */
     KEEPER_VOLUME_BYTES = 40,
     KEEPER_VOLUME_PATH_BYTES = 256,
-    KEEPER_BATCH_MAX = 32, /* jails of one USAGE_MANY: the keeper does nothing else meanwhile */
+    KEEPER_BATCH_MAX = 32,  /* jails of one USAGE_MANY: the keeper does nothing else meanwhile */
+    KEEPER_SOCKETS_MAX = 8, /* of one SOCKETS */
 
     KEEPER_UID_RANGE = 65536, /* ids of one jail */
     KEEPER_UID_FIRST = 0x10000000,
@@ -61,8 +63,10 @@ enum keeper_op {
     KEEPER_VOLUME_MAKE = 12,   /* volume: an empty one; -EEXIST when there is one of that name */
     KEEPER_VOLUME_REMOVE = 13, /* volume: fine if gone; -EBUSY while a jail has it mounted */
     KEEPER_VOLUME_USAGE = 14,  /* volume: its bytes, in usage.disk_bytes */
-    KEEPER_PACK = 15, /* save.name: compresses the memory saved under it, which takes its time;
-                         fine when it is done. -EBUSY while another is at it */
+    KEEPER_PACK = 15,    /* save.name: compresses the memory saved under it, which takes its time;
+                            fine when it is done. -EBUSY while another is at it */
+    KEEPER_SOCKETS = 16, /* jail, sockets_n: answers that many TCP sockets in its network, which are
+                            not connected, and of which nobody inside has a copy */
 };
 
 /* A layer whose name begins so is the disk of what was saved under that name. */
@@ -94,6 +98,8 @@ struct keeper_plan {
     char from[KEEPER_SAVED_BYTES];
     uint32_t keeps_disk; /* the jail's own disk is there already and is used as it is: a sandbox
                             that was paused. With it, RESTORE's `from` gives the memory alone. */
+    uint32_t
+        channel_min; /* RESTORE: -ENOTSUP when the agent in the images speaks an older version */
     uint32_t volumes_n;
     struct keeper_mount volumes[KEEPER_VOLUMES_MAX];
 };
@@ -150,6 +156,7 @@ struct keeper_request {
         struct keeper_batch batch;   /* USAGE_MANY */
         struct keeper_save save;     /* SAVE, FORGET */
         struct keeper_volume volume; /* VOLUME_* */
+        uint32_t sockets_n;          /* SOCKETS */
     };
 };
 
@@ -185,6 +192,9 @@ struct keeper_answer {
     int32_t status;           /* 0 or -errno */
     char id[KEEPER_ID_BYTES]; /* LIST */
     struct keeper_jail jail;  /* CREATE */
+    uint32_t channel;         /* CREATE, ATTACH, RESTORE: the version that the jail's agent speaks
+                                 (agent/channel.h) */
+    uint32_t reserved;
     struct keeper_status state;
     union {
         struct keeper_usage usage;                    /* USAGE */
@@ -194,19 +204,24 @@ struct keeper_answer {
     struct err err; /* the sentence, when status is negative */
 };
 
-/* Descriptors of an answer. CREATE and ATTACH bring the first two, and the others unless the jail
- * has loopback alone. Those are sockets in the jail's network namespace, opened anew each time. */
+/* Descriptors of an answer. CREATE, ATTACH and RESTORE bring the first four, and the others unless
+ * the jail has loopback alone. All but the first two are sockets in the jail's network namespace,
+ * opened anew each time. SOCKETS brings nothing else. */
 enum {
     KEEPER_FD_PIDFD,
     KEEPER_FD_CHANNEL,
+    KEEPER_FD_SOCKET, /* as those of SOCKETS, for the first connection to the agent */
+    KEEPER_FD_SOCKET_2,
     KEEPER_FD_GATE, /* listens: every TCP connection out arrives here (SO_ORIGINAL_DST) */
     KEEPER_FD_DNS_UDP,
-    KEEPER_FDS_MAX,
-    KEEPER_FDS_HELD = KEEPER_FDS_MAX - 1, /* that the server has of an idle jail: no pidfd */
+    KEEPER_FDS_JAIL, /* how many those are */
+    KEEPER_FDS_MAX = KEEPER_SOCKETS_MAX,
+    KEEPER_FDS_HELD = 3, /* that the server has of an idle jail: its channel, gate and resolver */
+    KEEPER_JAIL_SOCKETS = KEEPER_FD_GATE - KEEPER_FD_SOCKET,
 };
 #define KEEPER_FDS_NONE                                                                            \
     {                                                                                              \
-        -1, -1, -1, -1                                                                             \
+        -1, -1, -1, -1, -1, -1, -1, -1                                                             \
     }
 
 /* 0, or -EINVAL with a sentence that names the field. Pure: also what the fuzzer drives. */

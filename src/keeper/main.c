@@ -4,6 +4,7 @@
  * be killed at any moment and started again. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
 #include <poll.h>
@@ -24,6 +25,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "keeper/about.h"
+#include "keeper/elder.h"
 #include "keeper/handle.h"
 #include "keeper/host.h"
 #include "keeper/restore.h"
@@ -52,6 +54,7 @@ struct keeper {
     struct handler *handler;
     struct client clients[CLIENTS_MAX];
     uint64_t numbers;
+    uint32_t refused_version; /* the latest that a client had and this keeper has not */
     int signals_fd;
     int listen_fd;
     int socket_dir_fd; /* to remove the socket by, once the host's paths are out of sight */
@@ -181,6 +184,27 @@ static ssize_t client_receive(const struct client *client, struct keeper_request
     return n;
 }
 
+/* A server of another version has requests of another size. It is told ours, and comes again and
+ * again until it or this keeper is replaced: the log has it once. */
+static void client_refuse(struct keeper *keeper, struct client *client,
+                          const struct keeper_request *req, size_t len)
+{
+    const struct keeper_answer answer = {.version = KEEPER_VERSION, .status = -EPROTO};
+
+    if (len < sizeof(req->version) || req->version == KEEPER_VERSION) {
+        client_drop(client, "it sent a message that is no request");
+        return;
+    }
+    (void)send(client->fd, &answer, sizeof(answer), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (keeper->refused_version != req->version) {
+        log_warn("the server speaks version %" PRIu32 " of the keeper's protocol, this keeper %d: "
+                 "start both from one release",
+                 req->version, KEEPER_VERSION);
+        keeper->refused_version = req->version;
+    }
+    client_drop(client, NULL);
+}
+
 /* One request. */
 static void client_serve(struct keeper *keeper, struct client *client)
 {
@@ -199,7 +223,7 @@ static void client_serve(struct keeper *keeper, struct client *client)
         return;
     }
     if (n != (ssize_t)sizeof(req)) {
-        client_drop(client, "it sent a message that is no request");
+        client_refuse(keeper, client, &req, (size_t)n);
         return;
     }
     handler_request(keeper->handler, client->number, &req);
@@ -424,6 +448,9 @@ static int keeper_open(struct keeper *keeper, struct err *err)
     if (r == 0) {
         host_limits_raise();
         r = cgroups_open(options->instance, &keeper->kit.groups, err);
+    }
+    if (r == 0) {
+        r = elders_open(keeper->kit.pool, keeper->kit.groups, err);
     }
     if (r == 0) {
         r = filters_compile(&keeper->kit.filters, err);

@@ -266,6 +266,42 @@ int network_sockets_open(const struct network *network, int pidfd, struct networ
     return r;
 }
 
+static int inward_make(struct err *err)
+{
+    const int off = 0, bytes = NETWORK_INWARD_BYTES;
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0 && errno == EAFNOSUPPORT) {
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    }
+    if (fd < 0) {
+        return err_sys(err, "make a socket in the jail's network");
+    }
+    (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes));
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes));
+    return fd;
+}
+
+int network_inward_open(const struct network *network, int pidfd, int *out, size_t n,
+                        struct err *err)
+{
+    int r = 0;
+
+    memset(out, -1, n * sizeof(*out));
+    if (setns(pidfd, CLONE_NEWNET) < 0) {
+        return err_sys(err, "enter the jail's network");
+    }
+    for (size_t i = 0; r >= 0 && i < n; i++) {
+        r = out[i] = inward_make(err);
+    }
+    network_leave(network);
+    for (size_t i = 0; r < 0 && i < n; i++) {
+        fd_closep(&out[i]);
+    }
+    return r < 0 ? r : 0;
+}
+
 socklen_t network_name(struct sockaddr_un *out, const char *name)
 {
     size_t len = strlen(name);

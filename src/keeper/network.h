@@ -77,6 +77,14 @@ must_check int network_restore(const struct network *network, pid_t pid,
 must_check int network_sockets_open(const struct network *network, int pidfd,
                                     struct network_sockets *out, struct err *err);
 
+enum { NETWORK_INWARD_BYTES = 256 * 1024 }; /* of each buffer; the kernel takes twice that */
+
+/* Opens n TCP sockets there, for connections from outside to what listens in the jail: they are not
+ * connected, do not block, and serve both families where there are two. The kernel charges their
+ * buffers to the keeper and not to the jail, so they are small. All are open, or all are -1. */
+must_check int network_inward_open(const struct network *network, int pidfd, int *out, size_t n,
+                                   struct err *err);
+
 /* The address of a name that is no file but of a network namespace; gives its length. */
 socklen_t network_name(struct sockaddr_un *out, const char *name);
 

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "agent/channel.h"
+
 static const char id_chars[] = "abcdefghijklmnopqrstuvwxyz0123456789";
 static const char layer_chars[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
 static const char hostname_chars[] =
@@ -136,6 +138,10 @@ static int origin_check(const struct keeper_plan *plan, bool restore, struct err
 {
     int r = range_check("keeps_disk", plan->keeps_disk, 0, 1, err);
 
+    if (r == 0) {
+        r = range_check("channel_min", plan->channel_min, 0, CHANNEL_VERSION, err);
+    }
+
     if (r == 0 && (restore || plan->from[0])) {
         r = saved_check("from", plan->from, err);
     }
@@ -210,6 +216,9 @@ static int jail_request_check(const struct keeper_request *req, struct err *err)
         return plan_check(&req->plan, req->op == KEEPER_RESTORE, err);
     case KEEPER_ATTACH:
         return jail_check(&req->jail, err);
+    case KEEPER_SOCKETS:
+        r = jail_check(&req->jail, err);
+        return r < 0 ? r : range_check("sockets_n", req->sockets_n, 1, KEEPER_SOCKETS_MAX, err);
     case KEEPER_SAVE:
         return save_check(&req->save, err);
     default:
@@ -251,6 +260,7 @@ int keeper_request_check(const struct keeper_request *req, struct err *err)
     case KEEPER_USAGE:
     case KEEPER_SAVE:
     case KEEPER_RESTORE:
+    case KEEPER_SOCKETS:
         return jail_request_check(req, err);
     default:
         return err_set(err, EINVAL, "op is %" PRIu32 ", which is none", req->op);

@@ -17,6 +17,7 @@
 #include "keeper/become.h"
 #include "keeper/criu.h"
 #include "keeper/den.h"
+#include "keeper/elder.h"
 #include "keeper/images.h"
 #include "keeper/mounts.h"
 #include "keeper/reason.h"
@@ -286,10 +287,25 @@ static int parts_make(struct restore *restore, unsigned *made, struct err *err)
     return r < 0 ? r : 0;
 }
 
+/* An agent is what it was when it was saved. */
+static int channel_note(const struct restore *restore, struct err *err)
+{
+    if (restore->about.channel == CHANNEL_VERSION_FIRST) {
+        return elder_mark(restore->kit->pool, restore->id, err);
+    }
+    elder_unmark(restore->kit->pool, restore->id);
+    return 0;
+}
+
 static int jail_take(struct restore *restore, pid_t first, struct err *err)
 {
     const struct network_sockets net = restore->out->net;
-    int r = jail_adopt(restore->kit, restore->id, first, restore->out, err);
+    int r = channel_note(restore, err);
+
+    if (r < 0) {
+        return r;
+    }
+    r = jail_adopt(restore->kit, restore->id, first, restore->out, err);
 
     restore->out->net = net;
     return r;
@@ -331,6 +347,9 @@ static int memory_open(struct restore *restore, struct err *err)
         return err_set(err, ENOENT, "%s was saved without its memory", restore->plan->from);
     }
     int r = about_read(restore->memory_fd, &restore->kit->criu, &restore->about, err);
+    if (r == 0 && restore->about.channel < (int)restore->plan->channel_min) {
+        r = err_set(err, ENOTSUP, "%s was saved by an earlier release", restore->plan->from);
+    }
     return r < 0 ? r : mounted_load(restore->memory_fd, &restore->had, err);
 }
 
@@ -349,7 +368,7 @@ int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan 
         .criu = CRIU_NONE,
     };
 
-    *out = (struct jail){.pidfd = -1, .channel = -1, .net = NETWORK_SOCKETS_NONE};
+    *out = JAIL_NONE;
     *made = 0;
     if (!kit->criu.path[0]) {
         *err = kit->criu_why;

@@ -43,34 +43,18 @@ static void finish(struct startings *all, struct starting *it)
     starting_free(all, it);
 }
 
-/* For at most that long. */
-static bool is_there(const struct starting *it, int64_t wait_ms)
+static bool is_there(const struct starting *it)
 {
     struct pollfd ready = {.fd = it->socket, .events = POLLIN};
-    int n;
 
-    while ((n = poll(&ready, 1, (int)wait_ms)) < 0 && errno == EINTR) {
-    }
-    return n != 0;
+    return poll(&ready, 1, 0) != 0;
 }
 
-static void wait_for_oldest(struct startings *all)
+static void begin(struct startings *all, struct starting *it)
 {
-    int64_t left_ms = all->list->deadline_ms - clock_mono_ms();
-
-    (void)is_there(all->list, left_ms > 0 ? left_ms : 0);
-    finish(all, all->list);
-}
-
-void starting_begin(struct startings *all, uint64_t client, const struct keeper_request *req)
-{
-    struct starting *it = xnew(struct starting);
     struct err err = {0};
+    const struct keeper_request *req = &it->req;
 
-    if (all->n == STARTING_MAX) {
-        wait_for_oldest(all);
-    }
-    *it = (struct starting){.client = client, .req = *req, .socket = -1};
     DL_APPEND(all->list, it);
     all->n++;
     int r = jail_begin(all->kit, req->id, &req->plan, &it->jail, &it->socket, &it->made, &err);
@@ -82,16 +66,47 @@ void starting_begin(struct startings *all, uint64_t client, const struct keeper_
     it->deadline_ms = clock_mono_ms() + JAIL_START_TIMEOUT_MS;
 }
 
-bool starting_has(const struct startings *all, const char *id)
+/* Work for it may have been done already: with plan.from, its disk is there. */
+static void refuse(struct startings *all, struct starting *it)
+{
+    struct err err = {0};
+    int r = err_set(&err, EAGAIN, "%d jails wait to be started already", STARTING_QUEUED_MAX);
+
+    it->made = it->req.plan.from[0] && !it->req.plan.keeps_disk ? JAIL_DISK : 0;
+    tell(all, it, r, &err);
+    free(it);
+}
+
+void starting_begin(struct startings *all, uint64_t client, const struct keeper_request *req)
+{
+    struct starting *it = xnew(struct starting);
+
+    *it = (struct starting){.client = client, .req = *req, .socket = -1, .jail = JAIL_NONE};
+    if (all->n < STARTING_MAX && !all->queue) {
+        begin(all, it);
+    } else if (all->queue_n < STARTING_QUEUED_MAX) {
+        DL_APPEND(all->queue, it);
+        all->queue_n++;
+    } else {
+        refuse(all, it);
+    }
+}
+
+static bool list_has(const struct starting *list, const char *id)
 {
     const struct starting *it;
 
-    DL_FOREACH (all->list, it) {
+    DL_FOREACH (list, it) {
         if (strcmp(it->req.id, id) == 0) {
             return true;
         }
     }
     return false;
+}
+
+bool starting_has(const struct startings *all, const char *id)
+{
+    return list_has(all->list, id) || list_has(all->queue, id);
 }
 
 void startings_step(struct startings *all)
@@ -100,9 +115,14 @@ void startings_step(struct startings *all)
     int64_t now_ms = clock_mono_ms();
 
     DL_FOREACH_SAFE (all->list, it, next) {
-        if (is_there(it, 0) || now_ms >= it->deadline_ms) {
+        if (is_there(it) || now_ms >= it->deadline_ms) {
             finish(all, it);
         }
+    }
+    while (all->n < STARTING_MAX && (it = all->queue)) {
+        DL_DELETE(all->queue, it);
+        all->queue_n--;
+        begin(all, it);
     }
 }
 
@@ -130,5 +150,10 @@ void startings_free(struct startings *all)
 {
     while (all->list) {
         starting_free(all, all->list);
+    }
+    while (all->queue) {
+        struct starting *it = all->queue;
+        DL_DELETE(all->queue, it);
+        free(it);
     }
 }

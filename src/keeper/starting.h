@@ -5,7 +5,7 @@
  *
  * Owns:    the list, and of each jail what has been made of it.
  * Needs:   jail.h.
- * Blocks:  as jail_begin(), and, when STARTING_MAX are on their way, until one of them is there.
+ * Blocks:  as jail_begin(). While STARTING_MAX are on their way, others wait for their turn.
  * Threads: one.
  */
 #ifndef KEEPER_STARTING_H
@@ -17,7 +17,7 @@
 
 #include "keeper/jail.h"
 
-enum { STARTING_MAX = 4 };
+enum { STARTING_MAX = 4, STARTING_QUEUED_MAX = 64 };
 
 /* Once for each: status 0, and `jail` is the agent's; or -errno and err, and `made` is to be
  * undone. Descriptors of the jail stay the list's. */
@@ -31,12 +31,16 @@ struct startings {
     void *ctx;
     struct starting *list; /* the oldest first */
     size_t n;
+    struct starting *queue; /* not begun; the oldest first */
+    size_t queue_n;
 };
 
+/* -EAGAIN, to done, when STARTING_QUEUED_MAX wait already. */
 void starting_begin(struct startings *all, uint64_t client, const struct keeper_request *req);
+/* Also of those that wait. */
 bool starting_has(const struct startings *all, const char *id);
 
-/* Goes on with those that are there, or took too long. */
+/* Goes on with those that are there, or took too long, and begins with others in their place. */
 void startings_step(struct startings *all);
 void startings_poll(const struct startings *all, struct pollfd *out); /* n of them */
 

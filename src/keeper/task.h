@@ -43,6 +43,7 @@ struct task_result {
     uint32_t made; /* on failure: what there is to undo, of enum jail_part */
     struct err err;
     struct keeper_jail jail;
+    uint32_t channel; /* of keeper_answer */
     struct keeper_saved saved;
 };
 

@@ -1,4 +1,4 @@
-/* attach.c - sockets into a jail, over the channel to its agent.
+/* attach.c - the channel to a jail's agent, and sockets into the jail.
  *
  * A dial waits on the channel; while there is none, in sb->dials, also when the keeper is away: it
  * is back soon, and the sandbox runs all the while. A channel that breaks while the jail lives is
@@ -181,7 +181,7 @@ void sandbox_resume_dials(struct sandbox *sb)
 
 /* ---- the channel ---- */
 
-static void on_broken(void *ctx, const char *why)
+static void on_broken(void *ctx, const char *why, bool hostile)
 {
     struct sandbox *sb = ctx;
 
@@ -192,6 +192,9 @@ static void on_broken(void *ctx, const char *why)
         start_lost(sb, &err);
     } else if (sb->pooled) {
         pool_drop(sb, "the channel to its agent broke");
+    } else if (hostile) {
+        log_warn("sandbox %s: %s: its agent was taken over, and the sandbox ends", sb->id, why);
+        sandbox_kill(sb, SANDBOX_END_TAKEN_OVER, NULL, NULL);
     } else {
         if (log_turn(&sb->broke_told_ms)) {
             log_warn("sandbox %s: the channel to its agent broke: %s", sb->id, why);
@@ -330,7 +333,8 @@ void sandbox_drop_jail(struct sandbox *sb)
     }
 }
 
-void sandbox_take_jail(struct sandbox *sb, int past, int fds[KEEPER_FDS_MAX])
+void sandbox_take_jail(struct sandbox *sb, int past, const struct keeper_answer *answer,
+                       int fds[KEEPER_FDS_MAX])
 {
     struct egress *egress = sb->all->use.egress;
 
@@ -344,7 +348,15 @@ void sandbox_take_jail(struct sandbox *sb, int past, int fds[KEEPER_FDS_MAX])
         sb->net = egress_open(egress, sb->id, sb->team_id, sb->options, &sockets);
     }
     agent_channel_close(sb->channel);
-    sb->channel = agent_channel_new(sb->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]), past,
+    const struct agent_channel_jail jail = {
+        .keeper = sb->all->use.keeper,
+        .id = sb->id,
+        .name = answer->jail,
+        .version = answer->channel,
+        .past = past,
+        .sockets = {move_fd(&fds[KEEPER_FD_SOCKET]), move_fd(&fds[KEEPER_FD_SOCKET_2])},
+    };
+    sb->channel = agent_channel_new(sb->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]), &jail,
                                     &channel_handler, sb);
     if (sb->all->use.logs.attached && !sb->hidden) {
         sb->all->use.logs.attached(sb->all->use.logs.ctx, sb);
@@ -389,11 +401,12 @@ static void attach_failed(struct sandbox *sb, const struct keeper_answer *answer
                                                 : "it was gone when the daemon looked for it");
 }
 
-static void attach_worked(struct sandbox *sb, int fds[KEEPER_FDS_MAX])
+static void attach_worked(struct sandbox *sb, const struct keeper_answer *answer,
+                          int fds[KEEPER_FDS_MAX])
 {
     struct err err;
 
-    sandbox_take_jail(sb, CHANNEL_PAST_NONE, fds);
+    sandbox_take_jail(sb, CHANNEL_PAST_NONE, answer, fds);
     if (sb->init_due) {
         sb->init_due = false;
         sandbox_init_agent(sb, on_init);
@@ -403,6 +416,9 @@ static void attach_worked(struct sandbox *sb, int fds[KEEPER_FDS_MAX])
         save_abort(sb, -EAGAIN, &err);
     }
     sandbox_resume_dials(sb);
+    if (sb->channel) {
+        agent_channel_spare_none(sb->channel); /* many may be adopted, and idle */
+    }
     save_next(sb);
 }
 
@@ -416,7 +432,7 @@ static void on_attached(void *ctx, const struct keeper_answer *answer, int fds[K
     if (sb->state != SANDBOX_RUNNING && !save_is_lost(sb)) {
         ; /* it ended, or is being paused */
     } else if (answer->status == 0 && fds[KEEPER_FD_PIDFD] >= 0 && fds[KEEPER_FD_CHANNEL] >= 0) {
-        attach_worked(sb, fds);
+        attach_worked(sb, answer, fds);
     } else {
         attach_failed(sb, answer);
     }

@@ -16,21 +16,49 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/fd.h"
+#include "base/fdpass.h"
 #include "base/foreign.h"
+#include "base/str.h"
+#include "sandbox/inward.h"
+
+/* A connection is made from the keeper's sockets first. To a service that is all; of one to the
+ * agent itself, the agent is told next. */
+enum step { STEP_WANTS_SOCKETS, STEP_CONNECTS, STEP_TOLD };
 
 struct request {
     struct request *prev, *next;
-    uint32_t seq;
+    struct agent_channel *channel;
+    enum step step;
+    uint32_t port;
+    bool second;           /* the first address has refused */
+    struct inward *inward; /* STEP_CONNECTS */
+    int ours;              /* STEP_TOLD: the daemon's end; -1: it comes with the answer */
+    uint32_t seq;          /* STEP_TOLD */
     int64_t deadline_ms;
     agent_channel_done *done;
     void *ctx;
 };
 
+/* A message that the socket has not taken yet, and the descriptor that goes with it, or -1. */
+struct outgoing {
+    struct channel_message message;
+    int fd;
+};
+
 struct agent_channel {
     int fd; /* -1: closed */
+    uv_loop_t *loop;
     uv_poll_t poll;
     uv_timer_t timer;
-    uint32_t handles; /* not closed yet; the last one frees */
+    uint32_t handles; /* not closed yet, and one for the keeper's answer; the last one frees */
+
+    struct keeper_client *keeper;
+    struct keeper_request wanted; /* SOCKETS, of this jail */
+    bool asking;                  /* the keeper, or about to */
+    uv_timer_t again_timer;
+    int sockets[KEEPER_SOCKETS_MAX];
+    uint32_t sockets_n;
+    uint32_t version;
 
     struct agent_channel_handler handler;
     void *ctx;
@@ -39,7 +67,7 @@ struct agent_channel {
     struct request *requests; /* in order of sending, so the first is the first to time out */
     uint32_t requests_n;
     uint32_t abandoned; /* timed out: as many answers may still come late */
-    struct buf out;     /* whole messages */
+    struct buf out;     /* of struct outgoing */
     bool writing;       /* the poll waits for room, too */
 
     uint32_t questions[CHANNEL_QUESTIONS_MAX]; /* seq of each that the agent asked */
@@ -67,16 +95,36 @@ static void received_fini(struct received *in)
     foreign_closep(&in->fd);
 }
 
+static struct outgoing out_first(const struct agent_channel *ch)
+{
+    struct outgoing first;
+
+    memcpy(&first, buf_at(&ch->out), sizeof(first));
+    return first;
+}
+
 /* ---- closing ---- */
+
+void agent_channel_spare_none(struct agent_channel *ch)
+{
+    while (ch->sockets_n > 0) {
+        fd_closep(&ch->sockets[--ch->sockets_n]);
+    }
+}
+
+static void channel_release(struct agent_channel *ch)
+{
+    if (--ch->handles == 0) {
+        buf_fini(&ch->out);
+        free(ch);
+    }
+}
 
 static void on_closed(uv_handle_t *handle)
 {
     struct agent_channel *ch = handle->data;
 
-    if (--ch->handles == 0) {
-        buf_fini(&ch->out);
-        free(ch);
-    }
+    channel_release(ch);
 }
 
 static void shut(struct agent_channel *ch)
@@ -84,18 +132,33 @@ static void shut(struct agent_channel *ch)
     uv_close((uv_handle_t *)&ch->poll, on_closed);
     uv_close((uv_handle_t *)&ch->timer, on_closed);
     uv_close((uv_handle_t *)&ch->quiet_timer, on_closed);
+    uv_close((uv_handle_t *)&ch->again_timer, on_closed);
     foreign_closep(&ch->fd); /* messages not read yet may hold descriptors of the jail's */
+    agent_channel_spare_none(ch);
+    while (buf_len(&ch->out)) {
+        struct outgoing next = out_first(ch);
+        fd_closep(&next.fd);
+        buf_consume(&ch->out, sizeof(next));
+    }
+}
+
+/* Answers one request, and forgets it. */
+static void finish(struct request *request, int fd_or_error)
+{
+    struct agent_channel *ch = request->channel;
+
+    DL_DELETE(ch->requests, request);
+    ch->requests_n--;
+    inward_cancel(request->inward);
+    foreign_closep(&request->ours);
+    request->done(request->ctx, fd_or_error);
+    free(request);
 }
 
 static void answer_all(struct agent_channel *ch, int error)
 {
-    struct request *request = NULL;
-
-    while ((request = ch->requests)) {
-        DL_DELETE(ch->requests, request);
-        ch->requests_n--;
-        request->done(request->ctx, error);
-        free(request);
+    while (ch->requests) {
+        finish(ch->requests, error);
     }
 }
 
@@ -125,17 +188,22 @@ void agent_channel_close(struct agent_channel *ch)
     }
 }
 
-static void channel_break(struct agent_channel *ch, const char *why)
+static void channel_break_as(struct agent_channel *ch, const char *why, bool hostile)
 {
     if (ch->fd < 0) {
         return;
     }
     shut(ch);
-    if (!ch->quiet) {
-        ch->handler.on_broken(ch->ctx, why);
+    if (!ch->quiet || hostile) {
+        ch->handler.on_broken(ch->ctx, why, hostile);
     }
     answer_all(ch, -ECONNRESET);
     quiet_tell(ch, ch->quiet ? 0 : -ECONNRESET);
+}
+
+static void channel_break(struct agent_channel *ch, const char *why)
+{
+    channel_break_as(ch, why, false);
 }
 
 /* ---- sending ---- */
@@ -146,26 +214,38 @@ static void on_poll(uv_poll_t *poll, int status, int events);
 static bool flush(struct agent_channel *ch)
 {
     while (buf_len(&ch->out)) {
-        ssize_t n = send(ch->fd, buf_at(&ch->out), sizeof(struct channel_message),
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        struct outgoing next = out_first(ch);
+        ssize_t n = fdpass_send(ch->fd, &next.message, sizeof(next.message), &next.fd, next.fd >= 0,
+                                MSG_DONTWAIT);
         if (n < 0) {
             break; /* a broken socket shows when it is read */
         }
-        buf_consume(&ch->out, sizeof(struct channel_message));
+        foreign_closep(&next.fd); /* the agent has it by now, and may have set it to linger */
+        buf_consume(&ch->out, sizeof(next));
     }
     return buf_len(&ch->out) > 0;
 }
 
 /* One whose request failed because the channel closed may ask again at once, of the same one. */
-static int put(struct agent_channel *ch, const struct channel_message *message)
+static int put_with(struct agent_channel *ch, const struct channel_message *message, int fd)
 {
-    int r = ch->fd < 0 ? -ENOTCONN : buf_append(&ch->out, message, sizeof(*message));
+    scoped_fd descriptor = fd;
+    const struct outgoing last = {.message = *message, .fd = fd};
+    int r = ch->fd < 0 ? -ENOTCONN : buf_append(&ch->out, &last, sizeof(last));
 
+    if (r == 0) {
+        (void)move_fd(&descriptor);
+    }
     if (r == 0 && !ch->writing && flush(ch)) {
         ch->writing = true;
         (void)uv_poll_start(&ch->poll, UV_READABLE | UV_WRITABLE, on_poll);
     }
     return r;
+}
+
+static int put(struct agent_channel *ch, const struct channel_message *message)
+{
+    return put_with(ch, message, -1);
 }
 
 static void arm(struct agent_channel *ch);
@@ -176,12 +256,8 @@ static void on_timer(uv_timer_t *timer)
     int64_t now = clock_mono_ms();
 
     while (ch->fd >= 0 && ch->requests && ch->requests->deadline_ms <= now) {
-        struct request *request = ch->requests;
-        DL_DELETE(ch->requests, request);
-        ch->requests_n--;
-        ch->abandoned++;
-        request->done(request->ctx, -ETIMEDOUT);
-        free(request);
+        ch->abandoned += ch->requests->step == STEP_TOLD;
+        finish(ch->requests, -ETIMEDOUT);
     }
     arm(ch);
 }
@@ -199,17 +275,201 @@ static void arm(struct agent_channel *ch)
     (void)uv_timer_start(&ch->timer, on_timer, left > 0 ? (uint64_t)left : 0, 0);
 }
 
+/* ---- connections ---- */
+
+static void serve(struct agent_channel *ch);
+
+static bool is_for_the_agent(const struct request *request)
+{
+    return request->port == AGENT_PORT || request->port == CHANNEL_PORT_CONTROL ||
+           request->port > UINT16_MAX;
+}
+
+static uint32_t sockets_of(const struct request *request)
+{
+    return is_for_the_agent(request) ? 2 : 1;
+}
+
+/* Takes both over: the agent's end goes with the message. -1, -1: the agent makes them. */
+static void tell(struct request *request, int ours, int theirs)
+{
+    struct agent_channel *ch = request->channel;
+    struct channel_message message = {
+        .op = CHANNEL_CONNECT, .seq = ch->next_seq++, .value = request->port};
+
+    request->step = STEP_TOLD;
+    request->ours = ours;
+    request->seq = message.seq;
+    if (put_with(ch, &message, theirs) < 0) {
+        finish(request, -EAGAIN);
+    }
+}
+
+static void on_pair(void *ctx, int ours, int theirs)
+{
+    struct request *request = ctx;
+
+    request->inward = NULL;
+    if (ours < 0) {
+        finish(request, ours);
+    } else {
+        tell(request, ours, theirs);
+    }
+}
+
+/* A service may listen on the second address alone. An error that only the second has (no IPv6 in
+ * the jail) says less than the first's refusal. */
+static void on_service(void *ctx, int fd_or_error, int none)
+{
+    struct request *request = ctx;
+    struct agent_channel *ch = request->channel;
+
+    (void)none;
+    request->inward = NULL;
+    if (fd_or_error == -ECONNREFUSED && !request->second) {
+        request->second = true;
+        request->step = STEP_WANTS_SOCKETS;
+        serve(ch);
+    } else if (fd_or_error < 0 && request->second && fd_or_error != -ETIMEDOUT) {
+        finish(request, -ECONNREFUSED);
+    } else {
+        finish(request, fd_or_error);
+    }
+}
+
+/* It may be over, and forgotten, when this returns. */
+static void begin(struct request *request)
+{
+    struct agent_channel *ch = request->channel;
+    const uint32_t n = sockets_of(request);
+    int sockets[2];
+
+    ch->sockets_n -= n;
+    memcpy(sockets, ch->sockets + ch->sockets_n, n * sizeof(int));
+    request->step = STEP_CONNECTS;
+    struct inward *inward =
+        is_for_the_agent(request)
+            ? inward_pair(ch->loop, sockets, on_pair, request)
+            : inward_connect(ch->loop, sockets[0], (uint16_t)request->port,
+                             request->second ? INWARD_IPV6 : INWARD_IPV4, on_service, request);
+    if (inward) {
+        request->inward = inward;
+    }
+}
+
+/* How many sockets the requests lack that wait for some. */
+static uint32_t lacking(const struct agent_channel *ch)
+{
+    const struct request *request;
+    uint32_t n = 0;
+
+    DL_FOREACH (ch->requests, request) {
+        n += request->step == STEP_WANTS_SOCKETS ? sockets_of(request) : 0;
+        if (n >= KEEPER_SOCKETS_MAX) {
+            return KEEPER_SOCKETS_MAX;
+        }
+    }
+    return n;
+}
+
+static void on_sockets(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX]);
+
+static void ask_keeper(struct agent_channel *ch)
+{
+    ch->asking = true;
+    ch->wanted.sockets_n = lacking(ch);
+    ch->handles++;
+    keeper_client_ask(ch->keeper, &ch->wanted, on_sockets, ch);
+}
+
+static struct request *first_that_waits(const struct agent_channel *ch)
+{
+    struct request *request = NULL;
+
+    DL_SEARCH_SCALAR(ch->requests, request, step, STEP_WANTS_SOCKETS);
+    return request;
+}
+
+/* Begins what there are sockets for, the oldest first, and asks for those that are missing. */
+static void serve(struct agent_channel *ch)
+{
+    struct request *request;
+
+    while (ch->fd >= 0 && (request = first_that_waits(ch)) &&
+           sockets_of(request) <= ch->sockets_n) {
+        begin(request);
+    }
+    if (ch->fd >= 0 && first_that_waits(ch) && !ch->asking) {
+        agent_channel_spare_none(ch); /* one, where two are needed */
+        ask_keeper(ch);
+    }
+}
+
+static void on_again(uv_timer_t *timer)
+{
+    struct agent_channel *ch = timer->data;
+
+    ch->asking = false;
+    serve(ch);
+}
+
+static void sockets_failed(struct agent_channel *ch, int error)
+{
+    struct request *request;
+
+    if (error == -ENOTCONN || error == -ECONNRESET) { /* it is away, and back soon */
+        (void)uv_timer_start(&ch->again_timer, on_again, CHANNEL_KEEPER_MS, 0);
+        return;
+    }
+    while (ch->fd >= 0 && (request = first_that_waits(ch))) {
+        finish(request, error == -ESRCH ? -ECONNRESET : error);
+    }
+    ch->asking = false;
+}
+
+static void sockets_take(struct agent_channel *ch, int fds[KEEPER_FDS_MAX])
+{
+    for (int i = 0; i < KEEPER_SOCKETS_MAX && ch->sockets_n < KEEPER_SOCKETS_MAX; i++) {
+        if (fds[i] >= 0) {
+            ch->sockets[ch->sockets_n++] = move_fd(&fds[i]);
+        }
+    }
+}
+
+static void on_sockets(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
+{
+    struct agent_channel *ch = ctx;
+
+    if (ch->fd < 0) {
+        channel_release(ch);
+        return;
+    }
+    ch->handles--;
+    if (answer->status == 0 && fds[0] < 0) {
+        sockets_failed(ch, -EMFILE); /* this process had no room for them */
+    } else if (answer->status < 0) {
+        sockets_failed(ch, answer->status);
+    } else {
+        sockets_take(ch, fds);
+        ch->asking = false;
+        serve(ch);
+    }
+    if (ch->fd >= 0) {
+        arm(ch);
+    }
+}
+
 void agent_channel_connect(struct agent_channel *ch, uint32_t port, agent_channel_done *done,
                            void *ctx)
 {
-    struct channel_message message = {.op = CHANNEL_CONNECT, .seq = ch->next_seq, .value = port};
-
-    if (ch->requests_n == CHANNEL_REQUESTS_MAX || put(ch, &message) < 0) {
+    if (ch->fd < 0 || ch->requests_n == CHANNEL_REQUESTS_MAX) {
         done(ctx, -EAGAIN);
         return;
     }
     struct request *request = xnew(struct request);
-    *request = (struct request){.seq = ch->next_seq++,
+    *request = (struct request){.channel = ch,
+                                .port = port,
+                                .ours = -1,
                                 .deadline_ms = clock_mono_ms() + CHANNEL_TIMEOUT_MS,
                                 .done = done,
                                 .ctx = ctx};
@@ -217,7 +477,14 @@ void agent_channel_connect(struct agent_channel *ch, uint32_t port, agent_channe
     if (ch->requests_n++ == 0) {
         arm(ch);
     }
+    if (ch->version == CHANNEL_VERSION_FIRST && is_for_the_agent(request)) {
+        tell(request, -1, -1);
+    } else {
+        serve(ch);
+    }
 }
+
+/* ---- quiet ---- */
 
 static void on_quiet_timeout(uv_timer_t *timer)
 {
@@ -282,10 +549,10 @@ static int receive(struct agent_channel *ch, struct received *in)
         n = foreign_receive(ch->fd, iov, countof(iov), &in->fd);
     }
     if (n <= 0) {
-        return n == 0                                 ? -ECONNRESET
-               : n == -EAGAIN || n == -EINTR          ? 0
-               : n == -EMSGSIZE || n == -ETOOMANYREFS ? -EPROTO
-                                                      : (int)n;
+        return n == 0                        ? -ECONNRESET
+               : n == -EAGAIN || n == -EINTR ? 0
+               : n == -EMSGSIZE              ? -EPROTO
+                                             : (int)n;
     }
     const ssize_t head = sizeof(in->message), log_head = sizeof(in->message) + sizeof(in->log);
     bool whole =
@@ -294,12 +561,37 @@ static int receive(struct agent_channel *ch, struct received *in)
     return whole ? 1 : -EPROTO;
 }
 
-static const char *on_connected(struct agent_channel *ch, struct received *in)
+/* An agent of the first release brings the connection with its answer. */
+static const char *take_connection(struct request *request, struct received *in)
 {
     static struct err fault; /* one loop, one thread */
-    struct request *request = NULL;
 
-    DL_SEARCH_SCALAR(ch->requests, request, seq, in->message.seq);
+    if (in->fd < 0) {
+        return "its answer to a connect made no sense";
+    }
+    if (foreign_tcp(in->fd, &fault) < 0) {
+        return fault.msg;
+    }
+    request->ours = move_fd(&in->fd);
+    return NULL;
+}
+
+static struct request *told_of(const struct agent_channel *ch, uint32_t seq)
+{
+    struct request *request;
+
+    DL_FOREACH (ch->requests, request) {
+        if (request->step == STEP_TOLD && request->seq == seq) {
+            return request;
+        }
+    }
+    return NULL;
+}
+
+static const char *on_connected(struct agent_channel *ch, struct received *in)
+{
+    struct request *request = told_of(ch, in->message.seq);
+
     if (!request) {
         if (ch->abandoned == 0) {
             return "it answered what was not asked";
@@ -308,16 +600,16 @@ static const char *on_connected(struct agent_channel *ch, struct received *in)
         return NULL;
     }
     int32_t status = in->message.status;
-    if (status == 0 ? in->fd < 0 : status > 0 || status <= -4096 || in->fd >= 0) {
+    if (status > 0 || status <= -4096) {
         return "its answer to a connect made no sense";
     }
-    if (status == 0 && foreign_tcp(in->fd, &fault) < 0) {
-        return fault.msg;
+    if (status == 0 && ch->version == CHANNEL_VERSION_FIRST) {
+        const char *why = take_connection(request, in);
+        if (why) {
+            return why;
+        }
     }
-    DL_DELETE(ch->requests, request);
-    ch->requests_n--;
-    request->done(request->ctx, status == 0 ? move_fd(&in->fd) : status);
-    free(request);
+    finish(request, status == 0 ? move_fd(&request->ours) : status);
     arm(ch);
     return NULL;
 }
@@ -366,7 +658,7 @@ static const char *on_quiet(struct agent_channel *ch, const struct channel_messa
 static const char *take(struct agent_channel *ch, struct received *in)
 {
     if (!ch->greeted) {
-        ch->greeted = in->message.op == CHANNEL_HELLO && in->message.value == CHANNEL_VERSION;
+        ch->greeted = in->message.op == CHANNEL_HELLO && in->message.value == ch->version;
         return ch->greeted ? NULL : "it speaks another version";
     }
     if (in->message.op == CHANNEL_CONNECT) {
@@ -389,6 +681,12 @@ static const char *take(struct agent_channel *ch, struct received *in)
     return NULL;
 }
 
+/* Only an agent of the first release has any to hand over, one at a time. */
+static bool brought_descriptors(const struct agent_channel *ch, int received, int fd)
+{
+    return ch->version != CHANNEL_VERSION_FIRST && (fd >= 0 || received == -ETOOMANYREFS);
+}
+
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct agent_channel *ch = poll->data;
@@ -404,9 +702,13 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         if (r == 0 && status == 0) {
             return;
         }
-        const char *why = r == -EPROTO ? "it sent a message of another form"
-                          : r <= 0     ? "it closed the connection"
-                                       : take(ch, &in);
+        if (brought_descriptors(ch, r, in.fd)) {
+            channel_break_as(ch, "it handed over a descriptor, which no agent does", true);
+            return;
+        }
+        const char *why = r == -EPROTO || r == -ETOOMANYREFS ? "it sent a message of another form"
+                          : r <= 0                           ? "it closed the connection"
+                                                             : take(ch, &in);
         if (why) {
             channel_break(ch, why);
         }
@@ -426,23 +728,40 @@ void agent_channel_drain_logs(struct agent_channel *ch)
     }
 }
 
-struct agent_channel *agent_channel_new(uv_loop_t *loop, int fd, int past,
+static void jail_name(struct agent_channel *ch, const struct agent_channel_jail *jail)
+{
+    ch->keeper = jail->keeper;
+    ch->version = jail->version;
+    ch->wanted = (struct keeper_request){.op = KEEPER_SOCKETS, .jail = jail->name};
+    (void)str_copy(ch->wanted.id, sizeof(ch->wanted.id), str_of(jail->id));
+    for (size_t i = 0; i < KEEPER_JAIL_SOCKETS; i++) {
+        if (jail->sockets[i] >= 0) {
+            ch->sockets[ch->sockets_n++] = jail->sockets[i];
+        }
+    }
+}
+
+struct agent_channel *agent_channel_new(uv_loop_t *loop, int fd,
+                                        const struct agent_channel_jail *jail,
                                         const struct agent_channel_handler *handler, void *ctx)
 {
     struct agent_channel *ch = xnew(struct agent_channel);
-    struct channel_message hello = {.op = CHANNEL_HELLO, .status = past, .value = CHANNEL_VERSION};
+    struct channel_message hello = {
+        .op = CHANNEL_HELLO, .status = jail->past, .value = jail->version};
 
     ch->fd = fd;
+    ch->loop = loop;
     ch->handler = *handler;
     ch->ctx = ctx;
     ch->next_seq = 1;
-    ch->handles = 3;
-    buf_init(&ch->out, CHANNEL_OUT_MAX * sizeof(struct channel_message));
+    ch->handles = 4;
+    jail_name(ch, jail);
+    buf_init(&ch->out, CHANNEL_OUT_MAX * sizeof(struct outgoing));
     if (uv_timer_init(loop, &ch->timer) < 0 || uv_timer_init(loop, &ch->quiet_timer) < 0 ||
-        uv_poll_init(loop, &ch->poll, fd) < 0) {
+        uv_timer_init(loop, &ch->again_timer) < 0 || uv_poll_init(loop, &ch->poll, fd) < 0) {
         abort(); /* a socket can always be polled */
     }
-    ch->poll.data = ch->timer.data = ch->quiet_timer.data = ch;
+    ch->poll.data = ch->timer.data = ch->quiet_timer.data = ch->again_timer.data = ch;
     (void)uv_poll_start(&ch->poll, UV_READABLE, on_poll);
     (void)put(ch, &hello);
     return ch;

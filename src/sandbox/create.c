@@ -31,16 +31,15 @@ struct start {
     sandbox_created *done;
     void *ctx;
     uint32_t waited_ms;
-    bool waiting;       /* for adoption, for the keeper, or for an older jail to be gone */
-    bool jail_asked;    /* a jail may exist */
-    bool jail_answered; /* the keeper is through with it */
-    bool row_given;     /* to the store */
-    bool row_saved;     /* on record */
-    bool agent_ready;   /* has its configuration, and what the template starts is up */
-    bool claimed;       /* it lay parked */
-    bool started;       /* what it starts from has the template's command running */
-    bool warm; /* that is all it has: its layers and the command would do. A copy has more */
-    char *start_cmd, *ready_cmd;   /* of the template; NULL: none */
+    bool waiting;                /* for adoption, for the keeper, or for an older jail to be gone */
+    bool jail_asked;             /* a jail may exist */
+    bool jail_answered;          /* the keeper is through with it */
+    bool row_given;              /* to the store */
+    bool row_saved;              /* on record */
+    bool agent_ready;            /* has its configuration, and what the template starts is up */
+    bool claimed;                /* it lay parked */
+    bool started;                /* what it starts from has the template's command running */
+    char *start_cmd, *ready_cmd; /* of the template; NULL: none */
     struct start_command *command; /* under way */
     int64_t started_ms;            /* RESUMING: what they were, should it fail */
     int64_t end_ms;
@@ -401,7 +400,7 @@ static void jail_made(struct sandbox *sb, const struct keeper_answer *answer,
         sb->started_ms = clock_wall_ms();
         sb->end_ms = sb->started_ms + resume_span_ms(sb);
     }
-    sandbox_take_jail(sb, sb->start->past, fds);
+    sandbox_take_jail(sb, sb->start->past, answer, fds);
     start_record(sb, resumed ? CHANGE_RESUMED : CHANGE_CREATED);
     sandbox_init_agent(sb, on_init);
 }
@@ -420,13 +419,14 @@ static void start_cold(struct sandbox *sb, const struct err *err)
     memset(plan->from, 0, sizeof(plan->from));
     sb->start->request.op = KEEPER_CREATE;
     sb->start->past = CHANNEL_PAST_NONE;
-    sb->start->started = sb->start->warm = sb->start->jail_answered = false;
+    plan->channel_min = 0;
+    sb->start->started = sb->warm = sb->start->jail_answered = false;
     start_jail(sb);
 }
 
 static void jail_failed(struct sandbox *sb, int error, const struct err *err)
 {
-    if (error == -EIO && sb->start->warm) {
+    if (error == -EIO && sb->warm && !sb->pooled && sb->state == SANDBOX_STARTING) {
         start_cold(sb, err);
     } else {
         start_fail(sb, error, err);
@@ -609,6 +609,12 @@ static void start_claimed(struct sandbox *sb, const struct sandbox_params *param
     sandbox_init_agent(sb, on_init);
 }
 
+static bool is_warm(const struct template *template)
+{
+    return template->saved && !template->snapshot_of &&
+           (template->start_cmd || template->ready_cmd);
+}
+
 void sandbox_park(struct sandboxes *all, const struct template *template, sandbox_created *done,
                   void *ctx)
 {
@@ -619,6 +625,7 @@ void sandbox_park(struct sandboxes *all, const struct template *template, sandbo
 
     json_decref(nowhere);
     sb->pooled = true;
+    sb->warm = is_warm(template);
     begin_from_saved(sb, template->saved, done, ctx);
 }
 
@@ -631,10 +638,9 @@ static void create_new(struct sandboxes *all, const struct sandbox_params *param
     if (params->hidden) {
         start_begin(sb, params->from, false, CHANNEL_PAST_NONE, done, ctx);
     } else {
+        sb->warm = is_warm(template);
         begin_from_saved(sb, template->saved, done, ctx);
     }
-    sb->start->warm = template->saved && !params->hidden && !template->snapshot_of &&
-                      (template->start_cmd || template->ready_cmd);
 }
 
 void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,

@@ -165,6 +165,7 @@ struct sandbox {
     uint64_t saved_bytes, saved_disk_bytes; /* of its memory, and of its files */
     char *forfeit; /* why the pause that is being made keeps no memory, though it was to; or NULL */
     bool packed;   /* the keeper was asked to compress that */
+    bool warm;     /* began as what is kept of its template, which can be made anew */
 
     uint32_t uid_slot;
     struct keeper_jail jail;
@@ -236,7 +237,8 @@ void record_free(struct sandboxes *all);
 /* Moves out of fds what it can use: a network is taken once, a channel each time, a pidfd where the
  * channel cannot be relied upon.
  * past: enum channel_past. */
-void sandbox_take_jail(struct sandbox *sb, int past, int fds[KEEPER_FDS_MAX]);
+void sandbox_take_jail(struct sandbox *sb, int past, const struct keeper_answer *answer,
+                       int fds[KEEPER_FDS_MAX]);
 void sandbox_drop_jail(struct sandbox *sb);                /* lets go of all of it */
 void sandbox_watch_jail(struct sandbox *sb, bool watched); /* for its death */
 /* Asks the kernel, for whom the loop may not have told of a death yet; and there is a channel. */

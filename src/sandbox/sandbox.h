@@ -172,6 +172,7 @@ void sandbox_kill(struct sandbox *sb, const char *reason, store_done *done, void
 #define SANDBOX_END_HOST_RESTART "host restart"
 #define SANDBOX_END_ADMIN "admin"
 #define SANDBOX_END_RETENTION "paused for too long"
+#define SANDBOX_END_TAKEN_OVER "its agent was taken over"
 
 /* End of life as a wall-clock time; `only_extend` leaves a later one as it is. `done` comes when it
  * is on record; after a failure the end is what it was. */

@@ -35,10 +35,11 @@ static void fail(struct service *service, int error, const struct err *err)
     service->handler.ready(service->ctx, error, err);
 }
 
-static void on_broken(void *ctx, const char *why)
+static void on_broken(void *ctx, const char *why, bool hostile)
 {
     struct service *service = ctx;
 
+    (void)hostile; /* whoever made it frees it now, and its jail ends */
     service->channel = NULL;
     log_warn("service jail %s: the channel to its agent broke: %s", service->id, why);
     service->handler.gone(service->ctx);
@@ -81,8 +82,16 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
         fail(service, r, &err);
         return;
     }
+    const struct agent_channel_jail jail = {
+        .keeper = service->all->use.keeper,
+        .id = service->id,
+        .name = answer->jail,
+        .version = answer->channel,
+        .past = CHANNEL_PAST_NONE,
+        .sockets = {move_fd(&fds[KEEPER_FD_SOCKET]), move_fd(&fds[KEEPER_FD_SOCKET_2])},
+    };
     service->channel = agent_channel_new(service->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]),
-                                         CHANNEL_PAST_NONE, &channel_handler, service);
+                                         &jail, &channel_handler, service);
     service->handler.ready(service->ctx, 0, &none);
 }
 

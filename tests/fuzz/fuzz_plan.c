@@ -97,6 +97,10 @@ static void request_assert(const struct keeper_request *req)
     case KEEPER_ATTACH:
         assert(req->jail.pid > 1);
         break;
+    case KEEPER_SOCKETS:
+        assert(req->jail.pid > 1);
+        assert(req->sockets_n >= 1 && req->sockets_n <= KEEPER_SOCKETS_MAX);
+        break;
     case KEEPER_DESTROY:
     case KEEPER_USAGE:
         break;

@@ -1,13 +1,13 @@
 /* hostile_agent.c - an agent in the hands of an attacker, for tests/security/test_hostile_agent.py.
  *
- * The program is the agent, with three calls between it and the daemon taken over (meson.build
- * names them to the linker). It serves as the agent does until the daemon asks for a socket to port
- * HOSTILE_PORT + n: then it does the n-th thing of the table at the end of this file instead. A
- * jail that has a file HOSTILE_FILE with the name of a mode in it is answered by that mode when the
- * daemon asks for its control connection, as it does when the sandbox is resumed.
+ * The program is the agent, with two calls between it and the daemon taken over (meson.build names
+ * them to the linker). It serves as the agent does until there is a file HOSTILE_FILE in its jail,
+ * with the name of a mode of the table at the end of this file. From then on that mode answers when
+ * the daemon gives the agent a connection: for a request from outside, or, when the sandbox is
+ * resumed, to tell it who it is.
  *
  * A mode gets the channel and the question's number, and leaves behind threads that go on for as
- * long as the jail lives.
+ * long as the jail lives. The agent's end of the connection is in `given`.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,6 +18,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -43,10 +44,11 @@
 #define HOSTILE_FILE "/hostile"
 
 enum {
-    HOSTILE_PORT = 60000,
     RIGHTS_MAX = 253, /* with one message: the kernel's limit */
     LINGER_S = 120,
     MEMORY_BYTES = 64 * 1024 * 1024,
+    SLOW_BYTES = 8 * 1024 * 1024,
+    BURNERS = 24,
     FLOOD = 200 * 1000,
     LATE_S = 12, /* the daemon waits for ten */
     BLOCK = 64 * 1024,
@@ -57,6 +59,8 @@ enum {
 static struct {
     bool not_utf8, controls; /* what becomes of log lines */
 } spoil;
+
+static int given = -1; /* with the question that is being answered */
 
 static void connected(int out[2])
 {
@@ -134,8 +138,17 @@ static void act(void (*run)(int ours, int theirs), int ours, int theirs)
     }
 }
 
-/* Gives one end of a connection to the daemon, keeps a copy of it, and plays with both. */
+/* Serves the connection that the daemon has made. */
 static void play(int channel, uint32_t seq, void (*run)(int ours, int theirs))
+{
+    (void)fcntl(given, F_SETFL, 0);
+    say(channel, CHANNEL_CONNECT, seq, 0, NULL, 0);
+    act(run, given, -1);
+}
+
+/* Makes a connection as agents of the first release did: gives one end to the daemon, keeps a copy
+ * of it, and plays with both. */
+static void play_own(int channel, uint32_t seq, void (*run)(int ours, int theirs))
 {
     int pair[2];
 
@@ -773,6 +786,74 @@ static void reconnects_run(int ours, int theirs)
     }
 }
 
+/* The kernel locks a socket while a call sends from memory, also while that memory is read from
+ * disk, and while the thread waits for its turn on a processor: this one always does. Another call
+ * on the same socket waits, whatever its flags. */
+static void burn(int unused, int unused_2)
+{
+    (void)unused, (void)unused_2;
+    for (volatile unsigned i = 0;; i++) {
+    }
+}
+
+static void drain(int ours, int unused)
+{
+    static char bytes[BLOCK];
+
+    (void)unused;
+    while (recv(ours, bytes, sizeof(bytes), MSG_TRUNC) > 0) {
+    }
+}
+
+/* Makes the daemon read from the socket, again and again. */
+static void poke(int ours, int unused)
+{
+    (void)unused;
+    text(ours, "HTTP/1.1 200 OK\r\n\r\n");
+    while (put(ours, "x", 1)) {
+        (void)usleep(1000);
+    }
+}
+
+/* Pages that come from disk one by one, and threads that leave no time to others. */
+static struct {
+    pthread_once_t once;
+    int fd;
+    char *pages;
+} slow = {.once = PTHREAD_ONCE_INIT};
+
+static void slow_make(void)
+{
+    static const char block[BLOCK] = {1};
+
+    slow.fd = open("/tmp", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+    for (int i = 0; i < SLOW_BYTES / BLOCK; i++) {
+        (void)!write(slow.fd, block, sizeof(block));
+    }
+    (void)fsync(slow.fd);
+    slow.pages = mmap(NULL, SLOW_BYTES, PROT_READ, MAP_SHARED, slow.fd, 0);
+    (void)madvise(slow.pages, SLOW_BYTES, MADV_RANDOM);
+    for (int i = 0; i < BURNERS; i++) {
+        act(burn, -1, -1);
+    }
+}
+
+static void holds_the_lock_run(int ours, int theirs)
+{
+    const struct sched_param idle = {0};
+
+    (void)pthread_once(&slow.once, slow_make);
+    act(drain, ours, -1);
+    act(poke, ours, -1);
+    (void)sched_setscheduler(0, SCHED_IDLE, &idle);
+    (void)fcntl(theirs, F_SETFL, 0);
+    for (;;) {
+        (void)madvise(slow.pages, SLOW_BYTES, MADV_DONTNEED);
+        (void)posix_fadvise(slow.fd, 0, 0, POSIX_FADV_DONTNEED);
+        (void)send(theirs, slow.pages, SLOW_BYTES, MSG_NOSIGNAL);
+    }
+}
+
 /* Sockets that linger, none of which the daemon has asked for: the kernel closes those for which
  * the receiver has no room. */
 static int lingering(void)
@@ -842,34 +923,51 @@ HTTP(answers_unasked)
 HTTP(noise)
 HTTP(zeros_in_head)
 HTTP(drips)
-HTTP(lingers)
-HTTP(blocks_writes)
-HTTP(blocks_reads)
-HTTP(error_queue)
-HTTP(reconnects)
 
-/* The test reads the names from here, in this order: the first is port HOSTILE_PORT + 1. */
+#define COPY(name)                                                                                 \
+    static void name(int channel, uint32_t seq)                                                    \
+    {                                                                                              \
+        play_own(channel, seq, name##_run);                                                        \
+    }
+COPY(lingers)
+COPY(blocks_writes)
+COPY(blocks_reads)
+COPY(error_queue)
+COPY(reconnects)
+COPY(holds_the_lock)
+
+/* As an agent of the first release, of which the daemon would take sockets. */
+static void says_it_is_old(int channel, uint32_t seq)
+{
+    struct channel_message hello = {.op = CHANNEL_HELLO, .value = CHANNEL_VERSION_FIRST};
+
+    (void)send(channel, &hello, sizeof(hello), MSG_NOSIGNAL);
+    holds_the_lock(channel, seq);
+}
+
+/* The test reads the names from here. */
 #define MODE(name)                                                                                 \
     {                                                                                              \
 #name, name                                                                                \
     }
+#define GIVES MODE /* hands over a descriptor, which ends the sandbox */
 static const struct {
     const char *name;
     void (*run)(int channel, uint32_t seq);
 } modes[] = {
     MODE(never_answers),
-    MODE(answers_twice),
-    MODE(answers_late),
-    MODE(wrong_number),
+    GIVES(answers_twice),
+    GIVES(answers_late),
+    GIVES(wrong_number),
     MODE(short_message),
     MODE(long_message),
     MODE(empty_message),
     MODE(unknown_message),
     MODE(no_descriptor),
-    MODE(two_descriptors),
-    MODE(all_descriptors),
+    GIVES(two_descriptors),
+    GIVES(all_descriptors),
     MODE(bad_status),
-    MODE(error_with_descriptor),
+    GIVES(error_with_descriptor),
     MODE(hello_again),
     MODE(quiet_unasked),
     MODE(closes_the_channel),
@@ -878,28 +976,28 @@ static const struct {
     MODE(log_not_utf8),
     MODE(log_controls),
     MODE(log_unasked),
-    MODE(gives_file),
-    MODE(gives_directory),
-    MODE(gives_path),
-    MODE(gives_pipe),
-    MODE(gives_fifo),
-    MODE(gives_udp),
-    MODE(gives_netlink),
-    MODE(gives_unix_stream),
-    MODE(gives_unix_datagram),
-    MODE(gives_listening),
-    MODE(gives_unconnected),
-    MODE(gives_connecting),
-    MODE(gives_epoll),
-    MODE(gives_channel),
-    MODE(gives_memory),
-    MODE(gives_terminal),
-    MODE(gives_eventfd),
-    MODE(gives_timer),
-    MODE(gives_inotify),
-    MODE(gives_pidfd),
-    MODE(gives_zero),
-    MODE(gives_rights_loop),
+    GIVES(gives_file),
+    GIVES(gives_directory),
+    GIVES(gives_path),
+    GIVES(gives_pipe),
+    GIVES(gives_fifo),
+    GIVES(gives_udp),
+    GIVES(gives_netlink),
+    GIVES(gives_unix_stream),
+    GIVES(gives_unix_datagram),
+    GIVES(gives_listening),
+    GIVES(gives_unconnected),
+    GIVES(gives_connecting),
+    GIVES(gives_epoll),
+    GIVES(gives_channel),
+    GIVES(gives_memory),
+    GIVES(gives_terminal),
+    GIVES(gives_eventfd),
+    GIVES(gives_timer),
+    GIVES(gives_inotify),
+    GIVES(gives_pidfd),
+    GIVES(gives_zero),
+    GIVES(gives_rights_loop),
     MODE(half_head),
     MODE(silent),
     MODE(endless_headers),
@@ -923,12 +1021,14 @@ static const struct {
     MODE(noise),
     MODE(zeros_in_head),
     MODE(drips),
-    MODE(lingers),
-    MODE(blocks_writes),
-    MODE(blocks_reads),
-    MODE(error_queue),
-    MODE(reconnects),
-    MODE(lingers_among_many),
+    GIVES(lingers),
+    GIVES(blocks_writes),
+    GIVES(blocks_reads),
+    GIVES(error_queue),
+    GIVES(reconnects),
+    GIVES(holds_the_lock),
+    MODE(says_it_is_old),
+    GIVES(lingers_among_many),
     MODE(lingers_in_the_queue),
 };
 
@@ -949,36 +1049,30 @@ static int armed(void)
     return -1;
 }
 
-static int mode_of(uint32_t port)
-{
-    if (port == CHANNEL_PORT_CONTROL) {
-        return armed();
-    }
-    return port > HOSTILE_PORT && port <= HOSTILE_PORT + countof(modes)
-               ? (int)(port - HOSTILE_PORT - 1)
-               : -1;
-}
-
-ssize_t __real_recv(int fd, void *buf, size_t len, int flags);
-ssize_t __wrap_recv(int fd, void *buf, size_t len, int flags);
+ssize_t __real_fdpass_receive(int socket, struct iovec *iov, size_t iov_n, int *fds, size_t max,
+                              int flags);
+ssize_t __wrap_fdpass_receive(int socket, struct iovec *iov, size_t iov_n, int *fds, size_t max,
+                              int flags);
 
 /* The channel's messages are the only ones that are read like this. A question for a mode is not
  * shown to the agent. */
-ssize_t __wrap_recv(int fd, void *buf, size_t len, int flags)
+ssize_t __wrap_fdpass_receive(int socket, struct iovec *iov, size_t iov_n, int *fds, size_t max,
+                              int flags)
 {
-    ssize_t n = __real_recv(fd, buf, len, flags);
-    const struct channel_message *message = buf;
+    ssize_t n = __real_fdpass_receive(socket, iov, iov_n, fds, max, flags);
+    const struct channel_message *message = iov->iov_base;
 
-    if (n != (ssize_t)sizeof(*message) || !(flags & MSG_TRUNC) || message->op != CHANNEL_CONNECT) {
+    if (n != (ssize_t)sizeof(*message) || message->op != CHANNEL_CONNECT) {
         return n;
     }
-    int mode = mode_of(message->value);
+    int mode = armed();
     if (mode < 0) {
         return n;
     }
-    modes[mode].run(fd, message->seq);
-    errno = EAGAIN;
-    return -1;
+    given = fds[0];
+    fds[0] = -1;
+    modes[mode].run(socket, message->seq);
+    return -EAGAIN;
 }
 
 ssize_t __real_sendmsg(int fd, const struct msghdr *msg, int flags);

@@ -4,7 +4,7 @@ import array
 import ctypes as c
 import socket
 
-VERSION, ID, LAYERS, LAYER, HOST, BATCH = 5, 32, 32, 72, 64, 32
+VERSION, ID, LAYERS, LAYER, HOST, BATCH = 6, 32, 32, 72, 64, 32
 SAVED, VOLUMES, VOLUME, VOLUME_PATH = 56, 16, 40, 256
 HELLO, CREATE, ATTACH, DESTROY, LIST, USAGE, USAGE_MANY = range(1, 8)
 
@@ -17,7 +17,7 @@ class Plan(c.Structure):
     _fields_ = [("uid_slot", c.c_uint32), ("cpu_millis", c.c_uint32), ("memory_mb", c.c_uint32),
                 ("disk_mb", c.c_uint32), ("pids", c.c_uint32), ("network", c.c_uint32), ("layers_n", c.c_uint32),
                 ("layers", (c.c_char * LAYER) * LAYERS), ("hostname", c.c_char * HOST), ("saved", c.c_char * SAVED),
-                ("keeps_disk", c.c_uint32), ("volumes_n", c.c_uint32), ("volumes", Mount * VOLUMES)]
+                ("keeps_disk", c.c_uint32), ("channel_min", c.c_uint32), ("volumes_n", c.c_uint32), ("volumes", Mount * VOLUMES)]
 
 
 class Jail(c.Structure):
@@ -46,7 +46,8 @@ class Err(c.Structure):
 
 class Answer(c.Structure):
     _fields_ = [("version", c.c_uint32), ("op", c.c_uint32), ("seq", c.c_uint32), ("status", c.c_int32),
-                ("id", c.c_char * ID), ("jail", Jail), ("state", Status), ("usages", Usage * BATCH),
+                ("id", c.c_char * ID), ("jail", Jail), ("channel", c.c_uint32), ("reserved", c.c_uint32),
+                ("state", Status), ("usages", Usage * BATCH),
                 ("err", Err)]
 
 

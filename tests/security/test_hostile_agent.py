@@ -1,7 +1,7 @@
 """The server against agents that an attacker speaks for (hostile_agent.c), one mode after the other.
 
-Every sandbox of this daemon has the hostile agent, which behaves until a request names the port of
-a mode. While one sandbox attacks, another must be served: an answer of the API and a command, each
+Every sandbox of this daemon has the hostile agent, which behaves until a file in its sandbox names a
+mode. While one sandbox attacks, another must be served: an answer of the API and a command, each
 within a time that is far above what a busy machine takes and far below what a freeze lasts. When
 the attacker is killed, the server is the same process, and has no more descriptors than before."""
 import os
@@ -21,12 +21,15 @@ os.environ.setdefault("BUILD", os.environ.get("ATOLL_BUILD", str(HERE.parents[1]
 from daemon import running, until  # noqa: E402
 
 AGENT = pathlib.Path(os.environ.get("HOSTILE_AGENT", pathlib.Path(os.environ["BUILD"]) / "tests/security/hostile-agent"))
-MODES = re.findall(r"^    MODE\((\w+)\),$", (HERE / "hostile_agent.c").read_text(), re.M)
+TABLE = re.findall(r"^    (MODE|GIVES)\((\w+)\),$", (HERE / "hostile_agent.c").read_text(), re.M)
+MODES = [mode for _, mode in TABLE]
+GIVES = {mode for kind, mode in TABLE if kind == "GIVES"}  # a descriptor, which no agent does
 CONTROL = ["gives_file", "noise", "endless_headers", "closes_the_channel", "resets_in_body"]
-PORT = 60000
+PORT = 49983  # the agent's own
 REQUESTS = 12  # at once: a stall of a second each would add up
 BODY = b"x" * (4 << 20)  # more than the buffers of a socket hold
 ATTACK_S = 3  # how long a client of the attacker's waits
+LOCK_S = 20  # likewise: it takes seconds until the attacker's threads have no time left
 SERVED_S = 25  # the freezes last for two minutes
 ROUNDS = int(os.environ.get("ATOLL_HOSTILE_ROUNDS", "1"))  # of each mode; more for a long run
 SPARE = 8  # descriptors that come and go: connections that lie idle
@@ -44,17 +47,20 @@ class House:
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.server}/fd"))
 
+    def lives(self, sandbox):
+        return self.api.get(f"/sandboxes/{sandbox.sandbox_id}").status_code != 404
+
     def serves_others(self):
         assert self.api.get(f"/sandboxes/{self.other.sandbox_id}").status_code == 200
         done = self.other.commands.run("echo fine", timeout=SERVED_S, request_timeout=SERVED_S)
         assert done.stdout == "fine\n"
 
-    def attack(self, sandbox, port, body=BODY):
+    def attack(self, sandbox, seconds, body=BODY):
         """A request of the attacker's own, whatever comes of it."""
-        headers = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": str(port)}
-        deadline = time.monotonic() + ATTACK_S
+        headers = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": str(PORT)}
+        deadline = time.monotonic() + seconds
         try:
-            with httpx.Client(timeout=ATTACK_S) as client:
+            with httpx.Client(timeout=seconds) as client:
                 with client.stream("POST", self.daemon.url, headers=headers, content=body) as response:
                     for _ in response.iter_raw():
                         if time.monotonic() > deadline:
@@ -76,23 +82,27 @@ def house():
 
 
 def test_there_are_as_many_modes_as_were_promised():
-    """An attack that is dropped from the rig would not be tried any more: there are 21 modes and the two freezes."""
-    assert len(MODES) >= 23 and {"lingers", "blocks_writes"} <= set(MODES)
+    """An attack that is dropped from the rig would not be tried any more: there are 21 modes and the freezes."""
+    assert len(MODES) >= 24 and {"lingers", "blocks_writes", "holds_the_lock"} <= set(MODES)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_agent_that(house, mode):
-    """An agent answers the daemon's question for a socket in each of 73 bad ways (messages of wrong form, number or
+    """An agent answers the daemon that gives it a connection in each of 75 bad ways (messages of wrong form, number or
     time, descriptors of every kind, HTTP that never ends, sockets that linger or block): other sandboxes are served
     meanwhile, and the server neither ends nor keeps a descriptor."""
-    port = PORT + 1 + MODES.index(mode)
     before = house.descriptors()
     attacker = Sandbox.create(timeout=600, **house.daemon.sdk)
+    attacker.files.write("/hostile", mode, user="root")
+    seconds = LOCK_S if mode == "holds_the_lock" else ATTACK_S
     with ThreadPoolExecutor(REQUESTS) as clients:
-        attacks = [clients.submit(house.attack, attacker, port) for _ in range(REQUESTS * ROUNDS)]
+        attacks = [clients.submit(house.attack, attacker, seconds) for _ in range(REQUESTS * ROUNDS)]
         while not all(attack.done() for attack in attacks):
             house.serves_others()
-    assert attacker.kill(request_timeout=SERVED_S)
+    if mode in GIVES:
+        until(lambda: not house.lives(attacker), "the sandbox of an agent that was taken over ends")
+    else:
+        assert attacker.kill(request_timeout=SERVED_S)
     house.is_whole(before)
 
 

@@ -66,6 +66,7 @@ class Daemon:
     cache = Path(os.environ.get("ATOLL_CACHE", "/var/cache/atoll"))
 
     def __init__(self, *settings):
+        self.program = PROGRAM
         self.settings = [*SETTINGS, *settings]
         self.data = Path(tempfile.mkdtemp(prefix="atoll-test-"))
         self.data.chmod(0o755)
@@ -75,7 +76,7 @@ class Daemon:
 
     def start(self, listen="127.0.0.1:0", **options):
         self.process = subprocess.Popen(
-            [PROGRAM, "serve", "--listen", listen, "--data", str(self.data), *self.settings],
+            [self.program, "serve", "--listen", listen, "--data", str(self.data), *self.settings],
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=self.log,

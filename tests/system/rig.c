@@ -226,9 +226,7 @@ struct keeper_answer rig_create(struct rig *rig, struct keeper_request *req, str
         out->name = answer.jail;
         out->pidfd = fds[KEEPER_FD_PIDFD];
         out->channel = fds[KEEPER_FD_CHANNEL];
-        for (int i = KEEPER_FD_GATE; i < KEEPER_FDS_MAX; i++) {
-            fd_closep(&fds[i]);
-        }
+        fdpass_close(fds + KEEPER_FD_SOCKET, KEEPER_FDS_MAX - KEEPER_FD_SOCKET);
         (void)fcntl(out->channel, F_SETFL, 0); /* blocking: tests have one thing to do */
     }
     return answer;

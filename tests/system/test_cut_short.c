@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/fdpass.h"
 #include "check.h"
 #include "rig.h"
 
@@ -43,6 +44,7 @@ static bool attach(struct rig_jail *jail)
         return false;
     }
     (void)close(fds[KEEPER_FD_PIDFD]);
+    fdpass_close(fds + KEEPER_FD_SOCKET, KEEPER_FDS_MAX - KEEPER_FD_SOCKET);
     jail->channel = fds[KEEPER_FD_CHANNEL];
     (void)fcntl(jail->channel, F_SETFL, 0);
     return true;

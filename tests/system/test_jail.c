@@ -548,6 +548,15 @@ static struct keeper_answer attach(const char *id, struct keeper_jail name, int 
     return rig_ask(&rig, &req, fds);
 }
 
+static void fds_close(int fds[KEEPER_FDS_MAX], int from)
+{
+    for (int i = from; i < KEEPER_FDS_MAX; i++) {
+        if (fds[i] >= 0) {
+            (void)close(fds[i]);
+        }
+    }
+}
+
 static void jails_outlive_the_keeper(void)
 {
     int fds[KEEPER_FDS_MAX];
@@ -566,6 +575,7 @@ static void jails_outlive_the_keeper(void)
     (void)close(one.channel); /* the probe serves one connection at a time */
     CHECK_INT(attach("one", one.name, fds).status, 0);
     (void)close(fds[KEEPER_FD_PIDFD]);
+    fds_close(fds, KEEPER_FD_SOCKET);
     one.channel = fds[KEEPER_FD_CHANNEL];
     (void)fcntl(one.channel, F_SETFL, 0);
     CHECK(says(&one, "read /proc/self/status", "Uid:\t0"));
@@ -584,15 +594,6 @@ static ino_t socket_namespace(int fd)
     return st.st_ino;
 }
 
-static void fds_close(int fds[KEEPER_FDS_MAX], int from)
-{
-    for (int i = from; i < KEEPER_FDS_MAX; i++) {
-        if (fds[i] >= 0) {
-            (void)close(fds[i]);
-        }
-    }
-}
-
 static void the_ends_of_its_network_come_with_a_jail(void)
 {
     struct keeper_request req = rig_create_request("net", 4, "base"), again = {0};
@@ -605,7 +606,7 @@ static void the_ends_of_its_network_come_with_a_jail(void)
     CHECK_INT(answer.status, 0);
     (void)snprintf(path, sizeof(path), "/proc/%d/ns/net", answer.jail.pid);
     CHECK_INT(stat(path, &st), 0);
-    for (int i = KEEPER_FD_GATE; i < KEEPER_FDS_MAX; i++) {
+    for (int i = KEEPER_FD_SOCKET; i < KEEPER_FDS_JAIL; i++) {
         CHECK_INT(socket_namespace(fds[i]), st.st_ino);
     }
     (void)close(fds[KEEPER_FD_CHANNEL]);
@@ -617,13 +618,39 @@ static void the_ends_of_its_network_come_with_a_jail(void)
     CHECK_INT(rig_ask(&rig, &again, fresh).status, 0);
     CHECK_INT(fresh[KEEPER_FD_GATE], -1);
     fds_close(fresh, 0);
-    fds_close(fds, KEEPER_FD_GATE);
+    fds_close(fds, KEEPER_FD_SOCKET);
     CHECK_INT(rig_ask(&rig, &again, fresh).status, 0);
     CHECK_INT(socket_namespace(fresh[KEEPER_FD_GATE]), st.st_ino);
     CHECK_INT(socket_namespace(fresh[KEEPER_FD_DNS_UDP]), st.st_ino);
     fds_close(fresh, 0);
     (void)close(fds[KEEPER_FD_PIDFD]);
     CHECK_INT(rig_destroy(&rig, "net").status, 0);
+}
+
+/* Whether a connection from there reaches what listens inside, and nothing of the host's. */
+static void sockets_are_in_the_jails_network(void)
+{
+    struct keeper_request req = {.op = KEEPER_SOCKETS, .jail = one.name, .sockets_n = 3};
+    int fds[KEEPER_FDS_MAX];
+    char path[64];
+    struct stat st;
+
+    (void)snprintf(req.id, sizeof(req.id), "one");
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/net", one.name.pid);
+    CHECK_INT(stat(path, &st), 0);
+    CHECK_INT(rig_ask(&rig, &req, fds).status, 0);
+    for (int i = 0; i < KEEPER_FDS_MAX; i++) {
+        CHECK_INT(fds[i] >= 0, i < 3);
+        CHECK(i >= 3 || socket_namespace(fds[i]) == st.st_ino);
+        CHECK(i >= 3 || fcntl(fds[i], F_GETFL) & O_NONBLOCK);
+    }
+    fds_close(fds, 0);
+
+    req.jail.start_ticks++;
+    CHECK_INT(rig_ask(&rig, &req, fds).status, -ESRCH);
+    CHECK_INT(fds[0], -1);
+    req.jail = (struct keeper_jail){.pid = getpid(), .start_ticks = 1}; /* of the host */
+    CHECK_INT(rig_ask(&rig, &req, fds).status, -ESRCH);
 }
 
 static void attach_takes_only_that_process(void)
@@ -769,6 +796,7 @@ int main(int argc, char **argv)
         {"a jail that ends itself is seen", a_jail_that_ends_itself_is_seen},
         {"jails outlive the keeper", jails_outlive_the_keeper},
         {"the ends of its network come with a jail", the_ends_of_its_network_come_with_a_jail},
+        {"sockets are in the jail's network", sockets_are_in_the_jails_network},
         {"attach takes only that process", attach_takes_only_that_process},
         {"a second keeper is refused", a_second_keeper_is_refused},
         {"a message of the wrong size ends only its sender",

@@ -78,6 +78,26 @@ static void descriptors_of_a_client_that_is_dropped_hold_nobody_up(void)
     (void)close(other);
 }
 
+/* Its requests may have any size; the version is at their beginning. */
+static void a_server_of_another_version_is_told_ours(void)
+{
+    const struct keeper_request req = {.version = KEEPER_VERSION + 1, .op = KEEPER_HELLO};
+    const size_t sizes[] = {sizeof(req.version), sizeof(req) - 8, sizeof(req)};
+    struct keeper_request hello = {.op = KEEPER_HELLO};
+
+    for (size_t i = 0; i < countof(sizes); i++) {
+        struct rig beside = rig_beside(&rig);
+        struct keeper_answer answer = {0};
+
+        CHECK_INT(send(beside.fd, &req, sizes[i], MSG_NOSIGNAL), (ssize_t)sizes[i]);
+        CHECK_INT(recv(beside.fd, &answer, sizeof(answer), 0), (ssize_t)sizeof(answer));
+        CHECK_INT(answer.version, KEEPER_VERSION);
+        CHECK(answer.status < 0);
+        (void)close(beside.fd);
+    }
+    CHECK_INT(rig_ask(&rig, &hello, NULL).status, 0);
+}
+
 /* ---- work ---- */
 
 static void groups_freeze(const char *value)
@@ -143,6 +163,7 @@ int main(int argc, char **argv)
         {"descriptors of a request hold nobody up", descriptors_of_a_request_hold_nobody_up},
         {"descriptors of a client that is dropped hold nobody up",
          descriptors_of_a_client_that_is_dropped_hold_nobody_up},
+        {"a server of another version is told ours", a_server_of_another_version_is_told_ours},
         {"workers are bounded", workers_are_bounded},
     };
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fdpass.h"
 #include "check.h"
 #include "rig.h"
 
@@ -126,6 +127,7 @@ static void a_jail_that_is_copied_runs_on(void)
     jail.channel = fds[KEEPER_FD_CHANNEL];
     (void)fcntl(jail.channel, F_SETFL, 0);
     (void)close(fds[KEEPER_FD_PIDFD]);
+    fdpass_close(fds + KEEPER_FD_SOCKET, KEEPER_FDS_MAX - KEEPER_FD_SOCKET);
     all(&jail, "check");
 
     struct rig_jail copy = restore("copy", 1, "saved-one");

@@ -20,6 +20,7 @@ def test_uninstall_leaves_the_configuration_alone(machine, prefix, units):
     there = files(dest)
     assert {f"{units}/{name}" for name in UNITS} <= there
     assert any(name.endswith("sysctl.d/60-atoll.conf") for name in there)
+    assert {f"{prefix.lstrip('/')}/share/man/man1/atoll.1", f"{prefix.lstrip('/')}/lib/atoll/end-sandboxes"} <= there
     removed = machine.run("tools/uninstall", str(dest), prefix)
     assert removed.returncode == 0, removed.stderr
     assert files(dest) == {"etc/atoll/atoll.conf", f"{prefix.lstrip('/')}/lib/other/file"}

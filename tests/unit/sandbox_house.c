@@ -21,7 +21,6 @@
 #include "base/log.h"
 #include "check.h"
 #include "sandbox/internal.h"
-#include "tcp_pair.h"
 #include "tmpdir.h"
 
 /* ---- the agent ---- */
@@ -53,38 +52,32 @@ static void serve_init(int fd)
     (void)!write(fd, refuses ? bad : fine, strlen(refuses ? bad : fine));
 }
 
-static void agent_connect(int channel, struct channel_message *message)
+static void agent_connect(int channel, struct channel_message *message, int fd)
 {
-    int pair[2];
-
-    if (message->value == 81) {
-        message->status = -ECONNREFUSED;
-        (void)send(channel, message, sizeof(*message), MSG_NOSIGNAL);
-        return;
-    }
-    tcp_pair(pair);
-    (void)fdpass_send(channel, message, sizeof(*message), &pair[0], 1, 0);
-    (void)close(pair[0]);
+    (void)fcntl(fd, F_SETFL, 0);
+    (void)send(channel, message, sizeof(*message), MSG_NOSIGNAL);
     if (agent.is_silent) {
         char byte;
-        while (read(pair[1], &byte, 1) > 0) {
+        while (read(fd, &byte, 1) > 0) {
             ; /* until the daemon has had enough */
         }
     } else if (message->value == CHANNEL_PORT_CONTROL) {
-        serve_init(pair[1]);
+        serve_init(fd);
     } else {
-        (void)!write(pair[1], "service", 7);
+        (void)!write(fd, "service", 7);
     }
-    (void)close(pair[1]);
+    (void)close(fd);
 }
 
 static void *agent_run(void *ctx)
 {
     int channel = *(int *)ctx;
     struct channel_message message;
+    struct iovec iov = {&message, sizeof(message)};
+    int fd = -1;
 
     free(ctx);
-    while (recv(channel, &message, sizeof(message), 0) == (ssize_t)sizeof(message)) {
+    while (fdpass_receive(channel, &iov, 1, &fd, 1, 0) == (ssize_t)sizeof(message)) {
         if (message.op == CHANNEL_HELLO) {
             pthread_mutex_lock(&agent.lock);
             agent.past = message.status;
@@ -105,10 +98,11 @@ static void *agent_run(void *ctx)
             pthread_mutex_unlock(&agent.lock);
             (void)send(channel, &message, sizeof(message), MSG_NOSIGNAL);
             break;
-        } else if (message.value == 99) {
+        } else if (message.value == CHANNEL_PORT_UNPACK) {
+            (void)close(fd);
             break; /* drops the channel, and lives on */
         } else {
-            agent_connect(channel, &message);
+            agent_connect(channel, &message, fd);
         }
     }
     (void)shutdown(channel, SHUT_RDWR); /* its jail has the same one */
@@ -191,6 +185,12 @@ static void hand_out(struct jail *jail, struct keeper_answer *answer, int *fds)
         (void)close(jail->agent);
     }
     fds[KEEPER_FD_CHANNEL] = agent_start(&jail->agent);
+    answer->channel = CHANNEL_VERSION;
+}
+
+static int inward_socket(void)
+{
+    return socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
 char *saved_slot(const char *name)
@@ -252,6 +252,11 @@ static void keeper_act(const struct keeper_request *req, struct keeper_answer *a
             hand_out(jail, answer, fds);
         } else {
             answer->status = err_set(&answer->err, ESRCH, "no such jail");
+        }
+        return;
+    case KEEPER_SOCKETS:
+        for (uint32_t i = 0; i < req->sockets_n; i++) {
+            fds[i] = inward_socket();
         }
         return;
     case KEEPER_DESTROY:
@@ -336,8 +341,7 @@ static void asked_answer(uv_timer_t *timer)
         answer.status = err_set(&answer.err, ENOTCONN, "away");
     }
     asked->done(asked->ctx, &answer, fds);
-    fd_closep(&fds[0]);
-    fd_closep(&fds[1]);
+    fdpass_close(fds, KEEPER_FDS_MAX);
     uv_close((uv_handle_t *)timer, asked_free);
 }
 

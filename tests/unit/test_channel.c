@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -19,15 +20,17 @@ static uv_loop_t loop;
 static struct agent_channel *channel;
 static int agent = -1; /* its end */
 static int broken, oom_asked;
+static bool broken_hostile;
 static char broken_why[128];
 static int answers[8], answers_n;
 static struct sandbox_log lines[8];
 static char texts[8][CHANNEL_LOG_BYTES_MAX + 1];
 static int lines_n;
 
-static void on_broken(void *ctx, const char *why)
+static void on_broken(void *ctx, const char *why, bool hostile)
 {
     (void)ctx;
+    broken_hostile = hostile;
     (void)snprintf(broken_why, sizeof(broken_why), "%s", why);
     broken++;
     channel = NULL;
@@ -52,15 +55,61 @@ static void on_answer(void *ctx, int fd_or_error)
     answers[answers_n++] = fd_or_error;
 }
 
+/* ---- the keeper ---- */
+
+static struct {
+    keeper_done *done; /* NULL: nobody has asked */
+    void *ctx;
+    uint32_t sockets_n;
+    int asked;
+    int error; /* of its answers */
+} keeper;
+
+void keeper_client_ask(struct keeper_client *client, const struct keeper_request *req,
+                       keeper_done *done, void *ctx)
+{
+    (void)client;
+    if (req->op != KEEPER_SOCKETS || strcmp(req->id, "one") != 0 || req->jail.pid != 7 ||
+        keeper.done) {
+        abort();
+    }
+    keeper.done = done;
+    keeper.ctx = ctx;
+    keeper.sockets_n = req->sockets_n;
+    keeper.asked++;
+}
+
+static void keeper_answers(void)
+{
+    struct keeper_answer answer = {.op = KEEPER_SOCKETS, .status = keeper.error};
+    int fds[KEEPER_FDS_MAX] = KEEPER_FDS_NONE;
+    keeper_done *done = keeper.done;
+
+    if (!done) {
+        return;
+    }
+    for (uint32_t i = 0; keeper.error == 0 && i < keeper.sockets_n; i++) {
+        fds[i] = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    }
+    keeper.done = NULL;
+    done(keeper.ctx, &answer, fds);
+    fdpass_close(fds, KEEPER_FDS_MAX);
+}
+
 static void turn(void)
 {
     for (int i = 0; i < 5; i++) {
+        keeper_answers();
         (void)uv_run(&loop, UV_RUN_NOWAIT);
     }
 }
 
-static void setup(void)
+static uint32_t version;
+
+static void setup_version(uint32_t agents)
 {
+    const struct agent_channel_jail jail = {
+        .id = "one", .name = {.pid = 7}, .version = agents, .sockets = {-1, -1}};
     static const struct agent_channel_handler handler = {
         .on_broken = on_broken, .on_oom = on_oom, .on_log = on_log};
     int ends[2];
@@ -71,7 +120,14 @@ static void setup(void)
         abort();
     }
     agent = ends[1];
-    channel = agent_channel_new(&loop, ends[0], 0, &handler, NULL);
+    memset(&keeper, 0, sizeof(keeper));
+    version = agents;
+    channel = agent_channel_new(&loop, ends[0], &jail, &handler, NULL);
+}
+
+static void setup(void)
+{
+    setup_version(CHANNEL_VERSION_FIRST);
 }
 
 static void teardown(void)
@@ -81,6 +137,7 @@ static void teardown(void)
     for (int i = 0; i < answers_n; i++) {
         fd_closep(&answers[i]);
     }
+    keeper_answers();
     (void)uv_run(&loop, UV_RUN_DEFAULT);
     if (uv_loop_close(&loop) < 0) {
         abort();
@@ -124,16 +181,31 @@ static void greet(void)
 {
     struct channel_message hello = hear();
 
-    if (hello.op == CHANNEL_HELLO && hello.value == CHANNEL_VERSION) {
-        say(CHANNEL_HELLO, 0, 0, CHANNEL_VERSION);
+    if (hello.op == CHANNEL_HELLO && hello.value == version) {
+        say(CHANNEL_HELLO, 0, 0, version);
     }
 }
 
-static uint32_t ask(uint16_t port)
+/* Of an agent of the first release, which makes the connection. */
+static uint32_t ask(void)
 {
-    agent_channel_connect(channel, port, on_answer, NULL);
+    agent_channel_connect(channel, AGENT_PORT, on_answer, NULL);
     struct channel_message question = hear();
-    return question.op == CHANNEL_CONNECT && question.value == port ? question.seq : 0;
+    return question.op == CHANNEL_CONNECT && question.value == AGENT_PORT ? question.seq : 0;
+}
+
+/* Of any other: *fd is its end of the connection. */
+static uint32_t ask_giving(uint32_t port, int *fd)
+{
+    struct channel_message message = {0};
+    struct iovec iov = {&message, sizeof(message)};
+
+    agent_channel_connect(channel, port, on_answer, NULL);
+    turn();
+    ssize_t n = fdpass_receive(agent, &iov, 1, fd, 1, MSG_DONTWAIT);
+    return n == (ssize_t)sizeof(message) && message.op == CHANNEL_CONNECT && message.value == port
+               ? message.seq
+               : 0;
 }
 
 static int open_fds(void)
@@ -157,7 +229,7 @@ static void hands_out_sockets(void)
 
     setup();
     greet();
-    uint32_t seq = ask(8080);
+    uint32_t seq = ask();
     CHECK(seq != 0);
     tcp_pair(pair);
     CHECK_INT(setsockopt(pair[0], SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
@@ -178,7 +250,7 @@ static void answers_come_in_any_order(void)
 {
     setup();
     greet();
-    uint32_t first = ask(1), second = ask(2);
+    uint32_t first = ask(), second = ask();
     say(CHANNEL_CONNECT, second, -ECONNREFUSED, 0);
     say(CHANNEL_CONNECT, first, -ENETUNREACH, 0);
     CHECK_INT(answers_n, 2);
@@ -191,11 +263,11 @@ static void answers_come_in_any_order(void)
 static void requests_need_not_wait_for_the_hello(void)
 {
     setup();
-    agent_channel_connect(channel, 80, on_answer, NULL);
+    agent_channel_connect(channel, AGENT_PORT, on_answer, NULL);
     CHECK_INT(hear().op, CHANNEL_HELLO);
     struct channel_message question = hear();
     CHECK_INT(question.op, CHANNEL_CONNECT);
-    say(CHANNEL_HELLO, 0, 0, CHANNEL_VERSION);
+    say(CHANNEL_HELLO, 0, 0, version);
     say(CHANNEL_CONNECT, question.seq, -ECONNREFUSED, 0);
     CHECK_INT(answers[0], -ECONNREFUSED);
     teardown();
@@ -204,18 +276,194 @@ static void requests_need_not_wait_for_the_hello(void)
 static void another_version_breaks(void)
 {
     setup();
-    agent_channel_connect(channel, 80, on_answer, NULL);
+    agent_channel_connect(channel, AGENT_PORT, on_answer, NULL);
     say(CHANNEL_HELLO, 0, 0, CHANNEL_VERSION + 1);
     CHECK_INT(broken, 1);
     CHECK_INT(answers[0], -ECONNRESET);
     teardown();
 }
 
+/* ---- connections that are made from outside ---- */
+
+static void the_agent_is_given_its_end(void)
+{
+    static const uint32_t ports[] = {AGENT_PORT, CHANNEL_PORT_CONTROL, CHANNEL_PORT_UNPACK};
+    char byte = 0;
+
+    for (size_t i = 0; i < countof(ports); i++) {
+        int fd = -1;
+        setup_version(CHANNEL_VERSION);
+        greet();
+        uint32_t seq = ask_giving(ports[i], &fd);
+        CHECK(seq != 0);
+        CHECK(fd >= 0);
+        CHECK_INT(answers_n, 0); /* not before it says so */
+        say(CHANNEL_CONNECT, seq, 0, 0);
+        CHECK_INT(answers_n, 1);
+        CHECK(fcntl(answers[0], F_GETFD) & FD_CLOEXEC);
+        CHECK(fcntl(answers[0], F_GETFL) & O_NONBLOCK);
+        CHECK_INT(write(fd, "x", 1), 1);
+        CHECK_INT(recv(answers[0], &byte, 1, 0), 1);
+        CHECK_INT(byte, 'x');
+        CHECK_INT(keeper.asked, 1);
+        CHECK_INT(keeper.sockets_n, 2);
+        fd_closep(&fd);
+        teardown();
+    }
+}
+
+static void what_it_does_not_serve_is_closed(void)
+{
+    int before = open_fds();
+    int fd = -1;
+    char byte;
+
+    setup_version(CHANNEL_VERSION);
+    greet();
+    say(CHANNEL_CONNECT, ask_giving(CHANNEL_PORT_UNPACK, &fd), -ENOMEM, 0);
+    CHECK_INT(answers[0], -ENOMEM);
+    CHECK_INT(read(fd, &byte, 1), 0);
+    fd_closep(&fd);
+    teardown();
+    CHECK_INT(open_fds(), before);
+}
+
+/* An agent that was taken over may say that it is of the first release, and hand out sockets of
+ * which it keeps a copy. */
+static void nothing_is_taken_from_the_agent(void)
+{
+    int before = open_fds();
+    int pair[2], fd = -1;
+
+    setup_version(CHANNEL_VERSION);
+    say(CHANNEL_HELLO, 0, 0, CHANNEL_VERSION_FIRST);
+    CHECK_INT(broken, 1);
+    CHECK_STR(broken_why, "it speaks another version");
+    teardown();
+
+    tcp_pair(pair);
+    setup_version(CHANNEL_VERSION);
+    greet();
+    say_fds(ask_giving(AGENT_PORT, &fd), pair, 1);
+    CHECK_INT(broken, 1);
+    CHECK_STR(broken_why, "it handed over a descriptor, which no agent does");
+    CHECK(broken_hostile);
+    CHECK_INT(answers[0], -ECONNRESET);
+    fd_closep(&fd);
+    (void)close(pair[0]), (void)close(pair[1]);
+    teardown();
+    CHECK_INT(open_fds(), before);
+}
+
+static int service(int family, uint16_t *port)
+{
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback};
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr *address = family == AF_INET ? (void *)&v4 : (void *)&v6;
+    socklen_t len = family == AF_INET ? sizeof(v4) : sizeof(v6);
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (bind(fd, address, len) < 0 || listen(fd, 8) < 0 || getsockname(fd, address, &len) < 0) {
+        abort();
+    }
+    *port = ntohs(family == AF_INET ? v4.sin_port : v6.sin6_port);
+    return fd;
+}
+
+static void services_are_reached_without_the_agent(void)
+{
+    static const int families[] = {AF_INET, AF_INET6};
+
+    for (size_t i = 0; i < countof(families); i++) {
+        uint16_t port = 0;
+        int fd = service(families[i], &port);
+        setup_version(i == 0 ? CHANNEL_VERSION : CHANNEL_VERSION_FIRST);
+        greet();
+        agent_channel_connect(channel, port, on_answer, NULL);
+        turn();
+        CHECK_INT(answers_n, 1);
+        CHECK_THAT(answers[0] >= 0, "family %d: %d", families[i], answers[0]);
+        CHECK_INT(keeper.asked, i + 1); /* the second address needs a socket of its own */
+        int peer = accept(fd, NULL, NULL);
+        CHECK(peer >= 0);
+        (void)close(peer), (void)close(fd);
+        agent_channel_connect(channel, port, on_answer, NULL); /* nobody listens any more */
+        turn();
+        CHECK_INT(answers_n, 2);
+        CHECK_INT(answers[1], -ECONNREFUSED);
+        struct channel_message none;
+        CHECK_INT(recv(agent, &none, sizeof(none), MSG_DONTWAIT), -1);
+        teardown();
+    }
+}
+
+static void a_keeper_that_is_away_is_asked_again(void)
+{
+    uint16_t port = 0;
+    int fd = service(AF_INET, &port);
+
+    setup_version(CHANNEL_VERSION);
+    greet();
+    keeper.error = -ENOTCONN;
+    agent_channel_connect(channel, port, on_answer, NULL);
+    turn();
+    CHECK_INT(answers_n, 0);
+    keeper.error = 0;
+    while (answers_n == 0 && uv_run(&loop, UV_RUN_ONCE)) {
+        keeper_answers();
+    }
+    CHECK(answers[0] >= 0);
+    CHECK_INT(keeper.asked, 2);
+    agent_channel_connect(channel, port, on_answer, NULL);
+    keeper.error = -ESRCH; /* the jail is gone */
+    turn();
+    CHECK_INT(answers[1], -ECONNRESET);
+    (void)close(fd);
+    teardown();
+}
+
+static void a_late_answer_of_the_keeper_finds_it_closed(void)
+{
+    int before = open_fds();
+
+    setup_version(CHANNEL_VERSION);
+    greet();
+    agent_channel_connect(channel, 80, on_answer, NULL);
+    agent_channel_close(channel);
+    channel = NULL;
+    CHECK_INT(answers[0], -ENOTCONN);
+    CHECK(keeper.done != NULL);
+    teardown();
+    CHECK_INT(open_fds(), before);
+}
+
+/* One question to the keeper for many requests, at most KEEPER_SOCKETS_MAX at a time. */
+static void requests_share_a_question(void)
+{
+    uint16_t port = 0;
+    int fd = service(AF_INET, &port);
+
+    setup_version(CHANNEL_VERSION);
+    greet();
+    for (int i = 0; i < 3; i++) {
+        agent_channel_connect(channel, port, on_answer, NULL);
+    }
+    turn();
+    CHECK_INT(answers_n, 3);
+    CHECK_INT(keeper.asked, 2); /* the first asked before the others were there */
+    CHECK_INT(keeper.sockets_n, 2);
+    (void)close(fd);
+    teardown();
+}
+
+/* ---- an agent of the first release ---- */
+
 static void closing_answers_what_waits(void)
 {
     setup();
     greet();
-    (void)ask(80);
+    (void)ask();
     agent_channel_close(channel);
     channel = NULL;
     CHECK_INT(answers[0], -ENOTCONN);
@@ -227,7 +475,7 @@ static void the_agents_end_closing_breaks(void)
 {
     setup();
     greet();
-    (void)ask(80);
+    (void)ask();
     fd_closep(&agent);
     turn();
     CHECK_INT(broken, 1);
@@ -250,7 +498,7 @@ static void bad_answers_break(void)
     for (int i = 0; i < 8; i++) {
         setup();
         greet();
-        uint32_t seq = ask(80);
+        uint32_t seq = ask();
         switch (i) {
         case 0: /* success without a socket */
             say(CHANNEL_CONNECT, seq, 0, 0);
@@ -326,7 +574,7 @@ static void only_connected_tcp_is_taken(void)
         CHECK(cases[i].fd >= 0);
         setup();
         greet();
-        say_fds(ask(80), &cases[i].fd, 1);
+        say_fds(ask(), &cases[i].fd, 1);
         CHECK_INT(broken, 1);
         CHECK_STR(broken_why, cases[i].why);
         CHECK_INT(answers[0], -ECONNRESET);
@@ -349,7 +597,7 @@ static void a_connection_that_was_reset_is_taken(void)
     (void)close(pair[1]);
     setup();
     greet();
-    say_fds(ask(80), &pair[0], 1);
+    say_fds(ask(), &pair[0], 1);
     CHECK_INT(broken, 0);
     CHECK(answers[0] >= 0);
     (void)close(pair[0]);
@@ -377,7 +625,7 @@ static void the_closer_gets_every_descriptor(void)
     greet();
     int first = open_fds();
     foreign_closer_set(closer);
-    say_fds(ask(80), many, 3);
+    say_fds(ask(), many, 3);
     CHECK_INT(broken, 1);
     CHECK_INT(closed_n, 4); /* the channel, too: messages in it may hold more */
     CHECK_INT(open_fds(), first + 3);
@@ -434,7 +682,7 @@ static void too_many_requests_are_refused(void)
     setup();
     refused = 0;
     for (int i = 0; i < CHANNEL_REQUESTS_MAX + 5; i++) {
-        agent_channel_connect(channel, 80, on_refused, NULL);
+        agent_channel_connect(channel, AGENT_PORT, on_refused, NULL);
     }
     CHECK_INT(refused, 5);
 
@@ -565,7 +813,7 @@ static void quiet_is_known_by_the_close(void)
         struct channel_message asked = ask_quiet();
         CHECK_INT(asked.op, CHANNEL_QUIET);
         CHECK_INT(asked.value, CHANNEL_QUIET_HOLD);
-        agent_channel_connect(channel, 80, on_answer, NULL);
+        agent_channel_connect(channel, AGENT_PORT, on_answer, NULL);
         if (!unread) {
             (void)hear(); /* else the close resets, before the answer is read */
         }
@@ -585,7 +833,7 @@ static void quiet_is_known_by_the_close(void)
 static void on_answer_again(void *ctx, int fd_or_error)
 {
     answers[answers_n++] = fd_or_error;
-    agent_channel_connect(ctx, 1234, on_answer, NULL);
+    agent_channel_connect(ctx, AGENT_PORT, on_answer, NULL);
 }
 
 /* The edge asks again when a request fails, before anybody is told that the channel is gone. */
@@ -593,7 +841,7 @@ static void asking_again_while_it_closes_is_refused(void)
 {
     setup();
     greet();
-    agent_channel_connect(channel, 1234, on_answer_again, channel);
+    agent_channel_connect(channel, AGENT_PORT, on_answer_again, channel);
     (void)hear();
     struct channel_message asked = ask_quiet();
     say(CHANNEL_QUIET, asked.seq, 0, 0);
@@ -671,6 +919,14 @@ int main(void)
         {"answers come in any order", answers_come_in_any_order},
         {"requests need not wait for the hello", requests_need_not_wait_for_the_hello},
         {"another version breaks", another_version_breaks},
+        {"the agent is given its end", the_agent_is_given_its_end},
+        {"what it does not serve is closed", what_it_does_not_serve_is_closed},
+        {"nothing is taken from the agent", nothing_is_taken_from_the_agent},
+        {"services are reached without the agent", services_are_reached_without_the_agent},
+        {"a keeper that is away is asked again", a_keeper_that_is_away_is_asked_again},
+        {"a late answer of the keeper finds it closed",
+         a_late_answer_of_the_keeper_finds_it_closed},
+        {"requests share a question", requests_share_a_question},
         {"closing answers what waits", closing_answers_what_waits},
         {"the agent's end closing breaks", the_agents_end_closing_breaks},
         {"bad answers break, and leak nothing", bad_answers_break},

@@ -228,13 +228,22 @@ static void version_op_and_pid_are_checked(void)
     refused(&req, "version");
     req = good(0);
     refused(&req, "op");
-    req = good(KEEPER_PACK + 1);
+    req = good(KEEPER_SOCKETS + 1);
     refused(&req, "op");
     req = good(KEEPER_ATTACH);
     req.jail.pid = 1; /* the host's init, whatever its start time */
     refused(&req, "jail.pid");
     req.jail.pid = -5;
     refused(&req, "jail.pid");
+    req = good(KEEPER_SOCKETS);
+    req.jail.pid = 1;
+    req.sockets_n = 1;
+    refused(&req, "jail.pid");
+    req.jail.pid = 2;
+    req.sockets_n = 0;
+    refused(&req, "sockets_n");
+    req.sockets_n = KEEPER_SOCKETS_MAX + 1;
+    refused(&req, "sockets_n");
 }
 
 static void fields_of_other_requests_do_not_matter(void)

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <signal.h>
 
+#include "agent/channel.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "sandbox/start_command.h"
@@ -303,7 +304,7 @@ static void dials_and_mends_the_channel(void)
     create(60000);
     UNTIL(created.calls == 1);
     dialed = 0;
-    sandbox_dial(find(created.id), 8080, on_dialed, NULL);
+    sandbox_dial(find(created.id), AGENT_PORT, on_dialed, NULL);
     UNTIL(dialed != 0);
     CHECK(dialed > 0);
     struct pollfd readable = {.fd = dialed, .events = POLLIN};
@@ -313,17 +314,17 @@ static void dials_and_mends_the_channel(void)
     (void)close(dialed);
 
     dialed = 0;
-    sandbox_dial(find(created.id), 81, on_dialed, NULL);
+    sandbox_dial(find(created.id), 1, on_dialed, NULL);
     UNTIL(dialed == -ECONNREFUSED);
 
-    /* Port 99 makes this agent drop its channel each time: asked twice, then given up. */
+    /* An unpacker makes this agent drop its channel each time: asked twice, then given up. */
     dialed = 0;
-    sandbox_dial(find(created.id), 99, on_dialed, NULL);
+    sandbox_dial(find(created.id), CHANNEL_PORT_UNPACK, on_dialed, NULL);
     UNTIL(dialed == -ETIMEDOUT);
     CHECK_INT(keeper.attaches, 1);
     CHECK(find(created.id));
     dialed = 0;
-    sandbox_dial(find(created.id), 8080, on_dialed, NULL);
+    sandbox_dial(find(created.id), AGENT_PORT, on_dialed, NULL);
     UNTIL(dialed > 0);
     (void)close(dialed);
     CHECK_INT(keeper.attaches, 2);
@@ -387,7 +388,7 @@ static void a_restart_adopts(void)
     UNTIL(strcmp(recorded(ids[1]), "killed/it was gone when the daemon looked for it") == 0);
     UNTIL(strcmp(recorded(ids[2]), "killed/timeout") == 0);
     dialed = 0;
-    sandbox_dial(find(ids[0]), 8080, on_dialed, NULL);
+    sandbox_dial(find(ids[0]), AGENT_PORT, on_dialed, NULL);
     UNTIL(dialed > 0);
     (void)close(dialed);
     UNTIL(agent.inits >= 5); /* three creates, one adoption, one create */
@@ -406,7 +407,7 @@ static void adoption_waits_for_the_keeper(void)
     open_house();
     create(60000);
     dialed = 0;
-    sandbox_dial(find(id), 8080, on_dialed, NULL);
+    sandbox_dial(find(id), AGENT_PORT, on_dialed, NULL);
     for (int i = 0; i < 20; i++) {
         (void)uv_run(&loop, UV_RUN_NOWAIT);
     }

@@ -212,7 +212,7 @@ static void traffic_wakes_it(void)
     (void)json_object_set_new(find(id)->options, "timeout", json_integer(1000));
     sandbox_pause(find(id), true, on_paused, NULL);
     dialed = 0;
-    sandbox_dial(find(id), 8080, on_dialed, NULL); /* comes while it is being paused */
+    sandbox_dial(find(id), AGENT_PORT, on_dialed, NULL); /* comes while it is being paused */
     UNTIL(dialed != 0);
     CHECK(dialed > 0);
     fd_closep(&dialed);
@@ -224,13 +224,13 @@ static void traffic_wakes_it(void)
     pause_it(true);
     sandbox_wake(find(id));
     dialed = 0;
-    sandbox_dial(find(id), 8080, on_dialed, NULL);
+    sandbox_dial(find(id), AGENT_PORT, on_dialed, NULL);
     UNTIL(dialed > 0);
     fd_closep(&dialed);
 
     pause_it(true);
     dialed = 0;
-    sandbox_dial(find(id), 8080, on_dialed, NULL); /* nobody has woken it */
+    sandbox_dial(find(id), AGENT_PORT, on_dialed, NULL); /* nobody has woken it */
     CHECK_INT(dialed, -ESHUTDOWN);
     teardown();
 }
@@ -242,7 +242,7 @@ static void who_may_not_wake_it_does_not(void)
     (void)json_object_set_new(find(id)->options, "autoResume", json_true());
     sandbox_pause(find(id), true, on_paused, NULL);
     dialed = 0;
-    sandbox_dial_awake(find(id), 8080, on_dialed, NULL);
+    sandbox_dial_awake(find(id), AGENT_PORT, on_dialed, NULL);
     UNTIL(dialed != 0);
     CHECK_INT(dialed, -ESHUTDOWN);
     UNTIL(paused.calls == 1);

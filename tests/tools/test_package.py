@@ -1,0 +1,147 @@
+"""What the package is made of agrees with the tree: versions, dependencies, manual pages, completions."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from machine import TREE
+
+PROGRAM = TREE / "build/atoll"
+
+
+def output(*words, **options):
+    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60, **options).stdout
+
+
+def help_text():
+    return output(PROGRAM, "help")
+
+
+def commands():
+    return re.findall(r"^  ([a-z]+)", help_text().split("\nSettings.")[0], re.M)
+
+
+def settings():
+    return re.findall(r"^  --([a-z-]+) ", help_text(), re.M)
+
+
+# ---- versions ----
+
+
+@pytest.fixture
+def clone(machine):
+    tree = machine.directory / "tree"
+    output("git", "clone", "-q", "--no-local", "--depth", "3", f"file://{TREE}", tree)
+    shutil.copy(TREE / "tools/version", tree / "tools/version")
+    return tree
+
+
+def package_version(tree):
+    return output("tools/version", "package", cwd=tree).strip()
+
+
+def test_the_program_and_the_package_have_the_version_of_meson_build():
+    [version] = re.findall(r"^project\(.*? version: '([^']*)'", (TREE / "meson.build").read_text())
+    assert output(PROGRAM, "version") == output(PROGRAM, "--version") == f"atoll {version}\n"
+    assert output("tools/version", cwd=TREE) == f"{version}\n"
+    assert package_version(TREE).startswith(version)
+
+
+def test_packages_of_commits_sort_before_their_release_and_after_earlier_commits(clone):
+    release = output("tools/version", cwd=clone).strip()
+    late = package_version(clone)
+    output("git", "tag", "-a", f"v{release}", "-m", "x", cwd=clone, env={"GIT_COMMITTER_NAME": "x", "GIT_COMMITTER_EMAIL": "x@x.org", "PATH": "/usr/bin"})
+    assert package_version(clone) == release
+    output("git", "reset", "-q", "--soft", "HEAD~2", cwd=clone)
+    early = package_version(clone)
+    for older, newer in [(early, late), (late, release)]:
+        output("dpkg", "--compare-versions", older, "lt", newer)
+
+
+# ---- dependencies ----
+
+
+def group(name):
+    [words] = re.findall(rf'^{name}="([^"]*)"', (TREE / "tools/deps").read_text(), re.M)
+    return set(words.split())
+
+
+def field(name):
+    text = (TREE / "debian/control").read_text()
+    [value] = re.findall(rf"^{name}: ((?:.*\n(?: .*\n)*))", text, re.M)
+    return {re.sub(r" *\(.*?\)", "", word).strip() for line in value.split(",") for word in line.split("|")}
+
+
+def test_the_package_needs_what_a_run_needs():
+    assert group("run") <= field("Depends")
+    libraries = re.findall(r'echo "(libbsd0 .*)"', (TREE / "tools/deps").read_text())
+    for name in libraries[0].replace("$gnutls", "libgnutls30 libgnutls30t64").split():
+        assert name in field("Depends")
+
+
+def test_the_package_is_built_with_what_a_build_needs():
+    assert group("build") - {"libc6-dev"} <= field("Build-Depends")
+
+
+# ---- what is installed ----
+
+
+@pytest.fixture
+def dest(machine):
+    installed = machine.run("tools/install", str(machine.directory / "dest"), "/usr")
+    assert installed.returncode == 0, installed.stderr
+    return machine.directory / "dest"
+
+
+def test_the_manual_knows_every_command_and_every_setting(dest):
+    page = (dest / "usr/share/man/man1/atoll.1").read_text().replace("\\-", "-")
+    config = (dest / "usr/share/man/man5/atoll.conf.5").read_text().replace("\\-", "-")
+    assert len(commands()) > 10 and len(settings()) > 30
+    for command in commands():
+        assert re.search(rf"^\.B atoll {command}\b", page, re.M), command
+    for setting in settings():
+        assert f'.BI --{setting} "' in page, setting
+        assert setting == "config" or f".BI {setting.replace('-', '_')} " in config, setting
+    assert "@" not in re.sub(r"[\w.]+@", "", page + config), "a placeholder was left"
+
+
+def test_the_manual_is_well_formed(dest):
+    if not shutil.which("man"):
+        return  # a minimal machine; others look
+    for page in (dest / "usr/share/man").rglob("*.[15]"):
+        shown = subprocess.run(["man", "--warnings", "-l", page], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin", "MANWIDTH": "200"})
+        assert (shown.returncode, shown.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (["atoll", "doc"], {"doctor"}),
+        (["atoll", "serve", "--tls-"], {"--tls-listen", "--tls-cert", "--tls-key"}),
+        (["atoll", "template", "b"], {"build"}),
+        (["atoll", "serve", "--log-level", ""], {"debug", "info", "warn", "error"}),
+        (["atoll", "serve", "--merge-pages", ""], {"true", "false"}),
+        (["atoll", "tool", "pause_s"], {"pause_sandbox"}),
+    ],
+)
+def test_bash_completes(dest, words, expected):
+    script = """
+        . "$1"; shift
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+        _atoll atoll "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+        printf '%s\\n' "${COMPREPLY[@]}"
+    """
+    completion = dest / "usr/share/bash-completion/completions/atoll"
+    env = {"PATH": f"{dest}/usr/bin:/usr/bin:/bin"}
+    assert set(output("bash", "-c", script, "bash", completion, *words, env=env).split()) == expected
+
+
+# ---- the end of sandboxes ----
+
+
+def test_nothing_of_others_ends_with_the_sandboxes(machine):
+    """A data directory that no daemon has: nothing is found, nothing is said."""
+    result = machine.run("systemd/end-sandboxes", ATOLL_DATA=str(machine.directory / "none"))
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
