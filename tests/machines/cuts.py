@@ -1,5 +1,6 @@
-"""Power cuts: clients make sandboxes, pause, resume, snapshot, fork and build; the machine is cut off at a
-random moment; after the boot all that was acknowledged is there and works, and nothing half made shows.
+"""Power cuts, of a virtual machine (life.py) or of a disk (tests/system/test_power_rounds.py): clients make sandboxes,
+pause, resume, snapshot, fork and build; the power goes at a random moment; after the boot all that was acknowledged is
+there and works, and nothing half made shows.
 
 A round is decided by its seed as far as clients can decide it: what they do, in which order, after how many
 acknowledgements the power goes and how long after the last of them. What a machine does in that time is
@@ -9,7 +10,6 @@ import random
 import threading
 import time
 
-import httpx
 from e2b import Sandbox, Secret, Template, Volume
 
 CLIENTS = 2
@@ -17,7 +17,6 @@ ACKNOWLEDGEMENTS_MAX = 5
 LINGER_S_MAX = 8.0
 WORK_S_MAX = 900
 LIFE_S = 36000
-POOL = "/var/lib/atoll/pool"
 
 # Keeps a word in its memory, and writes it down when it is asked.
 KEEPER = """X=%s; trap 'echo $X >/home/user/told' USR1; sleep infinity & while :; do wait; done"""
@@ -295,16 +294,7 @@ class Look:
 def pool(machine):
     """What is on the pool's disk, apart from the disks of jails that run, which come and go, and from
     what builds keep of their steps."""
-    command = f"cd {POOL} && ls -d saved/* layers/* volumes/* 2>/dev/null; true"
-    return {name for name in machine.ssh(command).stdout.split() if not name.startswith("saved/saved-build-")}
-
-
-def answers(smoke):
-    """Whether the daemon and its keeper are up."""
-    try:
-        return smoke.api("GET", "/health").status_code in (200, 204)
-    except httpx.TransportError:
-        return False
+    return {name for name in machine.pool_names() if not name.startswith("saved/saved-build-")}
 
 
 def work_until_cut(smoke, machine, seed):

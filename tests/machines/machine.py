@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 MEMORY_MB = 4096
-BOOT_S = 600
+BOOT_S = 1800
 COMMAND_S = 1800
 PROBE_S = 30
 KERNEL = "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off no5lvl cryptomgr.notests quiet"
@@ -135,6 +135,10 @@ class Machine:
         """Copies a file into the machine."""
         with open(path, "rb") as file:
             self.ssh(f"cat >{to}", stdin=file)
+
+    def pool_names(self):
+        """What lies in the directories of the pool that outlive sandboxes."""
+        return self.ssh("cd /var/lib/atoll/pool && ls -d saved/* layers/* volumes/* 2>/dev/null; true").stdout.split()
 
     def reboot(self):
         boot = self.ssh("cat /proc/sys/kernel/random/boot_id").stdout
