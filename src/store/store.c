@@ -277,6 +277,33 @@ static struct store_job *batch_run_singly(struct store *store, struct store_job 
     return finished;
 }
 
+/* A commit that changes no page syncs nothing, so who wants earlier ones on the disk has the log
+ * synced. */
+static int log_sync(struct store *store, struct err *err)
+{
+    sqlite3_file *log = NULL;
+    int code = sqlite3_file_control(store->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, (void *)&log);
+
+    if (code == SQLITE_OK && log && log->pMethods) {
+        code = log->pMethods->xSync(log, SQLITE_SYNC_NORMAL);
+    }
+    return code == SQLITE_OK ? 0
+                             : err_set(err, EIO, "write the log of %s to the disk: %s", store->path,
+                                       sqlite3_errstr(code));
+}
+
+static void batch_settle(struct store *store, struct store_job *batch)
+{
+    struct store_job *job;
+    bool synced = false;
+
+    DL_FOREACH (batch, job) {
+        if (job->durability == STORE_SETTLE && job->err.code == 0 && !synced) {
+            synced = log_sync(store, &job->err) == 0;
+        }
+    }
+}
+
 /* What is old enough is forgotten. A purge that fails is tried again; it endangers nothing. */
 static void purge(struct store *store)
 {
@@ -327,6 +354,7 @@ static void writer_main(void *arg)
         if (batch_run(store, batch) < 0 && batch->next) {
             batch = batch_run_singly(store, batch);
         }
+        batch_settle(store, batch);
         uv_mutex_lock(&store->lock);
         histogram_add(&store->commit, clock_mono_us() - begun_us);
         DL_CONCAT(store->finished, batch);

@@ -29,7 +29,7 @@ from world import Authority, Names, Web  # noqa: E402
 
 READY_S = 3600  # the first start unpacks the base template
 OUTSIDE = "10.0.2.2"  # this machine's loopback, as the other one sees it
-APT = "DEBIAN_FRONTEND=noninteractive apt-get -y -q --no-download -o Dpkg::Options::=--force-confold"
+APT = "DEBIAN_FRONTEND=noninteractive apt-get -y -q -o Dpkg::Options::=--force-confold"
 
 
 class World:
