@@ -474,6 +474,17 @@ static int db_teach(sqlite3 *db, struct err *err)
                : store_fail(db, err, "set up");
 }
 
+/* A template and its first build are recorded one after the other. What a cut left between them was
+ * told to nobody, and could never be started from. */
+static int halves_remove(struct store *store, struct err *err)
+{
+    return exec(store->db,
+                "DELETE FROM templates WHERE team_id IS NOT NULL AND build_id = ''"
+                " AND saved IS NULL AND snapshot_of IS NULL"
+                " AND id NOT IN (SELECT template_id FROM builds)",
+                "remove templates that were cut short", err);
+}
+
 static int store_prepare(struct store *store, struct err *err)
 {
     int r = file_prepare(store->path, err);
@@ -489,6 +500,9 @@ static int store_prepare(struct store *store, struct err *err)
     }
     if (r == 0) {
         r = store_migrate(store->db, store->path, err);
+    }
+    if (r == 0) {
+        r = halves_remove(store, err);
     }
     return r < 0 && err->code == EUCLEAN ? err_wrap(err, "%s is damaged", store->path) : r;
 }

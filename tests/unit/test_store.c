@@ -310,6 +310,55 @@ static void settling_writes_what_was_lazy_to_the_disk(void)
     fixture_fini(&f);
 }
 
+static void template_add(struct fixture *f, const char *id, const char *build_id)
+{
+    struct answer answer = {0};
+    struct template_row row = {.id = id,
+                               .alias = id,
+                               .team_id = "team",
+                               .build_id = build_id,
+                               .layers = "",
+                               .user = "user",
+                               .workdir = "",
+                               .env_json = "{}"};
+
+    store_template_save(f->store, &row, on_done, &answer);
+    wait_for(f, &answer);
+    CHECK_INT(answer.error, 0);
+}
+
+/* Its first build is recorded after it: the machine may be cut off between the two. */
+static void a_template_that_was_cut_short_is_removed(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct fixture f;
+    struct answer team = {0}, build = {0};
+
+    CHECK(fixture_init(&f, &dir));
+    store_team_save(f.store, &(struct team_row){.id = "team", .name = "team"}, on_done, &team);
+    wait_for(&f, &team);
+    template_add(&f, "half", "");
+    template_add(&f, "built", "build");
+    template_add(&f, "waiting", "");
+    struct build_row row = {.id = "first",
+                            .template_id = "waiting",
+                            .state = "waiting",
+                            .tags = "",
+                            .layers = "",
+                            .user = "",
+                            .workdir = "",
+                            .env_json = "{}"};
+    store_build_save(f.store, &row, on_done, &build);
+    wait_for(&f, &build);
+    CHECK_INT(build.error, 0);
+    fixture_fini(&f);
+
+    CHECK(fixture_init(&f, &dir));
+    CHECK_INT(count(f.path, "SELECT count(*) FROM templates"), 2);
+    CHECK_INT(count(f.path, "SELECT count(*) FROM templates WHERE id = 'half'"), 0);
+    fixture_fini(&f);
+}
+
 /* ---- versions ---- */
 
 static void sql(const char *path, const char *text)
@@ -631,6 +680,7 @@ int main(void)
         {"close runs what is queued", close_drains},
         {"the file and its log are private", file_is_ours_alone},
         {"settling writes what was lazy to the disk", settling_writes_what_was_lazy_to_the_disk},
+        {"a template that was cut short is removed", a_template_that_was_cut_short_is_removed},
         {"artifacts are counted and saved as one", artifacts_are_counted_and_saved_as_one},
         {"a database of version 0 is migrated", migrates_from_nothing},
         {"a migration that fails leaves nothing", a_failed_step_changes_nothing},
