@@ -248,15 +248,16 @@ class Look:
             row = there.get(thing.id)
             if thing.expected == PAUSED and not row:
                 self.fault(f"template {thing.id} was acknowledged and is not there")
-            elif row and row.get("buildStatus") in ("building", "waiting") and not self.settles(thing.id):
+            elif row and row.get("buildStatus") == "building" and not self.settles(thing.id):
                 self.fault(f"template {thing.id} is still said to be built: {row}")
-            elif row and (thing.expected == PAUSED or row.get("buildStatus") in ("ready", "uploaded")):
+            elif row and (thing.expected == PAUSED or row.get("buildStatus") == "ready"):
                 self.prove_template(thing)
 
     def settles(self, name):
+        """One that waits may still be started; one that was under way has ended."""
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
-            if self.templates().get(name, {}).get("buildStatus") not in ("building", "waiting"):
+            if self.templates().get(name, {}).get("buildStatus") != "building":
                 return True
             time.sleep(2)
         return False
