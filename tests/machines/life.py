@@ -272,7 +272,7 @@ class Life:
 
     def begin(self):
         if self.goes_on:
-            return self.step("boot", self.boot) and self.step("start the units", self.ready)
+            return self.step("boot", self.boot) and self.step("start the units", self.wait_ready)
         first = self.new if self.only_cuts else self.old
         return (
             self.step("boot", self.boot)
