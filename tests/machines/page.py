@@ -97,7 +97,8 @@ def rounds(runs):
 
 def write(store, page):
     runs = results(store)
-    Path(page).write_text(HEAD + table(runs) + CUTS + rounds(runs))
+    found = table(runs) + CUTS + rounds(runs) if runs else "No whole run is on record yet.\n"
+    Path(page).write_text(HEAD + found)
 
 
 def count(store, *releases):
