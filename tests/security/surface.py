@@ -138,6 +138,10 @@ def template(g):
     return {"name": g.name(), **g.part(whole)}
 
 
+def limits(g):
+    return g.part({"sandboxes": 5, "cpus": 8, "memoryMB": 4096, "diskMB": 8192, "builds": 2})
+
+
 EXAMPLES = {
     ("POST", "/v2/sandboxes"): create,
     ("POST", "/sandboxes"): create,
@@ -163,8 +167,18 @@ EXAMPLES = {
     ("POST", "/secrets"): secret,
     ("POST", "/secrets/{}"): lambda g: g.part(secret(g)),
     ("PUT", "/shells/{}"): shell,
-    ("POST", "/api-keys"): lambda g: {"name": g.text()},
-    ("PATCH", "/api-keys/{}"): lambda g: {"name": g.text()},
+    ("POST", "/api-keys"): lambda g: {"name": g.text(), **g.part({"limits": limits(g)})},
+    ("PATCH", "/api-keys/{}"): lambda g: {"name": g.text(), **g.part({"limits": limits(g)})},
+    ("POST", "/access-tokens"): lambda g: {"name": g.text()},
+    ("POST", "/templates"): lambda g: {"dockerfile": "FROM base", "alias": g.name()},
+    ("POST", "/templates/{}"): lambda g: {"dockerfile": "FROM base"},
+    # The operator's: a key of a team is refused, whatever it sends.
+    ("POST", "/nodes/{}"): lambda g: {"status": "draining"},
+    ("POST", "/admin/keys"): lambda g: {"name": g.text()},
+    ("POST", "/admin/teams"): lambda g: {"name": g.name(), "limits": limits(g)},
+    ("PATCH", "/admin/teams/{}"): lambda g: {"limits": limits(g)},
+    ("POST", "/admin/teams/{}/api-keys"): lambda g: {"name": g.text(), "limits": limits(g)},
+    ("PATCH", "/admin/teams/{}/api-keys/{}"): lambda g: {"limits": limits(g)},
     ("POST", "/volumes"): lambda g: {"name": g.name()},
     ("PATCH", "/volumecontent/{}/path"): lambda g: {"uid": 0, "gid": 0, "mode": 0o644},
 }
