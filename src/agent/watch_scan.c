@@ -2,7 +2,9 @@
  *
  * A directory is marked through the descriptor it is read by, so a mark and what is found belong to
  * the same directory whatever is renamed meanwhile. Its path is the tree's, which may be behind: a
- * path that leads elsewhere is tried again when more events have been handled.
+ * path that leads elsewhere is tried again when more events have been handled. A name found in a
+ * directory is told only if the path still leads there after the name was read: the directory may
+ * have been renamed before the file was made.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -300,15 +302,27 @@ static void entry_tell(struct watch_node *node, int dir_fd, const char *name, mo
     const struct watch *watch = node->watch;
     struct stat st;
 
-    if (seen_has(node, name)) {
-        return;
-    }
     seen_add(node, name);
     watch_tell(node, name, FILESYSTEM__EVENT_TYPE__EVENT_TYPE_CREATE);
     if (!watch->ended && S_ISREG(type) && fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
         st.st_size > 0) {
         watch_tell(node, name, FILESYSTEM__EVENT_TYPE__EVENT_TYPE_WRITE);
     }
+}
+
+/* An entry that was just read. False when its directory is not where the tree has it any more. */
+static bool entry_found(struct watch_node *node, int dir_fd, const char *name, mode_t type)
+{
+    if (seen_has(node, name)) {
+        return true;
+    }
+    scoped_fd fd = node_open(node);
+    if (fd < 0) {
+        open_failed(node, fd);
+        return false;
+    }
+    entry_tell(node, dir_fd, name, type);
+    return true;
 }
 
 /* Goes through the directory; stops where the watch ends, for the node is gone then. */
@@ -324,8 +338,8 @@ static void directory_scan(struct watch_node *node, DIR *dir)
             continue;
         }
         mode_t type = type_of(dirfd(dir), ent);
-        if (scan == SCAN_TELL) {
-            entry_tell(node, dirfd(dir), ent->d_name, type);
+        if (scan == SCAN_TELL && !entry_found(node, dirfd(dir), ent->d_name, type)) {
+            return; /* the scan is still due, or nothing is */
         }
         if (!watch->ended && S_ISDIR(type)) {
             directory_find(node, dirfd(dir), ent->d_name, below);

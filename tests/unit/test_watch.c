@@ -17,6 +17,8 @@ enum {
     THOUSAND = 1000,
     RACE_TREES = 300,
     RACE_LEVELS = 4,
+    HALTS = 500,
+    HALT_US_MAX = 250,
     STORM_EVENTS = 40000,  /* more than the kernel queues */
     QUEUED_EVENTS = 14000, /* less */
     NAME_LONG = 200,
@@ -521,6 +523,60 @@ static void renamed_trees_are_told_once(void)
     }
 }
 
+/* Stops the agent wherever it is. */
+static bool agent_halt(void)
+{
+    siginfo_t info;
+
+    return kill(agent.pid, SIGSTOP) == 0 &&
+           waitid(P_PID, (id_t)agent.pid, &info, WSTOPPED | WEXITED | WNOWAIT) == 0 &&
+           info.si_code == CLD_STOPPED;
+}
+
+/* Whether the file's creation was told once, and in the directory's new place. */
+static bool told_as_new(const struct buf *log, const char *old, const char *new, const char *file)
+{
+    char a[160], b[160];
+
+    (void)snprintf(a, sizeof(a), "create %s/%s", old, file);
+    (void)snprintf(b, sizeof(b), "create %s/%s", new, file);
+    return log_count(log, a) == 0 && log_count(log, b) == 1;
+}
+
+/* The agent is stopped while it looks through new directories, at another step each time. Then they
+ * get another path, and files that were never there under the old one. */
+static void a_rename_during_a_scan_is_followed(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    scoped_feed(feed);
+    char old[64], new[64], file[128];
+
+    CHECK(feed_open(&feed, dir.path, ",\"recursive\":true", ""));
+    for (int i = 0; i < HALTS; i++) {
+        (void)snprintf(old, sizeof(old), "old%d", i);
+        (void)snprintf(new, sizeof(new), "new%d", i);
+        make_dir(&dir, old);
+        (void)snprintf(file, sizeof(file), "%s/sub", old);
+        make_dir(&dir, file);
+        (void)usleep((useconds_t)(i % HALT_US_MAX));
+        CHECK(agent_halt());
+        move(&dir, old, &dir, new);
+        (void)snprintf(file, sizeof(file), "%s/late", new);
+        make_file(&dir, file, "");
+        (void)snprintf(file, sizeof(file), "%s/sub/late", new);
+        make_file(&dir, file, "");
+        CHECK_INT(kill(agent.pid, SIGCONT), 0);
+        make_dir(&dir, "end");
+        CHECK(feed_until(&feed, "create end"));
+        drop(&dir, "end", AT_REMOVEDIR);
+        CHECK(feed_until(&feed, "remove end"));
+        CHECK_THAT(told_as_new(&feed.log, old, new, "late") &&
+                       told_as_new(&feed.log, old, new, "sub/late"),
+                   "'late' is not told once, in '%s':\n%s", new, log_text(&feed.log));
+        buf_clear(&feed.log);
+    }
+}
+
 /* ---- ends ---- */
 
 static void the_end_of_the_directory_is_told(void)
@@ -774,6 +830,7 @@ int main(int argc, char **argv)
         {"directories may move in, about and out", directories_may_move},
         {"files of new trees are told once", new_trees_are_told_once},
         {"files of renamed trees are told once", renamed_trees_are_told_once},
+        {"a rename during a scan is followed", a_rename_during_a_scan_is_followed},
         {"the end of the directory ends the watch", the_end_of_the_directory_is_told},
         {"what cannot be watched says why", what_cannot_be_watched_says_why},
         {"network mounts are refused", network_mounts_are_refused},
