@@ -199,8 +199,18 @@ static void new_put(struct watch_node *node, struct watch_node *parent, const ch
     }
 }
 
-/* Watches the open directory, which is `name` in the parent. */
-static void directory_enter(struct watch_node *parent, const char *name, int fd,
+static bool is_named(int parent_fd, const char *name, const struct stat *dir)
+{
+    struct stat st;
+
+    return fstatat(parent_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_dev == dir->st_dev &&
+           st.st_ino == dir->st_ino;
+}
+
+/* Watches the open directory, which is `name` in the parent. It is new only if the name still leads
+ * to it when it is marked: a move before the mark has no IN_MOVE_SELF, so one that left the tree
+ * would never be forgotten. Otherwise events to come tell where it went. */
+static void directory_enter(struct watch_node *parent, int parent_fd, const char *name, int fd,
                             enum watch_scan scan)
 {
     struct watch *watch = parent->watch;
@@ -220,7 +230,7 @@ static void directory_enter(struct watch_node *parent, const char *name, int fd,
     struct watch_node *node = mark ? mark_node(mark, watch) : NULL;
     if (node) {
         known_put(node, parent, name);
-    } else if (!node_find(parent, name)) {
+    } else if (!node_find(parent, name) && is_named(parent_fd, name, &st)) {
         node = node_new(watch, wd, &st);
         node->since = since;
         new_put(node, parent, name, scan);
@@ -235,7 +245,7 @@ static void directory_find(struct watch_node *parent, int parent_fd, const char 
     scoped_fd fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
     if (fd >= 0) {
-        directory_enter(parent, name, fd, scan);
+        directory_enter(parent, parent_fd, name, fd, scan);
     } else if (!is_missing(errno) && !is_closed(errno)) {
         watch_end(parent->watch, RPC_INTERNAL, "error opening the directory '%.160s': %s", name,
                   strerror(errno));
