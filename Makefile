@@ -8,7 +8,7 @@ PROGRAMS = atoll src/agent/atoll-agent src/keeper/atoll-keeper src/interpreter/a
 BENCHES = bench/bench-hand bench/bench-list bench/bench-service
 
 .DEFAULT_GOAL := help
-.PHONY: help build compile run test test-clean test-long check bench bench-full bench-compare bench-build install uninstall deb oci clean deps-criu
+.PHONY: help build compile run test test-clean test-machines test-long check bench bench-full bench-compare bench-build install uninstall deb oci clean deps-criu
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -31,6 +31,9 @@ test-clean: ## takes the tree through both minimal Debian releases, until a sand
 	@tools/deps run
 	@tools/clean-root --run --smoke 12
 	@tools/clean-root --run --smoke 13
+
+test-machines: ## takes the package through its life on virtual machines with Debian 12 and 13, power cuts too
+	@tests/machines/run $(RELEASES)
 
 test-long: ## what takes hours: an upgrade, the package, the image, every SDK of the matrix, both minimal releases, fuzzers
 	@tools/test long

@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <linux/stat.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/fd.h"
 #include "base/id.h"
 
@@ -210,10 +212,22 @@ int staged_close(struct staged *staged, const struct metadata *metadata, struct 
         staged->temporary) {
         r = -errno;
     }
+    if (r == 0 && staged->durable && fsync(fd) < 0) {
+        r = -errno;
+    }
     if (close(fd) < 0 && r == 0 && errno != EINTR) {
         r = -errno; /* a file system may tell only now that it had no room */
     }
     return r < 0 ? err_set(err, -r, "error writing file: %s: %s", staged->target, strerror(-r)) : 0;
+}
+
+/* The name is the directory's. */
+static int name_sync(const char *path)
+{
+    scoped_text copy = xstrdup(path);
+    scoped_fd fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    return fd < 0 || fsync(fd) < 0 ? -errno : 0;
 }
 
 int staged_commit(struct staged *staged, struct err *err)
@@ -228,7 +242,8 @@ int staged_commit(struct staged *staged, struct err *err)
     }
     free(staged->temporary);
     staged->temporary = NULL;
-    return 0;
+    int r = staged->durable ? name_sync(staged->target) : 0;
+    return r < 0 ? err_set(err, -r, "error writing file: %s: %s", staged->target, strerror(-r)) : 0;
 }
 
 void staged_fini(struct staged *staged)

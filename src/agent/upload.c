@@ -86,6 +86,7 @@ static int target_open(struct upload *up, struct str path, struct err *err)
     if (r == 0 && up->terms) {
         target->staged.mode = up->terms->mode;
         target->staged.fresh = !up->terms->force;
+        target->staged.durable = true; /* a volume outlives the machine's power */
     }
     return space_told(up, r, err);
 }

@@ -1,6 +1,7 @@
 #include "keeper/handle.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +20,8 @@
 #include "keeper/saved.h"
 #include "keeper/starting.h"
 #include "keeper/task.h"
+
+enum { VOLUME_NAME_SHOWN = KEEPER_ID_BYTES - (int)sizeof("volume-") };
 
 struct ending {
     struct ending *prev, *next;
@@ -570,8 +573,27 @@ static void handle_pack(struct handler *handler, uint64_t client, const struct k
     struct keeper_request named = *req;
 
     memcpy(named.id, "pack-", sizeof("pack-"));
-    named.save.flags = 0;
     pending_begin(handler, client, &named, pack_work, false);
+}
+
+static void volume_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    struct pending *pending = ctx;
+    struct keeper_answer answer = answer_at_once(pending->handler->kit, &pending->req);
+
+    (void)fds;
+    result->status = answer.status;
+    result->err = answer.err;
+}
+
+/* It is on the disk when it is answered, and how much waits to be written is the tenants' doing. */
+static void handle_volume_make(struct handler *handler, uint64_t client,
+                               const struct keeper_request *req)
+{
+    struct keeper_request named = *req;
+
+    (void)snprintf(named.id, sizeof(named.id), "volume-%.*s", VOLUME_NAME_SHOWN, req->volume.name);
+    pending_begin(handler, client, &named, volume_work, false);
 }
 
 static void restore_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
@@ -626,7 +648,7 @@ static void save_done(struct handler *handler, uint64_t client, const struct kee
     struct keeper_answer answer = answer_to(req, result->status, &result->err);
 
     answer.saved = result->saved;
-    if (result->status == 0 && req->save.flags & KEEPER_SAVE_STOP &&
+    if (result->status == 0 && req->op == KEEPER_SAVE && req->save.flags & KEEPER_SAVE_STOP &&
         !(req->save.flags & KEEPER_SAVE_LOOK)) {
         end_begin(handler, client, req->id, JAIL_GROUPS, &answer);
     } else {
@@ -654,7 +676,7 @@ static void pending_mend(struct handler *handler, const struct keeper_request *r
         if (!(req->save.flags & KEEPER_SAVE_LOOK)) {
             saved_abandon(handler->kit->pool, req->save.name);
         }
-    } else if (req->op == KEEPER_PACK) {
+    } else if (req->op == KEEPER_PACK || req->op == KEEPER_VOLUME_MAKE) {
         return;
     } else if (req->op == KEEPER_RESTORE) {
         result->made = req->plan.keeps_disk ? JAIL_GROUPS : JAIL_ALL;
@@ -769,11 +791,17 @@ static void handle_list(struct handler *handler, uint64_t client, const struct k
 void handler_request(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     static void (*const ops[])(struct handler *, uint64_t, const struct keeper_request *) = {
-        [KEEPER_HELLO] = handle_hello,     [KEEPER_CREATE] = handle_create,
-        [KEEPER_ATTACH] = handle_attach,   [KEEPER_DESTROY] = handle_destroy,
-        [KEEPER_LIST] = handle_list,       [KEEPER_SAVE] = handle_save,
-        [KEEPER_RESTORE] = handle_restore, [KEEPER_LIST_SAVED] = handle_list_saved,
-        [KEEPER_PACK] = handle_pack,       [KEEPER_SOCKETS] = handle_sockets,
+        [KEEPER_HELLO] = handle_hello,
+        [KEEPER_CREATE] = handle_create,
+        [KEEPER_ATTACH] = handle_attach,
+        [KEEPER_DESTROY] = handle_destroy,
+        [KEEPER_LIST] = handle_list,
+        [KEEPER_SAVE] = handle_save,
+        [KEEPER_RESTORE] = handle_restore,
+        [KEEPER_LIST_SAVED] = handle_list_saved,
+        [KEEPER_PACK] = handle_pack,
+        [KEEPER_SOCKETS] = handle_sockets,
+        [KEEPER_VOLUME_MAKE] = handle_volume_make,
     };
     struct keeper_answer answer;
     struct err err = {0};

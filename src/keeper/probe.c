@@ -74,15 +74,6 @@ static char *text_read(const char *path)
     return text;
 }
 
-static bool filesystem_known(const char *type)
-{
-    char line[32];
-    scoped_text text = text_read("/proc/filesystems");
-
-    (void)snprintf(line, sizeof(line), "\t%s\n", type);
-    return strstr(text, line) != NULL;
-}
-
 /* ---- the points ---- */
 
 static enum probe_verdict probe_root(const struct probe *probe, struct probe_result *out)
@@ -156,9 +147,10 @@ static enum probe_verdict probe_btrfs(const struct probe *probe, struct probe_re
     if (statfs(probe->data_dir, &fs) == 0 && fs.f_type == BTRFS_SUPER_MAGIC) {
         return verdict(out, PROBE_OK, "%s is on btrfs", probe->data_dir);
     }
-    if (!filesystem_known("btrfs") && access("/sys/module/btrfs", F_OK) < 0) {
+    scoped_fd loaded = fsopen("btrfs", FSOPEN_CLOEXEC); /* a module is loaded by it */
+    if (loaded < 0 && errno == ENODEV) {
         return verdict(out, PROBE_DEGRADED,
-                       "no btrfs in the kernel: sandboxes have no disk limit; load the module");
+                       "no btrfs in the kernel, and no module of it: sandboxes have no disk limit");
     }
     if (access("/sbin/mkfs.btrfs", X_OK) < 0 && access("/usr/sbin/mkfs.btrfs", X_OK) < 0) {
         return verdict(out, PROBE_DEGRADED,

@@ -63,7 +63,11 @@ static int prepare(struct pool *pool, int dir_fd, const char *name, uint32_t siz
         r = subvol_limit(fd, (uint64_t)size_mb << 20);
     }
     /* Whoever a jail's programs run as shall be able to use it. */
-    return r == 0 && fchmod(fd, 0777) < 0 ? -errno : r;
+    if (r == 0 && fchmod(fd, 0777) < 0) {
+        r = -errno;
+    }
+    /* Who is told of a volume has it after a power cut too, with its limit and its mode. */
+    return r == 0 && syncfs(fd) < 0 ? -errno : r;
 }
 
 static int volume_make(struct pool *pool, const char *name, uint32_t size_mb, struct err *err)

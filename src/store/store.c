@@ -277,6 +277,33 @@ static struct store_job *batch_run_singly(struct store *store, struct store_job 
     return finished;
 }
 
+/* A commit that changes no page syncs nothing, so who wants earlier ones on the disk has the log
+ * synced. */
+static int log_sync(struct store *store, struct err *err)
+{
+    sqlite3_file *log = NULL;
+    int code = sqlite3_file_control(store->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, (void *)&log);
+
+    if (code == SQLITE_OK && log && log->pMethods) {
+        code = log->pMethods->xSync(log, SQLITE_SYNC_NORMAL);
+    }
+    return code == SQLITE_OK ? 0
+                             : err_set(err, EIO, "write the log of %s to the disk: %s", store->path,
+                                       sqlite3_errstr(code));
+}
+
+static void batch_settle(struct store *store, struct store_job *batch)
+{
+    struct store_job *job;
+    bool synced = false;
+
+    DL_FOREACH (batch, job) {
+        if (job->durability == STORE_SETTLE && job->err.code == 0 && !synced) {
+            synced = log_sync(store, &job->err) == 0;
+        }
+    }
+}
+
 /* What is old enough is forgotten. A purge that fails is tried again; it endangers nothing. */
 static void purge(struct store *store)
 {
@@ -327,6 +354,7 @@ static void writer_main(void *arg)
         if (batch_run(store, batch) < 0 && batch->next) {
             batch = batch_run_singly(store, batch);
         }
+        batch_settle(store, batch);
         uv_mutex_lock(&store->lock);
         histogram_add(&store->commit, clock_mono_us() - begun_us);
         DL_CONCAT(store->finished, batch);
@@ -446,6 +474,17 @@ static int db_teach(sqlite3 *db, struct err *err)
                : store_fail(db, err, "set up");
 }
 
+/* A template and its first build are recorded one after the other. What a cut left between them was
+ * told to nobody, and could never be started from. */
+static int halves_remove(struct store *store, struct err *err)
+{
+    return exec(store->db,
+                "DELETE FROM templates WHERE team_id IS NOT NULL AND build_id = ''"
+                " AND saved IS NULL AND snapshot_of IS NULL"
+                " AND id NOT IN (SELECT template_id FROM builds)",
+                "remove templates that were cut short", err);
+}
+
 static int store_prepare(struct store *store, struct err *err)
 {
     int r = file_prepare(store->path, err);
@@ -461,6 +500,9 @@ static int store_prepare(struct store *store, struct err *err)
     }
     if (r == 0) {
         r = store_migrate(store->db, store->path, err);
+    }
+    if (r == 0) {
+        r = halves_remove(store, err);
     }
     return r < 0 && err->code == EUCLEAN ? err_wrap(err, "%s is damaged", store->path) : r;
 }

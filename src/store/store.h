@@ -29,7 +29,11 @@
 
 struct store;
 
-enum store_durability { STORE_LAZY, STORE_SYNC };
+enum store_durability {
+    STORE_LAZY,
+    STORE_SYNC,
+    STORE_SETTLE, /* it changes nothing, and what was written before it is on the disk */
+};
 
 /* Killed sandboxes, events and deliveries are remembered that long. */
 static const int64_t STORE_EVENTS_KEPT_MS = (int64_t)7 * 24 * 3600 * 1000;

@@ -703,12 +703,12 @@ static int keeper_connect(void)
 
 static void a_message_of_the_wrong_size_ends_only_its_sender(void)
 {
-    struct keeper_request hello = {.op = KEEPER_HELLO};
+    struct keeper_request hello = {.version = KEEPER_VERSION, .op = KEEPER_HELLO};
     char byte;
 
     int fd = keeper_connect();
     CHECK(fd >= 0);
-    CHECK(send(fd, "hello", 5, MSG_NOSIGNAL) == 5);
+    CHECK(send(fd, &hello, 5, MSG_NOSIGNAL) == 5);
     struct pollfd closed = {.fd = fd, .events = POLLIN};
     CHECK_INT(poll(&closed, 1, 10 * 1000), 1);
     CHECK_INT(recv(fd, &byte, 1, 0), 0);

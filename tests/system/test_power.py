@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from daemon import Daemon, children, until
-from e2b import Sandbox
+from e2b import Sandbox, Volume
 
 # Counts in memory and on disk.
 COUNTER = """
@@ -175,6 +175,31 @@ def test_so_does_a_snapshot_and_a_resumed_one_is_there_or_paused(machine, sandbo
         Sandbox.kill(again.sandbox_id, **machine.sdk)
     else:
         assert answer.status_code == 404
+
+
+def test_a_volume_that_was_promised_is_there_for_everybody(machine):
+    """It is made, then limited, then opened to all users: none of it may be missing."""
+    volume = Volume.create("promised", api_url=machine.url, api_key=machine.key)
+    machine.lose_power()
+    mounts = {"/data": "promised"}
+    with Sandbox.create(timeout=3600, volume_mounts=mounts, **machine.sdk) as sandbox:
+        assert sandbox.commands.run("touch /data/mine && stat -c %a /data").stdout == "777\n"
+    limits = subprocess.run(
+        ["btrfs", "qgroup", "show", "-r", "--raw", "-F", machine.data / "pool" / "volumes" / volume.volume_id],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert str(10 << 30) in limits.stdout, limits.stdout + limits.stderr
+    Volume.destroy(volume.volume_id, api_url=machine.url, api_key=machine.key)
+
+
+def test_a_file_that_was_put_into_a_volume_is_there_and_whole(machine, monkeypatch):
+    monkeypatch.setenv("E2B_VOLUME_API_URL", machine.url)
+    volume = Volume.create("filled", api_url=machine.url, api_key=machine.key)
+    volume.write_file("/file", "kept")
+    machine.lose_power()
+    with Sandbox.create(timeout=3600, volume_mounts={"/data": "filled"}, **machine.sdk) as sandbox:
+        assert sandbox.commands.run("cat /data/file").stdout == "kept"
+    Volume.destroy(volume.volume_id, api_url=machine.url, api_key=machine.key)
 
 
 def test_a_machine_that_lacks_something_refuses_and_says_what(machine):

@@ -5,7 +5,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "check.h"
@@ -265,6 +267,95 @@ static void file_is_ours_alone(void)
     (void)snprintf(wal, sizeof(wal), "%s-wal", f.path);
     CHECK(stat(f.path, &st) == 0 && (st.st_mode & 0777) == 0600);
     CHECK(stat(wal, &st) == 0 && (st.st_mode & 0777) == 0600);
+    fixture_fini(&f);
+}
+
+/* ---- the disk ---- */
+
+static _Atomic int syncs;
+
+/* SQLite's, which asks for no other. */
+int fdatasync(int fd)
+{
+    syncs++;
+    return (int)syscall(SYS_fdatasync, fd);
+}
+
+static int settle(struct fixture *f)
+{
+    struct answer answer = {0};
+
+    store_settle(f->store, on_done, &answer);
+    wait_for(f, &answer);
+    return answer.error;
+}
+
+/* A commit that changes nothing is none that SQLite would sync. */
+static void settling_writes_what_was_lazy_to_the_disk(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct fixture f;
+
+    CHECK(fixture_init(&f, &dir));
+    for (int i = 0; i < 3; i++) {
+        struct sandbox_row row = a_row(i == 1 ? "one" : "two");
+        CHECK_INT(save(&f, &row, STORE_SYNC), 0); /* the log may begin with a sync of its own */
+        int before = syncs;
+        row.state = "paused";
+        CHECK_INT(save(&f, &row, STORE_LAZY), 0);
+        CHECK_INT(syncs, before);
+        CHECK_INT(settle(&f), 0);
+        CHECK_INT(syncs, before + 1);
+    }
+    fixture_fini(&f);
+}
+
+static void template_add(struct fixture *f, const char *id, const char *build_id)
+{
+    struct answer answer = {0};
+    struct template_row row = {.id = id,
+                               .alias = id,
+                               .team_id = "team",
+                               .build_id = build_id,
+                               .layers = "",
+                               .user = "user",
+                               .workdir = "",
+                               .env_json = "{}"};
+
+    store_template_save(f->store, &row, on_done, &answer);
+    wait_for(f, &answer);
+    CHECK_INT(answer.error, 0);
+}
+
+/* Its first build is recorded after it: the machine may be cut off between the two. */
+static void a_template_that_was_cut_short_is_removed(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    struct fixture f;
+    struct answer team = {0}, build = {0};
+
+    CHECK(fixture_init(&f, &dir));
+    store_team_save(f.store, &(struct team_row){.id = "team", .name = "team"}, on_done, &team);
+    wait_for(&f, &team);
+    template_add(&f, "half", "");
+    template_add(&f, "built", "build");
+    template_add(&f, "waiting", "");
+    struct build_row row = {.id = "first",
+                            .template_id = "waiting",
+                            .state = "waiting",
+                            .tags = "",
+                            .layers = "",
+                            .user = "",
+                            .workdir = "",
+                            .env_json = "{}"};
+    store_build_save(f.store, &row, on_done, &build);
+    wait_for(&f, &build);
+    CHECK_INT(build.error, 0);
+    fixture_fini(&f);
+
+    CHECK(fixture_init(&f, &dir));
+    CHECK_INT(count(f.path, "SELECT count(*) FROM templates"), 2);
+    CHECK_INT(count(f.path, "SELECT count(*) FROM templates WHERE id = 'half'"), 0);
     fixture_fini(&f);
 }
 
@@ -634,6 +725,8 @@ int main(void)
         {"a row over the limit fails alone", a_row_too_large_fails_alone},
         {"close runs what is queued", close_drains},
         {"the file and its log are private", file_is_ours_alone},
+        {"settling writes what was lazy to the disk", settling_writes_what_was_lazy_to_the_disk},
+        {"a template that was cut short is removed", a_template_that_was_cut_short_is_removed},
         {"artifacts are counted and saved as one", artifacts_are_counted_and_saved_as_one},
         {"keys go with every tagged snapshot", keys_go_with_every_tagged_snapshot},
         {"a database of version 0 is migrated", migrates_from_nothing},
