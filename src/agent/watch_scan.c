@@ -2,7 +2,9 @@
  *
  * A directory is marked through the descriptor it is read by, so a mark and what is found belong to
  * the same directory whatever is renamed meanwhile. Its path is the tree's, which may be behind: a
- * path that leads elsewhere is tried again when more events have been handled.
+ * path that leads elsewhere is tried again when more events have been handled. A name found in a
+ * directory is told only if the path still leads there after the name was read: the directory may
+ * have been renamed before the file was made.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -197,8 +199,18 @@ static void new_put(struct watch_node *node, struct watch_node *parent, const ch
     }
 }
 
-/* Watches the open directory, which is `name` in the parent. */
-static void directory_enter(struct watch_node *parent, const char *name, int fd,
+static bool is_named(int parent_fd, const char *name, const struct stat *dir)
+{
+    struct stat st;
+
+    return fstatat(parent_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_dev == dir->st_dev &&
+           st.st_ino == dir->st_ino;
+}
+
+/* Watches the open directory, which is `name` in the parent. It is new only if the name still leads
+ * to it when it is marked: a move before the mark has no IN_MOVE_SELF, so one that left the tree
+ * would never be forgotten. Otherwise events to come tell where it went. */
+static void directory_enter(struct watch_node *parent, int parent_fd, const char *name, int fd,
                             enum watch_scan scan)
 {
     struct watch *watch = parent->watch;
@@ -218,7 +230,7 @@ static void directory_enter(struct watch_node *parent, const char *name, int fd,
     struct watch_node *node = mark ? mark_node(mark, watch) : NULL;
     if (node) {
         known_put(node, parent, name);
-    } else if (!node_find(parent, name)) {
+    } else if (!node_find(parent, name) && is_named(parent_fd, name, &st)) {
         node = node_new(watch, wd, &st);
         node->since = since;
         new_put(node, parent, name, scan);
@@ -233,7 +245,7 @@ static void directory_find(struct watch_node *parent, int parent_fd, const char 
     scoped_fd fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
     if (fd >= 0) {
-        directory_enter(parent, name, fd, scan);
+        directory_enter(parent, parent_fd, name, fd, scan);
     } else if (!is_missing(errno) && !is_closed(errno)) {
         watch_end(parent->watch, RPC_INTERNAL, "error opening the directory '%.160s': %s", name,
                   strerror(errno));
@@ -300,15 +312,27 @@ static void entry_tell(struct watch_node *node, int dir_fd, const char *name, mo
     const struct watch *watch = node->watch;
     struct stat st;
 
-    if (seen_has(node, name)) {
-        return;
-    }
     seen_add(node, name);
     watch_tell(node, name, FILESYSTEM__EVENT_TYPE__EVENT_TYPE_CREATE);
     if (!watch->ended && S_ISREG(type) && fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
         st.st_size > 0) {
         watch_tell(node, name, FILESYSTEM__EVENT_TYPE__EVENT_TYPE_WRITE);
     }
+}
+
+/* An entry that was just read. False when its directory is not where the tree has it any more. */
+static bool entry_found(struct watch_node *node, int dir_fd, const char *name, mode_t type)
+{
+    if (seen_has(node, name)) {
+        return true;
+    }
+    scoped_fd fd = node_open(node);
+    if (fd < 0) {
+        open_failed(node, fd);
+        return false;
+    }
+    entry_tell(node, dir_fd, name, type);
+    return true;
 }
 
 /* Goes through the directory; stops where the watch ends, for the node is gone then. */
@@ -324,8 +348,8 @@ static void directory_scan(struct watch_node *node, DIR *dir)
             continue;
         }
         mode_t type = type_of(dirfd(dir), ent);
-        if (scan == SCAN_TELL) {
-            entry_tell(node, dirfd(dir), ent->d_name, type);
+        if (scan == SCAN_TELL && !entry_found(node, dirfd(dir), ent->d_name, type)) {
+            return; /* the scan is still due, or nothing is */
         }
         if (!watch->ended && S_ISDIR(type)) {
             directory_find(node, dirfd(dir), ent->d_name, below);

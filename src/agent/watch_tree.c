@@ -106,12 +106,12 @@ bool node_put(struct watch_node *node, struct watch_node *parent, const char *na
     if (is_above(node, parent)) {
         return false;
     }
-    if (there) {
-        node_drop(there);
-    }
     node_unindex(node);
     if (node->parent) {
         DL_DELETE(node->parent->children, node);
+    }
+    if (there) { /* only now: the node may have been below it */
+        node_drop(there);
     }
     free(node->place);
     node->place = place_new(parent, name);

@@ -17,6 +17,10 @@ enum {
     THOUSAND = 1000,
     RACE_TREES = 300,
     RACE_LEVELS = 4,
+    HALTS = 500,
+    HALT_US_MAX = 250,
+    LEAVE_ROUNDS = 100,
+    LEAVE_DIRS = 50,
     STORM_EVENTS = 40000,  /* more than the kernel queues */
     QUEUED_EVENTS = 14000, /* less */
     NAME_LONG = 200,
@@ -214,13 +218,19 @@ static bool feed_until(struct feed *feed, const char *line)
     return true;
 }
 
-/* Makes `end` and reads on until it is told; then its line is the last of the text. */
-static const char *feed_text(struct feed *feed, const struct tmpdir *dir)
+/* Makes and removes `end` and reads on until both are told. */
+static bool feed_sync(struct feed *feed, const struct tmpdir *dir)
 {
     make_dir(dir, "end");
     bool came = feed_until(feed, "create end");
     drop(dir, "end", AT_REMOVEDIR);
-    if (!came || !feed_until(feed, "remove end")) {
+    return came && feed_until(feed, "remove end");
+}
+
+/* What has come before `end`. */
+static const char *feed_text(struct feed *feed, const struct tmpdir *dir)
+{
+    if (!feed_sync(feed, dir)) {
         return "the end has not come";
     }
     feed->log.end -= strlen("create end\nremove end\n");
@@ -521,6 +531,110 @@ static void renamed_trees_are_told_once(void)
     }
 }
 
+/* Stops the agent wherever it is. */
+static bool agent_halt(void)
+{
+    siginfo_t info;
+
+    return kill(agent.pid, SIGSTOP) == 0 &&
+           waitid(P_PID, (id_t)agent.pid, &info, WSTOPPED | WEXITED | WNOWAIT) == 0 &&
+           info.si_code == CLD_STOPPED;
+}
+
+/* Whether the file's creation was told once, and in the directory's new place. */
+static bool told_as_new(const struct buf *log, const char *old, const char *new, const char *file)
+{
+    char a[160], b[160];
+
+    (void)snprintf(a, sizeof(a), "create %s/%s", old, file);
+    (void)snprintf(b, sizeof(b), "create %s/%s", new, file);
+    return log_count(log, a) == 0 && log_count(log, b) == 1;
+}
+
+/* The agent is stopped while it looks through new directories, at another step each time. Then they
+ * get another path, and files that were never there under the old one. */
+static void a_rename_during_a_scan_is_followed(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    scoped_feed(feed);
+    char old[64], new[64], file[128];
+
+    CHECK(feed_open(&feed, dir.path, ",\"recursive\":true", ""));
+    for (int i = 0; i < HALTS; i++) {
+        (void)snprintf(old, sizeof(old), "old%d", i);
+        (void)snprintf(new, sizeof(new), "new%d", i);
+        make_dir(&dir, old);
+        (void)snprintf(file, sizeof(file), "%s/sub", old);
+        make_dir(&dir, file);
+        (void)usleep((useconds_t)(i % HALT_US_MAX));
+        CHECK(agent_halt());
+        move(&dir, old, &dir, new);
+        (void)snprintf(file, sizeof(file), "%s/late", new);
+        make_file(&dir, file, "");
+        (void)snprintf(file, sizeof(file), "%s/sub/late", new);
+        make_file(&dir, file, "");
+        CHECK_INT(kill(agent.pid, SIGCONT), 0);
+        CHECK(feed_sync(&feed, &dir));
+        CHECK_THAT(told_as_new(&feed.log, old, new, "late") &&
+                       told_as_new(&feed.log, old, new, "sub/late"),
+                   "'late' is not told once, in '%s':\n%s", new, log_text(&feed.log));
+        buf_clear(&feed.log);
+    }
+}
+
+/* `name` of a directory of the round; with `file`, of a file in it. */
+static const char *round_name(int round, int i, const char *file)
+{
+    static char name[128];
+
+    (void)snprintf(name, sizeof(name), "d%d-%d%s%s", round, i, file ? "/" : "", file ? file : "");
+    return name;
+}
+
+static bool round_told(const struct buf *log, int round, int i, const char *file)
+{
+    char line[160];
+
+    (void)snprintf(line, sizeof(line), "create %s", round_name(round, i, file));
+    return log_count(log, line) == 1;
+}
+
+/* As above, but the directories leave the tree, and others take their names. */
+static void names_taken_again_are_followed(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    scoped_tmpdir other = tmpdir_make();
+    scoped_feed(feed);
+
+    CHECK(feed_open(&feed, dir.path, ",\"recursive\":true", ""));
+    for (int round = 0; round < LEAVE_ROUNDS; round++) {
+        for (int i = 0; i < LEAVE_DIRS; i++) {
+            make_dir(&dir, round_name(round, i, NULL));
+        }
+        (void)usleep((useconds_t)(round % HALT_US_MAX));
+        CHECK(agent_halt());
+        for (int i = 0; i < LEAVE_DIRS; i++) {
+            move(&dir, round_name(round, i, NULL), &other, round_name(round, i, NULL));
+        }
+        CHECK_INT(kill(agent.pid, SIGCONT), 0);
+        CHECK(feed_sync(&feed, &dir));
+        buf_clear(&feed.log);
+        for (int i = 0; i < LEAVE_DIRS; i++) {
+            make_file(&other, round_name(round, i, "away"), "");
+            make_dir(&dir, round_name(round, i, NULL));
+            make_file(&dir, round_name(round, i, "here"), "");
+        }
+        CHECK(feed_sync(&feed, &dir));
+        for (int i = 0; i < LEAVE_DIRS; i++) {
+            CHECK_THAT(round_told(&feed.log, round, i, "here"), "'%s' is not told once",
+                       round_name(round, i, "here"));
+            CHECK_THAT(!round_told(&feed.log, round, i, "away"), "'%s' is told",
+                       round_name(round, i, "away"));
+        }
+        buf_clear(&feed.log);
+    }
+}
+
 /* ---- ends ---- */
 
 static void the_end_of_the_directory_is_told(void)
@@ -774,6 +888,8 @@ int main(int argc, char **argv)
         {"directories may move in, about and out", directories_may_move},
         {"files of new trees are told once", new_trees_are_told_once},
         {"files of renamed trees are told once", renamed_trees_are_told_once},
+        {"a rename during a scan is followed", a_rename_during_a_scan_is_followed},
+        {"names taken again during a scan are followed", names_taken_again_are_followed},
         {"the end of the directory ends the watch", the_end_of_the_directory_is_told},
         {"what cannot be watched says why", what_cannot_be_watched_says_why},
         {"network mounts are refused", network_mounts_are_refused},
