@@ -100,6 +100,15 @@ static void on_data(void *ctx, const char *data, size_t len)
     }
 }
 
+/* Nothing more comes from either side: it closes once all that came is written. */
+static void pipe_finish(struct tls_pipe *pipe)
+{
+    if (pipe->far.ended && pipe->near.ended && link_pending(pipe->far.link) == 0 &&
+        link_pending(pipe->near.link) == 0) {
+        pipe_close(pipe, false);
+    }
+}
+
 static void on_end(void *ctx, int error)
 {
     struct side *side = ctx;
@@ -111,22 +120,24 @@ static void on_end(void *ctx, int error)
     }
     if (error < 0) {
         pipe_close(pipe, true);
-    } else if (side->other->ended) {
-        pipe_close(pipe, false);
-    } else {
-        link_shutdown(side->other->link);
-        patience(pipe);
+        return;
     }
+    link_shutdown(side->other->link);
+    patience(pipe);
+    pipe_finish(pipe);
 }
 
 static void on_written(void *ctx)
 {
     struct side *side = ctx;
 
-    if (!side->pipe->closing && !side->pipe->ready && !side->other->ended &&
-        link_pending(side->link) <= PIPE_PENDING_MAX) {
+    if (side->pipe->closing) {
+        return;
+    }
+    if (!side->pipe->ready && !side->other->ended && link_pending(side->link) <= PIPE_PENDING_MAX) {
         link_read(side->other->link, PIPE_READ_BYTES);
     }
+    pipe_finish(side->pipe);
 }
 
 static void on_run(void *ctx)
