@@ -229,7 +229,7 @@ def test_a_command_is_ended_before_its_sandbox(tools, box):
     ({"X-API-Key": "Bearer KEY"}, 'authorization header is malformed: there is "Bearer " before the key; in X-API-Key'),
     ({"X-API-Key": '"KEY"'}, "authorization header is malformed: the key is in quotes"),
     ({"X-API-Key": "'KEY'"}, "authorization header is malformed: the key is in quotes"),
-    ({"X-API-Key": "sk_e2b_0123"}, "authorization header is malformed: this is an access token"),
+    ({"X-API-Key": "sk_e2b_0123"}, "Invalid access token format"),
     ({"Authorization": "KEY"}, 'authorization header is malformed: write "Bearer " before the key'),
     ({"Authorization": "Bearer Bearer KEY"},
      'authorization header is malformed: there is "Bearer " before the key; in Authorization'),
