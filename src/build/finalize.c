@@ -15,9 +15,7 @@
 #include "base/text.h"
 #include "build/internal.h"
 
-/* Authorities that a step left in /usr/local/share/ca-certificates are put into the bundle. What is
- * open below /usr/local already is left alone: a changed mode would copy the file into this layer.
- */
+/* Authorities that a step left in /usr/local/share/ca-certificates are put into the bundle. */
 static const char finalize_script[] =
     "set -e\n"
     "printf 'ENV_ID=%s\\nTEMPLATE_ID=%s\\nBUILD_ID=%s\\n' \"$1\" \"$1\" \"$2\" >/.e2b\n"
@@ -25,10 +23,6 @@ static const char finalize_script[] =
     "if command -v update-ca-certificates >/dev/null &&\n"
     "   [ -n \"$(ls -A /usr/local/share/ca-certificates 2>/dev/null)\" ]; then\n"
     "  update-ca-certificates >/dev/null\n"
-    "fi\n"
-    "if [ -d /usr/local ]; then\n"
-    "  find /usr/local ! -type l ! -perm -0777 -exec chmod 777 {} + 2>/dev/null ||\n"
-    "    chmod -R 777 /usr/local\n"
     "fi\n";
 
 /* ---- on record ---- */

@@ -9,9 +9,6 @@ from builder import Builder, run
 from daemon import running, until
 from e2b import Sandbox
 
-ENV_PATH = {"type": "ENV", "args": ["PATH", "${PATH}:/my/path"]}
-# The certificate of a sandbox's own authority is put there by the daemon.
-NOT_WRITABLE = "find /usr/local ! -type l ! -writable ! -name atoll-sandbox.crt"
 CERTIFICATE = (
     "openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=mine -keyout /dev/null"
     " -out /usr/local/share/ca-certificates/mine.crt"
@@ -48,41 +45,10 @@ def in_sandbox(daemon, template, command):
 # ---- what is inside ----
 
 
-def test_usr_local_of_base_is_the_user_s(daemon):
-    package = json.dumps({"name": "mine", "version": "1.0.0", "bin": {"mine": "mine.sh"}})
-    script = f"""mkdir /tmp/mine && cd /tmp/mine && echo '{package}' > package.json
-        printf '#!/bin/sh\\necho it runs\\n' > mine.sh && chmod +x mine.sh
-        npm install -g --offline . >&2 && mine"""
-    assert in_sandbox(daemon, "base", NOT_WRITABLE) == ""
-    assert in_sandbox(daemon, "base", script) == "it runs\n"
-
-
-def test_usr_local_of_a_built_template_is_the_user_s(daemon, builder, name):
-    built(builder, [run("mkdir -p /usr/local/lib/a/b && echo x > /usr/local/lib/a/b/c", "root")], name)
-    assert in_sandbox(daemon, name, f"{NOT_WRITABLE}; echo more >> /usr/local/lib/a/b/c") == ""
-
-
 def test_authorities_that_a_build_adds_are_trusted(daemon, builder, name):
     built(builder, [run(CERTIFICATE, "root")], name)
     out = in_sandbox(daemon, name, "openssl verify /usr/local/share/ca-certificates/mine.crt")
     assert out.endswith("mine.crt: OK\n")
-
-
-def test_path_of_a_template_survives_a_login_shell(daemon, builder, name):
-    built(builder, [ENV_PATH, run('[[ "$PATH" == *:/my/path* ]] || exit 1')], name)
-    assert in_sandbox(daemon, name, "echo $PATH").endswith(":/my/path\n")
-
-
-@pytest.mark.parametrize("program", ["socat", "fusermount3", "sshd"])
-def test_base_has_what_e2b_s_templates_have(daemon, program):
-    assert program in in_sandbox(daemon, "base", f"PATH=$PATH:/usr/sbin command -v {program}")
-
-
-def test_sshd_can_be_started(daemon):
-    """As docs/DIFFERENCES.md says."""
-    start = "sudo ssh-keygen -A && sudo mkdir -p /run/sshd && sudo /usr/sbin/sshd"
-    greet = "head -c 8 < /dev/tcp/127.0.0.1/22"
-    assert in_sandbox(daemon, "base", f"({start}) >&2 && {greet}") == "SSH-2.0-"
 
 
 def test_mounts_and_fuse_stay_refused(daemon):
