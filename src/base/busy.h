@@ -23,7 +23,9 @@ const char *busy_enter(const char *what); /* gives the name that was there befor
 void busy_leave(const char *const *before);
 void busy_detail(struct str first, struct str second);
 
-#define busy(what) scoped(busy_leave) const char *const busy_before_ = busy_enter(what)
+/* clang does not count the cleanup as a use. */
+#define busy(what)                                                                                 \
+    scoped(busy_leave) __attribute__((unused)) const char *const busy_before_ = busy_enter(what)
 
 /* What is running, as a clause. A name that changes meanwhile may come out mixed. */
 void busy_show(char out[BUSY_TEXT_BYTES]);
