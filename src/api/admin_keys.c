@@ -4,7 +4,6 @@
  * with a token that lies in the data directory, which only root and the daemon's user can read; it
  * is another with every start. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "api/internal.h"
@@ -22,12 +21,8 @@ static struct admin_key *admin_key_new(const char *name, char text[ADMIN_TEXT_LE
 {
     struct admin_key *key = xnew(struct admin_key);
 
-    memcpy(text, ADMIN_PREFIX, sizeof(ADMIN_PREFIX));
-    id_hex(text + strlen(ADMIN_PREFIX), KEY_HEX_LEN / 2);
+    key_text_make(ADMIN_PREFIX, text, key->hash, key->masked);
     id_uuid(key->id);
-    sha256_hex(text, ADMIN_TEXT_LEN, key->hash);
-    (void)snprintf(key->masked, sizeof(key->masked), ADMIN_PREFIX "%.2s...%s",
-                   text + strlen(ADMIN_PREFIX), text + ADMIN_TEXT_LEN - 4);
     key->name = xstrdup(name);
     key->created_ms = clock_wall_ms();
     return key;

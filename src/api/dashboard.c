@@ -19,6 +19,25 @@ void handle_dashboard_health(struct call *call, const json_t *body)
 
 /* ---- answers ---- */
 
+int order_ask(struct str query, const struct keyset *orders, size_t n, const struct keyset **out,
+              struct err *err)
+{
+    scoped_buf(sort, QUERY_VALUE_BYTES_MAX);
+    int r = query_text(query, "sort", &sort, err);
+
+    *out = &orders[0];
+    if (r <= 0) {
+        return r;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (str_eq(buf_str(&sort), str_of(orders[i].sort))) {
+            *out = &orders[i];
+            return 0;
+        }
+    }
+    return err_set(err, EINVAL, "Invalid sort parameter");
+}
+
 json_t *cursor_json(const char *cursor)
 {
     return cursor[0] ? json_string(cursor) : json_null();

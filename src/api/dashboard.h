@@ -19,6 +19,11 @@ struct page_asked {
 must_check int page_ask(const struct call *call, const struct page_names *names,
                         struct page_asked *out, struct err *err);
 
+/* The order that the query's `sort` names, the first when it names none. -EINVAL with the sentence.
+ */
+must_check int order_ask(struct str query, const struct keyset *orders, size_t n,
+                         const struct keyset **out, struct err *err);
+
 /* {name: [rows of the page], "nextCursor": ...}, or the refusal of a wrong cursor. */
 void page_answer(struct call *call, const struct keyset *keyset, const json_t *rows,
                  const struct page_asked *asked, const char *name);

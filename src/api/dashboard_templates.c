@@ -67,24 +67,6 @@ static const struct keyset orders[] = {
     {"updatedAt", "templateID", false, "updated_at_asc"},
 };
 
-static int order_ask(struct str query, const struct keyset **out, struct err *err)
-{
-    scoped_buf(sort, QUERY_VALUE_BYTES_MAX);
-    int r = query_text(query, "sort", &sort, err);
-
-    *out = &orders[0];
-    if (r <= 0) {
-        return r;
-    }
-    for (size_t i = 0; i < countof(orders); i++) {
-        if (str_eq(buf_str(&sort), str_of(orders[i].sort))) {
-            *out = &orders[i];
-            return 0;
-        }
-    }
-    return err_set(err, EINVAL, "Invalid sort parameter");
-}
-
 static int public_ask(struct str query, int *out, struct err *err)
 {
     scoped_buf(text, QUERY_VALUE_BYTES_MAX);
@@ -112,7 +94,7 @@ void handle_dashboard_templates(struct call *call, const json_t *body)
 
     (void)body;
     int r = page_ask(call, &names, &asked, &err);
-    r = r < 0 ? r : order_ask(query, &order, &err);
+    r = r < 0 ? r : order_ask(query, orders, countof(orders), &order, &err);
     r = r < 0 ? r : public_ask(query, &listing.is_public, &err);
     r = r < 0 ? r : query_text(query, "search", &search, &err);
     if (r < 0) {

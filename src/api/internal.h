@@ -225,6 +225,10 @@ size_t accounts_count(struct api *api, const struct team *team);
 void accounts_add(struct api *api, struct key *key);
 void accounts_remove(struct api *api, struct key *key);
 
+/* The text of a new key, which has room for the prefix and KEY_HEX_LEN digits, and what is kept. */
+void key_text_make(const char *prefix, char *text, char hash[SHA256_HEX_LEN + 1],
+                   char masked[KEY_MASK_BYTES]);
+
 /* One key (key.c). A fresh one is known to nobody yet: accounts_add() makes it work. */
 struct key *key_new(const struct team *team, const char *name, char text[KEY_TEXT_LEN + 1]);
 struct key *key_from_row(const struct team *team, const struct key_row *row); /* NULL: damaged */

@@ -8,16 +8,24 @@
 #include "base/clock.h"
 #include "base/encode.h"
 
+void key_text_make(const char *prefix, char *text, char hash[SHA256_HEX_LEN + 1],
+                   char masked[KEY_MASK_BYTES])
+{
+    const size_t len = strlen(prefix);
+
+    memcpy(text, prefix, len + 1);
+    id_hex(text + len, KEY_HEX_LEN / 2);
+    sha256_hex(text, len + KEY_HEX_LEN, hash);
+    (void)snprintf(masked, KEY_MASK_BYTES, "%s%.2s...%s", prefix, text + len,
+                   text + len + KEY_HEX_LEN - 4);
+}
+
 struct key *key_new(const struct team *team, const char *name, char text[KEY_TEXT_LEN + 1])
 {
     struct key *key = xnew(struct key);
 
-    memcpy(text, KEY_PREFIX, sizeof(KEY_PREFIX));
-    id_hex(text + strlen(KEY_PREFIX), KEY_HEX_LEN / 2);
+    key_text_make(KEY_PREFIX, text, key->hash, key->masked);
     id_uuid(key->id);
-    sha256_hex(text, KEY_TEXT_LEN, key->hash);
-    (void)snprintf(key->masked, sizeof(key->masked), KEY_PREFIX "%.2s...%s",
-                   text + strlen(KEY_PREFIX), text + KEY_TEXT_LEN - 4);
     key->name = xstrdup(name);
     key->team = team;
     key->limits = limits_none();

@@ -149,24 +149,6 @@ static const struct keyset orders[] = {
     {"tag", "tag", true, "name_desc"},
 };
 
-static int order_ask(struct str query, const struct keyset **out, struct err *err)
-{
-    scoped_buf(sort, QUERY_VALUE_BYTES_MAX);
-    int r = query_text(query, "sort", &sort, err);
-
-    *out = &orders[0];
-    if (r <= 0) {
-        return r;
-    }
-    for (size_t i = 0; i < countof(orders); i++) {
-        if (str_eq(buf_str(&sort), str_of(orders[i].sort))) {
-            *out = &orders[i];
-            return 0;
-        }
-    }
-    return err_set(err, EINVAL, "Invalid sort parameter");
-}
-
 static int search_ask(struct str query, char out[SEARCH_BYTES_MAX + 1], struct err *err)
 {
     scoped_buf(text, QUERY_VALUE_BYTES_MAX);
@@ -191,7 +173,7 @@ void handle_tag_groups(struct call *call, const json_t *body)
     int r = page_ask(call, &names, &asked.page, &err);
 
     (void)body;
-    r = r < 0 ? r : order_ask(query, &asked.order, &err);
+    r = r < 0 ? r : order_ask(query, orders, countof(orders), &asked.order, &err);
     r = r < 0 ? r : search_ask(query, asked.search, &err);
     r = r < 0 ? r
               : query_int(query, "assignmentLimit", (struct int_range){1, GROUP_ROWS_MAX},

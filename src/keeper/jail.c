@@ -181,12 +181,11 @@ static int channel_connect(const struct jail_kit *kit, const struct jail *jail, 
     return move_fd(&fd);
 }
 
-/* The daemon's ways to the agent. */
-static int agent_reach(const struct jail_kit *kit, const char *id, struct jail *jail,
+/* The daemon's ways to an agent of that version. */
+static int agent_reach(const struct jail_kit *kit, struct jail *jail, uint32_t version,
                        struct err *err)
 {
-    jail->channel_version =
-        elder_is(kit->pool, id) ? CHANNEL_VERSION_FIRST : (uint32_t)CHANNEL_VERSION;
+    jail->channel_version = version;
     jail->channel = channel_connect(kit, jail, err);
     if (jail->channel < 0) {
         return jail->channel;
@@ -281,7 +280,7 @@ static int agent_take(struct jail_kit *kit, const char *id, const struct keeper_
     if (r < 0) {
         return r;
     }
-    r = agent_reach(kit, id, out, err);
+    r = agent_reach(kit, out, CHANNEL_VERSION, err);
     if (r < 0) {
         return r;
     }
@@ -380,7 +379,8 @@ int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *
     *out = JAIL_NONE;
     out->name = *name;
     out->pidfd = jail_open(kit, id, name, err);
-    int r = out->pidfd < 0 ? out->pidfd : agent_reach(kit, id, out, err);
+    const uint32_t version = elder_is(kit->pool, id) ? CHANNEL_VERSION_FIRST : CHANNEL_VERSION;
+    int r = out->pidfd < 0 ? out->pidfd : agent_reach(kit, out, version, err);
     if (r == 0 && network) {
         r = sockets_open(kit, id, false, out, err);
     }

@@ -355,14 +355,8 @@ void sandbox_take_jail(struct sandbox *sb, int past, const struct keeper_answer 
         sb->net = egress_open(egress, sb->id, sb->team_id, sb->options, &sockets);
     }
     agent_channel_close(sb->channel);
-    const struct agent_channel_jail jail = {
-        .keeper = sb->all->use.keeper,
-        .id = sb->id,
-        .name = answer->jail,
-        .version = answer->channel,
-        .past = past,
-        .sockets = {move_fd(&fds[KEEPER_FD_SOCKET]), move_fd(&fds[KEEPER_FD_SOCKET_2])},
-    };
+    const struct agent_channel_jail jail =
+        agent_channel_jail(sb->all->use.keeper, sb->id, past, answer, fds);
     sb->channel = agent_channel_new(sb->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]), &jail,
                                     &channel_handler, sb);
     if (sb->all->use.logs.attached && !sb->hidden) {

@@ -744,6 +744,20 @@ void agent_channel_drain_logs(struct agent_channel *ch)
     }
 }
 
+struct agent_channel_jail agent_channel_jail(struct keeper_client *keeper, const char *id, int past,
+                                             const struct keeper_answer *answer,
+                                             int fds[KEEPER_FDS_MAX])
+{
+    return (struct agent_channel_jail){
+        .keeper = keeper,
+        .id = id,
+        .name = answer->jail,
+        .version = answer->channel,
+        .past = past,
+        .sockets = {move_fd(&fds[KEEPER_FD_SOCKET]), move_fd(&fds[KEEPER_FD_SOCKET_2])},
+    };
+}
+
 static void jail_name(struct agent_channel *ch, const struct agent_channel_jail *jail)
 {
     ch->keeper = jail->keeper;

@@ -64,6 +64,11 @@ struct agent_channel_jail {
     int sockets[KEEPER_JAIL_SOCKETS]; /* of the keeper's answer, or -1; taken over */
 };
 
+/* As the keeper's answer to CREATE, ATTACH or RESTORE has it; takes the sockets out of fds. */
+struct agent_channel_jail agent_channel_jail(struct keeper_client *keeper, const char *id, int past,
+                                             const struct keeper_answer *answer,
+                                             int fds[KEEPER_FDS_MAX]);
+
 /* Takes the descriptor over, and says hello. */
 struct agent_channel *agent_channel_new(uv_loop_t *loop, int fd,
                                         const struct agent_channel_jail *jail,

@@ -82,14 +82,8 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
         fail(service, r, &err);
         return;
     }
-    const struct agent_channel_jail jail = {
-        .keeper = service->all->use.keeper,
-        .id = service->id,
-        .name = answer->jail,
-        .version = answer->channel,
-        .past = CHANNEL_PAST_NONE,
-        .sockets = {move_fd(&fds[KEEPER_FD_SOCKET]), move_fd(&fds[KEEPER_FD_SOCKET_2])},
-    };
+    const struct agent_channel_jail jail =
+        agent_channel_jail(service->all->use.keeper, service->id, CHANNEL_PAST_NONE, answer, fds);
     service->channel = agent_channel_new(service->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]),
                                          &jail, &channel_handler, service);
     service->handler.ready(service->ctx, 0, &none);
