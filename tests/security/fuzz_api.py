@@ -25,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.parse
 import uuid
 from pathlib import Path
 
@@ -283,6 +284,7 @@ class Asker:
         if status >= 400 and request.method != "HEAD" and request.route != "edge":  # which says some in plain text
             self.judge_error(request, status, headers, text)
         asked = request.bytes("")[:1 << 20].decode("utf-8", "replace")
+        asked += urllib.parse.unquote(asked)  # an answer may repeat a name that was asked for in percent-encoding
         if self.other.marker in text and self.other.marker not in asked:
             raise Breach(f"shows what the other team wrote: {text[:500]}")
         for team in self.fuzz.teams:
