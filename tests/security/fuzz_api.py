@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Asks a daemon of its own for everything its API has, in ways that no client would, with the keys of
-two teams at once. The server is the one of the sanitized build; agent and keeper are the usual ones.
+two teams at once, and with the operator's key for the operator's routes. The server is the one of the sanitized build; agent and keeper are the usual ones.
 
     fuzz_api.py [--seed N] [--seconds N] [--requests N] [--skip PATH] [--sanitized DIR] [--build DIR]
 
@@ -8,7 +8,7 @@ Every request must be answered as the API promises: the server lives on, says no
 answers no 5xx but those that are documented, says what is wrong in JSON with a `message`, and never
 shows a team what is another's. Ends with 1 at the first breach, and prints the requests before it.
 
-The seed decides what is asked; four askers run side by side, so the order between them is not fixed."""
+The seed decides what is asked; five askers run side by side, so the order between them is not fixed."""
 
 import argparse
 import collections
@@ -31,7 +31,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-ASKERS = 4
+ASKERS = 4  # of the teams; the operator's is one more
 ANSWER_S = 120  # a sanitized server on a busy machine
 STREAM_S = 2
 TOOL_S = 10  # then the client leaves, which ends the call
@@ -123,10 +123,16 @@ class Asker:
 
         self.fuzz = fuzz
         self.random = random.Random(fuzz.seed * 100 + number)
-        self.team, self.other = fuzz.teams if number % 2 == 0 else reversed(fuzz.teams)
+        self.team, self.other = self.sides(number)
         self.maker = surface.Maker(self.random, self.team, self.other)
         self.socket = None
         self.statuses = collections.Counter()
+
+    def sides(self, number):
+        return self.fuzz.teams if number % 2 == 0 else reversed(self.fuzz.teams)
+
+    def routes(self):
+        return self.fuzz.surface.routes
 
     # ---- making ----
 
@@ -172,7 +178,7 @@ class Asker:
     def api_request(self):
         import surface
 
-        method, route, body_kind, access = self.random.choice(self.fuzz.surface.routes)
+        method, route, body_kind, access = self.random.choice(self.routes())
         if route in surface.HEAVY and self.random.random() < 0.7:
             return self.api_request()
         path, named = self.path(route)
@@ -355,7 +361,7 @@ class Asker:
                 self.team.keep(kind, value, private=kind != "alias")
         if request.route == "/events/webhooks":
             self.team.keep("webhook", body.get("id"))
-        if request.route == "/api-keys":
+        if request.route.endswith("/api-keys"):
             self.team.keep("key", body.get("id"))
         if request.route == "/volumes":
             self.team.keep("volume-name", body.get("name"), private=False)
@@ -386,6 +392,32 @@ class Asker:
             self.close()
 
 
+class Operator(Asker):
+    """Whoever holds an admin key. Changes only teams that it made: those of the other askers must go on."""
+
+    def sides(self, number):
+        return self.fuzz.operator, Team("none", "")
+
+    def routes(self):
+        return [route for route in self.fuzz.surface.routes if route[3] == "ACCESS_ADMIN"]
+
+    def request(self):
+        request = self.api_request()
+        request.leaves = self.random.random() < 0.04
+        return request
+
+    def key_headers(self):
+        if self.random.random() < 0.95:
+            return [("X-Admin-Token", self.team.key)], True
+        return [("X-Admin-Token", self.random.choice(["", self.team.key[:-1], "A" * 4000, self.fuzz.teams[0].key]))], False
+
+    def harvest(self, request, body):
+        super().harvest(request, body)
+        kind = {"/admin/teams": "team", "/admin/keys": "admin-key"}.get(request.route)
+        if kind and isinstance(body, dict):
+            self.team.keep(kind, body.get("teamID") or body.get("id"))
+
+
 class Fuzz:
     def __init__(self, daemon, seed, seconds, requests):
         import httpx
@@ -404,7 +436,10 @@ class Fuzz:
         self.asked = 0
         self.teams = [Team("a", daemon.key), Team("b", daemon.other_key)]
         self.surface = surface.Surface(httpx.get(f"{daemon.url}/tools/openapi.json").json())
+        self.operator = Team("operator", (daemon.data / "state" / "admin.token").read_text().strip())
         self.common = {"base"}
+        nodes = httpx.get(f"{daemon.url}/nodes", headers={"X-Admin-Token": self.operator.key}).json()
+        self.operator.keep("node", nodes[0]["id"], private=False)
         for team in self.teams:
             rows = httpx.get(f"{daemon.url}/templates", headers={"X-API-Key": team.key}).json()
             self.common |= {row[name] for row in rows for name in ("templateID", "buildID")}
@@ -460,7 +495,7 @@ class Fuzz:
                 os.kill(pid, signal.SIGKILL)  # of a server that died in the middle
 
     def run(self):
-        askers = [Asker(self, number) for number in range(ASKERS)]
+        askers = [*(Asker(self, number) for number in range(ASKERS)), Operator(self, ASKERS)]
         threads = [threading.Thread(target=asker.run) for asker in askers]
         for thread in threads:
             thread.start()

@@ -20,7 +20,7 @@ QUERY = re.compile(r'\bquery_(?:text|int)\(\s*\w+,\s*"(\w+)"')
 SEGMENT_KIND = {  # the segment before a {} tells what stands there
     "sandboxes": "sandbox", "templates": "template", "builds": "build", "files": "hash", "aliases": "alias",
     "webhooks": "webhook", "secrets": "secret", "shells": "shell", "teams": "team", "api-keys": "key",
-    "volumes": "volume", "volumecontent": "volume",
+    "volumes": "volume", "volumecontent": "volume", "nodes": "node", "keys": "admin-key",
 }
 HEAVY = {"/sandboxes/{}/fork", "/sandboxes/{}/snapshots", "/sandboxes/{}/pause", "/sandboxes/{}/resume"}
 MANY_BYTES = 1 << 16
@@ -172,8 +172,8 @@ EXAMPLES = {
     ("POST", "/access-tokens"): lambda g: {"name": g.text()},
     ("POST", "/templates"): lambda g: {"dockerfile": "FROM base", "alias": g.name()},
     ("POST", "/templates/{}"): lambda g: {"dockerfile": "FROM base"},
-    # The operator's: a key of a team is refused, whatever it sends.
-    ("POST", "/nodes/{}"): lambda g: {"status": "draining"},
+    # The operator's: a key of a team is refused, whatever it sends. A node that drains takes no sandboxes.
+    ("POST", "/nodes/{}"): lambda g: {"status": g.random.choice(["ready"] * 7 + ["draining"])},
     ("POST", "/admin/keys"): lambda g: {"name": g.text()},
     ("POST", "/admin/teams"): lambda g: {"name": g.name(), "limits": limits(g)},
     ("PATCH", "/admin/teams/{}"): lambda g: {"limits": limits(g)},
