@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 enum {
     LINE_BYTES = 512,
@@ -21,6 +22,7 @@ struct client {
     const char *api_url, *sandbox_url, *key;
     struct answer answer;
     size_t upload_left;
+    char noise[BUFFER_BYTES]; /* random bytes: every byte value comes up in an upload */
 };
 
 static const char *env_or_exit(const char *name)
@@ -40,6 +42,10 @@ struct client *client_new(void)
 
     if (!c) {
         abort();
+    }
+    for (size_t n = 0; n < sizeof(c->noise);) {
+        ssize_t got = getrandom(c->noise + n, sizeof(c->noise) - n, 0);
+        n += got > 0 ? (size_t)got : 0;
     }
     c->api_url = env_or_exit("E2B_API_URL");
     c->sandbox_url = env_or_exit("E2B_SANDBOX_URL");
@@ -181,13 +187,14 @@ struct curl_slist *client_ask_kill(const struct client *c, CURL *curl, struct an
     return with_headers(curl, header_add(NULL, "X-API-Key", c->key));
 }
 
+/* type NULL: curl says it, as it does of a form. */
 static struct curl_slist *box_headers(const struct client_box *box, const char *type)
 {
     struct curl_slist *list = header_add(NULL, "E2b-Sandbox-Id", box->id);
 
     list = header_add(list, "E2b-Sandbox-Port", "49983");
     list = header_add(list, "X-Access-Token", box->token);
-    list = header_add(list, "Content-Type", type);
+    list = type ? header_add(list, "Content-Type", type) : list;
     return header_add(list, "Expect", ""); /* no wait for 100-continue */
 }
 
@@ -255,7 +262,8 @@ static size_t upload_give(char *out, size_t size, size_t n, void *ctx)
     struct client *c = ctx;
     size_t len = size * n < c->upload_left ? size * n : c->upload_left;
 
-    memset(out, 0, len);
+    len = len < sizeof(c->noise) ? len : sizeof(c->noise);
+    memcpy(out, c->noise, len);
     c->upload_left -= len;
     return len;
 }
@@ -294,6 +302,28 @@ int client_upload(struct client *c, const struct client_box *box, const char *pa
     curl_easy_setopt(c->curl, CURLOPT_CUSTOMREQUEST, "POST");
     return perform(c, "upload",
                    with_headers(c->curl, box_headers(box, "application/octet-stream")));
+}
+
+int client_upload_form(struct client *c, const struct client_box *box, const char *path,
+                       size_t bytes)
+{
+    curl_mime *form = curl_mime_init(c->curl);
+    curl_mimepart *file = curl_mime_addpart(form);
+    struct curl_slist *headers = box_headers(box, NULL);
+    char url[LINE_BYTES];
+
+    file_url(c, path, url);
+    ask(c->curl, &c->answer, url);
+    c->upload_left = bytes;
+    curl_mime_name(file, "file");
+    curl_mime_filename(file, path);
+    curl_mime_data_cb(file, (curl_off_t)bytes, upload_give, NULL, NULL, c);
+    curl_easy_setopt(c->curl, CURLOPT_UPLOAD_BUFFERSIZE, (long)BUFFER_BYTES);
+    curl_easy_setopt(c->curl, CURLOPT_MIMEPOST, form);
+    int r = perform(c, "upload as a form", with_headers(c->curl, headers));
+    curl_easy_reset(c->curl); /* which held the form */
+    curl_mime_free(form);
+    return r;
 }
 
 int client_download(struct client *c, const struct client_box *box, const char *path, size_t bytes)

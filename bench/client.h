@@ -58,8 +58,10 @@ int client_list(struct client *c); /* a page of a hundred */
 int client_run(struct client *c, const struct client_box *box, const char *command,
                size_t printed); /* bytes of output that must arrive */
 
-/* Streams `bytes` zero bytes up to a path in the sandbox (or to any URL), and down again. */
+/* Streams `bytes` random bytes up to a path in the sandbox (or to any URL), and down again. */
 int client_upload(struct client *c, const struct client_box *box, const char *path, size_t bytes);
+int client_upload_form(struct client *c, const struct client_box *box, const char *path,
+                       size_t bytes); /* the same as multipart/form-data */
 int client_download(struct client *c, const struct client_box *box, const char *path, size_t bytes);
 int client_put(struct client *c, const char *url, size_t bytes);
 int client_get(struct client *c, const char *url, size_t bytes);

@@ -7,7 +7,8 @@
  *         What is created and not killed is held; steps without a create go over what is held, a
  *         kill from its end. Answers "create", "run", "kill", "total": ms of each; "failed",
  * "all_ms".
- *   {"do":"list"} {"do":"print","bytes":N} {"do":"upload","bytes":N} {"do":"download","bytes":N}
+ *   {"do":"list"} {"do":"print","bytes":N} {"do":"upload","bytes":N}
+ *   {"do":"upload-form","bytes":N} {"do":"download","bytes":N}
  *   {"do":"put","url":U,"bytes":N} {"do":"get","url":U,"bytes":N} {"do":"peer","name":P}
  *   {"do":"pipe","bytes":N} {"do":"hold","name":"none|net|all","n":N} {"do":"release"}
  *         Answers "ms".
@@ -192,6 +193,9 @@ static int box_do(struct hand *hand, const char *what, size_t bytes)
     }
     if (strcmp(what, "print") == 0) {
         return print_do(hand, bytes);
+    }
+    if (strcmp(what, "upload-form") == 0) {
+        return client_upload_form(hand->client, &hand->held[0], file_path, bytes);
     }
     return strcmp(what, "upload") == 0
                ? client_upload(hand->client, &hand->held[0], file_path, bytes)

@@ -37,13 +37,14 @@ def measure(part):
         ways["nginx: upload"] = lambda: plain.once("put", url=url, bytes=size)
         ways["nginx: download"] = lambda: plain.once("get", url=url, bytes=size)
     ways["atoll: upload"] = lambda: plain.once("upload", bytes=size)
+    ways["atoll: upload as a form"] = lambda: plain.once("upload-form", bytes=size)
     ways["atoll: download"] = lambda: plain.once("download", bytes=size)
     ways["output over a pipe"] = lambda: plain.once("pipe", bytes=size)
     ways["atoll: output over HTTP"] = lambda: plain.once("print", bytes=size)
     part.heading(f"Files and output, {mb} MB")
     part.absent("nginx")
     taken, failed, why = alternate(ways, part.count(1, 5, 5))
-    of = {"atoll: upload": "nginx: upload", "atoll: download": "nginx: download",
+    of = {"atoll: upload": "nginx: upload", "atoll: upload as a form": "atoll: upload", "atoll: download": "nginx: download",
           "atoll: output over HTTP": "output over a pipe"}
     for name, samples in taken.items():
         part.samples(name, samples, of=of.get(name), failed=failed[name], why=why.get(name), key=f"files.{name}")

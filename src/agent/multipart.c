@@ -190,14 +190,30 @@ static int delimiter_seen(struct multipart *m, struct err *err)
     return r;
 }
 
-/* Scans data (or the preamble) for the delimiter. CR stands in it only as the first byte, so a
- * failed match can start anew at the byte that broke it, and nowhere before. */
+/* Returns how many bytes of `in` are surely data: those before the delimiter, or before a beginning
+ * of it at the very end of `in`. CR stands in the delimiter only as its first byte, so only the
+ * last CR can begin one that is not complete yet. */
+static size_t data_len(const struct multipart *m, struct str in)
+{
+    const char *whole = memmem(in.at, in.len, m->delimiter, m->delimiter_len);
+
+    if (whole) {
+        return (size_t)(whole - in.at);
+    }
+    size_t tail = in.len < m->delimiter_len ? in.len : m->delimiter_len - 1;
+    const char *cr = memrchr(in.at + in.len - tail, '\r', tail);
+    size_t rest = cr ? (size_t)(in.at + in.len - cr) : 0;
+    return rest > 0 && memcmp(cr, m->delimiter, rest) == 0 ? in.len - rest : in.len;
+}
+
+/* Takes data (or the preamble) up to the delimiter. A match that was begun and breaks can start
+ * anew at the byte that broke it, and nowhere before. */
 static int data_take(struct multipart *m, struct str *in, struct err *err)
 {
     int r = 0;
 
     if (m->matched == 0) {
-        size_t plain = str_find(*in, '\r');
+        size_t plain = data_len(m, *in);
         r = emit(m, in->at, plain, err);
         *in = str_skip(*in, plain);
     }

@@ -14,6 +14,7 @@ struct heard {
     char text[4096];
     size_t len;
     size_t parts_ended;
+    size_t pieces; /* calls with data */
 };
 
 static int heard_add(struct heard *h, const void *data, size_t len)
@@ -39,7 +40,10 @@ static int on_begin(void *ctx, struct str name, struct str filename, struct err 
 
 static int on_data(void *ctx, const void *data, size_t len, struct err *err)
 {
+    struct heard *h = ctx;
+
     (void)err;
+    h->pieces++;
     return heard_add(ctx, data, len);
 }
 
@@ -104,6 +108,19 @@ static void forms_are_read_at_any_cut(void)
             CHECK_STR(h.text, cases[i].heard);
         }
     }
+}
+
+/* Each piece becomes a write to the disk: random data has a CR in every 256 bytes. */
+static void data_is_passed_on_in_large_pieces(void)
+{
+    static const struct str body =
+        STR(FILE_PART("a", "one\rtwo\r\nthree\r\n--four\r\n--Xy\rfive") "--XyZ--\r\n");
+    struct heard h;
+    struct err err;
+
+    CHECK_INT(parse(body, body.len, &h, &err), 0);
+    CHECK_STR(h.text, "[file|a]one\rtwo\r\nthree\r\n--four\r\n--Xy\rfive;");
+    CHECK_INT((int)h.pieces, 1);
 }
 
 static void broken_forms_are_refused_at_any_cut(void)
@@ -209,6 +226,7 @@ int main(void)
 {
     static const struct check_test tests[] = {
         {"forms are read at any cut", forms_are_read_at_any_cut},
+        {"data is passed on in large pieces", data_is_passed_on_in_large_pieces},
         {"broken forms are refused at any cut", broken_forms_are_refused_at_any_cut},
         {"a header has an end", a_header_has_an_end},
         {"boundaries are checked", boundaries_are_checked},
