@@ -73,30 +73,38 @@ static json_t *json_of(struct str text)
     return json_loadb(text.at ? text.at : "", text.len, JSON_DECODE_ANY, NULL);
 }
 
+static json_t *string_of(struct str text)
+{
+    return json_stringn(text.at ? text.at : "", text.len);
+}
+
 /* A text where texts are wanted, or where nothing else can be read out of it. */
 static json_t *value_of(const json_t *property, struct str text)
 {
     json_t *parsed = wants(property, "string") ? NULL : json_of(text);
 
-    return parsed ? parsed : json_stringn(text.at ? text.at : "", text.len);
+    return parsed ? parsed : string_of(text);
 }
 
-/* A list grows by each of its words, unless the word is a list itself. */
+/* One word is the whole list: JSON, or a text that the server splits. Of several words each is an
+ * item. */
 static void list_take(json_t *input, const char *name, const json_t *property, struct str text)
 {
-    json_t *list = json_object_get(input, name);
+    const json_t *items = json_object_get(property, "items");
+    const json_t *before = json_object_get(input, name);
     json_t *whole = json_of(text);
 
-    if (json_is_array(whole)) {
-        (void)json_object_set_new(input, name, whole);
-        return;
+    if (json_is_array(whole) || !before) {
+        json_t *word = json_is_array(whole) ? json_incref(whole) : string_of(text);
+        (void)json_object_set_new(input, name, word);
+    } else if (json_is_string(before)) {
+        struct str first = {json_string_value(before), json_string_length(before)};
+        (void)json_object_set_new(input, name,
+                                  json_pack("[oo]", value_of(items, first), value_of(items, text)));
+    } else {
+        (void)json_array_append_new(json_object_get(input, name), value_of(items, text));
     }
     json_decref(whole);
-    if (!json_is_array(list)) {
-        list = json_array();
-        (void)json_object_set_new(input, name, list);
-    }
-    (void)json_array_append_new(list, value_of(json_object_get(property, "items"), text));
 }
 
 static int entry_take(json_t *input, const json_t *properties, const char *name, const char *entry,

@@ -297,3 +297,11 @@ int ansi_strip(struct str text, struct buf *out)
     }
     return r < 0 ? r : line_end(&line);
 }
+
+bool ansi_shows_nothing(struct str text)
+{
+    while (text.len && (text.at[0] == '\033' || text.at[0] == '\r')) {
+        text = str_skip(text, text.at[0] == '\033' ? sequence_len(text) : 1);
+    }
+    return text.len == 0;
+}

@@ -13,4 +13,7 @@
  * left. What leaves the line is not. A sequence without its end is left out. Linear in the text. */
 must_check int ansi_strip(struct str text, struct buf *out);
 
+/* Whether the text has nothing but escape sequences and carriage returns. */
+bool ansi_shows_nothing(struct str text);
+
 #endif

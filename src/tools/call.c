@@ -14,6 +14,7 @@
 #include "base/shares.h"
 #include "tools/internal.h"
 #include "tools/schema.h"
+#include "tools/text_forms.h"
 
 /* ---- what a handler sees ---- */
 
@@ -345,8 +346,10 @@ int call_start(struct tools *tools, const struct tool *tool, const struct tools_
                json_t *input, const struct call_listener *listener, void *ctx,
                struct tool_call **out, struct err *err)
 {
-    int r = schema_check(tools_input(tools, tool), input, err);
+    const json_t *schema = tools_input(tools, tool);
+    int r = text_forms_take(schema, input, err);
 
+    r = r < 0 ? r : schema_check(schema, input, err);
     if (r < 0) {
         json_decref(input);
         return r;

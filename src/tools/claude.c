@@ -8,7 +8,12 @@
 
 #define CLAUDE_PACKAGE "@anthropic-ai/claude-code@latest"
 
-enum { EXIT_MISSING = 97 }; /* of our script: there is no claude */
+/* Exit codes of our script. */
+enum {
+    EXIT_UNREACHABLE = 96, /* nobody answers at the model's address */
+    EXIT_MISSING = 97,     /* there is no claude */
+    EXIT_NO_KEY = 98,      /* it failed, and nothing is there that it could log in with */
+};
 
 /* ---- bringing it up to date ---- */
 
@@ -55,13 +60,49 @@ static void answer_clear(struct claude_answer *answer)
     answer->said = NULL;
 }
 
-/* Conversations belong to a directory, so each question is asked where the last one was. */
+/* Conversations belong to a directory, so each question is asked where the last one was. The
+ * command line itself tries for minutes to reach the model: an address where nobody answers is
+ * found out before. */
 static const char ask_script[] =
     "command -v claude >/dev/null || exit 97\n"
     "[ -n \"$TOOL_CWD\" ] || cd \"$(cat ~/.claude/.working_dir 2>/dev/null || echo ~)\" || exit 1\n"
     "set -- ${TOOL_RESUME:+--continue}\n"
     "unset TOOL_CWD TOOL_RESUME\n"
-    "exec claude -p --output-format json \"$@\"";
+    "cloud=$CLAUDE_CODE_USE_BEDROCK$CLAUDE_CODE_USE_VERTEX\n"
+    "key=$ANTHROPIC_API_KEY$ANTHROPIC_AUTH_TOKEN$CLAUDE_CODE_OAUTH_TOKEN$cloud\n"
+    "at=${ANTHROPIC_BASE_URL:-https://api.anthropic.com}\n"
+    "if [ -n \"$key\" ] && [ -z \"$cloud\" ] && command -v curl >/dev/null; then\n"
+    "    curl -sS -o /dev/null --connect-timeout 10 --max-time 20 \"$at\" >&2 || exit 96\n"
+    "fi\n"
+    "claude -p --output-format json \"$@\"\n"
+    "code=$?\n"
+    "[ $code = 0 ] || [ -n \"$key\" ] || [ -s ~/.claude/.credentials.json ] || exit 98\n"
+    "exit $code";
+
+/* 0 when the command line ran, however it ended. */
+static int ask_failed(const struct box *box, const struct claude_answer *answer, struct err *err)
+{
+    switch (answer->run.exit_code) {
+    case EXIT_MISSING:
+        return err_set(err, ESTALE,
+                       "the Claude Code command line is not installed in sandbox %s: call"
+                       " install_packages with preset claude_code_latest, or make the sandbox with"
+                       " create_claude_code_sandbox",
+                       ours(box->id));
+    case EXIT_NO_KEY:
+        return err_set(err, ESTALE,
+                       "ANTHROPIC_API_KEY is not set in sandbox %s: give it in envs, or make the"
+                       " sandbox with create_claude_code_sandbox and anthropic_api_key",
+                       ours(box->id));
+    case EXIT_UNREACHABLE:
+        return err_set(err, EIO,
+                       "the model's API cannot be reached from sandbox %s: nobody answers at"
+                       " https://api.anthropic.com, or where ANTHROPIC_BASE_URL points",
+                       ours(box->id));
+    default:
+        return 0;
+    }
+}
 
 static int ask(struct tool_call *call, const struct box *box,
                const struct claude_question *question, bool resume, struct claude_answer *out,
@@ -83,12 +124,9 @@ static int ask(struct tool_call *call, const struct box *box,
     if (r < 0) {
         return r;
     }
-    if (out->run.exit_code == EXIT_MISSING) {
-        return err_set(err, ESTALE,
-                       "the Claude Code command line is not installed in sandbox %s: call"
-                       " install_packages with preset claude_code_latest, or make the sandbox with"
-                       " create_claude_code_sandbox",
-                       ours(box->id));
+    r = ask_failed(box, out, err);
+    if (r < 0) {
+        return r;
     }
     out->said = json_loadb(buf_at(&out->run.out), buf_len(&out->run.out), 0, NULL);
     return 0;

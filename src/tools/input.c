@@ -12,7 +12,7 @@
 
 enum {
     KEEP_ALIVE_S = 1800, /* that a sandbox has at least, afterwards */
-    EXTEND_S = 3600,     /* unless the call says how much */
+    EXTEND_S = 3600,     /* as KEEP_ALIVE_S, unless the call says how much */
     MS_PER_S = 1000,
 };
 
@@ -162,7 +162,7 @@ int tool_send_sandbox_input(struct tool_call *call, const json_t *input, json_t 
     }
     if (extends) {
         int64_t more_s = timeout_s < 0 ? EXTEND_S : timeout_s;
-        r = reach(&in, in.box.expires_ms + more_s * MS_PER_S, out, err);
+        r = reach(&in, clock_wall_ms() + more_s * MS_PER_S, out, err);
     } else if (keeps) {
         r = keep_alive(&in, timeout_s, out, err);
     } else {

@@ -11,7 +11,7 @@
 #include "tools/packages.h"
 #include "tools/reply.h"
 
-enum { PROGRESS_STEPS = 6, LOG_BYTES_MAX = 64 * 1024, PATH_BYTES = 256 };
+enum { PROGRESS_STEPS = 6, LOG_BYTES_MAX = 64 * 1024 };
 
 #define CREATE_FLAGS                                                                               \
     " \"$TOOL_NAME\" --yes --ts --app --tailwind --no-eslint --no-src-dir --turbopack"             \
@@ -19,7 +19,7 @@ enum { PROGRESS_STEPS = 6, LOG_BYTES_MAX = 64 * 1024, PATH_BYTES = 256 };
 
 /* What differs between the two. */
 static const struct kind {
-    const char *create, *shadcn, *shadcn_all, *serve;
+    const char *create, *shadcn, *shadcn_all, *serve, *log;
     int wait_s;
     bool bun;
 } with_npm =
@@ -28,6 +28,7 @@ static const struct kind {
         .shadcn = "cd \"$TOOL_NAME\" && npx --yes shadcn@latest init --yes --defaults </dev/null",
         .shadcn_all = "cd \"$TOOL_NAME\" && npx --yes shadcn@latest add --all --yes </dev/null",
         .serve = "npx next dev",
+        .log = "/tmp/nextjs-dev.log",
         .wait_s = 60,
 },
   with_bun = {
@@ -35,6 +36,7 @@ static const struct kind {
       .shadcn = "cd \"$TOOL_NAME\" && bunx --bun shadcn@latest init --yes --defaults </dev/null",
       .shadcn_all = "cd \"$TOOL_NAME\" && bunx --bun shadcn@latest add --all --yes </dev/null",
       .serve = "bun --bun run next dev",
+      .log = "/tmp/nextjs-bun-dev.log",
       .wait_s = 90,
       .bun = true,
 };
@@ -71,7 +73,6 @@ struct making {
     struct box box;
     struct steps steps;
     json_t *env, *reply;
-    char log[PATH_BYTES];
 };
 
 /* ---- the name ---- */
@@ -169,18 +170,17 @@ static void describe(struct making *making, const char *name)
     scoped_json *ports = json_array();
     json_t *reply = reply_new(&making->box);
 
-    (void)snprintf(making->log, sizeof(making->log), "/home/user/%s.log", name);
     (void)json_array_append(ports, port);
     (void)json_object_set_new(reply, "template_alias", json_string("base"));
     (void)json_object_set_new(reply, "project_dir", json_sprintf("/home/user/%s", name));
     (void)json_object_set_new(reply, "port", json_integer(json_integer_value(port)));
     (void)json_object_set_new(reply, "urls", reply_urls(&making->box, ports));
-    (void)json_object_set_new(reply, "log_path", json_string(making->log));
+    (void)json_object_set_new(reply, "log_path", json_string(making->kind->log));
     making->steps.done = json_array();
     (void)json_object_set_new(reply, "steps", making->steps.done);
     making->reply = reply;
-    making->env = json_pack("{ssssssss}", "TOOL_NAME", name, "TOOL_LOG", making->log, "TOOL_SERVE",
-                            making->kind->serve, "NEXT_TELEMETRY_DISABLED", "1");
+    making->env = json_pack("{ssssssss}", "TOOL_NAME", name, "TOOL_LOG", making->kind->log,
+                            "TOOL_SERVE", making->kind->serve, "NEXT_TELEMETRY_DISABLED", "1");
     (void)json_object_set_new(making->env, "TOOL_PORT",
                               json_sprintf("%lld", (long long)json_integer_value(port)));
     (void)json_object_set_new(making->env, "TOOL_WAIT", json_sprintf("%d", making->kind->wait_s));

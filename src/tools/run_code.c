@@ -11,6 +11,7 @@
 #include "tools/execute.h"
 #include "tools/internal.h"
 #include "tools/schema.h"
+#include "tools/text_forms.h"
 
 static json_t *output_text(const struct buf *text)
 {
@@ -72,7 +73,8 @@ static int input_check(const json_t *input, json_t **checked, struct err *err)
     scoped_json *schema = json_loads(tools_execute.input, 0, NULL);
 
     *checked = json_deep_copy(input);
-    return schema_check(schema, *checked, err);
+    int r = text_forms_take(schema, *checked, err);
+    return r < 0 ? r : schema_check(schema, *checked, err);
 }
 
 /* Its input was not checked: that is the catalogue's way alone. */

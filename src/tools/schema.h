@@ -3,8 +3,8 @@
  * Pure. Of JSON Schema 2020-12 it knows: type (one or several), properties, required,
  * additionalProperties (false, true or a schema), items, enum, const, default, minimum, maximum,
  * minLength, maxLength, minItems, maxItems, anyOf; and what only describes: title, description,
- * examples, format. schema_supported() refuses any other word, so no declaration can promise a
- * check that is not made.
+ * examples, format, and the x- words of text_forms.h. schema_supported() refuses any other word, so
+ * no declaration can promise a check that is not made.
  */
 #ifndef TOOLS_SCHEMA_H
 #define TOOLS_SCHEMA_H

@@ -39,10 +39,11 @@ static int readable(const struct buf *bytes, bool strip, struct buf *out, struct
     scoped_buf(plain, TERMINAL_OUTPUT_BYTES_MAX);
     char *at;
 
-    if (strip && ansi_strip(buf_str(bytes), &plain) < 0) {
+    if ((strip ? ansi_strip(buf_str(bytes), &plain) : terminal_unmark(buf_str(bytes), &plain)) <
+        0) {
         return err_set(err, EMSGSIZE, "the session showed too much");
     }
-    struct str text = strip ? buf_str(&plain) : buf_str(bytes);
+    struct str text = buf_str(&plain);
     if (buf_reserve(out, UTF8_REPLACEMENT_BYTES * text.len + 1, &at) < 0) {
         return err_set(err, EMSGSIZE, "the session showed too much");
     }
@@ -53,7 +54,7 @@ static int readable(const struct buf *bytes, bool strip, struct buf *out, struct
 static int show(json_t *reply, const json_t *input, const struct terminal_output *output,
                 struct err *err)
 {
-    bool strip = !json_is_false(json_object_get(input, "strip_ansi"));
+    bool strip = json_is_true(json_object_get(input, "strip_ansi"));
     const json_t *max = json_object_get(input, "max_chars");
     size_t left_out = 0;
     scoped_buf(text, UTF8_REPLACEMENT_BYTES * (size_t)TERMINAL_OUTPUT_BYTES_MAX + 1);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/encode.h"
 #include "base/fiber.h"
+#include "tools/ansi.h"
 #include "tools/box_internal.h"
 
 #define TERMINAL_TAG "terminal-" /* and some letters: a tag names one process */
@@ -18,6 +19,7 @@
 #define PROMPT_COMMAND "[[ $PS1 == *'133;B'* ]] || PS1+='\\[\\e]133;B\\a\\]'"
 
 enum {
+    MARK_LEN = sizeof(PROMPT_END) - 1,
     TAG_RANDOM_LEN = 12,
     TAG_BYTES = sizeof(TERMINAL_TAG) + TAG_RANDOM_LEN,
     FIRST_WORDS_MS = 2000, /* at most, for a shell's own files to be read */
@@ -26,6 +28,7 @@ enum {
     READ_MS_MIN = 20,      /* what was kept for us comes at once */
     READ_MS_FIRST = 100,   /* of the reads of one wait, each twice as long as the one before */
     READ_MS_MAX = 400,
+    PROMPT_TAIL_BYTES = 256, /* of what was shown, in which the prompt's mark is looked for */
 };
 
 /* ---- a stream of events ---- */
@@ -84,9 +87,39 @@ static int next(struct stream *stream, struct err *err)
     return r == 0 ? on_event(stream, err) : r;
 }
 
+static size_t mark_find(struct str text)
+{
+    const char *at = text.len ? memmem(text.at, text.len, PROMPT_END, MARK_LEN) : NULL;
+
+    return at ? (size_t)(at - text.at) : text.len;
+}
+
+int terminal_unmark(struct str shown, struct buf *out)
+{
+    int r = 0;
+
+    while (r == 0 && shown.len) {
+        size_t n = mark_find(shown);
+
+        r = buf_append(out, shown.at, n);
+        shown = str_skip(shown, n < shown.len ? n + MARK_LEN : n);
+    }
+    return r;
+}
+
+/* Behind the mark only what moves the cursor or erases may follow: a line editor that drew a long
+ * line erases what is right of the prompt. */
 static bool at_prompt(const struct stream *stream)
 {
-    return str_ends(buf_str(&stream->out->bytes), STR(PROMPT_END));
+    struct str shown = buf_str(&stream->out->bytes);
+    size_t tail = shown.len < PROMPT_TAIL_BYTES ? shown.len : PROMPT_TAIL_BYTES;
+    struct str end = str_skip(shown, shown.len - tail);
+    bool marked = false;
+
+    for (size_t next; (next = mark_find(end)) < end.len; marked = true) {
+        end = str_skip(end, next + MARK_LEN);
+    }
+    return marked && ansi_shows_nothing(end);
 }
 
 /* ---- starting ---- */

@@ -42,4 +42,8 @@ must_check int terminal_type(struct tool_call *call, const struct box *box, uint
 must_check int terminal_read(struct tool_call *call, const struct box *box, uint32_t pid,
                              int64_t wait_ms, struct terminal_output *out, struct err *err);
 
+/* Appends what was shown without the marks that terminal_start() had the shell put behind its
+ * prompts. -ENOBUFS. */
+must_check int terminal_unmark(struct str shown, struct buf *out);
+
 #endif

@@ -282,7 +282,7 @@ class Smoke:
         answer = self.api("POST", "/tools/create_sandbox", json={})
         assert answer.status_code == 200, answer.text
         made = answer.json()["sandbox_id"]
-        told = self.api("POST", "/tools/send_sandbox_input", json={"sandbox_id": made, "input": "echo $((6*7))"})
+        told = self.api("POST", "/tools/send_sandbox_input", json={"sandbox_id": made, "action": "shell_command", "input": "echo $((6*7))"})
         assert "42" in told.text, told.text
         Sandbox.kill(made, **self.sdk)
 

@@ -210,13 +210,13 @@ def test_what_the_kernel_does_not_give_is_no_failure_of_ours(tools, box):
 @pytest.mark.parametrize("name", ["A B", "1A", "A-B", "", "A=B"])
 def test_what_cannot_name_a_variable_is_refused(tools, box, name):
     for call in (lambda: tools.create_sandbox(envs={name: "x"}),
-                 lambda: tools.send_sandbox_input(sandbox_id=box.sandbox_id, input="true", envs={name: "x"})):
+                 lambda: tools.send_sandbox_input(sandbox_id=box.sandbox_id, action="shell_command", input="true", envs={name: "x"})):
         with pytest.raises(Refused, match=f"envs: '{name}' cannot name a variable"):
             call()
 
 
 def test_a_command_is_ended_before_its_sandbox(tools, box):
-    told = tools.send_sandbox_input(sandbox_id=box.sandbox_id, input="echo begun; sleep 60", timeout_seconds=5)
+    told = tools.send_sandbox_input(sandbox_id=box.sandbox_id, action="shell_command", input="echo begun; sleep 60", timeout_seconds=5)
     assert told["timed_out"] and told["stdout"] == "begun\n"
     assert "3 seconds before the sandbox expires" in told["note"] and "a longer timeout_seconds" in told["note"]
 

@@ -45,7 +45,7 @@ def box(made):
 
 
 def shell(tools, box, command):
-    answer = tools.send_sandbox_input(sandbox_id=box, input=command)
+    answer = tools.send_sandbox_input(sandbox_id=box, action="shell_command", input=command)
     assert answer["success"], answer
     return answer["stdout"]
 
@@ -106,9 +106,24 @@ def test_a_heartbeat_runs_the_script_that_the_model_wrote(tools, box):
 
 def test_what_the_command_line_says_of_a_failure_is_told(tools, box):
     answer = tools.send_sandbox_input(sandbox_id=box, action="claude_code", input="hello", resume_session=False,
-                                      envs={"ANTHROPIC_BASE_URL": "http://198.51.100.99:1", "CLAUDE_CODE_MAX_RETRIES": "0"})
+                                      envs={"ANTHROPIC_BASE_URL": f"http://{API}/no-such-place", "CLAUDE_CODE_MAX_RETRIES": "0"})
     assert not answer["success"] and not answer["updated"]
     assert answer.get("result") or answer["stderr"] or answer["stdout"]
+
+
+def test_a_model_that_cannot_be_reached_is_told_before_the_command_line_tries_for_minutes(tools, box):
+    nowhere = {"ANTHROPIC_BASE_URL": "http://198.51.100.99:1"}
+    for call in (lambda: tools.send_sandbox_input(sandbox_id=box, input="hello", envs=nowhere),
+                 lambda: tools.setup_sandbox_heartbeat(sandbox_id=box, task="look after the shop", envs=nowhere)):
+        with pytest.raises(Refused, match="the model's API cannot be reached") as refusal:
+            call()
+        assert refusal.value.status == 502
+
+
+def test_a_prompt_without_a_key_names_the_variable(tools, box):
+    with pytest.raises(Refused, match="ANTHROPIC_API_KEY is not set") as refusal:
+        tools.send_sandbox_input(sandbox_id=box, input="hello", envs={"ANTHROPIC_API_KEY": ""})
+    assert refusal.value.status == 409
 
 
 def test_a_working_directory_that_cannot_be_leaves_the_sandbox_and_tells(tools):

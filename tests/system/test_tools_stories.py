@@ -50,7 +50,7 @@ def tools(daemon):
 
 
 def shell(tools, box, command, **fields):
-    return tools.send_sandbox_input(sandbox_id=box, input=command, **fields)
+    return tools.send_sandbox_input(sandbox_id=box, action="shell_command", input=command, **fields)
 
 
 # ---- a private repository ----
@@ -115,7 +115,7 @@ def test_a_build_need_not_be_waited_for(tools):
     ({"alias": "x", "from": "python:3"}, "from: needs"),
     ({"alias": "x", "apt": ["--allow-downgrades"]}, "apt[0]:"),
     ({"alias": "x", "git_urls": ["--upload-pack=/bin/false"]}, "git_urls[0]:"),
-    ({"alias": "x", "pip": "six"}, "pip:"),
+    ({"alias": "x", "pip": 6}, "pip:"),
     ({"alias": "x", "cpu_count": 3}, "CPU count"),
     ({"alias": "x", "base": "template", "from": "no-such"}, "no-such"),
 ])
@@ -148,12 +148,15 @@ def changed_and_served(daemon, tools, made):
 def test_a_next_js_application_is_made_changed_and_served(daemon, tools):
     made = tools.create_nextjs_sandbox(project_name="shop", port=4000)
     assert made["project_dir"] == "/home/user/shop" and made["urls"][0]["port"] == 4000
+    assert made["log_path"] == "/tmp/nextjs-dev.log"
     changed_and_served(daemon, tools, made)
 
 
 def test_a_next_js_application_runs_with_bun(daemon, tools):
-    made = tools.create_nextjs_bun_sandbox(project_name="quick")
+    made = tools.create_nextjs_bun_sandbox(github_token="ghp_story", vercel_team_id="team_story")
     assert made["steps"][0]["name"] == "bun"
+    assert made["project_dir"] == "/home/user/nextjs-app" and made["log_path"] == "/tmp/nextjs-bun-dev.log"
+    assert shell(tools, made["sandbox_id"], "echo $GITHUB_TOKEN $VERCEL_ORG_ID")["stdout"] == "ghp_story team_story\n"
     changed_and_served(daemon, tools, made)
 
 

@@ -152,6 +152,14 @@ static void a_long_line_that_is_edited_takes_no_time(void)
     free(text);
 }
 
+static void what_shows_nothing_is_known(void)
+{
+    CHECK(ansi_shows_nothing(STR("")));
+    CHECK(ansi_shows_nothing(STR("\033[K\r\033[?2004h\033]0;title\a")));
+    CHECK(!ansi_shows_nothing(STR("\033[K $")));
+    CHECK(!ansi_shows_nothing(STR("\n")));
+}
+
 static void a_sequence_without_its_end_is_left_out(void)
 {
     CHECK_STR(stripped("text\033"), "text");
@@ -225,6 +233,7 @@ int main(void)
         {"what a line editor does is applied", what_a_line_editor_does_is_applied},
         {"a long command stays whole", a_long_command_stays_whole},
         {"a long line that is edited takes no time", a_long_line_that_is_edited_takes_no_time},
+        {"what shows nothing is known", what_shows_nothing_is_known},
         {"a sequence without its end is left out", a_sequence_without_its_end_is_left_out},
         {"every preset has its mode", every_preset_has_its_mode},
         {"rules of a preset and those given are together",

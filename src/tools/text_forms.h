@@ -1,0 +1,29 @@
+/* text_forms.h - input values that workflow builders send as text.
+ *
+ * Pure. A builder's form has text fields only, so lists, objects, numbers and booleans arrive as
+ * texts. Each is turned into the type that the schema asks for:
+ *
+ *   array     JSON text, or items separated by the property's "x-separator" (default ",")
+ *   object    JSON text, or NAME=VALUE pairs separated by commas or lines
+ *   integer, number, boolean   their text
+ *   any       an empty text counts as not given, where the property is optional and may not be
+ * empty
+ *
+ * Values of an object whose entries are texts may be numbers and booleans. A property that takes a
+ * string is never changed. A text field named "delimiter" in the input replaces the separator ";".
+ * A property with "x-same-as" is another name of that property, and moves there; what the input has
+ * by both names is taken from the latter.
+ */
+#ifndef TOOLS_TEXT_FORMS_H
+#define TOOLS_TEXT_FORMS_H
+
+#include <jansson.h>
+
+#include "base/compiler.h"
+#include "base/err.h"
+
+/* Changes the properties of `input`, an object, in place. -EINVAL with a sentence when a text has
+ * none of the forms; what else is wrong is for schema_check() to say. */
+must_check int text_forms_take(const json_t *schema, json_t *input, struct err *err);
+
+#endif
