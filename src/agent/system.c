@@ -82,6 +82,7 @@ struct init {
     const char *workdir;
     const char *sandbox_id;
     const char *template_id;
+    const char *team_id;
     const char *ca_bundle; /* PEM */
     const char *ca_hash;
     json_int_t memory_mb;
@@ -148,6 +149,7 @@ static int init_read(const json_t *body, struct init *init, struct err *err)
         (r = text_get(body, "defaultWorkdir", &init->workdir, err)) < 0 ||
         (r = text_get(body, "sandboxID", &init->sandbox_id, err)) < 0 ||
         (r = text_get(body, "templateID", &init->template_id, err)) < 0 ||
+        (r = text_get(body, "teamID", &init->team_id, err)) < 0 ||
         (r = text_get(body, "caBundle", &init->ca_bundle, err)) < 0 ||
         (r = text_get(body, "caHash", &init->ca_hash, err)) < 0 ||
         (r = count_get(body, "memoryMB", &init->memory_mb, err)) < 0 ||
@@ -201,6 +203,9 @@ static int envs_fill(struct agent *agent, const struct init *init, struct err *e
     }
     if (r == 0 && init->template_id) {
         r = agent_env_set(agent, "E2B_TEMPLATE_ID", init->template_id, err);
+    }
+    if (r == 0 && init->team_id) {
+        r = agent_env_set(agent, "E2B_TEAM_ID", init->team_id, err);
     }
     return r;
 }

@@ -77,6 +77,9 @@ static char *init_body(const struct sandbox *sb)
     set(body, "timestamp", json_string(stamp));
     set(body, "sandboxID", json_string(sb->id));
     set(body, "templateID", json_string(sb->template_id));
+    if (sb->team_id) { /* nobody's yet: a jail kept ready */
+        set(body, "teamID", json_string(sb->team_id));
+    }
     set(body, "memoryMB", json_integer(sb->memory_mb));
     set(body, "cpuCount", json_integer(sb->cpu_count));
     set(body, "diskSizeMB", json_integer(sb->disk_mb));

@@ -108,9 +108,10 @@ def test_environment_of_the_sandbox(new_sandbox):
     assert sandbox.commands.run("echo $FOR_ALL", user="root").stdout == "everyone\n"
 
 
-def test_a_command_knows_where_it_is(sandbox):
-    result = sandbox.commands.run("echo $E2B_SANDBOX $E2B_SANDBOX_ID")
-    assert result.stdout == f"true {sandbox.sandbox_id}\n"
+def test_a_command_knows_where_it_is(sandbox, api):
+    result = sandbox.commands.run("echo $E2B_SANDBOX $E2B_SANDBOX_ID $E2B_TEMPLATE_ID $E2B_TEAM_ID")
+    (team,) = api.get("/teams").json()
+    assert result.stdout == f"true {sandbox.sandbox_id} {sandbox.get_info().template_id} {team['teamID']}\n"
 
 
 def test_nothing_of_the_host_is_in_the_environment(sandbox):

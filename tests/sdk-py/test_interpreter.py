@@ -197,6 +197,12 @@ def test_variables_of_one_run_are_gone_afterwards(interpreter):
     assert "".join(interpreter.run_code(code).logs.stdout) == "None\n"
 
 
+def test_a_cell_knows_where_it_is(interpreter, api):
+    code = "import os\nprint(os.environ['E2B_SANDBOX_ID'], os.environ['E2B_TEAM_ID'])"
+    (team,) = api.get("/teams").json()
+    assert "".join(interpreter.run_code(code).logs.stdout) == f"{interpreter.sandbox_id} {team['teamID']}\n"
+
+
 def test_variables_of_the_sandbox(new_interpreter):
     sandbox = new_interpreter(envs={"GLOBAL": "g"})
     code = "import os\nprint(os.environ.get('GLOBAL'))"

@@ -277,7 +277,7 @@ def test_another_teams_sandbox_is_not_there(daemon, box):
     ("list_sandboxes", '{"state": "runing"}', 400,
      'state: must be one of "all", "running", "paused"; did you mean "running"?'),
     ("list_sandboxes", '{"ids": ["x", 1]}', 400, "ids[1]: must be a string"),
-    ("list_sandboxes", '{"metadata": {"a": 1}}', 400, "metadata.a: must be a string"),
+    ("list_sandboxes", '{"metadata": {"a": [1]}}', 400, "metadata.a: must be a string"),
     ("read_sandbox_file", '{"sandbox_id": "x", "path": "y", "max_files": -2, "max_bytes": 1.5}', 400,
      "max_files: must be at least -1; max_bytes: must be an integer"),
 ])

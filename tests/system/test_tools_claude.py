@@ -6,6 +6,7 @@ from daemon import running, until
 from messages_api import MessagesApi, turn
 
 API = "198.51.100.7"
+NOBODY = "198.51.100.8"  # leads to a port on which nothing listens
 KEY = "sk-ant-stand-in-0123456789"
 SCRIPT = "Here it is:\n```bash\necho written by the model\n```\n"
 
@@ -21,7 +22,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def daemon(model):
-    with running("--egress-map", f"{API}:80=127.0.0.1:{model.server_port}") as daemon:
+    with running("--egress-map", f"{API}:80=127.0.0.1:{model.server_port},{NOBODY}:80=127.0.0.1:1") as daemon:
         yield daemon
 
 
@@ -112,7 +113,7 @@ def test_what_the_command_line_says_of_a_failure_is_told(tools, box):
 
 
 def test_a_model_that_cannot_be_reached_is_told_before_the_command_line_tries_for_minutes(tools, box):
-    nowhere = {"ANTHROPIC_BASE_URL": "http://198.51.100.99:1"}
+    nowhere = {"ANTHROPIC_BASE_URL": f"http://{NOBODY}"}
     for call in (lambda: tools.send_sandbox_input(sandbox_id=box, input="hello", envs=nowhere),
                  lambda: tools.setup_sandbox_heartbeat(sandbox_id=box, task="look after the shop", envs=nowhere)):
         with pytest.raises(Refused, match="the model's API cannot be reached") as refusal:

@@ -145,7 +145,7 @@ static void init_sets_token_and_environment(void)
     static const char body[] = "{\"envVars\":{\"MINE\":\"1\"},\"accessToken\":\"sesame\","
                                "\"timestamp\":\"2026-01-02T03:04:05Z\",\"sandboxID\":\"isb\","
                                "\"templateID\":\"tpl\",\"memoryMB\":512,\"cpuCount\":3,"
-                               "\"diskSizeMB\":1024,\"later\":{}}";
+                               "\"diskSizeMB\":1024,\"teamID\":\"team\",\"later\":{}}";
     static const char token[] = "X-Access-Token: sesame\r\n";
 
     CHECK_INT(over_control("POST", "/init", body), 204);
@@ -157,11 +157,12 @@ static void init_sets_token_and_environment(void)
     CHECK_INT(over_tcp("GET", "/nix", "", ""), 401);
     CHECK_INT(over_tcp("GET", "/health", "", ""), 204);
     json_auto_t *envs = get_json("/envs", token);
-    CHECK_INT(json_object_size(envs), 4);
+    CHECK_INT(json_object_size(envs), 5);
     CHECK_STR(json_text(envs, "MINE", NULL), "1");
     CHECK_STR(json_text(envs, "E2B_SANDBOX", NULL), "true");
     CHECK_STR(json_text(envs, "E2B_SANDBOX_ID", NULL), "isb");
     CHECK_STR(json_text(envs, "E2B_TEMPLATE_ID", NULL), "tpl");
+    CHECK_STR(json_text(envs, "E2B_TEAM_ID", NULL), "team");
     json_auto_t *metrics = get_json("/metrics", token);
     CHECK_INT(json_integer_value(json_object_get(metrics, "cpu_count")), 3);
     CHECK_INT(json_integer_value(json_object_get(metrics, "mem_total")), 512LL << 20);
