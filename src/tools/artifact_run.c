@@ -209,7 +209,7 @@ int tool_run_code_artifact(struct tool_call *call, const json_t *input, json_t *
 
     run.row = row;
     r = r < 0 ? r : plan_make(&run, input, err);
-    r = r < 0 ? r : execute_box(call, "base", NULL, run.timeout_ms, &box, err);
+    r = r < 0 ? r : execute_box(call, "base", NULL, run.timeout_ms, false, &box, err);
     if (r == 0) {
         json_t *answer = artifact_json(row);
         (void)json_object_set_new(answer, "mode", json_string(run.dry ? "dry_run" : "run"));

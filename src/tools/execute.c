@@ -90,7 +90,7 @@ int64_t execute_ms_max(const struct tool_call *call)
 }
 
 int execute_box(struct tool_call *call, const char *template_name, const json_t *envs,
-                int64_t life_ms, struct box *out, struct err *err)
+                int64_t life_ms, bool offline, struct box *out, struct err *err)
 {
     int64_t most_s = tools_options(call_tools(call))->sandbox_s_max;
     int64_t life_s = (life_ms + LIFE_SPARE_MS) / 1000;
@@ -100,6 +100,9 @@ int execute_box(struct tool_call *call, const char *template_name, const json_t 
     if (envs) {
         (void)json_object_set(input, "envs", json_unconst(envs));
     }
+    if (offline) {
+        (void)json_object_set_new(input, "allow_internet", json_false());
+    }
     return create_box(call, input, template_name, out, err);
 }
 
@@ -108,14 +111,15 @@ static int open_box(struct tool_call *call, const struct execute_plan *plan, str
                     bool *interpreted, struct err *err)
 {
     int64_t life_ms = plan->timeout_ms + (int64_t)EXECUTE_INSTALL_S_MAX * 1000;
+    bool offline = plan->offline && json_array_size(plan->packages) == 0;
     int r = -ENOENT;
 
     if (plan->language != LANGUAGE_BASH) {
-        r = execute_box(call, INTERPRETER, plan->envs, life_ms, box, err);
+        r = execute_box(call, INTERPRETER, plan->envs, life_ms, offline, box, err);
         *interpreted = r == 0;
     }
     if (r == -ENOENT || r == -EAGAIN) {
-        r = execute_box(call, "base", plan->envs, life_ms, box, err);
+        r = execute_box(call, "base", plan->envs, life_ms, offline, box, err);
     }
     return r;
 }
@@ -345,7 +349,8 @@ static int run_file(struct tool_call *call, const struct box *box, const struct 
  * neither. That of Python knows the status, and has charts. */
 static bool is_for_kernel(const struct execute_plan *plan, bool interpreted)
 {
-    return interpreted && (plan->language == LANGUAGE_PYTHON || !plan->as_program);
+    return interpreted && !plan->as_file &&
+           (plan->language == LANGUAGE_PYTHON || !plan->as_program);
 }
 
 static int run_code(struct tool_call *call, const struct box *box, const struct execute_plan *plan,

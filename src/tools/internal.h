@@ -62,6 +62,9 @@ void rest_openapi(struct tools *tools, struct http_exchange *ex);
 void rest_call(struct tools *tools, struct http_exchange *ex, struct str name);
 void rest_execute(struct tools *tools, struct http_exchange *ex);
 
+struct dify_route;
+void rest_dify(struct tools *tools, struct http_exchange *ex, const struct dify_route *route);
+
 /* The OpenAPI document for a client that reached us at that address; the caller's. */
 json_t *openapi_document(const struct tools *tools, const char *url);
 

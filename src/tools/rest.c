@@ -1,13 +1,15 @@
 /* rest.c - the catalogue as plain HTTP: GET /tools, GET and POST /tools/{name}, the OpenAPI
- * document at /tools/openapi.json; and POST /api/code/execute. */
+ * document at /tools/openapi.json; POST /api/code/execute; and what Dify's code nodes ask for. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "api/query.h"
 #include "base/alloc.h"
 #include "base/utf8.h"
 #include "mcp/jsonrpc.h"
 #include "tools/catalogue/execute.h"
+#include "tools/dify.h"
 #include "tools/internal.h"
 #include "tools/mcp.h"
 #include "tools/nearest.h"
@@ -47,12 +49,23 @@ struct question {
     struct http_exchange *ex; /* NULL: the client has left */
     const struct tool *tool;  /* NULL: `run` is to be run */
     tool_run *run;
+    bool dify; /* the shape of its answers */
     struct tool_call *call;
     struct tools_who who;
     int refused; /* the status of a refusal, which waits for the body to be out of the way */
     struct err why;
     json_t *answer; /* of a question that needs no call */
 };
+
+static void reply_failure(const struct question *question, int status, const char *message)
+{
+    if (question->dify) {
+        scoped_json *body = dify_failure(status, message);
+        face_reply_json(question->ex, status == 400 || status == 401 ? status : 200, body);
+    } else {
+        face_reply_error(question->ex, status, message);
+    }
+}
 
 static void question_free(struct question *question)
 {
@@ -100,7 +113,7 @@ static void on_question(void *ctx, struct http_exchange *ex, int error, struct s
     (void)body;
     if (error == 0 || error == -EMSGSIZE) {
         if (question->refused) {
-            face_reply_error(ex, question->refused, question->why.msg);
+            reply_failure(question, question->refused, question->why.msg);
         } else {
             face_reply_json(ex, 200, question->answer);
         }
@@ -169,7 +182,7 @@ static void on_done(void *ctx, int error, const json_t *out, const struct err *e
         face_reply_json(question->ex, 200, out);
     } else {
         int status = error == -ECANCELED ? STATUS_CLIENT_GONE : call_status_of(error);
-        face_reply_error(question->ex, status, err->msg);
+        reply_failure(question, status, err->msg);
     }
     question_free(question);
 }
@@ -183,13 +196,31 @@ static void on_gone(void *ctx)
     call_abandon(call);
 }
 
+/* The language that a GET of Dify's names. */
+static int query_take(const struct question *question, json_t **input, struct err *err)
+{
+    scoped_buf(language, NAME_BYTES);
+    int r = query_text(http_request(question->ex)->query, "language", &language, err);
+
+    if (r < 0) {
+        return r;
+    }
+    *input = json_object();
+    if (buf_len(&language) > 0) {
+        (void)json_object_set_new(*input, "language",
+                                  json_stringn(buf_at(&language), buf_len(&language)));
+    }
+    return 0;
+}
+
 static void begin(struct question *question, struct str body)
 {
     static const struct call_listener listener = {.done = on_done};
     json_t *input = NULL;
     struct err err;
 
-    int r = body_parse(body, true, &input, &err);
+    bool by_query = question->dify && str_eq(http_request(question->ex)->method, STR("GET"));
+    int r = by_query ? query_take(question, &input, &err) : body_parse(body, true, &input, &err);
     if (r == 0 && question->tool) {
         r = call_start(question->tools, question->tool, &question->who, input, &listener, question,
                        &question->call, &err);
@@ -198,7 +229,7 @@ static void begin(struct question *question, struct str body)
                            question, &question->call, &err);
     }
     if (r < 0) {
-        face_reply_error(question->ex, call_status_of(r), err.msg);
+        reply_failure(question, call_status_of(r), err.msg);
         question_free(question);
     }
 }
@@ -207,17 +238,18 @@ static void on_body(void *ctx, struct http_exchange *ex, int error, struct str b
 {
     struct question *question = ctx;
 
+    (void)ex; /* the question has it */
     if (error < 0 && error != -EMSGSIZE) {
         question_free(question);
     } else if (question->refused) {
-        face_reply_error(ex, question->refused, question->why.msg);
+        reply_failure(question, question->refused, question->why.msg);
         question_free(question);
     } else if (error == -EMSGSIZE) {
         char text[NAME_BYTES];
 
         (void)snprintf(text, sizeof(text), "the body is larger than %d bytes",
                        TOOLS_BODY_BYTES_MAX);
-        face_reply_error(ex, 413, text);
+        reply_failure(question, 413, text);
         question_free(question);
     } else {
         begin(question, body);
@@ -252,6 +284,22 @@ void rest_call(struct tools *tools, struct http_exchange *ex, struct str name)
         question_answer(question);
     } else if (str_eq(http_request(ex)->method, STR("GET"))) {
         question->answer = tool_json(tools, question->tool);
+        question_answer(question);
+    } else {
+        http_gather_watched(ex, TOOLS_BODY_BYTES_MAX, on_body, on_gone, question);
+    }
+}
+
+void rest_dify(struct tools *tools, struct http_exchange *ex, const struct dify_route *route)
+{
+    struct question *question = question_new(tools, ex, route->method, false);
+
+    question->dify = true;
+    question->run = route->run;
+    if (!question->refused && !str_eq(http_request(ex)->method, str_of(route->method))) {
+        refuse(question, 405, "this path takes %s", route->method);
+    }
+    if (question->refused) {
         question_answer(question);
     } else {
         http_gather_watched(ex, TOOLS_BODY_BYTES_MAX, on_body, on_gone, question);

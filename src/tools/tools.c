@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "tools/dify.h"
 #include "tools/execute.h"
 #include "tools/internal.h"
 #include "tools/schema.h"
@@ -53,6 +54,7 @@ bool tools_handle(struct tools *tools, struct http_exchange *ex)
 {
     const struct http_request *req = http_request(ex);
     static const struct str prefix = {"/tools/", 7};
+    const struct dify_route *dify;
 
     if (str_eq(req->path, STR("/mcp"))) {
         mcp_handle(tools->mcp, ex);
@@ -63,6 +65,8 @@ bool tools_handle(struct tools *tools, struct http_exchange *ex)
     }
     if (str_eq(req->path, STR(EXECUTE_PATH))) {
         rest_execute(tools, ex);
+    } else if ((dify = dify_find(req->path))) {
+        rest_dify(tools, ex, dify);
     } else if (str_eq(req->path, STR("/tools"))) {
         rest_list(tools, ex);
     } else if (str_eq(req->path, STR("/tools/openapi.json"))) {
