@@ -171,6 +171,17 @@ class Smoke:
             threading.Thread(target=self._look_for, args=(handle, "refused", refused), daemon=True).start()
             assert refused.wait(WAIT_S), "a sandbox has as many processes as it likes"
 
+    def own_size(self):
+        """Stock kernels allow what makes `df` and sysinfo() tell a sandbox its own limits."""
+        measure = (
+            "df -B1M --output=size / | tail -n 1; nproc; free -m | awk '/Mem/ {print $2}';"
+            " python3 -c \"import os; print(os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') >> 20)\""
+        )
+        with self.sandbox() as sandbox:
+            info = self.api("GET", f"/sandboxes/{sandbox.sandbox_id}").json()
+            own = [info["diskSizeMB"], info["cpuCount"], info["memoryMB"], info["memoryMB"]]
+            assert [int(word) for word in self.run(sandbox, measure).split()] == own
+
     @staticmethod
     def _look_for(handle, word, found):
         for out, _, _ in handle:
