@@ -38,7 +38,7 @@ struct jail_kit {
     struct filters *filters;
     struct network *network;
     struct shown *shown;
-    struct told *told; /* NULL where the kernel does not allow it, or nobody wants it */
+    struct told *told;        /* NULL where the kernel does not allow it, or nobody wants it */
     int stage_ns;             /* the keeper's own mount namespace, to come back to */
     int lock_fd;              /* says that a keeper runs: never to be held by any other process */
     struct criu_program criu; /* its path is "" where memory cannot be saved */
