@@ -27,13 +27,16 @@ static void btf_freep(struct btf **types)
     btf__free(*types);
 }
 
-/* The kernel has another errno for each of its reasons, and most of them for several. */
+/* The kernel has another errno for each of its reasons, and most of them for several. One of them
+ * is the kernel's alone: ENOTSUPP, where functions of this machine cannot be attached to. */
 static int refused(int r, const char *what, struct err *err)
 {
+    const char *why = strerrordesc_np(-r);
+
     return err_set(err, -r,
                    "the kernel refuses a BPF program that writes to memory of programs "
                    "(%s: %s), as it does when it is locked down (Secure Boot)",
-                   what, strerrordesc_np(-r));
+                   what, why ? why : "not supported");
 }
 
 /* Returns what it is attached by. */
