@@ -1,18 +1,22 @@
 #include "keeper/told.h"
 
-#include <bpf/bpf.h>
-#include <bpf/btf.h>
-#include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "keeper/btf.h"
 #include "keeper/told_program.h"
+
+enum { TYPES_BYTES_MAX = 64 * 1024 * 1024 };
 
 struct told {
     uint64_t host_memory_bytes;
@@ -20,11 +24,80 @@ struct told {
     int links[TOLD_CALLS]; /* each holds its program */
 };
 
+/* ---- the kernel ---- */
+
+static int kernel_bpf(enum bpf_cmd command, union bpf_attr *attr)
+{
+    long r = syscall(SYS_bpf, command, attr, sizeof(*attr));
+
+    return r < 0 ? -errno : (int)r;
+}
+
+static uint64_t address(const void *at)
+{
+    return (uintptr_t)at;
+}
+
+static int map_make(struct err *err)
+{
+    union bpf_attr attr = {
+        .map_type = BPF_MAP_TYPE_HASH,
+        .key_size = sizeof(uint64_t),
+        .value_size = sizeof(struct told_entry),
+        .max_entries = KEEPER_UID_SLOTS,
+        .map_flags = BPF_F_NO_PREALLOC,
+        .map_name = "atoll_told",
+    };
+    int fd = kernel_bpf(BPF_MAP_CREATE, &attr);
+
+    return fd < 0 ? err_set(err, -fd, "the kernel makes no BPF map: %s", strerrordesc_np(-fd)) : fd;
+}
+
+static int map_put(int map_fd, uint64_t group, const struct told_entry *entry, uint64_t flags)
+{
+    union bpf_attr attr = {
+        .map_fd = (uint32_t)map_fd,
+        .key = address(&group),
+        .value = address(entry),
+        .flags = flags,
+    };
+
+    return kernel_bpf(BPF_MAP_UPDATE_ELEM, &attr);
+}
+
+static int map_get(int map_fd, uint64_t group, struct told_entry *out)
+{
+    union bpf_attr attr = {
+        .map_fd = (uint32_t)map_fd,
+        .key = address(&group),
+        .value = address(out),
+    };
+
+    return kernel_bpf(BPF_MAP_LOOKUP_ELEM, &attr);
+}
+
 /* ---- the programs ---- */
 
-static void btf_freep(struct btf **types)
+/* The kernel's own description of its types; the caller frees it. */
+static int types_read(uint8_t **out, size_t *n, struct err *err)
 {
-    btf__free(*types);
+    scoped_fd fd = open("/sys/kernel/btf/vmlinux", O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    ssize_t got = 1;
+
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        return err_set(err, errno, "the kernel does not describe its types (/sys/kernel/btf): %s",
+                       strerrordesc_np(errno));
+    }
+    if (st.st_size <= 0 || st.st_size > TYPES_BYTES_MAX) {
+        return err_set(err, EFBIG, "the kernel's description of its types has %jd bytes",
+                       (intmax_t)st.st_size);
+    }
+    *out = xcalloc(1, (size_t)st.st_size);
+    for (*n = 0; got > 0 && *n<(size_t)st.st_size; *n += got> 0 ? (size_t)got : 0) {
+        got = read(fd, *out + *n, (size_t)st.st_size - *n);
+    }
+    return 0;
 }
 
 /* The kernel has another errno for each of its reasons, and most of them for several. One of them
@@ -39,35 +112,53 @@ static int refused(int r, const char *what, struct err *err)
                    what, why ? why : "not supported");
 }
 
-/* Returns what it is attached by. */
-static int attach(const struct btf *types, enum told_call which, int map_fd, struct err *err)
+static int program_load(enum told_call which, int64_t type, int map_fd)
 {
     struct bpf_insn insns[TOLD_INSNS_MAX];
-    const char *function = told_functions[which];
-    size_t n = told_program(which, map_fd, insns);
+    union bpf_attr attr = {
+        .prog_type = BPF_PROG_TYPE_TRACING,
+        .expected_attach_type = BPF_TRACE_FEXIT,
+        .insn_cnt = (uint32_t)told_program(which, map_fd, insns),
+        .insns = address(insns),
+        .license = address("GPL"), /* see told_program.c */
+        .prog_name = "atoll_told",
+        .attach_btf_id = (uint32_t)type,
+    };
 
-    int type = btf__find_by_name_kind(types, function, BTF_KIND_FUNC);
+    return kernel_bpf(BPF_PROG_LOAD, &attr);
+}
+
+/* Returns what it is attached by. */
+static int attach(const uint8_t *types, size_t types_n, enum told_call which, int map_fd,
+                  struct err *err)
+{
+    const char *function = told_functions[which];
+    const int64_t type = btf_function(types, types_n, function);
+
     if (type < 0) {
-        return err_set(err, ENOENT, "the kernel has no function %s to attach to", function);
+        return err_set(err, (int)-type, "the kernel tells of no function %s: %s", function,
+                       strerrordesc_np((int)-type));
     }
-    LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_TRACE_FEXIT,
-                .attach_btf_id = (uint32_t)type);
-    scoped_fd program =
-        bpf_prog_load(BPF_PROG_TYPE_TRACING, "atoll_told", "GPL", insns, n, &options);
+    scoped_fd program = program_load(which, type, map_fd);
     if (program < 0) {
         return refused(program, "load", err);
     }
-    int link = bpf_raw_tracepoint_open(NULL, program);
+    union bpf_attr attr = {.raw_tracepoint = {.prog_fd = (uint32_t)program}};
+    int link = kernel_bpf(BPF_RAW_TRACEPOINT_OPEN, &attr);
     return link < 0 ? refused(link, "attach", err) : link;
 }
 
-static int map_make(struct err *err)
+static int programs_start(struct told *told, struct err *err)
 {
-    LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = BPF_F_NO_PREALLOC);
-    int fd = bpf_map_create(BPF_MAP_TYPE_HASH, "atoll_told", sizeof(uint64_t),
-                            sizeof(struct told_entry), KEEPER_UID_SLOTS, &options);
+    uint8_t *types = NULL;
+    size_t n = 0;
+    int r = types_read(&types, &n, err);
 
-    return fd < 0 ? err_set(err, -fd, "make a BPF map: %s", strerrordesc_np(-fd)) : fd;
+    for (enum told_call i = 0; r >= 0 && i < TOLD_CALLS; i++) {
+        r = told->links[i] = attach(types, n, i, told->map_fd, err);
+    }
+    free(types);
+    return r < 0 ? r : 0;
 }
 
 static void told_closep(struct told **told)
@@ -75,41 +166,18 @@ static void told_closep(struct told **told)
     told_close(*told);
 }
 
-static int programs_start(struct told *told, struct err *err)
-{
-    (void)libbpf_set_print(NULL);
-    scoped(btf_freep) struct btf *types = btf__load_vmlinux_btf();
-    if (!types) {
-        return err_set(err, errno, "the kernel does not describe its types (/sys/kernel/btf): %s",
-                       strerrordesc_np(errno));
-    }
-    told->map_fd = map_make(err);
-    if (told->map_fd < 0) {
-        return told->map_fd;
-    }
-    for (enum told_call i = 0; i < TOLD_CALLS; i++) {
-        told->links[i] = attach(types, i, told->map_fd, err);
-        if (told->links[i] < 0) {
-            return told->links[i];
-        }
-    }
-    return 0;
-}
-
 int told_open(struct told **out, struct err *err)
 {
     scoped(told_closep) struct told *told = xnew(struct told);
     struct sysinfo host;
-    struct rlimit locked;
 
     *told = (struct told){.map_fd = -1, .links = {-1, -1, -1}};
-    if (sysinfo(&host) < 0 || getrlimit(RLIMIT_MEMLOCK, &locked) < 0) {
+    if (sysinfo(&host) < 0) {
         return err_sys(err, "ask for the host's memory");
     }
     told->host_memory_bytes = (uint64_t)host.totalram * host.mem_unit;
-
-    int r = programs_start(told, err);
-    (void)setrlimit(RLIMIT_MEMLOCK, &locked); /* which the library raises, and jails inherit */
+    told->map_fd = map_make(err);
+    int r = told->map_fd < 0 ? told->map_fd : programs_start(told, err);
     if (r == 0) {
         *out = move_ptr(&told);
     }
@@ -138,7 +206,7 @@ static void put(struct told *told, const char *id, uint64_t group, const struct 
     if (fitting.memory_bytes > told->host_memory_bytes) {
         fitting.memory_bytes = told->host_memory_bytes;
     }
-    int r = bpf_map_update_elem(told->map_fd, &group, &fitting, flags);
+    int r = map_put(told->map_fd, group, &fitting, flags);
     if (r < 0) {
         log_warn("jail %s is told the host's size by statfs() and sysinfo(): %s", id,
                  strerrordesc_np(-r));
@@ -184,7 +252,7 @@ void told_used(struct told *told, struct cgroups *groups, const char *id,
     const uint64_t group = told ? cgroups_number(groups, id) : 0;
     struct told_entry entry;
 
-    if (!group || bpf_map_lookup_elem(told->map_fd, &group, &entry) < 0) {
+    if (!group || map_get(told->map_fd, group, &entry) < 0) {
         return;
     }
     entry.disk_used_bytes = usage->disk_bytes;
@@ -196,7 +264,12 @@ void told_remove(struct told *told, struct cgroups *groups, const char *id)
 {
     const uint64_t group = told ? cgroups_number(groups, id) : 0;
 
+    union bpf_attr attr = {
+        .map_fd = told ? (uint32_t)told->map_fd : 0,
+        .key = address(&group),
+    };
+
     if (group) {
-        (void)bpf_map_delete_elem(told->map_fd, &group);
+        (void)kernel_bpf(BPF_MAP_DELETE_ELEM, &attr);
     }
 }

@@ -1,12 +1,13 @@
 /* What statfs() and sysinfo() tell a jail. A kernel that lets nobody load the programs for it tells
  * the host's figures, and then `atoll doctor` must say so: its word decides what is expected here,
  * so that a kernel which allows them is never taken for one that does not. */
-#include <bpf/bpf.h>
 #include <fcntl.h>
+#include <linux/bpf.h>
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -138,21 +139,34 @@ static uint64_t group_of(const char *id)
     return 0;
 }
 
+static long kernel_bpf(enum bpf_cmd command, union bpf_attr *attr)
+{
+    return syscall(SYS_bpf, command, attr, sizeof(*attr));
+}
+
+static bool is_ours(int map_fd)
+{
+    struct bpf_map_info info = {0};
+    union bpf_attr attr = {
+        .info = {.bpf_fd = (uint32_t)map_fd, .info_len = sizeof(info), .info = (uintptr_t)&info}};
+
+    return kernel_bpf(BPF_OBJ_GET_INFO_BY_FD, &attr) == 0 && strcmp(info.name, "atoll_told") == 0;
+}
+
 /* How many maps of keepers have an entry for it. */
 static int entries_of(uint64_t group)
 {
-    uint32_t id = 0;
+    union bpf_attr next = {.start_id = 0};
+    uint64_t value[8];
     int n = 0;
 
-    while (bpf_map_get_next_id(id, &id) == 0) {
-        struct bpf_map_info info = {0};
-        uint32_t len = sizeof(info);
-        uint64_t value[8];
-        scoped_fd fd = bpf_map_get_fd_by_id(id);
-        if (fd >= 0 && bpf_obj_get_info_by_fd(fd, &info, &len) == 0 &&
-            strcmp(info.name, "atoll_told") == 0 && bpf_map_lookup_elem(fd, &group, value) == 0) {
-            n++;
-        }
+    while (kernel_bpf(BPF_MAP_GET_NEXT_ID, &next) == 0) {
+        union bpf_attr by_id = {.map_id = next.next_id};
+        scoped_fd fd = (int)kernel_bpf(BPF_MAP_GET_FD_BY_ID, &by_id);
+        union bpf_attr look = {
+            .map_fd = (uint32_t)fd, .key = (uintptr_t)&group, .value = (uintptr_t)value};
+        n += fd >= 0 && is_ours(fd) && kernel_bpf(BPF_MAP_LOOKUP_ELEM, &look) == 0;
+        next = (union bpf_attr){.start_id = next.next_id};
     }
     return n;
 }

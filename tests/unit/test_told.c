@@ -1,6 +1,9 @@
-/* The programs of keeper/told_program.c, run by a small interpreter of BPF in place of the kernel.
- * What the kernel's own verifier says of them is tests/system/test_told.c's. */
+/* The functions that they are attached to, as keeper/btf.c finds them in the kernel's description,
+ * and the programs of keeper/told_program.c, run by a small interpreter of BPF in place of the
+ * kernel. What the kernel's own verifier says of them is tests/system/test_told.c's. */
 #include <asm/ptrace.h>
+#include <errno.h>
+#include <linux/btf.h>
 #include <linux/magic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -9,6 +12,7 @@
 
 #include "base/compiler.h"
 #include "check.h"
+#include "keeper/btf.h"
 #include "keeper/told_program.h"
 
 enum {
@@ -388,6 +392,98 @@ static void the_programs_cannot_loop(void)
     }
 }
 
+/* ---- the kernel's description ---- */
+
+enum { WANTED = 10 }; /* the number of that type below */
+
+static const char names[] = "\0other\0wanted\0int";
+enum { NAME_OTHER = 1, NAME_WANTED = 7, NAME_INT = 14 };
+
+/* A type, and what follows it. */
+#define TYPE(name, kind, parts) (name), (uint32_t)(kind) << 24 | (parts), 0
+
+/* With one of each kind that is followed by something. */
+/* clang-format off */
+static const uint32_t types[] = {
+    TYPE(NAME_INT, BTF_KIND_INT, 0), 32,
+    TYPE(0, BTF_KIND_ARRAY, 0), 1, 1, 4,
+    TYPE(NAME_WANTED, BTF_KIND_STRUCT, 2), 0, 1, 0, 0, 1, 32,
+    TYPE(0, BTF_KIND_ENUM, 1), 0, 5,
+    TYPE(0, BTF_KIND_FUNC_PROTO, 2), 0, 1, 0, 1,
+    TYPE(NAME_OTHER, BTF_KIND_FUNC, 1),
+    TYPE(0, BTF_KIND_DATASEC, 1), 1, 0, 4,
+    TYPE(0, BTF_KIND_DECL_TAG, 0), 0,
+    TYPE(0, BTF_KIND_ENUM64, 1), 0, 5, 0,
+    TYPE(NAME_WANTED, BTF_KIND_FUNC, 1),
+    TYPE(NAME_WANTED, BTF_KIND_VAR, 0), 1,
+}; /* clang-format on */
+
+/* Memory of exactly n bytes, so that a sanitizer sees who reads beyond. */
+static int64_t find_in(const struct btf_header *header, size_t n, const char *name)
+{
+    uint8_t whole[sizeof(*header) + sizeof(types) + sizeof(names)];
+
+    memcpy(whole, header, sizeof(*header));
+    memcpy(whole + sizeof(*header), types, sizeof(types));
+    memcpy(whole + sizeof(*header) + sizeof(types), names, sizeof(names));
+    uint8_t *bytes = malloc(n ? n : 1);
+    memcpy(bytes, whole, n);
+    int64_t found = btf_function(bytes, n, name);
+    free(bytes);
+    return found;
+}
+
+static const struct btf_header good = {
+    .magic = BTF_MAGIC,
+    .version = BTF_VERSION,
+    .hdr_len = sizeof(struct btf_header),
+    .type_len = sizeof(types),
+    .str_off = sizeof(types),
+    .str_len = sizeof(names),
+};
+enum { WHOLE = sizeof(good) + sizeof(types) + sizeof(names) };
+
+static void a_function_is_found_by_its_name(void)
+{
+    CHECK_INT(find_in(&good, WHOLE, "wanted"), WANTED);
+    CHECK_INT(find_in(&good, WHOLE, "other"), 6);
+    CHECK_INT(find_in(&good, WHOLE, "want"), -ENOENT);
+    CHECK_INT(find_in(&good, WHOLE, "int"), -ENOENT); /* which is no function */
+}
+
+static void a_description_that_is_cut_short_is_none(void)
+{
+    for (size_t n = 0; n < WHOLE; n++) {
+        CHECK_INT(find_in(&good, n, "wanted"), -EPROTO);
+    }
+    for (uint32_t n = 1; n < sizeof(types); n++) {
+        struct btf_header header = good;
+        header.type_len = n;
+        CHECK(find_in(&header, WHOLE, "nothing") < 0);
+    }
+    struct btf_header header = good;
+    header.str_off = UINT32_MAX;
+    CHECK_INT(find_in(&header, WHOLE, "wanted"), -EPROTO);
+    header = good;
+    header.hdr_len = UINT32_MAX;
+    CHECK_INT(find_in(&header, WHOLE, "wanted"), -EPROTO);
+}
+
+static void a_description_of_another_kind_is_none(void)
+{
+    struct btf_header header = good;
+
+    header.version = BTF_VERSION + 1;
+    CHECK_INT(find_in(&header, WHOLE, "wanted"), -EPROTO);
+    header = good;
+    header.magic = 0;
+    CHECK_INT(find_in(&header, WHOLE, "wanted"), -EPROTO);
+    header = good;
+    header.type_off = 4; /* so that no type begins where one should */
+    header.type_len -= 4;
+    CHECK_INT(find_in(&header, WHOLE, "wanted"), -EPROTO);
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -407,6 +503,9 @@ int main(void)
         {"nonsense in the buffer is answered with nonsense",
          nonsense_in_the_buffer_is_answered_with_nonsense},
         {"the programs cannot loop", the_programs_cannot_loop},
+        {"a function is found by its name", a_function_is_found_by_its_name},
+        {"a description that is cut short is none", a_description_that_is_cut_short_is_none},
+        {"a description of another kind is none", a_description_of_another_kind_is_none},
     };
 
     return check_run(tests, countof(tests));
