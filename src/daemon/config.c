@@ -166,6 +166,9 @@ static const struct setting settings[] = {
     {FIELD(merge_pages), .kind = SWITCH, .fallback = "false", .hint = "true|false",
      .help = "whether sandboxes hold equal pages of memory once; one can then find out, by timing, "
              "that another has a page"},
+    {FIELD(bpf_figures), .kind = SWITCH, .fallback = "true", .hint = "true|false",
+     .help = "whether df and sysinfo() in a sandbox tell its own limits, where the kernel allows "
+             "it; three BPF programs do that, in the kernel"},
     {FIELD(webhook_allow_local), .kind = SWITCH, .fallback = "false", .hint = "true|false",
      .help = "whether webhooks may go to addresses of this machine itself"},
     {FIELD(log_level), .kind = LEVEL, .fallback = "info", .hint = "LEVEL",

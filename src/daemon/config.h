@@ -70,6 +70,7 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     uint64_t paused_days_max;
     uint64_t pack_after_s;
     bool merge_pages;
+    bool bpf_figures;
     bool webhook_allow_local;
     enum log_level log_level;
 };

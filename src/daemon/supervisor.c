@@ -455,6 +455,7 @@ int supervisor_keeper(const struct config *config, const struct places *places)
         .client_gid = who.gid,
         .instance = places->instance,
         .merge_pages = config->merge_pages,
+        .bpf_figures = config->bpf_figures,
         .log_level = config->log_level,
         .lock_fd = lock,
     };

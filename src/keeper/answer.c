@@ -51,6 +51,7 @@ static struct keeper_answer usage(struct jail_kit *kit, const struct keeper_requ
     struct keeper_answer answer = answer_to(req, r, &err);
     if (r == 0) {
         usage.disk_bytes = pool_disk_bytes(kit->pool, req->id);
+        told_used(kit->told, kit->groups, req->id, &usage);
         answer.usage = usage;
     }
     return answer;
@@ -68,6 +69,7 @@ static struct keeper_answer usage_many(struct jail_kit *kit, const struct keeper
         if (cgroups_sample(kit->groups, id, usage) == 0) {
             usage->disk_bytes = pool_disk_bytes(kit->pool, id);
             usage->known = 1;
+            told_used(kit->told, kit->groups, id, usage);
         }
     }
     return answer;

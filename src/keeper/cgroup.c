@@ -533,6 +533,26 @@ int cgroups_events(struct cgroups *groups, const char *id)
     return fd < 0 ? -errno : fd;
 }
 
+/* On 64-bit machines a group's inode is its number. */
+uint64_t cgroups_number(struct cgroups *groups, const char *id)
+{
+    struct stat st;
+
+    return fstatat(groups->at[0].dir_fd, id, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : st.st_ino;
+}
+
+uint64_t cgroups_memory_limit(struct cgroups *groups, const char *id)
+{
+    for (size_t i = 0; i < groups->n; i++) {
+        const struct hierarchy *h = &groups->at[i];
+        scoped_fd leaf = h->controllers & CGROUP_MEMORY ? leaf_open(h, id) : -1;
+        if (leaf >= 0) {
+            return knob_read_number(leaf, h->v2 ? "memory.max" : "memory.limit_in_bytes");
+        }
+    }
+    return 0;
+}
+
 int cgroups_leaf(struct cgroups *groups, const char *id)
 {
     int fd = leaf_open(&groups->at[0], id);

@@ -79,6 +79,11 @@ must_check int cgroups_remove(struct cgroups *groups, const char *id, struct err
 /* A descriptor that polls POLLPRI when the jail's last process has gone; -ENOENT when none is. */
 must_check int cgroups_events(struct cgroups *groups, const char *id);
 
+/* What the kernel calls its v2 leaf, and calls no other group ever; 0 when there is none. */
+uint64_t cgroups_number(struct cgroups *groups, const char *id);
+/* The most that it may have, as the kernel has it; 0 when it is not limited. */
+uint64_t cgroups_memory_limit(struct cgroups *groups, const char *id);
+
 /* A descriptor of its v2 leaf, or -errno. */
 must_check int cgroups_leaf(struct cgroups *groups, const char *id);
 /* The jail's first process: 1 inside. 0 when there is none. */

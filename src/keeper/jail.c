@@ -319,6 +319,7 @@ int jail_begin(struct jail_kit *kit, const char *id, const struct keeper_plan *p
     if (r < 0) {
         return r;
     }
+    told_add(kit->told, kit->groups, kit->pool, id, plan);
     /* A disk that is new has no marks of volumes to give up. */
     if (plan->volumes_n || plan->from[0] || plan->keeps_disk) {
         r = volumes_hold(kit->pool, id, plan, err);
@@ -413,6 +414,7 @@ int jail_remove(struct jail_kit *kit, const char *id, unsigned parts, struct err
     int r = parts & JAIL_DISK ? pool_disk_remove(kit->pool, id, err) : 0;
     if (r == 0 && parts & JAIL_GROUPS) {
         elder_unmark(kit->pool, id);
+        told_remove(kit->told, kit->groups, id);
         r = cgroups_remove(kit->groups, id, err);
     }
     return r;

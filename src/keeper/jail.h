@@ -24,6 +24,7 @@
 #include "keeper/network.h"
 #include "keeper/pool.h"
 #include "keeper/shown.h"
+#include "keeper/told.h"
 
 enum {
     JAIL_START_TIMEOUT_MS = 10 * 1000,        /* between jail_begin() and jail_finish() */
@@ -37,6 +38,7 @@ struct jail_kit {
     struct filters *filters;
     struct network *network;
     struct shown *shown;
+    struct told *told;        /* NULL where the kernel does not allow it, or nobody wants it */
     int stage_ns;             /* the keeper's own mount namespace, to come back to */
     int lock_fd;              /* says that a keeper runs: never to be held by any other process */
     struct criu_program criu; /* its path is "" where memory cannot be saved */

@@ -236,6 +236,7 @@ struct keeper_options {
     uint32_t client_gid;
     const char *instance; /* [a-z0-9-]: names the cgroups of this data directory */
     bool merge_pages;     /* jails hold equal pages once, where the kernel can (merge.h) */
+    bool bpf_figures;     /* system calls tell jails their own size, likewise (told.h) */
     enum log_level log_level;
     int lock_fd;         /* held for as long as it runs */
     int work_timeout_ms; /* of one save or restore; 0: HANDLE_WORK_TIMEOUT_MS. For tests */

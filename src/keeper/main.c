@@ -411,6 +411,26 @@ static void merging_start(struct keeper *keeper)
     }
 }
 
+/* Nor is this. */
+static void telling_start(struct keeper *keeper)
+{
+    struct err err;
+
+    if (!keeper->options->bpf_figures) {
+        return;
+    }
+    if (told_open(&keeper->kit.told, &err) < 0) {
+        log_warn("bpf_figures: df and sysinfo() in sandboxes tell the host's figures: %s", err.msg);
+    }
+}
+
+static void jail_found(void *ctx, const char *id)
+{
+    struct jail_kit *kit = ctx;
+
+    told_found(kit->told, kit->groups, kit->pool, id);
+}
+
 static void jail_thaw(void *ctx, const char *id)
 {
     struct jail_kit *kit = ctx;
@@ -425,7 +445,8 @@ static void leftovers_mend(struct jail_kit *kit)
     struct err err;
 
     cgroups_task_sweep(kit->groups, WORK_PATIENCE_MS);
-    if (cgroups_each(kit->groups, jail_thaw, kit, &err) < 0) {
+    if (cgroups_each(kit->groups, jail_thaw, kit, &err) < 0 ||
+        cgroups_each(kit->groups, jail_found, kit, &err) < 0) {
         log_warn("%s", err.msg);
     }
     restore_sweep(kit);
@@ -462,6 +483,9 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         r = shown_new(&keeper->kit.shown, err);
     }
     if (r == 0) {
+        telling_start(keeper); /* while /sys is in sight */
+    }
+    if (r == 0) {
         r = memory_ready(keeper, err);
     }
     if (r == 0) {
@@ -496,6 +520,7 @@ static void keeper_close(struct keeper *keeper)
     fd_closep(&keeper->kit.stage_ns);
     network_free(keeper->kit.network);
     shown_free(keeper->kit.shown);
+    told_close(keeper->kit.told);
     filters_free(keeper->kit.filters);
     cgroups_close(keeper->kit.groups);
     pool_close(keeper->kit.pool);

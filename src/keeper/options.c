@@ -22,6 +22,7 @@ enum {
     WORD_LOG_LEVEL,
     WORD_LOCK,
     WORD_MERGE_PAGES,
+    WORD_BPF_FIGURES,
     WORDS,
     NUMBER_BYTES = 16,
 };
@@ -46,6 +47,7 @@ int keeper_options_exec(const char *program, const struct keeper_options *option
         [WORD_LOG_LEVEL] = level,
         [WORD_LOCK] = lock,
         [WORD_MERGE_PAGES] = plain(options->merge_pages ? "1" : "0"),
+        [WORD_BPF_FIGURES] = plain(options->bpf_figures ? "1" : "0"),
     };
 
     (void)snprintf(uid, sizeof(uid), "%" PRIu32, options->client_uid);
@@ -70,14 +72,15 @@ static bool number_read(const char *text, uint32_t most, uint32_t *out)
 
 int keeper_options_read(int words_n, char **words, struct keeper_options *out, struct err *err)
 {
-    uint32_t level = 0, lock = 0, merge_pages = 0;
+    uint32_t level = 0, lock = 0, merge_pages = 0, bpf_figures = 0;
 
     *out = (struct keeper_options){0}; /* what no word says */
     if (words_n != WORDS || !number_read(words[WORD_UID], UINT32_MAX, &out->client_uid) ||
         !number_read(words[WORD_GID], UINT32_MAX, &out->client_gid) ||
         !number_read(words[WORD_LOG_LEVEL], LOG_ERROR, &level) ||
         !number_read(words[WORD_LOCK], INT32_MAX, &lock) ||
-        !number_read(words[WORD_MERGE_PAGES], true, &merge_pages)) {
+        !number_read(words[WORD_MERGE_PAGES], true, &merge_pages) ||
+        !number_read(words[WORD_BPF_FIGURES], true, &bpf_figures)) {
         return err_set(err, EINVAL, "this is started by `atoll keeper`");
     }
     out->socket_path = words[WORD_SOCKET];
@@ -87,5 +90,6 @@ int keeper_options_read(int words_n, char **words, struct keeper_options *out, s
     out->log_level = (enum log_level)level;
     out->lock_fd = (int)lock;
     out->merge_pages = merge_pages;
+    out->bpf_figures = bpf_figures;
     return 0;
 }

@@ -465,6 +465,13 @@ uint64_t pool_disk_bytes(struct pool *pool, const char *id)
     return fd < 0 ? 0 : subvol_bytes(fd);
 }
 
+uint64_t pool_disk_limit(struct pool *pool, const char *id)
+{
+    scoped_fd fd = pool->limits_disk ? pool_disk_open(pool, id) : -1;
+
+    return fd < 0 ? 0 : subvol_limit_bytes(fd);
+}
+
 int pool_each(struct pool *pool, void (*each)(void *ctx, const char *id), void *ctx,
               struct err *err)
 {

@@ -69,6 +69,8 @@ must_check int pool_disk_open(struct pool *pool, const char *id);
 must_check int pool_disk_remove(struct pool *pool, const char *id, struct err *err);
 /* Bytes charged to the disk; 0 where the pool cannot tell. */
 uint64_t pool_disk_bytes(struct pool *pool, const char *id);
+/* The most that may be; 0 when the disk has no limit. */
+uint64_t pool_disk_limit(struct pool *pool, const char *id);
 
 /* ---- for pools that are not on btrfs ---- */
 

@@ -33,6 +33,7 @@
 #include "keeper/merge.h"
 #include "keeper/mounts.h"
 #include "keeper/network.h"
+#include "keeper/told.h"
 #include "keeper/userns.h"
 
 enum {
@@ -400,6 +401,28 @@ struct probe_result probe_merging(bool wanted)
                                      : "every sandbox holds its own pages of memory, unless the "
                                        "daemon was started with merge_pages");
     }
+    return out;
+}
+
+struct probe_result probe_told(bool wanted)
+{
+    struct probe_result out = {.name = "figures"};
+    struct told *told = NULL;
+    struct err err;
+
+    if (!wanted) {
+        out.verdict = verdict(&out, PROBE_OK,
+                              "df and sysinfo() in a sandbox tell the host's figures, since "
+                              "bpf_figures is off; its limits hold");
+    } else if (told_open(&told, &err) < 0) {
+        out.verdict = verdict(&out, PROBE_DEGRADED,
+                              "df and sysinfo() in a sandbox tell the host's figures, and its "
+                              "limits hold: %s",
+                              err.msg);
+    } else {
+        out.verdict = verdict(&out, PROBE_OK, "df and sysinfo() in a sandbox tell its own limits");
+    }
+    told_close(told);
     return out;
 }
 

@@ -325,6 +325,10 @@ static int restore_steps(struct restore *restore, int group_fd, unsigned *made, 
         r = parts_make(restore, made, err);
     }
     if (r == 0) {
+        told_add(restore->kit->told, restore->kit->groups, restore->kit->pool, restore->id,
+                 restore->plan);
+    }
+    if (r == 0) {
         r = criu_restore(restore, err);
     }
     if (r >= 0) {

@@ -60,26 +60,43 @@ uint64_t subvol_id(int fd)
     return ioctl(fd, BTRFS_IOC_INO_LOOKUP, &args) < 0 ? 0 : args.treeid;
 }
 
-uint64_t subvol_bytes(int fd)
+/* The item of that type that the quota tree has for the subvolume. */
+static bool quota_read(int fd, uint32_t type, void *item, size_t size)
 {
     uint64_t id = subvol_id(fd);
     struct btrfs_ioctl_search_args args = {.key = {.tree_id = BTRFS_QUOTA_TREE_OBJECTID,
-                                                   .min_type = BTRFS_QGROUP_INFO_KEY,
-                                                   .max_type = BTRFS_QGROUP_INFO_KEY,
+                                                   .min_type = type,
+                                                   .max_type = type,
                                                    .min_offset = id,
                                                    .max_offset = id,
                                                    .max_transid = UINT64_MAX,
                                                    .nr_items = 1}};
     struct btrfs_ioctl_search_header header;
-    struct btrfs_qgroup_info_item item;
 
     if (!id || ioctl(fd, BTRFS_IOC_TREE_SEARCH, &args) < 0 || args.key.nr_items != 1) {
-        return 0;
+        return false;
     }
     memcpy(&header, args.buf, sizeof(header));
-    if (header.len < sizeof(item)) {
-        return 0;
+    if (header.len < size) {
+        return false;
     }
-    memcpy(&item, args.buf + sizeof(header), sizeof(item));
-    return le64toh(item.rfer);
+    memcpy(item, args.buf + sizeof(header), size);
+    return true;
+}
+
+uint64_t subvol_limit_bytes(int fd)
+{
+    struct btrfs_qgroup_limit_item item;
+
+    return quota_read(fd, BTRFS_QGROUP_LIMIT_KEY, &item, sizeof(item)) &&
+                   le64toh(item.flags) & BTRFS_QGROUP_LIMIT_MAX_RFER
+               ? le64toh(item.max_rfer)
+               : 0;
+}
+
+uint64_t subvol_bytes(int fd)
+{
+    struct btrfs_qgroup_info_item item;
+
+    return quota_read(fd, BTRFS_QGROUP_INFO_KEY, &item, sizeof(item)) ? le64toh(item.rfer) : 0;
 }

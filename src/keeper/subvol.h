@@ -19,6 +19,8 @@ must_check int subvol_destroy(int dir_fd, const char *name);
 #define SUBVOL_UNLIMITED UINT64_MAX /* the kernel's word for no limit */
 /* At most so many bytes charged to the one that fd lies in. */
 must_check int subvol_limit(int fd, uint64_t bytes);
+/* That limit; 0 when there is none. */
+uint64_t subvol_limit_bytes(int fd);
 /* The id of the one that fd lies in: also that of its quota group, at level 0. 0 when unknown. */
 uint64_t subvol_id(int fd);
 /* Bytes charged to the one that fd lies in; 0 when the filesystem does not count. */

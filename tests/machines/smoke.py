@@ -15,6 +15,7 @@ from e2b_code_interpreter import Sandbox as Interpreter
 
 WAIT_S = 600
 LIFE_S = 3600
+EMPTY_MB = 100  # more than the disk of a new sandbox takes; templates take more
 SECRET = "s3cr3t-value-that-must-never-enter"
 NO_WAY = {"deny_out": ["0.0.0.0/0"]}
 
@@ -170,6 +171,18 @@ class Smoke:
             refused = threading.Event()
             threading.Thread(target=self._look_for, args=(handle, "refused", refused), daemon=True).start()
             assert refused.wait(WAIT_S), "a sandbox has as many processes as it likes"
+
+    def own_size(self):
+        """Stock kernels allow what makes `df` and sysinfo() tell a sandbox its own limits. The pool of a machine may
+        be smaller than a sandbox's limit, but what is used of it is more than an empty sandbox uses."""
+        pages = "import os; print(os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') >> 20)"
+        with self.sandbox() as sandbox:
+            info = self.api("GET", f"/sandboxes/{sandbox.sandbox_id}").json()
+            size, used = self.run(sandbox, "df -B1M --output=size,used / | tail -n 1").split()
+            assert int(size) <= info["diskSizeMB"] and int(used) < EMPTY_MB, (size, used)
+            assert int(self.run(sandbox, f'python3 -c "{pages}"')) == info["memoryMB"]
+            assert int(self.run(sandbox, "free -m | awk '/Mem/ {print $2}'")) == info["memoryMB"]
+            assert int(self.run(sandbox, "nproc")) == info["cpuCount"]
 
     @staticmethod
     def _look_for(handle, word, found):

@@ -1,6 +1,9 @@
 """What programs in a sandbox find out about their machine is the sandbox's own size, not the host's."""
 
 import json
+import os
+import re
+import subprocess
 import time
 import uuid
 
@@ -10,6 +13,7 @@ from e2b import CommandExitException, Sandbox, Template
 CPUS = 1  # fewer than any host has that is worth a test
 MEMORY_MB = 512
 TIMEOUT_S = 300
+DISK_FRESH_S = 90  # btrfs counts when it commits, each 30 s
 FRESH_S = 20  # how long a busy machine may take to show what has changed; a quiet one needs one second
 
 MEASURE = """
@@ -27,6 +31,18 @@ print(json.dumps({
 }))
 """
 
+# What comes from system calls.
+MEASURE_CALLS = """
+import json, os, shutil
+fd = os.open("/home/user", os.O_RDONLY)
+print(json.dumps({
+    "disk": [shutil.disk_usage("/").total, shutil.disk_usage("/home/user").total, os.fstatvfs(fd).f_blocks * os.fstatvfs(fd).f_frsize],
+    "disk_free": shutil.disk_usage("/").free,
+    "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+    "memory_free": os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+}))
+"""
+
 
 def measured(sandbox):
     sandbox.files.write("/tmp/measure.py", MEASURE)
@@ -40,6 +56,45 @@ def assert_own_size(sandbox):
     assert 0 < found["free_kb"] <= found["available_kb"] <= found["memory_kb"]
     for name in ("cpu_count", "affinity", "processors", "stat_cpus"):
         assert found[name] == CPUS, name
+
+
+def doctor_on_figures():
+    program = os.environ["ATOLL_BUILD"] + "/atoll"
+    said = subprocess.run([program, "doctor"], capture_output=True, text=True, timeout=120).stdout
+    return re.search(r"^(\w+) +figures +(.*)$", said, re.M).groups()
+
+
+@pytest.fixture(scope="module")
+def told():
+    """Whether system calls tell a sandbox its own size here. Where the kernel does not allow that, doctor says
+    so, with the reason, and then the host's figures are expected."""
+    verdict, sentence = doctor_on_figures()
+    if verdict == "ok":
+        assert sentence == "df and sysinfo() in a sandbox tell its own limits"
+    else:
+        assert verdict == "degraded"
+        assert re.match(r"df and sysinfo\(\) in a sandbox tell the host's figures, and its limits hold: the kernel \w+", sentence)
+    return verdict == "ok"
+
+
+def expected(told, info):
+    """Bytes of disk and of memory."""
+    if told:
+        return info["diskSizeMB"] << 20, info["memoryMB"] << 20
+    pool = os.statvfs(os.environ["ATOLL_DATA"] + "/pool")
+    return pool.f_blocks * pool.f_frsize, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def assert_told(sandbox, api, told):
+    disk, memory = expected(told, api.get(f"/sandboxes/{sandbox.sandbox_id}").json())
+    sandbox.files.write("/tmp/calls.py", MEASURE_CALLS)
+    found = json.loads(sandbox.commands.run("python3 /tmp/calls.py").stdout)
+    assert found["disk"] == [disk] * 3
+    assert found["memory"] == memory
+    assert 0 < found["disk_free"] <= disk
+    assert 0 < found["memory_free"] <= memory
+    shown = sandbox.commands.run("df -B1 --output=size / | tail -n 1").stdout
+    assert int(shown) == disk
 
 
 @pytest.fixture(scope="module")
@@ -142,3 +197,36 @@ def test_who_spoils_them_harms_himself_alone(sandbox, small, trick):
     assert sandbox.commands.run("sha256sum /etc/shadow", user="root").stdout == before
     with Sandbox.create(small, timeout=TIMEOUT_S) as other:
         assert_own_size(other)
+
+
+def test_system_calls_tell_its_own_disk_and_memory(sandbox, api, told):
+    assert_told(sandbox, api, told)
+
+
+def test_system_calls_tell_it_after_a_pause_and_in_a_fork_too(sandbox, api, told):
+    sandbox.pause()
+    resumed = Sandbox.connect(sandbox.sandbox_id, timeout=TIMEOUT_S)
+    assert_told(resumed, api, told)
+    [fork] = resumed.fork(count=1, timeout=TIMEOUT_S)
+    with fork as copy:
+        assert_told(copy, api, told)
+
+
+def test_disk_that_is_written_shows(sandbox):
+    read = "df -B1 --output=avail / | tail -n 1"
+    before = int(sandbox.commands.run(read).stdout)
+    sandbox.commands.run("head -c 100M /dev/urandom > /home/user/big; sync -f /home/user")
+    deadline = time.monotonic() + DISK_FRESH_S
+    while int(sandbox.commands.run(read).stdout) > before - (90 << 20):
+        assert time.monotonic() < deadline, "100 MB were written and do not show"
+        time.sleep(0.5)
+
+
+def test_psutil_is_told_them(interpreter, api, told):
+    info = api.get(f"/sandboxes/{interpreter.sandbox_id}").json()
+    disk, memory = expected(told, info)
+    code = "import psutil; print(psutil.disk_usage('/').total, psutil.virtual_memory().total, psutil.swap_memory().total)"
+    found = [int(word) for word in "".join(interpreter.run_code(code).logs.stdout).split()]
+    assert found == [disk, info["memoryMB"] << 20, 0]  # memory is from /proc/meminfo
+    code = "import os; print(os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE'))"
+    assert int("".join(interpreter.run_code(code).logs.stdout)) == memory

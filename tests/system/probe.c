@@ -24,7 +24,9 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -115,6 +117,72 @@ static void do_stat(const char *path)
         return;
     }
     say("%o %u:%u %u:%u", st.st_mode, st.st_uid, st.st_gid, major(st.st_rdev), minor(st.st_rdev));
+}
+
+/* ---- its own size ---- */
+
+static void say_fs(int r, const struct statfs *fs)
+{
+    if (r < 0) {
+        say_errno();
+        return;
+    }
+    say("type %lx bsize %ld blocks %lu free %lu available %lu\n", (unsigned long)fs->f_type,
+        (long)fs->f_bsize, (unsigned long)fs->f_blocks, (unsigned long)fs->f_bfree,
+        (unsigned long)fs->f_bavail);
+}
+
+/* By both calls. */
+static void do_df(const char *path)
+{
+    struct statfs fs;
+    int fd = open(path, O_PATH | O_CLOEXEC);
+
+    say_fs(statfs(path, &fs), &fs);
+    say_fs(fstatfs(fd, &fs), &fs);
+    (void)close(fd);
+}
+
+static void do_sysinfo(void)
+{
+    struct sysinfo info;
+
+    if (sysinfo(&info) < 0) {
+        say_errno();
+        return;
+    }
+    say("total %lu free %lu swap %lu unit %u pages %ld\n", info.totalram, info.freeram,
+        info.totalswap + info.freeswap, info.mem_unit, sysconf(_SC_PHYS_PAGES));
+}
+
+/* Buffers that end at the end of what is mapped, that reach beyond it, that may not be written, and
+ * that are none at all. Says each result, and whether a byte before the buffer has changed. */
+static void do_odd_buffers(void)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *at = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *locked = mmap(NULL, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    (void)munmap(at + page, page);
+    const unsigned long places[] = {
+        (unsigned long)(at + page - sizeof(struct statfs)),
+        (unsigned long)(at + page - 20), /* unmapped from f_blocks on */
+        (unsigned long)locked,
+        0,
+        8,
+        ~0UL - 64,
+        1UL << 63,
+    };
+    for (size_t i = 0; i < countof(places); i++) {
+        long r = syscall(SYS_statfs, "/", places[i]);
+        say("%s ", r < 0 ? strerrorname_np(errno) : "ok");
+        r = syscall(SYS_sysinfo, places[i]);
+        say("%s ", r < 0 ? strerrorname_np(errno) : "ok");
+    }
+    const struct statfs *fs = (void *)(at + page - sizeof(*fs));
+    say("%s", at[page - sizeof(*fs) - 1] == 0 ? "clean" : "dirty");
+    (void)munmap(at, page);
+    (void)munmap(locked, page);
 }
 
 /* ---- limits ---- */
@@ -341,6 +409,12 @@ static void do_command(char *text)
         do_list(path);
     } else if (strcmp(what, "stat") == 0) {
         do_stat(path);
+    } else if (strcmp(what, "df") == 0) {
+        do_df(path);
+    } else if (strcmp(what, "sysinfo") == 0) {
+        do_sysinfo();
+    } else if (strcmp(what, "odd-buffers") == 0) {
+        do_odd_buffers();
     } else if (strcmp(what, "rename") == 0) {
         rename(path, more) < 0 ? say_errno() : say("ok");
     } else if (strcmp(what, "remove") == 0) {

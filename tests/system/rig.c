@@ -71,6 +71,7 @@ void rig_keeper_start(struct rig *rig)
             .pool_path = rig->pool,
             .agent_path = rig->agent,
             .instance = rig->instance,
+            .bpf_figures = true,
         };
         (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* a test that aborts leaves no keeper */
         (void)dup2(STDERR_FILENO, STDOUT_FILENO);
