@@ -121,7 +121,8 @@ def test_authorities_that_a_build_adds_are_trusted(daemon, builder, name):
 def test_path_of_a_template_survives_a_login_shell(daemon, builder, name):
     built(builder, [ENV_PATH, run('[[ "$PATH" == *:/my/path* ]] || exit 1')], name)
     assert in_sandbox(daemon, name, "echo $PATH").endswith(":/my/path\n")
-    assert in_sandbox(daemon, name, "sudo -i true; env -i bash -l -c 'command -v ls'") == "/usr/bin/ls\n"
+    for shell in ("env -i bash -l -c", "sudo -i bash -c", "sudo su - user -c"):  # they bring a PATH of their own, or none
+        assert in_sandbox(daemon, name, f"{shell} whoami") in ("user\n", "root\n")
 
 
 @pytest.mark.parametrize("program", ["socat", "fusermount3", "sshd"])
