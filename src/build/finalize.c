@@ -15,10 +15,10 @@
 #include "base/text.h"
 #include "build/internal.h"
 
-/* Authorities that a step left in /usr/local/share/ca-certificates are put into the bundle. Anyone may
- * write below /usr/local. What is open already is left alone: a changed mode would copy the file into
- * this layer. Debian's modules for Python are left out: open_local in templates/recipe.sh says why.
- * An image whose `find` is missing or knows less is no Debian.
+/* Authorities that a step left in /usr/local/share/ca-certificates are put into the bundle. Anyone
+ * may write below /usr/local. What is open already is left alone: a changed mode would copy the
+ * file into this layer. Debian's modules for Python are left out: open_local in templates/recipe.sh
+ * says why. An image whose `find` is missing or knows less is no Debian.
  */
 static const char finalize_script[] =
     "set -e\n"
