@@ -1,7 +1,7 @@
 # recipe.sh - what the recipes of the built-in templates share. Each one sources it, says what it is,
 # defines make(), and ends with `recipe_main "$@"`. A recipe is called as
 #
-#   recipe name         prints <template>-<12 hex digits>: changes when anything it is made of does
+#   recipe name         prints <template>-<12 hex digits>: changes when the content would
 #   recipe build CACHE  makes CACHE/templates/<name>.tar.zst, unless it is there already
 #   recipe clean CACHE  removes what a build that was killed left behind
 #
@@ -26,9 +26,12 @@ die() {
 trap 'status=$?; [ "$BASH_SUBSHELL" -gt 0 ] ||
     say "$template template: line $LINENO failed with status $status: $BASH_COMMAND"' ERR
 
+# A new name costs every machine the time to make the template and those over it again. So the name
+# follows from the functions of this file that touch the content, the recipe without its comments, and
+# its inputs.
 name() {
     local digest
-    digest=$({ cat "$here/../recipe.sh" "$here/recipe" && inputs; } | sha256sum)
+    digest=$({ declare -f open_local compress && sed '/^ *\(#\|$\)/d' "$here/recipe" && inputs; } | sha256sum)
     echo "$template-${digest:0:12}"
 }
 
@@ -91,6 +94,14 @@ clean() {
     if flock -n 9; then
         rm -rf --one-file-system "$cache"/templates/.making.*
     fi
+}
+
+# open_local ROOT: anyone may write below /usr/local, as in E2B's templates: `npm install -g` needs no
+# sudo. Python's modules are left out. Where its user may write there, Debian's pip does not install
+# for that user alone: it tries to remove the module that Debian's package brought, and cannot.
+open_local() {
+    [ ! -d "$1/usr/local" ] || (cd "$1/usr/local" &&
+        find . -path './lib/python3*/dist-packages' -prune -o ! -type l -exec chmod 777 {} +)
 }
 
 compress() {

@@ -15,7 +15,11 @@
 #include "base/text.h"
 #include "build/internal.h"
 
-/* Authorities that a step left in /usr/local/share/ca-certificates are put into the bundle. */
+/* Authorities that a step left in /usr/local/share/ca-certificates are put into the bundle. Anyone
+ * may write below /usr/local. What is open already is left alone: a changed mode would copy the
+ * file into this layer. Debian's modules for Python are left out: open_local in templates/recipe.sh
+ * says why. An image whose `find` is missing or knows less is no Debian.
+ */
 static const char finalize_script[] =
     "set -e\n"
     "printf 'ENV_ID=%s\\nTEMPLATE_ID=%s\\nBUILD_ID=%s\\n' \"$1\" \"$1\" \"$2\" >/.e2b\n"
@@ -23,6 +27,10 @@ static const char finalize_script[] =
     "if command -v update-ca-certificates >/dev/null &&\n"
     "   [ -n \"$(ls -A /usr/local/share/ca-certificates 2>/dev/null)\" ]; then\n"
     "  update-ca-certificates >/dev/null\n"
+    "fi\n"
+    "if cd /usr/local 2>/dev/null; then\n"
+    "  find . -path './lib/python3*/dist-packages' -prune -o ! -type l ! -perm -0777 \\\n"
+    "    -exec chmod 777 {} + 2>/dev/null || chmod -R 777 .\n"
     "fi\n";
 
 /* ---- on record ---- */

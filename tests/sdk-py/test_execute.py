@@ -55,6 +55,15 @@ def test_what_pip_installs_beside_a_kernel_is_found(new_interpreter):
     assert run.error is None and "".join(run.logs.stdout) == "2.31.0\n", run
 
 
+def test_a_cell_installs_another_version_of_a_package_of_debian_s(new_interpreter):
+    """Cells run as root. Debian's packages have no list of files, for want of which pip refused."""
+    sandbox = new_interpreter()
+    sandbox.run_code("!pip install --quiet --root-user-action=ignore requests==2.31.0", timeout=120)
+    run = sandbox.run_code("!python3 -c 'import requests; print(requests.__version__, requests.__file__)'")
+    version, file = "".join(run.logs.stdout).split()
+    assert version == "2.31.0" and file.startswith("/usr/local/lib/"), run
+
+
 def test_javascript_and_typescript_are_programs(api):
     main = "async function main() { await new Promise((r) => setTimeout(r, 50)); console.log('late') }\nmain()"
     for language in ("javascript", "typescript"):

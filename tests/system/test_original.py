@@ -1,14 +1,21 @@
 """Details in which E2B's own integration tests see a difference: what is inside a built template,
 how its start command runs, and what names a template or a snapshot."""
 
+import io
 import json
 import uuid
+import zipfile
 
 import pytest
 from builder import Builder, run
 from daemon import running, until
 from e2b import Sandbox
 
+ENV_PATH = {"type": "ENV", "args": ["PATH", "${PATH}:/my/path"]}
+# Python's modules stay root's. The certificate of a sandbox's own authority is put there by the daemon.
+NOT_WRITABLE = (
+    "find /usr/local -path '*/dist-packages' -prune -o ! -type l ! -writable ! -name atoll-sandbox.crt -print"
+)
 CERTIFICATE = (
     "openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=mine -keyout /dev/null"
     " -out /usr/local/share/ca-certificates/mine.crt"
@@ -45,10 +52,92 @@ def in_sandbox(daemon, template, command):
 # ---- what is inside ----
 
 
+def test_usr_local_of_base_is_the_user_s(daemon):
+    package = json.dumps({"name": "mine", "version": "1.0.0", "bin": {"mine": "mine.sh"}})
+    script = f"""mkdir /tmp/mine && cd /tmp/mine && echo '{package}' > package.json
+        printf '#!/bin/sh\\necho it runs\\n' > mine.sh && chmod +x mine.sh
+        npm install -g --offline . >&2 && mine"""
+    assert in_sandbox(daemon, "base", NOT_WRITABLE) == ""
+    assert in_sandbox(daemon, "base", script) == "it runs\n"
+
+
+def test_usr_local_of_a_built_template_is_the_user_s(daemon, builder, name):
+    built(builder, [run("mkdir -p /usr/local/lib/a/b && echo x > /usr/local/lib/a/b/c", "root")], name)
+    assert in_sandbox(daemon, name, f"{NOT_WRITABLE}; echo more >> /usr/local/lib/a/b/c") == ""
+
+
+def wheel():
+    """Version 99 of `wheel`, which Debian's pip brings along, with a program `says-wheel`."""
+    info = "wheel-99.dist-info"
+    files = {
+        "wheel/__init__.py": "def says():\n    print('wheel 99')\n",
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: wheel\nVersion: 99\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": "[console_scripts]\nsays-wheel = wheel:says\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{path},,\n" for path in (*files, f"{info}/RECORD"))
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+    return packed.getvalue()
+
+
+WHERE = "python3 -c 'import wheel; print(wheel.__file__)'"
+PIP_INSTALL = "pip install --no-index /tmp/wheel-99-py3-none-any.whl >&2"
+
+
+@pytest.mark.parametrize("user, place", [("user", "/home/user/.local/lib/"), ("root", "/usr/local/lib/")])
+def test_pip_installs_another_version_of_a_module_of_debian_s(daemon, builder, name, user, place):
+    """In one command with the program that it brings, in base and in a template that is built on it."""
+    built(builder, [run("true")], name)
+    for template in ("base", name):
+        with Sandbox.create(template, timeout=60, **daemon.sdk) as sandbox:
+            sandbox.files.write("/tmp/wheel-99-py3-none-any.whl", wheel(), user=user)
+            before = sandbox.commands.run(WHERE, user=user).stdout
+            assert before.startswith("/usr/lib/python3/dist-packages/"), before
+            assert sandbox.commands.run(f"{PIP_INSTALL} && says-wheel", user=user).stdout == "wheel 99\n"
+            assert sandbox.commands.run(WHERE, user=user).stdout.startswith(place)
+            # Debian's files are where they were.
+            sandbox.commands.run(f"dpkg -V python3-wheel && test -e {before}", user=user)
+
+
+def test_a_module_that_apt_changes_is_pip_s_to_replace_as_well(daemon):
+    """The hook of apt: a module that came later, and one that is gone."""
+    infos = "/usr/lib/python3/dist-packages"
+    script = f"""cd {infos} && rm wheel-*.dist-info/RECORD && mkdir gone-1.dist-info && touch gone-1.dist-info/RECORD
+        $(apt-config dump DPkg::Post-Invoke | sed -n 's/.*|| \\(.*\\)";$/\\1/p') && ls -d gone* wheel-*/RECORD"""
+    with Sandbox.create("base", timeout=60, **daemon.sdk) as sandbox:
+        shown = sandbox.commands.run(f"{script}; true", user="root").stdout
+    assert shown.startswith("wheel-") and shown.endswith(".dist-info/RECORD\n"), shown
+
+
 def test_authorities_that_a_build_adds_are_trusted(daemon, builder, name):
     built(builder, [run(CERTIFICATE, "root")], name)
     out = in_sandbox(daemon, name, "openssl verify /usr/local/share/ca-certificates/mine.crt")
     assert out.endswith("mine.crt: OK\n")
+
+
+def test_path_of_a_template_survives_a_login_shell(daemon, builder, name):
+    built(builder, [ENV_PATH, run('[[ "$PATH" == *:/my/path* ]] || exit 1')], name)
+    assert in_sandbox(daemon, name, "echo $PATH").endswith(":/my/path\n")
+    for shell in ("env -i bash -l -c", "sudo -i bash -c", "sudo su - user -c"):  # they bring a PATH of their own, or none
+        assert in_sandbox(daemon, name, f"{shell} whoami") in ("user\n", "root\n")
+
+
+@pytest.mark.parametrize("program", ["socat", "fusermount3", "sshd"])
+def test_base_has_what_e2b_s_templates_have(daemon, program):
+    assert program in in_sandbox(daemon, "base", f"command -v {program}")
+
+
+def test_sshd_can_be_started(daemon):
+    """As docs/DIFFERENCES.md says."""
+    start = "sudo ssh-keygen -A && sudo mkdir -p /run/sshd && sudo /usr/sbin/sshd"
+    login = (
+        "ssh-keygen -q -N '' -f ~/.ssh/id && cp ~/.ssh/id.pub ~/.ssh/authorized_keys &&"
+        " ssh -i ~/.ssh/id -o StrictHostKeyChecking=no localhost whoami"
+    )
+    assert in_sandbox(daemon, "base", f"(mkdir -m 700 ~/.ssh && {start}) >&2 && {login}") == "user\n"
 
 
 def test_mounts_and_fuse_stay_refused(daemon):

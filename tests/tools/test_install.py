@@ -32,3 +32,26 @@ def test_a_configuration_that_is_there_is_kept(machine):
     config.write_text("listen = 127.0.0.1:1\n")
     assert machine.run("tools/install", str(machine.directory / "dest"), "/usr/local").returncode == 0
     assert config.read_text() == "listen = 127.0.0.1:1\n"
+
+
+# In a copy of this machine's /etc, without a service manager. $1 is where the programs go.
+ALONE = """
+    set -e
+    mkdir "$1" && mount -t tmpfs none "$1" && mkdir "$1/upper" "$1/work"
+    mount -t overlay none /etc -o "lowerdir=/etc,upperdir=$1/upper,workdir=$1/work"
+    [ ! -d /run/systemd ] || mount -t tmpfs none /run/systemd
+    tools/install "" "$1/usr"
+    printf '#!/bin/sh\\necho sandboxes end' >"$1/usr/lib/atoll/end-sandboxes"
+    tools/uninstall "" "$1/usr"
+    find "$1/usr" "$1/upper" -type f -printf 'left: %P\\n'
+"""
+
+
+def test_sandboxes_end_also_where_no_service_manager_is(machine):
+    removed = machine.run(
+        "unshare", "--mount", "--propagation", "private", "bash", "-c", ALONE, "bash", str(machine.directory / "alone")
+    )
+    assert removed.returncode == 0, removed.stderr
+    said = removed.stdout.splitlines()
+    assert "sandboxes end" in said
+    assert {line for line in said if line.startswith("left:")} <= {"left: atoll/atoll.conf"}

@@ -1,0 +1,59 @@
+"""The name of a built-in template changes with its content, and with nothing else: a new name costs every
+machine the time to make it again."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from machine import TREE
+
+SHARED, BASE, LIST = "recipe.sh", "base/recipe", "base/packages"
+
+
+@pytest.fixture
+def templates(tmp_path):
+    return shutil.copytree(TREE / "templates", tmp_path / "templates")
+
+
+def name(templates, template="base"):
+    done = subprocess.run([templates / template / "recipe", "name"], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def change(templates, file, old, new):
+    text = (templates / file).read_text()
+    assert old in text
+    (templates / file).write_text(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    "file, old, new",
+    [
+        (SHARED, "reading the package lists", "reading lists"),
+        (BASE, "# Runs after", "# It runs after"),
+        (LIST, "# terminals", "# terminals, and more"),
+    ],
+    ids=["a message", "a comment", "a comment of a list"],
+)
+def test_words_cost_nothing(templates, file, old, new):
+    before = name(templates), name(templates, "code-interpreter-packages")
+    change(templates, file, old, new)
+    assert (name(templates), name(templates, "code-interpreter-packages")) == before
+
+
+@pytest.mark.parametrize(
+    "file, old, new",
+    [
+        (SHARED, "chmod 777", "chmod 755"),
+        (SHARED, "--numeric-owner", "--owner=0"),
+        (BASE, "suite=trixie", "suite=forky"),
+        (LIST, "vim-tiny", "vim"),
+        ("base/python-records", "RECORD", "OTHER"),
+    ],
+)
+def test_content_has_a_name_of_its_own(templates, file, old, new):
+    before = name(templates), name(templates, "code-interpreter-packages")
+    change(templates, file, old, new)
+    after = name(templates), name(templates, "code-interpreter-packages")
+    assert before[0] != after[0] and before[1] != after[1]
