@@ -10,7 +10,8 @@ import subprocess
 CLONE_NEWNS = 0x20000
 
 
-def pytest_configure():
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: takes minutes of processor time; `make test-long` runs it")
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS) != 0:
         raise OSError(ctypes.get_errno(), f"make a mount namespace: {os.strerror(ctypes.get_errno())}")

@@ -152,6 +152,7 @@ def test_a_next_js_application_is_made_changed_and_served(daemon, tools):
     changed_and_served(daemon, tools, made)
 
 
+@pytest.mark.long
 def test_a_next_js_application_runs_with_bun(daemon, tools):
     made = tools.create_nextjs_bun_sandbox(project_name="quick")
     assert made["steps"][0]["name"] == "bun"
