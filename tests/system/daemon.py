@@ -85,6 +85,7 @@ class Daemon:
     """`atoll serve` with its children: the server, the keeper, and one that makes templates."""
 
     cache = Path(os.environ.get("ATOLL_CACHE", "/var/cache/atoll"))
+    copies_pool = True  # else the program makes its pool from nothing
 
     def __init__(self, *settings):
         self.program = PROGRAM
@@ -98,7 +99,7 @@ class Daemon:
     def pool_copy(self):
         """A pool that has the base template already (tools/test-pool), unless the test wants another size."""
         sizes = [value for name, value in zip(self.settings, self.settings[1:]) if name == "--pool-size"]
-        if sizes[-1] == POOL_SIZE and not (self.data / "pool.img").exists():
+        if self.copies_pool and sizes[-1] == POOL_SIZE and not (self.data / "pool.img").exists():
             subprocess.run([ROOT / "tools" / "test-pool", self.data], check=True)
 
     def start(self, listen="127.0.0.1:0", **options):
