@@ -2,7 +2,7 @@
 SHELL = /bin/bash
 PREFIX ?= /usr/local
 ARGS ?=
-LANES ?= 1
+LANES ?= 2
 PROGRAMS = atoll src/agent/atoll-agent src/keeper/atoll-keeper src/interpreter/atoll-interpreter \
 	src/gateway/mcp-gateway
 BENCHES = bench/bench-hand bench/bench-list bench/bench-service
@@ -24,7 +24,7 @@ run: build ## builds, prepares this machine and serves on http://127.0.0.1:3000,
 	@tools/deps run criu
 	@exec build/atoll serve $(ARGS)
 
-test: ## builds and runs every test; ends with `N passed, N failed` (LANES=2: two at a time)
+test: ## builds and runs every test; ends with `N passed, N failed` (LANES=1: one after the other)
 	@LANES=$(LANES) tools/test
 
 test-clean: ## takes the tree through both minimal Debian releases, until a sandbox answers in each

@@ -229,6 +229,13 @@ def test_javascript_awaits_requires_and_imports(interpreter):
     assert execution.text == "42"
 
 
+def test_java_runs_several_snippets_of_a_cell(interpreter):
+    code = "class A { int v = 3; }\nint square(int n) { return n * n; }\nvar a = new A();\nsquare(a.v)"
+    assert interpreter.run_code(code, language="java").text == "9"
+    thrown = interpreter.run_code("int[] none = {}; none[5]", language="java")
+    assert thrown.error.name == "java.lang.ArrayIndexOutOfBoundsException"
+
+
 def test_r_draws(interpreter):
     results = interpreter.run_code("plot(1:3)", language="r").results
     assert any(result.png for result in results)

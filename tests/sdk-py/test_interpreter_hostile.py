@@ -28,7 +28,8 @@ def raw(sandbox, method, path, **options):
 
 
 def lives(sandbox, language="python"):
-    code = {"python": "print(6 * 7)", "javascript": "console.log(6 * 7)", "bash": "echo 42"}
+    code = {"python": "print(6 * 7)", "javascript": "console.log(6 * 7)", "bash": "echo 42",
+            "r": 'cat(6 * 7, "\\n", sep = "")', "java": "System.out.println(6 * 7);"}
     execution = sandbox.run_code(code[language], language=language)
     return text_of(execution.logs.stdout) == "42\n" and execution.error is None
 
@@ -111,11 +112,14 @@ LOOPS = {
     "python": "while True: pass",
     "javascript": "while (true) {}",
     "bash": "while true; do :; done",
+    "r": "while (TRUE) {}",
+    "java": "while (true) {}",
 }
 
 
 @pytest.mark.parametrize("language", LOOPS)
 def test_an_endless_loop_ends_with_its_client(interpreter, language):
+    assert lives(interpreter, language)  # a kernel that starts now would take up the time
     with pytest.raises(TimeoutException):
         interpreter.run_code(LOOPS[language], language=language, timeout=2)
     assert lives(interpreter, language)

@@ -101,7 +101,9 @@ def test_by_start(crowd):
 
 def test_list_and_info_agree(crowd):
     tag, ids = crowd
-    for info in Sandbox.list(query=SandboxQuery(metadata={"crowd": tag})).next_items():
+    rows = Sandbox.list(query=SandboxQuery(metadata={"crowd": tag})).next_items()
+    assert {info.sandbox_id for info in rows} == set(ids)
+    for info in rows:
         detail = Sandbox.get_info(info.sandbox_id)
         for field in (
             "template_id",

@@ -373,6 +373,7 @@ def test_a_session_can_be_bound_to_a_sandbox_that_exists(http, own_sandbox):
         json=message("tools/list", {"_meta": {META + "protocolVersion": NOW, META + "clientCapabilities": {}}}, id=1),
         headers={"MCP-Protocol-Version": NOW, "Mcp-Method": "tools/list"},
     ).json()["result"]["tools"]
+    assert "read_sandbox_file" in [tool["name"] for tool in listed]
     assert all("sandbox_id" not in tool["inputSchema"].get("required", []) for tool in listed)
 
 

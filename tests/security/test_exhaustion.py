@@ -229,6 +229,7 @@ def test_locked_memory_of_one_sandbox_is_its_own(box, neighbour):
             return len(taken), why
         report["users"] = as_users([1000, 1001], work)
     """) as report:
+        assert len(report["users"]) == 2, report
         assert all(0 < taken < 1000 and why == "ENOMEM" for taken, why in report["users"]), report
         few = [lock, 'lock.few = True; report["locked"] = len(take_until_refused(lock, 4)[0])']
         assert beside(neighbour, *few)["locked"] == 4

@@ -285,7 +285,7 @@ def test_authority_must_be_the_name_that_tls_said(box):
     """:authority of HTTP/2 names another server than TLS, with Host as TLS has it or without: the stream is refused."""
     answers = streams(box, "api.test", {":authority": "evil.test"}, {":authority": "evil.test", "host": "api.test"},
                       {":authority": "two.test"}, {":authority": "api.test@evil.test"}, {":authority": ""})
-    assert [answer["status"] for answer in answers[:3]] == [421, 421, 421]
+    assert len(answers) == 5 and [answer["status"] for answer in answers[:3]] == [421, 421, 421], answers
     assert all(answer["status"] != 200 and SECRET not in answer["body"] for answer in answers)
 
 
@@ -311,9 +311,9 @@ def test_a_server_that_says_goodbye_twice_ends_no_request(box, daemon):
 def test_a_path_of_http2_names_no_server(box):
     """:path of HTTP/2 is a URL of another server, or :method is CONNECT: the stream is refused."""
     answers = streams(box, "api.test", {":path": "https://evil.test/"}, {":path": "http://evil.test/x"})
-    assert all(answer["status"] in (0, 400, 421) for answer in answers)
-    answers = streams(box, "api.test", {":method": "CONNECT", ":authority": "evil.test:443"})
-    assert all(answer.get("status") in (0, 400, 421) for answer in answers if "status" in answer)
+    assert len(answers) == 2 and all(answer["status"] in (0, 400, 421) for answer in answers), answers
+    answer, = streams(box, "api.test", {":method": "CONNECT", ":authority": "evil.test:443"})
+    assert answer["status"] in (0, 400, 421), answer
 
 
 # ---- one connection, several names ----

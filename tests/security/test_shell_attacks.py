@@ -354,13 +354,17 @@ def test_a_second_request_cannot_be_smuggled(box, hostile, trick):
     count = len(hostile.seen)
     hidden = "DELETE /v1/admin HTTP/1.1\r\nHost: api.test\r\n\r\n"
     box.files.write("/tmp/request", SMUGGLED[trick] + hidden)
-    box.commands.run("(cat /tmp/request; sleep 1) | timeout 10 python3 -c \"import socket, sys\n"
-                     "s = socket.create_connection(('shell.atoll.internal', 80))\n"
-                     "s.sendall(sys.stdin.buffer.read())\n"
-                     "s.settimeout(3)\n"
-                     "try:\n"
-                     "    while s.recv(4096): pass\n"
-                     "except OSError: pass\"; true", timeout=60)
+    box.files.write("/tmp/send.py", "import socket\n"
+                    "s = socket.create_connection(('shell.atoll.internal', 80))\n"
+                    "s.sendall(open('/tmp/request', 'rb').read())\n"
+                    "s.settimeout(3)\n"
+                    "said = b''\n"
+                    "try:\n"
+                    "    while piece := s.recv(4096): said += piece\n"
+                    "except OSError: pass\n"
+                    "print(said.decode())\n")
+    said = box.commands.run("python3 /tmp/send.py", timeout=60).stdout
+    assert said.startswith("HTTP/1.1 "), "it was answered, so it was read"
     for seen in hostile.seen[count:]:
         line, _, rest = seen.partition("\r\n")
         assert line in ("GET /v1/users/1 HTTP/1.1", "POST /v1/users/1 HTTP/1.1"), seen

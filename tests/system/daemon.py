@@ -15,8 +15,9 @@ import httpx
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = str(Path(os.environ.get("BUILD", ROOT / "build")) / "atoll")
+POOL_SIZE = "16G"
 SETTINGS = [
-    *("--pool-size", "16G", "--with-templates", "none"),
+    *("--pool-size", POOL_SIZE, "--with-templates", "none"),
     *("--parked-max", "0"),  # they would be counted as well: tests that want them say so
     *os.environ.get("DAEMON_ARGS", "").split(),
 ]
@@ -31,6 +32,14 @@ def until(check, what, limit_s=WAIT_S):
         assert time.monotonic() < deadline, f"still not so after {limit_s} s: {what}"
         time.sleep(0.05)
     return result
+
+
+def open_way(path):
+    """Lets everybody go to a directory of pytest's, as the server's user must, however deep it lies."""
+    top = Path(tempfile.gettempdir())
+    for each in [path, *path.parents]:
+        if top in each.parents:
+            each.chmod(0o755)
 
 
 def processes():
@@ -76,6 +85,7 @@ class Daemon:
     """`atoll serve` with its children: the server, the keeper, and one that makes templates."""
 
     cache = Path(os.environ.get("ATOLL_CACHE", "/var/cache/atoll"))
+    copies_pool = True  # else the program makes its pool from nothing
 
     def __init__(self, *settings):
         self.program = PROGRAM
@@ -86,7 +96,14 @@ class Daemon:
         self.process = None
         self.log = open(self.data / "log", "ab")
 
+    def pool_copy(self):
+        """A pool that has the base template already (tools/test-pool), unless the test wants another size."""
+        sizes = [value for name, value in zip(self.settings, self.settings[1:]) if name == "--pool-size"]
+        if self.copies_pool and sizes[-1] == POOL_SIZE and not (self.data / "pool.img").exists():
+            subprocess.run([ROOT / "tools" / "test-pool", self.data], check=True)
+
     def start(self, listen="127.0.0.1:0", **options):
+        self.pool_copy()
         self.process = subprocess.Popen(
             [self.program, "serve", "--listen", listen, "--data", str(self.data), *self.settings],
             stdin=subprocess.DEVNULL,

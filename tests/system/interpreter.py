@@ -1,12 +1,11 @@
 """atoll-interpreter on this machine, outside of any sandbox, with the kernels that are installed here.
 
 BUILD names the build directory (default build). NODE_PATH must lead to npm's `sucrase` for the kernels
-of JavaScript; what is missing is skipped by those who ask for it."""
+of JavaScript (tests/system/run)."""
 
 import http.client
 import json
 import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -15,22 +14,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ.get("BUILD", ROOT / "build")) / "src/interpreter/atoll-interpreter"
 TEMPLATE = ROOT / "templates/code-interpreter-v1"
 ANSWER_S = 120  # for what hangs; nothing here is measured
-
-
-def has(language):
-    """Whether this machine can run the language's kernel."""
-    tests = {
-        "python": ["/usr/bin/python3", "-c", "import ipykernel"],
-        "javascript": ["node", "-e", "require('sucrase')"],
-        "bash": ["bash", "-c", ":"],
-        "java": ["java", "--list-modules"],
-        "r": ["R", "--slave", "-e", "library(IRkernel)"],
-    }
-    command = tests["javascript" if language == "typescript" else language]
-    if not shutil.which(command[0]):
-        return False
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    return done.returncode == 0 and (language != "java" or "jdk.jshell" in done.stdout)
 
 
 class Answer:

@@ -6,7 +6,7 @@ import subprocess
 
 import httpx
 import pytest
-from daemon import PROGRAM, ROOT, Daemon, until
+from daemon import PROGRAM, ROOT, Daemon, open_way, until
 from e2b import Sandbox
 
 # Makes a layer with one file, once it may go on; or says why not.
@@ -33,8 +33,7 @@ SETTINGS = {"from": "base", "cpuCount": 1, "memoryMB": 256, "diskSizeMB": 256, "
 @pytest.fixture
 def tool(tmp_path):
     """A directory of templates with `base` as it is, and one more."""
-    for parent in [tmp_path, *tmp_path.parents[:2]]:
-        parent.chmod(0o755)
+    open_way(tmp_path)
     templates = tmp_path / "templates"
     shutil.copytree(ROOT / "templates" / "base", templates / "base")
     shutil.copy(ROOT / "templates" / "recipe.sh", templates)

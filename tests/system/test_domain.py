@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from daemon import PROGRAM, ROOT, Daemon, until
+from daemon import PROGRAM, ROOT, Daemon, open_way, until
 from e2b import Sandbox
 from world import Authority
 
@@ -250,8 +250,7 @@ def test_a_server_cannot_make_root_trust_or_run_what_it_likes(daemon, tmp_path, 
 
 def test_with_files_of_the_operators_no_authority_of_ours_is_named(tmp_path_factory):
     path = tmp_path_factory.mktemp("tls")
-    for parent in [path, *path.parents[:2]]:
-        parent.chmod(0o755)
+    open_way(path)
     cert, key = Authority(str(path)).leaf("box.test")
     for file in (cert, key):
         os.chmod(file, 0o644)

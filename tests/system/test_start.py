@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from daemon import PROGRAM, SETTINGS, Daemon, until
+from daemon import PROGRAM, SETTINGS, Daemon, open_way, until
 from e2b import Sandbox
 
 # Mounts and starts a process of its own, as mmdebstrap does, and never ends.
@@ -56,8 +56,7 @@ def serve(data, *flags, **options):
 
 @pytest.fixture
 def data(tmp_path):
-    for parent in [tmp_path, *tmp_path.parents[:2]]:
-        parent.chmod(0o755)
+    open_way(tmp_path)
     yield tmp_path / "data"
     subprocess.run(["umount", tmp_path / "data" / "pool"], check=False, stderr=subprocess.DEVNULL)
 

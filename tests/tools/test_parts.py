@@ -60,3 +60,20 @@ def test_a_lane_that_fails_is_counted(tree):
     write(tree / "tools/with-daemon", "echo 1 passed, 1 failed; exit 1")
     code, last, said = parts(tree, "tools", "security", "sdk-js", lanes=2)
     assert (code, last) == (1, "4 passed, 2 failed"), said
+
+
+def test_what_node_skips_is_counted(tree):
+    write(tree / "tools/with-daemon", "printf '# tests 5\\n# pass 3\\n# fail 0\\n# skipped 1\\n# todo 1\\n# duration_ms 7\\n'")
+    code, last, said = parts(tree, "tools", "sdk-js")
+    assert (code, last) == (1, "5 passed, 2 failed"), said
+
+
+def test_a_lane_that_dies_is_counted(tree):
+    write(tree / "tools/with-daemon", "kill -9 $PPID")
+    code, last, said = parts(tree, "tools", "security", lanes=2)
+    assert (code, last) == (1, "2 passed, 1 failed"), said
+
+
+def test_lanes_are_the_default(tree):
+    done = subprocess.run([tree / "tools/test", "tools", "security"], capture_output=True, text=True)
+    assert done.returncode == 0 and "the other lane" in done.stdout, done.stdout

@@ -109,7 +109,7 @@ static void any_text_fits(void)
     }
     for (int fields_n = 0; fields_n < 4; fields_n++) {
         json_t *fields = json_object();
-        char name[8];
+        char name[16];
         for (int i = 0; i < fields_n; i++) {
             (void)snprintf(name, sizeof(name), "f%d", i);
             journal_text(fields, name, (struct str){nasty, sizeof(nasty)});

@@ -235,7 +235,7 @@ static void those_of_one_millisecond_are_listed_as_they_were_created(void)
     setup();
     created = (struct house_created){0};
     for (int i = 0; i < BURST; i++) {
-        char name[8];
+        char name[16];
         (void)snprintf(name, sizeof(name), "%d", i);
         json_t *metadata = json_pack("{ss}", "n", name);
         struct sandbox_params params = {

@@ -157,6 +157,7 @@ WAYS = {orderly: Daemon, killed: Daemon, keeper_first: Units, server_first: Unit
 def life(request):
     daemon = WAYS[request.param]("--parked-max", "3", "--pack-after-s", "2")
     daemon.program = OLD
+    daemon.copies_pool = False  # the version before makes it
     try:
         daemon.start()
         life = Life(daemon)
