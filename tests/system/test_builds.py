@@ -449,7 +449,7 @@ def test_a_build_is_cancelled(daemon, builder):
 
 
 def test_the_log_comes_in_pieces_of_a_hundred(builder):
-    ids, _ = builder.build([run(f"echo {fresh()}; seq 1000 1300")])
+    ids, _ = builder.build([run(f"echo x{fresh()}; seq 1000 1300")])
     first = builder.status(ids)["logEntries"]
     assert len(first) == 100
     numbers = [line.rpartition(" ")[2] for line in builder.log(ids) if "[stdout]: 1" in line]

@@ -97,7 +97,8 @@ def test_a_template_of_an_image_and_again_from_cache(daemon, registry):
         assert sandbox.files.read("/etc/from-image") == "top\n"
         assert not sandbox.files.exists("/etc/issue")
         assert sandbox.commands.run("echo $FROM_IMAGE").stdout == "yes\n"
-        assert sandbox.commands.run("echo $PATH").stdout == "/usr/bin:/bin:/of/image\n"
+        # The image has the files of base: its user has a ~/.local/bin, which ~/.profile puts before.
+        assert sandbox.commands.run("echo $PATH").stdout == "/home/user/.local/bin:/usr/bin:/bin:/of/image\n"
         assert sandbox.commands.run("sudo id -u").stdout == "0\n"
     _, log = build(daemon, f"{registry.host}/test/image:v1")
     assert any(line.startswith("CACHED [builder 1/1]") for line in log), log
