@@ -15,13 +15,16 @@
 #include "base/text.h"
 #include "build/internal.h"
 
-/* Authorities that a step left in /usr/local/share/ca-certificates are put into the bundle. */
+/* Authorities that a step left in /usr/local/share/ca-certificates are put into the bundle. The old
+ * one goes first: layers count their files each for itself, so a new file may have the number of
+ * one below it, and mv takes the two for one. */
 static const char finalize_script[] =
     "set -e\n"
     "printf 'ENV_ID=%s\\nTEMPLATE_ID=%s\\nBUILD_ID=%s\\n' \"$1\" \"$1\" \"$2\" >/.e2b\n"
     "mkdir -p /code && chmod 777 /code\n"
     "if command -v update-ca-certificates >/dev/null &&\n"
     "   [ -n \"$(ls -A /usr/local/share/ca-certificates 2>/dev/null)\" ]; then\n"
+    "  rm -f /etc/ssl/certs/ca-certificates.crt\n"
     "  update-ca-certificates >/dev/null\n"
     "fi\n";
 
