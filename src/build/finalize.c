@@ -15,10 +15,12 @@
 #include "base/text.h"
 #include "build/internal.h"
 
-/* Authorities that a step left in /usr/local/share/ca-certificates are put into the bundle. Anyone
- * may write below /usr/local. What is open already is left alone: a changed mode would copy the
- * file into this layer. Debian's modules for Python are left out: open_local in templates/recipe.sh
- * says why. An image whose `find` is missing or knows less is no Debian.
+/* Authorities that a step left in /usr/local/share/ca-certificates are put into the bundle. The old
+ * one goes first: layers count their files each for itself, so a new file may have the number of
+ * one below it, and mv takes the two for one. Anyone may write below /usr/local. What is open
+ * already is left alone: a changed mode would copy the file into this layer. Debian's modules for
+ * Python are left out: open_local in templates/recipe.sh says why. An image whose `find` is missing
+ * or knows less is no Debian.
  */
 static const char finalize_script[] =
     "set -e\n"
@@ -26,6 +28,7 @@ static const char finalize_script[] =
     "mkdir -p /code && chmod 777 /code\n"
     "if command -v update-ca-certificates >/dev/null &&\n"
     "   [ -n \"$(ls -A /usr/local/share/ca-certificates 2>/dev/null)\" ]; then\n"
+    "  rm -f /etc/ssl/certs/ca-certificates.crt\n"
     "  update-ca-certificates >/dev/null\n"
     "fi\n"
     "if cd /usr/local 2>/dev/null; then\n"

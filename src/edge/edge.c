@@ -87,12 +87,10 @@ static bool is_entitled(const struct sandbox *sb, const struct http_request *req
     return !token || (given.len > 0 ? str_eq_secret(given, str_of(token)) : signed_by(token, req));
 }
 
-/* Asked for a request without that right. /health hears what it would hear of any sandbox that is
- * paused. */
-static bool is_asleep(const struct sandbox *sb, const struct http_request *req,
-                      enum edge_error *out)
+/* Asked for a request without that right. */
+static bool is_asleep(const struct sandbox *sb, enum edge_error *out)
 {
-    *out = str_eq(req->path, STR("/health")) ? EDGE_ERROR_PAUSED : EDGE_ERROR_UNAUTHORIZED;
+    *out = EDGE_ERROR_NOT_WOKEN;
     return sandbox_info(sb).state == SANDBOX_PAUSED;
 }
 
@@ -141,7 +139,7 @@ static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *
         edge_refuse(edge, ex, error, id, port);
         return;
     }
-    if (!may_wake && is_asleep(sb, http_request(ex), &error)) {
+    if (!may_wake && is_asleep(sb, &error)) {
         if (edge_is_preflight(http_request(ex))) {
             edge_preflight(ex); /* the request that follows brings the token */
         } else {
@@ -250,7 +248,7 @@ void edge_figures(const struct edge *edge, struct edge_outcome out[EDGE_OUTCOMES
         [EDGE_ERROR_RESERVED] = "reserved",
         [EDGE_ERROR_TOKEN_MISSING] = "token_missing",
         [EDGE_ERROR_TOKEN_INVALID] = "token_invalid",
-        [EDGE_ERROR_UNAUTHORIZED] = "unauthorized",
+        [EDGE_ERROR_NOT_WOKEN] = "not_woken",
         [EDGE_ERROR_NOT_OWNER] = "not_owner",
         [EDGE_ERROR_FOREIGN_PAGE] = "foreign_page",
         [EDGE_BAD_REQUEST] = "bad_request",

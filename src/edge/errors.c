@@ -63,10 +63,11 @@ static const struct kind kinds[] = {
                                   "header '" TOKEN_HEADER "' is invalid",
                                   "enforces traffic access token. Token header "
                                   "\"" TOKEN_HEADER "\" is invalid"},
-    [EDGE_ERROR_UNAUTHORIZED] = {401, "Access token missing or invalid",
-                                 "unauthorized access, please provide a valid access token or "
-                                 "method signing if supported",
-                                 NULL},
+    [EDGE_ERROR_NOT_WOKEN] = {403, "Sandbox Resume Denied",
+                              "The sandbox is paused, and its access token or a signature is "
+                              "needed to resume it",
+                              "is paused, and its access token or a signature is needed to resume "
+                              "it"},
     [EDGE_ERROR_NOT_OWNER] = {401, "Access token missing or invalid",
                               "The sandbox is secure: send its access token in the header "
                               "'X-Access-Token', as the SDKs do since version 2",

@@ -92,7 +92,7 @@ enum edge_error {
     EDGE_ERROR_RESERVED,
     EDGE_ERROR_TOKEN_MISSING,
     EDGE_ERROR_TOKEN_INVALID,
-    EDGE_ERROR_UNAUTHORIZED, /* it is paused, and the request has no right to its agent */
+    EDGE_ERROR_NOT_WOKEN,    /* it is paused, and the request has no right to its agent */
     EDGE_ERROR_NOT_OWNER,    /* no access token, or a wrong one, where one is needed */
     EDGE_ERROR_FOREIGN_PAGE, /* a page of another site, which did not ask first */
     EDGE_BAD_REQUEST,        /* of no form that names a sandbox */

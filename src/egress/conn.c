@@ -419,8 +419,18 @@ static const char *limit_check(const struct egress_net *net)
                : NULL;
 }
 
+/* Unless the operator leads that address elsewhere. */
+static bool asks_self(const struct egress_net *net, const struct endpoint *asked)
+{
+    return names_is_self(&asked->address) && asked->port == HTTP_PORT &&
+           !map_find(net->egress, asked);
+}
+
 static const char *place_check(const struct egress_net *net, const struct endpoint *asked)
 {
+    if (asks_self(net, asked)) {
+        return NULL;
+    }
     if (names_is_shells(&asked->address)) {
         return asked->port == HTTP_PORT ? NULL : "shells are asked by plain HTTP, on port 80";
     }
@@ -452,6 +462,11 @@ void conn_accept(struct egress_net *net, int fd)
     if (names_is_shells(&asked.address)) {
         intercept_start(net, &(struct intercept_start){
                                  .fd = fd, .name = SHELL_HOST, .asked = asked, .shells = true});
+        return;
+    }
+    if (asks_self(net, &asked)) {
+        intercept_start(net, &(struct intercept_start){
+                                 .fd = fd, .name = SELF_HOST, .asked = asked, .self = true});
         return;
     }
     struct conn *conn = conn_new(net, fd, &asked);

@@ -97,6 +97,11 @@ static bool is_shells(const struct dns_question *question)
     return str_ieq(str_of(question->name), STR(SHELL_HOST));
 }
 
+static bool is_self(const struct dns_question *question)
+{
+    return str_ieq(str_of(question->name), STR(SELF_HOST));
+}
+
 /* What is answered without asking: a DNS_* code, or -1. */
 static int known_answer(struct egress_net *net, const struct dns_question *question)
 {
@@ -105,7 +110,7 @@ static int known_answer(struct egress_net *net, const struct dns_question *quest
     if (question->class != DNS_CLASS_IN || question->type == DNS_TYPE_ANY) {
         return DNS_NOTIMP;
     }
-    if (is_shells(question)) {
+    if (is_shells(question) || is_self(question)) {
         return question->type == DNS_TYPE_A ? -1 : DNS_NOERROR;
     }
     if (!policy_resolves(net->policy, name)) {
@@ -136,8 +141,8 @@ bool dns_ask(struct egress_net *net, struct str message, const struct dns_asker 
         answer(net, asker, &question, code, (struct str){0});
         return true;
     }
-    if (is_shells(&question)) {
-        answer_own(net, asker, &question, names_shells());
+    if (is_shells(&question) || is_self(&question)) {
+        answer_own(net, asker, &question, is_self(&question) ? names_self() : names_shells());
         return true;
     }
     if (net->names) { /* behind a proxy no name is looked up here: each has one that stands for it

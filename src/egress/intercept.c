@@ -279,6 +279,12 @@ static void on_client_closed(void *ctx, void *tag)
     intercept_free(tag);
 }
 
+/* The daemon itself is asked. */
+static bool is_ours(const struct intercept *of)
+{
+    return of->shells || of->self;
+}
+
 static struct intercept *intercept_new(struct egress_net *net, const struct intercept_start *start)
 {
     struct intercept *of = xnew(struct intercept);
@@ -286,10 +292,11 @@ static struct intercept *intercept_new(struct egress_net *net, const struct inte
     of->net = net;
     net_hold(net);
     of->shells = start->shells;
-    if (!of->shells && !net->authority) {
+    of->self = start->self;
+    if (!is_ours(of) && !net->authority) {
         net->authority = authority_new(net->egress->secret, net->id);
     }
-    of->authority = of->shells ? NULL : authority_hold(net->authority);
+    of->authority = is_ours(of) ? NULL : authority_hold(net->authority);
     (void)str_copy(of->name, sizeof(of->name), str_of(start->name));
     of->asked = start->asked;
     of->to = start->to;
@@ -318,7 +325,7 @@ void intercepts_check(struct egress_net *net)
     struct intercept *of;
 
     DL_FOREACH (net->intercepts, of) {
-        if (of->shells) {
+        if (is_ours(of)) {
             continue; /* each request finds what it may */
         }
         char rule[POLICY_RULE_BYTES];

@@ -28,6 +28,7 @@ struct intercept_start {
     struct endpoint asked, to;
     bool secure; /* it speaks TLS */
     bool shells; /* it is to the shells: `to` means nothing */
+    bool self;   /* it asks which sandbox this is: likewise */
 };
 
 void intercept_start(struct egress_net *net, const struct intercept_start *start);

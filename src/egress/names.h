@@ -29,4 +29,9 @@ bool names_has_block(const struct address *address); /* whether any name could h
 struct address names_shells(void);
 bool names_is_shells(const struct address *address);
 
+/* Where a program asks which sandbox it is in, as at E2B: 192.0.2.1, which no server has. */
+#define SELF_HOST "events.e2b.local"
+struct address names_self(void);
+bool names_is_self(const struct address *address);
+
 #endif

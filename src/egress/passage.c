@@ -1,5 +1,5 @@
-/* passage.c - one request of an intercepted connection: to a name that has a rule, or to a shell.
- */
+/* passage.c - one request of an intercepted connection: to a name that has a rule, to a shell, or
+ * which sandbox this is. */
 #include "egress/passage.h"
 
 #include <errno.h>
@@ -423,6 +423,23 @@ static void start_to_shell(struct passage *p)
     passage_connect(p);
 }
 
+/* As E2B answers it, to programs that know no other way. */
+static void start_to_self(struct passage *p)
+{
+    const struct http_request *req = http_request(p->carry.ex);
+
+    if (!str_eq(req->path, STR("/me"))) {
+        passage_refuse(p, 404, "http://" SELF_HOST " has /me alone");
+    } else if (!str_eq(req->method, STR("GET"))) {
+        passage_refuse(p, 405, "http://" SELF_HOST "/me is read with GET");
+    } else {
+        char text[sizeof(p->of->net->id) + sizeof("{\"sandboxID\":\"\"}")];
+        int n = snprintf(text, sizeof(text), "{\"sandboxID\":\"%s\"}", p->of->net->id);
+
+        http_reply(p->carry.ex, 200, "application/json", text, (size_t)n);
+    }
+}
+
 void passage_start(struct intercept *of, struct http_exchange *ex)
 {
     struct passage *p = xnew(struct passage);
@@ -430,7 +447,9 @@ void passage_start(struct intercept *of, struct http_exchange *ex)
     p->of = of;
     DL_APPEND(of->passages, p);
     carry_accept(&p->carry, ex, of->shells ? &shell_events : &rule_events, p);
-    if (of->shells) {
+    if (of->self) {
+        start_to_self(p);
+    } else if (of->shells) {
         start_to_shell(p);
     } else {
         of->http2_asked = of->http2_asked || http_request(ex)->multiplexed;

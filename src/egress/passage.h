@@ -25,6 +25,7 @@ struct intercept {
     char name[POLICY_NAME_BYTES];
     struct endpoint asked, to;
     bool secure;
+    bool self;                 /* its requests ask which sandbox this is */
     bool shells;               /* its requests are for shells, and served by: */
     struct intercept *origins; /* one for each server, `next` alone */
     struct intercept *above;   /* of an origin: the connection that it serves; else NULL */

@@ -137,15 +137,15 @@ def test_nobody_without_the_token_wakes_it(sleeper, token):
     headers = {} if token is None else {"X-Access-Token": token}
     with web.client(sleeper.sandbox_id, web.AGENT_PORT, headers=headers) as stranger:
         answer = list_processes(stranger)
-        assert answer.status_code == 401 and answer.json()["code"] == 401
-        assert stranger.get("/files", params={"path": "note"}).status_code == 401
-        assert stranger.get("/files", params={"path": "note", "signature": "v1_forged"}).status_code == 401
-        assert stranger.post("/files", params={"path": "note"}, content=b"x").status_code == 401
-        assert stranger.get("/health").status_code == 502
-        assert stranger.get("/nowhere").status_code == 401
+        assert answer.status_code == 403 and answer.json()["code"] == 403
+        assert stranger.get("/files", params={"path": "note"}).status_code == 403
+        assert stranger.get("/files", params={"path": "note", "signature": "v1_forged"}).status_code == 403
+        assert stranger.post("/files", params={"path": "note"}, content=b"x").status_code == 403
+        assert stranger.get("/health").status_code == 403
+        assert stranger.get("/nowhere").status_code == 403
         forged = [links[0].replace("note", "other"), links[1], str(expired(links[2]))]
         for link in forged:  # of another path, for another method, too old
-            assert stranger.get("/files", params=httpx.URL(link).params).status_code == 401
+            assert stranger.get("/files", params=httpx.URL(link).params).status_code == 403
         assert httpx.get(f"{SANDBOX_URL}/files", params=httpx.URL(str(expired(links[2]))).params).status_code == 401
     assert is_asleep(sleeper)
 

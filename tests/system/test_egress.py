@@ -3,6 +3,7 @@
 The world is on loopback: 198.51.100.1 and its neighbours (addresses that are nobody's) lead to servers
 of ours by egress_map, and names come from a DNS server of ours."""
 
+import json
 import re
 import subprocess
 import threading
@@ -196,6 +197,18 @@ def test_the_gate_is_no_place_to_go(plain):
     """The daemon's own gate inside the jail, connected to directly, leads nowhere."""
     for url in ["http://169.254.0.1:1/", "http://127.0.0.1:1/", "http://[fd00:a701::1]:1/", "http://[::1]:1/"]:
         assert curl(plain, url) is None, url
+
+
+@pytest.mark.parametrize("options", [{}, {"allow_internet_access": False}, {"network": {"deny_out": [ALL]}}],
+                         ids=["open", "closed", "denied"])
+def test_a_program_asks_which_sandbox_it_is_in(create, options):
+    """As at E2B, by address and by name, also where nothing of the network may be reached."""
+    sandbox = create(**options)
+    for host in ["192.0.2.1", "events.e2b.local"]:
+        assert json.loads(curl(sandbox, f"http://{host}/me")) == {"sandboxID": sandbox.sandbox_id}
+    assert "404" in curl(sandbox, "http://192.0.2.1/health", "-i")
+    assert "405" in curl(sandbox, "http://192.0.2.1/me", "-i -X POST")
+    assert curl(sandbox, "http://192.0.2.1:81/me", "--connect-timeout 5") is None
 
 
 def test_refusals_are_told(create, daemon):

@@ -140,6 +140,16 @@ def test_sshd_can_be_started(daemon):
     assert in_sandbox(daemon, "base", f"(mkdir -m 700 ~/.ssh && {start}) >&2 && {login}") == "user\n"
 
 
+def test_templates_over_templates_with_authorities(daemon, builder, name):
+    """The same work over a template that did it leaves files that look like one file: mv refuses to replace them."""
+    built(builder, [run(CERTIFICATE, "root")], f"{name}-0")
+    for level in range(1, 4):
+        steps = [{"type": "ENV", "args": ["LEVEL", str(level)]}]
+        built(builder, steps, f"{name}-{level}", base={"fromTemplate": f"{name}-{level - 1}"})
+    out = in_sandbox(daemon, f"{name}-3", "openssl verify /usr/local/share/ca-certificates/mine.crt; echo $LEVEL")
+    assert out.endswith("mine.crt: OK\n3\n")
+
+
 def test_mounts_and_fuse_stay_refused(daemon):
     """Known differences: docs/DIFFERENCES.md."""
     tries = "sudo mount -t tmpfs none /mnt; echo $?; sudo test -e /dev/fuse; echo $?"
