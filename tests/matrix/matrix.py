@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE.parent / "shared"))
 from published import (  # noqa: E402
     CACHE, LANGUAGES, WAYS, House, command, commit, count, install, list_rows, run_steps, show_failures,
     write_section)

@@ -1,0 +1,98 @@
+"""Harbor, the harness of Terminal-Bench: its E2B environment, from a task's Dockerfile to a trial's files
+and the network's policy."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from harbor.environments.e2b import E2BEnvironment
+from harbor.models.task.config import EnvironmentConfig, NetworkMode, NetworkPolicy
+from harbor.models.trial.paths import TrialPaths
+from steps import async_step, run
+
+DOCKERFILE = """FROM ubuntu:24.04
+WORKDIR /app
+ENV TASK=hello
+COPY data.txt /app/data.txt
+RUN echo built > /app/built.txt && mkdir -p /app/out
+"""
+
+
+def environment_of(place):
+    definition = place / "environment"
+    definition.mkdir()
+    (definition / "Dockerfile").write_text(DOCKERFILE)
+    (definition / "data.txt").write_text("given\n")
+    paths = TrialPaths(trial_dir=place / "trial")
+    paths.mkdir()
+    return E2BEnvironment(
+        environment_dir=definition, environment_name=os.environ["CLIENT_NAME"], session_id="trial__env",
+        trial_paths=paths, task_env_config=EnvironmentConfig(cpus=1, memory_mb=512),
+        sandbox_timeout_secs=300)
+
+
+async def execute(environment):
+    result = await environment.exec("pwd; echo $TASK; cat built.txt data.txt; whoami; echo err >&2; exit 3")
+    assert result.stdout == "/app\nhello\nbuilt\ngiven\nroot\n", result
+    assert (result.stderr, result.return_code) == ("err\n", 3), result
+    result = await environment.exec("echo $GIVEN; pwd; whoami", cwd="/tmp", env={"GIVEN": "too"}, user="user")
+    assert result.stdout == "too\n/tmp\nuser\n", result
+
+
+async def files(environment, place):
+    source = place / "up"
+    (source / "deep" / "er").mkdir(parents=True)
+    for number in range(45):  # more than a batch
+        (source / "deep" / f"{number}.txt").write_text(str(number))
+    (source / "deep" / "er" / "bytes").write_bytes(bytes(range(256)))
+    await environment.upload_dir(source, "/app/out")
+    await environment.upload_file(source / "deep" / "7.txt", "/app/out/seven")
+    assert await environment.is_dir("/app/out/deep") and await environment.is_file("/app/out/seven")
+    await environment.exec("echo solved > /app/out/deep/er/answer")
+    target = place / "down"
+    await environment.download_dir("/app/out", target)
+    assert (target / "deep" / "er" / "answer").read_text() == "solved\n"
+    assert (target / "deep" / "er" / "bytes").read_bytes() == bytes(range(256))
+    assert len(list((target / "deep").glob("*.txt"))) == 45
+
+
+async def long(environment):
+    """A verifier's output: long, and only at the end."""
+    result = await environment.exec("seq 200000; sleep 2; echo end", timeout_sec=60)
+    assert result.stdout.count("\n") == 200001 and result.stdout.endswith("200000\nend\n")
+
+
+async def network(environment):
+    reach = "curl -sS -m 5 -o /dev/null https://203.0.113.7/; echo $?"
+    await environment._apply_network_policy(NetworkPolicy(network_mode=NetworkMode.NO_NETWORK))
+    refused = await environment.exec(reach)
+    assert refused.stdout.strip() in ("7", "35", "56"), refused  # at once, not the 28 of a time-out
+    await environment._apply_network_policy(
+        NetworkPolicy(network_mode=NetworkMode.ALLOWLIST, allowed_hosts=["example.org", "*.example.com"]))
+    assert (await environment.exec(reach)).stdout.strip() in ("7", "35", "56")
+    await environment._apply_network_policy(NetworkPolicy(network_mode=NetworkMode.PUBLIC))
+
+
+async def again(environment):
+    """The template is there: a second start builds nothing."""
+    assert await environment._does_template_exist()
+    await environment.start(force_build=False)
+    assert (await environment.exec("cat built.txt")).stdout == "built\n"
+    await environment.stop(delete=True)
+
+
+async def main():
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        environment = environment_of(place)
+        if await async_step("template from a Dockerfile, start", environment.start, True):
+            await async_step("commands as users, directories, environment", execute, environment)
+            await async_step("directories up and down", files, environment, place)
+            await async_step("long output", long, environment)
+            await async_step("network policy of a running sandbox", network, environment)
+            await async_step("stop", environment.stop, True)
+            await async_step("start from the template that is there", again, environment)
+
+
+if __name__ == "__main__":
+    run(main)
