@@ -54,6 +54,7 @@ def commands(tools):
 def server(tools):
     url = tools.run_server("python3 -m http.server 8000 --bind 127.0.0.1 --directory /home/user/dir", 8000)
     assert url == tools.get_public_url(8000)
+    tools.run_command("until curl -s localhost:8000 >/dev/null; do sleep 0.1; done")
     if os.environ.get("E2B_DOMAIN"):  # by URLs there is no name for a port
         answer = httpx.get(url.replace("http:", "https:") + "/note.txt", verify=os.environ["SSL_CERT_FILE"])
         assert answer.text == "kept \u00e9", answer

@@ -120,8 +120,9 @@ def page_row(client, sdk, found):
     steps = list(dict.fromkeys(step for results, _ in found.values() for step in results))
     ways, broken = [], []
     for way, (results, _) in found.items():
-        good = sum(result == "ok" for result, _ in results.values())
-        ways.append(f"{WAYS[way]}: {f'{good} of {len(results)}' if results else '–'}")
+        told = [result for result, _ in results.values() if result != "absent"]
+        passed = f"{told.count('ok')} of {len(told)}" if told else "–"
+        ways.append(f"{WAYS[way]}: {passed}")
         broken += [f"{step} ({WAYS[way]}): {why}" for step, (result, why) in results.items() if result == "failed"]
     registry = {"py": "PyPI", "js": "npm"}[client.language]
     result = "**no**: " + "; ".join(broken) if broken else "yes"

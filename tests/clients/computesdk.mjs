@@ -24,7 +24,7 @@ async function files(sandbox) {
 async function port(sandbox) {
   await sandbox.filesystem.writeFile('/home/user/www/note.txt', 'served')
   await sandbox.runCommand('python3 -m http.server 8000', { cwd: '/home/user/www', background: true })
-  await sandbox.runCommand('sleep 1')
+  await sandbox.runCommand('until curl -s localhost:8000 >/dev/null; do sleep 0.1; done')
   const url = await sandbox.getUrl({ port: 8000 })
   if (process.env.E2B_DOMAIN) { // by URLs there is no name for a port
     assert.equal(await (await fetch(`${url}/note.txt`)).text(), 'served')

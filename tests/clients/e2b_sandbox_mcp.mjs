@@ -73,7 +73,7 @@ async function links() {
   const down = await fetch(link(await good('sandbox_download_url', { path: '/home/user/up.txt' })))
   assert.equal(await down.text(), 'up')
   await good('sandbox_exec_background', { command: 'python3 -m http.server 8000' })
-  await good('sandbox_exec', { command: 'sleep 1' })
+  await good('sandbox_exec', { command: 'until curl -s localhost:8000 >/dev/null; do sleep 0.1; done' })
   const url = link(await good('sandbox_get_url', { port: 8000 }))
   if (process.env.E2B_DOMAIN) { // by URLs there is no name for a port
     assert.equal(await (await fetch(`${url}/up.txt`)).text(), 'up')

@@ -36,7 +36,7 @@ async function files(sandbox) {
 
 async function port(sandbox) {
   await sandbox.processes.spawn('python3 -m http.server 8000 --directory /home/user/dir')
-  await sandbox.executeCommand('sleep', ['1'])
+  await sandbox.executeCommand('sh', ['-c', 'until curl -s localhost:8000 >/dev/null; do sleep 0.1; done'])
   const url = await sandbox.networking.getPortUrl(8000)
   if (process.env.E2B_DOMAIN) { // by URLs there is no name for a port
     assert.equal(await (await fetch(`${url.url ?? url}/a.txt`)).text(), 'one')

@@ -60,7 +60,8 @@ async def terminal(session):
 
 
 async def port(session):
-    await session.exec(f"nohup python3 -m http.server {PORT} >/dev/null 2>&1 & sleep 1")
+    await session.exec(f"nohup python3 -m http.server {PORT} >/dev/null 2>&1 &")
+    await session.exec(f"until curl -s localhost:{PORT} >/dev/null; do sleep 0.1; done", timeout=60)
     endpoint = await session.resolve_exposed_port(PORT)
     if os.environ.get("E2B_DOMAIN"):  # by URLs there is no name for a port
         url = f"https://{endpoint.host}:{endpoint.port}/given.txt"

@@ -37,7 +37,8 @@ async function terminal(session) {
 }
 
 async function port(session) {
-  await session.execCommand({ cmd: `nohup python3 -m http.server ${PORT} >/dev/null 2>&1 & sleep 1` })
+  await session.execCommand({ cmd: `nohup python3 -m http.server ${PORT} >/dev/null 2>&1 &` })
+  await session.execCommand({ cmd: `until curl -s localhost:${PORT} >/dev/null; do sleep 0.1; done` })
   const endpoint = await session.resolveExposedPort(PORT)
   if (process.env.E2B_DOMAIN) { // by URLs there is no name for a port
     const answer = await fetch(`https://${endpoint.host}:${endpoint.port}/given.txt`)

@@ -45,7 +45,7 @@ async def files(runtime):
 async def service(runtime):
     await runtime.write("www/note.txt", b"served")
     await runtime.run_background(["python3", "-m", "http.server", "8000", "--directory", "www"], {}, "/tmp/log")
-    await runtime.run(["sleep", "1"], {})
+    await runtime.run(["sh", "-c", "until curl -s localhost:8000 >/dev/null; do sleep 0.1; done"], {})
     url = await runtime.expose(8000)
     if os.environ.get("E2B_DOMAIN"):  # by URLs there is no name for a port
         async with httpx.AsyncClient(verify=os.environ["SSL_CERT_FILE"]) as client:

@@ -12,7 +12,7 @@ from pathlib import Path
 import e2b
 from e2b import Sandbox
 from e2b_code_interpreter import Sandbox as Interpreter
-from steps import Absent, is_reached, step, tell
+from steps import Absent, interpreter_is_reached, is_reached, step, tell
 
 NAME = os.environ["MATRIX_NAME"]
 TIMEOUT_S = 120
@@ -98,14 +98,8 @@ def get_info(sandbox):
     assert any(row.sandbox_id.split("-")[0] == sandbox.sandbox_id.split("-")[0] for row in rows), rows
 
 
-def interpreter_is_reached():
-    """By URL, only if the interpreter knows of it."""
-    source = inspect.getsource(inspect.getmodule(Interpreter))
-    return not os.environ.get("E2B_SANDBOX_URL") or "sandbox_url" in source
-
-
 def run_code(**options):
-    if not interpreter_is_reached():
+    if not interpreter_is_reached(inspect.getmodule(Interpreter)):
         raise Absent
     interpreter = create(Interpreter, **options)
     try:

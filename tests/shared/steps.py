@@ -53,6 +53,11 @@ def is_reached():
     return "E2B_SANDBOX_URL" in inspect.getsource(connection_config)
 
 
+def interpreter_is_reached(interpreter):
+    """False where the module of a code interpreter is to be reached by URLs and knows none."""
+    return not os.environ.get("E2B_SANDBOX_URL") or "sandbox_url" in inspect.getsource(interpreter)
+
+
 def run(main):
     """Runs a script of one client, `main` being a function or a coroutine's, and tells that it came to
     its end."""
