@@ -56,11 +56,12 @@ async function git() {
   const path = '/home/user/repo'
   await good('sandbox_file_mkdir', { path })
   await good('sandbox_git_init', { path })
-  await good('sandbox_exec', { command: `git -C ${path} config user.email a@b.c && git -C ${path} config user.name a` })
   await good('sandbox_file_write', { path: `${path}/a.txt`, content: 'a' })
-  assert.match(await good('sandbox_git_status', { path }), /a\.txt/)
-  await good('sandbox_git_commit', { path, message: 'first' })
-  assert.match(await good('sandbox_exec', { command: `git -C ${path} log --oneline` }), /first/)
+  assert.match(await good('sandbox_git_status', { repoPath: path }), /a\.txt/)
+  await good('sandbox_git_commit', { repoPath: path, message: 'first', authorName: 'A', authorEmail: 'a@example.org' })
+  await good('sandbox_git_branch', { repoPath: path, action: 'create', branchName: 'side' })
+  assert.match(await good('sandbox_git_branch', { repoPath: path, action: 'list' }), /side/)
+  assert.match(await good('sandbox_exec', { command: `git -C ${path} log --format='%an %s'` }), /A first/)
 }
 
 const link = (text) => /https?:\/\/[^\s"]+/.exec(text)[0]
