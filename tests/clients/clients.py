@@ -1,6 +1,6 @@
 """Installs published clients with an E2B backend of their own, runs a script with each against a
-daemon of its own, and tells what works. `--page FILE` writes the result into the marked section of
-FILE, `--install` installs the packages and runs nothing, words are the scripts to run."""
+daemon of its own, and tells what works. `--page FILE` writes the results into the marked section of
+FILE, where rows of clients that were not run stay; `--install` installs the packages and runs nothing, words are the scripts to run."""
 
 import argparse
 import datetime
@@ -35,6 +35,12 @@ class Client:
         self.language = {".py": "py", ".mjs": "js"}[self.script.suffix]
         # name[extra]==1.2, @scope/name@1.2
         self.package, self.version = re.fullmatch(r"(@?[^@\[=]+)(?:\[.*\])?(?:==|@)(.+)", self.packages[0]).groups()
+
+    @property
+    def title(self):
+        """How its row of the page begins."""
+        registry = {"py": "PyPI", "js": "npm"}[self.language]
+        return f"| {self.package} ({registry})"
 
     def install(self):
         interpreter = python_of(self.python) if self.language == "py" else None
@@ -124,23 +130,30 @@ def page_row(client, sdk, found):
         passed = f"{told.count('ok')} of {len(told)}" if told else "–"
         ways.append(f"{WAYS[way]}: {passed}")
         broken += [f"{step} ({WAYS[way]}): {why}" for step, (result, why) in results.items() if result == "failed"]
-    registry = {"py": "PyPI", "js": "npm"}[client.language]
     result = "**no**: " + "; ".join(broken) if broken else "yes"
-    return (f"| {client.package} ({registry}) | {client.version} | {sdk} | {', '.join(steps)} | "
-            f"{'; '.join(ways)} | {result} |")
+    return (f"{client.title} {client.version} | {sdk} | {'; '.join(steps)} | {'; '.join(ways)} | {result} | "
+            f"{datetime.date.today().isoformat()}, {commit()} |")
 
 
-def page(tried):
-    rows = "\n".join(page_row(*one) for one in tried)
-    all_found = [found for _, _, found in tried]
-    whole = sum(count([found], "failed") == 0 for found in all_found)
-    return f"""Run on {datetime.date.today().isoformat()} at commit {commit()}: {whole} of {len(tried)} clients work; \
-{count(all_found, "ok")} steps passed, {count(all_found, "failed")} failed.
-"–": the SDK that this client wants knows no URLs.
+def rows_of(path):
+    """The rows of the page, by client: those of clients that are not run stay as they are."""
+    section = Path(path).read_text().partition(BEGIN)[2].partition(END)[0]
+    return [row for row in section.splitlines() if row.startswith("| ") and not row.startswith("| client and version |")]
 
-| client | version | its SDK | tried | steps that passed | works |
-|---|---|---|---|---|---|
-{rows}"""
+
+def write_rows(path, tried):
+    new = {client.title: page_row(client, sdk, found) for client, sdk, found in tried}
+    rows = []
+    for client in clients():
+        old = [row for row in rows_of(path) if row.startswith(client.title + " ")]
+        rows += [new[client.title]] if client.title in new else old
+    good = sum("| yes |" in row for row in rows)
+    head = "client and version | its SDK | tried | steps that passed | works | run on, at commit"
+    write_section(path, BEGIN, END, f"""{good} of {len(rows)} clients work. "–": the SDK that this client wants knows no URLs.
+
+| {head} |
+|{"---|" * len(head.split(" | "))}
+""" + "\n".join(rows))
 
 
 def main():
@@ -159,8 +172,8 @@ def main():
         for client, (sdk, found) in zip(chosen, pool.map(lambda one: run_client(house, one), chosen)):
             show(client, found)
             tried.append((client, sdk, found))
-    if options.page:
-        write_section(options.page, BEGIN, END, page(tried))
+            if options.page:
+                write_rows(options.page, tried)
     all_found = [found for _, _, found in tried]
     failed = count(all_found, "failed")
     print(f"{len(chosen)} clients in {time.monotonic() - begun:.0f} s")

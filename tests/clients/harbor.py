@@ -1,7 +1,10 @@
 """Harbor, the harness of Terminal-Bench: its E2B environment, from a task's Dockerfile to a trial's files
-and the network's policy."""
+and the network's policy, and a job of two tasks by its command line."""
 
+import json
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -15,6 +18,21 @@ WORKDIR /app
 ENV TASK=hello
 COPY data.txt /app/data.txt
 RUN echo built > /app/built.txt && mkdir -p /app/out
+"""
+
+TASK = """schema_version = "1.4"
+[verifier]
+timeout_sec = 120.0
+[agent]
+timeout_sec = 120.0
+[environment]
+build_timeout_sec = 300.0
+cpus = 1
+memory_mb = 512
+"""
+
+VERIFIER = """#!/bin/bash
+grep -qx hello out.txt; echo $((1 - $?)) > /logs/verifier/reward.txt
 """
 
 
@@ -81,6 +99,30 @@ async def again(environment):
     await environment.stop(delete=True)
 
 
+def write_task(place, name, solution):
+    files = {
+        "task.toml": TASK, "instruction.md": "Write hello into /app/out.txt.\n",
+        "environment/Dockerfile": f"FROM ubuntu:24.04\nWORKDIR /app\nENV RUN_BY={os.environ['CLIENT_NAME']}\n",
+        "solution/solve.sh": f"#!/bin/bash\n{solution}\n", "tests/test.sh": VERIFIER}
+    for path, text in files.items():
+        target = place / "tasks" / name / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+
+async def job(place):
+    """Two trials at once, by the agent that runs a task's own solution: one is right, one is not."""
+    write_task(place, "good", "echo hello > /app/out.txt")
+    write_task(place, "bad", "echo wrong > /app/out.txt")
+    harbor = Path(sys.executable).with_name("harbor")
+    subprocess.run([harbor, "run", "-p", place / "tasks", "-a", "oracle", "-e", "e2b", "-n", "2", "-o", place / "jobs",
+                    "--job-name", "job", "-q", "-y"], check=True, stdout=sys.stderr)
+    stats = json.loads((place / "jobs" / "job" / "result.json").read_text())["stats"]
+    assert (stats["n_completed_trials"], stats["n_errored_trials"]) == (2, 0), stats
+    rewards = {path.parts[-3].split("__")[0]: path.read_text() for path in place.glob("jobs/job/*/verifier/reward.txt")}
+    assert rewards == {"good": "1\n", "bad": "0\n"}, rewards
+
+
 async def main():
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -92,6 +134,7 @@ async def main():
             await async_step("network policy of a running sandbox", network, environment)
             await async_step("stop", environment.stop, True)
             await async_step("start from the template that is there", again, environment)
+        await async_step("a job of two tasks: build, solve, verify", job, place)
 
 
 if __name__ == "__main__":
