@@ -47,6 +47,12 @@ async function snapshot(sandbox) {
   await copy.destroy()
 }
 
+// The client tells by the words of an error that the key is wrong.
+async function wrongKey() {
+  const other = e2b({ apiKey: `e2b_${'0'.repeat(40)}` })
+  await assert.rejects(other.sandbox.create(), /E2B authentication failed/)
+}
+
 async function destroyed(sandbox) {
   await sandbox.destroy()
   assert.equal(await provider.sandbox.getById(sandbox.sandboxId), null)
@@ -61,4 +67,5 @@ await run(async () => {
   await step('by id, in the list', found, sandbox)
   await step('snapshot and a sandbox from it', snapshot, sandbox)
   await step('destroy', destroyed, sandbox)
+  await step('a wrong key', wrongKey)
 })
