@@ -149,7 +149,8 @@ def write_rows(path, tried):
         rows += [new[client.title]] if client.title in new else old
     good = sum("| yes |" in row for row in rows)
     head = "client and version | its SDK | tried | steps that passed | works | run on, at commit"
-    write_section(path, BEGIN, END, f"""{good} of {len(rows)} clients work. "–": the SDK that this client wants knows no URLs.
+    write_section(path, BEGIN, END, f"""{good} of {len(rows)} clients work. "–": the SDK that this client wants knows no URLs. Steps
+that run code by URLs are left out where its code interpreter knows none.
 
 | {head} |
 |{"---|" * len(head.split(" | "))}

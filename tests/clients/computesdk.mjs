@@ -1,4 +1,6 @@
 // ComputeSDK: its E2B provider.
+//
+// A command in the background is given no directory: the client then runs `nohup cd DIR && ...`, which fails.
 
 import assert from 'node:assert/strict'
 import { e2b } from '@computesdk/e2b'
@@ -23,7 +25,7 @@ async function files(sandbox) {
 
 async function port(sandbox) {
   await sandbox.filesystem.writeFile('/home/user/www/note.txt', 'served')
-  await sandbox.runCommand('python3 -m http.server 8000', { cwd: '/home/user/www', background: true })
+  await sandbox.runCommand('python3 -m http.server 8000 --directory /home/user/www', { background: true })
   await sandbox.runCommand('until curl -s localhost:8000 >/dev/null; do sleep 0.1; done')
   const url = await sandbox.getUrl({ port: 8000 })
   if (process.env.E2B_DOMAIN) { // by URLs there is no name for a port

@@ -68,7 +68,7 @@ async def evaluation():
         dockerfile.write_text(f"{DOCKERFILE}ENV RUN_BY={os.environ['CLIENT_NAME']}\n")
         task = Task(dataset=[Sample(input="What is it?", target="secret-42") for _ in range(3)],
                     solver=look(), scorer=includes(), sandbox=("e2b", str(dockerfile)))
-        [log] = await eval_async(task, model="mockllm/model", log_dir=place, display="none")
+        [log] = await eval_async(task, model="mockllm/model", log_dir=place)
         assert log.status == "success", log.error
         assert log.results.scores[0].metrics["accuracy"].value == 1, log.results
     left = AsyncSandbox.list(query=SandboxQuery(metadata={"created_by": "inspect-ai"}))
