@@ -83,10 +83,13 @@ async def long(environment):
 async def network(environment):
     reach = "curl -sS -m 5 -o /dev/null https://203.0.113.7/; echo $?"
     await environment._apply_network_policy(NetworkPolicy(network_mode=NetworkMode.NO_NETWORK))
+    assert (await environment._sandbox.get_info()).allow_internet_access is False
     refused = await environment.exec(reach)
     assert refused.stdout.strip() in ("7", "35", "56"), refused  # at once, not the 28 of a time-out
     await environment._apply_network_policy(
         NetworkPolicy(network_mode=NetworkMode.ALLOWLIST, allowed_hosts=["example.org", "*.example.com"]))
+    rules = {"allow_out": ["example.org", "*.example.com"], "deny_out": ["0.0.0.0/0"]}
+    assert (await environment._sandbox.get_info()).network == rules
     assert (await environment.exec(reach)).stdout.strip() in ("7", "35", "56")
     await environment._apply_network_policy(NetworkPolicy(network_mode=NetworkMode.PUBLIC))
 

@@ -63,12 +63,14 @@ def look():
 
 
 async def evaluation():
+    """One sample at a time: the provider builds the template for each, and a later build of a name cancels
+    the earlier one, at E2B too."""
     with tempfile.TemporaryDirectory() as place:
         dockerfile = Path(place, "Dockerfile")
         dockerfile.write_text(f"{DOCKERFILE}ENV RUN_BY={os.environ['CLIENT_NAME']}\n")
         task = Task(dataset=[Sample(input="What is it?", target="secret-42") for _ in range(3)],
                     solver=look(), scorer=includes(), sandbox=("e2b", str(dockerfile)))
-        [log] = await eval_async(task, model="mockllm/model", log_dir=place)
+        [log] = await eval_async(task, model="mockllm/model", log_dir=place, max_samples=1)
         assert log.status == "success", log.error
         assert log.results.scores[0].metrics["accuracy"].value == 1, log.results
     left = AsyncSandbox.list(query=SandboxQuery(metadata={"created_by": "inspect-ai"}))

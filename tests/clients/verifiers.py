@@ -56,6 +56,8 @@ async def policy(runtime):
     """Rules for the way out, once the setup is done."""
     reach = ["sh", "-c", "curl -sS -m 5 -o /dev/null https://203.0.113.7/; echo $?"]
     await runtime.prepare_execution(["https://tunnel.example.org/x"])
+    rules = {"allow_out": ["tunnel.example.org", "example.com"], "deny_out": ["0.0.0.0/0"]}
+    assert (await runtime._sandbox.get_info()).network == rules
     assert (await runtime.run(reach, {})).stdout.strip() in ("7", "35", "56")
     await runtime.prepare_execution([])
     assert (await runtime.run(reach, {})).stdout.strip() in ("7", "35", "56")
