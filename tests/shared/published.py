@@ -151,12 +151,13 @@ class House:
 
 def run_steps(words, place, environment, limit_s):
     """What each step of a script came to, as (result, why) by its name, and what was said besides."""
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, cwd=place, env=environment,
-                              timeout=limit_s)
-        out, said = done.stdout, done.stderr
-    except subprocess.TimeoutExpired as error:
-        out, said = (error.stdout or b"").decode(), f"no end after {limit_s} s"
+    with tempfile.TemporaryDirectory() as scratch:  # some packages leave files there
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, cwd=place,
+                                  env=environment | {"TMPDIR": scratch}, timeout=limit_s)
+            out, said = done.stdout, done.stderr
+        except subprocess.TimeoutExpired as error:
+            out, said = (error.stdout or b"").decode(), f"no end after {limit_s} s"
     results = {}
     for row in out.splitlines():
         if row.startswith('{"step"'):
