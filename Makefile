@@ -35,7 +35,7 @@ test-clean: ## takes the tree through both minimal Debian releases, until a sand
 test-machines: ## takes the package through its life on virtual machines with Debian 12 and 13, power cuts too
 	@tests/machines/run $(RELEASES)
 
-test-long: ## what takes hours: an upgrade, the package, the image, every SDK of the matrix, both minimal releases, fuzzers
+test-long: ## what takes hours: an upgrade, the package, the image, every SDK of the matrix, published clients, both minimal releases, fuzzers
 	@tools/test long
 
 check: ## format, layers, analyzers, shell scripts, and each fuzzer for 30 s

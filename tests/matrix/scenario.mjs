@@ -1,25 +1,19 @@
 // One scenario for any JavaScript SDK from 1.5 on; scenario.py has the same in Python. It is copied
-// beside the node_modules that it is to use. A line of JSON for each step on standard output.
+// beside the node_modules that it is to use.
 
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { createRequire } from 'node:module'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import assert from 'node:assert/strict'
 import * as e2b from 'e2b'
 import * as interpreter from '@e2b/code-interpreter'
+import { Absent, knowsUrls, step, tell } from './steps.mjs'
 
 const { Sandbox } = e2b
 const NAME = process.env.MATRIX_NAME
 const TIMEOUT_MS = 120_000
 const WAIT_MS = 60_000
 const MAJOR = Number(process.env.MATRIX_SDK.split('.')[0])
-
-class Absent extends Error {}
-
-function tell(step, result, why = '') {
-  console.log(JSON.stringify({ step, result, why }))
-}
 
 const id = (sandbox) => sandbox.sandboxId.split('-')[0]
 
@@ -89,12 +83,6 @@ async function connect(sandbox) {
   assert.ok(await again.isRunning())
 }
 
-// By URL, only if the package knows of it.
-async function knowsUrls(name, words) {
-  const source = await readFile(createRequire(import.meta.url).resolve(name), 'utf8')
-  return !process.env.E2B_SANDBOX_URL || words.some((word) => source.includes(word))
-}
-
 async function runCode(options = {}) {
   if (!(await knowsUrls('@e2b/code-interpreter', ['sandboxUrl', 'getSandboxDirectUrl', 'getSandboxUrl']))) {
     throw new Absent()
@@ -137,21 +125,6 @@ async function build() {
     assert.equal(await sandbox.files.read('/tmp/built'), NAME)
   } finally {
     await sandbox.kill()
-  }
-}
-
-async function step(name, call, ...args) {
-  try {
-    const result = await call(...args)
-    tell(name, 'ok')
-    return result
-  } catch (error) {
-    if (error instanceof Absent) {
-      tell(name, 'absent')
-      return
-    }
-    console.error(error)
-    tell(name, 'failed', `${error.name}: ${error.message}`.split('\n')[0].slice(0, 300))
   }
 }
 

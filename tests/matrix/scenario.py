@@ -1,31 +1,22 @@
-"""One scenario for any Python SDK from 1.5 on. A line of JSON for each step on standard output.
+"""One scenario for any Python SDK from 1.5 on.
 
 A call that this SDK does not have makes its step "absent". What it is reached by is in the
 environment: E2B_DOMAIN, or E2B_API_URL and E2B_SANDBOX_URL."""
 
 import inspect
-import json
 import os
 import tempfile
 import time
-import traceback
 from pathlib import Path
 
 import e2b
 from e2b import Sandbox
 from e2b_code_interpreter import Sandbox as Interpreter
+from steps import Absent, interpreter_is_reached, is_reached, step, tell
 
 NAME = os.environ["MATRIX_NAME"]
 TIMEOUT_S = 120
 WAIT_S = 60
-
-
-class Absent(Exception):
-    """This SDK has no such call."""
-
-
-def tell(step, result, why=""):
-    print(json.dumps({"step": step, "result": result, "why": why}), flush=True)
 
 
 def create(kind, *arguments, **options):
@@ -107,14 +98,8 @@ def get_info(sandbox):
     assert any(row.sandbox_id.split("-")[0] == sandbox.sandbox_id.split("-")[0] for row in rows), rows
 
 
-def interpreter_is_reached():
-    """By URL, only if the interpreter knows of it."""
-    source = inspect.getsource(inspect.getmodule(Interpreter))
-    return not os.environ.get("E2B_SANDBOX_URL") or "sandbox_url" in source
-
-
 def run_code(**options):
-    if not interpreter_is_reached():
+    if not interpreter_is_reached(inspect.getmodule(Interpreter)):
         raise Absent
     interpreter = create(Interpreter, **options)
     try:
@@ -151,20 +136,6 @@ def build():
         sandbox.kill()
 
 
-def step(name, call, *arguments):
-    """True unless it failed."""
-    try:
-        call(*arguments)
-        tell(name, "ok")
-    except Absent:
-        tell(name, "absent")
-    except BaseException as error:  # noqa: BLE001 a step must not end the others
-        traceback.print_exc()
-        tell(name, "failed", f"{type(error).__name__}: {error}".splitlines()[0][:300])
-        return False
-    return True
-
-
 def in_one_sandbox():
     made = []
     if not step("create", lambda: made.append(create(Sandbox, "base", envs={"MADE": "yes"}, metadata={"matrix": NAME}))):
@@ -183,12 +154,9 @@ def in_one_sandbox():
 
 
 def main():
-    if os.environ.get("E2B_SANDBOX_URL"):
-        from e2b import connection_config
-
-        if "E2B_SANDBOX_URL" not in inspect.getsource(connection_config):
-            tell("create", "absent")
-            return
+    if not is_reached():
+        tell("create", "absent")
+        return
     in_one_sandbox()
     step("run_code", run_code)
     step("secure", run_code_secure)
