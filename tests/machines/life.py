@@ -6,7 +6,8 @@ ends, and on record in WORK/result.json. A step that fails fails the run; the ne
 the same where they can be.
 
 ATOLL_MACHINES_CUTS is the number of power cuts (3), ATOLL_MACHINES_SEED their seed. ATOLL_MACHINES_ONLY=cuts
-leaves out all but the first start and the cuts; the disk after that start is kept for the next time.
+leaves out all but the first start and the cuts. The disk after that start is kept, with the record of the steps up to
+there, and the next run of the same package begins with both.
 ATOLL_MACHINES_WITHOUT names capabilities that are not tried, separated by commas."""
 
 import json
@@ -57,6 +58,8 @@ class World:
 
 
 class Life:
+    slow = {"start_ready_s": "900"}
+
     def __init__(self, release, image, work, new, old):
         self.release, self.image, self.work = release, Path(image), Path(work)
         self.new, self.old = new, old
@@ -68,7 +71,7 @@ class Life:
         self.world = World(tempfile.mkdtemp(dir=self.work))
         package = (self.image / f"{new}.deb").resolve().stem
         self.started = (self.image / "disk.img").resolve().parent / f"{package}.started"
-        self.goes_on = self.only_cuts and self.started.exists()
+        self.goes_on = self.started.exists()
         self.machine = Machine(self.image, self.work / "machine", self.started if self.goes_on else None)
         self.steps, self.rounds, self.about, self.kept = [], [], {}, {}
         self.smoke = None
@@ -130,28 +133,31 @@ class Life:
         return text
 
     def install(self):
-        named = {"code_interpreter": "code-interpreter-v1", "mcp_gateway": "mcp-gateway"}
-        templates = [] if self.only_cuts else [name for tried, name in named.items() if tried not in self.without]
-        text = self.configure(templates, start_ready_s="900")
+        text = self.configure([], **self.slow)
         self.package(self.new)
         assert self.machine.ssh("cat /etc/atoll/atoll.conf").stdout == text, "the configuration was replaced"
         return self.version()
+
+    def settings_anew(self):
+        """The administrator wants more templates, and has restarted the server."""
+        named = {"code_interpreter": "code-interpreter-v1", "mcp_gateway": "mcp-gateway"}
+        templates = [name for tried, name in named.items() if tried not in self.without]
+        self.configure(templates, **self.slow)
+        self.machine.ssh("systemctl restart --no-block atoll-templates.service && systemctl restart atoll.service")
+        self.wait_ready()
+        return ", ".join(templates)
 
     def version(self):
         return self.machine.ssh("dpkg-query -W -f '${Version}' atoll").stdout
 
     def install_previous(self):
-        """As it was installed then: by a package, or by `make install`, whose libraries are those of the package."""
+        """As it was installed then: by a package, or by `make install`, with the libraries that the package
+        needs, which a purge of it leaves."""
         self.smoke = None
         self.configure([])
         if (self.image / f"{self.old}.deb").exists():
             self.package(self.old)
         else:
-            depends = subprocess.run(
-                ["dpkg-deb", "-f", self.image / f"{self.new}.deb", "Depends"], stdout=subprocess.PIPE, text=True, check=True
-            ).stdout
-            names = " ".join(re.split(r"[ |(]", one.strip())[0] for one in depends.split(","))
-            self.apt(f"install --no-install-recommends {names}")
             self.machine.send(self.image / f"{self.old}.tar", "/root/atoll.tar")
             self.machine.ssh("tar -x --keep-old-files -C / -f /root/atoll.tar --exclude=./etc/atoll && rm /root/atoll.tar")
             drop_in = "/etc/systemd/system/atoll-keeper.service.d"
@@ -312,24 +318,38 @@ class Life:
     # ---- all of it ----
 
     def keep_started(self):
-        """The next run with cuts alone begins here."""
         self.machine.power_off()
+        (self.started.with_suffix(".json")).write_text(json.dumps({"about": self.about, "steps": self.steps}))
         subprocess.run(["cp", "--sparse=always", self.machine.disk, self.started.with_suffix(".new")], check=True)
         self.started.with_suffix(".new").rename(self.started)
-        self.machine.start()
+        self.machine.start(seed=self.seed)
         self.wait_ready()
+
+    def go_on(self):
+        kept = json.loads(self.started.with_suffix(".json").read_text())
+        self.about, self.steps = kept["about"], kept["steps"]
+        self.say("goes on from the first start of an earlier run with this package")
+        for step in self.steps:
+            self.say(f"ok  {step['name']} ({step['seconds']} s): {step['sentence']}")
+        self.machine.start(seed=self.seed)
+        self.wait_ready()
+        return True
 
     def begin(self):
         if self.goes_on:
-            return self.step("boot", self.boot) and self.step("start the units", self.wait_ready)
-        return (
+            return self.go_on()
+        well = (
             self.step("boot", self.boot)
             and self.step("install the package", self.install)
             and self.step("start the units", self.ready)
             and self.step("atoll doctor", self.doctor)
         )
+        if well:
+            self.keep_started()
+        return well
 
     def middle(self):
+        self.step("settings, and a restart", self.settings_anew)
         for name in CAPABILITIES:
             if name not in self.without:
                 self.step(name.replace("_", " "), getattr(self.smoke, name))
@@ -354,8 +374,6 @@ class Life:
                 return False
             if not self.only_cuts:
                 self.middle()
-            elif not self.goes_on:
-                self.step("keep the disk", self.keep_started)
             self.clear()
             for number in range(self.cuts):
                 self.step(f"power cut {number + 1}", self.cut, number)

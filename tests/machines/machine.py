@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 MEMORY_MB = 4096
 BOOT_S = 1800
-COMMAND_S = 1800
+COMMAND_S = 3600
 PROBE_S = 30
 KERNEL = "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off no5lvl cryptomgr.notests quiet"
 
