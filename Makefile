@@ -58,8 +58,8 @@ install: build ## copies programs, templates, units and an example configuration
 	@[ -n "$(DESTDIR)" ] || tools/deps run criu
 	@tools/install "$(DESTDIR)" "$(PREFIX)"
 
-uninstall: ## removes what install copied; keeps configuration, data and cache
-	@tools/uninstall "$(DESTDIR)" "$(PREFIX)"
+uninstall: ## removes what install copied; keeps configuration, data and cache (SANDBOXES=keep: sandboxes as well)
+	@SANDBOXES=$(SANDBOXES) tools/uninstall "$(DESTDIR)" "$(PREFIX)"
 
 deb: ## makes a Debian package for this release: build/deb/atoll_*.deb
 	@tools/deb

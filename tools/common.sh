@@ -74,3 +74,9 @@ A program that was built on Debian 12 also ran on Ubuntu 24.04: build it there w
 copy DIR here, and ask \`atoll doctor\`. ATOLL_ANY_SYSTEM=yes goes on all the same." ;;
     esac
 }
+
+# version_before: the version that is upgraded from, a tag or a commit: the newest tag before HEAD, and as
+# long as there is none, the last commit that was published without one.
+version_before() {
+    git -C "$GIT_CONFIG_VALUE_0" describe --abbrev=0 --tags HEAD^ 2>/dev/null || echo 99854b4
+}

@@ -586,14 +586,45 @@ static void volume_work(void *ctx, struct task_result *result, int fds[KEEPER_FD
     result->err = answer.err;
 }
 
-/* It is on the disk when it is answered, and how much waits to be written is the tenants' doing. */
-static void handle_volume_make(struct handler *handler, uint64_t client,
-                               const struct keeper_request *req)
+static void volume_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                         task_work *work)
 {
     struct keeper_request named = *req;
 
     (void)snprintf(named.id, sizeof(named.id), "volume-%.*s", VOLUME_NAME_SHOWN, req->volume.name);
-    pending_begin(handler, client, &named, volume_work, false);
+    pending_begin(handler, client, &named, work, false);
+}
+
+/* It is on the disk when it is answered, and how much waits to be written is the tenants' doing. */
+static void handle_volume_make(struct handler *handler, uint64_t client,
+                               const struct keeper_request *req)
+{
+    volume_begin(handler, client, req, volume_work);
+}
+
+static void settle_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    struct pending *pending = ctx;
+
+    (void)fds;
+    if (syncfs(pool_fd(pending->handler->kit->pool)) < 0) {
+        result->status = err_sys(&result->err, "write the end of volume %s to the disk",
+                                 pending->req.volume.name);
+    }
+}
+
+/* The server forgets a volume when this is answered: if the volume came back with a power cut, nobody
+ * would ever remove it. */
+static void handle_volume_remove(struct handler *handler, uint64_t client,
+                                 const struct keeper_request *req)
+{
+    struct keeper_answer answer = answer_at_once(handler->kit, req);
+
+    if (answer.status < 0) {
+        answer_plain(handler, client, &answer);
+    } else {
+        volume_begin(handler, client, req, settle_work);
+    }
 }
 
 static void restore_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
@@ -676,7 +707,8 @@ static void pending_mend(struct handler *handler, const struct keeper_request *r
         if (!(req->save.flags & KEEPER_SAVE_LOOK)) {
             saved_abandon(handler->kit->pool, req->save.name);
         }
-    } else if (req->op == KEEPER_PACK || req->op == KEEPER_VOLUME_MAKE) {
+    } else if (req->op == KEEPER_PACK || req->op == KEEPER_VOLUME_MAKE ||
+               req->op == KEEPER_VOLUME_REMOVE) {
         return;
     } else if (req->op == KEEPER_RESTORE) {
         result->made = req->plan.keeps_disk ? JAIL_GROUPS : JAIL_ALL;
@@ -802,6 +834,7 @@ void handler_request(struct handler *handler, uint64_t client, const struct keep
         [KEEPER_PACK] = handle_pack,
         [KEEPER_SOCKETS] = handle_sockets,
         [KEEPER_VOLUME_MAKE] = handle_volume_make,
+        [KEEPER_VOLUME_REMOVE] = handle_volume_remove,
     };
     struct keeper_answer answer;
     struct err err = {0};

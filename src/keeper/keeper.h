@@ -61,7 +61,8 @@ enum keeper_op {
     KEEPER_FORGET = 10, /* save.name: removes what was saved; fine if gone already */
     KEEPER_LIST_SAVED = 11,    /* save.name: the next one saved, in `saved`; as LIST */
     KEEPER_VOLUME_MAKE = 12,   /* volume: an empty one; -EEXIST when there is one of that name */
-    KEEPER_VOLUME_REMOVE = 13, /* volume: fine if gone; -EBUSY while a jail has it mounted */
+    KEEPER_VOLUME_REMOVE = 13, /* volume: fine if gone; -EBUSY while a jail has it mounted. It is
+                                  gone from the disk when it is answered */
     KEEPER_VOLUME_USAGE = 14,  /* volume: its bytes, in usage.disk_bytes */
     KEEPER_PACK = 15,    /* save.name: compresses the memory saved under it, which takes its time;
                             fine when it is done. -EBUSY while another is at it */

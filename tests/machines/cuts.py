@@ -17,6 +17,7 @@ ACKNOWLEDGEMENTS_MAX = 5
 LINGER_S_MAX = 8.0
 WORK_S_MAX = 900
 LIFE_S = 36000
+EARLY = 0.5  # of the rounds, in which the kernel writes at once what nobody has asked it to write yet
 
 # Keeps a word in its memory, and writes it down when it is asked.
 KEEPER = """X=%s; trap 'echo $X >/home/user/told' USR1; sleep infinity & while :; do wait; done"""
@@ -302,6 +303,7 @@ def work_until_cut(smoke, machine, seed):
     """Lets clients work, takes the power away, and returns the ledger and what the disk said."""
     chance = random.Random(seed)
     ledger = Ledger()
+    machine.write_early(chance.random() < EARLY)
     wanted, linger = chance.randint(1, ACKNOWLEDGEMENTS_MAX), chance.uniform(0, LINGER_S_MAX)
     clients = [Client(smoke, ledger, chance.random()) for _ in range(CLIENTS)]
     for client in clients:

@@ -1,12 +1,13 @@
 """The life of atoll on one machine, step by step: `life.py RELEASE IMAGE WORK NEW OLD`.
 
-The package of the commit OLD is installed, used, and upgraded to NEW; every capability is tried, the
-machine is rebooted, cut off a few times, and the package removed and purged. Each step is told as it
+The package of the commit NEW is installed, every capability is tried, the machine is rebooted and cut off a
+few times, and the package removed and purged. Then OLD is installed, used, and upgraded to NEW. Each step is told as it
 ends, and on record in WORK/result.json. A step that fails fails the run; the next ones are tried all
 the same where they can be.
 
 ATOLL_MACHINES_CUTS is the number of power cuts (3), ATOLL_MACHINES_SEED their seed. ATOLL_MACHINES_ONLY=cuts
-leaves out all but the first start and the cuts; the disk after that start is kept for the next time.
+leaves out all but the first start and the cuts. The disk after that start is kept, with the record of the steps up to
+there, and the next run of the same package begins with both.
 ATOLL_MACHINES_WITHOUT names capabilities that are not tried, separated by commas."""
 
 import json
@@ -30,6 +31,10 @@ from world import Authority, Names, Web  # noqa: E402
 
 READY_S = 3600  # the first start unpacks the base template
 OUTSIDE = "10.0.2.2"  # this machine's loopback, as the other one sees it
+DOWN_S_MAX = 75  # systemd waits 90 s for a process that does not end
+SAFE = "/root/templates"  # where no purge looks for them
+# The unit of the last commit without a tag filters the keeper's system calls, and a filtered keeper saves no memory.
+UNFILTERED = "RestrictAddressFamilies=\\nLockPersonality=no\\nProtectClock=no\\nProtectKernelLogs=no\\nRestrictRealtime=no\\n"
 APT = "DEBIAN_FRONTEND=noninteractive apt-get -y -q -o Dpkg::Options::=--force-confold"
 
 
@@ -53,6 +58,8 @@ class World:
 
 
 class Life:
+    slow = {"start_ready_s": "900"}
+
     def __init__(self, release, image, work, new, old):
         self.release, self.image, self.work = release, Path(image), Path(work)
         self.new, self.old = new, old
@@ -64,7 +71,7 @@ class Life:
         self.world = World(tempfile.mkdtemp(dir=self.work))
         package = (self.image / f"{new}.deb").resolve().stem
         self.started = (self.image / "disk.img").resolve().parent / f"{package}.started"
-        self.goes_on = self.only_cuts and self.started.exists()
+        self.goes_on = self.started.exists()
         self.machine = Machine(self.image, self.work / "machine", self.started if self.goes_on else None)
         self.steps, self.rounds, self.about, self.kept = [], [], {}, {}
         self.smoke = None
@@ -109,27 +116,55 @@ class Life:
         }  # fmt: skip
         return f"{name}, Linux {kernel}, systemd {systemd.split()[1]}, cgroup v2 alone"
 
-    def apt(self, words):
-        said = self.machine.ssh(f"{APT} {words} 2>&1").stdout
-        return said
+    def apt(self, words, check=True):
+        return self.machine.ssh(f"{APT} {words} 2>&1", check)
 
-    def package(self, commit):
+    def package(self, commit, check=True):
         self.machine.send(self.image / f"{commit}.deb", "/root/atoll.deb")
-        return self.apt("install --allow-downgrades --no-install-recommends /root/atoll.deb")
+        return self.apt("install --allow-downgrades --no-install-recommends /root/atoll.deb", check)
 
-    def install(self, commit):
-        """What an administrator has written already is kept by the package."""
-        settings = {"listen": "0.0.0.0:3000", "pool_size": "8G", "parked_max": "2", "start_ready_s": "900"}
-        settings |= self.world.settings()
-        templates = {"code_interpreter": "code-interpreter-v1", "mcp_gateway": "mcp-gateway"}
-        wanted = [] if self.only_cuts else [name for tried, name in templates.items() if tried not in self.without]
-        settings["with_templates"] = ",".join(wanted) or "none"
+    def configure(self, templates, **more):
+        """What an administrator has written before the package comes."""
+        settings = {"listen": "0.0.0.0:3000", "pool_size": "8G", "parked_max": "2", **more}
+        settings |= self.world.settings() | {"with_templates": ",".join(templates) or "none"}
         text = "".join(f"{name} = {value}\n" for name, value in settings.items())
         self.machine.ssh(f"mkdir -p /etc/atoll && cat >/etc/atoll/atoll.conf <<'END'\n{text}END")
         self.machine.send(self.world.authority.cert, "/etc/atoll/world.pem")
-        self.package(commit)
+        return text
+
+    def install(self):
+        text = self.configure([], **self.slow)
+        self.package(self.new)
         assert self.machine.ssh("cat /etc/atoll/atoll.conf").stdout == text, "the configuration was replaced"
+        return self.version()
+
+    def settings_anew(self):
+        """The administrator wants more templates, and has restarted the server."""
+        named = {"code_interpreter": "code-interpreter-v1", "mcp_gateway": "mcp-gateway"}
+        templates = [name for tried, name in named.items() if tried not in self.without]
+        self.configure(templates, **self.slow)
+        self.machine.ssh("systemctl restart --no-block atoll-templates.service && systemctl restart atoll.service")
+        self.wait_ready()
+        return ", ".join(templates)
+
+    def version(self):
         return self.machine.ssh("dpkg-query -W -f '${Version}' atoll").stdout
+
+    def install_previous(self):
+        """As it was installed then: by a package, or by `make install`, with the libraries that the package
+        needs, which a purge of it leaves."""
+        self.smoke = None
+        self.configure([])
+        if (self.image / f"{self.old}.deb").exists():
+            self.package(self.old)
+        else:
+            self.machine.send(self.image / f"{self.old}.tar", "/root/atoll.tar")
+            self.machine.ssh("tar -x --keep-old-files -C / -f /root/atoll.tar --exclude=./etc/atoll && rm /root/atoll.tar")
+            drop_in = "/etc/systemd/system/atoll-keeper.service.d"
+            self.machine.ssh(f"mkdir -p {drop_in} && printf '[Service]\\n{UNFILTERED}' >{drop_in}/memory.conf")
+            self.machine.ssh("systemctl daemon-reload && systemctl enable --now --no-block atoll.service")
+        self.wait_ready()
+        return self.machine.ssh("atoll version").stdout.strip()
 
     def ready(self):
         """The first start finds all that it needs on a stock kernel, whose parts are modules."""
@@ -198,15 +233,28 @@ class Life:
         return f"the running sandbox {'goes on' if survives else 'is gone, as documented'}, the rest is there"
 
     def upgrade(self):
+        """Over a `make install` the package says what to do first, and that is done."""
+        if not (self.image / f"{self.old}.deb").exists():
+            refused = self.package(self.new, check=False)
+            wanted = "make uninstall PREFIX=/usr/local SANDBOXES=keep"
+            assert refused.returncode and wanted in refused.stdout, refused.stdout
+            self.machine.ssh("mkdir -p /root/atoll/tools")
+            for name in ("common.sh", "uninstall"):
+                self.machine.send(ROOT / "tools" / name, f"/root/atoll/tools/{name}")
+            self.machine.ssh("SANDBOXES=keep bash /root/atoll/tools/uninstall '' /usr/local")
+            self.machine.ssh("rm -r /root/atoll /etc/systemd/system/atoll-keeper.service.d")
         self.package(self.new)
         self.wait_ready()
         self.kept_works(survives=True)
-        return self.machine.ssh("dpkg-query -W -f '${Version}' atoll").stdout
+        return self.version()
 
     def reboot(self):
-        self.machine.reboot()
+        """A sandbox runs meanwhile; nothing that it does may hold up the shutdown."""
+        down_s = self.machine.reboot()
+        late = self.machine.ssh("journalctl -b -1 -o cat | grep -E 'timed out|Killing process' || true").stdout
+        assert down_s < DOWN_S_MAX and not late, f"down after {down_s:.0f} s: {late}"
         self.wait_ready()
-        return self.kept_works(survives=False)
+        return f"down after {down_s:.0f} s; {self.kept_works(survives=False)}"
 
     def javascript(self):
         tests = ROOT / "tests"
@@ -236,6 +284,7 @@ class Life:
         cuts.Look(self.smoke, self.machine, cuts.Ledger()).clear(cuts.pool(self.machine))
 
     def removed(self):
+        self.machine.ssh(f"mkdir -p {SAFE} && ln /var/cache/atoll/templates/*.tar.zst {SAFE}")
         sandbox = Sandbox.create(timeout=LIFE_S, **self.smoke.sdk)
         self.apt("remove atoll")
         ask = "pgrep -l atoll; ls /usr/bin/atoll /usr/lib/atoll 2>/dev/null; true"
@@ -252,6 +301,9 @@ class Life:
         return "the data is kept, as nobody asked for its end"
 
     def purged_with_data(self):
+        """What was kept is there when the package comes again; then nothing is."""
+        self.templates_back()
+        self.configure([])
         self.package(self.new)
         self.wait_ready()
         self.machine.ssh("echo atoll atoll/purge_data boolean true | debconf-set-selections")
@@ -260,40 +312,60 @@ class Life:
         assert "/var/lib/atoll\n" not in left and "pool" not in left and "atoll:" not in left, left
         return "nothing is left"
 
+    def templates_back(self):
+        self.machine.ssh(f"mkdir -p /var/cache/atoll/templates && ln {SAFE}/* /var/cache/atoll/templates/")
+
     # ---- all of it ----
 
     def keep_started(self):
-        """The next run with cuts alone begins here."""
         self.machine.power_off()
+        (self.started.with_suffix(".json")).write_text(json.dumps({"about": self.about, "steps": self.steps}))
         subprocess.run(["cp", "--sparse=always", self.machine.disk, self.started.with_suffix(".new")], check=True)
         self.started.with_suffix(".new").rename(self.started)
-        self.machine.start()
+        self.machine.start(seed=self.seed)
         self.wait_ready()
+
+    def go_on(self):
+        kept = json.loads(self.started.with_suffix(".json").read_text())
+        self.about, self.steps = kept["about"], kept["steps"]
+        self.say("goes on from the first start of an earlier run with this package")
+        for step in self.steps:
+            self.say(f"ok  {step['name']} ({step['seconds']} s): {step['sentence']}")
+        self.machine.start(seed=self.seed)
+        self.wait_ready()
+        return True
 
     def begin(self):
         if self.goes_on:
-            return self.step("boot", self.boot) and self.step("start the units", self.wait_ready)
-        first = self.new if self.only_cuts else self.old
-        return (
+            return self.go_on()
+        well = (
             self.step("boot", self.boot)
-            and self.step("install the package", self.install, first)
+            and self.step("install the package", self.install)
             and self.step("start the units", self.ready)
             and self.step("atoll doctor", self.doctor)
         )
+        if well:
+            self.keep_started()
+        return well
 
     def middle(self):
-        self.step("sandboxes before the upgrade", self.prepare)
-        self.step("upgrade from the previous version", self.upgrade)
+        self.step("settings, and a restart", self.settings_anew)
         for name in CAPABILITIES:
             if name not in self.without:
                 self.step(name.replace("_", " "), getattr(self.smoke, name))
         self.step("JavaScript SDK", self.javascript)
-        self.step("reboot", self.reboot)
+        if self.step("sandboxes before the reboot", self.prepare):
+            self.step("reboot", self.reboot)
 
     def end(self):
         self.step("remove the package", self.removed)
         self.step("purge the package", self.purged)
         self.step("install again, and purge with its data", self.purged_with_data)
+        self.templates_back()
+        if self.step("install the previous version", self.install_previous) and self.step(
+            "sandboxes before the upgrade", self.prepare
+        ):
+            self.step("upgrade from the previous version", self.upgrade)
 
     def live(self):
         self.say(f"power cuts: {self.cuts} with the seeds from {self.seed} on")
@@ -302,8 +374,6 @@ class Life:
                 return False
             if not self.only_cuts:
                 self.middle()
-            elif not self.goes_on:
-                self.step("keep the disk", self.keep_started)
             self.clear()
             for number in range(self.cuts):
                 self.step(f"power cut {number + 1}", self.cut, number)

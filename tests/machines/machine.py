@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 MEMORY_MB = 4096
 BOOT_S = 1800
-COMMAND_S = 1800
+COMMAND_S = 3600
 PROBE_S = 30
 KERNEL = "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off no5lvl cryptomgr.notests quiet"
 
@@ -37,7 +37,7 @@ def free_port():
 
 def qemu(accelerator, *words):
     return [
-        *("nice", "-n", "15", "qemu-system-x86_64", "-accel", accelerator, "-smp", "2"),
+        *("nice", "-n", "5", "qemu-system-x86_64", "-accel", accelerator, "-smp", "2"),
         *("-cpu", "max,-la57" if accelerator.startswith("tcg") else "host"),
         *("-m", str(MEMORY_MB), "-display", "none", "-monitor", "none", "-no-user-config", "-nodefaults"),
         *words,
@@ -140,15 +140,30 @@ class Machine:
         """What lies in the directories of the pool that outlive sandboxes."""
         return self.ssh("cd /var/lib/atoll/pool && ls -d saved/* layers/* volumes/* 2>/dev/null; true").stdout.split()
 
+    def write_early(self, early):
+        """Whether its kernel writes what programs wrote a tenth of a second later, and not half a minute: then
+        much is in the disk's cache, unflushed, at every moment."""
+        every, after = (10, 10) if early else (500, 3000)
+        self.ssh(f"sysctl -q vm.dirty_writeback_centisecs={every} vm.dirty_expire_centisecs={after}")
+
+    def said(self):
+        """What it has said on its console since it was started."""
+        return (self.place / "console").read_text(errors="replace")
+
     def reboot(self):
-        boot = self.ssh("cat /proc/sys/kernel/random/boot_id").stdout
+        """Returns after how many seconds it was down; it is up again then."""
+        boot, ended = self.ssh("cat /proc/sys/kernel/random/boot_id").stdout, "reboot: Restarting system"
+        before, began = self.said().count(ended), time.monotonic()
         self.ssh("systemctl reboot", check=False)
+        until(lambda: self.alive() and self.said().count(ended) > before, "it is down", BOOT_S)
+        down_s = time.monotonic() - began
 
         def anew():
             done = self.ssh("cat /proc/sys/kernel/random/boot_id", check=False, limit_s=60)
             return self.alive() and done.returncode == 0 and done.stdout != boot
 
         until(anew, "it is up again", BOOT_S)
+        return down_s
 
     def cut(self):
         """Takes its power away, and returns what its disk says of it."""

@@ -3,9 +3,11 @@ there. The data directory lies on a disk of its own, a file of which a copy is t
 whatever the daemon had not made the kernel write is not in it. All processes end, all is unmounted, and
 the next daemon finds the copy."""
 
+import ctypes
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -14,7 +16,9 @@ from pathlib import Path
 import httpx
 import pytest
 from daemon import Daemon, children, until
-from e2b import Sandbox, Volume
+from e2b import Sandbox, Secret, Volume
+
+CLONE_NEWNS = 0x00020000
 
 # Counts in memory and on disk.
 COUNTER = """
@@ -103,13 +107,11 @@ class Machine(Daemon):
     def lose_power(self):
         # At once, and all of it as it is in one moment.
         do("cp", "--reflink=always", self.shelf / self.disk, self.shelf / "after")
-        whole = self.unplug()
-        if whole:
-            os.rename(self.shelf / "after", self.shelf / self.disk)
+        # Were the old disk held, the copy would be another file system beside it, with another name.
+        assert self.unplug(), "somebody holds the old disk"
+        os.rename(self.shelf / "after", self.shelf / self.disk)
         self.plug()
         self.start()
-        # Else the copy would be another file system beside it, with another name.
-        assert whole, "the mount namespace of another program holds the old disk"
 
     def scrap(self):
         if self.process.poll() is None:
@@ -119,8 +121,16 @@ class Machine(Daemon):
         shutil.rmtree(self.home)
 
 
+def mounts_of_our_own():
+    """Other programs that make a mount namespace would hold the disk after its end."""
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS) < 0:
+        raise OSError(ctypes.get_errno(), "unshare the mounts")
+    do("mount", "--make-rprivate", "/")
+
+
 @pytest.fixture(scope="module")
 def machine():
+    mounts_of_our_own()
     machine = Machine()
     try:
         machine.start()
@@ -200,6 +210,25 @@ def test_a_file_that_was_put_into_a_volume_is_there_and_whole(machine, monkeypat
     with Sandbox.create(timeout=3600, volume_mounts={"/data": "filled"}, **machine.sdk) as sandbox:
         assert sandbox.commands.run("cat /data/file").stdout == "kept"
     Volume.destroy(volume.volume_id, api_url=machine.url, api_key=machine.key)
+
+
+def test_a_volume_that_was_removed_does_not_come_back(machine):
+    """Its row is gone for good once its files are: nobody would remove them a second time."""
+    team = {"api_url": machine.url, "api_key": machine.key}
+    volume = Volume.create("removed", **team)
+    place = machine.data / "pool" / "volumes" / volume.volume_id
+    assert place.is_dir()
+    Volume.destroy(volume.volume_id, **team)
+    until(lambda: not place.exists(), "its files are gone")
+    until(lambda: not rows(machine, volume.volume_id), "its row is gone")
+    Secret.create("later", "value", **team)  # which puts the end of that row on the disk as well
+    machine.lose_power()
+    until(lambda: not place.exists() or rows(machine, volume.volume_id), "nobody has forgotten it")
+
+
+def rows(machine, volume_id):
+    with sqlite3.connect(f"file:{machine.data}/state/atoll.db?mode=ro", uri=True) as store:
+        return store.execute("SELECT id FROM volumes WHERE id = ?", (volume_id,)).fetchall()
 
 
 def test_a_machine_that_lacks_something_refuses_and_says_what(machine):

@@ -5,7 +5,6 @@ virtual machines: `make test-machines`.
 
 ATOLL_POWER_ROUNDS is their number, ATOLL_POWER_SEED the seed of the first."""
 
-import ctypes
 import hashlib
 import os
 import random
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from daemon import children, processes, until
-from test_power import Machine, do
+from test_power import Machine, do, mounts_of_our_own
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"
 sys.path.insert(0, str(MACHINES))
@@ -24,7 +23,6 @@ sys.path.insert(0, str(MACHINES))
 import cuts  # noqa: E402
 from smoke import Smoke  # noqa: E402
 
-CLONE_NEWNS = 0x00020000
 ROUNDS = int(os.environ.get("ATOLL_POWER_ROUNDS", "2"))
 SEED = int(os.environ.get("ATOLL_POWER_SEED") or random.SystemRandom().randrange(1 << 32))
 
@@ -102,16 +100,12 @@ class Cuttable(Machine):
             self.plug()
         super().start(listen=self.listen)
 
+    def write_early(self, early):
+        """The kernel is that of all."""
+
     def pool_names(self):
         pool = self.data / "pool"
         return [str(path.relative_to(pool)) for name in ("saved", "layers", "volumes") for path in (pool / name).glob("*")]
-
-
-def mounts_of_our_own():
-    """Other programs that make a mount namespace would hold the disk after its end."""
-    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS) < 0:
-        raise OSError(ctypes.get_errno(), "unshare the mounts")
-    do("mount", "--make-rprivate", "/")
 
 
 @pytest.fixture(scope="module")
