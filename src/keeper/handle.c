@@ -613,8 +613,8 @@ static void settle_work(void *ctx, struct task_result *result, int fds[KEEPER_FD
     }
 }
 
-/* The server forgets a volume when this is answered: if the volume came back with a power cut, nobody
- * would ever remove it. */
+/* The server forgets a volume when this is answered: if the volume came back with a power cut,
+ * nobody would ever remove it. */
 static void handle_volume_remove(struct handler *handler, uint64_t client,
                                  const struct keeper_request *req)
 {
