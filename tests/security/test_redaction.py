@@ -19,6 +19,7 @@ BUILD = pathlib.Path(PROGRAM).parent
 PASSWORD = "registry-password-7b21-x9"
 BEARER = "registry-bearer-5521-token-of-the-registry"
 KEY = "model-key-4417-that-programs-may-say"
+ANSWERS = "http://events.e2b.local/me"  # in every sandbox: the tools ask whether the model can be reached
 BASIC = base64.b64encode(f"me:{PASSWORD}".encode()).decode().rstrip("=")
 
 
@@ -78,7 +79,7 @@ SAID = {"as it is": 'echo "invalid x-api-key: $ANTHROPIC_API_KEY" >&2',
 @pytest.mark.parametrize("injection", ["sandbox", "command"])
 def test_no_error_of_a_program_repeats_the_key_that_it_was_given(tools, injection):
     """A program that was given a key says it as it fails: the tool's error has a mark in its place, also where the sentence is cut."""
-    box = tools.create_sandbox(envs={"ANTHROPIC_API_KEY": KEY}, env_injection=injection)["sandbox_id"]
+    box = tools.create_sandbox(envs={"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": ANSWERS}, env_injection=injection)["sandbox_id"]
     try:
         for how, script in SAID.items():
             tools.write_sandbox_file(sandbox_id=box, path="/tmp/claude", content=f"#!/bin/bash\n{script}\nexit 1\n", mode="755")
