@@ -25,7 +25,7 @@ static void degrade(json_t *list, const char *what, const char *message)
     (void)json_array_append_new(list, one);
 }
 
-static json_t *degraded(const struct keeper_client *keeper)
+static json_t *degraded(const struct keeper_client *keeper, const struct sandboxes *sandboxes)
 {
     json_t *list = json_array();
 
@@ -33,6 +33,12 @@ static json_t *degraded(const struct keeper_client *keeper)
         degrade(list, "keeper",
                 "The keeper is away: running sandboxes go on, new ones cannot be created.");
         return list;
+    }
+    if (!sandboxes_adopted(sandboxes)) {
+        degrade(
+            list, "adoption",
+            "The start still looks for the sandboxes on record: one that is listed as running may "
+            "be gone, and new ones wait.");
     }
     const struct keeper_status *status = keeper_client_status(keeper);
     for (size_t i = 0; status && i < countof(lacks); i++) {
@@ -97,7 +103,7 @@ void handle_health(struct call *call, const json_t *body)
         answer_e2b(call);
         return;
     }
-    json_t *list = degraded(options->keeper);
+    json_t *list = degraded(options->keeper, options->sandboxes);
     json_t *reply = json_object();
     (void)json_object_set_new(reply, "status",
                               json_string(json_array_size(list) ? "degraded" : "ok"));

@@ -166,6 +166,11 @@ void sandboxes_count_end(struct sandboxes *all, const char *reason)
     all->ended[i]++;
 }
 
+bool sandboxes_adopted(const struct sandboxes *all)
+{
+    return all->adoption == ADOPT_READY;
+}
+
 struct sandboxes_figures sandboxes_figures(const struct sandboxes *all)
 {
     struct sandboxes_figures figures = {

@@ -334,6 +334,9 @@ struct sandboxes_figures {
 };
 struct sandboxes_figures sandboxes_figures(const struct sandboxes *all);
 
+/* Whether every sandbox on record is attached, or recorded as gone, since the keeper came. */
+bool sandboxes_adopted(const struct sandboxes *all);
+
 /* Of parked ones: how many there are of each build of a built-in template, and of each of the
  * team's that was used lately. */
 void sandboxes_parked_each(const struct sandboxes *all, const char *team_id,

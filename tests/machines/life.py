@@ -183,7 +183,8 @@ class Life:
         def connected():
             self.machine.alive()
             try:
-                return self.smoke.api("GET", "/health").json().get("keeperConnected")
+                health = self.smoke.api("GET", "/health").json()
+                return health["keeperConnected"] and not any(one["what"] == "adoption" for one in health["degraded"])
             except Exception:
                 return False
 

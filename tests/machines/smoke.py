@@ -166,8 +166,13 @@ class Smoke:
             except CommandExitException as failed:
                 assert failed.exit_code, failed
             assert self.run(sandbox, "echo well") == "well\n"
-            forks = "import os\ntry:\n  for n in range(9999):\n    if not os.fork(): os.read(0, 1)\nexcept OSError: print('refused')"
-            handle = sandbox.commands.run(f"ulimit -u unlimited; python3 -c \"{forks}\"", background=True, stdin=True, timeout=0)
+            # Threads, which count as processes do: as many processes would reach the limit of memory first.
+            threads = (
+                "import threading\nthreading.stack_size(65536)\nstay = threading.Event()\ntry:\n"
+                "  for n in range(99999): threading.Thread(target=stay.wait, daemon=True).start()\n"
+                "except RuntimeError: print('refused', flush=True)\nstay.wait()"
+            )
+            handle = sandbox.commands.run(f"ulimit -u unlimited; python3 -c \"{threads}\"", background=True, timeout=0)
             refused = threading.Event()
             threading.Thread(target=self._look_for, args=(handle, "refused", refused), daemon=True).start()
             assert refused.wait(WAIT_S), "a sandbox has as many processes as it likes"

@@ -454,8 +454,10 @@ static void a_restart_adopts(void)
     open_house();
     CHECK(find(ids[0])); /* found from the first moment */
     CHECK(!find(ids[2]));
+    CHECK(find(ids[1]) && !sandboxes_adopted(all)); /* it has not been looked for yet */
     create(60000);
     UNTIL(ready == 1);
+    CHECK(sandboxes_adopted(all));
     UNTIL(!jail_find("iorphan") && !jail_find(ids[2]));
     UNTIL(created.calls == 1);
     CHECK_INT(created.error, 0);
