@@ -128,9 +128,11 @@ def by_sandbox(events):
 
 def cgroups_of(ids):
     """Directories below any hierarchy that bear the name of one of these sandboxes."""
+    ids = set(ids)
     found = []
-    for parent in Path("/sys/fs/cgroup").glob("**/atoll-*"):
-        found += [path for path in parent.iterdir() if path.is_dir() and path.name in ids]
+    for top, names, _ in os.walk("/sys/fs/cgroup"):  # which passes over groups of other daemons that go meanwhile
+        if Path(top).name.startswith("atoll-"):
+            found += [Path(top) / name for name in names if name in ids]
     return found
 
 

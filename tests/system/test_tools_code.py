@@ -149,8 +149,8 @@ def test_bad_requests_are_refused_with_the_path(api, daemon):
     good = {"code": "1", "language": "python"}
     for change, said in [({"language": "cobol"}, "language"), ({"code": ""}, "code"), ({"code": None}, "code"),
                          ({"packages": ["--index-url=x"]}, "packages[0]"), ({"packages": ["a;b"]}, "packages[0]"),
-                         ({"packages": "requests"}, "packages"), ({"timeout_seconds": 121}, "timeout_seconds"),
-                         ({"timeout_seconds": 0}, "timeout_seconds"), ({"envs": {"A": 1}}, "envs"),
+                         ({"packages": 1}, "packages"), ({"timeout_seconds": 121}, "timeout_seconds"),
+                         ({"timeout_seconds": 0}, "timeout_seconds"), ({"envs": {"A": [1]}}, "envs"),
                          ({"files": {"": "x"}}, "files"), ({"extra": 1}, "extra")]:
         answer = api.post("/api/code/execute", json=good | change)
         assert answer.status_code == 400 and said in answer.json()["message"], answer.text

@@ -158,7 +158,7 @@ def records(database, box):
     ({"template_alias": "no-such"}, "template 'no-such' not found"),
     ({"unknown": 1}, "unknown:"),
     ({"ports": [0]}, "ports[0]:"),
-    ({"envs": {"A": 1}}, "envs.A:"),
+    ({"envs": {"A": [1]}}, "envs.A:"),
     ({"env_injection": "file"}, "env_injection:"),
     ({"timeout_seconds": 10**9}, "Timeout cannot be greater"),
     ({"envs": {"A": "x" * 60000}, "env_injection": "command"}, "envs:"),
