@@ -99,7 +99,7 @@ class Life:
     def record(self):
         result = {
             "release": self.release, "commit": self.new, "previous": self.old, "about": self.about,
-            "steps": self.steps, "seed": self.seed, "rounds": self.rounds,
+            "steps": self.steps, "seed": self.seed, "rounds": self.rounds, "without": sorted(self.without),
         }  # fmt: skip
         (self.work / "result.json").write_text(json.dumps(result, indent=1))
 

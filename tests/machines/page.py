@@ -72,6 +72,9 @@ def table(runs):
         if not name.startswith("power cut"):
             steps = [next((step for step in run["steps"] if step["name"] == name), None) for run in runs]
             lines.append(f"| {name} | " + " | ".join(cell(step) for step in steps) + " |")
+    for name in dict.fromkeys(name.replace("_", " ") for run in runs for name in run.get("without", [])):
+        if name not in names:
+            lines.append(f"| {name} |" + " not tried |" * len(runs))
     for run in runs:
         run["good"] = sum(not row["faults"] for row in run["rounds"])
     lines.append("| power cuts | " + " | ".join(f"{run['good']} of {len(run['rounds'])} rounds" for run in runs) + " |")
