@@ -144,7 +144,8 @@ def mounts(daemon):
 
 
 def sockets(daemon):
-    return sorted(path.name for path in (daemon.data / "run").iterdir())
+    """And whatever else lies there, except for locks: each is made when it is first taken."""
+    return sorted(path.name for path in (daemon.data / "run").iterdir() if path.suffix != ".lock")
 
 
 def listed(api):
