@@ -52,7 +52,7 @@ const CASES = {
   },
   create_claude_code_sandbox: { refused: { permissions_preset: 'nonsense' }, says: /permissions_preset/ },
   create_nextjs_sandbox: { refused: { port: 1 }, says: /port/ },
-  create_nextjs_bun_sandbox: { refused: { project_name: '' }, says: /project_name/ },
+  create_nextjs_bun_sandbox: { refused: { project_name: '../up' }, says: /project_name/ },
   list_sandboxes: async (call) => assert.ok(Array.isArray((await call('list_sandboxes')).sandboxes)),
   pause_sandbox: async (call) => {
     const made = await call('create_sandbox', { timeout_seconds: 60 })
