@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/compiler.h"
@@ -90,4 +91,15 @@ void host_pids_limit(int group_fd)
         log_warn("the processes of all sandboxes together have no limit: %s",
                  strerrordesc_np(err.code));
     }
+}
+
+int host_memory(uint64_t *out, struct err *err)
+{
+    struct sysinfo info;
+
+    if (sysinfo(&info) < 0) {
+        return err_sys(err, "ask for the host's memory");
+    }
+    *out = (uint64_t)info.totalram * info.mem_unit;
+    return 0;
 }

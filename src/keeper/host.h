@@ -13,6 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/compiler.h"
+#include "base/err.h"
+
 enum { HOST_LIMITS = 4 };
 
 struct host_limit {
@@ -22,6 +25,9 @@ struct host_limit {
     const char *what; /* "processes and threads" */
 };
 extern const struct host_limit host_limits[HOST_LIMITS]; /* the first is kernel.pid_max */
+
+/* The memory of the machine, in bytes. */
+must_check int host_memory(uint64_t *out, struct err *err);
 
 /* Its value now; 0 when this kernel has none. */
 uint64_t host_limit_read(const struct host_limit *limit);

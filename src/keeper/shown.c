@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/procfile.h"
+#include "keeper/host.h"
 #include "keeper/tenant_file.h"
 
 enum {
@@ -101,15 +101,14 @@ static void shown_freep(struct shown **shown)
 int shown_new(struct shown **out, struct err *err)
 {
     scoped(shown_freep) struct shown *shown = xnew(struct shown);
-    struct sysinfo info;
+    int r = host_memory(&shown->memory_bytes, err);
 
-    if (sysinfo(&info) < 0) {
-        return err_sys(err, "ask for the host's memory");
+    if (r < 0) {
+        return r;
     }
-    shown->memory_bytes = (uint64_t)info.totalram * info.mem_unit;
     shown->boot_s = (clock_usec(CLOCK_REALTIME) - clock_usec(CLOCK_BOOTTIME)) / 1000000;
     cpus_find(shown);
-    int r = cpuinfo_read(shown, err);
+    r = cpuinfo_read(shown, err);
     if (r < 0) {
         return r;
     }

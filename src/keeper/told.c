@@ -7,13 +7,13 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "keeper/btf.h"
+#include "keeper/host.h"
 #include "keeper/told_program.h"
 
 enum { TYPES_BYTES_MAX = 64 * 1024 * 1024 };
@@ -169,15 +169,14 @@ static void told_closep(struct told **told)
 int told_open(struct told **out, struct err *err)
 {
     scoped(told_closep) struct told *told = xnew(struct told);
-    struct sysinfo host;
 
     *told = (struct told){.map_fd = -1, .links = {-1, -1, -1}};
-    if (sysinfo(&host) < 0) {
-        return err_sys(err, "ask for the host's memory");
+    int r = host_memory(&told->host_memory_bytes, err);
+    if (r < 0) {
+        return r;
     }
-    told->host_memory_bytes = (uint64_t)host.totalram * host.mem_unit;
     told->map_fd = map_make(err);
-    int r = told->map_fd < 0 ? told->map_fd : programs_start(told, err);
+    r = told->map_fd < 0 ? told->map_fd : programs_start(told, err);
     if (r == 0) {
         *out = move_ptr(&told);
     }

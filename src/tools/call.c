@@ -346,10 +346,8 @@ int call_start(struct tools *tools, const struct tool *tool, const struct tools_
                json_t *input, const struct call_listener *listener, void *ctx,
                struct tool_call **out, struct err *err)
 {
-    const json_t *schema = tools_input(tools, tool);
-    int r = text_forms_take(schema, input, err);
+    int r = input_take(tools_input(tools, tool), input, err);
 
-    r = r < 0 ? r : schema_check(schema, input, err);
     if (r < 0) {
         json_decref(input);
         return r;

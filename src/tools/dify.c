@@ -7,7 +7,7 @@
 #include "base/compiler.h"
 #include "tools/execute.h"
 
-enum { ERROR_BYTES_MAX = BOX_OUTPUT_BYTES_MAX + 256, PACKAGE_BYTES = 256 };
+enum { ERROR_BYTES_MAX = BOX_OUTPUT_BYTES_MAX + 256 };
 
 /* ---- answers ---- */
 
@@ -22,13 +22,6 @@ json_t *dify_failure(int status, const char *message)
 
     return json_pack("{si so sn}", "code", -status, "message",
                      text ? text : json_string("the call failed"), "data");
-}
-
-static json_t *text_of(const struct buf *bytes)
-{
-    json_t *text = json_stringn(buf_len(bytes) ? buf_at(bytes) : "", buf_len(bytes));
-
-    return text ? text : json_string("(not UTF-8)");
 }
 
 /* Empty when the code succeeded, whatever it wrote to standard error. */
@@ -47,15 +40,15 @@ static json_t *error_of(const struct execute_result *result, int exit_code)
     if (r == 0 && buf_len(&result->err) > 0) {
         (void)!buf_append(&text, buf_at(&result->err), buf_len(&result->err));
     }
-    return text_of(&text);
+    return execute_text(&text);
 }
 
 static json_t *answer_of(const struct execute_result *result)
 {
     int exit_code = result->timed_out ? -1 : result->exit_code;
 
-    return success(json_pack("{so so so si}", "stdout", text_of(&result->out), "stderr",
-                             text_of(&result->err), "error", error_of(result, exit_code),
+    return success(json_pack("{so so so si}", "stdout", execute_text(&result->out), "stderr",
+                             execute_text(&result->err), "error", error_of(result, exit_code),
                              "exit_code", exit_code));
 }
 

@@ -404,6 +404,13 @@ int execute(struct tool_call *call, const struct execute_plan *plan, struct exec
     return r;
 }
 
+json_t *execute_text(const struct buf *output)
+{
+    json_t *text = json_stringn(buf_len(output) ? buf_at(output) : "", buf_len(output));
+
+    return text ? text : json_string("(not UTF-8)");
+}
+
 void execute_result_fini(struct execute_result *result)
 {
     buf_fini(&result->out);

@@ -45,7 +45,7 @@ struct execute_plan { /* borrowed */
     int64_t timeout_ms;     /* of the code itself */
     bool as_program;        /* its status and its output count more than its last expression */
     bool as_file;           /* run as a file, also where there is a kernel */
-    bool offline;           /* no internet, except for the packages */
+    bool offline;           /* no internet; counts only without packages, which come from there */
 };
 
 struct execute_result {
@@ -60,6 +60,9 @@ struct execute_result {
 };
 void execute_result_fini(struct execute_result *result);
 #define scoped_execute_result scoped(execute_result_fini) struct execute_result
+
+/* An output as JSON. */
+json_t *execute_text(const struct buf *output);
 
 /* 0 when there is a result, be it that the code failed or that its packages cannot be installed.
  * *out is good for execute_result_fini() in every case. */

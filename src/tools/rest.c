@@ -290,33 +290,29 @@ void rest_call(struct tools *tools, struct http_exchange *ex, struct str name)
     }
 }
 
+/* Runs what is no tool of the catalogue. */
+static void question_run(struct question *question, const char *method, tool_run *run)
+{
+    question->run = run;
+    if (!question->refused && !str_eq(http_request(question->ex)->method, str_of(method))) {
+        refuse(question, 405, "this path takes %s", method);
+    }
+    if (question->refused) {
+        question_answer(question);
+    } else {
+        http_gather_watched(question->ex, TOOLS_BODY_BYTES_MAX, on_body, on_gone, question);
+    }
+}
+
 void rest_dify(struct tools *tools, struct http_exchange *ex, const struct dify_route *route)
 {
     struct question *question = question_new(tools, ex, route->method, false);
 
     question->dify = true;
-    question->run = route->run;
-    if (!question->refused && !str_eq(http_request(ex)->method, str_of(route->method))) {
-        refuse(question, 405, "this path takes %s", route->method);
-    }
-    if (question->refused) {
-        question_answer(question);
-    } else {
-        http_gather_watched(ex, TOOLS_BODY_BYTES_MAX, on_body, on_gone, question);
-    }
+    question_run(question, route->method, route->run);
 }
 
 void rest_execute(struct tools *tools, struct http_exchange *ex)
 {
-    struct question *question = question_new(tools, ex, "POST", false);
-
-    question->run = tools_execute.run;
-    if (!question->refused && !str_eq(http_request(ex)->method, STR("POST"))) {
-        refuse(question, 405, "this path takes POST");
-    }
-    if (question->refused) {
-        question_answer(question);
-    } else {
-        http_gather_watched(ex, TOOLS_BODY_BYTES_MAX, on_body, on_gone, question);
-    }
+    question_run(question_new(tools, ex, "POST", false), "POST", tools_execute.run);
 }

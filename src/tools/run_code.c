@@ -10,15 +10,7 @@
 #include "tools/catalogue/handlers.h"
 #include "tools/execute.h"
 #include "tools/internal.h"
-#include "tools/schema.h"
 #include "tools/text_forms.h"
-
-static json_t *output_text(const struct buf *text)
-{
-    json_t *out = json_stringn(buf_len(text) ? buf_at(text) : "", buf_len(text));
-
-    return out ? out : json_string("(not UTF-8)");
-}
 
 static int timeout_take(struct tool_call *call, const json_t *seconds, const char *name,
                         int64_t *out_ms, struct err *err)
@@ -47,7 +39,7 @@ static json_t *error_text(const json_t *error)
         (traceback && traceback[0] && buf_printf(&text, "\n%s", traceback) < 0)) {
         return json_null();
     }
-    return output_text(&text);
+    return execute_text(&text);
 }
 
 static json_t *answer_of(const struct execute_result *result)
@@ -55,8 +47,8 @@ static json_t *answer_of(const struct execute_result *result)
     json_t *answer = json_object();
     bool success = result->exit_code == 0 && !result->error;
 
-    (void)json_object_set_new(answer, "stdout", output_text(&result->out));
-    (void)json_object_set_new(answer, "stderr", output_text(&result->err));
+    (void)json_object_set_new(answer, "stdout", execute_text(&result->out));
+    (void)json_object_set_new(answer, "stderr", execute_text(&result->err));
     (void)json_object_set_new(answer, "exitCode", json_integer(result->exit_code));
     (void)json_object_set_new(answer, "truncated", json_boolean(result->truncated));
     (void)json_object_set_new(answer, "error", error_text(result->error));
@@ -73,8 +65,7 @@ static int input_check(const json_t *input, json_t **checked, struct err *err)
     scoped_json *schema = json_loads(tools_execute.input, 0, NULL);
 
     *checked = json_deep_copy(input);
-    int r = text_forms_take(schema, *checked, err);
-    return r < 0 ? r : schema_check(schema, *checked, err);
+    return input_take(schema, *checked, err);
 }
 
 /* Its input was not checked: that is the catalogue's way alone. */
@@ -111,7 +102,7 @@ static json_t *log_of(const struct buf *text)
     json_t *list = json_array();
 
     if (buf_len(text) > 0) {
-        (void)json_array_append_new(list, output_text(text));
+        (void)json_array_append_new(list, execute_text(text));
     }
     return list;
 }

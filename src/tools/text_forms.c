@@ -5,9 +5,10 @@
 
 #include "api/fields.h"
 #include "base/str.h"
+#include "tools/schema.h"
 #include "tools/tool.h"
 
-enum { SCALAR_BYTES = 32, SHOWN_BYTES = 48 };
+enum { SHOWN_BYTES = 48 };
 
 static struct str text_of(const json_t *value)
 {
@@ -263,4 +264,11 @@ int text_forms_take(const json_t *schema, json_t *input, struct err *err)
         rename_take(json_object_iter_key(it), json_object_iter_value(it), input);
     }
     return r;
+}
+
+int input_take(const json_t *schema, json_t *input, struct err *err)
+{
+    int r = text_forms_take(schema, input, err);
+
+    return r < 0 ? r : schema_check(schema, input, err);
 }

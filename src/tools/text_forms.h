@@ -26,4 +26,7 @@
  * none of the forms; what else is wrong is for schema_check() to say. */
 must_check int text_forms_take(const json_t *schema, json_t *input, struct err *err);
 
+/* That, and then schema_check(): how every input of a tool is taken. */
+must_check int input_take(const json_t *schema, json_t *input, struct err *err);
+
 #endif

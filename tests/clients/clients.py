@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "shared"))
 from published import (  # noqa: E402
-    CACHE, WAYS, House, command, commit, count, install, list_rows, python, run_steps, show_failures,
+    CACHE, WAYS, House, command, commit, finish, install, list_rows, python, run_steps, show_failures,
     write_section)
 
 SCRIPT_S = 600
@@ -175,11 +175,7 @@ def main():
             tried.append((client, sdk, found))
             if options.page:
                 write_rows(options.page, tried)
-    all_found = [found for _, _, found in tried]
-    failed = count(all_found, "failed")
-    print(f"{len(chosen)} clients in {time.monotonic() - begun:.0f} s")
-    print(f"{count(all_found, 'ok')} passed, {failed} failed")
-    return 1 if failed else 0
+    return finish("clients", [found for _, _, found in tried], begun)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "shared"))
 from published import (  # noqa: E402
-    CACHE, LANGUAGES, WAYS, House, command, commit, count, install, list_rows, run_steps, show_failures,
+    CACHE, LANGUAGES, WAYS, House, command, commit, count, finish, install, list_rows, run_steps, show_failures,
     write_section)
 
 STEPS = ["create", "command", "files", "pty", "info", "pause", "connect", "run_code", "secure", "build"]
@@ -124,11 +124,7 @@ def main():
             tried.append((line, found))
     if options.page:
         write_section(options.page, BEGIN, END, page(tried))
-    all_found = [found for _, found in tried]
-    failed = count(all_found, "failed")
-    print(f"{len(chosen)} versions in {time.monotonic() - begun:.0f} s")
-    print(f"{count(all_found, 'ok')} passed, {failed} failed")
-    return 1 if failed else 0
+    return finish("versions", [found for _, found in tried], begun)
 
 
 if __name__ == "__main__":

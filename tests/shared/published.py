@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -180,6 +181,14 @@ def count(all_found, wanted):
 
 
 # ---- the page ----
+
+
+def finish(what, all_found, begun):
+    """Says how a run ended that began at that moment, and returns its exit code."""
+    failed = count(all_found, "failed")
+    print(f"{len(all_found)} {what} in {time.monotonic() - begun:.0f} s")
+    print(f"{count(all_found, 'ok')} passed, {failed} failed")
+    return 1 if failed else 0
 
 
 def write_section(path, begin, end, text):

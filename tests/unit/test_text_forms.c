@@ -5,6 +5,7 @@
 
 #include "api/fields.h"
 #include "check.h"
+#include "quoted.h"
 
 static const char schema_text[] =
     "{'type': 'object', 'required': ['id'], 'properties': {"
@@ -20,25 +21,12 @@ static const char schema_text[] =
     "               'x-same-as': 'envs'},"
     " 'count': {'type': 'integer'}, 'wait': {'type': 'number'}, 'all': {'type': 'boolean'}}}";
 
-/* Quotes are written as ' in these tests. */
-static json_t *parse(const char *text)
-{
-    char plain[4096];
-    size_t i = 0;
-
-    for (; text[i] && i < sizeof(plain) - 1; i++) {
-        plain[i] = text[i] == '\'' ? '"' : text[i];
-    }
-    plain[i] = '\0';
-    return json_loads(plain, JSON_DECODE_ANY, NULL);
-}
-
 /* What the input becomes, in compact JSON with ' for quotes; or the sentence of the refusal. */
 static const char *becomes(const char *input_text)
 {
     static char out[4096];
-    scoped_json *schema = parse(schema_text);
-    scoped_json *input = parse(input_text);
+    scoped_json *schema = quoted_json(schema_text);
+    scoped_json *input = quoted_json(input_text);
     struct err err = {0};
 
     if (!schema || !input) {

@@ -3,30 +3,18 @@
 
 #include "api/fields.h"
 #include "check.h"
+#include "quoted.h"
 #include "tools/nearest.h"
 #include "tools/schema.h"
 #include "tools/tool.h"
 
 static struct err err;
 
-/* Quotes are written as ' in these tests. */
-static json_t *parse(const char *text)
-{
-    char plain[4096];
-    size_t i = 0;
-
-    for (; text[i] && i < sizeof(plain) - 1; i++) {
-        plain[i] = text[i] == '\'' ? '"' : text[i];
-    }
-    plain[i] = '\0';
-    return json_loads(plain, JSON_DECODE_ANY, NULL);
-}
-
 /* The sentence, "" when it fits; or what the value became, when `becomes` asks for it. */
 static const char *verdict(const char *schema_text, const char *value_text)
 {
-    scoped_json *schema = parse(schema_text);
-    scoped_json *value = parse(value_text);
+    scoped_json *schema = quoted_json(schema_text);
+    scoped_json *value = quoted_json(value_text);
 
     err = (struct err){0};
     if (!schema || !value) {
@@ -40,9 +28,9 @@ static const char *verdict(const char *schema_text, const char *value_text)
 
 static bool becomes(const char *schema_text, const char *value_text, const char *wanted_text)
 {
-    scoped_json *schema = parse(schema_text);
-    scoped_json *value = parse(value_text);
-    scoped_json *wanted = parse(wanted_text);
+    scoped_json *schema = quoted_json(schema_text);
+    scoped_json *value = quoted_json(value_text);
+    scoped_json *wanted = quoted_json(wanted_text);
 
     return schema_check(schema, value, &err) == 0 && json_equal(value, wanted);
 }
