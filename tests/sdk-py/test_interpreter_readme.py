@@ -1,4 +1,4 @@
-"""What the README shows of the code interpreter: its programs, taken from there and run.
+"""The programs of the README and of the guide that use the code interpreter, taken from there and run.
 
 No model is asked: its replies were recorded."""
 
@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+TREE = Path(__file__).resolve().parents[2]
+PAGES = [TREE / "README.md", TREE / "docs/guide/patterns.md"]
 FENCE = chr(96) * 3
 
 
 def program(needle, **names):
-    """Runs the one program of the README that holds the needle; its names."""
-    blocks = re.findall(f"{FENCE}python\\n(.*?){FENCE}", README.read_text(), re.DOTALL)
+    """Runs the one program of the pages that holds the needle; its names."""
+    text = "".join(page.read_text() for page in PAGES)
+    blocks = re.findall(f"{FENCE}python\\n(.*?){FENCE}", text, re.DOTALL)
     [source] = [block for block in blocks if needle in block]
-    exec(compile(source, f"README.md: {needle}", "exec"), names)
+    exec(compile(source, needle, "exec"), names)
     return names
 
 
