@@ -38,7 +38,7 @@ MAY_USE = {
     "tools": ["base", "guard", "mcp", "http", "rpc", "store", "secret", "shell", "api"],
     "daemon": ["base", "http", "pki", "keeper", "secret", "shell", "store", "template", "egress", "sandbox", "volume",
                "telemetry", "edge", "api", "build", "image", "tools"],
-    "cli": ["base", "mcp", "http", "keeper", "store", "daemon", "tools"],
+    "cli": ["base", "mcp", "web", "keeper", "store", "daemon", "tools"],
 }
 
 # channel.h is the wire between daemon and agent, and names no function of the agent's.

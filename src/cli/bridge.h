@@ -2,7 +2,7 @@
  *
  * Owns:     the requests under way.
  * Needs:    a daemon.
- * Blocks:   connecting and writing to stdout do; it has nothing else to do meanwhile.
+ * Blocks:   writing to stdout does; it has nothing else to do meanwhile.
  * Threads:  the loop's.
  */
 #ifndef CLI_BRIDGE_H
@@ -35,6 +35,7 @@ struct carry;
 
 struct bridge {
     uv_loop_t loop;
+    struct multi *multi;
     struct endpoint endpoint;
     char path[BRIDGE_PATH_BYTES];
     char session[BRIDGE_SESSION_BYTES]; /* "": there is none */

@@ -1,192 +1,156 @@
+#include "cli/call.h"
+
+#include <ctype.h>
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <uv.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/encode.h"
-#include "base/fd.h"
 #include "base/str.h"
-#include "cli/call.h"
-#include "cli/cli.h"
 #include "cli/tame.h"
-#include "daemon/lock.h"
-#include "http/upstream.h"
 
 enum {
     ANSWER_BYTES_MAX = 16 * 1024 * 1024,
-    CREDIT_BYTES = HTTP_WINDOW_BYTES,
     TOKEN_BYTES = 256,
-    PATH_BYTES_MAX = 1024,
+    PATH_BYTES_MAX = 2048,
+    HEADER_BYTES_MAX = 8192,
 };
 
-/* ---- which daemon ---- */
-
-static int nobody_serves(const struct cli *cli, struct err *err)
+/* The file that `atoll env` names has the host's authorities and the daemon's. */
+static const char *trusted_file(void)
 {
-    const struct places *places = &cli->places;
+    static const char *const names[] = {"CURL_CA_BUNDLE", "SSL_CERT_FILE"};
 
-    if (lock_is_held(places->prepare_lock) || lock_is_held(places->layers_lock)) {
-        return err_set(err, ENOENT,
-                       "the daemon of %s is being prepared, which takes minutes when it is started "
-                       "for the first time: wait until its log says where it serves",
-                       cli->config.data);
+    for (size_t i = 0; i < countof(names); i++) {
+        const char *file = getenv(names[i]);
+        if (file && file[0]) {
+            return file;
+        }
     }
-    if (lock_is_held(places->serve_lock)) {
-        return err_set(err, ENOENT, "the daemon of %s is starting, or stopping: try again",
-                       cli->config.data);
-    }
-    return err_set(err, ENOENT,
-                   "no daemon serves %s: start one with `%s serve` (the first `make run` installs "
-                   "packages before that), or name its directory with --data",
-                   cli->config.data, cli->program);
+    return NULL;
 }
 
-int endpoint_find(const struct cli *cli, struct endpoint *out, struct err *err)
+static bool is_address(const char *url)
 {
-    if (access(cli->places.default_key, R_OK) < 0 && errno == EACCES) {
-        return err_set(err, EACCES,
-                       "you may not read the API key in %s: run this as root, or as the user %s",
-                       cli->places.state, cli->config.user);
-    }
-    int r = place_read_url(&cli->places, out->url, sizeof(out->url), err);
-    if (r < 0 && r != -ENOENT) {
-        return r;
-    }
-    if (r < 0 || !out->url[0] || !lock_is_held(cli->places.serve_lock)) {
-        return nobody_serves(cli, err);
-    }
-    return place_read_key(&cli->places, out->key, sizeof(out->key), err);
+    return strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0;
 }
 
-static bool variable_take(const char *name, char *out, size_t size)
+int endpoint_prepare(CURL *easy, const struct endpoint *endpoint, const char *method,
+                     const char *path, struct err *err)
 {
-    const char *value = getenv(name);
+    char url[sizeof(endpoint->url) + PATH_BYTES_MAX];
+    int n = snprintf(url, sizeof(url), "%s%s", is_address(path) ? "" : endpoint->url, path);
 
-    return value && value[0] && str_copy(out, size, str_of(value));
-}
-
-/* A base URL may end with a slash; every path begins with one. */
-static void url_trim(char *url)
-{
-    size_t len = strlen(url);
-
-    while (len > 0 && url[len - 1] == '/') {
-        url[--len] = '\0';
-    }
-}
-
-/* Whoever has only a key may not look into the data directory for more. */
-static int url_find(const struct cli *cli, struct endpoint *out, struct err *err)
-{
-    if (place_read_url(&cli->places, out->url, sizeof(out->url), err) == 0 && out->url[0]) {
-        return 0;
-    }
-    return err_set(err, ENOENT,
-                   "E2B_API_KEY is set, but %s names no daemon that you may know of: set "
-                   "E2B_API_URL to its address, or name its directory with --data",
-                   cli->config.data);
-}
-
-int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err)
-{
-    struct endpoint named = {0};
-    bool has_url = variable_take("E2B_API_URL", named.url, sizeof(named.url));
-    bool has_key = variable_take("E2B_API_KEY", named.key, sizeof(named.key));
-
-    *out = (struct endpoint){0};
-    if (cli->data_named || (!has_url && !has_key)) {
-        return endpoint_find(cli, out, err);
-    }
-    int r = 0;
-    if (!has_key) {
-        r = endpoint_find(cli, out, err);
-        (void)memcpy(named.key, out->key, sizeof(named.key));
-    } else if (!has_url) {
-        r = url_find(cli, &named, err);
-    }
-    url_trim(named.url);
-    *out = named;
-    return r;
-}
-
-int endpoint_admin(const struct cli *cli, struct endpoint *out, struct err *err)
-{
-    *out = (struct endpoint){0};
-    if (variable_take("ATOLL_ADMIN_KEY", out->admin, sizeof(out->admin))) {
-        bool named = !cli->data_named && variable_take("E2B_API_URL", out->url, sizeof(out->url));
-
-        url_trim(out->url);
-        return named ? 0 : place_read_url(&cli->places, out->url, sizeof(out->url), err);
-    }
-    if (access(cli->places.admin_token, R_OK) < 0 && errno == EACCES) {
-        return err_set(err, EACCES,
-                       "you may not read the admin token in %s: run this as root, or as the user "
-                       "%s, or set ATOLL_ADMIN_KEY",
-                       cli->places.state, cli->config.user);
-    }
-    int r = endpoint_find(cli, out, err);
-    out->key[0] = '\0';
-    return r < 0 ? r : place_read_admin(&cli->places, out->admin, sizeof(out->admin), err);
-}
-
-int endpoint_dial(const struct endpoint *endpoint, struct err *err)
-{
-    const char *url = endpoint->url;
-    char host[256];
-    struct addrinfo *found = NULL;
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    const char *authority = url + strlen("http://");
-    const char *colon = strrchr(url, ':');
-    bool bracketed = authority[0] == '[';
-
-    if (strncmp(url, "http://", strlen("http://")) != 0 || !colon || colon < authority) {
+    if (!is_address(url)) {
         return err_set(err, EINVAL,
-                       "'%s' is not the address of a daemon: it is of the form http://HOST:PORT",
-                       url);
+                       "'%s' is not the address of a daemon: it is of the form http://HOST:PORT or "
+                       "https://HOST",
+                       endpoint->url);
     }
-    (void)snprintf(host, sizeof(host), "%.*s", (int)(colon - authority) - (bracketed ? 2 : 0),
-                   authority + (bracketed ? 1 : 0));
-    int r = getaddrinfo(host, colon + 1, &hints, &found);
-    if (r != 0) {
-        return err_set(err, EINVAL, "find %s: %s", url, gai_strerror(r));
+    if (n >= (int)sizeof(url)) {
+        return err_set(err, EINVAL, "the address %.60s... is too long", url);
     }
-    scoped_fd fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    r = fd < 0 ? -1 : connect(fd, found->ai_addr, found->ai_addrlen);
-    freeaddrinfo(found);
-    return r < 0 ? err_sys(err, "connect to %s", url) : move_fd(&fd);
+    if (curl_easy_setopt(easy, CURLOPT_URL, url) != CURLE_OK) {
+        return err_set(err, ENOMEM, "ask %s", endpoint->url);
+    }
+    (void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, method);
+    (void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    (void)curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    (void)curl_easy_setopt(easy, CURLOPT_USERAGENT, "atoll/" ATOLL_VERSION);
+    if (trusted_file()) {
+        (void)curl_easy_setopt(easy, CURLOPT_CAINFO, trusted_file());
+    }
+    return 0;
 }
 
-/* ---- one request on a loop of its own ---- */
+/* A value with the end of a line in it would be two headers: it is cut there. */
+static size_t line_len(struct str text)
+{
+    size_t n = 0;
+
+    while (n < text.len && text.at[n] != '\r' && text.at[n] != '\n') {
+        n++;
+    }
+    return n;
+}
+
+struct curl_slist *header_add(struct curl_slist *headers, const char *name, struct str value)
+{
+    char line[HEADER_BYTES_MAX];
+
+    (void)snprintf(line, sizeof(line), "%s: %.*s", name, (int)line_len(value), value.at);
+    struct curl_slist *longer = curl_slist_append(headers, line);
+    if (!longer) {
+        abort();
+    }
+    return longer;
+}
+
+struct curl_slist *endpoint_headers(const struct endpoint *endpoint)
+{
+    bool admin = endpoint->admin[0] != '\0';
+    struct curl_slist *headers = header_add(NULL, admin ? "x-admin-token" : "x-api-key",
+                                            str_of(admin ? endpoint->admin : endpoint->key));
+
+    return header_add(headers, "content-type", STR("application/json"));
+}
+
+bool header_split(struct str line, struct str *name, struct str *value)
+{
+    size_t colon = str_find(line, ':');
+
+    if (colon >= line.len) {
+        return false;
+    }
+    *name = (struct str){line.at, colon};
+    *value = str_skip(line, colon + 1);
+    *value = str_trim((struct str){value->at, line_len(*value)});
+    return true;
+}
+
+int endpoint_failure(const struct endpoint *endpoint, CURL *easy, CURLcode code, const char *reason,
+                     struct err *err)
+{
+    long number = 0;
+
+    if (code == CURLE_COULDNT_CONNECT) {
+        (void)curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &number);
+    }
+    if (number > 0) {
+        return err_set(err, (int)number, "connect to %s: %s", endpoint->url,
+                       strerrordesc_np((int)number));
+    }
+    return err_set(err, EIO, "ask %s: %s", endpoint->url,
+                   reason[0] ? reason : curl_easy_strerror(code));
+}
 
 struct call {
-    uv_loop_t loop;
-    struct upstream *up;
     struct buf body;
-    int status;
+    long status;
     int error;
     char next[TOKEN_BYTES]; /* where the next page of a list begins; "": there is none */
     void (*line)(void *ctx, struct str line); /* NULL: the body is wanted whole */
     void *line_ctx;
+    CURL *easy;
     bool verbatim; /* control characters stay as they are */
+    int file;      /* what is sent, from where it stands */
+    int64_t file_bytes;
 };
 
-static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
-                        int64_t content_length)
+static size_t on_header(char *data, size_t size, size_t n, void *ctx)
 {
     struct call *call = ctx;
+    struct str name, value;
 
-    (void)content_length;
-    for (size_t i = 0; i < n; i++) {
-        if (str_ieq(headers[i].name, STR("x-next-token"))) {
-            (void)str_copy(call->next, sizeof(call->next), headers[i].value);
-        }
+    if (header_split((struct str){data, size * n}, &name, &value) &&
+        str_ieq(name, STR("x-next-token"))) {
+        (void)str_copy(call->next, sizeof(call->next), value);
     }
-    call->status = status;
-    upstream_credit(call->up, CREDIT_BYTES);
+    return size * n;
 }
 
 /* Hands on the lines that are whole. */
@@ -202,74 +166,29 @@ static void lines_take(struct call *call)
     }
 }
 
-static void on_body(void *ctx, const void *data, size_t len)
+static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 {
     struct call *call = ctx;
 
-    if (buf_append(&call->body, data, len) < 0) {
+    if (buf_append(&call->body, data, size * n) < 0) {
         call->error = -EMSGSIZE;
-        uv_stop(&call->loop);
-        return;
+        return 0;
     }
+    (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &call->status);
     if (call->line && call->status / 100 == 2) {
         lines_take(call);
     }
-    upstream_credit(call->up, len);
-}
-
-static void on_end(void *ctx, int error)
-{
-    struct call *call = ctx;
-
-    call->error = error;
-    uv_stop(&call->loop);
-}
-
-static const struct upstream_handler handler = {
-    .on_response = on_response,
-    .on_body = on_body,
-    .on_end = on_end,
-};
-
-static void call_send(struct call *call, const struct endpoint *endpoint, const char *method,
-                      const char *path, const char *body)
-{
-    const struct http_header headers[] = {
-        {STR("host"), str_skip(str_of(endpoint->url), strlen("http://"))},
-        {endpoint->admin[0] ? STR("x-admin-token") : STR("x-api-key"),
-         str_of(endpoint->admin[0] ? endpoint->admin : endpoint->key)},
-        {STR("content-type"), STR("application/json")},
-    };
-    size_t len = body ? strlen(body) : 0;
-
-    upstream_send(call->up, str_of(method), str_of(path), headers, countof(headers), (int64_t)len,
-                  false, &handler, call);
-    if (len) {
-        upstream_write(call->up, body, len);
-    }
-    upstream_finish(call->up);
-}
-
-/* Lets libuv close what upstream_close() began. */
-static void call_end(struct call *call)
-{
-    upstream_close(call->up);
-    (void)uv_run(&call->loop, UV_RUN_DEFAULT);
-    (void)uv_loop_close(&call->loop);
-    buf_fini(&call->body);
+    return size * n;
 }
 
 static int answer_read(const struct call *call, json_t **answer, struct err *err)
 {
-    if (call->error < 0) {
-        return err_set(err, -call->error, "the daemon did not answer: %s",
-                       strerrordesc_np(-call->error));
-    }
     json_t *json = json_loadb(buf_at(&call->body), buf_len(&call->body), JSON_DECODE_ANY, NULL);
+
     json = call->verbatim ? json : tame_json(json);
     if (call->status < 200 || call->status > 299) {
         const char *message = json_string_of(json, "message");
-        (void)err_set(err, EPROTO, "%s (status %d)", message ? message : "the daemon refused",
+        (void)err_set(err, EPROTO, "%s (status %ld)", message ? message : "the daemon refused",
                       call->status);
         json_decref(json);
         return -EPROTO;
@@ -278,24 +197,73 @@ static int answer_read(const struct call *call, json_t **answer, struct err *err
     return 0;
 }
 
-static int call_run(struct call *call, const struct endpoint *endpoint, const char *method,
-                    const char *path, const json_t *body, json_t **answer, struct err *err)
+static int call_perform(struct call *call, const struct endpoint *endpoint, json_t **answer,
+                        struct err *err)
 {
-    int fd = endpoint_dial(endpoint, err);
-    if (fd < 0) {
-        return fd;
+    char reason[CURL_ERROR_SIZE] = "";
+
+    (void)curl_easy_setopt(call->easy, CURLOPT_ERRORBUFFER, reason);
+    (void)curl_easy_setopt(call->easy, CURLOPT_HEADERFUNCTION, on_header);
+    (void)curl_easy_setopt(call->easy, CURLOPT_HEADERDATA, call);
+    (void)curl_easy_setopt(call->easy, CURLOPT_WRITEFUNCTION, on_body);
+    (void)curl_easy_setopt(call->easy, CURLOPT_WRITEDATA, call);
+    CURLcode code = curl_easy_perform(call->easy);
+    (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &call->status);
+    if (call->error < 0) {
+        return err_set(err, -call->error, "the answer of the daemon is longer than %d bytes",
+                       ANSWER_BYTES_MAX);
+    }
+    /* A refusal may come before all of a body was sent: the answer then says why. */
+    bool refused = code == CURLE_SEND_ERROR && call->status >= 400;
+    if (code != CURLE_OK && !refused) {
+        return endpoint_failure(endpoint, call->easy, code, reason, err);
+    }
+    return answer_read(call, answer, err);
+}
+
+static size_t on_read(char *into, size_t size, size_t n, void *ctx)
+{
+    const struct call *call = ctx;
+    ssize_t got = read(call->file, into, size * n);
+
+    return got < 0 ? CURL_READFUNC_ABORT : (size_t)got;
+}
+
+static void body_set(struct call *call, const char *text)
+{
+    if (text) {
+        (void)curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, text);
+    } else if (call->file_bytes > 0) {
+        (void)curl_easy_setopt(call->easy, CURLOPT_UPLOAD, 1L);
+        (void)curl_easy_setopt(call->easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)call->file_bytes);
+        (void)curl_easy_setopt(call->easy, CURLOPT_READFUNCTION, on_read);
+        (void)curl_easy_setopt(call->easy, CURLOPT_READDATA, call);
+    }
+}
+
+/* Takes over the headers. */
+static int call_run(struct call *call, const struct endpoint *endpoint, const char *method,
+                    const char *path, struct curl_slist *headers, const json_t *body,
+                    json_t **answer, struct err *err)
+{
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+
+    call->easy = curl_easy_init();
+    if (!call->easy) {
+        abort();
     }
     buf_init(&call->body, ANSWER_BYTES_MAX);
-    (void)uv_loop_init(&call->loop);
-    int r = upstream_new(&call->loop, fd, &call->up, err);
+    headers = header_add(headers, "expect", STR("")); /* a daemon that refuses says so at once */
+    int r = endpoint_prepare(call->easy, endpoint, method, path, err);
     if (r == 0) {
-        char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
-        call_send(call, endpoint, method, path, text);
-        (void)uv_run(&call->loop, UV_RUN_DEFAULT);
-        free(text);
-        r = answer_read(call, answer, err);
+        (void)curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, headers);
+        body_set(call, text);
+        r = call_perform(call, endpoint, answer, err);
     }
-    call_end(call);
+    curl_easy_cleanup(call->easy);
+    curl_slist_free_all(headers);
+    buf_fini(&call->body);
+    free(text);
     return r;
 }
 
@@ -304,7 +272,7 @@ int endpoint_call(const struct endpoint *endpoint, const char *method, const cha
 {
     struct call call = {.status = 0};
 
-    return call_run(&call, endpoint, method, path, body, answer, err);
+    return call_run(&call, endpoint, method, path, endpoint_headers(endpoint), body, answer, err);
 }
 
 int endpoint_call_verbatim(const struct endpoint *endpoint, const char *method, const char *path,
@@ -312,8 +280,21 @@ int endpoint_call_verbatim(const struct endpoint *endpoint, const char *method, 
 {
     struct call call = {.verbatim = true};
 
-    return call_run(&call, endpoint, method, path, body, answer, err);
+    return call_run(&call, endpoint, method, path, endpoint_headers(endpoint), body, answer, err);
 }
+
+/* The address is signed: it needs no key, and gets none. */
+int endpoint_upload(const struct endpoint *endpoint, const char *url, int fd, int64_t bytes,
+                    struct err *err)
+{
+    struct call call = {.file = fd, .file_bytes = bytes};
+    struct curl_slist *headers = header_add(NULL, "content-type", STR("application/octet-stream"));
+    scoped_json *answer = NULL;
+
+    return call_run(&call, endpoint, "PUT", url, headers, NULL, &answer, err);
+}
+
+/* ---- lists and lines ---- */
 
 static int page_read(const struct endpoint *endpoint, const char *path, char next[TOKEN_BYTES],
                      json_t **answer, struct err *err)
@@ -330,7 +311,8 @@ static int page_read(const struct endpoint *endpoint, const char *path, char nex
     if (r < 0) {
         return err_set(err, -r, "the daemon's page is too long to be asked for");
     }
-    r = call_run(&call, endpoint, "GET", buf_at(&full), NULL, answer, err);
+    r = call_run(&call, endpoint, "GET", buf_at(&full), endpoint_headers(endpoint), NULL, answer,
+                 err);
     memcpy(next, call.next, sizeof(call.next));
     return r;
 }
@@ -358,10 +340,24 @@ int endpoint_lines(const struct endpoint *endpoint, const char *path,
 {
     struct call call = {.line = line, .line_ctx = ctx};
     json_t *answer = NULL;
-    int r = call_run(&call, endpoint, "GET", path, NULL, &answer, err);
+    int r = call_run(&call, endpoint, "GET", path, endpoint_headers(endpoint), NULL, &answer, err);
 
     json_decref(answer);
     return r;
+}
+
+void endpoint_escape(const char *text, char *out, size_t size)
+{
+    size_t n = 0;
+
+    for (; *text && n + 4 < size; text++) {
+        if (isalnum((unsigned char)*text) || strchr("-_.~", *text)) {
+            out[n++] = *text;
+        } else {
+            n += (size_t)snprintf(out + n, size - n, "%%%02X", (unsigned char)*text);
+        }
+    }
+    out[n] = '\0';
 }
 
 const char *answer_text(const json_t *object, const char *name)

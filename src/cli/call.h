@@ -1,10 +1,28 @@
-/* call.h - what call.c and upload.c share. */
+/* call.h - requests to the daemon by libcurl, over http:// and https://: what the files that send
+ * some share. */
 #ifndef CLI_CALL_H
 #define CLI_CALL_H
 
+#include <curl/curl.h>
+
 #include "cli/cli.h"
 
-/* A connection to the daemon. */
-must_check int endpoint_dial(const struct endpoint *endpoint, struct err *err);
+/* Sets on the handle what every request has: its address, the method, and whom to trust. A path
+ * that begins with a scheme is a whole address that the daemon named. */
+must_check int endpoint_prepare(CURL *easy, const struct endpoint *endpoint, const char *method,
+                                const char *path, struct err *err);
+
+/* The headers of every request, for the caller to add to and to free. */
+struct curl_slist *endpoint_headers(const struct endpoint *endpoint);
+
+/* Adds `NAME: VALUE`. */
+struct curl_slist *header_add(struct curl_slist *headers, const char *name, struct str value);
+
+/* Splits a line of an answer's head. False: it is the status line, or the end of the head. */
+bool header_split(struct str line, struct str *name, struct str *value);
+
+/* Makes a sentence of a request that failed; `reason` is libcurl's, or "". */
+int endpoint_failure(const struct endpoint *endpoint, CURL *easy, CURLcode code, const char *reason,
+                     struct err *err);
 
 #endif

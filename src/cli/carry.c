@@ -8,35 +8,43 @@
 #include "base/encode.h"
 #include "cli/bridge.h"
 #include "cli/call.h"
-#include "http/upstream.h"
 #include "mcp/jsonrpc.h"
 #include "mcp/sse.h"
+#include "web/multi.h"
 
-enum { HEADERS_MAX = 9, NAME_BYTES_MAX = 4096 };
+enum { NAME_BYTES_MAX = 4096 };
 
 #define META_VERSION "io.modelcontextprotocol/protocolVersion"
 
 struct carry {
     struct carry *prev, *next;
     struct bridge *bridge;
-    struct upstream *up;
+    struct transfer transfer;
+    struct curl_slist *headers;
     enum carry_kind kind;
     json_t *message; /* NULL: there is none */
     char *line;      /* the same as it is sent */
     char session[BRIDGE_SESSION_BYTES];
     bool again; /* it was sent before, in a session that is lost */
     bool told;  /* its request has its answer */
-    int status;
+    long status;
     bool events;
     struct sse_reader reader;
     struct buf answer;
 };
 
-static void carry_free(struct carry *carry)
+/* Ends the request. The message stays, and may be sent again. */
+static void carry_close(struct carry *carry)
 {
-    upstream_close(carry->up);
+    transfer_end(&carry->transfer);
+    curl_slist_free_all(move_ptr(&carry->headers));
     sse_reader_fini(&carry->reader);
     buf_fini(&carry->answer);
+}
+
+static void carry_free(struct carry *carry)
+{
+    carry_close(carry);
     json_decref(carry->message);
     free(carry->line);
     free(carry);
@@ -102,7 +110,7 @@ static void refusal_take(struct carry *carry)
             (void)cli_fail(0, "%s", answer_text(json_object_get(json, "error"), "message"));
         }
     } else if (id) {
-        (void)snprintf(sentence, sizeof(sentence), "the daemon answered with status %d",
+        (void)snprintf(sentence, sizeof(sentence), "the daemon answered with status %ld",
                        carry->status);
         bridge_fail(id, JSONRPC_INTERNAL_ERROR, sentence);
     }
@@ -110,79 +118,74 @@ static void refusal_take(struct carry *carry)
     json_decref(json);
 }
 
-static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
-                        int64_t content_length)
+static size_t on_header(char *data, size_t size, size_t n, void *ctx)
 {
     struct carry *carry = ctx;
+    struct str name, value;
+    long status = 0;
 
-    (void)content_length;
-    carry->status = status;
-    for (size_t i = 0; i < n; i++) {
-        if (str_ieq(headers[i].name, STR("content-type"))) {
-            carry->events = str_starts(headers[i].value, STR("text/event-stream"));
-        } else if (str_ieq(headers[i].name, STR("mcp-session-id")) && status == 200) {
-            (void)str_copy(carry->bridge->session, sizeof(carry->bridge->session),
-                           headers[i].value);
-        }
+    (void)curl_easy_getinfo(carry->transfer.easy, CURLINFO_RESPONSE_CODE, &status);
+    if (!header_split((struct str){data, size * n}, &name, &value)) {
+        return size * n;
     }
-    upstream_credit(carry->up, HTTP_WINDOW_BYTES);
+    if (str_ieq(name, STR("content-type"))) {
+        carry->events = str_starts(value, STR("text/event-stream"));
+    } else if (str_ieq(name, STR("mcp-session-id")) && status == 200) {
+        (void)str_copy(carry->bridge->session, sizeof(carry->bridge->session), value);
+    }
+    return size * n;
 }
 
-static void on_body(void *ctx, const void *data, size_t len)
+static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 {
     struct carry *carry = ctx;
-    int r =
-        carry->events ? sse_read(&carry->reader, data, len) : buf_append(&carry->answer, data, len);
+    int r = carry->events ? sse_read(&carry->reader, data, size * n)
+                          : buf_append(&carry->answer, data, size * n);
 
     if (r < 0) {
         (void)cli_fail(0, "an answer is too long");
-        return; /* without credit nothing more comes; the client may cancel */
+        return 0;
     }
-    upstream_credit(carry->up, len);
+    return size * n;
 }
 
-static void carry_conclude(struct carry *carry, int error)
+static void carry_conclude(struct carry *carry, CURLcode code)
 {
-    char sentence[128];
     json_t *id = request_id(carry);
+    struct err err;
 
-    if (error == 0 && carry->status >= 400) {
+    if (code == CURLE_OK && carry->status >= 400) {
         refusal_take(carry);
-    } else if (error == 0 && !carry->events && buf_len(&carry->answer) > 0) {
+    } else if (code == CURLE_OK && !carry->events && buf_len(&carry->answer) > 0) {
         message_take(carry, buf_str(&carry->answer));
-    } else if (error < 0 && id && !carry->told && carry->kind != CARRY_OPEN) {
-        (void)snprintf(sentence, sizeof(sentence), "the daemon did not answer: %s",
-                       strerrordesc_np(-error));
-        bridge_fail(id, JSONRPC_INTERNAL_ERROR, sentence);
+    } else if (code != CURLE_OK && id && !carry->told && carry->kind != CARRY_OPEN) {
+        (void)!endpoint_failure(&carry->bridge->endpoint, carry->transfer.easy, code,
+                                carry->transfer.reason, &err);
+        bridge_fail(id, JSONRPC_INTERNAL_ERROR, err.msg);
     }
 }
 
-static void on_end(void *ctx, int error)
+static void on_end(struct transfer *transfer, CURLcode code)
 {
-    struct carry *carry = ctx;
+    struct carry *carry = container_of(transfer, struct carry, transfer);
     struct bridge *bridge = carry->bridge;
     enum carry_kind kind = carry->kind;
-    bool lost = error == 0 && carry->status == 404 && carry->session[0] && !carry->again &&
-                kind == CARRY_MESSAGE;
 
+    (void)curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &carry->status);
+    bool lost = code == CURLE_OK && carry->status == 404 && carry->session[0] && !carry->again &&
+                kind == CARRY_MESSAGE;
     DL_DELETE(bridge->carries, carry);
     if (lost) {
         DL_APPEND(bridge->lost, carry);
         bridge_lost(bridge);
         return;
     }
-    carry_conclude(carry, error);
+    carry_conclude(carry, code);
     carry_free(carry);
     bridge_ended(bridge, kind);
 }
 
 /* ---- what is sent ---- */
-
-static const struct upstream_handler handler = {
-    .on_response = on_response,
-    .on_body = on_body,
-    .on_end = on_end,
-};
 
 /* A header's value: what could not be one is sent in base64. */
 static int name_encode(struct buf *out, const char *name)
@@ -203,7 +206,7 @@ static int name_encode(struct buf *out, const char *name)
 }
 
 /* A message of a revision without sessions says in headers what it is, too. */
-static size_t message_headers(const struct carry *carry, struct buf *name, struct http_header *out)
+static void message_headers(struct carry *carry)
 {
     const json_t *params = json_object_get(carry->message, "params");
     const char *version =
@@ -211,47 +214,58 @@ static size_t message_headers(const struct carry *carry, struct buf *name, struc
     const char *method = json_string_of(carry->message, "method");
     const char *tool = json_string_of(params, "name");
     struct str spoken = str_of(version ? version : carry->bridge->version);
-    size_t n = 0;
+    scoped_buf(name, NAME_BYTES_MAX);
 
     if (spoken.len > 0) {
-        out[n++] = (struct http_header){STR("mcp-protocol-version"), spoken};
+        carry->headers = header_add(carry->headers, "mcp-protocol-version", spoken);
     }
     if (version && method) {
-        out[n++] = (struct http_header){STR("mcp-method"), str_of(method)};
+        carry->headers = header_add(carry->headers, "mcp-method", str_of(method));
     }
-    if (version && tool && name_encode(name, tool) == 0) {
-        out[n++] = (struct http_header){STR("mcp-name"), buf_str(name)};
+    if (version && tool && name_encode(&name, tool) == 0) {
+        carry->headers = header_add(carry->headers, "mcp-name", buf_str(&name));
     }
-    return n;
 }
 
-static void carry_send(struct carry *carry)
+static void headers_make(struct carry *carry)
 {
-    const struct endpoint *endpoint = &carry->bridge->endpoint;
     bool posts = carry->line != NULL;
-    const char *method = posts ? "POST" : carry->kind == CARRY_LISTEN ? "GET" : "DELETE";
-    size_t len = posts ? strlen(carry->line) : 0, n = 4;
-    scoped_buf(name, NAME_BYTES_MAX);
-    struct http_header headers[HEADERS_MAX] = {
-        {STR("host"), str_skip(str_of(endpoint->url), strlen("http://"))},
-        {STR("x-api-key"), str_of(endpoint->key)},
-        {STR("content-type"), STR("application/json")},
-        {STR("accept"),
-         posts ? STR("application/json, text/event-stream") : STR("text/event-stream")},
-    };
 
+    carry->headers = endpoint_headers(&carry->bridge->endpoint);
+    carry->headers =
+        header_add(carry->headers, "accept",
+                   posts ? STR("application/json, text/event-stream") : STR("text/event-stream"));
+    carry->headers = header_add(carry->headers, "expect", STR(""));
     if (carry->session[0]) {
-        headers[n++] = (struct http_header){STR("mcp-session-id"), str_of(carry->session)};
+        carry->headers = header_add(carry->headers, "mcp-session-id", str_of(carry->session));
     }
     if (carry->kind != CARRY_INITIALIZE && carry->kind != CARRY_OPEN) {
-        n += message_headers(carry, &name, headers + n);
+        message_headers(carry);
     }
-    upstream_send(carry->up, str_of(method), str_of(carry->bridge->path), headers, n, (int64_t)len,
-                  false, &handler, carry);
-    if (len) {
-        upstream_write(carry->up, carry->line, len);
+}
+
+static int carry_send(struct carry *carry, struct err *err)
+{
+    struct bridge *bridge = carry->bridge;
+    const char *method = carry->line ? "POST" : carry->kind == CARRY_LISTEN ? "GET" : "DELETE";
+
+    transfer_init(&carry->transfer, true);
+    CURL *easy = carry->transfer.easy;
+    int r = endpoint_prepare(easy, &bridge->endpoint, method, bridge->path, err);
+    if (r < 0) {
+        return r;
     }
-    upstream_finish(carry->up);
+    headers_make(carry);
+    (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, carry->headers);
+    (void)curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+    (void)curl_easy_setopt(easy, CURLOPT_HEADERDATA, carry);
+    (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, carry);
+    if (carry->line) {
+        (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, carry->line);
+    }
+    transfer_start(bridge->multi, &carry->transfer, on_end);
+    return 0;
 }
 
 static void carry_connect(struct carry *carry)
@@ -263,13 +277,12 @@ static void carry_connect(struct carry *carry)
     buf_init(&carry->answer, BRIDGE_ANSWER_BYTES_MAX);
     sse_reader_init(&carry->reader, BRIDGE_ANSWER_BYTES_MAX, on_event, carry);
     carry->status = 0;
+    carry->events = false;
     if (kind != CARRY_INITIALIZE && kind != CARRY_OPEN) {
         (void)str_copy(carry->session, sizeof(carry->session), str_of(bridge->session));
     }
-    int fd = endpoint_dial(&bridge->endpoint, &err);
-    if (fd >= 0 && upstream_new(&bridge->loop, fd, &carry->up, &err) == 0) {
+    if (carry_send(carry, &err) == 0) {
         DL_APPEND(bridge->carries, carry);
-        carry_send(carry);
         return;
     }
     if (request_id(carry) && kind != CARRY_OPEN) {
@@ -297,9 +310,7 @@ void carries_again(struct bridge *bridge)
     bridge->lost = NULL;
     for (; carry; carry = next) {
         next = carry->next;
-        upstream_close(move_ptr(&carry->up));
-        sse_reader_fini(&carry->reader);
-        buf_fini(&carry->answer);
+        carry_close(carry);
         carry->again = true;
         carry_connect(carry);
     }

@@ -13,8 +13,9 @@
 
 #include "cli/bridge.h"
 #include "mcp/jsonrpc.h"
+#include "web/multi.h"
 
-enum { GRACE_MS = 2000, AGAIN_MS = 1000 };
+enum { GRACE_MS = 2000, AGAIN_MS = 1000, IDLE_CONNECTIONS = 4 };
 
 const char cli_mcp_usage[] = "usage: atoll mcp [--template NAME | --sandbox ID]";
 
@@ -230,6 +231,7 @@ static void on_signal(uv_signal_t *signal, int number)
 static void bridge_init(struct bridge *bridge)
 {
     (void)uv_loop_init(&bridge->loop);
+    bridge->multi = multi_new(&bridge->loop, IDLE_CONNECTIONS);
     (void)uv_timer_init(&bridge->loop, &bridge->grace);
     (void)uv_timer_init(&bridge->loop, &bridge->again);
     (void)uv_signal_init(&bridge->loop, &bridge->on_term);

@@ -131,6 +131,31 @@ def test_curl_reaches_api_and_ports_by_name(daemon):
     assert json.loads(done.stdout) == [], done.stderr
 
 
+def command(daemon, tmp_path, *words, without=(), line=None):
+    """A command of `atoll` in a shell that has no data directory: only the domain, the key and whom to trust."""
+    named = {name: value for name, value in variables(daemon).items() if name not in [*URLS, *without]}
+    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=120,
+                          input=line or "", env=environment(ATOLL_DATA=str(tmp_path), **named))
+
+
+def test_every_command_reaches_the_daemon_by_its_domain(daemon, tmp_path):
+    (tmp_path / "Dockerfile").write_text("FROM debian\nCOPY note /note\n")
+    (tmp_path / "note").write_text("carried over TLS\n" * 100_000)
+    ask = {"jsonrpc": "2.0", "id": 1, "method": "initialize",
+           "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}
+    for words in (["tool", "list_templates"], ["shell", "list"], ["key", "list"], ["template", "list"], ["disk"],
+                  ["template", "build", "by-domain", str(tmp_path)]):
+        done = command(daemon, tmp_path, *words)
+        assert done.returncode == 0, (words, done.stderr)
+    talked = command(daemon, tmp_path, "mcp", line=json.dumps(ask) + "\n")
+    assert json.loads(talked.stdout.splitlines()[0])["result"]["serverInfo"], talked.stderr
+
+
+def test_the_command_line_refuses_a_daemon_that_it_does_not_trust(daemon, tmp_path):
+    done = command(daemon, tmp_path, "key", "list", without=TRUST)
+    assert done.returncode == 1 and "certificate" in done.stderr, done.stderr
+
+
 def test_both_loopback_addresses_are_served(daemon):
     """Resolvers name ::1 first, and some clients try no second address."""
     port = domain_port(daemon)

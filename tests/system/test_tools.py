@@ -430,8 +430,10 @@ def test_every_command_chooses_its_daemon_alike(daemon, box, tmp_path):
         assert lost.returncode == 1 and f"no daemon serves {tmp_path}" in lost.stderr
         lost = elsewhere(tmp_path, *words, E2B_API_KEY=daemon.key)
         assert lost.returncode == 1 and "set E2B_API_URL to its address" in lost.stderr
-    lost = elsewhere(tmp_path, "tool", "list_templates", E2B_API_URL="https://atoll.example.com", E2B_API_KEY="x")
-    assert "it is of the form http://HOST:PORT" in lost.stderr
+    lost = elsewhere(tmp_path, "tool", "list_templates", E2B_API_URL="atoll.example.com", E2B_API_KEY="x")
+    assert "it is of the form http://HOST:PORT or https://HOST" in lost.stderr
+    lost = elsewhere(tmp_path, "tool", "list_templates", **wrong)
+    assert "connect to http://127.0.0.1:1: Connection refused" in lost.stderr
 
 
 def test_a_key_that_is_revoked_by_another_is_not_taken_for_the_default_one(daemon, tmp_path):

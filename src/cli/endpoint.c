@@ -1,0 +1,133 @@
+/* endpoint.c - which daemon a command asks, and with which key. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/str.h"
+#include "cli/cli.h"
+#include "daemon/lock.h"
+
+enum { DOMAIN_BYTES = 200 };
+
+static int nobody_serves(const struct cli *cli, struct err *err)
+{
+    const struct places *places = &cli->places;
+
+    if (lock_is_held(places->prepare_lock) || lock_is_held(places->layers_lock)) {
+        return err_set(err, ENOENT,
+                       "the daemon of %s is being prepared, which takes minutes when it is started "
+                       "for the first time: wait until its log says where it serves",
+                       cli->config.data);
+    }
+    if (lock_is_held(places->serve_lock)) {
+        return err_set(err, ENOENT, "the daemon of %s is starting, or stopping: try again",
+                       cli->config.data);
+    }
+    return err_set(err, ENOENT,
+                   "no daemon serves %s: start one with `%s serve` (the first `make run` installs "
+                   "packages before that), or name its directory with --data",
+                   cli->config.data, cli->program);
+}
+
+int endpoint_find(const struct cli *cli, struct endpoint *out, struct err *err)
+{
+    if (access(cli->places.default_key, R_OK) < 0 && errno == EACCES) {
+        return err_set(err, EACCES,
+                       "you may not read the API key in %s: run this as root, or as the user %s",
+                       cli->places.state, cli->config.user);
+    }
+    int r = place_read_url(&cli->places, out->url, sizeof(out->url), err);
+    if (r < 0 && r != -ENOENT) {
+        return r;
+    }
+    if (r < 0 || !out->url[0] || !lock_is_held(cli->places.serve_lock)) {
+        return nobody_serves(cli, err);
+    }
+    return place_read_key(&cli->places, out->key, sizeof(out->key), err);
+}
+
+static bool variable_take(const char *name, char *out, size_t size)
+{
+    const char *value = getenv(name);
+
+    return value && value[0] && str_copy(out, size, str_of(value));
+}
+
+/* A base URL may end with a slash; every path begins with one. */
+static void url_trim(char *url)
+{
+    size_t len = strlen(url);
+
+    while (len > 0 && url[len - 1] == '/') {
+        url[--len] = '\0';
+    }
+}
+
+/* As the SDKs choose: E2B_API_URL, or else E2B_DOMAIN. */
+static bool variable_url(char *out, size_t size)
+{
+    char domain[DOMAIN_BYTES];
+    bool named = variable_take("E2B_API_URL", out, size);
+
+    if (!named && variable_take("E2B_DOMAIN", domain, sizeof(domain))) {
+        int n = snprintf(out, size, "https://api.%s", domain);
+        named = n < (int)size;
+    }
+    url_trim(out);
+    return named;
+}
+
+/* Whoever has only a key may not look into the data directory for more. */
+static int url_find(const struct cli *cli, struct endpoint *out, struct err *err)
+{
+    if (place_read_url(&cli->places, out->url, sizeof(out->url), err) == 0 && out->url[0]) {
+        return 0;
+    }
+    return err_set(
+        err, ENOENT,
+        "E2B_API_KEY is set, but %s names no daemon that you may know of: set "
+        "E2B_API_URL to its address or E2B_DOMAIN to its domain, or name its directory with --data",
+        cli->config.data);
+}
+
+int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err)
+{
+    struct endpoint named = {0};
+    bool has_url = variable_url(named.url, sizeof(named.url));
+    bool has_key = variable_take("E2B_API_KEY", named.key, sizeof(named.key));
+
+    *out = (struct endpoint){0};
+    if (cli->data_named || (!has_url && !has_key)) {
+        return endpoint_find(cli, out, err);
+    }
+    int r = 0;
+    if (!has_key) {
+        r = endpoint_find(cli, out, err);
+        (void)memcpy(named.key, out->key, sizeof(named.key));
+    } else if (!has_url) {
+        r = url_find(cli, &named, err);
+    }
+    *out = named;
+    return r;
+}
+
+int endpoint_admin(const struct cli *cli, struct endpoint *out, struct err *err)
+{
+    *out = (struct endpoint){0};
+    if (variable_take("ATOLL_ADMIN_KEY", out->admin, sizeof(out->admin))) {
+        bool named = !cli->data_named && variable_url(out->url, sizeof(out->url));
+
+        return named ? 0 : place_read_url(&cli->places, out->url, sizeof(out->url), err);
+    }
+    if (access(cli->places.admin_token, R_OK) < 0 && errno == EACCES) {
+        return err_set(err, EACCES,
+                       "you may not read the admin token in %s: run this as root, or as the user "
+                       "%s, or set ATOLL_ADMIN_KEY",
+                       cli->places.state, cli->config.user);
+    }
+    int r = endpoint_find(cli, out, err);
+    out->key[0] = '\0';
+    return r < 0 ? r : place_read_admin(&cli->places, out->admin, sizeof(out->admin), err);
+}
