@@ -33,41 +33,43 @@ static const char *const shell_options[] = {"--header", "--query", "--value",
                                             "--method", "--path",  NULL};
 
 static const struct command commands[] = {
-    {"serve", "", "prepares what is missing and serves; as root it also starts the keeper",
-     cli_serve, 0, false, NULL, NULL, NULL},
-    {"ca", "", "prints the certificate of the authority that clients of its TLS must trust", cli_ca,
-     0, false, NULL, NULL, cli_ca_usage},
-    {"env", "", "prints what a shell needs to reach the daemon of a data directory", cli_env, 0,
-     false, NULL, NULL, cli_env_usage},
-    {"doctor", "[ID]", "checks this machine point by point, or tells the story of a sandbox",
+    {"serve", "", "prepares the machine and serves; as root it also starts the keeper", cli_serve,
+     0, false, NULL, NULL, NULL},
+    {"ca", "", "prints the certificate of the daemon's own authority, for TLS clients to trust",
+     cli_ca, 0, false, NULL, NULL, cli_ca_usage},
+    {"env", "", "prints the variables that a shell needs to reach the daemon", cli_env, 0, false,
+     NULL, NULL, cli_env_usage},
+    {"doctor", "[ID]", "checks this machine point by point, or prints the history of a sandbox",
      cli_doctor, 1, false, NULL, NULL, NULL},
-    {"disk", "", "what paused sandboxes, snapshots and templates take of the disk", cli_disk, 0,
+    {"disk", "", "prints the disk space of paused sandboxes, snapshots and templates", cli_disk, 0,
      false, NULL, NULL, cli_disk_usage},
-    {"logs", "ID [--follow]", "what the agent of a sandbox logged, and what its way out refused",
+    {"logs", "ID [--follow]", "prints the log of a sandbox and its refused outgoing connections",
      cli_logs, 1, false, "--follow", NULL, cli_logs_usage},
-    {"key", "create NAME | list | revoke ID", "API keys of the running daemon", cli_key, 2, false,
-     NULL, NULL, cli_key_usage},
-    {"team", "list | create NAME | ...", "teams: their keys, their limits, what they use", cli_team,
+    {"key", "create NAME | list | revoke ID", "creates, lists and revokes API keys", cli_key, 2,
+     false, NULL, NULL, cli_key_usage},
+    {"team", "list | create NAME | ...", "manages teams: keys, limits, usage", cli_team,
      TEAM_WORDS_MAX, false, NULL, NULL, cli_team_usage},
     {"admin-key", "create NAME | list | revoke ID",
-     "keys that may see and change every team (X-Admin-Token)", cli_admin_key, 2, false, NULL, NULL,
-     cli_admin_key_usage},
+     "manages operator keys, which may see and change every team (X-Admin-Token)", cli_admin_key, 2,
+     false, NULL, NULL, cli_admin_key_usage},
     {"shell", "list | put NAME URL ... | rm NAME",
-     "API shells: connections that code uses without their keys", cli_shell, 3, false, NULL,
-     shell_options, cli_shell_usage},
+     "manages API shells: accounts that code uses without seeing their keys", cli_shell, 3, false,
+     NULL, shell_options, cli_shell_usage},
     {"template", "list | build NAME [DIR] | ...",
-     "templates: lists, builds, shows logs, deletes, prunes", cli_template, 3, false, "--no-cache",
-     template_options, cli_template_usage},
+     "lists, builds, deletes and prunes templates, and prints build logs", cli_template, 3, false,
+     "--no-cache", template_options, cli_template_usage},
     {"mcp", "[--template NAME | --sandbox ID]",
-     "the tools for MCP clients over stdin and stdout, with a sandbox that lasts as long", cli_mcp,
-     0, false, NULL, mcp_options, cli_mcp_usage},
+     "serves the tools to an MCP client over stdin and stdout, with one sandbox per session",
+     cli_mcp, 0, false, NULL, mcp_options, cli_mcp_usage},
     {"tool", "[NAME FIELD=VALUE... | NAME --help]",
-     "the catalogue of tools: lists, explains, calls", cli_tool, TOOL_WORDS_MAX, false, HELP_FLAG,
-     NULL, cli_tool_usage},
-    {"prepare", "[all]", "makes user, data directory, pool and base template; all: every template",
-     cli_prepare, 1, false, NULL, NULL, NULL},
-    {"keeper", "", "the privileged half alone, for a service manager (serve starts its own)",
-     cli_keeper, 0, false, NULL, NULL, NULL},
+     "lists, explains and calls the tools of the catalogue", cli_tool, TOOL_WORDS_MAX, false,
+     HELP_FLAG, NULL, cli_tool_usage},
+    {"prepare", "[all]",
+     "creates the user, data directory, pool and base template; all: every template", cli_prepare,
+     1, false, NULL, NULL, NULL},
+    {"keeper", "",
+     "runs the privileged process alone, for a service manager (serve starts its own)", cli_keeper,
+     0, false, NULL, NULL, NULL},
     {"version", "", "prints the version", cli_version, 0, true, NULL, NULL, NULL},
     {"help", "", "prints this text", cli_help, 0, true, NULL, NULL, NULL},
 };
@@ -94,8 +96,10 @@ int cli_version(struct cli *cli)
 
 static void settings_print(void)
 {
-    printf("\nSettings. Each is a flag, a variable (--tls-cert: ATOLL_TLS_CERT) and a line of the\n"
-           "configuration file (tls_cert = FILE), in that order:\n\n");
+    printf(
+        "\nSettings. Each is a flag (--tls-cert), a variable (ATOLL_TLS_CERT) and a line of the\n"
+        "configuration file (tls_cert = FILE). A flag wins over a variable, a variable over the "
+        "file:\n\n");
     config_help(stdout);
 }
 
@@ -104,7 +108,7 @@ int cli_help(struct cli *cli)
     char left[64];
 
     (void)cli;
-    printf("atoll " ATOLL_VERSION ": sandboxes on your own machine for the clients you have\n\n"
+    printf("atoll " ATOLL_VERSION ": sandboxes on your own machine, for E2B clients\n\n"
            "Usage: atoll COMMAND [SETTINGS]\n\n");
     for (size_t i = 0; i < countof(commands); i++) {
         (void)snprintf(left, sizeof(left), "%s %s", commands[i].name, commands[i].args);

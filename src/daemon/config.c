@@ -53,72 +53,76 @@ struct setting {
 
 static const struct setting settings[] = {
     {FIELD(listen), .kind = ADDRESS, .fallback = "127.0.0.1:3000", .hint = "ADDR:PORT",
-     .help = "where the API and all sandbox traffic are served; port 0 takes a free one"},
+     .help = "address of the API and of all sandbox traffic; port 0 takes a free port"},
     {FIELD(tls_listen), .kind = ADDRESS_OR_AUTO, .fallback = automatic, .hint = "ADDR:PORT",
-     .help =
-         "where the same is served over TLS, or none; auto: port 443 of loopback, or else 3443, "
-         "or else a free one; with --domain its port of the address that --listen names"},
+     .help = "address for TLS, or none; auto: port 443 on loopback, else 3443, else a "
+             "free port; with --domain: the domain's port on the address of --listen"},
     {FIELD(tls_cert), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
-     .help = "certificate chain (PEM), read again when it changes; by default one of our own "
-             "(atoll ca)"},
+     .help = "certificate chain (PEM), read again when it changes; default: a certificate "
+             "of the daemon's own authority (atoll ca)"},
     {FIELD(tls_key), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
-     .help = "its private key (PEM), readable by the serving user"},
+     .help = "private key of the certificate (PEM), readable by the serving user"},
     {FIELD(domain), .kind = DOMAIN, .fallback = "", .hint = "NAME",
-     .help =
-         "sandbox ports are reached as <port>-<id>.NAME; by default localhost, with the port of "
-         "TLS unless that is 443"},
+     .help = "domain of sandbox ports (<port>-<id>.NAME) and of the API (api.NAME); "
+             "default: localhost, with the TLS port unless it is 443"},
     {FIELD(allowed_hosts), .kind = NAMES, .fallback = "", .hint = "NAMES",
-     .help =
-         "more names that clients may reach the daemon by, as box.example.org,*.box.lan; *: any "
-         "name, where a proxy checks them"},
+     .help = "further names of the daemon, as box.example.org,*.box.lan; *: any name, for "
+             "a proxy that checks names itself"},
     {FIELD(data), .kind = FILE_PATH, .fallback = CONFIG_DATA, .hint = "DIR",
-     .help = "state, sockets and the pool of sandbox disks"},
+     .help = "directory of the state, the sockets and the pool of sandbox disks"},
     {FIELD(cache), .kind = FILE_PATH, .fallback = "/var/cache/atoll", .hint = "DIR",
-     .help = "built templates; several data directories may share it"},
+     .help = "directory of built templates; several data directories may share it"},
     {FIELD(templates), .kind = FILE_PATH, .fallback = "", .hint = "DIR",
-     .help = "recipes of the built-in templates; by default those beside the program"},
+     .help = "recipes of the built-in templates; default: those beside the program"},
     {FIELD(with_templates), .kind = TEXT, .fallback = "mcp-gateway,code-interpreter-v1",
      .hint = "NAMES",
-     .help = "built-in templates that are made in the background after `base`, or none"},
+     .help = "built-in templates to build in the background after `base`, or none"},
     {FIELD(agent), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
-     .help = "the program that is pid 1 of a sandbox; by default the one beside the program"},
+     .help = "program that runs as pid 1 of a sandbox; default: the one beside the "
+             "program"},
     {FIELD(user), .kind = TEXT, .fallback = "atoll", .hint = "NAME",
-     .help = "the system user that serves; made when it is missing"},
+     .help = "system user of the server; created if it is missing"},
     {.name = "pool_size",
      .at = offsetof(struct config, pool_bytes),
      .kind = BYTES,
      .fallback = "0",
      .hint = "SIZE",
-     .help = "largest size of the pool, as 20G; 0 takes four fifths of what is free"},
+     .help = "maximum size of the pool, as 20G; 0: four fifths of the free space"},
     {FIELD(connections_max), .kind = COUNT, .fallback = "10000", .hint = "N",
-     .help =
-         "connections at one time, three quarters of them into sandboxes, shared by teams; with "
-         "all of them busy one more is answered 503"},
+     .help = "maximum number of connections; three quarters may lead into sandboxes, "
+             "shared fairly by teams; one more is answered 503"},
     {FIELD(sandbox_connections_max), .kind = COUNT, .fallback = "1024", .hint = "N",
-     .help = "requests under way to one sandbox; one more is answered 429"},
+     .help = "maximum number of requests in progress to one sandbox; one more is answered "
+             "429"},
     {FIELD(header_timeout_s), .kind = COUNT, .fallback = "10", .hint = "SECONDS",
-     .help = "how long a request's head may take"},
+     .help = "time limit for the head of a request"},
     {FIELD(idle_timeout_s), .kind = COUNT, .fallback = "75", .hint = "SECONDS",
-     .help = "how long a connection may lie idle between requests"},
+     .help = "time limit for an idle connection between two requests"},
     {FIELD(egress_allow), .kind = TEXT, .fallback = "", .hint = "BLOCKS",
-     .help = "reserved or own addresses that sandboxes may reach, as 10.1.0.0/16,192.168.0.9"},
+     .help = "private or own addresses that sandboxes may reach, as "
+             "10.1.0.0/16,192.168.0.9"},
     {FIELD(egress_map), .kind = TEXT, .fallback = "", .hint = "PAIRS",
-     .help = "where connections go instead, as 192.0.2.1:443=127.0.0.1:8443"},
+     .help = "addresses to replace in outgoing connections, as "
+             "192.0.2.1:443=127.0.0.1:8443"},
     {FIELD(egress_dns), .kind = TEXT, .fallback = "", .hint = "SERVERS",
-     .help = "who resolves names for sandboxes, as 192.0.2.53,127.0.0.1:5353; else the host's"},
+     .help = "DNS servers for sandboxes, as 192.0.2.53,127.0.0.1:5353; default: the "
+             "host's"},
     {FIELD(http_proxy), .kind = TEXT, .fallback = "", .hint = "URL", .usual = "http_proxy",
      .secret = true,
-     .help = "proxy for what sandboxes reach on port 80, as http://user:word@host:3128"},
+     .help = "proxy for outgoing connections of sandboxes to port 80, as "
+             "http://user:word@host:3128"},
     {FIELD(https_proxy), .kind = TEXT, .fallback = "", .hint = "URL", .usual = "https_proxy",
-     .secret = true, .help = "proxy for what sandboxes reach on all other ports"},
+     .secret = true, .help = "proxy for outgoing connections of sandboxes to all other ports"},
     {FIELD(no_proxy), .kind = TEXT, .fallback = "", .hint = "LIST", .usual = "no_proxy",
-     .help = "names and blocks that are reached without a proxy, as .corp.example,10.0.0.0/8"},
+     .help = "names and address blocks to reach without a proxy, as "
+             ".corp.example,10.0.0.0/8"},
     {FIELD(egress_ca), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
-     .help = "authorities (PEM) of servers that rules send headers to, besides the host's"},
+     .help = "additional authorities (PEM) for servers that network rules send headers to"},
     {FIELD(identity_issuer), .kind = TEXT, .fallback = "", .hint = "URL",
-     .help = "who issues workload tokens; else https://api.DOMAIN, or where the API is served"},
+     .help = "issuer of workload tokens; default: https://api.DOMAIN, or the address of "
+             "the API"},
     {FIELD(team_sandboxes_max), .kind = COUNT, .fallback = "10000", .hint = "N",
-     .help = "sandboxes that a team may have at one time; one more is answered 429"},
+     .help = "maximum number of sandboxes of a team; one more is answered 429"},
     {FIELD(parked_min), .kind = COUNT_OR_AUTO, .fallback = automatic, .hint = "N",
      .help =
          "jails of each built-in template that are kept ready for creates, but one of a template "
@@ -133,44 +137,46 @@ static const struct setting settings[] = {
      .hint = "SIZE",
      .help = "with less memory available than this none are kept ready; 0: a tenth of it all"},
     {FIELD(sandbox_hours_max), .kind = COUNT, .fallback = "24", .hint = "HOURS",
-     .help = "how long a sandbox may live, however often it is extended"},
+     .help = "maximum life of a sandbox, extensions included"},
     {FIELD(start_ready_s), .kind = COUNT, .fallback = "45", .hint = "SECONDS",
-     .help = "how long a create waits until the start command of its template is ready"},
+     .help = "how long a create waits for the start command of its template"},
     {FIELD(code_timeout_s), .kind = COUNT, .fallback = "300", .hint = "SECONDS",
-     .help = "how long code given to run_code or /api/code/execute may run"},
+     .help = "time limit for code of run_code and /api/code/execute"},
     {.name = "volume_size",
      .at = offsetof(struct config, volume_bytes),
      .kind = BYTES,
      .fallback = "10G",
      .hint = "SIZE",
-     .help = "how much a volume may hold, as 20G"},
+     .help = "maximum size of a volume, as 20G"},
     {FIELD(builds_max), .kind = COUNT, .fallback = "4", .hint = "N",
-     .help = "templates that are built at one time; the others wait in a queue"},
+     .help = "maximum number of builds at one time; further builds wait in a queue"},
     {FIELD(build_step_s), .kind = COUNT, .fallback = "3600", .hint = "SECONDS",
-     .help = "how long a command of one step of a build may run"},
+     .help = "time limit for one command of a build"},
     {FIELD(build_ready_s), .kind = COUNT, .fallback = "600", .hint = "SECONDS",
      .help = "how long a build waits for its ready command to succeed"},
     {FIELD(image_map), .kind = TEXT, .fallback = "", .hint = "PAIRS",
      .help = "templates that stand for images, as ubuntu:*=base,node:22=mine; by default base for "
              "ubuntu, debian, python, node and their like; none: every image is fetched"},
     {FIELD(image_dir), .kind = FILE_PATH, .fallback = "", .hint = "DIR",
-     .help = "the directory that oci: and docker-archive: images may be read below; else none may"},
+     .help = "directory of oci: and docker-archive: images; default: none may be read"},
     {FIELD(registry_mirror), .kind = TEXT, .fallback = "", .hint = "HOST",
-     .help = "asked instead of docker.io; or, as ghcr.io=HOST,docker.io=HOST, of others"},
+     .help = "registry to ask instead of docker.io; for several: "
+             "ghcr.io=HOST,docker.io=HOST"},
     {FIELD(registry_local), .kind = SWITCH, .fallback = "false", .hint = "true|false",
-     .help = "whether images may come from registries on this machine, without TLS on loopback"},
+     .help = "allow registries on this machine, without TLS on loopback"},
     {FIELD(paused_days_max), .kind = COUNT, .fallback = "30", .hint = "DAYS",
      .help = "how long a sandbox may stay paused before it is removed"},
     {FIELD(pack_after_s), .kind = COUNT_OR_NONE, .fallback = "300", .hint = "SECONDS",
-     .help = "how long after a pause its memory is compressed on the disk; 0: never"},
+     .help = "delay after a pause before its memory is compressed on disk; 0: never "
+             "compress"},
     {FIELD(merge_pages), .kind = SWITCH, .fallback = "false", .hint = "true|false",
-     .help = "whether sandboxes hold equal pages of memory once; one can then find out, by timing, "
-             "that another has a page"},
+     .help = "share equal memory pages between sandboxes; a sandbox can then detect by "
+             "timing that another has a page"},
     {FIELD(bpf_figures), .kind = SWITCH, .fallback = "true", .hint = "true|false",
-     .help = "whether df and sysinfo() in a sandbox tell its own limits, where the kernel allows "
-             "it; three BPF programs do that, in the kernel"},
+     .help = "show df and sysinfo() in a sandbox its own limits, by three BPF programs, "
+             "where the kernel allows it"},
     {FIELD(webhook_allow_local), .kind = SWITCH, .fallback = "false", .hint = "true|false",
-     .help = "whether webhooks may go to addresses of this machine itself"},
+     .help = "allow webhooks to addresses of this machine"},
     {FIELD(log_level), .kind = LEVEL, .fallback = "info", .hint = "LEVEL",
      .help = "debug, info, warn or error"},
 };
