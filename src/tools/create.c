@@ -1,6 +1,9 @@
 /* create_sandbox, and what every tool that makes a sandbox shares with it. */
 #include "tools/create.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "api/fields.h"
 #include "base/fiber.h"
 #include "tools/catalogue/handlers.h"
@@ -56,7 +59,7 @@ static json_t *body_of(const json_t *input, const char *template_alias, json_t *
     json_t *body = json_object();
 
     (void)json_object_set_new(body, "templateID", json_string(template_alias));
-    (void)json_object_set_new(body, "secure", json_true());
+    field_copy(body, "secure", input, "secure");
     field_copy(body, "timeout", input, "timeout_seconds");
     field_copy(body, "metadata", input, "metadata");
     field_copy(body, "allow_internet_access", input, "allow_internet");
@@ -74,8 +77,8 @@ static bool is_by_command(const json_t *input)
     return way && strcmp(way, "command") == 0;
 }
 
-int create_box(struct tool_call *call, const json_t *input, const char *template_alias,
-               struct box *out, struct err *err)
+static int created(struct tool_call *call, const json_t *input, const char *template_alias,
+                   struct box *out, struct err *err)
 {
     bool by_command = is_by_command(input);
     scoped_json *own = own_of(input);
@@ -101,6 +104,22 @@ int create_box(struct tool_call *call, const json_t *input, const char *template
         box_kill(call, out);
     }
     return r;
+}
+
+/* The original calls its template "claude-code", and the recipe here is called "claude". */
+int create_box(struct tool_call *call, const json_t *input, const char *template_alias,
+               struct box *out, struct err *err)
+{
+    int r = created(call, input, template_alias, out, err);
+
+    if (r != -ENOENT || strcmp(template_alias, "claude-code") != 0) {
+        return r;
+    }
+    r = created(call, input, "claude", out, err);
+    return r == -ENOENT ? err_set(err, ENOENT,
+                                  "template 'claude-code' not found: `atoll template build claude`"
+                                  " makes it, and create_claude_code_sandbox does without it")
+                        : r;
 }
 
 int tool_create_sandbox(struct tool_call *call, const json_t *input, json_t **out, struct err *err)

@@ -109,7 +109,13 @@ int tool_install_packages(struct tool_call *call, const json_t *input, json_t **
     }
     int r = box_connect_input(call, input, &box, err);
     r = r < 0 ? r : keys_env(call, box.id, NULL, &env, err);
-    struct steps steps = {.call = call, .box = &box, .env = env, .done = done};
+    struct steps steps = {
+        .call = call,
+        .box = &box,
+        .env = env,
+        .done = done,
+        .limit_s = json_integer_value(json_object_get(input, "command_timeout_seconds")),
+    };
     r = r < 0 ? r : install_each(&steps, named, true, &all, err);
     r = r < 0 ? r : install_each(&steps, commands, false, &all, err);
     if (r < 0) {

@@ -140,7 +140,7 @@ def changed_and_served(daemon, tools, made):
     assert made["success"], made
     assert [step["name"] for step in made["steps"] if "shadcn" in step["name"]]
     assert page(daemon, made).status_code == 200
-    tools.write_sandbox_file(sandbox_id=made["sandbox_id"], path=f"{made['project_dir']}/app/page.tsx",
+    tools.write_sandbox_file(sandbox_id=made["sandbox_id"], path=f"{made['project_dir']}/src/app/page.tsx",
                              content="export default function Page() { return <h1>Changed by a tool</h1>; }\n")
     until(lambda: "Changed by a tool" in page(daemon, made).text, "the changed page is served")
     tools.kill_sandbox(sandbox_id=made["sandbox_id"])

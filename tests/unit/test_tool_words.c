@@ -172,7 +172,7 @@ static void a_sequence_without_its_end_is_left_out(void)
 static const char *mode_of(const char *preset)
 {
     static char out[64];
-    json_t *settings = claude_settings(preset, NULL, NULL, NULL);
+    json_t *settings = claude_settings(preset, NULL);
     const json_t *permissions = json_object_get(settings, "permissions");
     const char *mode = json_string_value(json_object_get(permissions, "defaultMode"));
     bool known = str_copy(out, sizeof(out), str_of(mode ? mode : "none"));
@@ -206,20 +206,25 @@ static bool has_rule(const json_t *settings, const char *list, const char *rule)
 
 static void rules_of_a_preset_and_those_given_are_together(void)
 {
-    json_t *allow = json_pack("[s]", "Bash(terraform:*)");
-    json_t *deny = json_pack("[s]", "Read(./private/**)");
-    json_t *settings = claude_settings("dev_standard", allow, NULL, deny);
-    bool right =
-        has_rule(settings, "allow", "Bash(terraform:*)") &&
-        has_rule(settings, "allow", "Bash(npm test:*)") &&
-        has_rule(settings, "ask", "Bash(git push:*)") && has_rule(settings, "ask", "WebFetch") &&
-        has_rule(settings, "deny", "Bash(curl:*)") && has_rule(settings, "deny", "Read(./.env)") &&
-        has_rule(settings, "deny", "Read(./private/**)");
+    json_t *more =
+        json_pack("{s[s] s[s] s[s] sb}", "allow", "Bash(terraform:*)", "deny", "Read(./private/**)",
+                  "additional_directories", "../docs", "disable_bypass", 1);
+    json_t *settings = claude_settings("dev_standard", more);
+    const json_t *permissions = json_object_get(settings, "permissions");
+    const char *bypass =
+        json_string_value(json_object_get(permissions, "disableBypassPermissionsMode"));
+    bool right = has_rule(settings, "allow", "Bash(terraform:*)") &&
+                 has_rule(settings, "allow", "Bash(npm test:*)") &&
+                 has_rule(settings, "ask", "Bash(git push:*)") &&
+                 has_rule(settings, "ask", "WebFetch") &&
+                 has_rule(settings, "deny", "Bash(curl:*)") &&
+                 has_rule(settings, "deny", "Read(./private/**)") &&
+                 has_rule(settings, "additionalDirectories", "../docs");
 
-    json_decref(settings);
-    json_decref(allow);
-    json_decref(deny);
     CHECK(right);
+    CHECK_STR(bypass ? bypass : "", "disable");
+    json_decref(more);
+    json_decref(settings);
 }
 
 int main(void)
