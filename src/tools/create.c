@@ -59,7 +59,8 @@ static json_t *body_of(const json_t *input, const char *template_alias, json_t *
     json_t *body = json_object();
 
     (void)json_object_set_new(body, "templateID", json_string(template_alias));
-    field_copy(body, "secure", input, "secure");
+    (void)json_object_set_new(body, "secure",
+                              json_boolean(!json_is_false(json_object_get(input, "secure"))));
     field_copy(body, "timeout", input, "timeout_seconds");
     field_copy(body, "metadata", input, "metadata");
     field_copy(body, "allow_internet_access", input, "allow_internet");

@@ -370,6 +370,14 @@ static int run_code(struct tool_call *call, const struct box *box, const struct 
     return r;
 }
 
+/* Open connections are reset: nothing that an installer left behind goes on. */
+static int internet_cut(struct tool_call *call, const struct box *box, struct err *err)
+{
+    scoped_json *body = json_pack("{sb}", "allow_internet_access", 0);
+
+    return box_api(call, "PUT", box->id, "/network", body, NULL, err);
+}
+
 static int execute_in(struct tool_call *call, const struct box *box,
                       const struct execute_plan *plan, struct execute_result *out, struct err *err)
 {
@@ -380,6 +388,7 @@ static int execute_in(struct tool_call *call, const struct box *box,
         if (r <= 0) {
             return r;
         }
+        r = plan->offline ? internet_cut(call, box, err) : 0;
     }
     return r < 0 ? r : run_code(call, box, plan, out, err);
 }

@@ -45,7 +45,7 @@ struct execute_plan { /* borrowed */
     int64_t timeout_ms;     /* of the code itself */
     bool as_program;        /* its status and its output count more than its last expression */
     bool as_file;           /* run as a file, also where there is a kernel */
-    bool offline;           /* no internet; counts only without packages, which come from there */
+    bool offline;           /* no internet, once the packages are there */
 };
 
 struct execute_result {
