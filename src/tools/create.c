@@ -6,6 +6,7 @@
 
 #include "api/fields.h"
 #include "base/fiber.h"
+#include "tools/artifacts.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/internal.h"
 #include "tools/keys.h"
@@ -97,7 +98,10 @@ static int created(struct tool_call *call, const json_t *input, const char *temp
     if (r < 0) {
         return r;
     }
-    r = keys_record(call, out->id, vars, secret_names, by_command, err);
+    if (json_array_size(json_object_get(input, "shells")) > 0) {
+        r = artifact_helpers_place(call, out, err);
+    }
+    r = r < 0 ? r : keys_record(call, out->id, vars, secret_names, by_command, err);
     if (r == 0 && fiber_cancelled(fiber_self())) {
         r = call_was_cancelled(err); /* the store is waited for in any case */
     }
@@ -123,6 +127,22 @@ int create_box(struct tool_call *call, const json_t *input, const char *template
                         : r;
 }
 
+static int code_place(struct tool_call *call, const json_t *input, const struct box *box,
+                      json_t *reply, struct err *err)
+{
+    size_t left = 0;
+
+    if (!json_is_true(json_object_get(input, "code_folder"))) {
+        return 0;
+    }
+    int r = artifacts_place(call, box, NULL, &left, err);
+    r = r < 0 ? r : artifact_helpers_place(call, box, err);
+    if (r == 0 && left > 0) {
+        reply_note(reply, "%zu artifacts did not fit into " ARTIFACT_FOLDER ".", left);
+    }
+    return r;
+}
+
 int tool_create_sandbox(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
     const char *alias = json_string_of(input, "template_alias");
@@ -135,5 +155,11 @@ int tool_create_sandbox(struct tool_call *call, const json_t *input, json_t **ou
     *out = reply_new(&box);
     (void)json_object_set_new(*out, "template_alias", json_string(alias));
     (void)json_object_set_new(*out, "urls", reply_urls(&box, json_object_get(input, "ports")));
-    return 0;
+    r = code_place(call, input, &box, *out, err);
+    if (r < 0) {
+        json_decref(*out);
+        *out = NULL;
+        box_kill(call, &box);
+    }
+    return r;
 }

@@ -83,6 +83,8 @@ bool tools_handle(struct tools *tools, struct http_exchange *ex)
         rest_list(tools, ex);
     } else if (str_eq(req->path, STR("/tools/openapi.json"))) {
         rest_openapi(tools, ex);
+    } else if (str_eq(req->path, STR("/tools/make_api_shell.py"))) {
+        rest_helper(tools, ex);
     } else if (str_starts(req->path, prefix)) {
         rest_call(tools, ex, str_skip(req->path, prefix.len));
     } else {
