@@ -120,6 +120,15 @@ def test_a_heartbeat_runs_the_script_that_the_model_wrote(tools, box, model):
     shell(tools, box, f"kill {heart['pid']}")
 
 
+def test_a_heartbeat_goes_on_with_the_conversation_when_asked(tools, box, model):
+    """The model sees what was said before only then."""
+    prompt(tools, box, "remember the lighthouse", resume_session=False)
+    for resume in (False, True):
+        model.said.clear()
+        heart = tools.setup_sandbox_heartbeat(sandbox_id=box, task="look after it", duration="1 second", resume_session=resume)
+        assert any("remember the lighthouse" in text for text in model.said) is resume, heart
+
+
 def test_what_the_command_line_says_of_a_failure_is_told(tools, box):
     answer = tools.send_sandbox_input(sandbox_id=box, action="claude_code", input="hello", resume_session=False,
                                       envs={"ANTHROPIC_BASE_URL": f"http://{API}/no-such-place", "CLAUDE_CODE_MAX_RETRIES": "0"})

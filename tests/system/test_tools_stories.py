@@ -200,6 +200,19 @@ def test_a_next_js_application_is_made_changed_and_served(daemon, tools):
 
 
 @pytest.mark.long
+def test_all_components_are_added_when_they_are_asked_for(tools):
+    """They come from shadcn's own registry: where that cannot be reached, the application runs and the note says so."""
+    made = tools.create_nextjs_sandbox(shadcn_add_all=True)
+    steps = {step["name"]: step["success"] for step in made["steps"]}
+    assert made["success"] and "shadcn init" in steps, made
+    if steps["shadcn init"] and steps["shadcn add --all"]:
+        assert int(shell(tools, made["sandbox_id"], "ls nextjs-app/src/components/ui | wc -l")["stdout"]) > 20
+    else:
+        assert "shadcn could not be set up" in made["note"]
+    tools.kill_sandbox(sandbox_id=made["sandbox_id"])
+
+
+@pytest.mark.long
 def test_a_next_js_application_runs_with_bun(daemon, tools):
     made = tools.create_nextjs_bun_sandbox(github_token="ghp_story", vercel_team_id="team_story")
     assert made["steps"][0]["name"] == "bun"

@@ -204,6 +204,16 @@ static bool has_rule(const json_t *settings, const char *list, const char *rule)
     return false;
 }
 
+static void read_only_is_read_only(void)
+{
+    json_t *settings = claude_settings("review_readonly", NULL);
+    bool right = has_rule(settings, "allow", "Read") && has_rule(settings, "deny", "Edit") &&
+                 has_rule(settings, "deny", "Write") && has_rule(settings, "deny", "Bash");
+
+    json_decref(settings);
+    CHECK(right);
+}
+
 static void rules_of_a_preset_and_those_given_are_together(void)
 {
     json_t *more =
@@ -241,6 +251,7 @@ int main(void)
         {"what shows nothing is known", what_shows_nothing_is_known},
         {"a sequence without its end is left out", a_sequence_without_its_end_is_left_out},
         {"every preset has its mode", every_preset_has_its_mode},
+        {"read only is read only", read_only_is_read_only},
         {"rules of a preset and those given are together",
          rules_of_a_preset_and_those_given_are_together},
     };
