@@ -9,7 +9,8 @@
  * METRICS_ROUND_MS. Every METRICS_LOOK_MS those that run are asked for besides, up to
  * METRICS_LOOKS_MAX of them, so that what they are shown of themselves is fresh. A new sandbox is
  * read at the next tick, and has its first sample at the look after that. While the keeper is away
- * there are no samples, and the series have a gap. Figures live in memory alone: they begin anew with the daemon.
+ * there are no samples, and the series have a gap. Figures live in memory alone: they begin anew
+ * with the daemon.
  */
 #ifndef TELEMETRY_METRICS_H
 #define TELEMETRY_METRICS_H

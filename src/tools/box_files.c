@@ -79,5 +79,6 @@ int box_write(struct tool_call *call, const struct box *box, const char *path, s
                                   .headers_n = headers.n,
                                   .body = data};
     r = ask_open(call->tools, &plan, &ask, err);
-    return r == 0 && ask_status(ask) != 200 ? box_refused(ask, "the file cannot be written", err) : r;
+    return r == 0 && ask_status(ask) != 200 ? box_refused(ask, "the file cannot be written", err)
+                                            : r;
 }

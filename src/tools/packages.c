@@ -28,7 +28,7 @@ static const struct {
      " --no-install-recommends libnss3 libdbus-1-3 libatk1.0-0 libatk-bridge2.0-0 libgbm1"
      " libasound2t64 libxrandr2 libxkbcommon0 libxfixes3 libxcomposite1 libxdamage1"
      " libpango-1.0-0 libcairo2 libcups2 && " NPM_GLOBAL
-     "@remotion/cli@latest && remotion versions"},
+     "@remotion/cli@latest && remotion --help | head -n 1"},
     {"pnpm", NPM_GLOBAL "pnpm@latest && pnpm --version"},
     {"bun", NPM_GLOBAL "bun@latest && bun --version"},
 };

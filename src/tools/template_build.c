@@ -81,7 +81,7 @@ static int step_clone(const json_t *urls, size_t i, json_t *steps, struct err *e
     if (word_check("git_urls", i, url, err) < 0) {
         return -EINVAL;
     }
-    if (buf_printf(&text, "cd && git clone --depth 1 -- ") < 0 || quote(&text, url) < 0 ||
+    if (buf_printf(&text, "cd && git clone -- ") < 0 || quote(&text, url) < 0 ||
         buf_append(&text, "", 1) < 0) {
         return err_set(err, EMSGSIZE, "git_urls[%zu]: is too long", i);
     }

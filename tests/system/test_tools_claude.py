@@ -123,7 +123,7 @@ def test_a_heartbeat_runs_the_script_that_the_model_wrote(tools, box, model):
 def test_a_heartbeat_goes_on_with_the_conversation_when_asked(tools, box, model):
     """The model sees what was said before only then."""
     prompt(tools, box, "remember the lighthouse", resume_session=False)
-    for resume in (False, True):
+    for resume in (True, False):
         model.said.clear()
         heart = tools.setup_sandbox_heartbeat(sandbox_id=box, task="look after it", duration="1 second", resume_session=resume)
         assert any("remember the lighthouse" in text for text in model.said) is resume, heart
