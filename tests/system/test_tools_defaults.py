@@ -1,6 +1,7 @@
 """What the tools do when little is said, and what single fields change: those that no story of the other files needs."""
 
 import base64
+import threading
 
 import httpx
 import pytest
@@ -81,6 +82,46 @@ def test_a_template_of_claude_that_is_not_there_is_told_with_what_to_do(tools):
 def test_next_js_is_not_made_without_the_internet(tools, name):
     with pytest.raises(Refused, match="allow_internet: must be true"):
         tools.call(name, {"allow_internet_access": False})
+
+
+@pytest.fixture(scope="module")
+def account(daemon):
+    shell = {"baseUrl": f"http://{OUTSIDE}", "header": {"name": "Authorization", "value": "Bearer kept-outside-1234"}}
+    assert httpx.put(f"{daemon.url}/shells/account", json=shell, headers={"X-API-Key": daemon.key}).status_code == 200
+
+
+@pytest.mark.parametrize("injection", ["sandbox", "command"])
+@pytest.mark.parametrize("name", ["create_sandbox", "create_claude_code_sandbox", "create_nextjs_sandbox", "create_nextjs_bun_sandbox"])
+def test_every_tool_that_makes_a_sandbox_takes_the_same_fields(daemon, tools, account, name, injection):
+    """The sandbox is looked at as soon as it is there, and ended: what would be installed is not waited for."""
+    mine = {"made": f"{name}-{injection}"}
+    fields = {"envs": {"WORD": "given"}, "metadata": mine, "timeout_seconds": 2700, "env_injection": injection, "secure": False,
+              "github_token": "ghp_same", "github_user": "octocat", "vercel_token": "vt", "vercel_team_id": "team_same",
+              "vercel_project_id": "prj_same", "shells": ["account"]}
+    internet = injection == "sandbox" or "nextjs" in name  # which is not made without
+    fields["allow_internet"] = internet
+
+    def make():
+        try:
+            tools.call(name, fields)
+        except Refused:
+            pass  # its sandbox was ended
+
+    making = threading.Thread(target=make)
+    making.start()
+    [row] = until(lambda: tools.list_sandboxes(metadata=mine)["sandboxes"], "the sandbox is there")
+    box = row["sandbox_id"]
+    assert 2500 < seconds_left(row) <= 2700
+    told = "echo $WORD $GITHUB_TOKEN $GITHUB_USER $VERCEL_TOKEN $VERCEL_TEAM_ID $VERCEL_ORG_ID $VERCEL_PROJECT_ID"
+    wanted = "given ghp_same octocat vt team_same team_same prj_same\n"
+    until(lambda: shell(tools, box, told) == wanted, "it has its variables")
+    headers = {"E2b-Sandbox-Id": box, "E2b-Sandbox-Port": AGENT_PORT}
+    assert httpx.get(f"{daemon.url}/files", params={"path": "/etc/hostname"}, headers=headers).status_code == 200
+    assert shell(tools, box, "curl -sS http://shell.atoll.internal/account/").startswith("from outside")
+    outside = tools.send_sandbox_input(sandbox_id=box, action="shell_command", input=f"curl -sS -m 10 http://{OUTSIDE}/")
+    assert outside["success"] is internet, outside
+    tools.kill_sandbox(sandbox_id=box)
+    making.join()
 
 
 # ---- time ----
