@@ -8,6 +8,7 @@ const SHELLS = 'http://shell.atoll.internal'
 class ShellError extends Error {
   constructor(status, said) {
     super(`${status}: ${typeof said === 'string' ? said : JSON.stringify(said)}`)
+    this.name = 'ShellError'
     this.status = status
     this.said = said
   }
