@@ -102,6 +102,7 @@ static void print_fields(const json_t *schema)
         printf(")");
         print_wrapped(description ? description : "", INDENT);
         print_value("      One of ", json_object_get(property, "enum"), "\n");
+        print_value("      Also called ", json_object_get(property, "x-names"), "\n");
     }
 }
 

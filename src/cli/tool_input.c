@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/utf8.h"
+#include "tools/tool.h"
 
 enum { NAME_BYTES = 128, READ_BYTES = 64 * 1024 };
 
@@ -107,10 +108,10 @@ static void list_take(json_t *input, const char *name, const json_t *property, s
     json_decref(whole);
 }
 
-static int entry_take(json_t *input, const json_t *properties, const char *name, const char *entry,
+static int entry_take(json_t *input, const json_t *schema, const char *name, const char *entry,
                       struct str text, struct err *err)
 {
-    const json_t *property = json_object_get(properties, name);
+    const json_t *property = schema_property(schema, name);
     json_t *object = json_object_get(input, name);
 
     if (object && !json_is_object(object)) {
@@ -128,13 +129,12 @@ static int entry_take(json_t *input, const json_t *properties, const char *name,
 static int field_take(json_t *input, const json_t *schema, char *name, struct str text,
                       struct err *err)
 {
-    const json_t *properties = json_object_get(schema, "properties");
-    const json_t *property = json_object_get(properties, name);
+    const json_t *property = schema_property(schema, name);
     char *dot = strchr(name, '.');
 
     if (!property && dot) {
         *dot = '\0';
-        return entry_take(input, properties, name, dot + 1, text, err);
+        return entry_take(input, schema, name, dot + 1, text, err);
     }
     if (wants(property, "array") && !wants(property, "string")) {
         list_take(input, name, property, text);

@@ -26,6 +26,7 @@
 enum {
     QUOTA_ENABLE_SIMPLE = 4, /* BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA: kernel 6.7, newer headers */
     TRASH_NAME_BYTES = 17,
+    DISK_EMPTY_BYTES = 16 * 1024, /* the root of a subvolume, which btrfs counts when it commits */
 };
 
 struct pool {
@@ -462,7 +463,11 @@ uint64_t pool_disk_bytes(struct pool *pool, const char *id)
 {
     scoped_fd fd = pool->limits_disk ? pool_disk_open(pool, id) : -1;
 
-    return fd < 0 ? 0 : subvol_bytes(fd);
+    if (fd < 0) {
+        return 0;
+    }
+    uint64_t bytes = subvol_bytes(fd);
+    return bytes > DISK_EMPTY_BYTES ? bytes : DISK_EMPTY_BYTES;
 }
 
 uint64_t pool_disk_limit(struct pool *pool, const char *id)

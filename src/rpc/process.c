@@ -134,8 +134,10 @@ static void take_last(const json_t *message, struct process_event *out)
     if (error) {
         bool ours = code && strcmp(code, "invalid_argument") == 0;
 
-        (void)err_set(&out->why, ours ? EINVAL : EPROTO, "%s: %s", code ? code : "unknown",
-                      text ? text : "");
+        (void)err_set(&out->why, ours ? EINVAL : EPROTO, "%s",
+                      text && text[0] ? text
+                      : code          ? code
+                                      : "the sandbox gave no reason");
         out->late = code && strcmp(code, "deadline_exceeded") == 0;
     }
 }

@@ -59,7 +59,7 @@ struct metrics {
 
 struct batch {
     struct metrics *metrics; /* counted */
-    bool look;               /* nothing of the answer is kept */
+    bool look;               /* of the answer only first samples are kept */
     struct keeper_request request;
 };
 
@@ -79,13 +79,12 @@ static uint32_t pages(uint64_t bytes)
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
-/* The first share is over the sandbox's life so far. */
+/* A share is between two readings. What a jail did before the first of them is not the sandbox's:
+ * it started, and waited for a sandbox to be wanted. */
 static uint32_t cpu_share(struct track *track, const struct sandbox_info *info, uint64_t cpu_usec)
 {
     int64_t now_us = clock_mono_us();
-    int64_t since_us =
-        track->at_us ? track->at_us : now_us - (clock_wall_ms() - info->started_ms) * 1000;
-    double could = (double)(now_us - since_us) * info->cpu_count;
+    double could = (double)(now_us - track->at_us) * info->cpu_count;
     double did = cpu_usec > track->cpu_usec ? (double)(cpu_usec - track->cpu_usec) : 0;
     double share = could > 0 ? did / could * 100 * CENTI : 0;
 
@@ -107,6 +106,12 @@ static struct track *track_of(struct metrics *metrics, const char *id)
     return track;
 }
 
+/* Whether it was read once, and has no sample yet. */
+static bool is_new(const struct track *track)
+{
+    return track->series.last.time_s == 0;
+}
+
 static void sample_take(struct metrics *metrics, const char *id, const struct keeper_usage *usage)
 {
     const struct sandbox *sb = sandboxes_find(metrics->sandboxes, str_of(id));
@@ -117,6 +122,10 @@ static void sample_take(struct metrics *metrics, const char *id, const struct ke
     struct sandbox_info info = sandbox_info(sb);
     struct track *track = track_of(metrics, info.id);
     int64_t now_s = clock_wall_ms() / 1000;
+    if (track->at_us == 0) {
+        (void)cpu_share(track, &info, usage->cpu_usec);
+        return;
+    }
     if (track->series.last.time_s == now_s) {
         return; /* its first sample came just before its turn in the round */
     }
@@ -157,7 +166,9 @@ static void on_usage(void *ctx, const struct keeper_answer *answer, int fds[KEEP
     bool good = answer->status == 0 && !metrics->closed;
     for (uint32_t i = 0; good && i < batch->request.batch.n; i++) {
         const char *id = batch->request.batch.ids[i];
-        if (!batch->look) {
+        struct track *track = NULL;
+        HASH_FIND_STR(metrics->tracks, id, track);
+        if (!batch->look || (track && is_new(track))) {
             sample_take(metrics, id, &answer->usages[i]);
         }
         used_tell(metrics, id, &answer->usages[i]);
@@ -202,8 +213,8 @@ static void batch_add(struct metrics *metrics, struct batch **batch, const char 
 
 /* ---- between the rounds ---- */
 
-/* Between the rounds, so that what a sandbox is shown of itself is fresh: each second for those
- * that run now, or for all where there are few. */
+/* Between the rounds, so that what a sandbox is shown of itself is fresh, and a new one gets its
+ * first sample: each second for those that run now, or for all where there are few. */
 static void look(struct metrics *metrics)
 {
     const bool all = HASH_COUNT(metrics->tracks) <= METRICS_LOOKS_MAX;
@@ -212,7 +223,7 @@ static void look(struct metrics *metrics)
 
     for (const struct track *track = metrics->tracks; track && n < METRICS_LOOKS_MAX;
          track = track->hh.next) {
-        if (all || track->busy) {
+        if (all || track->busy || is_new(track)) {
             batch_add(metrics, &batch, track->id);
             n++;
         }

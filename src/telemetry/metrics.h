@@ -7,9 +7,10 @@
  * Every METRICS_TICK_MS a slice of the table is asked for, KEEPER_BATCH_MAX jails to a request, so
  * that neither the loop nor the keeper is held up by many sandboxes at once; a round over all takes
  * METRICS_ROUND_MS. Every METRICS_LOOK_MS those that run are asked for besides, up to
- * METRICS_LOOKS_MAX of them, so that what they are shown of themselves is fresh. A new sandbox gets
- * its first sample at the next tick. While the keeper is away there are no samples, and the series
- * have a gap. Figures live in memory alone: they begin anew with the daemon.
+ * METRICS_LOOKS_MAX of them, so that what they are shown of themselves is fresh. A new sandbox is
+ * read at the next tick, and has its first sample at the look after that. While the keeper is away
+ * there are no samples, and the series have a gap. Figures live in memory alone: they begin anew
+ * with the daemon.
  */
 #ifndef TELEMETRY_METRICS_H
 #define TELEMETRY_METRICS_H

@@ -21,6 +21,19 @@ const char *path_wrong(struct str path)
     return NULL;
 }
 
+const char *artifact_path_short(const char *path)
+{
+    static const char *const folders[] = {"Code/", "Hermes/Code/", "hermes/Code/",
+                                          "knowledge/hermes/Code/"};
+
+    for (size_t i = 0; i < countof(folders); i++) {
+        if (str_starts(str_of(path), str_of(folders[i]))) {
+            return path + strlen(folders[i]);
+        }
+    }
+    return path;
+}
+
 static const char *segment_wrong(struct str segment)
 {
     static const char known[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";

@@ -17,6 +17,10 @@ enum {
  * NULL: it does stay. Its parts may have any other characters. */
 const char *path_wrong(struct str path);
 
+/* Without the folder that artifacts are known by: "Code/tools/calc.py" is "tools/calc.py". The path
+ * itself where it has none. */
+const char *artifact_path_short(const char *path);
+
 /* Whether it stays below its folder, and is spelled one way only. -EINVAL with the reason. */
 must_check int artifact_path_check(const char *path, struct err *err);
 

@@ -1,6 +1,7 @@
 /* run_code_artifact: an artifact in a fresh sandbox.
  *
- * The folder has the artifact at its path and its input as input.json; the input is on stdin too.
+ * The folder has the artifact at its path, those that lie in one folder with it, and its input as
+ * input.json; the input is on stdin too.
  * With an entry point that function is called with the input, and what it returns is the result.
  */
 #include <errno.h>
@@ -21,15 +22,15 @@ enum {
     ERROR_BYTES = 512
 };
 
-#define FOLDER "/home/user/artifact"
+#define FOLDER ARTIFACT_FOLDER
 #define RESULT FOLDER "/.result.json"
 #define NO_FUNCTION "there is no function %s in %s"
 
 /* $1 is the artifact, $2 the entry point, $3 what is said when there is no such function. */
 static const char *const callers[LANGUAGES] = {
     [LANGUAGE_PYTHON] =
-        "exec python3 -c 'import json, runpy, sys\n"
-        "sys.path.insert(0, \".\")\n"
+        "exec python3 -c 'import json, os, runpy, sys\n"
+        "sys.path[:0] = [os.path.dirname(sys.argv[1]) or \".\", \".\"]\n"
         "made = runpy.run_path(sys.argv[1], run_name=\"artifact\").get(sys.argv[2])\n"
         "if not callable(made): sys.exit(sys.argv[3])\n"
         "json.dump(made(json.load(open(\"input.json\"))), open(\".result.json\", \"w\"))' \"$@\"",
@@ -84,10 +85,13 @@ static void script_make(const struct running *run, char out[SCRIPT_BYTES])
                                             : NULL;
 
     if (what) {
-        (void)snprintf(out, SCRIPT_BYTES, "cd " FOLDER " && set -- %s %s '" NO_FUNCTION "'\n%s",
+        (void)snprintf(out, SCRIPT_BYTES,
+                       "cd " FOLDER " && export PYTHONPATH=/home/user && set -- %s %s '" NO_FUNCTION
+                       "'\n%s",
                        run->path, run->entrypoint, run->entrypoint, run->path, what);
     } else {
-        (void)snprintf(out, SCRIPT_BYTES, "cd " FOLDER " && exec %s %s",
+        (void)snprintf(out, SCRIPT_BYTES,
+                       "cd " FOLDER " && export PYTHONPATH=/home/user && exec %s %s",
                        language_command(run->language), run->path);
     }
 }
@@ -96,8 +100,11 @@ static int place(const struct running *run, const struct box *box, struct err *e
 {
     const json_t *content = json_object_get(run->row, "content");
     scoped_text path = NULL;
+    size_t left = 0;
     int r = asprintf(&path, FOLDER "/%s", run->path) < 0 ? err_set(err, ENOMEM, "no memory") : 0;
 
+    r = r < 0 ? r : artifacts_place(run->call, box, run->path, &left, err);
+    r = r < 0 ? r : artifact_helpers_place(run->call, box, err);
     r = r < 0
             ? r
             : box_write(run->call, box, path,
@@ -209,7 +216,9 @@ int tool_run_code_artifact(struct tool_call *call, const json_t *input, json_t *
 
     run.row = row;
     r = r < 0 ? r : plan_make(&run, input, err);
-    r = r < 0 ? r : execute_box(call, "base", NULL, run.timeout_ms, false, &box, err);
+    r = r < 0 ? r
+              : execute_box(call, "base", NULL, json_object_get(input, "shells"), run.timeout_ms,
+                            false, &box, err);
     if (r == 0) {
         json_t *answer = artifact_json(row);
         (void)json_object_set_new(answer, "mode", json_string(run.dry ? "dry_run" : "run"));

@@ -41,12 +41,23 @@ static int rows_read(struct tool_call *call, const char *path, json_t **out, str
     return r;
 }
 
+int artifacts_list(struct tool_call *call, json_t **out, struct err *err)
+{
+    return rows_read(call, NULL, out, err);
+}
+
 int artifact_find(struct tool_call *call, const char *path, json_t **out, struct err *err)
 {
     scoped_json *rows = NULL;
+    const char *shorter = artifact_path_short(path);
     int r = artifact_path_check(path, err);
 
     r = r < 0 ? r : rows_read(call, path, &rows, err);
+    if (r == 0 && json_array_size(rows) == 0 && shorter != path) {
+        json_decref(move_ptr(&rows));
+        r = artifact_path_check(shorter, err);
+        r = r < 0 ? r : rows_read(call, shorter, &rows, err);
+    }
     if (r == 0 && json_array_size(rows) == 0) {
         r = err_set(err, ENOENT, "codePath: there is no artifact \"%.80s\"", ours(path));
     }
@@ -136,8 +147,8 @@ static int place_refused(struct tool_call *call, const char *path, struct err *e
     return r;
 }
 
-static int row_save(struct tool_call *call, const json_t *input, enum language language,
-                    struct err *err)
+static int row_save(struct tool_call *call, const json_t *input, const char *path,
+                    enum language language, struct err *err)
 {
     const json_t *content = json_object_get(input, "content");
     struct stored stored = stored_begin(err);
@@ -145,7 +156,7 @@ static int row_save(struct tool_call *call, const json_t *input, enum language l
 
     sha256_hex(json_string_value(content), json_string_length(content), hash);
     const struct artifact_row row = {.team_id = call_team(call),
-                                     .path = json_text_of(input, "codePath"),
+                                     .path = path,
                                      .content = json_string_value(content),
                                      .language = language_name(language),
                                      .entrypoint = json_text_of(input, "entrypoint"),
@@ -210,19 +221,34 @@ static int keys_check(struct tool_call *call, const json_t *input, struct err *e
     return r < 0 ? r : field_check(call, input, "description", err);
 }
 
+/* What is there keeps its name; a new one is kept without the folder's. */
+static int path_choose(struct tool_call *call, const char *given, const char **path,
+                       struct err *err)
+{
+    scoped_json *row = NULL;
+    const char *shorter = artifact_path_short(given);
+    int r = shorter == given ? 0 : artifact_find(call, given, &row, err);
+
+    if (r < 0 && r != -ENOENT) {
+        return r;
+    }
+    *path = row && strcmp(json_string_of(row, "path"), given) == 0 ? given : shorter;
+    return artifact_path_check(*path, err);
+}
+
 int tool_write_code_artifact(struct tool_call *call, const json_t *input, json_t **out,
                              struct err *err)
 {
-    const char *path = json_text_of(input, "codePath");
+    const char *path = NULL;
     enum language language;
     scoped_json *row = NULL;
-    int r = artifact_path_check(path, err);
+    int r = path_choose(call, json_text_of(input, "codePath"), &path, err);
 
     r = r < 0 ? r : artifact_language(json_text_of(input, "language"), path, &language, err);
     r = r < 0 ? r : artifact_entrypoint_check(json_text_of(input, "entrypoint"), err);
     r = r < 0 ? r : content_check(input, err);
     r = r < 0 ? r : keys_check(call, input, err);
-    r = r < 0 ? r : row_save(call, input, language, err);
+    r = r < 0 ? r : row_save(call, input, path, language, err);
     r = r < 0 ? r : artifact_find(call, path, &row, err);
     if (r == 0) {
         *out = artifact_json(row);
@@ -248,11 +274,12 @@ int tool_read_code_artifact(struct tool_call *call, const json_t *input, json_t 
 int tool_list_code_artifacts(struct tool_call *call, const json_t *input, json_t **out,
                              struct err *err)
 {
-    const char *prefix = json_text_of(input, "prefix");
+    const char *prefix = artifact_path_short(json_text_of(input, "prefix"));
     scoped_json *rows = NULL;
     int r = rows_read(call, NULL, &rows, err);
     json_t *list = json_array();
 
+    prefix = strcmp(prefix, "Code") == 0 ? "" : prefix;
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
 
@@ -279,6 +306,7 @@ int tool_delete_code_artifact(struct tool_call *call, const json_t *input, json_
         return r;
     }
     struct stored stored = stored_begin(err);
+    path = json_string_of(row, "path");
     store_artifact_delete(tools_options(call_tools(call))->store, call_team(call), path,
                           stored_done, &stored);
     r = stored_wait(&stored);

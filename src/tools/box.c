@@ -210,13 +210,31 @@ int box_refused(struct ask *ask, const char *what, struct err *err)
                    message ? message : http_reason(ask_status(ask)));
 }
 
+/* What could not be done, in words. */
+static const char *undone(const char *method)
+{
+    static const char *const said[][2] = {
+        {"/filesystem.Filesystem/Stat", "the path cannot be looked up"},
+        {"/filesystem.Filesystem/ListDir", "the folder cannot be listed"},
+        {"/process.Process/SendInput", "the process takes no input"},
+        {"/process.Process/SendSignal", "the process cannot be ended"},
+        {"/process.Process/List", "the processes cannot be listed"},
+    };
+
+    for (size_t i = 0; i < countof(said); i++) {
+        if (strcmp(said[i][0], method) == 0) {
+            return said[i][1];
+        }
+    }
+    return "the sandbox refused";
+}
+
 static int rpc_answer(struct ask *ask, const char *method, json_t **answer, struct err *err)
 {
     scoped_buf(text, CLIENT_ANSWER_BYTES_MAX);
 
     if (ask_status(ask) != 200) {
-        const char *name = strrchr(method, '/');
-        return box_refused(ask, name ? name + 1 : method, err);
+        return box_refused(ask, undone(method), err);
     }
     int r = ask_gather(ask, &text, err);
     if (r < 0) {

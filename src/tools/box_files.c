@@ -51,7 +51,7 @@ int box_read(struct tool_call *call, const struct box *box, const char *path, si
         .method = "GET", .target = buf_at(&target), .headers = headers.at, .headers_n = headers.n};
     r = ask_open(call->tools, &plan, &ask, err);
     if (r == 0 && ask_status(ask) != 200) {
-        return box_refused(ask, "read", err);
+        return box_refused(ask, "the file cannot be read", err);
     }
     r = r == 0 ? read_up_to(ask, max, out, err) : r;
     if (r >= 0) {
@@ -79,5 +79,6 @@ int box_write(struct tool_call *call, const struct box *box, const char *path, s
                                   .headers_n = headers.n,
                                   .body = data};
     r = ask_open(call->tools, &plan, &ask, err);
-    return r == 0 && ask_status(ask) != 200 ? box_refused(ask, "write", err) : r;
+    return r == 0 && ask_status(ask) != 200 ? box_refused(ask, "the file cannot be written", err)
+                                            : r;
 }

@@ -225,7 +225,7 @@ static int start(struct box_running *run, struct err *err)
     if (r < 0) {
         return r;
     }
-    const struct box_stream_plan asked = {.what = "run",
+    const struct box_stream_plan asked = {.what = "the command cannot be run",
                                           .target = PROCESS_START,
                                           .body = buf_str(&body),
                                           .authorization = user[0] ? user : NULL,

@@ -67,7 +67,8 @@ static const char ask_script[] =
     "command -v claude >/dev/null || exit 97\n"
     "[ -n \"$TOOL_CWD\" ] || cd \"$(cat ~/.claude/.working_dir 2>/dev/null || echo ~)\" || exit 1\n"
     "set -- ${TOOL_RESUME:+--continue}\n"
-    "unset TOOL_CWD TOOL_RESUME\n"
+    "[ -z \"$TOOL_RESUME\" ] || [ -z \"$TOOL_SESSION\" ] || set -- --resume \"$TOOL_SESSION\"\n"
+    "unset TOOL_CWD TOOL_RESUME TOOL_SESSION\n"
     "cloud=$CLAUDE_CODE_USE_BEDROCK$CLAUDE_CODE_USE_VERTEX\n"
     "key=$ANTHROPIC_API_KEY$ANTHROPIC_AUTH_TOKEN$CLAUDE_CODE_OAUTH_TOKEN$cloud\n"
     "at=${ANTHROPIC_BASE_URL:-https://api.anthropic.com}\n"
@@ -114,12 +115,14 @@ static int ask(struct tool_call *call, const struct box *box,
         .cwd = question->cwd,
         .env = env,
         .input = question->prompt,
-        .timeout_ms = life_left_ms(box),
+        .timeout_ms = life_limit_ms(box, question->limit_s),
     };
 
     answer_clear(out);
     (void)json_object_set_new(env, "TOOL_CWD", json_string(question->cwd ? question->cwd : ""));
     (void)json_object_set_new(env, "TOOL_RESUME", json_string(resume ? "yes" : ""));
+    (void)json_object_set_new(env, "TOOL_SESSION",
+                              json_string(question->session ? question->session : ""));
     int r = box_run(call, box, &command, &out->run, err);
     if (r < 0) {
         return r;
@@ -166,7 +169,7 @@ static int ask_or_begin(struct tool_call *call, const struct box *box,
 {
     int r = ask(call, box, question, question->resume, out, err);
 
-    if (r == 0 && question->resume && says(out, "No conversation found")) {
+    if (r == 0 && question->resume && !question->session && says(out, "No conversation found")) {
         r = ask(call, box, question, false, out, err);
     }
     return r;

@@ -13,9 +13,11 @@ must_check int claude_update(struct steps *steps, const char **way, struct err *
 
 struct claude_question { /* borrowed */
     struct str prompt;
-    const char *cwd;   /* NULL: where the sandbox was made to work */
-    const json_t *env; /* may be NULL */
-    bool resume;       /* go on with the latest conversation of that directory, if there is one */
+    const char *cwd;     /* NULL: where the sandbox was made to work */
+    const json_t *env;   /* may be NULL */
+    bool resume;         /* go on with the latest conversation of that directory, if there is one */
+    const char *session; /* with resume: with this one; NULL: the latest */
+    int64_t limit_s;     /* 0: as long as the sandbox lives */
 };
 
 struct claude_answer {

@@ -13,7 +13,7 @@
 #include "tools/keys.h"
 #include "tools/reply.h"
 
-enum { PATH_BYTES_MAX = 4096 + 32, PROGRESS_STEPS = 5 };
+enum { PATH_BYTES_MAX = 4096 + 64, PROGRESS_STEPS = 5 };
 
 /* The shells of terminals and of commands are told whose sandbox they are in; where Claude Code
  * works is kept for send_sandbox_input. The last line is that directory. */
@@ -54,19 +54,21 @@ static int memory_write(const struct making *making, const char *name, const cha
                 : 0;
 }
 
+/* The settings are where the command line looks in its working directory, and where it looks from
+ * any other. */
 static int files_write(const struct making *making, struct err *err)
 {
-    json_t *settings = claude_settings(json_string_of(making->input, "permissions_preset"),
-                                       json_object_get(making->input, "allow"),
-                                       json_object_get(making->input, "ask"),
-                                       json_object_get(making->input, "deny"));
+    json_t *settings =
+        claude_settings(json_string_of(making->input, "permissions_preset"), making->input);
     const char *dir = json_string_of(making->reply, "working_dir");
-    char project[PATH_BYTES_MAX];
+    char project[PATH_BYTES_MAX], local[PATH_BYTES_MAX];
 
     (void)json_object_set_new(making->reply, "settings", settings);
     (void)snprintf(project, sizeof(project), "%s/CLAUDE.md", dir);
+    (void)snprintf(local, sizeof(local), "%s/.claude/settings.local.json", dir);
     scoped_text text = json_dumps(settings, JSON_INDENT(2));
     int r = box_write(making->call, &making->box, ".claude/settings.json", str_of(text), err);
+    r = r < 0 ? r : box_write(making->call, &making->box, local, str_of(text), err);
     r = r < 0 ? r : memory_write(making, "user_memory", ".claude/CLAUDE.md", err);
     return r < 0 ? r : memory_write(making, "project_memory", project, err);
 }
@@ -78,7 +80,8 @@ static int box_make(struct making *making, struct err *err)
 {
     const char *alias = json_string_of(making->input, "template_alias");
     int r = create_box(making->call, making->input, alias, &making->box, err);
-    bool missing = r == -ENOENT && strcmp(alias, "claude") == 0;
+    bool missing =
+        r == -ENOENT && (strcmp(alias, "claude") == 0 || strcmp(alias, "claude-code") == 0);
 
     if (missing) {
         r = create_box(making->call, making->input, "base", &making->box, err);

@@ -1,5 +1,6 @@
 #include "tools/claude_settings.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/compiler.h"
@@ -74,30 +75,38 @@ static void rules_add(json_t *permissions, const char *name, const char *const *
 }
 
 /* Whoever has chosen that everything is allowed is not asked whether it is meant. */
-static json_t *settings_of(const struct preset *preset, json_t *permissions)
+static json_t *settings_of(const struct preset *preset, json_t *permissions, bool no_bypass)
 {
     json_t *settings = json_object();
 
     (void)json_object_set_new(settings, "permissions", permissions);
-    if (strcmp(preset->mode, "bypassPermissions") == 0) {
+    if (no_bypass) {
+        (void)json_object_set_new(permissions, "disableBypassPermissionsMode",
+                                  json_string("disable"));
+    } else if (strcmp(preset->mode, "bypassPermissions") == 0) {
         (void)json_object_set_new(settings, "skipDangerousModePermissionPrompt", json_true());
     }
     return settings;
 }
 
-json_t *claude_settings(const char *name, const json_t *allow, const json_t *ask,
-                        const json_t *deny)
+json_t *claude_settings(const char *name, const json_t *more)
 {
+    const json_t *directories = json_object_get(more, "additional_directories");
+    bool no_bypass = json_is_true(json_object_get(more, "disable_bypass"));
+
     for (size_t i = 0; i < countof(presets); i++) {
         const struct preset *preset = &presets[i];
 
         if (strcmp(preset->name, name) == 0) {
             json_t *permissions = json_object();
             (void)json_object_set_new(permissions, "defaultMode", json_string(preset->mode));
-            rules_add(permissions, "allow", preset->allow, allow);
-            rules_add(permissions, "ask", preset->ask, ask);
-            rules_add(permissions, "deny", preset->deny, deny);
-            return settings_of(preset, permissions);
+            rules_add(permissions, "allow", preset->allow, json_object_get(more, "allow"));
+            rules_add(permissions, "ask", preset->ask, json_object_get(more, "ask"));
+            rules_add(permissions, "deny", preset->deny, json_object_get(more, "deny"));
+            if (json_array_size(directories) > 0) {
+                rules_add(permissions, "additionalDirectories", NULL, directories);
+            }
+            return settings_of(preset, permissions, no_bypass);
         }
     }
     return NULL;

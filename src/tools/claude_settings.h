@@ -7,9 +7,9 @@
 
 #include <jansson.h>
 
-/* The preset's mode and rules, and behind them the rules given (arrays of strings, or NULL). NULL:
- * there is no such preset. */
-json_t *claude_settings(const char *preset, const json_t *allow, const json_t *ask,
-                        const json_t *deny);
+/* The preset's mode and rules, and behind them the rules of `more`: "allow", "ask", "deny" and
+ * "additional_directories" (arrays of strings), "disable_bypass" (a boolean); all may be missing.
+ * NULL: there is no such preset. */
+json_t *claude_settings(const char *preset, const json_t *more);
 
 #endif

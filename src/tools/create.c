@@ -1,8 +1,12 @@
 /* create_sandbox, and what every tool that makes a sandbox shares with it. */
 #include "tools/create.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "api/fields.h"
 #include "base/fiber.h"
+#include "tools/artifacts.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/internal.h"
 #include "tools/keys.h"
@@ -56,7 +60,8 @@ static json_t *body_of(const json_t *input, const char *template_alias, json_t *
     json_t *body = json_object();
 
     (void)json_object_set_new(body, "templateID", json_string(template_alias));
-    (void)json_object_set_new(body, "secure", json_true());
+    (void)json_object_set_new(body, "secure",
+                              json_boolean(!json_is_false(json_object_get(input, "secure"))));
     field_copy(body, "timeout", input, "timeout_seconds");
     field_copy(body, "metadata", input, "metadata");
     field_copy(body, "allow_internet_access", input, "allow_internet");
@@ -74,8 +79,8 @@ static bool is_by_command(const json_t *input)
     return way && strcmp(way, "command") == 0;
 }
 
-int create_box(struct tool_call *call, const json_t *input, const char *template_alias,
-               struct box *out, struct err *err)
+static int created(struct tool_call *call, const json_t *input, const char *template_alias,
+                   struct box *out, struct err *err)
 {
     bool by_command = is_by_command(input);
     scoped_json *own = own_of(input);
@@ -93,12 +98,47 @@ int create_box(struct tool_call *call, const json_t *input, const char *template
     if (r < 0) {
         return r;
     }
-    r = keys_record(call, out->id, vars, secret_names, by_command, err);
+    if (json_array_size(json_object_get(input, "shells")) > 0) {
+        r = artifact_helpers_place(call, out, err);
+    }
+    r = r < 0 ? r : keys_record(call, out->id, vars, secret_names, by_command, err);
     if (r == 0 && fiber_cancelled(fiber_self())) {
         r = call_was_cancelled(err); /* the store is waited for in any case */
     }
     if (r < 0) {
         box_kill(call, out);
+    }
+    return r;
+}
+
+/* The original calls its template "claude-code", and the recipe here is called "claude". */
+int create_box(struct tool_call *call, const json_t *input, const char *template_alias,
+               struct box *out, struct err *err)
+{
+    int r = created(call, input, template_alias, out, err);
+
+    if (r != -ENOENT || strcmp(template_alias, "claude-code") != 0) {
+        return r;
+    }
+    r = created(call, input, "claude", out, err);
+    return r == -ENOENT ? err_set(err, ENOENT,
+                                  "template 'claude-code' not found: `atoll template build claude`"
+                                  " makes it, and create_claude_code_sandbox does without it")
+                        : r;
+}
+
+static int code_place(struct tool_call *call, const json_t *input, const struct box *box,
+                      json_t *reply, struct err *err)
+{
+    size_t left = 0;
+
+    if (!json_is_true(json_object_get(input, "code_folder"))) {
+        return 0;
+    }
+    int r = artifacts_place(call, box, NULL, &left, err);
+    r = r < 0 ? r : artifact_helpers_place(call, box, err);
+    if (r == 0 && left > 0) {
+        reply_note(reply, "%zu artifacts did not fit into " ARTIFACT_FOLDER ".", left);
     }
     return r;
 }
@@ -115,5 +155,11 @@ int tool_create_sandbox(struct tool_call *call, const json_t *input, json_t **ou
     *out = reply_new(&box);
     (void)json_object_set_new(*out, "template_alias", json_string(alias));
     (void)json_object_set_new(*out, "urls", reply_urls(&box, json_object_get(input, "ports")));
-    return 0;
+    r = code_place(call, input, &box, *out, err);
+    if (r < 0) {
+        json_decref(*out);
+        *out = NULL;
+        box_kill(call, &box);
+    }
+    return r;
 }

@@ -90,7 +90,8 @@ int64_t execute_ms_max(const struct tool_call *call)
 }
 
 int execute_box(struct tool_call *call, const char *template_name, const json_t *envs,
-                int64_t life_ms, bool offline, struct box *out, struct err *err)
+                const json_t *shells, int64_t life_ms, bool offline, struct box *out,
+                struct err *err)
 {
     int64_t most_s = tools_options(call_tools(call))->sandbox_s_max;
     int64_t life_s = (life_ms + LIFE_SPARE_MS) / 1000;
@@ -99,6 +100,9 @@ int execute_box(struct tool_call *call, const char *template_name, const json_t 
 
     if (envs) {
         (void)json_object_set(input, "envs", json_unconst(envs));
+    }
+    if (shells) {
+        (void)json_object_set(input, "shells", json_unconst(shells));
     }
     if (offline) {
         (void)json_object_set_new(input, "allow_internet", json_false());
@@ -115,11 +119,11 @@ static int open_box(struct tool_call *call, const struct execute_plan *plan, str
     int r = -ENOENT;
 
     if (plan->language != LANGUAGE_BASH) {
-        r = execute_box(call, INTERPRETER, plan->envs, life_ms, offline, box, err);
+        r = execute_box(call, INTERPRETER, plan->envs, plan->shells, life_ms, offline, box, err);
         *interpreted = r == 0;
     }
     if (r == -ENOENT || r == -EAGAIN) {
-        r = execute_box(call, "base", plan->envs, life_ms, offline, box, err);
+        r = execute_box(call, "base", plan->envs, plan->shells, life_ms, offline, box, err);
     }
     return r;
 }
@@ -370,6 +374,14 @@ static int run_code(struct tool_call *call, const struct box *box, const struct 
     return r;
 }
 
+/* Open connections are reset: nothing that an installer left behind goes on. */
+static int internet_cut(struct tool_call *call, const struct box *box, struct err *err)
+{
+    scoped_json *body = json_pack("{sb}", "allow_internet_access", 0);
+
+    return box_api(call, "PUT", box->id, "/network", body, NULL, err);
+}
+
 static int execute_in(struct tool_call *call, const struct box *box,
                       const struct execute_plan *plan, struct execute_result *out, struct err *err)
 {
@@ -380,6 +392,7 @@ static int execute_in(struct tool_call *call, const struct box *box,
         if (r <= 0) {
             return r;
         }
+        r = plan->offline ? internet_cut(call, box, err) : 0;
     }
     return r < 0 ? r : run_code(call, box, plan, out, err);
 }

@@ -41,11 +41,12 @@ struct execute_plan { /* borrowed */
     struct str code;
     const json_t *packages; /* array of names; may be NULL */
     const json_t *envs;     /* object of strings; may be NULL */
+    const json_t *shells;   /* array of names; may be NULL */
     const json_t *files;    /* object: path to content; may be NULL */
     int64_t timeout_ms;     /* of the code itself */
     bool as_program;        /* its status and its output count more than its last expression */
     bool as_file;           /* run as a file, also where there is a kernel */
-    bool offline;           /* no internet; counts only without packages, which come from there */
+    bool offline;           /* no internet, once the packages are there */
 };
 
 struct execute_result {
@@ -71,7 +72,8 @@ must_check int execute(struct tool_call *call, const struct execute_plan *plan,
 
 /* A sandbox of the template for one piece of work, that ends itself when nobody ends it. */
 must_check int execute_box(struct tool_call *call, const char *template_name, const json_t *envs,
-                           int64_t life_ms, bool offline, struct box *out, struct err *err);
+                           const json_t *shells, int64_t life_ms, bool offline, struct box *out,
+                           struct err *err);
 
 /* Installs what TypeScript needs to run as a file. */
 must_check int execute_prepare(struct tool_call *call, const struct box *box,

@@ -47,6 +47,9 @@ static int stat_path(struct tool_call *call, const struct box *box, const char *
 
     int r = box_rpc(call, box, "/filesystem.Filesystem/Stat", request, &answer, err);
     json_t *entry = json_object_get(answer, "entry");
+    if (r == -ENOENT) {
+        return err_set(err, ENOENT, "path: \"%.256s\" does not exist", path);
+    }
     if (r == 0 && !json_string_of(entry, "path")) {
         r = err_set(err, EIO, "the sandbox's agent named no path");
     }

@@ -23,6 +23,21 @@ static int given_add(struct known *known, const json_t *given, struct err *err)
     return r;
 }
 
+static int named_add(struct known *known, const json_t *given, struct err *err)
+{
+    int r = 0;
+
+    json_each (given, it) {
+        const json_t *secret = json_object_iter_value(it);
+
+        r = r < 0 ? r
+                  : known_add(known,
+                              (struct str){json_string_value(secret), json_string_length(secret)},
+                              "a secret that was passed", err);
+    }
+    return r;
+}
+
 static json_t *answer_of(const struct buf *out, size_t count, const char *mode, json_t *kinds,
                          size_t known)
 {
@@ -45,6 +60,7 @@ static int search(struct tool_call *call, const json_t *input, struct known *kno
     size_t count = 0;
 
     int r = given_add(known, json_object_get(input, "secrets"), err);
+    r = r < 0 ? r : named_add(known, json_object_get(input, "additional_secrets"), err);
     r = r < 0 ? r
               : known_redact(call, known,
                              (struct str){json_string_value(text), json_string_length(text)},

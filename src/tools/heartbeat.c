@@ -155,7 +155,12 @@ static int task_written(struct heart *heart, struct err *err)
         return err_set(err, EMSGSIZE, "task: is too long");
     }
     call_progress(heart->call, 1, 3, "Claude Code writes the script");
-    const struct claude_question question = {.prompt = buf_str(&prompt), .env = heart->env};
+    const struct claude_question question = {
+        .prompt = buf_str(&prompt),
+        .env = heart->env,
+        .resume = json_is_true(json_object_get(heart->input, "resume_session")),
+        .limit_s = json_integer_value(json_object_get(heart->input, "command_timeout_seconds")),
+    };
     int r = claude_ask(heart->call, &heart->box, &question, &answer, err);
     if (r < 0) {
         return r;
@@ -172,12 +177,30 @@ static int task_written(struct heart *heart, struct err *err)
                : 0;
 }
 
+/* The key is for the model that writes the script, and not for the script. */
+static int task_asked(struct heart *heart, struct err *err)
+{
+    json_t *key = json_object_get(heart->input, "anthropic_api_key");
+    json_t *before = heart->env;
+    int r;
+
+    if (!key) {
+        return task_written(heart, err);
+    }
+    heart->env = json_copy(before);
+    (void)json_object_set(heart->env, "ANTHROPIC_API_KEY", key);
+    r = task_written(heart, err);
+    json_decref(heart->env);
+    heart->env = before;
+    return r;
+}
+
 static int task_make(struct heart *heart, struct err *err)
 {
     const char *command = json_string_of(heart->input, "command");
 
     if (!command) {
-        return task_written(heart, err);
+        return task_asked(heart, err);
     }
     return buf_printf(&heart->task, "%s\n", command) < 0
                ? err_set(err, EMSGSIZE, "command: is too long")

@@ -25,14 +25,19 @@ struct input_call {
 
 /* ---- what runs something ---- */
 
-static int run_shell(const struct input_call *in, json_t **out, struct err *err)
+static int64_t limit_of(const struct input_call *in)
+{
+    return json_integer_value(json_object_get(in->input, "command_timeout_seconds"));
+}
+
+static int run_shell(const struct input_call *in, const char *script, json_t **out, struct err *err)
 {
     scoped_box_result result = {0};
     const struct box_command command = {
-        .script = json_string_of(in->input, "input"),
+        .script = script,
         .cwd = json_string_of(in->input, "cwd"),
         .env = in->env,
-        .timeout_ms = life_left_ms(&in->box),
+        .timeout_ms = life_limit_ms(&in->box, limit_of(in)),
     };
     int r = box_run(in->call, &in->box, &command, &result, err);
 
@@ -69,6 +74,8 @@ static int run_claude(const struct input_call *in, json_t **out, struct err *err
         .cwd = json_string_of(in->input, "cwd"),
         .env = in->env,
         .resume = json_is_true(json_object_get(in->input, "resume_session")),
+        .session = json_string_of(in->input, "session_id"),
+        .limit_s = limit_of(in),
     };
     scoped_claude_answer answer = {0};
     int r = claude_ask(in->call, &in->box, &question, &answer, err);
@@ -81,9 +88,14 @@ static int run_claude(const struct input_call *in, json_t **out, struct err *err
     return 0;
 }
 
-static void note_the_end(json_t *reply)
+static void note_the_end(const struct input_call *in, json_t *reply)
 {
-    if (json_is_true(json_object_get(reply, "timed_out"))) {
+    if (!json_is_true(json_object_get(reply, "timed_out"))) {
+        return;
+    }
+    if (life_limit_ms(&in->box, limit_of(in)) < life_left_ms(&in->box)) {
+        reply_note(reply, "It was ended because command_timeout_seconds were over.");
+    } else {
         reply_note(reply,
                    "It was ended %d seconds before the sandbox expires, so that its output could"
                    " be returned: give a longer timeout_seconds, or use extend_lifecycle before.",
@@ -93,41 +105,57 @@ static void note_the_end(json_t *reply)
 
 static int run_in_it(struct input_call *in, bool is_prompt, json_t **out, struct err *err)
 {
+    json_t *key = json_object_get(in->input, "anthropic_api_key");
     int r = keys_env(in->call, in->box.id, json_object_get(in->input, "envs"), &in->env, err);
 
+    if (r == 0 && key) {
+        (void)json_object_set(in->env, "ANTHROPIC_API_KEY", key);
+    }
     if (r == 0) {
-        r = is_prompt ? run_claude(in, out, err) : run_shell(in, out, err);
+        r = is_prompt ? run_claude(in, out, err)
+                      : run_shell(in, json_string_of(in->input, "input"), out, err);
         json_decref(in->env);
     }
     if (r == 0) {
-        note_the_end(*out);
+        note_the_end(in, *out);
     }
     return r;
 }
 
 /* ---- what only gives time ---- */
 
-static int reach(struct input_call *in, int64_t until_ms, json_t **out, struct err *err)
+static void note_the_most(const struct input_call *in, int64_t until_ms, bool asked, json_t *reply)
 {
-    int r = life_reach(in->call, &in->box, until_ms, err);
-
-    if (r < 0) {
-        return r;
+    if (asked && in->box.expires_ms < until_ms - MS_PER_S) {
+        reply_note(reply, "It cannot live longer: this is the most that the operator allows.");
     }
-    *out = reply_new(&in->box);
-    (void)json_object_set_new(*out, "success", json_true());
-    if (in->box.expires_ms < until_ms - MS_PER_S) {
-        reply_note(*out, "It cannot live longer: this is the most that the operator allows.");
-    }
-    return 0;
 }
 
-/* With timeout_seconds the clock was set when we connected. */
+static int extend(struct input_call *in, int64_t more_s, json_t **out, struct err *err)
+{
+    int64_t until_ms = clock_wall_ms() + more_s * MS_PER_S;
+    int r = life_reach(in->call, &in->box, until_ms, err);
+
+    if (r == 0) {
+        *out = reply_new(&in->box);
+        (void)json_object_set_new(*out, "success", json_true());
+        note_the_most(in, until_ms, true, *out);
+    }
+    return r;
+}
+
+/* A word from inside shows that the sandbox is there. With timeout_seconds the clock was set when
+ * we connected. */
 static int keep_alive(struct input_call *in, int64_t timeout_s, json_t **out, struct err *err)
 {
     int64_t until_ms = clock_wall_ms() + (int64_t)KEEP_ALIVE_S * MS_PER_S;
+    int r = life_reach(in->call, &in->box, timeout_s < 0 ? until_ms : in->box.expires_ms, err);
 
-    return reach(in, timeout_s < 0 ? until_ms : in->box.expires_ms, out, err);
+    r = r < 0 ? r : run_shell(in, "echo heartbeat", out, err);
+    if (r == 0) {
+        note_the_most(in, until_ms, timeout_s < 0, *out);
+    }
+    return r;
 }
 
 /* ---- the tool ---- */
@@ -161,8 +189,7 @@ int tool_send_sandbox_input(struct tool_call *call, const json_t *input, json_t 
         return r;
     }
     if (extends) {
-        int64_t more_s = timeout_s < 0 ? EXTEND_S : timeout_s;
-        r = reach(&in, clock_wall_ms() + more_s * MS_PER_S, out, err);
+        r = extend(&in, timeout_s < 0 ? EXTEND_S : timeout_s, out, err);
     } else if (keeps) {
         r = keep_alive(&in, timeout_s, out, err);
     } else {

@@ -59,6 +59,7 @@ void tools_call_ended(struct tools *tools);
 
 void rest_list(struct tools *tools, struct http_exchange *ex);
 void rest_openapi(struct tools *tools, struct http_exchange *ex);
+void rest_helper(struct tools *tools, struct http_exchange *ex);
 void rest_call(struct tools *tools, struct http_exchange *ex, struct str name);
 void rest_execute(struct tools *tools, struct http_exchange *ex);
 

@@ -16,6 +16,13 @@ int64_t life_left_ms(const struct box *box)
     return left > LIFE_LEAST_MS ? left : LIFE_LEAST_MS;
 }
 
+int64_t life_limit_ms(const struct box *box, int64_t limit_s)
+{
+    int64_t left = life_left_ms(box);
+
+    return limit_s > 0 && limit_s < left / 1000 ? limit_s * 1000 : left;
+}
+
 static int end_read(struct tool_call *call, struct box *box, struct err *err)
 {
     char target[TARGET_BYTES];

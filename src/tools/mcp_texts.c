@@ -91,6 +91,24 @@ static void sandbox_unrequire(json_t *schema)
     }
 }
 
+/* Words of our own, which some models' makers refuse: what they are for works without being told.
+ */
+static void own_words_drop(json_t *schema)
+{
+    const char *name = NULL;
+    json_t *value = NULL;
+    void *next = NULL;
+
+    json_object_foreach_safe(schema, next, name, value)
+    {
+        if (strncmp(name, "x-", 2) == 0) {
+            (void)json_object_del(schema, name);
+        } else if (json_is_object(value)) {
+            own_words_drop(value);
+        }
+    }
+}
+
 /* The schema as it is for clients that have a sandbox: they may leave its id out. */
 static json_t *schema_tied(const json_t *input, enum texts_sandbox sandbox)
 {
@@ -112,10 +130,11 @@ json_t *texts_tool(const struct tool *tool, const json_t *input, const json_t *o
                    enum texts_sandbox sandbox)
 {
     bool tied = sandbox != SANDBOX_NONE && schema_requires(input, "sandbox_id");
-    json_t *schema = tied ? schema_tied(input, sandbox) : json_incref(json_unconst(input));
+    json_t *schema = tied ? schema_tied(input, sandbox) : json_deep_copy(input);
     json_t *annotations =
         json_pack("{s:s, s:b}", "title", tool->title, "readOnlyHint", (int)tool->reads_only);
 
+    own_words_drop(schema);
     if (!tool->reads_only) {
         (void)json_object_set_new(annotations, "destructiveHint", json_boolean(tool->destroys));
     }

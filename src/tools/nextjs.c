@@ -14,7 +14,7 @@
 enum { PROGRESS_STEPS = 6, LOG_BYTES_MAX = 64 * 1024 };
 
 #define CREATE_FLAGS                                                                               \
-    " \"$TOOL_NAME\" --yes --ts --app --tailwind --no-eslint --no-src-dir --turbopack"             \
+    " \"$TOOL_NAME\" --yes --ts --app --tailwind --eslint --src-dir --turbopack"                   \
     " --import-alias '@/*' --disable-git </dev/null"
 
 /* What differs between the two. */
@@ -88,6 +88,15 @@ static int name_check(const char *name, struct err *err)
                        " a letter or a digit");
     }
     return 0;
+}
+
+static int internet_check(const json_t *input, struct err *err)
+{
+    return json_is_false(json_object_get(input, "allow_internet"))
+               ? err_set(err, EINVAL,
+                         "allow_internet: must be true, because the application is made of"
+                         " packages from the internet")
+               : 0;
 }
 
 /* ---- steps ---- */
@@ -164,13 +173,28 @@ static int serve(struct making *making, struct err *err)
 
 /* ---- the tools ---- */
 
+/* The development server's, and the others that were asked for. */
+static json_t *ports_of(const json_t *input)
+{
+    const json_t *more = json_object_get(input, "ports");
+    json_t *port = json_object_get(input, "port");
+    json_t *ports = json_array();
+
+    (void)json_array_append(ports, port);
+    for (size_t i = 0; i < json_array_size(more); i++) {
+        if (!json_equal(json_array_get(more, i), port)) {
+            (void)json_array_append(ports, json_array_get(more, i));
+        }
+    }
+    return ports;
+}
+
 static void describe(struct making *making, const char *name)
 {
     json_t *port = json_object_get(making->input, "port");
-    scoped_json *ports = json_array();
+    scoped_json *ports = ports_of(making->input);
     json_t *reply = reply_new(&making->box);
 
-    (void)json_array_append(ports, port);
     (void)json_object_set_new(reply, "template_alias", json_string("base"));
     (void)json_object_set_new(reply, "project_dir", json_sprintf("/home/user/%s", name));
     (void)json_object_set_new(reply, "port", json_integer(json_integer_value(port)));
@@ -196,6 +220,7 @@ static int create(struct tool_call *call, const json_t *input, const struct kind
     struct making making = {.call = call, .input = input, .kind = kind};
     int r = name_check(name, err);
 
+    r = r < 0 ? r : internet_check(input, err);
     if (r == 0) {
         call_progress(call, 0, PROGRESS_STEPS, "Starting the sandbox");
         r = create_box(call, input, "base", &making.box, err);

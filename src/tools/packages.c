@@ -28,7 +28,7 @@ static const struct {
      " --no-install-recommends libnss3 libdbus-1-3 libatk1.0-0 libatk-bridge2.0-0 libgbm1"
      " libasound2t64 libxrandr2 libxkbcommon0 libxfixes3 libxcomposite1 libxdamage1"
      " libpango-1.0-0 libcairo2 libcups2 && " NPM_GLOBAL
-     "@remotion/cli@latest && remotion versions"},
+     "@remotion/cli@latest && remotion --help | head -n 1"},
     {"pnpm", NPM_GLOBAL "pnpm@latest && pnpm --version"},
     {"bun", NPM_GLOBAL "bun@latest && bun --version"},
 };
@@ -109,7 +109,13 @@ int tool_install_packages(struct tool_call *call, const json_t *input, json_t **
     }
     int r = box_connect_input(call, input, &box, err);
     r = r < 0 ? r : keys_env(call, box.id, NULL, &env, err);
-    struct steps steps = {.call = call, .box = &box, .env = env, .done = done};
+    struct steps steps = {
+        .call = call,
+        .box = &box,
+        .env = env,
+        .done = done,
+        .limit_s = json_integer_value(json_object_get(input, "command_timeout_seconds")),
+    };
     r = r < 0 ? r : install_each(&steps, named, true, &all, err);
     r = r < 0 ? r : install_each(&steps, commands, false, &all, err);
     if (r < 0) {

@@ -10,6 +10,7 @@
 #include "mcp/jsonrpc.h"
 #include "tools/catalogue/execute.h"
 #include "tools/dify.h"
+#include "tools/helpers/helpers.h"
 #include "tools/internal.h"
 #include "tools/mcp.h"
 #include "tools/nearest.h"
@@ -54,7 +55,8 @@ struct question {
     struct tools_who who;
     int refused; /* the status of a refusal, which waits for the body to be out of the way */
     struct err why;
-    json_t *answer; /* of a question that needs no call */
+    json_t *answer;   /* of a question that needs no call */
+    const char *text; /* instead of it: a program for whoever calls us */
 };
 
 static void reply_failure(const struct question *question, int status, const char *message)
@@ -114,6 +116,9 @@ static void on_question(void *ctx, struct http_exchange *ex, int error, struct s
     if (error == 0 || error == -EMSGSIZE) {
         if (question->refused) {
             reply_failure(question, question->refused, question->why.msg);
+        } else if (question->text) {
+            http_reply(ex, 200, "text/x-python; charset=utf-8", question->text,
+                       strlen(question->text));
         } else {
             face_reply_json(ex, 200, question->answer);
         }
@@ -169,6 +174,15 @@ void rest_openapi(struct tools *tools, struct http_exchange *ex)
 
     own_url(http_request(ex), url);
     question->answer = openapi_document(tools, utf8_valid(str_of(url)) ? url : "/");
+    question_answer(question);
+}
+
+/* Open as well: it is the same for everybody. */
+void rest_helper(struct tools *tools, struct http_exchange *ex)
+{
+    struct question *question = question_new(tools, ex, "GET", true);
+
+    question->text = helper_python;
     question_answer(question);
 }
 

@@ -82,6 +82,7 @@ int tool_execute_code(struct tool_call *call, const json_t *input, json_t **out,
         plan.packages = json_object_get(checked, "packages");
         plan.envs = json_object_get(checked, "envs");
         plan.files = json_object_get(checked, "files");
+        plan.shells = json_object_get(checked, "shells");
         r = timeout_take(call, json_object_get(checked, "timeout_seconds"), "timeout_seconds",
                          &plan.timeout_ms, err);
     }
@@ -127,7 +128,8 @@ static int code_take(const json_t *input, struct buf *out, struct err *err)
 int tool_run_code(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
     scoped_execute_result result = {0};
-    struct execute_plan plan = {.packages = json_object_get(input, "dependencies")};
+    struct execute_plan plan = {.packages = json_object_get(input, "dependencies"),
+                                .shells = json_object_get(input, "shells")};
     scoped_buf(code, EXECUTE_CODE_BYTES_MAX);
 
     int r = code_take(input, &code, err);

@@ -27,7 +27,7 @@ static int filter_add(struct buf *filter, const char *name, const char *value)
 
 static int filter_write(const json_t *input, struct buf *filter)
 {
-    static const char *const common[] = {"userId", "sessionId", "env"};
+    static const char *const common[] = {"userId", "sessionId", "app", "env"};
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < countof(common); i++) {

@@ -283,6 +283,22 @@ bool schema_requires(const json_t *schema, const char *name)
     return false;
 }
 
+const json_t *schema_property(const json_t *schema, const char *name)
+{
+    const json_t *properties = json_object_get(schema, "properties");
+
+    json_each (properties, it) {
+        const json_t *others = json_object_get(json_object_iter_value(it), "x-names");
+
+        for (size_t i = 0; i < json_array_size(others); i++) {
+            if (strcmp(json_string_value(json_array_get(others, i)), name) == 0) {
+                return json_object_iter_value(it);
+            }
+        }
+    }
+    return json_object_get(properties, name);
+}
+
 /* Builders send null for what was left empty; 5.0 is an integer too. */
 static void settle(const json_t *schema, const char *name, const json_t *property, json_t *value)
 {

@@ -76,7 +76,8 @@ static const struct word {
     {"maximum", is_number},   {"minLength", is_size}, {"maxLength", is_size},
     {"minItems", is_size},    {"maxItems", is_size},  {"title", is_text},
     {"description", is_text}, {"examples", is_list},  {"format", is_text},
-    {"x-separator", is_text}, {"x-same-as", is_text}, /* text_forms.h */
+    {"x-separator", is_text}, {"x-names", is_names},  {"x-values", is_any}, /* text_forms.h */
+    {"x-unused", is_names},
 };
 
 static int supported_word(const char *name, const json_t *value, struct err *err)

@@ -48,7 +48,7 @@ int steps_run(struct steps *steps, const char *name, const char *script, struct 
     const struct box_command command = {.script = buf_at(&whole),
                                         .cwd = steps->cwd,
                                         .env = steps->env,
-                                        .timeout_ms = life_left_ms(steps->box)};
+                                        .timeout_ms = life_limit_ms(steps->box, steps->limit_s)};
     int r = box_run(steps->call, steps->box, &command, &result, err);
     if (r < 0) {
         return r;

@@ -14,6 +14,7 @@ struct steps { /* borrowed, but for `done` */
     const struct box *box;
     const char *cwd;   /* NULL: the sandbox's own */
     const json_t *env; /* of each command; may be NULL */
+    int64_t limit_s;   /* of each command; 0: as long as the sandbox lives */
     json_t *done;      /* array of {"name", "success", "exit_code", "output", "duration_ms"} */
 };
 

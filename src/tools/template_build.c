@@ -81,7 +81,7 @@ static int step_clone(const json_t *urls, size_t i, json_t *steps, struct err *e
     if (word_check("git_urls", i, url, err) < 0) {
         return -EINVAL;
     }
-    if (buf_printf(&text, "cd && git clone --depth 1 -- ") < 0 || quote(&text, url) < 0 ||
+    if (buf_printf(&text, "cd && git clone -- ") < 0 || quote(&text, url) < 0 ||
         buf_append(&text, "", 1) < 0) {
         return err_set(err, EMSGSIZE, "git_urls[%zu]: is too long", i);
     }
@@ -249,6 +249,21 @@ static json_t *describe(const struct building *building, const json_t *input)
 
 /* ---- the tool ---- */
 
+/* Who may use it; without a word it stays as it was, and a new one is the team's own. */
+static int visibility_set(struct building *building, const json_t *input, struct err *err)
+{
+    const char *visibility = json_string_of(input, "visibility");
+    scoped_json *body = NULL;
+    char target[TARGET_BYTES];
+
+    if (!visibility) {
+        return 0;
+    }
+    body = json_pack("{sb}", "public", strcmp(visibility, "public") == 0);
+    (void)snprintf(target, sizeof(target), "/v2/templates/%s", building->template_id);
+    return call_api(building->call, "PATCH", target, body, NULL, err);
+}
+
 static int build(struct building *building, const json_t *input, const json_t *start,
                  struct err *err)
 {
@@ -277,7 +292,8 @@ int tool_build_template(struct tool_call *call, const json_t *input, json_t **ou
         .build_id = json_string_of(made, "buildID"),
         .log = log,
     };
-    r = build(&building, input, start, err);
+    r = visibility_set(&building, input, err);
+    r = r < 0 ? r : build(&building, input, start, err);
     if (r == 0) {
         *out = describe(&building, input);
     }

@@ -182,7 +182,7 @@ int terminal_start(struct tool_call *call, const struct box *box, const struct t
     id_alnum(tag + sizeof(TERMINAL_TAG) - 1, TAG_RANDOM_LEN);
     box_stream_init(&stream.events);
     int r = process_request(&asked, &body, err);
-    const struct box_stream_plan opened = {.what = "terminal",
+    const struct box_stream_plan opened = {.what = "the session cannot be started",
                                            .target = PROCESS_START,
                                            .body = buf_str(&body),
                                            .limit_ms = BOX_START_LIMIT_MS};
@@ -248,7 +248,7 @@ static int read_once(struct tool_call *call, const struct box *box, uint32_t pid
     stream->over = false;
     int r = process_request_connect(pid, &body, err);
     const struct box_stream_plan opened = {
-        .what = "terminal",
+        .what = "the session cannot be read",
         .target = PROCESS_CONNECT,
         .body = buf_str(&body),
         .deadline_ms = wait_ms > READ_MS_MIN ? wait_ms : READ_MS_MIN,

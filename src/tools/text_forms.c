@@ -6,9 +6,8 @@
 #include "api/fields.h"
 #include "base/str.h"
 #include "tools/schema.h"
+#include "tools/text_pairs.h"
 #include "tools/tool.h"
-
-enum { SHOWN_BYTES = 48 };
 
 static struct str text_of(const json_t *value)
 {
@@ -65,17 +64,21 @@ static json_t *entry_text(const json_t *value)
 
 /* ---- lists ---- */
 
-/* Of a list of commands or rules, the caller's own delimiter. "\n" may be spelled. */
-static struct str separator_of(const json_t *property, const json_t *input)
+/* Of a list of commands or rules: the caller's own delimiter, else lines where there are several.
+ */
+static struct str separator_of(const json_t *property, const json_t *input, struct str text)
 {
     const json_t *own = json_object_get(property, "x-separator");
     struct str separator = own ? text_of(own) : STR(",");
     struct str asked = text_of(json_object_get(input, "delimiter"));
 
-    if (asked.len == 0 || !str_eq(separator, STR(";"))) {
+    if (!str_eq(separator, STR(";"))) {
         return separator;
     }
-    return str_eq(asked, STR("\\n")) ? STR("\n") : asked;
+    if (asked.len > 0) {
+        return str_eq(asked, STR("\\n")) ? STR("\n") : asked;
+    }
+    return str_find(text, '\n') < text.len ? STR("\n") : separator;
 }
 
 static size_t find(struct str text, struct str part)
@@ -95,13 +98,28 @@ static struct str part_take(struct str *rest, struct str separator)
     return part;
 }
 
+/* As part_take(), up to any of the characters that separate. */
+static struct str part_take_any(struct str *rest)
+{
+    size_t n = 0;
+
+    while (n < rest->len && !strchr(",;\n", rest->at[n])) {
+        n++;
+    }
+    struct str part = str_trim((struct str){rest->at, n});
+    *rest = str_skip(*rest, n == rest->len ? n : n + 1);
+    return part;
+}
+
+/* Items that can hold none of them may be separated by commas, semicolons and lines. */
 static json_t *list_split(const json_t *property, struct str text, struct str separator)
 {
     const json_t *items = json_object_get(property, "items");
+    bool any = json_object_get(items, "enum") || has_type(items, "integer");
     json_t *list = json_array();
 
     while (text.len) {
-        struct str part = part_take(&text, separator);
+        struct str part = any ? part_take_any(&text) : part_take(&text, separator);
         json_t *item = part.len ? scalar_of(items, part) : NULL;
 
         if (part.len) {
@@ -112,45 +130,6 @@ static json_t *list_split(const json_t *property, struct str text, struct str se
 }
 
 /* ---- objects ---- */
-
-/* Commas and line ends separate; a value may be quoted by neither. */
-static struct str pair_take(struct str *rest)
-{
-    size_t n = 0;
-
-    while (n < rest->len && rest->at[n] != ',' && rest->at[n] != '\n') {
-        n++;
-    }
-    struct str pair = str_trim((struct str){rest->at, n});
-    *rest = str_skip(*rest, n == rest->len ? n : n + 1);
-    return pair;
-}
-
-static int pairs_split(struct str text, json_t **out, struct err *err)
-{
-    json_t *object = json_object();
-
-    while (text.len) {
-        struct str pair = pair_take(&text);
-        size_t equals = str_find(pair, '=');
-        struct str name = str_trim((struct str){pair.at, equals});
-
-        if (pair.len == 0) {
-            continue;
-        }
-        if (equals == pair.len || name.len == 0) {
-            json_decref(object);
-            return err_set(err, EINVAL,
-                           "'%.*s' is not NAME=VALUE; a value with a comma needs the form of JSON: "
-                           "{\"NAME\": \"a,b\"}",
-                           (int)(pair.len < SHOWN_BYTES ? pair.len : SHOWN_BYTES), pair.at);
-        }
-        (void)json_object_setn_new(object, name.at, name.len,
-                                   string_new(str_trim(str_skip(pair, equals + 1))));
-    }
-    *out = object;
-    return 0;
-}
 
 static void entries_as_texts(const json_t *property, json_t *object)
 {
@@ -188,11 +167,11 @@ static int value_of(const json_t *property, const json_t *input, struct str text
         return json_parse(text, out, err);
     }
     if (is_list) {
-        *out = list_split(property, text, separator_of(property, input));
+        *out = list_split(property, text, separator_of(property, input, text));
         return 0;
     }
     if (is_object) {
-        return pairs_split(text, out, err);
+        return text_pairs(text, out, err);
     }
     *out = scalar_of(property, text);
     return 0;
@@ -230,38 +209,72 @@ static int property_take(const json_t *schema, const char *name, const json_t *p
     return 0;
 }
 
-/* Moves what came by another name. An object is merged into the one that is there. */
-static void rename_take(const char *name, const json_t *property, json_t *input)
-{
-    const char *same = json_string_value(json_object_get(property, "x-same-as"));
-    json_t *given = json_object_get(input, name),
-           *there = same ? json_object_get(input, same) : NULL;
+/* ---- names ---- */
 
-    if (!same || !given) {
-        return;
+static bool is_given(const json_t *input, const char *name)
+{
+    const json_t *value = json_object_get(input, name);
+
+    return value && !json_is_null(value);
+}
+
+/* Moves what came by another name. An object that came by both is merged. */
+static int rename_take(const json_t *schema, const char *name, const json_t *property,
+                       const char *other, json_t *input, struct err *err)
+{
+    int r = 0;
+
+    if (is_given(input, other) && !is_given(input, name)) {
+        (void)json_object_set(input, name, json_object_get(input, other));
+    } else if (is_given(input, other) && has_type(property, "object")) {
+        r = property_take(schema, other, property, input, err);
+        r = r < 0 ? r : property_take(schema, name, property, input, err);
+        (void)json_object_update_missing(json_object_get(input, name),
+                                         json_object_get(input, other));
     }
-    if (json_is_object(given) && json_is_object(there)) {
-        (void)json_object_update_missing(there, given);
-    } else if (!there) {
-        (void)json_object_set(input, same, given);
+    (void)json_object_del(input, other);
+    return r;
+}
+
+static int names_take(const json_t *schema, const char *name, const json_t *property, json_t *input,
+                      struct err *err)
+{
+    const json_t *others = json_object_get(property, "x-names");
+    const json_t *values = json_object_get(property, "x-values");
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < json_array_size(others); i++) {
+        r = rename_take(schema, name, property, json_string_value(json_array_get(others, i)), input,
+                        err);
     }
-    (void)json_object_del(input, name);
+    const char *given = json_string_of(input, name);
+    json_t *same = given ? json_object_get(values, given) : NULL;
+    if (same) {
+        (void)json_object_set(input, name, same);
+    }
+    return r;
 }
 
 int text_forms_take(const json_t *schema, json_t *input, struct err *err)
 {
     const json_t *properties = json_object_get(schema, "properties");
+    const json_t *unused = json_object_get(schema, "x-unused");
     int r = 0;
 
+    for (size_t i = 0; i < json_array_size(unused); i++) {
+        (void)json_object_del(input, json_string_value(json_array_get(unused, i)));
+    }
+    json_each (properties, it) {
+        r = r < 0 ? r
+                  : names_take(schema, json_object_iter_key(it), json_object_iter_value(it), input,
+                               err);
+    }
     json_each (properties, it) {
         const char *name = json_object_iter_key(it);
         const json_t *property = json_object_iter_value(it);
 
         r = r < 0 ? r : property_take(schema, name, property, input, err);
         entries_as_texts(property, json_object_get(input, name));
-    }
-    json_each (properties, it) {
-        rename_take(json_object_iter_key(it), json_object_iter_value(it), input);
     }
     return r;
 }

@@ -3,16 +3,18 @@
  * Pure. A builder's form has text fields only, so lists, objects, numbers and booleans arrive as
  * texts. Each is turned into the type that the schema asks for:
  *
- *   array     JSON text, or items separated by the property's "x-separator" (default ",")
- *   object    JSON text, or NAME=VALUE pairs separated by commas or lines
+ *   array     JSON text, or items separated by the property's "x-separator" (default ","); where
+ *             that is ";" a text of several lines has an item in each
+ *   object    JSON text, or NAME=VALUE pairs (text_pairs.h)
  *   integer, number, boolean   their text
  *   any       an empty text counts as not given, where the property is optional and may not be
  * empty
  *
  * Values of an object whose entries are texts may be numbers and booleans. A property that takes a
  * string is never changed. A text field named "delimiter" in the input replaces the separator ";".
- * A property with "x-same-as" is another name of that property, and moves there; what the input has
- * by both names is taken from the latter.
+ * A property may have other names, "x-names", and its values too, "x-values": what comes by another
+ * name moves, and what the input has by both is taken from the property's own. Names in "x-unused"
+ * of the whole schema are taken and dropped: they ask for what is done in any case.
  */
 #ifndef TOOLS_TEXT_FORMS_H
 #define TOOLS_TEXT_FORMS_H
@@ -26,7 +28,7 @@
  * none of the forms; what else is wrong is for schema_check() to say. */
 must_check int text_forms_take(const json_t *schema, json_t *input, struct err *err);
 
-/* That, and then schema_check(): how every input of a tool is taken. */
+/* text_forms_take(), and then schema_check(): how every input of a tool is taken. */
 must_check int input_take(const json_t *schema, json_t *input, struct err *err);
 
 #endif

@@ -46,4 +46,7 @@ const struct tool *tool_find(struct str name);
 /* Whether the schema of an object says that this property must be there. */
 bool schema_requires(const json_t *schema, const char *name);
 
+/* The property with this name, or with this other name ("x-names"); NULL: there is none. */
+const json_t *schema_property(const json_t *schema, const char *name);
+
 #endif

@@ -10,10 +10,22 @@
 #include "tools/internal.h"
 #include "tools/schema.h"
 
+/* Dashes and underscores are the same: some builders name their tools with dashes. */
+static bool is_named(const struct tool *tool, struct str name)
+{
+    size_t i = 0;
+
+    while (i < name.len && tool->name[i] &&
+           (name.at[i] == '-' ? '_' : name.at[i]) == tool->name[i]) {
+        i++;
+    }
+    return i == name.len && !tool->name[i];
+}
+
 const struct tool *tool_find(struct str name)
 {
     for (size_t i = 0; i < tools_catalogue_n; i++) {
-        if (str_eq(str_of(tools_catalogue[i].name), name)) {
+        if (is_named(&tools_catalogue[i], name)) {
             return &tools_catalogue[i];
         }
     }
@@ -71,6 +83,8 @@ bool tools_handle(struct tools *tools, struct http_exchange *ex)
         rest_list(tools, ex);
     } else if (str_eq(req->path, STR("/tools/openapi.json"))) {
         rest_openapi(tools, ex);
+    } else if (str_eq(req->path, STR("/tools/make_api_shell.py"))) {
+        rest_helper(tools, ex);
     } else if (str_starts(req->path, prefix)) {
         rest_call(tools, ex, str_skip(req->path, prefix.len));
     } else {

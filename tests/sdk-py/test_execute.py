@@ -37,6 +37,22 @@ def test_languages_errors_and_variables(api):
     assert execute(api, language="bash", code="echo $((40 + 2)); exit 4")["exitCode"] == 4
 
 
+def test_kernels_import_what_calls_shells(api):
+    """A path that the shell does not allow is refused before anybody is asked."""
+    shell = {"baseUrl": "http://198.51.100.9", "paths": ["/only"], "header": {"name": "Authorization", "value": "kept-outside-1"}}
+    assert api.put("/shells/kernels", json=shell).status_code == 200
+    for language, code in {
+        "python": "import make_api_shell as make\ntry:\n    make.call('kernels', '/other')\n"
+                  "except make.ShellError as error:\n    print(error.status)",
+        "javascript": "const make = require('make_api_shell')\n"
+                      "try { await make.call('kernels', '/other') } catch (error) { console.log(error.status) }",
+    }.items():
+        answer = api.post("/tools/run_code", timeout=180, json={"execLanguage": language, "code": code, "shells": ["kernels"]})
+        out = answer.json()
+        assert out["template"] == "code-interpreter-v1" and "".join(out["logs"]["stdout"]) == "403\n", out
+    assert api.delete("/shells/kernels").status_code in (200, 204)
+
+
 def test_packages_come_before_those_of_the_image(api):
     code = "import requests, six; print(requests.__version__, six.__name__)"
     out = execute(api, language="python", code=code, packages=["requests==2.31.0", "six"])

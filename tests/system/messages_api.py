@@ -32,6 +32,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def answer_message(self, body):
         said = [words(m["content"]) for m in body["messages"] if m["role"] == "user"]
+        self.server.said += said
         text = self.server.reply(said)
         message = {"id": "msg_1", "type": "message", "role": "assistant", "model": body["model"],
                    "stop_reason": "end_turn", "stop_sequence": None,
@@ -75,6 +76,7 @@ class MessagesApi(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.reply = reply
         self.keys = []  # every key that came
+        self.said = []  # every word of a user's, with each question anew
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, *_):

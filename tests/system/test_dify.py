@@ -81,6 +81,20 @@ def test_the_network_is_off_unless_it_is_asked_for(dify):
     assert run(dify, "python3", "print(1)", enable_network=False)["stdout"] == "1\n"
 
 
+def test_the_network_is_off_also_for_code_with_dependencies(dify):
+    """They are fetched from the internet, and the code runs without it."""
+    code = (f"import inflection, urllib.request as r\nprint(inflection.__version__, flush=True)\n"
+            f"print(r.urlopen('http://{OUTSIDE}/', timeout=10).read().decode())")
+    wanted = [{"name": "inflection", "version": "0.5.1"}]
+    data = run(dify, "python3", code, dependencies=wanted, enable_network=False)
+    assert data["stdout"] == "0.5.1\n" and "urllib" in data["error"], data
+    data = run(dify, "python3", code, dependencies=wanted)
+    assert data["stdout"].startswith("0.5.1\nfrom outside"), data
+    node = f"require('is-number'); fetch('http://{OUTSIDE}/').then(() => console.log('reached'), () => console.log('cut off'))"
+    data = run(dify, "nodejs", node, dependencies=[{"name": "is-number", "version": "7.0.0"}], enable_network=False)
+    assert data["stdout"] == "cut off\n", data
+
+
 def test_dependencies_are_installed_and_listed(dify):
     code = "import inflection, importlib.metadata as m; print(m.version('inflection'))"
     data = run(dify, "python3", code, dependencies=[{"name": "inflection", "version": "0.5.1"}])

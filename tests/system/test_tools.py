@@ -106,6 +106,28 @@ def test_files_that_cannot_be_read_or_written(tools, box):
         tools.write_sandbox_file(sandbox_id=box.sandbox_id, path="/tmp", content="")
 
 
+@pytest.mark.parametrize("name, fields, status, said", [
+    ("read_sandbox_file", {"path": "/none"}, 404, 'path: "/none" does not exist'),
+    ("read_sandbox_file", {"path": "f/x"}, 404, 'path: "f/x" does not exist'),
+    ("read_sandbox_file", {"path": "loop"}, 400, "the file cannot be read: "),
+    ("read_sandbox_file", {"path": "p"}, 400, "the file cannot be read: path '/home/user/p' is not a regular file"),
+    ("read_sandbox_file", {"path": "~nobody/x"}, 400, "the path cannot be looked up: failed to expand path '~nobody/x'"),
+    ("write_sandbox_file", {"path": "d", "content": ""}, 400, "the file cannot be written: path is a directory: /home/user/d"),
+    ("write_sandbox_file", {"path": "f/x", "content": ""}, 400, "the file cannot be written: "),
+    ("write_sandbox_file", {"path": "/sys/x", "content": ""}, 403, "the file cannot be written: "),
+    ("start_shell_session", {"cwd": "/none"}, 400, "cwd '/none' does not exist"),
+    ("send_sandbox_input", {"cwd": "f", "action": "shell_command", "input": "true"}, 400, "cwd '/home/user/f': Not a directory"),
+    ("send_shell_session_input", {"pid": 1}, 404, "pid: sandbox "),
+    ("kill_shell_session", {"pid": 4194304}, 404, "pid: sandbox "),
+])
+def test_what_cannot_be_is_told_in_a_sentence(tools, box, name, fields, status, said):
+    """No name of a procedure and no code of the agent's stands before it."""
+    box.commands.run("mkdir -p d; echo x > f; test -p p || mkfifo p; ln -sf loop loop")
+    with pytest.raises(Refused) as refused:
+        tools.call(name, {"sandbox_id": box.sandbox_id, **fields})
+    assert refused.value.status == status and refused.value.message.startswith(said), refused.value
+
+
 def test_lists_by_state_id_and_metadata(daemon, tools):
     first = Sandbox.create(timeout=600, metadata={"userId": "7", "what": "a&b=c ä"}, **daemon.sdk)
     second = Sandbox.create(timeout=600, metadata={"userId": "7", "env": "test"}, **daemon.sdk)
@@ -396,7 +418,7 @@ def test_the_command_line_calls_tools(daemon, box, tmp_path):
 def test_the_command_line_explains_and_refuses(daemon):
     assert "kill_sandbox" in atoll(daemon).stdout
     explained = atoll(daemon, "read_sandbox_file", "--help").stdout
-    assert "max_files  (integer, default 20)" in explained
+    assert "max_files  (integer, default 50)" in explained and 'Also called ["max_files_content"]' in explained
     for words, code, sentence in (
         (("nosuch",), 2, "there is no tool 'nosuch'"),
         (("kill_sandbox", "x"), 1, "'x' is not FIELD=VALUE"),

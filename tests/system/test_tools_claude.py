@@ -1,5 +1,7 @@
 """Claude Code in a sandbox, from npm, against a stand-in for the Messages API: one sandbox for all."""
 
+import json
+
 import pytest
 from catalogue import Catalogue, Refused
 from daemon import running, until
@@ -35,7 +37,9 @@ def tools(daemon):
 def made(tools):
     return tools.create_claude_code_sandbox(
         anthropic_api_key=KEY, envs={"ANTHROPIC_BASE_URL": f"http://{API}"}, env_injection="command",
-        permissions_preset="dev_standard", allow=["Bash(terraform:*)"], deny=["Read(./private/**)"],
+        permissions_preset="dev_standard", allow=["Bash(terraform:*)"], permissions_ask="Bash(ssh:*)", deny=["Read(./private/**)"],
+        additional_directories=["../docs"], disable_bypass=True, metadata={"app": "law"}, ports=[3000],
+        github_token="ghp_of_the_shop", vercel_org_id_override="team_shop",
         user_memory="Answer in verse.", project_memory="This is a shop.", working_dir="/srv/shop", timeout_seconds=3600)
 
 
@@ -65,6 +69,12 @@ def test_the_command_line_is_installed_and_set_up(tools, made, box):
     permissions = made["settings"]["permissions"]
     assert permissions["defaultMode"] == "acceptEdits"
     assert "Bash(terraform:*)" in permissions["allow"] and "Read(./private/**)" in permissions["deny"]
+    assert {"Bash(git push:*)", "WebFetch", "Bash(ssh:*)"} <= set(permissions["ask"])
+    assert permissions["additionalDirectories"] == ["../docs"] and permissions["disableBypassPermissionsMode"] == "disable"
+    local = tools.read_sandbox_file(sandbox_id=box, path="/srv/shop/.claude/settings.local.json")["content"]
+    assert json.loads(local) == made["settings"]
+    assert [one["port"] for one in made["urls"]] == [3000] and tools.list_sandboxes(app="law")["count"] == 1
+    assert shell(tools, box, "echo $GITHUB_TOKEN $VERCEL_ORG_ID $VERCEL_TEAM_ID") == "ghp_of_the_shop team_shop team_shop\n"
 
     assert tools.read_sandbox_file(sandbox_id=box, path="/srv/shop/CLAUDE.md")["content"] == "This is a shop."
     assert tools.read_sandbox_file(sandbox_id=box, path="/home/user/.claude/CLAUDE.md")["content"] == "Answer in verse."
@@ -85,6 +95,8 @@ def test_a_conversation_goes_on_over_a_pause_and_begins_anew_when_asked(tools, b
     assert fresh["result"].strip() == "turn 1: from the start"
     assert fresh["session_id"] != first["session_id"]
     assert set(model.keys) == {KEY}
+    back = prompt(tools, box, "where were we", session_id=first["session_id"], anthropic_api_key_override="sk-ant-other-9876543210")
+    assert back["result"].strip() == "turn 3: where were we" and model.keys[-1] == "sk-ant-other-9876543210"
     assert shell(tools, box, "ls ~/.claude/projects") == "-srv-shop\n"  # where it was made to work
 
 
@@ -98,11 +110,23 @@ def test_a_command_line_that_asks_to_be_updated_is_updated_once_and_asked_again(
     assert answer["updated"] and answer["result"].strip() == "turn 1: are you new"
 
 
-def test_a_heartbeat_runs_the_script_that_the_model_wrote(tools, box):
-    heart = tools.setup_sandbox_heartbeat(sandbox_id=box, task="look after the shop", interval="1 second", duration="1 minute")
+def test_a_heartbeat_runs_the_script_that_the_model_wrote(tools, box, model):
+    heart = tools.setup_sandbox_heartbeat(sandbox_id=box, task_description="look after the shop", suggested_interval="1 second",
+                                          estimated_duration="1 minute", anthropic_api_key="sk-ant-heart-0123456789",
+                                          command_timeout_seconds=120)
+    assert model.keys[-1] == "sk-ant-heart-0123456789" and "sk-ant-heart" not in shell(tools, box, f"cat /proc/{heart['pid']}/environ")
     assert heart["script"] == "echo written by the model\n"
     until(lambda: "written by the model" in shell(tools, box, f"cat {heart['log_path']} || true"), "it beats")
     shell(tools, box, f"kill {heart['pid']}")
+
+
+def test_a_heartbeat_goes_on_with_the_conversation_when_asked(tools, box, model):
+    """The model sees what was said before only then."""
+    prompt(tools, box, "remember the lighthouse", resume_session=False)
+    for resume in (True, False):
+        model.said.clear()
+        heart = tools.setup_sandbox_heartbeat(sandbox_id=box, task="look after it", duration="1 second", resume_session=resume)
+        assert any("remember the lighthouse" in text for text in model.said) is resume, heart
 
 
 def test_what_the_command_line_says_of_a_failure_is_told(tools, box):

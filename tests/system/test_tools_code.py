@@ -173,6 +173,13 @@ def test_run_code_has_the_fields_of_workflow_builders(api):
     assert status == 400 and "execLanguage" in said
 
 
+def test_run_code_installs_what_it_depends_on(api):
+    out = tool(api, "run_code", code="import inflection; print(inflection.pluralize('box'))", dependencies=["inflection"])
+    assert out["logs"]["stdout"] == ["boxes\n"], out
+    out = tool(api, "run_code", execLanguage="javascript", code="console.log(require('is-number')(3))", dependencies="is-number")
+    assert out["logs"]["stdout"] == ["true\n"], out
+
+
 # ---- artifacts ----
 
 CALC = "import json, sys\ndef add(value):\n    return {'sum': value['a'] + value['b']}\n" \
@@ -213,6 +220,13 @@ def test_an_artifact_runs_with_its_input(api, calc):
     out = tool(api, "run_code_artifact", codePath="tools/calc.py", entrypoint="nothing", input={})
     assert not out["success"] and "result" not in out
     assert out["error"] == "there is no function nothing in tools/calc.py" and "Traceback" not in out["stderr"]
+
+
+def test_an_artifact_runs_in_another_language_when_asked(api):
+    tool(api, "write_code_artifact", codePath="either", content="true # print(1)", language="bash")
+    assert tool(api, "run_code_artifact", codePath="either")["success"]
+    out = tool(api, "run_code_artifact", codePath="either", language="python")
+    assert out["language"] == "python" and "NameError" in out["stderr"]
 
 
 def test_entry_points_of_other_languages(api):

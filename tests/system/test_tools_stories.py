@@ -12,6 +12,7 @@ from test_transform import repository
 from world import Quiet, Web, certificate
 
 GIT = "198.51.100.5"
+OPEN_GIT = "198.51.100.6"  # the same repository, for everybody
 TOKEN = "ghp_token_that_opens_the_repository"
 
 
@@ -39,8 +40,15 @@ def git(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def daemon(git):
-    with running("--egress-map", f"{GIT}:443=127.0.0.1:{git.server_port}") as daemon:
+def open_git(git):
+    web = Web("git")
+    web.files = git.files
+    return web
+
+
+@pytest.fixture(scope="module")
+def daemon(git, open_git):
+    with running("--egress-map", f"{GIT}:443=127.0.0.1:{git.server_port},{OPEN_GIT}:80=127.0.0.1:{open_git.server_port}") as daemon:
         yield daemon
 
 
@@ -90,6 +98,19 @@ def test_a_template_is_built_once_and_used_three_times(daemon, tools):
     assert len(steps) >= 3 and all(line.startswith("CACHED") for line in steps), again["log"]
 
 
+def test_a_template_has_packages_repositories_and_a_size(tools):
+    built = tools.build_template(alias="project", apt="sl", git_urls=[f"http://{OPEN_GIT}/repo/"], cpu_count=1, memory_mb=512,
+                                 commands="cat ~/repo/file > ~/read")
+    assert built["success"], built["log"]
+    box = tools.create_sandbox(template_alias="project")["sandbox_id"]
+    assert shell(tools, box, "cat read /home/user/repo/file; test -x /usr/games/sl && nproc")["stdout"] == "cloned\ncloned\n1\n"
+    [row] = tools.list_sandboxes(ids=[box])["sandboxes"]
+    assert (row["cpu_count"], row["memory_mb"]) == (1, 512)
+    again = tools.build_template(alias="grown", base="template", **{"from": "project"}, commands=["true"])
+    assert again["success"], again
+    tools.kill_sandbox(sandbox_id=box)
+
+
 def test_a_build_that_fails_says_where_and_why(tools):
     failed = tools.build_template(alias="fails", commands=["echo first", "echo why it fails >&2; exit 9"])
     assert not failed["success"] and failed["status"] == "error"
@@ -128,6 +149,28 @@ def test_a_template_that_cannot_be_is_refused_with_the_reason(tools, fields, wor
         assert failure.status < 500 and words in failure.message
 
 
+# ---- presets ----
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("preset, program", [("claude_code_latest", "claude --version"), ("openclaw", "openclaw --version"),
+                                             ("remotion", "remotion --help"), ("pnpm", "pnpm --version"), ("bun", "bun --version")])
+def test_a_preset_is_installed_and_works(tools, preset, program):
+    box = tools.create_sandbox()["sandbox_id"]
+    done = tools.install_packages(sandbox_id=box, preset=preset)
+    assert done["success"] and done["results"][0]["name"] == preset, done
+    assert shell(tools, box, program)["success"]
+    tools.kill_sandbox(sandbox_id=box)
+
+
+def test_presets_come_before_commands_as_the_sandbox_s_user(tools):
+    box = tools.create_sandbox()["sandbox_id"]
+    done = tools.install_packages(sandbox_id=box, preset="pnpm", presets="bun", commands="whoami; pnpm --version")
+    assert [one["name"] for one in done["results"]] == ["pnpm", "bun", "whoami", "pnpm --version"] and done["success"], done
+    assert done["results"][2]["output"] == "user\n"
+    tools.kill_sandbox(sandbox_id=box)
+
+
 # ---- Next.js ----
 
 
@@ -140,17 +183,33 @@ def changed_and_served(daemon, tools, made):
     assert made["success"], made
     assert [step["name"] for step in made["steps"] if "shadcn" in step["name"]]
     assert page(daemon, made).status_code == 200
-    tools.write_sandbox_file(sandbox_id=made["sandbox_id"], path=f"{made['project_dir']}/app/page.tsx",
+    tools.write_sandbox_file(sandbox_id=made["sandbox_id"], path=f"{made['project_dir']}/src/app/page.tsx",
                              content="export default function Page() { return <h1>Changed by a tool</h1>; }\n")
     until(lambda: "Changed by a tool" in page(daemon, made).text, "the changed page is served")
     tools.kill_sandbox(sandbox_id=made["sandbox_id"])
 
 
 def test_a_next_js_application_is_made_changed_and_served(daemon, tools):
-    made = tools.create_nextjs_sandbox(project_name="shop", port=4000)
-    assert made["project_dir"] == "/home/user/shop" and made["urls"][0]["port"] == 4000
-    assert made["log_path"] == "/tmp/nextjs-dev.log"
+    made = tools.create_nextjs_sandbox(project_name="shop", port=4000, ports="8080,4000", envs={"STAGE": "test"},
+                                       vercel_token="vt", vercel_project_id="vp", github_user="octocat", timeout_seconds=2400)
+    assert made["project_dir"] == "/home/user/shop" and [one["port"] for one in made["urls"]] == [4000, 8080]
+    assert made["log_path"] == "/tmp/nextjs-dev.log" and made["template_alias"] == "base"
+    words = shell(tools, made["sandbox_id"], "echo $STAGE $VERCEL_TOKEN $VERCEL_PROJECT_ID $GITHUB_USER; ls shop/src/app/page.tsx shop/eslint*")
+    assert words["stdout"].startswith("test vt vp octocat\nshop/eslint.config.mjs\nshop/src/app/page.tsx"), words
     changed_and_served(daemon, tools, made)
+
+
+@pytest.mark.long
+def test_all_components_are_added_when_they_are_asked_for(tools):
+    """They come from shadcn's own registry: where that cannot be reached, the application runs and the note says so."""
+    made = tools.create_nextjs_sandbox(shadcn_add_all=True)
+    steps = {step["name"]: step["success"] for step in made["steps"]}
+    assert made["success"] and "shadcn init" in steps, made
+    if steps["shadcn init"] and steps["shadcn add --all"]:
+        assert int(shell(tools, made["sandbox_id"], "ls nextjs-app/src/components/ui | wc -l")["stdout"]) > 20
+    else:
+        assert "shadcn could not be set up" in made["note"]
+    tools.kill_sandbox(sandbox_id=made["sandbox_id"])
 
 
 @pytest.mark.long

@@ -105,10 +105,20 @@ def test_a_text_that_has_none_of_the_forms_is_refused(tools, fields, words):
 
 
 def test_the_document_for_builders_tells_the_forms(daemon):
+    """Each list and each object has its type, and its description says how it is written as a text."""
     document = httpx.get(f"{daemon.url}/tools/openapi.json").json()
+    told = 0
+    for path, operations in document["paths"].items():
+        body = operations["post"]["requestBody"]["content"]["application/json"]["schema"]
+        for name, field in body["properties"].items():
+            if field.get("type") in ("array", "object"):
+                told += 1
+                assert "As text: " in field["description"], (path, name)
+    assert told > 40
     body = document["paths"]["/tools/create_sandbox"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert "As text: A=1,B=2 or JSON." in body["properties"]["envs"]["description"]
+    assert "As text: A=1;B=2, A=1,B=2 or JSON." in body["properties"]["envs"]["description"]
     assert "As text: 3000,8080." in body["properties"]["ports"]["description"]
+    assert "metadata_json" in body["properties"]["metadata"]["x-names"]
 
 
 def test_one_call_takes_texts(daemon):

@@ -18,6 +18,7 @@ BROKEN = {
     "scoped": ("src/base/err.c", "\nvoid bad(void)\n{\n    scoped_fd fd;\n    (void)fd;\n}\n"),
     "rootfiles": ("src/keeper/saved.c", '\nint bad(const char *p)\n{\n    return open(p, O_RDONLY);\n}\n'),
     "redaction": ("src/secret/identity.c", '\nvoid bad(const char *heard)\n{\n    log_warn("%s", heard);\n}\n'),
+    "promises": ("tests/promises.txt", "\nA promise | | tools::test_that_is_not_there\n"),
     "shell": ("tools/uninstall", '\nrm -rf "$nothing"/* $unset_array[0]\n'),
 }
 CHANGED = {
@@ -35,7 +36,7 @@ def git(tree, *words):
 def tree(tmp_path):
     """The files that git knows here, as they are now, in a repository of their own."""
     names = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--",
-                            "src", "tools", "docs/internals", ".clang-format", ".clang-tidy", "meson.build"],
+                            "src", "tools", "tests", "docs/internals", "docs/CATALOGUE.md", ".clang-format", ".clang-tidy", "meson.build"],
                            cwd=TREE, check=True, capture_output=True, text=True).stdout.split("\0")
     for name in filter(None, names):
         if (TREE / name).is_file():

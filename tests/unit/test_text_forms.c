@@ -15,11 +15,15 @@ static const char schema_text[] =
     " 'ports': {'type': 'array', 'items': {'type': 'integer'}},"
     " 'ids': {'type': 'array', 'items': {'type': 'string'}},"
     " 'commands': {'type': 'array', 'x-separator': ';', 'items': {'type': 'string'}},"
-    " 'delimiter': {'type': 'string', 'minLength': 1},"
-    " 'envs': {'type': 'object', 'additionalProperties': {'type': 'string'}},"
-    " 'envs_json': {'type': 'object', 'additionalProperties': {'type': 'string'},"
-    "               'x-same-as': 'envs'},"
-    " 'count': {'type': 'integer'}, 'wait': {'type': 'number'}, 'all': {'type': 'boolean'}}}";
+    " 'delimiter': {'type': 'string', 'minLength': 1, 'x-values': {'newline': '\\n'}},"
+    " 'envs': {'type': 'object', 'additionalProperties': {'type': 'string'},"
+    "          'x-names': ['envs_json', 'variables']},"
+    " 'way': {'type': 'string', 'enum': ['box', 'call'], 'x-names': ['scope'],"
+    "         'x-values': {'global': 'box'}},"
+    " 'presets': {'type': 'array', 'items': {'type': 'string', 'enum': ['a', 'b']}},"
+    " 'count': {'type': 'integer', 'x-names': ['number']}, 'wait': {'type': 'number'}, 'all': "
+    "{'type': 'boolean'}},"
+    " 'x-unused': ['old']}";
 
 /* What the input becomes, in compact JSON with ' for quotes; or the sentence of the refusal. */
 static const char *becomes(const char *input_text)
@@ -65,6 +69,26 @@ static void a_list_of_commands_takes_the_callers_delimiter(void)
               "{'commands':['a;b','c'],'delimiter':'\\\\n','ids':['x','y']}");
 }
 
+static void without_a_delimiter_lines_separate_commands_where_there_are_several(void)
+{
+    CHECK_STR(becomes("{'commands': 'a; b\\nc && d\\n'}"), "{'commands':['a; b','c && d']}");
+    CHECK_STR(becomes("{'commands': 'a; b', 'delimiter': 'newline'}"),
+              "{'commands':['a; b'],'delimiter':'\\n'}");
+    CHECK_STR(becomes("{'presets': 'a;b\\na'}"), "{'presets':['a','b','a']}");
+}
+
+static void pairs_may_be_separated_by_semicolons_and_quoted(void)
+{
+    CHECK_STR(becomes("{'envs': 'A=1;B=two'}"), "{'envs':{'A':'1','B':'two'}}");
+    CHECK_STR(becomes("{'envs': 'A=1,2; B=3;'}"), "{'envs':{'A':'1,2','B':'3'}}");
+    CHECK_STR(becomes("{'envs': 'A=x;y,B=2'}"), "{'envs':{'A':'x;y','B':'2'}}");
+    CHECK_STR(becomes("{'envs': 'A=\\\"x;B=1,y\\\",B=2'}"), "{'envs':{'A':'x;B=1,y','B':'2'}}");
+    CHECK_STR(becomes("{'envs': 'A=\\\"a\\\\nb\\\";B=it is'}"),
+              "{'envs':{'A':'a\\nb','B':'it is'}}");
+    CHECK_STR(becomes("{'envs': 'A=\\\"open,B=2'}"), "{'envs':{'A':'\\'open','B':'2'}}");
+    CHECK_STR(becomes("{'envs': 'A=1;\\nB=2'}"), "{'envs':{'A':'1','B':'2'}}");
+}
+
 static void pairs_become_objects(void)
 {
     CHECK_STR(becomes("{'envs': 'A=1,B=two words'}"), "{'envs':{'A':'1','B':'two words'}}");
@@ -101,6 +125,15 @@ static void another_name_moves(void)
     CHECK_STR(becomes("{'envs_json': 'A=1'}"), "{'envs':{'A':'1'}}");
     CHECK_STR(becomes("{'envs_json': {'A': '1', 'B': '2'}, 'envs': 'B=3'}"),
               "{'envs':{'A':'1','B':'3'}}");
+    CHECK_STR(becomes("{'envs_json': 'A=1', 'variables': 'B=2'}"), "{'envs':{'A':'1','B':'2'}}");
+    CHECK_STR(becomes("{'number': '7', 'envs_json': null}"), "{'count':7}");
+    CHECK_STR(becomes("{'number': 7, 'count': 8}"), "{'count':8}");
+}
+
+static void another_value_is_the_same(void)
+{
+    CHECK_STR(becomes("{'scope': 'global'}"), "{'way':'box'}");
+    CHECK_STR(becomes("{'way': 'call', 'old': true}"), "{'way':'call'}");
 }
 
 int main(void)
@@ -114,6 +147,11 @@ int main(void)
         {"scalars are read", scalars_are_read},
         {"an empty text counts as not given", an_empty_text_counts_as_not_given},
         {"another name moves", another_name_moves},
+        {"another value is the same", another_value_is_the_same},
+        {"without a delimiter lines separate commands where there are several",
+         without_a_delimiter_lines_separate_commands_where_there_are_several},
+        {"pairs may be separated by semicolons and quoted",
+         pairs_may_be_separated_by_semicolons_and_quoted},
     };
 
     return check_run(tests, countof(tests));

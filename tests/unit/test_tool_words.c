@@ -172,7 +172,7 @@ static void a_sequence_without_its_end_is_left_out(void)
 static const char *mode_of(const char *preset)
 {
     static char out[64];
-    json_t *settings = claude_settings(preset, NULL, NULL, NULL);
+    json_t *settings = claude_settings(preset, NULL);
     const json_t *permissions = json_object_get(settings, "permissions");
     const char *mode = json_string_value(json_object_get(permissions, "defaultMode"));
     bool known = str_copy(out, sizeof(out), str_of(mode ? mode : "none"));
@@ -204,22 +204,37 @@ static bool has_rule(const json_t *settings, const char *list, const char *rule)
     return false;
 }
 
-static void rules_of_a_preset_and_those_given_are_together(void)
+static void read_only_is_read_only(void)
 {
-    json_t *allow = json_pack("[s]", "Bash(terraform:*)");
-    json_t *deny = json_pack("[s]", "Read(./private/**)");
-    json_t *settings = claude_settings("dev_standard", allow, NULL, deny);
-    bool right =
-        has_rule(settings, "allow", "Bash(terraform:*)") &&
-        has_rule(settings, "allow", "Bash(npm test:*)") &&
-        has_rule(settings, "ask", "Bash(git push:*)") && has_rule(settings, "ask", "WebFetch") &&
-        has_rule(settings, "deny", "Bash(curl:*)") && has_rule(settings, "deny", "Read(./.env)") &&
-        has_rule(settings, "deny", "Read(./private/**)");
+    json_t *settings = claude_settings("review_readonly", NULL);
+    bool right = has_rule(settings, "allow", "Read") && has_rule(settings, "deny", "Edit") &&
+                 has_rule(settings, "deny", "Write") && has_rule(settings, "deny", "Bash");
 
     json_decref(settings);
-    json_decref(allow);
-    json_decref(deny);
     CHECK(right);
+}
+
+static void rules_of_a_preset_and_those_given_are_together(void)
+{
+    json_t *more =
+        json_pack("{s[s] s[s] s[s] sb}", "allow", "Bash(terraform:*)", "deny", "Read(./private/**)",
+                  "additional_directories", "../docs", "disable_bypass", 1);
+    json_t *settings = claude_settings("dev_standard", more);
+    const json_t *permissions = json_object_get(settings, "permissions");
+    const char *bypass =
+        json_string_value(json_object_get(permissions, "disableBypassPermissionsMode"));
+    bool right = has_rule(settings, "allow", "Bash(terraform:*)") &&
+                 has_rule(settings, "allow", "Bash(npm test:*)") &&
+                 has_rule(settings, "ask", "Bash(git push:*)") &&
+                 has_rule(settings, "ask", "WebFetch") &&
+                 has_rule(settings, "deny", "Bash(curl:*)") &&
+                 has_rule(settings, "deny", "Read(./private/**)") &&
+                 has_rule(settings, "additionalDirectories", "../docs");
+
+    CHECK(right);
+    CHECK_STR(bypass ? bypass : "", "disable");
+    json_decref(more);
+    json_decref(settings);
 }
 
 int main(void)
@@ -236,6 +251,7 @@ int main(void)
         {"what shows nothing is known", what_shows_nothing_is_known},
         {"a sequence without its end is left out", a_sequence_without_its_end_is_left_out},
         {"every preset has its mode", every_preset_has_its_mode},
+        {"read only is read only", read_only_is_read_only},
         {"rules of a preset and those given are together",
          rules_of_a_preset_and_those_given_are_together},
     };

@@ -15,6 +15,16 @@ static void names_below_the_folder_are_taken(void)
     }
 }
 
+static void the_folder_s_own_name_is_left_out(void)
+{
+    CHECK_STR(artifact_path_short("Code/tools/calc.py"), "tools/calc.py");
+    CHECK_STR(artifact_path_short("knowledge/hermes/Code/a.py"), "a.py");
+    CHECK_STR(artifact_path_short("Hermes/Code/a.py"), "a.py");
+    CHECK_STR(artifact_path_short("tools/Code/a.py"), "tools/Code/a.py");
+    CHECK_STR(artifact_path_short("Code"), "Code");
+    CHECK_STR(artifact_path_short("Code/"), "");
+}
+
 static void everything_else_is_refused_with_a_reason(void)
 {
     static const struct {
@@ -54,6 +64,7 @@ int main(void)
 {
     static const struct check_test tests[] = {
         {"names below the folder are taken", names_below_the_folder_are_taken},
+        {"the folder's own name is left out", the_folder_s_own_name_is_left_out},
         {"everything else is refused with a reason", everything_else_is_refused_with_a_reason},
         {"long paths are refused", long_paths_are_refused},
     };
