@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 enum {
-    DEMAND_RESTORED_FLOOR = 1, /* of a template that is restored with its processes: each of its */
-    DEMAND_RESTORED_MAX = 8,   /* jails holds their memory */
+    DEMAND_RESTORED_SHARE = 32, /* of a template that is restored with its processes, whose memory */
+                                /* its jails hold: this part of the host's in quiet times, or 1 */
     DEMAND_HELD_PERCENT = 10,  /* of the host's memory, that parked jails may hold together */
     DEMAND_FREE_PERCENT = 10,  /* of it, that must stay available: below, none are parked */
     DEMAND_HEADROOM = 2,       /* for each one taken in a second, so many are wanted */

@@ -111,15 +111,23 @@ static void test_steady_demand_keeps_its_level(void)
     CHECK(demand_target(&demand, &at) == 10 * DEMAND_HEADROOM);
 }
 
-static void test_restored_ones_are_few(void)
+static void test_restored_ones_are_as_many_as_memory_allows(void)
 {
     struct demand demand = {0};
     struct demand_bounds at = bounds();
 
     at.restored = true;
-    CHECK(demand_target(&demand, &at) == DEMAND_RESTORED_FLOOR);
+    at.jail_bytes = gib / 8;
+    CHECK(demand_target(&demand, &at) == 6); /* a thirty-second part of 24 GiB */
+    at.floor = 2;
+    CHECK(demand_target(&demand, &at) == 2);
+    at.jail_bytes = 2 * gib;
+    CHECK(demand_target(&demand, &at) == 1); /* more than that part, within the tenth */
+    at.jail_bytes = gib / 8;
     take(&demand, 100);
-    CHECK(demand_target(&demand, &at) == DEMAND_RESTORED_MAX);
+    CHECK(demand_target(&demand, &at) == 19); /* a tenth of 24 GiB */
+    at.built_in = false;
+    CHECK(demand_target(&demand, &at) == 19);
 }
 
 static void test_memory_has_the_last_word(void)
@@ -165,7 +173,7 @@ int main(void)
         {"the last one stays for a minute", test_the_last_one_stays_for_a_minute},
         {"an empty pool is low", test_an_empty_pool_is_low},
         {"steady demand keeps its level", test_steady_demand_keeps_its_level},
-        {"restored ones are few", test_restored_ones_are_few},
+        {"restored ones are as many as memory allows", test_restored_ones_are_as_many_as_memory_allows},
         {"memory has the last word", test_memory_has_the_last_word},
         {"a host has a floor of its size", test_a_host_has_a_floor_of_its_size},
     };
