@@ -16,13 +16,13 @@ void demand_take(struct demand *demand, uint32_t ceiling)
     demand->level = most(demand->level, least(DEMAND_HEADROOM * demand->taken, ceiling));
 }
 
-void demand_tick(struct demand *demand)
+void demand_tick(struct demand *demand, bool have)
 {
     uint32_t drop = most(demand->level / DEMAND_DECAY, 1);
 
     demand->quiet_s = demand->taken > 0 ? 0 : demand->quiet_s + 1;
     bool last = demand->level == 1 && demand->quiet_s < DEMAND_LAST_S;
-    if (demand->taken == 0 && demand->level > 0 && !last) {
+    if (have && demand->taken == 0 && demand->level > 0 && !last) {
         demand->level -= drop;
     }
     demand->taken = 0;
