@@ -15,10 +15,11 @@ from parts import density
 TEMPLATE = "code-interpreter-v1"
 DAEMON_ARGS = f"--with-templates {TEMPLATE}"
 PORT = 49999
-LIMIT_S = {"tiny": 120, "short": 120, "full": 300}
+LIMIT_S = {"tiny": 150, "short": 180, "full": 300}
 MADE_S = 1500  # that the template may take to be there, on a machine that has never made it
 CELLS = 10
-SETTLED_S = 3  # that the number of those who wait stays as it is
+REFILL_S = 30  # that it may take to make what was claimed anew
+LOOK_S, STILL_LOOKS = 0.5, 12  # a number that stays as it is for so many looks changes no more
 PRINTED_BYTES = 100 * 1000 * 1000
 PRINT = f"for _ in range({PRINTED_BYTES // 100}): print('x' * 99)"
 
@@ -121,13 +122,15 @@ def misses():
     return int(client.figures()['atoll_parked_claims_total{outcome="miss"}'])
 
 
-def settled(limit_s=60):
-    """How many wait once their number has not changed for a while: levels fall by one in a second at least."""
-    deadline, seen = time.monotonic() + limit_s, []
-    while time.monotonic() < deadline and (len(seen) < SETTLED_S or len(set(seen[-SETTLED_S:])) > 1):
+def waiting_most(limit_s=REFILL_S):
+    """How many wait once no more are made: the most that there were until their number falls, or stays."""
+    seen, deadline = [waiting()], time.monotonic() + limit_s
+    while time.monotonic() < deadline and seen[-1] == max(seen):
+        if seen[-STILL_LOOKS:] == STILL_LOOKS * seen[-1:]:
+            break
+        time.sleep(LOOK_S)
         seen.append(waiting())
-        time.sleep(1)
-    return seen[-1]
+    return max(seen)
 
 
 def create(_=None):
@@ -137,7 +140,7 @@ def create(_=None):
 
 def creates(part):
     part.heading(f"Creates of {TEMPLATE}, in a row and at once")
-    part.value("waiting in quiet times", settled(), "", key="code.parked.quiet")
+    part.value("waiting in quiet times", waiting_most(), "", key="code.parked.quiet")
     found, row = misses(), []
     for _ in range(part.count(2, 20, 30)):
         box, took_ms = create()
@@ -145,7 +148,7 @@ def creates(part):
         box.kill()
     part.samples("one right behind the other: create", row, key="code.row")
     part.value("of those, found none waiting", misses() - found, "", key="code.row.missed")
-    part.value("waiting once they are over", settled(), "", key="code.parked.row")
+    part.value("waiting once they are over", waiting_most(), "", key="code.parked.row")
     at_once = part.count(2, 15, 30)
     for time_of in ("a first burst", "a second behind it"):
         found = misses()
@@ -156,7 +159,7 @@ def creates(part):
         part.value(f"{at_once} at once, {time_of}: found none waiting", misses() - found, "")
         for box, _ in made:
             box.kill()
-        part.value(f"waiting after {time_of}", settled(), "")
+        part.value(f"waiting after {time_of}", waiting_most(), "")
 
 
 def output(part):
