@@ -77,8 +77,9 @@ def test_javascript_and_typescript_are_programs(api):
 
 def test_es_modules_leave_no_warning(api):
     module = "import { sep } from 'node:path'\nimport { word } from './other.js'\nconsole.log(sep, word, await 42)\n"
+    files = {"other.js": "export const word = 'exported'\n", "package.json": "{}"}  # which npm leaves as well
     for language in ("javascript", "node", "typescript"):
-        out = execute(api, language=language, code=module, files={"other.js": "export const word = 'exported'\n"})
+        out = execute(api, language=language, code=module, files=files)
         assert (out["stdout"], out["stderr"], out["success"]) == ("/ exported 42\n", "", True), out
     answer = api.post("/tools/run_code", timeout=180, json={
         "code": "import { sep } from 'node:path'\nconsole.log(sep, await 42)", "execLanguage": "javascript"}).json()
