@@ -1,10 +1,12 @@
 """run_code beside the same kernel driven by jupyter_client, in the same sandboxes: `1+1` over HTTP from outside, and by
 jupyter_client inside, with a kernel that was started the same way. The difference is what the interpreter, the agent
-and the edge cost together. And a hundred such sandboxes at one time."""
+and the edge cost together. How many interpreters wait to be claimed, and what creates of many take, one behind the
+other and at once. And a hundred such sandboxes at one time."""
 
 import json
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from lib import client
 from lib.part import timed
@@ -13,9 +15,11 @@ from parts import density
 TEMPLATE = "code-interpreter-v1"
 DAEMON_ARGS = f"--with-templates {TEMPLATE}"
 PORT = 49999
-LIMIT_S = {"tiny": 90, "short": 60, "full": 150}
+LIMIT_S = {"tiny": 150, "short": 180, "full": 300}
 MADE_S = 1500  # that the template may take to be there, on a machine that has never made it
 CELLS = 10
+REFILL_S = 30  # that it may take to make what was claimed anew
+LOOK_S, STILL_LOOKS = 0.5, 12  # a number that stays as it is for so many looks changes no more
 PRINTED_BYTES = 100 * 1000 * 1000
 PRINT = f"for _ in range({PRINTED_BYTES // 100}): print('x' * 99)"
 
@@ -105,6 +109,59 @@ def cells(part):
         part.samples(name, samples, of=of.get(name), key=keys.get(name))
 
 
+# ---- creates of many ----
+
+
+def waiting():
+    """How many interpreters lie parked."""
+    start = f'atoll_template_parked_jails{{template="{client.api("GET", f"/templates/aliases/{TEMPLATE}")["templateID"]}"'
+    return sum(int(n) for name, n in client.figures().items() if name.startswith(start))
+
+
+def misses():
+    return int(client.figures()['atoll_parked_claims_total{outcome="miss"}'])
+
+
+def waiting_most(limit_s=REFILL_S):
+    """How many wait once no more are made: the most that there were until their number falls, or stays."""
+    seen, deadline = [waiting()], time.monotonic() + limit_s
+    while time.monotonic() < deadline and seen[-1] == max(seen):
+        if seen[-STILL_LOOKS:] == STILL_LOOKS * seen[-1:]:
+            break
+        time.sleep(LOOK_S)
+        seen.append(waiting())
+    return max(seen)
+
+
+def create(_=None):
+    box, took_ms = timed(client.Box, TEMPLATE)
+    return box, took_ms
+
+
+def creates(part):
+    part.heading(f"Creates of {TEMPLATE}, in a row and at once")
+    part.value("waiting in quiet times", waiting_most(), "", key="code.parked.quiet")
+    found, row = misses(), []
+    for _ in range(part.count(2, 20, 30)):
+        box, took_ms = create()
+        row.append(took_ms)
+        box.kill()
+    part.samples("one right behind the other: create", row, key="code.row")
+    part.value("of those, found none waiting", misses() - found, "", key="code.row.missed")
+    part.value("waiting once they are over", waiting_most(), "", key="code.parked.row")
+    at_once = part.count(2, 15, 30)
+    for time_of in ("a first burst", "a second behind it"):
+        found = misses()
+        with ThreadPoolExecutor(at_once) as threads:
+            made, took_ms = timed(lambda n: list(threads.map(create, range(n))), at_once)
+        part.samples(f"{at_once} at once, {time_of}: each", [ms for _, ms in made])
+        part.value(f"{at_once} at once, {time_of}: until the last is there", took_ms, "ms")
+        part.value(f"{at_once} at once, {time_of}: found none waiting", misses() - found, "")
+        for box, _ in made:
+            box.kill()
+        part.value(f"waiting after {time_of}", waiting_most(), "")
+
+
 def output(part):
     box = Notebook()
     direct_ms = box.direct("print")[-1]
@@ -121,6 +178,7 @@ def prepare():
 
 def measure(part):
     cells(part)
+    creates(part)
     if part.full:
         output(part)
         part.heading(f"Density: 100 idle sandboxes of {TEMPLATE}")

@@ -16,13 +16,13 @@ void demand_take(struct demand *demand, uint32_t ceiling)
     demand->level = most(demand->level, least(DEMAND_HEADROOM * demand->taken, ceiling));
 }
 
-void demand_tick(struct demand *demand)
+void demand_tick(struct demand *demand, bool have)
 {
     uint32_t drop = most(demand->level / DEMAND_DECAY, 1);
 
     demand->quiet_s = demand->taken > 0 ? 0 : demand->quiet_s + 1;
     bool last = demand->level == 1 && demand->quiet_s < DEMAND_LAST_S;
-    if (demand->taken == 0 && demand->level > 0 && !last) {
+    if (have && demand->taken == 0 && demand->level > 0 && !last) {
         demand->level -= drop;
     }
     demand->taken = 0;
@@ -38,6 +38,24 @@ uint32_t demand_floor(uint64_t memory_bytes, uint32_t cores, bool is_base)
     return n < bound ? (uint32_t)n : bound;
 }
 
+static uint32_t capped(uint64_t n)
+{
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+static uint64_t jail_bytes(const struct demand_bounds *bounds)
+{
+    return bounds->jail_bytes ? bounds->jail_bytes : 1;
+}
+
+/* Of those that hold the memory of their processes, in quiet times. */
+static uint32_t restored_floor(const struct demand_bounds *bounds)
+{
+    uint64_t n = bounds->memory_bytes / DEMAND_RESTORED_SHARE / jail_bytes(bounds);
+
+    return most(capped(n), 1);
+}
+
 /* How many the host has the memory for. */
 static uint32_t affordable(const struct demand_bounds *bounds)
 {
@@ -49,20 +67,17 @@ static uint32_t affordable(const struct demand_bounds *bounds)
     if (bounds->available_bytes < keep || share <= bounds->held_bytes) {
         return 0;
     }
-    uint64_t n = (share - bounds->held_bytes) / (bounds->jail_bytes ? bounds->jail_bytes : 1);
-    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+    return capped((share - bounds->held_bytes) / jail_bytes(bounds));
 }
 
 uint32_t demand_target(const struct demand *demand, const struct demand_bounds *bounds)
 {
     uint32_t floor = bounds->built_in ? bounds->floor : 0;
-    uint32_t ceiling = bounds->ceiling;
 
     if (bounds->restored) {
-        floor = least(floor, DEMAND_RESTORED_FLOOR);
-        ceiling = least(ceiling, DEMAND_RESTORED_MAX);
+        floor = least(floor, restored_floor(bounds));
     }
-    return least(least(most(floor, demand->level), ceiling), affordable(bounds));
+    return least(least(most(floor, demand->level), bounds->ceiling), affordable(bounds));
 }
 
 bool demand_is_low(uint32_t have, uint32_t target)

@@ -1,10 +1,10 @@
 /* demand.h - how many jails of a template should lie parked. Pure.
  *
  * The level follows what was asked for lately: at once upwards, so that a second burst as large as
- * the first finds enough, and slowly down again. A template that somebody used within the last
- * minute has one ready: else one that is used now and then would find none, each time. The floor is
- * what a template has in quiet times, the ceiling what it never exceeds; the host's memory has the
- * last word over both.
+ * the first finds enough, and slowly down again once there were so many. A template that somebody
+ * used within the last minute has one ready: else one that is used now and then would find none,
+ * each time. The floor is what a template has in quiet times, the ceiling what it never exceeds;
+ * the host's memory has the last word over both.
  */
 #ifndef SANDBOX_DEMAND_H
 #define SANDBOX_DEMAND_H
@@ -13,14 +13,15 @@
 #include <stdint.h>
 
 enum {
-    DEMAND_RESTORED_FLOOR = 1, /* of a template that is restored with its processes: each of its */
-    DEMAND_RESTORED_MAX = 8,   /* jails holds their memory */
-    DEMAND_HELD_PERCENT = 10,  /* of the host's memory, that parked jails may hold together */
-    DEMAND_FREE_PERCENT = 10,  /* of it, that must stay available: below, none are parked */
-    DEMAND_HEADROOM = 2,       /* for each one taken in a second, so many are wanted */
-    DEMAND_DECAY = 32,         /* a second without takers costs this part of the level, or 1 */
-    DEMAND_LAST_S = 60,        /* without takers, until the last one goes as well */
-    DEMAND_LOW = 4,            /* a pool that has less than this part of its target is low */
+    DEMAND_RESTORED_SHARE =
+        32,                   /* of a template that is restored with its processes, whose memory */
+                              /* its jails hold: this part of the host's in quiet times, or 1 */
+    DEMAND_HELD_PERCENT = 10, /* of the host's memory, that parked jails may hold together */
+    DEMAND_FREE_PERCENT = 10, /* of it, that must stay available: below, none are parked */
+    DEMAND_HEADROOM = 2,      /* for each one taken in a second, so many are wanted */
+    DEMAND_DECAY = 32,        /* a second without takers costs this part of the level, or 1 */
+    DEMAND_LAST_S = 60,       /* without takers, until the last one goes as well */
+    DEMAND_LOW = 4,           /* a pool that has less than this part of its target is low */
     DEMAND_JAIL_BYTES = 2 * 1024 * 1024, /* of a jail with nothing but its agent */
 
     DEMAND_FLOOR_SHARE = 64,    /* a floor that nobody set: this part of the host's memory, */
@@ -36,7 +37,10 @@ struct demand {
 };
 
 void demand_take(struct demand *demand, uint32_t ceiling);
-void demand_tick(struct demand *demand); /* a second is over */
+
+/* A second is over. have: the pool has as many as it should. Until then the level does not fall, so
+ * that what was asked for is made, however long that takes. */
+void demand_tick(struct demand *demand, bool have);
 
 struct demand_bounds {
     uint32_t floor, ceiling; /* of one template; as the operator set them */

@@ -376,7 +376,7 @@ static void on_tick(uv_timer_t *timer)
 
     all->pools->available_bytes = uv_get_free_memory();
     DL_FOREACH (all->pools->list, pool) {
-        demand_tick(&pool->demand);
+        demand_tick(&pool->demand, pool->failures > 0 || pool->parked_n >= pool_target(pool));
     }
     refresh(all);
     pools_want(all);

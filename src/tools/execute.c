@@ -24,6 +24,9 @@ enum {
 
 #define INTERPRETER "code-interpreter-v1"
 
+/* Whether it is an ES module is for Node.js to find out, and nothing to warn of. */
+#define JAVASCRIPT_COMMAND "node --disable-warning=MODULE_TYPELESS_PACKAGE_JSON"
+
 /* A module whose imports are calls of require(), in an async function: so its top level may await.
  * What it imports is read by sucrase too. */
 #define TYPESCRIPT_COMMAND                                                                         \
@@ -46,7 +49,7 @@ static const struct {
     [LANGUAGE_PYTHON] = {"python", ".py", "python3", "pip",
                          "pip install --no-input --disable-pip-version-check --quiet"
                          " --root-user-action=ignore"},
-    [LANGUAGE_JAVASCRIPT] = {"javascript", ".js", "node", "npm",
+    [LANGUAGE_JAVASCRIPT] = {"javascript", ".js", JAVASCRIPT_COMMAND, "npm",
                              "npm install --no-fund --no-audit --loglevel=error"},
     [LANGUAGE_TYPESCRIPT] = {"typescript", ".ts", TYPESCRIPT_COMMAND, "npm",
                              "npm install --no-fund --no-audit --loglevel=error"},

@@ -16,11 +16,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "shared"))
 from published import (  # noqa: E402
-    CACHE, WAYS, House, command, commit, finish, install, list_rows, python, run_steps, show_failures,
-    write_section)
+    CACHE, PROGRAM, WAYS, House, command, commit, finish, install, list_rows, python, run, run_steps,
+    show_failures, write_section)
 
 SCRIPT_S = 600
 WORKERS = 2
+TEMPLATES = {"e2b_desktop": "desktop", "e2b_desktop_js": "desktop"}  # recipes that scripts ask for
+TEMPLATE_S = 3600
 NEWEST_MINOR = 15  # of the Pythons that are looked for
 BEGIN, END = "<!-- clients: begin (made by tests/clients/run --page) -->", "<!-- clients: end -->"
 
@@ -90,6 +92,14 @@ def install_all(chosen):
 
 
 # ---- runs ----
+
+
+def build_templates(house, chosen):
+    """Those that the daemon does not make by itself, as a user does it."""
+    for name in sorted({TEMPLATES[client.name] for client in chosen if client.name in TEMPLATES}):
+        print(f"building the template {name}", flush=True)
+        run(PROGRAM, "template", "build", name, "--cpus", "2", "--memory", "4096", "--data", house.daemon.data,
+            timeout=TEMPLATE_S)
 
 
 def run_way(house, client, place, way):
@@ -170,6 +180,7 @@ def main():
     begun = time.monotonic()
     tried = []
     with House() as house, ThreadPoolExecutor(WORKERS) as pool:
+        build_templates(house, chosen)
         for client, (sdk, found) in zip(chosen, pool.map(lambda one: run_client(house, one), chosen)):
             show(client, found)
             tried.append((client, sdk, found))

@@ -77,3 +77,21 @@ def test_it_is_paused_and_copied(new_interpreter):
         assert texts(copy, "random.random()") != texts(sandbox, "random.random()")
     finally:
         Sandbox.delete_snapshot(snapshot.snapshot_id)
+
+
+def waiting(api):
+    """How many interpreters lie parked, of those that nobody has asked for yet."""
+    template = api.get("/templates/aliases/code-interpreter-v1").json()["templateID"]
+    start = f'atoll_template_parked_jails{{template="{template}"'
+    return sum(int(line.split()[-1]) for line in api.get("/metrics").text.splitlines() if line.startswith(start))
+
+
+def test_several_wait_in_quiet_times(api, new_interpreter):
+    """A thirty-second part of the host's memory, and at most eight: on hosts of 12 GiB and more, two at the least."""
+    with open("/proc/meminfo") as text:
+        host_bytes = int(text.readline().split()[1]) << 10
+    least = min(2, max(1, host_bytes // (6 << 30)))
+    deadline = time.monotonic() + KEPT_WAIT_S
+    while waiting(api) < least:
+        assert time.monotonic() < deadline, f"{waiting(api)} wait"
+        time.sleep(0.5)

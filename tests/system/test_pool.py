@@ -369,6 +369,25 @@ def test_what_a_template_starts_runs_in_parked_ones(full):
     until(lambda: parked(full) <= FLOOR, "those of a template that is gone are gone", SETTLE_S)
 
 
+def test_restored_ones_are_parked_by_demand(full):
+    """As many as were asked for at once, and more, as far as the host has the memory."""
+    builder, asked = Builder(full), CEILING - 4
+    ids, status = builder.build(
+        name="wanted", startCmd="exec python3 -m http.server 8000", readyCmd="curl -sf http://localhost:8000/"
+    )
+    assert status["status"] == "ready", status
+    try:
+        with ThreadPoolExecutor(asked) as threads:
+            made = list(threads.map(lambda _: Sandbox.create(ids[0], timeout=60, **full.sdk), range(asked)))
+        until(lambda: parked_of(full, ids[0]) >= asked, "a second burst would find all that it needs", SETTLE_S)
+        assert parked_of(full, ids[0]) <= CEILING
+        for sandbox in made:
+            sandbox.kill()
+    finally:
+        builder.call("DELETE", f"/templates/{ids[0]}")
+    until(lambda: parked(full) <= FLOOR, "those of a template that is gone are gone", SETTLE_S)
+
+
 def test_a_killed_keeper_leaves_them_parked(full):
     before = set(full.jails())
     full.kill_child("keeper")

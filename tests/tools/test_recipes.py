@@ -1,6 +1,7 @@
 """The name of a built-in template changes with its content, and with nothing else: a new name costs every
 machine the time to make it again."""
 
+import json
 import shutil
 import subprocess
 
@@ -9,6 +10,7 @@ import pytest
 from machine import TREE
 
 SHARED, BASE, LIST = "recipe.sh", "base/recipe", "base/packages"
+PACKAGES = "code-interpreter-packages"
 
 
 @pytest.fixture
@@ -57,3 +59,34 @@ def test_content_has_a_name_of_its_own(templates, file, old, new):
     change(templates, file, old, new)
     after = name(templates), name(templates, "code-interpreter-packages")
     assert before[0] != after[0] and before[1] != after[1]
+
+
+@pytest.mark.parametrize(
+    "file, old, new",
+    [
+        ("packages", "r-recommended", "r-base"),
+        ("requirements.txt", "sha256:", "sha512:"),
+        ("pip.conf", "no-cache-dir = true", "no-cache-dir = false"),
+        ("package-lock.json", "sucrase", "sucrose"),
+        ("node/package-lock.json", "axios", "other"),
+    ],
+)
+def test_every_list_of_the_interpreter_is_in_its_name(templates, file, old, new):
+    before = name(templates), name(templates, PACKAGES)
+    change(templates, f"{PACKAGES}/{file}", old, new)
+    assert name(templates) == before[0] and name(templates, PACKAGES) != before[1]
+
+
+def test_what_the_interpreter_lists_is_locked():
+    """requirements.txt has every line of requirements.in, with hashes; no lock says where a file is fetched from."""
+    place = TREE / "templates" / PACKAGES
+    wanted = {line for line in (place / "requirements.in").read_text().splitlines() if line and line[0] != "#"}
+    blocks = (place / "requirements.txt").read_text().replace(" \\\n", " ").splitlines()
+    locked = {block.split()[0].replace("_", "-") for block in blocks}
+    assert {line.replace("_", "-") for line in wanted} <= locked
+    assert all(" --hash=sha256:" in block for block in blocks)
+    for folder in (place, place / "node"):
+        lock = json.loads((folder / "package-lock.json").read_text())["packages"]
+        asked = json.loads((folder / "package.json").read_text())["dependencies"]
+        assert {one: lock[f"node_modules/{one}"]["version"] for one in asked} == asked
+        assert not [one for one, about in lock.items() if "resolved" in about]

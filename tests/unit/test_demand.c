@@ -56,17 +56,30 @@ static void test_it_falls_slowly(void)
     bool falls = true;
 
     take(&demand, 50);
-    demand_tick(&demand);
+    demand_tick(&demand, true);
     CHECK(demand_target(&demand, &at) == 100);
     last = demand_target(&demand, &at);
     for (int second = 0; second < SECONDS; second++) {
-        demand_tick(&demand);
+        demand_tick(&demand, true);
         falls = falls && demand_target(&demand, &at) <= last &&
                 last - demand_target(&demand, &at) <= 1 + last / DEMAND_DECAY;
         last = demand_target(&demand, &at);
     }
     CHECK(falls);
     CHECK(last == FLOOR && demand.level == 0);
+}
+
+static void test_it_does_not_fall_before_they_are_there(void)
+{
+    struct demand demand = {0};
+
+    take(&demand, 10);
+    for (int second = 0; second < SECONDS; second++) {
+        demand_tick(&demand, false);
+    }
+    CHECK(demand.level == 10 * DEMAND_HEADROOM);
+    demand_tick(&demand, true);
+    CHECK(demand.level == 10 * DEMAND_HEADROOM - 1);
 }
 
 static void test_the_last_one_stays_for_a_minute(void)
@@ -77,15 +90,15 @@ static void test_the_last_one_stays_for_a_minute(void)
 
     at.built_in = false;
     take(&demand, 1);
-    demand_tick(&demand);
+    demand_tick(&demand, true);
     CHECK(demand_target(&demand, &at) == DEMAND_HEADROOM);
     for (int second = 1; second < DEMAND_LAST_S; second++) {
-        demand_tick(&demand);
+        demand_tick(&demand, true);
         stays = stays && demand_target(&demand, &at) >= 1;
     }
     CHECK(stays);
     CHECK(demand_target(&demand, &at) == 1);
-    demand_tick(&demand);
+    demand_tick(&demand, true);
     CHECK(demand_target(&demand, &at) == 0);
 }
 
@@ -106,20 +119,28 @@ static void test_steady_demand_keeps_its_level(void)
 
     for (int second = 0; second < SECONDS; second++) {
         take(&demand, 10);
-        demand_tick(&demand);
+        demand_tick(&demand, true);
     }
     CHECK(demand_target(&demand, &at) == 10 * DEMAND_HEADROOM);
 }
 
-static void test_restored_ones_are_few(void)
+static void test_restored_ones_are_as_many_as_memory_allows(void)
 {
     struct demand demand = {0};
     struct demand_bounds at = bounds();
 
     at.restored = true;
-    CHECK(demand_target(&demand, &at) == DEMAND_RESTORED_FLOOR);
+    at.jail_bytes = gib / 8;
+    CHECK(demand_target(&demand, &at) == 6); /* a thirty-second part of 24 GiB */
+    at.floor = 2;
+    CHECK(demand_target(&demand, &at) == 2);
+    at.jail_bytes = 2 * gib;
+    CHECK(demand_target(&demand, &at) == 1); /* more than that part, within the tenth */
+    at.jail_bytes = gib / 8;
     take(&demand, 100);
-    CHECK(demand_target(&demand, &at) == DEMAND_RESTORED_MAX);
+    CHECK(demand_target(&demand, &at) == 19); /* a tenth of 24 GiB */
+    at.built_in = false;
+    CHECK(demand_target(&demand, &at) == 19);
 }
 
 static void test_memory_has_the_last_word(void)
@@ -162,10 +183,12 @@ int main(void)
         {"a quiet template has its floor", test_a_quiet_template_has_its_floor},
         {"it follows demand at once", test_it_follows_demand_at_once},
         {"it falls slowly", test_it_falls_slowly},
+        {"it does not fall before they are there", test_it_does_not_fall_before_they_are_there},
         {"the last one stays for a minute", test_the_last_one_stays_for_a_minute},
         {"an empty pool is low", test_an_empty_pool_is_low},
         {"steady demand keeps its level", test_steady_demand_keeps_its_level},
-        {"restored ones are few", test_restored_ones_are_few},
+        {"restored ones are as many as memory allows",
+         test_restored_ones_are_as_many_as_memory_allows},
         {"memory has the last word", test_memory_has_the_last_word},
         {"a host has a floor of its size", test_a_host_has_a_floor_of_its_size},
     };

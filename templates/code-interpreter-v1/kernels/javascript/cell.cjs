@@ -1,7 +1,8 @@
 'use strict'
 // A cell's text as the REPL can run it again and again: types removed, imports turned into awaited
 // ones, declarations at the top level into `var`, so that a cell that is run twice does not fail at its
-// own names. Positions come from sucrase's parser, never from patterns.
+// own names. Names of packages become what `locate` makes of them (packages.mjs). Positions come from
+// sucrase's parser, never from patterns.
 const { transform } = require('sucrase')
 const { parse } = require('sucrase/dist/parser')
 const { TokenType: tt } = require('sucrase/dist/parser/tokenizer/types')
@@ -35,16 +36,18 @@ function importPattern(words) {
   return { whole, pattern: parts.length ? `{ ${parts.join(', ')} }` : null }
 }
 
+// The semicolon keeps what follows apart: an import ends with its line whatever the next begins with.
 function importText(words, source, attributes) {
   const loaded = `await import(${source}${attributes ? `, { with: ${attributes} }` : ''})`
   const { whole, pattern } = importPattern(words)
-  if (whole && pattern) return `var ${whole} = ${loaded}; var ${pattern} = ${whole}`
-  return whole || pattern ? `var ${whole || pattern} = ${loaded}` : `void ${loaded}`
+  if (whole && pattern) return `var ${whole} = ${loaded}; var ${pattern} = ${whole};`
+  return whole || pattern ? `var ${whole || pattern} = ${loaded};` : `void ${loaded};`
 }
 
 class Rewriter {
-  constructor(code) {
+  constructor(code, locate) {
     this.code = code
+    this.locate = locate
     this.tokens = parse(code, false, false, false).tokens
     this.edits = [] // { start, end, text }, in order
   }
@@ -72,6 +75,12 @@ class Rewriter {
     return i - 1
   }
 
+  // The string at i, as an import takes it.
+  source(i) {
+    const text = this.text(i)
+    return text.includes('\\') ? text : JSON.stringify(this.locate(text.slice(1, -1)))
+  }
+
   // import ... from 'x'; returns the index of its last token.
   importAt(i) {
     const words = []
@@ -87,7 +96,7 @@ class Rewriter {
       last = this.closing(at + 2)
       attributes = this.code.slice(this.tokens[at + 2].start, this.tokens[last].end)
     }
-    this.replace(i, last, importText(words, this.text(at), attributes))
+    this.replace(i, last, importText(words, this.source(at), attributes))
     return last
   }
 
@@ -125,6 +134,9 @@ class Rewriter {
   rewrite() {
     for (let i = 0; i < this.tokens.length; i++) {
       const { type, scopeDepth } = this.tokens[i]
+      if (type === tt._import && this.is(i + 1, tt.parenL) && this.is(i + 2, tt.string)) {
+        this.replace(i + 2, i + 2, this.source(i + 2))
+      }
       if (scopeDepth > 0) continue
       if (type === tt._import && !this.is(i + 1, tt.parenL) && !this.is(i + 1, tt.dot)) i = this.importAt(i)
       else if (type === tt._export) this.exportAt(i)
@@ -142,10 +154,10 @@ class Rewriter {
 }
 
 // Code that cannot be read is given as it is: the REPL says what is wrong with it.
-function prepare(code, typescript) {
+function prepare(code, typescript, locate) {
   const plain = typescript ? withoutTypes(code) : code
   try {
-    return new Rewriter(plain).rewrite()
+    return new Rewriter(plain, locate).rewrite()
   } catch {
     return plain
   }

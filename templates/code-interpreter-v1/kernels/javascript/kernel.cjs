@@ -2,6 +2,7 @@
 // The kernel of JavaScript and TypeScript: Node's own REPL evaluates cells. Commands come on descriptor
 // 3, events go to descriptor 4; what a cell prints goes to descriptors 1 and 2 as it is.
 const fs = require('node:fs')
+const Module = require('node:module')
 const net = require('node:net')
 const readline = require('node:readline')
 const repl = require('node:repl')
@@ -10,6 +11,8 @@ const util = require('node:util')
 const { prepare } = require('./cell.cjs')
 
 const typescript = process.argv[2] === 'typescript'
+const packages = import('./packages.mjs')
+const globalPackages = '/usr/local/lib/node_modules'
 const displaySymbol = Symbol.for('Jupyter.display')
 delete process.env.ATOLL_KEPT // says how the first kernels are started, and is nothing to cells
 
@@ -89,6 +92,15 @@ function errorEvent(thrown) {
 }
 
 // ---- evaluation ----
+
+// require() looks there last, as imports do. Node.js reads the variable when it is told to.
+function findGlobalPackages() {
+  const before = process.env.NODE_PATH
+  process.env.NODE_PATH = before ? `${before}:${globalPackages}` : globalPackages
+  Module._initPaths()
+  restore([['NODE_PATH', before]])
+}
+findGlobalPackages()
 
 const server = repl.start({
   prompt: '',
@@ -197,7 +209,8 @@ let count = 0
 async function cell(code) {
   let outcome
   try {
-    outcome = await evaluate(prepare(code, typescript), `cell-${count}`)
+    const { locate } = await packages
+    outcome = await evaluate(prepare(code, typescript, locate), `cell-${count}`)
     const value = outcome.error ? undefined : await settled(outcome.value)
     if (value !== undefined) {
       emit({ type: 'result', data: await bundleOf(value), main: true })
