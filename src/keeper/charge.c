@@ -20,9 +20,10 @@ enum {
     RECORD_BYTES = 256,
     PATH_BYTES = sizeof(CHARGE_DIR) + KEEPER_ID_BYTES,
     LEVEL_SHIFT = 48,
-    SHORT_SHARE = 4,         /* measured when less than this part of the limit is left */
+    SHORT_SHARE = 4,         /* less than this part of the limit is left */
+    SHARED_SHARE = 8,        /* more than this part of the limit is shared */
     MEASURE_EVERY_MS = 3000, /* at most */
-    MEASURE_IDLE_MS = 10000, /* when the last commit changed nothing */
+    MEASURE_IDLE_MS = 10000, /* at most, unless it is short of room and was changed */
     MEASURE_RESTS = 20,      /* times as long as it took */
 };
 
@@ -39,9 +40,9 @@ static int record_put(int fd, const struct charge *charge)
     char text[RECORD_BYTES] = {0};
 
     (void)snprintf(text, sizeof(text),
-                   "%s %" PRIu64 " %" PRId64 " %" PRIu64 " %d %" PRIu64 " %" PRIu32 "\n",
+                   "%s %" PRIu64 " %" PRId64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu32 "\n",
                    charge->id, charge->group, charge->beside_bytes, charge->limit_bytes,
-                   charge->shared, charge->generation, charge->took_ms);
+                   charge->shared_bytes, charge->generation, charge->took_ms);
     ssize_t n = pwrite(fd, text, sizeof(text), 0);
     return n == (ssize_t)sizeof(text) ? 0 : n < 0 ? -errno : -EIO;
 }
@@ -57,15 +58,13 @@ static bool record_get(int fd, struct charge *out)
 {
     char text[RECORD_BYTES + 1] = {0};
     struct charge charge = {0};
-    int shared = 0;
 
     if (pread(fd, text, RECORD_BYTES, 0) <= 0 ||
-        sscanf(text, "%31s %" SCNu64 " %" SCNd64 " %" SCNu64 " %d %" SCNu64 " %" SCNu32, charge.id,
-               &charge.group, &charge.beside_bytes, &charge.limit_bytes, &shared,
-               &charge.generation, &charge.took_ms) != 7) {
+        sscanf(text, "%31s %" SCNu64 " %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu32,
+               charge.id, &charge.group, &charge.beside_bytes, &charge.limit_bytes,
+               &charge.shared_bytes, &charge.generation, &charge.took_ms) != 7) {
         return false;
     }
-    charge.shared = shared;
     *out = charge;
     return true;
 }
@@ -182,7 +181,7 @@ int charge_keep(struct pool *pool, int disk_fd, const char *id, bool stop, int b
         return 0;
     }
     if (!stop) {
-        charge.shared = true;
+        charge.shared_bytes = charge.limit_bytes;
         return charge_begin(pool, &charge, err);
     }
     int r = charge.group >> LEVEL_SHIFT
@@ -224,7 +223,7 @@ int charge_inherit(struct pool *pool, int saved_fd, int saved_disk_fd, const cha
     struct charge kept;
     uint64_t bytes = 0;
 
-    *out = (struct charge){.shared = true};
+    *out = (struct charge){0};
     (void)snprintf(out->id, sizeof(out->id), "%s", id);
     if (!pool_quotas_are_simple(pool)) {
         return 0;
@@ -235,12 +234,13 @@ int charge_inherit(struct pool *pool, int saved_fd, int saved_disk_fd, const cha
         *out = kept;
         return 0;
     }
-    if (is_kept && !kept.shared) { /* the paused one has a copy now */
-        kept.shared = true;
+    int r = size_of(saved_fd, saved_disk_fd, id, &bytes, err);
+    if (r == 0 && is_kept && kept.shared_bytes != bytes) { /* the paused one has a copy now */
+        kept.shared_bytes = bytes;
         (void)!record_write(saved_fd, CHARGE_SAVED, &kept);
     }
-    int r = size_of(saved_fd, saved_disk_fd, id, &bytes, err);
     out->beside_bytes = (int64_t)bytes;
+    out->shared_bytes = bytes;
     return r;
 }
 
@@ -312,6 +312,14 @@ static bool is_changed(int disk_fd, const struct charge *charge)
     return subvol_look(disk_fd, &look) == 0 && look.generation != charge->generation;
 }
 
+static bool is_short(int disk_fd, const struct charge *charge)
+{
+    const uint64_t used = charge_used(disk_fd, charge);
+
+    return charge->limit_bytes < used ||
+           charge->limit_bytes - used < charge->limit_bytes / SHORT_SHARE;
+}
+
 /* The record's time is that of the last look. */
 static bool is_due(int disk_fd, int record_fd, const struct charge *charge)
 {
@@ -323,17 +331,21 @@ static bool is_due(int disk_fd, int record_fd, const struct charge *charge)
     }
     const int64_t age_ms =
         (now.tv_sec - st.st_mtim.tv_sec) * 1000 + (now.tv_nsec - st.st_mtim.tv_nsec) / 1000000;
-    const int64_t rest_ms = (int64_t)charge->took_ms * MEASURE_RESTS;
-    return age_ms < 0 || (age_ms >= MEASURE_EVERY_MS && age_ms >= rest_ms &&
-                          (age_ms >= MEASURE_IDLE_MS || is_changed(disk_fd, charge)));
+    if (age_ms < 0) { /* the clock was set back */
+        return true;
+    }
+    if (age_ms < MEASURE_EVERY_MS || age_ms < (int64_t)charge->took_ms * MEASURE_RESTS) {
+        return false;
+    }
+    return is_changed(disk_fd, charge) ? age_ms >= MEASURE_IDLE_MS || is_short(disk_fd, charge)
+                                       : age_ms >= MEASURE_IDLE_MS && is_short(disk_fd, charge);
 }
 
-static bool is_short(int disk_fd, const struct charge *charge)
+/* What is shared must be worth it. */
+static bool is_worth(int disk_fd, const struct charge *charge)
 {
-    const uint64_t used = charge_used(disk_fd, charge);
-
-    return charge->limit_bytes < used ||
-           charge->limit_bytes - used < charge->limit_bytes / SHORT_SHARE;
+    return charge->shared_bytes >= charge->limit_bytes / SHARED_SHARE ||
+           (charge->shared_bytes > 0 && is_short(disk_fd, charge));
 }
 
 void charge_check(struct pool *pool, const char *id)
@@ -346,11 +358,11 @@ void charge_check(struct pool *pool, const char *id)
     }
     path_of(id, path);
     scoped_fd record = openat(pool_fd(pool), path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (record < 0 || !record_get(record, &charge) || !charge.shared) {
+    if (record < 0 || !record_get(record, &charge)) {
         return;
     }
     scoped_fd disk = pool_disk_open(pool, id);
-    if (disk < 0 || !is_short(disk, &charge) || !is_due(disk, record, &charge)) {
+    if (disk < 0 || !is_worth(disk, &charge) || !is_due(disk, record, &charge)) {
         return;
     }
     (void)futimens(record, NULL);

@@ -9,8 +9,8 @@
  *   - a copy of another's disk has a group of its own. What it was born with is charged to others:
  * it is measured once for each save, and counts beside the group's bytes.
  *   - a disk of which a copy was made deletes data that the copy still holds, and a copy deletes
- *     what it was born with: the kernel gives neither back. Whoever comes near to his limit is
- *     measured anew (charge_check()).
+ *     what it was born with: the kernel gives neither back. Whoever shares much, or comes near to
+ *     his limit, is measured anew while he writes (charge_check()).
  *
  * used = bytes of the group + bytes beside it; limit of the group = limit - bytes beside it.
  *
@@ -43,9 +43,9 @@ struct charge {
     uint64_t group;       /* that of the disk itself, or one with all that this sandbox has had */
     int64_t beside_bytes; /* less than 0 when others hold what this one has deleted */
     uint64_t limit_bytes;
-    bool shared;         /* others may hold the same data: measuring tells more than the group */
-    uint64_t generation; /* of the disk when it was measured */
-    uint32_t took_ms;    /* to measure it */
+    uint64_t shared_bytes; /* at most so many are held by others, too: deleting them is not seen */
+    uint64_t generation;   /* of the disk when it was measured */
+    uint32_t took_ms;      /* to measure it */
 };
 
 /* False when there is no record, as with full quotas. */

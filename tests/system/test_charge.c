@@ -213,6 +213,9 @@ static void a_copy_counts_what_it_was_born_with(void)
     file_remove(&copy, "one"); /* which the save and two others hold */
     CHECK(has_room_soon(&copy, "again", PART_MB));
     CHECK_THAT(filled(&copy, "most", 2 * PART_MB) <= SLACK_MB, "there is room");
+    file_remove(&other, "one");
+    file_remove(&other, "two");
+    CHECK(has_room_soon(&other, "again", 2 * PART_MB)); /* more than it seemed to have, at once */
     end(&copy);
     end(&other);
     end(&jail);
