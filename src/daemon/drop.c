@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <linux/keyctl.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { CAPABILITY_LAST = 63 }; /* the kernel refuses those it does not know */
@@ -26,6 +28,10 @@ int drop_privileges(const struct identity *who, struct err *err)
     }
     if (setgroups(0, NULL) < 0 || setresgid(who->gid, who->gid, who->gid) < 0) {
         return err_sys(err, "change to group %u", who->gid);
+    }
+    /* Keys that root's session holds are root's. There are kernels without keys. */
+    if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS) {
+        return err_sys(err, "leave root's session keyring");
     }
     /* 2. The last use of privilege: the kernel clears every capability set here. */
     if (setresuid(who->uid, who->uid, who->uid) < 0) {

@@ -161,9 +161,11 @@ enum edge_verdict edge_route(const struct http_request *req, const char *domain,
         return EDGE_NOT_OURS;
     }
     struct str label = {host.at, dot};
+    struct str below = str_skip(host, dot + 1);
     struct str own = host_of(str_of(domain));
-    if (own.len > 0) {
-        return str_ieq(str_skip(host, dot + 1), own) ? route_by_label(label, out) : EDGE_NOT_OURS;
+    if (own.len > 0) { /* names below localhost lead here whatever the domain is */
+        return str_ieq(below, own) || str_ieq(below, STR("localhost")) ? route_by_label(label, out)
+                                                                       : EDGE_NOT_OURS;
     }
     /* Any domain may lead here, so only a label that is a target beyond doubt is one. */
     enum edge_verdict verdict = route_by_label(label, out);

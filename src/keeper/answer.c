@@ -3,6 +3,7 @@
 #include <sys/vfs.h>
 
 #include "base/compiler.h"
+#include "keeper/charge.h"
 #include "keeper/saved.h"
 #include "keeper/volume.h"
 
@@ -52,6 +53,7 @@ static struct keeper_answer usage(struct jail_kit *kit, const struct keeper_requ
     if (r == 0) {
         usage.disk_bytes = pool_disk_bytes(kit->pool, req->id);
         told_used(kit->told, kit->groups, req->id, &usage);
+        charge_check(kit->pool, req->id);
         answer.usage = usage;
     }
     return answer;
@@ -70,6 +72,7 @@ static struct keeper_answer usage_many(struct jail_kit *kit, const struct keeper
             usage->disk_bytes = pool_disk_bytes(kit->pool, id);
             usage->known = 1;
             told_used(kit->told, kit->groups, id, usage);
+            charge_check(kit->pool, id);
         }
     }
     return answer;

@@ -186,7 +186,8 @@ static int process_become(pid_t pid, uid_t uid, bool tied, struct err *err)
     const struct call there[] = {keep, change, dumpable, tie};
     const struct call back[] = {change, plain, dumpable, tie};
 
-    if (ptrace(PTRACE_SEIZE, pid, NULL, PTRACE_O_TRACESYSGOOD) < 0) {
+    /* Should this process die before it is tied again, it ends with its tracer. */
+    if (ptrace(PTRACE_SEIZE, pid, NULL, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL) < 0) {
         return err_set(err, EIO, "take hold of CRIU: %s", strerrordesc_np(errno));
     }
     int r = calls_make(pid, uid ? there : back, countof(there) - !tied);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <linux/capability.h>
+#include <signal.h>
 #include <stdint.h>
 #include <sys/fsuid.h>
 #include <sys/prctl.h>
@@ -81,25 +82,34 @@ static int caps_raise(struct err *err)
     return caps_set(data, err);
 }
 
-/* A change of ids clears the signal that this process gets when its parent dies. */
-static int death_signal_get(void)
-{
-    int signal_number = 0;
+/* What happens to this process when its parent dies: a change of ids makes the kernel forget it. */
+struct tie {
+    int signal_number;
+    pid_t parent;
+};
 
-    (void)prctl(PR_GET_PDEATHSIG, &signal_number, 0, 0, 0);
-    return signal_number;
+static struct tie tie_get(void)
+{
+    struct tie tie = {.parent = getppid()};
+
+    (void)prctl(PR_GET_PDEATHSIG, &tie.signal_number, 0, 0, 0);
+    return tie;
 }
 
-static void death_signal_set(int signal_number)
+static void tie_set(const struct tie *tie)
 {
-    if (signal_number) {
-        (void)prctl(PR_SET_PDEATHSIG, signal_number, 0, 0, 0);
+    if (!tie->signal_number) {
+        return;
+    }
+    (void)prctl(PR_SET_PDEATHSIG, tie->signal_number, 0, 0, 0);
+    if (getppid() != tie->parent) { /* it died in between */
+        (void)raise(tie->signal_number);
     }
 }
 
 int caps_act_as(uid_t uid, gid_t gid, struct err *err)
 {
-    const int death_signal = death_signal_get();
+    const struct tie tie = tie_get();
 
     /* These return the previous id, never an error: asking again shows whether it took. */
     (void)setfsgid(gid);
@@ -107,19 +117,19 @@ int caps_act_as(uid_t uid, gid_t gid, struct err *err)
     if ((uid_t)setfsuid((uid_t)-1) != uid || (gid_t)setfsgid((gid_t)-1) != gid) {
         return err_set(err, EPERM, "act as owner %u: the kernel refused", uid);
     }
-    death_signal_set(death_signal);
+    tie_set(&tie);
     return caps_raise(err);
 }
 
 int caps_own_as(uid_t uid, struct err *err)
 {
-    const int death_signal = death_signal_get();
+    const struct tie tie = tie_get();
 
     /* The real and the saved uid stay 0: so the permitted capabilities stay, and the way back. */
     if (syscall(SYS_setresuid, -1, uid, -1) < 0) {
         return err_sys(err, "take the effective uid %u", uid);
     }
-    death_signal_set(death_signal);
+    tie_set(&tie);
     int r = caps_raise(err);
     if (r < 0) {
         (void)syscall(SYS_setresuid, -1, 0, -1);

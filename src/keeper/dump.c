@@ -42,6 +42,7 @@ static const uint64_t images_bytes_least = UINT64_C(1) << 30; /* and that much i
 struct dump {
     struct jail_kit *kit;
     const char *id;
+    bool stop;
     int begun_fd;
     int memory_fd;
     int freezer_fd;
@@ -168,7 +169,7 @@ static int on_step(void *ctx, const char *step, pid_t pid)
     if (strcmp(step, "post-dump") != 0) {
         return 0;
     }
-    return saved_disk_take(dump->kit->pool, dump->begun_fd, dump->id, &dump->step_err);
+    return saved_disk_take(dump->kit->pool, dump->begun_fd, dump->id, dump->stop, &dump->step_err);
 }
 
 static int criu_dump(struct dump *dump, struct err *err)
@@ -217,8 +218,9 @@ static int images_limit(struct dump *dump, struct err *err)
     if (r < 0) {
         return r;
     }
-    r = subvol_limit(dump->memory_fd, images_bytes_least + usage.memory_bytes * IMAGES_SHARES +
-                                          pool_disk_bytes(dump->kit->pool, dump->id));
+    r = subvol_limit(dump->memory_fd, 0,
+                     images_bytes_least + usage.memory_bytes * IMAGES_SHARES +
+                         pool_disk_bytes(dump->kit->pool, dump->id));
     return r < 0 ? err_set(err, -r, "limit the images: %s", strerrordesc_np(-r)) : 0;
 }
 
@@ -243,7 +245,7 @@ static int memory_begin(struct dump *dump, struct err *err)
     return r < 0 ? r : agent_keep(dump, err);
 }
 
-static int dump_try(struct dump *dump, bool stop, struct keeper_saved *out, struct err *err)
+static int dump_try(struct dump *dump, struct keeper_saved *out, struct err *err)
 {
     int r = memory_begin(dump, err);
     if (r == 0) {
@@ -270,7 +272,7 @@ static int dump_try(struct dump *dump, bool stop, struct keeper_saved *out, stru
     if (r == 0) {
         r = criu_dump(dump, err);
     }
-    if (r < 0 || !stop) {
+    if (r < 0 || !dump->stop) {
         cgroups_thaw(dump->kit->groups, dump->id);
         out->frozen_usec = (uint64_t)(clock_mono_us() - from_us);
     }
@@ -289,10 +291,8 @@ static int first_find(struct dump *dump, struct err *err)
     return dump->freezer_fd < 0 ? err_set(err, ESRCH, "jail %s does not run", dump->id) : 0;
 }
 
-static int dump_all(struct dump *dump, const struct keeper_save *save, struct keeper_saved *out,
-                    struct err *err)
+static int dump_all(struct dump *dump, struct keeper_saved *out, struct err *err)
 {
-    bool stop = save->flags & KEEPER_SAVE_STOP;
     int r = first_find(dump, err);
 
     if (r == 0) {
@@ -303,11 +303,11 @@ static int dump_all(struct dump *dump, const struct keeper_save *save, struct ke
     }
     /* The snapshot of the disk waits for what was written to it: not while the jail stands still.
      */
-    if (!stop && syncfs(dump->begun_fd) < 0) {
+    if (!dump->stop && syncfs(dump->begun_fd) < 0) {
         return err_sys(err, "write the jail's files to the disk");
     }
     for (int i = 0; i < TRIES; i++) {
-        r = dump_try(dump, stop, out, err);
+        r = dump_try(dump, out, err);
         if (r < 0 && !cgroups_populated(dump->kit->groups, dump->id)) {
             return err_set(err, ESRCH, "it has ended meanwhile");
         }
@@ -332,7 +332,7 @@ static int dump_all(struct dump *dump, const struct keeper_save *save, struct ke
         r = images_bytes(dump->memory_fd, &out->memory_bytes, err);
     }
     if (r == 0 && pool_limits_disk(dump->kit->pool)) { /* packing needs room for both */
-        (void)!subvol_limit(dump->memory_fd, SUBVOL_UNLIMITED);
+        (void)!subvol_limit(dump->memory_fd, 0, SUBVOL_UNLIMITED);
     }
     return r;
 }
@@ -351,6 +351,7 @@ int dump_jail(struct jail_kit *kit, const char *id, const struct keeper_save *sa
     struct dump dump = {
         .kit = kit,
         .id = id,
+        .stop = save->flags & KEEPER_SAVE_STOP,
         .begun_fd = begun_fd,
         .memory_fd = -1,
         .freezer_fd = -1,
@@ -365,7 +366,7 @@ int dump_jail(struct jail_kit *kit, const char *id, const struct keeper_save *sa
         return err_set(err, EOPNOTSUPP, "memory can be saved only where the pool is on btrfs");
     }
     task_orderly(leave, &dump);
-    int r = dump_all(&dump, save, out, err);
+    int r = dump_all(&dump, out, err);
     task_orderly(NULL, NULL);
     tracer_closep(&dump.tracer);
     fd_closep(&dump.memory_fd);

@@ -437,10 +437,9 @@ static void disk_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_
     if (cgroups_populated(kit->groups, req->id)) {
         result->status = err_set(&result->err, EEXIST, "jail %s exists already", req->id);
     } else if (req->plan.keeps_disk) {
-        result->status = pool_disk_reuse(kit->pool, req->id, req->plan.disk_mb, &result->err);
+        result->status = pool_disk_reuse(kit->pool, req->id, &result->err);
     } else {
-        result->status =
-            saved_disk_copy(kit->pool, req->plan.from, req->id, req->plan.disk_mb, &result->err);
+        result->status = saved_disk_copy(kit->pool, req->plan.from, req->id, &result->err);
     }
 }
 

@@ -243,7 +243,11 @@ static int mounts_give(struct jail_kit *kit, const char *id, const struct keeper
         return r;
     }
     scoped_fd root = root_make(kit, id, plan, pidfd, userns, err);
-    r = root < 0 ? root : mounts_send(socket, root, volumes, plan->volumes_n, err);
+    r = root < 0 ? root : 0;
+    if (r == 0 && (plan->from[0] || plan->keeps_disk)) { /* any other disk has its limit */
+        r = pool_disk_bound(kit->pool, id, plan->disk_mb, err);
+    }
+    r = r < 0 ? r : mounts_send(socket, root, volumes, plan->volumes_n, err);
     volumes_close(volumes);
     return r;
 }

@@ -45,7 +45,7 @@ struct packing {
 static uint64_t bytes_now(const struct packing *packing)
 {
     (void)syncfs(packing->memory_fd);
-    return subvol_bytes(packing->memory_fd);
+    return subvol_bytes(packing->memory_fd, 0);
 }
 
 /* ---- the mark ---- */

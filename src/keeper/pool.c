@@ -6,18 +6,23 @@
 #include <linux/btrfs.h>
 #include <linux/magic.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/id.h"
 #include "base/log.h"
+#include "keeper/charge.h"
 #include "keeper/image.h"
 #include "keeper/keeper.h"
 #include "keeper/mend.h"
@@ -27,6 +32,8 @@ enum {
     QUOTA_ENABLE_SIMPLE = 4, /* BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA: kernel 6.7, newer headers */
     TRASH_NAME_BYTES = 17,
     DISK_EMPTY_BYTES = 16 * 1024, /* the root of a subvolume, which btrfs counts when it commits */
+    GROUPS_SWEEP_EVERY = 256,     /* disks that were removed */
+    ASIDE_NICE = 10,
 };
 
 struct pool {
@@ -35,6 +42,8 @@ struct pool {
     int host_ns_fd; /* the mount namespace it was opened in, which has the host's programs */
     bool btrfs;
     bool limits_disk;
+    bool simple; /* quotas charge who wrote, not who holds */
+    unsigned removed_n;
     struct err why; /* why not */
 };
 
@@ -130,6 +139,7 @@ static void quota_enable(struct pool *pool)
         return;
     }
     pool->limits_disk = true;
+    pool->simple = subvol_quotas_are_simple(pool->fd);
 }
 
 static int subdir_make(int fd, const char *name, mode_t mode, struct err *err)
@@ -171,6 +181,9 @@ int pool_open(const char *path, uint64_t image_bytes, struct pool **out, struct 
     }
     if (r == 0) {
         r = subdir_make(pool->fd, "trash", 0700, err);
+    }
+    if (r == 0) {
+        r = subdir_make(pool->fd, CHARGE_DIR, 0700, err);
     }
     if (r == 0) {
         r = subdir_make(pool->fd, POOL_EMPTY, 0755, err);
@@ -242,6 +255,11 @@ bool pool_on_btrfs(const struct pool *pool)
     return pool->btrfs;
 }
 
+bool pool_quotas_are_simple(const struct pool *pool)
+{
+    return pool->simple;
+}
+
 int pool_host_ns(const struct pool *pool)
 {
     return pool->host_ns_fd;
@@ -255,6 +273,39 @@ int pool_unlock_child(struct pool *pool, struct err *err)
         return err_sys(err, "open the pool anew");
     }
     return 0;
+}
+
+/* Neither its clients nor its locks. */
+static int aside_enter(struct pool *pool, pid_t parent)
+{
+    struct err err;
+
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent ||
+        pool_unlock_child(pool, &err) < 0) {
+        return -1;
+    }
+    const unsigned a = (unsigned)pool->fd, b = (unsigned)pool->sandboxes_fd;
+    const unsigned low = a < b ? a : b, high = a < b ? b : a;
+    for (unsigned fd = STDERR_FILENO + 1; fd < high; fd++) {
+        if (fd != low) {
+            (void)close((int)fd);
+        }
+    }
+    return close_range(high + 1, ~0U, 0);
+}
+
+void pool_aside(struct pool *pool, int (*work)(struct pool *pool, const char *id), const char *id)
+{
+    const pid_t parent = getpid();
+    pid_t pid = fork();
+
+    if (pid < 0) {
+        log_warn("no process can be started beside the keeper: %s", strerrordesc_np(errno));
+    }
+    if (pid == 0) {
+        (void)setpriority(PRIO_PROCESS, 0, ASIDE_NICE);
+        _exit(aside_enter(pool, parent) < 0 || work(pool, id) < 0);
+    }
 }
 
 /* ---- one disk ---- */
@@ -277,9 +328,17 @@ int pool_disk_open(struct pool *pool, const char *id)
 static int disk_limit(struct pool *pool, int disk_fd, const char *id, uint32_t disk_mb,
                       struct err *err)
 {
-    int r = pool->limits_disk ? subvol_limit(disk_fd, (uint64_t)disk_mb << 20) : 0;
+    int r = pool->limits_disk ? charge_bound(pool, disk_fd, id, (uint64_t)disk_mb << 20) : 0;
 
     return r < 0 ? err_set(err, -r, "limit the disk of jail %s: %s", id, strerrordesc_np(-r)) : 0;
+}
+
+int pool_disk_bound(struct pool *pool, const char *id, uint32_t disk_mb, struct err *err)
+{
+    scoped_fd fd = pool_disk_open(pool, id);
+
+    return fd < 0 ? err_set(err, -fd, "open the disk of jail %s: %s", id, strerrordesc_np(-fd))
+                  : disk_limit(pool, fd, id, disk_mb, err);
 }
 
 static int disk_fill(struct pool *pool, const char *id, uint32_t disk_mb, struct err *err)
@@ -362,13 +421,39 @@ static int plain_copy(struct pool *pool, int source_fd, const char *id, struct e
     return r;
 }
 
-int pool_disk_copy(struct pool *pool, int source_fd, const char *id, uint32_t disk_mb,
-                   struct err *err)
+static int btrfs_copy(struct pool *pool, int saved_fd, int source_fd, const char *id,
+                      struct err *err)
+{
+    struct charge charge;
+    int r = charge_inherit(pool, saved_fd, source_fd, id, &charge, err);
+
+    if (r < 0) {
+        return r;
+    }
+    r = subvol_snapshot(source_fd, pool->sandboxes_fd, id, false, charge.group);
+    if (r < 0) {
+        return err_set(err, -r, "copy a saved disk for jail %s: %s", id, strerrordesc_np(-r));
+    }
+    if (!pool->simple) {
+        return 0;
+    }
+    if (!charge.group) {
+        scoped_fd fd = pool_disk_open(pool, id);
+        charge.group = fd < 0 ? 0 : subvol_id(fd);
+    }
+    r = charge_begin(pool, &charge, err);
+    if (r < 0) {
+        disk_undo(pool, id);
+    }
+    return r;
+}
+
+int pool_disk_copy(struct pool *pool, int saved_fd, int source_fd, const char *id, struct err *err)
 {
     if (pool->btrfs) {
-        int r = subvol_snapshot(source_fd, pool->sandboxes_fd, id, false);
+        int r = btrfs_copy(pool, saved_fd, source_fd, id, err);
         if (r < 0) {
-            return err_set(err, -r, "copy a saved disk for jail %s: %s", id, strerrordesc_np(-r));
+            return r;
         }
     } else if (faccessat(pool->sandboxes_fd, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
         return err_set(err, EEXIST, "jail %s has a disk already", id);
@@ -376,24 +461,25 @@ int pool_disk_copy(struct pool *pool, int source_fd, const char *id, uint32_t di
         disk_undo(pool, id);
         return -err->code;
     }
-    int r = pool_disk_reuse(pool, id, disk_mb, err);
+    int r = pool_disk_reuse(pool, id, err);
     if (r < 0) {
         disk_undo(pool, id);
     }
     return r;
 }
 
-int pool_disk_reuse(struct pool *pool, const char *id, uint32_t disk_mb, struct err *err)
+int pool_disk_reuse(struct pool *pool, const char *id, struct err *err)
 {
     scoped_fd fd = pool_disk_open(pool, id);
 
     if (fd < 0) {
         return err_set(err, -fd, "jail %s has no disk to go on with", id);
     }
-    int r = disk_limit(pool, fd, id, disk_mb, err);
-    if (r == 0) {
-        r = mend_disk(fd, pool->btrfs ? subvol_id(fd) : 0, err);
+    int r = pool->limits_disk ? charge_lift(pool, fd, id) : 0;
+    if (r < 0) {
+        return err_set(err, -r, "use the disk of jail %s: %s", id, strerrordesc_np(-r));
     }
+    r = mend_disk(fd, pool->btrfs ? subvol_id(fd) : 0, err);
     return r < 0 ? err_wrap(err, "use the disk of jail %s", id) : 0;
 }
 
@@ -427,11 +513,22 @@ int pool_trash(struct pool *pool, int dir_fd, const char *name, struct err *err)
     return tree_remove(pool, strchr(away, '/') + 1, err);
 }
 
+/* A group is not removed with its subvolume, whose data goes later or is held by others. */
+static int groups_sweep(struct pool *pool, const char *id)
+{
+    (void)id;
+    return subvol_groups_sweep(pool->fd);
+}
+
 int pool_disk_remove(struct pool *pool, const char *id, struct err *err)
 {
     int r = pool->btrfs ? subvol_destroy(pool->sandboxes_fd, id) : -EINVAL;
 
     if (r == 0 || r == -ENOENT) {
+        charge_remove(pool, id);
+        if (pool->limits_disk && ++pool->removed_n % GROUPS_SWEEP_EVERY == 0) {
+            pool_aside(pool, groups_sweep, id);
+        }
         return 0;
     }
     /* Not a subvolume: a disk of a pool that is, or was, not on btrfs. */
@@ -449,32 +546,54 @@ static void trash_remove(void *ctx, const char *name)
     }
 }
 
+static void record_sweep(void *ctx, const char *id)
+{
+    struct pool *pool = ctx;
+
+    if (faccessat(pool->sandboxes_fd, id, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT) {
+        charge_remove(pool, id);
+    }
+}
+
 void pool_sweep(struct pool *pool)
 {
     struct err err;
     scoped_fd trash = openat(pool->fd, "trash", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    scoped_fd charges = openat(pool->fd, CHARGE_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     if (trash < 0 || pool_names_each(trash, POOL_SHOWN, trash_remove, pool, &err) < 0) {
         log_warn("the pool's trash cannot be read");
+    }
+    if (charges < 0 || pool_names_each(charges, POOL_SHOWN, record_sweep, pool, &err) < 0) {
+        log_warn("the records of what disks are charged for cannot be read");
+    }
+    if (pool->limits_disk) {
+        pool_aside(pool, groups_sweep, "");
     }
 }
 
 uint64_t pool_disk_bytes(struct pool *pool, const char *id)
 {
+    struct charge charge;
     scoped_fd fd = pool->limits_disk ? pool_disk_open(pool, id) : -1;
 
     if (fd < 0) {
         return 0;
     }
-    uint64_t bytes = subvol_bytes(fd);
+    uint64_t bytes =
+        charge_read(pool, id, &charge) ? charge_used(fd, &charge) : subvol_bytes(fd, 0);
     return bytes > DISK_EMPTY_BYTES ? bytes : DISK_EMPTY_BYTES;
 }
 
 uint64_t pool_disk_limit(struct pool *pool, const char *id)
 {
+    struct charge charge;
     scoped_fd fd = pool->limits_disk ? pool_disk_open(pool, id) : -1;
 
-    return fd < 0 ? 0 : subvol_limit_bytes(fd);
+    if (fd < 0) {
+        return 0;
+    }
+    return charge_read(pool, id, &charge) ? charge.limit_bytes : subvol_limit_bytes(fd, 0);
 }
 
 int pool_each(struct pool *pool, void (*each)(void *ctx, const char *id), void *ctx,

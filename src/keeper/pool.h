@@ -36,8 +36,8 @@ void pool_close(struct pool *pool);
  * next pool_open() mounts it again. Waits a moment for what is just ending. */
 void pool_unmount_empty(const char *path);
 
-/* Goes on removing plain directories that an earlier process had begun with. Needs SIGCHLD to be
- * ignored, as pool_disk_remove() does. */
+/* Goes on removing what an earlier process had begun with: plain directories, records, quota
+ * groups. Needs SIGCHLD to be ignored, as pool_disk_remove() does. */
 void pool_sweep(struct pool *pool);
 
 bool pool_limits_disk(const struct pool *pool);
@@ -46,6 +46,8 @@ const char *pool_limits_why(const struct pool *pool);
 /* A descriptor of <pool>. Borrowed. */
 int pool_fd(const struct pool *pool);
 bool pool_on_btrfs(const struct pool *pool);
+/* Whether its quotas charge data to the disk that wrote it: charge.h. */
+bool pool_quotas_are_simple(const struct pool *pool);
 /* The mount namespace it was opened in, which has the host's programs. Borrowed. */
 int pool_host_ns(const struct pool *pool);
 /* In a process forked from the one that locked the pool: lets go of the lock, which is shared. */
@@ -55,22 +57,30 @@ must_check int pool_unlock_child(struct pool *pool, struct err *err);
  * failure. */
 must_check int pool_disk_create(struct pool *pool, const char *id, uint32_t disk_mb,
                                 struct err *err);
-/* A disk that begins as what source_fd, another disk or a saved one, holds. -EEXIST when there is
+/* A disk that begins as the saved one, source_fd, in the directory saved_fd. -EEXIST when there is
  * one; nothing is left on failure. Slow where the pool is not on btrfs; needs SIGCHLD at its
- * default there. */
-must_check int pool_disk_copy(struct pool *pool, int source_fd, const char *id, uint32_t disk_mb,
+ * default there. It has no limit until pool_disk_bound(). */
+must_check int pool_disk_copy(struct pool *pool, int saved_fd, int source_fd, const char *id,
                               struct err *err);
-/* Readies a disk that a jail left behind for the next one. -ENOENT when there is none. */
-must_check int pool_disk_reuse(struct pool *pool, const char *id, uint32_t disk_mb,
+/* Readies a disk that a jail left behind for the next one. -ENOENT when there is none. It has no
+ * limit until pool_disk_bound(). */
+must_check int pool_disk_reuse(struct pool *pool, const char *id, struct err *err);
+/* Sets the limit of a disk that is ready. A full disk cannot be made ready otherwise: nothing of
+ * the jail may run before. */
+must_check int pool_disk_bound(struct pool *pool, const char *id, uint32_t disk_mb,
                                struct err *err);
 /* A descriptor of it, or -errno. */
 must_check int pool_disk_open(struct pool *pool, const char *id);
 /* Fine when gone. The bytes themselves are freed in the background. */
 must_check int pool_disk_remove(struct pool *pool, const char *id, struct err *err);
-/* Bytes charged to the disk; 0 where the pool cannot tell. */
+/* Bytes that count against its limit; 0 where the pool cannot tell. */
 uint64_t pool_disk_bytes(struct pool *pool, const char *id);
 /* The most that may be; 0 when the disk has no limit. */
 uint64_t pool_disk_limit(struct pool *pool, const char *id);
+
+/* Does that in a process of its own, which nobody waits for and which ends with this one. Needs
+ * SIGCHLD to be ignored. */
+void pool_aside(struct pool *pool, int (*work)(struct pool *pool, const char *id), const char *id);
 
 /* ---- for pools that are not on btrfs ---- */
 

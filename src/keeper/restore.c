@@ -124,7 +124,10 @@ static int on_step(void *ctx, const char *step, pid_t pid)
         restore->first = pid;
         boot_id_write(restore, pid);
         shown_restored(restore->kit->shown, restore->kit->groups, restore->id, restore->plan, pid);
-        return mounted_settle(&restore->had, restore->plan, pid, &restore->step_err);
+        int r = mounted_settle(&restore->had, restore->plan, pid, &restore->step_err);
+        return r < 0 ? r
+                     : pool_disk_bound(restore->kit->pool, restore->id, restore->plan->disk_mb,
+                                       &restore->step_err);
     }
     if (strcmp(step, "pre-resume") == 0) { /* which names no process */
         orphans_end(restore);
@@ -158,9 +161,9 @@ static int disk_make(struct restore *restore, unsigned *made, struct err *err)
     const struct keeper_plan *plan = restore->plan;
 
     if (plan->keeps_disk) {
-        return pool_disk_reuse(restore->kit->pool, restore->id, plan->disk_mb, err);
+        return pool_disk_reuse(restore->kit->pool, restore->id, err);
     }
-    int r = saved_disk_copy(restore->kit->pool, plan->from, restore->id, plan->disk_mb, err);
+    int r = saved_disk_copy(restore->kit->pool, plan->from, restore->id, err);
     *made |= r == 0 ? JAIL_DISK : 0;
     return r;
 }

@@ -15,16 +15,18 @@
 static int disk_save(struct jail_kit *kit, const char *id, const struct keeper_save *save,
                      int begun_fd, struct keeper_saved *out, struct err *err)
 {
+    const bool stop = save->flags & KEEPER_SAVE_STOP;
+
     if (!cgroups_populated(kit->groups, id)) {
-        return saved_disk_take(kit->pool, begun_fd, id, err);
+        return saved_disk_take(kit->pool, begun_fd, id, stop, err);
     }
     int64_t from_us = clock_mono_us();
     int r = cgroups_freeze(kit->groups, id, err);
     if (r < 0) {
         return r;
     }
-    r = saved_disk_take(kit->pool, begun_fd, id, err);
-    if (r < 0 || !(save->flags & KEEPER_SAVE_STOP)) {
+    r = saved_disk_take(kit->pool, begun_fd, id, stop, err);
+    if (r < 0 || !stop) {
         cgroups_thaw(kit->groups, id);
         out->frozen_usec = (uint64_t)(clock_mono_us() - from_us);
     }

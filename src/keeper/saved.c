@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/id.h"
 #include "base/log.h"
+#include "keeper/charge.h"
 #include "keeper/keeper.h"
 #include "keeper/subvol.h"
 
@@ -71,8 +72,9 @@ static int plain_take(struct pool *pool, int begun_fd, int disk_fd, struct err *
                   : pool_tree_copy(pool, disk_fd, to, err);
 }
 
-int saved_disk_take(struct pool *pool, int begun_fd, const char *id, struct err *err)
+int saved_disk_take(struct pool *pool, int begun_fd, const char *id, bool stop, struct err *err)
 {
+    uint64_t group = 0;
     scoped_fd disk = pool_disk_open(pool, id);
 
     if (disk < 0) {
@@ -81,7 +83,11 @@ int saved_disk_take(struct pool *pool, int begun_fd, const char *id, struct err 
     if (!pool_on_btrfs(pool)) {
         return plain_take(pool, begun_fd, disk, err);
     }
-    int r = subvol_snapshot(disk, begun_fd, SAVED_DISK, true);
+    int r = charge_keep(pool, disk, id, stop, begun_fd, &group, err);
+    if (r < 0) {
+        return r;
+    }
+    r = subvol_snapshot(disk, begun_fd, SAVED_DISK, true, group);
     return r < 0 ? err_set(err, -r, "take a snapshot of the disk of jail %s: %s", id,
                            strerrordesc_np(-r))
                  : 0;
@@ -133,6 +139,8 @@ static int half_remove(struct pool *pool, int root, const char *half, struct err
     if (r == 0) {
         r = part_remove(pool, dir, SAVED_MEMORY, err);
     }
+    (void)unlinkat(dir, CHARGE_SAVED, 0);
+    (void)unlinkat(dir, CHARGE_SIZE, 0);
     if (r == 0 && unlinkat(root, half, AT_REMOVEDIR) < 0) {
         r = errno == ENOTEMPTY ? pool_trash(pool, root, half, err)
                                : err_sys(err, "remove what was saved");
@@ -184,8 +192,7 @@ int saved_open(struct pool *pool, const char *name, struct err *err)
     return fd < 0 ? err_sys(err, "open %s", name) : fd;
 }
 
-int saved_disk_copy(struct pool *pool, const char *name, const char *id, uint32_t disk_mb,
-                    struct err *err)
+int saved_disk_copy(struct pool *pool, const char *name, const char *id, struct err *err)
 {
     scoped_fd dir = saved_open(pool, name, err);
 
@@ -194,7 +201,7 @@ int saved_disk_copy(struct pool *pool, const char *name, const char *id, uint32_
     }
     scoped_fd disk = dir_open(dir, SAVED_DISK);
     return disk < 0 ? err_sys(err, "open the disk of %s", name)
-                    : pool_disk_copy(pool, disk, id, disk_mb, err);
+                    : pool_disk_copy(pool, dir, disk, id, err);
 }
 
 /* ---- all of them ---- */

@@ -60,7 +60,7 @@ static int prepare(struct pool *pool, int dir_fd, const char *name, uint32_t siz
     int r = fd < 0 ? fd : 0;
 
     if (r == 0 && pool_limits_disk(pool)) {
-        r = subvol_limit(fd, (uint64_t)size_mb << 20);
+        r = subvol_limit(fd, 0, (uint64_t)size_mb << 20);
     }
     /* Whoever a jail's programs run as shall be able to use it. */
     if (r == 0 && fchmod(fd, 0777) < 0) {
@@ -157,7 +157,7 @@ static int volume_usage(struct pool *pool, const char *name, uint64_t *bytes, st
     if (fd < 0) {
         return err_set(err, -fd, "there is no volume %s", name);
     }
-    *bytes = pool_limits_disk(pool) ? subvol_bytes(fd) : 0;
+    *bytes = pool_limits_disk(pool) ? subvol_bytes(fd, 0) : 0;
     return 0;
 }
 

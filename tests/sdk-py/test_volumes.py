@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 from e2b import Sandbox, Volume
-from e2b.exceptions import NotFoundException, SandboxException, VolumeException
+from e2b.exceptions import AuthenticationException, NotFoundException, SandboxException, VolumeException
 
 os.environ.setdefault("E2B_VOLUME_API_URL", os.environ["E2B_API_URL"])
 
@@ -127,7 +127,7 @@ def test_a_token_opens_its_own_volume_only(volume):
     try:
         for token in [other.token, volume.token[:-2] + "xx", "nonsense", ""]:
             thief = Volume(volume.volume_id, volume.name, token=token)
-            with pytest.raises(Exception):
+            with pytest.raises(AuthenticationException):
                 thief.list("/")
     finally:
         Volume.destroy(other.volume_id)

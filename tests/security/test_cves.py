@@ -665,6 +665,16 @@ def test_cve_2025_9074_an_engine_on_the_host(attack):
     assert reached == [] and "answered" not in report.values(), report
 
 
+class Chunked:
+    """A body without a length, as often as it is sent."""
+
+    def __init__(self, body):
+        self.body = body
+
+    def __iter__(self):
+        yield self.body
+
+
 def test_cve_2024_41110_a_body_does_not_hide_a_missing_key():
     """CVE-2024-41110 and CVE-2026-34040: a request without a body length, or with more body than the check reads, is
     let through to the engine; without a key every such create is refused, and makes nothing."""
@@ -675,11 +685,12 @@ def test_cve_2024_41110_a_body_does_not_hide_a_missing_key():
 
     before = ids()
     body = b'{"templateID":"base","timeout":60}'
+    large = {"content": body + b" " * (2 << 20)}
     forms = [
         {"content": b"", "headers": {"Content-Length": "0"}},
         {"content": body},
-        {"content": body + b" " * (2 << 20)},
-        {"content": iter([body])},  # chunked
+        large,
+        {"content": Chunked(body)},
         {"content": body, "headers": {"Content-Type": "text/plain", "X-HTTP-Method-Override": "POST"}},
         {"content": body, "headers": {"X-API-Key": ""}},
         {"content": body, "headers": {"X-API-Key": key[:-1]}},
@@ -690,7 +701,8 @@ def test_cve_2024_41110_a_body_does_not_hide_a_missing_key():
             try:
                 answer = httpx.post(url + path, timeout=60, **form)
             except httpx.TransportError:
-                continue  # cut off in the middle of a body that nobody wants
+                assert form is large, (path, form)  # cut off in the middle of a body that nobody wants
+                continue
             assert answer.status_code in (401, 404, 413), (path, answer.status_code, answer.text[:200])
     assert ids() == before
 
