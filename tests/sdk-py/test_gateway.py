@@ -127,9 +127,21 @@ async def test_it_goes_on_after_a_pause(sandbox):
         assert text_of(await client.call_tool("everything-echo", {"message": "after"})) == "Echo: after"
 
 
+def test_servers_of_the_template_need_no_network(gateway_template):
+    """Their packages are in the template: nothing is installed."""
+    servers = {"filesystem": {"paths": ["/home/user"]}, "memory": {}, "time": {}}
+    with Sandbox.create(mcp=servers, allow_internet_access=False, timeout=TIMEOUT_S) as sandbox:
+        log = sandbox.files.read("/var/log/mcp-gateway/gateway.log", user="root")
+    assert "installing" not in log
+    assert all(f"{name}: up, with" in log for name in servers)
+
+
 FAILURES = {
     "unknown": ({"invalid_server": {}}, "unknown MCP server invalid_server"),
     "a field": ({"filesystem": {}}, "filesystem.paths is needed"),
+    "a wrong field": ({"slack": {"token": "x"}}, "slack has no field token, but: botToken"),
+    "no package": ({"githubOfficial": {"githubPersonalAccessToken": "x"}},
+                   "githubOfficial needs the program github-mcp-server"),
     "failing": ({"bad": {"command": "sh", "args": ["-c", "echo no license >&2; exit 3"]}},
                 "the MCP server bad ended with status 3; it wrote:\nno license"),
 }  # fmt: skip

@@ -1,8 +1,10 @@
 """The name of a built-in template changes with its content, and with nothing else: a new name costs every
 machine the time to make it again."""
 
+import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +59,16 @@ def test_content_has_a_name_of_its_own(templates, file, old, new):
     change(templates, file, old, new)
     after = name(templates), name(templates, "code-interpreter-packages")
     assert before[0] != after[0] and before[1] != after[1]
+
+
+def test_the_servers_packages_follow_from_what_is_installed_ahead(templates, monkeypatch):
+    """Another entry of the catalogue, or another text in one, costs nothing."""
+    build = Path(os.environ.get("BUILD", TREE / "build"))
+    monkeypatch.setenv("ATOLL_GATEWAY", str(build / "src/gateway/mcp-gateway"))
+    catalogue = "mcp-gateway/catalogue.json"
+    before = name(templates, "mcp-gateway-packages")
+    change(templates, catalogue, '"The time, and its zones"', '"The time"')
+    change(templates, catalogue, "{", '{\n  "another": {"about": "x", "npm": "another"},')
+    assert name(templates, "mcp-gateway-packages") == before
+    change(templates, catalogue, '"pypi": "mcp-server-time"', '"pypi": "mcp-server-time==1"')
+    assert name(templates, "mcp-gateway-packages") != before
