@@ -1,5 +1,7 @@
 """The SDK's `mcp` option: real MCP servers from npm and PyPI in one gateway, asked by the official MCP client."""
 
+import json
+import shlex
 import uuid
 from contextlib import asynccontextmanager
 
@@ -104,6 +106,17 @@ async def test_inside_the_sandbox_it_is_on_localhost(sandbox):
     assert token == sandbox.get_mcp_token()
     command = f"curl -s -o /dev/null -w '%{{http_code}}' -H 'Authorization: Bearer {token}' localhost:50005/mcp"
     assert sandbox.commands.run(command).stdout == "400"  # there, and asks for a session
+
+
+def test_a_server_at_an_address_is_reached_through_mcp_remote(sandbox):
+    """As the catalogue does it for servers of the internet; here the address is that of the gateway itself."""
+    header = f"Authorization: Bearer {sandbox.get_mcp_token()}"
+    words = ["http://localhost:50005/mcp", "--transport", "http-only", "--allow-http", "--header", header]
+    config = json.dumps({"far": {"npm": "mcp-remote", "args": words}})
+    places = "--listen 127.0.0.1:50006 --token-file /tmp/far.token --log /tmp/far.log"
+    sandbox.commands.run(f"mcp-gateway --config {shlex.quote(config)} {places}", user="root", timeout=TIMEOUT_S)
+    log = sandbox.files.read("/tmp/far.log", user="root")
+    assert "installing" not in log and "far: up, with" in log
 
 
 def test_the_token_is_found_again_by_another_client(sandbox):
