@@ -180,7 +180,7 @@ static int source_check(const char *name, const json_t *entry, struct err *err)
                        name, command, repository);
     }
     return err_set(err, ENOENT,
-                   "%s is published as a Docker image alone, not on npm or PyPI: give its "
+                   "%s is known as a Docker image alone, not from npm or PyPI: give its "
                    "repository as \"github/%s\", with installCmd and runCmd",
                    name, repository);
 }
