@@ -1,4 +1,5 @@
-/* base.c - what a build begins with: a template of this machine, or an image.
+/* base.c - what a build begins with: a template of this machine, one that stands for an image, or
+ * an image.
  *
  * An image lacks what templates have: the user `user`, who may become anybody, and a home. It is
  * provisioned once, and what comes of that is cached like a step. */
@@ -10,6 +11,10 @@
 #include "base/clock.h"
 #include "build/internal.h"
 #include "template/name.h"
+
+enum {
+    KEY_BYTES_MAX = 4096, /* of the text that an addition's key is made from */
+};
 
 /* What provisioning does is part of its key: another script is another layer. It runs in whatever
  * shell the image has. Debian's /etc/profile replaces PATH: the image's own must survive `bash -l`.
@@ -59,6 +64,81 @@ static char *context_json(const struct context *context)
     return text;
 }
 
+/* ---- what is added, and cached like a step ---- */
+
+static void addition_take(struct work *work, const char *saved)
+{
+    (void)str_copy(work->from, sizeof(work->from), str_of(saved));
+    memcpy(work->key, work->next_key, sizeof(work->key));
+    work->phase = NULL;
+    steps_next(work);
+}
+
+static void on_addition_saved(void *arg, int error, const struct err *err)
+{
+    struct work *work = arg;
+    char name[KEEPER_SAVED_BYTES];
+
+    disk_name_step(work->next_key, name);
+    if (work->build && error < 0 && error != -EEXIST) {
+        work_fail(work, "the image could not be kept: %s", err->msg);
+    } else if (work->build) {
+        cache_put(work, name, 0);
+        addition_take(work, name);
+    }
+    work_release(work);
+}
+
+static void on_added(struct work *work, const char *out)
+{
+    char name[KEEPER_SAVED_BYTES];
+
+    (void)out;
+    disk_name_step(work->next_key, name);
+    if (disk_has(work->all, name)) {
+        disk_forget(work->all, name); /* one that was forced is made anew */
+    }
+    work_hold(work);
+    jail_save(work->jail, name, 0, on_addition_saved, work);
+}
+
+/* `key` is all that the addition depends on; `add` makes it in the jail. */
+static void addition_begin(struct work *work, const char *key, void (*add)(struct work *work))
+{
+    const struct step step = {.kind = STEP_RUN, .type = "RUN", .files_hash = key};
+
+    chain_step(work->key, &step, work->next_key);
+    const struct cached *cached = work->forced ? NULL : cache_find(work->all, work->next_key);
+    if (cached) {
+        addition_take(work, cached->saved);
+    } else {
+        work_with_jail(work, add);
+    }
+}
+
+static void node_add(struct work *work)
+{
+    const char *const args[] = {work->node, NULL};
+    char what[64];
+
+    (void)snprintf(what, sizeof(what), "install Node %s", work->node);
+    work_script(work, what, stand_in_node_script, args, on_added);
+}
+
+static void node_begin(struct work *work)
+{
+    scoped_buf(key, KEY_BYTES_MAX);
+
+    if (buf_printf(&key, "node %s\n%s", work->node, stand_in_node_script) < 0 ||
+        buf_append(&key, "", 1) < 0) {
+        work_fail(work, "the version of Node is too long");
+        return;
+    }
+    addition_begin(work, buf_at(&key), node_add);
+}
+
+/* ---- a template, begun ---- */
+
 static void begin_template(struct work *work, const struct template *t, const char *shown,
                            bool with_commands)
 {
@@ -77,6 +157,10 @@ static void begin_template(struct work *work, const struct template *t, const ch
     }
     chain_begin(work->team_id, work->base, work->key);
     work_say(work, LOG_INFO, "[base] FROM %s [%.12s]", shown, work->key);
+    if (work->node[0]) {
+        node_begin(work);
+        return;
+    }
     work->phase = NULL;
     steps_next(work);
 }
@@ -118,45 +202,24 @@ static void from_template(struct work *work, const char *name, const char *shown
 
 /* ---- an image ---- */
 
-static void provision_take(struct work *work, const char *saved)
-{
-    (void)str_copy(work->from, sizeof(work->from), str_of(saved));
-    memcpy(work->key, work->next_key, sizeof(work->key));
-    work->phase = NULL;
-    steps_next(work);
-}
-
-static void on_provision_saved(void *arg, int error, const struct err *err)
-{
-    struct work *work = arg;
-    char name[KEEPER_SAVED_BYTES];
-
-    disk_name_step(work->next_key, name);
-    if (work->build && error < 0 && error != -EEXIST) {
-        work_fail(work, "the image could not be kept: %s", err->msg);
-    } else if (work->build) {
-        cache_put(work, name, 0);
-        provision_take(work, name);
-    }
-    work_release(work);
-}
-
-static void on_provisioned(struct work *work, const char *out)
-{
-    char name[KEEPER_SAVED_BYTES];
-
-    (void)out;
-    disk_name_step(work->next_key, name);
-    if (disk_has(work->all, name)) {
-        disk_forget(work->all, name); /* one that was forced is made anew */
-    }
-    work_hold(work);
-    jail_save(work->jail, name, 0, on_provision_saved, work);
-}
-
 static void provision(struct work *work)
 {
-    work_script(work, "prepare the image", provision_script, NULL, on_provisioned);
+    work_script(work, "prepare the image", provision_script, NULL, on_added);
+}
+
+/* A name whose other versions have a stand-in is answered with one that can be built. */
+static void fail_image(struct work *work, const struct err *err)
+{
+    const char *instead = stand_in_instead(work->spec->from_image);
+
+    if (instead) {
+        work_fail(work,
+                  "%s. Without a registry this machine has " IMAGE_BASE_IS
+                  ": use %s, or have the operator set image_map or registry_mirror",
+                  err->msg, instead);
+    } else {
+        work_fail(work, "%s", err->msg);
+    }
 }
 
 static void on_image(void *ctx, const struct image_result *result, const struct err *err)
@@ -165,7 +228,7 @@ static void on_image(void *ctx, const struct image_result *result, const struct 
 
     work->resolve = NULL;
     if (!result) {
-        work_fail(work, "%s", err->msg);
+        fail_image(work, err);
         return;
     }
     work->layers = xstrdup(result->saved);
@@ -174,15 +237,8 @@ static void on_image(void *ctx, const struct image_result *result, const struct 
     work->context = (struct context){
         .user = xstrdup("user"), .workdir = xstrdup(""), .env = json_deep_copy(result->config.env)};
     chain_begin(work->team_id, work->base, work->key);
-    const struct step step = {.kind = STEP_RUN, .type = "RUN", .files_hash = provision_script};
-    chain_step(work->key, &step, work->next_key);
     work_say(work, LOG_INFO, "[base] FROM %s [%.12s]", work->spec->from_image, work->key);
-    const struct cached *cached = work->forced ? NULL : cache_find(work->all, work->next_key);
-    if (cached) {
-        provision_take(work, cached->saved);
-    } else {
-        work_with_jail(work, provision);
-    }
+    addition_begin(work, provision_script, provision);
 }
 
 static void on_image_line(void *ctx, const char *text)
@@ -204,6 +260,28 @@ static void from_image(struct work *work)
         image_resolve(work->all->images, work->spec->from_image, &credentials, &handler, work);
 }
 
+/* The first line of the log says it: nobody takes the one for the other. */
+static void from_stand_in(struct work *work, const char *mapped)
+{
+    const char *image = work->spec->from_image;
+    struct stand_in stand_in;
+    struct err err;
+
+    if (stand_in_read(mapped, image, &stand_in, &err) < 0) {
+        work_fail(work, "%s", err.msg);
+        return;
+    }
+    bool is_base = strcmp(stand_in.template, "base") == 0;
+    work_say(
+        work, LOG_WARN,
+        "[base] STAND-IN: %s is not fetched; the template %s of this machine stands for it%s%s%s%s"
+        " (setting image_map; none: every image is fetched)",
+        image, stand_in.template, is_base ? ": " IMAGE_BASE_IS : "",
+        stand_in.node[0] ? ", with Node " : "", stand_in.node, stand_in.node[0] ? " from npm" : "");
+    (void)str_copy(work->node, sizeof(work->node), str_of(stand_in.node));
+    from_template(work, stand_in.template, image, false);
+}
+
 void base_begin(struct work *work)
 {
     const struct spec *spec = work->spec;
@@ -214,11 +292,7 @@ void base_begin(struct work *work)
     }
     const char *mapped = image_mapped(work->all->images, str_of(spec->from_image));
     if (mapped) {
-        work_say(work, LOG_WARN,
-                 "[base] %s was not fetched: the template %s of this machine stands for it (setting"
-                 " image_map; none: every image is fetched)",
-                 spec->from_image, mapped);
-        from_template(work, mapped, spec->from_image, false);
+        from_stand_in(work, mapped);
     } else {
         from_image(work);
     }

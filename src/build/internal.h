@@ -24,6 +24,7 @@
 #include "base/table.h"
 #include "build/build.h"
 #include "build/spec.h"
+#include "build/stand_in.h"
 #include "image/feed.h"
 #include "sandbox/run.h"
 #include "sandbox/start_command.h"
@@ -157,9 +158,9 @@ struct work {
     struct spec *spec;
     char team_id[ID_UUID_LEN + 1];
 
-    char *layers;                    /* of the base: below whatever is built */
-    char base[SHA256_HEX_LEN + 128]; /* names the base in the chain and in the log */
-    bool provision;                  /* it is an image: it lacks what templates have */
+    char *layers;                      /* of the base: below whatever is built */
+    char base[SHA256_HEX_LEN + 128];   /* names the base in the chain and in the log */
+    char node[STAND_IN_VERSION_BYTES]; /* what a stand-in is to get; "": nothing */
     struct context context;
     char *start_cmd, *ready_cmd; /* inherited, until the spec's own take their place */
     char *start_context;         /* of these, as a template's */

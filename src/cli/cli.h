@@ -105,6 +105,10 @@ must_check int endpoint_lines(const struct endpoint *endpoint, const char *path,
 must_check int endpoint_upload(const struct endpoint *endpoint, const char *url, int fd,
                                int64_t bytes, struct err *err);
 
+/* GETs a file of a sandbox into an unnamed one, which is the caller's. */
+must_check int endpoint_download(const struct endpoint *endpoint, const char *sandbox_id,
+                                 const char *path, struct err *err);
+
 /* For the path of a request: "/" and what else has a meaning there becomes %XX. */
 void endpoint_escape(const char *text, char *out, size_t size);
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -321,4 +322,23 @@ int context_pack(struct context *context, const char *source, struct context_arc
     buf_fini(&list.names);
     EVP_MD_CTX_free(list.hash);
     return r;
+}
+
+int context_archive_of(int fd, struct context_archive *out, struct err *err)
+{
+    struct stat st;
+    scoped_fd own = fd;
+
+    if (fstat(own, &st) < 0 || lseek(own, 0, SEEK_SET) < 0) {
+        return err_sys(err, "read what another stage made");
+    }
+    void *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, own, 0);
+    if (st.st_size == 0 || at == MAP_FAILED) {
+        return err_sys(err, "read what another stage made");
+    }
+    sha256_hex(at, (size_t)st.st_size, out->hash);
+    (void)munmap(at, (size_t)st.st_size);
+    out->bytes = st.st_size;
+    out->fd = move_fd(&own);
+    return 0;
 }

@@ -17,7 +17,10 @@ struct reader {
     int below; /* the line after it */
     struct buf text;
     struct dockerfile *file;
-    json_t *vars; /* ARG and ENV so far */
+    json_t *vars;    /* ARG and ENV so far */
+    json_t *globals; /* ARG before the first FROM */
+    char *stage;     /* the name of the one at hand, or NULL */
+    int stages_n;    /* those before it */
     const json_t *args;
     bool user_set, workdir_set, has_from;
     json_t *entrypoint, *cmd, *health; /* string or array */
@@ -57,14 +60,105 @@ static void note(struct reader *r, struct str what)
                                         r->line, (int)what.len, what.at));
 }
 
+/* ---- stages ---- */
+
+static json_t *stage_make(const char *name, int number, const char *from, json_t *steps)
+{
+    json_t *stage = json_pack("{ss si ss so so sb}", "name", name, "number", number, "from", from,
+                              "steps", steps, "copies", json_array(), "base", 0);
+    if (!stage) {
+        abort();
+    }
+    return stage;
+}
+
+/* The place in `stages` of the one with this name or number, or -1. The last of a name counts. */
+static int stage_find(const struct reader *r, const char *name)
+{
+    char *end = NULL;
+    long number = strtol(name, &end, 10);
+    bool is_number = name[0] && !*end;
+    int found = -1;
+    const json_t *stage;
+    size_t i;
+
+    json_array_foreach (r->file->stages, i, stage) {
+        bool same = is_number ? json_integer_value(json_object_get(stage, "number")) == number
+                              : name[0] && strcasecmp(json_string_of(stage, "name"), name) == 0;
+        found = same ? (int)i : found;
+    }
+    return found;
+}
+
+/* An image that COPY --from names is a stage without steps. */
+static int stage_of_image(struct reader *r, const char *image)
+{
+    append(r->file->stages, stage_make(image, -1, image, json_array()));
+    return (int)json_array_size(r->file->stages) - 1;
+}
+
+static void stage_close(struct reader *r)
+{
+    append(r->file->stages, stage_make(r->stage ? r->stage : "", r->stages_n++, r->file->from,
+                                       move_ptr(&r->file->steps)));
+    free(move_ptr(&r->file->from));
+    free(move_ptr(&r->stage));
+    json_decref(r->vars);
+    json_decref(move_ptr(&r->entrypoint));
+    json_decref(move_ptr(&r->cmd));
+    json_decref(move_ptr(&r->health));
+    r->vars = json_deep_copy(r->globals);
+    r->file->steps = json_array();
+    r->user_set = r->workdir_set = false;
+}
+
 /* ---- instructions ---- */
+
+/* "AS name" behind an image. */
+static int stage_name(struct reader *r, struct str rest, struct err *err)
+{
+    json_t *words = words_read(rest, r->vars, WORD_UNKNOWN_EMPTY);
+    const char *as = json_string_value(json_array_get(words, 0));
+    const char *name = json_string_value(json_array_get(words, 1));
+    size_t n = json_array_size(words);
+    int e = 0;
+
+    if (n == 2 && as && name && strcasecmp(as, "AS") == 0) {
+        r->stage = xstrdup(name);
+    } else if (n != 0) {
+        e = refuse(r, err, "FROM takes an image, and AS with a name");
+    }
+    json_decref(words);
+    return e;
+}
+
+static void begin_with_image(struct reader *r, const char *image)
+{
+    int base = stage_find(r, image);
+
+    if (base < 0 || isdigit((unsigned char)image[0])) {
+        r->file->from = xstrdup(image);
+        step_add(r, "USER", json_pack("[s]", "root"));
+        step_add(r, "WORKDIR", json_pack("[s]", "/"));
+        return;
+    }
+    json_t *stage = json_array_get(r->file->stages, (size_t)base);
+    (void)json_object_set_new(stage, "base", json_true());
+    if (asprintf(&r->file->from, "stage:%d", base) < 0) {
+        abort();
+    }
+    /* It goes on as the stage ended. */
+    r->user_set = r->workdir_set = true;
+}
 
 static int do_from(struct reader *r, struct str rest, struct err *err)
 {
     scoped_buf(image, WORD_BYTES_MAX);
 
-    if (r->has_from) {
-        return refuse(r, err, "a Dockerfile of more than one stage cannot be built");
+    if (!r->has_from) {
+        r->globals = json_deep_copy(r->vars);
+    } else {
+        stage_close(r);
     }
     while (str_starts(rest, STR("--"))) { /* --platform: templates are for this machine */
         size_t n = str_find(rest, ' ');
@@ -74,10 +168,12 @@ static int do_from(struct reader *r, struct str rest, struct err *err)
     if (found <= 0 || buf_len(&image) == 0 || buf_append(&image, "", 1) < 0) {
         return refuse(r, err, "FROM names no image");
     }
+    int e = stage_name(r, str_trim(rest), err);
+    if (e < 0) {
+        return e;
+    }
     r->has_from = true;
-    r->file->from = xstrdup(buf_at(&image));
-    step_add(r, "USER", json_pack("[s]", "root"));
-    step_add(r, "WORKDIR", json_pack("[s]", "/"));
+    begin_with_image(r, buf_at(&image));
     return 0;
 }
 
@@ -130,7 +226,7 @@ static int source_check(const struct reader *r, bool is_add, const char *source,
 }
 
 struct copy_flags {
-    char owner[WORD_BYTES_MAX], mode[WORD_BYTES_MAX];
+    char owner[WORD_BYTES_MAX], mode[WORD_BYTES_MAX], from[WORD_BYTES_MAX];
 };
 
 static int copy_flag(const struct reader *r, struct str flag, struct copy_flags *out,
@@ -148,6 +244,11 @@ static int copy_flag(const struct reader *r, struct str flag, struct copy_flags 
         return str_copy(out->mode, sizeof(out->mode), value)
                    ? 0
                    : refuse(r, err, "--chmod is too long");
+    }
+    if (str_eq(name, STR("--from"))) {
+        return value.len && str_copy(out->from, sizeof(out->from), value)
+                   ? 0
+                   : refuse(r, err, "--from names no stage");
     }
     if (str_eq(name, STR("--link"))) {
         return 0;
@@ -178,6 +279,25 @@ static int copy_words(const struct reader *r, struct str rest, struct copy_flags
     return *out ? 0 : refuse(r, err, "a word is too long or a quote does not end");
 }
 
+/* A path of another stage is below its root, whether it begins with a slash or not. */
+static int copy_from_stage(struct reader *r, const char *source, const char *target,
+                           const struct copy_flags *flags, struct err *err)
+{
+    int at = stage_find(r, flags->from);
+
+    at = at < 0 ? stage_of_image(r, flags->from) : at;
+    source += strspn(source, "/");
+    if (!*source || strcmp(source, ".") == 0) {
+        return refuse(r, err, "COPY --from of a whole root is not supported: name directories");
+    }
+    json_t *copies = json_object_get(json_array_get(r->file->stages, (size_t)at), "copies");
+    append(r->file->steps,
+           json_pack("{ss s[ssss] si si}", "type", "COPY", "args", source, target, flags->owner,
+                     flags->mode, "stage", at, "copy", (int)json_array_size(copies)));
+    append(copies, json_string(source));
+    return 0;
+}
+
 static int do_copy(struct reader *r, struct str rest, bool is_add, struct err *err)
 {
     struct copy_flags flags = {.owner = ""};
@@ -192,7 +312,9 @@ static int do_copy(struct reader *r, struct str rest, bool is_add, struct err *e
     for (size_t i = 0; e == 0 && i + 1 < n; i++) {
         const char *source = json_string_value(json_array_get(words, i));
         e = source ? source_check(r, is_add, source, err) : refuse(r, err, "a source is no text");
-        if (e == 0) {
+        if (e == 0 && flags.from[0]) {
+            e = copy_from_stage(r, source, target, &flags, err);
+        } else if (e == 0) {
             step_add(r, "COPY", json_pack("[ssss]", source, target, flags.owner, flags.mode));
         }
     }
@@ -406,6 +528,9 @@ static int instructions_read(struct reader *r, struct err *err)
         if (json_array_size(r->file->steps) > DOCKERFILE_STEPS_MAX) {
             return refuse(r, err, "there are more than %d instructions", DOCKERFILE_STEPS_MAX);
         }
+        if (json_array_size(r->file->stages) > DOCKERFILE_STAGES_MAX) {
+            return refuse(r, err, "there are more than %d stages", DOCKERFILE_STAGES_MAX);
+        }
     }
     return found;
 }
@@ -462,6 +587,7 @@ void dockerfile_fini(struct dockerfile *file)
     free(move_ptr(&file->ready));
     json_decref(move_ptr(&file->steps));
     json_decref(move_ptr(&file->notes));
+    json_decref(move_ptr(&file->stages));
 }
 
 static bool is_utf8(struct str text)
@@ -474,7 +600,7 @@ static bool is_utf8(struct str text)
 
 int dockerfile_parse(struct str text, const json_t *args, struct dockerfile *out, struct err *err)
 {
-    struct dockerfile file = {.steps = json_array(), .notes = json_array()};
+    struct dockerfile file = {.steps = json_array(), .stages = json_array(), .notes = json_array()};
     struct reader r = {
         .rest = text, .below = 1, .file = &file, .vars = json_object(), .args = args};
 
@@ -487,6 +613,8 @@ int dockerfile_parse(struct str text, const json_t *args, struct dockerfile *out
     }
     buf_fini(&r.text);
     json_decref(r.vars);
+    json_decref(r.globals);
+    free(r.stage);
     json_decref(r.entrypoint);
     json_decref(r.cmd);
     json_decref(r.health);

@@ -1,8 +1,8 @@
 /* dockerfile.h - a Dockerfile as the steps of a template build. Pure: reads a text, touches no
  * file.
  *
- * One stage. Variables of ARG and ENV are put in where Docker does it; those that only the image
- * knows stay in ENV for the build to resolve. What cannot be built is refused with a sentence that
+ * Variables of ARG and ENV are put in where Docker does it; those that only the image knows stay in
+ * ENV for the build to resolve. What cannot be built is refused with a sentence that
  * names the line; what means nothing to a template (EXPOSE, VOLUME, LABEL, ...) is noted.
  */
 #ifndef CLI_DOCKERFILE_H
@@ -16,15 +16,25 @@
 
 enum {
     DOCKERFILE_BYTES_MAX = 1024 * 1024,
-    DOCKERFILE_STEPS_MAX = 1000,
+    DOCKERFILE_STEPS_MAX = 1000, /* of a stage */
+    DOCKERFILE_STAGES_MAX = 50,
 };
 
+/* A stage before the last one is an object:
+ *   "from", "steps"    as of the file
+ *   "name"             of AS; "" without
+ *   "number"           its place in the file, from 0 on; -1 for an image that COPY --from named
+ *   "copies"           array of the sources that later stages take from it
+ *   "base"             true when a later stage begins with it
+ */
 struct dockerfile {
-    char *from;
-    json_t *steps; /* [{"type", "args"}, ...]; of COPY: [source, target, owner, mode] */
-    char *start;   /* of ENTRYPOINT and CMD; NULL: neither */
-    char *ready;   /* of HEALTHCHECK; NULL: none */
-    json_t *notes; /* sentences about what was left out */
+    char *from;     /* an image, "template:NAME", or "stage:N" for stages[N] */
+    json_t *steps;  /* [{"type", "args"}, ...]; of COPY: [source, target, owner, mode]; of COPY
+                     * --from also "stage": N, and "copy": which of that stage's copies */
+    json_t *stages; /* those before the last */
+    char *start;    /* of ENTRYPOINT and CMD; NULL: neither */
+    char *ready;    /* of HEALTHCHECK; NULL: none */
+    json_t *notes;  /* sentences about what was left out */
 };
 
 /* `args`: object of strings that --build-arg gave, or NULL. Begins as root in /, and ends as `user`

@@ -2,6 +2,8 @@
 #ifndef CLI_TEMPLATE_H
 #define CLI_TEMPLATE_H
 
+#include <jansson.h>
+
 #include "base/id.h"
 #include "cli/cli.h"
 
@@ -19,6 +21,27 @@ struct build_place {
  * build is an error here, with its reason. -EINTR: the user broke it off. Blocks. */
 must_check int build_follow(const struct endpoint *endpoint, const struct build_place *place,
                             bool wait, struct err *err);
+
+/* One build of a template: its files are sent, it is begun, and its log is shown to its end. Steps
+ * of COPY have a "filesHash" afterwards; those that have one already are not packed. */
+struct build_job {
+    const struct endpoint *endpoint;
+    const char *dir; /* that COPY takes files from */
+    const char *name;
+    const char *from; /* an image, or "template:NAME" */
+    json_t *steps;
+    const char *start, *ready; /* NULL: none */
+    long cpus, memory_mb;      /* 0: the daemon's default */
+    bool no_cache;
+    json_t *stages; /* those before the last (dockerfile.h) */
+};
+must_check int build_run(const struct build_job *job, struct build_place *out, struct err *err);
+
+/* Sends the files of one COPY, unless the daemon has them. */
+struct context_archive;
+must_check int archive_send(const struct endpoint *endpoint, const char *template_id,
+                            const char *source, const struct context_archive *archive,
+                            struct err *err);
 
 /* Whether the user has asked us to stop, since follow_begin(). */
 void follow_begin(void);

@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "cli/context.h"
 #include "cli/dockerfile.h"
+#include "cli/stages.h"
 #include "cli/template.h"
 
 enum { PATH_BYTES = 4096 };
@@ -136,8 +137,8 @@ static int file_parse(const struct plan *plan, struct dockerfile *out, struct er
 
 /* ---- the files ---- */
 
-static int archive_send(const struct endpoint *endpoint, const char *template_id,
-                        const char *source, const struct context_archive *archive, struct err *err)
+int archive_send(const struct endpoint *endpoint, const char *template_id, const char *source,
+                 const struct context_archive *archive, struct err *err)
 {
     char path[TEMPLATE_PATH_BYTES];
     scoped_json *answer = NULL;
@@ -171,18 +172,17 @@ static int step_send(const struct endpoint *endpoint, struct context *context,
     return r;
 }
 
-static int files_send(const struct endpoint *endpoint, const struct plan *plan,
-                      const char *template_id, json_t *steps, struct err *err)
+static int files_send(const struct build_job *job, const char *template_id, struct err *err)
 {
     struct context *context = NULL;
     json_t *step;
     size_t i;
-    int r = context_open(plan->dir, &context, err);
+    int r = context_open(job->dir, &context, err);
 
-    json_array_foreach (steps, i, step) {
+    json_array_foreach (job->steps, i, step) {
         const char *type = json_string_of(step, "type");
-        if (r == 0 && strcmp(type, "COPY") == 0) {
-            r = step_send(endpoint, context, template_id, step, err);
+        if (r == 0 && strcmp(type, "COPY") == 0 && !json_object_get(step, "stage")) {
+            r = step_send(job->endpoint, context, template_id, step, err);
         }
     }
     context_free(context);
@@ -191,21 +191,20 @@ static int files_send(const struct endpoint *endpoint, const struct plan *plan,
 
 /* ---- the build ---- */
 
-static int template_ask(const struct endpoint *endpoint, const struct plan *plan,
-                        struct build_place *out, struct err *err)
+static int template_ask(const struct build_job *job, struct build_place *out, struct err *err)
 {
-    scoped_json *body = json_pack("{ss}", "name", plan->name), *answer = NULL;
+    scoped_json *body = json_pack("{ss}", "name", job->name), *answer = NULL;
 
     if (!body) {
         return err_set(err, EINVAL, "the name is not UTF-8");
     }
-    if (plan->cpus) {
-        (void)json_object_set_new(body, "cpuCount", json_integer(plan->cpus));
+    if (job->cpus) {
+        (void)json_object_set_new(body, "cpuCount", json_integer(job->cpus));
     }
-    if (plan->memory_mb) {
-        (void)json_object_set_new(body, "memoryMB", json_integer(plan->memory_mb));
+    if (job->memory_mb) {
+        (void)json_object_set_new(body, "memoryMB", json_integer(job->memory_mb));
     }
-    int r = endpoint_call(endpoint, "POST", "/v3/templates", body, &answer, err);
+    int r = endpoint_call(job->endpoint, "POST", "/v3/templates", body, &answer, err);
     const char *template_id = json_string_of(answer, "templateID");
     const char *build_id = json_string_of(answer, "buildID");
     if (r < 0) {
@@ -219,29 +218,39 @@ static int template_ask(const struct endpoint *endpoint, const struct plan *plan
     return 0;
 }
 
-static int build_begin(const struct endpoint *endpoint, const struct plan *plan,
-                       const struct build_place *place, const struct dockerfile *file,
+/* "stage" and "copy" are for us alone. */
+static json_t *steps_plain(const json_t *steps)
+{
+    json_t *plain = json_deep_copy(steps), *step;
+    size_t i;
+
+    json_array_foreach (plain, i, step) {
+        (void)json_object_del(step, "stage");
+        (void)json_object_del(step, "copy");
+    }
+    return plain;
+}
+
+static int build_begin(const struct build_job *job, const struct build_place *place,
                        struct err *err)
 {
     char path[TEMPLATE_PATH_BYTES];
-    const char *start = plan->start ? plan->start : file->start;
-    const char *ready = plan->ready ? plan->ready : file->ready;
-    assert(file->from); /* no Dockerfile is parsed without */
-    bool is_ours = strncmp(file->from, "template:", 9) == 0;
+    bool is_ours = strncmp(job->from, "template:", 9) == 0;
     scoped_json *answer = NULL;
-    scoped_json *body = json_pack("{ss sb sO}", is_ours ? "fromTemplate" : "fromImage",
-                                  is_ours ? file->from + 9 : file->from, "force", plan->no_cache,
-                                  "steps", file->steps);
+    scoped_json *body = json_pack("{ss sb so}", is_ours ? "fromTemplate" : "fromImage",
+                                  is_ours ? job->from + 9 : job->from, "force", job->no_cache,
+                                  "steps", steps_plain(job->steps));
 
-    if (start) {
-        (void)json_object_set_new(body, "startCmd", json_string(start));
+    if (job->start) {
+        (void)json_object_set_new(body, "startCmd", json_string(job->start));
     }
-    if (ready || start) {
-        (void)json_object_set_new(body, "readyCmd", json_string(ready ? ready : READY_DEFAULT));
+    if (job->ready || job->start) {
+        (void)json_object_set_new(body, "readyCmd",
+                                  json_string(job->ready ? job->ready : READY_DEFAULT));
     }
     (void)snprintf(path, sizeof(path), "/v2/templates/%s/builds/%s", place->template_id,
                    place->build_id);
-    return endpoint_call(endpoint, "POST", path, body, &answer, err);
+    return endpoint_call(job->endpoint, "POST", path, body, &answer, err);
 }
 
 static void build_cancel(const struct endpoint *endpoint, const struct build_place *place)
@@ -256,6 +265,23 @@ static void build_cancel(const struct endpoint *endpoint, const struct build_pla
     json_decref(answer);
 }
 
+int build_run(const struct build_job *job, struct build_place *out, struct err *err)
+{
+    int r = template_ask(job, out, err);
+
+    r = r == 0 ? stages_take(job, out->template_id, err) : r;
+    r = r == 0 ? files_send(job, out->template_id, err) : r;
+    if (r == 0) {
+        follow_begin();
+        r = build_begin(job, out, err);
+    }
+    r = r == 0 ? build_follow(job->endpoint, out, true, err) : r;
+    if (r == -EINTR) {
+        build_cancel(job->endpoint, out);
+    }
+    return r;
+}
+
 static int build(struct cli *cli, const struct plan *plan, struct err *err)
 {
     struct dockerfile file = {0};
@@ -268,20 +294,22 @@ static int build(struct cli *cli, const struct plan *plan, struct err *err)
         r = endpoint_choose(cli, &endpoint, err);
     }
     if (r == 0) {
-        r = template_ask(&endpoint, plan, &place, err);
-    }
-    if (r == 0) {
-        r = files_send(&endpoint, plan, place.template_id, file.steps, err);
-    }
-    if (r == 0) {
-        follow_begin();
-        r = build_begin(&endpoint, plan, &place, &file, err);
-    }
-    if (r == 0) {
-        r = build_follow(&endpoint, &place, true, err);
-    }
-    if (r == -EINTR) {
-        build_cancel(&endpoint, &place);
+        struct build_job job = {
+            .endpoint = &endpoint,
+            .dir = plan->dir,
+            .name = plan->name,
+            .from = file.from,
+            .steps = file.steps,
+            .start = plan->start ? plan->start : file.start,
+            .ready = plan->ready ? plan->ready : file.ready,
+            .cpus = plan->cpus,
+            .memory_mb = plan->memory_mb,
+            .no_cache = plan->no_cache,
+            .stages = file.stages,
+        };
+        r = stages_build(&job, err);
+        r = r == 0 ? build_run(&job, &place, err) : r;
+        stages_remove(&job);
     }
     if (r == 0) {
         printf("Built %s (%s) in %.1f s\n", plan->name, place.template_id,

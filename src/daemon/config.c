@@ -156,7 +156,7 @@ static const struct setting settings[] = {
      .help = "how long a build waits for its ready command to succeed"},
     {FIELD(image_map), .kind = TEXT, .fallback = "", .hint = "PAIRS",
      .help = "templates that stand for images, as ubuntu:*=base,node:22=mine; by default base for "
-             "ubuntu, debian, python, node and their like; none: every image is fetched"},
+             "the versions of debian, python and node that it has; none: every image is fetched"},
     {FIELD(image_dir), .kind = FILE_PATH, .fallback = "", .hint = "DIR",
      .help = "directory of oci: and docker-archive: images; default: none may be read"},
     {FIELD(registry_mirror), .kind = TEXT, .fallback = "", .hint = "HOST",

@@ -613,6 +613,11 @@ json_t *backend_items(const struct backend *b, enum backend_list list)
     return b->lists[list];
 }
 
+bool backend_is_installing(const struct backend *b)
+{
+    return b->install != NULL;
+}
+
 bool backend_can(const struct backend *b, const char *capability)
 {
     return json_is_object(

@@ -58,6 +58,7 @@ void backend_cancel(struct backend *backend, int64_t id, const char *reason);
 
 const struct plan *backend_plan(const struct backend *backend);
 json_t *backend_items(const struct backend *backend, enum backend_list list); /* borrowed */
+bool backend_is_installing(const struct backend *backend);
 bool backend_can(const struct backend *backend, const char *capability);
 bool backend_can_subscribe(const struct backend *backend);
 const char *backend_instructions(const struct backend *backend); /* "": none */

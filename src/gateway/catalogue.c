@@ -10,6 +10,7 @@
 
 enum {
     TEXT_BYTES_MAX = 256 * 1024, /* of one argument or variable with its fields filled in */
+    NAMES_BYTES_MAX = 4096,      /* of the list of a server's fields */
 };
 
 int catalogue_read(const char *path, struct catalogue *out, struct err *err)
@@ -63,6 +64,11 @@ static bool is_integer(const json_t *value)
     return json_is_integer(value);
 }
 
+static bool is_number(const json_t *value)
+{
+    return json_is_number(value);
+}
+
 static bool is_boolean(const json_t *value)
 {
     return json_is_boolean(value);
@@ -76,6 +82,7 @@ static const struct {
     {STR("string"), "a string", is_string},
     {STR("strings"), "an array of strings", is_strings},
     {STR("integer"), "an integer", is_integer},
+    {STR("number"), "a number", is_number},
     {STR("boolean"), "true or false", is_boolean},
 };
 
@@ -106,10 +113,23 @@ static int field_check(const char *server, const char *field, struct str type, c
     return err_set(err, EINVAL, "the catalogue gives %s.%s no type that there is", server, field);
 }
 
-/* Whoever says where a server of their own comes from took its name for theirs. */
-static int refuse_field(const char *name, const char *field, struct err *err)
+/* "host port ssl": all that a server takes. Spaces, because the longest list only just fits. */
+static int names_append(struct buf *out, json_t *known)
+{
+    int r = 0;
+
+    for (void *at = json_object_iter(known); at && r == 0; at = json_object_iter_next(known, at)) {
+        r = buf_printf(out, "%s%s", buf_len(out) ? " " : "", json_object_iter_key(at));
+    }
+    return r;
+}
+
+/* A field that names a source is a sign that the caller took the catalogue's name for a server of
+ * their own. */
+static int refuse_field(const char *name, const char *field, json_t *known, struct err *err)
 {
     static const char *const sources[] = {"npm", "pypi", "command"};
+    scoped_buf(names, NAMES_BYTES_MAX);
 
     for (size_t i = 0; i < countof(sources); i++) {
         if (strcmp(field, sources[i]) == 0) {
@@ -119,7 +139,13 @@ static int refuse_field(const char *name, const char *field, struct err *err)
                            name, field);
         }
     }
-    return err_set(err, EINVAL, "%s.%.100s is no field of this server", name, field);
+    if (json_object_size(known) == 0) {
+        return err_set(err, EINVAL, "%s has no field %.40s, and no other", name, field);
+    }
+    int r = names_append(&names, known);
+    return r < 0 ? err_set(err, -r, "%s has no field %.40s", name, field)
+                 : err_set(err, EINVAL, "%s has no field %.40s, but: %.*s", name, field,
+                           (int)buf_len(&names), buf_at(&names));
 }
 
 int catalogue_check(const json_t *entry, const char *name, json_t *fields, struct err *err)
@@ -130,7 +156,7 @@ int catalogue_check(const json_t *entry, const char *name, json_t *fields, struc
     for (void *at = json_object_iter(fields); at && r == 0;
          at = json_object_iter_next(fields, at)) {
         if (!json_object_get(known, json_object_iter_key(at))) {
-            r = refuse_field(name, json_object_iter_key(at), err);
+            r = refuse_field(name, json_object_iter_key(at), known, err);
         }
     }
     for (void *at = json_object_iter(known); at && r == 0; at = json_object_iter_next(known, at)) {
@@ -154,6 +180,9 @@ static int value_append(struct buf *out, const json_t *value)
     }
     if (json_is_integer(value)) {
         return buf_printf(out, "%lld", (long long)json_integer_value(value));
+    }
+    if (json_is_real(value)) {
+        return buf_printf(out, "%g", json_real_value(value));
     }
     if (json_is_boolean(value)) {
         return buf_printf(out, "%s", json_is_true(value) ? "true" : "false");

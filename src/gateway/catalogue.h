@@ -6,12 +6,16 @@
  *
  *   "redis": {
  *     "about": "one line",
- *     "npm" or "pypi": the package,
+ *     "npm" or "pypi": the package, or "repository": where its source is, for one that is neither,
+ *     "command": the program that such a repository makes, for templates that have it,
  *     "with": one more package, of a version that it needs and does not ask for itself,
  *     "run": its program, when it has several or one of another name,
  *     "prefix": of its tools, when it is not the server's name,
- *     "fields": {"host": "string", "port": "integer?"},    the configuration's; '?': may be left
- * out "args": ["--host={host}", ["--port", "{port}"]], "env": {"REDIS_HOST": "{host}"}
+ *     "ahead": true when the template brings the package,
+ *     "asks": what the server needs besides its package to be of use: "key", "host",
+ *     "fields": {"host": "string", "port": "integer?"},   the configuration's; '?' is optional
+ *     "args": ["--host={host}", ["--port", "{port}"]],
+ *     "env": {"REDIS_HOST": "{host}"}
  *   }
  *
  * "{host}" becomes the field's text. What names a field that was left out, or is "", is left out

@@ -207,6 +207,8 @@ void gateway_start(struct gateway *g)
 
 struct str gateway_missing(const struct gateway *g, char *names, size_t size)
 {
+    static const char being_installed[] =
+        " (still being installed; addMcpServer of a template installs it ahead)";
     struct str said = {"", 0};
     size_t len = 0;
 
@@ -214,8 +216,9 @@ struct str gateway_missing(const struct gateway *g, char *names, size_t size)
     for (size_t i = 0; i < g->n && len < size; i++) {
         if (!g->is_up[i]) {
             said = len ? said : backend_said(g->backends[i]);
-            len += (size_t)snprintf(names + len, size - len, "%s%s", len ? ", " : "",
-                                    backend_plan(g->backends[i])->name);
+            const char *why = backend_is_installing(g->backends[i]) ? being_installed : "";
+            len += (size_t)snprintf(names + len, size - len, "%s%s%s", len ? ", " : "",
+                                    backend_plan(g->backends[i])->name, why);
         }
     }
     return said;

@@ -5,6 +5,7 @@
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,9 +53,27 @@ static char *format(const char *fmt, ...)
     return out;
 }
 
+/* A name for what is installed: the package with its version and what is beside it. Servers that
+ * take the same share it. */
+static char *key_of(const struct plan *plan)
+{
+    static const char kept[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.@-";
+    char *key = plan->with ? format("%s_%s", plan->source, plan->with) : xstrdup(plan->source);
+
+    for (char *at = key; *at; at++) {
+        if (!strchr(kept, *at) || (at == key && *at == '.')) {
+            *at = '_';
+        }
+    }
+    return key;
+}
+
 static char *directory_of(const struct place *place, const struct plan *plan)
 {
-    return format("%s/%s/%s", place->root, plan_kind_name(plan->kind), plan->name);
+    bool packaged = plan->kind == PLAN_NPM || plan->kind == PLAN_PYPI;
+    scoped_text key = packaged ? key_of(plan) : xstrdup(plan->name);
+
+    return format("%s/%s/%s", place->root, plan_kind_name(plan->kind), key);
 }
 
 /* Whether a variable "NAME=..." of ours gives way: to the account's, to the plan's, or because it
@@ -202,18 +221,38 @@ int command_make(const struct place *place, const struct plan *plan, struct comm
 
 /* ---- installing ---- */
 
-/* $1: the server's directory, $2: its source, $3: what to run in the repository, $4: what is
+/* uv installs in a second or two what pip takes half a minute for; a template may be without it.
+ *
+ * $1: the server's directory, $2: its source, $3: what to run in the repository, $4: what is
  * installed beside it, or "". */
 static const char *const scripts[] = {
     [PLAN_NPM] = "npm install --prefix \"$1\" --no-audit --no-fund --no-update-notifier "
                  "--loglevel=error -- \"$2\" ${4:+\"$4\"}",
-    [PLAN_PYPI] = "python3 -m venv \"$1/venv\"\n"
-                  "\"$1/venv/bin/pip\" install --quiet --disable-pip-version-check -- \"$2\" "
-                  "${4:+\"$4\"}",
+    [PLAN_PYPI] =
+        "if command -v uv >/dev/null; then\n"
+        "  export UV_NATIVE_TLS=1 UV_PYTHON_DOWNLOADS=never UV_NO_PROGRESS=1\n"
+        "  [ -z \"$PIP_INDEX_URL\" ] || export UV_DEFAULT_INDEX=\"$PIP_INDEX_URL\"\n"
+        "  uv venv --quiet --python python3 \"$1/venv\"\n"
+        "  uv pip install --quiet --python \"$1/venv/bin/python\" -- \"$2\" ${4:+\"$4\"}\n"
+        "else\n"
+        "  python3 -m venv --without-pip \"$1/venv\"\n"
+        "  python3 -m pip --python \"$1/venv/bin/python\" --quiet "
+        "--disable-pip-version-check install -- \"$2\" ${4:+\"$4\"}\n"
+        "fi",
     [PLAN_GITHUB] = "git clone --quiet --depth 1 -- \"$2\" \"$1/repo\"\n"
                     "cd \"$1/repo\"\n"
                     "sh -c \"$3\"",
 };
+
+/* One at a time: two servers may take the same package, and then the second finds it installed. */
+static const char begin[] = "set -e\n"
+                            "exec 9>\"$1.lock\"\n"
+                            "flock 9\n"
+                            "mark() { printf '%s\\n' \"$source\" \"$run\" \"$beside\"; }\n"
+                            "source=$2 run=$3 beside=$4\n"
+                            "if mark | cmp -s - \"$1/.installed\"; then exit 0; fi\n"
+                            "rm -rf \"$1\"\n"
+                            "mkdir -p \"$1\"";
 
 struct install {
     struct child *child;
@@ -287,9 +326,7 @@ static int child_run(struct install *install, const struct place *place, const c
 {
     const struct plan *plan = install->plan;
     char **env = env_make(place, plan);
-    scoped_text script = format("set -e\nrm -rf \"$1\"\nmkdir -p \"$1\"\n%s\n"
-                                "printf '%%s\\n' \"$2\" \"$3\" \"$4\" >\"$1/.installed\"",
-                                scripts[plan->kind]);
+    scoped_text script = format("%s\n%s\nmark >\"$1/.installed\"", begin, scripts[plan->kind]);
     const char *const argv[] = {
         "/bin/sh",    "-c", script, "sh", directory, plan->source, install_command(plan),
         beside(plan), NULL};

@@ -1,7 +1,8 @@
 /* install.h - brings a server's package or repository onto the disk, and knows how to run it.
  *
- * Owns:     <root>/<kind>/<name> of each server; while one is installed, the process that does it.
- * Needs:    npm, python3 with venv, git: of those what the plan asks for.
+ * Owns:     <root>/<kind>/<package> of each server, which those of the same package share, or
+ *           <root>/github/<name>; while one is installed, the process that does it.
+ * Needs:    npm, python3 with venv and pip, git: of those what the plan asks for; flock, cmp.
  * Blocks:   never, but for a few small files.
  * Threads:  the loop's.
  *

@@ -16,6 +16,7 @@ static const char usage[] =
     "usage: mcp-gateway --config JSON [--listen ADDRESS:PORT] [--wait SECONDS] [--foreground]\n"
     "       mcp-gateway pull NAME...   installs servers of the catalogue ahead\n"
     "       mcp-gateway list           the servers of the catalogue, and their fields\n"
+    "       mcp-gateway ahead          those that the template brings, with their packages\n"
     "Files: [--catalogue FILE] [--root DIR] [--token-file FILE] [--log FILE] [--user NAME]\n"
     "The bearer token is $GATEWAY_ACCESS_TOKEN; without it one is drawn, and in the token file.\n";
 
@@ -106,6 +107,35 @@ static int names_pull(const struct settings *settings, const struct catalogue *c
     return pull(&settings->serve, &plans);
 }
 
+/* Where a server comes from: "npm airtable-mcp-server". */
+static void source_print(const json_t *entry)
+{
+    static const char *const kinds[] = {"npm", "pypi", "repository"};
+
+    for (size_t i = 0; i < countof(kinds); i++) {
+        const char *source = json_string_of(entry, kinds[i]);
+        if (source) {
+            (void)printf("%s %s", kinds[i], source);
+        }
+    }
+}
+
+static int ahead_list(const struct catalogue *catalogue)
+{
+    json_t *servers = catalogue->servers;
+
+    for (void *at = json_object_iter(servers); at; at = json_object_iter_next(servers, at)) {
+        json_t *entry = json_object_iter_value(at);
+        const char *with = json_string_of(entry, "with");
+        if (json_is_true(json_object_get(entry, "ahead"))) {
+            (void)printf("%s ", json_object_iter_key(at));
+            source_print(entry);
+            (void)printf(" %s\n", with ? with : "");
+        }
+    }
+    return 0;
+}
+
 static int servers_list(const struct catalogue *catalogue)
 {
     json_t *servers = catalogue->servers;
@@ -114,7 +144,10 @@ static int servers_list(const struct catalogue *catalogue)
         json_t *entry = json_object_iter_value(at);
         json_t *fields = json_object_get(entry, "fields");
         const char *about = json_string_of(entry, "about");
-        (void)printf("%s: %s\n", json_object_iter_key(at), about ? about : "");
+        (void)printf("%s: %s (", json_object_iter_key(at), about ? about : "");
+        source_print(entry);
+        (void)printf("%s)\n",
+                     json_is_true(json_object_get(entry, "ahead")) ? ", in the template" : "");
         for (void *in = json_object_iter(fields); in; in = json_object_iter_next(fields, in)) {
             (void)printf("    %s: %s\n", json_object_iter_key(in),
                          json_string_value(json_object_iter_value(in)));
@@ -139,6 +172,9 @@ static int run(const struct settings *settings, char **words, int n)
     }
     if (n == 1 && strcmp(words[0], "list") == 0) {
         return servers_list(&catalogue);
+    }
+    if (n == 1 && strcmp(words[0], "ahead") == 0) {
+        return ahead_list(&catalogue);
     }
     (void)fputs(usage, stderr);
     return 2;

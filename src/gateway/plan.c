@@ -1,13 +1,19 @@
 #include "gateway/plan.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/json.h"
 
 #define GITHUB "github/"
+
+enum {
+    PATH_BYTES_MAX = 4096,
+};
 
 const char *plan_kind_name(enum plan_kind kind)
 {
@@ -96,7 +102,9 @@ static int envs_check(json_t *envs, const char *name, struct err *err)
     return 0;
 }
 
-static int fields_check(json_t *server, const char *name, const char *const *known, struct err *err)
+/* `all` is the list of `known` for the sentence. */
+static int fields_check(json_t *server, const char *name, const char *const *known, const char *all,
+                        struct err *err)
 {
     for (void *at = json_object_iter(server); at; at = json_object_iter_next(server, at)) {
         const char *field = json_object_iter_key(at);
@@ -105,7 +113,7 @@ static int fields_check(json_t *server, const char *name, const char *const *kno
             i++;
         }
         if (!known[i]) {
-            return err_set(err, EINVAL, "%s.%.100s is no field of such a server", name, field);
+            return err_set(err, EINVAL, "%s has no field %.40s, but: %s", name, field, all);
         }
     }
     return 0;
@@ -134,16 +142,64 @@ static void source_set(struct plan *plan, const json_t *server)
     plan->program = xstrdup(json_string_of(server, plan->kind == PLAN_COMMAND ? "command" : "run"));
 }
 
-static void known_plan(struct plan *plan, const char *name, const json_t *entry,
-                       const json_t *fields)
+static bool is_program(struct str directory, const char *name)
+{
+    char path[PATH_BYTES_MAX];
+    int n = snprintf(path, sizeof(path), "%.*s/%s", (int)directory.len, directory.at, name);
+
+    return n > 0 && (size_t)n < sizeof(path) && access(path, X_OK) == 0;
+}
+
+static bool is_on_path(const char *name)
+{
+    const char *path = getenv("PATH");
+    struct str rest = str_of(path ? path : ""), directory;
+
+    while (str_split(&rest, ':', &directory)) {
+        if (directory.len && is_program(directory, name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A server that npm and PyPI do not have runs when the template has its program. Otherwise the
+ * sentence says what to do. */
+static int source_check(const char *name, const json_t *entry, struct err *err)
+{
+    const char *repository = json_string_of(entry, "repository");
+    const char *command = json_string_of(entry, "command");
+
+    if (!repository || (command && is_on_path(command))) {
+        return 0;
+    }
+    if (command) {
+        return err_set(err, ENOENT,
+                       "%s needs the program %s, which npm and PyPI do not have: put it on the "
+                       "PATH of a template of your own (source: github.com/%s)",
+                       name, command, repository);
+    }
+    return err_set(err, ENOENT,
+                   "%s is known as a Docker image alone, not from npm or PyPI: give its "
+                   "repository as \"github/%s\", with installCmd and runCmd",
+                   name, repository);
+}
+
+static int known_plan(struct plan *plan, const char *name, const json_t *entry,
+                      const json_t *fields, struct err *err)
 {
     const char *prefix = json_string_of(entry, "prefix");
+    int r = source_check(name, entry, err);
 
+    if (r < 0) {
+        return r;
+    }
     plan->name = xstrdup(name);
     plan->prefix = xstrdup(prefix ? prefix : name);
     source_set(plan, entry);
     plan->args = catalogue_args(entry, fields);
     plan->env = catalogue_env(entry, fields);
+    return 0;
 }
 
 static int own_plan(struct plan *plan, const char *name, json_t *server, struct err *err)
@@ -170,7 +226,7 @@ static int own_plan(struct plan *plan, const char *name, json_t *server, struct 
     for (size_t i = 0; i < 5 && r == 0; i++) {
         r = string_check(server, name, known[i], false, err);
     }
-    r = r == 0 ? fields_check(server, name, known, err) : r;
+    r = r == 0 ? fields_check(server, name, known, "npm pypi command run with args envs", err) : r;
     r = r == 0 ? args_check(json_object_get(server, "args"), name, err) : r;
     r = r == 0 ? envs_check(json_object_get(server, "envs"), name, err) : r;
     if (r < 0) {
@@ -200,7 +256,7 @@ static int github_plan(struct plan *plan, const char *name, json_t *server, stru
     if (!is_repository(str_of(name))) {
         return err_set(err, EINVAL, "%.100s is no repository: github/<owner>/<name>", name);
     }
-    int r = fields_check(server, name, known, err);
+    int r = fields_check(server, name, known, "runCmd installCmd envs", err);
     r = r == 0 ? string_check(server, name, run, true, err) : r;
     r = r == 0 ? string_check(server, name, install, false, err) : r;
     r = r == 0 ? envs_check(json_object_get(server, "envs"), name, err) : r;
@@ -245,10 +301,7 @@ static int plan_read(struct plan *plan, const char *name, json_t *server,
         return own_plan(plan, name, server, err);
     }
     int r = catalogue_check(entry, name, server, err);
-    if (r == 0) {
-        known_plan(plan, name, entry, server);
-    }
-    return r;
+    return r == 0 ? known_plan(plan, name, entry, server, err) : r;
 }
 
 static int object_read(struct str text, json_t **out, struct err *err)
@@ -309,7 +362,10 @@ int plans_pull(char *const *names, size_t n, const struct catalogue *catalogue, 
             return err_set(err, ENOENT, "unknown MCP server %.100s: it is not in the catalogue",
                            names[i]);
         }
-        known_plan(&plans.all[plans.n++], names[i], entry, NULL);
+        int r = known_plan(&plans.all[plans.n++], names[i], entry, NULL, err);
+        if (r < 0) {
+            return r;
+        }
     }
     plans_move(&plans, out);
     return 0;

@@ -79,14 +79,23 @@ must_check int image_store_new(const struct image_options *options, const struct
 /* Every resolve under way must have ended or been cancelled. The loop must run once more. */
 void image_store_free(struct image_store *store);
 
-/* The template of this machine that stands for an image by the operator's map, or NULL. The
- * pointer is the store's, until it is asked again. */
+/* The template of this machine that stands for an image by the operator's map, or NULL; behind a
+ * '+', what is added to it. The pointer is the store's, until it is asked again. */
 const char *image_mapped(struct image_store *store, struct str reference);
 
-/* Well-known names, so that a machine without a registry builds what most templates begin with. */
+/* Well-known names, so that a machine without a registry builds what most templates begin with. A
+ * tag is here only when `base` has that version, or when it names none: a pattern without a
+ * template, which comes first, is for images of another system. "+node" stands for the version of
+ * Node that the tag names (build/stand_in.h). */
+#define IMAGE_BASE_IS "Debian 13 with Python 3.13 and Node 20"
 #define IMAGE_MAP_DEFAULT                                                                          \
-    "ubuntu:*=base,debian:*=base,python:*=base,node:*=base,buildpack-deps:*=base,e2bdev/base:*="   \
-    "base,debootstrap:trixie=base,e2bdev/code-interpreter:*=code-interpreter-v1"
+    "*alpine*=,*bookworm*=,*bullseye*=,*buster*=,*jammy*=,*noble*=,"                               \
+    "debian:latest=base,debian:stable*=base,debian:trixie*=base,debian:13=base,debian:13-*=base,"  \
+    "ubuntu:latest=base,buildpack-deps:latest=base,buildpack-deps:stable*=base,"                   \
+    "buildpack-deps:trixie*=base,"                                                                 \
+    "python:latest=base,python:slim*=base,python:trixie*=base,python:3=base,python:3-*=base,"      \
+    "python:3.13=base,python:3.13-*=base,node:*=base+node,"                                        \
+    "e2bdev/base:*=base,debootstrap:trixie=base,e2bdev/code-interpreter:*=code-interpreter-v1"
 
 /* ---- one image ---- */
 

@@ -13,7 +13,7 @@ from harbor.models.task.config import EnvironmentConfig, NetworkMode, NetworkPol
 from harbor.models.trial.paths import TrialPaths
 from steps import async_step, run
 
-DOCKERFILE = """FROM ubuntu:24.04
+DOCKERFILE = """FROM debian:13
 WORKDIR /app
 ENV TASK=hello
 COPY data.txt /app/data.txt
@@ -105,7 +105,7 @@ async def again(environment):
 def write_task(place, name, solution):
     files = {
         "task.toml": TASK, "instruction.md": "Write hello into /app/out.txt.\n",
-        "environment/Dockerfile": f"FROM ubuntu:24.04\nWORKDIR /app\nENV RUN_BY={os.environ['CLIENT_NAME']}\n",
+        "environment/Dockerfile": f"FROM debian:13\nWORKDIR /app\nENV RUN_BY={os.environ['CLIENT_NAME']}\n",
         "solution/solve.sh": f"#!/bin/bash\n{solution}\n", "tests/test.sh": VERIFIER}
     for path, text in files.items():
         target = place / "tasks" / name / path

@@ -25,7 +25,7 @@ FAIL_AT_E2B = {
     "test_exec_timeout_not_raised_on_fast_signal_death", "test_read_file_not_allowed",
     "test_write_binary_file_without_permissions", "test_write_text_file_without_permissions"}
 
-DOCKERFILE = """FROM python:3.12
+DOCKERFILE = """FROM python:3.13
 RUN echo secret-42 > /srv/answer
 """
 

@@ -64,7 +64,7 @@ async def policy(runtime):
 
 
 async def main():
-    config = E2BConfig(image="python:3.11-slim", cpu=1, memory=0.5, creates_per_sec=None, allow=["example.com"])
+    config = E2BConfig(image="python:3.13-slim", cpu=1, memory=0.5, creates_per_sec=None, allow=["example.com"])
     runtime = E2BRuntime(config, name=os.environ["CLIENT_NAME"])
     if not await async_step("template from an image, start for a day", runtime.start):
         return

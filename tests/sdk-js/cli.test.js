@@ -87,6 +87,20 @@ test('a template that does not build fails the command', async () => {
   assert.match(stdout + stderr, /exit status 5/)
 })
 
+// The tool itself ends here, whatever the server: building by `docker push` is gone from it.
+test('template build of the tool says that it is over, and asks nothing', async () => {
+  const { code, stdout } = await e2b('template', 'build')
+  assert.equal(code, 1)
+  assert.match(stdout, /v1 build system which is now deprecated/)
+})
+
+test('a Dockerfile of several stages is refused by the tool', async () => {
+  fs.writeFileSync(path.join(project, 'stages.Dockerfile'), 'FROM debian:13 AS a\nFROM debian:13\nCOPY --from=a /x /y\n')
+  const { code, stdout, stderr } = await e2b('template', 'create', fresh(), '-d', 'stages.Dockerfile')
+  assert.notEqual(code, 0)
+  assert.match(stdout + stderr, /Multi-stage Dockerfiles are not supported/)
+})
+
 test('a sandbox is listed, used and killed', async () => {
   const id = await detached('base')
   assert.equal(await stateOf(id), 'running')

@@ -1,6 +1,7 @@
 // The SDK's `mcp` option: real MCP servers from npm in one gateway, asked by the official MCP client.
 
 import assert from 'node:assert/strict'
+import fs from 'node:fs'
 import { test } from 'node:test'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
@@ -55,4 +56,35 @@ test('a server that is not in the catalogue', async () => {
     Sandbox.create({ mcp: { invalid_server: {} } }),
     /Failed to start MCP gateway: mcp-gateway: unknown MCP server invalid_server/
   )
+})
+
+// ---- the types ----
+
+const KINDS = { string: ['string'], number: ['integer', 'number'], boolean: ['boolean'], 'string[]': ['strings'] }
+
+// The members of an interface in the SDK's declarations: { name: [type, whether it may be left out] }.
+function members(declarations, name) {
+  const begin = declarations.match(new RegExp(`^interface ${name.replace('$', '\\$')} \\{`, 'm'))
+  const rest = declarations.slice(begin.index + begin[0].length)
+  const body = rest.startsWith('}') ? '' : rest.slice(0, rest.indexOf('\n}'))
+  const lines = body.replace(/\/\*.*?\*\//gs, '').matchAll(/^ {2}'?([\w-]+)'?(\??): (.*);$/gm)
+  return Object.fromEntries([...lines].map(([, field, optional, type]) => [field, [type, optional === '?']]))
+}
+
+test('the catalogue has every server and every field of the types', () => {
+  const read = (path) => fs.readFileSync(new URL(path, import.meta.url), 'utf8')
+  const declarations = read('node_modules/e2b/dist/index.d.ts')
+  const catalogue = JSON.parse(read('../../templates/mcp-gateway/catalogue.json'))
+  const servers = Object.entries(members(declarations, 'McpServer'))
+  assert.ok(servers.length >= 265)
+  for (const [server, [type]] of servers) {
+    const fields = members(declarations, type)
+    const ours = catalogue[server]?.fields ?? {}
+    assert.ok(catalogue[server], server)
+    assert.deepEqual(Object.keys(ours).sort(), Object.keys(fields).sort(), server)
+    for (const [field, [kind, optional]] of Object.entries(fields)) {
+      assert.ok(KINDS[kind].includes(ours[field].replace('?', '')), `${server}.${field}`)
+      assert.ok(ours[field].endsWith('?') || !optional, `${server}.${field}`)
+    }
+  }
 })

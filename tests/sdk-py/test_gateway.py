@@ -1,5 +1,7 @@
 """The SDK's `mcp` option: real MCP servers from npm and PyPI in one gateway, asked by the official MCP client."""
 
+import json
+import shlex
 import uuid
 from contextlib import asynccontextmanager
 
@@ -106,6 +108,17 @@ async def test_inside_the_sandbox_it_is_on_localhost(sandbox):
     assert sandbox.commands.run(command).stdout == "400"  # there, and asks for a session
 
 
+def test_a_server_at_an_address_is_reached_through_mcp_remote(sandbox):
+    """As the catalogue does it for servers of the internet; here the address is that of the gateway itself."""
+    header = f"Authorization: Bearer {sandbox.get_mcp_token()}"
+    words = ["http://localhost:50005/mcp", "--transport", "http-only", "--allow-http", "--header", header]
+    config = json.dumps({"far": {"npm": "mcp-remote", "args": words}})
+    places = "--listen 127.0.0.1:50006 --token-file /tmp/far.token --log /tmp/far.log"
+    sandbox.commands.run(f"mcp-gateway --config {shlex.quote(config)} {places}", user="root", timeout=TIMEOUT_S)
+    log = sandbox.files.read("/tmp/far.log", user="root")
+    assert "installing" not in log and "far: up, with" in log
+
+
 def test_the_token_is_found_again_by_another_client(sandbox):
     again = Sandbox.connect(sandbox.sandbox_id)
     assert again.get_mcp_token() == sandbox.get_mcp_token()
@@ -127,9 +140,21 @@ async def test_it_goes_on_after_a_pause(sandbox):
         assert text_of(await client.call_tool("everything-echo", {"message": "after"})) == "Echo: after"
 
 
+def test_servers_of_the_template_need_no_network(gateway_template):
+    """Their packages are in the template: nothing is installed."""
+    servers = {"filesystem": {"paths": ["/home/user"]}, "memory": {}, "time": {}}
+    with Sandbox.create(mcp=servers, allow_internet_access=False, timeout=TIMEOUT_S) as sandbox:
+        log = sandbox.files.read("/var/log/mcp-gateway/gateway.log", user="root")
+    assert "installing" not in log
+    assert all(f"{name}: up, with" in log for name in servers)
+
+
 FAILURES = {
     "unknown": ({"invalid_server": {}}, "unknown MCP server invalid_server"),
     "a field": ({"filesystem": {}}, "filesystem.paths is needed"),
+    "a wrong field": ({"slack": {"token": "x"}}, "slack has no field token, but: botToken"),
+    "no package": ({"githubOfficial": {"githubPersonalAccessToken": "x"}},
+                   "githubOfficial needs the program github-mcp-server"),
     "failing": ({"bad": {"command": "sh", "args": ["-c", "echo no license >&2; exit 3"]}},
                 "the MCP server bad ended with status 3; it wrote:\nno license"),
 }  # fmt: skip

@@ -78,7 +78,7 @@ BAD = {
     "a missing field": ({"filesystem": {}}, "filesystem.paths is needed"),
     "an empty field": ({"exa": {"apiKey": ""}}, "exa.apiKey is needed"),
     "a wrong type": ({"filesystem": {"paths": "/"}}, "filesystem.paths must be an array of strings"),
-    "an unknown field": ({"memory": {"size": 1}}, "memory.size is no field of this server"),
+    "an unknown field": ({"memory": {"size": 1}}, "memory has no field size, and no other"),
     "a name of the catalogue": ({"memory": {"npm": "mine"}}, "memory is a name of the catalogue and takes no npm"),
     "a strange name": ({"../x": {"command": "true"}}, "../x is no name of a server"),
     "two sources": ({"x": {"npm": "a", "command": "b"}}, "x may give one of npm, pypi and command"),

@@ -65,7 +65,9 @@ def images():
 
 @pytest.fixture(scope="module")
 def daemon(images):
-    with running("--registry-local", "true", "--image-dir", str(images)) as daemon:
+    # Images without a registry in their name are asked for where nobody is.
+    settings = ["--registry-local", "true", "--registry-mirror", "127.0.0.1:1", "--image-dir", str(images)]
+    with running(*settings) as daemon:
         yield daemon
 
 
@@ -180,16 +182,47 @@ def test_images_of_this_machine_s_disk(daemon, images, image):
         build(daemon, "oci:/etc:v1")
 
 
-def test_a_well_known_name_needs_no_registry(daemon):
+def build_here(daemon, image, command):
+    """Builds from a name without a registry, and runs a command in a sandbox: its output, and the build's log."""
     alias = f"t-{uuid.uuid4().hex[:8]}"
     log = []
     Template.build(
-        Template().from_image("python:3.12").run_cmd("python3 --version"),
-        alias,
-        on_build_logs=lambda line: log.append(line.message),
-        **only_api(daemon),
+        Template().from_image(image), alias, on_build_logs=lambda line: log.append(line.message), **only_api(daemon)
     )
-    assert any("base" in line and "python:3.12" in line for line in log), log
+    with Sandbox.create(alias, **daemon.sdk) as sandbox:
+        return sandbox.commands.run(command).stdout, [line for line in log if line.startswith("[")]
+
+
+@pytest.mark.parametrize(
+    "image, command, version",
+    [
+        ("python:3.13-slim", "python3 --version", "Python 3.13."),
+        ("python", "python3 --version", "Python 3.13."),
+        ("debian:13", "cat /etc/debian_version", "13."),
+        ("node:20", "node --version", "v20."),
+    ],
+)
+def test_a_well_known_name_needs_no_registry(daemon, image, command, version):
+    said, log = build_here(daemon, image, command)
+    assert said.startswith(version)
+    assert f"STAND-IN: {image} is not fetched; the template base of this machine stands for it" in log[0], log
+
+
+def test_the_version_of_node_comes_from_npm(daemon):
+    said, log = build_here(daemon, "node:22-slim", "node --version; npm --version; yarn --version")
+    assert [line.split(".")[0] for line in said.split()] == ["v22", "10", "1"]
+    assert "STAND-IN: node:22-slim" in log[0] and "with Node 22 from npm" in log[0], log
+
+
+@pytest.mark.parametrize(
+    "image, instead",
+    [("python:3.12-slim", "use python:3.13-slim"), ("ubuntu:22.04", "use debian:13"), ("debian:12", "use debian:13")],
+)
+def test_another_version_is_refused_with_what_there_is(daemon, image, instead):
+    with pytest.raises(BuildException, match="cannot be reached") as failed:
+        build_here(daemon, image, "true")
+    assert "Without a registry this machine has Debian 13 with Python 3.13 and Node 20" in str(failed.value)
+    assert instead in str(failed.value)
 
 
 def test_what_is_wrong_with_an_image_is_the_build_s_reason(daemon, registry):

@@ -2,8 +2,10 @@
 machine the time to make it again."""
 
 import json
+import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -90,3 +92,16 @@ def test_what_the_interpreter_lists_is_locked():
         asked = json.loads((folder / "package.json").read_text())["dependencies"]
         assert {one: lock[f"node_modules/{one}"]["version"] for one in asked} == asked
         assert not [one for one, about in lock.items() if "resolved" in about]
+
+
+def test_the_servers_packages_follow_from_what_is_installed_ahead(templates, monkeypatch):
+    """Another entry of the catalogue, or another text in one, costs nothing."""
+    build = Path(os.environ.get("BUILD", TREE / "build"))
+    monkeypatch.setenv("ATOLL_GATEWAY", str(build / "src/gateway/mcp-gateway"))
+    catalogue = "mcp-gateway/catalogue.json"
+    before = name(templates, "mcp-gateway-packages")
+    change(templates, catalogue, '"The time, and its zones"', '"The time"')
+    change(templates, catalogue, "{", '{\n  "another": {"about": "x", "npm": "another"},')
+    assert name(templates, "mcp-gateway-packages") == before
+    change(templates, catalogue, '"pypi": "mcp-server-time"', '"pypi": "mcp-server-time==1"')
+    assert name(templates, "mcp-gateway-packages") != before

@@ -100,6 +100,43 @@ static void entrypoint_takes_cmd(void)
     CHECK_STR(file.ready, "a 'b c'");
 }
 
+/* "name number from copies base" of a stage before the last. */
+static const char *stage(size_t index)
+{
+    static char out[256];
+    const json_t *one = json_array_get(file.stages, index), *source;
+    size_t i, n = (size_t)snprintf(out, sizeof(out), "%s %lld %s",
+                                   json_string_value(json_object_get(one, "name")),
+                                   json_integer_value(json_object_get(one, "number")),
+                                   json_string_value(json_object_get(one, "from")));
+
+    json_array_foreach (json_object_get(one, "copies"), i, source) {
+        n += (size_t)snprintf(out + n, sizeof(out) - n, " %s", json_string_value(source));
+    }
+    (void)snprintf(out + n, sizeof(out) - n, "%s",
+                   json_is_true(json_object_get(one, "base")) ? " base" : "");
+    return out;
+}
+
+static void stages_are_kept_apart(void)
+{
+    CHECK_INT(parse("ARG V=13\nFROM debian:$V AS build\nENV A=1\nRUN make\nCMD a\n"
+                    "FROM build as test\nRUN check\n"
+                    "FROM debian:$V\nCOPY --from=build --chown=u /out/app /out/*.so /app/\n"
+                    "COPY --from=1 log /log\nCOPY --from=busybox:1 /bin/sh /x"),
+              0);
+    CHECK_INT(json_array_size(file.stages), 3);
+    CHECK_STR(stage(0), "build 0 debian:13 out/app out/*.so base");
+    CHECK_STR(stage(1), "test 1 stage:0 log");
+    CHECK_STR(stage(2), "busybox:1 -1 busybox:1 bin/sh");
+    CHECK_STR(file.from, "debian:13");
+    CHECK_STR(step(0), "COPY out/app|/app/|u|");
+    CHECK_STR(step(2), "COPY log|/log||");
+    CHECK_INT(json_integer_value(json_object_get(json_array_get(file.steps, 4), "stage")), 1);
+    CHECK_INT(json_integer_value(json_object_get(json_array_get(file.steps, 3), "copy")), 1);
+    CHECK(!file.start);
+}
+
 static void what_means_nothing_is_noted(void)
 {
     CHECK_INT(parse("FROM a\nEXPOSE 80\nLABEL a=b\nVOLUME /x"), 0);
@@ -116,9 +153,11 @@ static void what_cannot_be_built_is_refused_by_line(void)
         {"", "the Dockerfile is empty, too long, or not UTF-8"},
         {"# nothing", "the Dockerfile has no FROM"},
         {"RUN x", "line 1: FROM must come first"},
-        {"FROM a\nFROM b", "line 2: a Dockerfile of more than one stage cannot be built"},
+        {"FROM a b", "line 1: FROM takes an image, and AS with a name"},
+        {"FROM a AS x\nFROM b\nCOPY --from=x / /y",
+         "line 3: COPY --from of a whole root is not supported: name directories"},
         {"FROM", "line 1: FROM names no image"},
-        {"FROM a\n\nCOPY --from=b /x /y", "line 3: --from is not supported"},
+        {"FROM a\n\nCOPY --from= /x /y", "line 3: --from names no stage"},
         {"FROM a\nCOPY x", "line 2: COPY needs a source and a target"},
         {"FROM a\nADD http://x /y", "line 2: ADD of a URL is not supported: use RUN with curl"},
         {"FROM a\nADD x.tar.gz /y",
@@ -167,6 +206,7 @@ int main(void)
         {"variables are put in where Docker does", variables_are_put_in_where_docker_does},
         {"build args win", build_args_win},
         {"ENTRYPOINT takes CMD", entrypoint_takes_cmd},
+        {"stages are kept apart", stages_are_kept_apart},
         {"what means nothing is noted", what_means_nothing_is_noted},
         {"what cannot be built is refused by line", what_cannot_be_built_is_refused_by_line},
         {".dockerignore leaves out what it names", dockerignore_leaves_out_what_it_names},

@@ -111,9 +111,11 @@ static const char *mapped(const char *map, const char *name)
 
 static void the_map_takes_the_first_pattern_that_fits(void)
 {
-    CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "ubuntu:22.04"), "base");
     CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "ubuntu"), "base");
-    CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "docker.io/library/python:3.12-slim"), "base");
+    CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "docker.io/library/python:3.13-slim"), "base");
+    CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "python"), "base");
+    CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "debian:stable-slim"), "base");
+    CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "node:22-slim"), "base+node");
     CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "e2bdev/base"), "base");
     CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "e2bdev/code-interpreter:latest"), "code-interpreter-v1");
     CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "ghcr.io/ubuntu:22.04"), "nothing");
@@ -125,6 +127,20 @@ static void the_map_takes_the_first_pattern_that_fits(void)
     CHECK_STR(mapped("*a*b*=x", "zzazzbzz:1"), "x");
     CHECK_STR(mapped("*a*b*c=x", "zzazzbzz:1"), "nothing");
     CHECK_STR(mapped("", "node"), "nothing");
+}
+
+/* A stand-in of another version would be taken for the image. */
+static void another_version_has_no_stand_in(void)
+{
+    static const char *const names[] = {
+        "python:3.12-slim", "python:3.12", "python:3.13.1", "python:2",       "python:3.13-alpine",
+        "python:3.1",       "debian:12",   "ubuntu:22.04",  "ubuntu:24.04",   "debian:bookworm",
+        "node:22-alpine",   "debian:130",  "python:3.130",  "node:20-buster", "python:3-bullseye",
+    };
+
+    for (size_t i = 0; i < countof(names); i++) {
+        CHECK_THAT(strcmp(mapped(IMAGE_MAP_DEFAULT, names[i]), "nothing") == 0, "%s", names[i]);
+    }
 }
 
 static void a_map_that_cannot_be_read_is_refused(void)
@@ -419,6 +435,7 @@ int main(void)
         {"what names no image is refused", what_names_no_image_is_refused},
         {"paths of this machine are names too", paths_of_this_machine_are_names_too},
         {"the map takes the first pattern that fits", the_map_takes_the_first_pattern_that_fits},
+        {"another version has no stand-in", another_version_has_no_stand_in},
         {"a map that cannot be read is refused", a_map_that_cannot_be_read_is_refused},
         {"challenges are read", challenges_are_read},
         {"challenges that make no sense are refused", challenges_that_make_no_sense_are_refused},
