@@ -37,7 +37,7 @@ def free_port():
 
 def qemu(accelerator, *words):
     return [
-        *("nice", "-n", "5", "qemu-system-x86_64", "-accel", accelerator, "-smp", "2"),
+        *("qemu-system-x86_64", "-accel", accelerator, "-smp", "2"),
         *("-cpu", "max,-la57" if accelerator.startswith("tcg") else "host"),
         *("-m", str(MEMORY_MB), "-display", "none", "-monitor", "none", "-no-user-config", "-nodefaults"),
         *words,
@@ -171,9 +171,11 @@ class Machine:
         return self.ended()
 
     def power_off(self):
+        """Returns after how many seconds it was off, and what its disk says."""
+        began = time.monotonic()
         self.ssh("systemctl poweroff", check=False)
         self.process.wait(timeout=BOOT_S)
-        return self.ended()
+        return time.monotonic() - began, self.ended()
 
     def ended(self):
         self.process.wait()
