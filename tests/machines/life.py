@@ -278,17 +278,19 @@ class Life:
 
     def cut(self, number):
         seed = self.seed + number
-        before = cuts.pool(self.machine)
-        row = cuts.round_of(self.machine, self.smoke, seed, before, self.wait_ready)
+        row = cuts.round_of(self.machine, self.smoke, seed, self.empty, self.wait_ready)
         self.rounds.append(row)
+        if row["faults"]:
+            self.empty = cuts.pool(self.machine)
         assert not row["faults"], "; ".join(row["faults"])
         told = ", ".join(row["acknowledged"]) or "nothing"
         return f"seed {seed}: acknowledged {told}; {row['disk']}; {row['proven']} proven; {row['seconds']}"
 
     def clear(self):
-        """The rounds begin with an empty table."""
+        """The rounds begin with an empty table, and each leaves it so."""
         self.kept = {}
         cuts.Look(self.smoke, self.machine, cuts.Ledger()).clear(cuts.pool(self.machine))
+        self.empty = cuts.pool(self.machine)
 
     def removed(self):
         self.machine.ssh(f"mkdir -p {SAFE} && ln /var/cache/atoll/templates/*.tar.zst {SAFE}")

@@ -118,7 +118,7 @@ class Machine:
             [
                 *("ssh", "-i", self.image / "id", "-p", str(self.ssh_port), "-o", "BatchMode=yes"),
                 *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"),
-                *("-o", "ConnectTimeout=30", "root@127.0.0.1", command),
+                *("-o", "ConnectTimeout=30", "-o", "KexAlgorithms=curve25519-sha256", "root@127.0.0.1", command),
             ],
             stdin=options.pop("stdin", subprocess.DEVNULL),
             stdout=subprocess.PIPE,
