@@ -89,6 +89,16 @@ def table(runs):
     return "\n".join(lines) + "\n"
 
 
+def stopped(runs):
+    """A sentence for each run that did not come to its end."""
+    return "".join(
+        f"The run on Debian {run['release']} was stopped after the step \"{run['steps'][-1]['name']}\": what it says of later "
+        "steps is that they were not tried.\n\n"
+        for run in runs
+        if not any(step["name"] == "power off" for step in run["steps"])
+    )
+
+
 def tally(words):
     return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)) or "nothing"
 
@@ -110,7 +120,7 @@ def rounds(runs):
 
 def write(store, page):
     runs = results(store)
-    found = table(runs) + CUTS + rounds(runs) if runs else "No whole run is on record yet.\n"
+    found = stopped(runs) + table(runs) + CUTS + rounds(runs) if runs else "No whole run is on record yet.\n"
     Path(page).write_text(HEAD + found)
 
 
