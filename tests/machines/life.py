@@ -31,7 +31,8 @@ from world import Authority, Names, Web  # noqa: E402
 
 READY_S = 3600  # the first start unpacks the base template
 OUTSIDE = "10.0.2.2"  # this machine's loopback, as the other one sees it
-DOWN_S_MAX = 75  # systemd waits 90 s for a process that does not end
+PATIENCE_S = 1800  # of the machine's systemd with a process that does not end: 90 s could be a slow machine's shutdown
+DOWN_S_MAX = 900
 SAFE = "/root/templates"  # where no purge looks for them
 # The unit of the last commit without a tag filters the keeper's system calls, and a filtered keeper saves no memory.
 UNFILTERED = "RestrictAddressFamilies=\\nLockPersonality=no\\nProtectClock=no\\nProtectKernelLogs=no\\nRestrictRealtime=no\\n"
@@ -110,11 +111,17 @@ class Life:
         ask = "uname -r; systemctl --version | head -1; stat -fc %T /sys/fs/cgroup; . /etc/os-release; echo $PRETTY_NAME; cat /etc/debian_version"
         kernel, systemd, groups, name, version = self.machine.ssh(ask).stdout.splitlines()
         assert groups == "cgroup2fs", f"/sys/fs/cgroup is {groups}"
+        self.be_patient()
         self.about = {
             "kernel": kernel, "systemd": systemd.split()[1], "cgroups": "v2 alone", "name": name, "version": version,
             "processor": "KVM" if accelerator(self.image / "vmlinuz") == "kvm" else "TCG",
         }  # fmt: skip
         return f"{name}, Linux {kernel}, systemd {systemd.split()[1]}, cgroup v2 alone"
+
+    def be_patient(self):
+        conf = "/etc/systemd/system.conf.d"
+        text = f"[Manager]\\nDefaultTimeoutStopSec={PATIENCE_S}\\n"
+        self.machine.ssh(f"mkdir -p {conf} && printf '{text}' >{conf}/patience.conf && systemctl daemon-reexec")
 
     def apt(self, words, check=True):
         return self.machine.ssh(f"{APT} {words} 2>&1", check)
@@ -341,6 +348,7 @@ class Life:
         for step in self.steps:
             self.say(f"ok  {step['name']} ({step['seconds']} s): {step['sentence']}")
         self.machine.start(seed=self.seed)
+        self.be_patient()
         self.wait_ready()
         return True
 
