@@ -49,7 +49,8 @@ def keep(result, store):
     for row in new["rounds"]:
         row["commit"] = new["commit"]
     if old:
-        new["rounds"] = old["rounds"] + new["rounds"]
+        fresh = {(row["seed"], row["commit"]) for row in new["rounds"]}
+        new["rounds"] = [row for row in old["rounds"] if (row["seed"], row["commit"]) not in fresh] + new["rounds"]
         if not any(step["name"] == "reboot" for step in new["steps"]):  # cuts alone
             cuts = [step for step in new["steps"] if step["name"].startswith("power cut")]
             old["rounds"], old["last"] = new["rounds"], cuts
