@@ -15,20 +15,30 @@
 #include "base/text.h"
 #include "build/internal.h"
 
-/* Authorities that a step left in /usr/local/share/ca-certificates are put into the bundle. The old
- * one goes first: layers count their files each for itself, so a new file may have the number of
- * one below it, and mv takes the two for one. Anyone may write below /usr/local. What is open
- * already is left alone: a changed mode would copy the file into this layer. Debian's modules for
- * Python are left out: open_local in templates/recipe.sh says why. An image whose `find` is missing
- * or knows less is no Debian.
+/* Authorities that a step left in /usr/local/share/ca-certificates are put into the bundle, and
+ * those that it removed are taken out, whose links lead nowhere. Else the bundle is left alone: to
+ * make it takes hundreds of processes, minutes on a slow machine. The old one goes first: layers
+ * count their files each for itself, so a new file may have the number of one below it, and mv
+ * takes the two for one. Anyone may write below /usr/local. What is open already is left alone: a
+ * changed mode would copy the file into this layer. Debian's modules for Python are left out:
+ * open_local in templates/recipe.sh says why. An image whose `find` is missing or knows less is no
+ * Debian.
  */
 static const char finalize_script[] =
     "set -e\n"
     "printf 'ENV_ID=%s\\nTEMPLATE_ID=%s\\nBUILD_ID=%s\\n' \"$1\" \"$1\" \"$2\" >/.e2b\n"
     "mkdir -p /code && chmod 777 /code\n"
-    "if command -v update-ca-certificates >/dev/null &&\n"
-    "   [ -n \"$(ls -A /usr/local/share/ca-certificates 2>/dev/null)\" ]; then\n"
-    "  rm -f /etc/ssl/certs/ca-certificates.crt\n"
+    "bundle=/etc/ssl/certs/ca-certificates.crt added=/usr/local/share/ca-certificates\n"
+    "authorities_changed() {\n"
+    "  [ -n \"$(find -L /etc/ssl/certs -type l 2>/dev/null)\" ] ||\n"
+    "    find $added -name '*.crt' -exec cat {} + 2>/dev/null | if [ -s $bundle ]; then\n"
+    "      grep -qvxFf $bundle\n"
+    "    else\n"
+    "      grep -q .\n"
+    "    fi\n"
+    "}\n"
+    "if command -v update-ca-certificates >/dev/null && authorities_changed; then\n"
+    "  rm -f $bundle\n"
     "  update-ca-certificates >/dev/null\n"
     "fi\n"
     "if cd /usr/local 2>/dev/null; then\n"

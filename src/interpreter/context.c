@@ -41,6 +41,7 @@ struct context {
     char language[SPEC_NAME_LEN_MAX + 1];
     char *cwd;
     const char *run_dir;
+    int start_s_max;
     struct kernel *kernel;
     enum context_state state;
     struct execution *queue;
@@ -59,6 +60,7 @@ struct context {
 };
 
 static void start(struct context *c);
+static void start_limit(struct context *c);
 static void next(struct context *c);
 
 /* ---- what is told ---- */
@@ -240,14 +242,31 @@ static const struct kernel_events events = {
 
 /* ---- the kernel's life ---- */
 
+static bool is_awaited(const struct context *c)
+{
+    return c->queue || c->waiters;
+}
+
+/* A start that nobody waits for may take its time: the machine may be slow, and would be as slow
+ * with the next. */
 static void on_start_late(uv_timer_t *timer)
 {
     struct context *c = container_of(timer, struct context, timer);
     char why[WHY_BYTES_MAX];
 
     (void)snprintf(why, sizeof(why), "The %s kernel was not ready after %d s", c->language,
-                   KERNEL_START_MS_MAX / 1000);
+                   c->start_s_max);
+    if (!is_awaited(c)) {
+        log_info("context %s: %s; nobody waits for it, so it has more time", c->id, why);
+        start_limit(c);
+        return;
+    }
     start_failed(c, why, STR(""));
+}
+
+static void start_limit(struct context *c)
+{
+    (void)uv_timer_start(&c->timer, on_start_late, (uint64_t)c->start_s_max * 1000, 0);
 }
 
 /* A failure is told from the loop, like every other event. */
@@ -276,7 +295,7 @@ static void start(struct context *c)
     if (kernel_start(&options, &c->kernel, &c->start_err) < 0) {
         (void)uv_timer_start(&c->timer, on_start_failed, 0, 0);
     } else {
-        (void)uv_timer_start(&c->timer, on_start_late, KERNEL_START_MS_MAX, 0);
+        start_limit(c);
     }
 }
 
@@ -343,6 +362,9 @@ bool context_is_full(const struct context *c)
 
 void context_submit(struct context *c, struct execution *e)
 {
+    if (c->state == CONTEXT_STARTING && c->kernel && !is_awaited(c)) {
+        start_limit(c);
+    }
     e->context = c;
     DL_APPEND(c->queue, e);
     c->queued++;
@@ -403,6 +425,7 @@ struct context *context_new(const struct context_options *options)
         .spec = options->spec,
         .cwd = xstrdup(options->cwd),
         .run_dir = options->run_dir,
+        .start_s_max = options->start_s_max,
     };
     id_uuid(c->id);
     (void)str_copy(c->language, sizeof(c->language), str_of(options->language));

@@ -5,8 +5,9 @@
  *
  * The kernel is started with the context. One that dies takes the cell it was running with it,
  * which is told, and is started again; one that dies before it is ready is started again when it is
- * next needed. A client that leaves has its cell interrupted; a cell that goes on nevertheless is
- * ended with its kernel as soon as another cell waits (INTERRUPT_MS_MAX).
+ * next needed. A start has a limit as long as somebody waits for it. A client that leaves has its
+ * cell interrupted; a cell that goes on nevertheless is ended with its kernel as soon as another
+ * cell waits (INTERRUPT_MS_MAX).
  */
 #ifndef INTERPRETER_CONTEXT_H
 #define INTERPRETER_CONTEXT_H
@@ -21,7 +22,6 @@
 
 enum {
     CONTEXT_QUEUE_MAX = 256,
-    KERNEL_START_MS_MAX = 60 * 1000,
     INTERRUPT_AFTER_MS =
         50, /* from a run's start: a kernel may not be ready for a signal earlier */
     INTERRUPT_AGAIN_MS = 500,
@@ -37,6 +37,7 @@ struct context_options {
     const char *language;
     const char *cwd;
     const char *run_dir;
+    int start_s_max; /* for a start that somebody waits for */
 };
 
 struct context *context_new(const struct context_options *options);

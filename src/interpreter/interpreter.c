@@ -71,6 +71,7 @@ static int context_make(struct interpreter *in, struct str language_text, const 
         .language = language,
         .cwd = cwd,
         .run_dir = in->options.run_dir,
+        .start_s_max = in->options.start_s_max,
     };
     if (in->n == CONTEXTS_MAX) {
         return err_set(err, EAGAIN, "There are %d contexts already; remove one first",

@@ -18,6 +18,7 @@ struct interpreter_options {
     const char *run_dir;      /* for sockets; made when it is not there */
     const char *cwd;          /* of contexts that name none */
     const char *boot_id_file; /* tells one boot of the sandbox from another */
+    int start_s_max;          /* for the start of a kernel that somebody waits for */
     int agent_port;           /* where the sandbox's variables are asked for */
     const char *const
         *warm; /* languages whose kernels are up before they are asked for; NULL ends */

@@ -12,6 +12,7 @@
 #include "interpreter/interpreter.h"
 
 enum {
+    START_S_MAX = 60,
     IDLE_TIMEOUT_MS = 640 * 1000, /* longer than any proxy's in front */
     CONNECTIONS_MAX = 1000,
     ARENAS_MAX = 1,
@@ -21,6 +22,7 @@ enum {
 static const char usage[] =
     "usage: atoll-interpreter [--listen ADDRESS:PORT] [--kernels DIR] [--run DIR] [--cwd DIR]\n"
     "                         [--agent-port PORT] [--boot-id FILE] [--warm LANGUAGE,...]\n"
+    "                         [--start-limit SECONDS]\n"
     "Serves POST /execute and /contexts; --warm names what is started before it is asked for.\n";
 
 struct settings {
@@ -47,10 +49,15 @@ static int warm_read(struct settings *settings, char *list)
 static int arguments_read(int argc, char **argv, struct settings *settings)
 {
     static const struct option names[] = {
-        {"listen", required_argument, NULL, 'l'},     {"kernels", required_argument, NULL, 'k'},
-        {"run", required_argument, NULL, 'r'},        {"cwd", required_argument, NULL, 'c'},
-        {"agent-port", required_argument, NULL, 'a'}, {"warm", required_argument, NULL, 'w'},
-        {"boot-id", required_argument, NULL, 'b'},    {NULL, 0, NULL, 0},
+        {"listen", required_argument, NULL, 'l'},
+        {"kernels", required_argument, NULL, 'k'},
+        {"run", required_argument, NULL, 'r'},
+        {"cwd", required_argument, NULL, 'c'},
+        {"agent-port", required_argument, NULL, 'a'},
+        {"warm", required_argument, NULL, 'w'},
+        {"boot-id", required_argument, NULL, 'b'},
+        {"start-limit", required_argument, NULL, 's'},
+        {NULL, 0, NULL, 0},
     };
     int option, r = 0;
 
@@ -70,6 +77,9 @@ static int arguments_read(int argc, char **argv, struct settings *settings)
             break;
         case 'a':
             settings->options.agent_port = (int)strtol(optarg, NULL, 10);
+            break;
+        case 's':
+            settings->options.start_s_max = (int)strtol(optarg, NULL, 10);
             break;
         case 'b':
             settings->options.boot_id_file = optarg;
@@ -166,6 +176,7 @@ int main(int argc, char **argv)
                 .cwd = "/home/user",
                 .boot_id_file = "/proc/sys/kernel/random/boot_id",
                 .agent_port = 49983,
+                .start_s_max = START_S_MAX,
             },
     };
     struct sigaction ignore = {.sa_handler = SIG_IGN};

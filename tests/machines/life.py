@@ -31,7 +31,8 @@ from world import Authority, Names, Web  # noqa: E402
 
 READY_S = 3600  # the first start unpacks the base template
 OUTSIDE = "10.0.2.2"  # this machine's loopback, as the other one sees it
-DOWN_S_MAX = 75  # systemd waits 90 s for a process that does not end
+PATIENCE_S = 1800  # of the machine's systemd with a process that does not end: 90 s could be a slow machine's shutdown
+DOWN_S_MAX = 900
 SAFE = "/root/templates"  # where no purge looks for them
 # The unit of the last commit without a tag filters the keeper's system calls, and a filtered keeper saves no memory.
 UNFILTERED = "RestrictAddressFamilies=\\nLockPersonality=no\\nProtectClock=no\\nProtectKernelLogs=no\\nRestrictRealtime=no\\n"
@@ -110,11 +111,17 @@ class Life:
         ask = "uname -r; systemctl --version | head -1; stat -fc %T /sys/fs/cgroup; . /etc/os-release; echo $PRETTY_NAME; cat /etc/debian_version"
         kernel, systemd, groups, name, version = self.machine.ssh(ask).stdout.splitlines()
         assert groups == "cgroup2fs", f"/sys/fs/cgroup is {groups}"
+        self.be_patient()
         self.about = {
             "kernel": kernel, "systemd": systemd.split()[1], "cgroups": "v2 alone", "name": name, "version": version,
             "processor": "KVM" if accelerator(self.image / "vmlinuz") == "kvm" else "TCG",
         }  # fmt: skip
         return f"{name}, Linux {kernel}, systemd {systemd.split()[1]}, cgroup v2 alone"
+
+    def be_patient(self):
+        conf = "/etc/systemd/system.conf.d"
+        text = f"[Manager]\\nDefaultTimeoutStopSec={PATIENCE_S}\\n"
+        self.machine.ssh(f"mkdir -p {conf} && printf '{text}' >{conf}/patience.conf && systemctl daemon-reexec")
 
     def apt(self, words, check=True):
         return self.machine.ssh(f"{APT} {words} 2>&1", check)
@@ -257,6 +264,12 @@ class Life:
         self.wait_ready()
         return f"down after {down_s:.0f} s; {self.kept_works(survives=False)}"
 
+    def power_off(self):
+        """After an upgrade a sandbox with the agent of the version before runs, which may ignore SIGTERM."""
+        off_s, disk = self.machine.power_off()
+        assert off_s < DOWN_S_MAX, f"off after {off_s:.0f} s"
+        return f"off after {off_s:.0f} s; {disk}"
+
     def javascript(self):
         tests = ROOT / "tests"
         node = subprocess.run([tests / "sdk-js" / "node"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
@@ -272,17 +285,19 @@ class Life:
 
     def cut(self, number):
         seed = self.seed + number
-        before = cuts.pool(self.machine)
-        row = cuts.round_of(self.machine, self.smoke, seed, before, self.wait_ready)
+        row = cuts.round_of(self.machine, self.smoke, seed, self.empty, self.wait_ready)
         self.rounds.append(row)
+        if row["faults"]:
+            self.empty = cuts.pool(self.machine)
         assert not row["faults"], "; ".join(row["faults"])
         told = ", ".join(row["acknowledged"]) or "nothing"
         return f"seed {seed}: acknowledged {told}; {row['disk']}; {row['proven']} proven; {row['seconds']}"
 
     def clear(self):
-        """The rounds begin with an empty table."""
+        """The rounds begin with an empty table, and each leaves it so."""
         self.kept = {}
         cuts.Look(self.smoke, self.machine, cuts.Ledger()).clear(cuts.pool(self.machine))
+        self.empty = cuts.pool(self.machine)
 
     def removed(self):
         self.machine.ssh(f"mkdir -p {SAFE} && ln /var/cache/atoll/templates/*.tar.zst {SAFE}")
@@ -333,6 +348,7 @@ class Life:
         for step in self.steps:
             self.say(f"ok  {step['name']} ({step['seconds']} s): {step['sentence']}")
         self.machine.start(seed=self.seed)
+        self.be_patient()
         self.wait_ready()
         return True
 
@@ -380,7 +396,7 @@ class Life:
                 self.step(f"power cut {number + 1}", self.cut, number)
             if not self.only_cuts:
                 self.end()
-            self.step("power off", lambda: self.machine.power_off())
+            self.step("power off", self.power_off)
         finally:
             self.record()
             if self.machine.process:

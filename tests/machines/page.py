@@ -27,7 +27,23 @@ decides. After the boot everything that was acknowledged must be there and go on
 show, and when all that shows is removed the pool's disk is as it was. Sandboxes that run when the power goes are gone, as
 documented.
 
+Rounds of several runs are kept, those that failed too; each names the commit that was tried.
+
 """
+
+# What came of rounds that failed, by their seed.
+FOUND = {
+    1555514467: "Listed before the start had looked for its sandboxes; since 8afbdc5 `/health` tells that, and the rounds "
+    "wait for it.",
+}
+
+
+# What is to be said of capabilities that were left out.
+LEFT_OUT = {
+    "code_interpreter": "The code interpreter was left out for its time. On Debian 13 it was tried once, with 4597633: its "
+    "template was made in five minutes, then its Python kernel had no more than one minute to start, which was too short, and "
+    "was not started again. 2b71c0c mends that; it was not tried on a machine since.",
+}
 
 
 def load(path):
@@ -41,7 +57,8 @@ def keep(result, store):
     for row in new["rounds"]:
         row["commit"] = new["commit"]
     if old:
-        new["rounds"] = old["rounds"] + new["rounds"]
+        fresh = {(row["seed"], row["commit"]) for row in new["rounds"]}
+        new["rounds"] = [row for row in old["rounds"] if (row["seed"], row["commit"]) not in fresh] + new["rounds"]
         if not any(step["name"] == "reboot" for step in new["steps"]):  # cuts alone
             cuts = [step for step in new["steps"] if step["name"].startswith("power cut")]
             old["rounds"], old["last"] = new["rounds"], cuts
@@ -81,18 +98,35 @@ def table(runs):
     return "\n".join(lines) + "\n"
 
 
+def stopped(runs):
+    """A sentence for each run that did not come to its end."""
+    return "".join(
+        f"The run on Debian {run['release']} was stopped after the step \"{run['steps'][-1]['name']}\": what it says of later "
+        "steps is that they were not tried.\n\n"
+        for run in runs
+        if not any(step["name"] == "power off" for step in run["steps"])
+    )
+
+
+def left_out(runs):
+    names = sorted({name for run in runs for name in run.get("without", [])} & set(LEFT_OUT))
+    return "".join(f"\n{LEFT_OUT[name]}\n" for name in names)
+
+
 def tally(words):
     return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)) or "nothing"
 
 
 def rounds(runs):
-    lines = ["| Debian | seed | acknowledged before the cut | under way | the disk | proven after it | result |",
-             "|---|---|---|---|---|---|---|"]
+    lines = ["| Debian | commit | seed | acknowledged before the cut | under way | the disk | proven after it | result |",
+             "|---|---|---|---|---|---|---|---|"]
     for run in runs:
         for row in run["rounds"]:
             result = "ok" if not row["faults"] else "**" + "; ".join(row["faults"])[:300] + "**"
+            if row["seed"] in FOUND:
+                result = f"**failed**: {FOUND[row['seed']]}"
             lines.append(
-                f"| {run['release']} | {row['seed']} | {tally(row['acknowledged'])} | "
+                f"| {run['release']} | {row['commit'][:12]} | {row['seed']} | {tally(row['acknowledged'])} | "
                 f"{', '.join(row['under_way']) or '–'} | {row['disk']} | {row['proven']} | {result} |"
             )
     return "\n".join(lines) + "\n"
@@ -100,7 +134,7 @@ def rounds(runs):
 
 def write(store, page):
     runs = results(store)
-    found = table(runs) + CUTS + rounds(runs) if runs else "No whole run is on record yet.\n"
+    found = stopped(runs) + table(runs) + left_out(runs) + CUTS + rounds(runs) if runs else "No whole run is on record yet.\n"
     Path(page).write_text(HEAD + found)
 
 

@@ -57,17 +57,18 @@ class Stream:
 
 
 class Interpreter:
-    def __init__(self, directory, warm="python", agent_port=1, cwd=None):
+    def __init__(self, directory, warm="python", agent_port=1, cwd=None, words=(), **popen):
         self.headers = {}
         self.boot_id = Path(directory) / "boot_id"
         self.boot_id.write_text("first\n")
         self.process = subprocess.Popen(
             [PROGRAM, "--listen", "127.0.0.1:0", "--kernels", TEMPLATE / "kernels",
              "--run", Path(directory) / "run", "--cwd", cwd or directory, "--agent-port", str(agent_port),
-             "--boot-id", self.boot_id, "--warm", warm],
-            env={**os.environ, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(TEMPLATE / "python")},
+             "--boot-id", self.boot_id, "--warm", warm, *words],
+            env={**os.environ, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(TEMPLATE / "python"), **popen.pop("env", {})},
             stdout=subprocess.PIPE,
             text=True,
+            **popen,
         )  # fmt: skip
         self.port = int(self.process.stdout.readline().rsplit(":", 1)[1])
 

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from interpreter import Interpreter
+from daemon import until
+from interpreter import TEMPLATE, Interpreter
 
 # Per language: print, value, its text, set a variable, an error's name, read FOO, loop, sleep.
 LANGUAGES = {
@@ -365,6 +366,38 @@ def is_running(pid):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def slow_kernel(directory, name):
+    """The bash kernel, which gets ready when somebody has opened its gate. Returns the gate."""
+    gate = directory / f"{name}-gate"
+    os.mkfifo(gate)
+    spec = json.loads((TEMPLATE / "kernels/bash/kernel.json").read_text())
+    start = spec["argv"][2].replace("exec ", f"read -r line <{gate}; exec ", 1)
+    spec["argv"] = ["bash", "-c", start, str(TEMPLATE / "kernels/bash/kernel.bash")]
+    place = directory / "kernels" / name
+    place.mkdir(parents=True)
+    (place / "kernel.json").write_text(json.dumps(spec))
+    return gate
+
+
+def test_a_start_has_a_limit_only_when_somebody_waits_for_it(tmp_path):
+    """A warm kernel on a slow machine is not given up as long as nobody needs it."""
+    gate = slow_kernel(tmp_path, "slow")
+    slow_kernel(tmp_path, "never")
+    it = Interpreter(
+        tmp_path, warm="slow", words=("--start-limit", "1"), env={"JUPYTER_PATH": str(tmp_path)}, stderr=subprocess.PIPE
+    )
+    for _ in range(2):
+        while "has more time" not in (line := it.process.stderr.readline()):
+            assert line, "the interpreter ended"
+    assert it.ask("GET", "/health")[0] == 503
+    gate.write_text("open\n")
+    until(lambda: it.ask("GET", "/health")[0] == 200, "the kernel is up")
+    assert it.run("echo 1", language="slow").stdout == "1\n"
+    status, text = it.ask("POST", "/contexts", {"language": "never"})
+    assert (status, "not ready after 1 s" in text) == (500, True)
+    it.stop()
 
 
 # ---- floods ----

@@ -118,6 +118,19 @@ def test_authorities_that_a_build_adds_are_trusted(daemon, builder, name):
     assert out.endswith("mine.crt: OK\n")
 
 
+def test_authorities_are_gathered_when_a_build_changes_them_and_not_else(daemon, builder, name):
+    """To gather them takes minutes on a slow machine."""
+    ask = "stat -c %Y /etc/ssl/certs/ca-certificates.crt; openssl verify /usr/local/share/ca-certificates/mine.crt 2>&1; true"
+    built(builder, [run(CERTIFICATE, "root")], f"{name}-with")
+    gathered = in_sandbox(daemon, f"{name}-with", ask)
+    built(builder, [run("echo 1 >/one", "root")], f"{name}-same", base={"fromTemplate": f"{name}-with"})
+    assert in_sandbox(daemon, f"{name}-same", ask) == gathered
+    moved = "mv /usr/local/share/ca-certificates/mine.crt /root"
+    built(builder, [run(moved, "root")], f"{name}-without", base={"fromTemplate": f"{name}-with"})
+    out = in_sandbox(daemon, f"{name}-without", "sudo openssl verify /root/mine.crt 2>&1; true")
+    assert "mine.crt: OK" not in out and "self-signed" in out, out
+
+
 def test_path_of_a_template_survives_a_login_shell(daemon, builder, name):
     built(builder, [ENV_PATH, run('[[ "$PATH" == *:/my/path* ]] || exit 1')], name)
     assert in_sandbox(daemon, name, "echo $PATH").endswith(":/my/path\n")

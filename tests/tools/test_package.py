@@ -1,5 +1,7 @@
 """What the package is made of agrees with the tree: versions, dependencies, manual pages, completions."""
 
+import hashlib
+import pathlib
 import re
 import shutil
 import subprocess
@@ -145,3 +147,44 @@ def test_nothing_of_others_ends_with_the_sandboxes(machine):
     """A data directory that no daemon has: nothing is found, nothing is said."""
     result = machine.run("systemd/end-sandboxes", ATOLL_DATA=str(machine.directory / "none"))
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+@pytest.fixture
+def stubborn(machine):
+    """A process that ignores SIGTERM, as the agent of an older version does, in the group of a data directory."""
+    data = machine.directory / "data"
+    unified = output("findmnt", "-n", "-o", "TARGET", "-t", "cgroup2").splitlines()[0]
+    group = pathlib.Path(unified) / f"atoll-{hashlib.sha256(bytes(data)).hexdigest()[:8]}"
+    (group / "jail").mkdir(parents=True)
+    process = subprocess.Popen(["sh", "-c", "trap '' TERM; echo ready; read -r line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    (group / "jail/cgroup.procs").write_text(str(process.pid))
+    yield data, process
+    process.kill()
+    process.wait()
+    for left in (group / "jail", group):
+        if left.exists():
+            left.rmdir()
+
+
+def test_a_shutdown_ends_sandboxes_that_ignore_sigterm(machine, stubborn):
+    data, process = stubborn
+    machine.program("systemctl", 'case "$*" in list-jobs*shutdown.target) echo "1 shutdown.target start waiting" ;; esac')
+    result = machine.run("systemd/end-sandboxes", "at-shutdown", ATOLL_DATA=str(data))
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert process.wait(timeout=60) == -9
+
+
+def test_a_stop_of_the_keeper_ends_no_sandbox(machine, stubborn):
+    data, process = stubborn
+    machine.program("systemctl", "")
+    result = machine.run("systemd/end-sandboxes", "at-shutdown", ATOLL_DATA=str(data))
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    process.communicate(b"line\n")
+    assert process.returncode == 0
+
+
+def test_the_keeper_ends_sandboxes_at_a_shutdown(dest):
+    unit = (dest / "usr/lib/systemd/system/atoll-keeper.service").read_text()
+    [after] = re.findall(r"^ExecStopPost=-(\S+) at-shutdown$", unit, re.M)
+    assert (dest / after.lstrip("/")).exists()
