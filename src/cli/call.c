@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/encode.h"
+#include "base/fd.h"
 #include "base/str.h"
 #include "cli/tame.h"
 
@@ -17,6 +19,7 @@ enum {
     TOKEN_BYTES = 256,
     PATH_BYTES_MAX = 2048,
     HEADER_BYTES_MAX = 8192,
+    AGENT_PORT = 49983,
 };
 
 /* The file that `atoll env` names has the host's authorities and the daemon's. */
@@ -137,8 +140,9 @@ struct call {
     void *line_ctx;
     CURL *easy;
     bool verbatim; /* control characters stay as they are */
-    int file;      /* what is sent, from where it stands */
+    int file;      /* what is sent, from where it stands; or where the answer is kept */
     int64_t file_bytes;
+    bool keeps;
 };
 
 static size_t on_header(char *data, size_t size, size_t n, void *ctx)
@@ -181,6 +185,18 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
     return size * n;
 }
 
+/* Keeps the body of a download; that of a refusal is read as JSON. */
+static size_t on_content(char *data, size_t size, size_t n, void *ctx)
+{
+    struct call *call = ctx;
+
+    (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &call->status);
+    if (call->status != 200) {
+        return on_body(data, size, n, ctx);
+    }
+    return write(call->file, data, size * n) == (ssize_t)(size * n) ? size * n : 0;
+}
+
 static int answer_read(const struct call *call, json_t **answer, struct err *err)
 {
     json_t *json = json_loadb(buf_at(&call->body), buf_len(&call->body), JSON_DECODE_ANY, NULL);
@@ -205,7 +221,7 @@ static int call_perform(struct call *call, const struct endpoint *endpoint, json
     (void)curl_easy_setopt(call->easy, CURLOPT_ERRORBUFFER, reason);
     (void)curl_easy_setopt(call->easy, CURLOPT_HEADERFUNCTION, on_header);
     (void)curl_easy_setopt(call->easy, CURLOPT_HEADERDATA, call);
-    (void)curl_easy_setopt(call->easy, CURLOPT_WRITEFUNCTION, on_body);
+    (void)curl_easy_setopt(call->easy, CURLOPT_WRITEFUNCTION, call->keeps ? on_content : on_body);
     (void)curl_easy_setopt(call->easy, CURLOPT_WRITEDATA, call);
     CURLcode code = curl_easy_perform(call->easy);
     (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &call->status);
@@ -292,6 +308,42 @@ int endpoint_upload(const struct endpoint *endpoint, const char *url, int fd, in
     scoped_json *answer = NULL;
 
     return call_run(&call, endpoint, "PUT", url, headers, NULL, &answer, err);
+}
+
+/* Below a domain the API and each sandbox have names of their own; at a plain address headers say
+ * which sandbox is meant. */
+static void agent_address(const struct endpoint *endpoint, const char *sandbox_id, const char *path,
+                          char *out, size_t size)
+{
+    const struct str api = STR("https://api.");
+
+    if (str_starts(str_of(endpoint->url), api)) {
+        (void)snprintf(out, size, "https://%d-%s.%s%s", AGENT_PORT, sandbox_id,
+                       endpoint->url + api.len, path);
+    } else {
+        (void)snprintf(out, size, "%s", path);
+    }
+}
+
+int endpoint_download(const struct endpoint *endpoint, const char *sandbox_id, const char *path,
+                      struct err *err)
+{
+    char address[PATH_BYTES_MAX];
+    const char *dir = getenv("TMPDIR");
+    scoped_fd out = open(dir && dir[0] ? dir : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    struct call call = {.file = out, .keeps = true};
+    scoped_json *answer = NULL;
+    char port[8];
+
+    if (out < 0) {
+        return err_sys(err, "make a temporary file");
+    }
+    (void)snprintf(port, sizeof(port), "%d", AGENT_PORT);
+    struct curl_slist *headers = header_add(NULL, "e2b-sandbox-id", str_of(sandbox_id));
+    headers = header_add(headers, "e2b-sandbox-port", str_of(port));
+    agent_address(endpoint, sandbox_id, path, address, sizeof(address));
+    int r = call_run(&call, endpoint, "GET", address, headers, NULL, &answer, err);
+    return r < 0 ? r : move_fd(&out);
 }
 
 /* ---- lists and lines ---- */

@@ -139,7 +139,7 @@ def command(daemon, tmp_path, *words, without=(), line=None):
 
 
 def test_every_command_reaches_the_daemon_by_its_domain(daemon, tmp_path):
-    (tmp_path / "Dockerfile").write_text("FROM debian\nCOPY note /note\n")
+    (tmp_path / "Dockerfile").write_text("FROM debian AS first\nCOPY note /note\nFROM debian\nCOPY --from=first /note /note\n")
     (tmp_path / "note").write_text("carried over TLS\n" * 100_000)
     ask = {"jsonrpc": "2.0", "id": 1, "method": "initialize",
            "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}
