@@ -222,11 +222,29 @@ static void fail_image(struct work *work, const struct err *err)
     }
 }
 
+/* Says first that it is not what was asked for: nobody takes the one for the other. */
+static void from_offline(struct work *work, const char *template, const struct err *err)
+{
+    work_say(
+        work, LOG_WARN,
+        "[base] STAND-IN: %s cannot be fetched (%s); the template %s of this machine stands for "
+        "it: " IMAGE_BASE_IS " (setting image_map; none: every image is fetched)",
+        work->spec->from_image, err->msg, template);
+    from_template(work, template, work->spec->from_image, false);
+}
+
 static void on_image(void *ctx, const struct image_result *result, const struct err *err)
 {
     struct work *work = ctx;
+    const char *offline = !result && err->code == EHOSTUNREACH
+                              ? image_offline(work->all->images, str_of(work->spec->from_image))
+                              : NULL;
 
     work->resolve = NULL;
+    if (offline) {
+        from_offline(work, offline, err);
+        return;
+    }
     if (!result) {
         fail_image(work, err);
         return;

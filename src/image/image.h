@@ -83,6 +83,10 @@ void image_store_free(struct image_store *store);
  * '+', what is added to it. The pointer is the store's, until it is asked again. */
 const char *image_mapped(struct image_store *store, struct str reference);
 
+/* The template that stands for an image whose registry cannot be reached (-EHOSTUNREACH), or NULL.
+ * An operator who has set the map has said what stands for what: then there is none. */
+const char *image_offline(const struct image_store *store, struct str reference);
+
 /* Well-known names, so that a machine without a registry builds what most templates begin with. A
  * tag is here only when `base` has that version, or when it names none: a pattern without a
  * template, which comes first, is for images of another system. "+node" stands for the version of
@@ -91,11 +95,16 @@ const char *image_mapped(struct image_store *store, struct str reference);
 #define IMAGE_MAP_DEFAULT                                                                          \
     "*alpine*=,*bookworm*=,*bullseye*=,*buster*=,*jammy*=,*noble*=,"                               \
     "debian:latest=base,debian:stable*=base,debian:trixie*=base,debian:13=base,debian:13-*=base,"  \
-    "ubuntu:latest=base,buildpack-deps:latest=base,buildpack-deps:stable*=base,"                   \
+    "buildpack-deps:latest=base,buildpack-deps:stable*=base,"                                      \
     "buildpack-deps:trixie*=base,"                                                                 \
     "python:latest=base,python:slim*=base,python:trixie*=base,python:3=base,python:3-*=base,"      \
     "python:3.13=base,python:3.13-*=base,node:*=base+node,"                                        \
     "e2bdev/base:*=base,debootstrap:trixie=base,e2bdev/code-interpreter:*=code-interpreter-v1"
+
+/* Ubuntu is fetched where that is possible. Most templates begin with one of its releases and use
+ * apt alone, so without a registry Debian is of more use to them than a refusal; the log says it.
+ */
+#define IMAGE_MAP_OFFLINE "ubuntu:*=base"
 
 /* ---- one image ---- */
 

@@ -152,11 +152,12 @@ static void fail_transfer(struct registry *reg, CURLcode code)
                       "registry_local is set",
                       ours(reg->transfer.refused));
     } else if (code == CURLE_OPERATION_TIMEDOUT) {
-        (void)err_set(&err, ETIMEDOUT, "the registry %s is too slow: %s", ours(reg->host),
-                      ours(reason));
+        (void)err_set(&err, reg->begun ? ETIMEDOUT : EHOSTUNREACH,
+                      "the registry %s is too slow: %s", ours(reg->host), ours(reason));
     } else {
-        (void)err_set(&err, EIO, "the registry %s %s: %s", ours(reg->host),
-                      reg->begun ? "broke off" : "cannot be reached", ours(reason));
+        (void)err_set(&err, reg->begun ? EIO : EHOSTUNREACH, "the registry %s %s: %s",
+                      ours(reg->host), reg->begun ? "broke off" : "cannot be reached",
+                      ours(reason));
     }
     finish(reg, &err);
 }

@@ -72,6 +72,15 @@ const char *image_mapped(struct image_store *store, struct str reference)
     return store->mapped;
 }
 
+const char *image_offline(const struct image_store *store, struct str reference)
+{
+    struct str value;
+    bool known = strcmp(store->map, IMAGE_MAP_DEFAULT) == 0 &&
+                 reference_map(STR(IMAGE_MAP_OFFLINE), reference, &value);
+
+    return known ? "base" : NULL;
+}
+
 static void dir_closep(DIR **dir)
 {
     if (*dir) {

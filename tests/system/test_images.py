@@ -214,9 +214,22 @@ def test_the_version_of_node_comes_from_npm(daemon):
     assert "STAND-IN: node:22-slim" in log[0] and "with Node 22 from npm" in log[0], log
 
 
+def test_without_a_registry_debian_stands_for_ubuntu_and_the_log_says_so(daemon):
+    said, log = build_here(daemon, "ubuntu:22.04", "cat /etc/debian_version")
+    assert said.startswith("13.")
+    assert "STAND-IN: ubuntu:22.04 cannot be fetched (the registry docker.io cannot be reached" in log[1], log
+    assert "stands for it: Debian 13" in log[1], log
+
+
+def test_whoever_says_what_stands_for_what_gets_nothing_else(images):
+    settings = ["--registry-local", "true", "--registry-mirror", "127.0.0.1:1", "--image-map", "debian:*=base"]
+    with running(*settings) as daemon, pytest.raises(BuildException, match="cannot be reached"):
+        build_here(daemon, "ubuntu:22.04", "true")
+
+
 @pytest.mark.parametrize(
     "image, instead",
-    [("python:3.12-slim", "use python:3.13-slim"), ("ubuntu:22.04", "use debian:13"), ("debian:12", "use debian:13")],
+    [("python:3.12-slim", "use python:3.13-slim"), ("debian:12", "use debian:13")],
 )
 def test_another_version_is_refused_with_what_there_is(daemon, image, instead):
     with pytest.raises(BuildException, match="cannot be reached") as failed:

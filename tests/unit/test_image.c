@@ -111,7 +111,10 @@ static const char *mapped(const char *map, const char *name)
 
 static void the_map_takes_the_first_pattern_that_fits(void)
 {
-    CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "ubuntu"), "base");
+    CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "ubuntu"), "nothing");
+    CHECK_STR(mapped(IMAGE_MAP_OFFLINE, "ubuntu"), "base");
+    CHECK_STR(mapped(IMAGE_MAP_OFFLINE, "docker.io/library/ubuntu:22.04"), "base");
+    CHECK_STR(mapped(IMAGE_MAP_OFFLINE, "python:3.12"), "nothing");
     CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "docker.io/library/python:3.13-slim"), "base");
     CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "python"), "base");
     CHECK_STR(mapped(IMAGE_MAP_DEFAULT, "debian:stable-slim"), "base");
