@@ -56,7 +56,9 @@ def test_packages_of_commits_sort_before_their_release_and_after_earlier_commits
     late = package_version(clone)
     output("git", "tag", "-a", f"v{release}", "-m", "x", cwd=clone, env={"GIT_COMMITTER_NAME": "x", "GIT_COMMITTER_EMAIL": "x@x.org", "PATH": "/usr/bin"})
     assert package_version(clone) == release
-    output("git", "reset", "-q", "--soft", "HEAD~2", cwd=clone)
+    made_s = int(output("git", "log", "-1", "--format=%ct", cwd=clone))  # commits of one second have no order
+    before = output("git", "rev-list", "-1", f"--before={made_s - 1}", "HEAD", cwd=clone).strip()
+    output("git", "reset", "-q", "--soft", before, cwd=clone)
     early = package_version(clone)
     for older, newer in [(early, late), (late, release)]:
         output("dpkg", "--compare-versions", older, "lt", newer)
