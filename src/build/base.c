@@ -215,7 +215,7 @@ static void fail_image(struct work *work, const struct err *err)
     if (instead) {
         work_fail(work,
                   "%s. Without a registry this machine has " IMAGE_BASE_IS
-                  ": use %s, or have the operator set image_map or registry_mirror",
+                  ": use %s, or set image_map or registry_mirror",
                   err->msg, instead);
     } else {
         work_fail(work, "%s", err->msg);

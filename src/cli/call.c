@@ -127,8 +127,12 @@ int endpoint_failure(const struct endpoint *endpoint, CURL *easy, CURLcode code,
         return err_set(err, (int)number, "connect to %s: %s", endpoint->url,
                        strerrordesc_np((int)number));
     }
-    return err_set(err, EIO, "ask %s: %s", endpoint->url,
-                   reason[0] ? reason : curl_easy_strerror(code));
+    const char *trust = code == CURLE_PEER_FAILED_VERIFICATION
+                            ? "; set SSL_CERT_FILE to a file with the daemon's authority, as "
+                              "`atoll env` does"
+                            : "";
+    return err_set(err, EIO, "ask %s: %s%s", endpoint->url,
+                   reason[0] ? reason : curl_easy_strerror(code), trust);
 }
 
 struct call {

@@ -105,6 +105,10 @@ int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err
     int r = 0;
     if (!has_key) {
         r = endpoint_find(cli, out, err);
+        if (r < 0) {
+            return err_set(err, ENOENT, "%s names a daemon, but E2B_API_KEY is not set",
+                           getenv("E2B_API_URL") ? "E2B_API_URL" : "E2B_DOMAIN");
+        }
         (void)memcpy(named.key, out->key, sizeof(named.key));
     } else if (!has_url) {
         r = url_find(cli, &named, err);

@@ -18,8 +18,7 @@ static int key_create(const struct endpoint *endpoint, const char *name, struct 
     int r = endpoint_call(endpoint, "POST", "/api-keys", body, &answer, err);
     if (r == 0) {
         printf("%s\n", answer_text(answer, "key"));
-        (void)fprintf(stderr, "Keep it: it is shown only now. Its id is %s\n",
-                      answer_text(answer, "id"));
+        (void)fprintf(stderr, "The key is shown once. Its id is %s\n", answer_text(answer, "id"));
     }
     return r;
 }

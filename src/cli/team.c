@@ -110,8 +110,7 @@ static int key_make(const struct team_call *call, const char *name, json_t *body
     int r = ask(call, "POST", "/api-keys", body, &answer, err);
     if (r == 0) {
         printf("%s\n", answer_text(answer, "key"));
-        (void)fprintf(stderr, "Keep it: it is shown only now. Its id is %s\n",
-                      answer_text(answer, "id"));
+        (void)fprintf(stderr, "The key is shown once. Its id is %s\n", answer_text(answer, "id"));
     }
     return r;
 }

@@ -86,6 +86,15 @@ static void print_value(const char *before, const json_t *value, const char *aft
     free(text);
 }
 
+static void print_names(const json_t *names)
+{
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        printf("%s%s", i ? ", " : "      Also called ",
+               json_string_value(json_array_get(names, i)));
+    }
+    printf("%s", json_array_size(names) ? "\n" : "");
+}
+
 static void print_fields(const json_t *schema)
 {
     json_t *properties = json_object_get(schema, "properties");
@@ -102,7 +111,7 @@ static void print_fields(const json_t *schema)
         printf(")");
         print_wrapped(description ? description : "", INDENT);
         print_value("      One of ", json_object_get(property, "enum"), "\n");
-        print_value("      Also called ", json_object_get(property, "x-names"), "\n");
+        print_names(json_object_get(property, "x-names"));
     }
 }
 

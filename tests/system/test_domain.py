@@ -153,7 +153,9 @@ def test_every_command_reaches_the_daemon_by_its_domain(daemon, tmp_path):
 
 def test_the_command_line_refuses_a_daemon_that_it_does_not_trust(daemon, tmp_path):
     done = command(daemon, tmp_path, "key", "list", without=TRUST)
-    assert done.returncode == 1 and "certificate" in done.stderr, done.stderr
+    assert done.returncode == 1 and "certificate" in done.stderr and "set SSL_CERT_FILE" in done.stderr, done.stderr
+    done = command(daemon, tmp_path, "key", "list", without=["E2B_API_KEY"])
+    assert done.returncode == 1 and "E2B_DOMAIN names a daemon, but E2B_API_KEY is not set" in done.stderr, done.stderr
 
 
 def test_both_loopback_addresses_are_served(daemon):
