@@ -217,7 +217,7 @@ def test_the_version_of_node_comes_from_npm(daemon):
 def test_without_a_registry_debian_stands_for_ubuntu_and_the_log_says_so(daemon):
     said, log = build_here(daemon, "ubuntu:22.04", "cat /etc/debian_version")
     assert said.startswith("13.")
-    assert "STAND-IN: ubuntu:22.04 cannot be fetched (the registry docker.io cannot be reached" in log[1], log
+    assert "STAND-IN: ubuntu:22.04 cannot be fetched (the registry 127.0.0.1:1 cannot be reached" in log[1], log
     assert "stands for it: Debian 13" in log[1], log
 
 
