@@ -26,16 +26,18 @@ int subvol_create(int dir_fd, const char *name)
 
 int subvol_snapshot(int source_fd, int dir_fd, const char *name, bool read_only, uint64_t group)
 {
-    struct {
+    union {
         struct btrfs_qgroup_inherit head;
-        uint64_t group;
-    } joins = {.head = {.num_qgroups = 1}, .group = group};
+        char bytes[sizeof(struct btrfs_qgroup_inherit) +
+                   sizeof(group)]; /* and one group behind it */
+    } joins = {.head = {.num_qgroups = 1}};
     struct btrfs_ioctl_vol_args_v2 args = {
         .fd = source_fd,
         .flags = read_only ? BTRFS_SUBVOL_RDONLY : 0,
     };
 
     if (group) {
+        memcpy(joins.bytes + sizeof(joins.head), &group, sizeof(group));
         args.flags |= BTRFS_SUBVOL_QGROUP_INHERIT;
         args.size = sizeof(joins);
         args.qgroup_inherit = &joins.head;

@@ -138,6 +138,7 @@ static void take_last(const json_t *message, struct process_event *out)
                       text && text[0] ? text
                       : code          ? code
                                       : "the sandbox gave no reason");
+        (void)snprintf(out->kind, sizeof(out->kind), "%s", code ? code : "unknown");
         out->late = code && strcmp(code, "deadline_exceeded") == 0;
     }
 }

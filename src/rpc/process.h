@@ -24,6 +24,7 @@ enum {
     PROCESS_REQUEST_BYTES_MAX = 4 * 1024 * 1024,
     PROCESS_USER_BYTES = 512, /* of an Authorization header */
     PROCESS_STATUS_BYTES = 128,
+    PROCESS_KIND_BYTES = 32,
     PROCESS_VALUES_MAX = 256, /* of the agent's message; what has more is not parsed */
 };
 
@@ -60,8 +61,9 @@ struct process_event {
     struct buf data; /* initialised by who reads events, cleared by process_event() */
     int exit_code;   /* -1: a signal */
     char status[PROCESS_STATUS_BYTES];
-    bool late;      /* the agent ended the command because of its time limit */
-    struct err why; /* EINVAL: what was asked for cannot be */
+    bool late;                     /* the agent ended the command because of its time limit */
+    struct err why;                /* EINVAL: what was asked for cannot be */
+    char kind[PROCESS_KIND_BYTES]; /* its code at the wire, as "unauthenticated" */
 };
 void process_event_init(struct process_event *event);
 void process_event_fini(struct process_event *event);

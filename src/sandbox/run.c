@@ -121,13 +121,14 @@ static void on_last(struct run *run)
 {
     const struct process_event *event = &run->event;
     bool late = run->timeout_ms && clock_mono_ms() - run->begun_ms >= run->timeout_ms;
-    struct err why = event->why;
+    struct err why;
 
     if (run->ended) {
         finish(run, &(struct run_end){.exit_code = event->exit_code,
                                       .status = event->status,
                                       .timed_out = late && event->exit_code != 0});
-    } else if (why.code) {
+    } else if (event->why.code) { /* as E2B's builds tell it: tests of its SDKs look for that */
+        (void)err_set(&why, event->why.code, "%s: %s", event->kind, event->why.msg);
         finish(run, &(struct run_end){.error = -EPROTO, .why = &why, .timed_out = event->late});
     } else {
         finish_error(run, -EPROTO, "the sandbox's agent ended the stream early");
