@@ -6,6 +6,8 @@ import pytest
 from e2b import CommandExitException, Sandbox
 
 MIB = 1 << 20
+pytestmark = pytest.mark.timeout(400)  # for each wait of said_at_last(), on a busy machine
+
 SLACK = 0.02  # of the disk: what the file system keeps beside the content of files
 
 
