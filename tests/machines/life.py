@@ -22,7 +22,7 @@ import traceback
 from pathlib import Path
 
 import cuts
-from machine import ROOT, Machine, accelerator, until
+from machine import ROOT, Machine, Panicked, accelerator, until
 from smoke import CAPABILITIES, LIFE_S, Smoke
 
 sys.path.insert(0, str(ROOT / "tests" / "system"))
@@ -285,7 +285,14 @@ class Life:
 
     def cut(self, number):
         seed = self.seed + number
-        row = cuts.round_of(self.machine, self.smoke, seed, self.empty, self.wait_ready)
+        try:
+            row = cuts.round_of(self.machine, self.smoke, seed, self.empty, self.wait_ready)
+        except Panicked:
+            self.machine.cut()
+            self.machine.start(seed=seed)
+            self.wait_ready()
+            self.clear()
+            raise
         self.rounds.append(row)
         if row["faults"]:
             self.empty = cuts.pool(self.machine)

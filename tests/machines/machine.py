@@ -19,6 +19,10 @@ PROBE_S = 30
 KERNEL = "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off no5lvl cryptomgr.notests quiet"
 
 
+class Panicked(Exception):
+    """The machine's own kernel has given up."""
+
+
 def until(check, what, limit_s, pause_s=0.5):
     """Polls until check() is true, and returns what it returned."""
     deadline = time.monotonic() + limit_s
@@ -79,6 +83,7 @@ class Machine:
         self.place.mkdir(parents=True, exist_ok=True)
         self.disk = self.place / "disk.img"
         self.process = self.medium = None
+        self.said_before = 0  # the length of its console's text when it was started
         self.ssh_port, self.api_port = free_port(), free_port()
         subprocess.run(["cp", "--sparse=always", disk or self.image / "disk.img", self.disk], check=True)
 
@@ -88,6 +93,9 @@ class Machine:
 
     def start(self, seed=0, wait=True):
         """Boots it. `seed` decides what its disk does with unflushed writes should it be cut off."""
+        console = self.place / "console"
+        console.touch()
+        self.said_before = len(self.said())
         door = self.place / "disk.sock"
         door.unlink(missing_ok=True)
         self.medium = subprocess.Popen(
@@ -102,7 +110,7 @@ class Machine:
                 *("-blockdev", f"driver=nbd,node-name=disk,server.type=unix,server.path={door}"),
                 *("-device", "virtio-blk-pci,drive=disk,write-cache=on"),
                 *("-nic", f"user,model=virtio-net-pci,{forward}", "-device", "virtio-rng-pci"),
-                *("-chardev", f"file,id=console,path={self.place / 'console'},append=on", "-serial", "chardev:console"),
+                *("-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console"),
             ),
             stdin=subprocess.DEVNULL,
             start_new_session=True,
@@ -116,6 +124,8 @@ class Machine:
 
     def alive(self):
         assert self.process.poll() is None, f"QEMU ended: {self.process.returncode}"
+        if "Kernel panic" in self.said()[self.said_before :]:
+            raise Panicked(f"the machine's kernel panicked; its console is {self.place / 'console'}")
         return True
 
     def ssh(self, command, check=True, limit_s=COMMAND_S, **options):
@@ -153,7 +163,7 @@ class Machine:
         self.ssh(f"sysctl -q vm.dirty_writeback_centisecs={every} vm.dirty_expire_centisecs={after}")
 
     def said(self):
-        """What it has said on its console since it was started."""
+        """What it has said on its console in all its boots."""
         return (self.place / "console").read_text(errors="replace")
 
     def reboot(self):
