@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "cli/tame.h"
+#include "web/multi.h"
 
 enum {
     ANSWER_BYTES_MAX = 16 * 1024 * 1024,
@@ -60,10 +61,6 @@ int endpoint_prepare(CURL *easy, const struct endpoint *endpoint, const char *me
         return err_set(err, ENOMEM, "ask %s", endpoint->url);
     }
     (void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, method);
-    (void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    (void)curl_easy_setopt(easy, CURLOPT_PROXY, "");
-    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    (void)curl_easy_setopt(easy, CURLOPT_USERAGENT, "atoll/" ATOLL_VERSION);
     if (trusted_file()) {
         (void)curl_easy_setopt(easy, CURLOPT_CAINFO, trusted_file());
     }
@@ -99,7 +96,8 @@ struct curl_slist *endpoint_headers(const struct endpoint *endpoint)
     struct curl_slist *headers = header_add(NULL, admin ? "x-admin-token" : "x-api-key",
                                             str_of(admin ? endpoint->admin : endpoint->key));
 
-    return header_add(headers, "content-type", STR("application/json"));
+    headers = header_add(headers, "content-type", STR("application/json"));
+    return header_add(headers, "expect", STR("")); /* a daemon that refuses says so at once */
 }
 
 bool header_split(struct str line, struct str *name, struct str *value)
@@ -268,12 +266,8 @@ static int call_run(struct call *call, const struct endpoint *endpoint, const ch
 {
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 
-    call->easy = curl_easy_init();
-    if (!call->easy) {
-        abort();
-    }
+    call->easy = web_handle_new();
     buf_init(&call->body, ANSWER_BYTES_MAX);
-    headers = header_add(headers, "expect", STR("")); /* a daemon that refuses says so at once */
     int r = endpoint_prepare(call->easy, endpoint, method, path, err);
     if (r == 0) {
         (void)curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, headers);
@@ -308,7 +302,9 @@ int endpoint_upload(const struct endpoint *endpoint, const char *url, int fd, in
                     struct err *err)
 {
     struct call call = {.file = fd, .file_bytes = bytes};
-    struct curl_slist *headers = header_add(NULL, "content-type", STR("application/octet-stream"));
+    struct curl_slist *headers = header_add(NULL, "expect", STR(""));
+
+    headers = header_add(headers, "content-type", STR("application/octet-stream"));
     scoped_json *answer = NULL;
 
     return call_run(&call, endpoint, "PUT", url, headers, NULL, &answer, err);

@@ -235,7 +235,6 @@ static void headers_make(struct carry *carry)
     carry->headers =
         header_add(carry->headers, "accept",
                    posts ? STR("application/json, text/event-stream") : STR("text/event-stream"));
-    carry->headers = header_add(carry->headers, "expect", STR(""));
     if (carry->session[0]) {
         carry->headers = header_add(carry->headers, "mcp-session-id", str_of(carry->session));
     }

@@ -19,7 +19,6 @@
 enum {
     RECORD_BYTES = 256,
     PATH_BYTES = sizeof(CHARGE_DIR) + KEEPER_ID_BYTES,
-    LEVEL_SHIFT = 48,
     SHORT_SHARE = 4,         /* less than this part of the limit is left */
     SHARED_SHARE = 8,        /* more than this part of the limit is shared */
     MEASURE_EVERY_MS = 3000, /* at most */
@@ -121,29 +120,34 @@ static int limit_set(struct pool *pool, const struct charge *charge)
     return subvol_limit(pool_fd(pool), charge->group, left > 0 ? (uint64_t)left : 1);
 }
 
-/* The record of that disk, or one for a disk that has its own group's bytes and no others. */
-static void charge_of(struct pool *pool, int disk_fd, const char *id, struct charge *out)
+/* Of a disk that has its own group's bytes and no others. */
+static struct charge charge_own(int disk_fd, const char *id)
 {
-    if (!charge_read(pool, id, out)) {
-        *out = (struct charge){.group = subvol_id(disk_fd)};
-        (void)snprintf(out->id, sizeof(out->id), "%s", id);
-    }
+    struct charge charge = {.group = subvol_id(disk_fd)};
+
+    (void)snprintf(charge.id, sizeof(charge.id), "%s", id);
+    return charge;
+}
+
+static struct charge charge_of(struct pool *pool, int disk_fd, const char *id)
+{
+    struct charge charge;
+
+    return charge_read(pool, id, &charge) ? charge : charge_own(disk_fd, id);
 }
 
 int charge_lift(struct pool *pool, int disk_fd, const char *id)
 {
-    struct charge charge;
+    const struct charge charge = charge_of(pool, disk_fd, id);
 
-    charge_of(pool, disk_fd, id, &charge);
     return subvol_limit(pool_fd(pool), charge.group, SUBVOL_UNLIMITED);
 }
 
 int charge_bound(struct pool *pool, int disk_fd, const char *id, uint64_t limit_bytes)
 {
-    struct charge charge;
+    struct charge charge = charge_of(pool, disk_fd, id);
     char path[PATH_BYTES];
 
-    charge_of(pool, disk_fd, id, &charge);
     charge.limit_bytes = limit_bytes;
     path_of(id, path);
     scoped_fd record = openat(pool_fd(pool), path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -165,9 +169,8 @@ static bool charge_find(struct pool *pool, int disk_fd, const char *id, struct c
     if (subvol_look(disk_fd, &look) < 0 || look.is_copy) {
         return false;
     }
-    *out =
-        (struct charge){.group = subvol_id(disk_fd), .limit_bytes = subvol_limit_bytes(disk_fd, 0)};
-    (void)snprintf(out->id, sizeof(out->id), "%s", id);
+    *out = charge_own(disk_fd, id);
+    out->limit_bytes = subvol_limit_bytes(disk_fd, 0);
     return out->group != 0;
 }
 
@@ -184,7 +187,7 @@ int charge_keep(struct pool *pool, int disk_fd, const char *id, bool stop, int b
         charge.shared_bytes = charge.limit_bytes;
         return charge_begin(pool, &charge, err);
     }
-    int r = charge.group >> LEVEL_SHIFT
+    int r = charge.group >> SUBVOL_LEVEL_SHIFT
                 ? 0
                 : subvol_group_make(pool_fd(pool), charge.group, &charge.group);
     if (r == 0) {

@@ -1,16 +1,18 @@
 /* charge.h - which bytes count against a disk's limit, over pauses, snapshots and forks.
  *
  * Full quotas of btrfs count what a disk holds, and nothing is to be done. Simple quotas charge
- * data to the subvolume that wrote it, and a jail that is restored has a new subvolume. So
+ * data to the subvolume that wrote it, and a jail that is restored has a new subvolume.
  *
- *   - a sandbox that is paused keeps a quota group, one level above, in which all subvolumes that
- * it has had are members, and the limit is that group's. What a removed subvolume wrote stays
- *     charged to the group for as long as it is held, and is given back when it is deleted.
- *   - a copy of another's disk has a group of its own. What it was born with is charged to others:
- * it is measured once for each save, and counts beside the group's bytes.
- *   - a disk of which a copy was made deletes data that the copy still holds, and a copy deletes
- *     what it was born with: the kernel gives neither back. Whoever shares much, or comes near to
- *     his limit, is measured anew while he writes (charge_check()).
+ * A paused sandbox keeps a quota group, one level above. All subvolumes that it has had are
+ * members, and the limit is that group's. The data of a removed subvolume stays charged to the
+ * group for as long as it is held, and is given back when it is deleted.
+ *
+ * A copy of another's disk has a group of its own. The data that it starts with is charged to
+ * others: it is measured once for each save, and counts beside the group's bytes.
+ *
+ * The kernel gives nothing back when a disk deletes data that its copy still holds, or a copy the
+ * data that it started with. A disk that shares much, or comes near to its limit, is measured anew
+ * while it changes (charge_check()).
  *
  * used = bytes of the group + bytes beside it; limit of the group = limit - bytes beside it.
  *

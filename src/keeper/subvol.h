@@ -38,6 +38,7 @@ must_check int subvol_measure(int fd, uint64_t *bytes);
 must_check int subvol_commit(int fd);
 
 /* In all that follow, group 0 is that of the subvolume that fd lies in. */
+enum { SUBVOL_LEVEL_SHIFT = 48 };   /* the level of a group, in its number */
 #define SUBVOL_UNLIMITED UINT64_MAX /* the kernel's word for no limit */
 /* At most so many bytes charged to it. The call takes room where fd lies. */
 must_check int subvol_limit(int fd, uint64_t group, uint64_t bytes);

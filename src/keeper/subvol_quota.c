@@ -11,7 +11,6 @@
 
 enum {
     STATUS_SIMPLE = 1 << 3, /* BTRFS_QGROUP_STATUS_FLAG_SIMPLE_MODE, of newer headers */
-    LEVEL_SHIFT = 48,
     LEVEL_OF_GROUPS = 1,
     SEARCH_BYTES = 256 * 1024,
     ITEM_BYTES = 25, /* what btrfs keeps of each item beside its content */
@@ -175,7 +174,7 @@ int subvol_commit(int fd)
 
 int subvol_group_make(int fd, uint64_t id, uint64_t *out)
 {
-    const uint64_t group = (uint64_t)LEVEL_OF_GROUPS << LEVEL_SHIFT | id;
+    const uint64_t group = (uint64_t)LEVEL_OF_GROUPS << SUBVOL_LEVEL_SHIFT | id;
     struct btrfs_ioctl_qgroup_create_args create = {.create = 1, .qgroupid = group};
     struct btrfs_ioctl_qgroup_assign_args assign = {.assign = 1, .src = id, .dst = group};
 
@@ -212,7 +211,7 @@ struct vacant {
 static int vacant_note(void *ctx, const struct btrfs_ioctl_search_header *header, const void *item)
 {
     struct vacant *vacant = ctx;
-    const uint64_t id = header->offset & (((uint64_t)1 << LEVEL_SHIFT) - 1);
+    const uint64_t id = header->offset & (((uint64_t)1 << SUBVOL_LEVEL_SHIFT) - 1);
     struct btrfs_qgroup_info_item info;
 
     if (header->type != BTRFS_QGROUP_INFO_KEY || header->len < sizeof(info)) {

@@ -10,15 +10,18 @@
 
 #define WARNING "[BLOCKED] The text held secrets and was withheld."
 
+static int secret_add(struct known *known, const json_t *secret, struct err *err)
+{
+    return known_add(known, (struct str){json_string_value(secret), json_string_length(secret)},
+                     "a secret that was passed", err);
+}
+
 static int given_add(struct known *known, const json_t *given, struct err *err)
 {
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < json_array_size(given); i++) {
-        const json_t *secret = json_array_get(given, i);
-
-        r = known_add(known, (struct str){json_string_value(secret), json_string_length(secret)},
-                      "a secret that was passed", err);
+        r = secret_add(known, json_array_get(given, i), err);
     }
     return r;
 }
@@ -28,12 +31,7 @@ static int named_add(struct known *known, const json_t *given, struct err *err)
     int r = 0;
 
     json_each (given, it) {
-        const json_t *secret = json_object_iter_value(it);
-
-        r = r < 0 ? r
-                  : known_add(known,
-                              (struct str){json_string_value(secret), json_string_length(secret)},
-                              "a secret that was passed", err);
+        r = r < 0 ? r : secret_add(known, json_object_iter_value(it), err);
     }
     return r;
 }

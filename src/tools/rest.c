@@ -56,7 +56,7 @@ struct question {
     int refused; /* the status of a refusal, which waits for the body to be out of the way */
     struct err why;
     json_t *answer;   /* of a question that needs no call */
-    const char *text; /* instead of it: a program for whoever calls us */
+    const char *text; /* or the source of a program, sent in place of JSON */
 };
 
 static void reply_failure(const struct question *question, int status, const char *message)

@@ -88,17 +88,22 @@ static size_t find(struct str text, struct str part)
     return at ? (size_t)(at - text.at) : text.len;
 }
 
-/* Takes the next part off *rest, trimmed. */
-static struct str part_take(struct str *rest, struct str separator)
+/* Takes the first n bytes off *rest, with the separator behind them, and returns them trimmed. */
+static struct str part_cut(struct str *rest, size_t n, size_t separator_len)
 {
-    size_t n = find(*rest, separator);
     struct str part = str_trim((struct str){rest->at, n});
 
-    *rest = str_skip(*rest, n == rest->len ? n : n + separator.len);
+    *rest = str_skip(*rest, n == rest->len ? n : n + separator_len);
     return part;
 }
 
-/* As part_take(), up to any of the characters that separate. */
+/* Takes the next part off *rest, trimmed. */
+static struct str part_take(struct str *rest, struct str separator)
+{
+    return part_cut(rest, find(*rest, separator), separator.len);
+}
+
+/* Up to any of the characters that separate. */
 static struct str part_take_any(struct str *rest)
 {
     size_t n = 0;
@@ -106,9 +111,7 @@ static struct str part_take_any(struct str *rest)
     while (n < rest->len && !strchr(",;\n", rest->at[n])) {
         n++;
     }
-    struct str part = str_trim((struct str){rest->at, n});
-    *rest = str_skip(*rest, n == rest->len ? n : n + 1);
-    return part;
+    return part_cut(rest, n, 1);
 }
 
 /* Items that can hold none of them may be separated by commas, semicolons and lines. */

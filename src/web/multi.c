@@ -162,25 +162,32 @@ static curl_socket_t on_open(void *ctx, curlsocktype purpose, struct curl_sockad
     return socket(addr->family, addr->socktype | SOCK_CLOEXEC, addr->protocol);
 }
 
-void transfer_init(struct transfer *transfer, bool allow_local)
+CURL *web_handle_new(void)
 {
-    *transfer = (struct transfer){.allow_local = allow_local, .easy = curl_easy_init()};
-    CURL *easy = transfer->easy;
+    CURL *easy = curl_easy_init();
 
     if (!easy) {
         abort();
     }
-    (void)curl_easy_setopt(easy, CURLOPT_PRIVATE, transfer);
     (void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     (void)curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
     (void)curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     (void)curl_easy_setopt(easy, CURLOPT_PROXY, ""); /* nor one that the environment names */
     (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    (void)curl_easy_setopt(easy, CURLOPT_USERAGENT, "atoll/" ATOLL_VERSION);
+    return easy;
+}
+
+void transfer_init(struct transfer *transfer, bool allow_local)
+{
+    *transfer = (struct transfer){.allow_local = allow_local, .easy = web_handle_new()};
+    CURL *easy = transfer->easy;
+
+    (void)curl_easy_setopt(easy, CURLOPT_PRIVATE, transfer);
     (void)curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L); /* never waits for a resolver's thread */
     (void)curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, on_open);
     (void)curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, transfer);
     (void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer->reason);
-    (void)curl_easy_setopt(easy, CURLOPT_USERAGENT, "atoll/" ATOLL_VERSION);
 }
 
 void transfer_start(struct multi *multi, struct transfer *transfer,

@@ -32,6 +32,10 @@ struct transfer {
     void (*done)(struct transfer *transfer, CURLcode code);
 };
 
+/* A handle that keeps to HTTP alone, without a proxy, a redirect or a signal: for a transfer, or
+ * for whoever waits for its end. */
+CURL *web_handle_new(void);
+
 struct multi *multi_new(uv_loop_t *loop, long idle_connections);
 
 /* Drops what is under way without a call. The loop must run once more. */
