@@ -32,7 +32,7 @@ test-clean: ## takes the tree through both minimal Debian releases, until a sand
 	@tools/clean-root --run --smoke 12
 	@tools/clean-root --run --smoke 13
 
-test-machines: ## takes the package through its life on virtual machines with Debian 12 and 13, power cuts too
+test-machines: build ## takes the package through its life on virtual machines with Debian 12 and 13, power cuts too
 	@tests/machines/run $(RELEASES)
 
 test-long: ## what takes hours: an upgrade, the package, the image, every SDK of the matrix, published clients, both minimal releases, fuzzers
