@@ -3,8 +3,8 @@ SHELL = /bin/bash
 PREFIX ?= /usr/local
 ARGS ?=
 LANES ?= 2
-PROGRAMS = atoll src/agent/atoll-agent src/keeper/atoll-keeper src/interpreter/atoll-interpreter \
-	src/gateway/mcp-gateway
+PROGRAMS = atoll src/inside/agent/atoll-agent src/keeper/atoll-keeper src/inside/interpreter/atoll-interpreter \
+	src/inside/gateway/mcp-gateway
 BENCHES = bench/bench-hand bench/bench-list bench/bench-service
 
 .DEFAULT_GOAL := help
@@ -38,7 +38,7 @@ test-machines: build ## takes the package through its life on virtual machines w
 test-long: ## what takes hours: an upgrade, the package, the image, every SDK of the matrix, published clients, both minimal releases, fuzzers
 	@tools/test long
 
-check: ## format, layers, analyzers, shell scripts, and each fuzzer for 30 s
+check: ## format, rooms, analyzers, shell scripts, and each fuzzer for 30 s
 	@tools/check
 
 bench: bench-build ## measures beside peers in six minutes, prints tables, writes docs/benchmarks (PARTS="tti exec")

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/api.h"
-#include "base/clock.h"
 #include "client.h"
-#include "http/server.h"
+#include "lib/base/clock.h"
+#include "lib/http/server.h"
+#include "serve/api/api.h"
 
 enum {
     FEW = 10,

@@ -3,7 +3,7 @@
 
 Once a secret was sent to another side, that side's bytes may be the secret. In the files of HOLDS, each text (%s) of
 an error, a refusal or a log line is therefore one of:
-  - guard_said(...), transfer_reason(...): another side's words, redacted first and cut afterwards (src/guard/said.h);
+  - guard_said(...), transfer_reason(...): another side's words, redacted first and cut afterwards (src/lib/guard/said.h);
   - ours(...): made by this side, or sent by whoever will read it;
   - a literal, err.msg or strerror(): sentences that were made the same way."""
 import pathlib
@@ -11,10 +11,10 @@ import re
 import sys
 
 HOLDS = [
-    "src/egress/authority.c", "src/egress/dial.c", "src/egress/intercept.c", "src/egress/outgoing.c",
-    "src/egress/passage.c", "src/egress/proxy.c", "src/egress/shell.c", "src/egress/shell_call.c",
-    "src/egress/transform.c", "src/shell/*.c", "src/secret/*.c", "src/image/registry.c", "src/image/challenge.c",
-    "src/image/credentials.c", "src/telemetry/post.c", "src/telemetry/deliver.c", "src/telemetry/webhooks.c",
+    "src/serve/egress/authority.c", "src/serve/egress/dial.c", "src/serve/egress/intercept.c", "src/serve/egress/outgoing.c",
+    "src/serve/egress/passage.c", "src/serve/egress/proxy.c", "src/serve/egress/shell.c", "src/serve/egress/shell_call.c",
+    "src/serve/egress/transform.c", "src/serve/secrets/shell/*.c", "src/serve/secrets/*.c", "src/serve/template/image/registry.c", "src/serve/template/image/challenge.c",
+    "src/serve/template/image/credentials.c", "src/serve/telemetry/post.c", "src/serve/telemetry/deliver.c", "src/serve/telemetry/webhooks.c",
     "src/tools/artifacts.c", "src/tools/claude.c", "src/tools/claude_sandbox.c", "src/tools/guard_output.c",
     "src/tools/heartbeat.c", "src/tools/keys.c", "src/tools/known.c",
 ]
@@ -73,6 +73,10 @@ def texts(parts):
 
 def main():
     bad = 0
+    for pattern in HOLDS:
+        if not any(pathlib.Path().glob(pattern)):
+            print(f"tools/check-redaction.py: there is no file {pattern}")
+            bad += 1
     for path in sorted(path for pattern in HOLDS for path in pathlib.Path().glob(pattern)):
         text = re.sub(r"/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m[0]), path.read_text(), flags=re.S)
         for call in SENTENCES.finditer(text):

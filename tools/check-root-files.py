@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fails when code that runs as root opens a name in a way that nobody has thought about.
 
-docs/internals/keeper-files.md has a table of every function of src/keeper and src/stow that calls the
+docs/internals/keeper-files.md has a table of every function of src/keeper and src/inside/stow that calls the
 kernel with a name: which names, who may have prepared what is there, and how it is opened. A function that
 is not in the table is refused, and so is a row without a function. Names that a jail may have prepared
 are for one file alone, tenant_file.c, and for the few functions that find them without opening them."""
@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-ROOTS = ["src/keeper", "src/stow"]
+ROOTS = ["src/keeper", "src/inside/stow"]
 PAGE = "docs/internals/keeper-files.md"
 
 # Calls that take a name, of the C library and of the kernel.
@@ -32,9 +32,9 @@ PREPARERS = {
     "jail": "the tree of a jail, a volume or a template",
 }
 # The files that may have rows for what a jail prepared.
-OPENERS = ["src/keeper/tenant_file.c"]  # open it
-FINDERS = ["src/keeper/mounts.c", "src/keeper/volume.c", "src/keeper/jail_inside.c", "src/keeper/mounted.c"]  # O_PATH
-INSIDE = ["src/stow/read.c", "src/stow/write.c", "src/stow/main.c", "src/keeper/pool.c"]  # see the page
+OPENERS = ["src/keeper/disk/tenant_file.c"]  # open it
+FINDERS = ["src/keeper/disk/mounts.c", "src/keeper/disk/volume.c", "src/keeper/jail/jail_inside.c", "src/keeper/checkpoint/mounted.c"]  # O_PATH
+INSIDE = ["src/inside/stow/read.c", "src/inside/stow/write.c", "src/inside/stow/main.c", "src/keeper/disk/pool.c"]  # see the page
 
 
 def without_comments(text):
@@ -102,7 +102,7 @@ def main():
     top = pathlib.Path(__file__).resolve().parent.parent
     sources = {}
     for root in ROOTS:
-        for path in [*(top / root).glob("*.c"), *(top / root).glob("*.h")]:
+        for path in sorted((top / root).rglob("*.[ch]")):
             sources[str(path.relative_to(top))] = path.read_text()
     if sys.argv[1:] == ["--list"]:
         for path, text in sorted(sources.items()):

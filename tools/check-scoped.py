@@ -4,14 +4,14 @@
 Its destructor runs on every way out of the scope, also on a return before the first assignment: unset,
 it would free a wild pointer or close a stranger's descriptor. Three forms are allowed:
 `scoped_fd a = -1;`, `scoped(fn) struct x a = {0};`, and a macro that brings its own initialiser,
-`scoped_buf(a, MAX);`. The attribute itself is written in base/compiler.h alone. The compiler's
+`scoped_buf(a, MAX);`. The attribute itself is written in lib/base/compiler.h alone. The compiler's
 -Wjump-misses-init covers a goto that skips the initialiser. Arguments: files; else those of the tree."""
 import re
 import subprocess
 import sys
 
 DECLARATION = re.compile(r"^\s+(?:static\s+)?(scoped(?:_\w+)?\b|json_auto_t\b)([^;]*);", re.MULTILINE)
-HOME = "src/base/compiler.h"
+HOME = "src/lib/base/compiler.h"
 
 
 def without_comments(text):

@@ -11,8 +11,8 @@
 #include <jansson.h>
 #include <uv.h>
 
-#include "base/buf.h"
 #include "cli/cli.h"
+#include "lib/base/buf.h"
 #include "tools/tools.h"
 
 enum {

@@ -8,12 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/encode.h"
-#include "base/fd.h"
-#include "base/str.h"
 #include "cli/tame.h"
-#include "web/multi.h"
+#include "lib/base/buf.h"
+#include "lib/base/encode.h"
+#include "lib/base/fd.h"
+#include "lib/base/str.h"
+#include "lib/web/multi.h"
 
 enum {
     ANSWER_BYTES_MAX = 16 * 1024 * 1024,

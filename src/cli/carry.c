@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "base/alloc.h"
-#include "base/encode.h"
 #include "cli/bridge.h"
 #include "cli/call.h"
-#include "mcp/jsonrpc.h"
-#include "mcp/sse.h"
-#include "web/multi.h"
+#include "lib/base/alloc.h"
+#include "lib/base/encode.h"
+#include "lib/mcp/jsonrpc.h"
+#include "lib/mcp/sse.h"
+#include "lib/web/multi.h"
 
 enum { NAME_BYTES_MAX = 4096 };
 

@@ -6,12 +6,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/compiler.h"
-#include "base/err.h"
-#include "base/json.h"
-#include "base/str.h"
-#include "daemon/config.h"
-#include "daemon/places.h"
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
+#include "lib/base/json.h"
+#include "lib/base/str.h"
+#include "serve/daemon/config.h"
+#include "serve/daemon/places.h"
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 

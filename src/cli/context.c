@@ -13,10 +13,10 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "base/alloc.h"
-#include "base/buf.h"
-#include "base/fd.h"
-#include "base/str.h"
+#include "lib/base/alloc.h"
+#include "lib/base/buf.h"
+#include "lib/base/fd.h"
+#include "lib/base/str.h"
 
 enum {
     IGNORE_BYTES_MAX = 1024 * 1024,

@@ -9,9 +9,9 @@
 
 #include <stdint.h>
 
-#include "base/compiler.h"
-#include "base/encode.h"
-#include "base/err.h"
+#include "lib/base/compiler.h"
+#include "lib/base/encode.h"
+#include "lib/base/err.h"
 
 enum { CONTEXT_FILES_MAX = 1000 * 1000 };
 

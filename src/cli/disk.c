@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/alloc.h"
 #include "cli/cli.h"
+#include "lib/base/alloc.h"
 
 const char cli_disk_usage[] =
     "usage: atoll disk\n\n"

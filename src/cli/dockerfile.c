@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/buf.h"
-#include "base/json.h"
-#include "base/text.h"
 #include "cli/words.h"
+#include "lib/base/alloc.h"
+#include "lib/base/buf.h"
+#include "lib/base/json.h"
+#include "lib/base/text.h"
 
 struct reader {
     struct str rest;

@@ -10,9 +10,9 @@
 
 #include <jansson.h>
 
-#include "base/compiler.h"
-#include "base/err.h"
-#include "base/str.h"
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
+#include "lib/base/str.h"
 
 enum {
     DOCKERFILE_BYTES_MAX = 1024 * 1024,

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "daemon/builtin.h"
-#include "daemon/layer.h"
 #include "keeper/probe.h"
+#include "serve/daemon/builtin.h"
+#include "serve/daemon/layer.h"
 
 static const char *const words[] = {
     [PROBE_OK] = "ok",

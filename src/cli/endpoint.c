@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/str.h"
 #include "cli/cli.h"
-#include "daemon/lock.h"
+#include "lib/base/str.h"
+#include "serve/daemon/lock.h"
 
 enum { DOMAIN_BYTES = 200 };
 

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/id.h"
-#include "base/json.h"
+#include "lib/base/id.h"
+#include "lib/base/json.h"
 
 bool entry_id_ok(const char *id)
 {

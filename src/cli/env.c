@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "daemon/client_trust.h"
+#include "serve/daemon/client_trust.h"
 
 const char cli_env_usage[] =
     "usage: atoll env, as eval \"$(atoll env)\"\n\n"
@@ -61,7 +61,7 @@ int cli_env(struct cli *cli)
         return cli_fail(CLI_FAILED, "%s", err.msg);
     }
     /* Root passes this to eval, and the server wrote it: each value has a form in which nothing is
-     * a shell's (daemon/places.h), and is quoted all the same. */
+     * a shell's (serve/daemon/places.h), and is quoted all the same. */
     int code = domain[0] ? trust_print(cli, domain) : CLI_OK;
     if (code != CLI_OK) {
         return code;

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/str.h"
 #include "cli/cli.h"
+#include "lib/base/str.h"
 
 const char cli_key_usage[] = "usage: atoll key create NAME | list | revoke ID";
 

@@ -7,7 +7,7 @@
 
 #include "cli/cli.h"
 #include "cli/tame.h"
-#include "daemon/clean.h"
+#include "serve/daemon/clean.h"
 
 #define HELP_FLAG "--help"
 

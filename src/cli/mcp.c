@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "cli/bridge.h"
-#include "mcp/jsonrpc.h"
-#include "web/multi.h"
+#include "lib/mcp/jsonrpc.h"
+#include "lib/web/multi.h"
 
 enum { GRACE_MS = 2000, AGAIN_MS = 1000, IDLE_CONNECTIONS = 4 };
 

@@ -2,10 +2,10 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "daemon/prepare.h"
-#include "daemon/preparer.h"
-#include "daemon/stop.h"
-#include "daemon/supervisor.h"
+#include "serve/daemon/prepare.h"
+#include "serve/daemon/preparer.h"
+#include "serve/daemon/stop.h"
+#include "serve/daemon/supervisor.h"
 
 int cli_serve(struct cli *cli)
 {

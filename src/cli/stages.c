@@ -7,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
-#include "base/buf.h"
-#include "base/fd.h"
-#include "base/json.h"
 #include "cli/context.h"
 #include "cli/dockerfile.h"
+#include "lib/base/alloc.h"
+#include "lib/base/buf.h"
+#include "lib/base/fd.h"
+#include "lib/base/json.h"
 
 #define STAGE "stage:"
 #define PACKED "/.atoll-stage" /* where a stage keeps what others take from it */

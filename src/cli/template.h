@@ -4,8 +4,8 @@
 
 #include <jansson.h>
 
-#include "base/id.h"
 #include "cli/cli.h"
+#include "lib/base/id.h"
 
 enum {
     TEMPLATE_NAME_BYTES = 1024, /* escaped */

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "base/clock.h"
-#include "base/fd.h"
 #include "cli/context.h"
 #include "cli/dockerfile.h"
 #include "cli/stages.h"
 #include "cli/template.h"
+#include "lib/base/buf.h"
+#include "lib/base/clock.h"
+#include "lib/base/fd.h"
 
 enum { PATH_BYTES = 4096 };
 

@@ -7,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/fd.h"
 #include "cli/cli.h"
 #include "cli/entry.h"
 #include "cli/tame.h"
 #include "cli/tool_input.h"
+#include "lib/base/buf.h"
+#include "lib/base/fd.h"
 #include "tools/tool.h"
 
 const char cli_tool_usage[] =

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "base/fd.h"
-#include "base/utf8.h"
+#include "lib/base/buf.h"
+#include "lib/base/fd.h"
+#include "lib/base/utf8.h"
 #include "tools/tool.h"
 
 enum { NAME_BYTES = 128, READ_BYTES = 64 * 1024 };

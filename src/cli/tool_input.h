@@ -4,8 +4,8 @@
 
 #include <jansson.h>
 
-#include "base/compiler.h"
-#include "base/err.h"
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
 
 enum { TOOL_INPUT_BYTES_MAX = 48 * 1024 * 1024 }; /* of a file; as much as the daemon takes */
 

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/alloc.h"
-#include "base/json.h"
+#include "lib/base/alloc.h"
+#include "lib/base/json.h"
 
 /* ---- variables ---- */
 

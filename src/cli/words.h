@@ -4,9 +4,9 @@
 
 #include <jansson.h>
 
-#include "base/buf.h"
-#include "base/compiler.h"
-#include "base/str.h"
+#include "lib/base/buf.h"
+#include "lib/base/compiler.h"
+#include "lib/base/str.h"
 
 enum { WORD_BYTES_MAX = 32 * 1024 };
 

@@ -2,10 +2,10 @@
 
 #include <sys/vfs.h>
 
-#include "base/compiler.h"
-#include "keeper/charge.h"
-#include "keeper/saved.h"
-#include "keeper/volume.h"
+#include "keeper/disk/charge.h"
+#include "keeper/disk/saved.h"
+#include "keeper/disk/volume.h"
+#include "lib/base/compiler.h"
 
 struct keeper_answer answer_to(const struct keeper_request *req, int status, const struct err *err)
 {

@@ -5,8 +5,8 @@
 #ifndef KEEPER_ANSWER_H
 #define KEEPER_ANSWER_H
 
-#include "keeper/jail.h"
-#include "keeper/keeper.h"
+#include "keeper/jail/jail.h"
+#include "wire/keeper.h"
 
 /* `err` may be NULL with a status that is no failure. */
 struct keeper_answer answer_to(const struct keeper_request *req, int status, const struct err *err);

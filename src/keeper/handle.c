@@ -7,19 +7,19 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "base/alloc.h"
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/fdpass.h"
-#include "base/log.h"
 #include "keeper/answer.h"
+#include "keeper/checkpoint/pack.h"
+#include "keeper/checkpoint/restore.h"
+#include "keeper/checkpoint/save.h"
+#include "keeper/checkpoint/task.h"
+#include "keeper/disk/saved.h"
+#include "keeper/jail/starting.h"
 #include "keeper/listing.h"
-#include "keeper/pack.h"
-#include "keeper/restore.h"
-#include "keeper/save.h"
-#include "keeper/saved.h"
-#include "keeper/starting.h"
-#include "keeper/task.h"
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "lib/base/fd.h"
+#include "lib/base/fdpass.h"
+#include "lib/base/log.h"
 
 enum { VOLUME_NAME_SHOWN = KEEPER_ID_BYTES - (int)sizeof("volume-") };
 

@@ -17,8 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "keeper/jail.h"
-#include "keeper/keeper.h"
+#include "keeper/jail/jail.h"
+#include "wire/keeper.h"
 
 enum {
     HANDLE_END_TIMEOUT_MS = 30 * 1000,       /* then the answer says what still holds the jail */

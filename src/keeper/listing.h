@@ -11,7 +11,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-#include "keeper/jail.h"
+#include "keeper/jail/jail.h"
 
 enum { LISTING_NAME_BYTES = KEEPER_SAVED_BYTES };
 static_assert(LISTING_NAME_BYTES >= (int)KEEPER_ID_BYTES, "a listing holds ids too");

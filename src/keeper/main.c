@@ -19,18 +19,19 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
-#include "base/alloc.h"
-#include "base/fd.h"
-#include "base/fdpass.h"
-#include "base/log.h"
-#include "base/str.h"
-#include "keeper/about.h"
-#include "keeper/elder.h"
+#include "keeper/checkpoint/about.h"
+#include "keeper/checkpoint/criu.h"
+#include "keeper/checkpoint/restore.h"
+#include "keeper/disk/saved.h"
 #include "keeper/handle.h"
-#include "keeper/host.h"
-#include "keeper/restore.h"
-#include "keeper/saved.h"
-#include "keeper/stage.h"
+#include "keeper/jail/elder.h"
+#include "keeper/jail/host.h"
+#include "keeper/jail/stage.h"
+#include "lib/base/alloc.h"
+#include "lib/base/fd.h"
+#include "lib/base/fdpass.h"
+#include "lib/base/log.h"
+#include "lib/base/str.h"
 
 enum {
     CLIENTS_MAX = 8,
@@ -50,6 +51,7 @@ struct client {
 
 struct keeper {
     const struct keeper_options *options;
+    struct criu_program criu;
     struct jail_kit kit;
     struct handler *handler;
     struct client clients[CLIENTS_MAX];
@@ -387,9 +389,10 @@ static int memory_ready(struct keeper *keeper, struct err *err)
 {
     struct jail_kit *kit = &keeper->kit;
 
-    if (criu_find(&kit->criu, &kit->criu_why) < 0) {
+    if (criu_find(&keeper->criu, &kit->criu_why) < 0) {
         return 0;
     }
+    kit->criu = &keeper->criu;
     return about_agent_keep(kit->pool, keeper->options->agent_path, kit->agent_hash, err);
 }
 
@@ -555,7 +558,7 @@ int keeper_main(const struct keeper_options *options)
         if (!pool_limits_disk(keeper.kit.pool)) {
             log_warn("sandboxes have no disk limit: %s", pool_limits_why(keeper.kit.pool));
         }
-        if (!keeper.kit.criu.path[0]) {
+        if (!keeper.kit.criu) {
             log_warn("sandboxes are paused without their memory: %s", keeper.kit.criu_why.msg);
         }
         log_info("ready");

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "keeper/keeper.h"
+#include "wire/keeper.h"
 
 enum {
     WORD_NAME,

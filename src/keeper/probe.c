@@ -24,17 +24,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
-#include "base/fd.h"
-#include "keeper/cgroup.h"
-#include "keeper/criu.h"
-#include "keeper/filter.h"
-#include "keeper/host.h"
-#include "keeper/merge.h"
-#include "keeper/mounts.h"
-#include "keeper/network.h"
-#include "keeper/told.h"
-#include "keeper/userns.h"
+#include "keeper/checkpoint/criu.h"
+#include "keeper/disk/mounts.h"
+#include "keeper/jail/cgroup.h"
+#include "keeper/jail/filter.h"
+#include "keeper/jail/host.h"
+#include "keeper/jail/merge.h"
+#include "keeper/jail/network.h"
+#include "keeper/jail/told.h"
+#include "keeper/jail/userns.h"
+#include "lib/base/alloc.h"
+#include "lib/base/fd.h"
+#include "lib/base/str.h"
 
 enum {
     KERNEL_MAJOR = 5,
@@ -184,8 +185,9 @@ static bool controller_found(const char *name, unsigned controller)
     }
     (void)snprintf(path, sizeof(path), "%s/cgroup.controllers", mounts.at[0].path);
     scoped_text unified = text_read(path);
-    for (char *word = strtok(unified, " \n"); word; word = strtok(NULL, " \n")) {
-        found |= strcmp(word, name) == 0 ? controller : 0;
+    struct str rest = {unified, strcspn(unified, "\n")}, word;
+    while (str_split(&rest, ' ', &word)) {
+        found |= str_eq(word, str_of(name)) ? controller : 0;
     }
     return found & controller;
 }

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/compiler.h"
+#include "lib/base/compiler.h"
 
 enum probe_verdict {
     PROBE_OK,

@@ -6,8 +6,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#include "base/log.h"
-#include "keeper/keeper.h"
+#include "lib/base/log.h"
+#include "wire/keeper.h"
 
 int main(int argc, char **argv)
 {

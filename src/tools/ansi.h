@@ -5,8 +5,8 @@
 #ifndef TOOLS_ANSI_H
 #define TOOLS_ANSI_H
 
-#include "base/buf.h"
-#include "base/compiler.h"
+#include "lib/base/buf.h"
+#include "lib/base/compiler.h"
 
 /* Appends the text without escape sequences and control characters. What a line editor does within
  * a line (it returns, steps, erases, inserts, deletes) is applied: the line is there as it was

@@ -4,9 +4,9 @@
 #ifndef TOOLS_ARTIFACT_PATH_H
 #define TOOLS_ARTIFACT_PATH_H
 
-#include "base/compiler.h"
-#include "base/err.h"
-#include "base/str.h"
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
+#include "lib/base/str.h"
 
 enum {
     ARTIFACT_PATH_BYTES_MAX = 255,

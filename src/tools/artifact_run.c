@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/fields.h"
-#include "base/alloc.h"
+#include "lib/base/alloc.h"
+#include "serve/api/fields.h"
 #include "tools/artifacts.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/internal.h"

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/fields.h"
-#include "base/alloc.h"
-#include "base/clock.h"
-#include "base/encode.h"
-#include "store/store.h"
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "lib/base/encode.h"
+#include "serve/api/fields.h"
+#include "serve/store/store.h"
 #include "tools/artifact_path.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/execute.h"

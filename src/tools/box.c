@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/clock.h"
-#include "base/fiber.h"
-#include "base/json_text.h"
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "lib/base/fiber.h"
+#include "lib/base/json_text.h"
 #include "tools/box_internal.h"
 #include "tools/internal.h"
 

@@ -5,7 +5,7 @@
 #ifndef TOOLS_BOX_H
 #define TOOLS_BOX_H
 
-#include "base/id.h"
+#include "lib/base/id.h"
 #include "tools/call.h"
 
 enum {

@@ -1,7 +1,7 @@
 #include <errno.h>
 
-#include "base/encode.h"
-#include "base/fiber.h"
+#include "lib/base/encode.h"
+#include "lib/base/fiber.h"
 #include "tools/box_internal.h"
 #include "tools/internal.h"
 

@@ -2,7 +2,7 @@
 #ifndef TOOLS_BOX_INTERNAL_H
 #define TOOLS_BOX_INTERNAL_H
 
-#include "rpc/process.h"
+#include "lib/rpc/process.h"
 #include "tools/box.h"
 #include "tools/client.h"
 

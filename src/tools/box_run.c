@@ -6,11 +6,11 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "base/alloc.h"
-#include "base/clock.h"
-#include "base/encode.h"
-#include "base/fiber.h"
-#include "base/utf8.h"
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "lib/base/encode.h"
+#include "lib/base/fiber.h"
+#include "lib/base/utf8.h"
 #include "tools/box_internal.h"
 #include "tools/internal.h"
 #include "tools/side.h"

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/encode.h"
-#include "base/fiber.h"
-#include "base/log.h"
-#include "base/shares.h"
+#include "lib/base/alloc.h"
+#include "lib/base/encode.h"
+#include "lib/base/fiber.h"
+#include "lib/base/log.h"
+#include "lib/base/shares.h"
 #include "tools/internal.h"
 #include "tools/schema.h"
 #include "tools/text_forms.h"

@@ -16,9 +16,9 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "base/buf.h"
-#include "base/compiler.h"
-#include "base/err.h"
+#include "lib/base/buf.h"
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
 
 struct tools;
 struct tool_call;

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/compiler.h"
+#include "lib/base/compiler.h"
 
 #define READING "Read", "Grep", "Glob"
 

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include "base/alloc.h"
-#include "base/fd.h"
-#include "base/fiber.h"
-#include "http/upstream.h"
+#include "lib/base/alloc.h"
+#include "lib/base/fd.h"
+#include "lib/base/fiber.h"
+#include "lib/http/upstream.h"
 #include "tools/internal.h"
 
 struct limit { /* outlives its ask until its timer is closed */

@@ -13,7 +13,7 @@
 #ifndef TOOLS_CLIENT_H
 #define TOOLS_CLIENT_H
 
-#include "http/http.h"
+#include "lib/http/http.h"
 #include "tools/call.h"
 
 enum {

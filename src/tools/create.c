@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "api/fields.h"
-#include "base/fiber.h"
+#include "lib/base/fiber.h"
+#include "serve/api/fields.h"
 #include "tools/artifacts.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/internal.h"

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "api/fields.h"
-#include "base/compiler.h"
+#include "lib/base/compiler.h"
+#include "serve/api/fields.h"
 #include "tools/execute.h"
 
 enum { ERROR_BYTES_MAX = BOX_OUTPUT_BYTES_MAX + 256 };

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/fields.h"
-#include "base/alloc.h"
-#include "base/clock.h"
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "serve/api/fields.h"
 #include "tools/artifact_path.h"
 #include "tools/create.h"
 #include "tools/execute_kernel.h"

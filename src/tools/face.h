@@ -12,10 +12,10 @@
 #include <jansson.h>
 #include <uv.h>
 
-#include "base/compiler.h"
-#include "base/err.h"
-#include "base/str.h"
-#include "http/http.h"
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
+#include "lib/base/str.h"
+#include "lib/http/http.h"
 #include "tools/tool.h"
 #include "tools/tools.h"
 

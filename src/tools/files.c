@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/encode.h"
-#include "base/utf8.h"
+#include "lib/base/encode.h"
+#include "lib/base/utf8.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/internal.h"
 #include "tools/reply.h"

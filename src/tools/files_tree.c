@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "mcp/jsonrpc.h"
+#include "lib/base/alloc.h"
+#include "lib/mcp/jsonrpc.h"
 #include "tools/files.h"
 #include "tools/internal.h"
 #include "tools/side.h"

@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "api/fields.h"
-#include "guard/guard.h"
+#include "lib/guard/guard.h"
+#include "serve/api/fields.h"
 #include "tools/box.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/known.h"

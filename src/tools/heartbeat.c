@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/fields.h"
-#include "base/clock.h"
-#include "guard/said.h"
+#include "lib/base/clock.h"
+#include "lib/guard/said.h"
+#include "serve/api/fields.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/claude.h"
 #include "tools/keys.h"

@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "api/fields.h"
-#include "base/clock.h"
+#include "lib/base/clock.h"
+#include "serve/api/fields.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/claude.h"
 #include "tools/keys.h"

@@ -2,9 +2,9 @@
 #ifndef TOOLS_INTERNAL_H
 #define TOOLS_INTERNAL_H
 
-#include "api/api.h"
-#include "api/fields.h"
-#include "base/id.h"
+#include "lib/base/id.h"
+#include "serve/api/api.h"
+#include "serve/api/fields.h"
 #include "tools/call.h"
 #include "tools/client.h"
 #include "tools/face.h"

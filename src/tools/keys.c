@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/fields.h"
-#include "base/alloc.h"
-#include "base/id.h"
-#include "guard/said.h"
-#include "secret/seal.h"
-#include "secret/secret.h"
+#include "lib/base/alloc.h"
+#include "lib/base/id.h"
+#include "lib/guard/said.h"
+#include "serve/api/fields.h"
+#include "serve/secrets/seal.h"
+#include "serve/secrets/secret.h"
 #include "tools/face.h"
 #include "tools/stored.h"
 

@@ -13,7 +13,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "guard/guard.h"
+#include "lib/guard/guard.h"
 #include "tools/call.h"
 
 enum { KEYS_BYTES_MAX = 48 * 1024 }; /* of all variables of one sandbox, as JSON */

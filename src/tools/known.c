@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/fields.h"
-#include "base/alloc.h"
-#include "base/encode.h"
-#include "base/fiber.h"
-#include "base/utf8.h"
-#include "guard/formats.h"
-#include "guard/guard.h"
-#include "secret/secret.h"
-#include "shell/shells.h"
+#include "lib/base/alloc.h"
+#include "lib/base/encode.h"
+#include "lib/base/fiber.h"
+#include "lib/base/utf8.h"
+#include "lib/guard/formats.h"
+#include "lib/guard/guard.h"
+#include "serve/api/fields.h"
+#include "serve/secrets/secret.h"
+#include "serve/secrets/shell/shells.h"
 #include "tools/internal.h"
 #include "tools/keys.h"
 

@@ -2,7 +2,7 @@
  *
  *   - its stored secrets, the sealed keys of its API shells, the keys that tools gave to sandboxes
  *   - its own API keys: the one of this call, and any text with the looks and the hash of one
- *   - what has the looks of a widespread service's key (guard/formats.h)
+ *   - what has the looks of a widespread service's key (lib/guard/formats.h)
  *
  * Owns:     copies of what is looked for, which are wiped when it goes.
  * Needs:    the store, the secrets, the shells, the API.

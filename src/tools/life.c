@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "api/fields.h"
-#include "base/clock.h"
+#include "lib/base/clock.h"
+#include "serve/api/fields.h"
 #include "tools/face.h"
 
 enum { LIFE_LEAST_MS = 1000, TARGET_BYTES = ID_SANDBOX_LEN + 32 };

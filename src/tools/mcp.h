@@ -16,7 +16,7 @@
 #ifndef TOOLS_MCP_H
 #define TOOLS_MCP_H
 
-#include "http/http.h"
+#include "lib/http/http.h"
 
 struct mcp;
 struct tools;

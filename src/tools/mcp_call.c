@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "base/alloc.h"
-#include "base/clock.h"
-#include "base/json.h"
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "lib/base/json.h"
 #include "tools/mcp_internal.h"
 #include "tools/mcp_texts.h"
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "base/alloc.h"
-#include "base/clock.h"
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
 #include "tools/mcp_internal.h"
 
 /* ---- refusals ---- */

@@ -14,12 +14,12 @@
 #include <jansson.h>
 #include <uv.h>
 
-#include "base/buf.h"
-#include "base/id.h"
-#include "base/table.h"
-#include "http/http.h"
-#include "mcp/jsonrpc.h"
-#include "mcp/stateless.h"
+#include "lib/base/buf.h"
+#include "lib/base/id.h"
+#include "lib/base/table.h"
+#include "lib/http/http.h"
+#include "lib/mcp/jsonrpc.h"
+#include "lib/mcp/stateless.h"
 #include "tools/face.h"
 #include "tools/mcp.h"
 

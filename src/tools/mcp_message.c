@@ -3,8 +3,8 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "api/fields.h"
-#include "base/encode.h"
+#include "lib/base/encode.h"
+#include "serve/api/fields.h"
 #include "tools/mcp_internal.h"
 #include "tools/mcp_texts.h"
 

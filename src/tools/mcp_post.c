@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "base/alloc.h"
-#include "base/clock.h"
-#include "mcp/sse.h"
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "lib/mcp/sse.h"
 #include "tools/mcp_internal.h"
 
 struct mcp_link {

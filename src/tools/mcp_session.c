@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "base/alloc.h"
-#include "base/clock.h"
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
 #include "tools/mcp_internal.h"
 
 static bool has_listener(const struct mcp_session *session)

@@ -5,9 +5,9 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "base/compiler.h"
-#include "base/err.h"
-#include "mcp/version.h"
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
+#include "lib/mcp/version.h"
 #include "tools/tool.h"
 
 /* What stands for a sandbox_id that is left out. */

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "base/alloc.h"
-#include "base/clock.h"
-#include "base/json.h"
-#include "base/log.h"
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "lib/base/json.h"
+#include "lib/base/log.h"
 #include "tools/call.h"
 #include "tools/mcp_internal.h"
 

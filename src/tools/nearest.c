@@ -1,6 +1,6 @@
 #include "tools/nearest.h"
 
-#include "base/compiler.h"
+#include "lib/base/compiler.h"
 
 static size_t least(size_t a, size_t b)
 {

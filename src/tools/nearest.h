@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "base/str.h"
+#include "lib/base/str.h"
 
 enum { NEAREST_BYTES_MAX = 64 }; /* longer words are nobody's slip */
 

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/fields.h"
-#include "base/alloc.h"
+#include "lib/base/alloc.h"
+#include "serve/api/fields.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/create.h"
 #include "tools/packages.h"

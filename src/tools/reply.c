@@ -3,8 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/clock.h"
-#include "base/json.h"
+#include "lib/base/clock.h"
+#include "lib/base/json.h"
 
 enum { NOTE_BYTES_MAX = 4096, URL_BYTES = BOX_DOMAIN_BYTES + ID_SANDBOX_LEN + 32 };
 

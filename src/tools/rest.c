@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "api/query.h"
-#include "base/alloc.h"
-#include "base/utf8.h"
-#include "mcp/jsonrpc.h"
+#include "lib/base/alloc.h"
+#include "lib/base/utf8.h"
+#include "lib/mcp/jsonrpc.h"
+#include "serve/api/query.h"
 #include "tools/catalogue/execute.h"
 #include "tools/dify.h"
 #include "tools/helpers/helpers.h"

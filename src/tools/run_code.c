@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/fields.h"
-#include "base/encode.h"
-#include "base/utf8.h"
+#include "lib/base/encode.h"
+#include "lib/base/utf8.h"
+#include "serve/api/fields.h"
 #include "tools/catalogue/execute.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/execute.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/encode.h"
+#include "lib/base/encode.h"
 #include "tools/box.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/internal.h"

@@ -11,8 +11,8 @@
 
 #include <jansson.h>
 
-#include "base/compiler.h"
-#include "base/err.h"
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
 
 /* 0, with the defaults of missing properties filled into *value; or -EINVAL and a sentence that
  * begins with the path of what is wrong: "commands[2]: must be a string". All that is wrong is

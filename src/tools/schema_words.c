@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "api/fields.h"
+#include "serve/api/fields.h"
 #include "tools/schema.h"
 
 enum { SCHEMA_DEPTH_MAX = 16 };

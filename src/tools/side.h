@@ -7,8 +7,8 @@
 #ifndef TOOLS_SIDE_H
 #define TOOLS_SIDE_H
 
-#include "base/compiler.h"
-#include "base/fiber.h"
+#include "lib/base/compiler.h"
+#include "lib/base/fiber.h"
 
 struct side {
     void (*run)(void *arg);

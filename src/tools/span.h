@@ -7,8 +7,8 @@
 
 #include <stdint.h>
 
-#include "base/compiler.h"
-#include "base/str.h"
+#include "lib/base/compiler.h"
+#include "lib/base/str.h"
 
 enum { SPAN_S_MAX = 10 * 366 * 24 * 3600 };
 

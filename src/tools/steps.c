@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/json.h"
-#include "base/utf8.h"
+#include "lib/base/json.h"
+#include "lib/base/utf8.h"
 #include "tools/life.h"
 
 enum { STEP_SCRIPT_BYTES_MAX = 1024 * 1024 };

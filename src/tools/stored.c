@@ -1,6 +1,6 @@
 #include "tools/stored.h"
 
-#include "base/alloc.h"
+#include "lib/base/alloc.h"
 
 void stored_text(void *ctx, int error, const struct err *err, const char *text)
 {

@@ -8,9 +8,9 @@
 #ifndef TOOLS_STORED_H
 #define TOOLS_STORED_H
 
-#include "base/compiler.h"
-#include "base/err.h"
-#include "base/fiber.h"
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
+#include "lib/base/fiber.h"
 
 struct stored {
     struct fiber *fiber;

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/fields.h"
-#include "base/id.h"
+#include "lib/base/id.h"
+#include "serve/api/fields.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/reply.h"
 

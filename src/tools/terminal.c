@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "api/fields.h"
-#include "base/clock.h"
-#include "base/encode.h"
-#include "base/fiber.h"
+#include "lib/base/clock.h"
+#include "lib/base/encode.h"
+#include "lib/base/fiber.h"
+#include "serve/api/fields.h"
 #include "tools/ansi.h"
 #include "tools/box_internal.h"
 

@@ -21,8 +21,8 @@
 
 #include <jansson.h>
 
-#include "base/compiler.h"
-#include "base/err.h"
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
 
 /* Changes the properties of `input`, an object, in place. -EINVAL with a sentence when a text has
  * none of the forms; what else is wrong is for schema_check() to say. */

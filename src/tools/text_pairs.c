@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "lib/base/buf.h"
 
 enum { SHOWN_BYTES = 48 };
 

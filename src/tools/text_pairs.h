@@ -10,9 +10,9 @@
 
 #include <jansson.h>
 
-#include "base/compiler.h"
-#include "base/err.h"
-#include "base/str.h"
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
+#include "lib/base/str.h"
 
 /* *out becomes an object of texts. -EINVAL with a sentence when a part is no pair. */
 must_check int text_pairs(struct str text, json_t **out, struct err *err);

@@ -16,8 +16,8 @@
 #include <jansson.h>
 #include <stddef.h>
 
-#include "base/err.h"
-#include "base/str.h"
+#include "lib/base/err.h"
+#include "lib/base/str.h"
 
 struct tool_call; /* tools/call.h */
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "lib/base/alloc.h"
 #include "tools/dify.h"
 #include "tools/execute.h"
 #include "tools/internal.h"

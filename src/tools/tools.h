@@ -16,8 +16,8 @@
 
 #include <uv.h>
 
-#include "base/err.h"
-#include "http/http.h"
+#include "lib/base/err.h"
+#include "lib/http/http.h"
 
 enum {
     TOOLS_BODY_BYTES_MAX = 48 * 1024 * 1024, /* a file of BOX_FILE_BYTES_MAX fits, in base64 */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "build/spec.h"
+#include "serve/template/build/spec.h"
 
 enum { TEXT_BYTES_MAX = 64 * 1024 * 1024 };
 

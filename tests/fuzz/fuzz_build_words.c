@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "build/spec.h"
+#include "serve/template/build/spec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "image/challenge.h"
+#include "serve/template/image/challenge.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,7 @@
  * head, its body and its end. The first byte chooses request or response. */
 #include <stdlib.h>
 
-#include "http/h1.h"
+#include "lib/http/h1.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "http/internal.h"
 #include "http_app.h"
+#include "lib/http/internal.h"
 
 enum {
     FUZZ_TURNS_MAX =

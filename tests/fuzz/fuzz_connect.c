@@ -8,10 +8,10 @@
 #include <arpa/inet.h>
 #include <stdlib.h>
 
-#include "base/buf.h"
-#include "http/internal.h"
+#include "lib/base/buf.h"
+#include "lib/http/internal.h"
+#include "lib/rpc/rpc.h"
 #include "process.pb-c.h"
-#include "rpc/rpc.h"
 
 enum {
     CLIENT_LEAVES = 0x01, /* instead of ending its body */

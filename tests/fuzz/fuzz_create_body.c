@@ -3,9 +3,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "api/create_body.h"
-#include "api/fields.h"
-#include "sandbox/sandbox.h"
+#include "serve/api/create_body.h"
+#include "serve/api/fields.h"
+#include "serve/sandbox/sandbox.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

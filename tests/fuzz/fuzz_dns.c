@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "egress/dns_message.h"
+#include "serve/egress/dns_message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

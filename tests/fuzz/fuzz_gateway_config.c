@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "gateway/names.h"
-#include "gateway/plan.h"
+#include "inside/gateway/names.h"
+#include "inside/gateway/plan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

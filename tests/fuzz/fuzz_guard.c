@@ -3,8 +3,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "guard/formats.h"
-#include "guard/guard.h"
+#include "lib/guard/formats.h"
+#include "lib/guard/guard.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,8 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "http/http2_client.h"
-#include "http/link.h"
+#include "lib/http/http2_client.h"
+#include "lib/http/link.h"
 
 enum { TALKS = 2, TURNS_MAX = 1000 };
 

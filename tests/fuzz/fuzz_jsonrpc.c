@@ -3,8 +3,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "api/fields.h"
-#include "mcp/jsonrpc.h"
+#include "lib/mcp/jsonrpc.h"
+#include "serve/api/fields.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

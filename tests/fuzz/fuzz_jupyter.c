@@ -6,10 +6,10 @@
 #include <sha2.h>
 #include <stdlib.h>
 
-#include "base/buf.h"
-#include "interpreter/json_read.h"
-#include "interpreter/jupyter_wire.h"
-#include "interpreter/result.h"
+#include "inside/interpreter/json_read.h"
+#include "inside/interpreter/jupyter_wire.h"
+#include "inside/interpreter/result.h"
+#include "lib/base/buf.h"
 
 #define KEY "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 

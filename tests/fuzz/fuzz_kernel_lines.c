@@ -5,10 +5,10 @@
  */
 #include <stdlib.h>
 
-#include "base/utf8.h"
-#include "interpreter/json_read.h"
-#include "interpreter/pipe_wire.h"
-#include "interpreter/result.h"
+#include "inside/interpreter/json_read.h"
+#include "inside/interpreter/pipe_wire.h"
+#include "inside/interpreter/result.h"
+#include "lib/base/utf8.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,7 @@
  * The input is the body; its boundary is XX. */
 #include <stdlib.h>
 
-#include "agent/multipart.h"
+#include "inside/agent/multipart.h"
 
 /* Everything that the parser says, as one running digest of bounded size. */
 struct heard {

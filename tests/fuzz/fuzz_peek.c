@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "egress/peek.h"
+#include "serve/egress/peek.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

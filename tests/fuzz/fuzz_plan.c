@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "keeper/keeper.h"
+#include "wire/keeper.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "egress/policy.h"
+#include "serve/egress/policy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "image/reference.h"
+#include "serve/template/image/reference.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

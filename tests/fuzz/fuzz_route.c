@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "edge/edge.h"
-#include "http/browser.h"
-#include "http/hosts.h"
+#include "lib/http/browser.h"
+#include "lib/http/hosts.h"
+#include "serve/edge/edge.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #include "filesystem.pb-c.h"
+#include "lib/rpc/internal.h"
 #include "process.pb-c.h"
-#include "rpc/internal.h"
 
 enum { TEXT_MAX = 8 * 1024 * 1024 };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "egress/shell.h"
+#include "serve/egress/shell.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "mcp/sse.h"
+#include "lib/mcp/sse.h"
 
 enum { EVENT_BYTES_MAX = 4096, ALL_BYTES_MAX = 1024 * 1024 };
 

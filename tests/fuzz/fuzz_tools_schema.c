@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "api/fields.h"
+#include "serve/api/fields.h"
 #include "tools/schema.h"
 #include "tools/tool.h"
 

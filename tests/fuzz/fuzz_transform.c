@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "egress/transform.h"
+#include "serve/egress/transform.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "unpack/internal.h"
+#include "inside/unpack/internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -36,10 +36,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/channel.h"
-#include "agent/journal.h"
-#include "base/compiler.h"
-#include "base/fdpass.h"
+#include "inside/agent/journal.h"
+#include "lib/base/compiler.h"
+#include "lib/base/fdpass.h"
+#include "wire/channel.h"
 
 #define HOSTILE_FILE "/hostile"
 

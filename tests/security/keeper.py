@@ -1,4 +1,4 @@
-"""Speaks the keeper's protocol, as src/keeper/keeper.h lays it out: to hand it root filesystems that
+"""Speaks the keeper's protocol, as src/wire/keeper.h lays it out: to hand it root filesystems that
 no API would."""
 import array
 import ctypes as c

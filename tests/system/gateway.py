@@ -12,7 +12,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PROGRAM = Path(os.environ.get("BUILD", ROOT / "build")) / "src/gateway/mcp-gateway"
+PROGRAM = Path(os.environ.get("BUILD", ROOT / "build")) / "src/inside/gateway/mcp-gateway"
 SERVER = HERE / "mcp_server.py"
 TOKEN = "a-token-of-the-tests"
 ANSWER_S = 120  # for what hangs; nothing here is measured

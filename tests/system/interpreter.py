@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = Path(os.environ.get("BUILD", ROOT / "build")) / "src/interpreter/atoll-interpreter"
+PROGRAM = Path(os.environ.get("BUILD", ROOT / "build")) / "src/inside/interpreter/atoll-interpreter"
 TEMPLATE = ROOT / "templates/code-interpreter-v1"
 ANSWER_S = 120  # for what hangs; nothing here is measured
 

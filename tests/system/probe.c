@@ -30,11 +30,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/channel.h"
-#include "base/compiler.h"
+#include "inside/stow/stow.h"
+#include "lib/base/compiler.h"
 #include "probe.h"
 #include "probe_state.h"
-#include "stow/stow.h"
+#include "wire/channel.h"
 
 static char answer[PROBE_BYTES];
 static size_t answer_len;
@@ -445,7 +445,7 @@ int main(int argc, char **argv, char **envp)
     char text[PROBE_BYTES];
 
     (void)envp;
-    if (argc > 1 && strcmp(argv[0], STOW_PROGRAM) == 0) {
+    if (argc > 1 && strcmp(argv[0], CHANNEL_TAR_PROGRAM) == 0) {
         return stow_main(argc, argv);
     }
     for (;;) {

@@ -23,7 +23,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "base/compiler.h"
+#include "lib/base/compiler.h"
 #include "probe_state.h"
 
 enum {

@@ -14,10 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
-#include "base/compiler.h"
-#include "image/image.h"
-#include "unpack/unpack.h"
+#include "inside/unpack/unpack.h"
+#include "lib/base/alloc.h"
+#include "lib/base/compiler.h"
+#include "serve/template/image/image.h"
 
 enum { PATH_BYTES = 1024 };
 

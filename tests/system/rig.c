@@ -16,10 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/fdpass.h"
-#include "base/id.h"
-#include "base/log.h"
+#include "lib/base/fd.h"
+#include "lib/base/fdpass.h"
+#include "lib/base/id.h"
+#include "lib/base/log.h"
 #include "probe.h"
 
 enum {

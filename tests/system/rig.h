@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 #include "check.h"
-#include "keeper/keeper.h"
+#include "wire/keeper.h"
 
 struct rig {
     char dir[32];

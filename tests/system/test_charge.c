@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "check.h"
-#include "keeper/subvol.h"
+#include "keeper/disk/subvol.h"
+#include "lib/base/fd.h"
 #include "rig.h"
 
 static struct rig rig;

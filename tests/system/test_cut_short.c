@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/fdpass.h"
 #include "check.h"
+#include "lib/base/fdpass.h"
 #include "rig.h"
 
 enum {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "daemon/drop.h"
+#include "serve/daemon/drop.h"
 
 enum {
     NOBODY = 65534,

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "keeper/client.h"
 #include "rig.h"
+#include "serve/keeper/client.h"
 
 enum { MANY = 200 };
 

@@ -8,9 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fdpass.h"
 #include "check.h"
 #include "keeper/handle.h"
+#include "lib/base/fdpass.h"
 #include "rig.h"
 #include "tcp_pair.h"
 

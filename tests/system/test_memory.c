@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fdpass.h"
 #include "check.h"
+#include "lib/base/fdpass.h"
 #include "rig.h"
 
 static struct rig rig;

@@ -11,9 +11,9 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "check.h"
 #include "keeper/probe.h"
+#include "lib/base/fd.h"
 #include "rig.h"
 
 enum { DISK_MB = 64, MEMORY_MB = 128 }; /* of rig_create_request() */

@@ -13,11 +13,11 @@ BUILD = """#!/bin/bash
 [ "$1" != build-fuzz ] || { mkdir -p build-fuzz/tests/fuzz; cp fuzzer build-fuzz/tests/fuzz/fuzz_http1; }
 """
 BROKEN = {
-    "format": ("src/base/err.c", "\nint   badly( void )\n{ return 1; }\n"),
-    "layers": ("src/base/err.c", '\n#include "sandbox/sandbox.h"\n'),
-    "scoped": ("src/base/err.c", "\nvoid bad(void)\n{\n    scoped_fd fd;\n    (void)fd;\n}\n"),
-    "rootfiles": ("src/keeper/saved.c", '\nint bad(const char *p)\n{\n    return open(p, O_RDONLY);\n}\n'),
-    "redaction": ("src/secret/identity.c", '\nvoid bad(const char *heard)\n{\n    log_warn("%s", heard);\n}\n'),
+    "format": ("src/lib/base/err.c", "\nint   badly( void )\n{ return 1; }\n"),
+    "layers": ("src/lib/base/err.c", '\n#include "serve/sandbox/sandbox.h"\n'),
+    "scoped": ("src/lib/base/err.c", "\nvoid bad(void)\n{\n    scoped_fd fd;\n    (void)fd;\n}\n"),
+    "rootfiles": ("src/keeper/disk/saved.c", '\nint bad(const char *p)\n{\n    return open(p, O_RDONLY);\n}\n'),
+    "redaction": ("src/serve/secrets/identity.c", '\nvoid bad(const char *heard)\n{\n    log_warn("%s", heard);\n}\n'),
     "promises": ("tests/promises.txt", "\nA promise | | tools::test_that_is_not_there\n"),
     "shell": ("tools/uninstall", '\nrm -rf "$nothing"/* $unset_array[0]\n'),
 }
@@ -68,17 +68,17 @@ def test_a_broken_rule_fails_the_check(tree, part):
 
 @pytest.mark.parametrize("tool", CHANGED)
 def test_an_analyzer_fails_the_check_for_lines_that_changed(tree, tool):
-    source = tree / "src/base/bad.c"
+    source = tree / "src/lib/base/bad.c"
     source.write_text("#include <stdlib.h>\n" + CHANGED[tool])
     build = tree / "build"
     build.mkdir()
-    entry = {"directory": str(build), "file": "../src/base/bad.c",
-             "command": "cc -I../src -Wall -MD -MF x.d -o x.o -c ../src/base/bad.c"}
+    entry = {"directory": str(build), "file": "../src/lib/base/bad.c",
+             "command": "cc -I../src -Wall -MD -MF x.d -o x.o -c ../src/lib/base/bad.c"}
     (build / "compile_commands.json").write_text(json.dumps([entry]))
     git(tree, "add", "src")
     git(tree, "commit", "-qm", "bad")
     found = check(tree, "changed")
-    assert found.returncode == 1 and "src/base/bad.c:" in found.stdout, found.stdout
+    assert found.returncode == 1 and "src/lib/base/bad.c:" in found.stdout, found.stdout
     git(tree, "commit", "-q", "--allow-empty", "-m", "other")
     unchanged = check(tree, "changed")
     assert unchanged.returncode == 0 and "0 of 0 sources" in unchanged.stdout, unchanged.stdout

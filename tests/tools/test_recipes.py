@@ -97,7 +97,7 @@ def test_what_the_interpreter_lists_is_locked():
 def test_the_servers_packages_follow_from_what_is_installed_ahead(templates, monkeypatch):
     """Another entry of the catalogue, or another text in one, costs nothing."""
     build = Path(os.environ.get("BUILD", TREE / "build"))
-    monkeypatch.setenv("ATOLL_GATEWAY", str(build / "src/gateway/mcp-gateway"))
+    monkeypatch.setenv("ATOLL_GATEWAY", str(build / "src/inside/gateway/mcp-gateway"))
     catalogue = "mcp-gateway/catalogue.json"
     before = name(templates, "mcp-gateway-packages")
     change(templates, catalogue, '"The time, and its zones"', '"The time"')

@@ -11,9 +11,9 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#include "agent/channel.h"
 #include "rpc_client.h"
 #include "tmpdir.h"
+#include "wire/channel.h"
 
 struct agent_child {
     pid_t pid;

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "base/alloc.h"
-#include "base/fd.h"
-#include "edge/edge.h"
-#include "http/server.h"
+#include "lib/base/alloc.h"
+#include "lib/base/fd.h"
+#include "lib/http/server.h"
+#include "serve/edge/edge.h"
 
 enum { PATIENCE_S = 20, EDGE_PLACES = 3 * 1024, EDGE_SANDBOX_MAX = 1024 };
 

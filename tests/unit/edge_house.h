@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "sandbox/sandbox.h"
+#include "serve/sandbox/sandbox.h"
 
 #define ID "isv6ril5xadwn1k9t2jye"
 #define TOKEN "0tQG31xiMp0IOQfaz9dcwi72L1CPo8e0"

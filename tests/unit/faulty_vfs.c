@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "base/alloc.h"
+#include "lib/base/alloc.h"
 
 struct undo { /* what a piece of a file was before it was written */
     struct undo *prev, *next;

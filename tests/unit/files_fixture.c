@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "base/alloc.h"
-#include "base/fd.h"
+#include "lib/base/alloc.h"
+#include "lib/base/fd.h"
 
 /* ---- the server ---- */
 

@@ -9,9 +9,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "agent/internal.h"
-#include "base/buf.h"
-#include "base/compiler.h"
+#include "inside/agent/internal.h"
+#include "lib/base/buf.h"
+#include "lib/base/compiler.h"
 #include "tmpdir.h"
 
 enum {

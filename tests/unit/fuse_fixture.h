@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
-#include "base/fd.h"
+#include "lib/base/fd.h"
 
 struct fuse_dir {
     int fd;

@@ -12,8 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
-#include "base/buf.h"
+#include "lib/base/alloc.h"
+#include "lib/base/buf.h"
 
 /* One exchange: an echo holds what it could not write back yet. */
 struct app_item {

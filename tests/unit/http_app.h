@@ -16,8 +16,8 @@
 #include <stdint.h>
 #include <uv.h>
 
-#include "http/http.h"
-#include "http/server.h"
+#include "lib/http/http.h"
+#include "lib/http/server.h"
 
 enum {
     APP_GATHER_MAX = 1000,

@@ -16,8 +16,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/encode.h"
+#include "lib/base/buf.h"
+#include "lib/base/encode.h"
 
 enum { READ_TIMEOUT_S = 60, CLIENT_BYTES_MAX = 64 * 1024 * 1024 };
 

@@ -13,15 +13,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/channel.h"
-#include "base/alloc.h"
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/fdpass.h"
-#include "base/log.h"
 #include "check.h"
-#include "sandbox/internal.h"
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "lib/base/fd.h"
+#include "lib/base/fdpass.h"
+#include "lib/base/log.h"
+#include "serve/sandbox/internal.h"
 #include "tmpdir.h"
+#include "wire/channel.h"
 
 /* ---- the agent ---- */
 

@@ -7,9 +7,9 @@
 #include <poll.h>
 #include <pthread.h>
 
-#include "base/clock.h"
 #include "check.h"
-#include "sandbox/internal.h"
+#include "lib/base/clock.h"
+#include "serve/sandbox/internal.h"
 
 enum { JAILS_MAX = 32, SAVED_MAX = 32, PATIENCE_MS = 20 * 1000 };
 

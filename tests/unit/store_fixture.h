@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <uv.h>
 
-#include "store/store.h"
+#include "serve/store/store.h"
 #include "tmpdir.h"
 
 struct fixture {

@@ -2,8 +2,8 @@
 #include <errno.h>
 
 #include "agent_fixture.h"
-#include "base/fdpass.h"
 #include "check.h"
+#include "lib/base/fdpass.h"
 #include "tcp_pair.h"
 
 static struct agent_child agent;

@@ -1,10 +1,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "api/create_body.h"
-#include "api/fields.h"
 #include "check.h"
-#include "sandbox/sandbox.h"
+#include "serve/api/create_body.h"
+#include "serve/api/fields.h"
+#include "serve/sandbox/sandbox.h"
 
 /* The sentence that a body is refused with, or "" when it is taken. */
 static const char *refusal(const char *text, enum create_version version)

@@ -8,10 +8,10 @@
 #include <sys/stat.h>
 #include <uv.h>
 
-#include "api/api.h"
-#include "api/fields.h"
 #include "check.h"
-#include "http/server.h"
+#include "lib/http/server.h"
+#include "serve/api/api.h"
+#include "serve/api/fields.h"
 #include "tmpdir.h"
 
 enum {

@@ -1,8 +1,8 @@
 #include <stdio.h>
 
-#include "api/keyset.h"
-#include "base/json.h"
 #include "check.h"
+#include "lib/base/json.h"
+#include "serve/api/keyset.h"
 
 static const struct keyset newest = {"at", "id", true, NULL};
 static const struct keyset named = {"at", "id", false, "at_asc"};

@@ -1,8 +1,8 @@
 #include <errno.h>
 
-#include "api/limits.h"
-#include "base/json.h"
 #include "check.h"
+#include "lib/base/json.h"
+#include "serve/api/limits.h"
 
 static int result; /* of the last parse */
 

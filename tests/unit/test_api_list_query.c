@@ -1,8 +1,8 @@
 #include <errno.h>
 
-#include "api/fields.h"
-#include "api/list_query.h"
 #include "check.h"
+#include "serve/api/fields.h"
+#include "serve/api/list_query.h"
 
 static const char *refusal(const char *query)
 {

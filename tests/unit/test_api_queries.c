@@ -2,9 +2,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "api/logs_query.h"
-#include "api/query.h"
 #include "check.h"
+#include "serve/api/logs_query.h"
+#include "serve/api/query.h"
 
 static void ranges(void)
 {

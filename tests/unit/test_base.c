@@ -3,14 +3,14 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/clock.h"
-#include "base/encode.h"
-#include "base/err.h"
-#include "base/id.h"
-#include "base/json_text.h"
-#include "base/log.h"
 #include "check.h"
+#include "lib/base/buf.h"
+#include "lib/base/clock.h"
+#include "lib/base/encode.h"
+#include "lib/base/err.h"
+#include "lib/base/id.h"
+#include "lib/base/json_text.h"
+#include "lib/base/log.h"
 
 static void a_buffer_never_passes_its_maximum(void)
 {

@@ -1,8 +1,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "build/spec.h"
 #include "check.h"
+#include "serve/template/build/spec.h"
 
 /* ---- what a client may ask for ---- */
 

@@ -3,7 +3,7 @@
 #include <uv.h>
 
 #include "check.h"
-#include "daemon/builtin.h"
+#include "serve/daemon/builtin.h"
 #include "tmpdir.h"
 
 static void write_text(const char *path, const char *text)

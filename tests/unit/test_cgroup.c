@@ -1,13 +1,13 @@
 /* Limits and mounts are checked against ordinary files, so this needs no privileges. What only the
  * kernel can answer is in tests/system/. */
-#include "keeper/cgroup.h"
+#include "keeper/jail/cgroup.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "base/fd.h"
 #include "check.h"
+#include "lib/base/fd.h"
 #include "tmpdir.h"
 
 static const struct cgroup_limits limits = {.cpu_millis = 1500, .memory_mb = 512, .pids = 100};

@@ -8,13 +8,13 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#include "agent/channel.h"
-#include "base/fd.h"
-#include "base/fdpass.h"
-#include "base/foreign.h"
 #include "check.h"
-#include "sandbox/channel.h"
+#include "lib/base/fd.h"
+#include "lib/base/fdpass.h"
+#include "lib/base/foreign.h"
+#include "serve/sandbox/channel.h"
 #include "tcp_pair.h"
+#include "wire/channel.h"
 
 static uv_loop_t loop;
 static struct agent_channel *channel;

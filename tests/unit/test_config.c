@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "daemon/config.h"
+#include "serve/daemon/config.h"
 #include "tmpdir.h"
 
 enum { WORDS_MAX = 8 };

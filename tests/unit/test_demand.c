@@ -1,7 +1,7 @@
 /* How many jails should lie parked: by demand, between bounds, within the host's memory. */
-#include "base/compiler.h"
 #include "check.h"
-#include "sandbox/demand.h"
+#include "lib/base/compiler.h"
+#include "serve/sandbox/demand.h"
 
 enum { FLOOR = 8, CEILING = 128, SECONDS = 300 };
 

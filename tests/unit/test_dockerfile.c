@@ -2,10 +2,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/compiler.h"
 #include "check.h"
 #include "cli/context.h"
 #include "cli/dockerfile.h"
+#include "lib/base/compiler.h"
 
 static struct dockerfile file;
 static struct err err;

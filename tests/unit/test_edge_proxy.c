@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include "agent/channel.h"
 #include "edge_house.h"
+#include "wire/channel.h"
 
 enum { WEB_PORT = 8080 };
 

@@ -1,6 +1,6 @@
 /* Whose a request is: hosts and headers, friendly and hostile. */
 #include "check.h"
-#include "edge/edge.h"
+#include "serve/edge/edge.h"
 
 #define ID "isv6ril5xadwn1k9t2jye"
 

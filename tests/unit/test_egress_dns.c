@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "egress/dns_message.h"
+#include "serve/egress/dns_message.h"
 
 #define HEADER "\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00"
 #define A_TEST "\001a\x04test\x00"

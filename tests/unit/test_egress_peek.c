@@ -1,9 +1,9 @@
 /* The name in a connection's first bytes: TLS and HTTP, whole, in pieces, and twisted. */
 #include <stdint.h>
 
-#include "base/compiler.h"
 #include "check.h"
-#include "egress/peek.h"
+#include "lib/base/compiler.h"
+#include "serve/egress/peek.h"
 
 static const char *const outcomes[] = {
     [PEEK_MORE] = "more", [PEEK_NAME] = "name", [PEEK_NONE] = "none"};

@@ -1,7 +1,7 @@
 /* Addresses in every spelling, what is reserved, and what a sandbox's rules make of them. */
 #include "check.h"
-#include "egress/address.h"
-#include "egress/policy.h"
+#include "serve/egress/address.h"
+#include "serve/egress/policy.h"
 
 /* ---- addresses ---- */
 

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/compiler.h"
 #include "check.h"
-#include "egress/names.h"
-#include "egress/proxy.h"
+#include "lib/base/alloc.h"
+#include "lib/base/compiler.h"
+#include "serve/egress/names.h"
+#include "serve/egress/proxy.h"
 
 static void addresses_and_urls_are_read(void)
 {

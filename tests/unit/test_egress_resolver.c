@@ -4,7 +4,7 @@
 #include <ares.h>
 
 #include "check.h"
-#include "egress/internal.h"
+#include "serve/egress/internal.h"
 
 static const unsigned char answer[] = "an answer";
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "egress/shell.h"
+#include "serve/egress/shell.h"
 
 #define KEY "\"header\":{\"name\":\"Authorization\",\"value\":\"Bearer ${e2b.secrets.k}\"}"
 

@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "check.h"
-#include "egress/transform.h"
+#include "serve/egress/transform.h"
 
 static struct transforms *read_rules(const char *rules)
 {

@@ -4,9 +4,9 @@
 #include <sqlite3.h>
 #include <uv.h>
 
-#include "base/clock.h"
 #include "check.h"
-#include "store/store.h"
+#include "lib/base/clock.h"
+#include "serve/store/store.h"
 #include "tmpdir.h"
 
 static uv_loop_t loop;

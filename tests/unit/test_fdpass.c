@@ -1,5 +1,5 @@
 /* Descriptors beside the bytes of a message: all that is expected arrives, nothing else stays. */
-#include "base/fdpass.h"
+#include "lib/base/fdpass.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "base/fd.h"
 #include "check.h"
+#include "lib/base/fd.h"
 
 struct ends {
     int here, there;

@@ -3,9 +3,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "base/alloc.h"
-#include "base/fiber.h"
 #include "check.h"
+#include "lib/base/alloc.h"
+#include "lib/base/fiber.h"
 
 struct story {
     struct fiber *fiber;

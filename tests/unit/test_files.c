@@ -4,14 +4,14 @@
 #include <fcntl.h>
 #include <zlib.h>
 
-#include "agent/encoding.h"
-#include "agent/media.h"
-#include "agent/signature.h"
-#include "base/alloc.h"
-#include "base/encode.h"
-#include "base/fd.h"
 #include "check.h"
 #include "files_fixture.h"
+#include "inside/agent/encoding.h"
+#include "inside/agent/media.h"
+#include "inside/agent/signature.h"
+#include "lib/base/alloc.h"
+#include "lib/base/encode.h"
+#include "lib/base/fd.h"
 
 /* ---- downloads ---- */
 

@@ -5,10 +5,10 @@
 #include <sys/xattr.h>
 #include <zlib.h>
 
-#include "base/alloc.h"
-#include "base/fd.h"
 #include "check.h"
 #include "files_fixture.h"
+#include "lib/base/alloc.h"
+#include "lib/base/fd.h"
 
 static void raw_bodies_are_written(void)
 {

@@ -1,5 +1,5 @@
 /* The operations on a real directory. Run as root, ownership is checked as well. */
-#include "agent/filesystem_ops.h"
+#include "inside/agent/filesystem_ops.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,10 +9,10 @@
 #include <sys/un.h>
 #include <sys/xattr.h>
 
-#include "agent/internal.h"
-#include "base/fd.h"
-#include "base/utf8.h"
 #include "check.h"
+#include "inside/agent/internal.h"
+#include "lib/base/fd.h"
+#include "lib/base/utf8.h"
 #include "tmpdir.h"
 
 enum {

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "gateway/catalogue.h"
-#include "gateway/message.h"
-#include "gateway/names.h"
-#include "gateway/plan.h"
+#include "inside/gateway/catalogue.h"
+#include "inside/gateway/message.h"
+#include "inside/gateway/names.h"
+#include "inside/gateway/plan.h"
 
 static const char *shipped; /* the catalogue that templates get */
 

@@ -2,12 +2,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/alloc.h"
-#include "base/encode.h"
 #include "check.h"
-#include "guard/formats.h"
-#include "guard/guard.h"
-#include "guard/said.h"
+#include "lib/base/alloc.h"
+#include "lib/base/encode.h"
+#include "lib/guard/formats.h"
+#include "lib/guard/guard.h"
+#include "lib/guard/said.h"
 
 #define KEY "sk-live+4f/9Q~x 2Z=7"
 #define MARK GUARD_MARK

@@ -1,7 +1,7 @@
 /* Names that are served, and requests that browsers make for pages of other sites. */
 #include "check.h"
-#include "http/browser.h"
-#include "http/hosts.h"
+#include "lib/http/browser.h"
+#include "lib/http/hosts.h"
 
 static const struct hosts nearby = {
     .domain = "", .allowed = "", .issuer = "", .machine = "box.corp.example"};

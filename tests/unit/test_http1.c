@@ -4,11 +4,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/fd.h"
 #include "check.h"
-#include "http/forward.h"
 #include "http_app.h"
+#include "lib/base/buf.h"
+#include "lib/base/fd.h"
+#include "lib/http/forward.h"
 
 #define CHECK_HAS(reply, text)                                                                     \
     CHECK_THAT(strstr((reply).at, text), "'%s' is not in '%.600s'", text, (reply).at)

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include "base/fd.h"
 #include "check.h"
 #include "h2_client.h"
 #include "http_app.h"
+#include "lib/base/fd.h"
 
 #define H2_UNTIL(app, client, cond)                                                                \
     APP_UNTIL(app, ({                                                                              \

@@ -6,14 +6,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "check.h"
-#include "http/http2_client.h"
-#include "http/link.h"
-#include "http/tls.h"
-#include "http/tls_client.h"
 #include "http_app.h"
-#include "pki/pki.h"
+#include "lib/base/fd.h"
+#include "lib/http/http2_client.h"
+#include "lib/http/link.h"
+#include "lib/http/tls.h"
+#include "lib/http/tls_client.h"
+#include "lib/pki/pki.h"
 
 enum { STREAMS = 40, BODY_BYTES = 3 * 1000 * 1000 };
 

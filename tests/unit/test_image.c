@@ -3,13 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "base/compiler.h"
 #include "check.h"
-#include "image/challenge.h"
-#include "image/feed.h"
-#include "image/manifest.h"
-#include "image/reference.h"
-#include "image/tar.h"
+#include "lib/base/compiler.h"
+#include "serve/template/image/challenge.h"
+#include "serve/template/image/feed.h"
+#include "serve/template/image/manifest.h"
+#include "serve/template/image/reference.h"
+#include "serve/template/image/tar.h"
 #include "tcp_pair.h"
 
 #define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

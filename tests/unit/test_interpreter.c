@@ -5,15 +5,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "base/utf8.h"
 #include "check.h"
-#include "interpreter/json_read.h"
-#include "interpreter/jupyter_wire.h"
-#include "interpreter/pipe_wire.h"
-#include "interpreter/result.h"
-#include "interpreter/snippet.h"
-#include "interpreter/spec.h"
+#include "inside/interpreter/json_read.h"
+#include "inside/interpreter/jupyter_wire.h"
+#include "inside/interpreter/pipe_wire.h"
+#include "inside/interpreter/result.h"
+#include "inside/interpreter/snippet.h"
+#include "inside/interpreter/spec.h"
+#include "lib/base/buf.h"
+#include "lib/base/utf8.h"
 #include "tmpdir.h"
 
 #define KEY "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

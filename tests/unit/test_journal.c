@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/channel.h"
-#include "agent/journal.h"
 #include "check.h"
+#include "inside/agent/journal.h"
+#include "wire/channel.h"
 
 static uint32_t newest; /* the journal is one for the process: tests go on where the last ended */
 static int told;

@@ -6,16 +6,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "check.h"
 #include "image.pb-c.h"
-#include "keeper/about.h"
-#include "keeper/images.h"
-#include "keeper/keeper.h"
-#include "keeper/mend.h"
-#include "keeper/mounted.h"
-#include "keeper/reason.h"
+#include "keeper/checkpoint/about.h"
+#include "keeper/checkpoint/images.h"
+#include "keeper/checkpoint/mounted.h"
+#include "keeper/checkpoint/reason.h"
+#include "keeper/disk/mend.h"
+#include "lib/base/fd.h"
 #include "tmpdir.h"
+#include "wire/keeper.h"
 
 /* ---- handles ---- */
 

@@ -2,9 +2,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/compiler.h"
 #include "check.h"
-#include "keeper/keeper.h"
+#include "lib/base/compiler.h"
+#include "wire/keeper.h"
 
 static struct keeper_request good(uint32_t op)
 {

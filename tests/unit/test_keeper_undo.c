@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "base/alloc.h"
-#include "base/compiler.h"
 #include "check.h"
-#include "keeper/undo.h"
+#include "keeper/checkpoint/undo.h"
+#include "lib/base/alloc.h"
+#include "lib/base/compiler.h"
 
 static const char maps[] = "00400000-00403000 r-xp 00000000 fe:00 123   /bin/program\n"
                            "00500000-00501000 rw-p 00000000 00:00 0     [heap]\n"

@@ -2,9 +2,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "base/fd.h"
 #include "check.h"
-#include "daemon/lock.h"
+#include "lib/base/fd.h"
+#include "serve/daemon/lock.h"
 #include "tmpdir.h"
 
 static void one_holder(void)

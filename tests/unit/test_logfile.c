@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "check.h"
-#include "telemetry/logfile.h"
+#include "lib/base/fd.h"
+#include "serve/telemetry/logfile.h"
 #include "tmpdir.h"
 
 #define TEAM "00000000-0000-4000-8000-000000000001"

@@ -4,10 +4,10 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "api/fields.h"
-#include "base/alloc.h"
 #include "check.h"
-#include "mcp/sse.h"
+#include "lib/base/alloc.h"
+#include "lib/mcp/sse.h"
+#include "serve/api/fields.h"
 #include "tools/mcp_internal.h"
 #include "tools/mcp_texts.h"
 

@@ -1,11 +1,11 @@
 /* Every form is fed whole and then again at every possible cut: where a chunk ends must not show.
  */
-#include "agent/multipart.h"
+#include "inside/agent/multipart.h"
 
 #include <errno.h>
 
-#include "base/compiler.h"
 #include "check.h"
+#include "lib/base/compiler.h"
 
 static const char type[] = "multipart/form-data; boundary=XyZ";
 

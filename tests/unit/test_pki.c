@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "pki/pki.h"
+#include "lib/pki/pki.h"
 
 static const uint8_t secret[PKI_SECRET_BYTES] = "thirty-two bytes of some secret";
 

@@ -5,10 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "check.h"
 #include "cli/tame.h"
-#include "daemon/places.h"
+#include "lib/base/fd.h"
+#include "serve/daemon/places.h"
 #include "tmpdir.h"
 
 #define KEY "e2b_0123456789abcdef0123456789abcdef01234567"

@@ -1,9 +1,9 @@
 /* What a jail is shown of its size: the texts of the files. */
 #include <string.h>
 
-#include "base/compiler.h"
-#include "base/procfile.h"
 #include "check.h"
+#include "lib/base/compiler.h"
+#include "lib/base/procfile.h"
 
 static const struct procfile_figures half = {
     .memory_bytes = UINT64_C(1) << 30,

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "telemetry/prometheus.h"
+#include "serve/telemetry/prometheus.h"
 
 static bool has(const struct buf *text, const char *line)
 {

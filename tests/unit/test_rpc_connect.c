@@ -5,9 +5,9 @@
 #include <zlib.h>
 
 #include "check.h"
-#include "http/server.h"
+#include "lib/http/server.h"
+#include "lib/rpc/rpc.h"
 #include "process.pb-c.h"
-#include "rpc/rpc.h"
 #include "rpc_client.h"
 
 enum { LONG_BYTES = 4096, ZIP_BYTES_MAX = 64 * 1024 };

@@ -2,9 +2,9 @@
 
 #include "check.h"
 #include "filesystem.pb-c.h"
+#include "lib/rpc/internal.h"
+#include "lib/rpc/process.h"
 #include "process.pb-c.h"
-#include "rpc/internal.h"
-#include "rpc/process.h"
 
 #define DECODE(type, text, out, err)                                                               \
     json_decode(&type##__descriptor, str_of(text), (ProtobufCMessage **)(void *)(out), err)

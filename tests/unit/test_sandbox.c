@@ -2,11 +2,11 @@
 #include <errno.h>
 #include <signal.h>
 
-#include "agent/channel.h"
-#include "base/fd.h"
-#include "base/log.h"
-#include "sandbox/start_command.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
 #include "sandbox_house.h"
+#include "serve/sandbox/start_command.h"
+#include "wire/channel.h"
 
 /* ---- tests ---- */
 

@@ -3,10 +3,10 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "agent/channel.h"
-#include "base/fd.h"
-#include "base/log.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
 #include "sandbox_house.h"
+#include "wire/channel.h"
 
 static struct {
     int calls, error;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "sandbox/internal.h"
+#include "serve/sandbox/internal.h"
 
 enum { MANY = 10000, PAGE = 100 };
 

@@ -6,13 +6,13 @@
 #include <unistd.h>
 #include <uv.h>
 
-#include "base/encode.h"
-#include "base/fd.h"
 #include "check.h"
-#include "secret/identity.h"
-#include "secret/key.h"
-#include "secret/seal.h"
-#include "secret/secret.h"
+#include "lib/base/encode.h"
+#include "lib/base/fd.h"
+#include "serve/secrets/identity.h"
+#include "serve/secrets/key.h"
+#include "serve/secrets/seal.h"
+#include "serve/secrets/secret.h"
 
 #define TEAM "11111111-1111-4111-8111-111111111111"
 #define OTHER "22222222-2222-4222-8222-222222222222"

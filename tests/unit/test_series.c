@@ -2,9 +2,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/compiler.h"
 #include "check.h"
-#include "telemetry/series.h"
+#include "lib/base/compiler.h"
+#include "serve/telemetry/series.h"
 
 enum {
     DAY_SAMPLES = SERIES_KEPT_S / SERIES_STEP_S,

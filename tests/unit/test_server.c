@@ -11,13 +11,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fd.h"
 #include "check.h"
 #include "h2_client.h"
-#include "http/conn.h"
-#include "http/tls.h"
 #include "http_app.h"
+#include "lib/base/clock.h"
+#include "lib/base/fd.h"
+#include "lib/http/conn.h"
+#include "lib/http/tls.h"
 #include "tmpdir.h"
 
 #define CHECK_HAS(reply, text)                                                                     \

@@ -2,9 +2,9 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "base/compiler.h"
-#include "base/shares.h"
 #include "check.h"
+#include "lib/base/compiler.h"
+#include "lib/base/shares.h"
 
 enum { PLACES = 300, HELD_MAX = 1000 };
 

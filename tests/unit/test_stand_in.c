@@ -1,8 +1,8 @@
 /* What stands for an image, and which version of Node is added to it. */
 #include <errno.h>
 
-#include "build/stand_in.h"
 #include "check.h"
+#include "serve/template/build/stand_in.h"
 
 static void the_tag_says_which_node(void)
 {

@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "check.h"
+#include "lib/base/clock.h"
 #include "store_fixture.h"
 
 static struct sandbox_row a_row(const char *id)

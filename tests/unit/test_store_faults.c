@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "base/clock.h"
 #include "check.h"
 #include "faulty_vfs.h"
+#include "lib/base/clock.h"
 #include "store_fixture.h"
 
 enum {

@@ -8,10 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/compiler.h"
-#include "base/fd.h"
 #include "check.h"
-#include "stow/stow.h"
+#include "inside/stow/stow.h"
+#include "lib/base/compiler.h"
+#include "lib/base/fd.h"
 #include "tmpdir.h"
 
 enum {

@@ -2,9 +2,9 @@
 #include <uv.h>
 
 #include "check.h"
-#include "store/store.h"
-#include "template/name.h"
-#include "template/template.h"
+#include "serve/store/store.h"
+#include "serve/template/name.h"
+#include "serve/template/template.h"
 #include "tmpdir.h"
 
 static uv_loop_t loop;

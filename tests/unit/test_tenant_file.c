@@ -8,9 +8,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "check.h"
-#include "keeper/tenant_file.h"
+#include "keeper/disk/tenant_file.h"
+#include "lib/base/fd.h"
 #include "tmpdir.h"
 
 enum { BYTES_MAX = 64 };

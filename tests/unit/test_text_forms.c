@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/fields.h"
 #include "check.h"
 #include "quoted.h"
+#include "serve/api/fields.h"
 
 static const char schema_text[] =
     "{'type': 'object', 'required': ['id'], 'properties': {"

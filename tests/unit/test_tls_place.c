@@ -8,10 +8,10 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include "base/fd.h"
 #include "check.h"
-#include "daemon/tls_place.h"
-#include "http/server.h"
+#include "lib/base/fd.h"
+#include "lib/http/server.h"
+#include "serve/daemon/tls_place.h"
 
 static void network_enter(void)
 {

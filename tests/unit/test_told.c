@@ -1,6 +1,7 @@
-/* The functions that they are attached to, as keeper/btf.c finds them in the kernel's description,
- * and the programs of keeper/told_program.c, run by a small interpreter of BPF in place of the
- * kernel. What the kernel's own verifier says of them is tests/system/test_told.c's. */
+/* The functions that they are attached to, as keeper/jail/btf.c finds them in the kernel's
+ * description, and the programs of keeper/jail/told_program.c, run by a small interpreter of BPF in
+ * place of the kernel. What the kernel's own verifier says of them is tests/system/test_told.c's.
+ */
 #include <asm/ptrace.h>
 #include <errno.h>
 #include <linux/btf.h>
@@ -10,10 +11,10 @@
 #include <sys/statfs.h>
 #include <sys/sysinfo.h>
 
-#include "base/compiler.h"
 #include "check.h"
-#include "keeper/btf.h"
-#include "keeper/told_program.h"
+#include "keeper/jail/btf.h"
+#include "keeper/jail/told_program.h"
+#include "lib/base/compiler.h"
 
 enum {
     MAP_FD = 77,

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/compiler.h"
 #include "check.h"
+#include "lib/base/compiler.h"
 #include "tools/ansi.h"
 #include "tools/claude_settings.h"
 #include "tools/span.h"

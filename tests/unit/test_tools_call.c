@@ -2,10 +2,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "api/fields.h"
-#include "base/fiber.h"
 #include "check.h"
 #include "http_app.h"
+#include "lib/base/fiber.h"
+#include "serve/api/fields.h"
 #include "tools/call.h"
 #include "tools/client.h"
 #include "tools/face.h"

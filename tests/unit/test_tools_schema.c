@@ -1,9 +1,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "api/fields.h"
 #include "check.h"
 #include "quoted.h"
+#include "serve/api/fields.h"
 #include "tools/nearest.h"
 #include "tools/schema.h"
 #include "tools/tool.h"

@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/trust.h"
-#include "base/fd.h"
 #include "check.h"
+#include "inside/agent/trust.h"
+#include "lib/base/fd.h"
 
 #define PEM "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 

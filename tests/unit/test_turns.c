@@ -1,9 +1,9 @@
 /* Whose request the keeper gets next. */
 #include <stdio.h>
 
-#include "base/compiler.h"
 #include "check.h"
-#include "keeper/turns.h"
+#include "lib/base/compiler.h"
+#include "serve/keeper/turns.h"
 
 enum { MANY = 200 };
 

@@ -2,9 +2,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/compiler.h"
 #include "check.h"
-#include "unpack/internal.h"
+#include "inside/unpack/internal.h"
+#include "lib/base/compiler.h"
 
 static char path[PATH_BYTES];
 static struct err err;

@@ -5,10 +5,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "check.h"
-#include "http/upstream.h"
 #include "http_app.h"
+#include "lib/base/fd.h"
+#include "lib/http/upstream.h"
 
 #define CHECK_HAS(reply, text)                                                                     \
     CHECK_THAT(strstr((reply).at, text), "'%s' is not in '%.600s'", text, (reply).at)

@@ -1,12 +1,12 @@
-#include "agent/users.h"
+#include "inside/agent/users.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "base/fd.h"
 #include "check.h"
+#include "lib/base/fd.h"
 #include "tmpdir.h"
 
 static const char passwd[] = "root:x:0:0:root:/root:/bin/bash\n"

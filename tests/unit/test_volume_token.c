@@ -2,10 +2,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/compiler.h"
-#include "base/encode.h"
 #include "check.h"
-#include "volume/volume.h"
+#include "lib/base/compiler.h"
+#include "lib/base/encode.h"
+#include "serve/volume/volume.h"
 
 enum { NOW_S = 1800000000 };
 

@@ -6,11 +6,11 @@
 #include <sched.h>
 #include <sys/stat.h>
 
-#include "agent/watch.h"
-#include "agent/watchers.h"
 #include "agent_fixture.h"
 #include "check.h"
 #include "fuse_fixture.h"
+#include "inside/agent/watch.h"
+#include "inside/agent/watchers.h"
 
 enum {
     LOG_MAX = 64 * 1024 * 1024,

@@ -1,6 +1,6 @@
 /* The tree of a watch, without the kernel: where its directories are. */
-#include "agent/watch_tree.h"
 #include "check.h"
+#include "inside/agent/watch_tree.h"
 
 /* Renames that the tree learns of late: a/b takes the place of a. */
 static void a_directory_may_replace_the_one_above_it(void)

@@ -9,12 +9,12 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "base/busy.h"
-#include "base/clock.h"
-#include "base/foreign.h"
 #include "check.h"
-#include "daemon/closer.h"
-#include "daemon/watchdog.h"
+#include "lib/base/busy.h"
+#include "lib/base/clock.h"
+#include "lib/base/foreign.h"
+#include "serve/daemon/closer.h"
+#include "serve/daemon/watchdog.h"
 #include "tcp_pair.h"
 
 enum { LOG_BYTES = 64 * 1024, STALL_MS = 2500, PATIENCE_MS = 20 * 1000 };
@@ -166,7 +166,7 @@ static void on_linger(uv_timer_t *handle)
     (void)close(*(int *)timer.data);
 }
 
-/* Should a wait get past all rules of base/foreign.h, it is cut short. */
+/* Should a wait get past all rules of lib/base/foreign.h, it is cut short. */
 static void a_wait_that_can_be_interrupted_is(void)
 {
     static char text[LOG_BYTES];

@@ -4,13 +4,13 @@
 #include <ifaddrs.h>
 #include <uv.h>
 
-#include "base/clock.h"
 #include "check.h"
-#include "http/server.h"
-#include "store/store.h"
-#include "telemetry/webhooks.h"
+#include "lib/base/clock.h"
+#include "lib/http/server.h"
+#include "lib/web/address.h"
+#include "serve/store/store.h"
+#include "serve/telemetry/webhooks.h"
 #include "tmpdir.h"
-#include "web/address.h"
 
 enum { GOT_MAX = 64, PATIENCE_MS = 60 * 1000 };
 

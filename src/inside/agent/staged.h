@@ -1,0 +1,51 @@
+/* staged.h - a file written aside and put in its place whole.
+ *
+ * The bytes go to a temporary file in the target's own directory, which rename() then puts over the
+ * target: a reader sees the old file or the new one, and a cut upload leaves nothing. A link is
+ * followed, and stays. Where no file can be made beside the target, or the target is a mount of its
+ * own (/proc, /sys, a bound file), it is written in place.
+ *
+ * Owns:     the descriptor and the temporary file until commit or abort.
+ * Blocks:   on the disk: for the thread pool.
+ * Threads:  any one at a time.
+ */
+#ifndef AGENT_STAGED_H
+#define AGENT_STAGED_H
+
+#include <stdbool.h>
+
+#include "inside/agent/filesystem_ops.h"
+#include "inside/agent/metadata.h"
+
+/* Names of temporary files end in random letters. Which of the two it is tells a watch whether the
+ * rename makes a file or replaces one. */
+#define STAGED_NEW ".atoll-new-"
+#define STAGED_OLD ".atoll-old-"
+
+struct staged {
+    int fd;          /* -1 when closed */
+    char *target;    /* links resolved */
+    char *temporary; /* NULL: written in place, or committed */
+    mode_t mode;
+    bool fresh;   /* takes nobody's place: -EEXIST at the commit */
+    bool durable; /* committed means on the disk, file and name */
+    struct fs_owner owner;
+};
+
+/* Makes missing parents. Errors have a sentence: EISDIR, EINVAL (not a regular file), ENOTDIR (a
+ * parent is a file), ENOSPC and EDQUOT are the client's to see as such. */
+must_check int staged_open(struct staged *staged, const char *path, struct fs_owner owner,
+                           struct err *err);
+must_check int staged_write(struct staged *staged, const void *data, size_t len, struct err *err);
+
+/* All bytes are there: sets metadata, owner and mode and closes. */
+must_check int staged_close(struct staged *staged, const struct metadata *metadata,
+                            struct err *err);
+must_check int staged_commit(struct staged *staged, struct err *err);
+
+/* Removes what has not been committed; frees. At any time, also after a failed open. */
+void staged_fini(struct staged *staged);
+
+bool staged_is_temporary(const char *name);
+
+#endif

@@ -1,0 +1,33 @@
+/* trust.h - certificate authorities that this sandbox is to trust besides those of its image.
+ *
+ * Blocks:   for a few files. Threads: the loop's.
+ */
+#ifndef AGENT_TRUST_H
+#define AGENT_TRUST_H
+
+#include <stddef.h>
+
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
+
+enum {
+    TRUST_PEM_BYTES_MAX = 256 * 1024,
+    TRUST_BUNDLE_BYTES_MAX = 8 * 1024 * 1024, /* of a file that is added to */
+};
+
+/* Where programs that do not look into the system's store are told to look. */
+struct trust_variable {
+    const char *name, *value;
+};
+extern const struct trust_variable trust_variables[];
+extern const size_t trust_variables_n;
+
+/* Adds to every bundle there is, and makes one where there is none. `hash`: by what name OpenSSL
+ * looks for it in a directory; "" when that is not known. Twice is as once. */
+must_check int trust_add(const char *pem, const char *hash, struct err *err);
+
+/* The same below a directory other than /, for tests. */
+must_check int trust_add_below(const char *root, const char *pem, const char *hash,
+                               struct err *err);
+
+#endif

@@ -1,0 +1,75 @@
+/* call.h - one POST to the gateway: a message of a client, and what is answered to it.
+ *
+ * Owns:     the exchange from its head on, the message, until both are over.
+ * Needs:    a libuv loop's exchanges.
+ * Blocks:   never.
+ * Threads:  the loop's.
+ *
+ * An answer is plain JSON, unless something is to be said before it: then it is a stream of events,
+ * if the client takes one. Progress is such a thing, and so is a long silence (call_tick). A client
+ * that leaves ends what it asked for in the revisions without sessions alone, as MCP wants it; in
+ * the others the answer is dropped.
+ */
+#ifndef GATEWAY_CALL_H
+#define GATEWAY_CALL_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "inside/gateway/backend.h"
+#include "lib/base/buf.h"
+#include "lib/http/http.h"
+#include "lib/mcp/jsonrpc.h"
+#include "lib/mcp/version.h"
+
+struct calls;
+
+struct call {
+    struct calls *calls;
+    struct call *next, *prev;
+    struct http_exchange *ex; /* NULL: the client has left */
+    json_t *json;             /* the message as it came; NULL before */
+    struct jsonrpc_message message;
+    char *session; /* the id that it came with, or NULL */
+    enum mcp_version version;
+    bool listens;              /* a stream that goes on until the client leaves */
+    bool wants[BACKEND_LISTS]; /* to hear of, while it listens */
+    /* While a server is asked: */
+    struct backend *backend;
+    int64_t question;
+    /* How it is answered: */
+    struct buf body;
+    bool takes_events;
+    bool streams;  /* the head of a stream of events is out */
+    bool answered; /* nothing follows */
+    int ticks;
+};
+
+struct calls {
+    struct call *first;
+    void (*on_message)(void *ctx, struct call *call); /* call->message is whole */
+    void *ctx;
+};
+
+void call_accept(struct calls *calls, struct http_exchange *ex);
+
+/* Each answers; the messages are stolen. */
+void call_answer(struct call *call, json_t *message);
+void call_answer_status(struct call *call, int status, json_t *message);
+void call_answer_session(struct call *call, json_t *message, const char *session); /* a new one */
+void call_refuse(struct call *call, int status, int code, const char *why);
+void call_taken(struct call *call); /* 202: it was no question */
+void call_drop(struct call *call);  /* it was cancelled: an end without an answer */
+
+void call_tell(struct call *call, json_t *notification); /* before the answer; stolen */
+void calls_tick(struct calls *calls);                    /* every few seconds */
+
+/* A refusal before the body is read. */
+void call_turn_away(struct http_exchange *ex, int status, int code, const char *why);
+
+/* An event with this message as its data; -ENOBUFS when it is too long. */
+must_check int event_write(struct buf *out, const json_t *message);
+extern const struct http_header event_headers[];
+enum { EVENT_HEADERS = 2 };
+
+#endif

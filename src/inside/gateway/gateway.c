@@ -1,0 +1,240 @@
+#include "inside/gateway/gateway.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inside/gateway/internal.h"
+#include "inside/gateway/message.h"
+#include "lib/base/alloc.h"
+#include "lib/base/encode.h"
+
+enum {
+    TICK_MS = 15 * 1000, /* shorter than what proxies take for a dead connection */
+};
+
+/* ---- what servers tell ---- */
+
+static void on_backend_up(void *ctx, struct backend *backend)
+{
+    struct gateway *g = ctx;
+
+    for (size_t i = 0; i < g->n; i++) {
+        g->is_up[i] = g->is_up[i] || g->backends[i] == backend;
+    }
+    if (--g->missing == 0 && !g->ended) {
+        g->ended = true;
+        g->options.on_up(g->options.ctx);
+    }
+}
+
+static void on_backend_failed(void *ctx, struct backend *backend, const char *why, struct str said)
+{
+    struct gateway *g = ctx;
+    char sentence[1024];
+
+    if (!g->ended) {
+        g->ended = true;
+        (void)snprintf(sentence, sizeof(sentence), "the MCP server %s %s",
+                       backend_plan(backend)->name, why);
+        g->options.on_failed(g->options.ctx, sentence, said);
+    }
+}
+
+static void on_changed(void *ctx, struct backend *backend, enum backend_list list)
+{
+    static const char *const methods[BACKEND_LISTS] = {
+        [BACKEND_TOOLS] = "notifications/tools/list_changed",
+        [BACKEND_PROMPTS] = "notifications/prompts/list_changed",
+        [BACKEND_RESOURCES] = "notifications/resources/list_changed",
+        [BACKEND_TEMPLATES] = "notifications/resources/list_changed",
+    };
+    struct gateway *g = ctx;
+    json_auto_t *message = jsonrpc_notification(methods[list], NULL);
+
+    (void)backend;
+    sessions_tell(&g->sessions, message);
+    stateless_tell_changed(g, list, methods[list]);
+}
+
+static void updated_tell(struct gateway *g, const json_t *message, const char *uri)
+{
+    for (struct session *at = g->sessions.by_id; at; at = at->hh.next) {
+        if (json_object_get(at->subscribed, uri)) {
+            session_tell(at, message);
+        }
+    }
+}
+
+static void on_notification(void *ctx, struct backend *backend, const char *method, json_t *params)
+{
+    struct gateway *g = ctx;
+    const char *prefix = backend_plan(backend)->prefix;
+    json_t *copy = json_copy(params);
+    json_auto_t *message = jsonrpc_notification(method, copy);
+
+    if (strcmp(method, "notifications/resources/updated") == 0) {
+        updated_tell(g, message, json_text_of(params, "uri"));
+    } else if (strcmp(method, "notifications/message") == 0) {
+        const char *logger = json_text_of(params, "logger");
+        (void)json_object_set_new(copy, "logger",
+                                  json_sprintf("%s%s%s", prefix, *logger ? "-" : "", logger));
+        sessions_tell(&g->sessions, message);
+    }
+}
+
+static const struct backend_events events = {
+    .on_up = on_backend_up,
+    .on_failed = on_backend_failed,
+    .on_changed = on_changed,
+    .on_notification = on_notification,
+};
+
+/* ---- requests ---- */
+
+static bool is_authorized(const struct gateway *g, const struct http_request *request)
+{
+    struct str given = http_header_get(request, "authorization");
+    struct str scheme = {given.at, strlen("Bearer ")};
+
+    return given.len > scheme.len && str_ieq(scheme, STR("Bearer ")) &&
+           str_eq_secret(str_trim(str_skip(given, scheme.len)), str_of(g->options.token));
+}
+
+/* The session that a request without a message names, or NULL and an answer. */
+static struct session *session_need(struct gateway *g, struct http_exchange *ex)
+{
+    char id[SESSION_ID_LEN + 1];
+    struct str given = http_header_get(http_request(ex), "mcp-session-id");
+    struct session *session =
+        given.at && str_copy(id, sizeof(id), given) ? session_find(&g->sessions, id) : NULL;
+
+    if (!given.at) {
+        call_turn_away(ex, 400, JSONRPC_INVALID_REQUEST, "the header Mcp-Session-Id is missing");
+    } else if (!session) {
+        call_turn_away(ex, 404, JSONRPC_INVALID_REQUEST,
+                       "there is no such session: initialize anew");
+    }
+    return session;
+}
+
+static void mcp_serve(struct gateway *g, struct http_exchange *ex)
+{
+    struct str method = http_request(ex)->method;
+    struct session *session;
+
+    if (str_eq(method, STR("POST"))) {
+        call_accept(&g->calls, ex);
+    } else if (str_eq(method, STR("GET"))) {
+        session = session_need(g, ex);
+        if (session) {
+            session_listen(session, ex);
+        }
+    } else if (str_eq(method, STR("DELETE"))) {
+        session = session_need(g, ex);
+        if (session) {
+            session_end(session);
+            http_answer(ex, 204, NULL, NULL, 0);
+        }
+    } else {
+        call_turn_away(ex, 405, JSONRPC_INVALID_REQUEST, "the methods are GET, POST and DELETE");
+    }
+}
+
+/* The token is never in a cookie: a page that has none can do nothing here. A refusal has the last
+ * one too. */
+static const struct http_header also[] = {
+    {STR("access-control-allow-origin"), STR("*")},
+    {STR("access-control-allow-methods"), STR("DELETE, GET, OPTIONS, POST")},
+    {STR("access-control-allow-headers"),
+     STR("Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, "
+         "MCP-Protocol-Version, Mcp-Session-Id")},
+    {STR("access-control-expose-headers"), STR("Mcp-Session-Id")},
+    {STR("www-authenticate"), STR("Bearer")},
+};
+
+void gateway_request(void *gateway, struct http_exchange *ex)
+{
+    struct gateway *g = gateway;
+    struct str path = http_request(ex)->path;
+    bool refused = !is_authorized(g, http_request(ex));
+
+    http_also(ex, also, countof(also) - !refused);
+    if (str_eq(http_request(ex)->method, STR("OPTIONS"))) {
+        http_answer(ex, 204, NULL, NULL, 0);
+    } else if (str_eq(path, STR("/health"))) {
+        http_answer(ex, 200, "text/plain", "OK", 2);
+    } else if (refused) {
+        call_turn_away(ex, 401, JSONRPC_INVALID_REQUEST, "the bearer token is missing or wrong");
+    } else if (!str_eq(path, STR("/mcp"))) {
+        call_turn_away(ex, 404, JSONRPC_INVALID_REQUEST, "there is only /mcp here");
+    } else {
+        mcp_serve(g, ex);
+    }
+}
+
+/* ---- life ---- */
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct gateway *g = container_of(timer, struct gateway, tick);
+
+    calls_tick(&g->calls);
+    sessions_tick(&g->sessions);
+}
+
+struct gateway *gateway_new(const struct gateway_options *options)
+{
+    struct gateway *g = xnew(struct gateway);
+
+    g->options = *options;
+    g->calls = (struct calls){.on_message = methods_serve, .ctx = g};
+    for (size_t i = 0; i < options->plans->n; i++) {
+        g->backends[g->n++] = backend_new(&g->options.place, &options->plans->all[i], &events, g);
+    }
+    g->missing = g->n;
+    (void)uv_timer_init(options->place.loop, &g->tick);
+    (void)uv_timer_start(&g->tick, on_tick, TICK_MS, TICK_MS);
+    return g;
+}
+
+void gateway_start(struct gateway *g)
+{
+    for (size_t i = 0; i < g->n && !g->ended; i++) {
+        backend_start(g->backends[i]);
+    }
+}
+
+struct str gateway_missing(const struct gateway *g, char *names, size_t size)
+{
+    static const char being_installed[] =
+        " (still being installed; addMcpServer of a template installs it ahead)";
+    struct str said = {"", 0};
+    size_t len = 0;
+
+    names[0] = '\0';
+    for (size_t i = 0; i < g->n && len < size; i++) {
+        if (!g->is_up[i]) {
+            said = len ? said : backend_said(g->backends[i]);
+            const char *why = backend_is_installing(g->backends[i]) ? being_installed : "";
+            len += (size_t)snprintf(names + len, size - len, "%s%s%s", len ? ", " : "",
+                                    backend_plan(g->backends[i])->name, why);
+        }
+    }
+    return said;
+}
+
+static void on_tick_closed(uv_handle_t *handle)
+{
+    free(container_of((uv_timer_t *)handle, struct gateway, tick));
+}
+
+/* Calls that wait are answered with an error when their server goes. */
+void gateway_free(struct gateway *g)
+{
+    sessions_end(&g->sessions);
+    for (size_t i = 0; i < g->n; i++) {
+        backend_free(g->backends[i]);
+    }
+    uv_close((uv_handle_t *)&g->tick, on_tick_closed);
+}

@@ -1,0 +1,503 @@
+/* methods.c - what clients may ask, and which server it goes to. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "inside/gateway/internal.h"
+#include "inside/gateway/message.h"
+#include "inside/gateway/names.h"
+#include "lib/base/buf.h"
+#include "lib/base/text.h"
+#include "lib/mcp/stateless.h"
+
+enum {
+    INSTRUCTIONS_BYTES_MAX = 64 * 1024,
+};
+
+/* ---- what it is ---- */
+
+static bool any_can(const struct gateway *g, const char *capability)
+{
+    for (size_t i = 0; i < g->n; i++) {
+        if (backend_can(g->backends[i], capability)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool any_can_subscribe(const struct gateway *g)
+{
+    for (size_t i = 0; i < g->n; i++) {
+        if (backend_can_subscribe(g->backends[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static json_t *capabilities(const struct gateway *g)
+{
+    static const char *const lists[] = {"tools", "prompts", "resources"};
+    static const char *const plain[] = {"logging", "completions"};
+    json_t *out = json_object();
+
+    for (size_t i = 0; i < countof(lists); i++) {
+        if (any_can(g, lists[i])) {
+            (void)json_object_set_new(out, lists[i], json_pack("{s:b}", "listChanged", 1));
+        }
+    }
+    for (size_t i = 0; i < countof(plain); i++) {
+        if (any_can(g, plain[i])) {
+            (void)json_object_set_new(out, plain[i], json_object());
+        }
+    }
+    if (any_can_subscribe(g)) {
+        (void)json_object_set_new(json_object_get(out, "resources"), "subscribe", json_true());
+    }
+    return out;
+}
+
+/* What the servers say about themselves, each under its name. */
+static json_t *instructions(const struct gateway *g)
+{
+    scoped_buf(out, INSTRUCTIONS_BYTES_MAX);
+    int r = 0;
+
+    for (size_t i = 0; i < g->n && r == 0; i++) {
+        const char *text = backend_instructions(g->backends[i]);
+        if (*text) {
+            r = buf_printf(&out, "%s%s: %s", buf_len(&out) ? "\n\n" : "",
+                           backend_plan(g->backends[i])->prefix, text);
+        }
+    }
+    return buf_len(&out) ? json_stringn(buf_at(&out), buf_len(&out)) : NULL;
+}
+
+json_t *methods_describe(const struct gateway *g)
+{
+    json_t *about = json_pack("{s:o}", "capabilities", capabilities(g));
+    json_t *text = instructions(g);
+
+    if (text) {
+        (void)json_object_set_new(about, "instructions", text);
+    }
+    return about;
+}
+
+static json_t *server_info(void)
+{
+    return json_pack("{s:s, s:s}", "name", "mcp-gateway", "version", ATOLL_VERSION);
+}
+
+static void initialize(struct gateway *g, struct call *call, const json_t *params)
+{
+    enum mcp_version version = version_negotiate(json_text_of(params, "protocolVersion"));
+    json_t *result = methods_describe(g);
+
+    (void)json_object_set_new(result, "protocolVersion", json_string(version_name(version)));
+    (void)json_object_set_new(result, "serverInfo", server_info());
+    call_answer_session(call, jsonrpc_result(call->message.id, result),
+                        session_new(&g->sessions)->id);
+}
+
+/* ---- answers ---- */
+
+/* Lists, and what is read, may be kept by clients; for no time, since servers change them. */
+static bool may_be_kept(const char *method)
+{
+    return str_ends(str_of(method), STR("/list")) || strcmp(method, "resources/read") == 0 ||
+           strcmp(method, "server/discover") == 0;
+}
+
+static void complete_result(const struct call *call, json_t *result)
+{
+    if (version_is_stateless(call->version)) {
+        stateless_result(result, server_info(), may_be_kept(call->message.method) ? 0 : -1);
+    }
+}
+
+void methods_answer(struct call *call, json_t *result)
+{
+    complete_result(call, result);
+    call_answer(call, jsonrpc_result(call->message.id, result));
+}
+
+/* ---- lists ---- */
+
+static void list_serve(struct gateway *g, struct call *call, enum backend_list list,
+                       const char *key)
+{
+    json_t *items = json_array();
+
+    for (size_t i = 0; i < g->n; i++) {
+        names_add(items, backend_items(g->backends[i], list), backend_plan(g->backends[i])->prefix);
+    }
+    methods_answer(call, json_pack("{s:o}", key, items));
+}
+
+static void tools_list(struct gateway *g, struct call *call, json_t *params)
+{
+    (void)params;
+    list_serve(g, call, BACKEND_TOOLS, "tools");
+}
+
+static void prompts_list(struct gateway *g, struct call *call, json_t *params)
+{
+    (void)params;
+    list_serve(g, call, BACKEND_PROMPTS, "prompts");
+}
+
+static void resources_list(struct gateway *g, struct call *call, json_t *params)
+{
+    (void)params;
+    list_serve(g, call, BACKEND_RESOURCES, "resources");
+}
+
+static void templates_list(struct gateway *g, struct call *call, json_t *params)
+{
+    (void)params;
+    list_serve(g, call, BACKEND_TEMPLATES, "resourceTemplates");
+}
+
+/* ---- questions that a server answers ---- */
+
+static void on_answer(void *ctx, json_t *message)
+{
+    struct call *call = ctx;
+    json_t *answer = json_copy(message);
+    const json_t *result = json_object_get(answer, "result");
+
+    (void)json_object_set(answer, "id", call->message.id);
+    if (json_is_object(result)) {
+        json_t *own = json_copy(json_unconst(result));
+        complete_result(call, own);
+        (void)json_object_set_new(answer, "result", own);
+    }
+    call->backend = NULL;
+    call_answer(call, answer);
+}
+
+static void on_progress(void *ctx, json_t *params)
+{
+    struct call *call = ctx;
+    const json_t *meta = json_object_get(call->message.params, "_meta");
+    json_t *token = json_object_get(meta, "progressToken");
+    json_t *copy = json_copy(params);
+
+    if (token) {
+        (void)json_object_set(copy, "progressToken", token);
+    }
+    call_tell(call, jsonrpc_notification("notifications/progress", copy));
+}
+
+static const struct backend_asker asker = {.on_answer = on_answer, .on_progress = on_progress};
+
+/* What a client says of itself in each request is said to us: servers are started as they were. */
+static void meta_strip(json_t *params)
+{
+    json_t *own = json_object();
+
+    json_each (json_object_get(params, "_meta"), it) {
+        if (!str_starts(str_of(json_object_iter_key(it)), STR(MCP_META))) {
+            (void)json_object_set(own, json_object_iter_key(it), json_object_iter_value(it));
+        }
+    }
+    (void)json_object_set_new(params, "_meta", own);
+}
+
+/* The parameters are stolen. The server's answer may come inside: the call is not touched after. */
+static void forward(struct call *call, struct backend *backend, json_t *params)
+{
+    if (version_is_stateless(call->version)) {
+        meta_strip(params);
+    }
+    call->backend = backend;
+    backend_ask(backend, call->message.method, params, &asker, call, &call->question);
+}
+
+/* The server that has a tool or a prompt of this name; *own is what that server calls it. */
+static struct backend *named_find(const struct gateway *g, enum backend_list list, const char *name,
+                                  const char **own)
+{
+    for (size_t i = 0; i < g->n; i++) {
+        *own = names_own(name, backend_plan(g->backends[i])->prefix);
+        if (*own && names_has(backend_items(g->backends[i], list), "name", *own)) {
+            return g->backends[i];
+        }
+    }
+    return NULL;
+}
+
+static void named_serve(struct gateway *g, struct call *call, json_t *params,
+                        enum backend_list list, const char *what)
+{
+    const char *own = NULL;
+    const char *name = json_text_of(params, "name");
+    struct backend *backend = named_find(g, list, name, &own);
+
+    if (!backend) {
+        call_answer(call, message_error(call->message.id, JSONRPC_INVALID_PARAMS, "Unknown %s: %s",
+                                        what, name));
+        return;
+    }
+    json_t *renamed = json_copy(params);
+    (void)json_object_set_new(renamed, "name", json_string(own));
+    forward(call, backend, renamed);
+}
+
+static void tools_call(struct gateway *g, struct call *call, json_t *params)
+{
+    named_serve(g, call, params, BACKEND_TOOLS, "tool");
+}
+
+static void prompts_get(struct gateway *g, struct call *call, json_t *params)
+{
+    named_serve(g, call, params, BACKEND_PROMPTS, "prompt");
+}
+
+static bool has_template(const struct backend *backend, const char *uri)
+{
+    const json_t *item;
+    size_t i;
+
+    json_array_foreach (backend_items(backend, BACKEND_TEMPLATES), i, item) {
+        if (names_match(json_text_of(item, "uriTemplate"), uri)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Who lists it; else whose template it fits; else the one server that has resources at all. */
+static struct backend *resource_find(const struct gateway *g, const char *uri)
+{
+    struct backend *any = NULL;
+    size_t with_resources = 0;
+
+    for (size_t i = 0; i < g->n; i++) {
+        if (names_has(backend_items(g->backends[i], BACKEND_RESOURCES), "uri", uri)) {
+            return g->backends[i];
+        }
+    }
+    for (size_t i = 0; i < g->n; i++) {
+        if (has_template(g->backends[i], uri)) {
+            return g->backends[i];
+        }
+        if (backend_can(g->backends[i], "resources")) {
+            any = g->backends[i];
+            with_resources++;
+        }
+    }
+    return with_resources == 1 ? any : NULL;
+}
+
+static struct backend *resource_need(struct gateway *g, struct call *call, const char *uri)
+{
+    struct backend *backend = resource_find(g, uri);
+
+    if (!backend) {
+        int code = version_is_stateless(call->version) ? (int)JSONRPC_INVALID_PARAMS
+                                                       : (int)MESSAGE_NO_RESOURCE;
+        call_answer(call, message_error(call->message.id, code, "Resource not found: %s", uri));
+    }
+    return backend;
+}
+
+static void resources_read(struct gateway *g, struct call *call, json_t *params)
+{
+    struct backend *backend = resource_need(g, call, json_text_of(params, "uri"));
+
+    if (backend) {
+        forward(call, backend, json_copy(params));
+    }
+}
+
+static void resources_subscribe(struct gateway *g, struct call *call, json_t *params)
+{
+    const char *uri = json_text_of(params, "uri");
+    const struct session *session = session_find(&g->sessions, call->session);
+    struct backend *backend = resource_need(g, call, uri);
+
+    if (!backend) {
+        return;
+    }
+    if (json_object_size(session->subscribed) >= SESSION_SUBSCRIBED_MAX) {
+        call_refuse(call, 200, JSONRPC_INVALID_REQUEST, "too many resources are subscribed to");
+        return;
+    }
+    (void)json_object_set_new(session->subscribed, uri, json_true());
+    forward(call, backend, json_copy(params));
+}
+
+static bool is_subscribed(const struct gateway *g, const char *uri)
+{
+    for (const struct session *at = g->sessions.by_id; at; at = at->hh.next) {
+        if (json_object_get(at->subscribed, uri)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The server is told when the last client has lost interest. */
+static void resources_unsubscribe(struct gateway *g, struct call *call, json_t *params)
+{
+    const char *uri = json_text_of(params, "uri");
+    const struct session *session = session_find(&g->sessions, call->session);
+    struct backend *backend = resource_need(g, call, uri);
+
+    if (!backend) {
+        return;
+    }
+    (void)json_object_del(session->subscribed, uri);
+    if (is_subscribed(g, uri)) {
+        methods_answer(call, json_object());
+    } else {
+        forward(call, backend, json_copy(params));
+    }
+}
+
+/* The reference is a prompt by its name, or a resource by its address or template. */
+static void complete(struct gateway *g, struct call *call, json_t *params)
+{
+    json_t *ref = json_object_get(params, "ref");
+    const char *own = NULL, *uri = json_text_of(ref, "uri");
+    struct backend *backend = NULL;
+    json_auto_t *renamed = json_copy(params);
+
+    if (*uri) {
+        for (size_t i = 0; i < g->n && !backend; i++) {
+            bool has =
+                names_has(backend_items(g->backends[i], BACKEND_TEMPLATES), "uriTemplate", uri);
+            backend = has ? g->backends[i] : NULL;
+        }
+        backend = backend ? backend : resource_find(g, uri);
+    } else if ((backend = named_find(g, BACKEND_PROMPTS, json_text_of(ref, "name"), &own))) {
+        json_t *own_ref = json_copy(ref);
+        (void)json_object_set_new(own_ref, "name", json_string(own));
+        (void)json_object_set_new(renamed, "ref", own_ref);
+    }
+    if (!backend) {
+        call_refuse(call, 200, JSONRPC_INVALID_PARAMS, "ref names no prompt and no resource");
+        return;
+    }
+    forward(call, backend, json_incref(renamed));
+}
+
+/* ---- the rest ---- */
+
+static void ping(struct gateway *g, struct call *call, json_t *params)
+{
+    (void)g, (void)params;
+    methods_answer(call, json_object());
+}
+
+static void on_level_set(void *ctx, json_t *message)
+{
+    (void)ctx, (void)message;
+}
+
+static void level_set(struct gateway *g, struct call *call, json_t *params)
+{
+    static const struct backend_asker nobody = {.on_answer = on_level_set};
+
+    for (size_t i = 0; i < g->n; i++) {
+        if (backend_can(g->backends[i], "logging")) {
+            int64_t ignored;
+            backend_ask(g->backends[i], "logging/setLevel", json_copy(params), &nobody, NULL,
+                        &ignored);
+        }
+    }
+    methods_answer(call, json_object());
+}
+
+static const struct {
+    const char *name;
+    void (*serve)(struct gateway *g, struct call *call, json_t *params);
+    bool sessions, stateless; /* where it exists */
+} methods[] = {
+    {"ping", ping, true, false},
+    {"tools/list", tools_list, true, true},
+    {"tools/call", tools_call, true, true},
+    {"prompts/list", prompts_list, true, true},
+    {"prompts/get", prompts_get, true, true},
+    {"resources/list", resources_list, true, true},
+    {"resources/templates/list", templates_list, true, true},
+    {"resources/read", resources_read, true, true},
+    {"resources/subscribe", resources_subscribe, true, false},
+    {"resources/unsubscribe", resources_unsubscribe, true, false},
+    {"completion/complete", complete, true, true},
+    {"logging/setLevel", level_set, true, false},
+    {"server/discover", stateless_discover, false, true},
+    {"subscriptions/listen", stateless_listen, false, true},
+};
+
+void methods_request(struct gateway *g, struct call *call)
+{
+    bool stateless = version_is_stateless(call->version);
+
+    for (size_t i = 0; i < countof(methods); i++) {
+        if (strcmp(call->message.method, methods[i].name) == 0 &&
+            (stateless ? methods[i].stateless : methods[i].sessions)) {
+            methods[i].serve(g, call, call->message.params);
+            return;
+        }
+    }
+    call_answer_status(call, stateless ? 404 : 200,
+                       message_error(call->message.id, JSONRPC_METHOD_NOT_FOUND,
+                                     "there is no method %s", call->message.method));
+}
+
+static void cancel(struct gateway *g, const char *session, const json_t *params)
+{
+    json_t *id = json_object_get(params, "requestId");
+
+    for (struct call *at = g->calls.first; at; at = at->next) {
+        if (at->backend && text_same(at->session, session) && json_equal(at->message.id, id)) {
+            backend_cancel(at->backend, at->question, json_text_of(params, "reason"));
+            at->backend = NULL;
+            call_drop(at);
+            return;
+        }
+    }
+}
+
+static void session_serve(struct gateway *g, struct call *call)
+{
+    const struct jsonrpc_message *message = &call->message;
+
+    if (!call->session) {
+        call_refuse(call, 400, JSONRPC_INVALID_REQUEST,
+                    "the header Mcp-Session-Id is missing: begin with initialize");
+    } else if (!session_find(&g->sessions, call->session)) {
+        call_refuse(call, 404, JSONRPC_INVALID_REQUEST,
+                    "there is no such session: begin with initialize");
+    } else if (message->kind == JSONRPC_REQUEST) {
+        methods_request(g, call);
+    } else {
+        if (text_same(message->method, "notifications/cancelled")) {
+            cancel(g, call->session, message->params);
+        }
+        call_taken(call);
+    }
+}
+
+void methods_serve(void *gateway, struct call *call)
+{
+    const struct jsonrpc_message *message = &call->message;
+    struct str header = http_header_get(http_request(call->ex), "mcp-protocol-version"), asked;
+    struct gateway *g = gateway;
+
+    if (message->kind == JSONRPC_REQUEST && strcmp(message->method, "initialize") == 0) {
+        initialize(g, call, message->params);
+    } else if (!stateless_version(header, call->json, &call->version, &asked)) {
+        call_answer_status(call, 400,
+                           jsonrpc_error(message->id, MCP_UNSUPPORTED_VERSION,
+                                         "this revision of the protocol is not spoken here",
+                                         version_error_data(asked)));
+    } else if (version_is_stateless(call->version)) {
+        stateless_serve(g, call);
+    } else {
+        session_serve(g, call);
+    }
+}

@@ -1,0 +1,375 @@
+#include "keeper/checkpoint/dump.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "keeper/checkpoint/about.h"
+#include "keeper/checkpoint/criu.h"
+#include "keeper/checkpoint/den.h"
+#include "keeper/checkpoint/images.h"
+#include "keeper/checkpoint/reason.h"
+#include "keeper/checkpoint/task.h"
+#include "keeper/checkpoint/tracer.h"
+#include "keeper/disk/saved.h"
+#include "keeper/disk/subvol.h"
+#include "keeper/disk/tenant_file.h"
+#include "keeper/jail/elder.h"
+#include "keeper/jail/furnish.h"
+#include "keeper/jail/stage.h"
+#include "lib/base/clock.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "wire/channel.h"
+
+enum {
+    TRIES = 3,
+    STILL_TRIES = 50,
+    STILL_PAUSE_MS = 2,
+    IMAGES_SHARES = 8, /* the images may take so many times what the jail uses of memory */
+};
+static const uint64_t images_bytes_least = UINT64_C(1) << 30; /* and that much in any case */
+
+struct dump {
+    struct jail_kit *kit;
+    const char *id;
+    bool stop;
+    int begun_fd;
+    int memory_fd;
+    int freezer_fd;
+    pid_t first;
+    struct criu criu;
+    struct tracer *tracer;
+    struct den den;
+    bool agent_is_own;      /* the keeper's */
+    struct mounted mounted; /* of its volumes */
+    struct err step_err;    /* why a step was not done */
+};
+
+/* ---- standing still ---- */
+
+static void pause_ms(long ms)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = ms * 1000 * 1000}, NULL);
+}
+
+/* A parent in vfork() counts as stopped but cannot be looked into: a moment later its child has
+ * called exec(). */
+static int still_make(struct dump *dump, struct err *err)
+{
+    for (int i = 0; i < STILL_TRIES; i++) {
+        int r = cgroups_freeze(dump->kit->groups, dump->id, err);
+        if (r == 0) {
+            r = reason_unstill(dump->freezer_fd, err);
+        }
+        if (r != -EAGAIN) {
+            return r;
+        }
+        cgroups_thaw(dump->kit->groups, dump->id);
+        pause_ms(STILL_PAUSE_MS);
+    }
+    return -err->code;
+}
+
+/* Nothing of the jail can end any more unless it is killed. The number may be another's by now:
+ * CRIU would be told to save that one. */
+static int first_check(const struct dump *dump, struct err *err)
+{
+    return cgroups_holds(dump->kit->groups, dump->id, dump->first)
+               ? 0
+               : err_set(err, ESRCH, "it has ended meanwhile");
+}
+
+/* ---- the agent ---- */
+
+/* The mount at that name, and nothing that the jail has put there instead. The pid is looked at
+ * again: the root of a later owner would be another tree. */
+static int agent_open(const struct dump *dump, struct err *err)
+{
+    const struct tenant_want want = {.bytes_max = STAGE_AGENT_BYTES_MAX, .mounted = true};
+    scoped_fd root = tenant_root_open(dump->first, err);
+
+    if (root < 0) {
+        return root;
+    }
+    int r = first_check(dump, err);
+    return r < 0 ? r : tenant_file_open(root, &FURNISH_AGENT[1], &want, err);
+}
+
+/* The program that the jail's first process runs from: a later keeper may bring another. It is kept
+ * once in the pool, and shares its bytes with every image. */
+static int agent_keep(struct dump *dump, struct err *err)
+{
+    struct stat st;
+    scoped_fd in = agent_open(dump, err);
+
+    if (in < 0) {
+        return in;
+    }
+    scoped_fd out =
+        openat(dump->memory_fd, ABOUT_AGENT, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0555);
+    if (out < 0 || fstat(in, &st) < 0) {
+        return err_sys(err, "keep the jail's agent");
+    }
+    dump->agent_is_own = about_agent_same(dump->kit->pool, dump->den.stage_fd, in, out);
+    if (dump->agent_is_own) {
+        return 0;
+    }
+    for (off_t left = st.st_size; left > 0;) {
+        ssize_t n = sendfile(out, in, NULL, (size_t)left);
+        if (n <= 0) {
+            return err_sys(err, "keep the jail's agent");
+        }
+        left -= n;
+    }
+    return 0;
+}
+
+/* ---- CRIU ---- */
+
+/* The program waits for its job. What comes between it and the jail's processes is there first. */
+static int criu_ready(struct dump *dump, struct err *err)
+{
+    tracer_closep(&dump->tracer);
+    int r = tracer_open(&dump->tracer, err);
+    if (r == 0) {
+        r = criu_start(dump->kit->criu, -1, tracer_enter, dump->tracer, &dump->criu, err);
+    }
+    if (r == 0) {
+        r = tracer_hold(dump->tracer, dump->criu.pid, err);
+    }
+    if (r == 0) {
+        dump->criu.tracer = dump->tracer;
+    }
+    return r;
+}
+
+static void thaw(void *ctx)
+{
+    struct dump *dump = ctx;
+
+    cgroups_thaw(dump->kit->groups, dump->id);
+}
+
+/* All is written and nothing runs yet: the one moment at which disk and memory belong together. */
+static int on_step(void *ctx, const char *step, pid_t pid)
+{
+    struct dump *dump = ctx;
+
+    (void)pid;
+    if (strcmp(step, "post-dump") != 0) {
+        return 0;
+    }
+    return saved_disk_take(dump->kit->pool, dump->begun_fd, dump->id, dump->stop, &dump->step_err);
+}
+
+static int criu_dump(struct dump *dump, struct err *err)
+{
+    char *externals[DEN_EXTERNALS_MAX];
+    char freezer[32];
+    struct criu_job job = {
+        .pid = dump->first,
+        .images_fd = dump->memory_fd,
+        .work_fd = dump->den.work_fd,
+        .freezer = freezer,
+        .externals = externals,
+        .externals_n = den_externals_dumped(&dump->mounted, externals),
+        .step = on_step,
+        .ctx = dump,
+    };
+
+    (void)snprintf(freezer, sizeof(freezer), "/proc/%d/fd/%d", getpid(), dump->freezer_fd);
+    int r = criu_run(&dump->criu, &job, err);
+    criu_stop(&dump->criu);
+    for (size_t i = 0; i < job.externals_n; i++) {
+        free(externals[i]);
+    }
+    if (r < 0) {
+        cgroups_task_alone(dump->kit->groups,
+                           dump->kit->task); /* a CRIU that was killed leaves helpers */
+    }
+    if (r < 0 && dump->step_err.code) {
+        *err = dump->step_err;
+        return -err->code;
+    }
+    return r < 0 ? reason_dump(dump->den.work_fd, dump->kit, dump->id, err) : 0;
+}
+
+/* Pages that processes share are written once for each of them, so that a jail with many processes
+ * could fill the pool with what takes little memory. Files that are open and have no name any more
+ * lie in the images as well. */
+static int images_limit(struct dump *dump, struct err *err)
+{
+    struct keeper_usage usage = {0};
+
+    if (!pool_limits_disk(dump->kit->pool)) {
+        return 0;
+    }
+    int r = cgroups_usage(dump->kit->groups, dump->id, &usage, err);
+    if (r < 0) {
+        return r;
+    }
+    r = subvol_limit(dump->memory_fd, 0,
+                     images_bytes_least + usage.memory_bytes * IMAGES_SHARES +
+                         pool_disk_bytes(dump->kit->pool, dump->id));
+    return r < 0 ? err_set(err, -r, "limit the images: %s", strerrordesc_np(-r)) : 0;
+}
+
+/* What a try that failed left must not be taken for what the next one wrote. */
+static int memory_begin(struct dump *dump, struct err *err)
+{
+    fd_closep(&dump->memory_fd);
+    (void)!subvol_destroy(dump->begun_fd, SAVED_MEMORY);
+    (void)!subvol_destroy(dump->begun_fd, SAVED_DISK);
+    (void)unlinkat(dump->den.work_fd, CRIU_LOG, 0);
+    dump->step_err.code = 0;
+    int r = subvol_create(dump->begun_fd, SAVED_MEMORY);
+    if (r < 0) {
+        return err_set(err, -r, "make a place for the memory: %s", strerrordesc_np(-r));
+    }
+    dump->memory_fd =
+        openat(dump->begun_fd, SAVED_MEMORY, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (dump->memory_fd < 0) {
+        return err_sys(err, "open the place of the memory");
+    }
+    r = images_limit(dump, err);
+    return r < 0 ? r : agent_keep(dump, err);
+}
+
+static int dump_try(struct dump *dump, struct keeper_saved *out, struct err *err)
+{
+    int r = memory_begin(dump, err);
+    if (r == 0) {
+        r = criu_ready(dump, err);
+    }
+    if (r == 0 && task_leaving()) { /* from here on, leaving ends CRIU */
+        r = err_set(err, ECANCELED, "it was given up");
+    }
+    if (r < 0) {
+        criu_stop(&dump->criu);
+        return r;
+    }
+    int64_t from_us = clock_mono_us();
+    r = still_make(dump, err);
+    if (r == 0) {
+        r = first_check(dump, err);
+    }
+    if (r == 0) {
+        r = mounted_find(dump->first, &dump->mounted, err);
+    }
+    if (r == 0) {
+        r = tracer_threads(dump->tracer, dump->freezer_fd, thaw, dump, err);
+    }
+    if (r == 0) {
+        r = criu_dump(dump, err);
+    }
+    if (r < 0 || !dump->stop) {
+        cgroups_thaw(dump->kit->groups, dump->id);
+        out->frozen_usec = (uint64_t)(clock_mono_us() - from_us);
+    }
+    criu_stop(&dump->criu);
+    den_remember(&dump->den);
+    return r;
+}
+
+static int first_find(struct dump *dump, struct err *err)
+{
+    dump->first = cgroups_first(dump->kit->groups, dump->id);
+    if (dump->first <= 0) {
+        return err_set(err, ESRCH, "jail %s does not run", dump->id);
+    }
+    dump->freezer_fd = cgroups_leaf(dump->kit->groups, dump->id);
+    return dump->freezer_fd < 0 ? err_set(err, ESRCH, "jail %s does not run", dump->id) : 0;
+}
+
+static int dump_all(struct dump *dump, struct keeper_saved *out, struct err *err)
+{
+    int r = first_find(dump, err);
+
+    if (r == 0) {
+        r = den_enter(dump->kit->pool, &dump->den, err);
+    }
+    if (r < 0) {
+        return r;
+    }
+    /* The snapshot of the disk waits for what was written to it: not while the jail stands still.
+     */
+    if (!dump->stop && syncfs(dump->begun_fd) < 0) {
+        return err_sys(err, "write the jail's files to the disk");
+    }
+    for (int i = 0; i < TRIES; i++) {
+        r = dump_try(dump, out, err);
+        if (r < 0 && !cgroups_populated(dump->kit->groups, dump->id)) {
+            return err_set(err, ESRCH, "it has ended meanwhile");
+        }
+        if ((r != -EAGAIN && r != -EIO) || task_leaving()) {
+            break;
+        }
+        pause_ms(STILL_PAUSE_MS);
+    }
+    if (r == 0) {
+        r = images_mend(dump->memory_fd, err);
+    }
+    if (r == 0) {
+        r = about_write(
+            dump->memory_fd, dump->id, dump->kit->criu,
+            dump->agent_is_own ? dump->kit->agent_hash : "",
+            elder_is(dump->kit->pool, dump->id) ? CHANNEL_VERSION_FIRST : CHANNEL_VERSION, err);
+    }
+    if (r == 0) {
+        r = mounted_keep(&dump->mounted, dump->memory_fd, err);
+    }
+    if (r == 0) {
+        r = images_bytes(dump->memory_fd, &out->memory_bytes, err);
+    }
+    if (r == 0 && pool_limits_disk(dump->kit->pool)) { /* packing needs room for both */
+        (void)!subvol_limit(dump->memory_fd, 0, SUBVOL_UNLIMITED);
+    }
+    return r;
+}
+
+/* CRIU's death is none of the jail's: the tracer puts back what was changed. */
+static void leave(void *ctx)
+{
+    const struct dump *dump = ctx;
+
+    criu_kill(&dump->criu);
+}
+
+int dump_jail(struct jail_kit *kit, const char *id, const struct keeper_save *save, int begun_fd,
+              struct keeper_saved *out, struct err *err)
+{
+    struct dump dump = {
+        .kit = kit,
+        .id = id,
+        .stop = save->flags & KEEPER_SAVE_STOP,
+        .begun_fd = begun_fd,
+        .memory_fd = -1,
+        .freezer_fd = -1,
+        .criu = CRIU_NONE,
+    };
+
+    if (!kit->criu) {
+        *err = kit->criu_why;
+        return -err->code;
+    }
+    if (!pool_on_btrfs(kit->pool)) {
+        return err_set(err, EOPNOTSUPP, "memory can be saved only where the pool is on btrfs");
+    }
+    task_orderly(leave, &dump);
+    int r = dump_all(&dump, out, err);
+    task_orderly(NULL, NULL);
+    tracer_closep(&dump.tracer);
+    fd_closep(&dump.memory_fd);
+    fd_closep(&dump.freezer_fd);
+    return r;
+}

@@ -1,0 +1,448 @@
+#include "keeper/checkpoint/restore.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "keeper/checkpoint/about.h"
+#include "keeper/checkpoint/become.h"
+#include "keeper/checkpoint/criu.h"
+#include "keeper/checkpoint/den.h"
+#include "keeper/checkpoint/images.h"
+#include "keeper/checkpoint/reason.h"
+#include "keeper/checkpoint/task.h"
+#include "keeper/disk/mounts.h"
+#include "keeper/disk/saved.h"
+#include "keeper/disk/subvol.h"
+#include "keeper/disk/tenant_file.h"
+#include "keeper/disk/volume.h"
+#include "keeper/jail/elder.h"
+#include "keeper/jail/rootfs.h"
+#include "keeper/jail/userns.h"
+#include "lib/base/id.h"
+#include "lib/base/log.h"
+#include "wire/channel.h"
+
+#define BOOT_ID &(CHANNEL_DIR "/boot_id")[1] /* below the jail's root */
+
+enum {
+    BOOT_ID_BYTES_MAX = ID_UUID_LEN + 1, /* with the end of its line */
+};
+
+struct restore {
+    struct jail_kit *kit;
+    const char *id;
+    const struct keeper_plan *plan;
+    bool tcp_close;
+    struct jail *out;
+    struct about about;
+    struct mounted had; /* where the images have volumes */
+    pid_t first;        /* of the restored processes, when they are there */
+    int saved_fd;       /* saved/<name> */
+    int memory_fd;      /* memory/ of it */
+    int images_fd;      /* as they are to be for this jail */
+    struct den den;
+    struct criu criu;
+    struct err step_err; /* why a step was not done */
+};
+
+/* ---- what CRIU asks back ---- */
+
+static int network_make(struct restore *restore, pid_t pid)
+{
+    struct err *err = &restore->step_err;
+    int r = network_restore(restore->kit->network, pid, &restore->out->net, err);
+
+    if (r < 0 && !restore->plan->network) {
+        log_warn("jail %s has no network: %s", restore->id, err->msg);
+        err->code = 0;
+        return 0;
+    }
+    return r;
+}
+
+static int boot_id_open(pid_t pid, struct err *err)
+{
+    const struct tenant_want want = {.access = O_WRONLY, .bytes_max = BOOT_ID_BYTES_MAX};
+    scoped_fd root = tenant_root_open(pid, err);
+
+    return root < 0 ? root : tenant_file_open(root, BOOT_ID, &want, err);
+}
+
+/* Another sandbox is another machine, which started now. A jail that put something else in place of
+ * its boot id keeps the one that its source had: that is its own affair. */
+static void boot_id_write(const struct restore *restore, pid_t pid)
+{
+    char id[ID_UUID_LEN + 2];
+    struct err err;
+
+    if (strcmp(restore->about.id, restore->id) == 0) {
+        return;
+    }
+    id_uuid(id);
+    memcpy(id + ID_UUID_LEN, "\n", 2);
+    scoped_fd fd = boot_id_open(pid, &err);
+    if (fd >= 0 && pwrite(fd, id, strlen(id), 0) < 0) {
+        (void)err_sys(&err, "write it");
+        fd_closep(&fd);
+    }
+    if (fd < 0) {
+        log_info("jail %s keeps the boot id of its source: %s", restore->id, err.msg);
+    }
+}
+
+/* Their other ends are the daemon's, in the network that the jail was saved in. One that cannot be
+ * ended here ends when something is written to it. */
+static void orphans_end(const struct restore *restore)
+{
+    struct err err;
+
+    if (network_orphans_reset(restore->kit->network, restore->first, &err) < 0) {
+        log_warn("jail %s: %s", restore->id, err.msg);
+    }
+}
+
+static int on_step(void *ctx, const char *step, pid_t pid)
+{
+    struct restore *restore = ctx;
+
+    /* The user namespace is made between these two, and belongs to the jail's own first id. */
+    if (strcmp(step, "pre-restore") == 0) {
+        return become(restore->criu.pid, userns_base(restore->plan->uid_slot), &restore->step_err);
+    }
+    if (strcmp(step, "setup-namespaces") == 0) {
+        int r = become(restore->criu.pid, 0, &restore->step_err);
+        return r < 0 ? r : network_make(restore, pid);
+    }
+    if (strcmp(step, "post-restore") == 0) {
+        restore->first = pid;
+        boot_id_write(restore, pid);
+        shown_restored(restore->kit->shown, restore->kit->groups, restore->id, restore->plan, pid);
+        int r = mounted_settle(&restore->had, restore->plan, pid, &restore->step_err);
+        return r < 0 ? r
+                     : pool_disk_bound(restore->kit->pool, restore->id, restore->plan->disk_mb,
+                                       &restore->step_err);
+    }
+    if (strcmp(step, "pre-resume") == 0) { /* which names no process */
+        orphans_end(restore);
+    }
+    return 0;
+}
+
+/* In CRIU's process: what it makes is counted as the jail's from the first. */
+static int groups_enter(void *ctx)
+{
+    struct restore *restore = ctx;
+    scoped(cgroups_doors_closep) struct cgroup_doors doors = CGROUP_DOORS_NONE;
+    struct err err;
+
+    if (cgroups_doors_open(restore->kit->groups, restore->id, &doors, &err) < 0 ||
+        cgroups_doors_pass(&doors, &err) < 0 ||
+        shown_bind(restore->kit->shown, restore->plan, &err) < 0) {
+        log_warn("%s", err.msg);
+        return -1;
+    }
+    if (restore->kit->merges) {
+        merge_join(); /* what it makes is forked from it */
+    }
+    return unshare(CLONE_NEWCGROUP);
+}
+
+/* ---- the parts ---- */
+
+static int disk_make(struct restore *restore, unsigned *made, struct err *err)
+{
+    const struct keeper_plan *plan = restore->plan;
+
+    if (plan->keeps_disk) {
+        return pool_disk_reuse(restore->kit->pool, restore->id, err);
+    }
+    int r = saved_disk_copy(restore->kit->pool, plan->from, restore->id, err);
+    *made |= r == 0 ? JAIL_DISK : 0;
+    return r;
+}
+
+static int parts_take(struct restore *restore, struct den_parts *out, struct err *err)
+{
+    const uint32_t base = userns_base(restore->plan->uid_slot);
+    char path[ABOUT_PATH_BYTES];
+
+    /* A copy of the stage, since roots are built one in each. It ends with this process rather than
+     * when it is left: taking mounts apart takes the kernel milliseconds. */
+    if (unshare(CLONE_NEWNS) < 0 || open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC) < 0) {
+        return err_sys(err, "enter a mount namespace");
+    }
+    scoped_fd userns = userns_make(base, err);
+    if (userns < 0) {
+        return userns;
+    }
+    int r = volumes_open(restore->plan, userns, out->volumes, err);
+    if (r < 0) {
+        return r;
+    }
+    out->none = mounts_clone(AT_FDCWD, "/pool/layers/" KEEPER_LAYER_EMPTY,
+                             MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID, err);
+    if (out->none < 0) {
+        return out->none;
+    }
+    out->root = rootfs_build(restore->id, restore->plan, userns, base, err);
+    task_tie(); /* it has acted as the jail's root */
+    if (out->root < 0) {
+        return out->root;
+    }
+    r = about_agent_place(restore->kit->pool, &restore->about, restore->kit->agent_hash,
+                          restore->memory_fd, path, err);
+    if (r < 0) {
+        return r;
+    }
+    /* As the jail had it, to the last attribute: CRIU sets them again, and must not ask for less.
+     */
+    out->agent = mounts_clone_bare(AT_FDCWD, path,
+                                   MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+    if (out->agent < 0) {
+        return out->agent;
+    }
+    /* By path: a mount can be cloned only from within the namespace it was found in. */
+    (void)snprintf(path, sizeof(path), "/pool/saved/%s/" SAVED_MEMORY, restore->plan->from);
+    out->saved = mounts_clone(AT_FDCWD, path, MOUNT_ATTR_RDONLY, err);
+    return out->saved < 0 ? out->saved : 0;
+}
+
+static int images_make(struct restore *restore, struct err *err)
+{
+    scoped_fd disk = pool_disk_open(restore->kit->pool, restore->id);
+    const struct images_change change = {
+        .uid_base = userns_base(restore->plan->uid_slot),
+        .hostname = restore->plan->hostname,
+        .subvol = disk < 0 ? 0 : subvol_id(disk),
+    };
+
+    int r = images_change(restore->memory_fd, restore->den.changed_fd, &change, err);
+    return r < 0 ? r : den_images(err);
+}
+
+/* ---- CRIU ---- */
+
+static int why_not(struct restore *restore, struct err *err)
+{
+    int r = reason_restore(restore->den.work_fd, restore->kit, err);
+    const char *vacant = mounted_vacant(&restore->had, restore->plan);
+
+    return vacant
+               ? err_set(
+                     err, ENODEV,
+                     "it was saved with a volume at %s, which its processes use: mount one there",
+                     vacant)
+               : r;
+}
+
+static int criu_restore(struct restore *restore, struct err *err)
+{
+    char *externals[DEN_EXTERNALS_MAX];
+    struct criu_job job = {
+        .images_fd = restore->images_fd,
+        .work_fd = restore->den.work_fd,
+        .terse = !restore->tcp_close, /* should it fail, there is a second try */
+        .root = DEN_ROOT,
+        .tcp_close = restore->tcp_close,
+        .externals = externals,
+        .externals_n = den_externals_restored(restore->plan, &restore->had, externals),
+        .step = on_step,
+        .ctx = restore,
+    };
+
+    int r = criu_run(&restore->criu, &job, err);
+    for (size_t i = 0; i < job.externals_n; i++) {
+        free(externals[i]);
+    }
+    if (r < 0 && restore->step_err.code) {
+        *err = restore->step_err;
+        return -err->code;
+    }
+    return r <= 0 ? why_not(restore, err) : r;
+}
+
+/* All that CRIU is to find, and in the end we are in its namespace again. */
+static int parts_make(struct restore *restore, unsigned *made, struct err *err)
+{
+    struct den_parts parts = DEN_PARTS_NONE;
+    int r = den_leave(&restore->den, err);
+
+    if (r == 0) {
+        r = disk_make(restore, made, err);
+    }
+    if (r == 0) {
+        r = volumes_hold(restore->kit->pool, restore->id, restore->plan, err);
+    }
+    if (r == 0) {
+        r = parts_take(restore, &parts, err);
+    }
+    if (r == 0) {
+        r = den_furnish(&restore->den, &parts, err);
+    }
+    if (r == 0) {
+        r = restore->images_fd = images_make(restore, err);
+    }
+    return r < 0 ? r : 0;
+}
+
+/* An agent is what it was when it was saved. */
+static int channel_note(const struct restore *restore, struct err *err)
+{
+    if (restore->about.channel == CHANNEL_VERSION_FIRST) {
+        return elder_mark(restore->kit->pool, restore->id, err);
+    }
+    elder_unmark(restore->kit->pool, restore->id);
+    return 0;
+}
+
+static int jail_take(struct restore *restore, pid_t first, struct err *err)
+{
+    const struct network_sockets net = restore->out->net;
+    int r = channel_note(restore, err);
+
+    if (r < 0) {
+        return r;
+    }
+    r = jail_adopt(restore->kit, restore->id, first, restore->out, err);
+
+    restore->out->net = net;
+    return r;
+}
+
+/* The program starts while all that it is to read is made. */
+static int restore_steps(struct restore *restore, int group_fd, unsigned *made, struct err *err)
+{
+    int r = den_enter(restore->kit->pool, &restore->den, err);
+
+    if (r == 0) {
+        r = criu_start(restore->kit->criu, group_fd, groups_enter, restore, &restore->criu, err);
+    }
+    if (r == 0) {
+        r = parts_make(restore, made, err);
+    }
+    if (r == 0) {
+        told_add(restore->kit->told, restore->kit->groups, restore->kit->pool, restore->id,
+                 restore->plan);
+    }
+    if (r == 0) {
+        r = criu_restore(restore, err);
+    }
+    if (r >= 0) {
+        r = jail_take(restore, r, err);
+    }
+    criu_stop(&restore->criu);
+    if (r == 0) {
+        den_remember(&restore->den);
+    }
+    return r;
+}
+
+static int memory_open(struct restore *restore, struct err *err)
+{
+    restore->saved_fd = saved_open(restore->kit->pool, restore->plan->from, err);
+    if (restore->saved_fd < 0) {
+        return restore->saved_fd;
+    }
+    restore->memory_fd =
+        openat(restore->saved_fd, SAVED_MEMORY, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (restore->memory_fd < 0) {
+        return err_set(err, ENOENT, "%s was saved without its memory", restore->plan->from);
+    }
+    int r = about_read(restore->memory_fd, restore->kit->criu, &restore->about, err);
+    if (r == 0 && restore->about.channel < (int)restore->plan->channel_min) {
+        r = err_set(err, ENOTSUP, "%s was saved by an earlier release", restore->plan->from);
+    }
+    return r < 0 ? r : mounted_load(restore->memory_fd, &restore->had, err);
+}
+
+int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                 bool tcp_close, struct jail *out, unsigned *made, struct err *err)
+{
+    const struct cgroup_limits limits = {plan->cpu_millis, plan->memory_mb, plan->pids};
+    struct restore restore = {
+        .kit = kit,
+        .id = id,
+        .plan = plan,
+        .tcp_close = tcp_close,
+        .out = out,
+        .saved_fd = -1,
+        .memory_fd = -1,
+        .criu = CRIU_NONE,
+    };
+
+    *out = JAIL_NONE;
+    *made = 0;
+    if (!kit->criu) {
+        *err = kit->criu_why;
+        return -err->code;
+    }
+    int r = memory_open(&restore, err);
+    if (r < 0) {
+        return r;
+    }
+    scoped_fd group = cgroups_create(kit->groups, id, &limits, err);
+    if (group < 0) {
+        return group == -EEXIST ? err_set(err, EEXIST, "jail %s exists already", id) : group;
+    }
+    *made |= JAIL_GROUPS;
+    r = task_takes_along(group, err);
+    if (r < 0) {
+        return r;
+    }
+    r = restore_steps(&restore, group, made, err);
+    if (r < 0) {
+        jail_closep(out);
+        return err_wrap(err, "restore jail %s", id);
+    }
+    return 0;
+}
+
+/* ---- marks ---- */
+
+#define MARKS "restoring"
+
+int restore_mark(struct jail_kit *kit, const char *id, struct err *err)
+{
+    char path[KEEPER_ID_BYTES + sizeof(MARKS)];
+
+    (void)snprintf(path, sizeof(path), MARKS "/%s", id);
+    (void)mkdirat(pool_fd(kit->pool), MARKS, 0700);
+    scoped_fd fd = openat(pool_fd(kit->pool), path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    return fd < 0 ? err_sys(err, "mark jail %s as one that is being restored", id) : 0;
+}
+
+void restore_unmark(struct jail_kit *kit, const char *id)
+{
+    char path[KEEPER_ID_BYTES + sizeof(MARKS)];
+
+    (void)snprintf(path, sizeof(path), MARKS "/%s", id);
+    (void)unlinkat(pool_fd(kit->pool), path, 0);
+}
+
+static void sweep_one(void *ctx, const char *id)
+{
+    struct jail_kit *kit = ctx;
+    struct err err;
+
+    if (strlen(id) < KEEPER_ID_BYTES && jail_kill(kit, id, &err) == 0) {
+        log_info("jail %s was being restored when the keeper ended: ended", id);
+        restore_unmark(kit, id);
+    }
+}
+
+void restore_sweep(struct jail_kit *kit)
+{
+    struct err err;
+    scoped_fd dir = openat(pool_fd(kit->pool), MARKS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (dir >= 0 && pool_names_each(dir, POOL_SHOWN, sweep_one, kit, &err) < 0) {
+        log_warn("%s", err.msg);
+    }
+}

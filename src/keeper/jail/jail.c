@@ -1,0 +1,425 @@
+#include "keeper/jail/jail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#include "keeper/disk/mounts.h"
+#include "keeper/disk/tenant_file.h"
+#include "keeper/disk/volume.h"
+#include "keeper/jail/elder.h"
+#include "keeper/jail/rootfs.h"
+#include "keeper/jail/userns.h"
+#include "lib/base/fdpass.h"
+#include "lib/base/log.h"
+#include "wire/channel.h"
+
+/* The user namespace comes from userns_clone(), the one of groups once it is placed. */
+static const uint64_t jail_namespaces =
+    CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
+
+/* ---- the first process ---- */
+
+/* Starts it, in its namespaces and v2 group from birth; it goes into its other groups before all
+ * else, and waits for its root filesystem. */
+static int first_process_start(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                               int group_fd, struct jail *out, int *socket, struct err *err)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        return err_sys(err, "make a socket pair");
+    }
+    scoped_fd ours = pair[0];
+    scoped_fd theirs = pair[1];
+    scoped(cgroups_doors_closep) struct cgroup_doors doors = CGROUP_DOORS_NONE;
+    int r = cgroups_doors_open(kit->groups, id, &doors, err);
+    if (r < 0) {
+        return r;
+    }
+    struct clone_args args = {
+        .flags = jail_namespaces | CLONE_PIDFD | CLONE_INTO_CGROUP,
+        .pidfd = (uintptr_t)&out->pidfd,
+        .exit_signal = SIGCHLD,
+        .cgroup = (unsigned)group_fd,
+    };
+
+    pid_t pid = userns_clone(&args, userns_base(plan->uid_slot), err);
+    if (pid < 0) {
+        return pid;
+    }
+    if (pid == 0) {
+        fd_closep(&ours);
+        (void)close(kit->lock_fd); /* both locks are the keeper's alone */
+        (void)close(pool_fd(kit->pool));
+        jail_inside(&(struct jail_inside){plan, kit->filters, kit->network, kit->shown, &doors,
+                                          kit->merges, theirs});
+    }
+    out->name.pid = pid;
+    *socket = move_fd(&ours);
+    return 0;
+}
+
+/* The root comes first, then the volumes. */
+static int mounts_send(int socket, int root_fd, const int *volumes, size_t volumes_n,
+                       struct err *err)
+{
+    int fds[JAIL_MOUNTS_MAX] = {root_fd};
+
+    memcpy(fds + 1, volumes, sizeof(int) * volumes_n);
+    ssize_t n = fdpass_send(socket, "", 1, fds, 1 + volumes_n, 0);
+    /* One that has given up already has said why: agent_started() reads that. */
+    if (n < 0 && n != -EPIPE) {
+        return err_set(err, (int)-n, "send the root filesystem: %s", strerrordesc_np((int)-n));
+    }
+    return 0;
+}
+
+/* The socket closes with exec(): the end of it is the agent's start. Anything else is an error. */
+static int agent_started(int socket, struct err *err)
+{
+    struct err said;
+    ssize_t got = recv(socket, &said, sizeof(said), MSG_DONTWAIT);
+
+    if (got == 0) {
+        return 0;
+    }
+    if (got < 0 && errno == EAGAIN) {
+        return err_set(err, ETIMEDOUT, "the jail's first process did not get to the agent in time");
+    }
+    if (got != (ssize_t)sizeof(said) || said.code <= 0) {
+        return err_set(err, EIO, "the jail's first process ended without a reason");
+    }
+    said.msg[sizeof(said.msg) - 1] = '\0';
+    *err = said;
+    return -err->code;
+}
+
+/* ---- naming and reaching it ---- */
+
+/* Field 22 of stat, counted from behind the name, which may hold anything. */
+static int start_ticks_read(pid_t pid, uint64_t *out, struct err *err)
+{
+    char path[32], text[1024];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (n < 0) {
+        return err_set(err, ESRCH, "process %d is gone", pid);
+    }
+    text[n] = '\0';
+    char *at = strrchr(text, ')');
+    for (int field = 2; at && field < 22; field++) {
+        at = strchr(at + 1, ' ');
+    }
+    if (!at) {
+        return err_set(err, EIO, "%s has no start time", path);
+    }
+    *out = strtoull(at, NULL, 10);
+    return 0;
+}
+
+/* An agent of the first release. The jail's root may have put anything at that path: it is opened
+ * without links and must be a socket. */
+static int channel_connect_path(const struct jail *jail, struct err *err)
+{
+    const pid_t pid = jail->name.pid;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct stat st;
+
+    scoped_fd root = tenant_root_open(pid, err);
+    if (root < 0) {
+        return root;
+    }
+    /* Still alive after the open: so what was opened is not a later owner's of that pid. */
+    if (syscall(SYS_pidfd_send_signal, jail->pidfd, 0, NULL, 0) < 0) {
+        return err_set(err, ESRCH, "process %d is gone", pid);
+    }
+    scoped_fd file = mounts_open_beneath(root, &CHANNEL_PATH_BEFORE[1], O_PATH | O_NOFOLLOW, 0, 0);
+    if (file < 0 || fstat(file, &st) < 0 || !S_ISSOCK(st.st_mode)) {
+        return err_set(err, ENOTSOCK, "the jail has no agent's socket");
+    }
+    scoped_fd fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return err_sys(err, "make a socket");
+    }
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d", file);
+    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+        return err_sys(err, "connect to the agent");
+    }
+    return move_fd(&fd);
+}
+
+/* Whoever called listen() is named by the kernel. It must be the jail's first process, which nobody
+ * inside can make listen for him. A full backlog is an error, not a wait. */
+static int channel_connect(const struct jail_kit *kit, const struct jail *jail, struct err *err)
+{
+    struct ucred peer = {0};
+    socklen_t len = sizeof(peer);
+    scoped_fd fd = jail->channel_version == CHANNEL_VERSION_FIRST
+                       ? channel_connect_path(jail, err)
+                       : network_connect(kit->network, jail->pidfd, CHANNEL_NAME, err);
+
+    if (fd < 0) {
+        return fd;
+    }
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.pid != jail->name.pid) {
+        return err_set(err, EPERM, "another process of the jail listens in its agent's place");
+    }
+    return move_fd(&fd);
+}
+
+/* The daemon's ways to an agent of that version. */
+static int agent_reach(const struct jail_kit *kit, struct jail *jail, uint32_t version,
+                       struct err *err)
+{
+    jail->channel_version = version;
+    jail->channel = channel_connect(kit, jail, err);
+    if (jail->channel < 0) {
+        return jail->channel;
+    }
+    return network_inward_open(kit->network, jail->pidfd, jail->sockets, KEEPER_JAIL_SOCKETS, err);
+}
+
+/* A jail that need not have a way out goes on without one. */
+static int sockets_open(struct jail_kit *kit, const char *id, bool needed, struct jail *out,
+                        struct err *err)
+{
+    struct err why;
+    int r = network_sockets_open(kit->network, out->pidfd, &out->net, &why);
+
+    if (r < 0 && needed) {
+        *err = why;
+        return r;
+    }
+    if (r < 0) {
+        log_warn("jail %s has no network: %s", id, why.msg);
+    }
+    return 0;
+}
+
+/* ---- the order of everything ---- */
+
+static void stage_return(const struct jail_kit *kit)
+{
+    if (setns(kit->stage_ns, CLONE_NEWNS) < 0) {
+        log_error("cannot leave a jail's mounts: %s", strerrordesc_np(errno));
+        abort(); /* the next jail would be made from inside this one */
+    }
+}
+
+/* In the copy of the stage that the first process has, and leaves when it enters this root. */
+static int root_make(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                     int pidfd, int userns, struct err *err)
+{
+    if (setns(pidfd, CLONE_NEWNS) < 0) {
+        return err_sys(err, "enter the jail's mounts");
+    }
+    int root = rootfs_build(id, plan, userns, userns_base(plan->uid_slot), err);
+    stage_return(kit);
+    return root;
+}
+
+/* Its root filesystem and its volumes, shifted to its ids, and handed over. */
+static int mounts_give(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                       int pidfd, int userns, int socket, struct err *err)
+{
+    int volumes[KEEPER_VOLUMES_MAX];
+    int r = volumes_open(plan, userns, volumes, err);
+
+    if (r < 0) {
+        return r;
+    }
+    scoped_fd root = root_make(kit, id, plan, pidfd, userns, err);
+    r = root < 0 ? root : 0;
+    if (r == 0 && (plan->from[0] || plan->keeps_disk)) { /* any other disk has its limit */
+        r = pool_disk_bound(kit->pool, id, plan->disk_mb, err);
+    }
+    r = r < 0 ? r : mounts_send(socket, root, volumes, plan->volumes_n, err);
+    volumes_close(volumes);
+    return r;
+}
+
+static int first_process_ready(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                               int group_fd, struct jail *out, int *socket, struct err *err)
+{
+    scoped_fd userns = -1;
+
+    /* 1. A process in namespaces of its own, in its groups; it waits for 3. */
+    int r = first_process_start(kit, id, plan, group_fd, out, socket, err);
+    if (r < 0) {
+        return r;
+    }
+    /* 2. Its ids: from here on it is root there and nobody here. */
+    userns = userns_map(out->name.pid, userns_base(plan->uid_slot), err);
+    if (userns < 0) {
+        return userns;
+    }
+    /* 3. What it shall see of disks. */
+    return mounts_give(kit, id, plan, out->pidfd, userns, *socket, err);
+}
+
+static int agent_take(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                      int socket, struct jail *out, struct err *err)
+{
+    /* 4. It has entered its root, given up what it must not keep, and become the agent. */
+    int r = agent_started(socket, err);
+    if (r < 0) {
+        return r;
+    }
+    /* 5. A name for it that no other process can take, and connections. */
+    r = start_ticks_read(out->name.pid, &out->name.start_ticks, err);
+    if (r < 0) {
+        return r;
+    }
+    r = agent_reach(kit, out, CHANNEL_VERSION, err);
+    if (r < 0) {
+        return r;
+    }
+    /* 6. The ends of its network, for the daemon. */
+    return sockets_open(kit, id, plan->network, out, err);
+}
+
+/* One that is kept or copied has been made ready; what is kept is never this jail's to remove. */
+static int disk_ready(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                      unsigned *made, struct err *err)
+{
+    if (plan->from[0] || plan->keeps_disk) {
+        return 0;
+    }
+    int r = pool_disk_create(kit->pool, id, plan->disk_mb, err);
+    *made |= r == 0 ? JAIL_DISK : 0;
+    return r;
+}
+
+int jail_begin(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+               struct jail *out, int *socket, unsigned *made, struct err *err)
+{
+    const struct cgroup_limits limits = {plan->cpu_millis, plan->memory_mb, plan->pids};
+
+    *out = JAIL_NONE;
+    *made = plan->from[0] ? JAIL_DISK : 0;
+
+    /* The v2 group is the claim on the id: it is made first and removed last. */
+    scoped_fd group = cgroups_create(kit->groups, id, &limits, err);
+    if (group < 0) {
+        return group == -EEXIST ? err_set(err, EEXIST, "jail %s exists already", id) : group;
+    }
+    *made |= JAIL_GROUPS;
+
+    int r = disk_ready(kit, id, plan, made, err);
+    if (r < 0) {
+        return r;
+    }
+    told_add(kit->told, kit->groups, kit->pool, id, plan);
+    /* A disk that is new has no marks of volumes to give up. */
+    if (plan->volumes_n || plan->from[0] || plan->keeps_disk) {
+        r = volumes_hold(kit->pool, id, plan, err);
+    }
+    if (r < 0) {
+        return r;
+    }
+    r = first_process_ready(kit, id, plan, group, out, socket, err);
+    if (r < 0) {
+        jail_closep(out);
+        return err_wrap(err, "start jail %s", id);
+    }
+    return 0;
+}
+
+int jail_finish(struct jail_kit *kit, const char *id, const struct keeper_plan *plan, int socket,
+                struct jail *out, struct err *err)
+{
+    int r = agent_take(kit, id, plan, socket, out, err);
+
+    if (r < 0) {
+        jail_closep(out);
+        return err_wrap(err, "start jail %s", id);
+    }
+    return 0;
+}
+
+/* A pidfd of the first process of that jail. */
+static int jail_open(const struct jail_kit *kit, const char *id, const struct keeper_jail *name,
+                     struct err *err)
+{
+    uint64_t start_ticks = 0;
+    scoped_fd pidfd = (int)syscall(SYS_pidfd_open, name->pid, 0);
+
+    if (pidfd < 0) {
+        return err_set(err, ESRCH, "process %" PRId32 " of jail %s is gone", name->pid, id);
+    }
+    /* The pidfd holds whoever has that pid now; the checks after it say whether that is the one. */
+    int r = start_ticks_read(name->pid, &start_ticks, err);
+    if (r == 0 &&
+        (start_ticks != name->start_ticks || !cgroups_holds(kit->groups, id, name->pid))) {
+        r = err_set(err, ESRCH, "process %" PRId32 " is not of jail %s", name->pid, id);
+    }
+    return r < 0 ? r : move_fd(&pidfd);
+}
+
+int jail_sockets_open(struct jail_kit *kit, const char *id, const struct keeper_jail *name,
+                      int *out, size_t n, struct err *err)
+{
+    scoped_fd pidfd = jail_open(kit, id, name, err);
+
+    return pidfd < 0 ? pidfd : network_inward_open(kit->network, pidfd, out, n, err);
+}
+
+int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *name, bool network,
+                struct jail *out, struct err *err)
+{
+    *out = JAIL_NONE;
+    out->name = *name;
+    out->pidfd = jail_open(kit, id, name, err);
+    const uint32_t version = elder_is(kit->pool, id) ? CHANNEL_VERSION_FIRST : CHANNEL_VERSION;
+    int r = out->pidfd < 0 ? out->pidfd : agent_reach(kit, out, version, err);
+    if (r == 0 && network) {
+        r = sockets_open(kit, id, false, out, err);
+    }
+    if (r < 0) {
+        jail_closep(out);
+    }
+    return r;
+}
+
+int jail_adopt(struct jail_kit *kit, const char *id, pid_t pid, struct jail *out, struct err *err)
+{
+    struct keeper_jail name = {.pid = pid};
+    int r = start_ticks_read(pid, &name.start_ticks, err);
+
+    return r < 0 ? r : jail_attach(kit, id, &name, false, out, err);
+}
+
+int jail_kill(struct jail_kit *kit, const char *id, struct err *err)
+{
+    return cgroups_kill(kit->groups, id, err);
+}
+
+/* The groups say whether processes are left; the last of them goes after the disk, so that a jail
+ * is listed until nothing of it is there. */
+int jail_remove(struct jail_kit *kit, const char *id, unsigned parts, struct err *err)
+{
+    if (parts & JAIL_GROUPS && cgroups_populated(kit->groups, id)) {
+        return -EBUSY;
+    }
+    int r = parts & JAIL_DISK ? pool_disk_remove(kit->pool, id, err) : 0;
+    if (r == 0 && parts & JAIL_GROUPS) {
+        elder_unmark(kit->pool, id);
+        told_remove(kit->told, kit->groups, id);
+        r = cgroups_remove(kit->groups, id, err);
+    }
+    return r;
+}

@@ -1,0 +1,125 @@
+/* jail.h - making, finding and ending jails. jail_begin() and jail_finish() are where the order of
+ * all privileged steps can be read; jail_inside.c has those of the jail's first process.
+ *
+ * Owns:    nothing between calls: a jail is its control groups, its disk and its processes, and all
+ *          of them outlive the keeper.
+ * Needs:   stage.h entered, SIGCHLD ignored (nobody waits for a jail's first process).
+ * Blocks:  never on a jail: jail_begin() takes a millisecond or two of system calls.
+ * Threads: one.
+ */
+#ifndef JAIL_JAIL_H
+#define JAIL_JAIL_H
+
+#include <stdbool.h>
+
+#include "keeper/disk/pool.h"
+#include "keeper/jail/cgroup.h"
+#include "keeper/jail/filter.h"
+#include "keeper/jail/merge.h"
+#include "keeper/jail/network.h"
+#include "keeper/jail/shown.h"
+#include "keeper/jail/told.h"
+#include "lib/base/compiler.h"
+#include "lib/base/encode.h"
+#include "lib/base/err.h"
+#include "lib/base/fd.h"
+#include "wire/keeper.h"
+
+enum {
+    JAIL_START_TIMEOUT_MS = 10 * 1000,        /* between jail_begin() and jail_finish() */
+    JAIL_MOUNTS_MAX = 1 + KEEPER_VOLUMES_MAX, /* that it is handed: the root and its volumes */
+};
+
+/* What jails are made with; opened once. */
+struct jail_kit {
+    struct pool *pool;
+    struct cgroups *groups;
+    struct filters *filters;
+    struct network *network;
+    struct shown *shown;
+    struct told *told; /* NULL where the kernel does not allow it, or nobody wants it */
+    int stage_ns;      /* the keeper's own mount namespace, to come back to */
+    int lock_fd;       /* says that a keeper runs: never to be held by any other process */
+    const struct criu_program *criu; /* NULL where memory cannot be saved */
+    struct err criu_why;             /* then: why */
+    struct merge merge;
+    bool merges; /* jails share equal pages */
+    char agent_hash[SHA256_HEX_LEN + 1];
+    int work_timeout_ms; /* of one save, restore or copy of a disk */
+    const char *task;    /* the group of the keeper's own that this process is in, or NULL */
+};
+
+/* What has been made of one, and so must be removed. */
+enum jail_part {
+    JAIL_GROUPS = 1 << 0,
+    JAIL_DISK = 1 << 1,
+    JAIL_ALL = JAIL_GROUPS | JAIL_DISK,
+};
+
+struct jail {
+    struct keeper_jail name;
+    int pidfd;                        /* -1 on failure, likewise: */
+    int channel;                      /* connected to the agent, non-blocking */
+    uint32_t channel_version;         /* that its agent speaks */
+    int sockets[KEEPER_JAIL_SOCKETS]; /* in its network, for connections to it */
+    struct network_sockets net;       /* -1 when it has loopback alone, also on success */
+};
+#define JAIL_NONE                                                                                  \
+    ((struct jail){.pidfd = -1, .channel = -1, .sockets = {-1, -1}, .net = NETWORK_SOCKETS_NONE})
+
+static inline void jail_closep(struct jail *jail)
+{
+    fd_closep(&jail->pidfd);
+    fd_closep(&jail->channel);
+    for (size_t i = 0; i < KEEPER_JAIL_SOCKETS; i++) {
+        fd_closep(&jail->sockets[i]);
+    }
+    network_sockets_closep(&jail->net);
+}
+
+/* Makes all that the first process needs, and hands it over; *socket is readable when that is the
+ * agent, or has failed. With plan.from the disk has been made already, and is this jail's to remove
+ * when that fails; with plan.keeps_disk it has been readied, and stays. *made says what there is to
+ * undo on failure of this or the next: jail_kill() and jail_remove() that. */
+must_check int jail_begin(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                          struct jail *out, int *socket, unsigned *made, struct err *err);
+
+/* Once that socket is readable: names the agent and connects to it. -ETIMEDOUT when it is not. */
+must_check int jail_finish(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+                           int socket, struct jail *out, struct err *err);
+
+/* -ESRCH when that process is gone, or is not the first of that jail. With `network` the sockets of
+ * its network come along, unless it has none, or somebody inside has taken their place. */
+must_check int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *name,
+                           bool network, struct jail *out, struct err *err);
+
+/* As network_inward_open(), in the network of that jail; -ESRCH as jail_attach(). */
+must_check int jail_sockets_open(struct jail_kit *kit, const char *id,
+                                 const struct keeper_jail *name, int *out, size_t n,
+                                 struct err *err);
+
+/* Names a first process that was just made and connects to it, without its network. */
+must_check int jail_adopt(struct jail_kit *kit, const char *id, pid_t pid, struct jail *out,
+                          struct err *err);
+
+must_check int jail_kill(struct jail_kit *kit, const char *id, struct err *err);
+
+/* -EBUSY while its processes are still exiting. Fine when there is nothing. */
+must_check int jail_remove(struct jail_kit *kit, const char *id, unsigned parts, struct err *err);
+
+/* ---- jail_inside.c ---- */
+
+struct jail_inside {
+    const struct keeper_plan *plan;
+    const struct filters *filters;
+    const struct network *network;
+    const struct shown *shown;
+    const struct cgroup_doors *doors;
+    bool merges;
+    int socket; /* brings root and volumes; takes a struct err; closes when the agent runs */
+};
+
+/* What the cloned process does until it is the agent. */
+_Noreturn void jail_inside(const struct jail_inside *in);
+
+#endif

@@ -1,0 +1,65 @@
+/* carry.h - one request from a client to a server, and its answer back.
+ *
+ *      client ◄── http_exchange ──┤ carry ├── upstream ──► server
+ *
+ * Nothing is gathered: each side is given as much credit as the other can take, so a slow reader
+ * stops the writer behind it.
+ *
+ * Owns:     the exchange from carry_accept() on, the upstream from carry_send() to on_upstream_end.
+ * Needs:    an owner that embeds it. Blocks: never. Threads: the loop's.
+ */
+#ifndef HTTP_CARRY_H
+#define HTTP_CARRY_H
+
+#include "lib/http/http.h"
+#include "lib/http/upstream.h"
+
+struct carry_events {
+    /* The answer has begun: the owner passes it on with carry_respond(). As upstream.h's. */
+    void (*on_response)(void *ctx, int status, const struct http_header *headers, size_t n,
+                        int64_t content_length);
+    /* The answer's body, for an owner that makes something else of it and writes that to the
+     * exchange. NULL: it passes as it is. Both or none; trailers are left out then. */
+    void (*on_body)(void *ctx, const void *data, size_t len);
+    void (*on_body_end)(void *ctx);
+    /* The upstream has ended and is the owner's. With an error, and nothing answered, the owner
+     * answers or sends again; an answer that was cut off has been reset already. */
+    void (*on_upstream_end)(void *ctx, struct upstream *up, int error);
+    /* Both sides are over: the last event. */
+    void (*on_over)(void *ctx);
+};
+
+struct carry {
+    const struct carry_events *events;
+    void *ctx;
+    struct http_exchange *ex; /* NULL: over */
+    struct upstream *up;      /* NULL: none yet, or over */
+    bool body_taken;          /* part of the request's body was read: it cannot be sent again */
+    bool request_ended;       /* the client has sent all */
+    bool request_finished;    /* so the server was told */
+    bool answered;            /* http_respond() was called */
+    bool answer_ended;
+    size_t request_credit; /* bytes the client may send and has not */
+    size_t answer_credit;  /* bytes the server may send and has not */
+};
+
+void carry_accept(struct carry *c, struct http_exchange *ex, const struct carry_events *events,
+                  void *ctx);
+
+/* The request's own method, path, query and body, with these headers. */
+must_check int carry_send(struct carry *c, struct upstream *up, const struct http_header *headers,
+                          size_t n);
+/* The same with another path and query. */
+void carry_send_to(struct carry *c, struct upstream *up, struct str target,
+                   const struct http_header *headers, size_t n);
+void carry_respond(struct carry *c, int status, const struct http_header *headers, size_t n,
+                   int64_t content_length);
+
+/* Whether an answer can still be given here. If so the caller gives it, whole, on c->ex. Otherwise
+ * an answer that has begun is reset. */
+bool carry_may_answer(struct carry *c);
+
+/* Lets go of the upstream, and of the exchange's handler state: for an owner that frees itself. */
+void carry_fini(struct carry *c);
+
+#endif

@@ -1,0 +1,191 @@
+/* exchange.c - the handler's side of an exchange: the rules that hold whatever carries it. */
+#include <assert.h>
+#include <errno.h>
+
+#include "lib/http/internal.h"
+
+enum {
+    ALSO_MAX = 8,
+};
+
+const struct http_request *http_request(const struct http_exchange *ex)
+{
+    return &ex->request;
+}
+
+void http_accept(struct http_exchange *ex, const struct http_handler *handler, void *ctx)
+{
+    assert(!ex->handler && handler->on_end);
+    ex->handler = handler;
+    ex->ctx = ctx;
+}
+
+void http_credit(struct http_exchange *ex, size_t bytes)
+{
+    if (ex->over || bytes == 0) {
+        return;
+    }
+    ex->credit = bytes > SIZE_MAX - ex->credit ? SIZE_MAX : ex->credit + bytes;
+    ex->ops->credit(ex);
+}
+
+static void give_back(struct http_exchange *ex)
+{
+    void (*release)(void *ctx) = ex->release;
+
+    ex->release = NULL;
+    if (release) {
+        release(ex->release_ctx);
+    }
+}
+
+void http_charge(struct http_exchange *ex, void (*release)(void *ctx), void *ctx)
+{
+    give_back(ex);
+    ex->release = release;
+    ex->release_ctx = ctx;
+}
+
+void http_also(struct http_exchange *ex, const struct http_header *headers, size_t n)
+{
+    assert(!ex->handler && n <= ALSO_MAX);
+    ex->also = headers;
+    ex->also_n = n;
+}
+
+/* The response's headers and those the exchange was given before. */
+static void respond_also(struct http_exchange *ex, const struct http_header *headers, size_t n,
+                         int64_t content_length)
+{
+    struct http_header all[ALSO_MAX + HTTP_HEADERS_MAX];
+
+    if (n > HTTP_HEADERS_MAX) {
+        http_abort(ex, -EMSGSIZE);
+        return;
+    }
+    for (size_t i = 0; i < ex->also_n; i++) {
+        all[i] = ex->also[i];
+    }
+    for (size_t i = 0; i < n; i++) {
+        all[ex->also_n + i] = headers[i];
+    }
+    ex->ops->respond(ex, all, ex->also_n + n, content_length);
+}
+
+void http_respond(struct http_exchange *ex, int status, const struct http_header *headers, size_t n,
+                  int64_t content_length)
+{
+    ex->answered = true;
+    if (ex->over) {
+        return;
+    }
+    assert(ex->handler && ex->status == 0);
+    bool tunnel = status == 101 && ex->request.upgrade && ex->handler->tunnels;
+    if (status < 200 ? !tunnel : status > 999) {
+        http_abort(ex, -EPROTO);
+        return;
+    }
+    ex->status = status;
+    if (ex->also_n > 0) {
+        respond_also(ex, headers, n, content_length);
+    } else {
+        ex->ops->respond(ex, headers, n, content_length);
+    }
+}
+
+void http_write(struct http_exchange *ex, const void *data, size_t len)
+{
+    if (ex->over || len == 0) {
+        return;
+    }
+    assert(ex->status && !ex->finished);
+    ex->ops->write(ex, data, len);
+    if (http_writable(ex) == 0) {
+        ex->blocked = true;
+    }
+}
+
+size_t http_writable(const struct http_exchange *ex)
+{
+    size_t pending = ex->over ? HTTP_WINDOW_BYTES : ex->ops->pending(ex);
+
+    return pending < HTTP_WINDOW_BYTES ? HTTP_WINDOW_BYTES - pending : 0;
+}
+
+void http_trailers(struct http_exchange *ex, const struct http_header *headers, size_t n)
+{
+    if (!ex->over && !ex->finished && ex->ops->trailers) {
+        assert(ex->status);
+        ex->ops->trailers(ex, headers, n);
+    }
+}
+
+void http_finish(struct http_exchange *ex)
+{
+    if (ex->over || ex->finished) {
+        return;
+    }
+    assert(ex->status);
+    ex->finished = true;
+    ex->ops->finish(ex);
+}
+
+void http_abort(struct http_exchange *ex, int error)
+{
+    if (!ex->over) {
+        ex->ops->abort(ex, error);
+    }
+}
+
+void http_exchange_fail(struct http_exchange *ex, int error)
+{
+    if (!ex->over) {
+        ex->over = true;
+        ex->error = error;
+    }
+}
+
+void http_exchange_end(struct http_exchange *ex)
+{
+    assert(ex->over && ex->handler);
+    ex->handler->on_end(ex->ctx, ex->error);
+    give_back(ex);
+}
+
+void http_exchange_body(struct http_exchange *ex, const char *data, size_t len)
+{
+    assert(len <= ex->credit);
+    ex->credit -= len;
+    if (ex->handler->on_body && len) {
+        ex->handler->on_body(ex->ctx, data, len);
+    }
+}
+
+void http_exchange_body_end(struct http_exchange *ex)
+{
+    if (!ex->over && ex->handler->on_body_end) {
+        ex->handler->on_body_end(ex->ctx);
+    }
+}
+
+void http_exchange_unblock(struct http_exchange *ex)
+{
+    if (ex->over || !ex->blocked || ex->ops->pending(ex) > HTTP_WINDOW_BYTES / 2) {
+        return;
+    }
+    ex->blocked = false;
+    if (ex->handler->on_credit) {
+        ex->handler->on_credit(ex->ctx);
+    }
+}
+
+bool http_exchange_stalled(struct http_exchange *ex, bool owed, int64_t now_ms, uint32_t stall_ms)
+{
+    size_t pending = ex->ops->pending(ex);
+
+    if (pending != ex->moved_pending || (pending == 0 && !owed)) {
+        ex->moved_pending = pending;
+        ex->moved_ms = now_ms;
+    }
+    return stall_ms > 0 && now_ms - ex->moved_ms >= stall_ms;
+}

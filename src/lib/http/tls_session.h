@@ -1,0 +1,21 @@
+/* tls_session.h - between tls.c and tls_client.c: a session on OpenSSL, of either side. */
+#ifndef HTTP_TLS_SESSION_H
+#define HTTP_TLS_SESSION_H
+
+#include <openssl/ssl.h>
+
+#include "lib/http/internal.h"
+#include "lib/http/tls.h"
+
+typedef void tls_send(void *ctx, const void *data, size_t len);
+
+extern const struct tls_ops tls_session_ops;
+
+/* Neither accepts nor connects yet. */
+struct tls_session *tls_session_new(SSL_CTX *ctx_of, tls_send *send, void *ctx);
+/* -EINVAL, with what OpenSSL says of a file. */
+int tls_fail(struct err *err, const char *what, const char *path);
+
+SSL *tls_session_ssl(const struct tls_session *s);
+
+#endif

@@ -1,0 +1,385 @@
+#include "lib/http/wire.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/base/alloc.h"
+#include "lib/base/busy.h"
+#include "lib/base/fd.h"
+#include "lib/base/foreign.h"
+
+enum {
+    OUT_BYTES_MAX =
+        64 * 1024 * 1024,     /* far above any window: only an answer sent whole comes near */
+    DIRECT_BYTES = 16 * 1024, /* from here on a write leaves without waiting for others */
+    READS_PER_TURN = 8,       /* of one socket, before others have their turn */
+    ERROR_REPORTED = 1,
+};
+
+static void wire_task(struct hub_task *task);
+
+int wire_family(int fd, struct err *err)
+{
+    int family = 0;
+    int type = 0;
+    socklen_t len = sizeof(family);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len) < 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0) {
+        return err_sys(err, "take over descriptor %d", fd);
+    }
+    if (type != SOCK_STREAM || (family != AF_UNIX && family != AF_INET && family != AF_INET6)) {
+        return err_set(err, EPROTOTYPE, "descriptor %d is not a TCP or unix stream socket", fd);
+    }
+    return family;
+}
+
+/* ---- opening ---- */
+
+static void wire_init(struct wire *w, const struct wire_events *events, uv_loop_t *loop, int fd,
+                      int family)
+{
+    const int on = 1;
+
+    *w = (struct wire){.fd = fd,
+                       .is_tcp = family != AF_UNIX,
+                       .events = events,
+                       .hub = hub_get(loop),
+                       .task = {.run = wire_task}};
+    buf_init(&w->out, OUT_BYTES_MAX);
+    /* A socket just checked is refused only when this loop watches it already: our own bug. */
+    int r = uv_poll_init(loop, &w->poll, fd);
+    assert(r == 0);
+    if (w->is_tcp) { /* writes are gathered here already */
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    }
+}
+
+int wire_open(struct wire *w, const struct wire_events *events, uv_loop_t *loop, int fd,
+              struct err *err)
+{
+    scoped_foreign own = fd;
+    int family = wire_family(fd, err);
+
+    if (family < 0) {
+        return family;
+    }
+    wire_init(w, events, loop, move_fd(&own), family);
+    return 0;
+}
+
+union stream {
+    uv_handle_t handle;
+    uv_stream_t stream;
+    uv_tcp_t tcp;
+    uv_pipe_t pipe;
+};
+
+static void on_taken(uv_handle_t *handle)
+{
+    free(container_of(handle, union stream, handle));
+}
+
+/* libuv gives a connection to a stream of its own, which does not let go of it: ours is a copy. */
+static int connection_take(uv_stream_t *listener)
+{
+    union stream *taken = xnew(union stream);
+    uv_os_fd_t fd = -1;
+
+    if (listener->type == UV_TCP) {
+        uv_tcp_init(listener->loop, &taken->tcp);
+    } else {
+        uv_pipe_init(listener->loop, &taken->pipe, 0);
+    }
+    int r = uv_accept(listener, &taken->stream);
+    r = r < 0 ? r : uv_fileno(&taken->handle, &fd);
+    int copy = r < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    r = r < 0 ? r : copy < 0 ? -errno : copy;
+    uv_close(&taken->handle, on_taken);
+    return r;
+}
+
+int wire_accept(struct wire *w, const struct wire_events *events, uv_stream_t *listener)
+{
+    int fd = connection_take(listener);
+
+    if (fd < 0) {
+        return fd;
+    }
+    wire_init(w, events, listener->loop, fd, listener->type == UV_TCP ? AF_INET : AF_UNIX);
+    w->is_own = true;
+    return 0;
+}
+
+/* ---- what the loop watches ---- */
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+static void wire_watch(struct wire *w, int events)
+{
+    if (events == w->watched || w->closing) {
+        return;
+    }
+    w->watched = events;
+    if (events == 0) {
+        (void)uv_poll_stop(&w->poll);
+    } else {
+        (void)uv_poll_start(&w->poll, events, on_poll);
+    }
+}
+
+void wire_wake(struct wire *w)
+{
+    if (!w->closing) {
+        hub_queue(w->hub, &w->task);
+    }
+}
+
+/* ---- writing ---- */
+
+static void wire_fail(struct wire *w, int error)
+{
+    if (w->error == 0) {
+        w->error = error;
+    }
+    buf_fini(&w->out);
+    wire_wake(w);
+}
+
+static bool is_full(int error)
+{
+    return error == EAGAIN || error == EINTR || error == ENOBUFS;
+}
+
+/* Offers what was gathered and then `data` to the kernel; returns how much of `data` it took. The
+ * flags are of the call: those of the file may be somebody else's to change (lib/base/foreign.h).
+ */
+static size_t wire_try(struct wire *w, const void *data, size_t len)
+{
+    size_t queued = buf_len(&w->out);
+    struct iovec parts[2] = {
+        {.iov_base = queued ? buf_at(&w->out) : NULL, .iov_len = queued},
+        {.iov_base = (char *)(uintptr_t)data, .iov_len = len},
+    };
+    struct msghdr msg = {.msg_iov = parts + (queued ? 0 : 1),
+                         .msg_iovlen = (queued ? 1U : 0U) + (len ? 1U : 0U)};
+    ssize_t n = msg.msg_iovlen ? sendmsg(w->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
+
+    if (n < 0 && is_full(errno)) {
+        return 0;
+    }
+    if (n < 0) {
+        wire_fail(w, -errno);
+        return len;
+    }
+    size_t done = (size_t)n;
+    size_t of_queued = done < queued ? done : queued;
+    buf_consume(&w->out, of_queued);
+    return done - of_queued;
+}
+
+void wire_write(struct wire *w, const void *data, size_t len)
+{
+    size_t done = 0;
+
+    if (w->error || w->closing || w->shut_asked) {
+        return;
+    }
+    if (!w->full && buf_len(&w->out) + len >= DIRECT_BYTES) {
+        done = wire_try(w, data, len);
+    }
+    if (done < len && buf_append(&w->out, (const char *)data + done, len - done) < 0) {
+        wire_fail(w, -ENOBUFS);
+    }
+    wire_wake(w);
+}
+
+size_t wire_pending(const struct wire *w)
+{
+    return buf_len(&w->out);
+}
+
+static void wire_report(struct wire *w)
+{
+    if (w->error < 0 && !w->closing) {
+        int error = w->error;
+        w->error = ERROR_REPORTED;
+        w->events->end(w, error);
+    }
+}
+
+static void wire_flush(struct wire *w)
+{
+    if (w->full || w->error || w->closing) {
+        return;
+    }
+    if (buf_len(&w->out) > 0) {
+        (void)wire_try(w, NULL, 0);
+    }
+    if (buf_len(&w->out) > 0) {
+        w->full = true;
+        wire_watch(w, w->watched | UV_WRITABLE);
+        return;
+    }
+    buf_fini(&w->out); /* an idle connection keeps no buffer */
+    if (w->shut_asked && !w->shut) {
+        w->shut = true;
+        (void)shutdown(w->fd, SHUT_WR); /* fails only where the peer is gone already */
+    }
+}
+
+static void on_writable(struct wire *w)
+{
+    w->full = false;
+    wire_watch(w, w->watched & ~UV_WRITABLE);
+    wire_flush(w);
+    if (!w->closing) {
+        w->events->written(w);
+    }
+    wire_report(w);
+}
+
+static void wire_task(struct hub_task *task)
+{
+    struct wire *w = container_of(task, struct wire, task);
+
+    w->events->run(w);
+    wire_flush(w);
+    if (!w->closing) {
+        w->events->written(w);
+    }
+    wire_report(w);
+}
+
+/* ---- reading ---- */
+
+static void wire_ended(struct wire *w, int error)
+{
+    w->read_limit = 0;
+    w->eof = true;
+    wire_watch(w, w->watched & ~UV_READABLE);
+    w->events->end(w, error);
+}
+
+/* False when there is no more to read now. */
+static bool wire_receive(struct wire *w)
+{
+    size_t size = w->read_limit < HUB_READ_BYTES ? w->read_limit : HUB_READ_BYTES;
+    ssize_t n = recv(w->fd, w->hub->read_bytes, size, MSG_DONTWAIT);
+
+    if (n > 0) {
+        w->events->data(w, w->hub->read_bytes, (size_t)n);
+        return (size_t)n == size;
+    }
+    if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        wire_ended(w, n == 0 ? 0 : -errno);
+    }
+    return false;
+}
+
+/* True when there may be more to read now. */
+static bool wire_drain(struct wire *w)
+{
+    bool more = true;
+
+    for (int i = 0; i < READS_PER_TURN && more && w->read_limit > 0 && !w->closing; i++) {
+        more = wire_receive(w);
+    }
+    return more;
+}
+
+/* Who wants nothing for the moment is not watched from here on: a request and its answer usually
+ * take turns without anything arriving in between, and cost no call then. */
+static void on_readable(struct wire *w)
+{
+    (void)wire_drain(w);
+    if (w->read_limit == 0) {
+        wire_watch(w, w->watched & ~UV_READABLE);
+    }
+}
+
+void wire_read(struct wire *w, size_t limit)
+{
+    if (w->closing || w->eof) {
+        return;
+    }
+    w->read_limit = limit;
+    if (limit > 0) {
+        wire_watch(w, w->watched | UV_READABLE);
+    }
+}
+
+/* libuv has stopped the watch. The error shows when the socket is read or written. A socket that
+ * shows none, as a jail can make of one that it shares, would keep the loop busy: it is given up.
+ */
+static void on_trouble(struct wire *w)
+{
+    w->watched = 0;
+    if (w->full) {
+        on_writable(w);
+    }
+    bool more = wire_drain(w);
+    if (w->closing) {
+        return;
+    }
+    if (!w->eof && (w->full || (w->read_limit > 0 && !more))) {
+        wire_watch(w, 0);
+        wire_ended(w, -EPROTO);
+    } else if (w->read_limit > 0) {
+        wire_watch(w, UV_READABLE);
+    }
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct wire *w = container_of(poll, struct wire, poll);
+
+    busy("what came on a connection");
+    if (status < 0) {
+        on_trouble(w);
+        return;
+    }
+    if (events & UV_WRITABLE) {
+        on_writable(w);
+    }
+    if (events & UV_READABLE && !w->closing) {
+        on_readable(w);
+    }
+}
+
+/* ---- the end ---- */
+
+void wire_shutdown(struct wire *w)
+{
+    w->shut_asked = true;
+    wire_wake(w);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct wire *w = container_of(handle, struct wire, poll);
+
+    hub_put(w->hub);
+    w->events->closed(w);
+}
+
+void wire_close(struct wire *w, bool reset)
+{
+    if (w->closing) {
+        return;
+    }
+    w->closing = true;
+    hub_cancel(w->hub, &w->task);
+    buf_fini(&w->out);
+    uv_close((uv_handle_t *)&w->poll, on_closed);
+    if (w->is_own) {
+        foreign_close_now(move_fd(&w->fd), reset);
+    } else {
+        foreign_close(&w->fd, reset);
+    }
+}

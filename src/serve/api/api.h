@@ -1,0 +1,91 @@
+/* api.h - the control plane: one table of routes, a file per resource. */
+#ifndef API_API_H
+#define API_API_H
+
+#include "lib/http/http.h"
+#include "serve/keeper/client.h"
+#include "serve/sandbox/sandbox.h"
+#include "serve/secrets/identity.h"
+#include "serve/secrets/secret.h"
+#include "serve/secrets/shell/shells.h"
+#include "serve/store/store.h"
+#include "serve/telemetry/logs.h"
+#include "serve/telemetry/metrics.h"
+#include "serve/telemetry/prometheus.h"
+#include "serve/telemetry/webhooks.h"
+#include "serve/template/build/build.h"
+#include "serve/template/template.h"
+#include "serve/volume/volume.h"
+
+struct api;
+
+struct api_options {
+    uv_loop_t *loop;
+    struct store *store;
+    struct keeper_client *keeper;
+    struct sandboxes *sandboxes;
+    struct templates *templates;
+    struct builds *builds;
+    struct webhooks *webhooks;
+    struct secrets *secrets;
+    struct shells *shells;
+    struct identity *identity;
+    struct volumes *volumes;
+    struct metrics *metrics;
+    struct logs *logs;
+    /* What GET /metrics shows besides: of single sandboxes, only of the team's. */
+    void (*figures)(void *ctx, const char *team_id, struct prometheus *page);
+    void *figures_ctx;
+    const char *domain;          /* reported to clients when set by the operator, else NULL */
+    uint32_t team_sandboxes_max; /* that a team may have at one time */
+    int64_t sandbox_s_max;       /* that a sandbox may live */
+    const char *data;            /* the data directory, whose disk GET /nodes shows */
+    struct shares *shares;       /* requests under way, by team: outlives every exchange */
+};
+
+/* Owns:     the teams and keys in memory, and the calls under way.
+ * Needs:    all of the options, for as long as it lives.
+ * Blocks:   api_new() and api_prepare_default_key(), which belong to start-up: they read the store,
+ * and run the loop until what they wrote is on disk. The rest never. Threads:  the loop's. */
+must_check int api_new(const struct api_options *options, struct api **out, struct err *err);
+void api_free(struct api *api);
+
+/* Charges an exchange, which may be another's than the API's, to the team of its key, or to all who
+ * have none; false: it was answered, for they have their share of requests under way. */
+bool api_admit(struct api *api, struct http_exchange *ex);
+
+/* Pure: the request has an API key, and the method and path of a call that needs one. The key need
+ * not be valid: a wrong one is answered 401 by the API. */
+bool api_is_call(const struct http_request *req);
+
+/* Takes every exchange; answers 404 itself. */
+void api_handle(struct api *api, struct http_exchange *ex);
+
+/* Who asks: the team's id, good as long as the API, and the key's own text, which lies in the
+ * request. -EACCES with the sentence of a 401. */
+must_check int api_authenticate(struct api *api, const struct http_request *req,
+                                const char **team_id, struct str *key, struct err *err);
+
+/* The SHA-256, in hex, of each API key of a team: a text that has the looks of a key can be held
+ * against them. The texts of keys are kept nowhere. */
+void api_key_hashes_each(const struct api *api, const char *team_id,
+                         void (*each)(void *ctx, const char *hash), void *ctx);
+
+/* The headers for browsers that every answer of the API carries, for answers that are not its own.
+ * Before the exchange is accepted. */
+void api_also_cors(struct http_exchange *ex);
+
+/* First start: a team "default" with a key, whose text is written to key_path (0600). Does nothing
+ * when a team exists and the file holds a key that works; makes a new key when it does not. From
+ * then on a DELETE of that key puts a new one in its place. */
+must_check int api_prepare_default_key(struct api *api, const char *key_path, struct err *err);
+
+/* A key of the admin that is good for this daemon's life, in a file (0600): whoever may read it is
+ * the operator. Keys for others are made with it. */
+void api_prepare_admin_token(struct api *api, const char *path);
+
+/* Whether quotas allow the sandbox: sandboxes_options.admit. */
+must_check int api_admit_sandbox(struct api *api, const struct sandbox_wanted *wanted,
+                                 struct err *err);
+
+#endif

@@ -1,0 +1,33 @@
+/* dashboard.h - what the files of /dashboard share. */
+#ifndef API_DASHBOARD_H
+#define API_DASHBOARD_H
+
+#include "serve/api/internal.h"
+#include "serve/api/keyset.h"
+
+struct page_names { /* of the query's parameters, and what they may be */
+    const char *limit_name, *cursor_name;
+    int64_t limit, limit_max;
+};
+
+struct page_asked {
+    int64_t limit;
+    char cursor[KEYSET_CURSOR_BYTES]; /* "": from the start */
+};
+
+/* -EINVAL with the sentence. */
+must_check int page_ask(const struct call *call, const struct page_names *names,
+                        struct page_asked *out, struct err *err);
+
+/* The order that the query's `sort` names, the first when it names none. -EINVAL with the sentence.
+ */
+must_check int order_ask(struct str query, const struct keyset *orders, size_t n,
+                         const struct keyset **out, struct err *err);
+
+/* {name: [rows of the page], "nextCursor": ...}, or the refusal of a wrong cursor. */
+void page_answer(struct call *call, const struct keyset *keyset, const json_t *rows,
+                 const struct page_asked *asked, const char *name);
+
+json_t *cursor_json(const char *cursor); /* null for "" */
+
+#endif

@@ -1,0 +1,461 @@
+/* internal.h - one call of the API, from its head to its answer.
+ *
+ * api.c finds the route, auth.c who asks, then the body is gathered and parsed and the route's
+ * handler is called. The handler answers with exactly one of the call_* below, at once or later;
+ * that ends the call. A client that leaves in between changes nothing for the handler: call_gone()
+ * tells, and the answer goes nowhere.
+ */
+#ifndef API_INTERNAL_H
+#define API_INTERNAL_H
+
+#include <jansson.h>
+
+#include "lib/base/encode.h"
+#include "lib/base/histogram.h"
+#include "lib/base/id.h"
+#include "lib/base/table.h"
+#include "serve/api/api.h"
+#include "serve/api/fields.h"
+#include "serve/api/limits.h"
+
+enum {
+    API_BODY_BYTES_MAX = 64 * 1024,
+    API_CREATE_BODY_BYTES_MAX = 1024 * 1024,
+    API_BUILD_BODY_BYTES_MAX = 8 * 1024 * 1024, /* steps may carry scripts */
+    API_PARAM_BYTES = 512,                      /* a piece of a path, decoded, and its NUL */
+    API_MESSAGE_BYTES = 768,                    /* of an error, and its NUL: longer ones are cut */
+    API_HEADERS_MAX = 4,                        /* that a handler adds */
+    API_HEADER_BYTES = 112,
+    API_RETRY_AFTER_S = 1, /* what a client is told to wait when the keeper is away */
+
+    KEY_HEX_LEN = 40,
+    KEY_TEXT_LEN = 4 + KEY_HEX_LEN, /* with "e2b_" */
+    KEY_MASK_BYTES = 32,
+    KEY_FILE_BYTES = 128, /* a key, its newline and a NUL */
+    KEY_NAME_BYTES_MAX = 256,
+    KEYS_PER_TEAM_MAX = 1000,
+    KEY_USED_SAVE_MS = 60 * 1000, /* "last used" is written down at most that often */
+};
+
+#define KEY_PREFIX "e2b_"
+#define TOKEN_PREFIX "sk_" KEY_PREFIX /* of an access token: the same key, spelled otherwise */
+
+struct team {
+    char id[ID_UUID_LEN + 1];
+    char *name;
+    int64_t created_ms;
+    struct limits limits;
+    struct usage_sums { /* since the daemon's start, as far as they are on record */
+        uint64_t sandbox_ms, cpu_ms, memory_mb_ms, builds;
+    } recorded;
+    uint64_t builds; /* begun since the daemon's start */
+    struct team *next;
+};
+
+struct key {
+    char id[ID_UUID_LEN + 1];
+    char hash[SHA256_HEX_LEN + 1];
+    char masked[KEY_MASK_BYTES];
+    char *name;
+    const struct team *team;
+    bool is_token; /* an access token: listed nowhere */
+    struct limits limits;
+    int64_t created_ms;
+    int64_t last_used_ms;  /* 0: never */
+    int64_t used_saved_ms; /* what of that is on disk */
+    UT_hash_handle hh;     /* by hash */
+    UT_hash_handle hh_id;
+};
+
+struct admin_key {
+    char id[ID_UUID_LEN + 1];
+    char hash[SHA256_HEX_LEN + 1];
+    char masked[KEY_MASK_BYTES];
+    char *name;
+    int64_t created_ms, last_used_ms;
+    int64_t used_saved_ms;
+    bool passing; /* of this daemon's life alone: on no record */
+    UT_hash_handle hh;
+};
+
+struct maker;      /* makers.c */
+struct quota_hold; /* quota.c */
+
+struct create; /* create.c */
+
+struct api {
+    struct api_options options;
+    struct team *teams; /* oldest first; never removed */
+    struct key *keys;   /* by hash */
+    struct key *keys_by_id;
+    struct admin_key *admin_keys;
+    struct maker *makers;
+    struct quota_hold *holds;
+    bool draining;             /* no new sandboxes: the operator said so */
+    int64_t status_changed_ms; /* of that */
+    uv_timer_t usage_timer;
+    int64_t usage_ms;       /* monotonic: until then usage is on record */
+    struct create *creates; /* under way, of those that carry an Idempotency-Key */
+    char *default_key_path; /* NULL until api_prepare_default_key() */
+    bool renewing;          /* a new default key is on its way to the disk */
+    int64_t started_mono_ms;
+    struct route_figures *figures; /* for each route, and one for what is none */
+    size_t calls;                  /* under way: the last one of a closed API frees it */
+    bool closed;
+};
+
+struct call;
+
+enum body_kind { BODY_NONE, BODY_OPTIONAL, BODY_REQUIRED };
+
+/* Where a request comes from opens nothing: a browser on this machine comes from here as well. */
+enum access {
+    ACCESS_KEY,
+    ACCESS_OPEN,   /* without a key, or with a token of the route's own */
+    ACCESS_PROBE,  /* without a key, for programs: no page may read it */
+    ACCESS_SCRAPE, /* with a key, for programs: no page may read it */
+    ACCESS_ADMIN,  /* with a key of the admin, for programs likewise */
+};
+
+/* How often a route was called and how long it took. */
+struct route_figures {
+    uint64_t by_status[6]; /* 2 is 2xx */
+    struct histogram latency;
+};
+
+struct route {
+    const char *method;
+    const char *path; /* "{}" stands for one segment, at most twice */
+    void (*handle)(struct call *call, const json_t *body);
+    enum body_kind body;
+    enum access access;
+    /* Answers in its own way, when this call wants that: true, and the exchange and the call are
+     * its own. NULL: never. */
+    bool (*stream)(struct call *call);
+};
+
+struct call {
+    struct api *api;
+    struct http_exchange *ex; /* NULL once the client has left */
+    const struct route *route;
+    const struct team *team;      /* who asks; NULL on an open route */
+    char key_id[ID_UUID_LEN + 1]; /* with which key; "": none, or the admin's */
+    bool limited;                 /* that key has limits of its own */
+    char param[API_PARAM_BYTES];  /* what the last "{}" of the route stands for */
+    char first[API_PARAM_BYTES];  /* what the first does, where there are two */
+    struct {
+        const char *name;
+        char value[API_HEADER_BYTES];
+    } headers[API_HEADERS_MAX];
+    size_t headers_n;
+    int64_t begun_us;
+    bool permanent; /* asking again is of no use */
+    int refused;    /* status of a refusal that waits for the body to be out of the way; 0: none */
+    char refusal[API_MESSAGE_BYTES];
+};
+
+void api_release(struct api *api); /* a call has ended */
+
+/* Counts an answer (figures.c). */
+void figures_note(struct call *call, int status);
+size_t routes_count(void); /* api.c */
+const struct route *route_at(size_t i);
+
+/* ---- answering (answer.c); each frees the call ---- */
+
+void call_json(struct call *call, int status, json_t *body); /* steals body */
+void call_text(struct call *call, int status, const char *type, struct str text);
+void call_empty(struct call *call, int status);
+
+/* What is answered when a change is on record: call_due() of the store's done, with this as its
+ * ctx. The reply is taken over; NULL: none. */
+void *call_later(struct call *call, int status, json_t *reply);
+void call_due(void *ctx, int error, const struct err *err);
+void call_fail(struct call *call, int status, const char *fmt, ...) printf_like(3, 4);
+
+/* As call_fail(), with a word for programs beside the sentence. */
+/* The refusal that follows is final: clients are told not to repeat the call. */
+void call_permanent(struct call *call);
+void call_fail_code(struct call *call, int status, const char *error_code, const char *message);
+
+/* The status comes from error: the one table of errors.c. */
+void call_fail_err(struct call *call, int error, const struct err *err);
+
+/* Without an answer: there is nobody to give one to. */
+void call_free(struct call *call);
+
+/* Before the answer. The name must be static. */
+void call_header(struct call *call, const char *name, const char *value);
+
+static inline bool call_gone(const struct call *call)
+{
+    return !call->ex;
+}
+
+int status_of(int error); /* errors.c */
+
+/* A pattern as struct route's; the segments that the first and the last "{}" stood for. (api.c) */
+struct path_params {
+    struct str first, last;
+};
+bool path_match(const char *pattern, struct str path, struct path_params *params);
+
+/* CORS (cors.c): what every answer carries, and what a preflight is told. */
+extern const struct http_header cors_headers[];
+extern const size_t cors_headers_n;
+void cors_preflight(struct http_exchange *ex);
+
+/* ---- who asks (auth.c) and the table behind it (accounts.c) ---- */
+
+/* The key's own text in the request, or a str with at == NULL. */
+struct str auth_key_text(const struct http_request *req);
+
+/* 0 with *out, or -EACCES with the sentence. */
+must_check int auth_check(struct api *api, const struct http_request *req, struct key **out,
+                          struct err *err);
+
+must_check int accounts_load(struct api *api, struct err *err); /* accounts_load.c */
+void accounts_free(struct api *api);
+struct team *accounts_add_team(struct api *api, const struct team_row *row);
+struct team *accounts_team(const struct api *api, const char *id); /* NULL: none */
+struct key *accounts_find_text(struct api *api, struct str key_text);
+struct key *accounts_find_id(struct api *api, const struct team *team, const char *id);
+size_t accounts_count(struct api *api, const struct team *team);
+
+void accounts_add(struct api *api, struct key *key);
+void accounts_remove(struct api *api, struct key *key);
+
+/* The text of a new key, which has room for the prefix and KEY_HEX_LEN digits, and what is kept. */
+void key_text_make(const char *prefix, char *text, char hash[SHA256_HEX_LEN + 1],
+                   char masked[KEY_MASK_BYTES]);
+
+/* One key (key.c). A fresh one is known to nobody yet: accounts_add() makes it work. */
+struct key *key_new(const struct team *team, const char *name, char text[KEY_TEXT_LEN + 1]);
+struct key *key_from_row(const struct team *team, const struct key_row *row); /* NULL: damaged */
+void key_save(struct api *api, const struct key *key, store_done *done, void *ctx);
+void key_free(struct key *key);
+/* The field `name` of a body that makes or changes a key. (keys.c) */
+must_check int key_name_parse(const json_t *body, const char **name, struct err *err);
+
+/* A new file that its owner alone may read, in the place of any; on disk when this returns. Blocks:
+ * it is a few bytes. (default_key.c) */
+must_check int key_file_write(const char *path, const char *text, struct err *err);
+
+/* ---- the admin (admin_keys.c) ---- */
+
+/* Whether the request has a key of the admin; -EACCES with the sentence. */
+must_check int admin_check(struct api *api, const struct http_request *req, struct err *err);
+must_check int admin_keys_load(struct api *api, struct err *err);
+void admin_keys_free(struct api *api);
+
+/* The team of the path's first {}; sets call->team. Otherwise answers, and false. */
+bool call_admin_team(struct call *call);
+
+/* ---- who made what (makers.c) ---- */
+
+/* The key of the call has made it. Nothing, when the call has none. */
+void maker_note(const struct call *call, const char *id);
+void maker_forget(struct api *api, const char *id);
+/* The id of the key, or NULL. */
+const char *maker_of(const struct api *api, const char *id);
+json_t *maker_json(const struct api *api, const char *id); /* createdBy */
+must_check int makers_load(struct api *api, struct err *err);
+void makers_free(struct api *api);
+
+/* ---- quotas (quota.c) ---- */
+
+/* What a team has, or (key_id not NULL) what one of its keys has made of that. */
+struct amounts quota_used(struct api *api, const struct team *team, const char *key_id);
+
+/* The limits that hold for a team: its own, and the daemon's where it has none. */
+struct limits quota_limits(const struct api *api, const struct team *team);
+
+/* The one place where quotas are checked: may the team, and the key of that id (NULL: none), have
+ * so much more? -EUSERS with a sentence that names the limit and its value. All that is under way
+ * counts, so none of many calls at once passes a limit. */
+must_check int quota_check(struct api *api, const struct team *team, const char *key_id,
+                           const struct amounts *more, struct err *err);
+
+/* The same for the team and key of the call. False: it was answered. */
+bool call_quota(struct call *call, const struct amounts *more);
+
+/* Counts as in use until it is ended: for what is in no table while it is being made. */
+struct quota_hold *quota_hold(struct call *call, const struct amounts *amounts);
+void quota_hold_end(struct api *api, struct quota_hold *hold); /* NULL is fine */
+
+/* May so many sandboxes more run? Otherwise answers. */
+bool call_has_room(struct call *call, const struct sandbox_wanted *wanted, uint32_t count);
+
+/* ---- usage (usage.c) ---- */
+
+void usage_start(struct api *api);
+void usage_stop(struct api *api);
+void usage_build(struct call *call); /* a build of the call's team has begun */
+
+/* Makes a new default key when the one in the file does not work any more; then `done`, perhaps at
+ * once. The file's own few bytes are written on the loop's thread. In default_key.c. */
+void default_key_keep(struct api *api, store_done *done, void *ctx);
+
+/* ---- sandboxes as JSON (sandbox_json.c) ---- */
+
+json_t *sandbox_json_created(const struct api *api, const struct sandbox *sb);
+json_t *sandbox_json_listed(const struct sandbox *sb);
+json_t *sandbox_json_detail(const struct api *api, const struct sandbox *sb);
+json_t *stamp_json(int64_t wall_ms);
+
+/* "<id>", or the older "<id>-<client id>". False when no sandbox can have that id. */
+bool sandbox_id_cut(const char *text, struct str *id);
+
+/* The sandbox that the call's path names, if it is the team's. Otherwise answers, and NULL. */
+struct sandbox *call_sandbox(struct call *call);
+
+/* The team's own template of that name, whatever its tag. Otherwise answers, and NULL. */
+const struct template *call_own_template(struct call *call, const char *name);
+
+/* Its names, with the namespace and without. (templates.c) */
+json_t *template_json(const struct api *api, const struct template *t); /* of GET /templates */
+json_t *template_names(const struct api *api, const struct template *t);
+json_t *template_aliases(const struct template *t);
+json_t *template_json(const struct api *api, const struct template *t); /* as lists show it */
+/* The same, if it runs; otherwise answers with that status. */
+struct sandbox *call_running(struct call *call, int status);
+
+/* 204, or the failure; ctx is the call. (sandboxes.c) */
+void call_recorded(void *ctx, int error, const struct err *err);
+
+/* No sandbox lives longer than the limit, however often it is extended. (sandboxes.c) */
+int64_t call_end_ms(const struct call *call, const struct sandbox *sb, int64_t seconds);
+
+/* "template '...' not found" and its like, for what templates_find() said. */
+void call_fail_template(struct call *call, int why, struct str name);
+
+/* Completes volumeMounts of a create's options: names become ids. -EINVAL with a sentence that says
+ * which are wrong. (volumes.c) */
+must_check int volumes_resolve(const struct call *call, json_t *options, struct err *err);
+
+/* Whether the team has the shells that a create's options name. (shells.c) */
+must_check int shells_resolve(const struct call *call, const json_t *options, struct err *err);
+
+/* The array that the store has read, or its failure; ctx is the call (events.c). */
+void call_array(void *ctx, int error, const struct err *err, const char *text);
+
+/* ---- handlers ---- */
+
+void handle_events(struct call *call, const json_t *body);
+void handle_events_of(struct call *call, const json_t *body);
+void handle_webhooks_list(struct call *call, const json_t *body);
+void handle_webhooks_create(struct call *call, const json_t *body);
+void handle_webhooks_get(struct call *call, const json_t *body);
+void handle_webhooks_change(struct call *call, const json_t *body);
+void handle_webhooks_delete(struct call *call, const json_t *body);
+void handle_webhooks_test(struct call *call, const json_t *body);
+void handle_webhooks_deliveries(struct call *call, const json_t *body);
+
+void handle_secrets_list(struct call *call, const json_t *body);
+void handle_secrets_create(struct call *call, const json_t *body);
+void handle_secrets_get(struct call *call, const json_t *body);
+void handle_secrets_update(struct call *call, const json_t *body);
+void handle_secrets_delete(struct call *call, const json_t *body);
+void handle_shells_list(struct call *call, const json_t *body);
+void handle_shells_get(struct call *call, const json_t *body);
+void handle_shells_put(struct call *call, const json_t *body);
+void handle_shells_delete(struct call *call, const json_t *body);
+void handle_identity_configuration(struct call *call, const json_t *body);
+void handle_identity_keys(struct call *call, const json_t *body);
+
+void handle_create_v1(struct call *call, const json_t *body);
+void handle_create_v2(struct call *call, const json_t *body);
+void handle_list_v1(struct call *call, const json_t *body);
+void handle_list_v2(struct call *call, const json_t *body);
+void handle_get(struct call *call, const json_t *body);
+void handle_kill(struct call *call, const json_t *body);
+void handle_timeout(struct call *call, const json_t *body);
+void handle_refresh(struct call *call, const json_t *body);
+void handle_network(struct call *call, const json_t *body);
+void handle_pause(struct call *call, const json_t *body);
+void handle_resume(struct call *call, const json_t *body);
+void handle_fork(struct call *call, const json_t *body);
+void handle_snapshot(struct call *call, const json_t *body);
+void handle_snapshots(struct call *call, const json_t *body);
+void handle_connect_v1(struct call *call, const json_t *body);
+void handle_connect_v2(struct call *call, const json_t *body);
+void handle_teams(struct call *call, const json_t *body);
+void handle_team_usage(struct call *call, const json_t *body);
+void handle_tokens_create(struct call *call, const json_t *body);
+void handle_tokens_delete(struct call *call, const json_t *body);
+void handle_admin_keys_list(struct call *call, const json_t *body);
+void handle_admin_keys_create(struct call *call, const json_t *body);
+void handle_admin_keys_delete(struct call *call, const json_t *body);
+void handle_admin_teams_list(struct call *call, const json_t *body);
+void handle_admin_teams_create(struct call *call, const json_t *body);
+void handle_admin_team(struct call *call, const json_t *body);
+void handle_admin_team_change(struct call *call, const json_t *body);
+void handle_admin_team_usage(struct call *call, const json_t *body);
+void handle_admin_team_kill(struct call *call, const json_t *body);
+void handle_admin_team_cancel(struct call *call, const json_t *body);
+void handle_admin_team_keys(struct call *call, const json_t *body);
+void handle_admin_team_key_create(struct call *call, const json_t *body);
+void handle_admin_team_key_change(struct call *call, const json_t *body);
+void handle_admin_team_key_delete(struct call *call, const json_t *body);
+void handle_admin_running(struct call *call, const json_t *body);
+void handle_dashboard_health(struct call *call, const json_t *body);
+void handle_dashboard_builds(struct call *call, const json_t *body);
+void handle_dashboard_statuses(struct call *call, const json_t *body);
+void handle_dashboard_build(struct call *call, const json_t *body);
+void handle_dashboard_templates(struct call *call, const json_t *body);
+void handle_dashboard_defaults(struct call *call, const json_t *body);
+void handle_dashboard_template(struct call *call, const json_t *body);
+void handle_tag_groups(struct call *call, const json_t *body); /* the template is call->first */
+void handle_tag_count(struct call *call, const json_t *body);
+void handle_tag_exists(struct call *call, const json_t *body);
+void handle_tag_assignments(struct call *call, const json_t *body);
+void handle_nodes(struct call *call, const json_t *body);
+void handle_node(struct call *call, const json_t *body);
+void handle_node_change(struct call *call, const json_t *body);
+void handle_keys_list(struct call *call, const json_t *body);
+void handle_keys_create(struct call *call, const json_t *body);
+void handle_keys_rename(struct call *call, const json_t *body);
+void handle_keys_delete(struct call *call, const json_t *body);
+void handle_templates(struct call *call, const json_t *body);
+void handle_templates_v2(struct call *call, const json_t *body);
+void handle_template(struct call *call, const json_t *body);
+void handle_template_change(struct call *call, const json_t *body);
+void handle_template_delete(struct call *call, const json_t *body);
+void handle_template_prune(struct call *call, const json_t *body);
+void handle_build_v2(struct call *call, const json_t *body);
+void handle_build_v3(struct call *call, const json_t *body);
+void handle_build_start(struct call *call, const json_t *body);
+void handle_build_cancel(struct call *call, const json_t *body);
+void handle_build_status(struct call *call, const json_t *body);
+void handle_build_logs(struct call *call, const json_t *body);
+void handle_files(struct call *call, const json_t *body);
+void handle_upload(struct call *call, const json_t *body);
+/* Charges a call that had no key to the team that its token is of; false, and the refusal is set:
+ * the team has its share. Inside `stream`. */
+bool call_charge(struct call *call, const char *team_id);
+bool stream_upload(struct call *call);
+void handle_tags(struct call *call, const json_t *body);
+void handle_tags_assign(struct call *call, const json_t *body);
+void handle_default_templates(struct call *call, const json_t *body);
+void handle_tags_remove(struct call *call, const json_t *body);
+void handle_alias(struct call *call, const json_t *body);
+void handle_pushed_request(struct call *call, const json_t *body); /* absent.c */
+void handle_pushed_rebuild(struct call *call, const json_t *body);
+void handle_pushed_start(struct call *call, const json_t *body);
+void handle_health(struct call *call, const json_t *body);
+void handle_about(struct call *call, const json_t *body);
+void handle_metrics(struct call *call, const json_t *body);
+void handle_metrics_many(struct call *call, const json_t *body);
+void handle_metrics_team(struct call *call, const json_t *body);
+void handle_metrics_team_max(struct call *call, const json_t *body);
+void handle_logs_v1(struct call *call, const json_t *body);
+void handle_logs_v2(struct call *call, const json_t *body);
+bool stream_logs(struct call *call); /* what follows the log */
+void handle_volumes_list(struct call *call, const json_t *body);
+void handle_volumes_create(struct call *call, const json_t *body);
+void handle_volumes_get(struct call *call, const json_t *body);
+void handle_volumes_delete(struct call *call, const json_t *body);
+bool stream_volume(struct call *call); /* /volumecontent, whole */
+void handle_figures(struct call *call, const json_t *body);
+
+#endif

@@ -1,0 +1,13 @@
+/* drop.h - from root to the serving user, for good. */
+#ifndef DAEMON_DROP_H
+#define DAEMON_DROP_H
+
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
+#include "serve/daemon/prepare.h"
+
+/* Afterwards: no capability, none in the bounding set, no groups but the user's own, no way to gain
+ * any by exec. Checks that root cannot be had back. */
+must_check int drop_privileges(const struct identity *who, struct err *err);
+
+#endif

@@ -1,0 +1,34 @@
+/* figures.h - what GET /metrics shows of the parts that the API does not own. */
+#ifndef DAEMON_FIGURES_H
+#define DAEMON_FIGURES_H
+
+#include "lib/base/shares.h"
+#include "lib/http/server.h"
+#include "serve/daemon/watchdog.h"
+#include "serve/edge/edge.h"
+#include "serve/keeper/client.h"
+#include "serve/sandbox/sandbox.h"
+#include "serve/store/store.h"
+#include "serve/telemetry/logs.h"
+#include "serve/telemetry/metrics.h"
+#include "serve/telemetry/prometheus.h"
+
+struct figures_sources { /* borrowed; none is NULL */
+    struct sandboxes *sandboxes;
+    struct keeper_client *keeper;
+    struct store *store;
+    struct edge *edge;
+    struct http_server *http;
+    const struct shares *edge_shares;
+    const struct shares *api_shares;
+    struct metrics *metrics;
+    struct logs *logs;
+    struct watchdog *watchdog;
+    bool merges;         /* sandboxes hold equal pages once */
+    const char *team_id; /* who asks: of single sandboxes, only its own are shown */
+};
+
+/* Reads /proc/self, and what the kernel tells of merged pages, once through. */
+void figures_show(const struct figures_sources *from, struct prometheus *page);
+
+#endif

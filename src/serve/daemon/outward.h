@@ -1,0 +1,39 @@
+/* outward.h - what the egress is told by the rest of the daemon: what placeholders stand for, and
+ * where lines about a sandbox go.
+ *
+ * Owns:     the daemon's key, the secrets, the shells, the identity. Needs: the store, the
+ * sandboxes, the logs. Blocks:   outward_open(). Threads: the loop's.
+ */
+#ifndef DAEMON_OUTWARD_H
+#define DAEMON_OUTWARD_H
+
+#include "serve/daemon/config.h"
+#include "serve/egress/egress.h"
+#include "serve/sandbox/sandbox.h"
+#include "serve/secrets/identity.h"
+#include "serve/secrets/secret.h"
+#include "serve/secrets/shell/shells.h"
+#include "serve/telemetry/logs.h"
+
+struct outward {
+    struct secrets *secrets;
+    struct shells *shells;
+    struct identity *identity;
+    struct sandboxes *sandboxes; /* set by the wiring once there are any */
+    struct logs *logs;
+};
+
+/* Whether the settings of the egress can be read. */
+must_check int outward_check(const struct config *config, struct err *err);
+
+/* Loads keys and secrets, and opens the egress with them. */
+must_check int outward_open(struct outward *outward, uv_loop_t *loop, struct store *store,
+                            const char *key_path, const struct config *config,
+                            struct egress **egress, struct err *err);
+
+/* Once it is known where the API is served. */
+void outward_name_issuer(struct outward *outward, const struct config *config, const char *url);
+
+void outward_close(struct outward *outward); /* after the store */
+
+#endif

@@ -1,0 +1,88 @@
+/* places.h - where things lie: below the data directory, and beside the program.
+ *
+ *   DATA/state/      0700, the serving user's: atoll.db, default.key, secret.key, logs/, files/,
+ *                    blobs/
+ *   DATA/run/        0755, root's: keeper.sock, the lock files, notices/, ca-bundle.pem; endpoint
+ *                    and domain are the user's
+ *   DATA/pool...     root's alone: layers and sandbox disks (keeper/disk/pool.h)
+ *
+ * Root never follows a name that the serving user could have put there.
+ */
+#ifndef DAEMON_PLACES_H
+#define DAEMON_PLACES_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
+#include "lib/base/str.h"
+#include "serve/daemon/config.h"
+
+enum { PLACE_BYTES = 1024 }; /* longest path we make ourselves; checked once, here */
+
+struct places {
+    char state[PLACE_BYTES];
+    char run[PLACE_BYTES];
+    char pool[PLACE_BYTES];
+    char database[PLACE_BYTES];
+    char logs[PLACE_BYTES];  /* what agents logged */
+    char files[PLACE_BYTES]; /* what was uploaded for builds */
+    char default_key[PLACE_BYTES];
+    char admin_token[PLACE_BYTES];   /* the operator's, of the daemon that serves */
+    char ca[PLACE_BYTES];            /* of the authority that signs the daemon's own certificate */
+    char secret_key[PLACE_BYTES];    /* what secrets are sealed with: serve/secrets/key.h */
+    char endpoint[PLACE_BYTES];      /* the URL of the daemon that serves, while it does */
+    char domain[PLACE_BYTES];        /* the domain that it serves, likewise */
+    char ca_bundle[PLACE_BYTES];     /* what its clients trust: client_trust.h */
+    char notices[PLACE_BYTES];       /* how far the built-in templates are (builtin.h) */
+    char keeper_socket[PLACE_BYTES]; /* fits a sockaddr_un */
+    char serve_lock[PLACE_BYTES];    /* held by whoever serves this data directory */
+    char keeper_lock[PLACE_BYTES];
+    char prepare_lock[PLACE_BYTES]; /* the pool is being mounted, or put away */
+    char layers_lock[PLACE_BYTES];  /* a layer is being unpacked, which takes minutes */
+    char templates[PLACE_BYTES];    /* their recipes; empty when there are none */
+    char agent[PLACE_BYTES];        /* likewise */
+    char interpreter[PLACE_BYTES];  /* likewise */
+    char gateway[PLACE_BYTES];      /* likewise */
+    char keeper[PLACE_BYTES];       /* likewise */
+    char instance[16];              /* names this data directory where paths cannot: cgroups */
+};
+
+must_check int places_find(const struct config *config, struct places *out, struct err *err);
+
+/* Files that the server writes and root reads: root's commands open them through these alone. Such
+ * a file may be a link, a FIFO or a device by now, belong to anybody and hold anything. Each of
+ * these opens without following or waiting, takes a regular file with one name that belongs to root
+ * or to the server's user (the owner of state/), and believes only what has the right form. */
+
+/* Opens it for reading; -EMLINK, -EINVAL, -EPERM, -EFBIG with a sentence when it is not such a
+ * file of at most `bytes_max`. */
+must_check int place_open(const struct places *places, const char *path, off_t bytes_max,
+                          struct err *err);
+
+/* http://ADDRESS:PORT of the daemon that serves; "" when none does. */
+must_check int place_read_url(const struct places *places, char *out, size_t size, struct err *err);
+
+/* The domain that it serves, perhaps with a port; "" when there is none. */
+must_check int place_read_domain(const struct places *places, char *out, size_t size,
+                                 struct err *err);
+
+/* The default key, e2b_ and hexadecimal digits. */
+must_check int place_read_key(const struct places *places, char *out, size_t size, struct err *err);
+
+/* The operator's token, atoll_admin_ and hexadecimal digits. */
+must_check int place_read_admin(const struct places *places, char *out, size_t size,
+                                struct err *err);
+
+/* The certificate of the daemon's own authority: one PEM block and nothing else. */
+must_check int place_read_ca(const struct places *places, char *out, size_t size, struct err *err);
+
+/* What these take for a value. Pure. */
+bool place_url_ok(struct str url);
+bool place_key_ok(struct str key);
+bool place_admin_ok(struct str token);
+bool place_ca_ok(struct str pem);
+
+#endif

@@ -1,0 +1,200 @@
+#include "serve/daemon/prepare.h"
+
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "keeper/disk/pool.h"
+#include "keeper/probe.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "serve/daemon/builtin.h"
+#include "serve/daemon/layer.h"
+#include "serve/daemon/lock.h"
+#include "serve/daemon/run.h"
+
+enum { PREPARE_WAIT_MS = 20 * 60 * 1000 }; /* another start may be making a template */
+
+int identity_find(const char *user, struct identity *out, struct err *err)
+{
+    errno = 0;
+    const struct passwd *entry = getpwnam(user);
+    if (!entry) {
+        return err_set(err, ENOENT, "there is no user '%s'", user);
+    }
+    *out = (struct identity){.uid = entry->pw_uid, .gid = entry->pw_gid};
+    return 0;
+}
+
+static int prepare_user(const struct config *config, struct identity *who, struct err *err)
+{
+    const char *const useradd[] = {"useradd",         "--system", "--user-group",      "--home-dir",
+                                   config->data,      "--shell",  "/usr/sbin/nologin", "--comment",
+                                   "atoll sandboxes", "--",       config->user,        NULL};
+
+    if (identity_find(config->user, who, err) == 0) {
+        return who->uid != 0 ? 0 : err_set(err, EINVAL, "the server may not run as root");
+    }
+    (void)fprintf(stderr, "Making the system user %s\n", config->user);
+    int r = run(useradd, err);
+    if (r < 0) {
+        return err_wrap(err, "make the user '%s' (or name an existing one with --user)",
+                        config->user);
+    }
+    return identity_find(config->user, who, err);
+}
+
+static int make_parents(const char *path, struct err *err)
+{
+    char part[PLACE_BYTES];
+
+    for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        (void)snprintf(part, sizeof(part), "%.*s", (int)(slash - path), path);
+        if (mkdir(part, 0755) < 0 && errno != EEXIST) {
+            return err_sys(err, "make the directory %s", part);
+        }
+    }
+    return 0;
+}
+
+static int make_dir(const char *path, mode_t mode, const struct identity *owner, struct err *err)
+{
+    if (mkdir(path, mode) < 0 && errno != EEXIST) {
+        return err_sys(err, "make the directory %s", path);
+    }
+    scoped_fd fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        return err_sys(err, "open the directory %s", path);
+    }
+    if (fchown(fd, owner->uid, owner->gid) < 0 || fchmod(fd, mode) < 0) {
+        return err_sys(err, "set owner and mode of %s", path);
+    }
+    return 0;
+}
+
+/* What is there already is given away only when it is a file that has no other name. */
+static int make_file(const char *path, mode_t mode, const struct identity *owner, struct err *err)
+{
+    struct stat st;
+    scoped_fd fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
+
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        return err_sys(err, "make %s", path);
+    }
+    if (!S_ISREG(st.st_mode) || st.st_nlink != 1) {
+        return err_set(err, EINVAL, "%s is no file of the daemon's: remove it", path);
+    }
+    if (fchown(fd, owner->uid, owner->gid) < 0 || fchmod(fd, mode) < 0) {
+        return err_sys(err, "make %s", path);
+    }
+    return 0;
+}
+
+/* The server writes its URL and its domain into files of its own, in a directory that is not: so
+ * root can keep sockets and locks beside it. Only its group may open the lock: who can open it can
+ * hold it. */
+static int make_run_files(const struct places *places, const struct identity *who, struct err *err)
+{
+    const struct identity root_and_group = {.uid = 0, .gid = who->gid};
+
+    int r = make_file(places->endpoint, 0644, who, err);
+    if (r == 0) {
+        r = make_file(places->domain, 0644, who, err);
+    }
+    return r == 0 ? make_file(places->serve_lock, 0640, &root_and_group, err) : r;
+}
+
+static int prepare_dirs(const struct config *config, const struct places *places,
+                        const struct identity *who, struct err *err)
+{
+    static const struct identity root = {0, 0};
+
+    int r = make_parents(config->data, err);
+    if (r == 0) {
+        r = make_dir(config->data, 0755, &root, err);
+    }
+    if (r == 0) {
+        r = make_dir(places->run, 0755, &root, err);
+    }
+    if (r == 0) {
+        r = make_dir(places->notices, 0755, &root, err);
+    }
+    if (r == 0) {
+        r = make_dir(places->state, 0700, who, err);
+    }
+    return r == 0 ? make_run_files(places, who, err) : r;
+}
+
+/* Says what this machine gives less of, and refuses where no sandbox could start. */
+static int check_machine(const struct config *config, struct err *err)
+{
+    struct probe_result results[PROBE_RESULTS_MAX];
+    size_t n = probe_machine(config->data, results);
+
+    for (size_t i = 0; i < n; i++) {
+        if (results[i].verdict == PROBE_MISSING) {
+            return err_set(err, ENOTSUP,
+                           "this machine cannot run sandboxes: %s (`atoll doctor` "
+                           "shows every point)",
+                           results[i].sentence);
+        }
+        if (results[i].verdict == PROBE_DEGRADED) {
+            log_warn("%s: %s", results[i].name, results[i].sentence);
+        }
+    }
+    return 0;
+}
+
+/* What is mounted stays so when the pool is closed. */
+static int prepare_pool(const struct config *config, const struct places *places, struct err *err)
+{
+    struct pool *pool = NULL;
+
+    int r = pool_open(places->pool, config->pool_bytes, &pool, err);
+    if (r < 0) {
+        return err_wrap(err, "prepare the pool");
+    }
+    if (!pool_limits_disk(pool)) {
+        log_warn("sandboxes have no disk limit here: %s", pool_limits_why(pool));
+    }
+    pool_close(pool);
+    return 0;
+}
+
+/* The first start takes a while before there is anything to see. */
+static void tell_first(const struct config *config, const struct places *places)
+{
+    if (access(places->state, F_OK) < 0) {
+        (void)fprintf(stderr,
+                      "Preparing %s: checking this machine and making the pool of sandbox disks\n",
+                      config->data);
+    }
+}
+
+int prepare(const struct config *config, const struct places *places, struct identity *who,
+            struct err *err)
+{
+    tell_first(config, places);
+    int r = prepare_user(config, who, err);
+    if (r == 0) {
+        r = prepare_dirs(config, places, who, err);
+    }
+    if (r == 0) {
+        r = check_machine(config, err);
+    }
+    if (r < 0) {
+        return r;
+    }
+    if (lock_is_held(places->prepare_lock)) {
+        (void)fprintf(stderr, "Another start prepares %s: waiting until it is through\n",
+                      config->data);
+    }
+    scoped_fd lock = lock_take(places->prepare_lock, PREPARE_WAIT_MS, err);
+    if (lock < 0) {
+        return lock;
+    }
+    r = prepare_pool(config, places, err);
+    return r == 0 ? layer_prepare(config, places, BUILTIN_BASE, NULL, err) : r;
+}

@@ -1,0 +1,28 @@
+/* prepare.h - what root makes before anybody serves: the user, the data directory, the pool, the
+ * base template. Every step looks first: on a machine that has it all, it takes milliseconds.
+ *
+ * Blocks for as long as it takes (the first template: a minute or two) and says on stderr what it
+ * does. Only one process prepares a data directory at a time; others wait.
+ */
+#ifndef DAEMON_PREPARE_H
+#define DAEMON_PREPARE_H
+
+#include <sys/types.h>
+
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
+#include "serve/daemon/config.h"
+#include "serve/daemon/places.h"
+
+struct identity { /* whom the server runs as */
+    uid_t uid;
+    gid_t gid;
+};
+
+must_check int prepare(const struct config *config, const struct places *places,
+                       struct identity *who, struct err *err);
+
+/* The user's ids; -ENOENT when there is no such user. */
+must_check int identity_find(const char *user, struct identity *out, struct err *err);
+
+#endif

@@ -1,0 +1,23 @@
+/* supervisor.h - `atoll serve` as root: prepares, then runs a keeper and an unprivileged server.
+ *
+ * Parses nothing that comes from outside. A child that crashes is started again, with growing
+ * pauses; one that ends by itself when it is first started has said why, and ends us with its code.
+ * When the supervisor dies, however it dies, the kernel ends both children. Sandboxes are nobody's
+ * children here: they go on, and the next start adopts them.
+ */
+#ifndef DAEMON_SUPERVISOR_H
+#define DAEMON_SUPERVISOR_H
+
+#include "serve/daemon/config.h"
+#include "serve/daemon/places.h"
+
+/* Returns the exit code; a failure has been logged. Settles what the settings leave open
+ * (tls_place.h). */
+int supervisor_run(struct config *config, const struct places *places, const char *program);
+
+/* The parts that systemd's units run apart: `atoll keeper`, and `atoll serve` without root. */
+int supervisor_keeper(const struct config *config, const struct places *places);
+int supervisor_unprivileged(struct config *config, const struct places *places,
+                            const char *program);
+
+#endif

@@ -1,0 +1,126 @@
+/* headers.c - what of a head is passed on. */
+#include <errno.h>
+#include <string.h>
+
+#include "lib/http/forward.h"
+#include "serve/edge/internal.h"
+
+/* Made anew here, or done with: an Expect was answered by our side. */
+static const char *const rewritten[] = {
+    "host", "expect", "cookie", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
+};
+
+static bool is_rewritten(struct str name)
+{
+    for (size_t i = 0; i < countof(rewritten); i++) {
+        if (str_ieq(name, str_of(rewritten[i]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int add(struct headers *out, struct str name, struct str value)
+{
+    if (out->n == EDGE_HEADERS_MAX) {
+        return -ENOBUFS;
+    }
+    out->list[out->n++] = (struct http_header){name, value};
+    return 0;
+}
+
+/* The values of all headers of that name, and then `last`, in one. */
+static int join(struct buf *out, const struct http_request *req, const char *name,
+                const char *between, struct str last)
+{
+    size_t start = buf_len(out);
+
+    for (size_t i = 0; i <= req->headers_n; i++) {
+        bool end = i == req->headers_n;
+        struct str value = end ? last : req->headers[i].value;
+        if (value.len == 0 || (!end && !str_ieq(req->headers[i].name, str_of(name)))) {
+            continue;
+        }
+        if ((buf_len(out) > start && buf_append(out, between, strlen(between)) < 0) ||
+            buf_append(out, value.at, value.len) < 0) {
+            return -ENOBUFS;
+        }
+    }
+    return 0;
+}
+
+/* HTTP/2 sends a cookie in pieces; HTTP/1.1 knows one header only. */
+static int add_joined(struct headers *out, const struct http_request *req)
+{
+    if (join(&out->text, req, "x-forwarded-for", ", ", req->peer) < 0) {
+        return -ENOBUFS;
+    }
+    size_t middle = buf_len(&out->text);
+    if (join(&out->text, req, "cookie", "; ", (struct str){NULL, 0}) < 0) {
+        return -ENOBUFS;
+    }
+    struct str all = buf_str(&out->text);
+    struct str peers = {all.at, middle}, cookie = str_skip(all, middle);
+    if (peers.len && add(out, STR("x-forwarded-for"), peers) < 0) {
+        return -ENOBUFS;
+    }
+    return cookie.len ? add(out, STR("cookie"), cookie) : 0;
+}
+
+void headers_fini(struct headers *headers)
+{
+    buf_fini(&headers->text);
+}
+
+/* "application/grpc" and "application/grpc+proto", but not "application/grpc-web". */
+bool headers_is_grpc(const struct http_request *req)
+{
+    static const char type[] = "application/grpc";
+    struct str given = http_header_get(req, "content-type");
+    size_t len = sizeof(type) - 1;
+
+    return req->multiplexed && given.len >= len &&
+           str_ieq((struct str){given.at, len}, str_of(type)) &&
+           (given.len == len || given.at[len] == '+' || given.at[len] == ';');
+}
+
+int headers_request(struct headers *out, const struct http_request *req, struct str host)
+{
+    int r = 0;
+
+    out->n = 0;
+    buf_init(&out->text, EDGE_HEADER_TEXT_MAX);
+    r = add(out, STR("Host"), host.len ? host : req->authority); /* as old servers want it */
+    for (size_t i = 0; i < req->headers_n && r == 0; i++) {
+        struct str name = req->headers[i].name;
+        if (!is_rewritten(name) && !forward_drops(name, req->headers, req->headers_n)) {
+            r = add(out, name, req->headers[i].value);
+        }
+    }
+    if (r < 0 || add_joined(out, req) < 0 ||
+        add(out, STR("x-forwarded-host"), req->authority) < 0 ||
+        add(out, STR("x-forwarded-proto"), req->scheme) < 0) {
+        return -ENOBUFS;
+    }
+    if (headers_is_grpc(req)) {
+        return add(out, STR("te"), STR("trailers")); /* without it some servers do not answer */
+    }
+    if (!req->upgrade) {
+        return 0;
+    }
+    r = add(out, STR("connection"), STR("Upgrade"));
+    return r < 0 ? r : add(out, STR("upgrade"), http_header_get(req, "upgrade"));
+}
+
+void headers_response(struct headers *out, const struct http_header *headers, size_t n, bool tunnel)
+{
+    out->n = 0;
+    out->text = (struct buf){0};
+    for (size_t i = 0; i < n; i++) {
+        struct str name = headers[i].name;
+        bool upgrade = tunnel && str_ieq(name, STR("upgrade"));
+        if (upgrade || !forward_drops(name, headers, n)) {
+            (void)!add(out, name, headers[i].value); /* the upstream's limit is below ours */
+        }
+    }
+}

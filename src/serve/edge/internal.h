@@ -1,0 +1,212 @@
+/* internal.h - what the files of edge/ share.
+ *
+ *   route.c    whose a request is
+ *   signed.c   file links that carry a signature and nothing else
+ *   token.c    requests that carry an access token and no routing headers
+ *   errors.c   answers of the edge's own
+ *   own_port.c who may reach the ports that programs of ours serve
+ *   backend.c  a sandbox as the edge sees it: its requests, its idle connections
+ *   headers.c  what is passed on, in both directions
+ *   reach.c    a service that speaks TLS, or HTTP/2
+ *   proxy.c    one request, from client to service and back
+ *   edge.c     the door
+ */
+#ifndef EDGE_INTERNAL_H
+#define EDGE_INTERNAL_H
+
+#include "lib/base/table.h"
+#include "lib/http/upstream.h"
+#include "serve/edge/edge.h"
+
+enum {
+    EDGE_INTERPRETER_PORT = 49999,
+    EDGE_GATEWAY_PORT = 50005, /* of MCP servers */
+    EDGE_IDLE_MAX = 8,         /* connections to one agent kept for the next request */
+    EDGE_IDLE_MS = 30 * 1000,
+    EDGE_SERVICES_IDLE_MAX = 16,      /* the same for all services of one sandbox together */
+    EDGE_SERVICES_IDLE_MS = 2 * 1000, /* shorter than servers usually keep them */
+    EDGE_IDLE_TICK_MS = 500,
+    EDGE_DIAL_TRIES = 5,        /* a service may just be starting */
+    EDGE_DIAL_BACKOFF_MS = 100, /* times the number of the try: a second in all */
+    EDGE_HEADERS_MAX = HTTP_HEADERS_MAX + 8,
+    EDGE_HEADER_TEXT_MAX = 2 * HTTP_HEADER_BYTES_MAX,
+};
+
+struct proxy;
+struct tls_trust;
+
+struct edge {
+    uv_loop_t *loop;
+    struct sandboxes *sandboxes;
+    char *domain;
+    struct shares *shares;
+    uint32_t sandbox_max;
+    bool (*is_api)(const struct http_request *req);
+    struct backend *backends; /* by sandbox id */
+    uv_timer_t timer;         /* runs while connections lie idle */
+    struct tls_trust *anybody;
+    int64_t told_ms; /* when the log was last told of a sandbox that cannot be reached */
+    uint64_t outcomes[EDGE_OUTCOMES];
+    struct histogram steps[EDGE_STEPS];
+};
+
+/* ---- edge.c ---- */
+
+void edge_expect_idle(struct edge *edge); /* a connection lies idle: close it some day */
+/* The path as a lenient server might read it: decoded, without empty and dot segments. Appends to
+ * `out`; -1 when it cannot be decoded. */
+must_check int edge_plain_path(struct str path, struct buf *out);
+/* Whether its ports are open to everybody; if not, edge.c compares the traffic token first. */
+bool edge_is_public(const struct sandbox *sb);
+#define EDGE_ACCESS_HEADER "x-access-token" /* of a secure sandbox's own token */
+
+/* ---- signed.c ---- */
+
+/* A link to /files whose only word about the sandbox is its signature. */
+bool signed_is(const struct http_request *req);
+/* The running sandbox whose token made the signature, or NULL. */
+struct sandbox *signed_find(struct sandboxes *sandboxes, const struct http_request *req);
+/* A request to the agent's /files with a signature of that token that has not expired. */
+bool signed_by(const char *token, const struct http_request *req);
+
+/* ---- token.c ---- */
+
+/* A request to an agent whose only word about the sandbox is its access token. */
+bool token_is(const struct http_request *req);
+/* The sandbox whose token it is, running or paused, or NULL. */
+struct sandbox *token_find(struct sandboxes *sandboxes, const struct http_request *req);
+
+/* ---- errors.c ---- */
+
+/* Also what outcomes are counted by, with those below. */
+enum edge_error {
+    EDGE_ERROR_NOT_FOUND,
+    EDGE_ERROR_PORT_CLOSED, /* the connection was refused */
+    EDGE_ERROR_NO_ANSWER,   /* the service took the connection and closed it, or talked nonsense */
+    EDGE_ERROR_UNREACHABLE, /* neither refused nor made */
+    EDGE_ERROR_PAUSED,
+    EDGE_ERROR_CHANGING,    /* it is about to be paused */
+    EDGE_ERROR_NOT_RESUMED, /* it should have been, for this request */
+    EDGE_ERROR_TOO_MANY,    /* as many as one sandbox may have */
+    EDGE_ERROR_SHARE,       /* the sandbox or its team has its share of all connections */
+    EDGE_ERROR_RESERVED,
+    EDGE_ERROR_TOKEN_MISSING,
+    EDGE_ERROR_TOKEN_INVALID,
+    EDGE_ERROR_NOT_WOKEN,    /* it is paused, and the request has no right to its agent */
+    EDGE_ERROR_NOT_OWNER,    /* no access token, or a wrong one, where one is needed */
+    EDGE_ERROR_FOREIGN_PAGE, /* a page of another site, which did not ask first */
+    EDGE_BAD_REQUEST,        /* of no form that names a sandbox */
+    EDGE_BAD_SIGNATURE,      /* a link whose signature no sandbox made */
+    EDGE_PASSED,             /* to the sandbox, and answered by it or cut off */
+};
+_Static_assert(EDGE_PASSED + 1 == EDGE_OUTCOMES, "each has a name in edge_figures()");
+
+/* Answers an exchange that was accepted and not answered. */
+void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
+               uint16_t port);
+/* The same for one that was not accepted. */
+void edge_refuse(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
+                 uint16_t port);
+/* A browser's question for permission, answered as the agent does. */
+bool edge_is_preflight(const struct http_request *req);
+void edge_preflight(struct http_exchange *ex);
+void edge_refuse_text(struct http_exchange *ex, int status, const char *type, const char *text);
+
+/* ---- own_port.c ---- */
+
+/* Whether a program of ours serves that port: agent, code interpreter, MCP gateway. */
+bool own_port_is(uint16_t port);
+/* True with *out when the request may not reach such a port. Ports of the user's own programs are
+ * for everybody. */
+bool own_port_refuses(const struct sandbox *sb, const struct http_request *req, uint16_t port,
+                      enum edge_error *out);
+
+/* ---- backend.c ---- */
+
+struct idle;
+
+struct idle_list {
+    struct idle *first; /* the one used last */
+    uint32_t n;
+};
+
+struct backend {
+    struct edge *edge;
+    UT_hash_handle hh;
+    char id[ID_SANDBOX_LEN + 1];
+    struct sandbox_watch watch; /* set as long as the backend exists */
+    bool busy;                  /* walked over: not freed now */
+    bool pausing;               /* not found by id any more; takes no request, keeps nothing idle */
+    struct proxy *proxies;
+    uint32_t proxies_n;
+    struct idle_list to_agent, to_services;
+};
+
+/* The backend of a sandbox, made when there is none. */
+struct backend *backend_of(struct edge *edge, struct sandbox *sb);
+/* Frees it when neither a request nor a connection is left; lets a pause go on that waits for it.
+ */
+void backend_check(struct backend *backend);
+void backend_free(struct backend *backend);
+
+/* A connection to that port on which a request can be sent at once, or NULL. */
+struct upstream *backend_take(struct backend *backend, uint16_t port);
+/* Keeps it for the next request to that port, or closes it. */
+void backend_keep(struct backend *backend, uint16_t port, struct upstream *up);
+
+/* Closes what has been idle for too long; true when some are left. */
+bool backend_expire(struct backend *backend, int64_t now_ms);
+
+/* ---- headers.c ---- */
+
+struct headers {
+    struct http_header list[EDGE_HEADERS_MAX];
+    size_t n;
+    struct buf text; /* what was made here */
+};
+
+void headers_fini(struct headers *headers);
+/* A call of gRPC over HTTP/2, which goes on as one. */
+bool headers_is_grpc(const struct http_request *req);
+/* What goes to the service: without hop-by-hop headers, with the x-forwarded ones. host empty: the
+ * client's own. -ENOBUFS when it is more than the limits allow. */
+must_check int headers_request(struct headers *out, const struct http_request *req,
+                               struct str host);
+/* What goes to the client. With `tunnel` the upgrade header stays. */
+void headers_response(struct headers *out, const struct http_header *headers, size_t n,
+                      bool tunnel);
+
+/* ---- reach.c ---- */
+
+struct reach;
+
+struct reach_way {
+    bool http2;
+    bool tls;
+    const char *name; /* that a service with TLS is asked for */
+};
+
+/* Takes the descriptor over, also on failure. `done` comes once, perhaps inside this call but after
+ * *out is set: the upstream is the caller's; NULL when the service does not speak so. Whatever was
+ * opened ends with reach_free(). */
+must_check int reach_start(struct edge *edge, int fd, const struct reach_way *way,
+                           void (*done)(void *ctx, struct upstream *up), void *ctx,
+                           struct reach **out, struct err *err);
+void reach_free(struct reach *reach); /* NULL is fine */
+
+/* ---- proxy.c ---- */
+
+/* Accepts the exchange and carries it. may_wake: also when the sandbox is paused meanwhile, and
+ * traffic wakes it. */
+void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t port, bool may_wake);
+/* The sandbox ended, or is paused: what was answered is reset, what was not hears so. */
+void proxy_gone(struct proxy *proxy, enum edge_error why);
+/* The sandbox is about to be paused. The agent ends its own well; what services answer is held, so
+ * that nothing has happened to it should the pause fail. */
+void proxy_hold(struct proxy *proxy);
+bool proxy_is_held(const struct proxy *proxy);
+void proxy_cut(struct proxy *proxy);   /* its time is up, unless it is held */
+void proxy_go_on(struct proxy *proxy); /* it was not paused */
+struct proxy *proxy_next(struct proxy *proxy);
+
+#endif

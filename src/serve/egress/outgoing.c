@@ -1,0 +1,48 @@
+#include "serve/egress/outgoing.h"
+
+#include <errno.h>
+
+#include "lib/http/forward.h"
+
+int outgoing_init(struct outgoing *out, struct err *err)
+{
+    char *at;
+
+    out->n = 0;
+    buf_init(&out->values, OUTGOING_VALUES_BYTES_MAX);
+    return buf_reserve(&out->values, OUTGOING_VALUES_BYTES_MAX, &at) < 0
+               ? err_set(err, ENOMEM, "there is no memory for the request's head")
+               : 0;
+}
+
+void outgoing_fini(struct outgoing *out)
+{
+    if (out->values.data) {
+        explicit_bzero(out->values.data, out->values.cap);
+    }
+    buf_fini(&out->values);
+}
+
+int outgoing_add(struct outgoing *out, struct str name, struct str value, struct err *err)
+{
+    if (out->n == OUTGOING_HEADERS_MAX) {
+        return err_set(err, EMSGSIZE, "the request has too many headers");
+    }
+    out->list[out->n++] = (struct http_header){name, value};
+    return 0;
+}
+
+int outgoing_add_given(struct outgoing *out, const struct http_request *req, struct str host,
+                       outgoing_drops *drops, const void *ctx, struct err *err)
+{
+    int r = outgoing_add(out, STR("host"), host, err);
+
+    for (size_t i = 0; i < req->headers_n && r == 0; i++) {
+        struct str name = req->headers[i].name;
+        bool ours = str_ieq(name, STR("host")) || str_ieq(name, STR("expect"));
+        if (!ours && !drops(ctx, name) && !forward_drops(name, req->headers, req->headers_n)) {
+            r = outgoing_add(out, name, req->headers[i].value, err);
+        }
+    }
+    return r;
+}

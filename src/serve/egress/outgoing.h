@@ -1,0 +1,38 @@
+/* outgoing.h - the head of a request as it goes to a server, with values that nobody else may see.
+ *
+ * Filled-in values exist in this process alone, and only while a head is put together: they go to
+ * the server over a connection that is meant for them, and their memory is wiped.
+ */
+#ifndef EGRESS_OUTGOING_H
+#define EGRESS_OUTGOING_H
+
+#include "lib/base/buf.h"
+#include "lib/base/err.h"
+#include "lib/http/http.h"
+
+enum {
+    OUTGOING_HEADERS_MAX = HTTP_HEADERS_MAX + 32,
+    OUTGOING_VALUES_BYTES_MAX = 64 * 1024, /* of all that is filled in */
+};
+
+struct outgoing {
+    struct http_header list[OUTGOING_HEADERS_MAX];
+    size_t n;
+    struct buf values; /* has its whole room from the start: what was put there does not move */
+};
+
+must_check int outgoing_init(struct outgoing *out, struct err *err);
+void outgoing_fini(struct outgoing *out);
+#define scoped_outgoing(name) scoped(outgoing_fini) struct outgoing name = {0}
+
+must_check int outgoing_add(struct outgoing *out, struct str name, struct str value,
+                            struct err *err);
+
+/* Those of the request, for the server `host`: without what is about its connection, or what
+ * `drops` says. */
+typedef bool outgoing_drops(const void *ctx, struct str name);
+must_check int outgoing_add_given(struct outgoing *out, const struct http_request *req,
+                                  struct str host, outgoing_drops *drops, const void *ctx,
+                                  struct err *err);
+
+#endif

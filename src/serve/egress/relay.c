@@ -1,0 +1,143 @@
+/* relay.c - copying, once both ends of a connection are there.
+ *
+ * What is read goes to the writer at once, out of one buffer that all connections share. Only what
+ * the writer does not take is kept, and then that direction rests until it has. An end of one side
+ * is passed on as such, so that "I have said all, now answer" works through here as well.
+ */
+#include <stdlib.h>
+
+#include "lib/base/alloc.h"
+#include "serve/egress/conn.h"
+
+static void flow_read(struct flow *flow);
+
+/* One direction may stay silent for as long as it likes only while the other is open. */
+static void patience(struct conn *conn);
+
+static void on_shut(uv_shutdown_t *req, int status)
+{
+    struct flow *flow = req->data;
+    struct conn *conn = flow->conn;
+
+    if (conn->state != CONN_RELAYING) {
+        return;
+    }
+    flow->done = true;
+    if (status < 0) {
+        conn_reset(conn);
+    } else if (conn->out.done && conn->in.done) {
+        conn_close(conn);
+    } else {
+        patience(conn);
+    }
+}
+
+static void on_written(uv_write_t *req, int status)
+{
+    struct flow *flow = req->data;
+
+    free(flow->kept);
+    flow->kept = NULL;
+    if (flow->conn->state != CONN_RELAYING) {
+        return;
+    }
+    if (status < 0) {
+        conn_reset(flow->conn);
+    } else {
+        flow_read(flow);
+    }
+}
+
+/* Passes bytes on; the reader rests when they are not all taken. */
+static void flow_pass(struct flow *flow, const char *bytes, size_t len)
+{
+    uv_buf_t buf = uv_buf_init((char *)(uintptr_t)bytes, (unsigned)len);
+    int n = uv_try_write(flow->to, &buf, 1);
+
+    if (n < 0 && n != UV_EAGAIN) {
+        conn_reset(flow->conn);
+        return;
+    }
+    *flow->bytes += len;
+    size_t taken = n < 0 ? 0 : (size_t)n;
+    if (taken == len) {
+        flow_read(flow);
+        return;
+    }
+    (void)uv_read_stop(flow->from);
+    flow->kept = xcalloc(1, len - taken);
+    memcpy(flow->kept, bytes + taken, len - taken);
+    buf = uv_buf_init(flow->kept, (unsigned)(len - taken));
+    if (uv_write(&flow->write, flow->to, &buf, 1, on_written) < 0) {
+        conn_reset(flow->conn);
+    }
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
+{
+    struct conn *conn = handle->data;
+    struct egress *egress = conn->net->egress;
+
+    (void)suggested;
+    *out = uv_buf_init(egress->scratch, sizeof(egress->scratch));
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct conn *conn = stream->data;
+    struct flow *flow = stream == conn->out.from ? &conn->out : &conn->in;
+
+    if (n > 0) {
+        patience(conn);
+        flow_pass(flow, buf->base, (size_t)n);
+    } else if (n == UV_EOF) {
+        (void)uv_read_stop(stream);
+        if (uv_shutdown(&flow->shutdown, flow->to, on_shut) < 0) {
+            conn_reset(conn);
+        }
+    } else if (n < 0) {
+        conn_reset(conn);
+    }
+}
+
+static void flow_read(struct flow *flow)
+{
+    (void)uv_read_start(flow->from, on_alloc, on_read); /* fine when it reads already */
+}
+
+static void on_silence(uv_timer_t *timer)
+{
+    conn_reset(timer->data);
+}
+
+static void patience(struct conn *conn)
+{
+    if (conn->out.done || conn->in.done) {
+        (void)uv_timer_start(&conn->timer, on_silence, EGRESS_HALF_OPEN_MS, 0);
+    }
+}
+
+static void flow_init(struct flow *flow, struct conn *conn, uv_tcp_t *from, uv_tcp_t *to,
+                      uint64_t *bytes)
+{
+    *flow = (struct flow){
+        .conn = conn, .from = (uv_stream_t *)from, .to = (uv_stream_t *)to, .bytes = bytes};
+    flow->write.data = flow->shutdown.data = flow;
+    (void)uv_tcp_nodelay(to, 1);
+    (void)uv_tcp_keepalive(to, 1, EGRESS_KEEPALIVE_S);
+}
+
+void relay_start(struct conn *conn)
+{
+    struct egress_counters *counters = &conn->net->counters;
+
+    flow_init(&conn->out, conn, &conn->inner, &conn->outer, &counters->bytes_out);
+    flow_init(&conn->in, conn, &conn->outer, &conn->inner, &counters->bytes_in);
+    flow_read(&conn->in);
+    if (buf_len(&conn->first)) {
+        flow_pass(&conn->out, buf_at(&conn->first), buf_len(&conn->first));
+        buf_fini(&conn->first);
+    } else {
+        flow_read(&conn->out);
+    }
+}

@@ -1,0 +1,216 @@
+#include "serve/egress/tls_pipe.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "lib/base/alloc.h"
+#include "lib/base/fd.h"
+#include "lib/http/link.h"
+#include "lib/http/tls_client.h"
+#include "serve/egress/internal.h"
+
+enum {
+    PIPE_READ_BYTES = 64 * 1024,
+    PIPE_PENDING_MAX = 64 * 1024, /* one side rests while the other has so much to write */
+};
+
+struct side {
+    struct tls_pipe *pipe;
+    struct side *other;
+    struct link *link; /* NULL: closed */
+    bool ended;        /* it sends no more */
+};
+
+struct tls_pipe {
+    struct side far, near; /* the server; the user */
+    int user_fd;           /* until it is handed out */
+    tls_pipe_ready *ready; /* NULL: told, or nobody waits */
+    void *ctx;
+    uv_timer_t timer; /* runs once one side has ended */
+    bool timer_open;
+    bool closing;
+};
+
+static void on_timer_closed(uv_handle_t *handle);
+
+static void pipe_close(struct tls_pipe *pipe, bool reset)
+{
+    if (pipe->closing) {
+        return;
+    }
+    pipe->closing = true;
+    pipe->ready = NULL;
+    uv_close((uv_handle_t *)&pipe->timer, on_timer_closed);
+    if (pipe->far.link) {
+        link_close(pipe->far.link, reset);
+    }
+    link_close(pipe->near.link, reset);
+}
+
+static void pipe_check(struct tls_pipe *pipe)
+{
+    if (!pipe->far.link && !pipe->near.link && !pipe->timer_open) {
+        fd_closep(&pipe->user_fd);
+        free(pipe);
+    }
+}
+
+static void on_closed(void *ctx)
+{
+    struct side *side = ctx;
+
+    side->link = NULL;
+    pipe_check(side->pipe);
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    struct tls_pipe *pipe = handle->data;
+
+    pipe->timer_open = false;
+    pipe_check(pipe);
+}
+
+static void on_silence(uv_timer_t *timer)
+{
+    pipe_close(timer->data, true);
+}
+
+/* One direction may stay silent for as long as it likes only while the other is open: nobody tells
+ * that the user has closed its end altogether. */
+static void patience(struct tls_pipe *pipe)
+{
+    if (pipe->far.ended || pipe->near.ended) {
+        (void)uv_timer_start(&pipe->timer, on_silence, EGRESS_HALF_OPEN_MS, 0);
+    }
+}
+
+static void on_data(void *ctx, const char *data, size_t len)
+{
+    struct side *side = ctx;
+
+    if (side->pipe->closing) {
+        return;
+    }
+    patience(side->pipe);
+    link_write(side->other->link, data, len);
+    if (link_pending(side->other->link) > PIPE_PENDING_MAX) {
+        link_read(side->link, 0);
+    }
+}
+
+/* Nothing more comes from either side: it closes once all that came is written. */
+static void pipe_finish(struct tls_pipe *pipe)
+{
+    if (pipe->far.ended && pipe->near.ended && link_pending(pipe->far.link) == 0 &&
+        link_pending(pipe->near.link) == 0) {
+        pipe_close(pipe, false);
+    }
+}
+
+static void on_end(void *ctx, int error)
+{
+    struct side *side = ctx;
+    struct tls_pipe *pipe = side->pipe;
+
+    side->ended = true;
+    if (pipe->closing) {
+        return;
+    }
+    if (error < 0) {
+        pipe_close(pipe, true);
+        return;
+    }
+    link_shutdown(side->other->link);
+    patience(pipe);
+    pipe_finish(pipe);
+}
+
+static void on_written(void *ctx)
+{
+    struct side *side = ctx;
+
+    if (side->pipe->closing) {
+        return;
+    }
+    if (!side->pipe->ready && !side->other->ended && link_pending(side->link) <= PIPE_PENDING_MAX) {
+        link_read(side->other->link, PIPE_READ_BYTES);
+    }
+    pipe_finish(side->pipe);
+}
+
+static void on_run(void *ctx)
+{
+    (void)ctx;
+}
+
+static const struct link_events events = {
+    .data = on_data, .end = on_end, .run = on_run, .written = on_written, .closed = on_closed};
+
+static void on_secured(void *ctx, int error, const struct err *err)
+{
+    struct side *side = ctx;
+    struct tls_pipe *pipe = side->pipe;
+    tls_pipe_ready *ready = pipe->ready;
+    void *to = pipe->ctx;
+
+    if (!ready) {
+        return; /* cancelled */
+    }
+    pipe->ready = NULL;
+    if (error < 0) {
+        pipe_close(pipe, true);
+        ready(to, error, err);
+        return;
+    }
+    link_read(pipe->far.link, PIPE_READ_BYTES);
+    link_read(pipe->near.link, PIPE_READ_BYTES);
+    ready(to, move_fd(&pipe->user_fd), err);
+}
+
+static void pipe_secure(struct tls_pipe *pipe, struct tls_trust *trust, const char *name)
+{
+    struct tls_session *session = tls_client_open_bare(trust, name, link_send, pipe->far.link);
+
+    link_secure(pipe->far.link, tls_client_ops, session, tls_client_handshake, on_secured);
+}
+
+int tls_pipe_start(uv_loop_t *loop, int fd, struct tls_trust *trust, const char *name,
+                   tls_pipe_ready *ready, void *ctx, struct tls_pipe **out, struct err *err)
+{
+    scoped_fd given = fd;
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0) {
+        return err_set(err, errno, "no socket pair can be made");
+    }
+    struct tls_pipe *pipe = xnew(struct tls_pipe);
+    *pipe = (struct tls_pipe){.user_fd = pair[1], .ready = ready, .ctx = ctx};
+    pipe->far = (struct side){.pipe = pipe, .other = &pipe->near};
+    pipe->near = (struct side){.pipe = pipe, .other = &pipe->far};
+    int r = link_open(loop, pair[0], &events, &pipe->near, &pipe->near.link, err);
+    if (r < 0) {
+        fd_closep(&pipe->user_fd);
+        free(pipe);
+        return r;
+    }
+    (void)uv_timer_init(loop, &pipe->timer);
+    pipe->timer.data = pipe;
+    pipe->timer_open = true;
+    r = link_open(loop, move_fd(&given), &events, &pipe->far, &pipe->far.link, err);
+    if (r < 0) {
+        pipe_close(pipe, true);
+        return r;
+    }
+    pipe_secure(pipe, trust, name);
+    *out = pipe;
+    return 0;
+}
+
+void tls_pipe_cancel(struct tls_pipe *pipe)
+{
+    if (pipe) {
+        pipe_close(pipe, true);
+    }
+}

@@ -1,0 +1,43 @@
+/* turns.h - the order in which long requests go to the keeper.
+ *
+ * The keeper does a few such things at a time (makes a jail, saves one, restores one). More of them
+ * in its socket would be a plain queue, in which all requests of the first owner come first. Here
+ * each owner (a team) has a line of its own, and the lines take turns. An owner may have no more
+ * than its share of the slots, so that work that hangs does not take them all.
+ *
+ * Owns:     the lines. A turn is its user's, and lies in one until turns_next() gives it out.
+ * Needs:    nothing. Blocks never. One thread.
+ */
+#ifndef KEEPER_TURNS_H
+#define KEEPER_TURNS_H
+
+#include <stdint.h>
+
+#include "lib/base/shares.h"
+
+enum { KEEPER_TURNS_MAX = 16 }; /* at the keeper at one time, of all owners */
+
+struct turn {
+    struct turn *prev, *next;
+    struct share *slot; /* NULL: it has none */
+};
+
+struct turns {
+    struct shares slots;
+    struct line *lines; /* the next to be asked first */
+    uint32_t waiting_n;
+};
+
+void turns_init(struct turns *turns);
+
+/* Takes its place at the end of the owner's line. */
+void turns_add(struct turns *turns, const char *owner, struct turn *turn);
+
+/* The next that may go, which has a slot from then on, or NULL. */
+struct turn *turns_next(struct turns *turns);
+void turn_over(struct turn *turn); /* gives the slot back; fine for one that has none */
+
+/* One of those that wait, without a slot, or NULL: for a keeper that went away. */
+struct turn *turns_drop(struct turns *turns);
+
+#endif

@@ -1,0 +1,665 @@
+/* create.c - from a template to a RUNNING sandbox, and from a paused one back to it.
+ *
+ *      wait ─► KEEPER_CREATE ─┬─► connect, POST /init ─► start command ─┬─► RUNNING, done
+ *              or RESTORE     └─► save the row ─────────────────────────┘
+ *
+ * It waits for adoption, for a keeper that is away (one that was started again is back in a
+ * moment), and until an older jail of the same sandbox is gone. The two branches run at once.
+ * Whichever step the daemon dies in, nothing is lost and nothing is left: a jail without a row, or
+ * whose row says paused, is destroyed by adoption, and one with a row is adopted and told its
+ * configuration again.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/text.h"
+#include "serve/sandbox/internal.h"
+#include "serve/sandbox/start_command.h"
+#include "wire/channel.h"
+
+struct start {
+    struct start *prev, *next; /* in all->waiting */
+    struct sandbox *sb;
+    struct keeper_request request;
+    int past; /* enum channel_past */
+    sandbox_created *done;
+    void *ctx;
+    uint32_t waited_ms;
+    bool waiting;                /* for adoption, for the keeper, or for an older jail to be gone */
+    bool jail_asked;             /* a jail may exist */
+    bool jail_answered;          /* the keeper is through with it */
+    bool row_given;              /* to the store */
+    bool row_saved;              /* on record */
+    bool agent_ready;            /* has its configuration, and what the template starts is up */
+    bool claimed;                /* it lay parked */
+    bool started;                /* what it starts from has the template's command running */
+    char *start_cmd, *ready_cmd; /* of the template; NULL: none */
+    json_t *start_context;       /* of these, as a template's; NULL: the sandbox's own */
+    struct start_command *command; /* under way */
+    int64_t started_ms;            /* RESUMING: what they were, should it fail */
+    int64_t end_ms;
+    int64_t step_us; /* when the last step was over */
+    int error;       /* found before anything was started: told from the timer */
+    struct err err;
+};
+
+void start_mark(struct sandbox *sb, enum sandbox_step step)
+{
+    if (sb->start && sb->state == SANDBOX_STARTING && !sb->hidden) {
+        int64_t now_us = clock_mono_us();
+
+        histogram_add(&sb->all->steps[step], now_us - sb->start->step_us);
+        sb->start->step_us = now_us;
+    }
+}
+
+/* ---- the end of a start ---- */
+
+static struct start start_take(struct sandbox *sb)
+{
+    struct start *start = move_ptr(&sb->start), copy = *start;
+
+    if (start->waiting) {
+        DL_DELETE(sb->all->waiting, start);
+    }
+    start_command_free(start->command);
+    free(start->start_cmd);
+    free(start->ready_cmd);
+    json_decref(start->start_context);
+    if (start->request.plan.from[0] && (!start->jail_asked || start->jail_answered)) {
+        kept_release(sb->all, start->request.plan.from);
+    }
+    free(start);
+    return copy;
+}
+
+void start_drop(struct sandbox *sb)
+{
+    struct err err;
+
+    if (!sb->start) {
+        return;
+    }
+    struct start start = start_take(sb);
+    (void)err_set(&err, EAGAIN, "the daemon is stopping; try again");
+    start.done(start.ctx, NULL, -EAGAIN, &err);
+}
+
+/* The jail goes when the keeper is through with it: it cannot be destroyed while it is made. */
+static void undo_jail(struct sandbox *sb, const struct start *start)
+{
+    uint32_t slot = sb->uid_slot;
+
+    sb->uid_slot = SLOT_NONE;
+    if (start->jail_asked && !start->jail_answered) {
+        sb->doom_due = true;
+        sb->doom_slot = slot;
+    } else if (start->jail_asked) {
+        doom(sb->all, sb->id, &sb->jail, slot);
+    } else {
+        slots_give(&sb->all->slots, slot);
+    }
+}
+
+/* It is paused as it was: a resume uses nothing up before it has succeeded. */
+static void back_to_paused(struct sandbox *sb, const struct start *start)
+{
+    sb->all->resumes_failed++;
+    sb->started_ms = start->started_ms;
+    sb->end_ms = start->end_ms;
+    sandbox_drop_jail(sb);
+    undo_jail(sb, start);
+    sandbox_set_state(sb, SANDBOX_PAUSED);
+    sandbox_arm(sb);
+    if (start->row_given) {
+        sandbox_save(sb, CHANGE_PAUSED, NULL, NULL, NULL);
+    }
+    sandbox_fail_dials(sb, -EHOSTDOWN);
+}
+
+/* Nothing of it stays, and what was put on record of it ends. */
+static void take_back(struct sandbox *sb, const struct start *start)
+{
+    sandbox_leave(sb);
+    undo_jail(sb, start);
+    if (start->row_given) {
+        sandbox_record_end(sb, "it did not start", NULL, NULL);
+    }
+}
+
+void start_fail(struct sandbox *sb, int error, const struct err *err)
+{
+    struct err why = *err;
+    bool resumed = sb->state == SANDBOX_RESUMING;
+
+    log_warn("sandbox %s: %s: %s", sb->id, resumed ? "resume" : "create", why.msg);
+    sandbox_hold(sb);
+    struct start start = start_take(sb);
+    if (resumed) {
+        back_to_paused(sb, &start);
+    } else {
+        sb->all->create_failed += !sb->pooled;
+        take_back(sb, &start);
+    }
+    start.done(start.ctx, NULL, error, &why);
+    sandbox_release(sb);
+}
+
+static void create_new(struct sandboxes *all, const struct sandbox_params *params,
+                       sandbox_created *done, void *ctx);
+
+/* What the end of a parked jail interrupted is begun anew, with one that is made for it. False: its
+ * template is another by now. */
+static bool start_again(struct sandbox *sb, int64_t timeout_ms, const struct start *start)
+{
+    const struct template *t = templates_by_id(sb->all->use.templates, sb->template_id);
+
+    if (!t || !text_same(t->build_id, sb->build_id)) {
+        return false;
+    }
+    const struct sandbox_params params = {.team_id = sb->team_id,
+                                          .template = t,
+                                          .timeout_ms = timeout_ms,
+                                          .secure = sb->access_token != NULL,
+                                          .metadata = sb->metadata,
+                                          .env_vars = sb->env_vars,
+                                          .options = sb->options};
+    create_new(sb->all, &params, start->done, start->ctx);
+    return true;
+}
+
+/* Its caller knows nothing of it: the row that was given out ends, and the next has another id. */
+static void claim_lost(struct sandbox *sb, const struct err *err)
+{
+    int64_t timeout_ms = sb->end_ms - sb->started_ms;
+    struct err why = *err;
+
+    log_warn("sandbox %s: lost as it was claimed, another is made: %s", sb->id, why.msg);
+    sandbox_hold(sb);
+    struct start start = start_take(sb);
+    take_back(sb, &start);
+    if (!start_again(sb, timeout_ms, &start)) {
+        sb->all->create_failed++;
+        start.done(start.ctx, NULL, -EIO, &why);
+    }
+    sandbox_release(sb);
+}
+
+void start_lost(struct sandbox *sb, const struct err *err)
+{
+    if (sb->start->claimed) {
+        claim_lost(sb, err);
+    } else {
+        start_fail(sb, err->code == EOPNOTSUPP ? -EOPNOTSUPP : -EIO, err);
+    }
+}
+
+static void set_patience(struct sandbox *sb, uint32_t ms)
+{
+    (void)uv_timer_start(&sb->timer, sandbox_on_timer, ms, 0);
+}
+
+static uint32_t patience_ms(const struct start *start)
+{
+    return start->request.op == KEEPER_RESTORE ? SANDBOX_RESTORE_TIMEOUT_MS
+                                               : SANDBOX_START_TIMEOUT_MS;
+}
+
+/* Adoption takes its time when there is much to adopt; a keeper that stays away does not. */
+static bool waits_on(struct sandbox *sb)
+{
+    sb->start->waited_ms += SANDBOX_KEEPER_WAIT_MS;
+    return sb->start->waited_ms < SANDBOX_START_TIMEOUT_MS &&
+           keeper_client_connected(sb->all->use.keeper);
+}
+
+void start_timeout(struct sandbox *sb)
+{
+    struct start *start = sb->start;
+    struct err err;
+
+    if (start->error) {
+        start_fail(sb, start->error, &start->err);
+    } else if (start->waiting && waits_on(sb)) {
+        set_patience(sb, SANDBOX_KEEPER_WAIT_MS);
+    } else if (start->waiting) {
+        (void)err_set(&err, EAGAIN, "%s; try again",
+                      keeper_client_connected(sb->all->use.keeper)
+                          ? "the sandbox's jail of before is not gone yet"
+                          : "the keeper is not running");
+        start_fail(sb, -EAGAIN, &err);
+    } else {
+        (void)err_set(&err, ETIMEDOUT, "the sandbox did not start within %u s",
+                      patience_ms(start) / 1000);
+        start_fail(sb, -ETIMEDOUT, &err);
+    }
+}
+
+static void start_check(struct sandbox *sb)
+{
+    static const struct err none;
+    bool resumed = sb->state == SANDBOX_RESUMING;
+
+    if (!sb->start->row_saved || !sb->start->agent_ready) {
+        return;
+    }
+    start_mark(sb, SANDBOX_STEP_RECORD);
+    struct start start = start_take(sb);
+    sandbox_set_state(sb, SANDBOX_RUNNING);
+    if (resumed) {
+        sb->all->resumes++;
+        kept_forget(sb->all, sb->saved);
+        free(move_ptr(&sb->saved));
+        sb->saved_bytes = sb->saved_disk_bytes = 0;
+    } else if (!sb->hidden) {
+        sb->all->created++;
+        table_show(&sb->all->table, sb);
+    }
+    sandbox_arm(sb);
+    log_write(sb->pooled ? LOG_DEBUG : LOG_INFO, "sandbox %s: %s, template %s", sb->id,
+              resumed      ? "resumed"
+              : sb->pooled ? "parked"
+                           : "running",
+              sb->template_id);
+    sandbox_hold(sb);
+    start.done(start.ctx, sb, 0, &none);
+    sandbox_resume_dials(sb);
+    sandbox_release(sb);
+}
+
+/* ---- its steps, last first ---- */
+
+static bool is_starting(const struct sandbox *sb)
+{
+    return sb->start && (sb->state == SANDBOX_STARTING || sb->state == SANDBOX_RESUMING);
+}
+
+static void on_saved(void *ctx, int error, const struct err *err)
+{
+    struct sandbox *sb = ctx;
+
+    if (is_starting(sb) && error < 0) {
+        sb->start->row_given = false; /* nothing is on record, so nothing ends there */
+        start_fail(sb, error == -EDQUOT ? error : -EIO, err);
+    } else if (is_starting(sb)) {
+        sb->start->row_saved = true;
+        start_check(sb);
+    }
+    sandbox_release(sb);
+}
+
+static void on_command(void *ctx, int error, const struct err *err)
+{
+    struct sandbox *sb = ctx;
+
+    sb->start->command = NULL;
+    if (error < 0 && sb->state == SANDBOX_RESUMING) {
+        log_warn("sandbox %s: resumed without what its template starts: %s", sb->id, err->msg);
+        error = 0; /* its files are what is wanted back */
+    }
+    if (error < 0) {
+        start_fail(sb, error == -ETIMEDOUT ? error : -EIO, err);
+    } else {
+        start_mark(sb, SANDBOX_STEP_COMMAND);
+        sb->start->agent_ready = true;
+        start_check(sb);
+    }
+}
+
+static bool has_command(const struct start *start)
+{
+    return start->start_cmd || start->ready_cmd;
+}
+
+static int64_t ready_limit_ms(const struct sandbox *sb)
+{
+    int64_t asked_ms = sb->all->use.ready_limit_ms;
+    int64_t limit_ms = asked_ms > 0 ? asked_ms : START_READY_LIMIT_MS;
+
+    return sb->hidden ? START_AHEAD_FACTOR * limit_ms : limit_ms;
+}
+
+static void start_run_command(struct sandbox *sb)
+{
+    static const struct start_command_handler handler = {.done = on_command};
+    struct start_command_plan plan = {.start_cmd = sb->start->start_cmd,
+                                      .ready_cmd = sb->start->ready_cmd,
+                                      .limit_ms = ready_limit_ms(sb),
+                                      .settle_ms = START_SETTLE_MS};
+
+    start_command_context(&plan, sb->start->start_context);
+    json_t *env = plan.env ? json_deep_copy(plan.env) : json_object();
+    if (sb->hidden) {
+        (void)json_object_set_new(env, START_KEPT_VARIABLE, json_string("1"));
+    }
+    plan.env = env;
+    (void)uv_timer_stop(&sb->timer); /* the command has a limit of its own */
+    sb->start->command = start_command_new(sb, &plan, &handler, sb);
+    json_decref(env);
+}
+
+static void on_init(struct sandbox *sb, int error, const struct err *err)
+{
+    if (!is_starting(sb)) {
+        return;
+    }
+    if (error < 0) {
+        start_lost(sb, err);
+        return;
+    }
+    start_mark(sb, SANDBOX_STEP_INIT);
+    if (has_command(sb->start) && !sb->start->started) {
+        start_run_command(sb);
+    } else {
+        sb->start->agent_ready = true;
+        start_check(sb);
+    }
+}
+
+static int create_error(int status)
+{
+    switch (status) {
+    case -ENOTCONN:
+    case -ECONNRESET:
+        return -EAGAIN;
+    case -ENOSPC:
+    case -EDQUOT:
+    case -ENOMEM:
+    case -EMFILE:
+    case -ENFILE:
+        return -ENOSPC;
+    case -ELOOP:
+    case -ENOTDIR:
+    case -EXDEV:
+    case -ENODEV:
+        return -EINVAL; /* a place where a volume cannot be mounted, or one that needs one */
+    default:
+        return -EIO;
+    }
+}
+
+static void start_record(struct sandbox *sb, enum sandbox_change change)
+{
+    if (sb->hidden) {
+        sb->start->row_saved = true; /* none is wanted */
+        return;
+    }
+    sb->start->row_given = true;
+    sandbox_hold(sb);
+    sandbox_save(sb, change, NULL, on_saved, sb);
+}
+
+static void jail_made(struct sandbox *sb, const struct keeper_answer *answer,
+                      int fds[KEEPER_FDS_MAX])
+{
+    bool resumed = sb->state == SANDBOX_RESUMING;
+
+    start_mark(sb, SANDBOX_STEP_JAIL);
+    sb->jail = answer->jail;
+    if (resumed) {
+        sb->started_ms = clock_wall_ms();
+        sb->end_ms = sb->started_ms + resume_span_ms(sb);
+    }
+    sandbox_take_jail(sb, sb->start->past, answer, fds);
+    start_record(sb, resumed ? CHANGE_RESUMED : CHANGE_CREATED);
+    sandbox_init_agent(sb, on_init);
+}
+
+static void start_jail(struct sandbox *sb);
+
+/* What was kept of its template is of no use, and its layers and its command are still there: the
+ * keeper has left nothing under the sandbox's id. */
+static void start_cold(struct sandbox *sb, const struct err *err)
+{
+    struct keeper_plan *plan = &sb->start->request.plan;
+
+    log_warn("sandbox %s: started anew, with the command of its template: %s", sb->id, err->msg);
+    warm_spoilt(sb->all, sb, plan->from);
+    kept_release(sb->all, plan->from);
+    memset(plan->from, 0, sizeof(plan->from));
+    sb->start->request.op = KEEPER_CREATE;
+    sb->start->past = CHANNEL_PAST_NONE;
+    plan->channel_min = 0;
+    sb->start->started = sb->warm = sb->start->jail_answered = false;
+    start_jail(sb);
+}
+
+static void jail_failed(struct sandbox *sb, int error, const struct err *err)
+{
+    if (error == -EIO && sb->warm && !sb->pooled && sb->state == SANDBOX_STARTING) {
+        start_cold(sb, err);
+    } else {
+        start_fail(sb, error, err);
+    }
+}
+
+struct making {
+    struct sandbox *sb;            /* counted */
+    char from[KEEPER_SAVED_BYTES]; /* held, unless "" */
+};
+
+/* It was given up meanwhile: what came of it goes. */
+static void given_up(const struct making *making)
+{
+    struct sandbox *sb = making->sb;
+
+    if (making->from[0]) {
+        kept_release(sb->all, making->from);
+    }
+    if (sb->doom_due && !sb->all->closed) {
+        doom(sb->all, sb->id, &sb->jail, sb->doom_slot);
+    }
+    sb->doom_due = false;
+}
+
+static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
+{
+    struct making *making = ctx;
+    struct sandbox *sb = making->sb;
+    struct err err;
+
+    sb->all->making_n -= !sb->pooled;
+    pool_pump(sb->all);
+    if (sb->doom_due || !is_starting(sb)) {
+        given_up(making);
+        sandbox_release(sb);
+        free(making);
+        return;
+    }
+    sb->start->jail_answered = true;
+    if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
+        (void)err_set(&err, EAGAIN, "the keeper is not running; try again");
+        start_fail(sb, -EAGAIN, &err);
+    } else if (answer->status < 0) {
+        jail_failed(sb, create_error(answer->status), &answer->err);
+    } else if (fds[KEEPER_FD_PIDFD] < 0 || fds[KEEPER_FD_CHANNEL] < 0) {
+        (void)err_set(&err, ENOSPC, "the server has no descriptors left for another sandbox");
+        start_fail(sb, -ENOSPC, &err);
+    } else {
+        jail_made(sb, answer, fds);
+    }
+    sandbox_release(sb);
+    free(making);
+}
+
+static void start_jail(struct sandbox *sb)
+{
+    struct making *making = xnew(struct making);
+
+    making->sb = sb;
+    memcpy(making->from, sb->start->request.plan.from, sizeof(making->from));
+    sb->start->jail_asked = true;
+    set_patience(sb, patience_ms(sb->start));
+    sb->all->making_n += !sb->pooled;
+    sandbox_hold(sb);
+    keeper_client_ask_for(sb->all->use.keeper, sb->team_id, &sb->start->request, on_jail, making);
+}
+
+static bool may_start(const struct sandbox *sb)
+{
+    return sb->all->adoption == ADOPT_READY && keeper_client_connected(sb->all->use.keeper) &&
+           !sb->doom_due && !doom_has(sb->all, sb->id);
+}
+
+void start_waiting(struct sandboxes *all)
+{
+    struct start *start = NULL, *next = NULL;
+
+    DL_FOREACH_SAFE (all->waiting, start, next) {
+        if (may_start(start->sb)) {
+            DL_DELETE(all->waiting, start);
+            start->waiting = false;
+            start_jail(start->sb);
+        }
+    }
+}
+
+/* What starts anew runs what the template starts, which the memory would have had. */
+static void take_commands(struct start *start, const json_t *options)
+{
+    text_set(&start->start_cmd, json_string_value(json_object_get(options, "startCmd")));
+    text_set(&start->ready_cmd, json_string_value(json_object_get(options, "readyCmd")));
+    start->start_context = json_incref(json_object_get(options, "startContext"));
+}
+
+void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sandbox_created *done,
+                 void *ctx)
+{
+    struct start *start = xnew(struct start);
+
+    *start = (struct start){.sb = sb,
+                            .past = past,
+                            .done = done,
+                            .ctx = ctx,
+                            .started_ms = sb->started_ms,
+                            .end_ms = sb->end_ms,
+                            .step_us = clock_mono_us()};
+    sb->start = start;
+    start->started = memory;
+    take_commands(start, sb->options);
+    start->error = plan_jail(sb, from, memory, &start->request, &start->err);
+    if (start->error) {
+        start->request.plan.from[0] = '\0';
+        set_patience(sb, 0);
+        return;
+    }
+    if (from) {
+        kept_hold(sb->all, from);
+    }
+    if (may_start(sb)) {
+        start_jail(sb);
+    } else {
+        start->waiting = true;
+        DL_APPEND(sb->all->waiting, start);
+        set_patience(sb, SANDBOX_KEEPER_WAIT_MS);
+    }
+}
+
+/* ---- from outside ---- */
+
+static struct sandbox *new_starting(struct sandboxes *all, const struct sandbox_params *params)
+{
+    struct sandbox *sb = sandbox_new(all);
+
+    id_sandbox(sb->id);
+    sb->state = SANDBOX_STARTING;
+    sb->hidden = params->hidden;
+    all->hidden_n += sb->hidden;
+    sandbox_describe(sb, params);
+    table_add(&all->table, sb);
+    tally_note(sb);
+    return sb;
+}
+
+/* A snapshot without memory is a disk to begin on. */
+static void begin_from_saved(struct sandbox *sb, const char *saved, sandbox_created *done,
+                             void *ctx)
+{
+    bool memory = saved && !kept_is_disk(saved);
+
+    start_begin(sb, saved, memory, memory ? CHANNEL_PAST_COPIED : CHANNEL_PAST_NONE, done, ctx);
+}
+
+/* What lies parked becomes the caller's: nothing is asked of the keeper. */
+static void start_claimed(struct sandbox *sb, const struct sandbox_params *params,
+                          sandbox_created *done, void *ctx)
+{
+    const struct sandbox_log_sink *logs = &sb->all->use.logs;
+    struct start *start = xnew(struct start);
+
+    sb->pooled = sb->hidden = false;
+    sb->all->hidden_n--;
+    sandbox_describe(sb, params);
+    sandbox_set_state(sb, SANDBOX_STARTING);
+    *start = (struct start){.sb = sb,
+                            .done = done,
+                            .ctx = ctx,
+                            .jail_asked = true,
+                            .jail_answered = true,
+                            .claimed = true,
+                            .started = true,
+                            .step_us = clock_mono_us()};
+    sb->start = start;
+    set_patience(sb, SANDBOX_START_TIMEOUT_MS);
+    if (sb->net) {
+        egress_set_team(sb->net, sb->team_id);
+        egress_set_policy(sb->net, sb->options);
+    }
+    if (logs->attached) {
+        logs->attached(logs->ctx, sb);
+    }
+    start_record(sb, CHANGE_CREATED);
+    sandbox_init_agent(sb, on_init);
+}
+
+static bool is_warm(const struct template *template)
+{
+    return template->saved && !template->snapshot_of &&
+           (template->start_cmd || template->ready_cmd);
+}
+
+void sandbox_park(struct sandboxes *all, const struct template *template, sandbox_created *done,
+                  void *ctx)
+{
+    json_t *nowhere = json_pack("{sb}", "allowInternetAccess", 0);
+    const struct sandbox_params params = {
+        .team_id = "", .template = template, .options = nowhere, .hidden = true};
+    struct sandbox *sb = new_starting(all, &params);
+
+    json_decref(nowhere);
+    sb->pooled = true;
+    sb->warm = is_warm(template);
+    begin_from_saved(sb, template->saved, done, ctx);
+}
+
+static void create_new(struct sandboxes *all, const struct sandbox_params *params,
+                       sandbox_created *done, void *ctx)
+{
+    const struct template *template = params->template;
+    struct sandbox *sb = new_starting(all, params);
+
+    if (params->hidden) {
+        start_begin(sb, params->from, false, CHANNEL_PAST_NONE, done, ctx);
+    } else {
+        sb->warm = is_warm(template);
+        begin_from_saved(sb, template->saved, done, ctx);
+    }
+}
+
+void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
+                    sandbox_created *done, void *ctx)
+{
+    struct sandbox *sb = pool_claim(all, params);
+
+    if (sb) {
+        start_claimed(sb, params, done, ctx);
+    } else {
+        create_new(all, params, done, ctx);
+    }
+}

@@ -1,0 +1,196 @@
+/* init.c - POST /init on the agent's control socket: who the sandbox is, and what it runs with. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "lib/base/json.h"
+#include "lib/http/upstream.h"
+#include "serve/sandbox/internal.h"
+#include "wire/channel.h"
+
+enum {
+    INIT_ANSWER_BYTES = 4096, /* of an error's body, for its sentence */
+};
+
+struct init_call {
+    struct sandbox *sb; /* counted */
+    struct upstream *up;
+    char *body;
+    size_t sent, len; /* of body */
+    int status;       /* HTTP's; 0: no answer yet */
+    struct buf answer;
+    void (*done)(struct sandbox *sb, int error, const struct err *err);
+};
+
+static void init_finish(struct init_call *call, int error, const struct err *err)
+{
+    upstream_close(call->up);
+    call->done(call->sb, error, err);
+    sandbox_release(call->sb);
+    buf_fini(&call->answer);
+    free(call->body);
+    free(call);
+}
+
+static void init_fail(struct init_call *call, int error, const char *what)
+{
+    struct err err;
+
+    (void)err_set(&err, -error, "%s: %s", what, strerror(-error));
+    init_finish(call, error, &err);
+}
+
+/* ---- what is said ---- */
+
+static void set(json_t *object, const char *name, json_t *value)
+{
+    if (json_object_set_new(object, name, value) < 0) {
+        abort(); /* only without memory: names and values are ours and valid */
+    }
+}
+
+static char *init_body(const struct sandbox *sb)
+{
+    char stamp[CLOCK_STAMP_BYTES], hash[EGRESS_HASH_BYTES];
+    json_t *body = json_copy(sb->init);
+
+    if (!body) {
+        abort();
+    }
+    clock_stamp(clock_wall_ms(), stamp);
+    if (sb->access_token) {
+        set(body, "accessToken", json_string(sb->access_token));
+    }
+    char *authority = sb->all->use.egress
+                          ? egress_authority(sb->all->use.egress, sb->id, sb->options, hash)
+                          : NULL;
+    if (authority) {
+        set(body, "caBundle", json_string(authority));
+        set(body, "caHash", json_string(hash));
+    }
+    free(authority);
+    if (sb->pooled) {
+        set(body, "rehearse", json_true());
+    }
+    set(body, "timestamp", json_string(stamp));
+    set(body, "sandboxID", json_string(sb->id));
+    set(body, "templateID", json_string(sb->template_id));
+    if (sb->team_id) { /* nobody's yet: a jail kept ready */
+        set(body, "teamID", json_string(sb->team_id));
+    }
+    set(body, "memoryMB", json_integer(sb->memory_mb));
+    set(body, "cpuCount", json_integer(sb->cpu_count));
+    set(body, "diskSizeMB", json_integer(sb->disk_mb));
+    char *text = json_dumps(body, JSON_COMPACT);
+    if (!text) {
+        abort();
+    }
+    json_decref(body);
+    return text;
+}
+
+/* ---- what is answered ---- */
+
+static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
+                        int64_t content_length)
+{
+    struct init_call *call = ctx;
+
+    (void)headers, (void)n, (void)content_length;
+    call->status = status;
+    upstream_credit(call->up, INIT_ANSWER_BYTES);
+}
+
+static void on_body(void *ctx, const void *data, size_t len)
+{
+    struct init_call *call = ctx;
+
+    (void)!buf_append(&call->answer, data, len); /* never more than the credit */
+}
+
+/* A 4xx is the fault of the files that the agent found: the template's, and not ours. */
+static void init_refused(struct init_call *call)
+{
+    scoped_json *body = json_loadb(buf_at(&call->answer), buf_len(&call->answer), 0, NULL);
+    const char *message = json_string_of(body, "message");
+    int code = call->status / 100 == 4 ? EOPNOTSUPP : EIO;
+    struct err err;
+
+    (void)err_set(&err, code, "the sandbox's agent refused its configuration (%d): %s",
+                  call->status, message ? message : "it does not say why");
+    init_finish(call, -code, &err);
+}
+
+static void on_end(void *ctx, int error)
+{
+    struct init_call *call = ctx;
+
+    if (error < 0 && call->status == 0) {
+        init_fail(call, error, "the sandbox's agent did not answer");
+    } else if (call->status / 100 != 2) {
+        init_refused(call);
+    } else {
+        init_finish(call, 0, NULL);
+    }
+}
+
+/* ---- the call ---- */
+
+static void send_body(void *ctx)
+{
+    struct init_call *call = ctx;
+
+    while (call->sent < call->len) {
+        size_t room = upstream_writable(call->up), left = call->len - call->sent;
+        size_t n = left < room ? left : room;
+        if (n == 0) {
+            return;
+        }
+        upstream_write(call->up, call->body + call->sent, n);
+        call->sent += n;
+        if (call->sent == call->len) {
+            upstream_finish(call->up);
+        }
+    }
+}
+
+static const struct upstream_handler handler = {
+    .on_response = on_response, .on_body = on_body, .on_credit = send_body, .on_end = on_end};
+
+static void on_dialed(void *ctx, int fd_or_error)
+{
+    struct init_call *call = ctx;
+    struct err err;
+
+    if (fd_or_error < 0) {
+        init_fail(call, fd_or_error, "the sandbox's agent gave no socket");
+        return;
+    }
+    start_mark(call->sb, SANDBOX_STEP_DIAL);
+    int r = upstream_new(call->sb->all->use.loop, fd_or_error, &call->up, &err);
+    if (r < 0) {
+        init_finish(call, r, &err);
+        return;
+    }
+    const struct http_header headers[] = {{STR("host"), STR("localhost")},
+                                          {STR("content-type"), STR("application/json")}};
+    call->body = init_body(call->sb);
+    call->len = strlen(call->body);
+    upstream_send(call->up, STR("POST"), STR("/init"), headers, countof(headers),
+                  (int64_t)call->len, false, &handler, call);
+    send_body(call);
+}
+
+void sandbox_init_agent(struct sandbox *sb,
+                        void (*done)(struct sandbox *sb, int error, const struct err *err))
+{
+    struct init_call *call = xnew(struct init_call);
+
+    call->sb = sb;
+    call->done = done;
+    buf_init(&call->answer, INIT_ANSWER_BYTES);
+    sandbox_hold(sb);
+    sandbox_dial(sb, CHANNEL_PORT_CONTROL, on_dialed, call);
+}

@@ -1,0 +1,417 @@
+/* internal.h - what the files of sandbox/ share.
+ *
+ *   sandbox.c    the object itself: made from a plan or a row, described, watched
+ *   record.c     its row and the event that goes with every change of it
+ *   table.c      where they are kept: by id, and in the order of lists
+ *   tally.c      what each team and each key has, and which one an idempotency key has made
+ *   slots.c      which uid ranges are in use
+ *   channel.c    the daemon's end of the socket to a jail's agent
+ *   ahead.c      sockets to the agent of a parked jail, before they are needed
+ *   attach.c     sockets into the jail; the channel made anew when it broke
+ *   init.c       POST /init: what the agent is told
+ *   describe.c   what a new one is
+ *   create.c     STARTING and RESUMING: a jail is made, or a parked one claimed
+ *   pool.c       parked jails
+ *   demand.c     how many of them there should be
+ *   plan.c       what the keeper is asked to make
+ *   save.c       a jail is saved: what pause, snapshot and fork share
+ *   pause.c      PAUSING, PAUSED
+ *   resume.c     who wants it back, and what becomes of it
+ *   snapshot.c   a running sandbox as a template
+ *   fork.c       a running sandbox, many times
+ *   kept.c       what the keeper saved: found, held, forgotten
+ *   run.c        a command inside, through the agent
+ *   start_command.c  the template's own command, until it is ready
+ *   keep.c       a jail's state under a name that others chose
+ *   warm.c       built-in templates, kept with their start command running
+ *   lifecycle.c  timeouts, death, kill
+ *   doom.c       jails that must go, until the keeper says they are gone
+ *   adopt.c      the start of the daemon: the table against what is alive
+ *
+ * Lifetime: a sandbox is counted (sandbox_hold, sandbox_release). The table holds one count, each
+ * handle that libuv has not closed yet and each question to the keeper or the store another. A
+ * callback that finds its sandbox in SANDBOX_KILLING only gives its count back.
+ */
+#ifndef SANDBOX_INTERNAL_H
+#define SANDBOX_INTERNAL_H
+
+#include "lib/base/table.h"
+#include "serve/sandbox/channel.h"
+#include "serve/sandbox/sandbox.h"
+
+enum {
+    SANDBOX_ADOPT_WINDOW = 64,     /* ATTACH requests under way at start */
+    SANDBOX_DIAL_TRIES = 2,        /* the second on a channel made anew */
+    SANDBOX_ATTACH_WAIT_MS = 5000, /* of a dial: adoption, or a keeper started again */
+    SANDBOX_DESTROY_RETRY_MS = 1000,
+    SANDBOX_DESTROY_TRIES = 60,
+    SANDBOX_RECORD_RETRY_MS = 1000,     /* an end that the store could not take is given again */
+    SANDBOX_PAUSE_RETRY_MS = 10 * 1000, /* one whose time is up, and which could not be paused */
+};
+
+/* ---- table.c ---- */
+
+struct table {
+    struct sandbox *by_id;  /* all but KILLING */
+    struct sandbox **order; /* all but STARTING, by (created_ms, id), ascending */
+    size_t n, cap;
+    size_t paused_n;  /* of those, PAUSED */
+    uint64_t changes; /* of order: an iteration that sees it move looks its place up again */
+};
+
+void table_fini(struct table *table);
+void table_add(struct table *table, struct sandbox *sb);  /* to by_id */
+void table_show(struct table *table, struct sandbox *sb); /* to the lists */
+void table_remove(struct table *table, struct sandbox *sb);
+struct sandbox *table_find(const struct table *table, struct str id);
+void table_each(struct table *table, bool ascending, const struct sandbox_position *after,
+                bool (*each)(void *ctx, struct sandbox *sb), void *ctx);
+
+/* ---- tally.c ---- */
+
+enum { TALLY_KEY_BYTES = 512 }; /* a team, a blank, and the longest key that the API takes */
+
+/* What a sandbox adds to the sums of its accounts. No padding: parts are compared as bytes. */
+struct tally_part {
+    uint32_t alive, running, paused; /* 0 or 1 */
+    uint32_t cpus;
+    uint64_t memory_mb, disk_bytes;
+};
+
+/* It is in the table, or its state or what was saved of it is another. */
+void tally_note(struct sandbox *sb);
+void tally_free(struct sandboxes *all);
+
+/* ---- slots.c ---- */
+
+struct slots {
+    uint64_t used[KEEPER_UID_SLOTS / 64];
+    uint32_t next; /* ranges come round late, so that a stray owner is not soon another's */
+};
+
+enum { SLOT_NONE = UINT32_MAX };
+
+/* Where the first range is taken: daemons that know nothing of each other rarely meet. */
+void slots_begin(struct slots *slots, const char *instance);
+uint32_t slots_take(struct slots *slots); /* SLOT_NONE when all are in use */
+void slots_mark(struct slots *slots, uint32_t slot);
+void slots_give(struct slots *slots, uint32_t slot); /* fine for SLOT_NONE */
+
+/* ---- the objects ---- */
+
+enum adoption { ADOPT_WAITING, ADOPT_SAVED, ADOPT_ATTACHING, ADOPT_LISTING, ADOPT_READY };
+
+struct ahead;
+struct doomed;
+struct dial;
+struct ending;
+struct joiner;
+struct kept;
+struct pools;
+struct save;
+struct start;
+struct account;
+struct warm;
+
+struct sandboxes {
+    struct sandboxes_options use;
+    void (*ready)(void *ctx);
+    void *ready_ctx;
+    uint32_t refs;
+    bool closed; /* sandboxes_free() was called */
+
+    struct table table;
+    uint32_t hidden_n;        /* of the table */
+    struct account *accounts; /* teams and keys, by id */
+    struct sandbox *by_key;   /* those that a create with a key has made */
+    struct slots slots;
+    struct start *waiting; /* creates that came before ADOPT_READY, or while the keeper is away */
+    struct doomed *doomed;
+    struct kept *kept; /* that are in use, to be forgotten, or were found at the start */
+    uv_timer_t doom_timer;
+    struct ending *unrecorded; /* ends that the store has refused so far */
+    uv_timer_t record_timer;
+    struct warm *warms; /* the built-in templates */
+    bool warming;       /* one of them is being run, to be kept */
+    uv_timer_t warm_timer;
+    uv_timer_t pack_timer;
+    bool packing; /* the keeper is at it, for one of them */
+    struct pools *pools;
+    struct ahead *aheads; /* of claimed ones */
+    uint32_t making_n;    /* jails that the keeper makes for somebody who waits */
+    int64_t created_ms;   /* of the newest sandbox */
+
+    enum adoption adoption;
+    struct sandbox_position adopt_cursor;
+    uint32_t attaching_n;
+    char list_after[KEEPER_ID_BYTES];
+
+    uint64_t created, create_failed;
+    uint64_t pauses, pauses_failed, resumes, resumes_failed, snapshots;
+    uint64_t dials, dials_failed;
+    uint64_t ended[SANDBOX_REASONS];
+    struct histogram steps[SANDBOX_STEPS];
+};
+
+struct sandbox {
+    struct sandboxes *all;
+    UT_hash_handle hh;
+    UT_hash_handle hh_key; /* in by_key, while `key` is not NULL */
+    uint32_t refs;
+    enum sandbox_state state;
+    bool hidden; /* the daemon's own: no row, no event, in no list */
+    bool pooled; /* and parked, or about to be, for whoever claims it */
+    char id[ID_SANDBOX_LEN + 1];
+    char *team_id, *template_id, *template_alias, *build_id, *access_token;
+    char *fork_of; /* for its row, when it is new; NULL: none, or adopted */
+    json_t *metadata, *env_vars, *options;
+    json_t *init; /* what /init is told besides: envVars, defaultUser, defaultWorkdir */
+    int64_t started_ms, end_ms, created_ms;
+    uint32_t cpu_count, memory_mb, disk_mb;
+    char *key;                 /* of its team's, as tally.c spells it; NULL: none */
+    struct tally_part counted; /* in the sums of its accounts */
+    char *layers;              /* as struct template's: its template may change, this does not */
+    char *saved;               /* PAUSED, RESUMING: what the keeper saved of it */
+    uint64_t saved_bytes, saved_disk_bytes; /* of its memory, and of its files */
+    char *forfeit; /* why the pause that is being made keeps no memory, though it was to; or NULL */
+    bool packed;   /* the keeper was asked to compress that */
+    bool warm;     /* began as what is kept of its template, which can be made anew */
+
+    uint32_t uid_slot;
+    struct keeper_jail jail;
+    struct jail_poll *pidfd;        /* NULL: the end of the channel tells of its death */
+    struct agent_channel *channel;  /* NULL: not attached */
+    struct options_change *changes; /* that the agent is being told of */
+    struct egress_net *net;         /* NULL: not attached, or loopback alone */
+    struct ahead *ahead;            /* NULL: it was not parked, or they are used */
+    bool attaching;
+    bool attached; /* by this daemon, at some time */
+    bool broke;    /* its channel did, which says nothing of its life: it is watched by itself */
+    bool init_due; /* adopted: the daemon before may have died between the row and /init */
+    bool adopted;  /* the daemon before may have been pausing it */
+    struct dial *dials; /* those that wait for a channel */
+
+    uv_timer_t timer; /* STARTING, RESUMING, PAUSING: patience; RUNNING, PAUSED: end of life */
+    int64_t deadline_mono_ms;
+    uint32_t oom_kills;  /* as last heard of */
+    int64_t oom_told_ms; /* when the log was last told of one */
+    int64_t broke_told_ms;
+    struct start *start; /* STARTING and RESUMING only */
+    bool doom_due;       /* it was given up while the keeper was making or saving its jail */
+    uint32_t doom_slot;  /* of that jail */
+    struct save *saves;  /* the first is under way */
+    struct joiner *joiners;
+    struct sandbox_watch *watches;
+};
+
+void sandboxes_release(struct sandboxes *all);
+
+/* ---- sandbox.c ---- */
+
+struct sandbox *sandbox_new(struct sandboxes *all); /* one count, for the table; not in it yet */
+void sandbox_set_state(struct sandbox *sb, enum sandbox_state state);
+void sandbox_hold(struct sandbox *sb);
+void sandbox_release(struct sandbox *sb);
+bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row); /* false: no valid id */
+
+void sandboxes_count_end(struct sandboxes *all, const char *reason);
+bool layers_have(const char *layers, const char *layer); /* of struct template's; may be NULL */
+
+/* ---- pack.c ---- */
+
+void pack_start(struct sandboxes *all);
+
+/* ---- record.c ---- */
+
+enum sandbox_change {
+    CHANGE_CREATED,
+    CHANGE_UPDATED,
+    CHANGE_PAUSED,
+    CHANGE_RESUMED,
+    CHANGE_SNAPSHOTTED,
+    CHANGE_KILLED,
+};
+
+/* The row as it is now, and the event of what changed, as one. The change says which state the row
+ * gets. reason: why it was killed, else NULL. A NULL done: a failure is logged. */
+void sandbox_save(struct sandbox *sb, enum sandbox_change change, const char *reason,
+                  store_done *done, void *ctx);
+
+/* Records the end for good: what the store refuses is given again until it takes it. `done` (may be
+ * NULL) comes once, with what the first try said. */
+void sandbox_record_end(struct sandbox *sb, const char *reason, store_done *done, void *ctx);
+void record_free(struct sandboxes *all);
+
+/* ---- attach.c ---- */
+
+/* Moves out of fds what it can use: a network is taken once, a channel each time, a pidfd where the
+ * channel cannot be relied upon.
+ * past: enum channel_past. */
+void sandbox_take_jail(struct sandbox *sb, int past, const struct keeper_answer *answer,
+                       int fds[KEEPER_FDS_MAX]);
+void sandbox_drop_jail(struct sandbox *sb);                /* lets go of all of it */
+void sandbox_watch_jail(struct sandbox *sb, bool watched); /* for its death */
+/* Asks the kernel, for whom the loop may not have told of a death yet; and there is a channel. */
+bool sandbox_is_up(const struct sandbox *sb);
+void sandbox_attach(struct sandbox *sb);
+void sandbox_resume_dials(struct sandbox *sb);
+void sandbox_fail_dials(struct sandbox *sb, int error);
+/* It has been paused: fails those dials that may not wake it. True when some are left. */
+bool sandbox_dials_wake(struct sandbox *sb);
+
+/* ---- ahead.c ---- */
+
+void ahead_dial(struct sandbox *sb);               /* it is parked */
+int ahead_take(struct sandbox *sb, uint32_t port); /* the caller's from now on; -1: there is none */
+void ahead_drop(struct sandbox *sb);
+void ahead_expire(struct sandboxes *all); /* time has passed */
+
+/* ---- init.c ---- */
+
+/* Calls done once, with 0 or -errno and the sentence; also when the sandbox ended meanwhile. */
+void sandbox_init_agent(struct sandbox *sb,
+                        void (*done)(struct sandbox *sb, int error, const struct err *err));
+
+/* ---- plan.c ---- */
+
+/* KEEPER_CREATE or KEEPER_RESTORE of its jail, out of what it is. Takes a uid range. */
+must_check int plan_jail(struct sandbox *sb, const char *from, bool memory,
+                         struct keeper_request *req, struct err *err);
+
+/* ---- describe.c ---- */
+
+/* All but its id, also of one that was parked. */
+void sandbox_describe(struct sandbox *sb, const struct sandbox_params *params);
+
+/* ---- pool.c ---- */
+
+void pools_new(struct sandboxes *all);
+void pools_want(struct sandboxes *all); /* also what built-in templates have come since */
+void pools_close(struct sandboxes *all);
+void pools_free(struct sandboxes *all);
+void pools_figures(const struct sandboxes *all, struct sandboxes_figures *out);
+
+/* A parked jail that is as the new sandbox must be, taken out of its pool; NULL: there is none. */
+struct sandbox *pool_claim(struct sandboxes *all, const struct sandbox_params *params);
+void pool_drop(struct sandbox *sb, const char *why); /* one that is parked and of no use */
+void pool_pump(struct sandboxes *all); /* makes what lacks, unless somebody waits for the keeper */
+
+/* ---- create.c ---- */
+
+/* A jail for the pool: `done` as of sandbox_create(). Its agent knows what its template says, and
+ * is told the rest when it is claimed. */
+void sandbox_park(struct sandboxes *all, const struct template *template, sandbox_created *done,
+                  void *ctx);
+
+/* Makes the jail of one that is STARTING or RESUMING, from what was saved under a name (NULL:
+ * nothing was). `done` as of sandbox_create(); on failure it has been taken out, or is PAUSED. */
+void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sandbox_created *done,
+                 void *ctx);
+void start_mark(struct sandbox *sb, enum sandbox_step step); /* a create is through with it */
+void start_fail(struct sandbox *sb, int error, const struct err *err);
+void start_lost(struct sandbox *sb, const struct err *err); /* its jail, or its agent, is no more */
+void start_timeout(struct sandbox *sb);
+void start_drop(struct sandbox *sb); /* the daemon is going away; a jail that is there stays */
+void start_waiting(struct sandboxes *all); /* starts those that wait */
+
+/* ---- save.c ---- */
+
+struct save {
+    struct save *prev, *next; /* in sb->saves */
+    struct sandbox *sb;       /* counted */
+    char name[KEEPER_SAVED_BYTES];
+    uint32_t flags; /* enum keeper_save_flag; with STOP it is a pause */
+    bool healthy;   /* refused unless the agent answers */
+    bool silent;    /* the agent did not answer: a pause goes on without its memory */
+    bool looking;   /* the keeper looks whether it can be, before anything ends for it */
+    bool looked;
+    bool begun;
+    bool quiet; /* the agent is, and has no channel */
+    bool asked; /* the keeper saves */
+    bool lost;  /* it went away meanwhile: what came of it is not known */
+
+    /* Once; it owns the save. 0: it is saved; with STOP its jail is gone and the state is PAUSING,
+     * or PAUSED and saved is NULL: another pause came first. -errno: it runs on; -ENOENT: the
+     * sandbox was killed. */
+    void (*done)(struct save *save, int error, const struct err *err,
+                 const struct keeper_saved *saved);
+};
+
+/* Takes its place behind those under way. */
+void save_add(struct sandbox *sb, struct save *save);
+void save_next(struct sandbox *sb);    /* when the state lets it begin */
+void save_drained(struct sandbox *sb); /* nothing of the outside is left, or time is up */
+void save_check_drained(struct sandbox *sb);
+void save_found(struct sandbox *sb); /* the keeper had finished it */
+void save_abort(struct sandbox *sb, int error, const struct err *err); /* its jail is alive */
+bool save_asked(const struct sandbox *sb);                             /* the keeper is at it */
+void save_fail_all(struct sandbox *sb, int error, const struct err *err);
+
+/* ---- pause.c ---- */
+
+/* The jail is not there any more. If it was saved it is PAUSED, else it was killed. */
+void sandbox_lost(struct sandbox *sb, const char *reason);
+void pause_on_timeout(struct sandbox *sb);
+
+/* ---- resume.c ---- */
+
+/* Begins what was waiting for the pause to be over, or for nothing. */
+void resume_wanted(struct sandbox *sb);
+void resume_fail_all(struct sandbox *sb, int error, const struct err *err);
+int64_t resume_span_ms(const struct sandbox *sb); /* for how long it is wanted back */
+
+/* ---- kept.c ---- */
+
+/* The name of a pause of this execution. */
+void kept_name_pause(const struct sandbox *sb, bool memory, char out[KEEPER_SAVED_BYTES]);
+void kept_name_new(char out[KEEPER_SAVED_BYTES]);
+void kept_name_disk(char out[KEEPER_SAVED_BYTES]); /* of a snapshot without memory */
+bool kept_has_memory(const char *name);            /* of a pause */
+bool kept_is_disk(const char *name);               /* of a snapshot */
+
+/* While held it is not forgotten. */
+void kept_hold(struct sandboxes *all, const char *name);
+void kept_release(struct sandboxes *all, const char *name);
+/* Has the keeper remove it, as soon as nobody holds it and however long the keeper stays away. */
+void kept_forget(struct sandboxes *all, const char *name);
+void kept_resend(struct sandboxes *all);
+
+/* Looks for a pause of this execution; name is NULL when there is none. error: the keeper could not
+ * tell. */
+void kept_find(struct sandbox *sb, void (*done)(void *ctx, int error, const char *name), void *ctx);
+
+/* The start: reads what the keeper has, calls done; then what nobody refers to is forgotten. */
+void kept_load(struct sandboxes *all, void (*done)(struct sandboxes *all, int error));
+void kept_sweep(struct sandboxes *all);
+void kept_free(struct sandboxes *all);
+
+/* ---- warm.c ---- */
+
+/* A sandbox could not be started from that, which was kept of its template. */
+void warm_spoilt(struct sandboxes *all, const struct sandbox *sb, const char *name);
+void warm_free(struct sandboxes *all);
+
+/* ---- lifecycle.c ---- */
+
+/* Out of the table, watches called, descriptors and timer closed. What remains is the jail. Gives
+ * the table's count back. */
+void sandbox_leave(struct sandbox *sb);
+void sandbox_close(struct sandbox *sb); /* the same for one that is not in the table */
+void sandbox_died(struct sandbox *sb);
+void sandbox_arm(struct sandbox *sb); /* the timer, from end_ms */
+void sandbox_on_timer(uv_timer_t *timer);
+
+/* ---- doom.c ---- */
+
+/* Has the keeper destroy a jail, however long the keeper stays away; then frees the slot. */
+void doom(struct sandboxes *all, const char *id, const struct keeper_jail *jail, uint32_t slot);
+void doom_resend(struct sandboxes *all);
+bool doom_has(const struct sandboxes *all, const char *id);
+void doom_free(struct sandboxes *all);
+
+/* ---- adopt.c ---- */
+
+void adopt_start(struct sandboxes *all);
+void adopt_pump(struct sandboxes *all); /* an ATTACH was answered */
+
+#endif

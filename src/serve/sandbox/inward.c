@@ -1,0 +1,254 @@
+#include "serve/sandbox/inward.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "lib/base/alloc.h"
+#include "lib/base/busy.h"
+#include "lib/base/fd.h"
+
+enum { STRANGERS_MAX = 16 }; /* connections of somebody else's that are closed, for one pair */
+
+struct inward {
+    uv_poll_t poll; /* of the listener in a pair, else of `ours` */
+    uv_timer_t timer;
+    bool waits; /* the two above are in use */
+    int open;   /* handles; the last one frees */
+    int ours;
+    int listener; /* -1: no pair */
+    inward_done *done;
+    void *ctx;
+};
+
+/* ---- addresses ---- */
+
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    struct sockaddr_storage room;
+};
+
+static const struct in6_addr mapped_loopback = {
+    .s6_addr = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}};
+
+/* A socket of the second family reaches both; one of the first does where there is no other. */
+static int address_of(int socket, uint16_t port, enum inward_family family, union address *out,
+                      socklen_t *len)
+{
+    int domain = 0;
+    socklen_t domain_len = sizeof(domain);
+
+    *out = (union address){0};
+    if (getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &domain_len) < 0) {
+        return -errno;
+    }
+    if (domain == AF_INET) {
+        out->v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
+        out->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        *len = sizeof(out->v4);
+        return family == INWARD_IPV6 ? -EAFNOSUPPORT : 0;
+    }
+    out->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    out->v6.sin6_addr = family == INWARD_IPV6 ? in6addr_loopback : mapped_loopback;
+    *len = sizeof(out->v6);
+    return 0;
+}
+
+static bool is_peer_of(int accepted, int connected)
+{
+    union address a = {0}, b = {0};
+    socklen_t a_len = sizeof(a), b_len = sizeof(b);
+
+    return getpeername(accepted, &a.any, &a_len) == 0 &&
+           getsockname(connected, &b.any, &b_len) == 0 && a_len == b_len &&
+           memcmp(&a, &b, a_len) == 0;
+}
+
+/* ---- the end ---- */
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct inward *inward = handle->data;
+
+    if (--inward->open == 0) {
+        free(inward);
+    }
+}
+
+/* What it still holds is closed: nobody has used it yet, so that a close does not wait. */
+static void inward_free(struct inward *inward)
+{
+    if (inward->waits) {
+        uv_close((uv_handle_t *)&inward->poll, on_closed);
+        uv_close((uv_handle_t *)&inward->timer, on_closed);
+    }
+    fd_closep(&inward->ours);
+    fd_closep(&inward->listener);
+    if (!inward->waits) {
+        free(inward);
+    }
+}
+
+static void finish(struct inward *inward, int error, int theirs)
+{
+    inward_done *done = inward->done;
+    void *ctx = inward->ctx;
+    int ours = error < 0 ? error : move_fd(&inward->ours);
+
+    inward_free(inward);
+    done(ctx, ours, theirs);
+}
+
+void inward_cancel(struct inward *inward)
+{
+    if (inward) {
+        inward_free(inward);
+    }
+}
+
+/* ---- the steps ---- */
+
+/* 0: it is connected, or was until its peer ended it. -EINPROGRESS: not yet. */
+static int connected(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t info_len = sizeof(info), error_len = sizeof(int);
+    int error = 0;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_len) < 0 ||
+        getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &info_len) < 0) {
+        return -errno;
+    }
+    /* A service may reset what it has just accepted: whoever reads learns of it. */
+    bool was = info.tcpi_state == TCP_ESTABLISHED || info.tcpi_state == TCP_CLOSE_WAIT ||
+               error == ECONNRESET;
+    return was ? 0 : error ? -error : -EINPROGRESS;
+}
+
+/* The agent's end, or -errno; -EINPROGRESS: it has not arrived. */
+static int pair_accept(const struct inward *inward)
+{
+    for (int i = 0; i < STRANGERS_MAX; i++) {
+        scoped_fd fd = accept4(inward->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0) {
+            return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED ? -EINPROGRESS
+                                                                              : -errno;
+        }
+        if (is_peer_of(fd, inward->ours)) {
+            return move_fd(&fd);
+        }
+    }
+    return -EAGAIN;
+}
+
+/* True when it is over, and the connection with it. */
+static bool step(struct inward *inward)
+{
+    int r = inward->listener >= 0 ? pair_accept(inward) : connected(inward->ours);
+
+    if (r == -EINPROGRESS) {
+        return false;
+    }
+    finish(inward, r, inward->listener >= 0 && r >= 0 ? r : -1);
+    return true;
+}
+
+static void on_ready(uv_poll_t *poll, int status, int events)
+{
+    busy("a connection into a jail");
+    (void)status, (void)events;
+    (void)step(poll->data);
+}
+
+static void on_timeout(uv_timer_t *timer)
+{
+    finish(timer->data, -ETIMEDOUT, -1);
+}
+
+/* Loopback is quick: nearly always there is nothing to wait for. */
+static struct inward *go_on(struct inward *inward, uv_loop_t *loop)
+{
+    if (step(inward)) {
+        return NULL;
+    }
+    bool pair = inward->listener >= 0;
+    if (uv_poll_init(loop, &inward->poll, pair ? inward->listener : inward->ours) < 0 ||
+        uv_timer_init(loop, &inward->timer) < 0) {
+        abort(); /* a socket can always be polled */
+    }
+    inward->poll.data = inward->timer.data = inward;
+    inward->waits = true;
+    inward->open = 2;
+    (void)uv_poll_start(&inward->poll, pair ? UV_READABLE : UV_WRITABLE, on_ready);
+    (void)uv_timer_start(&inward->timer, on_timeout, INWARD_TIMEOUT_MS, 0);
+    return inward;
+}
+
+static struct inward *inward_new(int ours, int listener, inward_done *done, void *ctx)
+{
+    struct inward *inward = xnew(struct inward);
+
+    *inward = (struct inward){.ours = ours, .listener = listener, .done = done, .ctx = ctx};
+    return inward;
+}
+
+static int begin(int socket, uint16_t port, enum inward_family family)
+{
+    union address address;
+    socklen_t len = 0;
+    int r = address_of(socket, port, family, &address, &len);
+
+    if (r < 0 || connect(socket, &address.any, len) == 0) {
+        return r;
+    }
+    return errno == EINPROGRESS ? 0 : -errno;
+}
+
+struct inward *inward_connect(uv_loop_t *loop, int socket, uint16_t port, enum inward_family family,
+                              inward_done *done, void *ctx)
+{
+    struct inward *inward = inward_new(socket, -1, done, ctx);
+    int r = begin(socket, port, family);
+
+    if (r < 0) {
+        finish(inward, r, -1);
+        return NULL;
+    }
+    return go_on(inward, loop);
+}
+
+/* Its port, or -errno. */
+static int listen_somewhere(int socket)
+{
+    union address address;
+    socklen_t len = 0;
+    int r = address_of(socket, 0, INWARD_IPV4, &address, &len);
+
+    if (r < 0) {
+        return r;
+    }
+    if (bind(socket, &address.any, len) < 0 || listen(socket, STRANGERS_MAX) < 0 ||
+        getsockname(socket, &address.any, &len) < 0) {
+        return -errno;
+    }
+    return ntohs(address.any.sa_family == AF_INET ? address.v4.sin_port : address.v6.sin6_port);
+}
+
+struct inward *inward_pair(uv_loop_t *loop, const int sockets[2], inward_done *done, void *ctx)
+{
+    struct inward *inward = inward_new(sockets[0], sockets[1], done, ctx);
+    int port = listen_somewhere(sockets[1]);
+    int r = port < 0 ? port : begin(sockets[0], (uint16_t)port, INWARD_IPV4);
+
+    if (r < 0) {
+        finish(inward, r, -1);
+        return NULL;
+    }
+    return go_on(inward, loop);
+}

@@ -1,0 +1,223 @@
+/* lifecycle.c - the end of a sandbox: by request, by its time, or by itself. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "lib/base/alloc.h"
+#include "lib/base/busy.h"
+#include "lib/base/clock.h"
+#include "lib/base/fd.h"
+#include "serve/sandbox/internal.h"
+
+enum { DISK_FULL_SLACK_BYTES = 1024 * 1024 }; /* the last bytes below a limit are nobody's */
+
+/* ---- leaving ---- */
+
+static void on_closed(uv_handle_t *handle)
+{
+    sandbox_release(handle->data);
+}
+
+void sandbox_leave(struct sandbox *sb)
+{
+    table_remove(&sb->all->table, sb);
+    sb->all->hidden_n -= sb->hidden;
+    sandbox_close(sb);
+}
+
+void sandbox_close(struct sandbox *sb)
+{
+    struct sandbox_watch *watch = NULL;
+    struct err err;
+
+    sandbox_set_state(sb, SANDBOX_KILLING);
+    agent_channel_drain_logs(sb->channel); /* its last words */
+    while ((watch = sb->watches)) {
+        watch->told = false;
+        sandbox_watch_unset(watch);
+        watch->gone(watch);
+    }
+    sandbox_drop_jail(sb);
+    sandbox_fail_dials(sb, -ENOTCONN);
+    int error = sb->all->closed ? err_set(&err, EAGAIN, "the daemon is stopping; try again")
+                                : err_set(&err, ENOENT, "the sandbox was killed meanwhile");
+    save_fail_all(sb, error, &err);
+    resume_fail_all(sb, error, &err);
+    uv_close((uv_handle_t *)&sb->timer, on_closed);
+    sandbox_release(sb); /* the table's */
+}
+
+/* ---- kill ---- */
+
+void sandbox_kill(struct sandbox *sb, const char *reason, store_done *done, void *ctx)
+{
+    static const struct err none;
+
+    if (sb->state == SANDBOX_STARTING) {
+        struct err err;
+        (void)err_set(&err, ECANCELED, "the sandbox was killed while it started: %s", reason);
+        start_fail(sb, -EIO, &err);
+        if (done) {
+            done(ctx, 0, &none);
+        }
+        return;
+    }
+    if (sb->state == SANDBOX_RESUMING) {
+        struct err err;
+        (void)err_set(&err, ENOENT, "the sandbox was killed while it resumed: %s", reason);
+        start_fail(sb, -ENOENT, &err); /* it is PAUSED now */
+    }
+    sandbox_hold(sb);
+    bool asked = save_asked(sb), paused = sb->state == SANDBOX_PAUSED;
+    sandbox_leave(sb);
+    if (asked) { /* the keeper is at it: its answer comes first */
+        sb->doom_due = true;
+        sb->doom_slot = sb->uid_slot;
+    } else if (!paused) {
+        doom(sb->all, sb->id, &sb->jail, sb->uid_slot);
+    }
+    if (sb->saved) {
+        kept_forget(sb->all, sb->saved);
+    }
+    sandbox_record_end(sb, reason, done, ctx);
+    sandbox_release(sb);
+}
+
+/* ---- death ---- */
+
+static const char *death_reason(const struct sandbox *sb, const struct keeper_answer *answer)
+{
+    uint64_t disk_bytes = (uint64_t)sb->disk_mb << 20;
+
+    if (answer->status == 0 && answer->usage.oom_kills > 0) {
+        return SANDBOX_END_OUT_OF_MEMORY;
+    }
+    if (answer->status == 0 && answer->usage.disk_bytes + DISK_FULL_SLACK_BYTES >= disk_bytes) {
+        return SANDBOX_END_DISK_FULL;
+    }
+    return "the sandbox's first process ended";
+}
+
+static void on_last_usage(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
+{
+    struct sandbox *sb = ctx;
+
+    (void)fds;
+    if (!sb->all->closed) {
+        sandbox_record_end(sb, death_reason(sb, answer), NULL, NULL);
+        doom(sb->all, sb->id, &sb->jail, sb->uid_slot);
+    }
+    sandbox_release(sb);
+}
+
+/* The jail's cgroup knows why, so it is asked before the jail is destroyed. */
+void sandbox_died(struct sandbox *sb)
+{
+    struct keeper_request req = {.op = KEEPER_USAGE, .jail = sb->jail};
+    struct err err;
+
+    if (sb->start) {
+        (void)err_set(&err, EIO, "the sandbox's first process ended while it started");
+        start_lost(sb, &err);
+        return;
+    }
+    if (sb->adopted) { /* the keeper may have gone on with a pause that another daemon asked for */
+        sandbox_watch_jail(sb, false);
+        sandbox_lost(sb, "the sandbox's first process ended");
+        return;
+    }
+    sandbox_hold(sb);
+    sandbox_leave(sb);
+    memcpy(req.id, sb->id, sizeof(sb->id));
+    keeper_client_ask(sb->all->use.keeper, &req, on_last_usage, sb);
+}
+
+/* ---- time ---- */
+
+void sandbox_on_timer(uv_timer_t *timer)
+{
+    struct sandbox *sb = timer->data;
+
+    busy("a sandbox's timer");
+    if (sb->start) {
+        start_timeout(sb);
+        return;
+    }
+    if (sb->state == SANDBOX_PAUSING) {
+        save_drained(sb);
+        return;
+    }
+    int64_t left = sb->deadline_mono_ms - clock_mono_ms();
+    if (left > 0) { /* the loop's clock runs behind: it is read once a turn */
+        (void)uv_timer_start(timer, sandbox_on_timer, (uint64_t)left, 0);
+        return;
+    }
+    if (sb->state == SANDBOX_PAUSED) {
+        sandbox_kill(sb, SANDBOX_END_RETENTION, NULL, NULL);
+    } else if (json_is_true(json_object_get(sb->options, "autoPause"))) {
+        pause_on_timeout(sb);
+    } else {
+        sandbox_kill(sb, SANDBOX_END_TIMEOUT, NULL, NULL);
+    }
+}
+
+void sandbox_arm(struct sandbox *sb)
+{
+    int64_t retention_ms = sb->all->use.retention_ms;
+    int64_t left = sb->end_ms - clock_wall_ms();
+
+    /* A hidden one ends when its builder wants it to. */
+    if (sb->hidden || (sb->state == SANDBOX_PAUSED && retention_ms == 0)) {
+        (void)uv_timer_stop(&sb->timer);
+        return;
+    }
+    left += sb->state == SANDBOX_PAUSED ? retention_ms : 0;
+
+    left = left > 0 ? left : 0;
+    sb->deadline_mono_ms = clock_mono_ms() + left;
+    (void)uv_timer_start(&sb->timer, sandbox_on_timer, (uint64_t)left, 0);
+}
+
+struct moved_end {
+    struct sandbox *sb; /* counted */
+    int64_t old_ms, new_ms;
+    store_done *done;
+    void *ctx;
+};
+
+/* What is not on record is not so: the next daemon would not know of it. */
+static void on_end_saved(void *ctx, int error, const struct err *err)
+{
+    struct moved_end *moved = ctx;
+    struct sandbox *sb = moved->sb;
+
+    if (error < 0 && sb->state == SANDBOX_RUNNING && sb->end_ms == moved->new_ms) {
+        sb->end_ms = moved->old_ms;
+        sandbox_arm(sb);
+    }
+    moved->done(moved->ctx, error, err);
+    sandbox_release(sb);
+    free(moved);
+}
+
+void sandbox_set_end(struct sandbox *sb, int64_t end_ms, bool only_extend, store_done *done,
+                     void *ctx)
+{
+    static const struct err none;
+    struct moved_end *moved;
+
+    if (only_extend && end_ms <= sb->end_ms) {
+        done(ctx, 0, &none);
+        return;
+    }
+    moved = xnew(struct moved_end);
+    *moved = (struct moved_end){
+        .sb = sb, .old_ms = sb->end_ms, .new_ms = end_ms, .done = done, .ctx = ctx};
+    sandbox_hold(sb);
+    sb->end_ms = end_ms;
+    if (sb->state == SANDBOX_RUNNING) {
+        sandbox_arm(sb);
+    }
+    sandbox_save(sb, CHANGE_UPDATED, NULL, on_end_saved, moved);
+}

@@ -1,0 +1,380 @@
+/* save.c - a jail is saved: what pause, snapshot and fork share.
+ *
+ *      agent is quiet, its channel closed ─► (pause: streams have ended) ─► KEEPER_SAVE ─► done
+ *
+ * One at a time for each sandbox; the others wait in line. A save that fails leaves the jail
+ * running: it is attached anew, which ends the agent's quiet. When the keeper goes away in the
+ * middle nobody knows what came of it until it is back: a jail that can be attached runs on, and
+ * one that cannot was paused, if the keeper has it saved.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "lib/base/alloc.h"
+#include "lib/base/log.h"
+#include "serve/sandbox/internal.h"
+#include "wire/channel.h"
+
+static bool stops(const struct save *save)
+{
+    return save->flags & KEEPER_SAVE_STOP;
+}
+
+bool save_asked(const struct sandbox *sb)
+{
+    return sb->saves && sb->saves->asked;
+}
+
+/* ---- the end of one ---- */
+
+static void save_finish(struct sandbox *sb, int error, const struct err *err,
+                        const struct keeper_saved *saved)
+{
+    struct save *save = sb->saves;
+
+    DL_DELETE(sb->saves, save);
+    save->done(save, error, err, saved);
+    save_next(sb);
+    sandbox_release(sb);
+}
+
+/* It runs on, and so does what was held for the pause. */
+static void tell_off(struct sandbox *sb)
+{
+    struct sandbox_watch *watch = NULL, *next = NULL;
+
+    DL_FOREACH_SAFE (sb->watches, watch, next) {
+        if (watch->told) {
+            watch->told = false;
+            watch->pausing(watch, SANDBOX_PAUSE_OFF);
+        }
+    }
+}
+
+void save_abort(struct sandbox *sb, int error, const struct err *err)
+{
+    struct save *save = sb->saves;
+    struct err why = *err;
+
+    log_warn("sandbox %s: save: %s", sb->id, why.msg);
+    save->quiet = save->asked = save->lost = false;
+    if (sb->state == SANDBOX_PAUSING) {
+        sandbox_set_state(sb, SANDBOX_RUNNING);
+        sandbox_arm(sb);
+        sandbox_watch_jail(sb, true);
+        tell_off(sb);
+    }
+    if (!sb->channel) {
+        sandbox_attach(sb);
+    }
+    save_finish(sb, error, &why, NULL);
+}
+
+static void save_refuse(struct sandbox *sb, int error, const char *sentence)
+{
+    struct err err;
+
+    (void)err_set(&err, -error, "%s", sentence);
+    save_abort(sb, error, &err);
+}
+
+void save_fail_all(struct sandbox *sb, int error, const struct err *err)
+{
+    while (sb->saves) {
+        struct save *save = sb->saves;
+        DL_DELETE(sb->saves, save);
+        save->done(save, error, err, NULL);
+        sandbox_release(sb);
+    }
+}
+
+/* ---- the keeper saves ---- */
+
+struct asked {
+    struct sandbox *sb; /* counted */
+    char name[KEEPER_SAVED_BYTES];
+};
+
+static struct asked *asked_new(struct sandbox *sb)
+{
+    struct asked *asked = xnew(struct asked);
+
+    asked->sb = sb;
+    memcpy(asked->name, sb->saves->name, sizeof(asked->name));
+    sandbox_hold(sb);
+    return asked;
+}
+
+static void save_done(struct sandbox *sb, const struct keeper_saved *saved)
+{
+    static const struct err none;
+    struct save *save = sb->saves;
+
+    save->asked = save->quiet = save->lost = false;
+    if (!stops(save)) {
+        sandbox_attach(sb);
+    }
+    save_finish(sb, 0, &none, saved);
+}
+
+void save_found(struct sandbox *sb)
+{
+    const struct keeper_saved saved = {0};
+
+    save_done(sb, &saved);
+}
+
+/* The sandbox was killed while the keeper saved it. */
+static void killed_meanwhile(const struct asked *asked)
+{
+    struct sandbox *sb = asked->sb;
+
+    if (!sb->all->closed) {
+        kept_forget(sb->all, asked->name);
+        if (sb->doom_due) {
+            doom(sb->all, sb->id, &sb->jail, sb->doom_slot);
+        }
+    }
+    sb->doom_due = false;
+}
+
+static void on_saved(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
+{
+    struct asked *asked = ctx;
+    struct sandbox *sb = asked->sb;
+
+    (void)fds;
+    if (!save_asked(sb) || strcmp(sb->saves->name, asked->name) != 0) {
+        killed_meanwhile(asked);
+    } else if (answer->status == 0) {
+        save_done(sb, &answer->saved);
+    } else if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
+        sb->saves->lost = true;
+        sandbox_attach(sb); /* it may be back already; else when it is */
+    } else {
+        kept_forget(sb->all, asked->name);
+        save_abort(sb, answer->status, &answer->err);
+    }
+    sandbox_release(sb);
+    free(asked);
+}
+
+static void save_ask(struct sandbox *sb)
+{
+    struct save *save = sb->saves;
+    struct keeper_request req = {.op = KEEPER_SAVE, .jail = sb->jail};
+
+    memcpy(req.id, sb->id, sizeof(sb->id));
+    memcpy(req.save.name, save->name, sizeof(save->name));
+    req.save.flags = save->flags;
+    save->asked = true;
+    if (stops(save)) {
+        sandbox_watch_jail(sb, false); /* the keeper's answer tells */
+        (void)uv_timer_stop(&sb->timer);
+    }
+    keeper_client_ask_for(sb->all->use.keeper, sb->team_id, &req, on_saved, asked_new(sb));
+}
+
+/* ---- before it ---- */
+
+static struct sandbox_watch *unsettled_watch(const struct sandbox *sb)
+{
+    struct sandbox_watch *watch = NULL;
+
+    DL_FOREACH (sb->watches, watch) {
+        if (watch->told && !watch->settled) {
+            return watch;
+        }
+    }
+    return NULL;
+}
+
+void save_check_drained(struct sandbox *sb)
+{
+    if (sb->saves && sb->saves->quiet && !sb->saves->asked && !unsettled_watch(sb)) {
+        (void)uv_timer_start(&sb->timer, sandbox_on_timer, 0, 0);
+    }
+}
+
+void save_drained(struct sandbox *sb)
+{
+    struct sandbox_watch *watch = NULL;
+
+    if (!sb->saves || !sb->saves->quiet || sb->saves->asked) {
+        return;
+    }
+    while ((watch = unsettled_watch(sb))) { /* a client that does not read */
+        watch->settled = true;
+        watch->pausing(watch, SANDBOX_PAUSE_DUE);
+    }
+    save_ask(sb);
+}
+
+/* Memory with an agent that does not answer would bring that agent back. */
+static void go_on_without_memory(const struct sandbox *sb, struct save *save)
+{
+    if (save->flags & KEEPER_SAVE_MEMORY) {
+        save->silent = true;
+        save->flags &= ~(uint32_t)KEEPER_SAVE_MEMORY;
+        kept_name_pause(sb, false, save->name);
+        log_warn("sandbox %s: its agent does not answer; paused without its memory", sb->id);
+    }
+}
+
+static void on_quiet(void *ctx, int error)
+{
+    struct sandbox *sb = ctx;
+    struct save *save = sb->saves;
+
+    if (sb->state == SANDBOX_KILLING || !save || !save->begun) {
+        return;
+    }
+    if (error == -ETIMEDOUT && stops(save) && !save->healthy) {
+        go_on_without_memory(sb, save);
+    }
+    bool needs = save->flags & KEEPER_SAVE_MEMORY;
+    if (error < 0 && save->healthy) {
+        save_refuse(sb, -EBUSY, "the sandbox's agent does not answer; the sandbox goes on running");
+    } else if (error == -ETIMEDOUT && needs) {
+        save_refuse(sb, -ETIMEDOUT, "the sandbox's agent did not answer in time");
+    } else if (error < 0 && needs) {
+        save_refuse(sb, -EIO, "the sandbox's agent cannot be made quiet");
+    } else {
+        agent_channel_close(error < 0 ? sb->channel : NULL);
+        sb->channel = NULL;
+        save->quiet = true;
+        if (!stops(save)) {
+            save_ask(sb);
+        } else {
+            (void)uv_timer_start(&sb->timer, sandbox_on_timer, SANDBOX_DRAIN_MS, 0);
+            save_check_drained(sb);
+        }
+    }
+}
+
+static void tell_pausing(struct sandbox *sb)
+{
+    struct sandbox_watch *watch = NULL, *next = NULL;
+
+    DL_FOREACH_SAFE (sb->watches, watch, next) {
+        if (watch->told) {
+            watch->pausing(watch, SANDBOX_PAUSE_BEGINS);
+        }
+    }
+}
+
+/* Who is there when a pause begins is told of it, unless it is refused; who comes later waits. */
+static void mark_told(struct sandbox *sb)
+{
+    struct sandbox_watch *watch = NULL;
+
+    DL_FOREACH (sb->watches, watch) {
+        watch->told = watch->pausing;
+        watch->settled = false;
+    }
+}
+
+static void save_go(struct sandbox *sb)
+{
+    struct save *save = sb->saves;
+
+    save->begun = true;
+    if (stops(save)) {
+        tell_pausing(sb);
+        ahead_drop(sb);
+    }
+    agent_channel_quiet(sb->channel, stops(save) ? CHANNEL_QUIET_END : CHANNEL_QUIET_HOLD,
+                        on_quiet);
+}
+
+static void save_begin(struct sandbox *sb);
+
+/* A refusal now costs nothing: no stream has ended, no request was cut off. */
+static void on_looked(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
+{
+    struct asked *asked = ctx;
+    struct sandbox *sb = asked->sb;
+    struct save *save = sb->saves;
+
+    (void)fds;
+    if (sb->state == SANDBOX_PAUSING && save && save->looking &&
+        strcmp(save->name, asked->name) == 0) {
+        save->looking = false;
+        save->looked = true;
+        if (answer->status == -ENOTSUP) {
+            save_abort(sb, answer->status, &answer->err);
+        } else if (sb->channel) {
+            save_go(sb);
+        } else {
+            tell_off(sb);
+            sandbox_set_state(sb, SANDBOX_RUNNING);
+            save_begin(sb);
+        }
+    }
+    sandbox_release(sb);
+    free(asked);
+}
+
+static void save_look(struct sandbox *sb)
+{
+    struct save *save = sb->saves;
+    struct keeper_request req = {.op = KEEPER_SAVE, .jail = sb->jail};
+
+    memcpy(req.id, sb->id, sizeof(sb->id));
+    memcpy(req.save.name, save->name, sizeof(save->name));
+    req.save.flags = save->flags | KEEPER_SAVE_LOOK;
+    save->looking = true;
+    keeper_client_ask_for(sb->all->use.keeper, sb->team_id, &req, on_looked, asked_new(sb));
+}
+
+static void save_begin(struct sandbox *sb)
+{
+    struct save *save = sb->saves;
+
+    if (!keeper_client_connected(sb->all->use.keeper)) {
+        save_refuse(sb, -EAGAIN, "the keeper is not running; try again");
+        return;
+    }
+    if (!sb->channel) {
+        sandbox_attach(sb); /* comes back here */
+        return;
+    }
+    if (stops(save)) {
+        sandbox_set_state(sb, SANDBOX_PAUSING);
+        (void)uv_timer_stop(&sb->timer);
+        mark_told(sb);
+    }
+    if (stops(save) && save->flags & KEEPER_SAVE_MEMORY && !save->looked) {
+        save_look(sb);
+    } else {
+        save_go(sb);
+    }
+}
+
+void save_next(struct sandbox *sb)
+{
+    static const struct err none;
+    struct err err;
+
+    if (!sb->saves || sb->saves->begun || sb->state == SANDBOX_PAUSING) {
+        return;
+    }
+    if (sb->state == SANDBOX_RUNNING) {
+        save_begin(sb);
+    } else if (stops(sb->saves)) {
+        save_finish(sb, 0, &none, NULL);
+    } else {
+        (void)err_set(&err, ESTALE, "sandbox '%s' is paused", sb->id);
+        save_finish(sb, -ESTALE, &err, NULL);
+    }
+}
+
+void save_add(struct sandbox *sb, struct save *save)
+{
+    save->sb = sb;
+    sandbox_hold(sb);
+    DL_APPEND(sb->saves, save);
+    save_next(sb);
+}

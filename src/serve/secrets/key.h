@@ -1,0 +1,25 @@
+/* key.h - the daemon's own key: 32 random bytes in a file that only it can read.
+ *
+ * Whatever needs a key of its own derives one from it under a label, so that none says anything
+ * about another. Who loses the file loses the secrets, and nothing else.
+ *
+ * Blocks:   for the disk. Threads: any.
+ */
+#ifndef SECRETS_KEY_H
+#define SECRETS_KEY_H
+
+#include <stdint.h>
+
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
+
+enum { SECRET_KEY_BYTES = 32 };
+
+/* Reads the file, or makes it (0600) when there is none. One that is damaged, or that others may
+ * read, is an error: a new one in its place would make every secret unreadable. */
+must_check int key_load(const char *path, uint8_t out[SECRET_KEY_BYTES], struct err *err);
+
+void key_derive(const uint8_t key[SECRET_KEY_BYTES], const char *label,
+                uint8_t out[SECRET_KEY_BYTES]);
+
+#endif

@@ -1,0 +1,22 @@
+/* seal.h - a value as it lies on the disk: AES-256-GCM, with what it belongs to bound to it, so
+ * that one value cannot be put in another's place. Pure. */
+#ifndef SECRETS_SEAL_H
+#define SECRETS_SEAL_H
+
+#include "lib/base/buf.h"
+#include "serve/secrets/key.h"
+
+enum {
+    SEAL_VALUE_BYTES_MAX = 64 * 1024,
+    SEAL_TEXT_BYTES_MAX = (SEAL_VALUE_BYTES_MAX + 64) / 3 * 4 + 4,
+};
+
+/* Text for the store, appended with a NUL behind it. `of` says whose value it is. */
+must_check int seal(const uint8_t key[SECRET_KEY_BYTES], const char *of, struct str value,
+                    struct buf *out);
+
+/* Appends the value. -EBADMSG when it is not what seal() made with that key and `of`. */
+must_check int unseal(const uint8_t key[SECRET_KEY_BYTES], const char *of, const char *sealed,
+                      struct buf *out);
+
+#endif

@@ -1,0 +1,114 @@
+/* internal.h - between the writer (store.c), the readers (read.c), the schema and the files that
+ * know the tables.
+ *
+ * A change is a job: statements and their values, copied when it is asked for, bound and run later
+ * on the writer's thread. All statements of a job happen, or none. So the writer knows no table,
+ * and a table's file knows no thread.
+ */
+#ifndef STORE_INTERNAL_H
+#define STORE_INTERNAL_H
+
+#include <sqlite3.h>
+
+#include "lib/base/buf.h"
+#include "serve/store/store.h"
+
+enum {
+    STORE_VALUES_MAX = 40,                   /* of one job */
+    STORE_STEPS_MAX = 3,                     /* statements of one job */
+    STORE_ROW_BYTES_MAX = 4 * 1024 * 1024,   /* the texts of one job together */
+    STORE_READ_BYTES_MAX = 32 * 1024 * 1024, /* what one answer gathers */
+    STORE_BATCH_MAX = 256,                   /* jobs in one transaction */
+    STORE_STATEMENTS_MAX = 64,               /* kinds of statements: each is prepared once */
+    STORE_BUSY_MS = 5000,                    /* another process may hold the file that long */
+    STORE_PURGE_EVERY_MS = 3600000,
+};
+
+struct store_statement {
+    const char *what; /* "save sandbox": begins the sentence of a failure */
+    const char *sql;
+};
+
+struct store_value {
+    enum { STORE_NULL, STORE_TEXT, STORE_INT } kind;
+    int64_t number;  /* STORE_INT; of a text: where it begins in the job's buffer */
+    size_t text_len; /* without its NUL */
+};
+
+struct store_step {
+    const struct store_statement *statement;
+    size_t first, n; /* of the job's values */
+    int unchanged;   /* the errno of its job when it changes no row; 0: that is fine */
+};
+
+struct store_job {
+    struct store_job *prev, *next;
+    struct store_step steps[STORE_STEPS_MAX];
+    size_t steps_n;
+    struct store_value values[STORE_VALUES_MAX];
+    size_t values_n;
+    struct buf texts; /* each with a NUL behind it */
+    enum store_durability durability;
+    bool has_event; /* whoever watches events is told when it is committed */
+    store_done *done;
+    void *ctx;
+    struct err err; /* code 0: done and committed */
+};
+
+/* ---- job.c ---- */
+
+/* The statement must be static: its address is how the prepared one is found again. */
+struct store_job *store_job_new(const struct store_statement *statement);
+
+/* Another statement of the same job: the values that follow are its own. */
+void store_job_then(struct store_job *job, const struct store_statement *statement);
+
+/* The job fails with -code when this statement of it changes no row. */
+void store_job_must_change(struct store_job *job, int code);
+void store_job_text(struct store_job *job, const char *text); /* NULL: SQL's NULL */
+void store_job_int(struct store_job *job, int64_t number);
+must_check int store_job_bind(const struct store_job *job, const struct store_step *step,
+                              sqlite3_stmt *stmt); /* SQLite's code */
+void store_job_free(struct store_job *job);
+
+/* ---- store.c ---- */
+
+/* Hands the job to the writer, which owns it from here. done may be NULL. */
+void store_submit(struct store *store, struct store_job *job, enum store_durability durability,
+                  store_done *done, void *ctx);
+
+uv_loop_t *store_loop(const struct store *store);
+const char *store_path(const struct store *store);
+must_check int store_db_open(const char *path, int flags, sqlite3 **db, struct err *err);
+
+/* ---- events.c ---- */
+
+/* The rest of a job that changes a sandbox: its event, and a delivery to each webhook that wants
+ * it. */
+void store_job_event(struct store_job *job, const struct event_row *event);
+
+/* ---- read.c ---- */
+
+/* Runs the job's first statement as a query on a thread of the pool, on a connection of its own:
+ * `each` is called there for every row, then `done` on the loop. The job is owned from here. It
+ * needs the store only during this call, so it may end after the store is closed. */
+void store_read(struct store *store, struct store_job *job,
+                void (*each)(void *ctx, sqlite3_stmt *row), store_done *done, void *ctx);
+
+/* As store_read(), for a query of one text column: the rows as one JSON array. */
+void store_read_array(struct store *store, struct store_job *job, store_text *done, void *ctx);
+
+/* Runs a query on a connection of its own and calls each for every row. */
+must_check int store_query(struct store *store, const char *sql,
+                           void (*each)(void *ctx, sqlite3_stmt *row), void *ctx, struct err *err);
+
+/* A text column, or NULL. Valid until the row's callback returns. */
+const char *store_column_text(sqlite3_stmt *row, int column);
+
+/* Brings the database to the newest version (schema.c). */
+must_check int store_migrate(sqlite3 *db, const char *path, struct err *err);
+
+/* -errno for what SQLite last said on db, and a sentence: "what: SQLite's words". */
+int store_fail(sqlite3 *db, struct err *err, const char *what);
+
+#endif

@@ -1,0 +1,481 @@
+/* store.h - durable state: SQLite in WAL mode, with one thread that writes.
+ *
+ * Owns:     the database file and the writer thread.
+ * Needs:    a libuv loop for the answers. The directory must exist and be ours.
+ * Blocks:   store_open() and the store_load_* calls (start-up only); the rest never.
+ * Threads:  called on the loop's thread. Jobs run on the writer's, many to a transaction, in the
+ *           order given; `done` is called on the loop after the commit.
+ *
+ * Durable means: a `done` with 0 survives kill -9 of this process always, and power loss when the
+ * job was given STORE_SYNC. A running sandbox's row needs no sync (its jail would not survive
+ * either); keys, teams, templates and paused sandboxes do.
+ *
+ * The running daemon reads from memory (sandbox/, api/ keep their tables); the store is read back
+ * when it starts. Only what grows without end is read while it runs: events, and deliveries of
+ * webhooks; those reads run on the thread pool, beside the writer.
+ *
+ * A full disk under the store is -EDQUOT, wherever it is met.
+ */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
+#include "lib/base/histogram.h"
+
+struct store;
+
+enum store_durability {
+    STORE_LAZY,
+    STORE_SYNC,
+    STORE_SETTLE, /* it changes nothing, and what was written before it is on the disk */
+};
+
+/* Killed sandboxes, events and deliveries are remembered that long. */
+static const int64_t STORE_EVENTS_KEPT_MS = (int64_t)7 * 24 * 3600 * 1000;
+
+/* error: 0 or -errno, with a sentence in err (never NULL). A NULL `done` is fine everywhere: a
+ * failure is then logged. */
+typedef void store_done(void *ctx, int error, const struct err *err);
+
+/* As store_done, with a text that is valid during the call; NULL on failure or when there is none.
+ */
+typedef void store_text(void *ctx, int error, const struct err *err, const char *text);
+
+must_check int store_open(uv_loop_t *loop, const char *path, struct store **out, struct err *err);
+
+/* Runs what is queued, calls every `done` that is owed, then closes. Blocks for as long as that
+ * takes. So it comes before the end of whatever those calls touch; the loop must run once more
+ * afterwards, to let go of our handle. NULL is fine. */
+void store_close(struct store *store);
+
+struct store_figures {
+    uint64_t waiting;        /* jobs whose `done` has not been called */
+    uint64_t failed;         /* jobs that could not be stored, since the start */
+    struct histogram commit; /* of each transaction, from its begin to its end */
+};
+struct store_figures store_figures(struct store *store);
+
+/* ---- events (serve/store/events.c) ---- */
+
+struct event_row {
+    const char *id; /* uuid */
+    const char *team_id;
+    const char *sandbox_id;
+    const char *type; /* "sandbox.lifecycle.created" */
+    int64_t timestamp_ms;
+    const char *body; /* the whole event as JSON: what is served, signed and delivered */
+};
+
+struct event_query {
+    const char *team_id;
+    const char *sandbox_id; /* NULL: of all */
+    const char *types;      /* ",type,type,"; NULL: all */
+    int64_t since_ms;
+    int64_t offset, limit;
+    bool ascending;
+};
+
+/* One that tells of no change of its sandbox. */
+void store_event_save(struct store *store, const struct event_row *event, store_done *done,
+                      void *ctx);
+
+/* A JSON array of events. */
+void store_events_list(struct store *store, const struct event_query *query, store_text *done,
+                       void *ctx);
+
+/* The body of one; NULL when it is not kept any more. */
+void store_event_read(struct store *store, int64_t seq, store_text *done, void *ctx);
+
+/* One watcher: called on the loop after events have been committed, once for many. */
+void store_watch_events(struct store *store, void (*on_event)(void *ctx), void *ctx);
+
+/* ---- webhooks and their deliveries (serve/store/webhooks.c) ---- */
+
+struct webhook_row {
+    const char *id; /* uuid */
+    const char *team_id;
+    const char *name;
+    const char *url;
+    const char *events; /* ",type,type," */
+    const char *secret;
+    bool enabled;
+    int64_t created_ms;
+};
+
+void store_webhook_save(struct store *store, const struct webhook_row *row, store_done *done,
+                        void *ctx);
+void store_webhook_delete(struct store *store, const char *id, store_done *done, void *ctx);
+must_check int store_load_webhooks(struct store *store,
+                                   void (*each)(void *ctx, const struct webhook_row *row),
+                                   void *ctx, struct err *err);
+
+enum { DELIVERY_SANDBOX_BYTES = 32, DELIVERY_ID_BYTES = 40 };
+
+struct delivery { /* one event that one webhook is owed */
+    int64_t seq;
+    int64_t event_seq;
+    int64_t created_ms;
+    int64_t next_ms; /* wall clock: not tried before */
+    int64_t attempts;
+    char id[DELIVERY_ID_BYTES];
+    char sandbox_id[DELIVERY_SANDBOX_BYTES];
+};
+
+/* Those of a webhook that are owed, behind `after`, in order. The array is valid during the call.
+ */
+typedef void store_deliveries(void *ctx, int error, const struct err *err,
+                              const struct delivery *all, size_t n);
+void store_deliveries_pending(struct store *store, const char *webhook_id, int64_t after,
+                              size_t limit, store_deliveries *done, void *ctx);
+
+struct delivery_mark { /* what a try came to */
+    int64_t seq;
+    const char *state; /* "pending": to be tried again, "delivered", "failed" */
+    int64_t attempts, next_ms, last_ms;
+    int64_t status;    /* of HTTP; 0: there was no answer */
+    const char *error; /* NULL when delivered */
+};
+void store_delivery_mark(struct store *store, const struct delivery_mark *mark, store_done *done,
+                         void *ctx);
+
+/* A JSON array: the history of a webhook. */
+void store_deliveries_list(struct store *store, const char *webhook_id, int64_t offset,
+                           int64_t limit, bool ascending, store_text *done, void *ctx);
+
+/* ---- volumes (serve/store/volumes.c) ---- */
+
+struct volume_row {
+    const char *id; /* uuid: also its name in the pool */
+    const char *team_id;
+    const char *name;   /* one of the team's that are not removed */
+    const char *secret; /* what its tokens are signed with, hex */
+    uint32_t size_mb;
+    bool removed; /* nobody finds it; it goes when no sandbox has it any more */
+    int64_t created_ms;
+};
+
+void store_volume_save(struct store *store, const struct volume_row *row, store_done *done,
+                       void *ctx);
+void store_volume_delete(struct store *store, const char *id, store_done *done, void *ctx);
+must_check int store_load_volumes(struct store *store,
+                                  void (*each)(void *ctx, const struct volume_row *row), void *ctx,
+                                  struct err *err);
+
+/* ---- sandboxes (serve/store/sandboxes.c) ---- */
+
+struct sandbox_row {
+    const char *id;
+    const char *team_id;
+    const char *template_id;
+    const char *template_alias; /* may be NULL */
+    const char *build_id;       /* of the template; "" on rows older than events */
+    const char *fork_of;        /* the sandbox it is a copy of, when it is inserted; NULL: none */
+    const char *state;          /* "running", "paused", "killed" */
+    int64_t started_ms;         /* wall clock */
+    int64_t end_ms;             /* wall clock: when it times out, or did end */
+    int64_t created_ms;         /* never changes: what lists are ordered by */
+    const char *end_reason;     /* may be NULL: "request", "timeout", "out of memory", ... */
+    const char *access_token;   /* may be NULL */
+    const char *options_json;   /* metadata, envVars, flags, network: what create was given */
+    uint32_t cpu_count, memory_mb, disk_mb;
+    uint32_t uid_slot;
+    int32_t pid;
+    uint64_t start_ticks;
+    const char *saved;         /* paused: what the keeper saved of it; NULL otherwise */
+    uint64_t saved_bytes;      /* of its memory, on disk */
+    uint64_t saved_disk_bytes; /* of its files */
+};
+
+/* Inserts, or replaces the row of that id, together with the event that says what changed and with
+ * what webhooks are owed for it: all of it or nothing. There is no way to change a row without its
+ * event. Row and event are copied. */
+void store_sandbox_save(struct store *store, const struct sandbox_row *row,
+                        const struct event_row *event, enum store_durability durability,
+                        store_done *done, void *ctx);
+
+/* Once `done` is told 0, every row saved before survives power loss, lazy ones too: for whoever
+ * removes what a row does not refer to any more. */
+void store_settle(struct store *store, store_done *done, void *ctx);
+
+/* Every row that is not killed, oldest first. Rows are valid during the call. */
+must_check int store_load_sandboxes(struct store *store,
+                                    void (*each)(void *ctx, const struct sandbox_row *row),
+                                    void *ctx, struct err *err);
+
+/* ---- what tools gave to sandboxes (serve/store/sandbox_keys.c) ---- */
+
+/* One text for a sandbox, sealed by the daemon's key; it goes when the sandbox is killed. Forks and
+ * snapshots have those of their source, and what is made from a snapshot has the snapshot's: they
+ * are copied in the transaction that records the copy. */
+void store_sandbox_keys_save(struct store *store, const char *sandbox_id, const char *sealed,
+                             store_done *done, void *ctx);
+
+/* A JSON array of {"sealedFor", "sealed"}: of one sandbox, or of all of the team (NULL). A copy of
+ * a text names the sandbox that it was saved for. The oldest comes first. */
+void store_sandbox_keys_list(struct store *store, const char *team_id, const char *sandbox_id,
+                             store_text *done, void *ctx);
+
+/* ---- teams and keys (serve/store/teams.c) ---- */
+
+struct team_row {
+    const char *id; /* uuid */
+    const char *name;
+    int64_t created_ms;
+    const char *limits; /* JSON object of numbers by name; NULL: none */
+};
+
+struct key_row {
+    const char *id; /* uuid */
+    const char *team_id;
+    const char *name;
+    const char *hash;   /* SHA-256 of the key, hex */
+    const char *prefix; /* "e2b_"; of an access token "sk_e2b_" */
+    const char *masked; /* "e2b_ab...wxyz": what lists show */
+    const char *limits; /* as a team's */
+    int64_t created_ms;
+    int64_t last_used_ms; /* 0: never */
+};
+
+void store_team_save(struct store *store, const struct team_row *row, store_done *done, void *ctx);
+void store_key_save(struct store *store, const struct key_row *row, store_done *done, void *ctx);
+void store_key_delete(struct store *store, const char *id, store_done *done, void *ctx);
+must_check int store_load_teams(struct store *store,
+                                void (*each)(void *ctx, const struct team_row *row), void *ctx,
+                                struct err *err);
+must_check int store_load_keys(struct store *store,
+                               void (*each)(void *ctx, const struct key_row *row), void *ctx,
+                               struct err *err);
+
+/* ---- the operator's (serve/store/admin.c) ---- */
+
+struct admin_key_row {
+    const char *id; /* uuid */
+    const char *name;
+    const char *hash; /* SHA-256 of the key, hex */
+    const char *masked;
+    int64_t created_ms;
+    int64_t last_used_ms; /* 0: never */
+};
+
+void store_admin_key_save(struct store *store, const struct admin_key_row *row, store_done *done,
+                          void *ctx);
+void store_admin_key_delete(struct store *store, const char *id, store_done *done, void *ctx);
+must_check int store_load_admin_keys(struct store *store,
+                                     void (*each)(void *ctx, const struct admin_key_row *row),
+                                     void *ctx, struct err *err);
+
+/* Which key made the template, build, volume or key of that id. Makers of things that are gone are
+ * removed when the daemon starts. */
+struct maker_row {
+    const char *id;
+    const char *key_id;
+};
+void store_maker_save(struct store *store, const struct maker_row *row);
+void store_maker_delete(struct store *store, const char *id);
+must_check int store_load_makers(struct store *store,
+                                 void (*each)(void *ctx, const struct maker_row *row), void *ctx,
+                                 struct err *err);
+
+/* What a team has used within one hour, to be added to what is on record for that hour. */
+struct usage_row {
+    const char *team_id;
+    int64_t hour_ms;                          /* when the hour began, wall clock */
+    int64_t sandbox_ms, cpu_ms, memory_mb_ms; /* of sandboxes: a second of two cpus is 2000 */
+    int64_t disk_mb_ms;                       /* of all that the team has on the disk */
+    int64_t builds, build_ms;                 /* begun; and for how long they ran */
+};
+void store_usage_add(struct store *store, const struct usage_row *row, store_done *done, void *ctx);
+
+/* A JSON array of the hours from from_ms to to_ms, oldest first. */
+void store_usage_list(struct store *store, const char *team_id, int64_t from_ms, int64_t to_ms,
+                      store_text *done, void *ctx);
+
+/* ---- templates (serve/store/templates.c) ---- */
+
+struct template_row {
+    const char *id;       /* 20 of [a-z0-9] */
+    const char *alias;    /* "base"; may be NULL */
+    const char *team_id;  /* NULL: built in, for every team */
+    const char *build_id; /* uuid */
+    const char *layers;   /* names in pool/layers, topmost first, separated by ',' */
+    const char *user;     /* default user */
+    const char *workdir;  /* "": the user's home */
+    const char *env_json; /* object of strings */
+    uint32_t cpu_count, memory_mb, disk_mb;
+    int64_t created_ms;
+    bool is_public;
+    const char *start_cmd;     /* run at the start of a sandbox; NULL: none; likewise */
+    const char *ready_cmd;     /* says when the start command is up */
+    const char *start_context; /* {user, workdir, env} of both as JSON; NULL: the template's */
+    const char *saved;         /* what the keeper saved of a jail in which both have been run */
+    uint64_t saved_bytes;      /* of its memory, on disk */
+    uint64_t saved_disk_bytes; /* of a snapshot's files */
+    const char *snapshot_of;   /* a snapshot: of which sandbox; NULL: not one */
+};
+
+void store_template_save(struct store *store, const struct template_row *row, store_done *done,
+                         void *ctx);
+/* Its builds, their logs and its tags go with it. */
+void store_template_delete(struct store *store, const char *id, store_done *done, void *ctx);
+must_check int store_load_templates(struct store *store,
+                                    void (*each)(void *ctx, const struct template_row *row),
+                                    void *ctx, struct err *err);
+
+/* ---- builds of templates (serve/store/builds.c) ---- */
+
+struct build_row {
+    const char *id; /* uuid */
+    const char *template_id;
+    const char *state;  /* "waiting", "building", "ready", "error" */
+    const char *tags;   /* that it takes when it is ready, separated by ',' */
+    const char *reason; /* of an error, as JSON; else NULL */
+    int64_t created_ms, started_ms, finished_ms; /* 0: not yet */
+    uint32_t cpu_count, memory_mb, disk_mb;
+    const char *layers; /* as a template's; "": none, not yet or not any more */
+    const char *user, *workdir, *env_json;
+    const char *start_cmd, *ready_cmd, *start_context, *saved; /* as a template's */
+    uint64_t bytes;                                            /* of its own layer */
+    uint64_t saved_bytes;                                      /* as a template's */
+    const char *snapshot_of; /* it is a snapshot of that sandbox; NULL: it was built */
+};
+
+void store_build_save(struct store *store, const struct build_row *row, store_done *done,
+                      void *ctx);
+void store_build_delete(struct store *store, const char *id, store_done *done, void *ctx);
+must_check int store_load_builds(struct store *store,
+                                 void (*each)(void *ctx, const struct build_row *row), void *ctx,
+                                 struct err *err);
+
+/* A line of a build's log, as the JSON that is served. */
+void store_build_log(struct store *store, const char *build_id, int level, const char *entry);
+
+struct build_log_query {
+    const char *build_id;
+    int level; /* the least */
+    int64_t offset, limit;
+    bool backward; /* the newest first */
+};
+/* A JSON array. */
+void store_build_logs_list(struct store *store, const struct build_log_query *query,
+                           store_text *done, void *ctx);
+
+struct tag_row {
+    const char *template_id;
+    const char *tag;
+    const char *build_id;
+    int64_t created_ms;
+};
+
+void store_tag_save(struct store *store, const struct tag_row *row, store_done *done, void *ctx);
+void store_tag_delete(struct store *store, const char *template_id, const char *tag,
+                      store_done *done, void *ctx);
+must_check int store_load_tags(struct store *store,
+                               void (*each)(void *ctx, const struct tag_row *tag,
+                                            const struct build_row *build),
+                               void *ctx, struct err *err);
+
+/* A JSON array of the builds that the template's tags have named and that are ready, newest first:
+ * {"tag", "assignmentId", "buildId", "assignedMs", "buildCreatedMs", "buildFinishedMs"}. */
+void store_tag_assignments(struct store *store, const char *template_id, store_text *done,
+                           void *ctx);
+
+struct step_row {    /* what a step came to: the next build with the same steps begins there */
+    const char *key; /* the chain's hash, hex */
+    const char *team_id;
+    const char *saved; /* the keeper's name of its disk; "": the step changed no disk */
+    const char *user, *workdir, *env_json;
+    uint64_t bytes;
+    int64_t created_ms, used_ms;
+};
+
+void store_step_save(struct store *store, const struct step_row *row, store_done *done, void *ctx);
+void store_step_delete(struct store *store, const char *key, store_done *done, void *ctx);
+must_check int store_load_steps(struct store *store,
+                                void (*each)(void *ctx, const struct step_row *row), void *ctx,
+                                struct err *err);
+
+struct file_row { /* an archive that a client uploaded for a COPY */
+    const char *team_id;
+    const char *hash;   /* as the client names it */
+    const char *sha256; /* of what came: the name of the file */
+    uint64_t bytes;
+    int64_t created_ms, used_ms;
+};
+
+void store_file_save(struct store *store, const struct file_row *row, store_done *done, void *ctx);
+void store_file_delete(struct store *store, const char *team_id, const char *hash, store_done *done,
+                       void *ctx);
+must_check int store_load_files(struct store *store,
+                                void (*each)(void *ctx, const struct file_row *row), void *ctx,
+                                struct err *err);
+
+/* ---- secrets (serve/store/secrets.c) ---- */
+
+struct secret_row {
+    const char *id; /* "sec_" and a uuid */
+    const char *team_id;
+    const char *name;
+    const char *metadata; /* object of strings */
+    const char *sealed;   /* the value of that version, as serve/secrets/seal.h made it */
+    int64_t version;
+    int64_t created_ms, updated_ms;
+};
+
+/* A row with a version that is new: the older ones stay, as many as are kept. */
+void store_secret_save(struct store *store, const struct secret_row *row, store_done *done,
+                       void *ctx);
+void store_secret_delete(struct store *store, const char *id, store_done *done, void *ctx);
+must_check int store_load_secrets(struct store *store,
+                                  void (*each)(void *ctx, const struct secret_row *row), void *ctx,
+                                  struct err *err);
+
+/* ---- API shells (serve/store/shells.c) ---- */
+
+struct shell_row {
+    const char *team_id;
+    const char *name;
+    const char *definition; /* JSON */
+    const char *sealed;     /* its key, where that is no secret of the team's; else NULL */
+    int64_t created_ms, updated_ms;
+};
+
+/* In the place of the one of that name. */
+void store_shell_save(struct store *store, const struct shell_row *row, store_done *done,
+                      void *ctx);
+void store_shell_delete(struct store *store, const char *team_id, const char *name,
+                        store_done *done, void *ctx);
+must_check int store_load_shells(struct store *store,
+                                 void (*each)(void *ctx, const struct shell_row *row), void *ctx,
+                                 struct err *err);
+
+/* ---- code artifacts (serve/store/artifacts.c) ---- */
+
+struct artifact_row {
+    const char *team_id;
+    const char *path;
+    const char *content;
+    const char *language, *entrypoint, *description;
+    const char *sha256;
+    int64_t size;
+    int64_t now_ms;
+    int64_t team_max; /* no new one when the team has so many */
+    bool replace;     /* one with that path, as its next version */
+};
+
+/* -EEXIST when `replace` or `team_max` do not allow it. */
+void store_artifact_save(struct store *store, const struct artifact_row *row, store_done *done,
+                         void *ctx);
+void store_artifact_delete(struct store *store, const char *team_id, const char *path,
+                           store_done *done, void *ctx);
+
+/* A JSON array: the one with that path, whole; or, without a path, all of the team's without their
+ * content. */
+void store_artifacts_list(struct store *store, const char *team_id, const char *path,
+                          store_text *done, void *ctx);
+
+#endif

@@ -1,0 +1,66 @@
+/* internal.h - between the table of webhooks (webhooks.c) and the deliveries (deliver.c).
+ *
+ * A webhook is counted: the table holds one, its timer one until libuv has closed it, and each
+ * question to the store and each flight another. One that is `gone` is called no more; what comes
+ * back for it only gives its count back.
+ */
+#ifndef TELEMETRY_INTERNAL_H
+#define TELEMETRY_INTERNAL_H
+
+#include "serve/telemetry/lanes.h"
+#include "serve/telemetry/webhooks.h"
+
+struct flight;
+struct trial;
+
+struct webhooks {
+    struct webhooks_options use;
+    struct poster *poster; /* NULL once webhooks_free() was called */
+    struct webhook *hooks; /* oldest first; few, so a list */
+    struct trial *trials;
+    unsigned refs; /* the caller's, and one of each webhook */
+};
+
+struct own_row { /* a row, and the one piece of memory that holds its texts */
+    struct webhook_row row;
+    char *texts;
+    size_t texts_len;
+};
+
+struct webhook {
+    struct webhook *prev, *next;
+    struct webhooks *all;
+    struct own_row own;
+    unsigned refs;
+    bool gone;
+
+    /* deliver.c */
+    int64_t cursor; /* the last delivery that was read */
+    bool pulling;
+    bool more; /* there may be deliveries behind the cursor */
+    struct lanes lanes;
+    struct flight *flights;
+    size_t flights_n;
+    uv_timer_t timer;
+};
+
+void webhooks_release(struct webhooks *all);
+void webhook_hold(struct webhook *hook);
+void webhook_release(struct webhook *hook);
+
+/* The request for one try. headers and request are the caller's to keep until it is sent. */
+struct webhook_post {
+    char lines[4][128];
+    struct post_request request;
+};
+void webhook_post_make(const struct webhook *hook, const char *delivery_id, const char *body,
+                       struct webhook_post *out);
+
+/* ---- deliver.c ---- */
+
+void deliver_init(struct webhook *hook);
+void deliver_pull(struct webhook *hook);  /* the store may have more for it */
+void deliver_rouse(struct webhook *hook); /* it has changed: what waited is tried now */
+void deliver_stop(struct webhook *hook);  /* for good */
+
+#endif

@@ -1,0 +1,79 @@
+/* webhooks.h - endpoints of teams that are told of events.
+ *
+ * Owns:     the webhooks in memory, and the deliveries under way.
+ * Needs:    a loop and the store.
+ * Blocks:   webhooks_new(), which reads the store; the rest never.
+ * Threads:  the loop's.
+ *
+ * The transaction that writes an event also writes what each webhook is owed for it. So a delivery
+ * exists exactly when its event does, and this module only works off what the store holds, from
+ * wherever the last daemon stopped:
+ *
+ *   - at least once: a delivery is done when the endpoint has answered 2xx and that is on record;
+ *   - in order for each sandbox: the next one waits until the one before is on record;
+ *   - a sandbox whose delivery fails waits (WEBHOOK_RETRY_MS, doubled up to WEBHOOK_RETRY_MS_MAX,
+ *     for WEBHOOK_GIVE_UP_MS) and holds up neither another sandbox nor another webhook.
+ */
+#ifndef TELEMETRY_WEBHOOKS_H
+#define TELEMETRY_WEBHOOKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "lib/base/compiler.h"
+#include "lib/base/err.h"
+#include "serve/store/store.h"
+#include "serve/telemetry/post.h"
+
+enum {
+    WEBHOOKS_PER_TEAM_MAX = 20,
+    WEBHOOK_FLIGHTS_MAX = 8,   /* posts of one webhook at one time */
+    WEBHOOK_PULL_MAX = 128,    /* deliveries read from the store at once */
+    WEBHOOK_WINDOW_MAX = 1024, /* of one webhook in memory; the rest stays in the store */
+    WEBHOOK_RETRY_MS = 1000,
+    WEBHOOK_RETRY_MS_MAX = 10 * 60 * 1000,
+    WEBHOOK_GIVE_UP_MS = 24 * 3600 * 1000,
+};
+
+struct webhooks;
+
+struct webhooks_options {
+    uv_loop_t *loop;
+    struct store *store;
+    bool allow_local; /* endpoints on this machine's own addresses */
+};
+
+must_check int webhooks_new(const struct webhooks_options *options, struct webhooks **out,
+                            struct err *err);
+
+/* What is not delivered stays in the store. NULL is fine; the loop must run once more. */
+void webhooks_free(struct webhooks *all);
+
+/* -EINVAL with the sentence for the client when this is no URL that may be called. */
+must_check int webhooks_check_url(const struct webhooks *all, const char *url, struct err *err);
+
+/* Rows are valid until the loop runs on. */
+const struct webhook_row *webhooks_find(struct webhooks *all, const char *team_id, const char *id);
+void webhooks_each(struct webhooks *all, const char *team_id,
+                   void (*each)(void *ctx, const struct webhook_row *row), void *ctx);
+size_t webhooks_count(const struct webhooks *all, const char *team_id);
+
+/* The row is copied. A new webhook is known once it is on disk; a change holds at once, and is
+ * taken back when it cannot be stored; a deleted one is called no more from this moment. */
+void webhook_create(struct webhooks *all, const struct webhook_row *row, store_done *done,
+                    void *ctx);
+void webhook_change(struct webhooks *all, const struct webhook_row *row, store_done *done,
+                    void *ctx);
+void webhook_delete(struct webhooks *all, const char *id, store_done *done, void *ctx);
+
+/* Posts an event of its own kind once, and tells what came of it. */
+typedef void webhook_tested(void *ctx, const char *delivery_id, const struct post_result *result);
+void webhook_test(struct webhooks *all, const char *id, webhook_tested *done, void *ctx);
+
+/* "e2b-signature": unpadded base64url of sha256(secret, body). out: WEBHOOK_SIGNATURE_BYTES. */
+enum { WEBHOOK_SIGNATURE_BYTES = 48 };
+void webhook_sign(const char *secret, const char *body, char out[WEBHOOK_SIGNATURE_BYTES]);
+
+#endif

@@ -1,0 +1,662 @@
+#include "serve/template/template.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/base/text.h"
+#include "serve/template/internal.h"
+
+struct templates {
+    struct store *store;
+    struct entry *by_id;
+    struct owner *owners;
+    struct awaited *awaited;
+};
+
+static void on_template(void *ctx, const struct template_row *row)
+{
+    struct templates *all = ctx;
+    struct entry *entry = entry_from_row(row);
+
+    HASH_ADD_KEYPTR(hh, all->by_id, entry->t.id, strlen(entry->t.id), entry);
+}
+
+static void on_tag(void *ctx, const struct tag_row *row, const struct build_row *build)
+{
+    struct templates *all = ctx;
+    struct entry *entry = NULL;
+
+    HASH_FIND_STR(all->by_id, row->template_id, entry);
+    if (entry) {
+        (void)entry_tag(entry, row->tag, row->created_ms, build);
+    }
+}
+
+static void on_saved(void *ctx, int error, const struct err *err)
+{
+    (void)ctx;
+    if (error < 0) {
+        log_error("template: %s", err->msg);
+    }
+}
+
+void templates_name_team(struct templates *templates, const char *team_id, const char *name)
+{
+    struct template_name parsed;
+    struct owner *owner;
+
+    LL_FOREACH (templates->owners, owner) {
+        if (strcmp(owner->id, team_id) == 0) {
+            break;
+        }
+    }
+    if (!owner) {
+        owner = owner_new(team_id);
+        LL_PREPEND(templates->owners, owner);
+    }
+    owner->space[0] = '\0';
+    if (template_name_parse(str_of(name), &parsed) == 0 && !parsed.space[0]) {
+        (void)str_copy(owner->space, sizeof(owner->space), str_of(parsed.alias));
+    }
+}
+
+static void on_team(void *ctx, const struct team_row *row)
+{
+    templates_name_team(ctx, row->id, row->name);
+}
+
+int templates_new(struct store *store, struct templates **out, struct err *err)
+{
+    struct templates *all = xnew(struct templates);
+    int r;
+
+    all->store = store;
+    r = store_load_teams(store, on_team, all, err);
+    if (r == 0) {
+        r = store_load_templates(store, on_template, all, err);
+    }
+    if (r == 0) {
+        r = store_load_tags(store, on_tag, all, err);
+    }
+    if (r < 0) {
+        templates_free(all);
+        return err_wrap(err, "load the templates");
+    }
+    *out = all;
+    return 0;
+}
+
+void templates_free(struct templates *templates)
+{
+    struct entry *entry, *entry_next;
+    struct owner *owner, *owner_next;
+    struct awaited *awaited, *awaited_next;
+
+    if (!templates) {
+        return;
+    }
+    HASH_ITER (hh, templates->by_id, entry, entry_next) {
+        HASH_DEL(templates->by_id, entry);
+        entry_free(entry);
+    }
+    LL_FOREACH_SAFE (templates->owners, owner, owner_next) {
+        owner_free(owner);
+    }
+    LL_FOREACH_SAFE (templates->awaited, awaited, awaited_next) {
+        awaited_free(awaited);
+    }
+    free(templates);
+}
+
+/* Of one owner: NULL is the built-in ones'. */
+static struct entry *find_alias(struct templates *all, const char *team_id, const char *alias)
+{
+    struct entry *entry, *next;
+
+    HASH_ITER (hh, all->by_id, entry, next) {
+        if (text_same(entry->t.team_id, team_id) && text_same(entry->t.alias, alias)) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+static void save(struct templates *all, const struct entry *entry, store_done *done, void *ctx)
+{
+    struct template_row row = template_row(&entry->t);
+
+    store_template_save(all->store, &row, done ? done : on_saved, ctx);
+}
+
+void templates_put_builtin(struct templates *templates, const struct template_builtin *what)
+{
+    struct entry *entry = find_alias(templates, NULL, what->alias);
+
+    if (!entry) {
+        entry = entry_builtin(what->alias);
+        HASH_ADD_KEYPTR(hh, templates->by_id, entry->t.id, strlen(entry->t.id), entry);
+    }
+    if (entry_is(entry, what)) {
+        return;
+    }
+    entry_become(entry, what);
+    save(templates, entry, NULL, NULL);
+}
+
+/* ---- what was saved of it ---- */
+
+struct keeping {
+    struct templates *all;
+    char *id, *build_id, *saved;
+    uint64_t bytes;
+    store_done *done;
+    void *ctx;
+};
+
+static struct entry *find_build(struct templates *all, const char *id, const char *build_id)
+{
+    struct entry *entry = NULL;
+
+    HASH_FIND_STR(all->by_id, id, entry);
+    return entry && text_same(entry->t.build_id, build_id) ? entry : NULL;
+}
+
+static void keeping_end(struct keeping *keeping, int error, const struct err *err)
+{
+    keeping->done(keeping->ctx, error, err);
+    free(keeping->id);
+    free(keeping->build_id);
+    free(keeping->saved);
+    free(keeping);
+}
+
+/* It may have become another one meanwhile: then that is what the store has by now. */
+static void on_kept(void *ctx, int error, const struct err *err)
+{
+    struct keeping *keeping = ctx;
+    struct entry *entry = find_build(keeping->all, keeping->id, keeping->build_id);
+    struct err stale;
+
+    if (error == 0 && !entry) {
+        (void)err_set(&stale, ESTALE, "the template has become another one");
+        keeping_end(keeping, -ESTALE, &stale);
+        return;
+    }
+    if (error == 0) {
+        text_set(&entry->t.saved, keeping->saved);
+        entry->t.saved_bytes = keeping->bytes;
+    }
+    keeping_end(keeping, error, err);
+}
+
+void templates_keep(struct templates *templates, const char *id, const char *build_id,
+                    const char *saved, uint64_t bytes, store_done *done, void *ctx)
+{
+    static const struct err none;
+    struct keeping *keeping = xnew(struct keeping);
+    const struct entry *entry = find_build(templates, id, build_id);
+
+    *keeping = (struct keeping){.all = templates,
+                                .id = xstrdup(id),
+                                .build_id = xstrdup(build_id),
+                                .saved = xstrdup(saved),
+                                .bytes = bytes,
+                                .done = done,
+                                .ctx = ctx};
+    if (!entry) {
+        on_kept(keeping, 0, &none);
+        return;
+    }
+    struct template_row row = template_row(&entry->t);
+    row.saved = saved;
+    row.saved_bytes = bytes;
+    store_template_save(templates->store, &row, on_kept, keeping);
+}
+
+/* ---- not there yet ---- */
+
+void templates_await(struct templates *templates, const char *alias, const char *sentence)
+{
+    struct awaited *awaited, *next;
+
+    LL_FOREACH_SAFE (templates->awaited, awaited, next) {
+        if (strcmp(awaited->alias, alias) == 0) {
+            LL_DELETE(templates->awaited, awaited);
+            awaited_free(awaited);
+        }
+    }
+    if (sentence) {
+        awaited = awaited_new(alias, sentence);
+        LL_PREPEND(templates->awaited, awaited);
+    }
+}
+
+const char *templates_awaited(const struct templates *templates, struct str name)
+{
+    const struct awaited *awaited;
+    struct template_name parsed;
+
+    if (template_name_parse(name, &parsed) < 0 || parsed.space[0]) {
+        return NULL;
+    }
+    LL_FOREACH (templates->awaited, awaited) {
+        if (strcmp(awaited->alias, parsed.alias) == 0) {
+            return awaited->sentence;
+        }
+    }
+    return NULL;
+}
+
+/* ---- snapshots ---- */
+
+struct change {
+    struct templates *all;
+    struct entry *entry; /* to be put, or taken out and put back on failure */
+    bool removes;
+    store_done *done;
+    void *ctx;
+};
+
+static void put(struct templates *all, struct entry *entry)
+{
+    struct entry *old;
+
+    HASH_FIND_STR(all->by_id, entry->t.id, old);
+    if (old) {
+        HASH_DEL(all->by_id, old);
+        entry_free(old);
+    }
+    HASH_ADD_KEYPTR(hh, all->by_id, entry->t.id, strlen(entry->t.id), entry);
+}
+
+static void on_changed(void *ctx, int error, const struct err *err)
+{
+    struct change *change = ctx;
+
+    if ((error < 0) == change->removes) {
+        put(change->all, change->entry);
+    } else {
+        entry_free(change->entry);
+    }
+    (change->done ? change->done : on_saved)(change->ctx, error, err);
+    free(change);
+}
+
+struct build_row template_snapshot_build(const struct template *snapshot, const char *tag)
+{
+    return (struct build_row){.id = snapshot->build_id,
+                              .template_id = snapshot->id,
+                              .state = "ready",
+                              .tags = tag,
+                              .created_ms = snapshot->created_ms,
+                              .started_ms = snapshot->created_ms,
+                              .finished_ms = snapshot->created_ms,
+                              .cpu_count = snapshot->cpu_count,
+                              .memory_mb = snapshot->memory_mb,
+                              .disk_mb = snapshot->disk_mb,
+                              .layers = snapshot->layers,
+                              .user = snapshot->user,
+                              .workdir = snapshot->workdir,
+                              .env_json = snapshot->env_json,
+                              .start_cmd = snapshot->start_cmd,
+                              .ready_cmd = snapshot->ready_cmd,
+                              .start_context = snapshot->start_context,
+                              .saved = snapshot->saved,
+                              .bytes = snapshot->saved_disk_bytes,
+                              .saved_bytes = snapshot->saved_bytes,
+                              .snapshot_of = snapshot->snapshot_of};
+}
+
+struct putting {
+    struct templates *all;
+    struct entry *entry; /* what the snapshot said */
+    char tag[TEMPLATE_NAME_MAX + 1];
+    store_done *done;
+    void *ctx;
+};
+
+/* Without the snapshot itself, which only its tag names. */
+static void entry_empty(struct template *t)
+{
+    text_set(&t->build_id, "");
+    text_set(&t->layers, "");
+    text_set(&t->saved, NULL);
+    t->saved_bytes = t->saved_disk_bytes = 0;
+}
+
+static void put_tagged(struct putting *putting)
+{
+    struct template *said = &putting->entry->t;
+    struct build_row build = template_snapshot_build(said, putting->tag);
+    struct template_row row = template_row(said);
+    struct entry *entry = NULL;
+
+    HASH_FIND_STR(putting->all->by_id, said->id, entry);
+    if (!entry) {
+        entry = entry_from_row(&row);
+        entry_empty(&entry->t);
+        HASH_ADD_KEYPTR(hh, putting->all->by_id, entry->t.id, strlen(entry->t.id), entry);
+    }
+    (void)entry_tag(entry, putting->tag, said->created_ms, &build);
+}
+
+/* A template of which nothing could be tagged is none. */
+static void on_put(void *ctx, int error, const struct err *err)
+{
+    struct putting *putting = ctx;
+    const char *id = putting->entry->t.id;
+
+    if (error == 0) {
+        put_tagged(putting);
+    } else if (!templates_by_id(putting->all, id)) {
+        store_template_delete(putting->all->store, id, on_saved, NULL);
+    }
+    putting->done(putting->ctx, error, err);
+    entry_free(putting->entry);
+    free(putting);
+}
+
+/* The row of a template says what its tag `default` names. */
+static void put_row(struct templates *all, const struct template *snapshot, const char *tag)
+{
+    const struct template *old = templates_by_id(all, snapshot->id);
+    struct template_row row = template_row(snapshot);
+
+    if (strcmp(tag, TEMPLATE_TAG_DEFAULT) != 0) {
+        if (old) {
+            return;
+        }
+        row.build_id = row.layers = "";
+        row.saved = NULL;
+        row.saved_bytes = row.saved_disk_bytes = 0;
+    }
+    row.is_public = old && old->is_public;
+    store_template_save(all->store, &row, on_saved, NULL);
+}
+
+void templates_put_snapshot(struct templates *templates, const struct template *snapshot,
+                            const char *tag, store_done *done, void *ctx)
+{
+    struct putting *putting = xnew(struct putting);
+    struct template_row row = template_row(snapshot);
+    struct build_row build = template_snapshot_build(snapshot, tag);
+    const struct tag_row tagged = {.template_id = snapshot->id,
+                                   .tag = tag,
+                                   .build_id = snapshot->build_id,
+                                   .created_ms = snapshot->created_ms};
+
+    *putting = (struct putting){.all = templates,
+                                .entry = entry_from_row(&row),
+                                .done = done ? done : on_saved,
+                                .ctx = ctx};
+    (void)str_copy(putting->tag, sizeof(putting->tag), str_of(tag));
+    put_row(templates, snapshot, tag);
+    store_build_save(templates->store, &build, on_saved, NULL);
+    store_tag_save(templates->store, &tagged, on_put, putting);
+}
+
+void templates_remove(struct templates *templates, const char *id, store_done *done, void *ctx)
+{
+    struct change *change;
+    struct entry *entry = NULL;
+    struct err err;
+
+    HASH_FIND_STR(templates->by_id, id, entry);
+    if (!entry) {
+        (void)err_set(&err, ENOENT, "template '%s' not found", id);
+        (done ? done : on_saved)(ctx, -ENOENT, &err);
+        return;
+    }
+    change = xnew(struct change);
+    *change = (struct change){
+        .all = templates, .entry = entry, .removes = true, .done = done, .ctx = ctx};
+    HASH_DEL(templates->by_id, entry);
+    store_template_delete(templates->store, entry->t.id, on_changed, change);
+}
+
+const char *templates_space(const struct templates *templates, const char *team_id)
+{
+    const struct owner *owner;
+
+    LL_FOREACH (templates->owners, owner) {
+        if (text_same(owner->id, team_id)) {
+            return owner->space[0] ? owner->space : NULL;
+        }
+    }
+    return NULL;
+}
+
+const struct template *templates_own(struct templates *templates, const char *team_id,
+                                     const char *alias)
+{
+    const struct entry *entry = find_alias(templates, team_id, alias);
+
+    return entry ? &entry->t : NULL;
+}
+
+/* ---- looking up ---- */
+
+static const char *team_of_space(const struct templates *all, const char *space)
+{
+    const struct owner *owner;
+
+    LL_FOREACH (all->owners, owner) {
+        if (strcmp(owner->space, space) == 0) {
+            return owner->id;
+        }
+    }
+    return NULL;
+}
+
+static struct entry *find_named(struct templates *all, const char *team_id,
+                                const struct template_name *name)
+{
+    struct entry *entry;
+
+    if (name->space[0]) {
+        const char *owner = team_of_space(all, name->space);
+
+        return owner ? find_alias(all, owner, name->alias) : NULL;
+    }
+    HASH_FIND_STR(all->by_id, name->alias, entry);
+    if (!entry) {
+        entry = find_alias(all, team_id, name->alias); /* a team's own hides a built-in one */
+    }
+    return entry ? entry : find_alias(all, NULL, name->alias);
+}
+
+static bool may_use(const struct template *t, const char *team_id)
+{
+    return !team_id || !t->team_id || t->is_public || text_same(t->team_id, team_id);
+}
+
+void templates_spawned(struct templates *templates, const char *id, int64_t now_ms)
+{
+    struct entry *entry = NULL;
+
+    HASH_FIND_STR(templates->by_id, id, entry);
+    if (entry) {
+        entry->t.spawns++;
+        entry->t.last_spawned_ms = now_ms;
+    }
+}
+
+static const struct entry *find(struct templates *all, const char *team_id, struct str name,
+                                struct template_name *parsed, int *why)
+{
+    *why = template_name_parse(name, parsed);
+    if (*why < 0) {
+        return NULL;
+    }
+    const struct entry *entry = find_named(all, team_id, parsed);
+    if (!entry) {
+        *why = -ENOENT;
+    } else if (!may_use(&entry->t, team_id)) {
+        *why = -EACCES;
+    }
+    return *why == 0 ? entry : NULL;
+}
+
+const struct template *templates_find(struct templates *templates, const char *team_id,
+                                      struct str name, int *why)
+{
+    struct template_name parsed;
+    const struct entry *entry = find(templates, team_id, name, &parsed, why);
+
+    if (!entry) {
+        return NULL;
+    }
+    const struct tagged *tagged = entry_tagged(entry, parsed.tag);
+    if (!tagged) {
+        tagged = entry_built(entry, parsed.tag);
+    }
+    if (tagged && tagged->t.layers[0]) {
+        return &tagged->t;
+    }
+    if (strcmp(parsed.tag, TEMPLATE_TAG_DEFAULT) == 0 && entry->t.layers[0]) {
+        return &entry->t;
+    }
+    *why = -ENODATA;
+    return NULL;
+}
+
+const struct template *templates_lookup(struct templates *templates, const char *team_id,
+                                        struct str name, int *why)
+{
+    struct template_name parsed;
+    const struct entry *entry = find(templates, team_id, name, &parsed, why);
+
+    return entry ? &entry->t : NULL;
+}
+
+const struct template *templates_by_id(struct templates *templates, const char *id)
+{
+    const struct entry *entry = NULL;
+
+    HASH_FIND_STR(templates->by_id, id, entry);
+    return entry ? &entry->t : NULL;
+}
+
+const struct template *templates_tagged(struct templates *templates, const char *id,
+                                        const char *tag)
+{
+    const struct entry *entry = NULL;
+
+    HASH_FIND_STR(templates->by_id, id, entry);
+    const struct tagged *tagged = entry ? entry_tagged(entry, tag) : NULL;
+    return tagged ? &tagged->t : NULL;
+}
+
+/* ---- changing ---- */
+
+const struct template *templates_add(struct templates *templates, const char *team_id,
+                                     const char *alias, uint32_t cpu_count, uint32_t memory_mb,
+                                     uint32_t disk_mb, store_done *done, void *ctx)
+{
+    struct entry *entry = entry_new(team_id, alias, cpu_count, memory_mb, disk_mb);
+
+    HASH_ADD_KEYPTR(hh, templates->by_id, entry->t.id, strlen(entry->t.id), entry);
+    save(templates, entry, done, ctx);
+    return &entry->t;
+}
+
+static struct entry *must_find(struct templates *all, const char *id)
+{
+    struct entry *entry = NULL;
+
+    HASH_FIND_STR(all->by_id, id, entry);
+    assert(entry);
+    return entry;
+}
+
+void templates_set_public(struct templates *templates, const char *id, bool is_public,
+                          store_done *done, void *ctx)
+{
+    struct entry *entry = must_find(templates, id);
+    struct tagged *tagged = NULL;
+
+    entry->t.is_public = is_public;
+    DL_FOREACH (entry->tags, tagged) {
+        tagged->t.is_public = is_public;
+    }
+    save(templates, entry, done, ctx);
+}
+
+void templates_tag(struct templates *templates, const struct build_row *build, const char *tag,
+                   store_done *done, void *ctx)
+{
+    struct entry *entry = must_find(templates, build->template_id);
+    const struct tagged *tagged = entry_tag(entry, tag, clock_wall_ms(), build);
+    const struct tag_row row = {.template_id = entry->t.id,
+                                .tag = tagged->tag,
+                                .build_id = tagged->t.build_id,
+                                .created_ms = tagged->created_ms};
+
+    if (strcmp(tag, TEMPLATE_TAG_DEFAULT) == 0) {
+        save(templates, entry, NULL, NULL);
+    }
+    store_tag_save(templates->store, &row, done ? done : on_saved, ctx);
+}
+
+int templates_untag(struct templates *templates, const char *id, const char *tag, store_done *done,
+                    void *ctx)
+{
+    struct entry *entry = must_find(templates, id);
+    struct tagged *tagged = entry_tagged(entry, tag);
+
+    if (!tagged) {
+        return -ENODATA;
+    }
+    store_tag_delete(templates->store, id, tag, done ? done : on_saved, ctx);
+    entry_untag(entry, tagged);
+    return 0;
+}
+
+void templates_each_tag(struct templates *templates, const char *id,
+                        void (*each)(void *ctx, const char *tag, const struct template *t,
+                                     int64_t created_ms),
+                        void *ctx)
+{
+    const struct entry *entry = must_find(templates, id);
+    const struct tagged *tagged = NULL;
+
+    DL_FOREACH (entry->tags, tagged) {
+        each(ctx, tagged->tag, &tagged->t, tagged->created_ms);
+    }
+}
+
+void templates_each(struct templates *templates, const char *team_id,
+                    void (*each)(void *ctx, const struct template *t), void *ctx)
+{
+    struct entry *entry, *next;
+
+    HASH_ITER (hh, templates->by_id, entry, next) {
+        if (may_use(&entry->t, team_id)) {
+            each(ctx, &entry->t);
+        }
+    }
+}
+
+void templates_each_built(struct templates *templates,
+                          void (*each)(void *ctx, const struct template *t), void *ctx)
+{
+    struct entry *entry, *next;
+    const struct tagged *tagged = NULL;
+
+    HASH_ITER (hh, templates->by_id, entry, next) {
+        each(ctx, &entry->t);
+        DL_FOREACH (entry->tags, tagged) {
+            each(ctx, &tagged->t);
+        }
+    }
+}
+
+size_t templates_count(const struct templates *templates)
+{
+    return HASH_COUNT(templates->by_id);
+}

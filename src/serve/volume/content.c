@@ -1,0 +1,337 @@
+/* content.c - requests for a volume's content, passed to the agent of a jail that has the volume.
+ *
+ *      client ◄──┤ visit ├──► agent in the service jail
+ *
+ * A volume that somebody asks for has a desk: its service jail, who visits, who waits for the jail
+ * to start. A desk without visitors closes after a while.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "lib/base/fd.h"
+#include "lib/base/foreign.h"
+#include "lib/base/log.h"
+#include "lib/http/carry.h"
+#include "serve/sandbox/service.h"
+#include "serve/volume/internal.h"
+
+enum {
+    HEADERS_MAX = 16,
+    START_TRIES = 10, /* a keeper that was started again is back by then */
+    START_RETRY_MS = 200,
+};
+
+struct visit {
+    struct visit *prev, *next; /* in desk->visits */
+    struct desk *desk;         /* NULL: closed under it */
+    struct carry carry;
+    bool dialing; /* the channel's answer will come */
+    bool over;    /* only that answer is waited for */
+};
+
+struct desk {
+    struct entry *entry;
+    struct service *service; /* NULL: between two tries to start it */
+    int tries;
+    bool ready;
+    struct visit *visits;
+    uint32_t visits_n;
+    uv_timer_t *timer; /* to the next try, or to the end when idle; its own allocation: closing it
+                          outlives the desk */
+};
+
+/* ---- answers of our own ---- */
+
+static void fail(struct visit *visit, int status, const char *message)
+{
+    char code[8];
+
+    if (!carry_may_answer(&visit->carry)) {
+        return;
+    }
+    (void)snprintf(code, sizeof(code), "%d", status);
+    json_t *body = json_object();
+    (void)json_object_set_new(body, "code", json_string(code)); /* a text, in this API alone */
+    (void)json_object_set_new(body, "message", json_string(message));
+    char *text = json_dumps(body, JSON_COMPACT);
+    http_reply(visit->carry.ex, status, "application/json; charset=utf-8", text,
+               text ? strlen(text) : 0);
+    free(text);
+    json_decref(body);
+}
+
+/* ---- life ---- */
+
+static void desk_wait(struct desk *desk);
+
+static void visit_free(struct visit *visit)
+{
+    visit->over = true;
+    carry_fini(&visit->carry);
+    if (visit->desk) {
+        DL_DELETE(visit->desk->visits, visit);
+        visit->desk->visits_n--;
+        desk_wait(visit->desk);
+        visit->desk = NULL;
+    }
+    if (!visit->dialing) {
+        free(visit);
+    }
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+void desk_close(struct entry *entry)
+{
+    struct desk *desk = move_ptr(&entry->desk);
+    struct visit *visit = NULL, *next = NULL;
+
+    if (!desk) {
+        return;
+    }
+    uv_close((uv_handle_t *)desk->timer, on_timer_closed);
+    DL_FOREACH_SAFE (desk->visits, visit, next) {
+        DL_DELETE(desk->visits, visit);
+        visit->desk = NULL;
+        carry_fini(&visit->carry);
+        fail(visit, 503, "the volume's service ended; try again");
+        if (!visit->carry.ex) {
+            visit_free(visit);
+        }
+    }
+    entry->all->desks_n--;
+    service_free(desk->service); /* last: dials that wait are answered inside */
+    free(desk);
+}
+
+static void on_idle(uv_timer_t *timer)
+{
+    struct desk *desk = timer->data;
+
+    desk_close(desk->entry);
+}
+
+static void desk_wait(struct desk *desk)
+{
+    if (!desk->visits) {
+        (void)uv_timer_start(desk->timer, on_idle, VOLUME_SERVICE_IDLE_MS, 0);
+    }
+}
+
+/* ---- there and back ---- */
+
+static bool is_passed(struct str name)
+{
+    static const char *const names[] = {
+        "content-type", "content-encoding", "content-range", "accept-ranges",
+        "etag",         "last-modified",    "vary"};
+
+    for (size_t i = 0; i < countof(names); i++) {
+        if (str_ieq(name, str_of(names[i]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
+                        int64_t content_length)
+{
+    struct visit *visit = ctx;
+    struct http_header passed[HEADERS_MAX];
+    size_t passed_n = 0;
+
+    for (size_t i = 0; i < n && passed_n < HEADERS_MAX; i++) {
+        if (is_passed(headers[i].name)) {
+            passed[passed_n++] = headers[i];
+        }
+    }
+    carry_respond(&visit->carry, status, passed, passed_n, content_length);
+}
+
+static void on_upstream_end(void *ctx, struct upstream *up, int error)
+{
+    struct visit *visit = ctx;
+
+    upstream_close(up);
+    if (error < 0) {
+        fail(visit, 502, "the volume's service gave no answer");
+    }
+}
+
+static void on_over(void *ctx)
+{
+    visit_free(ctx);
+}
+
+static const struct carry_events carry_events = {
+    .on_response = on_response, .on_upstream_end = on_upstream_end, .on_over = on_over};
+
+static void send_head(struct visit *visit, struct upstream *up)
+{
+    static const char *const names[] = {"content-type", "content-encoding", "range",
+                                        "accept-encoding"};
+    const struct http_request *req = http_request(visit->carry.ex);
+    struct http_header headers[HEADERS_MAX] = {{STR("host"), STR("localhost")}};
+    size_t n = 1;
+
+    for (size_t i = 0; i < countof(names); i++) {
+        struct str value = http_header_get(req, names[i]);
+        if (value.at) {
+            headers[n++] = (struct http_header){str_of(names[i]), value};
+        }
+    }
+    if (carry_send(&visit->carry, up, headers, n) < 0) {
+        upstream_close(up);
+        fail(visit, 400, "the request's path is too long");
+    }
+}
+
+static void on_dialed(void *ctx, int fd_or_error)
+{
+    struct visit *visit = ctx;
+    struct upstream *up = NULL;
+    struct err err;
+
+    visit->dialing = false;
+    if (visit->over || !visit->desk) {
+        foreign_closep(&fd_or_error);
+        if (visit->over) {
+            visit_free(visit);
+        }
+    } else if (fd_or_error < 0 ||
+               upstream_new(visit->desk->entry->all->use.loop, fd_or_error, &up, &err) < 0) {
+        fail(visit, 503, "the volume's service cannot be reached; try again");
+    } else {
+        send_head(visit, up);
+    }
+}
+
+static void visit_dial(struct visit *visit)
+{
+    visit->dialing = true;
+    service_dial(visit->desk->service, on_dialed, visit);
+}
+
+/* ---- desks ---- */
+
+static void on_retry(uv_timer_t *timer);
+
+static void on_ready(void *ctx, int error, const struct err *err)
+{
+    struct desk *desk = ctx;
+    struct visit *visit = NULL, *next = NULL;
+
+    if ((error == -ENOTCONN || error == -ECONNRESET) && ++desk->tries < START_TRIES) {
+        service_free(move_ptr(&desk->service));
+        (void)uv_timer_start(desk->timer, on_retry, START_RETRY_MS, 0);
+        return;
+    }
+    if (error < 0) {
+        log_warn("volume %s: its service did not start: %s", desk->entry->volume.id, err->msg);
+        desk_close(desk->entry);
+        return;
+    }
+    desk->ready = true;
+    DL_FOREACH_SAFE (desk->visits, visit, next) {
+        visit_dial(visit);
+    }
+}
+
+static void on_gone(void *ctx)
+{
+    struct desk *desk = ctx;
+
+    desk_close(desk->entry);
+}
+
+static const struct service_handler service_handler = {.ready = on_ready, .gone = on_gone};
+
+static void on_retry(uv_timer_t *timer)
+{
+    struct desk *desk = timer->data;
+    struct err err;
+
+    if (service_new(desk->entry->all->use.sandboxes, desk->entry->volume.id, &service_handler, desk,
+                    &desk->service, &err) < 0) {
+        desk_close(desk->entry);
+    }
+}
+
+static struct desk *desk_open(struct entry *entry, struct err *err)
+{
+    struct volumes *volumes = entry->all;
+
+    if (volumes->desks_n == VOLUME_SERVICES_MAX) {
+        (void)err_set(err, EAGAIN, "the content of %d volumes is in use, try again later",
+                      VOLUME_SERVICES_MAX);
+        return NULL;
+    }
+    struct desk *desk = xnew(struct desk);
+    desk->entry = entry;
+    if (service_new(volumes->use.sandboxes, entry->volume.id, &service_handler, desk,
+                    &desk->service, err) < 0) {
+        free(desk);
+        return NULL;
+    }
+    desk->timer = xnew(uv_timer_t);
+    if (uv_timer_init(volumes->use.loop, desk->timer) < 0) {
+        abort();
+    }
+    desk->timer->data = desk;
+    volumes->desks_n++;
+    entry->desk = desk;
+    return desk;
+}
+
+void volume_content(struct volumes *volumes, const struct volume *volume, struct http_exchange *ex)
+{
+    struct entry *entry = entry_known(volumes, volume->id);
+    struct visit *visit = xnew(struct visit);
+    struct err err = {0};
+
+    carry_accept(&visit->carry, ex, &carry_events, visit);
+    struct desk *desk = entry->desk ? entry->desk : desk_open(entry, &err);
+    if (!desk) {
+        fail(visit, 503, err.msg);
+        return;
+    }
+    if (desk->visits_n == VOLUME_REQUESTS_MAX) {
+        fail(visit, 429, "too many requests to this volume are under way");
+        return;
+    }
+    visit->desk = desk;
+    DL_APPEND(desk->visits, visit);
+    desk->visits_n++;
+    if (desk->service) {
+        (void)uv_timer_stop(desk->timer);
+    }
+    if (desk->ready) {
+        visit_dial(visit);
+    }
+}
+
+const struct volume *volumes_admit(const struct volumes *volumes, struct str id, struct str token,
+                                   struct err *err)
+{
+    char text[ID_UUID_LEN + 1] = "";
+    const struct entry *entry = str_copy(text, sizeof(text), id) ? entry_of(volumes, text) : NULL;
+
+    /* One that does not exist has no token: the answers are the same. */
+    if (!entry || entry->removed) {
+        (void)err_set(err, EACCES, "the volume token is not valid for this volume");
+        return NULL;
+    }
+    return volume_token_check(&entry->volume, token, clock_wall_ms() / 1000, err) < 0
+               ? NULL
+               : &entry->volume;
+}

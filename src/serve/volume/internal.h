@@ -1,0 +1,52 @@
+/* internal.h - what the files of volume/ share. */
+#ifndef VOLUME_INTERNAL_H
+#define VOLUME_INTERNAL_H
+
+#include <assert.h>
+
+#include "lib/base/table.h"
+#include "serve/volume/volume.h"
+
+struct desk; /* content.c: the service jail of one volume and who waits for it */
+
+struct entry {
+    struct volume volume; /* first */
+    struct volumes *all;
+    UT_hash_handle hh; /* by id */
+    struct desk *desk; /* NULL: nobody asks for its content */
+    bool removed;      /* not there yet, or not any more */
+    bool asked;        /* the keeper has been asked to remove it */
+};
+
+struct volumes {
+    struct volumes_options use;
+    struct entry *entries;
+    uv_timer_t reaper;
+    uint32_t desks_n;
+    uint32_t refs; /* questions under way, and the owner */
+    bool closed;
+};
+
+void volumes_release(struct volumes *volumes);
+
+static inline struct entry *entry_of(const struct volumes *volumes, const char *id)
+{
+    struct entry *entry = NULL;
+
+    HASH_FIND_STR(volumes->entries, id, entry);
+    return entry;
+}
+
+/* Of one that must be there: the caller has found it, or its making or removal is under way. */
+static inline struct entry *entry_known(const struct volumes *volumes, const char *id)
+{
+    struct entry *entry = entry_of(volumes, id);
+
+    assert(entry);
+    return entry;
+}
+
+/* The jail of the volume ends, and who waits for it is told. */
+void desk_close(struct entry *entry);
+
+#endif
