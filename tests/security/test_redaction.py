@@ -27,7 +27,7 @@ def pull(tmp_path, registry):
     """What the daemon's own code for images says of a pull with credentials."""
     for name in ("state", "saved"):
         (tmp_path / name).mkdir(exist_ok=True)
-    command = [BUILD / "tests" / "system" / "image-pull", BUILD / "src" / "agent" / "atoll-agent", tmp_path / "state",
+    command = [BUILD / "tests" / "system" / "image-pull", BUILD / "src" / "inside" / "agent" / "atoll-agent", tmp_path / "state",
                tmp_path / "saved", f"{registry.host}/a", "plain=1", "user=me", f"password={PASSWORD}"]
     return subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
 

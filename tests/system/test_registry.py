@@ -13,7 +13,7 @@ from daemon import PROGRAM
 from oci import Image, Impostor, Registry, digest, entry, layer, tar
 
 PULL = Path(PROGRAM).parent / "tests" / "system" / "image-pull"
-AGENT = Path(PROGRAM).parent / "src" / "agent" / "atoll-agent"
+AGENT = Path(PROGRAM).parent / "src" / "inside" / "agent" / "atoll-agent"
 LIMIT_S = 120
 
 TWO_LAYERS = Image(
