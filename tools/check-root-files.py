@@ -12,7 +12,7 @@ import sys
 ROOTS = ["src/keeper", "src/inside/stow"]
 PAGE = "docs/internals/keeper-files.md"
 
-# Calls that take a name, of the C library and of the kernel.
+# Calls that take a name, of the C library, of the kernel and of lib/base.
 CALLS = """
     open openat openat2 creat fopen freopen opendir scandir nftw
     stat lstat fstatat statx statfs statvfs access faccessat eaccess readlink readlinkat realpath
@@ -20,6 +20,7 @@ CALLS = """
     mkdir mkdirat mknod mknodat mkfifo mkfifoat chmod fchmodat chown lchown fchownat utimensat
     getxattr lgetxattr setxattr lsetxattr listxattr name_to_handle_at
     mount umount2 open_tree move_mount chdir chroot execv execve execl execvp posix_spawnp
+    small_file_read small_file_number
 """.split()
 NUMBERED = "openat2 openat open pivot_root execveat".split()  # by syscall(SYS_...)
 CALL = re.compile(r"(?<![\w.>\"])(?:(%s)\(|SYS_(%s)\b)" % ("|".join(CALLS), "|".join(NUMBERED)))

@@ -1,6 +1,7 @@
-/* buf, str, clock, encode, id, err: the pieces everything else is made of. */
+/* buf, str, clock, encode, id, err, small_file, pid_wait: the pieces everything else is made of. */
 #include <ctype.h>
 #include <errno.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -11,6 +12,9 @@
 #include "lib/base/id.h"
 #include "lib/base/json_text.h"
 #include "lib/base/log.h"
+#include "lib/base/pid_wait.h"
+#include "lib/base/small_file.h"
+#include "tmpdir.h"
 
 static void a_buffer_never_passes_its_maximum(void)
 {
@@ -198,6 +202,53 @@ static void a_long_error_is_cut_with_dots(void)
     CHECK_INT(err_sys(&err, "open %s", "f"), -ENOENT);
     CHECK_INT(err_wrap(&err, "start %s", "s"), -ENOENT);
     CHECK_STR(err.msg, "start s: open f: No such file or directory");
+    CHECK_INT(err_code(&err, EBUSY, "remove %s", "f"), -EBUSY);
+    CHECK_STR(err.msg, "remove f: Device or resource busy");
+}
+
+static void a_small_file_is_read_whole_or_cut(void)
+{
+    scoped_tmpdir dir = tmpdir_make();
+    scoped_buf(exact, 5);
+    scoped_buf(less, 4);
+    char text[8];
+    int fd = openat(dir.fd, "file", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+    CHECK_INT(write(fd, "12345", 5), 5);
+    CHECK_INT(small_file_read(dir.fd, "file", text, sizeof(text)), 5);
+    CHECK_STR(text, "12345");
+    CHECK_INT(small_file_read(dir.fd, "file", text, 4), 3);
+    CHECK_STR(text, "123");
+    CHECK_INT((long long)small_file_number(dir.fd, "file"), 12345);
+    CHECK_INT(small_file_read(dir.fd, "none", text, sizeof(text)), -ENOENT);
+    CHECK_STR(text, "");
+    CHECK_INT(symlinkat("file", dir.fd, "link"), 0);
+    CHECK_INT(small_file_read(dir.fd, "link", text, sizeof(text)), -ELOOP);
+    CHECK_INT(lseek(fd, 0, SEEK_SET), 0);
+    CHECK_INT(small_file_append(fd, &exact), 0);
+    CHECK(str_eq(buf_str(&exact), STR("12345")));
+    CHECK_INT(lseek(fd, 0, SEEK_SET), 0);
+    CHECK_INT(small_file_append(fd, &less), -ENOBUFS);
+    (void)close(fd);
+}
+
+static void the_end_of_a_child_is_waited_for(void)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        _exit(3);
+    }
+    CHECK_INT(pid_wait(pid, &status), 0);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+    CHECK_INT(pid_wait(pid, &status), -ECHILD);
+    CHECK(!pid_wait_success(pid));
+    pid = fork();
+    if (pid == 0) {
+        _exit(0);
+    }
+    CHECK(pid_wait_success(pid));
 }
 
 static void json_is_weighed_before_it_is_parsed(void)
@@ -293,6 +344,8 @@ int main(void)
         {"hashes are the published ones", hashes_are_the_published_ones},
         {"ids have their shape and differ", ids_have_their_shape_and_differ},
         {"a long error is cut with dots", a_long_error_is_cut_with_dots},
+        {"a small file is read whole or cut", a_small_file_is_read_whole_or_cut},
+        {"the end of a child is waited for", the_end_of_a_child_is_waited_for},
     };
     return check_run(tests, countof(tests));
 }

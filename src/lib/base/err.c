@@ -30,19 +30,35 @@ int err_set(struct err *err, int code, const char *fmt, ...)
     return -code;
 }
 
-int err_sys(struct err *err, const char *fmt, ...)
+static int printf_like(3, 0) describe(struct err *err, int code, const char *fmt, va_list ap)
 {
-    int code = errno;
     char msg[sizeof(err->msg) - 64]; /* leaves room for the longest errno description */
-    va_list ap;
 
-    va_start(ap, fmt);
     format_msg(msg, sizeof(msg), fmt, ap);
-    va_end(ap);
-
     /* strerrordesc_np() neither allocates nor translates: usable in a freshly cloned child. */
     const char *why = strerrordesc_np(code);
     return err_set(err, code, "%s: %s", msg, why ? why : "unknown error");
+}
+
+int err_sys(struct err *err, const char *fmt, ...)
+{
+    int code = errno;
+    va_list ap;
+
+    va_start(ap, fmt);
+    int r = describe(err, code, fmt, ap);
+    va_end(ap);
+    return r;
+}
+
+int err_code(struct err *err, int code, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    int r = describe(err, code, fmt, ap);
+    va_end(ap);
+    return r;
 }
 
 int err_wrap(struct err *err, const char *fmt, ...)

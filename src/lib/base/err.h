@@ -23,6 +23,10 @@ int err_set(struct err *err, int code, const char *fmt, ...) printf_like(3, 4);
 /* As err_set(), with errno as the code and its description after the message. */
 int err_sys(struct err *err, const char *fmt, ...) printf_like(2, 3);
 
+/* As err_sys(), with `code` in place of errno: for a callee that returned -code without a sentence.
+ */
+int err_code(struct err *err, int code, const char *fmt, ...) printf_like(3, 4);
+
 /* Puts context before a message that a callee left: "start sandbox x: " + "mount /proc: ...". */
 int err_wrap(struct err *err, const char *fmt, ...) printf_like(2, 3);
 
