@@ -16,6 +16,8 @@
 #include "lib/base/alloc.h"
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
+#include "lib/base/pid_wait.h"
+#include "lib/base/small_file.h"
 #include "lib/base/str.h"
 
 enum {
@@ -90,7 +92,7 @@ bool context_ignores(struct str lines, const char *path)
 int context_open(const char *dir, struct context **out, struct err *err)
 {
     struct context *context = xnew(struct context);
-    char path[PATH_BYTES], *at = NULL;
+    char path[PATH_BYTES];
     struct stat st;
 
     if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode)) {
@@ -101,9 +103,8 @@ int context_open(const char *dir, struct context **out, struct err *err)
     buf_init(&context->ignore, IGNORE_BYTES_MAX);
     (void)snprintf(path, sizeof(path), "%s/.dockerignore", dir);
     scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && buf_reserve(&context->ignore, IGNORE_BYTES_MAX, &at) == 0) {
-        ssize_t n = read(fd, at, IGNORE_BYTES_MAX);
-        buf_commit(&context->ignore, n > 0 ? (size_t)n : 0);
+    if (fd >= 0) {
+        (void)!small_file_append(fd, &context->ignore); /* one that is too long is cut */
     }
     *out = context;
     return 0;
@@ -263,7 +264,6 @@ static int temporary_open(struct err *err)
 
 static int tar_run(const struct listing *list, int out, struct err *err)
 {
-    int status = -1;
     scoped_fd names = temporary_open(err);
 
     if (names < 0) {
@@ -277,7 +277,7 @@ static int tar_run(const struct listing *list, int out, struct err *err)
     if (pid == 0) {
         become_tar(list->context->dir, names, out);
     }
-    if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0) {
+    if (pid < 0 || !pid_wait_success(pid)) {
         return err_set(err, EIO, "tar could not pack the files");
     }
     return 0;

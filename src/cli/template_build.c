@@ -13,6 +13,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/clock.h"
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -114,18 +115,14 @@ static int file_parse(const struct plan *plan, struct dockerfile *out, struct er
 {
     scoped_fd fd = open(plan->file, O_RDONLY | O_CLOEXEC);
     scoped_buf(text, DOCKERFILE_BYTES_MAX + 1);
-    char *at = NULL;
     const json_t *note;
     size_t i;
 
-    ssize_t n = fd < 0 || buf_reserve(&text, DOCKERFILE_BYTES_MAX + 1, &at) < 0
-                    ? -1
-                    : read(fd, at, DOCKERFILE_BYTES_MAX + 1);
-    if (n < 0) {
-        return err_sys(err, "read %s", plan->file);
+    int r = fd < 0 ? -errno : small_file_append(fd, &text);
+    if (r < 0 && r != -ENOBUFS) { /* the parser refuses one that is too long */
+        return err_code(err, -r, "read %s", plan->file);
     }
-    buf_commit(&text, (size_t)n);
-    int r = dockerfile_parse(buf_str(&text), plan->args, out, err);
+    r = dockerfile_parse(buf_str(&text), plan->args, out, err);
     if (r < 0) {
         return err_wrap(err, "%s", plan->file);
     }

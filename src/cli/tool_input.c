@@ -7,27 +7,13 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 #include "lib/base/utf8.h"
 #include "tools/tool.h"
 
-enum { NAME_BYTES = 128, READ_BYTES = 64 * 1024 };
+enum { NAME_BYTES = 128 };
 
 /* ---- files ---- */
-
-static int fd_read(int fd, struct buf *out)
-{
-    char *at;
-    ssize_t n;
-
-    do {
-        if (buf_reserve(out, READ_BYTES, &at) < 0) {
-            return -EMSGSIZE;
-        }
-        n = read(fd, at, READ_BYTES);
-        buf_commit(out, n > 0 ? (size_t)n : 0);
-    } while (n > 0);
-    return n < 0 ? -errno : 0;
-}
 
 /* "-" is stdin. */
 static int file_read(const char *path, struct buf *out, struct err *err)
@@ -42,8 +28,8 @@ static int file_read(const char *path, struct buf *out, struct err *err)
     if (fd < 0) {
         return err_sys(err, "open %s", path);
     }
-    int r = fd_read(fd, out);
-    return r < 0 ? err_set(err, -r, "read %s: %s", path, strerror(-r)) : 0;
+    int r = small_file_append(fd, out);
+    return r < 0 ? err_code(err, r == -ENOBUFS ? EMSGSIZE : -r, "read %s", path) : 0;
 }
 
 /* ---- values ---- */

@@ -35,6 +35,8 @@
 #include "keeper/jail/userns.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
+#include "lib/base/pid_wait.h"
+#include "lib/base/small_file.h"
 #include "lib/base/str.h"
 
 enum {
@@ -65,14 +67,8 @@ static enum probe_verdict printf_like(3, 4)
 static char *text_read(const char *path)
 {
     char *text = xcalloc(1, PROC_TEXT_BYTES);
-    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    size_t len = 0;
-    ssize_t n = 1;
 
-    while (fd >= 0 && n > 0 && len < PROC_TEXT_BYTES - 1) {
-        n = read(fd, text + len, PROC_TEXT_BYTES - 1 - len);
-        len += n > 0 ? (size_t)n : 0;
-    }
+    (void)small_file_read(AT_FDCWD, path, text, PROC_TEXT_BYTES);
     return text;
 }
 
@@ -228,7 +224,6 @@ static enum probe_verdict probe_seccomp(const struct probe *probe, struct probe_
 static int proc_mount_child(void)
 {
     struct err err;
-    int status = -1;
     struct clone_args args = {
         .flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS,
         .exit_signal = SIGCHLD,
@@ -238,29 +233,20 @@ static int proc_mount_child(void)
     if (pid == 0) {
         _exit(mounts_new("proc", NULL, 0, &err) < 0 ? 1 : 0);
     }
-    if (pid > 0) {
-        while (waitpid((pid_t)pid, &status, 0) < 0 && errno == EINTR) {
-        }
-    }
-    return status;
+    return pid > 0 && pid_wait_success((pid_t)pid) ? 0 : -1;
 }
 
 /* The same with a network namespace: 0 when it could be given a jail's network. */
 static int network_child(const struct network *network)
 {
     struct err err;
-    int status = -1;
     struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_NEWNET, .exit_signal = SIGCHLD};
     long pid = syscall(SYS_clone3, &args, sizeof(args));
 
     if (pid == 0) {
         _exit(network_loopback(&err) < 0 || network_open(network, &err) < 0 ? 1 : 0);
     }
-    if (pid > 0) {
-        while (waitpid((pid_t)pid, &status, 0) < 0 && errno == EINTR) {
-        }
-    }
-    return status;
+    return pid > 0 && pid_wait_success((pid_t)pid) ? 0 : -1;
 }
 
 static enum probe_verdict probe_network(const struct probe *probe, struct probe_result *out)

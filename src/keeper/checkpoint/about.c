@@ -15,6 +15,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
+#include "lib/base/small_file.h"
 #include "lib/base/str.h"
 #include "wire/channel.h"
 
@@ -53,12 +54,11 @@ static bool word_in(struct str words, const char *word)
 static void cpu_read(char *out, size_t size)
 {
     char *text = xcalloc(1, CPUINFO_BYTES);
-    scoped_fd fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, CPUINFO_BYTES - 1);
-    char *line = n > 0 ? strstr(text, "\nflags") : NULL;
     size_t len = 0;
 
-    line = line || n <= 0 ? line : strstr(text, "\nFeatures");
+    (void)small_file_read(AT_FDCWD, "/proc/cpuinfo", text, CPUINFO_BYTES);
+    char *line = strstr(text, "\nflags");
+    line = line ? line : strstr(text, "\nFeatures");
     line = line ? strchr(line, ':') : NULL;
     out[0] = '\0';
     if (line) {
@@ -152,13 +152,10 @@ static int fit_check(const struct about *about, const struct criu_program *criu,
 int about_read(int memory_fd, const struct criu_program *criu, struct about *out, struct err *err)
 {
     char text[TEXT_BYTES], number[16];
-    scoped_fd fd = openat(memory_fd, ABOUT_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 
-    if (n < 0) {
+    if (small_file_read(memory_fd, ABOUT_FILE, text, sizeof(text)) < 0) {
         return err_sys(err, "read what the images are");
     }
-    text[n] = '\0';
     field_read(text, "id", out->id, sizeof(out->id));
     field_read(text, "machine", out->machine, sizeof(out->machine));
     field_read(text, "release", out->release, sizeof(out->release));

@@ -20,6 +20,7 @@
 #include "keeper/checkpoint/traced.h"
 #include "lib/base/compiler.h"
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 
 #ifndef NT_ARM_SYSTEM_CALL
 #define NT_ARM_SYSTEM_CALL 0x404
@@ -205,12 +206,9 @@ int become(pid_t pid, uid_t uid, struct err *err)
     int r = process_become(pid, uid, true, err);
 
     (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
-    scoped_fd fd = r < 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (r == 0 && n < 0) {
+    if (r == 0 && small_file_read(AT_FDCWD, path, text, sizeof(text)) < 0) {
         return err_sys(err, "read %s", path);
     }
-    text[n > 0 ? n : 0] = '\0';
     for (char *at = text, *end = NULL; r == 0; at = end) {
         pid_t child = (pid_t)strtol(at, &end, 10);
         if (end == at) {

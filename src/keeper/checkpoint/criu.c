@@ -18,6 +18,8 @@
 
 #include "criu.pb-c.h"
 #include "lib/base/fd.h"
+#include "lib/base/pid_wait.h"
+#include "lib/base/small_file.h"
 
 enum {
     MESSAGE_BYTES = 64 * 1024,
@@ -58,15 +60,6 @@ static _Noreturn void program_exec(const struct criu_program *program, char *ver
     _exit(127);
 }
 
-static int status_wait(pid_t pid)
-{
-    int status = 0;
-
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
 /* Of "Version: 4.2.1\n..."; 0 when it says no such thing. */
 static int version_read(const char *text)
 {
@@ -90,7 +83,7 @@ static int version_read(const char *text)
 static int version_ask(const struct criu_program *program)
 {
     int pair[2];
-    char text[256] = "";
+    char text[256];
 
     if (pipe2(pair, O_CLOEXEC) < 0) {
         return 0;
@@ -103,9 +96,8 @@ static int version_ask(const struct criu_program *program)
         program_exec(program, (char[]){"--version"}, NULL);
     }
     fd_closep(&to);
-    ssize_t n = read(from, text, sizeof(text) - 1);
-    text[n > 0 ? n : 0] = '\0';
-    return pid > 0 && status_wait(pid) == 0 ? version_read(text) : 0;
+    (void)small_file_read_fd(from, text, sizeof(text));
+    return pid > 0 && pid_wait_success(pid) ? version_read(text) : 0;
 }
 
 /* An unpacked CRIU brings the libraries that the system is too old for, and its own glibc with the
@@ -153,9 +145,7 @@ bool criu_is_hindered(pid_t pid)
     char path[64], text[STATUS_BYTES];
 
     (void)snprintf(path, sizeof(path), "/proc/%d/status", pid ? pid : getpid());
-    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    text[n > 0 ? n : 0] = '\0';
+    (void)small_file_read(AT_FDCWD, path, text, sizeof(text));
     const char *mode = strstr(text, "\nSeccomp:\t");
     return mode && mode[sizeof("\nSeccomp:\t") - 1] != '0';
 }
@@ -353,7 +343,7 @@ void criu_stop(struct criu *criu)
     if (criu->socket >= 0) {
         fd_closep(&criu->socket); /* the end of its work */
         ready_wait(criu);
-        (void)status_wait(criu->pid);
+        (void)pid_wait_success(criu->pid);
         fd_closep(&criu->pidfd);
     }
 }

@@ -19,6 +19,8 @@
 #include "keeper/jail/furnish.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
+#include "lib/base/pid_wait.h"
+#include "lib/base/small_file.h"
 #include "lib/base/str.h"
 
 #define FILE_NAME "volumes" /* a NUL ends each place */
@@ -99,17 +101,11 @@ int mounted_find(pid_t first, struct mounted *out, struct err *err)
 {
     char path[40];
     scoped_text text = xcalloc(1, MOUNTINFO_BYTES);
-    size_t len = 0;
-    ssize_t got = 1;
 
     (void)snprintf(path, sizeof(path), "/proc/%d/mountinfo", first);
-    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    while (fd >= 0 && got > 0 && len < MOUNTINFO_BYTES - 1) {
-        got = read(fd, text + len, MOUNTINFO_BYTES - 1 - len);
-        len += got > 0 ? (size_t)got : 0;
-    }
-    if (fd < 0 || got != 0) {
-        return err_set(err, fd < 0 ? ESRCH : E2BIG, "the jail's mounts cannot be read");
+    ssize_t n = small_file_read(AT_FDCWD, path, text, MOUNTINFO_BYTES);
+    if (n < 0 || n == MOUNTINFO_BYTES - 1) {
+        return err_set(err, n < 0 ? ESRCH : E2BIG, "the jail's mounts cannot be read");
     }
     mounted_read(text, out);
     if (out->gone[0]) {
@@ -137,9 +133,8 @@ int mounted_keep(const struct mounted *at, int memory_fd, struct err *err)
 
 int mounted_load(int memory_fd, struct mounted *out, struct err *err)
 {
-    char text[sizeof(out->path)];
-    scoped_fd fd = openat(memory_fd, FILE_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
+    char text[sizeof(out->path) + 1];
+    ssize_t n = small_file_read(memory_fd, FILE_NAME, text, sizeof(text));
 
     out->n = 0;
     if (n < 0) {
@@ -260,12 +255,9 @@ static int settle_inside(const struct mounted *had, const struct keeper_plan *pl
 
 static int settle_wait(pid_t child, int from, struct err *err)
 {
-    int status = 0;
     struct err why;
 
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+    if (pid_wait_success(child)) {
         return 0;
     }
     if (read(from, &why, sizeof(why)) != (ssize_t)sizeof(why)) {

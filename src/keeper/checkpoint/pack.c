@@ -21,6 +21,7 @@
 #include "keeper/disk/subvol.h"
 #include "lib/base/clock.h"
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 
 #define MARK "packed"
 
@@ -52,10 +53,9 @@ static uint64_t bytes_now(const struct packing *packing)
 
 static bool mark_read(struct packing *packing)
 {
-    char text[64] = "";
-    scoped_fd fd = openat(packing->memory_fd, MARK, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    char text[64];
 
-    return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 &&
+    return small_file_read(packing->memory_fd, MARK, text, sizeof(text)) > 0 &&
            sscanf(text, "%" SCNu64 " %" SCNu64, &packing->before, &packing->after) == 2;
 }
 

@@ -14,6 +14,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
+#include "lib/base/small_file.h"
 #include "lib/base/str.h"
 
 /* Closes when whoever is at the other end notices: it may be gone at the next try. */
@@ -31,12 +32,8 @@ enum {
 static char *text_read(int dir_fd, const char *name, size_t size)
 {
     char *text = xcalloc(1, size);
-    scoped_fd fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
-    size_t len = 0;
 
-    for (ssize_t n = 1; fd >= 0 && n > 0 && len<size - 1; len += n> 0 ? (size_t)n : 0) {
-        n = read(fd, text + len, size - 1 - len);
-    }
+    (void)small_file_read(dir_fd, name, text, size);
     return text;
 }
 

@@ -29,6 +29,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/fdpass.h"
 #include "lib/base/log.h"
+#include "lib/base/small_file.h"
 
 enum {
     THREADS_BYTES_MAX = 8 * 1024 * 1024,
@@ -169,14 +170,9 @@ static int held_compare(const void *a, const void *b)
 int tracer_threads(struct tracer *tracer, int group_fd, void (*thaw)(void *ctx), void *ctx,
                    struct err *err)
 {
-    scoped_fd fd = openat(group_fd, "cgroup.threads", O_RDONLY | O_CLOEXEC);
     scoped_text text = xcalloc(1, THREADS_BYTES_MAX);
-    size_t n = 0;
 
-    for (ssize_t got = 1; fd >= 0 && got > 0; n += got > 0 ? (size_t)got : 0) {
-        got = read(fd, text + n, THREADS_BYTES_MAX - 1 - n);
-    }
-    if (fd < 0) {
+    if (small_file_read(group_fd, "cgroup.threads", text, THREADS_BYTES_MAX) < 0) {
         return err_sys(err, "list the jail's threads");
     }
     for (char *at = text; *at; at += *at == '\n') {

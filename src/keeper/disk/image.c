@@ -19,6 +19,7 @@
 #include <time.h>
 
 #include "lib/base/fd.h"
+#include "lib/base/pid_wait.h"
 
 enum {
     SHARE_PERCENT = 80, /* of what is free: a sparse image must never outgrow its disk */
@@ -35,7 +36,6 @@ static int mkfs_run(char *path, struct err *err)
     char *argv[] = {(char[]){"mkfs.btrfs"}, (char[]){"-q"}, (char[]){"-f"}, path, NULL};
     posix_spawn_file_actions_t quiet; /* it has notes for people who configure it */
     pid_t pid;
-    int status = 0;
 
     (void)posix_spawn_file_actions_init(&quiet);
     (void)posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
@@ -45,12 +45,7 @@ static int mkfs_run(char *path, struct err *err)
     if (r != 0) {
         return err_set(err, r, "no mkfs.btrfs to make the pool's image with: install btrfs-progs");
     }
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        return err_set(err, EIO, "mkfs.btrfs could not make %s", path);
-    }
-    return 0;
+    return pid_wait_success(pid) ? 0 : err_set(err, EIO, "mkfs.btrfs could not make %s", path);
 }
 
 static int image_make(const char *image, uint64_t wanted, struct err *err)

@@ -26,6 +26,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/id.h"
 #include "lib/base/log.h"
+#include "lib/base/pid_wait.h"
 #include "wire/keeper.h"
 
 enum {
@@ -384,7 +385,6 @@ int pool_disk_create(struct pool *pool, const char *id, uint32_t disk_mb, struct
 int pool_tree_copy(struct pool *pool, int source_fd, int to_fd, struct err *err)
 {
     char from[48], to[32];
-    int status = 0;
     pid_t pid = fork();
 
     if (pid < 0) {
@@ -399,11 +399,7 @@ int pool_tree_copy(struct pool *pool, int source_fd, int to_fd, struct err *err)
         }
         _exit(127);
     }
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0
-               ? 0
-               : err_set(err, EIO, "cp could not copy the files of a disk");
+    return pid_wait_success(pid) ? 0 : err_set(err, EIO, "cp could not copy the files of a disk");
 }
 
 /* Where nothing else can be done: file by file. What work/ held knew the files by their numbers. */

@@ -18,6 +18,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 #include "lib/base/str.h"
 
 enum {
@@ -91,28 +92,6 @@ static int knob_write_number_if(int dir_fd, const char *knob, uint64_t value, st
     int r = knob_write_number(dir_fd, knob, value, err);
 
     return r == -ENOENT ? 0 : r;
-}
-
-/* Fills `text`, cut to its size. Empty when it cannot be read. */
-static void knob_read(int dir_fd, const char *knob, char *text, size_t size)
-{
-    scoped_fd fd = openat(dir_fd, knob, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    size_t len = 0;
-    ssize_t n = 1;
-
-    while (fd >= 0 && n > 0 && len < size - 1) {
-        n = read(fd, text + len, size - 1 - len);
-        len += n > 0 ? (size_t)n : 0;
-    }
-    text[len] = '\0';
-}
-
-static uint64_t knob_read_number(int dir_fd, const char *knob)
-{
-    char text[32];
-
-    knob_read(dir_fd, knob, text, sizeof(text));
-    return strtoull(text, NULL, 10);
 }
 
 uint64_t cgroup_stat_value(const char *text, const char *key)
@@ -205,7 +184,7 @@ static void controllers_enable(int dir_fd)
     char text[STAT_BYTES];
     struct err ignored;
 
-    knob_read(dir_fd, "cgroup.controllers", text, sizeof(text));
+    (void)small_file_read(dir_fd, "cgroup.controllers", text, sizeof(text));
     text[strcspn(text, "\n")] = '\0';
     for (size_t i = 0; i < countof(controllers); i++) {
         if (word_in(str_of(text), ' ', controllers[i].name)) {
@@ -233,7 +212,7 @@ static int unified_open(struct cgroups *groups, const char *path, struct err *er
     controllers_enable(dir);
 
     char text[STAT_BYTES];
-    knob_read(dir, "cgroup.subtree_control", text, sizeof(text));
+    (void)small_file_read(dir, "cgroup.subtree_control", text, sizeof(text));
     text[strcspn(text, "\n")] = '\0';
     groups->at[0] = (struct hierarchy){
         .v2 = true,
@@ -270,7 +249,7 @@ int cgroups_open(const char *instance, struct cgroups **out, struct err *err)
 
     (void)snprintf(groups->parent, sizeof(groups->parent), "atoll-%s", instance);
     char *text = xcalloc(1, MOUNTINFO_BYTES);
-    knob_read(AT_FDCWD, "/proc/self/mountinfo", text, MOUNTINFO_BYTES);
+    (void)small_file_read(AT_FDCWD, "/proc/self/mountinfo", text, MOUNTINFO_BYTES);
     cgroup_mounts_find(text, &mounts);
     free(text);
 
@@ -547,7 +526,7 @@ uint64_t cgroups_memory_limit(struct cgroups *groups, const char *id)
         const struct hierarchy *h = &groups->at[i];
         scoped_fd leaf = h->controllers & CGROUP_MEMORY ? leaf_open(h, id) : -1;
         if (leaf >= 0) {
-            return knob_read_number(leaf, h->v2 ? "memory.max" : "memory.limit_in_bytes");
+            return small_file_number(leaf, h->v2 ? "memory.max" : "memory.limit_in_bytes");
         }
     }
     return 0;
@@ -566,7 +545,7 @@ static bool is_first(pid_t pid)
     char path[32], text[STAT_BYTES];
 
     (void)snprintf(path, sizeof(path), "/proc/%d/status", pid);
-    knob_read(AT_FDCWD, path, text, sizeof(text));
+    (void)small_file_read(AT_FDCWD, path, text, sizeof(text));
     const char *line = strstr(text, "\nNSpid:");
     const char *end = line ? strchr(line + 1, '\n') : NULL;
     return end && end - line > 2 && end[-1] == '1' && end[-2] == '\t';
@@ -579,7 +558,7 @@ pid_t cgroups_first(struct cgroups *groups, const char *id)
     pid_t found = 0;
 
     if (leaf >= 0) {
-        knob_read(leaf, "cgroup.procs", text, PROCS_BYTES);
+        (void)small_file_read(leaf, "cgroup.procs", text, PROCS_BYTES);
     }
     for (char *at = text; *at && !found; at += *at == '\n') {
         pid_t pid = (pid_t)strtol(at, &at, 10);
@@ -597,7 +576,7 @@ bool cgroups_populated(struct cgroups *groups, const char *id)
     if (leaf < 0) {
         return false;
     }
-    knob_read(leaf, "cgroup.events", text, sizeof(text));
+    (void)small_file_read(leaf, "cgroup.events", text, sizeof(text));
     return cgroup_stat_value(text, "populated") == 1;
 }
 
@@ -608,7 +587,7 @@ bool cgroups_holds(struct cgroups *groups, const char *id, pid_t pid)
     char text[STAT_BYTES];
 
     (void)snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
-    knob_read(AT_FDCWD, path, text, sizeof(text));
+    (void)small_file_read(AT_FDCWD, path, text, sizeof(text));
     int n = snprintf(want, sizeof(want), "/%s/%s\n", groups->parent, id);
 
     /* The line of the v2 tree is "0::" and a path; seen from a namespace it may start earlier. */
@@ -627,10 +606,10 @@ static void usage_memory(int leaf, bool v2, struct keeper_usage *out)
 {
     char text[STAT_BYTES];
 
-    out->memory_bytes = knob_read_number(leaf, v2 ? "memory.current" : "memory.usage_in_bytes");
-    knob_read(leaf, "memory.stat", text, sizeof(text));
+    out->memory_bytes = small_file_number(leaf, v2 ? "memory.current" : "memory.usage_in_bytes");
+    (void)small_file_read(leaf, "memory.stat", text, sizeof(text));
     out->memory_cache_bytes = memory_cache(text, v2);
-    knob_read(leaf, v2 ? "memory.events" : "memory.oom_control", text, sizeof(text));
+    (void)small_file_read(leaf, v2 ? "memory.events" : "memory.oom_control", text, sizeof(text));
     out->oom_kills = (uint32_t)cgroup_stat_value(text, "oom_kill");
 }
 
@@ -645,14 +624,14 @@ int cgroups_usage(struct cgroups *groups, const char *id, struct keeper_usage *o
             return err_sys(err, "open the control group of jail %s", id);
         }
         if (h->v2) { /* accounted in every v2 group, also without the cpu controller */
-            knob_read(leaf, "cpu.stat", text, sizeof(text));
+            (void)small_file_read(leaf, "cpu.stat", text, sizeof(text));
             out->cpu_usec = cgroup_stat_value(text, "usage_usec");
         }
         if (h->controllers & CGROUP_MEMORY) {
             usage_memory(leaf, h->v2, out);
         }
         if (h->controllers & CGROUP_PIDS) {
-            out->pids = (uint32_t)knob_read_number(leaf, "pids.current");
+            out->pids = (uint32_t)small_file_number(leaf, "pids.current");
         }
     }
     return 0;
@@ -764,7 +743,7 @@ void cgroups_task_alone(struct cgroups *groups, const char *name)
     char knob[CGROUP_TASK_BYTES + 16], text[STAT_BYTES];
 
     (void)snprintf(knob, sizeof(knob), "%s/cgroup.procs", name);
-    knob_read(groups->at[0].dir_fd, knob, text, sizeof(text));
+    (void)small_file_read(groups->at[0].dir_fd, knob, text, sizeof(text));
     for (char *at = text; *at; at += *at == '\n') {
         pid_t pid = (pid_t)strtol(at, &at, 10);
         if (pid > 1 && pid != getpid()) {

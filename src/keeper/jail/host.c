@@ -13,6 +13,7 @@
 #include "lib/base/compiler.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
+#include "lib/base/small_file.h"
 
 enum {
     NUMBER_BYTES = 32,
@@ -29,18 +30,9 @@ const struct host_limit host_limits[HOST_LIMITS] = {
     {"kernel.pty.max", "/proc/sys/kernel/pty/max", 65536, "terminals"},
 };
 
-static uint64_t number_read(const char *path)
-{
-    char text[NUMBER_BYTES] = "";
-    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-
-    return n > 0 ? strtoull(text, NULL, 10) : 0;
-}
-
 uint64_t host_limit_read(const struct host_limit *limit)
 {
-    return number_read(limit->path);
+    return small_file_number(AT_FDCWD, limit->path);
 }
 
 bool host_limit_is_raisable(const struct host_limit *limit)
@@ -80,8 +72,8 @@ void host_limits_raise(void)
 
 void host_pids_limit(int group_fd)
 {
-    const uint64_t pids = number_read("/proc/sys/kernel/pid_max");
-    const uint64_t threads = number_read("/proc/sys/kernel/threads-max");
+    const uint64_t pids = small_file_number(AT_FDCWD, "/proc/sys/kernel/pid_max");
+    const uint64_t threads = small_file_number(AT_FDCWD, "/proc/sys/kernel/threads-max");
     const uint64_t most = threads && threads < pids ? threads : pids;
     char text[NUMBER_BYTES];
     struct err err;

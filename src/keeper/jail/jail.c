@@ -23,6 +23,7 @@
 #include "keeper/jail/userns.h"
 #include "lib/base/fdpass.h"
 #include "lib/base/log.h"
+#include "lib/base/small_file.h"
 #include "wire/channel.h"
 
 /* The user namespace comes from userns_clone(), the one of groups once it is placed. */
@@ -114,12 +115,9 @@ static int start_ticks_read(pid_t pid, uint64_t *out, struct err *err)
     char path[32], text[1024];
 
     (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (n < 0) {
+    if (small_file_read(AT_FDCWD, path, text, sizeof(text)) < 0) {
         return err_set(err, ESRCH, "process %d is gone", pid);
     }
-    text[n] = '\0';
     char *at = strrchr(text, ')');
     for (int field = 2; at && field < 22; field++) {
         at = strchr(at + 1, ' ');

@@ -27,6 +27,7 @@
 #include "keeper/jail/jail.h"
 #include "keeper/jail/knob.h"
 #include "lib/base/fdpass.h"
+#include "lib/base/small_file.h"
 #include "wire/channel.h"
 
 enum {
@@ -100,11 +101,10 @@ static int network_make(const struct jail_inside *in, struct err *err)
 /* A keeper that is spared by the out-of-memory killer must not pass that on. */
 static int oom_score_reset(int proc, struct err *err)
 {
-    char text[16] = "";
-    scoped_fd fd = openat(proc, "self/oom_score_adj", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    char text[16];
 
-    return n > 0 && text[0] == '-' ? knob_set(proc, "self/oom_score_adj", "0", err) : 0;
+    (void)small_file_read(proc, "self/oom_score_adj", text, sizeof(text));
+    return text[0] == '-' ? knob_set(proc, "self/oom_score_adj", "0", err) : 0;
 }
 
 /* After this the host's tree, and the keeper's, cannot be named any more. */

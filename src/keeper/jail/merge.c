@@ -12,6 +12,7 @@
 
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
+#include "lib/base/small_file.h"
 
 #define KNOBS "/sys/kernel/mm/ksm"
 
@@ -59,10 +60,7 @@ static void chosen_keep(char value[VALUE_BYTES])
 
 static void knob_read(int dir_fd, const char *name, char value[VALUE_BYTES])
 {
-    scoped_fd fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, value, VALUE_BYTES - 1);
-
-    value[n > 0 ? n : 0] = '\0';
+    (void)small_file_read(dir_fd, name, value, VALUE_BYTES);
     value[strcspn(value, "\n")] = '\0';
     chosen_keep(value);
 }

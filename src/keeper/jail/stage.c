@@ -13,6 +13,7 @@
 
 #include "keeper/disk/mounts.h"
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 #include "wire/keeper.h"
 
 const struct stage_node stage_nodes[STAGE_NODES] = {
@@ -105,8 +106,7 @@ static int agent_copy(int root, const char *path, struct err *err)
 static int file_copy(int dir_fd, const char *name, const char *from, struct err *err)
 {
     char text[256];
-    scoped_fd in = open(from, O_RDONLY | O_CLOEXEC);
-    ssize_t n = in < 0 ? -1 : read(in, text, sizeof(text));
+    ssize_t n = small_file_read(AT_FDCWD, from, text, sizeof(text));
 
     if (n < 0) {
         return err_sys(err, "read %s", from);

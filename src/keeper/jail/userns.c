@@ -18,6 +18,7 @@
 
 #include "keeper/jail/caps.h"
 #include "lib/base/fd.h"
+#include "lib/base/pid_wait.h"
 #include "wire/keeper.h"
 
 enum { STACK_BYTES = 16 * 1024 };
@@ -125,7 +126,6 @@ int userns_make(uint32_t base, struct err *err)
     }
     int fd = userns_map(pid, base, err);
     (void)kill(pid, SIGKILL);
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
-    }
+    (void)pid_wait_success(pid);
     return fd;
 }

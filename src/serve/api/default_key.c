@@ -14,6 +14,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 #include "serve/api/internal.h"
 
 #define TEAM_NAME "default"
@@ -21,9 +22,8 @@
 
 static bool file_has_working_key(struct api *api)
 {
-    char text[KEY_TEXT_LEN + 2] = "";
-    scoped_fd fd = open(api->default_key_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    char text[KEY_TEXT_LEN + 2];
+    ssize_t n = small_file_read(AT_FDCWD, api->default_key_path, text, sizeof(text));
     bool works =
         n >= KEY_TEXT_LEN && accounts_find_text(api, (struct str){text, KEY_TEXT_LEN}) != NULL;
 

@@ -10,6 +10,7 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 #include "lib/base/str.h"
 #include "lib/pki/pki.h"
 
@@ -17,7 +18,6 @@
 #define PEM_END "-----END CERTIFICATE-----\n"
 
 enum {
-    READ_BYTES = 64 * 1024,
     CA_BYTES_MAX = 16 * 1024,
     PEM_BEGIN_LEN = sizeof(PEM_BEGIN) - 1,
     PEM_END_LEN = sizeof(PEM_END) - 1,
@@ -26,18 +26,13 @@ enum {
 static int file_add(const char *path, struct buf *out, struct err *err)
 {
     scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t n = fd < 0 ? -1 : 1;
-    char *at;
+    int r = fd < 0 ? -errno : small_file_append(fd, out);
 
-    while (n > 0) {
-        if (buf_reserve(out, READ_BYTES, &at) < 0) {
-            return err_set(err, EFBIG, "%s: more than %d bytes of authorities", path,
-                           CLIENT_TRUST_BYTES_MAX);
-        }
-        n = read(fd, at, READ_BYTES);
-        buf_commit(out, n > 0 ? (size_t)n : 0);
+    if (r == -ENOBUFS) {
+        return err_set(err, EFBIG, "%s: more than %d bytes of authorities", path,
+                       CLIENT_TRUST_BYTES_MAX);
     }
-    return n < 0 ? err_sys(err, "read %s", path) : 0;
+    return r < 0 ? err_code(err, -r, "read %s", path) : 0;
 }
 
 /* The daemon's own, which it may only have for its own names. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 
 enum { STATM_BYTES = 256, US_PER_S = 1000 * 1000, EGRESS_SHOWN_MAX = 1000 };
 
@@ -296,13 +297,10 @@ static void traffic_show(const struct figures_sources *from, struct prometheus *
 
 static uint64_t rss_bytes(void)
 {
-    scoped_fd fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    char text[STATM_BYTES] = "";
+    char text[STATM_BYTES];
     char *rest = text;
 
-    if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0) {
-        return 0;
-    }
+    (void)small_file_read(AT_FDCWD, "/proc/self/statm", text, sizeof(text));
     (void)strtoull(text, &rest, 10);
     return strtoull(rest, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
@@ -342,11 +340,10 @@ static void process_show(struct prometheus *page)
 
 static double ksm_read(const char *name)
 {
-    char path[64], text[STATM_BYTES] = "";
+    char path[64];
 
     (void)snprintf(path, sizeof(path), "/sys/kernel/mm/ksm/%s", name);
-    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 ? 0 : (double)strtoull(text, NULL, 10);
+    return (double)small_file_number(AT_FDCWD, path);
 }
 
 /* The kernel counts for the whole machine. */

@@ -9,26 +9,10 @@
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
+#include "lib/base/small_file.h"
 
 #define BEGIN "-----BEGIN CERTIFICATE-----"
 #define END "-----END CERTIFICATE-----"
-
-enum { READ_BYTES = 4096 };
-
-static int file_read(int fd, struct buf *out)
-{
-    for (;;) {
-        char *at;
-        if (buf_reserve(out, READ_BYTES, &at) < 0) {
-            return -1;
-        }
-        ssize_t n = read(fd, at, READ_BYTES);
-        if (n <= 0) {
-            return n < 0 ? -1 : buf_append(out, "", 1);
-        }
-        buf_commit(out, (size_t)n);
-    }
-}
 
 static int certificates_take(const char *text, struct buf *out)
 {
@@ -49,7 +33,8 @@ static void file_take(int dir_fd, const char *name, struct buf *out)
     scoped_fd fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
     scoped_buf(text, HOST_TRUST_BYTES_MAX);
 
-    if (fd < 0 || file_read(fd, &text) < 0 || certificates_take(buf_at(&text), out) < 0) {
+    if (fd < 0 || small_file_append(fd, &text) < 0 || buf_append(&text, "", 1) < 0 ||
+        certificates_take(buf_at(&text), out) < 0) {
         log_warn("sandboxes will not trust the authorities in %s: it cannot be read, or there are"
                  " too many",
                  name);

@@ -13,6 +13,7 @@
 
 #include "lib/base/encode.h"
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 
 enum {
     INSTANCE_HEX_LEN = 8,
@@ -190,23 +191,17 @@ static int read_whole(const struct places *places, const char *path, char *out, 
                       struct err *err)
 {
     scoped_fd fd = place_open(places, path, (off_t)size - 1, err);
-    size_t len = 0;
-    ssize_t n = 1;
 
     if (fd < 0) {
         return fd;
     }
-    while (n > 0 && len < size - 1) {
-        n = read(fd, out + len, size - 1 - len);
-        len += n > 0 ? (size_t)n : 0;
-    }
+    ssize_t n = small_file_read_fd(fd, out, size);
     if (n < 0) {
         return err_sys(err, "read %s", path);
     }
-    if (memchr(out, '\0', len)) {
+    if (memchr(out, '\0', (size_t)n)) {
         return err_set(err, EINVAL, "%s holds a NUL byte", path);
     }
-    out[len] = '\0';
     return 0;
 }
 

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 
 #include "lib/base/fd.h"
+#include "lib/base/pid_wait.h"
 #include "serve/daemon/stop.h"
 
 enum { RUN_LINE_BYTES = 512 };
@@ -37,10 +38,8 @@ static int wait_for(pid_t pid, const char *name, struct err *err)
 {
     int status = 0;
 
-    while (waitpid(pid, &status, 0) < 0) {
-        if (errno != EINTR) {
-            return err_sys(err, "wait for %s", name);
-        }
+    if (pid_wait(pid, &status) < 0) {
+        return err_sys(err, "wait for %s", name);
     }
     if (WIFSIGNALED(status)) {
         return err_set(err, ECHILD, "%s was ended by signal %d", name, WTERMSIG(status));
