@@ -221,7 +221,7 @@ static int images_limit(struct dump *dump, struct err *err)
     r = subvol_limit(dump->memory_fd, 0,
                      images_bytes_least + usage.memory_bytes * IMAGES_SHARES +
                          pool_disk_bytes(dump->kit->pool, dump->id));
-    return r < 0 ? err_set(err, -r, "limit the images: %s", strerrordesc_np(-r)) : 0;
+    return r < 0 ? err_code(err, -r, "limit the images") : 0;
 }
 
 /* What a try that failed left must not be taken for what the next one wrote. */
@@ -234,7 +234,7 @@ static int memory_begin(struct dump *dump, struct err *err)
     dump->step_err.code = 0;
     int r = subvol_create(dump->begun_fd, SAVED_MEMORY);
     if (r < 0) {
-        return err_set(err, -r, "make a place for the memory: %s", strerrordesc_np(-r));
+        return err_code(err, -r, "make a place for the memory");
     }
     dump->memory_fd =
         openat(dump->begun_fd, SAVED_MEMORY, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);

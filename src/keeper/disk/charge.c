@@ -89,8 +89,7 @@ int charge_begin(struct pool *pool, const struct charge *charge, struct err *err
 
     path_of(charge->id, path);
     int r = record_write(pool_fd(pool), path, charge);
-    return r < 0 ? err_set(err, -r, "record what the disk of jail %s is charged for: %s",
-                           charge->id, strerrordesc_np(-r))
+    return r < 0 ? err_code(err, -r, "record what the disk of jail %s is charged for", charge->id)
                  : 0;
 }
 
@@ -194,8 +193,7 @@ int charge_keep(struct pool *pool, int disk_fd, const char *id, bool stop, int b
         r = record_write(begun_fd, CHARGE_SAVED, &charge);
     }
     if (r < 0) {
-        return err_set(err, -r, "keep what the disk of jail %s is charged for: %s", id,
-                       strerrordesc_np(-r));
+        return err_code(err, -r, "keep what the disk of jail %s is charged for", id);
     }
     *group = charge.group;
     return 0;
@@ -213,7 +211,7 @@ static int size_of(int saved_fd, int saved_disk_fd, const char *id, uint64_t *by
     }
     int r = subvol_measure(saved_disk_fd, bytes);
     if (r < 0) {
-        return err_set(err, -r, "measure the saved disk for jail %s: %s", id, strerrordesc_np(-r));
+        return err_code(err, -r, "measure the saved disk for jail %s", id);
     }
     size.beside_bytes = (int64_t)*bytes;
     (void)!record_write(saved_fd, CHARGE_SIZE, &size); /* else the next one measures, too */

@@ -331,14 +331,14 @@ static int disk_limit(struct pool *pool, int disk_fd, const char *id, uint32_t d
 {
     int r = pool->limits_disk ? charge_bound(pool, disk_fd, id, (uint64_t)disk_mb << 20) : 0;
 
-    return r < 0 ? err_set(err, -r, "limit the disk of jail %s: %s", id, strerrordesc_np(-r)) : 0;
+    return r < 0 ? err_code(err, -r, "limit the disk of jail %s", id) : 0;
 }
 
 int pool_disk_bound(struct pool *pool, const char *id, uint32_t disk_mb, struct err *err)
 {
     scoped_fd fd = pool_disk_open(pool, id);
 
-    return fd < 0 ? err_set(err, -fd, "open the disk of jail %s: %s", id, strerrordesc_np(-fd))
+    return fd < 0 ? err_code(err, -fd, "open the disk of jail %s", id)
                   : disk_limit(pool, fd, id, disk_mb, err);
 }
 
@@ -346,7 +346,7 @@ static int disk_fill(struct pool *pool, const char *id, uint32_t disk_mb, struct
 {
     scoped_fd fd = pool_disk_open(pool, id);
     if (fd < 0) {
-        return err_set(err, -fd, "open the disk of jail %s: %s", id, strerrordesc_np(-fd));
+        return err_code(err, -fd, "open the disk of jail %s", id);
     }
     int r = disk_limit(pool, fd, id, disk_mb, err);
     if (r < 0) {
@@ -373,7 +373,7 @@ int pool_disk_create(struct pool *pool, const char *id, uint32_t disk_mb, struct
     int r = disk_volume_create(pool, id);
 
     if (r < 0) {
-        return err_set(err, -r, "make the disk of jail %s: %s", id, strerrordesc_np(-r));
+        return err_code(err, -r, "make the disk of jail %s", id);
     }
     r = disk_fill(pool, id, disk_mb, err);
     if (r < 0) {
@@ -428,7 +428,7 @@ static int btrfs_copy(struct pool *pool, int saved_fd, int source_fd, const char
     }
     r = subvol_snapshot(source_fd, pool->sandboxes_fd, id, false, charge.group);
     if (r < 0) {
-        return err_set(err, -r, "copy a saved disk for jail %s: %s", id, strerrordesc_np(-r));
+        return err_code(err, -r, "copy a saved disk for jail %s", id);
     }
     if (!pool->simple) {
         return 0;
@@ -473,7 +473,7 @@ int pool_disk_reuse(struct pool *pool, const char *id, struct err *err)
     }
     int r = pool->limits_disk ? charge_lift(pool, fd, id) : 0;
     if (r < 0) {
-        return err_set(err, -r, "use the disk of jail %s: %s", id, strerrordesc_np(-r));
+        return err_code(err, -r, "use the disk of jail %s", id);
     }
     r = mend_disk(fd, pool->btrfs ? subvol_id(fd) : 0, err);
     return r < 0 ? err_wrap(err, "use the disk of jail %s", id) : 0;
@@ -528,9 +528,8 @@ int pool_disk_remove(struct pool *pool, const char *id, struct err *err)
         return 0;
     }
     /* Not a subvolume: a disk of a pool that is, or was, not on btrfs. */
-    return r == -EINVAL
-               ? pool_trash(pool, pool->sandboxes_fd, id, err)
-               : err_set(err, -r, "remove the disk of jail %s: %s", id, strerrordesc_np(-r));
+    return r == -EINVAL ? pool_trash(pool, pool->sandboxes_fd, id, err)
+                        : err_code(err, -r, "remove the disk of jail %s", id);
 }
 
 static void trash_remove(void *ctx, const char *name)

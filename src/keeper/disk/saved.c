@@ -88,9 +88,7 @@ int saved_disk_take(struct pool *pool, int begun_fd, const char *id, bool stop, 
         return r;
     }
     r = subvol_snapshot(disk, begun_fd, SAVED_DISK, true, group);
-    return r < 0 ? err_set(err, -r, "take a snapshot of the disk of jail %s: %s", id,
-                           strerrordesc_np(-r))
-                 : 0;
+    return r < 0 ? err_code(err, -r, "take a snapshot of the disk of jail %s", id) : 0;
 }
 
 int saved_commit(struct pool *pool, int begun_fd, const char *name, bool sync, struct err *err)
@@ -124,7 +122,7 @@ static int part_remove(struct pool *pool, int dir, const char *part, struct err 
         return 0;
     }
     return r == -EINVAL ? pool_trash(pool, dir, part, err)
-                        : err_set(err, -r, "remove what was saved: %s", strerrordesc_np(-r));
+                        : err_code(err, -r, "remove what was saved");
 }
 
 /* An entry whose name begins with a dot. Until its directory is gone it is found again. */

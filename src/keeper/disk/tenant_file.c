@@ -71,7 +71,7 @@ static int open_refused(int r, const char *path, struct err *err)
         return err_set(err, ENOTSUP, "/%s of the jail is, or lies behind, something else: %s", path,
                        strerrordesc_np(-r));
     }
-    return err_set(err, -r, "open /%s of the jail: %s", path, strerrordesc_np(-r));
+    return err_code(err, -r, "open /%s of the jail", path);
 }
 
 int tenant_file_open(int dir_fd, const char *path, const struct tenant_want *want, struct err *err)

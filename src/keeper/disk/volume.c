@@ -49,9 +49,7 @@ static int destroy(struct pool *pool, int dir_fd, const char *name, struct err *
     if (r == -EINVAL) { /* a plain directory */
         return pool_trash(pool, dir_fd, name, err);
     }
-    return r == 0 || r == -ENOENT
-               ? 0
-               : err_set(err, -r, "remove volume %s: %s", name, strerrordesc_np(-r));
+    return r == 0 || r == -ENOENT ? 0 : err_code(err, -r, "remove volume %s", name);
 }
 
 static int prepare(struct pool *pool, int dir_fd, const char *name, uint32_t size_mb)
@@ -83,7 +81,7 @@ static int volume_make(struct pool *pool, const char *name, uint32_t size_mb, st
                                            : 0;
     if (r < 0) {
         return r == -EEXIST ? err_set(err, EEXIST, "there is a volume %s already", name)
-                            : err_set(err, -r, "make volume %s: %s", name, strerrordesc_np(-r));
+                            : err_code(err, -r, "make volume %s", name);
     }
     r = prepare(pool, dir, name, size_mb);
     if (r == 0) {
@@ -92,7 +90,7 @@ static int volume_make(struct pool *pool, const char *name, uint32_t size_mb, st
     if (destroy(pool, dir, name, &second) < 0) {
         log_warn("%s", second.msg);
     }
-    return err_set(err, -r, "prepare volume %s: %s", name, strerrordesc_np(-r));
+    return err_code(err, -r, "prepare volume %s", name);
 }
 
 struct search {
@@ -254,7 +252,7 @@ static int target_refuse(const char *path, int r, struct err *err)
         return err_set(err, EXDEV, "a volume cannot be mounted at %s: it lies on another mount",
                        path);
     default:
-        return err_set(err, -r, "a volume cannot be mounted at %s: %s", path, strerrordesc_np(-r));
+        return err_code(err, -r, "a volume cannot be mounted at %s", path);
     }
 }
 

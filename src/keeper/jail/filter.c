@@ -529,7 +529,7 @@ int filters_compile(struct filters **out, struct err *err)
     }
     if (r < 0) {
         filters_free(filters);
-        return err_set(err, -r, "compile the system call filter: %s", strerrordesc_np(-r));
+        return err_code(err, -r, "compile the system call filter");
     }
     *out = filters;
     return 0;

@@ -82,7 +82,7 @@ static int mounts_send(int socket, int root_fd, const int *volumes, size_t volum
     ssize_t n = fdpass_send(socket, "", 1, fds, 1 + volumes_n, 0);
     /* One that has given up already has said why: agent_started() reads that. */
     if (n < 0 && n != -EPIPE) {
-        return err_set(err, (int)-n, "send the root filesystem: %s", strerrordesc_np((int)-n));
+        return err_code(err, (int)-n, "send the root filesystem");
     }
     return 0;
 }

@@ -323,7 +323,7 @@ int network_connect(const struct network *network, int pidfd, const char *name, 
     scoped_fd fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int r = fd < 0 || connect(fd, (const struct sockaddr *)&address, len) < 0 ? -errno : 0;
     network_leave(network);
-    return r < 0 ? err_set(err, -r, "connect to the agent: %s", strerrordesc_np(-r)) : move_fd(&fd);
+    return r < 0 ? err_code(err, -r, "connect to the agent") : move_fd(&fd);
 }
 
 /* Loopback must work, as in a new jail; the rest may not. */

@@ -104,8 +104,7 @@ static int ends_list(int fd, uint8_t family, struct buf *out, struct err *err)
     }
     int error = n < 0 || r == MNL_CB_ERROR ? errno : 0;
     free(answer);
-    return error ? err_set(err, error, "list the jail's connections: %s", strerrordesc_np(error))
-                 : 0;
+    return error ? err_code(err, error, "list the jail's connections") : 0;
 }
 
 /* ---- those without another end ---- */
@@ -131,9 +130,8 @@ static int end_reset(int fd, const struct end *end, struct err *err)
         return err_sys(err, "end a connection of the jail's");
     }
     int error = -answer.error.error;
-    return error == 0 || error == ENOENT
-               ? 0
-               : err_set(err, error, "end a connection of the jail's: %s", strerrordesc_np(error));
+    return error == 0 || error == ENOENT ? 0
+                                         : err_code(err, error, "end a connection of the jail's");
 }
 
 static int ends_check(int fd, struct end *all, size_t n, struct err *err)

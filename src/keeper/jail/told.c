@@ -50,7 +50,7 @@ static int map_make(struct err *err)
     };
     int fd = kernel_bpf(BPF_MAP_CREATE, &attr);
 
-    return fd < 0 ? err_set(err, -fd, "the kernel makes no BPF map: %s", strerrordesc_np(-fd)) : fd;
+    return fd < 0 ? err_code(err, -fd, "the kernel makes no BPF map") : fd;
 }
 
 static int map_put(int map_fd, uint64_t group, const struct told_entry *entry, uint64_t flags)
@@ -86,8 +86,7 @@ static int types_read(uint8_t **out, size_t *n, struct err *err)
     ssize_t got = 1;
 
     if (fd < 0 || fstat(fd, &st) < 0) {
-        return err_set(err, errno, "the kernel does not describe its types (/sys/kernel/btf): %s",
-                       strerrordesc_np(errno));
+        return err_sys(err, "the kernel does not describe its types (/sys/kernel/btf)");
     }
     if (st.st_size <= 0 || st.st_size > TYPES_BYTES_MAX) {
         return err_set(err, EFBIG, "the kernel's description of its types has %jd bytes",
@@ -136,8 +135,7 @@ static int attach(const uint8_t *types, size_t types_n, enum told_call which, in
     const int64_t type = btf_function(types, types_n, function);
 
     if (type < 0) {
-        return err_set(err, (int)-type, "the kernel tells of no function %s: %s", function,
-                       strerrordesc_np((int)-type));
+        return err_code(err, (int)-type, "the kernel tells of no function %s", function);
     }
     scoped_fd program = program_load(which, type, map_fd);
     if (program < 0) {
