@@ -282,8 +282,8 @@ static enum probe_verdict probe_proc(const struct probe *probe, struct probe_res
 /* The kernel counts what a jail uses of it against the owner of its namespace, the jail itself. */
 static enum probe_verdict probe_inotify(const struct probe *probe, struct probe_result *out)
 {
-    static const char knob[] = "/proc/sys/fs/inotify/max_user_instances";
-    scoped_text text = text_read(knob);
+    static const char setting[] = "/proc/sys/fs/inotify/max_user_instances";
+    scoped_text text = text_read(setting);
     long most = strtol(text, NULL, 10);
 
     (void)probe;

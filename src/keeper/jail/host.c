@@ -9,7 +9,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#include "keeper/jail/knob.h"
+#include "keeper/jail/kernel_setting.h"
 #include "lib/base/compiler.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -79,7 +79,7 @@ void host_pids_limit(int group_fd)
     struct err err;
 
     (void)snprintf(text, sizeof(text), "%" PRIu64, most - most / PIDS_SHARE);
-    if (most && knob_set(group_fd, "pids.max", text, &err) < 0) {
+    if (most && kernel_setting_write_if(group_fd, "pids.max", text, &err) < 0) {
         log_warn("the processes of all sandboxes together have no limit: %s",
                  strerrordesc_np(err.code));
     }

@@ -25,7 +25,7 @@
 #include "keeper/jail/caps.h"
 #include "keeper/jail/furnish.h"
 #include "keeper/jail/jail.h"
-#include "keeper/jail/knob.h"
+#include "keeper/jail/kernel_setting.h"
 #include "lib/base/fdpass.h"
 #include "lib/base/small_file.h"
 #include "wire/channel.h"
@@ -104,7 +104,7 @@ static int oom_score_reset(int proc, struct err *err)
     char text[16];
 
     (void)small_file_read(proc, "self/oom_score_adj", text, sizeof(text));
-    return text[0] == '-' ? knob_set(proc, "self/oom_score_adj", "0", err) : 0;
+    return text[0] == '-' ? kernel_setting_write_if(proc, "self/oom_score_adj", "0", err) : 0;
 }
 
 /* After this the host's tree, and the keeper's, cannot be named any more. */

@@ -14,7 +14,7 @@
 #include "lib/base/log.h"
 #include "lib/base/small_file.h"
 
-#define KNOBS "/sys/kernel/mm/ksm"
+#define KSM_DIR "/sys/kernel/mm/ksm"
 
 #ifndef PR_SET_MEMORY_MERGE
 #define PR_SET_MEMORY_MERGE 67
@@ -28,11 +28,11 @@ enum {
 
 /* In the order they are set; they are put back from the last to the first. The kernel's advisor,
  * which finds a pace itself, took as much time of the processor for little memory as for much. */
-static const struct knob {
+static const struct setting {
     const char *name;
     int value;
     const char *word; /* where the value is none */
-} knobs[] = {
+} settings[] = {
     {"advisor_mode", 0, "none"},
     {"pages_to_scan", MERGE_PAGES_AT_ONCE, NULL},
     {"sleep_millisecs", MERGE_REST_MS, NULL},
@@ -41,10 +41,10 @@ static const struct knob {
 
 /* What was there, a field for each of them; "" where the kernel has none. */
 struct record {
-    char values[countof(knobs)][VALUE_BYTES];
+    char values[countof(settings)][VALUE_BYTES];
 };
 
-/* ---- knobs ---- */
+/* ---- settings ---- */
 
 /* A choice is shown as "none [this]". */
 static void chosen_keep(char value[VALUE_BYTES])
@@ -58,7 +58,7 @@ static void chosen_keep(char value[VALUE_BYTES])
     }
 }
 
-static void knob_read(int dir_fd, const char *name, char value[VALUE_BYTES])
+static void setting_read(int dir_fd, const char *name, char value[VALUE_BYTES])
 {
     (void)small_file_read(dir_fd, name, value, VALUE_BYTES);
     value[strcspn(value, "\n")] = '\0';
@@ -66,12 +66,12 @@ static void knob_read(int dir_fd, const char *name, char value[VALUE_BYTES])
 }
 
 /* Kernels have not all of them, and one that is not as wanted changes the pace alone. */
-static void knob_write(int dir_fd, const char *name, const char *value)
+static void setting_write(int dir_fd, const char *name, const char *value)
 {
     scoped_fd fd = openat(dir_fd, name, O_WRONLY | O_CLOEXEC);
 
     if (fd < 0 ? errno != ENOENT : write(fd, value, strlen(value)) < 0) {
-        log_warn("set " KNOBS "/%s to %s: %s", name, value, strerrordesc_np(errno));
+        log_warn("set " KSM_DIR "/%s to %s: %s", name, value, strerrordesc_np(errno));
     }
 }
 
@@ -81,7 +81,7 @@ static bool is_running(const struct merge *merge)
 {
     char run[VALUE_BYTES];
 
-    knob_read(merge->knobs_fd, "run", run);
+    setting_read(merge->ksm_fd, "run", run);
     return strcmp(run, "1") == 0;
 }
 
@@ -97,15 +97,16 @@ static int settings_take(const struct merge *merge, struct err *err)
         log_info("equal pages are merged at the pace that is set already");
         return 0;
     }
-    for (size_t i = 0; i < countof(knobs); i++) {
-        knob_read(merge->knobs_fd, knobs[i].name, record.values[i]);
+    for (size_t i = 0; i < countof(settings); i++) {
+        setting_read(merge->ksm_fd, settings[i].name, record.values[i]);
     }
     if (pwrite(merge->record_fd, &record, sizeof(record), 0) != (ssize_t)sizeof(record)) {
         return err_sys(err, "write " MERGE_RECORD);
     }
-    for (size_t i = 0; i < countof(knobs); i++) {
-        (void)snprintf(number, sizeof(number), "%d", knobs[i].value);
-        knob_write(merge->knobs_fd, knobs[i].name, knobs[i].word ? knobs[i].word : number);
+    for (size_t i = 0; i < countof(settings); i++) {
+        (void)snprintf(number, sizeof(number), "%d", settings[i].value);
+        setting_write(merge->ksm_fd, settings[i].name,
+                      settings[i].word ? settings[i].word : number);
     }
     return 0;
 }
@@ -117,10 +118,10 @@ static void settings_put_back(const struct merge *merge)
     if (pread(merge->record_fd, &record, sizeof(record), 0) != (ssize_t)sizeof(record)) {
         return; /* they were never ours */
     }
-    for (size_t i = countof(knobs); i-- > 0;) {
+    for (size_t i = countof(settings); i-- > 0;) {
         record.values[i][VALUE_BYTES - 1] = '\0';
         if (record.values[i][0]) {
-            knob_write(merge->knobs_fd, knobs[i].name, record.values[i]);
+            setting_write(merge->ksm_fd, settings[i].name, record.values[i]);
         }
     }
     (void)!ftruncate(merge->record_fd, 0);
@@ -139,22 +140,22 @@ int merge_check(struct err *err)
         return err_set(err, ENOSYS, "kernel %s is older than %d.%d", name.release, KERNEL_MAJOR,
                        KERNEL_MINOR);
     }
-    return access(KNOBS "/run", F_OK) < 0
+    return access(KSM_DIR "/run", F_OK) < 0
                ? err_set(err, ENOSYS, "this kernel was built without KSM")
                : 0;
 }
 
 static void merge_closep(struct merge *merge)
 {
-    fd_closep(&merge->knobs_fd);
+    fd_closep(&merge->ksm_fd);
     fd_closep(&merge->record_fd);
 }
 
 static int merge_open(struct merge *merge, int flags)
 {
-    merge->knobs_fd = open(KNOBS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    merge->ksm_fd = open(KSM_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     merge->record_fd = open(MERGE_RECORD, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
-    return merge->knobs_fd < 0 || merge->record_fd < 0 ? -errno : 0;
+    return merge->ksm_fd < 0 || merge->record_fd < 0 ? -errno : 0;
 }
 
 int merge_start(struct merge *out, struct err *err)
@@ -166,7 +167,7 @@ int merge_start(struct merge *out, struct err *err)
         return r;
     }
     if (merge_open(&merge, O_CREAT) < 0) {
-        return err_sys(err, "open " KNOBS " and " MERGE_RECORD);
+        return err_sys(err, "open " KSM_DIR " and " MERGE_RECORD);
     }
     if (flock(merge.record_fd, LOCK_EX | LOCK_NB) == 0) {
         r = settings_take(&merge, err);

@@ -29,7 +29,7 @@ enum {
 };
 
 struct merge {
-    int knobs_fd;  /* /sys/kernel/mm/ksm */
+    int ksm_fd;    /* /sys/kernel/mm/ksm */
     int record_fd; /* held locked */
 };
 #define MERGE_NONE ((struct merge){-1, -1})

@@ -21,7 +21,7 @@
 #include <sys/syscall.h>
 
 #include "keeper/jail/firewall.h"
-#include "keeper/jail/knob.h"
+#include "keeper/jail/kernel_setting.h"
 #include "keeper/jail/orphans.h"
 #include "lib/base/alloc.h"
 #include "lib/base/log.h"
@@ -192,7 +192,7 @@ int network_settings(int proc_fd, struct err *err)
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < countof(settings); i++) {
-        r = knob_set(proc_fd, settings[i][0], settings[i][1], err);
+        r = kernel_setting_write_if(proc_fd, settings[i][0], settings[i][1], err);
     }
     return r;
 }

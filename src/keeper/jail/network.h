@@ -53,7 +53,7 @@ must_check int network_loopback(struct err *err);
  * a jail with loopback alone. */
 must_check int network_open(const struct network *network, struct err *err);
 
-/* The knobs of the namespace the caller is in. */
+/* The settings of the namespace the caller is in. */
 must_check int network_settings(int proc_fd, struct err *err);
 
 /* The daemon's ends. */
