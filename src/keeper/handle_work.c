@@ -1,0 +1,283 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/answer.h"
+#include "keeper/checkpoint/pack.h"
+#include "keeper/checkpoint/restore.h"
+#include "keeper/checkpoint/save.h"
+#include "keeper/disk/saved.h"
+#include "keeper/internal.h"
+#include "lib/base/log.h"
+
+enum { VOLUME_NAME_SHOWN = KEEPER_ID_BYTES - (int)sizeof("volume-") };
+
+/* ---- create ---- */
+
+/* Prepares the disk before the jail has a control group; the keeper starts the jail afterwards. It
+ * is work of its own because its duration depends on the tenant's files. */
+static void disk_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    const struct work *work = ctx;
+    const struct keeper_request *req = &work->req;
+
+    struct jail_kit *kit = work->handler->kit;
+
+    (void)fds;
+    if (cgroups_populated(kit->groups, req->id)) {
+        result->status = err_set(&result->err, EEXIST, "jail %s exists already", req->id);
+    } else if (req->plan.keeps_disk) {
+        result->status = pool_disk_reuse(kit->pool, req->id, &result->err);
+    } else {
+        result->status = saved_disk_copy(kit->pool, req->plan.from, req->id, &result->err);
+    }
+}
+
+void handle_create(struct handler *handler, uint64_t client, const struct keeper_request *req)
+{
+    if (req->plan.from[0] || req->plan.keeps_disk) {
+        work_begin(handler, client, req, disk_work, false);
+    } else {
+        starting_begin(&handler->startings, client, req);
+    }
+}
+
+/* ---- save ---- */
+
+static void save_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    struct work *work = ctx;
+
+    (void)fds;
+    result->status =
+        save_jail(work->handler->kit, work->req.id, &work->req.save, &result->saved, &result->err);
+}
+
+static bool name_is_being_saved(const struct handler *handler, const char *name)
+{
+    const struct work *work;
+
+    DL_FOREACH (handler->works, work) {
+        const struct keeper_save *save = &work->req.save;
+        if (work->req.op == KEEPER_SAVE && !(save->flags & KEEPER_SAVE_LOOK) &&
+            strcmp(save->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Refuses a name that is in use. A worker that dies without a result may have given its save the
+ * final name already, and work_clean_up() removes the save of that name: it must be its own. */
+static int name_check(const struct handler *handler, const struct keeper_save *save,
+                      struct err *err)
+{
+    if (save->flags & KEEPER_SAVE_LOOK) {
+        return 0;
+    }
+    if (name_is_being_saved(handler, save->name)) {
+        return err_set(err, EEXIST, "%s is just being made", save->name);
+    }
+    return saved_exists(handler->kit->pool, save->name)
+               ? err_set(err, EEXIST, "%s exists already", save->name)
+               : 0;
+}
+
+void handle_save(struct handler *handler, uint64_t client, const struct keeper_request *req)
+{
+    struct err err = {0};
+    int r = name_check(handler, &req->save, &err);
+
+    if (r < 0) {
+        struct keeper_answer answer = answer_to(req, r, &err);
+        handler_answer_plain(handler, client, &answer);
+        return;
+    }
+    work_begin(handler, client, req, save_work, false);
+}
+
+/* ---- pack ---- */
+
+static void pack_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    struct work *work = ctx;
+
+    (void)fds;
+    result->status =
+        pack_saved(work->handler->kit->pool, work->req.save.name, &result->saved, &result->err);
+}
+
+/* The id is one that no jail can have (keeper_request_check): so one packing runs at a time, and
+ * restores of the same save are not refused meanwhile. */
+void handle_pack(struct handler *handler, uint64_t client, const struct keeper_request *req)
+{
+    struct keeper_request named = *req;
+
+    memcpy(named.id, "pack-", sizeof("pack-"));
+    work_begin(handler, client, &named, pack_work, false);
+}
+
+/* ---- volumes ---- */
+
+static void volume_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    struct work *work = ctx;
+    struct keeper_answer answer = answer_at_once(work->handler->kit, &work->req);
+
+    (void)fds;
+    result->status = answer.status;
+    result->err = answer.err;
+}
+
+static void volume_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                         task_work *run)
+{
+    struct keeper_request named = *req;
+
+    (void)snprintf(named.id, sizeof(named.id), "volume-%.*s", VOLUME_NAME_SHOWN, req->volume.name);
+    work_begin(handler, client, &named, run, false);
+}
+
+/* The volume is on the disk when the answer is sent. This is work of its own because its duration
+ * depends on how much the tenants have left to be written. */
+void handle_volume_make(struct handler *handler, uint64_t client, const struct keeper_request *req)
+{
+    volume_begin(handler, client, req, volume_work);
+}
+
+static void volume_sync_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    struct work *work = ctx;
+
+    (void)fds;
+    if (syncfs(pool_fd(work->handler->kit->pool)) < 0) {
+        result->status =
+            err_sys(&result->err, "write the end of volume %s to the disk", work->req.volume.name);
+    }
+}
+
+/* The server forgets a volume when it has the answer. The removal must be on the disk by then: a
+ * volume that came back after a power cut would never be removed. */
+void handle_volume_remove(struct handler *handler, uint64_t client,
+                          const struct keeper_request *req)
+{
+    struct keeper_answer answer = answer_at_once(handler->kit, req);
+
+    if (answer.status < 0) {
+        handler_answer_plain(handler, client, &answer);
+    } else {
+        volume_begin(handler, client, req, volume_sync_work);
+    }
+}
+
+/* ---- restore ---- */
+
+static void restore_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+{
+    struct work *work = ctx;
+    struct jail jail; /* its descriptors are sent with the result, and close with this process */
+
+    result->status = restore_jail(work->handler->kit, work->req.id, &work->req.plan, work->is_retry,
+                                  &jail, &result->made, &result->err);
+    if (result->status < 0) {
+        return;
+    }
+    result->jail = jail.name;
+    result->channel = jail.channel_version;
+    result->fds_n = handler_jail_fds(&jail, fds);
+}
+
+void handle_restore(struct handler *handler, uint64_t client, const struct keeper_request *req)
+{
+    work_begin(handler, client, req, restore_work, false);
+}
+
+void restore_retry(struct handler *handler, uint64_t client, const struct keeper_request *req)
+{
+    work_begin(handler, client, req, restore_work, true);
+}
+
+static void restore_done(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                         bool is_retry, const struct task_result *result, const int *fds)
+{
+    struct keeper_answer answer = answer_to(req, result->status, &result->err);
+
+    answer.jail = result->jail;
+    answer.channel = result->channel;
+    if (result->status == 0) {
+        handler->answer(handler->ctx, client, &answer, fds, result->fds_n);
+    } else if (result->status == -EIO && !is_retry && !req->plan.keeps_disk &&
+               !ending_of(handler, req->id)) {
+        log_warn("jail %s is tried once more, without its connections: %s", req->id,
+                 result->err.msg);
+        ending_begin_with_retry(handler, client, req->id, JAIL_ALL, &answer, req);
+    } else {
+        remove_and_answer(handler, client, req->id, result->made, &answer);
+    }
+}
+
+static void save_done(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                      const struct task_result *result)
+{
+    struct keeper_answer answer = answer_to(req, result->status, &result->err);
+
+    answer.saved = result->saved;
+    if (result->status == 0 && req->op == KEEPER_SAVE && req->save.flags & KEEPER_SAVE_STOP &&
+        !(req->save.flags & KEEPER_SAVE_LOOK)) {
+        ending_begin(handler, client, req->id, JAIL_GROUPS, &answer);
+    } else {
+        handler_answer_plain(handler, client, &answer);
+    }
+}
+
+static void create_done(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                        const struct task_result *result)
+{
+    if (result->status == 0) {
+        starting_begin(&handler->startings, client, req);
+        return;
+    }
+    const struct keeper_answer answer = answer_to(req, result->status, &result->err);
+    remove_and_answer(handler, client, req->id, result->made, &answer);
+}
+
+/* ---- the end of work ---- */
+
+/* The process died without a result: the request failed, and what was begun is removed. */
+static void work_clean_up(struct handler *handler, const struct keeper_request *req,
+                          struct task_result *result)
+{
+    if (req->op == KEEPER_SAVE) {
+        cgroups_thaw(handler->kit->groups, req->id);
+        if (!(req->save.flags & KEEPER_SAVE_LOOK)) {
+            saved_abandon(handler->kit->pool, req->save.name);
+        }
+    } else if (req->op == KEEPER_PACK || req->op == KEEPER_VOLUME_MAKE ||
+               req->op == KEEPER_VOLUME_REMOVE) {
+        return;
+    } else if (req->op == KEEPER_RESTORE) {
+        result->made = req->plan.keeps_disk ? JAIL_GROUPS : JAIL_ALL;
+    } else if (!req->plan.keeps_disk) {
+        result->made = JAIL_DISK;
+    }
+}
+
+void work_over(struct handler *handler, const struct work *was, bool reported,
+               struct task_result *result, const int *fds)
+{
+    const struct keeper_request *req = &was->req;
+
+    if (!reported) {
+        work_clean_up(handler, req, result);
+    }
+    if (req->op == KEEPER_RESTORE) {
+        restore_unmark(handler->kit, req->id);
+        restore_done(handler, was->client, req, was->is_retry, result, fds);
+    } else if (req->op == KEEPER_CREATE) {
+        create_done(handler, was->client, req, result);
+    } else {
+        save_done(handler, was->client, req, result);
+    }
+}

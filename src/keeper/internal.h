@@ -1,0 +1,102 @@
+/* internal.h - the parts of the handler (handle.h): one list of jails that are ending, one of work
+ * that is done in processes of its own. */
+#ifndef KEEPER_INTERNAL_H
+#define KEEPER_INTERNAL_H
+
+#include "keeper/checkpoint/task.h"
+#include "keeper/handle.h"
+#include "keeper/jail/starting.h"
+#include "keeper/listing.h"
+
+/* A jail whose parts are being removed; its processes may still be exiting. */
+struct ending {
+    struct ending *prev, *next;
+    char id[KEEPER_ID_BYTES];
+    unsigned parts; /* JAIL_*: what is removed */
+    int events_fd;  /* of the jail's group, or -1 */
+    int64_t deadline_ms;
+    int retry_us;
+    int64_t look_us; /* when the next attempt is due, whatever its group reports */
+    uint64_t client;
+    struct keeper_answer answer;
+    struct keeper_request *retry; /* a restore to repeat when all is gone, or NULL */
+};
+
+/* A request that is carried out in a process of its own. */
+struct work {
+    struct work *prev, *next;
+    struct handler *handler;
+    struct task task;
+    int64_t deadline_ms; /* then it is asked to leave, and a little later killed */
+    bool overdue;
+    uint64_t client;
+    bool is_retry;
+    char group[CGROUP_TASK_BYTES];
+    struct keeper_request req;
+};
+
+struct handler {
+    struct jail_kit *kit;
+    handler_answer *answer;
+    handler_child *child;
+    void *ctx;
+    struct ending *endings;
+    size_t endings_n;
+    struct work *works;
+    size_t works_n;
+    struct startings startings;
+    struct listing listing;
+    struct listing saved;
+};
+
+/* An answer without descriptors. */
+void handler_answer_plain(struct handler *handler, uint64_t client,
+                          const struct keeper_answer *answer);
+/* Fills `out` in the order of an answer (KEEPER_FD_*). Returns how many. */
+uint32_t handler_jail_fds(const struct jail *jail, int out[KEEPER_FDS_MAX]);
+
+/* ---- ending.c ---- */
+
+struct ending *ending_of(const struct handler *handler, const char *id);
+/* Removes the parts of the jail, then sends the answer. */
+void ending_begin(struct handler *handler, uint64_t client, const char *id, unsigned parts,
+                  const struct keeper_answer *answer);
+/* Removes the parts of the jail, then starts the restore `retry` again instead of answering. */
+void ending_begin_with_retry(struct handler *handler, uint64_t client, const char *id,
+                             unsigned parts, const struct keeper_answer *answer,
+                             const struct keeper_request *retry);
+/* Removes the parts that a failure left (0: none), then sends the answer. */
+void remove_and_answer(struct handler *handler, uint64_t client, const char *id, unsigned made,
+                       const struct keeper_answer *answer);
+/* Continues with those that `polled` reports, or whose next attempt is due. `polled` has entries
+ * for the first n of the list; the others are new and are looked at in any case. */
+void endings_step(struct handler *handler, const struct pollfd *polled, size_t n);
+void ending_free(struct handler *handler, struct ending *ending);
+
+/* ---- work.c ---- */
+
+const struct work *work_of(const struct handler *handler, const char *id);
+/* Starts a process that calls `run` with the struct work. Answers when that fails. */
+void work_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                task_work *run, bool is_retry);
+/* Ends the work when its process has reported, and continues with what waited for it. */
+void work_step(struct handler *handler, struct work *work);
+void work_free(struct work *work);
+
+/* ---- handle_work.c: requests that are carried out by work ---- */
+
+void handle_create(struct handler *handler, uint64_t client, const struct keeper_request *req);
+void handle_save(struct handler *handler, uint64_t client, const struct keeper_request *req);
+void handle_restore(struct handler *handler, uint64_t client, const struct keeper_request *req);
+void handle_pack(struct handler *handler, uint64_t client, const struct keeper_request *req);
+void handle_volume_make(struct handler *handler, uint64_t client, const struct keeper_request *req);
+void handle_volume_remove(struct handler *handler, uint64_t client,
+                          const struct keeper_request *req);
+/* A restore that failed is tried a second time, without its connections. */
+void restore_retry(struct handler *handler, uint64_t client, const struct keeper_request *req);
+/* The work is over. `reported` is false when its process ended without a result: what it began is
+ * removed then. */
+void work_over(struct handler *handler, const struct work *was, bool reported,
+               struct task_result *result, const int *fds);
+
+#endif
