@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <linux/fuse.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
