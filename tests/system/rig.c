@@ -241,6 +241,18 @@ struct keeper_answer rig_destroy(struct rig *rig, const char *id)
     return rig_ask(rig, &req, NULL);
 }
 
+void rig_jail_close(struct rig_jail *jail)
+{
+    (void)close(jail->pidfd);
+    (void)close(jail->channel);
+}
+
+void rig_end(struct rig *rig, struct rig_jail *jail)
+{
+    CHECK_INT(rig_destroy(rig, jail->id).status, 0);
+    rig_jail_close(jail);
+}
+
 const char *rig_probe(const struct rig_jail *jail, const char *command)
 {
     static char text[PROBE_BYTES];
@@ -253,6 +265,43 @@ const char *rig_probe(const struct rig_jail *jail, const char *command)
     ssize_t n = recv(jail->channel, text, sizeof(text) - 1, 0);
     text[n > 0 ? n : 0] = '\0';
     return n > 0 ? text : "no answer";
+}
+
+bool rig_says(const struct rig_jail *jail, const char *command, const char *part)
+{
+    const char *text = rig_probe(jail, command);
+    bool found = strstr(text, part) != NULL;
+
+    if (!found) {
+        printf("# '%s' says '%.400s', want '%s'\n", command, text, part);
+    }
+    return found;
+}
+
+/* ---- from outside ---- */
+
+const char *rig_host_read(const char *path)
+{
+    static char text[4096];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+    text[n > 0 ? n : 0] = '\0';
+    (void)close(fd);
+    return text;
+}
+
+const char *rig_host_read_proc(int pid, const char *name)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+    return rig_host_read(path);
+}
+
+void rig_layer_path(const struct rig *rig, const char *layer, const char *path, char out[128])
+{
+    (void)snprintf(out, 128, "%s/layers/%s/%s", rig->pool, layer, path);
 }
 
 bool rig_trace_left(const struct rig *rig, const char *id)

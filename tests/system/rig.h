@@ -65,7 +65,11 @@ struct keeper_answer rig_receive(struct rig *rig, int fds[KEEPER_FDS_MAX]);
 struct keeper_answer rig_create(struct rig *rig, struct keeper_request *req, struct rig_jail *out);
 struct keeper_answer rig_destroy(struct rig *rig, const char *id);
 
-/* Says why not, when it does not. */
+/* Destroys the jail, which a test is done with: fails the test when that fails. */
+void rig_end(struct rig *rig, struct rig_jail *jail);
+void rig_jail_close(struct rig_jail *jail); /* our descriptors of it alone */
+
+/* Prints why, when the save fails. */
 struct keeper_answer rig_save(struct rig *rig, const char *id, const char *name, uint32_t flags);
 struct keeper_answer rig_forget(struct rig *rig, const char *name);
 
@@ -73,8 +77,19 @@ struct keeper_answer rig_forget(struct rig *rig, const char *name);
  */
 void rig_hang_up(struct rig_jail *jail);
 
-/* What the probe in the jail says to a command. Static storage, until the next call. */
+/* The probe's answer to a command. Static storage, until the next call. */
 const char *rig_probe(const struct rig_jail *jail, const char *command);
+
+/* Whether `part` is in the probe's answer; prints the answer when it is not. */
+bool rig_says(const struct rig_jail *jail, const char *command, const char *part);
+
+/* A file as the host sees it, and one of a process in /proc. Static storage, until the next call.
+ */
+const char *rig_host_read(const char *path);
+const char *rig_host_read_proc(int pid, const char *name);
+
+/* The host's name of a file in a layer. */
+void rig_layer_path(const struct rig *rig, const char *layer, const char *path, char out[128]);
 
 /* Whether anything of a jail is left: group, disk, mount. */
 bool rig_trace_left(const struct rig *rig, const char *id);

@@ -40,13 +40,6 @@ static struct rig_jail start(const char *id, const char *from, enum keeper_op op
     return jail;
 }
 
-static void end(struct rig_jail *jail)
-{
-    CHECK_INT(rig_destroy(&rig, jail->id).status, 0);
-    (void)close(jail->pidfd);
-    (void)close(jail->channel);
-}
-
 /* Pauses it and has it go on, with its disk alone or with its memory too. */
 static void pause_and_resume(struct rig_jail *jail, uint32_t flags)
 {
@@ -146,7 +139,7 @@ static void a_limit_follows_a_sandbox_over_pauses(void)
     check_part(&jail, "three");
     pause_and_resume(&jail, 0);
     check_full_after(&jail, "four", DISK_MB - 3 * PART_MB);
-    end(&jail);
+    rig_end(&rig, &jail);
 }
 
 static void what_it_deletes_gives_room_after_pauses(void)
@@ -161,7 +154,7 @@ static void what_it_deletes_gives_room_after_pauses(void)
     CHECK(has_room_soon(&jail, "again", PART_MB));
     pause_and_resume(&jail, 0);
     check_full_after(&jail, "four", SLACK_MB);
-    end(&jail);
+    rig_end(&rig, &jail);
 }
 
 static void a_full_disk_is_paused_and_goes_on(void)
@@ -177,7 +170,7 @@ static void a_full_disk_is_paused_and_goes_on(void)
     CHECK_STR(rig_probe(&jail, "read /proc/1/comm"), "agent\n");
     file_remove(&jail, "all");
     CHECK(has_room_soon(&jail, "again", PART_MB));
-    end(&jail);
+    rig_end(&rig, &jail);
 }
 
 /* Twelve pauses of a full disk: each needs some blocks, and they may not add up. */
@@ -191,7 +184,7 @@ static void pauses_themselves_take_no_room(void)
     }
     CHECK_THAT(used_mb("a") <= PART_MB + SLACK_MB, "%d MB are in use", used_mb("a"));
     check_full_after(&jail, "two", DISK_MB - PART_MB);
-    end(&jail);
+    rig_end(&rig, &jail);
 }
 
 static void a_copy_counts_what_it_was_born_with(void)
@@ -216,9 +209,9 @@ static void a_copy_counts_what_it_was_born_with(void)
     file_remove(&other, "one");
     file_remove(&other, "two");
     CHECK(has_room_soon(&other, "again", 2 * PART_MB)); /* more than it seemed to have, at once */
-    end(&copy);
-    end(&other);
-    end(&jail);
+    rig_end(&rig, &copy);
+    rig_end(&rig, &other);
+    rig_end(&rig, &jail);
     CHECK_INT(rig_forget(&rig, "saved-copy").status, 0);
 }
 
@@ -237,7 +230,7 @@ static void one_that_was_copied_has_room_for_what_it_deletes(void)
     file_remove(&jail, "two");
     file_remove(&jail, "again");
     CHECK(has_room_soon(&jail, "again", PART_MB));
-    end(&jail);
+    rig_end(&rig, &jail);
     CHECK_INT(rig_forget(&rig, "saved-copy").status, 0);
 }
 
@@ -248,16 +241,16 @@ static void a_limit_follows_from_copy_to_copy(void)
 
     check_part(&jail, "one");
     CHECK_INT(rig_save(&rig, "a", "saved-first", 0).status, 0);
-    end(&jail);
+    rig_end(&rig, &jail);
     jail = start("b", "saved-first", KEEPER_CREATE);
     pause_and_resume(&jail, 0);
     check_part(&jail, "two");
     CHECK_INT(rig_save(&rig, "b", "saved-second", 0).status, 0);
-    end(&jail);
+    rig_end(&rig, &jail);
     jail = start("c", "saved-second", KEEPER_CREATE);
     check_part(&jail, "three");
     check_full_after(&jail, "four", DISK_MB - 3 * PART_MB);
-    end(&jail);
+    rig_end(&rig, &jail);
     CHECK_INT(rig_forget(&rig, "saved-first").status, 0);
     CHECK_INT(rig_forget(&rig, "saved-second").status, 0);
 }
@@ -284,7 +277,7 @@ static void what_an_earlier_release_saved_has_its_limit(void)
     (void)unlink(path);
     pause_and_resume(&jail, 0);
     check_full_after(&jail, "three", DISK_MB - 2 * PART_MB);
-    end(&jail);
+    rig_end(&rig, &jail);
 }
 
 static void the_next_keeper_knows_the_limit(void)
@@ -298,7 +291,7 @@ static void the_next_keeper_knows_the_limit(void)
     CHECK_THAT(used_mb("a") >= PART_MB && used_mb("a") <= PART_MB + SLACK_MB, "%d MB are in use",
                used_mb("a"));
     check_full_after(&jail, "two", DISK_MB - PART_MB);
-    end(&jail);
+    rig_end(&rig, &jail);
 }
 
 /* ---- leftovers ---- */

@@ -9,17 +9,6 @@
 static struct rig rig;
 static struct rig_jail one;
 
-static const char *host_read(const char *path)
-{
-    static char text[4096];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-
-    text[n > 0 ? n : 0] = '\0';
-    (void)close(fd);
-    return text;
-}
-
 /* Lowered first, so that a keeper has something to do; to what any machine can do with. */
 static void limits_of_the_whole_host_are_raised(void)
 {
@@ -38,7 +27,7 @@ static void limits_of_the_whole_host_are_raised(void)
     rig_keeper_kill(&rig);
     rig_keeper_start(&rig);
     for (size_t i = 0; i < countof(knobs); i++) {
-        CHECK_STR(host_read(knobs[i][0]), knobs[i][2]);
+        CHECK_STR(rig_host_read(knobs[i][0]), knobs[i][2]);
     }
 }
 
@@ -47,7 +36,7 @@ static long long group_number(const char *mount, const char *group, const char *
     char path[256];
 
     (void)snprintf(path, sizeof(path), "%s/atoll-%s/%s%s", mount, rig.instance, group, knob);
-    const char *text = host_read(path);
+    const char *text = rig_host_read(path);
     return text[0] ? strtoll(text, NULL, 10) : -1;
 }
 
@@ -55,8 +44,8 @@ static void all_jails_together_leave_processes_to_the_host(void)
 {
     const char *mount =
         access("/sys/fs/cgroup/pids", F_OK) == 0 ? "/sys/fs/cgroup/pids" : "/sys/fs/cgroup";
-    long long pids = strtoll(host_read("/proc/sys/kernel/pid_max"), NULL, 10);
-    long long threads = strtoll(host_read("/proc/sys/kernel/threads-max"), NULL, 10);
+    long long pids = strtoll(rig_host_read("/proc/sys/kernel/pid_max"), NULL, 10);
+    long long threads = strtoll(rig_host_read("/proc/sys/kernel/threads-max"), NULL, 10);
     long long most = threads < pids ? threads : pids;
 
     CHECK_INT(group_number(mount, "", "pids.max"), most - most / 4);

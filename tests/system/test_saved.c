@@ -34,13 +34,6 @@ static struct rig_jail start(const char *id, uint32_t slot, const char *from)
     return jail;
 }
 
-static void end(struct rig_jail *jail)
-{
-    CHECK_INT(rig_destroy(&rig, jail->id).status, 0);
-    (void)close(jail->pidfd);
-    (void)close(jail->channel);
-}
-
 static bool pool_has(const char *path)
 {
     char whole[160];
@@ -60,7 +53,7 @@ static void a_running_jail_is_kept_and_goes_on(void)
     CHECK_INT(answer.status, 0);
     CHECK(answer.saved.frozen_usec > 0);
     CHECK_STR(rig_probe(&jail, "write /root/file after!"), "ok");
-    end(&jail);
+    rig_end(&rig, &jail);
 
     struct rig_jail copy = start("copy", 1, "saved-one"); /* it outlives its source */
     CHECK_STR(rig_probe(&copy, "read /root/file"), "before");
@@ -68,8 +61,8 @@ static void a_running_jail_is_kept_and_goes_on(void)
     struct rig_jail other = start("other", 2, "saved-one");
     CHECK_STR(rig_probe(&other, "read /root/file"), "before");
     CHECK_STR(rig_probe(&copy, "read /root/file"), "mine!!");
-    end(&copy);
-    end(&other);
+    rig_end(&rig, &copy);
+    rig_end(&rig, &other);
     CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
 }
 
@@ -83,7 +76,7 @@ static void what_was_done_to_the_template_is_kept(void)
     CHECK_STR(rig_probe(&jail, "link /etc/hosts /etc/hosts2"), "ok");
     CHECK_STR(rig_probe(&jail, "remove /tmp"), "ok");
     CHECK_INT(rig_save(&rig, "source", "saved-deep", 0).status, 0);
-    end(&jail);
+    rig_end(&rig, &jail);
     for (int i = 0; i < 3; i++) { /* a copy of a copy of a copy */
         struct rig_jail copy = start("copy", 1, "saved-deep");
         CHECK_STR(rig_probe(&copy, "list /opt"), "new\n");
@@ -95,7 +88,7 @@ static void what_was_done_to_the_template_is_kept(void)
         CHECK_STR(rig_probe(&copy, "rename /opt/newer /opt/new"), "ok");
         CHECK_INT(rig_forget(&rig, "saved-deep").status, 0);
         CHECK_INT(rig_save(&rig, "copy", "saved-deep", 0).status, 0);
-        end(&copy);
+        rig_end(&rig, &copy);
     }
     CHECK_INT(rig_forget(&rig, "saved-deep").status, 0);
 }
@@ -119,7 +112,7 @@ static void a_stopped_jail_goes_on_with_its_own_disk(void)
     struct rig_jail second;
     CHECK_INT(rig_create(&rig, &again, &second).status, 0);
     CHECK_STR(rig_probe(&second, "read /root/file"), "kept");
-    end(&second);
+    rig_end(&rig, &second);
     (void)close(jail.pidfd);
     (void)close(jail.channel);
     CHECK(!pool_has("sandboxes/paused"));
@@ -131,7 +124,7 @@ static void a_stopped_jail_goes_on_with_its_own_disk(void)
 
     struct rig_jail copy = start("copy", 1, "saved-disk");
     CHECK_STR(rig_probe(&copy, "read /root/file"), "kept");
-    end(&copy);
+    rig_end(&rig, &copy);
     CHECK_INT(rig_forget(&rig, "saved-stop").status, 0);
     CHECK_INT(rig_forget(&rig, "saved-disk").status, 0);
 }
@@ -145,7 +138,7 @@ static void a_saved_disk_is_a_layer(void)
     CHECK_STR(rig_probe(&jail, "remove /opt/old"), "ok");
     CHECK_STR(rig_probe(&jail, "rename /opt /srv"), "ok");
     CHECK_INT(rig_save(&rig, "source", "saved-layer", 0).status, 0);
-    end(&jail);
+    rig_end(&rig, &jail);
     (void)snprintf(req.plan.layers[1], KEEPER_LAYER_BYTES, "base");
     req.plan.layers_n = 2;
     struct rig_jail upon;
@@ -156,7 +149,7 @@ static void a_saved_disk_is_a_layer(void)
     CHECK_STR(rig_probe(&upon, "list /srv"), "");
     CHECK_STR(rig_probe(&upon, "write /root/file above"), "ok");
     CHECK_INT(rig_save(&rig, "upon", "saved-above", 0).status, 0);
-    end(&upon);
+    rig_end(&rig, &upon);
 
     struct keeper_request next = rig_create_request("next", 2, "saved-above");
     (void)snprintf(next.plan.layers[1], KEEPER_LAYER_BYTES, "saved-layer");
@@ -166,7 +159,7 @@ static void a_saved_disk_is_a_layer(void)
     CHECK_INT(rig_create(&rig, &next, &third).status, 0);
     CHECK_STR(rig_probe(&third, "read /root/file"), "above");
     CHECK_STR(rig_probe(&third, "list /srv"), "");
-    end(&third);
+    rig_end(&rig, &third);
     CHECK_INT(rig_forget(&rig, "saved-above").status, 0);
     CHECK_INT(rig_forget(&rig, "saved-layer").status, 0);
 }
@@ -177,14 +170,14 @@ static void a_copy_has_its_own_quota(void)
     struct keeper_request req = rig_create_request("copy", 1, "base");
 
     CHECK_INT(rig_save(&rig, "source", "saved-small", 0).status, 0);
-    end(&jail);
+    rig_end(&rig, &jail);
     (void)snprintf(req.plan.from, sizeof(req.plan.from), "saved-small");
     req.plan.disk_mb = 16;
     struct rig_jail copy;
     CHECK_INT(rig_create(&rig, &req, &copy).status, 0);
     const char *said = rig_probe(&copy, "fill /root/big 100");
     CHECK_THAT(strstr(said, " EDQUOT"), "it says %s", said);
-    end(&copy);
+    rig_end(&rig, &copy);
     CHECK_INT(rig_forget(&rig, "saved-small").status, 0);
 }
 
@@ -216,7 +209,7 @@ static void names_are_listed_taken_once_and_forgotten(void)
     CHECK_INT(answer.status, -ENOENT);
     CHECK_STR(answer.err.msg, "nothing is saved as saved-c");
     CHECK(!rig_trace_left(&rig, "lost"));
-    end(&jail);
+    rig_end(&rig, &jail);
 }
 
 /* As a keeper that was killed in the middle leaves it. */
@@ -236,7 +229,7 @@ static void a_new_keeper_removes_what_is_half_made(void)
     CHECK(!pool_has("saved/.saved-half"));
     CHECK_STR(saved_after("saved-whole"), "ENOENT");
     CHECK_STR(rig_probe(&jail, "read /proc/1/comm"), "agent\n");
-    end(&jail);
+    rig_end(&rig, &jail);
     CHECK_INT(rig_forget(&rig, "saved-whole").status, 0);
 }
 
