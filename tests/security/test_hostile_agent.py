@@ -21,7 +21,8 @@ os.environ.setdefault("BUILD", os.environ.get("ATOLL_BUILD", str(HERE.parents[1]
 from daemon import running, until  # noqa: E402
 
 AGENT = pathlib.Path(os.environ.get("HOSTILE_AGENT", pathlib.Path(os.environ["BUILD"]) / "tests/security/hostile-agent"))
-TABLE = re.findall(r"^    (MODE|GIVES)\((\w+)\),$", (HERE / "hostile_agent.c").read_text(), re.M)
+ROW = re.compile(r"\b(MODE|GIVES)\((\w+)\),")
+TABLE = [row for source in sorted(HERE.glob("hostile_*.c")) for row in ROW.findall(source.read_text())]
 MODES = [mode for _, mode in TABLE]
 GIVES = {mode for kind, mode in TABLE if kind == "GIVES"}  # a descriptor, which no agent does
 CONTROL = ["gives_file", "noise", "endless_headers", "closes_the_channel", "resets_in_body"]
