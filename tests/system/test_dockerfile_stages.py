@@ -4,8 +4,7 @@ import os
 import subprocess
 
 import httpx
-import pytest
-from daemon import PROGRAM, running
+from daemon import PROGRAM
 from e2b import Sandbox
 
 STAGES = """ARG RELEASE=13
@@ -29,12 +28,6 @@ COPY --from=more --chown=user /out/lib/*.txt /app/more/
 COPY --from=tools out/note.txt .
 RUN test ! -e /out
 """
-
-
-@pytest.fixture(scope="module")
-def daemon():
-    with running() as daemon:
-        yield daemon
 
 
 def template_build(daemon, directory, name):

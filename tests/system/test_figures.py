@@ -2,17 +2,11 @@
 
 import httpx
 import pytest
-from daemon import running, until
+from daemon import until
 from e2b import Sandbox
 
 CPUS = 2
 BURN = "import time\nwhile time.process_time() < 8: pass"  # seconds of a cpu, however many others want it
-
-
-@pytest.fixture(scope="module")
-def daemon():
-    with running() as daemon:
-        yield daemon
 
 
 @pytest.fixture

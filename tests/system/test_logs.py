@@ -6,12 +6,6 @@ from daemon import running, until
 from e2b import Sandbox
 
 
-@pytest.fixture(scope="module")
-def daemon():
-    with running() as daemon:
-        yield daemon
-
-
 def messages(daemon, sandbox, search):
     answer = httpx.get(
         f"{daemon.url}/v2/sandboxes/{sandbox.sandbox_id}/logs",

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 from builder import Builder, run
-from daemon import running, until
+from daemon import until
 from e2b import Sandbox
 
 ENV_PATH = {"type": "ENV", "args": ["PATH", "${PATH}:/my/path"]}
@@ -20,12 +20,6 @@ CERTIFICATE = (
     "openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=mine -keyout /dev/null"
     " -out /usr/local/share/ca-certificates/mine.crt"
 )
-
-
-@pytest.fixture(scope="module")
-def daemon():
-    with running() as daemon:
-        yield daemon
 
 
 @pytest.fixture

@@ -9,19 +9,13 @@ import threading
 
 import httpx
 import pytest
-from daemon import PROGRAM, running, until
+from daemon import PROGRAM, until
 from e2b import Sandbox, SandboxException
 from inhabited import Inhabited
 
 CYCLES = int(os.environ.get("ATOLL_PAUSE_CYCLES", "5"))
 FORKS = 10
 LINES = 20000
-
-
-@pytest.fixture(scope="module")
-def daemon():
-    with running() as daemon:
-        yield daemon
 
 
 @pytest.fixture(scope="module")

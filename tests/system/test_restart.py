@@ -13,12 +13,6 @@ from daemon import PROGRAM, SETTINGS, running, until
 from e2b import CommandExitException, Sandbox, SandboxNotFoundException
 
 
-@pytest.fixture(scope="module")
-def daemon():
-    with running() as daemon:
-        yield daemon
-
-
 @pytest.fixture
 def sandbox(daemon):
     """A sandbox with a file, a counter that counts on, and metadata."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from daemon import running, until
+from daemon import until
 from e2b import Sandbox
 
 ANSWER_S = 120  # for any one call: far more than it takes, far less than a worker's own limit
@@ -136,12 +136,6 @@ LIVELY = {
             exchange(HOME, "/run/evil")
     """,
 }
-
-
-@pytest.fixture(scope="module")
-def daemon():
-    with running() as daemon:
-        yield daemon
 
 
 @pytest.fixture

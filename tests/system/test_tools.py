@@ -24,11 +24,6 @@ def daemon():
         yield daemon
 
 
-@pytest.fixture(scope="module")
-def tools(daemon):
-    return Catalogue(daemon)
-
-
 @pytest.fixture
 def box(daemon):
     sandbox = Sandbox.create(timeout=600, **daemon.sdk)

@@ -8,7 +8,7 @@ import threading
 
 import httpx
 import pytest
-from catalogue import Catalogue, Refused
+from catalogue import Refused
 from daemon import running
 from test_tools_texts import by_command_line, by_mcp, by_rest
 
@@ -69,11 +69,6 @@ def daemon(mail):
         made = httpx.put(f"{daemon.url}/shells/mail", json=shell, headers={"X-API-Key": daemon.key})
         assert made.status_code == 200, made.text
         yield daemon
-
-
-@pytest.fixture(scope="module")
-def tools(daemon):
-    return Catalogue(daemon)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from catalogue import Catalogue, Refused
+from catalogue import Refused
 from daemon import running, until
 from messages_api import MessagesApi, turn
 
@@ -26,11 +26,6 @@ def model():
 def daemon(model):
     with running("--egress-map", f"{API}:80=127.0.0.1:{model.server_port},{NOBODY}:80=127.0.0.1:1") as daemon:
         yield daemon
-
-
-@pytest.fixture(scope="module")
-def tools(daemon):
-    return Catalogue(daemon)
 
 
 @pytest.fixture(scope="module")

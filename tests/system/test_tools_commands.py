@@ -28,17 +28,6 @@ def daemon(web):
         yield daemon
 
 
-@pytest.fixture(scope="module")
-def tools(daemon):
-    return Catalogue(daemon)
-
-
-@pytest.fixture(scope="module")
-def box(tools):
-    """One sandbox that many tests share."""
-    return tools.create_sandbox(timeout_seconds=2 * HOUR_S)["sandbox_id"]
-
-
 def shell(tools, box, command, **fields):
     answer = tools.send_sandbox_input(sandbox_id=box, action="shell_command", input=command, **fields)
     assert answer["success"], answer

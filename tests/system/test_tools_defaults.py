@@ -5,7 +5,7 @@ import threading
 
 import httpx
 import pytest
-from catalogue import Catalogue, Refused
+from catalogue import Refused
 from daemon import running, until
 from test_tools_commands import refused, seconds_left, shell
 from world import Web
@@ -24,16 +24,6 @@ def web():
 def daemon(web):
     with running("--egress-map", f"{OUTSIDE}:80=127.0.0.1:{web.server_port}") as daemon:
         yield daemon
-
-
-@pytest.fixture(scope="module")
-def tools(daemon):
-    return Catalogue(daemon)
-
-
-@pytest.fixture(scope="module")
-def box(tools):
-    return tools.create_sandbox(timeout_seconds=2 * HOUR_S)["sandbox_id"]
 
 
 # ---- sandboxes ----

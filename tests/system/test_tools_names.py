@@ -2,26 +2,9 @@
 
 import httpx
 import pytest
-from catalogue import Catalogue, Refused
-from daemon import running
+from catalogue import Refused
 from test_tools_commands import seconds_left
 from test_tools_texts import FACES, INITIALIZE, by_mcp
-
-
-@pytest.fixture(scope="module")
-def daemon():
-    with running() as daemon:
-        yield daemon
-
-
-@pytest.fixture(scope="module")
-def tools(daemon):
-    return Catalogue(daemon)
-
-
-@pytest.fixture(scope="module")
-def box(tools):
-    return tools.create_sandbox(timeout_seconds=7200)["sandbox_id"]
 
 
 def declared(daemon):

@@ -6,7 +6,7 @@ import threading
 
 import httpx
 import pytest
-from catalogue import Catalogue, Refused
+from catalogue import Refused
 from daemon import running, until
 from test_transform import repository
 from world import Quiet, Web, certificate
@@ -50,11 +50,6 @@ def open_git(git):
 def daemon(git, open_git):
     with running("--egress-map", f"{GIT}:443=127.0.0.1:{git.server_port},{OPEN_GIT}:80=127.0.0.1:{open_git.server_port}") as daemon:
         yield daemon
-
-
-@pytest.fixture(scope="module")
-def tools(daemon):
-    return Catalogue(daemon)
 
 
 def shell(tools, box, command, **fields):

@@ -7,21 +7,10 @@ import subprocess
 import httpx
 import pytest
 from catalogue import Catalogue, Refused
-from daemon import PROGRAM, running
+from daemon import PROGRAM
 
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
     "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "texts", "version": "1"}}}
-
-
-@pytest.fixture(scope="module")
-def daemon():
-    with running() as daemon:
-        yield daemon
-
-
-@pytest.fixture(scope="module")
-def tools(daemon):
-    return Catalogue(daemon)
 
 
 def by_rest(daemon, name, fields):
