@@ -12,6 +12,7 @@
 #include "lib/base/fiber.h"
 #include "lib/base/log.h"
 #include "lib/base/shares.h"
+#include "lib/http/status.h"
 #include "tools/internal.h"
 #include "tools/schema.h"
 #include "tools/text_forms.h"
@@ -86,32 +87,14 @@ int call_sleep(struct tool_call *call, int64_t ms)
 
 /* ---- asking the API ---- */
 
-static const struct {
-    int status, error;
-} statuses[] = {
-    {400, EINVAL},    {401, EACCES},  {403, EPERM},      {404, ENOENT}, {409, ESTALE},
-    {413, EMSGSIZE},  {413, ENOBUFS}, {422, EOPNOTSUPP}, {429, EBUSY},  {503, EAGAIN},
-    {504, ETIMEDOUT}, {507, EDQUOT},  {409, EEXIST},     {502, EIO}, /* the sandbox's fault */
-};
-
 int call_errno_of(int status)
 {
-    for (size_t i = 0; i < countof(statuses); i++) {
-        if (statuses[i].status == status) {
-            return -statuses[i].error;
-        }
-    }
-    return -EIO;
+    return status_to_errno(STATUS_TOOLS, status);
 }
 
 int call_status_of(int error)
 {
-    for (size_t i = 0; i < countof(statuses); i++) {
-        if (statuses[i].error == -error) {
-            return statuses[i].status;
-        }
-    }
-    return 500;
+    return status_of_errno(STATUS_TOOLS, error);
 }
 
 /* The API's own sentence. */

@@ -38,8 +38,8 @@ must_check int call_api_list(struct tool_call *call, const char *target, size_t 
                              json_t **answer, struct err *err);
 
 /* 400 EINVAL, 401 EACCES, 403 EPERM, 404 ENOENT, 409 ESTALE, 413 EMSGSIZE, 422 EOPNOTSUPP,
- * 429 EBUSY, 503 EAGAIN, 504 ETIMEDOUT, 507 EDQUOT, else EIO; negative. And back, for the answers
- * of the REST face. */
+ * 429 EBUSY, 503 EAGAIN, 504 ETIMEDOUT, 507 EDQUOT, else EIO; negative (the table is in
+ * lib/http/status.c). And back, for the answers over plain HTTP. */
 int call_errno_of(int status);
 int call_status_of(int error);
 

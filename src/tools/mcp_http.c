@@ -6,20 +6,10 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
+#include "lib/http/cors.h"
 #include "tools/mcp_internal.h"
 
 /* ---- refusals ---- */
-
-#define LITERAL(text)                                                                              \
-    {                                                                                              \
-        (text), sizeof(text) - 1                                                                   \
-    }
-
-/* A key is never in a cookie, so a page that was let through has none to abuse. */
-static const struct http_header cors[] = {
-    {LITERAL("Access-Control-Allow-Origin"), LITERAL("*")},
-    {LITERAL("Access-Control-Expose-Headers"), LITERAL("Mcp-Session-Id")},
-};
 
 static void exchange_refuse(struct http_exchange *ex, int status, int code, const char *sentence)
 {
@@ -29,21 +19,6 @@ static void exchange_refuse(struct http_exchange *ex, int status, int code, cons
     http_answer(ex, status, "application/json", text, text ? strlen(text) : 0);
     free(text);
     json_decref(message);
-}
-
-static void preflight(struct http_exchange *ex)
-{
-    static const struct http_header headers[] = {
-        {LITERAL("Access-Control-Allow-Origin"), LITERAL("*")},
-        {LITERAL("Access-Control-Allow-Methods"), LITERAL("GET, POST, DELETE, OPTIONS")},
-        {LITERAL("Access-Control-Allow-Headers"),
-         LITERAL("Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, "
-                 "MCP-Protocol-Version, Mcp-Session-Id, X-API-Key")},
-        {LITERAL("Access-Control-Max-Age"), LITERAL("43200")},
-    };
-
-    http_also(ex, headers, countof(headers));
-    http_answer(ex, 204, NULL, NULL, 0);
 }
 
 /* ---- what a request must be ---- */
@@ -261,10 +236,10 @@ void mcp_handle(struct mcp *mcp, struct http_exchange *ex)
         return;
     }
     if (str_eq(req->method, STR("OPTIONS"))) {
-        preflight(ex);
+        cors_preflight(ex, CORS_MCP);
         return;
     }
-    http_also(ex, cors, countof(cors));
+    cors_also(ex, CORS_MCP);
     if (mcp->stopping) {
         exchange_refuse(ex, 503, JSONRPC_INTERNAL_ERROR, "the daemon is stopping");
     } else if (tools_authenticate(mcp->tools, req, &who, &err) < 0) {

@@ -6,6 +6,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/utf8.h"
+#include "lib/http/cors.h"
 #include "lib/mcp/jsonrpc.h"
 #include "serve/api/query.h"
 #include "tools/catalogue/execute.h"
@@ -98,7 +99,7 @@ static struct question *question_new(struct tools *tools, struct http_exchange *
     question->tools = tools;
     question->ex = ex;
     if (mcp_origin_allowed(http_header_get(req, "origin"), tools_options(tools)->domain)) {
-        api_also_cors(ex);
+        cors_also(ex, CORS_API);
     }
     if (!open && tools_authenticate(tools, req, &question->who, &err) < 0) {
         refuse(question, 401, "%s", err.msg);

@@ -13,6 +13,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
 #include "lib/base/utf8.h"
+#include "lib/http/status.h"
 
 enum {
     PARAM_BYTES_MAX = HTTP_TARGET_BYTES_MAX,
@@ -68,27 +69,7 @@ void files_tell_failed(const char *event, struct str path, const char *why)
 
 int files_status(int error)
 {
-    switch (error) {
-    case ENOSPC:
-    case EDQUOT:
-        return 507;
-    case EISDIR:
-    case ENOTDIR:
-    case EINVAL:
-    case ENAMETOOLONG:
-    case ELOOP:
-        return 400;
-    case EACCES:
-    case EPERM:
-    case EROFS:
-        return 403;
-    case ENOENT:
-        return 404;
-    case EEXIST:
-        return 409;
-    default:
-        return 500;
-    }
+    return status_of_errno(STATUS_FILES, error);
 }
 
 int files_error_body(struct buf *out, int status, bool code_is_text, const char *text)

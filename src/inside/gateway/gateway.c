@@ -1,5 +1,6 @@
 #include "inside/gateway/gateway.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +9,11 @@
 #include "inside/gateway/message.h"
 #include "lib/base/alloc.h"
 #include "lib/base/encode.h"
+#include "lib/http/cors.h"
 
 enum {
     TICK_MS = 15 * 1000, /* shorter than what proxies take for a dead connection */
+    HEADERS_MAX = 8,
 };
 
 /* ---- what servers tell ---- */
@@ -141,17 +144,18 @@ static void mcp_serve(struct gateway *g, struct http_exchange *ex)
     }
 }
 
-/* The token is never in a cookie: a page that has none can do nothing here. A refusal has the last
- * one too. */
-static const struct http_header also[] = {
-    {STR("access-control-allow-origin"), STR("*")},
-    {STR("access-control-allow-methods"), STR("DELETE, GET, OPTIONS, POST")},
-    {STR("access-control-allow-headers"),
-     STR("Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, "
-         "MCP-Protocol-Version, Mcp-Session-Id")},
-    {STR("access-control-expose-headers"), STR("Mcp-Session-Id")},
-    {STR("www-authenticate"), STR("Bearer")},
-};
+/* A refusal says besides which kind of token is wanted. */
+static void headers_add(struct http_exchange *ex, bool refused)
+{
+    static struct http_header all[HEADERS_MAX];
+    size_t n = 0;
+    const struct http_header *cors = cors_headers(CORS_GATEWAY, &n);
+
+    assert(n < HEADERS_MAX);
+    memcpy(all, cors, n * sizeof(*cors));
+    all[n] = (struct http_header){STR("www-authenticate"), STR("Bearer")};
+    http_also(ex, all, n + refused);
+}
 
 void gateway_request(void *gateway, struct http_exchange *ex)
 {
@@ -159,7 +163,7 @@ void gateway_request(void *gateway, struct http_exchange *ex)
     struct str path = http_request(ex)->path;
     bool refused = !is_authorized(g, http_request(ex));
 
-    http_also(ex, also, countof(also) - !refused);
+    headers_add(ex, refused);
     if (str_eq(http_request(ex)->method, STR("OPTIONS"))) {
         http_answer(ex, 204, NULL, NULL, 0);
     } else if (str_eq(path, STR("/health"))) {

@@ -9,6 +9,8 @@
 #include "inside/interpreter/json_read.h"
 #include "lib/base/alloc.h"
 #include "lib/base/log.h"
+#include "lib/http/cors.h"
+#include "lib/http/status.h"
 
 enum {
     CONTEXTS_MAX = 64,
@@ -188,11 +190,6 @@ static int context_choose(struct interpreter *in, const json_t *request, struct 
                           id.at);
 }
 
-static int status_of(int error)
-{
-    return error == -ESRCH ? 404 : error == -EMSGSIZE ? 413 : error == -EAGAIN ? 429 : 400;
-}
-
 static int execute(struct interpreter *in, struct execution *e, struct err *err)
 {
     struct context *c = NULL;
@@ -226,7 +223,7 @@ static void on_execute(void *ctx, struct execution *e, int error)
                       : execute(ctx, e, &err);
 
     if (r < 0) {
-        execution_refuse(e, status_of(r), err.msg);
+        execution_refuse(e, status_of_errno(STATUS_INTERPRETER, r), err.msg);
     }
 }
 
@@ -340,7 +337,7 @@ static void on_create(void *ctx, struct http_exchange *ex, int error, struct str
                                 CONTEXT_BODY_BYTES_MAX >> 10)
                       : create(p->in, body, &c, &err);
     if (r < 0) {
-        reply(ex, status_of(r), err.msg);
+        reply(ex, status_of_errno(STATUS_INTERPRETER, r), err.msg);
         free(p);
         return;
     }
@@ -438,12 +435,6 @@ static void context_route(struct interpreter *in, struct http_exchange *ex, stru
     }
 }
 
-static const struct http_header cors[] = {
-    {STR("access-control-allow-origin"), STR("*")},
-    {STR("access-control-allow-methods"), STR("DELETE, GET, OPTIONS, POST")},
-    {STR("access-control-allow-headers"), STR("*")},
-};
-
 static const struct {
     struct str method;
     struct str path;
@@ -461,7 +452,7 @@ void interpreter_request(void *ctx, struct http_exchange *ex)
     const struct http_request *request = http_request(ex);
     bool known = false;
 
-    http_also(ex, cors, countof(cors));
+    cors_also(ex, CORS_INTERPRETER);
     if (str_eq(request->method, STR("OPTIONS"))) {
         http_answer(ex, 200, NULL, NULL, 0);
         return;

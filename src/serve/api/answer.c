@@ -25,21 +25,11 @@ void call_free(struct call *call)
     free(call);
 }
 
-static bool is_for_pages(const struct call *call)
-{
-    return !call->route ||
-           (call->route->access != ACCESS_PROBE && call->route->access != ACCESS_SCRAPE &&
-            call->route->access != ACCESS_ADMIN);
-}
-
 static void call_end(struct call *call, int status, const char *type, struct str body)
 {
-    struct http_header headers[API_HEADERS_MAX + 4];
+    struct http_header headers[API_HEADERS_MAX];
     size_t n = 0;
 
-    for (; n < cors_headers_n && is_for_pages(call); n++) {
-        headers[n] = cors_headers[n];
-    }
     for (size_t i = 0; i < call->headers_n; i++, n++) {
         headers[n].name = str_of(call->headers[i].name);
         headers[n].value = str_of(call->headers[i].value);
@@ -117,7 +107,7 @@ static bool is_permanent(int error)
 
 void call_fail_err(struct call *call, int error, const struct err *err)
 {
-    int status = status_of(error);
+    int status = status_of_errno(STATUS_API, error);
 
     if (is_permanent(error)) {
         call_permanent(call);

@@ -327,6 +327,13 @@ static bool is_open(const struct route *route)
     return route->access == ACCESS_OPEN || route->access == ACCESS_PROBE;
 }
 
+static bool is_for_pages(const struct call *call)
+{
+    return !call->route ||
+           (call->route->access != ACCESS_PROBE && call->route->access != ACCESS_SCRAPE &&
+            call->route->access != ACCESS_ADMIN);
+}
+
 static struct call *call_new(struct api *api, struct http_exchange *ex)
 {
     struct call *call = xnew(struct call);
@@ -380,6 +387,7 @@ bool api_admit(struct api *api, struct http_exchange *ex)
         return true;
     }
     struct call *call = call_new(api, ex);
+    cors_also(ex, CORS_API);
     if (known) {
         call_header(call, "Retry-After", "1");
         refuse(call, 429, team_is_busy);
@@ -434,11 +442,14 @@ void api_handle(struct api *api, struct http_exchange *ex)
     struct err err;
 
     if (str_eq(req->method, STR("OPTIONS"))) {
-        cors_preflight(ex);
+        cors_preflight(ex, CORS_API);
         return;
     }
     struct call *call = call_new(api, ex);
     route_find(call, req);
+    if (is_for_pages(call)) {
+        cors_also(ex, CORS_API);
+    }
     if (!call->refused && !is_open(call->route) && authenticate(call, req, &err) < 0) {
         refuse(call, 401, err.msg);
     }

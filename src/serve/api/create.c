@@ -100,7 +100,8 @@ static bool key_answers(const struct create *create, struct call *call)
 static void fail_create(struct call *call, int error, const struct err *err)
 {
     if (error == -ENOSPC) {
-        call_fail_code(call, status_of(error), "sandbox_capacity_unavailable", err->msg);
+        call_fail_code(call, status_of_errno(STATUS_API, error), "sandbox_capacity_unavailable",
+                       err->msg);
     } else {
         call_fail_err(call, error, err);
     }

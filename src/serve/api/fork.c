@@ -21,9 +21,9 @@ static json_t *result_of(const struct forks *forks, struct sandbox *sb, int erro
     if (sb) {
         (void)json_object_set_new(result, "sandbox", sandbox_json_created(forks->call->api, sb));
     } else {
-        (void)json_object_set_new(
-            result, "error",
-            json_pack("{siso}", "code", status_of(error), "message", json_sentence(err->msg)));
+        (void)json_object_set_new(result, "error",
+                                  json_pack("{siso}", "code", status_of_errno(STATUS_API, error),
+                                            "message", json_sentence(err->msg)));
     }
     return result;
 }

@@ -14,6 +14,8 @@
 #include "lib/base/histogram.h"
 #include "lib/base/id.h"
 #include "lib/base/table.h"
+#include "lib/http/cors.h"
+#include "lib/http/status.h"
 #include "serve/api/api.h"
 #include "serve/api/fields.h"
 #include "serve/api/limits.h"
@@ -178,7 +180,7 @@ void call_fail(struct call *call, int status, const char *fmt, ...) printf_like(
 void call_permanent(struct call *call);
 void call_fail_code(struct call *call, int status, const char *error_code, const char *message);
 
-/* The status comes from error: the one table of errors.c. */
+/* The status comes from error: the table of lib/http/status.c. */
 void call_fail_err(struct call *call, int error, const struct err *err);
 
 /* Without an answer: there is nobody to give one to. */
@@ -192,18 +194,11 @@ static inline bool call_gone(const struct call *call)
     return !call->ex;
 }
 
-int status_of(int error); /* errors.c */
-
 /* A pattern as struct route's; the segments that the first and the last "{}" stood for. (api.c) */
 struct path_params {
     struct str first, last;
 };
 bool path_match(const char *pattern, struct str path, struct path_params *params);
-
-/* CORS (cors.c): what every answer carries, and what a preflight is told. */
-extern const struct http_header cors_headers[];
-extern const size_t cors_headers_n;
-void cors_preflight(struct http_exchange *ex);
 
 /* ---- who asks (auth.c) and the table behind it (accounts.c) ---- */
 

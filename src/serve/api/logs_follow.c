@@ -49,19 +49,13 @@ static void send_page(struct follow *follow)
 static void respond(struct follow *follow)
 {
     static const struct http_header type = {{"content-type", 12}, {"application/x-ndjson", 20}};
-    struct http_header headers[8];
-    size_t n = 0;
 
     if (follow->responded) {
         return;
     }
     follow->responded = true;
-    for (; n < cors_headers_n && n < countof(headers) - 1; n++) {
-        headers[n] = cors_headers[n];
-    }
-    headers[n++] = type;
     figures_note(follow->call, 200);
-    http_respond(follow->call->ex, 200, headers, n, -1);
+    http_respond(follow->call->ex, 200, &type, 1, -1);
 }
 
 /* Does what is next, when nothing is under way. */
@@ -85,7 +79,7 @@ static void advance(struct follow *follow)
 static void fail(struct follow *follow, int error, const struct err *err)
 {
     json_t *body = json_object();
-    int status = status_of(error);
+    int status = status_of_errno(STATUS_API, error);
 
     (void)json_object_set_new(body, "code", json_integer(status));
     (void)json_object_set_new(body, "message", json_sentence(err->msg));
@@ -95,8 +89,8 @@ static void fail(struct follow *follow, int error, const struct err *err)
         http_abort(follow->call->ex, error);
     } else {
         figures_note(follow->call, status);
-        http_reply_with(follow->call->ex, status, cors_headers, cors_headers_n,
-                        "application/json; charset=utf-8", text, text ? strlen(text) : 0);
+        http_reply(follow->call->ex, status, "application/json; charset=utf-8", text,
+                   text ? strlen(text) : 0);
     }
     free(text);
     json_decref(body);

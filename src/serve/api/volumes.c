@@ -245,7 +245,6 @@ bool stream_volume(struct call *call)
         volumes_admit(call->api->options.volumes, str_of(call->param), auth_key_text(req), &err);
 
     int status = !volume ? 401 : call_charge(call, volume->team_id) ? 200 : 429;
-    http_also(call->ex, cors_headers, cors_headers_n);
     if (status == 200) {
         volume_content(call->api->options.volumes, volume, call->ex);
     } else {

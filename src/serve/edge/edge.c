@@ -8,6 +8,7 @@
 #include "lib/base/busy.h"
 #include "lib/base/clock.h"
 #include "lib/base/encode.h"
+#include "lib/http/cors.h"
 #include "lib/http/tls.h"
 #include "serve/edge/internal.h"
 #include "wire/channel.h"
@@ -140,8 +141,8 @@ static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *
         return;
     }
     if (!may_wake && is_asleep(sb, &error)) {
-        if (edge_is_preflight(http_request(ex))) {
-            edge_preflight(ex); /* the request that follows brings the token */
+        if (cors_is_preflight(http_request(ex))) {
+            cors_preflight(ex, CORS_EDGE); /* the request that follows brings the token */
         } else {
             edge_refuse(edge, ex, error, id, port);
         }

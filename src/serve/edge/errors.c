@@ -1,9 +1,11 @@
 /* errors.c - what the edge answers itself: JSON for programs, a page for people. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
+#include "lib/http/cors.h"
 #include "serve/edge/internal.h"
 
 enum {
@@ -219,7 +221,11 @@ static size_t headers_make(struct http_header out[HEADERS_MAX], bool readable, b
 
     out[n++] = (struct http_header){STR("cache-control"), STR("no-store")};
     if (readable) {
-        out[n++] = (struct http_header){STR("access-control-allow-origin"), STR("*")};
+        size_t cors_n = 0;
+        const struct http_header *cors = cors_headers(CORS_EDGE, &cors_n);
+
+        assert(cors_n == 1);
+        out[n++] = cors[0];
     }
     if (again) {
         out[n++] = (struct http_header){STR("retry-after"), STR("1")};
@@ -258,25 +264,6 @@ void edge_refuse(struct edge *edge, struct http_exchange *ex, enum edge_error er
 {
     http_accept(ex, &nothing_more, NULL);
     edge_fail(edge, ex, error, id, port);
-}
-
-bool edge_is_preflight(const struct http_request *req)
-{
-    return str_eq(req->method, STR("OPTIONS")) && http_header_get(req, "origin").at &&
-           http_header_get(req, "access-control-request-method").at;
-}
-
-void edge_preflight(struct http_exchange *ex)
-{
-    struct str wanted = http_header_get(http_request(ex), "access-control-request-headers");
-    const struct http_header headers[] = {
-        {STR("access-control-allow-origin"), STR("*")},
-        {STR("access-control-allow-methods"), STR("HEAD, GET, POST, PUT, PATCH, DELETE")},
-        {STR("access-control-allow-headers"), wanted},
-    };
-
-    http_accept(ex, &nothing_more, NULL);
-    http_reply_with(ex, 204, headers, countof(headers) - (wanted.len == 0), NULL, NULL, 0);
 }
 
 void edge_refuse_text(struct http_exchange *ex, int status, const char *type, const char *text)

@@ -107,9 +107,6 @@ void edge_fail(struct edge *edge, struct http_exchange *ex, enum edge_error erro
 /* The same for one that was not accepted. */
 void edge_refuse(struct edge *edge, struct http_exchange *ex, enum edge_error error, struct str id,
                  uint16_t port);
-/* A browser's question for permission, answered as the agent does. */
-bool edge_is_preflight(const struct http_request *req);
-void edge_preflight(struct http_exchange *ex);
 void edge_refuse_text(struct http_exchange *ex, int status, const char *type, const char *text);
 
 /* ---- own_port.c ---- */
