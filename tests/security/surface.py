@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src"
 ROUTE = re.compile(
-    r'\{"(GET|POST|PUT|PATCH|DELETE)",\s*"(/[^"]*)",\s*(\w+),\s*(BODY_\w+),\s*(ACCESS_\w+)', re.S
+    r'\{"(GET|POST|PUT|PATCH|DELETE)",\s*"(/[^"]*)",\s*\w+,\s*(ACCESS_\w+),\s*(BODY_\w+)', re.S
 )
 FIELD = re.compile(r'\bfield_(?:bool|int|string|object|array|string_map)\(\s*\w+,\s*"(\w+)"')
 QUERY = re.compile(r'\bquery_(?:text|int)\(\s*\w+,\s*"(\w+)"')
@@ -37,7 +37,7 @@ class Surface:
 
     def __init__(self, tools):
         text = read_sources()
-        self.routes = [match[:2] + match[3:] for match in ROUTE.findall(text)]
+        self.routes = [(method, path, body, access) for method, path, access, body in ROUTE.findall(text)]
         self.fields = sorted(set(FIELD.findall(text)))
         self.queries = sorted(set(QUERY.findall(text)) | {"path", "depth", "types", "metadata", "state", "force"})
         self.tools = {

@@ -27,12 +27,15 @@ void call_free(struct call *call)
 
 static void call_end(struct call *call, int status, const char *type, struct str body)
 {
-    struct http_header headers[API_HEADERS_MAX];
+    struct http_header headers[API_HEADERS_MAX + 1];
     size_t n = 0;
 
     for (size_t i = 0; i < call->headers_n; i++, n++) {
         headers[n].name = str_of(call->headers[i].name);
         headers[n].value = str_of(call->headers[i].value);
+    }
+    if (call->route && call->route->flags & NO_STORE) {
+        headers[n++] = (struct http_header){STR("Cache-Control"), STR("no-store")};
     }
     figures_note(call, status);
     if (call->ex) {
@@ -63,11 +66,19 @@ void call_json(struct call *call, int status, json_t *body)
     free(text);
 }
 
+/* The content of volumes is an API of its own, whose errors have a text for their code. */
+static json_t *code_json(const struct call *call, int status)
+{
+    bool is_text = call->route && call->route->access == ACCESS_VOLUME_TOKEN;
+
+    return is_text ? json_sprintf("%d", status) : json_integer(status);
+}
+
 void call_fail_code(struct call *call, int status, const char *error_code, const char *message)
 {
     json_t *body = json_object();
 
-    (void)json_object_set_new(body, "code", json_integer(status));
+    (void)json_object_set_new(body, "code", code_json(call, status));
     (void)json_object_set_new(body, "message", json_sentence(message));
     if (error_code) {
         (void)json_object_set_new(body, "error_code", json_string(error_code));

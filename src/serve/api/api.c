@@ -1,6 +1,7 @@
 #include "serve/api/api.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,152 +11,8 @@
 #include "lib/base/shares.h"
 #include "serve/api/internal.h"
 
-static const struct route routes[] = {
-    {"POST", "/v2/sandboxes", handle_create_v2, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"POST", "/sandboxes", handle_create_v1, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"GET", "/v2/sandboxes", handle_list_v2, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/sandboxes", handle_list_v1, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/sandboxes/metrics", handle_metrics_many, BODY_NONE, ACCESS_KEY, NULL}, /* first */
-    {"GET", "/sandboxes/{}", handle_get, BODY_NONE, ACCESS_KEY, NULL},
-    {"DELETE", "/sandboxes/{}", handle_kill, BODY_NONE, ACCESS_KEY, NULL},
-    {"POST", "/sandboxes/{}/timeout", handle_timeout, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"POST", "/sandboxes/{}/refreshes", handle_refresh, BODY_OPTIONAL, ACCESS_KEY, NULL},
-    {"PUT", "/sandboxes/{}/network", handle_network, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"POST", "/sandboxes/{}/pause", handle_pause, BODY_OPTIONAL, ACCESS_KEY, NULL},
-    {"POST", "/sandboxes/{}/resume", handle_resume, BODY_OPTIONAL, ACCESS_KEY, NULL},
-    {"POST", "/sandboxes/{}/fork", handle_fork, BODY_OPTIONAL, ACCESS_KEY, NULL},
-    {"POST", "/sandboxes/{}/snapshots", handle_snapshot, BODY_OPTIONAL, ACCESS_KEY, NULL},
-    {"GET", "/snapshots", handle_snapshots, BODY_NONE, ACCESS_KEY, NULL},
-    {"POST", "/sandboxes/{}/connect", handle_connect_v1, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"POST", "/v2/sandboxes/{}/connect", handle_connect_v2, BODY_OPTIONAL, ACCESS_KEY, NULL},
-    {"GET", "/templates", handle_templates, BODY_NONE, ACCESS_KEY, NULL},
-    {"POST", "/templates", handle_pushed_request, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"GET", "/v2/templates", handle_templates_v2, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/templates/aliases/{}", handle_alias, BODY_NONE, ACCESS_KEY, NULL},
-    {"POST", "/v3/templates", handle_build_v3, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"POST", "/v2/templates", handle_build_v2, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"POST", "/templates/tags", handle_tags_assign, BODY_REQUIRED, ACCESS_KEY, NULL}, /* first */
-    {"DELETE", "/templates/tags", handle_tags_remove, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"POST", "/templates/prune", handle_template_prune, BODY_OPTIONAL, ACCESS_KEY, NULL},
-    {"GET", "/templates/{}/tags", handle_tags, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/templates/{}/tags/count", handle_tag_count, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/templates/{}/tags/exists", handle_tag_exists, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/templates/{}/tags/groups", handle_tag_groups, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/templates/{}/tags/{}/assignments", handle_tag_assignments, BODY_NONE, ACCESS_KEY,
-     NULL},
-    {"GET", "/default-templates", handle_default_templates, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/templates/{}", handle_template, BODY_NONE, ACCESS_KEY, NULL},
-    {"POST", "/templates/{}", handle_pushed_rebuild, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"POST", "/templates/{}/builds/{}", handle_pushed_start, BODY_OPTIONAL, ACCESS_KEY, NULL},
-    {"PATCH", "/templates/{}", handle_template_change, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"PATCH", "/v2/templates/{}", handle_template_change, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"DELETE", "/templates/{}", handle_template_delete, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/templates/{}/files/{}", handle_files, BODY_NONE, ACCESS_KEY, NULL},
-    {"PUT", "/templates/{}/files/{}", handle_upload, BODY_NONE, ACCESS_OPEN, stream_upload},
-    {"POST", "/v2/templates/{}/builds/{}", handle_build_start, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"DELETE", "/templates/{}/builds/{}", handle_build_cancel, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/templates/{}/builds/{}/status", handle_build_status, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/templates/{}/builds/{}/logs", handle_build_logs, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/events/sandboxes", handle_events, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/events/sandboxes/{}", handle_events_of, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/events/webhooks", handle_webhooks_list, BODY_NONE, ACCESS_KEY, NULL},
-    {"POST", "/events/webhooks", handle_webhooks_create, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"GET", "/events/webhooks/{}", handle_webhooks_get, BODY_NONE, ACCESS_KEY, NULL},
-    {"PATCH", "/events/webhooks/{}", handle_webhooks_change, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"DELETE", "/events/webhooks/{}", handle_webhooks_delete, BODY_NONE, ACCESS_KEY, NULL},
-    {"POST", "/events/webhooks/{}/test", handle_webhooks_test, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/events/webhooks/{}/deliveries", handle_webhooks_deliveries, BODY_NONE, ACCESS_KEY,
-     NULL},
-    {"GET", "/secrets", handle_secrets_list, BODY_NONE, ACCESS_KEY, NULL},
-    {"POST", "/secrets", handle_secrets_create, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"GET", "/secrets/{}", handle_secrets_get, BODY_NONE, ACCESS_KEY, NULL},
-    {"POST", "/secrets/{}", handle_secrets_update, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"DELETE", "/secrets/{}", handle_secrets_delete, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/shells", handle_shells_list, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/shells/{}", handle_shells_get, BODY_NONE, ACCESS_KEY, NULL},
-    {"PUT", "/shells/{}", handle_shells_put, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"DELETE", "/shells/{}", handle_shells_delete, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/.well-known/openid-configuration", handle_identity_configuration, BODY_NONE,
-     ACCESS_OPEN, NULL},
-    {"GET", "/.well-known/jwks.json", handle_identity_keys, BODY_NONE, ACCESS_OPEN, NULL},
-    {"GET", "/teams", handle_teams, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/teams/{}/usage", handle_team_usage, BODY_NONE, ACCESS_KEY, NULL},
-    {"POST", "/access-tokens", handle_tokens_create, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"DELETE", "/access-tokens/{}", handle_tokens_delete, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/dashboard/health", handle_dashboard_health, BODY_NONE, ACCESS_OPEN, NULL},
-    {"GET", "/dashboard/builds", handle_dashboard_builds, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/dashboard/builds/statuses", handle_dashboard_statuses, BODY_NONE, ACCESS_KEY,
-     NULL}, /* first */
-    {"GET", "/dashboard/builds/{}", handle_dashboard_build, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/dashboard/templates", handle_dashboard_templates, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/dashboard/templates/defaults", handle_dashboard_defaults, BODY_NONE, ACCESS_KEY,
-     NULL}, /* first */
-    {"GET", "/dashboard/templates/{}", handle_dashboard_template, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/dashboard/templates/{}/tags/groups", handle_tag_groups, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/dashboard/templates/{}/tags/count", handle_tag_count, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/dashboard/templates/{}/tags/exists", handle_tag_exists, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/dashboard/templates/{}/tags/{}/assignments", handle_tag_assignments, BODY_NONE,
-     ACCESS_KEY, NULL},
-    {"GET", "/nodes", handle_nodes, BODY_NONE, ACCESS_ADMIN, NULL},
-    {"GET", "/nodes/{}", handle_node, BODY_NONE, ACCESS_ADMIN, NULL},
-    {"POST", "/nodes/{}", handle_node_change, BODY_REQUIRED, ACCESS_ADMIN, NULL},
-    {"GET", "/admin/keys", handle_admin_keys_list, BODY_NONE, ACCESS_ADMIN, NULL},
-    {"POST", "/admin/keys", handle_admin_keys_create, BODY_REQUIRED, ACCESS_ADMIN, NULL},
-    {"DELETE", "/admin/keys/{}", handle_admin_keys_delete, BODY_NONE, ACCESS_ADMIN, NULL},
-    {"GET", "/admin/teams", handle_admin_teams_list, BODY_NONE, ACCESS_ADMIN, NULL},
-    {"POST", "/admin/teams", handle_admin_teams_create, BODY_REQUIRED, ACCESS_ADMIN, NULL},
-    {"GET", "/admin/teams/{}", handle_admin_team, BODY_NONE, ACCESS_ADMIN, NULL},
-    {"PATCH", "/admin/teams/{}", handle_admin_team_change, BODY_REQUIRED, ACCESS_ADMIN, NULL},
-    {"GET", "/admin/teams/{}/usage", handle_admin_team_usage, BODY_NONE, ACCESS_ADMIN, NULL},
-    {"POST", "/admin/teams/{}/sandboxes/kill", handle_admin_team_kill, BODY_NONE, ACCESS_ADMIN,
-     NULL},
-    {"POST", "/admin/teams/{}/builds/cancel", handle_admin_team_cancel, BODY_NONE, ACCESS_ADMIN,
-     NULL},
-    {"GET", "/admin/teams/{}/api-keys", handle_admin_team_keys, BODY_NONE, ACCESS_ADMIN, NULL},
-    {"POST", "/admin/teams/{}/api-keys", handle_admin_team_key_create, BODY_REQUIRED, ACCESS_ADMIN,
-     NULL},
-    {"PATCH", "/admin/teams/{}/api-keys/{}", handle_admin_team_key_change, BODY_REQUIRED,
-     ACCESS_ADMIN, NULL},
-    {"DELETE", "/admin/teams/{}/api-keys/{}", handle_admin_team_key_delete, BODY_NONE, ACCESS_ADMIN,
-     NULL},
-    {"GET", "/admin/sandboxes/running-counts", handle_admin_running, BODY_NONE, ACCESS_ADMIN, NULL},
-    {"GET", "/api-keys", handle_keys_list, BODY_NONE, ACCESS_KEY, NULL},
-    {"POST", "/api-keys", handle_keys_create, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"PATCH", "/api-keys/{}", handle_keys_rename, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"DELETE", "/api-keys/{}", handle_keys_delete, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/sandboxes/{}/metrics", handle_metrics, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/sandboxes/{}/logs", handle_logs_v1, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/v2/sandboxes/{}/logs", handle_logs_v2, BODY_NONE, ACCESS_KEY, stream_logs},
-    {"GET", "/teams/{}/metrics", handle_metrics_team, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/teams/{}/metrics/max", handle_metrics_team_max, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/volumes", handle_volumes_list, BODY_NONE, ACCESS_KEY, NULL},
-    {"POST", "/volumes", handle_volumes_create, BODY_REQUIRED, ACCESS_KEY, NULL},
-    {"GET", "/volumes/{}", handle_volumes_get, BODY_NONE, ACCESS_KEY, NULL},
-    {"DELETE", "/volumes/{}", handle_volumes_delete, BODY_NONE, ACCESS_KEY, NULL},
-    {"GET", "/volumecontent/{}/path", NULL, BODY_NONE, ACCESS_OPEN, stream_volume},
-    {"PATCH", "/volumecontent/{}/path", NULL, BODY_NONE, ACCESS_OPEN, stream_volume},
-    {"DELETE", "/volumecontent/{}/path", NULL, BODY_NONE, ACCESS_OPEN, stream_volume},
-    {"GET", "/volumecontent/{}/dir", NULL, BODY_NONE, ACCESS_OPEN, stream_volume},
-    {"POST", "/volumecontent/{}/dir", NULL, BODY_NONE, ACCESS_OPEN, stream_volume},
-    {"GET", "/volumecontent/{}/file", NULL, BODY_NONE, ACCESS_OPEN, stream_volume},
-    {"PUT", "/volumecontent/{}/file", NULL, BODY_NONE, ACCESS_OPEN, stream_volume},
-    {"GET", "/metrics", handle_figures, BODY_NONE, ACCESS_SCRAPE, NULL},
-    {"GET", "/health", handle_health, BODY_NONE, ACCESS_PROBE, NULL},
-    {"GET", "/", handle_about, BODY_NONE, ACCESS_PROBE, NULL},
-};
-
 static const char team_is_busy[] =
     "your team has its share of the server's requests under way; try again";
-
-size_t routes_count(void)
-{
-    return countof(routes);
-}
-
-const struct route *route_at(size_t i)
-{
-    return &routes[i];
-}
 
 /* ---- finding the route ---- */
 
@@ -218,20 +75,21 @@ static bool route_match(struct call *call, const struct http_request *req,
                                         struct path_params *params),
                         bool *other_method)
 {
-    for (size_t i = 0; i < countof(routes); i++) {
+    for (size_t i = 0; i < routes_count(); i++) {
+        const struct route *route = route_at(i);
         struct path_params params = {0};
 
-        if (!matches(routes[i].path, req->path, &params)) {
+        if (!matches(route->path, req->path, &params)) {
             continue;
         }
-        if (!str_eq(str_of(routes[i].method), req->method)) {
+        if (!str_eq(str_of(route->method), req->method)) {
             *other_method = true;
             continue;
         }
         if (!param_decode(params.last, call->param) || !param_decode(params.first, call->first)) {
             refuse(call, 400, "validation error: the path is not valid");
         }
-        call->route = &routes[i];
+        call->route = route;
         return true;
     }
     return false;
@@ -253,16 +111,24 @@ static void route_find(struct call *call, const struct http_request *req)
     }
 }
 
+/* A program in a sandbox may have a path of its own that no page reads here, such as /metrics. */
+static bool is_team_route(const struct route *route)
+{
+    return (route->access == ACCESS_KEY || route->access == ACCESS_FULL_KEY) &&
+           !(route->flags & NO_CORS);
+}
+
 bool api_is_call(const struct http_request *req)
 {
     if (!http_header_get(req, "x-api-key").at) {
         return false;
     }
-    for (size_t i = 0; i < countof(routes); i++) {
+    for (size_t i = 0; i < routes_count(); i++) {
+        const struct route *route = route_at(i);
         struct path_params params = {0};
 
-        if (routes[i].access == ACCESS_KEY && str_eq(str_of(routes[i].method), req->method) &&
-            path_match(routes[i].path, req->path, &params)) {
+        if (is_team_route(route) && str_eq(str_of(route->method), req->method) &&
+            path_match(route->path, req->path, &params)) {
             return true;
         }
     }
@@ -278,17 +144,14 @@ static void on_client_gone(void *ctx)
     call->ex = NULL; /* the handler that has the call ends it */
 }
 
-static size_t body_limit(const struct call *call)
+static void refuse_long(struct call *call)
 {
-    if (call->refused) {
-        return 0;
-    }
-    bool large = call->route->handle == handle_create_v1 ||
-                 call->route->handle == handle_create_v2 || call->route->handle == handle_network;
-    if (call->route->handle == handle_build_start) {
-        return API_BUILD_BODY_BYTES_MAX;
-    }
-    return large ? API_CREATE_BODY_BYTES_MAX : API_BODY_BYTES_MAX;
+    char message[API_MESSAGE_BYTES];
+
+    (void)snprintf(message, sizeof(message),
+                   "validation error: the body is larger than %" PRId64 " bytes",
+                   call->route->body_bytes_max);
+    refuse(call, 413, message);
 }
 
 static void on_body(void *ctx, struct http_exchange *ex, int error, struct str text)
@@ -296,42 +159,28 @@ static void on_body(void *ctx, struct http_exchange *ex, int error, struct str t
     struct call *call = ctx;
     scoped_json *body = NULL;
     struct err err;
+    int r = 0;
 
     (void)ex;
     if (error < 0 && error != -EMSGSIZE) {
         call_free(call);
         return;
     }
+    if (!call->refused && error == -EMSGSIZE) {
+        refuse_long(call);
+    }
     if (call->refused) {
         call_fail(call, call->refused, "%s", call->refusal);
         return;
     }
-    if (error == -EMSGSIZE) {
-        call_fail(call, 413, "validation error: the body is larger than %zu bytes",
-                  body_limit(call));
-        return;
-    }
     if (call->route->body != BODY_NONE) {
-        int r = body_parse(text, call->route->body == BODY_OPTIONAL, &body, &err);
-
-        if (r < 0) {
-            call_fail_err(call, r, &err);
-            return;
-        }
+        r = body_parse(text, call->route->body == BODY_OPTIONAL, &body, &err);
     }
-    call->route->handle(call, body);
-}
-
-static bool is_open(const struct route *route)
-{
-    return route->access == ACCESS_OPEN || route->access == ACCESS_PROBE;
-}
-
-static bool is_for_pages(const struct call *call)
-{
-    return !call->route ||
-           (call->route->access != ACCESS_PROBE && call->route->access != ACCESS_SCRAPE &&
-            call->route->access != ACCESS_ADMIN);
+    if (r < 0) {
+        call_fail_err(call, r, &err);
+    } else {
+        call->route->handle(call, body);
+    }
 }
 
 static struct call *call_new(struct api *api, struct http_exchange *ex)
@@ -350,17 +199,17 @@ static void give_place(void *ctx)
     share_give(ctx);
 }
 
-bool call_charge(struct call *call, const char *team_id)
+/* api_admit() has charged a call without a key to nobody: its token says whose it is. */
+static void charge_by_token(struct call *call)
 {
     struct share *share = NULL;
 
-    if (shares_take(call->api->options.shares, team_id, &share) < 0) {
+    if (shares_take(call->api->options.shares, call->team->id, &share) < 0) {
         call_header(call, "Retry-After", "1");
         refuse(call, 429, team_is_busy);
-        return false;
+        return;
     }
     http_charge(call->ex, give_place, share);
-    return true;
 }
 
 /* The account that a request is charged to. Nobody's requests are all in one: whoever has a key is
@@ -398,48 +247,29 @@ bool api_admit(struct api *api, struct http_exchange *ex)
     return false;
 }
 
-/* The admin may act for a team that it names. */
-static int authenticate_admin(struct call *call, const struct http_request *req, struct err *err)
+/* All that the table says of the route is checked here, before a body is taken. */
+static void check(struct call *call)
 {
-    struct str team = str_trim(http_header_get(req, "x-team-id"));
-    char id[ID_UUID_LEN + 1] = "";
-    int r = admin_check(call->api, req, err);
+    const struct route *route = call->route;
+    struct err err;
+    int r = call_authenticate(call, &err);
 
-    if (r < 0 || call->route->access == ACCESS_ADMIN) {
-        return r;
+    if (r < 0) {
+        refuse(call, r == -EPERM ? 403 : 401, err.msg);
+        return;
     }
-    (void)str_copy(id, sizeof(id), team);
-    call->team = accounts_team(call->api, id);
-    return call->team ? 0
-                      : err_set(err, EACCES,
-                                "Invalid admin token teamID: X-Team-ID names no team of this "
-                                "server");
+    if (route->access == ACCESS_UPLOAD_TOKEN || route->access == ACCESS_VOLUME_TOKEN) {
+        charge_by_token(call);
+    }
+    if (route->body_bytes_max > 0 &&
+        http_request(call->ex)->content_length > route->body_bytes_max) {
+        refuse_long(call);
+    }
 }
 
-/* Leaves who asks in the call. -EACCES with the sentence. */
-static int authenticate(struct call *call, const struct http_request *req, struct err *err)
-{
-    bool has_key = auth_key_text(req).at != NULL;
-    struct key *key = NULL;
-
-    if (call->route->access == ACCESS_ADMIN ||
-        (!has_key && http_header_get(req, "x-admin-token").at)) {
-        return authenticate_admin(call, req, err);
-    }
-    int r = auth_check(call->api, req, &key, err);
-    if (r == 0) {
-        call->team = key->team;
-        memcpy(call->key_id, key->id, sizeof(call->key_id));
-        call->limited = limits_any(&key->limits);
-    }
-    return r;
-}
-
-/* Who has no key, or no route, is told before a body is taken. */
 void api_handle(struct api *api, struct http_exchange *ex)
 {
     const struct http_request *req = http_request(ex);
-    struct err err;
 
     if (str_eq(req->method, STR("OPTIONS"))) {
         cors_preflight(ex, CORS_API);
@@ -447,16 +277,17 @@ void api_handle(struct api *api, struct http_exchange *ex)
     }
     struct call *call = call_new(api, ex);
     route_find(call, req);
-    if (is_for_pages(call)) {
+    if (!call->route || !(call->route->flags & NO_CORS)) {
         cors_also(ex, CORS_API);
     }
-    if (!call->refused && !is_open(call->route) && authenticate(call, req, &err) < 0) {
-        refuse(call, 401, err.msg);
+    if (!call->refused) {
+        check(call);
     }
     if (!call->refused && call->route->stream && call->route->stream(call)) {
         return;
     }
-    http_gather(ex, body_limit(call), on_body, on_client_gone, call);
+    http_gather(ex, call->refused ? 0 : (size_t)call->route->body_bytes_max, on_body,
+                on_client_gone, call);
 }
 
 /* ---- the whole ---- */
@@ -477,7 +308,7 @@ int api_new(const struct api_options *options, struct api **out, struct err *err
     int r;
 
     api->options = *options;
-    api->figures = xcalloc(countof(routes) + 1, sizeof(struct route_figures));
+    api->figures = xcalloc(routes_count() + 1, sizeof(struct route_figures));
     api->started_mono_ms = clock_mono_ms();
     api->status_changed_ms = clock_wall_ms();
     r = accounts_load(api, err);

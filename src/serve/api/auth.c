@@ -132,3 +132,81 @@ int api_authenticate(struct api *api, const struct http_request *req, const char
     }
     return r;
 }
+
+/* The admin may act for a team that it names. */
+static int authenticate_admin(struct call *call, const struct http_request *req, struct err *err)
+{
+    struct str team = str_trim(http_header_get(req, "x-team-id"));
+    char id[ID_UUID_LEN + 1] = "";
+    int r = admin_check(call->api, req, err);
+
+    if (r < 0 || call->route->access == ACCESS_ADMIN) {
+        return r;
+    }
+    (void)str_copy(id, sizeof(id), team);
+    call->team = accounts_team(call->api, id);
+    return call->team ? 0
+                      : err_set(err, EACCES,
+                                "Invalid admin token teamID: X-Team-ID names no team of this "
+                                "server");
+}
+
+static int authenticate_team(struct call *call, const struct http_request *req, struct err *err)
+{
+    struct key *key = NULL;
+
+    if (!auth_key_text(req).at && http_header_get(req, "x-admin-token").at) {
+        return authenticate_admin(call, req, err);
+    }
+    int r = auth_check(call->api, req, &key, err);
+    if (r < 0) {
+        return r;
+    }
+    /* A key with limits could make itself another without. */
+    if (call->route->access == ACCESS_FULL_KEY && limits_any(&key->limits)) {
+        return err_set(err, EPERM,
+                       "this API key has limits: it cannot make, change or delete keys");
+    }
+    call->team = key->team;
+    memcpy(call->key_id, key->id, sizeof(call->key_id));
+    return 0;
+}
+
+static int authenticate_upload(struct call *call, struct err *err)
+{
+    call->team = upload_team(call);
+    return call->team ? 0 : err_set(err, EPERM, "this address takes no upload: ask for a new one");
+}
+
+static int authenticate_volume(struct call *call, const struct http_request *req, struct err *err)
+{
+    const struct volume *volume =
+        volumes_admit(call->api->options.volumes, str_of(call->param), auth_key_text(req), err);
+
+    if (!volume) {
+        return -EACCES;
+    }
+    call->volume = volume;
+    call->team = accounts_team(call->api, volume->team_id);
+    return call->team ? 0 : err_set(err, EACCES, "the team of this volume is unknown");
+}
+
+int call_authenticate(struct call *call, struct err *err)
+{
+    const struct http_request *req = http_request(call->ex);
+
+    switch (call->route->access) {
+    case ACCESS_NONE:
+        return 0;
+    case ACCESS_KEY:
+    case ACCESS_FULL_KEY:
+        return authenticate_team(call, req, err);
+    case ACCESS_ADMIN:
+        return authenticate_admin(call, req, err);
+    case ACCESS_UPLOAD_TOKEN:
+        return authenticate_upload(call, err);
+    case ACCESS_VOLUME_TOKEN:
+        return authenticate_volume(call, req, err);
+    }
+    return err_set(err, EACCES, "the route has no way to authenticate");
+}

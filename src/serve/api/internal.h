@@ -19,14 +19,12 @@
 #include "serve/api/api.h"
 #include "serve/api/fields.h"
 #include "serve/api/limits.h"
+#include "serve/api/routes.h"
 
 enum {
-    API_BODY_BYTES_MAX = 64 * 1024,
-    API_CREATE_BODY_BYTES_MAX = 1024 * 1024,
-    API_BUILD_BODY_BYTES_MAX = 8 * 1024 * 1024, /* steps may carry scripts */
-    API_PARAM_BYTES = 512,                      /* a piece of a path, decoded, and its NUL */
-    API_MESSAGE_BYTES = 768,                    /* of an error, and its NUL: longer ones are cut */
-    API_HEADERS_MAX = 4,                        /* that a handler adds */
+    API_PARAM_BYTES = 512,   /* a piece of a path, decoded, and its NUL */
+    API_MESSAGE_BYTES = 768, /* of an error, and its NUL: longer ones are cut */
+    API_HEADERS_MAX = 4,     /* that a handler adds */
     API_HEADER_BYTES = 112,
     API_RETRY_AFTER_S = 1, /* what a client is told to wait when the keeper is away */
 
@@ -106,43 +104,19 @@ struct api {
     bool closed;
 };
 
-struct call;
-
-enum body_kind { BODY_NONE, BODY_OPTIONAL, BODY_REQUIRED };
-
-/* Where a request comes from opens nothing: a browser on this machine comes from here as well. */
-enum access {
-    ACCESS_KEY,
-    ACCESS_OPEN,   /* without a key, or with a token of the route's own */
-    ACCESS_PROBE,  /* without a key, for programs: no page may read it */
-    ACCESS_SCRAPE, /* with a key, for programs: no page may read it */
-    ACCESS_ADMIN,  /* with a key of the admin, for programs likewise */
-};
-
 /* How often a route was called and how long it took. */
 struct route_figures {
     uint64_t by_status[6]; /* 2 is 2xx */
     struct histogram latency;
 };
 
-struct route {
-    const char *method;
-    const char *path; /* "{}" stands for one segment, at most twice */
-    void (*handle)(struct call *call, const json_t *body);
-    enum body_kind body;
-    enum access access;
-    /* Answers in its own way, when this call wants that: true, and the exchange and the call are
-     * its own. NULL: never. */
-    bool (*stream)(struct call *call);
-};
-
 struct call {
     struct api *api;
     struct http_exchange *ex; /* NULL once the client has left */
     const struct route *route;
-    const struct team *team;      /* who asks; NULL on an open route */
+    const struct team *team;      /* who asks; NULL on a route that anybody or the admin calls */
+    const struct volume *volume;  /* whose token it is; NULL: none */
     char key_id[ID_UUID_LEN + 1]; /* with which key; "": none, or the admin's */
-    bool limited;                 /* that key has limits of its own */
     char param[API_PARAM_BYTES];  /* what the last "{}" of the route stands for */
     char first[API_PARAM_BYTES];  /* what the first does, where there are two */
     struct {
@@ -160,8 +134,6 @@ void api_release(struct api *api); /* a call has ended */
 
 /* Counts an answer (figures.c). */
 void figures_note(struct call *call, int status);
-size_t routes_count(void); /* api.c */
-const struct route *route_at(size_t i);
 
 /* ---- answering (answer.c); each frees the call ---- */
 
@@ -204,6 +176,13 @@ bool path_match(const char *pattern, struct str path, struct path_params *params
 
 /* The key's own text in the request, or a str with at == NULL. */
 struct str auth_key_text(const struct http_request *req);
+
+/* Checks what the route's `access` column asks for and leaves who asks in the call. -EACCES (401)
+ * or -EPERM (403) with the sentence. */
+must_check int call_authenticate(struct call *call, struct err *err);
+
+/* The team of the token in an upload's address, or NULL. (template_files.c) */
+const struct team *upload_team(const struct call *call);
 
 /* 0 with *out, or -EACCES with the sentence. */
 must_check int auth_check(struct api *api, const struct http_request *req, struct key **out,
@@ -424,10 +403,6 @@ void handle_build_cancel(struct call *call, const json_t *body);
 void handle_build_status(struct call *call, const json_t *body);
 void handle_build_logs(struct call *call, const json_t *body);
 void handle_files(struct call *call, const json_t *body);
-void handle_upload(struct call *call, const json_t *body);
-/* Charges a call that had no key to the team that its token is of; false, and the refusal is set:
- * the team has its share. Inside `stream`. */
-bool call_charge(struct call *call, const char *team_id);
 bool stream_upload(struct call *call);
 void handle_tags(struct call *call, const json_t *body);
 void handle_tags_assign(struct call *call, const json_t *body);

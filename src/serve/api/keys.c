@@ -81,16 +81,6 @@ static int limits_field(const json_t *body, struct limits *limits, struct err *e
     return r == 0 ? limits_parse(object, limits, err) : r;
 }
 
-/* A key with limits could make itself another without. False: it was answered. */
-static bool may_change_keys(struct call *call)
-{
-    if (call->limited) {
-        call_fail(call, 403, "this API key has limits: it cannot make, change or delete keys");
-        return false;
-    }
-    return true;
-}
-
 /* ---- list ---- */
 
 void handle_keys_list(struct call *call, const json_t *body)
@@ -143,9 +133,6 @@ static void make(struct call *call, const json_t *body, bool is_token)
     }
     if (r < 0) {
         call_fail_err(call, r, &err);
-        return;
-    }
-    if (!may_change_keys(call)) {
         return;
     }
     if (accounts_count(call->api, call->team) >= KEYS_PER_TEAM_MAX) {
@@ -210,9 +197,6 @@ void handle_keys_rename(struct call *call, const json_t *body)
         call_fail_err(call, r, &err);
         return;
     }
-    if (!may_change_keys(call)) {
-        return;
-    }
     if (!key || key->is_token) {
         call_fail(call, 404, "id not found");
         return;
@@ -260,9 +244,6 @@ static void delete (struct call *call, bool is_token)
 {
     struct key *key = accounts_find_id(call->api, call->team, call->param);
 
-    if (!may_change_keys(call)) {
-        return;
-    }
     if (!key || key->is_token != is_token) {
         call_fail(call, 404, "id not found");
         return;

@@ -6,6 +6,8 @@
 #include "serve/api/internal.h"
 #include "serve/api/logs_query.h"
 
+enum { EMPTY_BYTES_MAX = 1024 }; /* of an answer without lines */
+
 static void fail_unknown(struct call *call)
 {
     struct str id = {0};
@@ -33,7 +35,7 @@ static void answer_text(struct call *call, struct str text)
 static void answer_empty(struct call *call, logs_render *render)
 {
     static const struct logfile_page nothing;
-    scoped_buf(text, API_BODY_BYTES_MAX);
+    scoped_buf(text, EMPTY_BYTES_MAX);
 
     (void)render(&nothing, &text);
     answer_text(call, buf_str(&text));

@@ -23,18 +23,12 @@ static json_t *secret_json(const struct secret *secret)
     return out;
 }
 
-static void no_store(struct call *call)
-{
-    call_header(call, "Cache-Control", "no-store");
-}
-
 /* The secret that the path names, if it is the team's. Otherwise answers, and NULL. */
 static const struct secret *call_secret(struct call *call)
 {
     const struct secret *secret =
         secrets_find(call->api->options.secrets, call->team->id, call->param);
 
-    no_store(call);
     if (!secret) {
         call_fail(call, 404, "Secret not found");
     }
@@ -75,7 +69,6 @@ void handle_secrets_create(struct call *call, const json_t *body)
     struct err err;
     int r = field_string(body, "name", &given, &err);
 
-    no_store(call);
     r = r < 0 ? r : secret_name_check(given ? given : "", name, &err);
     r = r < 0 ? r : value_parse(body, &value, &metadata, &err);
     if (r < 0) {
@@ -208,7 +201,6 @@ void handle_secrets_list(struct call *call, const json_t *body)
     int r = listing_parse(http_request(call->ex)->query, &listing, &err);
 
     (void)body;
-    no_store(call);
     if (r < 0) {
         call_fail_err(call, r, &err);
         return;

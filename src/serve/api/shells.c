@@ -7,11 +7,6 @@
 
 enum { GRANTS_MAX = 32 }; /* shells of one sandbox */
 
-static void no_store(struct call *call)
-{
-    call_header(call, "Cache-Control", "no-store");
-}
-
 static json_t *shell_json(const struct shell *shell, struct shell_times times)
 {
     json_t *out = json_deep_copy(shell->definition);
@@ -49,7 +44,6 @@ static json_t *show(const struct call *call, const char *name)
 void handle_shells_list(struct call *call, const json_t *body)
 {
     (void)body;
-    no_store(call);
     call_json(call, 200, show(call, NULL));
 }
 
@@ -58,7 +52,6 @@ void handle_shells_get(struct call *call, const json_t *body)
     scoped_json *found = show(call, call->param);
 
     (void)body;
-    no_store(call);
     if (json_array_size(found) == 0) {
         call_fail(call, 404, "there is no shell \"%.64s\"", call->param);
     } else {

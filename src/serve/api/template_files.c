@@ -56,7 +56,7 @@ struct put {
     struct upload *upload; /* NULL: over */
     struct buf waiting;    /* came while the last piece is being written */
     size_t writing;        /* bytes of that piece; 0: none */
-    int64_t bytes;
+    int64_t bytes, bytes_max;
     bool all_came;
 };
 
@@ -116,9 +116,9 @@ static void on_body(void *ctx, const void *data, size_t len)
     struct err err;
 
     put->bytes += (int64_t)len;
-    if (put->bytes > BUILD_FILE_BYTES_MAX || buf_append(&put->waiting, data, len) < 0) {
+    if (put->bytes > put->bytes_max || buf_append(&put->waiting, data, len) < 0) {
         (void)err_set(&err, EMSGSIZE, "the archive is larger than %lld bytes",
-                      (long long)BUILD_FILE_BYTES_MAX);
+                      (long long)put->bytes_max);
         put_refuse(put, -EMSGSIZE, &err);
         return;
     }
@@ -157,32 +157,27 @@ static bool token_ok(const struct call *call)
                                 buf_str(&token));
 }
 
+const struct team *upload_team(const struct call *call)
+{
+    const struct template *t = templates_by_id(call->api->options.templates, call->first);
+
+    return t && t->team_id && hash_ok(call->param) && token_ok(call)
+               ? accounts_team(call->api, t->team_id)
+               : NULL;
+}
+
 bool stream_upload(struct call *call)
 {
     static const struct http_handler handler = {
         .on_body = on_body, .on_body_end = on_body_end, .on_end = on_end};
     static const struct upload_handler upload_handler = {.took = on_took, .done = on_stored};
-    const struct template *t = templates_by_id(call->api->options.templates, call->first);
 
-    if (!t || !t->team_id || !hash_ok(call->param) || !token_ok(call) ||
-        http_request(call->ex)->content_length > BUILD_FILE_BYTES_MAX) {
-        return false; /* handle_upload() says so */
-    }
-    if (!call_charge(call, t->team_id)) {
-        return false;
-    }
     struct put *put = xnew(struct put);
-    *put = (struct put){.call = call, .ex = call->ex};
+    *put = (struct put){.call = call, .ex = call->ex, .bytes_max = call->route->body_bytes_max};
     buf_init(&put->waiting, HTTP_WINDOW_BYTES);
     http_accept(call->ex, &handler, put);
-    put->upload =
-        build_upload_new(call->api->options.builds, t->team_id, call->param, &upload_handler, put);
+    put->upload = build_upload_new(call->api->options.builds, call->team->id, call->param,
+                                   &upload_handler, put);
     http_credit(put->ex, HTTP_WINDOW_BYTES);
     return true;
-}
-
-void handle_upload(struct call *call, const json_t *body)
-{
-    (void)body;
-    call_fail(call, 403, "this address takes no upload: ask for a new one");
 }

@@ -1,0 +1,165 @@
+/* routes.c - the one table of the API's routes: each line tells who may call, which body is
+ * taken and who answers. routes.h explains the columns. The first row that matches is taken: a row
+ * with a word comes before the row that has {} in its place ("first"). */
+#include "serve/api/internal.h"
+
+#define KIB INT64_C(1024)
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+#define NO_LIMIT 0 /* what the volume has room for */
+
+_Static_assert(64 * GIB == BUILD_FILE_BYTES_MAX, "the most that a build unpacks");
+
+/* clang-format off */
+static const struct route routes[] = {
+    /* method   path                                          handle                         access               body           bytes     flags     stream */
+
+    /* sandboxes */
+    {"POST",   "/v2/sandboxes",                               handle_create_v2,              ACCESS_KEY,          BODY_REQUIRED, 1 * MIB,  0,        NULL},
+    {"POST",   "/sandboxes",                                  handle_create_v1,              ACCESS_KEY,          BODY_REQUIRED, 1 * MIB,  0,        NULL},
+    {"GET",    "/v2/sandboxes",                               handle_list_v2,                ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/sandboxes",                                  handle_list_v1,                ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/sandboxes/metrics",                          handle_metrics_many,           ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL}, /* first */
+    {"GET",    "/sandboxes/{}",                               handle_get,                    ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"DELETE", "/sandboxes/{}",                               handle_kill,                   ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"POST",   "/sandboxes/{}/timeout",                       handle_timeout,                ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
+    {"POST",   "/sandboxes/{}/refreshes",                     handle_refresh,                ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
+    {"PUT",    "/sandboxes/{}/network",                       handle_network,                ACCESS_KEY,          BODY_REQUIRED, 1 * MIB,  0,        NULL},
+    {"POST",   "/sandboxes/{}/pause",                         handle_pause,                  ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
+    {"POST",   "/sandboxes/{}/resume",                        handle_resume,                 ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
+    {"POST",   "/sandboxes/{}/fork",                          handle_fork,                   ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
+    {"POST",   "/sandboxes/{}/snapshots",                     handle_snapshot,               ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
+    {"GET",    "/snapshots",                                  handle_snapshots,              ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"POST",   "/sandboxes/{}/connect",                       handle_connect_v1,             ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
+    {"POST",   "/v2/sandboxes/{}/connect",                    handle_connect_v2,             ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
+    {"GET",    "/sandboxes/{}/metrics",                       handle_metrics,                ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/sandboxes/{}/logs",                          handle_logs_v1,                ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/v2/sandboxes/{}/logs",                       handle_logs_v2,                ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        stream_logs},
+
+    /* templates and their builds */
+    {"GET",    "/templates",                                  handle_templates,              ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"POST",   "/templates",                                  handle_pushed_request,         ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
+    {"GET",    "/v2/templates",                               handle_templates_v2,           ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/templates/aliases/{}",                       handle_alias,                  ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"POST",   "/v3/templates",                               handle_build_v3,               ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
+    {"POST",   "/v2/templates",                               handle_build_v2,               ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
+    {"POST",   "/templates/tags",                             handle_tags_assign,            ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL}, /* first */
+    {"DELETE", "/templates/tags",                             handle_tags_remove,            ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
+    {"POST",   "/templates/prune",                            handle_template_prune,         ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
+    {"GET",    "/templates/{}/tags",                          handle_tags,                   ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/templates/{}/tags/count",                    handle_tag_count,              ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/templates/{}/tags/exists",                   handle_tag_exists,             ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/templates/{}/tags/groups",                   handle_tag_groups,             ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/templates/{}/tags/{}/assignments",           handle_tag_assignments,        ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/default-templates",                          handle_default_templates,      ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/templates/{}",                               handle_template,               ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"POST",   "/templates/{}",                               handle_pushed_rebuild,         ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
+    {"POST",   "/templates/{}/builds/{}",                     handle_pushed_start,           ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
+    {"PATCH",  "/templates/{}",                               handle_template_change,        ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
+    {"PATCH",  "/v2/templates/{}",                            handle_template_change,        ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
+    {"DELETE", "/templates/{}",                               handle_template_delete,        ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/templates/{}/files/{}",                      handle_files,                  ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"PUT",    "/templates/{}/files/{}",                      NULL,                          ACCESS_UPLOAD_TOKEN, BODY_STREAM,   64 * GIB, 0,        stream_upload},
+    {"POST",   "/v2/templates/{}/builds/{}",                  handle_build_start,            ACCESS_KEY,          BODY_REQUIRED, 8 * MIB,  0,        NULL},
+    {"DELETE", "/templates/{}/builds/{}",                     handle_build_cancel,           ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/templates/{}/builds/{}/status",              handle_build_status,           ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/templates/{}/builds/{}/logs",                handle_build_logs,             ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+
+    /* volumes */
+    {"GET",    "/volumes",                                    handle_volumes_list,           ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"POST",   "/volumes",                                    handle_volumes_create,         ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
+    {"GET",    "/volumes/{}",                                 handle_volumes_get,            ACCESS_KEY,          BODY_NONE,     64 * KIB, NO_STORE, NULL},
+    {"DELETE", "/volumes/{}",                                 handle_volumes_delete,         ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/volumecontent/{}/path",                      NULL,                          ACCESS_VOLUME_TOKEN, BODY_NONE,     64 * KIB, 0,        stream_volume},
+    {"PATCH",  "/volumecontent/{}/path",                      NULL,                          ACCESS_VOLUME_TOKEN, BODY_STREAM,   4 * KIB,  0,        stream_volume},
+    {"DELETE", "/volumecontent/{}/path",                      NULL,                          ACCESS_VOLUME_TOKEN, BODY_NONE,     64 * KIB, 0,        stream_volume},
+    {"GET",    "/volumecontent/{}/dir",                       NULL,                          ACCESS_VOLUME_TOKEN, BODY_NONE,     64 * KIB, 0,        stream_volume},
+    {"POST",   "/volumecontent/{}/dir",                       NULL,                          ACCESS_VOLUME_TOKEN, BODY_NONE,     64 * KIB, 0,        stream_volume},
+    {"GET",    "/volumecontent/{}/file",                      NULL,                          ACCESS_VOLUME_TOKEN, BODY_NONE,     64 * KIB, 0,        stream_volume},
+    {"PUT",    "/volumecontent/{}/file",                      NULL,                          ACCESS_VOLUME_TOKEN, BODY_STREAM,   NO_LIMIT, 0,        stream_volume},
+
+    /* secrets, shells and identity */
+    {"GET",    "/secrets",                                    handle_secrets_list,           ACCESS_KEY,          BODY_NONE,     64 * KIB, NO_STORE, NULL},
+    {"POST",   "/secrets",                                    handle_secrets_create,         ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, NO_STORE, NULL},
+    {"GET",    "/secrets/{}",                                 handle_secrets_get,            ACCESS_KEY,          BODY_NONE,     64 * KIB, NO_STORE, NULL},
+    {"POST",   "/secrets/{}",                                 handle_secrets_update,         ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, NO_STORE, NULL},
+    {"DELETE", "/secrets/{}",                                 handle_secrets_delete,         ACCESS_KEY,          BODY_NONE,     64 * KIB, NO_STORE, NULL},
+    {"GET",    "/shells",                                     handle_shells_list,            ACCESS_KEY,          BODY_NONE,     64 * KIB, NO_STORE, NULL},
+    {"GET",    "/shells/{}",                                  handle_shells_get,             ACCESS_KEY,          BODY_NONE,     64 * KIB, NO_STORE, NULL},
+    {"PUT",    "/shells/{}",                                  handle_shells_put,             ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, NO_STORE, NULL},
+    {"DELETE", "/shells/{}",                                  handle_shells_delete,          ACCESS_KEY,          BODY_NONE,     64 * KIB, NO_STORE, NULL},
+    {"GET",    "/.well-known/openid-configuration",           handle_identity_configuration, ACCESS_NONE,         BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/.well-known/jwks.json",                      handle_identity_keys,          ACCESS_NONE,         BODY_NONE,     64 * KIB, 0,        NULL},
+
+    /* events and webhooks */
+    {"GET",    "/events/sandboxes",                           handle_events,                 ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/events/sandboxes/{}",                        handle_events_of,              ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/events/webhooks",                            handle_webhooks_list,          ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"POST",   "/events/webhooks",                            handle_webhooks_create,        ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
+    {"GET",    "/events/webhooks/{}",                         handle_webhooks_get,           ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"PATCH",  "/events/webhooks/{}",                         handle_webhooks_change,        ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
+    {"DELETE", "/events/webhooks/{}",                         handle_webhooks_delete,        ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"POST",   "/events/webhooks/{}/test",                    handle_webhooks_test,          ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/events/webhooks/{}/deliveries",              handle_webhooks_deliveries,    ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+
+    /* keys and teams */
+    {"GET",    "/teams",                                      handle_teams,                  ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/teams/{}/usage",                             handle_team_usage,             ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"POST",   "/access-tokens",                              handle_tokens_create,          ACCESS_FULL_KEY,     BODY_REQUIRED, 64 * KIB, 0,        NULL},
+    {"DELETE", "/access-tokens/{}",                           handle_tokens_delete,          ACCESS_FULL_KEY,     BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/api-keys",                                   handle_keys_list,              ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"POST",   "/api-keys",                                   handle_keys_create,            ACCESS_FULL_KEY,     BODY_REQUIRED, 64 * KIB, 0,        NULL},
+    {"PATCH",  "/api-keys/{}",                                handle_keys_rename,            ACCESS_FULL_KEY,     BODY_REQUIRED, 64 * KIB, 0,        NULL},
+    {"DELETE", "/api-keys/{}",                                handle_keys_delete,            ACCESS_FULL_KEY,     BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/teams/{}/metrics",                           handle_metrics_team,           ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/teams/{}/metrics/max",                       handle_metrics_team_max,       ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+
+    /* the dashboard */
+    {"GET",    "/dashboard/health",                           handle_dashboard_health,       ACCESS_NONE,         BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/dashboard/builds",                           handle_dashboard_builds,       ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/dashboard/builds/statuses",                  handle_dashboard_statuses,     ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL}, /* first */
+    {"GET",    "/dashboard/builds/{}",                        handle_dashboard_build,        ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/dashboard/templates",                        handle_dashboard_templates,    ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/dashboard/templates/defaults",               handle_dashboard_defaults,     ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL}, /* first */
+    {"GET",    "/dashboard/templates/{}",                     handle_dashboard_template,     ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/dashboard/templates/{}/tags/groups",         handle_tag_groups,             ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/dashboard/templates/{}/tags/count",          handle_tag_count,              ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/dashboard/templates/{}/tags/exists",         handle_tag_exists,             ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/dashboard/templates/{}/tags/{}/assignments", handle_tag_assignments,        ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
+
+    /* the operator */
+    {"GET",    "/nodes",                                      handle_nodes,                  ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+    {"GET",    "/nodes/{}",                                   handle_node,                   ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+    {"POST",   "/nodes/{}",                                   handle_node_change,            ACCESS_ADMIN,        BODY_REQUIRED, 64 * KIB, NO_CORS,  NULL},
+    {"GET",    "/admin/keys",                                 handle_admin_keys_list,        ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+    {"POST",   "/admin/keys",                                 handle_admin_keys_create,      ACCESS_ADMIN,        BODY_REQUIRED, 64 * KIB, NO_CORS,  NULL},
+    {"DELETE", "/admin/keys/{}",                              handle_admin_keys_delete,      ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+    {"GET",    "/admin/teams",                                handle_admin_teams_list,       ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+    {"POST",   "/admin/teams",                                handle_admin_teams_create,     ACCESS_ADMIN,        BODY_REQUIRED, 64 * KIB, NO_CORS,  NULL},
+    {"GET",    "/admin/teams/{}",                             handle_admin_team,             ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+    {"PATCH",  "/admin/teams/{}",                             handle_admin_team_change,      ACCESS_ADMIN,        BODY_REQUIRED, 64 * KIB, NO_CORS,  NULL},
+    {"GET",    "/admin/teams/{}/usage",                       handle_admin_team_usage,       ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+    {"POST",   "/admin/teams/{}/sandboxes/kill",              handle_admin_team_kill,        ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+    {"POST",   "/admin/teams/{}/builds/cancel",               handle_admin_team_cancel,      ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+    {"GET",    "/admin/teams/{}/api-keys",                    handle_admin_team_keys,        ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+    {"POST",   "/admin/teams/{}/api-keys",                    handle_admin_team_key_create,  ACCESS_ADMIN,        BODY_REQUIRED, 64 * KIB, NO_CORS,  NULL},
+    {"PATCH",  "/admin/teams/{}/api-keys/{}",                 handle_admin_team_key_change,  ACCESS_ADMIN,        BODY_REQUIRED, 64 * KIB, NO_CORS,  NULL},
+    {"DELETE", "/admin/teams/{}/api-keys/{}",                 handle_admin_team_key_delete,  ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+    {"GET",    "/admin/sandboxes/running-counts",             handle_admin_running,          ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+
+    /* the daemon itself */
+    {"GET",    "/metrics",                                    handle_figures,                ACCESS_KEY,          BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+    {"GET",    "/health",                                     handle_health,                 ACCESS_NONE,         BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+    {"GET",    "/",                                           handle_about,                  ACCESS_NONE,         BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+};
+/* clang-format on */
+
+size_t routes_count(void)
+{
+    return countof(routes);
+}
+
+const struct route *route_at(size_t i)
+{
+    return &routes[i];
+}
