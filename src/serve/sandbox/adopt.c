@@ -36,8 +36,8 @@ static void adopt_done(struct sandboxes *all)
 {
     all->adoption = ADOPT_READY;
     kept_sweep(all);
-    log_info("on record: %zu running, %zu paused", all->table.n - all->table.paused_n,
-             all->table.paused_n);
+    struct sandboxes_figures figures = sandboxes_figures(all);
+    log_info("on record: %u running, %u paused", figures.running, figures.paused);
     if (all->ready) {
         all->ready(all->ready_ctx);
     }
@@ -158,12 +158,12 @@ static bool attach_again(void *ctx, struct sandbox *sb)
 }
 
 /* They are in no list. */
-static void hidden_attach_again(struct sandboxes *all)
+static void internal_attach_again(struct sandboxes *all)
 {
     struct sandbox *sb = NULL, *next = NULL;
 
     HASH_ITER (hh, all->table.by_id, sb, next) {
-        if (sb->hidden) {
+        if (sb->internal) {
             (void)attach_again(NULL, sb);
         }
     }
@@ -180,7 +180,7 @@ void sandboxes_keeper_changed(struct sandboxes *all, bool connected)
         adopt_start(all);
     } else if (all->adoption == ADOPT_READY) {
         table_each(&all->table, true, NULL, attach_again, NULL);
-        hidden_attach_again(all);
+        internal_attach_again(all);
         start_waiting(all);
         pool_pump(all);
     }
@@ -267,7 +267,7 @@ void sandboxes_free(struct sandboxes *all)
     all->closed = true;
     HASH_ITER (hh, all->table.by_id, sb, next) {
         start_drop(sb);
-        if (sb->hidden) { /* nobody is left who could use it */
+        if (!sandbox_is_users(sb)) { /* nobody is left who could use it */
             doom(all, sb->id, &sb->jail, sb->uid_slot);
         }
         sandbox_leave(sb);

@@ -190,7 +190,7 @@ static void on_broken(void *ctx, const char *why, bool hostile)
         struct err err;
         (void)err_set(&err, EIO, "the sandbox's agent gave up: %s", why);
         start_lost(sb, &err);
-    } else if (sb->pooled) {
+    } else if (sb->state == SANDBOX_PARKED) {
         pool_drop(sb, "the channel to its agent broke");
     } else if (hostile) {
         log_warn("sandbox %s: %s: its agent was taken over, and the sandbox ends", sb->id, why);
@@ -359,7 +359,7 @@ void sandbox_take_jail(struct sandbox *sb, int past, const struct keeper_answer 
         agent_channel_jail(sb->all->use.keeper, sb->id, past, answer, fds);
     sb->channel = agent_channel_new(sb->all->use.loop, move_fd(&fds[KEEPER_FD_CHANNEL]), &jail,
                                     &channel_handler, sb);
-    if (sb->all->use.logs.attached && !sb->hidden) {
+    if (sb->all->use.logs.attached && sandbox_is_users(sb)) {
         sb->all->use.logs.attached(sb->all->use.logs.ctx, sb);
     }
 }

@@ -51,7 +51,7 @@ struct start {
 
 void start_mark(struct sandbox *sb, enum sandbox_step step)
 {
-    if (sb->start && sb->state == SANDBOX_STARTING && !sb->hidden) {
+    if (sb->start && sb->state == SANDBOX_STARTING && !sb->internal) {
         int64_t now_us = clock_mono_us();
 
         histogram_add(&sb->all->steps[step], now_us - sb->start->step_us);
@@ -144,7 +144,7 @@ void start_fail(struct sandbox *sb, int error, const struct err *err)
     if (resumed) {
         back_to_paused(sb, &start);
     } else {
-        sb->all->create_failed += !sb->pooled;
+        sb->all->create_failed += sb->state == SANDBOX_STARTING;
         take_back(sb, &start);
     }
     start.done(start.ctx, NULL, error, &why);
@@ -244,28 +244,28 @@ void start_timeout(struct sandbox *sb)
 static void start_check(struct sandbox *sb)
 {
     static const struct err none;
-    bool resumed = sb->state == SANDBOX_RESUMING;
+    bool resumed = sb->state == SANDBOX_RESUMING, parked = sb->state == SANDBOX_PARKING;
 
     if (!sb->start->row_saved || !sb->start->agent_ready) {
         return;
     }
     start_mark(sb, SANDBOX_STEP_RECORD);
     struct start start = start_take(sb);
-    sandbox_set_state(sb, SANDBOX_RUNNING);
+    sandbox_set_state(sb, parked ? SANDBOX_PARKED : SANDBOX_RUNNING);
     if (resumed) {
         sb->all->resumes++;
         kept_forget(sb->all, sb->saved);
         free(move_ptr(&sb->saved));
         sb->saved_bytes = sb->saved_disk_bytes = 0;
-    } else if (!sb->hidden) {
+    } else if (sandbox_is_users(sb)) {
         sb->all->created++;
         table_show(&sb->all->table, sb);
     }
     sandbox_arm(sb);
-    log_write(sb->pooled ? LOG_DEBUG : LOG_INFO, "sandbox %s: %s, template %s", sb->id,
-              resumed      ? "resumed"
-              : sb->pooled ? "parked"
-                           : "running",
+    log_write(parked ? LOG_DEBUG : LOG_INFO, "sandbox %s: %s, template %s", sb->id,
+              resumed  ? "resumed"
+              : parked ? "parked"
+                       : "running",
               sb->template_id);
     sandbox_hold(sb);
     start.done(start.ctx, sb, 0, &none);
@@ -277,7 +277,8 @@ static void start_check(struct sandbox *sb)
 
 static bool is_starting(const struct sandbox *sb)
 {
-    return sb->start && (sb->state == SANDBOX_STARTING || sb->state == SANDBOX_RESUMING);
+    return sb->start && (sb->state == SANDBOX_STARTING || sb->state == SANDBOX_PARKING ||
+                         sb->state == SANDBOX_RESUMING);
 }
 
 static void on_saved(void *ctx, int error, const struct err *err)
@@ -286,6 +287,7 @@ static void on_saved(void *ctx, int error, const struct err *err)
 
     if (is_starting(sb) && error < 0) {
         sb->start->row_given = false; /* nothing is on record, so nothing ends there */
+        sb->on_record = sb->state == SANDBOX_RESUMING;
         start_fail(sb, error == -EDQUOT ? error : -EIO, err);
     } else if (is_starting(sb)) {
         sb->start->row_saved = true;
@@ -322,7 +324,7 @@ static int64_t ready_limit_ms(const struct sandbox *sb)
     int64_t asked_ms = sb->all->use.ready_limit_ms;
     int64_t limit_ms = asked_ms > 0 ? asked_ms : START_READY_LIMIT_MS;
 
-    return sb->hidden ? START_AHEAD_FACTOR * limit_ms : limit_ms;
+    return sandbox_is_users(sb) ? limit_ms : START_AHEAD_FACTOR * limit_ms;
 }
 
 static void start_run_command(struct sandbox *sb)
@@ -335,7 +337,7 @@ static void start_run_command(struct sandbox *sb)
 
     start_command_context(&plan, sb->start->start_context);
     json_t *env = plan.env ? json_deep_copy(plan.env) : json_object();
-    if (sb->hidden) {
+    if (!sandbox_is_users(sb)) {
         (void)json_object_set_new(env, START_KEPT_VARIABLE, json_string("1"));
     }
     plan.env = env;
@@ -386,11 +388,11 @@ static int create_error(int status)
 
 static void start_record(struct sandbox *sb, enum sandbox_change change)
 {
-    if (sb->hidden) {
+    if (!sandbox_is_users(sb)) {
         sb->start->row_saved = true; /* none is wanted */
         return;
     }
-    sb->start->row_given = true;
+    sb->start->row_given = sb->on_record = true;
     sandbox_hold(sb);
     sandbox_save(sb, change, NULL, on_saved, sb);
 }
@@ -432,7 +434,7 @@ static void start_cold(struct sandbox *sb, const struct err *err)
 
 static void jail_failed(struct sandbox *sb, int error, const struct err *err)
 {
-    if (error == -EIO && sb->warm && !sb->pooled && sb->state == SANDBOX_STARTING) {
+    if (error == -EIO && sb->warm && sb->state == SANDBOX_STARTING) {
         start_cold(sb, err);
     } else {
         start_fail(sb, error, err);
@@ -441,6 +443,7 @@ static void jail_failed(struct sandbox *sb, int error, const struct err *err)
 
 struct making {
     struct sandbox *sb;            /* counted */
+    bool awaited;                  /* a caller waits for it: parked jails wait behind it */
     char from[KEEPER_SAVED_BYTES]; /* held, unless "" */
 };
 
@@ -464,7 +467,7 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
     struct sandbox *sb = making->sb;
     struct err err;
 
-    sb->all->making_n -= !sb->pooled;
+    sb->all->making_n -= making->awaited;
     pool_pump(sb->all);
     if (sb->doom_due || !is_starting(sb)) {
         given_up(making);
@@ -493,10 +496,11 @@ static void start_jail(struct sandbox *sb)
     struct making *making = xnew(struct making);
 
     making->sb = sb;
+    making->awaited = sb->state != SANDBOX_PARKING;
     memcpy(making->from, sb->start->request.plan.from, sizeof(making->from));
     sb->start->jail_asked = true;
     set_patience(sb, patience_ms(sb->start));
-    sb->all->making_n += !sb->pooled;
+    sb->all->making_n += making->awaited;
     sandbox_hold(sb);
     keeper_client_ask_for(sb->all->use.keeper, sb->team_id, &sb->start->request, on_jail, making);
 }
@@ -563,14 +567,15 @@ void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sa
 
 /* ---- from outside ---- */
 
-static struct sandbox *new_starting(struct sandboxes *all, const struct sandbox_params *params)
+/* state: STARTING or PARKING. */
+static struct sandbox *new_starting(struct sandboxes *all, const struct sandbox_params *params,
+                                    enum sandbox_state state)
 {
     struct sandbox *sb = sandbox_new(all);
 
     id_sandbox(sb->id);
-    sb->state = SANDBOX_STARTING;
-    sb->hidden = params->hidden;
-    all->hidden_n += sb->hidden;
+    sb->internal = params->internal;
+    sandbox_set_state(sb, state);
     sandbox_describe(sb, params);
     table_add(&all->table, sb);
     tally_note(sb);
@@ -593,8 +598,6 @@ static void start_claimed(struct sandbox *sb, const struct sandbox_params *param
     const struct sandbox_log_sink *logs = &sb->all->use.logs;
     struct start *start = xnew(struct start);
 
-    sb->pooled = sb->hidden = false;
-    sb->all->hidden_n--;
     sandbox_describe(sb, params);
     sandbox_set_state(sb, SANDBOX_STARTING);
     *start = (struct start){.sb = sb,
@@ -628,12 +631,10 @@ void sandbox_park(struct sandboxes *all, const struct template *template, sandbo
                   void *ctx)
 {
     json_t *nowhere = json_pack("{sb}", "allowInternetAccess", 0);
-    const struct sandbox_params params = {
-        .team_id = "", .template = template, .options = nowhere, .hidden = true};
-    struct sandbox *sb = new_starting(all, &params);
+    const struct sandbox_params params = {.team_id = "", .template = template, .options = nowhere};
+    struct sandbox *sb = new_starting(all, &params, SANDBOX_PARKING);
 
     json_decref(nowhere);
-    sb->pooled = true;
     sb->warm = is_warm(template);
     begin_from_saved(sb, template->saved, done, ctx);
 }
@@ -642,9 +643,9 @@ static void create_new(struct sandboxes *all, const struct sandbox_params *param
                        sandbox_created *done, void *ctx)
 {
     const struct template *template = params->template;
-    struct sandbox *sb = new_starting(all, params);
+    struct sandbox *sb = new_starting(all, params, SANDBOX_STARTING);
 
-    if (params->hidden) {
+    if (params->internal) {
         start_begin(sb, params->from, false, CHANNEL_PAST_NONE, done, ctx);
     } else {
         sb->warm = is_warm(template);

@@ -104,7 +104,8 @@ void sandbox_describe(struct sandbox *sb, const struct sandbox_params *params)
     put(&sb->options, copy_object(params->options));
     keep_commands(sb->options, template);
     put(&sb->init, plan_init(template, params->env_vars));
-    sb->created_ms = sb->started_ms = sb->hidden ? clock_wall_ms() : created_now(sb->all);
+    bool listed = !sb->internal && sb->state != SANDBOX_PARKING;
+    sb->created_ms = sb->started_ms = listed ? created_now(sb->all) : clock_wall_ms();
     sb->end_ms = sb->started_ms + params->timeout_ms;
     sb->cpu_count = template->cpu_count;
     sb->memory_mb = template->memory_mb;

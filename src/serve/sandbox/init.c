@@ -71,7 +71,7 @@ static char *init_body(const struct sandbox *sb)
         set(body, "caHash", json_string(hash));
     }
     free(authority);
-    if (sb->pooled) {
+    if (sb->state == SANDBOX_PARKING) {
         set(body, "rehearse", json_true());
     }
     set(body, "timestamp", json_string(stamp));

@@ -1,6 +1,7 @@
 /* internal.h - what the files of sandbox/ share.
  *
  *   sandbox.c    the object itself: made from a plan or a row, described, watched
+ *   states.c     its states, and which may follow which
  *   record.c     its row and the event that goes with every change of it
  *   table.c      where they are kept: by id, and in the order of lists
  *   tally.c      what each team and each key has, and which one an idempotency key has made
@@ -38,6 +39,7 @@
 #include "lib/base/table.h"
 #include "serve/sandbox/channel.h"
 #include "serve/sandbox/sandbox.h"
+#include "serve/sandbox/states.h"
 
 enum {
     SANDBOX_ADOPT_WINDOW = 64,     /* ATTACH requests under way at start */
@@ -55,7 +57,6 @@ struct table {
     struct sandbox *by_id;  /* all but KILLING */
     struct sandbox **order; /* all but STARTING, by (created_ms, id), ascending */
     size_t n, cap;
-    size_t paused_n;  /* of those, PAUSED */
     uint64_t changes; /* of order: an iteration that sees it move looks its place up again */
 };
 
@@ -121,9 +122,9 @@ struct sandboxes {
     bool closed; /* sandboxes_free() was called */
 
     struct table table;
-    uint32_t hidden_n;        /* of the table */
-    struct account *accounts; /* teams and keys, by id */
-    struct sandbox *by_key;   /* those that a create with a key has made */
+    int64_t in_state[SANDBOX_STATES]; /* how many came less how many left, without internal ones */
+    struct account *accounts;         /* teams and keys, by id */
+    struct sandbox *by_key;           /* those that a create with a key has made */
     struct slots slots;
     struct start *waiting; /* creates that came before ADOPT_READY, or while the keeper is away */
     struct doomed *doomed;
@@ -158,9 +159,9 @@ struct sandbox {
     UT_hash_handle hh;
     UT_hash_handle hh_key; /* in by_key, while `key` is not NULL */
     uint32_t refs;
-    enum sandbox_state state;
-    bool hidden; /* the daemon's own: no row, no event, in no list */
-    bool pooled; /* and parked, or about to be, for whoever claims it */
+    enum sandbox_state state; /* sandbox_set_state() alone writes it */
+    bool internal;            /* the daemon's own, for all its life: no row, no event, in no list */
+    bool on_record;           /* the store was given its row */
     char id[ID_SANDBOX_LEN + 1];
     char *team_id, *template_id, *template_alias, *build_id, *access_token;
     char *fork_of; /* for its row, when it is new; NULL: none, or adopted */
@@ -206,10 +207,17 @@ struct sandbox {
 
 void sandboxes_release(struct sandboxes *all);
 
+/* ---- states.c ---- */
+
+/* False, and a sentence in the log: no such step. The state is what it was then. */
+bool sandbox_set_state(struct sandbox *sb, enum sandbox_state state);
+
+/* It belongs to a user, who can list it: it is not parked and not the daemon's own. */
+bool sandbox_is_users(const struct sandbox *sb);
+
 /* ---- sandbox.c ---- */
 
 struct sandbox *sandbox_new(struct sandboxes *all); /* one count, for the table; not in it yet */
-void sandbox_set_state(struct sandbox *sb, enum sandbox_state state);
 void sandbox_hold(struct sandbox *sb);
 void sandbox_release(struct sandbox *sb);
 bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row); /* false: no valid id */

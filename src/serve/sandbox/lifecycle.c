@@ -22,7 +22,6 @@ static void on_closed(uv_handle_t *handle)
 void sandbox_leave(struct sandbox *sb)
 {
     table_remove(&sb->all->table, sb);
-    sb->all->hidden_n -= sb->hidden;
     sandbox_close(sb);
 }
 
@@ -54,7 +53,7 @@ void sandbox_kill(struct sandbox *sb, const char *reason, store_done *done, void
 {
     static const struct err none;
 
-    if (sb->state == SANDBOX_STARTING) {
+    if (sb->state == SANDBOX_STARTING || sb->state == SANDBOX_PARKING) {
         struct err err;
         (void)err_set(&err, ECANCELED, "the sandbox was killed while it started: %s", reason);
         start_fail(sb, -EIO, &err);
@@ -167,8 +166,8 @@ void sandbox_arm(struct sandbox *sb)
     int64_t retention_ms = sb->all->use.retention_ms;
     int64_t left = sb->end_ms - clock_wall_ms();
 
-    /* A hidden one ends when its builder wants it to. */
-    if (sb->hidden || (sb->state == SANDBOX_PAUSED && retention_ms == 0)) {
+    /* An internal one ends when its builder wants it to, a parked one when it is claimed. */
+    if (!sandbox_is_users(sb) || (sb->state == SANDBOX_PAUSED && retention_ms == 0)) {
         (void)uv_timer_stop(&sb->timer);
         return;
     }

@@ -235,14 +235,16 @@ static void on_found(void *ctx, int error, const char *name)
 
 void sandbox_lost(struct sandbox *sb, const char *reason)
 {
-    if (sb->hidden) { /* nobody pauses those */
+    if (!sandbox_is_users(sb)) { /* nobody pauses those */
         sandbox_kill(sb, reason, NULL, NULL);
         return;
     }
     struct lost *lost = xnew(struct lost);
     *lost = (struct lost){.sb = sb, .reason = xstrdup(reason)};
     sandbox_hold(sb);
-    sandbox_set_state(sb, SANDBOX_PAUSING);
+    if (sb->state != SANDBOX_PAUSING) {
+        sandbox_set_state(sb, SANDBOX_PAUSING);
+    }
     (void)uv_timer_stop(&sb->timer);
     kept_find(sb, on_found, lost);
 }

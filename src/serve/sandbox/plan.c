@@ -51,7 +51,8 @@ int plan_jail(struct sandbox *sb, const char *from, bool memory, struct keeper_r
     req->plan.pids = SANDBOX_PIDS;
     req->plan.channel_min = memory && sb->warm ? CHANNEL_VERSION : 0;
     /* Nobody knows yet what one that is to be parked may have to reach. */
-    req->plan.network = sb->all->use.egress && (sb->pooled || egress_wanted(sb->options));
+    req->plan.network =
+        sb->all->use.egress && (sb->state == SANDBOX_PARKING || egress_wanted(sb->options));
     int r = plan_layers(&req->plan, sb->layers, err);
     if (r == 0) {
         r = plan_volumes(&req->plan, json_object_get(sb->options, "volumeMounts"), err);

@@ -4,12 +4,12 @@
  *                  │ none there
  *                  └────► KEEPER_CREATE ─► /init, row ─► RUNNING
  *
- * A parked jail is a hidden sandbox: it has its id, its uid range, its agent and, where the
- * template is kept with its processes, those; it reaches nothing, belongs to no team and has seen
- * none. A claim takes it out of the pool for good, so that none is ever used twice. There is a pool
- * for each build of a template that was asked for lately, and for the built-in ones always;
- * demand.h says how large it is. A jail is made when nobody waits for the keeper, and one that
- * failed or died by itself makes the next wait longer.
+ * A parked jail is a sandbox in the state PARKED: it has its id, its uid range, its agent and,
+ * where the template is kept with its processes, those; it reaches nothing, belongs to no team and
+ * has seen none. A claim takes it out of the pool for good, so that none is ever used twice. There
+ * is a pool for each build of a template that was asked for lately, and for the built-in ones
+ * always; demand.h says how large it is. A jail is made when nobody waits for the keeper, and one
+ * that failed or died by itself makes the next wait longer.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -387,7 +387,7 @@ static void on_tick(uv_timer_t *timer)
 
 static bool fits(const struct sandbox_params *params)
 {
-    return !params->hidden && can_park(params->template) &&
+    return !params->internal && can_park(params->template) &&
            json_array_size(json_object_get(params->options, "volumeMounts")) == 0;
 }
 

@@ -277,8 +277,8 @@ void sandbox_record_end(struct sandbox *sb, const char *reason, store_done *done
 {
     static const struct err none;
 
-    if (sb->hidden) {
-        log_write(sb->pooled ? LOG_DEBUG : LOG_INFO,
+    if (!sb->on_record) {
+        log_write(sb->internal ? LOG_INFO : LOG_DEBUG,
                   "sandbox %s: a jail of the daemon's own ended: %s", sb->id, reason);
         if (done) {
             done(ctx, 0, &none);

@@ -26,14 +26,6 @@ struct sandbox *sandbox_new(struct sandboxes *all)
     return sb;
 }
 
-void sandbox_set_state(struct sandbox *sb, enum sandbox_state state)
-{
-    sb->all->table.paused_n -= sb->state == SANDBOX_PAUSED;
-    sb->all->table.paused_n += state == SANDBOX_PAUSED;
-    sb->state = state;
-    tally_note(sb);
-}
-
 void sandbox_hold(struct sandbox *sb)
 {
     sb->refs++;
@@ -88,6 +80,7 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row)
         return false;
     }
     sandbox_set_state(sb, strcmp(row->state, "paused") == 0 ? SANDBOX_PAUSED : SANDBOX_RUNNING);
+    sb->on_record = true;
     sb->saved = xstrdup(row->saved);
     sb->saved_bytes = row->saved_bytes;
     sb->saved_disk_bytes = row->saved_disk_bytes;
@@ -143,7 +136,7 @@ struct sandbox *sandboxes_find(struct sandboxes *all, struct str id)
 {
     struct sandbox *sb = table_find(&all->table, id);
 
-    return sb && !sb->hidden && sb->state != SANDBOX_STARTING ? sb : NULL;
+    return sb && sandbox_is_users(sb) && sb->state != SANDBOX_STARTING ? sb : NULL;
 }
 
 void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_position *after,
@@ -173,10 +166,12 @@ bool sandboxes_adopted(const struct sandboxes *all)
 
 struct sandboxes_figures sandboxes_figures(const struct sandboxes *all)
 {
+    const int64_t *in_state = all->in_state;
     struct sandboxes_figures figures = {
-        .running = (uint32_t)(all->table.n - all->table.paused_n),
-        .paused = (uint32_t)all->table.paused_n,
-        .starting = HASH_COUNT(all->table.by_id) - (uint32_t)all->table.n - all->hidden_n,
+        .running = (uint32_t)(in_state[SANDBOX_RUNNING] + in_state[SANDBOX_PAUSING] +
+                              in_state[SANDBOX_RESUMING]),
+        .paused = (uint32_t)in_state[SANDBOX_PAUSED],
+        .starting = (uint32_t)in_state[SANDBOX_STARTING],
         .created = all->created,
         .create_failed = all->create_failed,
         .pauses = all->pauses,

@@ -5,19 +5,23 @@
  * Blocks:   never.
  * Threads:  the loop's.
  *
+ *      PARKING ──► PARKED
+ *                    │ claimed
+ *                    ▼
  *      create ──► STARTING ──► RUNNING ──► PAUSING ──► PAUSED ──► RESUMING ──► RUNNING
  *                    │          │   ▲ failed  │          │   ▲ failed  │
  *                    │          │   └─────────┤          │   └─────────┤
  *                    └─ failed ─┴─────────────┴──────────┴─────────────┴──► KILLING ──► (gone)
  *                         request, timeout, jail died, adoption failed
  *
- * STARTING is visible to nobody: create answers when the agent has its configuration and what
- * the template starts is up. A KILLING
- * sandbox is not found any more: its streams were reset when it got there. PAUSING and RESUMING
- * read as paused. A PAUSED sandbox has no jail: it is its row, and what the keeper saved of it. The
- * state is saved with every change; the kernel has the last word, so at start every sandbox on
- * record as running is attached again through the keeper; what cannot be was paused, if the keeper
- * has it saved, and is recorded as killed otherwise, with the reason.
+ * states.c has the table of allowed steps. STARTING is visible to nobody: create answers when the
+ * agent has its configuration and the template's start command is up. A PARKED jail belongs to
+ * nobody: it has no row and is in no list until a create claims it. A KILLING sandbox is not found
+ * any more: its streams were reset when it got there. PAUSING and RESUMING are shown as paused. A
+ * PAUSED sandbox has no jail: it is its row, and what the keeper saved of it. The state is saved
+ * with every change; the kernel has the last word, so at start every sandbox on record as running
+ * is attached again through the keeper. A sandbox that cannot be attached was paused, if the keeper
+ * has it saved; otherwise it is recorded as killed, with the reason.
  *
  * A pointer to a struct sandbox is good until the callback it came in returns, or as long as a
  * watch on it is set.
@@ -60,12 +64,16 @@ enum {
 #define SANDBOX_ENVD_VERSION "0.6.13"
 
 enum sandbox_state {
+    SANDBOX_NEW,     /* memory alone: neither its row nor its jail was looked at */
+    SANDBOX_PARKING, /* a jail is made that nobody has asked for yet */
+    SANDBOX_PARKED,  /* that jail waits for a create */
     SANDBOX_STARTING,
     SANDBOX_RUNNING,
     SANDBOX_PAUSING,
     SANDBOX_PAUSED,
     SANDBOX_RESUMING,
-    SANDBOX_KILLING
+    SANDBOX_KILLING,
+    SANDBOX_STATES
 };
 
 struct sandboxes;
@@ -153,8 +161,8 @@ struct sandbox_params { /* borrowed during the call */
     /* A jail of the daemon's own, to build in: not listed, not found, not reachable from outside,
      * not on record, without an end. A daemon that dies leaves it to the next, which destroys it.
      */
-    bool hidden;
-    const char *from; /* hidden: its disk begins as what was saved under that name; NULL: empty */
+    bool internal;
+    const char *from; /* internal: the save that its disk begins with; NULL: an empty disk */
 };
 
 /* sb is NULL on failure, and err says why. error is -EAGAIN when the keeper is away or the daemon
@@ -166,7 +174,7 @@ typedef void sandbox_created(void *ctx, struct sandbox *sb, int error, const str
 void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
                     sandbox_created *done, void *ctx);
 
-/* All but those STARTING and KILLING; no hidden ones. */
+/* One that belongs to a user and is neither STARTING nor KILLING; NULL: there is none. */
 struct sandbox *sandboxes_find(struct sandboxes *all, struct str id);
 
 /* The sandbox is gone from the table when this returns, its watches have been called, and the jail
@@ -321,7 +329,7 @@ bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out);
 /* Ends by reason, since the start; the last stands for all other reasons. */
 enum { SANDBOX_REASONS = 8 };
 struct sandboxes_figures {
-    uint32_t running, paused, starting;  /* running: with those PAUSING */
+    uint32_t running, paused, starting;  /* running: with those PAUSING and RESUMING */
     uint32_t parked;                     /* ready to be claimed; in none of the others */
     uint64_t parked_hits, parked_misses; /* creates that found one, and those that found none */
     uint64_t created, create_failed;

@@ -135,7 +135,7 @@ struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team
 /* One that runs takes what it may take at most: nothing stops it from using all of that. */
 static struct tally_part part_of(const struct sandbox *sb)
 {
-    bool there = sb->team_id && !sb->hidden && sb->state != SANDBOX_KILLING;
+    bool there = sb->team_id && sandbox_is_users(sb) && sb->state != SANDBOX_KILLING;
     bool paused = there && sb->state == SANDBOX_PAUSED;
 
     if (!there || paused) {
@@ -165,5 +165,5 @@ void tally_note(struct sandbox *sb)
         }
         sb->counted = now;
     }
-    key_keep(sb, sb->team_id && !sb->hidden && sb->state != SANDBOX_KILLING);
+    key_keep(sb, sb->team_id && sandbox_is_users(sb) && sb->state != SANDBOX_KILLING);
 }

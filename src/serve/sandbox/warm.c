@@ -1,6 +1,6 @@
 /* warm.c - built-in templates whose start command has been run already.
  *
- *      nothing saved ─► a hidden jail: start command, ready command ─► SAVE ─► on record
+ *      nothing saved ─► an internal jail: start command, ready command ─► SAVE ─► on record
  *
  * One template at a time, in the background: until it is through, and when it fails, every sandbox
  * runs the command itself. What was saved of a build goes when the template has become another
@@ -169,7 +169,7 @@ static void warming_begin(struct sandboxes *all, struct warm *warm, const struct
 {
     struct warming *warming = xnew(struct warming);
     const struct sandbox_params params = {
-        .team_id = "", .template = t, .secure = true, .hidden = true};
+        .team_id = "", .template = t, .secure = true, .internal = true};
 
     all->warming = true;
     all->refs++;

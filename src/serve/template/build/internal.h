@@ -7,7 +7,7 @@
  *   base.c      what it begins with
  *   step.c      one step
  *   finalize.c  the last touches, the start command, the layer that is kept
- *   jail.c      a hidden sandbox to do it in
+ *   jail.c      an internal sandbox to do it in
  *   output.c    the log, and what commands write into it
  *   cache.c     cached steps, what the keeper has saved, and what of it may go
  *   files.c     uploaded archives

@@ -1,4 +1,4 @@
-/* jail.c - a hidden sandbox to build in. It is the same kind of jail as any sandbox. */
+/* jail.c - an internal sandbox to build in: it is the same kind of jail as any sandbox. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +66,7 @@ void jail_open(struct builds *all, const struct jail_plan *plan,
                                           .template = &template,
                                           .secure = true,
                                           .options = options,
-                                          .hidden = true,
+                                          .internal = true,
                                           .from = plan->from && plan->from[0] ? plan->from : NULL};
 
     *jail = (struct jail){.all = all, .refs = 1, .opened = done, .arg = arg};
