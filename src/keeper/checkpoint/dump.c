@@ -15,7 +15,7 @@
 
 #include "keeper/checkpoint/about.h"
 #include "keeper/checkpoint/criu.h"
-#include "keeper/checkpoint/den.h"
+#include "keeper/checkpoint/criu_mounts.h"
 #include "keeper/checkpoint/images.h"
 #include "keeper/checkpoint/reason.h"
 #include "keeper/checkpoint/task.h"
@@ -49,7 +49,7 @@ struct dump {
     pid_t first;
     struct criu criu;
     struct tracer *tracer;
-    struct den den;
+    struct criu_mounts mounts;
     bool agent_is_own;      /* the keeper's */
     struct mounted mounted; /* of its volumes */
     struct err step_err;    /* why a step was not done */
@@ -120,7 +120,7 @@ static int agent_keep(struct dump *dump, struct err *err)
     if (out < 0 || fstat(in, &st) < 0) {
         return err_sys(err, "keep the jail's agent");
     }
-    dump->agent_is_own = about_agent_same(dump->kit->pool, dump->den.stage_fd, in, out);
+    dump->agent_is_own = about_agent_same(dump->kit->pool, dump->mounts.stage_fd, in, out);
     if (dump->agent_is_own) {
         return 0;
     }
@@ -174,15 +174,15 @@ static int on_step(void *ctx, const char *step, pid_t pid)
 
 static int criu_dump(struct dump *dump, struct err *err)
 {
-    char *externals[DEN_EXTERNALS_MAX];
+    char *externals[CRIU_MOUNTS_EXTERNALS_MAX];
     char freezer[32];
     struct criu_job job = {
         .pid = dump->first,
         .images_fd = dump->memory_fd,
-        .work_fd = dump->den.work_fd,
+        .work_fd = dump->mounts.work_fd,
         .freezer = freezer,
         .externals = externals,
-        .externals_n = den_externals_dumped(&dump->mounted, externals),
+        .externals_n = criu_mounts_externals_dumped(&dump->mounted, externals),
         .step = on_step,
         .ctx = dump,
     };
@@ -201,7 +201,7 @@ static int criu_dump(struct dump *dump, struct err *err)
         *err = dump->step_err;
         return -err->code;
     }
-    return r < 0 ? reason_dump(dump->den.work_fd, dump->kit, dump->id, err) : 0;
+    return r < 0 ? reason_dump(dump->mounts.work_fd, dump->kit, dump->id, err) : 0;
 }
 
 /* Pages that processes share are written once for each of them, so that a jail with many processes
@@ -230,7 +230,7 @@ static int memory_begin(struct dump *dump, struct err *err)
     fd_closep(&dump->memory_fd);
     (void)!subvol_destroy(dump->begun_fd, SAVED_MEMORY);
     (void)!subvol_destroy(dump->begun_fd, SAVED_DISK);
-    (void)unlinkat(dump->den.work_fd, CRIU_LOG, 0);
+    (void)unlinkat(dump->mounts.work_fd, CRIU_LOG, 0);
     dump->step_err.code = 0;
     int r = subvol_create(dump->begun_fd, SAVED_MEMORY);
     if (r < 0) {
@@ -277,7 +277,7 @@ static int dump_try(struct dump *dump, struct keeper_saved *out, struct err *err
         out->frozen_usec = (uint64_t)(clock_mono_us() - from_us);
     }
     criu_stop(&dump->criu);
-    den_remember(&dump->den);
+    criu_mounts_remember(&dump->mounts);
     return r;
 }
 
@@ -296,7 +296,7 @@ static int dump_all(struct dump *dump, struct keeper_saved *out, struct err *err
     int r = first_find(dump, err);
 
     if (r == 0) {
-        r = den_enter(dump->kit->pool, &dump->den, err);
+        r = criu_mounts_enter(dump->kit->pool, &dump->mounts, err);
     }
     if (r < 0) {
         return r;

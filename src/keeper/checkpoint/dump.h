@@ -1,7 +1,7 @@
 /* dump.h - the processes of a jail into files, while it stands still.
  *
- * Blocks:  until the files are on the disk. Enters a mount namespace (den.h) that is not left: for
- *          a process of its own (task.h).
+ * Blocks:  until the files are on the disk. Enters a mount namespace (criu_mounts.h) that is not
+ * left: for a process of its own (task.h).
  */
 #ifndef CHECKPOINT_DUMP_H
 #define CHECKPOINT_DUMP_H

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "keeper/checkpoint/den.h"
+#include "keeper/checkpoint/criu_mounts.h"
 #include "keeper/disk/mounts.h"
 #include "keeper/disk/tenant_file.h"
 #include "keeper/disk/volume.h"
@@ -193,7 +193,7 @@ static int missing_take(const struct mounted *had, const struct keeper_plan *pla
         if (mounted_have(had, plan->volumes[i].path)) {
             continue;
         }
-        (void)snprintf(path, sizeof(path), DEN_VOLUMES "/%" PRIu32, i);
+        (void)snprintf(path, sizeof(path), CRIU_MOUNTS_VOLUMES "/%" PRIu32, i);
         int fd = mounts_clone(AT_FDCWD, path, 0, err);
         if (fd < 0) {
             return fd;

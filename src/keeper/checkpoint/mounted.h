@@ -39,7 +39,8 @@ bool mounted_have(const struct mounted *at, const char *path);
 /* The first place that the plan has no volume for, or NULL. */
 const char *mounted_vacant(const struct mounted *at, const struct keeper_plan *plan);
 
-/* In the den (den.h), when CRIU has made the jail with the volumes at `had` and nothing runs yet.
+/* In the mount namespace of CRIU (criu_mounts.h), when CRIU has made the jail with the volumes at
+ * `had` and nothing runs yet.
  */
 must_check int mounted_settle(const struct mounted *had, const struct keeper_plan *plan,
                               pid_t first, struct err *err);

@@ -13,7 +13,7 @@
 #include "keeper/checkpoint/about.h"
 #include "keeper/checkpoint/become.h"
 #include "keeper/checkpoint/criu.h"
-#include "keeper/checkpoint/den.h"
+#include "keeper/checkpoint/criu_mounts.h"
 #include "keeper/checkpoint/images.h"
 #include "keeper/checkpoint/reason.h"
 #include "keeper/checkpoint/task.h"
@@ -47,7 +47,7 @@ struct restore {
     int saved_fd;       /* saved/<name> */
     int memory_fd;      /* memory/ of it */
     int images_fd;      /* as they are to be for this jail */
-    struct den den;
+    struct criu_mounts mounts;
     struct criu criu;
     struct err step_err; /* why a step was not done */
 };
@@ -168,7 +168,7 @@ static int disk_make(struct restore *restore, unsigned *made, struct err *err)
     return r;
 }
 
-static int parts_take(struct restore *restore, struct den_parts *out, struct err *err)
+static int parts_take(struct restore *restore, struct criu_mounts_parts *out, struct err *err)
 {
     const uint32_t base = userns_base(restore->plan->uid_slot);
     char path[ABOUT_PATH_BYTES];
@@ -223,15 +223,15 @@ static int images_make(struct restore *restore, struct err *err)
         .subvol = disk < 0 ? 0 : subvol_id(disk),
     };
 
-    int r = images_change(restore->memory_fd, restore->den.changed_fd, &change, err);
-    return r < 0 ? r : den_images(err);
+    int r = images_change(restore->memory_fd, restore->mounts.changed_fd, &change, err);
+    return r < 0 ? r : criu_mounts_images(err);
 }
 
 /* ---- CRIU ---- */
 
 static int why_not(struct restore *restore, struct err *err)
 {
-    int r = reason_restore(restore->den.work_fd, restore->kit, err);
+    int r = reason_restore(restore->mounts.work_fd, restore->kit, err);
     const char *vacant = mounted_vacant(&restore->had, restore->plan);
 
     return vacant
@@ -244,15 +244,15 @@ static int why_not(struct restore *restore, struct err *err)
 
 static int criu_restore(struct restore *restore, struct err *err)
 {
-    char *externals[DEN_EXTERNALS_MAX];
+    char *externals[CRIU_MOUNTS_EXTERNALS_MAX];
     struct criu_job job = {
         .images_fd = restore->images_fd,
-        .work_fd = restore->den.work_fd,
+        .work_fd = restore->mounts.work_fd,
         .terse = !restore->tcp_close, /* should it fail, there is a second try */
-        .root = DEN_ROOT,
+        .root = CRIU_MOUNTS_ROOT,
         .tcp_close = restore->tcp_close,
         .externals = externals,
-        .externals_n = den_externals_restored(restore->plan, &restore->had, externals),
+        .externals_n = criu_mounts_externals_restored(restore->plan, &restore->had, externals),
         .step = on_step,
         .ctx = restore,
     };
@@ -271,8 +271,8 @@ static int criu_restore(struct restore *restore, struct err *err)
 /* All that CRIU is to find, and in the end we are in its namespace again. */
 static int parts_make(struct restore *restore, unsigned *made, struct err *err)
 {
-    struct den_parts parts = DEN_PARTS_NONE;
-    int r = den_leave(&restore->den, err);
+    struct criu_mounts_parts parts = CRIU_MOUNTS_PARTS_NONE;
+    int r = criu_mounts_leave(&restore->mounts, err);
 
     if (r == 0) {
         r = disk_make(restore, made, err);
@@ -284,7 +284,7 @@ static int parts_make(struct restore *restore, unsigned *made, struct err *err)
         r = parts_take(restore, &parts, err);
     }
     if (r == 0) {
-        r = den_furnish(&restore->den, &parts, err);
+        r = criu_mounts_add_parts(&restore->mounts, &parts, err);
     }
     if (r == 0) {
         r = restore->images_fd = images_make(restore, err);
@@ -319,7 +319,7 @@ static int jail_take(struct restore *restore, pid_t first, struct err *err)
 /* The program starts while all that it is to read is made. */
 static int restore_steps(struct restore *restore, int group_fd, unsigned *made, struct err *err)
 {
-    int r = den_enter(restore->kit->pool, &restore->den, err);
+    int r = criu_mounts_enter(restore->kit->pool, &restore->mounts, err);
 
     if (r == 0) {
         r = criu_start(restore->kit->criu, group_fd, groups_enter, restore, &restore->criu, err);
@@ -339,7 +339,7 @@ static int restore_steps(struct restore *restore, int group_fd, unsigned *made, 
     }
     criu_stop(&restore->criu);
     if (r == 0) {
-        den_remember(&restore->den);
+        criu_mounts_remember(&restore->mounts);
     }
     return r;
 }

@@ -1,8 +1,8 @@
 /* restore.h - a jail that goes on where a saved one was.
  *
  * Owns:    <pool>/restoring.
- * Blocks:  restore_jail() until its processes run. It enters a mount namespace (den.h) that is not
- * left: for a process of its own (task.h).
+ * Blocks:  restore_jail() until its processes run. It enters a mount namespace (criu_mounts.h) that
+ * is not left: for a process of its own (task.h).
  */
 #ifndef CHECKPOINT_RESTORE_H
 #define CHECKPOINT_RESTORE_H

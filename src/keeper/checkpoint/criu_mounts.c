@@ -1,4 +1,4 @@
-#include "keeper/checkpoint/den.h"
+#include "keeper/checkpoint/criu_mounts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -89,14 +89,14 @@ static int own_put(const int parts[OWN_N], struct err *err)
 static int volumes_put(int volumes[KEEPER_VOLUMES_MAX], int none, struct err *err)
 {
     scoped_fd rest = none;
-    int r = mkdir(DEN_VOLUMES, 0755) < 0 ? err_sys(err, "make " DEN_VOLUMES) : 0;
+    int r = mkdir(CRIU_MOUNTS_VOLUMES, 0755) < 0 ? err_sys(err, "make " CRIU_MOUNTS_VOLUMES) : 0;
 
     for (size_t i = 0; r == 0 && i < KEEPER_VOLUMES_MAX && volumes[i] >= 0; i++) {
         char path[32];
-        (void)snprintf(path, sizeof(path), DEN_VOLUMES "/%zu", i);
+        (void)snprintf(path, sizeof(path), CRIU_MOUNTS_VOLUMES "/%zu", i);
         r = put(path, true, move_fd(&volumes[i]), err);
     }
-    return r < 0 ? r : put(DEN_VOLUMES "/none", true, move_fd(&rest), err);
+    return r < 0 ? r : put(CRIU_MOUNTS_VOLUMES "/none", true, move_fd(&rest), err);
 }
 
 static int dir_make(const char *path, struct err *err)
@@ -108,15 +108,16 @@ static int dir_make(const char *path, struct err *err)
     return fd < 0 ? err_sys(err, "open %s", path) : fd;
 }
 
-int den_furnish(const struct den *den, struct den_parts *parts, struct err *err)
+int criu_mounts_add_parts(const struct criu_mounts *mounts, struct criu_mounts_parts *parts,
+                          struct err *err)
 {
-    int r = setns(den->den_ns, CLONE_NEWNS) < 0 ? err_sys(err, "enter CRIU's namespace") : 0;
+    int r = setns(mounts->own_ns, CLONE_NEWNS) < 0 ? err_sys(err, "enter CRIU's namespace") : 0;
 
     if (r == 0 && parts->agent >= 0) {
         r = put(PARTS_DIR "agent", false, move_fd(&parts->agent), err);
     }
     if (r == 0 && parts->root >= 0) {
-        r = put(DEN_ROOT, true, move_fd(&parts->root), err);
+        r = put(CRIU_MOUNTS_ROOT, true, move_fd(&parts->root), err);
     }
     if (r == 0) {
         r = volumes_put(parts->volumes, move_fd(&parts->none), err);
@@ -127,7 +128,7 @@ int den_furnish(const struct den *den, struct den_parts *parts, struct err *err)
     return r;
 }
 
-/* Whole or not at all: two dens may remember at once. */
+/* Whole or not at all: two namespaces may store it at once. */
 static void file_copy(int from_fd, const char *from, int to_fd, const char *to)
 {
     char bytes[CACHE_BYTES_MAX], half[64];
@@ -143,14 +144,14 @@ static void file_copy(int from_fd, const char *from, int to_fd, const char *to)
     }
 }
 
-void den_remember(const struct den *den)
+void criu_mounts_remember(const struct criu_mounts *mounts)
 {
-    if (faccessat(den->stage_fd, CACHE, F_OK, 0) < 0) {
-        file_copy(AT_FDCWD, "/run/" CACHE, den->stage_fd, CACHE);
+    if (faccessat(mounts->stage_fd, CACHE, F_OK, 0) < 0) {
+        file_copy(AT_FDCWD, "/run/" CACHE, mounts->stage_fd, CACHE);
     }
 }
 
-static int namespace_make(const struct pool *pool, struct den *out, struct err *err)
+static int namespace_make(const struct pool *pool, struct criu_mounts *out, struct err *err)
 {
     out->stage_fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     out->stage_ns = open(OWN_NS, O_RDONLY | O_CLOEXEC);
@@ -160,11 +161,11 @@ static int namespace_make(const struct pool *pool, struct den *out, struct err *
         mount("none", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, MEMORY_OPTIONS) < 0) {
         return err_sys(err, "enter a mount namespace for CRIU");
     }
-    out->den_ns = open(OWN_NS, O_RDONLY | O_CLOEXEC);
-    return out->stage_ns < 0 || out->den_ns < 0 ? err_sys(err, "open " OWN_NS) : 0;
+    out->own_ns = open(OWN_NS, O_RDONLY | O_CLOEXEC);
+    return out->stage_ns < 0 || out->own_ns < 0 ? err_sys(err, "open " OWN_NS) : 0;
 }
 
-int den_enter(const struct pool *pool, struct den *out, struct err *err)
+int criu_mounts_enter(const struct pool *pool, struct criu_mounts *out, struct err *err)
 {
     int own[OWN_N];
     int r = own_take(own, err);
@@ -186,12 +187,13 @@ int den_enter(const struct pool *pool, struct den *out, struct err *err)
     return r < 0 ? r : 0;
 }
 
-int den_leave(const struct den *den, struct err *err)
+int criu_mounts_leave(const struct criu_mounts *mounts, struct err *err)
 {
-    return setns(den->stage_ns, CLONE_NEWNS) < 0 ? err_sys(err, "return to the keeper's root") : 0;
+    return setns(mounts->stage_ns, CLONE_NEWNS) < 0 ? err_sys(err, "return to the keeper's root")
+                                                    : 0;
 }
 
-int den_images(struct err *err)
+int criu_mounts_images(struct err *err)
 {
     const struct mount_option options[] = {
         {"source", "images"}, {"lowerdir", "/run/changed:/run/saved"}, {0}};
@@ -207,7 +209,7 @@ int den_images(struct err *err)
 
 /* ---- naming ---- */
 
-static void external_add(char *out[DEN_EXTERNALS_MAX], size_t *n, const char *key,
+static void external_add(char *out[CRIU_MOUNTS_EXTERNALS_MAX], size_t *n, const char *key,
                          const char *value)
 {
     char *text = xcalloc(1, TEXT_BYTES);
@@ -221,15 +223,15 @@ static void volume_source(const struct keeper_plan *plan, const char *place, cha
 {
     for (uint32_t i = 0; i < plan->volumes_n; i++) {
         if (strcmp(plan->volumes[i].path, place) == 0) {
-            (void)snprintf(out, size, DEN_VOLUMES "/%" PRIu32, i);
+            (void)snprintf(out, size, CRIU_MOUNTS_VOLUMES "/%" PRIu32, i);
             return;
         }
     }
-    (void)snprintf(out, size, DEN_VOLUMES "/none");
+    (void)snprintf(out, size, CRIU_MOUNTS_VOLUMES "/none");
 }
 
-size_t den_externals_restored(const struct keeper_plan *plan, const struct mounted *had,
-                              char *out[DEN_EXTERNALS_MAX])
+size_t criu_mounts_externals_restored(const struct keeper_plan *plan, const struct mounted *had,
+                                      char *out[CRIU_MOUNTS_EXTERNALS_MAX])
 {
     char key[KEEPER_VOLUME_PATH_BYTES + sizeof(VOLUME_KEY)], path[64];
     size_t n = 0;
@@ -247,7 +249,7 @@ size_t den_externals_restored(const struct keeper_plan *plan, const struct mount
     return n;
 }
 
-size_t den_externals_dumped(const struct mounted *at, char *out[DEN_EXTERNALS_MAX])
+size_t criu_mounts_externals_dumped(const struct mounted *at, char *out[CRIU_MOUNTS_EXTERNALS_MAX])
 {
     char path[64], key[KEEPER_VOLUME_PATH_BYTES + sizeof(VOLUME_KEY)];
     size_t n = 0;

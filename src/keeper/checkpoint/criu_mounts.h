@@ -1,5 +1,5 @@
-/* den.h - where CRIU works: a mount namespace of its own with the host's programs, and below /run
- * what a saved jail is made from.
+/* criu_mounts.h - where CRIU works: a mount namespace of its own with the host's programs, and
+ * below /run what a saved jail is made from.
  *
  *   /run/root      a restored jail's root filesystem
  *   /run/bin/      the `tar` that CRIU is to start: stow.h
@@ -17,8 +17,8 @@
  * Owns:    the namespace, which ends with those who are in it.
  * Needs:   stage.h entered, CAP_SYS_ADMIN, one thread.
  */
-#ifndef CHECKPOINT_DEN_H
-#define CHECKPOINT_DEN_H
+#ifndef CHECKPOINT_CRIU_MOUNTS_H
+#define CHECKPOINT_CRIU_MOUNTS_H
 
 #include <stddef.h>
 
@@ -29,57 +29,59 @@
 #include "lib/base/err.h"
 #include "wire/keeper.h"
 
-#define DEN_ROOT "/run/root"
-#define DEN_VOLUMES "/run/volumes"
+#define CRIU_MOUNTS_ROOT "/run/root"
+#define CRIU_MOUNTS_VOLUMES "/run/volumes"
 
 /* The device nodes, the masks below /proc, /sys and the agent, and the volumes. */
 enum {
-    DEN_EXTERNALS_MAX =
+    CRIU_MOUNTS_EXTERNALS_MAX =
         STAGE_NODES + FURNISH_MASKED_FILES + FURNISH_MASKED_DIRS + 2 + KEEPER_VOLUMES_MAX
 };
 
-/* What a jail is restored from: detached mounts, which become the den's. -1 for none. */
-struct den_parts {
+/* What a jail is restored from: detached mounts, which are moved into the namespace. -1 for none.
+ */
+struct criu_mounts_parts {
     int root;
     int agent;
     int saved;
     int volumes[KEEPER_VOLUMES_MAX];
     int none; /* stands in for a volume that the plan lacks */
 };
-#define DEN_PARTS_NONE                                                                             \
+#define CRIU_MOUNTS_PARTS_NONE                                                                     \
     {                                                                                              \
         .root = -1, .agent = -1, .saved = -1, .volumes = {-1}, .none = -1                          \
     }
 
-struct den {
+struct criu_mounts {
     int stage_fd; /* the keeper's root, which outlives this */
     int stage_ns; /* the mount namespace of before, and this one */
-    int den_ns;
+    int own_ns;
     int changed_fd; /* /run/changed */
     int work_fd;    /* /run/work */
 };
 
 /* A new one, with what every CRIU needs. */
-must_check int den_enter(const struct pool *pool, struct den *out, struct err *err);
+must_check int criu_mounts_enter(const struct pool *pool, struct criu_mounts *out, struct err *err);
 
 /* Out to the stage, and back with what a jail is restored from: whoever was started in it meanwhile
  * sees that too. */
-must_check int den_leave(const struct den *den, struct err *err);
-must_check int den_furnish(const struct den *den, struct den_parts *parts, struct err *err);
+must_check int criu_mounts_leave(const struct criu_mounts *mounts, struct err *err);
+must_check int criu_mounts_add_parts(const struct criu_mounts *mounts,
+                                     struct criu_mounts_parts *parts, struct err *err);
 
-/* Keeps what CRIU found out about this kernel, when it did so here, for the next den: some 80 ms.
+/* Keeps what CRIU found out about this kernel, when it did so here, for the next CRIU: some 80 ms.
  */
-void den_remember(const struct den *den);
+void criu_mounts_remember(const struct criu_mounts *mounts);
 
 /* Puts the images together, once those that are changed lie there. Returns their directory. It is
  * one mount, since CRIU goes on reading when it has left this namespace: a link would lead astray.
  */
-must_check int den_images(struct err *err);
+must_check int criu_mounts_images(struct err *err);
 
 /* CRIU's words for the parts: of a jail that has volumes at those places, when it is dumped, and
  * when one is restored with that plan from images that have them there. For free() each. */
-size_t den_externals_dumped(const struct mounted *at, char *out[DEN_EXTERNALS_MAX]);
-size_t den_externals_restored(const struct keeper_plan *plan, const struct mounted *had,
-                              char *out[DEN_EXTERNALS_MAX]);
+size_t criu_mounts_externals_dumped(const struct mounted *at, char *out[CRIU_MOUNTS_EXTERNALS_MAX]);
+size_t criu_mounts_externals_restored(const struct keeper_plan *plan, const struct mounted *had,
+                                      char *out[CRIU_MOUNTS_EXTERNALS_MAX]);
 
 #endif
