@@ -19,8 +19,8 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
-#include "keeper/checkpoint/about.h"
 #include "keeper/checkpoint/criu.h"
+#include "keeper/checkpoint/manifest.h"
 #include "keeper/checkpoint/restore.h"
 #include "keeper/disk/saved.h"
 #include "keeper/handle.h"
@@ -393,7 +393,7 @@ static int memory_ready(struct keeper *keeper, struct err *err)
         return 0;
     }
     kit->criu = &keeper->criu;
-    return about_agent_keep(kit->pool, keeper->options->agent_path, kit->agent_hash, err);
+    return manifest_agent_keep(kit->pool, keeper->options->agent_path, kit->agent_hash, err);
 }
 
 /* Sandboxes are none the worse without, so it is no reason not to start. */
@@ -454,7 +454,7 @@ static void leftovers_mend(struct jail_kit *kit)
     }
     restore_sweep(kit);
     saved_sweep(kit->pool);
-    about_agents_sweep(kit->pool);
+    manifest_agents_sweep(kit->pool);
     pool_sweep(kit->pool);
 }
 

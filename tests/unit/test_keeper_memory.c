@@ -8,8 +8,8 @@
 
 #include "check.h"
 #include "image.pb-c.h"
-#include "keeper/checkpoint/about.h"
 #include "keeper/checkpoint/images.h"
+#include "keeper/checkpoint/manifest.h"
 #include "keeper/checkpoint/mounted.h"
 #include "keeper/checkpoint/reason.h"
 #include "keeper/disk/mend.h"
@@ -79,11 +79,11 @@ static void what_may_pass_is_told_from_what_stays(void)
 
 static void a_feature_that_is_missing_is_named(void)
 {
-    CHECK(about_lacking("sse4_1 avx ", "avx sse4_1 avx2 ") == NULL);
-    CHECK(about_lacking("", "") == NULL);
-    const char *lacking = about_lacking("sse4_1 avx512f avx ", "avx sse4_1 ");
+    CHECK(manifest_lacking("sse4_1 avx ", "avx sse4_1 avx2 ") == NULL);
+    CHECK(manifest_lacking("", "") == NULL);
+    const char *lacking = manifest_lacking("sse4_1 avx512f avx ", "avx sse4_1 ");
     CHECK(lacking && strncmp(lacking, "avx512f", 7) == 0);
-    lacking = about_lacking("avx2 ", "avx avx512f ");
+    lacking = manifest_lacking("avx2 ", "avx avx512f ");
     CHECK(lacking && strncmp(lacking, "avx2", 4) == 0);
 }
 

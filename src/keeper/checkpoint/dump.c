@@ -13,10 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "keeper/checkpoint/about.h"
 #include "keeper/checkpoint/criu.h"
 #include "keeper/checkpoint/criu_mounts.h"
 #include "keeper/checkpoint/images.h"
+#include "keeper/checkpoint/manifest.h"
 #include "keeper/checkpoint/reason.h"
 #include "keeper/checkpoint/task.h"
 #include "keeper/checkpoint/tracer.h"
@@ -116,11 +116,11 @@ static int agent_keep(struct dump *dump, struct err *err)
         return in;
     }
     scoped_fd out =
-        openat(dump->memory_fd, ABOUT_AGENT, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0555);
+        openat(dump->memory_fd, MANIFEST_AGENT, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0555);
     if (out < 0 || fstat(in, &st) < 0) {
         return err_sys(err, "keep the jail's agent");
     }
-    dump->agent_is_own = about_agent_same(dump->kit->pool, dump->mounts.stage_fd, in, out);
+    dump->agent_is_own = manifest_agent_same(dump->kit->pool, dump->mounts.stage_fd, in, out);
     if (dump->agent_is_own) {
         return 0;
     }
@@ -320,7 +320,7 @@ static int dump_all(struct dump *dump, struct keeper_saved *out, struct err *err
         r = images_mend(dump->memory_fd, err);
     }
     if (r == 0) {
-        r = about_write(
+        r = manifest_write(
             dump->memory_fd, dump->id, dump->kit->criu,
             dump->agent_is_own ? dump->kit->agent_hash : "",
             elder_is(dump->kit->pool, dump->id) ? CHANNEL_VERSION_FIRST : CHANNEL_VERSION, err);

@@ -10,11 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "keeper/checkpoint/about.h"
 #include "keeper/checkpoint/become.h"
 #include "keeper/checkpoint/criu.h"
 #include "keeper/checkpoint/criu_mounts.h"
 #include "keeper/checkpoint/images.h"
+#include "keeper/checkpoint/manifest.h"
 #include "keeper/checkpoint/reason.h"
 #include "keeper/checkpoint/task.h"
 #include "keeper/disk/mounts.h"
@@ -41,7 +41,7 @@ struct restore {
     const struct keeper_plan *plan;
     bool tcp_close;
     struct jail *out;
-    struct about about;
+    struct manifest manifest;
     struct mounted had; /* where the images have volumes */
     pid_t first;        /* of the restored processes, when they are there */
     int saved_fd;       /* saved/<name> */
@@ -82,7 +82,7 @@ static void boot_id_write(const struct restore *restore, pid_t pid)
     char id[ID_UUID_LEN + 2];
     struct err err;
 
-    if (strcmp(restore->about.id, restore->id) == 0) {
+    if (strcmp(restore->manifest.id, restore->id) == 0) {
         return;
     }
     id_uuid(id);
@@ -171,7 +171,7 @@ static int disk_make(struct restore *restore, unsigned *made, struct err *err)
 static int parts_take(struct restore *restore, struct criu_mounts_parts *out, struct err *err)
 {
     const uint32_t base = userns_base(restore->plan->uid_slot);
-    char path[ABOUT_PATH_BYTES];
+    char path[MANIFEST_PATH_BYTES];
 
     /* A copy of the stage, since roots are built one in each. It ends with this process rather than
      * when it is left: taking mounts apart takes the kernel milliseconds. */
@@ -196,8 +196,8 @@ static int parts_take(struct restore *restore, struct criu_mounts_parts *out, st
     if (out->root < 0) {
         return out->root;
     }
-    r = about_agent_place(restore->kit->pool, &restore->about, restore->kit->agent_hash,
-                          restore->memory_fd, path, err);
+    r = manifest_agent_place(restore->kit->pool, &restore->manifest, restore->kit->agent_hash,
+                             restore->memory_fd, path, err);
     if (r < 0) {
         return r;
     }
@@ -295,7 +295,7 @@ static int parts_make(struct restore *restore, unsigned *made, struct err *err)
 /* An agent is what it was when it was saved. */
 static int channel_note(const struct restore *restore, struct err *err)
 {
-    if (restore->about.channel == CHANNEL_VERSION_FIRST) {
+    if (restore->manifest.channel == CHANNEL_VERSION_FIRST) {
         return elder_mark(restore->kit->pool, restore->id, err);
     }
     elder_unmark(restore->kit->pool, restore->id);
@@ -355,8 +355,8 @@ static int memory_open(struct restore *restore, struct err *err)
     if (restore->memory_fd < 0) {
         return err_set(err, ENOENT, "%s was saved without its memory", restore->plan->from);
     }
-    int r = about_read(restore->memory_fd, restore->kit->criu, &restore->about, err);
-    if (r == 0 && restore->about.channel < (int)restore->plan->channel_min) {
+    int r = manifest_read(restore->memory_fd, restore->kit->criu, &restore->manifest, err);
+    if (r == 0 && restore->manifest.channel < (int)restore->plan->channel_min) {
         r = err_set(err, ENOTSUP, "%s was saved by an earlier release", restore->plan->from);
     }
     return r < 0 ? r : mounted_load(restore->memory_fd, &restore->had, err);

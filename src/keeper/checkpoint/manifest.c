@@ -1,4 +1,4 @@
-#include "keeper/checkpoint/about.h"
+#include "keeper/checkpoint/manifest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "lib/base/str.h"
 #include "wire/channel.h"
 
-#define ABOUT_FILE "about"
+#define MANIFEST_FILE "about"
 #define AGENT_FILE "agent"
 #define AGENTS_DIR "agents"
 
@@ -72,7 +72,7 @@ static void cpu_read(char *out, size_t size)
     free(text);
 }
 
-const char *about_lacking(const char *had, const char *has)
+const char *manifest_lacking(const char *had, const char *has)
 {
     struct str rest = str_of(had);
     struct str word;
@@ -88,10 +88,10 @@ const char *about_lacking(const char *had, const char *has)
 
 /* ---- beside the images ---- */
 
-int about_write(int memory_fd, const char *id, const struct criu_program *criu, const char *agent,
-                int channel, struct err *err)
+int manifest_write(int memory_fd, const char *id, const struct criu_program *criu,
+                   const char *agent, int channel, struct err *err)
 {
-    char text[TEXT_BYTES], cpu[sizeof(((struct about *)0)->cpu)];
+    char text[TEXT_BYTES], cpu[sizeof(((struct manifest *)0)->cpu)];
     struct utsname host;
 
     (void)uname(&host);
@@ -99,8 +99,8 @@ int about_write(int memory_fd, const char *id, const struct criu_program *criu, 
     int n = snprintf(text, sizeof(text),
                      "id %s\nmachine %s\nrelease %s\ncriu %d\ncpu %s\nagent %s\nchannel %d\n", id,
                      host.machine, host.release, criu->version, cpu, agent, channel);
-    scoped_fd fd =
-        openat(memory_fd, ABOUT_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    scoped_fd fd = openat(memory_fd, MANIFEST_FILE,
+                          O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 || write(fd, text, (size_t)n) != n) {
         return err_sys(err, "write what the images are");
     }
@@ -123,24 +123,25 @@ static void field_read(const char *text, const char *word, char *out, size_t siz
     }
 }
 
-static int fit_check(const struct about *about, const struct criu_program *criu, struct err *err)
+static int fit_check(const struct manifest *manifest, const struct criu_program *criu,
+                     struct err *err)
 {
-    char cpu[sizeof(about->cpu)];
+    char cpu[sizeof(manifest->cpu)];
     struct utsname host;
 
     (void)uname(&host);
-    if (strcmp(about->machine, host.machine) != 0) {
+    if (strcmp(manifest->machine, host.machine) != 0) {
         return err_set(err, ENOTSUP, "the memory was saved on another kind of machine: %s, not %s",
-                       about->machine, host.machine);
+                       manifest->machine, host.machine);
     }
-    if (about->criu_version > criu->version) {
+    if (manifest->criu_version > criu->version) {
         return err_set(err, ENOTSUP,
                        "the memory was saved by CRIU %d.%d, which is newer than %d.%d",
-                       about->criu_version / 10000, about->criu_version / 100 % 100,
+                       manifest->criu_version / 10000, manifest->criu_version / 100 % 100,
                        criu->version / 10000, criu->version / 100 % 100);
     }
     cpu_read(cpu, sizeof(cpu));
-    const char *lacking = about_lacking(about->cpu, cpu);
+    const char *lacking = manifest_lacking(manifest->cpu, cpu);
     if (lacking) {
         return err_set(err, ENOTSUP,
                        "the memory was saved on a processor that has %.*s, which this one lacks",
@@ -149,11 +150,12 @@ static int fit_check(const struct about *about, const struct criu_program *criu,
     return 0;
 }
 
-int about_read(int memory_fd, const struct criu_program *criu, struct about *out, struct err *err)
+int manifest_read(int memory_fd, const struct criu_program *criu, struct manifest *out,
+                  struct err *err)
 {
     char text[TEXT_BYTES], number[16];
 
-    if (small_file_read(memory_fd, ABOUT_FILE, text, sizeof(text)) < 0) {
+    if (small_file_read(memory_fd, MANIFEST_FILE, text, sizeof(text)) < 0) {
         return err_sys(err, "read what the images are");
     }
     field_read(text, "id", out->id, sizeof(out->id));
@@ -202,8 +204,8 @@ static int file_copy(int in, int out, char hash[SHA256_HEX_LEN + 1], struct err 
     return r;
 }
 
-int about_agent_keep(struct pool *pool, const char *agent_path, char hash[SHA256_HEX_LEN + 1],
-                     struct err *err)
+int manifest_agent_keep(struct pool *pool, const char *agent_path, char hash[SHA256_HEX_LEN + 1],
+                        struct err *err)
 {
     scoped_fd in = open(agent_path, O_RDONLY | O_CLOEXEC);
     (void)unlinkat(pool_fd(pool), "." AGENT_FILE, 0);
@@ -235,7 +237,7 @@ static bool bytes_same(int a, int b, size_t size)
 }
 
 /* The very file that all jails of this keeper have, or, of an earlier keeper's, the same bytes. */
-bool about_agent_same(struct pool *pool, int stage_fd, int in, int out)
+bool manifest_agent_same(struct pool *pool, int stage_fd, int in, int out)
 {
     struct stat st, own_st, stage;
     scoped_fd own = openat(pool_fd(pool), AGENT_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -283,7 +285,7 @@ static int agent_add(int dir, const char *name, int in, struct err *err)
 
 /* One of an earlier keeper's, by the hash of its bytes. */
 static int agent_earlier(struct pool *pool, int in, const struct stat *st,
-                         char path[ABOUT_PATH_BYTES], struct err *err)
+                         char path[MANIFEST_PATH_BYTES], struct err *err)
 {
     char name[SHA256_HEX_LEN + 1];
     int r = size_check(st, err);
@@ -294,7 +296,7 @@ static int agent_earlier(struct pool *pool, int in, const struct stat *st,
     if (r < 0) {
         return r;
     }
-    (void)snprintf(path, ABOUT_PATH_BYTES, "/pool/" AGENTS_DIR "/%s", name);
+    (void)snprintf(path, MANIFEST_PATH_BYTES, "/pool/" AGENTS_DIR "/%s", name);
     scoped_fd dir = agents_open(pool);
     if (dir < 0) {
         return err_sys(err, "open " AGENTS_DIR " in the pool");
@@ -323,7 +325,7 @@ static void agent_sweep(void *ctx, const char *name)
     }
 }
 
-void about_agents_sweep(struct pool *pool)
+void manifest_agents_sweep(struct pool *pool)
 {
     struct err err;
     scoped_fd dir = agents_open(pool);
@@ -334,16 +336,16 @@ void about_agents_sweep(struct pool *pool)
     }
 }
 
-int about_agent_place(struct pool *pool, const struct about *about, const char *own_hash,
-                      int memory_fd, char path[ABOUT_PATH_BYTES], struct err *err)
+int manifest_agent_place(struct pool *pool, const struct manifest *manifest, const char *own_hash,
+                         int memory_fd, char path[MANIFEST_PATH_BYTES], struct err *err)
 {
     struct stat st, own;
 
-    (void)snprintf(path, ABOUT_PATH_BYTES, "/agent"); /* the same pages for all jails */
-    if (about->agent[0] && strcmp(about->agent, own_hash) == 0) {
+    (void)snprintf(path, MANIFEST_PATH_BYTES, "/agent"); /* the same pages for all jails */
+    if (manifest->agent[0] && strcmp(manifest->agent, own_hash) == 0) {
         return 0;
     }
-    scoped_fd in = openat(memory_fd, ABOUT_AGENT, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    scoped_fd in = openat(memory_fd, MANIFEST_AGENT, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     scoped_fd now = open("/agent", O_RDONLY | O_CLOEXEC);
 
     if (in < 0 || now < 0 || fstat(in, &st) < 0 || fstat(now, &own) < 0) {
