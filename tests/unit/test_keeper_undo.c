@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 
 #include "check.h"
-#include "keeper/checkpoint/undo.h"
+#include "keeper/checkpoint/rollback.h"
 #include "lib/base/alloc.h"
 #include "lib/base/compiler.h"
 
@@ -14,59 +14,60 @@ static const char maps[] = "00400000-00403000 r-xp 00000000 fe:00 123   /bin/pro
 
 static void mappings_are_read(void)
 {
-    struct undo_range *ranges = NULL;
+    struct rollback_range *ranges = NULL;
 
-    CHECK_INT(undo_ranges_read(maps, &ranges), 4);
+    CHECK_INT(rollback_ranges_read(maps, &ranges), 4);
     CHECK_INT(ranges[0].start, 0x400000);
     CHECK_INT(ranges[0].end, 0x403000);
     CHECK_INT(ranges[0].prot, PROT_READ | PROT_EXEC);
     CHECK_INT(ranges[2].prot, PROT_NONE);
     free(ranges);
-    CHECK_INT(undo_ranges_read("", &ranges), 0);
+    CHECK_INT(rollback_ranges_read("", &ranges), 0);
     free(ranges);
-    CHECK_INT(undo_ranges_read("nonsense\n10-20\n", &ranges), 0);
+    CHECK_INT(rollback_ranges_read("nonsense\n10-20\n", &ranges), 0);
     free(ranges);
 }
 
 static void what_is_as_it_was_does_not_differ(void)
 {
-    struct undo_range *was = NULL, piece;
-    size_t n = undo_ranges_read(maps, &was);
+    struct rollback_range *was = NULL, piece;
+    size_t n = rollback_ranges_read(maps, &was);
 
     for (size_t i = 0; i < n; i++) {
         unsigned long at = was[i].start;
-        CHECK(!undo_ranges_differ(was, n, &was[i], &at, &piece));
+        CHECK(!rollback_ranges_differ(was, n, &was[i], &at, &piece));
     }
     /* two that have become one: the kernel joins neighbours that are alike */
-    struct undo_range joined = {0x400000, 0x403000, PROT_READ | PROT_EXEC};
-    struct undo_range halves[] = {{0x400000, 0x401000, PROT_READ | PROT_EXEC},
-                                  {0x401000, 0x403000, PROT_READ | PROT_EXEC}};
+    struct rollback_range joined = {0x400000, 0x403000, PROT_READ | PROT_EXEC};
+    struct rollback_range halves[] = {{0x400000, 0x401000, PROT_READ | PROT_EXEC},
+                                      {0x401000, 0x403000, PROT_READ | PROT_EXEC}};
     unsigned long at = joined.start;
-    CHECK(!undo_ranges_differ(halves, 2, &joined, &at, &piece));
+    CHECK(!rollback_ranges_differ(halves, 2, &joined, &at, &piece));
     free(was);
 }
 
 static void what_was_added_or_changed_is_found(void)
 {
-    struct undo_range *was = NULL, piece;
-    size_t n = undo_ranges_read(maps, &was);
+    struct rollback_range *was = NULL, piece;
+    size_t n = rollback_ranges_read(maps, &was);
     /* A new one, joined to the heap before it; and what was unreadable behind it is readable. */
-    struct undo_range now = {0x4ff000, 0x502000, PROT_READ | PROT_WRITE};
+    struct rollback_range now = {0x4ff000, 0x502000, PROT_READ | PROT_WRITE};
     unsigned long at = now.start;
 
-    CHECK(undo_ranges_differ(was, n, &now, &at, &piece));
+    CHECK(rollback_ranges_differ(was, n, &now, &at, &piece));
     CHECK_INT(piece.start, 0x4ff000);
     CHECK_INT(piece.end, 0x500000);
     CHECK_INT(piece.prot, -1);
-    CHECK(undo_ranges_differ(was, n, &now, &at, &piece));
+    CHECK(rollback_ranges_differ(was, n, &now, &at, &piece));
     CHECK_INT(piece.start, 0x501000);
     CHECK_INT(piece.end, 0x502000);
     CHECK_INT(piece.prot, PROT_NONE);
-    CHECK(!undo_ranges_differ(was, n, &now, &at, &piece));
+    CHECK(!rollback_ranges_differ(was, n, &now, &at, &piece));
 
-    struct undo_range beyond = {0x600000, 0x700000, PROT_READ}; /* and nothing behind it for long */
+    struct rollback_range beyond = {0x600000, 0x700000,
+                                    PROT_READ}; /* and nothing behind it for long */
     at = beyond.start;
-    CHECK(undo_ranges_differ(was, n, &beyond, &at, &piece));
+    CHECK(rollback_ranges_differ(was, n, &beyond, &at, &piece));
     CHECK_INT(piece.end, 0x700000);
     CHECK_INT(piece.prot, -1);
     free(was);
@@ -76,16 +77,16 @@ static void what_was_added_or_changed_is_found(void)
 static void many_mappings_are_compared_soon(void)
 {
     enum { MANY = 1 << 17, STEP = 0x3000, LENGTH = 0x1000 };
-    struct undo_range *was = xcalloc(MANY, sizeof(*was)), piece;
+    struct rollback_range *was = xcalloc(MANY, sizeof(*was)), piece;
     size_t differ = 0;
 
     for (size_t i = 0; i < MANY; i++) {
-        was[i] = (struct undo_range){i * STEP, i * STEP + LENGTH, PROT_READ};
+        was[i] = (struct rollback_range){i * STEP, i * STEP + LENGTH, PROT_READ};
     }
     for (size_t i = 0; i < MANY; i++) {
-        struct undo_range now = {was[i].start, was[i].end + LENGTH, PROT_READ};
+        struct rollback_range now = {was[i].start, was[i].end + LENGTH, PROT_READ};
         unsigned long at = now.start;
-        while (undo_ranges_differ(was, MANY, &now, &at, &piece)) {
+        while (rollback_ranges_differ(was, MANY, &now, &at, &piece)) {
             differ += piece.start == was[i].end && piece.end == now.end && piece.prot == -1;
         }
     }

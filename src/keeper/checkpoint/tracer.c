@@ -21,8 +21,8 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 
+#include "keeper/checkpoint/rollback.h"
 #include "keeper/checkpoint/traced.h"
-#include "keeper/checkpoint/undo.h"
 #include "keeper/jail/caps.h"
 #include "keeper/jail/userns.h"
 #include "lib/base/alloc.h"
@@ -41,7 +41,7 @@ struct held {
     bool stopped;
     bool told; /* of `status`, which nobody has taken yet */
     int status;
-    struct undo undo;
+    struct rollback rollback;
 };
 
 struct tracer {
@@ -94,7 +94,7 @@ void tracer_closep(struct tracer **at)
         return;
     }
     for (size_t i = 0; i < tracer->threads_n; i++) {
-        undo_free(&tracer->threads[i].undo);
+        rollback_free(&tracer->threads[i].rollback);
     }
     free(tracer->threads);
     fd_closep(&tracer->pair[0]);
@@ -297,10 +297,10 @@ static void note(struct held *held, const struct seccomp_notif *call)
     long request = (long)call->data.args[0];
 
     if (traced_changes(request)) {
-        undo_note(&held->undo, held->tid);
+        rollback_note(&held->rollback, held->tid);
     }
     if (request == PTRACE_POKEDATA || request == PTRACE_POKETEXT) {
-        undo_note_word(&held->undo, held->tid, call->data.args[2]);
+        rollback_note_word(&held->rollback, held->tid, call->data.args[2]);
     }
 }
 
@@ -444,14 +444,14 @@ static void put_back(struct tracer *tracer)
     for (size_t i = 0; i < tracer->threads_n; i++) {
         struct held *held = &tracer->threads[i];
         if (held->seized) {
-            undo_process(&held->undo, held->tid);
-            undo_sockets(held->tid);
+            rollback_process(&held->rollback, held->tid);
+            rollback_sockets(held->tid);
         }
     }
     for (size_t i = 0; i < tracer->threads_n; i++) {
         struct held *held = &tracer->threads[i];
         if (held->seized) {
-            undo_thread(&held->undo, held->tid);
+            rollback_thread(&held->rollback, held->tid);
             (void)ptrace(PTRACE_DETACH, held->tid, NULL, NULL);
             held->seized = false;
             n++;

@@ -3,7 +3,7 @@
  * The kernel lets go of a process whose tracer dies, in whatever state it is: with CRIU's code in
  * it, it dies as well. So CRIU traces nothing itself. Its calls of ptrace() and wait4() come here
  * (a seccomp filter that notifies), and are made by this process, which is the tracer and notes
- * what they change (undo.h). CRIU itself is held at the moment of its death, before its sockets
+ * what they change (rollback.h). CRIU itself is held at the moment of its death, before its sockets
  * close; when it was killed, all that it had not let go of yet is put back and let go then. What
  * it need not ask the kernel for is answered here, too, and so are the limits of the jail's
  * processes where root itself may not read them.

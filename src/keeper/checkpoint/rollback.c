@@ -1,4 +1,4 @@
-#include "keeper/checkpoint/undo.h"
+#include "keeper/checkpoint/rollback.h"
 
 #include <dirent.h>
 #include <elf.h>
@@ -46,32 +46,32 @@ static const unsigned long call_code[] = {0xd4200000d4000001}; /* svc #0; brk #0
 static const unsigned long call_code[] = {0xcccccccccccc050f}; /* syscall; int3 */
 #endif
 
-void undo_free(struct undo *undo)
+void rollback_free(struct rollback *rollback)
 {
-    free(undo->extended);
-    free(undo->words);
-    free(undo->ranges);
-    free(undo->fds);
-    *undo = (struct undo){0};
+    free(rollback->extended);
+    free(rollback->words);
+    free(rollback->ranges);
+    free(rollback->fds);
+    *rollback = (struct rollback){0};
 }
 
 /* ---- noting ---- */
 
-void undo_note(struct undo *undo, pid_t tid)
+void rollback_note(struct rollback *rollback, pid_t tid)
 {
     uint8_t bytes[EXTENDED_BYTES_MAX];
-    struct iovec regs = {&undo->regs, sizeof(undo->regs)};
+    struct iovec regs = {&rollback->regs, sizeof(rollback->regs)};
     struct iovec extended = {bytes, sizeof(bytes)};
 
-    if (undo->noted || ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &regs) < 0 ||
-        ptrace(PTRACE_GETSIGMASK, tid, sizeof(undo->mask), &undo->mask) < 0) {
+    if (rollback->noted || ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &regs) < 0 ||
+        ptrace(PTRACE_GETSIGMASK, tid, sizeof(rollback->mask), &rollback->mask) < 0) {
         return;
     }
-    undo->noted = true;
+    rollback->noted = true;
     if (ptrace(PTRACE_GETREGSET, tid, EXTENDED_TYPE, &extended) == 0) {
-        undo->extended = xcalloc(1, extended.iov_len);
-        undo->extended_n = extended.iov_len;
-        memcpy(undo->extended, bytes, extended.iov_len);
+        rollback->extended = xcalloc(1, extended.iov_len);
+        rollback->extended_n = extended.iov_len;
+        memcpy(rollback->extended, bytes, extended.iov_len);
     }
 }
 
@@ -95,7 +95,7 @@ static char *maps_text(pid_t tid)
 }
 
 /* "7f00-7f01 r-xp ..." */
-static bool range_read(struct str line, struct undo_range *out)
+static bool range_read(struct str line, struct rollback_range *out)
 {
     char text[64], *at = NULL;
 
@@ -115,7 +115,7 @@ static bool range_read(struct str line, struct undo_range *out)
     return out->start < out->end;
 }
 
-size_t undo_ranges_read(const char *maps, struct undo_range **out)
+size_t rollback_ranges_read(const char *maps, struct rollback_range **out)
 {
     struct str rest = str_of(maps), line;
     size_t n = 0, room = 64;
@@ -130,11 +130,11 @@ size_t undo_ranges_read(const char *maps, struct undo_range **out)
     return n;
 }
 
-static size_t ranges_now(pid_t tid, struct undo_range **out)
+static size_t ranges_now(pid_t tid, struct rollback_range **out)
 {
     scoped_text maps = maps_text(tid);
 
-    return undo_ranges_read(maps, out);
+    return rollback_ranges_read(maps, out);
 }
 
 static void fds_each(pid_t tid, void (*each)(void *ctx, size_t fd), void *ctx)
@@ -155,43 +155,44 @@ static void fds_each(pid_t tid, void (*each)(void *ctx, size_t fd), void *ctx)
 
 static void fd_note(void *ctx, size_t fd)
 {
-    struct undo *undo = ctx;
+    struct rollback *rollback = ctx;
 
-    if (fd >= undo->fds_n && fd < FDS_MAX) {
+    if (fd >= rollback->fds_n && fd < FDS_MAX) {
         size_t n = (fd + 64) * 2;
-        undo->fds = xrealloc(undo->fds, n * sizeof(bool));
-        memset(undo->fds + undo->fds_n, 0, (n - undo->fds_n) * sizeof(bool));
-        undo->fds_n = n;
+        rollback->fds = xrealloc(rollback->fds, n * sizeof(bool));
+        memset(rollback->fds + rollback->fds_n, 0, (n - rollback->fds_n) * sizeof(bool));
+        rollback->fds_n = n;
     }
-    if (fd < undo->fds_n) {
-        undo->fds[fd] = true;
+    if (fd < rollback->fds_n) {
+        rollback->fds[fd] = true;
     }
 }
 
-void undo_note_word(struct undo *undo, pid_t tid, unsigned long at)
+void rollback_note_word(struct rollback *rollback, pid_t tid, unsigned long at)
 {
-    if (!undo->entered) {
-        undo->entered = true;
-        undo->ranges_n = ranges_now(tid, &undo->ranges);
-        fds_each(tid, fd_note, undo);
+    if (!rollback->entered) {
+        rollback->entered = true;
+        rollback->ranges_n = ranges_now(tid, &rollback->ranges);
+        fds_each(tid, fd_note, rollback);
     }
-    for (size_t i = 0; i < undo->words_n; i++) {
-        if (undo->words[i].at == at) {
+    for (size_t i = 0; i < rollback->words_n; i++) {
+        if (rollback->words[i].at == at) {
             return;
         }
     }
     errno = 0;
     unsigned long was = (unsigned long)ptrace(PTRACE_PEEKDATA, tid, at, NULL);
     if (errno == 0) {
-        undo->words = xrealloc(undo->words, (undo->words_n + 1) * sizeof(*undo->words));
-        undo->words[undo->words_n++] = (struct undo_word){at, was};
+        rollback->words =
+            xrealloc(rollback->words, (rollback->words_n + 1) * sizeof(*rollback->words));
+        rollback->words[rollback->words_n++] = (struct rollback_word){at, was};
     }
 }
 
 /* ---- comparing ---- */
 
 /* The first that ends behind an address; n when none does. */
-static size_t range_find(const struct undo_range *ranges, size_t n, unsigned long at)
+static size_t range_find(const struct rollback_range *ranges, size_t n, unsigned long at)
 {
     size_t low = 0, high = n;
 
@@ -206,14 +207,16 @@ static size_t range_find(const struct undo_range *ranges, size_t n, unsigned lon
     return low;
 }
 
-bool undo_ranges_differ(const struct undo_range *was, size_t was_n, const struct undo_range *now,
-                        unsigned long *at, struct undo_range *out)
+bool rollback_ranges_differ(const struct rollback_range *was, size_t was_n,
+                            const struct rollback_range *now, unsigned long *at,
+                            struct rollback_range *out)
 {
     while (*at < now->end) {
         size_t i = range_find(was, was_n, *at);
         bool known = i < was_n && was[i].start <= *at;
         unsigned long end = i == was_n ? now->end : known ? was[i].end : was[i].start;
-        *out = (struct undo_range){*at, end < now->end ? end : now->end, known ? was[i].prot : -1};
+        *out =
+            (struct rollback_range){*at, end < now->end ? end : now->end, known ? was[i].prot : -1};
         *at = out->end;
         if (out->prot != now->prot) {
             return true;
@@ -259,10 +262,10 @@ static bool trap_wait(pid_t tid)
     return false;
 }
 
-static void call(const struct undo *undo, pid_t tid, unsigned long ip, long number,
+static void call(const struct rollback *rollback, pid_t tid, unsigned long ip, long number,
                  const unsigned long args[3])
 {
-    struct user_regs_struct regs = undo->regs;
+    struct user_regs_struct regs = rollback->regs;
     struct iovec iov = {&regs, sizeof(regs)};
 
     call_set(&regs, ip, number, args);
@@ -273,31 +276,31 @@ static void call(const struct undo *undo, pid_t tid, unsigned long ip, long numb
 
 /* ---- undoing ---- */
 
-static void words_write(const struct undo_word *words, size_t n, pid_t tid)
+static void words_write(const struct rollback_word *words, size_t n, pid_t tid)
 {
     for (size_t i = 0; i < n; i++) {
         (void)ptrace(PTRACE_POKEDATA, tid, words[i].at, words[i].was);
     }
 }
 
-static void mappings_undo(const struct undo *undo, pid_t tid, unsigned long ip)
+static void mappings_undo(const struct rollback *rollback, pid_t tid, unsigned long ip)
 {
-    struct undo_range *now = NULL, piece;
+    struct rollback_range *now = NULL, piece;
     size_t n = ranges_now(tid, &now);
 
     for (size_t i = 0; i < n; i++) {
         unsigned long at = now[i].start;
-        while (undo_ranges_differ(undo->ranges, undo->ranges_n, &now[i], &at, &piece)) {
+        while (rollback_ranges_differ(rollback->ranges, rollback->ranges_n, &now[i], &at, &piece)) {
             const unsigned long args[3] = {piece.start, piece.end - piece.start,
                                            (unsigned long)piece.prot};
-            call(undo, tid, ip, piece.prot < 0 ? SYS_munmap : SYS_mprotect, args);
+            call(rollback, tid, ip, piece.prot < 0 ? SYS_munmap : SYS_mprotect, args);
         }
     }
     free(now);
 }
 
 struct closing {
-    const struct undo *undo;
+    const struct rollback *rollback;
     pid_t tid;
     unsigned long ip;
 };
@@ -307,24 +310,24 @@ static void fd_undo(void *ctx, size_t fd)
     const struct closing *closing = ctx;
     const unsigned long args[3] = {fd};
 
-    if (fd >= closing->undo->fds_n || !closing->undo->fds[fd]) {
-        call(closing->undo, closing->tid, closing->ip, SYS_close, args);
+    if (fd >= closing->rollback->fds_n || !closing->rollback->fds[fd]) {
+        call(closing->rollback, closing->tid, closing->ip, SYS_close, args);
     }
 }
 
-void undo_process(const struct undo *undo, pid_t tid)
+void rollback_process(const struct rollback *rollback, pid_t tid)
 {
-    if (!undo->entered || !undo->words_n) {
+    if (!rollback->entered || !rollback->words_n) {
         return;
     }
-    words_write(undo->words, undo->words_n, tid);
-    const struct undo_word code = {undo->words[0].at, call_code[0]};
-    struct closing closing = {undo, tid, code.at};
+    words_write(rollback->words, rollback->words_n, tid);
+    const struct rollback_word code = {rollback->words[0].at, call_code[0]};
+    struct closing closing = {rollback, tid, code.at};
     (void)ptrace(PTRACE_SETOPTIONS, tid, NULL, PTRACE_O_SUSPEND_SECCOMP);
     words_write(&code, 1, tid);
     fds_each(tid, fd_undo, &closing);
-    mappings_undo(undo, tid, code.at);
-    words_write(undo->words, 1, tid);
+    mappings_undo(rollback, tid, code.at);
+    words_write(rollback->words, 1, tid);
 }
 
 static void socket_undo(void *ctx, size_t fd)
@@ -340,7 +343,7 @@ static void socket_undo(void *ctx, size_t fd)
     }
 }
 
-void undo_sockets(pid_t tid)
+void rollback_sockets(pid_t tid)
 {
     scoped_fd pidfd = (int)syscall(SYS_pidfd_open, tid, 0);
 
@@ -349,19 +352,19 @@ void undo_sockets(pid_t tid)
     }
 }
 
-void undo_thread(const struct undo *undo, pid_t tid)
+void rollback_thread(const struct rollback *rollback, pid_t tid)
 {
-    struct iovec regs = {(void *)(uintptr_t)&undo->regs, sizeof(undo->regs)};
-    struct iovec extended = {undo->extended, undo->extended_n};
+    struct iovec regs = {(void *)(uintptr_t)&rollback->regs, sizeof(rollback->regs)};
+    struct iovec extended = {rollback->extended, rollback->extended_n};
 
-    if (!undo->noted) {
+    if (!rollback->noted) {
         return;
     }
-    if (undo->extended) {
+    if (rollback->extended) {
         (void)ptrace(PTRACE_SETREGSET, tid, EXTENDED_TYPE, &extended);
     }
     if ((ptrace(PTRACE_SETREGSET, tid, NT_PRSTATUS, &regs) < 0 ||
-         ptrace(PTRACE_SETSIGMASK, tid, sizeof(undo->mask), &undo->mask) < 0) &&
+         ptrace(PTRACE_SETSIGMASK, tid, sizeof(rollback->mask), &rollback->mask) < 0) &&
         errno != ESRCH) { /* it was killed meanwhile */
         log_warn("thread %d cannot be put back: %s", tid, strerrordesc_np(errno));
     }

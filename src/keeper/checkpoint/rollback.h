@@ -1,4 +1,4 @@
-/* undo.h - what CRIU does to a process that it looks into, noted so that it can be undone.
+/* rollback.h - what CRIU does to a process that it looks into, noted so that it can be undone.
  *
  * CRIU overwrites some instructions, sets registers and the mask of signals, maps its own code, and
  * lets the process run that: it opens a socket, and makes readable what is not. A process that is
@@ -7,10 +7,10 @@
  *
  * Owns:    the memory of a note.
  * Needs:   root; the caller traces the thread, and it stands still.
- * Blocks:  undo_process() until the process has made the system calls that it is made to.
+ * Blocks:  rollback_process() until the process has made the system calls that it is made to.
  */
-#ifndef CHECKPOINT_UNDO_H
-#define CHECKPOINT_UNDO_H
+#ifndef CHECKPOINT_ROLLBACK_H
+#define CHECKPOINT_ROLLBACK_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,17 +18,17 @@
 #include <sys/types.h>
 #include <sys/user.h>
 
-struct undo_range {
+struct rollback_range {
     unsigned long start, end;
     int prot; /* PROT_* */
 };
 
-struct undo_word {
+struct rollback_word {
     unsigned long at, was;
 };
 
 /* Of one thread; the second half for one that CRIU enters its process by. */
-struct undo {
+struct rollback {
     bool noted;
     struct user_regs_struct regs;
     uint64_t mask;
@@ -36,36 +36,37 @@ struct undo {
     size_t extended_n;
 
     bool entered;
-    struct undo_word *words;
+    struct rollback_word *words;
     size_t words_n;
-    struct undo_range *ranges; /* what was mapped, in the order of addresses */
+    struct rollback_range *ranges; /* what was mapped, in the order of addresses */
     size_t ranges_n;
     bool *fds; /* which were open */
     size_t fds_n;
 };
 
-void undo_free(struct undo *undo);
+void rollback_free(struct rollback *rollback);
 
 /* Before anything is changed in the thread. Once is enough: later calls do nothing. */
-void undo_note(struct undo *undo, pid_t tid);
+void rollback_note(struct rollback *rollback, pid_t tid);
 /* Before the word at an address is overwritten. */
-void undo_note_word(struct undo *undo, pid_t tid, unsigned long at);
+void rollback_note_word(struct rollback *rollback, pid_t tid, unsigned long at);
 
 /* What is mapped, open or overwritten in its process that was not. Fine when nothing is. */
-void undo_process(const struct undo *undo, pid_t tid);
+void rollback_process(const struct rollback *rollback, pid_t tid);
 /* TCP connections of the process that CRIU holds still. */
-void undo_sockets(pid_t tid);
+void rollback_sockets(pid_t tid);
 /* Registers and mask. */
-void undo_thread(const struct undo *undo, pid_t tid);
+void rollback_thread(const struct rollback *rollback, pid_t tid);
 
 /* ---- parts that need no process, for tests ---- */
 
 /* Reads the text of /proc/<pid>/maps; the caller frees the array. */
-size_t undo_ranges_read(const char *maps, struct undo_range **out);
+size_t rollback_ranges_read(const char *maps, struct rollback_range **out);
 
 /* The next piece of `now`, from *at on, that is not as it was: true with the piece in *out, whose
  * prot is what it was, or -1 when it was not there. *at moves on. */
-bool undo_ranges_differ(const struct undo_range *was, size_t was_n, const struct undo_range *now,
-                        unsigned long *at, struct undo_range *out);
+bool rollback_ranges_differ(const struct rollback_range *was, size_t was_n,
+                            const struct rollback_range *now, unsigned long *at,
+                            struct rollback_range *out);
 
 #endif
