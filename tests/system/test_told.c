@@ -19,7 +19,7 @@
 enum { DISK_MB = 64, MEMORY_MB = 128 }; /* of rig_create_request() */
 
 static struct rig rig;
-static bool told; /* by doctor's word */
+static bool has_status; /* by doctor's word */
 
 struct df {
     unsigned long type, blocks, free, available;

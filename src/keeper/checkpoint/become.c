@@ -17,7 +17,7 @@
 #include <sys/user.h>
 #include <sys/wait.h>
 
-#include "keeper/checkpoint/traced.h"
+#include "keeper/checkpoint/ptrace_call.h"
 #include "lib/base/compiler.h"
 #include "lib/base/fd.h"
 #include "lib/base/small_file.h"
@@ -116,7 +116,7 @@ static int call_stop_wait(pid_t pid)
         if (ptrace(PTRACE_SYSCALL, pid, NULL, signal_number) < 0) {
             return -errno;
         }
-        if (!traced_wait(pid, &status)) {
+        if (!ptrace_call_wait(pid, &status)) {
             return -ETIMEDOUT;
         }
         if (!WIFSTOPPED(status)) {
@@ -163,7 +163,7 @@ static int calls_make(pid_t pid, const struct call *calls, size_t n)
     if (ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) < 0) {
         return -errno;
     }
-    if (!traced_wait(pid, &status) || !WIFSTOPPED(status)) {
+    if (!ptrace_call_wait(pid, &status) || !WIFSTOPPED(status)) {
         return -ESRCH;
     }
     int r = 0;

@@ -9,7 +9,7 @@
  *
  * Owns:    nothing. Needs root; nobody else may trace the process.
  * Blocks:  until the process has made the calls, which is some microseconds, or
- *          TRACED_WAIT_MS when it does not.
+ *          PTRACE_CALL_WAIT_MS when it does not.
  */
 #ifndef CHECKPOINT_BECOME_H
 #define CHECKPOINT_BECOME_H

@@ -226,18 +226,18 @@ static void resp_freep(Criu__Resp **resp)
 /* Until it has something to say or is gone; its calls are served meanwhile. */
 static void ready_wait(const struct criu *criu)
 {
-    struct pollfd wanted[2 + TRACER_POLLS] = {{.fd = criu->socket, .events = POLLIN},
-                                              {.fd = criu->pidfd, .events = POLLIN}};
+    struct pollfd wanted[2 + PTRACE_PROXY_POLLS] = {{.fd = criu->socket, .events = POLLIN},
+                                                    {.fd = criu->pidfd, .events = POLLIN}};
 
     while (!wanted[0].revents && !wanted[1].revents) {
-        if (criu->tracer) {
-            tracer_polls(criu->tracer, wanted + 2);
+        if (criu->proxy) {
+            ptrace_proxy_polls(criu->proxy, wanted + 2);
         }
-        if (poll(wanted, criu->tracer ? countof(wanted) : 2, -1) < 0 && errno != EINTR) {
+        if (poll(wanted, criu->proxy ? countof(wanted) : 2, -1) < 0 && errno != EINTR) {
             return;
         }
-        if (criu->tracer) {
-            tracer_serve(criu->tracer);
+        if (criu->proxy) {
+            ptrace_proxy_serve(criu->proxy);
         }
     }
 }

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "keeper/checkpoint/tracer.h"
+#include "keeper/checkpoint/ptrace_proxy.h"
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 
@@ -63,8 +63,8 @@ struct criu_job {
 struct criu {
     pid_t pid;
     int pidfd;
-    int socket;            /* -1 when it is not running */
-    struct tracer *tracer; /* that stands between it and the jail, for a dump; else NULL */
+    int socket;                 /* -1 when it is not running */
+    struct ptrace_proxy *proxy; /* that stands between it and the jail, for a dump; else NULL */
 };
 
 /* It begins in that v2 group, or, with -1, in the caller's; `enter` is called in the new process

@@ -17,9 +17,9 @@
 #include "keeper/checkpoint/criu_mounts.h"
 #include "keeper/checkpoint/images.h"
 #include "keeper/checkpoint/manifest.h"
+#include "keeper/checkpoint/ptrace_proxy.h"
 #include "keeper/checkpoint/reason.h"
 #include "keeper/checkpoint/task.h"
-#include "keeper/checkpoint/tracer.h"
 #include "keeper/disk/saved.h"
 #include "keeper/disk/subvol.h"
 #include "keeper/disk/tenant_file.h"
@@ -48,7 +48,7 @@ struct dump {
     int freezer_fd;
     pid_t first;
     struct criu criu;
-    struct tracer *tracer;
+    struct ptrace_proxy *proxy;
     struct criu_mounts mounts;
     bool agent_is_own;      /* the keeper's */
     struct mounted mounted; /* of its volumes */
@@ -139,16 +139,16 @@ static int agent_keep(struct dump *dump, struct err *err)
 /* The program waits for its job. What comes between it and the jail's processes is there first. */
 static int criu_ready(struct dump *dump, struct err *err)
 {
-    tracer_closep(&dump->tracer);
-    int r = tracer_open(&dump->tracer, err);
+    ptrace_proxy_closep(&dump->proxy);
+    int r = ptrace_proxy_open(&dump->proxy, err);
     if (r == 0) {
-        r = criu_start(dump->kit->criu, -1, tracer_enter, dump->tracer, &dump->criu, err);
+        r = criu_start(dump->kit->criu, -1, ptrace_proxy_enter, dump->proxy, &dump->criu, err);
     }
     if (r == 0) {
-        r = tracer_hold(dump->tracer, dump->criu.pid, err);
+        r = ptrace_proxy_hold(dump->proxy, dump->criu.pid, err);
     }
     if (r == 0) {
-        dump->criu.tracer = dump->tracer;
+        dump->criu.proxy = dump->proxy;
     }
     return r;
 }
@@ -267,7 +267,7 @@ static int dump_try(struct dump *dump, struct keeper_saved *out, struct err *err
         r = mounted_find(dump->first, &dump->mounted, err);
     }
     if (r == 0) {
-        r = tracer_threads(dump->tracer, dump->freezer_fd, thaw, dump, err);
+        r = ptrace_proxy_threads(dump->proxy, dump->freezer_fd, thaw, dump, err);
     }
     if (r == 0) {
         r = criu_dump(dump, err);
@@ -368,7 +368,7 @@ int dump_jail(struct jail_kit *kit, const char *id, const struct keeper_save *sa
     task_orderly(leave, &dump);
     int r = dump_all(&dump, out, err);
     task_orderly(NULL, NULL);
-    tracer_closep(&dump.tracer);
+    ptrace_proxy_closep(&dump.proxy);
     fd_closep(&dump.memory_fd);
     fd_closep(&dump.freezer_fd);
     return r;

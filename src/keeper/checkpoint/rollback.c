@@ -16,7 +16,7 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 
-#include "keeper/checkpoint/traced.h"
+#include "keeper/checkpoint/ptrace_call.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -251,7 +251,7 @@ static bool trap_wait(pid_t tid)
 {
     for (int i = 0; i < STOPS_MAX; i++) {
         int status = 0;
-        if (ptrace(PTRACE_CONT, tid, NULL, NULL) < 0 || !traced_wait(tid, &status) ||
+        if (ptrace(PTRACE_CONT, tid, NULL, NULL) < 0 || !ptrace_call_wait(tid, &status) ||
             !WIFSTOPPED(status)) {
             return false;
         }

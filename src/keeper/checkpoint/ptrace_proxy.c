@@ -1,4 +1,4 @@
-#include "keeper/checkpoint/tracer.h"
+#include "keeper/checkpoint/ptrace_proxy.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -21,8 +21,8 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 
+#include "keeper/checkpoint/ptrace_call.h"
 #include "keeper/checkpoint/rollback.h"
-#include "keeper/checkpoint/traced.h"
 #include "keeper/jail/caps.h"
 #include "keeper/jail/userns.h"
 #include "lib/base/alloc.h"
@@ -39,12 +39,12 @@ struct held {
     pid_t tid;
     bool seized;
     bool stopped;
-    bool told; /* of `status`, which nobody has taken yet */
+    bool has_status; /* of `status`, which nobody has taken yet */
     int status;
     struct rollback rollback;
 };
 
-struct tracer {
+struct ptrace_proxy {
     int pair[2]; /* the listener comes over it */
     int listener;
     int signals;   /* a signalfd of SIGCHLD: a thread stopped, or CRIU did */
@@ -67,49 +67,50 @@ static void no_signals(sigset_t *out)
     (void)sigaddset(out, SIGCHLD);
 }
 
-int tracer_open(struct tracer **out, struct err *err)
+int ptrace_proxy_open(struct ptrace_proxy **out, struct err *err)
 {
-    struct tracer *tracer = xnew(struct tracer);
+    struct ptrace_proxy *proxy = xnew(struct ptrace_proxy);
     sigset_t set;
 
-    *tracer = (struct tracer){.pair = {-1, -1}, .listener = -1, .signals = -1, .silent = {-1, -1}};
-    *out = tracer;
+    *proxy =
+        (struct ptrace_proxy){.pair = {-1, -1}, .listener = -1, .signals = -1, .silent = {-1, -1}};
+    *out = proxy;
     no_signals(&set);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    tracer->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (tracer->signals < 0 ||
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, tracer->pair) < 0 ||
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, tracer->silent) < 0 ||
-        shutdown(tracer->silent[1], SHUT_WR) < 0) {
+    proxy->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (proxy->signals < 0 ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, proxy->pair) < 0 ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, proxy->silent) < 0 ||
+        shutdown(proxy->silent[1], SHUT_WR) < 0) {
         return err_sys(err, "prepare to trace");
     }
     return 0;
 }
 
-void tracer_closep(struct tracer **at)
+void ptrace_proxy_closep(struct ptrace_proxy **at)
 {
-    struct tracer *tracer = *at;
+    struct ptrace_proxy *proxy = *at;
 
-    if (!tracer) {
+    if (!proxy) {
         return;
     }
-    for (size_t i = 0; i < tracer->threads_n; i++) {
-        rollback_free(&tracer->threads[i].rollback);
+    for (size_t i = 0; i < proxy->threads_n; i++) {
+        rollback_free(&proxy->threads[i].rollback);
     }
-    free(tracer->threads);
-    fd_closep(&tracer->pair[0]);
-    fd_closep(&tracer->pair[1]);
-    fd_closep(&tracer->listener);
-    fd_closep(&tracer->signals);
-    fd_closep(&tracer->silent[0]);
-    fd_closep(&tracer->silent[1]);
-    free(tracer);
+    free(proxy->threads);
+    fd_closep(&proxy->pair[0]);
+    fd_closep(&proxy->pair[1]);
+    fd_closep(&proxy->listener);
+    fd_closep(&proxy->signals);
+    fd_closep(&proxy->silent[0]);
+    fd_closep(&proxy->silent[1]);
+    free(proxy);
     *at = NULL;
 }
 
-int tracer_enter(void *ctx)
+int ptrace_proxy_enter(void *ctx)
 {
-    struct tracer *tracer = ctx;
+    struct ptrace_proxy *proxy = ctx;
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
     int r = filter ? 0 : -ENOMEM;
 
@@ -135,7 +136,7 @@ int tracer_enter(void *ctx)
         r = seccomp_load(filter);
     }
     int listener = r == 0 ? seccomp_notify_fd(filter) : -1;
-    ssize_t n = listener < 0 ? -1 : fdpass_send(tracer->pair[1], "", 1, &listener, 1, 0);
+    ssize_t n = listener < 0 ? -1 : fdpass_send(proxy->pair[1], "", 1, &listener, 1, 0);
     if (listener >= 0) {
         (void)close(listener);
     }
@@ -143,20 +144,20 @@ int tracer_enter(void *ctx)
     return n == 1 ? 0 : -1;
 }
 
-int tracer_hold(struct tracer *tracer, pid_t criu, struct err *err)
+int ptrace_proxy_hold(struct ptrace_proxy *proxy, pid_t criu, struct err *err)
 {
     char byte;
     struct iovec iov = {&byte, 1};
 
-    fd_closep(&tracer->pair[1]);
-    ssize_t n = fdpass_receive(tracer->pair[0], &iov, 1, &tracer->listener, 1, 0);
-    if (n != 1 || tracer->listener < 0) {
+    fd_closep(&proxy->pair[1]);
+    ssize_t n = fdpass_receive(proxy->pair[0], &iov, 1, &proxy->listener, 1, 0);
+    if (n != 1 || proxy->listener < 0) {
         return err_set(err, EIO, "CRIU's calls cannot be seen");
     }
     if (ptrace(PTRACE_SEIZE, criu, NULL, PTRACE_O_TRACEEXIT) < 0) {
         return err_sys(err, "take hold of CRIU");
     }
-    tracer->criu = criu;
+    proxy->criu = criu;
     return 0;
 }
 
@@ -167,8 +168,8 @@ static int held_compare(const void *a, const void *b)
     return (one > other) - (one < other);
 }
 
-int tracer_threads(struct tracer *tracer, int group_fd, void (*thaw)(void *ctx), void *ctx,
-                   struct err *err)
+int ptrace_proxy_threads(struct ptrace_proxy *proxy, int group_fd, void (*thaw)(void *ctx),
+                         void *ctx, struct err *err)
 {
     scoped_text text = xcalloc(1, THREADS_BYTES_MAX);
 
@@ -177,31 +178,30 @@ int tracer_threads(struct tracer *tracer, int group_fd, void (*thaw)(void *ctx),
     }
     for (char *at = text; *at; at += *at == '\n') {
         pid_t tid = (pid_t)strtol(at, &at, 10);
-        tracer->threads =
-            xrealloc(tracer->threads, (tracer->threads_n + 1) * sizeof(*tracer->threads));
-        tracer->threads[tracer->threads_n++] = (struct held){.tid = tid};
+        proxy->threads = xrealloc(proxy->threads, (proxy->threads_n + 1) * sizeof(*proxy->threads));
+        proxy->threads[proxy->threads_n++] = (struct held){.tid = tid};
     }
-    if (tracer->threads_n) {
-        qsort(tracer->threads, tracer->threads_n, sizeof(*tracer->threads), held_compare);
+    if (proxy->threads_n) {
+        qsort(proxy->threads, proxy->threads_n, sizeof(*proxy->threads), held_compare);
     }
-    tracer->thaw = thaw;
-    tracer->ctx = ctx;
+    proxy->thaw = thaw;
+    proxy->ctx = ctx;
     return 0;
 }
 
-static struct held *held_of(const struct tracer *tracer, pid_t tid)
+static struct held *held_of(const struct ptrace_proxy *proxy, pid_t tid)
 {
     const struct held key = {.tid = tid};
 
-    return tracer->threads_n ? bsearch(&key, tracer->threads, tracer->threads_n,
-                                       sizeof(*tracer->threads), held_compare)
-                             : NULL;
+    return proxy->threads_n ? bsearch(&key, proxy->threads, proxy->threads_n,
+                                      sizeof(*proxy->threads), held_compare)
+                            : NULL;
 }
 
 /* ---- answers ---- */
 
 /* False when it does not wait for one any more: a signal came, or it died. */
-static bool answer(const struct tracer *tracer, const struct seccomp_notif *call, long value)
+static bool answer(const struct ptrace_proxy *proxy, const struct seccomp_notif *call, long value)
 {
     struct seccomp_notif_resp resp = {.id = call->id};
 
@@ -210,45 +210,45 @@ static bool answer(const struct tracer *tracer, const struct seccomp_notif *call
     } else {
         resp.val = value;
     }
-    return ioctl(tracer->listener, SECCOMP_IOCTL_NOTIF_SEND, &resp) == 0;
+    return ioctl(proxy->listener, SECCOMP_IOCTL_NOTIF_SEND, &resp) == 0;
 }
 
 /* It is not about the jail: the kernel does as asked. */
-static void answer_own(const struct tracer *tracer, const struct seccomp_notif *call)
+static void answer_own(const struct ptrace_proxy *proxy, const struct seccomp_notif *call)
 {
     struct seccomp_notif_resp resp = {.id = call->id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
 
-    (void)ioctl(tracer->listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
+    (void)ioctl(proxy->listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
 }
 
 /* ---- waiting ---- */
 
 static void held_look(struct held *held)
 {
-    if (held->seized && !held->told &&
+    if (held->seized && !held->has_status &&
         waitpid(held->tid, &held->status, WNOHANG | __WALL) == held->tid) {
-        held->told = held->stopped = true;
+        held->has_status = held->stopped = true;
         held->seized = WIFSTOPPED(held->status);
     }
 }
 
 /* All are looked at unless the one that is wanted is ready: one that is killed may end only when
  * the end of others, who stood still, has been seen. */
-static struct held *held_ready(struct tracer *tracer, pid_t wanted)
+static struct held *held_ready(struct ptrace_proxy *proxy, pid_t wanted)
 {
-    struct held *ready = wanted > 0 ? held_of(tracer, wanted) : NULL;
+    struct held *ready = wanted > 0 ? held_of(proxy, wanted) : NULL;
 
     if (ready) {
         held_look(ready);
-        if (ready->told) {
+        if (ready->has_status) {
             return ready;
         }
         ready = NULL;
     }
-    for (size_t i = 0; i < tracer->threads_n; i++) {
-        struct held *held = &tracer->threads[i];
+    for (size_t i = 0; i < proxy->threads_n; i++) {
+        struct held *held = &proxy->threads[i];
         held_look(held);
-        if (held->told && !ready && (wanted <= 0 || wanted == held->tid)) {
+        if (held->has_status && !ready && (wanted <= 0 || wanted == held->tid)) {
             ready = held;
         }
     }
@@ -256,37 +256,37 @@ static struct held *held_ready(struct tracer *tracer, pid_t wanted)
 }
 
 /* CRIU's wait4(), as soon as there is something to tell. */
-static void wait_serve(struct tracer *tracer)
+static void wait_serve(struct ptrace_proxy *proxy)
 {
-    const struct seccomp_notif *call = &tracer->waiting;
-    struct held *held = tracer->waits ? held_ready(tracer, (pid_t)call->data.args[0]) : NULL;
+    const struct seccomp_notif *call = &proxy->waiting;
+    struct held *held = proxy->waits ? held_ready(proxy, (pid_t)call->data.args[0]) : NULL;
     bool at_once = (int)call->data.args[2] & WNOHANG;
 
-    if (!tracer->waits || (!held && !at_once)) {
+    if (!proxy->waits || (!held && !at_once)) {
         return;
     }
-    tracer->waits = false;
+    proxy->waits = false;
     long value = held ? held->tid : 0;
     if (held && call->data.args[1] &&
-        traced_write((pid_t)call->pid, call->data.args[1], &held->status, sizeof(int)) < 0) {
+        ptrace_call_write((pid_t)call->pid, call->data.args[1], &held->status, sizeof(int)) < 0) {
         value = -EFAULT;
     }
-    if (answer(tracer, call, value) && held) {
-        held->told = false;
+    if (answer(proxy, call, value) && held) {
+        held->has_status = false;
     }
 }
 
-static void wait_take(struct tracer *tracer, const struct seccomp_notif *call)
+static void wait_take(struct ptrace_proxy *proxy, const struct seccomp_notif *call)
 {
     pid_t wanted = (pid_t)call->data.args[0];
-    const struct held *held = wanted > 0 ? held_of(tracer, wanted) : NULL;
+    const struct held *held = wanted > 0 ? held_of(proxy, wanted) : NULL;
 
     if ((held && held->seized) || (wanted == -1 && (int)call->data.args[2] & (int)__WALL)) {
-        tracer->waiting = *call;
-        tracer->waits = true;
-        wait_serve(tracer);
+        proxy->waiting = *call;
+        proxy->waits = true;
+        wait_serve(proxy);
     } else {
-        answer_own(tracer, call);
+        answer_own(proxy, call);
     }
 }
 
@@ -296,7 +296,7 @@ static void note(struct held *held, const struct seccomp_notif *call)
 {
     long request = (long)call->data.args[0];
 
-    if (traced_changes(request)) {
+    if (ptrace_call_changes(request)) {
         rollback_note(&held->rollback, held->tid);
     }
     if (request == PTRACE_POKEDATA || request == PTRACE_POKETEXT) {
@@ -304,25 +304,25 @@ static void note(struct held *held, const struct seccomp_notif *call)
     }
 }
 
-static void trace_serve(struct tracer *tracer, const struct seccomp_notif *call)
+static void trace_serve(struct ptrace_proxy *proxy, const struct seccomp_notif *call)
 {
-    struct held *held = held_of(tracer, (pid_t)call->data.args[1]);
+    struct held *held = held_of(proxy, (pid_t)call->data.args[1]);
     long request = (long)call->data.args[0];
 
     if (!held || (!held->seized && request != PTRACE_SEIZE)) {
-        answer_own(tracer, call);
+        answer_own(proxy, call);
         return;
     }
     note(held, call);
-    long value = traced_call((pid_t)call->pid, (const uint64_t *)call->data.args);
+    long value = ptrace_call((pid_t)call->pid, (const uint64_t *)call->data.args);
     if (value >= 0 && request == PTRACE_SEIZE) {
         held->seized = true;
     } else if (value >= 0 && request == PTRACE_DETACH) {
         held->seized = false;
-    } else if (value >= 0 && traced_runs(request)) {
+    } else if (value >= 0 && ptrace_call_runs(request)) {
         held->stopped = false;
     }
-    (void)answer(tracer, call, value);
+    (void)answer(proxy, call, value);
 }
 
 /* ---- limits ---- */
@@ -347,27 +347,27 @@ static long limit_read(pid_t tid, int resource, struct rlimit *out)
 
 /* To read the limits of another user takes CAP_SYS_RESOURCE over that user's namespace. Where root
  * has been denied that, the owner of the namespace has it still. */
-static void limit_serve(const struct tracer *tracer, const struct seccomp_notif *call)
+static void limit_serve(const struct ptrace_proxy *proxy, const struct seccomp_notif *call)
 {
     struct rlimit limit;
 
-    if (!held_of(tracer, (pid_t)call->data.args[0])) {
-        answer_own(tracer, call);
+    if (!held_of(proxy, (pid_t)call->data.args[0])) {
+        answer_own(proxy, call);
         return;
     }
     long value = limit_read((pid_t)call->data.args[0], (int)call->data.args[1], &limit);
     if (value == 0) {
-        value = traced_write((pid_t)call->pid, call->data.args[3], &limit, sizeof(limit));
+        value = ptrace_call_write((pid_t)call->pid, call->data.args[3], &limit, sizeof(limit));
     }
-    (void)answer(tracer, call, value);
+    (void)answer(proxy, call, value);
 }
 
 /* ---- what is not asked ---- */
 
-static bool holds(const struct tracer *tracer)
+static bool holds(const struct ptrace_proxy *proxy)
 {
-    for (size_t i = 0; i < tracer->threads_n; i++) {
-        if (tracer->threads[i].seized) {
+    for (size_t i = 0; i < proxy->threads_n; i++) {
+        if (proxy->threads[i].seized) {
             return true;
         }
     }
@@ -378,30 +378,30 @@ static bool holds(const struct tracer *tracer)
  * the kernel goes through those of the whole machine: some ten milliseconds, in which the jail
  * stands still. None is of use to a restored jail: those within it are not tracked, and the others
  * end. So it asks nobody, who says that this is all. */
-static void netfilter_serve(const struct tracer *tracer, const struct seccomp_notif *call)
+static void netfilter_serve(const struct ptrace_proxy *proxy, const struct seccomp_notif *call)
 {
     struct seccomp_notif_addfd silent = {
         .id = call->id,
         .flags = SECCOMP_ADDFD_FLAG_SEND,
-        .srcfd = (uint32_t)tracer->silent[0],
+        .srcfd = (uint32_t)proxy->silent[0],
         .newfd_flags = O_CLOEXEC,
     };
 
     /* Before it holds anybody, it asks what the kernel can do. */
-    if (!holds(tracer) || ioctl(tracer->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &silent) < 0) {
-        answer_own(tracer, call);
+    if (!holds(proxy) || ioctl(proxy->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &silent) < 0) {
+        answer_own(proxy, call);
     }
 }
 
 /* ---- the death of CRIU ---- */
 
 /* Notes what has become of those that are held. False: one still runs. */
-static bool all_stand(struct tracer *tracer)
+static bool all_stand(struct ptrace_proxy *proxy)
 {
     bool stand = true;
 
-    for (size_t i = 0; i < tracer->threads_n; i++) {
-        struct held *held = &tracer->threads[i];
+    for (size_t i = 0; i < proxy->threads_n; i++) {
+        struct held *held = &proxy->threads[i];
         pid_t r = held->seized ? waitpid(held->tid, &held->status, WNOHANG | __WALL) : 0;
 
         if (r == held->tid && WIFSTOPPED(held->status)) {
@@ -416,40 +416,40 @@ static bool all_stand(struct tracer *tracer)
 
 /* All are looked at in turn: one that is being killed may wait for others to be gone, and the
  * kernel waits for us to have seen their end. */
-static void stop_all(struct tracer *tracer)
+static void stop_all(struct ptrace_proxy *proxy)
 {
-    for (size_t i = 0; i < tracer->threads_n; i++) {
-        struct held *held = &tracer->threads[i];
+    for (size_t i = 0; i < proxy->threads_n; i++) {
+        struct held *held = &proxy->threads[i];
         if (held->seized && !held->stopped) {
             (void)ptrace(PTRACE_INTERRUPT, held->tid, NULL, NULL);
         }
     }
-    tracer->thaw(tracer->ctx); /* whoever is held stands still without */
-    for (int ms = 0; !all_stand(tracer) && ms < TRACED_WAIT_MS; ms++) {
-        traced_pause();
+    proxy->thaw(proxy->ctx); /* whoever is held stands still without */
+    for (int ms = 0; !all_stand(proxy) && ms < PTRACE_CALL_WAIT_MS; ms++) {
+        ptrace_call_pause();
     }
-    for (size_t i = 0; i < tracer->threads_n; i++) {
-        tracer->threads[i].seized = tracer->threads[i].seized && tracer->threads[i].stopped;
+    for (size_t i = 0; i < proxy->threads_n; i++) {
+        proxy->threads[i].seized = proxy->threads[i].seized && proxy->threads[i].stopped;
     }
 }
 
-static void put_back(struct tracer *tracer)
+static void put_back(struct ptrace_proxy *proxy)
 {
     size_t n = 0;
 
-    if (!holds(tracer)) {
+    if (!holds(proxy)) {
         return;
     }
-    stop_all(tracer);
-    for (size_t i = 0; i < tracer->threads_n; i++) {
-        struct held *held = &tracer->threads[i];
+    stop_all(proxy);
+    for (size_t i = 0; i < proxy->threads_n; i++) {
+        struct held *held = &proxy->threads[i];
         if (held->seized) {
             rollback_process(&held->rollback, held->tid);
             rollback_sockets(held->tid);
         }
     }
-    for (size_t i = 0; i < tracer->threads_n; i++) {
-        struct held *held = &tracer->threads[i];
+    for (size_t i = 0; i < proxy->threads_n; i++) {
+        struct held *held = &proxy->threads[i];
         if (held->seized) {
             rollback_thread(&held->rollback, held->tid);
             (void)ptrace(PTRACE_DETACH, held->tid, NULL, NULL);
@@ -461,65 +461,65 @@ static void put_back(struct tracer *tracer)
 }
 
 /* It stops for signals, which go on to it, and when it ends. */
-static void criu_serve(struct tracer *tracer)
+static void criu_serve(struct ptrace_proxy *proxy)
 {
     siginfo_t info = {0};
 
-    if (tracer->over || waitid(P_PID, (id_t)tracer->criu, &info, WSTOPPED | WNOHANG | __WALL) < 0 ||
-        info.si_pid != tracer->criu) {
+    if (proxy->over || waitid(P_PID, (id_t)proxy->criu, &info, WSTOPPED | WNOHANG | __WALL) < 0 ||
+        info.si_pid != proxy->criu) {
         return;
     }
     int event = info.si_status >> CHAR_BIT;
     if (event == PTRACE_EVENT_EXIT) {
-        tracer->over = true;
-        tracer->waits = false;
-        put_back(tracer);
+        proxy->over = true;
+        proxy->waits = false;
+        put_back(proxy);
     }
-    (void)ptrace(PTRACE_CONT, tracer->criu, NULL, event ? 0 : info.si_status);
+    (void)ptrace(PTRACE_CONT, proxy->criu, NULL, event ? 0 : info.si_status);
 }
 
 /* ---- all of it ---- */
 
-void tracer_polls(const struct tracer *tracer, struct pollfd out[TRACER_POLLS])
+void ptrace_proxy_polls(const struct ptrace_proxy *proxy, struct pollfd out[PTRACE_PROXY_POLLS])
 {
-    out[0] = (struct pollfd){.fd = tracer->over ? -1 : tracer->listener, .events = POLLIN};
-    out[1] = (struct pollfd){.fd = tracer->signals, .events = POLLIN};
+    out[0] = (struct pollfd){.fd = proxy->over ? -1 : proxy->listener, .events = POLLIN};
+    out[1] = (struct pollfd){.fd = proxy->signals, .events = POLLIN};
 }
 
-static void call_serve(struct tracer *tracer)
+static void call_serve(struct ptrace_proxy *proxy)
 {
     struct seccomp_notif call = {0};
 
-    if (ioctl(tracer->listener, SECCOMP_IOCTL_NOTIF_RECV, &call) < 0) {
+    if (ioctl(proxy->listener, SECCOMP_IOCTL_NOTIF_RECV, &call) < 0) {
         return; /* it was taken back */
     }
     if (call.data.nr == SYS_ptrace) {
-        trace_serve(tracer, &call);
+        trace_serve(proxy, &call);
     } else if (call.data.nr == SYS_socket) {
-        netfilter_serve(tracer, &call);
+        netfilter_serve(proxy, &call);
     } else if (call.data.nr == SYS_prlimit64) {
-        limit_serve(tracer, &call);
+        limit_serve(proxy, &call);
     } else {
-        wait_take(tracer, &call);
+        wait_take(proxy, &call);
     }
 }
 
-void tracer_serve(struct tracer *tracer)
+void ptrace_proxy_serve(struct ptrace_proxy *proxy)
 {
-    struct pollfd ready[TRACER_POLLS];
+    struct pollfd ready[PTRACE_PROXY_POLLS];
     struct signalfd_siginfo info;
 
-    tracer_polls(tracer, ready);
-    if (poll(ready, TRACER_POLLS, 0) <= 0) {
+    ptrace_proxy_polls(proxy, ready);
+    if (poll(ready, PTRACE_PROXY_POLLS, 0) <= 0) {
         return;
     }
     if (ready[0].revents & POLLIN) {
-        call_serve(tracer);
+        call_serve(proxy);
     }
     if (ready[1].revents & POLLIN) {
-        while (read(tracer->signals, &info, sizeof(info)) > 0) {
+        while (read(proxy->signals, &info, sizeof(info)) > 0) {
         }
-        wait_serve(tracer);
-        criu_serve(tracer);
+        wait_serve(proxy);
+        criu_serve(proxy);
     }
 }

@@ -1,4 +1,4 @@
-#include "keeper/checkpoint/traced.h"
+#include "keeper/checkpoint/ptrace_call.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -93,14 +93,14 @@ static const struct request *request_of(long number)
     return NULL;
 }
 
-bool traced_changes(long request)
+bool ptrace_call_changes(long request)
 {
     const struct request *known = request_of(request);
 
     return known && known->changes;
 }
 
-bool traced_runs(long request)
+bool ptrace_call_runs(long request)
 {
     const struct request *known = request_of(request);
 
@@ -109,7 +109,7 @@ bool traced_runs(long request)
 
 /* ---- the caller's memory ---- */
 
-int traced_write(pid_t caller, uint64_t at, const void *bytes, size_t n)
+int ptrace_call_write(pid_t caller, uint64_t at, const void *bytes, size_t n)
 {
     struct iovec here = {(void *)(uintptr_t)bytes, n};
     struct iovec there = {(void *)(uintptr_t)at, n};
@@ -146,7 +146,7 @@ static long bytes_call(pid_t caller, const uint64_t args[4], size_t n, bool in, 
         return -EFAULT;
     }
     long r = raw(args, args[2], (uintptr_t)bytes);
-    return r >= 0 && out && traced_write(caller, args[3], bytes, n) < 0 ? -EFAULT : r;
+    return r >= 0 && out && ptrace_call_write(caller, args[3], bytes, n) < 0 ? -EFAULT : r;
 }
 
 static long vector_call(pid_t caller, const uint64_t args[4], bool in)
@@ -166,8 +166,8 @@ static long vector_call(pid_t caller, const uint64_t args[4], bool in)
         return r;
     }
     theirs.iov_len = own.iov_len;
-    if ((!in && traced_write(caller, (uintptr_t)theirs.iov_base, bytes, own.iov_len) < 0) ||
-        traced_write(caller, args[3], &theirs, sizeof(theirs)) < 0) {
+    if ((!in && ptrace_call_write(caller, (uintptr_t)theirs.iov_base, bytes, own.iov_len) < 0) ||
+        ptrace_call_write(caller, args[3], &theirs, sizeof(theirs)) < 0) {
         return -EFAULT;
     }
     return r;
@@ -185,8 +185,9 @@ static long signals_call(pid_t caller, const uint64_t args[4])
     }
     siginfo_t infos[BYTES_MAX / sizeof(siginfo_t)];
     long r = raw(args, (uintptr_t)&which, (uintptr_t)infos);
-    return r > 0 && traced_write(caller, args[3], infos, (size_t)r * sizeof(infos[0])) < 0 ? -EFAULT
-                                                                                           : r;
+    return r > 0 && ptrace_call_write(caller, args[3], infos, (size_t)r * sizeof(infos[0])) < 0
+               ? -EFAULT
+               : r;
 }
 
 static long filter_call(pid_t caller, const uint64_t args[4])
@@ -195,7 +196,7 @@ static long filter_call(pid_t caller, const uint64_t args[4])
     long r = raw(args, args[2], args[3] ? (uintptr_t)bytes : 0);
 
     return r > 0 && args[3] &&
-                   traced_write(caller, args[3], bytes, (size_t)r * FILTER_ENTRY_BYTES) < 0
+                   ptrace_call_write(caller, args[3], bytes, (size_t)r * FILTER_ENTRY_BYTES) < 0
                ? -EFAULT
                : r;
 }
@@ -208,10 +209,10 @@ static long status_call(pid_t caller, const uint64_t args[4])
         return -EIO;
     }
     long r = raw(args, (uintptr_t)&word, args[3]);
-    return r >= 0 && traced_write(caller, args[2], &word, sizeof(word)) < 0 ? -EFAULT : r;
+    return r >= 0 && ptrace_call_write(caller, args[2], &word, sizeof(word)) < 0 ? -EFAULT : r;
 }
 
-long traced_call(pid_t caller, const uint64_t args[4])
+long ptrace_call(pid_t caller, const uint64_t args[4])
 {
     const struct request *request = request_of((long)args[0]);
 
@@ -240,13 +241,13 @@ long traced_call(pid_t caller, const uint64_t args[4])
     return -EIO;
 }
 
-void traced_pause(void)
+void ptrace_call_pause(void)
 {
     (void)nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
 }
 
 /* Most have stopped before one has looked a few times. */
-bool traced_wait(pid_t tid, int *status)
+bool ptrace_call_wait(pid_t tid, int *status)
 {
     pid_t r = waitpid(tid, status, WNOHANG | __WALL);
 
@@ -254,8 +255,8 @@ bool traced_wait(pid_t tid, int *status)
         (void)sched_yield();
         r = waitpid(tid, status, WNOHANG | __WALL);
     }
-    for (int ms = 0; r == 0 && ms < TRACED_WAIT_MS; ms++) {
-        traced_pause();
+    for (int ms = 0; r == 0 && ms < PTRACE_CALL_WAIT_MS; ms++) {
+        ptrace_call_pause();
         r = waitpid(tid, status, WNOHANG | __WALL);
     }
     return r == tid;
