@@ -10,8 +10,8 @@
 #include "image.pb-c.h"
 #include "keeper/checkpoint/images.h"
 #include "keeper/checkpoint/manifest.h"
-#include "keeper/checkpoint/mounted.h"
 #include "keeper/checkpoint/reason.h"
+#include "keeper/checkpoint/volume_mounts.h"
 #include "keeper/disk/mend.h"
 #include "lib/base/fd.h"
 #include "tmpdir.h"
@@ -246,15 +246,15 @@ static void volumes_and_what_is_gone_are_told_from_the_rest(void)
         "43 40 0:32 /volumes/a /data\\040one rw shared:1 - btrfs /dev/loop0 rw\n"
         "44 40 0:32 /agents/x /run/atoll/agent ro - btrfs /dev/loop0 rw\n"
         "45 40 0:31 /deleted /plain rw - tmpfs none rw\n";
-    struct mounted mounted;
+    struct volume_mounts mounted;
 
-    mounted_read(mountinfo, &mounted);
+    volume_mounts_read(mountinfo, &mounted);
     CHECK_INT(mounted.n, 1);
     CHECK_STR(mounted.path[0], "/data one");
     CHECK_STR(mounted.gone, "/proc/sys/kernel/random/boot_id");
-    mounted_read(strstr(mountinfo, "43 "), &mounted);
+    volume_mounts_read(strstr(mountinfo, "43 "), &mounted);
     CHECK_STR(mounted.gone, "");
-    mounted_read("", &mounted);
+    volume_mounts_read("", &mounted);
     CHECK_INT(mounted.n, 0);
 }
 

@@ -218,7 +218,8 @@ static void external_add(char *out[CRIU_MOUNTS_EXTERNALS_MAX], size_t *n, const 
     out[(*n)++] = text;
 }
 
-/* CRIU needs something at every place that the images have; mounted_settle() removes it again. */
+/* CRIU needs something at every place that the images have; volume_mounts_settle() removes it
+ * again. */
 static void volume_source(const struct keeper_plan *plan, const char *place, char *out, size_t size)
 {
     for (uint32_t i = 0; i < plan->volumes_n; i++) {
@@ -230,7 +231,8 @@ static void volume_source(const struct keeper_plan *plan, const char *place, cha
     (void)snprintf(out, size, CRIU_MOUNTS_VOLUMES "/none");
 }
 
-size_t criu_mounts_externals_restored(const struct keeper_plan *plan, const struct mounted *had,
+size_t criu_mounts_externals_restored(const struct keeper_plan *plan,
+                                      const struct volume_mounts *had,
                                       char *out[CRIU_MOUNTS_EXTERNALS_MAX])
 {
     char key[KEEPER_VOLUME_PATH_BYTES + sizeof(VOLUME_KEY)], path[64];
@@ -249,7 +251,8 @@ size_t criu_mounts_externals_restored(const struct keeper_plan *plan, const stru
     return n;
 }
 
-size_t criu_mounts_externals_dumped(const struct mounted *at, char *out[CRIU_MOUNTS_EXTERNALS_MAX])
+size_t criu_mounts_externals_dumped(const struct volume_mounts *at,
+                                    char *out[CRIU_MOUNTS_EXTERNALS_MAX])
 {
     char path[64], key[KEEPER_VOLUME_PATH_BYTES + sizeof(VOLUME_KEY)];
     size_t n = 0;

@@ -22,7 +22,7 @@
 
 #include <stddef.h>
 
-#include "keeper/checkpoint/mounted.h"
+#include "keeper/checkpoint/volume_mounts.h"
 #include "keeper/disk/pool.h"
 #include "keeper/jail/furnish.h"
 #include "lib/base/compiler.h"
@@ -80,8 +80,10 @@ must_check int criu_mounts_images(struct err *err);
 
 /* CRIU's words for the parts: of a jail that has volumes at those places, when it is dumped, and
  * when one is restored with that plan from images that have them there. For free() each. */
-size_t criu_mounts_externals_dumped(const struct mounted *at, char *out[CRIU_MOUNTS_EXTERNALS_MAX]);
-size_t criu_mounts_externals_restored(const struct keeper_plan *plan, const struct mounted *had,
+size_t criu_mounts_externals_dumped(const struct volume_mounts *at,
+                                    char *out[CRIU_MOUNTS_EXTERNALS_MAX]);
+size_t criu_mounts_externals_restored(const struct keeper_plan *plan,
+                                      const struct volume_mounts *had,
                                       char *out[CRIU_MOUNTS_EXTERNALS_MAX]);
 
 #endif

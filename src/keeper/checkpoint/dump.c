@@ -50,9 +50,9 @@ struct dump {
     struct criu criu;
     struct ptrace_proxy *proxy;
     struct criu_mounts mounts;
-    bool agent_is_own;      /* the keeper's */
-    struct mounted mounted; /* of its volumes */
-    struct err step_err;    /* why a step was not done */
+    bool agent_is_own;            /* the keeper's */
+    struct volume_mounts mounted; /* of its volumes */
+    struct err step_err;          /* why a step was not done */
 };
 
 /* ---- standing still ---- */
@@ -264,7 +264,7 @@ static int dump_try(struct dump *dump, struct keeper_saved *out, struct err *err
         r = first_check(dump, err);
     }
     if (r == 0) {
-        r = mounted_find(dump->first, &dump->mounted, err);
+        r = volume_mounts_find(dump->first, &dump->mounted, err);
     }
     if (r == 0) {
         r = ptrace_proxy_threads(dump->proxy, dump->freezer_fd, thaw, dump, err);
@@ -326,7 +326,7 @@ static int dump_all(struct dump *dump, struct keeper_saved *out, struct err *err
             elder_is(dump->kit->pool, dump->id) ? CHANNEL_VERSION_FIRST : CHANNEL_VERSION, err);
     }
     if (r == 0) {
-        r = mounted_keep(&dump->mounted, dump->memory_fd, err);
+        r = volume_mounts_keep(&dump->mounted, dump->memory_fd, err);
     }
     if (r == 0) {
         r = images_bytes(dump->memory_fd, &out->memory_bytes, err);

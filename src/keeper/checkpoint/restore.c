@@ -42,11 +42,11 @@ struct restore {
     bool tcp_close;
     struct jail *out;
     struct manifest manifest;
-    struct mounted had; /* where the images have volumes */
-    pid_t first;        /* of the restored processes, when they are there */
-    int saved_fd;       /* saved/<name> */
-    int memory_fd;      /* memory/ of it */
-    int images_fd;      /* as they are to be for this jail */
+    struct volume_mounts had; /* where the images have volumes */
+    pid_t first;              /* of the restored processes, when they are there */
+    int saved_fd;             /* saved/<name> */
+    int memory_fd;            /* memory/ of it */
+    int images_fd;            /* as they are to be for this jail */
     struct criu_mounts mounts;
     struct criu criu;
     struct err step_err; /* why a step was not done */
@@ -124,7 +124,7 @@ static int on_step(void *ctx, const char *step, pid_t pid)
         restore->first = pid;
         boot_id_write(restore, pid);
         shown_restored(restore->kit->shown, restore->kit->groups, restore->id, restore->plan, pid);
-        int r = mounted_settle(&restore->had, restore->plan, pid, &restore->step_err);
+        int r = volume_mounts_settle(&restore->had, restore->plan, pid, &restore->step_err);
         return r < 0 ? r
                      : pool_disk_bound(restore->kit->pool, restore->id, restore->plan->disk_mb,
                                        &restore->step_err);
@@ -232,7 +232,7 @@ static int images_make(struct restore *restore, struct err *err)
 static int why_not(struct restore *restore, struct err *err)
 {
     int r = reason_restore(restore->mounts.work_fd, restore->kit, err);
-    const char *vacant = mounted_vacant(&restore->had, restore->plan);
+    const char *vacant = volume_mounts_vacant(&restore->had, restore->plan);
 
     return vacant
                ? err_set(
@@ -359,7 +359,7 @@ static int memory_open(struct restore *restore, struct err *err)
     if (r == 0 && restore->manifest.channel < (int)restore->plan->channel_min) {
         r = err_set(err, ENOTSUP, "%s was saved by an earlier release", restore->plan->from);
     }
-    return r < 0 ? r : mounted_load(restore->memory_fd, &restore->had, err);
+    return r < 0 ? r : volume_mounts_load(restore->memory_fd, &restore->had, err);
 }
 
 int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,

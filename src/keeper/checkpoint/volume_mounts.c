@@ -1,4 +1,4 @@
-#include "keeper/checkpoint/mounted.h"
+#include "keeper/checkpoint/volume_mounts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -74,14 +74,14 @@ static bool is_gone(struct str root)
 
 /* Of all that a jail has mounted only volumes, and the agent that an earlier keeper brought, lie on
  * the pool. */
-void mounted_read(const char *mountinfo, struct mounted *out)
+void volume_mounts_read(const char *mountinfo, struct volume_mounts *out)
 {
     char place[KEEPER_VOLUME_PATH_BYTES];
     struct str rest = str_of(mountinfo);
     struct str line;
     struct mount mount;
 
-    *out = (struct mounted){0};
+    *out = (struct volume_mounts){0};
     while (str_split(&rest, '\n', &line)) {
         if (!line_read(line, &mount)) {
             continue;
@@ -97,7 +97,7 @@ void mounted_read(const char *mountinfo, struct mounted *out)
     }
 }
 
-int mounted_find(pid_t first, struct mounted *out, struct err *err)
+int volume_mounts_find(pid_t first, struct volume_mounts *out, struct err *err)
 {
     char path[40];
     scoped_text text = xcalloc(1, MOUNTINFO_BYTES);
@@ -107,7 +107,7 @@ int mounted_find(pid_t first, struct mounted *out, struct err *err)
     if (n < 0 || n == MOUNTINFO_BYTES - 1) {
         return err_set(err, n < 0 ? ESRCH : E2BIG, "the jail's mounts cannot be read");
     }
-    mounted_read(text, out);
+    volume_mounts_read(text, out);
     if (out->gone[0]) {
         return err_set(err, ENOTSUP, "what is mounted at %.100s was removed: it cannot be saved",
                        out->gone);
@@ -117,7 +117,7 @@ int mounted_find(pid_t first, struct mounted *out, struct err *err)
 
 /* ---- kept ---- */
 
-int mounted_keep(const struct mounted *at, int memory_fd, struct err *err)
+int volume_mounts_keep(const struct volume_mounts *at, int memory_fd, struct err *err)
 {
     scoped_fd fd =
         openat(memory_fd, FILE_NAME, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -131,7 +131,7 @@ int mounted_keep(const struct mounted *at, int memory_fd, struct err *err)
     return fd < 0 ? err_sys(err, "note where the volumes were") : 0;
 }
 
-int mounted_load(int memory_fd, struct mounted *out, struct err *err)
+int volume_mounts_load(int memory_fd, struct volume_mounts *out, struct err *err)
 {
     char text[sizeof(out->path) + 1];
     ssize_t n = small_file_read(memory_fd, FILE_NAME, text, sizeof(text));
@@ -151,7 +151,7 @@ int mounted_load(int memory_fd, struct mounted *out, struct err *err)
 
 /* ---- compared ---- */
 
-bool mounted_have(const struct mounted *at, const char *path)
+bool volume_mounts_have(const struct volume_mounts *at, const char *path)
 {
     for (size_t i = 0; i < at->n; i++) {
         if (strcmp(at->path[i], path) == 0) {
@@ -171,7 +171,7 @@ static bool plan_has(const struct keeper_plan *plan, const char *path)
     return false;
 }
 
-const char *mounted_vacant(const struct mounted *at, const struct keeper_plan *plan)
+const char *volume_mounts_vacant(const struct volume_mounts *at, const struct keeper_plan *plan)
 {
     for (size_t i = 0; i < at->n; i++) {
         if (!plan_has(plan, at->path[i])) {
@@ -184,13 +184,13 @@ const char *mounted_vacant(const struct mounted *at, const struct keeper_plan *p
 /* ---- set right ---- */
 
 /* Those of the plan that the images do not know, as detached mounts. */
-static int missing_take(const struct mounted *had, const struct keeper_plan *plan,
+static int missing_take(const struct volume_mounts *had, const struct keeper_plan *plan,
                         struct keeper_plan *missing, int fds[KEEPER_VOLUMES_MAX], struct err *err)
 {
     missing->volumes_n = 0;
     for (uint32_t i = 0; i < plan->volumes_n; i++) {
         char path[64];
-        if (mounted_have(had, plan->volumes[i].path)) {
+        if (volume_mounts_have(had, plan->volumes[i].path)) {
             continue;
         }
         (void)snprintf(path, sizeof(path), CRIU_MOUNTS_VOLUMES "/%" PRIu32, i);
@@ -230,8 +230,8 @@ static int volume_leave(int root_fd, const char *path, struct err *err)
                : 0;
 }
 
-static int settle_inside(const struct mounted *had, const struct keeper_plan *plan, pid_t first,
-                         struct err *err)
+static int settle_inside(const struct volume_mounts *had, const struct keeper_plan *plan,
+                         pid_t first, struct err *err)
 {
     struct keeper_plan missing;
     int fds[KEEPER_VOLUMES_MAX];
@@ -267,18 +267,18 @@ static int settle_wait(pid_t child, int from, struct err *err)
     return -err->code;
 }
 
-static bool is_settled(const struct mounted *had, const struct keeper_plan *plan)
+static bool is_settled(const struct volume_mounts *had, const struct keeper_plan *plan)
 {
     for (uint32_t i = 0; i < plan->volumes_n; i++) {
-        if (!mounted_have(had, plan->volumes[i].path)) {
+        if (!volume_mounts_have(had, plan->volumes[i].path)) {
             return false;
         }
     }
-    return !mounted_vacant(had, plan);
+    return !volume_mounts_vacant(had, plan);
 }
 
-int mounted_settle(const struct mounted *had, const struct keeper_plan *plan, pid_t first,
-                   struct err *err)
+int volume_mounts_settle(const struct volume_mounts *had, const struct keeper_plan *plan,
+                         pid_t first, struct err *err)
 {
     int ends[2];
 
