@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "keeper/checkpoint/become.h"
 #include "keeper/checkpoint/criu.h"
 #include "keeper/checkpoint/criu_mounts.h"
+#include "keeper/checkpoint/criu_uid.h"
 #include "keeper/checkpoint/images.h"
 #include "keeper/checkpoint/manifest.h"
 #include "keeper/checkpoint/reason.h"
@@ -114,10 +114,11 @@ static int on_step(void *ctx, const char *step, pid_t pid)
 
     /* The user namespace is made between these two, and belongs to the jail's own first id. */
     if (strcmp(step, "pre-restore") == 0) {
-        return become(restore->criu.pid, userns_base(restore->plan->uid_slot), &restore->step_err);
+        return criu_uid_set(restore->criu.pid, userns_base(restore->plan->uid_slot),
+                            &restore->step_err);
     }
     if (strcmp(step, "setup-namespaces") == 0) {
-        int r = become(restore->criu.pid, 0, &restore->step_err);
+        int r = criu_uid_set(restore->criu.pid, 0, &restore->step_err);
         return r < 0 ? r : network_make(restore, pid);
     }
     if (strcmp(step, "post-restore") == 0) {

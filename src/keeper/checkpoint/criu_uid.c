@@ -1,4 +1,4 @@
-#include "keeper/checkpoint/become.h"
+#include "keeper/checkpoint/criu_uid.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -175,7 +175,7 @@ static int calls_make(pid_t pid, const struct call *calls, size_t n)
 
 /* With `tied` it is the caller's own child, which ends with it (task.h): the kernel forgets that
  * with the change. */
-static int process_become(pid_t pid, uid_t uid, bool tied, struct err *err)
+static int process_uid_set(pid_t pid, uid_t uid, bool tied, struct err *err)
 {
     const unsigned long same = (unsigned long)-1;
     const struct call keep = {SYS_prctl, {PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0}};
@@ -200,10 +200,10 @@ static int process_become(pid_t pid, uid_t uid, bool tied, struct err *err)
     return 0;
 }
 
-int become(pid_t pid, uid_t uid, struct err *err)
+int criu_uid_set(pid_t pid, uid_t uid, struct err *err)
 {
     char path[64], text[CHILDREN_BYTES];
-    int r = process_become(pid, uid, true, err);
+    int r = process_uid_set(pid, uid, true, err);
 
     (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
     if (r == 0 && small_file_read(AT_FDCWD, path, text, sizeof(text)) < 0) {
@@ -214,7 +214,7 @@ int become(pid_t pid, uid_t uid, struct err *err)
         if (end == at) {
             break;
         }
-        r = process_become(child, uid, false, err);
+        r = process_uid_set(child, uid, false, err);
     }
     return r;
 }

@@ -1,4 +1,4 @@
-/* become.h - makes another process take another effective uid.
+/* criu_uid.h - makes another process take another effective uid.
  *
  * CRIU makes the user namespace of a jail that it restores, as root. The namespace must belong to
  * the jail's own first id (userns.h), and CRIU has no option for that. So CRIU is stopped while it
@@ -11,8 +11,8 @@
  * Blocks:  until the process has made the calls, which is some microseconds, or
  *          PTRACE_CALL_WAIT_MS when it does not.
  */
-#ifndef CHECKPOINT_BECOME_H
-#define CHECKPOINT_BECOME_H
+#ifndef CHECKPOINT_CRIU_UID_H
+#define CHECKPOINT_CRIU_UID_H
 
 #include <sys/types.h>
 
@@ -21,6 +21,6 @@
 
 /* The process, and children that it has. Each waits in a system call that can be begun again, as
  * recv() can. 0 goes back. */
-must_check int become(pid_t pid, uid_t uid, struct err *err);
+must_check int criu_uid_set(pid_t pid, uid_t uid, struct err *err);
 
 #endif
