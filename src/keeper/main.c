@@ -24,7 +24,7 @@
 #include "keeper/checkpoint/restore.h"
 #include "keeper/disk/saved.h"
 #include "keeper/handle.h"
-#include "keeper/jail/elder.h"
+#include "keeper/jail/first_release.h"
 #include "keeper/jail/host.h"
 #include "keeper/jail/stage.h"
 #include "lib/base/alloc.h"
@@ -474,7 +474,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         r = cgroups_open(options->instance, &keeper->kit.groups, err);
     }
     if (r == 0) {
-        r = elders_open(keeper->kit.pool, keeper->kit.groups, err);
+        r = first_release_open(keeper->kit.pool, keeper->kit.groups, err);
     }
     if (r == 0) {
         r = filters_compile(&keeper->kit.filters, err);

@@ -21,7 +21,7 @@
 #define CHANNEL_DIR "/run/atoll"
 #define CHANNEL_NAME "atoll-agent" /* in the abstract namespace: without its first byte, a zero */
 
-/* Where agents of CHANNEL_VERSION_FIRST listen (keeper/jail/elder.h). */
+/* Where agents of CHANNEL_VERSION_FIRST listen (keeper/jail/first_release.h). */
 #define CHANNEL_PATH_BEFORE CHANNEL_DIR "/agent.sock"
 
 /* Where a jail of the daemon's own has the volume that its agent serves (inside/agent/volume.h). */

@@ -23,7 +23,7 @@
 #include "keeper/disk/saved.h"
 #include "keeper/disk/subvol.h"
 #include "keeper/disk/tenant_file.h"
-#include "keeper/jail/elder.h"
+#include "keeper/jail/first_release.h"
 #include "keeper/jail/furnish.h"
 #include "keeper/jail/stage.h"
 #include "lib/base/clock.h"
@@ -320,10 +320,11 @@ static int dump_all(struct dump *dump, struct keeper_saved *out, struct err *err
         r = images_mend(dump->memory_fd, err);
     }
     if (r == 0) {
-        r = manifest_write(
-            dump->memory_fd, dump->id, dump->kit->criu,
-            dump->agent_is_own ? dump->kit->agent_hash : "",
-            elder_is(dump->kit->pool, dump->id) ? CHANNEL_VERSION_FIRST : CHANNEL_VERSION, err);
+        r = manifest_write(dump->memory_fd, dump->id, dump->kit->criu,
+                           dump->agent_is_own ? dump->kit->agent_hash : "",
+                           first_release_is(dump->kit->pool, dump->id) ? CHANNEL_VERSION_FIRST
+                                                                       : CHANNEL_VERSION,
+                           err);
     }
     if (r == 0) {
         r = volume_mounts_keep(&dump->mounted, dump->memory_fd, err);

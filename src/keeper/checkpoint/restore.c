@@ -22,7 +22,7 @@
 #include "keeper/disk/subvol.h"
 #include "keeper/disk/tenant_file.h"
 #include "keeper/disk/volume.h"
-#include "keeper/jail/elder.h"
+#include "keeper/jail/first_release.h"
 #include "keeper/jail/rootfs.h"
 #include "keeper/jail/userns.h"
 #include "lib/base/id.h"
@@ -297,9 +297,9 @@ static int parts_make(struct restore *restore, unsigned *made, struct err *err)
 static int channel_note(const struct restore *restore, struct err *err)
 {
     if (restore->manifest.channel == CHANNEL_VERSION_FIRST) {
-        return elder_mark(restore->kit->pool, restore->id, err);
+        return first_release_mark(restore->kit->pool, restore->id, err);
     }
-    elder_unmark(restore->kit->pool, restore->id);
+    first_release_unmark(restore->kit->pool, restore->id);
     return 0;
 }
 

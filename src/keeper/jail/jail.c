@@ -18,7 +18,7 @@
 #include "keeper/disk/mounts.h"
 #include "keeper/disk/tenant_file.h"
 #include "keeper/disk/volume.h"
-#include "keeper/jail/elder.h"
+#include "keeper/jail/first_release.h"
 #include "keeper/jail/rootfs.h"
 #include "keeper/jail/userns.h"
 #include "lib/base/fdpass.h"
@@ -382,7 +382,8 @@ int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *
     *out = JAIL_NONE;
     out->name = *name;
     out->pidfd = jail_open(kit, id, name, err);
-    const uint32_t version = elder_is(kit->pool, id) ? CHANNEL_VERSION_FIRST : CHANNEL_VERSION;
+    const uint32_t version =
+        first_release_is(kit->pool, id) ? CHANNEL_VERSION_FIRST : CHANNEL_VERSION;
     int r = out->pidfd < 0 ? out->pidfd : agent_reach(kit, out, version, err);
     if (r == 0 && network) {
         r = sockets_open(kit, id, false, out, err);
@@ -415,7 +416,7 @@ int jail_remove(struct jail_kit *kit, const char *id, unsigned parts, struct err
     }
     int r = parts & JAIL_DISK ? pool_disk_remove(kit->pool, id, err) : 0;
     if (r == 0 && parts & JAIL_GROUPS) {
-        elder_unmark(kit->pool, id);
+        first_release_unmark(kit->pool, id);
         told_remove(kit->told, kit->groups, id);
         r = cgroups_remove(kit->groups, id, err);
     }

@@ -1,4 +1,4 @@
-/* elder.h - jails whose agent is of the first release.
+/* first_release.h - jails whose agent is of the first release.
  *
  * Such an agent makes the connections to its jail itself, and hands the daemon a copy of each
  * (CHANNEL_VERSION_FIRST). The daemon must not believe an agent that says so of itself: it may have
@@ -8,8 +8,8 @@
  * Owns:    <pool>/elders, with an empty file for each, named by the jail's id.
  * Threads: one at a time.
  */
-#ifndef JAIL_ELDER_H
-#define JAIL_ELDER_H
+#ifndef JAIL_FIRST_RELEASE_H
+#define JAIL_FIRST_RELEASE_H
 
 #include <stdbool.h>
 
@@ -20,10 +20,10 @@
 
 /* At the keeper's start. The first time it marks every jail that runs, and all of them or none;
  * later it forgets those that do not run any more. */
-must_check int elders_open(struct pool *pool, struct cgroups *groups, struct err *err);
+must_check int first_release_open(struct pool *pool, struct cgroups *groups, struct err *err);
 
-bool elder_is(struct pool *pool, const char *id);
-must_check int elder_mark(struct pool *pool, const char *id, struct err *err);
-void elder_unmark(struct pool *pool, const char *id); /* fine if it was none */
+bool first_release_is(struct pool *pool, const char *id);
+must_check int first_release_mark(struct pool *pool, const char *id, struct err *err);
+void first_release_unmark(struct pool *pool, const char *id); /* fine if it was none */
 
 #endif

@@ -1,4 +1,4 @@
-#include "keeper/jail/elder.h"
+#include "keeper/jail/first_release.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@ static int mark_in(struct pool *pool, const char *dir, const char *id, struct er
     return fd < 0 ? err_sys(err, "mark jail %s as one of the first release", id) : 0;
 }
 
-bool elder_is(struct pool *pool, const char *id)
+bool first_release_is(struct pool *pool, const char *id)
 {
     char path[PATH_BYTES];
 
@@ -37,12 +37,12 @@ bool elder_is(struct pool *pool, const char *id)
     return faccessat(pool_fd(pool), path, F_OK, 0) == 0;
 }
 
-int elder_mark(struct pool *pool, const char *id, struct err *err)
+int first_release_mark(struct pool *pool, const char *id, struct err *err)
 {
     return mark_in(pool, ELDERS, id, err);
 }
 
-void elder_unmark(struct pool *pool, const char *id)
+void first_release_unmark(struct pool *pool, const char *id)
 {
     char path[PATH_BYTES];
 
@@ -73,7 +73,7 @@ static void found_marked(void *ctx, const char *id)
     struct round *round = ctx;
 
     if (!cgroups_populated(round->groups, id)) {
-        elder_unmark(round->pool, id);
+        first_release_unmark(round->pool, id);
     }
 }
 
@@ -95,7 +95,7 @@ static int first_time(struct round *round)
     return r;
 }
 
-int elders_open(struct pool *pool, struct cgroups *groups, struct err *err)
+int first_release_open(struct pool *pool, struct cgroups *groups, struct err *err)
 {
     struct round round = {.pool = pool, .groups = groups, .err = err};
     scoped_fd dir = openat(pool_fd(pool), ELDERS, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
