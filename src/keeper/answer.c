@@ -52,7 +52,7 @@ static struct keeper_answer usage(struct jail_kit *kit, const struct keeper_requ
     struct keeper_answer answer = answer_to(req, r, &err);
     if (r == 0) {
         usage.disk_bytes = pool_disk_bytes(kit->pool, req->id);
-        told_used(kit->told, kit->groups, req->id, &usage);
+        size_bpf_used(kit->size_bpf, kit->groups, req->id, &usage);
         charge_check(kit->pool, req->id);
         answer.usage = usage;
     }
@@ -71,7 +71,7 @@ static struct keeper_answer usage_many(struct jail_kit *kit, const struct keeper
         if (cgroups_sample(kit->groups, id, usage) == 0) {
             usage->disk_bytes = pool_disk_bytes(kit->pool, id);
             usage->known = 1;
-            told_used(kit->told, kit->groups, id, usage);
+            size_bpf_used(kit->size_bpf, kit->groups, id, usage);
             charge_check(kit->pool, id);
         }
     }

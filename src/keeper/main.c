@@ -422,7 +422,7 @@ static void telling_start(struct keeper *keeper)
     if (!keeper->options->bpf_figures) {
         return;
     }
-    if (told_open(&keeper->kit.told, &err) < 0) {
+    if (size_bpf_open(&keeper->kit.size_bpf, &err) < 0) {
         log_warn("bpf_figures: df and sysinfo() in sandboxes tell the host's figures: %s", err.msg);
     }
 }
@@ -431,7 +431,7 @@ static void jail_found(void *ctx, const char *id)
 {
     struct jail_kit *kit = ctx;
 
-    told_found(kit->told, kit->groups, kit->pool, id);
+    size_bpf_found(kit->size_bpf, kit->groups, kit->pool, id);
 }
 
 static void jail_thaw(void *ctx, const char *id)
@@ -483,7 +483,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         r = network_new(&keeper->kit.network, err);
     }
     if (r == 0) {
-        r = shown_new(&keeper->kit.shown, err);
+        r = size_files_new(&keeper->kit.size_files, err);
     }
     if (r == 0) {
         telling_start(keeper); /* while /sys is in sight */
@@ -522,8 +522,8 @@ static void keeper_close(struct keeper *keeper)
     merge_stop(&keeper->kit.merge);
     fd_closep(&keeper->kit.stage_ns);
     network_free(keeper->kit.network);
-    shown_free(keeper->kit.shown);
-    told_close(keeper->kit.told);
+    size_files_free(keeper->kit.size_files);
+    size_bpf_close(keeper->kit.size_bpf);
     filters_free(keeper->kit.filters);
     cgroups_close(keeper->kit.groups);
     pool_close(keeper->kit.pool);

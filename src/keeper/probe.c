@@ -31,7 +31,7 @@
 #include "keeper/jail/host.h"
 #include "keeper/jail/merge.h"
 #include "keeper/jail/network.h"
-#include "keeper/jail/told.h"
+#include "keeper/jail/size_bpf.h"
 #include "keeper/jail/userns.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
@@ -392,17 +392,17 @@ struct probe_result probe_merging(bool wanted)
     return out;
 }
 
-struct probe_result probe_told(bool wanted)
+struct probe_result probe_size_bpf(bool wanted)
 {
     struct probe_result out = {.name = "figures"};
-    struct told *told = NULL;
+    struct size_bpf *size_bpf = NULL;
     struct err err;
 
     if (!wanted) {
         out.verdict = verdict(&out, PROBE_OK,
                               "df and sysinfo() in a sandbox tell the host's figures, since "
                               "bpf_figures is off; its limits hold");
-    } else if (told_open(&told, &err) < 0) {
+    } else if (size_bpf_open(&size_bpf, &err) < 0) {
         out.verdict = verdict(&out, PROBE_DEGRADED,
                               "df and sysinfo() in a sandbox tell the host's figures, and its "
                               "limits hold: %s",
@@ -410,7 +410,7 @@ struct probe_result probe_told(bool wanted)
     } else {
         out.verdict = verdict(&out, PROBE_OK, "df and sysinfo() in a sandbox tell its own limits");
     }
-    told_close(told);
+    size_bpf_close(size_bpf);
     return out;
 }
 

@@ -29,7 +29,7 @@ enum { PROBE_RESULTS_MAX = 16 };
 size_t probe_machine(const char *data_dir, struct probe_result out[PROBE_RESULTS_MAX]);
 
 /* Whether df and sysinfo() in jails tell their own size, if that is wanted. Tries it. */
-struct probe_result probe_told(bool wanted);
+struct probe_result probe_size_bpf(bool wanted);
 
 /* Whether jails can hold equal pages of memory once, if that is wanted. */
 struct probe_result probe_merging(bool wanted);

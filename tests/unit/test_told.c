@@ -1,6 +1,7 @@
 /* The functions that they are attached to, as keeper/jail/btf.c finds them in the kernel's
- * description, and the programs of keeper/jail/told_program.c, run by a small interpreter of BPF in
- * place of the kernel. What the kernel's own verifier says of them is tests/system/test_told.c's.
+ * description, and the programs of keeper/jail/size_bpf_program.c, run by a small interpreter of
+ * BPF in place of the kernel. What the kernel's own verifier says of them is
+ * tests/system/test_told.c's.
  */
 #include <asm/ptrace.h>
 #include <errno.h>
@@ -13,7 +14,7 @@
 
 #include "check.h"
 #include "keeper/jail/btf.h"
-#include "keeper/jail/told_program.h"
+#include "keeper/jail/size_bpf_program.h"
 #include "lib/base/compiler.h"
 
 enum {
@@ -29,7 +30,7 @@ enum {
 
 static struct kernel {
     uint64_t groups[LEVELS + 1]; /* the caller's, from the root; 0: no deeper */
-    struct told_entry entry;     /* of JAIL */
+    struct size_bpf_entry entry; /* of JAIL */
     const void *user;            /* the caller's memory: all else fails */
     size_t user_bytes;
     bool read_only;
@@ -167,9 +168,9 @@ static uint64_t run(const struct bpf_insn *insns, size_t n, const uint64_t conte
 /* ---- callers ---- */
 
 /* What happens when `call` returned `result` to a process that wanted its answer at `user`. */
-static uint64_t returned(enum told_call call, long result, const void *user, size_t bytes)
+static uint64_t returned(enum size_bpf_call call, long result, const void *user, size_t bytes)
 {
-    struct bpf_insn insns[TOLD_INSNS_MAX];
+    struct bpf_insn insns[SIZE_BPF_INSNS_MAX];
     uint64_t regs[64] = {0};
     const uint64_t context[2] = {(uintptr_t)regs, (uint64_t)result};
 
@@ -177,13 +178,13 @@ static uint64_t returned(enum told_call call, long result, const void *user, siz
     kernel.user_bytes = bytes;
     kernel.writes = 0;
 #ifdef __aarch64__
-    regs[call == TOLD_SYSINFO ? 0 : 1] = (uintptr_t)user;
+    regs[call == SIZE_BPF_SYSINFO ? 0 : 1] = (uintptr_t)user;
 #else
     size_t at =
-        call == TOLD_SYSINFO ? offsetof(struct pt_regs, rdi) : offsetof(struct pt_regs, rsi);
+        call == SIZE_BPF_SYSINFO ? offsetof(struct pt_regs, rdi) : offsetof(struct pt_regs, rsi);
     regs[at / sizeof(regs[0])] = (uintptr_t)user;
 #endif
-    return run(insns, told_program(call, MAP_FD, insns), context);
+    return run(insns, size_bpf_program(call, MAP_FD, insns), context);
 }
 
 static void in_jail(uint64_t disk, uint64_t disk_used, uint64_t memory, uint64_t memory_used)
@@ -211,7 +212,7 @@ static struct statfs pool(void)
 
 static void a_jail_is_told_its_own_disk(void)
 {
-    static const enum told_call calls[] = {TOLD_STATFS, TOLD_FSTATFS};
+    static const enum size_bpf_call calls[] = {SIZE_BPF_STATFS, SIZE_BPF_FSTATFS};
 
     for (size_t i = 0; i < countof(calls); i++) {
         struct statfs fs = pool(), want = pool();
@@ -229,7 +230,7 @@ static void a_disk_that_is_beyond_its_limit_is_full(void)
     struct statfs fs = pool();
 
     in_jail(100 * BLOCK, 130 * BLOCK, 0, 0);
-    (void)returned(TOLD_STATFS, 0, &fs, sizeof(fs));
+    (void)returned(SIZE_BPF_STATFS, 0, &fs, sizeof(fs));
     CHECK_INT(fs.f_blocks, 100);
     CHECK_INT(fs.f_bfree, 0);
     CHECK_INT(fs.f_bavail, 0);
@@ -241,7 +242,7 @@ static void a_full_pool_has_no_more_room_than_it_has(void)
 
     in_jail(100 * BLOCK, 30 * BLOCK, 0, 0);
     fs.f_bavail = 5;
-    (void)returned(TOLD_STATFS, 0, &fs, sizeof(fs));
+    (void)returned(SIZE_BPF_STATFS, 0, &fs, sizeof(fs));
     CHECK_INT(fs.f_blocks, 100);
     CHECK_INT(fs.f_bfree, 70); /* so that `df` shows what the jail uses */
     CHECK_INT(fs.f_bavail, 5);
@@ -252,7 +253,7 @@ static void a_pool_smaller_than_the_limit_is_told_itself(void)
     struct statfs fs = pool();
 
     in_jail(2000000ULL * BLOCK, 30 * BLOCK, 0, 0);
-    (void)returned(TOLD_STATFS, 0, &fs, sizeof(fs));
+    (void)returned(SIZE_BPF_STATFS, 0, &fs, sizeof(fs));
     CHECK_INT(fs.f_blocks, 1000000);
     CHECK_INT(fs.f_bfree, 1000000 - 30);
     CHECK_INT(fs.f_bavail, 800000);
@@ -268,7 +269,7 @@ static void other_file_systems_stay(void)
         struct statfs fs = pool(), want;
         fs.f_type = types[i];
         want = fs;
-        (void)returned(TOLD_STATFS, 0, &fs, sizeof(fs));
+        (void)returned(SIZE_BPF_STATFS, 0, &fs, sizeof(fs));
         CHECK_INT(memcmp(&fs, &want, sizeof(fs)), 0);
         CHECK_INT(kernel.writes, 0);
     }
@@ -287,7 +288,7 @@ static void a_jail_is_told_its_own_memory(void)
         want.totalram = (512UL << 20) / units[i];
         want.freeram = (412UL << 20) / units[i];
         want.sharedram = want.bufferram = want.totalswap = want.freeswap = 0;
-        CHECK_INT(returned(TOLD_SYSINFO, 0, &info, sizeof(info)), 0);
+        CHECK_INT(returned(SIZE_BPF_SYSINFO, 0, &info, sizeof(info)), 0);
         CHECK_INT(memcmp(&info, &want, sizeof(info)), 0);
         CHECK_INT(kernel.writes, 1);
     }
@@ -298,7 +299,7 @@ static void memory_beyond_the_limit_leaves_none(void)
     struct sysinfo info = {.mem_unit = 1};
 
     in_jail(0, 0, 512 << 20, 513 << 20);
-    (void)returned(TOLD_SYSINFO, 0, &info, sizeof(info));
+    (void)returned(SIZE_BPF_SYSINFO, 0, &info, sizeof(info));
     CHECK_INT(info.totalram, 512 << 20);
     CHECK_INT(info.freeram, 0);
 }
@@ -309,10 +310,10 @@ static void check_stays(long result)
     struct statfs fs = pool(), fs_want = pool();
     struct sysinfo info = {.totalram = 7, .mem_unit = 1}, info_want = info;
 
-    CHECK_INT(returned(TOLD_STATFS, result, &fs, sizeof(fs)), 0);
+    CHECK_INT(returned(SIZE_BPF_STATFS, result, &fs, sizeof(fs)), 0);
     CHECK_INT(memcmp(&fs, &fs_want, sizeof(fs)), 0);
     CHECK_INT(kernel.writes, 0);
-    CHECK_INT(returned(TOLD_SYSINFO, result, &info, sizeof(info)), 0);
+    CHECK_INT(returned(SIZE_BPF_SYSINFO, result, &info, sizeof(info)), 0);
     CHECK_INT(memcmp(&info, &info_want, sizeof(info)), 0);
     CHECK_INT(kernel.writes, 0);
 }
@@ -338,13 +339,13 @@ static void a_jail_without_limits_is_told_the_host(void)
 
 static void a_jail_is_found_at_any_level(void)
 {
-    for (int level = 1; level <= TOLD_LEVELS_MAX; level++) {
+    for (int level = 1; level <= SIZE_BPF_LEVELS_MAX; level++) {
         struct statfs fs = pool();
         in_jail(100 * BLOCK, 0, 0, 0);
         for (int i = 0; i <= LEVELS; i++) {
             kernel.groups[i] = (uint64_t)(i == level ? JAIL : i + 1);
         }
-        (void)returned(TOLD_STATFS, 0, &fs, sizeof(fs));
+        (void)returned(SIZE_BPF_STATFS, 0, &fs, sizeof(fs));
         CHECK_INT(fs.f_blocks, 100);
     }
 }
@@ -354,10 +355,10 @@ static void memory_that_went_away_is_left_alone(void)
     struct statfs fs = pool(), want = pool();
 
     in_jail(100 * BLOCK, 0, 512 << 20, 0);
-    CHECK_INT(returned(TOLD_STATFS, 0, &fs, 8), 0); /* the rest is gone */
+    CHECK_INT(returned(SIZE_BPF_STATFS, 0, &fs, 8), 0); /* the rest is gone */
     CHECK_INT(kernel.writes, 0);
     kernel.read_only = true;
-    CHECK_INT(returned(TOLD_STATFS, 0, &fs, sizeof(fs)), 0);
+    CHECK_INT(returned(SIZE_BPF_STATFS, 0, &fs, sizeof(fs)), 0);
     CHECK_INT(memcmp(&fs, &want, sizeof(fs)), 0);
 }
 
@@ -369,24 +370,25 @@ static void nonsense_in_the_buffer_is_answered_with_nonsense(void)
 
     in_jail(100 * BLOCK, 0, 512 << 20, 0);
     fs.f_bsize = 0;
-    CHECK_INT(returned(TOLD_STATFS, 0, &fs, sizeof(fs)), 0);
+    CHECK_INT(returned(SIZE_BPF_STATFS, 0, &fs, sizeof(fs)), 0);
     CHECK_INT(fs.f_blocks, 0);
-    CHECK_INT(returned(TOLD_SYSINFO, 0, &info, sizeof(info)), 0);
+    CHECK_INT(returned(SIZE_BPF_SYSINFO, 0, &info, sizeof(info)), 0);
     CHECK_INT(info.totalram, 0);
 }
 
 /* As the verifier will: every jump leads forward, to an instruction of the program. */
 static void the_programs_cannot_loop(void)
 {
-    for (enum told_call call = 0; call < TOLD_CALLS; call++) {
-        struct bpf_insn insns[TOLD_INSNS_MAX];
-        size_t n = told_program(call, MAP_FD, insns);
-        CHECK(n <= TOLD_INSNS_MAX);
+    for (enum size_bpf_call call = 0; call < SIZE_BPF_CALLS; call++) {
+        struct bpf_insn insns[SIZE_BPF_INSNS_MAX];
+        size_t n = size_bpf_program(call, MAP_FD, insns);
+        CHECK(n <= SIZE_BPF_INSNS_MAX);
         for (size_t i = 0; i < n; i++) {
             const struct bpf_insn *in = &insns[i];
             if (BPF_CLASS(in->code) == BPF_JMP && BPF_OP(in->code) != BPF_CALL) {
                 CHECK_THAT(in->off >= 0 && i + 1 + (size_t)in->off < n + (in->off == 0),
-                           "instruction %zu of %s jumps to %d", i, told_functions[call], in->off);
+                           "instruction %zu of %s jumps to %d", i, size_bpf_functions[call],
+                           in->off);
             }
         }
         CHECK_INT(insns[n - 1].code, BPF_JMP | BPF_EXIT);

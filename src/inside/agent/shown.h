@@ -1,4 +1,4 @@
-/* shown.h - what a jail is shown of what it uses: the agent's part of keeper/jail/shown.h.
+/* shown.h - what a jail is shown of what it uses: the agent's part of keeper/jail/size_files.h.
  *
  * The daemon says what the jail uses. The files are the jail's own, and a process inside may keep
  * whoever writes them waiting: so the agent does, and neither the daemon nor the keeper.

@@ -124,7 +124,8 @@ static int on_step(void *ctx, const char *step, pid_t pid)
     if (strcmp(step, "post-restore") == 0) {
         restore->first = pid;
         boot_id_write(restore, pid);
-        shown_restored(restore->kit->shown, restore->kit->groups, restore->id, restore->plan, pid);
+        size_files_restored(restore->kit->size_files, restore->kit->groups, restore->id,
+                            restore->plan, pid);
         int r = volume_mounts_settle(&restore->had, restore->plan, pid, &restore->step_err);
         return r < 0 ? r
                      : pool_disk_bound(restore->kit->pool, restore->id, restore->plan->disk_mb,
@@ -145,7 +146,7 @@ static int groups_enter(void *ctx)
 
     if (cgroups_doors_open(restore->kit->groups, restore->id, &doors, &err) < 0 ||
         cgroups_doors_pass(&doors, &err) < 0 ||
-        shown_bind(restore->kit->shown, restore->plan, &err) < 0) {
+        size_files_bind(restore->kit->size_files, restore->plan, &err) < 0) {
         log_warn("%s", err.msg);
         return -1;
     }
@@ -329,8 +330,8 @@ static int restore_steps(struct restore *restore, int group_fd, unsigned *made, 
         r = parts_make(restore, made, err);
     }
     if (r == 0) {
-        told_add(restore->kit->told, restore->kit->groups, restore->kit->pool, restore->id,
-                 restore->plan);
+        size_bpf_add(restore->kit->size_bpf, restore->kit->groups, restore->kit->pool, restore->id,
+                     restore->plan);
     }
     if (r == 0) {
         r = criu_restore(restore, err);

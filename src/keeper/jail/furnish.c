@@ -292,15 +292,16 @@ static int private_fill(const struct furnish *f, int private, struct err *err)
 
 /* Its own size, over the host's: read-only there, and at their own place for the keeper. */
 static int shown_mount(const struct furnish *f, int private, const struct keeper_plan *plan,
-                       const struct shown *shown, struct err *err)
+                       const struct size_files *size_files, struct err *err)
 {
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i < SHOWN_FILES; i++) {
-        r = shown_make(shown, plan, private, i, err);
+    for (size_t i = 0; r == 0 && i < SIZE_FILES_N; i++) {
+        r = size_files_make(size_files, plan, private, i, err);
         if (r == 0) {
-            scoped_fd fd = mounts_clone(private, shown_files[i].name, MOUNT_ATTR_RDONLY, err);
-            r = proc_cover(shown_files[i].in_sys ? f->sys : f->proc, shown_files[i].over, fd, err);
+            scoped_fd fd = mounts_clone(private, size_files_files[i].name, MOUNT_ATTR_RDONLY, err);
+            r = proc_cover(size_files_files[i].in_sys ? f->sys : f->proc, size_files_files[i].over,
+                           fd, err);
         }
     }
     return r;
@@ -327,7 +328,7 @@ static int run_mount(int root_fd, const char *size, struct err *err)
 }
 
 int furnish_mount(struct furnish *f, int root_fd, const struct keeper_plan *plan,
-                  const struct shown *shown, struct err *err)
+                  const struct size_files *size_files, struct err *err)
 {
     char size[24]; /* memory-backed files count as the jail's memory: half of it may be that */
 
@@ -343,5 +344,5 @@ int furnish_mount(struct furnish *f, int root_fd, const struct keeper_plan *plan
     if (r == 0) {
         r = private_fill(f, private, err);
     }
-    return r < 0 ? r : shown_mount(f, private, plan, shown, err);
+    return r < 0 ? r : shown_mount(f, private, plan, size_files, err);
 }

@@ -10,7 +10,7 @@
 #ifndef JAIL_FURNISH_H
 #define JAIL_FURNISH_H
 
-#include "keeper/jail/shown.h"
+#include "keeper/jail/size_files.h"
 #include "keeper/jail/stage.h"
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
@@ -39,6 +39,6 @@ struct furnish {
 
 must_check int furnish_take(struct furnish *f, struct err *err);
 must_check int furnish_mount(struct furnish *f, int root_fd, const struct keeper_plan *plan,
-                             const struct shown *shown, struct err *err);
+                             const struct size_files *size_files, struct err *err);
 
 #endif

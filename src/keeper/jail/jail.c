@@ -64,7 +64,7 @@ static int first_process_start(struct jail_kit *kit, const char *id, const struc
         fd_closep(&ours);
         (void)close(kit->lock_fd); /* both locks are the keeper's alone */
         (void)close(pool_fd(kit->pool));
-        jail_inside(&(struct jail_inside){plan, kit->filters, kit->network, kit->shown, &doors,
+        jail_inside(&(struct jail_inside){plan, kit->filters, kit->network, kit->size_files, &doors,
                                           kit->merges, theirs});
     }
     out->name.pid = pid;
@@ -321,7 +321,7 @@ int jail_begin(struct jail_kit *kit, const char *id, const struct keeper_plan *p
     if (r < 0) {
         return r;
     }
-    told_add(kit->told, kit->groups, kit->pool, id, plan);
+    size_bpf_add(kit->size_bpf, kit->groups, kit->pool, id, plan);
     /* A disk that is new has no marks of volumes to give up. */
     if (plan->volumes_n || plan->from[0] || plan->keeps_disk) {
         r = volumes_hold(kit->pool, id, plan, err);
@@ -417,7 +417,7 @@ int jail_remove(struct jail_kit *kit, const char *id, unsigned parts, struct err
     int r = parts & JAIL_DISK ? pool_disk_remove(kit->pool, id, err) : 0;
     if (r == 0 && parts & JAIL_GROUPS) {
         first_release_unmark(kit->pool, id);
-        told_remove(kit->told, kit->groups, id);
+        size_bpf_remove(kit->size_bpf, kit->groups, id);
         r = cgroups_remove(kit->groups, id, err);
     }
     return r;

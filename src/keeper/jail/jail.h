@@ -17,8 +17,8 @@
 #include "keeper/jail/filter.h"
 #include "keeper/jail/merge.h"
 #include "keeper/jail/network.h"
-#include "keeper/jail/shown.h"
-#include "keeper/jail/told.h"
+#include "keeper/jail/size_bpf.h"
+#include "keeper/jail/size_files.h"
 #include "lib/base/compiler.h"
 #include "lib/base/encode.h"
 #include "lib/base/err.h"
@@ -36,10 +36,10 @@ struct jail_kit {
     struct cgroups *groups;
     struct filters *filters;
     struct network *network;
-    struct shown *shown;
-    struct told *told; /* NULL where the kernel does not allow it, or nobody wants it */
-    int stage_ns;      /* the keeper's own mount namespace, to come back to */
-    int lock_fd;       /* says that a keeper runs: never to be held by any other process */
+    struct size_files *size_files;
+    struct size_bpf *size_bpf; /* NULL where the kernel does not allow it, or nobody wants it */
+    int stage_ns;              /* the keeper's own mount namespace, to come back to */
+    int lock_fd;               /* says that a keeper runs: never to be held by any other process */
     const struct criu_program *criu; /* NULL where memory cannot be saved */
     struct err criu_why;             /* then: why */
     struct merge merge;
@@ -113,7 +113,7 @@ struct jail_inside {
     const struct keeper_plan *plan;
     const struct filters *filters;
     const struct network *network;
-    const struct shown *shown;
+    const struct size_files *size_files;
     const struct cgroup_doors *doors;
     bool merges;
     int socket; /* brings root and volumes; takes a struct err; closes when the agent runs */

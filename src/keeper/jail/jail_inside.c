@@ -269,7 +269,8 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     /* 1. Into the groups first, so that all we do is counted; then what needs no ids, while the
      * keeper prepares the rest. Then wait: when the root filesystem comes, ids are mapped. */
     if ((r = cgroups_doors_pass(in->doors, err)) < 0 ||
-        (r = shown_bind(in->shown, in->plan, err)) < 0 || (r = network_make(in, err)) < 0 ||
+        (r = size_files_bind(in->size_files, in->plan, err)) < 0 ||
+        (r = network_make(in, err)) < 0 ||
         (r = mounts_receive(*report, in->plan, given, err)) < 0 || (r = identity_reset(err)) < 0) {
         return r;
     }
@@ -281,7 +282,7 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
         return r;
     }
     /* 3. Furnish the root; the socket must be there before the agent is. */
-    if ((r = furnish_mount(&furnish, root, in->plan, in->shown, err)) < 0 ||
+    if ((r = furnish_mount(&furnish, root, in->plan, in->size_files, err)) < 0 ||
         (r = hostname_set(root, in->plan->hostname, err)) < 0 ||
         (r = resolver_name(root, err)) < 0 ||
         (r = volumes_attach(in->plan, given + 1, root, err)) < 0) {

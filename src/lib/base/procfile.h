@@ -1,5 +1,5 @@
 /* procfile.h - the texts of files in /proc and /sys, for a machine of a given size: a jail is shown
- * its own instead of the host's (keeper/jail/shown.h).
+ * its own instead of the host's (keeper/jail/size_files.h).
  *
  * Owns: nothing. Blocks: never. Threads: any. No memory is allocated.
  */

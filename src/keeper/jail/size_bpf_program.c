@@ -2,7 +2,7 @@
  *
  * The kernel lends bpf_probe_write_user() to programs under the GPL alone, so this file, which is
  * those programs, may be had under either licence. */
-#include "keeper/jail/told_program.h"
+#include "keeper/jail/size_bpf_program.h"
 
 #include <asm/ptrace.h>
 #include <assert.h>
@@ -21,16 +21,16 @@ enum { ARGUMENT_1 = 0, ARGUMENT_2 = 8 };
 enum { ARGUMENT_1 = offsetof(struct pt_regs, rdi), ARGUMENT_2 = offsetof(struct pt_regs, rsi) };
 #endif
 
-const char *const told_functions[TOLD_CALLS] = {
-    [TOLD_STATFS] = FUNCTION("statfs"),
-    [TOLD_FSTATFS] = FUNCTION("fstatfs"),
-    [TOLD_SYSINFO] = FUNCTION("sysinfo"),
+const char *const size_bpf_functions[SIZE_BPF_CALLS] = {
+    [SIZE_BPF_STATFS] = FUNCTION("statfs"),
+    [SIZE_BPF_FSTATFS] = FUNCTION("fstatfs"),
+    [SIZE_BPF_SYSINFO] = FUNCTION("sysinfo"),
 };
 
-static const int buffer_argument[TOLD_CALLS] = {
-    [TOLD_STATFS] = ARGUMENT_2,
-    [TOLD_FSTATFS] = ARGUMENT_2,
-    [TOLD_SYSINFO] = ARGUMENT_1,
+static const int buffer_argument[SIZE_BPF_CALLS] = {
+    [SIZE_BPF_STATFS] = ARGUMENT_2,
+    [SIZE_BPF_FSTATFS] = ARGUMENT_2,
+    [SIZE_BPF_SYSINFO] = ARGUMENT_1,
 };
 
 /* Helpers keep R6 to R9 and the frame, and take R1 to R5. */
@@ -64,7 +64,7 @@ struct writer {
 
 static void emit(struct writer *w, int code, int dst, int src, int off, int imm)
 {
-    assert(w->n < TOLD_INSNS_MAX);
+    assert(w->n < SIZE_BPF_INSNS_MAX);
     w->out[w->n++] = (struct bpf_insn){
         .code = (uint8_t)code,
         .dst_reg = (uint8_t)(dst & 0xf),
@@ -133,7 +133,7 @@ static void less(struct writer *w, int dst, int src)
 /* ---- parts of the programs ---- */
 
 /* BUFFER: where the caller wanted its answer. */
-static void begin(struct writer *w, enum told_call which)
+static void begin(struct writer *w, enum size_bpf_call which)
 {
     load(w, R2, R1, CONTEXT_RESULT);
     out_if(w, BPF_JNE, R2, 0);
@@ -145,9 +145,9 @@ static void begin(struct writer *w, enum told_call which)
  * jail is among those that it is in, whatever namespaces and groups were made inside. */
 static void find(struct writer *w, int map_fd)
 {
-    size_t found[TOLD_LEVELS_MAX];
+    size_t found[SIZE_BPF_LEVELS_MAX];
 
-    for (int level = 1; level <= TOLD_LEVELS_MAX; level++) {
+    for (int level = 1; level <= SIZE_BPF_LEVELS_MAX; level++) {
         set(w, R1, level);
         call(w, BPF_FUNC_get_current_ancestor_cgroup_id);
         out_if(w, BPF_JEQ, R0, 0); /* it lies no deeper */
@@ -161,7 +161,7 @@ static void find(struct writer *w, int map_fd)
         emit(w, BPF_JMP | BPF_JNE | BPF_K, R0, 0, 0, 0);
     }
     emit(w, BPF_JMP | BPF_JA, 0, 0, JUMP_OUT, 0);
-    for (int i = 0; i < TOLD_LEVELS_MAX; i++) {
+    for (int i = 0; i < SIZE_BPF_LEVELS_MAX; i++) {
         w->out[found[i]].off = (int16_t)(w->n - found[i] - 1);
     }
     move(w, ENTRY, R0);
@@ -200,13 +200,13 @@ static void answer_statfs(struct writer *w)
     read_user(w, FRAME_BLOCK, offsetof(struct statfs, f_bavail) + sizeof(uint64_t), 0);
     load(w, R1, FRAME, FRAME_BLOCK + (int)offsetof(struct statfs, f_type));
     out_if(w, BPF_JNE, R1, OVERLAYFS_SUPER_MAGIC);
-    load(w, BLOCKS, ENTRY, offsetof(struct told_entry, disk_bytes));
+    load(w, BLOCKS, ENTRY, offsetof(struct size_bpf_entry, disk_bytes));
     out_if(w, BPF_JEQ, BLOCKS, 0);
     load(w, BSIZE, FRAME, FRAME_BLOCK + (int)offsetof(struct statfs, f_bsize));
     divide(w, BLOCKS, BSIZE);
     load(w, OTHER, FRAME, FRAME_BLOCK + (int)offsetof(struct statfs, f_blocks));
     least(w, BLOCKS, OTHER);
-    load(w, OTHER, ENTRY, offsetof(struct told_entry, disk_used_bytes));
+    load(w, OTHER, ENTRY, offsetof(struct size_bpf_entry, disk_used_bytes));
     divide(w, OTHER, BSIZE);
     move(w, FREE, BLOCKS);
     less(w, FREE, OTHER);
@@ -224,11 +224,11 @@ static void answer_sysinfo(struct writer *w)
     enum { UNIT = R1, TOTAL = R2, FREE = R3, USED = R4 };
 
     read_user(w, FRAME_UNIT, sizeof(uint32_t), offsetof(struct sysinfo, mem_unit));
-    load(w, TOTAL, ENTRY, offsetof(struct told_entry, memory_bytes));
+    load(w, TOTAL, ENTRY, offsetof(struct size_bpf_entry, memory_bytes));
     out_if(w, BPF_JEQ, TOTAL, 0);
     emit(w, BPF_LDX | BPF_MEM | BPF_W, UNIT, FRAME, FRAME_UNIT, 0);
     divide(w, TOTAL, UNIT);
-    load(w, USED, ENTRY, offsetof(struct told_entry, memory_used_bytes));
+    load(w, USED, ENTRY, offsetof(struct size_bpf_entry, memory_used_bytes));
     divide(w, USED, UNIT);
     move(w, FREE, TOTAL);
     less(w, FREE, USED);
@@ -252,13 +252,14 @@ static void end(struct writer *w)
     emit(w, BPF_JMP | BPF_EXIT, 0, 0, 0, 0);
 }
 
-size_t told_program(enum told_call which, int map_fd, struct bpf_insn out[TOLD_INSNS_MAX])
+size_t size_bpf_program(enum size_bpf_call which, int map_fd,
+                        struct bpf_insn out[SIZE_BPF_INSNS_MAX])
 {
     struct writer w = {.out = out};
 
     begin(&w, which);
     find(&w, map_fd);
-    if (which == TOLD_SYSINFO) {
+    if (which == SIZE_BPF_SYSINFO) {
         answer_sysinfo(&w);
     } else {
         answer_statfs(&w);

@@ -1,4 +1,4 @@
-#include "keeper/jail/told.h"
+#include "keeper/jail/size_bpf.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,17 +11,17 @@
 
 #include "keeper/jail/btf.h"
 #include "keeper/jail/host.h"
-#include "keeper/jail/told_program.h"
+#include "keeper/jail/size_bpf_program.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 
 enum { TYPES_BYTES_MAX = 64 * 1024 * 1024 };
 
-struct told {
+struct size_bpf {
     uint64_t host_memory_bytes;
     int map_fd;
-    int links[TOLD_CALLS]; /* each holds its program */
+    int links[SIZE_BPF_CALLS]; /* each holds its program */
 };
 
 /* ---- the kernel ---- */
@@ -43,7 +43,7 @@ static int map_make(struct err *err)
     union bpf_attr attr = {
         .map_type = BPF_MAP_TYPE_HASH,
         .key_size = sizeof(uint64_t),
-        .value_size = sizeof(struct told_entry),
+        .value_size = sizeof(struct size_bpf_entry),
         .max_entries = KEEPER_UID_SLOTS,
         .map_flags = BPF_F_NO_PREALLOC,
         .map_name = "atoll_told",
@@ -53,7 +53,7 @@ static int map_make(struct err *err)
     return fd < 0 ? err_code(err, -fd, "the kernel makes no BPF map") : fd;
 }
 
-static int map_put(int map_fd, uint64_t group, const struct told_entry *entry, uint64_t flags)
+static int map_put(int map_fd, uint64_t group, const struct size_bpf_entry *entry, uint64_t flags)
 {
     union bpf_attr attr = {
         .map_fd = (uint32_t)map_fd,
@@ -65,7 +65,7 @@ static int map_put(int map_fd, uint64_t group, const struct told_entry *entry, u
     return kernel_bpf(BPF_MAP_UPDATE_ELEM, &attr);
 }
 
-static int map_get(int map_fd, uint64_t group, struct told_entry *out)
+static int map_get(int map_fd, uint64_t group, struct size_bpf_entry *out)
 {
     union bpf_attr attr = {
         .map_fd = (uint32_t)map_fd,
@@ -111,15 +111,15 @@ static int refused(int r, const char *what, struct err *err)
                    what, why ? why : "not supported");
 }
 
-static int program_load(enum told_call which, int64_t type, int map_fd)
+static int program_load(enum size_bpf_call which, int64_t type, int map_fd)
 {
-    struct bpf_insn insns[TOLD_INSNS_MAX];
+    struct bpf_insn insns[SIZE_BPF_INSNS_MAX];
     union bpf_attr attr = {
         .prog_type = BPF_PROG_TYPE_TRACING,
         .expected_attach_type = BPF_TRACE_FEXIT,
-        .insn_cnt = (uint32_t)told_program(which, map_fd, insns),
+        .insn_cnt = (uint32_t)size_bpf_program(which, map_fd, insns),
         .insns = address(insns),
-        .license = address("GPL"), /* see told_program.c */
+        .license = address("GPL"), /* see size_bpf_program.c */
         .prog_name = "atoll_told",
         .attach_btf_id = (uint32_t)type,
     };
@@ -128,10 +128,10 @@ static int program_load(enum told_call which, int64_t type, int map_fd)
 }
 
 /* Returns what it is attached by. */
-static int attach(const uint8_t *types, size_t types_n, enum told_call which, int map_fd,
+static int attach(const uint8_t *types, size_t types_n, enum size_bpf_call which, int map_fd,
                   struct err *err)
 {
-    const char *function = told_functions[which];
+    const char *function = size_bpf_functions[which];
     const int64_t type = btf_function(types, types_n, function);
 
     if (type < 0) {
@@ -146,123 +146,124 @@ static int attach(const uint8_t *types, size_t types_n, enum told_call which, in
     return link < 0 ? refused(link, "attach", err) : link;
 }
 
-static int programs_start(struct told *told, struct err *err)
+static int programs_start(struct size_bpf *size_bpf, struct err *err)
 {
     uint8_t *types = NULL;
     size_t n = 0;
     int r = types_read(&types, &n, err);
 
-    for (enum told_call i = 0; r >= 0 && i < TOLD_CALLS; i++) {
-        r = told->links[i] = attach(types, n, i, told->map_fd, err);
+    for (enum size_bpf_call i = 0; r >= 0 && i < SIZE_BPF_CALLS; i++) {
+        r = size_bpf->links[i] = attach(types, n, i, size_bpf->map_fd, err);
     }
     free(types);
     return r < 0 ? r : 0;
 }
 
-static void told_closep(struct told **told)
+static void size_bpf_closep(struct size_bpf **size_bpf)
 {
-    told_close(*told);
+    size_bpf_close(*size_bpf);
 }
 
-int told_open(struct told **out, struct err *err)
+int size_bpf_open(struct size_bpf **out, struct err *err)
 {
-    scoped(told_closep) struct told *told = xnew(struct told);
+    scoped(size_bpf_closep) struct size_bpf *size_bpf = xnew(struct size_bpf);
 
-    *told = (struct told){.map_fd = -1, .links = {-1, -1, -1}};
-    int r = host_memory(&told->host_memory_bytes, err);
+    *size_bpf = (struct size_bpf){.map_fd = -1, .links = {-1, -1, -1}};
+    int r = host_memory(&size_bpf->host_memory_bytes, err);
     if (r < 0) {
         return r;
     }
-    told->map_fd = map_make(err);
-    r = told->map_fd < 0 ? told->map_fd : programs_start(told, err);
+    size_bpf->map_fd = map_make(err);
+    r = size_bpf->map_fd < 0 ? size_bpf->map_fd : programs_start(size_bpf, err);
     if (r == 0) {
-        *out = move_ptr(&told);
+        *out = move_ptr(&size_bpf);
     }
     return r;
 }
 
-void told_close(struct told *told)
+void size_bpf_close(struct size_bpf *size_bpf)
 {
-    if (!told) {
+    if (!size_bpf) {
         return;
     }
-    for (size_t i = 0; i < TOLD_CALLS; i++) {
-        fd_closep(&told->links[i]);
+    for (size_t i = 0; i < SIZE_BPF_CALLS; i++) {
+        fd_closep(&size_bpf->links[i]);
     }
-    fd_closep(&told->map_fd);
-    free(told);
+    fd_closep(&size_bpf->map_fd);
+    free(size_bpf);
 }
 
 /* ---- jails ---- */
 
-static void put(struct told *told, const char *id, uint64_t group, const struct told_entry *entry,
-                uint64_t flags)
+static void put(struct size_bpf *size_bpf, const char *id, uint64_t group,
+                const struct size_bpf_entry *entry, uint64_t flags)
 {
-    struct told_entry fitting = *entry;
+    struct size_bpf_entry fitting = *entry;
 
-    if (fitting.memory_bytes > told->host_memory_bytes) {
-        fitting.memory_bytes = told->host_memory_bytes;
+    if (fitting.memory_bytes > size_bpf->host_memory_bytes) {
+        fitting.memory_bytes = size_bpf->host_memory_bytes;
     }
-    int r = map_put(told->map_fd, group, &fitting, flags);
+    int r = map_put(size_bpf->map_fd, group, &fitting, flags);
     if (r < 0) {
         log_warn("jail %s is told the host's size by statfs() and sysinfo(): %s", id,
                  strerrordesc_np(-r));
     }
 }
 
-void told_add(struct told *told, struct cgroups *groups, struct pool *pool, const char *id,
-              const struct keeper_plan *plan)
+void size_bpf_add(struct size_bpf *size_bpf, struct cgroups *groups, struct pool *pool,
+                  const char *id, const struct keeper_plan *plan)
 {
-    struct told_entry entry = {
+    struct size_bpf_entry entry = {
         .disk_bytes = pool_limits_disk(pool) ? (uint64_t)plan->disk_mb << 20 : 0,
         .memory_bytes = (uint64_t)plan->memory_mb << 20,
     };
 
-    if (!told) {
+    if (!size_bpf) {
         return;
     }
     if (plan->from[0] || plan->keeps_disk) { /* any other disk is empty */
         entry.disk_used_bytes = pool_disk_bytes(pool, id);
     }
-    put(told, id, cgroups_number(groups, id), &entry, BPF_ANY);
+    put(size_bpf, id, cgroups_number(groups, id), &entry, BPF_ANY);
 }
 
-void told_found(struct told *told, struct cgroups *groups, struct pool *pool, const char *id)
+void size_bpf_found(struct size_bpf *size_bpf, struct cgroups *groups, struct pool *pool,
+                    const char *id)
 {
     struct keeper_usage usage = {0};
 
-    if (!told || cgroups_sample(groups, id, &usage) < 0) {
+    if (!size_bpf || cgroups_sample(groups, id, &usage) < 0) {
         return;
     }
-    const struct told_entry entry = {
+    const struct size_bpf_entry entry = {
         .disk_bytes = pool_disk_limit(pool, id),
         .disk_used_bytes = pool_disk_bytes(pool, id),
         .memory_bytes = cgroups_memory_limit(groups, id),
         .memory_used_bytes = usage.memory_bytes,
     };
-    put(told, id, cgroups_number(groups, id), &entry, BPF_ANY);
+    put(size_bpf, id, cgroups_number(groups, id), &entry, BPF_ANY);
 }
 
-void told_used(struct told *told, struct cgroups *groups, const char *id,
-               const struct keeper_usage *usage)
+void size_bpf_used(struct size_bpf *size_bpf, struct cgroups *groups, const char *id,
+                   const struct keeper_usage *usage)
 {
-    const uint64_t group = told ? cgroups_number(groups, id) : 0;
-    struct told_entry entry;
+    const uint64_t group = size_bpf ? cgroups_number(groups, id) : 0;
+    struct size_bpf_entry entry;
 
-    if (!group || map_get(told->map_fd, group, &entry) < 0) {
+    if (!group || map_get(size_bpf->map_fd, group, &entry) < 0) {
         return;
     }
     entry.disk_used_bytes = usage->disk_bytes;
     entry.memory_used_bytes = usage->memory_bytes;
-    put(told, id, group, &entry, BPF_EXIST);
+    put(size_bpf, id, group, &entry, BPF_EXIST);
 }
 
-void told_remove(struct told *told, struct cgroups *groups, const char *id)
+void size_bpf_remove(struct size_bpf *size_bpf, struct cgroups *groups, const char *id)
 {
-    const uint64_t group = told ? cgroups_number(groups, id) : 0;
+    const uint64_t group = size_bpf ? cgroups_number(groups, id) : 0;
 
     union bpf_attr attr = {
-        .map_fd = told ? (uint32_t)told->map_fd : 0,
+        .map_fd = size_bpf ? (uint32_t)size_bpf->map_fd : 0,
         .key = address(&group),
     };
 
