@@ -26,7 +26,7 @@
 #include "keeper/handle.h"
 #include "keeper/jail/first_release.h"
 #include "keeper/jail/host.h"
-#include "keeper/jail/stage.h"
+#include "keeper/jail/keeper_root.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
 #include "lib/base/fdpass.h"
@@ -502,7 +502,8 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         leftovers_mend(&keeper->kit);
         (void)umask(022);
         merging_start(keeper);
-        r = stage_enter(pool_fd(keeper->kit.pool), options->agent_path, &keeper->kit.stage_ns, err);
+        r = keeper_root_enter(pool_fd(keeper->kit.pool), options->agent_path,
+                              &keeper->kit.keeper_root_ns, err);
     }
     if (r == 0) {
         keeper->handler = handler_new(&keeper->kit, answer_send, clients_leave, keeper);
@@ -520,7 +521,7 @@ static void keeper_close(struct keeper *keeper)
     }
     handler_free(keeper->handler);
     merge_stop(&keeper->kit.merge);
-    fd_closep(&keeper->kit.stage_ns);
+    fd_closep(&keeper->kit.keeper_root_ns);
     network_free(keeper->kit.network);
     size_files_free(keeper->kit.size_files);
     size_bpf_close(keeper->kit.size_bpf);
@@ -537,7 +538,7 @@ int keeper_main(const struct keeper_options *options)
 {
     struct keeper keeper = {
         .options = options,
-        .kit = {.stage_ns = -1,
+        .kit = {.keeper_root_ns = -1,
                 .lock_fd = options->lock_fd,
                 .work_timeout_ms =
                     options->work_timeout_ms ? options->work_timeout_ms : HANDLE_WORK_TIMEOUT_MS,

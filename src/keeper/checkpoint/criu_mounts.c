@@ -15,7 +15,7 @@
 #include "keeper/checkpoint/criu.h"
 #include "keeper/disk/mounts.h"
 #include "keeper/jail/furnish.h"
-#include "keeper/jail/stage.h"
+#include "keeper/jail/keeper_root.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
 #include "wire/channel.h"
@@ -27,7 +27,7 @@
 #define CACHE "criu.kdat" /* what CRIU calls it, in /run */
 
 enum {
-    PART_EMPTY = STAGE_NODES,
+    PART_EMPTY = KEEPER_ROOT_NODES,
     PART_SYS,
     PARTS_N,
     OWN_STOW = PARTS_N, /* the program, which is no part of a jail */
@@ -40,7 +40,9 @@ enum {
 
 static const char *part_name(size_t part)
 {
-    return part < STAGE_NODES ? stage_nodes[part].name : part == PART_EMPTY ? "empty" : "sys";
+    return part < KEEPER_ROOT_NODES ? keeper_root_nodes[part].name
+           : part == PART_EMPTY     ? "empty"
+                                    : "sys";
 }
 
 /* ---- entering ---- */
@@ -49,7 +51,7 @@ static int own_take(int out[OWN_N], struct err *err)
 {
     for (size_t i = 0; i < PARTS_N; i++) {
         char path[32];
-        (void)snprintf(path, sizeof(path), i < STAGE_NODES ? "/dev/%s" : "/%s", part_name(i));
+        (void)snprintf(path, sizeof(path), i < KEEPER_ROOT_NODES ? "/dev/%s" : "/%s", part_name(i));
         out[i] = mounts_clone(AT_FDCWD, path, 0, err);
         if (out[i] < 0) {
             return out[i];
@@ -81,7 +83,7 @@ static int own_put(const int parts[OWN_N], struct err *err)
     for (size_t i = 0; r == 0 && i < PARTS_N; i++) {
         char path[64];
         (void)snprintf(path, sizeof(path), PARTS_DIR "%s", part_name(i));
-        r = put(path, i >= STAGE_NODES, parts[i], err);
+        r = put(path, i >= KEEPER_ROOT_NODES, parts[i], err);
     }
     return r;
 }
@@ -146,15 +148,15 @@ static void file_copy(int from_fd, const char *from, int to_fd, const char *to)
 
 void criu_mounts_remember(const struct criu_mounts *mounts)
 {
-    if (faccessat(mounts->stage_fd, CACHE, F_OK, 0) < 0) {
-        file_copy(AT_FDCWD, "/run/" CACHE, mounts->stage_fd, CACHE);
+    if (faccessat(mounts->keeper_root_fd, CACHE, F_OK, 0) < 0) {
+        file_copy(AT_FDCWD, "/run/" CACHE, mounts->keeper_root_fd, CACHE);
     }
 }
 
 static int namespace_make(const struct pool *pool, struct criu_mounts *out, struct err *err)
 {
-    out->stage_fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    out->stage_ns = open(OWN_NS, O_RDONLY | O_CLOEXEC);
+    out->keeper_root_fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    out->keeper_root_ns = open(OWN_NS, O_RDONLY | O_CLOEXEC);
     if (setns(pool_host_ns(pool), CLONE_NEWNS) < 0 || unshare(CLONE_NEWNS) < 0 ||
         mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount("none", "/run", "tmpfs", MS_NOSUID | MS_NODEV, MEMORY_OPTIONS) < 0 ||
@@ -162,7 +164,7 @@ static int namespace_make(const struct pool *pool, struct criu_mounts *out, stru
         return err_sys(err, "enter a mount namespace for CRIU");
     }
     out->own_ns = open(OWN_NS, O_RDONLY | O_CLOEXEC);
-    return out->stage_ns < 0 || out->own_ns < 0 ? err_sys(err, "open " OWN_NS) : 0;
+    return out->keeper_root_ns < 0 || out->own_ns < 0 ? err_sys(err, "open " OWN_NS) : 0;
 }
 
 int criu_mounts_enter(const struct pool *pool, struct criu_mounts *out, struct err *err)
@@ -176,7 +178,7 @@ int criu_mounts_enter(const struct pool *pool, struct criu_mounts *out, struct e
     if (r < 0) {
         return r;
     }
-    file_copy(out->stage_fd, CACHE, AT_FDCWD, "/run/" CACHE);
+    file_copy(out->keeper_root_fd, CACHE, AT_FDCWD, "/run/" CACHE);
     r = own_put(own, err);
     if (r == 0) {
         r = out->changed_fd = dir_make("/run/changed", err);
@@ -189,8 +191,9 @@ int criu_mounts_enter(const struct pool *pool, struct criu_mounts *out, struct e
 
 int criu_mounts_leave(const struct criu_mounts *mounts, struct err *err)
 {
-    return setns(mounts->stage_ns, CLONE_NEWNS) < 0 ? err_sys(err, "return to the keeper's root")
-                                                    : 0;
+    return setns(mounts->keeper_root_ns, CLONE_NEWNS) < 0
+               ? err_sys(err, "return to the keeper's root")
+               : 0;
 }
 
 int criu_mounts_images(struct err *err)
@@ -257,9 +260,9 @@ size_t criu_mounts_externals_dumped(const struct volume_mounts *at,
     char path[64], key[KEEPER_VOLUME_PATH_BYTES + sizeof(VOLUME_KEY)];
     size_t n = 0;
 
-    for (size_t i = 0; i < STAGE_NODES; i++) {
-        (void)snprintf(path, sizeof(path), "/dev/%s", stage_nodes[i].name);
-        external_add(out, &n, path, stage_nodes[i].name);
+    for (size_t i = 0; i < KEEPER_ROOT_NODES; i++) {
+        (void)snprintf(path, sizeof(path), "/dev/%s", keeper_root_nodes[i].name);
+        external_add(out, &n, path, keeper_root_nodes[i].name);
     }
     for (size_t i = 0; i < FURNISH_MASKED_FILES; i++) {
         (void)snprintf(path, sizeof(path), "/proc/%s", furnish_masked_files[i]);

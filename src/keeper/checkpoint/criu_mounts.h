@@ -15,7 +15,7 @@
  * them here again.
  *
  * Owns:    the namespace, which ends with those who are in it.
- * Needs:   stage.h entered, CAP_SYS_ADMIN, one thread.
+ * Needs:   keeper_root.h entered, CAP_SYS_ADMIN, one thread.
  */
 #ifndef CHECKPOINT_CRIU_MOUNTS_H
 #define CHECKPOINT_CRIU_MOUNTS_H
@@ -35,7 +35,7 @@
 /* The device nodes, the masks below /proc, /sys and the agent, and the volumes. */
 enum {
     CRIU_MOUNTS_EXTERNALS_MAX =
-        STAGE_NODES + FURNISH_MASKED_FILES + FURNISH_MASKED_DIRS + 2 + KEEPER_VOLUMES_MAX
+        KEEPER_ROOT_NODES + FURNISH_MASKED_FILES + FURNISH_MASKED_DIRS + 2 + KEEPER_VOLUMES_MAX
 };
 
 /* What a jail is restored from: detached mounts, which are moved into the namespace. -1 for none.
@@ -53,8 +53,8 @@ struct criu_mounts_parts {
     }
 
 struct criu_mounts {
-    int stage_fd; /* the keeper's root, which outlives this */
-    int stage_ns; /* the mount namespace of before, and this one */
+    int keeper_root_fd; /* the keeper's root, which outlives this */
+    int keeper_root_ns; /* the mount namespace of before, and this one */
     int own_ns;
     int changed_fd; /* /run/changed */
     int work_fd;    /* /run/work */
@@ -63,8 +63,8 @@ struct criu_mounts {
 /* A new one, with what every CRIU needs. */
 must_check int criu_mounts_enter(const struct pool *pool, struct criu_mounts *out, struct err *err);
 
-/* Out to the stage, and back with what a jail is restored from: whoever was started in it meanwhile
- * sees that too. */
+/* Out to the keeper's root, and back with what a jail is restored from: whoever was started in it
+ * meanwhile sees that too. */
 must_check int criu_mounts_leave(const struct criu_mounts *mounts, struct err *err);
 must_check int criu_mounts_add_parts(const struct criu_mounts *mounts,
                                      struct criu_mounts_parts *parts, struct err *err);

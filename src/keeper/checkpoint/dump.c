@@ -25,7 +25,7 @@
 #include "keeper/disk/tenant_file.h"
 #include "keeper/jail/first_release.h"
 #include "keeper/jail/furnish.h"
-#include "keeper/jail/stage.h"
+#include "keeper/jail/keeper_root.h"
 #include "lib/base/clock.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -95,7 +95,7 @@ static int first_check(const struct dump *dump, struct err *err)
  * again: the root of a later owner would be another tree. */
 static int agent_open(const struct dump *dump, struct err *err)
 {
-    const struct tenant_want want = {.bytes_max = STAGE_AGENT_BYTES_MAX, .mounted = true};
+    const struct tenant_want want = {.bytes_max = KEEPER_ROOT_AGENT_BYTES_MAX, .mounted = true};
     scoped_fd root = tenant_root_open(dump->first, err);
 
     if (root < 0) {
@@ -120,7 +120,7 @@ static int agent_keep(struct dump *dump, struct err *err)
     if (out < 0 || fstat(in, &st) < 0) {
         return err_sys(err, "keep the jail's agent");
     }
-    dump->agent_is_own = manifest_agent_same(dump->kit->pool, dump->mounts.stage_fd, in, out);
+    dump->agent_is_own = manifest_agent_same(dump->kit->pool, dump->mounts.keeper_root_fd, in, out);
     if (dump->agent_is_own) {
         return 0;
     }

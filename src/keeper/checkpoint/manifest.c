@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
-#include "keeper/jail/stage.h"
+#include "keeper/jail/keeper_root.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -174,9 +174,9 @@ int manifest_read(int memory_fd, const struct criu_program *criu, struct manifes
 
 static int size_check(const struct stat *st, struct err *err)
 {
-    if (!S_ISREG(st->st_mode) || st->st_size == 0 || st->st_size > STAGE_AGENT_BYTES_MAX) {
+    if (!S_ISREG(st->st_mode) || st->st_size == 0 || st->st_size > KEEPER_ROOT_AGENT_BYTES_MAX) {
         return err_set(err, ENOTSUP, "the agent is not a program of at most %d bytes",
-                       STAGE_AGENT_BYTES_MAX);
+                       KEEPER_ROOT_AGENT_BYTES_MAX);
     }
     return 0;
 }
@@ -237,16 +237,16 @@ static bool bytes_same(int a, int b, size_t size)
 }
 
 /* The very file that all jails of this keeper have, or, of an earlier keeper's, the same bytes. */
-bool manifest_agent_same(struct pool *pool, int stage_fd, int in, int out)
+bool manifest_agent_same(struct pool *pool, int keeper_root_fd, int in, int out)
 {
-    struct stat st, own_st, stage;
+    struct stat st, own_st, keeper_root;
     scoped_fd own = openat(pool_fd(pool), AGENT_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
     if (own < 0 || fstat(in, &st) < 0 || fstat(own, &own_st) < 0 || st.st_size == 0 ||
-        st.st_size != own_st.st_size || fstatat(stage_fd, "agent", &stage, 0) < 0) {
+        st.st_size != own_st.st_size || fstatat(keeper_root_fd, "agent", &keeper_root, 0) < 0) {
         return false;
     }
-    bool same = st.st_ino == stage.st_ino && st.st_dev == stage.st_dev;
+    bool same = st.st_ino == keeper_root.st_ino && st.st_dev == keeper_root.st_dev;
     return (same || bytes_same(in, own, (size_t)st.st_size)) && ioctl(out, FICLONE, own) == 0;
 }
 

@@ -39,11 +39,11 @@ must_check int manifest_read(int memory_fd, const struct criu_program *criu, str
 must_check int manifest_agent_keep(struct pool *pool, const char *agent_path,
                                    char hash[SHA256_HEX_LEN + 1], struct err *err);
 /* Whether the program `in` is that one; then `out` has its bytes, without a copy. */
-bool manifest_agent_same(struct pool *pool, int stage_fd, int in, int out);
+bool manifest_agent_same(struct pool *pool, int keeper_root_fd, int in, int out);
 
 enum { MANIFEST_PATH_BYTES = 160 };
-/* Where on the stage the agent lies that belongs to these images: never beside them, since a jail
- * that was restored outlives them. Its bytes are read only if its hash is not `own_hash`. */
+/* Where on the keeper's root the agent lies that belongs to these images: never beside them, since
+ * a jail that was restored outlives them. Its bytes are read only if its hash is not `own_hash`. */
 must_check int manifest_agent_place(struct pool *pool, const struct manifest *manifest,
                                     const char *own_hash, int memory_fd,
                                     char path[MANIFEST_PATH_BYTES], struct err *err);

@@ -175,8 +175,8 @@ static int parts_take(struct restore *restore, struct criu_mounts_parts *out, st
     const uint32_t base = userns_base(restore->plan->uid_slot);
     char path[MANIFEST_PATH_BYTES];
 
-    /* A copy of the stage, since roots are built one in each. It ends with this process rather than
-     * when it is left: taking mounts apart takes the kernel milliseconds. */
+    /* A copy of the keeper's root, since roots are built one in each. It ends with this process
+     * rather than when it is left: taking mounts apart takes the kernel milliseconds. */
     if (unshare(CLONE_NEWNS) < 0 || open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC) < 0) {
         return err_sys(err, "enter a mount namespace");
     }

@@ -32,7 +32,7 @@ must_check int volumes_hold(struct pool *pool, const char *id, const struct keep
                             struct err *err);
 
 /* The plan's volumes as detached mounts, shifted through the user namespace; -1 behind the last.
- * Needs stage.h entered. On failure all are -1. */
+ * Needs keeper_root.h entered. On failure all are -1. */
 must_check int volumes_open(const struct keeper_plan *plan, int userns_fd,
                             int fds[KEEPER_VOLUMES_MAX], struct err *err);
 void volumes_close(int fds[KEEPER_VOLUMES_MAX]);

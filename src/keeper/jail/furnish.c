@@ -58,9 +58,9 @@ static int take_masks(int proc, const char *const *names, int *out, size_t n, co
 
 static int take_nodes(struct furnish *f, struct err *err)
 {
-    for (size_t i = 0; i < STAGE_NODES; i++) {
+    for (size_t i = 0; i < KEEPER_ROOT_NODES; i++) {
         char path[32];
-        (void)snprintf(path, sizeof(path), "/dev/%s", stage_nodes[i].name);
+        (void)snprintf(path, sizeof(path), "/dev/%s", keeper_root_nodes[i].name);
         int r = take(&f->nodes[i], path, err);
         if (r < 0) {
             return r;
@@ -134,11 +134,11 @@ static int links_make(int dev, struct err *err)
 
 static int nodes_mount(const struct furnish *f, int dev, struct err *err)
 {
-    for (size_t i = 0; i < STAGE_NODES; i++) {
-        if (mknodat(dev, stage_nodes[i].name, S_IFREG | 0666, 0) < 0) {
-            return err_sys(err, "make /dev/%s", stage_nodes[i].name);
+    for (size_t i = 0; i < KEEPER_ROOT_NODES; i++) {
+        if (mknodat(dev, keeper_root_nodes[i].name, S_IFREG | 0666, 0) < 0) {
+            return err_sys(err, "make /dev/%s", keeper_root_nodes[i].name);
         }
-        int r = put(f->nodes[i], dev, stage_nodes[i].name, err);
+        int r = put(f->nodes[i], dev, keeper_root_nodes[i].name, err);
         if (r < 0) {
             return r;
         }

@@ -1,7 +1,7 @@
 /* furnish.h - what a jail finds mounted in its root: /dev, /proc, /sys and /run.
  *
  * Everything that comes from outside the jail (device nodes, the agent, /sys, and the right to
- * mount a procfs) is taken while the keeper's stage is still in sight, by furnish_take(). After the
+ * mount a procfs) is taken while the keeper's root is still in sight, by furnish_take(). After the
  * jail's root was entered, furnish_mount() puts it in place, by descriptor: of the template's own
  * tree only the four directories are ever resolved, and a link there is refused.
  *
@@ -10,8 +10,8 @@
 #ifndef JAIL_FURNISH_H
 #define JAIL_FURNISH_H
 
+#include "keeper/jail/keeper_root.h"
 #include "keeper/jail/size_files.h"
-#include "keeper/jail/stage.h"
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 #include "wire/keeper.h"
@@ -28,7 +28,7 @@ extern const char *const furnish_masked_files[FURNISH_MASKED_FILES]; /* covered 
 extern const char *const furnish_masked_dirs[FURNISH_MASKED_DIRS];   /* with an empty directory */
 
 struct furnish {
-    int nodes[STAGE_NODES];
+    int nodes[KEEPER_ROOT_NODES];
     int null_masks[FURNISH_MASKED_FILES];
     int empty_masks[FURNISH_MASKED_DIRS];
     int sys;

@@ -212,13 +212,14 @@ static int sockets_open(struct jail_kit *kit, const char *id, bool needed, struc
 
 static void stage_return(const struct jail_kit *kit)
 {
-    if (setns(kit->stage_ns, CLONE_NEWNS) < 0) {
+    if (setns(kit->keeper_root_ns, CLONE_NEWNS) < 0) {
         log_error("cannot leave a jail's mounts: %s", strerrordesc_np(errno));
         abort(); /* the next jail would be made from inside this one */
     }
 }
 
-/* In the copy of the stage that the first process has, and leaves when it enters this root. */
+/* In the copy of the keeper's root that the first process has, and leaves when it enters this root.
+ */
 static int root_make(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
                      int pidfd, int userns, struct err *err)
 {

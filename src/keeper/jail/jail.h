@@ -3,7 +3,7 @@
  *
  * Owns:    nothing between calls: a jail is its control groups, its disk and its processes, and all
  *          of them outlive the keeper.
- * Needs:   stage.h entered, SIGCHLD ignored (nobody waits for a jail's first process).
+ * Needs:   keeper_root.h entered, SIGCHLD ignored (nobody waits for a jail's first process).
  * Blocks:  never on a jail: jail_begin() takes a millisecond or two of system calls.
  * Threads: one.
  */
@@ -38,7 +38,7 @@ struct jail_kit {
     struct network *network;
     struct size_files *size_files;
     struct size_bpf *size_bpf; /* NULL where the kernel does not allow it, or nobody wants it */
-    int stage_ns;              /* the keeper's own mount namespace, to come back to */
+    int keeper_root_ns;        /* the keeper's own mount namespace, to come back to */
     int lock_fd;               /* says that a keeper runs: never to be held by any other process */
     const struct criu_program *criu; /* NULL where memory cannot be saved */
     struct err criu_why;             /* then: why */

@@ -70,7 +70,7 @@ static int disk_mount(const char *id, int userns_fd, struct err *err)
     return fd < 0 ? fd : mounts_attach(fd, AT_FDCWD, "/upper", err);
 }
 
-/* Relative to the stage's root, and short: 32 of them must fit into one option. */
+/* Relative to the keeper's root, and short: 32 of them must fit into one option. */
 static void lowerdir_text(unsigned n, char out[OPTION_BYTES])
 {
     size_t len = 0;

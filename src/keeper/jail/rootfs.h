@@ -9,8 +9,8 @@
  * saves a disk and mounts it again does both.
  *
  * Owns:    nothing.
- * Needs:   a mount namespace that is a copy of the stage's and will not be needed for another root.
- * Blocks:  for the disk.
+ * Needs:   a mount namespace that is a copy of the keeper's and will not be needed for another
+ * root. Blocks:  for the disk.
  */
 #ifndef JAIL_ROOTFS_H
 #define JAIL_ROOTFS_H

@@ -1,4 +1,4 @@
-#include "keeper/jail/stage.h"
+#include "keeper/jail/keeper_root.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "lib/base/small_file.h"
 #include "wire/keeper.h"
 
-const struct stage_node stage_nodes[STAGE_NODES] = {
+const struct keeper_root_node keeper_root_nodes[KEEPER_ROOT_NODES] = {
     {"null", 1, 3},   {"zero", 1, 5},    {"full", 1, 7},
     {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
 };
@@ -24,7 +24,7 @@ const struct stage_node stage_nodes[STAGE_NODES] = {
 static const unsigned attr_sealed =
     MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 
-static int stage_dir(int root, const char *name, struct err *err)
+static int keeper_root_dir(int root, const char *name, struct err *err)
 {
     if (mkdirat(root, name, 0755) < 0) {
         return err_sys(err, "make /%s of the keeper's root", name);
@@ -32,7 +32,8 @@ static int stage_dir(int root, const char *name, struct err *err)
     return 0;
 }
 
-/* Puts a detached mount at a new directory or file of the stage, and forgets the descriptor. */
+/* Puts a detached mount at a new directory or file of the keeper's root, and forgets the
+ * descriptor. */
 static int stage_put(int root, const char *name, enum mounts_kind kind, int mount_fd,
                      struct err *err)
 {
@@ -45,7 +46,7 @@ static int stage_put(int root, const char *name, enum mounts_kind kind, int moun
     return at < 0 ? at : mounts_attach(mount, at, "", err);
 }
 
-static int node_clone(const struct stage_node *node, struct err *err)
+static int node_clone(const struct keeper_root_node *node, struct err *err)
 {
     char path[32];
     struct stat st;
@@ -65,12 +66,12 @@ static int node_clone(const struct stage_node *node, struct err *err)
 
 static int nodes_put(int root, struct err *err)
 {
-    int r = stage_dir(root, "dev", err);
+    int r = keeper_root_dir(root, "dev", err);
 
-    for (size_t i = 0; r == 0 && i < STAGE_NODES; i++) {
+    for (size_t i = 0; r == 0 && i < KEEPER_ROOT_NODES; i++) {
         char name[32];
-        (void)snprintf(name, sizeof(name), "dev/%s", stage_nodes[i].name);
-        r = stage_put(root, name, MOUNTS_FILE, node_clone(&stage_nodes[i], err), err);
+        (void)snprintf(name, sizeof(name), "dev/%s", keeper_root_nodes[i].name);
+        r = stage_put(root, name, MOUNTS_FILE, node_clone(&keeper_root_nodes[i], err), err);
     }
     return r;
 }
@@ -85,9 +86,9 @@ static int agent_copy(int root, const char *path, struct err *err)
     if (in < 0 || fstat(in, &st) < 0) {
         return err_sys(err, "open the agent %s", path);
     }
-    if (!S_ISREG(st.st_mode) || st.st_size == 0 || st.st_size > STAGE_AGENT_BYTES_MAX) {
+    if (!S_ISREG(st.st_mode) || st.st_size == 0 || st.st_size > KEEPER_ROOT_AGENT_BYTES_MAX) {
         return err_set(err, EINVAL, "the agent %s is not a program of at most %d bytes", path,
-                       STAGE_AGENT_BYTES_MAX);
+                       KEEPER_ROOT_AGENT_BYTES_MAX);
     }
     scoped_fd out = openat(root, "agent", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0555);
     if (out < 0) {
@@ -130,7 +131,7 @@ static int sys_make(struct err *err)
     int r = fd < 0 ? fd : 0;
 
     for (size_t i = 0; r == 0 && i < countof(dirs); i++) {
-        r = stage_dir(fd, dirs[i], err);
+        r = keeper_root_dir(fd, dirs[i], err);
     }
     for (size_t i = 0; r == 0 && i < countof(files); i++) {
         char name[64], from[80];
@@ -153,23 +154,23 @@ static int empty_make(struct err *err)
 
 static int scratch_make(int root, struct err *err)
 {
-    int r = stage_dir(root, "upper", err);
+    int r = keeper_root_dir(root, "upper", err);
 
     if (r == 0) {
-        r = stage_dir(root, "root", err);
+        r = keeper_root_dir(root, "root", err);
     }
     for (unsigned i = 0; r == 0 && i < KEEPER_LAYERS_MAX; i++) {
         char name[8];
         (void)snprintf(name, sizeof(name), "l%u", i);
-        r = stage_dir(root, name, err);
+        r = keeper_root_dir(root, name, err);
     }
     return r;
 }
 
-/* Nothing can be mounted on a mount that is not attached yet, on older kernels: so the stage is
- * put over /proc of our own namespace, filled there, and made the root. What comes from the host's
- * /proc, /dev and paths must therefore have been taken before. */
-static int stage_fill(int root, int pool_fd, const char *agent_path, struct err *err)
+/* Nothing can be mounted on a mount that is not attached yet, on older kernels: so the keeper's
+ * root is put over /proc of our own namespace, filled there, and made the root. What comes from the
+ * host's /proc, /dev and paths must therefore have been taken before. */
+static int keeper_root_fill(int root, int pool_fd, const char *agent_path, struct err *err)
 {
     scoped_fd pool = pool_fd;
     int r = agent_copy(root, agent_path, err);
@@ -195,7 +196,7 @@ static int stage_fill(int root, int pool_fd, const char *agent_path, struct err 
     return r < 0 ? r : scratch_make(root, err);
 }
 
-int stage_enter(int pool_fd, const char *agent_path, int *ns, struct err *err)
+int keeper_root_enter(int pool_fd, const char *agent_path, int *ns, struct err *err)
 {
     const struct mount_option options[] = {{"size", "32m"}, {"mode", "0755"}, {0}};
 
@@ -211,7 +212,7 @@ int stage_enter(int pool_fd, const char *agent_path, int *ns, struct err *err)
     if (root < 0) {
         return root;
     }
-    int r = stage_fill(root, move_fd(&pool), agent_path, err);
+    int r = keeper_root_fill(root, move_fd(&pool), agent_path, err);
     if (r < 0) {
         return r;
     }

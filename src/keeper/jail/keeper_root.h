@@ -1,4 +1,4 @@
-/* stage.h - the keeper's own root directory: a tmpfs with the few things jails are made of.
+/* keeper_root.h - the keeper's own root directory: a tmpfs with the few things jails are made of.
  *
  *   /proc     a whole procfs: the kernel lets a user namespace mount its own only while it sees one
  *   /pool     the pool
@@ -13,24 +13,24 @@
  * Copying a mount namespace costs by the mount, and what is not there cannot leak into a jail: so
  * the keeper leaves the host's tree before the first jail is made.
  */
-#ifndef JAIL_STAGE_H
-#define JAIL_STAGE_H
+#ifndef JAIL_KEEPER_ROOT_H
+#define JAIL_KEEPER_ROOT_H
 
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 
-struct stage_node {
+struct keeper_root_node {
     const char *name;
     unsigned major, minor;
 };
 enum {
-    STAGE_NODES = 6,
-    STAGE_AGENT_BYTES_MAX = 16 * 1024 * 1024, /* also of one that an earlier keeper brought */
+    KEEPER_ROOT_NODES = 6,
+    KEEPER_ROOT_AGENT_BYTES_MAX = 16 * 1024 * 1024, /* also of one that an earlier keeper brought */
 };
-extern const struct stage_node stage_nodes[STAGE_NODES];
+extern const struct keeper_root_node keeper_root_nodes[KEEPER_ROOT_NODES];
 
 /* Enters a mount namespace of its own whose root is as above; *ns names it. Paths of the host
  * cannot be opened after it. Needs CAP_SYS_ADMIN and one thread. */
-must_check int stage_enter(int pool_fd, const char *agent_path, int *ns, struct err *err);
+must_check int keeper_root_enter(int pool_fd, const char *agent_path, int *ns, struct err *err);
 
 #endif
