@@ -14,7 +14,7 @@
 
 #include "keeper/checkpoint/criu.h"
 #include "keeper/disk/mounts.h"
-#include "keeper/jail/furnish.h"
+#include "keeper/jail/jail_mounts.h"
 #include "keeper/jail/keeper_root.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
@@ -264,16 +264,16 @@ size_t criu_mounts_externals_dumped(const struct volume_mounts *at,
         (void)snprintf(path, sizeof(path), "/dev/%s", keeper_root_nodes[i].name);
         external_add(out, &n, path, keeper_root_nodes[i].name);
     }
-    for (size_t i = 0; i < FURNISH_MASKED_FILES; i++) {
-        (void)snprintf(path, sizeof(path), "/proc/%s", furnish_masked_files[i]);
+    for (size_t i = 0; i < JAIL_MOUNTS_MASKED_FILES; i++) {
+        (void)snprintf(path, sizeof(path), "/proc/%s", jail_mounts_masked_files[i]);
         external_add(out, &n, path, "null");
     }
-    for (size_t i = 0; i < FURNISH_MASKED_DIRS; i++) {
-        (void)snprintf(path, sizeof(path), "/proc/%s", furnish_masked_dirs[i]);
+    for (size_t i = 0; i < JAIL_MOUNTS_MASKED_DIRS; i++) {
+        (void)snprintf(path, sizeof(path), "/proc/%s", jail_mounts_masked_dirs[i]);
         external_add(out, &n, path, "empty");
     }
     external_add(out, &n, "/sys", "sys");
-    external_add(out, &n, FURNISH_AGENT, "agent");
+    external_add(out, &n, JAIL_MOUNTS_AGENT, "agent");
     for (size_t i = 0; i < at->n; i++) {
         (void)snprintf(key, sizeof(key), VOLUME_KEY "%s", at->path[i]);
         external_add(out, &n, at->path[i], key);

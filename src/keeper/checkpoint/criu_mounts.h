@@ -24,7 +24,7 @@
 
 #include "keeper/checkpoint/volume_mounts.h"
 #include "keeper/disk/pool.h"
-#include "keeper/jail/furnish.h"
+#include "keeper/jail/jail_mounts.h"
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 #include "wire/keeper.h"
@@ -34,8 +34,8 @@
 
 /* The device nodes, the masks below /proc, /sys and the agent, and the volumes. */
 enum {
-    CRIU_MOUNTS_EXTERNALS_MAX =
-        KEEPER_ROOT_NODES + FURNISH_MASKED_FILES + FURNISH_MASKED_DIRS + 2 + KEEPER_VOLUMES_MAX
+    CRIU_MOUNTS_EXTERNALS_MAX = KEEPER_ROOT_NODES + JAIL_MOUNTS_MASKED_FILES +
+                                JAIL_MOUNTS_MASKED_DIRS + 2 + KEEPER_VOLUMES_MAX
 };
 
 /* What a jail is restored from: detached mounts, which are moved into the namespace. -1 for none.

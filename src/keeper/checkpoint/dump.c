@@ -24,7 +24,7 @@
 #include "keeper/disk/subvol.h"
 #include "keeper/disk/tenant_file.h"
 #include "keeper/jail/first_release.h"
-#include "keeper/jail/furnish.h"
+#include "keeper/jail/jail_mounts.h"
 #include "keeper/jail/keeper_root.h"
 #include "lib/base/clock.h"
 #include "lib/base/fd.h"
@@ -102,7 +102,7 @@ static int agent_open(const struct dump *dump, struct err *err)
         return root;
     }
     int r = first_check(dump, err);
-    return r < 0 ? r : tenant_file_open(root, &FURNISH_AGENT[1], &want, err);
+    return r < 0 ? r : tenant_file_open(root, &JAIL_MOUNTS_AGENT[1], &want, err);
 }
 
 /* The program that the jail's first process runs from: a later keeper may bring another. It is kept

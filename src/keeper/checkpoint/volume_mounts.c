@@ -16,7 +16,7 @@
 #include "keeper/disk/mounts.h"
 #include "keeper/disk/tenant_file.h"
 #include "keeper/disk/volume.h"
-#include "keeper/jail/furnish.h"
+#include "keeper/jail/jail_mounts.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
 #include "lib/base/pid_wait.h"
@@ -91,7 +91,7 @@ void volume_mounts_read(const char *mountinfo, struct volume_mounts *out)
             memcpy(out->gone, place, sizeof(place));
         }
         if (out->n < KEEPER_VOLUMES_MAX && str_eq(mount.type, STR("btrfs")) &&
-            strcmp(place, FURNISH_AGENT) != 0) {
+            strcmp(place, JAIL_MOUNTS_AGENT) != 0) {
             memcpy(out->path[out->n++], place, sizeof(place));
         }
     }

@@ -37,7 +37,7 @@ must_check int volumes_open(const struct keeper_plan *plan, int userns_fd,
                             int fds[KEEPER_VOLUMES_MAX], struct err *err);
 void volumes_close(int fds[KEEPER_VOLUMES_MAX]);
 
-/* In the jail, once its root is furnished: attaches each at its place. Directories that are missing
+/* In the jail, once its root is complete: attaches each at its place. Directories that are missing
  * are made. No part of a path may be a link or lie on another mount. */
 must_check int volumes_attach(const struct keeper_plan *plan, const int fds[KEEPER_VOLUMES_MAX],
                               int root_fd, struct err *err);

@@ -1,6 +1,6 @@
 /* What runs here was forked from the keeper and is about to become the jail's pid 1. It holds every
  * capability of its own user namespace and none of the host's. It reads nothing that a tenant wrote
- * except the template's tree, and that only by furnish.h's rules. */
+ * except the template's tree, and that only by jail_mounts.h's rules. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -23,8 +23,8 @@
 #include "keeper/disk/tenant_file.h"
 #include "keeper/disk/volume.h"
 #include "keeper/jail/caps.h"
-#include "keeper/jail/furnish.h"
 #include "keeper/jail/jail.h"
+#include "keeper/jail/jail_mounts.h"
 #include "keeper/jail/kernel_setting.h"
 #include "lib/base/fdpass.h"
 #include "lib/base/small_file.h"
@@ -254,7 +254,7 @@ static int agent_exec(struct err *err)
     char *argv[] = {name, NULL};
     char *envp[] = {path, NULL};
 
-    (void)execve(FURNISH_AGENT, argv, envp);
+    (void)execve(JAIL_MOUNTS_AGENT, argv, envp);
     return err_sys(err, "run the agent");
 }
 
@@ -263,7 +263,7 @@ static int agent_exec(struct err *err)
 static int inside_steps(const struct jail_inside *in, int *report, struct err *err)
 {
     int given[JAIL_MOUNTS_MAX];
-    struct furnish furnish;
+    struct jail_mounts mounts;
     int r;
 
     /* 1. Into the groups first, so that all we do is counted; then what needs no ids, while the
@@ -277,12 +277,12 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     const int root = given[0];
     /* 2. Take what comes from outside, then lose sight of it. The network's settings come while
      * /proc/sys is still writable. */
-    if ((r = furnish_take(&furnish, err)) < 0 || (r = network_settings(furnish.proc, err)) < 0 ||
-        (r = oom_score_reset(furnish.proc, err)) < 0 || (r = root_enter(root, err)) < 0) {
+    if ((r = jail_mounts_take(&mounts, err)) < 0 || (r = network_settings(mounts.proc, err)) < 0 ||
+        (r = oom_score_reset(mounts.proc, err)) < 0 || (r = root_enter(root, err)) < 0) {
         return r;
     }
     /* 3. Furnish the root; the socket must be there before the agent is. */
-    if ((r = furnish_mount(&furnish, root, in->plan, in->size_files, err)) < 0 ||
+    if ((r = jail_mounts_mount(&mounts, root, in->plan, in->size_files, err)) < 0 ||
         (r = hostname_set(root, in->plan->hostname, err)) < 0 ||
         (r = resolver_name(root, err)) < 0 ||
         (r = volumes_attach(in->plan, given + 1, root, err)) < 0) {
@@ -302,7 +302,7 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     /* 5. Give up, in this order: the filter needs a capability that the bounding set takes from
      * the agent only at exec(). */
     if ((r = limits_set(err)) < 0 ||
-        (r = descriptors_arrange(furnish.dev, listener, report, err)) < 0 ||
+        (r = descriptors_arrange(mounts.dev, listener, report, err)) < 0 ||
         (r = caps_bound(err)) < 0 || (r = filters_load(in->filters, err)) < 0) {
         return r;
     }

@@ -1,4 +1,4 @@
-#include "keeper/jail/furnish.h"
+#include "keeper/jail/jail_mounts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,12 +20,12 @@ enum {
 
 /* The host's keys, memory and timers, how it was booted, its disks, and when its devices are busy.
  */
-const char *const furnish_masked_files[FURNISH_MASKED_FILES] = {
+const char *const jail_mounts_masked_files[JAIL_MOUNTS_MASKED_FILES] = {
     "kcore",   "keys",      "key-users",  "timer_list", "latency_stats", "sysrq-trigger",
     "cmdline", "diskstats", "interrupts", "partitions", "swaps",
 };
 /* Its hardware, and the file systems that it has mounted. */
-const char *const furnish_masked_dirs[FURNISH_MASKED_DIRS] = {
+const char *const jail_mounts_masked_dirs[JAIL_MOUNTS_MASKED_DIRS] = {
     "acpi", "asound", "bus", "driver", "fs", "irq", "scsi",
 };
 static const char *const read_only_dirs[] = {"sys"};
@@ -56,7 +56,7 @@ static int take_masks(int proc, const char *const *names, int *out, size_t n, co
     return r;
 }
 
-static int take_nodes(struct furnish *f, struct err *err)
+static int take_nodes(struct jail_mounts *f, struct err *err)
 {
     for (size_t i = 0; i < KEEPER_ROOT_NODES; i++) {
         char path[32];
@@ -69,18 +69,18 @@ static int take_nodes(struct furnish *f, struct err *err)
     return 0;
 }
 
-int furnish_take(struct furnish *f, struct err *err)
+int jail_mounts_take(struct jail_mounts *f, struct err *err)
 {
     f->proc = mounts_new("proc", NULL, attr_data, err);
     int r = f->proc < 0 ? f->proc : take_nodes(f, err);
 
     if (r == 0) {
-        r = take_masks(f->proc, furnish_masked_files, f->null_masks, FURNISH_MASKED_FILES,
+        r = take_masks(f->proc, jail_mounts_masked_files, f->null_masks, JAIL_MOUNTS_MASKED_FILES,
                        "/dev/null", err);
     }
     if (r == 0) {
-        r = take_masks(f->proc, furnish_masked_dirs, f->empty_masks, FURNISH_MASKED_DIRS, "/empty",
-                       err);
+        r = take_masks(f->proc, jail_mounts_masked_dirs, f->empty_masks, JAIL_MOUNTS_MASKED_DIRS,
+                       "/empty", err);
     }
     if (r == 0) {
         r = take(&f->sys, "/sys", err);
@@ -132,7 +132,7 @@ static int links_make(int dev, struct err *err)
     return 0;
 }
 
-static int nodes_mount(const struct furnish *f, int dev, struct err *err)
+static int nodes_mount(const struct jail_mounts *f, int dev, struct err *err)
 {
     for (size_t i = 0; i < KEEPER_ROOT_NODES; i++) {
         if (mknodat(dev, keeper_root_nodes[i].name, S_IFREG | 0666, 0) < 0) {
@@ -169,7 +169,7 @@ static int common_dir(int dir, const char *name, struct err *err)
 }
 
 /* `private` is the directory of the jail's /run that has what is mounted elsewhere. */
-static int dev_mount(struct furnish *f, int root_fd, int private, struct err *err)
+static int dev_mount(struct jail_mounts *f, int root_fd, int private, struct err *err)
 {
     if (mkdirat(private, "dev", 0755) < 0) {
         return err_sys(err, "make the directory of /dev");
@@ -250,7 +250,7 @@ static int proc_mask(int proc, const char *const *names, const int *masks, size_
     return r;
 }
 
-static int proc_mount(const struct furnish *f, int root_fd, struct err *err)
+static int proc_mount(const struct jail_mounts *f, int root_fd, struct err *err)
 {
     int r = put_in_root(f->proc, root_fd, "proc", err);
 
@@ -258,11 +258,12 @@ static int proc_mount(const struct furnish *f, int root_fd, struct err *err)
         r = proc_read_only(f->proc, read_only_dirs[i], err);
     }
     if (r == 0) {
-        r = proc_mask(f->proc, furnish_masked_files, f->null_masks, FURNISH_MASKED_FILES, err);
+        r = proc_mask(f->proc, jail_mounts_masked_files, f->null_masks, JAIL_MOUNTS_MASKED_FILES,
+                      err);
     }
-    return r < 0
-               ? r
-               : proc_mask(f->proc, furnish_masked_dirs, f->empty_masks, FURNISH_MASKED_DIRS, err);
+    return r < 0 ? r
+                 : proc_mask(f->proc, jail_mounts_masked_dirs, f->empty_masks,
+                             JAIL_MOUNTS_MASKED_DIRS, err);
 }
 
 /* Who asks for the boot's id wants to know whether this is another machine: every jail is one. The
@@ -281,17 +282,17 @@ static int boot_id_mount(int proc, int run, struct err *err)
     return proc_cover(proc, "sys/kernel/random/boot_id", fd, err);
 }
 
-static int private_fill(const struct furnish *f, int private, struct err *err)
+static int private_fill(const struct jail_mounts *f, int private, struct err *err)
 {
     if (mknodat(private, "agent", S_IFREG | 0555, 0) < 0) {
-        return err_sys(err, "make " FURNISH_AGENT);
+        return err_sys(err, "make " JAIL_MOUNTS_AGENT);
     }
     int r = put(f->agent, private, "agent", err);
     return r < 0 ? r : boot_id_mount(f->proc, private, err);
 }
 
 /* Its own size, over the host's: read-only there, and at their own place for the keeper. */
-static int shown_mount(const struct furnish *f, int private, const struct keeper_plan *plan,
+static int shown_mount(const struct jail_mounts *f, int private, const struct keeper_plan *plan,
                        const struct size_files *size_files, struct err *err)
 {
     int r = 0;
@@ -327,8 +328,8 @@ static int run_mount(int root_fd, const char *size, struct err *err)
     return private < 0 ? err_sys(err, "make " CHANNEL_DIR) : private;
 }
 
-int furnish_mount(struct furnish *f, int root_fd, const struct keeper_plan *plan,
-                  const struct size_files *size_files, struct err *err)
+int jail_mounts_mount(struct jail_mounts *f, int root_fd, const struct keeper_plan *plan,
+                      const struct size_files *size_files, struct err *err)
 {
     char size[24]; /* memory-backed files count as the jail's memory: half of it may be that */
 
