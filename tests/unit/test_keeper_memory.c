@@ -12,7 +12,7 @@
 #include "keeper/checkpoint/manifest.h"
 #include "keeper/checkpoint/reason.h"
 #include "keeper/checkpoint/volume_mounts.h"
-#include "keeper/disk/mend.h"
+#include "keeper/disk/disk_repair.h"
 #include "lib/base/fd.h"
 #include "tmpdir.h"
 #include "wire/keeper.h"
@@ -157,7 +157,7 @@ static void periodic_timers_go_off_again(void)
 
     (void)snprintf(path, sizeof(path), "%s/files.img", dir.path);
     image_make(path);
-    CHECK_INT(images_mend(dir.fd, &err), 0);
+    CHECK_INT(images_correct(dir.fd, &err), 0);
     Image__Timer timer = timer_read(path, 0);
     CHECK(timer.vsec == 1 && timer.vnsec == 5 && timer.ticks == 3);
     timer = timer_read(path, 1);
@@ -166,7 +166,7 @@ static void periodic_timers_go_off_again(void)
     CHECK(timer.vsec == 0 && timer.vnsec == 0);
 
     CHECK_INT(truncate(path, 20), 0); /* cut in the middle of an entry */
-    CHECK_INT(images_mend(dir.fd, &err), -EINVAL);
+    CHECK_INT(images_correct(dir.fd, &err), -EINVAL);
     CHECK_STR(err.msg, "the image files.img cannot be read");
 }
 
@@ -191,7 +191,7 @@ static void memory_is_never_saved_as_merged(void)
     entry_write(file, &memory.base);
     (void)fclose(file);
 
-    CHECK_INT(images_mend(dir.fd, &err), 0);
+    CHECK_INT(images_correct(dir.fd, &err), 0);
     scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
     CHECK(read(fd, bytes, sizeof(bytes)) > 12);
     Image__Memory *mended = image__memory__unpack(NULL, length_at(bytes, 8), bytes + 12);

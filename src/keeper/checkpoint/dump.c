@@ -317,7 +317,7 @@ static int dump_all(struct dump *dump, struct keeper_saved *out, struct err *err
         pause_ms(STILL_PAUSE_MS);
     }
     if (r == 0) {
-        r = images_mend(dump->memory_fd, err);
+        r = images_correct(dump->memory_fd, err);
     }
     if (r == 0) {
         r = manifest_write(dump->memory_fd, dump->id, dump->kit->criu,

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "image.pb-c.h"
-#include "keeper/disk/mend.h"
+#include "keeper/disk/disk_repair.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
 #include "wire/keeper.h"
@@ -25,7 +25,8 @@ enum {
     LENGTH_BYTES = 4,
     TYPE_TIMER = 17,
     TYPE_INOTIFY = 8,
-    OVERLAY_HANDLE = 0xf8, /* overlayfs's type of handle: three bytes, then as mend.h has it */
+    OVERLAY_HANDLE =
+        0xf8, /* overlayfs's type of handle: three bytes, then as disk_repair.h has it */
     OVERLAY_HANDLE_PAD = 3,
     OVERLAY_FLAGS_AT = OVERLAY_HANDLE_PAD + 3,
     OVERLAY_FLAG_UPPER = 1 << 2,
@@ -318,7 +319,7 @@ static entry_change *mend_of(const char *name)
 }
 
 /* In place, by one rename. */
-static int image_mend(int dir_fd, const char *name, entry_change *mends, struct err *err)
+static int image_correct(int dir_fd, const char *name, entry_change *mends, struct err *err)
 {
     char hidden[NAME_MAX + 2];
 
@@ -330,7 +331,7 @@ static int image_mend(int dir_fd, const char *name, entry_change *mends, struct 
     return r;
 }
 
-int images_mend(int dir_fd, struct err *err)
+int images_correct(int dir_fd, struct err *err)
 {
     scoped(dir_closep) DIR *dir = dir_open(dir_fd);
     int r = 0;
@@ -340,7 +341,7 @@ int images_mend(int dir_fd, struct err *err)
     }
     for (struct dirent *entry; r >= 0 && (entry = readdir(dir));) {
         entry_change *mends = mend_of(entry->d_name);
-        r = mends ? image_mend(dir_fd, entry->d_name, mends, err) : 0;
+        r = mends ? image_correct(dir_fd, entry->d_name, mends, err) : 0;
     }
     return r < 0 ? r : 0;
 }

@@ -18,7 +18,7 @@
  * one that is over: such is set to go off after its interval again. Memory that may be merged with
  * equal pages of others was dumped as a wish of the program's: that is for the keeper to say anew
  * whenever it is restored (merge.h). */
-must_check int images_mend(int dir_fd, struct err *err);
+must_check int images_correct(int dir_fd, struct err *err);
 
 /* What a restored jail is to be. */
 struct images_change {

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "keeper/disk/charge.h"
+#include "keeper/disk/disk_repair.h"
 #include "keeper/disk/image.h"
-#include "keeper/disk/mend.h"
 #include "keeper/disk/subvol.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
@@ -475,7 +475,7 @@ int pool_disk_reuse(struct pool *pool, const char *id, struct err *err)
     if (r < 0) {
         return err_code(err, -r, "use the disk of jail %s", id);
     }
-    r = mend_disk(fd, pool->btrfs ? subvol_id(fd) : 0, err);
+    r = disk_repair(fd, pool->btrfs ? subvol_id(fd) : 0, err);
     return r < 0 ? err_wrap(err, "use the disk of jail %s", id) : 0;
 }
 

@@ -1,4 +1,4 @@
-#include "keeper/disk/mend.h"
+#include "keeper/disk/disk_repair.h"
 
 #include <dirent.h>
 #include <endian.h>
@@ -62,7 +62,7 @@ static void dir_closep(DIR **dir)
     }
 }
 
-static int index_mend(int disk_fd, uint64_t subvol, struct err *err)
+static int index_repair(int disk_fd, uint64_t subvol, struct err *err)
 {
     int fd = openat(disk_fd, POOL_WORK "/index", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     scoped(dir_closep) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -82,11 +82,11 @@ static int index_mend(int disk_fd, uint64_t subvol, struct err *err)
     return r;
 }
 
-int mend_disk(int disk_fd, uint64_t subvol, struct err *err)
+int disk_repair(int disk_fd, uint64_t subvol, struct err *err)
 {
     if ((unlinkat(disk_fd, VOLATILE_DIRTY, 0) < 0 && errno != ENOENT) ||
         (unlinkat(disk_fd, VOLATILE_MARK, AT_REMOVEDIR) < 0 && errno != ENOENT)) {
         return err_sys(err, "remove the disk's mark of use");
     }
-    return subvol ? index_mend(disk_fd, subvol, err) : 0;
+    return subvol ? index_repair(disk_fd, subvol, err) : 0;
 }

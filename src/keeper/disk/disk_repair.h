@@ -1,4 +1,4 @@
-/* mend.h - what must be put right before a disk that was in use is mounted again.
+/* disk_repair.h - what must be put right before a disk that was in use is mounted again.
  *
  * overlayfs marks a disk that it mounted as volatile and refuses it from then on; and in work/index
  * it keeps handles of the disk's own directories, which name the subvolume they lie in: in a
@@ -7,8 +7,8 @@
  *
  * Owns:    nothing. Needs CAP_SYS_ADMIN. Blocks for the disk.
  */
-#ifndef DISK_MEND_H
-#define DISK_MEND_H
+#ifndef DISK_DISK_REPAIR_H
+#define DISK_DISK_REPAIR_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@
 #include "lib/base/err.h"
 
 /* `subvol` is the subvolume the disk is now, 0 where it is none. Fine when all is in order. */
-must_check int mend_disk(int disk_fd, uint64_t subvol, struct err *err);
+must_check int disk_repair(int disk_fd, uint64_t subvol, struct err *err);
 
 /* ---- parts that need no kernel, for tests ---- */
 
