@@ -40,8 +40,8 @@ void handler_free(struct handler *handler)
         work_free(handler->works);
     }
     startings_free(&handler->startings);
-    listing_fini(&handler->listing);
-    listing_fini(&handler->saved);
+    name_list_fini(&handler->names);
+    name_list_fini(&handler->saved);
     free(handler);
 }
 
@@ -105,9 +105,9 @@ static void handle_hello(struct handler *handler, uint64_t client, const struct 
     struct keeper_answer answer = answer_to(req, 0, &err);
 
     answer_status(handler->kit, &answer.state);
-    int r = listing_jails(&handler->listing, handler->kit, &err);
-    for (size_t i = 0; r == 0 && i < handler->listing.n; i++) {
-        answer.state.jails += cgroups_populated(handler->kit->groups, handler->listing.ids[i]);
+    int r = name_list_jails(&handler->names, handler->kit, &err);
+    for (size_t i = 0; r == 0 && i < handler->names.n; i++) {
+        answer.state.jails += cgroups_populated(handler->kit->groups, handler->names.ids[i]);
     }
     handler_answer_plain(handler, client, &answer);
 }
@@ -201,16 +201,16 @@ static void handle_destroy(struct handler *handler, uint64_t client,
 static void handle_list_saved(struct handler *handler, uint64_t client,
                               const struct keeper_request *req)
 {
-    struct listing *listing = &handler->saved;
+    struct name_list *names = &handler->saved;
     struct err err = {0};
     int r = 0;
 
     if (!req->save.name[0]) {
-        listing->n = 0;
-        r = saved_each(handler->kit->pool, listing_add, listing, &err);
-        listing_sort(listing);
+        names->n = 0;
+        r = saved_each(handler->kit->pool, name_list_add, names, &err);
+        name_list_sort(names);
     }
-    const char *next = r == 0 ? listing_after(listing, req->save.name) : NULL;
+    const char *next = r == 0 ? name_list_after(names, req->save.name) : NULL;
     if (r == 0 && !next) {
         r = err_set(&err, ENOENT, "no more are saved");
     }
@@ -226,8 +226,8 @@ static void handle_list_saved(struct handler *handler, uint64_t client,
 static void handle_list(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     struct err err = {0};
-    int r = req->id[0] ? 0 : listing_jails(&handler->listing, handler->kit, &err);
-    const char *next = r == 0 ? listing_after(&handler->listing, req->id) : NULL;
+    int r = req->id[0] ? 0 : name_list_jails(&handler->names, handler->kit, &err);
+    const char *next = r == 0 ? name_list_after(&handler->names, req->id) : NULL;
 
     if (r == 0 && !next) {
         r = err_set(&err, ENOENT, "there are no more jails");

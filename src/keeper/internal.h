@@ -6,7 +6,7 @@
 #include "keeper/checkpoint/task.h"
 #include "keeper/handle.h"
 #include "keeper/jail/starting.h"
-#include "keeper/listing.h"
+#include "keeper/name_list.h"
 
 /* A jail whose parts are being removed; its processes may still be exiting. */
 struct ending {
@@ -45,8 +45,8 @@ struct handler {
     struct work *works;
     size_t works_n;
     struct startings startings;
-    struct listing listing;
-    struct listing saved;
+    struct name_list names;
+    struct name_list saved;
 };
 
 /* An answer without descriptors. */
