@@ -11,9 +11,9 @@
 /* `err` may be NULL with a status that is no failure. */
 struct keeper_answer answer_to(const struct keeper_request *req, int status, const struct err *err);
 
-void answer_status(struct jail_kit *kit, struct keeper_status *out);
+void answer_status(struct jail_shared *shared, struct keeper_status *out);
 
 /* FORGET, USAGE, USAGE_MANY and VOLUME_*, which has been checked. */
-struct keeper_answer answer_at_once(struct jail_kit *kit, const struct keeper_request *req);
+struct keeper_answer answer_at_once(struct jail_shared *shared, const struct keeper_request *req);
 
 #endif

@@ -35,7 +35,7 @@ static void ending_kill(struct handler *handler, const struct ending *ending)
 {
     struct err err;
 
-    if (ending->parts & JAIL_GROUPS && jail_kill(handler->kit, ending->id, &err) < 0) {
+    if (ending->parts & JAIL_GROUPS && jail_kill(handler->shared, ending->id, &err) < 0) {
         log_warn("kill jail %s: %s", ending->id, err.msg);
     }
 }
@@ -57,7 +57,7 @@ static bool ending_step(struct handler *handler, struct ending *ending)
     int r = has_processes(ending) || work_of(handler, ending->id) ||
                     starting_has(&handler->startings, ending->id)
                 ? -EBUSY
-                : jail_remove(handler->kit, ending->id, ending->parts, &err);
+                : jail_remove(handler->shared, ending->id, ending->parts, &err);
 
     if (r == -EBUSY && clock_mono_ms() < ending->deadline_ms) {
         ending_kill(handler, ending); /* repeated: a restore may have added processes since */
@@ -100,7 +100,7 @@ void ending_begin_with_retry(struct handler *handler, uint64_t client, const cha
     ending->retry_us = HANDLE_RETRY_US_MIN / 2;
     ending->answer = *answer;
     ending->deadline_ms = clock_mono_ms() + HANDLE_END_TIMEOUT_MS;
-    ending->events_fd = cgroups_events(handler->kit->groups, id);
+    ending->events_fd = cgroups_events(handler->shared->groups, id);
     DL_APPEND(handler->endings, ending);
     handler->endings_n++;
     if (ending_step(handler, ending)) {

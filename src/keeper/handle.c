@@ -18,13 +18,13 @@
 
 static starting_done create_over;
 
-struct handler *handler_new(struct jail_kit *kit, handler_answer *answer, handler_child *child,
-                            void *ctx)
+struct handler *handler_new(struct jail_shared *shared, handler_answer *answer,
+                            handler_child *child, void *ctx)
 {
     struct handler *handler = xnew(struct handler);
 
-    *handler = (struct handler){.kit = kit, .answer = answer, .child = child, .ctx = ctx};
-    handler->startings = (struct startings){.kit = kit, .done = create_over, .ctx = handler};
+    *handler = (struct handler){.shared = shared, .answer = answer, .child = child, .ctx = ctx};
+    handler->startings = (struct startings){.shared = shared, .done = create_over, .ctx = handler};
     return handler;
 }
 
@@ -104,10 +104,10 @@ static void handle_hello(struct handler *handler, uint64_t client, const struct 
     struct err err = {0};
     struct keeper_answer answer = answer_to(req, 0, &err);
 
-    answer_status(handler->kit, &answer.state);
-    int r = name_list_jails(&handler->names, handler->kit, &err);
+    answer_status(handler->shared, &answer.state);
+    int r = name_list_jails(&handler->names, handler->shared, &err);
     for (size_t i = 0; r == 0 && i < handler->names.n; i++) {
-        answer.state.jails += cgroups_populated(handler->kit->groups, handler->names.ids[i]);
+        answer.state.jails += cgroups_populated(handler->shared->groups, handler->names.ids[i]);
     }
     handler_answer_plain(handler, client, &answer);
 }
@@ -153,7 +153,7 @@ static void handle_attach(struct handler *handler, uint64_t client,
     struct err err = {0};
     scoped(jail_closep) struct jail jail = JAIL_NONE;
 
-    int r = jail_attach(handler->kit, req->id, &req->jail, req->plan.network == 1, &jail, &err);
+    int r = jail_attach(handler->shared, req->id, &req->jail, req->plan.network == 1, &jail, &err);
     if (r == 0) {
         answer_jail(handler, client, req, &jail);
         return;
@@ -167,7 +167,7 @@ static void handle_sockets(struct handler *handler, uint64_t client,
 {
     struct err err = {0};
     int fds[KEEPER_SOCKETS_MAX];
-    int r = jail_sockets_open(handler->kit, req->id, &req->jail, fds, req->sockets_n, &err);
+    int r = jail_sockets_open(handler->shared, req->id, &req->jail, fds, req->sockets_n, &err);
     struct keeper_answer answer = answer_to(req, r, &err);
 
     if (r < 0) {
@@ -207,7 +207,7 @@ static void handle_list_saved(struct handler *handler, uint64_t client,
 
     if (!req->save.name[0]) {
         names->n = 0;
-        r = saved_each(handler->kit->pool, name_list_add, names, &err);
+        r = saved_each(handler->shared->pool, name_list_add, names, &err);
         name_list_sort(names);
     }
     const char *next = r == 0 ? name_list_after(names, req->save.name) : NULL;
@@ -226,7 +226,7 @@ static void handle_list_saved(struct handler *handler, uint64_t client,
 static void handle_list(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     struct err err = {0};
-    int r = req->id[0] ? 0 : name_list_jails(&handler->names, handler->kit, &err);
+    int r = req->id[0] ? 0 : name_list_jails(&handler->names, handler->shared, &err);
     const char *next = r == 0 ? name_list_after(&handler->names, req->id) : NULL;
 
     if (r == 0 && !next) {
@@ -263,6 +263,6 @@ void handler_request(struct handler *handler, uint64_t client, const struct keep
         ops[req->op](handler, client, req);
         return;
     }
-    answer = r < 0 ? answer_to(req, r, &err) : answer_at_once(handler->kit, req);
+    answer = r < 0 ? answer_to(req, r, &err) : answer_at_once(handler->shared, req);
     handler_answer_plain(handler, client, &answer);
 }

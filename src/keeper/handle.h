@@ -41,8 +41,8 @@ typedef void handler_answer(void *ctx, uint64_t client, const struct keeper_answ
 /* Called in a process that was forked for long work: closes the descriptors of the caller. */
 typedef void handler_child(void *ctx);
 
-struct handler *handler_new(struct jail_kit *kit, handler_answer *answer, handler_child *child,
-                            void *ctx);
+struct handler *handler_new(struct jail_shared *shared, handler_answer *answer,
+                            handler_child *child, void *ctx);
 void handler_free(struct handler *handler);
 
 void handler_request(struct handler *handler, uint64_t client, const struct keeper_request *req);

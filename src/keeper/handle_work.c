@@ -23,15 +23,15 @@ static void disk_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_
     const struct work *work = ctx;
     const struct keeper_request *req = &work->req;
 
-    struct jail_kit *kit = work->handler->kit;
+    struct jail_shared *shared = work->handler->shared;
 
     (void)fds;
-    if (cgroups_populated(kit->groups, req->id)) {
+    if (cgroups_populated(shared->groups, req->id)) {
         result->status = err_set(&result->err, EEXIST, "jail %s exists already", req->id);
     } else if (req->plan.keeps_disk) {
-        result->status = pool_disk_reuse(kit->pool, req->id, &result->err);
+        result->status = pool_disk_reuse(shared->pool, req->id, &result->err);
     } else {
-        result->status = saved_disk_copy(kit->pool, req->plan.from, req->id, &result->err);
+        result->status = saved_disk_copy(shared->pool, req->plan.from, req->id, &result->err);
     }
 }
 
@@ -51,8 +51,8 @@ static void save_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_
     struct work *work = ctx;
 
     (void)fds;
-    result->status =
-        save_jail(work->handler->kit, work->req.id, &work->req.save, &result->saved, &result->err);
+    result->status = save_jail(work->handler->shared, work->req.id, &work->req.save, &result->saved,
+                               &result->err);
 }
 
 static bool name_is_being_saved(const struct handler *handler, const char *name)
@@ -80,7 +80,7 @@ static int name_check(const struct handler *handler, const struct keeper_save *s
     if (name_is_being_saved(handler, save->name)) {
         return err_set(err, EEXIST, "%s is just being made", save->name);
     }
-    return saved_exists(handler->kit->pool, save->name)
+    return saved_exists(handler->shared->pool, save->name)
                ? err_set(err, EEXIST, "%s exists already", save->name)
                : 0;
 }
@@ -106,7 +106,7 @@ static void pack_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_
 
     (void)fds;
     result->status =
-        pack_saved(work->handler->kit->pool, work->req.save.name, &result->saved, &result->err);
+        pack_saved(work->handler->shared->pool, work->req.save.name, &result->saved, &result->err);
 }
 
 /* The id is one that no jail can have (keeper_request_check): so one packing runs at a time, and
@@ -124,7 +124,7 @@ void handle_pack(struct handler *handler, uint64_t client, const struct keeper_r
 static void volume_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
 {
     struct work *work = ctx;
-    struct keeper_answer answer = answer_at_once(work->handler->kit, &work->req);
+    struct keeper_answer answer = answer_at_once(work->handler->shared, &work->req);
 
     (void)fds;
     result->status = answer.status;
@@ -152,7 +152,7 @@ static void volume_sync_work(void *ctx, struct task_result *result, int fds[KEEP
     struct work *work = ctx;
 
     (void)fds;
-    if (syncfs(pool_fd(work->handler->kit->pool)) < 0) {
+    if (syncfs(pool_fd(work->handler->shared->pool)) < 0) {
         result->status =
             err_sys(&result->err, "write the end of volume %s to the disk", work->req.volume.name);
     }
@@ -163,7 +163,7 @@ static void volume_sync_work(void *ctx, struct task_result *result, int fds[KEEP
 void handle_volume_remove(struct handler *handler, uint64_t client,
                           const struct keeper_request *req)
 {
-    struct keeper_answer answer = answer_at_once(handler->kit, req);
+    struct keeper_answer answer = answer_at_once(handler->shared, req);
 
     if (answer.status < 0) {
         handler_answer_plain(handler, client, &answer);
@@ -179,8 +179,8 @@ static void restore_work(void *ctx, struct task_result *result, int fds[KEEPER_F
     struct work *work = ctx;
     struct jail jail; /* its descriptors are sent with the result, and close with this process */
 
-    result->status = restore_jail(work->handler->kit, work->req.id, &work->req.plan, work->is_retry,
-                                  &jail, &result->made, &result->err);
+    result->status = restore_jail(work->handler->shared, work->req.id, &work->req.plan,
+                                  work->is_retry, &jail, &result->made, &result->err);
     if (result->status < 0) {
         return;
     }
@@ -250,9 +250,9 @@ static void work_clean_up(struct handler *handler, const struct keeper_request *
                           struct task_result *result)
 {
     if (req->op == KEEPER_SAVE) {
-        cgroups_thaw(handler->kit->groups, req->id);
+        cgroups_thaw(handler->shared->groups, req->id);
         if (!(req->save.flags & KEEPER_SAVE_LOOK)) {
-            saved_abandon(handler->kit->pool, req->save.name);
+            saved_abandon(handler->shared->pool, req->save.name);
         }
     } else if (req->op == KEEPER_PACK || req->op == KEEPER_VOLUME_MAKE ||
                req->op == KEEPER_VOLUME_REMOVE) {
@@ -273,7 +273,7 @@ void work_over(struct handler *handler, const struct work *was, bool reported,
         work_clean_up(handler, req, result);
     }
     if (req->op == KEEPER_RESTORE) {
-        restore_unmark(handler->kit, req->id);
+        restore_unmark(handler->shared, req->id);
         restore_done(handler, was->client, req, was->is_retry, result, fds);
     } else if (req->op == KEEPER_CREATE) {
         create_done(handler, was->client, req, result);

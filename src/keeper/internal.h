@@ -36,7 +36,7 @@ struct work {
 };
 
 struct handler {
-    struct jail_kit *kit;
+    struct jail_shared *shared;
     handler_answer *answer;
     handler_child *child;
     void *ctx;

@@ -52,7 +52,7 @@ struct client {
 struct keeper {
     const struct keeper_options *options;
     struct criu_program criu;
-    struct jail_kit kit;
+    struct jail_shared shared;
     struct handler *handler;
     struct client clients[CLIENTS_MAX];
     uint64_t numbers;
@@ -164,8 +164,8 @@ static void clients_leave(void *ctx)
     fd_closep(&keeper->listen_fd);
     fd_closep(&keeper->signals_fd);
     fd_closep(&keeper->socket_dir_fd);
-    fd_closep(&keeper->kit.lock_fd);
-    merge_leave(&keeper->kit.merge);
+    fd_closep(&keeper->shared.lock_fd);
+    merge_leave(&keeper->shared.merge);
 }
 
 static bool client_can_take(const struct client *client)
@@ -332,11 +332,11 @@ static int signals_open(struct keeper *keeper, struct err *err)
  * the last keeper was just starting when it was killed lets go of it in a moment. */
 static int pool_lock(struct keeper *keeper, struct err *err)
 {
-    int r = flock(pool_fd(keeper->kit.pool), LOCK_EX | LOCK_NB);
+    int r = flock(pool_fd(keeper->shared.pool), LOCK_EX | LOCK_NB);
 
     for (int i = 0; r < 0 && errno == EWOULDBLOCK && i < LOCK_TRIES; i++) {
         (void)poll(NULL, 0, LOCK_POLL_MS);
-        r = flock(pool_fd(keeper->kit.pool), LOCK_EX | LOCK_NB);
+        r = flock(pool_fd(keeper->shared.pool), LOCK_EX | LOCK_NB);
     }
     if (r < 0) {
         return errno == EWOULDBLOCK
@@ -387,27 +387,27 @@ static int socket_open(struct keeper *keeper, struct err *err)
 /* Before SIGCHLD is ignored: it runs the program to ask for its version. */
 static int memory_ready(struct keeper *keeper, struct err *err)
 {
-    struct jail_kit *kit = &keeper->kit;
+    struct jail_shared *shared = &keeper->shared;
 
-    if (criu_find(&keeper->criu, &kit->criu_why) < 0) {
+    if (criu_find(&keeper->criu, &shared->criu_why) < 0) {
         return 0;
     }
-    kit->criu = &keeper->criu;
-    return manifest_agent_keep(kit->pool, keeper->options->agent_path, kit->agent_hash, err);
+    shared->criu = &keeper->criu;
+    return manifest_agent_keep(shared->pool, keeper->options->agent_path, shared->agent_hash, err);
 }
 
 /* Sandboxes are none the worse without, so it is no reason not to start. */
 static void merging_start(struct keeper *keeper)
 {
-    struct jail_kit *kit = &keeper->kit;
+    struct jail_shared *shared = &keeper->shared;
     struct err err;
 
     if (!keeper->options->merge_pages) {
         merge_sweep();
         return;
     }
-    kit->merges = merge_start(&kit->merge, &err) == 0;
-    if (!kit->merges) {
+    shared->merges = merge_start(&shared->merge, &err) == 0;
+    if (!shared->merges) {
         log_warn("merge_pages: equal pages are not merged: %s", err.msg);
     } else {
         log_info("merge_pages: sandboxes hold equal pages once, and can guess at each other's");
@@ -422,40 +422,40 @@ static void telling_start(struct keeper *keeper)
     if (!keeper->options->bpf_figures) {
         return;
     }
-    if (size_bpf_open(&keeper->kit.size_bpf, &err) < 0) {
+    if (size_bpf_open(&keeper->shared.size_bpf, &err) < 0) {
         log_warn("bpf_figures: df and sysinfo() in sandboxes tell the host's figures: %s", err.msg);
     }
 }
 
 static void jail_found(void *ctx, const char *id)
 {
-    struct jail_kit *kit = ctx;
+    struct jail_shared *shared = ctx;
 
-    size_bpf_found(kit->size_bpf, kit->groups, kit->pool, id);
+    size_bpf_found(shared->size_bpf, shared->groups, shared->pool, id);
 }
 
 static void jail_thaw(void *ctx, const char *id)
 {
-    struct jail_kit *kit = ctx;
+    struct jail_shared *shared = ctx;
 
-    cgroups_thaw(kit->groups, id);
+    cgroups_thaw(shared->groups, id);
 }
 
 /* What a keeper that was killed left in the middle of: first those who worked for it come to an
  * end, so that nobody goes on with what is mended here. */
-static void leftovers_mend(struct jail_kit *kit)
+static void leftovers_mend(struct jail_shared *shared)
 {
     struct err err;
 
-    cgroups_task_sweep(kit->groups, WORK_PATIENCE_MS);
-    if (cgroups_each(kit->groups, jail_thaw, kit, &err) < 0 ||
-        cgroups_each(kit->groups, jail_found, kit, &err) < 0) {
+    cgroups_task_sweep(shared->groups, WORK_PATIENCE_MS);
+    if (cgroups_each(shared->groups, jail_thaw, shared, &err) < 0 ||
+        cgroups_each(shared->groups, jail_found, shared, &err) < 0) {
         log_warn("%s", err.msg);
     }
-    restore_sweep(kit);
-    saved_sweep(kit->pool);
-    manifest_agents_sweep(kit->pool);
-    pool_sweep(kit->pool);
+    restore_sweep(shared);
+    saved_sweep(shared->pool);
+    manifest_agents_sweep(shared->pool);
+    pool_sweep(shared->pool);
 }
 
 static int keeper_open(struct keeper *keeper, struct err *err)
@@ -464,26 +464,26 @@ static int keeper_open(struct keeper *keeper, struct err *err)
     int r = options_check(options, err);
 
     if (r == 0) {
-        r = pool_open(options->pool_path, 0, &keeper->kit.pool, err);
+        r = pool_open(options->pool_path, 0, &keeper->shared.pool, err);
     }
     if (r == 0) {
         r = pool_lock(keeper, err);
     }
     if (r == 0) {
         host_limits_raise();
-        r = cgroups_open(options->instance, &keeper->kit.groups, err);
+        r = cgroups_open(options->instance, &keeper->shared.groups, err);
     }
     if (r == 0) {
-        r = first_release_open(keeper->kit.pool, keeper->kit.groups, err);
+        r = first_release_open(keeper->shared.pool, keeper->shared.groups, err);
     }
     if (r == 0) {
-        r = filters_compile(&keeper->kit.filters, err);
+        r = filters_compile(&keeper->shared.filters, err);
     }
     if (r == 0) {
-        r = network_new(&keeper->kit.network, err);
+        r = network_new(&keeper->shared.network, err);
     }
     if (r == 0) {
-        r = size_files_new(&keeper->kit.size_files, err);
+        r = size_files_new(&keeper->shared.size_files, err);
     }
     if (r == 0) {
         telling_start(keeper); /* while /sys is in sight */
@@ -499,14 +499,14 @@ static int keeper_open(struct keeper *keeper, struct err *err)
     }
     if (r == 0) {
         (void)fd_allow_most(); /* each jail that is being ended needs one */
-        leftovers_mend(&keeper->kit);
+        leftovers_mend(&keeper->shared);
         (void)umask(022);
         merging_start(keeper);
-        r = keeper_root_enter(pool_fd(keeper->kit.pool), options->agent_path,
-                              &keeper->kit.keeper_root_ns, err);
+        r = keeper_root_enter(pool_fd(keeper->shared.pool), options->agent_path,
+                              &keeper->shared.keeper_root_ns, err);
     }
     if (r == 0) {
-        keeper->handler = handler_new(&keeper->kit, answer_send, clients_leave, keeper);
+        keeper->handler = handler_new(&keeper->shared, answer_send, clients_leave, keeper);
     }
     return r;
 }
@@ -520,14 +520,14 @@ static void keeper_close(struct keeper *keeper)
         (void)unlinkat(keeper->socket_dir_fd, keeper->socket_name, 0);
     }
     handler_free(keeper->handler);
-    merge_stop(&keeper->kit.merge);
-    fd_closep(&keeper->kit.keeper_root_ns);
-    network_free(keeper->kit.network);
-    size_files_free(keeper->kit.size_files);
-    size_bpf_close(keeper->kit.size_bpf);
-    filters_free(keeper->kit.filters);
-    cgroups_close(keeper->kit.groups);
-    pool_close(keeper->kit.pool);
+    merge_stop(&keeper->shared.merge);
+    fd_closep(&keeper->shared.keeper_root_ns);
+    network_free(keeper->shared.network);
+    size_files_free(keeper->shared.size_files);
+    size_bpf_close(keeper->shared.size_bpf);
+    filters_free(keeper->shared.filters);
+    cgroups_close(keeper->shared.groups);
+    pool_close(keeper->shared.pool);
     fd_closep(&keeper->listen_fd);
     fd_closep(&keeper->socket_dir_fd);
     fd_closep(&keeper->signals_fd);
@@ -538,11 +538,11 @@ int keeper_main(const struct keeper_options *options)
 {
     struct keeper keeper = {
         .options = options,
-        .kit = {.keeper_root_ns = -1,
-                .lock_fd = options->lock_fd,
-                .work_timeout_ms =
-                    options->work_timeout_ms ? options->work_timeout_ms : HANDLE_WORK_TIMEOUT_MS,
-                .merge = MERGE_NONE},
+        .shared = {.keeper_root_ns = -1,
+                   .lock_fd = options->lock_fd,
+                   .work_timeout_ms =
+                       options->work_timeout_ms ? options->work_timeout_ms : HANDLE_WORK_TIMEOUT_MS,
+                   .merge = MERGE_NONE},
         .signals_fd = -1,
         .listen_fd = -1,
         .socket_dir_fd = -1,
@@ -556,11 +556,11 @@ int keeper_main(const struct keeper_options *options)
     if (keeper_open(&keeper, &err) < 0) {
         log_error("cannot start: %s", err.msg);
     } else {
-        if (!pool_limits_disk(keeper.kit.pool)) {
-            log_warn("sandboxes have no disk limit: %s", pool_limits_why(keeper.kit.pool));
+        if (!pool_limits_disk(keeper.shared.pool)) {
+            log_warn("sandboxes have no disk limit: %s", pool_limits_why(keeper.shared.pool));
         }
-        if (!keeper.kit.criu) {
-            log_warn("sandboxes are paused without their memory: %s", keeper.kit.criu_why.msg);
+        if (!keeper.shared.criu) {
+            log_warn("sandboxes are paused without their memory: %s", keeper.shared.criu_why.msg);
         }
         log_info("ready");
         code = loop_run(&keeper);

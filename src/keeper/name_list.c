@@ -53,12 +53,12 @@ void name_list_sort(struct name_list *names)
     names->n = kept + 1;
 }
 
-int name_list_jails(struct name_list *names, struct jail_kit *kit, struct err *err)
+int name_list_jails(struct name_list *names, struct jail_shared *shared, struct err *err)
 {
     names->n = 0;
-    int r = cgroups_each(kit->groups, jail_add, names, err);
+    int r = cgroups_each(shared->groups, jail_add, names, err);
     if (r == 0) {
-        r = pool_each(kit->pool, jail_add, names, err);
+        r = pool_each(shared->pool, jail_add, names, err);
     }
     name_list_sort(names);
     return r;

@@ -30,6 +30,7 @@ void name_list_sort(struct name_list *names);
 const char *name_list_after(const struct name_list *names, const char *name);
 
 /* Those that have groups or a disk. */
-must_check int name_list_jails(struct name_list *names, struct jail_kit *kit, struct err *err);
+must_check int name_list_jails(struct name_list *names, struct jail_shared *shared,
+                               struct err *err);
 
 #endif

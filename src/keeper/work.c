@@ -50,8 +50,8 @@ static void work_enter(void *ctx)
         task_closep(&work->task);
     }
     startings_leave(&handler->startings);
-    handler->kit->task = ((struct work *)ctx)->group;
-    if (pool_unlock_child(handler->kit->pool, &err) < 0) {
+    handler->shared->task = ((struct work *)ctx)->group;
+    if (pool_unlock_child(handler->shared->pool, &err) < 0) {
         log_error("%s", err.msg);
         _exit(1);
     }
@@ -59,7 +59,7 @@ static void work_enter(void *ctx)
 
 static int timeout_ms_of(const struct handler *handler, const struct keeper_request *req)
 {
-    return req->op == KEEPER_PACK ? HANDLE_PACK_TIMEOUT_MS : handler->kit->work_timeout_ms;
+    return req->op == KEEPER_PACK ? HANDLE_PACK_TIMEOUT_MS : handler->shared->work_timeout_ms;
 }
 
 void work_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
@@ -83,13 +83,13 @@ void work_begin(struct handler *handler, uint64_t client, const struct keeper_re
     } else if (work_of(handler, req->id)) {
         r = err_set(&err, EBUSY, "jail %s is just being saved or restored", req->id);
     } else if (req->op == KEEPER_RESTORE) {
-        r = restore_mark(handler->kit, req->id, &err);
+        r = restore_mark(handler->shared, req->id, &err);
     }
     const bool marked = r == 0 && req->op == KEEPER_RESTORE;
     DL_APPEND(handler->works, work);
     handler->works_n++;
     scoped_fd group =
-        r < 0 ? r : cgroups_task_make(handler->kit->groups, req->id, work->group, &err);
+        r < 0 ? r : cgroups_task_make(handler->shared->groups, req->id, work->group, &err);
     r = group;
     if (r >= 0) {
         r = task_start(group, work_enter, run, work, &work->task, &err);
@@ -97,7 +97,7 @@ void work_begin(struct handler *handler, uint64_t client, const struct keeper_re
     if (r < 0) {
         struct keeper_answer answer = answer_to(req, r, &err);
         if (marked) {
-            restore_unmark(handler->kit, req->id);
+            restore_unmark(handler->shared, req->id);
         }
         handler_answer_plain(handler, client, &answer);
         work_free(work);
@@ -112,7 +112,7 @@ static void work_overdue(struct handler *handler, struct work *work)
         return;
     }
     if (work->overdue) {
-        cgroups_task_kill(handler->kit->groups, work->group);
+        cgroups_task_kill(handler->shared->groups, work->group);
         return;
     }
     log_warn("work on jail %s takes too long: it is given up", work->req.id);
@@ -127,7 +127,7 @@ static bool work_take(struct handler *handler, const struct work *work, struct t
     bool reported = task_take(&work->task, result, fds);
 
     if (!reported) {
-        cgroups_task_kill(handler->kit->groups, work->group);
+        cgroups_task_kill(handler->shared->groups, work->group);
     }
     if (!reported && work->overdue) {
         result->status = err_set(&result->err, ETIMEDOUT, "it took longer than %d s",
@@ -149,7 +149,7 @@ void work_step(struct handler *handler, struct work *work)
     }
     bool reported = work_take(handler, work, &result, fds);
     work_free(work);
-    cgroups_task_sweep(handler->kit->groups, 0);
+    cgroups_task_sweep(handler->shared->groups, 0);
     work_over(handler, &was, reported, &result, fds);
     fdpass_close(fds, KEEPER_FDS_MAX);
 }

@@ -40,7 +40,7 @@ enum {
 static const uint64_t images_bytes_least = UINT64_C(1) << 30; /* and that much in any case */
 
 struct dump {
-    struct jail_kit *kit;
+    struct jail_shared *shared;
     const char *id;
     bool stop;
     int begun_fd;
@@ -67,14 +67,14 @@ static void pause_ms(long ms)
 static int still_make(struct dump *dump, struct err *err)
 {
     for (int i = 0; i < STILL_TRIES; i++) {
-        int r = cgroups_freeze(dump->kit->groups, dump->id, err);
+        int r = cgroups_freeze(dump->shared->groups, dump->id, err);
         if (r == 0) {
             r = reason_unstill(dump->freezer_fd, err);
         }
         if (r != -EAGAIN) {
             return r;
         }
-        cgroups_thaw(dump->kit->groups, dump->id);
+        cgroups_thaw(dump->shared->groups, dump->id);
         pause_ms(STILL_PAUSE_MS);
     }
     return -err->code;
@@ -84,7 +84,7 @@ static int still_make(struct dump *dump, struct err *err)
  * CRIU would be told to save that one. */
 static int first_check(const struct dump *dump, struct err *err)
 {
-    return cgroups_holds(dump->kit->groups, dump->id, dump->first)
+    return cgroups_holds(dump->shared->groups, dump->id, dump->first)
                ? 0
                : err_set(err, ESRCH, "it has ended meanwhile");
 }
@@ -120,7 +120,8 @@ static int agent_keep(struct dump *dump, struct err *err)
     if (out < 0 || fstat(in, &st) < 0) {
         return err_sys(err, "keep the jail's agent");
     }
-    dump->agent_is_own = manifest_agent_same(dump->kit->pool, dump->mounts.keeper_root_fd, in, out);
+    dump->agent_is_own =
+        manifest_agent_same(dump->shared->pool, dump->mounts.keeper_root_fd, in, out);
     if (dump->agent_is_own) {
         return 0;
     }
@@ -142,7 +143,7 @@ static int criu_ready(struct dump *dump, struct err *err)
     ptrace_proxy_closep(&dump->proxy);
     int r = ptrace_proxy_open(&dump->proxy, err);
     if (r == 0) {
-        r = criu_start(dump->kit->criu, -1, ptrace_proxy_enter, dump->proxy, &dump->criu, err);
+        r = criu_start(dump->shared->criu, -1, ptrace_proxy_enter, dump->proxy, &dump->criu, err);
     }
     if (r == 0) {
         r = ptrace_proxy_hold(dump->proxy, dump->criu.pid, err);
@@ -157,7 +158,7 @@ static void thaw(void *ctx)
 {
     struct dump *dump = ctx;
 
-    cgroups_thaw(dump->kit->groups, dump->id);
+    cgroups_thaw(dump->shared->groups, dump->id);
 }
 
 /* All is written and nothing runs yet: the one moment at which disk and memory belong together. */
@@ -169,7 +170,8 @@ static int on_step(void *ctx, const char *step, pid_t pid)
     if (strcmp(step, "post-dump") != 0) {
         return 0;
     }
-    return saved_disk_take(dump->kit->pool, dump->begun_fd, dump->id, dump->stop, &dump->step_err);
+    return saved_disk_take(dump->shared->pool, dump->begun_fd, dump->id, dump->stop,
+                           &dump->step_err);
 }
 
 static int criu_dump(struct dump *dump, struct err *err)
@@ -194,14 +196,14 @@ static int criu_dump(struct dump *dump, struct err *err)
         free(externals[i]);
     }
     if (r < 0) {
-        cgroups_task_alone(dump->kit->groups,
-                           dump->kit->task); /* a CRIU that was killed leaves helpers */
+        cgroups_task_alone(dump->shared->groups,
+                           dump->shared->task); /* a CRIU that was killed leaves helpers */
     }
     if (r < 0 && dump->step_err.code) {
         *err = dump->step_err;
         return -err->code;
     }
-    return r < 0 ? reason_dump(dump->mounts.work_fd, dump->kit, dump->id, err) : 0;
+    return r < 0 ? reason_dump(dump->mounts.work_fd, dump->shared, dump->id, err) : 0;
 }
 
 /* Pages that processes share are written once for each of them, so that a jail with many processes
@@ -211,16 +213,16 @@ static int images_limit(struct dump *dump, struct err *err)
 {
     struct keeper_usage usage = {0};
 
-    if (!pool_limits_disk(dump->kit->pool)) {
+    if (!pool_limits_disk(dump->shared->pool)) {
         return 0;
     }
-    int r = cgroups_usage(dump->kit->groups, dump->id, &usage, err);
+    int r = cgroups_usage(dump->shared->groups, dump->id, &usage, err);
     if (r < 0) {
         return r;
     }
     r = subvol_limit(dump->memory_fd, 0,
                      images_bytes_least + usage.memory_bytes * IMAGES_SHARES +
-                         pool_disk_bytes(dump->kit->pool, dump->id));
+                         pool_disk_bytes(dump->shared->pool, dump->id));
     return r < 0 ? err_code(err, -r, "limit the images") : 0;
 }
 
@@ -273,7 +275,7 @@ static int dump_try(struct dump *dump, struct keeper_saved *out, struct err *err
         r = criu_dump(dump, err);
     }
     if (r < 0 || !dump->stop) {
-        cgroups_thaw(dump->kit->groups, dump->id);
+        cgroups_thaw(dump->shared->groups, dump->id);
         out->frozen_usec = (uint64_t)(clock_mono_us() - from_us);
     }
     criu_stop(&dump->criu);
@@ -283,11 +285,11 @@ static int dump_try(struct dump *dump, struct keeper_saved *out, struct err *err
 
 static int first_find(struct dump *dump, struct err *err)
 {
-    dump->first = cgroups_first(dump->kit->groups, dump->id);
+    dump->first = cgroups_first(dump->shared->groups, dump->id);
     if (dump->first <= 0) {
         return err_set(err, ESRCH, "jail %s does not run", dump->id);
     }
-    dump->freezer_fd = cgroups_leaf(dump->kit->groups, dump->id);
+    dump->freezer_fd = cgroups_leaf(dump->shared->groups, dump->id);
     return dump->freezer_fd < 0 ? err_set(err, ESRCH, "jail %s does not run", dump->id) : 0;
 }
 
@@ -296,7 +298,7 @@ static int dump_all(struct dump *dump, struct keeper_saved *out, struct err *err
     int r = first_find(dump, err);
 
     if (r == 0) {
-        r = criu_mounts_enter(dump->kit->pool, &dump->mounts, err);
+        r = criu_mounts_enter(dump->shared->pool, &dump->mounts, err);
     }
     if (r < 0) {
         return r;
@@ -308,7 +310,7 @@ static int dump_all(struct dump *dump, struct keeper_saved *out, struct err *err
     }
     for (int i = 0; i < TRIES; i++) {
         r = dump_try(dump, out, err);
-        if (r < 0 && !cgroups_populated(dump->kit->groups, dump->id)) {
+        if (r < 0 && !cgroups_populated(dump->shared->groups, dump->id)) {
             return err_set(err, ESRCH, "it has ended meanwhile");
         }
         if ((r != -EAGAIN && r != -EIO) || task_leaving()) {
@@ -320,10 +322,10 @@ static int dump_all(struct dump *dump, struct keeper_saved *out, struct err *err
         r = images_correct(dump->memory_fd, err);
     }
     if (r == 0) {
-        r = manifest_write(dump->memory_fd, dump->id, dump->kit->criu,
-                           dump->agent_is_own ? dump->kit->agent_hash : "",
-                           first_release_is(dump->kit->pool, dump->id) ? CHANNEL_VERSION_FIRST
-                                                                       : CHANNEL_VERSION,
+        r = manifest_write(dump->memory_fd, dump->id, dump->shared->criu,
+                           dump->agent_is_own ? dump->shared->agent_hash : "",
+                           first_release_is(dump->shared->pool, dump->id) ? CHANNEL_VERSION_FIRST
+                                                                          : CHANNEL_VERSION,
                            err);
     }
     if (r == 0) {
@@ -332,7 +334,7 @@ static int dump_all(struct dump *dump, struct keeper_saved *out, struct err *err
     if (r == 0) {
         r = images_bytes(dump->memory_fd, &out->memory_bytes, err);
     }
-    if (r == 0 && pool_limits_disk(dump->kit->pool)) { /* packing needs room for both */
+    if (r == 0 && pool_limits_disk(dump->shared->pool)) { /* packing needs room for both */
         (void)!subvol_limit(dump->memory_fd, 0, SUBVOL_UNLIMITED);
     }
     return r;
@@ -346,11 +348,11 @@ static void leave(void *ctx)
     criu_kill(&dump->criu);
 }
 
-int dump_jail(struct jail_kit *kit, const char *id, const struct keeper_save *save, int begun_fd,
-              struct keeper_saved *out, struct err *err)
+int dump_jail(struct jail_shared *shared, const char *id, const struct keeper_save *save,
+              int begun_fd, struct keeper_saved *out, struct err *err)
 {
     struct dump dump = {
-        .kit = kit,
+        .shared = shared,
         .id = id,
         .stop = save->flags & KEEPER_SAVE_STOP,
         .begun_fd = begun_fd,
@@ -359,11 +361,11 @@ int dump_jail(struct jail_kit *kit, const char *id, const struct keeper_save *sa
         .criu = CRIU_NONE,
     };
 
-    if (!kit->criu) {
-        *err = kit->criu_why;
+    if (!shared->criu) {
+        *err = shared->criu_why;
         return -err->code;
     }
-    if (!pool_on_btrfs(kit->pool)) {
+    if (!pool_on_btrfs(shared->pool)) {
         return err_set(err, EOPNOTSUPP, "memory can be saved only where the pool is on btrfs");
     }
     task_orderly(leave, &dump);

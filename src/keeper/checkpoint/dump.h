@@ -14,7 +14,7 @@
 /* Processes and disk into begun_fd, which saved_begin() gave. With KEEPER_SAVE_STOP the jail stands
  * still afterwards, else it runs, as it does when this fails: the sentence then names the process
  * and what it has that cannot be saved. */
-must_check int dump_jail(struct jail_kit *kit, const char *id, const struct keeper_save *save,
+must_check int dump_jail(struct jail_shared *shared, const char *id, const struct keeper_save *save,
                          int begun_fd, struct keeper_saved *out, struct err *err);
 
 #endif

@@ -288,9 +288,9 @@ static int process_explain(const struct reason *reason, const struct process *pr
                    reason->detail[0] ? reason->detail : "CRIU gives no reason");
 }
 
-int reason_dump(int work_fd, const struct jail_kit *kit, const char *id, struct err *err)
+int reason_dump(int work_fd, const struct jail_shared *shared, const char *id, struct err *err)
 {
-    scoped_text log = log_take(work_fd, kit->pool);
+    scoped_text log = log_take(work_fd, shared->pool);
     struct reason reason;
     struct process process;
 
@@ -303,7 +303,7 @@ int reason_dump(int work_fd, const struct jail_kit *kit, const char *id, struct 
         return err_set(err, ENOSPC,
                        "its processes share too much memory: each is saved with a copy of its own");
     }
-    if (reason.pid && cgroups_holds(kit->groups, id, reason.pid) &&
+    if (reason.pid && cgroups_holds(shared->groups, id, reason.pid) &&
         process_read(reason.pid, &process)) {
         return process_explain(&reason, &process, err);
     }
@@ -311,9 +311,9 @@ int reason_dump(int work_fd, const struct jail_kit *kit, const char *id, struct 
                    reason.detail[0] ? reason.detail : "CRIU gives no reason");
 }
 
-int reason_restore(int work_fd, const struct jail_kit *kit, struct err *err)
+int reason_restore(int work_fd, const struct jail_shared *shared, struct err *err)
 {
-    scoped_text log = log_take(work_fd, kit->pool);
+    scoped_text log = log_take(work_fd, shared->pool);
     struct reason reason;
 
     reason_find(log, &reason);

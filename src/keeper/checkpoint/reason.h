@@ -25,11 +25,11 @@ must_check int reason_ahead(int group_fd, struct err *err);
 /* Reads CRIU's log after a dump that failed. -ENOTSUP when something cannot be saved, -EAGAIN when
  * that may pass, -ENOSPC when the pool is full, -EIO when it is not clear, with a sentence each
  * time. */
-must_check int reason_dump(int work_fd, const struct jail_kit *kit, const char *id,
+must_check int reason_dump(int work_fd, const struct jail_shared *shared, const char *id,
                            struct err *err);
 
 /* The same after a restore; -EIO always. */
-must_check int reason_restore(int work_fd, const struct jail_kit *kit, struct err *err);
+must_check int reason_restore(int work_fd, const struct jail_shared *shared, struct err *err);
 
 /* ---- parts that need no kernel, for tests ---- */
 

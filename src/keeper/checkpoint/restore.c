@@ -36,7 +36,7 @@ enum {
 };
 
 struct restore {
-    struct jail_kit *kit;
+    struct jail_shared *shared;
     const char *id;
     const struct keeper_plan *plan;
     bool tcp_close;
@@ -57,7 +57,7 @@ struct restore {
 static int network_make(struct restore *restore, pid_t pid)
 {
     struct err *err = &restore->step_err;
-    int r = network_restore(restore->kit->network, pid, &restore->out->net, err);
+    int r = network_restore(restore->shared->network, pid, &restore->out->net, err);
 
     if (r < 0 && !restore->plan->network) {
         log_warn("jail %s has no network: %s", restore->id, err->msg);
@@ -103,7 +103,7 @@ static void orphans_end(const struct restore *restore)
 {
     struct err err;
 
-    if (network_orphans_reset(restore->kit->network, restore->first, &err) < 0) {
+    if (network_orphans_reset(restore->shared->network, restore->first, &err) < 0) {
         log_warn("jail %s: %s", restore->id, err.msg);
     }
 }
@@ -124,11 +124,11 @@ static int on_step(void *ctx, const char *step, pid_t pid)
     if (strcmp(step, "post-restore") == 0) {
         restore->first = pid;
         boot_id_write(restore, pid);
-        size_files_restored(restore->kit->size_files, restore->kit->groups, restore->id,
+        size_files_restored(restore->shared->size_files, restore->shared->groups, restore->id,
                             restore->plan, pid);
         int r = volume_mounts_settle(&restore->had, restore->plan, pid, &restore->step_err);
         return r < 0 ? r
-                     : pool_disk_bound(restore->kit->pool, restore->id, restore->plan->disk_mb,
+                     : pool_disk_bound(restore->shared->pool, restore->id, restore->plan->disk_mb,
                                        &restore->step_err);
     }
     if (strcmp(step, "pre-resume") == 0) { /* which names no process */
@@ -144,13 +144,13 @@ static int groups_enter(void *ctx)
     scoped(cgroups_doors_closep) struct cgroup_doors doors = CGROUP_DOORS_NONE;
     struct err err;
 
-    if (cgroups_doors_open(restore->kit->groups, restore->id, &doors, &err) < 0 ||
+    if (cgroups_doors_open(restore->shared->groups, restore->id, &doors, &err) < 0 ||
         cgroups_doors_pass(&doors, &err) < 0 ||
-        size_files_bind(restore->kit->size_files, restore->plan, &err) < 0) {
+        size_files_bind(restore->shared->size_files, restore->plan, &err) < 0) {
         log_warn("%s", err.msg);
         return -1;
     }
-    if (restore->kit->merges) {
+    if (restore->shared->merges) {
         merge_join(); /* what it makes is forked from it */
     }
     return unshare(CLONE_NEWCGROUP);
@@ -163,9 +163,9 @@ static int disk_make(struct restore *restore, unsigned *made, struct err *err)
     const struct keeper_plan *plan = restore->plan;
 
     if (plan->keeps_disk) {
-        return pool_disk_reuse(restore->kit->pool, restore->id, err);
+        return pool_disk_reuse(restore->shared->pool, restore->id, err);
     }
-    int r = saved_disk_copy(restore->kit->pool, plan->from, restore->id, err);
+    int r = saved_disk_copy(restore->shared->pool, plan->from, restore->id, err);
     *made |= r == 0 ? JAIL_DISK : 0;
     return r;
 }
@@ -198,7 +198,7 @@ static int parts_take(struct restore *restore, struct criu_mounts_parts *out, st
     if (out->root < 0) {
         return out->root;
     }
-    r = manifest_agent_place(restore->kit->pool, &restore->manifest, restore->kit->agent_hash,
+    r = manifest_agent_place(restore->shared->pool, &restore->manifest, restore->shared->agent_hash,
                              restore->memory_fd, path, err);
     if (r < 0) {
         return r;
@@ -218,7 +218,7 @@ static int parts_take(struct restore *restore, struct criu_mounts_parts *out, st
 
 static int images_make(struct restore *restore, struct err *err)
 {
-    scoped_fd disk = pool_disk_open(restore->kit->pool, restore->id);
+    scoped_fd disk = pool_disk_open(restore->shared->pool, restore->id);
     const struct images_change change = {
         .uid_base = userns_base(restore->plan->uid_slot),
         .hostname = restore->plan->hostname,
@@ -233,7 +233,7 @@ static int images_make(struct restore *restore, struct err *err)
 
 static int why_not(struct restore *restore, struct err *err)
 {
-    int r = reason_restore(restore->mounts.work_fd, restore->kit, err);
+    int r = reason_restore(restore->mounts.work_fd, restore->shared, err);
     const char *vacant = volume_mounts_vacant(&restore->had, restore->plan);
 
     return vacant
@@ -280,7 +280,7 @@ static int parts_make(struct restore *restore, unsigned *made, struct err *err)
         r = disk_make(restore, made, err);
     }
     if (r == 0) {
-        r = volumes_hold(restore->kit->pool, restore->id, restore->plan, err);
+        r = volumes_hold(restore->shared->pool, restore->id, restore->plan, err);
     }
     if (r == 0) {
         r = parts_take(restore, &parts, err);
@@ -298,9 +298,9 @@ static int parts_make(struct restore *restore, unsigned *made, struct err *err)
 static int channel_note(const struct restore *restore, struct err *err)
 {
     if (restore->manifest.channel == CHANNEL_VERSION_FIRST) {
-        return first_release_mark(restore->kit->pool, restore->id, err);
+        return first_release_mark(restore->shared->pool, restore->id, err);
     }
-    first_release_unmark(restore->kit->pool, restore->id);
+    first_release_unmark(restore->shared->pool, restore->id);
     return 0;
 }
 
@@ -312,7 +312,7 @@ static int jail_take(struct restore *restore, pid_t first, struct err *err)
     if (r < 0) {
         return r;
     }
-    r = jail_adopt(restore->kit, restore->id, first, restore->out, err);
+    r = jail_adopt(restore->shared, restore->id, first, restore->out, err);
 
     restore->out->net = net;
     return r;
@@ -321,17 +321,17 @@ static int jail_take(struct restore *restore, pid_t first, struct err *err)
 /* The program starts while all that it is to read is made. */
 static int restore_steps(struct restore *restore, int group_fd, unsigned *made, struct err *err)
 {
-    int r = criu_mounts_enter(restore->kit->pool, &restore->mounts, err);
+    int r = criu_mounts_enter(restore->shared->pool, &restore->mounts, err);
 
     if (r == 0) {
-        r = criu_start(restore->kit->criu, group_fd, groups_enter, restore, &restore->criu, err);
+        r = criu_start(restore->shared->criu, group_fd, groups_enter, restore, &restore->criu, err);
     }
     if (r == 0) {
         r = parts_make(restore, made, err);
     }
     if (r == 0) {
-        size_bpf_add(restore->kit->size_bpf, restore->kit->groups, restore->kit->pool, restore->id,
-                     restore->plan);
+        size_bpf_add(restore->shared->size_bpf, restore->shared->groups, restore->shared->pool,
+                     restore->id, restore->plan);
     }
     if (r == 0) {
         r = criu_restore(restore, err);
@@ -348,7 +348,7 @@ static int restore_steps(struct restore *restore, int group_fd, unsigned *made, 
 
 static int memory_open(struct restore *restore, struct err *err)
 {
-    restore->saved_fd = saved_open(restore->kit->pool, restore->plan->from, err);
+    restore->saved_fd = saved_open(restore->shared->pool, restore->plan->from, err);
     if (restore->saved_fd < 0) {
         return restore->saved_fd;
     }
@@ -357,19 +357,19 @@ static int memory_open(struct restore *restore, struct err *err)
     if (restore->memory_fd < 0) {
         return err_set(err, ENOENT, "%s was saved without its memory", restore->plan->from);
     }
-    int r = manifest_read(restore->memory_fd, restore->kit->criu, &restore->manifest, err);
+    int r = manifest_read(restore->memory_fd, restore->shared->criu, &restore->manifest, err);
     if (r == 0 && restore->manifest.channel < (int)restore->plan->channel_min) {
         r = err_set(err, ENOTSUP, "%s was saved by an earlier release", restore->plan->from);
     }
     return r < 0 ? r : volume_mounts_load(restore->memory_fd, &restore->had, err);
 }
 
-int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+int restore_jail(struct jail_shared *shared, const char *id, const struct keeper_plan *plan,
                  bool tcp_close, struct jail *out, unsigned *made, struct err *err)
 {
     const struct cgroup_limits limits = {plan->cpu_millis, plan->memory_mb, plan->pids};
     struct restore restore = {
-        .kit = kit,
+        .shared = shared,
         .id = id,
         .plan = plan,
         .tcp_close = tcp_close,
@@ -381,15 +381,15 @@ int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan 
 
     *out = JAIL_NONE;
     *made = 0;
-    if (!kit->criu) {
-        *err = kit->criu_why;
+    if (!shared->criu) {
+        *err = shared->criu_why;
         return -err->code;
     }
     int r = memory_open(&restore, err);
     if (r < 0) {
         return r;
     }
-    scoped_fd group = cgroups_create(kit->groups, id, &limits, err);
+    scoped_fd group = cgroups_create(shared->groups, id, &limits, err);
     if (group < 0) {
         return group == -EEXIST ? err_set(err, EEXIST, "jail %s exists already", id) : group;
     }
@@ -410,41 +410,41 @@ int restore_jail(struct jail_kit *kit, const char *id, const struct keeper_plan 
 
 #define MARKS "restoring"
 
-int restore_mark(struct jail_kit *kit, const char *id, struct err *err)
+int restore_mark(struct jail_shared *shared, const char *id, struct err *err)
 {
     char path[KEEPER_ID_BYTES + sizeof(MARKS)];
 
     (void)snprintf(path, sizeof(path), MARKS "/%s", id);
-    (void)mkdirat(pool_fd(kit->pool), MARKS, 0700);
-    scoped_fd fd = openat(pool_fd(kit->pool), path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    (void)mkdirat(pool_fd(shared->pool), MARKS, 0700);
+    scoped_fd fd = openat(pool_fd(shared->pool), path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     return fd < 0 ? err_sys(err, "mark jail %s as one that is being restored", id) : 0;
 }
 
-void restore_unmark(struct jail_kit *kit, const char *id)
+void restore_unmark(struct jail_shared *shared, const char *id)
 {
     char path[KEEPER_ID_BYTES + sizeof(MARKS)];
 
     (void)snprintf(path, sizeof(path), MARKS "/%s", id);
-    (void)unlinkat(pool_fd(kit->pool), path, 0);
+    (void)unlinkat(pool_fd(shared->pool), path, 0);
 }
 
 static void sweep_one(void *ctx, const char *id)
 {
-    struct jail_kit *kit = ctx;
+    struct jail_shared *shared = ctx;
     struct err err;
 
-    if (strlen(id) < KEEPER_ID_BYTES && jail_kill(kit, id, &err) == 0) {
+    if (strlen(id) < KEEPER_ID_BYTES && jail_kill(shared, id, &err) == 0) {
         log_info("jail %s was being restored when the keeper ended: ended", id);
-        restore_unmark(kit, id);
+        restore_unmark(shared, id);
     }
 }
 
-void restore_sweep(struct jail_kit *kit)
+void restore_sweep(struct jail_shared *shared)
 {
     struct err err;
-    scoped_fd dir = openat(pool_fd(kit->pool), MARKS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    scoped_fd dir = openat(pool_fd(shared->pool), MARKS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    if (dir >= 0 && pool_names_each(dir, POOL_SHOWN, sweep_one, kit, &err) < 0) {
+    if (dir >= 0 && pool_names_each(dir, POOL_SHOWN, sweep_one, shared, &err) < 0) {
         log_warn("%s", err.msg);
     }
 }

@@ -12,50 +12,50 @@
 
 /* The disk as it is between two system calls of the jail's: files that are being written may be
  * half written, as after a crash. */
-static int disk_save(struct jail_kit *kit, const char *id, const struct keeper_save *save,
+static int disk_save(struct jail_shared *shared, const char *id, const struct keeper_save *save,
                      int begun_fd, struct keeper_saved *out, struct err *err)
 {
     const bool stop = save->flags & KEEPER_SAVE_STOP;
 
-    if (!cgroups_populated(kit->groups, id)) {
-        return saved_disk_take(kit->pool, begun_fd, id, stop, err);
+    if (!cgroups_populated(shared->groups, id)) {
+        return saved_disk_take(shared->pool, begun_fd, id, stop, err);
     }
     int64_t from_us = clock_mono_us();
-    int r = cgroups_freeze(kit->groups, id, err);
+    int r = cgroups_freeze(shared->groups, id, err);
     if (r < 0) {
         return r;
     }
-    r = saved_disk_take(kit->pool, begun_fd, id, stop, err);
+    r = saved_disk_take(shared->pool, begun_fd, id, stop, err);
     if (r < 0 || !stop) {
-        cgroups_thaw(kit->groups, id);
+        cgroups_thaw(shared->groups, id);
         out->frozen_usec = (uint64_t)(clock_mono_us() - from_us);
     }
     return r;
 }
 
-int save_jail(struct jail_kit *kit, const char *id, const struct keeper_save *save,
+int save_jail(struct jail_shared *shared, const char *id, const struct keeper_save *save,
               struct keeper_saved *out, struct err *err)
 {
     if (save->flags & KEEPER_SAVE_LOOK) {
-        scoped_fd group = cgroups_leaf(kit->groups, id);
+        scoped_fd group = cgroups_leaf(shared->groups, id);
         int seen = group < 0 ? 0 : reason_ahead(group, err);
         return seen < 0 ? err_wrap(err, "save jail %s", id) : 0;
     }
     task_orderly(NULL, NULL); /* a jail that stands still is let go first */
-    scoped_fd begun = saved_begin(kit->pool, save->name, err);
+    scoped_fd begun = saved_begin(shared->pool, save->name, err);
     if (begun < 0) {
         return begun;
     }
-    int r = save->flags & KEEPER_SAVE_MEMORY ? dump_jail(kit, id, save, begun, out, err)
-                                             : disk_save(kit, id, save, begun, out, err);
+    int r = save->flags & KEEPER_SAVE_MEMORY ? dump_jail(shared, id, save, begun, out, err)
+                                             : disk_save(shared, id, save, begun, out, err);
     if (r == 0) {
-        r = saved_commit(kit->pool, begun, save->name, save->flags & KEEPER_SAVE_SYNC, err);
+        r = saved_commit(shared->pool, begun, save->name, save->flags & KEEPER_SAVE_SYNC, err);
     }
     if (r < 0) {
-        cgroups_thaw(kit->groups, id);
-        saved_abandon(kit->pool, save->name);
+        cgroups_thaw(shared->groups, id);
+        saved_abandon(shared->pool, save->name);
         return err_wrap(err, "save jail %s", id);
     }
-    out->disk_bytes = pool_disk_bytes(kit->pool, id);
+    out->disk_bytes = pool_disk_bytes(shared->pool, id);
     return 0;
 }

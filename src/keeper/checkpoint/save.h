@@ -11,7 +11,7 @@
 #include "wire/keeper.h"
 
 /* With KEEPER_SAVE_STOP the jail stands still afterwards, for the caller to end. */
-must_check int save_jail(struct jail_kit *kit, const char *id, const struct keeper_save *save,
+must_check int save_jail(struct jail_shared *shared, const char *id, const struct keeper_save *save,
                          struct keeper_saved *out, struct err *err);
 
 #endif

@@ -34,8 +34,9 @@ static const uint64_t jail_namespaces =
 
 /* Starts it, in its namespaces and v2 group from birth; it goes into its other groups before all
  * else, and waits for its root filesystem. */
-static int first_process_start(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
-                               int group_fd, struct jail *out, int *socket, struct err *err)
+static int first_process_start(struct jail_shared *shared, const char *id,
+                               const struct keeper_plan *plan, int group_fd, struct jail *out,
+                               int *socket, struct err *err)
 {
     int pair[2];
 
@@ -45,7 +46,7 @@ static int first_process_start(struct jail_kit *kit, const char *id, const struc
     scoped_fd ours = pair[0];
     scoped_fd theirs = pair[1];
     scoped(cgroups_doors_closep) struct cgroup_doors doors = CGROUP_DOORS_NONE;
-    int r = cgroups_doors_open(kit->groups, id, &doors, err);
+    int r = cgroups_doors_open(shared->groups, id, &doors, err);
     if (r < 0) {
         return r;
     }
@@ -62,10 +63,10 @@ static int first_process_start(struct jail_kit *kit, const char *id, const struc
     }
     if (pid == 0) {
         fd_closep(&ours);
-        (void)close(kit->lock_fd); /* both locks are the keeper's alone */
-        (void)close(pool_fd(kit->pool));
-        jail_inside(&(struct jail_inside){plan, kit->filters, kit->network, kit->size_files, &doors,
-                                          kit->merges, theirs});
+        (void)close(shared->lock_fd); /* both locks are the keeper's alone */
+        (void)close(pool_fd(shared->pool));
+        jail_inside(&(struct jail_inside){plan, shared->filters, shared->network,
+                                          shared->size_files, &doors, shared->merges, theirs});
     }
     out->name.pid = pid;
     *socket = move_fd(&ours);
@@ -162,13 +163,14 @@ static int channel_connect_path(const struct jail *jail, struct err *err)
 
 /* Whoever called listen() is named by the kernel. It must be the jail's first process, which nobody
  * inside can make listen for him. A full backlog is an error, not a wait. */
-static int channel_connect(const struct jail_kit *kit, const struct jail *jail, struct err *err)
+static int channel_connect(const struct jail_shared *shared, const struct jail *jail,
+                           struct err *err)
 {
     struct ucred peer = {0};
     socklen_t len = sizeof(peer);
     scoped_fd fd = jail->channel_version == CHANNEL_VERSION_FIRST
                        ? channel_connect_path(jail, err)
-                       : network_connect(kit->network, jail->pidfd, CHANNEL_NAME, err);
+                       : network_connect(shared->network, jail->pidfd, CHANNEL_NAME, err);
 
     if (fd < 0) {
         return fd;
@@ -180,23 +182,24 @@ static int channel_connect(const struct jail_kit *kit, const struct jail *jail, 
 }
 
 /* The daemon's ways to an agent of that version. */
-static int agent_reach(const struct jail_kit *kit, struct jail *jail, uint32_t version,
+static int agent_reach(const struct jail_shared *shared, struct jail *jail, uint32_t version,
                        struct err *err)
 {
     jail->channel_version = version;
-    jail->channel = channel_connect(kit, jail, err);
+    jail->channel = channel_connect(shared, jail, err);
     if (jail->channel < 0) {
         return jail->channel;
     }
-    return network_inward_open(kit->network, jail->pidfd, jail->sockets, KEEPER_JAIL_SOCKETS, err);
+    return network_inward_open(shared->network, jail->pidfd, jail->sockets, KEEPER_JAIL_SOCKETS,
+                               err);
 }
 
 /* A jail that need not have a way out goes on without one. */
-static int sockets_open(struct jail_kit *kit, const char *id, bool needed, struct jail *out,
+static int sockets_open(struct jail_shared *shared, const char *id, bool needed, struct jail *out,
                         struct err *err)
 {
     struct err why;
-    int r = network_sockets_open(kit->network, out->pidfd, &out->net, &why);
+    int r = network_sockets_open(shared->network, out->pidfd, &out->net, &why);
 
     if (r < 0 && needed) {
         *err = why;
@@ -210,9 +213,9 @@ static int sockets_open(struct jail_kit *kit, const char *id, bool needed, struc
 
 /* ---- the order of everything ---- */
 
-static void stage_return(const struct jail_kit *kit)
+static void stage_return(const struct jail_shared *shared)
 {
-    if (setns(kit->keeper_root_ns, CLONE_NEWNS) < 0) {
+    if (setns(shared->keeper_root_ns, CLONE_NEWNS) < 0) {
         log_error("cannot leave a jail's mounts: %s", strerrordesc_np(errno));
         abort(); /* the next jail would be made from inside this one */
     }
@@ -220,19 +223,19 @@ static void stage_return(const struct jail_kit *kit)
 
 /* In the copy of the keeper's root that the first process has, and leaves when it enters this root.
  */
-static int root_make(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+static int root_make(struct jail_shared *shared, const char *id, const struct keeper_plan *plan,
                      int pidfd, int userns, struct err *err)
 {
     if (setns(pidfd, CLONE_NEWNS) < 0) {
         return err_sys(err, "enter the jail's mounts");
     }
     int root = rootfs_build(id, plan, userns, userns_base(plan->uid_slot), err);
-    stage_return(kit);
+    stage_return(shared);
     return root;
 }
 
 /* Its root filesystem and its volumes, shifted to its ids, and handed over. */
-static int mounts_give(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+static int mounts_give(struct jail_shared *shared, const char *id, const struct keeper_plan *plan,
                        int pidfd, int userns, int socket, struct err *err)
 {
     int volumes[KEEPER_VOLUMES_MAX];
@@ -241,23 +244,24 @@ static int mounts_give(struct jail_kit *kit, const char *id, const struct keeper
     if (r < 0) {
         return r;
     }
-    scoped_fd root = root_make(kit, id, plan, pidfd, userns, err);
+    scoped_fd root = root_make(shared, id, plan, pidfd, userns, err);
     r = root < 0 ? root : 0;
     if (r == 0 && (plan->from[0] || plan->keeps_disk)) { /* any other disk has its limit */
-        r = pool_disk_bound(kit->pool, id, plan->disk_mb, err);
+        r = pool_disk_bound(shared->pool, id, plan->disk_mb, err);
     }
     r = r < 0 ? r : mounts_send(socket, root, volumes, plan->volumes_n, err);
     volumes_close(volumes);
     return r;
 }
 
-static int first_process_ready(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
-                               int group_fd, struct jail *out, int *socket, struct err *err)
+static int first_process_ready(struct jail_shared *shared, const char *id,
+                               const struct keeper_plan *plan, int group_fd, struct jail *out,
+                               int *socket, struct err *err)
 {
     scoped_fd userns = -1;
 
     /* 1. A process in namespaces of its own, in its groups; it waits for 3. */
-    int r = first_process_start(kit, id, plan, group_fd, out, socket, err);
+    int r = first_process_start(shared, id, plan, group_fd, out, socket, err);
     if (r < 0) {
         return r;
     }
@@ -267,10 +271,10 @@ static int first_process_ready(struct jail_kit *kit, const char *id, const struc
         return userns;
     }
     /* 3. What it shall see of disks. */
-    return mounts_give(kit, id, plan, out->pidfd, userns, *socket, err);
+    return mounts_give(shared, id, plan, out->pidfd, userns, *socket, err);
 }
 
-static int agent_take(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+static int agent_take(struct jail_shared *shared, const char *id, const struct keeper_plan *plan,
                       int socket, struct jail *out, struct err *err)
 {
     /* 4. It has entered its root, given up what it must not keep, and become the agent. */
@@ -283,27 +287,27 @@ static int agent_take(struct jail_kit *kit, const char *id, const struct keeper_
     if (r < 0) {
         return r;
     }
-    r = agent_reach(kit, out, CHANNEL_VERSION, err);
+    r = agent_reach(shared, out, CHANNEL_VERSION, err);
     if (r < 0) {
         return r;
     }
     /* 6. The ends of its network, for the daemon. */
-    return sockets_open(kit, id, plan->network, out, err);
+    return sockets_open(shared, id, plan->network, out, err);
 }
 
 /* One that is kept or copied has been made ready; what is kept is never this jail's to remove. */
-static int disk_ready(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+static int disk_ready(struct jail_shared *shared, const char *id, const struct keeper_plan *plan,
                       unsigned *made, struct err *err)
 {
     if (plan->from[0] || plan->keeps_disk) {
         return 0;
     }
-    int r = pool_disk_create(kit->pool, id, plan->disk_mb, err);
+    int r = pool_disk_create(shared->pool, id, plan->disk_mb, err);
     *made |= r == 0 ? JAIL_DISK : 0;
     return r;
 }
 
-int jail_begin(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
+int jail_begin(struct jail_shared *shared, const char *id, const struct keeper_plan *plan,
                struct jail *out, int *socket, unsigned *made, struct err *err)
 {
     const struct cgroup_limits limits = {plan->cpu_millis, plan->memory_mb, plan->pids};
@@ -312,25 +316,25 @@ int jail_begin(struct jail_kit *kit, const char *id, const struct keeper_plan *p
     *made = plan->from[0] ? JAIL_DISK : 0;
 
     /* The v2 group is the claim on the id: it is made first and removed last. */
-    scoped_fd group = cgroups_create(kit->groups, id, &limits, err);
+    scoped_fd group = cgroups_create(shared->groups, id, &limits, err);
     if (group < 0) {
         return group == -EEXIST ? err_set(err, EEXIST, "jail %s exists already", id) : group;
     }
     *made |= JAIL_GROUPS;
 
-    int r = disk_ready(kit, id, plan, made, err);
+    int r = disk_ready(shared, id, plan, made, err);
     if (r < 0) {
         return r;
     }
-    size_bpf_add(kit->size_bpf, kit->groups, kit->pool, id, plan);
+    size_bpf_add(shared->size_bpf, shared->groups, shared->pool, id, plan);
     /* A disk that is new has no marks of volumes to give up. */
     if (plan->volumes_n || plan->from[0] || plan->keeps_disk) {
-        r = volumes_hold(kit->pool, id, plan, err);
+        r = volumes_hold(shared->pool, id, plan, err);
     }
     if (r < 0) {
         return r;
     }
-    r = first_process_ready(kit, id, plan, group, out, socket, err);
+    r = first_process_ready(shared, id, plan, group, out, socket, err);
     if (r < 0) {
         jail_closep(out);
         return err_wrap(err, "start jail %s", id);
@@ -338,10 +342,10 @@ int jail_begin(struct jail_kit *kit, const char *id, const struct keeper_plan *p
     return 0;
 }
 
-int jail_finish(struct jail_kit *kit, const char *id, const struct keeper_plan *plan, int socket,
-                struct jail *out, struct err *err)
+int jail_finish(struct jail_shared *shared, const char *id, const struct keeper_plan *plan,
+                int socket, struct jail *out, struct err *err)
 {
-    int r = agent_take(kit, id, plan, socket, out, err);
+    int r = agent_take(shared, id, plan, socket, out, err);
 
     if (r < 0) {
         jail_closep(out);
@@ -351,8 +355,8 @@ int jail_finish(struct jail_kit *kit, const char *id, const struct keeper_plan *
 }
 
 /* A pidfd of the first process of that jail. */
-static int jail_open(const struct jail_kit *kit, const char *id, const struct keeper_jail *name,
-                     struct err *err)
+static int jail_open(const struct jail_shared *shared, const char *id,
+                     const struct keeper_jail *name, struct err *err)
 {
     uint64_t start_ticks = 0;
     scoped_fd pidfd = (int)syscall(SYS_pidfd_open, name->pid, 0);
@@ -363,31 +367,31 @@ static int jail_open(const struct jail_kit *kit, const char *id, const struct ke
     /* The pidfd holds whoever has that pid now; the checks after it say whether that is the one. */
     int r = start_ticks_read(name->pid, &start_ticks, err);
     if (r == 0 &&
-        (start_ticks != name->start_ticks || !cgroups_holds(kit->groups, id, name->pid))) {
+        (start_ticks != name->start_ticks || !cgroups_holds(shared->groups, id, name->pid))) {
         r = err_set(err, ESRCH, "process %" PRId32 " is not of jail %s", name->pid, id);
     }
     return r < 0 ? r : move_fd(&pidfd);
 }
 
-int jail_sockets_open(struct jail_kit *kit, const char *id, const struct keeper_jail *name,
+int jail_sockets_open(struct jail_shared *shared, const char *id, const struct keeper_jail *name,
                       int *out, size_t n, struct err *err)
 {
-    scoped_fd pidfd = jail_open(kit, id, name, err);
+    scoped_fd pidfd = jail_open(shared, id, name, err);
 
-    return pidfd < 0 ? pidfd : network_inward_open(kit->network, pidfd, out, n, err);
+    return pidfd < 0 ? pidfd : network_inward_open(shared->network, pidfd, out, n, err);
 }
 
-int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *name, bool network,
-                struct jail *out, struct err *err)
+int jail_attach(struct jail_shared *shared, const char *id, const struct keeper_jail *name,
+                bool network, struct jail *out, struct err *err)
 {
     *out = JAIL_NONE;
     out->name = *name;
-    out->pidfd = jail_open(kit, id, name, err);
+    out->pidfd = jail_open(shared, id, name, err);
     const uint32_t version =
-        first_release_is(kit->pool, id) ? CHANNEL_VERSION_FIRST : CHANNEL_VERSION;
-    int r = out->pidfd < 0 ? out->pidfd : agent_reach(kit, out, version, err);
+        first_release_is(shared->pool, id) ? CHANNEL_VERSION_FIRST : CHANNEL_VERSION;
+    int r = out->pidfd < 0 ? out->pidfd : agent_reach(shared, out, version, err);
     if (r == 0 && network) {
-        r = sockets_open(kit, id, false, out, err);
+        r = sockets_open(shared, id, false, out, err);
     }
     if (r < 0) {
         jail_closep(out);
@@ -395,31 +399,32 @@ int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *
     return r;
 }
 
-int jail_adopt(struct jail_kit *kit, const char *id, pid_t pid, struct jail *out, struct err *err)
+int jail_adopt(struct jail_shared *shared, const char *id, pid_t pid, struct jail *out,
+               struct err *err)
 {
     struct keeper_jail name = {.pid = pid};
     int r = start_ticks_read(pid, &name.start_ticks, err);
 
-    return r < 0 ? r : jail_attach(kit, id, &name, false, out, err);
+    return r < 0 ? r : jail_attach(shared, id, &name, false, out, err);
 }
 
-int jail_kill(struct jail_kit *kit, const char *id, struct err *err)
+int jail_kill(struct jail_shared *shared, const char *id, struct err *err)
 {
-    return cgroups_kill(kit->groups, id, err);
+    return cgroups_kill(shared->groups, id, err);
 }
 
 /* The groups say whether processes are left; the last of them goes after the disk, so that a jail
  * is listed until nothing of it is there. */
-int jail_remove(struct jail_kit *kit, const char *id, unsigned parts, struct err *err)
+int jail_remove(struct jail_shared *shared, const char *id, unsigned parts, struct err *err)
 {
-    if (parts & JAIL_GROUPS && cgroups_populated(kit->groups, id)) {
+    if (parts & JAIL_GROUPS && cgroups_populated(shared->groups, id)) {
         return -EBUSY;
     }
-    int r = parts & JAIL_DISK ? pool_disk_remove(kit->pool, id, err) : 0;
+    int r = parts & JAIL_DISK ? pool_disk_remove(shared->pool, id, err) : 0;
     if (r == 0 && parts & JAIL_GROUPS) {
-        first_release_unmark(kit->pool, id);
-        size_bpf_remove(kit->size_bpf, kit->groups, id);
-        r = cgroups_remove(kit->groups, id, err);
+        first_release_unmark(shared->pool, id);
+        size_bpf_remove(shared->size_bpf, shared->groups, id);
+        r = cgroups_remove(shared->groups, id, err);
     }
     return r;
 }

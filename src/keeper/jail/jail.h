@@ -31,7 +31,7 @@ enum {
 };
 
 /* What jails are made with; opened once. */
-struct jail_kit {
+struct jail_shared {
     struct pool *pool;
     struct cgroups *groups;
     struct filters *filters;
@@ -81,31 +81,35 @@ static inline void jail_closep(struct jail *jail)
  * agent, or has failed. With plan.from the disk has been made already, and is this jail's to remove
  * when that fails; with plan.keeps_disk it has been readied, and stays. *made says what there is to
  * undo on failure of this or the next: jail_kill() and jail_remove() that. */
-must_check int jail_begin(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
-                          struct jail *out, int *socket, unsigned *made, struct err *err);
+must_check int jail_begin(struct jail_shared *shared, const char *id,
+                          const struct keeper_plan *plan, struct jail *out, int *socket,
+                          unsigned *made, struct err *err);
 
 /* Once that socket is readable: names the agent and connects to it. -ETIMEDOUT when it is not. */
-must_check int jail_finish(struct jail_kit *kit, const char *id, const struct keeper_plan *plan,
-                           int socket, struct jail *out, struct err *err);
+must_check int jail_finish(struct jail_shared *shared, const char *id,
+                           const struct keeper_plan *plan, int socket, struct jail *out,
+                           struct err *err);
 
 /* -ESRCH when that process is gone, or is not the first of that jail. With `network` the sockets of
  * its network come along, unless it has none, or somebody inside has taken their place. */
-must_check int jail_attach(struct jail_kit *kit, const char *id, const struct keeper_jail *name,
-                           bool network, struct jail *out, struct err *err);
+must_check int jail_attach(struct jail_shared *shared, const char *id,
+                           const struct keeper_jail *name, bool network, struct jail *out,
+                           struct err *err);
 
 /* As network_inward_open(), in the network of that jail; -ESRCH as jail_attach(). */
-must_check int jail_sockets_open(struct jail_kit *kit, const char *id,
+must_check int jail_sockets_open(struct jail_shared *shared, const char *id,
                                  const struct keeper_jail *name, int *out, size_t n,
                                  struct err *err);
 
 /* Names a first process that was just made and connects to it, without its network. */
-must_check int jail_adopt(struct jail_kit *kit, const char *id, pid_t pid, struct jail *out,
+must_check int jail_adopt(struct jail_shared *shared, const char *id, pid_t pid, struct jail *out,
                           struct err *err);
 
-must_check int jail_kill(struct jail_kit *kit, const char *id, struct err *err);
+must_check int jail_kill(struct jail_shared *shared, const char *id, struct err *err);
 
 /* -EBUSY while its processes are still exiting. Fine when there is nothing. */
-must_check int jail_remove(struct jail_kit *kit, const char *id, unsigned parts, struct err *err);
+must_check int jail_remove(struct jail_shared *shared, const char *id, unsigned parts,
+                           struct err *err);
 
 /* ---- jail_inside.c ---- */
 

@@ -37,7 +37,7 @@ static void tell(struct startings *all, const struct starting *it, int status,
 static void finish(struct startings *all, struct starting *it)
 {
     struct err err = {0};
-    int r = jail_finish(all->kit, it->req.id, &it->req.plan, it->socket, &it->jail, &err);
+    int r = jail_finish(all->shared, it->req.id, &it->req.plan, it->socket, &it->jail, &err);
 
     tell(all, it, r, &err);
     starting_free(all, it);
@@ -57,7 +57,7 @@ static void begin(struct startings *all, struct starting *it)
 
     DL_APPEND(all->list, it);
     all->n++;
-    int r = jail_begin(all->kit, req->id, &req->plan, &it->jail, &it->socket, &it->made, &err);
+    int r = jail_begin(all->shared, req->id, &req->plan, &it->jail, &it->socket, &it->made, &err);
     if (r < 0) {
         tell(all, it, r, &err);
         starting_free(all, it);

@@ -26,7 +26,7 @@ typedef void starting_done(void *ctx, uint64_t client, const struct keeper_reque
 
 struct starting;
 struct startings {
-    struct jail_kit *kit;
+    struct jail_shared *shared;
     starting_done *done;
     void *ctx;
     struct starting *list; /* the oldest first */
