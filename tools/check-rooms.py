@@ -17,8 +17,8 @@ LINES_MAX = 800
 MAY_USE = {
     "lib/base": "",
     "lib/guard": "lib/base",
-    "lib/mcp": "lib/base",
     "lib/http": "lib/base",
+    "lib/mcp": "lib/base lib/http",
     "lib/pki": "lib/base",
     "lib/rpc": "lib/base lib/http",
     "lib/web": "lib/base lib/guard",

@@ -9,18 +9,6 @@
 #include "lib/http/cors.h"
 #include "tools/mcp_internal.h"
 
-/* ---- refusals ---- */
-
-static void exchange_refuse(struct http_exchange *ex, int status, int code, const char *sentence)
-{
-    json_t *message = jsonrpc_error(NULL, code, sentence, NULL);
-    char *text = json_dumps(message, JSON_COMPACT);
-
-    http_answer(ex, status, "application/json", text, text ? strlen(text) : 0);
-    free(text);
-    json_decref(message);
-}
-
 /* ---- what a request must be ---- */
 
 /* "http://localhost:6274" -> "localhost" */
@@ -96,12 +84,12 @@ static void handle_post(struct mcp *mcp, struct http_exchange *ex, const struct 
     bool events = accept.at && http_accepts(accept, "text/event-stream");
 
     if (!json && !events) {
-        exchange_refuse(ex, 406, JSONRPC_INVALID_REQUEST,
-                        "answers are application/json or text/event-stream: accept them");
+        mcp_refuse(ex, 406, JSONRPC_INVALID_REQUEST,
+                   "answers are application/json or text/event-stream: accept them");
         return;
     }
     if (!str_ieq(str_trim((struct str){type.at, str_find(type, ';')}), STR("application/json"))) {
-        exchange_refuse(ex, 415, JSONRPC_INVALID_REQUEST, "a message is application/json");
+        mcp_refuse(ex, 415, JSONRPC_INVALID_REQUEST, "a message is application/json");
         return;
     }
     struct mcp_post *post = post_new(mcp, ex, who);
@@ -114,15 +102,11 @@ static void handle_post(struct mcp *mcp, struct http_exchange *ex, const struct 
 static struct mcp_session *head_session(struct mcp *mcp, struct http_exchange *ex, const char *team)
 {
     struct str id = http_header_get(http_request(ex), "mcp-session-id");
-    struct mcp_session *session = id.at ? session_find(mcp, id, team) : NULL;
+    struct mcp_refusal why;
+    struct mcp_session *session = mcp_session_find(mcp, id, team, &why);
 
-    if (!id.at) {
-        exchange_refuse(ex, 400, JSONRPC_INVALID_REQUEST, "the header Mcp-Session-Id is missing");
-    } else if (!session) {
-        exchange_refuse(ex, 404, JSONRPC_INVALID_REQUEST,
-                        "there is no such session: it has ended, or never was");
-    } else {
-        session_used(session);
+    if (!session) {
+        mcp_refuse(ex, why.status, why.code, why.sentence);
     }
     return session;
 }
@@ -131,12 +115,12 @@ static void stream_open(struct mcp *mcp, struct http_exchange *ex, const struct 
                         struct mcp_session *session)
 {
     if (posts_listening_full(mcp, session, who->team)) {
-        exchange_refuse(ex, 429, JSONRPC_INTERNAL_ERROR, "this session has too many open streams");
+        mcp_refuse(ex, 429, JSONRPC_INTERNAL_ERROR, "this session has too many open streams");
         return;
     }
     struct mcp_post *post = post_new(mcp, ex, who);
     post->session = session;
-    post->version = session->version;
+    post->version = session->entry.version;
     post->listens = true;
     post_stream(post);
 }
@@ -161,8 +145,7 @@ static void handle_get(struct mcp *mcp, struct http_exchange *ex, const struct t
     unsigned event = 0;
 
     if (!accept.at || !http_accepts(accept, "text/event-stream")) {
-        exchange_refuse(ex, 406, JSONRPC_INVALID_REQUEST,
-                        "a stream is text/event-stream: accept it");
+        mcp_refuse(ex, 406, JSONRPC_INVALID_REQUEST, "a stream is text/event-stream: accept it");
         return;
     }
     struct mcp_session *session = head_session(mcp, ex, who->team);
@@ -173,8 +156,8 @@ static void handle_get(struct mcp *mcp, struct http_exchange *ex, const struct t
     if (post) {
         post_resume(post, ex, event);
     } else if (last.at) { /* clients ask no more, then; they would after any other status */
-        exchange_refuse(ex, 405, JSONRPC_INVALID_REQUEST,
-                        "the stream of this event has ended, and nothing of it is left");
+        mcp_refuse(ex, 405, JSONRPC_INVALID_REQUEST,
+                   "the stream of this event has ended, and nothing of it is left");
     } else {
         stream_open(mcp, ex, who, session);
     }
@@ -185,7 +168,7 @@ static void handle_delete(struct mcp *mcp, struct http_exchange *ex, const struc
     struct mcp_session *session = head_session(mcp, ex, who->team);
 
     if (session) {
-        session_end(session);
+        mcp_session_end(session);
         http_answer(ex, 204, NULL, NULL, 0);
     }
 }
@@ -208,10 +191,10 @@ static void handle_known(struct mcp *mcp, struct http_exchange *ex, const struct
     struct err err;
 
     if (!head_version_known(req)) {
-        exchange_refuse(ex, 400, MCP_UNSUPPORTED_VERSION,
-                        "this revision of the protocol is not spoken here");
+        mcp_refuse(ex, 400, MCP_UNSUPPORTED_VERSION,
+                   "this revision of the protocol is not spoken here");
     } else if (mcp_tie_read(req->query, &tie, &err) < 0) {
-        exchange_refuse(ex, 400, JSONRPC_INVALID_REQUEST, err.msg);
+        mcp_refuse(ex, 400, JSONRPC_INVALID_REQUEST, err.msg);
     } else if (str_eq(req->method, STR("POST"))) {
         handle_post(mcp, ex, who, &tie);
     } else if (str_eq(req->method, STR("GET"))) {
@@ -219,7 +202,7 @@ static void handle_known(struct mcp *mcp, struct http_exchange *ex, const struct
     } else if (str_eq(req->method, STR("DELETE"))) {
         handle_delete(mcp, ex, who);
     } else {
-        exchange_refuse(ex, 405, JSONRPC_INVALID_REQUEST, "/mcp takes POST, GET and DELETE");
+        mcp_refuse(ex, 405, JSONRPC_INVALID_REQUEST, "/mcp takes POST, GET and DELETE");
     }
 }
 
@@ -231,8 +214,8 @@ void mcp_handle(struct mcp *mcp, struct http_exchange *ex)
     struct err err;
 
     if (origin.at && !mcp_origin_allowed(origin, tools_options(mcp->tools)->domain)) {
-        exchange_refuse(ex, 403, JSONRPC_INVALID_REQUEST,
-                        "pages of this origin may not use the MCP server");
+        mcp_refuse(ex, 403, JSONRPC_INVALID_REQUEST,
+                   "pages of this origin may not use the MCP server");
         return;
     }
     if (str_eq(req->method, STR("OPTIONS"))) {
@@ -241,9 +224,9 @@ void mcp_handle(struct mcp *mcp, struct http_exchange *ex)
     }
     cors_also(ex, CORS_MCP);
     if (mcp->stopping) {
-        exchange_refuse(ex, 503, JSONRPC_INTERNAL_ERROR, "the daemon is stopping");
+        mcp_refuse(ex, 503, JSONRPC_INTERNAL_ERROR, "the daemon is stopping");
     } else if (tools_authenticate(mcp->tools, req, &who, &err) < 0) {
-        exchange_refuse(ex, 401, JSONRPC_INVALID_REQUEST, err.msg);
+        mcp_refuse(ex, 401, JSONRPC_INVALID_REQUEST, err.msg);
     } else {
         handle_known(mcp, ex, &who);
     }
@@ -257,8 +240,8 @@ static void on_tick(uv_timer_t *timer)
     int64_t now_ms = clock_mono_ms();
 
     posts_tick(mcp, now_ms);
-    sessions_tick(mcp, now_ms);
-    if (!mcp->posts && !mcp->sessions) {
+    mcp_sessions_tick(mcp, now_ms);
+    if (!mcp->posts && !mcp->sessions.by_id) {
         (void)uv_timer_stop(timer);
     }
 }
@@ -275,6 +258,7 @@ struct mcp *mcp_new(struct tools *tools)
     struct mcp *mcp = xnew(struct mcp);
 
     mcp->tools = tools;
+    mcp->sessions.rules = &mcp_session_rules;
     (void)uv_timer_init(tools_loop(tools), &mcp->tick);
     mcp->tick.data = mcp;
     return mcp;
@@ -282,14 +266,10 @@ struct mcp *mcp_new(struct tools *tools)
 
 void mcp_stop(struct mcp *mcp)
 {
-    struct mcp_session *session, *next;
     struct mcp_post *post, *next_post;
 
     mcp->stopping = true;
-    HASH_ITER (hh, mcp->sessions, session, next) {
-        session->tie.own = false;
-        session_end(session);
-    }
+    mcp_sessions_forget(mcp);
     DL_FOREACH_SAFE (mcp->posts, post, next_post) {
         if (post->listens) {
             post_drop(post);

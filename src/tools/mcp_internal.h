@@ -19,6 +19,8 @@
 #include "lib/base/table.h"
 #include "lib/http/http.h"
 #include "lib/mcp/jsonrpc.h"
+#include "lib/mcp/refusal.h"
+#include "lib/mcp/session.h"
 #include "lib/mcp/stateless.h"
 #include "tools/face.h"
 #include "tools/mcp.h"
@@ -46,7 +48,6 @@ enum {
     MCP_KEPT_POSTS_MAX = 256,  /* of a team, that nobody listens to; and of their answers: */
     MCP_KEPT_BYTES_MAX = 128 * 1024 * 1024,
 
-    MCP_SESSION_ID_LEN = ID_UUID_LEN,
     MCP_NAME_BYTES = 128, /* of a template, a client */
     MCP_KEY_BYTES = 64,
     MCP_PAGE_TOOLS = 100,
@@ -67,37 +68,37 @@ struct mcp_tie {
 };
 
 struct mcp_session {
-    char id[MCP_SESSION_ID_LEN + 1];
+    struct session_entry entry; /* its id, its team */
     struct mcp *mcp;
-    char team[ID_UUID_LEN + 1];
     char key[MCP_KEY_BYTES]; /* with which it was begun, and its sandbox is made and killed */
-    enum mcp_version version;
     struct mcp_tie tie;
-    int64_t used_mono_ms;
-    bool ended;        /* forgotten: it is freed when its sandbox is gone */
-    UT_hash_handle hh; /* by id */
+    bool ended; /* out of the table: it is freed when its sandbox is gone */
 };
 
 struct mcp {
     struct tools *tools;
-    struct mcp_session *sessions;
+    struct session_table sessions;
     struct mcp_post *posts; /* all, also those that nobody listens to */
     uint64_t posts_made;
     uv_timer_t tick; /* runs while there is a session or a post */
     bool stopping;
 };
 
-/* NULL with the sentence: the team has too many, and each of them is in use. */
-struct mcp_session *session_new(struct mcp *mcp, const struct tools_who *who,
-                                enum mcp_version version, const struct mcp_tie *tie,
-                                struct err *err);
-/* NULL: there is none of that id, or it is another team's. */
-struct mcp_session *session_find(struct mcp *mcp, struct str id, const char *team);
-void session_used(struct mcp_session *session);
+extern const struct session_rules mcp_session_rules;
 
-/* Its calls are given up, its streams end, its sandbox is killed. */
-void session_end(struct mcp_session *session);
-void sessions_tick(struct mcp *mcp, int64_t now_ms);
+/* NULL with the sentence: the team has too many, and each of them is in use. */
+struct mcp_session *mcp_session_new(struct mcp *mcp, const struct tools_who *who,
+                                    enum mcp_version version, const struct mcp_tie *tie,
+                                    struct err *err);
+/* NULL with *why: the header is missing, or the team has no session of that id. Counts as use. */
+struct mcp_session *mcp_session_find(struct mcp *mcp, struct str id, const char *team,
+                                     struct mcp_refusal *why);
+
+/* Gives up its calls, ends its streams, kills its sandbox. */
+void mcp_session_end(struct mcp_session *session);
+void mcp_sessions_tick(struct mcp *mcp, int64_t now_ms);
+/* Ends all sessions, and leaves their sandboxes to their own timeouts. */
+void mcp_sessions_forget(struct mcp *mcp);
 
 /* Keeps the timer running while there is anything to look after. */
 void mcp_wake(struct mcp *mcp);

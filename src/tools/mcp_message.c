@@ -109,7 +109,7 @@ static void method_initialize(struct mcp_post *post, const struct jsonrpc_messag
         return;
     }
     post->version = version_negotiate(json_string_value(asked));
-    post->session = session_new(post->mcp, &who, post->version, &post->tie, &err);
+    post->session = mcp_session_new(post->mcp, &who, post->version, &post->tie, &err);
     if (!post->session) {
         post_reply(post, 429, jsonrpc_error(message->id, JSONRPC_INTERNAL_ERROR, err.msg, NULL));
         return;
@@ -118,32 +118,27 @@ static void method_initialize(struct mcp_post *post, const struct jsonrpc_messag
 }
 
 struct method {
-    const char *name;
+    struct mcp_method is;
     void (*run)(struct mcp_post *post, const struct jsonrpc_message *message);
-    bool sessions, stateless; /* where it exists */
 };
 
 static void request_take(struct mcp_post *post, const struct jsonrpc_message *message)
 {
     static const struct method methods[] = {
-        {"tools/call", mcp_call_begin, true, true},
-        {"tools/list", method_list, true, true},
-        {"ping", method_ping, true, false},
-        {"server/discover", method_discover, false, true},
-        {"subscriptions/listen", method_listen, false, true},
+        {{"tools/call", true, true}, mcp_call_begin},
+        {{"tools/list", true, true}, method_list},
+        {{"ping", true, false}, method_ping},
+        {{"server/discover", false, true}, method_discover},
+        {{"subscriptions/listen", false, true}, method_listen},
     };
-    bool stateless = version_is_stateless(post->version);
-    char sentence[JSONRPC_METHOD_BYTES_MAX + 32];
 
     for (size_t i = 0; i < countof(methods); i++) {
-        if (strcmp(methods[i].name, message->method) == 0 &&
-            (stateless ? methods[i].stateless : methods[i].sessions)) {
+        if (mcp_method_is(&methods[i].is, message->method, post->version)) {
             methods[i].run(post, message);
             return;
         }
     }
-    (void)snprintf(sentence, sizeof(sentence), "there is no method '%s'", message->method);
-    refuse(post, message, JSONRPC_METHOD_NOT_FOUND, sentence);
+    post_answer(post, mcp_method_error(message));
 }
 
 /* What is not ours, or comes too late, is no error. */
@@ -167,10 +162,6 @@ static void notification_take(struct mcp_session *session, const struct jsonrpc_
 
 static void stateless_take(struct mcp_post *post, const struct jsonrpc_message *message)
 {
-    const struct http_request *req = post_request(post);
-    const struct stateless_head head = {.version = http_header_get(req, "mcp-protocol-version"),
-                                        .method = http_header_get(req, "mcp-method"),
-                                        .name = http_header_get(req, "mcp-name")};
     struct err err;
     int code;
 
@@ -184,7 +175,7 @@ static void stateless_take(struct mcp_post *post, const struct jsonrpc_message *
         return;
     case JSONRPC_REQUEST:
         post->owed = 1;
-        code = stateless_check(message, &head, &err);
+        code = stateless_check(message, post_request(post), &err);
         if (code != 0) {
             refuse(post, message, code, err.msg);
         } else {
@@ -239,20 +230,13 @@ static void batch_take(struct mcp_post *post, json_t *batch)
 static bool session_take(struct mcp_post *post)
 {
     struct str id = http_header_get(post_request(post), "mcp-session-id");
+    struct mcp_refusal why;
 
-    if (!id.at) {
-        post_refuse(post, 400, JSONRPC_INVALID_REQUEST,
-                    "the header Mcp-Session-Id is missing: begin with initialize");
-        return false;
-    }
-    post->session = session_find(post->mcp, id, post->team);
+    post->session = mcp_session_find(post->mcp, id, post->team, &why);
     if (!post->session) {
-        post_refuse(post, 404, JSONRPC_INVALID_REQUEST,
-                    "there is no such session: it has ended, or never was; begin with initialize");
-        return false;
+        post_refuse(post, why.status, why.code, why.sentence);
     }
-    session_used(post->session);
-    return true;
+    return post->session != NULL;
 }
 
 static void session_message_take(struct mcp_post *post, json_t *json)
@@ -260,7 +244,7 @@ static void session_message_take(struct mcp_post *post, json_t *json)
     if (!session_take(post)) {
         return;
     }
-    post->version = post->session->version;
+    post->version = post->session->entry.version;
     if (json_is_array(json)) {
         batch_take(post, json);
         return;
@@ -296,10 +280,7 @@ static bool version_take(struct mcp_post *post, const json_t *json)
     if (stateless_version(header, json, &post->version, &asked)) {
         return true;
     }
-    post_reply(post, 400,
-               jsonrpc_error(json_object_get(json, "id"), MCP_UNSUPPORTED_VERSION,
-                             "this revision of the protocol is not spoken here",
-                             version_error_data(asked)));
+    post_reply(post, 400, mcp_version_error(json_object_get(json, "id"), asked));
     return false;
 }
 

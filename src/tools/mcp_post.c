@@ -71,7 +71,7 @@ static size_t answer_headers(const struct mcp_post *post, struct http_header *ou
     size_t n = 0;
 
     if (post->session) {
-        out[n++] = (struct http_header){STR("mcp-session-id"), str_of(post->session->id)};
+        out[n++] = (struct http_header){STR("mcp-session-id"), str_of(post->session->entry.id)};
     }
     return n;
 }
@@ -192,15 +192,8 @@ static void message_add(struct mcp_post *post, json_t *message, bool answer)
 
 static void stream_head(struct mcp_post *post)
 {
-    struct http_header headers[4] = {
-        {STR("content-type"), STR("text/event-stream")},
-        {STR("cache-control"), STR("no-cache, no-transform")},
-        {STR("x-accel-buffering"), STR("no")}, /* for proxies that would gather it */
-    };
-    size_t n = 3 + answer_headers(post, headers + 3);
-
     if (post->link) {
-        http_respond(post->link->ex, 200, headers, n, -1);
+        mcp_stream_begin(post->link->ex, post->session ? post->session->entry.id : NULL);
     }
 }
 
@@ -460,9 +453,8 @@ static void post_tick(struct mcp_post *post, int64_t now_ms)
     } else if (!post->streams && post->owed > 0 && post->takes_events && quiet) {
         post_stream(post);
     } else if (post->streams && !post->over && !post->next_event &&
-               now_ms - post->moved_mono_ms >= MCP_KEEP_ALIVE_MS &&
-               http_writable(post->link->ex) > 0) {
-        http_write(post->link->ex, ":\n\n", 3);
+               now_ms - post->moved_mono_ms >= MCP_KEEP_ALIVE_MS) {
+        mcp_stream_keep_alive(post->link->ex);
         post->moved_mono_ms = now_ms;
     }
 }
@@ -520,13 +512,14 @@ static void kept_trim(struct mcp *mcp, const char *team)
 
 void posts_tick(struct mcp *mcp, int64_t now_ms)
 {
-    struct mcp_session *session, *next_session;
+    struct session_entry *session, *next_session;
     struct mcp_post *post, *next;
 
     DL_FOREACH_SAFE (mcp->posts, post, next) {
         post_tick(post, now_ms);
     }
-    HASH_ITER (hh, mcp->sessions, session, next_session) {
-        kept_trim(mcp, session->team); /* a post that is kept belongs to a session */
+    session_each(&mcp->sessions, session, next_session)
+    {
+        kept_trim(mcp, session->owner); /* a post that is kept belongs to a session */
     }
 }

@@ -1,10 +1,15 @@
-#include <errno.h>
+/* mcp_session.c - the sessions of the MCP server (lib/mcp/session.h), with their posts and sandbox.
+ */
 #include <stdlib.h>
 #include <utlist.h>
 
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
 #include "tools/mcp_internal.h"
+
+static struct mcp_session *session_of(struct session_entry *entry)
+{
+    return entry ? container_of(entry, struct mcp_session, entry) : NULL;
+}
 
 static bool has_listener(const struct mcp_session *session)
 {
@@ -18,73 +23,54 @@ static bool has_listener(const struct mcp_session *session)
     return false;
 }
 
-/* The team's that has been idle for longest, if there are as many as may be; *full tells. */
-static struct mcp_session *session_oldest(struct mcp *mcp, const char *team, bool *full)
+static bool is_in_use(struct session_entry *entry)
 {
-    struct mcp_session *session, *next, *oldest = NULL;
-    size_t n = 0;
+    const struct mcp_session *session = session_of(entry);
 
-    HASH_ITER (hh, mcp->sessions, session, next) {
-        if (strcmp(session->team, team) != 0) {
-            continue;
-        }
-        n++;
-        if (!has_listener(session) && mcp_calls_count(session) == 0 &&
-            (!oldest || session->used_mono_ms < oldest->used_mono_ms)) {
-            oldest = session;
-        }
-    }
-    *full = n >= MCP_SESSIONS_PER_TEAM_MAX;
-    return oldest;
+    return has_listener(session) || mcp_calls_count(session) > 0;
 }
 
-struct mcp_session *session_new(struct mcp *mcp, const struct tools_who *who,
-                                enum mcp_version version, const struct mcp_tie *tie,
-                                struct err *err)
+static void entry_end(struct session_entry *entry)
 {
-    bool full = false;
-    struct mcp_session *oldest = session_oldest(mcp, who->team, &full);
+    mcp_session_end(session_of(entry));
+}
 
-    if (full && !oldest) {
-        (void)err_set(err, EBUSY, "the team has %d sessions, and each is in use: end one of them",
-                      MCP_SESSIONS_PER_TEAM_MAX);
+const struct session_rules mcp_session_rules = {
+    .per_owner_max = MCP_SESSIONS_PER_TEAM_MAX,
+    .idle_ms = MCP_SESSION_IDLE_MS,
+    .in_use = is_in_use,
+    .end = entry_end,
+};
+
+struct mcp_session *mcp_session_new(struct mcp *mcp, const struct tools_who *who,
+                                    enum mcp_version version, const struct mcp_tie *tie,
+                                    struct err *err)
+{
+    struct mcp_session *session = xnew(struct mcp_session);
+
+    session->mcp = mcp;
+    session->tie = *tie;
+    (void)str_copy(session->key, sizeof(session->key), who->key);
+    if (session_add(&mcp->sessions, &session->entry, who->team, version, err) < 0) {
+        free(session);
         return NULL;
     }
-    if (full) {
-        session_end(oldest);
-    }
-    struct mcp_session *session = xnew(struct mcp_session);
-    id_uuid(session->id);
-    session->mcp = mcp;
-    session->version = version;
-    session->tie = *tie;
-    (void)str_copy(session->team, sizeof(session->team), str_of(who->team));
-    (void)str_copy(session->key, sizeof(session->key), who->key);
-    session_used(session);
-    HASH_ADD_STR(mcp->sessions, id, session);
     mcp_wake(mcp);
     return session;
 }
 
-struct mcp_session *session_find(struct mcp *mcp, struct str id, const char *team)
+struct mcp_session *mcp_session_find(struct mcp *mcp, struct str id, const char *team,
+                                     struct mcp_refusal *why)
 {
-    struct mcp_session *session = NULL;
-
-    HASH_FIND(hh, mcp->sessions, id.at, id.len, session);
-    return session && strcmp(session->team, team) == 0 ? session : NULL;
+    return session_of(session_find(&mcp->sessions, id, team, why));
 }
 
-void session_used(struct mcp_session *session)
-{
-    session->used_mono_ms = clock_mono_ms();
-}
-
-void session_end(struct mcp_session *session)
+void mcp_session_end(struct mcp_session *session)
 {
     struct mcp *mcp = session->mcp;
     struct mcp_post *post, *next;
 
-    HASH_DELETE(hh, mcp->sessions, session);
+    session_remove(&mcp->sessions, &session->entry);
     session->ended = true;
     DL_FOREACH_SAFE (mcp->posts, post, next) {
         if (post->session == session) {
@@ -94,18 +80,24 @@ void session_end(struct mcp_session *session)
     tie_end(session);
 }
 
-void sessions_tick(struct mcp *mcp, int64_t now_ms)
+void mcp_sessions_tick(struct mcp *mcp, int64_t now_ms)
 {
-    struct mcp_session *session, *next;
+    struct session_entry *entry, *next;
 
-    HASH_ITER (hh, mcp->sessions, session, next) {
-        if (has_listener(session)) {
-            session->used_mono_ms = now_ms;
-        }
-        if (now_ms - session->used_mono_ms >= MCP_SESSION_IDLE_MS) {
-            session_end(session);
-        } else {
-            tie_tick(session, now_ms);
-        }
+    session_expire(&mcp->sessions, now_ms);
+    session_each(&mcp->sessions, entry, next)
+    {
+        tie_tick(session_of(entry), now_ms);
+    }
+}
+
+void mcp_sessions_forget(struct mcp *mcp)
+{
+    struct session_entry *entry, *next;
+
+    session_each(&mcp->sessions, entry, next)
+    {
+        session_of(entry)->tie.own = false;
+        mcp_session_end(session_of(entry));
     }
 }

@@ -16,7 +16,7 @@ enum { TARGET_BYTES = 128 };
 
 static struct tools_who session_who(const struct mcp_session *session)
 {
-    return (struct tools_who){.team = session->team, .key = str_of(session->key)};
+    return (struct tools_who){.team = session->entry.owner, .key = str_of(session->key)};
 }
 
 static void target_of(const json_t *input, const char *verb, char out[TARGET_BYTES])

@@ -217,25 +217,31 @@ static void the_query_says_which_sandbox_a_session_has(void)
 /* Without a sandbox a session needs nobody; a server that stops starts no timer. */
 static void a_session_ends_when_it_was_idle_for_too_long(void)
 {
-    struct mcp mcp = {.stopping = true};
+    struct mcp mcp = {.stopping = true, .sessions.rules = &mcp_session_rules};
     const struct tools_who who = {.team = "a", .key = STR("key")}, other = {.team = "b"};
     const struct mcp_tie tie = {.own = true, .template = "base"};
     struct err err;
-    struct mcp_session *session = session_new(&mcp, &who, MCP_2025_11_25, &tie, &err);
-    struct str id = str_of(session->id);
+    struct mcp_session *session = mcp_session_new(&mcp, &who, MCP_2025_11_25, &tie, &err);
+    struct str id = str_of(session->entry.id);
     struct mcp_link *listens = (struct mcp_link *)&mcp; /* any but NULL */
     struct mcp_post post = {.session = session, .link = listens, .prev = &post};
 
-    CHECK(session_find(&mcp, id, "a") == session);
-    CHECK(!session_find(&mcp, id, other.team) && !session_find(&mcp, STR("nonsense"), "a"));
+    struct mcp_refusal why;
+
+    CHECK(mcp_session_find(&mcp, id, "a", &why) == session);
+    CHECK(!mcp_session_find(&mcp, id, other.team, &why));
+    CHECK(!mcp_session_find(&mcp, STR("nonsense"), "a", &why));
+    CHECK_INT(why.status, 404);
+    CHECK(!mcp_session_find(&mcp, (struct str){0}, "a", &why));
+    CHECK_INT(why.status, 400);
     mcp.posts = &post;
-    sessions_tick(&mcp, session->used_mono_ms + MCP_SESSION_IDLE_MS);
-    CHECK(mcp.sessions == session); /* somebody listens */
+    mcp_sessions_tick(&mcp, session->entry.used_mono_us / 1000 + MCP_SESSION_IDLE_MS);
+    CHECK(mcp.sessions.by_id == &session->entry); /* somebody listens */
     mcp.posts = NULL;
-    sessions_tick(&mcp, session->used_mono_ms + MCP_SESSION_IDLE_MS - 1);
-    CHECK(mcp.sessions == session);
-    sessions_tick(&mcp, session->used_mono_ms + MCP_SESSION_IDLE_MS);
-    CHECK(!mcp.sessions);
+    mcp_sessions_tick(&mcp, session->entry.used_mono_us / 1000 + MCP_SESSION_IDLE_MS - 1);
+    CHECK(mcp.sessions.by_id == &session->entry);
+    mcp_sessions_tick(&mcp, session->entry.used_mono_us / 1000 + MCP_SESSION_IDLE_MS);
+    CHECK(!mcp.sessions.by_id);
 }
 
 /* A post whose client left before its answer came. */
@@ -247,8 +253,8 @@ static void post_kept(struct mcp *mcp, struct mcp_session *session, size_t answe
     memset(text, 'x', answer_bytes);
     *post = (struct mcp_post){.mcp = mcp, .session = session, .streams = true, .owed = 1};
     post->version = MCP_2025_11_25;
-    post->moved_mono_ms = session->used_mono_ms;
-    (void)str_copy(post->team, sizeof(post->team), str_of(session->team));
+    post->moved_mono_ms = session->entry.used_mono_us / 1000;
+    (void)str_copy(post->team, sizeof(post->team), str_of(session->entry.owner));
     DL_APPEND(mcp->posts, post);
     post_answer(post, json_pack("{s:i, s:s}", "id", 1, "result", text));
     free(text);
@@ -265,44 +271,44 @@ static size_t posts_count(const struct mcp *mcp)
 
 static void of_answers_that_nobody_fetches_some_are_kept(void)
 {
-    struct mcp mcp = {.stopping = true};
+    struct mcp mcp = {.stopping = true, .sessions.rules = &mcp_session_rules};
     const struct tools_who who = {.team = "a", .key = STR("key")};
     const struct mcp_tie tie = {.own = true, .template = "base"};
     struct err err;
-    struct mcp_session *session = session_new(&mcp, &who, MCP_2025_11_25, &tie, &err);
+    struct mcp_session *session = mcp_session_new(&mcp, &who, MCP_2025_11_25, &tie, &err);
 
     for (size_t i = 0; i < MCP_KEPT_POSTS_MAX + 10; i++) {
         post_kept(&mcp, session, 10);
     }
-    posts_tick(&mcp, session->used_mono_ms);
+    posts_tick(&mcp, session->entry.used_mono_us / 1000);
     CHECK_INT(posts_count(&mcp), MCP_KEPT_POSTS_MAX);
     post_kept(&mcp, session, MCP_KEPT_BYTES_MAX / 4);
     post_drop(mcp.posts);
-    posts_tick(&mcp, session->used_mono_ms);
+    posts_tick(&mcp, session->entry.used_mono_us / 1000);
     CHECK_INT(posts_count(&mcp), MCP_KEPT_POSTS_MAX);
     for (size_t i = 0; i < 4; i++) {
         post_drop(mcp.posts);
         post_kept(&mcp, session, MCP_KEPT_BYTES_MAX / 4);
     }
-    posts_tick(&mcp, session->used_mono_ms);
+    posts_tick(&mcp, session->entry.used_mono_us / 1000);
     CHECK_INT(posts_count(&mcp), MCP_KEPT_POSTS_MAX - 2);
-    session_end(session);
+    mcp_session_end(session);
     CHECK(!mcp.posts);
 }
 
 static void an_answer_that_is_too_long_is_told_to_be(void)
 {
-    struct mcp mcp = {.stopping = true};
+    struct mcp mcp = {.stopping = true, .sessions.rules = &mcp_session_rules};
     const struct tools_who who = {.team = "a", .key = STR("key")};
     const struct mcp_tie tie = {.own = true, .template = "base"};
     struct err err;
-    struct mcp_session *session = session_new(&mcp, &who, MCP_2025_11_25, &tie, &err);
+    struct mcp_session *session = mcp_session_new(&mcp, &who, MCP_2025_11_25, &tie, &err);
 
     post_kept(&mcp, session, MCP_ANSWER_BYTES_MAX);
     const struct mcp_event *event = mcp.posts->events;
     CHECK(event && event->answer && buf_len(&event->text) < 1024);
     CHECK(memmem(buf_at(&event->text), buf_len(&event->text), "too long", 8));
-    session_end(session);
+    mcp_session_end(session);
 }
 
 /* ---- texts ---- */

@@ -11,11 +11,6 @@ enum {
     TICKS_SILENT = 1, /* whole ones, before a client is told that we are still at it */
 };
 
-const struct http_header event_headers[EVENT_HEADERS] = {
-    {STR("content-type"), STR("text/event-stream")},
-    {STR("cache-control"), STR("no-cache")},
-};
-
 int event_write(struct buf *out, const json_t *message)
 {
     scoped_buf(text, out->max);
@@ -46,7 +41,7 @@ static void stream_start(struct call *call)
 {
     if (!call->streams) {
         call->streams = true;
-        http_respond(call->ex, 200, event_headers, EVENT_HEADERS, -1);
+        mcp_stream_begin(call->ex, NULL);
     }
 }
 
@@ -151,22 +146,9 @@ void calls_tick(struct calls *calls)
 
         if (call->ex && waits && call->takes_events && call->ticks++ >= TICKS_SILENT) {
             stream_start(call);
-            if (http_writable(call->ex) > 0) {
-                http_write(call->ex, ": at it\n\n", strlen(": at it\n\n"));
-            }
+            mcp_stream_keep_alive(call->ex);
         }
     }
-}
-
-void call_turn_away(struct http_exchange *ex, int status, int code, const char *why)
-{
-    json_auto_t *message = message_error(NULL, code, "%s", why);
-    scoped_buf(bytes, HTTP_WINDOW_BYTES);
-
-    if (message_write(&bytes, message) < 0) {
-        abort(); /* a sentence of ours */
-    }
-    http_answer(ex, status, "application/json", buf_at(&bytes), buf_len(&bytes));
 }
 
 /* ---- its message ---- */
@@ -242,7 +224,7 @@ void call_accept(struct calls *calls, struct http_exchange *ex)
     struct str session = http_header_get(request, "mcp-session-id");
 
     if (!takes(request, "application/json")) {
-        call_turn_away(ex, 406, JSONRPC_INVALID_REQUEST, "the client must accept application/json");
+        mcp_refuse(ex, 406, JSONRPC_INVALID_REQUEST, "the client must accept application/json");
         return;
     }
     struct call *call = xnew(struct call);

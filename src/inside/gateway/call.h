@@ -20,6 +20,7 @@
 #include "lib/base/buf.h"
 #include "lib/http/http.h"
 #include "lib/mcp/jsonrpc.h"
+#include "lib/mcp/refusal.h"
 #include "lib/mcp/version.h"
 
 struct calls;
@@ -64,12 +65,7 @@ void call_drop(struct call *call);  /* it was cancelled: an end without an answe
 void call_tell(struct call *call, json_t *notification); /* before the answer; stolen */
 void calls_tick(struct calls *calls);                    /* every few seconds */
 
-/* A refusal before the body is read. */
-void call_turn_away(struct http_exchange *ex, int status, int code, const char *why);
-
 /* An event with this message as its data; -ENOBUFS when it is too long. */
 must_check int event_write(struct buf *out, const json_t *message);
-extern const struct http_header event_headers[];
-enum { EVENT_HEADERS = 2 };
 
 #endif

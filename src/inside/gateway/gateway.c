@@ -56,15 +56,19 @@ static void on_changed(void *ctx, struct backend *backend, enum backend_list lis
     json_auto_t *message = jsonrpc_notification(methods[list], NULL);
 
     (void)backend;
-    sessions_tell(&g->sessions, message);
+    gateway_sessions_notify(&g->sessions, message);
     stateless_tell_changed(g, list, methods[list]);
 }
 
-static void updated_tell(struct gateway *g, const json_t *message, const char *uri)
+static void updated_notify(struct gateway *g, const json_t *message, const char *uri)
 {
-    for (struct session *at = g->sessions.by_id; at; at = at->hh.next) {
-        if (json_object_get(at->subscribed, uri)) {
-            session_tell(at, message);
+    struct session_entry *entry, *next;
+
+    session_each(&g->sessions, entry, next)
+    {
+        struct gateway_session *session = gateway_session_of(entry);
+        if (json_object_get(session->subscribed, uri)) {
+            gateway_session_notify(session, message);
         }
     }
 }
@@ -77,12 +81,12 @@ static void on_notification(void *ctx, struct backend *backend, const char *meth
     json_auto_t *message = jsonrpc_notification(method, copy);
 
     if (strcmp(method, "notifications/resources/updated") == 0) {
-        updated_tell(g, message, json_text_of(params, "uri"));
+        updated_notify(g, message, json_text_of(params, "uri"));
     } else if (strcmp(method, "notifications/message") == 0) {
         const char *logger = json_text_of(params, "logger");
         (void)json_object_set_new(copy, "logger",
                                   json_sprintf("%s%s%s", prefix, *logger ? "-" : "", logger));
-        sessions_tell(&g->sessions, message);
+        gateway_sessions_notify(&g->sessions, message);
     }
 }
 
@@ -105,18 +109,14 @@ static bool is_authorized(const struct gateway *g, const struct http_request *re
 }
 
 /* The session that a request without a message names, or NULL and an answer. */
-static struct session *session_need(struct gateway *g, struct http_exchange *ex)
+static struct gateway_session *session_need(struct gateway *g, struct http_exchange *ex)
 {
-    char id[SESSION_ID_LEN + 1];
-    struct str given = http_header_get(http_request(ex), "mcp-session-id");
-    struct session *session =
-        given.at && str_copy(id, sizeof(id), given) ? session_find(&g->sessions, id) : NULL;
+    struct str id = http_header_get(http_request(ex), "mcp-session-id");
+    struct mcp_refusal why;
+    struct gateway_session *session = gateway_session_find(&g->sessions, id, &why);
 
-    if (!given.at) {
-        call_turn_away(ex, 400, JSONRPC_INVALID_REQUEST, "the header Mcp-Session-Id is missing");
-    } else if (!session) {
-        call_turn_away(ex, 404, JSONRPC_INVALID_REQUEST,
-                       "there is no such session: initialize anew");
+    if (!session) {
+        mcp_refuse(ex, why.status, why.code, why.sentence);
     }
     return session;
 }
@@ -124,23 +124,23 @@ static struct session *session_need(struct gateway *g, struct http_exchange *ex)
 static void mcp_serve(struct gateway *g, struct http_exchange *ex)
 {
     struct str method = http_request(ex)->method;
-    struct session *session;
+    struct gateway_session *session;
 
     if (str_eq(method, STR("POST"))) {
         call_accept(&g->calls, ex);
     } else if (str_eq(method, STR("GET"))) {
         session = session_need(g, ex);
         if (session) {
-            session_listen(session, ex);
+            gateway_session_listen(session, ex);
         }
     } else if (str_eq(method, STR("DELETE"))) {
         session = session_need(g, ex);
         if (session) {
-            session_end(session);
+            gateway_session_end(session);
             http_answer(ex, 204, NULL, NULL, 0);
         }
     } else {
-        call_turn_away(ex, 405, JSONRPC_INVALID_REQUEST, "the methods are GET, POST and DELETE");
+        mcp_refuse(ex, 405, JSONRPC_INVALID_REQUEST, "the methods are GET, POST and DELETE");
     }
 }
 
@@ -169,9 +169,9 @@ void gateway_request(void *gateway, struct http_exchange *ex)
     } else if (str_eq(path, STR("/health"))) {
         http_answer(ex, 200, "text/plain", "OK", 2);
     } else if (refused) {
-        call_turn_away(ex, 401, JSONRPC_INVALID_REQUEST, "the bearer token is missing or wrong");
+        mcp_refuse(ex, 401, JSONRPC_INVALID_REQUEST, "the bearer token is missing or wrong");
     } else if (!str_eq(path, STR("/mcp"))) {
-        call_turn_away(ex, 404, JSONRPC_INVALID_REQUEST, "there is only /mcp here");
+        mcp_refuse(ex, 404, JSONRPC_INVALID_REQUEST, "there is only /mcp here");
     } else {
         mcp_serve(g, ex);
     }
@@ -184,7 +184,7 @@ static void on_tick(uv_timer_t *timer)
     struct gateway *g = container_of(timer, struct gateway, tick);
 
     calls_tick(&g->calls);
-    sessions_tick(&g->sessions);
+    gateway_sessions_tick(&g->sessions);
 }
 
 struct gateway *gateway_new(const struct gateway_options *options)
@@ -192,6 +192,7 @@ struct gateway *gateway_new(const struct gateway_options *options)
     struct gateway *g = xnew(struct gateway);
 
     g->options = *options;
+    g->sessions.rules = &gateway_session_rules;
     g->calls = (struct calls){.on_message = methods_serve, .ctx = g};
     for (size_t i = 0; i < options->plans->n; i++) {
         g->backends[g->n++] = backend_new(&g->options.place, &options->plans->all[i], &events, g);
@@ -236,7 +237,7 @@ static void on_tick_closed(uv_handle_t *handle)
 /* Calls that wait are answered with an error when their server goes. */
 void gateway_free(struct gateway *g)
 {
-    sessions_end(&g->sessions);
+    gateway_sessions_end(&g->sessions);
     for (size_t i = 0; i < g->n; i++) {
         backend_free(g->backends[i]);
     }

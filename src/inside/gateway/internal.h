@@ -16,7 +16,7 @@ struct gateway {
     size_t n;
     size_t missing; /* not up yet */
     bool ended;     /* on_up or on_failed has been called */
-    struct sessions sessions;
+    struct session_table sessions;
     struct calls calls;
     uv_timer_t tick;
 };

@@ -97,7 +97,7 @@ static void initialize(struct gateway *g, struct call *call, const json_t *param
     (void)json_object_set_new(result, "protocolVersion", json_string(version_name(version)));
     (void)json_object_set_new(result, "serverInfo", server_info());
     call_answer_session(call, jsonrpc_result(call->message.id, result),
-                        session_new(&g->sessions)->id);
+                        gateway_session_new(&g->sessions, version)->entry.id);
 }
 
 /* ---- answers ---- */
@@ -312,10 +312,18 @@ static void resources_read(struct gateway *g, struct call *call, json_t *params)
     }
 }
 
+/* session_serve() has seen that there is one. */
+static struct gateway_session *session_named(struct gateway *g, const struct call *call)
+{
+    struct mcp_refusal why;
+
+    return gateway_session_find(&g->sessions, str_of(call->session), &why);
+}
+
 static void resources_subscribe(struct gateway *g, struct call *call, json_t *params)
 {
     const char *uri = json_text_of(params, "uri");
-    const struct session *session = session_find(&g->sessions, call->session);
+    const struct gateway_session *session = session_named(g, call);
     struct backend *backend = resource_need(g, call, uri);
 
     if (!backend) {
@@ -331,8 +339,11 @@ static void resources_subscribe(struct gateway *g, struct call *call, json_t *pa
 
 static bool is_subscribed(const struct gateway *g, const char *uri)
 {
-    for (const struct session *at = g->sessions.by_id; at; at = at->hh.next) {
-        if (json_object_get(at->subscribed, uri)) {
+    struct session_entry *entry, *next;
+
+    session_each(&g->sessions, entry, next)
+    {
+        if (json_object_get(gateway_session_of(entry)->subscribed, uri)) {
             return true;
         }
     }
@@ -343,7 +354,7 @@ static bool is_subscribed(const struct gateway *g, const char *uri)
 static void resources_unsubscribe(struct gateway *g, struct call *call, json_t *params)
 {
     const char *uri = json_text_of(params, "uri");
-    const struct session *session = session_find(&g->sessions, call->session);
+    const struct gateway_session *session = session_named(g, call);
     struct backend *backend = resource_need(g, call, uri);
 
     if (!backend) {
@@ -412,40 +423,35 @@ static void level_set(struct gateway *g, struct call *call, json_t *params)
 }
 
 static const struct {
-    const char *name;
+    struct mcp_method is;
     void (*serve)(struct gateway *g, struct call *call, json_t *params);
-    bool sessions, stateless; /* where it exists */
 } methods[] = {
-    {"ping", ping, true, false},
-    {"tools/list", tools_list, true, true},
-    {"tools/call", tools_call, true, true},
-    {"prompts/list", prompts_list, true, true},
-    {"prompts/get", prompts_get, true, true},
-    {"resources/list", resources_list, true, true},
-    {"resources/templates/list", templates_list, true, true},
-    {"resources/read", resources_read, true, true},
-    {"resources/subscribe", resources_subscribe, true, false},
-    {"resources/unsubscribe", resources_unsubscribe, true, false},
-    {"completion/complete", complete, true, true},
-    {"logging/setLevel", level_set, true, false},
-    {"server/discover", stateless_discover, false, true},
-    {"subscriptions/listen", stateless_listen, false, true},
+    {{"ping", true, false}, ping},
+    {{"tools/list", true, true}, tools_list},
+    {{"tools/call", true, true}, tools_call},
+    {{"prompts/list", true, true}, prompts_list},
+    {{"prompts/get", true, true}, prompts_get},
+    {{"resources/list", true, true}, resources_list},
+    {{"resources/templates/list", true, true}, templates_list},
+    {{"resources/read", true, true}, resources_read},
+    {{"resources/subscribe", true, false}, resources_subscribe},
+    {{"resources/unsubscribe", true, false}, resources_unsubscribe},
+    {{"completion/complete", true, true}, complete},
+    {{"logging/setLevel", true, false}, level_set},
+    {{"server/discover", false, true}, stateless_discover},
+    {{"subscriptions/listen", false, true}, stateless_listen},
 };
 
 void methods_request(struct gateway *g, struct call *call)
 {
-    bool stateless = version_is_stateless(call->version);
-
     for (size_t i = 0; i < countof(methods); i++) {
-        if (strcmp(call->message.method, methods[i].name) == 0 &&
-            (stateless ? methods[i].stateless : methods[i].sessions)) {
+        if (mcp_method_is(&methods[i].is, call->message.method, call->version)) {
             methods[i].serve(g, call, call->message.params);
             return;
         }
     }
-    call_answer_status(call, stateless ? 404 : 200,
-                       message_error(call->message.id, JSONRPC_METHOD_NOT_FOUND,
-                                     "there is no method %s", call->message.method));
+    call_answer_status(call, version_is_stateless(call->version) ? 404 : 200,
+                       mcp_method_error(&call->message));
 }
 
 static void cancel(struct gateway *g, const char *session, const json_t *params)
@@ -465,13 +471,10 @@ static void cancel(struct gateway *g, const char *session, const json_t *params)
 static void session_serve(struct gateway *g, struct call *call)
 {
     const struct jsonrpc_message *message = &call->message;
+    struct mcp_refusal why;
 
-    if (!call->session) {
-        call_refuse(call, 400, JSONRPC_INVALID_REQUEST,
-                    "the header Mcp-Session-Id is missing: begin with initialize");
-    } else if (!session_find(&g->sessions, call->session)) {
-        call_refuse(call, 404, JSONRPC_INVALID_REQUEST,
-                    "there is no such session: begin with initialize");
+    if (!gateway_session_find(&g->sessions, str_of(call->session), &why)) {
+        call_refuse(call, why.status, why.code, why.sentence);
     } else if (message->kind == JSONRPC_REQUEST) {
         methods_request(g, call);
     } else {
@@ -491,10 +494,7 @@ void methods_serve(void *gateway, struct call *call)
     if (message->kind == JSONRPC_REQUEST && strcmp(message->method, "initialize") == 0) {
         initialize(g, call, message->params);
     } else if (!stateless_version(header, call->json, &call->version, &asked)) {
-        call_answer_status(call, 400,
-                           jsonrpc_error(message->id, MCP_UNSUPPORTED_VERSION,
-                                         "this revision of the protocol is not spoken here",
-                                         version_error_data(asked)));
+        call_answer_status(call, 400, mcp_version_error(message->id, asked));
     } else if (version_is_stateless(call->version)) {
         stateless_serve(g, call);
     } else {

@@ -1,17 +1,21 @@
 #include "inside/gateway/session.h"
 
-#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "inside/gateway/call.h"
 #include "lib/base/alloc.h"
 #include "lib/base/buf.h"
-#include "lib/base/id.h"
 
 struct stream {
     struct http_exchange *ex;
-    struct session *session; /* NULL: it is no longer its session's */
+    struct gateway_session *session; /* NULL: the session has let go of it */
 };
+
+struct gateway_session *gateway_session_of(struct session_entry *entry)
+{
+    return entry ? container_of(entry, struct gateway_session, entry) : NULL;
+}
 
 /* ---- streams ---- */
 
@@ -28,7 +32,7 @@ static void on_end(void *ctx, int error)
 
 static const struct http_handler handler = {.needs_peer = true, .on_end = on_end};
 
-static void stream_close(struct session *session)
+static void stream_close(struct gateway_session *session)
 {
     if (session->stream) {
         session->stream->session = NULL;
@@ -37,7 +41,7 @@ static void stream_close(struct session *session)
     }
 }
 
-void session_listen(struct session *session, struct http_exchange *ex)
+void gateway_session_listen(struct gateway_session *session, struct http_exchange *ex)
 {
     struct stream *stream = xnew(struct stream);
 
@@ -45,94 +49,86 @@ void session_listen(struct session *session, struct http_exchange *ex)
     *stream = (struct stream){.ex = ex, .session = session};
     session->stream = stream;
     http_accept(ex, &handler, stream);
-    http_respond(ex, 200, event_headers, EVENT_HEADERS, -1);
-    http_write(ex, ": listening\n\n", strlen(": listening\n\n"));
+    mcp_stream_begin(ex, NULL);
+    mcp_stream_keep_alive(ex); /* a first byte: proxies pass the head on with it */
 }
 
-static void stream_write(struct session *session, struct str bytes)
+void gateway_session_notify(struct gateway_session *session, const json_t *message)
 {
-    if (!session->stream) {
+    scoped_buf(bytes, HTTP_WINDOW_BYTES);
+
+    if (!session->stream || event_write(&bytes, message) < 0) {
         return;
     }
-    if (http_writable(session->stream->ex) >= bytes.len) {
-        http_write(session->stream->ex, bytes.at, bytes.len);
-    } else { /* a client that does not read: it may come again */
+    if (http_writable(session->stream->ex) >= buf_len(&bytes)) {
+        http_write(session->stream->ex, buf_at(&bytes), buf_len(&bytes));
+    } else { /* the client does not read; it may open another stream */
         stream_close(session);
     }
 }
 
-void session_tell(struct session *session, const json_t *message)
+void gateway_sessions_notify(struct session_table *all, const json_t *message)
 {
-    scoped_buf(bytes, HTTP_WINDOW_BYTES);
+    struct session_entry *entry, *next;
 
-    if (session->stream && event_write(&bytes, message) == 0) {
-        stream_write(session, buf_str(&bytes));
+    session_each(all, entry, next)
+    {
+        gateway_session_notify(gateway_session_of(entry), message);
     }
 }
 
-void sessions_tell(struct sessions *all, const json_t *message)
+void gateway_sessions_tick(struct session_table *all)
 {
-    for (struct session *at = all->by_id; at; at = at->hh.next) {
-        session_tell(at, message);
-    }
-}
+    struct session_entry *entry, *next;
 
-void sessions_tick(struct sessions *all)
-{
-    for (struct session *at = all->by_id; at; at = at->hh.next) {
-        stream_write(at, STR(": at it\n\n"));
+    session_each(all, entry, next)
+    {
+        if (gateway_session_of(entry)->stream) {
+            mcp_stream_keep_alive(gateway_session_of(entry)->stream->ex);
+        }
     }
 }
 
 /* ---- sessions ---- */
 
-void session_end(struct session *session)
+void gateway_session_end(struct gateway_session *session)
 {
     stream_close(session);
-    HASH_DELETE(hh, session->all->by_id, session);
+    session_remove(session->all, &session->entry);
     json_decref(session->subscribed);
     free(session);
 }
 
-static struct session *quietest(struct sessions *all)
+static void entry_end(struct session_entry *entry)
 {
-    struct session *found = all->by_id;
-
-    for (struct session *at = all->by_id; at; at = at->hh.next) {
-        found = at->used < found->used ? at : found;
-    }
-    return found;
+    gateway_session_end(gateway_session_of(entry));
 }
 
-struct session *session_new(struct sessions *all)
-{
-    struct session *session = xnew(struct session);
+const struct session_rules gateway_session_rules = {.per_owner_max = SESSIONS_MAX,
+                                                    .end = entry_end};
 
-    if (HASH_COUNT(all->by_id) >= SESSIONS_MAX) {
-        session_end(quietest(all));
-    }
+struct gateway_session *gateway_session_new(struct session_table *all, enum mcp_version version)
+{
+    struct gateway_session *session = xnew(struct gateway_session);
+    struct err err;
+
     session->all = all;
     session->subscribed = json_object();
-    session->used = ++all->uses;
-    id_hex(session->id, SESSION_ID_LEN / 2);
-    HASH_ADD_STR(all->by_id, id, session);
-    return session;
-}
-
-struct session *session_find(struct sessions *all, const char *id)
-{
-    struct session *session;
-
-    HASH_FIND_STR(all->by_id, id, session);
-    if (session) {
-        session->used = ++all->uses;
+    if (session_add(all, &session->entry, "", version, &err) < 0) {
+        abort(); /* no session is ever in use: the quietest makes room */
     }
     return session;
 }
 
-void sessions_end(struct sessions *all)
+struct gateway_session *gateway_session_find(struct session_table *all, struct str id,
+                                             struct mcp_refusal *why)
+{
+    return gateway_session_of(session_find(all, id, "", why));
+}
+
+void gateway_sessions_end(struct session_table *all)
 {
     while (all->by_id) {
-        session_end(all->by_id);
+        entry_end(all->by_id);
     }
 }

@@ -1,52 +1,48 @@
-/* session.h - clients that have said initialize, and the stream on which each hears of what it did
- * not ask for.
+/* session.h - the sessions of the gateway (lib/mcp/session.h), each with the event stream on which
+ * its client hears notifications.
  *
  * Owns:     the sessions; a stream until it ends. Blocks: never. Threads: the loop's.
  *
- * A session ends when its client says so, or when room is needed and it is the one that was quiet
- * for longest. What is to be told to a client that listens to no stream is dropped.
+ * A session ends when its client deletes it, or when it was quiet for longest and another needs its
+ * place. A notification to a client without an open stream is dropped.
  */
 #ifndef GATEWAY_SESSION_H
 #define GATEWAY_SESSION_H
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "lib/base/table.h"
 #include "lib/http/http.h"
+#include "lib/mcp/session.h"
 
 enum {
     SESSIONS_MAX = 256,
-    SESSION_ID_LEN = 32,
-    SESSION_SUBSCRIBED_MAX = 1024, /* resources that one client watches */
+    SESSION_SUBSCRIBED_MAX = 1024, /* resources that one client subscribes to */
 };
 
-struct session {
-    char id[SESSION_ID_LEN + 1];
-    struct sessions *all;
-    struct stream *stream; /* NULL: it does not listen */
+struct gateway_session {
+    struct session_entry entry;
+    struct session_table *all;
+    struct stream *stream; /* NULL: the client has opened none */
     json_t *subscribed;    /* the addresses of resources, as keys */
-    uint64_t used;         /* when, in the order of use */
-    UT_hash_handle hh;
 };
 
-struct sessions {
-    struct session *by_id;
-    uint64_t uses;
-};
+extern const struct session_rules gateway_session_rules;
 
-struct session *session_new(struct sessions *all);
-struct session *session_find(struct sessions *all, const char *id); /* NULL: none; counts as use */
-void session_end(struct session *session);
+struct gateway_session *gateway_session_new(struct session_table *all, enum mcp_version version);
 
-/* The exchange becomes its stream; one that was before ends. */
-void session_listen(struct session *session, struct http_exchange *ex);
+/* The session that the header Mcp-Session-Id names; NULL with *why. Counts as use. */
+struct gateway_session *gateway_session_find(struct session_table *all, struct str id,
+                                             struct mcp_refusal *why);
+struct gateway_session *gateway_session_of(struct session_entry *entry);
+void gateway_session_end(struct gateway_session *session);
 
-/* To one client, or to all; the message is borrowed. */
-void session_tell(struct session *session, const json_t *message);
-void sessions_tell(struct sessions *all, const json_t *message);
-void sessions_tick(struct sessions *all);
-void sessions_end(struct sessions *all);
+/* The exchange becomes the session's stream; the stream before it ends. */
+void gateway_session_listen(struct gateway_session *session, struct http_exchange *ex);
+
+/* Sends a notification to one client, or to all; the message is borrowed. */
+void gateway_session_notify(struct gateway_session *session, const json_t *message);
+void gateway_sessions_notify(struct session_table *all, const json_t *message);
+void gateway_sessions_tick(struct session_table *all);
+void gateway_sessions_end(struct session_table *all);
 
 #endif

@@ -86,17 +86,13 @@ void stateless_tell_changed(struct gateway *g, enum backend_list list, const cha
 
 void stateless_serve(struct gateway *g, struct call *call)
 {
-    const struct http_request *req = http_request(call->ex);
-    const struct stateless_head head = {.version = http_header_get(req, "mcp-protocol-version"),
-                                        .method = http_header_get(req, "mcp-method"),
-                                        .name = http_header_get(req, "mcp-name")};
     struct err err;
 
     if (call->message.kind != JSONRPC_REQUEST) {
         call_taken(call); /* there is nothing that it could be about */
         return;
     }
-    int code = stateless_check(&call->message, &head, &err);
+    int code = stateless_check(&call->message, http_request(call->ex), &err);
     if (code != 0) {
         call_refuse(call, 400, code, err.msg);
     } else {

@@ -46,8 +46,11 @@ static bool header_is(struct str value, const char *text)
     return base64_decode(&decoded, inner) == 0 && str_eq(buf_str(&decoded), str_of(text));
 }
 
-static int header_check(const char *header, struct str value, const char *text, struct err *err)
+static int header_check(const struct http_request *head, const char *header, const char *text,
+                        struct err *err)
 {
+    struct str value = http_header_get(head, header);
+
     if (!value.at) {
         return err_set(err, EINVAL, "the header %s is missing", header);
     }
@@ -73,17 +76,17 @@ static const char *name_of(const struct jsonrpc_message *request)
     return NULL;
 }
 
-static int head_check(const struct jsonrpc_message *request, const struct stateless_head *head,
+static int head_check(const struct jsonrpc_message *request, const struct http_request *head,
                       const char *version, struct err *err)
 {
     const char *name = name_of(request);
-    int r = header_check("MCP-Protocol-Version", head->version, version, err);
+    int r = header_check(head, "MCP-Protocol-Version", version, err);
 
-    r = r < 0 ? r : header_check("Mcp-Method", head->method, request->method, err);
-    return r < 0 || !name ? r : header_check("Mcp-Name", head->name, name, err);
+    r = r < 0 ? r : header_check(head, "Mcp-Method", request->method, err);
+    return r < 0 || !name ? r : header_check(head, "Mcp-Name", name, err);
 }
 
-int stateless_check(const struct jsonrpc_message *request, const struct stateless_head *head,
+int stateless_check(const struct jsonrpc_message *request, const struct http_request *head,
                     struct err *err)
 {
     const json_t *meta = json_object_get(request->params, "_meta");

@@ -7,6 +7,7 @@
 
 #include "lib/base/err.h"
 #include "lib/base/str.h"
+#include "lib/http/http.h"
 #include "lib/mcp/jsonrpc.h"
 #include "lib/mcp/version.h"
 
@@ -19,12 +20,6 @@ enum {
     STATELESS_HEADER_BYTES_MAX = 64 * 1024,
 };
 
-struct stateless_head { /* the request's headers; without text: not there */
-    struct str version; /* MCP-Protocol-Version */
-    struct str method;  /* Mcp-Method */
-    struct str name;    /* Mcp-Name */
-};
-
 /* Which revision a message is of: the header says, or its metadata; without either it is one with
  * sessions. False: *asked is none that is spoken here. */
 bool stateless_version(struct str header, const json_t *message, enum mcp_version *out,
@@ -33,7 +28,7 @@ bool stateless_version(struct str header, const json_t *message, enum mcp_versio
 /* Whether a request says all that it must, and its head the same: what stands between a client and
  * a server may have read the head alone. 0, or JSON-RPC's code with the sentence. */
 must_check int stateless_check(const struct jsonrpc_message *request,
-                               const struct stateless_head *head, struct err *err);
+                               const struct http_request *head, struct err *err);
 
 /* Completes a result. server: {"name", "version"}, taken over. ttl_ms: how long one that may be
  * kept holds; -1: it is not one of those. */
