@@ -116,20 +116,9 @@ static int dial(struct tools *tools, struct upstream **out, struct err *err)
 
 /* ---- what goes and what comes ---- */
 
-/* Until there is no room: only then is on_credit called. */
 static void ask_push(struct ask *ask)
 {
-    size_t room;
-
-    while (ask->body.len > 0 && (room = upstream_writable(ask->up)) > 0) {
-        size_t n = ask->body.len < room ? ask->body.len : room;
-
-        upstream_write(ask->up, ask->body.at, n);
-        ask->body = str_skip(ask->body, n);
-        if (ask->body.len == 0) {
-            upstream_finish(ask->up);
-        }
-    }
+    ask->body = upstream_write_some(ask->up, ask->body);
 }
 
 static void ask_wake(struct ask *ask)
@@ -240,9 +229,6 @@ static void ask_send(struct ask *ask, const struct ask_plan *plan)
     ask->body = plan->body;
     upstream_send(ask->up, str_of(plan->method), str_of(plan->target), headers, plan->headers_n + 1,
                   (int64_t)plan->body.len, false, &handler, ask);
-    if (plan->body.len == 0) {
-        upstream_finish(ask->up);
-    }
     ask_push(ask);
 }
 

@@ -202,8 +202,7 @@ static bool reach(struct side *s, const char *name, bool http2)
         return false;
     }
     s->ready = false;
-    link_secure(s->link, tls_client_ops, tls_client_open(s->trust, name, http2, link_send, s->link),
-                tls_client_handshake, on_ready);
+    tls_client_secure(s->link, s->trust, name, http2 ? TLS_OFFER_HTTP2 : TLS_OFFER_HTTP1, on_ready);
     return APP_UNTIL(&s->app, s->ready);
 }
 

@@ -1,6 +1,5 @@
 #include "inside/interpreter/globals.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -9,9 +8,10 @@
 #include "inside/interpreter/json_read.h"
 #include "lib/base/alloc.h"
 #include "lib/base/buf.h"
-#include "lib/base/fd.h"
 #include "lib/base/log.h"
-#include "lib/http/upstream.h"
+#include "lib/base/small_file.h"
+#include "lib/http/connector.h"
+#include "lib/http/fetch.h"
 
 enum {
     ENVS_BYTES_MAX = 4 * 1024 * 1024,
@@ -21,14 +21,13 @@ enum {
 
 struct globals {
     uv_loop_t *loop;
-    uv_timer_t timer;
     int agent_port;
     const char *boot_id_file;
     void (*on_known)(void *ctx);
     void *ctx;
-    struct upstream *agent; /* while it is being asked */
-    struct buf answer;
-    int status;
+    struct connector *connector; /* these two are set while the agent is asked */
+    struct fetch *fetch;
+    struct buf token;
     char boot_id[BOOT_ID_BYTES]; /* the last one seen */
     bool asked;                  /* in this boot */
     uint64_t boots;
@@ -39,10 +38,8 @@ struct globals {
 static void boot_id_check(struct globals *g)
 {
     char boot_id[BOOT_ID_BYTES] = "";
-    scoped_fd fd = open(g->boot_id_file, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, boot_id, sizeof(boot_id) - 1);
 
-    boot_id[n > 0 ? n : 0] = '\0';
+    (void)small_file_read(AT_FDCWD, g->boot_id_file, boot_id, sizeof(boot_id));
     if (g->boots == 0 || strcmp(boot_id, g->boot_id) != 0) {
         memcpy(g->boot_id, boot_id, sizeof(boot_id));
         g->boots++;
@@ -51,16 +48,13 @@ static void boot_id_check(struct globals *g)
 }
 
 /* Whatever came: an agent that has no variables is not asked for each cell. */
-static void asked(struct globals *g)
+static void asked(struct globals *g, int status, struct str answer)
 {
-    json_t *envs = g->status == 200 ? json_read(buf_str(&g->answer)) : NULL;
+    json_t *envs = status == 200 ? json_read(answer) : NULL;
 
-    g->asked = g->status != 401;
-    (void)uv_timer_stop(&g->timer);
-    upstream_close(g->agent);
-    g->agent = NULL;
+    g->asked = status != 401;
     if (!json_is_object(envs)) {
-        log_warn("the agent gave no variables (status %d)", g->status);
+        log_warn("the agent gave no variables (status %d)", status);
         json_decref(envs);
         envs = json_object();
     }
@@ -73,97 +67,64 @@ static void asked(struct globals *g)
     json_decref(g->envs);
     g->envs = envs;
     g->generation++;
-    buf_clear(&g->answer);
     g->on_known(g->ctx);
 }
 
-static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
-                        int64_t content_length)
+static void on_answer(void *ctx, const struct fetch_answer *answer)
 {
     struct globals *g = ctx;
 
-    (void)headers, (void)n, (void)content_length;
-    g->status = status;
+    g->fetch = NULL;
+    asked(g, answer->error < 0 ? answer->error : answer->status, answer->body);
 }
 
-static void on_body(void *ctx, const void *data, size_t len)
+static int agent_ask(struct globals *g, int fd, struct err *err)
+{
+    const struct http_header headers[] = {{STR("host"), STR("localhost")},
+                                          {STR("x-access-token"), buf_str(&g->token)}};
+    const struct fetch_request request = {.method = STR("GET"),
+                                          .target = STR("/envs"),
+                                          .headers = headers,
+                                          .headers_n = buf_len(&g->token) ? 2 : 1,
+                                          .answer_bytes_max = ENVS_BYTES_MAX,
+                                          .timeout_ms = ANSWER_MS_MAX};
+
+    return fetch_start(g->loop, fd, &request, on_answer, g, &g->fetch, err);
+}
+
+static void on_connected(void *ctx, int fd_or_error)
 {
     struct globals *g = ctx;
-
-    if (buf_append(&g->answer, data, len) < 0) {
-        g->status = -ENOBUFS;
-    }
-    upstream_credit(g->agent, len);
-}
-
-static void on_end(void *ctx, int error)
-{
-    struct globals *g = ctx;
-
-    if (error < 0) {
-        g->status = error;
-    }
-    asked(g);
-}
-
-static void on_late(uv_timer_t *timer)
-{
-    struct globals *g = container_of(timer, struct globals, timer);
-
-    g->status = -ETIMEDOUT;
-    asked(g);
-}
-
-static const struct upstream_handler handler = {
-    .on_response = on_response, .on_body = on_body, .on_end = on_end};
-
-/* A connection on loopback that is still being made takes what is written to it. */
-static int agent_connect(int port, struct err *err)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    scoped_fd fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (fd < 0 ||
-        (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 && errno != EINPROGRESS)) {
-        return err_sys(err, "connect to the agent at port %d", port);
-    }
-    return move_fd(&fd);
-}
-
-static int agent_ask(struct globals *g, struct str token)
-{
     struct err err;
-    struct http_header headers[] = {{STR("host"), STR("localhost")},
-                                    {STR("x-access-token"), token}};
-    int fd = agent_connect(g->agent_port, &err);
+    int r = fd_or_error;
 
-    if (fd < 0 || upstream_new(g->loop, fd, &g->agent, &err) < 0) {
-        log_warn("%s", err.msg);
-        return -err.code;
+    g->connector = NULL;
+    if (r >= 0) {
+        r = agent_ask(g, fd_or_error, &err);
     }
-    upstream_send(g->agent, STR("GET"), STR("/envs"), headers, token.len ? 2 : 1, 0, false,
-                  &handler, g);
-    upstream_finish(g->agent);
-    upstream_credit(g->agent, HTTP_WINDOW_BYTES);
-    return 0;
+    if (r < 0) {
+        asked(g, r, (struct str){0});
+    }
 }
 
 bool globals_ask(struct globals *g, struct str token)
 {
-    if (g->agent || uv_is_active((uv_handle_t *)&g->timer)) {
+    struct sockaddr_in agent = {.sin_family = AF_INET, .sin_port = htons((uint16_t)g->agent_port)};
+
+    if (g->connector || g->fetch) {
         return false;
     }
     boot_id_check(g);
     if (g->asked) {
         return true;
     }
-    g->status = 0;
-    if (agent_ask(g, token) < 0) {
-        (void)uv_timer_start(&g->timer, on_late, 0, 0);
-    } else {
-        (void)uv_timer_start(&g->timer, on_late, ANSWER_MS_MAX, 0);
+    buf_clear(&g->token);
+    if (buf_append(&g->token, token.at, token.len) < 0) {
+        buf_clear(&g->token); /* the agent will say that it is missing */
     }
+    agent.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    g->connector =
+        connector_start(g->loop, (struct sockaddr *)&agent, ANSWER_MS_MAX, on_connected, g);
     return false;
 }
 
@@ -179,8 +140,7 @@ struct globals *globals_new(uv_loop_t *loop, int agent_port, const char *boot_id
         .on_known = on_known,
         .ctx = ctx,
     };
-    buf_init(&g->answer, ENVS_BYTES_MAX);
-    (void)uv_timer_init(loop, &g->timer);
+    buf_init(&g->token, HTTP_HEADER_BYTES_MAX);
     return g;
 }
 
@@ -199,17 +159,11 @@ json_t *globals_envs(const struct globals *g)
     return g->envs;
 }
 
-static void on_closed(uv_handle_t *handle)
-{
-    struct globals *g = container_of((uv_timer_t *)handle, struct globals, timer);
-
-    buf_fini(&g->answer);
-    json_decref(g->envs);
-    free(g);
-}
-
 void globals_free(struct globals *g)
 {
-    upstream_close(g->agent);
-    uv_close((uv_handle_t *)&g->timer, on_closed);
+    connector_cancel(g->connector);
+    fetch_cancel(g->fetch);
+    buf_fini(&g->token);
+    json_decref(g->envs);
+    free(g);
 }

@@ -12,8 +12,6 @@ struct tls_trust {
     SSL_CTX *ctx;
 };
 
-const struct tls_ops *const tls_client_ops = &tls_session_ops;
-
 /* ---- whom to believe ---- */
 
 static SSL_CTX *ctx_new(void)
@@ -110,11 +108,10 @@ static bool is_address(const char *name)
     return inet_pton(AF_INET, name, &any) == 1 || inet_pton(AF_INET6, name, &any) == 1;
 }
 
-struct tls_session *tls_client_open_bare(struct tls_trust *trust, const char *name,
-                                         void (*send)(void *ctx, const void *data, size_t len),
-                                         void *ctx)
+static struct tls_session *session_open(struct tls_trust *trust, const char *name,
+                                        struct link *link)
 {
-    struct tls_session *s = tls_session_new(trust->ctx, send, ctx);
+    struct tls_session *s = tls_session_new(trust->ctx, link_send, link);
     SSL *ssl = tls_session_ssl(s);
     bool ok = is_address(name) ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name) == 1
                                : name_send(ssl, name) == 1 && SSL_set1_host(ssl, name) == 1;
@@ -127,22 +124,17 @@ struct tls_session *tls_client_open_bare(struct tls_trust *trust, const char *na
     return s;
 }
 
-struct tls_session *tls_client_open(struct tls_trust *trust, const char *name, bool http2,
-                                    void (*send)(void *ctx, const void *data, size_t len),
-                                    void *ctx)
+static void protocols_offer(SSL *ssl, bool http2)
 {
     static const unsigned char protocols[] = "\x02h2\x08http/1.1";
-    struct tls_session *s = tls_client_open_bare(trust, name, send, ctx);
     size_t skip = http2 ? 0 : 3;
 
-    if (SSL_set_alpn_protos(tls_session_ssl(s), protocols + skip,
-                            (unsigned)(sizeof(protocols) - 1 - skip)) != 0) {
+    if (SSL_set_alpn_protos(ssl, protocols + skip, (unsigned)(sizeof(protocols) - 1 - skip)) != 0) {
         abort(); /* they are well formed: only without memory */
     }
-    return s;
 }
 
-int tls_client_handshake(struct tls_session *s, struct err *err)
+static int handshake(struct tls_session *s, struct err *err)
 {
     SSL *ssl = tls_session_ssl(s);
 
@@ -163,4 +155,16 @@ int tls_client_handshake(struct tls_session *s, struct err *err)
                        X509_verify_cert_error_string(verified));
     }
     return err_set(err, EPROTO, "TLS failed: %s", reason ? reason : "the connection was cut");
+}
+
+void tls_client_secure(struct link *link, struct tls_trust *trust, const char *name,
+                       enum tls_offer offer,
+                       void (*ready)(void *ctx, int error, const struct err *err))
+{
+    struct tls_session *s = session_open(trust, name, link);
+
+    if (offer != TLS_OFFER_NONE) {
+        protocols_offer(tls_session_ssl(s), offer == TLS_OFFER_HTTP2);
+    }
+    link_secure(link, &tls_session_ops, s, handshake, ready);
 }

@@ -7,24 +7,19 @@
 
 #include "lib/base/err.h"
 #include "lib/http/internal.h"
+#include "lib/http/link.h"
 #include "lib/http/tls.h"
 
-/* Towards a server that must have a certificate for `name`. http2: it is offered beside HTTP/1.1.
+/* The application protocols that the client offers. */
+enum tls_offer { TLS_OFFER_NONE, TLS_OFFER_HTTP1, TLS_OFFER_HTTP2 /* beside HTTP/1.1 */ };
+
+/* Puts TLS on a link that has carried nothing yet. The server must have a certificate for `name`.
+ * `ready` comes once, with the link's ctx: 0 when the handshake is through and the server is the
+ * right one; else, with err, -EACCES (its certificate is not good), -EPROTO (it speaks no TLS that
+ * we do) or -ECONNRESET, when only link_close() is left. The trust is used during the call alone.
  */
-struct tls_session *tls_client_open(struct tls_trust *trust, const char *name, bool http2,
-                                    void (*send)(void *ctx, const void *data, size_t len),
-                                    void *ctx);
-
-/* The same for what is no HTTP. */
-struct tls_session *tls_client_open_bare(struct tls_trust *trust, const char *name,
-                                         void (*send)(void *ctx, const void *data, size_t len),
-                                         void *ctx);
-
-/* 0 when the handshake is through and the server is who it should be; -EAGAIN until then; -EACCES
- * when its certificate is not good, -EPROTO when it speaks no TLS that we do, each with err. */
-must_check int tls_client_handshake(struct tls_session *s, struct err *err);
-
-/* What it does from then on. */
-extern const struct tls_ops *const tls_client_ops;
+void tls_client_secure(struct link *link, struct tls_trust *trust, const char *name,
+                       enum tls_offer offer,
+                       void (*ready)(void *ctx, int error, const struct err *err));
 
 #endif

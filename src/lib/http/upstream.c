@@ -570,6 +570,23 @@ size_t upstream_writable(const struct upstream *up)
     return up->ops->writable(up);
 }
 
+/* Until there is no room: on_credit comes only then. */
+struct str upstream_write_some(struct upstream *up, struct str body)
+{
+    size_t room;
+
+    while (body.len > 0 && (room = upstream_writable(up)) > 0) {
+        size_t n = body.len < room ? body.len : room;
+
+        upstream_write(up, body.at, n);
+        body = str_skip(body, n);
+    }
+    if (body.len == 0) {
+        upstream_finish(up);
+    }
+    return body;
+}
+
 void upstream_finish(struct upstream *up)
 {
     up->ops->finish(up);

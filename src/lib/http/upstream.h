@@ -53,6 +53,10 @@ void upstream_send(struct upstream *up, struct str method, struct str target,
                    const struct upstream_handler *handler, void *ctx);
 void upstream_write(struct upstream *up, const void *data, size_t len);
 size_t upstream_writable(const struct upstream *up);
+
+/* Writes as much of the body as there is room for, and finishes the request behind its last byte.
+ * Returns the rest, for on_credit. */
+struct str upstream_write_some(struct upstream *up, struct str body);
 void upstream_finish(struct upstream *up);
 void upstream_credit(struct upstream *up, size_t bytes);
 

@@ -59,14 +59,6 @@ static void on_secured(void *ctx, int error, const struct err *err)
     }
 }
 
-static void reach_secure(struct reach *reach, const char *name)
-{
-    struct tls_session *session =
-        tls_client_open(reach->edge->anybody, name, reach->http2, link_send, reach->link);
-
-    link_secure(reach->link, tls_client_ops, session, tls_client_handshake, on_secured);
-}
-
 int reach_start(struct edge *edge, int fd, const struct reach_way *way,
                 void (*done)(void *ctx, struct upstream *up), void *ctx, struct reach **out,
                 struct err *err)
@@ -81,7 +73,8 @@ int reach_start(struct edge *edge, int fd, const struct reach_way *way,
     }
     *out = reach;
     if (way->tls) {
-        reach_secure(reach, way->name);
+        tls_client_secure(reach->link, edge->anybody, way->name,
+                          way->http2 ? TLS_OFFER_HTTP2 : TLS_OFFER_HTTP1, on_secured);
     } else {
         reach_ready(reach);
     }

@@ -6,6 +6,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
+#include "lib/http/connector.h"
 #include "lib/http/tls.h"
 #include "serve/egress/tls_pipe.h"
 
@@ -22,19 +23,23 @@ struct dial {
     struct tls_trust *trust; /* of a proxy with TLS and authorities of its own; NULL: the host's */
     struct tls_pipe *pipe;   /* in the making */
     struct talk talk;
-    struct buf said; /* to the proxy, and not taken yet */
+    struct buf said;             /* to the proxy, and not taken yet */
+    struct connector *connector; /* NULL: connected, or not begun */
     int fd;
     int error; /* of a dial that failed at once: told by the timer */
     struct err err;
-    uv_poll_t poll;
+    uv_poll_t poll; /* of the talk with a proxy */
+    bool polls;
     uv_timer_t timer;
-    unsigned handles;
+    unsigned handles; /* not closed yet */
 };
 
 /* ---- the end ---- */
 
-static void dial_let_go(struct dial *dial)
+static void on_closed(uv_handle_t *handle)
 {
+    struct dial *dial = handle->data;
+
     if (--dial->handles == 0) {
         fd_closep(&dial->fd);
         buf_fini(&dial->said);
@@ -44,18 +49,14 @@ static void dial_let_go(struct dial *dial)
     }
 }
 
-static void on_closed(uv_handle_t *handle)
-{
-    dial_let_go(handle->data);
-}
-
 static void dial_close(struct dial *dial)
 {
     dial->done = NULL;
     tls_pipe_cancel(move_ptr(&dial->pipe));
     lookup_cancel(move_ptr(&dial->lookup));
+    connector_cancel(move_ptr(&dial->connector));
     uv_close((uv_handle_t *)&dial->timer, on_closed);
-    if (dial->handles > 1 && !uv_is_closing((uv_handle_t *)&dial->poll)) {
+    if (dial->polls) {
         uv_close((uv_handle_t *)&dial->poll, on_closed);
     }
 }
@@ -74,7 +75,9 @@ static void dial_end(struct dial *dial, int error)
     int result = error < 0 ? error : -1;
 
     if (error == 0) {
-        (void)uv_poll_stop(&dial->poll); /* libuv lets go of the descriptor before others take it */
+        if (dial->polls) {
+            (void)uv_poll_stop(&dial->poll); /* another handle may poll the descriptor now */
+        }
         result = move_fd(&dial->fd);
     } else if (dial->proxy.kind != PROXY_NONE) {
         net_proxy_failed(dial->net, &dial->target, &dial->proxy,
@@ -96,18 +99,6 @@ static void dial_fail_soon(struct dial *dial, int error)
 {
     dial->error = error;
     (void)uv_timer_start(&dial->timer, on_timer, 0, 0);
-}
-
-/* libuv calls every error of a socket that it polls a bad descriptor; the socket knows better. */
-static int socket_error(int fd, int status)
-{
-    int error = 0;
-    socklen_t len = sizeof(error);
-
-    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0) {
-        return -errno;
-    }
-    return error ? -error : status;
 }
 
 /* ---- the talk with a proxy ---- */
@@ -156,14 +147,12 @@ static int talk_receive(struct dial *dial)
 static void on_talk(uv_poll_t *poll, int status, int events)
 {
     struct dial *dial = poll->data;
-    int r = socket_error(dial->fd, status);
+    int r = talk_send(dial);
 
-    if (r == 0) {
-        r = talk_send(dial);
+    if (r == 0 && (status < 0 || events & UV_READABLE)) {
+        r = talk_receive(dial); /* libuv does not tell a socket's error; reading does */
     }
-    if (r == 0 && events & UV_READABLE) {
-        r = talk_receive(dial);
-    }
+    r = r == 0 && status < 0 ? status : r;
     if (r == 0) {
         talk_wait(dial);
     } else {
@@ -175,6 +164,13 @@ static void talk_start(struct dial *dial)
 {
     dial->talk = (struct talk){.proxy = &dial->proxy, .target = &dial->target};
     buf_init(&dial->said, PROXY_ANSWER_MAX);
+    if (uv_poll_init(dial->net->egress->loop, &dial->poll, dial->fd) < 0) {
+        dial_end(dial, -EIO);
+        return;
+    }
+    dial->poll.data = dial;
+    dial->polls = true;
+    dial->handles++;
     int r = talk_begin(&dial->talk, &dial->said);
     if (r == 0) {
         r = talk_send(dial);
@@ -200,82 +196,47 @@ static void on_pipe(void *ctx, int fd_or_error, const struct err *err)
         return;
     }
     dial->fd = fd_or_error;
-    if (uv_poll_init(dial->net->egress->loop, &dial->poll, dial->fd) < 0) {
-        dial_end(dial, -EIO);
-        return;
-    }
-    dial->poll.data = dial;
-    dial->handles++;
     talk_start(dial);
-}
-
-/* libuv has let go of the descriptor. */
-static void on_poll_closed(uv_handle_t *handle)
-{
-    struct dial *dial = handle->data;
-    struct egress *egress = dial->net->egress;
-    struct tls_trust *trust = dial->trust ? dial->trust : egress->trust;
-
-    if (!dial->done) { /* given up meanwhile */
-        dial_let_go(dial);
-        return;
-    }
-    dial->handles--; /* the timer's is left */
-    int r = tls_pipe_start(egress->loop, move_fd(&dial->fd), trust, dial->proxy.server_name,
-                           on_pipe, dial, &dial->pipe, &dial->err);
-    if (r < 0) {
-        dial_end(dial, r);
-    }
 }
 
 static void tls_start(struct dial *dial)
 {
-    uv_close((uv_handle_t *)&dial->poll, on_poll_closed);
-}
+    struct egress *egress = dial->net->egress;
+    struct tls_trust *trust = dial->trust ? dial->trust : egress->trust;
+    int r = tls_pipe_start(egress->loop, move_fd(&dial->fd), trust, dial->proxy.server_name,
+                           on_pipe, dial, &dial->pipe, &dial->err);
 
-/* ---- connecting ---- */
-
-static void on_ready(uv_poll_t *poll, int status, int events)
-{
-    struct dial *dial = poll->data;
-    int r = socket_error(dial->fd, status);
-
-    (void)events;
-    if (r == 0 && dial->proxy.tls) {
-        tls_start(dial);
-    } else if (r == 0 && dial->proxy.kind != PROXY_NONE) {
-        talk_start(dial);
-    } else {
+    if (r < 0) {
         dial_end(dial, r);
     }
 }
 
-static int connect_begin(struct dial *dial, const struct endpoint *to)
-{
-    struct sockaddr_storage address;
+/* ---- connecting ---- */
 
-    endpoint_to_sockaddr(to, &address);
-    socklen_t len =
-        address.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-    dial->fd = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (dial->fd < 0 ||
-        (connect(dial->fd, (struct sockaddr *)&address, len) < 0 && errno != EINPROGRESS)) {
-        return -errno;
+static void on_connected(void *ctx, int fd_or_error)
+{
+    struct dial *dial = ctx;
+
+    dial->connector = NULL;
+    dial->fd = fd_or_error;
+    if (fd_or_error < 0) {
+        dial_end(dial, fd_or_error);
+    } else if (dial->proxy.tls) {
+        tls_start(dial);
+    } else if (dial->proxy.kind != PROXY_NONE) {
+        talk_start(dial);
+    } else {
+        dial_end(dial, 0);
     }
-    return uv_poll_init(dial->net->egress->loop, &dial->poll, dial->fd);
 }
 
 static void dial_connect(struct dial *dial, const struct endpoint *to)
 {
-    int r = connect_begin(dial, to);
+    struct sockaddr_storage address;
 
-    if (r < 0) {
-        dial_fail_soon(dial, r);
-        return;
-    }
-    dial->poll.data = dial;
-    dial->handles++;
-    (void)uv_poll_start(&dial->poll, UV_WRITABLE, on_ready);
+    endpoint_to_sockaddr(to, &address);
+    dial->connector = connector_start(dial->net->egress->loop, (struct sockaddr *)&address, 0,
+                                      on_connected, dial);
 }
 
 /* ---- to a proxy ---- */

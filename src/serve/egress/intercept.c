@@ -92,10 +92,9 @@ static void on_secured(void *ctx, int error, const struct err *err)
 static void reach_secure(struct reach *reach)
 {
     struct intercept *of = reach->of;
-    struct tls_session *session =
-        tls_client_open(of->net->egress->trust, of->name, of->http2_asked, link_send, reach->link);
 
-    link_secure(reach->link, tls_client_ops, session, tls_client_handshake, on_secured);
+    tls_client_secure(reach->link, of->net->egress->trust, of->name,
+                      of->http2_asked ? TLS_OFFER_HTTP2 : TLS_OFFER_HTTP1, on_secured);
 }
 
 static void on_dialed(void *ctx, int fd_or_error)

@@ -169,13 +169,6 @@ static void on_secured(void *ctx, int error, const struct err *err)
     ready(to, move_fd(&pipe->user_fd), err);
 }
 
-static void pipe_secure(struct tls_pipe *pipe, struct tls_trust *trust, const char *name)
-{
-    struct tls_session *session = tls_client_open_bare(trust, name, link_send, pipe->far.link);
-
-    link_secure(pipe->far.link, tls_client_ops, session, tls_client_handshake, on_secured);
-}
-
 int tls_pipe_start(uv_loop_t *loop, int fd, struct tls_trust *trust, const char *name,
                    tls_pipe_ready *ready, void *ctx, struct tls_pipe **out, struct err *err)
 {
@@ -203,7 +196,7 @@ int tls_pipe_start(uv_loop_t *loop, int fd, struct tls_trust *trust, const char 
         pipe_close(pipe, true);
         return r;
     }
-    pipe_secure(pipe, trust, name);
+    tls_client_secure(pipe->far.link, trust, name, TLS_OFFER_NONE, on_secured);
     *out = pipe;
     return 0;
 }

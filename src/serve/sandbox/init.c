@@ -6,7 +6,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
 #include "lib/base/json.h"
-#include "lib/http/upstream.h"
+#include "lib/http/fetch.h"
 #include "serve/sandbox/internal.h"
 #include "wire/channel.h"
 
@@ -16,20 +16,16 @@ enum {
 
 struct init_call {
     struct sandbox *sb; /* counted */
-    struct upstream *up;
+    struct fetch *fetch;
     char *body;
-    size_t sent, len; /* of body */
-    int status;       /* HTTP's; 0: no answer yet */
-    struct buf answer;
     void (*done)(struct sandbox *sb, int error, const struct err *err);
 };
 
 static void init_finish(struct init_call *call, int error, const struct err *err)
 {
-    upstream_close(call->up);
+    fetch_cancel(call->fetch);
     call->done(call->sb, error, err);
     sandbox_release(call->sb);
-    buf_fini(&call->answer);
     free(call->body);
     free(call);
 }
@@ -93,71 +89,34 @@ static char *init_body(const struct sandbox *sb)
 
 /* ---- what is answered ---- */
 
-static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
-                        int64_t content_length)
-{
-    struct init_call *call = ctx;
-
-    (void)headers, (void)n, (void)content_length;
-    call->status = status;
-    upstream_credit(call->up, INIT_ANSWER_BYTES);
-}
-
-static void on_body(void *ctx, const void *data, size_t len)
-{
-    struct init_call *call = ctx;
-
-    (void)!buf_append(&call->answer, data, len); /* never more than the credit */
-}
-
 /* A 4xx is the fault of the files that the agent found: the template's, and not ours. */
-static void init_refused(struct init_call *call)
+static void init_refused(struct init_call *call, const struct fetch_answer *answer)
 {
-    scoped_json *body = json_loadb(buf_at(&call->answer), buf_len(&call->answer), 0, NULL);
+    scoped_json *body = json_loadb(answer->body.at, answer->body.len, 0, NULL);
     const char *message = json_string_of(body, "message");
-    int code = call->status / 100 == 4 ? EOPNOTSUPP : EIO;
+    int code = answer->status / 100 == 4 ? EOPNOTSUPP : EIO;
     struct err err;
 
     (void)err_set(&err, code, "the sandbox's agent refused its configuration (%d): %s",
-                  call->status, message ? message : "it does not say why");
+                  answer->status, message ? message : "it does not say why");
     init_finish(call, -code, &err);
 }
 
-static void on_end(void *ctx, int error)
+static void on_answer(void *ctx, const struct fetch_answer *answer)
 {
     struct init_call *call = ctx;
 
-    if (error < 0 && call->status == 0) {
-        init_fail(call, error, "the sandbox's agent did not answer");
-    } else if (call->status / 100 != 2) {
-        init_refused(call);
+    call->fetch = NULL;
+    if (answer->status == 0) {
+        init_fail(call, answer->error, "the sandbox's agent did not answer");
+    } else if (answer->status / 100 != 2) {
+        init_refused(call, answer);
     } else {
         init_finish(call, 0, NULL);
     }
 }
 
 /* ---- the call ---- */
-
-static void send_body(void *ctx)
-{
-    struct init_call *call = ctx;
-
-    while (call->sent < call->len) {
-        size_t room = upstream_writable(call->up), left = call->len - call->sent;
-        size_t n = left < room ? left : room;
-        if (n == 0) {
-            return;
-        }
-        upstream_write(call->up, call->body + call->sent, n);
-        call->sent += n;
-        if (call->sent == call->len) {
-            upstream_finish(call->up);
-        }
-    }
-}
-
-static const struct upstream_handler handler = {
-    .on_response = on_response, .on_body = on_body, .on_credit = send_body, .on_end = on_end};
 
 static void on_dialed(void *ctx, int fd_or_error)
 {
@@ -169,18 +128,20 @@ static void on_dialed(void *ctx, int fd_or_error)
         return;
     }
     start_mark(call->sb, SANDBOX_STEP_DIAL);
-    int r = upstream_new(call->sb->all->use.loop, fd_or_error, &call->up, &err);
-    if (r < 0) {
-        init_finish(call, r, &err);
-        return;
-    }
     const struct http_header headers[] = {{STR("host"), STR("localhost")},
                                           {STR("content-type"), STR("application/json")}};
     call->body = init_body(call->sb);
-    call->len = strlen(call->body);
-    upstream_send(call->up, STR("POST"), STR("/init"), headers, countof(headers),
-                  (int64_t)call->len, false, &handler, call);
-    send_body(call);
+    const struct fetch_request request = {.method = STR("POST"),
+                                          .target = STR("/init"),
+                                          .headers = headers,
+                                          .headers_n = countof(headers),
+                                          .body = str_of(call->body),
+                                          .answer_bytes_max = INIT_ANSWER_BYTES};
+    int r = fetch_start(call->sb->all->use.loop, fd_or_error, &request, on_answer, call,
+                        &call->fetch, &err);
+    if (r < 0) {
+        init_finish(call, r, &err);
+    }
 }
 
 void sandbox_init_agent(struct sandbox *sb,
@@ -190,7 +151,6 @@ void sandbox_init_agent(struct sandbox *sb,
 
     call->sb = sb;
     call->done = done;
-    buf_init(&call->answer, INIT_ANSWER_BYTES);
     sandbox_hold(sb);
     sandbox_dial(sb, CHANNEL_PORT_CONTROL, on_dialed, call);
 }

@@ -235,18 +235,9 @@ static void send_request(void *ctx)
 {
     struct run *run = ctx;
 
-    while (buf_len(&run->request) > 0) {
-        size_t room = upstream_writable(run->up), left = buf_len(&run->request);
-        size_t n = left < room ? left : room;
-        if (n == 0) {
-            return;
-        }
-        upstream_write(run->up, buf_at(&run->request), n);
-        buf_consume(&run->request, n);
-        if (buf_len(&run->request) == 0) {
-            upstream_finish(run->up);
-        }
-    }
+    struct str rest = upstream_write_some(run->up, buf_str(&run->request));
+
+    buf_consume(&run->request, buf_len(&run->request) - rest.len);
 }
 
 static const struct upstream_handler handler = {
