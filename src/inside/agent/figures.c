@@ -16,6 +16,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 
 enum {
     STAT_BYTES = 1024,
@@ -29,15 +30,6 @@ struct usage {
     uint64_t rss_bytes;
     uint64_t shared_bytes;
 };
-
-static ssize_t file_read(int dir, const char *path, char *out, size_t size)
-{
-    scoped_fd fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-
-    out[n > 0 ? n : 0] = '\0';
-    return n;
-}
 
 /* Adds the four times of one process. Fields are counted from behind the name, which may hold
  * spaces and brackets. */
@@ -70,11 +62,11 @@ static void process_add(int proc, const char *pid, struct usage *usage)
     char text[STAT_BYTES];
 
     (void)snprintf(path, sizeof(path), "%s/stat", pid);
-    if (file_read(proc, path, text, sizeof(text)) > 0) {
+    if (small_file_read(proc, path, text, sizeof(text)) > 0) {
         times_add(text, usage);
     }
     (void)snprintf(path, sizeof(path), "%s/statm", pid);
-    if (file_read(proc, path, text, sizeof(text)) > 0) {
+    if (small_file_read(proc, path, text, sizeof(text)) > 0) {
         memory_add(text, usage);
     }
 }
@@ -114,7 +106,7 @@ static void memory_read(const struct agent_limits *limits, const struct usage *u
         out->memory_used_bytes = used < limits->memory_bytes ? used : limits->memory_bytes;
         return;
     }
-    (void)file_read(AT_FDCWD, "/proc/meminfo", meminfo, sizeof(meminfo));
+    (void)small_file_read(AT_FDCWD, "/proc/meminfo", meminfo, sizeof(meminfo));
     out->memory_total_bytes = meminfo_bytes(meminfo, "MemTotal:");
     out->memory_used_bytes = out->memory_total_bytes - meminfo_bytes(meminfo, "MemAvailable:");
     out->memory_cache_bytes = meminfo_bytes(meminfo, "\nCached:");

@@ -18,6 +18,7 @@
 
 #include "inside/agent/internal.h"
 #include "lib/base/fd.h"
+#include "lib/base/pid_wait.h"
 
 enum {
     EXIT_NOT_STARTED = 127,
@@ -300,7 +301,7 @@ static int child_result(const struct child *child, pid_t pid, struct err *err)
     if (child->failed.code == 0) {
         return 0;
     }
-    (void)waitpid(pid, NULL, 0);
+    (void)!pid_wait(pid, NULL);
     *err = child->failed;
     return -err->code;
 }

@@ -11,6 +11,7 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 
 #define BUNDLE "/etc/ssl/certs/ca-certificates.crt"
 #define ADDED "/usr/local/share/ca-certificates/atoll-sandbox.crt"
@@ -74,23 +75,6 @@ static int file_put(const char *path, struct str text, struct err *err)
     return 0;
 }
 
-static int file_read(int fd, struct buf *out)
-{
-    enum { READ_BYTES = 64 * 1024 };
-    char *at;
-
-    for (;;) {
-        if (buf_reserve(out, READ_BYTES, &at) < 0) {
-            return -EFBIG;
-        }
-        ssize_t n = read(fd, at, READ_BYTES);
-        if (n <= 0) {
-            return n < 0 ? -errno : 0;
-        }
-        buf_commit(out, (size_t)n);
-    }
-}
-
 /* ---- bundles ---- */
 
 /* The next of several. */
@@ -144,7 +128,7 @@ static int bundle_add(const char *path, struct str pem, bool make, struct err *e
     if (fd < 0 && !make) {
         return 0; /* not there, or a link to one that is in the list */
     }
-    if (fd >= 0 && file_read(fd, &text) < 0) {
+    if (fd >= 0 && small_file_append(fd, &text) < 0) {
         return err_set(err, EFBIG, "%s cannot be read", path);
     }
     size_t before = buf_len(&text);

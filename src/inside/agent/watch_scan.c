@@ -19,6 +19,7 @@
 #include "inside/agent/staged.h"
 #include "inside/agent/watch_tree.h"
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 
 /* Not in the kernel's header. */
 #define CIFS_MAGIC 0xff534d42U
@@ -83,9 +84,7 @@ static void limit_read(const char *name, char *out, size_t size)
     char path[64];
 
     (void)snprintf(path, sizeof(path), "/proc/sys/fs/inotify/%s", name);
-    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-    out[n > 0 ? n : 0] = '\0';
+    (void)small_file_read(AT_FDCWD, path, out, size);
     out[strcspn(out, "\n")] = '\0';
 }
 

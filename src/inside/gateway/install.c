@@ -13,6 +13,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
+#include "lib/base/small_file.h"
 
 enum {
     SOURCE_BYTES_MAX = 4096,
@@ -276,8 +277,7 @@ static bool is_installed(const char *directory, const struct plan *plan)
     char text[SOURCE_BYTES_MAX];
     scoped_text path = format("%s/.installed", directory);
     scoped_text mark = format("%s\n%s\n%s\n", plan->source, install_command(plan), beside(plan));
-    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
+    ssize_t n = small_file_read(AT_FDCWD, path, text, sizeof(text));
 
     return n >= 0 && str_eq((struct str){text, (size_t)n}, str_of(mark));
 }

@@ -9,6 +9,7 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 
 enum {
     PATH_BYTES = 4096,
@@ -36,14 +37,7 @@ int launch_directories(const char *path, struct err *err)
 
 static int report_read(int fd, struct buf *out)
 {
-    char bytes[1024];
-    ssize_t n;
-
-    while ((n = read(fd, bytes, sizeof(bytes))) > 0 || (n < 0 && errno == EINTR)) {
-        if (n > 0 && buf_append(out, bytes, (size_t)n) < 0) {
-            break;
-        }
-    }
+    (void)!small_file_append(fd, out); /* a part tells more than nothing */
     return buf_len(out) ? buf_at(out)[0] : FAILED;
 }
 

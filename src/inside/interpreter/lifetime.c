@@ -3,17 +3,15 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 
 enum { STAT_BYTES = 1024, BLANKS = 20 }; /* between the name, the 2nd field, and the 22nd */
 
 uint64_t lifetime_began(void)
 {
-    char stat[STAT_BYTES] = "";
-    scoped_fd fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, stat, sizeof(stat) - 1);
+    char stat[STAT_BYTES];
+    ssize_t n = small_file_read(AT_FDCWD, "/proc/self/stat", stat, sizeof(stat));
     const char *at = n > 0 ? strrchr(stat, ')') : NULL; /* a name may have blanks of its own */
 
     for (int i = 0; at && i < BLANKS; i++) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 
 enum {
     VMSTAT_BYTES_MAX = 32 * 1024,
@@ -15,10 +15,8 @@ enum {
 uint64_t memory_oom_kills(void)
 {
     char text[VMSTAT_BYTES_MAX];
-    scoped_fd fd = open("/proc/vmstat", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 
-    text[n > 0 ? n : 0] = '\0';
+    (void)small_file_read(AT_FDCWD, "/proc/vmstat", text, sizeof(text));
     const char *at = strstr(text, OOM_KILLS);
     return at ? strtoull(at + strlen(OOM_KILLS), NULL, 10) : 0;
 }

@@ -11,6 +11,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 
 enum {
     PLACES_MAX = 16,
@@ -165,22 +166,14 @@ static int no_such(const struct places *places, const char *language, struct err
 static int file_read(const char *directory, struct buf *out, struct err *err)
 {
     char path[PATH_BYTES_MAX];
-    char *at;
 
     (void)snprintf(path, sizeof(path), "%s/" SPEC_FILE, directory);
     scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return err_sys(err, "open %s", path);
     }
-    if (buf_reserve(out, SPEC_BYTES_MAX, &at) < 0) {
-        return err_set(err, ENOMEM, "read %s: no memory", path);
-    }
-    ssize_t n = read(fd, at, SPEC_BYTES_MAX);
-    if (n < 0) {
-        return err_sys(err, "read %s", path);
-    }
-    buf_commit(out, (size_t)n);
-    return 0;
+    int r = small_file_append(fd, out);
+    return r < 0 ? err_code(err, -r, "read %s", path) : 0;
 }
 
 /* Of an array or an object. */

@@ -4,16 +4,12 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include "lib/base/small_file.h"
+
 /* The most that any process may have; 0 when it cannot be told. */
 static rlim_t kernel_most(void)
 {
-    char text[32] = "";
-    scoped_fd fd = open("/proc/sys/fs/nr_open", O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0) {
-        return 0;
-    }
-    return strtoul(text, NULL, 10);
+    return small_file_number(AT_FDCWD, "/proc/sys/fs/nr_open");
 }
 
 size_t fd_allow_most(void)

@@ -10,6 +10,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
+#include "lib/base/small_file.h"
 
 enum {
     OUTPUTS = 2,
@@ -147,9 +148,7 @@ static long session_of(const char *pid)
     struct str rest, field = {NULL, 0};
 
     (void)snprintf(path, sizeof(path), "/proc/%.16s/stat", pid);
-    scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    text[n > 0 ? n : 0] = '\0';
+    (void)small_file_read(AT_FDCWD, path, text, sizeof(text));
     rest = str_of(strrchr(text, ')'));
     for (int i = 2; i <= SESSION_FIELD; i++) {
         if (!str_split(&rest, ' ', &field)) {
