@@ -18,7 +18,7 @@ static int create(const struct endpoint *endpoint, const char *name, struct err 
     if (r == 0) {
         printf("%s\n", answer_text(answer, "key"));
         (void)fprintf(stderr,
-                      "Keep it: it is shown only now. Send it as X-Admin-Token, or set "
+                      "The key is shown once. Send it as X-Admin-Token, or set "
                       "ATOLL_ADMIN_KEY. Its id is %s\n",
                       answer_text(answer, "id"));
     }

@@ -2,7 +2,7 @@
  *
  * Owns:     the requests under way.
  * Needs:    a daemon.
- * Blocks:   writing to stdout does; it has nothing else to do meanwhile.
+ * Blocks:   on writes to stdout; there is nothing else to do meanwhile.
  * Threads:  the loop's.
  */
 #ifndef CLI_BRIDGE_H
@@ -26,7 +26,7 @@ enum {
 enum carry_kind {
     CARRY_MESSAGE,    /* a line of the client's */
     CARRY_INITIALIZE, /* the same, which begins the session */
-    CARRY_OPEN,       /* our own words, to begin a session for a client that has none */
+    CARRY_OPEN,       /* our own initialize, for a client without sessions */
     CARRY_LISTEN,     /* GET */
     CARRY_END,        /* DELETE */
 };
@@ -52,23 +52,23 @@ struct bridge {
     uv_timer_t grace, again;
 };
 
-/* Sends it. `line` (NULL: none) is taken over. */
+/* Sends a request. Takes over `line`; NULL: no body. */
 void carry_start(struct bridge *bridge, enum carry_kind kind, json_t *message, char *line);
 
-/* Sends those again that were lost. */
+/* Sends the requests again whose session had expired. */
 void carries_again(struct bridge *bridge);
 
 /* A line of the client's is under way. */
 bool carries_busy(const struct bridge *bridge);
 
-/* ---- told by carry.c ---- */
+/* ---- called by carry.c ---- */
 
 void bridge_write(struct str message);
 /* An error in place of an answer; id NULL: the request's could not be read. */
 void bridge_fail(json_t *id, int code, const char *sentence);
-/* The daemon answered one that begins a session. */
+/* The daemon answered a request that begins a session. */
 void bridge_opened(struct bridge *bridge, enum carry_kind kind, const json_t *answer);
-/* The daemon knows the session no more. */
+/* The session has expired. */
 void bridge_lost(struct bridge *bridge);
 void bridge_ended(struct bridge *bridge, enum carry_kind kind);
 

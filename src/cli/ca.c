@@ -7,11 +7,12 @@ enum { CA_BYTES_MAX = 16 * 1024 };
 
 const char cli_ca_usage[] =
     "usage: atoll ca > FILE\n\n"
-    "`atoll env` tells SDKs, curl and Node of it already. A browser wants it in its own list, as:\n"
+    "`atoll env` already makes SDKs, curl and Node trust it. A browser has a list of its own; for\n"
+    "Chromium:\n"
     "  atoll ca > atoll-ca.pem\n"
-    "  certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n atoll -i atoll-ca.pem   # Chromium";
+    "  certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n atoll -i atoll-ca.pem";
 
-/* The daemon makes it when it first serves TLS without files of the operator's. */
+/* The daemon makes the authority when it first serves TLS without the operator's tls_cert. */
 int cli_ca(struct cli *cli)
 {
     char text[CA_BYTES_MAX];

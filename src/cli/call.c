@@ -67,7 +67,7 @@ int endpoint_prepare(CURL *easy, const struct endpoint *endpoint, const char *me
     return 0;
 }
 
-/* A value with the end of a line in it would be two headers: it is cut there. */
+/* A value is cut at a line end, which would begin another header. */
 static size_t line_len(struct str text)
 {
     size_t n = 0;
@@ -159,7 +159,7 @@ static size_t on_header(char *data, size_t size, size_t n, void *ctx)
     return size * n;
 }
 
-/* Hands on the lines that are whole. */
+/* Passes on complete lines. */
 static void lines_take(struct call *call)
 {
     struct str rest = buf_str(&call->body);
@@ -206,8 +206,8 @@ static int answer_read(const struct call *call, json_t **answer, struct err *err
     json = call->verbatim ? json : tame_json(json);
     if (call->status < 200 || call->status > 299) {
         const char *message = json_string_of(json, "message");
-        (void)err_set(err, EPROTO, "%s (status %ld)", message ? message : "the daemon refused",
-                      call->status);
+        (void)err_set(err, EPROTO, "%s (status %ld)",
+                      message ? message : "the daemon refused the request", call->status);
         json_decref(json);
         return -EPROTO;
     }
@@ -361,7 +361,7 @@ static int page_read(const struct endpoint *endpoint, const char *path, char nex
     }
     r = r < 0 ? r : buf_append(&full, "", 1);
     if (r < 0) {
-        return err_set(err, -r, "the daemon's page is too long to be asked for");
+        return err_set(err, -r, "the token of the list's next page is too long");
     }
     r = call_run(&call, endpoint, "GET", buf_at(&full), endpoint_headers(endpoint), NULL, answer,
                  err);

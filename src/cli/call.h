@@ -1,5 +1,5 @@
-/* call.h - requests to the daemon by libcurl, over http:// and https://: what the files that send
- * some share. */
+/* call.h - shared by the files that send requests to the daemon by libcurl, over http:// and
+ * https://. */
 #ifndef CLI_CALL_H
 #define CLI_CALL_H
 
@@ -7,8 +7,8 @@
 
 #include "cli/cli.h"
 
-/* Sets on the handle what every request has: its address, the method, and whom to trust. A path
- * that begins with a scheme is a whole address that the daemon named. */
+/* Sets the address, the method and the trusted authorities of a request. A path that begins with a
+ * scheme is a whole URL from the daemon. */
 must_check int endpoint_prepare(CURL *easy, const struct endpoint *endpoint, const char *method,
                                 const char *path, struct err *err);
 

@@ -1,4 +1,4 @@
-/* carry.c - one request of `atoll mcp` to the daemon, and what comes back. */
+/* carry.c - one request of `atoll mcp` to the daemon, and its answer. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +25,8 @@ struct carry {
     json_t *message; /* NULL: there is none */
     char *line;      /* the same as it is sent */
     char session[BRIDGE_SESSION_BYTES];
-    bool again; /* it was sent before, in a session that is lost */
-    bool told;  /* its request has its answer */
+    bool again; /* it was sent before, in a session that expired */
+    bool told;  /* the request has been answered */
     long status;
     bool events;
     struct sse_reader reader;
@@ -92,7 +92,7 @@ static void on_event(void *ctx, struct str data)
     carry->told = told || answers;
 }
 
-/* An error that the daemon could not give an id is of the request that was sent. */
+/* An error without an id belongs to the request that was sent. */
 static void refusal_take(struct carry *carry)
 {
     json_t *json = NULL, *id = request_id(carry);
@@ -187,7 +187,7 @@ static void on_end(struct transfer *transfer, CURLcode code)
 
 /* ---- what is sent ---- */
 
-/* A header's value: what could not be one is sent in base64. */
+/* A header's value, in base64 if it has bytes that headers may not have. */
 static int name_encode(struct buf *out, const char *name)
 {
     bool plain = name[0] != '\0' && strncmp(name, "=?", 2) != 0;
@@ -205,7 +205,7 @@ static int name_encode(struct buf *out, const char *name)
     return r == 0 ? buf_append(out, "?=", 2) : r;
 }
 
-/* A message of a revision without sessions says in headers what it is, too. */
+/* Messages of a revision without sessions repeat their method in headers. */
 static void message_headers(struct carry *carry)
 {
     const json_t *params = json_object_get(carry->message, "params");

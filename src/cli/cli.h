@@ -23,11 +23,11 @@ struct cli {
     struct places places;
     char **words; /* after the command's name, without flags */
     int words_n;
-    bool flag;       /* the command's own was among the words */
-    bool data_named; /* by --data, which wins over what the SDKs' variables name */
+    bool flag;       /* the command's own flag was given */
+    bool data_named; /* --data was given: it wins over the SDKs' variables */
     struct {
         const char *name, *value;
-    } options[CLI_OPTIONS_MAX]; /* those of the command's that take a value, in order */
+    } options[CLI_OPTIONS_MAX]; /* the command's own options with a value, in order */
     int options_n;
 };
 
@@ -52,7 +52,7 @@ int cli_tool(struct cli *cli);
 int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);
 
-/* What `--help` after the command prints, and the command itself when it is called wrongly. */
+/* Printed by `COMMAND --help`, and by a command that is called with wrong arguments. */
 extern const char cli_ca_usage[], cli_env_usage[], cli_disk_usage[], cli_logs_usage[],
     cli_key_usage[], cli_team_usage[], cli_admin_key_usage[], cli_shell_usage[],
     cli_template_usage[], cli_mcp_usage[], cli_tool_usage[];
@@ -72,12 +72,12 @@ struct endpoint {
  * know its key. */
 must_check int endpoint_find(const struct cli *cli, struct endpoint *out, struct err *err);
 
-/* The daemon of --data where that was given, or else the one that E2B_API_URL and E2B_API_KEY name,
- * as the SDKs would choose; what they leave open is that of the data directory. */
+/* The daemon of --data, if that was given; else the daemon that the SDKs would choose by
+ * E2B_API_URL and E2B_API_KEY. Values that neither gives come from the data directory. */
 must_check int endpoint_choose(const struct cli *cli, struct endpoint *out, struct err *err);
 
-/* The daemon as its operator sees it: with ATOLL_ADMIN_KEY where that is set (and E2B_API_URL), or
- * else with the token in the data directory. */
+/* The daemon with the operator's rights: by ATOLL_ADMIN_KEY (and E2B_API_URL) if it is set, else by
+ * the token in the data directory. */
 must_check int endpoint_admin(const struct cli *cli, struct endpoint *out, struct err *err);
 
 /* Sends a request with the key and waits for the answer. `body` may be NULL. A status other than
@@ -109,10 +109,10 @@ must_check int endpoint_upload(const struct endpoint *endpoint, const char *url,
 must_check int endpoint_download(const struct endpoint *endpoint, const char *sandbox_id,
                                  const char *path, struct err *err);
 
-/* For the path of a request: "/" and what else has a meaning there becomes %XX. */
+/* For the path of a request: "/" and other characters with a meaning there become %XX. */
 void endpoint_escape(const char *text, char *out, size_t size);
 
-/* ---- what it answered ---- */
+/* ---- its answers ---- */
 
 /* A member of an answer, for a person's eyes: "-" when there is none. */
 const char *answer_text(const json_t *object, const char *name);

@@ -97,7 +97,7 @@ int context_open(const char *dir, struct context **out, struct err *err)
 
     if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode)) {
         free(context);
-        return err_set(err, ENOTDIR, "%s is not a directory to build from", dir);
+        return err_set(err, ENOTDIR, "%s is not a directory", dir);
     }
     context->dir = xstrdup(dir);
     buf_init(&context->ignore, IGNORE_BYTES_MAX);
@@ -194,15 +194,14 @@ static void tree_add(struct listing *list, char *path)
     }
 }
 
-/* A source that leads out by ".." is refused before a file is looked at. */
+/* Refuses a source that leads out by "..", before any file is opened. */
 static int source_check(const char *source, struct err *err)
 {
     struct str rest = str_of(source), part;
 
     while (str_split(&rest, '/', &part)) {
         if (str_eq(part, STR(".."))) {
-            return err_set(err, EINVAL, "COPY %s leads out of the directory that is built from",
-                           source);
+            return err_set(err, EINVAL, "COPY %s leads out of the build directory", source);
         }
     }
     return 0;

@@ -1,4 +1,4 @@
-/* disk.c - what paused sandboxes, snapshots and templates take of the disk, the largest first. */
+/* disk.c - disk space of paused sandboxes, snapshots and templates, largest first. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +9,9 @@
 
 const char cli_disk_usage[] =
     "usage: atoll disk\n\n"
-    "Lists what can be deleted, the largest first. Built-in templates are not in the list; the "
-    "file\n"
-    "that holds all, with them and with the disks of running sandboxes and volumes, is told below\n"
-    "it to whoever may look at it.";
+    "Lists everything that can be deleted, largest first; built-in templates are not in the list.\n"
+    "The last line is the size of the whole pool, with built-in templates, volumes and running\n"
+    "sandboxes, if you may read it.";
 
 struct user {
     long long bytes;
@@ -23,8 +22,8 @@ struct user {
 struct users {
     struct user *list;
     size_t n;
-    const char *kind; /* of those that are being read */
-    const char *id;   /* the field that has their name */
+    const char *kind; /* of the rows that are being read */
+    const char *id;   /* the field that holds their name */
 };
 
 static void users_fini(struct users *users)
@@ -35,7 +34,7 @@ static void users_fini(struct users *users)
     free(users->list);
 }
 
-/* A template has names, of which the first is the best known; the others go by their id. */
+/* Templates are shown by their first name, all others by their id. */
 static const char *name_of(const struct users *users, const json_t *row)
 {
     const char *name = json_string_value(json_array_get(json_object_get(row, "names"), 0));
@@ -49,7 +48,7 @@ static void user_add(void *ctx, const json_t *row)
     long long bytes = json_integer_value(json_object_get(row, "diskUsedBytes"));
 
     if (bytes == 0 && json_is_true(json_object_get(row, "isDefault"))) {
-        return; /* built in, and nothing of it is kept running */
+        return; /* built in, without saved processes */
     }
     users->list = reallocarray(users->list, users->n + 1, sizeof(*users->list));
     if (!users->list) {
@@ -85,7 +84,7 @@ static int largest_first(const void *a, const void *b)
     return (left->bytes < right->bytes) - (left->bytes > right->bytes);
 }
 
-/* What all of it takes of the host's disk, where the daemon is the one of this data directory. */
+/* The size of the pool on the host's disk, if the daemon is the one of this data directory. */
 static void pool_print(const struct cli *cli, const struct endpoint *endpoint)
 {
     char image[PLACE_BYTES + sizeof(".img")], url[sizeof(endpoint->url)];

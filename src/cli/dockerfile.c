@@ -56,7 +56,7 @@ static json_t *text_json(struct str text)
 
 static void note(struct reader *r, struct str what)
 {
-    append(r->file->notes, json_sprintf("line %d: %.*s means nothing to a template and is left out",
+    append(r->file->notes, json_sprintf("line %d: %.*s has no effect on a template and is ignored",
                                         r->line, (int)what.len, what.at));
 }
 
@@ -90,7 +90,7 @@ static int stage_find(const struct reader *r, const char *name)
     return found;
 }
 
-/* An image that COPY --from names is a stage without steps. */
+/* An image named by COPY --from is a stage without steps. */
 static int stage_of_image(struct reader *r, const char *image)
 {
     append(r->file->stages, stage_make(image, -1, image, json_array()));
@@ -126,7 +126,7 @@ static int stage_name(struct reader *r, struct str rest, struct err *err)
     if (n == 2 && as && name && strcasecmp(as, "AS") == 0) {
         r->stage = xstrdup(name);
     } else if (n != 0) {
-        e = refuse(r, err, "FROM takes an image, and AS with a name");
+        e = refuse(r, err, "FROM takes an image and, optionally, AS with a name");
     }
     json_decref(words);
     return e;
@@ -147,7 +147,7 @@ static void begin_with_image(struct reader *r, const char *image)
     if (asprintf(&r->file->from, "stage:%d", base) < 0) {
         abort();
     }
-    /* It goes on as the stage ended. */
+    /* The user, the directory and the variables continue from that stage. */
     r->user_set = r->workdir_set = true;
 }
 
@@ -329,7 +329,7 @@ static void var_set(struct reader *r, const char *name, const char *value)
     }
 }
 
-/* "name=value ..." or, as it was once written, "name value to the end of the line". */
+/* "name=value ..." or the older form "name value to the end of the line". */
 static int do_env(struct reader *r, struct str rest, struct err *err)
 {
     size_t blank = 0;
@@ -406,7 +406,7 @@ static int do_command(json_t **slot, struct str rest)
     return 0;
 }
 
-/* Says when the service is up. How often it is asked is not the file's to say. */
+/* The ready command. Its intervals in the file are ignored. */
 static int do_health(struct reader *r, struct str rest, struct err *err)
 {
     while (str_starts(rest, STR("--"))) {

@@ -2,8 +2,8 @@
  * file.
  *
  * Variables of ARG and ENV are put in where Docker does it; those that only the image knows stay in
- * ENV for the build to resolve. What cannot be built is refused with a sentence that
- * names the line; what means nothing to a template (EXPOSE, VOLUME, LABEL, ...) is noted.
+ * ENV for the build to resolve. An instruction that cannot be built is refused with a sentence that
+ * names its line; EXPOSE, VOLUME, LABEL and the like have no effect on a template and are noted.
  */
 #ifndef CLI_DOCKERFILE_H
 #define CLI_DOCKERFILE_H
@@ -34,7 +34,7 @@ struct dockerfile {
     json_t *stages; /* those before the last */
     char *start;    /* of ENTRYPOINT and CMD; NULL: neither */
     char *ready;    /* of HEALTHCHECK; NULL: none */
-    json_t *notes;  /* sentences about what was left out */
+    json_t *notes;  /* sentences about ignored instructions */
 };
 
 /* `args`: object of strings that --build-arg gave, or NULL. Begins as root in /, and ends as `user`

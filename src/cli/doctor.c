@@ -93,7 +93,7 @@ int cli_doctor(struct cli *cli)
         return cli_story(cli, cli->words[0]);
     }
     if (geteuid() != 0) {
-        (void)fprintf(stderr, "atoll: most of this can be seen by root alone: try sudo\n");
+        (void)fprintf(stderr, "atoll: most checks need root: try sudo\n");
     }
     size_t n = probe_machine(cli->config.data, results);
     for (size_t i = 0; i < n; i++) {

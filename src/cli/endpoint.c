@@ -79,7 +79,7 @@ static bool variable_url(char *out, size_t size)
     return named;
 }
 
-/* Whoever has only a key may not look into the data directory for more. */
+/* The data directory is readable by root and the serving user only. */
 static int url_find(const struct cli *cli, struct endpoint *out, struct err *err)
 {
     if (place_read_url(&cli->places, out->url, sizeof(out->url), err) == 0 && out->url[0]) {

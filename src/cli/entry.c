@@ -25,7 +25,7 @@ void entry_put(const char *text)
     }
 }
 
-/* What the message says already, and what only programs want. */
+/* Fields that the message repeats, or that only programs need. */
 static bool is_plain(const char *name)
 {
     return strcmp(name, "logger") == 0 || strcmp(name, "event_type") == 0 ||

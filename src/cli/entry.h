@@ -5,8 +5,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* "2026-01-02T03:04:05.678Z info  Process 7 started  command="ls" user="user"". What a sandbox
- * wrote cannot move the cursor: control characters are shown as '?'. */
+/* "2026-01-02T03:04:05.678Z info  Process 7 started  command="ls" user="user"". Text of a sandbox
+ * cannot move the cursor: control characters are shown as '?'. */
 void entry_print(const json_t *entry);
 
 /* The same for any text. */

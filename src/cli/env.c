@@ -5,19 +5,18 @@
 #include "serve/daemon/client_trust.h"
 
 const char cli_env_usage[] =
-    "usage: atoll env, as eval \"$(atoll env)\"\n\n"
+    "usage: eval \"$(atoll env)\"\n\n"
     "E2B_API_KEY: the key of the default team.\n"
     "E2B_DOMAIN: where SDKs find the API and ports of sandboxes, over TLS.\n"
-    "E2B_API_URL, E2B_SANDBOX_URL, E2B_VOLUME_API_URL: the same without TLS, for SDKs that know\n"
-    "them.\n"
+    "E2B_API_URL, E2B_SANDBOX_URL, E2B_VOLUME_API_URL: the same without TLS, for newer SDKs.\n"
     "SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, NODE_EXTRA_CA_CERTS: a file with the\n"
-    "authorities of this host and the daemon's own.";
+    "certificate authorities of this host and of the daemon.";
 
-/* Each is known to some: OpenSSL and the Python SDKs, requests, curl, Node. */
+/* For OpenSSL and the Python SDKs, requests, curl, and Node, in this order. */
 static const char *const trust_names[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
                                           "NODE_EXTRA_CA_CERTS"};
 
-/* Quoted for a shell, whatever is in it. */
+/* Prints the value in single quotes, which are safe for a shell. */
 static void export_print(const char *name, const char *value)
 {
     printf("export %s='", name);
@@ -31,8 +30,7 @@ static void export_print(const char *name, const char *value)
     printf("'\n");
 }
 
-/* A daemon whose certificate others have signed has no authority that clients would have to be told
- * of. */
+/* A daemon with the operator's certificate has no authority of its own to trust. */
 static int trust_print(const struct cli *cli, const char *domain)
 {
     struct err err;

@@ -33,7 +33,7 @@ bool follow_interrupted(void)
 
 /* ---- lines ---- */
 
-/* On a terminal what went wrong stands out, and what was there already does not. */
+/* On a terminal errors are red, and cached steps are dim. */
 static void entry_show(const json_t *entry)
 {
     const char *message = json_string_of(entry, "message");

@@ -42,7 +42,7 @@ static int key_list(const struct endpoint *endpoint, struct err *err)
     return 0;
 }
 
-/* The daemon puts a new default key in the place of one that is revoked. */
+/* The daemon replaces a default key that is revoked. */
 static void tell_of_rotation(const struct cli *cli, const struct endpoint *before)
 {
     struct endpoint now;
@@ -50,9 +50,9 @@ static void tell_of_rotation(const struct cli *cli, const struct endpoint *befor
 
     if (before->key[0] && endpoint_find(cli, &now, &err) == 0 &&
         strcmp(now.key, before->key) != 0) {
-        (void)fprintf(
-            stderr, "That was the default key; a new one has taken its place: `%s env` prints it\n",
-            cli->program);
+        (void)fprintf(stderr,
+                      "That was the default key; a new one replaces it: `%s env` prints it\n",
+                      cli->program);
     }
 }
 
@@ -61,7 +61,7 @@ static int key_revoke(const struct cli *cli, const struct endpoint *endpoint, co
 {
     char path[128];
     scoped_json *answer = NULL;
-    struct endpoint before = {0}; /* whose key stays empty where we may not know it */
+    struct endpoint before = {0}; /* its key stays empty if we may not read it */
     struct err ignored;
 
     if (strspn(id, "0123456789abcdef-") != strlen(id) || strlen(id) > 64) {

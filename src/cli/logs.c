@@ -8,8 +8,9 @@
 
 const char cli_logs_usage[] =
     "usage: atoll logs ID [--follow], with the id of a sandbox\n\n"
-    "Shows what its agent logged, and of what it asked of the outside all that was refused or\n"
-    "failed and every request that a rule changed. What simply got through is not logged.";
+    "Prints the agent's log, the outgoing connections that were refused or failed, and the "
+    "requests\n"
+    "that a network rule changed. Other outgoing connections are not logged.";
 
 static void print_line(void *ctx, struct str line)
 {

@@ -18,10 +18,10 @@ struct command {
     const char *args;
     const char *summary;
     int (*run)(struct cli *cli);
-    int words_max;              /* that it takes after its name */
-    bool no_settings;           /* works whatever the configuration says */
-    const char *flag;           /* its own, or NULL */
-    const char *const *options; /* its own that take a value, or NULL */
+    int words_max;              /* arguments after its name */
+    bool no_settings;           /* reads no configuration */
+    const char *flag;           /* the command's own, or NULL */
+    const char *const *options; /* the command's own that take a value, or NULL */
     const char *usage;          /* NULL: its help is that of the whole program */
 };
 
@@ -33,8 +33,8 @@ static const char *const shell_options[] = {"--header", "--query", "--value",
                                             "--method", "--path",  NULL};
 
 static const struct command commands[] = {
-    {"serve", "", "prepares the machine and serves; as root it also starts the keeper", cli_serve,
-     0, false, NULL, NULL, NULL},
+    {"serve", "", "prepares the machine and serves the API; as root it also starts the keeper",
+     cli_serve, 0, false, NULL, NULL, NULL},
     {"ca", "", "prints the certificate of the daemon's own authority, for TLS clients to trust",
      cli_ca, 0, false, NULL, NULL, cli_ca_usage},
     {"env", "", "prints the variables that a shell needs to reach the daemon", cli_env, 0, false,
@@ -112,7 +112,7 @@ int cli_help(struct cli *cli)
            "Usage: atoll COMMAND [SETTINGS]\n\n");
     for (size_t i = 0; i < countof(commands); i++) {
         (void)snprintf(left, sizeof(left), "%s %s", commands[i].name, commands[i].args);
-        /* One that is too long for its column has its summary on a line of its own. */
+        /* A command that is too long for its column has its summary on the next line. */
         bool fits = strlen(left) < HELP_COLUMN;
         printf("  %-*s%s%*s %s\n", HELP_COLUMN, left, fits ? "" : "\n", fits ? 0 : HELP_COLUMN + 2,
                "", commands[i].summary);
@@ -121,7 +121,7 @@ int cli_help(struct cli *cli)
     return CLI_OK;
 }
 
-/* These hold what sandboxes or all clients may reach; the others are the operator's own. */
+/* Sandboxes or clients can reach these processes, so they start with a clean environment. */
 static bool is_daemon(const struct command *command)
 {
     return command->run == cli_serve || command->run == cli_keeper || command->run == cli_prepare;
@@ -173,7 +173,7 @@ static bool is_option(const struct command *command, const char *word)
     return option && *option;
 }
 
-/* Takes the command's own flags out of the words, so that the settings do not stumble over them. */
+/* Takes the command's own flags out of the words: the settings know nothing of them. */
 static int flags_take(const struct command *command, struct cli *cli, int argc, char **argv)
 {
     int n = 1;
@@ -204,7 +204,7 @@ static bool names_data(int argc, char **argv)
 
 static int refuse_word(const struct command *command, const char *word)
 {
-    return cli_fail(CLI_USAGE, "%s takes no '%s'; try `atoll help`", command->name, word);
+    return cli_fail(CLI_USAGE, "%s does not take '%s'; try `atoll help`", command->name, word);
 }
 
 static int command_run(const struct command *command, struct cli *cli, int argc, char **argv)

@@ -1,9 +1,9 @@
 /* mcp.c - `atoll mcp`: the daemon's MCP server for clients that speak over stdin and stdout.
  *
- * Each line of stdin is POSTed to /mcp; what comes back, as JSON or as events, becomes lines of
- * stdout. One session of the daemon's lasts as long as stdin is open, so its sandbox does too; an
- * open GET keeps it from expiring while the client is quiet. A client of a revision without
- * sessions gets one all the same, for the sandbox. */
+ * Each line of stdin is POSTed to /mcp; the answers, JSON or events, become lines of stdout. The
+ * session with the daemon lasts as long as stdin is open, and its sandbox with it; an open GET
+ * keeps the session from expiring while the client is idle. A client of a revision without sessions
+ * gets a session too, for the sandbox. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -128,7 +128,7 @@ void bridge_ended(struct bridge *bridge, enum carry_kind kind)
 
 /* ---- stdin ---- */
 
-/* Each request of it says all that the daemon needs, but for the sandbox. */
+/* A client of this revision needs no session: only the sandbox does. */
 static bool is_stateless(const json_t *message)
 {
     const json_t *params = json_object_get(message, "params");
@@ -137,7 +137,7 @@ static bool is_stateless(const json_t *message)
     return json_object_get(meta, "io.modelcontextprotocol/protocolVersion") != NULL;
 }
 
-/* False: it must wait until there is a session. */
+/* False: the message must wait for a session. */
 static bool line_take(struct bridge *bridge, struct str line)
 {
     json_t *message = NULL;
@@ -251,7 +251,7 @@ static int path_make(const struct cli *cli, struct bridge *bridge)
 
     (void)snprintf(bridge->path, sizeof(bridge->path), "/mcp");
     if (cli->options_n > 1) {
-        return cli_fail(CLI_USAGE, "mcp takes one of --template and --sandbox, once");
+        return cli_fail(CLI_USAGE, "mcp takes either --template or --sandbox, once");
     }
     if (cli->options_n == 1) {
         name = strcmp(cli->options[0].name, "--template") == 0 ? "template" : "sandbox_id";

@@ -40,7 +40,7 @@ int cli_prepare(struct cli *cli)
         return cli_fail(CLI_FAILED, "%s", err.msg);
     }
     if (cli->words_n == 1 && preparer_once(&cli->config, &cli->places) < 0) {
-        return CLI_FAILED; /* which has been said */
+        return CLI_FAILED; /* the error has been printed */
     }
     return CLI_OK;
 }

@@ -9,7 +9,7 @@ enum { PATH_BYTES = 512, VALUE_BYTES = 16 * 1024 };
 const char cli_shell_usage[] =
     "usage: atoll shell list | rm NAME | put NAME URL --header NAME | --query NAME [--value TEXT]"
     " [--method M]... [--path P]...\n"
-    "Without --value the key is read from standard input, so that no list of processes shows it";
+    "Without --value the key is read from standard input, where no list of processes shows it";
 
 static void shell_path(const char *name, char out[PATH_BYTES])
 {
@@ -60,7 +60,7 @@ static int shell_rm(const struct endpoint *endpoint, const char *name, struct er
     return endpoint_call(endpoint, "DELETE", path, NULL, &answer, err);
 }
 
-/* The key comes on stdin where it is not named: so it is in no list of processes. */
+/* Without --value the key is read from stdin: an argument would show in the list of processes. */
 static int value_read(char out[VALUE_BYTES], struct err *err)
 {
     if (!fgets(out, VALUE_BYTES, stdin)) {

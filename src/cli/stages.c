@@ -30,7 +30,7 @@ static json_t *stage_at(const struct build_job *job, json_int_t at)
 
 /* ---- building ---- */
 
-/* A name that the shell reads as it is, but for patterns. */
+/* Quotes a name for the shell, except its patterns. */
 static int pattern_put(struct buf *out, const char *text)
 {
     int r = 0;
@@ -73,7 +73,7 @@ static json_t *steps_with_packing(const json_t *stage)
     return steps;
 }
 
-/* "stage:N" becomes "template:..." of that stage, which was built before. Borrowed. */
+/* "stage:N" becomes "template:..." of that stage, which has been built. Borrowed. */
 static const char *base_of(const struct build_job *job, const char *from)
 {
     if (strncmp(from, STAGE, strlen(STAGE)) != 0) {
@@ -148,7 +148,7 @@ static int sandbox_start(const struct build_job *job, json_t *stage, struct err 
     const char *id = json_string_of(answer, "sandboxID");
 
     if (r == 0 && !id) {
-        return err_set(err, EPROTO, "the daemon's answer names no sandbox");
+        return err_set(err, EPROTO, "the daemon's answer has no sandbox id");
     }
     return r < 0 ? r : json_object_set_new(stage, "sandbox", json_string(id));
 }

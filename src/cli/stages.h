@@ -5,7 +5,8 @@
  * Needs:    tar in a stage that files are taken from.
  * Blocks:   for the daemon.
  *
- * What later stages take from one is packed by its last steps, and read from a sandbox of it:
+ * The last steps of a stage pack the files that later stages take from it; a sandbox of the stage
+ * serves the archives:
  *
  *   stage 0 ──► steps, and `tar` of each source ──► sandbox ──► COPY of stage 1
  */
@@ -18,7 +19,7 @@
  * becomes that stage's template. */
 must_check int stages_build(struct build_job *job, struct err *err);
 
-/* Sends what the job's steps take from stages to a template that is to be built. */
+/* Uploads the files that the job's steps take from stages, for a template that is to be built. */
 must_check int stages_take(const struct build_job *job, const char *template_id, struct err *err);
 
 void stages_remove(const struct build_job *job);

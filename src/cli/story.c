@@ -22,7 +22,7 @@ static void story_fini(struct story *story)
     json_decref(story->now);
 }
 
-/* What is not there is part of the story: only a daemon that does not answer is a failure. */
+/* A missing part is no failure; a daemon that does not answer is. */
 static int ask(const struct endpoint *endpoint, const char *before, const char *id,
                const char *after, json_t **out, struct err *err)
 {
@@ -130,7 +130,7 @@ static void end_print(const char *id, const struct story *story)
         entry_put(json_text_of(data, "kill_reason"));
         printf("\n");
     } else {
-        printf("Sandbox %s has ended; why is not on record any more\n", id);
+        printf("Sandbox %s has ended; the reason is no longer on record\n", id);
     }
 }
 
@@ -151,7 +151,7 @@ int cli_story(struct cli *cli, const char *id)
         return cli_fail(CLI_FAILED, "%s", err.msg);
     }
     if (!story.now && !story.logs && json_array_size(story.events) == 0) {
-        return cli_fail(CLI_FAILED, "nothing is on record of a sandbox %s", id);
+        return cli_fail(CLI_FAILED, "there is no record of a sandbox %s", id);
     }
     story_print(&story);
     end_print(id, &story);

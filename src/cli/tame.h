@@ -1,4 +1,4 @@
-/* tame.h - text that a daemon sent, made fit for the terminal of whoever runs a command.
+/* tame.h - makes text from a daemon safe for the user's terminal.
  *
  * A server that was taken over, or code in a sandbox whose log is shown, could write the control
  * sequences of a terminal: they move the cursor, rename the window, and on some terminals type.

@@ -8,10 +8,11 @@
 
 const char cli_team_usage[] =
     "usage: atoll team list\n"
-    "       atoll team create NAME [LIMIT=N...]     a team and its first key, which is printed\n"
-    "       atoll team limit TEAM LIMIT=N...        sets limits; LIMIT=none takes one away\n"
-    "       atoll team usage TEAM                   in use now, and over the last 31 days\n"
-    "       atoll team key TEAM NAME [LIMIT=N...]   another key, perhaps with limits of its own\n"
+    "       atoll team create NAME [LIMIT=N...]     creates a team and prints its first key\n"
+    "       atoll team limit TEAM LIMIT=N...        sets limits; LIMIT=none removes a limit\n"
+    "       atoll team usage TEAM                   prints usage: now, and in the last 31 days\n"
+    "       atoll team key TEAM NAME [LIMIT=N...]   creates a key, with limits of its own or "
+    "without\n"
     "       atoll team keys TEAM\n"
     "       atoll team key-limit TEAM KEY-ID LIMIT=N...\n"
     "       atoll team revoke TEAM KEY-ID\n"
@@ -131,7 +132,7 @@ static int team_create(struct team_call *call, struct err *err)
     if (r < 0) {
         return r;
     }
-    (void)fprintf(stderr, "Team %s is there: its id is %s\n", answer_text(answer, "name"),
+    (void)fprintf(stderr, "Created team %s; its id is %s\n", answer_text(answer, "name"),
                   answer_text(answer, "teamID"));
     (void)snprintf(call->id, sizeof(call->id), "%s", answer_text(answer, "teamID"));
     return key_make(call, "first", first, err);

@@ -1,4 +1,4 @@
-/* template.h - what the files of `atoll template` share. */
+/* template.h - shared by the files of `atoll template`. */
 #ifndef CLI_TEMPLATE_H
 #define CLI_TEMPLATE_H
 

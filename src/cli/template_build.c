@@ -17,7 +17,7 @@
 
 enum { PATH_BYTES = 4096 };
 
-/* As official clients do with a Dockerfile's command, which does not say when it is up. */
+/* Official clients wait this long too: a Dockerfile's CMD has no ready command. */
 #define READY_DEFAULT "sleep 20"
 
 struct plan {
@@ -71,7 +71,7 @@ static int option_take(struct plan *plan, const char *name, const char *value, s
     return 0;
 }
 
-/* A recipe of ours, unless the user named a directory or a file. */
+/* A recipe that comes with atoll, unless the user named a directory or a file. */
 static bool recipe_find(const struct cli *cli, struct plan *plan)
 {
     const char *templates = cli->places.templates;
@@ -147,7 +147,7 @@ int archive_send(const struct endpoint *endpoint, const char *template_id, const
     }
     const char *url = json_string_of(answer, "url");
     if (!url) {
-        return err_set(err, EPROTO, "the daemon names no place for files");
+        return err_set(err, EPROTO, "the daemon's answer has no upload URL");
     }
     printf("Sending %s (%.1f MB)\n", source, (double)archive->bytes / 1e6);
     return endpoint_upload(endpoint, url, archive->fd, archive->bytes, err);
@@ -210,7 +210,7 @@ static int template_ask(const struct build_job *job, struct build_place *out, st
     if (!template_id || !build_id ||
         !str_copy(out->template_id, sizeof(out->template_id), str_of(template_id)) ||
         !str_copy(out->build_id, sizeof(out->build_id), str_of(build_id))) {
-        return err_set(err, EPROTO, "the daemon's answer names no build");
+        return err_set(err, EPROTO, "the daemon's answer has no build id");
     }
     return 0;
 }

@@ -1,5 +1,5 @@
-/* tool.c - `atoll tool`: the catalogue on the command line. The listing and the help are made of
- * the table that the daemon serves; the call itself is the daemon's. */
+/* tool.c - `atoll tool`: the catalogue on the command line. The list and the help come from the
+ * table that the daemon serves too; the daemon runs the call. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "tools/tool.h"
 
 const char cli_tool_usage[] =
-    "usage: atoll tool [NAME FIELD=VALUE... | NAME --help]; without NAME it lists them";
+    "usage: atoll tool [NAME FIELD=VALUE... | NAME --help]; without NAME: lists all tools";
 
 enum { WIDTH = 78, INDENT = 6 };
 
@@ -54,7 +54,7 @@ static int list_tools(void)
         }
         printf("  %-28s %s\n", tool->name, tool->title);
     }
-    printf("\n`atoll tool NAME --help` tells what one takes.\n");
+    printf("\n`atoll tool NAME --help` lists the fields of a tool.\n");
     return CLI_OK;
 }
 

@@ -65,7 +65,7 @@ static json_t *string_of(struct str text)
     return json_stringn(text.at ? text.at : "", text.len);
 }
 
-/* A text where texts are wanted, or where nothing else can be read out of it. */
+/* A text, if the field takes texts or the value is not JSON. */
 static json_t *value_of(const json_t *property, struct str text)
 {
     json_t *parsed = wants(property, "string") ? NULL : json_of(text);
@@ -73,8 +73,8 @@ static json_t *value_of(const json_t *property, struct str text)
     return parsed ? parsed : string_of(text);
 }
 
-/* One word is the whole list: JSON, or a text that the server splits. Of several words each is an
- * item. */
+/* A single value is the whole list: JSON, or a text that the server splits. Of several values each
+ * is an item. */
 static void list_take(json_t *input, const char *name, const json_t *property, struct str text)
 {
     const json_t *items = json_object_get(property, "items");
@@ -143,7 +143,7 @@ static int whole_take(json_t *input, const char *path, struct err *err)
     json_t *whole = json_of(buf_str(&text));
     r = json_is_object(whole) && json_object_update(input, whole) == 0
             ? 0
-            : err_set(err, EINVAL, "%s holds no JSON object", path);
+            : err_set(err, EINVAL, "%s does not contain a JSON object", path);
     json_decref(whole);
     return r;
 }
@@ -153,7 +153,7 @@ static int json_take(json_t *input, const char *name, struct str text, struct er
     json_t *value = json_of(text);
 
     if (!value) {
-        return err_set(err, EINVAL, "%s: what follows := is no JSON", name);
+        return err_set(err, EINVAL, "%s: the text after := is not JSON", name);
     }
     (void)json_object_set_new(input, name, value);
     return 0;

@@ -10,7 +10,7 @@
 enum { TOOL_INPUT_BYTES_MAX = 48 * 1024 * 1024 }; /* of a file; as much as the daemon takes */
 
 /* FIELD=VALUE, FIELD=@FILE, FIELD:=JSON, FIELD.NAME=VALUE or @FILE. The schema tells which values
- * are texts; what is wrong otherwise the daemon finds. */
+ * are texts; the daemon finds all other errors. */
 must_check int tool_input_take(json_t *input, const json_t *schema, const char *word,
                                struct err *err);
 

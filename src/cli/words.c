@@ -32,7 +32,7 @@ static int put(struct buf *out, struct str text)
     return buf_append(out, text.at, text.len) < 0 ? -EINVAL : 0;
 }
 
-/* What stands for a variable whose text, from '$' on, is `whole`. */
+/* The value of a variable whose text, from '$' on, is `whole`. */
 static int var_put(struct str whole, struct str name, struct str rule, const json_t *vars,
                    enum word_unknown unknown, struct buf *out)
 {
@@ -83,7 +83,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* One character, or what a backslash or a variable stands for. `quote` is 0 outside of quotes. */
+/* Takes a character, an escape or a variable. `quote` is 0 outside of quotes. */
 static int char_take(struct str *rest, char quote, const json_t *vars, enum word_unknown unknown,
                      struct buf *out)
 {

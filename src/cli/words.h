@@ -10,7 +10,7 @@
 
 enum { WORD_BYTES_MAX = 32 * 1024 };
 
-/* What becomes of a variable that `vars` does not have: nothing, or it stays as it is written. */
+/* A variable that `vars` does not have becomes the empty text, or stays as it is written. */
 enum word_unknown { WORD_UNKNOWN_EMPTY, WORD_UNKNOWN_KEPT };
 
 /* Takes the next word off *rest: 1; 0: there is none; -EINVAL: a quote does not end, or it is too

@@ -417,7 +417,7 @@ def test_the_command_line_explains_and_refuses(daemon):
     for words, code, sentence in (
         (("nosuch",), 2, "there is no tool 'nosuch'"),
         (("kill_sandbox", "x"), 1, "'x' is not FIELD=VALUE"),
-        (("kill_sandbox", "sandbox_id:={"), 1, "what follows := is no JSON"),
+        (("kill_sandbox", "sandbox_id:={"), 1, "the text after := is not JSON"),
         (("kill_sandbox", "sandbox_id=@/no/such"), 1, "open /no/such"),
         (("kill_sandbox",), 1, "sandbox_id: is required"),
         (("kill_sandbox", "sandbox_id=x", "y=1"), 1, "y: there is no such field"),

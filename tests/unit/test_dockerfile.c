@@ -142,7 +142,7 @@ static void what_means_nothing_is_noted(void)
     CHECK_INT(parse("FROM a\nEXPOSE 80\nLABEL a=b\nVOLUME /x"), 0);
     CHECK_INT(json_array_size(file.notes), 3);
     CHECK_STR(json_string_value(json_array_get(file.notes, 0)),
-              "line 2: EXPOSE means nothing to a template and is left out");
+              "line 2: EXPOSE has no effect on a template and is ignored");
 }
 
 static void what_cannot_be_built_is_refused_by_line(void)

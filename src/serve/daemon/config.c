@@ -73,12 +73,13 @@ static const struct setting settings[] = {
     {FIELD(cache), .kind = FILE_PATH, .fallback = "/var/cache/atoll", .hint = "DIR",
      .help = "directory of built templates; several data directories may share it"},
     {FIELD(templates), .kind = FILE_PATH, .fallback = "", .hint = "DIR",
-     .help = "recipes of the built-in templates; default: those beside the program"},
+     .help =
+         "directory of the recipes of built-in templates; default: the one beside this program"},
     {FIELD(with_templates), .kind = TEXT, .fallback = "mcp-gateway,code-interpreter-v1",
      .hint = "NAMES",
      .help = "built-in templates to build in the background after `base`, or none"},
     {FIELD(agent), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
-     .help = "program that runs as pid 1 of a sandbox; default: the one beside the "
+     .help = "program that runs as pid 1 of a sandbox; default: atoll-agent beside this "
              "program"},
     {FIELD(user), .kind = TEXT, .fallback = "atoll", .hint = "NAME",
      .help = "system user of the server; created if it is missing"},
@@ -99,7 +100,7 @@ static const struct setting settings[] = {
     {FIELD(idle_timeout_s), .kind = COUNT, .fallback = "75", .hint = "SECONDS",
      .help = "time limit for an idle connection between two requests"},
     {FIELD(egress_allow), .kind = TEXT, .fallback = "", .hint = "BLOCKS",
-     .help = "private or own addresses that sandboxes may reach, as "
+     .help = "private addresses and addresses of this host that sandboxes may reach, as "
              "10.1.0.0/16,192.168.0.9"},
     {FIELD(egress_map), .kind = TEXT, .fallback = "", .hint = "PAIRS",
      .help = "addresses to replace in outgoing connections, as "
@@ -117,25 +118,26 @@ static const struct setting settings[] = {
      .help = "names and address blocks to reach without a proxy, as "
              ".corp.example,10.0.0.0/8"},
     {FIELD(egress_ca), .kind = FILE_PATH, .fallback = "", .hint = "FILE",
-     .help = "additional authorities (PEM) for servers that network rules send headers to"},
+     .help = "additional certificate authorities (PEM), trusted for servers that network rules "
+             "send headers to"},
     {FIELD(identity_issuer), .kind = TEXT, .fallback = "", .hint = "URL",
      .help = "issuer of workload tokens; default: https://api.DOMAIN, or the address of "
              "the API"},
     {FIELD(team_sandboxes_max), .kind = COUNT, .fallback = "10000", .hint = "N",
      .help = "maximum number of sandboxes of a team; one more is answered 429"},
     {FIELD(parked_min), .kind = COUNT_OR_AUTO, .fallback = automatic, .hint = "N",
-     .help =
-         "jails of each built-in template that are kept ready for creates, but one of a template "
-         "whose processes are kept; auto: of base by the host's memory and processors, of others "
-         "8"},
+     .help = "idle jails kept ready per built-in template (1 if it is restored with running "
+             "processes); auto: by the host's memory and processors for base, 8 for others"},
     {FIELD(parked_max), .kind = COUNT_OR_NONE, .fallback = "128", .hint = "N",
-     .help = "how many of one template when many are asked for; 0: every create makes its own"},
+     .help =
+         "maximum number of idle jails per template, while many are created; 0: keep none ready"},
     {.name = "parked_free",
      .at = offsetof(struct config, parked_free_bytes),
      .kind = BYTES,
      .fallback = "0",
      .hint = "SIZE",
-     .help = "with less memory available than this none are kept ready; 0: a tenth of it all"},
+     .help =
+         "keep no idle jails while less memory than this is available; 0: a tenth of the memory"},
     {FIELD(sandbox_hours_max), .kind = COUNT, .fallback = "24", .hint = "HOURS",
      .help = "maximum life of a sandbox, extensions included"},
     {FIELD(start_ready_s), .kind = COUNT, .fallback = "45", .hint = "SECONDS",
@@ -155,10 +157,11 @@ static const struct setting settings[] = {
     {FIELD(build_ready_s), .kind = COUNT, .fallback = "600", .hint = "SECONDS",
      .help = "how long a build waits for its ready command to succeed"},
     {FIELD(image_map), .kind = TEXT, .fallback = "", .hint = "PAIRS",
-     .help = "templates that stand for images, as ubuntu:*=base,node:22=mine; by default base for "
-             "the versions of debian, python and node that it has; none: every image is fetched"},
+     .help =
+         "templates to use in place of images, as ubuntu:*=base,node:22=mine; default: base for "
+         "the versions of debian, python and node that it has; none: pull every image"},
     {FIELD(image_dir), .kind = FILE_PATH, .fallback = "", .hint = "DIR",
-     .help = "directory of oci: and docker-archive: images; default: none may be read"},
+     .help = "directory of oci: and docker-archive: images; default: no such image may be read"},
     {FIELD(registry_mirror), .kind = TEXT, .fallback = "", .hint = "HOST",
      .help = "registry to ask instead of docker.io; for several: "
              "ghcr.io=HOST,docker.io=HOST"},
@@ -173,8 +176,8 @@ static const struct setting settings[] = {
      .help = "share equal memory pages between sandboxes; a sandbox can then detect by "
              "timing that another has a page"},
     {FIELD(bpf_figures), .kind = SWITCH, .fallback = "true", .hint = "true|false",
-     .help = "show df and sysinfo() in a sandbox its own limits, by three BPF programs, "
-             "where the kernel allows it"},
+     .help = "make df and sysinfo() in a sandbox report its own limits, by three BPF "
+             "programs, where the kernel allows it"},
     {FIELD(webhook_allow_local), .kind = SWITCH, .fallback = "false", .hint = "true|false",
      .help = "allow webhooks to addresses of this machine"},
     {FIELD(log_level), .kind = LEVEL, .fallback = "info", .hint = "LEVEL",
@@ -657,11 +660,10 @@ void config_help(FILE *out)
         const struct setting *s = &settings[i];
         flag_name(s, flag);
         (void)snprintf(left, sizeof(left), "%s %s", flag, s->hint);
-        (void)fprintf(out, "  %-28s %s", left, s->help);
+        (void)fprintf(out, "  %-32s %s", left, s->help);
         (void)fprintf(out, s->fallback[0] ? " [%s]\n" : "\n", s->fallback);
     }
-    (void)fprintf(out, "  %-28s %s [%s]\n", "--config FILE", "where settings are read from",
-                  CONFIG_FILE);
+    (void)fprintf(out, "  %-32s %s [%s]\n", "--config FILE", "configuration file", CONFIG_FILE);
 }
 
 static void number_text(uint64_t n, char *out, size_t size)
