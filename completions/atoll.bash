@@ -1,9 +1,13 @@
-# bash completion for atoll. Commands and settings are those that `atoll help` prints.
+# bash completion for atoll. Commands and settings come from `atoll help`, the words of a command from its
+# `--help`.
 # shellcheck shell=bash
 
-_atoll_commands() { "$1" help 2>/dev/null | sed -n '/^Settings/q; s/^  \([a-z]\{1,\}\).*/\1/p'; }
+_atoll_commands() { "$1" help 2>/dev/null | sed -n '/^Settings/q; s/^  \([a-z-]\{1,\}\).*/\1/p'; }
 _atoll_settings() { "$1" help 2>/dev/null | sed -n 's/^  \(--[a-z-]*\) .*/\1/p'; }
 _atoll_values() { "$1" help 2>/dev/null | sed -n "s/^  $2 \([^ ]*\).*/\1/p"; }
+_atoll_words() {
+    "$1" "$2" --help 2>/dev/null | sed '/^$/q' | grep -oE "(atoll $2|\|) \[?[a-z][a-z-]*" | sed 's/.*[[ ]//'
+}
 _atoll_tools() { "$1" tool 2>/dev/null | sed -n 's/^ *\([a-z_]\{1,\}\) .*/\1/p'; }
 
 _atoll() {
@@ -23,11 +27,8 @@ _atoll() {
         words="--help $(_atoll_settings "$program")"
     elif [ "$COMP_CWORD" -eq 2 ]; then
         case ${COMP_WORDS[1]} in
-        key) words="create list revoke" ;;
-        shell) words="list put rm" ;;
-        template) words="list build logs delete prune" ;;
-        prepare) words="all" ;;
         tool) words=$(_atoll_tools "$program") ;;
+        *) words=$(_atoll_words "$program" "${COMP_WORDS[1]}") ;;
         esac
     fi
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")

@@ -22,7 +22,7 @@ def help_text():
 
 
 def commands():
-    return re.findall(r"^  ([a-z]+)", help_text().split("\nSettings.")[0], re.M)
+    return re.findall(r"^  ([a-z-]+)", help_text().split("\nSettings.")[0], re.M)
 
 
 def settings():
@@ -111,6 +111,17 @@ def test_the_manual_knows_every_command_and_every_setting(dest):
     assert "@" not in re.sub(r"[\w.]+@", "", page + config), "a placeholder was left"
 
 
+def test_the_manual_has_the_usage_of_every_command(dest):
+    page = (dest / "usr/share/man/man1/atoll.1").read_text().replace("\\-", "-").replace("\\e", "\\").replace("\\&", "")
+    checked = 0
+    for command in set(commands()) - {"help"}:
+        usage = output(PROGRAM, command, "--help").split("\nSettings.")[0].split("\n`atoll help`")[0].rstrip().splitlines()
+        if len(usage) > 3:  # more than its line in the table of commands, and its summary
+            assert "\n".join(usage[:-1]).rstrip() in page, command
+            checked += 1
+    assert checked >= 6
+
+
 def test_the_manual_is_well_formed(dest):
     pages = sorted((dest / "usr/share/man").rglob("*.[15]"))
     assert {page.name for page in pages} >= {"atoll.1", "atoll.conf.5"}
@@ -125,6 +136,10 @@ def test_the_manual_is_well_formed(dest):
         (["atoll", "doc"], {"doctor"}),
         (["atoll", "serve", "--tls-"], {"--tls-listen", "--tls-cert", "--tls-key"}),
         (["atoll", "template", "b"], {"build"}),
+        (["atoll", "admin"], {"admin-key"}),
+        (["atoll", "team", "key"], {"key", "keys", "key-limit"}),
+        (["atoll", "shell", ""], {"list", "put", "rm"}),
+        (["atoll", "prepare", ""], {"all"}),
         (["atoll", "serve", "--log-level", ""], {"debug", "info", "warn", "error"}),
         (["atoll", "serve", "--merge-pages", ""], {"true", "false"}),
         (["atoll", "tool", "pause_s"], {"pause_sandbox"}),
