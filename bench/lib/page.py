@@ -41,10 +41,10 @@ Ratios carry further than milliseconds: they are multiples of the row's referenc
 
 - **noise**: each row was measured in five consecutive rounds; it is the range of their medians over the median.
 - **time to interactive**: from the asking for a sandbox until its first command has answered. The smallest and the
-  largest 5 % are left out, as the public leaderboard does it. What peers do is less: they create, run `true` and destroy,
+  largest 5 % are left out, as the public leaderboard does it. The peers do less: they create, run `true` and destroy,
   without an API, a disk of its own, limits, or a way in.
 - **at once**: the daemon is as it is set up by default, and its pool of parked jails as full as it keeps it in quiet
-  times; what a round has taken is made anew before the next. One row is of a burst that comes right behind another,
+  times; what a round has taken is made anew before the next. A further row is a burst right after another,
   for which jails have to be made.
 - **HTTP** is a plain client in C, **JS SDK** the unmodified npm package `e2b`.
 - Peers that are not installed are left out and said so.
