@@ -132,6 +132,6 @@ void handle_about(struct call *call, const json_t *body)
                     "and the rest of the E2B API, /tools, /mcp, /health, /metrics."));
     (void)json_object_set_new(reply, "documentation",
                               json_string("README.md and docs/ of atoll; `atoll help`; GET "
-                                          "/tools/openapi.json with a key"));
+                                          "/openapi.json and /tools/openapi.json"));
     call_json(call, 200, reply);
 }

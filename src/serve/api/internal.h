@@ -427,5 +427,6 @@ void handle_volumes_get(struct call *call, const json_t *body);
 void handle_volumes_delete(struct call *call, const json_t *body);
 bool stream_volume(struct call *call); /* /volumecontent, whole */
 void handle_figures(struct call *call, const json_t *body);
+void handle_openapi(struct call *call, const json_t *body);
 
 #endif

@@ -1,6 +1,8 @@
 /* routes.c - the one table of the API's routes: each line tells who may call, which body is
  * taken and who answers. routes.h explains the columns. The first row that matches is taken: a row
- * with a word comes before the row that has {} in its place ("first"). */
+ * with a word comes before the row that has {} in its place ("first").
+ *
+ * openapi/ describes the same routes to users; tests/unit/test_api_openapi.c compares the two. */
 #include "serve/api/internal.h"
 
 #define KIB INT64_C(1024)
@@ -149,6 +151,7 @@ static const struct route routes[] = {
 
     /* the daemon itself */
     {"GET",    "/metrics",                                    handle_figures,                ACCESS_KEY,          BODY_NONE,     64 * KIB, NO_CORS,  NULL},
+    {"GET",    "/openapi.json",                               handle_openapi,                ACCESS_NONE,         BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/health",                                     handle_health,                 ACCESS_NONE,         BODY_NONE,     64 * KIB, NO_CORS,  NULL},
     {"GET",    "/",                                           handle_about,                  ACCESS_NONE,         BODY_NONE,     64 * KIB, NO_CORS,  NULL},
 };
