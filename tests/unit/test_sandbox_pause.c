@@ -483,7 +483,7 @@ static void a_keeper_that_dies_has_saved_or_not(void)
         sandbox_pause(find(id), true, on_paused, NULL);
         if (!saved) {
             UNTIL(agent.quiets == 1);
-            UNTIL(save_asked(find(id)) || !(keeper.connected = false));
+            UNTIL(save_is(find(id), SAVE_WRITING) || !(keeper.connected = false));
         }
         UNTIL(!keeper.connected);
         for (int i = 0; i < 20; i++) {

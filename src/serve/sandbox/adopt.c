@@ -148,7 +148,7 @@ void adopt_start(struct sandboxes *all)
 
 static bool attach_again(void *ctx, struct sandbox *sb)
 {
-    bool lost = sb->saves && sb->saves->lost; /* what came of it is known then */
+    bool lost = save_is(sb, SAVE_UNKNOWN); /* its outcome is known once it is attached */
 
     (void)ctx;
     if (lost || (sb->state == SANDBOX_RUNNING && !sb->channel)) {

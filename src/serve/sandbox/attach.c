@@ -383,18 +383,13 @@ static bool is_older_than_the_boot(const struct sandbox *sb)
     return sb->started_ms < clock_wall_ms() - (int64_t)up.tv_sec * 1000;
 }
 
-static bool save_is_lost(const struct sandbox *sb)
-{
-    return sb->saves && sb->saves->lost;
-}
-
 static void attach_failed(struct sandbox *sb, const struct keeper_answer *answer)
 {
     if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
         return; /* tried again when the keeper is back; dials wait for that */
     }
     log_warn("sandbox %s: attach: %s", sb->id, answer->err.msg);
-    if (sb->attached && !save_is_lost(sb)) {
+    if (sb->attached && !save_is(sb, SAVE_UNKNOWN)) {
         sandbox_died(sb);
         return;
     }
@@ -412,7 +407,7 @@ static void attach_worked(struct sandbox *sb, const struct keeper_answer *answer
         sb->init_due = false;
         sandbox_init_agent(sb, on_init);
     }
-    if (save_is_lost(sb)) {
+    if (save_is(sb, SAVE_UNKNOWN)) {
         (void)err_set(&err, EAGAIN, "the keeper ended while it saved the sandbox; try again");
         save_abort(sb, -EAGAIN, &err);
     }
@@ -430,7 +425,7 @@ static void on_attached(void *ctx, const struct keeper_answer *answer, int fds[K
 
     sb->attaching = false;
     all->attaching_n--;
-    if (sb->state != SANDBOX_RUNNING && !save_is_lost(sb)) {
+    if (sb->state != SANDBOX_RUNNING && !save_is(sb, SAVE_UNKNOWN)) {
         ; /* it ended, or is being paused */
     } else if (answer->status == 0 && fds[KEEPER_FD_PIDFD] >= 0 && fds[KEEPER_FD_CHANNEL] >= 0) {
         attach_worked(sb, answer, fds);
@@ -445,9 +440,10 @@ void sandbox_attach(struct sandbox *sb)
 {
     struct keeper_request req = {.op = KEEPER_ATTACH, .jail = sb->jail};
 
-    bool saved = sb->saves && sb->saves->quiet && !sb->saves->lost; /* no channel may be open */
+    bool saved =
+        save_is(sb, SAVE_DRAINING) || save_is(sb, SAVE_WRITING); /* no channel may be open */
 
-    if (sb->attaching || saved || (sb->state != SANDBOX_RUNNING && !save_is_lost(sb))) {
+    if (sb->attaching || saved || (sb->state != SANDBOX_RUNNING && !save_is(sb, SAVE_UNKNOWN))) {
         return;
     }
     sb->attaching = true;

@@ -31,23 +31,38 @@ struct start {
     sandbox_created *done;
     void *ctx;
     uint32_t waited_ms;
-    bool waiting;                /* for adoption, for the keeper, or for an older jail to be gone */
-    bool jail_asked;             /* a jail may exist */
-    bool jail_answered;          /* the keeper is through with it */
-    bool row_given;              /* to the store */
-    bool row_saved;              /* on record */
-    bool agent_ready;            /* has its configuration, and what the template starts is up */
-    bool claimed;                /* it lay parked */
-    bool started;                /* what it starts from has the template's command running */
-    char *start_cmd, *ready_cmd; /* of the template; NULL: none */
-    json_t *start_context;       /* of these, as a template's; NULL: the sandbox's own */
+    enum start_phase phase;        /* start_set_phase() alone writes it */
+    enum start_row row;            /* start_set_row() alone writes it */
+    bool claimed;                  /* it was parked */
+    bool started;                  /* what it starts from has the template's command running */
+    char *start_cmd, *ready_cmd;   /* of the template; NULL: none */
+    json_t *start_context;         /* of these, as a template's; NULL: the sandbox's own */
     struct start_command *command; /* under way */
     int64_t started_ms;            /* RESUMING: what they were, should it fail */
     int64_t end_ms;
     int64_t step_us; /* when the last step was over */
-    int error;       /* found before anything was started: told from the timer */
+    int error;       /* REFUSED: why */
     struct err err;
 };
+
+static void start_set_phase(struct start *start, enum start_phase phase)
+{
+    if (phase_allows(start_phases, start->phase, phase, "the start of sandbox", start->sb->id)) {
+        start->phase = phase;
+    }
+}
+
+static void start_set_row(struct start *start, enum start_row row)
+{
+    if (phase_allows(start_rows, start->row, row, "the row of sandbox", start->sb->id)) {
+        start->row = row;
+    }
+}
+
+static bool row_was_given(const struct start *start)
+{
+    return start->row == ROW_GIVEN || start->row == ROW_SAVED;
+}
 
 void start_mark(struct sandbox *sb, enum sandbox_step step)
 {
@@ -65,14 +80,14 @@ static struct start start_take(struct sandbox *sb)
 {
     struct start *start = move_ptr(&sb->start), copy = *start;
 
-    if (start->waiting) {
+    if (start->phase == START_WAITING) {
         DL_DELETE(sb->all->waiting, start);
     }
     start_command_free(start->command);
     free(start->start_cmd);
     free(start->ready_cmd);
     json_decref(start->start_context);
-    if (start->request.plan.from[0] && (!start->jail_asked || start->jail_answered)) {
+    if (start->request.plan.from[0] && start->phase != START_MAKING) {
         kept_release(sb->all, start->request.plan.from);
     }
     free(start);
@@ -97,10 +112,10 @@ static void undo_jail(struct sandbox *sb, const struct start *start)
     uint32_t slot = sb->uid_slot;
 
     sb->uid_slot = SLOT_NONE;
-    if (start->jail_asked && !start->jail_answered) {
+    if (start->phase == START_MAKING) {
         sb->doom_due = true;
         sb->doom_slot = slot;
-    } else if (start->jail_asked) {
+    } else if (start->phase > START_MAKING) {
         doom(sb->all, sb->id, &sb->jail, slot);
     } else {
         slots_give(&sb->all->slots, slot);
@@ -117,7 +132,7 @@ static void back_to_paused(struct sandbox *sb, const struct start *start)
     undo_jail(sb, start);
     sandbox_set_state(sb, SANDBOX_PAUSED);
     sandbox_arm(sb);
-    if (start->row_given) {
+    if (row_was_given(start)) {
         sandbox_save(sb, CHANGE_PAUSED, NULL, NULL, NULL);
     }
     sandbox_fail_dials(sb, -EHOSTDOWN);
@@ -128,7 +143,7 @@ static void take_back(struct sandbox *sb, const struct start *start)
 {
     sandbox_leave(sb);
     undo_jail(sb, start);
-    if (start->row_given) {
+    if (row_was_given(start)) {
         sandbox_record_end(sb, "it did not start", NULL, NULL);
     }
 }
@@ -224,11 +239,11 @@ void start_timeout(struct sandbox *sb)
     struct start *start = sb->start;
     struct err err;
 
-    if (start->error) {
+    if (start->phase == START_REFUSED) {
         start_fail(sb, start->error, &start->err);
-    } else if (start->waiting && waits_on(sb)) {
+    } else if (start->phase == START_WAITING && waits_on(sb)) {
         set_patience(sb, SANDBOX_KEEPER_WAIT_MS);
-    } else if (start->waiting) {
+    } else if (start->phase == START_WAITING) {
         (void)err_set(&err, EAGAIN, "%s; try again",
                       keeper_client_connected(sb->all->use.keeper)
                           ? "the sandbox's jail of before is not gone yet"
@@ -246,7 +261,8 @@ static void start_check(struct sandbox *sb)
     static const struct err none;
     bool resumed = sb->state == SANDBOX_RESUMING, parked = sb->state == SANDBOX_PARKING;
 
-    if (!sb->start->row_saved || !sb->start->agent_ready) {
+    if (sb->start->phase != START_READY ||
+        (sb->start->row != ROW_SAVED && sb->start->row != ROW_UNWANTED)) {
         return;
     }
     start_mark(sb, SANDBOX_STEP_RECORD);
@@ -286,11 +302,11 @@ static void on_saved(void *ctx, int error, const struct err *err)
     struct sandbox *sb = ctx;
 
     if (is_starting(sb) && error < 0) {
-        sb->start->row_given = false; /* nothing is on record, so nothing ends there */
+        start_set_row(sb->start, ROW_NONE); /* nothing is on record, so nothing ends there */
         sb->on_record = sb->state == SANDBOX_RESUMING;
         start_fail(sb, error == -EDQUOT ? error : -EIO, err);
     } else if (is_starting(sb)) {
-        sb->start->row_saved = true;
+        start_set_row(sb->start, ROW_SAVED);
         start_check(sb);
     }
     sandbox_release(sb);
@@ -309,7 +325,7 @@ static void on_command(void *ctx, int error, const struct err *err)
         start_fail(sb, error == -ETIMEDOUT ? error : -EIO, err);
     } else {
         start_mark(sb, SANDBOX_STEP_COMMAND);
-        sb->start->agent_ready = true;
+        start_set_phase(sb->start, START_READY);
         start_check(sb);
     }
 }
@@ -341,6 +357,7 @@ static void start_run_command(struct sandbox *sb)
         (void)json_object_set_new(env, START_KEPT_VARIABLE, json_string("1"));
     }
     plan.env = env;
+    start_set_phase(sb->start, START_COMMAND);
     (void)uv_timer_stop(&sb->timer); /* the command has a limit of its own */
     sb->start->command = start_command_new(sb, &plan, &handler, sb);
     json_decref(env);
@@ -359,7 +376,7 @@ static void on_init(struct sandbox *sb, int error, const struct err *err)
     if (has_command(sb->start) && !sb->start->started) {
         start_run_command(sb);
     } else {
-        sb->start->agent_ready = true;
+        start_set_phase(sb->start, START_READY);
         start_check(sb);
     }
 }
@@ -389,10 +406,11 @@ static int create_error(int status)
 static void start_record(struct sandbox *sb, enum sandbox_change change)
 {
     if (!sandbox_is_users(sb)) {
-        sb->start->row_saved = true; /* none is wanted */
+        start_set_row(sb->start, ROW_UNWANTED);
         return;
     }
-    sb->start->row_given = sb->on_record = true;
+    start_set_row(sb->start, ROW_GIVEN);
+    sb->on_record = true;
     sandbox_hold(sb);
     sandbox_save(sb, change, NULL, on_saved, sb);
 }
@@ -403,6 +421,7 @@ static void jail_made(struct sandbox *sb, const struct keeper_answer *answer,
     bool resumed = sb->state == SANDBOX_RESUMING;
 
     start_mark(sb, SANDBOX_STEP_JAIL);
+    start_set_phase(sb->start, START_CONFIGURING);
     sb->jail = answer->jail;
     if (resumed) {
         sb->started_ms = clock_wall_ms();
@@ -428,7 +447,7 @@ static void start_cold(struct sandbox *sb, const struct err *err)
     sb->start->request.op = KEEPER_CREATE;
     sb->start->past = CHANNEL_PAST_NONE;
     plan->channel_min = 0;
-    sb->start->started = sb->warm = sb->start->jail_answered = false;
+    sb->start->started = sb->warm = false;
     start_jail(sb);
 }
 
@@ -475,7 +494,7 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
         free(making);
         return;
     }
-    sb->start->jail_answered = true;
+    start_set_phase(sb->start, START_ANSWERED);
     if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
         (void)err_set(&err, EAGAIN, "the keeper is not running; try again");
         start_fail(sb, -EAGAIN, &err);
@@ -498,7 +517,7 @@ static void start_jail(struct sandbox *sb)
     making->sb = sb;
     making->awaited = sb->state != SANDBOX_PARKING;
     memcpy(making->from, sb->start->request.plan.from, sizeof(making->from));
-    sb->start->jail_asked = true;
+    start_set_phase(sb->start, START_MAKING);
     set_patience(sb, patience_ms(sb->start));
     sb->all->making_n += making->awaited;
     sandbox_hold(sb);
@@ -518,7 +537,6 @@ void start_waiting(struct sandboxes *all)
     DL_FOREACH_SAFE (all->waiting, start, next) {
         if (may_start(start->sb)) {
             DL_DELETE(all->waiting, start);
-            start->waiting = false;
             start_jail(start->sb);
         }
     }
@@ -550,6 +568,7 @@ void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sa
     start->error = plan_jail(sb, from, memory, &start->request, &start->err);
     if (start->error) {
         start->request.plan.from[0] = '\0';
+        start_set_phase(start, START_REFUSED);
         set_patience(sb, 0);
         return;
     }
@@ -559,7 +578,7 @@ void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sa
     if (may_start(sb)) {
         start_jail(sb);
     } else {
-        start->waiting = true;
+        start_set_phase(start, START_WAITING);
         DL_APPEND(sb->all->waiting, start);
         set_patience(sb, SANDBOX_KEEPER_WAIT_MS);
     }
@@ -603,12 +622,11 @@ static void start_claimed(struct sandbox *sb, const struct sandbox_params *param
     *start = (struct start){.sb = sb,
                             .done = done,
                             .ctx = ctx,
-                            .jail_asked = true,
-                            .jail_answered = true,
                             .claimed = true,
                             .started = true,
                             .step_us = clock_mono_us()};
     sb->start = start;
+    start_set_phase(start, START_CONFIGURING);
     set_patience(sb, SANDBOX_START_TIMEOUT_MS);
     if (sb->net) {
         egress_set_team(sb->net, sb->team_id);

@@ -1,7 +1,7 @@
 /* internal.h - what the files of sandbox/ share.
  *
  *   sandbox.c    the object itself: made from a plan or a row, described, watched
- *   states.c     its states, and which may follow which
+ *   states.c     states and phases, and which may follow which
  *   record.c     its row and the event that goes with every change of it
  *   table.c      where they are kept: by id, and in the order of lists
  *   tally.c      what each team and each key has, and which one an idempotency key has made
@@ -212,6 +212,8 @@ void sandboxes_release(struct sandboxes *all);
 /* False, and a sentence in the log: no such step. The state is what it was then. */
 bool sandbox_set_state(struct sandbox *sb, enum sandbox_state state);
 
+bool save_set_phase(struct save *save, enum save_phase phase); /* likewise */
+
 /* It belongs to a user, who can list it: it is not parked and not the daemon's own. */
 bool sandbox_is_users(const struct sandbox *sb);
 
@@ -328,19 +330,14 @@ struct save {
     struct save *prev, *next; /* in sb->saves */
     struct sandbox *sb;       /* counted */
     char name[KEEPER_SAVED_BYTES];
-    uint32_t flags; /* enum keeper_save_flag; with STOP it is a pause */
-    bool healthy;   /* refused unless the agent answers */
-    bool silent;    /* the agent did not answer: a pause goes on without its memory */
-    bool looking;   /* the keeper looks whether it can be, before anything ends for it */
-    bool looked;
-    bool begun;
-    bool quiet; /* the agent is, and has no channel */
-    bool asked; /* the keeper saves */
-    bool lost;  /* it went away meanwhile: what came of it is not known */
+    uint32_t flags;        /* enum keeper_save_flag; with STOP it is a pause */
+    enum save_phase phase; /* save_set_phase() alone writes it */
+    bool healthy;          /* refused unless the agent answers */
+    bool silent;           /* the agent did not answer: a pause goes on without its memory */
 
-    /* Once; it owns the save. 0: it is saved; with STOP its jail is gone and the state is PAUSING,
-     * or PAUSED and saved is NULL: another pause came first. -errno: it runs on; -ENOENT: the
-     * sandbox was killed. */
+    /* Once; it owns the save. 0: it is saved; with STOP its jail is gone, the state is PAUSING and
+     * the phase RECORDING, or saved is NULL and the state PAUSED: another pause came first. -errno:
+     * it runs on; -ENOENT: the sandbox was killed. */
     void (*done)(struct save *save, int error, const struct err *err,
                  const struct keeper_saved *saved);
 };
@@ -352,7 +349,7 @@ void save_drained(struct sandbox *sb); /* nothing of the outside is left, or tim
 void save_check_drained(struct sandbox *sb);
 void save_found(struct sandbox *sb); /* the keeper had finished it */
 void save_abort(struct sandbox *sb, int error, const struct err *err); /* its jail is alive */
-bool save_asked(const struct sandbox *sb);                             /* the keeper is at it */
+bool save_is(const struct sandbox *sb, enum save_phase phase);         /* the first, if any */
 void save_fail_all(struct sandbox *sb, int error, const struct err *err);
 
 /* ---- pause.c ---- */

@@ -22,10 +22,16 @@ struct kept {
     struct sandboxes *all;
     char name[KEEPER_SAVED_BYTES];
     uint32_t holds;
-    bool listed; /* found at the start */
-    bool forget; /* nobody wants it any more */
-    bool asked;
+    bool listed;              /* found at the start */
+    enum forget_phase forget; /* forget_set_phase() alone writes it */
 };
+
+static void forget_set_phase(struct kept *kept, enum forget_phase phase)
+{
+    if (phase_allows(forget_phases, kept->forget, phase, "the removal of", kept->name)) {
+        kept->forget = phase;
+    }
+}
 
 /* ---- names ---- */
 
@@ -90,7 +96,7 @@ static struct kept *entry(struct sandboxes *all, const char *name)
 
 static void check(struct kept *kept)
 {
-    if (kept->holds == 0 && !kept->listed && !kept->forget && !kept->asked) {
+    if (kept->holds == 0 && !kept->listed && kept->forget == FORGET_NOT) {
         HASH_DEL(kept->all->kept, kept);
         free(kept);
     }
@@ -98,30 +104,34 @@ static void check(struct kept *kept)
 
 /* ---- forgetting ---- */
 
+/* A try is over. A daemon that stops makes no other. */
+static void forget_end(struct kept *kept, enum forget_phase phase)
+{
+    forget_set_phase(kept, kept->all->closed ? FORGET_NOT : phase);
+    if (kept->all->closed) {
+        kept->listed = false;
+        kept->holds = 0;
+    }
+    check(kept);
+}
+
 static void on_forgotten(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
 {
     struct kept *kept = ctx;
     struct sandboxes *all = kept->all;
 
     (void)fds;
-    kept->asked = false;
-    if (answer->status != -ENOTCONN && answer->status != -ECONNRESET) {
-        kept->forget = false;
-        if (answer->status < 0) {
-            log_warn("forget %s: %s", kept->name, answer->err.msg);
-        }
+    bool away = answer->status == -ENOTCONN || answer->status == -ECONNRESET;
+    if (answer->status < 0 && !away) {
+        log_warn("forget %s: %s", kept->name, answer->err.msg);
     }
-    if (all->closed) {
-        kept->forget = kept->listed = false;
-        kept->holds = 0;
-    }
-    check(kept);
+    forget_end(kept, away ? FORGET_WANTED : FORGET_NOT);
     sandboxes_release(all);
 }
 
 static bool may_ask(const struct kept *kept)
 {
-    return kept->forget && kept->holds == 0 && keeper_client_connected(kept->all->use.keeper);
+    return kept->holds == 0 && keeper_client_connected(kept->all->use.keeper);
 }
 
 static void on_settled(void *ctx, int error, const struct err *err)
@@ -132,26 +142,22 @@ static void on_settled(void *ctx, int error, const struct err *err)
 
     if (error == 0 && !all->closed && may_ask(kept)) {
         memcpy(req.save.name, kept->name, sizeof(kept->name));
+        forget_set_phase(kept, FORGET_ASKED);
         keeper_client_ask(all->use.keeper, &req, on_forgotten, kept);
         return;
     }
     if (error < 0) {
         log_warn("%s is kept until the next start: %s", kept->name, err->msg);
     }
-    kept->asked = false;
-    if (all->closed) {
-        kept->forget = kept->listed = false;
-        kept->holds = 0;
-    }
-    check(kept);
+    forget_end(kept, FORGET_WANTED);
     sandboxes_release(all);
 }
 
 /* Nothing is removed before it is durable that nobody refers to it. */
 static void ask(struct kept *kept)
 {
-    if (!kept->asked && may_ask(kept)) {
-        kept->asked = true;
+    if (kept->forget == FORGET_WANTED && may_ask(kept)) {
+        forget_set_phase(kept, FORGET_SETTLING);
         kept->all->refs++;
         store_settle(kept->all->use.store, on_settled, kept);
     }
@@ -161,7 +167,9 @@ void kept_forget(struct sandboxes *all, const char *name)
 {
     struct kept *kept = entry(all, name);
 
-    kept->forget = true;
+    if (kept->forget == FORGET_NOT) {
+        forget_set_phase(kept, FORGET_WANTED);
+    }
     ask(kept);
 }
 
@@ -342,9 +350,10 @@ void kept_sweep(struct sandboxes *all)
 
     HASH_ITER (hh, all->kept, kept, next) {
         bool ours = !str_starts(str_of(kept->name), STR(KEEPER_SAVED_BUILT));
-        if (ours && kept->listed && !kept->forget && !is_referred_to(all, kept->name)) {
+        if (ours && kept->listed && kept->forget == FORGET_NOT &&
+            !is_referred_to(all, kept->name)) {
             log_info("%s is referred to by nothing: removed", kept->name);
-            kept->forget = true;
+            forget_set_phase(kept, FORGET_WANTED);
         }
         kept->listed = false;
         ask(kept);
@@ -357,7 +366,7 @@ void kept_free(struct sandboxes *all)
     struct kept *kept = NULL, *next = NULL;
 
     HASH_ITER (hh, all->kept, kept, next) {
-        if (!kept->asked) {
+        if (kept->forget == FORGET_NOT || kept->forget == FORGET_WANTED) {
             HASH_DEL(all->kept, kept);
             free(kept);
         }

@@ -68,7 +68,8 @@ void sandbox_kill(struct sandbox *sb, const char *reason, store_done *done, void
         start_fail(sb, -ENOENT, &err); /* it is PAUSED now */
     }
     sandbox_hold(sb);
-    bool asked = save_asked(sb), paused = sb->state == SANDBOX_PAUSED;
+    bool asked = save_is(sb, SAVE_WRITING) || save_is(sb, SAVE_UNKNOWN);
+    bool paused = sb->state == SANDBOX_PAUSED;
     sandbox_leave(sb);
     if (asked) { /* the keeper is at it: its answer comes first */
         sb->doom_due = true;

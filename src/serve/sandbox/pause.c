@@ -17,8 +17,8 @@
 
 /* ---- on record ---- */
 
-struct record {
-    struct sandbox *sb; /* counted */
+struct pause {
+    struct save save;
     store_done *done;
     void *ctx;
 };
@@ -26,8 +26,8 @@ struct record {
 /* What the store refuses is true all the same: the next daemon would find it so. */
 static void on_recorded(void *ctx, int error, const struct err *err)
 {
-    struct record *record = ctx;
-    struct sandbox *sb = record->sb;
+    struct pause *pause = ctx;
+    struct sandbox *sb = pause->save.sb;
     static const struct keeper_jail none;
     struct err gone;
 
@@ -48,13 +48,14 @@ static void on_recorded(void *ctx, int error, const struct err *err)
                  kept_has_memory(sb->saved) ? "" : ", without its memory");
     }
     free(move_ptr(&sb->forfeit));
-    record->done(record->ctx, error, err);
+    save_set_phase(&pause->save, SAVE_OVER);
+    pause->done(pause->ctx, error, err);
     if (sb->state == SANDBOX_PAUSED) {
         save_next(sb);
         resume_wanted(sb);
     }
     sandbox_release(sb);
-    free(record);
+    free(pause);
 }
 
 /* All but those who wait for it to be resumed. */
@@ -70,14 +71,13 @@ static void tell_gone(struct sandbox *sb)
     }
 }
 
-static void pause_record(struct sandbox *sb, const char *name, const struct keeper_saved *saved,
-                         store_done *done, void *ctx)
+/* Its phase is RECORDING; the pause is freed when it is on record. */
+static void pause_record(struct pause *pause, const struct keeper_saved *saved)
 {
-    struct record *record = xnew(struct record);
+    struct sandbox *sb = pause->save.sb;
 
-    *record = (struct record){.sb = sb, .done = done, .ctx = ctx};
     sandbox_hold(sb);
-    text_set(&sb->saved, name);
+    text_set(&sb->saved, pause->save.name);
     sb->saved_bytes = saved->memory_bytes;
     sb->saved_disk_bytes = saved->disk_bytes;
     (void)json_object_set_new(sb->options, SANDBOX_WANTED_END, json_integer(sb->end_ms));
@@ -87,16 +87,10 @@ static void pause_record(struct sandbox *sb, const char *name, const struct keep
     (void)uv_timer_stop(&sb->timer);
     tell_gone(sb);
     sandbox_drop_jail(sb);
-    sandbox_save(sb, CHANGE_PAUSED, NULL, on_recorded, record);
+    sandbox_save(sb, CHANGE_PAUSED, NULL, on_recorded, pause);
 }
 
 /* ---- by request ---- */
-
-struct pause {
-    struct save save;
-    store_done *done;
-    void *ctx;
-};
 
 static void on_saved(struct save *save, int error, const struct err *err,
                      const struct keeper_saved *saved)
@@ -109,7 +103,7 @@ static void on_saved(struct save *save, int error, const struct err *err,
         if (save->silent) {
             (void)json_object_set_new(sb->options, SANDBOX_UNRESPONSIVE_OPTION, json_true());
         }
-        pause_record(sb, save->name, saved, pause->done, pause->ctx);
+        pause_record(pause, saved);
     } else {
         sb->all->pauses_failed += error < 0 && error != -ENOENT;
         if (error < 0 && (save->flags & KEEPER_SAVE_MEMORY) && error != -ENOENT &&
@@ -119,8 +113,8 @@ static void on_saved(struct save *save, int error, const struct err *err,
                                  " keepMemory: false)");
         }
         pause->done(pause->ctx, error, &why);
+        free(pause);
     }
-    free(pause);
     if (sb->state == SANDBOX_RUNNING) {
         resume_wanted(sb); /* those who waited for it have it running */
     }
@@ -205,16 +199,25 @@ static void ignore(void *ctx, int error, const struct err *err)
     (void)ctx, (void)error, (void)err;
 }
 
-static void settle(struct sandbox *sb, int error, const char *name, const char *reason)
+static void record_found(struct sandbox *sb, const char *name)
 {
     static const struct keeper_saved unknown;
+    struct pause *found = xnew(struct pause);
 
+    *found = (struct pause){.save = {.sb = sb}, .done = ignore};
+    (void)str_copy(found->save.name, sizeof(found->save.name), str_of(name));
+    save_set_phase(&found->save, SAVE_RECORDING);
+    pause_record(found, &unknown);
+}
+
+static void settle(struct sandbox *sb, int error, const char *name, const char *reason)
+{
     if (error == 0 && !name) {
         sandbox_kill(sb, reason, NULL, NULL);
     } else if (error == 0 && sb->saves) {
         save_found(sb);
     } else if (error == 0) {
-        pause_record(sb, name, &unknown, ignore, NULL);
+        record_found(sb, name);
     } else if (!sb->saves) { /* attached, or looked for again, when the keeper is back */
         sandbox_set_state(sb, SANDBOX_RUNNING);
         sandbox_arm(sb);

@@ -22,9 +22,9 @@ static bool stops(const struct save *save)
     return save->flags & KEEPER_SAVE_STOP;
 }
 
-bool save_asked(const struct sandbox *sb)
+bool save_is(const struct sandbox *sb, enum save_phase phase)
 {
-    return sb->saves && sb->saves->asked;
+    return sb->saves && sb->saves->phase == phase;
 }
 
 /* ---- the end of one ---- */
@@ -59,7 +59,7 @@ void save_abort(struct sandbox *sb, int error, const struct err *err)
     struct err why = *err;
 
     log_warn("sandbox %s: save: %s", sb->id, why.msg);
-    save->quiet = save->asked = save->lost = false;
+    save_set_phase(save, SAVE_OVER);
     if (sb->state == SANDBOX_PAUSING) {
         sandbox_set_state(sb, SANDBOX_RUNNING);
         sandbox_arm(sb);
@@ -85,6 +85,7 @@ void save_fail_all(struct sandbox *sb, int error, const struct err *err)
     while (sb->saves) {
         struct save *save = sb->saves;
         DL_DELETE(sb->saves, save);
+        save_set_phase(save, SAVE_OVER);
         save->done(save, error, err, NULL);
         sandbox_release(sb);
     }
@@ -110,10 +111,10 @@ static struct asked *asked_new(struct sandbox *sb)
 static void save_done(struct sandbox *sb, const struct keeper_saved *saved)
 {
     static const struct err none;
-    struct save *save = sb->saves;
+    bool paused = stops(sb->saves);
 
-    save->asked = save->quiet = save->lost = false;
-    if (!stops(save)) {
+    save_set_phase(sb->saves, paused ? SAVE_RECORDING : SAVE_OVER);
+    if (!paused) {
         sandbox_attach(sb);
     }
     save_finish(sb, 0, &none, saved);
@@ -146,12 +147,12 @@ static void on_saved(void *ctx, const struct keeper_answer *answer, int fds[KEEP
     struct sandbox *sb = asked->sb;
 
     (void)fds;
-    if (!save_asked(sb) || strcmp(sb->saves->name, asked->name) != 0) {
+    if (!save_is(sb, SAVE_WRITING) || strcmp(sb->saves->name, asked->name) != 0) {
         killed_meanwhile(asked);
     } else if (answer->status == 0) {
         save_done(sb, &answer->saved);
     } else if (answer->status == -ENOTCONN || answer->status == -ECONNRESET) {
-        sb->saves->lost = true;
+        save_set_phase(sb->saves, SAVE_UNKNOWN);
         sandbox_attach(sb); /* it may be back already; else when it is */
     } else {
         kept_forget(sb->all, asked->name);
@@ -169,7 +170,7 @@ static void save_ask(struct sandbox *sb)
     memcpy(req.id, sb->id, sizeof(sb->id));
     memcpy(req.save.name, save->name, sizeof(save->name));
     req.save.flags = save->flags;
-    save->asked = true;
+    save_set_phase(save, SAVE_WRITING);
     if (stops(save)) {
         sandbox_watch_jail(sb, false); /* the keeper's answer tells */
         (void)uv_timer_stop(&sb->timer);
@@ -193,7 +194,7 @@ static struct sandbox_watch *unsettled_watch(const struct sandbox *sb)
 
 void save_check_drained(struct sandbox *sb)
 {
-    if (sb->saves && sb->saves->quiet && !sb->saves->asked && !unsettled_watch(sb)) {
+    if (save_is(sb, SAVE_DRAINING) && !unsettled_watch(sb)) {
         (void)uv_timer_start(&sb->timer, sandbox_on_timer, 0, 0);
     }
 }
@@ -202,7 +203,7 @@ void save_drained(struct sandbox *sb)
 {
     struct sandbox_watch *watch = NULL;
 
-    if (!sb->saves || !sb->saves->quiet || sb->saves->asked) {
+    if (!save_is(sb, SAVE_DRAINING)) {
         return;
     }
     while ((watch = unsettled_watch(sb))) { /* a client that does not read */
@@ -228,7 +229,7 @@ static void on_quiet(void *ctx, int error)
     struct sandbox *sb = ctx;
     struct save *save = sb->saves;
 
-    if (sb->state == SANDBOX_KILLING || !save || !save->begun) {
+    if (sb->state == SANDBOX_KILLING || !save_is(sb, SAVE_QUIETING)) {
         return;
     }
     if (error == -ETIMEDOUT && stops(save) && !save->healthy) {
@@ -244,10 +245,10 @@ static void on_quiet(void *ctx, int error)
     } else {
         agent_channel_close(error < 0 ? sb->channel : NULL);
         sb->channel = NULL;
-        save->quiet = true;
         if (!stops(save)) {
             save_ask(sb);
         } else {
+            save_set_phase(save, SAVE_DRAINING);
             (void)uv_timer_start(&sb->timer, sandbox_on_timer, SANDBOX_DRAIN_MS, 0);
             save_check_drained(sb);
         }
@@ -280,7 +281,7 @@ static void save_go(struct sandbox *sb)
 {
     struct save *save = sb->saves;
 
-    save->begun = true;
+    save_set_phase(save, SAVE_QUIETING);
     if (stops(save)) {
         tell_pausing(sb);
         ahead_drop(sb);
@@ -292,17 +293,16 @@ static void save_go(struct sandbox *sb)
 static void save_begin(struct sandbox *sb);
 
 /* A refusal now costs nothing: no stream has ended, no request was cut off. */
-static void on_looked(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
+static void on_checked(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
 {
     struct asked *asked = ctx;
     struct sandbox *sb = asked->sb;
     struct save *save = sb->saves;
 
     (void)fds;
-    if (sb->state == SANDBOX_PAUSING && save && save->looking &&
+    if (sb->state == SANDBOX_PAUSING && save_is(sb, SAVE_CHECKING) &&
         strcmp(save->name, asked->name) == 0) {
-        save->looking = false;
-        save->looked = true;
+        save_set_phase(save, SAVE_CHECKED);
         if (answer->status == -ENOTSUP) {
             save_abort(sb, answer->status, &answer->err);
         } else if (sb->channel) {
@@ -317,7 +317,7 @@ static void on_looked(void *ctx, const struct keeper_answer *answer, int fds[KEE
     free(asked);
 }
 
-static void save_look(struct sandbox *sb)
+static void save_check(struct sandbox *sb)
 {
     struct save *save = sb->saves;
     struct keeper_request req = {.op = KEEPER_SAVE, .jail = sb->jail};
@@ -325,8 +325,8 @@ static void save_look(struct sandbox *sb)
     memcpy(req.id, sb->id, sizeof(sb->id));
     memcpy(req.save.name, save->name, sizeof(save->name));
     req.save.flags = save->flags | KEEPER_SAVE_LOOK;
-    save->looking = true;
-    keeper_client_ask_for(sb->all->use.keeper, sb->team_id, &req, on_looked, asked_new(sb));
+    save_set_phase(save, SAVE_CHECKING);
+    keeper_client_ask_for(sb->all->use.keeper, sb->team_id, &req, on_checked, asked_new(sb));
 }
 
 static void save_begin(struct sandbox *sb)
@@ -346,28 +346,39 @@ static void save_begin(struct sandbox *sb)
         (void)uv_timer_stop(&sb->timer);
         mark_told(sb);
     }
-    if (stops(save) && save->flags & KEEPER_SAVE_MEMORY && !save->looked) {
-        save_look(sb);
+    if (stops(save) && save->flags & KEEPER_SAVE_MEMORY && save->phase == SAVE_WAITING) {
+        save_check(sb);
     } else {
         save_go(sb);
     }
 }
 
-void save_next(struct sandbox *sb)
+/* The first in line has come too late: the sandbox is paused. */
+static void save_too_late(struct sandbox *sb)
 {
     static const struct err none;
     struct err err;
 
-    if (!sb->saves || sb->saves->begun || sb->state == SANDBOX_PAUSING) {
-        return;
-    }
-    if (sb->state == SANDBOX_RUNNING) {
-        save_begin(sb);
-    } else if (stops(sb->saves)) {
+    save_set_phase(sb->saves, SAVE_OVER);
+    if (stops(sb->saves)) {
         save_finish(sb, 0, &none, NULL);
     } else {
         (void)err_set(&err, ESTALE, "sandbox '%s' is paused", sb->id);
         save_finish(sb, -ESTALE, &err, NULL);
+    }
+}
+
+void save_next(struct sandbox *sb)
+{
+    bool may_begin = save_is(sb, SAVE_WAITING) || save_is(sb, SAVE_CHECKED);
+
+    if (!may_begin || sb->state == SANDBOX_PAUSING) {
+        return;
+    }
+    if (sb->state == SANDBOX_RUNNING) {
+        save_begin(sb);
+    } else {
+        save_too_late(sb);
     }
 }
 

@@ -3,6 +3,8 @@
 #include "lib/base/log.h"
 #include "serve/sandbox/internal.h"
 
+/* ---- the tables ---- */
+
 const struct phase sandbox_states[SANDBOX_STATES] = {
     /* A new one is created, parked, or loaded from a row that says running or paused. A row that
      * cannot be used is dropped. */
@@ -21,14 +23,86 @@ const struct phase sandbox_states[SANDBOX_STATES] = {
     [SANDBOX_KILLING] = {"killing", 0},
 };
 
+const struct phase save_phases[SAVE_PHASES] = {
+    /* The daemon before may have asked for the same pause: it is found, and recorded. */
+    [SAVE_WAITING] = {"waiting", PHASE(SAVE_CHECKING) | PHASE(SAVE_QUIETING) |
+                                     PHASE(SAVE_RECORDING) | PHASE(SAVE_OVER)},
+    [SAVE_CHECKING] = {"checking", PHASE(SAVE_CHECKED) | PHASE(SAVE_OVER),
+                       "`KEEPER_SAVE` with LOOK, a dry run: a process that is traced, or holds "
+                       "what cannot be saved, refuses the pause before anything has ended for it",
+                       "it runs"},
+    [SAVE_CHECKED] = {"checked", PHASE(SAVE_QUIETING) | PHASE(SAVE_RECORDING) | PHASE(SAVE_OVER)},
+    [SAVE_QUIETING] = {"quieting",
+                       PHASE(SAVE_DRAINING) | PHASE(SAVE_WRITING) | PHASE(SAVE_RECORDING) |
+                           PHASE(SAVE_OVER),
+                       "the agent ends its streams and is quiet; the channel is closed",
+                       "it runs; the next hello ends the quiet"},
+    [SAVE_DRAINING] = {"draining", PHASE(SAVE_WRITING) | PHASE(SAVE_RECORDING) | PHASE(SAVE_OVER),
+                       "calls to the agent end, and after 2 s the rest are cut off; what services "
+                       "answer is held: the daemon stops reading it",
+                       "it runs, and what was held goes on"},
+    [SAVE_WRITING] = {"writing", PHASE(SAVE_UNKNOWN) | PHASE(SAVE_RECORDING) | PHASE(SAVE_OVER),
+                      "`KEEPER_SAVE` with STOP and SYNC: disk and images are synced, then the "
+                      "jail ends",
+                      "the daemon died: the row says running, there is no jail, and the save is "
+                      "found by its name: paused"},
+    [SAVE_UNKNOWN] = {"unknown", PHASE(SAVE_RECORDING) | PHASE(SAVE_OVER),
+                      "only if the keeper died: the daemon attaches to the jail when the next "
+                      "keeper is there",
+                      "what the keeper has decides: a jail that can be attached runs, a whole "
+                      "save is a pause"},
+    [SAVE_RECORDING] = {"recording", PHASE(SAVE_OVER),
+                        "what was held ends; the row, with its event, is committed and synced",
+                        "paused"},
+    [SAVE_OVER] = {"over", 0, "the caller is told; the disk that the jail had is destroyed",
+                   "paused"},
+};
+
+const struct phase start_phases[START_PHASES] = {
+    /* A claimed jail is there already. */
+    [START_NEW] = {"new", PHASE(START_REFUSED) | PHASE(START_WAITING) | PHASE(START_MAKING) |
+                              PHASE(START_CONFIGURING)},
+    [START_REFUSED] = {"refused", 0},
+    [START_WAITING] = {"waiting", PHASE(START_MAKING)},
+    [START_MAKING] = {"making", PHASE(START_ANSWERED),
+                      "`KEEPER_RESTORE` (or CREATE, without memory) from the save",
+                      "paused; the jail is destroyed"},
+    /* What was kept of a template may be of no use: the jail is made anew without it. */
+    [START_ANSWERED] = {"answered", PHASE(START_MAKING) | PHASE(START_CONFIGURING)},
+    [START_CONFIGURING] = {"configuring", PHASE(START_COMMAND) | PHASE(START_READY),
+                           "the row, and `/init` with the sandbox's token and environment; then "
+                           "the caller is told",
+                           "running if the row is there; a machine that loses power here comes "
+                           "back with it paused, as it was"},
+    [START_COMMAND] = {"command", PHASE(START_READY)},
+    [START_READY] = {"ready", 0},
+};
+
+const struct phase start_rows[ROW_PHASES] = {
+    [ROW_NONE] = {"none", PHASE(ROW_UNWANTED) | PHASE(ROW_GIVEN)},
+    [ROW_UNWANTED] = {"unwanted", 0},
+    [ROW_GIVEN] = {"given", PHASE(ROW_SAVED) | PHASE(ROW_NONE)},
+    [ROW_SAVED] = {"saved", 0},
+};
+
+const struct phase forget_phases[FORGET_PHASES] = {
+    [FORGET_NOT] = {"kept", PHASE(FORGET_WANTED)},
+    [FORGET_WANTED] = {"unwanted", PHASE(FORGET_SETTLING)},
+    [FORGET_SETTLING] = {"settling", PHASE(FORGET_ASKED) | PHASE(FORGET_WANTED) | PHASE(FORGET_NOT),
+                         "a synced write to the store, so that the row is durable", "the same"},
+    [FORGET_ASKED] = {"forgetting", PHASE(FORGET_NOT) | PHASE(FORGET_WANTED),
+                      "`KEEPER_FORGET` of the save", "running; the next start forgets it"},
+};
+
+/* ---- the steps ---- */
+
 bool phase_allows(const struct phase *table, unsigned from, unsigned to, const char *what,
-                  const char *sandbox_id)
+                  const char *id)
 {
     if (table[from].next & PHASE(to)) {
         return true;
     }
-    log_error("sandbox %s: %s cannot go from '%s' to '%s'", sandbox_id, what, table[from].name,
-              table[to].name);
+    log_error("%s %s cannot go from '%s' to '%s'", what, id, table[from].name, table[to].name);
     return false;
 }
 
@@ -41,13 +115,22 @@ static void count(struct sandbox *sb, int change)
 
 bool sandbox_set_state(struct sandbox *sb, enum sandbox_state state)
 {
-    if (!phase_allows(sandbox_states, sb->state, state, "it", sb->id)) {
+    if (!phase_allows(sandbox_states, sb->state, state, "sandbox", sb->id)) {
         return false;
     }
     count(sb, -1);
     sb->state = state;
     count(sb, +1);
     tally_note(sb);
+    return true;
+}
+
+bool save_set_phase(struct save *save, enum save_phase phase)
+{
+    if (!phase_allows(save_phases, save->phase, phase, "the save of sandbox", save->sb->id)) {
+        return false;
+    }
+    save->phase = phase;
     return true;
 }
 

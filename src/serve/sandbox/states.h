@@ -1,7 +1,9 @@
-/* states.h - what may follow what: the states of a sandbox, as a table of allowed steps.
+/* states.h - what may follow what: the states of a sandbox, and the phases of a save, of a start
+ * and of the removal of a save, each as a table of allowed steps.
  *
- * Each state machine of this folder is an enum and a table of struct phase. One function per
- * machine changes the state. It refuses a step that the table does not have, and logs a sentence.
+ * Each state machine is an enum and a table of struct phase. One function per machine changes the
+ * state. It refuses a step that the table does not have, and logs a sentence. The tables also say
+ * what a crash leaves: docs/internals/memory.md shows these sentences, and a unit test compares.
  *
  * Owns:     the tables. Needs nothing, blocks never, any thread.
  */
@@ -13,17 +15,62 @@
 
 #include "serve/sandbox/sandbox.h"
 
+/* One at a time for each sandbox (save.c). Not every save has all phases. */
+enum save_phase {
+    SAVE_WAITING,   /* behind other saves, or for a channel to the agent */
+    SAVE_CHECKING,  /* a pause with memory: the keeper's dry run */
+    SAVE_CHECKED,   /* the dry run found nothing; the channel broke meanwhile and is made anew */
+    SAVE_QUIETING,  /* the agent was asked to be quiet and to close its channel */
+    SAVE_DRAINING,  /* a pause: what comes from outside ends */
+    SAVE_WRITING,   /* the keeper saves */
+    SAVE_UNKNOWN,   /* the keeper went away meanwhile: the outcome is not known */
+    SAVE_RECORDING, /* a pause: the store writes the row */
+    SAVE_OVER,
+    SAVE_PHASES
+};
+
+/* STARTING, PARKING and RESUMING (create.c). Its end is that there is no struct start. */
+enum start_phase {
+    START_NEW,
+    START_REFUSED,     /* before anything began: the caller is told from the loop */
+    START_WAITING,     /* for adoption, for the keeper, or for an older jail to be gone */
+    START_MAKING,      /* the keeper makes the jail */
+    START_ANSWERED,    /* the keeper has answered: from here on a jail may exist */
+    START_CONFIGURING, /* the agent is told who it is, while the store writes the row */
+    START_COMMAND,     /* the template's start command runs until it is ready */
+    START_READY,       /* all is up; the row may not be on record yet */
+    START_PHASES
+};
+
+/* The row of a start, which the store writes meanwhile. */
+enum start_row { ROW_NONE, ROW_UNWANTED, ROW_GIVEN, ROW_SAVED, ROW_PHASES };
+
+/* The removal of what the keeper has saved (kept.c). */
+enum forget_phase {
+    FORGET_NOT,      /* somebody may want it */
+    FORGET_WANTED,   /* as soon as nothing holds it, and the keeper is there */
+    FORGET_SETTLING, /* the store syncs that no row refers to it */
+    FORGET_ASKED,    /* the keeper removes it */
+    FORGET_PHASES
+};
+
 struct phase {
     const char *name;
-    uint32_t next; /* PHASE() of each that may follow */
+    uint32_t next;       /* PHASE() of each that may follow */
+    const char *happens; /* its row in a table of docs/internals/memory.md; NULL: it has none */
+    const char *crash;   /* what there is afterwards, should daemon, keeper or machine end in it */
 };
 
 #define PHASE(number) (UINT32_C(1) << (number))
 
 extern const struct phase sandbox_states[SANDBOX_STATES];
+extern const struct phase save_phases[SAVE_PHASES];
+extern const struct phase start_phases[START_PHASES];
+extern const struct phase start_rows[ROW_PHASES];
+extern const struct phase forget_phases[FORGET_PHASES];
 
-/* May `to` follow `from`? When it may not, the log says "sandbox ID: WHAT cannot go from ...". */
+/* May `to` follow `from`? When it may not, the log says "WHAT ID cannot go from ...". */
 bool phase_allows(const struct phase *table, unsigned from, unsigned to, const char *what,
-                  const char *sandbox_id);
+                  const char *id);
 
 #endif
