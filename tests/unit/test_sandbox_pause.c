@@ -500,6 +500,20 @@ static void a_keeper_that_dies_has_saved_or_not(void)
     }
 }
 
+static void a_kill_while_the_outcome_is_unknown_leaves_nothing(void)
+{
+    begin();
+    keeper.dies_after_save = true;
+    sandbox_pause(find(id), true, on_paused, NULL);
+    UNTIL(save_is(find(id), SAVE_UNKNOWN));
+    sandbox_kill(find(id), SANDBOX_END_REQUEST, NULL, NULL);
+    CHECK_INT(paused.error, -ENOENT);
+    keeper.connected = true;
+    sandboxes_keeper_changed(all, true);
+    UNTIL(keeper.destroys == 1 && saved_n() == 0 && all->slots.used[0] == 0);
+    teardown();
+}
+
 /* ---- snapshots and forks ---- */
 
 static struct {
@@ -517,6 +531,27 @@ static void on_snapped(void *ctx, int error, const struct err *err,
         (void)snprintf(snapped.template_id, sizeof(snapped.template_id), "%s",
                        snapshot->template_id);
     }
+}
+
+/* The daemon before had asked for a pause of the disk alone. */
+static void what_waits_when_a_pause_is_found_comes_too_late(void)
+{
+    begin();
+    char name[KEEPER_SAVED_BYTES];
+    kept_name_pause(find(id), false, name);
+    close_house();
+    jail_stop(jail_find(id));
+    (void)snprintf(saved_slot(""), KEEPER_SAVED_BYTES, "%s", name);
+    open_house();
+    snapped.calls = 0;
+    sandbox_snapshot(find(id), NULL, "default", true, on_snapped, NULL);
+    sandbox_pause(find(id), true, on_paused, NULL);
+    UNTIL(snapped.calls == 1 && paused.calls == 1);
+    CHECK_INT(snapped.error, -ESTALE);
+    CHECK_INT(paused.error, 0);
+    CHECK_STR(recorded(id), "paused/");
+    CHECK_STR(find(id)->saved, name);
+    teardown();
 }
 
 static const struct template *snapshot_of(const char *name)
@@ -681,6 +716,10 @@ int main(void)
         {"a pause that nobody heard of is found", a_pause_that_nobody_heard_of_is_found},
         {"a pause that ends after a restart is found", a_pause_that_ends_after_a_restart_is_found},
         {"a keeper that dies has saved or not", a_keeper_that_dies_has_saved_or_not},
+        {"a kill while the outcome is unknown leaves nothing",
+         a_kill_while_the_outcome_is_unknown_leaves_nothing},
+        {"what waits when a pause is found comes too late",
+         what_waits_when_a_pause_is_found_comes_too_late},
         {"a snapshot starts others", a_snapshot_starts_others},
         {"a name takes the newer snapshot", a_name_takes_the_newer_snapshot},
         {"forks are sandboxes of their own", forks_are_sandboxes_of_their_own},

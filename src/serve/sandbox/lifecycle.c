@@ -68,10 +68,13 @@ void sandbox_kill(struct sandbox *sb, const char *reason, store_done *done, void
         start_fail(sb, -ENOENT, &err); /* it is PAUSED now */
     }
     sandbox_hold(sb);
-    bool asked = save_is(sb, SAVE_WRITING) || save_is(sb, SAVE_UNKNOWN);
+    bool writing = save_is(sb, SAVE_WRITING);
     bool paused = sb->state == SANDBOX_PAUSED;
+    if (save_is(sb, SAVE_UNKNOWN)) { /* no answer will come: the keeper may have finished it */
+        kept_forget(sb->all, sb->saves->name);
+    }
     sandbox_leave(sb);
-    if (asked) { /* the keeper is at it: its answer comes first */
+    if (writing) { /* the keeper's answer comes first */
         sb->doom_due = true;
         sb->doom_slot = sb->uid_slot;
     } else if (!paused) {

@@ -210,11 +210,14 @@ static void record_found(struct sandbox *sb, const char *name)
     pause_record(found, &unknown);
 }
 
+/* Those in line that asked for something else are told when the pause is on record. */
 static void settle(struct sandbox *sb, int error, const char *name, const char *reason)
 {
+    bool is_first = name && sb->saves && strcmp(sb->saves->name, name) == 0;
+
     if (error == 0 && !name) {
         sandbox_kill(sb, reason, NULL, NULL);
-    } else if (error == 0 && sb->saves) {
+    } else if (error == 0 && is_first) {
         save_found(sb);
     } else if (error == 0) {
         record_found(sb, name);

@@ -372,12 +372,9 @@ void save_next(struct sandbox *sb)
 {
     bool may_begin = save_is(sb, SAVE_WAITING) || save_is(sb, SAVE_CHECKED);
 
-    if (!may_begin || sb->state == SANDBOX_PAUSING) {
-        return;
-    }
-    if (sb->state == SANDBOX_RUNNING) {
+    if (sb->state == SANDBOX_RUNNING && may_begin) {
         save_begin(sb);
-    } else {
+    } else if (sb->saves && sb->state != SANDBOX_RUNNING && sb->state != SANDBOX_PAUSING) {
         save_too_late(sb);
     }
 }
