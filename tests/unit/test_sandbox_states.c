@@ -10,12 +10,40 @@ static bool allowed(enum sandbox_state from, enum sandbox_state to)
 }
 
 /* A sandbox that was brought into a state by a test. */
-static struct sandbox in_state(struct sandboxes *all, enum sandbox_state state)
-{
-    struct sandbox sb = {.all = all, .state = state};
+static struct sandbox sb;
 
+static void never(uv_timer_t *timer)
+{
+    (void)timer;
+    CHECK(!"a timer fired");
+}
+
+static void bring(struct sandboxes *all, enum sandbox_state state)
+{
+    sb = (struct sandbox){.all = all, .state = state};
     all->in_state[state]++;
-    return sb;
+    for (size_t i = 0; i < SANDBOX_TIMERS; i++) {
+        (void)uv_timer_init(uv_default_loop(), &sb.timers[i]);
+        (void)uv_timer_start(&sb.timers[i], never, 1000, 0);
+    }
+}
+
+static void drop(void)
+{
+    for (size_t i = 0; i < SANDBOX_TIMERS; i++) {
+        uv_close((uv_handle_t *)&sb.timers[i], NULL);
+    }
+    (void)uv_run(uv_default_loop(), UV_RUN_DEFAULT);
+}
+
+/* After a change, those of the new state alone run on. */
+static void check_timers(bool changed)
+{
+    for (size_t i = 0; i < SANDBOX_TIMERS; i++) {
+        bool runs = uv_is_active((const uv_handle_t *)&sb.timers[i]);
+
+        CHECK_INT(runs, !changed || (timer_states[i] & PHASE(sb.state)) != 0);
+    }
 }
 
 static void every_step_of_the_table_is_taken_and_every_other_is_refused(void)
@@ -23,11 +51,12 @@ static void every_step_of_the_table_is_taken_and_every_other_is_refused(void)
     for (unsigned from = 0; from < SANDBOX_STATES; from++) {
         for (unsigned to = 0; to < SANDBOX_STATES; to++) {
             struct sandboxes all = {0};
-            struct sandbox sb = in_state(&all, from);
-
+            bring(&all, from);
             CHECK_INT(sandbox_set_state(&sb, to), allowed(from, to));
             CHECK_INT(sb.state, allowed(from, to) ? to : from);
             CHECK_INT(all.in_state[sb.state], 1);
+            check_timers(allowed(from, to));
+            drop();
         }
     }
 }
@@ -35,12 +64,12 @@ static void every_step_of_the_table_is_taken_and_every_other_is_refused(void)
 static void one_that_ends_comes_back_by_no_step(void)
 {
     struct sandboxes all = {0};
-    struct sandbox sb = in_state(&all, SANDBOX_KILLING);
-
+    bring(&all, SANDBOX_KILLING);
     CHECK(!sandbox_set_state(&sb, SANDBOX_RUNNING));
     CHECK(!sandbox_set_state(&sb, SANDBOX_PAUSED));
     CHECK(!sandbox_set_state(&sb, SANDBOX_KILLING));
     CHECK_INT(sb.state, SANDBOX_KILLING);
+    drop();
 }
 
 static void every_state_can_end(void)
@@ -54,8 +83,7 @@ static void every_state_can_end(void)
 static void a_parked_jail_is_claimed_once(void)
 {
     struct sandboxes all = {0};
-    struct sandbox sb = in_state(&all, SANDBOX_PARKING);
-
+    bring(&all, SANDBOX_PARKING);
     CHECK(!sandbox_is_users(&sb));
     CHECK(!sandbox_set_state(&sb, SANDBOX_STARTING)); /* it is not parked yet */
     CHECK(sandbox_set_state(&sb, SANDBOX_PARKED));
@@ -64,14 +92,15 @@ static void a_parked_jail_is_claimed_once(void)
     CHECK(sandbox_set_state(&sb, SANDBOX_STARTING));
     CHECK(sandbox_is_users(&sb));
     CHECK(!sandbox_set_state(&sb, SANDBOX_PARKED)); /* none is used twice */
+    drop();
 }
 
 static void every_other_step_of_a_save_is_refused(void)
 {
     for (unsigned from = 0; from < SAVE_PHASES; from++) {
         for (unsigned to = 0; to < SAVE_PHASES; to++) {
-            struct sandbox sb = {.id = "i"};
-            struct save save = {.sb = &sb, .phase = from};
+            struct sandbox of = {.id = "i"};
+            struct save save = {.sb = &of, .phase = from};
             bool may = save_phases[from].next & PHASE(to);
 
             CHECK_INT(save_set_phase(&save, to), may);
@@ -82,8 +111,8 @@ static void every_other_step_of_a_save_is_refused(void)
 
 static void a_save_is_not_written_before_the_agent_is_quiet(void)
 {
-    struct sandbox sb = {.id = "i"};
-    struct save save = {.sb = &sb};
+    struct sandbox of = {.id = "i"};
+    struct save save = {.sb = &of};
 
     CHECK(!save_set_phase(&save, SAVE_WRITING));
     CHECK(save_set_phase(&save, SAVE_CHECKING));

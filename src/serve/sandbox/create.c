@@ -217,7 +217,7 @@ void start_lost(struct sandbox *sb, const struct err *err)
 
 static void set_patience(struct sandbox *sb, uint32_t ms)
 {
-    (void)uv_timer_start(&sb->timer, sandbox_on_timer, ms, 0);
+    sandbox_timer_start(sb, TIMER_START, ms);
 }
 
 static uint32_t patience_ms(const struct start *start)
@@ -358,7 +358,7 @@ static void start_run_command(struct sandbox *sb)
     }
     plan.env = env;
     start_set_phase(sb->start, START_COMMAND);
-    (void)uv_timer_stop(&sb->timer); /* the command has a limit of its own */
+    (void)uv_timer_stop(&sb->timers[TIMER_START]); /* the command has a limit of its own */
     sb->start->command = start_command_new(sb, &plan, &handler, sb);
     json_decref(env);
 }

@@ -192,10 +192,10 @@ struct sandbox {
     bool adopted;  /* the daemon before may have been pausing it */
     struct dial *dials; /* those that wait for a channel */
 
-    uv_timer_t timer; /* STARTING, RESUMING, PAUSING: patience; RUNNING, PAUSED: end of life */
-    int64_t deadline_mono_ms;
-    uint32_t oom_kills;  /* as last heard of */
-    int64_t oom_told_ms; /* when the log was last told of one */
+    uv_timer_t timers[SANDBOX_TIMERS];
+    int64_t deadline_mono_ms; /* of LIFETIME or RETENTION */
+    uint32_t oom_kills;       /* as last heard of */
+    int64_t oom_told_ms;      /* when the log was last told of one */
     int64_t broke_told_ms;
     struct start *start; /* STARTING and RESUMING only */
     bool doom_due;       /* it was given up while the keeper was making or saving its jail */
@@ -398,13 +398,13 @@ void warm_free(struct sandboxes *all);
 
 /* ---- lifecycle.c ---- */
 
-/* Out of the table, watches called, descriptors and timer closed. What remains is the jail. Gives
+/* Out of the table, watches called, descriptors and timers closed. What remains is the jail. Gives
  * the table's count back. */
 void sandbox_leave(struct sandbox *sb);
 void sandbox_close(struct sandbox *sb); /* the same for one that is not in the table */
 void sandbox_died(struct sandbox *sb);
-void sandbox_arm(struct sandbox *sb); /* the timer, from end_ms */
-void sandbox_on_timer(uv_timer_t *timer);
+void sandbox_arm(struct sandbox *sb); /* LIFETIME or RETENTION, from end_ms */
+void sandbox_timer_start(struct sandbox *sb, enum sandbox_timer which, int64_t ms);
 
 /* ---- doom.c ---- */
 

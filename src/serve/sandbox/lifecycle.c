@@ -1,4 +1,5 @@
 /* lifecycle.c - the end of a sandbox: by request, by its time, or by itself. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +44,9 @@ void sandbox_close(struct sandbox *sb)
                                 : err_set(&err, ENOENT, "the sandbox was killed meanwhile");
     save_fail_all(sb, error, &err);
     resume_fail_all(sb, error, &err);
-    uv_close((uv_handle_t *)&sb->timer, on_closed);
+    for (size_t i = 0; i < SANDBOX_TIMERS; i++) {
+        uv_close((uv_handle_t *)&sb->timers[i], on_closed);
+    }
     sandbox_release(sb); /* the table's */
 }
 
@@ -138,48 +141,86 @@ void sandbox_died(struct sandbox *sb)
 
 /* ---- time ---- */
 
-void sandbox_on_timer(uv_timer_t *timer)
+static void on_start_timer(uv_timer_t *timer)
 {
     struct sandbox *sb = timer->data;
 
-    busy("a sandbox's timer");
+    busy("the timer of a sandbox's start");
     if (sb->start) {
         start_timeout(sb);
+    }
+}
+
+static void on_drain_timer(uv_timer_t *timer)
+{
+    busy("the timer of a sandbox's pause");
+    save_drained(timer->data);
+}
+
+/* The loop's clock runs behind, because it is read once a turn: then the timer runs on. */
+static bool is_early(struct sandbox *sb, enum sandbox_timer which)
+{
+    int64_t left_ms = sb->deadline_mono_ms - clock_mono_ms();
+
+    if (left_ms > 0) {
+        sandbox_timer_start(sb, which, left_ms);
+    }
+    return left_ms > 0;
+}
+
+static void on_lifetime_timer(uv_timer_t *timer)
+{
+    struct sandbox *sb = timer->data;
+
+    busy("the timer of a sandbox's life");
+    if (is_early(sb, TIMER_LIFETIME)) {
         return;
     }
-    if (sb->state == SANDBOX_PAUSING) {
-        save_drained(sb);
-        return;
-    }
-    int64_t left = sb->deadline_mono_ms - clock_mono_ms();
-    if (left > 0) { /* the loop's clock runs behind: it is read once a turn */
-        (void)uv_timer_start(timer, sandbox_on_timer, (uint64_t)left, 0);
-        return;
-    }
-    if (sb->state == SANDBOX_PAUSED) {
-        sandbox_kill(sb, SANDBOX_END_RETENTION, NULL, NULL);
-    } else if (json_is_true(json_object_get(sb->options, "autoPause"))) {
+    if (json_is_true(json_object_get(sb->options, "autoPause"))) {
         pause_on_timeout(sb);
     } else {
         sandbox_kill(sb, SANDBOX_END_TIMEOUT, NULL, NULL);
     }
 }
 
+static void on_retention_timer(uv_timer_t *timer)
+{
+    struct sandbox *sb = timer->data;
+
+    busy("the timer of a paused sandbox");
+    if (!is_early(sb, TIMER_RETENTION)) {
+        sandbox_kill(sb, SANDBOX_END_RETENTION, NULL, NULL);
+    }
+}
+
+void sandbox_timer_start(struct sandbox *sb, enum sandbox_timer which, int64_t ms)
+{
+    static const uv_timer_cb callbacks[SANDBOX_TIMERS] = {
+        [TIMER_START] = on_start_timer,
+        [TIMER_DRAIN] = on_drain_timer,
+        [TIMER_LIFETIME] = on_lifetime_timer,
+        [TIMER_RETENTION] = on_retention_timer,
+    };
+
+    assert(timer_states[which] & PHASE(sb->state));
+    (void)uv_timer_start(&sb->timers[which], callbacks[which], (uint64_t)ms, 0);
+}
+
 void sandbox_arm(struct sandbox *sb)
 {
+    bool paused = sb->state == SANDBOX_PAUSED;
+    enum sandbox_timer which = paused ? TIMER_RETENTION : TIMER_LIFETIME;
     int64_t retention_ms = sb->all->use.retention_ms;
-    int64_t left = sb->end_ms - clock_wall_ms();
+    int64_t left_ms = sb->end_ms - clock_wall_ms() + (paused ? retention_ms : 0);
 
     /* An internal one ends when its builder wants it to, a parked one when it is claimed. */
-    if (!sandbox_is_users(sb) || (sb->state == SANDBOX_PAUSED && retention_ms == 0)) {
-        (void)uv_timer_stop(&sb->timer);
+    if (!sandbox_is_users(sb) || (paused && retention_ms == 0)) {
+        (void)uv_timer_stop(&sb->timers[which]);
         return;
     }
-    left += sb->state == SANDBOX_PAUSED ? retention_ms : 0;
-
-    left = left > 0 ? left : 0;
-    sb->deadline_mono_ms = clock_mono_ms() + left;
-    (void)uv_timer_start(&sb->timer, sandbox_on_timer, (uint64_t)left, 0);
+    left_ms = left_ms > 0 ? left_ms : 0;
+    sb->deadline_mono_ms = clock_mono_ms() + left_ms;
+    sandbox_timer_start(sb, which, left_ms);
 }
 
 struct moved_end {

@@ -84,7 +84,7 @@ static void pause_record(struct pause *pause, const struct keeper_saved *saved)
     sb->packed = false;
     sb->end_ms = clock_wall_ms();
     sb->adopted = false;
-    (void)uv_timer_stop(&sb->timer);
+    (void)uv_timer_stop(&sb->timers[TIMER_DRAIN]);
     tell_gone(sb);
     sandbox_drop_jail(sb);
     sandbox_save(sb, CHANGE_PAUSED, NULL, on_recorded, pause);
@@ -166,7 +166,7 @@ static void on_timeout_paused(void *ctx, int error, const struct err *err)
         text_set(&sb->forfeit, err->msg);
         try_pause(sb, false);
     } else if (runs) {
-        (void)uv_timer_start(&sb->timer, sandbox_on_timer, SANDBOX_PAUSE_RETRY_MS, 0);
+        sandbox_timer_start(sb, TIMER_LIFETIME, SANDBOX_PAUSE_RETRY_MS);
     }
     sandbox_release(sb);
     free(timeout);
@@ -251,6 +251,6 @@ void sandbox_lost(struct sandbox *sb, const char *reason)
     if (sb->state != SANDBOX_PAUSING) {
         sandbox_set_state(sb, SANDBOX_PAUSING);
     }
-    (void)uv_timer_stop(&sb->timer);
+    (void)uv_timer_stop(&sb->timers[TIMER_DRAIN]);
     kept_find(sb, on_found, lost);
 }

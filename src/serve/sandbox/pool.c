@@ -63,6 +63,7 @@ struct pools {
     uint32_t making_n;     /* of all */
     uv_timer_t tick;       /* demand, memory, templates */
     uv_timer_t settling;   /* until more are made */
+    uv_timer_t emptying;   /* the daemon stops: are all gone? */
     uint32_t floor;        /* of base */
     uint32_t floor_others; /* of other built-in templates */
     int64_t begun_ms;      /* the first claim without a quiet time since, */
@@ -502,7 +503,8 @@ void sandboxes_unpark_all(struct sandboxes *all, void (*done)(void *ctx), void *
         pool_shrink(pool, 0, "the daemon is stopping");
     }
     (void)uv_timer_stop(&pools->settling);
-    (void)uv_timer_start(&pools->tick, on_emptied_look, 0, POOL_EMPTIED_MS);
+    (void)uv_timer_stop(&pools->tick);
+    (void)uv_timer_start(&pools->emptying, on_emptied_look, 0, POOL_EMPTIED_MS);
 }
 
 static uint32_t floor_of(const struct sandboxes *all, bool is_base)
@@ -517,16 +519,17 @@ void pools_new(struct sandboxes *all)
     struct pools *pools = xnew(struct pools);
 
     all->pools = pools;
-    all->refs += 2;
+    all->refs += 3;
     pools->memory_bytes = uv_get_total_memory();
     pools->available_bytes = uv_get_free_memory();
     pools->floor = floor_of(all, true);
     pools->floor_others = floor_of(all, false);
     if (uv_timer_init(all->use.loop, &pools->tick) < 0 ||
-        uv_timer_init(all->use.loop, &pools->settling) < 0) {
+        uv_timer_init(all->use.loop, &pools->settling) < 0 ||
+        uv_timer_init(all->use.loop, &pools->emptying) < 0) {
         abort();
     }
-    pools->tick.data = pools->settling.data = all;
+    pools->tick.data = pools->settling.data = pools->emptying.data = all;
     if (all->use.parked_max > 0) {
         (void)uv_timer_start(&pools->tick, on_tick, POOL_TICK_MS, POOL_TICK_MS);
     }
@@ -541,6 +544,7 @@ void pools_close(struct sandboxes *all)
 {
     uv_close((uv_handle_t *)&all->pools->tick, on_timer_closed);
     uv_close((uv_handle_t *)&all->pools->settling, on_timer_closed);
+    uv_close((uv_handle_t *)&all->pools->emptying, on_timer_closed);
 }
 
 void pools_free(struct sandboxes *all)

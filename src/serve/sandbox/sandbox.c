@@ -17,12 +17,14 @@ struct sandbox *sandbox_new(struct sandboxes *all)
 
     sb->all = all;
     all->refs++;
-    sb->refs = 2; /* the table's, and the timer's until libuv has closed it */
+    sb->refs = 1 + SANDBOX_TIMERS; /* the table's, and each timer's until libuv has closed it */
     sb->uid_slot = SLOT_NONE;
-    if (uv_timer_init(all->use.loop, &sb->timer) < 0) {
-        abort();
+    for (size_t i = 0; i < SANDBOX_TIMERS; i++) {
+        if (uv_timer_init(all->use.loop, &sb->timers[i]) < 0) {
+            abort();
+        }
+        sb->timers[i].data = sb;
     }
-    sb->timer.data = sb;
     return sb;
 }
 

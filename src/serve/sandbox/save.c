@@ -173,7 +173,7 @@ static void save_ask(struct sandbox *sb)
     save_set_phase(save, SAVE_WRITING);
     if (stops(save)) {
         sandbox_watch_jail(sb, false); /* the keeper's answer tells */
-        (void)uv_timer_stop(&sb->timer);
+        (void)uv_timer_stop(&sb->timers[TIMER_DRAIN]);
     }
     keeper_client_ask_for(sb->all->use.keeper, sb->team_id, &req, on_saved, asked_new(sb));
 }
@@ -195,7 +195,7 @@ static struct sandbox_watch *unsettled_watch(const struct sandbox *sb)
 void save_check_drained(struct sandbox *sb)
 {
     if (save_is(sb, SAVE_DRAINING) && !unsettled_watch(sb)) {
-        (void)uv_timer_start(&sb->timer, sandbox_on_timer, 0, 0);
+        sandbox_timer_start(sb, TIMER_DRAIN, 0);
     }
 }
 
@@ -249,7 +249,7 @@ static void on_quiet(void *ctx, int error)
             save_ask(sb);
         } else {
             save_set_phase(save, SAVE_DRAINING);
-            (void)uv_timer_start(&sb->timer, sandbox_on_timer, SANDBOX_DRAIN_MS, 0);
+            sandbox_timer_start(sb, TIMER_DRAIN, SANDBOX_DRAIN_MS);
             save_check_drained(sb);
         }
     }
@@ -343,7 +343,6 @@ static void save_begin(struct sandbox *sb)
     }
     if (stops(save)) {
         sandbox_set_state(sb, SANDBOX_PAUSING);
-        (void)uv_timer_stop(&sb->timer);
         mark_told(sb);
     }
     if (stops(save) && save->flags & KEEPER_SAVE_MEMORY && save->phase == SAVE_WAITING) {

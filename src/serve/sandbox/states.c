@@ -23,6 +23,13 @@ const struct phase sandbox_states[SANDBOX_STATES] = {
     [SANDBOX_KILLING] = {"killing", 0},
 };
 
+const uint32_t timer_states[SANDBOX_TIMERS] = {
+    [TIMER_START] = PHASE(SANDBOX_STARTING) | PHASE(SANDBOX_PARKING) | PHASE(SANDBOX_RESUMING),
+    [TIMER_DRAIN] = PHASE(SANDBOX_PAUSING),
+    [TIMER_LIFETIME] = PHASE(SANDBOX_RUNNING),
+    [TIMER_RETENTION] = PHASE(SANDBOX_PAUSED),
+};
+
 const struct phase save_phases[SAVE_PHASES] = {
     /* The daemon before may have asked for the same pause: it is found, and recorded. */
     [SAVE_WAITING] = {"waiting", PHASE(SAVE_CHECKING) | PHASE(SAVE_QUIETING) |
@@ -113,6 +120,15 @@ static void count(struct sandbox *sb, int change)
     }
 }
 
+static void stop_other_timers(struct sandbox *sb)
+{
+    for (size_t i = 0; i < SANDBOX_TIMERS; i++) {
+        if (!(timer_states[i] & PHASE(sb->state))) {
+            (void)uv_timer_stop(&sb->timers[i]);
+        }
+    }
+}
+
 bool sandbox_set_state(struct sandbox *sb, enum sandbox_state state)
 {
     if (!phase_allows(sandbox_states, sb->state, state, "sandbox", sb->id)) {
@@ -121,6 +137,7 @@ bool sandbox_set_state(struct sandbox *sb, enum sandbox_state state)
     count(sb, -1);
     sb->state = state;
     count(sb, +1);
+    stop_other_timers(sb);
     tally_note(sb);
     return true;
 }

@@ -54,6 +54,15 @@ enum forget_phase {
     FORGET_PHASES
 };
 
+/* One for each meaning. A timer runs in its own states alone: a change of the state stops it. */
+enum sandbox_timer {
+    TIMER_START,     /* STARTING, PARKING, RESUMING: the time that the phase may take */
+    TIMER_DRAIN,     /* PAUSING: the time that what comes from outside has to end */
+    TIMER_LIFETIME,  /* RUNNING: until it is killed or paused */
+    TIMER_RETENTION, /* PAUSED: until it is removed */
+    SANDBOX_TIMERS
+};
+
 struct phase {
     const char *name;
     uint32_t next;       /* PHASE() of each that may follow */
@@ -64,6 +73,7 @@ struct phase {
 #define PHASE(number) (UINT32_C(1) << (number))
 
 extern const struct phase sandbox_states[SANDBOX_STATES];
+extern const uint32_t timer_states[SANDBOX_TIMERS]; /* PHASE() of each state it runs in */
 extern const struct phase save_phases[SAVE_PHASES];
 extern const struct phase start_phases[START_PHASES];
 extern const struct phase start_rows[ROW_PHASES];
