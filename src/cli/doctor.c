@@ -102,8 +102,8 @@ int cli_doctor(struct cli *cli)
     }
     const struct probe_result merging = probe_merging(cli->config.merge_pages);
     result_print(&merging);
-    const struct probe_result told = probe_told(cli->config.bpf_figures);
-    result_print(&told);
+    const struct probe_result size = probe_size_bpf(cli->config.bpf_figures);
+    result_print(&size);
     well &= file_check("agent", cli->places.agent, "not beside this program: name it with --agent");
     well &= file_check("templates", cli->places.templates,
                        "their recipes are not beside this program: name their directory with "

@@ -4,6 +4,7 @@
 
 #define OF_TEAM "FROM artifacts WHERE team_id = ?1"
 
+/* Its numbers are the places in `values`. */
 static const struct store_statement save = {
     "save code artifact",
     "INSERT INTO artifacts (team_id, path, content, language, entrypoint, description, sha256,"
@@ -16,6 +17,15 @@ static const struct store_statement save = {
     " description = excluded.description, sha256 = excluded.sha256, version = artifacts.version + "
     "1,"
     " size = excluded.size, updated_ms = excluded.updated_ms",
+};
+
+static const struct store_column values[] = {
+    VALUE(artifact_row, team_id),    VALUE(artifact_row, path),
+    VALUE(artifact_row, content),    VALUE(artifact_row, language),
+    VALUE(artifact_row, entrypoint), VALUE(artifact_row, description),
+    VALUE(artifact_row, sha256),     VALUE(artifact_row, size),
+    VALUE(artifact_row, now_ms),     VALUE(artifact_row, replace),
+    VALUE(artifact_row, team_max),
 };
 
 static const struct store_statement forget = {
@@ -40,17 +50,7 @@ void store_artifact_save(struct store *store, const struct artifact_row *row, st
     struct store_job *job = store_job_new(&save);
 
     store_job_must_change(job, EEXIST);
-    store_job_text(job, row->team_id);
-    store_job_text(job, row->path);
-    store_job_text(job, row->content);
-    store_job_text(job, row->language);
-    store_job_text(job, row->entrypoint);
-    store_job_text(job, row->description);
-    store_job_text(job, row->sha256);
-    store_job_int(job, row->size);
-    store_job_int(job, row->now_ms);
-    store_job_int(job, row->replace);
-    store_job_int(job, row->team_max);
+    store_job_fields(job, values, countof(values), row);
     store_submit(store, job, STORE_SYNC, done, ctx);
 }
 

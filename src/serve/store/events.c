@@ -4,12 +4,6 @@
 #include "lib/base/alloc.h"
 #include "serve/store/internal.h"
 
-static const struct store_statement insert = {
-    "save event",
-    "INSERT INTO events (id, team_id, sandbox_id, type, timestamp_ms, body)"
-    " VALUES (?, ?, ?, ?, ?, ?)",
-};
-
 /* Right behind the event's own statement: last_insert_rowid() is its seq. */
 static const struct store_statement owe = {
     "save deliveries",
@@ -20,30 +14,24 @@ static const struct store_statement owe = {
     " AND instr(w.events, ',' || e.type || ',') > 0",
 };
 
-static void event_values(struct store_job *job, const struct event_row *event)
+static void event_then(struct store_job *job)
 {
-    store_job_text(job, event->id);
-    store_job_text(job, event->team_id);
-    store_job_text(job, event->sandbox_id);
-    store_job_text(job, event->type);
-    store_job_int(job, event->timestamp_ms);
-    store_job_text(job, event->body);
     store_job_then(job, &owe);
     job->has_event = true;
 }
 
 void store_job_event(struct store_job *job, const struct event_row *event)
 {
-    store_job_then(job, &insert);
-    event_values(job, event);
+    store_job_then_save(job, &table_events, event);
+    event_then(job);
 }
 
 void store_event_save(struct store *store, const struct event_row *event, store_done *done,
                       void *ctx)
 {
-    struct store_job *job = store_job_new(&insert);
+    struct store_job *job = store_job_save(&table_events, event);
 
-    event_values(job, event);
+    event_then(job);
     store_submit(store, job, STORE_LAZY, done, ctx);
 }
 

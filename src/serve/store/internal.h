@@ -12,6 +12,7 @@
 
 #include "lib/base/buf.h"
 #include "serve/store/store.h"
+#include "serve/store/table.h"
 
 enum {
     STORE_VALUES_MAX = 40,                   /* of one job */
@@ -24,21 +25,17 @@ enum {
     STORE_PURGE_EVERY_MS = 3600000,
 };
 
-struct store_statement {
-    const char *what; /* "save sandbox": begins the sentence of a failure */
-    const char *sql;
-};
-
 struct store_value {
-    enum { STORE_NULL, STORE_TEXT, STORE_INT } kind;
-    int64_t number;  /* STORE_INT; of a text: where it begins in the job's buffer */
+    enum { VALUE_NULL, VALUE_TEXT, VALUE_INT } kind;
+    int64_t number;  /* VALUE_INT; of a text: where it begins in the job's buffer */
     size_t text_len; /* without its NUL */
 };
 
 struct store_step {
     const struct store_statement *statement;
-    size_t first, n; /* of the job's values */
-    int unchanged;   /* the errno of its job when it changes no row; 0: that is fine */
+    const struct store_table *table; /* that the statement is of; NULL: it has its own SQL */
+    size_t first, n;                 /* of the job's values */
+    int unchanged; /* the errno of its job when it changes no row; 0: that is fine */
 };
 
 struct store_job {
@@ -67,6 +64,16 @@ void store_job_then(struct store_job *job, const struct store_statement *stateme
 void store_job_must_change(struct store_job *job, int code);
 void store_job_text(struct store_job *job, const char *text); /* NULL: SQL's NULL */
 void store_job_int(struct store_job *job, int64_t number);
+void store_job_fields(struct store_job *job, const struct store_column *columns, size_t n,
+                      const void *row);
+
+/* A job that saves a row, and one that deletes the row of that key (second NULL: of one column). */
+struct store_job *store_job_save(const struct store_table *table, const void *row);
+struct store_job *store_job_delete(const struct store_table *table, const char *first,
+                                   const char *second);
+
+/* Another row, in the same job. */
+void store_job_then_save(struct store_job *job, const struct store_table *table, const void *row);
 must_check int store_job_bind(const struct store_job *job, const struct store_step *step,
                               sqlite3_stmt *stmt); /* SQLite's code */
 void store_job_free(struct store_job *job);
@@ -104,6 +111,34 @@ must_check int store_query(struct store *store, const char *sql,
 
 /* A text column, or NULL. Valid until the row's callback returns. */
 const char *store_column_text(sqlite3_stmt *row, int column);
+
+/* Reads n columns of a row, from the one of number `first` on, into the fields of *out. False when
+ * a text does not fit its field. */
+bool store_row_read(sqlite3_stmt *row, int first, const struct store_column *columns, size_t n,
+                    void *out);
+
+/* Calls each for the rows of a table that are loaded when the daemon starts. */
+must_check int store_table_load(struct store *store, const struct store_table *table,
+                                void (*each)(void *ctx, const void *row), void *ctx,
+                                struct err *err);
+
+/* Defines a function of store.h that is store_table_load() for one type of row. */
+#define LOAD(function, row_type, table)                                                            \
+    struct function {                                                                              \
+        void (*each)(void *ctx, const struct row_type *row);                                       \
+        void *ctx;                                                                                 \
+    };                                                                                             \
+    static void function##_row(void *ctx, const void *row)                                         \
+    {                                                                                              \
+        const struct function *load = ctx;                                                         \
+        load->each(load->ctx, row);                                                                \
+    }                                                                                              \
+    int function(struct store *store, void (*each)(void *ctx, const struct row_type *row),         \
+                 void *ctx, struct err *err)                                                       \
+    {                                                                                              \
+        struct function load = {each, ctx};                                                        \
+        return store_table_load(store, &(table), function##_row, &load, err);                      \
+    }
 
 /* Brings the database to the newest version (schema.c). */
 must_check int store_migrate(sqlite3 *db, const char *path, struct err *err);

@@ -8,11 +8,18 @@
 #include "lib/base/alloc.h"
 #include "serve/store/internal.h"
 
-struct store_job *store_job_new(const struct store_statement *statement)
+static struct store_job *job_new(void)
 {
     struct store_job *job = xnew(struct store_job);
 
     buf_init(&job->texts, STORE_ROW_BYTES_MAX);
+    return job;
+}
+
+struct store_job *store_job_new(const struct store_statement *statement)
+{
+    struct store_job *job = job_new();
+
     store_job_then(job, statement);
     return job;
 }
@@ -43,7 +50,7 @@ void store_job_text(struct store_job *job, const char *text)
     if (!text) {
         return;
     }
-    *value = (struct store_value){STORE_TEXT, (int64_t)buf_len(&job->texts), strlen(text)};
+    *value = (struct store_value){VALUE_TEXT, (int64_t)buf_len(&job->texts), strlen(text)};
     if (buf_append(&job->texts, text, value->text_len + 1) < 0) {
         /* The job is failed when its turn comes: `done` never comes from inside the call. */
         (void)err_set(&job->err, ENOBUFS, "%s: the row is larger than %d bytes",
@@ -53,7 +60,78 @@ void store_job_text(struct store_job *job, const char *text)
 
 void store_job_int(struct store_job *job, int64_t number)
 {
-    *value_add(job) = (struct store_value){STORE_INT, number, 0};
+    *value_add(job) = (struct store_value){VALUE_INT, number, 0};
+}
+
+static int64_t number_of(enum store_kind kind, const void *field)
+{
+    switch (kind) {
+    case STORE_BOOL:
+        return *(const bool *)field;
+    case STORE_INT32:
+        return *(const int32_t *)field;
+    case STORE_UINT32:
+        return *(const uint32_t *)field;
+    case STORE_INT64:
+        return *(const int64_t *)field;
+    case STORE_UINT64:
+        return (int64_t) * (const uint64_t *)field;
+    case STORE_TEXT:
+    case STORE_CHARS:
+        break;
+    }
+    abort();
+}
+
+void store_job_fields(struct store_job *job, const struct store_column *columns, size_t n,
+                      const void *row)
+{
+    for (const struct store_column *column = columns; column < columns + n; column++) {
+        const void *field = (const char *)row + column->offset;
+
+        if (column->kind == STORE_TEXT) {
+            const char *text = *(const char *const *)field;
+            store_job_text(job, text ? text : column->if_null);
+        } else if (column->kind == STORE_CHARS) {
+            store_job_text(job, field);
+        } else {
+            store_job_int(job, number_of(column->kind, field));
+        }
+    }
+}
+
+static void table_then(struct store_job *job, const struct store_table *table,
+                       const struct store_statement *statement)
+{
+    store_job_then(job, statement);
+    job->steps[job->steps_n - 1].table = table;
+}
+
+void store_job_then_save(struct store_job *job, const struct store_table *table, const void *row)
+{
+    table_then(job, table, &table->save);
+    store_job_fields(job, table->columns, table->columns_n, row);
+}
+
+struct store_job *store_job_save(const struct store_table *table, const void *row)
+{
+    struct store_job *job = job_new();
+
+    store_job_then_save(job, table, row);
+    return job;
+}
+
+struct store_job *store_job_delete(const struct store_table *table, const char *first,
+                                   const char *second)
+{
+    struct store_job *job = job_new();
+
+    table_then(job, table, &table->delete);
+    store_job_text(job, first);
+    if (second) {
+        store_job_text(job, second);
+    }
+    return job;
 }
 
 int store_job_bind(const struct store_job *job, const struct store_step *step, sqlite3_stmt *stmt)
@@ -65,14 +143,14 @@ int store_job_bind(const struct store_job *job, const struct store_step *step, s
         int at = (int)i + 1;
 
         switch (value->kind) {
-        case STORE_NULL:
+        case VALUE_NULL:
             r = sqlite3_bind_null(stmt, at);
             break;
-        case STORE_TEXT:
+        case VALUE_TEXT:
             r = sqlite3_bind_text64(stmt, at, buf_at(&job->texts) + value->number, value->text_len,
                                     SQLITE_STATIC, SQLITE_UTF8);
             break;
-        case STORE_INT:
+        case VALUE_INT:
             r = sqlite3_bind_int64(stmt, at, value->number);
             break;
         }

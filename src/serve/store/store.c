@@ -124,21 +124,34 @@ static int exec(sqlite3 *db, const char *sql, const char *what, struct err *err)
     return 0;
 }
 
-static sqlite3_stmt *prepared_get(struct store *store, const struct store_statement *statement)
+static sqlite3_stmt *prepare(sqlite3 *db, const struct store_step *step)
+{
+    scoped_buf(made, STORE_SQL_BYTES_MAX);
+    sqlite3_stmt *stmt = NULL;
+
+    if (step->table && step->statement == &step->table->save) {
+        table_sql_save(step->table, &made);
+    } else if (step->table) {
+        table_sql_delete(step->table, &made);
+    }
+    /* No statement tells of a failure. */
+    (void)sqlite3_prepare_v3(db, step->table ? buf_at(&made) : step->statement->sql, -1,
+                             SQLITE_PREPARE_PERSISTENT, &stmt, NULL);
+    return stmt;
+}
+
+static sqlite3_stmt *prepared_get(struct store *store, const struct store_step *step)
 {
     for (size_t i = 0;; i++) {
         assert(i < STORE_STATEMENTS_MAX);
         struct prepared *slot = &store->prepared[i];
 
-        if (slot->statement == statement) {
+        if (slot->statement == step->statement) {
             return slot->stmt;
         }
         if (!slot->statement) {
-            if (sqlite3_prepare_v3(store->db, statement->sql, -1, SQLITE_PREPARE_PERSISTENT,
-                                   &slot->stmt, NULL) != SQLITE_OK) {
-                return NULL;
-            }
-            slot->statement = statement;
+            slot->stmt = prepare(store->db, step);
+            slot->statement = slot->stmt ? step->statement : NULL;
             return slot->stmt;
         }
     }
@@ -146,7 +159,7 @@ static sqlite3_stmt *prepared_get(struct store *store, const struct store_statem
 
 static int step_run(struct store *store, struct store_job *job, const struct store_step *step)
 {
-    sqlite3_stmt *stmt = prepared_get(store, step->statement);
+    sqlite3_stmt *stmt = prepared_get(store, step);
     int r = 0;
 
     if (!stmt) {
@@ -576,44 +589,4 @@ void store_close(struct store *store)
     finished_deliver(store);
     db_close(store);
     uv_close((uv_handle_t *)&store->wake, on_wake_closed);
-}
-
-/* ---- reading back ---- */
-
-const char *store_column_text(sqlite3_stmt *row, int column)
-{
-    return (const char *)sqlite3_column_text(row, column);
-}
-
-static int query_run(sqlite3 *db, const char *sql, void (*each)(void *ctx, sqlite3_stmt *row),
-                     void *ctx, struct err *err)
-{
-    sqlite3_stmt *stmt = NULL;
-    int step = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
-    int r = 0;
-
-    if (step == SQLITE_OK) {
-        while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
-            each(ctx, stmt);
-        }
-    }
-    if (step != SQLITE_DONE) {
-        r = store_fail(db, err, "read the database");
-    }
-    (void)sqlite3_finalize(stmt);
-    return r;
-}
-
-/* A connection of its own: the writer's belongs to its thread. */
-int store_query(struct store *store, const char *sql, void (*each)(void *ctx, sqlite3_stmt *row),
-                void *ctx, struct err *err)
-{
-    sqlite3 *db = NULL;
-    int r = store_db_open(store->path, SQLITE_OPEN_READONLY, &db, err);
-
-    if (r == 0) {
-        r = query_run(db, sql, each, ctx, err);
-    }
-    (void)sqlite3_close(db);
-    return r;
 }

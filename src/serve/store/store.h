@@ -15,6 +15,8 @@
  * webhooks; those reads run on the thread pool, beside the writer.
  *
  * A full disk under the store is -EDQUOT, wherever it is met.
+ *
+ * The structs of rows below have their columns in serve/store/tables.c.
  */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
@@ -94,7 +96,7 @@ void store_event_read(struct store *store, int64_t seq, store_text *done, void *
 /* One watcher: called on the loop after events have been committed, once for many. */
 void store_watch_events(struct store *store, void (*on_event)(void *ctx), void *ctx);
 
-/* ---- webhooks and their deliveries (serve/store/webhooks.c) ---- */
+/* ---- webhooks and their deliveries (serve/store/deliveries.c) ---- */
 
 struct webhook_row {
     const char *id; /* uuid */
@@ -147,7 +149,7 @@ void store_delivery_mark(struct store *store, const struct delivery_mark *mark, 
 void store_deliveries_list(struct store *store, const char *webhook_id, int64_t offset,
                            int64_t limit, bool ascending, store_text *done, void *ctx);
 
-/* ---- volumes (serve/store/volumes.c) ---- */
+/* ---- volumes ---- */
 
 struct volume_row {
     const char *id; /* uuid: also its name in the pool */
@@ -220,7 +222,7 @@ void store_sandbox_keys_save(struct store *store, const char *sandbox_id, const 
 void store_sandbox_keys_list(struct store *store, const char *team_id, const char *sandbox_id,
                              store_text *done, void *ctx);
 
-/* ---- teams and keys (serve/store/teams.c) ---- */
+/* ---- teams and keys ---- */
 
 struct team_row {
     const char *id; /* uuid */
@@ -295,7 +297,7 @@ void store_usage_add(struct store *store, const struct usage_row *row, store_don
 void store_usage_list(struct store *store, const char *team_id, int64_t from_ms, int64_t to_ms,
                       store_text *done, void *ctx);
 
-/* ---- templates (serve/store/templates.c) ---- */
+/* ---- templates ---- */
 
 struct template_row {
     const char *id;       /* 20 of [a-z0-9] */
@@ -434,7 +436,7 @@ must_check int store_load_secrets(struct store *store,
                                   void (*each)(void *ctx, const struct secret_row *row), void *ctx,
                                   struct err *err);
 
-/* ---- API shells (serve/store/shells.c) ---- */
+/* ---- API shells ---- */
 
 struct shell_row {
     const char *team_id;

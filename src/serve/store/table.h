@@ -1,0 +1,100 @@
+/* table.h - a table of the database as data: its columns, and where each is in the struct of a row.
+ *
+ * The statements that save, delete and load rows, the values that they bind and the rows that they
+ * read are all made from it. It names no type of a database library.
+ */
+#ifndef STORE_TABLE_H
+#define STORE_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/buf.h"
+
+enum { STORE_SQL_BYTES_MAX = 4096 };
+
+enum store_kind {
+    STORE_TEXT,  /* const char * */
+    STORE_CHARS, /* char[size] */
+    STORE_BOOL,
+    STORE_INT32,
+    STORE_UINT32,
+    STORE_INT64,
+    STORE_UINT64,
+};
+
+/* The saving of a row whose key is in the table. */
+enum store_change {
+    STORE_REPLACES, /* the new value is taken */
+    STORE_KEY,      /* finds the row. A table without a key is only added to */
+    STORE_KEEPS,    /* the value stays what it was when the row was inserted */
+    STORE_ADDS,     /* the new value is added to it */
+};
+
+struct store_column {
+    const char *name;
+    enum store_kind kind;
+    size_t offset, size; /* of the field */
+    enum store_change change;
+    bool nullable;       /* a NULL pointer is SQL's NULL */
+    const char *if_null; /* is saved in place of a NULL pointer; NULL: there is none */
+};
+
+struct store_statement {
+    const char *what; /* "save sandbox": begins the sentence of a failure */
+    const char *sql;  /* NULL: it is made from the table */
+};
+
+struct store_table {
+    const char *name;
+    size_t row_size;
+    const struct store_column *columns;
+    size_t columns_n;
+    const char *load; /* which rows are loaded, and in which order: the rest of a SELECT */
+    struct store_statement save, delete; /* without SQL */
+};
+
+/* The kind follows from the type of the field. */
+#define STORE_COLUMN(row, column, field, on_save, ...)                                               \
+    {                                                                                                \
+        .name = (column), .change = (on_save),                                                     \
+        .kind = _Generic(((struct row *)0)->field,                                                 \
+                         const char *: STORE_TEXT,                                                 \
+                         char *: STORE_CHARS,                                                      \
+                         bool: STORE_BOOL,                                                         \
+                         int32_t: STORE_INT32,                                                     \
+                         uint32_t: STORE_UINT32,                                                   \
+                         int64_t: STORE_INT64,                                                     \
+                         uint64_t: STORE_UINT64),                                                  \
+        .offset = offsetof(struct row, field), .size = sizeof(((struct row *)0)->field),           \
+        __VA_ARGS__ \
+    }
+
+/* A column with the name of its field. Behind the field may stand .nullable and .if_null. */
+#define KEY(row, field) STORE_COLUMN(row, #field, field, STORE_KEY)
+#define VALUE(row, field, ...) STORE_COLUMN(row, #field, field, STORE_REPLACES, __VA_ARGS__)
+#define KEEPS(row, field, ...) STORE_COLUMN(row, #field, field, STORE_KEEPS, __VA_ARGS__)
+#define ADDS(row, field) STORE_COLUMN(row, #field, field, STORE_ADDS)
+
+/* ---- tables.c ---- */
+
+extern const struct store_table table_admin_keys, table_builds, table_events, table_files,
+    table_keys, table_makers, table_sandboxes, table_secret_versions, table_secrets, table_shells,
+    table_steps, table_tags, table_teams, table_templates, table_usage, table_volumes,
+    table_webhooks;
+
+/* All of the above, and then NULL. */
+extern const struct store_table *const store_tables[];
+
+/* ---- table.c ---- */
+
+/* The text of a statement, with a `?` for each value. */
+void table_sql_save(const struct store_table *table, struct buf *out);
+void table_sql_delete(const struct store_table *table, struct buf *out);
+void table_sql_load(const struct store_table *table, struct buf *out);
+
+/* Names of columns with `prefix` before each: "t.id, t.name". */
+void table_sql_columns(const struct store_table *table, const char *prefix, struct buf *out);
+
+#endif
