@@ -59,7 +59,7 @@ static struct keeper_answer usage(struct jail_shared *shared, const struct keepe
     return answer;
 }
 
-/* A jail that is gone is no failure of the others: it stays all zeros. */
+/* A missing jail does not fail the others: its figures stay zero. */
 static struct keeper_answer usage_many(struct jail_shared *shared, const struct keeper_request *req)
 {
     struct keeper_answer answer = answer_to(req, 0, NULL);

@@ -191,7 +191,7 @@ static void handle_destroy(struct handler *handler, uint64_t client,
         handler_answer_plain(handler, client, &answer);
         return;
     }
-    if (earlier) { /* a jail that is not wanted any more is not tried again */
+    if (earlier) { /* a jail that is to be destroyed is not restored again */
         free(earlier->retry);
         earlier->retry = NULL;
     }
@@ -221,8 +221,8 @@ static void handle_list_saved(struct handler *handler, uint64_t client,
     handler_answer_plain(handler, client, &answer);
 }
 
-/* A listing is read anew by whoever begins, and by HELLO, and serves all who are in the middle:
- * they go on behind the name they have, in whichever listing there is by then. */
+/* A request from the start, and HELLO, read the names again. All clients in the middle of a listing
+ * share the list: they continue after the name they have, in the current list. */
 static void handle_list(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     struct err err = {0};

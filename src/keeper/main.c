@@ -1,7 +1,8 @@
 /* `atoll keeper`: a socket, a poll() loop, and one request at a time.
  *
- * It remembers nothing that matters: what jails exist is in the kernel and in the pool, so it can
- * be killed at any moment and started again. */
+ * It keeps no state that could be lost: the kernel and the pool know which jails exist. So it can
+ * be killed at any moment and started again.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -36,7 +37,7 @@
 enum {
     CLIENTS_MAX = 8,
     INSTANCE_LEN_MAX = 64,
-    WORK_PATIENCE_MS = 20 * 1000, /* with what an earlier keeper has begun */
+    WORK_PATIENCE_MS = 20 * 1000, /* for processes that an earlier keeper started */
     LOCK_TRIES = 100,
     LOCK_POLL_MS = 10,
     POLL_FIXED = 2 + CLIENTS_MAX, /* signals, listener, clients */
@@ -45,8 +46,8 @@ enum {
 
 struct client {
     int fd;          /* -1: free */
-    uint64_t number; /* never used twice: a late answer finds its client or nobody */
-    bool choked;     /* has answers to read first */
+    uint64_t number; /* never reused: a late answer finds its client or none */
+    bool choked;     /* must read its answers before more requests are taken */
 };
 
 struct keeper {
@@ -56,10 +57,10 @@ struct keeper {
     struct handler *handler;
     struct client clients[CLIENTS_MAX];
     uint64_t numbers;
-    uint32_t refused_version; /* the latest that a client had and this keeper has not */
+    uint32_t refused_version; /* the latest client version that this keeper does not speak */
     int signals_fd;
     int listen_fd;
-    int socket_dir_fd; /* to remove the socket by, once the host's paths are out of sight */
+    int socket_dir_fd; /* for removing the socket when the host's paths are out of reach */
     char socket_name[NAME_MAX + 1];
     struct pollfd *polled;
     size_t polled_cap;
@@ -67,10 +68,10 @@ struct keeper {
 
 /* ---- clients ---- */
 
-/* A message may bring descriptors, which nobody here wants: the kernel closes them, on this thread,
- * with the message or with the socket that it lies in. The close of a connection may wait for as
- * long as its owner has set it to (SO_LINGER). A signal ends every such wait: one comes soon, and
- * again, until patience_over(). */
+/* A client may send descriptors, which are not wanted here: the kernel closes them on this thread,
+ * with the message or with the socket that holds it. Closing a connection may block for as long as
+ * its owner has set (SO_LINGER). A signal interrupts the wait: a timer sends one soon, and again,
+ * until patience_over(). */
 static void patience_begin(void)
 {
     const struct timeval soon = {.tv_usec = CLOSE_PATIENCE_US};
@@ -136,8 +137,8 @@ static void client_accept(struct keeper *keeper)
     log_warn("connection refused: there are %d already", CLIENTS_MAX);
 }
 
-/* A client that does not take its answers is dropped rather than waited for; it can connect and ask
- * again by id. client_serve() stops reading from it long before that. */
+/* A client that does not read its answers is dropped; it can connect and ask again by id.
+ * client_serve() stops reading from it long before. */
 static void answer_send(void *ctx, uint64_t number, const struct keeper_answer *answer,
                         const int *fds, size_t fds_n)
 {
@@ -152,8 +153,8 @@ static void answer_send(void *ctx, uint64_t number, const struct keeper_answer *
     }
 }
 
-/* In a process forked for a piece of work: clients see the keeper's end, not that one's, and the
- * next keeper need not wait for it. */
+/* In a process forked for work: clients must see the end of the keeper, not of this process, and
+ * the next keeper must not have to wait for it. */
 static void clients_leave(void *ctx)
 {
     struct keeper *keeper = ctx;
@@ -175,7 +176,7 @@ static bool client_can_take(const struct client *client)
     return poll(&ready, 1, 0) == 1 && ready.revents & POLLOUT;
 }
 
-/* One message, as recv() has it. */
+/* Receives one message. */
 static ssize_t client_receive(const struct client *client, struct keeper_request *out)
 {
     patience_begin();
@@ -186,8 +187,8 @@ static ssize_t client_receive(const struct client *client, struct keeper_request
     return n;
 }
 
-/* A server of another version has requests of another size. It is told ours, and comes again and
- * again until it or this keeper is replaced: the log has it once. */
+/* A server of another version sends requests of another size. It gets our version, and tries again
+ * until it or this keeper is replaced: the log has that once. */
 static void client_refuse(struct keeper *keeper, struct client *client,
                           const struct keeper_request *req, size_t len)
 {
@@ -207,7 +208,7 @@ static void client_refuse(struct keeper *keeper, struct client *client,
     client_drop(client, NULL);
 }
 
-/* One request. */
+/* Reads and handles one request. */
 static void client_serve(struct keeper *keeper, struct client *client)
 {
     struct keeper_request req;
@@ -315,7 +316,8 @@ static int signals_open(struct keeper *keeper, struct err *err)
     sigset_t set;
 
     (void)sigaction(SIGALRM, &impatience, NULL);
-    /* A jail's first process is nobody's to wait for: it may be an earlier keeper's child. */
+    /* The keeper does not wait for a jail's first process: it may be the child of an earlier
+     * keeper. */
     (void)signal(SIGCHLD, SIG_IGN);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)sigemptyset(&set);
@@ -328,8 +330,8 @@ static int signals_open(struct keeper *keeper, struct err *err)
     return 0;
 }
 
-/* Two keepers on one pool would undo each other's work. The lock goes with the process; one that
- * the last keeper was just starting when it was killed lets go of it in a moment. */
+/* Two keepers on one pool would destroy each other's work. The lock ends with the process. A child
+ * that a killed keeper was just starting releases it in a moment. */
 static int pool_lock(struct keeper *keeper, struct err *err)
 {
     int r = flock(pool_fd(keeper->shared.pool), LOCK_EX | LOCK_NB);
@@ -373,7 +375,7 @@ static int socket_open(struct keeper *keeper, struct err *err)
     keeper->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     (void)unlinkat(keeper->socket_dir_fd, keeper->socket_name, 0);
 
-    /* Nobody else's from its first moment, then the group's as well. */
+    /* Accessible to root only from the start, then to the group as well. */
     mode_t mask = umask(0177);
     r = bind(keeper->listen_fd, (struct sockaddr *)&address, sizeof(address));
     (void)umask(mask);
@@ -384,7 +386,7 @@ static int socket_open(struct keeper *keeper, struct err *err)
     return 0;
 }
 
-/* Before SIGCHLD is ignored: it runs the program to ask for its version. */
+/* Before SIGCHLD is ignored: this runs CRIU to ask for its version. */
 static int memory_ready(struct keeper *keeper, struct err *err)
 {
     struct jail_shared *shared = &keeper->shared;
@@ -396,7 +398,7 @@ static int memory_ready(struct keeper *keeper, struct err *err)
     return manifest_agent_keep(shared->pool, keeper->options->agent_path, shared->agent_hash, err);
 }
 
-/* Sandboxes are none the worse without, so it is no reason not to start. */
+/* Sandboxes work without it, so a failure does not stop the start. */
 static void merging_start(struct keeper *keeper)
 {
     struct jail_shared *shared = &keeper->shared;
@@ -414,7 +416,7 @@ static void merging_start(struct keeper *keeper)
     }
 }
 
-/* Nor is this. */
+/* A failure of this does not stop the start either. */
 static void telling_start(struct keeper *keeper)
 {
     struct err err;
@@ -441,8 +443,8 @@ static void jail_thaw(void *ctx, const char *id)
     cgroups_thaw(shared->groups, id);
 }
 
-/* What a keeper that was killed left in the middle of: first those who worked for it come to an
- * end, so that nobody goes on with what is mended here. */
+/* Cleans up after a keeper that was killed. Its workers must end first, so that none of them
+ * continues with something that is repaired here. */
 static void leftovers_mend(struct jail_shared *shared)
 {
     struct err err;
@@ -486,7 +488,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         r = size_files_new(&keeper->shared.size_files, err);
     }
     if (r == 0) {
-        telling_start(keeper); /* while /sys is in sight */
+        telling_start(keeper); /* while /sys can be reached */
     }
     if (r == 0) {
         r = memory_ready(keeper, err);
@@ -498,7 +500,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         r = socket_open(keeper, err);
     }
     if (r == 0) {
-        (void)fd_allow_most(); /* each jail that is being ended needs one */
+        (void)fd_allow_most(); /* each jail that is being removed needs a descriptor */
         leftovers_mend(&keeper->shared);
         (void)umask(022);
         merging_start(keeper);

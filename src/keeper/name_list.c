@@ -13,7 +13,7 @@ void name_list_add(void *ctx, const char *id)
     struct name_list *names = ctx;
 
     if (strlen(id) >= NAME_LIST_NAME_BYTES) {
-        return; /* none of ours */
+        return; /* not made by a keeper */
     }
     if (names->n == names->cap) {
         names->cap = names->cap ? names->cap * 2 : 64;

@@ -1,8 +1,7 @@
-/* name_list.h - names, sorted: of the jails that left a trace, or of what was saved.
+/* name_list.h - a sorted list of names: of the jails that exist or left a disk, or of saves.
  *
  * Owns:    the names.
- * Needs:   nothing for what is given to it; the kit for the jails.
- * Blocks:  on directories of the kernel's and the pool's.
+ * Blocks:  on directories of the kernel and the pool.
  * Threads: one.
  */
 #ifndef KEEPER_NAME_LIST_H
@@ -23,13 +22,13 @@ struct name_list {
 };
 
 void name_list_fini(struct name_list *names);
-void name_list_add(void *ctx, const char *id); /* ctx: the listing, not sorted from then on */
+void name_list_add(void *ctx, const char *id); /* ctx: the list, which must be sorted afterwards */
 void name_list_sort(struct name_list *names);
 
-/* The first name behind that one, or NULL. */
+/* The first name after that one, or NULL. */
 const char *name_list_after(const struct name_list *names, const char *name);
 
-/* Those that have groups or a disk. */
+/* Fills the list with the jails that have control groups or a disk. */
 must_check int name_list_jails(struct name_list *names, struct jail_shared *shared,
                                struct err *err);
 

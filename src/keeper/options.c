@@ -1,4 +1,4 @@
-/* options.c - what the keeper is told, as the words it is started with. */
+/* options.c - the keeper's options as the words of its command line. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -29,7 +29,7 @@ enum {
 
 static char *plain(const char *text)
 {
-    return (char *)(uintptr_t)text; /* execv() changes none of them */
+    return (char *)(uintptr_t)text; /* execv() does not change them */
 }
 
 int keeper_options_exec(const char *program, const struct keeper_options *options, struct err *err)
@@ -37,7 +37,7 @@ int keeper_options_exec(const char *program, const struct keeper_options *option
     char uid[NUMBER_BYTES], gid[NUMBER_BYTES], level[NUMBER_BYTES], lock[NUMBER_BYTES];
     char *words[WORDS + 1] = {
         [WORD_NAME] = plain("atoll"),
-        [WORD_COMMAND] = plain("keeper"), /* for who looks at the processes */
+        [WORD_COMMAND] = plain("keeper"), /* shown by ps */
         [WORD_SOCKET] = plain(options->socket_path),
         [WORD_POOL] = plain(options->pool_path),
         [WORD_AGENT] = plain(options->agent_path),
@@ -74,7 +74,7 @@ int keeper_options_read(int words_n, char **words, struct keeper_options *out, s
 {
     uint32_t level = 0, lock = 0, merge_pages = 0, bpf_figures = 0;
 
-    *out = (struct keeper_options){0}; /* what no word says */
+    *out = (struct keeper_options){0}; /* defaults */
     if (words_n != WORDS || !number_read(words[WORD_UID], UINT32_MAX, &out->client_uid) ||
         !number_read(words[WORD_GID], UINT32_MAX, &out->client_gid) ||
         !number_read(words[WORD_LOG_LEVEL], LOG_ERROR, &level) ||

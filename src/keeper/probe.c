@@ -44,13 +44,13 @@ enum {
     KERNEL_MINOR = 19, /* overlayfs on idmapped layers */
     PROC_TEXT_BYTES = 256 * 1024,
     INOTIFY_INSTANCES = 128, /* the default of most kernels */
-    DESCRIPTORS = 16384,     /* of the server: with fewer, few sandboxes and requests fit */
+    DESCRIPTORS = 16384,     /* for the server: fewer limit sandboxes and requests */
 };
 
 struct probe {
-    const char *data;     /* the directory that was asked about */
-    const char *data_dir; /* or its nearest parent that exists */
-    int userns_fd;        /* of a throw-away namespace; -1 when none can be made */
+    const char *data;     /* the data directory as given */
+    const char *data_dir; /* the nearest existing parent of it */
+    int userns_fd;        /* a temporary user namespace; -1 when none can be made */
 };
 
 static enum probe_verdict printf_like(3, 4)
@@ -72,7 +72,7 @@ static char *text_read(const char *path)
     return text;
 }
 
-/* ---- the points ---- */
+/* ---- the checks ---- */
 
 static enum probe_verdict probe_root(const struct probe *probe, struct probe_result *out)
 {
@@ -145,7 +145,7 @@ static enum probe_verdict probe_btrfs(const struct probe *probe, struct probe_re
     if (statfs(probe->data_dir, &fs) == 0 && fs.f_type == BTRFS_SUPER_MAGIC) {
         return verdict(out, PROBE_OK, "%s is on btrfs", probe->data_dir);
     }
-    scoped_fd loaded = fsopen("btrfs", FSOPEN_CLOEXEC); /* a module is loaded by it */
+    scoped_fd loaded = fsopen("btrfs", FSOPEN_CLOEXEC); /* this loads the module */
     if (loaded < 0 && errno == ENODEV) {
         return verdict(out, PROBE_DEGRADED,
                        "no btrfs in the kernel, and no module of it: sandboxes have no disk limit");
@@ -167,7 +167,7 @@ static enum probe_verdict probe_loop(const struct probe *probe, struct probe_res
     return verdict(out, PROBE_OK, "loop devices are there");
 }
 
-/* Whether any hierarchy has it; which one is the keeper's concern. */
+/* Whether any hierarchy has the controller; the keeper finds out which. */
 static bool controller_found(const char *name, unsigned controller)
 {
     struct cgroup_mounts mounts;
@@ -220,7 +220,7 @@ static enum probe_verdict probe_seccomp(const struct probe *probe, struct probe_
     return verdict(out, PROBE_OK, "system calls can be filtered");
 }
 
-/* In a child with namespaces of its own: 0 when it could mount a procfs of its own. */
+/* 0 when a child in its own namespaces could mount a procfs. */
 static int proc_mount_child(void)
 {
     struct err err;
@@ -236,7 +236,7 @@ static int proc_mount_child(void)
     return pid > 0 && pid_wait_success((pid_t)pid) ? 0 : -1;
 }
 
-/* The same with a network namespace: 0 when it could be given a jail's network. */
+/* 0 when a child in its own network namespace could be given a jail's network. */
 static int network_child(const struct network *network)
 {
     struct err err;
@@ -279,7 +279,7 @@ static enum probe_verdict probe_proc(const struct probe *probe, struct probe_res
     return verdict(out, PROBE_OK, "/proc can be mounted in a user namespace");
 }
 
-/* The kernel counts what a jail uses of it against the owner of its namespace, the jail itself. */
+/* The kernel counts inotify instances for the owner of the user namespace, which is the jail. */
 static enum probe_verdict probe_inotify(const struct probe *probe, struct probe_result *out)
 {
     static const char setting[] = "/proc/sys/fs/inotify/max_user_instances";
@@ -296,7 +296,7 @@ static enum probe_verdict probe_inotify(const struct probe *probe, struct probe_
     return verdict(out, PROBE_OK, "each sandbox may have %ld inotify instances", most);
 }
 
-/* Counts of the whole machine: the keeper raises their limits when it starts. */
+/* Limits of the whole machine: the keeper raises them when it starts. */
 static enum probe_verdict probe_shared(const struct probe *probe, struct probe_result *out)
 {
     (void)probe;
@@ -331,7 +331,7 @@ static enum probe_verdict probe_descriptors(const struct probe *probe, struct pr
                    most / KEEPER_FDS_HELD);
 }
 
-/* The process that keeps this data directory now, by its lock; 0 when there is none. */
+/* The keeper that runs for this data directory, found by its lock; 0 when there is none. */
 static pid_t keeper_running(const struct probe *probe)
 {
     char path[PATH_MAX];
@@ -416,7 +416,7 @@ struct probe_result probe_size_bpf(bool wanted)
 
 /* ---- all of them ---- */
 
-/* The nearest directory that is there: the data directory will be made on the same filesystem. */
+/* The nearest existing directory: the data directory will be made on the same file system. */
 static void nearest_dir(const char *path, char out[PATH_MAX])
 {
     (void)snprintf(out, PATH_MAX, "%s", path);

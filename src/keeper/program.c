@@ -1,7 +1,7 @@
 /* program.c - atoll-keeper: the keeper as a program of its own.
  *
- * `atoll keeper` becomes it once it has found out everything. What runs as root has few libraries
- * that way, and little to copy when it forks: a jail's first process is a fork of it.
+ * `atoll keeper` executes it when all options are known. The process that runs as root so has few
+ * libraries, and little to copy when it forks: a jail's first process is a fork of it.
  */
 #include <fcntl.h>
 #include <stdio.h>

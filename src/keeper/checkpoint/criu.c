@@ -60,7 +60,7 @@ static _Noreturn void program_exec(const struct criu_program *program, char *ver
     _exit(127);
 }
 
-/* Of "Version: 4.2.1\n..."; 0 when it says no such thing. */
+/* Reads "Version: 4.2.1\n..."; 0 when the text has no version. */
 static int version_read(const char *text)
 {
     static const char mark[] = "Version: ";
@@ -100,8 +100,8 @@ static int version_ask(const struct criu_program *program)
     return pid > 0 && pid_wait_success(pid) ? version_read(text) : 0;
 }
 
-/* An unpacked CRIU brings the libraries that the system is too old for, and its own glibc with the
- * loader only where the system's is. All others are found where they are installed. */
+/* An unpacked CRIU brings the libraries that are too old on this system. It brings glibc and the
+ * loader only if it needs a newer one. All other libraries are the installed ones. */
 static void libraries_find(const char *root, struct criu_program *out)
 {
     (void)snprintf(out->libraries, CRIU_PATH_BYTES, "%s/usr/lib/" TRIPLET, root);
@@ -223,7 +223,7 @@ static void resp_freep(Criu__Resp **resp)
     }
 }
 
-/* Until it has something to say or is gone; its calls are served meanwhile. */
+/* Waits until CRIU has sent something or has ended. Its system calls are served meanwhile. */
 static void ready_wait(const struct criu *criu)
 {
     struct pollfd wanted[2 + PTRACE_PROXY_POLLS] = {{.fd = criu->socket, .events = POLLIN},
@@ -242,8 +242,8 @@ static void ready_wait(const struct criu *criu)
     }
 }
 
-/* NULL: CRIU is gone. Its end of the socket may outlive it, in a process that it was restoring, so
- * its pidfd is looked at too. */
+/* NULL when CRIU has ended. A process that CRIU was restoring may still hold CRIU's end of the
+ * socket, so the pidfd is checked too. */
 static Criu__Resp *response_get(const struct criu *criu)
 {
     uint8_t bytes[MESSAGE_BYTES];
@@ -267,7 +267,8 @@ static int notify_answer(int socket, const struct criu_job *job, const Criu__Not
     return request_send(socket, &req, err);
 }
 
-/* Until the last word: the pid that was restored, 0, or a failure. */
+/* Handles messages until the last one. Returns the pid that was restored, 0 after a dump, or a
+ * failure. */
 int criu_run(const struct criu *criu, const struct criu_job *job, struct err *err)
 {
     Criu__Req req = CRIU__REQ__INIT;
@@ -308,7 +309,7 @@ static _Noreturn void worker_exec(const struct criu_program *program, int (*ente
     if (enter(ctx) < 0 || fcntl(socket, F_SETFD, 0) < 0) {
         _exit(126);
     }
-    task_tie_child(parent); /* after enter(), which may change what the kernel would forget it by */
+    task_tie_child(parent); /* after enter(): a change of credentials there would cancel it */
     (void)snprintf(number, sizeof(number), "%d", socket);
     program_exec(program, (char[]){"swrk"}, number);
 }
@@ -341,7 +342,7 @@ void criu_kill(const struct criu *criu)
 void criu_stop(struct criu *criu)
 {
     if (criu->socket >= 0) {
-        fd_closep(&criu->socket); /* the end of its work */
+        fd_closep(&criu->socket); /* CRIU ends when its socket closes */
         ready_wait(criu);
         (void)pid_wait_success(criu->pid);
         fd_closep(&criu->pidfd);

@@ -22,21 +22,21 @@
 
 #define PARTS_DIR "/run/parts/"
 #define OWN_NS "/proc/self/ns/mnt"
-/* CRIU's log grows with what the jail has, a line for each descriptor and mapping. */
+/* CRIU's log has a line for each descriptor and mapping of the jail. */
 #define MEMORY_OPTIONS "mode=0755,size=1g"
-#define CACHE "criu.kdat" /* what CRIU calls it, in /run */
+#define CACHE "criu.kdat" /* CRIU's name for it, in /run */
 
 enum {
     PART_EMPTY = KEEPER_ROOT_NODES,
     PART_SYS,
     PARTS_N,
-    OWN_STOW = PARTS_N, /* the program, which is no part of a jail */
+    OWN_STOW = PARTS_N, /* the program for CRIU, not a part of a jail */
     OWN_N,
     CACHE_BYTES_MAX = 64 * 1024,
     TEXT_BYTES = 2 * KEEPER_VOLUME_PATH_BYTES + 64,
 };
 
-#define VOLUME_KEY "volume:" /* and its path in the jail */
+#define VOLUME_KEY "volume:" /* followed by its path in the jail */
 
 static const char *part_name(size_t part)
 {
@@ -62,7 +62,7 @@ static int own_take(int out[OWN_N], struct err *err)
     return out[OWN_STOW] < 0 ? out[OWN_STOW] : 0;
 }
 
-/* Puts a detached mount at a new place, and forgets the descriptor. */
+/* Attaches a detached mount at a new place, and closes the descriptor. */
 static int put(const char *path, bool is_dir, int mount_fd, struct err *err)
 {
     scoped_fd mount = mount_fd;
@@ -130,7 +130,7 @@ int criu_mounts_add_parts(const struct criu_mounts *mounts, struct criu_mounts_p
     return r;
 }
 
-/* Whole or not at all: two namespaces may store it at once. */
+/* The copy gets its name when it is complete: two processes may store it at once. */
 static void file_copy(int from_fd, const char *from, int to_fd, const char *to)
 {
     char bytes[CACHE_BYTES_MAX], half[64];
@@ -221,8 +221,8 @@ static void external_add(char *out[CRIU_MOUNTS_EXTERNALS_MAX], size_t *n, const 
     out[(*n)++] = text;
 }
 
-/* CRIU needs something at every place that the images have; volume_mounts_settle() removes it
- * again. */
+/* CRIU needs a mount at every place that the images have; volume_mounts_settle() removes the empty
+ * ones again. */
 static void volume_source(const struct keeper_plan *plan, const char *place, char *out, size_t size)
 {
     for (uint32_t i = 0; i < plan->volumes_n; i++) {

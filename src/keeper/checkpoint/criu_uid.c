@@ -27,10 +27,10 @@
 #endif
 
 enum {
-    CHILDREN_BYTES = 1024,      /* of pids as text */
-    STOPS_MAX = 16,             /* that may come before the one which is waited for */
-    CALL_STOP = SIGTRAP | 0x80, /* how PTRACE_O_TRACESYSGOOD marks a system call */
-    CALL_CODE_BYTES_ARM = 4,    /* of the instruction that calls the kernel */
+    CHILDREN_BYTES = 1024,      /* room for pids as text */
+    STOPS_MAX = 16,             /* stops that may come before the expected one */
+    CALL_STOP = SIGTRAP | 0x80, /* PTRACE_O_TRACESYSGOOD marks a system call so */
+    CALL_CODE_BYTES_ARM = 4,    /* length of the instruction that calls the kernel */
     CALL_CODE_BYTES_X86 = 2,
 };
 
@@ -105,8 +105,8 @@ static void call_rewind(struct user_regs_struct *regs)
 
 /* ---- stops ---- */
 
-/* Runs until the process enters or leaves a system call; signals that come meanwhile are its own.
- */
+/* Lets the process run until it enters or leaves a system call. Signals that arrive meanwhile are
+ * delivered to it. */
 static int call_stop_wait(pid_t pid)
 {
     unsigned long signal_number = 0;
@@ -130,7 +130,8 @@ static int call_stop_wait(pid_t pid)
     return -EBUSY;
 }
 
-/* The call that the process is about to make gives way to this one, and comes next again. */
+/* Replaces the call that the process is about to make by this one, and makes the process repeat its
+ * own call afterwards. */
 static int call_make(pid_t pid, const struct call *call)
 {
     struct user_regs_struct own = {0}, after = {0};
@@ -173,27 +174,27 @@ static int calls_make(pid_t pid, const struct call *calls, size_t n)
     return r;
 }
 
-/* With `tied` it is the caller's own child, which ends with it (task.h): the kernel forgets that
- * with the change. */
+/* With `tied`, the process is the caller's child and ends with it (task.h). The change of uid makes
+ * the kernel forget that, so it is set again. */
 static int process_uid_set(pid_t pid, uid_t uid, bool tied, struct err *err)
 {
     const unsigned long same = (unsigned long)-1;
     const struct call keep = {SYS_prctl, {PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0}};
     const struct call plain = {SYS_prctl, {PR_SET_SECUREBITS, SECUREBITS_DEFAULT, 0}};
     const struct call change = {SYS_setresuid, {same, uid, same}};
-    /* Cleared by the change; the children that CRIU forks need it to open their own /proc. */
+    /* The change clears the flag; CRIU's children need it to open their own /proc. */
     const struct call dumpable = {SYS_prctl, {PR_SET_DUMPABLE, 1, 0}};
     const struct call tie = {SYS_prctl, {PR_SET_PDEATHSIG, SIGKILL, 0}};
     const struct call there[] = {keep, change, dumpable, tie};
     const struct call back[] = {change, plain, dumpable, tie};
 
-    /* Should this process die before it is tied again, it ends with its tracer. */
+    /* If this process dies before the flag is set again, CRIU ends with its tracer. */
     if (ptrace(PTRACE_SEIZE, pid, NULL, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL) < 0) {
         return err_set(err, EIO, "take hold of CRIU: %s", strerrordesc_np(errno));
     }
     int r = calls_make(pid, uid ? there : back, countof(there) - !tied);
     (void)ptrace(PTRACE_DETACH, pid, NULL, NULL);
-    if (r < 0) { /* it was killed meanwhile, as a rule: another try may go better */
+    if (r < 0) { /* mostly because it was killed: a retry may succeed */
         return err_set(err, EIO, "make CRIU take the effective uid %u: %s", uid,
                        strerrordesc_np(-r));
     }

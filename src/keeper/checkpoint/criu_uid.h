@@ -1,15 +1,16 @@
-/* criu_uid.h - makes another process take another effective uid.
+/* criu_uid.h - sets the effective uid of a running CRIU.
  *
  * CRIU makes the user namespace of a jail that it restores, as root. The namespace must belong to
  * the jail's own first id (userns.h), and CRIU has no option for that. So CRIU is stopped while it
- * waits for an answer, made to call setresuid(), and let go; it keeps all its capabilities. Nothing
- * is written into its memory: the system call that it waits in is exchanged for another one, and
- * then begun again. CRIU's helper, which it forks before the namespace, goes back with it: a few
- * kernel settings can be written by the effective uid 0 alone.
+ * waits for an answer, made to call setresuid(), and released; it keeps all its capabilities.
+ * Nothing is written into its memory: the system call that it waits in is replaced by another one,
+ * and then restarted. CRIU's helper, which it forks before it makes the namespace, gets the uid
+ * back with it: a few kernel settings can be written only with the effective uid 0.
  *
- * Owns:    nothing. Needs root; nobody else may trace the process.
- * Blocks:  until the process has made the calls, which is some microseconds, or
- *          PTRACE_CALL_WAIT_MS when it does not.
+ * Owns:    nothing.
+ * Needs:   root; no one else may trace the process.
+ * Blocks:  until the process has made the calls: microseconds, or PTRACE_CALL_WAIT_MS on failure.
+ * Threads: one.
  */
 #ifndef CHECKPOINT_CRIU_UID_H
 #define CHECKPOINT_CRIU_UID_H
@@ -19,8 +20,8 @@
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 
-/* The process, and children that it has. Each waits in a system call that can be begun again, as
- * recv() can. 0 goes back. */
+/* Sets it for the process and its children. Each must wait in a system call that can be restarted,
+ * such as recv(). 0 goes back. */
 must_check int criu_uid_set(pid_t pid, uid_t uid, struct err *err);
 
 #endif

@@ -35,9 +35,10 @@ enum {
     TRIES = 3,
     STILL_TRIES = 50,
     STILL_PAUSE_MS = 2,
-    IMAGES_SHARES = 8, /* the images may take so many times what the jail uses of memory */
+    IMAGES_SHARES =
+        8, /* the images may take at most this many times the memory that the jail uses */
 };
-static const uint64_t images_bytes_least = UINT64_C(1) << 30; /* and that much in any case */
+static const uint64_t images_bytes_least = UINT64_C(1) << 30; /* and always this much */
 
 struct dump {
     struct jail_shared *shared;
@@ -50,9 +51,9 @@ struct dump {
     struct criu criu;
     struct ptrace_proxy *proxy;
     struct criu_mounts mounts;
-    bool agent_is_own;            /* the keeper's */
-    struct volume_mounts mounted; /* of its volumes */
-    struct err step_err;          /* why a step was not done */
+    bool agent_is_own;            /* it is the agent of this keeper */
+    struct volume_mounts mounted; /* where its volumes are */
+    struct err step_err;          /* why a step failed */
 };
 
 /* ---- standing still ---- */
@@ -62,8 +63,8 @@ static void pause_ms(long ms)
     (void)nanosleep(&(struct timespec){.tv_nsec = ms * 1000 * 1000}, NULL);
 }
 
-/* A parent in vfork() counts as stopped but cannot be looked into: a moment later its child has
- * called exec(). */
+/* A parent in vfork() counts as frozen but cannot be traced. A moment later its child has called
+ * exec(). */
 static int still_make(struct dump *dump, struct err *err)
 {
     for (int i = 0; i < STILL_TRIES; i++) {
@@ -80,8 +81,8 @@ static int still_make(struct dump *dump, struct err *err)
     return -err->code;
 }
 
-/* Nothing of the jail can end any more unless it is killed. The number may be another's by now:
- * CRIU would be told to save that one. */
+/* The jail is frozen: its processes end only when they are killed. Check that the pid still is the
+ * jail's: otherwise CRIU would save another process. */
 static int first_check(const struct dump *dump, struct err *err)
 {
     return cgroups_holds(dump->shared->groups, dump->id, dump->first)
@@ -91,8 +92,8 @@ static int first_check(const struct dump *dump, struct err *err)
 
 /* ---- the agent ---- */
 
-/* The mount at that name, and nothing that the jail has put there instead. The pid is looked at
- * again: the root of a later owner would be another tree. */
+/* Opens the mount at that name, not a file that the jail put there. The pid is checked again
+ * afterwards: it could belong to a later process with another root. */
 static int agent_open(const struct dump *dump, struct err *err)
 {
     const struct tenant_want want = {.bytes_max = KEEPER_ROOT_AGENT_BYTES_MAX, .mounted = true};
@@ -105,8 +106,8 @@ static int agent_open(const struct dump *dump, struct err *err)
     return r < 0 ? r : tenant_file_open(root, &JAIL_MOUNTS_AGENT[1], &want, err);
 }
 
-/* The program that the jail's first process runs from: a later keeper may bring another. It is kept
- * once in the pool, and shares its bytes with every image. */
+/* Keeps the program of the jail's first process, because a later keeper may bring another one. The
+ * pool has one copy, and all images share its blocks. */
 static int agent_keep(struct dump *dump, struct err *err)
 {
     struct stat st;
@@ -137,7 +138,7 @@ static int agent_keep(struct dump *dump, struct err *err)
 
 /* ---- CRIU ---- */
 
-/* The program waits for its job. What comes between it and the jail's processes is there first. */
+/* Starts CRIU, which waits for its job. The ptrace proxy is set up before. */
 static int criu_ready(struct dump *dump, struct err *err)
 {
     ptrace_proxy_closep(&dump->proxy);
@@ -161,7 +162,7 @@ static void thaw(void *ctx)
     cgroups_thaw(dump->shared->groups, dump->id);
 }
 
-/* All is written and nothing runs yet: the one moment at which disk and memory belong together. */
+/* The memory is written and no process runs yet: only now do disk and memory match. */
 static int on_step(void *ctx, const char *step, pid_t pid)
 {
     struct dump *dump = ctx;
@@ -197,7 +198,7 @@ static int criu_dump(struct dump *dump, struct err *err)
     }
     if (r < 0) {
         cgroups_task_alone(dump->shared->groups,
-                           dump->shared->task); /* a CRIU that was killed leaves helpers */
+                           dump->shared->task); /* a killed CRIU leaves helpers behind */
     }
     if (r < 0 && dump->step_err.code) {
         *err = dump->step_err;
@@ -206,9 +207,9 @@ static int criu_dump(struct dump *dump, struct err *err)
     return r < 0 ? reason_dump(dump->mounts.work_fd, dump->shared, dump->id, err) : 0;
 }
 
-/* Pages that processes share are written once for each of them, so that a jail with many processes
- * could fill the pool with what takes little memory. Files that are open and have no name any more
- * lie in the images as well. */
+/* Limits the size of the images. Pages that processes share are written once for each of them, so a
+ * jail with many processes could fill the pool with little memory. Open files without a name are in
+ * the images as well. */
 static int images_limit(struct dump *dump, struct err *err)
 {
     struct keeper_usage usage = {0};
@@ -226,7 +227,7 @@ static int images_limit(struct dump *dump, struct err *err)
     return r < 0 ? err_code(err, -r, "limit the images") : 0;
 }
 
-/* What a try that failed left must not be taken for what the next one wrote. */
+/* Removes the files of a failed attempt, so that they are not mistaken for new ones. */
 static int memory_begin(struct dump *dump, struct err *err)
 {
     fd_closep(&dump->memory_fd);
@@ -253,7 +254,7 @@ static int dump_try(struct dump *dump, struct keeper_saved *out, struct err *err
     if (r == 0) {
         r = criu_ready(dump, err);
     }
-    if (r == 0 && task_leaving()) { /* from here on, leaving ends CRIU */
+    if (r == 0 && task_leaving()) { /* from here on, a request to leave kills CRIU */
         r = err_set(err, ECANCELED, "it was given up");
     }
     if (r < 0) {
@@ -303,8 +304,7 @@ static int dump_all(struct dump *dump, struct keeper_saved *out, struct err *err
     if (r < 0) {
         return r;
     }
-    /* The snapshot of the disk waits for what was written to it: not while the jail stands still.
-     */
+    /* A snapshot of the disk waits until all data is written: sync before the jail is frozen. */
     if (!dump->stop && syncfs(dump->begun_fd) < 0) {
         return err_sys(err, "write the jail's files to the disk");
     }
@@ -334,13 +334,14 @@ static int dump_all(struct dump *dump, struct keeper_saved *out, struct err *err
     if (r == 0) {
         r = images_bytes(dump->memory_fd, &out->memory_bytes, err);
     }
-    if (r == 0 && pool_limits_disk(dump->shared->pool)) { /* packing needs room for both */
+    if (r == 0 &&
+        pool_limits_disk(dump->shared->pool)) { /* compressing needs room for both copies */
         (void)!subvol_limit(dump->memory_fd, 0, SUBVOL_UNLIMITED);
     }
     return r;
 }
 
-/* CRIU's death is none of the jail's: the tracer puts back what was changed. */
+/* The jail survives when CRIU dies: the ptrace proxy puts back what CRIU changed. */
 static void leave(void *ctx)
 {
     const struct dump *dump = ctx;

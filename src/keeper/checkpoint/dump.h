@@ -1,7 +1,8 @@
-/* dump.h - the processes of a jail into files, while it stands still.
+/* dump.h - writes the processes of a frozen jail to files.
  *
- * Blocks:  until the files are on the disk. Enters a mount namespace (criu_mounts.h) that is not
- * left: for a process of its own (task.h).
+ * Owns:    nothing.
+ * Blocks:  until the files are on the disk. Enters a mount namespace (criu_mounts.h) and stays in
+ * it: call it in a process of its own (task.h). Threads: one.
  */
 #ifndef CHECKPOINT_DUMP_H
 #define CHECKPOINT_DUMP_H
@@ -11,9 +12,9 @@
 #include "lib/base/err.h"
 #include "wire/keeper.h"
 
-/* Processes and disk into begun_fd, which saved_begin() gave. With KEEPER_SAVE_STOP the jail stands
- * still afterwards, else it runs, as it does when this fails: the sentence then names the process
- * and what it has that cannot be saved. */
+/* Saves processes and disk into begun_fd, which saved_begin() returned. With KEEPER_SAVE_STOP the
+ * jail is frozen afterwards. Otherwise it runs, as it does after a failure: the sentence then names
+ * the process and what cannot be saved. */
 must_check int dump_jail(struct jail_shared *shared, const char *id, const struct keeper_save *save,
                          int begun_fd, struct keeper_saved *out, struct err *err);
 

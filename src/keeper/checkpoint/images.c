@@ -20,13 +20,14 @@
 #include "wire/keeper.h"
 
 enum {
-    IMAGE_BYTES_MAX = 256 * 1024 * 1024, /* of those that are read whole: no memory is in them */
+    IMAGE_BYTES_MAX =
+        256 * 1024 * 1024, /* limit for images that are read whole: they hold no memory */
     HEADER_BYTES = 8,
     LENGTH_BYTES = 4,
     TYPE_TIMER = 17,
     TYPE_INOTIFY = 8,
     OVERLAY_HANDLE =
-        0xf8, /* overlayfs's type of handle: three bytes, then as disk_repair.h has it */
+        0xf8, /* overlayfs's handle type: three bytes, then the layout of disk_repair.h */
     OVERLAY_HANDLE_PAD = 3,
     OVERLAY_FLAGS_AT = OVERLAY_HANDLE_PAD + 3,
     OVERLAY_FLAG_UPPER = 1 << 2,
@@ -77,7 +78,7 @@ static int file_write(int dir_fd, const char *name, const struct bytes *bytes, s
 
 /* ---- entries ---- */
 
-/* Changes one entry: 1 with a packed one in *out, 0 when it stays as it is, -EINVAL. */
+/* Changes one entry. 1 with the new entry in *out, 0 when it stays as it is, -EINVAL. */
 typedef int entry_change(const struct bytes *in, const struct images_change *change,
                          struct bytes *out);
 
@@ -180,7 +181,7 @@ static int merging_mend(const struct bytes *in, const struct images_change *chan
     return changed;
 }
 
-/* A handle of a file on the jail's own disk names the disk it was dumped from. */
+/* A file handle on the jail's own disk names the disk that it was dumped from. */
 static bool handle_change(Image__Handle *handle, uint64_t subvol)
 {
     uint8_t *bytes = (uint8_t *)handle->handle;
@@ -213,7 +214,7 @@ static int watches_change(const struct bytes *in, const struct images_change *ch
     return changed;
 }
 
-/* All of it is the keeper's word, whatever the image says. */
+/* The keeper sets all of these, whatever the image says. */
 static Image__Extent extent_of(const Image__Extent *was, uint32_t uid_base)
 {
     Image__Extent extent = *was;
@@ -259,7 +260,7 @@ static int names_change(const struct bytes *in, const struct images_change *chan
 
 /* ---- whole images ---- */
 
-/* 1 when the changed image lies at to_fd, 0 when nothing is to be changed. */
+/* 1 when a changed image was written to to_fd, 0 when nothing had to be changed. */
 static int image_change(int from_fd, const char *name, int to_fd, const char *to_name,
                         entry_change *entry, const struct images_change *change, struct err *err)
 {
@@ -318,7 +319,7 @@ static entry_change *mend_of(const char *name)
     return strncmp(name, "mm-", 3) == 0 ? merging_mend : NULL;
 }
 
-/* In place, by one rename. */
+/* Replaces the image by one rename. */
 static int image_correct(int dir_fd, const char *name, entry_change *mends, struct err *err)
 {
     char hidden[NAME_MAX + 2];

@@ -28,8 +28,8 @@ enum {
     CPUINFO_BYTES = 16 * 1024,
 };
 
-/* Features that a program asks the processor for and then relies on; those of the kernel's own
- * making differ from boot to boot and matter to nobody here. */
+/* Processor features that programs look for at their start and then rely on. Features that the
+ * kernel makes up differ from boot to boot, and are not listed. */
 static const char *const cpu_features[] = {
     "sse4_1",  "sse4_2",   "ssse3",    "avx",      "avx2",     "fma",       "bmi1",
     "bmi2",    "popcnt",   "movbe",    "aes",      "sha_ni",   "pclmulqdq", "f16c",
@@ -50,7 +50,7 @@ static bool word_in(struct str words, const char *word)
     return false;
 }
 
-/* Those of the list that /proc/cpuinfo names, with a blank after each. */
+/* Writes the listed features that /proc/cpuinfo has, each followed by a blank. */
 static void cpu_read(char *out, size_t size)
 {
     char *text = xcalloc(1, CPUINFO_BYTES);
@@ -107,7 +107,7 @@ int manifest_write(int memory_fd, const char *id, const struct criu_program *cri
     return 0;
 }
 
-/* The rest of the line that begins with that word. */
+/* Copies the rest of the line that begins with that word. */
 static void field_read(const char *text, const char *word, char *out, size_t size)
 {
     struct str rest = str_of(text);
@@ -236,7 +236,8 @@ static bool bytes_same(int a, int b, size_t size)
     return same;
 }
 
-/* The very file that all jails of this keeper have, or, of an earlier keeper's, the same bytes. */
+/* True for the file that all jails of this keeper have, and for an agent of an earlier keeper with
+ * the same bytes. */
 bool manifest_agent_same(struct pool *pool, int keeper_root_fd, int in, int out)
 {
     struct stat st, own_st, keeper_root;
@@ -268,7 +269,7 @@ static int agents_open(struct pool *pool)
     return openat(pool_fd(pool), AGENTS_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }
 
-/* Whole, or not there: under another name, which no other process has, until it is. */
+/* Writes the agent under a temporary name of this process, and renames it when it is complete. */
 static int agent_add(int dir, const char *name, int in, struct err *err)
 {
     char half[SHA256_HEX_LEN + 16];
@@ -283,7 +284,7 @@ static int agent_add(int dir, const char *name, int in, struct err *err)
     return 0;
 }
 
-/* One of an earlier keeper's, by the hash of its bytes. */
+/* Finds the agent of an earlier keeper by the hash of its bytes. */
 static int agent_earlier(struct pool *pool, int in, const struct stat *st,
                          char path[MANIFEST_PATH_BYTES], struct err *err)
 {
@@ -341,7 +342,7 @@ int manifest_agent_place(struct pool *pool, const struct manifest *manifest, con
 {
     struct stat st, own;
 
-    (void)snprintf(path, MANIFEST_PATH_BYTES, "/agent"); /* the same pages for all jails */
+    (void)snprintf(path, MANIFEST_PATH_BYTES, "/agent"); /* so that all jails share its pages */
     if (manifest->agent[0] && strcmp(manifest->agent, own_hash) == 0) {
         return 0;
     }

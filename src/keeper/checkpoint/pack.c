@@ -27,22 +27,23 @@
 
 enum {
     PIECE_BYTES = 16 * 1024 * 1024,
-    SAMPLES = 32, /* of an image, evenly spread; as long as what btrfs compresses at once */
+    SAMPLES =
+        32, /* evenly spread over an image; each as long as the blocks that btrfs compresses */
     SAMPLE_BYTES = 128 * 1024,
     SAMPLE_LEVEL = 1,
     GAIN_PERCENT_MIN = 10,
-    FILE_BYTES_MIN = 64 * 1024, /* smaller ones are not worth a look */
+    FILE_BYTES_MIN = 64 * 1024, /* smaller files are skipped */
     NICEST = 19,
     COMPRESS_ZSTD = 3, /* btrfs's number for it */
 };
 
 struct packing {
-    int root_fd;   /* saved/<name>: gone when that was forgotten */
-    int memory_fd; /* memory/ of it */
+    int root_fd;   /* saved/<name>; it has no entries when the save was removed */
+    int memory_fd; /* saved/<name>/memory */
     uint64_t before, after;
 };
 
-/* What is not yet on the disk is not yet in the figure. */
+/* Data that is not on the disk yet is not counted yet: sync first. */
 static uint64_t bytes_now(const struct packing *packing)
 {
     (void)syncfs(packing->memory_fd);
@@ -76,7 +77,8 @@ static int mark_write(const struct packing *packing, struct err *err)
 
 /* ---- packing ---- */
 
-/* As long as the piece took: half of one processor, and the disk is free in between. */
+/* Pauses for as long as the last piece took: so this uses half of one processor, and the disk is
+ * free in between. */
 static void rest(int64_t since_us)
 {
     int64_t us = clock_mono_us() - since_us;
@@ -106,7 +108,7 @@ static int piece_pack(struct packing *packing, int fd, uint64_t at, struct err *
     return 0;
 }
 
-/* A rewrite for nothing would be worse than none. */
+/* Tries samples first: rewriting an image that does not shrink would only cost. */
 static bool pays(int fd, off_t size)
 {
     static char plain[SAMPLE_BYTES], packed[ZSTD_COMPRESSBOUND(SAMPLE_BYTES)];
@@ -148,7 +150,7 @@ static int all_pack(struct packing *packing, struct err *err)
     int r = dir ? 0 : err_sys(err, "list the images");
 
     for (struct dirent *entry; r == 0 && (entry = readdir(dir));) {
-        /* The agent's bytes are shared with the pool's own copy of it. */
+        /* The agent's blocks are shared with the copy in the pool. */
         const char *end = strrchr(entry->d_name, '.');
         if (end && strcmp(end, ".img") == 0) {
             r = file_pack(packing, entry->d_name, err);

@@ -1,10 +1,11 @@
-/* pack.h - the images of a saved jail, compressed where they lie: by the file system (btrfs, zstd),
- * which unpacks them as they are read. So a restore reads either kind, and a packing that is cut
- * off leaves every byte as it was.
+/* pack.h - compresses the images of a saved jail in place, by the file system (btrfs, zstd), which
+ * decompresses them when they are read. So a restore reads either kind, and an interrupted packing
+ * changes no byte.
  *
- * Owns:    the file `packed` beside the images: what they took before and after, once it is done.
- * Blocks:  for as long as that takes, at the lowest priority and with pauses: for a process of its
- *          own (task.h), which ends with the keeper.
+ * Owns:    the file `packed` beside the images: their size before and after, once it is done.
+ * Blocks:  for a long time, at the lowest priority and with pauses: call it in a process of its own
+ *          (task.h), which ends with the keeper.
+ * Threads: one.
  */
 #ifndef CHECKPOINT_PACK_H
 #define CHECKPOINT_PACK_H
@@ -14,8 +15,8 @@
 #include "lib/base/err.h"
 #include "wire/keeper.h"
 
-/* Fine when it was done before: then it only tells. An image that a sample says would gain little
- * stays as it is. */
+/* When it was done before, only the sizes are returned. An image that would shrink little, by a
+ * sample, stays as it is. */
 must_check int pack_saved(struct pool *pool, const char *name, struct keeper_saved *out,
                           struct err *err);
 

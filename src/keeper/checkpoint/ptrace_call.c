@@ -17,8 +17,8 @@
 #include "lib/base/compiler.h"
 
 enum {
-    BYTES_MAX = 64 * 1024, /* of what goes along with one call */
-    WAIT_LOOKS = 1000,     /* at once, before it is waited for */
+    BYTES_MAX = 64 * 1024, /* limit for the data of one call */
+    WAIT_LOOKS = 1000,     /* polls without a pause before it sleeps between them */
     GET_THREAD_AREA = 25,
     ARCH_PRCTL = 30,
     SHADOW_STACK_STATUS = 0x5005,
@@ -29,19 +29,19 @@ enum {
     FIXED_BYTES_FP = 512,
 };
 
-/* What `addr` and `data` are. */
+/* The meaning of `addr` and `data` for a request. */
 enum shape {
     SHAPE_VALUES = 1, /* two numbers */
-    SHAPE_OUT,        /* data: where so many bytes go */
-    SHAPE_IN,         /* data: where so many bytes are */
-    SHAPE_SIZED_OUT,  /* the same, and addr says how many */
+    SHAPE_OUT,        /* data: address that receives a fixed number of bytes */
+    SHAPE_IN,         /* data: address of a fixed number of bytes */
+    SHAPE_SIZED_OUT,  /* as SHAPE_OUT, with the number in addr */
     SHAPE_SIZED_IN,
     SHAPE_SIZED_BOTH,
     SHAPE_VECTOR_OUT, /* data: a struct iovec, whose length is set */
     SHAPE_VECTOR_IN,
-    SHAPE_SIGNALS, /* addr: how many to look at; data: where they go, as many as it returns */
-    SHAPE_FILTER,  /* data: where the instructions go, as many as it returns; or NULL */
-    SHAPE_STATUS,  /* addr: where a word goes; data: what is asked for */
+    SHAPE_SIGNALS, /* addr: which and how many to read; data: receives as many as are returned */
+    SHAPE_FILTER,  /* data: receives the instructions, as many as are returned; or NULL */
+    SHAPE_STATUS,  /* addr: receives a word; data: what is asked for */
 };
 
 static const struct request {
@@ -127,7 +127,7 @@ static int caller_read(pid_t caller, uint64_t at, void *bytes, size_t n)
 
 /* ---- the shapes ---- */
 
-/* The system call itself: the library's function has ideas of its own about some requests. */
+/* Makes the system call directly: the C library's ptrace() treats some requests differently. */
 static long raw(const uint64_t args[4], uint64_t addr, uint64_t data)
 {
     long r = syscall(SYS_ptrace, args[0], args[1], addr, data);
@@ -181,7 +181,7 @@ static long signals_call(pid_t caller, const uint64_t args[4])
         return -EFAULT;
     }
     if (which.nr < 0 || (size_t)which.nr > BYTES_MAX / sizeof(siginfo_t)) {
-        which.nr = BYTES_MAX / sizeof(siginfo_t); /* it asks for the rest again */
+        which.nr = BYTES_MAX / sizeof(siginfo_t); /* the caller asks again for the rest */
     }
     siginfo_t infos[BYTES_MAX / sizeof(siginfo_t)];
     long r = raw(args, (uintptr_t)&which, (uintptr_t)infos);
@@ -246,7 +246,7 @@ void ptrace_call_pause(void)
     (void)nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
 }
 
-/* Most have stopped before one has looked a few times. */
+/* Most threads have stopped after a few polls. */
 bool ptrace_call_wait(pid_t tid, int *status)
 {
     pid_t r = waitpid(tid, status, WNOHANG | __WALL);

@@ -39,21 +39,21 @@ struct held {
     pid_t tid;
     bool seized;
     bool stopped;
-    bool has_status; /* of `status`, which nobody has taken yet */
+    bool has_status; /* `status` was not delivered to CRIU yet */
     int status;
     struct rollback rollback;
 };
 
 struct ptrace_proxy {
-    int pair[2]; /* the listener comes over it */
+    int pair[2]; /* the seccomp listener arrives over it */
     int listener;
-    int signals;   /* a signalfd of SIGCHLD: a thread stopped, or CRIU did */
-    int silent[2]; /* a socket that takes everything and says nothing; its other end */
+    int signals;   /* a signalfd for SIGCHLD: a thread or CRIU has stopped */
+    int silent[2]; /* a socket whose peer reads nothing and answers nothing; and that peer */
     pid_t criu;
-    bool over; /* CRIU is */
+    bool over; /* CRIU has ended */
     struct held *threads;
     size_t threads_n;
-    bool waits; /* CRIU does, in `waiting` */
+    bool waits; /* CRIU is blocked in the call `waiting` */
     struct seccomp_notif waiting;
     void (*thaw)(void *ctx);
     void *ctx;
@@ -200,7 +200,7 @@ static struct held *held_of(const struct ptrace_proxy *proxy, pid_t tid)
 
 /* ---- answers ---- */
 
-/* False when it does not wait for one any more: a signal came, or it died. */
+/* False when CRIU no longer waits for the answer: it got a signal, or died. */
 static bool answer(const struct ptrace_proxy *proxy, const struct seccomp_notif *call, long value)
 {
     struct seccomp_notif_resp resp = {.id = call->id};
@@ -213,7 +213,7 @@ static bool answer(const struct ptrace_proxy *proxy, const struct seccomp_notif 
     return ioctl(proxy->listener, SECCOMP_IOCTL_NOTIF_SEND, &resp) == 0;
 }
 
-/* It is not about the jail: the kernel does as asked. */
+/* The call is not about the jail: the kernel carries it out. */
 static void answer_own(const struct ptrace_proxy *proxy, const struct seccomp_notif *call)
 {
     struct seccomp_notif_resp resp = {.id = call->id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
@@ -232,8 +232,8 @@ static void held_look(struct held *held)
     }
 }
 
-/* All are looked at unless the one that is wanted is ready: one that is killed may end only when
- * the end of others, who stood still, has been seen. */
+/* Looks at all threads unless the wanted one is ready: a killed process may be unable to end before
+ * the end of others has been seen. */
 static struct held *held_ready(struct ptrace_proxy *proxy, pid_t wanted)
 {
     struct held *ready = wanted > 0 ? held_of(proxy, wanted) : NULL;
@@ -255,7 +255,7 @@ static struct held *held_ready(struct ptrace_proxy *proxy, pid_t wanted)
     return ready;
 }
 
-/* CRIU's wait4(), as soon as there is something to tell. */
+/* Answers CRIU's wait4() as soon as a thread has a status. */
 static void wait_serve(struct ptrace_proxy *proxy)
 {
     const struct seccomp_notif *call = &proxy->waiting;
@@ -341,12 +341,12 @@ static long limit_read(pid_t tid, int resource, struct rlimit *out)
     }
     r = prlimit(tid, (__rlimit_resource_t)resource, NULL, out) < 0 ? -errno : 0;
     int back = caps_own_as(0, &err);
-    assert(back == 0); /* going on as somebody else would be worse than ending */
+    assert(back == 0); /* continuing with another uid would be worse than ending */
     return r;
 }
 
-/* To read the limits of another user takes CAP_SYS_RESOURCE over that user's namespace. Where root
- * has been denied that, the owner of the namespace has it still. */
+/* Reading the limits of another user's process needs CAP_SYS_RESOURCE in that user's namespace.
+ * Where root was denied that, the owner of the namespace still has it. */
 static void limit_serve(const struct ptrace_proxy *proxy, const struct seccomp_notif *call)
 {
     struct rlimit limit;
@@ -374,10 +374,10 @@ static bool holds(const struct ptrace_proxy *proxy)
     return false;
 }
 
-/* CRIU asks for the connections that the kernel tracks in the jail's network, twice, and each time
- * the kernel goes through those of the whole machine: some ten milliseconds, in which the jail
- * stands still. None is of use to a restored jail: those within it are not tracked, and the others
- * end. So it asks nobody, who says that this is all. */
+/* CRIU asks twice for the connections that the kernel tracks in the jail's network. Each time the
+ * kernel walks those of the whole machine, some ten milliseconds while the jail is frozen. A
+ * restored jail needs none of them: connections within it are not tracked, and the others end. So
+ * CRIU gets a socket that answers "no more". */
 static void netfilter_serve(const struct ptrace_proxy *proxy, const struct seccomp_notif *call)
 {
     struct seccomp_notif_addfd silent = {
@@ -387,7 +387,7 @@ static void netfilter_serve(const struct ptrace_proxy *proxy, const struct secco
         .newfd_flags = O_CLOEXEC,
     };
 
-    /* Before it holds anybody, it asks what the kernel can do. */
+    /* Before CRIU traces a process it probes what the kernel can do: let it. */
     if (!holds(proxy) || ioctl(proxy->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &silent) < 0) {
         answer_own(proxy, call);
     }
@@ -395,7 +395,7 @@ static void netfilter_serve(const struct ptrace_proxy *proxy, const struct secco
 
 /* ---- the death of CRIU ---- */
 
-/* Notes what has become of those that are held. False: one still runs. */
+/* Updates the state of the traced threads. False while one still runs. */
 static bool all_stand(struct ptrace_proxy *proxy)
 {
     bool stand = true;
@@ -407,15 +407,15 @@ static bool all_stand(struct ptrace_proxy *proxy)
         if (r == held->tid && WIFSTOPPED(held->status)) {
             held->stopped = true;
         } else if (r != 0) {
-            held->seized = false; /* it has ended */
+            held->seized = false; /* the thread has ended */
         }
         stand = stand && (!held->seized || held->stopped);
     }
     return stand;
 }
 
-/* All are looked at in turn: one that is being killed may wait for others to be gone, and the
- * kernel waits for us to have seen their end. */
+/* Looks at all threads in turn: a process that is being killed may wait for others to be gone, and
+ * the kernel waits until their end has been seen here. */
 static void stop_all(struct ptrace_proxy *proxy)
 {
     for (size_t i = 0; i < proxy->threads_n; i++) {
@@ -424,7 +424,7 @@ static void stop_all(struct ptrace_proxy *proxy)
             (void)ptrace(PTRACE_INTERRUPT, held->tid, NULL, NULL);
         }
     }
-    proxy->thaw(proxy->ctx); /* whoever is held stands still without */
+    proxy->thaw(proxy->ctx); /* traced threads stay stopped without the freezer */
     for (int ms = 0; !all_stand(proxy) && ms < PTRACE_CALL_WAIT_MS; ms++) {
         ptrace_call_pause();
     }
@@ -460,7 +460,7 @@ static void put_back(struct ptrace_proxy *proxy)
     log_warn("CRIU was ended in the middle of its work: %zu threads are put back", n);
 }
 
-/* It stops for signals, which go on to it, and when it ends. */
+/* CRIU stops for signals, which are delivered to it, and when it ends. */
 static void criu_serve(struct ptrace_proxy *proxy)
 {
     siginfo_t info = {0};
@@ -491,7 +491,7 @@ static void call_serve(struct ptrace_proxy *proxy)
     struct seccomp_notif call = {0};
 
     if (ioctl(proxy->listener, SECCOMP_IOCTL_NOTIF_RECV, &call) < 0) {
-        return; /* it was taken back */
+        return; /* CRIU gave up the call */
     }
     if (call.data.nr == SYS_ptrace) {
         trace_serve(proxy, &call);

@@ -17,7 +17,7 @@
 #include "lib/base/small_file.h"
 #include "lib/base/str.h"
 
-/* Closes when whoever is at the other end notices: it may be gone at the next try. */
+/* Such a socket closes when its peer notices: the next attempt may succeed. */
 #define REASON_OUTSIDE "a unix socket whose other end is outside the sandbox"
 
 #define MQUEUE_MAGIC 0x19800202
@@ -28,7 +28,7 @@ enum {
     THREADS_BYTES = 1024 * 1024,
 };
 
-/* A text of any length up to size - 1, for free(). Empty when it cannot be read. */
+/* Reads at most size - 1 bytes; the caller frees the text. "" when it cannot be read. */
 static char *text_read(int dir_fd, const char *name, size_t size)
 {
     char *text = xcalloc(1, size);
@@ -39,7 +39,7 @@ static char *text_read(int dir_fd, const char *name, size_t size)
 
 /* ---- processes ---- */
 
-/* What follows "Name:" on its line in /proc/<pid>/status. */
+/* The text after "Name:" on its line of /proc/<pid>/status. */
 static const char *status_field(const char *status, const char *name)
 {
     const char *line = strstr(status, name);
@@ -49,7 +49,7 @@ static const char *status_field(const char *status, const char *name)
 }
 
 struct process {
-    int inner; /* its number inside */
+    int inner; /* its pid inside the jail */
     char name[32];
     char state;
     int tracer;
@@ -108,7 +108,7 @@ int reason_unstill(int group_fd, struct err *err)
     return r;
 }
 
-/* Descriptors that are known not to be dumpable, as /proc shows them. */
+/* Descriptors that CRIU cannot dump, as /proc shows them. */
 static const struct {
     const char *begins;
     const char *what;
@@ -124,7 +124,7 @@ static int descriptor_ahead(int dir, const char *fd, const struct process *proce
     struct statfs fs;
 
     if (readlinkat(dir, fd, target, sizeof(target) - 1) < 0) {
-        return 0; /* closed meanwhile */
+        return 0; /* it was closed meanwhile */
     }
     for (size_t i = 0; i < countof(undumpable); i++) {
         if (strncmp(target, undumpable[i].begins, strlen(undumpable[i].begins)) == 0) {
@@ -180,7 +180,7 @@ int reason_ahead(int group_fd, struct err *err)
 
 /* ---- CRIU's log ---- */
 
-/* What CRIU says, and what it is about: the more special ones first. */
+/* CRIU's error messages and their meaning, specific ones first. */
 static const struct {
     const char *says;
     const char *what;
@@ -261,7 +261,7 @@ void reason_find(const char *log, struct reason *out)
     }
 }
 
-/* The whole of it stays in the pool, for whoever runs this machine: the last one that failed. */
+/* Keeps the log of the last failure in the pool, for the operator. */
 static char *log_take(int work_fd, const struct pool *pool)
 {
     char *log = text_read(work_fd, CRIU_LOG, LOG_BYTES_MAX);
@@ -274,7 +274,7 @@ static char *log_take(int work_fd, const struct pool *pool)
     return log;
 }
 
-/* Without words of CRIU's it is not the process: CRIU was ended. */
+/* Without an error message in the log the cause is not the process: CRIU was killed. */
 static int process_explain(const struct reason *reason, const struct process *process,
                            struct err *err)
 {

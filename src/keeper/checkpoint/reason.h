@@ -1,7 +1,10 @@
-/* reason.h - why a jail cannot be saved, in words its owner understands: which process, as it is
- * numbered inside, and what it holds.
+/* reason.h - explains to the owner why a jail cannot be saved: which process, by its pid inside,
+ * and what it holds.
  *
- * Owns:    <pool>/criu.log. Needs /proc. Blocks briefly.
+ * Owns:    <pool>/criu.log.
+ * Needs:   /proc.
+ * Blocks:  briefly.
+ * Threads: one.
  */
 #ifndef CHECKPOINT_REASON_H
 #define CHECKPOINT_REASON_H
@@ -14,33 +17,33 @@
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 
-/* Looks at the processes of a frozen group: 0 when all can be looked into, -EAGAIN when one is in
- * the middle of something that will pass, -ENOTSUP when one is traced by another. */
+/* Checks the processes of a frozen group: 0 when all can be traced, -EAGAIN when one is in a state
+ * that will pass, -ENOTSUP when one is traced by another. */
 must_check int reason_unstill(int group_fd, struct err *err);
 
-/* The same while they run, and for what their descriptors are: -ENOTSUP when one is traced or holds
- * what no dump can hold. 0 says no more than that nothing was seen. */
+/* The same for running processes, and for their descriptors: -ENOTSUP when one is traced or holds
+ * something that cannot be dumped. 0 means only that nothing was found. */
 must_check int reason_ahead(int group_fd, struct err *err);
 
-/* Reads CRIU's log after a dump that failed. -ENOTSUP when something cannot be saved, -EAGAIN when
- * that may pass, -ENOSPC when the pool is full, -EIO when it is not clear, with a sentence each
- * time. */
+/* Reads CRIU's log after a failed dump. -ENOTSUP when something cannot be saved, -EAGAIN when
+ * that may pass, -ENOSPC when the pool is full, -EIO when the cause is unclear; always with a
+ * sentence. */
 must_check int reason_dump(int work_fd, const struct jail_shared *shared, const char *id,
                            struct err *err);
 
-/* The same after a restore; -EIO always. */
+/* The same after a failed restore; always -EIO. */
 must_check int reason_restore(int work_fd, const struct jail_shared *shared, struct err *err);
 
 /* ---- parts that need no kernel, for tests ---- */
 
 struct reason {
-    pid_t pid;        /* on the host; 0 when the log names none */
-    char what[128];   /* what it holds, with its article; "" when that is not known */
-    bool passes;      /* it may be gone at the next try */
-    char detail[160]; /* CRIU's own words */
+    pid_t pid;        /* on the host; 0 when the log has none */
+    char what[128];   /* what it holds, with an article; "" when unknown */
+    bool passes;      /* the next attempt may succeed */
+    char detail[160]; /* CRIU's message */
 };
 
-/* The first error of a log. */
+/* Finds the first error of a log. */
 void reason_find(const char *log, struct reason *out);
 
 #endif

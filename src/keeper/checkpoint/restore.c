@@ -32,7 +32,7 @@
 #define BOOT_ID &(CHANNEL_DIR "/boot_id")[1] /* below the jail's root */
 
 enum {
-    BOOT_ID_BYTES_MAX = ID_UUID_LEN + 1, /* with the end of its line */
+    BOOT_ID_BYTES_MAX = ID_UUID_LEN + 1, /* with a newline */
 };
 
 struct restore {
@@ -42,14 +42,14 @@ struct restore {
     bool tcp_close;
     struct jail *out;
     struct manifest manifest;
-    struct volume_mounts had; /* where the images have volumes */
-    pid_t first;              /* of the restored processes, when they are there */
+    struct volume_mounts had; /* where the images expect volumes */
+    pid_t first;              /* the first restored process, once it exists */
     int saved_fd;             /* saved/<name> */
-    int memory_fd;            /* memory/ of it */
-    int images_fd;            /* as they are to be for this jail */
+    int memory_fd;            /* saved/<name>/memory */
+    int images_fd;            /* the images, changed for this jail */
     struct criu_mounts mounts;
     struct criu criu;
-    struct err step_err; /* why a step was not done */
+    struct err step_err; /* why a step failed */
 };
 
 /* ---- what CRIU asks back ---- */
@@ -75,8 +75,8 @@ static int boot_id_open(pid_t pid, struct err *err)
     return root < 0 ? root : tenant_file_open(root, BOOT_ID, &want, err);
 }
 
-/* Another sandbox is another machine, which started now. A jail that put something else in place of
- * its boot id keeps the one that its source had: that is its own affair. */
+/* A copy is another machine that has just booted: it gets a new boot id. A jail that replaced its
+ * boot id by another file keeps the old one. */
 static void boot_id_write(const struct restore *restore, pid_t pid)
 {
     char id[ID_UUID_LEN + 2];
@@ -97,8 +97,8 @@ static void boot_id_write(const struct restore *restore, pid_t pid)
     }
 }
 
-/* Their other ends are the daemon's, in the network that the jail was saved in. One that cannot be
- * ended here ends when something is written to it. */
+/* Ends connections whose peer was the daemon, in the network that the jail was saved in. One that
+ * cannot be ended here ends when the jail writes to it. */
 static void orphans_end(const struct restore *restore)
 {
     struct err err;
@@ -112,7 +112,8 @@ static int on_step(void *ctx, const char *step, pid_t pid)
 {
     struct restore *restore = ctx;
 
-    /* The user namespace is made between these two, and belongs to the jail's own first id. */
+    /* CRIU makes the user namespace between these two steps; it must belong to the jail's first
+     * id. */
     if (strcmp(step, "pre-restore") == 0) {
         return criu_uid_set(restore->criu.pid, userns_base(restore->plan->uid_slot),
                             &restore->step_err);
@@ -131,13 +132,13 @@ static int on_step(void *ctx, const char *step, pid_t pid)
                      : pool_disk_bound(restore->shared->pool, restore->id, restore->plan->disk_mb,
                                        &restore->step_err);
     }
-    if (strcmp(step, "pre-resume") == 0) { /* which names no process */
+    if (strcmp(step, "pre-resume") == 0) { /* it comes without a pid */
         orphans_end(restore);
     }
     return 0;
 }
 
-/* In CRIU's process: what it makes is counted as the jail's from the first. */
+/* Runs in CRIU's process: all that it makes is charged to the jail from the start. */
 static int groups_enter(void *ctx)
 {
     struct restore *restore = ctx;
@@ -151,7 +152,7 @@ static int groups_enter(void *ctx)
         return -1;
     }
     if (restore->shared->merges) {
-        merge_join(); /* what it makes is forked from it */
+        merge_join(); /* the restored processes are forked from CRIU */
     }
     return unshare(CLONE_NEWCGROUP);
 }
@@ -175,8 +176,8 @@ static int parts_take(struct restore *restore, struct criu_mounts_parts *out, st
     const uint32_t base = userns_base(restore->plan->uid_slot);
     char path[MANIFEST_PATH_BYTES];
 
-    /* A copy of the keeper's root, since roots are built one in each. It ends with this process
-     * rather than when it is left: taking mounts apart takes the kernel milliseconds. */
+    /* Each root filesystem is built in its own copy of the keeper's root. The copy ends with this
+     * process and not earlier: unmounting takes the kernel milliseconds. */
     if (unshare(CLONE_NEWNS) < 0 || open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC) < 0) {
         return err_sys(err, "enter a mount namespace");
     }
@@ -194,7 +195,7 @@ static int parts_take(struct restore *restore, struct criu_mounts_parts *out, st
         return out->none;
     }
     out->root = rootfs_build(restore->id, restore->plan, userns, base, err);
-    task_tie(); /* it has acted as the jail's root */
+    task_tie(); /* it has acted with the jail's uid */
     if (out->root < 0) {
         return out->root;
     }
@@ -203,14 +204,13 @@ static int parts_take(struct restore *restore, struct criu_mounts_parts *out, st
     if (r < 0) {
         return r;
     }
-    /* As the jail had it, to the last attribute: CRIU sets them again, and must not ask for less.
-     */
+    /* The same mount attributes as the jail had: CRIU sets them again, and must not lack any. */
     out->agent = mounts_clone_bare(AT_FDCWD, path,
                                    MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
     if (out->agent < 0) {
         return out->agent;
     }
-    /* By path: a mount can be cloned only from within the namespace it was found in. */
+    /* By path: a mount can be cloned only in the namespace in which it was found. */
     (void)snprintf(path, sizeof(path), "/pool/saved/%s/" SAVED_MEMORY, restore->plan->from);
     out->saved = mounts_clone(AT_FDCWD, path, MOUNT_ATTR_RDONLY, err);
     return out->saved < 0 ? out->saved : 0;
@@ -250,7 +250,7 @@ static int criu_restore(struct restore *restore, struct err *err)
     struct criu_job job = {
         .images_fd = restore->images_fd,
         .work_fd = restore->mounts.work_fd,
-        .terse = !restore->tcp_close, /* should it fail, there is a second try */
+        .terse = !restore->tcp_close, /* a failure is followed by a second try */
         .root = CRIU_MOUNTS_ROOT,
         .tcp_close = restore->tcp_close,
         .externals = externals,
@@ -270,7 +270,7 @@ static int criu_restore(struct restore *restore, struct err *err)
     return r <= 0 ? why_not(restore, err) : r;
 }
 
-/* All that CRIU is to find, and in the end we are in its namespace again. */
+/* Makes everything that CRIU will look for. Ends in CRIU's mount namespace. */
 static int parts_make(struct restore *restore, unsigned *made, struct err *err)
 {
     struct criu_mounts_parts parts = CRIU_MOUNTS_PARTS_NONE;
@@ -294,7 +294,7 @@ static int parts_make(struct restore *restore, unsigned *made, struct err *err)
     return r < 0 ? r : 0;
 }
 
-/* An agent is what it was when it was saved. */
+/* An agent still has the version that it was saved with. */
 static int channel_note(const struct restore *restore, struct err *err)
 {
     if (restore->manifest.channel == CHANNEL_VERSION_FIRST) {
@@ -318,7 +318,7 @@ static int jail_take(struct restore *restore, pid_t first, struct err *err)
     return r;
 }
 
-/* The program starts while all that it is to read is made. */
+/* CRIU starts while its input is being prepared. */
 static int restore_steps(struct restore *restore, int group_fd, unsigned *made, struct err *err)
 {
     int r = criu_mounts_enter(restore->shared->pool, &restore->mounts, err);

@@ -34,7 +34,7 @@ enum {
     MAPS_BYTES_MAX = 64 * 1024 * 1024,
     MAPS_BYTES_FIRST = 64 * 1024,
     FDS_MAX = 1024 * 1024,
-    STOPS_MAX = 16, /* that may come before the one which is waited for */
+    STOPS_MAX = 16, /* stops that may come before the expected one */
     EVENT_SHIFT = 16,
 };
 
@@ -191,7 +191,7 @@ void rollback_note_word(struct rollback *rollback, pid_t tid, unsigned long at)
 
 /* ---- comparing ---- */
 
-/* The first that ends behind an address; n when none does. */
+/* The first range that ends after an address; n when there is none. */
 static size_t range_find(const struct rollback_range *ranges, size_t n, unsigned long at)
 {
     size_t low = 0, high = n;
@@ -239,14 +239,14 @@ static void call_set(struct user_regs_struct *regs, unsigned long ip, long numbe
 #else
     regs->rip = ip;
     regs->rax = (unsigned long)number;
-    regs->orig_rax = (unsigned long)-1; /* no call to begin again */
+    regs->orig_rax = (unsigned long)-1; /* no system call to restart */
     regs->rdi = args[0];
     regs->rsi = args[1];
     regs->rdx = args[2];
 #endif
 }
 
-/* Until it has run into the trap behind the call. */
+/* Lets the thread run until it hits the trap after the call. */
 static bool trap_wait(pid_t tid)
 {
     for (int i = 0; i < STOPS_MAX; i++) {
@@ -365,7 +365,7 @@ void rollback_thread(const struct rollback *rollback, pid_t tid)
     }
     if ((ptrace(PTRACE_SETREGSET, tid, NT_PRSTATUS, &regs) < 0 ||
          ptrace(PTRACE_SETSIGMASK, tid, sizeof(rollback->mask), &rollback->mask) < 0) &&
-        errno != ESRCH) { /* it was killed meanwhile */
+        errno != ESRCH) { /* the thread was killed meanwhile */
         log_warn("thread %d cannot be put back: %s", tid, strerrordesc_np(errno));
     }
 }

@@ -1,13 +1,14 @@
-/* rollback.h - what CRIU does to a process that it looks into, noted so that it can be undone.
+/* rollback.h - notes what CRIU changes in a process that it dumps, and puts it back.
  *
- * CRIU overwrites some instructions, sets registers and the mask of signals, maps its own code, and
- * lets the process run that: it opens a socket, and makes readable what is not. A process that is
- * left so dies of the first trap. A note taken before each of these is enough to put it all back,
- * since the process runs nothing of its own in between.
+ * CRIU overwrites some instructions, sets registers and the signal mask, maps its own code, and
+ * runs it in the process: this opens a socket, and makes unreadable memory readable. A process that
+ * is left in this state dies at the first trap. Notes taken before each change are enough to put
+ * everything back, because the process runs no code of its own in between.
  *
  * Owns:    the memory of a note.
- * Needs:   root; the caller traces the thread, and it stands still.
- * Blocks:  rollback_process() until the process has made the system calls that it is made to.
+ * Needs:   root; the caller traces the thread, which is stopped.
+ * Blocks:  rollback_process() until the process has made the system calls.
+ * Threads: one, the tracer.
  */
 #ifndef CHECKPOINT_ROLLBACK_H
 #define CHECKPOINT_ROLLBACK_H
@@ -27,7 +28,8 @@ struct rollback_word {
     unsigned long at, was;
 };
 
-/* Of one thread; the second half for one that CRIU enters its process by. */
+/* The notes of one thread. The second half is for the thread through which CRIU enters its
+ * process. */
 struct rollback {
     bool noted;
     struct user_regs_struct regs;
@@ -38,33 +40,34 @@ struct rollback {
     bool entered;
     struct rollback_word *words;
     size_t words_n;
-    struct rollback_range *ranges; /* what was mapped, in the order of addresses */
+    struct rollback_range *ranges; /* the mappings, in the order of addresses */
     size_t ranges_n;
-    bool *fds; /* which were open */
+    bool *fds; /* whether each descriptor was open */
     size_t fds_n;
 };
 
 void rollback_free(struct rollback *rollback);
 
-/* Before anything is changed in the thread. Once is enough: later calls do nothing. */
+/* Called before a change in the thread. Only the first call has an effect. */
 void rollback_note(struct rollback *rollback, pid_t tid);
-/* Before the word at an address is overwritten. */
+/* Called before the word at an address is overwritten. */
 void rollback_note_word(struct rollback *rollback, pid_t tid, unsigned long at);
 
-/* What is mapped, open or overwritten in its process that was not. Fine when nothing is. */
+/* Reverts mappings, descriptors and words that were changed in its process. Does nothing when none
+ * were. */
 void rollback_process(const struct rollback *rollback, pid_t tid);
-/* TCP connections of the process that CRIU holds still. */
+/* Releases the TCP connections of the process that CRIU has frozen. */
 void rollback_sockets(pid_t tid);
-/* Registers and mask. */
+/* Restores registers and the signal mask. */
 void rollback_thread(const struct rollback *rollback, pid_t tid);
 
 /* ---- parts that need no process, for tests ---- */
 
-/* Reads the text of /proc/<pid>/maps; the caller frees the array. */
+/* Parses the text of /proc/<pid>/maps; the caller frees the array. */
 size_t rollback_ranges_read(const char *maps, struct rollback_range **out);
 
-/* The next piece of `now`, from *at on, that is not as it was: true with the piece in *out, whose
- * prot is what it was, or -1 when it was not there. *at moves on. */
+/* Finds the next piece of `now`, from *at on, that differs from before. Returns true with the piece
+ * in *out; its prot is the earlier one, or -1 when it was not mapped. *at is advanced. */
 bool rollback_ranges_differ(const struct rollback_range *was, size_t was_n,
                             const struct rollback_range *now, unsigned long *at,
                             struct rollback_range *out);

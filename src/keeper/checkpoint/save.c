@@ -10,8 +10,8 @@
 #include "lib/base/clock.h"
 #include "lib/base/fd.h"
 
-/* The disk as it is between two system calls of the jail's: files that are being written may be
- * half written, as after a crash. */
+/* Saves the disk as it is between two system calls of the jail: files that are being written may be
+ * incomplete, as after a crash. */
 static int disk_save(struct jail_shared *shared, const char *id, const struct keeper_save *save,
                      int begun_fd, struct keeper_saved *out, struct err *err)
 {
@@ -41,7 +41,7 @@ int save_jail(struct jail_shared *shared, const char *id, const struct keeper_sa
         int seen = group < 0 ? 0 : reason_ahead(group, err);
         return seen < 0 ? err_wrap(err, "save jail %s", id) : 0;
     }
-    task_orderly(NULL, NULL); /* a jail that stands still is let go first */
+    task_orderly(NULL, NULL); /* a frozen jail must be thawed before this process ends */
     scoped_fd begun = saved_begin(shared->pool, save->name, err);
     if (begun < 0) {
         return begun;

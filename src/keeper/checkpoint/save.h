@@ -1,6 +1,8 @@
-/* save.h - keeping a jail: what is done for KEEPER_SAVE, in a process of its own (task.h).
+/* save.h - carries out KEEPER_SAVE, in a process of its own (task.h).
  *
- * Blocks:  until the disk has it. Whatever fails leaves the jail running and nothing saved.
+ * Owns:    nothing.
+ * Blocks:  until the save is on the disk. After a failure the jail runs and nothing is saved.
+ * Threads: one.
  */
 #ifndef CHECKPOINT_SAVE_H
 #define CHECKPOINT_SAVE_H
@@ -10,7 +12,7 @@
 #include "lib/base/err.h"
 #include "wire/keeper.h"
 
-/* With KEEPER_SAVE_STOP the jail stands still afterwards, for the caller to end. */
+/* With KEEPER_SAVE_STOP the jail is frozen afterwards, and the caller destroys it. */
 must_check int save_jail(struct jail_shared *shared, const char *id, const struct keeper_save *save,
                          struct keeper_saved *out, struct err *err);
 

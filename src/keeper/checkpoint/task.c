@@ -13,10 +13,11 @@
 #include "lib/base/fd.h"
 #include "lib/base/fdpass.h"
 
-/* Of a worker. Handlers of signals read it: each field is set before what makes it count. */
+/* State of a worker. Signal handlers read it: each field is set before the one that makes it
+ * valid. */
 static struct {
     pid_t keeper;
-    int kills[TASK_GROUPS_MAX]; /* cgroup.kill of groups; its own is the first */
+    int kills[TASK_GROUPS_MAX]; /* files cgroup.kill; the worker's own group is the first */
     volatile sig_atomic_t kills_n;
     void (*leave)(void *ctx);
     void *ctx;
@@ -26,7 +27,7 @@ static struct {
 
 /* ---- leaving ---- */
 
-/* Its own group is the last: nothing is done after that. */
+/* Kills its own group last: that ends this process. */
 static void groups_kill(int signal_number)
 {
     (void)signal_number;
@@ -115,7 +116,7 @@ static _Noreturn void task_run(int socket, void (*enter)(void *ctx), task_work *
     struct task_result result = {0};
     int fds[KEEPER_FDS_MAX] = KEEPER_FDS_NONE;
 
-    (void)signal(SIGCHLD, SIG_DFL); /* it waits for its own children */
+    (void)signal(SIGCHLD, SIG_DFL); /* a worker waits for its children */
     signals_set();
     enter(ctx);
     task_tie();
@@ -123,7 +124,7 @@ static _Noreturn void task_run(int socket, void (*enter)(void *ctx), task_work *
     if (self.leaving && result.status < 0) {
         result.status = err_set(&result.err, ETIMEDOUT, "it took too long, and was given up");
     }
-    /* Nobody there: the work is done all the same. */
+    /* The keeper may be gone: the work is done all the same. */
     (void)fdpass_send(socket, &result, sizeof(result), fds, result.fds_n, 0);
     _exit(0);
 }

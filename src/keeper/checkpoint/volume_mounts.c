@@ -23,13 +23,13 @@
 #include "lib/base/small_file.h"
 #include "lib/base/str.h"
 
-#define FILE_NAME "volumes" /* a NUL ends each place */
+#define FILE_NAME "volumes" /* each path ends with a NUL */
 
 enum { MOUNTINFO_BYTES = 256 * 1024 };
 
 /* ---- found ---- */
 
-/* "\040" is a blank. */
+/* mountinfo writes a blank as "\040". */
 static void unescape(struct str text, char *out, size_t size)
 {
     size_t n = 0;
@@ -46,7 +46,7 @@ static void unescape(struct str text, char *out, size_t size)
     out[n] = '\0';
 }
 
-/* One line of mountinfo: the fourth field, the fifth, and the type after " - ". */
+/* Reads one line of mountinfo: the fourth and fifth field, and the type after " - ". */
 struct mount {
     struct str root, place, type;
 };
@@ -63,7 +63,7 @@ static bool line_read(struct str line, struct mount *out)
     return str_split(&line, ' ', &out->type);
 }
 
-/* The kernel's word for it; no name holds a slash. */
+/* The kernel adds this to the path of a removed file; no name holds a slash. */
 static bool is_gone(struct str root)
 {
     static const char mark[] = "//deleted";
@@ -72,8 +72,8 @@ static bool is_gone(struct str root)
     return root.len >= n && memcmp(root.at + root.len - n, mark, n) == 0;
 }
 
-/* Of all that a jail has mounted only volumes, and the agent that an earlier keeper brought, lie on
- * the pool. */
+/* Among the mounts of a jail only volumes, and the agent of an earlier keeper, are on the pool's
+ * file system. */
 void volume_mounts_read(const char *mountinfo, struct volume_mounts *out)
 {
     char place[KEEPER_VOLUME_PATH_BYTES];
@@ -183,7 +183,7 @@ const char *volume_mounts_vacant(const struct volume_mounts *at, const struct ke
 
 /* ---- set right ---- */
 
-/* Those of the plan that the images do not know, as detached mounts. */
+/* Opens the volumes of the plan that the images do not have, as detached mounts. */
 static int missing_take(const struct volume_mounts *had, const struct keeper_plan *plan,
                         struct keeper_plan *missing, int fds[KEEPER_VOLUMES_MAX], struct err *err)
 {
@@ -204,7 +204,7 @@ static int missing_take(const struct volume_mounts *had, const struct keeper_pla
     return 0;
 }
 
-/* As its root, and with no rights but its own. */
+/* Enters the jail as its root, with the jail's rights only. */
 static int enter(pid_t first, struct err *err)
 {
     scoped_fd pidfd = pidfd_open(first, 0);
@@ -216,8 +216,8 @@ static int enter(pid_t first, struct err *err)
     return 0;
 }
 
-/* The jail's processes do not run yet, so what was looked at is what is unmounted. A link on the
- * way would lead to another mount of the jail's, such as a cover of its /proc. */
+/* The jail's processes do not run yet, so nothing can change between the check and the unmount. A
+ * link in the path would lead to another mount of the jail, such as a cover of its /proc. */
 static int volume_leave(int root_fd, const char *path, struct err *err)
 {
     scoped_fd found = tenant_dir_open(root_fd, path + strspn(path, "/"), false, err);

@@ -19,11 +19,11 @@
 enum {
     RECORD_BYTES = 256,
     PATH_BYTES = sizeof(CHARGE_DIR) + KEEPER_ID_BYTES,
-    SHORT_SHARE = 4,         /* less than this part of the limit is left */
-    SHARED_SHARE = 8,        /* more than this part of the limit is shared */
-    MEASURE_EVERY_MS = 3000, /* at most */
-    MEASURE_IDLE_MS = 10000, /* at most, unless it is short of room and was changed */
-    MEASURE_RESTS = 20,      /* times as long as it took */
+    SHORT_SHARE = 4,         /* short of room: less than 1/4 of the limit is left */
+    SHARED_SHARE = 8,        /* worth measuring: more than 1/8 of the limit is shared */
+    MEASURE_EVERY_MS = 3000, /* measured at most this often */
+    MEASURE_IDLE_MS = 10000, /* and this often unless it is short of room and has changed */
+    MEASURE_RESTS = 20,      /* pause, as a multiple of the duration */
 };
 
 static void path_of(const char *id, char out[PATH_BYTES])
@@ -33,7 +33,7 @@ static void path_of(const char *id, char out[PATH_BYTES])
 
 /* ---- records ---- */
 
-/* One write of always the same length: a reader finds the old one or the new one. */
+/* One write, always of the same length: a reader finds the old record or the new one. */
 static int record_put(int fd, const struct charge *charge)
 {
     char text[RECORD_BYTES] = {0};
@@ -110,8 +110,8 @@ uint64_t charge_used(int disk_fd, const struct charge *charge)
     return used > 0 ? (uint64_t)used : 0;
 }
 
-/* At least one byte: 0 would read as no limit. By way of the pool: such a call takes room where it
- * is made, and a full disk has none. */
+/* At least one byte: 0 would mean no limit. The call is made on the pool, because it uses space
+ * where it is made, and a full disk has none. */
 static int limit_set(struct pool *pool, const struct charge *charge)
 {
     const int64_t left = (int64_t)charge->limit_bytes - charge->beside_bytes;
@@ -119,7 +119,7 @@ static int limit_set(struct pool *pool, const struct charge *charge)
     return subvol_limit(pool_fd(pool), charge->group, left > 0 ? (uint64_t)left : 1);
 }
 
-/* Of a disk that has its own group's bytes and no others. */
+/* The record of a disk that has only the bytes of its own group. */
 static struct charge charge_own(int disk_fd, const char *id)
 {
     struct charge charge = {.group = subvol_id(disk_fd)};
@@ -156,8 +156,8 @@ int charge_bound(struct pool *pool, int disk_fd, const char *id, uint64_t limit_
 
 /* ---- saves and copies ---- */
 
-/* What the record of that disk would be. False for a copy of an earlier release's, of which nobody
- * knows what it was born with. */
+/* The record of a disk that has none. False for a copy made by an earlier release: its initial size
+ * is unknown. */
 static bool charge_find(struct pool *pool, int disk_fd, const char *id, struct charge *out)
 {
     struct subvol_look look;
@@ -199,7 +199,7 @@ int charge_keep(struct pool *pool, int disk_fd, const char *id, bool stop, int b
     return 0;
 }
 
-/* A save never changes: it is measured for the first copy. */
+/* A save never changes: it is measured once, for the first copy. */
 static int size_of(int saved_fd, int saved_disk_fd, const char *id, uint64_t *bytes,
                    struct err *err)
 {
@@ -214,7 +214,7 @@ static int size_of(int saved_fd, int saved_disk_fd, const char *id, uint64_t *by
         return err_code(err, -r, "measure the saved disk for jail %s", id);
     }
     size.beside_bytes = (int64_t)*bytes;
-    (void)!record_write(saved_fd, CHARGE_SIZE, &size); /* else the next one measures, too */
+    (void)!record_write(saved_fd, CHARGE_SIZE, &size); /* otherwise the next copy measures again */
     return 0;
 }
 
@@ -236,7 +236,7 @@ int charge_inherit(struct pool *pool, int saved_fd, int saved_disk_fd, const cha
         return 0;
     }
     int r = size_of(saved_fd, saved_disk_fd, id, &bytes, err);
-    if (r == 0 && is_kept && kept.shared_bytes != bytes) { /* the paused one has a copy now */
+    if (r == 0 && is_kept && kept.shared_bytes != bytes) { /* the paused disk has a copy now */
         kept.shared_bytes = bytes;
         (void)!record_write(saved_fd, CHARGE_SAVED, &kept);
     }
@@ -247,7 +247,7 @@ int charge_inherit(struct pool *pool, int saved_fd, int saved_disk_fd, const cha
 
 /* ---- measuring ---- */
 
-/* The figures are read in this order: what is written meanwhile counts as used already. */
+/* Read in this order, so that data written meanwhile counts as used. */
 static int measure(int disk_fd, struct charge *charge)
 {
     const int64_t from_ms = clock_mono_ms();
@@ -271,7 +271,7 @@ static int measure(int disk_fd, struct charge *charge)
     return r;
 }
 
-/* Nothing is done for a disk that went meanwhile, and has no record any more. */
+/* A disk that was removed meanwhile has no record any more: nothing is done. */
 static int measure_locked(struct pool *pool, int disk_fd, int record_fd)
 {
     struct charge charge;
@@ -321,7 +321,7 @@ static bool is_short(int disk_fd, const struct charge *charge)
            charge->limit_bytes - used < charge->limit_bytes / SHORT_SHARE;
 }
 
-/* The record's time is that of the last look. */
+/* The modification time of the record is the time of the last check. */
 static bool is_due(int disk_fd, int record_fd, const struct charge *charge)
 {
     struct stat st;
@@ -342,7 +342,7 @@ static bool is_due(int disk_fd, int record_fd, const struct charge *charge)
                                        : age_ms >= MEASURE_IDLE_MS && is_short(disk_fd, charge);
 }
 
-/* What is shared must be worth it. */
+/* Enough must be shared to be worth measuring. */
 static bool is_worth(int disk_fd, const struct charge *charge)
 {
     return charge->shared_bytes >= charge->limit_bytes / SHARED_SHARE ||

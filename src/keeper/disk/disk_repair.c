@@ -10,13 +10,13 @@
 #include "keeper/disk/pool.h"
 #include "lib/base/fd.h"
 
-/* The handle: version, magic, length, flags, type, 16 bytes of uuid, then the filesystem's own: for
- * btrfs the inode, the subvolume, the generation. */
+/* The handle: version, magic, length, flags, type, 16 bytes of uuid, then the part of the file
+ * system. For btrfs: the inode, the subvolume, the generation. */
 enum {
     HANDLE_MAGIC_AT = 1,
     HANDLE_MAGIC = 0xfb,
     HANDLE_TYPE_AT = 4,
-    HANDLE_TYPE_BTRFS = 0x4d, /* and with a parent the two after it */
+    HANDLE_TYPE_BTRFS = 0x4d, /* the two next types include a parent */
     HANDLE_TYPE_BTRFS_LAST = 0x4f,
     HANDLE_SUBVOL_AT = 29,
     HANDLE_BYTES_MIN = 41,
@@ -41,8 +41,8 @@ int mend_handle(unsigned char *handle, size_t len, uint64_t subvol)
     return now != want;
 }
 
-/* A file without the attribute is no directory's entry, and one with another kind of handle is for
- * overlayfs to judge. */
+/* A file without the attribute is not the entry of a directory. overlayfs itself checks other kinds
+ * of handles. */
 static int entry_mend(int fd, uint64_t subvol, struct err *err)
 {
     unsigned char handle[HANDLE_BYTES_MAX];

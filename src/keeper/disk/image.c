@@ -22,7 +22,7 @@
 #include "lib/base/pid_wait.h"
 
 enum {
-    SHARE_PERCENT = 80, /* of what is free: a sparse image must never outgrow its disk */
+    SHARE_PERCENT = 80, /* of the free space: a sparse image must never outgrow its disk */
     UNMOUNT_TRIES = 20,
     UNMOUNT_POLL_MS = 50,
     LOOP_TRIES = 16, /* another process may take the device between asking and configuring */
@@ -34,7 +34,7 @@ extern char **environ;
 static int mkfs_run(char *path, struct err *err)
 {
     char *argv[] = {(char[]){"mkfs.btrfs"}, (char[]){"-q"}, (char[]){"-f"}, path, NULL};
-    posix_spawn_file_actions_t quiet; /* it has notes for people who configure it */
+    posix_spawn_file_actions_t quiet; /* mkfs prints notes about configuration */
     pid_t pid;
 
     (void)posix_spawn_file_actions_init(&quiet);
@@ -94,9 +94,10 @@ static void dirp_close(DIR **dir)
     }
 }
 
-/* The device that has the image already, or -1. The pool's last unmount is over only when every
- * namespace that saw it is gone, which may be later than the end of the keeper. Until then the file
- * system is alive, and a second device on the same image would be a second file system on it. */
+/* Finds the loop device that has the image already, or -1. The last unmount of the pool is complete
+ * only when every namespace that saw it is gone, possibly after the end of the keeper. Until then
+ * the file system is alive, and a second loop device on the image would be a second file system on
+ * it. */
 static int loop_find(int image_fd, char *path, size_t size)
 {
     struct stat image;
@@ -119,7 +120,7 @@ static int loop_find(int image_fd, char *path, size_t size)
     return -1;
 }
 
-/* Returns the open loop device, and its path. */
+/* Returns the open loop device, and its path in `path`. */
 static int loop_attach(int image_fd, char *path, size_t size, struct err *err)
 {
     struct loop_config config = {
@@ -173,8 +174,8 @@ int image_mount(const char *path, uint64_t bytes, struct err *err)
     if (loop < 0) {
         return loop;
     }
-    /* What a jail's root owns is root's on disk: no setuid program of a jail or a template may ever
-     * be one of the host's. Overlays have their own flags, so sudo works inside. */
+    /* Files of a jail's root belong to root on this disk: a setuid program of a jail or a template
+     * must never work on the host. Overlays have their own flags, so sudo works inside. */
     if (mount(device, path, "btrfs", MS_NOATIME | MS_NODEV | MS_NOSUID, NULL) < 0) {
         return err_sys(err, "mount the pool's image at %s", path);
     }

@@ -17,7 +17,7 @@
  * image is never left under that name. */
 must_check int image_mount(const char *path, uint64_t bytes, struct err *err);
 
-/* Unmounts <path>.img, if it is mounted and nobody uses it: waits a moment for what is ending. */
+/* Unmounts <path>.img if it is mounted and unused; waits a moment for processes that are ending. */
 void image_unmount(const char *path);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "lib/base/fd.h"
 
-/* The kernel explains a refused option in the context itself: better than EINVAL alone. */
+/* The kernel explains a refused option in the mount context: that says more than EINVAL. */
 static int context_error(int fs_fd, const char *what, struct err *err)
 {
     int saved = errno;
@@ -105,7 +105,7 @@ int mounts_attach(int mount_fd, int at_fd, const char *name, struct err *err)
 int mounts_open_beneath(int root_fd, const char *path, uint64_t flags, uint64_t mode,
                         uint64_t resolve)
 {
-    assert(flags & O_PATH); /* else it is for tenant_file.h */
+    assert(flags & O_PATH); /* only tenant_file.h opens such files */
 
     struct open_how how = {
         .flags = flags | O_CLOEXEC,
@@ -127,8 +127,8 @@ static int target_make(int root_fd, const char *path, enum mounts_kind kind)
 
 int mounts_target(int root_fd, const char *path, enum mounts_kind kind, struct err *err)
 {
-    /* Without O_NOFOLLOW: with it a link would be found, and be no directory, instead of refused.
-     */
+    /* No O_NOFOLLOW: it would find a link and report "not a directory", instead of refusing the
+     * link. */
     uint64_t flags = O_PATH | (kind == MOUNTS_DIR ? O_DIRECTORY : 0);
     int fd = mounts_open_beneath(root_fd, path, flags, 0, RESOLVE_NO_XDEV);
 

@@ -20,16 +20,16 @@ struct mount_option {
     const char *value; /* NULL: a flag */
 };
 
-/* A new filesystem instance as a detached mount; attr is of MOUNT_ATTR_*. `options` ends with a
- * NULL key. The caller's fsuid and user namespace own the instance. */
+/* Makes a new filesystem instance as a detached mount; attr is of MOUNT_ATTR_*. `options` ends with
+ * a NULL key. The caller's fsuid and user namespace own the instance. */
 must_check int mounts_new(const char *type, const struct mount_option *options, unsigned attr,
                           struct err *err);
 
-/* A detached copy of the one mount that dir_fd/path lies on, rooted there, with attr_set added.
- * The path is taken as it is: its last part is not followed. */
+/* Makes a detached copy of the one mount on which dir_fd/path lies, rooted there, with attr_set
+ * added. The last part of the path is not followed. */
 must_check int mounts_clone(int dir_fd, const char *path, uint64_t attr_set, struct err *err);
 
-/* The same with attr_set and relatime alone, whatever the mount it is cloned from has. */
+/* The same with only attr_set and relatime, whatever attributes the source mount has. */
 must_check int mounts_clone_bare(int dir_fd, const char *path, uint64_t attr_set, struct err *err);
 
 /* The same as mounts_clone() with its owners shifted through the user namespace `userns_fd`. */
@@ -46,8 +46,8 @@ enum mounts_kind { MOUNTS_DIR, MOUNTS_FILE };
  * mount as root_fd and none may be a link: -ELOOP says so. A missing last part is made. */
 must_check int mounts_target(int root_fd, const char *path, enum mounts_kind kind, struct err *err);
 
-/* openat2() below root_fd, no links, no magic links, and O_PATH alone: what is there is found, not
- * opened (tenant_file.h does that). Returns the descriptor or -errno. */
+/* openat2() below root_fd without links or magic links, and with O_PATH only: the file is found,
+ * not opened (tenant_file.h opens). Returns the descriptor or -errno. */
 must_check int mounts_open_beneath(int root_fd, const char *path, uint64_t flags, uint64_t mode,
                                    uint64_t resolve);
 

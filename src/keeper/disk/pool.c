@@ -30,22 +30,22 @@
 #include "wire/keeper.h"
 
 enum {
-    QUOTA_ENABLE_SIMPLE = 4, /* BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA: kernel 6.7, newer headers */
+    QUOTA_ENABLE_SIMPLE = 4, /* BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA: kernel 6.7, in newer headers */
     TRASH_NAME_BYTES = 17,
-    DISK_EMPTY_BYTES = 16 * 1024, /* the root of a subvolume, which btrfs counts when it commits */
-    GROUPS_SWEEP_EVERY = 256,     /* disks that were removed */
+    DISK_EMPTY_BYTES = 16 * 1024, /* the root of a subvolume, which btrfs counts at commit */
+    GROUPS_SWEEP_EVERY = 256,     /* after this many removed disks */
     ASIDE_NICE = 10,
 };
 
 struct pool {
     int fd;
     int sandboxes_fd;
-    int host_ns_fd; /* the mount namespace it was opened in, which has the host's programs */
+    int host_ns_fd; /* mount namespace in which the pool was opened; it has the host's programs */
     bool btrfs;
     bool limits_disk;
-    bool simple; /* quotas charge who wrote, not who holds */
+    bool simple; /* quotas charge the writer, not the holder, of data */
     unsigned removed_n;
-    struct err why; /* why not */
+    struct err why; /* why disks have no limit */
 };
 
 static bool on_btrfs(int fd)
@@ -95,7 +95,7 @@ static int dir_open(const char *path, struct err *err)
     return fd < 0 ? err_sys(err, "open the pool %s", path) : fd;
 }
 
-/* The pool's directory, with btrfs mounted over it when that is needed and possible. */
+/* Opens the pool's directory, with btrfs mounted over it when that is needed and possible. */
 static int pool_dir_open(struct pool *pool, const char *path, uint64_t image_bytes, struct err *err)
 {
     if (mkdir(path, 0700) < 0 && errno != EEXIST) {
@@ -107,12 +107,12 @@ static int pool_dir_open(struct pool *pool, const char *path, uint64_t image_byt
     }
     if (!on_btrfs(fd) && image_mount(path, image_bytes, &pool->why) == 0) {
         fd_closep(&fd);
-        fd = dir_open(path, err); /* what is mounted there now */
+        fd = dir_open(path, err); /* the file system that is mounted there now */
         if (fd < 0) {
             return fd;
         }
     }
-    /* What root of a jail owns is root's on this disk: nobody else may come near it. */
+    /* Files of a jail's root belong to root on this disk: no other user may enter. */
     if (fchmod(fd, 0700) < 0) {
         return err_sys(err, "shut the pool %s to others", path);
     }
@@ -121,8 +121,8 @@ static int pool_dir_open(struct pool *pool, const char *path, uint64_t image_byt
     return 0;
 }
 
-/* Simple quotas charge extents to the subvolume that wrote them, and cost next to nothing; full
- * ones walk back references. A filesystem that has either already keeps it. */
+/* Simple quotas charge extents to the subvolume that wrote them, and cost almost nothing; full
+ * quotas walk back references. A file system that has quotas of either kind keeps them. */
 static void quota_enable(struct pool *pool)
 {
     struct btrfs_ioctl_quota_ctl_args args = {.cmd = QUOTA_ENABLE_SIMPLE};
@@ -276,7 +276,7 @@ int pool_unlock_child(struct pool *pool, struct err *err)
     return 0;
 }
 
-/* Neither its clients nor its locks. */
+/* The child must hold neither the keeper's clients nor its locks. */
 static int aside_enter(struct pool *pool, pid_t parent)
 {
     struct err err;
@@ -352,7 +352,7 @@ static int disk_fill(struct pool *pool, const char *id, uint32_t disk_mb, struct
     if (r < 0) {
         return r;
     }
-    /* The overlay's root directory is upper itself: it is / of the jail, so 0755 and root's. */
+    /* upper/ is the root directory of the overlay, and so / of the jail: 0755, owned by root. */
     if (mkdirat(fd, POOL_UPPER, 0755) < 0 || mkdirat(fd, POOL_WORK, 0700) < 0) {
         return err_sys(err, "make the disk of jail %s", id);
     }
@@ -402,7 +402,8 @@ int pool_tree_copy(struct pool *pool, int source_fd, int to_fd, struct err *err)
     return pid_wait_success(pid) ? 0 : err_set(err, EIO, "cp could not copy the files of a disk");
 }
 
-/* Where nothing else can be done: file by file. What work/ held knew the files by their numbers. */
+/* Without btrfs: copies file by file. work/ is not copied: it refers to the files by inode
+ * number. */
 static int plain_copy(struct pool *pool, int source_fd, const char *id, struct err *err)
 {
     if (mkdirat(pool->sandboxes_fd, id, 0755) < 0) {
@@ -479,8 +480,8 @@ int pool_disk_reuse(struct pool *pool, const char *id, struct err *err)
     return r < 0 ? err_wrap(err, "use the disk of jail %s", id) : 0;
 }
 
-/* In a child of its own: a tree of files takes as long as its tenant made it. The caller reaps no
- * children: SIGCHLD is ignored. */
+/* Runs in a child: the duration depends on the tenant's files. The caller reaps no children:
+ * SIGCHLD is ignored. */
 static int tree_remove(struct pool *pool, const char *name, struct err *err)
 {
     pid_t pid = fork();
@@ -509,7 +510,8 @@ int pool_trash(struct pool *pool, int dir_fd, const char *name, struct err *err)
     return tree_remove(pool, strchr(away, '/') + 1, err);
 }
 
-/* A group is not removed with its subvolume, whose data goes later or is held by others. */
+/* A quota group is not removed with its subvolume, because its data goes later, or is held by
+ * others. */
 static int groups_sweep(struct pool *pool, const char *id)
 {
     (void)id;
@@ -527,7 +529,7 @@ int pool_disk_remove(struct pool *pool, const char *id, struct err *err)
         }
         return 0;
     }
-    /* Not a subvolume: a disk of a pool that is, or was, not on btrfs. */
+    /* Not a subvolume: the pool is not on btrfs, or was not when the disk was made. */
     return r == -EINVAL ? pool_trash(pool, pool->sandboxes_fd, id, err)
                         : err_code(err, -r, "remove the disk of jail %s", id);
 }

@@ -125,7 +125,7 @@ static int part_remove(struct pool *pool, int dir, const char *part, struct err 
                         : err_code(err, -r, "remove what was saved");
 }
 
-/* An entry whose name begins with a dot. Until its directory is gone it is found again. */
+/* Removes an entry whose name begins with a dot. It is found again until its directory is gone. */
 static int half_remove(struct pool *pool, int root, const char *half, struct err *err)
 {
     scoped_fd dir = dir_open(root, half);

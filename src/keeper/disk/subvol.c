@@ -28,8 +28,7 @@ int subvol_snapshot(int source_fd, int dir_fd, const char *name, bool read_only,
 {
     union {
         struct btrfs_qgroup_inherit head;
-        char bytes[sizeof(struct btrfs_qgroup_inherit) +
-                   sizeof(group)]; /* and one group behind it */
+        char bytes[sizeof(struct btrfs_qgroup_inherit) + sizeof(group)]; /* followed by one group */
     } joins = {.head = {.num_qgroups = 1}};
     struct btrfs_ioctl_vol_args_v2 args = {
         .fd = source_fd,

@@ -10,16 +10,17 @@
 #include "lib/base/alloc.h"
 
 enum {
-    STATUS_SIMPLE = 1 << 3, /* BTRFS_QGROUP_STATUS_FLAG_SIMPLE_MODE, of newer headers */
+    STATUS_SIMPLE = 1 << 3, /* BTRFS_QGROUP_STATUS_FLAG_SIMPLE_MODE, in newer headers */
     LEVEL_OF_GROUPS = 1,
     SEARCH_BYTES = 256 * 1024,
-    ITEM_BYTES = 25, /* what btrfs keeps of each item beside its content */
+    ITEM_BYTES = 25, /* size of the header that btrfs keeps for each item */
     NOTED_MIN = 4096,
 };
 
 /* ---- trees ---- */
 
-/* Called for each item in the order of keys; other than 0 ends the search, and is its result. */
+/* Called for each item in the order of keys. A result other than 0 ends the search, and is
+ * returned. */
 typedef int item_seen(void *ctx, const struct btrfs_ioctl_search_header *header, const void *item);
 
 struct search {
@@ -33,7 +34,7 @@ static void searchp(struct search **search)
     free(*search);
 }
 
-/* The one after the last that was found; false after the last possible. */
+/* Continues after the last item found; false after the last possible key. */
 static bool key_advance(struct btrfs_ioctl_search_key *key,
                         const struct btrfs_ioctl_search_header *last)
 {
@@ -61,8 +62,7 @@ static int found_each(const struct search *search, struct btrfs_ioctl_search_hea
     return r;
 }
 
-/* All items of a tree whose keys are not less than `from`, as long as objectids are not more than
- * max_objectid. */
+/* Visits the items of a tree from the key `from` up to max_objectid. */
 static int tree_each(int fd, const struct btrfs_ioctl_search_key *from, item_seen *seen, void *ctx)
 {
     scoped(searchp) struct search *search = xnew(struct search);
@@ -116,7 +116,7 @@ static bool quota_item(int fd, uint32_t type, uint64_t offset, void *item, size_
     return true;
 }
 
-/* The item of that type that the quota tree has for the group. */
+/* Finds the item of that type for the group in the quota tree. */
 static bool quota_read(int fd, uint64_t group, uint32_t type, void *item, size_t size)
 {
     const uint64_t id = group ? group : subvol_id(fd);
@@ -186,7 +186,7 @@ int subvol_group_make(int fd, uint64_t id, uint64_t *out)
     return 0;
 }
 
-/* Also one that is being removed. */
+/* True also for a subvolume that is being removed. */
 static bool is_there(int fd, uint64_t id)
 {
     struct btrfs_ioctl_search_args args = {.key = {.tree_id = BTRFS_ROOT_TREE_OBJECTID,
@@ -207,7 +207,8 @@ struct vacant {
     size_t n, room;
 };
 
-/* A group of the level above has the id of its first member, which is there while it is made. */
+/* A group of the level above has the id of its first member, which exists while the group is
+ * made. */
 static int vacant_note(void *ctx, const struct btrfs_ioctl_search_header *header, const void *item)
 {
     struct vacant *vacant = ctx;
@@ -229,8 +230,8 @@ static int vacant_note(void *ctx, const struct btrfs_ioctl_search_header *header
     return 0;
 }
 
-/* Members come before the groups that have them, by their numbers. One that has members still, or
- * was used meanwhile, is refused by the kernel, and that is as it should be. */
+/* Members have lower numbers than their groups, so they come first. The kernel refuses to remove a
+ * group that has members, or was used meanwhile; that is right. */
 int subvol_groups_sweep(int fd)
 {
     struct vacant vacant = {.fd = fd};
@@ -266,7 +267,7 @@ static int extent_compare(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Each once: a tenant can have one extent at very many places. */
+/* Counts each extent once: a tenant can have one extent in very many places. */
 static void extents_merge(struct measured *measured)
 {
     size_t n = 0;
@@ -300,7 +301,7 @@ static void extent_add(struct measured *measured, struct extent extent)
     measured->extents[measured->n++] = extent;
 }
 
-/* A file that uses a part of an extent keeps all of it. */
+/* A file that uses a part of an extent keeps all of it allocated. */
 static int item_measure(void *ctx, const struct btrfs_ioctl_search_header *header, const void *item)
 {
     struct measured *measured = ctx;
@@ -308,7 +309,7 @@ static int item_measure(void *ctx, const struct btrfs_ioctl_search_header *heade
 
     measured->item_bytes += ITEM_BYTES + header->len;
     if (header->type != BTRFS_EXTENT_DATA_KEY || header->len < sizeof(extent)) {
-        return 0; /* a short one has its data inside */
+        return 0; /* a short file has its data inline */
     }
     memcpy(&extent, item, sizeof(extent));
     if (extent.type != BTRFS_FILE_EXTENT_INLINE && extent.disk_bytenr) {
@@ -321,11 +322,12 @@ static int item_measure(void *ctx, const struct btrfs_ioctl_search_header *heade
 int subvol_measure(int fd, uint64_t *bytes)
 {
     struct measured measured = {0};
-    struct btrfs_ioctl_search_key key = tree_all(0); /* that which fd lies in */
+    struct btrfs_ioctl_search_key key = tree_all(0); /* the subvolume of fd */
     int r = tree_each(fd, &key, item_measure, &measured);
 
     extents_merge(&measured);
-    uint64_t sum = measured.item_bytes + measured.item_bytes / 2; /* blocks are two thirds full */
+    uint64_t sum = measured.item_bytes +
+                   measured.item_bytes / 2; /* metadata blocks are about two thirds full */
     for (size_t i = 0; i < measured.n; i++) {
         sum += measured.extents[i].bytes;
     }

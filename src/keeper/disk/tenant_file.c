@@ -63,8 +63,8 @@ static int kind_check(int fd, const char *path, const struct tenant_want *want, 
     return 0;
 }
 
-/* The kernel's reasons that mean "something else is there" become one. ENXIO is a FIFO's or a
- * socket's. */
+/* Several errnos mean "something else is there": they become one. ENXIO comes from a FIFO or a
+ * socket. */
 static int open_refused(int r, const char *path, struct err *err)
 {
     if (r == -ELOOP || r == -ENXIO || r == -EISDIR || r == -ENOTDIR || r == -EXDEV) {
@@ -78,8 +78,8 @@ int tenant_file_open(int dir_fd, const char *path, const struct tenant_want *wan
 {
     assert((want->access & ~ACCESS_ALLOWED) == 0);
 
-    /* First found, then opened: an overlay copies a file of the template's up when it is opened for
-     * writing, however long it is, and a device may do something of its own. */
+    /* Find it with O_PATH first, then open it: an overlay copies a file of the template up,
+     * whatever its size, when it is opened for writing; and opening a device may have effects. */
     scoped_fd found = beneath(dir_fd, path, O_PATH, 0);
     int r = found < 0 ? open_refused(found, path, err) : kind_check(found, path, want, err);
     if (r < 0) {

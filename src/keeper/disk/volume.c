@@ -60,11 +60,11 @@ static int prepare(struct pool *pool, int dir_fd, const char *name, uint32_t siz
     if (r == 0 && pool_limits_disk(pool)) {
         r = subvol_limit(fd, 0, (uint64_t)size_mb << 20);
     }
-    /* Whoever a jail's programs run as shall be able to use it. */
+    /* All users of a jail can use the volume. */
     if (r == 0 && fchmod(fd, 0777) < 0) {
         r = -errno;
     }
-    /* Who is told of a volume has it after a power cut too, with its limit and its mode. */
+    /* A volume that was reported as made exists after a power cut too, with its limit and mode. */
     return r == 0 && syncfs(fd) < 0 ? -errno : r;
 }
 
@@ -191,7 +191,7 @@ int volumes_hold(struct pool *pool, const char *id, const struct keeper_plan *pl
     if (disk < 0) {
         return err_sys(err, "open the disk of jail %s", id);
     }
-    /* A disk that is a copy of another's has that one's marks. */
+    /* A disk that was copied from another has the marks of that one. */
     int r = pool_names_each(disk, POOL_SHOWN, mark_remove, &disk, err);
     if (r < 0) {
         return r;
@@ -217,7 +217,7 @@ void volumes_close(int fds[KEEPER_VOLUMES_MAX])
 int volumes_open(const struct keeper_plan *plan, int userns_fd, int fds[KEEPER_VOLUMES_MAX],
                  struct err *err)
 {
-    /* A volume is shared: what one jail's root marks setuid must do nothing in another. */
+    /* A volume is shared: a setuid file made by one jail's root must do nothing in another jail. */
     const uint64_t attr = MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID;
 
     for (size_t i = 0; i < KEEPER_VOLUMES_MAX; i++) {
@@ -256,7 +256,7 @@ static int target_refuse(const char *path, int r, struct err *err)
     }
 }
 
-/* Every part is opened from the one before it: nothing can be swapped in between. */
+/* Opens part by part, each from the one before: nothing can be replaced in between. */
 static int target_open(int root_fd, const char *path, struct err *err)
 {
     scoped_fd at = dup(root_fd);

@@ -1,13 +1,13 @@
-/* volume.h - volumes: <pool>/volumes/<name>, which outlive the jails that they are mounted in.
+/* volume.h - volumes: <pool>/volumes/<name>. They outlive the jails in which they are mounted.
  *
  * A volume holds plain ids on disk, as layers and disks do, and every jail sees it through its own
- * id map: so several jails can have one at once, and what one's root owns is the other's root's.
- * On btrfs it is a subvolume with a quota; else a directory without one.
+ * id map. So several jails can use one at once, and files of one jail's root belong to the other's
+ * root. On btrfs it is a subvolume with a quota; else a directory without one.
  *
- * Which jails have it is written on their disks (<pool>/sandboxes/<id>/volume-<name>), out of the
- * jail's own sight: it goes with the disk, and no keeper has to remember it.
+ * A mark on the disk of a jail says that it uses the volume (<pool>/sandboxes/<id>/volume-<name>),
+ * where the jail cannot see it: it is removed with the disk, and no keeper has to remember it.
  *
- * Owns:    what is below <pool>/volumes.
+ * Owns:    everything below <pool>/volumes.
  * Blocks:  for the disk, briefly.
  * Threads: one at a time. volumes_attach() is safe between clone3() and exec().
  */
@@ -21,24 +21,25 @@
 #include "lib/base/err.h"
 #include "wire/keeper.h"
 
-/* KEEPER_VOLUME_MAKE: empty, and everybody's in the jails that have it; -EEXIST when there is one.
- * KEEPER_VOLUME_REMOVE: fine when gone; -EBUSY while a jail has it.
- * KEEPER_VOLUME_USAGE: -ENOENT when there is none; 0 bytes where the pool cannot tell. */
+/* KEEPER_VOLUME_MAKE: an empty volume, writable for all users of its jails; -EEXIST when there is
+ * one. KEEPER_VOLUME_REMOVE: 0 when it is gone already; -EBUSY while a jail uses it.
+ * KEEPER_VOLUME_USAGE: -ENOENT when there is none; 0 bytes where the pool cannot tell.
+ */
 must_check int volume_request(struct pool *pool, const struct keeper_request *req, uint64_t *bytes,
                               struct err *err);
 
-/* Notes on the jail's disk, which must be there, which volumes it has. */
+/* Marks the volumes of the plan on the jail's disk, which must exist. */
 must_check int volumes_hold(struct pool *pool, const char *id, const struct keeper_plan *plan,
                             struct err *err);
 
-/* The plan's volumes as detached mounts, shifted through the user namespace; -1 behind the last.
- * Needs keeper_root.h entered. On failure all are -1. */
+/* Opens the plan's volumes as detached mounts, mapped through the user namespace; -1 after the
+ * last. Needs keeper_root.h entered. On failure all are -1. */
 must_check int volumes_open(const struct keeper_plan *plan, int userns_fd,
                             int fds[KEEPER_VOLUMES_MAX], struct err *err);
 void volumes_close(int fds[KEEPER_VOLUMES_MAX]);
 
-/* In the jail, once its root is complete: attaches each at its place. Directories that are missing
- * are made. No part of a path may be a link or lie on another mount. */
+/* Called in the jail when its root is complete: attaches each volume at its place. Missing
+ * directories are made. No part of a path may be a link or lie on another mount. */
 must_check int volumes_attach(const struct keeper_plan *plan, const int fds[KEEPER_VOLUMES_MAX],
                               int root_fd, struct err *err);
 

@@ -7,7 +7,7 @@
 
 enum { KINDS = BTF_KIND_ENUM64 + 1 };
 
-/* What follows a type: so many bytes, and so many for each of its parts. */
+/* The bytes after a type: a fixed number, and a number for each of its members. */
 static const struct {
     uint8_t once;
     uint8_t each;
@@ -29,7 +29,7 @@ struct part {
     size_t n;
 };
 
-/* One of the two parts behind the header. */
+/* One of the two sections after the header. */
 static bool part_find(const uint8_t *bytes, size_t n, const struct btf_header *header,
                       uint32_t offset, uint32_t length, struct part *out)
 {
@@ -64,7 +64,7 @@ int64_t btf_function(const uint8_t *bytes, size_t n, const char *name)
         !part_find(bytes, n, &header, header.str_off, header.str_len, &names)) {
         return -EPROTO;
     }
-    for (int64_t number = 1; types.n; number++) { /* 0 is void, which has no bytes */
+    for (int64_t number = 1; types.n; number++) { /* 0 is void, which is not stored */
         if (types.n < sizeof(type)) {
             return -EPROTO;
         }

@@ -1,8 +1,7 @@
-/* btf.h - finding a function in what the kernel tells of its own types (/sys/kernel/btf/vmlinux).
+/* btf.h - finds a function in the kernel's description of its types (/sys/kernel/btf/vmlinux).
  *
- * Pure. The bytes are the kernel's, which is believed; a length that leads out of them is an error
- * all the same. Kinds of types that are not known here end the search: how long they are is not
- * known either.
+ * Pure. The bytes come from the kernel and are trusted; a length that leads out of them is an error
+ * nevertheless. An unknown kind of type ends the search, because its length is unknown.
  */
 #ifndef JAIL_BTF_H
 #define JAIL_BTF_H
@@ -12,8 +11,8 @@
 
 #include "lib/base/compiler.h"
 
-/* The number of that function's type; -ENOENT when there is none, -EPROTO for bytes that are no
- * such description. */
+/* The number of that function's type. -ENOENT when there is none, -EPROTO when the bytes are not
+ * such a description. */
 must_check int64_t btf_function(const uint8_t *bytes, size_t n, const char *name);
 
 #endif

@@ -13,8 +13,9 @@ enum { CAPS_MAX = 64 };
 
 #define CAP_BIT(cap) (UINT64_C(1) << (cap))
 
-/* What package managers, sudo and servers need of root, all of it only over the jail's own ids.
- * Nothing that mounts, traces others, configures networks or loads anything into the kernel. */
+/* The capabilities that package managers, sudo and servers need as root, effective only on the
+ * jail's own ids. None of them mounts, traces other users, configures networks or loads kernel
+ * code. */
 static const uint64_t caps_kept = CAP_BIT(CAP_CHOWN) | CAP_BIT(CAP_DAC_OVERRIDE) |
                                   CAP_BIT(CAP_FOWNER) | CAP_BIT(CAP_FSETID) | CAP_BIT(CAP_KILL) |
                                   CAP_BIT(CAP_SETGID) | CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETPCAP) |
@@ -40,7 +41,7 @@ int caps_bound(struct err *err)
     struct __user_cap_data_struct data[2];
     int r;
 
-    /* Up to the first number the kernel does not know: a newer kernel's capabilities go as well. */
+    /* Up to the first unknown number: so capabilities of newer kernels are dropped as well. */
     for (int cap = 0; cap < CAPS_MAX; cap++) {
         if (caps_kept & CAP_BIT(cap) || prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0) {
             continue;
@@ -82,7 +83,7 @@ static int caps_raise(struct err *err)
     return caps_set(data, err);
 }
 
-/* What happens to this process when its parent dies: a change of ids makes the kernel forget it. */
+/* The signal for the death of the parent. A change of ids makes the kernel forget it. */
 struct tie {
     int signal_number;
     pid_t parent;
@@ -102,7 +103,7 @@ static void tie_set(const struct tie *tie)
         return;
     }
     (void)prctl(PR_SET_PDEATHSIG, tie->signal_number, 0, 0, 0);
-    if (getppid() != tie->parent) { /* it died in between */
+    if (getppid() != tie->parent) { /* the parent died in between */
         (void)raise(tie->signal_number);
     }
 }
@@ -111,7 +112,8 @@ int caps_act_as(uid_t uid, gid_t gid, struct err *err)
 {
     const struct tie tie = tie_get();
 
-    /* These return the previous id, never an error: asking again shows whether it took. */
+    /* These calls return the previous id, never an error: the second call shows whether the first
+     * worked. */
     (void)setfsgid(gid);
     (void)setfsuid(uid);
     if ((uid_t)setfsuid((uid_t)-1) != uid || (gid_t)setfsgid((gid_t)-1) != gid) {
@@ -125,7 +127,8 @@ int caps_own_as(uid_t uid, struct err *err)
 {
     const struct tie tie = tie_get();
 
-    /* The real and the saved uid stay 0: so the permitted capabilities stay, and the way back. */
+    /* The real and the saved uid stay 0: this keeps the permitted capabilities, and allows the way
+     * back. */
     if (syscall(SYS_setresuid, -1, uid, -1) < 0) {
         return err_sys(err, "take the effective uid %u", uid);
     }

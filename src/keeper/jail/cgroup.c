@@ -66,7 +66,7 @@ static unsigned controllers_in(struct str words, char sep)
     return found;
 }
 
-/* One line of mountinfo: the fifth field, and type and options after " - ". */
+/* Reads one line of mountinfo: the fifth field, and type and options after " - ". */
 static bool mount_line(struct str line, struct str *path, struct str *type, struct str *options)
 {
     struct str field = {0};
@@ -112,8 +112,8 @@ static int parent_open(int root_fd, const char *name, struct err *err)
     return fd < 0 ? err_sys(err, "open the control group %s", name) : fd;
 }
 
-/* Lets children of dir_fd be limited by whichever of our controllers it has, one by one: one that
- * is refused must not cost the others. */
+/* Enables our controllers for the children of dir_fd, one by one: a controller that is refused must
+ * not prevent the others. */
 static void controllers_enable(int dir_fd)
 {
     char text[CGROUP_STAT_BYTES];
@@ -132,8 +132,8 @@ static void controllers_enable(int dir_fd)
 
 static int unified_open(struct cgroups *groups, const char *path, struct err *err)
 {
-    /* Mounting it a second time would reset the options of the host's mount: only when there is
-     * none, and then detached, so that the host sees no new mount. */
+    /* A second mount would reset the options of the host's mount. So cgroup2 is mounted only when
+     * the host has not mounted it, and detached, so that the host sees no new mount. */
     scoped_fd root = path[0] ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
                              : mounts_new("cgroup2", NULL, 0, err);
     if (root < 0) {

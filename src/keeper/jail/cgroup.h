@@ -1,16 +1,19 @@
 /* cgroup.h - the control groups of the jails: one leaf per jail and hierarchy.
  *
- * There is always a leaf in the unified hierarchy (v2): it kills, it lists, and clone3() starts the
- * jail in it. Each of cpu, memory and pids is limited there when that tree has the controller, else
- * in the v1 hierarchy it is mounted on; a controller found nowhere is lacking, and said to be.
+ * There is always a leaf in the unified hierarchy (v2): it is used to kill and to list, and
+ * clone3() starts the jail in it. Each of cpu, memory and pids is limited there when that hierarchy
+ * has the controller, else in the v1 hierarchy on which it is mounted. cgroups_lacks() reports a
+ * controller that is in none.
+ *
+ * cgroup.c has the hierarchies, cgroup_jail.c the leaves of a jail, cgroup_usage.c their figures,
+ * cgroup_task.c the groups for the keeper's own work.
  *
  * Owns:    the directories atoll-<instance>/<id>, in every hierarchy used. They are the record of
- *          which jails exist: nothing is remembered besides them.
+ *          which jails exist: the keeper remembers nothing else.
  * Needs:   root. Leaves the host's own mounts and groups as they are, except that the three
- *          controllers are enabled for children of the v2 root where they are not yet.
- * Blocks:  for a few kernel writes; no call waits for a process to exit, cgroups_freeze() for all
- *          to stop.
- * Threads: one at a time.
+ *          controllers are enabled for children of the v2 root.
+ * Blocks:  for a few kernel writes; no call waits for a process to exit; cgroups_freeze() waits
+ * until all have stopped. Threads: one at a time.
  */
 #ifndef JAIL_CGROUP_H
 #define JAIL_CGROUP_H
@@ -41,16 +44,16 @@ enum { CGROUP_MOUNTS_MAX = 4, CGROUP_MOUNT_PATH_BYTES = 256 };
 struct cgroups;
 
 must_check int cgroups_open(const char *instance, struct cgroups **out, struct err *err);
-/* Takes atoll-<instance> along when no jail is left in it. */
+/* Removes atoll-<instance> when no jail is left in it. */
 void cgroups_close(struct cgroups *groups);
 uint32_t cgroups_lacks(const struct cgroups *groups); /* KEEPER_LACKS_* */
 
 /* Makes the leaves with their limits. Returns a descriptor of the v2 leaf, for CLONE_INTO_CGROUP.
- * -EEXIST when the jail has one already; on any failure nothing is left behind. */
+ * -EEXIST when the jail has one already; on failure nothing is left. */
 must_check int cgroups_create(struct cgroups *groups, const char *id,
                               const struct cgroup_limits *limits, struct err *err);
 
-/* The ways into the leaves that clone3() cannot put a process in: descriptors, or -1. */
+/* Descriptors for entering the v1 leaves, into which clone3() cannot put a process; or -1. */
 struct cgroup_doors {
     int fds[CGROUP_MOUNTS_MAX];
 };
@@ -59,65 +62,67 @@ struct cgroup_doors {
 must_check int cgroups_doors_open(struct cgroups *groups, const char *id, struct cgroup_doors *out,
                                   struct err *err);
 void cgroups_doors_closep(struct cgroup_doors *doors);
-/* Moves the calling process, which has one thread, through them. It moves itself because a process
- * that is moved by another holds up all control groups for an RCU grace period. */
+/* Moves the calling process, which has one thread, into them. A process moves itself, because
+ * moving another process holds up all control groups for an RCU grace period. */
 must_check int cgroups_doors_pass(const struct cgroup_doors *doors, struct err *err);
 
-/* SIGKILL to every process of the jail, by the kernel: none can be missed. Fine when gone. */
+/* The kernel sends SIGKILL to every process of the jail: none can be missed. 0 when the jail is
+ * gone. */
 must_check int cgroups_kill(struct cgroups *groups, const char *id, struct err *err);
 
-/* Waits until every process of the jail stands still; -EBUSY when they do not in some seconds, and
- * then they go on. Blocks. */
+/* Waits until every process of the jail is frozen. -EBUSY when that takes more than some seconds;
+ * then they run again. Blocks. */
 must_check int cgroups_freeze(struct cgroups *groups, const char *id, struct err *err);
-/* Fine when it was not, or is gone. */
+/* Does nothing when the jail was not frozen, or is gone. */
 void cgroups_thaw(struct cgroups *groups, const char *id);
 
 /* Removes the leaves. -EBUSY, without a sentence, while processes are still exiting: wait for
- * POLLPRI on cgroups_events() and call again. Fine when gone. */
+ * POLLPRI on cgroups_events() and call again. 0 when the jail is gone. */
 must_check int cgroups_remove(struct cgroups *groups, const char *id, struct err *err);
 
-/* A descriptor that polls POLLPRI when the jail's last process has gone; -ENOENT when none is. */
+/* A descriptor that reports POLLPRI when the jail's last process has exited; -ENOENT without a
+ * jail. */
 must_check int cgroups_events(struct cgroups *groups, const char *id);
 
-/* What the kernel calls its v2 leaf, and calls no other group ever; 0 when there is none. */
+/* The kernel's id of the v2 leaf, which is never reused; 0 when there is none. */
 uint64_t cgroups_number(struct cgroups *groups, const char *id);
-/* The most that it may have, as the kernel has it; 0 when it is not limited. */
+/* The jail's memory limit in the kernel; 0 when it has none. */
 uint64_t cgroups_memory_limit(struct cgroups *groups, const char *id);
 
-/* A descriptor of its v2 leaf, or -errno. */
+/* A descriptor of the v2 leaf, or -errno. */
 must_check int cgroups_leaf(struct cgroups *groups, const char *id);
-/* The jail's first process: 1 inside. 0 when there is none. */
+/* The jail's first process, which is pid 1 inside. 0 when there is none. */
 pid_t cgroups_first(struct cgroups *groups, const char *id);
 
 /* Whether the process is in the jail's leaf. */
 bool cgroups_holds(struct cgroups *groups, const char *id, pid_t pid);
-/* Whether any process is. */
+/* Whether the leaf has any process. */
 bool cgroups_populated(struct cgroups *groups, const char *id);
 
 /* -ENOENT when there is no such jail. */
 must_check int cgroups_usage(struct cgroups *groups, const char *id, struct keeper_usage *out,
                              struct err *err);
 
-/* Cpu and memory alone, in as few system calls as they take: for sampling many. */
+/* Only cpu and memory, with as few system calls as possible: for sampling many jails. */
 must_check int cgroups_sample(struct cgroups *groups, const char *id, struct keeper_usage *out);
 
 /* Calls each with the id of every jail that has a leaf. */
 must_check int cgroups_each(struct cgroups *groups, void (*each)(void *ctx, const char *id),
                             void *ctx, struct err *err);
 
-/* ---- groups of the keeper's own, for work on a jail (task.h): .<id> beside the jail's ---- */
+/* ---- groups for the keeper's own work on a jail (task.h): .<id> beside the jail's leaf ---- */
 
 enum { CGROUP_TASK_BYTES = KEEPER_ID_BYTES + 8 };
 
-/* Makes one for work on that jail. Returns a descriptor of it, for CLONE_INTO_CGROUP. */
+/* Makes a group for work on that jail. Returns a descriptor of it, for CLONE_INTO_CGROUP. */
 must_check int cgroups_task_make(struct cgroups *groups, const char *id,
                                  char name[CGROUP_TASK_BYTES], struct err *err);
-/* SIGKILL to all others in it, by whoever is. */
+/* Kills all other processes of the group; the caller is in it. */
 void cgroups_task_alone(struct cgroups *groups, const char *name);
-/* SIGKILL to all in it. */
+/* Kills all processes of the group. */
 void cgroups_task_kill(struct cgroups *groups, const char *name);
-/* Removes those that are empty. With patience_ms, waits so long for whoever is in one to finish,
- * and then ends them: a CRIU that is killed in the middle may harm the process it looks into. */
+/* Removes empty groups. With patience_ms, first waits so long for their processes to finish, and
+ * then kills them: a CRIU that is killed in the middle may harm the process it traces. */
 void cgroups_task_sweep(struct cgroups *groups, int patience_ms);
 
 /* ---- parts that need no kernel, for tests ---- */
@@ -130,14 +135,14 @@ struct cgroup_mounts {
     size_t n;
 };
 
-/* Reads the text of /proc/self/mountinfo. */
+/* Parses the text of /proc/self/mountinfo. */
 void cgroup_mounts_find(const char *mountinfo, struct cgroup_mounts *out);
 
 /* Writes the limits of these controllers into an open leaf of either version. */
 must_check int cgroup_limit(int dir_fd, bool v2, unsigned controllers,
                             const struct cgroup_limits *limits, struct err *err);
 
-/* The number after "key " at the start of a line; 0 when there is none. */
+/* The number after "key " at the start of a line; 0 when the key is missing. */
 uint64_t cgroup_stat_value(const char *text, const char *key);
 
 #endif

@@ -16,7 +16,7 @@
 #include "lib/base/small_file.h"
 
 enum {
-    CPU_PERIOD_US = 100 * 1000, /* the kernel's default; short enough not to show as stalls */
+    CPU_PERIOD_US = 100 * 1000, /* the kernel's default; too short to be noticed as stalls */
     PROCS_BYTES = 1024 * 1024,
     FREEZE_TIMEOUT_MS = 5000,
     FREEZE_POLL_MS = 1,
@@ -37,7 +37,7 @@ static int limit_cpu(int dir_fd, bool v2, uint32_t millis, struct err *err)
     return kernel_setting_write(dir_fd, "cpu.max", text, err);
 }
 
-/* Swap would let a jail past its limit, and slow everybody's disk: none. */
+/* No swap: it would let a jail exceed its limit, and slow down the disk for all. */
 static int limit_memory(int dir_fd, bool v2, uint32_t memory_mb, struct err *err)
 {
     uint64_t bytes = (uint64_t)memory_mb << 20;
@@ -50,7 +50,7 @@ static int limit_memory(int dir_fd, bool v2, uint32_t memory_mb, struct err *err
     if (r == 0) {
         r = kernel_setting_write_number_if(dir_fd, "memory.memsw.limit_in_bytes", bytes, err);
     }
-    /* Else buffers of sockets count for the whole host alone. */
+    /* Without this limit, socket buffers are bounded only for the whole host. */
     bytes /= SOCKET_SHARE;
     return r < 0 ? r
                  : kernel_setting_write_number_if(dir_fd, "memory.kmem.tcp.limit_in_bytes", bytes,
@@ -115,7 +115,7 @@ int cgroups_create(struct cgroups *groups, const char *id, const struct cgroup_l
     while (i-- > 0) {
         (void)unlinkat(groups->at[i].dir_fd, id, AT_REMOVEDIR);
     }
-    /* Only the v2 leaf tells whether the jail exists; a stray v1 one is not that. */
+    /* Only the v2 leaf says that a jail exists; a stray v1 leaf does not. */
     return r == -EEXIST ? err_set(err, EBUSY, "jail %s left a v1 control group behind", id) : r;
 }
 
@@ -163,8 +163,8 @@ int cgroups_kill(struct cgroups *groups, const char *id, struct err *err)
     return r == -ENOENT || r == -ENODEV ? 0 : r;
 }
 
-/* The kernel says when all have stopped; a process in the middle of a system call that cannot be
- * interrupted, or a parent in vfork(), keeps it waiting. */
+/* Waits for the kernel's report that all have stopped. A process in an uninterruptible system call,
+ * or a parent in vfork(), delays it. */
 static bool frozen_await(int events_fd)
 {
     struct pollfd event = {.fd = events_fd, .events = POLLPRI};
@@ -181,7 +181,7 @@ static bool frozen_await(int events_fd)
         if (left_ms <= 0) {
             return false;
         }
-        /* Not by the event alone: the kernel holds events of one group back for some time. */
+        /* Polls as well: the kernel delays events of a group for some time. */
         (void)poll(&event, 1, FREEZE_POLL_MS);
     }
 }
@@ -210,7 +210,7 @@ void cgroups_thaw(struct cgroups *groups, const char *id)
     (void)!kernel_setting_write(groups->at[0].dir_fd, file, "0", &ignored);
 }
 
-/* Last the v2 leaf: while it stands the jail is listed, so an interrupted removal is not lost. */
+/* The v2 leaf goes last: while it exists the jail is listed, so an interrupted removal is found. */
 int cgroups_remove(struct cgroups *groups, const char *id, struct err *err)
 {
     for (size_t i = groups->n; i-- > 0;) {
@@ -234,7 +234,7 @@ int cgroups_events(struct cgroups *groups, const char *id)
     return fd < 0 ? -errno : fd;
 }
 
-/* On 64-bit machines a group's inode is its number. */
+/* On 64-bit machines the inode of a group is its id. */
 uint64_t cgroups_number(struct cgroups *groups, const char *id)
 {
     struct stat st;
@@ -261,7 +261,7 @@ int cgroups_leaf(struct cgroups *groups, const char *id)
     return fd < 0 ? -errno : fd;
 }
 
-/* The last number of NSpid is the one inside. */
+/* The last number of NSpid is the pid inside the jail. */
 static bool is_first(pid_t pid)
 {
     char path[32], text[CGROUP_STAT_BYTES];
@@ -312,7 +312,8 @@ bool cgroups_holds(struct cgroups *groups, const char *id, pid_t pid)
     (void)small_file_read(AT_FDCWD, path, text, sizeof(text));
     int n = snprintf(want, sizeof(want), "/%s/%s\n", groups->parent, id);
 
-    /* The line of the v2 tree is "0::" and a path; seen from a namespace it may start earlier. */
+    /* The line of the v2 hierarchy is "0::" and a path. Seen from a cgroup namespace the path may
+     * have more parts in front. */
     const char *line = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
     const char *end = line ? strchr(line + 1, '\n') : NULL;
     return end && end + 1 - line >= n && strncmp(end + 1 - n, want, (size_t)n) == 0;

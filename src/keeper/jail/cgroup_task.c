@@ -18,9 +18,9 @@ enum {
     SWEEP_POLL_MS = 2,
 };
 
-/* Made anew each time. Kernels since 6.14 kill whoever is started in a group in which processes
- * have been killed before: they compare what is counted there with the count of the starter's
- * group. Who was in it last may not be quite gone. */
+/* Each group is new. Kernels since 6.14 kill a process that is started in a group in which
+ * processes were killed before: they compare a counter of the group with that of the starter's
+ * group. The last process of an older group may still be exiting. */
 int cgroups_task_make(struct cgroups *groups, const char *id, char name[CGROUP_TASK_BYTES],
                       struct err *err)
 {
@@ -63,10 +63,10 @@ void cgroups_task_kill(struct cgroups *groups, const char *name)
 
 struct sweep {
     struct cgroups *groups;
-    int64_t patient_until_ms; /* 0: no look twice */
+    int64_t patient_until_ms; /* 0: one attempt */
 };
 
-/* True when it is gone. */
+/* True when the group is gone. */
 static bool sweep_try(const struct sweep *sweep, const char *name)
 {
     return unlinkat(sweep->groups->at[0].dir_fd, name, AT_REMOVEDIR) == 0 || errno != EBUSY;

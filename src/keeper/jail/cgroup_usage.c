@@ -35,7 +35,7 @@ int cgroups_usage(struct cgroups *groups, const char *id, struct keeper_usage *o
         if (leaf < 0) {
             return err_sys(err, "open the control group of jail %s", id);
         }
-        if (h->v2) { /* accounted in every v2 group, also without the cpu controller */
+        if (h->v2) { /* counted in every v2 group, even without the cpu controller */
             (void)small_file_read(leaf, "cpu.stat", text, sizeof(text));
             out->cpu_usec = cgroup_stat_value(text, "usage_usec");
         }
@@ -49,7 +49,8 @@ int cgroups_usage(struct cgroups *groups, const char *id, struct keeper_usage *o
     return 0;
 }
 
-/* A file of a jail in one open and one read: the kernel gives all that fits the buffer at once. */
+/* Reads a file of a jail's group with one open() and one read(): the kernel returns all that
+ * fits. */
 static ssize_t file_peek(const struct hierarchy *h, const char *id, const char *file, char *text,
                          size_t size)
 {

@@ -64,7 +64,7 @@ static const char *const calls_known[] = {
     "epoll_pwait2", "epoll_wait", "epoll_wait_old", "eventfd", "eventfd2", "inotify_add_watch",
     "inotify_init", "inotify_init1", "inotify_rm_watch", "pipe", "pipe2", "poll", "ppoll",
     "pselect6", "select", "signalfd", "signalfd4", "timerfd_create", "timerfd_gettime",
-    "timerfd_settime", /* not io_setup: the contexts of the whole host are one count */
+    "timerfd_settime", /* not io_setup: the whole host shares one limit of contexts */
     /* memory */
     "brk", "get_mempolicy", "madvise", "mbind", "membarrier", "memfd_create", "mincore",
     "mlock", "mlock2", "mlockall", "mmap", "mprotect", "mremap", "msync", "munlock",
@@ -100,7 +100,8 @@ static const char *const calls_known[] = {
 };
 /* clang-format on */
 
-/* Newer than the libseccomp of Debian 12; these numbers are the same on every architecture. */
+/* Calls that the libseccomp of Debian 12 does not know; the numbers are the same on every
+ * architecture. */
 static const int calls_known_by_number[] = {
     451, /* cachestat */
     452, /* fchmodat2 */
@@ -115,7 +116,7 @@ static const int calls_known_by_number[] = {
     466, /* removexattrat */
 };
 
-/* ---- which of them are refused, whatever for ---- */
+/* ---- which calls are refused with any arguments ---- */
 
 /* clang-format off */
 static const char *const uses_refused[] = {
@@ -132,13 +133,13 @@ static const char *const uses_refused[] = {
 static const uint32_t namespace_flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
                                         CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
 
-/* ---- what becomes of each number ---- */
+/* ---- the verdict for each number ---- */
 
 enum verdict {
     UNKNOWN,
     ALLOWED,
     REFUSED,
-    /* The rest depends on arguments; each is of one number. */
+    /* These depend on arguments; each is for one call. */
     CLONE,
     UNSHARE,
     SOCKET,
@@ -162,7 +163,7 @@ static int number_set(struct table *table, int number, enum verdict verdict)
     if (number >= NUMBERS_MAX) {
         return -ERANGE;
     }
-    if (number >= 0) { /* other architectures have calls that this one has not */
+    if (number >= 0) { /* some calls exist on other architectures only */
         table->of[number] = (uint8_t)verdict;
     }
     return 0;
@@ -218,8 +219,8 @@ struct range {
 
 struct writer {
     struct filters *out;
-    unsigned short leaf[VERDICTS]; /* where the tree goes on to what looks at arguments */
-    bool full;                     /* it has become too long */
+    unsigned short leaf[VERDICTS]; /* start of the code that checks arguments */
+    bool full;                     /* the program is too long */
 };
 
 static void emit(struct writer *w, unsigned op, uint32_t k, uint8_t if_true, uint8_t if_false)
@@ -236,14 +237,14 @@ static void load(struct writer *w, size_t offset)
     emit(w, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
 }
 
-/* The kernel reads these arguments as 32 bits: what is above them must not hide a value. */
+/* The kernel reads these arguments as 32 bits: compare only the lower half. */
 static void load_argument(struct writer *w, size_t i)
 {
     load(w, offsetof(struct seccomp_data, args) + i * sizeof(uint64_t) +
                 (BYTE_ORDER == BIG_ENDIAN ? sizeof(uint32_t) : 0));
 }
 
-/* The other half. */
+/* The upper half. */
 static void load_argument_high(struct writer *w, size_t i)
 {
     load(w, offsetof(struct seccomp_data, args) + i * sizeof(uint64_t) +
@@ -260,7 +261,7 @@ static void fail(struct writer *w, int code)
     emit(w, BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)code, 0, 0);
 }
 
-/* Goes on behind the next instruction unless what is loaded compares like that. */
+/* Skips the next instruction unless the loaded value compares so. */
 static void unless_skip(struct writer *w, unsigned comparison, uint32_t k)
 {
     emit(w, BPF_JMP | comparison | BPF_K, k, 0, 1);
@@ -280,7 +281,7 @@ static void leaf(struct writer *w, enum verdict verdict)
     }
 }
 
-/* Halves the ranges until one is left. */
+/* A binary search: halves the ranges until one is left. */
 static void tree(struct writer *w, const struct range *ranges, size_t n)
 {
     const size_t half = n / 2;
@@ -323,7 +324,7 @@ static void namespaces_write(struct writer *w, uint32_t flags)
     allow(w);
 }
 
-/* The rest of a socket's family and type is decided: its own protocol, or the default. */
+/* Family and type are decided; allows the family's own protocol, or the default. */
 static void protocol_write(struct writer *w, uint32_t type, uint32_t protocol)
 {
     emit(w, BPF_JMP | BPF_JEQ | BPF_K, type, 0, 6);
@@ -335,8 +336,8 @@ static void protocol_write(struct writer *w, uint32_t type, uint32_t protocol)
     fail(w, EPROTONOSUPPORT);
 }
 
-/* Unix sockets, TCP, UDP, and of netlink the routing table, which names an interface. Any other
- * protocol is kernel code that no sandbox needs, and some are loaded only when somebody asks. */
+/* Allows Unix sockets, TCP, UDP, and the routing table of netlink, which names interfaces. Any
+ * other protocol is kernel code that no sandbox needs; some are loaded on first use. */
 static void socket_write(struct writer *w)
 {
     load_argument(w, 0);
@@ -359,7 +360,7 @@ static void socket_write(struct writer *w)
     fail(w, EPROTONOSUPPORT);
 }
 
-/* Other families have no pairs; the kernel would load their protocols before it says so. */
+/* Other families have no pairs, but the kernel would load their protocols before it refuses. */
 static void socketpair_write(struct writer *w)
 {
     load_argument(w, 0);
@@ -368,8 +369,8 @@ static void socketpair_write(struct writer *w)
     fail(w, EOPNOTSUPP);
 }
 
-/* No other protocols below or above TCP and UDP; no programs for the kernel, whose memory for them
- * is one count for the whole host; no flow labels, which are 4,096 for the whole host. */
+/* Refuses other protocols below or above TCP and UDP; BPF programs on sockets, whose memory has one
+ * limit for the whole host; and flow labels, of which the whole host has 4,096. */
 static void setsockopt_write(struct writer *w)
 {
     static const struct {
@@ -394,8 +395,8 @@ static void setsockopt_write(struct writer *w)
     allow(w);
 }
 
-/* No typing into a terminal that others read from; no line disciplines, which are loaded into the
- * kernel when somebody asks for them. */
+/* Refuses to type into a terminal that others read from, and line disciplines, which are kernel
+ * modules loaded on demand. */
 static void ioctl_write(struct writer *w)
 {
     static const uint32_t refused[] = {TIOCSTI, TIOCLINUX, TIOCSETD};
@@ -408,7 +409,7 @@ static void ioctl_write(struct writer *w)
     allow(w);
 }
 
-/* Huge pages that the host has set aside are for those it has set them aside for. */
+/* Huge pages that the host reserved are not for jails. */
 static void flag_write(struct writer *w, size_t argument, uint32_t flag, int code)
 {
     load_argument(w, argument);
@@ -417,8 +418,8 @@ static void flag_write(struct writer *w, size_t argument, uint32_t flag, int cod
     allow(w);
 }
 
-/* To have one's own pages merged with equal ones of others, and so to find out by timing that there
- * are such. Who is opted in is for the keeper to say; to opt out is not refused. */
+/* Refuses to opt in to page merging: timing would show whether another sandbox has an equal page.
+ * The keeper decides who takes part; opting out is allowed. */
 static void merge_write(struct writer *w)
 {
     load_argument(w, 1);
@@ -429,8 +430,9 @@ static void merge_write(struct writer *w)
     fail(w, EINVAL);
 }
 
-/* No filters of its own: the memory that the kernel translates them into is one count for the whole
- * host, without it no jail starts, and one jail could use it up. seccomp() does not exist. */
+/* Refuses seccomp filters: the memory for compiled filters has one limit for the whole host, and
+ * one jail could use it up, so that no other jail could start. seccomp() does not exist in a
+ * jail. */
 static void prctl_write(struct writer *w)
 {
     load_argument(w, 0);
@@ -504,7 +506,8 @@ static int program_write(const struct table *table, struct filters *out)
     struct writer w = {.out = out};
     const size_t n = ranges_find(table, ranges);
 
-    /* 32-bit calls have other numbers, those of x32 are beyond all: none of them exists here. */
+    /* 32-bit calls have other numbers, and x32 numbers are above all others: neither exists
+     * here. */
     load(&w, offsetof(struct seccomp_data, arch));
     emit(&w, BPF_JMP | BPF_JEQ | BPF_K, seccomp_arch_native(), 1, 0);
     fail(&w, ENOSYS);
@@ -544,7 +547,7 @@ int filters_load(const struct filters *filters, struct err *err)
 {
     struct sock_fprog program = {
         .len = filters->n,
-        .filter = (struct sock_filter *)(uintptr_t)filters->code, /* which is only read */
+        .filter = (struct sock_filter *)(uintptr_t)filters->code, /* the kernel only reads it */
     };
 
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0) {

@@ -1,11 +1,13 @@
-/* filter.h - the system calls of a jail.
+/* filter.h - the system call filter of a jail.
  *
- * One filter names every call that exists in a jail; any other, and any of a newer kernel, is
- * ENOSYS. It refuses uses of those: namespaces, odd socket families, a few ioctls; each with the
- * errno that programs are prepared for. Nothing is ever killed. The kernel translates it for every
- * jail anew, and keeps each translation: so it is a search over ranges of numbers, and short.
+ * One filter lists every call that exists in a jail; all others, and those of newer kernels, give
+ * ENOSYS. It refuses some uses of the listed calls (namespaces, rare socket families, a few
+ * ioctls), each with an errno that programs expect. It never kills. The kernel compiles it again
+ * for every jail, and keeps each result: so it is a binary search over ranges of numbers, and
+ * short.
  *
  * Owns:    the program, made once by filters_compile().
+ * Blocks:  never.
  * Threads: one at a time. filters_load() is safe between clone3() and exec().
  */
 #ifndef JAIL_FILTER_H
@@ -19,8 +21,8 @@ struct filters;
 must_check int filters_compile(struct filters **out, struct err *err);
 void filters_free(struct filters *filters);
 
-/* For this process and all that come of it. Needs CAP_SYS_ADMIN in its user namespace: no_new_privs
- * stays off, so that sudo works inside. */
+/* Applies it to this process and its descendants. Needs CAP_SYS_ADMIN in its user namespace:
+ * no_new_privs stays off, so that sudo works inside. */
 must_check int filters_load(const struct filters *filters, struct err *err);
 
 #endif

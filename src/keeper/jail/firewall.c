@@ -31,7 +31,7 @@
 
 enum {
     MESSAGES_BYTES = 16 * 1024,
-    MESSAGE_ROOM = 1024, /* no single message is larger */
+    MESSAGE_ROOM = 1024, /* more than the largest message */
     ANSWER_BYTES = 8 * 1024,
 };
 
@@ -46,7 +46,8 @@ static const struct chain {
 } chains[] = {
     {"own", "filter", NF_INET_LOCAL_OUT, -300}, /* before connections are tracked */
     {"way", "nat", NF_INET_LOCAL_OUT, -100},
-    {"end", "filter", NF_INET_LOCAL_IN, 0}, /* what is refused on the way out is EPERM instead */
+    {"end", "filter", NF_INET_LOCAL_IN,
+     0}, /* a packet that is refused on the way out gives EPERM instead */
 };
 
 static const struct rule {
@@ -58,28 +59,29 @@ static const struct rule {
     enum act act;
     uint16_t port; /* of the destination; 0: any */
 } rules[] = {
-    /* Only connections out are tracked: the memory of that is charged to nobody. */
+    /* Only connections to the outside are tracked: no one is charged for the memory of tracking. */
     {"own", "127.0.0.0", 8, NFPROTO_IPV4, 0, NOTRACK, 0},
     {"own", "::1", 128, NFPROTO_IPV6, 0, NOTRACK, 0},
     {"own", NULL, 0, NFPROTO_UNSPEC, IPPROTO_TCP, ACCEPT, 0},
     {"own", NULL, 0, NFPROTO_UNSPEC, 0, NOTRACK, 0},
-    /* The kernel notes every IPv6 address that a packet goes out to as a neighbour, for a minute,
-     * in a table of the whole host and in memory that is charged to nobody. So those that would be
-     * refused go out to none: the program sees EPERM. Of IPv4 all loopback is one neighbour. */
+    /* The kernel keeps a neighbour entry for every IPv6 destination for a minute, in a table of the
+     * whole host and in memory that no one is charged for. So packets that would be refused are
+     * dropped on the way out: the program sees EPERM. For IPv4 all of loopback is one neighbour. */
     {"own", "::1", 128, NFPROTO_IPV6, 0, ACCEPT, 0},
     {"own", NETWORK_GATE6, NETWORK_OWN_BITS6, NFPROTO_IPV6, 0, ACCEPT, 0},
     {"own", NULL, 0, NFPROTO_IPV6, 0, DROP, 0},
 
-    /* Every connection goes to the daemon, but those that are meant for it or for the jail; names
-     * are asked for over TCP where all else arrives. */
+    /* Every connection goes to the daemon, except those to the daemon itself or to the jail. DNS
+     * over TCP arrives where all other connections do. */
     {"way", NETWORK_GATE, 32, NFPROTO_IPV4, IPPROTO_TCP, TO_GATE, NETWORK_DNS_PORT},
     {"way", NETWORK_GATE, NETWORK_OWN_BITS, NFPROTO_IPV4, 0, ACCEPT, 0},
     {"way", NETWORK_GATE6, NETWORK_OWN_BITS6, NFPROTO_IPV6, 0, ACCEPT, 0},
     {"way", NULL, 0, NFPROTO_IPV4, IPPROTO_TCP, TO_GATE, 0},
     {"way", NULL, 0, NFPROTO_IPV6, IPPROTO_TCP, TO_GATE, 0},
 
-    /* What is left over is refused rather than lost, so that programs go on at once. Of TCP that is
-     * a connection from before the jail was restored: nobody has its other end. */
+    /* Everything else is refused rather than dropped, so that programs continue at once. A TCP
+     * packet that comes here belongs to a connection from before a restore, which no one holds any
+     * more. */
     {"end", "127.0.0.0", 8, NFPROTO_IPV4, 0, ACCEPT, 0},
     {"end", "::1", 128, NFPROTO_IPV6, 0, ACCEPT, 0},
     {"end", NETWORK_GATE, NETWORK_OWN_BITS, NFPROTO_IPV4, 0, ACCEPT, 0},
@@ -225,11 +227,11 @@ struct firewall {
     uint32_t seq; /* of the last message */
 };
 
-/* Where the next message goes. */
+/* The place of the next message. */
 static char *room(struct firewall *firewall)
 {
     if (firewall->len + MESSAGE_ROOM > sizeof(firewall->bytes)) {
-        abort(); /* the rules above are more than fit */
+        abort(); /* the rules above do not fit */
     }
     return firewall->bytes + firewall->len;
 }
@@ -327,7 +329,7 @@ void firewall_free(struct firewall *firewall)
 
 /* ---- loading ---- */
 
-/* 1: the last message was taken, and so all were; 0: read on; -errno. */
+/* 1 when the last message was accepted, and so all of them; 0 to read on; -errno. */
 static int answer_read(const struct nlmsghdr *message, uint32_t last)
 {
     if (message->nlmsg_type != NLMSG_ERROR) {
@@ -345,7 +347,7 @@ int firewall_load(const struct firewall *firewall, struct err *err)
     if (fd < 0 || send(fd, firewall->bytes, firewall->len, 0) < 0) {
         return err_sys(err, "send the rules of the jail's network");
     }
-    /* The kernel has done it by now, and every answer waits. */
+    /* The kernel has applied the messages, and all answers are in the socket. */
     for (int r = 0; r == 0;) {
         ssize_t got = recv(fd, answer, sizeof(answer), MSG_DONTWAIT);
         int left = (int)got;

@@ -1,9 +1,11 @@
 /* firewall.h - the rules of a jail's own network namespace, as netlink messages.
  *
- * Built once with libnftnl and sent as they are for every jail. Sending allocates nothing, so it
- * can be done between clone3() and exec().
+ * They are built once with libnftnl, and sent unchanged for every jail. Sending allocates no
+ * memory, so it can be done between clone3() and exec().
  *
- * Owns: the messages. Threads: any.
+ * Owns:    the messages.
+ * Blocks:  for the kernel's answer.
+ * Threads: any.
  */
 #ifndef JAIL_FIREWALL_H
 #define JAIL_FIREWALL_H

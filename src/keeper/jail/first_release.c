@@ -11,7 +11,7 @@
 #include "wire/keeper.h"
 
 #define ELDERS "elders"
-#define ELDERS_NEW ".elders" /* until all are marked */
+#define ELDERS_NEW ".elders" /* name of the directory until all jails are marked */
 
 enum { PATH_BYTES = sizeof(ELDERS_NEW) + KEEPER_ID_BYTES };
 

@@ -17,11 +17,11 @@
 
 enum {
     NUMBER_BYTES = 32,
-    PIDS_SHARE = 4, /* all but one part of so many is for jails */
+    PIDS_SHARE = 4, /* jails may use all but 1/4 */
 };
 
-/* The files of a jail are charged to its memory, so their number needs no limit of its own: systemd
- * sets the same value. So are its sockets. */
+/* A jail is charged for the memory of its open files and sockets, so they need no limit of their
+ * own. systemd sets the same value for files. */
 const struct host_limit host_limits[HOST_LIMITS] = {
     {"kernel.pid_max", "/proc/sys/kernel/pid_max", 4194304, "processes and threads"},
     {"fs.file-max", "/proc/sys/fs/file-max", INT64_MAX, "open files"},

@@ -26,14 +26,14 @@
 #include "lib/base/small_file.h"
 #include "wire/channel.h"
 
-/* The user namespace comes from userns_clone(), the one of groups once it is placed. */
+/* userns_clone() makes the user namespace; the cgroup namespace is made in the right group. */
 static const uint64_t jail_namespaces =
     CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
 
 /* ---- the first process ---- */
 
-/* Starts it, in its namespaces and v2 group from birth; it goes into its other groups before all
- * else, and waits for its root filesystem. */
+/* Starts the first process in its namespaces and its v2 group. It enters its other groups first,
+ * and then waits for its root filesystem. */
 static int first_process_start(struct jail_shared *shared, const char *id,
                                const struct keeper_plan *plan, int group_fd, struct jail *out,
                                int *socket, struct err *err)
@@ -63,7 +63,7 @@ static int first_process_start(struct jail_shared *shared, const char *id,
     }
     if (pid == 0) {
         fd_closep(&ours);
-        (void)close(shared->lock_fd); /* both locks are the keeper's alone */
+        (void)close(shared->lock_fd); /* only the keeper may hold the two locks */
         (void)close(pool_fd(shared->pool));
         jail_inside(&(struct jail_inside){plan, shared->filters, shared->network,
                                           shared->size_files, &doors, shared->merges, theirs});
@@ -73,7 +73,7 @@ static int first_process_start(struct jail_shared *shared, const char *id,
     return 0;
 }
 
-/* The root comes first, then the volumes. */
+/* Sends the root, then the volumes. */
 static int mounts_send(int socket, int root_fd, const int *volumes, size_t volumes_n,
                        struct err *err)
 {
@@ -81,14 +81,14 @@ static int mounts_send(int socket, int root_fd, const int *volumes, size_t volum
 
     memcpy(fds + 1, volumes, sizeof(int) * volumes_n);
     ssize_t n = fdpass_send(socket, "", 1, fds, 1 + volumes_n, 0);
-    /* One that has given up already has said why: agent_started() reads that. */
+    /* A process that has failed already has sent a reason: agent_started() reads it. */
     if (n < 0 && n != -EPIPE) {
         return err_code(err, (int)-n, "send the root filesystem");
     }
     return 0;
 }
 
-/* The socket closes with exec(): the end of it is the agent's start. Anything else is an error. */
+/* The socket closes at exec(): its end means that the agent has started. Any data is an error. */
 static int agent_started(int socket, struct err *err)
 {
     struct err said;
@@ -108,9 +108,10 @@ static int agent_started(int socket, struct err *err)
     return -err->code;
 }
 
-/* ---- naming and reaching it ---- */
+/* ---- finding the first process and connecting to it ---- */
 
-/* Field 22 of stat, counted from behind the name, which may hold anything. */
+/* Reads field 22 of stat, counted from the end of the process's name, which may hold any
+ * character. */
 static int start_ticks_read(pid_t pid, uint64_t *out, struct err *err)
 {
     char path[32], text[1024];
@@ -130,8 +131,8 @@ static int start_ticks_read(pid_t pid, uint64_t *out, struct err *err)
     return 0;
 }
 
-/* An agent of the first release. The jail's root may have put anything at that path: it is opened
- * without links and must be a socket. */
+/* Connects to an agent of the first release. The jail's root may have put anything at that path: it
+ * is opened without following links, and must be a socket. */
 static int channel_connect_path(const struct jail *jail, struct err *err)
 {
     const pid_t pid = jail->name.pid;
@@ -142,7 +143,8 @@ static int channel_connect_path(const struct jail *jail, struct err *err)
     if (root < 0) {
         return root;
     }
-    /* Still alive after the open: so what was opened is not a later owner's of that pid. */
+    /* The process is alive after the open: so the path was not resolved in another process with
+     * that pid. */
     if (syscall(SYS_pidfd_send_signal, jail->pidfd, 0, NULL, 0) < 0) {
         return err_set(err, ESRCH, "process %d is gone", pid);
     }
@@ -161,8 +163,8 @@ static int channel_connect_path(const struct jail *jail, struct err *err)
     return move_fd(&fd);
 }
 
-/* Whoever called listen() is named by the kernel. It must be the jail's first process, which nobody
- * inside can make listen for him. A full backlog is an error, not a wait. */
+/* The kernel names the process that called listen(). It must be the jail's first process: no one
+ * inside can make that one listen for him. A full backlog is an error, not a wait. */
 static int channel_connect(const struct jail_shared *shared, const struct jail *jail,
                            struct err *err)
 {
@@ -181,7 +183,7 @@ static int channel_connect(const struct jail_shared *shared, const struct jail *
     return move_fd(&fd);
 }
 
-/* The daemon's ways to an agent of that version. */
+/* Opens the daemon's connections to an agent of that version. */
 static int agent_reach(const struct jail_shared *shared, struct jail *jail, uint32_t version,
                        struct err *err)
 {
@@ -194,7 +196,7 @@ static int agent_reach(const struct jail_shared *shared, struct jail *jail, uint
                                err);
 }
 
-/* A jail that need not have a way out goes on without one. */
+/* A jail that does not need a way out continues without one. */
 static int sockets_open(struct jail_shared *shared, const char *id, bool needed, struct jail *out,
                         struct err *err)
 {
@@ -217,12 +219,12 @@ static void stage_return(const struct jail_shared *shared)
 {
     if (setns(shared->keeper_root_ns, CLONE_NEWNS) < 0) {
         log_error("cannot leave a jail's mounts: %s", strerrordesc_np(errno));
-        abort(); /* the next jail would be made from inside this one */
+        abort(); /* otherwise the next jail would be made inside this one */
     }
 }
 
-/* In the copy of the keeper's root that the first process has, and leaves when it enters this root.
- */
+/* Runs in the first process's copy of the keeper's root, which ends when that process enters its
+ * own root. */
 static int root_make(struct jail_shared *shared, const char *id, const struct keeper_plan *plan,
                      int pidfd, int userns, struct err *err)
 {
@@ -234,7 +236,7 @@ static int root_make(struct jail_shared *shared, const char *id, const struct ke
     return root;
 }
 
-/* Its root filesystem and its volumes, shifted to its ids, and handed over. */
+/* Makes the root filesystem and opens the volumes, mapped to the jail's ids, and sends them. */
 static int mounts_give(struct jail_shared *shared, const char *id, const struct keeper_plan *plan,
                        int pidfd, int userns, int socket, struct err *err)
 {
@@ -246,7 +248,8 @@ static int mounts_give(struct jail_shared *shared, const char *id, const struct 
     }
     scoped_fd root = root_make(shared, id, plan, pidfd, userns, err);
     r = root < 0 ? root : 0;
-    if (r == 0 && (plan->from[0] || plan->keeps_disk)) { /* any other disk has its limit */
+    if (r == 0 &&
+        (plan->from[0] || plan->keeps_disk)) { /* all other disks have their limit already */
         r = pool_disk_bound(shared->pool, id, plan->disk_mb, err);
     }
     r = r < 0 ? r : mounts_send(socket, root, volumes, plan->volumes_n, err);
@@ -260,29 +263,29 @@ static int first_process_ready(struct jail_shared *shared, const char *id,
 {
     scoped_fd userns = -1;
 
-    /* 1. A process in namespaces of its own, in its groups; it waits for 3. */
+    /* 1. A process in its own namespaces and groups; it waits for step 3. */
     int r = first_process_start(shared, id, plan, group_fd, out, socket, err);
     if (r < 0) {
         return r;
     }
-    /* 2. Its ids: from here on it is root there and nobody here. */
+    /* 2. Its id maps: from here on it is root inside, and an unprivileged user outside. */
     userns = userns_map(out->name.pid, userns_base(plan->uid_slot), err);
     if (userns < 0) {
         return userns;
     }
-    /* 3. What it shall see of disks. */
+    /* 3. Its root filesystem and volumes. */
     return mounts_give(shared, id, plan, out->pidfd, userns, *socket, err);
 }
 
 static int agent_take(struct jail_shared *shared, const char *id, const struct keeper_plan *plan,
                       int socket, struct jail *out, struct err *err)
 {
-    /* 4. It has entered its root, given up what it must not keep, and become the agent. */
+    /* 4. It has entered its root, dropped its privileges, and become the agent. */
     int r = agent_started(socket, err);
     if (r < 0) {
         return r;
     }
-    /* 5. A name for it that no other process can take, and connections. */
+    /* 5. Its pid with its start time, which together are unique, and connections. */
     r = start_ticks_read(out->name.pid, &out->name.start_ticks, err);
     if (r < 0) {
         return r;
@@ -291,11 +294,11 @@ static int agent_take(struct jail_shared *shared, const char *id, const struct k
     if (r < 0) {
         return r;
     }
-    /* 6. The ends of its network, for the daemon. */
+    /* 6. The daemon's sockets in its network. */
     return sockets_open(shared, id, plan->network, out, err);
 }
 
-/* One that is kept or copied has been made ready; what is kept is never this jail's to remove. */
+/* A disk that is kept or copied is ready already; a kept disk is never removed by this jail. */
 static int disk_ready(struct jail_shared *shared, const char *id, const struct keeper_plan *plan,
                       unsigned *made, struct err *err)
 {
@@ -315,7 +318,7 @@ int jail_begin(struct jail_shared *shared, const char *id, const struct keeper_p
     *out = JAIL_NONE;
     *made = plan->from[0] ? JAIL_DISK : 0;
 
-    /* The v2 group is the claim on the id: it is made first and removed last. */
+    /* The v2 group reserves the id: it is made first and removed last. */
     scoped_fd group = cgroups_create(shared->groups, id, &limits, err);
     if (group < 0) {
         return group == -EEXIST ? err_set(err, EEXIST, "jail %s exists already", id) : group;
@@ -327,7 +330,7 @@ int jail_begin(struct jail_shared *shared, const char *id, const struct keeper_p
         return r;
     }
     size_bpf_add(shared->size_bpf, shared->groups, shared->pool, id, plan);
-    /* A disk that is new has no marks of volumes to give up. */
+    /* A new disk has no marks of volumes to remove. */
     if (plan->volumes_n || plan->from[0] || plan->keeps_disk) {
         r = volumes_hold(shared->pool, id, plan, err);
     }
@@ -354,7 +357,7 @@ int jail_finish(struct jail_shared *shared, const char *id, const struct keeper_
     return 0;
 }
 
-/* A pidfd of the first process of that jail. */
+/* Opens a pidfd of the jail's first process. */
 static int jail_open(const struct jail_shared *shared, const char *id,
                      const struct keeper_jail *name, struct err *err)
 {
@@ -364,7 +367,8 @@ static int jail_open(const struct jail_shared *shared, const char *id,
     if (pidfd < 0) {
         return err_set(err, ESRCH, "process %" PRId32 " of jail %s is gone", name->pid, id);
     }
-    /* The pidfd holds whoever has that pid now; the checks after it say whether that is the one. */
+    /* The pidfd refers to the process that has the pid now; the checks after it say whether that is
+     * the right one. */
     int r = start_ticks_read(name->pid, &start_ticks, err);
     if (r == 0 &&
         (start_ticks != name->start_ticks || !cgroups_holds(shared->groups, id, name->pid))) {
@@ -413,8 +417,8 @@ int jail_kill(struct jail_shared *shared, const char *id, struct err *err)
     return cgroups_kill(shared->groups, id, err);
 }
 
-/* The groups say whether processes are left; the last of them goes after the disk, so that a jail
- * is listed until nothing of it is there. */
+/* The groups show whether processes are left. The v2 group is removed after the disk, so that the
+ * jail is listed until nothing of it is left. */
 int jail_remove(struct jail_shared *shared, const char *id, unsigned parts, struct err *err)
 {
     if (parts & JAIL_GROUPS && cgroups_populated(shared->groups, id)) {

@@ -1,6 +1,6 @@
-/* What runs here was forked from the keeper and is about to become the jail's pid 1. It holds every
- * capability of its own user namespace and none of the host's. It reads nothing that a tenant wrote
- * except the template's tree, and that only by jail_mounts.h's rules. */
+/* This code runs in a fork of the keeper that becomes pid 1 of the jail. It has every capability in
+ * its own user namespace and none of the host's. The only tenant data it reads is the template's
+ * tree, by the rules of jail_mounts.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -32,7 +32,7 @@
 
 enum {
     FILES_MAX = 1048576,
-    HOSTS_BYTES = 4096, /* of /etc/hosts that are searched for the host's name */
+    HOSTS_BYTES = 4096, /* searched part of /etc/hosts */
     HOSTS_BYTES_MAX = 16 * 1024 * 1024,
     RESOLVER_BYTES_MAX = 64,
     CHANNEL_BACKLOG = 16,
@@ -41,7 +41,7 @@ enum {
 
 /* ---- the steps, one function each, in the order of inside_steps() ---- */
 
-/* Root first, then as many volumes as the plan has. */
+/* Receives the root, then the volumes of the plan. */
 static int mounts_receive(int socket, const struct keeper_plan *plan, int out[JAIL_MOUNTS_MAX],
                           struct err *err)
 {
@@ -57,7 +57,7 @@ static int mounts_receive(int socket, const struct keeper_plan *plan, int out[JA
 
 static const unsigned long signal_default[4]; /* the kernel's struct sigaction: SIG_DFL, no flags */
 
-/* Of the keeper's identity nothing stays: ids, session, keyring, signals, umask. */
+/* Drops the keeper's identity: ids, session, keyring, signals, umask. */
 static int identity_reset(struct err *err)
 {
     sigset_t none;
@@ -65,13 +65,14 @@ static int identity_reset(struct err *err)
     if (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0) {
         return err_sys(err, "become root of the jail");
     }
-    /* The change of ids hid our own entries of /proc from us. */
+    /* After a change of ids a process cannot read its own /proc entries; this allows it again. */
     if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 || setsid() < 0) {
         return err_sys(err, "start a session");
     }
-    (void)syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL); /* kernels without keys exist */
-    /* By the system call: the C library keeps two numbers to itself, and posix_spawn() leaves them
-     * ignored in whatever it starts. */
+    (void)syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING,
+                  NULL); /* some kernels have no keyrings */
+    /* By system call: the C library reserves two signals, and posix_spawn() would leave them
+     * ignored in every program it starts. */
     for (int sig = 1; sig <= SIGNAL_LAST; sig++) {
         (void)syscall(SYS_rt_sigaction, sig, signal_default, NULL, sizeof(uint64_t));
     }
@@ -81,7 +82,7 @@ static int identity_reset(struct err *err)
     return 0;
 }
 
-/* The way out, where one is asked for; a jail that may do without goes on without. */
+/* Opens the way out. A jail that does not need one continues without. */
 static int network_make(const struct jail_inside *in, struct err *err)
 {
     struct err why;
@@ -98,7 +99,7 @@ static int network_make(const struct jail_inside *in, struct err *err)
     return 0;
 }
 
-/* A keeper that is spared by the out-of-memory killer must not pass that on. */
+/* A keeper may be protected from the out-of-memory killer; its jails must not be. */
 static int oom_score_reset(int proc, struct err *err)
 {
     char text[16];
@@ -107,7 +108,7 @@ static int oom_score_reset(int proc, struct err *err)
     return text[0] == '-' ? kernel_setting_write_if(proc, "self/oom_score_adj", "0", err) : 0;
 }
 
-/* After this the host's tree, and the keeper's, cannot be named any more. */
+/* After this, no path leads to the host's tree or the keeper's. */
 static int root_enter(int root, struct err *err)
 {
     int r = mounts_attach(root, AT_FDCWD, "/root", err);
@@ -122,7 +123,7 @@ static int root_enter(int root, struct err *err)
     return 0;
 }
 
-/* Whether `word` stands in text between blanks or ends of lines. */
+/* Whether `word` is in the text, between blanks or line ends. */
 static bool word_in(const char *text, const char *word)
 {
     static const char blanks[] = " \t\n";
@@ -130,14 +131,14 @@ static bool word_in(const char *text, const char *word)
 
     for (const char *p = text; (p = strstr(p, word)); p++) {
         if ((p == text || strchr(blanks, p[-1])) && strchr(blanks, p[len])) {
-            return true; /* strchr() finds the NUL at the end of the text as well */
+            return true; /* strchr() also matches the NUL at the end of the text */
         }
     }
     return false;
 }
 
 /* Adds a line to /etc/hosts unless one names the host already. A template without that file, or
- * with a link there, keeps what it has. */
+ * with a link in its place, is left alone. */
 static int hosts_name(int root, const char *hostname, struct err *err)
 {
     const struct tenant_want want = {.access = O_RDWR | O_APPEND, .bytes_max = HOSTS_BYTES_MAX};
@@ -165,9 +166,8 @@ static bool file_says(int dir, const char *name, const char *text)
            strcmp(found, text) == 0;
 }
 
-/* Names are resolved by the daemon. A file or link of the template's at that place gives way,
- * unless it says so already: a file that is not changed need not be copied up. Where there is no
- * /etc, nothing looks there. */
+/* The daemon resolves names. This replaces a file or link of the template, unless it has the right
+ * content already: an unchanged file need not be copied up. Without /etc nothing is done. */
 static int resolver_name(int root, struct err *err)
 {
     static const char text[] = "nameserver " NETWORK_GATE "\n";
@@ -220,11 +220,12 @@ static int limits_set(struct err *err)
 {
     int r = limit(RLIMIT_NOFILE, FILES_MAX, err);
 
-    /* Not 0: with 1 the kernel does not start the host's crash handler for us either. */
+    /* 1 and not 0: with 1 the kernel does not start the host's crash handler either. */
     return r < 0 ? r : limit(RLIMIT_CORE, 1, err);
 }
 
-/* 0, 1 and 2 are the jail's own /dev/null, 3 is the listener; all else closes with exec(). */
+/* Descriptors 0, 1 and 2 are the jail's /dev/null, 3 is the listener; all others close at
+ * exec(). */
 static int descriptors_arrange(int dev, int listener, int *report, struct err *err)
 {
     scoped_fd null = openat(dev, "null", O_RDWR | O_CLOEXEC);
@@ -266,8 +267,9 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     struct jail_mounts mounts;
     int r;
 
-    /* 1. Into the groups first, so that all we do is counted; then what needs no ids, while the
-     * keeper prepares the rest. Then wait: when the root filesystem comes, ids are mapped. */
+    /* 1. Enter the groups, so that everything is charged to the jail; then do what needs no ids,
+     * while the keeper prepares the rest. Then wait: when the root filesystem arrives, the ids are
+     * mapped. */
     if ((r = cgroups_doors_pass(in->doors, err)) < 0 ||
         (r = size_files_bind(in->size_files, in->plan, err)) < 0 ||
         (r = network_make(in, err)) < 0 ||
@@ -275,13 +277,13 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
         return r;
     }
     const int root = given[0];
-    /* 2. Take what comes from outside, then lose sight of it. The network's settings come while
-     * /proc/sys is still writable. */
+    /* 2. Take what comes from outside, then leave the outside. Set up the network while /proc/sys
+     * is still writable. */
     if ((r = jail_mounts_take(&mounts, err)) < 0 || (r = network_settings(mounts.proc, err)) < 0 ||
         (r = oom_score_reset(mounts.proc, err)) < 0 || (r = root_enter(root, err)) < 0) {
         return r;
     }
-    /* 3. Furnish the root; the socket must be there before the agent is. */
+    /* 3. Mount /dev, /proc, /sys and /run; the socket must exist before the agent. */
     if ((r = jail_mounts_mount(&mounts, root, in->plan, in->size_files, err)) < 0 ||
         (r = hostname_set(root, in->plan->hostname, err)) < 0 ||
         (r = resolver_name(root, err)) < 0 ||
@@ -292,15 +294,15 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     if (listener < 0) {
         return listener;
     }
-    /* 4. The groups we are in become the root of what we see of them. */
+    /* 4. A cgroup namespace: the jail sees its own groups as the root. */
     if (unshare(CLONE_NEWCGROUP) < 0) {
         return err_sys(err, "enter a control group namespace");
     }
     if (in->merges) {
         merge_join();
     }
-    /* 5. Give up, in this order: the filter needs a capability that the bounding set takes from
-     * the agent only at exec(). */
+    /* 5. Drop privileges, in this order: loading the filter needs a capability that the reduced
+     * bounding set removes only at exec(). */
     if ((r = limits_set(err)) < 0 ||
         (r = descriptors_arrange(mounts.dev, listener, report, err)) < 0 ||
         (r = caps_bound(err)) < 0 || (r = filters_load(in->filters, err)) < 0) {

@@ -15,16 +15,16 @@
 
 enum {
     TTY_GROUP = 5,       /* "tty" on every Debian; devpts gives it the terminals */
-    TERMINALS_MAX = 256, /* of a jail; the host has 3,072 for all, or what kernel.pty.max says */
+    TERMINALS_MAX = 256, /* limit of a jail; the host has 3,072, or kernel.pty.max */
 };
 
-/* The host's keys, memory and timers, how it was booted, its disks, and when its devices are busy.
- */
+/* These show the host's keys, memory and timers, its boot parameters, its disks, and device
+ * activity. */
 const char *const jail_mounts_masked_files[JAIL_MOUNTS_MASKED_FILES] = {
     "kcore",   "keys",      "key-users",  "timer_list", "latency_stats", "sysrq-trigger",
     "cmdline", "diskstats", "interrupts", "partitions", "swaps",
 };
-/* Its hardware, and the file systems that it has mounted. */
+/* These show its hardware and its mounted file systems. */
 const char *const jail_mounts_masked_dirs[JAIL_MOUNTS_MASKED_DIRS] = {
     "acpi", "asound", "bus", "driver", "fs", "irq", "scsi",
 };
@@ -40,8 +40,8 @@ static int take(int *out, const char *path, struct err *err)
     return *out < 0 ? *out : 0;
 }
 
-/* A cover for each that this kernel has: one that is left over would be waited for when it is
- * closed, as every unmounting is. */
+/* Makes a cover for each file that this kernel has, and no more: closing an unused one would wait
+ * as an unmount does. */
 static int take_masks(int proc, const char *const *names, int *out, size_t n, const char *cover,
                       struct err *err)
 {
@@ -159,7 +159,7 @@ static int devpts_new(struct err *err)
     return mounts_new("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
 }
 
-/* What all may write into; mkdir() alone is cut by the umask. */
+/* A directory that all may write to. chmod() is needed because mkdir() applies the umask. */
 static int common_dir(int dir, const char *name, struct err *err)
 {
     if (mkdirat(dir, name, 0755) < 0 || fchmodat(dir, name, 01777, 0) < 0) {
@@ -168,7 +168,7 @@ static int common_dir(int dir, const char *name, struct err *err)
     return 0;
 }
 
-/* `private` is the directory of the jail's /run that has what is mounted elsewhere. */
+/* `private` is the directory below the jail's /run for files that are mounted elsewhere. */
 static int dev_mount(struct jail_mounts *f, int root_fd, int private, struct err *err)
 {
     if (mkdirat(private, "dev", 0755) < 0) {
@@ -206,8 +206,8 @@ static int dev_mount(struct jail_mounts *f, int root_fd, int private, struct err
     return r;
 }
 
-/* Mounts on a path of the jail's own fresh procfs, and of no other filesystem; a kernel that does
- * not have the path has nothing to hide there. */
+/* Mounts on a path of the jail's new procfs, and of no other file system. A path that the kernel
+ * does not have needs no cover. */
 static int proc_cover(int proc, const char *path, int mount_fd, struct err *err)
 {
     if (mount_fd < 0) {
@@ -266,8 +266,8 @@ static int proc_mount(const struct jail_mounts *f, int root_fd, struct err *err)
                              JAIL_MOUNTS_MASKED_DIRS, err);
 }
 
-/* Who asks for the boot's id wants to know whether this is another machine: every jail is one. The
- * file stays writable at its own place for the keeper, when a saved jail starts anew. */
+/* Programs read the boot id to see whether this is another machine: every jail is one. The file in
+ * `private` stays writable, for the keeper to change it in a restored copy. */
 static int boot_id_mount(int proc, int run, struct err *err)
 {
     char id[ID_UUID_LEN + 2];
@@ -291,7 +291,7 @@ static int private_fill(const struct jail_mounts *f, int private, struct err *er
     return r < 0 ? r : boot_id_mount(f->proc, private, err);
 }
 
-/* Its own size, over the host's: read-only there, and at their own place for the keeper. */
+/* Covers the host's figures with the jail's: read-only at those paths, writable in `private`. */
 static int shown_mount(const struct jail_mounts *f, int private, const struct keeper_plan *plan,
                        const struct size_files *size_files, struct err *err)
 {
@@ -308,9 +308,9 @@ static int shown_mount(const struct jail_mounts *f, int private, const struct ke
     return r;
 }
 
-/* One filesystem has all that a jail keeps in memory, for the end of every memory group looks at
- * every filesystem of the machine. It is mounted at /run. Returns a directory of it that is root's
- * alone: what is mounted elsewhere lies there. */
+/* One tmpfs holds everything that a jail keeps in memory, because the end of every memory group
+ * walks all file systems of the machine. It is mounted at /run. Returns a directory in it that only
+ * root can use, for files that are mounted elsewhere. */
 static int run_mount(int root_fd, const char *size, struct err *err)
 {
     scoped_fd run = tmpfs_new("0755", size, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
@@ -331,7 +331,7 @@ static int run_mount(int root_fd, const char *size, struct err *err)
 int jail_mounts_mount(struct jail_mounts *f, int root_fd, const struct keeper_plan *plan,
                       const struct size_files *size_files, struct err *err)
 {
-    char size[24]; /* memory-backed files count as the jail's memory: half of it may be that */
+    char size[24]; /* files in memory count as the jail's memory: at most half of it */
 
     (void)snprintf(size, sizeof(size), "%uk", plan->memory_mb * 512);
     scoped_fd private = run_mount(root_fd, size, err);

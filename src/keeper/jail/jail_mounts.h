@@ -1,11 +1,13 @@
-/* jail_mounts.h - what a jail finds mounted in its root: /dev, /proc, /sys and /run.
+/* jail_mounts.h - mounts /dev, /proc, /sys and /run of a jail.
  *
- * Everything that comes from outside the jail (device nodes, the agent, /sys, and the right to
- * mount a procfs) is taken while the keeper's root is still in sight, by jail_mounts_take(). After
- * the jail's root was entered, jail_mounts_mount() puts it in place, by descriptor: of the
- * template's own tree only the four directories are ever resolved, and a link there is refused.
+ * jail_mounts_take() opens everything that comes from outside the jail (device nodes, the agent,
+ * /sys, and the right to mount a procfs) while the keeper's root is still reachable. After the
+ * jail's root was entered, jail_mounts_mount() attaches it, by descriptor: of the template's tree
+ * only the four directories are ever resolved, and a link in their place is refused.
  *
- * Runs in the jail's first process, between clone3() and exec(): no memory is allocated.
+ * Owns:    nothing.
+ * Blocks:  for mounts.
+ * Threads: runs in the jail's first process, between clone3() and exec(): no memory is allocated.
  */
 #ifndef JAIL_JAIL_MOUNTS_H
 #define JAIL_JAIL_MOUNTS_H
@@ -23,10 +25,11 @@ enum {
     JAIL_MOUNTS_MASKED_DIRS = 7,
 };
 
-/* Below /proc; of these a kernel has what it has. */
-extern const char *const jail_mounts_masked_files[JAIL_MOUNTS_MASKED_FILES]; /* covered with null */
+/* Paths below /proc; those that the kernel does not have are skipped. */
 extern const char
-    *const jail_mounts_masked_dirs[JAIL_MOUNTS_MASKED_DIRS]; /* with an empty directory */
+    *const jail_mounts_masked_files[JAIL_MOUNTS_MASKED_FILES]; /* covered with /dev/null */
+extern const char
+    *const jail_mounts_masked_dirs[JAIL_MOUNTS_MASKED_DIRS]; /* covered with an empty directory */
 
 struct jail_mounts {
     int nodes[KEEPER_ROOT_NODES];
@@ -35,7 +38,7 @@ struct jail_mounts {
     int sys;
     int agent;
     int proc;
-    int dev; /* the mounted /dev, from jail_mounts_mount() on */
+    int dev; /* the mounted /dev, set by jail_mounts_mount() */
 };
 
 must_check int jail_mounts_take(struct jail_mounts *f, struct err *err);

@@ -32,7 +32,7 @@ static int keeper_root_dir(int root, const char *name, struct err *err)
     return 0;
 }
 
-/* Puts a detached mount at a new directory or file of the keeper's root, and forgets the
+/* Attaches a detached mount at a new directory or file of the keeper's root, and closes the
  * descriptor. */
 static int stage_put(int root, const char *name, enum mounts_kind kind, int mount_fd,
                      struct err *err)
@@ -40,7 +40,7 @@ static int stage_put(int root, const char *name, enum mounts_kind kind, int moun
     scoped_fd mount = mount_fd;
 
     if (mount < 0) {
-        return mount; /* err says why */
+        return mount; /* err has the reason */
     }
     scoped_fd at = mounts_target(root, name, kind, err);
     return at < 0 ? at : mounts_attach(mount, at, "", err);
@@ -76,8 +76,8 @@ static int nodes_put(int root, struct err *err)
     return r;
 }
 
-/* A copy in memory, which all jails share: nothing they do can reach the program on the host's
- * disk, and their mount tables do not tell where that lies. */
+/* A copy in memory that all jails share: no jail can reach the program on the host's disk, and
+ * mount tables in jails do not show its path. */
 static int agent_copy(int root, const char *path, struct err *err)
 {
     struct stat st;
@@ -119,7 +119,7 @@ static int file_copy(int dir_fd, const char *name, const char *from, struct err 
     return 0;
 }
 
-/* A sysfs inside would show the host's devices, and a jail that has one cannot be saved. */
+/* A sysfs would show the host's devices, and a jail with one cannot be saved. */
 static int sys_make(struct err *err)
 {
     static const char *const dirs[] = {"devices", "devices/system", "devices/system/cpu", "fs",
@@ -167,9 +167,9 @@ static int scratch_make(int root, struct err *err)
     return r;
 }
 
-/* Nothing can be mounted on a mount that is not attached yet, on older kernels: so the keeper's
- * root is put over /proc of our own namespace, filled there, and made the root. What comes from the
- * host's /proc, /dev and paths must therefore have been taken before. */
+/* Older kernels cannot mount on a detached mount: so the keeper's root is first mounted over /proc
+ * of this namespace, filled there, and then made the root. Everything from the host's /proc, /dev
+ * and paths must be opened before. */
 static int keeper_root_fill(int root, int pool_fd, const char *agent_path, struct err *err)
 {
     scoped_fd pool = pool_fd;
@@ -200,7 +200,7 @@ int keeper_root_enter(int pool_fd, const char *agent_path, int *ns, struct err *
 {
     const struct mount_option options[] = {{"size", "32m"}, {"mode", "0755"}, {0}};
 
-    /* A descriptor's mount can be cloned only from within the namespace it was opened in. */
+    /* A mount can be cloned only in the namespace in which its descriptor was opened. */
     scoped_fd pool = mounts_clone(pool_fd, "", 0, err);
     if (pool < 0) {
         return pool;

@@ -1,17 +1,21 @@
 /* keeper_root.h - the keeper's own root directory: a tmpfs with the few things jails are made of.
  *
- *   /proc     a whole procfs: the kernel lets a user namespace mount its own only while it sees one
+ *   /proc     a full procfs: a user namespace may mount its own only while it sees a full one
  *   /pool     the pool
  *   /agent    a copy of the agent, in memory
  *   /dev      the host's null, zero, full, random, urandom and tty, and nothing else
- *   /sys      what a jail gets as /sys: the list of CPUs, read-only
+ *   /sys      the /sys of jails: the list of CPUs, read-only
  *   /empty    an empty directory, read-only, to cover others with
- *   /l0 ...   where the layers of the jail being made are mounted, /upper its disk: in the copy of
- *             this tree that its first process has
- *   /root     where a jail's first process mounts its root before it enters it
+ *   /l0 ...   mount points for the layers of the jail that is being made, and /upper for its disk;
+ *             used in the copy of this tree that the jail's first process has
+ *   /root     mount point for a jail's root, before its first process enters it
  *
- * Copying a mount namespace costs by the mount, and what is not there cannot leak into a jail: so
- * the keeper leaves the host's tree before the first jail is made.
+ * The cost of copying a mount namespace grows with its mounts, and a mount that does not exist
+ * cannot leak into a jail: so the keeper leaves the host's tree before it makes the first jail.
+ *
+ * Owns:    the mount namespace.
+ * Blocks:  for mounts and a copy of the agent.
+ * Threads: one.
  */
 #ifndef JAIL_KEEPER_ROOT_H
 #define JAIL_KEEPER_ROOT_H
@@ -25,12 +29,12 @@ struct keeper_root_node {
 };
 enum {
     KEEPER_ROOT_NODES = 6,
-    KEEPER_ROOT_AGENT_BYTES_MAX = 16 * 1024 * 1024, /* also of one that an earlier keeper brought */
+    KEEPER_ROOT_AGENT_BYTES_MAX = 16 * 1024 * 1024, /* also for the agent of an earlier keeper */
 };
 extern const struct keeper_root_node keeper_root_nodes[KEEPER_ROOT_NODES];
 
-/* Enters a mount namespace of its own whose root is as above; *ns names it. Paths of the host
- * cannot be opened after it. Needs CAP_SYS_ADMIN and one thread. */
+/* Enters a new mount namespace with the root above; *ns is a descriptor of it. Paths of the host
+ * cannot be opened afterwards. Needs CAP_SYS_ADMIN and one thread. */
 must_check int keeper_root_enter(int pool_fd, const char *agent_path, int *ns, struct err *err);
 
 #endif

@@ -22,16 +22,16 @@
 
 enum {
     KERNEL_MAJOR = 6,
-    KERNEL_MINOR = 9, /* from which on a program that is executed stays opted in */
+    KERNEL_MINOR = 9, /* since then a process stays opted in after exec() */
     VALUE_BYTES = 32,
 };
 
-/* In the order they are set; they are put back from the last to the first. The kernel's advisor,
- * which finds a pace itself, took as much time of the processor for little memory as for much. */
+/* In the order in which they are set; they are restored in reverse order. The kernel's advisor,
+ * which adapts the pace, used as much processor time for little memory as for much. */
 static const struct setting {
     const char *name;
     int value;
-    const char *word; /* where the value is none */
+    const char *word; /* for a setting that is not a number */
 } settings[] = {
     {"advisor_mode", 0, "none"},
     {"pages_to_scan", MERGE_PAGES_AT_ONCE, NULL},
@@ -39,14 +39,14 @@ static const struct setting {
     {"run", 1, NULL},
 };
 
-/* What was there, a field for each of them; "" where the kernel has none. */
+/* The previous values; "" for a setting that the kernel does not have. */
 struct record {
     char values[countof(settings)][VALUE_BYTES];
 };
 
 /* ---- settings ---- */
 
-/* A choice is shown as "none [this]". */
+/* The kernel writes a choice as "none [this]". */
 static void chosen_keep(char value[VALUE_BYTES])
 {
     char *from = strchr(value, '[');
@@ -65,7 +65,7 @@ static void setting_read(int dir_fd, const char *name, char value[VALUE_BYTES])
     chosen_keep(value);
 }
 
-/* Kernels have not all of them, and one that is not as wanted changes the pace alone. */
+/* Not all kernels have all settings. One that cannot be set changes only the pace. */
 static void setting_write(int dir_fd, const char *name, const char *value)
 {
     scoped_fd fd = openat(dir_fd, name, O_WRONLY | O_CLOEXEC);
@@ -85,9 +85,9 @@ static bool is_running(const struct merge *merge)
     return strcmp(run, "1") == 0;
 }
 
-/* Nobody else is at it: notes what there is, and sets it going. Where KSM runs, it is either as a
- * keeper left it that was killed, and the record is there, or somebody else's, and there is none.
- */
+/* No other keeper uses KSM: records the settings and starts it. If KSM runs already, either a
+ * killed keeper left it running, and its record exists, or someone else runs it, and there is
+ * none. */
 static int settings_take(const struct merge *merge, struct err *err)
 {
     struct record record = {0};
@@ -116,7 +116,7 @@ static void settings_put_back(const struct merge *merge)
     struct record record;
 
     if (pread(merge->record_fd, &record, sizeof(record), 0) != (ssize_t)sizeof(record)) {
-        return; /* they were never ours */
+        return; /* this keeper did not set them */
     }
     for (size_t i = countof(settings); i-- > 0;) {
         record.values[i][VALUE_BYTES - 1] = '\0';
@@ -199,11 +199,11 @@ void merge_sweep(void)
 {
     struct merge merge = MERGE_NONE;
 
-    (void)!merge_open(&merge, 0); /* mostly there is none */
+    (void)!merge_open(&merge, 0); /* mostly there is no record */
     merge_stop(&merge);
 }
 
 void merge_join(void)
 {
-    (void)prctl(PR_SET_MEMORY_MERGE, 1, 0, 0, 0); /* merge_check() was content */
+    (void)prctl(PR_SET_MEMORY_MERGE, 1, 0, 0, 0); /* merge_check() has found it to work */
 }

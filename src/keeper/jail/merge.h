@@ -1,17 +1,18 @@
-/* merge.h - equal pages of sandboxes, held once: the kernel's KSM.
+/* merge.h - merges equal pages of sandboxes, by the kernel's KSM.
  *
- * A process opts in, with all that come of it. A thread of the kernel's (ksmd) goes through the
- * memory of such processes again and again and lets equal pages be one, which is copied when
- * somebody writes to it. Sandboxes that were restored from one image are nearly all equal pages.
+ * A process opts in, for itself and its descendants. A kernel thread (ksmd) scans the memory of
+ * such processes again and again, and merges equal pages; a merged page is copied when it is
+ * written to. Sandboxes that were restored from one image consist almost entirely of equal pages.
  *
- * How fast it looks is a setting of the whole machine. Somebody else who runs KSM is not interfered
- * with. Otherwise the first keeper that wants it sets it going, and the last one puts back what was
- * there: they know of each other by locks on MERGE_RECORD, which holds it meanwhile, also for a
- * keeper that comes after one that was killed.
+ * The pace of the scan is a setting of the whole machine. If someone else runs KSM already, the
+ * settings are left alone. Otherwise the first keeper sets them, and the last one restores the
+ * previous values. Keepers find each other by locks on MERGE_RECORD, which holds the previous
+ * values, also for a keeper that follows one that was killed.
  *
- * Owns:    the settings below /sys/kernel/mm/ksm, as said, from merge_start() to merge_stop().
+ * Owns:    the settings below /sys/kernel/mm/ksm, as described, from merge_start() to merge_stop().
  * Needs:   root, Linux 6.9 with KSM, and for merge_start() the host's paths.
- * Blocks:  for a file and a lock that is held for microseconds.
+ * Blocks:  for a file, and for a lock that is held for microseconds.
+ * Threads: one.
  */
 #ifndef JAIL_MERGE_H
 #define JAIL_MERGE_H
@@ -19,13 +20,13 @@
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 
-#define MERGE_RECORD "/run/atoll-ksm" /* gone when the machine starts anew, as the settings are */
+#define MERGE_RECORD "/run/atoll-ksm" /* gone after a reboot, as the settings are */
 
-/* At a microsecond or less for a page ksmd takes at most a tenth of one processor, and goes through
- * 400 MB in a second. */
+/* A page takes a microsecond or less: so ksmd uses at most a tenth of one processor, and scans 400
+ * MB per second. */
 enum {
     MERGE_PAGES_AT_ONCE = 2000,
-    MERGE_REST_MS = 20, /* before the next */
+    MERGE_REST_MS = 20, /* pause after each */
 };
 
 struct merge {
@@ -34,22 +35,21 @@ struct merge {
 };
 #define MERGE_NONE ((struct merge){-1, -1})
 
-/* Whether this kernel can; else -ENOSYS with a sentence. */
+/* 0 when this kernel supports it; else -ENOSYS with a sentence. */
 must_check int merge_check(struct err *err);
 
 must_check int merge_start(struct merge *out, struct err *err);
-/* What is merged stays so until it is written to. Fine for MERGE_NONE. */
+/* Merged pages stay merged until they are written to. MERGE_NONE is allowed. */
 void merge_stop(struct merge *merge);
 
-/* In a process that was forked from the keeper: lets go of the lock on the record, changes nothing.
- */
+/* Called in a process forked from the keeper: releases the lock on the record, changes nothing. */
 void merge_leave(struct merge *merge);
 
-/* Puts back what a keeper left that was killed, unless somebody is at it: for one that does not
- * want it. */
+/* Restores the settings that a killed keeper left, unless a keeper uses them: for a keeper without
+ * merging. */
 void merge_sweep(void);
 
-/* For this process and all that come of it. */
+/* Opts in this process and its descendants. */
 void merge_join(void);
 
 #endif

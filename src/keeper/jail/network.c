@@ -34,7 +34,7 @@ enum {
 
 struct network {
     struct firewall *firewall;
-    int host; /* the keeper's own namespace, to come back to */
+    int host; /* the keeper's network namespace, to return to */
 };
 
 int network_new(struct network **out, struct err *err)
@@ -128,7 +128,7 @@ static int address_add(int fd, int family, const char *address, struct err *err)
         .ifa_family = (uint8_t)family,
         .ifa_prefixlen = family == AF_INET ? 32 : 128,
         .ifa_flags = IFA_F_PERMANENT | IFA_F_NODAD,
-        .ifa_scope = RT_SCOPE_UNIVERSE, /* else programs take it that there is no network */
+        .ifa_scope = RT_SCOPE_UNIVERSE, /* otherwise programs conclude that there is no network */
         .ifa_index = LOOPBACK_INDEX,
     };
     put_address(&message, IFA_LOCAL, family, address);
@@ -136,7 +136,7 @@ static int address_add(int fd, int family, const char *address, struct err *err)
     return message_send(fd, &message, "give the jail an address", err);
 }
 
-/* Every address there is becomes one of this namespace's. */
+/* Makes every address local to this namespace. */
 static int route_add(int fd, int family, const char *source, struct err *err)
 {
     union message message;
@@ -170,7 +170,7 @@ int network_open(const struct network *network, struct err *err)
         (r = route_add(fd, AF_INET, NETWORK_SELF, err)) < 0) {
         return r;
     }
-    /* Without it, as on a machine that has no IPv6, such addresses are unreachable inside. */
+    /* Without this route, as on a machine without IPv6, IPv6 addresses are unreachable inside. */
     if (address_add(fd, AF_INET6, NETWORK_SELF6, &no_ipv6) == 0) {
         return route_add(fd, AF_INET6, NETWORK_SELF6, err);
     }
@@ -180,9 +180,9 @@ int network_open(const struct network *network, struct err *err)
 int network_settings(int proc_fd, struct err *err)
 {
     static const char *const settings[][2] = {
-        {"sys/net/mptcp/enabled", "0"},                   /* cannot be saved with the jail */
-        {"sys/net/ipv4/ip_unprivileged_port_start", "0"}, /* the ports are the jail's own */
-        /* Connections that are over, or never were, lie in memory that nobody is charged for. */
+        {"sys/net/mptcp/enabled", "0"},                   /* CRIU cannot save MPTCP connections */
+        {"sys/net/ipv4/ip_unprivileged_port_start", "0"}, /* all ports belong to the jail */
+        /* Closed and half-open connections use memory that no one is charged for. */
         {"sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", "1"},
         {"sys/net/netfilter/nf_conntrack_tcp_timeout_close", "1"},
         {"sys/net/netfilter/nf_conntrack_tcp_timeout_last_ack", "5"},
@@ -197,7 +197,7 @@ int network_settings(int proc_fd, struct err *err)
     return r;
 }
 
-/* ---- the daemon's ends ---- */
+/* ---- sockets of the daemon ---- */
 
 static int socket_open(int family, int type, uint16_t port, struct err *err)
 {
@@ -211,7 +211,7 @@ static int socket_open(int family, int type, uint16_t port, struct err *err)
         return err_sys(err, "make a socket in the jail's network");
     }
     (void)inet_pton(AF_INET, NETWORK_GATE, &gate.sin_addr);
-    /* An earlier daemon's connections may still be closing on that port. */
+    /* Connections of an earlier daemon may still be closing on that port. */
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (!v4) {
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
@@ -223,7 +223,7 @@ static int socket_open(int family, int type, uint16_t port, struct err *err)
     return move_fd(&fd);
 }
 
-/* One socket for both families, where there are two. */
+/* One socket for IPv4 and IPv6, where both exist. */
 static int gate_open(struct err *err)
 {
     int fd = socket_open(AF_INET6, SOCK_STREAM, NETWORK_TCP_PORT, err);
@@ -233,7 +233,7 @@ static int gate_open(struct err *err)
 
 static int sockets_make(struct network_sockets *out, struct err *err)
 {
-    /* The gate's address is there only if network_open() was through. */
+    /* The gate's address exists only if network_open() succeeded. */
     out->dns_udp = socket_open(AF_INET, SOCK_DGRAM, NETWORK_DNS_PORT, err);
     if (out->dns_udp < 0) {
         return out->dns_udp;
@@ -246,7 +246,7 @@ static void network_leave(const struct network *network)
 {
     if (setns(network->host, CLONE_NEWNET) < 0) {
         log_error("cannot leave a jail's network: %s", strerrordesc_np(errno));
-        abort(); /* the next jail would be made from inside this one */
+        abort(); /* otherwise the next jail would be made inside this one */
     }
 }
 
@@ -311,7 +311,7 @@ socklen_t network_name(struct sockaddr_un *out, const char *name)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
 }
 
-/* A socket finds names of the namespace that it was made in. */
+/* A socket finds abstract names of the namespace in which it was made. */
 int network_connect(const struct network *network, int pidfd, const char *name, struct err *err)
 {
     struct sockaddr_un address;
@@ -326,7 +326,7 @@ int network_connect(const struct network *network, int pidfd, const char *name, 
     return r < 0 ? err_code(err, -r, "connect to the agent") : move_fd(&fd);
 }
 
-/* Loopback must work, as in a new jail; the rest may not. */
+/* Loopback must work, as in a new jail; the way out may fail. */
 int network_restore(const struct network *network, pid_t pid, struct network_sockets *out,
                     struct err *err)
 {
@@ -363,7 +363,7 @@ int network_orphans_reset(const struct network *network, pid_t pid, struct err *
     if (pidfd < 0 || setns(pidfd, CLONE_NEWNET) < 0) {
         return err_sys(err, "enter the jail's network");
     }
-    /* Whatever became of that process: the host's own connections are nobody's to end. */
+    /* The process may have ended: the host's own connections must not be ended. */
     int r = is_at_home(network) ? err_set(err, ESRCH, "process %d is in no jail's network", pid)
                                 : orphans_reset(err);
     network_leave(network);

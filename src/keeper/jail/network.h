@@ -1,11 +1,11 @@
 /* network.h - a jail's network: loopback, and a way out that leads to the daemon and nowhere else.
  *
- * In the jail's network namespace there is only `lo`. A route makes every address local to it, so
- * a packet never looks for another device; a rule of the namespace's own firewall sends every TCP
- * connection to one port, where the daemon listens; all other packets that are not for the jail
- * itself are refused. The daemon sees where a program wanted to go (SO_ORIGINAL_DST) and dials for
- * it from the host, or does not. Nothing of the host's network is changed or even visible, and
- * with no daemon there is nobody to talk to: it fails closed.
+ * The jail's network namespace has only `lo`. A route makes every address local, so a packet never
+ * looks for another device. A rule of the namespace's own firewall redirects every TCP connection
+ * to one port, where the daemon listens; all other packets that are not for the jail itself are
+ * refused. The daemon reads the original destination (SO_ORIGINAL_DST) and connects from the host,
+ * or refuses. The host's network is neither changed nor visible, and without a daemon no connection
+ * is possible: it fails closed.
  *
  *      program ── connect 1.1.1.1:443 ──► dnat ──► NETWORK_GATE:NETWORK_TCP_PORT ──► the daemon
  *      program ── UDP ──► NETWORK_GATE:53 ──► the daemon's resolver
@@ -13,6 +13,7 @@
  *
  * Owns:    the firewall's messages, built once.
  * Needs:   nf_tables, and CAP_NET_ADMIN over the namespace.
+ * Blocks:  for the kernel's answers.
  * Threads: one: network_sockets_open() enters the jail's namespace with the calling thread.
  */
 #ifndef JAIL_NETWORK_H
@@ -28,15 +29,15 @@
 #include "lib/base/err.h"
 #include "lib/base/fd.h"
 
-#define NETWORK_GATE "169.254.0.1" /* where the daemon is, seen from inside */
-#define NETWORK_SELF "169.254.0.2" /* where connections out come from */
+#define NETWORK_GATE "169.254.0.1" /* the daemon's address inside */
+#define NETWORK_SELF "169.254.0.2" /* source address of connections to the outside */
 #define NETWORK_GATE6 "fd00:a701::1"
 #define NETWORK_SELF6 "fd00:a701::2"
 
 enum {
     NETWORK_OWN_BITS = 30, /* the block of GATE and SELF */
     NETWORK_OWN_BITS6 = 126,
-    NETWORK_TCP_PORT = 1, /* no program's own, and never a connection's source port */
+    NETWORK_TCP_PORT = 1, /* used by no program, and never a source port */
     NETWORK_DNS_PORT = 53,
     NETWORK_BACKLOG = 256,
 };
@@ -46,19 +47,19 @@ struct network;
 must_check int network_new(struct network **out, struct err *err);
 void network_free(struct network *network);
 
-/* In the jail's first process: brings up loopback, which must work. */
+/* Called in the jail's first process: brings up loopback, which must work. */
 must_check int network_loopback(struct err *err);
 
-/* Likewise, after it: rules first, then addresses, then the routes, so that whatever fails leaves
- * a jail with loopback alone. */
+/* Called after it, likewise. Sets the rules first, then addresses, then routes: any failure leaves
+ * a jail with loopback only. */
 must_check int network_open(const struct network *network, struct err *err);
 
-/* The settings of the namespace the caller is in. */
+/* Sets the settings of the caller's namespace. */
 must_check int network_settings(int proc_fd, struct err *err);
 
-/* The daemon's ends. */
+/* The daemon's sockets in the jail. */
 struct network_sockets {
-    int tcp;     /* takes every connection out, and names over TCP; both families */
+    int tcp;     /* accepts every connection to the outside, and DNS over TCP; both families */
     int dns_udp; /* bound to the gate */
 };
 #define NETWORK_SOCKETS_NONE ((struct network_sockets){-1, -1})
@@ -69,7 +70,7 @@ static inline void network_sockets_closep(struct network_sockets *sockets)
     fd_closep(&sockets->dns_udp);
 }
 
-/* All of the above in the namespace of that process, which is being restored; its sockets too. */
+/* All of the above, and the sockets, in the namespace of a process that is being restored. */
 must_check int network_restore(const struct network *network, pid_t pid,
                                struct network_sockets *out, struct err *err);
 
@@ -77,24 +78,26 @@ must_check int network_restore(const struct network *network, pid_t pid,
 must_check int network_sockets_open(const struct network *network, int pidfd,
                                     struct network_sockets *out, struct err *err);
 
-enum { NETWORK_INWARD_BYTES = 256 * 1024 }; /* of each buffer; the kernel takes twice that */
+enum { NETWORK_INWARD_BYTES = 256 * 1024 }; /* size of each buffer; the kernel uses twice that */
 
-/* Opens n TCP sockets there, for connections from outside to what listens in the jail: they are not
- * connected, do not block, and serve both families where there are two. The kernel charges their
- * buffers to the keeper and not to the jail, so they are small. All are open, or all are -1. */
+/* Opens n TCP sockets there, for connections from outside to servers in the jail. They are not
+ * connected, do not block, and work with both families where both exist. The kernel charges their
+ * buffers to the keeper, not to the jail, so they are small. All are open, or all are -1. */
 must_check int network_inward_open(const struct network *network, int pidfd, int *out, size_t n,
                                    struct err *err);
 
-/* The address of a name that is no file but of a network namespace; gives its length. */
+/* Fills in an abstract address, which belongs to a network namespace and not to a file system;
+ * returns its length. */
 socklen_t network_name(struct sockaddr_un *out, const char *name);
 
-/* Connects to such a name in the namespace of that process, without waiting. Gives a SOCK_SEQPACKET
- * socket that does not block; -ECONNREFUSED when nobody listens, -EAGAIN when too many wait. */
+/* Connects to such an address in the namespace of that process, without waiting. Returns a
+ * non-blocking SOCK_SEQPACKET socket; -ECONNREFUSED when no one listens, -EAGAIN when the backlog
+ * is full. */
 must_check int network_connect(const struct network *network, int pidfd, const char *name,
                                struct err *err);
 
-/* In the network of `pid`: ends connections whose other end is not there, as a restored jail's to
- * the outside are. What reads from one would wait for ever. */
+/* Ends connections in the network of `pid` whose peer is not there, such as those of a restored
+ * jail to the outside. A program that reads from one would wait for ever. */
 must_check int network_orphans_reset(const struct network *network, pid_t pid, struct err *err);
 
 #endif

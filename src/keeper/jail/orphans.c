@@ -18,20 +18,20 @@
 #include "lib/base/fd.h"
 
 enum {
-    ENDS_BYTES_MAX = 64 * 1024 * 1024, /* more than half a million of them */
+    ENDS_BYTES_MAX = 64 * 1024 * 1024, /* more than half a million connections */
     ANSWER_BYTES = 32 * 1024,
-    /* Those that wait for something from the other end. */
+    /* States in which data from the other end is expected. */
     WAITING = 1 << TCP_ESTABLISHED | 1 << TCP_FIN_WAIT1 | 1 << TCP_FIN_WAIT2,
     ANY_STATE = (1 << (TCP_CLOSING + 1)) - 1,
 };
 
 struct place {
-    uint8_t address[sizeof(struct in6_addr)]; /* IPv4 as IPv6 has it */
+    uint8_t address[sizeof(struct in6_addr)]; /* IPv4 addresses are mapped to IPv6 */
     uint16_t port;
 };
 
 struct end {
-    struct place here, there; /* first: what ends are sorted by */
+    struct place here, there; /* first, because the array is sorted by them */
     uint8_t family;
     uint8_t state;
     struct inet_diag_sockid id;
@@ -42,7 +42,7 @@ static int end_compare(const void *a, const void *b)
     return memcmp(a, b, offsetof(struct end, family));
 }
 
-/* ---- all there are ---- */
+/* ---- all connections ---- */
 
 static struct place place_of(uint8_t family, const __be32 address[4], __be16 port)
 {
@@ -107,7 +107,7 @@ static int ends_list(int fd, uint8_t family, struct buf *out, struct err *err)
     return error ? err_code(err, error, "list the jail's connections") : 0;
 }
 
-/* ---- those without another end ---- */
+/* ---- connections without a peer ---- */
 
 static bool has_other(const struct end *all, size_t n, const struct end *end)
 {

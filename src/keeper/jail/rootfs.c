@@ -15,11 +15,11 @@
 #include "lib/base/fd.h"
 
 enum {
-    OPTION_BYTES = 256, /* the kernel's limit for one */
+    OPTION_BYTES = 256, /* the kernel's limit for one option */
     LAYER_PATH_BYTES = KEEPER_LAYER_BYTES + 32,
 };
 
-/* Where a layer lies; one without a name is an empty directory. */
+/* The path of a layer; an empty name means an empty directory. */
 static void layer_path(const char *layer, char out[LAYER_PATH_BYTES])
 {
     if (!layer[0]) {
@@ -45,7 +45,7 @@ static int layer_mount(const char *layer, unsigned index, int userns_fd, struct 
     return fd < 0 ? fd : mounts_attach(fd, AT_FDCWD, to, err);
 }
 
-/* A plan without layers begins with an empty directory. */
+/* A plan without layers gets an empty directory as its layer. */
 static int lowers_mount(const struct keeper_plan *plan, int userns_fd, struct err *err)
 {
     int r = 0;
@@ -70,7 +70,7 @@ static int disk_mount(const char *id, int userns_fd, struct err *err)
     return fd < 0 ? fd : mounts_attach(fd, AT_FDCWD, "/upper", err);
 }
 
-/* Relative to the keeper's root, and short: 32 of them must fit into one option. */
+/* Relative to the keeper's root, and short: 32 paths must fit into one option. */
 static void lowerdir_text(unsigned n, char out[OPTION_BYTES])
 {
     size_t len = 0;
@@ -89,12 +89,12 @@ static int overlay_mount(const struct keeper_plan *plan, struct err *err)
         {"lowerdir", lowerdir},
         {"upperdir", "upper/" POOL_UPPER},
         {"workdir", "upper/" POOL_WORK},
-        /* Stable file handles: a saved jail's inotify watches are found again by them. */
+        /* Stable file handles: inotify watches of a saved jail are found again by them. */
         {"index", "on"},
         {"nfs_export", "on"},
-        {"redirect_dir", "on"}, /* else renaming a template's directory is EXDEV */
-        /* A sandbox's disk is saved as a whole, by the keeper, or dies with it: until then fsync()
-         * inside need not reach the platters, and the end of a jail must not flush the pool. */
+        {"redirect_dir", "on"}, /* otherwise renaming a directory of a template gives EXDEV */
+        /* The keeper syncs a disk as a whole when it saves it. Until then fsync() inside need not
+         * reach the disk, and the end of a jail must not flush the pool. */
         {"volatile", NULL},
         {"metacopy", "off"},
         {"xino", "off"},
@@ -117,13 +117,13 @@ int rootfs_build(const char *id, const struct keeper_plan *plan, int userns_fd, 
     if (r < 0) {
         return r;
     }
-    /* overlayfs makes files of its own as whoever mounted it: as the jail's root, since no other
-     * owner can be written through the idmapped mount. */
+    /* overlayfs creates its own files with the credentials of the mounter: so it is mounted as the
+     * jail's root, the only owner that can be written through the idmapped mount. */
     r = caps_act_as(uid_base, uid_base, err);
     if (r == 0) {
         r = overlay_mount(plan, err);
     }
     int back = caps_act_as(0, 0, &ignored);
-    assert(back == 0); /* going on as somebody else would be worse than ending */
+    assert(back == 0); /* continuing with another uid would be worse than ending */
     return r;
 }

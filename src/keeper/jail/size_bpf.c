@@ -21,7 +21,7 @@ enum { TYPES_BYTES_MAX = 64 * 1024 * 1024 };
 struct size_bpf {
     uint64_t host_memory_bytes;
     int map_fd;
-    int links[SIZE_BPF_CALLS]; /* each holds its program */
+    int links[SIZE_BPF_CALLS]; /* each keeps its program attached */
 };
 
 /* ---- the kernel ---- */
@@ -78,7 +78,7 @@ static int map_get(int map_fd, uint64_t group, struct size_bpf_entry *out)
 
 /* ---- the programs ---- */
 
-/* The kernel's own description of its types; the caller frees it. */
+/* Reads the kernel's description of its types; the caller frees it. */
 static int types_read(uint8_t **out, size_t *n, struct err *err)
 {
     scoped_fd fd = open("/sys/kernel/btf/vmlinux", O_RDONLY | O_CLOEXEC);
@@ -99,8 +99,8 @@ static int types_read(uint8_t **out, size_t *n, struct err *err)
     return 0;
 }
 
-/* The kernel has another errno for each of its reasons, and most of them for several. One of them
- * is the kernel's alone: ENOTSUPP, where functions of this machine cannot be attached to. */
+/* The kernel uses different errnos for its reasons, and most errnos for several reasons. ENOTSUPP
+ * is internal to the kernel: functions of this machine cannot be attached to. */
 static int refused(int r, const char *what, struct err *err)
 {
     const char *why = strerrordesc_np(-r);
@@ -127,7 +127,7 @@ static int program_load(enum size_bpf_call which, int64_t type, int map_fd)
     return kernel_bpf(BPF_PROG_LOAD, &attr);
 }
 
-/* Returns what it is attached by. */
+/* Returns the descriptor of the BPF link. */
 static int attach(const uint8_t *types, size_t types_n, enum size_bpf_call which, int map_fd,
                   struct err *err)
 {
@@ -221,7 +221,7 @@ void size_bpf_add(struct size_bpf *size_bpf, struct cgroups *groups, struct pool
     if (!size_bpf) {
         return;
     }
-    if (plan->from[0] || plan->keeps_disk) { /* any other disk is empty */
+    if (plan->from[0] || plan->keeps_disk) { /* all other disks are empty */
         entry.disk_used_bytes = pool_disk_bytes(pool, id);
     }
     put(size_bpf, id, cgroups_number(groups, id), &entry, BPF_ANY);

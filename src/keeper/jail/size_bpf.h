@@ -1,16 +1,16 @@
-/* size_bpf.h - what a jail is told of its own size by system calls: its disk by statfs() and
- * fstatfs(), which `df` goes by, and its memory by sysinfo(). Files are size_files.h's.
+/* size_bpf.h - makes system calls return a jail's own size: its disk in statfs() and fstatfs(),
+ * which `df` uses, and its memory in sysinfo(). Files are the matter of size_files.h.
  *
- * The kernel knows these figures for the whole host alone. Three small BPF programs
- * (size_bpf_program.h) run when those calls return, and write over the answer of a process that is
- * in a jail. They are found in no file and pinned nowhere: they go when this process and those it
- * has forked go, and then the host's figures are told again. Kernels that are locked down, as under
- * Secure Boot, let nobody load them.
+ * The kernel has these figures only for the whole host. Three small BPF programs
+ * (size_bpf_program.h) run when those calls return, and overwrite the result for a process in a
+ * jail. They are not pinned in any file system: they end with this process and its forks, and then
+ * jails see the host's figures again. A locked-down kernel, as under Secure Boot, does not load
+ * them.
  *
- * Owns:    the programs, where they are attached, and a map with an entry for each jail.
+ * Owns:    the programs, their attachment, and a map with an entry for each jail.
  * Needs:   CAP_SYS_ADMIN; the kernel's types in /sys/kernel/btf.
  * Blocks:  size_bpf_open() for tens of milliseconds; the rest never.
- * Threads: one. A process that is forked may go on with a copy.
+ * Threads: one. A forked process may use its copy.
  */
 #ifndef JAIL_SIZE_BPF_H
 #define JAIL_SIZE_BPF_H
@@ -28,18 +28,18 @@ struct size_bpf;
 must_check int size_bpf_open(struct size_bpf **out, struct err *err);
 void size_bpf_close(struct size_bpf *size_bpf);
 
-/* In all of these `told` may be NULL, and then they do nothing. */
+/* In all of these, size_bpf may be NULL; then they do nothing. */
 
-/* A new jail, once it has its control group and its disk, and before anything runs in it. */
+/* Adds a new jail that has its control group and its disk, before anything runs in it. */
 void size_bpf_add(struct size_bpf *size_bpf, struct cgroups *groups, struct pool *pool,
                   const char *id, const struct keeper_plan *plan);
-/* One that an earlier keeper made: what it may have is read from its group and its disk. */
+/* Adds a jail that an earlier keeper made: its limits are read from its group and its disk. */
 void size_bpf_found(struct size_bpf *size_bpf, struct cgroups *groups, struct pool *pool,
                     const char *id);
-/* What it uses now. */
+/* Sets the current usage. */
 void size_bpf_used(struct size_bpf *size_bpf, struct cgroups *groups, const char *id,
                    const struct keeper_usage *usage);
-/* Before its group is removed. Fine when there is none. */
+/* Called before the group is removed. Does nothing when there is no entry. */
 void size_bpf_remove(struct size_bpf *size_bpf, struct cgroups *groups, const char *id);
 
 #endif

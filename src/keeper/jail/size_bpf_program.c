@@ -11,8 +11,8 @@
 #include <sys/statfs.h>
 #include <sys/sysinfo.h>
 
-/* Where the kernel's struct pt_regs has the first two arguments of a system call: it begins as the
- * one that programs know. */
+/* The offsets of the first two arguments of a system call in the kernel's struct pt_regs, which
+ * begins like the one for user programs. */
 #ifdef __aarch64__
 #define FUNCTION(name) "__arm64_sys_" name
 enum { ARGUMENT_1 = 0, ARGUMENT_2 = 8 };
@@ -33,18 +33,18 @@ static const int buffer_argument[SIZE_BPF_CALLS] = {
     [SIZE_BPF_SYSINFO] = ARGUMENT_1,
 };
 
-/* Helpers keep R6 to R9 and the frame, and take R1 to R5. */
+/* Helpers preserve R6 to R9 and the frame, and overwrite R1 to R5. */
 enum { R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, FRAME };
 enum { BUFFER = R7, ENTRY = R8 };
 
-/* What the frame holds, downwards from its end. */
+/* The layout of the frame, downwards from its end. */
 enum {
     FRAME_KEY = -8,
-    FRAME_UNIT = -16,                                     /* of sysinfo */
-    FRAME_BLOCK = FRAME_UNIT - 6 * (int)sizeof(uint64_t), /* what is read, or written at once */
-    CONTEXT_REGS = 0,                                     /* of a function with one argument */
+    FRAME_UNIT = -16,                                     /* mem_unit of sysinfo */
+    FRAME_BLOCK = FRAME_UNIT - 6 * (int)sizeof(uint64_t), /* data that is read or written at once */
+    CONTEXT_REGS = 0,                                     /* for a function with one argument */
     CONTEXT_RESULT = 8,
-    JUMP_OUT = INT16_MAX, /* to the end, wherever that will be */
+    JUMP_OUT = INT16_MAX, /* placeholder: a jump to the end, whose place is not known yet */
 };
 
 static_assert(sizeof(((struct statfs *)NULL)->f_blocks) == sizeof(uint64_t) &&
@@ -89,7 +89,7 @@ static void add(struct writer *w, int dst, int value)
     emit(w, BPF_ALU64 | BPF_ADD | BPF_K, dst, 0, 0, value);
 }
 
-/* dst /= src, unsigned; 0 when src is. */
+/* dst /= src, unsigned; 0 when src is 0. */
 static void divide(struct writer *w, int dst, int src)
 {
     emit(w, BPF_ALU64 | BPF_DIV | BPF_X, dst, src, 0, 0);
@@ -122,7 +122,7 @@ static void least(struct writer *w, int dst, int other)
     move(w, dst, other);
 }
 
-/* dst -= src, and 0 where that would be less. */
+/* dst -= src, at least 0. */
 static void less(struct writer *w, int dst, int src)
 {
     emit(w, BPF_JMP | BPF_JGE | BPF_X, dst, src, 1, 0);
@@ -132,7 +132,7 @@ static void less(struct writer *w, int dst, int src)
 
 /* ---- parts of the programs ---- */
 
-/* BUFFER: where the caller wanted its answer. */
+/* BUFFER: the address that the caller passed for the result. */
 static void begin(struct writer *w, enum size_bpf_call which)
 {
     load(w, R2, R1, CONTEXT_RESULT);
@@ -141,8 +141,8 @@ static void begin(struct writer *w, enum size_bpf_call which)
     load(w, BUFFER, R2, buffer_argument[which]);
 }
 
-/* ENTRY: that of the jail. A process cannot leave its group for one above it, so the group of the
- * jail is among those that it is in, whatever namespaces and groups were made inside. */
+/* ENTRY: the entry of the jail. A process cannot move to a group above its own, so the group of the
+ * jail is always among its groups, whatever namespaces and groups were made inside. */
 static void find(struct writer *w, int map_fd)
 {
     size_t found[SIZE_BPF_LEVELS_MAX];
@@ -150,7 +150,7 @@ static void find(struct writer *w, int map_fd)
     for (int level = 1; level <= SIZE_BPF_LEVELS_MAX; level++) {
         set(w, R1, level);
         call(w, BPF_FUNC_get_current_ancestor_cgroup_id);
-        out_if(w, BPF_JEQ, R0, 0); /* it lies no deeper */
+        out_if(w, BPF_JEQ, R0, 0); /* the process has no deeper group */
         store(w, FRAME_KEY, R0);
         emit(w, BPF_LD | BPF_DW | BPF_IMM, R1, BPF_PSEUDO_MAP_FD, 0, map_fd);
         emit(w, 0, 0, 0, 0, 0);
@@ -167,7 +167,7 @@ static void find(struct writer *w, int map_fd)
     move(w, ENTRY, R0);
 }
 
-/* Of the caller's memory, from `at` in BUFFER, to the frame. */
+/* Copies from the caller's memory, at offset `at` of BUFFER, to the frame. */
 static void read_user(struct writer *w, int off, size_t bytes, size_t at)
 {
     move(w, R1, FRAME);
@@ -179,8 +179,8 @@ static void read_user(struct writer *w, int off, size_t bytes, size_t at)
     out_if(w, BPF_JNE, R0, 0);
 }
 
-/* The other way. Whether it worked makes no difference: the kernel has just written there itself,
- * and a caller who took the page away since then is not helped by an error. */
+/* Copies from the frame to the caller's memory. A failure is ignored: the kernel has just written
+ * there itself, and a caller that has unmapped the page since then gains nothing from an error. */
 static void write_user(struct writer *w, size_t at, size_t bytes)
 {
     move(w, R1, BUFFER);
@@ -191,8 +191,8 @@ static void write_user(struct writer *w, size_t at, size_t bytes)
     call(w, BPF_FUNC_probe_write_user);
 }
 
-/* A jail can mount nothing, so an overlay is its own disk. The pool may have less room than the
- * limit allows: then that is what is there. */
+/* A jail cannot mount, so an overlay is its own disk. If the pool has less room than the limit
+ * leaves, that room is reported. */
 static void answer_statfs(struct writer *w)
 {
     enum { BSIZE = R1, BLOCKS = R2, FREE = R3, AVAILABLE = R4, OTHER = R5 };
@@ -218,7 +218,7 @@ static void answer_statfs(struct writer *w)
     write_user(w, offsetof(struct statfs, f_blocks), 3 * sizeof(uint64_t));
 }
 
-/* As /proc/meminfo: neither swap nor shared memory nor buffers are told. */
+/* As in /proc/meminfo: swap, shared memory and buffers are 0. */
 static void answer_sysinfo(struct writer *w)
 {
     enum { UNIT = R1, TOTAL = R2, FREE = R3, USED = R4 };

@@ -22,7 +22,7 @@
 enum {
     CPUINFO_READ_BYTES = 16 * 1024 * 1024,
     PATH_BYTES = 64,
-    TOPOLOGY_BYTES = 64, /* of a line of cpuinfo that is written anew */
+    TOPOLOGY_BYTES = 64, /* for a line of cpuinfo that is rewritten */
 };
 
 enum { FILE_MEMINFO, FILE_STAT, FILE_CPUINFO, FILE_ONLINE };
@@ -35,12 +35,12 @@ const struct size_file size_files_files[SIZE_FILES_N] = {
 };
 
 struct size_files {
-    uint32_t cpus; /* of the host, that the keeper may use */
+    uint32_t cpus; /* processors that the keeper may use */
     uint16_t cpu[PROCFILE_CPUS_MAX];
     uint64_t memory_bytes;
     uint64_t boot_s;
-    char *cpuinfo; /* the host's */
-    char *text;    /* room for any of the files */
+    char *cpuinfo; /* text of the host's /proc/cpuinfo */
+    char *text;    /* buffer for any of the files */
     size_t text_bytes;
 };
 
@@ -52,7 +52,7 @@ static void cpus_find(struct size_files *size_files)
 
     CPU_ZERO(&set);
     if (sched_getaffinity(0, sizeof(set), &set) < 0) {
-        return; /* more than PROCFILE_CPUS_MAX: nobody is bound */
+        return; /* more than PROCFILE_CPUS_MAX: affinity is not set */
     }
     for (size_t i = 0; i < PROCFILE_CPUS_MAX; i++) {
         if (CPU_ISSET(i, &set)) {
@@ -128,7 +128,7 @@ void size_files_free(struct size_files *size_files)
 
 /* ---- processors ---- */
 
-/* A part of one counts as one. */
+/* A fraction of a processor counts as one. */
 static uint32_t cpus_of(const struct size_files *size_files, uint32_t cpu_millis)
 {
     uint32_t n = (cpu_millis + 999) / 1000;
@@ -136,7 +136,7 @@ static uint32_t cpus_of(const struct size_files *size_files, uint32_t cpu_millis
     return n < size_files->cpus ? n : size_files->cpus;
 }
 
-/* Jails take the processors in turns, so that each has about as many jails as any other. */
+/* Processors are given out in turn, so that each has about the same number of jails. */
 int size_files_bind(const struct size_files *size_files, const struct keeper_plan *plan,
                     struct err *err)
 {
@@ -174,7 +174,7 @@ static struct procfile_figures figures_of(const struct size_files *size_files,
     };
 }
 
-/* In shown->text. */
+/* Writes into size_files->text. */
 static size_t text_make(const struct size_files *size_files, const struct procfile_figures *f,
                         size_t file)
 {

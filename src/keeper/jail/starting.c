@@ -14,7 +14,7 @@ struct starting {
     struct keeper_request req;
     struct jail jail;
     unsigned made;
-    int socket; /* to its first process */
+    int socket; /* connected to its first process */
     int64_t deadline_ms;
 };
 
@@ -33,7 +33,7 @@ static void tell(struct startings *all, const struct starting *it, int status,
     all->done(all->ctx, it->client, &it->req, status, err, &it->jail, it->made);
 }
 
-/* It has said something, or its time is up. */
+/* The process has reported, or its time is up. */
 static void finish(struct startings *all, struct starting *it)
 {
     struct err err = {0};
@@ -66,7 +66,7 @@ static void begin(struct startings *all, struct starting *it)
     it->deadline_ms = clock_mono_ms() + JAIL_START_TIMEOUT_MS;
 }
 
-/* Work for it may have been done already: with plan.from, its disk is there. */
+/* Work may have been done before: with plan.from, the disk exists. */
 static void refuse(struct startings *all, struct starting *it)
 {
     struct err err = {0};
@@ -145,7 +145,8 @@ void startings_leave(struct startings *all)
     }
 }
 
-/* Their first processes go on, as after the keeper's death: whoever lists the jails finds them. */
+/* The first processes continue, as after the keeper's death: the server finds the jails by
+ * listing. */
 void startings_free(struct startings *all)
 {
     while (all->list) {

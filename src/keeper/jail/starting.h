@@ -1,11 +1,11 @@
-/* starting.h - jails whose first process is on its way to the agent.
+/* starting.h - jails whose first process is on its way to become the agent.
  *
- * Between the moment it is handed its root and the moment it is the agent there is nothing for the
- * keeper to do: others are served meanwhile, so that several jails come up side by side.
+ * The keeper has nothing to do between sending the root and the start of the agent: it serves other
+ * requests meanwhile, so that several jails start side by side.
  *
- * Owns:    the list, and of each jail what has been made of it.
+ * Owns:    the list, and the parts of each jail that were made.
  * Needs:   jail.h.
- * Blocks:  as jail_begin(). While STARTING_MAX are on their way, others wait for their turn.
+ * Blocks:  as jail_begin(). While STARTING_MAX jails start, others wait in a queue.
  * Threads: one.
  */
 #ifndef JAIL_STARTING_H
@@ -19,8 +19,8 @@
 
 enum { STARTING_MAX = 4, STARTING_QUEUED_MAX = 64 };
 
-/* Once for each: status 0, and `jail` is the agent's; or -errno and err, and `made` is to be
- * undone. Descriptors of the jail stay the list's. */
+/* Called once for each jail. Status 0: the agent runs, and `jail` has its descriptors, which the
+ * list owns. Else -errno with err, and `made` has the parts to remove. */
 typedef void starting_done(void *ctx, uint64_t client, const struct keeper_request *req, int status,
                            const struct err *err, const struct jail *jail, unsigned made);
 
@@ -35,16 +35,17 @@ struct startings {
     size_t queue_n;
 };
 
-/* -EAGAIN, to done, when STARTING_QUEUED_MAX wait already. */
+/* Calls done with -EAGAIN when STARTING_QUEUED_MAX jails wait already. */
 void starting_begin(struct startings *all, uint64_t client, const struct keeper_request *req);
-/* Also of those that wait. */
+/* True for jails in the queue too. */
 bool starting_has(const struct startings *all, const char *id);
 
-/* Goes on with those that are there, or took too long, and begins with others in their place. */
+/* Continues with jails that have started or took too long, and starts others from the queue. */
 void startings_step(struct startings *all);
 void startings_poll(const struct startings *all, struct pollfd *out); /* n of them */
 
-/* In a process forked for other work: those that wait are the keeper's alone. */
+/* Called in a process forked for other work: drops the queue and the list, which belong to the
+ * keeper. */
 void startings_leave(struct startings *all);
 void startings_free(struct startings *all);
 

@@ -62,7 +62,7 @@ int userns_map(pid_t pid, uint32_t base, struct err *err)
     return fd < 0 ? err_sys(err, "open the new user namespace") : fd;
 }
 
-/* Going on as somebody else would be worse than ending. */
+/* Continuing with another uid would be worse than ending. */
 static void owner_leave(void)
 {
     struct err ignored;
@@ -107,8 +107,8 @@ static int wait_for_the_end(void *ctx)
     return 0;
 }
 
-/* By a process that does nothing, and shares this one's memory: a copy takes longer than the rest.
- */
+/* Uses a process that does nothing and shares this one's memory: a copy would take longer than all
+ * the rest. */
 int userns_make(uint32_t base, struct err *err)
 {
     alignas(16) char stack[STACK_BYTES];

@@ -1,11 +1,14 @@
 /* userns.h - a jail's user namespace: its owner and its id maps.
  *
  * The owner of a user namespace is the effective uid of its creator. Pending signals, inotify
- * instances and watches, message queues and locked memory of a namespace count as its owner's too.
- * So each jail's namespace belongs to the first id of its own range: a jail that takes all that one
- * owner may have takes nothing from root, nor from another jail.
+ * instances and watches, message queues and locked memory of a namespace count for its owner too.
+ * So each jail's namespace belongs to the first id of its own range: a jail that exhausts the
+ * limits of its owner takes nothing from root or from another jail.
  *
- * Owns nothing; needs CAP_SETUID, CAP_SETGID.
+ * Owns:    nothing.
+ * Needs:   CAP_SETUID, CAP_SETGID.
+ * Blocks:  never.
+ * Threads: one.
  */
 #ifndef JAIL_USERNS_H
 #define JAIL_USERNS_H
@@ -22,15 +25,15 @@ struct clone_args;
  * process, whose effective uid is `base`. */
 must_check pid_t userns_clone(struct clone_args *args, uint32_t base, struct err *err);
 
-/* Ids 0 to KEEPER_UID_RANGE - 1 of the namespace that `pid` is in become those from `base` up.
- * Returns a descriptor of that namespace, for idmapped mounts. */
+/* Maps ids 0 to KEEPER_UID_RANGE - 1 of the namespace of `pid` to those from `base` up. Returns a
+ * descriptor of that namespace, for idmapped mounts. */
 must_check int userns_map(pid_t pid, uint32_t base, struct err *err);
 
-/* A descriptor of a new namespace with such an owner and map, and no process in it. Needs SIGCHLD
- * at its default. */
+/* Returns a descriptor of a new namespace with such an owner and map, and no process in it. Needs
+ * SIGCHLD at its default. */
 must_check int userns_make(uint32_t base, struct err *err);
 
-/* Whose the namespace is that `pid` is in. */
+/* The owner of the namespace of `pid`. */
 must_check int userns_owner(pid_t pid, uid_t *out, struct err *err);
 
 /* First host id of a plan's range. */
