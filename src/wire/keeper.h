@@ -1,11 +1,11 @@
-/* keeper.h - the door to the privileged side: what the daemon may ask of `atoll keeper`.
+/* keeper.h - the requests of the daemon to the privileged process `atoll keeper`, and its answers.
  *
- * A SOCK_SEQPACKET connection. One request message, one answer message with up to KEEPER_FDS_MAX
- * descriptors.
- * Requests carry `seq`; answers come in any order. All structures are of fixed size and hold no
- * pointers; the keeper checks every field again (keeper_request_check), because the daemon that
- * parses hostile bytes may have been taken over: a request can name only things below the pool
- * and limits within the bounds here. It can never name a path, a program or a uid of the host's.
+ * The connection is a SOCK_SEQPACKET socket. A request is one message; an answer is one message
+ * with up to KEEPER_FDS_MAX descriptors. Requests carry `seq`; answers come in any order. All
+ * structures have a fixed size and hold no pointers. The keeper checks every field again
+ * (keeper_request_check), because the daemon parses hostile bytes and may have been taken over: a
+ * request can name only things below the pool, and limits within the bounds here. It can never name
+ * a path, a program or a uid of the host.
  */
 #ifndef WIRE_KEEPER_H
 #define WIRE_KEEPER_H
@@ -23,11 +23,11 @@ enum {
     KEEPER_LAYERS_MAX = 32,  /* lower layers of one jail, topmost first */
     KEEPER_LAYER_BYTES = 72, /* a layer's name and NUL: [a-z0-9-] */
     KEEPER_HOSTNAME_BYTES = 64,
-    KEEPER_SAVED_BYTES = 56, /* the name of what was saved and NUL: [a-z0-9-] */
+    KEEPER_SAVED_BYTES = 56, /* the name of a save and NUL: [a-z0-9-] */
     KEEPER_VOLUMES_MAX = 16, /* of one jail */
     KEEPER_VOLUME_BYTES = 40,
     KEEPER_VOLUME_PATH_BYTES = 256,
-    KEEPER_BATCH_MAX = 32,  /* jails of one USAGE_MANY: the keeper does nothing else meanwhile */
+    KEEPER_BATCH_MAX = 32,  /* jails of one USAGE_MANY: the keeper serves no one else meanwhile */
     KEEPER_SOCKETS_MAX = 8, /* of one SOCKETS */
 
     KEEPER_UID_RANGE = 65536, /* ids of one jail */
@@ -50,35 +50,35 @@ enum keeper_op {
     KEEPER_ATTACH = 3, /* jail: a running one; answers pidfd and a fresh channel, and, with
                           plan.network, fresh sockets in its network */
     KEEPER_DESTROY =
-        4,            /* jail: kills it, removes cgroups, mounts and upper; fine if gone already */
-    KEEPER_LIST = 5,  /* id: the next jail after it that left a trace; "": the first. ENOENT: no
-                         more. One that is there all the while is told, whatever comes and goes */
-    KEEPER_USAGE = 6, /* jail: memory, cpu, disk, out-of-memory kills */
+        4, /* jail: kills it, removes cgroups, mounts and upper; 0 if it is gone already */
+    KEEPER_LIST =
+        5, /* id: the next jail after it that has groups or a disk; "": the first. ENOENT: no more.
+              A jail that exists all the time is listed, whatever comes and goes meanwhile */
+    KEEPER_USAGE = 6,      /* jail: memory, cpu, disk, out-of-memory kills */
     KEEPER_USAGE_MANY = 7, /* batch: cpu, memory and disk of each, and keeper_status */
-    KEEPER_SAVE = 8,    /* save: keeps a jail's disk, and its processes if wanted, under a name */
-    KEEPER_RESTORE = 9, /* plan, with `from`: a jail that goes on where the saved one was; answers
-                           as CREATE does */
-    KEEPER_FORGET = 10, /* save.name: removes what was saved; fine if gone already */
-    KEEPER_LIST_SAVED = 11,    /* save.name: the next one saved, in `saved`; as LIST */
-    KEEPER_VOLUME_MAKE = 12,   /* volume: an empty one; -EEXIST when there is one of that name */
-    KEEPER_VOLUME_REMOVE = 13, /* volume: fine if gone; -EBUSY while a jail has it mounted. It is
-                                  gone from the disk when it is answered */
+    KEEPER_SAVE = 8,    /* save: saves a jail's disk, and its processes if wanted, under a name */
+    KEEPER_RESTORE = 9, /* plan, with `from`: restores a jail from a save; answers as CREATE does */
+    KEEPER_FORGET = 10, /* save.name: removes the save; 0 if it is gone already */
+    KEEPER_LIST_SAVED = 11,    /* save.name: the next save, in `saved`; as LIST */
+    KEEPER_VOLUME_MAKE = 12,   /* volume: makes an empty one; -EEXIST when that name is taken */
+    KEEPER_VOLUME_REMOVE = 13, /* volume: 0 if it is gone; -EBUSY while a jail has it mounted. Its
+                                  removal is on the disk when the answer is sent */
     KEEPER_VOLUME_USAGE = 14,  /* volume: its bytes, in usage.disk_bytes */
-    KEEPER_PACK = 15,    /* save.name: compresses the memory saved under it, which takes its time;
-                            fine when it is done. -EBUSY while another is at it */
-    KEEPER_SOCKETS = 16, /* jail, sockets_n: answers that many TCP sockets in its network, which are
-                            not connected, and of which nobody inside has a copy */
+    KEEPER_PACK = 15, /* save.name: compresses the memory of the save, which takes long; 0 when it
+                         is done. -EBUSY while another packing runs */
+    KEEPER_SOCKETS = 16, /* jail, sockets_n: answers with that many TCP sockets in its network. They
+                            are not connected, and no process inside has a copy */
 };
 
-/* A layer whose name begins so is the disk of what was saved under that name. */
+/* A layer with this prefix is the disk of the save with that name. */
 #define KEEPER_SAVED_PREFIX "saved-"
-/* Begun so, it is what builds of templates keep, and theirs alone to forget. */
+/* Saves with this prefix belong to template builds, and only builds remove them. */
 #define KEEPER_SAVED_BUILT KEEPER_SAVED_PREFIX "build-"
-/* A layer that every pool has, and that holds nothing: below a disk that needs no other. */
+/* A layer that every pool has, and that is empty: for a disk that needs no other layer. */
 #define KEEPER_LAYER_EMPTY "empty"
 
 /* A volume that is mounted read-write into a jail. The path is absolute and holds no "." or "..";
- * what is missing of it is made on the jail's own disk, root's. */
+ * missing directories are made on the jail's own disk, owned by root. */
 struct keeper_mount {
     char volume[KEEPER_VOLUME_BYTES];
     char path[KEEPER_VOLUME_PATH_BYTES];
@@ -90,15 +90,15 @@ struct keeper_plan {
     uint32_t memory_mb;
     uint32_t disk_mb;
     uint32_t pids;
-    uint32_t network;  /* CREATE: 1: no jail without a way out; 0: loopback will do */
-    uint32_t layers_n; /* 0: it begins empty */
+    uint32_t network;  /* CREATE: 1: fail without a way out; 0: loopback is enough */
+    uint32_t layers_n; /* 0: the root begins empty */
     char layers[KEEPER_LAYERS_MAX][KEEPER_LAYER_BYTES];
     char hostname[KEEPER_HOSTNAME_BYTES];
-    /* CREATE: the disk begins as a copy of what was saved under that name; "": empty.
-     * RESTORE: what is restored, never "". */
+    /* CREATE: the save whose disk is copied; "": an empty disk. RESTORE: the save to restore, never
+     * "". */
     char from[KEEPER_SAVED_BYTES];
-    uint32_t keeps_disk; /* the jail's own disk is there already and is used as it is: a sandbox
-                            that was paused. With it, RESTORE's `from` gives the memory alone. */
+    uint32_t keeps_disk; /* the jail's own disk exists and is used as it is: a paused sandbox. With
+                            it, RESTORE takes only the memory from `from`. */
     uint32_t
         channel_min; /* RESTORE: -ENOTSUP when the agent in the images speaks an older version */
     uint32_t volumes_n;
@@ -106,16 +106,16 @@ struct keeper_plan {
 };
 
 enum keeper_save_flag {
-    KEEPER_SAVE_MEMORY = 1 << 0, /* processes too; else the disk alone, as a crash would leave it */
-    KEEPER_SAVE_STOP = 1 << 1,   /* the jail ends once all is saved and synced; its own disk stays
-                                    for keeps_disk. Without: it goes on running */
-    KEEPER_SAVE_SYNC = 1 << 2,   /* answered when it is durable */
-    KEEPER_SAVE_LOOK = 1 << 3,   /* saves nothing and stops nothing: 0 when no process is seen to
-                                    hold what cannot be saved with the memory */
+    KEEPER_SAVE_MEMORY = 1 << 0, /* processes too; else only the disk, as after a crash */
+    KEEPER_SAVE_STOP = 1 << 1, /* the jail ends when all is saved and synced; its own disk stays for
+                                  keeps_disk. Without: the jail continues */
+    KEEPER_SAVE_SYNC = 1 << 2, /* the answer comes when the save is durable */
+    KEEPER_SAVE_LOOK = 1 << 3, /* a dry run, which saves and stops nothing: 0 when no process was
+                                  found to hold something that cannot be saved */
 };
 
 struct keeper_save {
-    char name[KEEPER_SAVED_BYTES]; /* begins with KEEPER_SAVED_PREFIX; -EEXIST when there is one */
+    char name[KEEPER_SAVED_BYTES]; /* begins with KEEPER_SAVED_PREFIX; -EEXIST when it is taken */
     uint32_t flags;
 };
 
@@ -124,16 +124,16 @@ struct keeper_volume {
     uint32_t size_mb; /* MAKE */
 };
 
-/* What a SAVE came to. */
+/* The result of a SAVE. */
 struct keeper_saved {
     char name[KEEPER_SAVED_BYTES]; /* LIST_SAVED */
     uint64_t memory_bytes;         /* of the images on disk */
-    uint64_t disk_bytes;           /* of its disk, shared with others or not; 0: unknown */
-    uint64_t plain_bytes;          /* PACK: what they took before */
-    uint64_t frozen_usec;          /* for how long the jail stood still; 0 when it was stopped */
+    uint64_t disk_bytes;           /* of its disk, including shared data; 0: unknown */
+    uint64_t plain_bytes;          /* PACK: size of the images before */
+    uint64_t frozen_usec;          /* how long the jail was frozen; 0 when it was stopped */
 };
 
-/* Which process is a jail's first. Pids come round again; with the start time they do not. */
+/* The first process of a jail. Pids are reused; together with the start time they are unique. */
 struct keeper_jail {
     int32_t pid;
     uint32_t reserved;
@@ -161,7 +161,7 @@ struct keeper_request {
     };
 };
 
-enum keeper_lack { /* bits of keeper_status.lacks: what this machine cannot give */
+enum keeper_lack { /* bits of keeper_status.lacks: functions that this machine does not have */
                    KEEPER_LACKS_DISK_LIMIT = 1 << 0,   /* no btrfs: plain directories */
                    KEEPER_LACKS_MEMORY_LIMIT = 1 << 1, /* no memory controller */
                    KEEPER_LACKS_CPU_LIMIT = 1 << 2,
@@ -170,19 +170,19 @@ enum keeper_lack { /* bits of keeper_status.lacks: what this machine cannot give
 
 struct keeper_status {
     uint32_t lacks;
-    uint32_t jails;            /* running now; HELLO alone */
+    uint32_t jails;            /* running now; only in the answer to HELLO */
     uint64_t pool_used_bytes;  /* of the file system that layers and disks are on */
-    uint64_t pool_total_bytes; /* 0: it cannot be told */
+    uint64_t pool_total_bytes; /* 0: unknown */
 };
 
 struct keeper_usage {
-    uint64_t memory_bytes;       /* all that is charged */
+    uint64_t memory_bytes;       /* all that is charged to the jail */
     uint64_t memory_cache_bytes; /* of that, page cache the kernel can drop */
     uint64_t cpu_usec;
     uint64_t disk_bytes;
     uint32_t oom_kills;
     uint32_t pids;
-    uint32_t known; /* USAGE_MANY: 0 when there is no such jail, and all else is 0 too */
+    uint32_t known; /* USAGE_MANY: 0 when there is no such jail; all other fields are 0 then */
     uint32_t reserved;
 };
 
@@ -205,19 +205,19 @@ struct keeper_answer {
     struct err err; /* the sentence, when status is negative */
 };
 
-/* Descriptors of an answer. CREATE, ATTACH and RESTORE bring the first four, and the others unless
- * the jail has loopback alone. All but the first two are sockets in the jail's network namespace,
- * opened anew each time. SOCKETS brings nothing else. */
+/* Descriptors of an answer. CREATE, ATTACH and RESTORE return the first four, and the others unless
+ * the jail has only loopback. All but the first two are sockets in the jail's network namespace,
+ * newly opened. SOCKETS returns only sockets. */
 enum {
     KEEPER_FD_PIDFD,
     KEEPER_FD_CHANNEL,
-    KEEPER_FD_SOCKET, /* as those of SOCKETS, for the first connection to the agent */
+    KEEPER_FD_SOCKET, /* like those of SOCKETS, for the first connection to the agent */
     KEEPER_FD_SOCKET_2,
     KEEPER_FD_GATE, /* listens: every TCP connection out arrives here (SO_ORIGINAL_DST) */
     KEEPER_FD_DNS_UDP,
-    KEEPER_FDS_JAIL, /* how many those are */
+    KEEPER_FDS_JAIL, /* number of those */
     KEEPER_FDS_MAX = KEEPER_SOCKETS_MAX,
-    KEEPER_FDS_HELD = 3, /* that the server has of an idle jail: its channel, gate and resolver */
+    KEEPER_FDS_HELD = 3, /* held by the server for an idle jail: its channel, gate and resolver */
     KEEPER_JAIL_SOCKETS = KEEPER_FD_GATE - KEEPER_FD_SOCKET,
 };
 #define KEEPER_FDS_NONE                                                                            \
@@ -225,7 +225,7 @@ enum {
         -1, -1, -1, -1, -1, -1, -1, -1                                                             \
     }
 
-/* 0, or -EINVAL with a sentence that names the field. Pure: also what the fuzzer drives. */
+/* 0, or -EINVAL with a sentence that names the field. Pure: the fuzzer calls it too. */
 must_check int keeper_request_check(const struct keeper_request *req, struct err *err);
 
 /* `atoll keeper`: serves until SIGTERM. Returns the exit code. In keeper/main.c. */
@@ -236,18 +236,19 @@ struct keeper_options {
     uint32_t client_uid;     /* the one uid besides root that may connect */
     uint32_t client_gid;
     const char *instance; /* [a-z0-9-]: names the cgroups of this data directory */
-    bool merge_pages;     /* jails hold equal pages once, where the kernel can (merge.h) */
-    bool bpf_figures;     /* system calls tell jails their own size, likewise (told.h) */
+    bool merge_pages;     /* equal pages of jails are merged, where the kernel can (merge.h) */
+    bool bpf_figures;     /* system calls return a jail's own size, likewise (size_bpf.h) */
     enum log_level log_level;
-    int lock_fd;         /* held for as long as it runs */
+    int lock_fd;         /* held while the keeper runs */
     int work_timeout_ms; /* of one save or restore; 0: HANDLE_WORK_TIMEOUT_MS. For tests */
 };
 int keeper_main(const struct keeper_options *options);
 
-/* Becomes atoll-keeper, which reads them and calls keeper_main(). Returns on failure only. */
+/* Executes atoll-keeper, which reads the options and calls keeper_main(). Returns only on
+ * failure. */
 must_check int keeper_options_exec(const char *program, const struct keeper_options *options,
                                    struct err *err);
-/* They point into `words`. */
+/* The texts point into `words`. */
 must_check int keeper_options_read(int words_n, char **words, struct keeper_options *out,
                                    struct err *err);
 

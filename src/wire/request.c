@@ -12,9 +12,9 @@ static const char layer_chars[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
 static const char hostname_chars[] =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.";
 
-/* Names end in mkdirat() and in mount options: a fixed alphabet, a NUL inside the field, and no
- * leading '.' or '-', so that none is "..", a hidden file or an option. The value is not quoted
- * back: it may be anything. */
+/* Names are used in mkdirat() and in mount options: a fixed alphabet, a NUL inside the field, and
+ * no leading '.' or '-', so that none is "..", a hidden file or an option. The value is not quoted
+ * in the error: it may be anything. */
 static int name_check(const char *field, const char *name, size_t size, const char *chars,
                       struct err *err)
 {
@@ -67,7 +67,7 @@ static int limits_check(const struct keeper_plan *plan, struct err *err)
     return 0;
 }
 
-/* Absolute, and every part of it a name. Whether a jail has such a place is found out there. */
+/* An absolute path of valid names. Whether the jail has such a place is checked there. */
 static int path_check(const char *path, struct err *err)
 {
     size_t len = strnlen(path, KEEPER_VOLUME_PATH_BYTES);
@@ -132,8 +132,8 @@ static int layer_check(const char *name, struct err *err)
     return r == 0 && is_saved(name) ? saved_check("layers", name, err) : r;
 }
 
-/* Where the disk comes from: a jail has its own already or begins with a copy, not both; only one
- * that is restored finds its memory in `from` as well. */
+/* Checks the origin of the disk: a jail has its own disk already or begins with a copy, not both.
+ * Only a restore may also take its memory from `from`. */
 static int origin_check(const struct keeper_plan *plan, bool restore, struct err *err)
 {
     int r = range_check("keeps_disk", plan->keeps_disk, 0, 1, err);
@@ -202,7 +202,7 @@ static int batch_check(const struct keeper_batch *batch, struct err *err)
     return r;
 }
 
-/* What goes by the id of a jail. */
+/* Checks requests that name a jail. */
 static int jail_request_check(const struct keeper_request *req, struct err *err)
 {
     int r = name_check("id", req->id, KEEPER_ID_BYTES, id_chars, err);
@@ -222,11 +222,12 @@ static int jail_request_check(const struct keeper_request *req, struct err *err)
     case KEEPER_SAVE:
         return save_check(&req->save, err);
     default:
-        return 0; /* DESTROY and USAGE need no more */
+        return 0; /* DESTROY and USAGE have no other field */
     }
 }
 
-/* Where a listing goes on: it is only compared, and what is found on a disk may have any name. */
+/* The name after which a listing continues. It is only compared, and names found on a disk may be
+ * anything. */
 static int after_check(const char *field, const char *name, size_t size, struct err *err)
 {
     return strnlen(name, size) == size ? err_set(err, EINVAL, "%s has no end", field) : 0;

@@ -43,7 +43,7 @@ static int work(const struct words *words, struct err *err)
 {
     scoped_fd dir = open(words->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    (void)fd_allow_most(); /* one for each directory on the way down */
+    (void)fd_allow_most(); /* one descriptor for each directory on the way down */
     (void)umask(0);
     if (dir < 0) {
         return err_sys(err, "open %s", words->directory);

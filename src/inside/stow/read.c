@@ -16,7 +16,7 @@ struct reader {
     int top_fd;
 };
 
-/* A record with what lies behind it. */
+/* A record with the data that follows it. */
 struct item {
     struct stow_record record;
     const char *name; /* "" for none */
@@ -65,7 +65,7 @@ static int item_take(struct reader *r, struct item *out, struct err *err)
     return out->value ? 0 : cut_off(err);
 }
 
-/* One name in a directory, that leads nowhere else. */
+/* Accepts one name in a directory, that does not lead elsewhere. */
 static bool is_name(const char *name)
 {
     return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
@@ -80,7 +80,7 @@ static int node_make(int at_fd, const struct item *item, struct err *err)
 
     if (S_ISDIR(mode)) {
         r = mkdirat(at_fd, item->name, 0700);
-        r = r < 0 && errno == EEXIST ? 0 : r; /* something is to be mounted there */
+        r = r < 0 && errno == EEXIST ? 0 : r; /* a mount point that exists already */
     } else if (S_ISLNK(mode)) {
         if (!is_text(item->value, item->record.value_n)) {
             return cut_off(err);
@@ -117,7 +117,7 @@ static int piece_write(int fd, const struct item *item, struct err *err)
     return 0;
 }
 
-/* Labels that the machine's security module gives are its own business. */
+/* Labels of the machine's security module are not copied. */
 static int attribute_set(int fd, const struct item *item, struct err *err)
 {
     if (fsetxattr(fd, item->name, item->value, item->record.value_n, 0) < 0 && errno != EPERM &&
@@ -127,7 +127,7 @@ static int attribute_set(int fd, const struct item *item, struct err *err)
     return 0;
 }
 
-/* Last: writing to a file changes its times and may take rights from it. */
+/* Set last: writing to a file changes its times and may clear mode bits. */
 static int marks_set(int at_fd, const struct item *item, struct err *err)
 {
     const struct stow_record *record = &item->record;
@@ -143,7 +143,7 @@ static int marks_set(int at_fd, const struct item *item, struct err *err)
 
 static int file_take(struct reader *r, int at_fd, const struct item *item, struct err *err);
 
-/* What belongs to the file that is open as fd, or to nothing that can be. */
+/* Reads the records of the file that is open as fd, or of a file that cannot be opened. */
 static int part_take(struct reader *r, int fd, const struct item *part, struct err *err)
 {
     if (fd < 0) {
@@ -194,7 +194,7 @@ static int content_take(struct reader *r, int at_fd, const struct item *item, st
     }
 }
 
-/* Owners come first: a change of them takes rights and capabilities away. */
+/* Owners are set first: a change of owner clears mode bits and capabilities. */
 static int file_fill(struct reader *r, int at_fd, const struct item *item, struct err *err)
 {
     if (fchownat(at_fd, item->name, item->record.uid, item->record.gid, AT_SYMLINK_NOFOLLOW) < 0) {

@@ -1,19 +1,21 @@
-/* stow.h - the files of a file system in memory, as one stream: what CRIU calls `tar` for.
+/* stow.h - writes the files of a tmpfs to one stream, and reads them back: CRIU's `tar`.
  *
- * CRIU has each tmpfs of a jail written and read by a program of that name, which it finds in its
- * PATH, with fixed words; four of them for every save and every restore. GNU tar with gzip takes
- * four milliseconds for each, nearly all of it to start two programs and a shell. This one is the
- * agent's program under another name: static, and in memory already. It keeps what tar leaves out,
- * too: times to the nanosecond and extended attributes.
+ * CRIU writes and reads each tmpfs of a jail with a program of that name, which it finds in its
+ * PATH, with fixed arguments; four times for every save and every restore. GNU tar with gzip takes
+ * four milliseconds each time, nearly all of it to start two programs and a shell. This one is the
+ * agent's program under another name: static, and in memory already. It also keeps what tar leaves
+ * out: times to the nanosecond, and extended attributes.
  *
- * The stream is a magic and records, each a struct stow_record with a name and a value behind it,
- * in the byte order of the machine: images do not leave its kind. A file's record is followed by
- * those of its pieces and attributes, a directory's also by those of the files in it, and then by
- * one STOW_END. Sockets are left out, since CRIU binds them anew. Nothing is compressed: pack.h
- * does that to images that lie idle, and while they are written the jail stands still.
+ * The stream is a magic and records, each a struct stow_record followed by a name and a value, in
+ * the byte order of the machine: images are not used on other kinds of machines. The record of a
+ * file is followed by those of its pieces and attributes, that of a directory also by those of the
+ * files in it, and then by one STOW_END. Sockets are left out, because CRIU binds them again.
+ * Nothing is compressed: the jail is frozen while this writes, and pack.h compresses images later.
  *
- * Needs:   the rights of the jail's root; owners are numbers of its user namespace.
+ * Owns:    nothing.
+ * Needs:   the rights of the jail's root; owners are ids of its user namespace.
  * Blocks:  until all is written or read.
+ * Threads: one.
  */
 #ifndef STOW_STOW_H
 #define STOW_STOW_H
@@ -23,18 +25,18 @@
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 
-#define STOW_MAGIC "atoll-stow-1\n\0\0" /* with the NUL that ends it: 16 bytes */
+#define STOW_MAGIC "atoll-stow-1\n\0\0" /* with the final NUL: 16 bytes */
 
 enum stow_kind {
-    STOW_END = 1,   /* of the file, or of what is in the directory */
-    STOW_FILE,      /* of any type, which is in its mode; the value is a symbolic link's target */
-    STOW_LINK,      /* another name of a file: the value is the first one, from the top */
-    STOW_ATTRIBUTE, /* an extended one of the file */
-    STOW_PIECE,     /* bytes of the file, at `at`; what lies between pieces is a hole */
+    STOW_END = 1, /* end of a file, or of the entries of a directory */
+    STOW_FILE, /* a file of any type (see its mode); the value is the target of a symbolic link */
+    STOW_LINK, /* another name of a file: the value is its first name, from the top */
+    STOW_ATTRIBUTE, /* an extended attribute of the file */
+    STOW_PIECE,     /* bytes of the file, at `at`; between pieces there are holes */
 };
 
 struct stow_record {
-    uint32_t kind; /* enum stow_kind; of STOW_FILE are the fields up to mtime_ns */
+    uint32_t kind; /* enum stow_kind; the fields up to mtime_ns are for STOW_FILE */
     uint32_t mode;
     uint32_t uid, gid;
     uint64_t device;
@@ -42,16 +44,17 @@ struct stow_record {
     int64_t atime_s, mtime_s;
     uint32_t atime_ns, mtime_ns;
     uint64_t at;
-    uint64_t value_n; /* with the NUL that ends it, if it is a text */
-    uint32_t name_n;  /* with the NUL that ends it; 0: none */
+    uint64_t value_n; /* with the final NUL, if it is a text */
+    uint32_t name_n;  /* with the final NUL; 0: none */
     uint32_t zero;
 };
 
-/* Both of a directory: all below it, on the same file system, to a file; and the other way. */
+/* For a directory: writes all files below it, on the same file system, to `fd`; and reads them
+ * back. */
 must_check int stow_write(int dir_fd, int out_fd, struct err *err);
 must_check int stow_read(int in_fd, int dir_fd, struct err *err);
 
-/* With CRIU's words. What was written by GNU tar is left to it. Returns the exit code. */
+/* Takes CRIU's arguments. Passes streams of GNU tar on to GNU tar. Returns the exit code. */
 int stow_main(int argc, char **argv);
 
 #endif

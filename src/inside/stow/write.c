@@ -18,28 +18,28 @@
 enum {
     ROOM_BYTES = 64 * 1024,
     PIECE_BYTES = 1024 * 1024,
-    NAMES_BYTES = 64 * 1024, /* of attributes: the kernel's own limits */
+    NAMES_BYTES = 64 * 1024, /* for attributes: the kernel's own limits */
     VALUE_BYTES = 64 * 1024,
-    DEPTH_MAX = 4096, /* of directories: each is a frame on the stack here, and in the reader */
+    DEPTH_MAX = 4096, /* for directories: each is a stack frame here and in the reader */
 };
 
 /* A file with several names. */
 struct linked {
     ino_t inode;
-    char *path; /* its first */
+    char *path; /* its first name */
     UT_hash_handle hh;
 };
 
 struct writer {
     int out_fd;
     dev_t device;
-    uint8_t room[ROOM_BYTES]; /* what is not written yet */
+    uint8_t room[ROOM_BYTES]; /* data that is not written yet */
     size_t room_n;
-    char path[PATH_MAX]; /* from the top to the file at hand */
+    char path[PATH_MAX]; /* from the top to the current file */
     size_t path_n;
-    bool path_cut; /* it does not fit: the path ends above the file */
+    bool path_cut; /* it did not fit: the path ends above the file */
     unsigned depth;
-    char target[PATH_MAX]; /* of a symbolic link */
+    char target[PATH_MAX]; /* target of a symbolic link */
     struct linked *linked;
     char names[NAMES_BYTES];
     char value[VALUE_BYTES];
@@ -76,7 +76,7 @@ static int put(struct writer *w, const void *bytes, size_t n, struct err *err)
     return r;
 }
 
-/* The name may be NULL; the value follows by put() unless it is here. */
+/* The name may be NULL. The value follows by put(), unless it is passed here. */
 static int record_put(struct writer *w, struct stow_record *record, const char *name,
                       const void *value, struct err *err)
 {
@@ -146,7 +146,7 @@ static int bytes_put(struct writer *w, int fd, off_t size, struct err *err)
     for (off_t at = 0; r == 0 && at < size;) {
         off_t from = lseek(fd, at, SEEK_DATA);
         if (from < 0) {
-            return errno == ENXIO ? 0 : err_sys(err, "read %s", w->path); /* a hole to its end */
+            return errno == ENXIO ? 0 : err_sys(err, "read %s", w->path); /* a hole up to the end */
         }
         off_t hole = lseek(fd, from, SEEK_HOLE);
         at = hole < 0 || hole > size ? size : hole;
@@ -176,7 +176,8 @@ static struct stow_record record_of(const struct stat *st)
     };
 }
 
-/* What is in a file that can be opened; a directory on another file system is only a place. */
+/* Writes the content of a file that can be opened. A directory on another file system is only a
+ * mount point. */
 static int content_put(struct writer *w, int at_fd, const char *name, const struct stat *st,
                        struct err *err)
 {
@@ -197,7 +198,7 @@ static int content_put(struct writer *w, int at_fd, const char *name, const stru
     return r < 0 ? r : end_put(w, err);
 }
 
-/* 1 when the file was written under another name, and now is a link to that. */
+/* 1 when the file was written under another name, and a link to that name was written now. */
 static int link_put(struct writer *w, const char *name, const struct stat *st, struct err *err)
 {
     struct linked *linked = NULL;
@@ -276,7 +277,7 @@ static bool is_dots(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* Takes the descriptor. */
+/* Takes over the descriptor. */
 static int dir_put(struct writer *w, int fd, struct err *err)
 {
     DIR *dir = fdopendir(fd);

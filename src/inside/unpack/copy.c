@@ -1,8 +1,9 @@
-/* copy.c - files into a template, by the rules of COPY.
+/* copy.c - copies files into a template, by the rules of COPY.
  *
- * A source that is a file or a link becomes the target, or lies in it when that is a directory; of
- * a source that is a directory the contents are merged into the target: directories that are there
- * stay as they are, files and links are replaced, links to directories are followed. */
+ * A source that is a file or a link becomes the target, or goes into it when that is a directory.
+ * The contents of a source directory are merged into the target: existing directories are kept,
+ * files and links are replaced, links to directories are followed.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +31,7 @@ static int join(const char *dir, const char *name, char out[PATH_BYTES], struct 
     return n < PATH_BYTES ? 0 : refuse(name, "the name is too long", err);
 }
 
-/* Where a path of the archive comes to lie. -ENOENT: it is not part of the source. */
+/* Finds the target of a path of the archive. -ENOENT: the path is not part of the source. */
 static int target_of(struct unpacker *u, const char *path, bool is_dir, char out[PATH_BYTES],
                      struct err *err)
 {
@@ -40,7 +41,7 @@ static int target_of(struct unpacker *u, const char *path, bool is_dir, char out
     if (!name_is_below(path, o->source)) {
         return -ENOENT;
     }
-    if (path[len] != '\0') { /* what lies in it */
+    if (path[len] != '\0') { /* a file below the source */
         return join(o->target, path + len + (len > 0), out, err);
     }
     if (!is_dir && (o->target_is_dir || rootdir_is_dir(&u->root, o->target))) {

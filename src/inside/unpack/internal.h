@@ -23,7 +23,7 @@
 
 enum {
     PATH_BYTES = UNPACK_PATH_BYTES_MAX + 1,
-    NAME_BYTES_MAX = 255, /* of one part of a path */
+    NAME_BYTES_MAX = 255, /* for one part of a path */
 };
 
 /* ---- options.c ---- */
@@ -33,23 +33,23 @@ enum unpack_mode { UNPACK_LAYER, UNPACK_COPY };
 struct options {
     enum unpack_mode mode;
     uint64_t limit;
-    char source[PATH_BYTES]; /* as name_check() leaves it; "": all */
+    char source[PATH_BYTES]; /* after name_check(); "": all */
     char target[PATH_BYTES]; /* likewise: below the root */
     bool target_is_dir;      /* it ended with '/' */
     char owner[PATH_BYTES];
     int chmod; /* -1: as in the archive */
 };
 
-/* Reads the lines up to the empty one, which `text` does not hold any more. */
+/* Reads the lines up to the empty one, which is not part of `text`. */
 must_check int options_parse(struct str text, struct options *out, struct err *err);
 
-/* "user:group", "user", or numbers, by the jail's /etc/passwd and /etc/group. */
+/* Parses "user:group", "user", or numbers, by the jail's /etc/passwd and /etc/group. */
 must_check int owner_find(const char *owner, uid_t *uid, gid_t *gid, struct err *err);
 
 /* ---- name.c ---- */
 
-/* A name of an archive as a path below the root: parts that are not "." or "..", one '/' between
- * them, none at either end; "" is the root itself. -EINVAL with the sentence. */
+/* Turns a name of an archive into a path below the root: parts other than "." and "..", one '/'
+ * between them, none at either end; "" is the root itself. -EINVAL with a sentence. */
 must_check int name_check(const char *name, char out[PATH_BYTES], struct err *err);
 
 /* The last part of a checked path; *parent_len is the length of what comes before, without '/'. */
@@ -58,7 +58,7 @@ const char *name_last(const char *path, size_t *parent_len);
 /* Whether path is dir or lies below it; dir "" holds all. */
 bool name_is_below(const char *path, const char *dir);
 
-/* For a sentence: control characters replaced, cut to size. */
+/* Prepares a name for a sentence: replaces control characters, and cuts it to size. */
 const char *name_show(const char *name, char *out, size_t size);
 
 /* ---- made.c ---- */
@@ -76,12 +76,12 @@ bool made_has(const struct made *made, struct str path);
 
 /* ---- rootdir.c ---- */
 
-/* Files below a root directory. No path leads out of it, or into what is mounted in it (-EXDEV). */
+/* Files below a root directory. No path leads out of it, or into a mount in it (-EXDEV). */
 struct rootdir {
     int root_fd;
-    int parent_fd; /* of parent, or -1 */
+    int parent_fd; /* descriptor of parent, or -1 */
     char parent[PATH_BYTES];
-    bool owns_dirs; /* directories made on the way belong to uid and gid, else to root */
+    bool owns_dirs; /* new parent directories belong to uid and gid, else to root */
     uid_t uid;
     gid_t gid;
 };
@@ -96,24 +96,24 @@ struct attributes {
 must_check int rootdir_init(struct rootdir *root, const char *path, struct err *err);
 void rootdir_fini(struct rootdir *root);
 
-/* The directory a path lies in, made if it is not there. Borrowed until the next call. */
+/* Opens the parent directory of a path, and makes it if needed. Valid until the next call. */
 must_check int rootdir_parent(struct rootdir *root, const char *path, struct err *err);
 
-/* What lies there, links not followed (rootdir_stat), or followed below the root (rootdir_is_dir).
- */
+/* The file at the path, without following links (rootdir_stat), or following them below the root
+ * (rootdir_is_dir). */
 must_check int rootdir_stat(struct rootdir *root, const char *path, struct stat *st,
                             struct err *err);
 bool rootdir_is_dir(const struct rootdir *root, const char *path);
 
-/* Removes what lies at the path, with all below it but what `keep` has. NULL keeps nothing.
- * Fine when there is nothing. */
+/* Removes the path with all below it, except paths that `keep` has. NULL keeps nothing. 0 when
+ * there is nothing. */
 must_check int rootdir_remove(struct rootdir *root, const char *path, const struct made *keep,
                               struct err *err);
-/* The same for what lies in the directory; it stays itself. */
+/* The same for the entries of the directory; the directory itself stays. */
 must_check int rootdir_empty(struct rootdir *root, const char *path, const struct made *keep,
                              struct err *err);
 
-/* Each expects that nothing is there. rootdir_file() returns a descriptor to write to. */
+/* Each expects that the path does not exist. rootdir_file() returns a descriptor to write to. */
 must_check int rootdir_file(struct rootdir *root, const char *path, struct err *err);
 must_check int rootdir_dir(struct rootdir *root, const char *path, struct err *err);
 must_check int rootdir_symlink(struct rootdir *root, const char *path, const char *to,
@@ -122,7 +122,7 @@ must_check int rootdir_fifo(struct rootdir *root, const char *path, struct err *
 must_check int rootdir_hardlink(struct rootdir *root, const char *path, const char *to,
                                 struct err *err);
 
-/* Of anything but a link the mode too. */
+/* Sets the mode too, except for links. */
 must_check int rootdir_attributes(struct rootdir *root, const char *path,
                                   const struct attributes *attr, bool is_link, struct err *err);
 must_check int rootdir_file_attributes(int fd, const char *path, const struct attributes *attr,
@@ -136,18 +136,18 @@ struct unpacker {
     struct made made;
     struct archive *archive;
     int fd;            /* the socket */
-    uint64_t read;     /* from it */
-    uint64_t written;  /* to files, and what entries promise */
+    uint64_t read;     /* bytes read from it */
+    uint64_t written;  /* bytes written to files, and sizes claimed by entries */
     uint64_t entries;  /* made or removed */
-    uint64_t reported; /* of written and entries, when the last line was sent */
-    bool matched;      /* copy: something of the archive was meant */
+    uint64_t reported; /* written + entries at the last progress line */
+    bool matched;      /* copy: the archive has a matching entry */
     uid_t uid;         /* copy: the owner */
     gid_t gid;
 };
 
 must_check int stream_unpack(struct unpacker *u, struct err *err);
 
-/* The archive's data into a file that was just made. */
+/* Writes the archive's data into a new file. */
 must_check int stream_data(struct unpacker *u, int file_fd, const char *path, struct err *err);
 
 /* ---- layer.c, copy.c: one entry ---- */

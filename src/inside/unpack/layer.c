@@ -1,4 +1,4 @@
-/* layer.c - a layer of an image, as the OCI image specification describes its changes. */
+/* layer.c - applies a layer of an image, by the rules of the OCI image specification. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -18,7 +18,7 @@ enum {
     ID_MAX = 65535,
 };
 
-/* Every jail has its own of these. */
+/* Directories that every jail mounts itself. */
 static bool is_left_out(const char *path)
 {
     static const char *const dirs[] = {"dev", "proc", "sys", "run"};
@@ -53,13 +53,13 @@ static int whiteout(struct unpacker *u, const char *path, struct err *err)
         return rootdir_empty(&u->root, hidden, &u->made, err);
     }
     if (str_starts(str_of(last), STR(WHITEOUT_META))) {
-        return 0; /* notes of the tool that made the layer, to itself */
+        return 0; /* private notes of the tool that made the layer */
     }
     last += strlen(WHITEOUT);
     if (last[0] == '\0' || strcmp(last, ".") == 0 || strcmp(last, "..") == 0) {
         return refuse(path, "a removal that names nothing", err);
     }
-    size_t at = n > 0 ? n + 1 : 0; /* behind the '/' that the whole path has there */
+    size_t at = n > 0 ? n + 1 : 0; /* after the '/' of the whole path */
     memcpy(hidden, path, at);
     memcpy(hidden + at, last, strlen(last) + 1);
     return is_left_out(hidden) ? 0 : rootdir_remove(&u->root, hidden, &u->made, err);
@@ -67,7 +67,7 @@ static int whiteout(struct unpacker *u, const char *path, struct err *err)
 
 /* ---- additions ---- */
 
-/* What was there gives way, unless both are directories: then only its attributes change. */
+/* Replaces an existing file, unless both are directories: then only the attributes change. */
 static int make_room(struct unpacker *u, const char *path, bool for_dir, bool *is_there,
                      struct err *err)
 {
@@ -98,8 +98,8 @@ static int attributes_read(struct archive_entry *entry, const char *path, struct
     return 0;
 }
 
-/* Capabilities of programs, and what users noted; labels and lists of other machines mean nothing
- * here. */
+/* Capabilities of programs, and user attributes. Security labels and ACLs of other machines mean
+ * nothing here. */
 static int xattrs_set(struct archive_entry *entry, int fd, const char *path, struct err *err)
 {
     const char *name;
@@ -218,5 +218,7 @@ int layer_entry(struct unpacker *u, struct archive_entry *entry, struct err *err
     }
     r = str_starts(str_of(name_last(path, &n)), STR(WHITEOUT)) ? whiteout(u, path, err)
                                                                : entry_add(u, entry, path, err);
-    return r == -EXDEV ? 0 : r; /* by a link it lies where a jail has its own, as /var/run does */
+    return r == -EXDEV
+               ? 0
+               : r; /* a link leads to a directory that jails mount themselves, such as /var/run */
 }

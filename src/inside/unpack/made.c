@@ -1,5 +1,5 @@
-/* Paths by their hash: an archive of a million names costs 16 MB. The key is drawn at random, so
- * nobody can make two names that are taken for one. */
+/* A set of paths, stored as hashes: an archive of a million names costs 16 MB. The key is random,
+ * so no one can construct two names with the same hash. */
 #include "inside/unpack/internal.h"
 #include "lib/base/alloc.h"
 #include "lib/base/id.h"
@@ -72,7 +72,7 @@ void made_add(struct made *made, struct str path)
         }
         uint64_t value = hash(made, path), *at = slot(made, value);
         if (*at) {
-            return; /* and so are the directories above it */
+            return; /* then the directories above it are in the set too */
         }
         *at = value;
         made->n++;

@@ -13,7 +13,7 @@ static void answer(int fd, const char *line, size_t len)
     while (len > 0) {
         ssize_t n = write(fd, line, len);
         if (n < 0 && errno != EINTR) {
-            return; /* nobody listens any more; the next read tells */
+            return; /* the peer is gone; the next read reports it */
         }
         n = n < 0 ? 0 : n;
         line += n;
@@ -44,7 +44,7 @@ static void error_answer(int fd, const struct err *err)
     answer(fd, line, (size_t)n);
 }
 
-/* Byte by byte, since what follows the empty line is not ours to take. */
+/* Reads byte by byte, because the bytes after the empty line are not part of it. */
 static int lines_read(int fd, char text[UNPACK_OPTION_BYTES_MAX], size_t *len, struct err *err)
 {
     size_t n = 0;

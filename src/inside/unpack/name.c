@@ -3,7 +3,7 @@
 
 #include "inside/unpack/internal.h"
 
-enum { SHOWN_BYTES = 100 }; /* of a name in a sentence */
+enum { SHOWN_BYTES = 100 }; /* room for a name in a sentence */
 
 const char *name_show(const char *name, char *out, size_t size)
 {
@@ -25,7 +25,7 @@ static int refuse(const char *name, const char *why, struct err *err)
                    name_show(name, shown, sizeof(shown)));
 }
 
-/* One part, behind what is in out already. */
+/* Appends one part to `out`. */
 static int part_add(const char *name, struct str part, char out[PATH_BYTES], size_t *len,
                     struct err *err)
 {

@@ -9,7 +9,7 @@
 
 enum {
     MODE_BITS = 07777,
-    ID_MAX = 65535, /* a jail has no more */
+    ID_MAX = 65535, /* the highest id of a jail */
 };
 
 static int number_parse(struct str text, int base, uint64_t max, uint64_t *out)
@@ -116,7 +116,7 @@ static void file_closep(FILE **file)
     }
 }
 
-/* Not getpwnam(): that would load the image's own libraries into this program. */
+/* Does not use getpwnam(): it would load libraries of the image into this program. */
 static int user_find(const char *name, uid_t *uid, gid_t *gid, struct err *err)
 {
     uint64_t number = 0;

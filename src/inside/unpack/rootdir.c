@@ -12,11 +12,11 @@
 
 enum {
     SHOWN_BYTES = 160,
-    DIR_MODE = 0755, /* of directories that no entry describes */
+    DIR_MODE = 0755, /* for directories without an entry in the archive */
 };
 
-static const uint64_t resolve_below =
-    RESOLVE_IN_ROOT | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS; /* links lead from the root on */
+static const uint64_t resolve_below = RESOLVE_IN_ROOT | RESOLVE_NO_XDEV |
+                                      RESOLVE_NO_MAGICLINKS; /* absolute links start at the root */
 
 /* ---- sentences ---- */
 
@@ -46,7 +46,7 @@ void rootdir_fini(struct rootdir *root)
     fd_closep(&root->parent_fd);
 }
 
-/* What was looked up before may not be what its path leads to any more. */
+/* A cached directory may no longer be what its path leads to. */
 static void rootdir_forget(struct rootdir *root)
 {
     fd_closep(&root->parent_fd);
@@ -62,7 +62,7 @@ static int open_below(const struct rootdir *root, const char *path, uint64_t fla
 
 static int dir_make(struct rootdir *root, const char *path, struct err *err);
 
-/* Makes what is missing, one part at a time; the depth is bounded by name_check(). */
+/* Makes missing directories, one part at a time; name_check() bounds the depth. */
 static int dir_open(struct rootdir *root, const char *path, struct err *err)
 {
     int fd = open_below(root, path, O_PATH | O_DIRECTORY);
@@ -81,8 +81,8 @@ static int dir_open(struct rootdir *root, const char *path, struct err *err)
     return fd;
 }
 
-/* A link that leads nowhere yet: makes the directory it means. The kernel ends chains of links long
- * before this has gone deep. */
+/* A dangling link: makes the directory it points to. The kernel ends chains of links long before
+ * the recursion gets deep. */
 static int link_make(struct rootdir *root, int parent_fd, const char *path, struct err *err)
 {
     char to[PATH_BYTES], target[PATH_BYTES];
@@ -128,7 +128,7 @@ static int dir_make(struct rootdir *root, const char *path, struct err *err)
     return 0;
 }
 
-/* Archives list directory by directory, so the last one is kept open. */
+/* Archives list files directory by directory, so the last directory is kept open. */
 int rootdir_parent(struct rootdir *root, const char *path, struct err *err)
 {
     size_t n;
@@ -178,7 +178,7 @@ static void dir_closep(DIR **dir)
 static int entry_remove(int parent, const char *name, char path[PATH_BYTES],
                         const struct made *keep, struct err *err);
 
-/* `path` is where fd is; it is used as room and comes back as it was. */
+/* `path` is the path of fd; it is used as a buffer and restored. */
 static int children_remove(int dir_fd, char path[PATH_BYTES], const struct made *keep,
                            struct err *err)
 {
@@ -336,7 +336,7 @@ int rootdir_hardlink(struct rootdir *root, const char *path, const char *to, str
 
 /* ---- attributes ---- */
 
-/* The owner first: giving a file away takes its set-user-id bits. */
+/* Sets the owner first: a change of owner clears set-user-id bits. */
 int rootdir_attributes(struct rootdir *root, const char *path, const struct attributes *attr,
                        bool is_link, struct err *err)
 {

@@ -13,7 +13,7 @@ enum {
     REPORT_ENTRIES = 4096,
 };
 
-static char read_room[READ_BYTES]; /* one archive at a time */
+static char read_room[READ_BYTES]; /* static, because a process unpacks one archive */
 
 /* ---- reading ---- */
 
@@ -84,7 +84,7 @@ static int write_all(int fd, const char *data, size_t len, off_t at)
     return 0;
 }
 
-/* Blocks come with offsets, which leave holes out; the size is counted before, holes and all. */
+/* Blocks come with offsets, so holes are left out; the size is checked before, with holes. */
 int stream_data(struct unpacker *u, int file_fd, const char *path, struct err *err)
 {
     char shown[SHOWN_BYTES];
@@ -121,7 +121,7 @@ int stream_data(struct unpacker *u, int file_fd, const char *path, struct err *e
     return 0;
 }
 
-/* What an entry claims is refused before a byte of it is read. */
+/* Checks the size that an entry claims before any byte of it is read. */
 static int check_claim(struct unpacker *u, struct archive_entry *entry, struct err *err)
 {
     const char *name = archive_entry_pathname(entry);
@@ -163,8 +163,8 @@ static int entries_unpack(struct unpacker *u, struct err *err)
     return r == ARCHIVE_EOF ? 0 : damaged(u, err);
 }
 
-/* What follows an archive's end, as tools pad it, is read to its end: whoever sends it is not cut
- * off, and sees the answer. */
+/* Reads the padding after the end of the archive: so the sender is not cut off, and sees the
+ * answer. */
 static void drain(struct unpacker *u)
 {
     const void *data;

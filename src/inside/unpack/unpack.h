@@ -51,7 +51,7 @@ enum {
 };
 #define UNPACK_LIMIT_DEFAULT ((uint64_t)64 << 30)
 
-/* What argv[0] says when the agent's program is to be this one. */
+/* argv[0] of the agent's program when it runs as the unpacker. */
 #define UNPACK_PROGRAM "atoll-unpack"
 
 /* Reads the request from `fd` and answers there. Returns the exit code. */
