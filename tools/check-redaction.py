@@ -12,7 +12,7 @@ import sys
 
 HOLDS = [
     "src/serve/egress/authority.c", "src/serve/egress/dial.c", "src/serve/egress/intercept.c", "src/serve/egress/outgoing.c",
-    "src/serve/egress/passage.c", "src/serve/egress/proxy.c", "src/serve/egress/shell.c", "src/serve/egress/shell_call.c",
+    "src/serve/egress/intercepted.c", "src/serve/egress/proxy.c", "src/serve/egress/shell.c", "src/serve/egress/shell_call.c",
     "src/serve/egress/transform.c", "src/serve/secrets/shell/*.c", "src/serve/secrets/*.c", "src/serve/template/image/registry.c", "src/serve/template/image/challenge.c",
     "src/serve/template/image/credentials.c", "src/serve/telemetry/post.c", "src/serve/telemetry/deliver.c", "src/serve/telemetry/webhooks.c",
     "src/tools/artifacts.c", "src/tools/claude.c", "src/tools/claude_sandbox.c", "src/tools/guard_output.c",

@@ -518,8 +518,7 @@ void posts_tick(struct mcp *mcp, int64_t now_ms)
     DL_FOREACH_SAFE (mcp->posts, post, next) {
         post_tick(post, now_ms);
     }
-    session_each(&mcp->sessions, session, next_session)
-    {
+    session_each (&mcp->sessions, session, next_session) {
         kept_trim(mcp, session->owner); /* a post that is kept belongs to a session */
     }
 }

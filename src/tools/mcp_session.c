@@ -85,8 +85,7 @@ void mcp_sessions_tick(struct mcp *mcp, int64_t now_ms)
     struct session_entry *entry, *next;
 
     session_expire(&mcp->sessions, now_ms);
-    session_each(&mcp->sessions, entry, next)
-    {
+    session_each (&mcp->sessions, entry, next) {
         tie_tick(session_of(entry), now_ms);
     }
 }
@@ -95,8 +94,7 @@ void mcp_sessions_forget(struct mcp *mcp)
 {
     struct session_entry *entry, *next;
 
-    session_each(&mcp->sessions, entry, next)
-    {
+    session_each (&mcp->sessions, entry, next) {
         session_of(entry)->tie.own = false;
         mcp_session_end(session_of(entry));
     }

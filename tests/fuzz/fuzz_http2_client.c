@@ -4,8 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "lib/http/client_conn.h"
 #include "lib/http/http2_client.h"
-#include "lib/http/link.h"
 
 enum { TALKS = 2, TURNS_MAX = 1000 };
 
@@ -64,7 +64,7 @@ static void ignore_end(void *ctx, int error)
     (void)ctx, (void)error;
 }
 
-static const struct link_events quiet = {
+static const struct client_conn_events quiet = {
     .data = ignore_data, .end = ignore_end, .run = ignore, .written = ignore, .closed = ignore};
 
 static void run(uv_loop_t *loop, const struct talk *talks)
@@ -81,7 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct http_header host = {STR("host"), STR("x.test")};
     struct talk talks[TALKS] = {{0}};
-    struct link *link = NULL;
+    struct client_conn *conn = NULL;
     struct err err;
     uv_loop_t loop;
     int fds[2];
@@ -91,10 +91,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     (void)uv_loop_init(&loop);
-    if (link_open(&loop, fds[0], &quiet, NULL, &link, &err) < 0) {
+    if (client_conn_open(&loop, fds[0], &quiet, NULL, &conn, &err) < 0) {
         abort();
     }
-    struct http2_client *client = http2_client_new(link, ignore, NULL);
+    struct http2_client *client = http2_client_new(conn, ignore, NULL);
     for (int i = 0; i < TALKS; i++) {
         talks[i].up = http2_client_open(client);
         upstream_send(talks[i].up, STR("POST"), STR("/"), &host, 1, i ? 0 : -1, false, &handler,

@@ -8,7 +8,7 @@
 #include "http_app.h"
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
-#include "lib/http/forward.h"
+#include "lib/http/field_rules.h"
 
 #define CHECK_HAS(reply, text)                                                                     \
     CHECK_THAT(strstr((reply).at, text), "'%s' is not in '%.600s'", text, (reply).at)
@@ -618,16 +618,16 @@ static void connection_names_a_few_fields(void)
     struct http_header headers[] = {{STR("connection"), STR("close, x-private")},
                                     {STR("x-last"), STR("1")}};
 
-    CHECK(forward_drops(STR("x-private"), headers, countof(headers)));
-    CHECK(forward_drops(STR("connection"), headers, countof(headers)));
-    CHECK(!forward_drops(STR("x-last"), headers, countof(headers)));
+    CHECK(field_is_hop_by_hop(STR("x-private"), headers, countof(headers)));
+    CHECK(field_is_hop_by_hop(STR("connection"), headers, countof(headers)));
+    CHECK(!field_is_hop_by_hop(STR("x-last"), headers, countof(headers)));
     for (int i = 0; i < 100; i++) {
         CHECK_INT(buf_printf(&names, "x-%d,", i), 0);
     }
     CHECK_INT(buf_printf(&names, "x-last"), 0);
     headers[0].value = buf_str(&names);
-    CHECK(forward_drops(STR("x-5"), headers, countof(headers)));
-    CHECK(!forward_drops(STR("x-last"), headers, countof(headers)));
+    CHECK(field_is_hop_by_hop(STR("x-5"), headers, countof(headers)));
+    CHECK(!field_is_hop_by_hop(STR("x-last"), headers, countof(headers)));
 }
 
 int main(void)

@@ -9,8 +9,8 @@
 #include "check.h"
 #include "http_app.h"
 #include "lib/base/fd.h"
+#include "lib/http/client_conn.h"
 #include "lib/http/http2_client.h"
-#include "lib/http/link.h"
 #include "lib/http/tls.h"
 #include "lib/http/tls_client.h"
 #include "lib/pki/pki.h"
@@ -30,7 +30,7 @@ struct side {
     struct pki ca, leaf;
     struct tls_context *tls;
     struct tls_trust *trust;
-    struct link *link;
+    struct client_conn *conn;
     struct http2_client *http2;
     bool ready, gone;
     int ready_error;
@@ -181,7 +181,7 @@ static void ignore_end(void *ctx, int error)
     (void)ctx, (void)error;
 }
 
-static const struct link_events quiet = {
+static const struct client_conn_events quiet = {
     .data = ignore_data, .end = ignore_end, .run = ignore, .written = ignore, .closed = ignore};
 
 static void on_gone(void *ctx)
@@ -198,20 +198,20 @@ static bool reach(struct side *s, const char *name, bool http2)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0 ||
         http_server_adopt_begun(s->app.server, fds[0], (struct str){NULL, 0}, s->tls, NULL, &conn,
                                 &s->err) < 0 ||
-        link_open(&s->app.loop, fds[1], &quiet, s, &s->link, &s->err) < 0) {
+        client_conn_open(&s->app.loop, fds[1], &quiet, s, &s->conn, &s->err) < 0) {
         return false;
     }
     s->ready = false;
-    tls_client_secure(s->link, s->trust, name, http2 ? TLS_OFFER_HTTP2 : TLS_OFFER_HTTP1, on_ready);
+    tls_client_secure(s->conn, s->trust, name, http2 ? TLS_OFFER_HTTP2 : TLS_OFFER_HTTP1, on_ready);
     return APP_UNTIL(&s->app, s->ready);
 }
 
 static bool reach_http2(struct side *s)
 {
-    if (!reach(s, "api.test", true) || s->ready_error < 0 || !link_is_http2(s->link)) {
+    if (!reach(s, "api.test", true) || s->ready_error < 0 || !client_conn_is_http2(s->conn)) {
         return false;
     }
-    s->http2 = http2_client_new(s->link, on_gone, s);
+    s->http2 = http2_client_new(s->conn, on_gone, s);
     return true;
 }
 
@@ -238,7 +238,7 @@ static void who_is_not_known_or_has_another_name_is_refused(void)
         CHECK(reach(&s, rows[i].name, false));
         CHECK_INT(s.ready_error, rows[i].error);
         CHECK_THAT(strstr(s.err.msg, rows[i].why), "'%s' is not in '%s'", rows[i].why, s.err.msg);
-        link_close(s.link, true);
+        client_conn_close(s.conn, true);
         CHECK(side_end(&s));
     }
 }
@@ -256,7 +256,7 @@ static void bodies_pass_whole(bool http2)
     } else {
         CHECK(reach(&s, "api.test", false));
         CHECK_INT(s.ready_error, 0);
-        talk_start(&up, upstream_on(s.link), "POST", "/echo", BODY_BYTES);
+        talk_start(&up, upstream_on(s.conn), "POST", "/echo", BODY_BYTES);
     }
     CHECK(APP_UNTIL(&s.app, up.ended));
     CHECK_INT(up.error, 0);
@@ -267,7 +267,7 @@ static void bodies_pass_whole(bool http2)
     (void)snprintf(target, sizeof(target), "/down?n=%d", BODY_BYTES);
     upstream_close(up.up);
     CHECK(http2 || reach(&s, "api.test", false));
-    talk_start(&down, http2 ? http2_client_open(s.http2) : upstream_on(s.link), "GET", target, 0);
+    talk_start(&down, http2 ? http2_client_open(s.http2) : upstream_on(s.conn), "GET", target, 0);
     CHECK(APP_UNTIL(&s.app, down.ended));
     CHECK_INT(down.error, 0);
     CHECK_INT(down.received, BODY_BYTES);
@@ -293,7 +293,7 @@ static void a_connection_of_http1_serves_again(void)
 
     CHECK(side_start(&s, true));
     CHECK(reach(&s, "api.test", false));
-    talk_start(&first, upstream_on(s.link), "GET", "/hello", 0);
+    talk_start(&first, upstream_on(s.conn), "GET", "/hello", 0);
     CHECK(APP_UNTIL(&s.app, first.ended));
     CHECK(upstream_reusable(first.up));
     talk_start(&second, first.up, "GET", "/hello", 0);
@@ -374,8 +374,8 @@ static void a_server_that_leaves_is_told_once_and_ends_its_streams(void)
 
     /* Another, whose server breaks off. */
     CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
-    CHECK_INT(link_open(&s.app.loop, fds[1], &quiet, &s, &s.link, &s.err), 0);
-    s.http2 = http2_client_new(s.link, on_gone, &s);
+    CHECK_INT(client_conn_open(&s.app.loop, fds[1], &quiet, &s, &s.conn, &s.err), 0);
+    s.http2 = http2_client_new(s.conn, on_gone, &s);
     waits = (struct talk){0};
     talk_start(&waits, http2_client_open(s.http2), "GET", "/", 0);
     app_step(&s.app);

@@ -64,8 +64,7 @@ static void updated_notify(struct gateway *g, const json_t *message, const char 
 {
     struct session_entry *entry, *next;
 
-    session_each(&g->sessions, entry, next)
-    {
+    session_each (&g->sessions, entry, next) {
         struct gateway_session *session = gateway_session_of(entry);
         if (json_object_get(session->subscribed, uri)) {
             gateway_session_notify(session, message);
@@ -127,7 +126,7 @@ static void mcp_serve(struct gateway *g, struct http_exchange *ex)
     struct gateway_session *session;
 
     if (str_eq(method, STR("POST"))) {
-        call_accept(&g->calls, ex);
+        post_accept(&g->posts, ex);
     } else if (str_eq(method, STR("GET"))) {
         session = session_need(g, ex);
         if (session) {
@@ -183,7 +182,7 @@ static void on_tick(uv_timer_t *timer)
 {
     struct gateway *g = container_of(timer, struct gateway, tick);
 
-    calls_tick(&g->calls);
+    posts_tick(&g->posts);
     gateway_sessions_tick(&g->sessions);
 }
 
@@ -193,7 +192,7 @@ struct gateway *gateway_new(const struct gateway_options *options)
 
     g->options = *options;
     g->sessions.rules = &gateway_session_rules;
-    g->calls = (struct calls){.on_message = methods_serve, .ctx = g};
+    g->posts = (struct posts){.on_message = methods_serve, .ctx = g};
     for (size_t i = 0; i < options->plans->n; i++) {
         g->backends[g->n++] = backend_new(&g->options.place, &options->plans->all[i], &events, g);
     }

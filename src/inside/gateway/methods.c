@@ -89,14 +89,14 @@ static json_t *server_info(void)
     return json_pack("{s:s, s:s}", "name", "mcp-gateway", "version", ATOLL_VERSION);
 }
 
-static void initialize(struct gateway *g, struct call *call, const json_t *params)
+static void initialize(struct gateway *g, struct post *post, const json_t *params)
 {
     enum mcp_version version = version_negotiate(json_text_of(params, "protocolVersion"));
     json_t *result = methods_describe(g);
 
     (void)json_object_set_new(result, "protocolVersion", json_string(version_name(version)));
     (void)json_object_set_new(result, "serverInfo", server_info());
-    call_answer_session(call, jsonrpc_result(call->message.id, result),
+    post_answer_session(post, jsonrpc_result(post->message.id, result),
                         gateway_session_new(&g->sessions, version)->entry.id);
 }
 
@@ -109,22 +109,22 @@ static bool may_be_kept(const char *method)
            strcmp(method, "server/discover") == 0;
 }
 
-static void complete_result(const struct call *call, json_t *result)
+static void complete_result(const struct post *post, json_t *result)
 {
-    if (version_is_stateless(call->version)) {
-        stateless_result(result, server_info(), may_be_kept(call->message.method) ? 0 : -1);
+    if (version_is_stateless(post->version)) {
+        stateless_result(result, server_info(), may_be_kept(post->message.method) ? 0 : -1);
     }
 }
 
-void methods_answer(struct call *call, json_t *result)
+void methods_answer(struct post *post, json_t *result)
 {
-    complete_result(call, result);
-    call_answer(call, jsonrpc_result(call->message.id, result));
+    complete_result(post, result);
+    post_answer(post, jsonrpc_result(post->message.id, result));
 }
 
 /* ---- lists ---- */
 
-static void list_serve(struct gateway *g, struct call *call, enum backend_list list,
+static void list_serve(struct gateway *g, struct post *post, enum backend_list list,
                        const char *key)
 {
     json_t *items = json_array();
@@ -132,62 +132,62 @@ static void list_serve(struct gateway *g, struct call *call, enum backend_list l
     for (size_t i = 0; i < g->n; i++) {
         names_add(items, backend_items(g->backends[i], list), backend_plan(g->backends[i])->prefix);
     }
-    methods_answer(call, json_pack("{s:o}", key, items));
+    methods_answer(post, json_pack("{s:o}", key, items));
 }
 
-static void tools_list(struct gateway *g, struct call *call, json_t *params)
+static void tools_list(struct gateway *g, struct post *post, json_t *params)
 {
     (void)params;
-    list_serve(g, call, BACKEND_TOOLS, "tools");
+    list_serve(g, post, BACKEND_TOOLS, "tools");
 }
 
-static void prompts_list(struct gateway *g, struct call *call, json_t *params)
+static void prompts_list(struct gateway *g, struct post *post, json_t *params)
 {
     (void)params;
-    list_serve(g, call, BACKEND_PROMPTS, "prompts");
+    list_serve(g, post, BACKEND_PROMPTS, "prompts");
 }
 
-static void resources_list(struct gateway *g, struct call *call, json_t *params)
+static void resources_list(struct gateway *g, struct post *post, json_t *params)
 {
     (void)params;
-    list_serve(g, call, BACKEND_RESOURCES, "resources");
+    list_serve(g, post, BACKEND_RESOURCES, "resources");
 }
 
-static void templates_list(struct gateway *g, struct call *call, json_t *params)
+static void templates_list(struct gateway *g, struct post *post, json_t *params)
 {
     (void)params;
-    list_serve(g, call, BACKEND_TEMPLATES, "resourceTemplates");
+    list_serve(g, post, BACKEND_TEMPLATES, "resourceTemplates");
 }
 
 /* ---- questions that a server answers ---- */
 
 static void on_answer(void *ctx, json_t *message)
 {
-    struct call *call = ctx;
+    struct post *post = ctx;
     json_t *answer = json_copy(message);
     const json_t *result = json_object_get(answer, "result");
 
-    (void)json_object_set(answer, "id", call->message.id);
+    (void)json_object_set(answer, "id", post->message.id);
     if (json_is_object(result)) {
         json_t *own = json_copy(json_unconst(result));
-        complete_result(call, own);
+        complete_result(post, own);
         (void)json_object_set_new(answer, "result", own);
     }
-    call->backend = NULL;
-    call_answer(call, answer);
+    post->backend = NULL;
+    post_answer(post, answer);
 }
 
 static void on_progress(void *ctx, json_t *params)
 {
-    struct call *call = ctx;
-    const json_t *meta = json_object_get(call->message.params, "_meta");
+    struct post *post = ctx;
+    const json_t *meta = json_object_get(post->message.params, "_meta");
     json_t *token = json_object_get(meta, "progressToken");
     json_t *copy = json_copy(params);
 
     if (token) {
         (void)json_object_set(copy, "progressToken", token);
     }
-    call_tell(call, jsonrpc_notification("notifications/progress", copy));
+    post_tell(post, jsonrpc_notification("notifications/progress", copy));
 }
 
 static const struct backend_asker asker = {.on_answer = on_answer, .on_progress = on_progress};
@@ -206,13 +206,13 @@ static void meta_strip(json_t *params)
 }
 
 /* The parameters are stolen. The server's answer may come inside: the call is not touched after. */
-static void forward(struct call *call, struct backend *backend, json_t *params)
+static void forward(struct post *post, struct backend *backend, json_t *params)
 {
-    if (version_is_stateless(call->version)) {
+    if (version_is_stateless(post->version)) {
         meta_strip(params);
     }
-    call->backend = backend;
-    backend_ask(backend, call->message.method, params, &asker, call, &call->question);
+    post->backend = backend;
+    backend_ask(backend, post->message.method, params, &asker, post, &post->question);
 }
 
 /* The server that has a tool or a prompt of this name; *own is what that server calls it. */
@@ -228,7 +228,7 @@ static struct backend *named_find(const struct gateway *g, enum backend_list lis
     return NULL;
 }
 
-static void named_serve(struct gateway *g, struct call *call, json_t *params,
+static void named_serve(struct gateway *g, struct post *post, json_t *params,
                         enum backend_list list, const char *what)
 {
     const char *own = NULL;
@@ -236,23 +236,23 @@ static void named_serve(struct gateway *g, struct call *call, json_t *params,
     struct backend *backend = named_find(g, list, name, &own);
 
     if (!backend) {
-        call_answer(call, message_error(call->message.id, JSONRPC_INVALID_PARAMS, "Unknown %s: %s",
+        post_answer(post, message_error(post->message.id, JSONRPC_INVALID_PARAMS, "Unknown %s: %s",
                                         what, name));
         return;
     }
     json_t *renamed = json_copy(params);
     (void)json_object_set_new(renamed, "name", json_string(own));
-    forward(call, backend, renamed);
+    forward(post, backend, renamed);
 }
 
-static void tools_call(struct gateway *g, struct call *call, json_t *params)
+static void tools_call(struct gateway *g, struct post *post, json_t *params)
 {
-    named_serve(g, call, params, BACKEND_TOOLS, "tool");
+    named_serve(g, post, params, BACKEND_TOOLS, "tool");
 }
 
-static void prompts_get(struct gateway *g, struct call *call, json_t *params)
+static void prompts_get(struct gateway *g, struct post *post, json_t *params)
 {
-    named_serve(g, call, params, BACKEND_PROMPTS, "prompt");
+    named_serve(g, post, params, BACKEND_PROMPTS, "prompt");
 }
 
 static bool has_template(const struct backend *backend, const char *uri)
@@ -291,58 +291,57 @@ static struct backend *resource_find(const struct gateway *g, const char *uri)
     return with_resources == 1 ? any : NULL;
 }
 
-static struct backend *resource_need(struct gateway *g, struct call *call, const char *uri)
+static struct backend *resource_need(struct gateway *g, struct post *post, const char *uri)
 {
     struct backend *backend = resource_find(g, uri);
 
     if (!backend) {
-        int code = version_is_stateless(call->version) ? (int)JSONRPC_INVALID_PARAMS
+        int code = version_is_stateless(post->version) ? (int)JSONRPC_INVALID_PARAMS
                                                        : (int)MESSAGE_NO_RESOURCE;
-        call_answer(call, message_error(call->message.id, code, "Resource not found: %s", uri));
+        post_answer(post, message_error(post->message.id, code, "Resource not found: %s", uri));
     }
     return backend;
 }
 
-static void resources_read(struct gateway *g, struct call *call, json_t *params)
+static void resources_read(struct gateway *g, struct post *post, json_t *params)
 {
-    struct backend *backend = resource_need(g, call, json_text_of(params, "uri"));
+    struct backend *backend = resource_need(g, post, json_text_of(params, "uri"));
 
     if (backend) {
-        forward(call, backend, json_copy(params));
+        forward(post, backend, json_copy(params));
     }
 }
 
 /* session_serve() has seen that there is one. */
-static struct gateway_session *session_named(struct gateway *g, const struct call *call)
+static struct gateway_session *session_named(struct gateway *g, const struct post *post)
 {
     struct mcp_refusal why;
 
-    return gateway_session_find(&g->sessions, str_of(call->session), &why);
+    return gateway_session_find(&g->sessions, str_of(post->session), &why);
 }
 
-static void resources_subscribe(struct gateway *g, struct call *call, json_t *params)
+static void resources_subscribe(struct gateway *g, struct post *post, json_t *params)
 {
     const char *uri = json_text_of(params, "uri");
-    const struct gateway_session *session = session_named(g, call);
-    struct backend *backend = resource_need(g, call, uri);
+    const struct gateway_session *session = session_named(g, post);
+    struct backend *backend = resource_need(g, post, uri);
 
     if (!backend) {
         return;
     }
     if (json_object_size(session->subscribed) >= SESSION_SUBSCRIBED_MAX) {
-        call_refuse(call, 200, JSONRPC_INVALID_REQUEST, "too many resources are subscribed to");
+        post_refuse(post, 200, JSONRPC_INVALID_REQUEST, "too many resources are subscribed to");
         return;
     }
     (void)json_object_set_new(session->subscribed, uri, json_true());
-    forward(call, backend, json_copy(params));
+    forward(post, backend, json_copy(params));
 }
 
 static bool is_subscribed(const struct gateway *g, const char *uri)
 {
     struct session_entry *entry, *next;
 
-    session_each(&g->sessions, entry, next)
-    {
+    session_each (&g->sessions, entry, next) {
         if (json_object_get(gateway_session_of(entry)->subscribed, uri)) {
             return true;
         }
@@ -351,25 +350,25 @@ static bool is_subscribed(const struct gateway *g, const char *uri)
 }
 
 /* The server is told when the last client has lost interest. */
-static void resources_unsubscribe(struct gateway *g, struct call *call, json_t *params)
+static void resources_unsubscribe(struct gateway *g, struct post *post, json_t *params)
 {
     const char *uri = json_text_of(params, "uri");
-    const struct gateway_session *session = session_named(g, call);
-    struct backend *backend = resource_need(g, call, uri);
+    const struct gateway_session *session = session_named(g, post);
+    struct backend *backend = resource_need(g, post, uri);
 
     if (!backend) {
         return;
     }
     (void)json_object_del(session->subscribed, uri);
     if (is_subscribed(g, uri)) {
-        methods_answer(call, json_object());
+        methods_answer(post, json_object());
     } else {
-        forward(call, backend, json_copy(params));
+        forward(post, backend, json_copy(params));
     }
 }
 
 /* The reference is a prompt by its name, or a resource by its address or template. */
-static void complete(struct gateway *g, struct call *call, json_t *params)
+static void complete(struct gateway *g, struct post *post, json_t *params)
 {
     json_t *ref = json_object_get(params, "ref");
     const char *own = NULL, *uri = json_text_of(ref, "uri");
@@ -389,18 +388,18 @@ static void complete(struct gateway *g, struct call *call, json_t *params)
         (void)json_object_set_new(renamed, "ref", own_ref);
     }
     if (!backend) {
-        call_refuse(call, 200, JSONRPC_INVALID_PARAMS, "ref names no prompt and no resource");
+        post_refuse(post, 200, JSONRPC_INVALID_PARAMS, "ref names no prompt and no resource");
         return;
     }
-    forward(call, backend, json_incref(renamed));
+    forward(post, backend, json_incref(renamed));
 }
 
 /* ---- the rest ---- */
 
-static void ping(struct gateway *g, struct call *call, json_t *params)
+static void ping(struct gateway *g, struct post *post, json_t *params)
 {
     (void)g, (void)params;
-    methods_answer(call, json_object());
+    methods_answer(post, json_object());
 }
 
 static void on_level_set(void *ctx, json_t *message)
@@ -408,7 +407,7 @@ static void on_level_set(void *ctx, json_t *message)
     (void)ctx, (void)message;
 }
 
-static void level_set(struct gateway *g, struct call *call, json_t *params)
+static void level_set(struct gateway *g, struct post *post, json_t *params)
 {
     static const struct backend_asker nobody = {.on_answer = on_level_set};
 
@@ -419,12 +418,12 @@ static void level_set(struct gateway *g, struct call *call, json_t *params)
                         &ignored);
         }
     }
-    methods_answer(call, json_object());
+    methods_answer(post, json_object());
 }
 
 static const struct {
     struct mcp_method is;
-    void (*serve)(struct gateway *g, struct call *call, json_t *params);
+    void (*serve)(struct gateway *g, struct post *post, json_t *params);
 } methods[] = {
     {{"ping", true, false}, ping},
     {{"tools/list", true, true}, tools_list},
@@ -442,62 +441,62 @@ static const struct {
     {{"subscriptions/listen", false, true}, stateless_listen},
 };
 
-void methods_request(struct gateway *g, struct call *call)
+void methods_request(struct gateway *g, struct post *post)
 {
     for (size_t i = 0; i < countof(methods); i++) {
-        if (mcp_method_is(&methods[i].is, call->message.method, call->version)) {
-            methods[i].serve(g, call, call->message.params);
+        if (mcp_method_is(&methods[i].is, post->message.method, post->version)) {
+            methods[i].serve(g, post, post->message.params);
             return;
         }
     }
-    call_answer_status(call, version_is_stateless(call->version) ? 404 : 200,
-                       mcp_method_error(&call->message));
+    post_answer_status(post, version_is_stateless(post->version) ? 404 : 200,
+                       mcp_method_error(&post->message));
 }
 
 static void cancel(struct gateway *g, const char *session, const json_t *params)
 {
     json_t *id = json_object_get(params, "requestId");
 
-    for (struct call *at = g->calls.first; at; at = at->next) {
+    for (struct post *at = g->posts.first; at; at = at->next) {
         if (at->backend && text_same(at->session, session) && json_equal(at->message.id, id)) {
             backend_cancel(at->backend, at->question, json_text_of(params, "reason"));
             at->backend = NULL;
-            call_drop(at);
+            post_drop(at);
             return;
         }
     }
 }
 
-static void session_serve(struct gateway *g, struct call *call)
+static void session_serve(struct gateway *g, struct post *post)
 {
-    const struct jsonrpc_message *message = &call->message;
+    const struct jsonrpc_message *message = &post->message;
     struct mcp_refusal why;
 
-    if (!gateway_session_find(&g->sessions, str_of(call->session), &why)) {
-        call_refuse(call, why.status, why.code, why.sentence);
+    if (!gateway_session_find(&g->sessions, str_of(post->session), &why)) {
+        post_refuse(post, why.status, why.code, why.sentence);
     } else if (message->kind == JSONRPC_REQUEST) {
-        methods_request(g, call);
+        methods_request(g, post);
     } else {
         if (text_same(message->method, "notifications/cancelled")) {
-            cancel(g, call->session, message->params);
+            cancel(g, post->session, message->params);
         }
-        call_taken(call);
+        post_taken(post);
     }
 }
 
-void methods_serve(void *gateway, struct call *call)
+void methods_serve(void *gateway, struct post *post)
 {
-    const struct jsonrpc_message *message = &call->message;
-    struct str header = http_header_get(http_request(call->ex), "mcp-protocol-version"), asked;
+    const struct jsonrpc_message *message = &post->message;
+    struct str header = http_header_get(http_request(post->ex), "mcp-protocol-version"), asked;
     struct gateway *g = gateway;
 
     if (message->kind == JSONRPC_REQUEST && strcmp(message->method, "initialize") == 0) {
-        initialize(g, call, message->params);
-    } else if (!stateless_version(header, call->json, &call->version, &asked)) {
-        call_answer_status(call, 400, mcp_version_error(message->id, asked));
-    } else if (version_is_stateless(call->version)) {
-        stateless_serve(g, call);
+        initialize(g, post, message->params);
+    } else if (!stateless_version(header, post->json, &post->version, &asked)) {
+        post_answer_status(post, 400, mcp_version_error(message->id, asked));
+    } else if (version_is_stateless(post->version)) {
+        stateless_serve(g, post);
     } else {
-        session_serve(g, call);
+        session_serve(g, post);
     }
 }

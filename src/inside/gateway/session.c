@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inside/gateway/call.h"
+#include "inside/gateway/post.h"
 #include "lib/base/alloc.h"
 #include "lib/base/buf.h"
 
@@ -71,8 +71,7 @@ void gateway_sessions_notify(struct session_table *all, const json_t *message)
 {
     struct session_entry *entry, *next;
 
-    session_each(all, entry, next)
-    {
+    session_each (all, entry, next) {
         gateway_session_notify(gateway_session_of(entry), message);
     }
 }
@@ -81,8 +80,7 @@ void gateway_sessions_tick(struct session_table *all)
 {
     struct session_entry *entry, *next;
 
-    session_each(all, entry, next)
-    {
+    session_each (all, entry, next) {
         if (gateway_session_of(entry)->stream) {
             mcp_stream_keep_alive(gateway_session_of(entry)->stream->ex);
         }

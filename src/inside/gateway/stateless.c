@@ -18,7 +18,7 @@ static const struct {
     {BACKEND_RESOURCES, "resourcesListChanged"},
 };
 
-void stateless_discover(struct gateway *g, struct call *call, json_t *params)
+void stateless_discover(struct gateway *g, struct post *post, json_t *params)
 {
     json_t *result = methods_describe(g);
     json_t *can = json_object_get(result, "capabilities");
@@ -27,75 +27,75 @@ void stateless_discover(struct gateway *g, struct call *call, json_t *params)
     (void)json_object_del(can, "logging");
     (void)json_object_del(json_object_get(can, "resources"), "subscribe");
     (void)json_object_set_new(result, "supportedVersions", version_names());
-    methods_answer(call, result);
+    methods_answer(post, result);
 }
 
 static size_t listeners_count(const struct gateway *g)
 {
     size_t n = 0;
 
-    for (const struct call *at = g->calls.first; at; at = at->next) {
+    for (const struct post *at = g->posts.first; at; at = at->next) {
         n += at->listens;
     }
     return n;
 }
 
 /* Said in words of the subscription: its id is that of the request. */
-static json_t *news(const struct call *call, const char *method, json_t *params)
+static json_t *news(const struct post *post, const char *method, json_t *params)
 {
     (void)json_object_set_new(params, "_meta",
-                              json_pack("{s:O}", MCP_META "subscriptionId", call->message.id));
+                              json_pack("{s:O}", MCP_META "subscriptionId", post->message.id));
     return jsonrpc_notification(method, params);
 }
 
-void stateless_listen(struct gateway *g, struct call *call, json_t *params)
+void stateless_listen(struct gateway *g, struct post *post, json_t *params)
 {
     const json_t *asked = json_object_get(params, "notifications");
     json_t *granted;
 
-    if (!call->takes_events) {
-        call_refuse(call, 400, JSONRPC_INVALID_REQUEST,
+    if (!post->takes_events) {
+        post_refuse(post, 400, JSONRPC_INVALID_REQUEST,
                     "a subscription is a stream: accept text/event-stream");
         return;
     }
     if (listeners_count(g) >= LISTENERS_MAX) {
-        call_refuse(call, 429, JSONRPC_INTERNAL_ERROR, "too many clients listen already");
+        post_refuse(post, 429, JSONRPC_INTERNAL_ERROR, "too many clients listen already");
         return;
     }
     granted = json_object();
     for (size_t i = 0; i < countof(kinds); i++) {
         if (json_is_true(json_object_get(asked, kinds[i].member))) {
-            call->wants[kinds[i].list] = true;
+            post->wants[kinds[i].list] = true;
             (void)json_object_set_new(granted, kinds[i].member, json_true());
         }
     }
-    call->wants[BACKEND_TEMPLATES] = call->wants[BACKEND_RESOURCES];
-    call->listens = true;
-    call_tell(call, news(call, "notifications/subscriptions/acknowledged",
+    post->wants[BACKEND_TEMPLATES] = post->wants[BACKEND_RESOURCES];
+    post->listens = true;
+    post_tell(post, news(post, "notifications/subscriptions/acknowledged",
                          json_pack("{s:o}", "notifications", granted)));
 }
 
 void stateless_tell_changed(struct gateway *g, enum backend_list list, const char *method)
 {
-    for (struct call *at = g->calls.first; at; at = at->next) {
+    for (struct post *at = g->posts.first; at; at = at->next) {
         if (at->listens && at->wants[list]) {
-            call_tell(at, news(at, method, json_object()));
+            post_tell(at, news(at, method, json_object()));
         }
     }
 }
 
-void stateless_serve(struct gateway *g, struct call *call)
+void stateless_serve(struct gateway *g, struct post *post)
 {
     struct err err;
 
-    if (call->message.kind != JSONRPC_REQUEST) {
-        call_taken(call); /* there is nothing that it could be about */
+    if (post->message.kind != JSONRPC_REQUEST) {
+        post_taken(post); /* there is nothing that it could be about */
         return;
     }
-    int code = stateless_check(&call->message, http_request(call->ex), &err);
+    int code = stateless_check(&post->message, http_request(post->ex), &err);
     if (code != 0) {
-        call_refuse(call, 400, code, err.msg);
+        post_refuse(post, 400, code, err.msg);
     } else {
-        methods_request(g, call);
+        methods_request(g, post);
     }
 }

@@ -18,9 +18,9 @@ enum {
 /* No HTTP/1.1 method begins so: three bytes of HTTP/2's preface tell the two apart. */
 static const char preface[] = "PRI";
 
-static struct conn *conn_of_wire(struct wire *wire)
+static struct conn *conn_of_sock(struct sock *sock)
 {
-    return container_of(wire, struct conn, wire);
+    return container_of(sock, struct conn, sock);
 }
 
 static struct conn *conn_of(struct http_conn *base)
@@ -54,7 +54,7 @@ static void conn_write(struct http_conn *base, const void *data, size_t len)
     struct conn *conn = conn_of(base);
 
     if (!conn->tls) {
-        wire_write(&conn->wire, data, len);
+        sock_write(&conn->sock, data, len);
         return;
     }
     if (buf_append(&conn->plain, data, len) < 0) {
@@ -64,19 +64,19 @@ static void conn_write(struct http_conn *base, const void *data, size_t len)
     if (buf_len(&conn->plain) >= RECORD_BYTES) {
         conn_encrypt(conn);
     }
-    wire_wake(&conn->wire);
+    sock_wake(&conn->sock);
 }
 
 static size_t conn_pending(const struct http_conn *base)
 {
     const struct conn *conn = (const struct conn *)base; /* its first member */
 
-    return wire_pending(&conn->wire) + buf_len(&conn->plain);
+    return sock_pending(&conn->sock) + buf_len(&conn->plain);
 }
 
 static void conn_wake(struct http_conn *base)
 {
-    wire_wake(&conn_of(base)->wire);
+    sock_wake(&conn_of(base)->sock);
 }
 
 static void conn_shut(struct conn *conn)
@@ -85,7 +85,7 @@ static void conn_shut(struct conn *conn)
         conn_encrypt(conn);
         conn->tls->ops->shutdown(conn->session);
     }
-    wire_shutdown(&conn->wire);
+    sock_shutdown(&conn->sock);
 }
 
 static void conn_shutdown(struct http_conn *base)
@@ -102,7 +102,7 @@ static void conn_close(struct http_conn *base, enum http_close how)
         conn->close_how = how;
     }
     conn->close_asked = true;
-    wire_wake(&conn->wire);
+    sock_wake(&conn->sock);
 }
 
 static struct conn **use_list(struct conn_owner *owner, enum conn_use use)
@@ -209,7 +209,7 @@ static void conn_settle(struct conn *conn)
 
     if (conn->state != CONN_DROPPED) {
         conn_time(conn);
-        wire_read(&conn->wire, want && conn->tls ? (size_t)CIPHER_READ_BYTES : want);
+        sock_read(&conn->sock, want && conn->tls ? (size_t)CIPHER_READ_BYTES : want);
     }
 }
 
@@ -275,10 +275,10 @@ static void conn_eof(struct conn *conn)
 /* Decrypts as long as somebody wants what comes out. */
 static void conn_pump(struct conn *conn)
 {
-    char *plain = hub_plain(conn->wire.hub);
+    char *plain = loop_context_plain(conn->sock.context);
 
     for (size_t want; (want = conn_want(conn)) > 0;) {
-        size_t size = want < HUB_PLAIN_BYTES ? want : HUB_PLAIN_BYTES;
+        size_t size = want < LOOP_PLAIN_BYTES ? want : LOOP_PLAIN_BYTES;
         long n = conn->tls->ops->read(conn->session, plain, size);
         if (n > 0) {
             conn_plain(conn, plain, (size_t)n);
@@ -296,9 +296,9 @@ static void conn_pump(struct conn *conn)
     }
 }
 
-static void on_data(struct wire *wire, const char *data, size_t len)
+static void on_data(struct sock *sock, const char *data, size_t len)
 {
-    struct conn *conn = conn_of_wire(wire);
+    struct conn *conn = conn_of_sock(sock);
 
     if (conn->base.phase == HTTP_PHASE_CLOSING) {
         conn->base.since_ms = conn_now(conn);
@@ -315,9 +315,9 @@ static void on_data(struct wire *wire, const char *data, size_t len)
     conn_settle(conn);
 }
 
-static void on_end(struct wire *wire, int error)
+static void on_end(struct sock *sock, int error)
 {
-    struct conn *conn = conn_of_wire(wire);
+    struct conn *conn = conn_of_sock(sock);
 
     if (error < 0) {
         conn_drop(conn, -ECONNRESET);
@@ -350,13 +350,13 @@ static void conn_take_first(struct conn *conn)
 
     conn->first = (struct buf){0};
     if (buf_len(&first) > 0) {
-        on_data(&conn->wire, buf_at(&first), buf_len(&first));
+        on_data(&conn->sock, buf_at(&first), buf_len(&first));
     }
 }
 
-static void on_run(struct wire *wire)
+static void on_run(struct sock *sock)
 {
-    struct conn *conn = conn_of_wire(wire);
+    struct conn *conn = conn_of_sock(sock);
 
     conn_take_first(conn);
     if (conn->protocol) {
@@ -377,9 +377,9 @@ static void on_run(struct wire *wire)
     conn_settle(conn);
 }
 
-static void on_written(struct wire *wire)
+static void on_written(struct sock *sock)
 {
-    struct conn *conn = conn_of_wire(wire);
+    struct conn *conn = conn_of_sock(sock);
     enum http_phase phase = conn->base.phase;
 
     if (phase == HTTP_PHASE_HALF_CLOSED || phase == HTTP_PHASE_CLOSING) {
@@ -392,7 +392,7 @@ static void on_written(struct wire *wire)
     if (conn->state == CONN_FLUSHING && conn_pending(&conn->base) == 0) {
         conn->state = CONN_LINGERING;
         conn_shut(conn);
-        if (conn->wire.eof || conn->evicted) {
+        if (conn->sock.eof || conn->evicted) {
             conn_drop(conn, -ECONNRESET);
         }
         conn_settle(conn);
@@ -413,12 +413,12 @@ void conn_drop(struct conn *conn, int error)
     if (protocol) {
         protocol->gone(conn->state_of_protocol, error);
     }
-    wire_close(&conn->wire, !orderly);
+    sock_close(&conn->sock, !orderly);
 }
 
-static void on_closed(struct wire *wire)
+static void on_closed(struct sock *sock)
 {
-    struct conn *conn = conn_of_wire(wire);
+    struct conn *conn = conn_of_sock(sock);
     struct conn_owner *owner = conn->owner;
     bool evicted = conn->evicted;
 
@@ -435,7 +435,7 @@ static void on_closed(struct wire *wire)
     owner->closed(owner, evicted);
 }
 
-const struct wire_events conn_events = {
+const struct sock_events conn_events = {
     .data = on_data,
     .end = on_end,
     .run = on_run,
@@ -467,7 +467,7 @@ static void conn_name_peer(struct conn *conn)
     struct sockaddr_storage addr;
     socklen_t len = sizeof(addr);
 
-    if (conn->wire.is_tcp && getpeername(conn->wire.fd, (struct sockaddr *)&addr, &len) == 0) {
+    if (conn->sock.is_tcp && getpeername(conn->sock.fd, (struct sockaddr *)&addr, &len) == 0) {
         (void)uv_ip_name((struct sockaddr *)&addr, conn->base.peer, sizeof(conn->base.peer));
     }
 }
@@ -476,7 +476,7 @@ static void conn_cipher(void *ctx, const void *data, size_t len)
 {
     struct conn *conn = ctx;
 
-    wire_write(&conn->wire, data, len);
+    sock_write(&conn->sock, data, len);
 }
 
 void conn_start(struct conn *conn)

@@ -1,6 +1,6 @@
 /* conn.h - a server's connection: the socket, TLS when there is any, and the protocol on top.
  *
- * Owns:     its wire, its TLS session, its protocol's state. Frees itself once closed.
+ * Owns:     its socket, its TLS session, its protocol's state. Frees itself once closed.
  * Needs:    the server that made it.
  * Blocks:   never.
  * Threads:  the loop's.
@@ -15,7 +15,7 @@
 
 #include "lib/http/internal.h"
 #include "lib/http/server.h"
-#include "lib/http/wire.h"
+#include "lib/http/sock.h"
 
 enum conn_state { CONN_OPEN, CONN_FLUSHING, CONN_LINGERING, CONN_DROPPED };
 
@@ -42,7 +42,7 @@ struct conn {
     struct conn *prev, *next;
     struct conn *spare_prev, *spare_next; /* in the owner's list of its use */
     struct conn_owner *owner;
-    struct wire wire;
+    struct sock sock;
     struct tls_context *tls; /* the listener's; NULL: plain */
     struct tls_session *session;
     struct buf first;                     /* read by somebody else before this was opened */
@@ -61,11 +61,11 @@ struct conn {
     size_t lingered_bytes;
 };
 
-/* A connection whose wire is not open yet. */
+/* A connection whose socket is not open yet. */
 struct conn *conn_new(struct conn_owner *owner, struct tls_context *tls, void *tag);
-extern const struct wire_events conn_events;
+extern const struct sock_events conn_events;
 
-/* The wire is open: joins the owner's list and starts reading. */
+/* The socket is open: joins the owner's list and starts reading. */
 void conn_start(struct conn *conn);
 void conn_start_with(struct conn *conn, struct str first); /* which have been read already */
 

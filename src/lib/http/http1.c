@@ -16,8 +16,8 @@
 
 #include "lib/base/alloc.h"
 #include "lib/http/h1.h"
-#include "lib/http/hub.h"
 #include "lib/http/internal.h"
+#include "lib/http/loop_context.h"
 
 enum {
     HEAD_READ_BYTES = 16 * 1024,    /* at a time, while no credit says how much to read */
@@ -535,7 +535,7 @@ static void *http1_open(struct http_conn *conn)
 
     h->conn = conn;
     h1_init(&h->h1, false);
-    buf_init(&h->in, PIPELINE_BYTES_MAX + HUB_READ_BYTES);
+    buf_init(&h->in, PIPELINE_BYTES_MAX + LOOP_READ_BYTES);
     return h;
 }
 

@@ -47,7 +47,7 @@ struct stream {
 };
 
 struct http2_client {
-    struct link *link;
+    struct client_conn *conn;
     nghttp2_session *session;
     struct stream *streams;
     unsigned streams_n;
@@ -73,7 +73,7 @@ static void stream_fail(struct stream *s, int error)
     if (!s->over) {
         s->over = true;
         s->error = error;
-        link_wake(s->client->link);
+        client_conn_wake(s->client->conn);
     }
 }
 
@@ -134,7 +134,7 @@ static void stream_send(struct upstream *base, const struct upstream_request *re
         s->id = 0;
         stream_fail(s, -EPROTO);
     }
-    link_wake(s->client->link);
+    client_conn_wake(s->client->conn);
 }
 
 static size_t stream_writable(const struct upstream *base)
@@ -160,7 +160,7 @@ static void stream_write(struct upstream *base, const void *data, size_t len)
     s->out_left -= s->out_left >= 0 ? (int64_t)len : 0;
     s->blocked = s->blocked || stream_writable(base) == 0;
     (void)nghttp2_session_resume_data(s->client->session, s->id);
-    link_wake(s->client->link);
+    client_conn_wake(s->client->conn);
 }
 
 static void stream_finish(struct upstream *base)
@@ -176,7 +176,7 @@ static void stream_finish(struct upstream *base)
         return;
     }
     (void)nghttp2_session_resume_data(s->client->session, s->id);
-    link_wake(s->client->link);
+    client_conn_wake(s->client->conn);
 }
 
 static void stream_credit(struct upstream *base, size_t bytes)
@@ -184,7 +184,7 @@ static void stream_credit(struct upstream *base, size_t bytes)
     struct stream *s = stream_of(base);
 
     s->credit = bytes > SIZE_MAX - s->credit ? SIZE_MAX : s->credit + bytes;
-    link_wake(s->client->link);
+    client_conn_wake(s->client->conn);
 }
 
 static bool stream_reusable(const struct upstream *base)
@@ -198,7 +198,7 @@ static void stream_idle(struct upstream *base, void (*gone)(void *ctx), void *ct
     (void)base, (void)gone, (void)ctx;
 }
 
-/* At once, as whoever counts the link's bytes may go when the last stream has. */
+/* At once, as whoever counts the conn's bytes may go when the last stream has. */
 static void client_settle(struct http2_client *client)
 {
     const struct stream *s;
@@ -221,7 +221,7 @@ static void stream_close(struct upstream *base)
         stream_reset(s, -ECANCELED);
     }
     s->over = true;
-    link_wake(client->link);
+    client_conn_wake(client->conn);
     if (client->leaving) {
         client_settle(client);
     }
@@ -489,12 +489,12 @@ static void client_die(struct http2_client *client, int error)
     DL_FOREACH (client->streams, s) {
         stream_fail(s, error);
     }
-    link_wake(client->link);
+    client_conn_wake(client->conn);
 }
 
 static void client_pump(struct http2_client *client)
 {
-    while (link_pending(client->link) < HTTP_WINDOW_BYTES) {
+    while (client_conn_pending(client->conn) < HTTP_WINDOW_BYTES) {
         const uint8_t *data;
         ssize_t n = nghttp2_session_mem_send(client->session, &data);
         if (n < 0) {
@@ -503,7 +503,7 @@ static void client_pump(struct http2_client *client)
         if (n <= 0) {
             return;
         }
-        link_write(client->link, data, (size_t)n);
+        client_conn_write(client->conn, data, (size_t)n);
     }
 }
 
@@ -514,7 +514,7 @@ static void on_link_data(void *ctx, const char *data, size_t len)
     if (nghttp2_session_mem_recv(client->session, (const uint8_t *)data, len) < 0) {
         client_die(client, -EPROTO);
     }
-    link_wake(client->link);
+    client_conn_wake(client->conn);
 }
 
 static void on_link_end(void *ctx, int error)
@@ -539,7 +539,7 @@ static void on_link_run(void *ctx)
     }
     if (!client->closed) {
         client_pump(client);
-        link_read(client->link, READ_BYTES);
+        client_conn_read(client->conn, READ_BYTES);
     }
 }
 
@@ -563,11 +563,11 @@ static void on_link_closed(void *ctx)
     free(client);
 }
 
-static const struct link_events events = {.data = on_link_data,
-                                          .end = on_link_end,
-                                          .run = on_link_run,
-                                          .written = on_link_written,
-                                          .closed = on_link_closed};
+static const struct client_conn_events events = {.data = on_link_data,
+                                                 .end = on_link_end,
+                                                 .run = on_link_run,
+                                                 .written = on_link_written,
+                                                 .closed = on_link_closed};
 
 static void session_new(struct http2_client *client)
 {
@@ -590,7 +590,7 @@ static void session_new(struct http2_client *client)
     nghttp2_session_callbacks_del(cb);
 }
 
-struct http2_client *http2_client_new(struct link *link, void (*gone)(void *ctx), void *ctx)
+struct http2_client *http2_client_new(struct client_conn *conn, void (*gone)(void *ctx), void *ctx)
 {
     const nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
@@ -599,16 +599,16 @@ struct http2_client *http2_client_new(struct link *link, void (*gone)(void *ctx)
     };
     struct http2_client *client = xnew(struct http2_client);
 
-    client->link = link;
+    client->conn = conn;
     client->gone = gone;
     client->gone_ctx = ctx;
     session_new(client);
     (void)nghttp2_submit_settings(client->session, NGHTTP2_FLAG_NONE, settings, countof(settings));
     (void)nghttp2_session_set_local_window_size(client->session, NGHTTP2_FLAG_NONE, 0,
                                                 4 * HTTP_WINDOW_BYTES);
-    link_own(link, &events, client);
-    link_read(link, READ_BYTES);
-    link_wake(link);
+    client_conn_own(conn, &events, client);
+    client_conn_read(conn, READ_BYTES);
+    client_conn_wake(conn);
     return client;
 }
 
@@ -627,6 +627,6 @@ void http2_client_close(struct http2_client *client)
     if (client && !client->closed) {
         client->closed = true;
         client->dead = true;
-        link_close(client->link, client->streams != NULL);
+        client_conn_close(client->conn, client->streams != NULL);
     }
 }

@@ -1,18 +1,19 @@
-/* http2_client.h - the client's half of HTTP/2: many exchanges on one link.
+/* http2_client.h - the client's half of HTTP/2: many exchanges on one conn.
  *
- * Owns:     the link and its streams. Needs: lib/http/link.h. Blocks: never. Threads: the loop's.
+ * Owns:     the conn and its streams. Needs: lib/http/client_conn.h. Blocks: never. Threads: the
+ * loop's.
  */
 #ifndef HTTP_HTTP2_CLIENT_H
 #define HTTP_HTTP2_CLIENT_H
 
-#include "lib/http/link.h"
+#include "lib/http/client_conn.h"
 #include "lib/http/upstream.h"
 
 struct http2_client;
 
-/* Takes the link over. `gone` comes once, when no new stream can be opened any more: the connection
+/* Takes the conn over. `gone` comes once, when no new stream can be opened any more: the connection
  * broke, or the server said goodbye. Streams that are under way go on or get their on_end. */
-struct http2_client *http2_client_new(struct link *link, void (*gone)(void *ctx), void *ctx);
+struct http2_client *http2_client_new(struct client_conn *conn, void (*gone)(void *ctx), void *ctx);
 
 /* For one upstream_send(), which needs no word before it; upstream_close() gives it back. NULL when
  * the server takes no more at this time. */

@@ -37,8 +37,8 @@ struct listener {
 
 struct http_server {
     struct conn_owner owner;
-    struct hub *hub;
-    struct hub_task task; /* looks whether a stop is complete */
+    struct loop_context *context;
+    struct loop_task task; /* looks whether a stop is complete */
     struct listener *listeners;
     uint32_t connections_n;
     uint32_t evicting_n; /* of those: they are closing to make room */
@@ -57,11 +57,11 @@ struct http_server {
 static void server_check_stopped(struct http_server *server)
 {
     if (server->stopping) {
-        hub_queue(server->hub, &server->task);
+        loop_task_queue(server->context, &server->task);
     }
 }
 
-static void on_task(struct hub_task *task)
+static void on_task(struct loop_task *task)
 {
     struct http_server *server = container_of(task, struct http_server, task);
     void (*done)(void *ctx) = server->done;
@@ -77,8 +77,8 @@ static void on_task(struct hub_task *task)
 static void handle_closed(struct http_server *server)
 {
     if (--server->handles_n == 0) {
-        hub_cancel(server->hub, &server->task);
-        hub_put(server->hub);
+        loop_task_cancel(server->context, &server->task);
+        loop_context_put(server->context);
         free(server);
     }
 }
@@ -227,7 +227,7 @@ static void on_connection(uv_stream_t *stream, int status)
     }
     bool room = has_room(server);
     struct conn *conn = conn_new(&server->owner, listener->tls, NULL);
-    if (wire_accept(&conn->wire, &conn_events, stream) < 0) {
+    if (sock_accept(&conn->sock, &conn_events, stream) < 0) {
         free(conn); /* descriptors ran out */
         return;
     }
@@ -263,7 +263,7 @@ int http_server_adopt_begun(struct http_server *server, int fd, struct str first
         return err_set(err, EBUSY, "the server takes no more connections");
     }
     struct conn *conn = conn_new(&server->owner, tls, tag);
-    int r = wire_open(&conn->wire, &conn_events, server->owner.options.loop, move_fd(&own), err);
+    int r = sock_open(&conn->sock, &conn_events, server->owner.options.loop, move_fd(&own), err);
     if (r < 0) {
         free(conn);
         return r;
@@ -421,7 +421,7 @@ int http_server_listen_fd(struct http_server *server, int fd, struct tls_context
                           struct err *err)
 {
     scoped_fd own = fd;
-    int family = wire_family(fd, err);
+    int family = sock_family(fd, err);
 
     if (family < 0) {
         return family;
@@ -472,7 +472,7 @@ int http_server_new(const struct http_server_options *options, struct http_serve
     server->owner.timed = sweep_start;
     server->owner.closed = conn_left;
     server->task.run = on_task;
-    server->hub = hub_get(own->loop);
+    server->context = loop_context_get(own->loop);
     uv_timer_init(own->loop, &server->sweep);
     uv_timer_init(own->loop, &server->grace);
     server->sweep.data = server->grace.data = server;

@@ -1,5 +1,5 @@
 /* tls.h - TLS: certificates and ALPN (h2, http/1.1) for lib/http/server.c, trust for
- * lib/http/link.c.
+ * lib/http/client_conn.c.
  *
  * Owns:     OpenSSL's contexts. Blocks: where files are read. Threads: the loop's. */
 #ifndef HTTP_TLS_H

@@ -109,9 +109,9 @@ static bool is_address(const char *name)
 }
 
 static struct tls_session *session_open(struct tls_trust *trust, const char *name,
-                                        struct link *link)
+                                        struct client_conn *conn)
 {
-    struct tls_session *s = tls_session_new(trust->ctx, link_send, link);
+    struct tls_session *s = tls_session_new(trust->ctx, client_conn_send, conn);
     SSL *ssl = tls_session_ssl(s);
     bool ok = is_address(name) ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name) == 1
                                : name_send(ssl, name) == 1 && SSL_set1_host(ssl, name) == 1;
@@ -157,14 +157,14 @@ static int handshake(struct tls_session *s, struct err *err)
     return err_set(err, EPROTO, "TLS failed: %s", reason ? reason : "the connection was cut");
 }
 
-void tls_client_secure(struct link *link, struct tls_trust *trust, const char *name,
+void tls_client_secure(struct client_conn *conn, struct tls_trust *trust, const char *name,
                        enum tls_offer offer,
                        void (*ready)(void *ctx, int error, const struct err *err))
 {
-    struct tls_session *s = session_open(trust, name, link);
+    struct tls_session *s = session_open(trust, name, conn);
 
     if (offer != TLS_OFFER_NONE) {
         protocols_offer(tls_session_ssl(s), offer == TLS_OFFER_HTTP2);
     }
-    link_secure(link, &tls_session_ops, s, handshake, ready);
+    client_conn_secure(conn, &tls_session_ops, s, handshake, ready);
 }

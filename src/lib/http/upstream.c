@@ -5,9 +5,9 @@
 #include <stdio.h>
 
 #include "lib/base/alloc.h"
+#include "lib/http/client_conn.h"
 #include "lib/http/h1.h"
-#include "lib/http/hub.h"
-#include "lib/http/link.h"
+#include "lib/http/loop_context.h"
 #include "lib/http/upstream_ops.h"
 
 enum {
@@ -25,7 +25,7 @@ enum mode { MODE_IDLE, MODE_HEAD, MODE_BODY, MODE_TUNNEL };
 
 struct plain_upstream {
     struct upstream base;
-    struct link *link;
+    struct client_conn *conn;
     struct h1 h1;
     struct buf in; /* read ahead of credit */
     enum mode mode;
@@ -61,7 +61,7 @@ static void up_end(struct plain_upstream *up, int error)
     if (!up->over && up->mode != MODE_IDLE) {
         up->over = true;
         up->error = error;
-        link_wake(up->link);
+        client_conn_wake(up->conn);
     }
 }
 
@@ -125,12 +125,13 @@ static void plain_send(struct upstream *base, const struct upstream_request *req
         up_end(up, r < 0 ? r : -ECONNRESET);
         return;
     }
-    link_write(up->link, buf_at(&out), buf_len(&out));
+    client_conn_write(up->conn, buf_at(&out), buf_len(&out));
 }
 
 static size_t up_writable(const struct plain_upstream *up)
 {
-    size_t pending = up->over || up->mode == MODE_IDLE ? HTTP_WINDOW_BYTES : link_pending(up->link);
+    size_t pending =
+        up->over || up->mode == MODE_IDLE ? HTTP_WINDOW_BYTES : client_conn_pending(up->conn);
 
     return pending < HTTP_WINDOW_BYTES ? HTTP_WINDOW_BYTES - pending : 0;
 }
@@ -145,14 +146,14 @@ static void plain_write(struct upstream *base, const void *data, size_t len)
     assert(!up->finished);
     if (up->chunked) {
         char line[CHUNK_LINE_BYTES];
-        link_write(up->link, line, (size_t)snprintf(line, sizeof(line), "%zx\r\n", len));
-        link_write(up->link, data, len);
-        link_write(up->link, "\r\n", 2);
+        client_conn_write(up->conn, line, (size_t)snprintf(line, sizeof(line), "%zx\r\n", len));
+        client_conn_write(up->conn, data, len);
+        client_conn_write(up->conn, "\r\n", 2);
     } else if (up->mode == MODE_TUNNEL) {
-        link_write(up->link, data, len);
+        client_conn_write(up->conn, data, len);
     } else if ((uint64_t)up->out_left >= len) {
         up->out_left -= (int64_t)len;
-        link_write(up->link, data, len);
+        client_conn_write(up->conn, data, len);
     } else {
         up_end(up, -EPROTO); /* more than was announced: the service would misread it */
     }
@@ -175,12 +176,12 @@ static void plain_finish(struct upstream *base)
     }
     up->finished = true;
     if (up->mode == MODE_TUNNEL) {
-        link_shutdown(up->link);
+        client_conn_shutdown(up->conn);
         if (up->peer_ended) {
             up_end(up, 0);
         }
     } else if (up->chunked) {
-        link_write(up->link, "0\r\n\r\n", 5);
+        client_conn_write(up->conn, "0\r\n\r\n", 5);
     } else if (up->out_left > 0) {
         up_end(up, -EPROTO); /* less than was announced */
     }
@@ -191,7 +192,7 @@ static void plain_credit(struct upstream *base, size_t bytes)
     struct plain_upstream *up = up_of(base);
 
     up->credit = bytes > SIZE_MAX - up->credit ? SIZE_MAX : up->credit + bytes;
-    link_wake(up->link);
+    client_conn_wake(up->conn);
 }
 
 /* ---- the response ---- */
@@ -338,7 +339,7 @@ static void up_eof(struct plain_upstream *up)
         break;
     case MODE_IDLE:
     default:
-        link_wake(up->link); /* to tell whoever keeps it */
+        client_conn_wake(up->conn); /* to tell whoever keeps it */
         break;
     }
 }
@@ -371,7 +372,7 @@ static void on_data(void *ctx, const char *data, size_t len)
 
     if (up->mode == MODE_IDLE) {
         up->dead = true;
-        link_wake(up->link);
+        client_conn_wake(up->conn);
     } else {
         if (buf_len(&up->in) == 0) {
             size_t n = up_take(up, data, len);
@@ -382,21 +383,21 @@ static void on_data(void *ctx, const char *data, size_t len)
             up_end(up, -ENOBUFS);
         }
     }
-    link_read(up->link, up_want(up));
+    client_conn_read(up->conn, up_want(up));
 }
 
 static void on_end(void *ctx, int error)
 {
     struct plain_upstream *up = ctx;
 
-    if (error < 0 && !link_eof(up->link) && up->mode != MODE_IDLE) {
+    if (error < 0 && !client_conn_eof(up->conn) && up->mode != MODE_IDLE) {
         up->dead = true; /* it no longer reads, but an answer may be waiting: its end will come */
         return;
     }
     if (error < 0) {
         up->dead = true;
         up_end(up, -ECONNRESET);
-        link_wake(up->link);
+        client_conn_wake(up->conn);
     } else if (buf_len(&up->in) == 0 && !up->over) {
         up_eof(up);
     }
@@ -405,10 +406,10 @@ static void on_end(void *ctx, int error)
 /* Calls on_end; what it does with the connection is its own affair. */
 static void up_finish(struct plain_upstream *up)
 {
-    bool quiet = buf_len(&up->in) == 0 && link_pending(up->link) == 0;
+    bool quiet = buf_len(&up->in) == 0 && client_conn_pending(up->conn) == 0;
 
     up->reusable = up->error == 0 && up->mode == MODE_BODY && up->finished && quiet && !up->dead &&
-                   !link_eof(up->link) && up->h1.keep_alive;
+                   !client_conn_eof(up->conn) && up->h1.keep_alive;
     up->dead = up->dead || !up->reusable;
     up->over = false;
     up->mode = MODE_IDLE;
@@ -433,7 +434,8 @@ static void on_run(void *ctx)
     if (!up->over) {
         buf_consume(&up->in, up_take(up, held ? buf_at(&up->in) : "", buf_len(&up->in)));
         held = buf_len(&up->in) > 0;
-        if (link_eof(up->link) && !held && !up->over && !up->closed && up->mode != MODE_IDLE) {
+        if (client_conn_eof(up->conn) && !held && !up->over && !up->closed &&
+            up->mode != MODE_IDLE) {
             up_eof(up);
         }
     }
@@ -444,7 +446,7 @@ static void on_run(void *ctx)
         up_finish(up);
     }
     up_tell_gone(up);
-    link_read(up->link, up_want(up));
+    client_conn_read(up->conn, up_want(up));
 }
 
 static void on_written(void *ctx)
@@ -452,7 +454,7 @@ static void on_written(void *ctx)
     struct plain_upstream *up = ctx;
 
     if (up->blocked && !up->over && !up->closed && up->mode != MODE_IDLE &&
-        link_pending(up->link) <= HTTP_WINDOW_BYTES / 2) {
+        client_conn_pending(up->conn) <= HTTP_WINDOW_BYTES / 2) {
         up->blocked = false;
         if (up->handler->on_credit) {
             up->handler->on_credit(up->ctx);
@@ -469,7 +471,7 @@ static void on_closed(void *ctx)
     free(up);
 }
 
-static const struct link_events events = {
+static const struct client_conn_events events = {
     .data = on_data,
     .end = on_end,
     .run = on_run,
@@ -491,7 +493,7 @@ static void plain_hold(struct upstream *base, bool held)
     struct plain_upstream *up = up_of(base);
 
     up->held = held;
-    link_read(up->link, up_want(up));
+    client_conn_read(up->conn, up_want(up));
 }
 
 static void plain_idle(struct upstream *base, void (*gone)(void *ctx), void *ctx)
@@ -500,7 +502,7 @@ static void plain_idle(struct upstream *base, void (*gone)(void *ctx), void *ctx
 
     up->gone = gone;
     up->gone_ctx = ctx;
-    link_wake(up->link);
+    client_conn_wake(up->conn);
 }
 
 static void plain_close(struct upstream *base)
@@ -509,7 +511,7 @@ static void plain_close(struct upstream *base)
 
     if (!up->closed) {
         up->closed = true;
-        link_close(up->link, up->mode != MODE_IDLE);
+        client_conn_close(up->conn, up->mode != MODE_IDLE);
     }
 }
 
@@ -525,26 +527,26 @@ static const struct upstream_ops ops = {
     .close = plain_close,
 };
 
-struct upstream *upstream_on(struct link *link)
+struct upstream *upstream_on(struct client_conn *conn)
 {
     struct plain_upstream *up = xnew(struct plain_upstream);
 
     up->base.ops = &ops;
-    up->link = link;
-    link_own(link, &events, up);
+    up->conn = conn;
+    client_conn_own(conn, &events, up);
     h1_init(&up->h1, true);
-    buf_init(&up->in, HEAD_READ_BYTES + HUB_READ_BYTES);
-    link_read(link, up_want(up));
+    buf_init(&up->in, HEAD_READ_BYTES + LOOP_READ_BYTES);
+    client_conn_read(conn, up_want(up));
     return &up->base;
 }
 
 int upstream_new(uv_loop_t *loop, int fd, struct upstream **out, struct err *err)
 {
-    struct link *link = NULL;
-    int r = link_open(loop, fd, &events, NULL, &link, err);
+    struct client_conn *conn = NULL;
+    int r = client_conn_open(loop, fd, &events, NULL, &conn, err);
 
     if (r == 0) {
-        *out = upstream_on(link);
+        *out = upstream_on(conn);
     }
     return r;
 }

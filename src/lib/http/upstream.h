@@ -41,11 +41,11 @@ struct upstream_handler {
 /* Takes the descriptor over, also on failure. */
 must_check int upstream_new(uv_loop_t *loop, int fd, struct upstream **out, struct err *err);
 
-/* HTTP/1.1 on a link (lib/http/link.h), which is its own from here on. */
-struct link;
-struct upstream *upstream_on(struct link *link);
+/* HTTP/1.1 on a conn (lib/http/client_conn.h), which is its own from here on. */
+struct client_conn;
+struct upstream *upstream_on(struct client_conn *conn);
 
-/* Sends a request's head. `target` is path and query as they go on the wire. content_length -1:
+/* Sends a request's head. `target` is path and query as they are sent. content_length -1:
  * chunked; 0: no body. The framing headers among `headers` are left out and written anew; `host`
  * must be among them. For an upgrade pass connection and upgrade in and set `tunnel`. */
 void upstream_send(struct upstream *up, struct str method, struct str target,

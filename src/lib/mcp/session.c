@@ -18,8 +18,7 @@ static unsigned sessions_of(const struct session_table *table, const char *owner
     unsigned n = 0;
 
     *quietest = NULL;
-    session_each(table, entry, next)
-    {
+    session_each (table, entry, next) {
         if (strcmp(entry->owner, owner) != 0) {
             continue;
         }
@@ -83,8 +82,7 @@ void session_expire(struct session_table *table, int64_t now_mono_ms)
 {
     struct session_entry *entry, *next;
 
-    session_each(table, entry, next)
-    {
+    session_each (table, entry, next) {
         int64_t idle_ms = now_mono_ms - entry->used_mono_us / 1000;
 
         if (is_in_use(table, entry)) {

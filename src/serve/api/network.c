@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/http/forward.h"
+#include "lib/http/field_rules.h"
 #include "lib/http/tls.h"
 #include "serve/api/fields.h"
 
@@ -194,13 +194,13 @@ static bool is_field_value(const char *text)
 
 static int header_check(const char *domain, const char *name, const json_t *value, struct err *err)
 {
-    if (strlen(name) > NETWORK_HEADER_NAME_BYTES_MAX || !forward_is_name(name)) {
+    if (strlen(name) > NETWORK_HEADER_NAME_BYTES_MAX || !field_is_name(name)) {
         return err_set(err, EINVAL,
                        "Header name \"%s\" in rule for domain \"%s\" must be 1 to %d valid HTTP"
                        " token characters.",
                        name, domain, NETWORK_HEADER_NAME_BYTES_MAX);
     }
-    if (forward_frames(name)) {
+    if (field_is_framing(name)) {
         return err_set(err, EINVAL,
                        "Header \"%s\" in rule for domain \"%s\" cannot be set by a rule.", name,
                        domain);

@@ -61,14 +61,14 @@ static void backend_hide(struct backend *backend)
 
 void backend_free(struct backend *backend)
 {
-    struct proxy *proxy = NULL;
+    struct edge_request *request = NULL;
 
     backend_hide(backend);
     sandbox_watch_unset(&backend->watch);
     drop_all_idle(backend);
-    while ((proxy = backend->proxies)) {
-        backend->proxies = proxy_next(proxy);
-        proxy_gone(proxy, backend->watch.told ? EDGE_ERROR_CHANGING : EDGE_ERROR_NOT_FOUND);
+    while ((request = backend->requests)) {
+        backend->requests = request_next(request);
+        request_gone(request, backend->watch.told ? EDGE_ERROR_CHANGING : EDGE_ERROR_NOT_FOUND);
     }
     free(backend);
 }
@@ -78,14 +78,14 @@ static void on_gone(struct sandbox_watch *watch)
     backend_free(container_of(watch, struct backend, watch));
 }
 
-static void each_proxy(struct backend *backend, void (*each)(struct proxy *proxy))
+static void each_request(struct backend *backend, void (*each)(struct edge_request *request))
 {
-    struct proxy *proxy = backend->proxies, *next = NULL;
+    struct edge_request *request = backend->requests, *next = NULL;
 
     backend->busy = true;
-    for (; proxy; proxy = next) {
-        next = proxy_next(proxy);
-        each(proxy);
+    for (; request; request = next) {
+        next = request_next(request);
+        each(request);
     }
     backend->busy = false;
     backend_check(backend);
@@ -102,13 +102,13 @@ static void on_pausing(struct sandbox_watch *watch, enum sandbox_pausing how)
         backend_hide(backend);
         backend->pausing = true;
         drop_all_idle(backend);
-        each_proxy(backend, proxy_hold);
+        each_request(backend, request_hold);
         break;
     case SANDBOX_PAUSE_DUE:
-        each_proxy(backend, proxy_cut);
+        each_request(backend, request_cut);
         break;
     case SANDBOX_PAUSE_OFF:
-        each_proxy(backend, proxy_go_on);
+        each_request(backend, request_go_on);
         break;
     }
 }
@@ -134,12 +134,12 @@ struct backend *backend_of(struct edge *edge, struct sandbox *sb)
 
 static bool all_held(const struct backend *backend)
 {
-    struct proxy *proxy = backend->proxies;
+    struct edge_request *request = backend->requests;
 
-    while (proxy && proxy_is_held(proxy)) {
-        proxy = proxy_next(proxy);
+    while (request && request_is_held(request)) {
+        request = request_next(request);
     }
-    return !proxy;
+    return !request;
 }
 
 void backend_check(struct backend *backend)
@@ -147,7 +147,7 @@ void backend_check(struct backend *backend)
     if (backend->busy) {
         return;
     }
-    if (!backend->proxies && !backend->to_agent.first && !backend->to_services.first) {
+    if (!backend->requests && !backend->to_agent.first && !backend->to_services.first) {
         backend_free(backend);
     } else if (backend->pausing && all_held(backend)) {
         sandbox_watch_settle(&backend->watch);

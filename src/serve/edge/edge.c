@@ -120,9 +120,9 @@ static bool take_place(struct edge *edge, const struct backend *backend, const c
 {
     struct share *share = NULL;
 
-    *out = backend->proxies_n >= edge->sandbox_max ? EDGE_ERROR_TOO_MANY : EDGE_ERROR_SHARE;
+    *out = backend->requests_n >= edge->sandbox_max ? EDGE_ERROR_TOO_MANY : EDGE_ERROR_SHARE;
     if (*out == EDGE_ERROR_TOO_MANY ||
-        shares_take_part(edge->shares, team, backend->proxies_n, &share) < 0) {
+        shares_take_part(edge->shares, team, backend->requests_n, &share) < 0) {
         return false;
     }
     http_charge(ex, give_place, share);
@@ -155,7 +155,7 @@ static void let_in(struct edge *edge, struct sandbox *sb, struct http_exchange *
         return;
     }
     sandbox_wake(sb);
-    proxy_start(backend, ex, port, may_wake);
+    request_start(backend, ex, port, may_wake);
 }
 
 static void handle_target(struct edge *edge, struct http_exchange *ex,

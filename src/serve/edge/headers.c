@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "lib/http/forward.h"
+#include "lib/http/field_rules.h"
 #include "serve/edge/internal.h"
 
 /* Made anew here, or done with: an Expect was answered by our side. */
@@ -93,7 +93,7 @@ int headers_request(struct headers *out, const struct http_request *req, struct 
     r = add(out, STR("Host"), host.len ? host : req->authority); /* as old servers want it */
     for (size_t i = 0; i < req->headers_n && r == 0; i++) {
         struct str name = req->headers[i].name;
-        if (!is_rewritten(name) && !forward_drops(name, req->headers, req->headers_n)) {
+        if (!is_rewritten(name) && !field_is_hop_by_hop(name, req->headers, req->headers_n)) {
             r = add(out, name, req->headers[i].value);
         }
     }
@@ -119,7 +119,7 @@ void headers_response(struct headers *out, const struct http_header *headers, si
     for (size_t i = 0; i < n; i++) {
         struct str name = headers[i].name;
         bool upgrade = tunnel && str_ieq(name, STR("upgrade"));
-        if (upgrade || !forward_drops(name, headers, n)) {
+        if (upgrade || !field_is_hop_by_hop(name, headers, n)) {
             (void)!add(out, name, headers[i].value); /* the upstream's limit is below ours */
         }
     }

@@ -7,8 +7,8 @@
  *   own_port.c who may reach the ports that programs of ours serve
  *   backend.c  a sandbox as the edge sees it: its requests, its idle connections
  *   headers.c  what is passed on, in both directions
- *   reach.c    a service that speaks TLS, or HTTP/2
- *   proxy.c    one request, from client to service and back
+ *   service_conn.c  a service that speaks TLS, or HTTP/2
+ *   request.c    one request, from client to service and back
  *   edge.c     the door
  */
 #ifndef EDGE_INTERNAL_H
@@ -32,7 +32,7 @@ enum {
     EDGE_HEADER_TEXT_MAX = 2 * HTTP_HEADER_BYTES_MAX,
 };
 
-struct proxy;
+struct edge_request;
 struct tls_trust;
 
 struct edge {
@@ -134,8 +134,8 @@ struct backend {
     struct sandbox_watch watch; /* set as long as the backend exists */
     bool busy;                  /* walked over: not freed now */
     bool pausing;               /* not found by id any more; takes no request, keeps nothing idle */
-    struct proxy *proxies;
-    uint32_t proxies_n;
+    struct edge_request *requests;
+    uint32_t requests_n;
     struct idle_list to_agent, to_services;
 };
 
@@ -173,11 +173,11 @@ must_check int headers_request(struct headers *out, const struct http_request *r
 void headers_response(struct headers *out, const struct http_header *headers, size_t n,
                       bool tunnel);
 
-/* ---- reach.c ---- */
+/* ---- service_conn.c ---- */
 
-struct reach;
+struct service_conn;
 
-struct reach_way {
+struct service_conn_way {
     bool http2;
     bool tls;
     const char *name; /* that a service with TLS is asked for */
@@ -185,25 +185,25 @@ struct reach_way {
 
 /* Takes the descriptor over, also on failure. `done` comes once, perhaps inside this call but after
  * *out is set: the upstream is the caller's; NULL when the service does not speak so. Whatever was
- * opened ends with reach_free(). */
-must_check int reach_start(struct edge *edge, int fd, const struct reach_way *way,
-                           void (*done)(void *ctx, struct upstream *up), void *ctx,
-                           struct reach **out, struct err *err);
-void reach_free(struct reach *reach); /* NULL is fine */
+ * opened ends with service_conn_free(). */
+must_check int service_conn_start(struct edge *edge, int fd, const struct service_conn_way *way,
+                                  void (*done)(void *ctx, struct upstream *up), void *ctx,
+                                  struct service_conn **out, struct err *err);
+void service_conn_free(struct service_conn *service); /* NULL is fine */
 
-/* ---- proxy.c ---- */
+/* ---- request.c ---- */
 
 /* Accepts the exchange and carries it. may_wake: also when the sandbox is paused meanwhile, and
  * traffic wakes it. */
-void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t port, bool may_wake);
+void request_start(struct backend *backend, struct http_exchange *ex, uint16_t port, bool may_wake);
 /* The sandbox ended, or is paused: what was answered is reset, what was not hears so. */
-void proxy_gone(struct proxy *proxy, enum edge_error why);
+void request_gone(struct edge_request *request, enum edge_error why);
 /* The sandbox is about to be paused. The agent ends its own well; what services answer is held, so
  * that nothing has happened to it should the pause fail. */
-void proxy_hold(struct proxy *proxy);
-bool proxy_is_held(const struct proxy *proxy);
-void proxy_cut(struct proxy *proxy);   /* its time is up, unless it is held */
-void proxy_go_on(struct proxy *proxy); /* it was not paused */
-struct proxy *proxy_next(struct proxy *proxy);
+void request_hold(struct edge_request *request);
+bool request_is_held(const struct edge_request *request);
+void request_cut(struct edge_request *request);   /* its time is up, unless it is held */
+void request_go_on(struct edge_request *request); /* it was not paused */
+struct edge_request *request_next(struct edge_request *request);
 
 #endif

@@ -241,7 +241,7 @@ static void dial_connect(struct dial *dial, const struct endpoint *to)
 
 /* ---- to a proxy ---- */
 
-/* A sandbox may name any proxy, and reaches through that no more than it would itself. */
+/* A sandbox may name any proxy, and dials through that no more than it would itself. */
 static bool proxy_allowed(struct dial *dial, const struct endpoint *at)
 {
     const char *why = dial->guarded ? guard_check(dial->net->egress, at) : NULL;

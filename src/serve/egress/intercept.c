@@ -13,17 +13,17 @@
 #include "lib/base/fd.h"
 #include "lib/http/tls.h"
 #include "lib/http/tls_client.h"
-#include "serve/egress/passage.h"
+#include "serve/egress/intercepted.h"
 
 /* ---- reaching the server ---- */
 
 /* A connection to the server that is being made: dialled, then TLS. */
-struct reach {
-    struct reach *prev, *next;
+struct server_dial {
+    struct server_dial *prev, *next;
     struct intercept *of;
     struct lookup *lookup;
     struct dial *dial;
-    struct link *link;
+    struct client_conn *conn;
     uv_timer_t timer;
 };
 
@@ -32,23 +32,23 @@ static void on_timer_closed(uv_handle_t *handle)
     free(handle->data);
 }
 
-static void reach_free(struct reach *reach)
+static void server_dial_free(struct server_dial *server)
 {
-    DL_DELETE(reach->of->reaches, reach);
-    reach->of->reaches_n--;
-    lookup_cancel(reach->lookup);
-    dial_cancel(reach->dial);
-    uv_close((uv_handle_t *)&reach->timer, on_timer_closed);
+    DL_DELETE(server->of->dials, server);
+    server->of->dials_n--;
+    lookup_cancel(server->lookup);
+    dial_cancel(server->dial);
+    uv_close((uv_handle_t *)&server->timer, on_timer_closed);
 }
 
-static void reach_fail(struct reach *reach, const char *why)
+static void server_dial_fail(struct server_dial *server, const char *why)
 {
-    struct intercept *of = reach->of;
+    struct intercept *of = server->of;
 
-    link_drop(move_ptr(&reach->link));
-    reach_free(reach);
+    client_conn_drop(move_ptr(&server->conn));
+    server_dial_free(server);
     of->net->counters.failed++;
-    passages_fail(of, why);
+    intercepted_fail_waiting(of, why);
 }
 
 static void on_http2_gone(void *ctx)
@@ -59,136 +59,137 @@ static void on_http2_gone(void *ctx)
 }
 
 /* The connection is good: whoever waits gets it. */
-static void reach_done(struct reach *reach)
+static void server_dial_done(struct server_dial *server)
 {
-    struct intercept *of = reach->of;
-    struct link *link = move_ptr(&reach->link);
+    struct intercept *of = server->of;
+    struct client_conn *conn = move_ptr(&server->conn);
 
-    reach_free(reach);
+    server_dial_free(server);
     of->net->counters.connections++;
-    link_count(link, &of->net->counters.bytes_in, &of->net->counters.bytes_out);
-    of->server = link_is_http2(link) ? SERVER_HTTP2 : SERVER_HTTP1;
+    client_conn_count(conn, &of->net->counters.bytes_in, &of->net->counters.bytes_out);
+    of->server = client_conn_is_http2(conn) ? SERVER_HTTP2 : SERVER_HTTP1;
     if (of->server == SERVER_HTTP1) {
-        intercept_keep(of, upstream_on(link));
+        intercept_keep(of, upstream_on(conn));
     } else if (of->http2) {
-        link_drop(link);
+        client_conn_drop(conn);
     } else {
-        of->http2 = http2_client_new(link, on_http2_gone, of);
+        of->http2 = http2_client_new(conn, on_http2_gone, of);
     }
-    passages_serve(of);
+    intercepted_send_waiting(of);
 }
 
 static void on_secured(void *ctx, int error, const struct err *err)
 {
-    struct reach *reach = ctx;
+    struct server_dial *server = ctx;
 
     if (error < 0) {
-        reach_fail(reach, err->msg);
+        server_dial_fail(server, err->msg);
     } else {
-        reach_done(reach);
+        server_dial_done(server);
     }
 }
 
-static void reach_secure(struct reach *reach)
+static void server_dial_secure(struct server_dial *server)
 {
-    struct intercept *of = reach->of;
+    struct intercept *of = server->of;
 
-    tls_client_secure(reach->link, of->net->egress->trust, of->name,
+    tls_client_secure(server->conn, of->net->egress->trust, of->name,
                       of->http2_asked ? TLS_OFFER_HTTP2 : TLS_OFFER_HTTP1, on_secured);
 }
 
 static void on_dialed(void *ctx, int fd_or_error)
 {
-    struct reach *reach = ctx;
+    struct server_dial *server = ctx;
     struct err err;
 
-    reach->dial = NULL;
+    server->dial = NULL;
     if (fd_or_error < 0) {
-        reach_fail(reach, uv_strerror(fd_or_error));
-    } else if (link_open(reach->of->net->egress->loop, fd_or_error, &link_quiet, reach,
-                         &reach->link, &err) < 0) {
-        reach_fail(reach, err.msg);
-    } else if (reach->of->secure) {
-        reach_secure(reach);
+        server_dial_fail(server, uv_strerror(fd_or_error));
+    } else if (client_conn_open(server->of->net->egress->loop, fd_or_error, &client_conn_quiet,
+                                server, &server->conn, &err) < 0) {
+        server_dial_fail(server, err.msg);
+    } else if (server->of->secure) {
+        server_dial_secure(server);
     } else {
-        reach_done(reach);
+        server_dial_done(server);
     }
 }
 
 static void on_timer(uv_timer_t *timer)
 {
-    reach_fail(timer->data, "it did not answer in time");
+    server_dial_fail(timer->data, "it did not answer in time");
 }
 
-static void reach_dial(struct reach *reach)
+static void server_dial_dial(struct server_dial *server)
 {
-    struct intercept *of = reach->of;
+    struct intercept *of = server->of;
     struct target target = {.to = of->to};
 
     if (of->net->names || dial_is_proxied(of->net->egress, &target)) {
         (void)str_copy(target.name, sizeof(target.name), str_of(of->name)); /* TLS will prove it */
     }
-    reach->dial = dial_start(of->net, &target, on_dialed, reach);
+    server->dial = dial_start(of->net, &target, on_dialed, server);
 }
 
 static void on_resolved(void *ctx, const struct address *addresses, size_t n)
 {
-    struct reach *reach = ctx;
+    struct server_dial *server = ctx;
 
-    reach->lookup = NULL;
+    server->lookup = NULL;
     if (n == 0) {
-        reach_fail(reach, "its name has no address");
-    } else if (!dial_choose(reach->of->net->egress, addresses, n, NULL, &reach->of->to)) {
-        reach_fail(reach, "no address of that name may be reached");
+        server_dial_fail(server, "its name has no address");
+    } else if (!dial_choose(server->of->net->egress, addresses, n, NULL, &server->of->to)) {
+        server_dial_fail(server, "no address of that name may be reached");
     } else {
-        reach_dial(reach);
+        server_dial_dial(server);
     }
 }
 
 /* Where a shell's server is, is asked of the host's resolvers: a sandbox's own have no say in where
  * a key goes. Behind a proxy of the sandbox's the name itself goes there. */
-static void reach_resolve(struct reach *reach)
+static void server_dial_resolve(struct server_dial *server)
 {
-    struct intercept *of = reach->of;
+    struct intercept *of = server->of;
     struct address literal;
 
     if (of->net->names && !of->secure) {
-        reach_fail(reach, "without TLS the sandbox's own proxy would see the key");
+        server_dial_fail(server, "without TLS the sandbox's own proxy would see the key");
     } else if (address_parse(str_of(of->name), &literal) == 0) {
-        on_resolved(reach, &literal, 1);
+        on_resolved(server, &literal, 1);
     } else if (of->net->names) {
         of->to.address = names_address(of->net->names, str_of(of->name));
-        reach_dial(reach);
+        server_dial_dial(server);
     } else {
-        reach->lookup = resolver_addresses(of->net->egress->resolver, of->name, on_resolved, reach);
+        server->lookup =
+            resolver_addresses(of->net->egress->resolver, of->name, on_resolved, server);
     }
 }
 
-static void reach_start(struct intercept *of)
+static void server_dial_start(struct intercept *of)
 {
-    struct reach *reach = xnew(struct reach);
+    struct server_dial *server = xnew(struct server_dial);
 
-    reach->of = of;
-    DL_APPEND(of->reaches, reach);
-    of->reaches_n++;
-    (void)uv_timer_init(of->net->egress->loop, &reach->timer);
-    reach->timer.data = reach;
-    (void)uv_timer_start(&reach->timer, on_timer, EGRESS_CONNECT_TIMEOUT_MS, 0);
+    server->of = of;
+    DL_APPEND(of->dials, server);
+    of->dials_n++;
+    (void)uv_timer_init(of->net->egress->loop, &server->timer);
+    server->timer.data = server;
+    (void)uv_timer_start(&server->timer, on_timer, EGRESS_CONNECT_TIMEOUT_MS, 0);
     if (of->above) {
-        reach_resolve(reach);
+        server_dial_resolve(server);
     } else {
-        reach_dial(reach);
+        server_dial_dial(server);
     }
 }
 
 /* As many as are waited for; but one first, where one may do for all. */
-void intercept_reach(struct intercept *of, unsigned waiting)
+void intercept_dial(struct intercept *of, unsigned waiting)
 {
     bool one = of->http2_asked && of->server != SERVER_HTTP1;
-    unsigned most = one ? 1 : INTERCEPT_REACHES_MAX;
+    unsigned most = one ? 1 : INTERCEPT_DIALS_MAX;
 
-    for (unsigned n = of->reaches_n; n < waiting && n < most; n++) {
-        reach_start(of); /* may fail at once */
+    for (unsigned n = of->dials_n; n < waiting && n < most; n++) {
+        server_dial_start(of); /* may fail at once */
     }
 }
 
@@ -224,10 +225,10 @@ struct upstream *intercept_take(struct intercept *of, bool tunnel)
 
 static void servers_close(struct intercept *of)
 {
-    passages_drop(of);
-    while (of->reaches) {
-        link_drop(move_ptr(&of->reaches->link));
-        reach_free(of->reaches);
+    intercepted_drop_all(of);
+    while (of->dials) {
+        client_conn_drop(move_ptr(&of->dials->conn));
+        server_dial_free(of->dials);
     }
     upstream_close(of->idle);
     http2_client_close(of->http2);
@@ -355,7 +356,7 @@ void intercepts_close(struct egress_net *net)
 static void on_request(void *ctx, struct http_exchange *ex)
 {
     (void)ctx;
-    passage_start(http_request(ex)->connection_tag, ex);
+    intercepted_start(http_request(ex)->connection_tag, ex);
 }
 
 int intercept_open(struct egress *egress, const char *extra_ca, struct err *err)

@@ -18,7 +18,7 @@
 #include "serve/egress/internal.h"
 
 enum {
-    INTERCEPT_REACHES_MAX = 8, /* connections to a server that one connection opens at one time */
+    INTERCEPT_DIALS_MAX = 8, /* connections to a server that one connection opens at one time */
 };
 
 struct intercept_start {

@@ -2,9 +2,9 @@
  *
  *   egress.c    settings, the guard, the whole
  *   net.c       one sandbox: its gate, its policy, its counters, what the log says of it
- *   conn.c      one connection, from its acceptance to the dial
+ *   outbound.c      one connection, from its acceptance to the dial
  *   relay.c     both ends are there: copying
- *   intercept.c, passage.c   connections and requests to names that have a rule, and to shells
+ *   intercept.c, intercepted.c   connections and requests to names that have a rule, and to shells
  *   outgoing.c  the head of such a request;  shell_call.c  what is special about one to a shell
  *   authority.c whom a sandbox trusts for those
  *   dial.c      a connection to the world, straight or through a proxy
@@ -81,7 +81,7 @@ struct log_meter {
     uint32_t n, dropped;
 };
 
-struct conn;
+struct outbound;
 struct dns_query;
 struct dns_conn;
 
@@ -104,7 +104,7 @@ struct egress_net {
     int gate_fd;
     uv_poll_t gate;
     uv_udp_t dns;
-    struct conn *conns;
+    struct outbound *outbounds;
     struct intercept *intercepts;
     struct dns_query *queries;
     uint32_t queries_n;
@@ -140,11 +140,11 @@ struct net_request {
 };
 void net_request_log(struct egress_net *net, const struct net_request *request);
 
-/* ---- conn.c ---- */
+/* ---- outbound.c ---- */
 
-void conn_accept(struct egress_net *net, int fd); /* takes fd */
-void conn_check(struct conn *conn);               /* the policy has changed */
-void conn_reset(struct conn *conn);
+void outbound_accept(struct egress_net *net, int fd); /* takes fd */
+void outbound_check(struct outbound *outbound);       /* the policy has changed */
+void outbound_reset(struct outbound *outbound);
 
 /* ---- dns.c ---- */
 

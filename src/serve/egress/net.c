@@ -11,9 +11,9 @@
 #include "lib/base/log.h"
 #include "lib/base/text.h"
 #include "serve/egress/authority.h"
-#include "serve/egress/conn.h"
 #include "serve/egress/intercept.h"
 #include "serve/egress/internal.h"
+#include "serve/egress/outbound.h"
 #include "serve/egress/shell.h"
 
 void net_hold(struct egress_net *net)
@@ -215,11 +215,11 @@ static void servers_add(struct egress_net *net, const char *text, struct buf *ou
 /* What waits for a resolver that goes will not hear of it. */
 static void resolving_reset(struct egress_net *net)
 {
-    struct conn *conn, *next;
+    struct outbound *outbound, *next;
 
-    DL_FOREACH_SAFE (net->conns, conn, next) {
-        if (conn->state == CONN_RESOLVING) {
-            conn_reset(conn);
+    DL_FOREACH_SAFE (net->outbounds, outbound, next) {
+        if (outbound->state == OUTBOUND_RESOLVING) {
+            outbound_reset(outbound);
         }
     }
 }
@@ -286,7 +286,7 @@ static void on_gate(uv_poll_t *poll, int status, int events)
         if (fd < 0) {
             return; /* none left, or no descriptors: asked again by the loop */
         }
-        conn_accept(net, fd);
+        outbound_accept(net, fd);
     }
 }
 
@@ -329,19 +329,19 @@ struct egress_net *egress_open(struct egress *egress, const char *id, const char
 
 void egress_set_policy(struct egress_net *net, const json_t *options)
 {
-    struct conn *conn, *next;
+    struct outbound *outbound, *next;
 
     dns_stop_queries(net); /* they may be the old resolver's */
     options_set(net, options);
     if (proxy_set(net, options)) {
-        while (net->conns) {
-            conn_reset(net->conns);
+        while (net->outbounds) {
+            outbound_reset(net->outbounds);
         }
         intercepts_close(net);
         return;
     }
-    DL_FOREACH_SAFE (net->conns, conn, next) {
-        conn_check(conn);
+    DL_FOREACH_SAFE (net->outbounds, outbound, next) {
+        outbound_check(outbound);
     }
     intercepts_check(net);
 }
@@ -357,8 +357,8 @@ void egress_close(struct egress_net *net)
         return;
     }
     net->closed = true;
-    while (net->conns) {
-        conn_reset(net->conns);
+    while (net->outbounds) {
+        outbound_reset(net->outbounds);
     }
     intercepts_close(net);
     dns_tcp_stop(net);

@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-#include "lib/http/forward.h"
+#include "lib/http/field_rules.h"
 
 int outgoing_init(struct outgoing *out, struct err *err)
 {
@@ -40,7 +40,8 @@ int outgoing_add_given(struct outgoing *out, const struct http_request *req, str
     for (size_t i = 0; i < req->headers_n && r == 0; i++) {
         struct str name = req->headers[i].name;
         bool ours = str_ieq(name, STR("host")) || str_ieq(name, STR("expect"));
-        if (!ours && !drops(ctx, name) && !forward_drops(name, req->headers, req->headers_n)) {
+        if (!ours && !drops(ctx, name) &&
+            !field_is_hop_by_hop(name, req->headers, req->headers_n)) {
             r = outgoing_add(out, name, req->headers[i].value, err);
         }
     }

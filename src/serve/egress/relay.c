@@ -7,28 +7,28 @@
 #include <stdlib.h>
 
 #include "lib/base/alloc.h"
-#include "serve/egress/conn.h"
+#include "serve/egress/outbound.h"
 
 static void flow_read(struct flow *flow);
 
 /* One direction may stay silent for as long as it likes only while the other is open. */
-static void patience(struct conn *conn);
+static void patience(struct outbound *outbound);
 
 static void on_shut(uv_shutdown_t *req, int status)
 {
     struct flow *flow = req->data;
-    struct conn *conn = flow->conn;
+    struct outbound *outbound = flow->outbound;
 
-    if (conn->state != CONN_RELAYING) {
+    if (outbound->state != OUTBOUND_RELAYING) {
         return;
     }
     flow->done = true;
     if (status < 0) {
-        conn_reset(conn);
-    } else if (conn->out.done && conn->in.done) {
-        conn_close(conn);
+        outbound_reset(outbound);
+    } else if (outbound->out.done && outbound->in.done) {
+        outbound_close(outbound);
     } else {
-        patience(conn);
+        patience(outbound);
     }
 }
 
@@ -38,11 +38,11 @@ static void on_written(uv_write_t *req, int status)
 
     free(flow->kept);
     flow->kept = NULL;
-    if (flow->conn->state != CONN_RELAYING) {
+    if (flow->outbound->state != OUTBOUND_RELAYING) {
         return;
     }
     if (status < 0) {
-        conn_reset(flow->conn);
+        outbound_reset(flow->outbound);
     } else {
         flow_read(flow);
     }
@@ -55,7 +55,7 @@ static void flow_pass(struct flow *flow, const char *bytes, size_t len)
     int n = uv_try_write(flow->to, &buf, 1);
 
     if (n < 0 && n != UV_EAGAIN) {
-        conn_reset(flow->conn);
+        outbound_reset(flow->outbound);
         return;
     }
     *flow->bytes += len;
@@ -69,14 +69,14 @@ static void flow_pass(struct flow *flow, const char *bytes, size_t len)
     memcpy(flow->kept, bytes + taken, len - taken);
     buf = uv_buf_init(flow->kept, (unsigned)(len - taken));
     if (uv_write(&flow->write, flow->to, &buf, 1, on_written) < 0) {
-        conn_reset(flow->conn);
+        outbound_reset(flow->outbound);
     }
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
-    struct conn *conn = handle->data;
-    struct egress *egress = conn->net->egress;
+    struct outbound *outbound = handle->data;
+    struct egress *egress = outbound->net->egress;
 
     (void)suggested;
     *out = uv_buf_init(egress->scratch, sizeof(egress->scratch));
@@ -84,19 +84,19 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
-    struct conn *conn = stream->data;
-    struct flow *flow = stream == conn->out.from ? &conn->out : &conn->in;
+    struct outbound *outbound = stream->data;
+    struct flow *flow = stream == outbound->out.from ? &outbound->out : &outbound->in;
 
     if (n > 0) {
-        patience(conn);
+        patience(outbound);
         flow_pass(flow, buf->base, (size_t)n);
     } else if (n == UV_EOF) {
         (void)uv_read_stop(stream);
         if (uv_shutdown(&flow->shutdown, flow->to, on_shut) < 0) {
-            conn_reset(conn);
+            outbound_reset(outbound);
         }
     } else if (n < 0) {
-        conn_reset(conn);
+        outbound_reset(outbound);
     }
 }
 
@@ -107,37 +107,37 @@ static void flow_read(struct flow *flow)
 
 static void on_silence(uv_timer_t *timer)
 {
-    conn_reset(timer->data);
+    outbound_reset(timer->data);
 }
 
-static void patience(struct conn *conn)
+static void patience(struct outbound *outbound)
 {
-    if (conn->out.done || conn->in.done) {
-        (void)uv_timer_start(&conn->timer, on_silence, EGRESS_HALF_OPEN_MS, 0);
+    if (outbound->out.done || outbound->in.done) {
+        (void)uv_timer_start(&outbound->timer, on_silence, EGRESS_HALF_OPEN_MS, 0);
     }
 }
 
-static void flow_init(struct flow *flow, struct conn *conn, uv_tcp_t *from, uv_tcp_t *to,
+static void flow_init(struct flow *flow, struct outbound *outbound, uv_tcp_t *from, uv_tcp_t *to,
                       uint64_t *bytes)
 {
     *flow = (struct flow){
-        .conn = conn, .from = (uv_stream_t *)from, .to = (uv_stream_t *)to, .bytes = bytes};
+        .outbound = outbound, .from = (uv_stream_t *)from, .to = (uv_stream_t *)to, .bytes = bytes};
     flow->write.data = flow->shutdown.data = flow;
     (void)uv_tcp_nodelay(to, 1);
     (void)uv_tcp_keepalive(to, 1, EGRESS_KEEPALIVE_S);
 }
 
-void relay_start(struct conn *conn)
+void relay_start(struct outbound *outbound)
 {
-    struct egress_counters *counters = &conn->net->counters;
+    struct egress_counters *counters = &outbound->net->counters;
 
-    flow_init(&conn->out, conn, &conn->inner, &conn->outer, &counters->bytes_out);
-    flow_init(&conn->in, conn, &conn->outer, &conn->inner, &counters->bytes_in);
-    flow_read(&conn->in);
-    if (buf_len(&conn->first)) {
-        flow_pass(&conn->out, buf_at(&conn->first), buf_len(&conn->first));
-        buf_fini(&conn->first);
+    flow_init(&outbound->out, outbound, &outbound->inner, &outbound->outer, &counters->bytes_out);
+    flow_init(&outbound->in, outbound, &outbound->outer, &outbound->inner, &counters->bytes_in);
+    flow_read(&outbound->in);
+    if (buf_len(&outbound->first)) {
+        flow_pass(&outbound->out, buf_at(&outbound->first), buf_len(&outbound->first));
+        buf_fini(&outbound->first);
     } else {
-        flow_read(&conn->out);
+        flow_read(&outbound->out);
     }
 }

@@ -9,7 +9,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/encode.h"
 #include "lib/base/text.h"
-#include "lib/http/forward.h"
+#include "lib/http/field_rules.h"
 
 enum { HTTP_PORT = 80, HTTPS_PORT = 443 };
 
@@ -450,7 +450,7 @@ static bool is_taken(const char *name)
             return true;
         }
     }
-    return forward_frames(name);
+    return field_is_framing(name);
 }
 
 static int key_read(struct shell *shell, struct err *err)
@@ -467,7 +467,7 @@ static int key_read(struct shell *shell, struct err *err)
                        " {\"name\", \"value\"}");
     }
     shell->place = header ? SHELL_HEADER : SHELL_QUERY;
-    if (!name || strlen(name) > SHELL_FIELD_BYTES_MAX || !forward_is_name(name) ||
+    if (!name || strlen(name) > SHELL_FIELD_BYTES_MAX || !field_is_name(name) ||
         (header && is_taken(name))) {
         return err_set(err, EINVAL, "validation error: %s.name cannot carry a key",
                        header ? "header" : "query");

@@ -5,7 +5,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/guard/said.h"
-#include "lib/http/forward.h"
+#include "lib/http/field_rules.h"
 
 struct shell_call {
     struct egress_net *net;
@@ -272,7 +272,7 @@ int shell_call_answer(struct shell_call *call, int status, const struct http_hea
         if (str_ieq(headers[i].name, STR("content-encoding"))) {
             r = check_encoding(call, headers[i].value, err);
         }
-        if (r == 0 && !forward_drops(headers[i].name, headers, n)) {
+        if (r == 0 && !field_is_hop_by_hop(headers[i].name, headers, n)) {
             r = add_field(call, status, headers[i], out, err);
         }
     }

@@ -6,7 +6,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
-#include "lib/http/link.h"
+#include "lib/http/client_conn.h"
 #include "lib/http/tls_client.h"
 #include "serve/egress/internal.h"
 
@@ -18,8 +18,8 @@ enum {
 struct side {
     struct tls_pipe *pipe;
     struct side *other;
-    struct link *link; /* NULL: closed */
-    bool ended;        /* it sends no more */
+    struct client_conn *conn; /* NULL: closed */
+    bool ended;               /* it sends no more */
 };
 
 struct tls_pipe {
@@ -42,15 +42,15 @@ static void pipe_close(struct tls_pipe *pipe, bool reset)
     pipe->closing = true;
     pipe->ready = NULL;
     uv_close((uv_handle_t *)&pipe->timer, on_timer_closed);
-    if (pipe->far.link) {
-        link_close(pipe->far.link, reset);
+    if (pipe->far.conn) {
+        client_conn_close(pipe->far.conn, reset);
     }
-    link_close(pipe->near.link, reset);
+    client_conn_close(pipe->near.conn, reset);
 }
 
 static void pipe_check(struct tls_pipe *pipe)
 {
-    if (!pipe->far.link && !pipe->near.link && !pipe->timer_open) {
+    if (!pipe->far.conn && !pipe->near.conn && !pipe->timer_open) {
         fd_closep(&pipe->user_fd);
         free(pipe);
     }
@@ -60,7 +60,7 @@ static void on_closed(void *ctx)
 {
     struct side *side = ctx;
 
-    side->link = NULL;
+    side->conn = NULL;
     pipe_check(side->pipe);
 }
 
@@ -94,17 +94,17 @@ static void on_data(void *ctx, const char *data, size_t len)
         return;
     }
     patience(side->pipe);
-    link_write(side->other->link, data, len);
-    if (link_pending(side->other->link) > PIPE_PENDING_MAX) {
-        link_read(side->link, 0);
+    client_conn_write(side->other->conn, data, len);
+    if (client_conn_pending(side->other->conn) > PIPE_PENDING_MAX) {
+        client_conn_read(side->conn, 0);
     }
 }
 
 /* Nothing more comes from either side: it closes once all that came is written. */
 static void pipe_finish(struct tls_pipe *pipe)
 {
-    if (pipe->far.ended && pipe->near.ended && link_pending(pipe->far.link) == 0 &&
-        link_pending(pipe->near.link) == 0) {
+    if (pipe->far.ended && pipe->near.ended && client_conn_pending(pipe->far.conn) == 0 &&
+        client_conn_pending(pipe->near.conn) == 0) {
         pipe_close(pipe, false);
     }
 }
@@ -122,7 +122,7 @@ static void on_end(void *ctx, int error)
         pipe_close(pipe, true);
         return;
     }
-    link_shutdown(side->other->link);
+    client_conn_shutdown(side->other->conn);
     patience(pipe);
     pipe_finish(pipe);
 }
@@ -134,8 +134,9 @@ static void on_written(void *ctx)
     if (side->pipe->closing) {
         return;
     }
-    if (!side->pipe->ready && !side->other->ended && link_pending(side->link) <= PIPE_PENDING_MAX) {
-        link_read(side->other->link, PIPE_READ_BYTES);
+    if (!side->pipe->ready && !side->other->ended &&
+        client_conn_pending(side->conn) <= PIPE_PENDING_MAX) {
+        client_conn_read(side->other->conn, PIPE_READ_BYTES);
     }
     pipe_finish(side->pipe);
 }
@@ -145,7 +146,7 @@ static void on_run(void *ctx)
     (void)ctx;
 }
 
-static const struct link_events events = {
+static const struct client_conn_events events = {
     .data = on_data, .end = on_end, .run = on_run, .written = on_written, .closed = on_closed};
 
 static void on_secured(void *ctx, int error, const struct err *err)
@@ -164,8 +165,8 @@ static void on_secured(void *ctx, int error, const struct err *err)
         ready(to, error, err);
         return;
     }
-    link_read(pipe->far.link, PIPE_READ_BYTES);
-    link_read(pipe->near.link, PIPE_READ_BYTES);
+    client_conn_read(pipe->far.conn, PIPE_READ_BYTES);
+    client_conn_read(pipe->near.conn, PIPE_READ_BYTES);
     ready(to, move_fd(&pipe->user_fd), err);
 }
 
@@ -182,7 +183,7 @@ int tls_pipe_start(uv_loop_t *loop, int fd, struct tls_trust *trust, const char 
     *pipe = (struct tls_pipe){.user_fd = pair[1], .ready = ready, .ctx = ctx};
     pipe->far = (struct side){.pipe = pipe, .other = &pipe->near};
     pipe->near = (struct side){.pipe = pipe, .other = &pipe->far};
-    int r = link_open(loop, pair[0], &events, &pipe->near, &pipe->near.link, err);
+    int r = client_conn_open(loop, pair[0], &events, &pipe->near, &pipe->near.conn, err);
     if (r < 0) {
         fd_closep(&pipe->user_fd);
         free(pipe);
@@ -191,12 +192,12 @@ int tls_pipe_start(uv_loop_t *loop, int fd, struct tls_trust *trust, const char 
     (void)uv_timer_init(loop, &pipe->timer);
     pipe->timer.data = pipe;
     pipe->timer_open = true;
-    r = link_open(loop, move_fd(&given), &events, &pipe->far, &pipe->far.link, err);
+    r = client_conn_open(loop, move_fd(&given), &events, &pipe->far, &pipe->far.conn, err);
     if (r < 0) {
         pipe_close(pipe, true);
         return r;
     }
-    tls_client_secure(pipe->far.link, trust, name, TLS_OFFER_NONE, on_secured);
+    tls_client_secure(pipe->far.conn, trust, name, TLS_OFFER_NONE, on_secured);
     *out = pipe;
     return 0;
 }

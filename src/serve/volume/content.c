@@ -17,7 +17,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/foreign.h"
 #include "lib/base/log.h"
-#include "lib/http/carry.h"
+#include "lib/http/forward.h"
 #include "serve/sandbox/service.h"
 #include "serve/volume/internal.h"
 
@@ -30,7 +30,7 @@ enum {
 struct visit {
     struct visit *prev, *next; /* in desk->visits */
     struct desk *desk;         /* NULL: closed under it */
-    struct carry carry;
+    struct forward forward;
     bool dialing; /* the channel's answer will come */
     bool over;    /* only that answer is waited for */
 };
@@ -52,7 +52,7 @@ static void fail(struct visit *visit, int status, const char *message)
 {
     char code[8];
 
-    if (!carry_may_answer(&visit->carry)) {
+    if (!forward_may_answer(&visit->forward)) {
         return;
     }
     (void)snprintf(code, sizeof(code), "%d", status);
@@ -60,7 +60,7 @@ static void fail(struct visit *visit, int status, const char *message)
     (void)json_object_set_new(body, "code", json_string(code)); /* a text, in this API alone */
     (void)json_object_set_new(body, "message", json_string(message));
     char *text = json_dumps(body, JSON_COMPACT);
-    http_reply(visit->carry.ex, status, "application/json; charset=utf-8", text,
+    http_reply(visit->forward.ex, status, "application/json; charset=utf-8", text,
                text ? strlen(text) : 0);
     free(text);
     json_decref(body);
@@ -73,7 +73,7 @@ static void desk_wait(struct desk *desk);
 static void visit_free(struct visit *visit)
 {
     visit->over = true;
-    carry_fini(&visit->carry);
+    forward_fini(&visit->forward);
     if (visit->desk) {
         DL_DELETE(visit->desk->visits, visit);
         visit->desk->visits_n--;
@@ -102,9 +102,9 @@ void desk_close(struct entry *entry)
     DL_FOREACH_SAFE (desk->visits, visit, next) {
         DL_DELETE(desk->visits, visit);
         visit->desk = NULL;
-        carry_fini(&visit->carry);
+        forward_fini(&visit->forward);
         fail(visit, 503, "the volume's service ended; try again");
-        if (!visit->carry.ex) {
+        if (!visit->forward.ex) {
             visit_free(visit);
         }
     }
@@ -155,7 +155,7 @@ static void on_response(void *ctx, int status, const struct http_header *headers
             passed[passed_n++] = headers[i];
         }
     }
-    carry_respond(&visit->carry, status, passed, passed_n, content_length);
+    forward_respond(&visit->forward, status, passed, passed_n, content_length);
 }
 
 static void on_upstream_end(void *ctx, struct upstream *up, int error)
@@ -173,14 +173,14 @@ static void on_over(void *ctx)
     visit_free(ctx);
 }
 
-static const struct carry_events carry_events = {
+static const struct forward_events forward_events = {
     .on_response = on_response, .on_upstream_end = on_upstream_end, .on_over = on_over};
 
 static void send_head(struct visit *visit, struct upstream *up)
 {
     static const char *const names[] = {"content-type", "content-encoding", "range",
                                         "accept-encoding"};
-    const struct http_request *req = http_request(visit->carry.ex);
+    const struct http_request *req = http_request(visit->forward.ex);
     struct http_header headers[HEADERS_MAX] = {{STR("host"), STR("localhost")}};
     size_t n = 1;
 
@@ -190,7 +190,7 @@ static void send_head(struct visit *visit, struct upstream *up)
             headers[n++] = (struct http_header){str_of(names[i]), value};
         }
     }
-    if (carry_send(&visit->carry, up, headers, n) < 0) {
+    if (forward_send(&visit->forward, up, headers, n) < 0) {
         upstream_close(up);
         fail(visit, 400, "the request's path is too long");
     }
@@ -299,7 +299,7 @@ void volume_content(struct volumes *volumes, const struct volume *volume, struct
     struct visit *visit = xnew(struct visit);
     struct err err = {0};
 
-    carry_accept(&visit->carry, ex, &carry_events, visit);
+    forward_accept(&visit->forward, ex, &forward_events, visit);
     struct desk *desk = entry->desk ? entry->desk : desk_open(entry, &err);
     if (!desk) {
         fail(visit, 503, err.msg);

@@ -1,4 +1,4 @@
-/* wire.h - one connected stream socket on the loop: what lib/http/server.h and lib/http/upstream.h
+/* sock.h - one connected stream socket on the loop: what lib/http/server.h and lib/http/upstream.h
  * share.
  *
  * Owns:     the socket and what waits to be written to it.
@@ -8,16 +8,16 @@
  *
  * Writes of one turn of the loop are gathered and leave in one system call; a large one leaves at
  * once, from the caller's memory, and only what the kernel did not take is copied. Reads go into
- * the hub's buffer and are lent to the owner for the time of the event.
+ * the context's buffer and are lent to the owner for the time of the event.
  *
  * The socket may be shared with a jail (lib/base/foreign.h): every read and write says itself that
  * it does not wait, and a socket that was handed over is closed on another thread.
  *
- * Events come from the loop only, never from inside a wire_*() call. The memory of a wire may go
+ * Events come from the loop only, never from inside a sock_*() call. The memory of a sock may go
  * when `closed` has been called, not earlier.
  */
-#ifndef HTTP_WIRE_H
-#define HTTP_WIRE_H
+#ifndef HTTP_SOCK_H
+#define HTTP_SOCK_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,25 +25,25 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/err.h"
-#include "lib/http/hub.h"
+#include "lib/http/loop_context.h"
 
-struct wire;
+struct sock;
 
-struct wire_events {
-    void (*data)(struct wire *wire, const char *data, size_t len);
-    void (*end)(struct wire *wire, int error); /* 0: the peer sends no more; else it is dead */
-    void (*run)(struct wire *wire);            /* wire_wake() was called */
-    void (*written)(struct wire *wire);        /* wire_pending() may have shrunk */
-    void (*closed)(struct wire *wire);
+struct sock_events {
+    void (*data)(struct sock *sock, const char *data, size_t len);
+    void (*end)(struct sock *sock, int error); /* 0: the peer sends no more; else it is dead */
+    void (*run)(struct sock *sock);            /* sock_wake() was called */
+    void (*written)(struct sock *sock);        /* sock_pending() may have shrunk */
+    void (*closed)(struct sock *sock);
 };
 
-struct wire {
+struct sock {
     uv_poll_t poll;
     int fd;
     int watched; /* what the loop waits for: UV_READABLE, UV_WRITABLE */
-    struct hub *hub;
-    const struct wire_events *events;
-    struct hub_task task;
+    struct loop_context *context;
+    const struct sock_events *events;
+    struct loop_task task;
     struct buf out;        /* gathered, not taken by the kernel yet */
     size_t read_limit;     /* of the next read; 0: not reading */
     int error;             /* the first that a write met; 1 once it has been reported */
@@ -54,29 +54,29 @@ struct wire {
     bool eof, closing;
 };
 
-/* Takes the descriptor over, also on failure. After a failure the wire holds nothing. */
-must_check int wire_open(struct wire *wire, const struct wire_events *events, uv_loop_t *loop,
+/* Takes the descriptor over, also on failure. After a failure the socket holds nothing. */
+must_check int sock_open(struct sock *sock, const struct sock_events *events, uv_loop_t *loop,
                          int fd, struct err *err);
 
-/* Takes the next connection of a listener. After a failure the wire holds nothing. */
-must_check int wire_accept(struct wire *wire, const struct wire_events *events,
+/* Takes the next connection of a listener. After a failure the socket holds nothing. */
+must_check int sock_accept(struct sock *sock, const struct sock_events *events,
                            uv_stream_t *listener);
 
 /* AF_UNIX or AF_INET(6) of a stream socket, or an error that says what else it is. */
-must_check int wire_family(int fd, struct err *err);
+must_check int sock_family(int fd, struct err *err);
 
-void wire_write(struct wire *wire, const void *data, size_t len);
-size_t wire_pending(const struct wire *wire);
+void sock_write(struct sock *sock, const void *data, size_t len);
+size_t sock_pending(const struct sock *sock);
 
 /* Wants at most `limit` bytes per event; 0 stops reading. */
-void wire_read(struct wire *wire, size_t limit);
+void sock_read(struct sock *sock, size_t limit);
 
-void wire_wake(struct wire *wire);
+void sock_wake(struct sock *sock);
 
 /* Closes the sending half when all is written. */
-void wire_shutdown(struct wire *wire);
+void sock_shutdown(struct sock *sock);
 
 /* reset: the peer of a TCP connection gets RST, so that it cannot take this for an orderly end. */
-void wire_close(struct wire *wire, bool reset);
+void sock_close(struct sock *sock, bool reset);
 
 #endif

@@ -1,6 +1,6 @@
-/* passage.c - one request of an intercepted connection: to a name that has a rule, to a shell, or
- * which sandbox this is. */
-#include "serve/egress/passage.h"
+/* intercepted.c - one request of an intercepted connection: to a name that has a rule, to a shell,
+ * or which sandbox this is. */
+#include "serve/egress/intercepted.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/json.h"
-#include "lib/http/carry.h"
+#include "lib/http/field_rules.h"
 #include "lib/http/forward.h"
 #include "serve/egress/outgoing.h"
 #include "serve/egress/shell_call.h"
@@ -20,10 +20,10 @@ enum {
     GUARDED_BYTES_MAX = 16 * 1024 * 1024, /* of a piece of a body: marks are longer than keys */
 };
 
-struct passage {
-    struct passage *prev, *next;
+struct intercepted {
+    struct intercepted *prev, *next;
     struct intercept *of;
-    struct carry carry;
+    struct forward forward;
     struct shell_call *shell; /* NULL: a rule's */
     bool waiting;             /* for a connection */
     bool reused;              /* the one it has has served others before */
@@ -31,15 +31,15 @@ struct passage {
 
 /* ---- what the log says ---- */
 
-static const struct transform *passage_rule(const struct passage *p)
+static const struct transform *intercepted_rule(const struct intercepted *p)
 {
     return transforms_find(p->of->net->transforms, str_of(p->of->name));
 }
 
-static void passage_log(const struct passage *p, int status, const char *why)
+static void intercepted_log(const struct intercepted *p, int status, const char *why)
 {
-    const struct http_request *req = p->carry.ex ? http_request(p->carry.ex) : NULL;
-    const struct transform *rule = passage_rule(p);
+    const struct http_request *req = p->forward.ex ? http_request(p->forward.ex) : NULL;
+    const struct transform *rule = intercepted_rule(p);
     const bool shells = p->of->shells || p->of->above;
     struct str name = STR(""), path;
 
@@ -62,9 +62,10 @@ static void passage_log(const struct passage *p, int status, const char *why)
 
 /* ---- answers of our own ---- */
 
-static void passage_refuse(struct passage *p, int status, const char *fmt, ...) printf_like(3, 4);
+static void intercepted_refuse(struct intercepted *p, int status, const char *fmt, ...)
+    printf_like(3, 4);
 
-static void passage_refuse(struct passage *p, int status, const char *fmt, ...)
+static void intercepted_refuse(struct intercepted *p, int status, const char *fmt, ...)
 {
     static const struct http_header own = {STR("x-atoll-egress"), STR("refused")};
     char message[REFUSAL_BYTES];
@@ -74,14 +75,14 @@ static void passage_refuse(struct passage *p, int status, const char *fmt, ...)
     (void)vsnprintf(message, sizeof(message), fmt, ap);
     va_end(ap);
     p->waiting = false;
-    passage_log(p, status, message);
-    if (!carry_may_answer(&p->carry)) {
+    intercepted_log(p, status, message);
+    if (!forward_may_answer(&p->forward)) {
         return;
     }
     json_t *body = json_pack("{s:i,s:o}", "code", status, "message", json_sentence(message));
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     struct str said = str_of(text ? text : "{}");
-    http_reply_with(p->carry.ex, status, &own, 1, "application/json", said.at, said.len);
+    http_reply_with(p->forward.ex, status, &own, 1, "application/json", said.at, said.len);
     free(text);
     json_decref(body);
 }
@@ -102,14 +103,14 @@ static int add_upgrade(struct outgoing *out, const struct http_request *req, str
 
 static int fill(void *ctx, struct str what, struct buf *out, struct err *err)
 {
-    struct passage *p = ctx;
+    struct intercepted *p = ctx;
     const struct egress *egress = p->of->net->egress;
 
     return egress->fill ? egress->fill(egress->ctx, p->of->net->id, what, out, err)
                         : err_set(err, ENOENT, "there are no secrets here");
 }
 
-static int add_set(struct outgoing *out, struct passage *p, const struct transform *rule,
+static int add_set(struct outgoing *out, struct intercepted *p, const struct transform *rule,
                    struct err *err)
 {
     int r = 0;
@@ -125,10 +126,10 @@ static int add_set(struct outgoing *out, struct passage *p, const struct transfo
     return r;
 }
 
-static int head_make(struct outgoing *out, struct passage *p, const struct transform *rule,
+static int head_make(struct outgoing *out, struct intercepted *p, const struct transform *rule,
                      struct err *err)
 {
-    const struct http_request *req = http_request(p->carry.ex);
+    const struct http_request *req = http_request(p->forward.ex);
     int r = outgoing_add_given(out, req, req->authority, rule_sets, rule, err);
 
     if (r == 0 && req->upgrade) {
@@ -142,38 +143,38 @@ static int head_make(struct outgoing *out, struct passage *p, const struct trans
     return r < 0 ? r : add_set(out, p, rule, err);
 }
 
-static int send_by_rule(struct passage *p, struct upstream *up, struct outgoing *out,
+static int send_by_rule(struct intercepted *p, struct upstream *up, struct outgoing *out,
                         struct err *err)
 {
-    const struct transform *rule = passage_rule(p);
+    const struct transform *rule = intercepted_rule(p);
     int r = rule ? head_make(out, p, rule, err)
                  : err_set(err, ENOENT, "the rule for this name has been taken away");
 
-    if (r == 0 && carry_send(&p->carry, up, out->list, out->n) < 0) {
+    if (r == 0 && forward_send(&p->forward, up, out->list, out->n) < 0) {
         r = err_set(err, EMSGSIZE, "the request cannot be passed on");
     }
     return r;
 }
 
-static int send_to_shell(struct passage *p, struct upstream *up, struct outgoing *out,
+static int send_to_shell(struct intercepted *p, struct upstream *up, struct outgoing *out,
                          struct err *err)
 {
     const struct intercept *of = p->of;
     const struct shell_origin origin = {of->name, of->to.port, of->secure};
     scoped_buf(target, HTTP_TARGET_BYTES_MAX);
 
-    int r = shell_call_head(p->shell, http_request(p->carry.ex), origin, out, &target, err);
+    int r = shell_call_head(p->shell, http_request(p->forward.ex), origin, out, &target, err);
     if (r == 0) {
-        carry_send_to(&p->carry, up, buf_str(&target), out->list, out->n);
+        forward_send_to(&p->forward, up, buf_str(&target), out->list, out->n);
     }
     if (target.data) {
-        explicit_bzero(target.data, target.cap); /* the query may carry the key */
+        explicit_bzero(target.data, target.cap); /* the query may forward the key */
     }
     return r;
 }
 
 /* What is refused to a shell is the program's affair; what a rule lacks is its maker's. */
-static int refusal_status(const struct passage *p, int error)
+static int refusal_status(const struct intercepted *p, int error)
 {
     if (!p->of->shells && !p->of->above) {
         return 502;
@@ -181,7 +182,7 @@ static int refusal_status(const struct passage *p, int error)
     return error == -EPERM ? 403 : error == -ENOENT ? 404 : error == -EINVAL ? 400 : 502;
 }
 
-static void passage_send(struct passage *p, struct upstream *up)
+static void intercepted_send(struct intercepted *p, struct upstream *up)
 {
     scoped_outgoing(out);
     struct err err;
@@ -193,62 +194,62 @@ static void passage_send(struct passage *p, struct upstream *up)
     }
     if (r < 0) {
         upstream_close(up);
-        passage_refuse(p, refusal_status(p, r), "%s", err.msg);
+        intercepted_refuse(p, refusal_status(p, r), "%s", err.msg);
     }
 }
 
 /* ---- waiting for a connection ---- */
 
-static void passage_connect(struct passage *p)
+static void intercepted_connect(struct intercepted *p)
 {
     struct intercept *of = p->of;
-    struct upstream *up = intercept_take(of, http_request(p->carry.ex)->upgrade);
+    struct upstream *up = intercept_take(of, http_request(p->forward.ex)->upgrade);
     unsigned waiting = 0;
-    const struct passage *other;
+    const struct intercepted *other;
 
     if (up) {
         p->reused = true;
-        passage_send(p, up);
+        intercepted_send(p, up);
         return;
     }
     p->waiting = true;
-    DL_FOREACH (of->passages, other) {
+    DL_FOREACH (of->requests, other) {
         waiting += other->waiting;
     }
-    intercept_reach(of, waiting);
+    intercept_dial(of, waiting);
 }
 
-void passages_serve(struct intercept *of)
+void intercepted_send_waiting(struct intercept *of)
 {
-    struct passage *p, *next;
+    struct intercepted *p, *next;
 
-    DL_FOREACH_SAFE (of->passages, p, next) {
-        if (p->waiting && p->carry.ex) {
-            struct upstream *up = intercept_take(of, http_request(p->carry.ex)->upgrade);
+    DL_FOREACH_SAFE (of->requests, p, next) {
+        if (p->waiting && p->forward.ex) {
+            struct upstream *up = intercept_take(of, http_request(p->forward.ex)->upgrade);
             if (!up) {
-                passage_connect(p);
+                intercepted_connect(p);
                 return;
             }
             p->reused = false;
-            passage_send(p, up);
+            intercepted_send(p, up);
         }
     }
 }
 
-void passages_fail(struct intercept *of, const char *why)
+void intercepted_fail_waiting(struct intercept *of, const char *why)
 {
-    struct passage *p, *next;
+    struct intercepted *p, *next;
 
-    DL_FOREACH_SAFE (of->passages, p, next) {
+    DL_FOREACH_SAFE (of->requests, p, next) {
         if (p->waiting) {
-            passage_refuse(p, 502, "%s cannot be reached: %s", ours(of->name), ours(why));
+            intercepted_refuse(p, 502, "%s cannot be reached: %s", ours(of->name), ours(why));
         }
     }
 }
 
 /* ---- the answer ---- */
 
-static void respond_by_rule(struct passage *p, int status, const struct http_header *headers,
+static void respond_by_rule(struct intercepted *p, int status, const struct http_header *headers,
                             size_t n, int64_t content_length)
 {
     struct http_header list[HTTP_HEADERS_MAX];
@@ -256,37 +257,37 @@ static void respond_by_rule(struct passage *p, int status, const struct http_hea
 
     for (size_t i = 0; i < n && kept < HTTP_HEADERS_MAX; i++) {
         bool upgrade = status == 101 && str_ieq(headers[i].name, STR("upgrade"));
-        if (upgrade || !forward_drops(headers[i].name, headers, n)) {
+        if (upgrade || !field_is_hop_by_hop(headers[i].name, headers, n)) {
             list[kept++] = headers[i];
         }
     }
-    passage_log(p, status, NULL);
-    carry_respond(&p->carry, status, list, kept, content_length);
+    intercepted_log(p, status, NULL);
+    forward_respond(&p->forward, status, list, kept, content_length);
 }
 
 /* How long a guarded body will be is not known before its end. */
-static void respond_of_shell(struct passage *p, int status, const struct http_header *headers,
+static void respond_of_shell(struct intercepted *p, int status, const struct http_header *headers,
                              size_t n, int64_t content_length)
 {
-    bool bodiless = content_length == 0 || str_eq(http_request(p->carry.ex)->method, STR("HEAD"));
+    bool bodiless = content_length == 0 || str_eq(http_request(p->forward.ex)->method, STR("HEAD"));
     scoped_outgoing(out);
     struct err err;
     int r = outgoing_init(&out, &err);
 
     r = r < 0 ? r : shell_call_answer(p->shell, status, headers, n, &out, &err);
     if (r < 0) {
-        passage_refuse(p, 502, "%s", err.msg);
-        upstream_close(move_ptr(&p->carry.up));
+        intercepted_refuse(p, 502, "%s", err.msg);
+        upstream_close(move_ptr(&p->forward.up));
         return;
     }
-    passage_log(p, status, NULL);
-    carry_respond(&p->carry, status, out.list, out.n, bodiless ? content_length : -1);
+    intercepted_log(p, status, NULL);
+    forward_respond(&p->forward, status, out.list, out.n, bodiless ? content_length : -1);
 }
 
 static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
                         int64_t content_length)
 {
-    struct passage *p = ctx;
+    struct intercepted *p = ctx;
 
     if (p->shell) {
         respond_of_shell(p, status, headers, n, content_length);
@@ -296,18 +297,18 @@ static void on_response(void *ctx, int status, const struct http_header *headers
 }
 
 /* What cannot be guarded is not passed on. */
-static void write_guarded(struct passage *p, int r, const struct buf *out)
+static void write_guarded(struct intercepted *p, int r, const struct buf *out)
 {
     if (r == 0) {
-        http_write(p->carry.ex, buf_at(out), buf_len(out));
+        http_write(p->forward.ex, buf_at(out), buf_len(out));
     } else {
-        (void)carry_may_answer(&p->carry);
+        (void)forward_may_answer(&p->forward);
     }
 }
 
 static void on_body(void *ctx, const void *data, size_t len)
 {
-    struct passage *p = ctx;
+    struct intercepted *p = ctx;
     scoped_buf(out, GUARDED_BYTES_MAX);
 
     write_guarded(p, shell_call_body(p->shell, (struct str){data, len}, &out), &out);
@@ -315,7 +316,7 @@ static void on_body(void *ctx, const void *data, size_t len)
 
 static void on_body_end(void *ctx)
 {
-    struct passage *p = ctx;
+    struct intercepted *p = ctx;
     scoped_buf(out, GUARDED_BYTES_MAX);
 
     write_guarded(p, shell_call_body_end(p->shell, &out), &out);
@@ -323,47 +324,47 @@ static void on_body_end(void *ctx)
 
 static void on_upstream_end(void *ctx, struct upstream *up, int error)
 {
-    struct passage *p = ctx;
+    struct intercepted *p = ctx;
 
-    if (error == 0 && p->carry.request_finished && upstream_reusable(up)) {
+    if (error == 0 && p->forward.request_finished && upstream_reusable(up)) {
         intercept_keep(p->of, up);
     } else {
         upstream_close(up);
     }
-    if (p->carry.ex && error < 0 && p->reused && !p->carry.answered && !p->carry.body_taken) {
+    if (p->forward.ex && error < 0 && p->reused && !p->forward.answered && !p->forward.body_taken) {
         p->reused = false;
-        passage_connect(p);
-    } else if (p->carry.ex && !p->carry.answered) {
-        passage_refuse(p, 502, "%s broke off the request", ours(p->of->name));
+        intercepted_connect(p);
+    } else if (p->forward.ex && !p->forward.answered) {
+        intercepted_refuse(p, 502, "%s broke off the request", ours(p->of->name));
     }
 }
 
-static void passage_free(struct passage *p)
+static void intercepted_free(struct intercepted *p)
 {
-    DL_DELETE(p->of->passages, p);
-    carry_fini(&p->carry);
+    DL_DELETE(p->of->requests, p);
+    forward_fini(&p->forward);
     shell_call_free(p->shell);
     free(p);
 }
 
 static void on_over(void *ctx)
 {
-    passage_free(ctx);
+    intercepted_free(ctx);
 }
 
-static const struct carry_events rule_events = {
+static const struct forward_events rule_events = {
     .on_response = on_response, .on_upstream_end = on_upstream_end, .on_over = on_over};
 
-static const struct carry_events shell_events = {.on_response = on_response,
-                                                 .on_body = on_body,
-                                                 .on_body_end = on_body_end,
-                                                 .on_upstream_end = on_upstream_end,
-                                                 .on_over = on_over};
+static const struct forward_events shell_events = {.on_response = on_response,
+                                                   .on_body = on_body,
+                                                   .on_body_end = on_body_end,
+                                                   .on_upstream_end = on_upstream_end,
+                                                   .on_over = on_over};
 
-void passages_drop(struct intercept *of)
+void intercepted_drop_all(struct intercept *of)
 {
-    while (of->passages) {
-        passage_free(of->passages);
+    while (of->requests) {
+        intercepted_free(of->requests);
     }
 }
 
@@ -380,73 +381,73 @@ static struct str host_of(struct str authority)
     return host;
 }
 
-static void start_by_rule(struct passage *p)
+static void start_by_rule(struct intercepted *p)
 {
     struct intercept *of = p->of;
-    const struct http_request *req = http_request(p->carry.ex);
-    const struct transform *rule = passage_rule(p);
+    const struct http_request *req = http_request(p->forward.ex);
+    const struct transform *rule = intercepted_rule(p);
 
     if (!str_ieq(host_of(req->authority), host_of(str_of(of->name)))) {
         net_refused(of->net, &of->asked, host_of(req->authority), "TLS and Host name two servers");
-        passage_refuse(p, 421, "this connection is to %s, and the request is for another host",
-                       ours(of->name));
+        intercepted_refuse(p, 421, "this connection is to %s, and the request is for another host",
+                           ours(of->name));
     } else if (!rule) {
-        passage_refuse(p, 502, "the rule for this name has been taken away");
+        intercepted_refuse(p, 502, "the rule for this name has been taken away");
     } else if (!of->secure && transform_fills(rule)) {
-        passage_refuse(p, 403, "a secret is not sent over plain HTTP: use https");
+        intercepted_refuse(p, 403, "a secret is not sent over plain HTTP: use https");
     } else {
-        passage_connect(p);
+        intercepted_connect(p);
     }
 }
 
 /* What may go on belongs to the server that the shell leads to. */
-static void start_to_shell(struct passage *p)
+static void start_to_shell(struct intercepted *p)
 {
     struct intercept *of = p->of;
-    const struct http_request *req = http_request(p->carry.ex);
+    const struct http_request *req = http_request(p->forward.ex);
     const struct shell *shell = NULL;
     struct err err;
 
     if (!str_ieq(host_of(req->authority), STR(SHELL_HOST))) {
-        passage_refuse(p, 421, "only requests for " SHELL_HOST " are served here");
+        intercepted_refuse(p, 421, "only requests for " SHELL_HOST " are served here");
         return;
     }
     int r = shell_call_new(of->net, req, &p->shell, &shell, &err);
     if (r < 0) {
-        passage_refuse(p, refusal_status(p, r), "%s", err.msg);
+        intercepted_refuse(p, refusal_status(p, r), "%s", err.msg);
         return;
     }
-    DL_DELETE(of->passages, p);
+    DL_DELETE(of->requests, p);
     p->of = intercept_origin(of, shell->host, shell->port, shell->secure);
-    DL_APPEND(p->of->passages, p);
+    DL_APPEND(p->of->requests, p);
     p->of->http2_asked = p->of->http2_asked || req->multiplexed;
-    passage_connect(p);
+    intercepted_connect(p);
 }
 
 /* As E2B answers it, to programs that know no other way. */
-static void start_to_self(struct passage *p)
+static void start_to_self(struct intercepted *p)
 {
-    const struct http_request *req = http_request(p->carry.ex);
+    const struct http_request *req = http_request(p->forward.ex);
 
     if (!str_eq(req->path, STR("/me"))) {
-        passage_refuse(p, 404, "http://" SELF_HOST " has /me alone");
+        intercepted_refuse(p, 404, "http://" SELF_HOST " has /me alone");
     } else if (!str_eq(req->method, STR("GET"))) {
-        passage_refuse(p, 405, "http://" SELF_HOST "/me is read with GET");
+        intercepted_refuse(p, 405, "http://" SELF_HOST "/me is read with GET");
     } else {
         char text[sizeof(p->of->net->id) + sizeof("{\"sandboxID\":\"\"}")];
         int n = snprintf(text, sizeof(text), "{\"sandboxID\":\"%s\"}", p->of->net->id);
 
-        http_reply(p->carry.ex, 200, "application/json", text, (size_t)n);
+        http_reply(p->forward.ex, 200, "application/json", text, (size_t)n);
     }
 }
 
-void passage_start(struct intercept *of, struct http_exchange *ex)
+void intercepted_start(struct intercept *of, struct http_exchange *ex)
 {
-    struct passage *p = xnew(struct passage);
+    struct intercepted *p = xnew(struct intercepted);
 
     p->of = of;
-    DL_APPEND(of->passages, p);
-    carry_accept(&p->carry, ex, of->shells ? &shell_events : &rule_events, p);
+    DL_APPEND(of->requests, p);
+    forward_accept(&p->forward, ex, of->shells ? &shell_events : &rule_events, p);
     if (of->self) {
         start_to_self(p);
     } else if (of->shells) {

@@ -1,4 +1,4 @@
-#include "lib/http/wire.h"
+#include "lib/http/sock.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -21,9 +21,9 @@ enum {
     ERROR_REPORTED = 1,
 };
 
-static void wire_task(struct hub_task *task);
+static void sock_task(struct loop_task *task);
 
-int wire_family(int fd, struct err *err)
+int sock_family(int fd, struct err *err)
 {
     int family = 0;
     int type = 0;
@@ -41,16 +41,16 @@ int wire_family(int fd, struct err *err)
 
 /* ---- opening ---- */
 
-static void wire_init(struct wire *w, const struct wire_events *events, uv_loop_t *loop, int fd,
+static void sock_init(struct sock *w, const struct sock_events *events, uv_loop_t *loop, int fd,
                       int family)
 {
     const int on = 1;
 
-    *w = (struct wire){.fd = fd,
+    *w = (struct sock){.fd = fd,
                        .is_tcp = family != AF_UNIX,
                        .events = events,
-                       .hub = hub_get(loop),
-                       .task = {.run = wire_task}};
+                       .context = loop_context_get(loop),
+                       .task = {.run = sock_task}};
     buf_init(&w->out, OUT_BYTES_MAX);
     /* A socket just checked is refused only when this loop watches it already: our own bug. */
     int r = uv_poll_init(loop, &w->poll, fd);
@@ -60,16 +60,16 @@ static void wire_init(struct wire *w, const struct wire_events *events, uv_loop_
     }
 }
 
-int wire_open(struct wire *w, const struct wire_events *events, uv_loop_t *loop, int fd,
+int sock_open(struct sock *w, const struct sock_events *events, uv_loop_t *loop, int fd,
               struct err *err)
 {
     scoped_foreign own = fd;
-    int family = wire_family(fd, err);
+    int family = sock_family(fd, err);
 
     if (family < 0) {
         return family;
     }
-    wire_init(w, events, loop, move_fd(&own), family);
+    sock_init(w, events, loop, move_fd(&own), family);
     return 0;
 }
 
@@ -104,14 +104,14 @@ static int connection_take(uv_stream_t *listener)
     return r;
 }
 
-int wire_accept(struct wire *w, const struct wire_events *events, uv_stream_t *listener)
+int sock_accept(struct sock *w, const struct sock_events *events, uv_stream_t *listener)
 {
     int fd = connection_take(listener);
 
     if (fd < 0) {
         return fd;
     }
-    wire_init(w, events, listener->loop, fd, listener->type == UV_TCP ? AF_INET : AF_UNIX);
+    sock_init(w, events, listener->loop, fd, listener->type == UV_TCP ? AF_INET : AF_UNIX);
     w->is_own = true;
     return 0;
 }
@@ -120,7 +120,7 @@ int wire_accept(struct wire *w, const struct wire_events *events, uv_stream_t *l
 
 static void on_poll(uv_poll_t *poll, int status, int events);
 
-static void wire_watch(struct wire *w, int events)
+static void sock_watch(struct sock *w, int events)
 {
     if (events == w->watched || w->closing) {
         return;
@@ -133,22 +133,22 @@ static void wire_watch(struct wire *w, int events)
     }
 }
 
-void wire_wake(struct wire *w)
+void sock_wake(struct sock *w)
 {
     if (!w->closing) {
-        hub_queue(w->hub, &w->task);
+        loop_task_queue(w->context, &w->task);
     }
 }
 
 /* ---- writing ---- */
 
-static void wire_fail(struct wire *w, int error)
+static void sock_fail(struct sock *w, int error)
 {
     if (w->error == 0) {
         w->error = error;
     }
     buf_fini(&w->out);
-    wire_wake(w);
+    sock_wake(w);
 }
 
 static bool is_full(int error)
@@ -159,7 +159,7 @@ static bool is_full(int error)
 /* Offers what was gathered and then `data` to the kernel; returns how much of `data` it took. The
  * flags are of the call: those of the file may be somebody else's to change (lib/base/foreign.h).
  */
-static size_t wire_try(struct wire *w, const void *data, size_t len)
+static size_t sock_try(struct sock *w, const void *data, size_t len)
 {
     size_t queued = buf_len(&w->out);
     struct iovec parts[2] = {
@@ -174,7 +174,7 @@ static size_t wire_try(struct wire *w, const void *data, size_t len)
         return 0;
     }
     if (n < 0) {
-        wire_fail(w, -errno);
+        sock_fail(w, -errno);
         return len;
     }
     size_t done = (size_t)n;
@@ -183,7 +183,7 @@ static size_t wire_try(struct wire *w, const void *data, size_t len)
     return done - of_queued;
 }
 
-void wire_write(struct wire *w, const void *data, size_t len)
+void sock_write(struct sock *w, const void *data, size_t len)
 {
     size_t done = 0;
 
@@ -191,20 +191,20 @@ void wire_write(struct wire *w, const void *data, size_t len)
         return;
     }
     if (!w->full && buf_len(&w->out) + len >= DIRECT_BYTES) {
-        done = wire_try(w, data, len);
+        done = sock_try(w, data, len);
     }
     if (done < len && buf_append(&w->out, (const char *)data + done, len - done) < 0) {
-        wire_fail(w, -ENOBUFS);
+        sock_fail(w, -ENOBUFS);
     }
-    wire_wake(w);
+    sock_wake(w);
 }
 
-size_t wire_pending(const struct wire *w)
+size_t sock_pending(const struct sock *w)
 {
     return buf_len(&w->out);
 }
 
-static void wire_report(struct wire *w)
+static void sock_report(struct sock *w)
 {
     if (w->error < 0 && !w->closing) {
         int error = w->error;
@@ -213,17 +213,17 @@ static void wire_report(struct wire *w)
     }
 }
 
-static void wire_flush(struct wire *w)
+static void sock_flush(struct sock *w)
 {
     if (w->full || w->error || w->closing) {
         return;
     }
     if (buf_len(&w->out) > 0) {
-        (void)wire_try(w, NULL, 0);
+        (void)sock_try(w, NULL, 0);
     }
     if (buf_len(&w->out) > 0) {
         w->full = true;
-        wire_watch(w, w->watched | UV_WRITABLE);
+        sock_watch(w, w->watched | UV_WRITABLE);
         return;
     }
     buf_fini(&w->out); /* an idle connection keeps no buffer */
@@ -233,111 +233,111 @@ static void wire_flush(struct wire *w)
     }
 }
 
-static void on_writable(struct wire *w)
+static void on_writable(struct sock *w)
 {
     w->full = false;
-    wire_watch(w, w->watched & ~UV_WRITABLE);
-    wire_flush(w);
+    sock_watch(w, w->watched & ~UV_WRITABLE);
+    sock_flush(w);
     if (!w->closing) {
         w->events->written(w);
     }
-    wire_report(w);
+    sock_report(w);
 }
 
-static void wire_task(struct hub_task *task)
+static void sock_task(struct loop_task *task)
 {
-    struct wire *w = container_of(task, struct wire, task);
+    struct sock *w = container_of(task, struct sock, task);
 
     w->events->run(w);
-    wire_flush(w);
+    sock_flush(w);
     if (!w->closing) {
         w->events->written(w);
     }
-    wire_report(w);
+    sock_report(w);
 }
 
 /* ---- reading ---- */
 
-static void wire_ended(struct wire *w, int error)
+static void sock_ended(struct sock *w, int error)
 {
     w->read_limit = 0;
     w->eof = true;
-    wire_watch(w, w->watched & ~UV_READABLE);
+    sock_watch(w, w->watched & ~UV_READABLE);
     w->events->end(w, error);
 }
 
 /* False when there is no more to read now. */
-static bool wire_receive(struct wire *w)
+static bool sock_receive(struct sock *w)
 {
-    size_t size = w->read_limit < HUB_READ_BYTES ? w->read_limit : HUB_READ_BYTES;
-    ssize_t n = recv(w->fd, w->hub->read_bytes, size, MSG_DONTWAIT);
+    size_t size = w->read_limit < LOOP_READ_BYTES ? w->read_limit : LOOP_READ_BYTES;
+    ssize_t n = recv(w->fd, w->context->read_bytes, size, MSG_DONTWAIT);
 
     if (n > 0) {
-        w->events->data(w, w->hub->read_bytes, (size_t)n);
+        w->events->data(w, w->context->read_bytes, (size_t)n);
         return (size_t)n == size;
     }
     if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-        wire_ended(w, n == 0 ? 0 : -errno);
+        sock_ended(w, n == 0 ? 0 : -errno);
     }
     return false;
 }
 
 /* True when there may be more to read now. */
-static bool wire_drain(struct wire *w)
+static bool sock_drain(struct sock *w)
 {
     bool more = true;
 
     for (int i = 0; i < READS_PER_TURN && more && w->read_limit > 0 && !w->closing; i++) {
-        more = wire_receive(w);
+        more = sock_receive(w);
     }
     return more;
 }
 
 /* Who wants nothing for the moment is not watched from here on: a request and its answer usually
  * take turns without anything arriving in between, and cost no call then. */
-static void on_readable(struct wire *w)
+static void on_readable(struct sock *w)
 {
-    (void)wire_drain(w);
+    (void)sock_drain(w);
     if (w->read_limit == 0) {
-        wire_watch(w, w->watched & ~UV_READABLE);
+        sock_watch(w, w->watched & ~UV_READABLE);
     }
 }
 
-void wire_read(struct wire *w, size_t limit)
+void sock_read(struct sock *w, size_t limit)
 {
     if (w->closing || w->eof) {
         return;
     }
     w->read_limit = limit;
     if (limit > 0) {
-        wire_watch(w, w->watched | UV_READABLE);
+        sock_watch(w, w->watched | UV_READABLE);
     }
 }
 
 /* libuv has stopped the watch. The error shows when the socket is read or written. A socket that
  * shows none, as a jail can make of one that it shares, would keep the loop busy: it is given up.
  */
-static void on_trouble(struct wire *w)
+static void on_trouble(struct sock *w)
 {
     w->watched = 0;
     if (w->full) {
         on_writable(w);
     }
-    bool more = wire_drain(w);
+    bool more = sock_drain(w);
     if (w->closing) {
         return;
     }
     if (!w->eof && (w->full || (w->read_limit > 0 && !more))) {
-        wire_watch(w, 0);
-        wire_ended(w, -EPROTO);
+        sock_watch(w, 0);
+        sock_ended(w, -EPROTO);
     } else if (w->read_limit > 0) {
-        wire_watch(w, UV_READABLE);
+        sock_watch(w, UV_READABLE);
     }
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
-    struct wire *w = container_of(poll, struct wire, poll);
+    struct sock *w = container_of(poll, struct sock, poll);
 
     busy("what came on a connection");
     if (status < 0) {
@@ -354,27 +354,27 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 
 /* ---- the end ---- */
 
-void wire_shutdown(struct wire *w)
+void sock_shutdown(struct sock *w)
 {
     w->shut_asked = true;
-    wire_wake(w);
+    sock_wake(w);
 }
 
 static void on_closed(uv_handle_t *handle)
 {
-    struct wire *w = container_of(handle, struct wire, poll);
+    struct sock *w = container_of(handle, struct sock, poll);
 
-    hub_put(w->hub);
+    loop_context_put(w->context);
     w->events->closed(w);
 }
 
-void wire_close(struct wire *w, bool reset)
+void sock_close(struct sock *w, bool reset)
 {
     if (w->closing) {
         return;
     }
     w->closing = true;
-    hub_cancel(w->hub, &w->task);
+    loop_task_cancel(w->context, &w->task);
     buf_fini(&w->out);
     uv_close((uv_handle_t *)&w->poll, on_closed);
     if (w->is_own) {

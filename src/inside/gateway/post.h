@@ -1,4 +1,4 @@
-/* call.h - one POST to the gateway: a message of a client, and what is answered to it.
+/* post.h - one POST to the gateway: a message of a client, and what is answered to it.
  *
  * Owns:     the exchange from its head on, the message, until both are over.
  * Needs:    a libuv loop's exchanges.
@@ -6,12 +6,12 @@
  * Threads:  the loop's.
  *
  * An answer is plain JSON, unless something is to be said before it: then it is a stream of events,
- * if the client takes one. Progress is such a thing, and so is a long silence (call_tick). A client
+ * if the client takes one. Progress is such a thing, and so is a long silence (post_tick). A client
  * that leaves ends what it asked for in the revisions without sessions alone, as MCP wants it; in
  * the others the answer is dropped.
  */
-#ifndef GATEWAY_CALL_H
-#define GATEWAY_CALL_H
+#ifndef GATEWAY_POST_H
+#define GATEWAY_POST_H
 
 #include <jansson.h>
 #include <stdint.h>
@@ -23,11 +23,11 @@
 #include "lib/mcp/refusal.h"
 #include "lib/mcp/version.h"
 
-struct calls;
+struct posts;
 
-struct call {
-    struct calls *calls;
-    struct call *next, *prev;
+struct post {
+    struct posts *posts;
+    struct post *next, *prev;
     struct http_exchange *ex; /* NULL: the client has left */
     json_t *json;             /* the message as it came; NULL before */
     struct jsonrpc_message message;
@@ -46,24 +46,24 @@ struct call {
     int ticks;
 };
 
-struct calls {
-    struct call *first;
-    void (*on_message)(void *ctx, struct call *call); /* call->message is whole */
+struct posts {
+    struct post *first;
+    void (*on_message)(void *ctx, struct post *post); /* post->message is whole */
     void *ctx;
 };
 
-void call_accept(struct calls *calls, struct http_exchange *ex);
+void post_accept(struct posts *posts, struct http_exchange *ex);
 
 /* Each answers; the messages are stolen. */
-void call_answer(struct call *call, json_t *message);
-void call_answer_status(struct call *call, int status, json_t *message);
-void call_answer_session(struct call *call, json_t *message, const char *session); /* a new one */
-void call_refuse(struct call *call, int status, int code, const char *why);
-void call_taken(struct call *call); /* 202: it was no question */
-void call_drop(struct call *call);  /* it was cancelled: an end without an answer */
+void post_answer(struct post *post, json_t *message);
+void post_answer_status(struct post *post, int status, json_t *message);
+void post_answer_session(struct post *post, json_t *message, const char *session); /* a new one */
+void post_refuse(struct post *post, int status, int code, const char *why);
+void post_taken(struct post *post); /* 202: it was no question */
+void post_drop(struct post *post);  /* it was cancelled: an end without an answer */
 
-void call_tell(struct call *call, json_t *notification); /* before the answer; stolen */
-void calls_tick(struct calls *calls);                    /* every few seconds */
+void post_tell(struct post *post, json_t *notification); /* before the answer; stolen */
+void posts_tick(struct posts *posts);                    /* every few seconds */
 
 /* An event with this message as its data; -ENOBUFS when it is too long. */
 must_check int event_write(struct buf *out, const json_t *message);

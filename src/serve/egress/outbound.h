@@ -1,15 +1,21 @@
-/* conn.h - one connection out: what conn.c decides about and relay.c copies. */
-#ifndef EGRESS_CONN_H
-#define EGRESS_CONN_H
+/* outbound.h - one connection out: what outbound.c decides about and relay.c copies. */
+#ifndef EGRESS_OUTBOUND_H
+#define EGRESS_OUTBOUND_H
 
 #include "serve/egress/internal.h"
 
-enum conn_state { CONN_PEEKING, CONN_RESOLVING, CONN_DIALLING, CONN_RELAYING, CONN_CLOSED };
+enum outbound_state {
+    OUTBOUND_PEEKING,
+    OUTBOUND_RESOLVING,
+    OUTBOUND_DIALLING,
+    OUTBOUND_RELAYING,
+    OUTBOUND_CLOSED
+};
 
 /* One direction. What the reader has and the writer does not take yet is kept, and until it is
  * taken nothing more is read: so much and no more of a connection is in memory. */
 struct flow {
-    struct conn *conn;
+    struct outbound *outbound;
     uv_stream_t *from, *to;
     uint64_t *bytes; /* counted here */
     char *kept;      /* NULL: nothing */
@@ -18,11 +24,11 @@ struct flow {
     bool done; /* the reader's end has been passed on */
 };
 
-struct conn {
-    struct conn *prev, *next; /* in net->conns, until CONN_CLOSED */
-    struct egress_net *net;   /* counted */
+struct outbound {
+    struct outbound *prev, *next; /* in net->outbounds, until OUTBOUND_CLOSED */
+    struct egress_net *net;       /* counted */
     struct share *share;
-    enum conn_state state;
+    enum outbound_state state;
     uint32_t handles;
     bool outer_used;
     uv_tcp_t inner, outer; /* the jail's end, the world's end */
@@ -39,10 +45,10 @@ struct conn {
     struct flow out, in;
 };
 
-void conn_close(struct conn *conn); /* both sides have finished */
+void outbound_close(struct outbound *outbound); /* both sides have finished */
 
 /* ---- relay.c ---- */
 
-void relay_start(struct conn *conn);
+void relay_start(struct outbound *outbound);
 
 #endif

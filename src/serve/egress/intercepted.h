@@ -1,17 +1,18 @@
-/* passage.h - between intercept.c, which has the connections, and passage.c: one request each. */
-#ifndef EGRESS_PASSAGE_H
-#define EGRESS_PASSAGE_H
+/* intercepted.h - between intercept.c, which has the connections, and intercepted.c: one request
+ * each. */
+#ifndef EGRESS_INTERCEPTED_H
+#define EGRESS_INTERCEPTED_H
 
+#include "lib/http/client_conn.h"
 #include "lib/http/http2_client.h"
-#include "lib/http/link.h"
 #include "lib/http/server.h"
 #include "lib/http/upstream.h"
 #include "serve/egress/authority.h"
 #include "serve/egress/dial.h"
 #include "serve/egress/intercept.h"
 
-struct passage;
-struct reach;
+struct intercepted;
+struct server_dial;
 
 /* What the server speaks is known when the first connection to it is there. */
 enum server { SERVER_UNKNOWN, SERVER_HTTP1, SERVER_HTTP2 };
@@ -33,26 +34,26 @@ struct intercept {
     enum server server;
     struct http2_client *http2; /* NULL: none, or it takes no more */
     struct upstream *idle;      /* of HTTP/1.1 */
-    struct passage *passages;
-    struct reach *reaches;
-    unsigned reaches_n;
+    struct intercepted *requests;
+    struct server_dial *dials;
+    unsigned dials_n;
 };
 
 /* ---- intercept.c ---- */
 
 struct upstream *intercept_take(struct intercept *of, bool tunnel); /* or NULL */
 void intercept_keep(struct intercept *of, struct upstream *up);     /* takes it back */
-void intercept_reach(struct intercept *of, unsigned waiting);
+void intercept_dial(struct intercept *of, unsigned waiting);
 
 /* Of a connection to the shells: what serves requests to that server. */
 struct intercept *intercept_origin(struct intercept *of, const char *host, uint16_t port,
                                    bool secure);
 
-/* ---- passage.c ---- */
+/* ---- intercepted.c ---- */
 
-void passage_start(struct intercept *of, struct http_exchange *ex);
-void passages_serve(struct intercept *of);                 /* a connection is to be had */
-void passages_fail(struct intercept *of, const char *why); /* those that wait */
-void passages_drop(struct intercept *of);
+void intercepted_start(struct intercept *of, struct http_exchange *ex);
+void intercepted_send_waiting(struct intercept *of); /* a connection is to be had */
+void intercepted_fail_waiting(struct intercept *of, const char *why); /* those that wait */
+void intercepted_drop_all(struct intercept *of);
 
 #endif

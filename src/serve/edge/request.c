@@ -1,6 +1,6 @@
-/* proxy.c - one request through the edge.
+/* request.c - one request through the edge.
  *
- *      client ◄── http_exchange ──┤ proxy ├── upstream ──► service in the jail
+ *      client ◄── http_exchange ──┤ edge ├── upstream ──► service in the jail
  *
  * Nothing is gathered: each side is given as much credit as the other can take, so a slow reader
  * stops the writer behind it. Whoever goes away first takes the other side along: a client that
@@ -16,20 +16,20 @@
 #include "lib/base/clock.h"
 #include "lib/base/foreign.h"
 #include "lib/base/log.h"
-#include "lib/http/carry.h"
+#include "lib/http/forward.h"
 #include "serve/edge/internal.h"
 #include "wire/channel.h"
 
 struct dialing;
 
-struct proxy {
-    struct proxy *prev, *next;
+struct edge_request {
+    struct edge_request *prev, *next;
     struct edge *edge;
     struct backend *backend; /* NULL: the sandbox is gone */
-    struct carry carry;
+    struct forward forward;
     struct dialing *dialing;
-    struct reach *reach; /* NULL: the service speaks plain HTTP/1.1 */
-    uv_timer_t timer;    /* between two tries */
+    struct service_conn *service; /* NULL: the service speaks plain HTTP/1.1 */
+    uv_timer_t timer;             /* between two tries */
     char id[ID_SANDBOX_LEN + 1];
     uint16_t port;
     int tries;
@@ -40,12 +40,12 @@ struct proxy {
     bool may_wake;   /* the request has shown what a paused sandbox is woken for */
 };
 
-/* Outlives a proxy that could not wait. */
+/* Outlives a request that could not wait. */
 struct dialing {
-    struct proxy *proxy; /* NULL: nobody waits */
+    struct edge_request *request; /* NULL: nobody waits */
 };
 
-static void proxy_connect(struct proxy *p);
+static void request_connect(struct edge_request *p);
 
 /* ---- the end ---- */
 
@@ -54,90 +54,90 @@ static void on_timer_closed(uv_handle_t *handle)
     free(handle->data);
 }
 
-static void proxy_free(struct proxy *p)
+static void request_free(struct edge_request *p)
 {
     if (p->dialing) {
-        p->dialing->proxy = NULL;
+        p->dialing->request = NULL;
     }
-    carry_fini(&p->carry);
-    reach_free(p->reach);
+    forward_fini(&p->forward);
+    service_conn_free(p->service);
     if (p->backend) {
-        DL_DELETE(p->backend->proxies, p);
-        p->backend->proxies_n--;
+        DL_DELETE(p->backend->requests, p);
+        p->backend->requests_n--;
         backend_check(p->backend);
     }
     uv_close((uv_handle_t *)&p->timer, on_timer_closed);
 }
 
-static void proxy_fail(struct proxy *p, enum edge_error error)
+static void request_fail(struct edge_request *p, enum edge_error error)
 {
-    if (carry_may_answer(&p->carry)) {
-        edge_fail(p->edge, p->carry.ex, error, str_of(p->id), p->port);
+    if (forward_may_answer(&p->forward)) {
+        edge_fail(p->edge, p->forward.ex, error, str_of(p->id), p->port);
     }
 }
 
 /* What there was of a service is let go of, and the client told why. */
-static void proxy_end(struct proxy *p, enum edge_error why)
+static void request_end(struct edge_request *p, enum edge_error why)
 {
     if (p->dialing) {
-        p->dialing->proxy = NULL;
+        p->dialing->request = NULL;
         p->dialing = NULL;
     }
     (void)uv_timer_stop(&p->timer);
-    carry_fini(&p->carry);
-    reach_free(move_ptr(&p->reach));
-    proxy_fail(p, why);
-    if (!p->carry.ex) {
-        proxy_free(p);
+    forward_fini(&p->forward);
+    service_conn_free(move_ptr(&p->service));
+    request_fail(p, why);
+    if (!p->forward.ex) {
+        request_free(p);
     }
 }
 
-void proxy_gone(struct proxy *p, enum edge_error why)
+void request_gone(struct edge_request *p, enum edge_error why)
 {
     p->backend = NULL;
-    proxy_end(p, why);
+    request_end(p, why);
 }
 
-void proxy_hold(struct proxy *p)
+void request_hold(struct edge_request *p)
 {
-    if (p->port == AGENT_PORT && p->carry.up) {
+    if (p->port == AGENT_PORT && p->forward.up) {
         return;
     }
-    p->held = p->carry.up && upstream_hold(p->carry.up, true);
+    p->held = p->forward.up && upstream_hold(p->forward.up, true);
     if (!p->held) {
-        proxy_end(p, EDGE_ERROR_CHANGING);
+        request_end(p, EDGE_ERROR_CHANGING);
     }
 }
 
-void proxy_cut(struct proxy *p)
+void request_cut(struct edge_request *p)
 {
     if (!p->held) {
-        DL_DELETE(p->backend->proxies, p);
-        p->backend->proxies_n--;
-        proxy_gone(p, EDGE_ERROR_CHANGING);
+        DL_DELETE(p->backend->requests, p);
+        p->backend->requests_n--;
+        request_gone(p, EDGE_ERROR_CHANGING);
     }
 }
 
-bool proxy_is_held(const struct proxy *p)
+bool request_is_held(const struct edge_request *p)
 {
     return p->held;
 }
 
-void proxy_go_on(struct proxy *p)
+void request_go_on(struct edge_request *p)
 {
-    if (p->held && p->carry.up) {
-        (void)upstream_hold(p->carry.up, false);
+    if (p->held && p->forward.up) {
+        (void)upstream_hold(p->forward.up, false);
     }
     p->held = false;
 }
 
-struct proxy *proxy_next(struct proxy *p)
+struct edge_request *request_next(struct edge_request *p)
 {
     return p->next;
 }
 
 /* What a service takes is its own affair. */
-static void proxy_mark(struct proxy *p, enum edge_step step)
+static void request_mark(struct edge_request *p, enum edge_step step)
 {
     if (p->port == AGENT_PORT) {
         int64_t now_us = clock_mono_us();
@@ -152,31 +152,31 @@ static void proxy_mark(struct proxy *p, enum edge_step step)
 static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
                         int64_t content_length)
 {
-    struct proxy *p = ctx;
+    struct edge_request *p = ctx;
     scoped(headers_fini) struct headers out = {0};
 
     p->edge->outcomes[EDGE_PASSED]++;
-    proxy_mark(p, EDGE_STEP_ANSWER);
+    request_mark(p, EDGE_STEP_ANSWER);
     headers_response(&out, headers, n, status == 101);
-    carry_respond(&p->carry, status, out.list, out.n, content_length);
+    forward_respond(&p->forward, status, out.list, out.n, content_length);
 }
 
 /* Whether the connection, whose exchange went well, may serve another request. */
-static bool may_keep(const struct proxy *p, const struct upstream *up)
+static bool may_keep(const struct edge_request *p, const struct upstream *up)
 {
-    return p->backend && !p->backend->pausing && !p->reach && !p->upgrade &&
-           p->carry.request_finished && upstream_reusable(up);
+    return p->backend && !p->backend->pausing && !p->service && !p->upgrade &&
+           p->forward.request_finished && upstream_reusable(up);
 }
 
-static bool may_retry(const struct proxy *p)
+static bool may_retry(const struct edge_request *p)
 {
-    return p->carry.ex && p->backend && !p->backend->pausing && p->reused && !p->carry.answered &&
-           !p->carry.body_taken;
+    return p->forward.ex && p->backend && !p->backend->pausing && p->reused &&
+           !p->forward.answered && !p->forward.body_taken;
 }
 
 static void on_upstream_end(void *ctx, struct upstream *up, int error)
 {
-    struct proxy *p = ctx;
+    struct edge_request *p = ctx;
 
     if (error == 0 && may_keep(p, up)) {
         backend_keep(p->backend, p->port, up);
@@ -184,24 +184,24 @@ static void on_upstream_end(void *ctx, struct upstream *up, int error)
         upstream_close(up);
     }
     if (error < 0 && may_retry(p)) {
-        proxy_connect(p);
-    } else if (!p->carry.answer_ended) {
-        proxy_fail(p, EDGE_ERROR_NO_ANSWER);
+        request_connect(p);
+    } else if (!p->forward.answer_ended) {
+        request_fail(p, EDGE_ERROR_NO_ANSWER);
     }
 }
 
 static void on_over(void *ctx)
 {
-    proxy_free(ctx);
+    request_free(ctx);
 }
 
-static const struct carry_events carry_events = {
+static const struct forward_events forward_events = {
     .on_response = on_response, .on_upstream_end = on_upstream_end, .on_over = on_over};
 
 /* ---- to the service ---- */
 
 /* maskRequestHost of the sandbox's network options, with ${PORT} filled in; empty: none. */
-static int masked_host(const struct proxy *p, struct buf *out)
+static int masked_host(const struct edge_request *p, struct buf *out)
 {
     static const char mark[] = "${PORT}";
     const json_t *options = sandbox_info(p->backend->watch.sandbox).options;
@@ -219,38 +219,38 @@ static int masked_host(const struct proxy *p, struct buf *out)
     return buf_append(out, mask, strlen(mask));
 }
 
-static int send_head(struct proxy *p, struct upstream *up)
+static int send_head(struct edge_request *p, struct upstream *up)
 {
     scoped_buf(host, HTTP_HEADER_BYTES_MAX);
     scoped(headers_fini) struct headers headers = {0};
 
     if (masked_host(p, &host) < 0 ||
-        headers_request(&headers, http_request(p->carry.ex), buf_str(&host)) < 0) {
+        headers_request(&headers, http_request(p->forward.ex), buf_str(&host)) < 0) {
         return -ENOBUFS;
     }
-    return carry_send(&p->carry, up, headers.list, headers.n);
+    return forward_send(&p->forward, up, headers.list, headers.n);
 }
 
-static void proxy_send(struct proxy *p, struct upstream *up)
+static void request_send(struct edge_request *p, struct upstream *up)
 {
-    proxy_mark(p, EDGE_STEP_DIAL);
+    request_mark(p, EDGE_STEP_DIAL);
     if (send_head(p, up) < 0) {
         upstream_close(up);
-        if (carry_may_answer(&p->carry)) {
-            http_reply(p->carry.ex, 431, "text/plain; charset=utf-8", STR("Too many headers").at,
+        if (forward_may_answer(&p->forward)) {
+            http_reply(p->forward.ex, 431, "text/plain; charset=utf-8", STR("Too many headers").at,
                        16);
         }
     }
 }
 
-static void dial(struct proxy *p);
+static void dial(struct edge_request *p);
 
 static void on_timer(uv_timer_t *timer)
 {
     dial(timer->data);
 }
 
-static void dial_failed(struct proxy *p, int error)
+static void dial_failed(struct edge_request *p, int error)
 {
     if (error == -ECONNREFUSED && ++p->tries < EDGE_DIAL_TRIES) {
         uint64_t pause_ms = (uint64_t)p->tries * EDGE_DIAL_BACKOFF_MS;
@@ -264,23 +264,23 @@ static void dial_failed(struct proxy *p, int error)
                              : error == -ECONNREFUSED ? EDGE_ERROR_PORT_CLOSED
                                                       : EDGE_ERROR_UNREACHABLE;
     if (answer == EDGE_ERROR_UNREACHABLE && log_turn(&p->edge->told_ms)) {
-        log_warn("sandbox %s port %u: reach it: %s", p->id, p->port, strerror(-error));
+        log_warn("sandbox %s port %u: service it: %s", p->id, p->port, strerror(-error));
     }
-    proxy_fail(p, answer);
+    request_fail(p, answer);
 }
 
 static void on_reached(void *ctx, struct upstream *up)
 {
-    struct proxy *p = ctx;
+    struct edge_request *p = ctx;
 
     if (up) {
-        proxy_send(p, up);
+        request_send(p, up);
     } else {
-        proxy_fail(p, EDGE_ERROR_NO_ANSWER);
+        request_fail(p, EDGE_ERROR_NO_ANSWER);
     }
 }
 
-static bool is_https_port(const struct proxy *p)
+static bool is_https_port(const struct edge_request *p)
 {
     const json_t *options = sandbox_info(p->backend->watch.sandbox).options;
     const json_t *ports = json_object_get(json_object_get(options, "network"), "httpsPorts");
@@ -294,20 +294,20 @@ static bool is_https_port(const struct proxy *p)
 }
 
 /* As the service on that port speaks, and as the request wants. */
-static int proxy_open(struct proxy *p, int fd, struct err *err)
+static int request_open(struct edge_request *p, int fd, struct err *err)
 {
-    const struct reach_way way = {.http2 = p->port != AGENT_PORT &&
-                                           headers_is_grpc(http_request(p->carry.ex)),
-                                  .tls = is_https_port(p),
-                                  .name = "localhost"};
+    const struct service_conn_way way = {.http2 = p->port != AGENT_PORT &&
+                                                  headers_is_grpc(http_request(p->forward.ex)),
+                                         .tls = is_https_port(p),
+                                         .name = "localhost"};
     struct upstream *up = NULL;
 
     if (way.http2 || way.tls) {
-        return reach_start(p->edge, fd, &way, on_reached, p, &p->reach, err);
+        return service_conn_start(p->edge, fd, &way, on_reached, p, &p->service, err);
     }
     int r = upstream_new(p->edge->loop, fd, &up, err);
     if (r == 0) {
-        proxy_send(p, up);
+        request_send(p, up);
     }
     return r;
 }
@@ -315,7 +315,7 @@ static int proxy_open(struct proxy *p, int fd, struct err *err)
 static void on_dialed(void *ctx, int fd_or_error)
 {
     struct dialing *dialing = ctx;
-    struct proxy *p = dialing->proxy;
+    struct edge_request *p = dialing->request;
     struct err err;
 
     free(dialing);
@@ -326,19 +326,19 @@ static void on_dialed(void *ctx, int fd_or_error)
     p->dialing = NULL;
     if (fd_or_error < 0) {
         dial_failed(p, fd_or_error);
-    } else if (proxy_open(p, fd_or_error, &err) < 0) {
+    } else if (request_open(p, fd_or_error, &err) < 0) {
         if (log_turn(&p->edge->told_ms)) {
             log_warn("sandbox %s port %u: %s", p->id, p->port, err.msg);
         }
-        proxy_fail(p, EDGE_ERROR_UNREACHABLE);
+        request_fail(p, EDGE_ERROR_UNREACHABLE);
     }
 }
 
-static void dial(struct proxy *p)
+static void dial(struct edge_request *p)
 {
     struct dialing *dialing = xnew(struct dialing);
 
-    dialing->proxy = p;
+    dialing->request = p;
     p->dialing = dialing;
     if (p->may_wake) {
         sandbox_dial(p->backend->watch.sandbox, p->port, on_dialed, dialing);
@@ -350,9 +350,9 @@ static void dial(struct proxy *p)
 /* A service may close a kept connection just as it is asked again. So only what can be asked twice
  * goes there: what changes nothing and has no body. The agent keeps its connections longer than the
  * edge does. */
-static bool may_reuse(const struct proxy *p)
+static bool may_reuse(const struct edge_request *p)
 {
-    const struct http_request *req = http_request(p->carry.ex);
+    const struct http_request *req = http_request(p->forward.ex);
 
     return p->port == AGENT_PORT ||
            (req->content_length == 0 && !req->upgrade &&
@@ -360,7 +360,7 @@ static bool may_reuse(const struct proxy *p)
              str_eq(req->method, STR("OPTIONS"))));
 }
 
-static void proxy_connect(struct proxy *p)
+static void request_connect(struct edge_request *p)
 {
     struct upstream *up = p->reused ? NULL : backend_take(p->backend, p->port);
 
@@ -370,15 +370,15 @@ static void proxy_connect(struct proxy *p)
     }
     p->reused = up != NULL;
     if (up) {
-        proxy_send(p, up);
+        request_send(p, up);
     } else {
         dial(p);
     }
 }
 
-void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t port, bool may_wake)
+void request_start(struct backend *backend, struct http_exchange *ex, uint16_t port, bool may_wake)
 {
-    struct proxy *p = xnew(struct proxy);
+    struct edge_request *p = xnew(struct edge_request);
 
     p->edge = backend->edge;
     p->backend = backend;
@@ -390,9 +390,9 @@ void proxy_start(struct backend *backend, struct http_exchange *ex, uint16_t por
         abort();
     }
     p->timer.data = p;
-    DL_APPEND(backend->proxies, p);
-    backend->proxies_n++;
+    DL_APPEND(backend->requests, p);
+    backend->requests_n++;
     p->upgrade = http_request(ex)->upgrade;
-    carry_accept(&p->carry, ex, &carry_events, p);
-    proxy_connect(p);
+    forward_accept(&p->forward, ex, &forward_events, p);
+    request_connect(p);
 }

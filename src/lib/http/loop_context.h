@@ -1,0 +1,53 @@
+/* loop_context.h - what the connections of one loop share: the buffer they read into, and the queue
+ * of what is to be done later in the same turn of the loop.
+ *
+ * Owns:     its libuv handles and buffers. Held by reference; the last release closes it.
+ * Needs:    a libuv loop.
+ * Blocks:   never.
+ * Threads:  the loop's: a context is found by its loop among those of the calling thread.
+ *
+ * A task queued from an I/O callback runs when the callbacks of this turn are through; queued from
+ * a timer, before the loop sleeps. That is where writes are gathered, and why a handler is never
+ * called back from inside its own call.
+ */
+#ifndef HTTP_LOOP_CONTEXT_H
+#define HTTP_LOOP_CONTEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <uv.h>
+
+enum {
+    LOOP_READ_BYTES = 128 * 1024,
+    LOOP_PLAIN_BYTES = 16 * 1024, /* one TLS record */
+};
+
+struct loop_task {
+    struct loop_task *prev, *next;
+    void (*run)(struct loop_task *task);
+    bool queued;
+};
+
+struct loop_context {
+    struct loop_context *next;
+    uv_loop_t *loop;
+    unsigned refs;
+    unsigned handles; /* not closed yet */
+    uv_idle_t idle;   /* keeps the loop from sleeping while tasks wait */
+    uv_check_t check;
+    struct loop_task *tasks;
+    size_t tasks_n;
+    char *read_bytes;  /* LOOP_READ_BYTES, lent to one read at a time */
+    char *plain_bytes; /* LOOP_PLAIN_BYTES, made when TLS first wants it */
+};
+
+struct loop_context *loop_context_get(uv_loop_t *loop);
+void loop_context_put(struct loop_context *context);
+
+/* Queues once; a task that waits already stays where it is. */
+void loop_task_queue(struct loop_context *context, struct loop_task *task);
+void loop_task_cancel(struct loop_context *context, struct loop_task *task);
+
+char *loop_context_plain(struct loop_context *context);
+
+#endif
