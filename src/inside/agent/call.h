@@ -1,4 +1,4 @@
-/* call.h - what the calls of both services share: who asks, for which path, and how to refuse. */
+/* call.h - helpers for the RPC calls of both services: the user, the path, and failures. */
 #ifndef AGENT_CALL_H
 #define AGENT_CALL_H
 
@@ -7,7 +7,8 @@
 /* Fails a call with a sentence that may name a file. */
 void call_fail(struct rpc_call *call, enum rpc_code code, const struct err *err);
 
-/* Who the call acts as, and its path made absolute. RPC_OK, or the code and the sentence. */
+/* Finds the user that the call acts as, and makes its path absolute. RPC_OK, or the code and the
+ * sentence. */
 must_check enum rpc_code call_path(const struct agent *agent, const struct rpc_call *call,
                                    const char *path, struct user *user, char out[AGENT_PATH_BYTES],
                                    struct err *err);

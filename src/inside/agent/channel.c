@@ -2,7 +2,7 @@
  *
  * Every connection to the listening socket is a peer of its own; a new daemon may attach while the
  * old one's connection is still dying. A peer that breaks the protocol, or does not read its
- * answers, is dropped: the daemon attaches anew.
+ * answers, is dropped: the daemon attaches again.
  */
 #include "wire/channel.h"
 
@@ -42,12 +42,12 @@ struct channel {
     uv_poll_t listener;
     struct peer *peers; /* the newest first */
     size_t peers_n;
-    uint32_t oom_seen; /* the daemon's count when it was last told */
+    uint32_t oom_seen; /* the daemon's count as last reported */
     uint32_t seq;
     struct oom_ask *asks; /* all wait for one answer */
     uv_timer_t ask_timer;
 
-    struct peer *log_peer; /* who asked for lines last, or NULL */
+    struct peer *log_peer; /* the peer that asked for lines last, or NULL */
     uint32_t log_sent;     /* the last line it was sent */
     uint32_t log_limit;    /* the last it has asked for */
     bool log_numbered;     /* the journal goes on from where the sandbox's log was */
@@ -210,7 +210,8 @@ static void lines_send(void *ctx)
     }
 }
 
-/* A peer that asks for the first time gets all that is not on record, whoever had it before. */
+/* A peer that asks for the first time gets all lines that are not on record, even if another peer
+ * got them before. */
 static void lines_asked(struct peer *peer, const struct channel_message *message)
 {
     struct channel *channel = peer->channel;
@@ -301,7 +302,7 @@ static void greet(struct peer *peer, const struct channel_message *message)
     }
 }
 
-/* What it takes of the descriptor that came with the message, it moves out. */
+/* If it uses the descriptor that came with the message, it moves it out. */
 static void peer_message(struct peer *peer, const struct channel_message *message, int *fd)
 {
     if (!peer->greeted) {

@@ -10,16 +10,16 @@
 
 enum encoding { ENCODING_IDENTITY, ENCODING_GZIP, ENCODING_NONE };
 
-/* How to answer an Accept-Encoding (at == NULL: none). gzip is sent to those who ask for nothing
- * else or refuse identity: the lists that HTTP clients send by themselves also allow identity,
- * which is faster on any link to one's own machine. ENCODING_NONE: nothing is acceptable. */
+/* How to answer an Accept-Encoding (at == NULL: none). gzip is used only when the client accepts
+ * nothing else or refuses identity. The lists that HTTP clients send by default also allow
+ * identity, which is faster on the same machine. ENCODING_NONE: nothing is acceptable. */
 enum encoding encoding_choose(struct str accept);
 bool encoding_identity_acceptable(struct str accept);
 
 /* Content-Encoding of an upload. ENCODING_NONE: not one that we read. */
 enum encoding encoding_of_body(struct str content_encoding);
 
-/* One byte range of a file. 1: *first and *length are the part to send; 0: send the whole (no
+/* Reads one byte range of a file. 1: *first and *length are the part to send; 0: send the whole (no
  * range, or one to be ignored: malformed, several); -ERANGE: outside of the file. */
 must_check int range_parse(struct str range, int64_t size, int64_t *first, int64_t *length);
 
@@ -31,7 +31,7 @@ struct conditions {
 
 /* 200, 304 or 412. */
 int conditions_check(const struct conditions *conditions, const char *etag, int64_t modified_s);
-/* Whether the Range of the request still means this file. */
+/* Whether the Range of the request still applies to this version of the file. */
 bool conditions_range_valid(const struct conditions *conditions, const char *etag,
                             int64_t modified_s);
 

@@ -1,4 +1,4 @@
-/* entry.h - what the API tells about a file: EntryInfo, read from the file system.
+/* entry.h - the API's information about a file (EntryInfo), read from the file system.
  *
  * Owns:     nothing; entries live in the caller's arena.
  * Blocks:   on the disk: for the thread pool.

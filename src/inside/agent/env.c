@@ -1,5 +1,5 @@
-/* env.c - the environment of processes: what the agent sets for everyone, then what /init gave,
- * then what the request says; the last one wins. */
+/* env.c - the environment of processes: the agent's own variables, then those of /init, then those
+ * of the request; the last one wins. */
 #include "inside/agent/env.h"
 
 #include <assert.h>

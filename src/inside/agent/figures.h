@@ -1,4 +1,4 @@
-/* figures.h - what a sandbox uses, as its own /proc tells it. */
+/* figures.h - the resources that a sandbox uses, read from its own /proc. */
 #ifndef AGENT_FIGURES_H
 #define AGENT_FIGURES_H
 

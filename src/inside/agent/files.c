@@ -1,5 +1,5 @@
-/* files.c - /files: who may, as whom, and which file. What then happens is in files_get.c,
- * files_post.c and files_compose.c. */
+/* files.c - /files: checks the access, finds the user and the file. files_get.c, files_post.c and
+ * files_compose.c do the rest. */
 #include "inside/agent/files.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* files.h - what the endpoints below /files share.
+/* files.h - shared by the endpoints below /files.
  *
  * Owns:     nothing beyond the exchange it is given.
  * Needs:    the agent's defaults, copied out of it: the thread pool never sees the agent.
@@ -40,7 +40,7 @@ int files_user(const struct agent *agent, struct str wanted, struct user *out, s
 /* The status for an errno of staged.h and friends. */
 int files_status(int error);
 
-/* For the journal: what was done with a file, how many bytes, or why it was not. */
+/* Writes to the journal: the operation on a file, the number of bytes, or why it failed. */
 void files_tell(enum log_level level, const char *event, struct str path, int64_t bytes);
 void files_tell_failed(const char *event, struct str path, const char *why);
 

@@ -80,7 +80,7 @@ static int source_path(struct compose *c, size_t i, char out[AGENT_PATH_BYTES])
     return r < 0 ? err_wrap(&c->err, "error resolving source path") : 0;
 }
 
-/* One that is the destination itself, by whatever name, would be removed in the end. */
+/* A part that is the destination itself, under any name, would be removed at the end. */
 static int source_check(struct compose *c, size_t i, const struct stat *destination)
 {
     const char *name = source_name(c, i);
@@ -165,7 +165,7 @@ static ssize_t copy_some(struct compose *c)
     if (n < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EIO)) {
         return err_sys(&c->err, "error composing source %.160s", source_name(c, c->source_i));
     }
-    return copy_by_hand(c); /* as well for what says it is empty, as files of /proc do */
+    return copy_by_hand(c); /* also for files that claim to be empty, as those of /proc do */
 }
 
 /* 1: there is more to do. */
@@ -191,7 +191,7 @@ static int copy_step(struct compose *c)
     return 1;
 }
 
-/* A part that cannot be removed does no harm: the file is whole. */
+/* A part that cannot be removed is no error: the file is complete. */
 static void sources_remove(struct compose *c)
 {
     char path[AGENT_PATH_BYTES];

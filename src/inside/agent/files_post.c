@@ -38,8 +38,8 @@ struct post {
     bool gone; /* on_end was called: the exchange is dead */
 };
 
-/* What has failed, or is in place, has no use for the upload any more: it goes here, where removing
- * temporary files may block. */
+/* Frees an upload that has failed or is in place. It is done here, where removing temporary files
+ * may block. */
 static void job_run(uv_work_t *work)
 {
     struct post *post = container_of(work, struct post, work);

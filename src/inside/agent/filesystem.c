@@ -15,7 +15,7 @@ struct op {
     struct rpc_call *rpc; /* NULL: the client has left */
     enum rpc_code (*run)(struct op *op);
     void (*reply)(struct op *op);
-    const char *event; /* what the journal calls it; reading ones are told at debug */
+    const char *event; /* its name in the journal; reads are logged at debug */
 
     char path[AGENT_PATH_BYTES];
     char destination[AGENT_PATH_BYTES];
@@ -96,8 +96,8 @@ static void op_gone(void *ctx)
     op->rpc = NULL;
 }
 
-/* Python SDKs up to 1.7 send this name alone. Those up to 1.5.2 refuse a whole answer for a field
- * that they do not know, and none of them reads one beyond the first three. */
+/* Only Python SDKs up to 1.7 send this name. SDKs up to 1.5.2 refuse an answer with a field that
+ * they do not know, and none of them reads more than the first three fields. */
 static bool is_strict_client(const struct rpc_call *call)
 {
     return str_eq(http_header_get(rpc_request(call), "user-agent"), STR("connect-python"));

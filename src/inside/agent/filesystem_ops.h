@@ -28,8 +28,8 @@ struct fs_owner {
 must_check enum rpc_code fs_stat(struct arena *arena, const char *path, Filesystem__EntryInfo **out,
                                  struct err *err);
 
-/* Depth first, names in byte order, links not followed but for the path itself. What vanishes
- * meanwhile is left out. */
+/* Depth first, names in byte order, links not followed but for the path itself. Entries that vanish
+ * meanwhile are left out. */
 must_check enum rpc_code fs_list(struct arena *arena, const char *path, uint32_t depth,
                                  Filesystem__EntryInfo ***out, size_t *n, struct err *err);
 

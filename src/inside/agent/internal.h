@@ -1,4 +1,4 @@
-/* internal.h - what the files of the agent share.
+/* internal.h - shared by the files of the agent.
  *
  * The agent is pid 1 of a jail: a static program on one libuv loop. It reaps, starts processes as
  * any user of the jail, serves the process and filesystem services and /files on port 49983, and
@@ -37,7 +37,7 @@ struct watchers;  /* watch_rpc.c */
 extern const char agent_tag_edge[];
 extern const char agent_tag_control[];
 
-/* What the sandbox was given, for /metrics; 0: ask the kernel. */
+/* The limits of the sandbox, for /metrics; 0: ask the kernel. */
 struct agent_limits {
     uint64_t memory_bytes;
     uint64_t disk_bytes;
@@ -59,11 +59,11 @@ struct agent {
     struct agent_env *envs;
     size_t envs_n;
     size_t env_bytes;
-    int64_t init_ms; /* its timestamp: an older one does nothing */
+    int64_t init_ms; /* its timestamp: an older /init is ignored */
     struct agent_limits limits;
     size_t output_kept_bytes; /* of each process while nobody reads it */
 
-    struct rlimit nofile; /* what processes are started with; the agent's own is raised */
+    struct rlimit nofile; /* the limit that processes are started with; the agent's own is raised */
 };
 
 struct agent_env {
@@ -102,8 +102,8 @@ must_check int user_find(const char *name, struct user *out);
 void user_name_of(uid_t uid, char *out, size_t size);
 void group_name_of(gid_t gid, char *out, size_t size);
 
-/* Who a request acts as: Authorization: Basic "<user>:" (RPC), else the default user. -ENOENT with
- * the name in err when it does not exist. */
+/* Finds the user that a request acts as: Authorization: Basic "<user>:" (RPC), else the default
+ * user. -ENOENT with the name in err when it does not exist. */
 must_check int user_of_request(const struct agent *agent, const struct http_request *req,
                                struct user *out, struct err *err);
 
@@ -115,7 +115,7 @@ must_check int user_path(const struct agent *agent, const struct user *user, str
 /* ---- channel.c ---- */
 
 /* Root of the jail lacks CAP_SYS_PTRACE, so this shuts it out of our memory, descriptors and flow.
- * While the jail is saved it must not be: who saves looks at us from inside our user namespace. */
+ * It must be off while the jail is saved: CRIU looks at us from inside our user namespace. */
 void privacy_keep(bool kept);
 
 /* Serves the channel on a listening socket, which it takes over. */

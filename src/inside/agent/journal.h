@@ -1,12 +1,12 @@
-/* journal.h - what the agent tells about its work: one JSON object a line, for the sandbox's log.
+/* journal.h - the agent's log lines for the sandbox's log, one JSON object per line.
  *
  * Owns:     the lines that are not on record outside yet, JOURNAL_BYTES_MAX of them at most: then
  *           the oldest are dropped and counted. Takes no memory while there are none.
  * Blocks:   never. Threads: the loop's. One for the process, like log.h.
  *
- * Lines are numbered from 1. A reader (the channel) is told when there is something to send; it
- * takes lines one by one and drops them when they are on record, so a daemon that comes after
- * another goes on where that one was.
+ * Lines are numbered from 1. A reader (the channel) is told when there is something to send. It
+ * takes lines one by one and drops them when they are on record, so a new daemon continues where
+ * the old one stopped.
  */
 #ifndef AGENT_JOURNAL_H
 #define AGENT_JOURNAL_H
@@ -42,7 +42,7 @@ struct journal_line {
     struct str text; /* valid until the journal is next touched */
 };
 
-/* Called, or not any more (NULL), when a line was added. */
+/* Sets the function that is called when a line was added; NULL: none. */
 void journal_listen(void (*added)(void *ctx), void *ctx);
 
 /* The first line behind seq; false when there is none. */

@@ -2,8 +2,8 @@
  *
  * In a jail it inherits the channel's listening socket and serves its own port on both loopback
  * addresses. By hand, for tests, `atoll-agent --listen 127.0.0.1:0` serves that address; it prints
- * the address it got on one line. Started under the name of the unpacker it is that, and as `tar`
- * it is CRIU's: one program is all that a jail has to be given.
+ * the address it got on one line. Started under the name of the unpacker or of `tar`, it is the
+ * unpacker or CRIU's tar: a jail needs only one program.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@ static const char usage[] = "usage: atoll-agent [--listen ADDRESS:PORT]\n"
                             "The first process of a sandbox. With --listen it serves that address "
                             "alone, for tests.\n";
 
-/* Every sandbox pays for what this takes: few arenas, memory given back early, no io_uring. */
+/* Every sandbox pays for the agent's memory: few arenas, memory given back early, no io_uring. */
 static void memory_spare(void)
 {
     (void)mallopt(M_ARENA_MAX, ARENAS_MAX);
@@ -128,8 +128,8 @@ static int listen_on(struct agent *agent, const char *address, struct err *err)
     return r;
 }
 
-/* The jail may have no IPv6, and somebody's service may hold the port: neither keeps the agent from
- * serving the channel. */
+/* The jail may have no IPv6, and another service may hold the port: the agent serves the channel in
+ * any case. */
 static int listen_in_jail(struct agent *agent, struct err *err)
 {
     static const char *const addresses[] = {"127.0.0.1:49983", "[::1]:49983"};

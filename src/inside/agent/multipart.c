@@ -324,7 +324,7 @@ static int header_take(struct multipart *m, struct str *in, struct err *err)
     return 0;
 }
 
-/* What may follow a delimiter: "--" for the end, or padding and CRLF for another part. */
+/* A delimiter is followed by "--" at the end, or by padding and CRLF before another part. */
 static int delimiter_line(struct multipart *m, char c, struct err *err)
 {
     if (m->state == AFTER_DELIMITER && c == '-') {

@@ -60,7 +60,7 @@ static void on_timer_closed(uv_handle_t *handle)
     process_handle_closed(container_of(handle, struct process, timer));
 }
 
-/* Nobody can ask for it any more; it goes when its pipes do. */
+/* No client can ask for it any more; it is freed when its pipes are closed. */
 static void process_expire(struct process *p)
 {
     DL_DELETE(p->table->past, p);
@@ -108,7 +108,7 @@ static bool output_drained(const struct output *out)
     return out->fd < 0 || (!out->until_closed && out->drain_bytes == 0);
 }
 
-/* Is there something to be had from it, and somebody or something to take it? */
+/* Whether there is output to read, and a reader or the ring to take it. */
 static bool output_wanted(const struct output *out)
 {
     const struct process *p = out->process;
@@ -163,7 +163,7 @@ static void output_take(struct output *out, struct str piece)
         out->drain_bytes -= piece.len;
     }
     if (p->state == PROCESS_ENDED) {
-        return; /* a descendant's: it may write, nobody is told */
+        return; /* a descendant's output: read and dropped */
     }
     p->output_bytes[out - p->outputs] += piece.len;
     if (p->readers) {
@@ -314,7 +314,7 @@ static void on_oom_answer(void *ctx, bool killed)
     process_pump(p);
 }
 
-/* An empty pipe: is nobody left who could write to it? */
+/* Whether an empty pipe has no writer left. */
 static bool output_hung_up(const struct output *out)
 {
     struct pollfd state = {.fd = out->fd, .events = POLLIN};
@@ -322,7 +322,7 @@ static bool output_hung_up(const struct output *out)
     return poll(&state, 1, 0) == 1 && state.revents == POLLHUP;
 }
 
-/* What the process itself wrote is in the pipe by now: that much is read, whoever still writes. */
+/* The process's own output is in the pipe by now: that much is read, even if others still write. */
 static void drain_begin(struct output *out)
 {
     int bytes = 0;
@@ -363,7 +363,7 @@ static void process_exited(struct process *p, int wait_status)
     }
 }
 
-/* Every child is reaped, those that orphans became ours by included. */
+/* Every child is reaped, including orphans that became our children. */
 static void on_sigchld(uv_signal_t *handle, int signum)
 {
     struct processes *table = container_of(handle, struct processes, sigchld);
@@ -393,7 +393,7 @@ static void on_timer(uv_timer_t *timer)
         }
         break;
     case PROCESS_DRAINING:
-        /* Somebody opened the terminal by name. What it holds is still delivered. */
+        /* Another process opened the terminal by name. The output it holds is still delivered. */
         terminal->until_closed = false;
         if (terminal->fd >= 0) {
             drain_begin(terminal);

@@ -1,20 +1,20 @@
-/* process.h - the processes that clients have started, and who reads their output.
+/* process.h - the processes that clients have started, and the readers of their output.
  *
- * Owns:     each process from its start until its end has been told and kept for late readers
- *           (PROCESS_KEPT_MS); its pipes or terminal; its readers.
+ * Owns:     each process from its start until its end has been reported and kept for late
+ *           readers (PROCESS_KEPT_MS); its pipes or terminal; its readers.
  * Blocks:   while a program is being executed (spawn.h), nowhere else.
  * Threads:  the loop's.
  *
- * Output has one place from which it goes on: process_pump() takes the next piece, first from the
- * ring, then from the pipes, and gives it to all readers at once. It does so only while every
- * reader can take it, so a reader that stops slows the process and nothing is lost. While there is
- * no reader, pieces go to the ring and the oldest are dropped: such a process never stalls.
+ * All output goes through process_pump(): it takes the next piece, first from the ring, then from
+ * the pipes, and gives it to all readers at once. It does so only while every reader can take it,
+ * so a reader that stops slows the process and nothing is lost. While there is no reader, pieces go
+ * to the ring and the oldest are dropped: such a process never stalls.
  *
  * Life:  RUNNING --reaped--> DRAINING --what was in the pipes is read--> ENDED --kept--> freed
  *
- * A descendant may hold the pipes when the process is gone. What was in them at that moment is
- * read, then the end is told; the pipes stay open and are emptied without a reader, because closing
- * them would kill a server that logs to its standard error.
+ * A descendant may hold the pipes when the process is gone. The output in them at that moment is
+ * read, then the end is reported; the pipes stay open and are emptied without a reader, because
+ * closing them would kill a server that logs to its standard error.
  */
 #ifndef AGENT_PROCESS_H
 #define AGENT_PROCESS_H

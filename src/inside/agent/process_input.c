@@ -1,5 +1,5 @@
-/* process_input.c - what clients write to a process. Each write waits its turn, and its caller
- * waits for it: a process that does not read slows its clients and not the agent. */
+/* process_input.c - the input that clients write to a process. Each write waits its turn, and its
+ * caller waits for it: a process that does not read slows down its clients, not the agent. */
 #include <errno.h>
 #include <stdlib.h>
 #include <utlist.h>

@@ -1,4 +1,5 @@
-/* process_kill.c - who has killed a process is told when it is gone: the kernel takes its time. */
+/* process_kill.c - a client that kills a process gets its answer when the process is gone: the
+ * kernel takes its time. */
 #include <stdlib.h>
 #include <utlist.h>
 

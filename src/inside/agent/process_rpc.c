@@ -202,7 +202,7 @@ static void attach(void *ctx, struct rpc_call *call, const ProtobufCMessage *req
 
 /* ---- input ---- */
 
-/* What one client writes: SendInput waits for the write to answer, StreamInput to read on. */
+/* Input of one client. SendInput answers after the write; StreamInput reads on after it. */
 struct feed {
     struct rpc_call *call;
     struct input_write *pending; /* NULL: nothing is under way */

@@ -1,8 +1,10 @@
-/* rehearse.c - what the first command of a sandbox would wait for, done while it lies parked.
+/* rehearse.c - work that the first command of a sandbox would wait for, done while the jail is
+ * parked.
  *
- * A shell is started and ends, and the files that a login shell reads are looked up: after that the
- * kernel has at hand what it found of them, and what it charges to the jail. No word of the
- * template's own is run, nothing is written, and nothing can be seen of it afterwards. */
+ * A shell is started and ends, and the files that a login shell reads are looked up. After that
+ * they are in the kernel's caches and charged to the jail. No command of the template is run,
+ * nothing is written, and no trace is left.
+ */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

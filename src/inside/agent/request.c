@@ -1,4 +1,4 @@
-/* request.c - the way of every request: CORS, the access token, then the part whose path it is.
+/* request.c - every request passes CORS and the access token, then goes to the handler of its path.
  * Paths are compared as they are: nothing is decoded or normalized before. */
 #include "inside/agent/files.h"
 #include "inside/agent/internal.h"
@@ -6,7 +6,7 @@
 #include "lib/base/encode.h"
 #include "lib/http/cors.h"
 
-/* What needs no token: liveness; /files, which takes signatures as well and looks for itself; and
+/* No token is needed for liveness, for /files (which checks tokens and signatures itself) and on
  * the daemon's own connections. */
 static bool is_open(const struct http_request *req)
 {

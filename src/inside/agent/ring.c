@@ -9,7 +9,7 @@ struct record {
 };
 
 enum {
-    /* One piece may come in on top of the limit before the oldest go, and every piece has a head
+    /* A new piece may exceed the limit before the oldest are dropped, and every piece has a head
      * that may be larger than the piece. */
     SLACK_FACTOR = 4,
     SLACK_BYTES = 256 * 1024,

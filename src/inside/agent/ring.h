@@ -1,4 +1,4 @@
-/* ring.h - output that nobody has read yet: pieces of known kind, the oldest dropped first.
+/* ring.h - output without a reader so far: pieces of known kind, the oldest dropped first.
  *
  * Takes no memory while it is empty. `limit` bounds the bytes kept; the buffer beneath may be twice
  * that, so that its content is moved once per `limit` bytes and not once per piece.

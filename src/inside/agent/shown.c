@@ -15,7 +15,8 @@
 
 enum { KIB = 1024, USEC_PER_S = 1000 * 1000, HEAD_BYTES = 64 };
 
-/* As the keeper has written it. 0 where nothing covers the host's, and so nothing is to be done. */
+/* The limit as the keeper wrote it. 0: the host's file is not covered, and nothing is to be done.
+ * */
 static uint64_t memory_bytes(void)
 {
     static const char name[] = "MemTotal:";
@@ -35,7 +36,7 @@ static uint32_t cpus(void)
     return sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : (uint32_t)CPU_COUNT(&set);
 }
 
-/* The texts have one length, whatever they say. */
+/* The texts always have the same length. */
 static void put(const char *path, const char *text, size_t len)
 {
     scoped_fd fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

@@ -1,7 +1,9 @@
-/* signature.h - who may use /files: the access token in a header, or a signature in the query.
+/* signature.h - the two ways to be allowed to use /files: the access token in a header, or a
+ * signature in the query.
  *
  * signature = "v1_" + base64 without padding of SHA-256("<path>:<read|write>:<user>:<token>") with
- * ":<expiry>" after the token when there is one. The path and user are as the query has them. */
+ * ":<expiry>" after the token when there is one. The path and user are as the query has them.
+ */
 #ifndef AGENT_SIGNATURE_H
 #define AGENT_SIGNATURE_H
 

@@ -92,7 +92,7 @@ static int pipes_make(const struct spawn_plan *plan, struct stdio *io, struct er
     return io->in[0] < 0 ? err_sys(err, "open /dev/null") : 0;
 }
 
-/* The slave is opened through the master: whatever lies at /dev/pts in the jail has no say. */
+/* The slave is opened through the master, not through /dev/pts of the jail. */
 static int pty_make(const struct spawn_plan *plan, struct stdio *io, struct err *err)
 {
     struct winsize size = {.ws_col = plan->cols, .ws_row = plan->rows};
@@ -188,9 +188,9 @@ static int program_execute(const struct spawn_plan *plan, struct err *err)
     return err_sys(err, "error starting process '%s'", plan->argv[0]);
 }
 
-/* The whole order of what happens between clone and exec, none of which may leave a trace in the
- * agent's memory. The user is taken last but for the
- * directory and the program, which are looked up with the user's own rights. */
+/* All steps between clone and exec, in order. None may leave a trace in the agent's memory. The
+ * user changes late: only the directory and the program are looked up after it, with the user's own
+ * rights. */
 static int child_run(const struct spawn_plan *plan, const struct stdio *io, struct err *err)
 {
     int r;
@@ -250,9 +250,9 @@ static void oom_score_write(const char *score, size_t len)
     }
 }
 
-/* With every signal blocked: none of the agent's handlers may run in the child. What a child
- * inherits is the agent's own for that moment; a child that took another user on has made their
- * memory one that cannot be saved. */
+/* Runs with every signal blocked: none of the agent's handlers may run in the child. The child
+ * shares the agent's memory until exec; a child that changed its user before exec would make that
+ * memory impossible to checkpoint. */
 static pid_t clone_quietly(struct child *child, char *stack_top)
 {
     char **env = environ;
@@ -273,8 +273,8 @@ static pid_t clone_quietly(struct child *child, char *stack_top)
     return pid;
 }
 
-/* The agent takes the score for that moment rather than the child for itself: files of a process in
- * /proc are forgotten at its end, one by one. */
+/* The agent changes its own score for that moment instead of the child's: a process's files in
+ * /proc cost time at its end, one by one. */
 static pid_t clone_scored(struct child *child, char *stack_top)
 {
     char own[OOM_SCORE_BYTES];

@@ -130,7 +130,7 @@ static int in_place_open(struct staged *staged)
     return staged->fd < 0 ? -errno : 0;
 }
 
-/* What is at the target already: 1 a regular file, 0 nothing. */
+/* Looks at the target: 1 a regular file is there, 0 nothing is. */
 static int target_check(struct staged *staged, const char *path, struct err *err)
 {
     struct stat st;

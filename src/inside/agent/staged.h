@@ -27,7 +27,7 @@ struct staged {
     char *target;    /* links resolved */
     char *temporary; /* NULL: written in place, or committed */
     mode_t mode;
-    bool fresh;   /* takes nobody's place: -EEXIST at the commit */
+    bool fresh;   /* replaces no file: -EEXIST at the commit */
     bool durable; /* committed means on the disk, file and name */
     struct fs_owner owner;
 };

@@ -227,7 +227,7 @@ static int envs_apply(struct agent *agent, const struct init *init, struct err *
     return 0;
 }
 
-/* It is said again with every /init; files are changed only for what is new. */
+/* Every /init brings it again; files are changed only for new authorities. */
 static int trust_apply(struct agent *agent, const struct init *init, struct err *err)
 {
     if (!init->ca_bundle || text_same(agent->ca_bundle, init->ca_bundle)) {

@@ -15,7 +15,7 @@
 enum {
     NAMES_BYTES_MAX = 64 * 1024 * 1024, /* the names of one directory */
     REMOVE_DEPTH_MAX = 128,             /* descriptors held at once; deeper is moved up first */
-    REMOVE_ROUNDS_MAX = 100000,         /* against somebody who fills what we empty */
+    REMOVE_ROUNDS_MAX = 100000,         /* in case another process keeps filling the directory */
 };
 
 /* ---- listing ---- */
@@ -105,7 +105,7 @@ static int entry_append(struct lister *l, Filesystem__EntryInfo *entry)
     return 0;
 }
 
-/* What disappears while we look, or what even root may not see, is no reason to show nothing. */
+/* Entries that disappear meanwhile, or that even root may not read, are left out. */
 static bool passed_over(int r)
 {
     return r == -ENOENT || r == -ENOTDIR || r == -ESRCH || r == -EACCES || r == -EPERM;

@@ -16,7 +16,7 @@
 #define BUNDLE "/etc/ssl/certs/ca-certificates.crt"
 #define ADDED "/usr/local/share/ca-certificates/atoll-sandbox.crt"
 
-/* One of each family of systems; the first is made where none is. */
+/* The bundles of the common distributions; the first one is made where none exists. */
 static const char *const bundles[] = {
     BUNDLE,
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -50,7 +50,7 @@ static void parents_make(char path[PATH_MAX])
     }
 }
 
-/* A file is replaced as a whole: nobody reads half of a bundle. */
+/* A file is replaced as a whole, so that no program reads half of a bundle. */
 static int file_put(const char *path, struct str text, struct err *err)
 {
     char fresh[PATH_MAX + 8];

@@ -1,4 +1,4 @@
-/* trust.h - certificate authorities that this sandbox is to trust besides those of its image.
+/* trust.h - certificate authorities that this sandbox trusts besides those of its image.
  *
  * Blocks:   for a few files. Threads: the loop's.
  */
@@ -15,7 +15,7 @@ enum {
     TRUST_BUNDLE_BYTES_MAX = 8 * 1024 * 1024, /* of a file that is added to */
 };
 
-/* Where programs that do not look into the system's store are told to look. */
+/* The bundle for programs that do not use the system's store. */
 struct trust_variable {
     const char *name, *value;
 };
@@ -23,7 +23,7 @@ extern const struct trust_variable trust_variables[];
 extern const size_t trust_variables_n;
 
 /* Adds to every bundle there is, and makes one where there is none. `hash`: by what name OpenSSL
- * looks for it in a directory; "" when that is not known. Twice is as once. */
+ * looks for it in a directory; "" when that is not known. Adding it twice changes nothing. */
 must_check int trust_add(const char *pem, const char *hash, struct err *err);
 
 /* The same below a directory other than /, for tests. */

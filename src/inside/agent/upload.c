@@ -132,7 +132,7 @@ static int part_end(void *ctx, struct err *err)
 
 static const struct multipart_handler part_handler = {part_begin, part_data, part_end};
 
-/* What comes out of the decompression, or of the body itself. */
+/* Takes the unpacked bytes, or those of the body itself. */
 static int plain_feed(void *ctx, const void *data, size_t len, struct err *err)
 {
     struct upload *up = ctx;

@@ -1,4 +1,4 @@
-/* upload.h - the bytes of one POST /files on their way to the disk, without the wire.
+/* upload.h - writes the bytes of one POST /files to the disk, without HTTP.
  *
  * A chain: [gunzip] -> [multipart] -> files written aside (staged.h). Nothing is visible before
  * upload_finish() has put all files in their places; any failure leaves none.

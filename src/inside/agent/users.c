@@ -1,5 +1,4 @@
-/* users.c - the jail's users and groups, read from its /etc/passwd and /etc/group at every
- * question.
+/* users.c - the jail's users and groups, read from its /etc/passwd and /etc/group for every lookup.
  *
  * The lines are taken apart here and not by fgetpwent(): that takes "-1" for a number and a "+"
  * line for a user with id 0. A line that is not exactly what passwd(5) says names nobody.
@@ -34,8 +33,7 @@ static void file_closep(FILE **file)
     }
 }
 
-/* Whoever is root in the jail may put anything here: a FIFO must not stop us, nor an endless file.
- */
+/* Root in the jail may put anything here: neither a FIFO nor an endless file may block us. */
 static FILE *database_open(const char *path)
 {
     struct stat st;

@@ -1,4 +1,4 @@
-/* volume.h - the content of a volume over HTTP, for the daemon alone: /volumecontent/{id}/{path,
+/* volume.h - the content of a volume over HTTP, for the daemon only: /volumecontent/{id}/{path,
  * dir,file} on its own connections, in a jail that has the volume at CHANNEL_VOLUME.
  *
  * The first such request makes that place the agent's root, for good: from then on no path leaves

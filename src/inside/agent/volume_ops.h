@@ -1,4 +1,4 @@
-/* volume_ops.h - what the content API of volumes does on the disk, without the wire.
+/* volume_ops.h - the disk operations of the content API of volumes, without HTTP.
  *
  * Owns:     nothing. Needs: clean absolute paths, in a process whose root is the volume's.
  * Blocks:   on the disk: for the thread pool.
@@ -15,7 +15,7 @@
 #include "inside/agent/filesystem_ops.h"
 
 enum {
-    VOLUME_DIR_MODE = 0777, /* a volume is shared: what nobody said otherwise of is everybody's */
+    VOLUME_DIR_MODE = 0777, /* a volume is shared: by default a file is open to everybody */
     VOLUME_FILE_MODE = 0666,
     VOLUME_MODE_MAX = 07777,
     VOLUME_ID_MAX = 65535, /* of users and groups: as many as a jail has */
@@ -30,7 +30,7 @@ struct volume_terms {
                    over one that is there */
 };
 
-/* What a PATCH changes; what it leaves is -1. */
+/* The values that a PATCH changes; -1: unchanged. */
 struct volume_change {
     int64_t uid, gid, mode;
 };

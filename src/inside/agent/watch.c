@@ -78,7 +78,7 @@ static void scratch_reset(struct watches *all)
     all->names = (struct entry_names){0};
 }
 
-/* What can be read now; nothing when the file has gone on since. */
+/* Reads the file now; gives nothing when it was moved since. */
 static Filesystem__EntryInfo *entry_of(const struct watch *watch, const char *below)
 {
     Filesystem__EntryInfo *entry = NULL;
@@ -276,8 +276,8 @@ static void on_root(const struct watch_node *root, const struct inotify_event *e
     }
 }
 
-/* A directory below it, whose changes its parent's mark has told. One that was taken from its place
- * and has moved is out of the tree: else its new parent's mark had told where to. */
+/* A directory below it, whose changes its parent's mark reports. A directory that was moved away is
+ * out of the tree: otherwise its new parent's mark would have reported where it went. */
 static void on_self(struct watch_node *node, const struct inotify_event *event)
 {
     bool left = event->mask & IN_MOVE_SELF && node->moving;
@@ -304,7 +304,7 @@ static void node_event(struct watch_node *node, const struct inotify_event *even
 
 /* ---- the queue ---- */
 
-/* Events were lost, and nobody knows whose. */
+/* Events were lost, and it is not known which. */
 static void on_overflow(struct watches *all)
 {
     struct watch_mark *mark;

@@ -1,4 +1,4 @@
-/* watch.h - directories watched through inotify, without the wire.
+/* watch.h - directories watched through inotify, without RPC.
  *
  * One inotify instance serves all watches of the agent: by default the kernel gives a user 128 of
  * them, and all jails of a machine share that number. It exists while there is a watch.
@@ -43,7 +43,7 @@ struct watch_plan {
 };
 
 struct watch {
-    /* For the owner, between two calls: what there is to tell. */
+    /* For the owner, between two calls: the events to report. */
     struct buf events;
     bool ended; /* nothing more comes after these events */
     bool gone;  /* it ended because the directory did */

@@ -54,7 +54,7 @@ static void open_start(struct agent *agent, struct rpc_call *call, const char *p
     watch_job_start(job);
 }
 
-/* Whether there is a watch and somebody who wants it; else all is cleaned up. */
+/* Whether there is a watch and a client for it; else all is cleaned up. */
 static bool open_succeeded(struct watch_job *job)
 {
     if (job->code != RPC_OK) {
@@ -111,7 +111,8 @@ static void send_event(struct stream *stream, Filesystem__FilesystemEvent *event
     filesystem__filesystem_event__free_unpacked(event, NULL);
 }
 
-/* A directory that is gone ends its stream well: its last event has told. */
+/* The stream of a removed directory ends without an error: its last event has reported the removal.
+ * */
 static void stream_end(struct stream *stream)
 {
     if (stream->watcher.gone) {
@@ -292,7 +293,7 @@ static void events_reply(struct watcher *watcher, struct rpc_call *call)
     free(events);
 }
 
-/* What came before the end is told first, and the end from then on. */
+/* Events before the end are reported first, then the end on every call. */
 static void polled_drained(struct watch_job *job)
 {
     struct watcher *watcher = polled_find(job->table, job->id);

@@ -132,7 +132,7 @@ static bool is_missing(int error)
     return error == ENOENT || error == ENOTDIR || error == ELOOP || error == ESTALE;
 }
 
-/* What even root may not look into is left out, as in a listing. */
+/* Directories that even root may not read are left out, as in a listing. */
 static bool is_closed(int error)
 {
     return error == EACCES || error == EPERM;
@@ -390,8 +390,8 @@ static bool window_closed(struct watch_node *node)
     return true;
 }
 
-/* Scans add nodes to the list, which are done as well. What cannot be done yet waits for the next
- * events, so this ends. */
+/* Scans add nodes to the list, which are scanned as well. Nodes that cannot be scanned yet wait for
+ * the next events, so this ends. */
 void scan_settle(struct watches *all)
 {
     struct watch_node *node, *next;
@@ -462,7 +462,8 @@ enum rpc_code scan_root(struct watch *watch, struct err *err)
         node_unsettle(watch->root, SCAN_SILENT);
         scan_settle(watch->all);
     }
-    if (code == RPC_OK && watch->ended) { /* what ends a watch later keeps it from beginning */
+    if (code == RPC_OK &&
+        watch->ended) { /* errors that end a running watch also prevent its start */
         *err = watch->err;
         code = watch->code;
     }

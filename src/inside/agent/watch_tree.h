@@ -13,7 +13,7 @@
 #include "inside/agent/watch.h"
 #include "lib/base/table.h"
 
-/* What is still to be looked for in a directory. */
+/* The scan that a directory still needs. */
 enum watch_scan {
     SCAN_NONE,
     SCAN_SUBDIRS, /* directories whose arrival was told, but which were not found then */
@@ -71,9 +71,9 @@ void node_drop(struct watch_node *node); /* with all below it */
 
 struct watch_node *node_find(const struct watch_node *parent, const char *name);
 
-/* Puts it there, wherever it was, with all below it. What was there is dropped. False, and nothing
- * done, when that would be below itself: the directories were moved faster than we follow, and
- * later events tell the rest. */
+/* Moves it there, with all below it, and drops the node that was there. False, with nothing
+ * changed, when that would be below itself: the directories were moved faster than we follow, and
+ * later events bring the rest. */
 bool node_put(struct watch_node *node, struct watch_node *parent, const char *name);
 void node_take(struct watch_node *node, uint32_t cookie); /* out of its place */
 struct watch_node *node_moving(const struct watch *watch, uint32_t cookie);

@@ -50,7 +50,7 @@ static int queue_append(struct watcher *watcher, struct str events, struct err *
     return 0;
 }
 
-/* Takes what the watch has to tell. What would not fit ends it: after a gap nothing is told. */
+/* Takes the watch's events. If they do not fit, the watch ends: after a gap nothing is reported. */
 static void news_take(struct watcher *watcher)
 {
     struct watch *watch = watcher->watch;

@@ -176,7 +176,7 @@ static void question_fail(struct backend *b, struct question *question, const ch
     question_answer(b, question, message);
 }
 
-/* Those that are asked meanwhile start it anew, and are not among them. */
+/* Questions asked meanwhile start the server again, and are not failed here. */
 static void questions_fail(struct backend *b, const char *why)
 {
     int64_t last = b->last_id;
@@ -501,8 +501,8 @@ static void on_exited(void *ctx, int64_t status, int signal)
 
 /* ---- its process ---- */
 
-/* Also of one that could not be started: then `said` is what is to be read about it. Of a process
- * it is what that wrote last. */
+/* Also for a server that could not be started: `said` is then the reason. For a process it is its
+ * last output. */
 static void end(struct backend *b, const char *why, struct str said)
 {
     struct child *child = move_ptr(&b->child);

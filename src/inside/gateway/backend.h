@@ -1,4 +1,4 @@
-/* backend.h - one MCP server: its process, what it offers, the questions under way to it.
+/* backend.h - one MCP server: its process, its tools, prompts and resources, the open questions.
  *
  * Owns:     the process, the lists of what it offers, a question until its answer.
  * Needs:    a plan and a place, which outlive it.
@@ -6,9 +6,9 @@
  * Threads:  the loop's.
  *
  * The server speaks MCP over its standard input and output, a message per line. It is the same
- * process for all clients of the gateway. One that ends after it has been up is started again by
- * the next question; those under way are answered with an error. We offer a server nothing (no
- * roots, no sampling): what it asks besides ping is refused.
+ * process for all clients of the gateway. A server that ends after it was up is started again by
+ * the next question; open questions are answered with an error. We offer a server nothing (no
+ * roots, no sampling): every request of it except ping is refused.
  */
 #ifndef GATEWAY_BACKEND_H
 #define GATEWAY_BACKEND_H
@@ -39,7 +39,7 @@ struct backend_events {
     void (*on_notification)(void *ctx, struct backend *backend, const char *method, json_t *params);
 };
 
-/* Who asked. A question is answered once: with a JSON-RPC message that has a result or an error. */
+/* The asker. A question is answered once: with a JSON-RPC message that has a result or an error. */
 struct backend_asker {
     void (*on_answer)(void *ctx, json_t *message);
     void (*on_progress)(void *ctx, json_t *params); /* may be NULL */

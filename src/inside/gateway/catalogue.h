@@ -18,9 +18,9 @@
  *     "env": {"REDIS_HOST": "{host}"}
  *   }
  *
- * "{host}" becomes the field's text. What names a field that was left out, or is "", is left out
- * itself: an argument, a group of arguments, a variable. An argument that is a field of several
- * strings and nothing else becomes as many arguments.
+ * "{host}" becomes the field's text. An argument, a group of arguments or a variable that names a
+ * missing or empty field is left out. An argument that is a field of several strings and nothing
+ * else becomes as many arguments.
  */
 #ifndef GATEWAY_CATALOGUE_H
 #define GATEWAY_CATALOGUE_H

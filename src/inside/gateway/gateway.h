@@ -1,6 +1,6 @@
 /* gateway.h - many MCP servers as one, over Streamable HTTP at /mcp.
  *
- * Owns:     the servers, the sessions, the calls under way.
+ * Owns:     the servers, the sessions, the open posts.
  * Needs:    plans that outlive it; an HTTP server that hands requests to gateway_request().
  * Blocks:   never.
  * Threads:  the loop's.
@@ -18,8 +18,8 @@ struct gateway;
 struct gateway_options {
     struct place place;
     const struct plans *plans;
-    const char *token; /* what every request must bear */
-    /* One of the two, once, perhaps inside gateway_start(). */
+    const char *token; /* the bearer token of every request */
+    /* One of these two is called, once, perhaps inside gateway_start(). */
     void (*on_up)(void *ctx);
     void (*on_failed)(void *ctx, const char *why, struct str said);
     void *ctx;
@@ -31,8 +31,8 @@ void gateway_free(struct gateway *gateway);
 
 void gateway_request(void *gateway, struct http_exchange *ex);
 
-/* The servers that are not up yet, "a, b", and what the first of them wrote last: for who has
- * waited too long. */
+/* The servers that are not up yet, "a, b", and the last output of the first of them: for the report
+ * after a timeout. */
 struct str gateway_missing(const struct gateway *gateway, char *names, size_t size);
 
 #endif

@@ -245,7 +245,8 @@ static const char *const scripts[] = {
                     "sh -c \"$3\"",
 };
 
-/* One at a time: two servers may take the same package, and then the second finds it installed. */
+/* Installs one at a time: two servers may need the same package, and the second then finds it
+ * installed. */
 static const char begin[] = "set -e\n"
                             "exec 9>\"$1.lock\"\n"
                             "flock 9\n"

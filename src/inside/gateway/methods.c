@@ -1,4 +1,4 @@
-/* methods.c - what clients may ask, and which server it goes to. */
+/* methods.c - the methods that clients may call, and the server that each goes to. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +57,7 @@ static json_t *capabilities(const struct gateway *g)
     return out;
 }
 
-/* What the servers say about themselves, each under its name. */
+/* The servers' own instructions, each under its name. */
 static json_t *instructions(const struct gateway *g)
 {
     scoped_buf(out, INSTRUCTIONS_BYTES_MAX);
@@ -102,7 +102,7 @@ static void initialize(struct gateway *g, struct post *post, const json_t *param
 
 /* ---- answers ---- */
 
-/* Lists, and what is read, may be kept by clients; for no time, since servers change them. */
+/* Clients may cache lists and resources, but for no time, since servers change them. */
 static bool may_be_kept(const char *method)
 {
     return str_ends(str_of(method), STR("/list")) || strcmp(method, "resources/read") == 0 ||
@@ -192,7 +192,8 @@ static void on_progress(void *ctx, json_t *params)
 
 static const struct backend_asker asker = {.on_answer = on_answer, .on_progress = on_progress};
 
-/* What a client says of itself in each request is said to us: servers are started as they were. */
+/* Removes the protocol's own metadata from a stateless request: it is for the gateway, and servers
+ * have sessions. */
 static void meta_strip(json_t *params)
 {
     json_t *own = json_object();
@@ -205,7 +206,8 @@ static void meta_strip(json_t *params)
     (void)json_object_set_new(params, "_meta", own);
 }
 
-/* The parameters are stolen. The server's answer may come inside: the call is not touched after. */
+/* The parameters are taken over. The server's answer may come inside this call: the post is not
+ * touched after it. */
 static void forward(struct post *post, struct backend *backend, json_t *params)
 {
     if (version_is_stateless(post->version)) {
@@ -268,7 +270,8 @@ static bool has_template(const struct backend *backend, const char *uri)
     return false;
 }
 
-/* Who lists it; else whose template it fits; else the one server that has resources at all. */
+/* The server that lists the resource; else one whose template it fits; else the only server that
+ * has resources. */
 static struct backend *resource_find(const struct gateway *g, const char *uri)
 {
     struct backend *any = NULL;

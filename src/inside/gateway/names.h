@@ -1,7 +1,7 @@
-/* names.h - what servers offer under the gateway's names.
+/* names.h - the gateway's names for the tools, prompts and resources of servers.
  *
  * A tool, a prompt or a resource of the server `prefix` is called "<prefix>-<name>". Addresses of
- * resources stay as they are: they are what is read.
+ * resources are not changed, because clients read by them.
  */
 #ifndef GATEWAY_NAMES_H
 #define GATEWAY_NAMES_H

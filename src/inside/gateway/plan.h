@@ -1,4 +1,4 @@
-/* plan.h - what the configuration asks for: one plan per MCP server, checked before any is started.
+/* plan.h - the configuration as plans, one per MCP server, checked before any server is started.
  *
  * Owns:     its texts and JSON. Blocks: never. Threads: any, each plan in one.
  *

@@ -8,7 +8,7 @@
 #include "lib/mcp/sse.h"
 
 enum {
-    TICKS_SILENT = 1, /* whole ones, before a client is told that we are still at it */
+    TICKS_SILENT = 1, /* whole ticks without a byte, before a keep-alive is sent */
 };
 
 int event_write(struct buf *out, const json_t *message)
@@ -70,7 +70,7 @@ static void answer_plain(struct post *post, int status, const json_t *message, c
                     buf_len(&bytes));
 }
 
-/* The exchange's end frees it; when that was before, this does. */
+/* The exchange's end frees the post; if the exchange has ended already, this function does. */
 static void answer(struct post *post, int status, json_t *message, const char *session)
 {
     post->answered = true;
@@ -125,7 +125,7 @@ void post_drop(struct post *post)
     }
 }
 
-/* A client that does not read loses what is on the way to the answer, not the answer. */
+/* A client that does not read loses notifications before the answer, not the answer. */
 void post_tell(struct post *post, json_t *notification)
 {
     scoped_buf(bytes, HTTP_WINDOW_BYTES);
@@ -210,7 +210,7 @@ static const struct http_handler handler = {
     .on_end = on_end,
 };
 
-/* One that says nothing takes all. */
+/* A client without an Accept header takes every type. */
 static bool takes(const struct http_request *request, const char *type)
 {
     struct str accept = http_header_get(request, "accept");

@@ -1,14 +1,14 @@
-/* post.h - one POST to the gateway: a message of a client, and what is answered to it.
+/* post.h - one POST to the gateway: a client's message and its answer.
  *
  * Owns:     the exchange from its head on, the message, until both are over.
  * Needs:    a libuv loop's exchanges.
  * Blocks:   never.
  * Threads:  the loop's.
  *
- * An answer is plain JSON, unless something is to be said before it: then it is a stream of events,
- * if the client takes one. Progress is such a thing, and so is a long silence (post_tick). A client
- * that leaves ends what it asked for in the revisions without sessions alone, as MCP wants it; in
- * the others the answer is dropped.
+ * An answer is plain JSON, unless a notification comes before it: then it is a stream of events, if
+ * the client accepts one. Progress is such a thing, and so is a long silence (post_tick). When a
+ * client leaves, its request is cancelled in the revisions without sessions only, as MCP requires;
+ * in the others the answer is dropped.
  */
 #ifndef GATEWAY_POST_H
 #define GATEWAY_POST_H
@@ -54,7 +54,7 @@ struct posts {
 
 void post_accept(struct posts *posts, struct http_exchange *ex);
 
-/* Each answers; the messages are stolen. */
+/* Each of these answers; the messages are taken over. */
 void post_answer(struct post *post, json_t *message);
 void post_answer_status(struct post *post, int status, json_t *message);
 void post_answer_session(struct post *post, json_t *message, const char *session); /* a new one */

@@ -1,4 +1,4 @@
-/* stateless.c - clients of the revisions without sessions: each request says all that it needs. */
+/* stateless.c - clients of the revisions without sessions: each request is complete by itself. */
 #include <string.h>
 
 #include "inside/gateway/internal.h"
@@ -8,7 +8,7 @@
 
 enum { LISTENERS_MAX = 256 };
 
-/* What a client may want to hear of. */
+/* The notifications that a client may subscribe to. */
 static const struct {
     enum backend_list list;
     const char *member;
@@ -40,7 +40,7 @@ static size_t listeners_count(const struct gateway *g)
     return n;
 }
 
-/* Said in words of the subscription: its id is that of the request. */
+/* A notification of a subscription, whose id is that of the request. */
 static json_t *news(const struct post *post, const char *method, json_t *params)
 {
     (void)json_object_set_new(params, "_meta",
@@ -89,7 +89,7 @@ void stateless_serve(struct gateway *g, struct post *post)
     struct err err;
 
     if (post->message.kind != JSONRPC_REQUEST) {
-        post_taken(post); /* there is nothing that it could be about */
+        post_taken(post); /* no session, so nothing to apply it to */
         return;
     }
     int code = stateless_check(&post->message, http_request(post->ex), &err);

@@ -197,7 +197,7 @@ static void kernel_drop(struct context *c)
     c->state = CONTEXT_DOWN;
 }
 
-/* It never came up: nobody who waits for it can be served. */
+/* The kernel never came up: all that wait for it get an error. */
 static void start_failed(struct context *c, const char *why, struct str last)
 {
     log_warn("context %s: %s", c->id, why);
@@ -247,7 +247,7 @@ static bool is_awaited(const struct context *c)
     return c->queue || c->waiters;
 }
 
-/* A start that nobody waits for may take its time: the machine may be slow, and would be as slow
+/* A start without a waiting client has no time limit: the machine may be slow, and would be as slow
  * with the next. */
 static void on_start_late(uv_timer_t *timer)
 {
@@ -269,7 +269,7 @@ static void start_limit(struct context *c)
     (void)uv_timer_start(&c->timer, on_start_late, (uint64_t)c->start_s_max * 1000, 0);
 }
 
-/* A failure is told from the loop, like every other event. */
+/* A failure is reported from the loop, like every other event. */
 static void on_start_failed(uv_timer_t *timer)
 {
     struct context *c = container_of(timer, struct context, timer);

@@ -3,9 +3,9 @@
  * Owns:     the kernel, the specification; the executions that wait or run, until their end.
  * Needs:    a libuv loop, the sandbox's variables. Blocks: never. Threads: the loop's.
  *
- * The kernel is started with the context. One that dies takes the cell it was running with it,
- * which is told, and is started again; one that dies before it is ready is started again when it is
- * next needed. A start has a limit as long as somebody waits for it. A client that leaves has its
+ * The kernel is started with the context. A kernel that dies ends the cell it was running with an
+ * error, and is started again; a kernel that dies before it is ready is started again when it is
+ * next needed. A start has a time limit while a client waits for it. A client that leaves has its
  * cell interrupted; a cell that goes on nevertheless is ended with its kernel as soon as another
  * cell waits (INTERRUPT_MS_MAX).
  */
@@ -53,12 +53,12 @@ void context_leave(struct context *c, struct execution *e);  /* its client is go
 void context_credit(struct context *c, struct execution *e); /* its client takes more */
 void context_globals_known(struct context *c);
 
-/* A new kernel; the cell under way is told. Then, or when the context was just made: `done` is
- * called once, with NULL when the kernel is ready, else with why it is not. */
+/* Starts a new kernel; the running cell ends with an error. Then, or when the context was just
+ * made, `done` is called once: with NULL when the kernel is ready, else with the reason. */
 void context_restart(struct context *c);
 void context_when_ready(struct context *c, void (*done)(void *ctx, const char *why), void *ctx);
 
-/* Ends every execution. Who waits for readiness is told. */
+/* Ends every execution, and tells those that wait for readiness. */
 void context_free(struct context *c);
 
 #endif

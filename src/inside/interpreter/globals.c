@@ -47,7 +47,7 @@ static void boot_id_check(struct globals *g)
     }
 }
 
-/* Whatever came: an agent that has no variables is not asked for each cell. */
+/* Also after a failure: the agent is not asked again for each cell. */
 static void asked(struct globals *g, int status, struct str answer)
 {
     json_t *envs = status == 200 ? json_read(answer) : NULL;

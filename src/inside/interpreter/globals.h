@@ -1,5 +1,5 @@
-/* globals.h - the sandbox's own variables, as the agent has them, and whether this is still the
- * sandbox they were asked of.
+/* globals.h - the sandbox's own environment variables, asked of the agent, and whether this is
+ * still the same sandbox.
  *
  * Owns:     the variables. Needs: a libuv loop. Threads: the loop's.
  * Blocks:   on reading the boot id, which is in memory.

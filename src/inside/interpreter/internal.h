@@ -1,4 +1,4 @@
-/* internal.h - what the two transports of kernels share. */
+/* internal.h - shared by the two transports of kernels. */
 #ifndef INTERPRETER_INTERNAL_H
 #define INTERPRETER_INTERNAL_H
 

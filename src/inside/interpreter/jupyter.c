@@ -1,8 +1,8 @@
 /* jupyter.c - kernels that speak the Jupyter protocol over ZeroMQ.
  *
- * Ready means: the kernel answered kernel_info_request, and what it publishes reaches us. A run is
- * over when its reply has come and the kernel has published that it is idle, in either order. What
- * is published for another parent than the run under way is of no interest.
+ * A kernel is ready when it has answered kernel_info_request and its published messages reach us. A
+ * run is over when its reply has come and the kernel has published that it is idle, in either
+ * order. Messages that are published for another parent than the current run are ignored.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +38,8 @@ enum {
 static const char *const port_names[PORTS] = {"shell_port", "control_port", "iopub_port",
                                               "stdin_port", "hb_port"};
 
-/* What the message in `running` is. Preparing and restoring are silent: their output is no news. */
+/* The kind of the message in `running`. Preparing and restoring are silent: their output is not
+ * shown. */
 enum stage { STAGE_INFO, STAGE_IDLE, STAGE_PREPARE, STAGE_CODE, STAGE_RESTORE };
 
 struct jupyter {
@@ -315,7 +316,8 @@ static void flow(struct kernel *kernel, bool flows)
 
 /* ---- the end ---- */
 
-/* What the process writes itself, past the protocol, is kept by child.c for its last words. */
+/* child.c keeps the output that the process writes outside of the protocol, to report it when it
+ * dies. */
 static void on_output(void *ctx, bool is_error, struct str bytes)
 {
     (void)ctx, (void)is_error, (void)bytes;

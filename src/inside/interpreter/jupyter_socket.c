@@ -26,7 +26,7 @@ struct jupyter_socket {
     bool closed;
 };
 
-/* One for the program: its thread reads and writes for every socket. */
+/* One context for the program: its thread reads and writes for every socket. */
 static void *zmq_context(void)
 {
     static void *context;

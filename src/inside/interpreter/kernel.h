@@ -1,4 +1,4 @@
-/* kernel.h - a process that runs code in one language, whatever it speaks.
+/* kernel.h - a process that runs code in one language, over either transport.
  *
  * Owns:     the process and its connections.
  * Needs:    a libuv loop; a specification (spec.h). Blocks: never. Threads: the loop's.

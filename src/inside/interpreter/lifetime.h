@@ -1,7 +1,7 @@
-/* lifetime.h - whether this process is still the one that it remembers to be.
+/* lifetime.h - tells whether this process was restored from a checkpoint.
  *
- * A process that is restored with its sandbox goes on in the middle of an instruction and has no
- * part in it. But it is a new one to the kernel, which says when it began.
+ * A process that is restored with its sandbox continues without noticing. But it is a new process
+ * to the kernel, which reports another start time.
  *
  * Owns: nothing. Needs: /proc. Blocks: on reading a file that is in memory. Threads: any.
  */

@@ -95,7 +95,8 @@ static int arguments_read(int argc, char **argv, struct settings *settings)
     return optind < argc || !strchr(settings->listen, ':') ? -1 : r;
 }
 
-/* Its memory is every sandbox's: one arena, given back early. A checkpoint takes no io_uring. */
+/* Every sandbox pays for its memory: one arena, given back early. CRIU cannot checkpoint io_uring.
+ * */
 static void memory_spare(void)
 {
     (void)mallopt(M_ARENA_MAX, ARENAS_MAX);

@@ -1,7 +1,7 @@
 /* pipe_kernel.c - kernels of this project: commands, events and output over pipes (pipe_wire.h).
  *
- * A run's output was written before the event that ends it, but to another pipe: before an event
- * counts, what the output's pipes hold is taken.
+ * A run's output was written before the event that ends it, but to another pipe: before an event is
+ * handled, the output pipes are read.
  */
 #include <errno.h>
 #include <fcntl.h>

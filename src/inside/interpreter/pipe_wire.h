@@ -1,8 +1,8 @@
-/* pipe_wire.h - what is said to kernels of this project, and what they say.
+/* pipe_wire.h - the protocol between the interpreter and kernels of this project.
  *
  * A kernel that needs no Jupyter reads commands from descriptor 3, a line each, and writes events
- * to descriptor 4, a JSON object a line. What a program prints goes to descriptors 1 and 2 as it
- * is.
+ * to descriptor 4, a JSON object a line. A program's own output goes to descriptors 1 and 2
+ * unchanged.
  *
  *   run ID CODE ENV LASTING FRESH      kernel.json may spell it otherwise (metadata.atoll.run)
  *     CODE     base64

@@ -1,4 +1,4 @@
-/* snippet.h - what a Jupyter kernel runs before and after a cell: its variables, its randomness.
+/* snippet.h - the code that a Jupyter kernel runs before and after a cell: variables, randomness.
  *
  * The protocol has no field for an environment, so a program in the kernel's own language sets it.
  * None leaves a name in the user's namespace.

@@ -26,7 +26,7 @@ static const struct {
     const char *language;
 } spoken[] = {{"", "python"}, {"js", "javascript"}, {"ts", "typescript"}};
 
-/* What Jupyter's own packages call the kernels of these languages. */
+/* The names of these languages' kernels in Jupyter's own packages. */
 static const struct {
     const char *language;
     const char *kernel;
@@ -176,7 +176,7 @@ static int file_read(const char *directory, struct buf *out, struct err *err)
     return r < 0 ? err_code(err, -r, "read %s", path) : 0;
 }
 
-/* Of an array or an object. */
+/* Checks the values of an array or an object. */
 static bool all_strings(json_t *value)
 {
     const json_t *item;

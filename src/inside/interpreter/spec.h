@@ -3,9 +3,9 @@
  * Owns:     the specification it hands out.
  * Blocks:   on reading small files.
  *
- * They are looked for in this project's own directory first, then where Jupyter looks. What is ours
- * alone stands under metadata.atoll:
- *   transport  "ipc", "tcp" (what a kernel speaks that says nothing) or "pipe"
+ * They are looked for in this project's own directory first, then where Jupyter looks. Our own
+ * settings are under metadata.atoll:
+ *   transport  "ipc", "tcp" (the default) or "pipe"
  *   run        the line that asks a pipe kernel for a run: see pipe_wire.h
  *   waits      true: the kernel waits when its output is not taken, so nothing need be kept for it
  */

@@ -27,7 +27,7 @@ void busy_detail(struct str first, struct str second);
 #define busy(what)                                                                                 \
     scoped(busy_leave) __attribute__((unused)) const char *const busy_before_ = busy_enter(what)
 
-/* What is running, as a clause. A name that changes meanwhile may come out mixed. */
+/* The work that is running, as a clause. A name that changes meanwhile may come out mixed. */
 void busy_show(char out[BUSY_TEXT_BYTES]);
 
 #endif

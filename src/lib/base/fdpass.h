@@ -15,17 +15,18 @@ enum {
     FDPASS_MAX = 64, /* descriptors with one message */
 };
 
-/* One message with copies of fds_n descriptors; the caller keeps its own. Gives the bytes sent, or
- * -errno; -EPIPE comes without a signal. */
+/* Sends one message with copies of fds_n descriptors; the caller keeps its own. Gives the bytes
+ * sent, or -errno; -EPIPE comes without a signal. */
 ssize_t fdpass_send(int socket, const void *bytes, size_t len, const int *fds, size_t fds_n,
                     int flags);
 
-/* One message, into iov. Its descriptors are the caller's from here on, close-on-exec; what is left
- * of fds[max] is -1. Gives the bytes received, 0 at the end of the connection, or -errno, and then
- * no descriptor is open that was not before:
+/* Receives one message into iov. Its descriptors are the caller's from here on, close-on-exec;
+ * unused places of fds[max] are -1. Gives the bytes received, 0 at the end of the connection, or
+ * -errno, and then no descriptor is open that was not before:
  *   -EMSGSIZE      the message is longer than iov;
  *   -ETOOMANYREFS  the bytes are whole, but the descriptors are more than max or than this process
- *                  may have. */
+ *                  may have.
+ */
 ssize_t fdpass_receive(int socket, struct iovec *iov, size_t iov_n, int *fds, size_t max,
                        int flags);
 

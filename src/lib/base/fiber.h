@@ -18,8 +18,8 @@
 #include "lib/base/compiler.h"
 
 enum {
-    /* Of address space: a page is used when it is touched. JSON as deep as jansson takes it fits:
-     * it is printed and freed by recursion. */
+    /* Address space: a page is used when it is touched. JSON as deep as jansson takes it fits: it
+     * is printed and freed by recursion. */
     FIBER_STACK_BYTES = 2 * 1024 * 1024,
     FIBERS_MAX = 1024,
 };

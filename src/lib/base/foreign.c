@@ -12,7 +12,7 @@ enum {
     LAYER_NAME_BYTES = 16, /* the kernel's TCP_ULP_NAME_MAX */
 };
 
-/* Of the kernel's states of a TCP socket, those that are no connection. */
+/* The kernel's states of a TCP socket that are no connection. */
 enum { STATE_SYN_SENT = 2, STATE_SYN_RECV = 3, STATE_CLOSE = 7, STATE_LISTEN = 10 };
 
 static void (*foreign_closer)(int fd, bool reset);

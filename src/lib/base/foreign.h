@@ -26,10 +26,10 @@
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 
-/* One message from the other end of a unix socket that keeps messages apart, without waiting. *fd
- * is the one descriptor that came with it, or -1. Gives the bytes received, 0 at the end of the
- * connection, or -errno: -EMSGSIZE when the message is longer than iov, -ETOOMANYREFS when more
- * than one descriptor came. After an error no descriptor of the message is left open. */
+/* Receives one message from the other end of a unix socket that keeps messages apart, without
+ * waiting. *fd is the one descriptor that came with it, or -1. Gives the bytes received, 0 at the
+ * end of the connection, or -errno: -EMSGSIZE when the message is longer than iov, -ETOOMANYREFS
+ * when more than one descriptor came. After an error no descriptor of the message is left open. */
 ssize_t foreign_receive(int socket, struct iovec *iov, size_t iov_n, int *fd);
 
 /* 0 for a TCP socket that is connected, or was until its peer reset it; its linger is switched off

@@ -1,7 +1,8 @@
 /* histogram.h - how long things took, in buckets that are fixed at compile time.
  *
  * A plain value of about 140 bytes: whoever measures owns one, adds in a few instructions, and
- * hands out a copy. What it is shown as is another's affair (serve/telemetry/prometheus.h). */
+ * hands out a copy. serve/telemetry/prometheus.h formats it.
+ */
 #ifndef BASE_HISTOGRAM_H
 #define BASE_HISTOGRAM_H
 

@@ -34,8 +34,8 @@ static void kb_add(struct text *text, const char *name, uint64_t bytes)
     text_add(text, "%-16s%11" PRIu64 " kB\n", name, bytes / 1024);
 }
 
-/* What the kernel would have to write to a disk, or keeps for itself, is charged to the jail as
- * well and shows as used. There is no swap for jails. */
+/* Dirty pages and memory of the kernel are charged to the jail as well and show as used. There is
+ * no swap for jails. */
 size_t procfile_meminfo(const struct procfile_figures *f, char out[PROCFILE_MEMINFO_BYTES])
 {
     struct text text = {.at = out, .size = PROCFILE_MEMINFO_BYTES};
@@ -74,8 +74,7 @@ size_t procfile_meminfo(const struct procfile_figures *f, char out[PROCFILE_MEMI
     return text.len;
 }
 
-/* The time that it ran is not told apart: all of it is a user's. What is left of its processors'
- * time is idle. */
+/* All time that the jail ran is shown as user time. The rest of its processors' time is idle. */
 static void cpu_add(struct text *text, const char *name, uint64_t used_usec, uint64_t up_usec)
 {
     uint64_t idle_usec = used_usec < up_usec ? up_usec - used_usec : 0;

@@ -1,11 +1,11 @@
 /* shares.h - places of one kind (requests under way, slots of a queue), shared by accounts.
  *
- * Nobody is given a fixed number, for nobody knows how many accounts there will be. An account may
- * take one more place while it holds fewer than SHARES_WEIGHT times as many as are free. So one
- * account alone comes to two thirds of all places, two that take what they can come to two fifths
- * each, n to 2/(2n+1); and a part always stays free for the next one who comes.
+ * No account has a fixed number, because the number of accounts is not known. An account may take
+ * one more place while it holds fewer than SHARES_WEIGHT times as many as are free. So a single
+ * account gets two thirds of all places, two greedy accounts get two fifths each, n get 2/(2n+1)
+ * each; and some places always stay free for the next account.
  *
- * Within an account its parts (the sandboxes of a team) are kept apart likewise: a part may hold as
+ * The parts of an account (the sandboxes of a team) are limited in the same way: a part may hold as
  * many places as its account could still take.
  *
  * Owns:     the accounts, each as long as it holds a place.

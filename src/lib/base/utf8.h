@@ -1,6 +1,5 @@
-/* utf8.h - file names and output are bytes; JSON and protobuf strings are UTF-8. What is not
- * becomes U+FFFD, one per wrong byte, in what is reported; the bytes themselves are never changed.
- */
+/* utf8.h - file names and output are bytes; JSON and protobuf strings are UTF-8. In reports, each
+ * wrong byte becomes one U+FFFD; the bytes themselves are never changed. */
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
 

@@ -175,7 +175,7 @@ static void session_kill(int session)
     }
 }
 
-/* What it started ends with it. */
+/* The processes that it started end with it. */
 static void on_exit_seen(uv_process_t *process, int64_t status, int signal)
 {
     struct child *child = container_of(process, struct child, process);

@@ -217,7 +217,7 @@ int32_t guard_step(const struct guard *guard, int32_t at, unsigned char c)
     }
 }
 
-/* What the state it falls back to knows holds here as well, where nothing longer does. */
+/* A match of the fallback state is a match here too, unless a longer one is known. */
 static void state_link(struct guard *guard, int32_t at, int32_t parent)
 {
     struct state *state = &guard->states[at];

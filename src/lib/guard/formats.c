@@ -160,7 +160,7 @@ static bool begins_word(struct str text, size_t at)
     return escape || percent;
 }
 
-/* Of a sentence's end the dot is no part of the key. */
+/* The dot that ends a sentence is no part of the key. */
 static size_t body_len(struct str text, const struct format *format)
 {
     size_t n = 0;
@@ -199,7 +199,8 @@ static size_t find_word(struct str text, struct str word)
     return at ? (size_t)(at - text.at) : text.len;
 }
 
-/* What may stand between the lines of a private key, in a file or in a program's text. */
+/* The characters that may stand between the lines of a private key, in a file or in a program's
+ * text. */
 static size_t between_lines(struct str text)
 {
     size_t n = 0;
@@ -308,7 +309,8 @@ static bool is_base64(char c)
     return isalnum((unsigned char)c) || c == '+' || c == '/' || c == '-' || c == '_';
 }
 
-/* What does not end with a whole byte was not encoded from here on: its groups are still read. */
+/* Text that does not end with a whole byte was not encoded from here on: its groups are still read.
+ * */
 static int run_decode(struct str run, struct buf *out)
 {
     if (base64_decode(out, run) == 0) {

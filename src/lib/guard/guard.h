@@ -39,7 +39,8 @@ void guard_free(struct guard *guard); /* NULL is fine */
  * twice is one. Cheap: what takes a while is guard_ready(). */
 must_check int guard_add(struct guard *guard, struct str secret, struct err *err);
 
-/* The same with a number that says later which one was found. Of two with one text the first's. */
+/* The same with a number that says later which one was found. If two secrets have the same text,
+ * the first one's number is given. */
 must_check int guard_add_tagged(struct guard *guard, struct str secret, uint16_t tag,
                                 struct err *err);
 
@@ -67,8 +68,9 @@ must_check int guard_redact_tagged(const struct guard *guard, struct str text, s
 must_check int guard_find(const struct guard *guard, struct str text, struct str *place,
                           uint16_t *tag);
 
-/* The same for a text that comes in pieces. What may be the beginning of a secret is kept back
- * until more has come; of a longer secret the first GUARD_SHOWN_BYTES may have gone out before. */
+/* The same for a text that comes in pieces. Text that may be the beginning of a secret is held back
+ * until more has come. The first GUARD_SHOWN_BYTES of a longer secret may have been passed on
+ * before. */
 struct guard_stream;
 
 struct guard_stream *guard_stream_new(const struct guard *guard);

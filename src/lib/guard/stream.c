@@ -1,8 +1,8 @@
-/* stream.c - a text on its way past the automaton.
+/* stream.c - runs the automaton over a text that comes in pieces.
  *
  * The text is read in several spellings at once (views), each with a state of its own; for every
- * character of a view it is known where in the text it began. What was found are ranges of the
- * text. They come ordered by their ends; ranges that overlap are one.
+ * character of a view it is known where in the text it began. Matches are ranges of the text,
+ * ordered by their ends; ranges that overlap are merged.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -273,7 +273,7 @@ static int out_until(struct guard_stream *stream, uint64_t safe, struct buf *out
     return r < 0 ? r : out_plain(stream, safe, out);
 }
 
-/* What lies before it is no part of a secret that has only begun. */
+/* No unfinished secret begins before this position. */
 static uint64_t safe_place(const struct guard_stream *stream)
 {
     uint64_t safe = stream->in;

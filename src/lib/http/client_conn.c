@@ -25,7 +25,7 @@ struct client_conn {
     uint64_t *bytes_in, *bytes_out; /* NULL: nobody counts */
     size_t limit;                   /* of plain bytes that the owner wants */
     bool eof;
-    bool failed; /* `end` has been told of an error, or `ready` has */
+    bool failed; /* `end` or `ready` has been called with an error */
     bool closing;
 };
 
@@ -91,7 +91,7 @@ static void client_conn_ended(struct client_conn *conn)
     }
 }
 
-/* Decrypts as long as somebody wants what comes out. */
+/* Decrypts as long as the owner has room for plain bytes. */
 static void client_conn_pump(struct client_conn *conn)
 {
     char *plain = loop_context_plain(conn->sock.context);
@@ -114,7 +114,7 @@ static void client_conn_pump(struct client_conn *conn)
     }
 }
 
-/* Encrypted bytes are read by the record: how many of them make a plain one is not known. */
+/* Encrypted bytes are read by the record: the plain length is not known before. */
 static void client_conn_settle(struct client_conn *conn)
 {
     if (conn->closing) {

@@ -93,7 +93,7 @@ static void conn_shutdown(struct http_conn *base)
     conn_shut(conn_of(base));
 }
 
-/* A reset is not taken back by a later, gentler wish. */
+/* A later request for a gentler close does not undo a reset. */
 static void conn_close(struct http_conn *base, enum http_close how)
 {
     struct conn *conn = conn_of(base);
@@ -510,7 +510,7 @@ void conn_refuse(struct conn *conn)
         "{\"code\":503,\"message\":\"the server has too many connections\"}";
 
     if (conn->tls) {
-        conn_drop(conn, -EBUSY); /* a handshake is more than it would get anyway */
+        conn_drop(conn, -EBUSY); /* the client gets no TLS handshake: it would be refused anyway */
         return;
     }
     conn_write(&conn->base, answer, sizeof(answer) - 1);
@@ -529,8 +529,7 @@ bool conn_can_go(const struct conn *conn, int64_t now_ms)
            now_ms - since_ms >= patience_ms;
 }
 
-/* One that is between requests is told so, where the protocol can; the others have had their time.
- */
+/* A connection between requests is told, where the protocol can; the others have had their time. */
 void conn_evict(struct conn *conn)
 {
     bool idle = conn->base.phase == HTTP_PHASE_IDLE && conn_pending(&conn->base) == 0;

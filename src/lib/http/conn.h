@@ -19,17 +19,17 @@
 
 enum conn_state { CONN_OPEN, CONN_FLUSHING, CONN_LINGERING, CONN_DROPPED };
 
-/* How a connection is used, as far as others may need its place. One that was adopted is BUSY. */
+/* How a connection is used, to decide which one makes room for others. An adopted one is BUSY. */
 enum conn_use { CONN_BUSY, CONN_FRESH, CONN_SPARE };
 
-enum { CONN_PATIENCE_MS = 1000 }; /* with a request that is coming, when others need the place */
+enum { CONN_PATIENCE_MS = 1000 }; /* to finish sending a request, when others need the place */
 
-/* What a server is to its connections. */
+/* The part of a server that its connections use. */
 struct conn_owner {
     struct http_server_options options; /* with the defaults filled in */
     struct conn *conns;
-    struct conn *fresh; /* those that have sent no whole request yet, oldest first */
-    struct conn *spare; /* those that have, and serve none now: the longest unused first */
+    struct conn *fresh; /* have sent no whole request yet, oldest first */
+    struct conn *spare; /* serve no request now: the longest unused first */
     uint32_t fresh_n;
     uint64_t exchanges;
     uint64_t requests;
@@ -72,14 +72,14 @@ void conn_start_with(struct conn *conn, struct str first); /* which have been re
 /* Answers 503 and closes: there are too many. */
 void conn_refuse(struct conn *conn);
 
-/* Whether it can go when others need its place: it serves no request, and none is just coming. */
+/* Whether it may be closed to make room: it serves no request, and none is arriving. */
 bool conn_can_go(const struct conn *conn, int64_t now_ms);
 /* Closes it then, as if its time were up. */
 void conn_evict(struct conn *conn);
 
 void conn_stop(struct conn *conn);
 void conn_sweep(struct conn *conn, int64_t now_ms);
-bool conn_is_timed(const struct conn *conn); /* time alone may end it */
+bool conn_is_timed(const struct conn *conn); /* a time limit may end it */
 
 /* Ends its exchanges with `error` and closes it. From the loop only. */
 void conn_drop(struct conn *conn, int error);

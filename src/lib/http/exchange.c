@@ -1,4 +1,4 @@
-/* exchange.c - the handler's side of an exchange: the rules that hold whatever carries it. */
+/* exchange.c - the handler's side of an exchange: the rules that hold for every protocol. */
 #include <assert.h>
 #include <errno.h>
 

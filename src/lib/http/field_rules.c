@@ -15,7 +15,7 @@ static const char *const hop_by_hop[] = {
     "content-length",
 };
 
-/* Nobody names more; each one is compared with every field of the head. */
+/* Real clients name fewer; each name is compared with every field of the head. */
 enum { CONNECTION_TOKENS_MAX = 32 };
 
 /* Connection: close, x-private makes x-private hop-by-hop too. */

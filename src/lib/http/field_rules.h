@@ -1,5 +1,5 @@
-/* field_rules.h - which fields of a head a proxy passes on. Headers about one connection (RFC 9110,
- * 7.6.1) end here; the other side's connection writes its own. Pure. */
+/* field_rules.h - the header fields that a proxy passes on. Fields about one connection (RFC 9110,
+ * 7.6.1) are dropped; the other side's connection writes its own. Pure. */
 #ifndef HTTP_FIELD_RULES_H
 #define HTTP_FIELD_RULES_H
 
@@ -12,7 +12,7 @@ bool field_is_hop_by_hop(struct str name, const struct http_header *headers, siz
 /* Whether a header can have that name: a token of RFC 9110. */
 bool field_is_name(const char *name);
 
-/* What frames a message, or says whom it is for: not for a rule to set. */
+/* Whether a field frames a message or names its receiver: a rule may not set it. */
 bool field_is_framing(const char *name);
 
 #endif

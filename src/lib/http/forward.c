@@ -75,7 +75,7 @@ void forward_respond(struct forward *c, int status, const struct http_header *he
     c->answered = true;
     http_respond(c->ex, status, headers, n, content_length);
     if (status != 101 && http_request(c->ex)->upgrade) {
-        finish_request(c); /* the upgrade was refused: no more will be said */
+        finish_request(c); /* the upgrade was refused: nothing more is sent */
     }
     pump_response(c);
     pump_request(c);

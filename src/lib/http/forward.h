@@ -6,7 +6,7 @@
  * stops the writer behind it.
  *
  * Owns:     the exchange from forward_accept() on, the upstream from forward_send() to
- * on_upstream_end. Needs:    an owner that embeds it. Blocks: never. Threads: the loop's.
+ *           on_upstream_end. Needs: an owner that embeds it. Blocks: never. Threads: the loop's.
  */
 #ifndef HTTP_FORWARD_H
 #define HTTP_FORWARD_H
@@ -18,8 +18,8 @@ struct forward_events {
     /* The answer has begun: the owner passes it on with forward_respond(). As upstream.h's. */
     void (*on_response)(void *ctx, int status, const struct http_header *headers, size_t n,
                         int64_t content_length);
-    /* The answer's body, for an owner that makes something else of it and writes that to the
-     * exchange. NULL: it passes as it is. Both or none; trailers are left out then. */
+    /* The answer's body, for an owner that changes it and writes the result to the exchange. NULL:
+     * the body is passed on unchanged. Both or none are set; with them trailers are left out. */
     void (*on_body)(void *ctx, const void *data, size_t len);
     void (*on_body_end)(void *ctx);
     /* The upstream has ended and is the owner's. With an error, and nothing answered, the owner
@@ -36,7 +36,7 @@ struct forward {
     struct upstream *up;      /* NULL: none yet, or over */
     bool body_taken;          /* part of the request's body was read: it cannot be sent again */
     bool request_ended;       /* the client has sent all */
-    bool request_finished;    /* so the server was told */
+    bool request_finished;    /* the server was told so */
     bool answered;            /* http_respond() was called */
     bool answer_ended;
     size_t request_credit; /* bytes the client may send and has not */
@@ -59,7 +59,7 @@ void forward_respond(struct forward *c, int status, const struct http_header *he
  * an answer that has begun is reset. */
 bool forward_may_answer(struct forward *c);
 
-/* Lets go of the upstream, and of the exchange's handler state: for an owner that frees itself. */
+/* Closes the upstream: for an owner that frees itself. */
 void forward_fini(struct forward *c);
 
 #endif

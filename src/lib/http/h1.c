@@ -28,7 +28,7 @@ static int on_url(llhttp_t *parser, const char *at, size_t len)
     return outcome(h1, head_target(&h1->head, at, len));
 }
 
-/* Fields after the head are trailers: nobody here wants them, h1_body() bounds them. */
+/* Fields after the head are trailers: they are not used, and h1_body() limits them. */
 static int on_header_field(llhttp_t *parser, const char *at, size_t len)
 {
     struct h1 *h1 = h1_of(parser);
@@ -137,7 +137,7 @@ static struct h1_fault fault_of(const struct h1 *h1, llhttp_errno_t code)
     }
 }
 
-/* What llhttp accepts and we do not. */
+/* Heads that llhttp accepts and we refuse. */
 static const char *objection(const struct h1 *h1)
 {
     struct head_fields fields = head_fields(&h1->head);
@@ -165,7 +165,7 @@ static bool status_has_no_body(unsigned status)
     return status < 200 || status == 204 || status == 304;
 }
 
-/* How the body is framed, from what llhttp made of the header. */
+/* Decides how the body is framed, from the header as llhttp read it. */
 static void h1_frame(struct h1 *h1, bool no_body)
 {
     bool response = h1->parser.type == HTTP_RESPONSE;

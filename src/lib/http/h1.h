@@ -1,8 +1,8 @@
-/* h1.h - one HTTP/1.1 message after the other, cut out of a stream of bytes.
+/* h1.h - splits a stream of bytes into HTTP/1.1 messages.
  *
  * llhttp reads the head and the chunk lines, strictly; the bytes of a body are passed through
- * uncopied. What llhttp leaves open is closed here: versions, conflicting or exotic framing, and
- * a limit on everything that is not body.
+ * uncopied. This file refuses more than llhttp does: other versions, conflicting or exotic framing,
+ * and heads, chunk lines and trailers beyond a limit.
  *
  * Owns:     the head being gathered. Needs: lib/http/head.h. Blocks: never.
  * Threads:  any; objects are not shared.

@@ -17,16 +17,16 @@ struct h2_fields {
     char status[8], length[24];
 };
 
-/* What may be sent of the headers, with status, date and (unless -1) length. -EMSGSIZE when it is
- * too long. h2_fields_fini() in any case. */
+/* Makes the fields of a response: the headers that may be sent, with status, date and (unless -1)
+ * length. -EMSGSIZE when they are too long. Call h2_fields_fini() in any case. */
 must_check int h2_fields_make(struct h2_fields *fields, int status,
                               const struct http_header *headers, size_t n, int64_t content_length);
 
-/* Those of a request over TLS; `host` among the headers becomes :authority. */
+/* Makes the fields of a request over TLS; `host` among the headers becomes :authority. */
 must_check int h2_fields_request(struct h2_fields *fields, struct str method, struct str target,
                                  const struct http_header *headers, size_t n,
                                  int64_t content_length);
-/* Those behind a body. */
+/* Makes the trailers. */
 must_check int h2_fields_trailers(struct h2_fields *fields, const struct http_header *headers,
                                   size_t n);
 void h2_fields_fini(struct h2_fields *fields);

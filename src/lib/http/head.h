@@ -1,5 +1,5 @@
-/* head.h - the head of a message: gathering what a parser brings piece by piece, within limits, and
- * what may go out in one.
+/* head.h - the head of a message: gathers the pieces that a parser brings, within limits, and
+ * writes heads.
  *
  * Owns:     the text of one head. The request made from it points into it.
  * Blocks:   never.

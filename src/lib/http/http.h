@@ -66,7 +66,7 @@ struct http_request {
 
 struct http_exchange; /* the connection's half; opaque */
 
-/* What a handler gives in return: the callbacks of its half. Each may be NULL but on_end. */
+/* The callbacks of the handler's half. Each may be NULL, except on_end. */
 struct http_handler {
     bool tunnels;    /* it may answer with 101: on_body_end waits until it has answered otherwise */
     bool needs_peer; /* a peer that closes its sending half is gone: what is written is not lost */

@@ -435,7 +435,7 @@ static void stream_free(struct stream *s)
     free(s);
 }
 
-/* One that was told its end stays until its owner has closed it. */
+/* A stream whose on_end was called stays until its owner closes it. */
 static void streams_end(struct http2_client *client)
 {
     struct stream *s, *next;

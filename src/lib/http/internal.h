@@ -1,4 +1,4 @@
-/* internal.h - the seams inside http: exchange and protocol, protocol and connection, TLS.
+/* internal.h - the interfaces inside http: exchange and protocol, protocol and connection, TLS.
  *
  * Three parts, each reached through a table so that a program links only what it names:
  *   exchange    what a handler holds; its operations are the protocol's
@@ -7,7 +7,7 @@
  *
  * Calls go down (handler -> exchange -> protocol -> connection) at any time. Calls go up only from
  * the loop: a protocol that owes its handler a callback asks for http_conn_ops.wake() and makes it
- * in its resume(). So no object can die below a caller's feet.
+ * in its resume(). So no object is freed while its caller still uses it.
  */
 #ifndef HTTP_INTERNAL_H
 #define HTTP_INTERNAL_H

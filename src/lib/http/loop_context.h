@@ -1,5 +1,5 @@
-/* loop_context.h - what the connections of one loop share: the buffer they read into, and the queue
- * of what is to be done later in the same turn of the loop.
+/* loop_context.h - shared by all connections of one loop: the buffer they read into, and the queue
+ * of tasks for later in the same turn of the loop.
  *
  * Owns:     its libuv handles and buffers. Held by reference; the last release closes it.
  * Needs:    a libuv loop.
@@ -7,7 +7,7 @@
  * Threads:  the loop's: a context is found by its loop among those of the calling thread.
  *
  * A task queued from an I/O callback runs when the callbacks of this turn are through; queued from
- * a timer, before the loop sleeps. That is where writes are gathered, and why a handler is never
+ * a timer, before the loop sleeps. Tasks gather writes, and make sure that a handler is never
  * called back from inside its own call.
  */
 #ifndef HTTP_LOOP_CONTEXT_H

@@ -13,10 +13,10 @@
  * A stream that waits for us (an idle WebSocket, a quiet command) is never ended by the server, nor
  * is an adopted connection before its first byte where adopted_may_wait says so.
  *
- * Room: when connections_max are open, one that serves no request makes room: the one that has been
- * without for longest, or else one that has sent none since it was opened, a second ago or more.
- * Only when all are busy a new one is told 503. Those that have sent no request yet are at most a
- * quarter, but for those of the last second. Adopted ones never make room.
+ * Room: when connections_max are open, the connection that has served no request for longest is
+ * closed, or else one that was opened a second ago or more and has sent no request. Only when all
+ * are busy is a new one answered 503. At most a quarter of all may have sent no request yet, not
+ * counting those of the last second. Adopted connections are never closed to make room.
  */
 #ifndef HTTP_SERVER_H
 #define HTTP_SERVER_H
@@ -55,7 +55,7 @@ must_check int http_server_listen(struct http_server *server, const char *addres
                                   struct tls_context *tls, struct err *err);
 int http_server_port(const struct http_server *server);
 
-/* Whether one could listen there at this moment: opens the port and closes it again. */
+/* Whether the port is free at this moment: opens it and closes it again. */
 must_check int http_address_check(const char *address, struct err *err);
 
 /* A socket that listens there, for http_server_listen_fd(): a process that is about to give up the
@@ -85,11 +85,11 @@ void http_server_drop_adopted(struct http_server *server);
 void http_server_stop(struct http_server *server, uint32_t grace_ms, void (*done)(void *ctx),
                       void *ctx);
 
-/* Resets now, instead of after the grace, what a stop is waiting for. */
+/* Resets the connections that a stop is waiting for, without the grace. */
 void http_server_hurry(struct http_server *server);
 
-/* Only after `done`, or when no connection was ever taken. Frees once libuv has closed its handles.
- */
+/* Call it after `done`, or when no connection was ever taken. Frees once libuv has closed its
+ * handles. */
 void http_server_free(struct http_server *server);
 
 /* Connections that were closed for others: after a request, or before the first. */

@@ -52,7 +52,8 @@ static void sock_init(struct sock *w, const struct sock_events *events, uv_loop_
                        .context = loop_context_get(loop),
                        .task = {.run = sock_task}};
     buf_init(&w->out, OUT_BYTES_MAX);
-    /* A socket just checked is refused only when this loop watches it already: our own bug. */
+    /* The socket was checked before: libuv refuses it only when this loop watches it already, which
+     * is our bug. */
     int r = uv_poll_init(loop, &w->poll, fd);
     assert(r == 0);
     if (w->is_tcp) { /* writes are gathered here already */
@@ -293,8 +294,8 @@ static bool sock_drain(struct sock *w)
     return more;
 }
 
-/* Who wants nothing for the moment is not watched from here on: a request and its answer usually
- * take turns without anything arriving in between, and cost no call then. */
+/* A socket whose owner wants nothing for the moment is no longer watched: between a request and its
+ * answer usually nothing arrives, and no system call is needed then. */
 static void on_readable(struct sock *w)
 {
     (void)sock_drain(w);

@@ -1,5 +1,5 @@
-/* sock.h - one connected stream socket on the loop: what lib/http/server.h and lib/http/upstream.h
- * share.
+/* sock.h - one connected stream socket on the loop, used by lib/http/server.h and
+ * lib/http/upstream.h.
  *
  * Owns:     the socket and what waits to be written to it.
  * Needs:    a libuv loop; an owner that embeds it and handles its events.
@@ -8,7 +8,7 @@
  *
  * Writes of one turn of the loop are gathered and leave in one system call; a large one leaves at
  * once, from the caller's memory, and only what the kernel did not take is copied. Reads go into
- * the context's buffer and are lent to the owner for the time of the event.
+ * the loop context's buffer; the bytes are valid during the event only.
  *
  * The socket may be shared with a jail (lib/base/foreign.h): every read and write says itself that
  * it does not wait, and a socket that was handed over is closed on another thread.
@@ -46,7 +46,7 @@ struct sock {
     struct loop_task task;
     struct buf out;        /* gathered, not taken by the kernel yet */
     size_t read_limit;     /* of the next read; 0: not reading */
-    int error;             /* the first that a write met; 1 once it has been reported */
+    int error;             /* of the first write that failed; 1 once it has been reported */
     bool is_tcp;           /* else it is a unix socket */
     bool is_own;           /* nobody else can have a copy of the descriptor */
     bool full;             /* the socket: more is written when it has room */
@@ -62,7 +62,8 @@ must_check int sock_open(struct sock *sock, const struct sock_events *events, uv
 must_check int sock_accept(struct sock *sock, const struct sock_events *events,
                            uv_stream_t *listener);
 
-/* AF_UNIX or AF_INET(6) of a stream socket, or an error that says what else it is. */
+/* AF_UNIX or AF_INET(6) of a stream socket, or an error that says what the descriptor is instead.
+ * */
 must_check int sock_family(int fd, struct err *err);
 
 void sock_write(struct sock *sock, const void *data, size_t len);

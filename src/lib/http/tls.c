@@ -1,8 +1,7 @@
 /* tls.c - TLS on OpenSSL as a filter: ciphertext goes in by feed(), plaintext comes out by read().
  *
- * OpenSSL reads from and writes to a BIO of our own: it takes straight from the bytes that were
- * just read and gives straight to the socket's queue. What it leaves of the former is copied by
- * hold() and read first the next time.
+ * OpenSSL uses our own BIO: it reads straight from the bytes that just arrived and writes straight
+ * to the socket's queue. hold() copies the bytes that it left, to be read first the next time.
  */
 #include "lib/http/tls.h"
 
@@ -147,7 +146,8 @@ static int session_hold(struct tls_session *s)
     return r;
 }
 
-/* OpenSSL keeps its errors in a queue of the thread: one that stays would blame the next call. */
+/* OpenSSL keeps its errors in a queue of the thread: an error left there would be taken for the
+ * next call's. */
 static long session_outcome(struct tls_session *s, int r)
 {
     switch (SSL_get_error(s->ssl, r)) {
@@ -217,7 +217,8 @@ const struct tls_ops tls_session_ops = {
 
 /* ---- the context ---- */
 
-/* Takes the first of ours that the client has too; a client with none of them gets no ALPN. */
+/* Chooses the first of our protocols that the client offers; a client that offers none gets no
+ * ALPN. */
 static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
                    const unsigned char *in, unsigned in_len, void *arg)
 {
@@ -279,7 +280,7 @@ static SSL_CTX *ctx_new(struct context *context)
     return ctx;
 }
 
-/* Sessions that are open have the old one as long as they live. */
+/* Open sessions keep the old certificate. */
 static void ctx_replace(struct context *context, SSL_CTX *ctx)
 {
     SSL_CTX_free(context->ctx);

@@ -36,21 +36,23 @@ typedef bool tls_choose(void *ctx, const char *server_name, struct x509_st **cer
 struct tls_context *tls_context_new_with(struct x509_st *cert, struct evp_pkey_st *key, bool http2);
 void tls_context_use(struct tls_context *tls, struct x509_st *cert, struct evp_pkey_st *key);
 
-/* From now on `choose` is asked first; where it says no, the context's own certificate goes. */
+/* From now on `choose` is asked first; where it says no, the context's own certificate is used. */
 void tls_context_prefer(struct tls_context *tls, tls_choose *choose, void *ctx);
 
-/* A context that asks for each connection. One that names no server is refused. */
+/* A context that asks for each connection. A client that names no server is refused. */
 struct tls_context *tls_context_new_choosing(tls_choose *choose, void *ctx, bool http2);
 
 /* ---- the client's side ---- */
 
-/* Whom a client believes: the authorities of this machine, and those in a file (PEM; "": none). */
+/* The authorities that a client trusts: those of this machine, and those in a file (PEM; "": none).
+ * */
 struct tls_trust;
 must_check int tls_trust_new(const char *extra_path, struct tls_trust **out, struct err *err);
 /* The authorities in a text (PEM) alone. -EINVAL: there is none in it, or it is too long. */
 enum { TLS_PEM_BYTES_MAX = 64 * 1024 };
 must_check int tls_trust_new_pem(struct str pem, struct tls_trust **out);
-/* Everybody: for a server whose name says nothing, and which is reached on a way of our own. */
+/* Trusts every certificate: for a server inside a sandbox, which is reached over a socket of our
+ * own. */
 struct tls_trust *tls_trust_anybody(void);
 void tls_trust_free(struct tls_trust *trust);
 

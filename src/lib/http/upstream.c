@@ -83,7 +83,7 @@ static int put_head(struct plain_upstream *up, struct buf *out, struct str metho
     return r;
 }
 
-/* A method that never carries a body needs no word about its length. */
+/* A method that never has a body needs no content-length. */
 static int put_length(struct plain_upstream *up, struct buf *out, struct str method)
 {
     bool bodiless = str_eq(method, STR("GET")) || str_eq(method, STR("HEAD"));
@@ -204,7 +204,7 @@ static void up_body_end(struct plain_upstream *up)
     }
 }
 
-/* What a HEAD says of a body it does not have still goes on. */
+/* The content length in the answer to a HEAD is passed on, although there is no body. */
 static int64_t announced_length(const struct plain_upstream *up)
 {
     if (!up->no_body) {
@@ -339,7 +339,7 @@ static void up_eof(struct plain_upstream *up)
         break;
     case MODE_IDLE:
     default:
-        client_conn_wake(up->conn); /* to tell whoever keeps it */
+        client_conn_wake(up->conn); /* to tell the owner that keeps it idle */
         break;
     }
 }
@@ -403,7 +403,7 @@ static void on_end(void *ctx, int error)
     }
 }
 
-/* Calls on_end; what it does with the connection is its own affair. */
+/* Calls on_end, which may close or reuse the connection. */
 static void up_finish(struct plain_upstream *up)
 {
     bool quiet = buf_len(&up->in) == 0 && client_conn_pending(up->conn) == 0;

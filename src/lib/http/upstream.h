@@ -31,7 +31,7 @@ struct upstream_handler {
     void (*on_response)(void *ctx, int status, const struct http_header *headers, size_t n,
                         int64_t content_length);
     void (*on_body)(void *ctx, const void *data, size_t len);
-    /* Fields behind the body, before its end; of HTTP/2 alone. NULL: nobody wants them. */
+    /* Trailers, before on_body_end; HTTP/2 only. NULL: not wanted. */
     void (*on_trailers)(void *ctx, const struct http_header *headers, size_t n);
     void (*on_body_end)(void *ctx);
     void (*on_credit)(void *ctx);         /* upstream_writable() has become positive again */
@@ -41,13 +41,13 @@ struct upstream_handler {
 /* Takes the descriptor over, also on failure. */
 must_check int upstream_new(uv_loop_t *loop, int fd, struct upstream **out, struct err *err);
 
-/* HTTP/1.1 on a conn (lib/http/client_conn.h), which is its own from here on. */
+/* HTTP/1.1 on a connection (lib/http/client_conn.h), which it owns from here on. */
 struct client_conn;
 struct upstream *upstream_on(struct client_conn *conn);
 
-/* Sends a request's head. `target` is path and query as they are sent. content_length -1:
- * chunked; 0: no body. The framing headers among `headers` are left out and written anew; `host`
- * must be among them. For an upgrade pass connection and upgrade in and set `tunnel`. */
+/* Sends a request's head. `target` is path and query as they are sent. content_length -1: chunked;
+ * 0: no body. The framing headers among `headers` are left out and written anew; `host` must be
+ * among them. For an upgrade, pass the headers connection and upgrade and set `tunnel`. */
 void upstream_send(struct upstream *up, struct str method, struct str target,
                    const struct http_header *headers, size_t n, int64_t content_length, bool tunnel,
                    const struct upstream_handler *handler, void *ctx);
@@ -60,14 +60,14 @@ struct str upstream_write_some(struct upstream *up, struct str body);
 void upstream_finish(struct upstream *up);
 void upstream_credit(struct upstream *up, size_t bytes);
 
-/* Held: nothing is read and no end of the service noticed until it is let go; what was read before
- * may still come. False: not this one, as others share its connection. */
+/* While held, nothing is read and the service's end is not noticed; bytes that were read before may
+ * still be delivered. False: it cannot be held, because others share its connection. */
 bool upstream_hold(struct upstream *up, bool held);
 
 /* After a good on_end: the service keeps the connection open and owes nothing. */
 bool upstream_reusable(const struct upstream *up);
 
-/* While it lies idle: calls gone (once) when the service closes it. NULL takes that back. */
+/* While it is idle: calls gone (once) when the service closes it. NULL undoes that. */
 void upstream_idle(struct upstream *up, void (*gone)(void *ctx), void *ctx);
 
 /* Closes at any time; an exchange under way gets no on_end. Accepts NULL. */

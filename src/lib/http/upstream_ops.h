@@ -1,4 +1,4 @@
-/* upstream_ops.h - what upstream.c (HTTP/1.1) and http2_client.c are to upstream.h. */
+/* upstream_ops.h - the operations that upstream.c (HTTP/1.1) and http2_client.c implement. */
 #ifndef HTTP_UPSTREAM_OPS_H
 #define HTTP_UPSTREAM_OPS_H
 

@@ -68,7 +68,7 @@ void http_reply(struct http_exchange *ex, int status, const char *type, const vo
 static void answer_end(void *ctx, int error)
 {
     (void)ctx;
-    (void)error; /* a client that left before its answer misses nothing that we keep */
+    (void)error; /* a client that left before its answer needs nothing */
 }
 
 void http_answer(struct http_exchange *ex, int status, const char *type, const void *body,
@@ -126,7 +126,7 @@ static void gather_body_end(void *ctx)
 static void gather_end(void *ctx, int error)
 {
     struct gather *g = ctx;
-    /* Who answered an exchange that was over already has done its part, and may be gone itself. */
+    /* The exchange was over before the answer: `done` has been called, and its ctx may be freed. */
     bool answered = g->ex->answered;
 
     if (!g->told) {

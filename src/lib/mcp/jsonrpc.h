@@ -1,4 +1,4 @@
-/* jsonrpc.h - JSON-RPC 2.0 as MCP uses it: one message read, one written. Pure. */
+/* jsonrpc.h - reads and writes JSON-RPC 2.0 messages as MCP uses them. Pure. */
 #ifndef MCP_JSONRPC_H
 #define MCP_JSONRPC_H
 
@@ -32,7 +32,7 @@ struct jsonrpc_message { /* borrows from the JSON it was read from */
  * JSON_TEXT_VALUES_MAX values. *out is the caller's. */
 must_check int jsonrpc_parse(struct str text, json_t **out, struct err *err);
 
-/* -EINVAL with the name of the member that is wrong. The id is set also then, if it is one. */
+/* -EINVAL with the name of the member that is wrong. A valid id is set even then. */
 must_check int jsonrpc_read(json_t *json, struct jsonrpc_message *out, struct err *err);
 
 /* Each is the caller's; result, data and params are taken over. id NULL: it could not be read. */

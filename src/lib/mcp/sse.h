@@ -1,4 +1,4 @@
-/* sse.h - server-sent events: one written, a stream of them read. Pure.
+/* sse.h - writes a server-sent event, and reads a stream of them. Pure.
  *
  * The daemon and the gateway write them, `atoll mcp` reads them.
  */
@@ -9,7 +9,7 @@
 #include "lib/base/compiler.h"
 #include "lib/base/str.h"
 
-/* One event whose data has no line break. id empty: it has none. */
+/* Writes one event whose data has no line break. id empty: the event has none. */
 must_check int sse_write(struct buf *out, struct str id, struct str data);
 
 struct sse_reader {

@@ -61,7 +61,7 @@ static int header_check(const struct http_request *head, const char *header, con
     return 0;
 }
 
-/* What Mcp-Name repeats; NULL: it is not asked for. */
+/* The text that the header Mcp-Name must repeat; NULL: the method needs no such header. */
 static const char *name_of(const struct jsonrpc_message *request)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* stateless.h - what a request says, and a result, in the revisions without sessions. Pure. */
+/* stateless.h - checks requests and completes results of the revisions without sessions. Pure. */
 #ifndef MCP_STATELESS_H
 #define MCP_STATELESS_H
 
@@ -20,18 +20,18 @@ enum {
     STATELESS_HEADER_BYTES_MAX = 64 * 1024,
 };
 
-/* Which revision a message is of: the header says, or its metadata; without either it is one with
- * sessions. False: *asked is none that is spoken here. */
+/* Finds the revision of a message, from the header or from its metadata; without either it is one
+ * with sessions. False: *asked is not spoken here. */
 bool stateless_version(struct str header, const json_t *message, enum mcp_version *out,
                        struct str *asked);
 
-/* Whether a request says all that it must, and its head the same: what stands between a client and
- * a server may have read the head alone. 0, or JSON-RPC's code with the sentence. */
+/* Checks that a request is complete and that its headers agree with it: a proxy before the server
+ * may have read the headers only. 0, or JSON-RPC's code with the sentence. */
 must_check int stateless_check(const struct jsonrpc_message *request,
                                const struct http_request *head, struct err *err);
 
-/* Completes a result. server: {"name", "version"}, taken over. ttl_ms: how long one that may be
- * kept holds; -1: it is not one of those. */
+/* Completes a result. server: {"name", "version"}, taken over. ttl_ms: how long a client may cache
+ * it; -1: it must not be cached. */
 void stateless_result(json_t *result, json_t *server, int64_t ttl_ms);
 
 #endif

@@ -25,7 +25,7 @@ const char *version_name(enum mcp_version version);
 /* False: it is none of ours. */
 bool version_find(struct str name, enum mcp_version *out);
 
-/* What `initialize` is answered: the version asked for, or the newest that knows sessions. */
+/* The version to answer `initialize` with: the one asked for, or the newest that has sessions. */
 enum mcp_version version_negotiate(const char *asked);
 
 /* Every request stands for itself. */
@@ -39,7 +39,7 @@ static inline bool version_has_batches(enum mcp_version version)
     return version <= MCP_2025_03_26;
 }
 
-/* A stream begins with an event that has an id and no data, so that it can be taken up. */
+/* A stream begins with an event that has an id and no data, so that it can be resumed. */
 static inline bool version_primes_streams(enum mcp_version version)
 {
     return version == MCP_2025_11_25;

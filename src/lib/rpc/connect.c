@@ -457,7 +457,7 @@ static const struct http_handler call_handler = {
     .on_end = on_end,
 };
 
-/* What a stream sends to a client that has hung up is lost, so it is told at once. */
+/* A stream is told at once when its client hangs up: whatever it sends is lost. */
 static const struct http_handler stream_handler = {
     .needs_peer = true,
     .on_body = on_body,
@@ -541,7 +541,7 @@ static int timeout_of(const struct http_request *req, int64_t *out)
     return 0;
 }
 
-/* What either side packs its messages with; false when it is nothing that we unpack. */
+/* Reads the compression of the messages; false when it is one that we cannot unpack. */
 static bool encodings_take(struct rpc_call *call, const struct http_request *req)
 {
     bool unary = call->method->kind == RPC_UNARY;

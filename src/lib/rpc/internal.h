@@ -43,7 +43,7 @@ must_check int json_quote(struct buf *out, struct str text);
 bool rpc_is_map(const ProtobufCFieldDescriptor *field);
 bool rpc_is_timestamp(const ProtobufCMessageDescriptor *type);
 
-/* One member of a message in memory. */
+/* A member of a message in memory. */
 static inline const void *rpc_member(const ProtobufCMessage *message, unsigned offset)
 {
     return (const char *)message + offset;

@@ -5,9 +5,9 @@
  * Blocks:   never; names are resolved on threads of libcurl's own.
  * Threads:  the loop's.
  *
- * What every transfer keeps to: HTTP alone, no proxy, no signal, and, unless it may be local, no
- * address of this machine: each is checked when its socket is made, so a name that resolves to
- * another address by then has won nothing.
+ * Limits of every transfer: HTTP only, no proxy, no signal, and, unless local addresses are
+ * allowed, no address of this machine. Each address is checked when its socket is made, so a name
+ * that resolves to another address by then gains nothing.
  */
 #ifndef WEB_MULTI_H
 #define WEB_MULTI_H
@@ -32,20 +32,20 @@ struct transfer {
     void (*done)(struct transfer *transfer, CURLcode code);
 };
 
-/* A handle that keeps to HTTP alone, without a proxy, a redirect or a signal: for a transfer, or
- * for whoever waits for its end. */
+/* A handle for HTTP only, without a proxy, a redirect or a signal: for a transfer, or for a caller
+ * that waits for its end. */
 CURL *web_handle_new(void);
 
 struct multi *multi_new(uv_loop_t *loop, long idle_connections);
 
-/* Drops what is under way without a call. The loop must run once more. */
+/* Drops running transfers without calling `done`. The loop must run once more. */
 void multi_free(struct multi *multi);
 
 /* A handle with the limits above set; the caller adds its own and starts it. */
 void transfer_init(struct transfer *transfer, bool allow_local);
 
-/* `done` comes once, from the loop, never inside one of libcurl's callbacks; the transfer is not
- * under way any more then, but its handle can still be asked, until transfer_end(). */
+/* `done` is called once, from the loop, never inside one of libcurl's callbacks. The transfer has
+ * ended then, but its handle can still be asked until transfer_end(). */
 void transfer_start(struct multi *multi, struct transfer *transfer,
                     void (*done)(struct transfer *transfer, CURLcode code));
 

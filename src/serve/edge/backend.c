@@ -1,5 +1,5 @@
-/* backend.c - a sandbox as the edge sees it: the requests under way to it, and connections to its
- * agent and its services that wait for the next request. */
+/* backend.c - a sandbox as the edge sees it: its open requests, and idle connections to its agent
+ * and its services, kept for the next request. */
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -22,7 +22,7 @@ static struct idle_list *list_of(struct backend *backend, uint16_t port)
     return port == AGENT_PORT ? &backend->to_agent : &backend->to_services;
 }
 
-/* Takes it off its list: the connection is the caller's. */
+/* Takes the connection off its list: it is the caller's. */
 static struct upstream *idle_end(struct idle *idle)
 {
     struct idle_list *list = list_of(idle->backend, idle->port);
@@ -91,8 +91,8 @@ static void each_request(struct backend *backend, void (*each)(struct edge_reque
     backend_check(backend);
 }
 
-/* Requests that come once it has begun wait for the sandbox to be back, in a backend of their own.
- */
+/* Requests that arrive after the pause has begun get a new backend, and wait there for the resumed
+ * sandbox. */
 static void on_pausing(struct sandbox_watch *watch, enum sandbox_pausing how)
 {
     struct backend *backend = container_of(watch, struct backend, watch);

@@ -1,4 +1,4 @@
-/* edge.c - the door: what is let through to a sandbox, and the idle connections' clock. */
+/* edge.c - decides which requests may pass to a sandbox, and closes idle connections. */
 #include "serve/edge/edge.h"
 
 #include <stdlib.h>
@@ -62,8 +62,8 @@ bool edge_is_public(const struct sandbox *sb)
     return !json_is_false(json_object_get(network, "allowPublicTraffic"));
 }
 
-/* A sandbox that is not public wants its token on every port but the agent's, which has its own.
- * One that has no token to compare with lets nobody in. */
+/* A sandbox that is not public requires its traffic token on every port except the agent's, which
+ * has its own. A sandbox without a token admits no request. */
 static bool is_private(const struct sandbox *sb, const struct http_request *req, uint16_t port,
                        enum edge_error *out)
 {
@@ -78,8 +78,9 @@ static bool is_private(const struct sandbox *sb, const struct http_request *req,
     return !token || !str_eq_secret(given, str_of(token));
 }
 
-/* What the agent of a secure sandbox will ask for. Only a request that brings it wakes the sandbox:
- * not what the agent answers to anybody, like /health and a browser's question for permission. */
+/* The access token or signature that the agent of a secure sandbox requires. Only a request that
+ * has it wakes the sandbox: not one that the agent answers without it, like /health or a preflight.
+ * */
 static bool is_entitled(const struct sandbox *sb, const struct http_request *req)
 {
     const char *token = sandbox_info(sb).access_token;
@@ -97,8 +98,8 @@ static bool is_asleep(const struct sandbox *sb, enum edge_error *out)
 
 /* ---- the door ---- */
 
-/* One that is paused is waited for if it comes back, or may be woken; and one that is about to be,
- * until it is known what becomes of it. */
+/* Waits for a paused sandbox that is being resumed or may be woken, and for a sandbox that is being
+ * paused until the pause has ended or failed. */
 static bool is_away(const struct sandbox *sb, enum edge_error *out)
 {
     struct sandbox_info info = sandbox_info(sb);
@@ -112,9 +113,8 @@ static void give_place(void *ctx)
     share_give(ctx);
 }
 
-/* Whoever sends it, a request is charged to its sandbox and to the sandbox's team, from here until
- * its exchange has ended: it holds a connection of a client, or a stream of one, and a socket into
- * the jail. */
+/* Every request is charged to its sandbox and to the sandbox's team, from here until its exchange
+ * has ended: it holds a client's connection or stream, and a socket into the jail. */
 static bool take_place(struct edge *edge, const struct backend *backend, const char *team,
                        struct http_exchange *ex, enum edge_error *out)
 {
@@ -163,7 +163,7 @@ static void handle_target(struct edge *edge, struct http_exchange *ex,
 {
     struct sandbox *sb = sandboxes_find(edge->sandboxes, target->id);
 
-    /* Before the look-up, so that the answer says nothing about which sandboxes exist. */
+    /* Checked before the look-up, so that the answer does not reveal which sandboxes exist. */
     if (is_reserved(http_request(ex), target->port)) {
         edge_refuse(edge, ex, EDGE_ERROR_RESERVED, target->id, target->port);
     } else if (!sb) {

@@ -4,11 +4,11 @@
  * or when its Host is <port>-<id>.<domain>. Everything else on the port is the API's.
  *
  * A request without either is also the edge's when its path is the agent's and it carries a
- * signature (/files) or an access token: both are of one sandbox alone.
+ * signature (/files) or an access token: each belongs to one sandbox only.
  *
- * One exception: some SDKs (Python 2.10 to 2.26) send these headers with API calls too, always with
- * the agent's port. Such a request stays the API's when `is_api` says so. The agent serves none of
- * the API's paths, and services on other ports keep all of theirs.
+ * There is an exception: some SDKs (Python 2.10 to 2.26) send these headers with API calls too,
+ * always with the agent's port. Such a request stays the API's when `is_api` says so. The agent
+ * serves none of the API's paths, and services on other ports keep all of theirs.
  */
 #ifndef EDGE_EDGE_H
 #define EDGE_EDGE_H
@@ -56,8 +56,7 @@ struct edge_outcome {
 };
 void edge_figures(const struct edge *edge, struct edge_outcome out[EDGE_OUTCOMES]);
 
-/* Where the time of requests to agents went, since the start: each step from the end of the one
- * before it. */
+/* How long requests to agents took, step by step, since the start of the daemon. */
 enum edge_step {
     EDGE_STEP_DIAL,   /* there is a connection to the agent */
     EDGE_STEP_ANSWER, /* the head of its answer is there */

@@ -1,4 +1,4 @@
-/* errors.c - what the edge answers itself: JSON for programs, a page for people. */
+/* errors.c - the edge's own answers: JSON for programs, a page for people. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -213,8 +213,8 @@ static int json(struct buf *out, const struct edge *edge, enum edge_error error,
 
 enum { HEADERS_MAX = 3 };
 
-/* readable: to web pages. The SDKs read in browsers why a port of ours did not answer; pages have
- * no business with what became of other ports. again: the same request may succeed later. */
+/* readable: web pages may read the answer. The SDKs in browsers read why a port of ours did not
+ * answer; errors of other ports are not readable. again: the same request may succeed later. */
 static size_t headers_make(struct http_header out[HEADERS_MAX], bool readable, bool again)
 {
     size_t n = 0;

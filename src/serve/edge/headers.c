@@ -1,11 +1,11 @@
-/* headers.c - what of a head is passed on. */
+/* headers.c - the headers that the edge passes on, in both directions. */
 #include <errno.h>
 #include <string.h>
 
 #include "lib/http/field_rules.h"
 #include "serve/edge/internal.h"
 
-/* Made anew here, or done with: an Expect was answered by our side. */
+/* Written again here, or no longer needed: our side has answered an Expect. */
 static const char *const rewritten[] = {
     "host", "expect", "cookie", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
 };

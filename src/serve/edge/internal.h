@@ -1,15 +1,15 @@
-/* internal.h - what the files of edge/ share.
+/* internal.h - shared by the files of edge/.
  *
- *   route.c    whose a request is
- *   signed.c   file links that carry a signature and nothing else
- *   token.c    requests that carry an access token and no routing headers
- *   errors.c   answers of the edge's own
- *   own_port.c who may reach the ports that programs of ours serve
- *   backend.c  a sandbox as the edge sees it: its requests, its idle connections
- *   headers.c  what is passed on, in both directions
+ *   route.c         which sandbox a request is for
+ *   signed.c        file links that carry a signature and nothing else
+ *   token.c         requests that carry an access token and no routing headers
+ *   errors.c        the edge's own answers
+ *   own_port.c      which requests may reach the ports that our own programs serve
+ *   backend.c       a sandbox as the edge sees it: its requests, its idle connections
+ *   headers.c       the headers that are passed on, in both directions
  *   service_conn.c  a service that speaks TLS, or HTTP/2
- *   request.c    one request, from client to service and back
- *   edge.c     the door
+ *   request.c       one request, from client to service and back
+ *   edge.c          entry point: checks, charges, starts requests
  */
 #ifndef EDGE_INTERNAL_H
 #define EDGE_INTERNAL_H
@@ -52,7 +52,7 @@ struct edge {
 
 /* ---- edge.c ---- */
 
-void edge_expect_idle(struct edge *edge); /* a connection lies idle: close it some day */
+void edge_expect_idle(struct edge *edge); /* a connection is idle: close it later */
 /* The path as a lenient server might read it: decoded, without empty and dot segments. Appends to
  * `out`; -1 when it cannot be decoded. */
 must_check int edge_plain_path(struct str path, struct buf *out);
@@ -62,7 +62,7 @@ bool edge_is_public(const struct sandbox *sb);
 
 /* ---- signed.c ---- */
 
-/* A link to /files whose only word about the sandbox is its signature. */
+/* Whether the request is a link to /files that names its sandbox only by its signature. */
 bool signed_is(const struct http_request *req);
 /* The running sandbox whose token made the signature, or NULL. */
 struct sandbox *signed_find(struct sandboxes *sandboxes, const struct http_request *req);
@@ -71,18 +71,19 @@ bool signed_by(const char *token, const struct http_request *req);
 
 /* ---- token.c ---- */
 
-/* A request to an agent whose only word about the sandbox is its access token. */
+/* Whether the request is for an agent and names its sandbox only by its access token. */
 bool token_is(const struct http_request *req);
 /* The sandbox whose token it is, running or paused, or NULL. */
 struct sandbox *token_find(struct sandboxes *sandboxes, const struct http_request *req);
 
 /* ---- errors.c ---- */
 
-/* Also what outcomes are counted by, with those below. */
+/* Outcomes are counted by these and those below. */
 enum edge_error {
     EDGE_ERROR_NOT_FOUND,
     EDGE_ERROR_PORT_CLOSED, /* the connection was refused */
-    EDGE_ERROR_NO_ANSWER,   /* the service took the connection and closed it, or talked nonsense */
+    EDGE_ERROR_NO_ANSWER,   /* the service accepted the connection and closed it, or sent no valid
+                               HTTP */
     EDGE_ERROR_UNREACHABLE, /* neither refused nor made */
     EDGE_ERROR_PAUSED,
     EDGE_ERROR_CHANGING,    /* it is about to be paused */
@@ -92,7 +93,7 @@ enum edge_error {
     EDGE_ERROR_RESERVED,
     EDGE_ERROR_TOKEN_MISSING,
     EDGE_ERROR_TOKEN_INVALID,
-    EDGE_ERROR_NOT_WOKEN,    /* it is paused, and the request has no right to its agent */
+    EDGE_ERROR_NOT_WOKEN,    /* it is paused, and the request has no token for its agent */
     EDGE_ERROR_NOT_OWNER,    /* no access token, or a wrong one, where one is needed */
     EDGE_ERROR_FOREIGN_PAGE, /* a page of another site, which did not ask first */
     EDGE_BAD_REQUEST,        /* of no form that names a sandbox */
@@ -111,7 +112,7 @@ void edge_refuse_text(struct http_exchange *ex, int status, const char *type, co
 
 /* ---- own_port.c ---- */
 
-/* Whether a program of ours serves that port: agent, code interpreter, MCP gateway. */
+/* Whether one of our programs serves that port: agent, code interpreter, MCP gateway. */
 bool own_port_is(uint16_t port);
 /* True with *out when the request may not reach such a port. Ports of the user's own programs are
  * for everybody. */
@@ -141,8 +142,8 @@ struct backend {
 
 /* The backend of a sandbox, made when there is none. */
 struct backend *backend_of(struct edge *edge, struct sandbox *sb);
-/* Frees it when neither a request nor a connection is left; lets a pause go on that waits for it.
- */
+/* Frees it when neither a request nor a connection is left; otherwise lets a waiting pause
+ * continue. */
 void backend_check(struct backend *backend);
 void backend_free(struct backend *backend);
 
@@ -163,13 +164,13 @@ struct headers {
 };
 
 void headers_fini(struct headers *headers);
-/* A call of gRPC over HTTP/2, which goes on as one. */
+/* Whether the request is a gRPC call over HTTP/2, which is forwarded as such. */
 bool headers_is_grpc(const struct http_request *req);
-/* What goes to the service: without hop-by-hop headers, with the x-forwarded ones. host empty: the
- * client's own. -ENOBUFS when it is more than the limits allow. */
+/* Makes the headers for the service: without hop-by-hop headers, with the x-forwarded ones. host
+ * empty: the client's own. -ENOBUFS when it is more than the limits allow. */
 must_check int headers_request(struct headers *out, const struct http_request *req,
                                struct str host);
-/* What goes to the client. With `tunnel` the upgrade header stays. */
+/* Makes the headers for the client. With `tunnel` the upgrade header stays. */
 void headers_response(struct headers *out, const struct http_header *headers, size_t n,
                       bool tunnel);
 
@@ -183,9 +184,9 @@ struct service_conn_way {
     const char *name; /* that a service with TLS is asked for */
 };
 
-/* Takes the descriptor over, also on failure. `done` comes once, perhaps inside this call but after
- * *out is set: the upstream is the caller's; NULL when the service does not speak so. Whatever was
- * opened ends with service_conn_free(). */
+/* Takes the descriptor over, also on failure. `done` is called once, perhaps inside this call but
+ * after *out is set: the upstream is the caller's; NULL when the service does not speak that
+ * protocol. service_conn_free() closes what was opened. */
 must_check int service_conn_start(struct edge *edge, int fd, const struct service_conn_way *way,
                                   void (*done)(void *ctx, struct upstream *up), void *ctx,
                                   struct service_conn **out, struct err *err);
@@ -193,13 +194,14 @@ void service_conn_free(struct service_conn *service); /* NULL is fine */
 
 /* ---- request.c ---- */
 
-/* Accepts the exchange and carries it. may_wake: also when the sandbox is paused meanwhile, and
- * traffic wakes it. */
+/* Accepts the exchange and forwards it. may_wake: the request may resume a sandbox that is paused
+ * meanwhile. */
 void request_start(struct backend *backend, struct http_exchange *ex, uint16_t port, bool may_wake);
-/* The sandbox ended, or is paused: what was answered is reset, what was not hears so. */
+/* The sandbox ended, or is paused: an answer that has begun is reset, otherwise the client gets the
+ * error. */
 void request_gone(struct edge_request *request, enum edge_error why);
-/* The sandbox is about to be paused. The agent ends its own well; what services answer is held, so
- * that nothing has happened to it should the pause fail. */
+/* The sandbox is about to be paused. The agent ends its own requests; answers of services are held,
+ * so that they can continue if the pause fails. */
 void request_hold(struct edge_request *request);
 bool request_is_held(const struct edge_request *request);
 void request_cut(struct edge_request *request);   /* its time is up, unless it is held */

@@ -1,9 +1,10 @@
-/* own_port.c - who may reach the ports that programs of ours serve.
+/* own_port.c - which requests may reach the ports that our own programs serve.
  *
  * The agent compares its token itself, request by request. The code interpreter and the MCP gateway
- * are in the hands of the code they run, so what guards them stands here. A page of another site
- * can send requests to every port it knows the name of, as long as they look like a form's: such
- * requests never reach a program that would run what they say. */
+ * can be changed by the code they run, so their checks are here. A page of another site can send
+ * requests to every port whose name it knows, as long as they look like a form's: such requests
+ * never reach a program that would run their content.
+ */
 #include "lib/base/encode.h"
 #include "lib/http/browser.h"
 #include "serve/edge/internal.h"
@@ -14,7 +15,7 @@ bool own_port_is(uint16_t port)
     return port == AGENT_PORT || port == EDGE_INTERPRETER_PORT || port == EDGE_GATEWAY_PORT;
 }
 
-/* A browser's question before the request, which can carry no token. */
+/* A browser's preflight, which cannot have a token. */
 static bool is_preflight(const struct http_request *req)
 {
     return str_eq(req->method, STR("OPTIONS"));
@@ -26,7 +27,7 @@ static bool is_health(const struct http_request *req)
            (str_eq(req->method, STR("GET")) || str_eq(req->method, STR("HEAD")));
 }
 
-/* Links to files are made to be followed by pages and sent by forms. The agent checks their
+/* Pages may follow signed links to files, and forms may send to them. The agent checks the
  * signature. */
 static bool is_file_link(const struct http_request *req, uint16_t port)
 {
@@ -46,9 +47,9 @@ static bool is_contexts(const struct http_request *req)
            (str_starts(req->path, contexts) && req->path.at[contexts.len] == '/');
 }
 
-/* Whoever reaches a sandbox that is not public has shown the traffic token already. A sandbox that
- * an SDK before version 2 made is used by that SDK, which has no token to send: its id is the key,
- * as with E2B. */
+/* A request to a sandbox that is not public has shown the traffic token already. A sandbox made by
+ * an SDK before version 2 is used by that SDK, which has no token to send: its id is the key, as
+ * with E2B. */
 static bool is_owner(const struct sandbox *sb, const struct http_request *req)
 {
     const char *token = sandbox_info(sb).access_token;

@@ -3,9 +3,9 @@
  *      client ◄── http_exchange ──┤ edge ├── upstream ──► service in the jail
  *
  * Nothing is gathered: each side is given as much credit as the other can take, so a slow reader
- * stops the writer behind it. Whoever goes away first takes the other side along: a client that
- * leaves closes the connection to the service, and a service that breaks off, or a sandbox that
- * ends, resets the client.
+ * stops the writer behind it. When one side ends, the other ends too: a client that leaves closes
+ * the connection to the service, and a service that breaks off, or a sandbox that ends, resets the
+ * client.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ struct edge_request {
     bool upgrade;    /* the request asks for one: its connection serves no other */
     bool reused;     /* up has served another request before */
     bool held;       /* nothing is read of up: the sandbox is being paused */
-    bool may_wake;   /* the request has shown what a paused sandbox is woken for */
+    bool may_wake;   /* the request may resume a paused sandbox */
 };
 
 /* Outlives a request that could not wait. */
@@ -76,7 +76,7 @@ static void request_fail(struct edge_request *p, enum edge_error error)
     }
 }
 
-/* What there was of a service is let go of, and the client told why. */
+/* Closes the connection to the service, and tells the client why. */
 static void request_end(struct edge_request *p, enum edge_error why)
 {
     if (p->dialing) {
@@ -136,7 +136,7 @@ struct edge_request *request_next(struct edge_request *p)
     return p->next;
 }
 
-/* What a service takes is its own affair. */
+/* Only the agent's time is measured. */
 static void request_mark(struct edge_request *p, enum edge_step step)
 {
     if (p->port == AGENT_PORT) {
@@ -293,7 +293,7 @@ static bool is_https_port(const struct edge_request *p)
     return false;
 }
 
-/* As the service on that port speaks, and as the request wants. */
+/* Opens the connection with the protocol of the service on that port and of the request. */
 static int request_open(struct edge_request *p, int fd, struct err *err)
 {
     const struct service_conn_way way = {.http2 = p->port != AGENT_PORT &&
@@ -347,8 +347,8 @@ static void dial(struct edge_request *p)
     }
 }
 
-/* A service may close a kept connection just as it is asked again. So only what can be asked twice
- * goes there: what changes nothing and has no body. The agent keeps its connections longer than the
+/* A service may close an idle connection just when it is used again. So only requests that can be
+ * repeated use one: safe methods without a body. The agent keeps its connections longer than the
  * edge does. */
 static bool may_reuse(const struct edge_request *p)
 {
@@ -365,7 +365,7 @@ static void request_connect(struct edge_request *p)
     struct upstream *up = p->reused ? NULL : backend_take(p->backend, p->port);
 
     if (up && !may_reuse(p)) {
-        /* A service that answers one connection at a time would not come to the new one. */
+        /* A service that serves one connection at a time would never accept the new one. */
         upstream_close(move_ptr(&up));
     }
     p->reused = up != NULL;

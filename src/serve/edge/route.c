@@ -1,4 +1,4 @@
-/* route.c - whose a request is: pure, and read from hostile bytes. */
+/* route.c - which sandbox and port a request is for. Pure; the input is hostile. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>

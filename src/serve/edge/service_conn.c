@@ -1,6 +1,6 @@
 /* service_conn.c - a connection to a service that does not speak plain HTTP/1.1: HTTP/2 for gRPC,
- * TLS for the ports that network.httpsPorts names. Whose certificate a service has says nothing: it
- * is reached through its own sandbox's agent. */
+ * TLS for the ports that network.httpsPorts names. The service's certificate is not checked: the
+ * socket leads into its own sandbox. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -27,7 +27,7 @@ static void service_conn_done(struct service_conn *service, struct upstream *up)
     done(service->ctx, up);
 }
 
-/* A service that goes away is told by the stream that it has. */
+/* The stream's on_end reports a service that goes away. */
 static void on_client_gone(void *ctx)
 {
     (void)ctx;

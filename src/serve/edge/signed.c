@@ -1,8 +1,8 @@
-/* signed.c - links to files without a word about the sandbox.
+/* signed.c - links to files that name their sandbox only by a signature.
  *
  * A client with one base address for all sandboxes makes links like <base>/files?path=..&
- * signature=..: the sandbox is the one whose token gives that signature. One hash for each running
- * sandbox; the agent checks the signature and its expiry itself, as for any other request.
+ * signature=..: the sandbox is the one whose token gives that signature. This costs one hash per
+ * running sandbox. The agent checks the signature and its expiry itself, as for any other request.
  */
 #include <errno.h>
 #include <stdlib.h>

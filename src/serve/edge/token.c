@@ -1,8 +1,8 @@
-/* token.c - requests to an agent whose only word about the sandbox is its access token.
+/* token.c - requests to an agent that name their sandbox only by its access token.
  *
  * Python SDK 2.7 to 2.26 sends no routing headers after connect() when it has one address for all
- * sandboxes. The token is a secret of one sandbox alone, so that it names the sandbox too. The
- * agent compares it again, as for any other request.
+ * sandboxes. The token belongs to one sandbox only, so it names the sandbox too. The agent compares
+ * it again, as for any other request.
  */
 #include "lib/base/encode.h"
 #include "serve/edge/internal.h"

@@ -45,8 +45,8 @@ must_check int endpoint_from_sockaddr(const struct sockaddr_storage *from, struc
 void endpoint_to_sockaddr(const struct endpoint *endpoint, struct sockaddr_storage *out);
 void endpoint_text(const struct endpoint *endpoint, char out[ENDPOINT_TEXT_BYTES]);
 
-/* What that address is for when it is no public host: "private", "link-local"; NULL for a public
- * one. Forms that carry an IPv4 address for a gateway of somebody's to unpack count as reserved. */
+/* The kind of an address that is no public host: "private", "link-local"; NULL for a public one.
+ * Forms that contain an IPv4 address for a gateway to unpack count as reserved. */
 const char *address_reserved(const struct address *address);
 
 #endif

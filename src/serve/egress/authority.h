@@ -1,6 +1,6 @@
-/* authority.h - the certificate authority of one sandbox: who its intercepted connections trust.
+/* authority.h - the certificate authority of one sandbox, which its intercepted connections trust.
  *
- * Only this sandbox trusts it, and its key is the daemon's alone: it is derived from the daemon's
+ * Only this sandbox trusts it, and only the daemon has its key: it is derived from the daemon's
  * secret and the sandbox's id, and stored nowhere. Certificates for names are made as they are
  * asked for.
  *

@@ -26,7 +26,7 @@ struct dial {
     struct buf said;             /* to the proxy, and not taken yet */
     struct connector *connector; /* NULL: connected, or not begun */
     int fd;
-    int error; /* of a dial that failed at once: told by the timer */
+    int error; /* of a dial that failed at once: the timer reports it */
     struct err err;
     uv_poll_t poll; /* of the talk with a proxy */
     bool polls;
@@ -124,7 +124,7 @@ static int talk_send(struct dial *dial)
     return 0;
 }
 
-/* Only what the talk uses is taken: behind it the server may have spoken already. 1: through. */
+/* Reads only the proxy's own bytes: the server's may follow directly. 1: the proxy is through. */
 static int talk_receive(struct dial *dial)
 {
     char got[PROXY_ANSWER_MAX];
@@ -184,7 +184,7 @@ static void talk_start(struct dial *dial)
 
 /* ---- TLS to a proxy ---- */
 
-/* The talk goes on over the plain end of the pipe. */
+/* The talk with the proxy continues over the plain end of the pipe. */
 static void on_pipe(void *ctx, int fd_or_error, const struct err *err)
 {
     struct dial *dial = ctx;
@@ -241,7 +241,7 @@ static void dial_connect(struct dial *dial, const struct endpoint *to)
 
 /* ---- to a proxy ---- */
 
-/* A sandbox may name any proxy, and dials through that no more than it would itself. */
+/* A sandbox may name any proxy, but reaches no more through it than without it. */
 static bool proxy_allowed(struct dial *dial, const struct endpoint *at)
 {
     const char *why = dial->guarded ? guard_check(dial->net->egress, at) : NULL;

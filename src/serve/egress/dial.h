@@ -20,13 +20,13 @@ struct dial;
  */
 typedef void dial_done(void *ctx, int fd_or_error);
 
-/* Why a proxy did not lead there is told in the sandbox's log. */
+/* A proxy's failure is written to the sandbox's log. */
 struct dial *dial_start(struct egress_net *net, const struct target *to, dial_done *done,
                         void *ctx);
 void dial_cancel(struct dial *dial); /* fine for NULL */
 
-/* An address that may be dialled, of those that a name has: `wanted` if it is one of them (NULL:
- * none is preferred), else the first. False: there is none. */
+/* Chooses an address of a name that may be dialled: `wanted` if it is one of them (NULL: none is
+ * preferred), else the first. False: there is none. */
 bool dial_choose(const struct egress *egress, const struct address *addresses, size_t n,
                  const struct address *wanted, struct endpoint *to);
 

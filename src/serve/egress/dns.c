@@ -1,8 +1,8 @@
-/* dns.c - names that a sandbox asks for.
+/* dns.c - answers the DNS questions of sandboxes.
  *
- * A name that its policy does not know is said not to exist, without asking anybody: a question is
- * itself a way to say something to the world. What an address may be used for is decided when a
- * connection is made, so an answer that names the host's own addresses gives nothing away.
+ * A name that its policy does not allow is answered as not existing, without asking a resolver: a
+ * question is itself a way to send data out. Addresses are checked when a connection is made, so an
+ * answer with the host's own addresses allows nothing.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,7 +22,8 @@ struct dns_query {
 
 /* ---- answers ---- */
 
-/* One that does not fit into the socket is lost, as datagrams are: the program asks again. */
+/* An answer that does not fit into the socket is lost, like any datagram: the program asks again.
+ * */
 static void udp_answer(struct egress_net *net, const struct dns_asker *to, const struct buf *text)
 {
     uv_buf_t buf = uv_buf_init(buf_at(text), (unsigned)buf_len(text));
@@ -67,7 +68,7 @@ static void on_looked_up(void *ctx, int code, struct str message)
     answer(mine.net, &mine.asker, &mine.question, code, message);
 }
 
-/* On a machine without a way there, programs would try such addresses first, and in vain. */
+/* On a machine without IPv6, programs would try such addresses first, in vain. */
 static bool no_ipv6(const struct egress *egress)
 {
     static const struct address somewhere = {{0x20, 0x01, 0x04, 0x70, [15] = 1}};
@@ -91,7 +92,8 @@ static void answer_own(struct egress_net *net, const struct dns_asker *to,
     }
 }
 
-/* Whoever asks there without a grant is told so in a sentence, which no answer of DNS has. */
+/* The name always resolves: a program without a grant gets a sentence by HTTP, which DNS cannot
+ * give. */
 static bool is_shells(const struct dns_question *question)
 {
     return str_ieq(str_of(question->name), STR(SHELL_HOST));
@@ -102,7 +104,7 @@ static bool is_self(const struct dns_question *question)
     return str_ieq(str_of(question->name), STR(SELF_HOST));
 }
 
-/* What is answered without asking: a DNS_* code, or -1. */
+/* The answer that needs no resolver: a DNS_* code, or -1. */
 static int known_answer(struct egress_net *net, const struct dns_question *question)
 {
     struct str name = str_of(question->name);

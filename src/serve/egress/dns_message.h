@@ -1,7 +1,7 @@
 /* dns_message.h - questions that a sandbox asks, and the answers it is given. Pure.
  *
- * Of a question only the header and the first question are read; an answer is what the resolver
- * returned, under the header and in the spelling of the one who asked.
+ * Only the header and the first question of a message are read. An answer is the resolver's, with
+ * the asker's header and spelling.
  */
 #ifndef EGRESS_DNS_MESSAGE_H
 #define EGRESS_DNS_MESSAGE_H
@@ -45,15 +45,15 @@ must_check int dns_question_parse(struct str message, struct dns_question *out);
 /* An answer without records. */
 must_check int dns_answer_empty(struct buf *out, const struct dns_question *question, int code);
 
-/* One address, of IPv4 (DNS_TYPE_A). */
+/* Makes an answer with one IPv4 address (DNS_TYPE_A). */
 must_check int dns_answer_address(struct buf *out, const struct dns_question *question,
                                   const uint8_t v4[4]);
 
-/* What the resolver returned, made an answer to this question; -EBADMSG when it is none. */
+/* Makes the resolver's message an answer to this question; -EBADMSG when it is none. */
 must_check int dns_answer_from(struct buf *out, const struct dns_question *question,
                                struct str returned);
 
-/* Cuts what is too long for UDP down to "ask over TCP". */
+/* Replaces an answer that is too long for UDP by "ask over TCP". */
 void dns_answer_fit_udp(struct buf *answer, const struct dns_question *question);
 
 #endif

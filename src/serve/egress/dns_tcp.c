@@ -1,5 +1,5 @@
-/* dns_tcp.c - the same questions over TCP, for answers too long for a datagram. One question of a
- * connection at a time; each message has its length in two bytes before it. */
+/* dns_tcp.c - the same questions over TCP, for answers too long for a datagram. A connection has
+ * one open question at a time; two bytes before each message give its length. */
 #include <stdlib.h>
 #include <utlist.h>
 
@@ -136,7 +136,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *unused)
     }
 }
 
-/* What has come already may hold the next question. */
+/* The bytes read already may hold the next question. */
 static void conn_read(struct dns_conn *conn)
 {
     (void)uv_timer_start(&conn->timer, on_timer, EGRESS_DNS_IDLE_MS, 0);

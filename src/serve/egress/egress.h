@@ -53,7 +53,7 @@ enum {
     EGRESS_HASH_BYTES = 9,
 };
 
-/* What the operator sets; lists are separated by commas. */
+/* The operator's settings; lists are separated by commas. */
 struct egress_options {
     uv_loop_t *loop;
     const char
@@ -67,8 +67,8 @@ struct egress_options {
     const char *ca; /* a file of authorities that servers may have besides the host's; or "" */
     uint8_t secret[EGRESS_SECRET_BYTES]; /* what the sandboxes' own authorities are derived from */
 
-    /* What a placeholder in a rule stands for (transform.h), appended to `out`; and where lines
-     * about a sandbox go, each a JSON object. Either may be NULL. */
+    /* `fill` appends the value of a rule's placeholder (transform.h) to `out`; `log` takes lines
+     * about a sandbox, each a JSON object. Either may be NULL. */
     int (*fill)(void *ctx, const char *sandbox_id, struct str what, struct buf *out,
                 struct err *err);
     void (*log)(void *ctx, const char *sandbox_id, enum log_level level, struct str line);
@@ -104,7 +104,7 @@ struct egress_sockets {
 /* `id` names the sandbox in the log. options: the sandbox's, for its policy. */
 struct egress_net *egress_open(struct egress *egress, const char *id, const char *team,
                                const json_t *options, const struct egress_sockets *sockets);
-/* Whose share its connections are from now on: it has none yet. */
+/* Sets the team whose share its connections count in: it has none yet. */
 void egress_set_team(struct egress_net *net, const char *team);
 
 /* Applies at once: connections that are no longer allowed are reset. */
@@ -129,7 +129,7 @@ void egress_close(struct egress_net *net);
 char *egress_authority(const struct egress *egress, const char *id, const json_t *options,
                        char hash[EGRESS_HASH_BYTES]);
 
-/* Whether options allow anything to be reached at all, be it an API shell. */
+/* Whether the options allow any connection at all, including API shells. */
 bool egress_wanted(const json_t *options);
 
 #endif

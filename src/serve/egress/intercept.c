@@ -58,7 +58,7 @@ static void on_http2_gone(void *ctx)
     http2_client_leave(move_ptr(&of->http2)); /* requests that it has under way go on */
 }
 
-/* The connection is good: whoever waits gets it. */
+/* The connection is ready: waiting requests get it. */
 static void server_dial_done(struct server_dial *server)
 {
     struct intercept *of = server->of;
@@ -145,8 +145,8 @@ static void on_resolved(void *ctx, const struct address *addresses, size_t n)
     }
 }
 
-/* Where a shell's server is, is asked of the host's resolvers: a sandbox's own have no say in where
- * a key goes. Behind a proxy of the sandbox's the name itself goes there. */
+/* The host's resolvers find a shell's server: the sandbox's own must not decide where a key goes.
+ * Behind the sandbox's own proxy, the name itself is sent to the proxy. */
 static void server_dial_resolve(struct server_dial *server)
 {
     struct intercept *of = server->of;
@@ -182,7 +182,7 @@ static void server_dial_start(struct intercept *of)
     }
 }
 
-/* As many as are waited for; but one first, where one may do for all. */
+/* Dials one connection per waiting request; but only one where HTTP/2 may serve all. */
 void intercept_dial(struct intercept *of, unsigned waiting)
 {
     bool one = of->http2_asked && of->server != SERVER_HTTP1;

@@ -26,7 +26,7 @@ struct intercepted {
     struct forward forward;
     struct shell_call *shell; /* NULL: a rule's */
     bool waiting;             /* for a connection */
-    bool reused;              /* the one it has has served others before */
+    bool reused;              /* its connection has served other requests before */
 };
 
 /* ---- what the log says ---- */
@@ -135,7 +135,7 @@ static int head_make(struct outgoing *out, struct intercepted *p, const struct t
     if (r == 0 && req->upgrade) {
         r = add_upgrade(out, req, err);
     }
-    /* Between two ends of HTTP/2 trailers pass, and gRPC wants the word for it. */
+    /* Between two HTTP/2 ends trailers pass, and gRPC requires this header for them. */
     if (r == 0 && p->of->server == SERVER_HTTP2 &&
         str_ieq(http_header_get(req, "te"), STR("trailers"))) {
         r = outgoing_add(out, STR("te"), STR("trailers"), err);
@@ -173,7 +173,7 @@ static int send_to_shell(struct intercepted *p, struct upstream *up, struct outg
     return r;
 }
 
-/* What is refused to a shell is the program's affair; what a rule lacks is its maker's. */
+/* A refusal of a shell is the program's error (4xx); an incomplete rule is not (502). */
 static int refusal_status(const struct intercepted *p, int error)
 {
     if (!p->of->shells && !p->of->above) {
@@ -296,7 +296,7 @@ static void on_response(void *ctx, int status, const struct http_header *headers
     }
 }
 
-/* What cannot be guarded is not passed on. */
+/* A body that cannot be searched for the key is not passed on. */
 static void write_guarded(struct intercepted *p, int r, const struct buf *out)
 {
     if (r == 0) {
@@ -400,7 +400,7 @@ static void start_by_rule(struct intercepted *p)
     }
 }
 
-/* What may go on belongs to the server that the shell leads to. */
+/* Moves the request to the intercept of the server that the shell leads to. */
 static void start_to_shell(struct intercepted *p)
 {
     struct intercept *of = p->of;
@@ -424,7 +424,7 @@ static void start_to_shell(struct intercepted *p)
     intercepted_connect(p);
 }
 
-/* As E2B answers it, to programs that know no other way. */
+/* E2B's answer, for programs that have no other way to learn their sandbox's id. */
 static void start_to_self(struct intercepted *p)
 {
     const struct http_request *req = http_request(p->forward.ex);

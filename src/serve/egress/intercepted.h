@@ -1,5 +1,4 @@
-/* intercepted.h - between intercept.c, which has the connections, and intercepted.c: one request
- * each. */
+/* intercepted.h - shared by intercept.c (connections) and intercepted.c (one request each). */
 #ifndef EGRESS_INTERCEPTED_H
 #define EGRESS_INTERCEPTED_H
 
@@ -14,7 +13,7 @@
 struct intercepted;
 struct server_dial;
 
-/* What the server speaks is known when the first connection to it is there. */
+/* The server's protocol is known when the first connection to it is open. */
 enum server { SERVER_UNKNOWN, SERVER_HTTP1, SERVER_HTTP2 };
 
 struct intercept {
@@ -45,7 +44,7 @@ struct upstream *intercept_take(struct intercept *of, bool tunnel); /* or NULL *
 void intercept_keep(struct intercept *of, struct upstream *up);     /* takes it back */
 void intercept_dial(struct intercept *of, unsigned waiting);
 
-/* Of a connection to the shells: what serves requests to that server. */
+/* For a connection to the shells: the intercept that serves requests to that server. */
 struct intercept *intercept_origin(struct intercept *of, const char *host, uint16_t port,
                                    bool secure);
 

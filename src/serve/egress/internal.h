@@ -1,12 +1,12 @@
-/* internal.h - what the files of egress/ share.
+/* internal.h - shared by the files of egress/.
  *
- *   egress.c    settings, the guard, the whole
- *   net.c       one sandbox: its gate, its policy, its counters, what the log says of it
- *   outbound.c      one connection, from its acceptance to the dial
- *   relay.c     both ends are there: copying
+ *   egress.c    settings, the guard, start and end
+ *   net.c       one sandbox: its gate, policy, counters and log lines
+ *   outbound.c  one connection, from accept to the dial
+ *   relay.c     copies between the two ends
  *   intercept.c, intercepted.c   connections and requests to names that have a rule, and to shells
  *   outgoing.c  the head of such a request;  shell_call.c  what is special about one to a shell
- *   authority.c whom a sandbox trusts for those
+ *   authority.c the certificate authority that a sandbox trusts for those
  *   dial.c      a connection to the world, straight or through a proxy
  *   dns.c       names;  dns_tcp.c  the same over TCP
  *   resolver.c  the host's resolvers (c-ares) on the loop
@@ -114,14 +114,14 @@ struct egress_net {
     struct log_meter refusals, requests;
 };
 
-/* A connection is there: what goes to share_give() when it is not any more. */
+/* Takes a place for a connection, to be given to share_give() when it ends. */
 struct share *net_take(struct egress_net *net);
 void net_hold(struct egress_net *net);
 void net_release(struct egress_net *net);
 
 struct resolver *net_resolver(const struct egress_net *net);
 
-/* Tells why a proxy did not lead somewhere. */
+/* Logs why a proxy failed. */
 void net_proxy_failed(struct egress_net *net, const struct target *to, const struct proxy *proxy,
                       const char *why);
 
@@ -132,7 +132,7 @@ void net_refused(struct egress_net *net, const struct endpoint *to, struct str n
 /* A request that a rule was applied to or a shell was asked for, or that was refused here (`why`).
  */
 struct net_request {
-    struct str method, host, path; /* without its query: that may hold what is no log's business */
+    struct str method, host, path; /* without the query, which may hold secrets */
     int status;
     const char *rule, *why;
     struct str shell; /* its name; at == NULL: the request is a rule's */

@@ -1,8 +1,8 @@
-/* names.h - addresses that stand for names, where the names are for somebody else to resolve.
+/* names.h - addresses that stand for names, where the sandbox's proxy resolves the names.
  *
- * A sandbox behind a SOCKS5 proxy is told an address of 198.18.0.0/15 for each name it asks for: a
- * block that is nobody's on the internet. A connection to it goes to the name, by way of the proxy,
- * and this side never asks anybody where that is.
+ * A sandbox behind a SOCKS5 proxy gets an address of 198.18.0.0/15 for each name it asks for, a
+ * block that is not used on the internet. A connection to it goes to the name, through the proxy,
+ * and this side never resolves the name.
  *
  * Owns:     the names. Blocks: never. Threads: any; objects are not shared.
  */

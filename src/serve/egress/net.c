@@ -44,7 +44,7 @@ static void on_closed(uv_handle_t *handle)
 
 /* ---- what is told of it ---- */
 
-/* One line of the sandbox's own log; steals `fields`. */
+/* Writes one line of the sandbox's own log; takes `fields` over. */
 static void net_log(struct egress_net *net, enum log_level level, const char *event,
                     const char *message, json_t *fields)
 {
@@ -62,7 +62,7 @@ static void net_log(struct egress_net *net, enum log_level level, const char *ev
     json_decref(fields);
 }
 
-/* Whether this one is told. A sandbox that is refused all the time does not fill the log. */
+/* Whether this line is logged. A sandbox that is refused all the time does not fill the log. */
 static bool meter_turn(struct egress_net *net, struct log_meter *meter, uint32_t most)
 {
     uint64_t now = uv_now(net->egress->loop);
@@ -212,7 +212,7 @@ static void servers_add(struct egress_net *net, const char *text, struct buf *ou
     (void)!buf_printf(out, "%s%s", buf_len(out) ? "," : "", place); /* there is room for all */
 }
 
-/* What waits for a resolver that goes will not hear of it. */
+/* Resets the connections that wait for a resolver which is about to be freed. */
 static void resolving_reset(struct egress_net *net)
 {
     struct outbound *outbound, *next;
@@ -244,7 +244,7 @@ static void resolver_set(struct egress_net *net, const json_t *options)
     }
 }
 
-/* True when connections go another way than before. */
+/* True when connections take another proxy than before. */
 static bool proxy_set(struct egress_net *net, const json_t *options)
 {
     struct proxy proxy;

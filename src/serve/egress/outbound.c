@@ -6,7 +6,7 @@
  *                └───────────┴─► DIALLING ─┴─► RELAYING
  *
  * Where a name decides, the dial goes to an address that this side has resolved for the name, and
- * to the one the program had only if it is among those: a name alone is only the program's word.
+ * to the one the program had only if it is among those: a name alone is only the program's claim.
  */
 #include "serve/egress/outbound.h"
 
@@ -162,7 +162,7 @@ static const struct transform *outbound_rule(const struct outbound *outbound)
     return transforms_find(outbound->net->transforms, str_of(outbound->name));
 }
 
-/* The socket changes hands, with what was read of it. */
+/* Hands over the socket, with the bytes that were read of it. */
 static void outbound_intercept(struct outbound *outbound, const struct endpoint *to)
 {
     uv_os_fd_t fd = -1;
@@ -210,8 +210,7 @@ static void on_resolved(void *ctx, const struct address *addresses, size_t n)
     struct endpoint to = {.port = outbound->asked.port};
 
     outbound->lookup = NULL;
-    outbound->by_name =
-        true; /* of a proxy; it is this side's word by now that the name leads there */
+    outbound->by_name = true; /* of a proxy; this side has verified that the name leads there */
     if (!outbound->named_only && !outbound_rule(outbound)) {
         outbound->by_name = is_among(&outbound->asked.address, addresses, n);
         outbound_dial(outbound, &outbound->asked);
@@ -235,7 +234,7 @@ static void outbound_resolve(struct outbound *outbound)
         resolver_addresses(net_resolver(outbound->net), outbound->name, on_resolved, outbound);
 }
 
-/* What the policy says of where it goes. */
+/* Asks the policy about the target. */
 static enum verdict outbound_verdict(const struct outbound *outbound, char rule[POLICY_RULE_BYTES])
 {
     const struct policy *policy = outbound->net->policy;
@@ -253,7 +252,7 @@ static bool wants_name(const struct outbound *outbound)
            dial_is_proxied(outbound->net->egress, &target);
 }
 
-/* A sandbox's own proxy is given the name and finds the address: nobody is asked for it here. */
+/* A sandbox's own proxy gets the name and finds the address: it is not resolved here. */
 static void outbound_by_proxy(struct outbound *outbound, enum verdict verdict, const char *rule)
 {
     outbound->by_name = true;
@@ -264,8 +263,8 @@ static void outbound_by_proxy(struct outbound *outbound, enum verdict verdict, c
     }
 }
 
-/* Whether the dial goes to an address that is found here for the name. A server of TLS proves its
- * name; who speaks plain HTTP must at least have its address, or a program could send a rule's
+/* Whether the dial goes to an address that is found here for the name. A TLS server proves its
+ * name; a plain HTTP server must at least have the name's address, or a program could send a rule's
  * headers anywhere. */
 static bool needs_address(const struct outbound *outbound, enum verdict verdict)
 {
@@ -345,7 +344,7 @@ static void outbound_peek(struct outbound *outbound)
 
 /* ---- a change of policy ---- */
 
-/* One that is still on its way is decided by the new policy when it gets there. */
+/* A connection that is not decided yet is decided by the new policy. */
 void outbound_check(struct outbound *outbound)
 {
     char rule[POLICY_RULE_BYTES];
@@ -364,8 +363,8 @@ void outbound_check(struct outbound *outbound)
 
 /* ---- the beginning ---- */
 
-/* Where the program wanted to go, before the jail's firewall turned it here; *own is where it came
- * to. -ENOENT for one that came by itself. */
+/* The target of the program, before the jail's firewall redirected it here; *own is the address it
+ * arrived at. -ENOENT for a connection that was not redirected. */
 static int asked_find(int fd, struct endpoint *out, struct endpoint *own)
 {
     struct sockaddr_storage here, asked = {0};
@@ -414,7 +413,7 @@ static struct outbound *outbound_new(struct egress_net *net, int fd, const struc
     return outbound;
 }
 
-/* Why it may not even be looked at, or NULL. */
+/* Why it is refused before its first bytes are read, or NULL. */
 static const char *limit_check(const struct egress_net *net)
 {
     if (net->counters.open == EGRESS_CONNECTIONS_MAX) {

@@ -1,4 +1,4 @@
-/* outbound.h - one connection out: what outbound.c decides about and relay.c copies. */
+/* outbound.h - one connection out of a sandbox: outbound.c decides about it, relay.c copies. */
 #ifndef EGRESS_OUTBOUND_H
 #define EGRESS_OUTBOUND_H
 
@@ -12,8 +12,8 @@ enum outbound_state {
     OUTBOUND_CLOSED
 };
 
-/* One direction. What the reader has and the writer does not take yet is kept, and until it is
- * taken nothing more is read: so much and no more of a connection is in memory. */
+/* One direction. Bytes that the writer does not take yet are kept, and nothing more is read until
+ * they are written: this bounds the memory of a connection. */
 struct flow {
     struct outbound *outbound;
     uv_stream_t *from, *to;
@@ -32,7 +32,7 @@ struct outbound {
     uint32_t handles;
     bool outer_used;
     uv_tcp_t inner, outer; /* the jail's end, the world's end */
-    uv_timer_t timer;      /* patience with whatever the state waits for */
+    uv_timer_t timer;      /* the time limit of the state */
     struct dial *dial;
     struct endpoint asked; /* where the program wanted to go */
     bool named_only;       /* the address alone does not allow it */

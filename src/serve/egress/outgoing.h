@@ -1,4 +1,4 @@
-/* outgoing.h - the head of a request as it goes to a server, with values that nobody else may see.
+/* outgoing.h - the head of a request to a server, with secret values filled in.
  *
  * Filled-in values exist in this process alone, and only while a head is put together: they go to
  * the server over a connection that is meant for them, and their memory is wiped.
@@ -18,7 +18,7 @@ enum {
 struct outgoing {
     struct http_header list[OUTGOING_HEADERS_MAX];
     size_t n;
-    struct buf values; /* has its whole room from the start: what was put there does not move */
+    struct buf values; /* has its whole room from the start: values in it do not move */
 };
 
 must_check int outgoing_init(struct outgoing *out, struct err *err);
@@ -28,8 +28,8 @@ void outgoing_fini(struct outgoing *out);
 must_check int outgoing_add(struct outgoing *out, struct str name, struct str value,
                             struct err *err);
 
-/* Those of the request, for the server `host`: without what is about its connection, or what
- * `drops` says. */
+/* Adds the request's headers, for the server `host`: without those about its connection, and those
+ * that `drops` names. */
 typedef bool outgoing_drops(const void *ctx, struct str name);
 must_check int outgoing_add_given(struct outgoing *out, const struct http_request *req,
                                   struct str host, outgoing_drops *drops, const void *ctx,

@@ -1,12 +1,12 @@
-/* policy.h - what one sandbox may reach. Pure.
+/* policy.h - the targets that one sandbox may reach. Pure.
  *
  *   allow_internet_access: false   is denyOut ["0.0.0.0/0"]
  *   network.allowOut               addresses, blocks, names, "*.name", "*"
  *   network.denyOut                addresses and blocks; 0.0.0.0/0 is everything
  *
- * What allowOut names is allowed whatever denyOut says; the rest is allowed unless denied. A name
- * is what a connection says of itself in its first bytes (peek.h), so where the address does not
- * decide and there are names in allowOut, the answer is to ask again with the name.
+ * A target in allowOut is allowed even if denyOut has it; the rest is allowed unless denied. The
+ * name of a connection is in its first bytes (peek.h), so where the address does not decide and
+ * there are names in allowOut, the answer is to ask again with the name.
  *
  * The fields were checked when they came in (serve/api/network.h); what cannot be understood here
  * allows nothing.

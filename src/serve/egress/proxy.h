@@ -1,11 +1,10 @@
-/* proxy.h - servers that connections may go through, and what is said to them first. Pure.
+/* proxy.h - proxies that connections may go through, and the talk with them. Pure.
  *
  * Two kinds: SOCKS5 (RFC 1928, with user and password of RFC 1929), and HTTP with CONNECT. A proxy
  * is told a name where there is one, and finds the address itself.
  *
- * A proxy is not trusted with more than the connection: its words are read to the byte, so that
- * nothing that the server behind it says is lost, and whatever is not in the protocol ends the
- * talk.
+ * A proxy is not trusted with more than the connection: exactly its own bytes are read, so that
+ * nothing from the server behind it is lost, and anything outside of the protocol ends the talk.
  */
 #ifndef EGRESS_PROXY_H
 #define EGRESS_PROXY_H
@@ -40,8 +39,8 @@ must_check int proxy_parse_address(struct str text, struct proxy *out);
 /* "http://[user:password@]host[:port]" or "socks5://...", percent-encoded; "" is none. */
 must_check int proxy_parse_url(struct str url, struct proxy *out);
 
-/* network.egressProxy of a sandbox's options; PROXY_NONE when there is none. One that cannot be
- * understood has the port 0, and nothing is reached through it. */
+/* network.egressProxy of a sandbox's options; PROXY_NONE when there is none. A proxy that cannot be
+ * parsed has the port 0, and nothing is reached through it. */
 void proxy_of_options(const json_t *options, struct proxy *out);
 
 /* The authorities (PEM) that its certificate is held against; NULL: those of this machine. */
@@ -64,12 +63,12 @@ struct talk {
     enum talk_stage stage;
 };
 
-/* What is said first. */
+/* Writes the first message to the proxy. */
 must_check int talk_begin(struct talk *talk, struct buf *out);
 
-/* `got` is what has come and was not used yet. 1: through; 0: it goes on. *used says how much of it
- * is done with, and what is to be said next is put into `out`. -errno with a clause that says why
- * not. */
+/* `got` are the bytes that came and were not used yet. 1: through; 0: it goes on. *used says how
+ * many were used, and the next message is put into `out`. -errno with a clause that says why not.
+ * */
 must_check int talk_step(struct talk *talk, struct str got, size_t *used, struct buf *out,
                          struct err *err);
 

@@ -1,8 +1,8 @@
-/* relay.c - copying, once both ends of a connection are there.
+/* relay.c - copies in both directions, once both ends of a connection are open.
  *
- * What is read goes to the writer at once, out of one buffer that all connections share. Only what
- * the writer does not take is kept, and then that direction rests until it has. An end of one side
- * is passed on as such, so that "I have said all, now answer" works through here as well.
+ * Bytes go to the writer at once, from one buffer that all connections share. Only bytes that the
+ * writer does not take are kept, and then that direction stops until they are written. A half-close
+ * is passed on as such, so that "I have sent all, now answer" works too.
  */
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@
 
 static void flow_read(struct flow *flow);
 
-/* One direction may stay silent for as long as it likes only while the other is open. */
+/* A direction may stay silent without limit only while the other is open. */
 static void patience(struct outbound *outbound);
 
 static void on_shut(uv_shutdown_t *req, int status)

@@ -27,7 +27,7 @@ struct watch { /* a socket of c-ares' */
     ares_socket_t fd;
 };
 
-/* An answer that came inside the call that asked: callers are told from the loop alone. */
+/* An answer that came inside the call that asked: callers are told from the loop only. */
 struct early {
     int code;
     struct buf message;
@@ -203,7 +203,7 @@ static struct lookup *lookup_begun(struct lookup *lookup)
 
 void lookup_cancel(struct lookup *lookup)
 {
-    if (lookup) { /* c-ares cannot forget one: it ends, and tells nobody */
+    if (lookup) { /* c-ares cannot cancel a question: it ends later, without a call */
         lookup->done = NULL;
         lookup->addresses_done = NULL;
     }
@@ -297,8 +297,8 @@ static struct timespec host_changed(void)
     return stat("/etc/resolv.conf", &st) < 0 ? (struct timespec){0} : st.st_mtim;
 }
 
-/* A machine that moves to another network has other resolvers there. What is under way with the
- * old ones fails, and programs ask again. */
+/* A machine that moves to another network has other resolvers there. Open questions to the old ones
+ * fail, and programs ask again. */
 static void servers_refresh(struct resolver *resolver)
 {
     uint64_t now = uv_now(resolver->loop);

@@ -1,7 +1,8 @@
-/* route.c - where a packet to an address would go, as the kernel of the host says.
+/* route.c - asks the host's kernel where a packet to an address would go.
  *
  * Addresses come and go with interfaces; the routing table has them all, also those that no list of
- * interfaces shows. The kernel answers while the question is sent, so this does not wait. */
+ * interfaces shows. The kernel answers while the question is sent, so this does not wait.
+ */
 #include <errno.h>
 #include <libmnl/libmnl.h>
 #include <linux/rtnetlink.h>
@@ -43,7 +44,7 @@ static size_t question_make(char bytes[QUESTION_BYTES], const struct address *ad
     return header->nlmsg_len;
 }
 
-/* What cannot be asked counts as the host's own: the guard then refuses it. */
+/* An address that cannot be asked about counts as the host's own: the guard then refuses it. */
 enum route route_of(int fd, const struct address *address)
 {
     alignas(struct nlmsghdr) char question[QUESTION_BYTES];

@@ -20,8 +20,8 @@ static int hex_value(char c)
     return isdigit((unsigned char)c) ? c - '0' : (c | 0x20) - 'a' + 10;
 }
 
-/* One segment in plain text. Servers disagree on what an encoded slash, backslash or percent sign
- * in a path is, so none may be there. */
+/* Decodes one segment. Servers disagree about an encoded slash, backslash or percent sign in a
+ * path, so none is allowed. */
 static int segment_decode(struct str segment, struct buf *out, struct err *err)
 {
     for (size_t i = 0; i < segment.len; i++) {
@@ -222,7 +222,7 @@ int shell_overrides(const struct http_header *headers, size_t n, struct str quer
                  : 0;
 }
 
-/* Those of the program, without any that has the key's name; then the key's. */
+/* The program's fields, without any that has the key's name; then the key's. */
 static int append_query(const struct shell *shell, struct str query, struct str value,
                         struct buf *out)
 {
@@ -308,7 +308,7 @@ static struct str location_path(const struct shell *shell, struct str location)
         return location;
     }
     if (str_starts(location, STR("//"))) {
-        return (struct str){0}; /* nobody says it this way but to mean another server */
+        return (struct str){0}; /* this form only makes sense for another server */
     }
     bool same = url_parse(location, &url) == 0 && url.secure == shell->secure &&
                 url.port == shell->port && str_ieq(url.host, str_of(shell->host));
@@ -440,7 +440,7 @@ static int paths_check(const json_t *paths, struct err *err)
                           SHELL_PATTERNS_MAX);
 }
 
-/* What the gateway itself says is no place for a key. */
+/* Headers that the gateway writes itself cannot carry a key. */
 static bool is_taken(const char *name)
 {
     static const char *const own[] = {"accept-encoding", "range", "if-range"};

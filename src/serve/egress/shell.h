@@ -1,13 +1,13 @@
-/* shell.h - what an API shell is: a connection to an API that code uses without holding its key.
+/* shell.h - API shells: a program uses an API without holding its key.
  *
  *   {"baseUrl": "https://api.example.com/v1", "methods": ["GET"], "paths": [...],
  *    "header": {"name": "Authorization", "value": "Bearer ${e2b.secrets.example}"}}
  *
  * A program asks http://shell.atoll.internal/NAME/PATH. The path is read as a strict server would
- * read it, and anything that two servers might read differently is refused; so what is checked here
- * is what the API sees. In a pattern "*" stands for any text without a slash, "**" for any text.
- * The key is in a header or in a field of the query; its value has placeholders (transform.h), or
- * is kept sealed and stands in no definition.
+ * read it, and anything that two servers might read differently is refused; so the API sees exactly
+ * the path that is checked here. In a pattern "*" stands for any text without a slash, "**" for any
+ * text. The key is in a header or in a field of the query; its value has placeholders
+ * (transform.h), or is stored sealed, outside of the definition.
  *
  * Pure.
  */

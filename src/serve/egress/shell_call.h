@@ -1,5 +1,5 @@
-/* shell_call.h - one request to an API shell: whether it may be, what goes to the API, and what of
- * the answer the program sees.
+/* shell_call.h - one request to an API shell: checks it, makes the API's request, and guards the
+ * answer.
  *
  * The program's side says http://shell.atoll.internal/NAME/PATH. The answer is searched for the key
  * (lib/guard/guard.h), head and body, as it passes; so the API is asked not to compress it, and to

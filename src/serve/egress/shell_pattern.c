@@ -1,8 +1,8 @@
-/* shell_pattern.c - whether a path is one that a pattern of an API shell stands for.
+/* shell_pattern.c - matches a path against a pattern of an API shell.
  *
  * A pattern is a row of tokens, and a place is in front of one of them. All places at which the
- * path may be are followed at once, 64 to a word, and never back: so the time is bounded by the
- * lengths of both, whatever they hold.
+ * path may be are followed at once, 64 per word, without backtracking: so the time is bounded by
+ * the lengths of both.
  */
 #include <stdint.h>
 
@@ -27,7 +27,7 @@ static void token_add(struct tokens *tokens, uint64_t set[WORDS])
     tokens->n++;
 }
 
-/* More than two stars are as two: no star stands beside another. */
+/* More than two stars count as two. */
 static void tokens_read(struct str pattern, struct tokens *out)
 {
     *out = (struct tokens){0};
@@ -45,7 +45,7 @@ static void tokens_read(struct str pattern, struct tokens *out)
     out->words = out->n / WORD_BITS + 1;
 }
 
-/* A star may stand for nothing: who is in front of one is behind it as well. */
+/* A star may stand for nothing: a place in front of a star is also behind it. */
 static void pass_stars(const struct tokens *tokens, uint64_t places[WORDS])
 {
     uint64_t carry = 0;

@@ -77,8 +77,8 @@ static void on_silence(uv_timer_t *timer)
     pipe_close(timer->data, true);
 }
 
-/* One direction may stay silent for as long as it likes only while the other is open: nobody tells
- * that the user has closed its end altogether. */
+/* A direction may stay silent without limit only while the other is open: there is no event when
+ * the user has closed its end completely. */
 static void patience(struct tls_pipe *pipe)
 {
     if (pipe->far.ended || pipe->near.ended) {

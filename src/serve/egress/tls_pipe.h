@@ -1,6 +1,6 @@
 /* tls_pipe.h - TLS on a connection that others read and write as a plain descriptor.
  *
- *      what uses it ─ socket pair ─ pipe ─ TLS ─ server
+ *      the user ─ socket pair ─ pipe ─ TLS ─ server
  *
  * Owns:     the connection and its end of the pair. Frees itself when both are closed: the user of
  *           the other end closes that, or the server leaves.

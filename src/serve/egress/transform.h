@@ -1,4 +1,5 @@
-/* transform.h - the rules of a sandbox's network: which headers requests to a name are given. Pure.
+/* transform.h - the rules of a sandbox's network: the headers that are added to requests for a
+ * name. Pure.
  *
  *   network.rules  {"api.example.com": [{"transform": {"headers": {"authorization": "..."}}}],
  *                   "*.example.org": ...}
@@ -7,8 +8,8 @@
  * wildcard stands for names below it, at any depth, not for the name itself. The fields were
  * checked when they came in (serve/api/network.h); what cannot be understood here is no rule.
  *
- * A value may hold placeholders, ${e2b.secrets.NAME} and ${e2b.identity.tokens.NAME}: what they
- * stand for is asked for each request. Other text with a dollar and braces is just text.
+ * A value may hold placeholders, ${e2b.secrets.NAME} and ${e2b.identity.tokens.NAME}: their values
+ * are asked for with each request. Other text with a dollar and braces is just text.
  */
 #ifndef EGRESS_TRANSFORM_H
 #define EGRESS_TRANSFORM_H

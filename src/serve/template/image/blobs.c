@@ -334,7 +334,7 @@ static void ending(struct download *d)
     }
 }
 
-/* What there is to do next, while no thread works for it. */
+/* Starts the next step, while no thread works for it. */
 static void advance(struct download *d)
 {
     if (d->state == DOWNLOAD_HASHING) {

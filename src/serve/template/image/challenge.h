@@ -1,5 +1,5 @@
-/* challenge.h - what a registry wants to see before it answers: the header WWW-Authenticate. Pure.
- */
+/* challenge.h - reads the authentication that a registry requires: the header WWW-Authenticate.
+ * Pure. */
 #ifndef IMAGE_CHALLENGE_H
 #define IMAGE_CHALLENGE_H
 

@@ -102,7 +102,7 @@ static void on_stall(uv_timer_t *timer)
     fail(timer->data, ETIMEDOUT, "the unpacker stopped answering");
 }
 
-/* An unpacker in a jail that commands have run in may be anybody's, and speak for ever. */
+/* In a jail where commands have run, the unpacker may be replaced, and send without end. */
 static void on_limit(uv_timer_t *timer)
 {
     fail(timer->data, ETIMEDOUT, "the unpacker took too long");
@@ -190,7 +190,8 @@ static void watch(struct feed *feed, int events)
     (void)uv_poll_start(&feed->poll, events, on_poll);
 }
 
-/* Writes what the socket takes. One that has closed its end has said why: that line is read. */
+/* Writes as much as the socket takes. An unpacker that has closed its end has sent the reason: that
+ * line is read. */
 static void block_send(struct feed *feed)
 {
     ssize_t n = send(feed->socket_fd, feed->out, feed->out_len, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -1,5 +1,4 @@
-/* feed.h - a file streamed into an unpacker of a jail: see inside/unpack/unpack.h for what goes on
- * there.
+/* feed.h - streams a file into the unpacker of a jail (inside/unpack/unpack.h).
  *
  * Owns:     the socket, and a descriptor of the file.
  * Needs:    a loop; a socket that CHANNEL_PORT_UNPACK was dialled for.

@@ -4,7 +4,7 @@
  *                   └─► manifest ─► blobs, by digest ─► a jail per image, a save per layer
  *
  * Images come from OCI registries, from `oci:` directories, `docker-archive:` files and, by recipe,
- * from `debootstrap:`. What they hold is hostile until it lies in a jail: manifests and configs are
+ * from `debootstrap:`. Their content is hostile until it is in a jail: manifests and configs are
  * read here, with limits; the archives themselves are read by atoll-unpack
  * (inside/unpack/unpack.h), which runs inside the jail whose disk it fills.
  *
@@ -38,7 +38,7 @@ enum {
 
 /* ---- jails, made by the caller ---- */
 
-/* What `open` brought; only the caller knows what it is. */
+/* The jail that `open` made; opaque here. */
 struct image_jail;
 
 struct image_jails {
@@ -84,7 +84,7 @@ void image_store_free(struct image_store *store);
 const char *image_mapped(struct image_store *store, struct str reference);
 
 /* The template that stands for an image whose registry cannot be reached (-EHOSTUNREACH), or NULL.
- * An operator who has set the map has said what stands for what: then there is none. */
+ * NULL also when the operator has set the map, which then decides alone. */
 const char *image_offline(const struct image_store *store, struct str reference);
 
 /* Well-known names, so that a machine without a registry builds what most templates begin with. A
@@ -149,7 +149,8 @@ struct image_resolve *image_resolve(struct image_store *store, const char *refer
                                     const struct image_credentials *credentials,
                                     const struct image_handler *handler, void *ctx);
 
-/* Ends it: nothing is called any more, its jail goes; what is downloaded stays for the next. */
+/* Cancels it: nothing is called any more, its jail is closed; downloads stay for the next resolve.
+ * */
 void image_cancel(struct image_resolve *resolve);
 
 /* Removes blobs that nothing has used since then; returns the bytes freed. */

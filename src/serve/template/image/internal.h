@@ -1,15 +1,15 @@
-/* internal.h - what the files of image/ share.
+/* internal.h - shared by the files of image/.
  *
  *   reference.c    names and the map of them          pure
  *   challenge.c    WWW-Authenticate                   pure
  *   manifest.c     manifests, indexes, configurations pure
- *   credentials.c  what the SDK sends of them         pure
+ *   credentials.c  credentials as the SDK sends them  pure
  *   registry.c     requests to a registry
  *   blobs.c        downloads, by digest
  *   local.c        images on this machine's disk
  *   feed.c         a file into an unpacker
  *   resolve.c      from a name to a saved layer
- *   store.c        what they share
+ *   store.c        the state that they share
  */
 #ifndef IMAGE_INTERNAL_H
 #define IMAGE_INTERNAL_H
@@ -43,12 +43,12 @@ struct blob_handler {
     void (*done)(void *ctx, const struct err *err); /* NULL: blob_open() finds it */
 };
 
-/* Fetches it, unless somebody does already: then it waits for that. `done` comes once, from the
- * loop. The registry does nothing else meanwhile. */
+/* Fetches it, or waits for another fetch of it. `done` is called once, from the loop. The registry
+ * does nothing else meanwhile. */
 struct download *blob_fetch(struct image_store *store, struct registry *registry,
                             const struct manifest_blob *blob, const struct blob_handler *handler,
                             void *ctx);
-/* Nothing is called any more; what has come stays for the next. Accepts NULL. */
+/* Nothing is called any more; the downloaded part stays for the next fetch. Accepts NULL. */
 void blob_cancel(struct download *download);
 
 /* ---- local.c ---- */

@@ -1,4 +1,5 @@
-/* manifest.h - what registries say of an image, read: OCI's formats and Docker's schema 2. Pure. */
+/* manifest.h - reads manifests, indexes and configurations: OCI's formats and Docker's schema 2.
+ * Pure. */
 #ifndef IMAGE_MANIFEST_H
 #define IMAGE_MANIFEST_H
 
@@ -10,7 +11,7 @@
 #include "lib/base/str.h"
 #include "serve/template/image/reference.h"
 
-/* What may be sent us, for the header Accept. */
+/* The formats that we read, for the header Accept. */
 #define MANIFEST_ACCEPT                                                                            \
     "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, "        \
     "application/vnd.docker.distribution.manifest.list.v2+json, "                                  \

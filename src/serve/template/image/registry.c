@@ -85,7 +85,7 @@ static void fail(struct registry *reg, int code, const char *why)
     finish(reg, &err);
 }
 
-/* Something else was said than the answer wanted. */
+/* The answer has another status than expected. */
 static void fail_status(struct registry *reg, long status)
 {
     struct err err;
@@ -108,7 +108,7 @@ static void fail_status(struct registry *reg, long status)
     finish(reg, &err);
 }
 
-/* Of what the registry was shown: it may name that in a redirect. */
+/* A guard for the credentials that the registry has seen: it may repeat them in a redirect. */
 static struct guard *shown_guard(const struct registry *reg)
 {
     const char *const shown[] = {reg->password, reg->bearer};

@@ -1,5 +1,5 @@
-/* registry.h - talks to one registry about one repository: requests with authentication, patience
- * and a new try where one was cut off.
+/* registry.h - requests to one registry about one repository, with authentication, time limits and
+ * retries.
  *
  * Owns:     the request under way; the token.
  * Needs:    a multi (lib/web/multi.h) that outlives it.
@@ -43,7 +43,7 @@ struct registry_sink {
 };
 
 /* GETs <repository>/<path>: "manifests/latest", "blobs/sha256:...". One request at a time. `done`
- * comes once, from the loop. */
+ * is called once, from the loop. */
 void registry_get(struct registry *registry, const char *path, const char *accept,
                   const struct registry_sink *sink, void *ctx);
 

@@ -4,9 +4,10 @@
  *      downloads, one after the other ──┐
  *      a jail from what is saved already ┴─► unpack ─► save ─► unpack ─► ... ─► done
  *
- * What is saved after each layer is named by a chain of digests: of the layer's blob and of all
- * before it. Each was compared with what came, so no image can put its files under another's name;
- * images that begin with the same layers share them. */
+ * The save after each layer is named by a chain of digests: of the layer's blob and of all before
+ * it. Each digest was compared with the content, so no image can put its files under another's
+ * name; images that begin with the same layers share them.
+ */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -77,7 +78,7 @@ static void release(struct image_resolve *r)
     }
 }
 
-/* What it has under way goes; what was answered too late is closed when it comes. */
+/* Cancels its open work; a jail that arrives later is closed then. */
 static void stop(struct image_resolve *r)
 {
     r->over = true;
