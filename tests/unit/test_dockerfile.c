@@ -153,7 +153,7 @@ static void what_cannot_be_built_is_refused_by_line(void)
         {"", "the Dockerfile is empty, too long, or not UTF-8"},
         {"# nothing", "the Dockerfile has no FROM"},
         {"RUN x", "line 1: FROM must come first"},
-        {"FROM a b", "line 1: FROM takes an image, and AS with a name"},
+        {"FROM a b", "line 1: FROM takes an image and, optionally, AS with a name"},
         {"FROM a AS x\nFROM b\nCOPY --from=x / /y",
          "line 3: COPY --from of a whole root is not supported: name directories"},
         {"FROM", "line 1: FROM names no image"},
