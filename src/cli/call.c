@@ -142,7 +142,7 @@ struct call {
     void *line_ctx;
     CURL *easy;
     bool verbatim; /* control characters stay as they are */
-    int file;      /* what is sent, from where it stands; or where the answer is kept */
+    int file;      /* the body to send, from its position; or the file that keeps the answer */
     int64_t file_bytes;
     bool keeps;
 };

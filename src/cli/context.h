@@ -32,8 +32,8 @@ struct context_archive {
 must_check int context_pack(struct context *context, const char *source,
                             struct context_archive *out, struct err *err);
 
-/* Of a tar that is in a file already, which becomes the archive's. Its hash is that of its bytes.
- */
+/* Makes an archive of a file that is a tar already, and takes the file over. The hash is that of
+ * its bytes. */
 must_check int context_archive_of(int fd, struct context_archive *out, struct err *err);
 
 /* Whether a path is left out by the lines of a .dockerignore. Pure. */

@@ -97,7 +97,7 @@ static int stage_run(const struct build_job *job, json_t *stage, json_t *steps, 
     own.steps = steps;
     own.start = own.ready = NULL;
     int r = build_run(&own, &place, err);
-    if (place.template_id[0]) { /* one that failed is removed as well */
+    if (place.template_id[0]) { /* a failed stage is removed as well */
         (void)json_object_set_new(stage, kept_as, json_string(place.template_id));
         (void)json_object_set_new(stage, "baseName",
                                   json_sprintf("template:%s", place.template_id));

@@ -22,8 +22,8 @@ struct build_place {
 must_check int build_follow(const struct endpoint *endpoint, const struct build_place *place,
                             bool wait, struct err *err);
 
-/* One build of a template: its files are sent, it is begun, and its log is shown to its end. Steps
- * of COPY have a "filesHash" afterwards; those that have one already are not packed. */
+/* A build of a template: uploads its files, starts it, and prints its log to the end. Steps of COPY
+ * have a "filesHash" afterwards; those that have one already are not packed. */
 struct build_job {
     const struct endpoint *endpoint;
     const char *dir; /* that COPY takes files from */

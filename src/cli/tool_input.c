@@ -73,8 +73,8 @@ static json_t *value_of(const json_t *property, struct str text)
     return parsed ? parsed : string_of(text);
 }
 
-/* A single value is the whole list: JSON, or a text that the server splits. Of several values each
- * is an item. */
+/* A single value is the whole list: JSON, or a text that the server splits. If there are several
+ * values, each is an item. */
 static void list_take(json_t *input, const char *name, const json_t *property, struct str text)
 {
     const json_t *items = json_object_get(property, "items");

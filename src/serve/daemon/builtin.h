@@ -1,6 +1,6 @@
 /* builtin.h - the built-in templates, and the notices by which root tells the server of them.
  *
- * What a template is stands beside its recipe, in TEMPLATES/<name>/settings.json:
+ * The settings of a template are beside its recipe, in TEMPLATES/<name>/settings.json:
  *
  *   from                     the template whose layers lie below its own; none: it is a whole root
  *   layerOnly                true: others are made from it, sandboxes are not
@@ -37,10 +37,10 @@ bool builtin_is_layer(const json_t *settings);    /* and nothing else */
 must_check int notice_ready(const struct places *places, const char *name, const json_t *settings,
                             const char *layers, struct err *err);
 
-/* Replaces a notice that it is ready, too. What cannot be written is logged. */
+/* Replaces a notice that it is ready, too. A failed write is logged. */
 void notice_awaited(const struct places *places, const char *name, const char *sentence);
 
-/* For the start of a daemon: nobody makes what is awaited any more, or says so again. */
+/* For the start of a daemon: removes the notices of templates that are awaited. */
 void notices_forget_awaited(const struct places *places);
 
 /* The layers of a template that is ready: topmost first, separated by ','. -ENOENT when it is not.
@@ -48,8 +48,8 @@ void notices_forget_awaited(const struct places *places);
 must_check int notice_layers(const struct places *places, const char *name, char *out, size_t size,
                              struct err *err);
 
-/* Puts every notice into the table: what is ready is there afterwards, what is not is awaited.
- * What cannot be read is logged and left out. */
+/* Puts every notice into the table, as ready or awaited. A notice that cannot be read is logged and
+ * left out. */
 void notices_take(const struct places *places, struct templates *templates);
 
 #endif

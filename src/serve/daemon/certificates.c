@@ -41,8 +41,8 @@ static void on_closed(uv_handle_t *handle)
 
 /* ---- the operator's files ---- */
 
-/* Certificate and key are written one after the other: while they do not fit each other, what was
- * there before goes on. */
+/* Certificate and key are written one after the other: while they do not fit each other, the
+ * previous pair stays in use. */
 static void on_change(uv_fs_poll_t *look, int status, const uv_stat_t *before,
                       const uv_stat_t *after)
 {
@@ -78,7 +78,7 @@ static int files_open(struct certificates *certificates, uv_loop_t *loop, struct
 
 /* ---- our own ---- */
 
-/* What a client on this machine may call us, and the domain. */
+/* Names by which clients on this machine may call us, and the domain. */
 struct own_names {
     char domain[CONFIG_TEXT_BYTES];
     char host[CONFIG_TEXT_BYTES];
@@ -133,7 +133,8 @@ static int leaf_make(struct certificates *certificates, struct pki *leaf)
     return pki_certify(leaf, &certificates->authority, names.list, names.n);
 }
 
-/* Clients believe no wildcard of one label: so names below such a domain get each its own. */
+/* Clients accept no wildcard below a single label: each name below such a domain gets its own
+ * certificate. */
 static bool on_choose(void *ctx, const char *name, struct x509_st **cert, struct evp_pkey_st **key)
 {
     struct certificates *certificates = ctx;
@@ -176,7 +177,7 @@ static int authority_write(const struct pki *authority, const char *path, struct
     return written ? 0 : err_sys(err, "write %s", path);
 }
 
-/* It is believed for our own names alone, so that whoever trusts it risks nothing else. */
+/* It is limited to our own names, so that a client that trusts it risks nothing else. */
 static int authority_make(struct certificates *certificates, const struct places *places,
                           const char *name, struct err *err)
 {

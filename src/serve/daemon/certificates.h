@@ -1,4 +1,4 @@
-/* certificates.h - what the daemon proves itself with over TLS.
+/* certificates.h - the certificates of the daemon's own TLS.
  *
  * With files of the operator's: those, read again when they change. Without: a certificate for the
  * domain, signed by an authority of this daemon's own, whose certificate lies at places.ca for

@@ -1,6 +1,6 @@
 /* clean.h - the daemon's programs start with a clean environment.
  *
- * The shell of whoever starts the daemon may hold keys of other services. They would lie in the
+ * The shell that starts the daemon may hold keys of other services. They would lie in the
  * memory of the server, which reads hostile bytes, and in /proc/<pid>/environ of every child. So
  * serve, keeper and prepare begin anew with the variables that they know, and nothing else.
  *

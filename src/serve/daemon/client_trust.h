@@ -17,7 +17,7 @@ enum { CLIENT_TRUST_BYTES_MAX = 8 * 1024 * 1024 };
 
 /* Writes the file, where that changes anything. `domain` is what the daemon serves, perhaps with a
  * port. Authorities that SSL_CERT_FILE names stay trusted. -ENOENT when the daemon has no authority
- * of its own; whoever is not root finds the file that root has made, or -EACCES. */
+ * of its own; a caller that is not root gets the file that root has made, or -EACCES. */
 must_check int client_trust_write(const struct places *places, const char *domain, struct err *err);
 
 #endif

@@ -44,7 +44,7 @@ static void closer_take(int fd, bool reset)
     pthread_mutex_unlock(&closer.lock);
 }
 
-/* All that waits; NULL when the thread is to end. */
+/* Takes the whole queue; NULL when the thread is to end. */
 static struct entry *closer_wait(void)
 {
     pthread_mutex_lock(&closer.lock);
@@ -58,7 +58,7 @@ static struct entry *closer_wait(void)
     return entries;
 }
 
-/* Every CLOSER_WAIT_MS a signal comes to this thread, or none any more. */
+/* Starts or stops a signal to this thread every CLOSER_WAIT_MS. */
 static void interrupts_set(timer_t timer, bool on)
 {
     const struct timespec wait = {.tv_nsec = on ? (long)CLOSER_WAIT_MS * NS_PER_MS : 0};

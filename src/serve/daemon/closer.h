@@ -1,4 +1,4 @@
-/* closer.h - the thread that closes what came out of jails (lib/base/foreign.h).
+/* closer.h - the thread that closes descriptors from jails (lib/base/foreign.h).
  *
  * A close waits when the jail has made the socket linger in the last moment, or has left much
  * memory behind the descriptor. Here that costs other closes CLOSER_WAIT_MS at most: a wait is
@@ -17,7 +17,7 @@ enum {
     CLOSER_WAIT_MS = 100,
 };
 
-/* One for the process. */
+/* There is one closer in the process. */
 must_check int closer_start(struct err *err);
 void closer_stop(void); /* fine without a start */
 

@@ -1,9 +1,9 @@
 /* config.h - the settings: each is a flag, a variable ATOLL_* and a line of the configuration file,
  * in that order of precedence, and has a default.
  *
- * One table (config.c) drives all of them and the help text. A setting `tls_cert` is the flag
- * --tls-cert, the variable ATOLL_TLS_CERT and the line "tls_cert = /path". What is unknown or
- * cannot be read is refused with a sentence that names where it stands.
+ * A table in config.c drives all of them and the help text. A setting `tls_cert` is the flag
+ * --tls-cert, the variable ATOLL_TLS_CERT and the line "tls_cert = /path". An unknown setting or a
+ * bad value is refused with a sentence that names its place.
  */
 #ifndef DAEMON_CONFIG_H
 #define DAEMON_CONFIG_H
@@ -86,11 +86,11 @@ bool config_domain_ok(struct str whole);
 /* The table, as a list of flags with defaults. */
 void config_help(FILE *out);
 
-/* Whether a variable of that name says something about a setting. */
+/* Whether an environment variable of that name is a setting. */
 bool config_has_variable(struct str name);
 
 /* The settings as flags that make another program of ours read the same: argv must have room for
- * CONFIG_ARGV_MAX. Returns how many were put; config_argv_free() frees those. */
+ * CONFIG_ARGV_MAX. Returns their number; config_argv_free() frees them. */
 enum { CONFIG_ARGV_MAX = 64 };
 int config_argv(const struct config *config, char **argv);
 void config_argv_free(char **argv, int n);

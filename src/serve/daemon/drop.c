@@ -29,7 +29,7 @@ int drop_privileges(const struct identity *who, struct err *err)
     if (setgroups(0, NULL) < 0 || setresgid(who->gid, who->gid, who->gid) < 0) {
         return err_sys(err, "change to group %u", who->gid);
     }
-    /* Keys that root's session holds are root's. There are kernels without keys. */
+    /* Leaves the keyring of root's session. Some kernels have no keyrings. */
     if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS) {
         return err_sys(err, "leave root's session keyring");
     }

@@ -134,7 +134,7 @@ static void steps_show(const struct figures_sources *from, struct prometheus *pa
 
 /* ---- the way out, of each sandbox ---- */
 
-/* One line of a family: what of the counters it shows, under which other label. */
+/* A line of a family: the counter that it shows, and its label. */
 struct egress_line {
     const char *family, *help;
     const char *label; /* besides the sandbox's; "" for none */

@@ -1,4 +1,4 @@
-/* figures.h - what GET /metrics shows of the parts that the API does not own. */
+/* figures.h - the part of GET /metrics about modules that the API does not own. */
 #ifndef DAEMON_FIGURES_H
 #define DAEMON_FIGURES_H
 
@@ -25,10 +25,10 @@ struct figures_sources { /* borrowed; none is NULL */
     struct logs *logs;
     struct watchdog *watchdog;
     bool merges;         /* sandboxes hold equal pages once */
-    const char *team_id; /* who asks: of single sandboxes, only its own are shown */
+    const char *team_id; /* the only team whose single sandboxes are shown */
 };
 
-/* Reads /proc/self, and what the kernel tells of merged pages, once through. */
+/* Reads /proc/self and the kernel's figures of merged pages once. */
 void figures_show(const struct figures_sources *from, struct prometheus *page);
 
 #endif

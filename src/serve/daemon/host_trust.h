@@ -6,7 +6,7 @@
 #ifndef DAEMON_HOST_TRUST_H
 #define DAEMON_HOST_TRUST_H
 
-enum { HOST_TRUST_BYTES_MAX = 128 * 1024 }; /* of all: more are left out, and said to be */
+enum { HOST_TRUST_BYTES_MAX = 128 * 1024 }; /* of all together: more are left out, and logged */
 
 #define HOST_TRUST_DIR "/usr/local/share/ca-certificates"
 

@@ -85,7 +85,7 @@ static int making_begin(struct making *making, const struct how *how, const char
 
 /* ---- the archive ---- */
 
-/* Removes what a recipe that was ended left behind. */
+/* Removes leftovers of a recipe that was ended. */
 static void archive_clean(const struct making *making)
 {
     const char *const argv[] = {making->recipe, "clean", making->how->config->cache, NULL};
@@ -117,7 +117,7 @@ static int archive_prepare(const struct making *making, struct err *err)
 static void remove_tree(const char *path)
 {
     const char *const argv[] = {"rm", "-rf", "--one-file-system", "--", path, NULL};
-    struct err ignored; /* what stays behind is removed by the next start */
+    struct err ignored; /* the next start removes the rest */
 
     (void)!run(argv, &ignored);
 }
@@ -144,7 +144,7 @@ static void remove_leftovers(const char *layers)
     }
 }
 
-/* On disk before it gets its name: a layer that is there is whole, also after a power cut. */
+/* Synced before it gets its name: a layer with a name is complete, also after a power cut. */
 static int publish(const char *unpacked, const char *layer, struct err *err)
 {
     scoped_fd fd = open(unpacked, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -252,7 +252,7 @@ int layer_prepare(const struct config *config, const struct places *places, cons
     return notice_ready(places, name, settings, layers, err);
 }
 
-/* The pool need not be mounted, so what was unpacked last is believed. */
+/* The pool need not be mounted, so the record of the last unpacking counts. */
 enum layer_state layer_look(const struct config *config, const struct places *places,
                             const char *name)
 {

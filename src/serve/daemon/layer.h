@@ -1,8 +1,8 @@
 /* layer.h - from a recipe to layers in the pool: TEMPLATES/<name>/recipe makes an archive in the
  * cache, which is unpacked into the pool.
  *
- * Blocks for as long as it takes (a recipe: minutes). Root's. What a killed process left half made
- * is removed by the next one.
+ * Blocks for as long as it takes (a recipe: minutes). Root's. The next process removes unfinished
+ * work of one that was killed.
  */
 #ifndef DAEMON_LAYER_H
 #define DAEMON_LAYER_H
@@ -14,8 +14,8 @@
 #include "serve/daemon/run.h"
 
 /* Makes the layers of a template and of those it stands on, unless they are there, and writes the
- * notice that it is ready. `lines` gets what is said on the way; NULL: stderr does. Holds the
- * layers lock while it unpacks. -EINTR when we are asked to end meanwhile. */
+ * notice that it is ready. `lines` gets the progress; NULL: stderr does. Holds the layers lock
+ * while it unpacks. -EINTR when we are asked to end meanwhile. */
 must_check int layer_prepare(const struct config *config, const struct places *places,
                              const char *name, const struct run_lines *lines, struct err *err);
 

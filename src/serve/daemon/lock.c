@@ -11,7 +11,7 @@
 
 enum { POLL_MS = 10 };
 
-/* Without waiting for the other end of what is no file. */
+/* Does not wait for the other end of a FIFO. */
 static int lock_open(const char *path, int flags)
 {
     struct stat st;

@@ -1,5 +1,5 @@
-/* outward.h - what the egress is told by the rest of the daemon: what placeholders stand for, and
- * where lines about a sandbox go.
+/* outward.h - connects the egress with the rest of the daemon: values of placeholders, and log
+ * lines of sandboxes.
  *
  * Owns:     the daemon's key, the secrets, the shells, the identity. Needs: the store, the
  * sandboxes, the logs. Blocks:   outward_open(). Threads: the loop's.

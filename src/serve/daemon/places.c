@@ -138,7 +138,7 @@ int places_find(const struct config *config, struct places *out, struct err *err
 
 /* ---- what the server wrote ---- */
 
-/* Of the server's user: root gave it this directory, in one that stays root's. */
+/* Whether uid is the server's user: root gave it state/, in a directory of root's. */
 static bool is_servers(const struct places *places, uid_t uid)
 {
     struct stat st;
@@ -186,7 +186,7 @@ int place_open(const struct places *places, const char *path, off_t bytes_max, s
     return r < 0 ? r : move_fd(&fd);
 }
 
-/* All of it; what grew since it was looked at is cut off, and then has no right form. */
+/* Reads all of it; a file that has grown since is cut off, and then has a wrong form. */
 static int read_whole(const struct places *places, const char *path, char *out, size_t size,
                       struct err *err)
 {
@@ -205,7 +205,7 @@ static int read_whole(const struct places *places, const char *path, char *out, 
     return 0;
 }
 
-/* One line, perhaps with its end. */
+/* A line, perhaps with its newline. */
 static void line_cut(char *text)
 {
     size_t len = strlen(text);
@@ -228,7 +228,7 @@ static bool is_port(struct str text)
     return port > 0 && port <= UINT16_MAX;
 }
 
-/* The server listens on addresses alone, so no name is ever there. */
+/* The server listens on addresses only, so the URL never has a name. */
 bool place_url_ok(struct str url)
 {
     char address[INET6_ADDRSTRLEN];

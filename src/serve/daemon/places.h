@@ -27,18 +27,18 @@ struct places {
     char run[PLACE_BYTES];
     char pool[PLACE_BYTES];
     char database[PLACE_BYTES];
-    char logs[PLACE_BYTES];  /* what agents logged */
-    char files[PLACE_BYTES]; /* what was uploaded for builds */
+    char logs[PLACE_BYTES];  /* logs of agents */
+    char files[PLACE_BYTES]; /* uploads for builds */
     char default_key[PLACE_BYTES];
     char admin_token[PLACE_BYTES];   /* the operator's, of the daemon that serves */
     char ca[PLACE_BYTES];            /* of the authority that signs the daemon's own certificate */
-    char secret_key[PLACE_BYTES];    /* what secrets are sealed with: serve/secrets/key.h */
+    char secret_key[PLACE_BYTES];    /* the key that seals secrets: serve/secrets/key.h */
     char endpoint[PLACE_BYTES];      /* the URL of the daemon that serves, while it does */
     char domain[PLACE_BYTES];        /* the domain that it serves, likewise */
-    char ca_bundle[PLACE_BYTES];     /* what its clients trust: client_trust.h */
+    char ca_bundle[PLACE_BYTES];     /* authorities that its clients trust: client_trust.h */
     char notices[PLACE_BYTES];       /* how far the built-in templates are (builtin.h) */
     char keeper_socket[PLACE_BYTES]; /* fits a sockaddr_un */
-    char serve_lock[PLACE_BYTES];    /* held by whoever serves this data directory */
+    char serve_lock[PLACE_BYTES];    /* held by the process that serves this data directory */
     char keeper_lock[PLACE_BYTES];
     char prepare_lock[PLACE_BYTES]; /* the pool is being mounted, or put away */
     char layers_lock[PLACE_BYTES];  /* a layer is being unpacked, which takes minutes */
@@ -55,7 +55,7 @@ must_check int places_find(const struct config *config, struct places *out, stru
 /* Files that the server writes and root reads: root's commands open them through these alone. Such
  * a file may be a link, a FIFO or a device by now, belong to anybody and hold anything. Each of
  * these opens without following or waiting, takes a regular file with one name that belongs to root
- * or to the server's user (the owner of state/), and believes only what has the right form. */
+ * or to the server's user (the owner of state/), and accepts only a value of the right form. */
 
 /* Opens it for reading; -EMLINK, -EINVAL, -EPERM, -EFBIG with a sentence when it is not such a
  * file of at most `bytes_max`. */
@@ -79,7 +79,7 @@ must_check int place_read_admin(const struct places *places, char *out, size_t s
 /* The certificate of the daemon's own authority: one PEM block and nothing else. */
 must_check int place_read_ca(const struct places *places, char *out, size_t size, struct err *err);
 
-/* What these take for a value. Pure. */
+/* Whether a text has the form of such a value. Pure. */
 bool place_url_ok(struct str url);
 bool place_key_ok(struct str key);
 bool place_admin_ok(struct str token);

@@ -74,7 +74,7 @@ static int make_dir(const char *path, mode_t mode, const struct identity *owner,
     return 0;
 }
 
-/* What is there already is given away only when it is a file that has no other name. */
+/* An existing file changes its owner only if it is a regular file with a single name. */
 static int make_file(const char *path, mode_t mode, const struct identity *owner, struct err *err)
 {
     struct stat st;
@@ -93,8 +93,8 @@ static int make_file(const char *path, mode_t mode, const struct identity *owner
 }
 
 /* The server writes its URL and its domain into files of its own, in a directory that is not: so
- * root can keep sockets and locks beside it. Only its group may open the lock: who can open it can
- * hold it. */
+ * root can keep sockets and locks beside it. Only its group may open the lock file, because a
+ * process that can open it can hold the lock. */
 static int make_run_files(const struct places *places, const struct identity *who, struct err *err)
 {
     const struct identity root_and_group = {.uid = 0, .gid = who->gid};
@@ -127,7 +127,7 @@ static int prepare_dirs(const struct config *config, const struct places *places
     return r == 0 ? make_run_files(places, who, err) : r;
 }
 
-/* Says what this machine gives less of, and refuses where no sandbox could start. */
+/* Logs the missing features of this machine, and refuses where no sandbox could start. */
 static int check_machine(const struct config *config, struct err *err)
 {
     struct probe_result results[PROBE_RESULTS_MAX];
@@ -147,7 +147,7 @@ static int check_machine(const struct config *config, struct err *err)
     return 0;
 }
 
-/* What is mounted stays so when the pool is closed. */
+/* The pool stays mounted when it is closed here. */
 static int prepare_pool(const struct config *config, const struct places *places, struct err *err)
 {
     struct pool *pool = NULL;

@@ -1,5 +1,5 @@
-/* prepare.h - what root makes before anybody serves: the user, the data directory, the pool, the
- * base template. Every step looks first: on a machine that has it all, it takes milliseconds.
+/* prepare.h - preparation by root before the server starts: the user, the data directory, the pool,
+ * the base template. Every step checks first: on a prepared machine all of it takes milliseconds.
  *
  * Blocks for as long as it takes (the first template: a minute or two) and says on stderr what it
  * does. Only one process prepares a data directory at a time; others wait.
@@ -14,7 +14,7 @@
 #include "serve/daemon/config.h"
 #include "serve/daemon/places.h"
 
-struct identity { /* whom the server runs as */
+struct identity { /* the user that the server runs as */
     uid_t uid;
     gid_t gid;
 };

@@ -24,7 +24,7 @@ struct progress {
     char said[SAID_BYTES]; /* the last line: why it failed, when it did */
 };
 
-/* What a recipe says goes to the operator as it is, and to clients in a sentence. */
+/* The output of a recipe goes to the operator unchanged, and to clients in a sentence. */
 static void on_line(void *ctx, const char *line)
 {
     struct progress *progress = ctx;

@@ -14,7 +14,7 @@
  * has been logged. */
 int preparer_once(const struct config *config, const struct places *places);
 
-/* Until all are ready: what fails is tried again, with growing pauses. Returns the exit code. */
+/* Until all are ready: failures are retried with growing pauses. Returns the exit code. */
 int preparer_run(const struct config *config, const struct places *places);
 
 #endif

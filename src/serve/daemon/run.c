@@ -78,7 +78,7 @@ static _Noreturn void contained_exec(const char *const *argv, int alive_fd, int 
     child_exec(argv, -1);
 }
 
-/* What it prints, cut into lines. */
+/* The program's output, cut into lines. */
 struct listener {
     const struct run_lines *lines; /* NULL: it prints on our stderr */
     int fd;                        /* -1: it prints no more */
@@ -95,7 +95,7 @@ static void listener_tell(struct listener *listener)
     }
 }
 
-/* Takes what is there; at the end of it all, also a line without an end. */
+/* Takes complete lines; at the end of the output, also a last line without a newline. */
 static void listener_take(struct listener *listener)
 {
     char bytes[RUN_LINE_BYTES];

@@ -12,7 +12,7 @@
  * with a sentence. argv[0] is looked up in PATH. */
 must_check int run(const char *const *argv, struct err *err);
 
-/* Who hears what is said. */
+/* The receiver of output. */
 struct run_lines {
     void (*line)(void *ctx, const char *line); /* without its newline; a long one comes in pieces */
     void *ctx;
@@ -23,7 +23,7 @@ void run_say(const struct run_lines *lines, const char *fmt, ...) printf_like(2,
 
 /* As run(), for what takes long and mounts: in a pid and a mount namespace of its own, which end
  * with it and with us, however we die. -EINTR when we are asked to end meanwhile (stop.h): it and
- * all that it started is gone then. What it prints goes to `lines`; NULL: to our stderr. */
+ * all that it started is gone then. Its output goes to `lines`; NULL: to our stderr. */
 must_check int run_contained(const char *const *argv, const struct run_lines *lines,
                              struct err *err);
 

@@ -142,7 +142,7 @@ static void place_write(const char *path, const char *text)
     }
 }
 
-/* The URL last: whoever finds it finds the rest. "": nobody serves. */
+/* Writes the URL last: a reader that finds it finds the rest. "": no daemon serves. */
 static void endpoint_write(const struct server *server, const char *url)
 {
     place_write(server->places->domain, url[0] ? server->config->domain_served : "");
@@ -234,7 +234,7 @@ static void on_http_stopped(void *ctx)
     sandboxes_unpark_all(server->sandboxes, on_unparked, server);
 }
 
-/* Whoever waits is told for what, and how not to. */
+/* Tells the user what a stop waits for, and how to skip the wait. */
 static void on_clients_late(uv_timer_t *timer)
 {
     const struct server *server = timer->data;
@@ -245,8 +245,8 @@ static void on_clients_late(uv_timer_t *timer)
              STOP_GRACE_MS / 1000, n, n == 1 ? "" : "s");
 }
 
-/* What tools clean up, they clean up through the front door: it is closed after them, and does not
- * wait for them longer than for anybody. */
+/* Tools clean up by calls to our own API: so the listener is closed after them, and does not wait
+ * longer for them than for other clients. */
 static void close_door(struct server *server)
 {
     if (!server->closing) {
@@ -626,8 +626,8 @@ static uint32_t part_of(uint64_t n, uint64_t part, uint64_t of)
     return n * part / of > 0 ? (uint32_t)(n * part / of) : 1;
 }
 
-/* Of the descriptors three eighths are for clients, two for sockets into jails and two for the way
- * out (EGRESS_FILES_SHARE); the rest is for jails themselves and the store. */
+/* Clients may have three eighths of the descriptors, sockets into jails two eighths, and outgoing
+ * connections two (EGRESS_FILES_SHARE); the rest is for jails themselves and the store. */
 static void divide_places(struct server *server)
 {
     struct rlimit files = {.rlim_cur = FILES_FALLBACK};

@@ -1,6 +1,6 @@
 /* stop.h - being asked to end while root prepares: SIGTERM, SIGINT or SIGHUP.
  *
- * They are blocked, so that each comes at a moment when what is under way can be ended in order:
+ * They are blocked, so that each arrives when the current work can be ended in order:
  * waits look for one, and run_contained() ends its program.
  */
 #ifndef DAEMON_STOP_H

@@ -163,7 +163,7 @@ static _Noreturn void keeper_exec(struct supervisor *sv, bool first)
     _exit(1);
 }
 
-/* Ends when every template is there. What serves goes first. */
+/* Ends when every template is ready. Has a lower priority than the server. */
 static _Noreturn void preparer_main(struct supervisor *sv, bool first)
 {
     (void)first;
@@ -273,7 +273,7 @@ static void reap(struct supervisor *sv)
 
 /* ---- the loop ---- */
 
-/* Starts what is due, and tells for how long nothing else will be. */
+/* Starts the children that are due; returns the time until the next is. */
 static int64_t start_due(struct supervisor *sv)
 {
     int64_t now_ms = clock_mono_ms();
@@ -355,7 +355,7 @@ static int port_check(const char *flag, const char *address, struct err *err)
     return r < 0 ? err_wrap(err, "%s", flag) : 0;
 }
 
-/* What would fail at the very end is better known before minutes of preparation. */
+/* Checks now what would fail at the end, after minutes of preparation. */
 static int ports_check(const struct config *config, const struct places *places,
                        const struct listeners *given, struct err *err)
 {

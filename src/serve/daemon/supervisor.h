@@ -11,7 +11,7 @@
 #include "serve/daemon/config.h"
 #include "serve/daemon/places.h"
 
-/* Returns the exit code; a failure has been logged. Settles what the settings leave open
+/* Returns the exit code; a failure has been logged. Fills in settings that are left to the daemon
  * (tls_place.h). */
 int supervisor_run(struct config *config, const struct places *places, const char *program);
 

@@ -16,7 +16,7 @@
 
 enum { PORTS_MAX = 3 };
 
-/* Of "ADDRESS:PORT" or "NAME:PORT"; -1 without one. */
+/* The port of "ADDRESS:PORT" or "NAME:PORT"; -1: it has none. */
 static int port_of(const char *text)
 {
     const char *colon = strrchr(text, ':');
@@ -57,7 +57,7 @@ static int address_try(struct config *config, const char *address, struct err *e
     return 0;
 }
 
-/* The ports to try, ended by -1. Who wants any free port for plain HTTP wants one for TLS. */
+/* The ports to try, ended by -1. If plain HTTP takes any free port, so does TLS. */
 static void ports_choose(const struct config *config, int ports[PORTS_MAX + 1])
 {
     static const int candidates[PORTS_MAX] = {TLS_PLACE_PORT, TLS_PLACE_PORT_ELSE, 0};

@@ -1,4 +1,4 @@
-/* watchdog.h - notices a loop that stands still, and says what was running.
+/* watchdog.h - notices a loop that stands still, and logs what was running.
  *
  * Nothing on the loop's thread may block. When something does all the same, everybody waits and no
  * log line tells why. So a thread of its own looks at the loop: one that has neither finished a
