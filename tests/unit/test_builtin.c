@@ -76,7 +76,7 @@ static void bad_settings_are_named(void)
         const char *text, *says;
     } cases[] = {
         {"", "settings.json:1"},
-        {"[]", "want a JSON object"},
+        {"[]", "expected a JSON object"},
         {"{\"cpuCount\": 1", "settings.json:1"},
         {"{\"cpu\": 1}", "no setting 'cpu'"},
         {"{\"cpuCount\": \"2\"}", "'cpuCount'"},

@@ -66,7 +66,7 @@ static void sizes(void)
     CHECK_INT(load(&config, "", "--pool-size", "512m", &words_n, &err), 0);
     CHECK(config.pool_bytes == UINT64_C(512) << 20);
     CHECK_INT(load(&config, "", "--pool-size", "99999999999999T", &words_n, &err), -EINVAL);
-    CHECK_STR(err.msg, "--pool-size: '99999999999999T' is not a size, as 512M or 20G");
+    CHECK_STR(err.msg, "--pool-size: '99999999999999T' is not a size such as 512M or 20G");
 }
 
 static void counts_may_be_left_to_the_host(void)
@@ -82,7 +82,7 @@ static void counts_may_be_left_to_the_host(void)
     CHECK_INT(load(&config, "parked_min = 7", "--parked-min", "auto", &words_n, &err), 0);
     CHECK(config.parked_min == CONFIG_AUTO);
     CHECK_INT(load(&config, "", "--parked-min", "some", &words_n, &err), -EINVAL);
-    CHECK_STR(err.msg, "--parked-min: 'some' is not a number, nor auto");
+    CHECK_STR(err.msg, "--parked-min: 'some' is neither a number nor auto");
     CHECK_INT(load(&config, "", "--parked-max", "auto", &words_n, &err), -EINVAL);
 }
 
@@ -114,9 +114,9 @@ static void refusals(void)
         {"domain = -a.b", NULL, NULL, "'-a.b' is not a domain name"},
         {"domain = a.b:x", NULL, NULL, "'a.b:x' is not a domain name"},
         {"lisen = 127.0.0.1:1", NULL, NULL, "atoll.conf:1: there is no setting 'lisen'"},
-        {"listen", NULL, NULL, "atoll.conf:1: want a line 'name = value'"},
+        {"listen", NULL, NULL, "atoll.conf:1: expected a line 'name = value'"},
         {"", "--lisen", "x", "there is no flag '--lisen'"},
-        {"", "--listen", NULL, "flag --listen wants a value"},
+        {"", "--listen", NULL, "flag --listen needs a value"},
         {"", "--listen", "127.0.0.1:70000", "--listen: '127.0.0.1:70000' is not an address"},
         {"", "--connections-max", "0", "--connections-max: 0 is not between 1 and"},
         {"", "--connections-max", "-1", "--connections-max: '-1' is not a number"},

@@ -100,7 +100,7 @@ static int settings_check(json_t *settings, const char *path, struct err *err)
     json_t *value;
 
     if (!json_is_object(settings)) {
-        return err_set(err, EINVAL, "%s: want a JSON object", path);
+        return err_set(err, EINVAL, "%s: expected a JSON object", path);
     }
     json_object_foreach (settings, name, value) {
         const struct field *field = field_find(name);
@@ -137,7 +137,8 @@ int builtin_read(const struct places *places, const char *name, json_t **out, st
                        "--templates");
     }
     if (!name_is_plain(name)) {
-        return err_set(err, EINVAL, "'%.*s' is no template's name", BUILTIN_NAME_BYTES, name);
+        return err_set(err, EINVAL, "'%.*s' is not the name of a template", BUILTIN_NAME_BYTES,
+                       name);
     }
     (void)snprintf(path, sizeof(path), "%s/%s/settings.json", places->templates, name);
     if (access(path, R_OK) < 0) {

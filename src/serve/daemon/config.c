@@ -260,7 +260,8 @@ bool config_domain_ok(struct str whole)
 static int set_domain(char *field, const char *value, struct err *err)
 {
     if (value[0] && !config_domain_ok(str_of(value))) {
-        return err_set(err, EINVAL, "'%s' is not a domain name, as sandboxes.example.com", value);
+        return err_set(err, EINVAL, "'%s' is not a domain name such as sandboxes.example.com",
+                       value);
     }
     return set_text(field, value, err);
 }
@@ -269,7 +270,7 @@ static int set_names(char *field, const char *value, struct err *err)
 {
     if (!hosts_list_ok(str_of(value))) {
         return err_set(err, EINVAL,
-                       "'%s' is not a list of names, as box.example.org,*.box.lan (without "
+                       "'%s' is not a list of names such as box.example.org,*.box.lan (without "
                        "scheme and port)",
                        value);
     }
@@ -286,7 +287,8 @@ static int set_address(char *field, const char *value, struct err *err)
     }
     if (!colon || colon == value || !isdigit((unsigned char)colon[1]) ||
         strtoul(colon + 1, &end, 10) > UINT16_MAX || *end != '\0') {
-        return err_set(err, EINVAL, "'%s' is not an address with a port, as 127.0.0.1:3000", value);
+        return err_set(err, EINVAL, "'%s' is not an address with a port such as 127.0.0.1:3000",
+                       value);
     }
     return set_text(field, value, err);
 }
@@ -315,7 +317,7 @@ static int set_number(uint64_t *field, const char *value, enum kind kind, struct
     }
     if (!isdigit((unsigned char)value[0]) || *end != '\0' || errno || n > (UINT64_MAX >> shift)) {
         return err_set(err, EINVAL,
-                       is_bytes ? "'%s' is not a size, as 512M or 20G" : "'%s' is not a number",
+                       is_bytes ? "'%s' is not a size such as 512M or 20G" : "'%s' is not a number",
                        value);
     }
     if (!is_bytes && (n < least || n > INT32_MAX / 1000)) {
@@ -333,7 +335,7 @@ static int set_count_or_auto(uint64_t *field, const char *value, struct err *err
         return 0;
     }
     if (!isdigit((unsigned char)value[0])) {
-        return err_set(err, EINVAL, "'%s' is not a number, nor %s", value, automatic);
+        return err_set(err, EINVAL, "'%s' is neither a number nor %s", value, automatic);
     }
     return set_number(field, value, COUNT_OR_NONE, err);
 }
@@ -494,7 +496,7 @@ static int load_line(struct config *config, const char *source, struct str line,
     size_t equals = str_find(line, '=');
     struct str name = str_trim((struct str){line.at, equals});
     if (equals == line.len) {
-        return err_set(err, EINVAL, "%s: want a line 'name = value'", source);
+        return err_set(err, EINVAL, "%s: expected a line 'name = value'", source);
     }
     const struct setting *s = setting_by_name(name);
     if (!s) {
@@ -502,7 +504,7 @@ static int load_line(struct config *config, const char *source, struct str line,
                        name.at);
     }
     if (!str_copy(value, sizeof(value), str_trim(str_skip(line, equals + 1)))) {
-        return err_set(err, EINVAL, "%s: the value of '%s' holds a NUL byte", source, s->name);
+        return err_set(err, EINVAL, "%s: the value of '%s' contains a NUL byte", source, s->name);
     }
     return set_from(source, s, config, value, err);
 }
@@ -575,7 +577,7 @@ static int flag_next(int argc, char **argv, int *i, struct flag *out, struct err
     } else if (*i + 1 < argc) {
         out->value = argv[++*i];
     } else {
-        return err_set(err, EINVAL, "flag %s wants a value", word.at);
+        return err_set(err, EINVAL, "flag %s needs a value", word.at);
     }
     return 0;
 }

@@ -218,7 +218,7 @@ static int layers_prepare(const struct how *how, const char *name, const json_t 
         return r;
     }
     if (len + strlen(making.layer) + 2 > LAYERS_BYTES) {
-        return err_set(err, ELOOP, "the template %s stands on too many others", name);
+        return err_set(err, ELOOP, "the template %s has too many templates below it", name);
     }
     (void)snprintf(list + len, LAYERS_BYTES - len, "%s%s", len ? "," : "", making.layer);
     if (from) {

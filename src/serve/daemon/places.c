@@ -162,7 +162,8 @@ static int check_open(const struct places *places, const char *path, int fd, off
                        path);
     }
     if (st.st_uid != 0 && !is_servers(places, st.st_uid)) {
-        return err_set(err, EPERM, "%s belongs to uid %u, who has no business there", path,
+        return err_set(err, EPERM,
+                       "%s belongs to uid %u, not to root or the server: it was not read", path,
                        st.st_uid);
     }
     if (st.st_size > bytes_max) {
@@ -200,7 +201,7 @@ static int read_whole(const struct places *places, const char *path, char *out, 
         return err_sys(err, "read %s", path);
     }
     if (memchr(out, '\0', (size_t)n)) {
-        return err_set(err, EINVAL, "%s holds a NUL byte", path);
+        return err_set(err, EINVAL, "%s contains a NUL byte", path);
     }
     return 0;
 }
@@ -307,7 +308,7 @@ int place_read_url(const struct places *places, char *out, size_t size, struct e
     line_cut(out);
     return !out[0] || place_url_ok(str_of(out))
                ? 0
-               : err_set(err, EINVAL, "%s holds no address of a daemon, as http://127.0.0.1:3000",
+               : err_set(err, EINVAL, "%s does not contain a URL such as http://127.0.0.1:3000",
                          places->endpoint);
 }
 
@@ -321,7 +322,8 @@ int place_read_domain(const struct places *places, char *out, size_t size, struc
     line_cut(out);
     return !out[0] || config_domain_ok(str_of(out))
                ? 0
-               : err_set(err, EINVAL, "%s holds no domain, as localhost:3443", places->domain);
+               : err_set(err, EINVAL, "%s does not contain a domain such as localhost:3443",
+                         places->domain);
 }
 
 int place_read_key(const struct places *places, char *out, size_t size, struct err *err)
@@ -334,7 +336,7 @@ int place_read_key(const struct places *places, char *out, size_t size, struct e
     line_cut(out);
     return place_key_ok(str_of(out))
                ? 0
-               : err_set(err, EINVAL, "%s holds no API key: e2b_ and hexadecimal digits",
+               : err_set(err, EINVAL, "%s does not contain an API key: e2b_ and hexadecimal digits",
                          places->default_key);
 }
 
@@ -349,7 +351,7 @@ int place_read_admin(const struct places *places, char *out, size_t size, struct
     return place_admin_ok(str_of(out))
                ? 0
                : err_set(err, EINVAL,
-                         "%s holds no admin token: atoll_admin_ and hexadecimal digits",
+                         "%s does not contain an admin token: atoll_admin_ and hexadecimal digits",
                          places->admin_token);
 }
 

@@ -84,7 +84,7 @@ static int make_file(const char *path, mode_t mode, const struct identity *owner
         return err_sys(err, "make %s", path);
     }
     if (!S_ISREG(st.st_mode) || st.st_nlink != 1) {
-        return err_set(err, EINVAL, "%s is no file of the daemon's: remove it", path);
+        return err_set(err, EINVAL, "%s is not a file of the daemon: remove it", path);
     }
     if (fchown(fd, owner->uid, owner->gid) < 0 || fchmod(fd, mode) < 0) {
         return err_sys(err, "make %s", path);
@@ -188,7 +188,7 @@ int prepare(const struct config *config, const struct places *places, struct ide
         return r;
     }
     if (lock_is_held(places->prepare_lock)) {
-        (void)fprintf(stderr, "Another start prepares %s: waiting until it is through\n",
+        (void)fprintf(stderr, "Another process prepares %s: waiting until it is done\n",
                       config->data);
     }
     scoped_fd lock = lock_take(places->prepare_lock, PREPARE_WAIT_MS, err);

@@ -86,7 +86,7 @@ static bool name_next(struct str *rest, char name[BUILTIN_NAME_BYTES])
         if (str_copy(name, BUILTIN_NAME_BYTES, part)) {
             return true;
         }
-        log_error("with_templates: '%.*s' is no template's name", (int)part.len, part.at);
+        log_error("with_templates: '%.*s' is not the name of a template", (int)part.len, part.at);
     }
     return false;
 }
