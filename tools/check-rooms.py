@@ -46,7 +46,7 @@ MAY_USE = {
     "serve/telemetry": "lib/base lib/guard lib/http lib/web serve/keeper serve/store serve/sandbox",
     "serve/edge": "lib/base lib/http wire serve/sandbox",
     "serve/api": "lib/base lib/http serve/keeper serve/secrets serve/secrets/shell serve/store serve/template "
-    "serve/sandbox serve/template/build serve/volume serve/telemetry",
+    "serve/sandbox serve/template/build serve/volume serve/telemetry serve/api/openapi",
     "tools": "lib/base lib/guard lib/mcp lib/http lib/rpc tools/catalogue tools/helpers serve/store serve/secrets "
     "serve/secrets/shell serve/api",
     "serve/daemon": "lib/base lib/http lib/pki wire keeper keeper/disk serve/keeper serve/secrets serve/secrets/shell "

@@ -1,4 +1,4 @@
-// The OpenAPI document of the tools, as builders take it: a validator reads it, and a client that is
+// The OpenAPI documents of the API and of the tools. That of the tools as builders take it: a validator reads it, and a client that is
 // generated from it alone calls tools.
 
 import assert from 'node:assert/strict'
@@ -30,6 +30,14 @@ test('the document is valid OpenAPI 3.1', async () => {
   assert.match(document.openapi, /^3\.1\./)
   await SwaggerParser.validate(structuredClone(document))
   assert.deepEqual(document.servers, [{ url: URL }])
+})
+
+test('the document of the whole API is valid OpenAPI 3.1', async () => {
+  const response = await fetch(`${URL}/openapi.json`)
+  assert.equal(response.status, 200)
+  const document = await response.json()
+  assert.match(document.openapi, /^3\.1\./)
+  await SwaggerParser.validate(structuredClone(document))
 })
 
 test('behind a proxy the document names the address of the proxy', async () => {
