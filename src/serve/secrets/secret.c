@@ -5,19 +5,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/text.h"
 #include "serve/secrets/seal.h"
+#include "serve/store/mirror.h"
 
 enum { OWNER_BYTES = ID_UUID_LEN + SECRET_ID_BYTES + 32 };
 
 struct entry {
+    struct mirrored as;
     struct secret shown;
-    struct entry *prev, *next;
     char id[SECRET_ID_BYTES];
     char team_id[ID_UUID_LEN + 1];
     char name[SECRET_NAME_BYTES_MAX + 1];
@@ -30,7 +30,7 @@ struct secrets {
     struct store *store;
     uint8_t key[SECRET_KEY_BYTES];
     uint8_t key_of_others[SECRET_KEY_BYTES]; /* for what other modules keep */
-    struct entry *entries;                   /* oldest first */
+    struct mirror mirror;                    /* oldest first */
 };
 
 /* ---- entries ---- */
@@ -52,6 +52,7 @@ static struct entry *entry_new(const char *id, const char *team_id, const char *
         return NULL;
     }
     entry->shown = (struct secret){.id = entry->id, .name = entry->name, .team_id = entry->team_id};
+    entry->as = (struct mirrored){.id = entry->id, .team_id = entry->team_id, .name = entry->name};
     return entry;
 }
 
@@ -62,36 +63,43 @@ static void entry_free(struct entry *entry)
     free(entry);
 }
 
-/* Who is on the way to the disk is freed when it is there. */
+static struct entry *entry_of(struct mirrored *one)
+{
+    return one ? container_of(one, struct entry, as) : NULL;
+}
+
+/* Out of the table. A change that is on its way to the disk frees it when it is there. */
 static void entry_leave(struct secrets *all, struct entry *entry)
 {
     if (!entry->gone) {
         entry->gone = true;
-        DL_DELETE(all->entries, entry);
+        mirror_take(&all->mirror, &entry->as);
     }
     if (entry->saving == 0) {
         entry_free(entry);
     }
 }
 
+/* Names are kept in lower case. */
 static struct entry *entry_find(const struct secrets *all, const char *team_id,
                                 const char *selector)
 {
-    struct entry *entry;
+    struct mirrored *one = mirror_of_team(&all->mirror, team_id, selector);
+    char name[SECRET_NAME_BYTES_MAX + 1];
 
-    DL_FOREACH (all->entries, entry) {
-        if (strcmp(entry->team_id, team_id) == 0 &&
-            (strcmp(entry->id, selector) == 0 || strcasecmp(entry->name, selector) == 0)) {
-            return entry;
+    if (!one && str_copy(name, sizeof(name), str_of(selector))) {
+        for (char *at = name; *at; at++) {
+            *at = char_lower(*at);
         }
+        one = mirror_named(&all->mirror, team_id, str_of(name));
     }
-    return NULL;
+    return entry_of(one);
 }
 
 /* Of one that the caller has found. */
-static struct entry *entry_of(const struct secrets *all, const struct secret *secret)
+static struct entry *entry_shown(const struct secrets *all, const struct secret *secret)
 {
-    struct entry *entry = entry_find(all, secret->team_id, secret->id);
+    struct entry *entry = entry_of(mirror_find(&all->mirror, secret->id));
 
     assert(entry);
     return entry;
@@ -126,12 +134,9 @@ const struct secret *secrets_find(const struct secrets *all, const char *team_id
 void secrets_each(const struct secrets *all, const char *team_id,
                   bool (*each)(void *ctx, const struct secret *secret), void *ctx)
 {
-    const struct entry *entry;
+    struct mirrored *one = NULL;
 
-    DL_FOREACH (all->entries, entry) {
-        if (strcmp(entry->team_id, team_id) == 0 && !each(ctx, &entry->shown)) {
-            return;
-        }
+    while ((one = mirror_next(&all->mirror, team_id, one)) && each(ctx, &entry_of(one)->shown)) {
     }
 }
 
@@ -252,7 +257,7 @@ static void change_undo(struct change *change)
     if (!change->sealed_before) {
         if (!entry->gone) {
             entry->gone = true;
-            DL_DELETE(change->all->entries, entry);
+            mirror_take(&change->all->mirror, &entry->as);
         }
         return;
     }
@@ -308,23 +313,15 @@ static void fail(secret_saved *done, void *ctx, int code, const char *why)
 
 /* Lists are read page by page: a place in them must not depend on who came first within a
  * millisecond. */
-static int entry_order(const struct entry *a, const struct entry *b)
+static int by_age(struct mirrored *a, struct mirrored *b)
 {
-    if (a->shown.created_ms != b->shown.created_ms) {
-        return a->shown.created_ms < b->shown.created_ms ? -1 : 1;
+    int64_t a_ms = entry_of(a)->shown.created_ms;
+    int64_t b_ms = entry_of(b)->shown.created_ms;
+
+    if (a_ms != b_ms) {
+        return a_ms < b_ms ? -1 : 1;
     }
     return strcmp(a->id, b->id);
-}
-
-static size_t count(const struct secrets *all, const char *team_id)
-{
-    const struct entry *entry;
-    size_t n = 0;
-
-    DL_FOREACH (all->entries, entry) {
-        n += strcmp(entry->team_id, team_id) == 0;
-    }
-    return n;
 }
 
 void secret_create(struct secrets *all, const char *team_id, const char *name, const char *value,
@@ -337,7 +334,7 @@ void secret_create(struct secrets *all, const char *team_id, const char *name, c
         fail(done, ctx, EEXIST, "a secret of that name exists already");
         return;
     }
-    if (count(all, team_id) >= SECRETS_PER_TEAM_MAX) {
+    if (mirror_count(&all->mirror, team_id) >= SECRETS_PER_TEAM_MAX) {
         fail(done, ctx, ENOSPC, "the team has as many secrets as it can have");
         return;
     }
@@ -347,7 +344,7 @@ void secret_create(struct secrets *all, const char *team_id, const char *name, c
     }
     entry->shown.created_ms = entry->shown.updated_ms;
     entry->shown.metadata = metadata ? json_deep_copy(metadata) : json_object();
-    DL_INSERT_INORDER(all->entries, entry, entry_order);
+    mirror_put(&all->mirror, &entry->as);
     struct change *change = xnew(struct change);
     *change = (struct change){.all = all, .entry = entry, .done = done, .ctx = ctx};
     entry_save(change);
@@ -356,7 +353,7 @@ void secret_create(struct secrets *all, const char *team_id, const char *name, c
 void secret_update(struct secrets *all, const struct secret *secret, const char *value,
                    const json_t *metadata, secret_saved *done, void *ctx)
 {
-    struct entry *entry = entry_of(all, secret);
+    struct entry *entry = entry_shown(all, secret);
 
     if (entry->saving > 0) {
         fail(done, ctx, EAGAIN, "the secret is being changed by another call: try again");
@@ -383,7 +380,7 @@ void secret_update(struct secrets *all, const struct secret *secret, const char 
 
 void secret_delete(struct secrets *all, const struct secret *secret, store_done *done, void *ctx)
 {
-    struct entry *entry = entry_of(all, secret);
+    struct entry *entry = entry_shown(all, secret);
 
     store_secret_delete(all->store, entry->id, done, ctx);
     entry_leave(all, entry);
@@ -409,7 +406,7 @@ static void on_loaded(void *ctx, const struct secret_row *row)
         json_decref(entry->shown.metadata);
         entry->shown.metadata = json_object();
     }
-    DL_APPEND(all->entries, entry);
+    mirror_put(&all->mirror, &entry->as);
 }
 
 int secrets_new(struct store *store, const uint8_t key[SECRET_KEY_BYTES], struct secrets **out,
@@ -418,6 +415,7 @@ int secrets_new(struct store *store, const uint8_t key[SECRET_KEY_BYTES], struct
     struct secrets *all = xnew(struct secrets);
 
     all->store = store;
+    all->mirror.order = by_age;
     key_derive(key, "secrets", all->key);
     key_derive(key, "kept by others", all->key_of_others);
     int r = store_load_secrets(store, on_loaded, all, err);
@@ -431,13 +429,11 @@ int secrets_new(struct store *store, const uint8_t key[SECRET_KEY_BYTES], struct
 
 void secrets_free(struct secrets *all)
 {
-    struct entry *entry, *next;
-
     if (!all) {
         return;
     }
-    DL_FOREACH_SAFE (all->entries, entry, next) {
-        entry_leave(all, entry);
+    while (all->mirror.first) {
+        entry_leave(all, entry_of(all->mirror.first));
     }
     explicit_bzero(all->key, sizeof(all->key));
     explicit_bzero(all->key_of_others, sizeof(all->key_of_others));

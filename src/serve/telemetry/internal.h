@@ -7,6 +7,8 @@
 #ifndef TELEMETRY_INTERNAL_H
 #define TELEMETRY_INTERNAL_H
 
+#include "lib/base/id.h"
+#include "serve/store/mirror.h"
 #include "serve/telemetry/lanes.h"
 #include "serve/telemetry/webhooks.h"
 
@@ -16,7 +18,7 @@ struct trial;
 struct webhooks {
     struct webhooks_options use;
     struct poster *poster; /* NULL once webhooks_free() was called */
-    struct webhook *hooks; /* oldest first; few, so a list */
+    struct mirror mirror;  /* oldest first */
     struct trial *trials;
     unsigned refs; /* the caller's, and one of each webhook */
 };
@@ -28,7 +30,8 @@ struct own_row { /* a row, and the one piece of memory that holds its texts */
 };
 
 struct webhook {
-    struct webhook *prev, *next;
+    struct mirrored as;
+    char id[ID_UUID_LEN + 1], team_id[ID_UUID_LEN + 1];
     struct webhooks *all;
     struct own_row own;
     unsigned refs;

@@ -11,7 +11,6 @@
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
 #include "lib/base/encode.h"
-#include "lib/base/id.h"
 #include "serve/telemetry/internal.h"
 
 /* ---- one webhook ---- */
@@ -67,6 +66,11 @@ void webhook_release(struct webhook *hook)
     free(hook);
 }
 
+static struct webhook *hook_of(struct mirrored *one)
+{
+    return one ? container_of(one, struct webhook, as) : NULL;
+}
+
 static void hook_add(struct webhooks *all, const struct webhook_row *row)
 {
     struct webhook *hook = xnew(struct webhook);
@@ -75,28 +79,23 @@ static void hook_add(struct webhooks *all, const struct webhook_row *row)
     all->refs++;
     hook->refs = 1; /* the table's */
     own_row_init(&hook->own, row);
-    DL_APPEND(all->hooks, hook);
+    (void)str_copy(hook->id, sizeof(hook->id), str_of(row->id));
+    (void)str_copy(hook->team_id, sizeof(hook->team_id), str_of(row->team_id));
+    hook->as = (struct mirrored){.id = hook->id, .team_id = hook->team_id};
+    mirror_put(&all->mirror, &hook->as);
     deliver_init(hook);
     deliver_pull(hook);
 }
 
-static void hook_remove(struct webhook *hook)
+static void on_removed(struct mirrored *one)
 {
-    DL_DELETE(hook->all->hooks, hook);
-    deliver_stop(hook);
-    webhook_release(hook); /* the table's */
+    deliver_stop(hook_of(one));
+    webhook_release(hook_of(one)); /* the table's */
 }
 
 static struct webhook *hook_find(struct webhooks *all, const char *id)
 {
-    struct webhook *hook = NULL;
-
-    DL_FOREACH (all->hooks, hook) {
-        if (strcmp(hook->own.row.id, id) == 0) {
-            return hook;
-        }
-    }
-    return NULL;
+    return hook_of(mirror_find(&all->mirror, id));
 }
 
 /* One that the caller has found a moment ago. */
@@ -293,39 +292,31 @@ void webhook_delete(struct webhooks *all, const char *id, store_done *done, void
 
     store_webhook_delete(all->use.store, id, on_deleted,
                          change_new(all, &hook->own.row, done, ctx));
-    hook_remove(hook);
+    mirror_drop(&all->mirror, &hook->as);
 }
 
 /* ---- the table ---- */
 
 const struct webhook_row *webhooks_find(struct webhooks *all, const char *team_id, const char *id)
 {
-    const struct webhook *hook = hook_find(all, id);
+    const struct webhook *hook = hook_of(mirror_of_team(&all->mirror, team_id, id));
 
-    return hook && strcmp(hook->own.row.team_id, team_id) == 0 ? &hook->own.row : NULL;
+    return hook ? &hook->own.row : NULL;
 }
 
 void webhooks_each(struct webhooks *all, const char *team_id,
                    void (*each)(void *ctx, const struct webhook_row *row), void *ctx)
 {
-    struct webhook *hook = NULL, *next = NULL;
+    struct mirrored *one = NULL;
 
-    DL_FOREACH_SAFE (all->hooks, hook, next) {
-        if (strcmp(hook->own.row.team_id, team_id) == 0) {
-            each(ctx, &hook->own.row);
-        }
+    while ((one = mirror_next(&all->mirror, team_id, one))) {
+        each(ctx, &hook_of(one)->own.row);
     }
 }
 
 size_t webhooks_count(const struct webhooks *all, const char *team_id)
 {
-    const struct webhook *hook = NULL, *next = NULL;
-    size_t n = 0;
-
-    DL_FOREACH_SAFE (all->hooks, hook, next) {
-        n += strcmp(hook->own.row.team_id, team_id) == 0;
-    }
-    return n;
+    return mirror_count(&all->mirror, team_id);
 }
 
 int webhooks_check_url(const struct webhooks *all, const char *url, struct err *err)
@@ -338,10 +329,8 @@ int webhooks_check_url(const struct webhooks *all, const char *url, struct err *
 static void on_event(void *ctx)
 {
     struct webhooks *all = ctx;
-    struct webhook *hook = NULL, *next = NULL;
-
-    DL_FOREACH_SAFE (all->hooks, hook, next) {
-        deliver_pull(hook);
+    for (struct mirrored *one = all->mirror.first; one; one = one->hh.next) {
+        deliver_pull(hook_of(one));
     }
 }
 
@@ -356,6 +345,7 @@ int webhooks_new(const struct webhooks_options *options, struct webhooks **out, 
 
     all->use = *options;
     all->refs = 1;
+    all->mirror.free = on_removed;
     all->poster = poster_new(options->loop, options->allow_local);
     int r = store_load_webhooks(options->store, on_row, all, err);
     if (r < 0) {
@@ -379,16 +369,12 @@ static void trials_end(struct webhooks *all)
 
 void webhooks_free(struct webhooks *all)
 {
-    struct webhook *hook = NULL, *next = NULL;
-
     if (!all) {
         return;
     }
     store_watch_events(all->use.store, NULL, NULL);
     trials_end(all);
-    DL_FOREACH_SAFE (all->hooks, hook, next) {
-        hook_remove(hook);
-    }
+    mirror_fini(&all->mirror);
     poster_free(move_ptr(&all->poster));
     webhooks_release(all);
 }

@@ -4,23 +4,22 @@
 
 #include <assert.h>
 
-#include "lib/base/table.h"
+#include "serve/store/mirror.h"
 #include "serve/volume/volume.h"
 
 struct desk; /* content.c: the service jail of one volume and who waits for it */
 
 struct entry {
-    struct volume volume; /* first */
+    struct volume volume;
+    struct mirrored as; /* removed: not there yet, or not any more */
     struct volumes *all;
-    UT_hash_handle hh; /* by id */
     struct desk *desk; /* NULL: nobody asks for its content */
-    bool removed;      /* not there yet, or not any more */
     bool asked;        /* the keeper has been asked to remove it */
 };
 
 struct volumes {
     struct volumes_options use;
-    struct entry *entries;
+    struct mirror mirror;
     uv_timer_t reaper;
     uint32_t desks_n;
     uint32_t refs; /* questions under way, and the owner */
@@ -29,12 +28,14 @@ struct volumes {
 
 void volumes_release(struct volumes *volumes);
 
+static inline struct entry *entry_in(struct mirrored *one)
+{
+    return one ? container_of(one, struct entry, as) : NULL;
+}
+
 static inline struct entry *entry_of(const struct volumes *volumes, const char *id)
 {
-    struct entry *entry = NULL;
-
-    HASH_FIND_STR(volumes->entries, id, entry);
-    return entry;
+    return entry_in(mirror_find(&volumes->mirror, id));
 }
 
 /* Of one that must be there: the caller has found it, or its making or removal is under way. */

@@ -27,16 +27,20 @@ static struct entry *entry_add(struct volumes *volumes, const struct volume_row 
     }
     volume->size_mb = row->size_mb;
     volume->created_ms = row->created_ms;
-    entry->removed = row->removed;
     entry->all = volumes;
-    HASH_ADD_STR(volumes->entries, volume.id, entry);
+    entry->as = (struct mirrored){.id = volume->id,
+                                  .team_id = volume->team_id,
+                                  .name = volume->name,
+                                  .removed = row->removed};
+    mirror_put(&volumes->mirror, &entry->as);
     return entry;
 }
 
-static void entry_drop(struct entry *entry)
+static void entry_free(struct mirrored *one)
 {
+    struct entry *entry = entry_in(one);
+
     desk_close(entry);
-    HASH_DEL(entry->all->entries, entry);
     explicit_bzero(entry->volume.secret, sizeof(entry->volume.secret));
     free(entry);
 }
@@ -52,34 +56,30 @@ static struct volume_row row_of(const struct entry *entry, bool removed)
                                .created_ms = entry->volume.created_ms};
 }
 
+static const struct volume *volume_in(struct mirrored *one)
+{
+    return one ? &entry_in(one)->volume : NULL;
+}
+
 const struct volume *volumes_find(const struct volumes *volumes, const char *team_id,
                                   const char *id)
 {
-    const struct entry *entry = entry_of(volumes, id);
-
-    return entry && !entry->removed && strcmp(entry->volume.team_id, team_id) == 0 ? &entry->volume
-                                                                                   : NULL;
+    return volume_in(mirror_of_team(&volumes->mirror, team_id, id));
 }
 
 const struct volume *volumes_named(const struct volumes *volumes, const char *team_id,
                                    const char *name)
 {
-    for (const struct entry *entry = volumes->entries; entry; entry = entry->hh.next) {
-        if (!entry->removed && strcmp(entry->volume.team_id, team_id) == 0 &&
-            strcmp(entry->volume.name, name) == 0) {
-            return &entry->volume;
-        }
-    }
-    return NULL;
+    return volume_in(mirror_named(&volumes->mirror, team_id, str_of(name)));
 }
 
 void volumes_each(const struct volumes *volumes, const char *team_id,
                   void (*each)(void *ctx, const struct volume *volume), void *ctx)
 {
-    for (const struct entry *entry = volumes->entries; entry; entry = entry->hh.next) {
-        if (!entry->removed && strcmp(entry->volume.team_id, team_id) == 0) {
-            each(ctx, &entry->volume);
-        }
+    struct mirrored *one = NULL;
+
+    while ((one = mirror_next(&volumes->mirror, team_id, one))) {
+        each(ctx, volume_in(one));
     }
 }
 
@@ -126,7 +126,7 @@ static void on_gone(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
     (void)fds;
     if (entry && answer->status == 0 && !volumes->closed) {
         store_volume_delete(volumes->use.store, removal->id, NULL, NULL);
-        entry_drop(entry);
+        mirror_drop(&volumes->mirror, &entry->as);
     } else if (entry) {
         entry->asked = false;
         if (answer->status != -EBUSY && answer->status != -ENOTCONN) {
@@ -154,10 +154,12 @@ static void reap(struct entry *entry)
 static void on_reaper(uv_timer_t *timer)
 {
     struct volumes *volumes = timer->data;
-    struct entry *entry = NULL, *next = NULL;
+    struct mirrored *one = NULL, *next = NULL;
 
-    HASH_ITER (hh, volumes->entries, entry, next) {
-        if (!entry->removed || entry->asked) {
+    HASH_ITER (hh, volumes->mirror.first, one, next) {
+        struct entry *entry = entry_in(one);
+
+        if (!one->removed || entry->asked) {
             continue;
         }
         if (is_used(entry)) {
@@ -207,7 +209,7 @@ static void on_delete_saved(void *ctx, int error, const struct err *err)
     struct entry *entry = entry_of(change->volumes, change->id);
 
     if (error < 0 && entry) {
-        entry->removed = false; /* it is still on record: what memory says must be true */
+        entry->as.removed = false; /* it is still on record: what memory says must be true */
     } else if (!change->volumes->closed) {
         (void)uv_timer_start(&change->volumes->reaper, on_reaper, 0, 0);
     }
@@ -223,7 +225,7 @@ void volume_delete(struct volumes *volumes, const struct volume *volume, store_d
     struct volume_row row = row_of(entry, true);
 
     change->deleted = done;
-    entry->removed = true;
+    entry->as.removed = true;
     desk_close(entry);
     store_volume_save(volumes->use.store, &row, on_delete_saved, change);
 }
@@ -241,16 +243,6 @@ bool volume_name_ok(const char *name)
 
     return len > 0 && len <= VOLUME_NAME_BYTES_MAX &&
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == len;
-}
-
-static size_t count(const struct volumes *volumes, const char *team_id)
-{
-    size_t n = 0;
-
-    for (const struct entry *entry = volumes->entries; entry; entry = entry->hh.next) {
-        n += !entry->removed && strcmp(entry->volume.team_id, team_id) == 0;
-    }
-    return n;
 }
 
 static void make_fail(struct change *change, int error, const struct err *err)
@@ -274,7 +266,7 @@ static void on_made_saved(void *ctx, int error, const struct err *err)
         make_fail(change, error == -EEXIST ? -EIO : error, err);
         return;
     }
-    entry->removed = entry->asked = false;
+    entry->as.removed = entry->asked = false;
     change->made(change->ctx, &entry->volume, 0, err);
     change_free(change);
 }
@@ -305,7 +297,7 @@ static void on_make_noted(void *ctx, int error, const struct err *err)
     struct keeper_request req = {.op = KEEPER_VOLUME_MAKE};
 
     if (error < 0) {
-        entry_drop(entry);
+        mirror_drop(&change->volumes->mirror, &entry->as);
         make_fail(change, error, err);
         return;
     }
@@ -332,7 +324,7 @@ void volume_create(struct volumes *volumes, const char *team_id, const char *nam
         r = err_set(&err, EINVAL, "Invalid volume name");
     } else if (volumes_named(volumes, team_id, name)) {
         r = err_set(&err, EEXIST, "Volume with name '%s' already exists", name);
-    } else if (count(volumes, team_id) >= VOLUMES_PER_TEAM_MAX) {
+    } else if (mirror_count(&volumes->mirror, team_id) >= VOLUMES_PER_TEAM_MAX) {
         r = err_set(&err, ENOSPC, "the team has %d volumes, which is the most it can have",
                     VOLUMES_PER_TEAM_MAX);
     }
@@ -363,6 +355,7 @@ int volumes_new(const struct volumes_options *options, struct volumes **out, str
 
     volumes->use = *options;
     volumes->refs = 1;
+    volumes->mirror.free = entry_free;
     if (uv_timer_init(options->loop, &volumes->reaper) < 0) {
         abort();
     }
@@ -387,22 +380,18 @@ void volumes_release(struct volumes *volumes)
     if (--volumes->refs > 0) {
         return;
     }
-    while (volumes->entries) {
-        entry_drop(volumes->entries);
-    }
+    mirror_fini(&volumes->mirror);
     free(volumes);
 }
 
 void volumes_free(struct volumes *volumes)
 {
-    struct entry *entry = NULL, *next = NULL;
-
     if (!volumes) {
         return;
     }
     volumes->closed = true;
-    HASH_ITER (hh, volumes->entries, entry, next) {
-        desk_close(entry);
+    for (struct mirrored *one = volumes->mirror.first; one; one = one->hh.next) {
+        desk_close(entry_in(one));
     }
     uv_close((uv_handle_t *)&volumes->reaper, on_closed);
 }

@@ -3,18 +3,19 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <utlist.h>
 
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "serve/secrets/seal.h"
+#include "serve/store/mirror.h"
 
 enum { OWNER_BYTES = ID_UUID_LEN + SHELL_NAME_BYTES_MAX + 16 };
 
 struct entry {
-    struct entry *prev, *next;
+    struct mirrored as;
     char team_id[ID_UUID_LEN + 1];
+    char owner[OWNER_BYTES]; /* the team and the name: a sealed value is bound to it */
     struct shell *shell;
     char *sealed; /* NULL: its value has placeholders */
     struct shell_times times;
@@ -23,45 +24,54 @@ struct entry {
 struct shells {
     struct store *store;
     const struct secrets *secrets;
-    struct entry *entries; /* by name */
+    struct mirror mirror; /* by name */
 };
 
 /* ---- the table ---- */
 
+static struct entry *entry_of(struct mirrored *one)
+{
+    return one ? container_of(one, struct entry, as) : NULL;
+}
+
 static void entry_free(struct entry *entry)
 {
-    if (entry) {
-        shell_free(entry->shell);
-        free(entry->sealed);
-        free(entry);
-    }
+    shell_free(entry->shell);
+    free(entry->sealed);
+    free(entry);
+}
+
+static void on_free(struct mirrored *one)
+{
+    entry_free(entry_of(one));
+}
+
+static int by_name(struct mirrored *a, struct mirrored *b)
+{
+    return strcmp(a->name, b->name);
 }
 
 static struct entry *entry_find(const struct shells *all, const char *team_id, struct str name)
 {
-    struct entry *entry;
+    return entry_of(mirror_named(&all->mirror, team_id, name));
+}
 
-    DL_FOREACH (all->entries, entry) {
-        if (strcmp(entry->team_id, team_id) == 0 && str_eq(str_of(entry->shell->name), name)) {
-            return entry;
-        }
+/* NULL with the sentence when this is no definition of a shell. */
+static struct entry *entry_new(const char *team_id, const char *name, json_t *definition,
+                               struct err *err)
+{
+    struct entry *entry = xnew(struct entry);
+
+    if (!str_copy(entry->team_id, sizeof(entry->team_id), str_of(team_id))) {
+        (void)err_set(err, EINVAL, "the id of a team is too long");
+    } else if (shell_new(name, definition, &entry->shell, err) == 0) {
+        (void)snprintf(entry->owner, OWNER_BYTES, "shell %s %s", team_id, entry->shell->name);
+        entry->as = (struct mirrored){
+            .id = entry->owner, .team_id = entry->team_id, .name = entry->shell->name};
+        return entry;
     }
+    entry_free(entry);
     return NULL;
-}
-
-static int by_name(const struct entry *a, const struct entry *b)
-{
-    return strcmp(a->shell->name, b->shell->name);
-}
-
-static void entry_remove(struct shells *all, const char *team_id, const char *name)
-{
-    struct entry *entry = entry_find(all, team_id, str_of(name));
-
-    if (entry) {
-        DL_DELETE(all->entries, entry);
-        entry_free(entry);
-    }
 }
 
 const struct shell *shells_find(const struct shells *all, const char *team_id, struct str name)
@@ -75,62 +85,40 @@ void shells_each(const struct shells *all, const char *team_id,
                  void (*each)(void *ctx, const struct shell *shell, struct shell_times times),
                  void *ctx)
 {
-    const struct entry *entry;
+    struct mirrored *one = NULL;
 
-    DL_FOREACH (all->entries, entry) {
-        if (strcmp(entry->team_id, team_id) == 0) {
-            each(ctx, entry->shell, entry->times);
-        }
+    while ((one = mirror_next(&all->mirror, team_id, one))) {
+        each(ctx, entry_of(one)->shell, entry_of(one)->times);
     }
-}
-
-static size_t count(const struct shells *all, const char *team_id)
-{
-    const struct entry *entry;
-    size_t n = 0;
-
-    DL_FOREACH (all->entries, entry) {
-        n += strcmp(entry->team_id, team_id) == 0;
-    }
-    return n;
 }
 
 /* ---- keys ---- */
-
-/* What a sealed value is bound to. */
-static void owner_text(const char *team_id, const char *name, char out[OWNER_BYTES])
-{
-    (void)snprintf(out, OWNER_BYTES, "shell %s %s", team_id, name);
-}
 
 int shells_value(const struct shells *all, const char *team_id, struct str name, struct buf *out,
                  struct err *err)
 {
     const struct entry *entry = entry_find(all, team_id, name);
-    char owner[OWNER_BYTES];
 
     if (!entry || !entry->sealed) {
         return err_set(err, ENOENT, "there is no shell \"%.*s\" with a key of its own",
                        (int)name.len, ours(name.at));
     }
-    owner_text(team_id, entry->shell->name, owner);
-    return secrets_unseal(all->secrets, owner, entry->sealed, out) < 0
+    return secrets_unseal(all->secrets, entry->owner, entry->sealed, out) < 0
                ? err_set(err, EBADMSG,
                          "the key of shell \"%s\" cannot be opened with this server's key",
                          ours(entry->shell->name))
                : 0;
 }
 
-static int value_seal(const struct shells *all, struct entry *entry, const char *name,
-                      const char *value, struct err *err)
+static int value_seal(const struct shells *all, struct entry *entry, const char *value,
+                      struct err *err)
 {
-    char owner[OWNER_BYTES];
     scoped_buf(text, SEAL_TEXT_BYTES_MAX);
     int r = secret_value_check(value, err);
 
-    owner_text(entry->team_id, name, owner);
-    if (r == 0 && secrets_seal(all->secrets, owner, str_of(value), &text) < 0) {
-        r = err_set(err, ENOBUFS, "the key of shell \"%s\" could not be sealed", ours(name));
+    if (r == 0 && secrets_seal(all->secrets, entry->owner, str_of(value), &text) < 0) {
+        r = err_set(err, ENOBUFS, "the key of shell \"%s\" could not be sealed",
+                    ours(entry->shell->name));
     }
     if (r == 0) {
         entry->sealed = xstrdup(buf_at(&text));
@@ -167,19 +155,16 @@ static enum given value_take(json_t *definition, char **value)
     return *value ? GIVEN_VALUE : GIVEN_NOTHING;
 }
 
-static int key_take(const struct shells *all, struct entry *entry, enum given given,
-                    const char *value, struct err *err)
+static int key_take(const struct shells *all, struct entry *entry, const struct entry *before,
+                    enum given given, const char *value, struct err *err)
 {
-    const struct shell *shell = entry->shell;
-    const struct entry *before = entry_find(all, entry->team_id, str_of(shell->name));
-
     if (given == GIVEN_PLACEHOLDER) {
         return 0;
     }
     if (given == GIVEN_VALUE) {
-        return value_seal(all, entry, shell->name, value, err);
+        return value_seal(all, entry, value, err);
     }
-    if (!before || !before->sealed || !same_place(before->shell, shell)) {
+    if (!before || !before->sealed || !same_place(before->shell, entry->shell)) {
         return err_set(err, EINVAL, "validation error: the key's value is missing%s",
                        before && before->sealed ? ": a sealed one stays with its base URL" : "");
     }
@@ -187,40 +172,19 @@ static int key_take(const struct shells *all, struct entry *entry, enum given gi
     return 0;
 }
 
-struct change {
-    struct shells *all;
-    struct entry *entry; /* NULL: it is to be no more */
-    char team_id[ID_UUID_LEN + 1];
-    char name[SHELL_NAME_BYTES_MAX + 1];
-    store_done *done;
-    void *ctx;
-};
-
-static struct change *change_new(struct shells *all, const char *team_id, const char *name,
-                                 store_done *done, void *ctx)
+static int entry_complete(const struct shells *all, struct entry *entry, enum given given,
+                          const char *value, struct err *err)
 {
-    struct change *change = xnew(struct change);
+    const struct entry *before = entry_find(all, entry->team_id, str_of(entry->shell->name));
+    int r = key_take(all, entry, before, given, value, err);
 
-    *change = (struct change){.all = all, .done = done, .ctx = ctx};
-    (void)str_copy(change->team_id, sizeof(change->team_id), str_of(team_id));
-    (void)str_copy(change->name, sizeof(change->name), str_of(name));
-    return change;
-}
-
-static void on_recorded(void *ctx, int error, const struct err *err)
-{
-    struct change *change = ctx;
-
-    if (error < 0) {
-        entry_free(change->entry);
-    } else {
-        entry_remove(change->all, change->team_id, change->name);
+    if (r == 0 && !before && mirror_count(&all->mirror, entry->team_id) >= SHELLS_PER_TEAM_MAX) {
+        r = err_set(err, ENOSPC, "the team has as many shells as it can have (%d)",
+                    SHELLS_PER_TEAM_MAX);
     }
-    if (error == 0 && change->entry) {
-        DL_INSERT_INORDER(change->all->entries, change->entry, by_name);
-    }
-    change->done(change->ctx, error, err);
-    free(change);
+    entry->times.updated_ms = clock_wall_ms();
+    entry->times.created_ms = before ? before->times.created_ms : entry->times.updated_ms;
+    return r;
 }
 
 static void entry_save(struct shells *all, struct entry *entry, store_done *done, void *ctx)
@@ -233,58 +197,42 @@ static void entry_save(struct shells *all, struct entry *entry, store_done *done
                                   .created_ms = entry->times.created_ms,
                                   .updated_ms = entry->times.updated_ms};
 
-    struct change *change = change_new(all, row.team_id, row.name, done, ctx);
-    change->entry = entry;
-    store_shell_save(all->store, &row, on_recorded, change);
+    store_shell_save(all->store, &row, mirror_changed,
+                     mirror_adds(&all->mirror, &entry->as, done, ctx));
     free(text);
-}
-
-static int entry_make(struct shells *all, struct entry *entry, const char *name,
-                      const json_t *definition, struct err *err)
-{
-    const struct entry *before = entry_find(all, entry->team_id, str_of(name));
-    json_t *own = json_deep_copy(definition);
-    scoped_text value = NULL;
-    enum given given = value_take(own, &value);
-    int r = shell_new(name, own, &entry->shell, err);
-
-    json_decref(own);
-    r = r < 0 ? r : key_take(all, entry, given, value, err);
-    if (value) {
-        explicit_bzero(value, strlen(value));
-    }
-    if (r == 0 && !before && count(all, entry->team_id) >= SHELLS_PER_TEAM_MAX) {
-        r = err_set(err, ENOSPC, "the team has as many shells as it can have (%d)",
-                    SHELLS_PER_TEAM_MAX);
-    }
-    entry->times.updated_ms = clock_wall_ms();
-    entry->times.created_ms = before ? before->times.created_ms : entry->times.updated_ms;
-    return r;
 }
 
 int shells_put(struct shells *all, const char *team_id, const char *name, const json_t *definition,
                store_done *done, void *ctx, struct err *err)
 {
-    struct entry *entry = xnew(struct entry);
+    json_t *own = json_deep_copy(definition);
+    scoped_text value = NULL;
+    enum given given = value_take(own, &value);
+    struct entry *entry = entry_new(team_id, name, own, err);
+    int r = entry ? entry_complete(all, entry, given, value, err) : -err->code;
 
-    (void)str_copy(entry->team_id, sizeof(entry->team_id), str_of(team_id));
-    int r = entry_make(all, entry, name, definition, err);
-    if (r < 0) {
-        entry_free(entry);
-        return r;
+    json_decref(own);
+    if (value) {
+        explicit_bzero(value, strlen(value));
     }
-    entry_save(all, entry, done, ctx);
-    return 0;
+    if (r == 0) {
+        entry_save(all, entry, done, ctx);
+    } else if (entry) {
+        entry_free(entry);
+    }
+    return r;
 }
 
 int shells_delete(struct shells *all, const char *team_id, const char *name, store_done *done,
                   void *ctx, struct err *err)
 {
-    if (!entry_find(all, team_id, str_of(name))) {
+    const struct entry *entry = entry_find(all, team_id, str_of(name));
+
+    if (!entry) {
         return err_set(err, ENOENT, "there is no shell \"%.64s\"", ours(name));
     }
-    store_shell_delete(all->store, team_id, name, on_recorded,
-                       change_new(all, team_id, name, done, ctx));
+    store_shell_delete(all->store, team_id, name, mirror_changed,
+                       mirror_drops(&all->mirror, entry->owner, done, ctx));
     return 0;
 }
 
@@ -293,18 +241,16 @@ int shells_delete(struct shells *all, const char *team_id, const char *name, sto
 static void on_loaded(void *ctx, const struct shell_row *row)
 {
     struct shells *all = ctx;
-    struct entry *entry = xnew(struct entry);
     json_t *definition = json_loads(row->definition, 0, NULL);
     struct err err;
+    struct entry *entry = entry_new(row->team_id, row->name, definition, &err);
 
-    if (!str_copy(entry->team_id, sizeof(entry->team_id), str_of(row->team_id)) ||
-        shell_new(row->name, definition, &entry->shell, &err) < 0) {
+    if (!entry) {
         log_warn("a shell in the store is damaged, and left out");
-        entry_free(entry);
     } else {
         entry->sealed = xstrdup(row->sealed);
         entry->times = (struct shell_times){row->created_ms, row->updated_ms};
-        DL_INSERT_INORDER(all->entries, entry, by_name);
+        mirror_put(&all->mirror, &entry->as);
     }
     json_decref(definition);
 }
@@ -314,7 +260,8 @@ int shells_new(struct store *store, const struct secrets *secrets, struct shells
 {
     struct shells *all = xnew(struct shells);
 
-    *all = (struct shells){.store = store, .secrets = secrets};
+    *all = (struct shells){
+        .store = store, .secrets = secrets, .mirror = {.order = by_name, .free = on_free}};
     int r = store_load_shells(store, on_loaded, all, err);
     if (r < 0) {
         shells_free(all);
@@ -326,13 +273,8 @@ int shells_new(struct store *store, const struct secrets *secrets, struct shells
 
 void shells_free(struct shells *all)
 {
-    struct entry *entry, *next;
-
-    if (!all) {
-        return;
+    if (all) {
+        mirror_fini(&all->mirror);
+        free(all);
     }
-    DL_FOREACH_SAFE (all->entries, entry, next) {
-        entry_free(entry);
-    }
-    free(all);
 }
