@@ -2,7 +2,7 @@
 #ifndef TEMPLATE_INTERNAL_H
 #define TEMPLATE_INTERNAL_H
 
-#include "lib/base/table.h"
+#include "serve/store/mirror.h"
 #include "serve/template/name.h"
 #include "serve/template/template.h"
 
@@ -17,7 +17,7 @@ struct tagged {
 struct entry {
     struct template t;   /* layers "": nothing has the tag `default` */
     struct tagged *tags; /* oldest first; none of a built-in one */
-    UT_hash_handle hh;   /* by id */
+    struct mirrored as;
 };
 
 /* A team and the namespace that its name gives it. */
@@ -57,7 +57,5 @@ void owner_free(struct owner *owner);
 
 struct awaited *awaited_new(const char *alias, const char *sentence);
 void awaited_free(struct awaited *awaited);
-
-/* NULL is like nothing but NULL. */
 
 #endif

@@ -13,25 +13,42 @@
 
 struct templates {
     struct store *store;
-    struct entry *by_id;
+    struct mirror mirror;
     struct owner *owners;
     struct awaited *awaited;
 };
 
+static struct entry *entry_in(struct mirrored *one)
+{
+    return one ? container_of(one, struct entry, as) : NULL;
+}
+
+static struct entry *entry_of(const struct templates *all, const char *id)
+{
+    return entry_in(mirror_find(&all->mirror, id));
+}
+
+static void on_free(struct mirrored *one)
+{
+    entry_free(entry_in(one));
+}
+
+static void entry_put(struct templates *all, struct entry *entry)
+{
+    entry->as =
+        (struct mirrored){.id = entry->t.id, .team_id = entry->t.team_id, .name = entry->t.alias};
+    mirror_put(&all->mirror, &entry->as);
+}
+
 static void on_template(void *ctx, const struct template_row *row)
 {
-    struct templates *all = ctx;
-    struct entry *entry = entry_from_row(row);
-
-    HASH_ADD_KEYPTR(hh, all->by_id, entry->t.id, strlen(entry->t.id), entry);
+    entry_put(ctx, entry_from_row(row));
 }
 
 static void on_tag(void *ctx, const struct tag_row *row, const struct build_row *build)
 {
-    struct templates *all = ctx;
-    struct entry *entry = NULL;
+    struct entry *entry = entry_of(ctx, row->template_id);
 
-    HASH_FIND_STR(all->by_id, row->template_id, entry);
     if (entry) {
         (void)entry_tag(entry, row->tag, row->created_ms, build);
     }
@@ -76,6 +93,7 @@ int templates_new(struct store *store, struct templates **out, struct err *err)
     int r;
 
     all->store = store;
+    all->mirror.free = on_free;
     r = store_load_teams(store, on_team, all, err);
     if (r == 0) {
         r = store_load_templates(store, on_template, all, err);
@@ -93,17 +111,13 @@ int templates_new(struct store *store, struct templates **out, struct err *err)
 
 void templates_free(struct templates *templates)
 {
-    struct entry *entry, *entry_next;
     struct owner *owner, *owner_next;
     struct awaited *awaited, *awaited_next;
 
     if (!templates) {
         return;
     }
-    HASH_ITER (hh, templates->by_id, entry, entry_next) {
-        HASH_DEL(templates->by_id, entry);
-        entry_free(entry);
-    }
+    mirror_fini(&templates->mirror);
     LL_FOREACH_SAFE (templates->owners, owner, owner_next) {
         owner_free(owner);
     }
@@ -116,14 +130,7 @@ void templates_free(struct templates *templates)
 /* Of one owner: NULL is the built-in ones'. */
 static struct entry *find_alias(struct templates *all, const char *team_id, const char *alias)
 {
-    struct entry *entry, *next;
-
-    HASH_ITER (hh, all->by_id, entry, next) {
-        if (text_same(entry->t.team_id, team_id) && text_same(entry->t.alias, alias)) {
-            return entry;
-        }
-    }
-    return NULL;
+    return entry_in(mirror_named(&all->mirror, team_id, str_of(alias)));
 }
 
 static void save(struct templates *all, const struct entry *entry, store_done *done, void *ctx)
@@ -139,7 +146,7 @@ void templates_put_builtin(struct templates *templates, const struct template_bu
 
     if (!entry) {
         entry = entry_builtin(what->alias);
-        HASH_ADD_KEYPTR(hh, templates->by_id, entry->t.id, strlen(entry->t.id), entry);
+        entry_put(templates, entry);
     }
     if (entry_is(entry, what)) {
         return;
@@ -160,9 +167,8 @@ struct keeping {
 
 static struct entry *find_build(struct templates *all, const char *id, const char *build_id)
 {
-    struct entry *entry = NULL;
+    struct entry *entry = entry_of(all, id);
 
-    HASH_FIND_STR(all->by_id, id, entry);
     return entry && text_same(entry->t.build_id, build_id) ? entry : NULL;
 }
 
@@ -254,39 +260,6 @@ const char *templates_awaited(const struct templates *templates, struct str name
 
 /* ---- snapshots ---- */
 
-struct change {
-    struct templates *all;
-    struct entry *entry; /* to be put, or taken out and put back on failure */
-    bool removes;
-    store_done *done;
-    void *ctx;
-};
-
-static void put(struct templates *all, struct entry *entry)
-{
-    struct entry *old;
-
-    HASH_FIND_STR(all->by_id, entry->t.id, old);
-    if (old) {
-        HASH_DEL(all->by_id, old);
-        entry_free(old);
-    }
-    HASH_ADD_KEYPTR(hh, all->by_id, entry->t.id, strlen(entry->t.id), entry);
-}
-
-static void on_changed(void *ctx, int error, const struct err *err)
-{
-    struct change *change = ctx;
-
-    if ((error < 0) == change->removes) {
-        put(change->all, change->entry);
-    } else {
-        entry_free(change->entry);
-    }
-    (change->done ? change->done : on_saved)(change->ctx, error, err);
-    free(change);
-}
-
 struct build_row template_snapshot_build(const struct template *snapshot, const char *tag)
 {
     return (struct build_row){.id = snapshot->build_id,
@@ -334,13 +307,12 @@ static void put_tagged(struct putting *putting)
     struct template *said = &putting->entry->t;
     struct build_row build = template_snapshot_build(said, putting->tag);
     struct template_row row = template_row(said);
-    struct entry *entry = NULL;
+    struct entry *entry = entry_of(putting->all, said->id);
 
-    HASH_FIND_STR(putting->all->by_id, said->id, entry);
     if (!entry) {
         entry = entry_from_row(&row);
         entry_empty(&entry->t);
-        HASH_ADD_KEYPTR(hh, putting->all->by_id, entry->t.id, strlen(entry->t.id), entry);
+        entry_put(putting->all, entry);
     }
     (void)entry_tag(entry, putting->tag, said->created_ms, &build);
 }
@@ -402,21 +374,17 @@ void templates_put_snapshot(struct templates *templates, const struct template *
 
 void templates_remove(struct templates *templates, const char *id, store_done *done, void *ctx)
 {
-    struct change *change;
-    struct entry *entry = NULL;
+    struct entry *entry = entry_of(templates, id);
     struct err err;
 
-    HASH_FIND_STR(templates->by_id, id, entry);
+    done = done ? done : on_saved;
     if (!entry) {
         (void)err_set(&err, ENOENT, "template '%s' not found", id);
-        (done ? done : on_saved)(ctx, -ENOENT, &err);
+        done(ctx, -ENOENT, &err);
         return;
     }
-    change = xnew(struct change);
-    *change = (struct change){
-        .all = templates, .entry = entry, .removes = true, .done = done, .ctx = ctx};
-    HASH_DEL(templates->by_id, entry);
-    store_template_delete(templates->store, entry->t.id, on_changed, change);
+    store_template_delete(templates->store, id, mirror_changed,
+                          mirror_removes(&templates->mirror, &entry->as, done, ctx));
 }
 
 const char *templates_space(const struct templates *templates, const char *team_id)
@@ -456,14 +424,12 @@ static const char *team_of_space(const struct templates *all, const char *space)
 static struct entry *find_named(struct templates *all, const char *team_id,
                                 const struct template_name *name)
 {
-    struct entry *entry;
-
     if (name->space[0]) {
         const char *owner = team_of_space(all, name->space);
 
         return owner ? find_alias(all, owner, name->alias) : NULL;
     }
-    HASH_FIND_STR(all->by_id, name->alias, entry);
+    struct entry *entry = entry_of(all, name->alias);
     if (!entry) {
         entry = find_alias(all, team_id, name->alias); /* a team's own hides a built-in one */
     }
@@ -477,9 +443,8 @@ static bool may_use(const struct template *t, const char *team_id)
 
 void templates_spawned(struct templates *templates, const char *id, int64_t now_ms)
 {
-    struct entry *entry = NULL;
+    struct entry *entry = entry_of(templates, id);
 
-    HASH_FIND_STR(templates->by_id, id, entry);
     if (entry) {
         entry->t.spawns++;
         entry->t.last_spawned_ms = now_ms;
@@ -536,18 +501,15 @@ const struct template *templates_lookup(struct templates *templates, const char 
 
 const struct template *templates_by_id(struct templates *templates, const char *id)
 {
-    const struct entry *entry = NULL;
+    const struct entry *entry = entry_of(templates, id);
 
-    HASH_FIND_STR(templates->by_id, id, entry);
     return entry ? &entry->t : NULL;
 }
 
 const struct template *templates_tagged(struct templates *templates, const char *id,
                                         const char *tag)
 {
-    const struct entry *entry = NULL;
-
-    HASH_FIND_STR(templates->by_id, id, entry);
+    const struct entry *entry = entry_of(templates, id);
     const struct tagged *tagged = entry ? entry_tagged(entry, tag) : NULL;
     return tagged ? &tagged->t : NULL;
 }
@@ -560,16 +522,15 @@ const struct template *templates_add(struct templates *templates, const char *te
 {
     struct entry *entry = entry_new(team_id, alias, cpu_count, memory_mb, disk_mb);
 
-    HASH_ADD_KEYPTR(hh, templates->by_id, entry->t.id, strlen(entry->t.id), entry);
+    entry_put(templates, entry);
     save(templates, entry, done, ctx);
     return &entry->t;
 }
 
 static struct entry *must_find(struct templates *all, const char *id)
 {
-    struct entry *entry = NULL;
+    struct entry *entry = entry_of(all, id);
 
-    HASH_FIND_STR(all->by_id, id, entry);
     assert(entry);
     return entry;
 }
@@ -633,9 +594,11 @@ void templates_each_tag(struct templates *templates, const char *id,
 void templates_each(struct templates *templates, const char *team_id,
                     void (*each)(void *ctx, const struct template *t), void *ctx)
 {
-    struct entry *entry, *next;
+    struct mirrored *one = NULL, *next = NULL;
 
-    HASH_ITER (hh, templates->by_id, entry, next) {
+    HASH_ITER (hh, templates->mirror.first, one, next) {
+        const struct entry *entry = entry_in(one);
+
         if (may_use(&entry->t, team_id)) {
             each(ctx, &entry->t);
         }
@@ -645,10 +608,12 @@ void templates_each(struct templates *templates, const char *team_id,
 void templates_each_built(struct templates *templates,
                           void (*each)(void *ctx, const struct template *t), void *ctx)
 {
-    struct entry *entry, *next;
+    struct mirrored *one = NULL, *next = NULL;
     const struct tagged *tagged = NULL;
 
-    HASH_ITER (hh, templates->by_id, entry, next) {
+    HASH_ITER (hh, templates->mirror.first, one, next) {
+        const struct entry *entry = entry_in(one);
+
         each(ctx, &entry->t);
         DL_FOREACH (entry->tags, tagged) {
             each(ctx, &tagged->t);
@@ -658,5 +623,5 @@ void templates_each_built(struct templates *templates,
 
 size_t templates_count(const struct templates *templates)
 {
-    return HASH_COUNT(templates->by_id);
+    return HASH_COUNT(templates->mirror.first);
 }
