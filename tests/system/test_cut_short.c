@@ -236,9 +236,9 @@ static void a_save_is_told_or_gone(void)
     (void)snprintf(path, sizeof(path), "%s/saved/saved-cut", rig.pool);
     CHECK_INT(rig_create(&rig, &create, &jail).status, 0);
     for (int round = 0; round < ROUNDS; round++) {
-        struct pollfd size_bpf = {.fd = rig.fd, .events = POLLIN};
+        struct pollfd told = {.fd = rig.fd, .events = POLLIN};
         rig_send(&rig, &save);
-        while (access(path, F_OK) < 0 && poll(&size_bpf, 1, 0) == 0) {
+        while (access(path, F_OK) < 0 && poll(&told, 1, 0) == 0) {
             continue;
         }
         (void)group_signal(".one", NULL, SIGKILL);

@@ -19,7 +19,7 @@
 enum { DISK_MB = 64, MEMORY_MB = 128 }; /* of rig_create_request() */
 
 static struct rig rig;
-static bool has_status; /* by doctor's word */
+static bool told; /* by doctor's word */
 
 struct df {
     unsigned long type, blocks, free, available;
@@ -114,14 +114,13 @@ static void check_size(const struct rig_jail *jail, uint32_t disk_mb, uint32_t m
     CHECK_INT(df.type, OVERLAYFS_SUPER_MAGIC);
     CHECK_INT(df.bsize, pool.f_bsize);
     CHECK_INT(df.blocks * (unsigned long)df.bsize,
-              size_bpf ? (unsigned long)disk_mb << 20
-                       : pool.f_blocks * (unsigned long)pool.f_bsize);
+              told ? (unsigned long)disk_mb << 20 : pool.f_blocks * (unsigned long)pool.f_bsize);
     CHECK(df.free <= df.blocks && df.available <= df.free);
     CHECK_INT(memory.total * memory.unit,
-              size_bpf ? (unsigned long)memory_mb << 20 : host.totalram * host.mem_unit);
+              told ? (unsigned long)memory_mb << 20 : host.totalram * host.mem_unit);
     CHECK_INT(memory.pages, memory.total * memory.unit / (unsigned long)sysconf(_SC_PAGESIZE));
     CHECK(memory.free <= memory.total);
-    CHECK_INT(memory.swap, size_bpf ? 0 : host.totalswap + host.freeswap);
+    CHECK_INT(memory.swap, told ? 0 : host.totalswap + host.freeswap);
 }
 
 /* The number of a jail's group, which the maps have it under. */
@@ -179,7 +178,7 @@ static void doctor_says_whether_it_works_and_why_not(void)
     const struct probe_result wanted = probe_size_bpf(true), unwanted = probe_size_bpf(false);
 
     CHECK_STR(wanted.name, "figures");
-    if (size_bpf) {
+    if (told) {
         CHECK_STR(wanted.sentence, "df and sysinfo() in a sandbox tell its own limits");
     } else {
         CHECK_INT(wanted.verdict, PROBE_DEGRADED);
@@ -241,8 +240,8 @@ static void what_is_used_shows(void)
     CHECK_THAT(before.free - after.free >= blocks && before.free - after.free < blocks * 2,
                "%lu blocks free, then %lu", before.free, after.free);
     struct memory memory = memory_of(&jail);
-    CHECK(!size_bpf || (memory.free < memory.total &&
-                        memory.free > memory.total - (unsigned long)(MEMORY_MB << 20)));
+    CHECK(!told || (memory.free < memory.total &&
+                    memory.free > memory.total - (unsigned long)(MEMORY_MB << 20)));
     end(&jail);
 }
 
@@ -312,7 +311,7 @@ static void a_restored_jail_is_told_the_size_that_it_has_now(void)
     check_size(&again, 90, 222);
     struct df df = df_of(&again, "/"); /* nobody has asked for its usage yet */
     const unsigned long used = (df.blocks - df.free) * (unsigned long)df.bsize;
-    CHECK(!size_bpf || (used == disk_bytes_ask("one") && used >= 20 << 20));
+    CHECK(!told || (used == disk_bytes_ask("one") && used >= 20 << 20));
     end(&again);
     CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
 }
@@ -320,16 +319,16 @@ static void a_restored_jail_is_told_the_size_that_it_has_now(void)
 /* No server asks for anything here: the new keeper finds the jail and its limits by itself. */
 static void the_next_keeper_goes_on_telling(void)
 {
-    const bool was_told = size_bpf;
+    const bool was_told = told;
     struct rig_jail jail = start("one", 0, DISK_MB, MEMORY_MB);
 
     check_size(&jail, DISK_MB, MEMORY_MB);
     rig_keeper_kill(&rig);
-    size_bpf = false; /* the programs went with their keeper */
+    told = false; /* the programs went with their keeper */
     check_size(&jail, DISK_MB, MEMORY_MB);
     rig_keeper_start(&rig);
     (void)rig_ask(&rig, &(struct keeper_request){.op = KEEPER_HELLO}, NULL); /* it has looked */
-    size_bpf = was_told;
+    told = was_told;
     check_size(&jail, DISK_MB, MEMORY_MB);
     end(&jail);
 }
@@ -340,7 +339,7 @@ static void what_is_told_of_a_jail_goes_with_it(void)
     const uint64_t group = group_of("one");
 
     CHECK(group);
-    CHECK_INT(entries_of(group), size_bpf ? 1 : 0);
+    CHECK_INT(entries_of(group), told ? 1 : 0);
     end(&jail);
     CHECK_INT(entries_of(group), 0);
     struct keeper_request req = rig_create_request("two", 0, "missing");
@@ -353,7 +352,7 @@ static bool begin(void)
     const struct probe_result result = probe_size_bpf(true);
 
     printf("# %s\n", result.sentence);
-    size_bpf = result.verdict == PROBE_OK;
+    told = result.verdict == PROBE_OK;
     return true;
 }
 

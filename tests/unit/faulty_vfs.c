@@ -11,8 +11,8 @@
 
 #include "lib/base/alloc.h"
 
-struct rollback { /* what a piece of a file was before it was written */
-    struct rollback *prev, *next;
+struct undo { /* what a piece of a file was before it was written */
+    struct undo *prev, *next;
     char path[128];
     sqlite3_int64 at, size; /* size: of the whole file */
     int len;
@@ -31,7 +31,7 @@ static struct {
     enum fault fault;
     int after, struck;
     bool forever, dead;
-    struct rollback *undo; /* newest first */
+    struct undo *undo; /* newest first */
 } shim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct file *of(sqlite3_file *file)
@@ -59,7 +59,7 @@ static bool strikes(enum fault fault)
 
 static void remember(struct file *f, sqlite3_int64 at, int len)
 {
-    struct rollback *undo = xcalloc(1, sizeof(struct rollback) + (size_t)len);
+    struct undo *undo = xcalloc(1, sizeof(struct undo) + (size_t)len);
 
     (void)snprintf(undo->path, sizeof(undo->path), "%s", f->path);
     undo->at = at;
@@ -73,7 +73,7 @@ static void remember(struct file *f, sqlite3_int64 at, int len)
 
 static void forget(const char *path)
 {
-    struct rollback *undo = NULL, *next = NULL;
+    struct undo *undo = NULL, *next = NULL;
 
     DL_FOREACH_SAFE (shim.undo, undo, next) {
         if (strcmp(undo->path, path) == 0) {
@@ -294,7 +294,7 @@ void faulty_vfs_cut_power(void)
 
 void faulty_vfs_restore_power(void)
 {
-    struct rollback *undo = NULL, *next = NULL;
+    struct undo *undo = NULL, *next = NULL;
 
     DL_FOREACH_SAFE (shim.undo, undo, next) {
         int fd = open(undo->path, O_WRONLY | O_CLOEXEC);
