@@ -458,6 +458,8 @@ static void paths_and_browsers(void)
     CHECK_INT(ask_with("GET", "/", "", ""), 200); /* to whoever asks what this is */
     REFUSED(404, "validation error: no such endpoint", ask("GET", "/nothing", ""));
     REFUSED(404, "validation error: no such endpoint", ask("GET", "/sandboxes/", ""));
+    REFUSED(403, "this address takes no upload: ask for a new one",
+            ask("PUT", "/templates/nothing/files/0?token=x", "tar"));
     REFUSED(405, "validation error: this path does not take that method",
             ask("PUT", "/sandboxes", ""));
     REFUSED(400, "validation error: the path is not valid", ask("GET", "/sandboxes/%zz", ""));
