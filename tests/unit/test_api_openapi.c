@@ -241,7 +241,7 @@ int main(void)
          every_operation_is_named_once_and_summarized},
     };
 
-    document = json_loads(openapi_document, 0, NULL);
+    document = json_loads(api_openapi_json, 0, NULL);
     if (!document) {
         printf("Bail out! the document is no JSON\n");
         return 1;

@@ -6,5 +6,5 @@
 void handle_openapi(struct call *call, const json_t *body)
 {
     (void)body;
-    call_text(call, 200, "application/json; charset=utf-8", str_of(openapi_document));
+    call_text(call, 200, "application/json; charset=utf-8", str_of(api_openapi_json));
 }
