@@ -444,7 +444,7 @@ static void a_pause_that_nobody_heard_of_is_found(void)
 {
     begin();
     char name[KEEPER_SAVED_BYTES];
-    kept_name_pause(find(id), true, name);
+    saved_name_pause(find(id), true, name);
     close_house();
     jail_stop(jail_find(id)); /* the keeper was through, the daemon had died */
     (void)snprintf(saved_slot(""), KEEPER_SAVED_BYTES, "%s", name);
@@ -464,7 +464,7 @@ static void a_pause_that_ends_after_a_restart_is_found(void)
 {
     begin();
     char name[KEEPER_SAVED_BYTES];
-    kept_name_pause(find(id), false, name);
+    saved_name_pause(find(id), false, name);
     close_house();
     open_house();
     UNTIL(ready == 1 && find(id)->channel);
@@ -538,7 +538,7 @@ static void what_waits_when_a_pause_is_found_comes_too_late(void)
 {
     begin();
     char name[KEEPER_SAVED_BYTES];
-    kept_name_pause(find(id), false, name);
+    saved_name_pause(find(id), false, name);
     close_house();
     jail_stop(jail_find(id));
     (void)snprintf(saved_slot(""), KEEPER_SAVED_BYTES, "%s", name);

@@ -311,7 +311,7 @@ static void on_notice(uv_fs_event_t *handle, const char *file, int events, int s
     if (status == 0) {
         notices_take(server->places, server->templates);
         if (server->sandboxes) {
-            sandboxes_warm(server->sandboxes);
+            sandboxes_prestart(server->sandboxes);
         }
     }
 }

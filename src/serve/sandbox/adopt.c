@@ -35,15 +35,15 @@ static void adopt_again(struct sandboxes *all)
 static void adopt_done(struct sandboxes *all)
 {
     all->adoption = ADOPT_READY;
-    kept_sweep(all);
+    saved_sweep(all);
     struct sandboxes_figures figures = sandboxes_figures(all);
     log_info("on record: %u running, %u paused", figures.running, figures.paused);
     if (all->ready) {
         all->ready(all->ready_ctx);
     }
     start_waiting(all);
-    sandboxes_warm(all);
-    pools_want(all);
+    sandboxes_prestart(all);
+    parked_want(all);
 }
 
 /* A client may ask for a paused sandbox while jails are listed. Its start waits until adoption is
@@ -60,9 +60,9 @@ static void consider(struct sandboxes *all, const struct keeper_answer *answer)
 
     memcpy(id, answer->id, KEEPER_ID_BYTES);
     const struct sandbox *sb = table_find(&all->table, str_of(id));
-    if ((!sb || is_saved(sb)) && !doom_has(all, id)) {
+    if ((!sb || is_saved(sb)) && !destroy_has(all, id)) {
         log_warn("jail %s is on %s: destroyed", id, sb ? "record as paused" : "no record");
-        doom(all, id, &unknown, SLOT_NONE);
+        destroy_jail(all, id, &unknown, SLOT_NONE);
     }
 }
 
@@ -143,7 +143,7 @@ static void on_saved_loaded(struct sandboxes *all, int error)
 void adopt_start(struct sandboxes *all)
 {
     all->adoption = ADOPT_SAVED;
-    kept_load(all, on_saved_loaded);
+    saved_load(all, on_saved_loaded);
 }
 
 static bool attach_again(void *ctx, struct sandbox *sb)
@@ -174,15 +174,15 @@ void sandboxes_keeper_changed(struct sandboxes *all, bool connected)
     if (!connected) {
         return;
     }
-    doom_resend(all);
-    kept_resend(all);
+    destroy_resend(all);
+    saved_resend(all);
     if (all->adoption == ADOPT_WAITING) {
         adopt_start(all);
     } else if (all->adoption == ADOPT_READY) {
         table_each(&all->table, true, NULL, attach_again, NULL);
         internal_attach_again(all);
         start_waiting(all);
-        pool_pump(all);
+        parked_refill(all);
     }
 }
 
@@ -200,7 +200,7 @@ static void load_one(void *ctx, const struct sandbox_row *row)
     }
     slots_mark(&all->slots, sb->uid_slot);
     table_add(&all->table, sb);
-    tally_note(sb);
+    usage_sums_update(sb);
     all->created_ms = sb->created_ms > all->created_ms ? sb->created_ms : all->created_ms;
     table_show(&all->table, sb);
     sb->init_due = sb->adopted = sb->state == SANDBOX_RUNNING;
@@ -229,16 +229,16 @@ int sandboxes_new(const struct sandboxes_options *options, void (*ready)(void *c
     }
     all->ready_ctx = ctx;
     all->refs = 5; /* the caller's, and the timers' */
-    if (uv_timer_init(options->loop, &all->doom_timer) < 0 ||
+    if (uv_timer_init(options->loop, &all->destroy_timer) < 0 ||
         uv_timer_init(options->loop, &all->record_timer) < 0 ||
-        uv_timer_init(options->loop, &all->warm_timer) < 0 ||
+        uv_timer_init(options->loop, &all->prestart_timer) < 0 ||
         uv_timer_init(options->loop, &all->pack_timer) < 0) {
         abort();
     }
-    all->doom_timer.data = all->record_timer.data = all->warm_timer.data = all;
+    all->destroy_timer.data = all->record_timer.data = all->prestart_timer.data = all;
     all->pack_timer.data = all;
     pack_start(all);
-    pools_new(all);
+    parked_new(all);
     int r = store_load_sandboxes(options->store, load_one, all, err);
     if (r < 0) {
         sandboxes_free(all);
@@ -268,18 +268,18 @@ void sandboxes_free(struct sandboxes *all)
     HASH_ITER (hh, all->table.by_id, sb, next) {
         start_drop(sb);
         if (!sandbox_is_users(sb)) { /* nobody is left who could use it */
-            doom(all, sb->id, &sb->jail, sb->uid_slot);
+            destroy_jail(all, sb->id, &sb->jail, sb->uid_slot);
         }
         sandbox_leave(sb);
     }
-    doom_free(all);
-    kept_free(all);
+    destroy_free(all);
+    saved_free(all);
     record_free(all);
-    warm_free(all);
-    pools_close(all);
-    uv_close((uv_handle_t *)&all->doom_timer, on_timer_closed);
+    prestart_free(all);
+    parked_close(all);
+    uv_close((uv_handle_t *)&all->destroy_timer, on_timer_closed);
     uv_close((uv_handle_t *)&all->record_timer, on_timer_closed);
-    uv_close((uv_handle_t *)&all->warm_timer, on_timer_closed);
+    uv_close((uv_handle_t *)&all->prestart_timer, on_timer_closed);
     uv_close((uv_handle_t *)&all->pack_timer, on_timer_closed);
     sandboxes_release(all);
 }
@@ -288,8 +288,8 @@ void sandboxes_release(struct sandboxes *all)
 {
     if (--all->refs == 0) {
         table_fini(&all->table);
-        pools_free(all);
-        tally_free(all);
+        parked_free(all);
+        usage_sums_free(all);
         free(all);
     }
 }

@@ -18,7 +18,7 @@
 #include "lib/base/fdpass.h"
 #include "lib/base/foreign.h"
 #include "lib/base/str.h"
-#include "serve/sandbox/inward.h"
+#include "serve/sandbox/jail_tcp.h"
 #include "wire/channel.h"
 
 /* A connection is made from the keeper's sockets first. To a service that is all; of one to the
@@ -30,10 +30,10 @@ struct request {
     struct agent_channel *channel;
     enum step step;
     uint32_t port;
-    bool second;           /* the first address has refused */
-    struct inward *inward; /* STEP_CONNECTS */
-    int ours;              /* STEP_TOLD: the daemon's end; -1: it comes with the answer */
-    uint32_t seq;          /* STEP_TOLD */
+    bool second;          /* the first address has refused */
+    struct jail_tcp *tcp; /* STEP_CONNECTS */
+    int ours;             /* STEP_TOLD: the daemon's end; -1: it comes with the answer */
+    uint32_t seq;         /* STEP_TOLD */
     int64_t deadline_ms;
     agent_channel_done *done;
     void *ctx;
@@ -151,7 +151,7 @@ static void finish(struct request *request, int fd_or_error)
 
     DL_DELETE(ch->requests, request);
     ch->requests_n--;
-    inward_cancel(request->inward);
+    jail_tcp_cancel(request->tcp);
     foreign_closep(&request->ours);
     request->done(request->ctx, fd_or_error);
     free(request);
@@ -311,7 +311,7 @@ static void on_pair(void *ctx, int ours, int theirs)
 {
     struct request *request = ctx;
 
-    request->inward = NULL;
+    request->tcp = NULL;
     if (ours < 0) {
         finish(request, ours);
     } else {
@@ -327,7 +327,7 @@ static void on_service(void *ctx, int fd_or_error, int none)
     struct agent_channel *ch = request->channel;
 
     (void)none;
-    request->inward = NULL;
+    request->tcp = NULL;
     if (fd_or_error == -ECONNREFUSED && !request->second) {
         request->second = true;
         request->step = STEP_WANTS_SOCKETS;
@@ -349,13 +349,13 @@ static void begin(struct request *request)
     ch->sockets_n -= n;
     memcpy(sockets, ch->sockets + ch->sockets_n, n * sizeof(int));
     request->step = STEP_CONNECTS;
-    struct inward *inward =
-        is_for_the_agent(request)
-            ? inward_pair(ch->loop, sockets, on_pair, request)
-            : inward_connect(ch->loop, sockets[0], (uint16_t)request->port,
-                             request->second ? INWARD_IPV6 : INWARD_IPV4, on_service, request);
-    if (inward) {
-        request->inward = inward;
+    struct jail_tcp *tcp = is_for_the_agent(request)
+                               ? jail_tcp_pair(ch->loop, sockets, on_pair, request)
+                               : jail_tcp_connect(ch->loop, sockets[0], (uint16_t)request->port,
+                                                  request->second ? JAIL_TCP_IPV6 : JAIL_TCP_IPV4,
+                                                  on_service, request);
+    if (tcp) {
+        request->tcp = tcp;
     }
 }
 

@@ -5,8 +5,8 @@
  * Blocks:   never.
  * Threads:  the loop's.
  *
- * Connections to the jail's services and to the agent itself are made here (inward.h). The agent is
- * given its end of those that are for itself, and says whether it serves it.
+ * Connections to the jail's services and to the agent itself are made here (jail_tcp.h). The agent
+ * is given its end of those that are for itself, and says whether it serves it.
  *
  * The agent lives where hostile code runs, so its word is checked: an answer must belong to a
  * question and come once. Anything else, and a message of another size or version, breaks the
@@ -75,7 +75,7 @@ struct agent_channel *agent_channel_new(uv_loop_t *loop, int fd,
                                         const struct agent_channel_jail *jail,
                                         const struct agent_channel_handler *handler, void *ctx);
 
-/* Asks the kernel, for whom the loop may not have told of its end yet. */
+/* Polls the socket: the loop may not have delivered the hang-up yet. */
 bool agent_channel_is_open(const struct agent_channel *ch);
 
 /* Asks the agent to be quiet (enum channel_quiet), so that its jail can be saved. It closes the

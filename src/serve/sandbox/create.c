@@ -88,7 +88,7 @@ static struct start start_take(struct sandbox *sb)
     free(start->ready_cmd);
     json_decref(start->start_context);
     if (start->request.plan.from[0] && start->phase != START_MAKING) {
-        kept_release(sb->all, start->request.plan.from);
+        saved_release(sb->all, start->request.plan.from);
     }
     free(start);
     return copy;
@@ -113,10 +113,10 @@ static void undo_jail(struct sandbox *sb, const struct start *start)
 
     sb->uid_slot = SLOT_NONE;
     if (start->phase == START_MAKING) {
-        sb->doom_due = true;
-        sb->doom_slot = slot;
+        sb->destroy_due = true;
+        sb->destroy_slot = slot;
     } else if (start->phase > START_MAKING) {
-        doom(sb->all, sb->id, &sb->jail, slot);
+        destroy_jail(sb->all, sb->id, &sb->jail, slot);
     } else {
         slots_give(&sb->all->slots, slot);
     }
@@ -133,7 +133,7 @@ static void back_to_paused(struct sandbox *sb, const struct start *start)
     sandbox_set_state(sb, SANDBOX_PAUSED);
     sandbox_arm(sb);
     if (row_was_given(start)) {
-        sandbox_save(sb, CHANGE_PAUSED, NULL, NULL, NULL);
+        sandbox_record(sb, CHANGE_PAUSED, NULL, NULL, NULL);
     }
     sandbox_fail_dials(sb, -EHOSTDOWN);
 }
@@ -169,8 +169,8 @@ void start_fail(struct sandbox *sb, int error, const struct err *err)
 static void create_new(struct sandboxes *all, const struct sandbox_params *params,
                        sandbox_created *done, void *ctx);
 
-/* What the end of a parked jail interrupted is begun anew, with one that is made for it. False: its
- * template is another by now. */
+/* A claimed jail has died: the create begins anew, with a jail that is made for it. False: the
+ * template has changed meanwhile. */
 static bool start_again(struct sandbox *sb, int64_t timeout_ms, const struct start *start)
 {
     const struct template *t = templates_by_id(sb->all->use.templates, sb->template_id);
@@ -270,7 +270,7 @@ static void start_check(struct sandbox *sb)
     sandbox_set_state(sb, parked ? SANDBOX_PARKED : SANDBOX_RUNNING);
     if (resumed) {
         sb->all->resumes++;
-        kept_forget(sb->all, sb->saved);
+        saved_forget(sb->all, sb->saved);
         free(move_ptr(&sb->saved));
         sb->saved_bytes = sb->saved_disk_bytes = 0;
     } else if (sandbox_is_users(sb)) {
@@ -412,7 +412,7 @@ static void start_record(struct sandbox *sb, enum sandbox_change change)
     start_set_row(sb->start, ROW_GIVEN);
     sb->on_record = true;
     sandbox_hold(sb);
-    sandbox_save(sb, change, NULL, on_saved, sb);
+    sandbox_record(sb, change, NULL, on_saved, sb);
 }
 
 static void jail_made(struct sandbox *sb, const struct keeper_answer *answer,
@@ -434,27 +434,27 @@ static void jail_made(struct sandbox *sb, const struct keeper_answer *answer,
 
 static void start_jail(struct sandbox *sb);
 
-/* What was kept of its template is of no use, and its layers and its command are still there: the
+/* The save of its template cannot be used, but its layers and its command are still there. The
  * keeper has left nothing under the sandbox's id. */
-static void start_cold(struct sandbox *sb, const struct err *err)
+static void start_without_save(struct sandbox *sb, const struct err *err)
 {
     struct keeper_plan *plan = &sb->start->request.plan;
 
     log_warn("sandbox %s: started anew, with the command of its template: %s", sb->id, err->msg);
-    warm_spoilt(sb->all, sb, plan->from);
-    kept_release(sb->all, plan->from);
+    prestart_spoilt(sb->all, sb, plan->from);
+    saved_release(sb->all, plan->from);
     memset(plan->from, 0, sizeof(plan->from));
     sb->start->request.op = KEEPER_CREATE;
     sb->start->past = CHANNEL_PAST_NONE;
     plan->channel_min = 0;
-    sb->start->started = sb->warm = false;
+    sb->start->started = sb->prestarted = false;
     start_jail(sb);
 }
 
 static void jail_failed(struct sandbox *sb, int error, const struct err *err)
 {
-    if (error == -EIO && sb->warm && sb->state == SANDBOX_STARTING) {
-        start_cold(sb, err);
+    if (error == -EIO && sb->prestarted && sb->state == SANDBOX_STARTING) {
+        start_without_save(sb, err);
     } else {
         start_fail(sb, error, err);
     }
@@ -466,18 +466,18 @@ struct making {
     char from[KEEPER_SAVED_BYTES]; /* held, unless "" */
 };
 
-/* It was given up meanwhile: what came of it goes. */
+/* The start was given up meanwhile: a jail that was made is destroyed. */
 static void given_up(const struct making *making)
 {
     struct sandbox *sb = making->sb;
 
     if (making->from[0]) {
-        kept_release(sb->all, making->from);
+        saved_release(sb->all, making->from);
     }
-    if (sb->doom_due && !sb->all->closed) {
-        doom(sb->all, sb->id, &sb->jail, sb->doom_slot);
+    if (sb->destroy_due && !sb->all->closed) {
+        destroy_jail(sb->all, sb->id, &sb->jail, sb->destroy_slot);
     }
-    sb->doom_due = false;
+    sb->destroy_due = false;
 }
 
 static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
@@ -487,8 +487,8 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
     struct err err;
 
     sb->all->making_n -= making->awaited;
-    pool_pump(sb->all);
-    if (sb->doom_due || !is_starting(sb)) {
+    parked_refill(sb->all);
+    if (sb->destroy_due || !is_starting(sb)) {
         given_up(making);
         sandbox_release(sb);
         free(making);
@@ -527,7 +527,7 @@ static void start_jail(struct sandbox *sb)
 static bool may_start(const struct sandbox *sb)
 {
     return sb->all->adoption == ADOPT_READY && keeper_client_connected(sb->all->use.keeper) &&
-           !sb->doom_due && !doom_has(sb->all, sb->id);
+           !sb->destroy_due && !destroy_has(sb->all, sb->id);
 }
 
 void start_waiting(struct sandboxes *all)
@@ -542,7 +542,7 @@ void start_waiting(struct sandboxes *all)
     }
 }
 
-/* What starts anew runs what the template starts, which the memory would have had. */
+/* A start without memory runs the template's command, which the memory would have had. */
 static void take_commands(struct start *start, const json_t *options)
 {
     text_set(&start->start_cmd, json_string_value(json_object_get(options, "startCmd")));
@@ -573,7 +573,7 @@ void start_begin(struct sandbox *sb, const char *from, bool memory, int past, sa
         return;
     }
     if (from) {
-        kept_hold(sb->all, from);
+        saved_hold(sb->all, from);
     }
     if (may_start(sb)) {
         start_jail(sb);
@@ -597,7 +597,7 @@ static struct sandbox *new_starting(struct sandboxes *all, const struct sandbox_
     sandbox_set_state(sb, state);
     sandbox_describe(sb, params);
     table_add(&all->table, sb);
-    tally_note(sb);
+    usage_sums_update(sb);
     return sb;
 }
 
@@ -605,12 +605,12 @@ static struct sandbox *new_starting(struct sandboxes *all, const struct sandbox_
 static void begin_from_saved(struct sandbox *sb, const char *saved, sandbox_created *done,
                              void *ctx)
 {
-    bool memory = saved && !kept_is_disk(saved);
+    bool memory = saved && !saved_is_disk(saved);
 
     start_begin(sb, saved, memory, memory ? CHANNEL_PAST_COPIED : CHANNEL_PAST_NONE, done, ctx);
 }
 
-/* What lies parked becomes the caller's: nothing is asked of the keeper. */
+/* A parked jail becomes the caller's: nothing is asked of the keeper. */
 static void start_claimed(struct sandbox *sb, const struct sandbox_params *params,
                           sandbox_created *done, void *ctx)
 {
@@ -639,7 +639,7 @@ static void start_claimed(struct sandbox *sb, const struct sandbox_params *param
     sandbox_init_agent(sb, on_init);
 }
 
-static bool is_warm(const struct template *template)
+static bool is_prestarted(const struct template *template)
 {
     return template->saved && !template->snapshot_of &&
            (template->start_cmd || template->ready_cmd);
@@ -653,7 +653,7 @@ void sandbox_park(struct sandboxes *all, const struct template *template, sandbo
     struct sandbox *sb = new_starting(all, &params, SANDBOX_PARKING);
 
     json_decref(nowhere);
-    sb->warm = is_warm(template);
+    sb->prestarted = is_prestarted(template);
     begin_from_saved(sb, template->saved, done, ctx);
 }
 
@@ -666,7 +666,7 @@ static void create_new(struct sandboxes *all, const struct sandbox_params *param
     if (params->internal) {
         start_begin(sb, params->from, false, CHANNEL_PAST_NONE, done, ctx);
     } else {
-        sb->warm = is_warm(template);
+        sb->prestarted = is_prestarted(template);
         begin_from_saved(sb, template->saved, done, ctx);
     }
 }
@@ -674,7 +674,7 @@ static void create_new(struct sandboxes *all, const struct sandbox_params *param
 void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
                     sandbox_created *done, void *ctx)
 {
-    struct sandbox *sb = pool_claim(all, params);
+    struct sandbox *sb = parked_claim(all, params);
 
     if (sb) {
         start_claimed(sb, params, done, ctx);

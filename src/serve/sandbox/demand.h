@@ -21,7 +21,7 @@ enum {
     DEMAND_HEADROOM = 2,      /* for each one taken in a second, so many are wanted */
     DEMAND_DECAY = 32,        /* a second without takers costs this part of the level, or 1 */
     DEMAND_LAST_S = 60,       /* without takers, until the last one goes as well */
-    DEMAND_LOW = 4,           /* a pool that has less than this part of its target is low */
+    DEMAND_LOW = 4,           /* fewer than this part of the target is low */
     DEMAND_JAIL_BYTES = 2 * 1024 * 1024, /* of a jail with nothing but its agent */
 
     DEMAND_FLOOR_SHARE = 64,    /* a floor that nobody set: this part of the host's memory, */
@@ -38,7 +38,7 @@ struct demand {
 
 void demand_take(struct demand *demand, uint32_t ceiling);
 
-/* A second is over. have: the pool has as many as it should. Until then the level does not fall, so
+/* A second is over. have: as many are parked as should be. Until then the level does not fall, so
  * that what was asked for is made, however long that takes. */
 void demand_tick(struct demand *demand, bool have);
 
@@ -59,7 +59,7 @@ uint32_t demand_floor(uint64_t memory_bytes, uint32_t cores, bool is_base);
 /* How many there should be now. */
 uint32_t demand_target(const struct demand *demand, const struct demand_bounds *bounds);
 
-/* Of a pool that has so many, or will soon. An empty one is low whatever its target is. */
+/* have: parked or being made. None at all is low whatever the target is. */
 bool demand_is_low(uint32_t have, uint32_t target);
 
 #endif

@@ -136,8 +136,8 @@ static void children_start(struct forking *forking)
         }
     }
     if (forking->ended == forking->asked.count) {
-        kept_release(all, forking->save.name);
-        kept_forget(all, forking->save.name);
+        saved_release(all, forking->save.name);
+        saved_forget(all, forking->save.name);
         forking_free(forking);
         sandboxes_release(all);
     }
@@ -200,7 +200,7 @@ static void on_saved(struct save *save, int error, const struct err *err,
     }
     forking->all = save->sb->all;
     forking->all->refs++;
-    kept_hold(forking->all, save->name);
+    saved_hold(forking->all, save->name);
     parent_copy(forking, save->sb);
     children_start(forking);
 }
@@ -214,6 +214,6 @@ void sandbox_fork(struct sandbox *sb, const struct sandbox_fork *fork)
     forking->maker = xstrdup(fork->maker);
     forking->save.flags = KEEPER_SAVE_MEMORY;
     forking->save.done = on_saved;
-    kept_name_new(forking->save.name);
+    saved_name_new(forking->save.name);
     save_add(sb, &forking->save);
 }

@@ -73,7 +73,7 @@ static char *init_body(const struct sandbox *sb)
     set(body, "timestamp", json_string(stamp));
     set(body, "sandboxID", json_string(sb->id));
     set(body, "templateID", json_string(sb->template_id));
-    if (sb->team_id) { /* nobody's yet: a jail kept ready */
+    if (sb->team_id) { /* NULL: a parked jail, which is nobody's yet */
         set(body, "teamID", json_string(sb->team_id));
     }
     set(body, "memoryMB", json_integer(sb->memory_mb));

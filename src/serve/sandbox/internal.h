@@ -1,33 +1,37 @@
 /* internal.h - what the files of sandbox/ share.
  *
- *   sandbox.c    the object itself: made from a plan or a row, described, watched
- *   states.c     states and phases, and which may follow which
- *   record.c     its row and the event that goes with every change of it
- *   table.c      where they are kept: by id, and in the order of lists
- *   tally.c      what each team and each key has, and which one an idempotency key has made
- *   slots.c      which uid ranges are in use
- *   channel.c    the daemon's end of the socket to a jail's agent
- *   ahead.c      sockets to the agent of a parked jail, before they are needed
- *   attach.c     sockets into the jail; the channel made anew when it broke
- *   init.c       POST /init: what the agent is told
- *   describe.c   what a new one is
- *   create.c     STARTING and RESUMING: a jail is made, or a parked one claimed
- *   pool.c       parked jails
- *   demand.c     how many of them there should be
- *   plan.c       what the keeper is asked to make
- *   save.c       a jail is saved: what pause, snapshot and fork share
- *   pause.c      PAUSING, PAUSED
- *   resume.c     who wants it back, and what becomes of it
- *   snapshot.c   a running sandbox as a template
- *   fork.c       a running sandbox, many times
- *   kept.c       what the keeper saved: found, held, forgotten
- *   run.c        a command inside, through the agent
+ *   sandbox.c        the object itself: made from a plan or a row, described, watched
+ *   states.c         states and phases, and which may follow which
+ *   record.c         its row, and the event of every change
+ *   table.c          all sandboxes: by id, and in the order of lists
+ *   usage_sums.c     sums for each team and each API key; sandboxes by idempotency key
+ *   slots.c          which uid ranges are in use
+ *   channel.c        the daemon's end of the socket to a jail's agent
+ *   jail_tcp.c       TCP connections into a jail's network
+ *   dial.c           connections to a port inside, for callers; they wait while there is no channel
+ *   jail.c           the daemon's hold on a jail: channel, network, watch for its death
+ *   preconnect.c     connections to the agent of a parked jail, made before a caller needs them
+ *   init.c           POST /init: the agent's configuration
+ *   describe.c       what a new sandbox is made of
+ *   create.c         STARTING, PARKING and RESUMING: a jail is made, or a parked one claimed
+ *   parked.c         parked jails: claimed, refilled, ended
+ *   demand.c         how many parked jails there should be
+ *   plan.c           what the keeper is asked to make
+ *   save.c           a jail is saved: what pause, snapshot and fork share
+ *   save_as.c        a running jail is saved under a name that the caller chose
+ *   pause.c          PAUSING, PAUSED
+ *   resume.c         callers that want a paused sandbox back
+ *   snapshot.c       a running sandbox as a template
+ *   fork.c           copies of a running sandbox
+ *   saved.c          the saves that the keeper has: found, held, removed
+ *   pack.c           the memory of paused sandboxes is compressed
+ *   run.c            a command inside, through the agent
  *   start_command.c  the template's own command, until it is ready
- *   keep.c       a jail's state under a name that others chose
- *   warm.c       built-in templates, kept with their start command running
- *   lifecycle.c  timeouts, death, kill
- *   doom.c       jails that must go, until the keeper says they are gone
- *   adopt.c      the start of the daemon: the table against what is alive
+ *   prestart.c       built-in templates, saved with their start command running
+ *   lifecycle.c      timeouts, death, kill
+ *   destroy.c        the destroy queue: jails that the keeper must destroy
+ *   service.c        a jail for the daemon's own work on a volume
+ *   adopt.c          the start of the daemon: the table against what is alive
  *
  * Lifetime: a sandbox is counted (sandbox_hold, sandbox_release). The table holds one count, each
  * handle that libuv has not closed yet and each question to the keeper or the store another. A
@@ -68,20 +72,20 @@ struct sandbox *table_find(const struct table *table, struct str id);
 void table_each(struct table *table, bool ascending, const struct sandbox_position *after,
                 bool (*each)(void *ctx, struct sandbox *sb), void *ctx);
 
-/* ---- tally.c ---- */
+/* ---- usage_sums.c ---- */
 
-enum { TALLY_KEY_BYTES = 512 }; /* a team, a blank, and the longest key that the API takes */
+enum { USAGE_KEY_BYTES = 512 }; /* a team, a blank, and the longest key that the API takes */
 
-/* What a sandbox adds to the sums of its accounts. No padding: parts are compared as bytes. */
-struct tally_part {
+/* What a sandbox adds to the sums of its team and its API key. No padding: compared as bytes. */
+struct usage_part {
     uint32_t alive, running, paused; /* 0 or 1 */
     uint32_t cpus;
     uint64_t memory_mb, disk_bytes;
 };
 
-/* It is in the table, or its state or what was saved of it is another. */
-void tally_note(struct sandbox *sb);
-void tally_free(struct sandboxes *all);
+/* Call it when the sandbox is new in the table, or when its state or its save has changed. */
+void usage_sums_update(struct sandbox *sb);
+void usage_sums_free(struct sandboxes *all);
 
 /* ---- slots.c ---- */
 
@@ -102,17 +106,17 @@ void slots_give(struct slots *slots, uint32_t slot); /* fine for SLOT_NONE */
 
 enum adoption { ADOPT_WAITING, ADOPT_SAVED, ADOPT_ATTACHING, ADOPT_LISTING, ADOPT_READY };
 
-struct ahead;
-struct doomed;
+struct destroying;
 struct dial;
 struct ending;
 struct joiner;
-struct kept;
-struct pools;
+struct parking;
+struct preconnect;
+struct prestarted;
 struct save;
+struct saved;
 struct start;
 struct account;
-struct warm;
 
 struct sandboxes {
     struct sandboxes_options use;
@@ -127,20 +131,20 @@ struct sandboxes {
     struct sandbox *by_key;           /* those that a create with a key has made */
     struct slots slots;
     struct start *waiting; /* creates that came before ADOPT_READY, or while the keeper is away */
-    struct doomed *doomed;
-    struct kept *kept; /* that are in use, to be forgotten, or were found at the start */
-    uv_timer_t doom_timer;
+    struct destroying *destroying; /* the destroy queue */
+    struct saved *saved; /* saves that are in use, to be removed, or were found at the start */
+    uv_timer_t destroy_timer;
     struct ending *unrecorded; /* ends that the store has refused so far */
     uv_timer_t record_timer;
-    struct warm *warms; /* the built-in templates */
-    bool warming;       /* one of them is being run, to be kept */
-    uv_timer_t warm_timer;
+    struct prestarted *prestarted; /* the built-in templates */
+    bool prestarting;              /* one of them runs, to be saved */
+    uv_timer_t prestart_timer;     /* until the next try */
     uv_timer_t pack_timer;
-    bool packing; /* the keeper is at it, for one of them */
-    struct pools *pools;
-    struct ahead *aheads; /* of claimed ones */
-    uint32_t making_n;    /* jails that the keeper makes for somebody who waits */
-    int64_t created_ms;   /* of the newest sandbox */
+    bool packing; /* the keeper compresses the memory of one of them */
+    struct parking *parking;
+    struct preconnect *preconnects; /* of claimed ones */
+    uint32_t making_n;              /* jails that the keeper makes while a caller waits */
+    int64_t created_ms;             /* of the newest sandbox */
 
     enum adoption adoption;
     struct sandbox_position adopt_cursor;
@@ -169,14 +173,14 @@ struct sandbox {
     json_t *init; /* what /init is told besides: envVars, defaultUser, defaultWorkdir */
     int64_t started_ms, end_ms, created_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
-    char *key;                 /* of its team's, as tally.c spells it; NULL: none */
-    struct tally_part counted; /* in the sums of its accounts */
+    char *key;                 /* of its team's, as usage_sums.c spells it; NULL: none */
+    struct usage_part counted; /* in the sums of its accounts */
     char *layers;              /* as struct template's: its template may change, this does not */
     char *saved;               /* PAUSED, RESUMING: what the keeper saved of it */
     uint64_t saved_bytes, saved_disk_bytes; /* of its memory, and of its files */
     char *forfeit; /* why the pause that is being made keeps no memory, though it was to; or NULL */
     bool packed;   /* the keeper was asked to compress that */
-    bool warm;     /* began as what is kept of its template, which can be made anew */
+    bool prestarted; /* it began from its template's save, and could also start without */
 
     uint32_t uid_slot;
     struct keeper_jail jail;
@@ -184,7 +188,7 @@ struct sandbox {
     struct agent_channel *channel;  /* NULL: not attached */
     struct options_change *changes; /* that the agent is being told of */
     struct egress_net *net;         /* NULL: not attached, or loopback alone */
-    struct ahead *ahead;            /* NULL: it was not parked, or they are used */
+    struct preconnect *preconnect;  /* NULL: it was not parked, or they are used */
     bool attaching;
     bool attached; /* by this daemon, at some time */
     bool broke;    /* its channel did, which says nothing of its life: it is watched by itself */
@@ -197,10 +201,10 @@ struct sandbox {
     uint32_t oom_kills;       /* as last heard of */
     int64_t oom_told_ms;      /* when the log was last told of one */
     int64_t broke_told_ms;
-    struct start *start; /* STARTING and RESUMING only */
-    bool doom_due;       /* it was given up while the keeper was making or saving its jail */
-    uint32_t doom_slot;  /* of that jail */
-    struct save *saves;  /* the first is under way */
+    struct start *start;   /* STARTING and RESUMING only */
+    bool destroy_due;      /* it was given up while the keeper was making or saving its jail */
+    uint32_t destroy_slot; /* the uid range of that jail */
+    struct save *saves;    /* the first is under way */
     struct joiner *joiners;
     struct sandbox_watch *watches;
 };
@@ -244,15 +248,15 @@ enum sandbox_change {
 
 /* The row as it is now, and the event of what changed, as one. The change says which state the row
  * gets. reason: why it was killed, else NULL. A NULL done: a failure is logged. */
-void sandbox_save(struct sandbox *sb, enum sandbox_change change, const char *reason,
-                  store_done *done, void *ctx);
+void sandbox_record(struct sandbox *sb, enum sandbox_change change, const char *reason,
+                    store_done *done, void *ctx);
 
 /* Records the end for good: what the store refuses is given again until it takes it. `done` (may be
  * NULL) comes once, with what the first try said. */
 void sandbox_record_end(struct sandbox *sb, const char *reason, store_done *done, void *ctx);
 void record_free(struct sandboxes *all);
 
-/* ---- attach.c ---- */
+/* ---- jail.c, dial.c ---- */
 
 /* Moves out of fds what it can use: a network is taken once, a channel each time, a pidfd where the
  * channel cannot be relied upon.
@@ -261,7 +265,7 @@ void sandbox_take_jail(struct sandbox *sb, int past, const struct keeper_answer 
                        int fds[KEEPER_FDS_MAX]);
 void sandbox_drop_jail(struct sandbox *sb);                /* lets go of all of it */
 void sandbox_watch_jail(struct sandbox *sb, bool watched); /* for its death */
-/* Asks the kernel, for whom the loop may not have told of a death yet; and there is a channel. */
+/* It has a channel. Polls the socket: the loop may not have delivered the hang-up yet. */
 bool sandbox_is_up(const struct sandbox *sb);
 void sandbox_attach(struct sandbox *sb);
 void sandbox_resume_dials(struct sandbox *sb);
@@ -269,12 +273,13 @@ void sandbox_fail_dials(struct sandbox *sb, int error);
 /* It has been paused: fails those dials that may not wake it. True when some are left. */
 bool sandbox_dials_wake(struct sandbox *sb);
 
-/* ---- ahead.c ---- */
+/* ---- preconnect.c ---- */
 
-void ahead_dial(struct sandbox *sb);               /* it is parked */
-int ahead_take(struct sandbox *sb, uint32_t port); /* the caller's from now on; -1: there is none */
-void ahead_drop(struct sandbox *sb);
-void ahead_expire(struct sandboxes *all); /* time has passed */
+void preconnect_dial(struct sandbox *sb); /* it is parked */
+int preconnect_take(struct sandbox *sb,
+                    uint32_t port); /* the caller's from now on; -1: there is none */
+void preconnect_drop(struct sandbox *sb);
+void preconnect_expire(struct sandboxes *all); /* time has passed */
 
 /* ---- init.c ---- */
 
@@ -293,23 +298,24 @@ must_check int plan_jail(struct sandbox *sb, const char *from, bool memory,
 /* All but its id, also of one that was parked. */
 void sandbox_describe(struct sandbox *sb, const struct sandbox_params *params);
 
-/* ---- pool.c ---- */
+/* ---- parked.c ---- */
 
-void pools_new(struct sandboxes *all);
-void pools_want(struct sandboxes *all); /* also what built-in templates have come since */
-void pools_close(struct sandboxes *all);
-void pools_free(struct sandboxes *all);
-void pools_figures(const struct sandboxes *all, struct sandboxes_figures *out);
+void parked_new(struct sandboxes *all);
+void parked_want(struct sandboxes *all); /* built-in templates may have been added */
+void parked_close(struct sandboxes *all);
+void parked_free(struct sandboxes *all);
+void parked_figures(const struct sandboxes *all, struct sandboxes_figures *out);
 
-/* A parked jail that is as the new sandbox must be, taken out of its pool; NULL: there is none. */
-struct sandbox *pool_claim(struct sandboxes *all, const struct sandbox_params *params);
-void pool_drop(struct sandbox *sb, const char *why); /* one that is parked and of no use */
-void pool_pump(struct sandboxes *all); /* makes what lacks, unless somebody waits for the keeper */
+/* A parked jail that fits the new sandbox; it is the caller's from then on. NULL: there is none. */
+struct sandbox *parked_claim(struct sandboxes *all, const struct sandbox_params *params);
+void parked_drop(struct sandbox *sb, const char *why); /* ends one that is of no use */
+void parked_refill(
+    struct sandboxes *all); /* starts the missing jails, unless a caller waits for the keeper */
 
 /* ---- create.c ---- */
 
-/* A jail for the pool: `done` as of sandbox_create(). Its agent knows what its template says, and
- * is told the rest when it is claimed. */
+/* Makes a jail to be parked: `done` as of sandbox_create(). Its agent knows what its template says,
+ * and is told the rest when it is claimed. */
 void sandbox_park(struct sandboxes *all, const struct template *template, sandbox_created *done,
                   void *ctx);
 
@@ -365,36 +371,37 @@ void resume_wanted(struct sandbox *sb);
 void resume_fail_all(struct sandbox *sb, int error, const struct err *err);
 int64_t resume_span_ms(const struct sandbox *sb); /* for how long it is wanted back */
 
-/* ---- kept.c ---- */
+/* ---- saved.c ---- */
 
-/* The name of a pause of this execution. */
-void kept_name_pause(const struct sandbox *sb, bool memory, char out[KEEPER_SAVED_BYTES]);
-void kept_name_new(char out[KEEPER_SAVED_BYTES]);
-void kept_name_disk(char out[KEEPER_SAVED_BYTES]); /* of a snapshot without memory */
-bool kept_has_memory(const char *name);            /* of a pause */
-bool kept_is_disk(const char *name);               /* of a snapshot */
+/* The name of a pause of this execution, and of other saves. */
+void saved_name_pause(const struct sandbox *sb, bool memory, char out[KEEPER_SAVED_BYTES]);
+void saved_name_new(char out[KEEPER_SAVED_BYTES]);
+void saved_name_disk(char out[KEEPER_SAVED_BYTES]); /* of a snapshot without memory */
+bool saved_has_memory(const char *name);            /* of a pause */
+bool saved_is_disk(const char *name);               /* of a snapshot */
 
-/* While held it is not forgotten. */
-void kept_hold(struct sandboxes *all, const char *name);
-void kept_release(struct sandboxes *all, const char *name);
-/* Has the keeper remove it, as soon as nobody holds it and however long the keeper stays away. */
-void kept_forget(struct sandboxes *all, const char *name);
-void kept_resend(struct sandboxes *all);
+/* A save that is held is not removed. */
+void saved_hold(struct sandboxes *all, const char *name);
+void saved_release(struct sandboxes *all, const char *name);
+/* Has the keeper remove it, as soon as nothing holds it and there is a keeper. */
+void saved_forget(struct sandboxes *all, const char *name);
+void saved_resend(struct sandboxes *all);
 
 /* Looks for a pause of this execution; name is NULL when there is none. error: the keeper could not
  * tell. */
-void kept_find(struct sandbox *sb, void (*done)(void *ctx, int error, const char *name), void *ctx);
+void saved_find(struct sandbox *sb, void (*done)(void *ctx, int error, const char *name),
+                void *ctx);
 
 /* The start: reads what the keeper has, calls done; then what nobody refers to is forgotten. */
-void kept_load(struct sandboxes *all, void (*done)(struct sandboxes *all, int error));
-void kept_sweep(struct sandboxes *all);
-void kept_free(struct sandboxes *all);
+void saved_load(struct sandboxes *all, void (*done)(struct sandboxes *all, int error));
+void saved_sweep(struct sandboxes *all);
+void saved_free(struct sandboxes *all);
 
-/* ---- warm.c ---- */
+/* ---- prestart.c ---- */
 
-/* A sandbox could not be started from that, which was kept of its template. */
-void warm_spoilt(struct sandboxes *all, const struct sandbox *sb, const char *name);
-void warm_free(struct sandboxes *all);
+/* A sandbox could not be started from that save of its template: it is made anew. */
+void prestart_spoilt(struct sandboxes *all, const struct sandbox *sb, const char *name);
+void prestart_free(struct sandboxes *all);
 
 /* ---- lifecycle.c ---- */
 
@@ -406,13 +413,14 @@ void sandbox_died(struct sandbox *sb);
 void sandbox_arm(struct sandbox *sb); /* LIFETIME or RETENTION, from end_ms */
 void sandbox_timer_start(struct sandbox *sb, enum sandbox_timer which, int64_t ms);
 
-/* ---- doom.c ---- */
+/* ---- destroy.c ---- */
 
-/* Has the keeper destroy a jail, however long the keeper stays away; then frees the slot. */
-void doom(struct sandboxes *all, const char *id, const struct keeper_jail *jail, uint32_t slot);
-void doom_resend(struct sandboxes *all);
-bool doom_has(const struct sandboxes *all, const char *id);
-void doom_free(struct sandboxes *all);
+/* Has the keeper destroy a jail, as soon as there is a keeper; then frees the uid range. */
+void destroy_jail(struct sandboxes *all, const char *id, const struct keeper_jail *jail,
+                  uint32_t slot);
+void destroy_resend(struct sandboxes *all);
+bool destroy_has(const struct sandboxes *all, const char *id);
+void destroy_free(struct sandboxes *all);
 
 /* ---- adopt.c ---- */
 

@@ -74,17 +74,17 @@ void sandbox_kill(struct sandbox *sb, const char *reason, store_done *done, void
     bool writing = save_is(sb, SAVE_WRITING);
     bool paused = sb->state == SANDBOX_PAUSED;
     if (save_is(sb, SAVE_UNKNOWN)) { /* no answer will come: the keeper may have finished it */
-        kept_forget(sb->all, sb->saves->name);
+        saved_forget(sb->all, sb->saves->name);
     }
     sandbox_leave(sb);
     if (writing) { /* the keeper's answer comes first */
-        sb->doom_due = true;
-        sb->doom_slot = sb->uid_slot;
+        sb->destroy_due = true;
+        sb->destroy_slot = sb->uid_slot;
     } else if (!paused) {
-        doom(sb->all, sb->id, &sb->jail, sb->uid_slot);
+        destroy_jail(sb->all, sb->id, &sb->jail, sb->uid_slot);
     }
     if (sb->saved) {
-        kept_forget(sb->all, sb->saved);
+        saved_forget(sb->all, sb->saved);
     }
     sandbox_record_end(sb, reason, done, ctx);
     sandbox_release(sb);
@@ -112,7 +112,7 @@ static void on_last_usage(void *ctx, const struct keeper_answer *answer, int fds
     (void)fds;
     if (!sb->all->closed) {
         sandbox_record_end(sb, death_reason(sb, answer), NULL, NULL);
-        doom(sb->all, sb->id, &sb->jail, sb->uid_slot);
+        destroy_jail(sb->all, sb->id, &sb->jail, sb->uid_slot);
     }
     sandbox_release(sb);
 }
@@ -263,5 +263,5 @@ void sandbox_set_end(struct sandbox *sb, int64_t end_ms, bool only_extend, store
     if (sb->state == SANDBOX_RUNNING) {
         sandbox_arm(sb);
     }
-    sandbox_save(sb, CHANGE_UPDATED, NULL, on_end_saved, moved);
+    sandbox_record(sb, CHANGE_UPDATED, NULL, on_end_saved, moved);
 }

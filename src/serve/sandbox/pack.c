@@ -18,7 +18,7 @@ static bool look(void *ctx, struct sandbox *sb)
 {
     struct candidate *candidate = ctx;
 
-    if (sb->state == SANDBOX_PAUSED && sb->saved && !sb->packed && kept_has_memory(sb->saved) &&
+    if (sb->state == SANDBOX_PAUSED && sb->saved && !sb->packed && saved_has_memory(sb->saved) &&
         sb->end_ms <= candidate->before_ms) {
         candidate->sb = sb;
     }
@@ -38,7 +38,7 @@ static void on_packed(void *ctx, const struct keeper_answer *answer, int fds[KEE
     sb->packed = !lost;
     if (answer->status == 0 && sb->state == SANDBOX_PAUSED) {
         sb->saved_bytes = answer->saved.memory_bytes;
-        tally_note(sb);
+        usage_sums_update(sb);
         log_info("sandbox %s: its memory takes %" PRIu64 " kB on the disk, %" PRIu64
                  " kB before it was packed",
                  sb->id, answer->saved.memory_bytes / 1024, answer->saved.plain_bytes / 1024);

@@ -1,4 +1,4 @@
-/* pause.c - RUNNING to PAUSED: by request, by the end of its time, or found so at the start.
+/* pause.c - RUNNING to PAUSED: by request, at the end of its time, or found so at the start.
  *
  * The order makes the promise: the keeper has saved and synced, then the row is committed and
  * synced, then the caller is told. A daemon that dies in between leaves a row that says running, no
@@ -40,12 +40,12 @@ static void on_recorded(void *ctx, int error, const struct err *err)
         }
         sandbox_set_state(sb, SANDBOX_PAUSED);
         sb->all->pauses++;
-        doom(sb->all, sb->id, &sb->jail, sb->uid_slot); /* its disk, which was saved too */
+        destroy_jail(sb->all, sb->id, &sb->jail, sb->uid_slot); /* its disk, which was saved too */
         sb->uid_slot = SLOT_NONE;
         sb->jail = none;
         sandbox_arm(sb);
         log_info("sandbox %s: paused%s", sb->id,
-                 kept_has_memory(sb->saved) ? "" : ", without its memory");
+                 saved_has_memory(sb->saved) ? "" : ", without its memory");
     }
     free(move_ptr(&sb->forfeit));
     save_set_phase(&pause->save, SAVE_OVER);
@@ -87,7 +87,7 @@ static void pause_record(struct pause *pause, const struct keeper_saved *saved)
     (void)uv_timer_stop(&sb->timers[TIMER_DRAIN]);
     tell_gone(sb);
     sandbox_drop_jail(sb);
-    sandbox_save(sb, CHANGE_PAUSED, NULL, on_recorded, pause);
+    sandbox_record(sb, CHANGE_PAUSED, NULL, on_recorded, pause);
 }
 
 /* ---- by request ---- */
@@ -142,7 +142,7 @@ void sandbox_pause(struct sandbox *sb, unsigned how, store_done *done, void *ctx
     pause->save.flags = KEEPER_SAVE_STOP | KEEPER_SAVE_SYNC | (memory ? KEEPER_SAVE_MEMORY : 0);
     pause->save.healthy = how & SANDBOX_PAUSE_HEALTHY;
     pause->save.done = on_saved;
-    kept_name_pause(sb, memory, pause->save.name);
+    saved_name_pause(sb, memory, pause->save.name);
     save_add(sb, &pause->save);
 }
 
@@ -252,5 +252,5 @@ void sandbox_lost(struct sandbox *sb, const char *reason)
         sandbox_set_state(sb, SANDBOX_PAUSING);
     }
     (void)uv_timer_stop(&sb->timers[TIMER_DRAIN]);
-    kept_find(sb, on_found, lost);
+    saved_find(sb, on_found, lost);
 }

@@ -49,7 +49,7 @@ int plan_jail(struct sandbox *sb, const char *from, bool memory, struct keeper_r
     req->plan.memory_mb = sb->memory_mb;
     req->plan.disk_mb = sb->disk_mb;
     req->plan.pids = SANDBOX_PIDS;
-    req->plan.channel_min = memory && sb->warm ? CHANNEL_VERSION : 0;
+    req->plan.channel_min = memory && sb->prestarted ? CHANNEL_VERSION : 0;
     /* Nobody knows yet what one that is to be parked may have to reach. */
     req->plan.network =
         sb->all->use.egress && (sb->state == SANDBOX_PARKING || egress_wanted(sb->options));

@@ -127,7 +127,7 @@ static const char *row_state(const struct sandbox *sb, enum sandbox_change chang
 
 /* A running sandbox's row is lazy: its jail would not survive a power loss either. A pause is a
  * promise. One that was resumed is paused again by a power loss until its row has settled: what was
- * saved is removed after that (kept.c). */
+ * saved is removed after that (saved.c). */
 static enum store_durability durability(enum sandbox_change change)
 {
     return change == CHANGE_PAUSED ? STORE_SYNC : STORE_LAZY;
@@ -141,8 +141,8 @@ static void log_failure(void *ctx, int error, const struct err *err)
     }
 }
 
-void sandbox_save(struct sandbox *sb, enum sandbox_change change, const char *reason,
-                  store_done *done, void *ctx)
+void sandbox_record(struct sandbox *sb, enum sandbox_change change, const char *reason,
+                    store_done *done, void *ctx)
 {
     char event_id[ID_UUID_LEN + 1];
     json_t *all = json_pack("{sOsOsOsOss?}", "metadata", sb->metadata, "envVars", sb->env_vars,
@@ -242,7 +242,7 @@ static void on_record_timer(uv_timer_t *timer)
     all->unrecorded = NULL;
     DL_FOREACH_SAFE (again, ending, next) {
         DL_DELETE(again, ending);
-        sandbox_save(ending->sb, CHANGE_KILLED, ending->reason, on_recorded, ending);
+        sandbox_record(ending->sb, CHANGE_KILLED, ending->reason, on_recorded, ending);
     }
 }
 
@@ -292,7 +292,7 @@ void sandbox_record_end(struct sandbox *sb, const char *reason, store_done *done
     sandboxes_count_end(sb->all, reason);
     sb->end_ms = clock_wall_ms();
     log_info("sandbox %s: killed: %s", sb->id, reason);
-    sandbox_save(sb, CHANGE_KILLED, reason, on_recorded, ending);
+    sandbox_record(sb, CHANGE_KILLED, reason, on_recorded, ending);
 }
 
 /* Their rows say "running", and the next daemon will find them gone. */

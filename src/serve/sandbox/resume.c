@@ -66,7 +66,7 @@ static void on_started(void *ctx, struct sandbox *made, int error, const struct 
 
     if (made) { /* who joined late may want it for longer */
         sandbox_set_end(sb, sb->started_ms + resume_span_ms(sb), true, ignore, NULL);
-    } else if (error == -EIO && sb->saved && kept_has_memory(sb->saved)) {
+    } else if (error == -EIO && sb->saved && saved_has_memory(sb->saved)) {
         (void)err_wrap(&why, "it cannot be resumed (it stays paused, and memory: false would start"
                              " it anew on its files)");
     }
@@ -76,7 +76,7 @@ static void on_started(void *ctx, struct sandbox *made, int error, const struct 
 
 static void begin(struct sandbox *sb)
 {
-    bool memory = sb->joiners->memory && kept_has_memory(sb->saved);
+    bool memory = sb->joiners->memory && saved_has_memory(sb->saved);
 
     sandbox_set_state(sb, SANDBOX_RESUMING);
     (void)json_object_del(sb->options, SANDBOX_UNRESPONSIVE_OPTION);
@@ -154,7 +154,7 @@ static bool has_room(const struct sandbox *sb)
 bool sandbox_returns(const struct sandbox *sb)
 {
     bool wakes = json_is_true(json_object_get(sb->options, "autoResume")) &&
-                 (!sb->saved || kept_has_memory(sb->saved)) && has_room(sb);
+                 (!sb->saved || saved_has_memory(sb->saved)) && has_room(sb);
 
     return sb->state == SANDBOX_RESUMING || sb->joiners || wakes;
 }

@@ -122,7 +122,7 @@ struct sandbox_info sandbox_info(const struct sandbox *sb)
                                  .cpu_count = sb->cpu_count,
                                  .memory_mb = sb->memory_mb,
                                  .disk_mb = sb->disk_mb,
-                                 .saved_memory = sb->saved && kept_has_memory(sb->saved),
+                                 .saved_memory = sb->saved && saved_has_memory(sb->saved),
                                  .saved_bytes = sb->saved_bytes + sb->saved_disk_bytes,
                                  .metadata = sb->metadata,
                                  .env_vars = sb->env_vars,
@@ -189,7 +189,7 @@ struct sandboxes_figures sandboxes_figures(const struct sandboxes *all)
         figures.ended[i].reason = reasons[i];
         figures.ended[i].count = all->ended[i];
     }
-    pools_figures(all, &figures);
+    parked_figures(all, &figures);
     return figures;
 }
 
@@ -340,7 +340,7 @@ int sandbox_set_options(struct sandbox *sb, const json_t *options, store_done *d
     struct options_change *change = xnew(struct options_change);
     *change = (struct options_change){.sb = sb, .done = done, .ctx = ctx};
     sandbox_hold(sb);
-    sandbox_save(sb, CHANGE_UPDATED, NULL, on_options_saved, change);
+    sandbox_record(sb, CHANGE_UPDATED, NULL, on_options_saved, change);
     return 0;
 }
 

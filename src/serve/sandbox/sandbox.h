@@ -57,10 +57,10 @@ enum {
     SANDBOX_FORKS_AT_ONCE = 8,
 };
 
-/* What the agent says it is: gates features in the SDKs, so plain semver. */
 /* Among the options of a paused one: when it would have ended, in ms of the wall clock. */
 #define SANDBOX_WANTED_END "wantedEndMs"
 
+/* The agent's version as the SDKs see it: it gates their features, so it is plain semver. */
 #define SANDBOX_ENVD_VERSION "0.6.13"
 
 enum sandbox_state {
@@ -127,9 +127,10 @@ struct sandboxes_options {
      * sentence when they do not. NULL: always. */
     int (*admit)(void *ctx, const struct sandbox_wanted *wanted, struct err *err);
     void *admit_ctx;
-    uint32_t parked_min; /* jails of each built-in template that are kept ready for creates, or */
-                         /* SANDBOX_PARKED_AUTO: see demand.h */
-    uint32_t parked_max; /* of any template; 0: none are */
+    uint32_t
+        parked_min; /* idle jails kept parked per built-in template (1 if it is restored with */
+                    /* running processes), or SANDBOX_PARKED_AUTO: see demand.h */
+    uint32_t parked_max;        /* of any template; 0: none are */
     uint64_t parked_free_bytes; /* with less memory available none are; 0: see demand.h */
 };
 
@@ -226,13 +227,13 @@ void sandbox_pause(struct sandbox *sb, unsigned how, store_done *done, void *ctx
 void sandbox_resume(struct sandbox *sb, int64_t timeout_ms, bool memory, sandbox_created *done,
                     void *ctx);
 
-/* What it takes when it runs again. */
+/* What a resume of it would add to its team's usage. */
 struct sandbox_wanted sandbox_wanted(const struct sandbox *sb);
 
-/* What becomes of it when its time is up; on record with the next change. */
+/* True: it is paused when its time is up; false: killed. On record with the next change. */
 void sandbox_set_auto_pause(struct sandbox *sb, bool pauses);
 
-/* Is it coming back, or may traffic wake it, now or when it has been paused? Then dials wait. */
+/* It is being resumed, or traffic may wake it, now or once it has been paused: dials wait. */
 bool sandbox_returns(const struct sandbox *sb);
 void sandbox_wake(struct sandbox *sb); /* one that is PAUSED */
 
@@ -252,12 +253,12 @@ typedef void sandbox_snapshotted(void *ctx, int error, const struct err *err,
 void sandbox_snapshot(struct sandbox *sb, const char *alias, const char *tag, bool memory,
                       sandbox_snapshotted *done, void *ctx);
 
-/* Takes a template out of the table; what was saved of its snapshots goes when nothing starts from
- * it any more. */
+/* Takes a template out of the table. The saves of its snapshots are removed when no start reads
+ * them any more. */
 void sandboxes_forget_template(struct sandboxes *all, const struct template *template,
                                store_done *done, void *ctx);
 
-/* What was saved of a snapshot goes, unless a template or a sandbox still refers to it. */
+/* Removes the save of a snapshot, unless a template or a sandbox still refers to it. */
 void sandboxes_forget_saved(struct sandboxes *all, const char *name);
 
 /* Copies a running one `count` times. `each` comes once for every copy, as of create, in any order;
@@ -272,20 +273,21 @@ struct sandbox_fork {
 };
 void sandbox_fork(struct sandbox *sb, const struct sandbox_fork *fork);
 
-/* Saves a running one under a name of the caller's, with its processes; it runs on. As of pause. */
-typedef void sandbox_kept(void *ctx, int error, const struct err *err, uint64_t memory_bytes);
-void sandbox_keep(struct sandbox *sb, const char *name, sandbox_kept *done, void *ctx);
+/* Saves a running one under a name that the caller chose, with its processes; it runs on. Errors as
+ * of pause. */
+typedef void sandbox_saved_as(void *ctx, int error, const struct err *err, uint64_t memory_bytes);
+void sandbox_save_as(struct sandbox *sb, const char *name, sandbox_saved_as *done, void *ctx);
 
-/* Sees to it, in the background, that what starts in sandboxes of the built-in templates runs from
- * their beginning: each is run once and kept so. For whoever has put or changed a template; what
- * was kept of one that has changed is forgotten. */
-void sandboxes_warm(struct sandboxes *all);
+/* Runs the start command of each built-in template once, in the background, and saves the jail with
+ * it running, so that sandboxes begin with the command up. Call it after a template was put or
+ * changed; the save of a changed template is removed. */
+void sandboxes_prestart(struct sandboxes *all);
 
-/* Ends the parked jails of templates that are gone, or others by now. */
+/* Ends the parked jails of templates that are gone or have changed. */
 void sandboxes_unpark_stale(struct sandboxes *all);
 
-/* The daemon stops: ends all of them, and parks no more. `done` comes when the keeper says that
- * they are gone, is away, or has not said so for SANDBOX_UNPARK_MS; never inside this call. */
+/* The daemon stops: ends all parked jails, and parks no more. `done` comes when the keeper says
+ * that they are gone, is away, or has not said so for SANDBOX_UNPARK_MS; never inside this call. */
 enum { SANDBOX_UNPARK_MS = 3000 };
 void sandboxes_unpark_all(struct sandboxes *all, void (*done)(void *ctx), void *ctx);
 
@@ -317,13 +319,13 @@ struct sandbox_position {
 void sandboxes_each(struct sandboxes *all, bool ascending, const struct sandbox_position *after,
                     bool (*each)(void *ctx, struct sandbox *sb), void *ctx);
 
-/* An event that tells of no change of it: who wants such events is told as of any other. */
+/* Records an event that is no change of the sandbox. Webhooks get it like any other event. */
 void sandbox_tell(struct sandbox *sb, const char *type, const json_t *data);
 
-/* What its jail uses was heard of: it is shown that inside, unless it is not running now. */
+/* Tells a running sandbox's agent what its jail uses, for it to show inside. */
 void sandbox_tell_used(struct sandbox *sb, const struct keeper_usage *usage);
 
-/* Of its network; false while it has none. */
+/* Figures of its network; false while it has none. */
 bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out);
 
 /* Ends by reason, since the start; the last stands for all other reasons. */
@@ -345,14 +347,14 @@ struct sandboxes_figures sandboxes_figures(const struct sandboxes *all);
 /* Whether every sandbox on record is attached, or recorded as gone, since the keeper came. */
 bool sandboxes_adopted(const struct sandboxes *all);
 
-/* Of parked ones: how many there are of each build of a built-in template, and of each of the
- * team's that was used lately. */
+/* How many jails are parked of each build of a built-in template, and of each of the team's
+ * templates that was used lately. */
 void sandboxes_parked_each(const struct sandboxes *all, const char *team_id,
                            void (*each)(void *ctx, const struct template *t, uint32_t n),
                            void *ctx);
 
-/* Where the time of creates went, since the start: each step from the end of the one before it, so
- * that they add up. */
+/* The duration of each step of creates, since the start. A step begins where the one before it
+ * ended, so they add up. */
 enum sandbox_step {
     SANDBOX_STEP_JAIL,    /* the keeper has a jail for it */
     SANDBOX_STEP_DIAL,    /* there is a socket to its agent */
@@ -367,17 +369,17 @@ struct sandboxes_step {
 };
 void sandboxes_steps(const struct sandboxes *all, struct sandboxes_step out[SANDBOX_STEPS]);
 
-/* What was saved takes so many bytes of the disk. Files that copies share are counted for each. */
+/* Bytes that saves take on the disk. Files that copies share are counted for each. */
 struct sandboxes_saved {
     uint64_t paused_memory, paused_disk;
     uint64_t snapshots_memory, snapshots_disk;
-    uint64_t templates_memory; /* that were kept running, once, to start sandboxes from */
+    uint64_t templates_memory; /* of templates saved with running processes */
 };
 struct sandboxes_saved sandboxes_saved(struct sandboxes *all);
 
-/* Of one account: a team, or an API key. Those that start count as those that run. */
+/* What an account uses: a team, or an API key. Those that start count as those that run. */
 struct sandboxes_used {
-    uint32_t alive, running, paused; /* alive: run or start; running: read as so */
+    uint32_t alive, running, paused; /* alive: run or start; running: reported as running */
     uint64_t cpus, memory_mb;        /* of those alive */
     uint64_t disk_bytes;             /* alive: what each may take at most; paused: what was saved */
     uint64_t sandbox_ms, cpu_ms, memory_mb_ms; /* over time, since the daemon's start */

@@ -2,10 +2,10 @@
  *
  *      agent is quiet, its channel closed ─► (pause: streams have ended) ─► KEEPER_SAVE ─► done
  *
- * One at a time for each sandbox; the others wait in line. A save that fails leaves the jail
- * running: it is attached anew, which ends the agent's quiet. When the keeper goes away in the
- * middle nobody knows what came of it until it is back: a jail that can be attached runs on, and
- * one that cannot was paused, if the keeper has it saved.
+ * states.c has the phases. A sandbox has one save under way; the others wait in line. A save that
+ * fails leaves the jail running: it is attached anew, which ends the agent's quiet. When the keeper
+ * goes away in the middle, the outcome is unknown until it is back: a jail that can be attached
+ * runs on, and a jail that cannot was paused, if the keeper has it saved.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -133,12 +133,12 @@ static void killed_meanwhile(const struct asked *asked)
     struct sandbox *sb = asked->sb;
 
     if (!sb->all->closed) {
-        kept_forget(sb->all, asked->name);
-        if (sb->doom_due) {
-            doom(sb->all, sb->id, &sb->jail, sb->doom_slot);
+        saved_forget(sb->all, asked->name);
+        if (sb->destroy_due) {
+            destroy_jail(sb->all, sb->id, &sb->jail, sb->destroy_slot);
         }
     }
-    sb->doom_due = false;
+    sb->destroy_due = false;
 }
 
 static void on_saved(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
@@ -155,7 +155,7 @@ static void on_saved(void *ctx, const struct keeper_answer *answer, int fds[KEEP
         save_set_phase(sb->saves, SAVE_UNKNOWN);
         sandbox_attach(sb); /* it may be back already; else when it is */
     } else {
-        kept_forget(sb->all, asked->name);
+        saved_forget(sb->all, asked->name);
         save_abort(sb, answer->status, &answer->err);
     }
     sandbox_release(sb);
@@ -219,7 +219,7 @@ static void go_on_without_memory(const struct sandbox *sb, struct save *save)
     if (save->flags & KEEPER_SAVE_MEMORY) {
         save->silent = true;
         save->flags &= ~(uint32_t)KEEPER_SAVE_MEMORY;
-        kept_name_pause(sb, false, save->name);
+        saved_name_pause(sb, false, save->name);
         log_warn("sandbox %s: its agent does not answer; paused without its memory", sb->id);
     }
 }
@@ -284,7 +284,7 @@ static void save_go(struct sandbox *sb)
     save_set_phase(save, SAVE_QUIETING);
     if (stops(save)) {
         tell_pausing(sb);
-        ahead_drop(sb);
+        preconnect_drop(sb);
     }
     agent_channel_quiet(sb->channel, stops(save) ? CHANNEL_QUIET_END : CHANNEL_QUIET_HOLD,
                         on_quiet);

@@ -69,7 +69,7 @@ static void on_jail(void *ctx, const struct keeper_answer *answer, int fds[KEEPE
 
     service->waiting = false;
     if (service->over) {
-        service_destroy(service); /* the jail is doomed already */
+        service_destroy(service); /* the jail is in the destroy queue already */
         return;
     }
     if (answer->status < 0) {
@@ -146,7 +146,7 @@ void service_free(struct service *service)
     }
     service->over = true;
     agent_channel_close(move_ptr(&service->channel));
-    doom(service->all, service->id, &service->jail, service->uid_slot);
+    destroy_jail(service->all, service->id, &service->jail, service->uid_slot);
     if (!service->waiting) {
         service_destroy(service);
     }

@@ -41,7 +41,7 @@ static void on_recorded(void *ctx, int error, const struct err *err)
                                     .bytes = snapshot->bytes};
 
     if (error < 0) {
-        kept_forget(sb->all, snapshot->save.name);
+        saved_forget(sb->all, snapshot->save.name);
     } else {
         build = template_snapshot_build(
             templates_tagged(sb->all->use.templates, snapshot->template_id, snapshot->tag),
@@ -51,7 +51,7 @@ static void on_recorded(void *ctx, int error, const struct err *err)
             sandboxes_forget_saved(sb->all, snapshot->replaced);
         }
         if (sb->state != SANDBOX_KILLING) {
-            sandbox_save(sb, CHANGE_SNAPSHOTTED, NULL, NULL, NULL);
+            sandbox_record(sb, CHANGE_SNAPSHOTTED, NULL, NULL, NULL);
         }
         log_info("sandbox %s: saved as snapshot %s; it stood still for %.1f ms", sb->id,
                  snapshot->template_id, (double)snapshot->frozen_usec / 1000);
@@ -168,9 +168,9 @@ void sandbox_snapshot(struct sandbox *sb, const char *alias, const char *tag, bo
     snapshot->save.flags = KEEPER_SAVE_SYNC | (memory ? KEEPER_SAVE_MEMORY : 0);
     snapshot->save.done = on_saved;
     if (memory) {
-        kept_name_new(snapshot->save.name);
+        saved_name_new(snapshot->save.name);
     } else {
-        kept_name_disk(snapshot->save.name);
+        saved_name_disk(snapshot->save.name);
     }
     save_add(sb, &snapshot->save);
 }

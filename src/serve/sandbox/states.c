@@ -74,7 +74,7 @@ const struct phase start_phases[START_PHASES] = {
     [START_MAKING] = {"making", PHASE(START_ANSWERED),
                       "`KEEPER_RESTORE` (or CREATE, without memory) from the save",
                       "paused; the jail is destroyed"},
-    /* What was kept of a template may be of no use: the jail is made anew without it. */
+    /* The save of a template may be unusable: the jail is made anew without it. */
     [START_ANSWERED] = {"answered", PHASE(START_MAKING) | PHASE(START_CONFIGURING)},
     [START_CONFIGURING] = {"configuring", PHASE(START_COMMAND) | PHASE(START_READY),
                            "the row, and `/init` with the sandbox's token and environment; then "
@@ -138,7 +138,7 @@ bool sandbox_set_state(struct sandbox *sb, enum sandbox_state state)
     sb->state = state;
     count(sb, +1);
     stop_other_timers(sb);
-    tally_note(sb);
+    usage_sums_update(sb);
     return true;
 }
 

@@ -45,7 +45,7 @@ enum start_phase {
 /* The row of a start, which the store writes meanwhile. */
 enum start_row { ROW_NONE, ROW_UNWANTED, ROW_GIVEN, ROW_SAVED, ROW_PHASES };
 
-/* The removal of what the keeper has saved (kept.c). */
+/* The removal of a save (saved.c). */
 enum forget_phase {
     FORGET_NOT,      /* somebody may want it */
     FORGET_WANTED,   /* as soon as nothing holds it, and the keeper is there */

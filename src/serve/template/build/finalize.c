@@ -119,7 +119,7 @@ static void warm_save(struct work *work)
     }
     disk_name_build(work->build, BUILD_SAVED_WARM, name);
     work_hold(work);
-    sandbox_keep(sb, name, on_warm, work);
+    sandbox_save_as(sb, name, on_warm, work);
 }
 
 static void on_ready(void *ctx, int error, const struct err *err)

@@ -1,4 +1,4 @@
-#include "serve/sandbox/inward.h"
+#include "serve/sandbox/jail_tcp.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -14,14 +14,14 @@
 
 enum { STRANGERS_MAX = 16 }; /* connections of somebody else's that are closed, for one pair */
 
-struct inward {
+struct jail_tcp {
     uv_poll_t poll; /* of the listener in a pair, else of `ours` */
     uv_timer_t timer;
     bool waits; /* the two above are in use */
     int open;   /* handles; the last one frees */
     int ours;
     int listener; /* -1: no pair */
-    inward_done *done;
+    jail_tcp_done *done;
     void *ctx;
 };
 
@@ -38,7 +38,7 @@ static const struct in6_addr mapped_loopback = {
     .s6_addr = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}};
 
 /* A socket of the second family reaches both; one of the first does where there is no other. */
-static int address_of(int socket, uint16_t port, enum inward_family family, union address *out,
+static int address_of(int socket, uint16_t port, enum jail_tcp_family family, union address *out,
                       socklen_t *len)
 {
     int domain = 0;
@@ -52,10 +52,10 @@ static int address_of(int socket, uint16_t port, enum inward_family family, unio
         out->v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
         out->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         *len = sizeof(out->v4);
-        return family == INWARD_IPV6 ? -EAFNOSUPPORT : 0;
+        return family == JAIL_TCP_IPV6 ? -EAFNOSUPPORT : 0;
     }
     out->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons(port)};
-    out->v6.sin6_addr = family == INWARD_IPV6 ? in6addr_loopback : mapped_loopback;
+    out->v6.sin6_addr = family == JAIL_TCP_IPV6 ? in6addr_loopback : mapped_loopback;
     *len = sizeof(out->v6);
     return 0;
 }
@@ -74,41 +74,41 @@ static bool is_peer_of(int accepted, int connected)
 
 static void on_closed(uv_handle_t *handle)
 {
-    struct inward *inward = handle->data;
+    struct jail_tcp *tcp = handle->data;
 
-    if (--inward->open == 0) {
-        free(inward);
+    if (--tcp->open == 0) {
+        free(tcp);
     }
 }
 
 /* What it still holds is closed: nobody has used it yet, so that a close does not wait. */
-static void inward_free(struct inward *inward)
+static void jail_tcp_free(struct jail_tcp *tcp)
 {
-    if (inward->waits) {
-        uv_close((uv_handle_t *)&inward->poll, on_closed);
-        uv_close((uv_handle_t *)&inward->timer, on_closed);
+    if (tcp->waits) {
+        uv_close((uv_handle_t *)&tcp->poll, on_closed);
+        uv_close((uv_handle_t *)&tcp->timer, on_closed);
     }
-    fd_closep(&inward->ours);
-    fd_closep(&inward->listener);
-    if (!inward->waits) {
-        free(inward);
+    fd_closep(&tcp->ours);
+    fd_closep(&tcp->listener);
+    if (!tcp->waits) {
+        free(tcp);
     }
 }
 
-static void finish(struct inward *inward, int error, int theirs)
+static void finish(struct jail_tcp *tcp, int error, int theirs)
 {
-    inward_done *done = inward->done;
-    void *ctx = inward->ctx;
-    int ours = error < 0 ? error : move_fd(&inward->ours);
+    jail_tcp_done *done = tcp->done;
+    void *ctx = tcp->ctx;
+    int ours = error < 0 ? error : move_fd(&tcp->ours);
 
-    inward_free(inward);
+    jail_tcp_free(tcp);
     done(ctx, ours, theirs);
 }
 
-void inward_cancel(struct inward *inward)
+void jail_tcp_cancel(struct jail_tcp *tcp)
 {
-    if (inward) {
-        inward_free(inward);
+    if (tcp) {
+        jail_tcp_free(tcp);
     }
 }
 
@@ -132,15 +132,15 @@ static int connected(int fd)
 }
 
 /* The agent's end, or -errno; -EINPROGRESS: it has not arrived. */
-static int pair_accept(const struct inward *inward)
+static int pair_accept(const struct jail_tcp *tcp)
 {
     for (int i = 0; i < STRANGERS_MAX; i++) {
-        scoped_fd fd = accept4(inward->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        scoped_fd fd = accept4(tcp->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
             return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED ? -EINPROGRESS
                                                                               : -errno;
         }
-        if (is_peer_of(fd, inward->ours)) {
+        if (is_peer_of(fd, tcp->ours)) {
             return move_fd(&fd);
         }
     }
@@ -148,14 +148,14 @@ static int pair_accept(const struct inward *inward)
 }
 
 /* True when it is over, and the connection with it. */
-static bool step(struct inward *inward)
+static bool step(struct jail_tcp *tcp)
 {
-    int r = inward->listener >= 0 ? pair_accept(inward) : connected(inward->ours);
+    int r = tcp->listener >= 0 ? pair_accept(tcp) : connected(tcp->ours);
 
     if (r == -EINPROGRESS) {
         return false;
     }
-    finish(inward, r, inward->listener >= 0 && r >= 0 ? r : -1);
+    finish(tcp, r, tcp->listener >= 0 && r >= 0 ? r : -1);
     return true;
 }
 
@@ -172,33 +172,33 @@ static void on_timeout(uv_timer_t *timer)
 }
 
 /* Loopback is quick: nearly always there is nothing to wait for. */
-static struct inward *go_on(struct inward *inward, uv_loop_t *loop)
+static struct jail_tcp *go_on(struct jail_tcp *tcp, uv_loop_t *loop)
 {
-    if (step(inward)) {
+    if (step(tcp)) {
         return NULL;
     }
-    bool pair = inward->listener >= 0;
-    if (uv_poll_init(loop, &inward->poll, pair ? inward->listener : inward->ours) < 0 ||
-        uv_timer_init(loop, &inward->timer) < 0) {
+    bool pair = tcp->listener >= 0;
+    if (uv_poll_init(loop, &tcp->poll, pair ? tcp->listener : tcp->ours) < 0 ||
+        uv_timer_init(loop, &tcp->timer) < 0) {
         abort(); /* a socket can always be polled */
     }
-    inward->poll.data = inward->timer.data = inward;
-    inward->waits = true;
-    inward->open = 2;
-    (void)uv_poll_start(&inward->poll, pair ? UV_READABLE : UV_WRITABLE, on_ready);
-    (void)uv_timer_start(&inward->timer, on_timeout, INWARD_TIMEOUT_MS, 0);
-    return inward;
+    tcp->poll.data = tcp->timer.data = tcp;
+    tcp->waits = true;
+    tcp->open = 2;
+    (void)uv_poll_start(&tcp->poll, pair ? UV_READABLE : UV_WRITABLE, on_ready);
+    (void)uv_timer_start(&tcp->timer, on_timeout, JAIL_TCP_TIMEOUT_MS, 0);
+    return tcp;
 }
 
-static struct inward *inward_new(int ours, int listener, inward_done *done, void *ctx)
+static struct jail_tcp *jail_tcp_new(int ours, int listener, jail_tcp_done *done, void *ctx)
 {
-    struct inward *inward = xnew(struct inward);
+    struct jail_tcp *tcp = xnew(struct jail_tcp);
 
-    *inward = (struct inward){.ours = ours, .listener = listener, .done = done, .ctx = ctx};
-    return inward;
+    *tcp = (struct jail_tcp){.ours = ours, .listener = listener, .done = done, .ctx = ctx};
+    return tcp;
 }
 
-static int begin(int socket, uint16_t port, enum inward_family family)
+static int begin(int socket, uint16_t port, enum jail_tcp_family family)
 {
     union address address;
     socklen_t len = 0;
@@ -210,17 +210,17 @@ static int begin(int socket, uint16_t port, enum inward_family family)
     return errno == EINPROGRESS ? 0 : -errno;
 }
 
-struct inward *inward_connect(uv_loop_t *loop, int socket, uint16_t port, enum inward_family family,
-                              inward_done *done, void *ctx)
+struct jail_tcp *jail_tcp_connect(uv_loop_t *loop, int socket, uint16_t port,
+                                  enum jail_tcp_family family, jail_tcp_done *done, void *ctx)
 {
-    struct inward *inward = inward_new(socket, -1, done, ctx);
+    struct jail_tcp *tcp = jail_tcp_new(socket, -1, done, ctx);
     int r = begin(socket, port, family);
 
     if (r < 0) {
-        finish(inward, r, -1);
+        finish(tcp, r, -1);
         return NULL;
     }
-    return go_on(inward, loop);
+    return go_on(tcp, loop);
 }
 
 /* Its port, or -errno. */
@@ -228,7 +228,7 @@ static int listen_somewhere(int socket)
 {
     union address address;
     socklen_t len = 0;
-    int r = address_of(socket, 0, INWARD_IPV4, &address, &len);
+    int r = address_of(socket, 0, JAIL_TCP_IPV4, &address, &len);
 
     if (r < 0) {
         return r;
@@ -240,15 +240,16 @@ static int listen_somewhere(int socket)
     return ntohs(address.any.sa_family == AF_INET ? address.v4.sin_port : address.v6.sin6_port);
 }
 
-struct inward *inward_pair(uv_loop_t *loop, const int sockets[2], inward_done *done, void *ctx)
+struct jail_tcp *jail_tcp_pair(uv_loop_t *loop, const int sockets[2], jail_tcp_done *done,
+                               void *ctx)
 {
-    struct inward *inward = inward_new(sockets[0], sockets[1], done, ctx);
+    struct jail_tcp *tcp = jail_tcp_new(sockets[0], sockets[1], done, ctx);
     int port = listen_somewhere(sockets[1]);
-    int r = port < 0 ? port : begin(sockets[0], (uint16_t)port, INWARD_IPV4);
+    int r = port < 0 ? port : begin(sockets[0], (uint16_t)port, JAIL_TCP_IPV4);
 
     if (r < 0) {
-        finish(inward, r, -1);
+        finish(tcp, r, -1);
         return NULL;
     }
-    return go_on(inward, loop);
+    return go_on(tcp, loop);
 }

@@ -1,10 +1,10 @@
-/* tally.c - of each account, how many sandboxes it has and what they take; and which one an
- * idempotency key has made.
+/* usage_sums.c - for each account, how many sandboxes it has and what they use; and the sandbox
+ * that a create with an idempotency key has made.
  *
- * An account is a team, or the API key that made a sandbox. Both are asked for with every create
- * and every list, so the sums are kept up with each change of a state instead of being counted.
- * What was used over time is exact for the same reason: with each change, what was in use until
- * then is added. An account stays as long as the daemon: teams and keys are few.
+ * An account is a team, or the API key that made a sandbox. Every create and every list asks for
+ * both, so the sums are updated with each change of a state instead of being counted. Usage over
+ * time is exact for the same reason: each change adds what was in use until then. An account is
+ * never removed while the daemon runs: teams and keys are few.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ struct account {
     int64_t until_ms; /* monotonic: the sums over time are those of that moment */
 };
 
-/* ---- how many ---- */
+/* ---- sums ---- */
 
 static struct account *account_find(const struct sandboxes *all, const char *id)
 {
@@ -55,8 +55,8 @@ static void account_settle(struct account *account)
     account->until_ms += (int64_t)ms;
 }
 
-static void account_change(struct account *account, const struct tally_part *old,
-                           const struct tally_part *now)
+static void account_change(struct account *account, const struct usage_part *old,
+                           const struct usage_part *now)
 {
     struct sandboxes_used *used = &account->used;
 
@@ -87,7 +87,7 @@ uint32_t sandboxes_running(const struct sandboxes *all, const char *team_id)
     return account ? account->used.running : 0;
 }
 
-void tally_free(struct sandboxes *all)
+void usage_sums_free(struct sandboxes *all)
 {
     struct account *account = NULL, *next = NULL;
 
@@ -97,11 +97,11 @@ void tally_free(struct sandboxes *all)
     }
 }
 
-/* ---- by key ---- */
+/* ---- by idempotency key ---- */
 
-static void key_of(const char *team_id, const char *key, char out[TALLY_KEY_BYTES])
+static void key_of(const char *team_id, const char *key, char out[USAGE_KEY_BYTES])
 {
-    (void)snprintf(out, TALLY_KEY_BYTES, "%s %s", team_id, key);
+    (void)snprintf(out, USAGE_KEY_BYTES, "%s %s", team_id, key);
 }
 
 static void key_keep(struct sandbox *sb, bool there)
@@ -109,7 +109,7 @@ static void key_keep(struct sandbox *sb, bool there)
     const char *key = json_string_value(json_object_get(sb->options, SANDBOX_KEY_OPTION));
 
     if (there && key && !sb->key) {
-        char text[TALLY_KEY_BYTES];
+        char text[USAGE_KEY_BYTES];
         key_of(sb->team_id, key, text);
         sb->key = xstrdup(text);
         HASH_ADD_KEYPTR(hh_key, sb->all->by_key, sb->key, strlen(sb->key), sb);
@@ -123,7 +123,7 @@ struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team
                                    const char *key)
 {
     struct sandbox *sb = NULL;
-    char text[TALLY_KEY_BYTES];
+    char text[USAGE_KEY_BYTES];
 
     key_of(team_id, key, text);
     HASH_FIND(hh_key, all->by_key, text, strlen(text), sb);
@@ -133,18 +133,18 @@ struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team
 /* ---- changes ---- */
 
 /* One that runs takes what it may take at most: nothing stops it from using all of that. */
-static struct tally_part part_of(const struct sandbox *sb)
+static struct usage_part part_of(const struct sandbox *sb)
 {
     bool there = sb->team_id && sandbox_is_users(sb) && sb->state != SANDBOX_KILLING;
     bool paused = there && sb->state == SANDBOX_PAUSED;
 
     if (!there || paused) {
-        return (struct tally_part){
+        return (struct usage_part){
             .paused = paused,
             .disk_bytes = paused ? sb->saved_bytes + sb->saved_disk_bytes : 0,
         };
     }
-    return (struct tally_part){
+    return (struct usage_part){
         .alive = 1,
         .running = sb->state == SANDBOX_RUNNING,
         .cpus = sb->cpu_count,
@@ -153,9 +153,9 @@ static struct tally_part part_of(const struct sandbox *sb)
     };
 }
 
-void tally_note(struct sandbox *sb)
+void usage_sums_update(struct sandbox *sb)
 {
-    struct tally_part now = part_of(sb);
+    struct usage_part now = part_of(sb);
     const char *maker = json_string_value(json_object_get(sb->options, SANDBOX_MAKER_OPTION));
 
     if (sb->team_id && memcmp(&now, &sb->counted, sizeof(now)) != 0) {

@@ -1,5 +1,7 @@
-/* doom.c - jails that must go. Each is asked for until the keeper says it is gone; only then is its
- * uid range free again. A daemon that dies first leaves the rest to the next one's adoption. */
+/* destroy.c - the destroy queue: jails that the keeper must destroy.
+ *
+ * Each is asked for until the keeper says it is gone; only then is its uid range free again. The
+ * jails that are left when the daemon dies are destroyed by the next daemon's adoption. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +10,8 @@
 #include "lib/base/log.h"
 #include "serve/sandbox/internal.h"
 
-struct doomed {
-    UT_hash_handle hh;     /* in all->doomed, by id: each create asks for its own */
+struct destroying {
+    UT_hash_handle hh;     /* in all->destroying, by id: each create asks for its own */
     struct sandboxes *all; /* counted */
     char id[KEEPER_ID_BYTES];
     struct keeper_jail jail;
@@ -18,22 +20,22 @@ struct doomed {
     bool asked;
 };
 
-static void doomed_free(struct doomed *it)
+static void entry_free(struct destroying *it)
 {
     struct sandboxes *all = it->all;
 
-    HASH_DEL(all->doomed, it);
+    HASH_DEL(all->destroying, it);
     free(it);
     sandboxes_release(all);
 }
 
 static void on_timer(uv_timer_t *timer)
 {
-    doom_resend(timer->data);
+    destroy_resend(timer->data);
 }
 
 /* The keeper is there but could not: a mount may be busy for a moment. */
-static void doom_failed(struct doomed *it, const struct keeper_answer *answer)
+static void destroy_failed(struct destroying *it, const struct keeper_answer *answer)
 {
     it->failures++;
     if (it->failures == 1) {
@@ -42,33 +44,33 @@ static void doom_failed(struct doomed *it, const struct keeper_answer *answer)
     if (it->failures == SANDBOX_DESTROY_TRIES) {
         log_error("destroy jail %s: given up, its uid range stays taken: %s", it->id,
                   answer->err.msg);
-        doomed_free(it);
+        entry_free(it);
         return;
     }
-    (void)uv_timer_start(&it->all->doom_timer, on_timer, SANDBOX_DESTROY_RETRY_MS, 0);
+    (void)uv_timer_start(&it->all->destroy_timer, on_timer, SANDBOX_DESTROY_RETRY_MS, 0);
 }
 
 static void on_destroyed(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
 {
-    struct doomed *it = ctx;
+    struct destroying *it = ctx;
 
     (void)fds;
     it->asked = false;
     if (it->all->closed) {
-        doomed_free(it);
+        entry_free(it);
     } else if (answer->status == 0) {
         struct sandboxes *all = it->all;
         slots_give(&all->slots, it->slot);
         all->refs++;
-        doomed_free(it);
+        entry_free(it);
         start_waiting(all); /* one may wait for just this */
         sandboxes_release(all);
     } else if (answer->status != -ENOTCONN && answer->status != -ECONNRESET) {
-        doom_failed(it, answer);
+        destroy_failed(it, answer);
     }
 }
 
-static void ask(struct doomed *it)
+static void ask(struct destroying *it)
 {
     struct keeper_request req = {.op = KEEPER_DESTROY, .jail = it->jail};
 
@@ -79,41 +81,42 @@ static void ask(struct doomed *it)
     }
 }
 
-void doom(struct sandboxes *all, const char *id, const struct keeper_jail *jail, uint32_t slot)
+void destroy_jail(struct sandboxes *all, const char *id, const struct keeper_jail *jail,
+                  uint32_t slot)
 {
-    struct doomed *it = xnew(struct doomed);
+    struct destroying *it = xnew(struct destroying);
 
-    *it = (struct doomed){.all = all, .jail = *jail, .slot = slot};
+    *it = (struct destroying){.all = all, .jail = *jail, .slot = slot};
     (void)str_copy(it->id, sizeof(it->id), str_of(id));
     all->refs++;
-    HASH_ADD_STR(all->doomed, id, it);
+    HASH_ADD_STR(all->destroying, id, it);
     ask(it);
 }
 
-void doom_resend(struct sandboxes *all)
+void destroy_resend(struct sandboxes *all)
 {
-    struct doomed *it = NULL, *next = NULL;
+    struct destroying *it = NULL, *next = NULL;
 
-    HASH_ITER (hh, all->doomed, it, next) {
+    HASH_ITER (hh, all->destroying, it, next) {
         ask(it);
     }
 }
 
-bool doom_has(const struct sandboxes *all, const char *id)
+bool destroy_has(const struct sandboxes *all, const char *id)
 {
-    const struct doomed *it = NULL;
+    const struct destroying *it = NULL;
 
-    HASH_FIND_STR(all->doomed, id, it);
+    HASH_FIND_STR(all->destroying, id, it);
     return it != NULL;
 }
 
-void doom_free(struct sandboxes *all)
+void destroy_free(struct sandboxes *all)
 {
-    struct doomed *it = NULL, *next = NULL;
+    struct destroying *it = NULL, *next = NULL;
 
-    HASH_ITER (hh, all->doomed, it, next) {
+    HASH_ITER (hh, all->destroying, it, next) {
         if (!it->asked) {
-            doomed_free(it);
+            entry_free(it);
         }
     }
 }

@@ -1,9 +1,9 @@
-/* kept.c - what the keeper saved: found, held, forgotten.
+/* saved.c - the saves that the keeper has on disk: found, held, removed.
  *
- * An entry of the table exists while something starts from what was saved, while it is to be
- * forgotten, and, for all that the keeper has, from the daemon's start until adoption is over.
- * Nothing is forgotten while it is held; a keeper that is away is asked when it is back, and what a
- * daemon could not ask any more, the next one finds unreferred to.
+ * A save has an entry in the table while a start reads it, and while it is to be removed. From the
+ * daemon's start until adoption is over, every save of the keeper has one. A save that is held is
+ * not removed. While the keeper is away nothing is asked; the entries are asked for when it is
+ * back. A save that a daemon could no longer remove is found unreferenced by the next daemon.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,7 +17,7 @@
 
 enum { SAVED_RANDOM_LEN = 20 };
 
-struct kept {
+struct saved {
     UT_hash_handle hh;
     struct sandboxes *all;
     char name[KEEPER_SAVED_BYTES];
@@ -26,22 +26,22 @@ struct kept {
     enum forget_phase forget; /* forget_set_phase() alone writes it */
 };
 
-static void forget_set_phase(struct kept *kept, enum forget_phase phase)
+static void forget_set_phase(struct saved *saved, enum forget_phase phase)
 {
-    if (phase_allows(forget_phases, kept->forget, phase, "the removal of", kept->name)) {
-        kept->forget = phase;
+    if (phase_allows(forget_phases, saved->forget, phase, "the removal of", saved->name)) {
+        saved->forget = phase;
     }
 }
 
 /* ---- names ---- */
 
-void kept_name_pause(const struct sandbox *sb, bool memory, char out[KEEPER_SAVED_BYTES])
+void saved_name_pause(const struct sandbox *sb, bool memory, char out[KEEPER_SAVED_BYTES])
 {
     (void)snprintf(out, KEEPER_SAVED_BYTES, KEEPER_SAVED_PREFIX "%s-%" PRId64 "%c", sb->id,
                    sb->started_ms, memory ? 'm' : 'd');
 }
 
-void kept_name_new(char out[KEEPER_SAVED_BYTES])
+void saved_name_new(char out[KEEPER_SAVED_BYTES])
 {
     char random[SAVED_RANDOM_LEN + 1];
 
@@ -51,7 +51,7 @@ void kept_name_new(char out[KEEPER_SAVED_BYTES])
 
 #define DISK_SUFFIX "-d"
 
-void kept_name_disk(char out[KEEPER_SAVED_BYTES])
+void saved_name_disk(char out[KEEPER_SAVED_BYTES])
 {
     char random[SAVED_RANDOM_LEN + 1];
 
@@ -59,142 +59,142 @@ void kept_name_disk(char out[KEEPER_SAVED_BYTES])
     (void)snprintf(out, KEEPER_SAVED_BYTES, KEEPER_SAVED_PREFIX "%s" DISK_SUFFIX, random);
 }
 
-bool kept_is_disk(const char *name)
+bool saved_is_disk(const char *name)
 {
     size_t len = strlen(name), end = strlen(DISK_SUFFIX);
 
     return len >= end && strcmp(name + len - end, DISK_SUFFIX) == 0;
 }
 
-bool kept_has_memory(const char *name)
+bool saved_has_memory(const char *name)
 {
     return name[0] && name[strlen(name) - 1] == 'm';
 }
 
 /* ---- the table ---- */
 
-static struct kept *find(const struct sandboxes *all, const char *name)
+static struct saved *find(const struct sandboxes *all, const char *name)
 {
-    struct kept *kept = NULL;
+    struct saved *saved = NULL;
 
-    HASH_FIND_STR(all->kept, name, kept);
-    return kept;
+    HASH_FIND_STR(all->saved, name, saved);
+    return saved;
 }
 
-static struct kept *entry(struct sandboxes *all, const char *name)
+static struct saved *entry(struct sandboxes *all, const char *name)
 {
-    struct kept *kept = find(all, name);
+    struct saved *saved = find(all, name);
 
-    if (!kept) {
-        kept = xnew(struct kept);
-        kept->all = all;
-        (void)str_copy(kept->name, sizeof(kept->name), str_of(name));
-        HASH_ADD_STR(all->kept, name, kept);
+    if (!saved) {
+        saved = xnew(struct saved);
+        saved->all = all;
+        (void)str_copy(saved->name, sizeof(saved->name), str_of(name));
+        HASH_ADD_STR(all->saved, name, saved);
     }
-    return kept;
+    return saved;
 }
 
-static void check(struct kept *kept)
+static void check(struct saved *saved)
 {
-    if (kept->holds == 0 && !kept->listed && kept->forget == FORGET_NOT) {
-        HASH_DEL(kept->all->kept, kept);
-        free(kept);
+    if (saved->holds == 0 && !saved->listed && saved->forget == FORGET_NOT) {
+        HASH_DEL(saved->all->saved, saved);
+        free(saved);
     }
 }
 
 /* ---- forgetting ---- */
 
 /* A try is over. A daemon that stops makes no other. */
-static void forget_end(struct kept *kept, enum forget_phase phase)
+static void forget_end(struct saved *saved, enum forget_phase phase)
 {
-    forget_set_phase(kept, kept->all->closed ? FORGET_NOT : phase);
-    if (kept->all->closed) {
-        kept->listed = false;
-        kept->holds = 0;
+    forget_set_phase(saved, saved->all->closed ? FORGET_NOT : phase);
+    if (saved->all->closed) {
+        saved->listed = false;
+        saved->holds = 0;
     }
-    check(kept);
+    check(saved);
 }
 
 static void on_forgotten(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
 {
-    struct kept *kept = ctx;
-    struct sandboxes *all = kept->all;
+    struct saved *saved = ctx;
+    struct sandboxes *all = saved->all;
 
     (void)fds;
     bool away = answer->status == -ENOTCONN || answer->status == -ECONNRESET;
     if (answer->status < 0 && !away) {
-        log_warn("forget %s: %s", kept->name, answer->err.msg);
+        log_warn("forget %s: %s", saved->name, answer->err.msg);
     }
-    forget_end(kept, away ? FORGET_WANTED : FORGET_NOT);
+    forget_end(saved, away ? FORGET_WANTED : FORGET_NOT);
     sandboxes_release(all);
 }
 
-static bool may_ask(const struct kept *kept)
+static bool may_ask(const struct saved *saved)
 {
-    return kept->holds == 0 && keeper_client_connected(kept->all->use.keeper);
+    return saved->holds == 0 && keeper_client_connected(saved->all->use.keeper);
 }
 
 static void on_settled(void *ctx, int error, const struct err *err)
 {
-    struct kept *kept = ctx;
-    struct sandboxes *all = kept->all;
+    struct saved *saved = ctx;
+    struct sandboxes *all = saved->all;
     struct keeper_request req = {.op = KEEPER_FORGET};
 
-    if (error == 0 && !all->closed && may_ask(kept)) {
-        memcpy(req.save.name, kept->name, sizeof(kept->name));
-        forget_set_phase(kept, FORGET_ASKED);
-        keeper_client_ask(all->use.keeper, &req, on_forgotten, kept);
+    if (error == 0 && !all->closed && may_ask(saved)) {
+        memcpy(req.save.name, saved->name, sizeof(saved->name));
+        forget_set_phase(saved, FORGET_ASKED);
+        keeper_client_ask(all->use.keeper, &req, on_forgotten, saved);
         return;
     }
     if (error < 0) {
-        log_warn("%s is kept until the next start: %s", kept->name, err->msg);
+        log_warn("%s is kept until the next start: %s", saved->name, err->msg);
     }
-    forget_end(kept, FORGET_WANTED);
+    forget_end(saved, FORGET_WANTED);
     sandboxes_release(all);
 }
 
 /* Nothing is removed before it is durable that nobody refers to it. */
-static void ask(struct kept *kept)
+static void ask(struct saved *saved)
 {
-    if (kept->forget == FORGET_WANTED && may_ask(kept)) {
-        forget_set_phase(kept, FORGET_SETTLING);
-        kept->all->refs++;
-        store_settle(kept->all->use.store, on_settled, kept);
+    if (saved->forget == FORGET_WANTED && may_ask(saved)) {
+        forget_set_phase(saved, FORGET_SETTLING);
+        saved->all->refs++;
+        store_settle(saved->all->use.store, on_settled, saved);
     }
 }
 
-void kept_forget(struct sandboxes *all, const char *name)
+void saved_forget(struct sandboxes *all, const char *name)
 {
-    struct kept *kept = entry(all, name);
+    struct saved *saved = entry(all, name);
 
-    if (kept->forget == FORGET_NOT) {
-        forget_set_phase(kept, FORGET_WANTED);
+    if (saved->forget == FORGET_NOT) {
+        forget_set_phase(saved, FORGET_WANTED);
     }
-    ask(kept);
+    ask(saved);
 }
 
-void kept_resend(struct sandboxes *all)
+void saved_resend(struct sandboxes *all)
 {
-    struct kept *kept = NULL, *next = NULL;
+    struct saved *saved = NULL, *next = NULL;
 
-    HASH_ITER (hh, all->kept, kept, next) {
-        ask(kept);
+    HASH_ITER (hh, all->saved, saved, next) {
+        ask(saved);
     }
 }
 
-void kept_hold(struct sandboxes *all, const char *name)
+void saved_hold(struct sandboxes *all, const char *name)
 {
     entry(all, name)->holds++;
 }
 
-void kept_release(struct sandboxes *all, const char *name)
+void saved_release(struct sandboxes *all, const char *name)
 {
-    struct kept *kept = find(all, name);
+    struct saved *saved = find(all, name);
 
-    if (kept && kept->holds > 0) {
-        kept->holds--;
-        ask(kept);
-        check(kept);
+    if (saved && saved->holds > 0) {
+        saved->holds--;
+        ask(saved);
+        check(saved);
     }
 }
 
@@ -206,9 +206,9 @@ struct walk {
     bool (*each)(struct walk *walk, const char *name); /* false: enough */
     void (*end)(struct walk *walk, int error);
 
-    void (*loaded)(struct sandboxes *all, int error); /* kept_load()'s */
+    void (*loaded)(struct sandboxes *all, int error); /* saved_load()'s */
 
-    struct sandbox *sb; /* this and what follows is kept_find()'s; counted */
+    struct sandbox *sb; /* this and what follows is saved_find()'s; counted */
     void (*done)(void *ctx, int error, const char *name);
     void *ctx;
     char found[KEEPER_SAVED_BYTES];
@@ -249,8 +249,8 @@ static bool is_pause_of(const struct sandbox *sb, const char *name)
 {
     char with[KEEPER_SAVED_BYTES], without[KEEPER_SAVED_BYTES];
 
-    kept_name_pause(sb, true, with);
-    kept_name_pause(sb, false, without);
+    saved_name_pause(sb, true, with);
+    saved_name_pause(sb, false, without);
     return strcmp(name, with) == 0 || strcmp(name, without) == 0;
 }
 
@@ -270,10 +270,10 @@ static void find_end(struct walk *walk, int error)
     sandbox_release(sb);
 }
 
-void kept_find(struct sandbox *sb, void (*done)(void *ctx, int error, const char *name), void *ctx)
+void saved_find(struct sandbox *sb, void (*done)(void *ctx, int error, const char *name), void *ctx)
 {
     struct sandboxes *all = sb->all;
-    struct kept *kept = NULL, *next = NULL;
+    struct saved *saved = NULL, *next = NULL;
 
     if (all->adoption == ADOPT_READY) {
         struct walk walk = {.each = find_each, .end = find_end, .sb = sb, .done = done, .ctx = ctx};
@@ -281,12 +281,12 @@ void kept_find(struct sandbox *sb, void (*done)(void *ctx, int error, const char
         walk_start(all, &walk);
         return;
     }
-    HASH_ITER (hh, all->kept, kept, next) {
-        if (kept->listed && is_pause_of(sb, kept->name)) {
+    HASH_ITER (hh, all->saved, saved, next) {
+        if (saved->listed && is_pause_of(sb, saved->name)) {
             break;
         }
     }
-    done(ctx, 0, kept ? kept->name : NULL);
+    done(ctx, 0, saved ? saved->name : NULL);
 }
 
 /* ---- the start ---- */
@@ -307,7 +307,7 @@ static void load_end(struct walk *walk, int error)
     }
 }
 
-void kept_load(struct sandboxes *all, void (*done)(struct sandboxes *all, int error))
+void saved_load(struct sandboxes *all, void (*done)(struct sandboxes *all, int error))
 {
     struct walk walk = {.each = load_each, .end = load_end, .loaded = done};
 
@@ -340,35 +340,35 @@ static bool is_referred_to(struct sandboxes *all, const char *name)
 void sandboxes_forget_saved(struct sandboxes *all, const char *name)
 {
     if (!is_referred_to(all, name)) {
-        kept_forget(all, name);
+        saved_forget(all, name);
     }
 }
 
-void kept_sweep(struct sandboxes *all)
+void saved_sweep(struct sandboxes *all)
 {
-    struct kept *kept = NULL, *next = NULL;
+    struct saved *saved = NULL, *next = NULL;
 
-    HASH_ITER (hh, all->kept, kept, next) {
-        bool ours = !str_starts(str_of(kept->name), STR(KEEPER_SAVED_BUILT));
-        if (ours && kept->listed && kept->forget == FORGET_NOT &&
-            !is_referred_to(all, kept->name)) {
-            log_info("%s is referred to by nothing: removed", kept->name);
-            forget_set_phase(kept, FORGET_WANTED);
+    HASH_ITER (hh, all->saved, saved, next) {
+        bool ours = !str_starts(str_of(saved->name), STR(KEEPER_SAVED_BUILT));
+        if (ours && saved->listed && saved->forget == FORGET_NOT &&
+            !is_referred_to(all, saved->name)) {
+            log_info("%s is referred to by nothing: removed", saved->name);
+            forget_set_phase(saved, FORGET_WANTED);
         }
-        kept->listed = false;
-        ask(kept);
-        check(kept);
+        saved->listed = false;
+        ask(saved);
+        check(saved);
     }
 }
 
-void kept_free(struct sandboxes *all)
+void saved_free(struct sandboxes *all)
 {
-    struct kept *kept = NULL, *next = NULL;
+    struct saved *saved = NULL, *next = NULL;
 
-    HASH_ITER (hh, all->kept, kept, next) {
-        if (kept->forget == FORGET_NOT || kept->forget == FORGET_WANTED) {
-            HASH_DEL(all->kept, kept);
-            free(kept);
+    HASH_ITER (hh, all->saved, saved, next) {
+        if (saved->forget == FORGET_NOT || saved->forget == FORGET_WANTED) {
+            HASH_DEL(all->saved, saved);
+            free(saved);
         }
     }
 }

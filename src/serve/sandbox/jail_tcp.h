@@ -1,4 +1,4 @@
-/* inward.h - TCP connections into a jail's network, made from outside.
+/* jail_tcp.h - TCP connections into a jail's network, made from outside.
  *
  * They are made from sockets that the keeper opened there. No process of the jail has a copy of the
  * daemon's end, so nobody inside can change its state or hold its lock: a process that sends from
@@ -10,33 +10,34 @@
  * Blocks:   never.
  * Threads:  the loop's.
  */
-#ifndef SANDBOX_INWARD_H
-#define SANDBOX_INWARD_H
+#ifndef SANDBOX_JAIL_TCP_H
+#define SANDBOX_JAIL_TCP_H
 
 #include <stdint.h>
 #include <uv.h>
 
-enum { INWARD_TIMEOUT_MS = 5000 };
+enum { JAIL_TCP_TIMEOUT_MS = 5000 };
 
-struct inward; /* a connection that is being made */
+struct jail_tcp; /* a connection that is being made */
 
-/* ours: the daemon's end, or -errno; -ETIMEDOUT after INWARD_TIMEOUT_MS. theirs: of a pair, the
+/* ours: the daemon's end, or -errno; -ETIMEDOUT after JAIL_TCP_TIMEOUT_MS. theirs: of a pair, the
  * agent's end; else -1. Both are the callee's. Called once, perhaps before the call that began it
- * returns, and not after inward_cancel(). */
-typedef void inward_done(void *ctx, int ours, int theirs);
+ * returns, and not after jail_tcp_cancel(). */
+typedef void jail_tcp_done(void *ctx, int ours, int theirs);
 
-enum inward_family { INWARD_IPV4, INWARD_IPV6 };
+enum jail_tcp_family { JAIL_TCP_IPV4, JAIL_TCP_IPV6 };
 
 /* Connects to what listens on that port of the jail's loopback. NULL: done was called already. */
-struct inward *inward_connect(uv_loop_t *loop, int socket, uint16_t port, enum inward_family family,
-                              inward_done *done, void *ctx);
+struct jail_tcp *jail_tcp_connect(uv_loop_t *loop, int socket, uint16_t port,
+                                  enum jail_tcp_family family, jail_tcp_done *done, void *ctx);
 
 /* Connects two sockets to each other. Unlike those of a unix pair, one end can be saved with the
  * jail while the other is outside. Somebody inside who finds the port in that moment is not taken
  * for either. NULL: done was called already. */
-struct inward *inward_pair(uv_loop_t *loop, const int sockets[2], inward_done *done, void *ctx);
+struct jail_tcp *jail_tcp_pair(uv_loop_t *loop, const int sockets[2], jail_tcp_done *done,
+                               void *ctx);
 
 /* Accepts NULL. */
-void inward_cancel(struct inward *inward);
+void jail_tcp_cancel(struct jail_tcp *tcp);
 
 #endif

@@ -1,13 +1,12 @@
-/* attach.c - the channel to a jail's agent, and sockets into the jail.
+/* jail.c - the daemon's hold on a jail: the channel to its agent, its network, and the watch for
+ * its death.
  *
- * A dial waits on the channel; while there is none, in sb->dials, also when the keeper is away: it
- * is back soon, and the sandbox runs all the while. A channel that breaks while the jail lives is
- * replaced through the keeper, and what waited on it is asked once more.
+ * A channel that breaks while the jail lives is replaced through the keeper (KEEPER_ATTACH).
  *
- * The agent is the jail's first process, so that the end of the channel tells of the jail's death
- * too: the keeper is asked at once, and knows. A jail whose agent drops its channel and lives on
- * does so only once: from there on it is watched by a pidfd, and has its next channel when somebody
- * needs one. All others do without that descriptor.
+ * The agent is the jail's first process, so the end of the channel also tells of the jail's death:
+ * the daemon asks the keeper at once, which knows. Only a jail whose agent drops its channel and
+ * lives on is watched by a pidfd from there on, and gets its next channel when a caller needs one.
+ * All other jails do without that descriptor.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,163 +21,6 @@
 #include "serve/sandbox/internal.h"
 #include "wire/channel.h"
 
-struct dial {
-    struct dial *prev, *next; /* in sb->dials */
-    struct sandbox *sb;       /* counted */
-    uint32_t port;
-    int tries;
-    bool wakes; /* a sandbox that has been paused meanwhile */
-    void (*done)(void *ctx, int fd_or_error);
-    void *ctx;
-    uv_timer_t patience; /* with a channel; it is there once the dial has waited for one */
-    bool has_patience;
-};
-
-/* ---- dials ---- */
-
-static void on_patience_closed(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
-static void dial_finish(struct dial *dial, int fd_or_error)
-{
-    dial->sb->all->dials++;
-    dial->sb->all->dials_failed += fd_or_error < 0;
-    dial->done(dial->ctx, fd_or_error);
-    sandbox_release(dial->sb);
-    if (dial->has_patience) {
-        uv_close((uv_handle_t *)&dial->patience, on_patience_closed);
-    } else {
-        free(dial);
-    }
-}
-
-static void dial_start(struct dial *dial);
-
-static void dial_answered(void *ctx, int fd_or_error)
-{
-    struct dial *dial = ctx;
-
-    if (dial->sb->state == SANDBOX_KILLING && fd_or_error < 0) {
-        dial_finish(dial, -ENOTCONN);
-    } else if (fd_or_error == -ECONNRESET && dial->tries < SANDBOX_DIAL_TRIES) {
-        dial_start(dial);
-    } else {
-        dial_finish(dial, fd_or_error == -ECONNRESET ? -ETIMEDOUT : fd_or_error);
-    }
-}
-
-static void on_patience(uv_timer_t *timer)
-{
-    struct dial *dial = timer->data;
-
-    DL_DELETE(dial->sb->dials, dial);
-    dial_finish(dial, -ETIMEDOUT);
-}
-
-static void dial_wait(struct dial *dial)
-{
-    struct sandbox *sb = dial->sb;
-
-    if (!dial->has_patience) {
-        if (uv_timer_init(sb->all->use.loop, &dial->patience) < 0) {
-            abort();
-        }
-        dial->patience.data = dial;
-        dial->has_patience = true;
-    }
-    (void)uv_timer_start(
-        &dial->patience, on_patience,
-        sb->state == SANDBOX_RUNNING ? SANDBOX_ATTACH_WAIT_MS : SANDBOX_RESTORE_TIMEOUT_MS, 0);
-    DL_APPEND(sb->dials, dial);
-    sandbox_attach(sb);
-}
-
-static void dial_start(struct dial *dial)
-{
-    struct sandbox *sb = dial->sb;
-
-    if (!sb->channel) {
-        dial_wait(dial);
-        return;
-    }
-    if (dial->has_patience) {
-        (void)uv_timer_stop(&dial->patience);
-    }
-    dial->tries++;
-    agent_channel_connect(sb->channel, dial->port, dial_answered, dial);
-}
-
-static void dial_new(struct sandbox *sb, uint32_t port, bool wakes,
-                     void (*done)(void *ctx, int fd_or_error), void *ctx)
-{
-    struct dial *dial = xnew(struct dial);
-    int ahead = -1;
-
-    *dial = (struct dial){.sb = sb, .port = port, .wakes = wakes, .done = done, .ctx = ctx};
-    sandbox_hold(sb);
-    if (sb->state == SANDBOX_KILLING) {
-        dial_finish(dial, -ENOTCONN);
-    } else if (sb->state == SANDBOX_PAUSED) {
-        dial_finish(dial, -ESHUTDOWN);
-    } else if (sb->state == SANDBOX_PAUSING ||
-               (sb->state == SANDBOX_RESUMING && port != CHANNEL_PORT_CONTROL)) {
-        dial_wait(dial); /* nobody but us comes before the agent knows who it is */
-    } else if ((ahead = ahead_take(sb, port)) >= 0) {
-        dial_finish(dial, ahead);
-    } else {
-        dial_start(dial);
-    }
-}
-
-void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
-                  void *ctx)
-{
-    dial_new(sb, port, true, done, ctx);
-}
-
-void sandbox_dial_awake(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
-                        void *ctx)
-{
-    dial_new(sb, port, false, done, ctx);
-}
-
-bool sandbox_dials_wake(struct sandbox *sb)
-{
-    struct dial *dial = NULL, *next = NULL;
-
-    DL_FOREACH_SAFE (sb->dials, dial, next) {
-        if (!dial->wakes) {
-            DL_DELETE(sb->dials, dial);
-            dial_finish(dial, -ESHUTDOWN);
-        }
-    }
-    return sb->dials != NULL;
-}
-
-void sandbox_fail_dials(struct sandbox *sb, int error)
-{
-    struct dial *dial = NULL;
-
-    while ((dial = sb->dials)) {
-        DL_DELETE(sb->dials, dial);
-        dial_finish(dial, error);
-    }
-}
-
-void sandbox_resume_dials(struct sandbox *sb)
-{
-    struct dial *waiting = sb->dials;
-
-    sb->dials = NULL;
-    while (waiting) {
-        struct dial *dial = waiting;
-        DL_DELETE(waiting, dial);
-        dial_start(dial);
-    }
-}
-
 /* ---- the channel ---- */
 
 static void on_broken(void *ctx, const char *why, bool hostile)
@@ -191,7 +33,7 @@ static void on_broken(void *ctx, const char *why, bool hostile)
         (void)err_set(&err, EIO, "the sandbox's agent gave up: %s", why);
         start_lost(sb, &err);
     } else if (sb->state == SANDBOX_PARKED) {
-        pool_drop(sb, "the channel to its agent broke");
+        parked_drop(sb, "the channel to its agent broke");
     } else if (hostile) {
         log_warn("sandbox %s: %s: its agent was taken over, and the sandbox ends", sb->id, why);
         sandbox_kill(sb, SANDBOX_END_TAKEN_OVER, NULL, NULL);
@@ -331,7 +173,7 @@ void sandbox_drop_jail(struct sandbox *sb)
     struct jail_poll *jail = move_ptr(&sb->pidfd);
 
     sb->broke = false; /* the next jail is another */
-    ahead_drop(sb);
+    preconnect_drop(sb);
     agent_channel_close(move_ptr(&sb->channel));
     egress_close(move_ptr(&sb->net));
     if (jail) {
