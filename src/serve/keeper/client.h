@@ -30,13 +30,13 @@ struct keeper_client *keeper_client_new(uv_loop_t *loop, const char *socket_path
  */
 void keeper_client_ask(struct keeper_client *client, const struct keeper_request *req,
                        keeper_done *done, void *ctx);
-/* The same for what takes the keeper long, of one owner among many: a create, a save, a restore. It
- * waits until it is the owner's turn (turns.h). */
+/* The same for requests that take the keeper long: a create, a save, a restore. The request waits
+ * until it is its owner's turn (turns.h). */
 void keeper_client_ask_for(struct keeper_client *client, const char *owner,
                            const struct keeper_request *req, keeper_done *done, void *ctx);
-/* Each name that is saved from now until the end of the walk, in their order; what comes and goes
- * meanwhile may be told or not. `each` says whether to go on; `end` is called once, with 0, also
- * when `each` had enough, or with -errno. */
+/* Lists the names of all saves, in their order. A save that is made or removed meanwhile may be
+ * listed or not. `each` returns whether to go on. `end` is called once: with 0, also when `each`
+ * stopped the walk, or with -errno. */
 struct keeper_saved_walk {
     bool (*each)(void *ctx, const char *name);
     void (*end)(void *ctx, int error, const struct err *err);
@@ -44,14 +44,14 @@ struct keeper_saved_walk {
 };
 void keeper_client_saved_each(struct keeper_client *client, const struct keeper_saved_walk *walk);
 bool keeper_client_connected(const struct keeper_client *client);
-/* Of the latest HELLO or USAGE_MANY. */
+/* The status in the latest answer to HELLO or USAGE_MANY. */
 const struct keeper_status *keeper_client_status(const struct keeper_client *client);
 
 struct keeper_client_figures {
     struct histogram latency; /* of answered requests, from the asking */
     uint64_t lost;            /* requests that the keeper never answered */
     uint64_t waiting;         /* asked and not answered, now */
-    uint64_t queued;          /* of those: not sent yet, for others have their turn */
+    uint64_t queued;          /* of those: not sent yet, because it is not their turn */
 };
 struct keeper_client_figures keeper_client_figures(const struct keeper_client *client);
 void keeper_client_free(struct keeper_client *client);

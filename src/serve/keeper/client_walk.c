@@ -1,4 +1,4 @@
-/* client_walk.c - all names that are saved, one question after the other. */
+/* client_walk.c - lists the names of all saves, with a request for each. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /* turns.h - the order in which long requests go to the keeper.
  *
- * The keeper does a few such things at a time (makes a jail, saves one, restores one). More of them
- * in its socket would be a plain queue, in which all requests of the first owner come first. Here
- * each owner (a team) has a line of its own, and the lines take turns. An owner may have no more
- * than its share of the slots, so that work that hangs does not take them all.
+ * The keeper does only a few long things at a time (makes a jail, saves one, restores one). If all
+ * requests went to its socket at once, those of the first owner would come first. Here each owner
+ * (a team) has a queue of its own, and the queues take turns. An owner may have no more than its
+ * share of the slots, so work that hangs does not take them all.
  *
- * Owns:     the lines. A turn is its user's, and lies in one until turns_next() gives it out.
- * Needs:    nothing. Blocks never. One thread.
+ * Owns:     the queues. A turn belongs to its user, and is in a queue until turns_next() returns
+ * it. Needs:    nothing. Blocks never. One thread.
  */
 #ifndef KEEPER_TURNS_H
 #define KEEPER_TURNS_H

@@ -1,15 +1,15 @@
-/* adopt.c - the daemon's start: the saved table against what is alive.
+/* adopt.c - the daemon's start: the rows of the store are compared with what is alive.
  *
  *      load rows ─► (keeper connects) ─► LIST_SAVED ─► ATTACH each that runs
- *          ─► LIST, DESTROY what nobody knows ─► FORGET what nobody refers to ─► ready
+ *          ─► LIST, DESTROY unknown jails ─► FORGET unreferenced saves ─► ready
  *
- * One on record as running that cannot be attached was paused, if a pause of it is among what the
- * keeper has saved: the daemon before ended between the two. A jail of one that is paused is what a
- * resume left that did not come to its end, or a pause; neither is needed. Loaded sandboxes are
- * found and listed from the first moment; a dial waits until its sandbox is attached. When the
- * keeper goes away in the middle, the whole pass is made again: each step may be repeated. After
- * that a keeper that comes back changes little: channels are ours and outlive it; only
- * what could not be asked while it was away is asked again.
+ * A sandbox on record as running that cannot be attached was paused, if the keeper has a pause of
+ * it: the daemon before ended between the two. The jail of a paused sandbox is a leftover of a
+ * pause or of a resume that did not finish; it is destroyed. Loaded sandboxes are found and listed
+ * from the first moment; a dial waits until its sandbox is attached. When the keeper goes away in
+ * the middle, the whole pass is made again: each step may be repeated. A keeper that comes back
+ * later changes little: the channels belong to the daemon and outlive it, so only the requests that
+ * could not be sent while it was away are sent again.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 #include "lib/base/log.h"
 #include "serve/sandbox/internal.h"
 
-/* ---- what nobody knows ---- */
+/* ---- unknown jails ---- */
 
 static void list_next(struct sandboxes *all);
 
@@ -99,7 +99,7 @@ static void list_next(struct sandboxes *all)
     keeper_client_ask(all->use.keeper, &req, on_listed, all);
 }
 
-/* ---- what we know ---- */
+/* ---- sandboxes on record ---- */
 
 static bool attach_one(void *ctx, struct sandbox *sb)
 {
@@ -186,7 +186,7 @@ void sandboxes_keeper_changed(struct sandboxes *all, bool connected)
     }
 }
 
-/* ---- the whole ---- */
+/* ---- all sandboxes ---- */
 
 static void load_one(void *ctx, const struct sandbox_row *row)
 {

@@ -3,10 +3,10 @@
  *      wait ─► KEEPER_CREATE ─┬─► connect, POST /init ─► start command ─┬─► RUNNING, done
  *              or RESTORE     └─► save the row ─────────────────────────┘
  *
- * It waits for adoption, for a keeper that is away (one that was started again is back in a
- * moment), and until an older jail of the same sandbox is gone. The two branches run at once.
- * Whichever step the daemon dies in, nothing is lost and nothing is left: a jail without a row, or
- * whose row says paused, is destroyed by adoption, and one with a row is adopted and told its
+ * states.c has the phases. A start waits for adoption, for a keeper that is away (it is restarted
+ * in a moment), and until an older jail of the same sandbox is gone. The two branches run at once.
+ * When the daemon dies, whatever the phase, nothing is lost and nothing is left: adoption destroys
+ * a jail without a row, or whose row says paused; a jail with a row is adopted and told its
  * configuration again.
  */
 #include <errno.h>

@@ -1,10 +1,10 @@
-/* demand.h - how many jails of a template should lie parked. Pure.
+/* demand.h - how many jails of a template should be parked. Arithmetic alone: no state of its own.
  *
- * The level follows what was asked for lately: at once upwards, so that a second burst as large as
- * the first finds enough, and slowly down again once there were so many. A template that somebody
- * used within the last minute has one ready: else one that is used now and then would find none,
- * each time. The floor is what a template has in quiet times, the ceiling what it never exceeds;
- * the host's memory has the last word over both.
+ * The level follows the recent claims. It rises at once, so that a second burst as large as the
+ * first finds enough, and falls slowly once that many have been parked. A template that was used
+ * within the last minute has one jail ready; otherwise a template that is used now and then would
+ * never find one. The floor is the number in quiet times, the ceiling is never exceeded, and the
+ * host's memory limits both.
  */
 #ifndef SANDBOX_DEMAND_H
 #define SANDBOX_DEMAND_H

@@ -17,10 +17,10 @@ struct dial {
     struct sandbox *sb;       /* counted */
     uint32_t port;
     int tries;
-    bool wakes; /* a sandbox that has been paused meanwhile */
+    bool wakes; /* a sandbox that has been paused meanwhile is resumed for it */
     void (*done)(void *ctx, int fd_or_error);
     void *ctx;
-    uv_timer_t patience; /* with a channel; it is there once the dial has waited for one */
+    uv_timer_t patience; /* for a channel; initialised when the dial first waits */
     bool has_patience;
 };
 
@@ -114,7 +114,7 @@ static void dial_new(struct sandbox *sb, uint32_t port, bool wakes,
         dial_finish(dial, -ESHUTDOWN);
     } else if (sb->state == SANDBOX_PAUSING ||
                (sb->state == SANDBOX_RESUMING && port != CHANNEL_PORT_CONTROL)) {
-        dial_wait(dial); /* nobody but us comes before the agent knows who it is */
+        dial_wait(dial); /* only the daemon connects before the agent has its configuration */
     } else if ((fd = preconnect_take(sb, port)) >= 0) {
         dial_finish(dial, fd);
     } else {

@@ -1,6 +1,6 @@
-/* fork.c - a running sandbox, many times: saved once, started as often as was asked, a few at a
- * time; then what was saved goes. Each copy is a sandbox of its own, with an id and tokens of its
- * own, and with what its parent was made with. */
+/* fork.c - copies of a running sandbox: it is saved once, the copies are started from that save, a
+ * few at a time, and then the save is removed. Each copy is a sandbox of its own, with its own id
+ * and tokens, and with the options that its parent was created with. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* jail_tcp.h - TCP connections into a jail's network, made from outside.
  *
  * They are made from sockets that the keeper opened there. No process of the jail has a copy of the
- * daemon's end, so nobody inside can change its state or hold its lock: a process that sends from
- * pages that come slowly, in a thread that gets no time, would stop whoever else uses that socket
- * for as long as it likes, whatever the flags of the call.
+ * daemon's end, so no process inside can change its state or hold its lock. (A process that sends
+ * from pages that come slowly, in a thread that gets no time, would block every other user of that
+ * socket for as long as it likes, whatever the flags of the call.)
  *
  * Owns:     the sockets it was given, until it hands over a connection.
  * Needs:    a loop.

@@ -1,4 +1,4 @@
-/* lifecycle.c - the end of a sandbox: by request, by its time, or by itself. */
+/* lifecycle.c - the end of a sandbox: on request, when its time is up, or when its jail dies. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "lib/base/fd.h"
 #include "serve/sandbox/internal.h"
 
-enum { DISK_FULL_SLACK_BYTES = 1024 * 1024 }; /* the last bytes below a limit are nobody's */
+enum { DISK_FULL_SLACK_BYTES = 1024 * 1024 }; /* a disk this close to its limit counts as full */
 
 /* ---- leaving ---- */
 
@@ -230,7 +230,7 @@ struct moved_end {
     void *ctx;
 };
 
-/* What is not on record is not so: the next daemon would not know of it. */
+/* A change that is not on record is undone: the next daemon would not know of it. */
 static void on_end_saved(void *ctx, int error, const struct err *err)
 {
     struct moved_end *moved = ctx;

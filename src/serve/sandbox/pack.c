@@ -1,6 +1,6 @@
 /* pack.c - the memory of sandboxes that have been paused for a while is compressed, one after the
- * other. Only pauses: what starts sandboxes is read too often. The keeper remembers what is done,
- * so that a daemon asks once for each and learns what it takes on the disk. */
+ * other. Only pauses are: the saves of templates and snapshots are read too often. The keeper
+ * remembers which saves are compressed, so a daemon asks once for each, and learns its size. */
 #include <inttypes.h>
 
 #include "lib/base/clock.h"

@@ -24,18 +24,18 @@
 
 enum {
     PARKED_TICK_MS = 1000,
-    PARKED_QUIET_MS = 100,      /* after a claim: what it is claimed for goes first; */
-    PARKED_QUIET_EACH_MS = 10,  /* so much more for each that was claimed in one go, */
+    PARKED_QUIET_MS = 100,      /* after a claim: the claimed sandbox goes first; */
+    PARKED_QUIET_EACH_MS = 10,  /* so much more for each that was claimed in the same burst, */
     PARKED_QUIET_MS_MAX = 1500, /* and no longer than this */
     PARKED_STEADY_MS = 500,     /* claims that go on for so long are a load, not a burst */
     PARKED_AT_ONCE = 1,         /* asked of the keeper, for all builds together */
-    PARKED_AT_ONCE_LOW = 2,     /* by one that is low */
+    PARKED_AT_ONCE_LOW = 2,     /* for a build that is low */
     PARKED_RETRY_MS_MIN = 1000,
     PARKED_RETRY_MS_MAX = 60 * 1000,
-    PARKED_EMPTIED_MS = 10, /* how often it is looked whether all are gone */
+    PARKED_EMPTIED_MS = 10, /* between two looks at whether all are gone */
 };
 
-/* Of one build of a template, with what its jails were made of. */
+/* The parked jails of a single build of a template, and what they were made of. */
 struct parked_build {
     struct parked_build *prev, *next;
     struct sandboxes *all;
@@ -44,7 +44,7 @@ struct parked_build {
     uint32_t cpu_count, memory_mb, disk_mb;
     uint64_t saved_bytes;
     bool is_base;
-    bool stale; /* the template is gone, or another by now */
+    bool stale; /* the template is gone or has changed */
     struct demand demand;
     struct parked_jail *parked; /* oldest first */
     uint32_t parked_n, making_n;
@@ -60,16 +60,16 @@ struct parked_jail {
 
 struct parking {
     struct parked_build *list;
-    uint32_t making_n;     /* of all */
+    uint32_t making_n;     /* of all builds */
     uv_timer_t tick;       /* demand, memory, templates */
-    uv_timer_t settling;   /* until more are made */
+    uv_timer_t settling;   /* until more jails may be made */
     uv_timer_t emptying;   /* the daemon stops: are all gone? */
     uint32_t floor;        /* of base */
     uint32_t floor_others; /* of other built-in templates */
-    int64_t begun_ms;      /* the first claim without a quiet time since, */
-    int64_t claimed_ms;    /* the last, */
-    uint32_t claimed_n;    /* and how many */
-    uint64_t memory_bytes; /* the host's, and what of it is available */
+    int64_t begun_ms;      /* the first claim of this burst, */
+    int64_t claimed_ms;    /* the last claim, */
+    uint32_t claimed_n;    /* and how many claims the burst has had */
+    uint64_t memory_bytes; /* of the host; and how much is available */
     uint64_t available_bytes;
     uint64_t hits, misses;
 
@@ -88,8 +88,8 @@ static bool build_is_of(const struct parked_build *build, const struct template 
            build->disk_mb == t->disk_mb;
 }
 
-/* What its start command would do is done in a jail that is restored; else nobody would wait for
- * it. A snapshot is a moment of one sandbox, and rarely wanted twice at once. */
+/* A template with a start command is parked only if it was saved with the command running. A
+ * snapshot is the state of a single sandbox, and rarely wanted twice at once. */
 static bool can_park(const struct template *t)
 {
     return t->layers[0] && !t->snapshot_of && (t->saved || (!t->start_cmd && !t->ready_cmd));
@@ -166,9 +166,9 @@ static uint32_t build_target(const struct parked_build *build)
     return build->stale ? 0 : demand_target(&build->demand, &bounds);
 }
 
-/* ---- taking out ---- */
+/* ---- claiming and ending ---- */
 
-/* It is the caller's from now on. */
+/* Takes it off its list: it is the caller's from now on. */
 static struct sandbox *unpark(struct parked_jail *parked)
 {
     struct sandbox *sb = parked->watch.sandbox;
@@ -267,7 +267,7 @@ static const struct template *template_of(const struct parked_build *build)
     return search.found;
 }
 
-/* For how long what was claimed last has the host to itself. */
+/* How long the sandboxes claimed last have the host to themselves. */
 static int64_t quiet_ms(const struct parking *parking)
 {
     int64_t ms = PARKED_QUIET_MS + (int64_t)parking->claimed_n * PARKED_QUIET_EACH_MS;
@@ -285,9 +285,9 @@ static bool is_low(const struct parked_build *build)
     return demand_is_low(build->parked_n + build->making_n, build_target(build));
 }
 
-/* One that is low waits for a burst to be over, but not for quiet times: under a steady load there
- * are none. */
-static bool lacks(const struct parked_build *build)
+/* Is another jail to be made now? A build that is low waits for a burst to be over, but not for
+ * quiet times: under a steady load there are none. */
+static bool lacks_one(const struct parked_build *build)
 {
     const struct parking *parking = build->all->parking;
     int64_t now_ms = clock_mono_ms();
@@ -316,7 +316,7 @@ static void on_settled(uv_timer_t *timer)
     parked_refill(timer->data);
 }
 
-/* Sooner, if it is due later. */
+/* Fires the timer within that time; it stays as it is if it is due earlier. */
 static void settle_within(struct parking *parking, int64_t ms)
 {
     bool set = uv_is_active((uv_handle_t *)&parking->settling) &&
@@ -336,7 +336,7 @@ void parked_refill(struct sandboxes *all)
         return;
     }
     DL_FOREACH (parking->list, build) {
-        while (all->making_n == 0 && lacks(build)) {
+        while (all->making_n == 0 && lacks_one(build)) {
             make_one(build);
         }
     }
@@ -354,7 +354,7 @@ static void want_builtin(void *ctx, const struct template *t)
     }
 }
 
-/* As many as there should be, and of templates that are as they were. */
+/* Ends the jails that are too many, and those of templates that are gone or have changed. */
 static void refresh(struct sandboxes *all)
 {
     struct parked_build *build = NULL, *next = NULL;
@@ -392,7 +392,8 @@ static bool fits(const struct sandbox_params *params)
            json_array_size(json_object_get(params->options, "volumeMounts")) == 0;
 }
 
-/* The oldest that can be told who it is: one that died, or lost its channel, is left to itself. */
+/* The oldest jail whose agent can be reached. A jail that died or lost its channel is skipped: it
+ * ends by itself. */
 static struct parked_jail *parked_up(const struct parked_build *build)
 {
     struct parked_jail *parked = NULL;

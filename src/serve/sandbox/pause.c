@@ -23,7 +23,7 @@ struct pause {
     void *ctx;
 };
 
-/* What the store refuses is true all the same: the next daemon would find it so. */
+/* The sandbox is paused even if the store refuses the row: the next daemon would find it so. */
 static void on_recorded(void *ctx, int error, const struct err *err)
 {
     struct pause *pause = ctx;
@@ -58,7 +58,7 @@ static void on_recorded(void *ctx, int error, const struct err *err)
     free(pause);
 }
 
-/* All but those who wait for it to be resumed. */
+/* Ends all watches but those that wait for the sandbox to be resumed. */
 static void tell_gone(struct sandbox *sb)
 {
     struct sandbox_watch *watch = NULL, *next = NULL;
@@ -71,7 +71,7 @@ static void tell_gone(struct sandbox *sb)
     }
 }
 
-/* Its phase is RECORDING; the pause is freed when it is on record. */
+/* The phase is RECORDING. The pause is freed when it is on record. */
 static void pause_record(struct pause *pause, const struct keeper_saved *saved)
 {
     struct sandbox *sb = pause->save.sb;

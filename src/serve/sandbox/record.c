@@ -1,4 +1,4 @@
-/* record.c - what is on record of a sandbox: its row, and an event for every change of it.
+/* record.c - the row of a sandbox, and an event for every change of it.
  *
  * The store writes both in one transaction, so there is no change without its event and no event
  * without its change, whenever the daemon dies. An event is made here once, as the JSON text that

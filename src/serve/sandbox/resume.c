@@ -1,5 +1,5 @@
-/* resume.c - who wants a paused sandbox back. All who ask while it comes get the same answer, and
- * traffic that may wake it waits as dials do. */
+/* resume.c - callers that want a paused sandbox back. All callers that ask while it is being
+ * resumed get the same answer. Traffic that may wake it waits as dials. */
 #include <errno.h>
 #include <stdlib.h>
 #include <utlist.h>
@@ -64,7 +64,7 @@ static void on_started(void *ctx, struct sandbox *made, int error, const struct 
     struct sandbox *sb = ctx;
     struct err why = *err;
 
-    if (made) { /* who joined late may want it for longer */
+    if (made) { /* a caller that joined late may want it for longer */
         sandbox_set_end(sb, sb->started_ms + resume_span_ms(sb), true, ignore, NULL);
     } else if (error == -EIO && sb->saved && saved_has_memory(sb->saved)) {
         (void)err_wrap(&why, "it cannot be resumed (it stays paused, and memory: false would start"
@@ -140,7 +140,7 @@ struct sandbox_wanted sandbox_wanted(const struct sandbox *sb)
     };
 }
 
-/* One that is being paused has its place until then, and may take it again. */
+/* A sandbox that is still being paused counts as running, so it may run again. */
 static bool has_room(const struct sandbox *sb)
 {
     const struct sandboxes_options *use = &sb->all->use;

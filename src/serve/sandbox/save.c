@@ -40,7 +40,7 @@ static void save_finish(struct sandbox *sb, int error, const struct err *err,
     sandbox_release(sb);
 }
 
-/* It runs on, and so does what was held for the pause. */
+/* The sandbox runs on, and so do the requests that were held for the pause. */
 static void tell_off(struct sandbox *sb)
 {
     struct sandbox_watch *watch = NULL, *next = NULL;
@@ -213,7 +213,7 @@ void save_drained(struct sandbox *sb)
     save_ask(sb);
 }
 
-/* Memory with an agent that does not answer would bring that agent back. */
+/* The memory would bring back an agent that does not answer. */
 static void go_on_without_memory(const struct sandbox *sb, struct save *save)
 {
     if (save->flags & KEEPER_SAVE_MEMORY) {
@@ -266,7 +266,8 @@ static void tell_pausing(struct sandbox *sb)
     }
 }
 
-/* Who is there when a pause begins is told of it, unless it is refused; who comes later waits. */
+/* A watch that is set when a pause begins is told of it, unless the pause is refused. A watch that
+ * is set later waits. */
 static void mark_told(struct sandbox *sb)
 {
     struct sandbox_watch *watch = NULL;

@@ -102,7 +102,7 @@ static void check(struct saved *saved)
     }
 }
 
-/* ---- forgetting ---- */
+/* ---- removal ---- */
 
 /* A try is over. A daemon that stops makes no other. */
 static void forget_end(struct saved *saved, enum forget_phase phase)
@@ -153,7 +153,7 @@ static void on_settled(void *ctx, int error, const struct err *err)
     sandboxes_release(all);
 }
 
-/* Nothing is removed before it is durable that nobody refers to it. */
+/* The store syncs first: no durable row may refer to a save that is removed. */
 static void ask(struct saved *saved)
 {
     if (saved->forget == FORGET_WANTED && may_ask(saved)) {
@@ -198,9 +198,9 @@ void saved_release(struct sandboxes *all, const char *name)
     }
 }
 
-/* ---- what the keeper has ---- */
+/* ---- the list of saves ---- */
 
-/* One walk over all of it. */
+/* A walk over all saves of the keeper. */
 struct walk {
     struct sandboxes *all;                             /* counted */
     bool (*each)(struct walk *walk, const char *name); /* false: enough */
