@@ -98,63 +98,46 @@ size_t mirror_count(const struct mirror *mirror, const char *team_id)
 
 struct change {
     struct mirror *mirror;
-    struct mirrored *stored, *failed; /* is put when that is the answer; the other one is freed */
-    char *drops;                      /* its id; NULL: none is dropped */
+    struct mirrored *one;
+    bool adds; /* else it removes */
     store_done *done;
     void *ctx;
 };
 
-static struct change *change_new(struct mirror *mirror, store_done *done, void *ctx)
+static void *change_new(struct mirror *mirror, struct mirrored *one, bool adds, store_done *done,
+                        void *ctx)
 {
     struct change *change = xnew(struct change);
 
-    *change = (struct change){.mirror = mirror, .done = done, .ctx = ctx};
+    *change = (struct change){mirror, one, adds, done, ctx};
     return change;
 }
 
 void *mirror_adds(struct mirror *mirror, struct mirrored *one, store_done *done, void *ctx)
 {
-    struct change *change = change_new(mirror, done, ctx);
-
-    change->stored = one;
-    return change;
+    return change_new(mirror, one, true, done, ctx);
 }
 
 void *mirror_removes(struct mirror *mirror, struct mirrored *one, store_done *done, void *ctx)
 {
-    struct change *change = change_new(mirror, done, ctx);
-
     mirror_take(mirror, one);
-    change->failed = one;
-    return change;
-}
-
-void *mirror_drops(struct mirror *mirror, const char *id, store_done *done, void *ctx)
-{
-    struct change *change = change_new(mirror, done, ctx);
-
-    change->drops = xstrdup(id);
-    return change;
+    return change_new(mirror, one, false, done, ctx);
 }
 
 void mirror_changed(void *ctx, int error, const struct err *err)
 {
     struct change *change = ctx;
-    struct mirrored *stays = error < 0 ? change->failed : change->stored;
-    struct mirrored *goes = error < 0 ? change->stored : change->failed;
-    struct mirrored *dropped =
-        error == 0 && change->drops ? mirror_find(change->mirror, change->drops) : NULL;
+    struct mirror *mirror = change->mirror;
+    struct mirrored *same = change->adds ? NULL : mirror_find(mirror, change->one->id);
 
-    if (stays) {
-        mirror_put(change->mirror, stays);
+    if (same && error == 0) {
+        mirror_drop(mirror, same);
     }
-    if (dropped) {
-        mirror_drop(change->mirror, dropped);
-    }
-    if (goes) {
-        change->mirror->free(goes);
+    if (change->adds == (error == 0) && !same) {
+        mirror_put(mirror, change->one);
+    } else {
+        mirror->free(change->one);
     }
     change->done(change->ctx, error, err);
-    free(change->drops);
     free(change);
 }

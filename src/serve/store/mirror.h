@@ -51,10 +51,9 @@ size_t mirror_count(const struct mirror *mirror, const char *team_id);
 
 /* Known once it is on record; freed when it could not be stored. */
 void *mirror_adds(struct mirror *mirror, struct mirrored *one, store_done *done, void *ctx);
-/* Not found from now on; back when that could not be stored. */
+/* Not found from now on; back when that could not be stored. One of the same id that came in
+ * between was stored before the removal: it shares its fate, and takes the place of this one. */
 void *mirror_removes(struct mirror *mirror, struct mirrored *one, store_done *done, void *ctx);
-/* Whoever has that id once the deletion is on record is freed. */
-void *mirror_drops(struct mirror *mirror, const char *id, store_done *done, void *ctx);
 
 /* Is a store_done: makes memory true, and then calls the `done` above. */
 void mirror_changed(void *ctx, int error, const struct err *err);

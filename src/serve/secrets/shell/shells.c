@@ -226,13 +226,13 @@ int shells_put(struct shells *all, const char *team_id, const char *name, const 
 int shells_delete(struct shells *all, const char *team_id, const char *name, store_done *done,
                   void *ctx, struct err *err)
 {
-    const struct entry *entry = entry_find(all, team_id, str_of(name));
+    struct entry *entry = entry_find(all, team_id, str_of(name));
 
     if (!entry) {
         return err_set(err, ENOENT, "there is no shell \"%.64s\"", ours(name));
     }
     store_shell_delete(all->store, team_id, name, mirror_changed,
-                       mirror_drops(&all->mirror, entry->owner, done, ctx));
+                       mirror_removes(&all->mirror, &entry->as, done, ctx));
     return 0;
 }
 
