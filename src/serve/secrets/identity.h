@@ -1,7 +1,7 @@
-/* identity.h - who a sandbox is, said to others: workload tokens (JWT-SVID), signed by the daemon.
+/* identity.h - proofs of a sandbox's identity: workload tokens (JWT-SVID), signed by the daemon.
  *
  * A token names one sandbox and one audience, is signed with ES256, and is good for minutes: it is
- * made for each request that a rule of the network fills in. Whoever is shown one finds the key by
+ * made for each request that a network rule puts it into. A receiver finds the public key through
  * the issuer's /.well-known/openid-configuration.
  *
  *   iss  the issuer            sub  spiffe://HOST/team/TEAM/sandbox/ID
@@ -23,7 +23,7 @@ struct identity;
 struct identity *identity_new(const uint8_t key[SECRET_KEY_BYTES]);
 void identity_free(struct identity *identity); /* NULL is fine */
 
-/* Who issues: an URL without a slash at its end, below which the keys are published. */
+/* The issuer: a URL without a slash at its end, below which the keys are published. */
 void identity_name(struct identity *identity, const char *issuer);
 
 struct identity_subject {
@@ -34,7 +34,7 @@ struct identity_subject {
 must_check int identity_token(const struct identity *identity,
                               const struct identity_subject *subject, struct buf *out);
 
-/* What is published; the caller frees both. */
+/* The published documents; the caller frees both. */
 char *identity_keys(const struct identity *identity);
 char *identity_configuration(const struct identity *identity);
 

@@ -1,7 +1,7 @@
 /* key.h - the daemon's own key: 32 random bytes in a file that only it can read.
  *
- * Whatever needs a key of its own derives one from it under a label, so that none says anything
- * about another. Who loses the file loses the secrets, and nothing else.
+ * Each user of a key derives its own from it, under a label, so that no derived key tells anything
+ * about another. If the file is lost, the secrets are lost, and nothing else.
  *
  * Blocks:   for the disk. Threads: any.
  */

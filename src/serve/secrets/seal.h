@@ -1,5 +1,5 @@
-/* seal.h - a value as it lies on the disk: AES-256-GCM, with what it belongs to bound to it, so
- * that one value cannot be put in another's place. Pure. */
+/* seal.h - a value as it is stored: AES-256-GCM, bound to the name of its owner, so that it cannot
+ * be put in the place of another value. Pure. */
 #ifndef SECRETS_SEAL_H
 #define SECRETS_SEAL_H
 
@@ -11,7 +11,7 @@ enum {
     SEAL_TEXT_BYTES_MAX = (SEAL_VALUE_BYTES_MAX + 64) / 3 * 4 + 4,
 };
 
-/* Text for the store, appended with a NUL behind it. `of` says whose value it is. */
+/* Appends the text for the store and a NUL. `of` names the owner of the value. */
 must_check int seal(const uint8_t key[SECRET_KEY_BYTES], const char *of, struct str value,
                     struct buf *out);
 

@@ -29,13 +29,13 @@ struct entry {
 struct secrets {
     struct store *store;
     uint8_t key[SECRET_KEY_BYTES];
-    uint8_t key_of_others[SECRET_KEY_BYTES]; /* for what other modules keep */
+    uint8_t key_of_others[SECRET_KEY_BYTES]; /* for values of other modules */
     struct mirror mirror;                    /* oldest first */
 };
 
 /* ---- entries ---- */
 
-/* What a sealed value is bound to. */
+/* The text that a sealed value is bound to. */
 static void owner_text(const struct entry *entry, int64_t version, char out[OWNER_BYTES])
 {
     (void)snprintf(out, OWNER_BYTES, "%s %s %lld", entry->team_id, entry->id, (long long)version);
@@ -68,7 +68,7 @@ static struct entry *entry_of(struct mirrored *one)
     return one ? container_of(one, struct entry, as) : NULL;
 }
 
-/* Out of the table. A change that is on its way to the disk frees it when it is there. */
+/* Takes it out of the mirror. If a change of it is not stored yet, on_changed() frees it. */
 static void entry_leave(struct secrets *all, struct entry *entry)
 {
     if (!entry->gone) {
@@ -96,7 +96,7 @@ static struct entry *entry_find(const struct secrets *all, const char *team_id,
     return entry_of(one);
 }
 
-/* Of one that the caller has found. */
+/* The caller has found the secret before. */
 static struct entry *entry_shown(const struct secrets *all, const struct secret *secret)
 {
     struct entry *entry = entry_of(mirror_find(&all->mirror, secret->id));
@@ -212,7 +212,7 @@ int secret_value_check(const char *value, struct err *err)
 
 int secret_metadata_check(const json_t *metadata, struct err *err)
 {
-    json_t *object = (json_t *)(uintptr_t)metadata; /* jansson walks only what it may change */
+    json_t *object = (json_t *)(uintptr_t)metadata; /* json_object_foreach() takes no const */
     size_t bytes = 0;
     const char *name;
     json_t *value;
@@ -240,7 +240,7 @@ int secret_metadata_check(const json_t *metadata, struct err *err)
 
 /* ---- changing ---- */
 
-/* What a change that could not be stored is taken back to. */
+/* A change that is not stored yet, and the values before it. */
 struct change {
     struct secrets *all;
     struct entry *entry;
@@ -311,8 +311,7 @@ static void fail(secret_saved *done, void *ctx, int code, const char *why)
     done(ctx, NULL, err_set(&err, code, "%s", ours(why)), &err);
 }
 
-/* Lists are read page by page: a place in them must not depend on who came first within a
- * millisecond. */
+/* Lists are read page by page: the order of secrets of the same millisecond must not change. */
 static int by_age(struct mirrored *a, struct mirrored *b)
 {
     int64_t a_ms = entry_of(a)->shown.created_ms;

@@ -1,7 +1,7 @@
-/* secret.h - secrets of teams: names for values that rules of the network fill in (egress/).
+/* secret.h - secrets of teams: named values that network rules put into requests (egress/).
  *
- * A value is taken and never shown again. In the store and in memory it lies sealed (seal.h); it is
- * opened for the moment in which a request is put together.
+ * A value can be set, but never read by a client. It is sealed (seal.h) in the store and in memory,
+ * and opened only while a request is put together.
  *
  * Owns:     the table of secrets in memory. Needs: the store, the daemon's key.
  * Blocks:   secrets_new(), which reads the store; the rest never. Threads: the loop's.
@@ -21,7 +21,7 @@
 
 enum {
     SECRET_NAME_BYTES_MAX = 128,
-    SECRET_VALUE_BYTES_MAX = 16 * 1024, /* headers of HTTP are not longer */
+    SECRET_VALUE_BYTES_MAX = 16 * 1024, /* HTTP headers are not longer */
     SECRET_METADATA_MAX = 32,           /* entries */
     SECRET_METADATA_KEY_BYTES_MAX = 128,
     SECRET_METADATA_VALUE_BYTES_MAX = 1024,
@@ -43,13 +43,13 @@ must_check int secrets_new(struct store *store, const uint8_t key[SECRET_KEY_BYT
                            struct secrets **out, struct err *err);
 void secrets_free(struct secrets *all); /* NULL is fine */
 
-/* Each is 0, or -EINVAL with the sentence for whoever sent it. Names come out in lower case. */
+/* Each is 0, or -EINVAL with a sentence for the client. Names come out in lower case. */
 must_check int secret_name_check(const char *name, char out[SECRET_NAME_BYTES_MAX + 1],
                                  struct err *err);
 must_check int secret_value_check(const char *value, struct err *err);
 must_check int secret_metadata_check(const json_t *metadata, struct err *err);
 
-/* By id, or by name in any case. NULL when the team has none such. */
+/* By id, or by name in any case. NULL when the team has no such secret. */
 const struct secret *secrets_find(const struct secrets *all, const char *team_id,
                                   const char *selector);
 
@@ -57,24 +57,24 @@ const struct secret *secrets_find(const struct secrets *all, const char *team_id
 void secrets_each(const struct secrets *all, const char *team_id,
                   bool (*each)(void *ctx, const struct secret *secret), void *ctx);
 
-/* What is given has been checked. A new one, or a new value, is used at once, and taken back when
- * it cannot be stored; secret is NULL then. -EEXIST: the name is taken; -ENOSPC: too many. */
+/* The arguments must have been checked. A new secret or value is used at once, and undone when it
+ * cannot be stored; secret is NULL then. -EEXIST: the name is taken; -ENOSPC: too many. */
 typedef void secret_saved(void *ctx, const struct secret *secret, int error, const struct err *err);
 void secret_create(struct secrets *all, const char *team_id, const char *name, const char *value,
                    const json_t *metadata, secret_saved *done, void *ctx);
 
-/* metadata NULL: as it was. -EAGAIN: a change before this one is on its way. */
+/* metadata NULL: unchanged. -EAGAIN: an earlier change is not stored yet. */
 void secret_update(struct secrets *all, const struct secret *secret, const char *value,
                    const json_t *metadata, secret_saved *done, void *ctx);
 
-/* It is used no more from this moment. */
+/* It is not used from this moment on. */
 void secret_delete(struct secrets *all, const struct secret *secret, store_done *done, void *ctx);
 
 /* Appends the value. -ENOENT with the sentence when the team has none of that name. */
 must_check int secret_value(const struct secrets *all, const char *team_id, struct str name,
                             struct buf *out, struct err *err);
 
-/* For what other modules keep: sealed (seal.h) under a key of its own, and bound to `of`. */
+/* For values of other modules: sealed (seal.h) with another key, and bound to `of`. */
 must_check int secrets_seal(const struct secrets *all, const char *of, struct str value,
                             struct buf *out);
 must_check int secrets_unseal(const struct secrets *all, const char *of, const char *sealed,

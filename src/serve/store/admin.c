@@ -1,7 +1,7 @@
-/* admin.c - tables for the operator: makers of things, and what teams have used. */
+/* admin.c - tables for the operator: the makers of things, and the usage of teams. */
 #include "serve/store/internal.h"
 
-/* Hours that began longer ago are forgotten. */
+/* Older hours are deleted. */
 static const int64_t USAGE_KEPT_MS = (int64_t)400 * 24 * 3600 * 1000;
 
 /* ---- makers ---- */

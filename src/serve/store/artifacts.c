@@ -4,7 +4,7 @@
 
 #define OF_TEAM "FROM artifacts WHERE team_id = ?1"
 
-/* Its numbers are the places in `values`. */
+/* ?1 is the first of `values`, and so on. */
 static const struct store_statement save = {
     "save code artifact",
     "INSERT INTO artifacts (team_id, path, content, language, entrypoint, description, sha256,"

@@ -11,7 +11,7 @@ static const struct store_column pending_columns[] = {
     VALUE(delivery, sandbox_id),
 };
 
-/* Its columns are those above. */
+/* Selects pending_columns, in their order. */
 static const struct store_statement pending = {
     "read deliveries",
     "SELECT seq, event_seq, created_ms, next_ms, attempts, id, sandbox_id FROM deliveries"
@@ -30,7 +30,7 @@ static void on_owed(void *ctx, sqlite3_stmt *row)
     struct owed *owed = ctx;
 
     if (owed->n == owed->cap) {
-        return; /* SQL's LIMIT is the same */
+        return; /* never: LIMIT is the same number */
     }
     owed->n +=
         store_row_read(row, 0, pending_columns, countof(pending_columns), &owed->all[owed->n]);
@@ -65,7 +65,7 @@ static const struct store_column mark_values[] = {
     VALUE(delivery_mark, error),
 };
 
-/* Its numbers are the places in mark_values. */
+/* ?1 is the first of mark_values, and so on. */
 static const struct store_statement mark_one = {
     "save delivery",
     "UPDATE deliveries SET state = ?2, attempts = ?3, next_ms = ?4, last_ms = ?5, status = ?6,"

@@ -4,7 +4,7 @@
 #include "lib/base/alloc.h"
 #include "serve/store/internal.h"
 
-/* Right behind the event's own statement: last_insert_rowid() is its seq. */
+/* Runs right after the insert of the event: last_insert_rowid() is the seq of the event. */
 static const struct store_statement owe = {
     "save deliveries",
     "INSERT INTO deliveries (id, webhook_id, event_seq, sandbox_id, state, created_ms)"
@@ -43,7 +43,7 @@ void store_event_save(struct store *store, const struct event_row *event, store_
 #define SELECT_ONE SELECT_TEAM " AND sandbox_id = ?6"
 #define PAGE " LIMIT ?4 OFFSET ?5"
 
-/* By what is asked for and by its order: each walks an index, and sorts nothing. */
+/* [of one sandbox][ascending]. Each walks an index and sorts nothing. */
 static const struct store_statement lists[2][2] = {
     {{"list events", SELECT_TEAM " ORDER BY seq DESC" PAGE},
      {"list events", SELECT_TEAM " ORDER BY seq" PAGE}},

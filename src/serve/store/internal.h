@@ -1,9 +1,9 @@
-/* internal.h - between the writer (store.c), the readers (read.c), the schema and the files that
- * know the tables.
+/* internal.h - shared by the writer (store.c), the readers (read.c, load.c), the schema and the
+ * files that know the tables.
  *
- * A change is a job: statements and their values, copied when it is asked for, bound and run later
- * on the writer's thread. All statements of a job happen, or none. So the writer knows no table,
- * and a table's file knows no thread.
+ * A change is a job: statements and copies of their values. The writer's thread binds and runs them
+ * later, and stores all statements of a job or none. So the writer knows no table, and the files
+ * that know the tables know no thread.
  */
 #ifndef STORE_INTERNAL_H
 #define STORE_INTERNAL_H
@@ -18,9 +18,9 @@ enum {
     STORE_VALUES_MAX = 40,                   /* of one job */
     STORE_STEPS_MAX = 3,                     /* statements of one job */
     STORE_ROW_BYTES_MAX = 4 * 1024 * 1024,   /* the texts of one job together */
-    STORE_READ_BYTES_MAX = 32 * 1024 * 1024, /* what one answer gathers */
+    STORE_READ_BYTES_MAX = 32 * 1024 * 1024, /* of one answer */
     STORE_BATCH_MAX = 256,                   /* jobs in one transaction */
-    STORE_STATEMENTS_MAX = 64,               /* kinds of statements: each is prepared once */
+    STORE_STATEMENTS_MAX = 64,               /* each is prepared once */
     STORE_BUSY_MS = 5000,                    /* another process may hold the file that long */
     STORE_PURGE_EVERY_MS = 3600000,
 };
@@ -46,7 +46,7 @@ struct store_job {
     size_t values_n;
     struct buf texts; /* each with a NUL behind it */
     enum store_durability durability;
-    bool has_event; /* whoever watches events is told when it is committed */
+    bool has_event; /* the watcher of events is called after the commit */
     store_done *done;
     void *ctx;
     struct err err; /* code 0: done and committed */
@@ -54,13 +54,13 @@ struct store_job {
 
 /* ---- job.c ---- */
 
-/* The statement must be static: its address is how the prepared one is found again. */
+/* The statement must be static: the prepared statement is found by its address. */
 struct store_job *store_job_new(const struct store_statement *statement);
 
-/* Another statement of the same job: the values that follow are its own. */
+/* Adds another statement to the job. The values that follow belong to it. */
 void store_job_then(struct store_job *job, const struct store_statement *statement);
 
-/* The job fails with -code when this statement of it changes no row. */
+/* The job fails with -code when its last statement changes no row. */
 void store_job_must_change(struct store_job *job, int code);
 void store_job_text(struct store_job *job, const char *text); /* NULL: SQL's NULL */
 void store_job_int(struct store_job *job, int64_t number);
@@ -90,8 +90,7 @@ must_check int store_db_open(const char *path, int flags, sqlite3 **db, struct e
 
 /* ---- events.c ---- */
 
-/* The rest of a job that changes a sandbox: its event, and a delivery to each webhook that wants
- * it. */
+/* Adds the event of a change to its job, and a delivery to each webhook that wants the event. */
 void store_job_event(struct store_job *job, const struct event_row *event);
 
 /* ---- read.c ---- */
@@ -143,7 +142,7 @@ must_check int store_table_load(struct store *store, const struct store_table *t
 /* Brings the database to the newest version (schema.c). */
 must_check int store_migrate(sqlite3 *db, const char *path, struct err *err);
 
-/* -errno for what SQLite last said on db, and a sentence: "what: SQLite's words". */
+/* -errno for the last error of db, and the sentence "what: message of SQLite". */
 int store_fail(sqlite3 *db, struct err *err, const char *what);
 
 #endif

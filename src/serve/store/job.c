@@ -52,7 +52,7 @@ void store_job_text(struct store_job *job, const char *text)
     }
     *value = (struct store_value){VALUE_TEXT, (int64_t)buf_len(&job->texts), strlen(text)};
     if (buf_append(&job->texts, text, value->text_len + 1) < 0) {
-        /* The job is failed when its turn comes: `done` never comes from inside the call. */
+        /* The writer fails the job in its turn: `done` is never called from inside this call. */
         (void)err_set(&job->err, ENOBUFS, "%s: the row is larger than %d bytes",
                       job->steps[0].statement->what, STORE_ROW_BYTES_MAX);
     }

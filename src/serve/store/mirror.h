@@ -1,10 +1,9 @@
 /* mirror.h - the rows of one table in memory, found by id, or by team and name.
  *
- * A module embeds a struct mirrored in its objects, loads them from the store when it starts, and
- * gives each change to the store with mirror_changed() as its `done`: memory then says what the
- * disk says.
+ * A module embeds a struct mirrored in its objects and loads them from the store when it starts. It
+ * passes mirror_changed() as the `done` of a change: the mirror then has what the store has.
  *
- * Owns:     the objects that are in it. Needs: the store's answers before it ends.
+ * Owns:     the objects in it. Needs: all answers of the store before mirror_fini().
  * Blocks:   never. Threads: the loop's.
  */
 #ifndef STORE_MIRROR_H
@@ -15,47 +14,44 @@
 #include "serve/store/store.h"
 
 struct mirrored {
-    const char *id;      /* no other has it. The three texts stay where they are */
+    const char *id;      /* unique in the mirror. The three texts must not move or change */
     const char *team_id; /* NULL: it is for every team */
     const char *name;    /* NULL: it has none */
-    bool removed;        /* is found by its id alone */
+    bool removed;        /* only mirror_find() returns it */
     UT_hash_handle hh;
 };
 
 struct mirror {
     struct mirrored *first; /* then ->hh.next */
-    /* The order in which they are listed; NULL: as they came. */
+    /* The order of the list; NULL: the order of mirror_put(). */
     int (*order)(struct mirrored *a, struct mirrored *b);
     void (*free)(struct mirrored *one);
 };
 
-/* In the place of the one of that id, which is freed. */
+/* Adds it. An object of the same id is dropped before. */
 void mirror_put(struct mirror *mirror, struct mirrored *one);
-void mirror_take(struct mirror *mirror, struct mirrored *one); /* out: it is the caller's */
-void mirror_drop(struct mirror *mirror, struct mirrored *one); /* out, and freed */
+void mirror_take(struct mirror *mirror, struct mirrored *one); /* the caller owns it */
+void mirror_drop(struct mirror *mirror, struct mirrored *one); /* frees it */
 void mirror_fini(struct mirror *mirror);
 
-struct mirrored *mirror_find(const struct mirror *mirror,
-                             const char *id); /* NULL: none; likewise */
+/* Each returns NULL when there is none. The team NULL has the objects that are for every team. */
+struct mirrored *mirror_find(const struct mirror *mirror, const char *id);
 struct mirrored *mirror_of_team(const struct mirror *mirror, const char *team_id, const char *id);
-
-/* The team NULL is the one of those that are for every team. */
 struct mirrored *mirror_named(const struct mirror *mirror, const char *team_id, struct str name);
-
-/* The next of the team behind `one`; NULL: the first. */
+/* The object of the team that follows `one`; one NULL: the first. */
 struct mirrored *mirror_next(const struct mirror *mirror, const char *team_id,
                              const struct mirrored *one);
 size_t mirror_count(const struct mirror *mirror, const char *team_id);
 
-/* ---- changes: each returns the ctx for mirror_changed() ---- */
+/* ---- changes: both return the ctx for mirror_changed() ---- */
 
-/* Known once it is on record; freed when it could not be stored. */
+/* It is found once it is stored, and freed if it cannot be stored. */
 void *mirror_adds(struct mirror *mirror, struct mirrored *one, store_done *done, void *ctx);
-/* Not found from now on; back when that could not be stored. One of the same id that came in
- * between was stored before the removal: it shares its fate, and takes the place of this one. */
+/* It is not found from this moment on, and back if the removal cannot be stored. If another object
+ * of its id is added before the answer, the removal is of that one: it was stored earlier. */
 void *mirror_removes(struct mirror *mirror, struct mirrored *one, store_done *done, void *ctx);
 
-/* Is a store_done: makes memory true, and then calls the `done` above. */
+/* A store_done: applies the change to the mirror, then calls `done`. */
 void mirror_changed(void *ctx, int error, const struct err *err);
 
 #endif

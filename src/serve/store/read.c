@@ -1,7 +1,7 @@
 /* read.c - queries of the running daemon, on the thread pool.
  *
- * Each has a connection of its own: in WAL mode readers and the writer do not wait for each other,
- * and what was committed before the query is seen by it.
+ * Each query has a connection of its own. In WAL mode readers and the writer do not wait for each
+ * other, and a query sees everything that was committed before it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ struct query {
     void *ctx;
 };
 
-/* ---- the pool's thread ---- */
+/* ---- on a thread of the pool ---- */
 
 static void query_rows(struct query *query, sqlite3 *db)
 {
@@ -53,13 +53,13 @@ static void query_work(uv_work_t *work)
     (void)sqlite3_close(db);
 }
 
-/* ---- the loop's ---- */
+/* ---- on the loop ---- */
 
 static void query_done(uv_work_t *work, int status)
 {
     struct query *query = container_of(work, struct query, work);
 
-    (void)status; /* nobody cancels */
+    (void)status; /* it is never cancelled */
     query->done(query->ctx, -query->job->err.code, &query->job->err);
     store_job_free(query->job);
     free(query->path);

@@ -1,6 +1,6 @@
 #include "serve/store/internal.h"
 
-/* Nothing is kept for one that was killed meanwhile. */
+/* Stores nothing for a sandbox that was killed meanwhile. */
 static const struct store_statement save = {
     "save what a sandbox was given",
     "INSERT INTO sandbox_keys (sandbox_id, sealed_for, team_id, given_ms, sealed)"

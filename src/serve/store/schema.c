@@ -14,8 +14,8 @@
     " (SELECT seq FROM tag_assignments WHERE template_id = new.template_id"                        \
     "  ORDER BY seq DESC LIMIT 1 OFFSET 1000);"
 
-/* Step i brings a database of version i to version i + 1. A step that has been released never
- * changes: what it made is on disks. */
+/* Step i upgrades a database of version i to version i + 1. A released step never changes:
+ * databases that it made exist. */
 static const char *const steps[] = {
     /* A sandbox's row is a record that outlives its team and its template: no references. */
     "CREATE TABLE sandboxes ("
@@ -44,8 +44,8 @@ static const char *const steps[] = {
     "CREATE UNIQUE INDEX templates_by_alias ON templates (ifnull(team_id, ''), alias);",
 
     /* An event is kept as the JSON text that is served and delivered. seq is the order in which
-     * changes were committed; AUTOINCREMENT never gives a number twice, so who has read up to one
-     * misses nothing. */
+     * changes were committed. AUTOINCREMENT never gives a number twice, so a reader that goes on
+     * behind the last number misses nothing. */
     "ALTER TABLE sandboxes ADD COLUMN build_id TEXT NOT NULL DEFAULT '';"
     "CREATE TABLE events ("
     " seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, team_id TEXT NOT NULL,"
@@ -73,12 +73,12 @@ static const char *const steps[] = {
     "CREATE INDEX deliveries_pending ON deliveries (webhook_id, seq) WHERE state = 'pending';"
     "CREATE INDEX deliveries_by_time ON deliveries (created_ms);",
 
-    /* What a sandbox begins with: commands, or a jail in which they run already. */
+    /* The start of a sandbox: commands, or the save of a jail in which they run already. */
     "ALTER TABLE templates ADD COLUMN start_cmd TEXT;"
     "ALTER TABLE templates ADD COLUMN ready_cmd TEXT;"
     "ALTER TABLE templates ADD COLUMN saved TEXT;",
 
-    /* What was saved of paused sandboxes; snapshots, which are templates made of a sandbox. */
+    /* The saves of paused sandboxes. Snapshots, which are templates made of a sandbox. */
     "ALTER TABLE sandboxes ADD COLUMN saved TEXT;"
     "ALTER TABLE sandboxes ADD COLUMN saved_bytes INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE templates ADD COLUMN snapshot_of TEXT;"
@@ -159,8 +159,8 @@ static const char *const steps[] = {
     " PRIMARY KEY (team_id, path)"
     ") STRICT;",
 
-    /* What a sandbox was given is in the memory of its forks and snapshots too, so its record goes
-     * with them. It is sealed for the sandbox that it was first written for, whoever has it now. */
+    /* The keys of a sandbox are in the memory of its forks and snapshots too, so these get a copy
+     * of the record. Each is sealed for the sandbox that it was first written for. */
     "CREATE TABLE given_keys ("
     " sandbox_id TEXT NOT NULL REFERENCES sandboxes (id) ON DELETE CASCADE,"
     " sealed_for TEXT NOT NULL, team_id TEXT NOT NULL, given_ms INTEGER NOT NULL,"
@@ -268,7 +268,7 @@ static int version_read(sqlite3 *db, int *version, struct err *err)
     return r;
 }
 
-/* The step and the number that says it is done are one transaction: a crash leaves both or none. */
+/* The step and the new version number are one transaction: a crash leaves both or none. */
 static int step_run(sqlite3 *db, int version, struct err *err)
 {
     char what[64], mark[64];

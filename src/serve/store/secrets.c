@@ -2,7 +2,7 @@
 
 #include "serve/store/internal.h"
 
-/* Versions of a secret that are kept; the newest one is the one that is used. */
+/* The number of versions of a secret that are kept. The newest one is used. */
 enum { VERSIONS_KEPT = 10 };
 
 static const struct store_statement forget_versions = {

@@ -1,10 +1,10 @@
-/* The loop's thread appends jobs to `queue`; the writer takes up to STORE_BATCH_MAX of them, runs
+/* The loop's thread appends jobs to `queue`. The writer takes up to STORE_BATCH_MAX of them, runs
  * them in one transaction, moves them to `finished` and wakes the loop, which calls their `done`.
  *
- * One transaction, many jobs, and no job may harm another: each runs inside a savepoint, so a
- * statement that fails takes back only itself. When the transaction as a whole fails (the disk is
- * full, the commit cannot be written), nothing of it happened, and its jobs are run again one by
- * one: those that can be stored are, and only the others are told that they are not.
+ * A transaction has many jobs, and no job may harm another: each runs inside a savepoint, so a
+ * statement that fails undoes only its own job. When the transaction as a whole fails (the disk is
+ * full, the commit cannot be written), nothing of it is stored. Its jobs then run again, each in a
+ * transaction of its own, and only those that fail again are reported as failed.
  */
 #include "serve/store/store.h"
 
@@ -33,20 +33,20 @@ struct prepared {
 struct store {
     char *path;
     uv_thread_t writer;
-    uv_async_t wake; /* the loop's */
+    uv_async_t wake; /* on the loop */
     void (*on_event)(void *ctx);
     void *on_event_ctx;
 
-    uint64_t waiting, failed; /* the loop's, for store_figures() */
+    uint64_t waiting, failed; /* used on the loop alone, for store_figures() */
 
-    uv_mutex_t lock; /* over the five below */
+    uv_mutex_t lock; /* guards the five below */
     uv_cond_t work;
     struct store_job *queue;
     struct store_job *finished;
     struct histogram commit;
     bool closing;
 
-    /* the writer's own */
+    /* used by the writer alone */
     sqlite3 *db;
     struct prepared prepared[STORE_STATEMENTS_MAX];
     int64_t purged_mono_ms;
@@ -134,7 +134,7 @@ static sqlite3_stmt *prepare(sqlite3 *db, const struct store_step *step)
     } else if (step->table) {
         table_sql_delete(step->table, &made);
     }
-    /* No statement tells of a failure. */
+    /* A NULL statement says that it failed. */
     (void)sqlite3_prepare_v3(db, step->table ? buf_at(&made) : step->statement->sql, -1,
                              SQLITE_PREPARE_PERSISTENT, &stmt, NULL);
     return stmt;
@@ -176,7 +176,7 @@ static int step_run(struct store *store, struct store_job *job, const struct sto
     return r;
 }
 
-/* 0, or -errno with the sentence in the job; the caller sees to the savepoint. */
+/* 0, or -errno with the sentence in the job. The caller handles the savepoint. */
 static int job_steps(struct store *store, struct store_job *job)
 {
     int r = 0;
@@ -187,13 +187,13 @@ static int job_steps(struct store *store, struct store_job *job)
     return r;
 }
 
-/* False when the whole transaction is gone: SQLite takes it back by itself for some failures. */
+/* False when the whole transaction is gone: SQLite rolls it back by itself on some failures. */
 static bool job_run(struct store *store, struct store_job *job)
 {
     const char *what = job->steps[0].statement->what;
 
     if (job->err.code != 0) {
-        return true; /* could not even be written down: fails without touching the disk */
+        return true; /* its values did not fit: it fails without touching the disk */
     }
     if (exec(store->db, "SAVEPOINT job", what, &job->err) < 0) {
         return false;
@@ -220,8 +220,8 @@ static bool batch_wants_sync(const struct store_job *batch)
 
 static int batch_transaction(struct store *store, struct store_job *batch, struct err *err)
 {
-    /* In WAL mode FULL syncs the log at every commit; NORMAL leaves that to the checkpoint, which
-     * a killed process does not lose, only a machine that loses power. */
+    /* In WAL mode FULL syncs the log at every commit, and NORMAL only at checkpoints. A commit that
+     * is not synced survives the death of the process, but not a power loss. */
     bool sync = batch_wants_sync(batch);
     int r = exec(store->db, sync ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL",
                  "set the durability of a transaction", err);
@@ -243,7 +243,7 @@ static int batch_transaction(struct store *store, struct store_job *batch, struc
     return exec(store->db, "COMMIT", "commit", err);
 }
 
-/* Every job of a failed transaction that had found no fault of its own gets the transaction's. */
+/* Each job of a failed transaction that has no error of its own gets the transaction's error. */
 static void batch_fail(struct store_job *batch, const struct err *why)
 {
     struct store_job *job;
@@ -255,7 +255,7 @@ static void batch_fail(struct store_job *batch, const struct err *why)
     }
 }
 
-/* 0 when the transaction was committed, whatever its single jobs say. */
+/* 0 when the transaction was committed, even if some of its jobs failed. */
 static int batch_run(struct store *store, struct store_job *batch)
 {
     struct err err = {0};
@@ -283,15 +283,14 @@ static struct store_job *batch_run_singly(struct store *store, struct store_job 
         if (job->err.code != ENOBUFS) {
             job->err = (struct err){0};
         }
-        (void)batch_run(store, one); /* the job's own error says it */
+        (void)batch_run(store, one); /* the error is in the job */
         DL_DELETE(one, job);
         DL_APPEND(finished, job);
     }
     return finished;
 }
 
-/* A commit that changes no page syncs nothing, so who wants earlier ones on the disk has the log
- * synced. */
+/* SQLite syncs nothing at a commit that changes no page. So STORE_SETTLE syncs the log itself. */
 static int log_sync(struct store *store, struct err *err)
 {
     sqlite3_file *log = NULL;
@@ -317,7 +316,8 @@ static void batch_settle(struct store *store, struct store_job *batch)
     }
 }
 
-/* What is old enough is forgotten. A purge that fails is tried again; it endangers nothing. */
+/* Deletes rows that are older than STORE_EVENTS_KEPT_MS. A purge that fails is tried again in an
+ * hour: old rows do no harm. */
 static void purge(struct store *store)
 {
     static const char sql[] = "DELETE FROM sandboxes WHERE state = 'killed' AND end_ms < %lld;"
@@ -396,7 +396,7 @@ static void finished_deliver(struct store *store)
         if (job->done) {
             job->done(job->ctx, -job->err.code, &job->err);
         } else if (job->err.code != 0) {
-            log_error("store: %s", job->err.msg); /* nobody asked, so it stops travelling here */
+            log_error("store: %s", job->err.msg); /* there is no caller to tell */
         }
         store_job_free(job);
     }
@@ -452,8 +452,8 @@ int store_db_open(const char *path, int flags, sqlite3 **db, struct err *err)
     return 0;
 }
 
-/* The file holds tokens: it is ours alone from its first moment, and SQLite gives its log the same
- * mode. The directory is synced so that a new file's name survives what the file's bytes do. */
+/* The file holds tokens, so it is created with mode 0600; SQLite gives its log the same mode. The
+ * directory is synced so that the name of a new file survives a power loss too. */
 static int file_prepare(const char *path, struct err *err)
 {
     scoped_fd fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -487,8 +487,8 @@ static int db_teach(sqlite3 *db, struct err *err)
                : store_fail(db, err, "set up");
 }
 
-/* A template and its first build are recorded one after the other. What a cut left between them was
- * told to nobody, and could never be started from. */
+/* A template and its first build are stored one after the other. A template that was stored without
+ * its build was reported to no client, and no sandbox could start from it. */
 static int halves_remove(struct store *store, struct err *err)
 {
     return exec(store->db,

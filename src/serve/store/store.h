@@ -3,18 +3,18 @@
  * Owns:     the database file and the writer thread.
  * Needs:    a libuv loop for the answers. The directory must exist and be ours.
  * Blocks:   store_open() and the store_load_* calls (start-up only); the rest never.
- * Threads:  called on the loop's thread. Jobs run on the writer's, many to a transaction, in the
- *           order given; `done` is called on the loop after the commit.
+ * Threads:  called on the loop's thread. Jobs run on the writer's thread, many in a transaction, in
+ *           the order given. `done` is called on the loop after the commit.
  *
- * Durable means: a `done` with 0 survives kill -9 of this process always, and power loss when the
- * job was given STORE_SYNC. A running sandbox's row needs no sync (its jail would not survive
- * either); keys, teams, templates and paused sandboxes do.
+ * A change whose `done` got 0 survives kill -9 of this process, and a power loss too when its job
+ * had STORE_SYNC. The row of a running sandbox needs no sync, because its jail does not survive a
+ * power loss either. Keys, teams, templates and paused sandboxes are synced.
  *
- * The running daemon reads from memory (sandbox/, api/ keep their tables); the store is read back
- * when it starts. Only what grows without end is read while it runs: events, and deliveries of
- * webhooks; those reads run on the thread pool, beside the writer.
+ * The running daemon reads from memory: modules load their rows when it starts (mirror.h). Only
+ * tables that grow without end are read while it runs: events, deliveries of webhooks, logs of
+ * builds. Those reads run on the thread pool, beside the writer.
  *
- * A full disk under the store is -EDQUOT, wherever it is met.
+ * A full disk under the store is always -EDQUOT.
  *
  * The structs of rows below have their columns in serve/store/tables.c.
  */
@@ -34,10 +34,10 @@ struct store;
 enum store_durability {
     STORE_LAZY,
     STORE_SYNC,
-    STORE_SETTLE, /* it changes nothing, and what was written before it is on the disk */
+    STORE_SETTLE, /* changes nothing; syncs everything that was written before */
 };
 
-/* Killed sandboxes, events and deliveries are remembered that long. */
+/* Killed sandboxes, events and deliveries are kept that long. */
 static const int64_t STORE_EVENTS_KEPT_MS = (int64_t)7 * 24 * 3600 * 1000;
 
 /* error: 0 or -errno, with a sentence in err (never NULL). A NULL `done` is fine everywhere: a
@@ -50,9 +50,9 @@ typedef void store_text(void *ctx, int error, const struct err *err, const char 
 
 must_check int store_open(uv_loop_t *loop, const char *path, struct store **out, struct err *err);
 
-/* Runs what is queued, calls every `done` that is owed, then closes. Blocks for as long as that
- * takes. So it comes before the end of whatever those calls touch; the loop must run once more
- * afterwards, to let go of our handle. NULL is fine. */
+/* Runs the queued jobs, calls every outstanding `done`, then closes. Blocks until all of that is
+ * done. Call it before you free anything that those callbacks use. The loop must run once more
+ * afterwards, to close our handle. NULL is fine. */
 void store_close(struct store *store);
 
 struct store_figures {
@@ -70,7 +70,7 @@ struct event_row {
     const char *sandbox_id;
     const char *type; /* "sandbox.lifecycle.created" */
     int64_t timestamp_ms;
-    const char *body; /* the whole event as JSON: what is served, signed and delivered */
+    const char *body; /* the whole event as JSON, as it is served, signed and delivered */
 };
 
 struct event_query {
@@ -82,7 +82,7 @@ struct event_query {
     bool ascending;
 };
 
-/* One that tells of no change of its sandbox. */
+/* For an event that comes with no change of the sandbox's row. */
 void store_event_save(struct store *store, const struct event_row *event, store_done *done,
                       void *ctx);
 
@@ -90,10 +90,10 @@ void store_event_save(struct store *store, const struct event_row *event, store_
 void store_events_list(struct store *store, const struct event_query *query, store_text *done,
                        void *ctx);
 
-/* The body of one; NULL when it is not kept any more. */
+/* The body of one event; NULL when it was deleted for its age. */
 void store_event_read(struct store *store, int64_t seq, store_text *done, void *ctx);
 
-/* One watcher: called on the loop after events have been committed, once for many. */
+/* There is one watcher. It is called on the loop after events were committed, once for many. */
 void store_watch_events(struct store *store, void (*on_event)(void *ctx), void *ctx);
 
 /* ---- webhooks and their deliveries (serve/store/deliveries.c) ---- */
@@ -118,28 +118,28 @@ must_check int store_load_webhooks(struct store *store,
 
 enum { DELIVERY_SANDBOX_BYTES = 32, DELIVERY_ID_BYTES = 40 };
 
-struct delivery { /* one event that one webhook is owed */
+struct delivery { /* of one event to one webhook */
     int64_t seq;
     int64_t event_seq;
     int64_t created_ms;
-    int64_t next_ms; /* wall clock: not tried before */
+    int64_t next_ms; /* wall clock: the earliest time of the next try */
     int64_t attempts;
     char id[DELIVERY_ID_BYTES];
     char sandbox_id[DELIVERY_SANDBOX_BYTES];
 };
 
-/* Those of a webhook that are owed, behind `after`, in order. The array is valid during the call.
- */
+/* The pending deliveries of a webhook with a seq above `after`, in order. The array is valid during
+ * the call. */
 typedef void store_deliveries(void *ctx, int error, const struct err *err,
                               const struct delivery *all, size_t n);
 void store_deliveries_pending(struct store *store, const char *webhook_id, int64_t after,
                               size_t limit, store_deliveries *done, void *ctx);
 
-struct delivery_mark { /* what a try came to */
+struct delivery_mark { /* the result of a try */
     int64_t seq;
     const char *state; /* "pending": to be tried again, "delivered", "failed" */
     int64_t attempts, next_ms, last_ms;
-    int64_t status;    /* of HTTP; 0: there was no answer */
+    int64_t status;    /* the HTTP status; 0: there was no answer */
     const char *error; /* NULL when delivered */
 };
 void store_delivery_mark(struct store *store, const struct delivery_mark *mark, store_done *done,
@@ -154,10 +154,10 @@ void store_deliveries_list(struct store *store, const char *webhook_id, int64_t 
 struct volume_row {
     const char *id; /* uuid: also its name in the pool */
     const char *team_id;
-    const char *name;   /* one of the team's that are not removed */
-    const char *secret; /* what its tokens are signed with, hex */
+    const char *name;   /* unique among those of the team that are not removed */
+    const char *secret; /* signs its tokens; hex */
     uint32_t size_mb;
-    bool removed; /* nobody finds it; it goes when no sandbox has it any more */
+    bool removed; /* no client finds it; it is deleted once no sandbox has it any more */
     int64_t created_ms;
 };
 
@@ -179,29 +179,29 @@ struct sandbox_row {
     const char *fork_of;        /* the sandbox it is a copy of, when it is inserted; NULL: none */
     const char *state;          /* "running", "paused", "killed" */
     int64_t started_ms;         /* wall clock */
-    int64_t end_ms;             /* wall clock: when it times out, or did end */
-    int64_t created_ms;         /* never changes: what lists are ordered by */
+    int64_t end_ms;             /* wall clock: when it times out, or ended */
+    int64_t created_ms;         /* never changes: lists are ordered by it */
     const char *end_reason;     /* may be NULL: "request", "timeout", "out of memory", ... */
     const char *access_token;   /* may be NULL */
-    const char *options_json;   /* metadata, envVars, flags, network: what create was given */
+    const char *options_json;   /* the options of its create: metadata, envVars, flags, network */
     uint32_t cpu_count, memory_mb, disk_mb;
     uint32_t uid_slot;
     int32_t pid;
     uint64_t start_ticks;
-    const char *saved;         /* paused: what the keeper saved of it; NULL otherwise */
+    const char *saved;         /* paused: the name of its save; NULL otherwise */
     uint64_t saved_bytes;      /* of its memory, on disk */
     uint64_t saved_disk_bytes; /* of its files */
 };
 
-/* Inserts, or replaces the row of that id, together with the event that says what changed and with
- * what webhooks are owed for it: all of it or nothing. There is no way to change a row without its
+/* Inserts or replaces the row of that id, together with the event that describes the change and the
+ * deliveries of that event to webhooks: all of it or nothing. A row cannot change without its
  * event. Row and event are copied. */
 void store_sandbox_save(struct store *store, const struct sandbox_row *row,
                         const struct event_row *event, enum store_durability durability,
                         store_done *done, void *ctx);
 
-/* Once `done` is told 0, every row saved before survives power loss, lazy ones too: for whoever
- * removes what a row does not refer to any more. */
+/* Once `done` got 0, every row saved before survives a power loss, lazy ones too. Call it before
+ * you remove something that a row no longer refers to. */
 void store_settle(struct store *store, store_done *done, void *ctx);
 
 /* Every row that is not killed, oldest first. Rows are valid during the call. */
@@ -209,16 +209,16 @@ must_check int store_load_sandboxes(struct store *store,
                                     void (*each)(void *ctx, const struct sandbox_row *row),
                                     void *ctx, struct err *err);
 
-/* ---- what tools gave to sandboxes (serve/store/sandbox_keys.c) ---- */
+/* ---- keys that tools gave to sandboxes (serve/store/sandbox_keys.c) ---- */
 
-/* One text for a sandbox, sealed by the daemon's key; it goes when the sandbox is killed. Forks and
- * snapshots have those of their source, and what is made from a snapshot has the snapshot's: they
- * are copied in the transaction that records the copy. */
+/* One text for a sandbox, sealed with the daemon's key. It is deleted when the sandbox is killed.
+ * Forks and snapshots get a copy of their source's texts, and sandboxes that start from a snapshot
+ * get a copy of the snapshot's: in the transaction that stores the fork, snapshot or sandbox. */
 void store_sandbox_keys_save(struct store *store, const char *sandbox_id, const char *sealed,
                              store_done *done, void *ctx);
 
-/* A JSON array of {"sealedFor", "sealed"}: of one sandbox, or of all of the team (NULL). A copy of
- * a text names the sandbox that it was saved for. The oldest comes first. */
+/* A JSON array of {"sealedFor", "sealed"}, oldest first: of one sandbox, or of all of the team
+ * (NULL). A copy of a text names the sandbox that it was saved for. */
 void store_sandbox_keys_list(struct store *store, const char *team_id, const char *sandbox_id,
                              store_text *done, void *ctx);
 
@@ -237,7 +237,7 @@ struct key_row {
     const char *name;
     const char *hash;   /* SHA-256 of the key, hex */
     const char *prefix; /* "e2b_"; of an access token "sk_e2b_" */
-    const char *masked; /* "e2b_ab...wxyz": what lists show */
+    const char *masked; /* "e2b_ab...wxyz": as lists show it */
     const char *limits; /* as a team's */
     int64_t created_ms;
     int64_t last_used_ms; /* 0: never */
@@ -253,7 +253,7 @@ must_check int store_load_keys(struct store *store,
                                void (*each)(void *ctx, const struct key_row *row), void *ctx,
                                struct err *err);
 
-/* ---- the operator's (serve/store/admin.c) ---- */
+/* ---- tables for the operator (serve/store/admin.c) ---- */
 
 struct admin_key_row {
     const char *id; /* uuid */
@@ -271,8 +271,8 @@ must_check int store_load_admin_keys(struct store *store,
                                      void (*each)(void *ctx, const struct admin_key_row *row),
                                      void *ctx, struct err *err);
 
-/* Which key made the template, build, volume or key of that id. Makers of things that are gone are
- * removed when the daemon starts. */
+/* The key that made the template, build, volume or key of that id. Rows of things that no longer
+ * exist are deleted when the daemon starts. */
 struct maker_row {
     const char *id;
     const char *key_id;
@@ -283,13 +283,13 @@ must_check int store_load_makers(struct store *store,
                                  void (*each)(void *ctx, const struct maker_row *row), void *ctx,
                                  struct err *err);
 
-/* What a team has used within one hour, to be added to what is on record for that hour. */
+/* The usage of a team within one hour. It is added to the stored row of that hour. */
 struct usage_row {
     const char *team_id;
     int64_t hour_ms;                          /* when the hour began, wall clock */
-    int64_t sandbox_ms, cpu_ms, memory_mb_ms; /* of sandboxes: a second of two cpus is 2000 */
-    int64_t disk_mb_ms;                       /* of all that the team has on the disk */
-    int64_t builds, build_ms;                 /* begun; and for how long they ran */
+    int64_t sandbox_ms, cpu_ms, memory_mb_ms; /* of sandboxes: one second of two CPUs is 2000 */
+    int64_t disk_mb_ms;                       /* of everything that the team has on the disk */
+    int64_t builds, build_ms;                 /* the number that began, and how long they ran */
 };
 void store_usage_add(struct store *store, const struct usage_row *row, store_done *done, void *ctx);
 
@@ -311,10 +311,10 @@ struct template_row {
     uint32_t cpu_count, memory_mb, disk_mb;
     int64_t created_ms;
     bool is_public;
-    const char *start_cmd;     /* run at the start of a sandbox; NULL: none; likewise */
-    const char *ready_cmd;     /* says when the start command is up */
+    const char *start_cmd;     /* run at the start of a sandbox; NULL: none */
+    const char *ready_cmd;     /* succeeds once the start command is up; NULL: none */
     const char *start_context; /* {user, workdir, env} of both as JSON; NULL: the template's */
-    const char *saved;         /* what the keeper saved of a jail in which both have been run */
+    const char *saved;         /* the name of the save of a jail in which both have run */
     uint64_t saved_bytes;      /* of its memory, on disk */
     uint64_t saved_disk_bytes; /* of a snapshot's files */
     const char *snapshot_of;   /* a snapshot: of which sandbox; NULL: not one */
@@ -322,7 +322,7 @@ struct template_row {
 
 void store_template_save(struct store *store, const struct template_row *row, store_done *done,
                          void *ctx);
-/* Its builds, their logs and its tags go with it. */
+/* Deletes its builds, their logs and its tags too. */
 void store_template_delete(struct store *store, const char *id, store_done *done, void *ctx);
 must_check int store_load_templates(struct store *store,
                                     void (*each)(void *ctx, const struct template_row *row),
@@ -333,12 +333,12 @@ must_check int store_load_templates(struct store *store,
 struct build_row {
     const char *id; /* uuid */
     const char *template_id;
-    const char *state;  /* "waiting", "building", "ready", "error" */
-    const char *tags;   /* that it takes when it is ready, separated by ',' */
-    const char *reason; /* of an error, as JSON; else NULL */
+    const char *state;                           /* "waiting", "building", "ready", "error" */
+    const char *tags;                            /* are set when it is ready; separated by ',' */
+    const char *reason;                          /* of an error, as JSON; else NULL */
     int64_t created_ms, started_ms, finished_ms; /* 0: not yet */
     uint32_t cpu_count, memory_mb, disk_mb;
-    const char *layers; /* as a template's; "": none, not yet or not any more */
+    const char *layers; /* as in a template; "": not built yet, or deleted */
     const char *user, *workdir, *env_json;
     const char *start_cmd, *ready_cmd, *start_context, *saved; /* as a template's */
     uint64_t bytes;                                            /* of its own layer */
@@ -353,12 +353,12 @@ must_check int store_load_builds(struct store *store,
                                  void (*each)(void *ctx, const struct build_row *row), void *ctx,
                                  struct err *err);
 
-/* A line of a build's log, as the JSON that is served. */
+/* A line of a build's log, as JSON, as it is served. */
 void store_build_log(struct store *store, const char *build_id, int level, const char *entry);
 
 struct build_log_query {
     const char *build_id;
-    int level; /* the least */
+    int level; /* the lowest that is listed */
     int64_t offset, limit;
     bool backward; /* the newest first */
 };
@@ -381,15 +381,15 @@ must_check int store_load_tags(struct store *store,
                                             const struct build_row *build),
                                void *ctx, struct err *err);
 
-/* A JSON array of the builds that the template's tags have named and that are ready, newest first:
+/* A JSON array of the ready builds that tags of the template name or have named, newest first:
  * {"tag", "assignmentId", "buildId", "assignedMs", "buildCreatedMs", "buildFinishedMs"}. */
 void store_tag_assignments(struct store *store, const char *template_id, store_text *done,
                            void *ctx);
 
-struct step_row {    /* what a step came to: the next build with the same steps begins there */
-    const char *key; /* the chain's hash, hex */
+struct step_row {    /* the cached result of a step: a build with the same steps starts from it */
+    const char *key; /* the hash of all steps up to this one, hex */
     const char *team_id;
-    const char *saved; /* the keeper's name of its disk; "": the step changed no disk */
+    const char *saved; /* the name of its save; "": the step did not change the disk */
     const char *user, *workdir, *env_json;
     uint64_t bytes;
     int64_t created_ms, used_ms;
@@ -401,10 +401,10 @@ must_check int store_load_steps(struct store *store,
                                 void (*each)(void *ctx, const struct step_row *row), void *ctx,
                                 struct err *err);
 
-struct file_row { /* an archive that a client uploaded for a COPY */
+struct file_row { /* an archive that a client uploaded for COPY */
     const char *team_id;
-    const char *hash;   /* as the client names it */
-    const char *sha256; /* of what came: the name of the file */
+    const char *hash;   /* the client's name for it */
+    const char *sha256; /* of the uploaded bytes: the name of the file */
     uint64_t bytes;
     int64_t created_ms, used_ms;
 };
@@ -423,12 +423,12 @@ struct secret_row {
     const char *team_id;
     const char *name;
     const char *metadata; /* object of strings */
-    const char *sealed;   /* the value of that version, as serve/secrets/seal.h made it */
+    const char *sealed;   /* the value of that version, sealed by serve/secrets/seal.h */
     int64_t version;
     int64_t created_ms, updated_ms;
 };
 
-/* A row with a version that is new: the older ones stay, as many as are kept. */
+/* The row must have a new version. Older versions are kept, up to a number. */
 void store_secret_save(struct store *store, const struct secret_row *row, store_done *done,
                        void *ctx);
 void store_secret_delete(struct store *store, const char *id, store_done *done, void *ctx);
@@ -442,11 +442,11 @@ struct shell_row {
     const char *team_id;
     const char *name;
     const char *definition; /* JSON */
-    const char *sealed;     /* its key, where that is no secret of the team's; else NULL */
+    const char *sealed;     /* its key; NULL when that is a secret of the team */
     int64_t created_ms, updated_ms;
 };
 
-/* In the place of the one of that name. */
+/* Inserts or replaces the shell of that name. */
 void store_shell_save(struct store *store, const struct shell_row *row, store_done *done,
                       void *ctx);
 void store_shell_delete(struct store *store, const char *team_id, const char *name,
@@ -465,8 +465,8 @@ struct artifact_row {
     const char *sha256;
     int64_t size;
     int64_t now_ms;
-    int64_t team_max; /* no new one when the team has so many */
-    bool replace;     /* one with that path, as its next version */
+    int64_t team_max; /* the team may have so many */
+    bool replace;     /* an artifact of that path may get a new version */
 };
 
 /* -EEXIST when `replace` or `team_max` do not allow it. */
@@ -475,8 +475,8 @@ void store_artifact_save(struct store *store, const struct artifact_row *row, st
 void store_artifact_delete(struct store *store, const char *team_id, const char *path,
                            store_done *done, void *ctx);
 
-/* A JSON array: the one with that path, whole; or, without a path, all of the team's without their
- * content. */
+/* A JSON array: the artifact of that path with its content; or, when path is NULL, all artifacts of
+ * the team without their content. */
 void store_artifacts_list(struct store *store, const char *team_id, const char *path,
                           store_text *done, void *ctx);
 

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-/* What is put together are names in this program, and they fit. */
+/* All texts are names from this program, and they fit. */
 static void printf_like(2, 3) put(struct buf *out, const char *format, ...)
 {
     va_list args;

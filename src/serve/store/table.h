@@ -1,7 +1,7 @@
-/* table.h - a table of the database as data: its columns, and where each is in the struct of a row.
+/* table.h - descriptors of the tables: the columns, and the field of each in the struct of a row.
  *
- * The statements that save, delete and load rows, the values that they bind and the rows that they
- * read are all made from it. It names no type of a database library.
+ * The statements that save, delete and load rows are made from the descriptor, and so are their
+ * values and the rows that they read. A descriptor has no types of a database library.
  */
 #ifndef STORE_TABLE_H
 #define STORE_TABLE_H
@@ -24,11 +24,11 @@ enum store_kind {
     STORE_UINT64,
 };
 
-/* The saving of a row whose key is in the table. */
+/* The effect on a column when a row is saved whose key is in the table already. */
 enum store_change {
-    STORE_REPLACES, /* the new value is taken */
-    STORE_KEY,      /* finds the row. A table without a key is only added to */
-    STORE_KEEPS,    /* the value stays what it was when the row was inserted */
+    STORE_REPLACES, /* it gets the new value */
+    STORE_KEY,      /* it is part of the key. A table without a key only gets new rows */
+    STORE_KEEPS,    /* it keeps the value with which the row was inserted */
     STORE_ADDS,     /* the new value is added to it */
 };
 
@@ -37,12 +37,12 @@ struct store_column {
     enum store_kind kind;
     size_t offset, size; /* of the field */
     enum store_change change;
-    bool nullable;       /* a NULL pointer is SQL's NULL */
-    const char *if_null; /* is saved in place of a NULL pointer; NULL: there is none */
+    bool nullable;       /* may be NULL in the database */
+    const char *if_null; /* stored for a NULL pointer; NULL: NULL is stored */
 };
 
 struct store_statement {
-    const char *what; /* "save sandbox": begins the sentence of a failure */
+    const char *what; /* "save sandbox": the start of an error sentence */
     const char *sql;  /* NULL: it is made from the table */
 };
 
@@ -51,27 +51,22 @@ struct store_table {
     size_t row_size;
     const struct store_column *columns;
     size_t columns_n;
-    const char *load; /* which rows are loaded, and in which order: the rest of a SELECT */
+    const char *load; /* the end of the SELECT that loads it: WHERE and ORDER BY, or "" */
     struct store_statement save, delete; /* without SQL */
 };
 
-/* The kind follows from the type of the field. */
-#define STORE_COLUMN(row, column, field, on_save, ...)                                               \
-    {                                                                                                \
-        .name = (column), .change = (on_save),                                                     \
-        .kind = _Generic(((struct row *)0)->field,                                                 \
-                         const char *: STORE_TEXT,                                                 \
-                         char *: STORE_CHARS,                                                      \
-                         bool: STORE_BOOL,                                                         \
-                         int32_t: STORE_INT32,                                                     \
-                         uint32_t: STORE_UINT32,                                                   \
-                         int64_t: STORE_INT64,                                                     \
-                         uint64_t: STORE_UINT64),                                                  \
+#define STORE_KIND(field)                                                                          \
+    _Generic((field),                                                                              \
+        const char * : STORE_TEXT, char * : STORE_CHARS, bool : STORE_BOOL, int32_t : STORE_INT32, \
+        uint32_t : STORE_UINT32, int64_t : STORE_INT64, uint64_t : STORE_UINT64)
+#define STORE_COLUMN(row, column, field, on_save, ...)                                             \
+    {                                                                                              \
+        .name = (column), .kind = STORE_KIND(((struct row *)0)->field), .change = (on_save),       \
         .offset = offsetof(struct row, field), .size = sizeof(((struct row *)0)->field),           \
-        __VA_ARGS__ \
+        __VA_ARGS__                                                                                \
     }
 
-/* A column with the name of its field. Behind the field may stand .nullable and .if_null. */
+/* A column that has the name of its field. `...` may set .nullable and .if_null. */
 #define KEY(row, field) STORE_COLUMN(row, #field, field, STORE_KEY)
 #define VALUE(row, field, ...) STORE_COLUMN(row, #field, field, STORE_REPLACES, __VA_ARGS__)
 #define KEEPS(row, field, ...) STORE_COLUMN(row, #field, field, STORE_KEEPS, __VA_ARGS__)

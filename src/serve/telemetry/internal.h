@@ -1,8 +1,8 @@
-/* internal.h - between the table of webhooks (webhooks.c) and the deliveries (deliver.c).
+/* internal.h - shared by the webhooks (webhooks.c) and their deliveries (deliver.c).
  *
- * A webhook is counted: the table holds one, its timer one until libuv has closed it, and each
- * question to the store and each flight another. One that is `gone` is called no more; what comes
- * back for it only gives its count back.
+ * A webhook counts its references: one of the mirror, one of its timer until libuv has closed it,
+ * and one of each query to the store and of each flight. A webhook that is `gone` is not called any
+ * more; late answers only release their reference.
  */
 #ifndef TELEMETRY_INTERNAL_H
 #define TELEMETRY_INTERNAL_H
@@ -20,7 +20,7 @@ struct webhooks {
     struct poster *poster; /* NULL once webhooks_free() was called */
     struct mirror mirror;  /* oldest first */
     struct trial *trials;
-    unsigned refs; /* the caller's, and one of each webhook */
+    unsigned refs; /* one of the owner, and one of each webhook */
 };
 
 struct own_row { /* a row, and the one piece of memory that holds its texts */
@@ -62,8 +62,8 @@ void webhook_post_make(const struct webhook *hook, const char *delivery_id, cons
 /* ---- deliver.c ---- */
 
 void deliver_init(struct webhook *hook);
-void deliver_pull(struct webhook *hook);  /* the store may have more for it */
-void deliver_rouse(struct webhook *hook); /* it has changed: what waited is tried now */
+void deliver_pull(struct webhook *hook);  /* the store may have more deliveries */
+void deliver_rouse(struct webhook *hook); /* it has changed: waiting deliveries are tried now */
 void deliver_stop(struct webhook *hook);  /* for good */
 
 #endif

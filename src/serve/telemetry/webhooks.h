@@ -1,16 +1,16 @@
-/* webhooks.h - endpoints of teams that are told of events.
+/* webhooks.h - endpoints of teams to which events are posted.
  *
  * Owns:     the webhooks in memory, and the deliveries under way.
  * Needs:    a loop and the store.
  * Blocks:   webhooks_new(), which reads the store; the rest never.
  * Threads:  the loop's.
  *
- * The transaction that writes an event also writes what each webhook is owed for it. So a delivery
- * exists exactly when its event does, and this module only works off what the store holds, from
- * wherever the last daemon stopped:
+ * The transaction that writes an event also writes its delivery to each webhook. So a delivery
+ * exists exactly when its event does, and this module only processes the deliveries in the store,
+ * from where the last daemon stopped:
  *
- *   - at least once: a delivery is done when the endpoint has answered 2xx and that is on record;
- *   - in order for each sandbox: the next one waits until the one before is on record;
+ *   - at least once: a delivery is done when the endpoint has answered 2xx and that is stored;
+ *   - in order for each sandbox: a delivery waits until the one before it is stored as done;
  *   - a sandbox whose delivery fails waits (WEBHOOK_RETRY_MS, doubled up to WEBHOOK_RETRY_MS_MAX,
  *     for WEBHOOK_GIVE_UP_MS) and holds up neither another sandbox nor another webhook.
  */
@@ -48,10 +48,10 @@ struct webhooks_options {
 must_check int webhooks_new(const struct webhooks_options *options, struct webhooks **out,
                             struct err *err);
 
-/* What is not delivered stays in the store. NULL is fine; the loop must run once more. */
+/* Undelivered events stay in the store. NULL is fine; the loop must run once more. */
 void webhooks_free(struct webhooks *all);
 
-/* -EINVAL with the sentence for the client when this is no URL that may be called. */
+/* -EINVAL with a sentence for the client when webhooks may not call this URL. */
 must_check int webhooks_check_url(const struct webhooks *all, const char *url, struct err *err);
 
 /* Rows are valid until the loop runs on. */
@@ -60,15 +60,15 @@ void webhooks_each(struct webhooks *all, const char *team_id,
                    void (*each)(void *ctx, const struct webhook_row *row), void *ctx);
 size_t webhooks_count(const struct webhooks *all, const char *team_id);
 
-/* The row is copied. A new webhook is known once it is on disk; a change holds at once, and is
- * taken back when it cannot be stored; a deleted one is called no more from this moment. */
+/* The row is copied. A new webhook is found once it is stored. A change applies at once, and is
+ * undone when it cannot be stored. A deleted webhook is not called from this moment on. */
 void webhook_create(struct webhooks *all, const struct webhook_row *row, store_done *done,
                     void *ctx);
 void webhook_change(struct webhooks *all, const struct webhook_row *row, store_done *done,
                     void *ctx);
 void webhook_delete(struct webhooks *all, const char *id, store_done *done, void *ctx);
 
-/* Posts an event of its own kind once, and tells what came of it. */
+/* Posts a test event once, and reports the result. */
 typedef void webhook_tested(void *ctx, const char *delivery_id, const struct post_result *result);
 void webhook_test(struct webhooks *all, const char *id, webhook_tested *done, void *ctx);
 

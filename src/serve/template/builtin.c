@@ -10,7 +10,7 @@ static const char *or_text(const char *text, const char *otherwise)
     return text ? text : otherwise;
 }
 
-/* What a sandbox begins with; how much it may use is no part of it. */
+/* Compares how a sandbox starts; its limits do not count. */
 static bool begins_as(const struct template *t, const struct template_builtin *what)
 {
     return text_same(t->layers, what->layers) && text_same(t->start_cmd, what->start_cmd) &&
@@ -43,7 +43,7 @@ void entry_become(struct entry *entry, const struct template_builtin *what)
         text_set(&t->start_cmd, what->start_cmd);
         text_set(&t->ready_cmd, what->ready_cmd);
     }
-    /* What was saved had the old limits, too. */
+    /* The save has the old limits, so it is of no use. */
     text_set(&t->saved, NULL);
     t->cpu_count = what->cpu_count;
     t->memory_mb = what->memory_mb;

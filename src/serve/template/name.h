@@ -22,10 +22,10 @@ struct template_name {
 /* Lower-cases and checks: [a-z0-9_-], and '.' in a tag. -EINVAL. */
 must_check int template_name_parse(struct str text, struct template_name *out);
 
-/* Is it the id of a build? That stands for a tag that names the build, and is none itself. */
+/* Whether it is the id of a build: such an id can stand in the place of a tag. */
 bool template_tag_is_build(struct str tag);
 
-/* A tag alone, to be given: false when none can be spelt so. */
+/* A tag alone, to be set. False when no tag can have that spelling. */
 bool template_tag_parse(struct str text, char out[TEMPLATE_NAME_MAX + 1]);
 
 #endif

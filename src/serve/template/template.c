@@ -127,7 +127,7 @@ void templates_free(struct templates *templates)
     free(templates);
 }
 
-/* Of one owner: NULL is the built-in ones'. */
+/* A NULL team: among the built-in templates. */
 static struct entry *find_alias(struct templates *all, const char *team_id, const char *alias)
 {
     return entry_in(mirror_named(&all->mirror, team_id, str_of(alias)));
@@ -181,7 +181,7 @@ static void keeping_end(struct keeping *keeping, int error, const struct err *er
     free(keeping);
 }
 
-/* It may have become another one meanwhile: then that is what the store has by now. */
+/* The template may have a new build meanwhile: then the store has that one. */
 static void on_kept(void *ctx, int error, const struct err *err)
 {
     struct keeping *keeping = ctx;
@@ -293,7 +293,7 @@ struct putting {
     void *ctx;
 };
 
-/* Without the snapshot itself, which only its tag names. */
+/* Makes it a template without a build: the snapshot is found by its tag alone. */
 static void entry_empty(struct template *t)
 {
     text_set(&t->build_id, "");
@@ -317,7 +317,7 @@ static void put_tagged(struct putting *putting)
     (void)entry_tag(entry, putting->tag, said->created_ms, &build);
 }
 
-/* A template of which nothing could be tagged is none. */
+/* If the tag could not be stored, a new template has nothing, and is deleted again. */
 static void on_put(void *ctx, int error, const struct err *err)
 {
     struct putting *putting = ctx;

@@ -29,8 +29,8 @@ struct template
     uint32_t cpu_count, memory_mb, disk_mb;
     int64_t created_ms;
     bool is_public;
-    char *start_cmd;     /* run at the start of a sandbox; NULL: none; likewise */
-    char *ready_cmd;     /* says when the start command is up */
+    char *start_cmd;     /* run at the start of a sandbox; NULL: none */
+    char *ready_cmd;     /* succeeds once the start command is up; NULL: none */
     char *start_context; /* {user, workdir, env} of both as JSON, when they are from a base with
                             another one; NULL: the template's own */
     char *saved; /* what the keeper saved of a jail in which both have been run: see keeper.h */
@@ -57,25 +57,25 @@ struct template_builtin { /* borrowed during the call */
     uint32_t cpu_count, memory_mb, disk_mb;
 };
 
-/* Puts a built-in template in place, or changes it when it is not as it was: other layers or other
- * commands make it a new build, of which nothing is saved yet. */
+/* Adds a built-in template, or updates it: other layers or other commands make it a new build,
+ * which has no save yet. */
 void templates_put_builtin(struct templates *templates, const struct template_builtin *what);
 
-/* What was saved of a jail of that build, and the bytes of its memory on the disk; NULL: nothing
- * any more. done comes when it is on record, and creates know it from then on; -ESTALE: there is no
- * such build any more. */
+/* Sets the save of a jail of that build, and the bytes of its memory on the disk; NULL: it has no
+ * save any more. done is called when it is stored, and creates use it from then on. -ESTALE: the
+ * build no longer exists. */
 void templates_keep(struct templates *templates, const char *id, const char *build_id,
                     const char *saved, uint64_t bytes, store_done *done, void *ctx);
 
-/* A built-in template that is not there yet, and how far it is, in a sentence; NULL: nothing is
- * awaited under that alias any more. */
+/* A built-in template that is still being made, and its progress in a sentence; NULL: it is not
+ * awaited any more. */
 void templates_await(struct templates *templates, const char *alias, const char *sentence);
 
-/* The sentence of what is awaited under that name, or NULL. */
+/* The progress of an awaited template of that name, or NULL. */
 const char *templates_awaited(const struct templates *templates, struct str name);
 
-/* A team's name is the namespace of its templates: "name/alias". Teams that the store held are
- * known already; this is for those made since. */
+/* A team's name is the namespace of its templates: "name/alias". Teams in the store are known
+ * already; this is for teams that were made since. */
 void templates_name_team(struct templates *templates, const char *team_id, const char *name);
 
 /* By id, alias, alias:tag, or any of these behind a team's name and '/'. The id of a build that a
@@ -86,18 +86,18 @@ void templates_name_team(struct templates *templates, const char *team_id, const
 const struct template *templates_find(struct templates *templates, const char *team_id,
                                       struct str name, int *why);
 
-/* The same, built or not and whatever its tag: for those that look at it or change it. */
+/* The same, built or not and with any tag: for callers that show or change it. */
 const struct template *templates_lookup(struct templates *templates, const char *team_id,
                                         struct str name, int *why);
 const struct template *templates_by_id(struct templates *templates, const char *id);
-/* What a tag of a template names; NULL: it has no such tag. */
+/* The build that a tag of a template names; NULL: it has no such tag. */
 const struct template *templates_tagged(struct templates *templates, const char *id,
                                         const char *tag);
 
-/* The namespace of a team's names; NULL when its name cannot be one, and for the built-in ones. */
+/* The namespace of a team; NULL when its name cannot be one, and for built-in templates. */
 const char *templates_space(const struct templates *templates, const char *team_id);
 
-/* ---- changes: `done` (may be NULL) comes when it is on record ---- */
+/* ---- changes: `done` (may be NULL) is called when they are stored ---- */
 
 /* A template that is not built yet. The team must have none of that alias (NULL: without one). */
 const struct template *templates_add(struct templates *templates, const char *team_id,
@@ -106,7 +106,7 @@ const struct template *templates_add(struct templates *templates, const char *te
 void templates_set_public(struct templates *templates, const char *id, bool is_public,
                           store_done *done, void *ctx);
 
-/* What the tag names from now on. The build's row must be on record before. */
+/* Makes the tag name that build. The row of the build must have been stored before. */
 void templates_tag(struct templates *templates, const struct build_row *build, const char *tag,
                    store_done *done, void *ctx);
 /* -ENODATA: it has no such tag, and done is not called. */
@@ -124,22 +124,22 @@ const struct template *templates_own(struct templates *templates, const char *te
 /* The row of the build that a snapshot is. Borrows from both. */
 struct build_row template_snapshot_build(const struct template *snapshot, const char *tag);
 
-/* Puts a snapshot in place under that tag: all that `snapshot` says is copied. Its id is a new one
- * or one of the team's, whose tag then names this snapshot. `done` comes when it is on record; it
- * is not found before. */
+/* Adds a snapshot under that tag; `snapshot` is copied. Its id is new, or that of a template of the
+ * team whose tag then names this snapshot. `done` is called when it is stored; it is not found
+ * before. */
 void templates_put_snapshot(struct templates *templates, const struct template *snapshot,
                             const char *tag, store_done *done, void *ctx);
 
-/* Not found from now on; `done` comes when that is on record, and after a failure it is back. */
+/* Not found from this moment on, and back if that cannot be stored. */
 void templates_remove(struct templates *templates, const char *id, store_done *done, void *ctx);
 
 /* A sandbox was made of it. */
 void templates_spawned(struct templates *templates, const char *id, int64_t now_ms);
 
-/* Those the team may use: its own, the built-in, the public ones. A NULL team: all there are. */
+/* The templates that the team may use: its own, built-in and public ones. A NULL team: all. */
 void templates_each(struct templates *templates, const char *team_id,
                     void (*each)(void *ctx, const struct template *t), void *ctx);
-/* Of every team, and of each of their tags: all that sandboxes can start from. */
+/* Of every team, with each of their tags: everything that sandboxes can start from. */
 void templates_each_built(struct templates *templates,
                           void (*each)(void *ctx, const struct template *t), void *ctx);
 size_t templates_count(const struct templates *templates);

@@ -1,4 +1,4 @@
-/* internal.h - what the files of volume/ share. */
+/* internal.h - shared by the files of volume/. */
 #ifndef VOLUME_INTERNAL_H
 #define VOLUME_INTERNAL_H
 

@@ -1,5 +1,5 @@
-/* token.c - what lets a client at a volume's content: a JWT, signed with a secret that the volume
- * alone has, so that a volume that is gone takes its tokens along. */
+/* token.c - tokens for the content of a volume: a JWT, signed with a secret of that volume alone,
+ * so that the tokens of a deleted volume are worthless. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>

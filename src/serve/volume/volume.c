@@ -209,7 +209,7 @@ static void on_delete_saved(void *ctx, int error, const struct err *err)
     struct entry *entry = entry_of(change->volumes, change->id);
 
     if (error < 0 && entry) {
-        entry->as.removed = false; /* it is still on record: what memory says must be true */
+        entry->as.removed = false; /* it is still stored, so it is found again */
     } else if (!change->volumes->closed) {
         (void)uv_timer_start(&change->volumes->reaper, on_reaper, 0, 0);
     }
@@ -271,7 +271,7 @@ static void on_made_saved(void *ctx, int error, const struct err *err)
     change_free(change);
 }
 
-/* Two creates of one name may both have come so far: the first has it. */
+/* Two creates of the same name may both have come this far: the first one wins. */
 static void on_made(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
 {
     struct change *change = ctx;

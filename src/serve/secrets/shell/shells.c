@@ -56,7 +56,7 @@ static struct entry *entry_find(const struct shells *all, const char *team_id, s
     return entry_of(mirror_named(&all->mirror, team_id, name));
 }
 
-/* NULL with the sentence when this is no definition of a shell. */
+/* NULL with the sentence when the definition is invalid. */
 static struct entry *entry_new(const char *team_id, const char *name, json_t *definition,
                                struct err *err)
 {
@@ -136,8 +136,8 @@ static bool same_place(const struct shell *a, const struct shell *b)
 
 enum given { GIVEN_PLACEHOLDER, GIVEN_VALUE, GIVEN_NOTHING };
 
-/* Takes a value that has no placeholder out of the definition, and says so there. Nothing given may
- * mean the sealed one that there is; what is no text stays, to be refused. */
+/* Moves a value without placeholder out of the definition, which then says "sealed". No value may
+ * mean the sealed one of before. A value that is no text stays there, and is refused later. */
 static enum given value_take(json_t *definition, char **value)
 {
     json_t *header = json_object_get(definition, "header");

@@ -1,8 +1,8 @@
-/* shells.h - the API shells of teams: names for connections that code uses without their keys.
+/* shells.h - the API shells of teams: named connections that code uses without seeing their keys.
  *
- * serve/egress/shell.h says what one is. A key that was given as it is lies sealed in the store and
- * in memory, and is opened for the moment in which a request is put together; one that was given as
- * ${e2b.secrets.NAME} is a secret of the team's.
+ * serve/egress/shell.h describes a shell. A key that was given as a plain text is sealed in the
+ * store and in memory, and opened only while a request is put together. A key that was given as
+ * ${e2b.secrets.NAME} is a secret of the team.
  *
  * Owns:     the table of shells in memory. Needs: the store, the secrets.
  * Blocks:   shells_new(), which reads the store; the rest never. Threads: the loop's.
@@ -38,17 +38,17 @@ void shells_each(const struct shells *all, const char *team_id,
                  void (*each)(void *ctx, const struct shell *shell, struct shell_times times),
                  void *ctx);
 
-/* Makes one, or puts this in the place of the one of that name; used from the moment that it is on
- * record. A definition without a value keeps the sealed one that there is, if it stays with its
- * base URL. -EINVAL, -ENOSPC with the sentence, and then `done` is not called. */
+/* Makes or replaces the shell of that name. It is used from the moment that it is stored. A
+ * definition without a value keeps the sealed value, if the base URL is the same. -EINVAL or
+ * -ENOSPC with the sentence; `done` is not called then. */
 must_check int shells_put(struct shells *all, const char *team_id, const char *name,
                           const json_t *definition, store_done *done, void *ctx, struct err *err);
 
-/* -ENOENT: there is none. */
+/* Not found from this moment on, and back if that cannot be stored. -ENOENT: there is none. */
 must_check int shells_delete(struct shells *all, const char *team_id, const char *name,
                              store_done *done, void *ctx, struct err *err);
 
-/* Appends the sealed value of one. */
+/* Appends the opened value of a shell. */
 must_check int shells_value(const struct shells *all, const char *team_id, struct str name,
                             struct buf *out, struct err *err);
 
