@@ -11,7 +11,7 @@ import re
 import sys
 
 HOLDS = [
-    "src/serve/egress/authority.c", "src/serve/egress/dial.c", "src/serve/egress/intercept.c", "src/serve/egress/outgoing.c",
+    "src/serve/egress/authority.c", "src/serve/egress/dial.c", "src/serve/egress/intercept.c", "src/serve/egress/outgoing_head.c",
     "src/serve/egress/intercepted.c", "src/serve/egress/proxy.c", "src/serve/egress/shell.c", "src/serve/egress/shell_call.c",
     "src/serve/egress/transform.c", "src/serve/secrets/shell/*.c", "src/serve/secrets/*.c", "src/serve/template/image/registry.c", "src/serve/template/image/challenge.c",
     "src/serve/template/image/credentials.c", "src/serve/telemetry/post.c", "src/serve/telemetry/deliver.c", "src/serve/telemetry/webhooks.c",

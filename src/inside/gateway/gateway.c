@@ -18,12 +18,12 @@ enum {
 
 /* ---- what servers tell ---- */
 
-static void on_backend_up(void *ctx, struct backend *backend)
+static void on_server_up(void *ctx, struct mcp_server *server)
 {
     struct gateway *g = ctx;
 
     for (size_t i = 0; i < g->n; i++) {
-        g->is_up[i] = g->is_up[i] || g->backends[i] == backend;
+        g->is_up[i] = g->is_up[i] || g->servers[i] == server;
     }
     if (--g->missing == 0 && !g->ended) {
         g->ended = true;
@@ -31,7 +31,7 @@ static void on_backend_up(void *ctx, struct backend *backend)
     }
 }
 
-static void on_backend_failed(void *ctx, struct backend *backend, const char *why, struct str said)
+static void on_server_failed(void *ctx, struct mcp_server *server, const char *why, struct str said)
 {
     struct gateway *g = ctx;
     char sentence[1024];
@@ -39,23 +39,23 @@ static void on_backend_failed(void *ctx, struct backend *backend, const char *wh
     if (!g->ended) {
         g->ended = true;
         (void)snprintf(sentence, sizeof(sentence), "the MCP server %s %s",
-                       backend_plan(backend)->name, why);
+                       mcp_server_plan(server)->name, why);
         g->options.on_failed(g->options.ctx, sentence, said);
     }
 }
 
-static void on_changed(void *ctx, struct backend *backend, enum backend_list list)
+static void on_changed(void *ctx, struct mcp_server *server, enum mcp_server_list list)
 {
-    static const char *const methods[BACKEND_LISTS] = {
-        [BACKEND_TOOLS] = "notifications/tools/list_changed",
-        [BACKEND_PROMPTS] = "notifications/prompts/list_changed",
-        [BACKEND_RESOURCES] = "notifications/resources/list_changed",
-        [BACKEND_TEMPLATES] = "notifications/resources/list_changed",
+    static const char *const methods[MCP_SERVER_LISTS] = {
+        [MCP_SERVER_TOOLS] = "notifications/tools/list_changed",
+        [MCP_SERVER_PROMPTS] = "notifications/prompts/list_changed",
+        [MCP_SERVER_RESOURCES] = "notifications/resources/list_changed",
+        [MCP_SERVER_TEMPLATES] = "notifications/resources/list_changed",
     };
     struct gateway *g = ctx;
     json_auto_t *message = jsonrpc_notification(methods[list], NULL);
 
-    (void)backend;
+    (void)server;
     gateway_sessions_notify(&g->sessions, message);
     stateless_tell_changed(g, list, methods[list]);
 }
@@ -72,10 +72,11 @@ static void updated_notify(struct gateway *g, const json_t *message, const char 
     }
 }
 
-static void on_notification(void *ctx, struct backend *backend, const char *method, json_t *params)
+static void on_notification(void *ctx, struct mcp_server *server, const char *method,
+                            json_t *params)
 {
     struct gateway *g = ctx;
-    const char *prefix = backend_plan(backend)->prefix;
+    const char *prefix = mcp_server_plan(server)->prefix;
     json_t *copy = json_copy(params);
     json_auto_t *message = jsonrpc_notification(method, copy);
 
@@ -89,9 +90,9 @@ static void on_notification(void *ctx, struct backend *backend, const char *meth
     }
 }
 
-static const struct backend_events events = {
-    .on_up = on_backend_up,
-    .on_failed = on_backend_failed,
+static const struct mcp_server_events events = {
+    .on_up = on_server_up,
+    .on_failed = on_server_failed,
     .on_changed = on_changed,
     .on_notification = on_notification,
 };
@@ -194,7 +195,7 @@ struct gateway *gateway_new(const struct gateway_options *options)
     g->sessions.rules = &gateway_session_rules;
     g->posts = (struct posts){.on_message = methods_serve, .ctx = g};
     for (size_t i = 0; i < options->plans->n; i++) {
-        g->backends[g->n++] = backend_new(&g->options.place, &options->plans->all[i], &events, g);
+        g->servers[g->n++] = mcp_server_new(&g->options.place, &options->plans->all[i], &events, g);
     }
     g->missing = g->n;
     (void)uv_timer_init(options->place.loop, &g->tick);
@@ -205,7 +206,7 @@ struct gateway *gateway_new(const struct gateway_options *options)
 void gateway_start(struct gateway *g)
 {
     for (size_t i = 0; i < g->n && !g->ended; i++) {
-        backend_start(g->backends[i]);
+        mcp_server_start(g->servers[i]);
     }
 }
 
@@ -219,10 +220,10 @@ struct str gateway_missing(const struct gateway *g, char *names, size_t size)
     names[0] = '\0';
     for (size_t i = 0; i < g->n && len < size; i++) {
         if (!g->is_up[i]) {
-            said = len ? said : backend_said(g->backends[i]);
-            const char *why = backend_is_installing(g->backends[i]) ? being_installed : "";
+            said = len ? said : mcp_server_said(g->servers[i]);
+            const char *why = mcp_server_is_installing(g->servers[i]) ? being_installed : "";
             len += (size_t)snprintf(names + len, size - len, "%s%s%s", len ? ", " : "",
-                                    backend_plan(g->backends[i])->name, why);
+                                    mcp_server_plan(g->servers[i])->name, why);
         }
     }
     return said;
@@ -238,7 +239,7 @@ void gateway_free(struct gateway *g)
 {
     gateway_sessions_end(&g->sessions);
     for (size_t i = 0; i < g->n; i++) {
-        backend_free(g->backends[i]);
+        mcp_server_free(g->servers[i]);
     }
     uv_close((uv_handle_t *)&g->tick, on_tick_closed);
 }

@@ -4,14 +4,14 @@
 
 #include <uv.h>
 
-#include "inside/gateway/backend.h"
 #include "inside/gateway/gateway.h"
+#include "inside/gateway/mcp_server.h"
 #include "inside/gateway/post.h"
 #include "inside/gateway/session.h"
 
 struct gateway {
     struct gateway_options options;
-    struct backend *backends[PLANS_MAX]; /* in the order of the configuration */
+    struct mcp_server *servers[PLANS_MAX]; /* in the order of the configuration */
     bool is_up[PLANS_MAX];
     size_t n;
     size_t missing; /* not up yet */
@@ -42,6 +42,6 @@ void stateless_discover(struct gateway *g, struct post *post, json_t *params);
 void stateless_listen(struct gateway *g, struct post *post, json_t *params);
 
 /* To all that listen and want it. */
-void stateless_tell_changed(struct gateway *g, enum backend_list list, const char *method);
+void stateless_tell_changed(struct gateway *g, enum mcp_server_list list, const char *method);
 
 #endif

@@ -18,7 +18,7 @@ enum {
 static bool any_can(const struct gateway *g, const char *capability)
 {
     for (size_t i = 0; i < g->n; i++) {
-        if (backend_can(g->backends[i], capability)) {
+        if (mcp_server_can(g->servers[i], capability)) {
             return true;
         }
     }
@@ -28,7 +28,7 @@ static bool any_can(const struct gateway *g, const char *capability)
 static bool any_can_subscribe(const struct gateway *g)
 {
     for (size_t i = 0; i < g->n; i++) {
-        if (backend_can_subscribe(g->backends[i])) {
+        if (mcp_server_can_subscribe(g->servers[i])) {
             return true;
         }
     }
@@ -64,10 +64,10 @@ static json_t *instructions(const struct gateway *g)
     int r = 0;
 
     for (size_t i = 0; i < g->n && r == 0; i++) {
-        const char *text = backend_instructions(g->backends[i]);
+        const char *text = mcp_server_instructions(g->servers[i]);
         if (*text) {
             r = buf_printf(&out, "%s%s: %s", buf_len(&out) ? "\n\n" : "",
-                           backend_plan(g->backends[i])->prefix, text);
+                           mcp_server_plan(g->servers[i])->prefix, text);
         }
     }
     return buf_len(&out) ? json_stringn(buf_at(&out), buf_len(&out)) : NULL;
@@ -124,13 +124,14 @@ void methods_answer(struct post *post, json_t *result)
 
 /* ---- lists ---- */
 
-static void list_serve(struct gateway *g, struct post *post, enum backend_list list,
+static void list_serve(struct gateway *g, struct post *post, enum mcp_server_list list,
                        const char *key)
 {
     json_t *items = json_array();
 
     for (size_t i = 0; i < g->n; i++) {
-        names_add(items, backend_items(g->backends[i], list), backend_plan(g->backends[i])->prefix);
+        names_add(items, mcp_server_items(g->servers[i], list),
+                  mcp_server_plan(g->servers[i])->prefix);
     }
     methods_answer(post, json_pack("{s:o}", key, items));
 }
@@ -138,25 +139,25 @@ static void list_serve(struct gateway *g, struct post *post, enum backend_list l
 static void tools_list(struct gateway *g, struct post *post, json_t *params)
 {
     (void)params;
-    list_serve(g, post, BACKEND_TOOLS, "tools");
+    list_serve(g, post, MCP_SERVER_TOOLS, "tools");
 }
 
 static void prompts_list(struct gateway *g, struct post *post, json_t *params)
 {
     (void)params;
-    list_serve(g, post, BACKEND_PROMPTS, "prompts");
+    list_serve(g, post, MCP_SERVER_PROMPTS, "prompts");
 }
 
 static void resources_list(struct gateway *g, struct post *post, json_t *params)
 {
     (void)params;
-    list_serve(g, post, BACKEND_RESOURCES, "resources");
+    list_serve(g, post, MCP_SERVER_RESOURCES, "resources");
 }
 
 static void templates_list(struct gateway *g, struct post *post, json_t *params)
 {
     (void)params;
-    list_serve(g, post, BACKEND_TEMPLATES, "resourceTemplates");
+    list_serve(g, post, MCP_SERVER_TEMPLATES, "resourceTemplates");
 }
 
 /* ---- questions that a server answers ---- */
@@ -173,7 +174,7 @@ static void on_answer(void *ctx, json_t *message)
         complete_result(post, own);
         (void)json_object_set_new(answer, "result", own);
     }
-    post->backend = NULL;
+    post->server = NULL;
     post_answer(post, answer);
 }
 
@@ -190,7 +191,7 @@ static void on_progress(void *ctx, json_t *params)
     post_tell(post, jsonrpc_notification("notifications/progress", copy));
 }
 
-static const struct backend_asker asker = {.on_answer = on_answer, .on_progress = on_progress};
+static const struct mcp_server_asker asker = {.on_answer = on_answer, .on_progress = on_progress};
 
 /* Removes the protocol's own metadata from a stateless request: it is for the gateway, and servers
  * have sessions. */
@@ -208,61 +209,61 @@ static void meta_strip(json_t *params)
 
 /* The parameters are taken over. The server's answer may come inside this call: the post is not
  * touched after it. */
-static void forward(struct post *post, struct backend *backend, json_t *params)
+static void forward(struct post *post, struct mcp_server *server, json_t *params)
 {
     if (version_is_stateless(post->version)) {
         meta_strip(params);
     }
-    post->backend = backend;
-    backend_ask(backend, post->message.method, params, &asker, post, &post->question);
+    post->server = server;
+    mcp_server_ask(server, post->message.method, params, &asker, post, &post->question);
 }
 
 /* The server that has a tool or a prompt of this name; *own is what that server calls it. */
-static struct backend *named_find(const struct gateway *g, enum backend_list list, const char *name,
-                                  const char **own)
+static struct mcp_server *named_find(const struct gateway *g, enum mcp_server_list list,
+                                     const char *name, const char **own)
 {
     for (size_t i = 0; i < g->n; i++) {
-        *own = names_own(name, backend_plan(g->backends[i])->prefix);
-        if (*own && names_has(backend_items(g->backends[i], list), "name", *own)) {
-            return g->backends[i];
+        *own = names_own(name, mcp_server_plan(g->servers[i])->prefix);
+        if (*own && names_has(mcp_server_items(g->servers[i], list), "name", *own)) {
+            return g->servers[i];
         }
     }
     return NULL;
 }
 
 static void named_serve(struct gateway *g, struct post *post, json_t *params,
-                        enum backend_list list, const char *what)
+                        enum mcp_server_list list, const char *what)
 {
     const char *own = NULL;
     const char *name = json_text_of(params, "name");
-    struct backend *backend = named_find(g, list, name, &own);
+    struct mcp_server *server = named_find(g, list, name, &own);
 
-    if (!backend) {
+    if (!server) {
         post_answer(post, message_error(post->message.id, JSONRPC_INVALID_PARAMS, "Unknown %s: %s",
                                         what, name));
         return;
     }
     json_t *renamed = json_copy(params);
     (void)json_object_set_new(renamed, "name", json_string(own));
-    forward(post, backend, renamed);
+    forward(post, server, renamed);
 }
 
 static void tools_call(struct gateway *g, struct post *post, json_t *params)
 {
-    named_serve(g, post, params, BACKEND_TOOLS, "tool");
+    named_serve(g, post, params, MCP_SERVER_TOOLS, "tool");
 }
 
 static void prompts_get(struct gateway *g, struct post *post, json_t *params)
 {
-    named_serve(g, post, params, BACKEND_PROMPTS, "prompt");
+    named_serve(g, post, params, MCP_SERVER_PROMPTS, "prompt");
 }
 
-static bool has_template(const struct backend *backend, const char *uri)
+static bool has_template(const struct mcp_server *server, const char *uri)
 {
     const json_t *item;
     size_t i;
 
-    json_array_foreach (backend_items(backend, BACKEND_TEMPLATES), i, item) {
+    json_array_foreach (mcp_server_items(server, MCP_SERVER_TEMPLATES), i, item) {
         if (names_match(json_text_of(item, "uriTemplate"), uri)) {
             return true;
         }
@@ -272,46 +273,46 @@ static bool has_template(const struct backend *backend, const char *uri)
 
 /* The server that lists the resource; else one whose template it fits; else the only server that
  * has resources. */
-static struct backend *resource_find(const struct gateway *g, const char *uri)
+static struct mcp_server *resource_find(const struct gateway *g, const char *uri)
 {
-    struct backend *any = NULL;
+    struct mcp_server *any = NULL;
     size_t with_resources = 0;
 
     for (size_t i = 0; i < g->n; i++) {
-        if (names_has(backend_items(g->backends[i], BACKEND_RESOURCES), "uri", uri)) {
-            return g->backends[i];
+        if (names_has(mcp_server_items(g->servers[i], MCP_SERVER_RESOURCES), "uri", uri)) {
+            return g->servers[i];
         }
     }
     for (size_t i = 0; i < g->n; i++) {
-        if (has_template(g->backends[i], uri)) {
-            return g->backends[i];
+        if (has_template(g->servers[i], uri)) {
+            return g->servers[i];
         }
-        if (backend_can(g->backends[i], "resources")) {
-            any = g->backends[i];
+        if (mcp_server_can(g->servers[i], "resources")) {
+            any = g->servers[i];
             with_resources++;
         }
     }
     return with_resources == 1 ? any : NULL;
 }
 
-static struct backend *resource_need(struct gateway *g, struct post *post, const char *uri)
+static struct mcp_server *resource_need(struct gateway *g, struct post *post, const char *uri)
 {
-    struct backend *backend = resource_find(g, uri);
+    struct mcp_server *server = resource_find(g, uri);
 
-    if (!backend) {
+    if (!server) {
         int code = version_is_stateless(post->version) ? (int)JSONRPC_INVALID_PARAMS
                                                        : (int)MESSAGE_NO_RESOURCE;
         post_answer(post, message_error(post->message.id, code, "Resource not found: %s", uri));
     }
-    return backend;
+    return server;
 }
 
 static void resources_read(struct gateway *g, struct post *post, json_t *params)
 {
-    struct backend *backend = resource_need(g, post, json_text_of(params, "uri"));
+    struct mcp_server *server = resource_need(g, post, json_text_of(params, "uri"));
 
-    if (backend) {
-        forward(post, backend, json_copy(params));
+    if (server) {
+        forward(post, server, json_copy(params));
     }
 }
 
@@ -327,9 +328,9 @@ static void resources_subscribe(struct gateway *g, struct post *post, json_t *pa
 {
     const char *uri = json_text_of(params, "uri");
     const struct gateway_session *session = session_named(g, post);
-    struct backend *backend = resource_need(g, post, uri);
+    struct mcp_server *server = resource_need(g, post, uri);
 
-    if (!backend) {
+    if (!server) {
         return;
     }
     if (json_object_size(session->subscribed) >= SESSION_SUBSCRIBED_MAX) {
@@ -337,7 +338,7 @@ static void resources_subscribe(struct gateway *g, struct post *post, json_t *pa
         return;
     }
     (void)json_object_set_new(session->subscribed, uri, json_true());
-    forward(post, backend, json_copy(params));
+    forward(post, server, json_copy(params));
 }
 
 static bool is_subscribed(const struct gateway *g, const char *uri)
@@ -357,16 +358,16 @@ static void resources_unsubscribe(struct gateway *g, struct post *post, json_t *
 {
     const char *uri = json_text_of(params, "uri");
     const struct gateway_session *session = session_named(g, post);
-    struct backend *backend = resource_need(g, post, uri);
+    struct mcp_server *server = resource_need(g, post, uri);
 
-    if (!backend) {
+    if (!server) {
         return;
     }
     (void)json_object_del(session->subscribed, uri);
     if (is_subscribed(g, uri)) {
         methods_answer(post, json_object());
     } else {
-        forward(post, backend, json_copy(params));
+        forward(post, server, json_copy(params));
     }
 }
 
@@ -375,26 +376,26 @@ static void complete(struct gateway *g, struct post *post, json_t *params)
 {
     json_t *ref = json_object_get(params, "ref");
     const char *own = NULL, *uri = json_text_of(ref, "uri");
-    struct backend *backend = NULL;
+    struct mcp_server *server = NULL;
     json_auto_t *renamed = json_copy(params);
 
     if (*uri) {
-        for (size_t i = 0; i < g->n && !backend; i++) {
-            bool has =
-                names_has(backend_items(g->backends[i], BACKEND_TEMPLATES), "uriTemplate", uri);
-            backend = has ? g->backends[i] : NULL;
+        for (size_t i = 0; i < g->n && !server; i++) {
+            bool has = names_has(mcp_server_items(g->servers[i], MCP_SERVER_TEMPLATES),
+                                 "uriTemplate", uri);
+            server = has ? g->servers[i] : NULL;
         }
-        backend = backend ? backend : resource_find(g, uri);
-    } else if ((backend = named_find(g, BACKEND_PROMPTS, json_text_of(ref, "name"), &own))) {
+        server = server ? server : resource_find(g, uri);
+    } else if ((server = named_find(g, MCP_SERVER_PROMPTS, json_text_of(ref, "name"), &own))) {
         json_t *own_ref = json_copy(ref);
         (void)json_object_set_new(own_ref, "name", json_string(own));
         (void)json_object_set_new(renamed, "ref", own_ref);
     }
-    if (!backend) {
+    if (!server) {
         post_refuse(post, 200, JSONRPC_INVALID_PARAMS, "ref names no prompt and no resource");
         return;
     }
-    forward(post, backend, json_incref(renamed));
+    forward(post, server, json_incref(renamed));
 }
 
 /* ---- the rest ---- */
@@ -412,13 +413,13 @@ static void on_level_set(void *ctx, json_t *message)
 
 static void level_set(struct gateway *g, struct post *post, json_t *params)
 {
-    static const struct backend_asker nobody = {.on_answer = on_level_set};
+    static const struct mcp_server_asker nobody = {.on_answer = on_level_set};
 
     for (size_t i = 0; i < g->n; i++) {
-        if (backend_can(g->backends[i], "logging")) {
+        if (mcp_server_can(g->servers[i], "logging")) {
             int64_t ignored;
-            backend_ask(g->backends[i], "logging/setLevel", json_copy(params), &nobody, NULL,
-                        &ignored);
+            mcp_server_ask(g->servers[i], "logging/setLevel", json_copy(params), &nobody, NULL,
+                           &ignored);
         }
     }
     methods_answer(post, json_object());
@@ -461,9 +462,9 @@ static void cancel(struct gateway *g, const char *session, const json_t *params)
     json_t *id = json_object_get(params, "requestId");
 
     for (struct post *at = g->posts.first; at; at = at->next) {
-        if (at->backend && text_same(at->session, session) && json_equal(at->message.id, id)) {
-            backend_cancel(at->backend, at->question, json_text_of(params, "reason"));
-            at->backend = NULL;
+        if (at->server && text_same(at->session, session) && json_equal(at->message.id, id)) {
+            mcp_server_cancel(at->server, at->question, json_text_of(params, "reason"));
+            at->server = NULL;
             post_drop(at);
             return;
         }

@@ -142,7 +142,7 @@ void post_tell(struct post *post, json_t *notification)
 void posts_tick(struct posts *posts)
 {
     for (struct post *post = posts->first; post; post = post->next) {
-        bool waits = post->backend || post->listens;
+        bool waits = post->server || post->listens;
 
         if (post->ex && waits && post->takes_events && post->ticks++ >= TICKS_SILENT) {
             stream_start(post);
@@ -194,11 +194,11 @@ static void on_end(void *ctx, int error)
 
     (void)error;
     post->ex = NULL;
-    if (post->backend && !post->answered && version_is_stateless(post->version)) {
-        backend_cancel(post->backend, post->question, "the client has left");
-        post->backend = NULL;
+    if (post->server && !post->answered && version_is_stateless(post->version)) {
+        mcp_server_cancel(post->server, post->question, "the client has left");
+        post->server = NULL;
     }
-    if (post->answered || !post->backend) {
+    if (post->answered || !post->server) {
         post_free(post);
     }
 }

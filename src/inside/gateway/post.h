@@ -16,7 +16,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "inside/gateway/backend.h"
+#include "inside/gateway/mcp_server.h"
 #include "lib/base/buf.h"
 #include "lib/http/http.h"
 #include "lib/mcp/jsonrpc.h"
@@ -33,10 +33,10 @@ struct post {
     struct jsonrpc_message message;
     char *session; /* the id that it came with, or NULL */
     enum mcp_version version;
-    bool listens;              /* a stream that goes on until the client leaves */
-    bool wants[BACKEND_LISTS]; /* to hear of, while it listens */
+    bool listens;                 /* a stream that goes on until the client leaves */
+    bool wants[MCP_SERVER_LISTS]; /* to hear of, while it listens */
     /* While a server is asked: */
-    struct backend *backend;
+    struct mcp_server *server;
     int64_t question;
     /* How it is answered: */
     struct buf body;

@@ -10,12 +10,12 @@ enum { LISTENERS_MAX = 256 };
 
 /* The notifications that a client may subscribe to. */
 static const struct {
-    enum backend_list list;
+    enum mcp_server_list list;
     const char *member;
 } kinds[] = {
-    {BACKEND_TOOLS, "toolsListChanged"},
-    {BACKEND_PROMPTS, "promptsListChanged"},
-    {BACKEND_RESOURCES, "resourcesListChanged"},
+    {MCP_SERVER_TOOLS, "toolsListChanged"},
+    {MCP_SERVER_PROMPTS, "promptsListChanged"},
+    {MCP_SERVER_RESOURCES, "resourcesListChanged"},
 };
 
 void stateless_discover(struct gateway *g, struct post *post, json_t *params)
@@ -69,13 +69,13 @@ void stateless_listen(struct gateway *g, struct post *post, json_t *params)
             (void)json_object_set_new(granted, kinds[i].member, json_true());
         }
     }
-    post->wants[BACKEND_TEMPLATES] = post->wants[BACKEND_RESOURCES];
+    post->wants[MCP_SERVER_TEMPLATES] = post->wants[MCP_SERVER_RESOURCES];
     post->listens = true;
     post_tell(post, news(post, "notifications/subscriptions/acknowledged",
                          json_pack("{s:o}", "notifications", granted)));
 }
 
-void stateless_tell_changed(struct gateway *g, enum backend_list list, const char *method)
+void stateless_tell_changed(struct gateway *g, enum mcp_server_list list, const char *method)
 {
     for (struct post *at = g->posts.first; at; at = at->next) {
         if (at->listens && at->wants[list]) {

@@ -35,7 +35,7 @@ struct waiter {
 
 struct context {
     uv_loop_t *loop;
-    struct globals *globals;
+    struct sandbox_env *sandbox_env;
     struct spec *spec;
     char id[ID_UUID_LEN + 1];
     char language[SPEC_NAME_LEN_MAX + 1];
@@ -304,18 +304,18 @@ static void start(struct context *c)
 static void run(struct context *c)
 {
     struct execution *e = c->current;
-    bool is_new = c->generation != globals_generation(c->globals);
+    bool is_new = c->generation != sandbox_env_generation(c->sandbox_env);
     struct kernel_run run = {
         .code = e->code,
-        .lasting = is_new ? globals_envs(c->globals) : NULL,
+        .lasting = is_new ? sandbox_env_envs(c->sandbox_env) : NULL,
         .env = e->env,
-        .fresh = c->boot != globals_boots(c->globals),
+        .fresh = c->boot != sandbox_env_boots(c->sandbox_env),
     };
 
     c->state = CONTEXT_RUNNING;
     c->since_ms = clock_mono_ms();
-    c->generation = globals_generation(c->globals);
-    c->boot = globals_boots(c->globals);
+    c->generation = sandbox_env_generation(c->sandbox_env);
+    c->boot = sandbox_env_boots(c->sandbox_env);
     c->oom_kills = memory_oom_kills();
     if (c->state_lost) {
         c->state_lost = false;
@@ -337,12 +337,12 @@ static void next(struct context *c)
     }
     c->current = queue_take(c);
     c->state = CONTEXT_ASKING;
-    if (globals_ask(c->globals, execution_token(c->current))) {
+    if (sandbox_env_ask(c->sandbox_env, execution_token(c->current))) {
         run(c);
     }
 }
 
-void context_globals_known(struct context *c)
+void context_env_known(struct context *c)
 {
     if (c->state != CONTEXT_ASKING) {
         return;
@@ -421,7 +421,7 @@ struct context *context_new(const struct context_options *options)
 
     *c = (struct context){
         .loop = options->loop,
-        .globals = options->globals,
+        .sandbox_env = options->sandbox_env,
         .spec = options->spec,
         .cwd = xstrdup(options->cwd),
         .run_dir = options->run_dir,

@@ -15,7 +15,7 @@
 #include <uv.h>
 
 #include "inside/interpreter/execution.h"
-#include "inside/interpreter/globals.h"
+#include "inside/interpreter/sandbox_env.h"
 #include "inside/interpreter/spec.h"
 #include "lib/base/err.h"
 #include "lib/base/id.h"
@@ -32,7 +32,7 @@ struct context;
 
 struct context_options {
     uv_loop_t *loop;
-    struct globals *globals;
+    struct sandbox_env *sandbox_env;
     struct spec *spec; /* taken over */
     const char *language;
     const char *cwd;
@@ -51,7 +51,7 @@ bool context_is_full(const struct context *c); /* no more may wait */
 void context_submit(struct context *c, struct execution *e);
 void context_leave(struct context *c, struct execution *e);  /* its client is gone */
 void context_credit(struct context *c, struct execution *e); /* its client takes more */
-void context_globals_known(struct context *c);
+void context_env_known(struct context *c);
 
 /* Starts a new kernel; the running cell ends with an error. Then, or when the context was just
  * made, `done` is called once: with NULL when the kernel is ready, else with the reason. */

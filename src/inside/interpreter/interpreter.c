@@ -21,7 +21,7 @@ enum {
 
 struct interpreter {
     struct interpreter_options options;
-    struct globals *globals;
+    struct sandbox_env *sandbox_env;
     struct context *contexts[CONTEXTS_MAX]; /* in the order they were made */
     bool is_default[CONTEXTS_MAX];
     size_t n;
@@ -69,7 +69,7 @@ static int context_make(struct interpreter *in, struct str language_text, const 
     char language[SPEC_NAME_LEN_MAX + 1];
     struct context_options options = {
         .loop = in->options.loop,
-        .globals = in->globals,
+        .sandbox_env = in->sandbox_env,
         .language = language,
         .cwd = cwd,
         .run_dir = in->options.run_dir,
@@ -107,12 +107,12 @@ static void context_remove(struct interpreter *in, struct context *c)
     context_free(c);
 }
 
-static void on_globals_known(void *ctx)
+static void on_env_known(void *ctx)
 {
     struct interpreter *in = ctx;
 
     for (size_t i = 0; i < in->n; i++) {
-        context_globals_known(in->contexts[i]);
+        context_env_known(in->contexts[i]);
     }
 }
 
@@ -481,8 +481,8 @@ struct interpreter *interpreter_new(const struct interpreter_options *options)
     struct err err;
 
     in->options = *options;
-    in->globals = globals_new(options->loop, options->agent_port, options->boot_id_file,
-                              on_globals_known, in);
+    in->sandbox_env = sandbox_env_new(options->loop, options->agent_port, options->boot_id_file,
+                                      on_env_known, in);
     for (const char *const *language = options->warm; *language; language++) {
         if (context_make(in, str_of(*language), options->cwd, true, &c, &err) < 0) {
             log_error("%s", err.msg);
@@ -496,6 +496,6 @@ void interpreter_free(struct interpreter *in)
     while (in->n) {
         context_remove(in, in->contexts[in->n - 1]);
     }
-    globals_free(in->globals);
+    sandbox_env_free(in->sandbox_env);
     free(in);
 }

@@ -12,7 +12,7 @@
 #include "lib/base/json.h"
 #include "lib/http/field_rules.h"
 #include "lib/http/forward.h"
-#include "serve/egress/outgoing.h"
+#include "serve/egress/outgoing_head.h"
 #include "serve/egress/shell_call.h"
 
 enum {
@@ -94,11 +94,11 @@ static bool rule_sets(const void *ctx, struct str name)
     return transform_sets(ctx, name);
 }
 
-static int add_upgrade(struct outgoing *out, const struct http_request *req, struct err *err)
+static int add_upgrade(struct outgoing_head *out, const struct http_request *req, struct err *err)
 {
-    int r = outgoing_add(out, STR("connection"), STR("Upgrade"), err);
+    int r = outgoing_head_add(out, STR("connection"), STR("Upgrade"), err);
 
-    return r < 0 ? r : outgoing_add(out, STR("upgrade"), http_header_get(req, "upgrade"), err);
+    return r < 0 ? r : outgoing_head_add(out, STR("upgrade"), http_header_get(req, "upgrade"), err);
 }
 
 static int fill(void *ctx, struct str what, struct buf *out, struct err *err)
@@ -110,7 +110,7 @@ static int fill(void *ctx, struct str what, struct buf *out, struct err *err)
                         : err_set(err, ENOENT, "there are no secrets here");
 }
 
-static int add_set(struct outgoing *out, struct intercepted *p, const struct transform *rule,
+static int add_set(struct outgoing_head *out, struct intercepted *p, const struct transform *rule,
                    struct err *err)
 {
     int r = 0;
@@ -119,18 +119,18 @@ static int add_set(struct outgoing *out, struct intercepted *p, const struct tra
         size_t start = buf_len(&out->values);
         r = transform_value(&rule->headers[i], fill, p, &out->values, err);
         if (r == 0) {
-            r = outgoing_add(out, str_of(rule->headers[i].name),
-                             str_skip(buf_str(&out->values), start), err);
+            r = outgoing_head_add(out, str_of(rule->headers[i].name),
+                                  str_skip(buf_str(&out->values), start), err);
         }
     }
     return r;
 }
 
-static int head_make(struct outgoing *out, struct intercepted *p, const struct transform *rule,
+static int head_make(struct outgoing_head *out, struct intercepted *p, const struct transform *rule,
                      struct err *err)
 {
     const struct http_request *req = http_request(p->forward.ex);
-    int r = outgoing_add_given(out, req, req->authority, rule_sets, rule, err);
+    int r = outgoing_head_add_given(out, req, req->authority, rule_sets, rule, err);
 
     if (r == 0 && req->upgrade) {
         r = add_upgrade(out, req, err);
@@ -138,12 +138,12 @@ static int head_make(struct outgoing *out, struct intercepted *p, const struct t
     /* Between two HTTP/2 ends trailers pass, and gRPC requires this header for them. */
     if (r == 0 && p->of->server == SERVER_HTTP2 &&
         str_ieq(http_header_get(req, "te"), STR("trailers"))) {
-        r = outgoing_add(out, STR("te"), STR("trailers"), err);
+        r = outgoing_head_add(out, STR("te"), STR("trailers"), err);
     }
     return r < 0 ? r : add_set(out, p, rule, err);
 }
 
-static int send_by_rule(struct intercepted *p, struct upstream *up, struct outgoing *out,
+static int send_by_rule(struct intercepted *p, struct upstream *up, struct outgoing_head *out,
                         struct err *err)
 {
     const struct transform *rule = intercepted_rule(p);
@@ -156,7 +156,7 @@ static int send_by_rule(struct intercepted *p, struct upstream *up, struct outgo
     return r;
 }
 
-static int send_to_shell(struct intercepted *p, struct upstream *up, struct outgoing *out,
+static int send_to_shell(struct intercepted *p, struct upstream *up, struct outgoing_head *out,
                          struct err *err)
 {
     const struct intercept *of = p->of;
@@ -184,9 +184,9 @@ static int refusal_status(const struct intercepted *p, int error)
 
 static void intercepted_send(struct intercepted *p, struct upstream *up)
 {
-    scoped_outgoing(out);
+    scoped_outgoing_head(out);
     struct err err;
-    int r = outgoing_init(&out, &err);
+    int r = outgoing_head_init(&out, &err);
 
     p->waiting = false;
     if (r == 0) {
@@ -270,9 +270,9 @@ static void respond_of_shell(struct intercepted *p, int status, const struct htt
                              size_t n, int64_t content_length)
 {
     bool bodiless = content_length == 0 || str_eq(http_request(p->forward.ex)->method, STR("HEAD"));
-    scoped_outgoing(out);
+    scoped_outgoing_head(out);
     struct err err;
-    int r = outgoing_init(&out, &err);
+    int r = outgoing_head_init(&out, &err);
 
     r = r < 0 ? r : shell_call_answer(p->shell, status, headers, n, &out, &err);
     if (r < 0) {

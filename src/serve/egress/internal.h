@@ -5,14 +5,12 @@
  *   outbound.c  one connection, from accept to the dial
  *   relay.c     copies between the two ends
  *   intercept.c, intercepted.c   connections and requests to names that have a rule, and to shells
- *   outgoing.c  the head of such a request;  shell_call.c  what is special about one to a shell
- *   authority.c the certificate authority that a sandbox trusts for those
- *   dial.c      a connection to the world, straight or through a proxy
- *   dns.c       names;  dns_tcp.c  the same over TCP
- *   resolver.c  the host's resolvers (c-ares) on the loop
- *   route.c     whether an address is the host's own, asked of the kernel
- *   names.c     addresses that stand for names
- *   address.c, policy.c, transform.c, peek.c, dns_message.c, proxy.c, shell.c   pure
+ *   outgoing_head.c  the head of such a request;  shell_call.c  what is special about one to a
+ * shell authority.c the certificate authority that a sandbox trusts for those dial.c      a
+ * connection to the world, straight or through a proxy dns.c       names;  dns_tcp.c  the same over
+ * TCP resolver.c  the host's resolvers (c-ares) on the loop route.c     whether an address is the
+ * host's own, asked of the kernel names.c     addresses that stand for names address.c, policy.c,
+ * transform.c, peek.c, dns_message.c, proxy.c, shell.c   pure
  */
 #ifndef EGRESS_INTERNAL_H
 #define EGRESS_INTERNAL_H

@@ -165,19 +165,19 @@ static bool same_origin(const struct shell *shell, struct shell_origin origin)
 
 /* Headers, path and query for the API, with its key. */
 static int head_make(struct shell_call *call, const struct shell *shell,
-                     const struct http_request *req, struct outgoing *out, struct buf *target,
+                     const struct http_request *req, struct outgoing_head *out, struct buf *target,
                      struct err *err)
 {
     struct str name, path;
-    int r = outgoing_add_given(out, req, str_of(shell->authority), drops, shell, err);
+    int r = outgoing_head_add_given(out, req, str_of(shell->authority), drops, shell, err);
 
     shell_cut(req->path, &name, &path);
-    r = r < 0 ? r : outgoing_add(out, STR("accept-encoding"), STR("identity"), err);
+    r = r < 0 ? r : outgoing_head_add(out, STR("accept-encoding"), STR("identity"), err);
     size_t start = buf_len(&out->values);
     r = r < 0 ? r : key_value(call, shell, &out->values, err);
     struct str value = str_skip(buf_str(&out->values), start);
     if (r == 0 && shell->place == SHELL_HEADER) {
-        r = outgoing_add(out, str_of(shell->key.name), value, err);
+        r = outgoing_head_add(out, str_of(shell->key.name), value, err);
     }
     if (r == 0 && shell_target(shell, path, req->query, value, target) < 0) {
         r = err_set(err, EMSGSIZE, "the path and the query are too long");
@@ -186,7 +186,7 @@ static int head_make(struct shell_call *call, const struct shell *shell,
 }
 
 int shell_call_head(struct shell_call *call, const struct http_request *req,
-                    struct shell_origin origin, struct outgoing *out, struct buf *target,
+                    struct shell_origin origin, struct outgoing_head *out, struct buf *target,
                     struct err *err)
 {
     const struct shell *shell = NULL;
@@ -216,17 +216,17 @@ static bool name_has_key(const struct shell_call *call, struct str name)
 }
 
 static int add_guarded(struct shell_call *call, struct str name, struct str value,
-                       struct outgoing *out, struct err *err)
+                       struct outgoing_head *out, struct err *err)
 {
     size_t start = buf_len(&out->values), count = 0;
 
     return guard_redact(call->guard, value, &out->values, &count) < 0
                ? err_set(err, EMSGSIZE, "the API's answer has too long a head")
-               : outgoing_add(out, name, str_skip(buf_str(&out->values), start), err);
+               : outgoing_head_add(out, name, str_skip(buf_str(&out->values), start), err);
 }
 
 static int add_location(struct shell_call *call, int status, struct http_header header,
-                        struct outgoing *out, struct err *err)
+                        struct outgoing_head *out, struct err *err)
 {
     const struct shell *shell = NULL;
     scoped_buf(seen, HTTP_HEADER_BYTES_MAX);
@@ -252,7 +252,7 @@ static int check_encoding(const struct shell_call *call, struct str value, struc
 }
 
 static int add_field(struct shell_call *call, int status, struct http_header field,
-                     struct outgoing *out, struct err *err)
+                     struct outgoing_head *out, struct err *err)
 {
     if (name_has_key(call, field.name)) {
         return 0;
@@ -263,7 +263,7 @@ static int add_field(struct shell_call *call, int status, struct http_header fie
 }
 
 int shell_call_answer(struct shell_call *call, int status, const struct http_header *headers,
-                      size_t n, struct outgoing *out, struct err *err)
+                      size_t n, struct outgoing_head *out, struct err *err)
 {
     int r = 0;
 

@@ -11,7 +11,7 @@
 #define EGRESS_SHELL_CALL_H
 
 #include "serve/egress/internal.h"
-#include "serve/egress/outgoing.h"
+#include "serve/egress/outgoing_head.h"
 #include "serve/egress/shell.h"
 
 struct shell_call;
@@ -30,13 +30,13 @@ struct shell_origin {
     bool secure;
 };
 must_check int shell_call_head(struct shell_call *call, const struct http_request *req,
-                               struct shell_origin origin, struct outgoing *out, struct buf *target,
-                               struct err *err);
+                               struct shell_origin origin, struct outgoing_head *out,
+                               struct buf *target, struct err *err);
 
 /* The head of the answer, guarded; or why the program cannot be given it. */
 must_check int shell_call_answer(struct shell_call *call, int status,
-                                 const struct http_header *headers, size_t n, struct outgoing *out,
-                                 struct err *err);
+                                 const struct http_header *headers, size_t n,
+                                 struct outgoing_head *out, struct err *err);
 
 /* A piece of its body, guarded; at the end what was kept back. */
 must_check int shell_call_body(struct shell_call *call, struct str data, struct buf *out);

@@ -1,10 +1,10 @@
-#include "serve/egress/outgoing.h"
+#include "serve/egress/outgoing_head.h"
 
 #include <errno.h>
 
 #include "lib/http/field_rules.h"
 
-int outgoing_init(struct outgoing *out, struct err *err)
+int outgoing_head_init(struct outgoing_head *out, struct err *err)
 {
     char *at;
 
@@ -15,7 +15,7 @@ int outgoing_init(struct outgoing *out, struct err *err)
                : 0;
 }
 
-void outgoing_fini(struct outgoing *out)
+void outgoing_head_fini(struct outgoing_head *out)
 {
     if (out->values.data) {
         explicit_bzero(out->values.data, out->values.cap);
@@ -23,7 +23,7 @@ void outgoing_fini(struct outgoing *out)
     buf_fini(&out->values);
 }
 
-int outgoing_add(struct outgoing *out, struct str name, struct str value, struct err *err)
+int outgoing_head_add(struct outgoing_head *out, struct str name, struct str value, struct err *err)
 {
     if (out->n == OUTGOING_HEADERS_MAX) {
         return err_set(err, EMSGSIZE, "the request has too many headers");
@@ -32,17 +32,18 @@ int outgoing_add(struct outgoing *out, struct str name, struct str value, struct
     return 0;
 }
 
-int outgoing_add_given(struct outgoing *out, const struct http_request *req, struct str host,
-                       outgoing_drops *drops, const void *ctx, struct err *err)
+int outgoing_head_add_given(struct outgoing_head *out, const struct http_request *req,
+                            struct str host, outgoing_head_drops *drops, const void *ctx,
+                            struct err *err)
 {
-    int r = outgoing_add(out, STR("host"), host, err);
+    int r = outgoing_head_add(out, STR("host"), host, err);
 
     for (size_t i = 0; i < req->headers_n && r == 0; i++) {
         struct str name = req->headers[i].name;
         bool ours = str_ieq(name, STR("host")) || str_ieq(name, STR("expect"));
         if (!ours && !drops(ctx, name) &&
             !field_is_hop_by_hop(name, req->headers, req->headers_n)) {
-            r = outgoing_add(out, name, req->headers[i].value, err);
+            r = outgoing_head_add(out, name, req->headers[i].value, err);
         }
     }
     return r;

@@ -1,4 +1,4 @@
-#include "inside/interpreter/globals.h"
+#include "inside/interpreter/sandbox_env.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -19,7 +19,7 @@ enum {
     BOOT_ID_BYTES = 64,
 };
 
-struct globals {
+struct sandbox_env {
     uv_loop_t *loop;
     int agent_port;
     const char *boot_id_file;
@@ -35,7 +35,7 @@ struct globals {
     json_t *envs;
 };
 
-static void boot_id_check(struct globals *g)
+static void boot_id_check(struct sandbox_env *g)
 {
     char boot_id[BOOT_ID_BYTES] = "";
 
@@ -48,7 +48,7 @@ static void boot_id_check(struct globals *g)
 }
 
 /* Also after a failure: the agent is not asked again for each cell. */
-static void asked(struct globals *g, int status, struct str answer)
+static void asked(struct sandbox_env *g, int status, struct str answer)
 {
     json_t *envs = status == 200 ? json_read(answer) : NULL;
 
@@ -72,13 +72,13 @@ static void asked(struct globals *g, int status, struct str answer)
 
 static void on_answer(void *ctx, const struct fetch_answer *answer)
 {
-    struct globals *g = ctx;
+    struct sandbox_env *g = ctx;
 
     g->fetch = NULL;
     asked(g, answer->error < 0 ? answer->error : answer->status, answer->body);
 }
 
-static int agent_ask(struct globals *g, int fd, struct err *err)
+static int agent_ask(struct sandbox_env *g, int fd, struct err *err)
 {
     const struct http_header headers[] = {{STR("host"), STR("localhost")},
                                           {STR("x-access-token"), buf_str(&g->token)}};
@@ -94,7 +94,7 @@ static int agent_ask(struct globals *g, int fd, struct err *err)
 
 static void on_connected(void *ctx, int fd_or_error)
 {
-    struct globals *g = ctx;
+    struct sandbox_env *g = ctx;
     struct err err;
     int r = fd_or_error;
 
@@ -107,7 +107,7 @@ static void on_connected(void *ctx, int fd_or_error)
     }
 }
 
-bool globals_ask(struct globals *g, struct str token)
+bool sandbox_env_ask(struct sandbox_env *g, struct str token)
 {
     struct sockaddr_in agent = {.sin_family = AF_INET, .sin_port = htons((uint16_t)g->agent_port)};
 
@@ -128,12 +128,12 @@ bool globals_ask(struct globals *g, struct str token)
     return false;
 }
 
-struct globals *globals_new(uv_loop_t *loop, int agent_port, const char *boot_id_file,
-                            void (*on_known)(void *ctx), void *ctx)
+struct sandbox_env *sandbox_env_new(uv_loop_t *loop, int agent_port, const char *boot_id_file,
+                                    void (*on_known)(void *ctx), void *ctx)
 {
-    struct globals *g = xnew(struct globals);
+    struct sandbox_env *g = xnew(struct sandbox_env);
 
-    *g = (struct globals){
+    *g = (struct sandbox_env){
         .loop = loop,
         .agent_port = agent_port,
         .boot_id_file = boot_id_file,
@@ -144,22 +144,22 @@ struct globals *globals_new(uv_loop_t *loop, int agent_port, const char *boot_id
     return g;
 }
 
-uint64_t globals_boots(const struct globals *g)
+uint64_t sandbox_env_boots(const struct sandbox_env *g)
 {
     return g->boots;
 }
 
-uint64_t globals_generation(const struct globals *g)
+uint64_t sandbox_env_generation(const struct sandbox_env *g)
 {
     return g->generation;
 }
 
-json_t *globals_envs(const struct globals *g)
+json_t *sandbox_env_envs(const struct sandbox_env *g)
 {
     return g->envs;
 }
 
-void globals_free(struct globals *g)
+void sandbox_env_free(struct sandbox_env *g)
 {
     connector_cancel(g->connector);
     fetch_cancel(g->fetch);

@@ -1,4 +1,4 @@
-#include "inside/gateway/backend.h"
+#include "inside/gateway/mcp_server.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@ enum {
 
 struct question {
     int64_t id;
-    const struct backend_asker *asker;
+    const struct mcp_server_asker *asker;
     void *ctx;
     UT_hash_handle hh;
 };
@@ -36,10 +36,10 @@ struct input { /* the writing end of its standard input */
     size_t unsent;
 };
 
-struct backend {
+struct mcp_server {
     const struct place *place;
     const struct plan *plan;
-    const struct backend_events *events;
+    const struct mcp_server_events *events;
     void *ctx;
     enum state state;
     bool was_up;
@@ -52,21 +52,21 @@ struct backend {
     int64_t last_id;
     int lists_awaited; /* before it is up */
     json_t *described; /* its answer to initialize */
-    json_t *lists[BACKEND_LISTS];
+    json_t *lists[MCP_SERVER_LISTS];
 };
 
 static const struct {
     const char *capability;
     const char *method;
     const char *key; /* of the answer */
-} lists[BACKEND_LISTS] = {
-    [BACKEND_TOOLS] = {"tools", "tools/list", "tools"},
-    [BACKEND_PROMPTS] = {"prompts", "prompts/list", "prompts"},
-    [BACKEND_RESOURCES] = {"resources", "resources/list", "resources"},
-    [BACKEND_TEMPLATES] = {"resources", "resources/templates/list", "resourceTemplates"},
+} lists[MCP_SERVER_LISTS] = {
+    [MCP_SERVER_TOOLS] = {"tools", "tools/list", "tools"},
+    [MCP_SERVER_PROMPTS] = {"prompts", "prompts/list", "prompts"},
+    [MCP_SERVER_RESOURCES] = {"resources", "resources/list", "resources"},
+    [MCP_SERVER_TEMPLATES] = {"resources", "resources/templates/list", "resourceTemplates"},
 };
 
-static void end(struct backend *b, const char *why, struct str said);
+static void end(struct mcp_server *b, const char *why, struct str said);
 
 /* ---- writing ---- */
 
@@ -113,7 +113,7 @@ static int line_write(struct buf *out, const json_t *message)
 }
 
 /* Takes the message. */
-static int message_send(struct backend *b, json_t *message)
+static int message_send(struct mcp_server *b, json_t *message)
 {
     scoped_buf(bytes, 2 * (size_t)MESSAGE_BYTES_MAX);
     int r = -EAGAIN;
@@ -133,7 +133,7 @@ static void on_input_closed(uv_handle_t *handle)
     free(container_of((uv_pipe_t *)handle, struct input, pipe));
 }
 
-static void input_close(struct backend *b)
+static void input_close(struct mcp_server *b)
 {
     if (b->input) {
         uv_close((uv_handle_t *)&b->input->pipe, on_input_closed);
@@ -143,7 +143,7 @@ static void input_close(struct backend *b)
 
 /* ---- questions ---- */
 
-static struct question *question_new(struct backend *b, const struct backend_asker *asker,
+static struct question *question_new(struct mcp_server *b, const struct mcp_server_asker *asker,
                                      void *ctx)
 {
     struct question *question = xnew(struct question);
@@ -153,7 +153,7 @@ static struct question *question_new(struct backend *b, const struct backend_ask
     return question;
 }
 
-static struct question *question_find(struct backend *b, int64_t id)
+static struct question *question_find(struct mcp_server *b, int64_t id)
 {
     struct question *question;
 
@@ -161,14 +161,14 @@ static struct question *question_find(struct backend *b, int64_t id)
     return question;
 }
 
-static void question_answer(struct backend *b, struct question *question, json_t *message)
+static void question_answer(struct mcp_server *b, struct question *question, json_t *message)
 {
     HASH_DELETE(hh, b->questions, question);
     question->asker->on_answer(question->ctx, message);
     free(question);
 }
 
-static void question_fail(struct backend *b, struct question *question, const char *why)
+static void question_fail(struct mcp_server *b, struct question *question, const char *why)
 {
     json_auto_t *message =
         message_error(NULL, JSONRPC_INTERNAL_ERROR, "the MCP server %s %s", b->plan->name, why);
@@ -177,7 +177,7 @@ static void question_fail(struct backend *b, struct question *question, const ch
 }
 
 /* Questions asked meanwhile start the server again, and are not failed here. */
-static void questions_fail(struct backend *b, const char *why)
+static void questions_fail(struct mcp_server *b, const char *why)
 {
     int64_t last = b->last_id;
 
@@ -190,8 +190,8 @@ static void questions_fail(struct backend *b, const char *why)
 }
 
 /* Asks now, in whatever state: for its start. */
-static void ask_now(struct backend *b, const char *method, json_t *params,
-                    const struct backend_asker *asker, void *ctx)
+static void ask_now(struct mcp_server *b, const char *method, json_t *params,
+                    const struct mcp_server_asker *asker, void *ctx)
 {
     struct question *question = question_new(b, asker, ctx);
 
@@ -212,8 +212,8 @@ static void progress_token_set(json_t *params, int64_t id)
     }
 }
 
-void backend_ask(struct backend *b, const char *method, json_t *params,
-                 const struct backend_asker *asker, void *ctx, int64_t *id)
+void mcp_server_ask(struct mcp_server *b, const char *method, json_t *params,
+                    const struct mcp_server_asker *asker, void *ctx, int64_t *id)
 {
     struct question *question = question_new(b, asker, ctx);
 
@@ -231,11 +231,11 @@ void backend_ask(struct backend *b, const char *method, json_t *params,
     if (r < 0) {
         question_fail(b, question, "is starting, and takes no more messages");
     } else if (b->state == STATE_DOWN) {
-        backend_start(b);
+        mcp_server_start(b);
     }
 }
 
-void backend_cancel(struct backend *b, int64_t id, const char *reason)
+void mcp_server_cancel(struct mcp_server *b, int64_t id, const char *reason)
 {
     struct question *question = question_find(b, id);
     json_t *params = json_object();
@@ -252,15 +252,15 @@ void backend_cancel(struct backend *b, int64_t id, const char *reason)
 /* ---- lists ---- */
 
 struct fetch {
-    struct backend *backend;
-    enum backend_list list;
+    struct mcp_server *server;
+    enum mcp_server_list list;
     json_t *items;
     int pages;
 };
 
 static void fetch_page(struct fetch *fetch, const json_t *cursor);
 
-static void up(struct backend *b)
+static void up(struct mcp_server *b)
 {
     bool first = !b->was_up;
 
@@ -269,7 +269,7 @@ static void up(struct backend *b)
     if (buf_len(&b->waiting)) {
         bytes_send(b->input, &b->waiting);
     }
-    log_info("%s: up, with %zu tools", b->plan->name, json_array_size(b->lists[BACKEND_TOOLS]));
+    log_info("%s: up, with %zu tools", b->plan->name, json_array_size(b->lists[MCP_SERVER_TOOLS]));
     if (first) {
         b->events->on_up(b->ctx, b);
     }
@@ -277,7 +277,7 @@ static void up(struct backend *b)
 
 static void fetch_done(struct fetch *fetch)
 {
-    struct backend *b = fetch->backend;
+    struct mcp_server *b = fetch->server;
 
     json_decref(b->lists[fetch->list]);
     b->lists[fetch->list] = fetch->items;
@@ -305,7 +305,7 @@ static void on_page(void *ctx, json_t *message)
     }
     if (json_is_string(cursor) && ++fetch->pages < PAGES_MAX) {
         fetch_page(fetch, cursor);
-    } else if (fetch->backend->child) {
+    } else if (fetch->server->child) {
         fetch_done(fetch);
     } else { /* it has ended meanwhile */
         json_decref(fetch->items);
@@ -315,20 +315,20 @@ static void on_page(void *ctx, json_t *message)
 
 static void fetch_page(struct fetch *fetch, const json_t *cursor)
 {
-    static const struct backend_asker asker = {.on_answer = on_page};
+    static const struct mcp_server_asker asker = {.on_answer = on_page};
     json_t *params = json_object();
 
     if (cursor) {
         (void)json_object_set_new(params, "cursor", json_string(json_string_value(cursor)));
     }
-    ask_now(fetch->backend, lists[fetch->list].method, params, &asker, fetch);
+    ask_now(fetch->server, lists[fetch->list].method, params, &asker, fetch);
 }
 
-static void fetch_start(struct backend *b, enum backend_list list)
+static void fetch_start(struct mcp_server *b, enum mcp_server_list list)
 {
     struct fetch *fetch = xnew(struct fetch);
 
-    *fetch = (struct fetch){.backend = b, .list = list, .items = json_array()};
+    *fetch = (struct fetch){.server = b, .list = list, .items = json_array()};
     fetch_page(fetch, NULL);
 }
 
@@ -336,7 +336,7 @@ static void fetch_start(struct backend *b, enum backend_list list)
 
 static void on_initialized(void *ctx, json_t *message)
 {
-    struct backend *b = ctx;
+    struct mcp_server *b = ctx;
     json_t *result = json_object_get(message, "result");
     char why[WHY_BYTES];
 
@@ -353,10 +353,10 @@ static void on_initialized(void *ctx, json_t *message)
     b->described = json_incref(result);
     (void)message_send(b, jsonrpc_notification("notifications/initialized", NULL));
     b->lists_awaited = 1; /* until all are asked for */
-    for (int i = 0; i < BACKEND_LISTS && b->child; i++) {
-        if (backend_can(b, lists[i].capability)) {
+    for (int i = 0; i < MCP_SERVER_LISTS && b->child; i++) {
+        if (mcp_server_can(b, lists[i].capability)) {
             b->lists_awaited++;
-            fetch_start(b, (enum backend_list)i);
+            fetch_start(b, (enum mcp_server_list)i);
         }
     }
     if (b->child && --b->lists_awaited == 0) {
@@ -364,9 +364,9 @@ static void on_initialized(void *ctx, json_t *message)
     }
 }
 
-static void initialize(struct backend *b)
+static void initialize(struct mcp_server *b)
 {
-    static const struct backend_asker asker = {.on_answer = on_initialized};
+    static const struct mcp_server_asker asker = {.on_answer = on_initialized};
 
     ask_now(b, "initialize",
             json_pack("{s:s, s:{}, s:{s:s, s:s}}", "protocolVersion", PROTOCOL_VERSION,
@@ -377,7 +377,7 @@ static void initialize(struct backend *b)
 
 /* ---- what it says ---- */
 
-static void request_take(struct backend *b, const struct jsonrpc_message *read)
+static void request_take(struct mcp_server *b, const struct jsonrpc_message *read)
 {
     (void)message_send(b, strcmp(read->method, "ping") == 0
                               ? jsonrpc_result(read->id, json_object())
@@ -385,7 +385,7 @@ static void request_take(struct backend *b, const struct jsonrpc_message *read)
                                               "the gateway offers no %s", read->method));
 }
 
-static void progress_take(struct backend *b, json_t *params)
+static void progress_take(struct mcp_server *b, json_t *params)
 {
     const json_t *token = json_object_get(params, "progressToken");
     struct question *question = question_find(b, json_integer_value(token));
@@ -395,7 +395,7 @@ static void progress_take(struct backend *b, json_t *params)
     }
 }
 
-static void notification_take(struct backend *b, const char *method, json_t *params)
+static void notification_take(struct mcp_server *b, const char *method, json_t *params)
 {
     if (strcmp(method, "notifications/progress") == 0) {
         progress_take(b, params);
@@ -404,18 +404,18 @@ static void notification_take(struct backend *b, const char *method, json_t *par
     if (b->state != STATE_UP) {
         return;
     }
-    for (int i = 0; i < BACKEND_LISTS; i++) {
+    for (int i = 0; i < MCP_SERVER_LISTS; i++) {
         char changed[64];
         (void)snprintf(changed, sizeof(changed), "notifications/%s/list_changed",
                        lists[i].capability);
         if (strcmp(method, changed) == 0) {
-            fetch_start(b, (enum backend_list)i);
+            fetch_start(b, (enum mcp_server_list)i);
         }
     }
     b->events->on_notification(b->ctx, b, method, params);
 }
 
-static void answer_take(struct backend *b, json_t *message, const json_t *id)
+static void answer_take(struct mcp_server *b, json_t *message, const json_t *id)
 {
     struct question *question = question_find(b, json_integer_value(id));
 
@@ -424,7 +424,7 @@ static void answer_take(struct backend *b, json_t *message, const json_t *id)
     }
 }
 
-static void line_take(struct backend *b, struct str line)
+static void line_take(struct mcp_server *b, struct str line)
 {
     json_auto_t *message = NULL;
     struct jsonrpc_message read;
@@ -450,7 +450,7 @@ static void line_take(struct backend *b, struct str line)
     }
 }
 
-static void lines_log(const struct backend *b, struct str bytes)
+static void lines_log(const struct mcp_server *b, struct str bytes)
 {
     struct str line;
 
@@ -463,7 +463,7 @@ static void lines_log(const struct backend *b, struct str bytes)
 
 static void on_output(void *ctx, bool is_error, struct str bytes)
 {
-    struct backend *b = ctx;
+    struct mcp_server *b = ctx;
 
     if (is_error) {
         lines_log(b, bytes);
@@ -503,7 +503,7 @@ static void on_exited(void *ctx, int64_t status, int signal)
 
 /* Also for a server that could not be started: `said` is then the reason. For a process it is its
  * last output. */
-static void end(struct backend *b, const char *why, struct str said)
+static void end(struct mcp_server *b, const char *why, struct str said)
 {
     struct child *child = move_ptr(&b->child);
 
@@ -521,7 +521,7 @@ static void end(struct backend *b, const char *why, struct str said)
 
 static const struct child_handler child_handler = {.on_output = on_output, .on_exit = on_exited};
 
-static void input_open(struct backend *b, int fd)
+static void input_open(struct mcp_server *b, int fd)
 {
     b->input = xnew(struct input);
     if (uv_pipe_init(b->place->loop, &b->input->pipe, 0) < 0 ||
@@ -530,7 +530,7 @@ static void input_open(struct backend *b, int fd)
     }
 }
 
-static int process_start(struct backend *b, struct err *err)
+static int process_start(struct mcp_server *b, struct err *err)
 {
     scoped_command command = {NULL, NULL, NULL};
     int pipe[2];
@@ -563,7 +563,7 @@ static int process_start(struct backend *b, struct err *err)
     return r;
 }
 
-static void run(struct backend *b)
+static void run(struct mcp_server *b)
 {
     struct err err;
 
@@ -578,7 +578,7 @@ static void run(struct backend *b)
 
 static void on_install_done(void *ctx, const struct err *err, struct str said)
 {
-    struct backend *b = ctx;
+    struct mcp_server *b = ctx;
 
     install_free(move_ptr(&b->install));
     if (err->code) {
@@ -588,7 +588,7 @@ static void on_install_done(void *ctx, const struct err *err, struct str said)
     }
 }
 
-void backend_start(struct backend *b)
+void mcp_server_start(struct mcp_server *b)
 {
     static const struct install_handler handler = {.done = on_install_done};
     struct err err;
@@ -603,62 +603,62 @@ void backend_start(struct backend *b)
 
 /* ---- about it ---- */
 
-const struct plan *backend_plan(const struct backend *b)
+const struct plan *mcp_server_plan(const struct mcp_server *b)
 {
     return b->plan;
 }
 
-json_t *backend_items(const struct backend *b, enum backend_list list)
+json_t *mcp_server_items(const struct mcp_server *b, enum mcp_server_list list)
 {
     return b->lists[list];
 }
 
-bool backend_is_installing(const struct backend *b)
+bool mcp_server_is_installing(const struct mcp_server *b)
 {
     return b->install != NULL;
 }
 
-bool backend_can(const struct backend *b, const char *capability)
+bool mcp_server_can(const struct mcp_server *b, const char *capability)
 {
     return json_is_object(
         json_object_get(json_object_get(b->described, "capabilities"), capability));
 }
 
-bool backend_can_subscribe(const struct backend *b)
+bool mcp_server_can_subscribe(const struct mcp_server *b)
 {
     const json_t *capabilities = json_object_get(b->described, "capabilities");
 
     return json_is_true(json_object_get(json_object_get(capabilities, "resources"), "subscribe"));
 }
 
-const char *backend_instructions(const struct backend *b)
+const char *mcp_server_instructions(const struct mcp_server *b)
 {
     return json_text_of(b->described, "instructions");
 }
 
-struct str backend_said(const struct backend *b)
+struct str mcp_server_said(const struct mcp_server *b)
 {
     return b->child ? child_tail(b->child) : (struct str){"", 0};
 }
 
-struct backend *backend_new(const struct place *place, const struct plan *plan,
-                            const struct backend_events *events, void *ctx)
+struct mcp_server *mcp_server_new(const struct place *place, const struct plan *plan,
+                                  const struct mcp_server_events *events, void *ctx)
 {
-    struct backend *b = xnew(struct backend);
+    struct mcp_server *b = xnew(struct mcp_server);
 
-    *b = (struct backend){.place = place, .plan = plan, .events = events, .ctx = ctx};
+    *b = (struct mcp_server){.place = place, .plan = plan, .events = events, .ctx = ctx};
     buf_init(&b->lines, MESSAGE_BYTES_MAX);
     buf_init(&b->waiting, MESSAGE_BYTES_MAX);
     return b;
 }
 
-void backend_free(struct backend *b)
+void mcp_server_free(struct mcp_server *b)
 {
     install_free(b->install);
     child_free(move_ptr(&b->child));
     input_close(b);
     questions_fail(b, "ends");
-    for (int i = 0; i < BACKEND_LISTS; i++) {
+    for (int i = 0; i < MCP_SERVER_LISTS; i++) {
         json_decref(b->lists[i]);
     }
     json_decref(b->described);
