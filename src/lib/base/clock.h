@@ -1,4 +1,4 @@
-/* clock.h - time. Deadlines use the monotonic clock; what users see uses the wall clock. */
+/* clock.h - time. Deadlines use the monotonic clock; times shown to users use the wall clock. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 

@@ -30,8 +30,8 @@ int err_code(struct err *err, int code, const char *fmt, ...) printf_like(3, 4);
 /* Puts context before a message that a callee left: "start sandbox x: " + "mount /proc: ...". */
 int err_wrap(struct err *err, const char *fmt, ...) printf_like(2, 3);
 
-/* Marks a text in a sentence that this side made, or that was sent by whoever will read it. In
- * files that handle secrets every text needs this mark, or must be redacted (lib/guard/said.h);
+/* Marks a text in a sentence that this side made, or that its reader has sent. In files that handle
+ * secrets every text needs this mark, or must be redacted (lib/guard/said.h);
  * tools/check-redaction.py holds them to it. */
 #define ours(text) (text)
 

@@ -6,7 +6,7 @@
 
 #include "lib/base/small_file.h"
 
-/* The most that any process may have; 0 when it cannot be told. */
+/* The kernel's limit for a process; 0 when it cannot be read. */
 static rlim_t kernel_most(void)
 {
     return small_file_number(AT_FDCWD, "/proc/sys/fs/nr_open");

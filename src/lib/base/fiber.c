@@ -18,7 +18,7 @@
 #include <sanitizer/common_interface_defs.h>
 #define switch_begin __sanitizer_start_switch_fiber
 #define switch_end __sanitizer_finish_switch_fiber
-#else /* without ASan nobody must be told of a change of stacks */
+#else /* only ASan must be told of a change of stacks */
 #define switch_begin(save, bottom, size) ((void)(save), (void)(size))
 #define switch_end(save, bottom, size) ((void)(save), (void)(size))
 #endif

@@ -27,7 +27,7 @@ enum {
 struct fiber;
 
 /* Runs `run` until it first parks or returns. NULL: there are FIBERS_MAX, or no memory. Otherwise
- * the fiber, which is dead already when `run` has returned: whoever needs it later takes it from
+ * the fiber, which is dead already when `run` has returned: code that needs it later takes it from
  * fiber_self() inside `run`. */
 struct fiber *fiber_start(void (*run)(void *arg), void *arg);
 
@@ -46,7 +46,7 @@ void fiber_wake(struct fiber *fiber);
 void fiber_cancel(struct fiber *fiber);
 bool fiber_cancelled(const struct fiber *fiber);
 
-/* Inside a shield the fiber waits as if nobody had cancelled it: to clean up. Nests. */
+/* Inside a shield the fiber waits as if it were not cancelled, so that it can clean up. Nests. */
 void fiber_shield(void);
 void fiber_unshield(void);
 

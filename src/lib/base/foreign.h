@@ -36,7 +36,7 @@ ssize_t foreign_receive(int socket, struct iovec *iov, size_t iov_n, int *fd);
  * then. Otherwise -EPROTOTYPE with a clause that says what it is instead. */
 must_check int foreign_tcp(int fd, struct err *err);
 
-/* Closes *fd where that harms nobody, and sets it to -1. reset: the peer of a TCP connection gets
+/* Closes *fd on the closer's thread, and sets it to -1. reset: the peer of a TCP connection gets
  * RST. Neither the calling thread nor errno notices. */
 void foreign_close(int *fd, bool reset);
 

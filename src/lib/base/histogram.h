@@ -1,7 +1,7 @@
 /* histogram.h - how long things took, in buckets that are fixed at compile time.
  *
- * A plain value of about 140 bytes: whoever measures owns one, adds in a few instructions, and
- * hands out a copy. serve/telemetry/prometheus.h formats it.
+ * A plain value of about 140 bytes: the code that measures owns one, adds in a few instructions,
+ * and hands out a copy. serve/telemetry/prometheus.h formats it.
  */
 #ifndef BASE_HISTOGRAM_H
 #define BASE_HISTOGRAM_H
@@ -10,7 +10,7 @@
 
 enum { HISTOGRAM_BOUNDS = 14 };
 
-/* Upper bounds in microseconds; what is longer than the last counts in `count` alone. */
+/* Upper bounds in microseconds; longer times are counted in `count` only. */
 static const int64_t histogram_bounds_us[HISTOGRAM_BOUNDS] = {
     100,       250,       500,        1000,       2500,        5000,        10 * 1000,
     25 * 1000, 50 * 1000, 100 * 1000, 250 * 1000, 1000 * 1000, 5000 * 1000, 30 * 1000 * 1000};

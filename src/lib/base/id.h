@@ -1,5 +1,5 @@
-/* id.h - names drawn at random. Every one comes from getrandom(): none can be guessed, and a
- * clone of a process draws others than its source. */
+/* id.h - random names. Every name comes from getrandom(): it cannot be guessed, and a clone of a
+ * process gets other names than its source. */
 #ifndef BASE_ID_H
 #define BASE_ID_H
 

@@ -1,4 +1,4 @@
-/* json.h - small help with jansson's values. Pure. */
+/* json.h - helpers for jansson's values. Pure. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
@@ -39,8 +39,8 @@ static inline const char *json_text_of(const json_t *object, const char *name)
 }
 
 /* A sentence as JSON, the caller's; what is longer than JSON_SENTENCE_BYTES_MAX is left out. It may
- * quote what others sent, cut anywhere: what is no UTF-8 then is shown as U+FFFD, since JSON takes
- * nothing else. */
+ * quote received bytes, cut anywhere: bytes that are no UTF-8 are shown as U+FFFD, since JSON
+ * allows only UTF-8. */
 json_t *json_sentence(const char *text);
 
 #endif

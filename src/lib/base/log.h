@@ -1,8 +1,8 @@
 /* log.h - one line per event on stderr: "2026-01-02T03:04:05.678Z info serve: text".
  *
- * An error is logged once, where it stops travelling; functions that return it do not log it.
- * A line is one write(), so lines of several processes on one terminal do not mix. Control
- * characters in the text are replaced: what a tenant named cannot forge a line.
+ * An error is logged once, where it stops travelling; functions that return it do not log it. A
+ * line is one write(), so lines of several processes on one terminal do not mix. Control characters
+ * in the text are replaced: a name chosen by a tenant cannot forge a line.
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
@@ -24,8 +24,8 @@ must_check int log_level_parse(const char *name, enum log_level *out);
 
 void log_write(enum log_level level, const char *fmt, ...) printf_like(2, 3);
 
-/* Whether it is the turn of a line that a sandbox can cause as often as it likes: once in
- * LOG_TURN_MS. *last_ms, 0 at first, is whoever's the line is about. */
+/* Limits a line that a sandbox can cause as often as it likes: true once in LOG_TURN_MS. *last_ms,
+ * 0 at first, belongs to the object that the line is about. */
 bool log_turn(int64_t *last_ms);
 
 #define log_debug(...) log_write(LOG_DEBUG, __VA_ARGS__)

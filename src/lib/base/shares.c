@@ -33,8 +33,8 @@ static struct share *find(const struct shares *shares, const char *account)
     return share;
 }
 
-/* An account that holds h of the places, of which f are free, may take x more until
- * h + x = WEIGHT * (f - x); rounded up, so that of a single place somebody may have it. */
+/* An account that holds h of the places, of which f are free, may take x more until h + x = WEIGHT
+ * * (f - x); rounded up, so that a single place can be taken. */
 static uint32_t room(const struct shares *shares, const struct share *share)
 {
     uint64_t held = share ? share->held : 0;

@@ -43,7 +43,7 @@ must_check int shares_take(struct shares *shares, const char *account, struct sh
  * its share. */
 must_check int shares_take_part(struct shares *shares, const char *account, uint32_t part_held,
                                 struct share **out);
-/* Takes a place whether there is one or not: for one that is about to take the place of another. */
+/* Takes a place even if none is free: for a holder that is about to replace another. */
 struct share *shares_take_anyway(struct shares *shares, const char *account);
 void share_give(struct share *share); /* NULL is fine */
 

@@ -78,7 +78,7 @@ static inline struct str str_trim(struct str s)
     return s;
 }
 
-/* ASCII alone, whatever the locale says. */
+/* ASCII only, in every locale. */
 static inline char char_lower(char c)
 {
     if (c >= 'A' && c <= 'Z') {

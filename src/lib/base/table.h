@@ -1,7 +1,7 @@
 /* table.h - uthash's hash tables, with memory that cannot run out: it aborts, as in alloc.h.
  *
- * The memory comes from a function that is not inline: gcc's analyzer cannot follow what belongs to
- * a table into it, and would call it leaked.
+ * The memory comes from a function that is not inline: gcc's analyzer cannot follow objects into a
+ * table, and would report them as leaked.
  */
 #ifndef BASE_TABLE_H
 #define BASE_TABLE_H

@@ -1,7 +1,7 @@
 /* text.h - texts that objects own, compared and replaced as a whole.
  *
- * Not inline: gcc's analyzer loses sight of what belongs to an object that others hold, and would
- * call it leaked (see table.h).
+ * Not inline: gcc's analyzer cannot follow texts into an object that others hold, and would report
+ * them as leaked (see table.h).
  */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H

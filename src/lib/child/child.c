@@ -305,7 +305,7 @@ void child_tail_clear(struct child *child)
     buf_clear(&child->tail);
 }
 
-/* An end that has not come yet closes what is left when it comes. */
+/* If the process has not ended yet, its end closes the rest. */
 void child_free(struct child *child)
 {
     if (!child) {

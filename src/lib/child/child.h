@@ -56,11 +56,11 @@ void child_flow(struct child *child, bool flows);
 /* Hands out what its pipes hold at this moment, whether it flows or not. */
 void child_drain(struct child *child);
 
-/* The end of what it wrote since the start or the last clear: bytes, perhaps no UTF-8. */
+/* Its last output since the start or the last clear: bytes, perhaps no UTF-8. */
 struct str child_tail(const struct child *child);
 void child_tail_clear(struct child *child);
 
-/* Kills what is left of its session. After it no callback comes. Accepts NULL. */
+/* Kills the rest of its session. No callback comes after it. Accepts NULL. */
 void child_free(struct child *child);
 
 #endif

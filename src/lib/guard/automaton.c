@@ -167,8 +167,8 @@ static void add_pattern(struct guard *guard, struct str text, struct ending endi
 
 /* ---- what a secret looks like ---- */
 
-/* Base64 of the secret behind `skipped` other bytes of a group of three: what of it is the same
- * whatever those bytes, and the ones behind, are. */
+/* Base64 of the secret behind `skipped` other bytes of a group of three: only the part that does
+ * not depend on the bytes around it. */
 static void add_base64(struct guard *guard, struct str secret, uint16_t tag, size_t skipped,
                        enum base64_kind alphabet)
 {

@@ -1,4 +1,4 @@
-/* guard.h - finds secrets in text, and takes them out.
+/* guard.h - finds secrets in text, and removes them.
  *
  * A secret is found as itself; and, when it has GUARD_ENCODED_CHARS_MIN characters or more, also in
  * base64 of either alphabet wherever in a longer text it stands, in base64 that is broken into
@@ -36,7 +36,7 @@ struct guard *guard_new(void);
 void guard_free(struct guard *guard); /* NULL is fine */
 
 /* -ENOSPC with a sentence past GUARD_SECRETS_BYTES_MAX. An empty one is none, and the same one
- * twice is one. Cheap: what takes a while is guard_ready(). */
+ * twice is one. This is cheap; guard_ready() does the work. */
 must_check int guard_add(struct guard *guard, struct str secret, struct err *err);
 
 /* The same with a number that says later which one was found. If two secrets have the same text,

@@ -1,5 +1,5 @@
-/* internal.h - between automaton.c, which knows the patterns, and stream.c, which runs a text past
- * them. */
+/* internal.h - shared by automaton.c, which has the patterns, and stream.c, which matches a text
+ * against them. */
 #ifndef GUARD_INTERNAL_H
 #define GUARD_INTERNAL_H
 

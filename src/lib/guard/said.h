@@ -1,4 +1,4 @@
-/* said.h - the words of another side, made fit for an error, an event or a log line.
+/* said.h - text received from another side, made safe for an error, an event or a log line.
  *
  * Once a secret has been sent to a server, every byte that the server sends may be that secret: a
  * redirect keeps the query, a header repeats a header. So the bytes are searched as a whole first,

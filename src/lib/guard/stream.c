@@ -146,7 +146,7 @@ static void view_take(struct guard_stream *stream, struct view *view, unsigned c
     }
 }
 
-/* Two bytes of a line's end are passed over, and no more: what is kept back stays short. */
+/* At most two bytes of a line's end are skipped: the held-back text stays short. */
 static void take_lines(struct guard_stream *stream, struct view *view, unsigned char c,
                        uint64_t place)
 {

@@ -1,4 +1,4 @@
-/* http.h - one request and its response, whatever carried them.
+/* http.h - one request and its response, over HTTP/1.1 or HTTP/2.
  *
  * http1.c (llhttp) and http2.c (nghttp2) both speak this, so a handler or the proxy never knows
  * which it has. Bodies stream in both directions and are never gathered: each side gives the other
@@ -82,8 +82,8 @@ const struct http_request *http_request(const struct http_exchange *ex);
 void http_accept(struct http_exchange *ex, const struct http_handler *handler, void *ctx);
 void http_credit(struct http_exchange *ex, size_t bytes);
 
-/* Has `release` called once when the exchange has ended, after on_end: gives back what was taken
- * for it. Inside on_request; a second call takes the place of the first, whose release is called at
+/* Calls `release` once when the exchange has ended, after on_end, to give back a resource that was
+ * taken for it. Inside on_request; a second call replaces the first, whose release is called at
  * once. */
 void http_charge(struct http_exchange *ex, void (*release)(void *ctx), void *ctx);
 
@@ -93,11 +93,11 @@ void http_charge(struct http_exchange *ex, void (*release)(void *ctx), void *ctx
 void http_respond(struct http_exchange *ex, int status, const struct http_header *headers, size_t n,
                   int64_t content_length);
 
-/* Headers that the exchange's answer gets besides its own, whoever gives it (CORS, say). Before
- * http_accept(); borrowed until the answer, so best static. */
+/* Headers that are added to the exchange's answer, whichever code answers (CORS, for example).
+ * Before http_accept(); borrowed until the answer, so best static. */
 void http_also(struct http_exchange *ex, const struct http_header *headers, size_t n);
 
-/* Copies. A stream keeps to http_writable(); a small answer that is whole need not ask. */
+/* Copies. A stream must not exceed http_writable(); a small complete answer need not ask. */
 void http_write(struct http_exchange *ex, const void *data, size_t len);
 size_t http_writable(const struct http_exchange *ex);
 /* Before http_finish(): fields that follow the body. HTTP/1.1 leaves them out. Copies. */
@@ -105,7 +105,7 @@ void http_trailers(struct http_exchange *ex, const struct http_header *headers, 
 void http_finish(struct http_exchange *ex);
 
 /* Ends the exchange without a proper end: the connection is reset (RST, RST_STREAM), so that a
- * client cannot take what it has for the whole. */
+ * client cannot take the part it has for the whole. */
 void http_abort(struct http_exchange *ex, int error);
 
 /* ---- conveniences over the above ---- */

@@ -77,7 +77,7 @@ static void http1_fail(struct http1 *h, int error)
     http1_close(h, HTTP_CLOSE_RESET);
 }
 
-/* An answer from here, not from a handler: the request could not be made out. */
+/* Answers without a handler: the request could not be parsed. */
 static void http1_refuse(struct http1 *h, struct h1_fault fault)
 {
     char body[256];
@@ -114,7 +114,7 @@ static int put(struct buf *out, struct str text)
     return buf_append(out, text.at, text.len);
 }
 
-/* The date is the connection's own: one that a service behind us gave is left out. */
+/* The connection writes its own date: the date of a service behind us is left out. */
 static int put_headers(struct buf *out, const struct http_header *headers, size_t n)
 {
     int r = 0;
@@ -355,7 +355,7 @@ static size_t take_head(struct http1 *h, const char *data, size_t len)
     return (size_t)n;
 }
 
-/* A body that breaks its framing: told when nothing has been answered yet. */
+/* A body that breaks its framing is answered with an error if nothing was answered yet. */
 static void bad_body(struct http1 *h, int error)
 {
     bool answered = h->ex->base.status != 0;

@@ -184,7 +184,7 @@ static void ex_respond(struct http_exchange *base, const struct http_header *hea
     struct stream *s = stream_of(base);
     int status = base->status;
 
-    /* Without a body the head ends the stream: what gRPC calls a response of trailers alone. */
+    /* Without a body the head ends the stream: gRPC calls it a trailers-only response. */
     s->no_body = str_eq(base->request.method, STR("HEAD")) || status == 204 || status == 304 ||
                  content_length == 0;
     s->out_left = s->no_body ? -1 : content_length;
@@ -296,7 +296,7 @@ static void stream_free(struct stream *s)
     free(s);
 }
 
-/* Calls on_end, when somebody has it, and takes the stream apart. */
+/* Calls on_end, if a handler has accepted the stream, and frees the stream. */
 static void stream_end(struct stream *s)
 {
     struct http2 *h = s->owner;
@@ -316,7 +316,7 @@ static void refused_end(void *ctx, int error)
     (void)error;
 }
 
-/* An answer from here, not from a handler. */
+/* Answers without a handler. */
 static void stream_refuse(struct stream *s, int status, const char *why)
 {
     static const struct http_handler handler = {.on_end = refused_end};
@@ -451,7 +451,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     return 0;
 }
 
-/* A client that opens streams only to cancel them makes us work for nothing. */
+/* A client that opens streams only to cancel them wastes our time. */
 static void count_reset(struct http2 *h)
 {
     int64_t now_ms = (int64_t)uv_now(h->conn->loop);
@@ -618,7 +618,7 @@ static void http2_set_phase(struct http2 *h)
     }
 }
 
-/* Says goodbye and leaves: for a connection that is over, whoever is to blame. */
+/* Sends GOAWAY and closes: for a connection that is over, on either side's account. */
 static void http2_leave(struct http2 *h, int error)
 {
     (void)nghttp2_session_terminate_session(h->session, NGHTTP2_NO_ERROR);
@@ -641,7 +641,7 @@ static void http2_input(void *p, const char *data, size_t len)
     ssize_t n = nghttp2_session_mem_recv(h->session, (const uint8_t *)data, len);
 
     if (n < 0) {
-        fail_all(h, -EPROTO); /* no HTTP/2 at all, or a flood: it would not read a goodbye */
+        fail_all(h, -EPROTO); /* no HTTP/2 at all, or a flood: it would not read a GOAWAY */
         http2_close(h, HTTP_CLOSE_RESET);
     }
     http2_set_phase(h);

@@ -198,7 +198,7 @@ static void stream_idle(struct upstream *base, void (*gone)(void *ctx), void *ct
     (void)base, (void)gone, (void)ctx;
 }
 
-/* At once, as whoever counts the conn's bytes may go when the last stream has. */
+/* Closed at once: the counters of the connection's bytes may be freed after the last stream. */
 static void client_settle(struct http2_client *client)
 {
     const struct stream *s;

@@ -24,7 +24,7 @@ struct http_conn;
 struct tls_context;
 
 enum {
-    HTTP_DRAIN_BYTES = 1024 * 1024,       /* of a body nobody reads, before the connection closes */
+    HTTP_DRAIN_BYTES = 1024 * 1024, /* of a body without a reader, before the connection closes */
     HTTP_LINGER_BYTES = 64 * 1024 * 1024, /* read after the last answer, so that it is not reset */
     HTTP_LINGER_MS = 5000,                /* a closing connection that moves no byte for so long */
     HTTP_HALF_CLOSED_MS = 2000, /* a peer that sends no more and is sent nothing is gone */
@@ -55,7 +55,7 @@ struct http_exchange {
     size_t also_n;
     size_t credit;
     int status;    /* of the response; 0 before http_respond() */
-    bool answered; /* http_respond() was called, be it too late */
+    bool answered; /* http_respond() was called, perhaps too late */
     bool finished; /* http_finish() was called */
     bool blocked;  /* the handler may be waiting for on_credit */
     bool over;     /* nothing but on_end(error) is to come: calls of the handler do nothing */
@@ -148,7 +148,7 @@ struct tls_ops {
                                 void (*send)(void *ctx, const void *data, size_t len), void *ctx);
     void (*free)(struct tls_session *session);
 
-    /* Lends ciphertext; read() takes from it, hold() copies what it left before the loan ends. */
+    /* Gives ciphertext to read from; it is valid until hold(), which copies the unread rest. */
     void (*feed)(struct tls_session *session, const char *data, size_t len);
     int (*hold)(struct tls_session *session);
 

@@ -37,7 +37,7 @@ struct loop_context {
     uv_check_t check;
     struct loop_task *tasks;
     size_t tasks_n;
-    char *read_bytes;  /* LOOP_READ_BYTES, lent to one read at a time */
+    char *read_bytes;  /* LOOP_READ_BYTES, used by one read at a time */
     char *plain_bytes; /* LOOP_PLAIN_BYTES, made when TLS first wants it */
 };
 

@@ -159,8 +159,8 @@ static bool first_can_go(const struct http_server *server, const struct conn *fi
     return first && conn_can_go(first, (int64_t)uv_now(server->owner.options.loop));
 }
 
-/* Silent connections have a part of the table, and leave the rest to those who ask for something.
- * In a burst of honest ones many are silent for a moment. */
+/* Silent connections may have only a part of the table, so that the rest is free for clients that
+ * send requests. In a burst of honest clients many are silent for a moment. */
 static void bound_fresh(struct http_server *server)
 {
     struct conn *oldest = server->owner.fresh;
@@ -171,7 +171,7 @@ static void bound_fresh(struct http_server *server)
     }
 }
 
-/* The one that has been without a request for longest; some before it may just be getting one. */
+/* The connection that has had no request for longest; some before it may just be receiving one. */
 static struct conn *find_spare(struct http_server *server)
 {
     struct conn *conn;
@@ -188,7 +188,7 @@ static struct conn *find_spare(struct http_server *server)
     return NULL;
 }
 
-/* The table is full: somebody who asks for nothing goes. */
+/* The table is full: closes a connection without a request. */
 static bool make_room(struct http_server *server)
 {
     struct conn *spare = find_spare(server), *oldest = server->owner.fresh;

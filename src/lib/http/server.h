@@ -43,7 +43,7 @@ struct http_server_options {
     bool adopted_may_wait;                /* those adopted wait for their first byte without end */
     uint32_t idle_timeout_ms;             /* 0: 75 s */
     uint32_t stall_timeout_ms;            /* 0: never */
-    void (*closed)(void *ctx, void *tag); /* an adopted connection is no more; NULL: nobody asks */
+    void (*closed)(void *ctx, void *tag); /* an adopted connection has closed; may be NULL */
 };
 
 must_check int http_server_new(const struct http_server_options *options, struct http_server **out,

@@ -5,8 +5,8 @@
  * Blocks:   never; making a certificate takes a tenth of a millisecond.
  * Threads:  any; objects are not shared.
  *
- * An authority that is derived needs no place on a disk: the same secret and label give the same
- * key again, so what trusted it goes on doing so after the program has been started anew.
+ * A derived authority is not stored: the same secret and label give the same key again, so programs
+ * that trust it still do after a restart of the daemon.
  */
 #ifndef PKI_PKI_H
 #define PKI_PKI_H

@@ -301,7 +301,7 @@ static void packed_deliver(struct rpc_call *call, struct str bytes)
     message_deliver(call, buf_str(&plain));
 }
 
-/* Clients may leave a message of no bytes as it is, whatever they say of it. */
+/* Clients may send an empty message unpacked, even if its flag says otherwise. */
 static void payload_deliver(struct rpc_call *call, struct str bytes, bool packed)
 {
     if (packed && bytes.len > 0) {
@@ -346,7 +346,7 @@ static int envelope_peek(struct rpc_call *call, struct str *payload, bool *packe
     return 1;
 }
 
-/* The body has ended: was it what the kind of call wants? */
+/* The body has ended: checks that it fits the kind of call. */
 static void ended_deliver(struct rpc_call *call)
 {
     if (call->method->kind == RPC_UNARY) {
@@ -371,7 +371,7 @@ static void credit_give(struct rpc_call *call)
     }
 }
 
-/* Hands on whatever is whole. The end is handed on once, and only when nothing is held. */
+/* Delivers every whole message. The end is delivered once, and only when nothing is held. */
 static void deliver(struct rpc_call *call)
 {
     struct str payload;
@@ -548,8 +548,8 @@ static bool encodings_take(struct rpc_call *call, const struct http_request *req
     struct str sent =
         str_trim(http_header_get(req, unary ? "content-encoding" : "connect-content-encoding"));
 
-    /* HTTP libraries list by themselves what they can unpack, and gain nothing from it on a link
-     * this short; who names gzip alone has asked for it. */
+    /* HTTP libraries list the codings they can unpack by default, which gains nothing on a local
+     * connection; a client that names gzip only has asked for it. */
     call->answer_gzip =
         unary ? str_ieq(str_trim(http_header_get(req, "accept-encoding")), STR("gzip"))
               : rpc_gzip_accepted(http_header_get(req, "connect-accept-encoding"));

@@ -37,7 +37,7 @@ bool rpc_gzip_pack(struct str plain, struct buf *out)
     z_stream z = {0};
     char *at;
 
-    /* Speed, because the answer's reader waits and its link is short. */
+    /* Fast compression, because the reader waits and its connection is local. */
     if (buf_reserve(out, plain.len, &at) < 0 ||
         deflateInit2(&z, Z_BEST_SPEED, Z_DEFLATED, WINDOW_GZIP, MEMORY_LEVEL, Z_DEFAULT_STRATEGY) !=
             Z_OK) {

@@ -1,5 +1,4 @@
-/* process.h - process.Process/Start and Connect as a client of an agent writes and reads them, in
- * JSON.
+/* process.h - the client's side of an agent's process.Process/Start and Connect, in JSON.
  *
  * Pure. The daemon asks on an agent's control socket (serve/sandbox/run.c), the tools through the
  * edge (tools/box_run.c).

@@ -1,6 +1,6 @@
-/* libcurl tells which sockets to watch (on_socket) and when to come back (on_timeout); what libuv
- * sees is told back by curl_multi_socket_action(). A transfer that has ended is found by reading
- * the messages after each such call. */
+/* libcurl says which sockets to watch (on_socket) and when to call it again (on_timeout);
+ * curl_multi_socket_action() passes libuv's events to it. A transfer that has ended is found by
+ * reading the messages after each such call. */
 #include "lib/web/multi.h"
 
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-/* multi.h - libcurl on the loop: requests to servers that others chose.
+/* multi.h - libcurl on the loop: requests to servers that users chose.
  *
  * Owns:     the connections, the transfers under way, and their easy handles once added.
  * Needs:    a loop.
@@ -53,7 +53,7 @@ void transfer_start(struct multi *multi, struct transfer *transfer,
 void transfer_end(struct transfer *transfer);
 
 /* Why it failed: libcurl's own words, which may repeat what the server sent (the host that a
- * redirect names). The guard has what the request carried and nobody else may see. */
+ * redirect names). The guard has the secrets of the request. */
 const char *transfer_reason(const struct transfer *transfer, CURLcode code,
                             const struct guard *guard, struct said *out);
 
