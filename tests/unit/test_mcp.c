@@ -244,6 +244,31 @@ static void a_session_ends_when_it_was_idle_for_too_long(void)
     CHECK(!mcp.sessions.by_id);
 }
 
+/* One team has as many as it may have: the one that was quiet for longest ends for another. */
+static void one_session_too_many_ends_the_quietest(void)
+{
+    struct mcp mcp = {.stopping = true, .sessions.rules = &mcp_session_rules};
+    const struct tools_who who = {.team = "a", .key = STR("key")}, other = {.team = "b"};
+    const struct mcp_tie tie = {.own = true, .template = "base"};
+    struct mcp_session *all[MCP_SESSIONS_PER_TEAM_MAX];
+    struct mcp_refusal why;
+    struct err err;
+
+    CHECK(mcp_session_new(&mcp, &other, MCP_2025_11_25, &tie, &err));
+    for (size_t i = 0; i < countof(all); i++) {
+        all[i] = mcp_session_new(&mcp, &who, MCP_2025_11_25, &tie, &err);
+        all[i]->entry.used_mono_us = (int64_t)i;
+    }
+    CHECK(mcp_session_find(&mcp, str_of(all[0]->entry.id), "a", &why) == all[0]);
+    char second[ID_UUID_LEN + 1];
+    (void)str_copy(second, sizeof(second), str_of(all[1]->entry.id));
+    CHECK(mcp_session_new(&mcp, &who, MCP_2025_11_25, &tie, &err));
+    CHECK(!mcp_session_find(&mcp, str_of(second), "a", &why));
+    CHECK_INT(HASH_COUNT(mcp.sessions.by_id), MCP_SESSIONS_PER_TEAM_MAX + 1);
+    mcp_sessions_forget(&mcp);
+    CHECK(!mcp.sessions.by_id);
+}
+
 /* A post whose client left before its answer came. */
 static void post_kept(struct mcp *mcp, struct mcp_session *session, size_t answer_bytes)
 {
@@ -421,6 +446,7 @@ int main(void)
         {"the query says which sandbox a session has", the_query_says_which_sandbox_a_session_has},
         {"a session ends when it was idle for too long",
          a_session_ends_when_it_was_idle_for_too_long},
+        {"one session too many ends the quietest", one_session_too_many_ends_the_quietest},
         {"of answers that nobody fetches some are kept",
          of_answers_that_nobody_fetches_some_are_kept},
         {"an answer that is too long is told to be", an_answer_that_is_too_long_is_told_to_be},
