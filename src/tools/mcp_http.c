@@ -192,7 +192,7 @@ static void handle_known(struct mcp *mcp, struct http_exchange *ex, const struct
 
     if (!head_version_known(req)) {
         mcp_refuse(ex, 400, MCP_UNSUPPORTED_VERSION,
-                   "this revision of the protocol is not spoken here");
+                   "this revision of the protocol is not supported");
     } else if (mcp_tie_read(req->query, &tie, &err) < 0) {
         mcp_refuse(ex, 400, JSONRPC_INVALID_REQUEST, err.msg);
     } else if (str_eq(req->method, STR("POST"))) {

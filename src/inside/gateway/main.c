@@ -14,11 +14,13 @@
 
 static const char usage[] =
     "usage: mcp-gateway --config JSON [--listen ADDRESS:PORT] [--wait SECONDS] [--foreground]\n"
-    "       mcp-gateway pull NAME...   installs servers of the catalogue ahead\n"
-    "       mcp-gateway list           the servers of the catalogue, and their fields\n"
-    "       mcp-gateway ahead          those that the template brings, with their packages\n"
+    "       mcp-gateway pull NAME...   installs servers of the catalogue before they are used\n"
+    "       mcp-gateway list           lists the servers of the catalogue and their fields\n"
+    "       mcp-gateway ahead          lists the servers that the template has installed, with "
+    "their packages\n"
     "Files: [--catalogue FILE] [--root DIR] [--token-file FILE] [--log FILE] [--user NAME]\n"
-    "The bearer token is $GATEWAY_ACCESS_TOKEN; without it one is drawn, and in the token file.\n";
+    "The bearer token is $GATEWAY_ACCESS_TOKEN; without it a random one is written to the token "
+    "file.\n";
 
 struct settings {
     const char *config;

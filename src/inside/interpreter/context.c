@@ -257,7 +257,7 @@ static void on_start_late(uv_timer_t *timer)
     (void)snprintf(why, sizeof(why), "The %s kernel was not ready after %d s", c->language,
                    c->start_s_max);
     if (!is_awaited(c)) {
-        log_info("context %s: %s; nobody waits for it, so it has more time", c->id, why);
+        log_info("context %s: %s; no client waits for it, so it has more time", c->id, why);
         start_limit(c);
         return;
     }

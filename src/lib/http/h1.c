@@ -127,7 +127,7 @@ static struct h1_fault fault_of(const struct h1 *h1, llhttp_errno_t code)
         return (struct h1_fault){400, "the request target is malformed"};
     case HPE_INVALID_VERSION:
     case HPE_PAUSED_H2_UPGRADE:
-        return (struct h1_fault){400, "only HTTP/1.0 and HTTP/1.1 are spoken here"};
+        return (struct h1_fault){400, "only HTTP/1.0 and HTTP/1.1 are supported"};
     case HPE_INVALID_CONTENT_LENGTH:
     case HPE_UNEXPECTED_CONTENT_LENGTH:
     case HPE_INVALID_TRANSFER_ENCODING:
@@ -146,13 +146,13 @@ static const char *objection(const struct h1 *h1)
     unsigned minor = h1->parser.http_minor;
 
     if (h1->parser.http_major != 1 || minor > 1) {
-        return "only HTTP/1.0 and HTTP/1.1 are spoken here";
+        return "only HTTP/1.0 and HTTP/1.1 are supported";
     }
     if (codings > 0 && minor == 0) {
         return "HTTP/1.0 has no Transfer-Encoding";
     }
     if (codings > 1 || (codings == 1 && !str_ieq(coding, STR("chunked")))) {
-        return "chunked is the only transfer coding spoken here";
+        return "chunked is the only supported transfer coding";
     }
     if (h1->parser.content_length > INT64_MAX) {
         return "the length of the body is out of range";

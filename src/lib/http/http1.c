@@ -280,7 +280,7 @@ static const char *fill_request(const struct http1 *h, struct http1_exchange *ex
         return "a request needs exactly one Host header";
     }
     if (h->h1.parser.method == HTTP_CONNECT) {
-        return "CONNECT is not spoken here";
+        return "CONNECT is not supported";
     }
     if (!head_split_target(head_target_text(&ex->head), req)) {
         return "the request target must be a path";

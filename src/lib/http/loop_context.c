@@ -12,7 +12,7 @@ static _Thread_local struct loop_context *contexts;
 /* Tasks queued by tasks wait for the next round, so that sockets get their turn in between. */
 static void tasks_run(struct loop_context *context)
 {
-    busy("what connections send in this turn");
+    busy("writes of connections");
     for (size_t n = context->tasks_n; n > 0 && context->tasks; n--) {
         struct loop_task *task = context->tasks;
         loop_task_cancel(context, task);

@@ -340,7 +340,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct sock *w = container_of(poll, struct sock, poll);
 
-    busy("what came on a connection");
+    busy("data of a connection");
     if (status < 0) {
         on_trouble(w);
         return;

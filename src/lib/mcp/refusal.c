@@ -19,7 +19,7 @@ void mcp_refuse(struct http_exchange *ex, int status, int code, const char *sent
 json_t *mcp_version_error(json_t *id, struct str requested)
 {
     return jsonrpc_error(id, MCP_UNSUPPORTED_VERSION,
-                         "this revision of the protocol is not spoken here",
+                         "this revision of the protocol is not supported",
                          version_error_data(requested));
 }
 

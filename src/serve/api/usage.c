@@ -1,6 +1,6 @@
 /* usage.c - what teams have used: now, and hour by hour.
  *
- * Sandboxes count exactly, from change to change (serve/sandbox/tally.c). Disk and builds are
+ * Sandboxes count exactly, from change to change (serve/sandbox/usage_sums.c). Disk and builds are
  * looked at once a minute. Each minute what has come since goes to the hour's row in the store, so
  * a crash loses a minute. While no daemon runs nothing is counted, though sandboxes may go on. */
 #include <errno.h>

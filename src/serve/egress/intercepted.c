@@ -148,7 +148,7 @@ static int send_by_rule(struct intercepted *p, struct upstream *up, struct outgo
 {
     const struct transform *rule = intercepted_rule(p);
     int r = rule ? head_make(out, p, rule, err)
-                 : err_set(err, ENOENT, "the rule for this name has been taken away");
+                 : err_set(err, ENOENT, "the rule for this name was removed");
 
     if (r == 0 && forward_send(&p->forward, up, out->list, out->n) < 0) {
         r = err_set(err, EMSGSIZE, "the request cannot be passed on");
@@ -392,7 +392,7 @@ static void start_by_rule(struct intercepted *p)
         intercepted_refuse(p, 421, "this connection is to %s, and the request is for another host",
                            ours(of->name));
     } else if (!rule) {
-        intercepted_refuse(p, 502, "the rule for this name has been taken away");
+        intercepted_refuse(p, 502, "the rule for this name was removed");
     } else if (!of->secure && transform_fills(rule)) {
         intercepted_refuse(p, 403, "a secret is not sent over plain HTTP: use https");
     } else {

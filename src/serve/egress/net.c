@@ -70,7 +70,7 @@ static bool meter_turn(struct egress_net *net, struct log_meter *meter, uint32_t
     if (now - meter->since_ms >= EGRESS_LOG_WINDOW_MS) {
         if (meter->dropped) {
             char message[64];
-            (void)snprintf(message, sizeof(message), "egress: %u more were not told",
+            (void)snprintf(message, sizeof(message), "egress: %u more lines were left out",
                            meter->dropped);
             log_info("sandbox %s: %s", net->id, message);
             net_log(net, LOG_WARN, "egress_untold", message, json_object());

@@ -452,7 +452,7 @@ void outbound_accept(struct egress_net *net, int fd)
     const char *why = limit_check(net);
 
     if (asked_find(fd, &asked, &own) < 0) {
-        why = "the gate itself is no place to go";
+        why = "the gate itself is not a target";
     } else if (address_eq(&own.address, &asked.address) && asked.port == DNS_PORT) {
         dns_tcp_accept(net, fd);
         return;

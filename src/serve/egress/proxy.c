@@ -433,7 +433,7 @@ static int http_step(struct str got, size_t *used, struct err *err)
         return 1;
     }
     if (status == 407) {
-        return refuse(err, EACCES, "it wants another user or password (407)");
+        return refuse(err, EACCES, "it refuses the user or password (407)");
     }
     return err_set(err, ECONNREFUSED, "it answered %d", status);
 }

@@ -58,7 +58,7 @@ int shell_call_new(struct egress_net *net, const struct http_request *req, struc
     r = r < 0 ? r : shell_allows(*shell, req->method, path, err);
     r = r < 0 ? r : shell_overrides(req->headers, req->headers_n, req->query, err);
     if (r == 0 && req->upgrade) {
-        r = err_set(err, EINVAL, "a shell has no WebSockets: what passes there cannot be guarded");
+        r = err_set(err, EINVAL, "a shell has no WebSockets: their content cannot be guarded");
     }
     if (r < 0) {
         free(call);

@@ -187,7 +187,7 @@ int transform_value(const struct transform_header *header, transform_fill *fill,
         r = err_set(err, ENOBUFS, "header %s is too long", ours(header->name));
     }
     if (r == 0 && buf_len(out) > start && !value_ok(str_skip(buf_str(out), start))) {
-        r = err_set(err, EINVAL, "what header %s is filled with cannot stand in a header",
+        r = err_set(err, EINVAL, "the value of header %s has characters that no header can have",
                     ours(header->name));
     }
     return r;
