@@ -11,16 +11,6 @@
 
 enum { TEAMS_MAX = 10000 };
 
-bool call_admin_team(struct call *call)
-{
-    call->team = accounts_team(call->api, call->first);
-    if (!call->team) {
-        call_fail(call, 404, "Team '%.64s' not found", call->first);
-        return false;
-    }
-    return true;
-}
-
 /* ---- teams ---- */
 
 static json_t *team_json(struct api *api, const struct team *team)
@@ -53,9 +43,7 @@ void handle_admin_teams_list(struct call *call, const json_t *body)
 void handle_admin_team(struct call *call, const json_t *body)
 {
     (void)body;
-    if (call_admin_team(call)) {
-        call_json(call, 200, team_json(call->api, call->team));
-    }
+    call_json(call, 200, team_json(call->api, call->team));
 }
 
 static void team_save(struct api *api, const struct team *team, store_done *done, void *ctx)
@@ -181,14 +169,11 @@ static void on_changed(void *ctx, int error, const struct err *err)
 
 void handle_admin_team_change(struct call *call, const json_t *body)
 {
-    struct err err;
-
-    if (!call_admin_team(call)) {
-        return;
-    }
     struct team *team = accounts_team(call->api, call->first);
     struct limits limits = team->limits;
+    struct err err;
     int r = limits_field(body, &limits, &err);
+
     if (r < 0) {
         call_fail_err(call, r, &err);
         return;
@@ -199,51 +184,21 @@ void handle_admin_team_change(struct call *call, const json_t *body)
     team_save(call->api, team, on_changed, changing);
 }
 
-/* ---- keys of a team ---- */
-
-void handle_admin_team_keys(struct call *call, const json_t *body)
-{
-    if (call_admin_team(call)) {
-        handle_keys_list(call, body);
-    }
-}
-
-void handle_admin_team_key_create(struct call *call, const json_t *body)
-{
-    if (call_admin_team(call)) {
-        handle_keys_create(call, body);
-    }
-}
-
-void handle_admin_team_key_change(struct call *call, const json_t *body)
-{
-    if (call_admin_team(call)) {
-        handle_keys_rename(call, body);
-    }
-}
-
-void handle_admin_team_key_delete(struct call *call, const json_t *body)
-{
-    if (call_admin_team(call)) {
-        handle_keys_delete(call, body);
-    }
-}
-
 /* ---- what the operator ends ---- */
 
-struct doomed {
+struct killing {
     const struct team *team;
     uint32_t n;
 };
 
 static bool kill_one(void *ctx, struct sandbox *sb)
 {
-    struct doomed *doomed = ctx;
+    struct killing *killing = ctx;
     struct sandbox_info info = sandbox_info(sb);
 
-    if (strcmp(info.team_id, doomed->team->id) == 0 && info.state == SANDBOX_RUNNING) {
+    if (strcmp(info.team_id, killing->team->id) == 0 && info.state == SANDBOX_RUNNING) {
         sandbox_kill(sb, SANDBOX_END_ADMIN, NULL, NULL);
-        doomed->n++;
+        killing->n++;
     }
     return true;
 }
@@ -251,13 +206,11 @@ static bool kill_one(void *ctx, struct sandbox *sb)
 /* Those that run: paused ones lie still. */
 void handle_admin_team_kill(struct call *call, const json_t *body)
 {
-    (void)body;
-    if (call_admin_team(call)) {
-        struct doomed doomed = {.team = call->team};
+    struct killing killing = {.team = call->team};
 
-        sandboxes_each(call->api->options.sandboxes, false, NULL, kill_one, &doomed);
-        call_json(call, 200, json_pack("{sisi}", "killedCount", (int)doomed.n, "failedCount", 0));
-    }
+    (void)body;
+    sandboxes_each(call->api->options.sandboxes, false, NULL, kill_one, &killing);
+    call_json(call, 200, json_pack("{sisi}", "killedCount", (int)killing.n, "failedCount", 0));
 }
 
 struct cancelling {
@@ -282,9 +235,6 @@ void handle_admin_team_cancel(struct call *call, const json_t *body)
     int cancelled = 0, failed = 0;
 
     (void)body;
-    if (!call_admin_team(call)) {
-        return;
-    }
     scoped_json *found = json_array();
     struct cancelling cancelling = {call->team, found};
     builds_each(call->api->options.builds, NULL, find_build, &cancelling);

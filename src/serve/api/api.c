@@ -247,6 +247,18 @@ bool api_admit(struct api *api, struct http_exchange *ex)
     return false;
 }
 
+/* The team that the path names, for which the admin acts. */
+static void team_find(struct call *call)
+{
+    char message[API_MESSAGE_BYTES];
+
+    call->team = accounts_team(call->api, call->first);
+    if (!call->team) {
+        (void)snprintf(message, sizeof(message), "Team '%.64s' not found", call->first);
+        refuse(call, 404, message);
+    }
+}
+
 /* All that the table says of the route is checked here, before a body is taken. */
 static void check(struct call *call)
 {
@@ -260,6 +272,9 @@ static void check(struct call *call)
     }
     if (route->access == ACCESS_UPLOAD_TOKEN || route->access == ACCESS_VOLUME_TOKEN) {
         charge_by_token(call);
+    }
+    if (route->flags & FOR_TEAM) {
+        team_find(call);
     }
     if (route->body_bytes_max > 0 &&
         http_request(call->ex)->content_length > route->body_bytes_max) {

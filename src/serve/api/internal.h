@@ -222,9 +222,6 @@ must_check int admin_check(struct api *api, const struct http_request *req, stru
 must_check int admin_keys_load(struct api *api, struct err *err);
 void admin_keys_free(struct api *api);
 
-/* The team of the path's first {}; sets call->team. Otherwise answers, and false. */
-bool call_admin_team(struct call *call);
-
 /* ---- who made what (makers.c) ---- */
 
 /* The key of the call has made it. Nothing, when the call has none. */
@@ -355,6 +352,7 @@ void handle_connect_v1(struct call *call, const json_t *body);
 void handle_connect_v2(struct call *call, const json_t *body);
 void handle_teams(struct call *call, const json_t *body);
 void handle_team_usage(struct call *call, const json_t *body);
+void handle_usage(struct call *call, const json_t *body); /* of the call's team */
 void handle_tokens_create(struct call *call, const json_t *body);
 void handle_tokens_delete(struct call *call, const json_t *body);
 void handle_admin_keys_list(struct call *call, const json_t *body);
@@ -364,13 +362,8 @@ void handle_admin_teams_list(struct call *call, const json_t *body);
 void handle_admin_teams_create(struct call *call, const json_t *body);
 void handle_admin_team(struct call *call, const json_t *body);
 void handle_admin_team_change(struct call *call, const json_t *body);
-void handle_admin_team_usage(struct call *call, const json_t *body);
 void handle_admin_team_kill(struct call *call, const json_t *body);
 void handle_admin_team_cancel(struct call *call, const json_t *body);
-void handle_admin_team_keys(struct call *call, const json_t *body);
-void handle_admin_team_key_create(struct call *call, const json_t *body);
-void handle_admin_team_key_change(struct call *call, const json_t *body);
-void handle_admin_team_key_delete(struct call *call, const json_t *body);
 void handle_admin_running(struct call *call, const json_t *body);
 void handle_dashboard_health(struct call *call, const json_t *body);
 void handle_dashboard_builds(struct call *call, const json_t *body);

@@ -30,6 +30,7 @@ enum body_kind {
 enum route_flags {
     NO_CORS = 1 << 0,  /* for programs: no page may read the answer */
     NO_STORE = 1 << 1, /* no cache may keep the answer */
+    FOR_TEAM = 1 << 2, /* the first {} names the team for which the admin acts: 404 */
 };
 
 struct route {

@@ -210,12 +210,13 @@ static int hours_of(const struct call *call, struct report *report, struct err *
     return 0;
 }
 
-static void report_usage(struct call *call)
+void handle_usage(struct call *call, const json_t *body)
 {
     struct report *report = xnew(struct report);
     struct err err;
     int r = hours_of(call, report, &err);
 
+    (void)body;
     if (r < 0) {
         free(report);
         call_fail_err(call, r, &err);
@@ -237,19 +238,10 @@ static void report_usage(struct call *call)
 
 void handle_team_usage(struct call *call, const json_t *body)
 {
-    (void)body;
     if (strcmp(call->param, call->team->id) != 0) {
         call_fail(call, 403, "You are not authorized to access the usage of team %.64s",
                   call->param);
         return;
     }
-    report_usage(call);
-}
-
-void handle_admin_team_usage(struct call *call, const json_t *body)
-{
-    (void)body;
-    if (call_admin_team(call)) {
-        report_usage(call);
-    }
+    handle_usage(call, body);
 }
