@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 ARGS ?=
 LANES ?= 2
 PROGRAMS = atoll src/inside/agent/atoll-agent src/keeper/atoll-keeper src/inside/interpreter/atoll-interpreter \
-	src/inside/gateway/mcp-gateway
+	src/inside/gateway/mcp-gateway src/tools/atoll-tools
 BENCHES = bench/bench-hand bench/bench-list bench/bench-service
 
 .DEFAULT_GOAL := help

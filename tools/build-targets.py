@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """build-targets.py BUILD unit|rest: the names that ninja has for a part of what BUILD makes.
 
-unit: the programs of tests/unit, the agent that some of them start, and the server. rest: all that is made by
+unit: the programs of tests/unit, the agent that some of them start, the server and its tools. rest: all that is made by
 default but those programs. `make test` runs unit tests in the sanitized build alone, and nothing else there but the
 server, so that neither build makes what only the other one runs."""
 import json
@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 UNIT = os.path.join("tests", "unit", "meson.build")
-WITH_UNIT = {"atoll", "atoll-agent"}
+WITH_UNIT = {"atoll", "atoll-agent", "atoll-tools"}
 
 
 def targets(build):

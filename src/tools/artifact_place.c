@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lib/base/alloc.h"
-#include "serve/api/fields.h"
+#include "lib/base/json.h"
 #include "tools/artifacts.h"
 #include "tools/helpers/helpers.h"
 #include "tools/internal.h"

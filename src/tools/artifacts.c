@@ -1,5 +1,5 @@
-/* Code artifacts: code that is written once and run many times. They are rows of the store, a
- * team's own; a path is a name, and nothing is ever a link. artifact_run.c runs them. */
+/* Code artifacts: code that is written once and run many times. They are rows of the daemon's
+ * store, a team's own; a path is a name, and nothing is ever a link. artifact_run.c runs them. */
 #include "tools/artifacts.h"
 
 #include <errno.h>
@@ -9,14 +9,11 @@
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
 #include "lib/base/encode.h"
-#include "serve/api/fields.h"
-#include "serve/store/store.h"
+#include "lib/base/json.h"
 #include "tools/artifact_path.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/execute.h"
 #include "tools/internal.h"
-#include "tools/known.h"
-#include "tools/stored.h"
 
 enum {
     ARTIFACT_BYTES_MAX = 1024 * 1024,
@@ -25,20 +22,28 @@ enum {
     ARTIFACT_SECRET_CHARS_MIN = 8,   /* a shorter one may well be a word of the code */
 };
 
+#define ARTIFACTS_TARGET "/internal/artifacts"
+
 /* ---- the store ---- */
+
+static int target_make(struct buf *target, const char *path, struct err *err)
+{
+    int r = buf_append(target, ARTIFACTS_TARGET, sizeof(ARTIFACTS_TARGET) - 1);
+
+    if (r == 0 && path) {
+        r = buf_append(target, "?path=", 6);
+        r = r < 0 ? r : percent_encode(target, str_of(path));
+    }
+    return r < 0 || buf_append(target, "", 1) < 0 ? err_set(err, EINVAL, "the path is too long")
+                                                  : 0;
+}
 
 static int rows_read(struct tool_call *call, const char *path, json_t **out, struct err *err)
 {
-    struct stored stored = stored_begin(err);
+    scoped_buf(target, HTTP_TARGET_BYTES_MAX);
+    int r = target_make(&target, path, err);
 
-    store_artifacts_list(tools_options(call_tools(call))->store, call_team(call), path, stored_text,
-                         &stored);
-    int r = stored_wait(&stored);
-    scoped_text text = stored.text;
-    if (r == 0) {
-        *out = text ? json_loads(text, 0, NULL) : json_array();
-    }
-    return r;
+    return r < 0 ? r : call_internal(call, "GET", buf_at(&target), NULL, out, err);
 }
 
 int artifacts_list(struct tool_call *call, json_t **out, struct err *err)
@@ -150,25 +155,18 @@ static int place_refused(struct tool_call *call, const char *path, struct err *e
 static int row_save(struct tool_call *call, const json_t *input, const char *path,
                     enum language language, struct err *err)
 {
-    const json_t *content = json_object_get(input, "content");
-    struct stored stored = stored_begin(err);
+    json_t *content = json_object_get(input, "content");
     char hash[SHA256_HEX_LEN + 1];
 
     sha256_hex(json_string_value(content), json_string_length(content), hash);
-    const struct artifact_row row = {.team_id = call_team(call),
-                                     .path = path,
-                                     .content = json_string_value(content),
-                                     .language = language_name(language),
-                                     .entrypoint = json_text_of(input, "entrypoint"),
-                                     .description = json_text_of(input, "description"),
-                                     .sha256 = hash,
-                                     .size = (int64_t)json_string_length(content),
-                                     .now_ms = clock_wall_ms(),
-                                     .team_max = ARTIFACTS_PER_TEAM_MAX,
-                                     .replace = json_is_true(json_object_get(input, "confirm"))};
-    store_artifact_save(tools_options(call_tools(call))->store, &row, stored_done, &stored);
-    int r = stored_wait(&stored);
-    return r == -EEXIST ? place_refused(call, row.path, err) : r;
+    scoped_json *row = json_pack(
+        "{ss sO ss ss ss ss sI sI si sb}", "path", path, "content", content, "language",
+        language_name(language), "entrypoint", json_text_of(input, "entrypoint"), "description",
+        json_text_of(input, "description"), "sha256", hash, "size",
+        (json_int_t)json_string_length(content), "nowMs", (json_int_t)clock_wall_ms(), "teamMax",
+        ARTIFACTS_PER_TEAM_MAX, "replace", json_is_true(json_object_get(input, "confirm")));
+    int r = call_internal(call, "PUT", ARTIFACTS_TARGET, row, NULL, err);
+    return r == -ESTALE ? place_refused(call, path, err) : r;
 }
 
 static int content_check(const json_t *input, struct err *err)
@@ -191,26 +189,23 @@ static int content_check(const json_t *input, struct err *err)
 static int field_check(struct tool_call *call, const json_t *input, const char *field,
                        struct err *err)
 {
-    const json_t *text = json_object_get(input, field);
-    const char *what = NULL;
-    struct known *known = NULL;
-    size_t line = 0;
+    json_t *text = json_object_get(input, field);
+    scoped_json *found = NULL;
 
     if (json_string_length(text) == 0) {
         return 0;
     }
-    int r = known_new(call, NULL, ARTIFACT_SECRET_CHARS_MIN, &known, err);
-    r = r < 0 ? r
-              : known_find(call, known,
-                           (struct str){json_string_value(text), json_string_length(text)}, &line,
-                           &what, err);
-    if (r > 0) {
+    scoped_json *body =
+        json_pack("{sO si sb}", "text", text, "least", ARTIFACT_SECRET_CHARS_MIN, "find", true);
+    int r = call_internal(call, "POST", "/internal/guard", body, &found, err);
+    const json_t *line = json_object_get(found, "line");
+    if (line) {
         r = err_set(err, EINVAL,
-                    "%s: line %zu holds %s; artifacts hold no keys: call the API through an API"
+                    "%s: line %lld holds %s; artifacts hold no keys: call the API through an API"
                     " shell, or store the key as a secret with an env name and read that variable",
-                    ours(field), line, ours(what));
+                    ours(field), (long long)json_integer_value(line),
+                    ours(json_text_of(found, "what")));
     }
-    known_free(known);
     return r;
 }
 
@@ -305,11 +300,10 @@ int tool_delete_code_artifact(struct tool_call *call, const json_t *input, json_
     if (r < 0) {
         return r;
     }
-    struct stored stored = stored_begin(err);
     path = json_string_of(row, "path");
-    store_artifact_delete(tools_options(call_tools(call))->store, call_team(call), path,
-                          stored_done, &stored);
-    r = stored_wait(&stored);
+    scoped_buf(target, HTTP_TARGET_BYTES_MAX);
+    r = target_make(&target, path, err);
+    r = r < 0 ? r : call_internal(call, "DELETE", buf_at(&target), NULL, NULL, err);
     if (r == 0) {
         *out = json_pack("{ss sO}", "codePath", path, "version", json_object_get(row, "version"));
     }

@@ -106,9 +106,9 @@ static int api_refused(int status, struct str text, struct err *err)
     return err_set(err, -call_errno_of(status), "%s", message ? message : http_reason(status));
 }
 
-static int api_answer(struct ask *ask, json_t **answer, struct err *err)
+static int api_answer(struct ask *ask, size_t bytes_max, json_t **answer, struct err *err)
 {
-    scoped_buf(text, CLIENT_ANSWER_BYTES_MAX);
+    scoped_buf(text, bytes_max);
 
     int r = ask_gather(ask, &text, err);
     if (r < 0) {
@@ -146,7 +146,18 @@ int call_api(struct tool_call *call, const char *method, const char *target, con
     scoped_ask *ask = NULL;
 
     int r = api_ask(call, method, target, body, &ask, err);
-    return r == 0 ? api_answer(ask, answer, err) : r;
+    return r == 0 ? api_answer(ask, CLIENT_ANSWER_BYTES_MAX, answer, err) : r;
+}
+
+/* A fault of the daemon's own is told as one of ours, not as one of the sandbox. */
+int call_internal(struct tool_call *call, const char *method, const char *target,
+                  const json_t *body, json_t **answer, struct err *err)
+{
+    scoped_ask *ask = NULL;
+
+    int r = api_ask(call, method, target, body, &ask, err);
+    r = r == 0 ? api_answer(ask, CLIENT_INTERNAL_BYTES_MAX, answer, err) : r;
+    return ask && ask_status(ask) == 500 && r == -EIO ? -EPROTO : r;
 }
 
 /* 1: there are more, and *target is where. */
@@ -157,7 +168,7 @@ static int list_page(struct tool_call *call, const char *first, struct buf *targ
     scoped_json *page = NULL;
 
     int r = api_ask(call, "GET", buf_at(target), NULL, &ask, err);
-    r = r == 0 ? api_answer(ask, &page, err) : r;
+    r = r == 0 ? api_answer(ask, CLIENT_ANSWER_BYTES_MAX, &page, err) : r;
     if (r < 0) {
         return r;
     }

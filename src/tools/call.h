@@ -1,13 +1,13 @@
 /* call.h - one call of a tool under way, as its handler sees it.
  *
- * Owns:     the connections to the daemon's own front door that the call opened.
+ * Owns:     the connections to the daemon's API that the call opened.
  * Needs:    a fiber, in which the handler runs; who asks, which the face found out.
  * Blocks:   the fiber, never the loop. Everything here that waits returns -ECANCELED when the
  *           client has left, a cancellation came or the daemon stops.
  * Threads:  the loop's.
  *
- * Tools are a client of the daemon's: they ask its API with the key of who called, over a
- * connection inside the process. So a tool can do what its caller could do with an SDK, no more,
+ * Tools are a client of the daemon's: they ask its API with the key of who called, over its
+ * internal socket. So a tool can do what its caller could do with an SDK, no more,
  * and limits, events and sentences are the API's own.
  */
 #ifndef TOOLS_CALL_H
@@ -31,6 +31,10 @@ const char *call_team(const struct tool_call *call); /* its id */
  * API's own sentence. */
 must_check int call_api(struct tool_call *call, const char *method, const char *target,
                         const json_t *body, json_t **answer, struct err *err);
+
+/* The same for a route below /internal, which the daemon answers to its own programs alone. */
+must_check int call_internal(struct tool_call *call, const char *method, const char *target,
+                             const json_t *body, json_t **answer, struct err *err);
 
 /* A GET of a list that comes in pages: all of its elements in one array, at most `most`. `target`
  * has a query already. */

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "serve/api/fields.h"
+#include "lib/base/json.h"
 #include "tools/life.h"
 
 #define CLAUDE_PACKAGE "@anthropic-ai/claude-code@latest"

@@ -3,10 +3,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 #include "lib/base/alloc.h"
-#include "lib/base/fd.h"
 #include "lib/base/fiber.h"
 #include "lib/http/upstream.h"
 #include "tools/internal.h"
@@ -98,20 +96,9 @@ void client_stop(struct tools *tools)
 
 static int dial(struct tools *tools, struct upstream **out, struct err *err)
 {
-    int pair[2];
+    int fd = tools->options.dial(tools->options.ctx, err);
 
-    if (tools->closed) {
-        return err_set(err, ESHUTDOWN, "the daemon has stopped");
-    }
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0) {
-        return err_sys(err, "make a connection to ourselves");
-    }
-    int r = tools->options.adopt(tools->options.ctx, pair[1], err);
-    if (r < 0) {
-        (void)close(pair[0]);
-        return r;
-    }
-    return upstream_new(tools->options.loop, pair[0], out, err);
+    return fd < 0 ? fd : upstream_new(tools->options.loop, fd, out, err);
 }
 
 /* ---- what goes and what comes ---- */

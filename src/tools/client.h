@@ -1,14 +1,13 @@
-/* client.h - HTTP to the daemon's own front door, as a fiber sees it.
+/* client.h - HTTP to the daemon's API, as a fiber sees it.
  *
  * Owns:     the connections that lie idle, and each exchange from ask_open() to ask_close().
- * Needs:    a fiber; the way in that tools_options.adopt is.
+ * Needs:    a fiber; tools_options.dial.
  * Blocks:   the fiber. -ECANCELED when it was cancelled.
  * Threads:  the loop's.
  *
- * A connection is a pair of sockets whose other end the server adopted: requests of tools pass
- * authentication, limits and figures as everybody's do. Both ends are on one thread, so a
- * connection that the server closes while it lies idle has taken no request: asking again on a
- * fresh one never does anything twice.
+ * Requests of tools pass authentication, limits and figures as everybody's do. The daemon closes a
+ * connection without an answer only while it lies idle, so it has taken no request then: asking
+ * again on a fresh one never does anything twice. (A daemon that dies takes this process along.)
  */
 #ifndef TOOLS_CLIENT_H
 #define TOOLS_CLIENT_H
@@ -20,7 +19,8 @@ enum {
     CLIENT_IDLE_MAX = 16,
     CLIENT_HEADERS_MAX = 12,
     CLIENT_TOKEN_BYTES = 256,
-    CLIENT_ANSWER_BYTES_MAX = 16 * 1024 * 1024, /* of an answer of the API's */
+    CLIENT_ANSWER_BYTES_MAX = 16 * 1024 * 1024,   /* of an answer of the API's */
+    CLIENT_INTERNAL_BYTES_MAX = 64 * 1024 * 1024, /* a redacted text may be long */
 };
 
 struct ask_plan { /* borrowed until ask_open() has returned */

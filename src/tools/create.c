@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lib/base/fiber.h"
-#include "serve/api/fields.h"
+#include "lib/base/json.h"
 #include "tools/artifacts.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/internal.h"
@@ -103,7 +103,7 @@ static int created(struct tool_call *call, const json_t *input, const char *temp
     }
     r = r < 0 ? r : keys_record(call, out->id, vars, secret_names, by_command, err);
     if (r == 0 && fiber_cancelled(fiber_self())) {
-        r = call_was_cancelled(err); /* the store is waited for in any case */
+        r = call_was_cancelled(err); /* perhaps while nothing was waited for */
     }
     if (r < 0) {
         box_kill(call, out);

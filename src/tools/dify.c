@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "lib/base/compiler.h"
-#include "serve/api/fields.h"
+#include "lib/base/json.h"
 #include "tools/execute.h"
 
 enum { ERROR_BYTES_MAX = BOX_OUTPUT_BYTES_MAX + 256 };

@@ -7,7 +7,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
-#include "serve/api/fields.h"
+#include "lib/base/json.h"
 #include "tools/artifact_path.h"
 #include "tools/create.h"
 #include "tools/execute_kernel.h"

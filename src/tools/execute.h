@@ -12,8 +12,9 @@
 #define TOOLS_EXECUTE_H
 
 #include "tools/box.h"
+#include "wire/tools.h"
 
-#define EXECUTE_PATH "/api/code/execute"
+#define EXECUTE_PATH TOOLS_PATH_EXECUTE
 #define EXECUTE_TYPESCRIPT "/tmp/.typescript" /* where execute_prepare() puts what runs it */
 
 enum {

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/json.h"
 #include "lib/base/json_text.h"
-#include "serve/api/fields.h"
 #include "tools/side.h"
 
 enum {

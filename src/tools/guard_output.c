@@ -1,70 +1,49 @@
-/* guard_output: what is about to be shown to somebody, searched for secrets. */
+/* guard_output: a text that is about to be shown to somebody, searched for secrets. The daemon
+ * searches: secrets that are not this call's stay there. */
 #include <errno.h>
 #include <string.h>
 
+#include "lib/base/json.h"
 #include "lib/guard/guard.h"
-#include "serve/api/fields.h"
 #include "tools/box.h"
 #include "tools/catalogue/handlers.h"
-#include "tools/known.h"
+#include "tools/reply.h"
 
 #define WARNING "[BLOCKED] The text held secrets and was withheld."
 
-static int secret_add(struct known *known, const json_t *secret, struct err *err)
+/* The secrets that were passed: an array, the caller's. */
+static json_t *passed_of(const json_t *input)
 {
-    return known_add(known, (struct str){json_string_value(secret), json_string_length(secret)},
-                     "a secret that was passed", err);
-}
+    json_t *all = json_array();
 
-static int given_add(struct known *known, const json_t *given, struct err *err)
-{
-    int r = 0;
-
-    for (size_t i = 0; r == 0 && i < json_array_size(given); i++) {
-        r = secret_add(known, json_array_get(given, i), err);
+    (void)json_array_extend(all, json_object_get(input, "secrets"));
+    json_each (json_object_get(input, "additional_secrets"), it) {
+        (void)json_array_append(all, json_object_iter_value(it));
     }
-    return r;
+    return all;
 }
 
-static int named_add(struct known *known, const json_t *given, struct err *err)
+static json_t *answer_of(const json_t *found, const char *mode)
 {
-    int r = 0;
+    json_int_t count = json_integer_value(json_object_get(found, "count"));
+    json_t *text = json_object_get(found, "text");
+    bool show = json_is_string(text) && !(strcmp(mode, "block") == 0 && count > 0);
 
-    json_each (given, it) {
-        r = r < 0 ? r : secret_add(known, json_object_iter_value(it), err);
-    }
-    return r;
+    return json_pack("{sb sI so ss sO sO}", "found", count > 0, "count", count, "text",
+                     show ? json_incref(text) : json_string(WARNING), "mode", mode, "kinds",
+                     json_object_get(found, "kinds"), "known", json_object_get(found, "known"));
 }
 
-static json_t *answer_of(const struct buf *out, size_t count, const char *mode, json_t *kinds,
-                         size_t known)
+static int search(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
-    bool block = strcmp(mode, "block") == 0 && count > 0;
-    json_t *text =
-        block ? json_string(WARNING) : json_stringn(buf_len(out) ? buf_at(out) : "", buf_len(out));
+    scoped_json *body = json_pack("{sO si so}", "text", json_object_get(input, "text"), "least", 1,
+                                  "secrets", passed_of(input));
+    scoped_json *found = NULL;
 
-    /* A mark in the place of a part of a character leaves what is no text. */
-    return json_pack("{sb sI so ss so sI}", "found", count > 0, "count", (json_int_t)count, "text",
-                     text ? text : json_string(WARNING), "mode", mode, "kinds", kinds, "known",
-                     (json_int_t)known);
-}
-
-static int search(struct tool_call *call, const json_t *input, struct known *known, json_t **out,
-                  struct err *err)
-{
-    const json_t *text = json_object_get(input, "text");
-    scoped_buf(clean, KNOWN_OUT_BYTES_MAX);
-    json_t *kinds = NULL;
-    size_t count = 0;
-
-    int r = given_add(known, json_object_get(input, "secrets"), err);
-    r = r < 0 ? r : named_add(known, json_object_get(input, "additional_secrets"), err);
-    r = r < 0 ? r
-              : known_redact(call, known,
-                             (struct str){json_string_value(text), json_string_length(text)},
-                             &clean, &count, &kinds, err);
+    field_copy(body, "sandboxID", input, "sandbox_id");
+    int r = call_internal(call, "POST", "/internal/guard", body, &found, err);
     if (r == 0) {
-        *out = answer_of(&clean, count, json_string_of(input, "mode"), kinds, known_count(known));
+        *out = answer_of(found, json_string_of(input, "mode"));
     }
     return r;
 }
@@ -72,15 +51,11 @@ static int search(struct tool_call *call, const json_t *input, struct known *kno
 int tool_guard_output(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
     const char *sandbox = json_string_of(input, "sandbox_id");
-    struct known *known = NULL;
 
     if (json_string_length(json_object_get(input, "text")) > GUARD_TEXT_BYTES_MAX) {
         return err_set(err, EMSGSIZE, "text: is larger than %d bytes", GUARD_TEXT_BYTES_MAX);
     }
     /* Of whoever else's sandbox nothing is said, not even that it has no keys. */
     int r = sandbox ? box_api(call, "GET", sandbox, "", NULL, NULL, err) : 0;
-    r = r < 0 ? r : known_new(call, sandbox, 1, &known, err);
-    r = r < 0 ? r : search(call, input, known, out, err);
-    known_free(known);
-    return r;
+    return r < 0 ? r : search(call, input, out, err);
 }

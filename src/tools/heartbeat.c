@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/json.h"
 #include "lib/guard/said.h"
-#include "serve/api/fields.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/claude.h"
 #include "tools/keys.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "lib/base/clock.h"
-#include "serve/api/fields.h"
+#include "lib/base/json.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/claude.h"
 #include "tools/keys.h"

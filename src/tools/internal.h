@@ -3,8 +3,7 @@
 #define TOOLS_INTERNAL_H
 
 #include "lib/base/id.h"
-#include "serve/api/api.h"
-#include "serve/api/fields.h"
+#include "lib/base/json.h"
 #include "tools/call.h"
 #include "tools/client.h"
 #include "tools/face.h"
@@ -28,7 +27,6 @@ struct tools {
     struct idle *idle; /* connections, the one used last first */
     size_t idle_n;
     bool stopping;
-    bool closed; /* nobody is left who could be asked */
     void (*stopped)(void *ctx);
     void *stopped_ctx;
 };

@@ -1,10 +1,11 @@
 /* keys.h - the variables that tools gave to a sandbox when they made it.
  *
- * They are on record, sealed under the daemon's key, for two reasons: those that are not to lie in
- * the sandbox are given to each command that tools run there, and what leaves a sandbox is searched
- * for those that are keys. A record goes with its sandbox; copies of the sandbox have it too.
+ * The daemon keeps them on record, sealed under its key, for two reasons: those that are not to lie
+ * in the sandbox are given to each command that tools run there, and what leaves a sandbox is
+ * searched for those that are keys. A record goes with its sandbox; copies of the sandbox have it
+ * too.
  *
- * Needs:    the store, the secrets (their seal).
+ * Needs:    the daemon's internal routes.
  * Blocks:   the fiber. Threads: the loop's.
  */
 #ifndef TOOLS_KEYS_H
@@ -15,8 +16,6 @@
 
 #include "lib/guard/guard.h"
 #include "tools/call.h"
-
-enum { KEYS_BYTES_MAX = 48 * 1024 }; /* of all variables of one sandbox, as JSON */
 
 /* Where variables come from, the strongest first. */
 struct keys_layers {
@@ -39,12 +38,6 @@ must_check int keys_record(struct tool_call *call, const char *sandbox_id, const
  * be NULL). *out is the caller's; an empty object when there are none. */
 must_check int keys_env(struct tool_call *call, const char *sandbox_id, const json_t *envs,
                         json_t **out, struct err *err);
-
-/* Every key given to that sandbox, or to one that it is a copy of, until `each` says false;
- * sandbox_id NULL: to any of the team's. */
-must_check int keys_each(struct tool_call *call, const char *sandbox_id,
-                         bool (*each)(void *ctx, const char *name, const char *value), void *ctx,
-                         struct err *err);
 
 /* A guard, ready, of the keys given to that sandbox and of those in `env` (may be NULL): for the
  * words of a program that had them. *out is the caller's. */

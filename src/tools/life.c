@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "lib/base/clock.h"
-#include "serve/api/fields.h"
+#include "lib/base/json.h"
 #include "tools/face.h"
 
 enum { LIFE_LEAST_MS = 1000, TARGET_BYTES = ID_SANDBOX_LEN + 32 };

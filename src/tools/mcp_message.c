@@ -4,7 +4,7 @@
 #include <utlist.h>
 
 #include "lib/base/encode.h"
-#include "serve/api/fields.h"
+#include "lib/base/json.h"
 #include "tools/mcp_internal.h"
 #include "tools/mcp_texts.h"
 

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/json.h"
 #include "lib/mcp/jsonrpc.h"
 #include "lib/mcp/stateless.h"
-#include "serve/api/fields.h"
 
 enum {
     LIST_TTL_MS = 3600 * 1000, /* the catalogue changes with the program alone */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lib/base/alloc.h"
-#include "serve/api/fields.h"
+#include "lib/base/json.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/create.h"
 #include "tools/packages.h"

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "serve/api/fields.h"
+#include "lib/base/json.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/claude.h"
 #include "tools/keys.h"

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 
 #include "lib/base/alloc.h"
+#include "lib/base/json_body.h"
 #include "lib/base/utf8.h"
 #include "lib/http/cors.h"
 #include "lib/mcp/jsonrpc.h"
-#include "serve/api/query.h"
 #include "tools/catalogue/execute.h"
 #include "tools/dify.h"
 #include "tools/helpers/helpers.h"
@@ -215,10 +215,10 @@ static void on_gone(void *ctx)
 static int query_take(const struct question *question, json_t **input, struct err *err)
 {
     scoped_buf(language, NAME_BYTES);
-    int r = query_text(http_request(question->ex)->query, "language", &language, err);
+    int r = http_query_get(http_request(question->ex)->query, "language", &language);
 
-    if (r < 0) {
-        return r;
+    if (r < 0 || (buf_len(&language) > 0 && memchr(buf_at(&language), '\0', buf_len(&language)))) {
+        return err_set(err, EINVAL, "validation error: language is not a valid query parameter");
     }
     *input = json_object();
     if (buf_len(&language) > 0) {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "lib/base/encode.h"
+#include "lib/base/json.h"
 #include "lib/base/utf8.h"
-#include "serve/api/fields.h"
 #include "tools/catalogue/execute.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/execute.h"

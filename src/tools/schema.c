@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/json.h"
 #include "lib/base/utf8.h"
-#include "serve/api/fields.h"
 #include "tools/nearest.h"
 #include "tools/tool.h"
 

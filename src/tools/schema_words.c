@@ -1,8 +1,9 @@
 /* schema_words.c - whether schema.c knows every word of a schema, and each means something. */
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
-#include "serve/api/fields.h"
+#include "lib/base/json.h"
 #include "tools/schema.h"
 
 enum { SCHEMA_DEPTH_MAX = 16 };

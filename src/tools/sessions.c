@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "lib/base/json.h"
 #include "lib/base/utf8.h"
-#include "serve/api/fields.h"
 #include "tools/ansi.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/keys.h"

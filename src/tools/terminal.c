@@ -6,7 +6,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/encode.h"
 #include "lib/base/fiber.h"
-#include "serve/api/fields.h"
+#include "lib/base/json.h"
 #include "tools/ansi.h"
 #include "tools/box_internal.h"
 

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "lib/base/json.h"
 #include "lib/base/str.h"
-#include "serve/api/fields.h"
 #include "tools/schema.h"
 #include "tools/text_pairs.h"
 #include "tools/tool.h"

@@ -10,34 +10,12 @@
 #include "tools/internal.h"
 #include "tools/schema.h"
 
-/* Dashes and underscores are the same: some builders name their tools with dashes. */
-static bool is_named(const struct tool *tool, struct str name)
-{
-    size_t i = 0;
-
-    while (i < name.len && tool->name[i] &&
-           (name.at[i] == '-' ? '_' : name.at[i]) == tool->name[i]) {
-        i++;
-    }
-    return i == name.len && !tool->name[i];
-}
-
-const struct tool *tool_find(struct str name)
-{
-    for (size_t i = 0; i < tools_catalogue_n; i++) {
-        if (is_named(&tools_catalogue[i], name)) {
-            return &tools_catalogue[i];
-        }
-    }
-    return NULL;
-}
-
 /* ---- what the faces ask ---- */
 
 int tools_authenticate(struct tools *tools, const struct http_request *req, struct tools_who *out,
                        struct err *err)
 {
-    return api_authenticate(tools->options.api, req, &out->team, &out->key, err);
+    return tools->options.authenticate(tools->options.ctx, req, &out->team, &out->key, err);
 }
 
 const json_t *tools_input(const struct tools *tools, const struct tool *tool)
@@ -171,8 +149,7 @@ void tools_free(struct tools *tools)
         return;
     }
     client_stop(tools);
-    if (tools->calls_n > 0) { /* a fiber may wake once more while the loop is closed */
-        tools->closed = true;
+    if (tools->calls_n > 0) { /* its fibers would wake in what is freed: the process ends anyway */
         return;
     }
     mcp_free(tools->mcp);

@@ -508,15 +508,17 @@ class Fuzz:
 def sanitized_build(sanitized, build):
     """A build directory whose server is sanitized, and whose other programs are not: a jail has no
     libraries for a sanitized agent, and the keeper forks more than a sanitizer likes."""
-    for name in (sanitized / "atoll", build / "src/inside/agent/atoll-agent", build / "src/keeper/atoll-keeper"):
+    for name in (sanitized / "atoll", sanitized / "src/tools/atoll-tools", build / "src/inside/agent/atoll-agent",
+                 build / "src/keeper/atoll-keeper"):
         if not name.exists():
             sys.exit(f"fuzz_api: {name} is not there: `tools/build {name.parts[-2]}` makes it")
     whole = Path(tempfile.mkdtemp(prefix="atoll-fuzz-"))
     whole.chmod(0o755)
     (whole / "templates").symlink_to(ROOT / "templates")
     made = whole / "build"
-    for source, name in [(sanitized, "atoll"), (build, "src/inside/agent/atoll-agent"), (build, "src/keeper/atoll-keeper"),
-                         (build, "src/inside/interpreter/atoll-interpreter"), (build, "src/inside/gateway/mcp-gateway")]:
+    for source, name in [(sanitized, "atoll"), (sanitized, "src/tools/atoll-tools"), (build, "src/inside/agent/atoll-agent"),
+                         (build, "src/keeper/atoll-keeper"), (build, "src/inside/interpreter/atoll-interpreter"),
+                         (build, "src/inside/gateway/mcp-gateway")]:
         if (source / name).exists():
             (made / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source / name, made / name)

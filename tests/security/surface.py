@@ -37,7 +37,11 @@ class Surface:
 
     def __init__(self, tools):
         text = read_sources()
-        self.routes = [(method, path, body, access) for method, path, access, body in ROUTE.findall(text)]
+        self.routes = [
+            (method, path, body, access)
+            for method, path, access, body in ROUTE.findall(text)
+            if access != "ACCESS_INTERNAL"  # only on the daemon's internal socket
+        ]
         self.fields = sorted(set(FIELD.findall(text)))
         self.queries = sorted(set(QUERY.findall(text)) | {"path", "depth", "types", "metadata", "state", "force"})
         self.tools = {

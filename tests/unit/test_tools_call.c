@@ -1,6 +1,7 @@
 /* Calls of tools as fibers that are clients of a real server, on one loop. */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "check.h"
 #include "http_app.h"
@@ -21,16 +22,22 @@ static unsigned adopted, done_n, stopped_n;
 static int last_error;
 static char last_sentence[256], last_text[64], progress[128];
 
-static int adopt(void *ctx, int fd, struct err *err)
+static int dial(void *ctx, struct err *err)
 {
+    int pair[2];
+
     (void)ctx;
     adopted++;
-    return http_server_adopt(app.server, fd, NULL, err);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0) {
+        return err_sys(err, "make a connection");
+    }
+    int r = http_server_adopt(app.server, pair[1], NULL, err);
+    return r < 0 ? r : pair[0];
 }
 
 static bool start_with(struct http_server_options options)
 {
-    const struct tools_options use = {.loop = &app.loop, .adopt = adopt, .sandbox_s_max = 3600};
+    const struct tools_options use = {.loop = &app.loop, .dial = dial, .sandbox_s_max = 3600};
     struct err err;
 
     memset(&app, 0, sizeof(app));

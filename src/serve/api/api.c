@@ -79,7 +79,8 @@ static bool route_match(struct call *call, const struct http_request *req,
         const struct route *route = route_at(i);
         struct path_params params = {0};
 
-        if (!matches(route->path, req->path, &params)) {
+        if ((route->access == ACCESS_INTERNAL && !call->internal) ||
+            !matches(route->path, req->path, &params)) {
             continue;
         }
         if (!str_eq(str_of(route->method), req->method)) {
@@ -282,7 +283,7 @@ static void check(struct call *call)
     }
 }
 
-void api_handle(struct api *api, struct http_exchange *ex)
+static void handle(struct api *api, struct http_exchange *ex, bool internal)
 {
     const struct http_request *req = http_request(ex);
 
@@ -291,6 +292,7 @@ void api_handle(struct api *api, struct http_exchange *ex)
         return;
     }
     struct call *call = call_new(api, ex);
+    call->internal = internal;
     route_find(call, req);
     if (!call->route || !(call->route->flags & NO_CORS)) {
         cors_also(ex, CORS_API);
@@ -303,6 +305,16 @@ void api_handle(struct api *api, struct http_exchange *ex)
     }
     http_gather(ex, call->refused ? 0 : (size_t)call->route->body_bytes_max, on_body,
                 on_client_gone, call);
+}
+
+void api_handle(struct api *api, struct http_exchange *ex)
+{
+    handle(api, ex, false);
+}
+
+void api_handle_internal(struct api *api, struct http_exchange *ex)
+{
+    handle(api, ex, true);
 }
 
 /* ---- the whole ---- */

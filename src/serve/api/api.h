@@ -61,6 +61,10 @@ bool api_is_call(const struct http_request *req);
 /* Takes every exchange; answers 404 itself. */
 void api_handle(struct api *api, struct http_exchange *ex);
 
+/* The same for an exchange that came by the internal socket, which only the daemon's own programs
+ * can reach: the routes below /internal exist for it as well. */
+void api_handle_internal(struct api *api, struct http_exchange *ex);
+
 /* Who asks: the team's id, good as long as the API, and the key's own text, which lies in the
  * request. -EACCES with the sentence of a 401. */
 must_check int api_authenticate(struct api *api, const struct http_request *req,

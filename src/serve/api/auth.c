@@ -200,6 +200,7 @@ int call_authenticate(struct call *call, struct err *err)
         return 0;
     case ACCESS_KEY:
     case ACCESS_FULL_KEY:
+    case ACCESS_INTERNAL:
         return authenticate_team(call, req, err);
     case ACCESS_ADMIN:
         return authenticate_admin(call, req, err);

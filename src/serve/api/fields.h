@@ -13,11 +13,8 @@
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 #include "lib/base/json.h"
+#include "lib/base/json_body.h"
 #include "lib/base/str.h"
-
-/* The whole text is one JSON object: no duplicate keys, no invalid UTF-8, no NUL, nothing behind
- * it. An empty text is an empty object when `optional`. The caller owns *out. */
-must_check int body_parse(struct str text, bool optional, json_t **out, struct err *err);
 
 struct int_range {
     int64_t min, max;

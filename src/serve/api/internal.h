@@ -117,6 +117,7 @@ struct call {
     const struct team *team;      /* who asks; NULL on a route that anybody or the admin calls */
     const struct volume *volume;  /* whose token it is; NULL: none */
     char key_id[ID_UUID_LEN + 1]; /* with which key; "": none, or the admin's */
+    bool internal;                /* it came by the internal socket */
     char param[API_PARAM_BYTES];  /* what the last "{}" of the route stands for */
     char first[API_PARAM_BYTES];  /* what the first does, where there are two */
     struct {
@@ -331,6 +332,13 @@ void handle_shells_list(struct call *call, const json_t *body);
 void handle_shells_get(struct call *call, const json_t *body);
 void handle_shells_put(struct call *call, const json_t *body);
 void handle_shells_delete(struct call *call, const json_t *body);
+void handle_tools_variables(struct call *call, const json_t *body); /* for_tools.c */
+void handle_tools_keys_get(struct call *call, const json_t *body);
+void handle_tools_keys_put(struct call *call, const json_t *body);
+void handle_tools_artifacts(struct call *call, const json_t *body);
+void handle_tools_artifact_put(struct call *call, const json_t *body);
+void handle_tools_artifact_delete(struct call *call, const json_t *body);
+void handle_tools_guard(struct call *call, const json_t *body); /* known.c */
 void handle_identity_configuration(struct call *call, const json_t *body);
 void handle_identity_keys(struct call *call, const json_t *body);
 

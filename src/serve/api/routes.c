@@ -149,6 +149,15 @@ static const struct route routes[] = {
     {"DELETE", "/admin/teams/{}/api-keys/{}",                 handle_keys_delete,            ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS | FOR_TEAM, NULL},
     {"GET",    "/admin/sandboxes/running-counts",             handle_admin_running,          ACCESS_ADMIN,        BODY_NONE,     64 * KIB, NO_CORS,  NULL},
 
+    /* for atoll-tools, by the internal socket */
+    {"GET",    "/internal/variables",                         handle_tools_variables,        ACCESS_INTERNAL,     BODY_NONE,     48 * MIB, NO_CORS,  NULL},
+    {"GET",    "/internal/sandboxes/{}/keys",                 handle_tools_keys_get,         ACCESS_INTERNAL,     BODY_NONE,     48 * MIB, NO_CORS,  NULL},
+    {"PUT",    "/internal/sandboxes/{}/keys",                 handle_tools_keys_put,         ACCESS_INTERNAL,     BODY_REQUIRED, 48 * MIB, NO_CORS,  NULL},
+    {"GET",    "/internal/artifacts",                         handle_tools_artifacts,        ACCESS_INTERNAL,     BODY_NONE,     48 * MIB, NO_CORS,  NULL},
+    {"PUT",    "/internal/artifacts",                         handle_tools_artifact_put,     ACCESS_INTERNAL,     BODY_REQUIRED, 48 * MIB, NO_CORS,  NULL},
+    {"DELETE", "/internal/artifacts",                         handle_tools_artifact_delete,  ACCESS_INTERNAL,     BODY_NONE,     48 * MIB, NO_CORS,  NULL},
+    {"POST",   "/internal/guard",                             handle_tools_guard,            ACCESS_INTERNAL,     BODY_REQUIRED, 48 * MIB, NO_CORS,  NULL},
+
     /* the daemon itself */
     {"GET",    "/metrics",                                    handle_figures,                ACCESS_KEY,          BODY_NONE,     64 * KIB, NO_CORS,  NULL},
     {"GET",    "/openapi.json",                               handle_openapi,                ACCESS_NONE,         BODY_NONE,     64 * KIB, 0,        NULL},

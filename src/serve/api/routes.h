@@ -17,6 +17,7 @@ enum access {
     ACCESS_FULL_KEY,     /* the same, but no key that has limits of its own: 403 */
     ACCESS_ADMIN,        /* the operator: a key of the admin */
     ACCESS_UPLOAD_TOKEN, /* the token in the address that GET /templates/{}/files/{} gave */
+    ACCESS_INTERNAL,     /* a team's key, by the internal socket alone: the daemon's own programs */
     ACCESS_VOLUME_TOKEN, /* the volume's token as a bearer; errors have a text for their code */
 };
 

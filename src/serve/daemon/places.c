@@ -48,6 +48,8 @@ static const struct below below_data[] = {
     PLACE(ca_bundle, "run/ca-bundle.pem"),
     PLACE(notices, "run/notices"),
     PLACE(keeper_socket, "run/keeper.sock"),
+    PLACE(tools_socket, "state/tools.sock"),
+    PLACE(api_socket, "state/api.sock"),
     PLACE(serve_lock, "run/serve.lock"),
     PLACE(keeper_lock, "run/keeper.lock"),
     PLACE(prepare_lock, "run/prepare.lock"),
@@ -88,6 +90,7 @@ static int find_program_files(const struct config *config, struct places *out, s
     static const char *const agents[] = {"src/inside/agent/atoll-agent",
                                          "../lib/atoll/atoll-agent"};
     static const char *const keepers[] = {"src/keeper/atoll-keeper", "../lib/atoll/atoll-keeper"};
+    static const char *const tools[] = {"src/tools/atoll-tools", "../lib/atoll/atoll-tools"};
     static const char *const interpreters[] = {"src/inside/interpreter/atoll-interpreter",
                                                "../lib/atoll/atoll-interpreter"};
     static const char *const gateways[] = {"src/inside/gateway/mcp-gateway",
@@ -103,6 +106,7 @@ static int find_program_files(const struct config *config, struct places *out, s
         find_beside_program(agents, countof(agents), out->agent);
     }
     find_beside_program(keepers, countof(keepers), out->keeper);
+    find_beside_program(tools, countof(tools), out->tools);
     find_beside_program(interpreters, countof(interpreters), out->interpreter);
     find_beside_program(gateways, countof(gateways), out->gateway);
     if (r == 0 && config->templates[0]) {
@@ -126,7 +130,8 @@ int places_find(const struct config *config, struct places *out, struct err *err
             return r;
         }
     }
-    if (strlen(out->keeper_socket) >= sizeof(((struct sockaddr_un *)0)->sun_path)) {
+    if (strlen(out->tools_socket) >=
+        sizeof(((struct sockaddr_un *)0)->sun_path)) { /* the longest */
         return err_set(err, ENAMETOOLONG,
                        "the data directory's path is too long for a socket below it: %.80s...",
                        config->data);

@@ -1,7 +1,7 @@
 /* places.h - where things lie: below the data directory, and beside the program.
  *
  *   DATA/state/      0700, the serving user's: atoll.db, default.key, secret.key, logs/, files/,
- *                    blobs/
+ *                    blobs/, tools.sock, api.sock
  *   DATA/run/        0755, root's: keeper.sock, the lock files, notices/, ca-bundle.pem; endpoint
  *                    and domain are the user's
  *   DATA/pool...     root's alone: layers and sandbox disks (keeper/disk/pool.h)
@@ -37,7 +37,9 @@ struct places {
     char domain[PLACE_BYTES];        /* the domain that it serves, likewise */
     char ca_bundle[PLACE_BYTES];     /* authorities that its clients trust: client_trust.h */
     char notices[PLACE_BYTES];       /* how far the built-in templates are (builtin.h) */
-    char keeper_socket[PLACE_BYTES]; /* fits a sockaddr_un */
+    char keeper_socket[PLACE_BYTES]; /* fits a sockaddr_un, as the next two do */
+    char tools_socket[PLACE_BYTES];  /* of atoll-tools */
+    char api_socket[PLACE_BYTES];    /* the API, for atoll-tools */
     char serve_lock[PLACE_BYTES];    /* held by the process that serves this data directory */
     char keeper_lock[PLACE_BYTES];
     char prepare_lock[PLACE_BYTES]; /* the pool is being mounted, or put away */
@@ -47,6 +49,7 @@ struct places {
     char interpreter[PLACE_BYTES];  /* likewise */
     char gateway[PLACE_BYTES];      /* likewise */
     char keeper[PLACE_BYTES];       /* likewise */
+    char tools[PLACE_BYTES];        /* likewise */
     char instance[16];              /* names this data directory where paths cannot: cgroups */
 };
 

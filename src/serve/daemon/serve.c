@@ -22,6 +22,7 @@
 #include "serve/daemon/figures.h"
 #include "serve/daemon/names.h"
 #include "serve/daemon/outward.h"
+#include "serve/daemon/tools_child.h"
 #include "serve/daemon/watchdog.h"
 #include "serve/edge/edge.h"
 #include "serve/egress/egress.h"
@@ -31,7 +32,6 @@
 #include "serve/telemetry/webhooks.h"
 #include "serve/template/build/build.h"
 #include "serve/template/template.h"
-#include "tools/tools.h"
 
 enum {
     STOP_GRACE_MS = 5000,
@@ -57,6 +57,7 @@ struct server {
     bool listening; /* the port is open */
     bool stopping;
     bool closing; /* the front door, too */
+    bool hurried; /* asked to stop twice */
 
     uv_loop_t loop;
     uv_signal_t on_term;
@@ -76,7 +77,7 @@ struct server {
     struct volumes *volumes;
     struct edge *edge;
     struct api *api;
-    struct tools *tools;
+    struct tools_child *tools;
     struct names names;
     struct certificates *certificates;
     struct http_server *http;
@@ -102,19 +103,34 @@ static struct str route_of(struct str path)
     return path;
 }
 
-static void on_request(void *ctx, struct http_exchange *ex)
+/* Whether the exchange is left to the API and the tools. */
+static bool is_own(struct server *server, struct http_exchange *ex)
 {
-    struct server *server = ctx;
     const struct http_request *req = http_request(ex);
 
     busy("a request");
     busy_detail(req->method, route_of(req->path));
-    if (names_refuse(&server->names, ex) || edge_handle(server->edge, ex) ||
-        !api_admit(server->api, ex)) {
-        return;
-    }
-    if (!tools_handle(server->tools, ex)) {
+    return !names_refuse(&server->names, ex) && !edge_handle(server->edge, ex) &&
+           api_admit(server->api, ex);
+}
+
+static void on_request(void *ctx, struct http_exchange *ex)
+{
+    struct server *server = ctx;
+
+    if (is_own(server, ex) && !tools_child_handle(server->tools, ex)) {
         api_handle(server->api, ex);
+    }
+}
+
+/* By the internal socket: from atoll-tools, in the name of its callers. Internal routes are part of
+ * a call that was charged already. */
+static void on_internal_request(void *ctx, struct http_exchange *ex)
+{
+    struct server *server = ctx;
+
+    if (str_starts(http_request(ex)->path, STR("/internal/")) || is_own(server, ex)) {
+        api_handle_internal(server->api, ex);
     }
 }
 
@@ -245,14 +261,17 @@ static void on_clients_late(uv_timer_t *timer)
              STOP_GRACE_MS / 1000, n, n == 1 ? "" : "s");
 }
 
-/* Tools clean up by calls to our own API: so the listener is closed after them, and does not wait
- * longer for them than for other clients. */
+/* The tools clean up through the API: the front door is closed after them, so that their clients
+ * are told. */
 static void close_door(struct server *server)
 {
     if (!server->closing) {
         server->closing = true;
         (void)uv_timer_start(&server->close_limit, on_clients_late, STOP_TELL_MS, 0);
         http_server_stop(server->http, STOP_GRACE_MS, on_http_stopped, server);
+    }
+    if (server->hurried) {
+        http_server_hurry(server->http);
     }
 }
 
@@ -263,8 +282,10 @@ static void on_tools_stopped(void *ctx)
 
 static void on_tools_late(uv_timer_t *timer)
 {
+    struct server *server = timer->data;
+
     log_warn("tools did not clean up within %d s", STOP_GRACE_MS / 1000);
-    close_door(timer->data);
+    tools_child_hurry(server->tools);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -273,15 +294,19 @@ static void on_signal(uv_signal_t *handle, int number)
 
     if (server->stopping) {
         log_info("stopping at once");
-        close_door(server);
-        http_server_hurry(server->http);
+        server->hurried = true;
+        if (server->closing) {
+            http_server_hurry(server->http);
+        } else {
+            tools_child_hurry(server->tools);
+        }
         return;
     }
     log_info("%s: stopping; sandboxes go on", number == SIGINT ? "interrupted" : "asked to end");
     server->stopping = true;
     endpoint_write(server, "");
     (void)uv_timer_start(&server->close_limit, on_tools_late, STOP_GRACE_MS, 0);
-    tools_stop(server->tools, on_tools_stopped, server);
+    tools_child_stop(server->tools, on_tools_stopped, server);
 }
 
 /* ---- wiring, from the bottom up ---- */
@@ -523,29 +548,18 @@ static int open_surface(struct server *server, struct err *err)
     return r;
 }
 
-static int adopt_own(void *ctx, int fd, struct err *err)
-{
-    const struct server *server = ctx;
-
-    return http_server_adopt(server->http, fd, NULL, err);
-}
-
 static int open_tools(struct server *server, struct err *err)
 {
-    const struct tools_options options = {
+    const struct tools_child_options options = {
         .loop = &server->loop,
         .api = server->api,
-        .store = server->store,
-        .secrets = server->outward.secrets,
-        .domain = or_null(server->config->domain),
-        .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
-        .code_s_max = (int64_t)server->config->code_timeout_s,
-        .shells = server->outward.shells,
-        .adopt = adopt_own,
+        .config = server->config,
+        .places = server->places,
+        .on_request = on_internal_request,
         .ctx = server,
     };
 
-    return tools_new(&options, &server->tools, err);
+    return tools_child_new(&options, &server->tools, err);
 }
 
 /* Listens on a socket that was opened for us, or opens one. */
@@ -725,7 +739,7 @@ static void close_all(struct server *server)
     uv_close((uv_handle_t *)&server->on_term, NULL);
     uv_close((uv_handle_t *)&server->on_int, NULL);
     uv_close((uv_handle_t *)&server->on_notice, NULL);
-    tools_free(server->tools);
+    tools_child_free(server->tools);
     http_server_free(server->http);
     certificates_close(server->certificates);
     api_free(server->api);

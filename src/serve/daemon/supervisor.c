@@ -125,14 +125,27 @@ static void keep_port(const struct places *places, struct config *config)
                    strrchr(url, ':'));
 }
 
+/* The server's user may not be able to reach where the programs lie, in a checkout below /root say:
+ * atoll-tools is opened while we still can, and started by its descriptor. */
+static void tools_keep(struct places *places)
+{
+    int fd = open(places->tools, O_PATH | O_CLOEXEC);
+
+    if (fd >= 0) {
+        (void)snprintf(places->tools, sizeof(places->tools), "/proc/self/fd/%d", fd);
+    }
+}
+
 static _Noreturn void server_main(struct supervisor *sv, bool first)
 {
     struct config config = *sv->config;
+    struct places places = *sv->places;
     struct listeners listeners = LISTENERS_NONE;
     struct err err;
 
     child_begin();
     (void)prctl(PR_SET_NAME, "atoll-serve");
+    tools_keep(&places);
     if (terminal_only_write(&err) < 0 || listeners_open(&config, &listeners, &err) < 0 ||
         drop_privileges(&sv->who, &err) < 0) {
         log_error("%s", err.msg);
@@ -142,7 +155,7 @@ static _Noreturn void server_main(struct supervisor *sv, bool first)
     if (!first) {
         keep_port(sv->places, &config);
     }
-    exit(serve_run(&config, sv->places, sv->program, &listeners, first));
+    exit(serve_run(&config, &places, sv->program, &listeners, first));
 }
 
 /* A program of its own, so that the process that forks jails is small and is seen for what it is.
