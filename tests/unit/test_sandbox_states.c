@@ -162,9 +162,10 @@ static void add_rows(struct buf *out, const struct phase *table, size_t n)
 
 static void add_head(struct buf *out, const char *what)
 {
-    CHECK_INT(
-        buf_printf(out, "| phase | order of a %s | should it end here |\n|---|---|---|\n", what),
-        0);
+    CHECK_INT(buf_printf(out,
+                         "| phase | order of a %s | after a crash in this phase |\n|---|---|---|\n",
+                         what),
+              0);
 }
 
 static void check_shown(struct buf *doc, struct buf *table)

@@ -51,13 +51,13 @@ struct agent_channel {
     int fd; /* -1: closed */
     uv_loop_t *loop;
     uv_poll_t poll;
-    uv_timer_t timer;
+    uv_timer_t timer; /* the time limit of the oldest request */
     uint32_t handles; /* not closed yet, and one for the keeper's answer; the last one frees */
 
     struct keeper_client *keeper;
     struct keeper_request wanted; /* SOCKETS, of this jail */
     bool asking;                  /* the keeper, or about to */
-    uv_timer_t again_timer;
+    uv_timer_t again_timer;       /* until the keeper is asked again for sockets */
     int sockets[KEEPER_SOCKETS_MAX];
     uint32_t sockets_n;
     uint32_t version;

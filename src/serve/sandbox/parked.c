@@ -61,7 +61,7 @@ struct parked_jail {
 struct parking {
     struct parked_build *list;
     uint32_t making_n;     /* of all builds */
-    uv_timer_t tick;       /* demand, memory, templates */
+    uv_timer_t tick;       /* each second: demand, memory, templates, unused connections */
     uv_timer_t settling;   /* until more jails may be made */
     uv_timer_t emptying;   /* the daemon stops: are all gone? */
     uint32_t floor;        /* of base */

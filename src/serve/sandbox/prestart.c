@@ -87,7 +87,7 @@ static bool is_due(const struct prestarted *prestarted, const struct template *t
 
 /* ---- one try, last step first ---- */
 
-static void on_pause_over(uv_timer_t *timer)
+static void on_retry(uv_timer_t *timer)
 {
     sandboxes_prestart(timer->data);
 }
@@ -102,7 +102,7 @@ static void prestart_end(struct prestart *prestart, int error)
         sandbox_release(prestart->sb);
     }
     if (!all->closed && error < 0) {
-        (void)uv_timer_start(&all->prestart_timer, on_pause_over, PRESTART_RETRY_MS, 0);
+        (void)uv_timer_start(&all->prestart_timer, on_retry, PRESTART_RETRY_MS, 0);
     } else {
         sandboxes_prestart(all);
     }

@@ -19,9 +19,10 @@ struct start_command {
     int64_t deadline_ms, limit_ms, settle_ms;
     struct run *service; /* followed until all is ready */
     struct run *check;
-    uv_timer_t timer;
-    uv_timer_t limit; /* of all of it, also when the agent says nothing any more */
-    unsigned handles; /* not closed yet; the last one frees */
+    uv_timer_t defer;      /* the beginning and a failure come from the loop, not from a callback */
+    uv_timer_t next_check; /* until the next check, or until it counts as up */
+    uv_timer_t limit;      /* of all of it, also when the agent says nothing any more */
+    unsigned handles;      /* not closed yet; the last one frees */
     bool freed;
     struct err failed; /* code 0: nothing has */
     char tail[TAIL_BYTES];
@@ -51,7 +52,8 @@ void start_command_free(struct start_command *start)
     start->freed = true;
     run_leave(move_ptr(&start->service));
     run_leave(move_ptr(&start->check));
-    uv_close((uv_handle_t *)&start->timer, on_closed);
+    uv_close((uv_handle_t *)&start->defer, on_closed);
+    uv_close((uv_handle_t *)&start->next_check, on_closed);
     uv_close((uv_handle_t *)&start->limit, on_closed);
 }
 
@@ -111,9 +113,16 @@ static void on_output(void *ctx, bool is_stderr, struct str data)
     }
 }
 
-static void on_timer(uv_timer_t *timer);
+static void on_next_check(uv_timer_t *timer);
 
-/* Told from the timer: the run that ended is still on the stack. */
+static void on_failed(uv_timer_t *timer)
+{
+    struct start_command *start = timer->data;
+
+    finish(start, -start->failed.code, &start->failed);
+}
+
+/* A failure is told from the loop: the run that ended is still on the stack. */
 static void on_service_ended(void *ctx, const struct run_end *end)
 {
     struct start_command *start = ctx;
@@ -128,7 +137,8 @@ static void on_service_ended(void *ctx, const struct run_end *end)
     }
     if (start->failed.code) {
         run_leave(move_ptr(&start->check));
-        (void)uv_timer_start(&start->timer, on_timer, 0, 0);
+        (void)uv_timer_stop(&start->next_check);
+        (void)uv_timer_start(&start->defer, on_failed, 0, 0);
     }
 }
 
@@ -137,7 +147,7 @@ static void on_service_started(void *ctx)
     struct start_command *start = ctx;
     int64_t wait_ms = start->ready_cmd ? 0 : start->settle_ms;
 
-    (void)uv_timer_start(&start->timer, on_timer, (uint64_t)wait_ms, 0);
+    (void)uv_timer_start(&start->next_check, on_next_check, (uint64_t)wait_ms, 0);
 }
 
 static void run_service(struct start_command *start)
@@ -165,7 +175,7 @@ static void on_checked(void *ctx, const struct run_end *end)
     } else if (clock_mono_ms() + START_POLL_MS >= start->deadline_ms) {
         finish_late(start);
     } else {
-        (void)uv_timer_start(&start->timer, on_timer, START_POLL_MS, 0);
+        (void)uv_timer_start(&start->next_check, on_next_check, START_POLL_MS, 0);
     }
 }
 
@@ -182,14 +192,12 @@ static void run_check(struct start_command *start)
     start->check = sandbox_run(start->sb, &plan, &handler, start);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_next_check(uv_timer_t *timer)
 {
     static const struct err none;
     struct start_command *start = timer->data;
 
-    if (start->failed.code) {
-        finish(start, -start->failed.code, &start->failed);
-    } else if (start->ready_cmd) {
+    if (start->ready_cmd) {
         run_check(start);
     } else {
         finish(start, 0, &none);
@@ -203,7 +211,7 @@ static void on_begin(uv_timer_t *timer)
     if (start->start_cmd) {
         run_service(start);
     } else {
-        on_timer(timer);
+        on_next_check(timer);
     }
 }
 
@@ -242,13 +250,14 @@ struct start_command *start_command_new(struct sandbox *sb, const struct start_c
         .settle_ms = plan->settle_ms,
     };
     sandbox_hold(sb);
-    if (uv_timer_init(sb->all->use.loop, &start->timer) < 0 ||
+    if (uv_timer_init(sb->all->use.loop, &start->defer) < 0 ||
+        uv_timer_init(sb->all->use.loop, &start->next_check) < 0 ||
         uv_timer_init(sb->all->use.loop, &start->limit) < 0) {
         abort();
     }
-    start->timer.data = start->limit.data = start;
-    start->handles = 2;
+    start->defer.data = start->next_check.data = start->limit.data = start;
+    start->handles = 3;
     (void)uv_timer_start(&start->limit, on_limit, (uint64_t)limit_of(plan) + START_GRACE_MS, 0);
-    (void)uv_timer_start(&start->timer, on_begin, 0, 0);
+    (void)uv_timer_start(&start->defer, on_begin, 0, 0);
     return start;
 }
