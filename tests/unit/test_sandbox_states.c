@@ -15,7 +15,7 @@ static struct sandbox sb;
 static void never(uv_timer_t *timer)
 {
     (void)timer;
-    CHECK(!"a timer fired");
+    CHECK_THAT(false, "a timer fired");
 }
 
 static void bring(struct sandboxes *all, enum sandbox_state state)

@@ -8,19 +8,24 @@
 const struct phase sandbox_states[SANDBOX_STATES] = {
     /* A new one is created, parked, or loaded from a row that says running or paused. A row that
      * cannot be used is dropped. */
-    [SANDBOX_NEW] = {"new", PHASE(SANDBOX_STARTING) | PHASE(SANDBOX_PARKING) |
-                                PHASE(SANDBOX_RUNNING) | PHASE(SANDBOX_PAUSED) |
-                                PHASE(SANDBOX_KILLING)},
-    [SANDBOX_PARKING] = {"parking", PHASE(SANDBOX_PARKED) | PHASE(SANDBOX_KILLING)},
-    [SANDBOX_PARKED] = {"parked", PHASE(SANDBOX_STARTING) | PHASE(SANDBOX_KILLING)},
-    [SANDBOX_STARTING] = {"starting", PHASE(SANDBOX_RUNNING) | PHASE(SANDBOX_KILLING)},
-    [SANDBOX_RUNNING] = {"running", PHASE(SANDBOX_PAUSING) | PHASE(SANDBOX_KILLING)},
-    [SANDBOX_PAUSING] = {"pausing",
-                         PHASE(SANDBOX_PAUSED) | PHASE(SANDBOX_RUNNING) | PHASE(SANDBOX_KILLING)},
-    [SANDBOX_PAUSED] = {"paused", PHASE(SANDBOX_RESUMING) | PHASE(SANDBOX_KILLING)},
-    [SANDBOX_RESUMING] = {"resuming",
-                          PHASE(SANDBOX_RUNNING) | PHASE(SANDBOX_PAUSED) | PHASE(SANDBOX_KILLING)},
-    [SANDBOX_KILLING] = {"killing", 0},
+    [SANDBOX_NEW] = {.name = "new",
+                     .next = PHASE(SANDBOX_STARTING) | PHASE(SANDBOX_PARKING) |
+                             PHASE(SANDBOX_RUNNING) | PHASE(SANDBOX_PAUSED) |
+                             PHASE(SANDBOX_KILLING)},
+    [SANDBOX_PARKING] = {.name = "parking", .next = PHASE(SANDBOX_PARKED) | PHASE(SANDBOX_KILLING)},
+    [SANDBOX_PARKED] = {.name = "parked", .next = PHASE(SANDBOX_STARTING) | PHASE(SANDBOX_KILLING)},
+    [SANDBOX_STARTING] = {.name = "starting",
+                          .next = PHASE(SANDBOX_RUNNING) | PHASE(SANDBOX_KILLING)},
+    [SANDBOX_RUNNING] = {.name = "running",
+                         .next = PHASE(SANDBOX_PAUSING) | PHASE(SANDBOX_KILLING)},
+    [SANDBOX_PAUSING] = {.name = "pausing",
+                         .next = PHASE(SANDBOX_PAUSED) | PHASE(SANDBOX_RUNNING) |
+                                 PHASE(SANDBOX_KILLING)},
+    [SANDBOX_PAUSED] = {.name = "paused", .next = PHASE(SANDBOX_RESUMING) | PHASE(SANDBOX_KILLING)},
+    [SANDBOX_RESUMING] = {.name = "resuming",
+                          .next = PHASE(SANDBOX_RUNNING) | PHASE(SANDBOX_PAUSED) |
+                                  PHASE(SANDBOX_KILLING)},
+    [SANDBOX_KILLING] = {.name = "killing", .next = 0},
 };
 
 const uint32_t timer_states[SANDBOX_TIMERS] = {
@@ -32,73 +37,96 @@ const uint32_t timer_states[SANDBOX_TIMERS] = {
 
 const struct phase save_phases[SAVE_PHASES] = {
     /* The daemon before may have asked for the same pause: it is found, and recorded. */
-    [SAVE_WAITING] = {"waiting", PHASE(SAVE_CHECKING) | PHASE(SAVE_QUIETING) |
-                                     PHASE(SAVE_RECORDING) | PHASE(SAVE_OVER)},
-    [SAVE_CHECKING] = {"checking", PHASE(SAVE_CHECKED) | PHASE(SAVE_OVER),
-                       "`KEEPER_SAVE` with LOOK, a dry run: a process that is traced, or holds "
-                       "what cannot be saved, refuses the pause before anything has ended for it",
-                       "it runs"},
-    [SAVE_CHECKED] = {"checked", PHASE(SAVE_QUIETING) | PHASE(SAVE_RECORDING) | PHASE(SAVE_OVER)},
-    [SAVE_QUIETING] = {"quieting",
-                       PHASE(SAVE_DRAINING) | PHASE(SAVE_WRITING) | PHASE(SAVE_RECORDING) |
-                           PHASE(SAVE_OVER),
-                       "the agent ends its streams and is quiet; the channel is closed",
-                       "it runs; the next hello ends the quiet"},
-    [SAVE_DRAINING] = {"draining", PHASE(SAVE_WRITING) | PHASE(SAVE_RECORDING) | PHASE(SAVE_OVER),
-                       "calls to the agent end, and after 2 s the rest are cut off; what services "
-                       "answer is held: the daemon stops reading it",
-                       "it runs, and what was held goes on"},
-    [SAVE_WRITING] = {"writing", PHASE(SAVE_UNKNOWN) | PHASE(SAVE_RECORDING) | PHASE(SAVE_OVER),
-                      "`KEEPER_SAVE` with STOP and SYNC: disk and images are synced, then the "
-                      "jail ends",
-                      "the daemon died: the row says running, there is no jail, and the save is "
-                      "found by its name: paused"},
-    [SAVE_UNKNOWN] = {"unknown", PHASE(SAVE_RECORDING) | PHASE(SAVE_OVER),
-                      "only if the keeper died: the daemon attaches to the jail when the next "
-                      "keeper is there",
-                      "what the keeper has decides: a jail that can be attached runs, a whole "
-                      "save is a pause"},
-    [SAVE_RECORDING] = {"recording", PHASE(SAVE_OVER),
-                        "what was held ends; the row, with its event, is committed and synced",
-                        "paused"},
-    [SAVE_OVER] = {"over", 0, "the caller is told; the disk that the jail had is destroyed",
-                   "paused"},
+    [SAVE_WAITING] = {.name = "waiting",
+                      .next = PHASE(SAVE_CHECKING) | PHASE(SAVE_QUIETING) | PHASE(SAVE_RECORDING) |
+                              PHASE(SAVE_OVER)},
+    [SAVE_CHECKING] =
+        {.name = "checking",
+         .next = PHASE(SAVE_CHECKED) | PHASE(SAVE_OVER),
+         .happens = "`KEEPER_SAVE` with LOOK, a dry run: a process that is traced, or holds "
+                    "what cannot be saved, refuses the pause before anything has ended for it",
+         .crash = "it runs"},
+    [SAVE_CHECKED] = {.name = "checked",
+                      .next = PHASE(SAVE_QUIETING) | PHASE(SAVE_RECORDING) | PHASE(SAVE_OVER)},
+    [SAVE_QUIETING] = {.name = "quieting",
+                       .next = PHASE(SAVE_DRAINING) | PHASE(SAVE_WRITING) | PHASE(SAVE_RECORDING) |
+                               PHASE(SAVE_OVER),
+                       .happens = "the agent ends its streams and is quiet; the channel is closed",
+                       .crash = "it runs; the next hello ends the quiet"},
+    [SAVE_DRAINING] =
+        {.name = "draining",
+         .next = PHASE(SAVE_WRITING) | PHASE(SAVE_RECORDING) | PHASE(SAVE_OVER),
+         .happens = "calls to the agent end, and after 2 s the rest are cut off; what services "
+                    "answer is held: the daemon stops reading it",
+         .crash = "it runs, and what was held goes on"},
+    [SAVE_WRITING] =
+        {.name = "writing",
+         .next = PHASE(SAVE_UNKNOWN) | PHASE(SAVE_RECORDING) | PHASE(SAVE_OVER),
+         .happens = "`KEEPER_SAVE` with STOP and SYNC: disk and images are synced, then the "
+                    "jail ends",
+         .crash = "the daemon died: the row says running, there is no jail, and the save is "
+                  "found by its name: paused"},
+    [SAVE_UNKNOWN] = {.name = "unknown",
+                      .next = PHASE(SAVE_RECORDING) | PHASE(SAVE_OVER),
+                      .happens =
+                          "only if the keeper died: the daemon attaches to the jail when the next "
+                          "keeper is there",
+                      .crash =
+                          "what the keeper has decides: a jail that can be attached runs, a whole "
+                          "save is a pause"},
+    [SAVE_RECORDING] = {.name = "recording",
+                        .next = PHASE(SAVE_OVER),
+                        .happens =
+                            "what was held ends; the row, with its event, is committed and synced",
+                        .crash = "paused"},
+    [SAVE_OVER] = {.name = "over",
+                   .next = 0,
+                   .happens = "the caller is told; the disk that the jail had is destroyed",
+                   .crash = "paused"},
 };
 
 const struct phase start_phases[START_PHASES] = {
     /* A claimed jail is there already. */
-    [START_NEW] = {"new", PHASE(START_REFUSED) | PHASE(START_WAITING) | PHASE(START_MAKING) |
-                              PHASE(START_CONFIGURING)},
-    [START_REFUSED] = {"refused", 0},
-    [START_WAITING] = {"waiting", PHASE(START_MAKING)},
-    [START_MAKING] = {"making", PHASE(START_ANSWERED),
-                      "`KEEPER_RESTORE` (or CREATE, without memory) from the save",
-                      "paused; the jail is destroyed"},
+    [START_NEW] = {.name = "new",
+                   .next = PHASE(START_REFUSED) | PHASE(START_WAITING) | PHASE(START_MAKING) |
+                           PHASE(START_CONFIGURING)},
+    [START_REFUSED] = {.name = "refused", .next = 0},
+    [START_WAITING] = {.name = "waiting", .next = PHASE(START_MAKING)},
+    [START_MAKING] = {.name = "making",
+                      .next = PHASE(START_ANSWERED),
+                      .happens = "`KEEPER_RESTORE` (or CREATE, without memory) from the save",
+                      .crash = "paused; the jail is destroyed"},
     /* The save of a template may be unusable: the jail is made anew without it. */
-    [START_ANSWERED] = {"answered", PHASE(START_MAKING) | PHASE(START_CONFIGURING)},
-    [START_CONFIGURING] = {"configuring", PHASE(START_COMMAND) | PHASE(START_READY),
-                           "the row, and `/init` with the sandbox's token and environment; then "
-                           "the caller is told",
-                           "running if the row is there; a machine that loses power here comes "
-                           "back with it paused, as it was"},
-    [START_COMMAND] = {"command", PHASE(START_READY)},
-    [START_READY] = {"ready", 0},
+    [START_ANSWERED] = {.name = "answered", .next = PHASE(START_MAKING) | PHASE(START_CONFIGURING)},
+    [START_CONFIGURING] =
+        {.name = "configuring",
+         .next = PHASE(START_COMMAND) | PHASE(START_READY),
+         .happens = "the row, and `/init` with the sandbox's token and environment; then "
+                    "the caller is told",
+         .crash = "running if the row is there; a machine that loses power here comes "
+                  "back with it paused, as it was"},
+    [START_COMMAND] = {.name = "command", .next = PHASE(START_READY)},
+    [START_READY] = {.name = "ready", .next = 0},
 };
 
 const struct phase start_rows[ROW_PHASES] = {
-    [ROW_NONE] = {"none", PHASE(ROW_UNWANTED) | PHASE(ROW_GIVEN)},
-    [ROW_UNWANTED] = {"unwanted", 0},
-    [ROW_GIVEN] = {"given", PHASE(ROW_SAVED) | PHASE(ROW_NONE)},
-    [ROW_SAVED] = {"saved", 0},
+    [ROW_NONE] = {.name = "none", .next = PHASE(ROW_UNWANTED) | PHASE(ROW_GIVEN)},
+    [ROW_UNWANTED] = {.name = "unwanted", .next = 0},
+    [ROW_GIVEN] = {.name = "given", .next = PHASE(ROW_SAVED) | PHASE(ROW_NONE)},
+    [ROW_SAVED] = {.name = "saved", .next = 0},
 };
 
 const struct phase forget_phases[FORGET_PHASES] = {
-    [FORGET_NOT] = {"kept", PHASE(FORGET_WANTED)},
-    [FORGET_WANTED] = {"unwanted", PHASE(FORGET_SETTLING)},
-    [FORGET_SETTLING] = {"settling", PHASE(FORGET_ASKED) | PHASE(FORGET_WANTED) | PHASE(FORGET_NOT),
-                         "a synced write to the store, so that the row is durable", "the same"},
-    [FORGET_ASKED] = {"forgetting", PHASE(FORGET_NOT) | PHASE(FORGET_WANTED),
-                      "`KEEPER_FORGET` of the save", "running; the next start forgets it"},
+    [FORGET_NOT] = {.name = "kept", .next = PHASE(FORGET_WANTED)},
+    [FORGET_WANTED] = {.name = "unwanted", .next = PHASE(FORGET_SETTLING)},
+    [FORGET_SETTLING] = {.name = "settling",
+                         .next = PHASE(FORGET_ASKED) | PHASE(FORGET_WANTED) | PHASE(FORGET_NOT),
+                         .happens = "a synced write to the store, so that the row is durable",
+                         .crash = "the same"},
+    [FORGET_ASKED] = {.name = "forgetting",
+                      .next = PHASE(FORGET_NOT) | PHASE(FORGET_WANTED),
+                      .happens = "`KEEPER_FORGET` of the save",
+                      .crash = "running; the next start forgets it"},
 };
 
 /* ---- the steps ---- */
