@@ -141,6 +141,8 @@ static void a_start_and_a_removal_skip_no_phase(void)
     CHECK(!may_follow(start_rows, ROW_SAVED, ROW_GIVEN));
     CHECK(!may_follow(forget_phases, FORGET_WANTED, FORGET_ASKED)); /* it is durable first */
     CHECK(!may_follow(forget_phases, FORGET_NOT, FORGET_ASKED));
+    CHECK(!may_follow(adopt_phases, ADOPT_ATTACHING, ADOPT_READY)); /* jails are listed first */
+    CHECK(!may_follow(adopt_phases, ADOPT_READY, ADOPT_WAITING));
 }
 
 /* ---- the documentation ---- */

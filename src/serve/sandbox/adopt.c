@@ -20,13 +20,20 @@
 #include "lib/base/log.h"
 #include "serve/sandbox/internal.h"
 
+static void adopt_set_phase(struct sandboxes *all, enum adoption phase)
+{
+    if (phase_allows(adopt_phases, all->adoption, phase, "adoption", "of sandboxes")) {
+        all->adoption = phase;
+    }
+}
+
 /* ---- unknown jails ---- */
 
 static void list_next(struct sandboxes *all);
 
 static void adopt_again(struct sandboxes *all)
 {
-    all->adoption = ADOPT_WAITING;
+    adopt_set_phase(all, ADOPT_WAITING);
     if (keeper_client_connected(all->use.keeper)) {
         adopt_start(all); /* it is back already */
     }
@@ -34,7 +41,7 @@ static void adopt_again(struct sandboxes *all)
 
 static void adopt_done(struct sandboxes *all)
 {
-    all->adoption = ADOPT_READY;
+    adopt_set_phase(all, ADOPT_READY);
     saved_sweep(all);
     struct sandboxes_figures figures = sandboxes_figures(all);
     log_info("on record: %u running, %u paused", figures.running, figures.paused);
@@ -123,7 +130,7 @@ void adopt_pump(struct sandboxes *all)
     }
     table_each(&all->table, true, &all->adopt_cursor, attach_one, all);
     if (all->attaching_n == 0) {
-        all->adoption = ADOPT_LISTING;
+        adopt_set_phase(all, ADOPT_JAILS);
         all->list_after[0] = '\0';
         list_next(all);
     }
@@ -135,14 +142,14 @@ static void on_saved_loaded(struct sandboxes *all, int error)
         adopt_again(all);
         return;
     }
-    all->adoption = ADOPT_ATTACHING;
+    adopt_set_phase(all, ADOPT_ATTACHING);
     all->adopt_cursor = (struct sandbox_position){.created_ms = INT64_MIN};
     adopt_pump(all);
 }
 
 void adopt_start(struct sandboxes *all)
 {
-    all->adoption = ADOPT_SAVED;
+    adopt_set_phase(all, ADOPT_SAVES);
     saved_load(all, on_saved_loaded);
 }
 

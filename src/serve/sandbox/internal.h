@@ -104,8 +104,6 @@ void slots_give(struct slots *slots, uint32_t slot); /* fine for SLOT_NONE */
 
 /* ---- the objects ---- */
 
-enum adoption { ADOPT_WAITING, ADOPT_SAVED, ADOPT_ATTACHING, ADOPT_LISTING, ADOPT_READY };
-
 struct destroying;
 struct dial;
 struct ending;
@@ -146,7 +144,7 @@ struct sandboxes {
     uint32_t making_n;              /* jails that the keeper makes while a caller waits */
     int64_t created_ms;             /* of the newest sandbox */
 
-    enum adoption adoption;
+    enum adoption adoption; /* adopt_set_phase() alone writes it */
     struct sandbox_position adopt_cursor;
     uint32_t attaching_n;
     char list_after[KEEPER_ID_BYTES];

@@ -129,6 +129,15 @@ const struct phase forget_phases[FORGET_PHASES] = {
                       .crash = "running; the next start forgets it"},
 };
 
+/* A keeper that goes away makes the whole pass begin again. */
+const struct phase adopt_phases[ADOPT_PHASES] = {
+    [ADOPT_WAITING] = {.name = "waiting", .next = PHASE(ADOPT_SAVES)},
+    [ADOPT_SAVES] = {.name = "saves", .next = PHASE(ADOPT_ATTACHING) | PHASE(ADOPT_WAITING)},
+    [ADOPT_ATTACHING] = {.name = "attaching", .next = PHASE(ADOPT_JAILS)},
+    [ADOPT_JAILS] = {.name = "jails", .next = PHASE(ADOPT_READY) | PHASE(ADOPT_WAITING)},
+    [ADOPT_READY] = {.name = "ready", .next = 0},
+};
+
 /* ---- the steps ---- */
 
 bool phase_allows(const struct phase *table, unsigned from, unsigned to, const char *what,

@@ -1,5 +1,5 @@
-/* states.h - what may follow what: the states of a sandbox, and the phases of a save, of a start
- * and of the removal of a save, each as a table of allowed steps.
+/* states.h - what may follow what: the states of a sandbox, and the phases of a save, of a start,
+ * of the removal of a save and of adoption, each as a table of allowed steps.
  *
  * Each state machine is an enum and a table of struct phase. One function per machine changes the
  * state. It refuses a step that the table does not have, and logs a sentence. The tables also say
@@ -54,6 +54,16 @@ enum forget_phase {
     FORGET_PHASES
 };
 
+/* The daemon's start (adopt.c). */
+enum adoption {
+    ADOPT_WAITING,   /* for the keeper */
+    ADOPT_SAVES,     /* the keeper lists its saves */
+    ADOPT_ATTACHING, /* each sandbox that is on record as running is attached */
+    ADOPT_JAILS,     /* the keeper lists its jails: unknown ones are destroyed */
+    ADOPT_READY,
+    ADOPT_PHASES
+};
+
 /* One for each meaning. A timer runs in its own states alone: a change of the state stops it. */
 enum sandbox_timer {
     TIMER_START,     /* STARTING, PARKING, RESUMING: the time that the phase may take */
@@ -78,6 +88,7 @@ extern const struct phase save_phases[SAVE_PHASES];
 extern const struct phase start_phases[START_PHASES];
 extern const struct phase start_rows[ROW_PHASES];
 extern const struct phase forget_phases[FORGET_PHASES];
+extern const struct phase adopt_phases[ADOPT_PHASES];
 
 /* May `to` follow `from`? When it may not, the log says "WHAT ID cannot go from ...". */
 bool phase_allows(const struct phase *table, unsigned from, unsigned to, const char *what,
