@@ -5,7 +5,7 @@
 #include "serve/daemon/client_trust.h"
 
 const char cli_env_usage[] =
-    "usage: eval \"$(atoll env)\"\n\n"
+    "usage: atoll env, in a shell: eval \"$(atoll env)\"\n\n"
     "E2B_API_KEY: the key of the default team.\n"
     "E2B_DOMAIN: where SDKs find the API and ports of sandboxes, over TLS.\n"
     "E2B_API_URL, E2B_SANDBOX_URL, E2B_VOLUME_API_URL: the same without TLS, for newer SDKs.\n"

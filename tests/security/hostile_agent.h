@@ -1,4 +1,4 @@
-/* hostile_agent.h - what the modes of an agent in the hands of an attacker share (hostile_agent.c).
+/* hostile_agent.h - shared by the modes of an agent in the hands of an attacker.
  *
  * Modes are in hostile_*.c, by subject, each with its table. A mode gets the channel and the number
  * of the daemon's question, and leaves behind threads that go on for as long as the jail lives.

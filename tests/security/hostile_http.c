@@ -124,7 +124,7 @@ static void http2_garbage_run(int ours, int theirs)
     }
 }
 
-/* Zeros, a thousand to one. Whoever unpacked it would not be done soon. */
+/* Compressed zeros, a thousand to one: unpacking them would take very long. */
 static void gzip_bomb_run(int ours, int theirs)
 {
     static const unsigned char start[] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3};

@@ -65,9 +65,9 @@ struct keeper_answer rig_receive(struct rig *rig, int fds[KEEPER_FDS_MAX]);
 struct keeper_answer rig_create(struct rig *rig, struct keeper_request *req, struct rig_jail *out);
 struct keeper_answer rig_destroy(struct rig *rig, const char *id);
 
-/* Destroys the jail, which a test is done with: fails the test when that fails. */
+/* Destroys a jail at the end of a test, and fails the test when that fails. */
 void rig_end(struct rig *rig, struct rig_jail *jail);
-void rig_jail_close(struct rig_jail *jail); /* our descriptors of it alone */
+void rig_jail_close(struct rig_jail *jail); /* closes our descriptors; the jail runs on */
 
 /* Prints why, when the save fails. */
 struct keeper_answer rig_save(struct rig *rig, const char *id, const char *name, uint32_t flags);

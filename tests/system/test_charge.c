@@ -272,7 +272,7 @@ static void what_an_earlier_release_saved_has_its_limit(void)
     jail = start("a", "saved-early", KEEPER_CREATE);
     CHECK_INT(rig_forget(&rig, "saved-early").status, 0);
 
-    /* One that it had resumed runs on under this release. */
+    /* A jail that it had resumed keeps running under this release. */
     (void)snprintf(path, sizeof(path), "%s/charges/a", rig.pool);
     (void)unlink(path);
     pause_and_resume(&jail, 0);

@@ -66,7 +66,7 @@ static void a_running_jail_is_kept_and_goes_on(void)
     CHECK_INT(rig_forget(&rig, "saved-one").status, 0);
 }
 
-/* What overlayfs keeps about files of the layers, by handles that name the disk they lie on. */
+/* Records of overlayfs about files of the layers, by handles that name their disk. */
 static void what_was_done_to_the_template_is_kept(void)
 {
     struct rig_jail jail = start("source", 0, "");

@@ -465,9 +465,9 @@ def test_a_key_that_is_revoked_by_another_is_not_taken_for_the_default_one(daemo
 def test_every_command_explains_itself(tmp_path):
     for words, text in ((["shell", "put"], "put NAME URL --header NAME"), (["mcp"], "[--template NAME | --sandbox ID]"),
                         (["template", "build"], "template prune [DAYS]"), (["key"], "revoke ID"),
-                        (["logs"], "all that was refused"), (["tool"], "NAME --help"), (["env"], "E2B_DOMAIN"),
+                        (["logs"], "that were refused or failed"), (["tool"], "NAME --help"), (["env"], "E2B_DOMAIN"),
                         (["serve"], "--listen ADDR:PORT"), (["prepare"], "[all]"), (["keeper"], "--data DIR"),
-                        (["ca"], "certutil"), (["doctor"], "[ID]"), (["disk"], "Built-in"), (["version"], "version")):
+                        (["ca"], "certutil"), (["doctor"], "[ID]"), (["disk"], "built-in templates"), (["version"], "version")):
         explained = elsewhere(tmp_path, *words, "--help")
         assert explained.returncode == 0
         assert explained.stdout.startswith(f"usage: atoll {words[0]}") and text in explained.stdout

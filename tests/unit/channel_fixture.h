@@ -1,5 +1,5 @@
 /* channel_fixture.h - the daemon's end of a channel, with the agent's end and the keeper in the
- * hands of a test. One channel at a time, from setup() to teardown(). */
+ * hands of a test. There is one channel at a time, from setup() to teardown(). */
 #ifndef TESTS_UNIT_CHANNEL_FIXTURE_H
 #define TESTS_UNIT_CHANNEL_FIXTURE_H
 

@@ -232,7 +232,7 @@ static void a_late_answer_of_the_keeper_finds_it_closed(void)
     CHECK_INT(open_fds(), before);
 }
 
-/* One question to the keeper for many requests, at most KEEPER_SOCKETS_MAX at a time. */
+/* A single question to the keeper serves many requests, at most KEEPER_SOCKETS_MAX. */
 static void requests_share_a_question(void)
 {
     uint16_t port = 0;
@@ -345,7 +345,7 @@ static int half_of(int family, int type)
     return pair[0];
 }
 
-/* What is no connected TCP socket is said to be none, and is closed. */
+/* Anything but a connected TCP socket is named in the reason, and closed. */
 static void only_connected_tcp_is_taken(void)
 {
     struct {
@@ -380,7 +380,7 @@ static void only_connected_tcp_is_taken(void)
     }
 }
 
-/* A service that resets what it has just accepted is no hostile agent. */
+/* A service that resets a connection it has just accepted is not hostile. */
 static void a_connection_that_was_reset_is_taken(void)
 {
     const struct linger reset = {.l_onoff = 1, .l_linger = 0};

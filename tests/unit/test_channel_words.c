@@ -1,5 +1,4 @@
-/* What an agent says over the channel beside connections: questions, log lines, and that it is
- * quiet. */
+/* Messages of an agent that are not about connections: questions, log lines, quiet. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>

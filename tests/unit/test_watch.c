@@ -335,7 +335,7 @@ static int truncateat(const struct tmpdir *dir, const char *name)
     return fd < 0 ? -errno : close(fd);
 }
 
-/* One reading of the kernel's queue may be more than a watch keeps. */
+/* A single read of the kernel's queue may be more than a watch keeps. */
 static void too_much_at_once_is_told(void)
 {
     scoped_tmpdir dir = tmpdir_make();
