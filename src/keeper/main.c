@@ -417,7 +417,7 @@ static void merging_start(struct keeper *keeper)
 }
 
 /* A failure of this does not stop the start either. */
-static void telling_start(struct keeper *keeper)
+static void size_bpf_start(struct keeper *keeper)
 {
     struct err err;
 
@@ -488,7 +488,7 @@ static int keeper_open(struct keeper *keeper, struct err *err)
         r = size_files_new(&keeper->shared.size_files, err);
     }
     if (r == 0) {
-        telling_start(keeper); /* while /sys can be reached */
+        size_bpf_start(keeper); /* while /sys can be reached */
     }
     if (r == 0) {
         r = memory_ready(keeper, err);

@@ -47,7 +47,8 @@ enum {
     UNPACK_DEPTH_MAX = 256, /* directories of one name */
     UNPACK_ENTRIES_MAX = 4 * 1000 * 1000,
     UNPACK_RATIO_MAX = 200,
-    UNPACK_RATIO_FROM = 512 * 1024 * 1024, /* bytes written that nobody asks a ratio of */
+    UNPACK_RATIO_FROM =
+        512 * 1024 * 1024, /* up to so many bytes written the ratio is not checked */
 };
 #define UNPACK_LIMIT_DEFAULT ((uint64_t)64 << 30)
 

@@ -309,7 +309,8 @@ static _Noreturn void worker_exec(const struct criu_program *program, int (*ente
     if (enter(ctx) < 0 || fcntl(socket, F_SETFD, 0) < 0) {
         _exit(126);
     }
-    task_tie_child(parent); /* after enter(): a change of credentials there would cancel it */
+    /* After enter(): a change of credentials there would cancel it. */
+    task_child_die_with_parent(parent);
     (void)snprintf(number, sizeof(number), "%d", socket);
     program_exec(program, (char[]){"swrk"}, number);
 }

@@ -184,9 +184,9 @@ static int process_uid_set(pid_t pid, uid_t uid, bool tied, struct err *err)
     const struct call change = {SYS_setresuid, {same, uid, same}};
     /* The change clears the flag; CRIU's children need it to open their own /proc. */
     const struct call dumpable = {SYS_prctl, {PR_SET_DUMPABLE, 1, 0}};
-    const struct call tie = {SYS_prctl, {PR_SET_PDEATHSIG, SIGKILL, 0}};
-    const struct call there[] = {keep, change, dumpable, tie};
-    const struct call back[] = {change, plain, dumpable, tie};
+    const struct call die_with_parent = {SYS_prctl, {PR_SET_PDEATHSIG, SIGKILL, 0}};
+    const struct call there[] = {keep, change, dumpable, die_with_parent};
+    const struct call back[] = {change, plain, dumpable, die_with_parent};
 
     /* If this process dies before the flag is set again, CRIU ends with its tracer. */
     if (ptrace(PTRACE_SEIZE, pid, NULL, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL) < 0) {

@@ -70,7 +70,7 @@ static int still_make(struct dump *dump, struct err *err)
     for (int i = 0; i < STILL_TRIES; i++) {
         int r = cgroups_freeze(dump->shared->groups, dump->id, err);
         if (r == 0) {
-            r = reason_unstill(dump->freezer_fd, err);
+            r = reason_frozen(dump->freezer_fd, err);
         }
         if (r != -EAGAIN) {
             return r;

@@ -132,7 +132,7 @@ static void message_pack(const ProtobufCMessage *message, struct bytes *out)
     (void)protobuf_c_message_pack(message, out->at);
 }
 
-/* ---- what is changed ---- */
+/* ---- changes ---- */
 
 static void file_freep(Image__File **file)
 {

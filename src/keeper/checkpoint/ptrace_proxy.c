@@ -362,7 +362,7 @@ static void limit_serve(const struct ptrace_proxy *proxy, const struct seccomp_n
     (void)answer(proxy, call, value);
 }
 
-/* ---- what is not asked ---- */
+/* ---- calls that need not reach the kernel ---- */
 
 static bool holds(const struct ptrace_proxy *proxy)
 {

@@ -96,7 +96,7 @@ static int process_still(pid_t pid, struct err *err)
     return 0;
 }
 
-int reason_unstill(int group_fd, struct err *err)
+int reason_frozen(int group_fd, struct err *err)
 {
     scoped_text threads = text_read(group_fd, "cgroup.threads", THREADS_BYTES);
     int r = 0;
@@ -118,7 +118,7 @@ static const struct {
     {"anon_inode:[fanotify]", "a fanotify group"},
 };
 
-static int descriptor_ahead(int dir, const char *fd, const struct process *process, struct err *err)
+static int descriptor_check(int dir, const char *fd, const struct process *process, struct err *err)
 {
     char target[64] = "";
     struct statfs fs;
@@ -142,7 +142,7 @@ static int descriptor_ahead(int dir, const char *fd, const struct process *proce
     return 0;
 }
 
-static int process_ahead(pid_t pid, struct err *err)
+static int process_running_check(pid_t pid, struct err *err)
 {
     struct process process;
     char path[32];
@@ -159,7 +159,7 @@ static int process_ahead(pid_t pid, struct err *err)
     DIR *dir = opendir(path);
     for (struct dirent *entry; dir && r == 0 && (entry = readdir(dir));) {
         r = entry->d_name[0] == '.' ? 0
-                                    : descriptor_ahead(dirfd(dir), entry->d_name, &process, err);
+                                    : descriptor_check(dirfd(dir), entry->d_name, &process, err);
     }
     if (dir) {
         (void)closedir(dir);
@@ -167,13 +167,13 @@ static int process_ahead(pid_t pid, struct err *err)
     return r;
 }
 
-int reason_ahead(int group_fd, struct err *err)
+int reason_running(int group_fd, struct err *err)
 {
     scoped_text processes = text_read(group_fd, "cgroup.procs", THREADS_BYTES);
     int r = 0;
 
     for (char *at = processes; r == 0 && *at; at += *at == '\n') {
-        r = process_ahead((pid_t)strtol(at, &at, 10), err);
+        r = process_running_check((pid_t)strtol(at, &at, 10), err);
     }
     return r;
 }

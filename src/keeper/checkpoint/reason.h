@@ -19,11 +19,11 @@
 
 /* Checks the processes of a frozen group: 0 when all can be traced, -EAGAIN when one is in a state
  * that will pass, -ENOTSUP when one is traced by another. */
-must_check int reason_unstill(int group_fd, struct err *err);
+must_check int reason_frozen(int group_fd, struct err *err);
 
 /* The same for running processes, and for their descriptors: -ENOTSUP when one is traced or holds
  * something that cannot be dumped. 0 means only that nothing was found. */
-must_check int reason_ahead(int group_fd, struct err *err);
+must_check int reason_running(int group_fd, struct err *err);
 
 /* Reads CRIU's log after a failed dump. -ENOTSUP when something cannot be saved, -EAGAIN when
  * that may pass, -ENOSPC when the pool is full, -EIO when the cause is unclear; always with a

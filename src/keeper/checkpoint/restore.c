@@ -97,8 +97,8 @@ static void boot_id_write(const struct restore *restore, pid_t pid)
     }
 }
 
-/* Ends connections whose peer was the daemon, in the network that the jail was saved in. One that
- * cannot be ended here ends when the jail writes to it. */
+/* Ends connections whose peer was the daemon, in the network that the jail was saved in. If that
+ * fails, a connection ends when the jail writes to it. */
 static void orphans_end(const struct restore *restore)
 {
     struct err err;
@@ -142,11 +142,11 @@ static int on_step(void *ctx, const char *step, pid_t pid)
 static int groups_enter(void *ctx)
 {
     struct restore *restore = ctx;
-    scoped(cgroups_doors_closep) struct cgroup_doors doors = CGROUP_DOORS_NONE;
+    scoped(cgroups_v1_closep) struct cgroup_v1_files v1_files = CGROUP_V1_FILES_NONE;
     struct err err;
 
-    if (cgroups_doors_open(restore->shared->groups, restore->id, &doors, &err) < 0 ||
-        cgroups_doors_pass(&doors, &err) < 0 ||
+    if (cgroups_v1_open(restore->shared->groups, restore->id, &v1_files, &err) < 0 ||
+        cgroups_v1_enter(&v1_files, &err) < 0 ||
         size_files_bind(restore->shared->size_files, restore->plan, &err) < 0) {
         log_warn("%s", err.msg);
         return -1;
@@ -195,7 +195,7 @@ static int parts_take(struct restore *restore, struct criu_mounts_parts *out, st
         return out->none;
     }
     out->root = rootfs_build(restore->id, restore->plan, userns, base, err);
-    task_tie(); /* it has acted with the jail's uid */
+    task_die_with_parent(); /* it has acted with the jail's uid */
     if (out->root < 0) {
         return out->root;
     }
@@ -280,7 +280,7 @@ static int parts_make(struct restore *restore, unsigned *made, struct err *err)
         r = disk_make(restore, made, err);
     }
     if (r == 0) {
-        r = volumes_hold(restore->shared->pool, restore->id, restore->plan, err);
+        r = volumes_mark(restore->shared->pool, restore->id, restore->plan, err);
     }
     if (r == 0) {
         r = parts_take(restore, &parts, err);

@@ -38,7 +38,7 @@ int save_jail(struct jail_shared *shared, const char *id, const struct keeper_sa
 {
     if (save->flags & KEEPER_SAVE_LOOK) {
         scoped_fd group = cgroups_leaf(shared->groups, id);
-        int seen = group < 0 ? 0 : reason_ahead(group, err);
+        int seen = group < 0 ? 0 : reason_running(group, err);
         return seen < 0 ? err_wrap(err, "save jail %s", id) : 0;
     }
     task_orderly(NULL, NULL); /* a frozen jail must be thawed before this process ends */

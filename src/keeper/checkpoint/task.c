@@ -93,7 +93,7 @@ bool task_leaving(void)
     return self.leaving;
 }
 
-void task_tie(void)
+void task_die_with_parent(void)
 {
     (void)prctl(PR_SET_PDEATHSIG, TASK_LEAVE_SIGNAL);
     if (getppid() != self.keeper) {
@@ -101,7 +101,7 @@ void task_tie(void)
     }
 }
 
-void task_tie_child(pid_t parent)
+void task_child_die_with_parent(pid_t parent)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
@@ -119,7 +119,7 @@ static _Noreturn void task_run(int socket, void (*enter)(void *ctx), task_work *
     (void)signal(SIGCHLD, SIG_DFL); /* a worker waits for its children */
     signals_set();
     enter(ctx);
-    task_tie();
+    task_die_with_parent();
     work(ctx, &result, fds);
     if (self.leaving && result.status < 0) {
         result.status = err_set(&result.err, ETIMEDOUT, "it took too long, and was given up");

@@ -86,10 +86,10 @@ bool task_leaving(void);
 
 /* Makes this process end with its parent. The kernel forgets this at each change of credentials:
  * call it again after each. Does not return when the parent is gone. */
-void task_tie(void);
+void task_die_with_parent(void);
 
 /* Called in a child of a worker that executes another program: it is killed when the worker
  * ends. */
-void task_tie_child(pid_t parent);
+void task_child_die_with_parent(pid_t parent);
 
 #endif

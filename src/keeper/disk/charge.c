@@ -33,7 +33,7 @@ static void path_of(const char *id, char out[PATH_BYTES])
 
 /* ---- records ---- */
 
-/* One write, always of the same length: a reader finds the old record or the new one. */
+/* A single write, always of the same length: a reader finds the old record or the new one. */
 static int record_put(int fd, const struct charge *charge)
 {
     char text[RECORD_BYTES] = {0};
@@ -367,5 +367,5 @@ void charge_check(struct pool *pool, const char *id)
         return;
     }
     (void)futimens(record, NULL);
-    pool_aside(pool, charge_measure, id);
+    pool_in_background(pool, charge_measure, id);
 }

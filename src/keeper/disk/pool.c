@@ -295,7 +295,8 @@ static int aside_enter(struct pool *pool, pid_t parent)
     return close_range(high + 1, ~0U, 0);
 }
 
-void pool_aside(struct pool *pool, int (*work)(struct pool *pool, const char *id), const char *id)
+void pool_in_background(struct pool *pool, int (*work)(struct pool *pool, const char *id),
+                        const char *id)
 {
     const pid_t parent = getpid();
     pid_t pid = fork();
@@ -525,7 +526,7 @@ int pool_disk_remove(struct pool *pool, const char *id, struct err *err)
     if (r == 0 || r == -ENOENT) {
         charge_remove(pool, id);
         if (pool->limits_disk && ++pool->removed_n % GROUPS_SWEEP_EVERY == 0) {
-            pool_aside(pool, groups_sweep, id);
+            pool_in_background(pool, groups_sweep, id);
         }
         return 0;
     }
@@ -565,7 +566,7 @@ void pool_sweep(struct pool *pool)
         log_warn("the records of what disks are charged for cannot be read");
     }
     if (pool->limits_disk) {
-        pool_aside(pool, groups_sweep, "");
+        pool_in_background(pool, groups_sweep, "");
     }
 }
 

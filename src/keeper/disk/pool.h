@@ -82,7 +82,8 @@ uint64_t pool_disk_limit(struct pool *pool, const char *id);
 
 /* Calls `work` in a process of its own, which no one waits for and which ends with this one. Needs
  * SIGCHLD to be ignored. */
-void pool_aside(struct pool *pool, int (*work)(struct pool *pool, const char *id), const char *id);
+void pool_in_background(struct pool *pool, int (*work)(struct pool *pool, const char *id),
+                        const char *id);
 
 /* ---- for pools that are not on btrfs ---- */
 

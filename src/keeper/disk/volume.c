@@ -182,7 +182,7 @@ static void mark_remove(void *ctx, const char *name)
     }
 }
 
-int volumes_hold(struct pool *pool, const char *id, const struct keeper_plan *plan, struct err *err)
+int volumes_mark(struct pool *pool, const char *id, const struct keeper_plan *plan, struct err *err)
 {
     char path[KEEPER_ID_BYTES + 16];
 

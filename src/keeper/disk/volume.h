@@ -29,7 +29,7 @@ must_check int volume_request(struct pool *pool, const struct keeper_request *re
                               struct err *err);
 
 /* Marks the volumes of the plan on the jail's disk, which must exist. */
-must_check int volumes_hold(struct pool *pool, const char *id, const struct keeper_plan *plan,
+must_check int volumes_mark(struct pool *pool, const char *id, const struct keeper_plan *plan,
                             struct err *err);
 
 /* Opens the plan's volumes as detached mounts, mapped through the user namespace; -1 after the

@@ -29,7 +29,7 @@ struct part {
     size_t n;
 };
 
-/* One of the two sections after the header. */
+/* A section after the header; there are two. */
 static bool part_find(const uint8_t *bytes, size_t n, const struct btf_header *header,
                       uint32_t offset, uint32_t length, struct part *out)
 {

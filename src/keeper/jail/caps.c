@@ -84,33 +84,33 @@ static int caps_raise(struct err *err)
 }
 
 /* The signal for the death of the parent. A change of ids makes the kernel forget it. */
-struct tie {
+struct parent_death {
     int signal_number;
     pid_t parent;
 };
 
-static struct tie tie_get(void)
+static struct parent_death parent_death_get(void)
 {
-    struct tie tie = {.parent = getppid()};
+    struct parent_death death = {.parent = getppid()};
 
-    (void)prctl(PR_GET_PDEATHSIG, &tie.signal_number, 0, 0, 0);
-    return tie;
+    (void)prctl(PR_GET_PDEATHSIG, &death.signal_number, 0, 0, 0);
+    return death;
 }
 
-static void tie_set(const struct tie *tie)
+static void parent_death_set(const struct parent_death *death)
 {
-    if (!tie->signal_number) {
+    if (!death->signal_number) {
         return;
     }
-    (void)prctl(PR_SET_PDEATHSIG, tie->signal_number, 0, 0, 0);
-    if (getppid() != tie->parent) { /* the parent died in between */
-        (void)raise(tie->signal_number);
+    (void)prctl(PR_SET_PDEATHSIG, death->signal_number, 0, 0, 0);
+    if (getppid() != death->parent) { /* the parent died in between */
+        (void)raise(death->signal_number);
     }
 }
 
 int caps_act_as(uid_t uid, gid_t gid, struct err *err)
 {
-    const struct tie tie = tie_get();
+    const struct parent_death death = parent_death_get();
 
     /* These calls return the previous id, never an error: the second call shows whether the first
      * worked. */
@@ -119,20 +119,20 @@ int caps_act_as(uid_t uid, gid_t gid, struct err *err)
     if ((uid_t)setfsuid((uid_t)-1) != uid || (gid_t)setfsgid((gid_t)-1) != gid) {
         return err_set(err, EPERM, "act as owner %u: the kernel refused", uid);
     }
-    tie_set(&tie);
+    parent_death_set(&death);
     return caps_raise(err);
 }
 
 int caps_own_as(uid_t uid, struct err *err)
 {
-    const struct tie tie = tie_get();
+    const struct parent_death death = parent_death_get();
 
     /* The real and the saved uid stay 0: this keeps the permitted capabilities, and allows the way
      * back. */
     if (syscall(SYS_setresuid, -1, uid, -1) < 0) {
         return err_sys(err, "take the effective uid %u", uid);
     }
-    tie_set(&tie);
+    parent_death_set(&death);
     int r = caps_raise(err);
     if (r < 0) {
         (void)syscall(SYS_setresuid, -1, 0, -1);

@@ -54,17 +54,17 @@ must_check int cgroups_create(struct cgroups *groups, const char *id,
                               const struct cgroup_limits *limits, struct err *err);
 
 /* Descriptors for entering the v1 leaves, into which clone3() cannot put a process; or -1. */
-struct cgroup_doors {
+struct cgroup_v1_files {
     int fds[CGROUP_MOUNTS_MAX];
 };
-#define CGROUP_DOORS_NONE ((struct cgroup_doors){{-1, -1, -1, -1}})
+#define CGROUP_V1_FILES_NONE ((struct cgroup_v1_files){{-1, -1, -1, -1}})
 
-must_check int cgroups_doors_open(struct cgroups *groups, const char *id, struct cgroup_doors *out,
-                                  struct err *err);
-void cgroups_doors_closep(struct cgroup_doors *doors);
+must_check int cgroups_v1_open(struct cgroups *groups, const char *id, struct cgroup_v1_files *out,
+                               struct err *err);
+void cgroups_v1_closep(struct cgroup_v1_files *v1_files);
 /* Moves the calling process, which has one thread, into them. A process moves itself, because
  * moving another process holds up all control groups for an RCU grace period. */
-must_check int cgroups_doors_pass(const struct cgroup_doors *doors, struct err *err);
+must_check int cgroups_v1_enter(const struct cgroup_v1_files *v1_files, struct err *err);
 
 /* The kernel sends SIGKILL to every process of the jail: none can be missed. 0 when the jail is
  * gone. */

@@ -119,35 +119,35 @@ int cgroups_create(struct cgroups *groups, const char *id, const struct cgroup_l
     return r == -EEXIST ? err_set(err, EBUSY, "jail %s left a v1 control group behind", id) : r;
 }
 
-int cgroups_doors_open(struct cgroups *groups, const char *id, struct cgroup_doors *out,
-                       struct err *err)
+int cgroups_v1_open(struct cgroups *groups, const char *id, struct cgroup_v1_files *out,
+                    struct err *err)
 {
     char file[CGROUP_PATH_BYTES];
 
-    *out = CGROUP_DOORS_NONE;
+    *out = CGROUP_V1_FILES_NONE;
     (void)snprintf(file, sizeof(file), "%s/tasks", id);
     for (size_t i = 1; i < groups->n; i++) {
         out->fds[i] = openat(groups->at[i].dir_fd, file, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
         if (out->fds[i] < 0) {
             (void)err_sys(err, "open %s", file);
-            cgroups_doors_closep(out);
+            cgroups_v1_closep(out);
             return -err->code;
         }
     }
     return 0;
 }
 
-void cgroups_doors_closep(struct cgroup_doors *doors)
+void cgroups_v1_closep(struct cgroup_v1_files *v1_files)
 {
     for (size_t i = 0; i < CGROUP_MOUNTS_MAX; i++) {
-        fd_closep(&doors->fds[i]);
+        fd_closep(&v1_files->fds[i]);
     }
 }
 
-int cgroups_doors_pass(const struct cgroup_doors *doors, struct err *err)
+int cgroups_v1_enter(const struct cgroup_v1_files *v1_files, struct err *err)
 {
     for (size_t i = 0; i < CGROUP_MOUNTS_MAX; i++) {
-        if (doors->fds[i] >= 0 && write(doors->fds[i], "0", 1) < 0) {
+        if (v1_files->fds[i] >= 0 && write(v1_files->fds[i], "0", 1) < 0) {
             return err_sys(err, "enter a control group");
         }
     }

@@ -1,6 +1,6 @@
 /* filter.h - the system call filter of a jail.
  *
- * One filter lists every call that exists in a jail; all others, and those of newer kernels, give
+ * The filter lists every call that exists in a jail; all others, and those of newer kernels, give
  * ENOSYS. It refuses some uses of the listed calls (namespaces, rare socket families, a few
  * ioctls), each with an errno that programs expect. It never kills. The kernel compiles it again
  * for every jail, and keeps each result: so it is a binary search over ranges of numbers, and

@@ -45,8 +45,8 @@ static int first_process_start(struct jail_shared *shared, const char *id,
     }
     scoped_fd ours = pair[0];
     scoped_fd theirs = pair[1];
-    scoped(cgroups_doors_closep) struct cgroup_doors doors = CGROUP_DOORS_NONE;
-    int r = cgroups_doors_open(shared->groups, id, &doors, err);
+    scoped(cgroups_v1_closep) struct cgroup_v1_files v1_files = CGROUP_V1_FILES_NONE;
+    int r = cgroups_v1_open(shared->groups, id, &v1_files, err);
     if (r < 0) {
         return r;
     }
@@ -66,7 +66,7 @@ static int first_process_start(struct jail_shared *shared, const char *id,
         (void)close(shared->lock_fd); /* only the keeper may hold the two locks */
         (void)close(pool_fd(shared->pool));
         jail_inside(&(struct jail_inside){plan, shared->filters, shared->network,
-                                          shared->size_files, &doors, shared->merges, theirs});
+                                          shared->size_files, &v1_files, shared->merges, theirs});
     }
     out->name.pid = pid;
     *socket = move_fd(&ours);
@@ -332,7 +332,7 @@ int jail_begin(struct jail_shared *shared, const char *id, const struct keeper_p
     size_bpf_add(shared->size_bpf, shared->groups, shared->pool, id, plan);
     /* A new disk has no marks of volumes to remove. */
     if (plan->volumes_n || plan->from[0] || plan->keeps_disk) {
-        r = volumes_hold(shared->pool, id, plan, err);
+        r = volumes_mark(shared->pool, id, plan, err);
     }
     if (r < 0) {
         return r;

@@ -31,7 +31,7 @@ enum {
         1 + KEEPER_VOLUMES_MAX, /* sent to its first process: the root and the volumes */
 };
 
-/* What all jails share; opened once. */
+/* Resources that all jails share; opened once. */
 struct jail_shared {
     struct pool *pool;
     struct cgroups *groups;
@@ -120,7 +120,7 @@ struct jail_inside {
     const struct filters *filters;
     const struct network *network;
     const struct size_files *size_files;
-    const struct cgroup_doors *doors;
+    const struct cgroup_v1_files *v1_files;
     bool merges;
     int socket; /* receives root and volumes; sends a struct err; closes when the agent runs */
 };

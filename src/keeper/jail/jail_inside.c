@@ -270,7 +270,7 @@ static int inside_steps(const struct jail_inside *in, int *report, struct err *e
     /* 1. Enter the groups, so that everything is charged to the jail; then do what needs no ids,
      * while the keeper prepares the rest. Then wait: when the root filesystem arrives, the ids are
      * mapped. */
-    if ((r = cgroups_doors_pass(in->doors, err)) < 0 ||
+    if ((r = cgroups_v1_enter(in->v1_files, err)) < 0 ||
         (r = size_files_bind(in->size_files, in->plan, err)) < 0 ||
         (r = network_make(in, err)) < 0 ||
         (r = mounts_receive(*report, in->plan, given, err)) < 0 || (r = identity_reset(err)) < 0) {
