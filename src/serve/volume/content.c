@@ -2,8 +2,9 @@
  *
  *      client ◄──┤ visit ├──► agent in the service jail
  *
- * A volume that somebody asks for has a desk: its service jail, who visits, who waits for the jail
- * to start. A desk without visitors closes after a while.
+ * A volume has a struct content_jail while its content is in use: its service jail, the requests
+ * that are under way, and those that wait for the jail to start. Without requests the jail is
+ * closed after a while.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -28,14 +29,14 @@ enum {
 };
 
 struct visit {
-    struct visit *prev, *next; /* in desk->visits */
-    struct desk *desk;         /* NULL: closed under it */
+    struct visit *prev, *next; /* in jail->visits */
+    struct content_jail *jail; /* NULL: closed under it */
     struct forward forward;
     bool dialing; /* the channel's answer will come */
     bool over;    /* only that answer is waited for */
 };
 
-struct desk {
+struct content_jail {
     struct entry *entry;
     struct service *service; /* NULL: between two tries to start it */
     int tries;
@@ -43,7 +44,7 @@ struct desk {
     struct visit *visits;
     uint32_t visits_n;
     uv_timer_t *timer; /* to the next try, or to the end when idle; its own allocation: closing it
-                          outlives the desk */
+                          outlives the jail */
 };
 
 /* ---- answers of our own ---- */
@@ -68,17 +69,17 @@ static void fail(struct visit *visit, int status, const char *message)
 
 /* ---- life ---- */
 
-static void desk_wait(struct desk *desk);
+static void content_jail_wait(struct content_jail *jail);
 
 static void visit_free(struct visit *visit)
 {
     visit->over = true;
     forward_fini(&visit->forward);
-    if (visit->desk) {
-        DL_DELETE(visit->desk->visits, visit);
-        visit->desk->visits_n--;
-        desk_wait(visit->desk);
-        visit->desk = NULL;
+    if (visit->jail) {
+        DL_DELETE(visit->jail->visits, visit);
+        visit->jail->visits_n--;
+        content_jail_wait(visit->jail);
+        visit->jail = NULL;
     }
     if (!visit->dialing) {
         free(visit);
@@ -90,40 +91,40 @@ static void on_timer_closed(uv_handle_t *handle)
     free(handle);
 }
 
-void desk_close(struct entry *entry)
+void content_jail_close(struct entry *entry)
 {
-    struct desk *desk = move_ptr(&entry->desk);
+    struct content_jail *jail = move_ptr(&entry->jail);
     struct visit *visit = NULL, *next = NULL;
 
-    if (!desk) {
+    if (!jail) {
         return;
     }
-    uv_close((uv_handle_t *)desk->timer, on_timer_closed);
-    DL_FOREACH_SAFE (desk->visits, visit, next) {
-        DL_DELETE(desk->visits, visit);
-        visit->desk = NULL;
+    uv_close((uv_handle_t *)jail->timer, on_timer_closed);
+    DL_FOREACH_SAFE (jail->visits, visit, next) {
+        DL_DELETE(jail->visits, visit);
+        visit->jail = NULL;
         forward_fini(&visit->forward);
         fail(visit, 503, "the volume's service ended; try again");
         if (!visit->forward.ex) {
             visit_free(visit);
         }
     }
-    entry->all->desks_n--;
-    service_free(desk->service); /* last: dials that wait are answered inside */
-    free(desk);
+    entry->all->content_jails_n--;
+    service_free(jail->service); /* last: dials that wait are answered inside */
+    free(jail);
 }
 
 static void on_idle(uv_timer_t *timer)
 {
-    struct desk *desk = timer->data;
+    struct content_jail *jail = timer->data;
 
-    desk_close(desk->entry);
+    content_jail_close(jail->entry);
 }
 
-static void desk_wait(struct desk *desk)
+static void content_jail_wait(struct content_jail *jail)
 {
-    if (!desk->visits) {
-        (void)uv_timer_start(desk->timer, on_idle, VOLUME_SERVICE_IDLE_MS, 0);
+    if (!jail->visits) {
+        (void)uv_timer_start(jail->timer, on_idle, VOLUME_SERVICE_IDLE_MS, 0);
     }
 }
 
@@ -203,13 +204,13 @@ static void on_dialed(void *ctx, int fd_or_error)
     struct err err;
 
     visit->dialing = false;
-    if (visit->over || !visit->desk) {
+    if (visit->over || !visit->jail) {
         foreign_closep(&fd_or_error);
         if (visit->over) {
             visit_free(visit);
         }
     } else if (fd_or_error < 0 ||
-               upstream_new(visit->desk->entry->all->use.loop, fd_or_error, &up, &err) < 0) {
+               upstream_new(visit->jail->entry->all->use.loop, fd_or_error, &up, &err) < 0) {
         fail(visit, 503, "the volume's service cannot be reached; try again");
     } else {
         send_head(visit, up);
@@ -219,7 +220,7 @@ static void on_dialed(void *ctx, int fd_or_error)
 static void visit_dial(struct visit *visit)
 {
     visit->dialing = true;
-    service_dial(visit->desk->service, on_dialed, visit);
+    service_dial(visit->jail->service, on_dialed, visit);
 }
 
 /* ---- desks ---- */
@@ -228,69 +229,69 @@ static void on_retry(uv_timer_t *timer);
 
 static void on_ready(void *ctx, int error, const struct err *err)
 {
-    struct desk *desk = ctx;
+    struct content_jail *jail = ctx;
     struct visit *visit = NULL, *next = NULL;
 
-    if ((error == -ENOTCONN || error == -ECONNRESET) && ++desk->tries < START_TRIES) {
-        service_free(move_ptr(&desk->service));
-        (void)uv_timer_start(desk->timer, on_retry, START_RETRY_MS, 0);
+    if ((error == -ENOTCONN || error == -ECONNRESET) && ++jail->tries < START_TRIES) {
+        service_free(move_ptr(&jail->service));
+        (void)uv_timer_start(jail->timer, on_retry, START_RETRY_MS, 0);
         return;
     }
     if (error < 0) {
-        log_warn("volume %s: its service did not start: %s", desk->entry->volume.id, err->msg);
-        desk_close(desk->entry);
+        log_warn("volume %s: its service did not start: %s", jail->entry->volume.id, err->msg);
+        content_jail_close(jail->entry);
         return;
     }
-    desk->ready = true;
-    DL_FOREACH_SAFE (desk->visits, visit, next) {
+    jail->ready = true;
+    DL_FOREACH_SAFE (jail->visits, visit, next) {
         visit_dial(visit);
     }
 }
 
 static void on_gone(void *ctx)
 {
-    struct desk *desk = ctx;
+    struct content_jail *jail = ctx;
 
-    desk_close(desk->entry);
+    content_jail_close(jail->entry);
 }
 
 static const struct service_handler service_handler = {.ready = on_ready, .gone = on_gone};
 
 static void on_retry(uv_timer_t *timer)
 {
-    struct desk *desk = timer->data;
+    struct content_jail *jail = timer->data;
     struct err err;
 
-    if (service_new(desk->entry->all->use.sandboxes, desk->entry->volume.id, &service_handler, desk,
-                    &desk->service, &err) < 0) {
-        desk_close(desk->entry);
+    if (service_new(jail->entry->all->use.sandboxes, jail->entry->volume.id, &service_handler, jail,
+                    &jail->service, &err) < 0) {
+        content_jail_close(jail->entry);
     }
 }
 
-static struct desk *desk_open(struct entry *entry, struct err *err)
+static struct content_jail *content_jail_open(struct entry *entry, struct err *err)
 {
     struct volumes *volumes = entry->all;
 
-    if (volumes->desks_n == VOLUME_SERVICES_MAX) {
+    if (volumes->content_jails_n == VOLUME_SERVICES_MAX) {
         (void)err_set(err, EAGAIN, "the content of %d volumes is in use, try again later",
                       VOLUME_SERVICES_MAX);
         return NULL;
     }
-    struct desk *desk = xnew(struct desk);
-    desk->entry = entry;
-    if (service_new(volumes->use.sandboxes, entry->volume.id, &service_handler, desk,
-                    &desk->service, err) < 0) {
-        free(desk);
+    struct content_jail *jail = xnew(struct content_jail);
+    jail->entry = entry;
+    if (service_new(volumes->use.sandboxes, entry->volume.id, &service_handler, jail,
+                    &jail->service, err) < 0) {
+        free(jail);
         return NULL;
     }
-    desk->timer = xnew(uv_timer_t);
-    if (uv_timer_init(volumes->use.loop, desk->timer) < 0) {
+    jail->timer = xnew(uv_timer_t);
+    if (uv_timer_init(volumes->use.loop, jail->timer) < 0) {
         abort();
     }
-    desk->timer->data = desk;
-    volumes->desks_n++;
-    entry->desk = desk;
-    return desk;
+    jail->timer->data = jail;
+    volumes->content_jails_n++;
+    entry->jail = jail;
+    return jail;
 }
 
 void volume_content(struct volumes *volumes, const struct volume *volume, struct http_exchange *ex)
@@ -300,22 +301,22 @@ void volume_content(struct volumes *volumes, const struct volume *volume, struct
     struct err err = {0};
 
     forward_accept(&visit->forward, ex, &forward_events, visit);
-    struct desk *desk = entry->desk ? entry->desk : desk_open(entry, &err);
-    if (!desk) {
+    struct content_jail *jail = entry->jail ? entry->jail : content_jail_open(entry, &err);
+    if (!jail) {
         fail(visit, 503, err.msg);
         return;
     }
-    if (desk->visits_n == VOLUME_REQUESTS_MAX) {
+    if (jail->visits_n == VOLUME_REQUESTS_MAX) {
         fail(visit, 429, "too many requests to this volume are under way");
         return;
     }
-    visit->desk = desk;
-    DL_APPEND(desk->visits, visit);
-    desk->visits_n++;
-    if (desk->service) {
-        (void)uv_timer_stop(desk->timer);
+    visit->jail = jail;
+    DL_APPEND(jail->visits, visit);
+    jail->visits_n++;
+    if (jail->service) {
+        (void)uv_timer_stop(jail->timer);
     }
-    if (desk->ready) {
+    if (jail->ready) {
         visit_dial(visit);
     }
 }

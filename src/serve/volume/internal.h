@@ -7,21 +7,21 @@
 #include "serve/store/mirror.h"
 #include "serve/volume/volume.h"
 
-struct desk; /* content.c: the service jail of one volume and who waits for it */
+struct content_jail; /* content.c: the service jail of one volume and who waits for it */
 
 struct entry {
     struct volume volume;
     struct mirrored as; /* removed: not there yet, or not any more */
     struct volumes *all;
-    struct desk *desk; /* NULL: nobody asks for its content */
-    bool asked;        /* the keeper has been asked to remove it */
+    struct content_jail *jail; /* NULL: nobody asks for its content */
+    bool asked;                /* the keeper has been asked to remove it */
 };
 
 struct volumes {
     struct volumes_options use;
     struct mirror mirror;
     uv_timer_t reaper;
-    uint32_t desks_n;
+    uint32_t content_jails_n;
     uint32_t refs; /* questions under way, and the owner */
     bool closed;
 };
@@ -48,6 +48,6 @@ static inline struct entry *entry_known(const struct volumes *volumes, const cha
 }
 
 /* The jail of the volume ends, and who waits for it is told. */
-void desk_close(struct entry *entry);
+void content_jail_close(struct entry *entry);
 
 #endif

@@ -40,7 +40,7 @@ static void entry_free(struct mirrored *one)
 {
     struct entry *entry = entry_in(one);
 
-    desk_close(entry);
+    content_jail_close(entry);
     explicit_bzero(entry->volume.secret, sizeof(entry->volume.secret));
     free(entry);
 }
@@ -226,7 +226,7 @@ void volume_delete(struct volumes *volumes, const struct volume *volume, store_d
 
     change->deleted = done;
     entry->as.removed = true;
-    desk_close(entry);
+    content_jail_close(entry);
     store_volume_save(volumes->use.store, &row, on_delete_saved, change);
 }
 
@@ -391,7 +391,7 @@ void volumes_free(struct volumes *volumes)
     }
     volumes->closed = true;
     for (struct mirrored *one = volumes->mirror.first; one; one = one->hh.next) {
-        desk_close(entry_in(one));
+        content_jail_close(entry_in(one));
     }
     uv_close((uv_handle_t *)&volumes->reaper, on_closed);
 }
