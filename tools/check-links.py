@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Fails when README.md is too long, when a page links to a file or a heading that is not there, or when a page or a
 comment of src/ names a source file that is not there: `src/...`, `tests/...` and the like from the root of the tree,
-`folder/file.c` from src/ or tests/, and a bare `file.c` or `file.h` anywhere."""
+`folder/file.c` from src/ or tests/, and a bare `file.c` or `file.h` anywhere. In a row of a table that begins with a file
+of src/, the functions behind it must be in that file."""
 import fnmatch
 import pathlib
 import re
@@ -16,6 +17,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 EDGE = r"(?<![\w./<>$~:@*-])"  # of a name that is not a part of a longer one
 SOURCE = re.compile(EDGE + r"(?:[\w-]+/)*[\w*{},-]*[\w*}]\.[ch]\b")
 ROOTED = re.compile(EDGE + r"(?:" + "|".join(ROOTS) + r")/[\w./*{},-]*[\w*}]")
+WALK = re.compile(r"^\| `([a-z_/]+\.c)` \| (.*) \|$", re.MULTILINE)
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
@@ -72,6 +74,16 @@ def missing(path, text, files):
                 yield f"{path}: {each}: there is no such file"
 
 
+def strayed(page):
+    """Functions that a table puts into a file that does not define them."""
+    for name, cell in WALK.findall(page.read_text()):
+        source = pathlib.Path("src", name)
+        text = source.read_text() if source.exists() else ""
+        for function in re.findall(r"`(\w+)\(\)`", cell):
+            if not re.search(rf"^[a-z].*\b{function}\(", text, re.MULTILINE):
+                yield f"{page}: {name} has no function {function}()"
+
+
 def all_missing(files):
     for path in map(pathlib.Path, files):
         if path.suffix == ".md":
@@ -84,6 +96,7 @@ listed = subprocess.run(["git", "ls-files"], check=True, capture_output=True, te
 present = [name for name in listed if pathlib.Path(name).exists()]
 found = [fault for name in present if name.endswith(".md") for fault in faults(pathlib.Path(name))]
 found += all_missing(present)
+found += [fault for name in present if name.startswith("docs/internals/") for fault in strayed(pathlib.Path(name))]
 lines = len(pathlib.Path("README.md").read_text().splitlines())
 if lines > README_LINES_MAX:
     found.append(f"README.md: {lines} lines, more than {README_LINES_MAX}")

@@ -15,6 +15,7 @@ TAKEN = {
     "a header of the kernel": ("src/room/file.c", "/* linux/fs.h */"),
     "a name that is no comment": ("src/room/file.c", '#include "gone/gone.h"'),
     "a pattern": ("docs/a.md", "`src/room/*.h`"),
+    "a function in its file": ("docs/internals/a.md", "| `room/file.c` | `here()` |"),
 }
 REFUSED = {
     "a link to no page": ("docs/a.md", "[c](c.md)"),
@@ -23,6 +24,7 @@ REFUSED = {
     "a folder that is gone": ("docs/a.md", "see src/gone."),
     "a path below src that is gone": ("docs/a.md", "`gone/file.c`"),
     "a bare name that is gone": ("docs/a.md", "`gone.c`"),
+    "a function that is not in its file": ("docs/internals/a.md", "| `room/file.c` | `gone()` |"),
     "a comment with a path that is gone": ("src/room/file.c", "/* see room/gone.h */"),
 }
 
@@ -30,7 +32,7 @@ REFUSED = {
 def verdict(check, path, text):
     with tempfile.TemporaryDirectory() as folder:
         tree = pathlib.Path(folder)
-        files = {"README.md": "", "docs/b.md": "# A heading\n", "src/room/file.c": "", "src/room/file.h": "", path: text}
+        files = {"README.md": "", "docs/b.md": "# A heading\n", "src/room/file.c": "int here(void)\n", "src/room/file.h": "", path: text}
         for name, content in files.items():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             (tree / name).write_text(content)
