@@ -46,8 +46,8 @@ static const struct route routes[] = {
     {"POST",   "/v3/templates",                               handle_build_v3,               ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
     {"POST",   "/v2/templates",                               handle_build_v2,               ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
     {"POST",   "/templates/tags",                             handle_tags_assign,            ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL}, /* first */
-    {"DELETE", "/templates/tags",                             handle_tags_remove,            ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL},
-    {"POST",   "/templates/prune",                            handle_template_prune,         ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL},
+    {"DELETE", "/templates/tags",                             handle_tags_remove,            ACCESS_KEY,          BODY_REQUIRED, 64 * KIB, 0,        NULL}, /* first */
+    {"POST",   "/templates/prune",                            handle_template_prune,         ACCESS_KEY,          BODY_OPTIONAL, 64 * KIB, 0,        NULL}, /* first */
     {"GET",    "/templates/{}/tags",                          handle_tags,                   ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/templates/{}/tags/count",                    handle_tag_count,              ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/templates/{}/tags/exists",                   handle_tag_exists,             ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
