@@ -14,7 +14,7 @@ BUILD = """#!/bin/bash
 """
 BROKEN = {
     "format": ("src/lib/base/err.c", "\nint   badly( void )\n{ return 1; }\n"),
-    "layers": ("src/lib/base/err.c", '\n#include "serve/sandbox/sandbox.h"\n'),
+    "rooms": ("src/lib/base/err.c", '\n#include "serve/sandbox/sandbox.h"\n'),
     "scoped": ("src/lib/base/err.c", "\nvoid bad(void)\n{\n    scoped_fd fd;\n    (void)fd;\n}\n"),
     "rootfiles": ("src/keeper/disk/saved.c", '\nint bad(const char *p)\n{\n    return open(p, O_RDONLY);\n}\n'),
     "redaction": ("src/serve/secrets/identity.c", '\nvoid bad(const char *heard)\n{\n    log_warn("%s", heard);\n}\n'),
