@@ -2,10 +2,10 @@
 
 #include "check.h"
 #include "lib/base/json.h"
-#include "serve/api/keyset.h"
+#include "serve/api/page_cursor.h"
 
-static const struct keyset newest = {"at", "id", true, NULL};
-static const struct keyset named = {"at", "id", false, "at_asc"};
+static const struct page_order newest = {"at", "id", true, NULL};
+static const struct page_order named = {"at", "id", false, "at_asc"};
 
 static json_t *rows_make(void)
 {
@@ -21,16 +21,16 @@ static json_t *rows_make(void)
 }
 
 /* The ids of all pages, one after the other. */
-static void walk(const struct keyset *keyset, size_t limit, char *out, size_t size)
+static void walk(const struct page_order *order, size_t limit, char *out, size_t size)
 {
     scoped_json *rows = rows_make();
-    char next[KEYSET_CURSOR_BYTES] = "", cursor[KEYSET_CURSOR_BYTES];
+    char next[PAGE_CURSOR_BYTES] = "", cursor[PAGE_CURSOR_BYTES];
     struct err err;
     size_t len = 0;
 
     do {
         memcpy(cursor, next, sizeof(cursor));
-        scoped_json *page = keyset_page(keyset, rows, str_of(cursor), limit, next, &err);
+        scoped_json *page = page_after_cursor(order, rows, str_of(cursor), limit, next, &err);
         for (size_t i = 0; i < json_array_size(page); i++) {
             len += (size_t)snprintf(out + len, size - len, "%s",
                                     json_string_of(json_array_get(page, i), "id") + 1);
@@ -54,25 +54,25 @@ static void a_wrong_cursor_is_refused(void)
 {
     static const char *const wrong[] = {"x", "|", "a|", "|b", "a|b|c", "a||b"};
     scoped_json *rows = rows_make();
-    char next[KEYSET_CURSOR_BYTES];
+    char next[PAGE_CURSOR_BYTES];
     struct err err;
 
     for (size_t i = 0; i < countof(wrong); i++) {
-        CHECK(!keyset_page(&newest, rows, str_of(wrong[i]), 1, next, &err));
+        CHECK(!page_after_cursor(&newest, rows, str_of(wrong[i]), 1, next, &err));
         CHECK_STR(err.msg, "Invalid cursor");
     }
-    CHECK(!keyset_page(&named, rows, STR("v1|i1"), 1, next, &err));
+    CHECK(!page_after_cursor(&named, rows, STR("v1|i1"), 1, next, &err));
     CHECK(strstr(err.msg, "different sort"));
-    CHECK(!keyset_page(&named, rows, STR("at_asc|v1"), 1, next, &err));
+    CHECK(!page_after_cursor(&named, rows, STR("at_asc|v1"), 1, next, &err));
     CHECK_STR(err.msg, "Invalid cursor");
 }
 
 static void a_row_that_went_is_no_matter(void)
 {
     scoped_json *rows = rows_make();
-    char next[KEYSET_CURSOR_BYTES];
+    char next[PAGE_CURSOR_BYTES];
     struct err err;
-    scoped_json *page = keyset_page(&named, rows, STR("at_asc|v1|i2a"), 2, next, &err);
+    scoped_json *page = page_after_cursor(&named, rows, STR("at_asc|v1|i2a"), 2, next, &err);
 
     CHECK_INT(json_array_size(page), 2);
     CHECK_STR(json_string_of(json_array_get(page, 0), "id"), "i3");

@@ -19,8 +19,8 @@ void handle_dashboard_health(struct call *call, const json_t *body)
 
 /* ---- answers ---- */
 
-int order_ask(struct str query, const struct keyset *orders, size_t n, const struct keyset **out,
-              struct err *err)
+int order_ask(struct str query, const struct page_order *orders, size_t n,
+              const struct page_order **out, struct err *err)
 {
     scoped_buf(sort, QUERY_VALUE_BYTES_MAX);
     int r = query_text(query, "sort", &sort, err);
@@ -161,7 +161,7 @@ static int statuses_check(struct str statuses, struct err *err)
 void handle_dashboard_builds(struct call *call, const json_t *body)
 {
     static const struct page_names names = {"limit", "cursor", 50, 100};
-    static const struct keyset keyset = {"createdAt", "id", true, NULL};
+    static const struct page_order newest = {"createdAt", "id", true, NULL};
     struct str query = http_request(call->ex)->query;
     struct page_asked asked;
     scoped_buf(filter, QUERY_VALUE_BYTES_MAX);
@@ -187,16 +187,16 @@ void handle_dashboard_builds(struct call *call, const json_t *body)
         templates_lookup(call->api->options.templates, call->team->id, listing.filter, &why);
     listing.template_id = named ? named->id : NULL;
     builds_each(call->api->options.builds, NULL, add_build, &listing);
-    page_answer(call, &keyset, rows, &asked, "data");
+    page_answer(call, &newest, rows, &asked, "data");
 }
 
-void page_answer(struct call *call, const struct keyset *keyset, const json_t *rows,
+void page_answer(struct call *call, const struct page_order *order, const json_t *rows,
                  const struct page_asked *asked, const char *name)
 {
-    char next[KEYSET_CURSOR_BYTES];
+    char next[PAGE_CURSOR_BYTES];
     struct err err;
     json_t *page =
-        keyset_page(keyset, rows, str_of(asked->cursor), (size_t)asked->limit, next, &err);
+        page_after_cursor(order, rows, str_of(asked->cursor), (size_t)asked->limit, next, &err);
 
     if (page) {
         call_json(call, 200, json_pack("{soso}", name, page, "nextCursor", cursor_json(next)));

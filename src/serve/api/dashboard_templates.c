@@ -60,7 +60,7 @@ static void add(void *ctx, const struct template *t)
     }
 }
 
-static const struct keyset orders[] = {
+static const struct page_order orders[] = {
     {"createdAt", "templateID", true, "created_at_desc"},
     {"createdAt", "templateID", false, "created_at_asc"},
     {"updatedAt", "templateID", true, "updated_at_desc"},
@@ -86,7 +86,7 @@ void handle_dashboard_templates(struct call *call, const json_t *body)
 {
     static const struct page_names names = {"limit", "cursor", 50, 100};
     struct str query = http_request(call->ex)->query;
-    const struct keyset *order = NULL;
+    const struct page_order *order = NULL;
     struct listing listing = {.call = call};
     struct page_asked asked;
     scoped_buf(search, QUERY_VALUE_BYTES_MAX);

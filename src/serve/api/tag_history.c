@@ -17,7 +17,7 @@ enum {
 struct asked {
     struct call *call;
     struct page_asked page;
-    const struct keyset *order;
+    const struct page_order *order;
     int64_t rows_max; /* of a group */
     char search[SEARCH_BYTES_MAX + 1];
     char tag[TEMPLATE_NAME_MAX + 1];
@@ -127,10 +127,10 @@ static json_t *groups_of(const json_t *rows, const struct asked *asked)
 static void groups_answer(struct asked *asked, const json_t *rows)
 {
     scoped_json *groups = groups_of(rows, asked);
-    char next[KEYSET_CURSOR_BYTES];
+    char next[PAGE_CURSOR_BYTES];
     struct err err;
-    json_t *page = keyset_page(asked->order, groups, str_of(asked->page.cursor),
-                               (size_t)asked->page.limit, next, &err);
+    json_t *page = page_after_cursor(asked->order, groups, str_of(asked->page.cursor),
+                                     (size_t)asked->page.limit, next, &err);
 
     if (!page) {
         call_fail_err(asked->call, -EINVAL, &err);
@@ -142,7 +142,7 @@ static void groups_answer(struct asked *asked, const json_t *rows)
     call_json(asked->call, 200, json_pack("{soso}", "tags", page, "nextCursor", cursor_json(next)));
 }
 
-static const struct keyset orders[] = {
+static const struct page_order orders[] = {
     {"latest", "tag", true, "latest_desc"},
     {"latest", "tag", false, "latest_asc"},
     {"tag", "tag", false, "name_asc"},
@@ -235,11 +235,11 @@ void handle_tag_exists(struct call *call, const json_t *body)
 
 static void assignments_answer(struct asked *asked, const json_t *rows)
 {
-    static const struct keyset keyset = {"assignedAt", "assignmentId", true, NULL};
+    static const struct page_order newest = {"assignedAt", "assignmentId", true, NULL};
     bool more;
     scoped_json *found = rows_of(rows, asked->tag, INT64_MAX, &more);
 
-    page_answer(asked->call, &keyset, found, &asked->page, "data");
+    page_answer(asked->call, &newest, found, &asked->page, "data");
 }
 
 void handle_tag_assignments(struct call *call, const json_t *body)
