@@ -16,7 +16,7 @@ HOLDS = [
     "src/serve/egress/transform.c", "src/serve/secrets/shell/*.c", "src/serve/secrets/*.c", "src/serve/template/image/registry.c", "src/serve/template/image/challenge.c",
     "src/serve/template/image/credentials.c", "src/serve/telemetry/post.c", "src/serve/telemetry/deliver.c", "src/serve/telemetry/webhooks.c",
     "src/tools/artifacts.c", "src/tools/claude.c", "src/tools/claude_sandbox.c", "src/tools/guard_output.c",
-    "src/tools/heartbeat.c", "src/tools/keys.c", "src/serve/api/for_tools.c", "src/serve/api/known.c",
+    "src/tools/heartbeat.c", "src/tools/keys.c", "src/serve/api/for_tools.c", "src/serve/api/guard_team_secrets.c",
 ]
 SENTENCES = re.compile(r"\b(err_set|err_sys|err_wrap|passage_refuse|log_debug|log_info|log_warn|log_error)\(")
 FINE = re.compile(r'^(guard_said|ours|transfer_reason|strerror|uv_strerror|curl_easy_strerror|err_text)\(|^&?err(->|\.)msg$'

@@ -1,6 +1,7 @@
 /* for_tools.c - routes of the internal socket, for atoll-tools: variables from secrets, the
  * variables that tools gave to sandboxes, code artifacts. Each is asked with the API key of the
- * tool's caller, and is about that key's team alone. known.c has the search of a text for secrets.
+ * tool's caller, and is about that key's team alone. guard_team_secrets.c has the search of a text
+ * for secrets.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* for_tools.h - between the routes for atoll-tools (for_tools.c) and the search for secrets
- * (known.c). */
+ * (guard_team_secrets.c). */
 #ifndef API_FOR_TOOLS_H
 #define API_FOR_TOOLS_H
 

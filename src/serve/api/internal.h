@@ -338,7 +338,7 @@ void handle_tools_keys_put(struct call *call, const json_t *body);
 void handle_tools_artifacts(struct call *call, const json_t *body);
 void handle_tools_artifact_put(struct call *call, const json_t *body);
 void handle_tools_artifact_delete(struct call *call, const json_t *body);
-void handle_tools_guard(struct call *call, const json_t *body); /* known.c */
+void handle_tools_guard(struct call *call, const json_t *body); /* guard_team_secrets.c */
 void handle_identity_configuration(struct call *call, const json_t *body);
 void handle_identity_keys(struct call *call, const json_t *body);
 
@@ -410,7 +410,7 @@ void handle_tags_assign(struct call *call, const json_t *body);
 void handle_default_templates(struct call *call, const json_t *body);
 void handle_tags_remove(struct call *call, const json_t *body);
 void handle_alias(struct call *call, const json_t *body);
-void handle_pushed_request(struct call *call, const json_t *body); /* absent.c */
+void handle_pushed_request(struct call *call, const json_t *body); /* pushed_image.c */
 void handle_pushed_rebuild(struct call *call, const json_t *body);
 void handle_pushed_start(struct call *call, const json_t *body);
 void handle_health(struct call *call, const json_t *body);

@@ -1,4 +1,4 @@
-/* known.c - all that a team keeps secret, looked for in a text: POST /internal/guard.
+/* guard_team_secrets.c - all that a team keeps secret, looked for in a text: POST /internal/guard.
  *
  *   - its stored secrets, the sealed keys of its API shells, the keys that tools gave to sandboxes
  *   - its own API keys: the one of this call, and any text with the looks and the hash of one
