@@ -1,4 +1,5 @@
-/* bridge.h - `atoll mcp`, between mcp.c (stdin, the session) and carry.c (one request to /mcp).
+/* bridge.h - `atoll mcp`, between mcp.c (stdin, the session) and bridge_request.c (one request to
+ * /mcp).
  *
  * Owns:     the requests under way.
  * Needs:    a daemon.
@@ -23,15 +24,15 @@ enum {
     BRIDGE_VERSION_BYTES = 32,
 };
 
-enum carry_kind {
-    CARRY_MESSAGE,    /* a line of the client's */
-    CARRY_INITIALIZE, /* the same, which begins the session */
-    CARRY_OPEN,       /* our own initialize, for a client without sessions */
-    CARRY_LISTEN,     /* GET */
-    CARRY_END,        /* DELETE */
+enum bridge_request_kind {
+    BRIDGE_REQUEST_MESSAGE,    /* a line of the client's */
+    BRIDGE_REQUEST_INITIALIZE, /* the same, which begins the session */
+    BRIDGE_REQUEST_OPEN,       /* our own initialize, for a client without sessions */
+    BRIDGE_REQUEST_LISTEN,     /* GET */
+    BRIDGE_REQUEST_END,        /* DELETE */
 };
 
-struct carry;
+struct bridge_request;
 
 struct bridge {
     uv_loop_t loop;
@@ -41,10 +42,10 @@ struct bridge {
     char session[BRIDGE_SESSION_BYTES]; /* "": there is none */
     char version[BRIDGE_VERSION_BYTES]; /* that was negotiated */
     struct buf input;                   /* of stdin, not taken yet */
-    struct carry *carries;
-    struct carry *lost; /* whose session the daemon did not know: sent again in the next one */
-    bool opening;       /* a session is being begun: lines wait */
-    bool refused;       /* the daemon gave none: lines go without */
+    struct bridge_request *requests;
+    struct bridge_request *lost; /* the daemon did not know their session: sent again later */
+    bool opening;                /* a session is being begun: lines wait */
+    bool refused;                /* the daemon gave none: lines go without */
     bool eof, ending;
     uv_fs_t read;
     char chunk[64 * 1024];
@@ -53,23 +54,24 @@ struct bridge {
 };
 
 /* Sends a request. Takes over `line`; NULL: no body. */
-void carry_start(struct bridge *bridge, enum carry_kind kind, json_t *message, char *line);
+void bridge_request_start(struct bridge *bridge, enum bridge_request_kind kind, json_t *message,
+                          char *line);
 
 /* Sends the requests again whose session had expired. */
-void carries_again(struct bridge *bridge);
+void bridge_requests_resend(struct bridge *bridge);
 
 /* A line of the client's is under way. */
-bool carries_busy(const struct bridge *bridge);
+bool bridge_requests_busy(const struct bridge *bridge);
 
-/* ---- called by carry.c ---- */
+/* ---- called by bridge_request.c ---- */
 
 void bridge_write(struct str message);
 /* An error in place of an answer; id NULL: the request's could not be read. */
 void bridge_fail(json_t *id, int code, const char *sentence);
 /* The daemon answered a request that begins a session. */
-void bridge_opened(struct bridge *bridge, enum carry_kind kind, const json_t *answer);
+void bridge_opened(struct bridge *bridge, enum bridge_request_kind kind, const json_t *answer);
 /* The session has expired. */
 void bridge_lost(struct bridge *bridge);
-void bridge_ended(struct bridge *bridge, enum carry_kind kind);
+void bridge_ended(struct bridge *bridge, enum bridge_request_kind kind);
 
 #endif

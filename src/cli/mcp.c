@@ -53,15 +53,15 @@ static void session_open(struct bridge *bridge)
                   "name", "atoll mcp", "version", ATOLL_VERSION);
 
     bridge->opening = true;
-    carry_start(bridge, CARRY_OPEN, message, json_dumps(message, JSON_COMPACT));
+    bridge_request_start(bridge, BRIDGE_REQUEST_OPEN, message, json_dumps(message, JSON_COMPACT));
 }
 
-void bridge_opened(struct bridge *bridge, enum carry_kind kind, const json_t *answer)
+void bridge_opened(struct bridge *bridge, enum bridge_request_kind kind, const json_t *answer)
 {
     const json_t *result = json_object_get(answer, "result");
     const char *version = json_string_of(result, "protocolVersion");
 
-    if (version && kind == CARRY_INITIALIZE) {
+    if (version && kind == BRIDGE_REQUEST_INITIALIZE) {
         (void)str_copy(bridge->version, sizeof(bridge->version), str_of(version));
     }
 }
@@ -79,7 +79,7 @@ static void on_again(uv_timer_t *timer)
     struct bridge *bridge = timer->data;
 
     if (bridge->session[0] && !bridge->ending) {
-        carry_start(bridge, CARRY_LISTEN, NULL, NULL);
+        bridge_request_start(bridge, BRIDGE_REQUEST_LISTEN, NULL, NULL);
     }
 }
 
@@ -90,7 +90,7 @@ static void session_end(struct bridge *bridge)
     }
     bridge->ending = true;
     if (bridge->session[0]) {
-        carry_start(bridge, CARRY_END, NULL, NULL);
+        bridge_request_start(bridge, BRIDGE_REQUEST_END, NULL, NULL);
     } else {
         uv_stop(&bridge->loop);
     }
@@ -98,27 +98,27 @@ static void session_end(struct bridge *bridge)
 
 static bool is_busy(const struct bridge *bridge)
 {
-    return bridge->opening || bridge->lost || carries_busy(bridge);
+    return bridge->opening || bridge->lost || bridge_requests_busy(bridge);
 }
 
-void bridge_ended(struct bridge *bridge, enum carry_kind kind)
+void bridge_ended(struct bridge *bridge, enum bridge_request_kind kind)
 {
     switch (kind) {
-    case CARRY_OPEN:
-    case CARRY_INITIALIZE:
+    case BRIDGE_REQUEST_OPEN:
+    case BRIDGE_REQUEST_INITIALIZE:
         bridge->opening = false;
         bridge->refused = !bridge->session[0];
         on_again(&bridge->again);
-        carries_again(bridge);
+        bridge_requests_resend(bridge);
         lines_take(bridge);
         break;
-    case CARRY_LISTEN:
+    case BRIDGE_REQUEST_LISTEN:
         (void)uv_timer_start(&bridge->again, on_again, AGAIN_MS, 0);
         break;
-    case CARRY_END:
+    case BRIDGE_REQUEST_END:
         uv_stop(&bridge->loop);
         break;
-    case CARRY_MESSAGE:
+    case BRIDGE_REQUEST_MESSAGE:
         break;
     }
     if (bridge->eof && !is_busy(bridge)) {
@@ -155,8 +155,8 @@ static bool line_take(struct bridge *bridge, struct str line)
         return false;
     }
     bridge->opening = begins;
-    carry_start(bridge, begins ? CARRY_INITIALIZE : CARRY_MESSAGE, message,
-                json_dumps(message, JSON_COMPACT));
+    bridge_request_start(bridge, begins ? BRIDGE_REQUEST_INITIALIZE : BRIDGE_REQUEST_MESSAGE,
+                         message, json_dumps(message, JSON_COMPACT));
     return true;
 }
 
