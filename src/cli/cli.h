@@ -38,7 +38,7 @@ int cli_keeper(struct cli *cli);
 int cli_env(struct cli *cli);
 int cli_ca(struct cli *cli);
 int cli_doctor(struct cli *cli);
-int cli_story(struct cli *cli, const char *id); /* doctor's, of one sandbox */
+int cli_sandbox_history(struct cli *cli, const char *id); /* doctor's, of one sandbox */
 int cli_logs(struct cli *cli);
 int cli_disk(struct cli *cli);
 int cli_key(struct cli *cli);

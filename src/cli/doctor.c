@@ -90,7 +90,7 @@ int cli_doctor(struct cli *cli)
     bool well = true;
 
     if (cli->words_n == 1) {
-        return cli_story(cli, cli->words[0]);
+        return cli_sandbox_history(cli, cli->words[0]);
     }
     if (geteuid() != 0) {
         (void)fprintf(stderr, "atoll: most checks need root: try sudo\n");

@@ -1,4 +1,4 @@
-/* story.c - `atoll doctor ID`: what happened to one sandbox, in order. */
+/* sandbox_history.c - `atoll doctor ID`: what happened to one sandbox, in order. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,17 +9,17 @@
 
 enum { PATH_BYTES = 128 };
 
-struct story {
+struct history {
     json_t *events; /* oldest first */
     json_t *logs;   /* newest first */
     json_t *now;    /* while it runs */
 };
 
-static void story_fini(struct story *story)
+static void history_fini(struct history *history)
 {
-    json_decref(story->events);
-    json_decref(story->logs);
-    json_decref(story->now);
+    json_decref(history->events);
+    json_decref(history->logs);
+    json_decref(history->now);
 }
 
 /* A missing part is no failure; a daemon that does not answer is. */
@@ -33,16 +33,16 @@ static int ask(const struct endpoint *endpoint, const char *before, const char *
     return r == -EPROTO ? 0 : r;
 }
 
-static int story_read(const struct endpoint *endpoint, const char *id, struct story *story,
-                      struct err *err)
+static int history_read(const struct endpoint *endpoint, const char *id, struct history *history,
+                        struct err *err)
 {
     int r =
-        ask(endpoint, "/events/sandboxes/", id, "?limit=100&orderAsc=true", &story->events, err);
+        ask(endpoint, "/events/sandboxes/", id, "?limit=100&orderAsc=true", &history->events, err);
 
     if (r == 0) {
-        r = ask(endpoint, "/v2/sandboxes/", id, "/logs?direction=backward", &story->logs, err);
+        r = ask(endpoint, "/v2/sandboxes/", id, "/logs?direction=backward", &history->logs, err);
     }
-    return r == 0 ? ask(endpoint, "/sandboxes/", id, "", &story->now, err) : r;
+    return r == 0 ? ask(endpoint, "/sandboxes/", id, "", &history->now, err) : r;
 }
 
 static void event_print(const json_t *event)
@@ -93,14 +93,14 @@ static bool is_before(const json_t *event, const json_t *log)
     return order < 0 || (order == 0 && begins_something(event));
 }
 
-static void story_print(const struct story *story)
+static void history_print(const struct history *history)
 {
-    const json_t *logs = json_object_get(story->logs, "logs");
-    size_t event = 0, events_n = json_array_size(story->events);
+    const json_t *logs = json_object_get(history->logs, "logs");
+    size_t event = 0, events_n = json_array_size(history->events);
     size_t log = json_array_size(logs);
 
     while (event < events_n || log > 0) {
-        const json_t *next_event = json_array_get(story->events, event);
+        const json_t *next_event = json_array_get(history->events, event);
         const json_t *next_log = log > 0 ? json_array_get(logs, log - 1) : NULL;
         bool is_event = next_event && (!next_log || is_before(next_event, next_log));
         if (is_event) {
@@ -113,18 +113,18 @@ static void story_print(const struct story *story)
     }
 }
 
-static void end_print(const char *id, const struct story *story)
+static void end_print(const char *id, const struct history *history)
 {
-    size_t n = json_array_size(story->events);
+    size_t n = json_array_size(history->events);
     const json_t *data = NULL;
 
     for (size_t i = 0; i < n; i++) {
-        const json_t *d = json_object_get(json_array_get(story->events, i), "eventData");
+        const json_t *d = json_object_get(json_array_get(history->events, i), "eventData");
         data = json_object_get(d, "kill_reason") ? d : data;
     }
-    if (story->now) {
-        printf("Sandbox %s is %s and may run until %s\n", id, json_text_of(story->now, "state"),
-               json_text_of(story->now, "endAt"));
+    if (history->now) {
+        printf("Sandbox %s is %s and may run until %s\n", id, json_text_of(history->now, "state"),
+               json_text_of(history->now, "endAt"));
     } else if (data) {
         printf("Sandbox %s ended: ", id);
         entry_put(json_text_of(data, "kill_reason"));
@@ -134,9 +134,9 @@ static void end_print(const char *id, const struct story *story)
     }
 }
 
-int cli_story(struct cli *cli, const char *id)
+int cli_sandbox_history(struct cli *cli, const char *id)
 {
-    scoped(story_fini) struct story story = {0};
+    scoped(history_fini) struct history history = {0};
     struct endpoint endpoint;
     struct err err;
 
@@ -145,15 +145,15 @@ int cli_story(struct cli *cli, const char *id)
     }
     int r = endpoint_choose(cli, &endpoint, &err);
     if (r == 0) {
-        r = story_read(&endpoint, id, &story, &err);
+        r = history_read(&endpoint, id, &history, &err);
     }
     if (r < 0) {
         return cli_fail(CLI_FAILED, "%s", err.msg);
     }
-    if (!story.now && !story.logs && json_array_size(story.events) == 0) {
+    if (!history.now && !history.logs && json_array_size(history.events) == 0) {
         return cli_fail(CLI_FAILED, "there is no record of a sandbox %s", id);
     }
-    story_print(&story);
-    end_print(id, &story);
+    history_print(&history);
+    end_print(id, &history);
     return CLI_OK;
 }
