@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/tame.h"
+#include "cli/terminal_text.h"
 #include "lib/base/buf.h"
 #include "lib/base/encode.h"
 #include "lib/base/fd.h"
@@ -203,7 +203,7 @@ static int answer_read(const struct call *call, json_t **answer, struct err *err
 {
     json_t *json = json_loadb(buf_at(&call->body), buf_len(&call->body), JSON_DECODE_ANY, NULL);
 
-    json = call->verbatim ? json : tame_json(json);
+    json = call->verbatim ? json : terminal_json_clean(json);
     if (call->status < 200 || call->status > 299) {
         const char *message = json_string_of(json, "message");
         (void)err_set(err, EPROTO, "%s (status %ld)",

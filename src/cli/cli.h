@@ -86,7 +86,7 @@ must_check int endpoint_admin(const struct cli *cli, struct endpoint *out, struc
 must_check int endpoint_call(const struct endpoint *endpoint, const char *method, const char *path,
                              const json_t *body, json_t **answer, struct err *err);
 /* The same for an answer that is data: its texts keep their control characters, so they are not for
- * a terminal (tame.h). */
+ * a terminal (terminal_text.h). */
 must_check int endpoint_call_verbatim(const struct endpoint *endpoint, const char *method,
                                       const char *path, const json_t *body, json_t **answer,
                                       struct err *err);

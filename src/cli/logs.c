@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/entry.h"
-#include "cli/tame.h"
+#include "cli/terminal_text.h"
 
 const char cli_logs_usage[] =
     "usage: atoll logs ID [--follow], with the id of a sandbox\n\n"
@@ -14,7 +14,7 @@ const char cli_logs_usage[] =
 
 static void print_line(void *ctx, struct str line)
 {
-    json_t *entry = tame_json(json_loadb(line.at, line.len, 0, NULL));
+    json_t *entry = terminal_json_clean(json_loadb(line.at, line.len, 0, NULL));
 
     (void)ctx;
     entry_print(entry);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/tame.h"
+#include "cli/terminal_text.h"
 #include "serve/daemon/clean.h"
 
 #define HELP_FLAG "--help"
@@ -82,7 +82,7 @@ int cli_fail(int code, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(msg, sizeof(msg), fmt, ap);
     va_end(ap);
-    tame_text(msg); /* it may quote what a daemon sent */
+    terminal_text_clean(msg); /* it may quote what a daemon sent */
     (void)fprintf(stderr, "atoll: %s\n", msg);
     return code;
 }

@@ -9,7 +9,7 @@
 
 #include "cli/cli.h"
 #include "cli/entry.h"
-#include "cli/tame.h"
+#include "cli/terminal_text.h"
 #include "cli/tool_input.h"
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
@@ -161,7 +161,7 @@ static int tool_run_words(const struct cli *cli, const struct tool *tool)
     }
     char *text = json_dumps(answer, JSON_INDENT(2) | JSON_ENCODE_ANY);
     if (text && isatty(STDOUT_FILENO)) {
-        tame_text(text);
+        terminal_text_clean(text);
     }
     printf("%s\n", text ? text : "");
     free(text);

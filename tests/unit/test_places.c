@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "cli/tame.h"
+#include "cli/terminal_text.h"
 #include "lib/base/fd.h"
 #include "serve/daemon/places.h"
 #include "tmpdir.h"
@@ -199,12 +199,12 @@ static void a_terminal_gets_no_control_characters(void)
                   "c\xc3\xa9\td\ne\xc2";
     json_t *value = json_pack("{s[s]s{ss}}", "list", "x\033y", "in", "name", "\xc2\x9bz");
 
-    tame_text(text);
+    terminal_text_clean(text);
     CHECK_STR(text, "a?[2Jb????c\xc3\xa9\td\ne\xc2");
-    CHECK(tame_json(value) == value);
+    CHECK(terminal_json_clean(value) == value);
     CHECK_STR(json_string_value(json_array_get(json_object_get(value, "list"), 0)), "x?y");
     CHECK_STR(json_string_value(json_object_get(json_object_get(value, "in"), "name")), "??z");
-    CHECK(tame_json(NULL) == NULL);
+    CHECK(terminal_json_clean(NULL) == NULL);
     json_decref(value);
 }
 

@@ -1,20 +1,20 @@
-/* tame.h - makes text from a daemon safe for the user's terminal.
+/* terminal_text.h - makes text from a daemon safe for the user's terminal.
  *
  * A server that was taken over, or code in a sandbox whose log is shown, could write the control
  * sequences of a terminal: they move the cursor, rename the window, and on some terminals type.
  *
  * Blocks:   never; pure. Any thread.
  */
-#ifndef CLI_TAME_H
-#define CLI_TAME_H
+#ifndef CLI_TERMINAL_TEXT_H
+#define CLI_TERMINAL_TEXT_H
 
 #include <jansson.h>
 
 /* Every control character but the end of a line and the tab becomes a question mark, also those
  * beyond ASCII (U+0080 to U+009F in UTF-8). */
-void tame_text(char *text);
+void terminal_text_clean(char *text);
 
 /* The same in every text of a value. Returns it; NULL is fine. */
-json_t *tame_json(json_t *value);
+json_t *terminal_json_clean(json_t *value);
 
 #endif

@@ -1,11 +1,11 @@
-#include "cli/tame.h"
+#include "cli/terminal_text.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 
 #include "lib/base/alloc.h"
 
-void tame_text(char *text)
+void terminal_text_clean(char *text)
 {
     for (unsigned char *at = (unsigned char *)text; *at; at++) {
         bool ascii = (*at < ' ' && *at != '\n' && *at != '\t') || *at == 0x7f;
@@ -18,30 +18,30 @@ void tame_text(char *text)
     }
 }
 
-static void tame_string(json_t *value)
+static void string_clean(json_t *value)
 {
     char *text = xstrdup(json_string_value(value));
 
-    tame_text(text);
+    terminal_text_clean(text);
     (void)json_string_set(value, text);
     free(text);
 }
 
 /* Names of fields are compared, and printed by entry_put() alone. jansson bounds the depth. */
-json_t *tame_json(json_t *value)
+json_t *terminal_json_clean(json_t *value)
 {
     const char *name;
     json_t *item;
     size_t i;
 
     if (json_is_string(value)) {
-        tame_string(value);
+        string_clean(value);
     }
     json_array_foreach (value, i, item) {
-        (void)tame_json(item);
+        (void)terminal_json_clean(item);
     }
     json_object_foreach (value, name, item) {
-        (void)tame_json(item);
+        (void)terminal_json_clean(item);
     }
     return value;
 }
