@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/words.h"
+#include "cli/dockerfile_words.h"
 #include "lib/base/alloc.h"
 #include "lib/base/buf.h"
 #include "lib/base/json.h"

@@ -8,7 +8,7 @@
 
 #include "cli/context.h"
 #include "cli/dockerfile.h"
-#include "cli/stages.h"
+#include "cli/dockerfile_stages.h"
 #include "cli/template.h"
 #include "lib/base/buf.h"
 #include "lib/base/clock.h"

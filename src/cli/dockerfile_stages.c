@@ -1,4 +1,4 @@
-#include "cli/stages.h"
+#include "cli/dockerfile_stages.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-/* words.h - words as Dockerfiles write them: quotes, backslashes, variables. Pure. */
-#ifndef CLI_WORDS_H
-#define CLI_WORDS_H
+/* dockerfile_words.h - words as Dockerfiles write them: quotes, backslashes, variables. Pure. */
+#ifndef CLI_DOCKERFILE_WORDS_H
+#define CLI_DOCKERFILE_WORDS_H
 
 #include <jansson.h>
 

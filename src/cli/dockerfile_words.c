@@ -1,4 +1,4 @@
-#include "cli/words.h"
+#include "cli/dockerfile_words.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* stages.h - the stages before the last one of a Dockerfile: built as templates of their own, asked
- * for files, and removed.
+/* dockerfile_stages.h - the stages before the last one of a Dockerfile: built as templates of their
+ * own, asked for files, and removed.
  *
  * Owns:     the templates and the sandboxes of the stages, until stages_remove().
  * Needs:    tar in a stage that files are taken from.
@@ -10,8 +10,8 @@
  *
  *   stage 0 ──► steps, and `tar` of each source ──► sandbox ──► COPY of stage 1
  */
-#ifndef CLI_STAGES_H
-#define CLI_STAGES_H
+#ifndef CLI_DOCKERFILE_STAGES_H
+#define CLI_DOCKERFILE_STAGES_H
 
 #include "cli/template.h"
 
