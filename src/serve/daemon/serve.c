@@ -19,9 +19,9 @@
 #include "serve/daemon/builtin.h"
 #include "serve/daemon/certificates.h"
 #include "serve/daemon/closer.h"
+#include "serve/daemon/egress_wiring.h"
 #include "serve/daemon/figures.h"
 #include "serve/daemon/names.h"
-#include "serve/daemon/outward.h"
 #include "serve/daemon/tools_child.h"
 #include "serve/daemon/watchdog.h"
 #include "serve/edge/edge.h"
@@ -67,7 +67,7 @@ struct server {
     struct store *store;
     struct templates *templates;
     struct keeper_client *keeper;
-    struct outward outward;
+    struct egress_wiring egress_wiring;
     struct egress *egress;
     struct sandboxes *sandboxes;
     struct builds *builds;
@@ -369,8 +369,8 @@ static int open_state(struct server *server, struct err *err)
 
 static int open_egress(struct server *server, struct err *err)
 {
-    return outward_open(&server->outward, &server->loop, server->store, server->places->secret_key,
-                        server->config, &server->egress, err);
+    return egress_wiring_open(&server->egress_wiring, &server->loop, server->store,
+                              server->places->secret_key, server->config, &server->egress, err);
 }
 
 static int open_webhooks(struct server *server, struct err *err)
@@ -432,8 +432,8 @@ static int open_domain(struct server *server, struct err *err)
         .parked_free_bytes = server->config->parked_free_bytes,
     };
     r = sandboxes_new(&options, on_adopted, server, &server->sandboxes, err);
-    server->outward.sandboxes = server->sandboxes;
-    server->outward.logs = server->logs;
+    server->egress_wiring.sandboxes = server->sandboxes;
+    server->egress_wiring.logs = server->logs;
     return r;
 }
 
@@ -514,9 +514,9 @@ static int open_surface(struct server *server, struct err *err)
         .templates = server->templates,
         .builds = server->builds,
         .webhooks = server->webhooks,
-        .secrets = server->outward.secrets,
-        .shells = server->outward.shells,
-        .identity = server->outward.identity,
+        .secrets = server->egress_wiring.secrets,
+        .shells = server->egress_wiring.shells,
+        .identity = server->egress_wiring.identity,
         .volumes = server->volumes,
         .domain = or_null(server->config->domain_served),
         .metrics = server->metrics,
@@ -632,7 +632,7 @@ static void name_issuer(struct server *server)
     char url[LINE_BYTES];
 
     serve_url(server->config->listen, http_server_port(server->http), url, sizeof(url));
-    outward_name_issuer(&server->outward, server->config, url);
+    egress_wiring_name_issuer(&server->egress_wiring, server->config, url);
 }
 
 static uint32_t part_of(uint64_t n, uint64_t part, uint64_t of)
@@ -749,15 +749,15 @@ static void close_all(struct server *server)
     webhooks_free(server->webhooks);
     volumes_free(server->volumes);
     builds_free(server->builds); /* before the sandboxes: its jails are theirs */
-    server->outward.sandboxes = NULL;
+    server->egress_wiring.sandboxes = NULL;
     sandboxes_free(server->sandboxes);
     egress_free(server->egress);
-    server->outward.logs = NULL;
+    server->egress_wiring.logs = NULL;
     logs_free(server->logs); /* writes the last lines, which sandboxes_free() brought */
     keeper_client_free(server->keeper);
     store_close(server->store);
     templates_free(server->templates); /* to which the store tells what it has written */
-    outward_close(&server->outward);
+    egress_wiring_close(&server->egress_wiring);
     close_loop(server);
 }
 

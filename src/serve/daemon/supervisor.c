@@ -20,8 +20,8 @@
 #include "lib/http/server.h"
 #include "serve/daemon/builtin.h"
 #include "serve/daemon/drop.h"
+#include "serve/daemon/egress_wiring.h"
 #include "serve/daemon/lock.h"
-#include "serve/daemon/outward.h"
 #include "serve/daemon/prepare.h"
 #include "serve/daemon/preparer.h"
 #include "serve/daemon/serve.h"
@@ -412,7 +412,7 @@ int supervisor_run(struct config *config, const struct places *places, const cha
     log_init("serve", config->log_level);
     (void)fd_allow_most(); /* the server may not raise its own limit */
     stop_block(&sv.signals);
-    int r = outward_check(config, &err);
+    int r = egress_wiring_check(config, &err);
     if (r == 0) {
         r = ports_check(config, places, &LISTENERS_NONE, &err);
     }

@@ -1,4 +1,4 @@
-#include "serve/daemon/outward.h"
+#include "serve/daemon/egress_wiring.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,14 +7,14 @@
 
 #include "serve/daemon/host_trust.h"
 
-static struct sandbox *find(const struct outward *outward, const char *sandbox_id)
+static struct sandbox *find(const struct egress_wiring *wiring, const char *sandbox_id)
 {
-    return outward->sandboxes ? sandboxes_find(outward->sandboxes, str_of(sandbox_id)) : NULL;
+    return wiring->sandboxes ? sandboxes_find(wiring->sandboxes, str_of(sandbox_id)) : NULL;
 }
 
 /* ---- what a placeholder stands for ---- */
 
-static int fill_token(const struct outward *outward, const struct sandbox_info *info,
+static int fill_token(const struct egress_wiring *wiring, const struct sandbox_info *info,
                       struct str name, struct buf *out, struct err *err)
 {
     const json_t *tokens = json_object_get(json_object_get(info->options, "iam"), "tokens");
@@ -30,7 +30,7 @@ static int fill_token(const struct outward *outward, const struct sandbox_info *
     if (!subject.audience) {
         return err_set(err, ENOENT, "there is no workload token \"%.*s\"", (int)name.len, name.at);
     }
-    return identity_token(outward->identity, &subject, out) < 0
+    return identity_token(wiring->identity, &subject, out) < 0
                ? err_set(err, ENOBUFS, "workload token \"%.*s\" is too long", (int)name.len,
                          name.at)
                : 0;
@@ -41,31 +41,31 @@ static int on_fill(void *ctx, const char *sandbox_id, struct str what, struct bu
 {
     static const struct str secret = {"e2b.secrets.", sizeof("e2b.secrets.") - 1};
     static const struct str token = {"e2b.identity.tokens.", sizeof("e2b.identity.tokens.") - 1};
-    struct outward *outward = ctx;
-    struct sandbox *sb = find(outward, sandbox_id);
+    struct egress_wiring *wiring = ctx;
+    struct sandbox *sb = find(wiring, sandbox_id);
 
     if (!sb) {
         return err_set(err, ENOENT, "the sandbox is not there any more");
     }
     const struct sandbox_info info = sandbox_info(sb);
     if (str_starts(what, secret)) {
-        return secret_value(outward->secrets, info.team_id, str_skip(what, secret.len), out, err);
+        return secret_value(wiring->secrets, info.team_id, str_skip(what, secret.len), out, err);
     }
     if (str_starts(what, STR(SHELL_SEALED))) {
-        return shells_value(outward->shells, info.team_id, str_skip(what, strlen(SHELL_SEALED)),
-                            out, err);
+        return shells_value(wiring->shells, info.team_id, str_skip(what, strlen(SHELL_SEALED)), out,
+                            err);
     }
-    return fill_token(outward, &info, str_skip(what, token.len), out, err);
+    return fill_token(wiring, &info, str_skip(what, token.len), out, err);
 }
 
 /* ---- API shells ---- */
 
 static const struct shell *on_shell(void *ctx, const char *sandbox_id, struct str name)
 {
-    const struct outward *outward = ctx;
-    const struct sandbox *sb = find(outward, sandbox_id);
+    const struct egress_wiring *wiring = ctx;
+    const struct sandbox *sb = find(wiring, sandbox_id);
 
-    return sb ? shells_find(outward->shells, sandbox_info(sb).team_id, name) : NULL;
+    return sb ? shells_find(wiring->shells, sandbox_info(sb).team_id, name) : NULL;
 }
 
 static void on_shell_called(void *ctx, const char *sandbox_id, const json_t *call)
@@ -79,10 +79,10 @@ static void on_shell_called(void *ctx, const char *sandbox_id, const json_t *cal
 
 static void on_log(void *ctx, const char *sandbox_id, enum log_level level, struct str line)
 {
-    const struct outward *outward = ctx;
+    const struct egress_wiring *wiring = ctx;
 
-    if (outward->logs) {
-        logs_put(outward->logs, sandbox_id, level, line);
+    if (wiring->logs) {
+        logs_put(wiring->logs, sandbox_id, level, line);
     }
 }
 
@@ -105,16 +105,16 @@ static struct egress_options options_of(const struct config *config)
     };
 }
 
-int outward_check(const struct config *config, struct err *err)
+int egress_wiring_check(const struct config *config, struct err *err)
 {
     const struct egress_options options = options_of(config);
 
     return egress_check(&options, err);
 }
 
-int outward_open(struct outward *outward, uv_loop_t *loop, struct store *store,
-                 const char *key_path, const struct config *config, struct egress **egress,
-                 struct err *err)
+int egress_wiring_open(struct egress_wiring *wiring, uv_loop_t *loop, struct store *store,
+                       const char *key_path, const struct config *config, struct egress **egress,
+                       struct err *err)
 {
     uint8_t key[SECRET_KEY_BYTES];
     char *trusted = host_trust_read(config->egress_ca);
@@ -123,12 +123,12 @@ int outward_open(struct outward *outward, uv_loop_t *loop, struct store *store,
 
     options.loop = loop;
     options.trusted = trusted;
-    options.ctx = outward;
+    options.ctx = wiring;
     if (r == 0) {
-        outward->identity = identity_new(key);
+        wiring->identity = identity_new(key);
         key_derive(key, "authorities", options.secret);
-        r = secrets_new(store, key, &outward->secrets, err);
-        r = r < 0 ? r : shells_new(store, outward->secrets, &outward->shells, err);
+        r = secrets_new(store, key, &wiring->secrets, err);
+        r = r < 0 ? r : shells_new(store, wiring->secrets, &wiring->shells, err);
     }
     r = r < 0 ? r : egress_new(&options, egress, err);
     free(trusted);
@@ -137,7 +137,8 @@ int outward_open(struct outward *outward, uv_loop_t *loop, struct store *store,
     return r;
 }
 
-void outward_name_issuer(struct outward *outward, const struct config *config, const char *url)
+void egress_wiring_name_issuer(struct egress_wiring *wiring, const struct config *config,
+                               const char *url)
 {
     char issuer[CONFIG_TEXT_BYTES + sizeof("https://api.")];
 
@@ -152,12 +153,12 @@ void outward_name_issuer(struct outward *outward, const struct config *config, c
     if (len > 0 && issuer[len - 1] == '/') {
         issuer[len - 1] = '\0';
     }
-    identity_name(outward->identity, issuer);
+    identity_name(wiring->identity, issuer);
 }
 
-void outward_close(struct outward *outward)
+void egress_wiring_close(struct egress_wiring *wiring)
 {
-    shells_free(outward->shells);
-    secrets_free(outward->secrets);
-    identity_free(outward->identity);
+    shells_free(wiring->shells);
+    secrets_free(wiring->secrets);
+    identity_free(wiring->identity);
 }
