@@ -13,7 +13,7 @@
 #include "lib/base/busy.h"
 #include "lib/base/clock.h"
 #include "lib/base/foreign.h"
-#include "serve/daemon/closer.h"
+#include "serve/daemon/fd_closer.h"
 #include "serve/daemon/watchdog.h"
 #include "tcp_pair.h"
 
@@ -52,7 +52,8 @@ static void setup(void)
 {
     struct err err;
 
-    if (uv_loop_init(&loop) < 0 || closer_start(&err) < 0 || watchdog_new(&loop, &dog, &err) < 0) {
+    if (uv_loop_init(&loop) < 0 || fd_closer_start(&err) < 0 ||
+        watchdog_new(&loop, &dog, &err) < 0) {
         abort();
     }
     (void)uv_timer_init(&loop, &timer);
@@ -66,7 +67,7 @@ static void teardown(void)
     if (uv_loop_close(&loop) < 0) {
         abort();
     }
-    closer_stop();
+    fd_closer_stop();
 }
 
 /* Uninterruptible, as a lock would be. */

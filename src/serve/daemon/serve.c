@@ -18,8 +18,8 @@
 #include "serve/api/api.h"
 #include "serve/daemon/builtin.h"
 #include "serve/daemon/certificates.h"
-#include "serve/daemon/closer.h"
 #include "serve/daemon/egress_wiring.h"
+#include "serve/daemon/fd_closer.h"
 #include "serve/daemon/figures.h"
 #include "serve/daemon/names.h"
 #include "serve/daemon/tools_child.h"
@@ -775,7 +775,7 @@ int serve_run(const struct config *config, const struct places *places, const ch
     (void)fd_allow_most();
     (void)signal(SIGPIPE, SIG_IGN);
     endpoint_write(&server, "");
-    if (closer_start(&err) < 0) {
+    if (fd_closer_start(&err) < 0) {
         log_error("%s", err.msg);
         return 1;
     }
@@ -786,6 +786,6 @@ int serve_run(const struct config *config, const struct places *places, const ch
         (void)uv_run(&server.loop, UV_RUN_DEFAULT);
     }
     close_all(&server);
-    closer_stop();
+    fd_closer_stop();
     return r < 0;
 }

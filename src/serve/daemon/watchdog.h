@@ -8,7 +8,7 @@
  * interrupted ends.
  *
  * Owns:     the thread; a handle on the loop, which does not keep the loop alive.
- * Needs:    a loop that runs from now on; a handler of SIGURG (serve/daemon/closer.h).
+ * Needs:    a loop that runs from now on; a handler of SIGURG (serve/daemon/fd_closer.h).
  * Blocks:   watchdog_free(), for a moment.
  * Threads:  the loop's, but watchdog_figures(): any.
  */

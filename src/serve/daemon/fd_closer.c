@@ -1,4 +1,4 @@
-#include "serve/daemon/closer.h"
+#include "serve/daemon/fd_closer.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -58,10 +58,10 @@ static struct entry *closer_wait(void)
     return entries;
 }
 
-/* Starts or stops a signal to this thread every CLOSER_WAIT_MS. */
+/* Starts or stops a signal to this thread every FD_CLOSER_WAIT_MS. */
 static void interrupts_set(timer_t timer, bool on)
 {
-    const struct timespec wait = {.tv_nsec = on ? (long)CLOSER_WAIT_MS * NS_PER_MS : 0};
+    const struct timespec wait = {.tv_nsec = on ? (long)FD_CLOSER_WAIT_MS * NS_PER_MS : 0};
     const struct itimerspec every = {.it_interval = wait, .it_value = wait};
 
     (void)timer_settime(timer, 0, &every, NULL);
@@ -97,7 +97,7 @@ static void on_interrupt(int number)
     (void)number; /* that it comes is enough */
 }
 
-int closer_start(struct err *err)
+int fd_closer_start(struct err *err)
 {
     const struct sigaction interrupt = {.sa_handler = on_interrupt}; /* calls are not restarted */
 
@@ -113,7 +113,7 @@ int closer_start(struct err *err)
     return 0;
 }
 
-void closer_stop(void)
+void fd_closer_stop(void)
 {
     if (!closer.running) {
         return;
