@@ -17,14 +17,14 @@ int cli_ca(struct cli *cli)
 {
     char text[CA_BYTES_MAX];
     struct err err;
-    int r = place_read_ca(&cli->places, text, sizeof(text), &err);
+    int r = server_file_read_ca(&cli->paths, text, sizeof(text), &err);
 
     if (r == -ENOENT || r == -EACCES) {
         return cli_fail(CLI_FAILED,
                         "there is no %s: it is there while the daemon serves TLS without tls_cert "
                         "(and only root"
                         " and the serving user can read it)",
-                        cli->places.ca);
+                        cli->paths.ca);
     }
     if (r < 0) {
         return cli_fail(CLI_FAILED, "%s", err.msg);

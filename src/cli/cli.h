@@ -11,7 +11,7 @@
 #include "lib/base/json.h"
 #include "lib/base/str.h"
 #include "serve/daemon/config.h"
-#include "serve/daemon/places.h"
+#include "serve/daemon/paths.h"
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
@@ -20,7 +20,7 @@ enum { CLI_OPTIONS_MAX = 64 };
 struct cli {
     const char *program; /* as the user called us */
     struct config config;
-    struct places places;
+    struct paths paths;
     char **words; /* after the command's name, without flags */
     int words_n;
     bool flag;       /* the command's own flag was given */

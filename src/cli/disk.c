@@ -87,12 +87,12 @@ static int largest_first(const void *a, const void *b)
 /* The size of the pool on the host's disk, if the daemon is the one of this data directory. */
 static void pool_print(const struct cli *cli, const struct endpoint *endpoint)
 {
-    char image[PLACE_BYTES + sizeof(".img")], url[sizeof(endpoint->url)];
+    char image[DATA_PATH_BYTES + sizeof(".img")], url[sizeof(endpoint->url)];
     struct stat st;
     struct err err;
 
-    (void)snprintf(image, sizeof(image), "%s.img", cli->places.pool);
-    if (place_read_url(&cli->places, url, sizeof(url), &err) == 0 &&
+    (void)snprintf(image, sizeof(image), "%s.img", cli->paths.pool);
+    if (server_file_read_url(&cli->paths, url, sizeof(url), &err) == 0 &&
         strcmp(url, endpoint->url) == 0 && lstat(image, &st) == 0) {
         printf("%10.1f MB  on the host's disk in all, with built-in templates, volumes and running "
                "sandboxes: %s\n",

@@ -50,7 +50,7 @@ static bool programs_check(const struct cli *cli)
         {"zstd", "unpacks the base template: apt-get install zstd", LAYER_READY},
         {"tar", "unpacks the base template: apt-get install tar", LAYER_READY},
     };
-    enum layer_state state = layer_look(&cli->config, &cli->places, BUILTIN_BASE);
+    enum layer_state state = layer_look(&cli->config, &cli->paths, BUILTIN_BASE);
     char path[64];
     bool well = true;
 
@@ -104,11 +104,11 @@ int cli_doctor(struct cli *cli)
     result_print(&merging);
     const struct probe_result size = probe_size_bpf(cli->config.bpf_figures);
     result_print(&size);
-    well &= file_check("agent", cli->places.agent, "not beside this program: name it with --agent");
-    well &= file_check("templates", cli->places.templates,
+    well &= file_check("agent", cli->paths.agent, "not beside this program: name it with --agent");
+    well &= file_check("templates", cli->paths.templates,
                        "their recipes are not beside this program: name their directory with "
                        "--templates");
-    (void)file_check("code interpreter", cli->places.interpreter,
+    (void)file_check("code interpreter", cli->paths.interpreter,
                      "not beside this program: its template cannot be made");
     well &= programs_check(cli);
     names_check();

@@ -13,15 +13,15 @@ enum { DOMAIN_BYTES = 200 };
 
 static int nobody_serves(const struct cli *cli, struct err *err)
 {
-    const struct places *places = &cli->places;
+    const struct paths *paths = &cli->paths;
 
-    if (lock_is_held(places->prepare_lock) || lock_is_held(places->layers_lock)) {
+    if (lock_is_held(paths->prepare_lock) || lock_is_held(paths->layers_lock)) {
         return err_set(err, ENOENT,
                        "the daemon of %s is being prepared, which takes minutes when it is started "
                        "for the first time: wait until its log says where it serves",
                        cli->config.data);
     }
-    if (lock_is_held(places->serve_lock)) {
+    if (lock_is_held(paths->serve_lock)) {
         return err_set(err, ENOENT, "the daemon of %s is starting, or stopping: try again",
                        cli->config.data);
     }
@@ -33,19 +33,19 @@ static int nobody_serves(const struct cli *cli, struct err *err)
 
 int endpoint_find(const struct cli *cli, struct endpoint *out, struct err *err)
 {
-    if (access(cli->places.default_key, R_OK) < 0 && errno == EACCES) {
+    if (access(cli->paths.default_key, R_OK) < 0 && errno == EACCES) {
         return err_set(err, EACCES,
                        "you may not read the API key in %s: run this as root, or as the user %s",
-                       cli->places.state, cli->config.user);
+                       cli->paths.state, cli->config.user);
     }
-    int r = place_read_url(&cli->places, out->url, sizeof(out->url), err);
+    int r = server_file_read_url(&cli->paths, out->url, sizeof(out->url), err);
     if (r < 0 && r != -ENOENT) {
         return r;
     }
-    if (r < 0 || !out->url[0] || !lock_is_held(cli->places.serve_lock)) {
+    if (r < 0 || !out->url[0] || !lock_is_held(cli->paths.serve_lock)) {
         return nobody_serves(cli, err);
     }
-    return place_read_key(&cli->places, out->key, sizeof(out->key), err);
+    return server_file_read_key(&cli->paths, out->key, sizeof(out->key), err);
 }
 
 static bool variable_take(const char *name, char *out, size_t size)
@@ -82,7 +82,7 @@ static bool variable_url(char *out, size_t size)
 /* The data directory is readable by root and the serving user only. */
 static int url_find(const struct cli *cli, struct endpoint *out, struct err *err)
 {
-    if (place_read_url(&cli->places, out->url, sizeof(out->url), err) == 0 && out->url[0]) {
+    if (server_file_read_url(&cli->paths, out->url, sizeof(out->url), err) == 0 && out->url[0]) {
         return 0;
     }
     return err_set(
@@ -123,15 +123,15 @@ int endpoint_admin(const struct cli *cli, struct endpoint *out, struct err *err)
     if (variable_take("ATOLL_ADMIN_KEY", out->admin, sizeof(out->admin))) {
         bool named = !cli->data_named && variable_url(out->url, sizeof(out->url));
 
-        return named ? 0 : place_read_url(&cli->places, out->url, sizeof(out->url), err);
+        return named ? 0 : server_file_read_url(&cli->paths, out->url, sizeof(out->url), err);
     }
-    if (access(cli->places.admin_token, R_OK) < 0 && errno == EACCES) {
+    if (access(cli->paths.admin_token, R_OK) < 0 && errno == EACCES) {
         return err_set(err, EACCES,
                        "you may not read the admin token in %s: run this as root, or as the user "
                        "%s, or set ATOLL_ADMIN_KEY",
-                       cli->places.state, cli->config.user);
+                       cli->paths.state, cli->config.user);
     }
     int r = endpoint_find(cli, out, err);
     out->key[0] = '\0';
-    return r < 0 ? r : place_read_admin(&cli->places, out->admin, sizeof(out->admin), err);
+    return r < 0 ? r : server_file_read_admin(&cli->paths, out->admin, sizeof(out->admin), err);
 }

@@ -34,7 +34,7 @@ static void export_print(const char *name, const char *value)
 static int trust_print(const struct cli *cli, const char *domain)
 {
     struct err err;
-    int r = client_trust_write(&cli->places, domain, &err);
+    int r = client_trust_write(&cli->paths, domain, &err);
 
     if (r == -ENOENT) {
         return CLI_OK;
@@ -43,7 +43,7 @@ static int trust_print(const struct cli *cli, const char *domain)
         return cli_fail(CLI_FAILED, "%s", err.msg);
     }
     for (size_t i = 0; i < countof(trust_names); i++) {
-        export_print(trust_names[i], cli->places.ca_bundle);
+        export_print(trust_names[i], cli->paths.ca_bundle);
     }
     return CLI_OK;
 }
@@ -55,11 +55,11 @@ int cli_env(struct cli *cli)
     struct err err;
 
     if (endpoint_find(cli, &endpoint, &err) < 0 ||
-        place_read_domain(&cli->places, domain, sizeof(domain), &err) < 0) {
+        server_file_read_domain(&cli->paths, domain, sizeof(domain), &err) < 0) {
         return cli_fail(CLI_FAILED, "%s", err.msg);
     }
     /* Root passes this to eval, and the server wrote it: each value has a form in which nothing is
-     * a shell's (serve/daemon/places.h), and is quoted all the same. */
+     * a shell's (serve/daemon/paths.h), and is quoted all the same. */
     int code = domain[0] ? trust_print(cli, domain) : CLI_OK;
     if (code != CLI_OK) {
         return code;

@@ -223,7 +223,7 @@ static int command_run(const struct command *command, struct cli *cli, int argc,
     if (cli->words_n > command->words_max) {
         return refuse_word(command, cli->words[command->words_max]);
     }
-    if (places_find(&cli->config, &cli->places, &err) < 0) {
+    if (paths_find(&cli->config, &cli->paths, &err) < 0) {
         return cli_fail(CLI_USAGE, "%s", err.msg);
     }
     return command->run(cli);

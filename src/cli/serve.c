@@ -10,9 +10,9 @@
 int cli_serve(struct cli *cli)
 {
     if (geteuid() == 0) {
-        return supervisor_run(&cli->config, &cli->places, cli->program);
+        return supervisor_run(&cli->config, &cli->paths, cli->program);
     }
-    return supervisor_unprivileged(&cli->config, &cli->places, cli->program);
+    return supervisor_unprivileged(&cli->config, &cli->paths, cli->program);
 }
 
 int cli_keeper(struct cli *cli)
@@ -20,7 +20,7 @@ int cli_keeper(struct cli *cli)
     if (geteuid() != 0) {
         return cli_fail(CLI_FAILED, "the keeper must be started as root");
     }
-    return supervisor_keeper(&cli->config, &cli->places);
+    return supervisor_keeper(&cli->config, &cli->paths);
 }
 
 int cli_prepare(struct cli *cli)
@@ -36,10 +36,10 @@ int cli_prepare(struct cli *cli)
     if (cli->words_n == 1 && strcmp(cli->words[0], "all") != 0) {
         return cli_fail(CLI_USAGE, "prepare takes `all` or nothing, not '%s'", cli->words[0]);
     }
-    if (prepare(&cli->config, &cli->places, &who, &err) < 0) {
+    if (prepare(&cli->config, &cli->paths, &who, &err) < 0) {
         return cli_fail(CLI_FAILED, "%s", err.msg);
     }
-    if (cli->words_n == 1 && preparer_once(&cli->config, &cli->places) < 0) {
+    if (cli->words_n == 1 && preparer_once(&cli->config, &cli->paths) < 0) {
         return CLI_FAILED; /* the error has been printed */
     }
     return CLI_OK;

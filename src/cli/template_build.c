@@ -74,7 +74,7 @@ static int option_take(struct plan *plan, const char *name, const char *value, s
 /* A recipe that comes with atoll, unless the user named a directory or a file. */
 static bool recipe_find(const struct cli *cli, struct plan *plan)
 {
-    const char *templates = cli->places.templates;
+    const char *templates = cli->paths.templates;
 
     if (cli->words_n > 2 || plan->file[0] || !templates[0] || strchr(plan->name, '/')) {
         return false;

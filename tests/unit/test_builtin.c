@@ -16,21 +16,21 @@ static void write_text(const char *path, const char *text)
 }
 
 /* A directory of templates with one called `tool`, and one for notices. */
-static struct places places_in(const struct tmpdir *dir, const char *settings)
+static struct paths paths_in(const struct tmpdir *dir, const char *settings)
 {
-    struct places places = {0};
-    char path[2 * PLACE_BYTES];
+    struct paths paths = {0};
+    char path[2 * DATA_PATH_BYTES];
 
-    (void)snprintf(places.templates, PLACE_BYTES, "%s/templates", dir->path);
-    (void)snprintf(places.notices, PLACE_BYTES, "%s/notices", dir->path);
-    (void)snprintf(path, sizeof(path), "%s/tool", places.templates);
-    if (mkdir(places.templates, 0755) < 0 || mkdir(places.notices, 0755) < 0 ||
+    (void)snprintf(paths.templates, DATA_PATH_BYTES, "%s/templates", dir->path);
+    (void)snprintf(paths.notices, DATA_PATH_BYTES, "%s/notices", dir->path);
+    (void)snprintf(path, sizeof(path), "%s/tool", paths.templates);
+    if (mkdir(paths.templates, 0755) < 0 || mkdir(paths.notices, 0755) < 0 ||
         mkdir(path, 0755) < 0) {
         abort();
     }
-    (void)snprintf(path, sizeof(path), "%s/tool/settings.json", places.templates);
+    (void)snprintf(path, sizeof(path), "%s/tool/settings.json", paths.templates);
     write_text(path, settings);
-    return places;
+    return paths;
 }
 
 /* ---- settings ---- */
@@ -38,33 +38,33 @@ static struct places places_in(const struct tmpdir *dir, const char *settings)
 static void settings_are_read(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    struct places places =
-        places_in(&dir, "{\"from\": \"base\", \"cpuCount\": 2, \"memoryMB\": 64,"
-                        " \"diskSizeMB\": 64, \"startCmd\": \"x\", \"env\": {\"A\": \"1\"}}");
+    struct paths paths =
+        paths_in(&dir, "{\"from\": \"base\", \"cpuCount\": 2, \"memoryMB\": 64,"
+                       " \"diskSizeMB\": 64, \"startCmd\": \"x\", \"env\": {\"A\": \"1\"}}");
     struct err err;
     json_t *settings = NULL;
 
-    CHECK_INT(builtin_read(&places, "tool", &settings, &err), 0);
+    CHECK_INT(builtin_read(&paths, "tool", &settings, &err), 0);
     CHECK_STR(builtin_from(settings), "base");
     CHECK(!builtin_is_layer(settings));
     json_decref(settings);
-    CHECK_INT(builtin_read(&places, "other", &settings, &err), -ENOENT);
+    CHECK_INT(builtin_read(&paths, "other", &settings, &err), -ENOENT);
     CHECK(strstr(err.msg, "no built-in template 'other'"));
-    CHECK_INT(builtin_read(&places, "../tool", &settings, &err), -EINVAL);
-    CHECK_INT(builtin_read(&places, "", &settings, &err), -EINVAL);
-    places.templates[0] = '\0';
-    CHECK_INT(builtin_read(&places, "tool", &settings, &err), -ENOENT);
+    CHECK_INT(builtin_read(&paths, "../tool", &settings, &err), -EINVAL);
+    CHECK_INT(builtin_read(&paths, "", &settings, &err), -EINVAL);
+    paths.templates[0] = '\0';
+    CHECK_INT(builtin_read(&paths, "tool", &settings, &err), -ENOENT);
     CHECK(strstr(err.msg, "--templates"));
 }
 
 static void a_layer_needs_no_limits(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    struct places places = places_in(&dir, "{\"layerOnly\": true}");
+    struct paths paths = paths_in(&dir, "{\"layerOnly\": true}");
     struct err err;
     json_t *settings = NULL;
 
-    CHECK_INT(builtin_read(&places, "tool", &settings, &err), 0);
+    CHECK_INT(builtin_read(&paths, "tool", &settings, &err), 0);
     CHECK(builtin_is_layer(settings));
     CHECK(!builtin_from(settings));
     json_decref(settings);
@@ -92,11 +92,11 @@ static void bad_settings_are_named(void)
 
     for (size_t i = 0; i < countof(cases); i++) {
         scoped_tmpdir dir = tmpdir_make();
-        struct places places = places_in(&dir, cases[i].text);
+        struct paths paths = paths_in(&dir, cases[i].text);
         json_t *settings = NULL;
         struct err err = {0};
 
-        CHECK_INT(builtin_read(&places, "tool", &settings, &err), -EINVAL);
+        CHECK_INT(builtin_read(&paths, "tool", &settings, &err), -EINVAL);
         CHECK(strstr(err.msg, cases[i].says));
         CHECK(!settings);
     }
@@ -107,7 +107,7 @@ static void bad_settings_are_named(void)
 static void a_notice_reaches_the_table(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    struct places places = places_in(&dir, "{}");
+    struct paths paths = paths_in(&dir, "{}");
     json_t *settings = json_pack("{sisisiss}", "cpuCount", 1, "memoryMB", 64, "diskSizeMB", 128,
                                  "startCmd", "serve");
     struct templates *templates = NULL;
@@ -121,16 +121,16 @@ static void a_notice_reaches_the_table(void)
     CHECK(uv_loop_init(&loop) == 0 && store_open(&loop, path, &store, &err) == 0 &&
           templates_new(store, &templates, &err) == 0);
 
-    notice_awaited(&places, "tool", "it is being made");
-    CHECK_INT(notice_layers(&places, "tool", layers, sizeof(layers), &err), -ENOENT);
-    notices_take(&places, templates);
+    notice_awaited(&paths, "tool", "it is being made");
+    CHECK_INT(notice_layers(&paths, "tool", layers, sizeof(layers), &err), -ENOENT);
+    notices_take(&paths, templates);
     CHECK_STR(templates_awaited(templates, STR("tool")), "it is being made");
     CHECK(!templates_find(templates, "t", STR("tool"), &why));
 
-    CHECK_INT(notice_ready(&places, "tool", settings, "tool-1,base-1", &err), 0);
-    CHECK_INT(notice_layers(&places, "tool", layers, sizeof(layers), &err), 0);
+    CHECK_INT(notice_ready(&paths, "tool", settings, "tool-1,base-1", &err), 0);
+    CHECK_INT(notice_layers(&paths, "tool", layers, sizeof(layers), &err), 0);
     CHECK_STR(layers, "tool-1,base-1");
-    notices_take(&places, templates);
+    notices_take(&paths, templates);
     CHECK(!templates_awaited(templates, STR("tool")));
     const struct template *t = templates_find(templates, "t", STR("tool"), &why);
     CHECK(t);
@@ -139,12 +139,12 @@ static void a_notice_reaches_the_table(void)
     CHECK_INT(t->disk_mb, 128);
 
     /* What is made anew is awaited; what was there stays usable meanwhile. */
-    notice_awaited(&places, "tool", "a newer one is being made");
-    notices_take(&places, templates);
+    notice_awaited(&paths, "tool", "a newer one is being made");
+    notices_take(&paths, templates);
     CHECK(templates_find(templates, "t", STR("tool"), &why) == t);
 
-    notices_forget_awaited(&places);
-    CHECK_INT(notice_layers(&places, "tool", layers, sizeof(layers), &err), -ENOENT);
+    notices_forget_awaited(&paths);
+    CHECK_INT(notice_layers(&paths, "tool", layers, sizeof(layers), &err), -ENOENT);
 
     store_close(store);
     templates_free(templates);
@@ -156,27 +156,27 @@ static void a_notice_reaches_the_table(void)
 static void what_is_no_notice_is_left_out(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    struct places places = places_in(&dir, "{}");
+    struct paths paths = paths_in(&dir, "{}");
     struct templates *templates = NULL;
     struct store *store = NULL;
     struct err err;
-    char path[2 * PLACE_BYTES];
+    char path[2 * DATA_PATH_BYTES];
     uv_loop_t loop;
 
     (void)snprintf(path, sizeof(path), "%s/state.db", dir.path);
     CHECK(uv_loop_init(&loop) == 0 && store_open(&loop, path, &store, &err) == 0 &&
           templates_new(store, &templates, &err) == 0);
-    (void)snprintf(path, sizeof(path), "%s/broken.json", places.notices);
+    (void)snprintf(path, sizeof(path), "%s/broken.json", paths.notices);
     write_text(path, "{");
-    (void)snprintf(path, sizeof(path), "%s/empty.json", places.notices);
+    (void)snprintf(path, sizeof(path), "%s/empty.json", paths.notices);
     write_text(path, "{}");
-    (void)snprintf(path, sizeof(path), "%s/tool.new", places.notices);
+    (void)snprintf(path, sizeof(path), "%s/tool.new", paths.notices);
     write_text(path, "{\"awaited\": \"x\"}");
-    notices_take(&places, templates);
+    notices_take(&paths, templates);
     CHECK(templates_count(templates) == 0);
     CHECK(!templates_awaited(templates, STR("tool")));
-    (void)snprintf(places.notices, PLACE_BYTES, "%s/nothing", dir.path);
-    notices_take(&places, templates);
+    (void)snprintf(paths.notices, DATA_PATH_BYTES, "%s/nothing", dir.path);
+    notices_take(&paths, templates);
     CHECK(templates_count(templates) == 0);
 
     store_close(store);

@@ -8,26 +8,25 @@
 #include "check.h"
 #include "cli/terminal_text.h"
 #include "lib/base/fd.h"
-#include "serve/daemon/places.h"
+#include "serve/daemon/paths.h"
 #include "tmpdir.h"
 
 #define KEY "e2b_0123456789abcdef0123456789abcdef01234567"
 
 enum { NOBODY = 65534, SERVER = 65533 };
 
-static struct places at(const struct tmpdir *dir)
+static struct paths at(const struct tmpdir *dir)
 {
     struct config config = {0};
-    struct places places;
+    struct paths paths;
     struct err err;
 
     (void)snprintf(config.data, sizeof(config.data), "%s", dir->path);
-    if (places_find(&config, &places, &err) < 0 || mkdir(places.state, 0700) < 0 ||
-        mkdir(places.run, 0755) < 0 ||
-        (geteuid() == 0 && chown(places.state, SERVER, SERVER) < 0)) {
+    if (paths_find(&config, &paths, &err) < 0 || mkdir(paths.state, 0700) < 0 ||
+        mkdir(paths.run, 0755) < 0 || (geteuid() == 0 && chown(paths.state, SERVER, SERVER) < 0)) {
         abort();
     }
-    return places;
+    return paths;
 }
 
 static void write_text(const char *path, const char *text)
@@ -38,69 +37,69 @@ static void write_text(const char *path, const char *text)
     CHECK(geteuid() != 0 || fchown(fd, SERVER, SERVER) == 0);
 }
 
-static int read_key(const struct places *places, char key[256], struct err *err)
+static int read_key(const struct paths *paths, char key[256], struct err *err)
 {
     (void)memset(key, 'x', 256);
-    return place_read_key(places, key, 256, err);
+    return server_file_read_key(paths, key, 256, err);
 }
 
 static void a_key_is_read(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    struct places places = at(&dir);
+    struct paths paths = at(&dir);
     char key[256];
     struct err err;
 
-    CHECK_INT(read_key(&places, key, &err), -ENOENT);
-    write_text(places.default_key, KEY);
-    CHECK_INT(read_key(&places, key, &err), 0);
+    CHECK_INT(read_key(&paths, key, &err), -ENOENT);
+    write_text(paths.default_key, KEY);
+    CHECK_INT(read_key(&paths, key, &err), 0);
     CHECK_STR(key, KEY);
-    write_text(places.default_key, KEY "\n");
-    CHECK_INT(read_key(&places, key, &err), 0);
+    write_text(paths.default_key, KEY "\n");
+    CHECK_INT(read_key(&paths, key, &err), 0);
     CHECK_STR(key, KEY);
 }
 
 static void what_is_no_plain_file_is_not_read(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    struct places places = at(&dir);
-    char key[256], other[2 * PLACE_BYTES];
+    struct paths paths = at(&dir);
+    char key[256], other[2 * DATA_PATH_BYTES];
     struct err err;
 
-    CHECK_INT(mkfifo(places.default_key, 0600), 0);
-    CHECK_INT(read_key(&places, key, &err), -EINVAL);
-    CHECK_INT(unlink(places.default_key), 0);
-    CHECK_INT(mkdir(places.default_key, 0700), 0);
-    CHECK_INT(read_key(&places, key, &err), -EINVAL);
-    CHECK_INT(rmdir(places.default_key), 0);
-    (void)snprintf(other, sizeof(other), "%s/other", places.state);
+    CHECK_INT(mkfifo(paths.default_key, 0600), 0);
+    CHECK_INT(read_key(&paths, key, &err), -EINVAL);
+    CHECK_INT(unlink(paths.default_key), 0);
+    CHECK_INT(mkdir(paths.default_key, 0700), 0);
+    CHECK_INT(read_key(&paths, key, &err), -EINVAL);
+    CHECK_INT(rmdir(paths.default_key), 0);
+    (void)snprintf(other, sizeof(other), "%s/other", paths.state);
     write_text(other, KEY);
-    CHECK_INT(symlink(other, places.default_key), 0);
-    CHECK_INT(read_key(&places, key, &err), -ELOOP);
-    CHECK_INT(unlink(places.default_key), 0);
-    CHECK_INT(link(other, places.default_key), 0);
-    CHECK_INT(read_key(&places, key, &err), -EMLINK);
+    CHECK_INT(symlink(other, paths.default_key), 0);
+    CHECK_INT(read_key(&paths, key, &err), -ELOOP);
+    CHECK_INT(unlink(paths.default_key), 0);
+    CHECK_INT(link(other, paths.default_key), 0);
+    CHECK_INT(read_key(&paths, key, &err), -EMLINK);
     CHECK_INT(unlink(other), 0);
-    CHECK_INT(read_key(&places, key, &err), 0);
-    CHECK_INT(truncate(places.default_key, 1L << 40), 0);
-    CHECK_INT(read_key(&places, key, &err), -EFBIG);
+    CHECK_INT(read_key(&paths, key, &err), 0);
+    CHECK_INT(truncate(paths.default_key, 1L << 40), 0);
+    CHECK_INT(read_key(&paths, key, &err), -EFBIG);
 }
 
 static void files_of_others_are_not_read(void)
 {
     scoped_tmpdir dir = tmpdir_make();
-    struct places places = at(&dir);
+    struct paths paths = at(&dir);
     char key[256];
     struct err err;
 
     if (geteuid() != 0) {
         return;
     }
-    write_text(places.default_key, KEY);
-    CHECK_INT(chown(places.default_key, NOBODY, NOBODY), 0);
-    CHECK_INT(read_key(&places, key, &err), -EPERM);
-    CHECK_INT(chown(places.default_key, 0, 0), 0);
-    CHECK_INT(read_key(&places, key, &err), 0);
+    write_text(paths.default_key, KEY);
+    CHECK_INT(chown(paths.default_key, NOBODY, NOBODY), 0);
+    CHECK_INT(read_key(&paths, key, &err), -EPERM);
+    CHECK_INT(chown(paths.default_key, 0, 0), 0);
+    CHECK_INT(read_key(&paths, key, &err), 0);
 }
 
 static void what_is_no_key_is_refused(void)
@@ -110,17 +109,17 @@ static void what_is_no_key_is_refused(void)
         "$(id)",   "e2b_$(id)", "e2b_`id`", "e2b_'\n id #'", KEY "\nexport A=b",
         "e2b_ABC", "E2B_abc",   " " KEY,    "e2b_\xc3\xa9"};
     scoped_tmpdir dir = tmpdir_make();
-    struct places places = at(&dir);
+    struct paths paths = at(&dir);
     char key[256];
     struct err err;
 
     for (size_t i = 0; i < countof(bad); i++) {
-        write_text(places.default_key, bad[i]);
-        CHECK_THAT(read_key(&places, key, &err) == -EINVAL, "'%s'", bad[i]);
+        write_text(paths.default_key, bad[i]);
+        CHECK_THAT(read_key(&paths, key, &err) == -EINVAL, "'%s'", bad[i]);
     }
-    scoped_fd fd = open(places.default_key, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    scoped_fd fd = open(paths.default_key, O_WRONLY | O_TRUNC | O_CLOEXEC);
     CHECK_INT(write(fd, "e2b_a\0;id", 9), 9);
-    CHECK_INT(read_key(&places, key, &err), -EINVAL);
+    CHECK_INT(read_key(&paths, key, &err), -EINVAL);
 }
 
 static void an_address_of_a_daemon_is_a_literal_and_a_port(void)
@@ -150,10 +149,10 @@ static void an_address_of_a_daemon_is_a_literal_and_a_port(void)
                                       "http://"};
 
     for (size_t i = 0; i < countof(good); i++) {
-        CHECK_THAT(place_url_ok(str_of(good[i])), "%s", good[i]);
+        CHECK_THAT(server_file_url_ok(str_of(good[i])), "%s", good[i]);
     }
     for (size_t i = 0; i < countof(bad); i++) {
-        CHECK_THAT(!place_url_ok(str_of(bad[i])), "%s", bad[i]);
+        CHECK_THAT(!server_file_url_ok(str_of(bad[i])), "%s", bad[i]);
     }
 }
 
@@ -162,19 +161,19 @@ static void a_domain_is_a_name_and_perhaps_a_port(void)
     static const char *const bad[] = {"a b",     "localhost;id", "a'b", "$(id)", "a\nb",
                                       "a:99999", "a:8x",         ".a",  "a:",    "-a"};
     scoped_tmpdir dir = tmpdir_make();
-    struct places places = at(&dir);
+    struct paths paths = at(&dir);
     char domain[256];
     struct err err;
 
-    write_text(places.domain, "localhost:3443\n");
-    CHECK_INT(place_read_domain(&places, domain, sizeof(domain), &err), 0);
+    write_text(paths.domain, "localhost:3443\n");
+    CHECK_INT(server_file_read_domain(&paths, domain, sizeof(domain), &err), 0);
     CHECK_STR(domain, "localhost:3443");
-    write_text(places.domain, "");
-    CHECK_INT(place_read_domain(&places, domain, sizeof(domain), &err), 0);
+    write_text(paths.domain, "");
+    CHECK_INT(server_file_read_domain(&paths, domain, sizeof(domain), &err), 0);
     CHECK_STR(domain, "");
     for (size_t i = 0; i < countof(bad); i++) {
-        write_text(places.domain, bad[i]);
-        CHECK_INT(place_read_domain(&places, domain, sizeof(domain), &err), -EINVAL);
+        write_text(paths.domain, bad[i]);
+        CHECK_INT(server_file_read_domain(&paths, domain, sizeof(domain), &err), -EINVAL);
     }
 }
 
@@ -182,15 +181,16 @@ static void an_authority_is_one_certificate(void)
 {
 #define BEGIN "-----BEGIN CERTIFICATE-----\n"
 #define END "-----END CERTIFICATE-----\n"
-    CHECK(place_ca_ok(STR(BEGIN "MIIB+/=\nAAAA\n" END)));
-    CHECK(!place_ca_ok(STR("")));
-    CHECK(!place_ca_ok(STR(BEGIN)));
-    CHECK(!place_ca_ok(STR(BEGIN "MIIB\n")));
-    CHECK(!place_ca_ok(STR(BEGIN "MIIB\n" END BEGIN "MIIB\n" END)));
-    CHECK(!place_ca_ok(STR(BEGIN "MI\033[2JIB\n" END)));
-    CHECK(!place_ca_ok(STR("root:x:0:0:root:/root:/bin/bash\n")));
-    CHECK(!place_ca_ok(STR(BEGIN "MIIB\n" END "root:x:0:0\n")));
-    CHECK(!place_ca_ok(STR("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n")));
+    CHECK(server_file_ca_ok(STR(BEGIN "MIIB+/=\nAAAA\n" END)));
+    CHECK(!server_file_ca_ok(STR("")));
+    CHECK(!server_file_ca_ok(STR(BEGIN)));
+    CHECK(!server_file_ca_ok(STR(BEGIN "MIIB\n")));
+    CHECK(!server_file_ca_ok(STR(BEGIN "MIIB\n" END BEGIN "MIIB\n" END)));
+    CHECK(!server_file_ca_ok(STR(BEGIN "MI\033[2JIB\n" END)));
+    CHECK(!server_file_ca_ok(STR("root:x:0:0:root:/root:/bin/bash\n")));
+    CHECK(!server_file_ca_ok(STR(BEGIN "MIIB\n" END "root:x:0:0\n")));
+    CHECK(
+        !server_file_ca_ok(STR("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n")));
 }
 
 static void a_terminal_gets_no_control_characters(void)

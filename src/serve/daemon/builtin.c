@@ -13,7 +13,7 @@
 #include "lib/base/str.h"
 #include "wire/keeper.h"
 
-enum { NOTICE_PATH_BYTES = 2 * PLACE_BYTES };
+enum { NOTICE_PATH_BYTES = 2 * DATA_PATH_BYTES };
 
 #define NOTICE_SUFFIX ".json"
 
@@ -126,12 +126,12 @@ static bool name_is_plain(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(name);
 }
 
-int builtin_read(const struct places *places, const char *name, json_t **out, struct err *err)
+int builtin_read(const struct paths *paths, const char *name, json_t **out, struct err *err)
 {
     char path[NOTICE_PATH_BYTES];
     json_error_t why;
 
-    if (!places->templates[0]) {
+    if (!paths->templates[0]) {
         return err_set(err, ENOENT,
                        "the recipes of the templates are missing: name their directory with "
                        "--templates");
@@ -140,10 +140,10 @@ int builtin_read(const struct places *places, const char *name, json_t **out, st
         return err_set(err, EINVAL, "'%.*s' is not the name of a template", BUILTIN_NAME_BYTES,
                        name);
     }
-    (void)snprintf(path, sizeof(path), "%s/%s/settings.json", places->templates, name);
+    (void)snprintf(path, sizeof(path), "%s/%s/settings.json", paths->templates, name);
     if (access(path, R_OK) < 0) {
         return err_set(err, ENOENT, "there is no built-in template '%s' in %s", name,
-                       places->templates);
+                       paths->templates);
     }
     scoped(jsonp_decref) json_t *settings = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
     if (!settings) {
@@ -168,53 +168,53 @@ bool builtin_is_layer(const json_t *settings)
 
 /* ---- writing notices ---- */
 
-static void notice_path(const struct places *places, const char *name, const char *suffix,
+static void notice_path(const struct paths *paths, const char *name, const char *suffix,
                         char out[NOTICE_PATH_BYTES])
 {
-    (void)snprintf(out, NOTICE_PATH_BYTES, "%s/%s%s", places->notices, name, suffix);
+    (void)snprintf(out, NOTICE_PATH_BYTES, "%s/%s%s", paths->notices, name, suffix);
 }
 
 /* By a rename, so that a server that reads it meanwhile finds the old notice or the new one. */
-static int notice_write(const struct places *places, const char *name, const json_t *notice,
+static int notice_write(const struct paths *paths, const char *name, const json_t *notice,
                         struct err *err)
 {
     char path[NOTICE_PATH_BYTES], fresh[NOTICE_PATH_BYTES];
 
-    notice_path(places, name, NOTICE_SUFFIX, path);
-    notice_path(places, name, ".new", fresh);
+    notice_path(paths, name, NOTICE_SUFFIX, path);
+    notice_path(paths, name, ".new", fresh);
     if (json_dump_file(notice, fresh, JSON_COMPACT) < 0 || rename(fresh, path) < 0) {
         return err_sys(err, "write %s", path);
     }
     return 0;
 }
 
-int notice_ready(const struct places *places, const char *name, const json_t *settings,
+int notice_ready(const struct paths *paths, const char *name, const json_t *settings,
                  const char *layers, struct err *err)
 {
     scoped(jsonp_decref) json_t *notice = json_deep_copy(settings);
 
     (void)json_object_set_new(notice, "layers", json_string(layers));
-    return notice_write(places, name, notice, err);
+    return notice_write(paths, name, notice, err);
 }
 
-void notice_awaited(const struct places *places, const char *name, const char *sentence)
+void notice_awaited(const struct paths *paths, const char *name, const char *sentence)
 {
     scoped(jsonp_decref) json_t *notice = json_pack("{ss}", "awaited", sentence);
     struct err err;
 
-    if (notice && notice_write(places, name, notice, &err) < 0) {
+    if (notice && notice_write(paths, name, notice, &err) < 0) {
         log_warn("%s", err.msg);
     }
 }
 
 /* ---- reading notices ---- */
 
-static json_t *notice_read(const struct places *places, const char *name)
+static json_t *notice_read(const struct paths *paths, const char *name)
 {
     char path[NOTICE_PATH_BYTES];
     json_error_t why;
 
-    notice_path(places, name, NOTICE_SUFFIX, path);
+    notice_path(paths, name, NOTICE_SUFFIX, path);
     json_t *notice = json_load_file(path, 0, &why);
     if (!notice && access(path, F_OK) == 0) {
         log_warn("%s cannot be read: %s", path, why.text);
@@ -227,10 +227,10 @@ static uint32_t number_of(const json_t *notice, const char *name)
     return (uint32_t)json_integer_value(json_object_get(notice, name));
 }
 
-int notice_layers(const struct places *places, const char *name, char *out, size_t size,
+int notice_layers(const struct paths *paths, const char *name, char *out, size_t size,
                   struct err *err)
 {
-    scoped(jsonp_decref) json_t *notice = notice_read(places, name);
+    scoped(jsonp_decref) json_t *notice = notice_read(paths, name);
     const char *layers = json_string_of(notice, "layers");
 
     if (!layers || !str_copy(out, size, str_of(layers))) {
@@ -262,10 +262,10 @@ static void put(struct templates *templates, const char *name, const json_t *not
                                      });
 }
 
-static void take(const struct places *places, const char *name, void *ctx)
+static void take(const struct paths *paths, const char *name, void *ctx)
 {
     struct templates *templates = ctx;
-    scoped(jsonp_decref) json_t *notice = notice_read(places, name);
+    scoped(jsonp_decref) json_t *notice = notice_read(paths, name);
 
     if (json_string_of(notice, "awaited")) {
         templates_await(templates, name, json_string_of(notice, "awaited"));
@@ -275,43 +275,43 @@ static void take(const struct places *places, const char *name, void *ctx)
 }
 
 /* Calls each with the name of every notice. */
-static void notices_each(const struct places *places,
-                         void (*each)(const struct places *places, const char *name, void *ctx),
+static void notices_each(const struct paths *paths,
+                         void (*each)(const struct paths *paths, const char *name, void *ctx),
                          void *ctx)
 {
     char name[BUILTIN_NAME_BYTES];
     const struct dirent *entry;
 
-    scoped(dirp_close) DIR *dir = opendir(places->notices);
+    scoped(dirp_close) DIR *dir = opendir(paths->notices);
     while (dir && (entry = readdir(dir))) {
         struct str file = str_of(entry->d_name);
         if (str_ends(file, STR(NOTICE_SUFFIX))) {
             file.len -= strlen(NOTICE_SUFFIX);
             if (str_copy(name, sizeof(name), file)) {
-                each(places, name, ctx);
+                each(paths, name, ctx);
             }
         }
     }
 }
 
-void notices_take(const struct places *places, struct templates *templates)
+void notices_take(const struct paths *paths, struct templates *templates)
 {
-    notices_each(places, take, templates);
+    notices_each(paths, take, templates);
 }
 
-static void forget_awaited(const struct places *places, const char *name, void *ctx)
+static void forget_awaited(const struct paths *paths, const char *name, void *ctx)
 {
-    scoped(jsonp_decref) json_t *notice = notice_read(places, name);
+    scoped(jsonp_decref) json_t *notice = notice_read(paths, name);
     char path[NOTICE_PATH_BYTES];
 
     (void)ctx;
     if (!json_string_of(notice, "layers")) {
-        notice_path(places, name, NOTICE_SUFFIX, path);
+        notice_path(paths, name, NOTICE_SUFFIX, path);
         (void)unlink(path);
     }
 }
 
-void notices_forget_awaited(const struct places *places)
+void notices_forget_awaited(const struct paths *paths)
 {
-    notices_each(places, forget_awaited, NULL);
+    notices_each(paths, forget_awaited, NULL);
 }

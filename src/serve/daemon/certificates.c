@@ -166,7 +166,7 @@ static void on_renewal(uv_timer_t *timer)
 /* Whole or not at all: somebody may be copying it. */
 static int authority_write(const struct pki *authority, const char *path, struct err *err)
 {
-    char beside[PLACE_BYTES + 8];
+    char beside[DATA_PATH_BYTES + 8];
     char *pem = pki_cert_pem(authority);
     size_t len = strlen(pem);
 
@@ -178,7 +178,7 @@ static int authority_write(const struct pki *authority, const char *path, struct
 }
 
 /* It is limited to our own names, so that a client that trusts it risks nothing else. */
-static int authority_make(struct certificates *certificates, const struct places *places,
+static int authority_make(struct certificates *certificates, const struct paths *paths,
                           const char *name, struct err *err)
 {
     struct own_names names;
@@ -188,16 +188,16 @@ static int authority_make(struct certificates *certificates, const struct places
         return err_set(err, EINVAL, "no certificate can be made for the domain %s",
                        certificates->config->domain);
     }
-    return authority_write(&certificates->authority, places->ca, err);
+    return authority_write(&certificates->authority, paths->ca, err);
 }
 
-static int own_open(struct certificates *certificates, uv_loop_t *loop, const struct places *places,
+static int own_open(struct certificates *certificates, uv_loop_t *loop, const struct paths *paths,
                     struct err *err)
 {
     uint8_t key[SECRET_KEY_BYTES], id[SECRET_KEY_BYTES];
     char name[32], hex[2 * NAME_ID_BYTES + 1];
     struct pki leaf = {0};
-    int r = key_load(places->secret_key, key, err);
+    int r = key_load(paths->secret_key, key, err);
 
     if (r < 0) {
         return r;
@@ -207,7 +207,7 @@ static int own_open(struct certificates *certificates, uv_loop_t *loop, const st
     explicit_bzero(key, sizeof(key));
     hex_encode(hex, id, NAME_ID_BYTES);
     (void)snprintf(name, sizeof(name), "atoll %s", hex);
-    r = authority_make(certificates, places, name, err);
+    r = authority_make(certificates, paths, name, err);
     if (r == 0 && leaf_make(certificates, &leaf) < 0) {
         r = err_set(err, EINVAL, "no certificate can be made for the domain %s",
                     certificates->config->domain);
@@ -228,22 +228,22 @@ static int own_open(struct certificates *certificates, uv_loop_t *loop, const st
 
 /* ---- either ---- */
 
-void certificates_disown(const struct places *places)
+void certificates_disown(const struct paths *paths)
 {
-    (void)unlink(places->ca);
+    (void)unlink(paths->ca);
 }
 
-int certificates_open(uv_loop_t *loop, const struct config *config, const struct places *places,
+int certificates_open(uv_loop_t *loop, const struct config *config, const struct paths *paths,
                       struct certificates **out, struct err *err)
 {
     struct certificates *certificates = xnew(struct certificates);
 
     certificates->config = config;
     if (config->tls_cert[0]) {
-        certificates_disown(places);
+        certificates_disown(paths);
     }
     int r = config->tls_cert[0] ? files_open(certificates, loop, err)
-                                : own_open(certificates, loop, places, err);
+                                : own_open(certificates, loop, paths, err);
     if (r < 0) {
         pki_fini(&certificates->authority);
         free(certificates);

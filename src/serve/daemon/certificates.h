@@ -1,7 +1,7 @@
 /* certificates.h - the certificates of the daemon's own TLS.
  *
  * With files of the operator's: those, read again when they change. Without: a certificate for the
- * domain, signed by an authority of this daemon's own, whose certificate lies at places.ca for
+ * domain, signed by an authority of this daemon's own, whose certificate lies at paths.ca for
  * clients to trust, for our own names alone. Its key comes from the daemon's secret, so it is the
  * same after every start.
  *
@@ -14,7 +14,7 @@
 
 #include "lib/http/tls.h"
 #include "serve/daemon/config.h"
-#include "serve/daemon/places.h"
+#include "serve/daemon/paths.h"
 
 enum {
     CERTIFICATES_LOOK_MS = 2000,              /* at the operator's files */
@@ -24,10 +24,10 @@ enum {
 struct certificates;
 
 must_check int certificates_open(uv_loop_t *loop, const struct config *config,
-                                 const struct places *places, struct certificates **out,
+                                 const struct paths *paths, struct certificates **out,
                                  struct err *err);
 /* Takes the authority's certificate of an earlier start away: clients need none now. */
-void certificates_disown(const struct places *places);
+void certificates_disown(const struct paths *paths);
 struct tls_context *certificates_tls(const struct certificates *certificates);
 void certificates_close(struct certificates *certificates); /* NULL is fine */
 

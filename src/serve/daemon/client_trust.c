@@ -36,13 +36,13 @@ static int file_add(const char *path, struct buf *out, struct err *err)
 }
 
 /* The daemon's own, which it may only have for its own names. */
-static int own_read(const struct places *places, const char *domain, char out[CA_BYTES_MAX],
+static int own_read(const struct paths *paths, const char *domain, char out[CA_BYTES_MAX],
                     struct err *err)
 {
     char name[CONFIG_TEXT_BYTES];
     struct str whole = str_of(domain);
     const char *const names[] = {"localhost", name};
-    int r = place_read_ca(places, out, CA_BYTES_MAX, err);
+    int r = server_file_read_ca(paths, out, CA_BYTES_MAX, err);
 
     if (r < 0) {
         return r;
@@ -51,7 +51,7 @@ static int own_read(const struct places *places, const char *domain, char out[CA
     return pki_ca_is_for(out, names, countof(names))
                ? 0
                : err_set(err, EPERM, "the authority in %s is not for names below %s alone",
-                         places->ca, name);
+                         paths->ca, name);
 }
 
 static bool holds(const struct buf *text, struct str part)
@@ -64,7 +64,7 @@ static bool holds(const struct buf *text, struct str part)
 /* Whole or not at all: programs read it at any time. */
 static int replace(const char *path, struct str text, struct err *err)
 {
-    char beside[PLACE_BYTES + 8];
+    char beside[DATA_PATH_BYTES + 8];
 
     (void)snprintf(beside, sizeof(beside), "%s.XXXXXX", path);
     scoped_fd fd = mkostemp(beside, O_CLOEXEC);
@@ -103,14 +103,14 @@ static int missing_add(const struct buf *from, struct buf *out)
 
 /* The host's and those that this shell was told of. A host may have none, and a shell may have been
  * told of a file that is gone. */
-static int others_add(const struct places *places, struct buf *out, struct err *err)
+static int others_add(const struct paths *paths, struct buf *out, struct err *err)
 {
     scoped_buf(text, CLIENT_TRUST_BYTES_MAX);
     const char *named = getenv("SSL_CERT_FILE");
     struct err none;
     int r = access(CLIENT_TRUST_HOST, R_OK) == 0 ? file_add(CLIENT_TRUST_HOST, out, err) : 0;
 
-    if (r == 0 && named && strcmp(named, places->ca_bundle) != 0 &&
+    if (r == 0 && named && strcmp(named, paths->ca_bundle) != 0 &&
         file_add(named, &text, &none) == 0 && missing_add(&text, out) < 0) {
         return err_set(err, EFBIG, "%s: more than %d bytes of authorities", named,
                        CLIENT_TRUST_BYTES_MAX);
@@ -118,7 +118,7 @@ static int others_add(const struct places *places, struct buf *out, struct err *
     return r;
 }
 
-int client_trust_write(const struct places *places, const char *domain, struct err *err)
+int client_trust_write(const struct paths *paths, const char *domain, struct err *err)
 {
     char own[CA_BYTES_MAX];
     scoped_buf(old, CLIENT_TRUST_BYTES_MAX);
@@ -127,21 +127,19 @@ int client_trust_write(const struct places *places, const char *domain, struct e
     struct err none;
 
     if (geteuid() != 0) {
-        return access(places->ca_bundle, R_OK) == 0 ? 0
-                                                    : err_sys(err, "read %s", places->ca_bundle);
+        return access(paths->ca_bundle, R_OK) == 0 ? 0 : err_sys(err, "read %s", paths->ca_bundle);
     }
-    int r = own_read(places, domain, own, err);
-    bool known =
-        r == 0 && file_add(places->ca_bundle, &old, &none) == 0 && holds(&old, str_of(own));
-    if (r < 0 || (known && named && strcmp(named, places->ca_bundle) == 0)) {
+    int r = own_read(paths, domain, own, err);
+    bool known = r == 0 && file_add(paths->ca_bundle, &old, &none) == 0 && holds(&old, str_of(own));
+    if (r < 0 || (known && named && strcmp(named, paths->ca_bundle) == 0)) {
         return r;
     }
-    r = others_add(places, &new, err);
+    r = others_add(paths, &new, err);
     if (r == 0 && !holds(&new, str_of(own))) {
         r = buf_printf(&new, "%s", own);
     }
     if (r < 0 || (known && str_eq(buf_str(&old), buf_str(&new)))) {
         return r;
     }
-    return replace(places->ca_bundle, buf_str(&new), err);
+    return replace(paths->ca_bundle, buf_str(&new), err);
 }

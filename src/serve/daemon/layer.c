@@ -15,7 +15,7 @@
 #include "wire/keeper.h"
 
 enum {
-    PATH_BYTES = 2 * PLACE_BYTES,
+    PATH_BYTES = 2 * DATA_PATH_BYTES,
     LAYERS_BYTES = KEEPER_LAYERS_MAX * KEEPER_LAYER_BYTES, /* a list of them */
     LOCK_WAIT_MS = 10 * 60 * 1000,                         /* another start may be unpacking */
 };
@@ -24,7 +24,7 @@ enum {
 
 struct how {
     const struct config *config;
-    const struct places *places;
+    const struct paths *paths;
     const struct run_lines *lines;
 };
 
@@ -64,21 +64,21 @@ static int name_read(const struct making *making, char name[KEEPER_LAYER_BYTES],
 static int making_begin(struct making *making, const struct how *how, const char *template,
                         struct err *err)
 {
-    const struct places *places = how->places;
+    const struct paths *paths = how->paths;
 
     *making = (struct making){.how = how, .template = template};
-    if (setenv("ATOLL_INTERPRETER", places->interpreter, 1) < 0 ||
-        setenv("ATOLL_GATEWAY", places->gateway, 1) < 0) {
+    if (setenv("ATOLL_INTERPRETER", paths->interpreter, 1) < 0 ||
+        setenv("ATOLL_GATEWAY", paths->gateway, 1) < 0) {
         return err_sys(err, "tell the recipes where our programs are");
     }
-    (void)snprintf(making->recipe, PATH_BYTES, "%s/%s/recipe", places->templates, template);
+    (void)snprintf(making->recipe, PATH_BYTES, "%s/%s/recipe", paths->templates, template);
     int r = name_read(making, making->layer, err);
     if (r < 0) {
         return err_wrap(err, "the recipe of the template %s", template);
     }
     (void)snprintf(making->archive, PATH_BYTES, "%s/templates/%s.tar.zst", how->config->cache,
                    making->layer);
-    (void)snprintf(making->layers, PATH_BYTES, "%s/layers", places->pool);
+    (void)snprintf(making->layers, PATH_BYTES, "%s/layers", paths->pool);
     (void)snprintf(making->path, sizeof(making->path), "%s/%s", making->layers, making->layer);
     return 0;
 }
@@ -191,7 +191,7 @@ static int unpack(const struct making *making, struct err *err)
 
 static int unpack_locked(const struct making *making, struct err *err)
 {
-    scoped_fd lock = lock_take(making->how->places->layers_lock, LOCK_WAIT_MS, err);
+    scoped_fd lock = lock_take(making->how->paths->layers_lock, LOCK_WAIT_MS, err);
 
     if (lock < 0) {
         return lock;
@@ -223,7 +223,7 @@ static int layers_prepare(const struct how *how, const char *name, const json_t 
     (void)snprintf(list + len, LAYERS_BYTES - len, "%s%s", len ? "," : "", making.layer);
     if (from) {
         scoped(jsonp_decref) json_t *below = NULL;
-        r = builtin_read(how->places, from, &below, err);
+        r = builtin_read(how->paths, from, &below, err);
         if (r == 0) {
             r = layers_prepare(how, from, below, list, err);
         }
@@ -235,28 +235,28 @@ static int layers_prepare(const struct how *how, const char *name, const json_t 
     return r == 0 ? unpack_locked(&making, err) : r;
 }
 
-int layer_prepare(const struct config *config, const struct places *places, const char *name,
+int layer_prepare(const struct config *config, const struct paths *paths, const char *name,
                   const struct run_lines *lines, struct err *err)
 {
-    const struct how how = {.config = config, .places = places, .lines = lines};
+    const struct how how = {.config = config, .paths = paths, .lines = lines};
     char layers[LAYERS_BYTES] = "";
     scoped(jsonp_decref) json_t *settings = NULL;
 
-    int r = builtin_read(places, name, &settings, err);
+    int r = builtin_read(paths, name, &settings, err);
     if (r == 0) {
         r = layers_prepare(&how, name, settings, layers, err);
     }
     if (r < 0 || builtin_is_layer(settings)) {
         return r;
     }
-    return notice_ready(places, name, settings, layers, err);
+    return notice_ready(paths, name, settings, layers, err);
 }
 
 /* The pool need not be mounted, so the record of the last unpacking counts. */
-enum layer_state layer_look(const struct config *config, const struct places *places,
+enum layer_state layer_look(const struct config *config, const struct paths *paths,
                             const char *name)
 {
-    const struct how how = {.config = config, .places = places};
+    const struct how how = {.config = config, .paths = paths};
     struct making making;
     char unpacked[LAYERS_BYTES] = "";
     struct err err;
@@ -265,7 +265,7 @@ enum layer_state layer_look(const struct config *config, const struct places *pl
         return LAYER_NONE;
     }
     struct str first = str_of(making.layer);
-    if (notice_layers(places, name, unpacked, sizeof(unpacked), &err) == 0 &&
+    if (notice_layers(paths, name, unpacked, sizeof(unpacked), &err) == 0 &&
         str_starts(str_of(unpacked), first)) {
         return LAYER_READY;
     }

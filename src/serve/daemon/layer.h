@@ -10,13 +10,13 @@
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 #include "serve/daemon/config.h"
-#include "serve/daemon/places.h"
+#include "serve/daemon/paths.h"
 #include "serve/daemon/run.h"
 
 /* Makes the layers of a template and of those it stands on, unless they are there, and writes the
  * notice that it is ready. `lines` gets the progress; NULL: stderr does. Holds the layers lock
  * while it unpacks. -EINTR when we are asked to end meanwhile. */
-must_check int layer_prepare(const struct config *config, const struct places *places,
+must_check int layer_prepare(const struct config *config, const struct paths *paths,
                              const char *name, const struct run_lines *lines, struct err *err);
 
 /* How far the template's own layer is. */
@@ -25,7 +25,7 @@ enum layer_state {
     LAYER_ARCHIVE, /* made: it is to be unpacked */
     LAYER_READY,
 };
-enum layer_state layer_look(const struct config *config, const struct places *places,
+enum layer_state layer_look(const struct config *config, const struct paths *paths,
                             const char *name);
 
 #endif

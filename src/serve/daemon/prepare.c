@@ -48,7 +48,7 @@ static int prepare_user(const struct config *config, struct identity *who, struc
 
 static int make_parents(const char *path, struct err *err)
 {
-    char part[PLACE_BYTES];
+    char part[DATA_PATH_BYTES];
 
     for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         (void)snprintf(part, sizeof(part), "%.*s", (int)(slash - path), path);
@@ -95,18 +95,18 @@ static int make_file(const char *path, mode_t mode, const struct identity *owner
 /* The server writes its URL and its domain into files of its own, in a directory that is not: so
  * root can keep sockets and locks beside it. Only its group may open the lock file, because a
  * process that can open it can hold the lock. */
-static int make_run_files(const struct places *places, const struct identity *who, struct err *err)
+static int make_run_files(const struct paths *paths, const struct identity *who, struct err *err)
 {
     const struct identity root_and_group = {.uid = 0, .gid = who->gid};
 
-    int r = make_file(places->endpoint, 0644, who, err);
+    int r = make_file(paths->endpoint, 0644, who, err);
     if (r == 0) {
-        r = make_file(places->domain, 0644, who, err);
+        r = make_file(paths->domain, 0644, who, err);
     }
-    return r == 0 ? make_file(places->serve_lock, 0640, &root_and_group, err) : r;
+    return r == 0 ? make_file(paths->serve_lock, 0640, &root_and_group, err) : r;
 }
 
-static int prepare_dirs(const struct config *config, const struct places *places,
+static int prepare_dirs(const struct config *config, const struct paths *paths,
                         const struct identity *who, struct err *err)
 {
     static const struct identity root = {0, 0};
@@ -116,15 +116,15 @@ static int prepare_dirs(const struct config *config, const struct places *places
         r = make_dir(config->data, 0755, &root, err);
     }
     if (r == 0) {
-        r = make_dir(places->run, 0755, &root, err);
+        r = make_dir(paths->run, 0755, &root, err);
     }
     if (r == 0) {
-        r = make_dir(places->notices, 0755, &root, err);
+        r = make_dir(paths->notices, 0755, &root, err);
     }
     if (r == 0) {
-        r = make_dir(places->state, 0700, who, err);
+        r = make_dir(paths->state, 0700, who, err);
     }
-    return r == 0 ? make_run_files(places, who, err) : r;
+    return r == 0 ? make_run_files(paths, who, err) : r;
 }
 
 /* Logs the missing features of this machine, and refuses where no sandbox could start. */
@@ -148,11 +148,11 @@ static int check_machine(const struct config *config, struct err *err)
 }
 
 /* The pool stays mounted when it is closed here. */
-static int prepare_pool(const struct config *config, const struct places *places, struct err *err)
+static int prepare_pool(const struct config *config, const struct paths *paths, struct err *err)
 {
     struct pool *pool = NULL;
 
-    int r = pool_open(places->pool, config->pool_bytes, &pool, err);
+    int r = pool_open(paths->pool, config->pool_bytes, &pool, err);
     if (r < 0) {
         return err_wrap(err, "prepare the pool");
     }
@@ -164,22 +164,22 @@ static int prepare_pool(const struct config *config, const struct places *places
 }
 
 /* The first start takes a while before there is anything to see. */
-static void tell_first(const struct config *config, const struct places *places)
+static void tell_first(const struct config *config, const struct paths *paths)
 {
-    if (access(places->state, F_OK) < 0) {
+    if (access(paths->state, F_OK) < 0) {
         (void)fprintf(stderr,
                       "Preparing %s: checking this machine and making the pool of sandbox disks\n",
                       config->data);
     }
 }
 
-int prepare(const struct config *config, const struct places *places, struct identity *who,
+int prepare(const struct config *config, const struct paths *paths, struct identity *who,
             struct err *err)
 {
-    tell_first(config, places);
+    tell_first(config, paths);
     int r = prepare_user(config, who, err);
     if (r == 0) {
-        r = prepare_dirs(config, places, who, err);
+        r = prepare_dirs(config, paths, who, err);
     }
     if (r == 0) {
         r = check_machine(config, err);
@@ -187,14 +187,14 @@ int prepare(const struct config *config, const struct places *places, struct ide
     if (r < 0) {
         return r;
     }
-    if (lock_is_held(places->prepare_lock)) {
+    if (lock_is_held(paths->prepare_lock)) {
         (void)fprintf(stderr, "Another process prepares %s: waiting until it is done\n",
                       config->data);
     }
-    scoped_fd lock = lock_take(places->prepare_lock, PREPARE_WAIT_MS, err);
+    scoped_fd lock = lock_take(paths->prepare_lock, PREPARE_WAIT_MS, err);
     if (lock < 0) {
         return lock;
     }
-    r = prepare_pool(config, places, err);
-    return r == 0 ? layer_prepare(config, places, BUILTIN_BASE, NULL, err) : r;
+    r = prepare_pool(config, paths, err);
+    return r == 0 ? layer_prepare(config, paths, BUILTIN_BASE, NULL, err) : r;
 }

@@ -12,15 +12,15 @@
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
 #include "serve/daemon/config.h"
-#include "serve/daemon/places.h"
+#include "serve/daemon/paths.h"
 
 struct identity { /* the user that the server runs as */
     uid_t uid;
     gid_t gid;
 };
 
-must_check int prepare(const struct config *config, const struct places *places,
-                       struct identity *who, struct err *err);
+must_check int prepare(const struct config *config, const struct paths *paths, struct identity *who,
+                       struct err *err);
 
 /* The user's ids; -ENOENT when there is no such user. */
 must_check int identity_find(const char *user, struct identity *out, struct err *err);

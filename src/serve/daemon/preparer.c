@@ -19,7 +19,7 @@ enum {
 };
 
 struct progress {
-    const struct places *places;
+    const struct paths *paths;
     const char *name;
     char said[SAID_BYTES]; /* the last line: why it failed, when it did */
 };
@@ -36,7 +36,7 @@ static void on_line(void *ctx, const char *line)
     (void)snprintf(sentence, sizeof(sentence),
                    "the template %s is being made (%s); try again in a moment", progress->name,
                    progress->said);
-    notice_awaited(progress->places, progress->name, sentence);
+    notice_awaited(progress->paths, progress->name, sentence);
 }
 
 static void tell_failure(const struct progress *progress, const struct err *err)
@@ -47,21 +47,21 @@ static void tell_failure(const struct progress *progress, const struct err *err)
                    "the template %s could not be made: %s; it will be tried again", progress->name,
                    progress->said[0] ? progress->said : err->msg);
     log_error("%s", err->msg);
-    notice_awaited(progress->places, progress->name, sentence);
+    notice_awaited(progress->paths, progress->name, sentence);
 }
 
-static int prepare_one(const struct config *config, const struct places *places, const char *name)
+static int prepare_one(const struct config *config, const struct paths *paths, const char *name)
 {
-    struct progress progress = {.places = places, .name = name};
+    struct progress progress = {.paths = paths, .name = name};
     const struct run_lines lines = {.line = on_line, .ctx = &progress};
     struct err err;
 
-    bool was_ready = layer_look(config, places, name) == LAYER_READY;
+    bool was_ready = layer_look(config, paths, name) == LAYER_READY;
     if (!was_ready) {
         on_line(&progress, "begins");
         progress.said[0] = '\0';
     }
-    int r = layer_prepare(config, places, name, &lines, &err);
+    int r = layer_prepare(config, paths, name, &lines, &err);
     if (r == -EINTR) {
         return r;
     }
@@ -93,35 +93,35 @@ static bool name_next(struct str *rest, char name[BUILTIN_NAME_BYTES])
 
 /* A client that asks for a template whose turn has not come is told to wait, not that there is no
  * such template. */
-static void await_all(const struct config *config, const struct places *places)
+static void await_all(const struct config *config, const struct paths *paths)
 {
     struct str rest = str_of(config->with_templates);
     char name[BUILTIN_NAME_BYTES], sentence[SENTENCE_BYTES];
 
     while (name_next(&rest, name)) {
-        if (layer_look(config, places, name) != LAYER_READY) {
+        if (layer_look(config, paths, name) != LAYER_READY) {
             (void)snprintf(sentence, sizeof(sentence),
                            "the template %s is made after others; try again in a moment", name);
-            notice_awaited(places, name, sentence);
+            notice_awaited(paths, name, sentence);
         }
     }
 }
 
-int preparer_once(const struct config *config, const struct places *places)
+int preparer_once(const struct config *config, const struct paths *paths)
 {
     struct str rest = str_of(config->with_templates);
     char name[BUILTIN_NAME_BYTES];
     int r = 0;
 
-    await_all(config, places);
+    await_all(config, paths);
     while (r != -EINTR && name_next(&rest, name)) {
-        int one = prepare_one(config, places, name);
+        int one = prepare_one(config, paths, name);
         r = one < 0 ? one : r;
     }
     return r;
 }
 
-int preparer_run(const struct config *config, const struct places *places)
+int preparer_run(const struct config *config, const struct paths *paths)
 {
     struct timespec pause = {.tv_sec = PAUSE_FIRST_S};
     sigset_t signals;
@@ -129,7 +129,7 @@ int preparer_run(const struct config *config, const struct places *places)
 
     stop_block(&signals);
     (void)sigdelset(&signals, SIGCHLD);
-    while ((r = preparer_once(config, places)) < 0) {
+    while ((r = preparer_once(config, paths)) < 0) {
         if (r == -EINTR || sigtimedwait(&signals, NULL, &pause) > 0) {
             return 0;
         }

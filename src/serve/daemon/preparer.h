@@ -8,13 +8,13 @@
 #define DAEMON_PREPARER_H
 
 #include "serve/daemon/config.h"
-#include "serve/daemon/places.h"
+#include "serve/daemon/paths.h"
 
 /* Every template of config->with_templates, once; 0, or the error of the last that failed, which
  * has been logged. */
-int preparer_once(const struct config *config, const struct places *places);
+int preparer_once(const struct config *config, const struct paths *paths);
 
 /* Until all are ready: failures are retried with growing pauses. Returns the exit code. */
-int preparer_run(const struct config *config, const struct places *places);
+int preparer_run(const struct config *config, const struct paths *paths);
 
 #endif

@@ -49,7 +49,7 @@ enum {
 
 struct server {
     const struct config *config;
-    const struct places *places;
+    const struct paths *paths;
     const char *program;
     struct listeners *listeners;
     bool announce;
@@ -149,7 +149,7 @@ void serve_url(const char *listen, int port, char *out, size_t size)
     (void)snprintf(out, size, "http://%.*s:%d", (int)host.len, host.at, port);
 }
 
-static void place_write(const char *path, const char *text)
+static void server_file_write(const char *path, const char *text)
 {
     scoped_fd fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW);
 
@@ -161,8 +161,8 @@ static void place_write(const char *path, const char *text)
 /* Writes the URL last: a reader that finds it finds the rest. "": no daemon serves. */
 static void endpoint_write(const struct server *server, const char *url)
 {
-    place_write(server->places->domain, url[0] ? server->config->domain_served : "");
-    place_write(server->places->endpoint, url);
+    server_file_write(server->paths->domain, url[0] ? server->config->domain_served : "");
+    server_file_write(server->paths->endpoint, url);
 }
 
 /* Only for a person's eyes: a log file or a journal is read by others. */
@@ -171,7 +171,7 @@ static void announce_key(const struct server *server, const char *url)
     char key[LINE_BYTES] = "";
     struct err err;
 
-    if (place_read_key(server->places, key, sizeof(key), &err) < 0) {
+    if (server_file_read_key(server->paths, key, sizeof(key), &err) < 0) {
         log_warn("%s", err.msg);
         return;
     }
@@ -334,7 +334,7 @@ static void on_notice(uv_fs_event_t *handle, const char *file, int events, int s
 
     (void)file, (void)events;
     if (status == 0) {
-        notices_take(server->places, server->templates);
+        notices_take(server->paths, server->templates);
         if (server->sandboxes) {
             sandboxes_prestart(server->sandboxes);
         }
@@ -345,22 +345,22 @@ static void on_notice(uv_fs_event_t *handle, const char *file, int events, int s
 static int watch_notices(struct server *server, struct err *err)
 {
     server->on_notice.data = server;
-    int r = uv_fs_event_start(&server->on_notice, on_notice, server->places->notices, 0);
-    return r < 0 ? err_set(err, -r, "watch %s: %s", server->places->notices, uv_strerror(r)) : 0;
+    int r = uv_fs_event_start(&server->on_notice, on_notice, server->paths->notices, 0);
+    return r < 0 ? err_set(err, -r, "watch %s: %s", server->paths->notices, uv_strerror(r)) : 0;
 }
 
 static int open_state(struct server *server, struct err *err)
 {
     int why;
 
-    int r = store_open(&server->loop, server->places->database, &server->store, err);
+    int r = store_open(&server->loop, server->paths->database, &server->store, err);
     if (r == 0) {
         r = templates_new(server->store, &server->templates, err);
     }
     if (r < 0) {
         return r;
     }
-    notices_take(server->places, server->templates);
+    notices_take(server->paths, server->templates);
     if (!templates_find(server->templates, NULL, STR(BUILTIN_BASE), &why)) {
         return err_set(err, ENOENT, "the base template is not there: run `atoll prepare` first");
     }
@@ -370,7 +370,7 @@ static int open_state(struct server *server, struct err *err)
 static int open_egress(struct server *server, struct err *err)
 {
     return egress_wiring_open(&server->egress_wiring, &server->loop, server->store,
-                              server->places->secret_key, server->config, &server->egress, err);
+                              server->paths->secret_key, server->config, &server->egress, err);
 }
 
 static int open_webhooks(struct server *server, struct err *err)
@@ -408,12 +408,12 @@ static int on_admit(void *ctx, const struct sandbox_wanted *wanted, struct err *
 
 static int open_domain(struct server *server, struct err *err)
 {
-    int r = logs_new(&server->loop, server->places->logs, &server->logs, err);
+    int r = logs_new(&server->loop, server->paths->logs, &server->logs, err);
     if (r < 0) {
         return r;
     }
     server->keeper =
-        keeper_client_new(&server->loop, server->places->keeper_socket, on_keeper_state, server);
+        keeper_client_new(&server->loop, server->paths->keeper_socket, on_keeper_state, server);
     const struct sandboxes_options options = {
         .loop = &server->loop,
         .store = server->store,
@@ -421,7 +421,7 @@ static int open_domain(struct server *server, struct err *err)
         .templates = server->templates,
         .egress = server->egress,
         .logs = logs_sink(server->logs),
-        .instance = server->places->instance,
+        .instance = server->paths->instance,
         .ready_limit_ms = (int64_t)server->config->start_ready_s * 1000,
         .retention_ms = (int64_t)server->config->paused_days_max * 24 * 3600 * 1000,
         .pack_after_ms = (int64_t)server->config->pack_after_s * 1000,
@@ -462,9 +462,9 @@ static int open_builds(struct server *server, struct err *err)
         .keeper = server->keeper,
         .templates = server->templates,
         .sandboxes = server->sandboxes,
-        .files = server->places->files,
+        .files = server->paths->files,
         .image = {.loop = &server->loop,
-                  .state = server->places->state,
+                  .state = server->paths->state,
                   .map = config->image_map,
                   .mirror = config->registry_mirror[0] ? config->registry_mirror : NULL,
                   .local = config->image_dir[0] ? config->image_dir : NULL,
@@ -525,7 +525,7 @@ static int open_surface(struct server *server, struct err *err)
         .figures_ctx = server,
         .team_sandboxes_max = (uint32_t)server->config->team_sandboxes_max,
         .sandbox_s_max = (int64_t)server->config->sandbox_hours_max * 3600,
-        .data = server->places->state,
+        .data = server->paths->state,
         .shares = &server->api_shares,
     };
 
@@ -540,10 +540,10 @@ static int open_surface(struct server *server, struct err *err)
     server->edge = edge_new(&edge);
     int r = api_new(&options, &server->api, err);
     if (r == 0) {
-        r = api_prepare_default_key(server->api, server->places->default_key, err);
+        r = api_prepare_default_key(server->api, server->paths->default_key, err);
     }
     if (r == 0) {
-        api_prepare_admin_token(server->api, server->places->admin_token);
+        api_prepare_admin_token(server->api, server->paths->admin_token);
     }
     return r;
 }
@@ -554,7 +554,7 @@ static int open_tools(struct server *server, struct err *err)
         .loop = &server->loop,
         .api = server->api,
         .config = server->config,
-        .places = server->places,
+        .paths = server->paths,
         .on_request = on_internal_request,
         .ctx = server,
     };
@@ -575,10 +575,10 @@ static int open_tls(struct server *server, struct err *err)
     const struct config *config = server->config;
 
     if (!config->tls_listen[0] && server->listeners->tls < 0) {
-        certificates_disown(server->places);
+        certificates_disown(server->paths);
         return 0;
     }
-    int r = certificates_open(&server->loop, config, server->places, &server->certificates, err);
+    int r = certificates_open(&server->loop, config, server->paths, &server->certificates, err);
     if (r < 0) {
         return r;
     }
@@ -761,11 +761,11 @@ static void close_all(struct server *server)
     close_loop(server);
 }
 
-int serve_run(const struct config *config, const struct places *places, const char *program,
+int serve_run(const struct config *config, const struct paths *paths, const char *program,
               struct listeners *listeners, bool announce_ready)
 {
     struct server server = {.config = config,
-                            .places = places,
+                            .paths = paths,
                             .program = program,
                             .listeners = listeners,
                             .announce = announce_ready};

@@ -6,12 +6,12 @@
 
 #include "serve/daemon/config.h"
 #include "serve/daemon/listeners.h"
-#include "serve/daemon/places.h"
+#include "serve/daemon/paths.h"
 
 /* Serves until SIGTERM or SIGINT, then lets running exchanges end. Returns the exit code; a failure
  * has been logged. Sandboxes go on. `program` is how the user called us, for the text that is
  * printed when it is ready, if `announce` is set. Takes the sockets of *listeners. */
-int serve_run(const struct config *config, const struct places *places, const char *program,
+int serve_run(const struct config *config, const struct paths *paths, const char *program,
               struct listeners *listeners, bool announce);
 
 /* "http://127.0.0.1:3000" for a listen address and the port that was really taken. */

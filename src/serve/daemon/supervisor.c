@@ -44,7 +44,7 @@ enum {
 
 struct supervisor {
     const struct config *config;
-    const struct places *places;
+    const struct paths *paths;
     const char *program;
     struct identity who;
     pid_t pid; /* ours: a child whose parent is another one by now must end */
@@ -111,14 +111,14 @@ static void die_with_parent(const struct supervisor *sv, int signal_number)
 
 /* A server that was told to take any free port takes the one its predecessor had: its clients know
  * that one. The file is the server's own, so nothing but a port is believed. */
-static void keep_port(const struct places *places, struct config *config)
+static void keep_port(const struct paths *paths, struct config *config)
 {
     char url[CONFIG_TEXT_BYTES];
     struct err err;
     char *port = strrchr(config->listen, ':');
 
-    if (!port || strcmp(port, ":0") != 0 || place_read_url(places, url, sizeof(url), &err) < 0 ||
-        !url[0]) {
+    if (!port || strcmp(port, ":0") != 0 ||
+        server_file_read_url(paths, url, sizeof(url), &err) < 0 || !url[0]) {
         return;
     }
     (void)snprintf(port, sizeof(config->listen) - (size_t)(port - config->listen), "%s",
@@ -127,25 +127,25 @@ static void keep_port(const struct places *places, struct config *config)
 
 /* The server's user may not be able to reach where the programs lie, in a checkout below /root say:
  * atoll-tools is opened while we still can, and started by its descriptor. */
-static void tools_keep(struct places *places)
+static void tools_keep(struct paths *paths)
 {
-    int fd = open(places->tools, O_PATH | O_CLOEXEC);
+    int fd = open(paths->tools, O_PATH | O_CLOEXEC);
 
     if (fd >= 0) {
-        (void)snprintf(places->tools, sizeof(places->tools), "/proc/self/fd/%d", fd);
+        (void)snprintf(paths->tools, sizeof(paths->tools), "/proc/self/fd/%d", fd);
     }
 }
 
 static _Noreturn void server_main(struct supervisor *sv, bool first)
 {
     struct config config = *sv->config;
-    struct places places = *sv->places;
+    struct paths paths = *sv->paths;
     struct listeners listeners = LISTENERS_NONE;
     struct err err;
 
     child_begin();
     (void)prctl(PR_SET_NAME, "atoll-serve");
-    tools_keep(&places);
+    tools_keep(&paths);
     if (terminal_only_write(&err) < 0 || listeners_open(&config, &listeners, &err) < 0 ||
         drop_privileges(&sv->who, &err) < 0) {
         log_error("%s", err.msg);
@@ -153,9 +153,9 @@ static _Noreturn void server_main(struct supervisor *sv, bool first)
     }
     die_with_parent(sv, SIGKILL);
     if (!first) {
-        keep_port(sv->places, &config);
+        keep_port(sv->paths, &config);
     }
-    exit(serve_run(&config, &places, sv->program, &listeners, first));
+    exit(serve_run(&config, &paths, sv->program, &listeners, first));
 }
 
 /* A program of its own, so that the process that forks jails is small and is seen for what it is.
@@ -184,7 +184,7 @@ static _Noreturn void preparer_main(struct supervisor *sv, bool first)
     (void)prctl(PR_SET_NAME, "atoll-prepare");
     (void)setpriority(PRIO_PROCESS, 0, PREPARER_NICE);
     die_with_parent(sv, SIGKILL);
-    exit(preparer_run(sv->config, sv->places));
+    exit(preparer_run(sv->config, sv->paths));
 }
 
 /* ---- the children from outside ---- */
@@ -330,11 +330,11 @@ static int supervise(struct supervisor *sv)
     return sv->exit_code;
 }
 
-static int serve_lock_take(const struct config *config, const struct places *places)
+static int serve_lock_take(const struct config *config, const struct paths *paths)
 {
     struct err err;
 
-    int fd = lock_take(places->serve_lock, LOCK_WAIT_MS, &err);
+    int fd = lock_take(paths->serve_lock, LOCK_WAIT_MS, &err);
     if (fd == -EBUSY) {
         log_error(OTHER_DAEMON, config->data);
     } else if (fd == -EACCES) {
@@ -369,7 +369,7 @@ static int port_check(const char *flag, const char *address, struct err *err)
 }
 
 /* Checks now what would fail at the end, after minutes of preparation. */
-static int ports_check(const struct config *config, const struct places *places,
+static int ports_check(const struct config *config, const struct paths *paths,
                        const struct listeners *given, struct err *err)
 {
     int r = given->plain < 0 ? port_check("--listen", config->listen, err) : 0;
@@ -377,7 +377,7 @@ static int ports_check(const struct config *config, const struct places *places,
     if (r == 0 && given->tls < 0) {
         r = port_check("--tls-listen", config->tls_listen, err);
     }
-    if (r == -EADDRINUSE && lock_is_held(places->serve_lock)) {
+    if (r == -EADDRINUSE && lock_is_held(paths->serve_lock)) {
         return err_set(err, EBUSY, OTHER_DAEMON, config->data);
     }
     return r;
@@ -385,22 +385,22 @@ static int ports_check(const struct config *config, const struct places *places,
 
 /* With no sandbox left, nothing of ours stays mounted. Needs the serve lock; another start that
  * prepares, or a keeper of its own, has the pool in use and keeps it. */
-static void pool_put_away(const struct places *places)
+static void pool_put_away(const struct paths *paths)
 {
     struct err err;
-    scoped_fd lock = lock_take(places->prepare_lock, 0, &err);
-    scoped_fd layers = lock_take(places->layers_lock, 0, &err);
+    scoped_fd lock = lock_take(paths->prepare_lock, 0, &err);
+    scoped_fd layers = lock_take(paths->layers_lock, 0, &err);
 
-    if (lock >= 0 && layers >= 0 && !lock_is_held(places->keeper_lock)) {
-        pool_unmount_empty(places->pool);
+    if (lock >= 0 && layers >= 0 && !lock_is_held(paths->keeper_lock)) {
+        pool_unmount_empty(paths->pool);
     }
 }
 
-int supervisor_run(struct config *config, const struct places *places, const char *program)
+int supervisor_run(struct config *config, const struct paths *paths, const char *program)
 {
     struct supervisor sv = {
         .config = config,
-        .places = places,
+        .paths = paths,
         .program = program,
         .pid = getpid(),
         .children = {[SERVER] = {.name = "server", .main = server_main},
@@ -414,30 +414,29 @@ int supervisor_run(struct config *config, const struct places *places, const cha
     stop_block(&sv.signals);
     int r = egress_wiring_check(config, &err);
     if (r == 0) {
-        r = ports_check(config, places, &LISTENERS_NONE, &err);
+        r = ports_check(config, paths, &LISTENERS_NONE, &err);
     }
     if (r == 0) {
-        r = prepare(config, places, &sv.who, &err);
+        r = prepare(config, paths, &sv.who, &err);
     }
     if (r < 0) {
         log_error("%s", err.msg);
     }
     /* The server's too: it is forked with it. */
-    scoped_fd lock =
-        r < 0 ? lock_take(places->serve_lock, 0, &err) : serve_lock_take(config, places);
+    scoped_fd lock = r < 0 ? lock_take(paths->serve_lock, 0, &err) : serve_lock_take(config, paths);
     if (lock < 0) {
         return 1;
     }
-    notices_forget_awaited(places);
+    notices_forget_awaited(paths);
     if (r == 0 && (r = tls_place_settle(config, -1, &err)) < 0) {
         log_error("%s", err.msg);
     }
     int exit_code = r < 0 ? 1 : supervise(&sv);
-    pool_put_away(places);
+    pool_put_away(paths);
     return exit_code;
 }
 
-int supervisor_keeper(const struct config *config, const struct places *places)
+int supervisor_keeper(const struct config *config, const struct paths *paths)
 {
     struct identity who;
     struct err err;
@@ -447,55 +446,55 @@ int supervisor_keeper(const struct config *config, const struct places *places)
         log_error("%s: run `atoll prepare` first", err.msg);
         return 1;
     }
-    if (!places->agent[0]) {
+    if (!paths->agent[0]) {
         log_error("the agent is not beside this program: name it with --agent");
         return 1;
     }
-    if (!places->keeper[0]) {
+    if (!paths->keeper[0]) {
         log_error("atoll-keeper is not beside this program");
         return 1;
     }
-    scoped_fd lock = lock_take(places->keeper_lock, LOCK_WAIT_MS, &err);
+    scoped_fd lock = lock_take(paths->keeper_lock, LOCK_WAIT_MS, &err);
     if (lock < 0) {
         log_error("%s", lock == -EBUSY ? "another keeper runs for this data directory" : err.msg);
         return 1;
     }
     const struct keeper_options options = {
-        .socket_path = places->keeper_socket,
-        .pool_path = places->pool,
-        .agent_path = places->agent,
+        .socket_path = paths->keeper_socket,
+        .pool_path = paths->pool,
+        .agent_path = paths->agent,
         .client_uid = who.uid,
         .client_gid = who.gid,
-        .instance = places->instance,
+        .instance = paths->instance,
         .merge_pages = config->merge_pages,
         .bpf_figures = config->bpf_figures,
         .log_level = config->log_level,
         .lock_fd = lock,
     };
-    (void)!keeper_options_exec(places->keeper, &options, &err);
+    (void)!keeper_options_exec(paths->keeper, &options, &err);
     log_error("%s", err.msg);
     return 1;
 }
 
-int supervisor_unprivileged(struct config *config, const struct places *places, const char *program)
+int supervisor_unprivileged(struct config *config, const struct paths *paths, const char *program)
 {
     char layers[KEEPER_LAYER_BYTES];
     struct err err;
 
     log_init("serve", config->log_level);
-    if (notice_layers(places, BUILTIN_BASE, layers, sizeof(layers), &err) < 0) {
+    if (notice_layers(paths, BUILTIN_BASE, layers, sizeof(layers), &err) < 0) {
         log_error("sandboxes need a keeper, which only root can start: run this as root, or start "
                   "atoll-keeper.service first");
         return 1;
     }
-    scoped_fd lock = serve_lock_take(config, places);
+    scoped_fd lock = serve_lock_take(config, paths);
     if (lock < 0) {
         return 1;
     }
     scoped(listeners_closep) struct listeners listeners = LISTENERS_NONE;
     int r = listeners_inherit(&listeners, &err);
     if (r == 0) {
-        r = ports_check(config, places, &listeners, &err);
+        r = ports_check(config, paths, &listeners, &err);
     }
     if (r == 0) {
         r = tls_place_settle(config, listeners.tls, &err);
@@ -507,5 +506,5 @@ int supervisor_unprivileged(struct config *config, const struct places *places, 
         log_error("%s", err.msg);
         return 1;
     }
-    return serve_run(config, places, program, &listeners, true);
+    return serve_run(config, paths, program, &listeners, true);
 }

@@ -9,15 +9,14 @@
 #define DAEMON_SUPERVISOR_H
 
 #include "serve/daemon/config.h"
-#include "serve/daemon/places.h"
+#include "serve/daemon/paths.h"
 
 /* Returns the exit code; a failure has been logged. Fills in settings that are left to the daemon
  * (tls_place.h). */
-int supervisor_run(struct config *config, const struct places *places, const char *program);
+int supervisor_run(struct config *config, const struct paths *paths, const char *program);
 
 /* The parts that systemd's units run apart: `atoll keeper`, and `atoll serve` without root. */
-int supervisor_keeper(const struct config *config, const struct places *places);
-int supervisor_unprivileged(struct config *config, const struct places *places,
-                            const char *program);
+int supervisor_keeper(const struct config *config, const struct paths *paths);
+int supervisor_unprivileged(struct config *config, const struct paths *paths, const char *program);
 
 #endif

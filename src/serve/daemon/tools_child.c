@@ -130,7 +130,7 @@ static int spawn(struct tools_child *tools)
     const struct config *config = options->config;
     char parent[NUMBER_BYTES], sandbox[NUMBER_BYTES], code[NUMBER_BYTES];
     const char *argv[] = {
-        "atoll-tools", "--api",        options->places->api_socket,   "--parent", parent,
+        "atoll-tools", "--api",        options->paths->api_socket,    "--parent", parent,
         "--domain",    config->domain, "--sandbox-seconds",           sandbox,    "--code-seconds",
         code,          "--log-level",  level_name(config->log_level), NULL};
     char *no_environment[] = {NULL};
@@ -142,7 +142,7 @@ static int spawn(struct tools_child *tools)
     };
     const uv_process_options_t process = {
         .exit_cb = on_exit_seen,
-        .file = options->places->tools,
+        .file = options->paths->tools,
         .args = (char **)(uintptr_t)argv,
         .env = no_environment,
         .cwd = "/",
@@ -184,7 +184,7 @@ static int inner_open(struct tools_child *tools, struct err *err)
     if (r < 0) {
         return r;
     }
-    int fd = unix_listen(tools->options.places->api_socket, err);
+    int fd = unix_listen(tools->options.paths->api_socket, err);
     return fd < 0 ? fd : http_server_listen_fd(tools->inner, fd, NULL, err);
 }
 
@@ -195,17 +195,17 @@ int tools_child_new(const struct tools_child_options *options, struct tools_chil
 
     tools->options = *options;
     tools->way = (struct tools_forward){
-        .loop = options->loop, .api = options->api, .socket = options->places->tools_socket};
+        .loop = options->loop, .api = options->api, .socket = options->paths->tools_socket};
     tools->listen_fd = -1;
     (void)uv_timer_init(options->loop, &tools->restart);
     tools->restart.data = tools;
     *out = tools;
-    if (!options->places->tools[0]) {
+    if (!options->paths->tools[0]) {
         return err_set(err, ENOENT, "atoll-tools is not beside this program");
     }
     int r = inner_open(tools, err);
     if (r == 0) {
-        tools->listen_fd = r = unix_listen(options->places->tools_socket, err);
+        tools->listen_fd = r = unix_listen(options->paths->tools_socket, err);
     }
     if (r >= 0) {
         start(tools);

@@ -15,7 +15,7 @@
 #include "lib/base/err.h"
 #include "lib/http/http.h"
 #include "serve/daemon/config.h"
-#include "serve/daemon/places.h"
+#include "serve/daemon/paths.h"
 
 struct api;
 struct tools_child;
@@ -24,7 +24,7 @@ struct tools_child_options {
     uv_loop_t *loop;
     struct api *api;
     const struct config *config;
-    const struct places *places;
+    const struct paths *paths;
     void (*on_request)(void *ctx, struct http_exchange *ex); /* by the internal socket */
     void *ctx;
 };

@@ -1,4 +1,4 @@
-#include "serve/daemon/places.h"
+#include "serve/daemon/paths.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -27,38 +27,38 @@ struct below {
     const char *name;
 };
 
-#define PLACE(field, name)                                                                         \
+#define DATA_PATH(field, name)                                                                     \
     {                                                                                              \
-        offsetof(struct places, field), name                                                       \
+        offsetof(struct paths, field), name                                                        \
     }
 
 static const struct below below_data[] = {
-    PLACE(state, "state"),
-    PLACE(run, "run"),
-    PLACE(pool, "pool"),
-    PLACE(database, "state/atoll.db"),
-    PLACE(logs, "state/logs"),
-    PLACE(files, "state/files"),
-    PLACE(default_key, "state/default.key"),
-    PLACE(admin_token, "state/admin.token"),
-    PLACE(ca, "state/ca.pem"),
-    PLACE(secret_key, "state/secret.key"),
-    PLACE(endpoint, "run/endpoint"),
-    PLACE(domain, "run/domain"),
-    PLACE(ca_bundle, "run/ca-bundle.pem"),
-    PLACE(notices, "run/notices"),
-    PLACE(keeper_socket, "run/keeper.sock"),
-    PLACE(tools_socket, "state/tools.sock"),
-    PLACE(api_socket, "state/api.sock"),
-    PLACE(serve_lock, "run/serve.lock"),
-    PLACE(keeper_lock, "run/keeper.lock"),
-    PLACE(prepare_lock, "run/prepare.lock"),
-    PLACE(layers_lock, "run/layers.lock"),
+    DATA_PATH(state, "state"),
+    DATA_PATH(run, "run"),
+    DATA_PATH(pool, "pool"),
+    DATA_PATH(database, "state/atoll.db"),
+    DATA_PATH(logs, "state/logs"),
+    DATA_PATH(files, "state/files"),
+    DATA_PATH(default_key, "state/default.key"),
+    DATA_PATH(admin_token, "state/admin.token"),
+    DATA_PATH(ca, "state/ca.pem"),
+    DATA_PATH(secret_key, "state/secret.key"),
+    DATA_PATH(endpoint, "run/endpoint"),
+    DATA_PATH(domain, "run/domain"),
+    DATA_PATH(ca_bundle, "run/ca-bundle.pem"),
+    DATA_PATH(notices, "run/notices"),
+    DATA_PATH(keeper_socket, "run/keeper.sock"),
+    DATA_PATH(tools_socket, "state/tools.sock"),
+    DATA_PATH(api_socket, "state/api.sock"),
+    DATA_PATH(serve_lock, "run/serve.lock"),
+    DATA_PATH(keeper_lock, "run/keeper.lock"),
+    DATA_PATH(prepare_lock, "run/prepare.lock"),
+    DATA_PATH(layers_lock, "run/layers.lock"),
 };
 
 /* The first of the candidates that exists, seen from the program's own directory: the build tree
  * first, then an installed one. Empty when none does: only root needs them, and says so then. */
-static void find_beside_program(const char *const *candidates, size_t n, char out[PLACE_BYTES])
+static void find_beside_program(const char *const *candidates, size_t n, char out[DATA_PATH_BYTES])
 {
     char self[PATH_MAX] = "";
     char path[PATH_MAX];
@@ -67,7 +67,7 @@ static void find_beside_program(const char *const *candidates, size_t n, char ou
     const char *dir = len > 0 ? dirname(self) : "";
     for (size_t i = 0; i < n; i++) {
         int whole = snprintf(path, sizeof(path), "%s/%s", dir, candidates[i]);
-        if (whole > 0 && whole < PLACE_BYTES && access(path, R_OK) == 0) {
+        if (whole > 0 && whole < DATA_PATH_BYTES && access(path, R_OK) == 0) {
             memcpy(out, path, (size_t)whole + 1);
             return;
         }
@@ -75,17 +75,17 @@ static void find_beside_program(const char *const *candidates, size_t n, char ou
     out[0] = '\0';
 }
 
-static int put(char out[PLACE_BYTES], const char *dir, const char *name, struct err *err)
+static int put(char out[DATA_PATH_BYTES], const char *dir, const char *name, struct err *err)
 {
-    int n = snprintf(out, PLACE_BYTES, "%s/%s", dir, name);
+    int n = snprintf(out, DATA_PATH_BYTES, "%s/%s", dir, name);
 
-    if (n < 0 || n >= PLACE_BYTES) {
+    if (n < 0 || n >= DATA_PATH_BYTES) {
         return err_set(err, ENAMETOOLONG, "the path %.80s... is too long", dir);
     }
     return 0;
 }
 
-static int find_program_files(const struct config *config, struct places *out, struct err *err)
+static int find_program_files(const struct config *config, struct paths *out, struct err *err)
 {
     static const char *const agents[] = {"src/inside/agent/atoll-agent",
                                          "../lib/atoll/atoll-agent"};
@@ -118,12 +118,12 @@ static int find_program_files(const struct config *config, struct places *out, s
     return r;
 }
 
-int places_find(const struct config *config, struct places *out, struct err *err)
+int paths_find(const struct config *config, struct paths *out, struct err *err)
 {
     char digest[SHA256_HEX_LEN + 1];
     int r;
 
-    *out = (struct places){0};
+    *out = (struct paths){0};
     for (size_t i = 0; i < countof(below_data); i++) {
         r = put((char *)out + below_data[i].at, config->data, below_data[i].name, err);
         if (r < 0) {
@@ -144,14 +144,14 @@ int places_find(const struct config *config, struct places *out, struct err *err
 /* ---- what the server wrote ---- */
 
 /* Whether uid is the server's user: root gave it state/, in a directory of root's. */
-static bool is_servers(const struct places *places, uid_t uid)
+static bool is_servers(const struct paths *paths, uid_t uid)
 {
     struct stat st;
 
-    return lstat(places->state, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == uid;
+    return lstat(paths->state, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == uid;
 }
 
-static int check_open(const struct places *places, const char *path, int fd, off_t bytes_max,
+static int check_open(const struct paths *paths, const char *path, int fd, off_t bytes_max,
                       struct err *err)
 {
     struct stat st;
@@ -166,7 +166,7 @@ static int check_open(const struct places *places, const char *path, int fd, off
         return err_set(err, EMLINK, "%s is a file that has other names, too: it was not read",
                        path);
     }
-    if (st.st_uid != 0 && !is_servers(places, st.st_uid)) {
+    if (st.st_uid != 0 && !is_servers(paths, st.st_uid)) {
         return err_set(err, EPERM,
                        "%s belongs to uid %u, not to root or the server: it was not read", path,
                        st.st_uid);
@@ -178,7 +178,7 @@ static int check_open(const struct places *places, const char *path, int fd, off
     return 0;
 }
 
-int place_open(const struct places *places, const char *path, off_t bytes_max, struct err *err)
+int server_file_open(const struct paths *paths, const char *path, off_t bytes_max, struct err *err)
 {
     scoped_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 
@@ -188,15 +188,15 @@ int place_open(const struct places *places, const char *path, off_t bytes_max, s
     if (fd < 0) {
         return err_sys(err, "read %s", path);
     }
-    int r = check_open(places, path, fd, bytes_max, err);
+    int r = check_open(paths, path, fd, bytes_max, err);
     return r < 0 ? r : move_fd(&fd);
 }
 
 /* Reads all of it; a file that has grown since is cut off, and then has a wrong form. */
-static int read_whole(const struct places *places, const char *path, char *out, size_t size,
+static int read_whole(const struct paths *paths, const char *path, char *out, size_t size,
                       struct err *err)
 {
-    scoped_fd fd = place_open(places, path, (off_t)size - 1, err);
+    scoped_fd fd = server_file_open(paths, path, (off_t)size - 1, err);
 
     if (fd < 0) {
         return fd;
@@ -235,7 +235,7 @@ static bool is_port(struct str text)
 }
 
 /* The server listens on addresses only, so the URL never has a name. */
-bool place_url_ok(struct str url)
+bool server_file_url_ok(struct str url)
 {
     char address[INET6_ADDRSTRLEN];
     struct in6_addr any;
@@ -265,12 +265,12 @@ static bool is_digits_behind(struct str key, struct str prefix)
     return str_starts(key, prefix) && digits.len > 0 && digits.len <= KEY_DIGITS_MAX;
 }
 
-bool place_key_ok(struct str key)
+bool server_file_key_ok(struct str key)
 {
     return is_digits_behind(key, STR("e2b_"));
 }
 
-bool place_admin_ok(struct str token)
+bool server_file_admin_ok(struct str token)
 {
     return is_digits_behind(token, STR("atoll_admin_"));
 }
@@ -286,7 +286,7 @@ static bool is_base64_line(struct str line)
     return line.len > 0 && line.len <= PEM_LINE_MAX;
 }
 
-bool place_ca_ok(struct str pem)
+bool server_file_ca_ok(struct str pem)
 {
     struct str line;
     bool ended = false;
@@ -303,23 +303,23 @@ bool place_ca_ok(struct str pem)
     return ended && pem.len == 0;
 }
 
-int place_read_url(const struct places *places, char *out, size_t size, struct err *err)
+int server_file_read_url(const struct paths *paths, char *out, size_t size, struct err *err)
 {
-    int r = read_whole(places, places->endpoint, out, size, err);
+    int r = read_whole(paths, paths->endpoint, out, size, err);
 
     if (r < 0) {
         return r;
     }
     line_cut(out);
-    return !out[0] || place_url_ok(str_of(out))
+    return !out[0] || server_file_url_ok(str_of(out))
                ? 0
                : err_set(err, EINVAL, "%s does not contain a URL such as http://127.0.0.1:3000",
-                         places->endpoint);
+                         paths->endpoint);
 }
 
-int place_read_domain(const struct places *places, char *out, size_t size, struct err *err)
+int server_file_read_domain(const struct paths *paths, char *out, size_t size, struct err *err)
 {
-    int r = read_whole(places, places->domain, out, size, err);
+    int r = read_whole(paths, paths->domain, out, size, err);
 
     if (r < 0) {
         return r;
@@ -328,44 +328,44 @@ int place_read_domain(const struct places *places, char *out, size_t size, struc
     return !out[0] || config_domain_ok(str_of(out))
                ? 0
                : err_set(err, EINVAL, "%s does not contain a domain such as localhost:3443",
-                         places->domain);
+                         paths->domain);
 }
 
-int place_read_key(const struct places *places, char *out, size_t size, struct err *err)
+int server_file_read_key(const struct paths *paths, char *out, size_t size, struct err *err)
 {
-    int r = read_whole(places, places->default_key, out, size, err);
+    int r = read_whole(paths, paths->default_key, out, size, err);
 
     if (r < 0) {
         return r;
     }
     line_cut(out);
-    return place_key_ok(str_of(out))
+    return server_file_key_ok(str_of(out))
                ? 0
                : err_set(err, EINVAL, "%s does not contain an API key: e2b_ and hexadecimal digits",
-                         places->default_key);
+                         paths->default_key);
 }
 
-int place_read_admin(const struct places *places, char *out, size_t size, struct err *err)
+int server_file_read_admin(const struct paths *paths, char *out, size_t size, struct err *err)
 {
-    int r = read_whole(places, places->admin_token, out, size, err);
+    int r = read_whole(paths, paths->admin_token, out, size, err);
 
     if (r < 0) {
         return r;
     }
     line_cut(out);
-    return place_admin_ok(str_of(out))
+    return server_file_admin_ok(str_of(out))
                ? 0
                : err_set(err, EINVAL,
                          "%s does not contain an admin token: atoll_admin_ and hexadecimal digits",
-                         places->admin_token);
+                         paths->admin_token);
 }
 
-int place_read_ca(const struct places *places, char *out, size_t size, struct err *err)
+int server_file_read_ca(const struct paths *paths, char *out, size_t size, struct err *err)
 {
-    int r = read_whole(places, places->ca, out, size, err);
+    int r = read_whole(paths, paths->ca, out, size, err);
 
-    if (r == 0 && !place_ca_ok(str_of(out))) {
-        return err_set(err, EINVAL, "%s is not one certificate in PEM", places->ca);
+    if (r == 0 && !server_file_ca_ok(str_of(out))) {
+        return err_set(err, EINVAL, "%s is not one certificate in PEM", paths->ca);
     }
     return r;
 }
