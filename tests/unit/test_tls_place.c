@@ -11,7 +11,7 @@
 #include "check.h"
 #include "lib/base/fd.h"
 #include "lib/http/server.h"
-#include "serve/daemon/tls_place.h"
+#include "serve/daemon/tls_address.h"
 
 static void network_enter(void)
 {
@@ -45,7 +45,7 @@ static struct config settled(const char *listen, const char *tls_listen, const c
     (void)snprintf(config.listen, sizeof(config.listen), "%s", listen);
     (void)snprintf(config.tls_listen, sizeof(config.tls_listen), "%s", tls_listen);
     (void)snprintf(config.domain, sizeof(config.domain), "%s", domain);
-    if (tls_place_settle(&config, given, &err) < 0) {
+    if (tls_address_choose(&config, given, &err) < 0) {
         abort();
     }
     return config;
@@ -134,7 +134,7 @@ static void a_certificate_wants_a_port(void)
     struct err err;
     scoped_fd other = take("127.0.0.1:443");
 
-    CHECK_INT(tls_place_settle(&config, -1, &err), -EADDRINUSE);
+    CHECK_INT(tls_address_choose(&config, -1, &err), -EADDRINUSE);
     CHECK_THAT(strstr(err.msg, "--tls-listen") && strstr(err.msg, "127.0.0.1:443"), "%s", err.msg);
 }
 
@@ -142,10 +142,10 @@ static void loopback_has_another_address(void)
 {
     char other[64];
 
-    CHECK(tls_place_other("127.0.0.1:3443", other, sizeof(other)));
+    CHECK(tls_address_other("127.0.0.1:3443", other, sizeof(other)));
     CHECK_STR(other, "[::1]:3443");
-    CHECK(!tls_place_other("0.0.0.0:3443", other, sizeof(other)));
-    CHECK(!tls_place_other("", other, sizeof(other)));
+    CHECK(!tls_address_other("0.0.0.0:3443", other, sizeof(other)));
+    CHECK(!tls_address_other("", other, sizeof(other)));
 }
 
 int main(void)

@@ -31,7 +31,7 @@ struct config { /* paths are absolute, or empty where that has a meaning */
     char tls_cert[CONFIG_TEXT_BYTES];
     char tls_key[CONFIG_TEXT_BYTES];
     char domain[CONFIG_TEXT_BYTES];        /* as the operator has named it; empty: not at all */
-    char domain_served[CONFIG_TEXT_BYTES]; /* no setting: what clients are told (tls_place.h) */
+    char domain_served[CONFIG_TEXT_BYTES]; /* no setting: what clients are told (tls_address.h) */
     char allowed_hosts[CONFIG_TEXT_BYTES]; /* names, separated by commas: lib/http/hosts.h */
     char data[CONFIG_TEXT_BYTES];
     char cache[CONFIG_TEXT_BYTES];

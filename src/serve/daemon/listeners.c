@@ -8,7 +8,7 @@
 #include "lib/base/log.h"
 #include "lib/base/str.h"
 #include "lib/http/server.h"
-#include "serve/daemon/tls_place.h"
+#include "serve/daemon/tls_address.h"
 
 enum {
     INHERITED_FIRST = 3, /* SD_LISTEN_FDS_START of sd_listen_fds(3) */
@@ -32,7 +32,7 @@ static void open_other(const char *address, int *out)
     char other[CONFIG_TEXT_BYTES];
     struct err err;
 
-    if (tls_place_other(address, other, sizeof(other)) && open_one(other, out, &err) < 0) {
+    if (tls_address_other(address, other, sizeof(other)) && open_one(other, out, &err) < 0) {
         log_info("TLS is served on %s alone: %s", address, err.msg);
     }
 }

@@ -20,7 +20,7 @@
 struct listeners {
     int plain; /* -1: the server opens it */
     int tls;   /* likewise */
-    int tls6;  /* the other loopback address of the same port (tls_place.h); -1: none */
+    int tls6;  /* the other loopback address of the same port (tls_address.h); -1: none */
 };
 #define LISTENERS_NONE ((struct listeners){-1, -1, -1})
 

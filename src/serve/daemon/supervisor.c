@@ -26,7 +26,7 @@
 #include "serve/daemon/preparer.h"
 #include "serve/daemon/serve.h"
 #include "serve/daemon/stop.h"
-#include "serve/daemon/tls_place.h"
+#include "serve/daemon/tls_address.h"
 #include "wire/keeper.h"
 
 enum {
@@ -428,7 +428,7 @@ int supervisor_run(struct config *config, const struct paths *paths, const char 
         return 1;
     }
     notices_forget_awaited(paths);
-    if (r == 0 && (r = tls_place_settle(config, -1, &err)) < 0) {
+    if (r == 0 && (r = tls_address_choose(config, -1, &err)) < 0) {
         log_error("%s", err.msg);
     }
     int exit_code = r < 0 ? 1 : supervise(&sv);
@@ -497,7 +497,7 @@ int supervisor_unprivileged(struct config *config, const struct paths *paths, co
         r = ports_check(config, paths, &listeners, &err);
     }
     if (r == 0) {
-        r = tls_place_settle(config, listeners.tls, &err);
+        r = tls_address_choose(config, listeners.tls, &err);
     }
     if (r == 0) {
         r = listeners_open(config, &listeners, &err);

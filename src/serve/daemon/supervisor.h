@@ -12,7 +12,7 @@
 #include "serve/daemon/paths.h"
 
 /* Returns the exit code; a failure has been logged. Fills in settings that are left to the daemon
- * (tls_place.h). */
+ * (tls_address.h). */
 int supervisor_run(struct config *config, const struct paths *paths, const char *program);
 
 /* The parts that systemd's units run apart: `atoll keeper`, and `atoll serve` without root. */

@@ -1,4 +1,4 @@
-#include "serve/daemon/tls_place.h"
+#include "serve/daemon/tls_address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -60,12 +60,12 @@ static int address_try(struct config *config, const char *address, struct err *e
 /* The ports to try, ended by -1. If plain HTTP takes any free port, so does TLS. */
 static void ports_choose(const struct config *config, int ports[PORTS_MAX + 1])
 {
-    static const int candidates[PORTS_MAX] = {TLS_PLACE_PORT, TLS_PLACE_PORT_ELSE, 0};
+    static const int candidates[PORTS_MAX] = {TLS_ADDRESS_PORT, TLS_ADDRESS_PORT_ELSE, 0};
     int asked = port_of(config->domain);
     size_t n = 0;
 
     if (config->domain[0]) {
-        ports[n++] = asked >= 0 ? asked : TLS_PLACE_PORT;
+        ports[n++] = asked >= 0 ? asked : TLS_ADDRESS_PORT;
     } else if (port_of(config->listen) == 0) {
         ports[n++] = 0;
     } else {
@@ -110,14 +110,14 @@ static void domain_find(struct config *config)
     if (config->domain[0] || !own) {
         (void)str_copy(config->domain_served, sizeof(config->domain_served),
                        str_of(config->domain));
-    } else if (port == TLS_PLACE_PORT) {
+    } else if (port == TLS_ADDRESS_PORT) {
         (void)str_copy(config->domain_served, sizeof(config->domain_served), STR("localhost"));
     } else {
         (void)snprintf(config->domain_served, sizeof(config->domain_served), "localhost:%d", port);
     }
 }
 
-int tls_place_settle(struct config *config, int given, struct err *err)
+int tls_address_choose(struct config *config, int given, struct err *err)
 {
     char asked[CONFIG_TEXT_BYTES];
     int r = 0;
@@ -134,7 +134,7 @@ int tls_place_settle(struct config *config, int given, struct err *err)
     return r;
 }
 
-bool tls_place_other(const char *address, char *out, size_t size)
+bool tls_address_other(const char *address, char *out, size_t size)
 {
     struct str text = str_of(address);
 
