@@ -2,10 +2,10 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "serve/daemon/prepare.h"
-#include "serve/daemon/preparer.h"
+#include "serve/daemon/prepare_host.h"
 #include "serve/daemon/stop.h"
 #include "serve/daemon/supervisor.h"
+#include "serve/daemon/template_preparer.h"
 
 int cli_serve(struct cli *cli)
 {
@@ -36,10 +36,10 @@ int cli_prepare(struct cli *cli)
     if (cli->words_n == 1 && strcmp(cli->words[0], "all") != 0) {
         return cli_fail(CLI_USAGE, "prepare takes `all` or nothing, not '%s'", cli->words[0]);
     }
-    if (prepare(&cli->config, &cli->paths, &who, &err) < 0) {
+    if (prepare_host(&cli->config, &cli->paths, &who, &err) < 0) {
         return cli_fail(CLI_FAILED, "%s", err.msg);
     }
-    if (cli->words_n == 1 && preparer_once(&cli->config, &cli->paths) < 0) {
+    if (cli->words_n == 1 && template_preparer_once(&cli->config, &cli->paths) < 0) {
         return CLI_FAILED; /* the error has been printed */
     }
     return CLI_OK;

@@ -4,7 +4,7 @@
 
 #include "lib/base/compiler.h"
 #include "lib/base/err.h"
-#include "serve/daemon/prepare.h"
+#include "serve/daemon/prepare_host.h"
 
 /* Afterwards: no capability, none in the bounding set, no groups but the user's own, no way to gain
  * any by exec. Checks that root cannot be had back. */

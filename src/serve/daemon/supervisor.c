@@ -22,10 +22,10 @@
 #include "serve/daemon/drop.h"
 #include "serve/daemon/egress_wiring.h"
 #include "serve/daemon/lock.h"
-#include "serve/daemon/prepare.h"
-#include "serve/daemon/preparer.h"
+#include "serve/daemon/prepare_host.h"
 #include "serve/daemon/serve.h"
 #include "serve/daemon/stop.h"
+#include "serve/daemon/template_preparer.h"
 #include "serve/daemon/tls_address.h"
 #include "wire/keeper.h"
 
@@ -177,14 +177,14 @@ static _Noreturn void keeper_exec(struct supervisor *sv, bool first)
 }
 
 /* Ends when every template is ready. Has a lower priority than the server. */
-static _Noreturn void preparer_main(struct supervisor *sv, bool first)
+static _Noreturn void template_preparer_main(struct supervisor *sv, bool first)
 {
     (void)first;
     child_begin();
     (void)prctl(PR_SET_NAME, "atoll-prepare");
     (void)setpriority(PRIO_PROCESS, 0, PREPARER_NICE);
     die_with_parent(sv, SIGKILL);
-    exit(preparer_run(sv->config, sv->paths));
+    exit(template_preparer_run(sv->config, sv->paths));
 }
 
 /* ---- the children from outside ---- */
@@ -405,7 +405,7 @@ int supervisor_run(struct config *config, const struct paths *paths, const char 
         .pid = getpid(),
         .children = {[SERVER] = {.name = "server", .main = server_main},
                      [KEEPER] = {.name = "keeper", .main = keeper_exec},
-                     [PREPARER] = {.name = "preparer", .main = preparer_main}},
+                     [PREPARER] = {.name = "preparer", .main = template_preparer_main}},
     };
     struct err err;
 
@@ -417,7 +417,7 @@ int supervisor_run(struct config *config, const struct paths *paths, const char 
         r = ports_check(config, paths, &LISTENERS_NONE, &err);
     }
     if (r == 0) {
-        r = prepare(config, paths, &sv.who, &err);
+        r = prepare_host(config, paths, &sv.who, &err);
     }
     if (r < 0) {
         log_error("%s", err.msg);

@@ -1,4 +1,4 @@
-#include "serve/daemon/prepare.h"
+#include "serve/daemon/prepare_host.h"
 
 #include <fcntl.h>
 #include <pwd.h>
@@ -173,8 +173,8 @@ static void tell_first(const struct config *config, const struct paths *paths)
     }
 }
 
-int prepare(const struct config *config, const struct paths *paths, struct identity *who,
-            struct err *err)
+int prepare_host(const struct config *config, const struct paths *paths, struct identity *who,
+                 struct err *err)
 {
     tell_first(config, paths);
     int r = prepare_user(config, who, err);

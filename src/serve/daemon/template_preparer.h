@@ -1,20 +1,20 @@
-/* preparer.h - the built-in templates beyond `base`: made in the background, by a process of their
- * own, while the server serves already.
+/* template_preparer.h - the built-in templates beyond `base`: made in the background, by a process
+ * of their own, while the server serves already.
  *
  * Needs a prepared data directory and root. Blocks for minutes. Says on stderr how far it is, and
  * in a notice, which the server answers creates with until the template is there.
  */
-#ifndef DAEMON_PREPARER_H
-#define DAEMON_PREPARER_H
+#ifndef DAEMON_TEMPLATE_PREPARER_H
+#define DAEMON_TEMPLATE_PREPARER_H
 
 #include "serve/daemon/config.h"
 #include "serve/daemon/paths.h"
 
 /* Every template of config->with_templates, once; 0, or the error of the last that failed, which
  * has been logged. */
-int preparer_once(const struct config *config, const struct paths *paths);
+int template_preparer_once(const struct config *config, const struct paths *paths);
 
 /* Until all are ready: failures are retried with growing pauses. Returns the exit code. */
-int preparer_run(const struct config *config, const struct paths *paths);
+int template_preparer_run(const struct config *config, const struct paths *paths);
 
 #endif

@@ -1,4 +1,4 @@
-#include "serve/daemon/preparer.h"
+#include "serve/daemon/template_preparer.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -107,7 +107,7 @@ static void await_all(const struct config *config, const struct paths *paths)
     }
 }
 
-int preparer_once(const struct config *config, const struct paths *paths)
+int template_preparer_once(const struct config *config, const struct paths *paths)
 {
     struct str rest = str_of(config->with_templates);
     char name[BUILTIN_NAME_BYTES];
@@ -121,7 +121,7 @@ int preparer_once(const struct config *config, const struct paths *paths)
     return r;
 }
 
-int preparer_run(const struct config *config, const struct paths *paths)
+int template_preparer_run(const struct config *config, const struct paths *paths)
 {
     struct timespec pause = {.tv_sec = PAUSE_FIRST_S};
     sigset_t signals;
@@ -129,7 +129,7 @@ int preparer_run(const struct config *config, const struct paths *paths)
 
     stop_block(&signals);
     (void)sigdelset(&signals, SIGCHLD);
-    while ((r = preparer_once(config, paths)) < 0) {
+    while ((r = template_preparer_once(config, paths)) < 0) {
         if (r == -EINTR || sigtimedwait(&signals, NULL, &pause) > 0) {
             return 0;
         }

@@ -1,11 +1,12 @@
-/* prepare.h - preparation by root before the server starts: the user, the data directory, the pool,
- * the base template. Every step checks first: on a prepared machine all of it takes milliseconds.
+/* prepare_host.h - preparation by root before the server starts: the user, the data directory, the
+ * pool, the base template. Every step checks first: on a prepared machine all of it takes
+ * milliseconds.
  *
  * Blocks for as long as it takes (the first template: a minute or two) and says on stderr what it
  * does. Only one process prepares a data directory at a time; others wait.
  */
-#ifndef DAEMON_PREPARE_H
-#define DAEMON_PREPARE_H
+#ifndef DAEMON_PREPARE_HOST_H
+#define DAEMON_PREPARE_HOST_H
 
 #include <sys/types.h>
 
@@ -19,8 +20,8 @@ struct identity { /* the user that the server runs as */
     gid_t gid;
 };
 
-must_check int prepare(const struct config *config, const struct paths *paths, struct identity *who,
-                       struct err *err);
+must_check int prepare_host(const struct config *config, const struct paths *paths,
+                            struct identity *who, struct err *err);
 
 /* The user's ids; -ENOENT when there is no such user. */
 must_check int identity_find(const char *user, struct identity *out, struct err *err);
