@@ -25,7 +25,7 @@ int cli_keeper(struct cli *cli)
 
 int cli_prepare(struct cli *cli)
 {
-    struct identity who;
+    struct server_user who;
     struct err err;
     sigset_t signals;
 

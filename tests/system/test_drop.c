@@ -27,7 +27,7 @@ static bool reads(long key)
 /* In a child, whose session this is. */
 static int keys_after(bool drops)
 {
-    const struct identity who = {.uid = NOBODY, .gid = NOBODY};
+    const struct server_user who = {.uid = NOBODY, .gid = NOBODY};
     struct err err;
 
     if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0) {

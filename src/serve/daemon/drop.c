@@ -19,7 +19,7 @@ static int drop_bounding_set(struct err *err)
     return 0;
 }
 
-int drop_privileges(const struct identity *who, struct err *err)
+int drop_privileges(const struct server_user *who, struct err *err)
 {
     /* 1. While still root: what needs CAP_SETPCAP and CAP_SETGID. */
     int r = drop_bounding_set(err);

@@ -8,6 +8,6 @@
 
 /* Afterwards: no capability, none in the bounding set, no groups but the user's own, no way to gain
  * any by exec. Checks that root cannot be had back. */
-must_check int drop_privileges(const struct identity *who, struct err *err);
+must_check int drop_privileges(const struct server_user *who, struct err *err);
 
 #endif

@@ -17,24 +17,24 @@
 
 enum { PREPARE_WAIT_MS = 20 * 60 * 1000 }; /* another start may be making a template */
 
-int identity_find(const char *user, struct identity *out, struct err *err)
+int server_user_find(const char *user, struct server_user *out, struct err *err)
 {
     errno = 0;
     const struct passwd *entry = getpwnam(user);
     if (!entry) {
         return err_set(err, ENOENT, "there is no user '%s'", user);
     }
-    *out = (struct identity){.uid = entry->pw_uid, .gid = entry->pw_gid};
+    *out = (struct server_user){.uid = entry->pw_uid, .gid = entry->pw_gid};
     return 0;
 }
 
-static int prepare_user(const struct config *config, struct identity *who, struct err *err)
+static int prepare_user(const struct config *config, struct server_user *who, struct err *err)
 {
     const char *const useradd[] = {"useradd",         "--system", "--user-group",      "--home-dir",
                                    config->data,      "--shell",  "/usr/sbin/nologin", "--comment",
                                    "atoll sandboxes", "--",       config->user,        NULL};
 
-    if (identity_find(config->user, who, err) == 0) {
+    if (server_user_find(config->user, who, err) == 0) {
         return who->uid != 0 ? 0 : err_set(err, EINVAL, "the server may not run as root");
     }
     (void)fprintf(stderr, "Making the system user %s\n", config->user);
@@ -43,7 +43,7 @@ static int prepare_user(const struct config *config, struct identity *who, struc
         return err_wrap(err, "make the user '%s' (or name an existing one with --user)",
                         config->user);
     }
-    return identity_find(config->user, who, err);
+    return server_user_find(config->user, who, err);
 }
 
 static int make_parents(const char *path, struct err *err)
@@ -59,7 +59,7 @@ static int make_parents(const char *path, struct err *err)
     return 0;
 }
 
-static int make_dir(const char *path, mode_t mode, const struct identity *owner, struct err *err)
+static int make_dir(const char *path, mode_t mode, const struct server_user *owner, struct err *err)
 {
     if (mkdir(path, mode) < 0 && errno != EEXIST) {
         return err_sys(err, "make the directory %s", path);
@@ -75,7 +75,8 @@ static int make_dir(const char *path, mode_t mode, const struct identity *owner,
 }
 
 /* An existing file changes its owner only if it is a regular file with a single name. */
-static int make_file(const char *path, mode_t mode, const struct identity *owner, struct err *err)
+static int make_file(const char *path, mode_t mode, const struct server_user *owner,
+                     struct err *err)
 {
     struct stat st;
     scoped_fd fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
@@ -95,9 +96,9 @@ static int make_file(const char *path, mode_t mode, const struct identity *owner
 /* The server writes its URL and its domain into files of its own, in a directory that is not: so
  * root can keep sockets and locks beside it. Only its group may open the lock file, because a
  * process that can open it can hold the lock. */
-static int make_run_files(const struct paths *paths, const struct identity *who, struct err *err)
+static int make_run_files(const struct paths *paths, const struct server_user *who, struct err *err)
 {
-    const struct identity root_and_group = {.uid = 0, .gid = who->gid};
+    const struct server_user root_and_group = {.uid = 0, .gid = who->gid};
 
     int r = make_file(paths->endpoint, 0644, who, err);
     if (r == 0) {
@@ -107,9 +108,9 @@ static int make_run_files(const struct paths *paths, const struct identity *who,
 }
 
 static int prepare_dirs(const struct config *config, const struct paths *paths,
-                        const struct identity *who, struct err *err)
+                        const struct server_user *who, struct err *err)
 {
-    static const struct identity root = {0, 0};
+    static const struct server_user root = {0, 0};
 
     int r = make_parents(config->data, err);
     if (r == 0) {
@@ -173,7 +174,7 @@ static void tell_first(const struct config *config, const struct paths *paths)
     }
 }
 
-int prepare_host(const struct config *config, const struct paths *paths, struct identity *who,
+int prepare_host(const struct config *config, const struct paths *paths, struct server_user *who,
                  struct err *err)
 {
     tell_first(config, paths);

@@ -15,15 +15,15 @@
 #include "serve/daemon/config.h"
 #include "serve/daemon/paths.h"
 
-struct identity { /* the user that the server runs as */
+struct server_user { /* the user that the server runs as */
     uid_t uid;
     gid_t gid;
 };
 
 must_check int prepare_host(const struct config *config, const struct paths *paths,
-                            struct identity *who, struct err *err);
+                            struct server_user *who, struct err *err);
 
 /* The user's ids; -ENOENT when there is no such user. */
-must_check int identity_find(const char *user, struct identity *out, struct err *err);
+must_check int server_user_find(const char *user, struct server_user *out, struct err *err);
 
 #endif

@@ -46,7 +46,7 @@ struct supervisor {
     const struct config *config;
     const struct paths *paths;
     const char *program;
-    struct identity who;
+    struct server_user who;
     pid_t pid; /* ours: a child whose parent is another one by now must end */
     sigset_t signals;
     bool stopping;
@@ -438,11 +438,11 @@ int supervisor_run(struct config *config, const struct paths *paths, const char 
 
 int supervisor_keeper(const struct config *config, const struct paths *paths)
 {
-    struct identity who;
+    struct server_user who;
     struct err err;
 
     log_init("keeper", config->log_level);
-    if (identity_find(config->user, &who, &err) < 0) {
+    if (server_user_find(config->user, &who, &err) < 0) {
         log_error("%s: run `atoll prepare` first", err.msg);
         return 1;
     }
