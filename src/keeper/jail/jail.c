@@ -215,7 +215,7 @@ static int sockets_open(struct jail_shared *shared, const char *id, bool needed,
 
 /* ---- the order of everything ---- */
 
-static void stage_return(const struct jail_shared *shared)
+static void leave_jail_mounts(const struct jail_shared *shared)
 {
     if (setns(shared->keeper_root_ns, CLONE_NEWNS) < 0) {
         log_error("cannot leave a jail's mounts: %s", strerrordesc_np(errno));
@@ -232,7 +232,7 @@ static int root_make(struct jail_shared *shared, const char *id, const struct ke
         return err_sys(err, "enter the jail's mounts");
     }
     int root = rootfs_build(id, plan, userns, userns_base(plan->uid_slot), err);
-    stage_return(shared);
+    leave_jail_mounts(shared);
     return root;
 }
 

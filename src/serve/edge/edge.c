@@ -227,7 +227,7 @@ bool edge_handle(struct edge *edge, struct http_exchange *ex)
         handle_signed(edge, ex);
         return true;
     }
-    if (token_is(req)) {
+    if (names_sandbox_by_token(req)) {
         handle_token(edge, ex);
         return true;
     }

@@ -72,7 +72,7 @@ bool signed_by(const char *token, const struct http_request *req);
 /* ---- token.c ---- */
 
 /* Whether the request is for an agent and names its sandbox only by its access token. */
-bool token_is(const struct http_request *req);
+bool names_sandbox_by_token(const struct http_request *req);
 /* The sandbox whose token it is, running or paused, or NULL. */
 struct sandbox *token_find(struct sandboxes *sandboxes, const struct http_request *req);
 

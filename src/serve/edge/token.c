@@ -7,7 +7,7 @@
 #include "lib/base/encode.h"
 #include "serve/edge/internal.h"
 
-bool token_is(const struct http_request *req)
+bool names_sandbox_by_token(const struct http_request *req)
 {
     static const char *const services[] = {"/process.Process/", "/filesystem.Filesystem/"};
 
