@@ -107,7 +107,7 @@ static void conn_close(struct http_conn *base, enum http_close how)
 
 static struct conn **use_list(struct conn_owner *owner, enum conn_use use)
 {
-    return use == CONN_FRESH ? &owner->fresh : &owner->spare;
+    return use == CONN_FRESH ? &owner->fresh : &owner->idle;
 }
 
 static void conn_use(struct conn *conn, enum conn_use use)
@@ -115,13 +115,13 @@ static void conn_use(struct conn *conn, enum conn_use use)
     struct conn_owner *owner = conn->owner;
 
     if (conn->use != CONN_BUSY) {
-        DL_DELETE2(*use_list(owner, conn->use), conn, spare_prev, spare_next);
+        DL_DELETE2(*use_list(owner, conn->use), conn, use_prev, use_next);
     }
     owner->fresh_n -= conn->use == CONN_FRESH;
     owner->fresh_n += use == CONN_FRESH;
     conn->use = use;
     if (use != CONN_BUSY) {
-        DL_APPEND2(*use_list(owner, use), conn, spare_prev, spare_next);
+        DL_APPEND2(*use_list(owner, use), conn, use_prev, use_next);
     }
 }
 
@@ -143,7 +143,7 @@ static void conn_ended(struct http_conn *base)
 
     conn->owner->exchanges--;
     if (--conn->exchanges_n == 0 && !conn->adopted && conn->state != CONN_DROPPED) {
-        conn_use(conn, CONN_SPARE);
+        conn_use(conn, CONN_IDLE);
     }
 }
 

@@ -20,7 +20,7 @@
 enum conn_state { CONN_OPEN, CONN_FLUSHING, CONN_LINGERING, CONN_DROPPED };
 
 /* How a connection is used, to decide which one makes room for others. An adopted one is BUSY. */
-enum conn_use { CONN_BUSY, CONN_FRESH, CONN_SPARE };
+enum conn_use { CONN_BUSY, CONN_FRESH, CONN_IDLE };
 
 enum { CONN_PATIENCE_MS = 1000 }; /* to finish sending a request, when others need the place */
 
@@ -29,7 +29,7 @@ struct conn_owner {
     struct http_server_options options; /* with the defaults filled in */
     struct conn *conns;
     struct conn *fresh; /* have sent no whole request yet, oldest first */
-    struct conn *spare; /* serve no request now: the longest unused first */
+    struct conn *idle;  /* serve no request now: the longest unused first */
     uint32_t fresh_n;
     uint64_t exchanges;
     uint64_t requests;
@@ -40,7 +40,7 @@ struct conn_owner {
 struct conn {
     struct http_conn base;
     struct conn *prev, *next;
-    struct conn *spare_prev, *spare_next; /* in the owner's list of its use */
+    struct conn *use_prev, *use_next; /* in the owner's list of its use */
     struct conn_owner *owner;
     struct sock sock;
     struct tls_context *tls; /* the listener's; NULL: plain */

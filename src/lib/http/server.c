@@ -172,12 +172,12 @@ static void bound_fresh(struct http_server *server)
 }
 
 /* The connection that has had no request for longest; some before it may just be receiving one. */
-static struct conn *find_spare(struct http_server *server)
+static struct conn *find_idle(struct http_server *server)
 {
     struct conn *conn;
     int looks = 0;
 
-    DL_FOREACH2 (server->owner.spare, conn, spare_next) {
+    DL_FOREACH2 (server->owner.idle, conn, use_next) {
         if (first_can_go(server, conn)) {
             return conn;
         }
@@ -191,10 +191,10 @@ static struct conn *find_spare(struct http_server *server)
 /* The table is full: closes a connection without a request. */
 static bool make_room(struct http_server *server)
 {
-    struct conn *spare = find_spare(server), *oldest = server->owner.fresh;
+    struct conn *idle = find_idle(server), *oldest = server->owner.fresh;
 
-    if (spare) {
-        evict(server, spare, HTTP_EVICTED_IDLE);
+    if (idle) {
+        evict(server, idle, HTTP_EVICTED_IDLE);
     } else if (first_can_go(server, oldest)) {
         evict(server, oldest, HTTP_EVICTED_FRESH);
     } else {
@@ -250,7 +250,7 @@ static bool may_adopt(const struct http_server *server)
     const struct conn_owner *owner = &server->owner;
 
     return server->connections_n - server->evicting_n < owner->options.connections_max ||
-           owner->spare || owner->fresh;
+           owner->idle || owner->fresh;
 }
 
 int http_server_adopt_begun(struct http_server *server, int fd, struct str first,
