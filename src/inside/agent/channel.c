@@ -14,8 +14,8 @@
 
 #include "inside/agent/internal.h"
 #include "inside/agent/journal.h"
+#include "inside/agent/proc_files.h"
 #include "inside/agent/process.h"
-#include "inside/agent/shown.h"
 #include "inside/agent/unpacking.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
@@ -314,7 +314,7 @@ static void peer_message(struct peer *peer, const struct channel_message *messag
     } else if (message->op == CHANNEL_LOG) {
         lines_asked(peer, message);
     } else if (message->op == CHANNEL_USED) {
-        shown_update(message->value, message->seq, (uint32_t)message->status);
+        proc_files_update(message->value, message->seq, (uint32_t)message->status);
     } else if (message->op == CHANNEL_QUIET) {
         quiet_begin(peer, message);
     } else {

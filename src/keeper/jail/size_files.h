@@ -5,7 +5,7 @@
  * hangs when no one updates them, and a saved jail contains them. The jail's root can change them
  * in /run, and then misleads only itself. The keeper writes them while nothing of the jail runs,
  * never later: a process inside could hold the kernel's lock of the file for as long as it likes.
- * The jail's agent updates the changing figures (inside/agent/shown.c).
+ * The jail's agent updates the changing figures (inside/agent/proc_files.c).
  *
  * Owns:    the host's figures from the start.
  * Needs:   /proc of the host.

@@ -1,4 +1,4 @@
-#include "inside/agent/shown.h"
+#include "inside/agent/proc_files.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -46,7 +46,7 @@ static void put(const char *path, const char *text, size_t len)
     }
 }
 
-void shown_update(uint32_t used_kib, uint32_t cache_kib, uint32_t ticks)
+void proc_files_update(uint32_t used_kib, uint32_t cache_kib, uint32_t ticks)
 {
     static char text[PROCFILE_STAT_BYTES];
     struct timespec up = {0};

@@ -1,4 +1,4 @@
-/* shown.h - writes a jail's own usage into its /proc files: the agent's part of
+/* proc_files.h - writes a jail's own usage into its /proc files: the agent's part of
  * keeper/jail/size_files.h.
  *
  * The daemon sends the figures. The files belong to the jail, and a process inside can block a
@@ -8,12 +8,12 @@
  * Blocks:   for as long as root in the jail likes; it harms only its own sandbox.
  * Threads:  the loop's.
  */
-#ifndef AGENT_SHOWN_H
-#define AGENT_SHOWN_H
+#ifndef AGENT_PROC_FILES_H
+#define AGENT_PROC_FILES_H
 
 #include <stdint.h>
 
 /* Writes /proc/meminfo and /proc/stat again, where they are covered. ticks: of CHANNEL_TICK_MS. */
-void shown_update(uint32_t used_kib, uint32_t cache_kib, uint32_t ticks);
+void proc_files_update(uint32_t used_kib, uint32_t cache_kib, uint32_t ticks);
 
 #endif
