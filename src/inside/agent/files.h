@@ -37,7 +37,7 @@ void files_compose(struct agent *agent, struct http_exchange *ex);
 /* The user that is wanted (at == NULL: the default one). The status to refuse with, or 0. */
 int files_user(const struct agent *agent, struct str wanted, struct user *out, struct err *err);
 
-/* The status for an errno of staged.h and friends. */
+/* The status for an errno of atomic_file.h and friends. */
 int files_status(int error);
 
 /* Writes to the journal: the operation on a file, the number of bytes, or why it failed. */

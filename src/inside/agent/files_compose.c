@@ -10,8 +10,8 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "inside/agent/atomic_file.h"
 #include "inside/agent/files.h"
-#include "inside/agent/staged.h"
 #include "inside/agent/users.h"
 #include "lib/base/alloc.h"
 #include "lib/base/fd.h"
@@ -35,8 +35,8 @@ struct compose {
     char *workdir;
     json_t *request;
     char destination[AGENT_PATH_BYTES];
-    struct staged staged;
-    bool is_open;    /* staged is */
+    struct atomic_file file;
+    bool is_open;    /* `file` is */
     size_t source_i; /* the one being copied */
     int source_fd;   /* -1: to be opened */
     struct buf reply;
@@ -121,7 +121,7 @@ static int check(struct compose *c)
     }
     if (r == 0) {
         c->is_open = true;
-        r = staged_open(&c->staged, c->destination, owner, &c->err);
+        r = atomic_file_open(&c->file, c->destination, owner, &c->err);
     }
     return r;
 }
@@ -147,7 +147,7 @@ static ssize_t copy_by_hand(struct compose *c)
     if (n < 0) {
         n = err_sys(&c->err, "error composing source %.160s", source_name(c, c->source_i));
     } else if (n > 0) {
-        int r = staged_write(&c->staged, bytes, (size_t)n, &c->err);
+        int r = atomic_file_write(&c->file, bytes, (size_t)n, &c->err);
         n = r < 0 ? r : n;
     }
     free(bytes);
@@ -157,7 +157,7 @@ static ssize_t copy_by_hand(struct compose *c)
 /* Some of the source: how much, 0 at its end, or -errno. */
 static ssize_t copy_some(struct compose *c)
 {
-    ssize_t n = copy_file_range(c->source_fd, NULL, c->staged.fd, NULL, STEP_BYTES, 0);
+    ssize_t n = copy_file_range(c->source_fd, NULL, c->file.fd, NULL, STEP_BYTES, 0);
 
     if (n > 0) {
         return n;
@@ -221,10 +221,10 @@ static int reply_write(struct compose *c)
 static int finish(struct compose *c)
 {
     struct metadata none = {.len = 0};
-    int r = staged_close(&c->staged, &none, &c->err);
+    int r = atomic_file_close(&c->file, &none, &c->err);
 
     if (r == 0) {
-        r = staged_commit(&c->staged, &c->err);
+        r = atomic_file_commit(&c->file, &c->err);
     }
     if (r == 0) {
         sources_remove(c);
@@ -253,7 +253,7 @@ static void step_run(uv_work_t *work)
         c->state = COMPOSE_DONE;
     }
     if (c->state == COMPOSE_DONE && c->is_open) {
-        staged_fini(&c->staged); /* here, where removing a file may block */
+        atomic_file_fini(&c->file); /* here, where removing a file may block */
         c->is_open = false;
     }
 }

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "inside/agent/atomic_file.h"
 #include "inside/agent/internal.h"
-#include "inside/agent/staged.h"
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
 
@@ -53,7 +53,7 @@ static int names_read(const char *path, struct buf *out, size_t *count)
     }
     while (errno = 0, (ent = readdir(dir))) {
         if (strcmp(ent->d_name, ".") == 0 || strcmp(ent->d_name, "..") == 0 ||
-            staged_is_temporary(ent->d_name)) {
+            atomic_file_is_temporary(ent->d_name)) {
             continue;
         }
         int r = buf_append(out, ent->d_name, strlen(ent->d_name) + 1);

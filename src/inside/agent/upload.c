@@ -4,10 +4,10 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "inside/agent/atomic_file.h"
 #include "inside/agent/encoding.h"
 #include "inside/agent/gzip.h"
 #include "inside/agent/multipart.h"
-#include "inside/agent/staged.h"
 #include "inside/agent/users.h"
 #include "inside/agent/volume_ops.h"
 #include "lib/base/alloc.h"
@@ -19,7 +19,7 @@ enum {
 
 struct target {
     char *path; /* the key; as it is reported */
-    struct staged staged;
+    struct atomic_file file;
     UT_hash_handle hh; /* keeps the order of the parts */
 };
 
@@ -81,12 +81,12 @@ static int target_open(struct upload *up, struct str path, struct err *err)
     up->current = target;
     r = up->terms ? volume_prepare(resolved, up->terms, err) : 0;
     if (r == 0) {
-        r = staged_open(&target->staged, resolved, owner, err);
+        r = atomic_file_open(&target->file, resolved, owner, err);
     }
     if (r == 0 && up->terms) {
-        target->staged.mode = up->terms->mode;
-        target->staged.fresh = !up->terms->force;
-        target->staged.durable = true; /* a volume outlives the machine's power */
+        target->file.mode = up->terms->mode;
+        target->file.fresh = !up->terms->force;
+        target->file.durable = true; /* a volume outlives the machine's power */
     }
     return space_told(up, r, err);
 }
@@ -96,7 +96,7 @@ static int target_close(struct upload *up, struct err *err)
     struct target *target = up->current;
 
     up->current = NULL;
-    return space_told(up, staged_close(&target->staged, &up->metadata, err), err);
+    return space_told(up, atomic_file_close(&target->file, &up->metadata, err), err);
 }
 
 static int part_begin(void *ctx, struct str name, struct str filename, struct err *err)
@@ -120,7 +120,7 @@ static int part_data(void *ctx, const void *data, size_t len, struct err *err)
         return 0;
     }
     up->written += (int64_t)len;
-    return space_told(up, staged_write(&up->current->staged, data, len, err), err);
+    return space_told(up, atomic_file_write(&up->current->file, data, len, err), err);
 }
 
 static int part_end(void *ctx, struct err *err)
@@ -288,7 +288,7 @@ int upload_finish(struct upload *up, struct buf *reply, struct err *err)
         }
     }
     for (struct target *t = up->targets; r == 0 && t; t = t->hh.next) {
-        r = space_told(up, staged_commit(&t->staged, err), err);
+        r = space_told(up, atomic_file_commit(&t->file, err), err);
     }
     if (r < 0) {
         return r;
@@ -310,7 +310,7 @@ void upload_free(struct upload *up)
     }
     HASH_ITER (hh, up->targets, target, next) {
         HASH_DEL(up->targets, target);
-        staged_fini(&target->staged);
+        atomic_file_fini(&target->file);
         free(target->path);
         free(target);
     }

@@ -1,7 +1,7 @@
 /* upload.h - writes the bytes of one POST /files to the disk, without HTTP.
  *
- * A chain: [gunzip] -> [multipart] -> files written aside (staged.h). Nothing is visible before
- * upload_finish() has put all files in their places; any failure leaves none.
+ * A chain: [gunzip] -> [multipart] -> files written aside (atomic_file.h). Nothing is visible
+ * before upload_finish() has put all files in their places; any failure leaves none.
  *
  * Owns:     the temporary files.
  * Blocks:   on the disk: for the thread pool.

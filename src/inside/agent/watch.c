@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <sys/inotify.h>
 
+#include "inside/agent/atomic_file.h"
 #include "inside/agent/filesystem_ops.h"
-#include "inside/agent/staged.h"
 #include "inside/agent/watch_tree.h"
 #include "lib/base/alloc.h"
 
@@ -143,13 +143,13 @@ void watch_tell(const struct watch_node *node, const char *name, Filesystem__Eve
     touch(watch);
 }
 
-/* ---- uploads: a temporary file that is renamed to its target (staged.h) ---- */
+/* ---- uploads: a temporary file that is renamed to its target (atomic_file.h) ---- */
 
 static void upload_note(struct watches *all, const struct inotify_event *event)
 {
     if (event->mask & IN_MOVED_FROM) {
         all->uploads[all->uploads_next++ % WATCH_UPLOADS_MAX] = (struct watch_upload){
-            event->cookie, strncmp(event->name, STAGED_NEW, sizeof(STAGED_NEW) - 1) == 0};
+            event->cookie, strncmp(event->name, ATOMIC_FILE_NEW, sizeof(ATOMIC_FILE_NEW) - 1) == 0};
     }
 }
 
@@ -326,7 +326,7 @@ static void event_handle(struct watches *all, const struct inotify_event *event)
         on_overflow(all);
         return;
     }
-    if (event->len > 0 && staged_is_temporary(event->name)) {
+    if (event->len > 0 && atomic_file_is_temporary(event->name)) {
         upload_note(all, event);
         return;
     }

@@ -15,8 +15,8 @@
 #include <sys/ioctl.h>
 #include <sys/vfs.h>
 
+#include "inside/agent/atomic_file.h"
 #include "inside/agent/filesystem_ops.h"
-#include "inside/agent/staged.h"
 #include "inside/agent/watch_tree.h"
 #include "lib/base/fd.h"
 #include "lib/base/small_file.h"
@@ -292,7 +292,7 @@ static void dir_closep(DIR **dir)
 
 static bool is_skipped(const char *name)
 {
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || staged_is_temporary(name);
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || atomic_file_is_temporary(name);
 }
 
 static mode_t type_of(int dir_fd, const struct dirent *ent)

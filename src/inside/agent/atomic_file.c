@@ -1,4 +1,4 @@
-#include "inside/agent/staged.h"
+#include "inside/agent/atomic_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,15 +15,15 @@
 
 enum {
     RANDOM_LEN = 16,
-    PREFIX_LEN = sizeof(STAGED_NEW) - 1,
+    PREFIX_LEN = sizeof(ATOMIC_FILE_NEW) - 1,
     LINKS_MAX = 40, /* as the kernel's */
     FILE_MODE = 0644,
 };
 
-bool staged_is_temporary(const char *name)
+bool atomic_file_is_temporary(const char *name)
 {
-    return (strncmp(name, STAGED_NEW, PREFIX_LEN) == 0 ||
-            strncmp(name, STAGED_OLD, PREFIX_LEN) == 0) &&
+    return (strncmp(name, ATOMIC_FILE_NEW, PREFIX_LEN) == 0 ||
+            strncmp(name, ATOMIC_FILE_OLD, PREFIX_LEN) == 0) &&
            strlen(name) == PREFIX_LEN + RANDOM_LEN;
 }
 
@@ -100,42 +100,42 @@ static bool is_mount_point(const char *path)
            file.stx_mask & dir.stx_mask & STATX_MNT_ID && file.stx_mnt_id != dir.stx_mnt_id;
 }
 
-static int temporary_open(struct staged *staged, bool exists)
+static int temporary_open(struct atomic_file *file, bool exists)
 {
-    const char *slash = strrchr(staged->target, '/');
+    const char *slash = strrchr(file->target, '/');
     char name[RANDOM_LEN + 1];
     char path[PATH_MAX];
 
     id_alnum(name, RANDOM_LEN);
-    int n = snprintf(path, sizeof(path), "%.*s%s%s", (int)(slash + 1 - staged->target),
-                     staged->target, exists ? STAGED_OLD : STAGED_NEW, name);
+    int n = snprintf(path, sizeof(path), "%.*s%s%s", (int)(slash + 1 - file->target), file->target,
+                     exists ? ATOMIC_FILE_OLD : ATOMIC_FILE_NEW, name);
     if (n < 0 || (size_t)n >= sizeof(path)) {
         return -ENAMETOOLONG;
     }
-    staged->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (staged->fd < 0) {
+    file->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file->fd < 0) {
         return -errno;
     }
-    staged->temporary = strdup(path);
-    if (!staged->temporary) {
+    file->temporary = strdup(path);
+    if (!file->temporary) {
         (void)unlink(path);
         return -ENOMEM;
     }
     return 0;
 }
 
-static int in_place_open(struct staged *staged)
+static int in_place_open(struct atomic_file *file)
 {
-    staged->fd = open(staged->target, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    return staged->fd < 0 ? -errno : 0;
+    file->fd = open(file->target, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return file->fd < 0 ? -errno : 0;
 }
 
 /* Looks at the target: 1 a regular file is there, 0 nothing is. */
-static int target_check(struct staged *staged, const char *path, struct err *err)
+static int target_check(struct atomic_file *file, const char *path, struct err *err)
 {
     struct stat st;
 
-    if (lstat(staged->target, &st) < 0) {
+    if (lstat(file->target, &st) < 0) {
         return errno == ENOENT ? 0 : err_sys(err, "error getting file info: %s", path);
     }
     if (S_ISDIR(st.st_mode)) {
@@ -144,7 +144,7 @@ static int target_check(struct staged *staged, const char *path, struct err *err
     if (!S_ISREG(st.st_mode)) {
         return err_set(err, EINVAL, "path is not a regular file: %s", path);
     }
-    staged->mode = st.st_mode & 0777; /* a script stays executable */
+    file->mode = st.st_mode & 0777; /* a script stays executable */
     return 1;
 }
 
@@ -153,12 +153,13 @@ static bool in_place_instead(int r)
     return r == -EACCES || r == -EPERM || r == -EROFS || r == -EOPNOTSUPP;
 }
 
-int staged_open(struct staged *staged, const char *path, struct fs_owner owner, struct err *err)
+int atomic_file_open(struct atomic_file *file, const char *path, struct fs_owner owner,
+                     struct err *err)
 {
     char target[PATH_MAX];
     int r;
 
-    *staged = (struct staged){.fd = -1, .mode = FILE_MODE, .owner = owner};
+    *file = (struct atomic_file){.fd = -1, .mode = FILE_MODE, .owner = owner};
     r = fs_make_parents(path, owner, err);
     if (r < 0) {
         return err_wrap(err, "error ensuring directories");
@@ -167,33 +168,33 @@ int staged_open(struct staged *staged, const char *path, struct fs_owner owner, 
     if (r < 0) {
         return err_set(err, -r, "error opening file: %s: %s", path, strerror(-r));
     }
-    staged->target = strdup(target);
-    if (!staged->target) {
+    file->target = strdup(target);
+    if (!file->target) {
         return err_set(err, ENOMEM, "error opening file: out of memory");
     }
-    int exists = target_check(staged, path, err);
+    int exists = target_check(file, path, err);
     if (exists < 0) {
         return exists;
     }
-    r = exists && is_mount_point(target) ? -EPERM : temporary_open(staged, exists);
+    r = exists && is_mount_point(target) ? -EPERM : temporary_open(file, exists);
     if (exists && in_place_instead(r)) {
-        r = in_place_open(staged);
+        r = in_place_open(file);
     }
     return r < 0 ? err_set(err, -r, "error opening file: %s: %s", path, strerror(-r)) : 0;
 }
 
-int staged_write(struct staged *staged, const void *data, size_t len, struct err *err)
+int atomic_file_write(struct atomic_file *file, const void *data, size_t len, struct err *err)
 {
     const char *at = data;
 
     while (len > 0) {
-        ssize_t n = write(staged->fd, at, len);
+        ssize_t n = write(file->fd, at, len);
         if (n < 0 && errno == EINTR) {
             continue;
         }
         if (n <= 0) {
             errno = n == 0 ? EIO : errno;
-            return err_sys(err, "error writing file: %s", staged->target);
+            return err_sys(err, "error writing file: %s", file->target);
         }
         at += n;
         len -= (size_t)n;
@@ -201,24 +202,24 @@ int staged_write(struct staged *staged, const void *data, size_t len, struct err
     return 0;
 }
 
-int staged_close(struct staged *staged, const struct metadata *metadata, struct err *err)
+int atomic_file_close(struct atomic_file *file, const struct metadata *metadata, struct err *err)
 {
-    int fd = move_fd(&staged->fd);
+    int fd = move_fd(&file->fd);
     int r = metadata_write(fd, metadata);
 
     /* In place, the file keeps the owner it has where that cannot be changed. */
     if (r == 0 &&
-        (fchown(fd, staged->owner.uid, staged->owner.gid) < 0 || fchmod(fd, staged->mode) < 0) &&
-        staged->temporary) {
+        (fchown(fd, file->owner.uid, file->owner.gid) < 0 || fchmod(fd, file->mode) < 0) &&
+        file->temporary) {
         r = -errno;
     }
-    if (r == 0 && staged->durable && fsync(fd) < 0) {
+    if (r == 0 && file->durable && fsync(fd) < 0) {
         r = -errno;
     }
     if (close(fd) < 0 && r == 0 && errno != EINTR) {
         r = -errno; /* a file system may tell only now that it had no room */
     }
-    return r < 0 ? err_set(err, -r, "error writing file: %s: %s", staged->target, strerror(-r)) : 0;
+    return r < 0 ? err_set(err, -r, "error writing file: %s: %s", file->target, strerror(-r)) : 0;
 }
 
 /* The name is the directory's. */
@@ -230,29 +231,29 @@ static int name_sync(const char *path)
     return fd < 0 || fsync(fd) < 0 ? -errno : 0;
 }
 
-int staged_commit(struct staged *staged, struct err *err)
+int atomic_file_commit(struct atomic_file *file, struct err *err)
 {
-    if (!staged->temporary) {
+    if (!file->temporary) {
         return 0;
     }
-    unsigned flags = staged->fresh ? RENAME_NOREPLACE : 0;
+    unsigned flags = file->fresh ? RENAME_NOREPLACE : 0;
 
-    if (renameat2(AT_FDCWD, staged->temporary, AT_FDCWD, staged->target, flags) < 0) {
-        return err_sys(err, "error writing file: %s", staged->target);
+    if (renameat2(AT_FDCWD, file->temporary, AT_FDCWD, file->target, flags) < 0) {
+        return err_sys(err, "error writing file: %s", file->target);
     }
-    free(staged->temporary);
-    staged->temporary = NULL;
-    int r = staged->durable ? name_sync(staged->target) : 0;
-    return r < 0 ? err_set(err, -r, "error writing file: %s: %s", staged->target, strerror(-r)) : 0;
+    free(file->temporary);
+    file->temporary = NULL;
+    int r = file->durable ? name_sync(file->target) : 0;
+    return r < 0 ? err_set(err, -r, "error writing file: %s: %s", file->target, strerror(-r)) : 0;
 }
 
-void staged_fini(struct staged *staged)
+void atomic_file_fini(struct atomic_file *file)
 {
-    fd_closep(&staged->fd);
-    if (staged->temporary) {
-        (void)unlink(staged->temporary);
+    fd_closep(&file->fd);
+    if (file->temporary) {
+        (void)unlink(file->temporary);
     }
-    free(staged->temporary);
-    free(staged->target);
-    *staged = (struct staged){.fd = -1};
+    free(file->temporary);
+    free(file->target);
+    *file = (struct atomic_file){.fd = -1};
 }

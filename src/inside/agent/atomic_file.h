@@ -1,4 +1,4 @@
-/* staged.h - a file written aside and put in its place whole.
+/* atomic_file.h - a file written aside and put in its place whole.
  *
  * The bytes go to a temporary file in the target's own directory, which rename() then puts over the
  * target: a reader sees the old file or the new one, and a cut upload leaves nothing. A link is
@@ -9,8 +9,8 @@
  * Blocks:   on the disk: for the thread pool.
  * Threads:  any one at a time.
  */
-#ifndef AGENT_STAGED_H
-#define AGENT_STAGED_H
+#ifndef AGENT_ATOMIC_FILE_H
+#define AGENT_ATOMIC_FILE_H
 
 #include <stdbool.h>
 
@@ -19,10 +19,10 @@
 
 /* Names of temporary files end in random letters. Which of the two it is tells a watch whether the
  * rename makes a file or replaces one. */
-#define STAGED_NEW ".atoll-new-"
-#define STAGED_OLD ".atoll-old-"
+#define ATOMIC_FILE_NEW ".atoll-new-"
+#define ATOMIC_FILE_OLD ".atoll-old-"
 
-struct staged {
+struct atomic_file {
     int fd;          /* -1 when closed */
     char *target;    /* links resolved */
     char *temporary; /* NULL: written in place, or committed */
@@ -34,18 +34,19 @@ struct staged {
 
 /* Makes missing parents. Errors have a sentence: EISDIR, EINVAL (not a regular file), ENOTDIR (a
  * parent is a file), ENOSPC and EDQUOT are the client's to see as such. */
-must_check int staged_open(struct staged *staged, const char *path, struct fs_owner owner,
-                           struct err *err);
-must_check int staged_write(struct staged *staged, const void *data, size_t len, struct err *err);
+must_check int atomic_file_open(struct atomic_file *file, const char *path, struct fs_owner owner,
+                                struct err *err);
+must_check int atomic_file_write(struct atomic_file *file, const void *data, size_t len,
+                                 struct err *err);
 
 /* All bytes are there: sets metadata, owner and mode and closes. */
-must_check int staged_close(struct staged *staged, const struct metadata *metadata,
-                            struct err *err);
-must_check int staged_commit(struct staged *staged, struct err *err);
+must_check int atomic_file_close(struct atomic_file *file, const struct metadata *metadata,
+                                 struct err *err);
+must_check int atomic_file_commit(struct atomic_file *file, struct err *err);
 
 /* Removes what has not been committed; frees. At any time, also after a failed open. */
-void staged_fini(struct staged *staged);
+void atomic_file_fini(struct atomic_file *file);
 
-bool staged_is_temporary(const char *name);
+bool atomic_file_is_temporary(const char *name);
 
 #endif
