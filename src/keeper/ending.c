@@ -54,7 +54,7 @@ static bool has_processes(const struct ending *ending)
 static bool ending_step(struct handler *handler, struct ending *ending)
 {
     struct err err = {0};
-    int r = has_processes(ending) || work_of(handler, ending->id) ||
+    int r = has_processes(ending) || request_task_of(handler, ending->id) ||
                     starting_has(&handler->startings, ending->id)
                 ? -EBUSY
                 : jail_remove(handler->shared, ending->id, ending->parts, &err);

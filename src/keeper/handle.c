@@ -36,8 +36,8 @@ void handler_free(struct handler *handler)
     while (handler->endings) {
         ending_free(handler, handler->endings);
     }
-    while (handler->works) {
-        work_free(handler->works);
+    while (handler->tasks) {
+        request_task_free(handler->tasks);
     }
     startings_free(&handler->startings);
     name_list_fini(&handler->names);
@@ -47,31 +47,31 @@ void handler_free(struct handler *handler)
 
 void handler_settle(struct handler *handler, const struct pollfd *polled)
 {
-    struct work *work, *after;
+    struct request_task *task, *after;
     size_t endings_n = handler->endings_n;
 
     startings_step(&handler->startings);
-    DL_FOREACH_SAFE (handler->works, work, after) {
-        work_step(handler, work);
+    DL_FOREACH_SAFE (handler->tasks, task, after) {
+        request_task_step(handler, task);
     }
     endings_step(handler, polled, endings_n);
 }
 
 size_t handler_poll_n(const struct handler *handler)
 {
-    return handler->endings_n + handler->works_n + handler->startings.n;
+    return handler->endings_n + handler->tasks_n + handler->startings.n;
 }
 
 void handler_poll(const struct handler *handler, struct pollfd *out)
 {
     const struct ending *ending;
-    const struct work *work;
+    const struct request_task *task;
 
     DL_FOREACH (handler->endings, ending) {
         *out++ = (struct pollfd){.fd = ending->events_fd, .events = POLLPRI};
     }
-    DL_FOREACH (handler->works, work) {
-        *out++ = (struct pollfd){.fd = work->task.socket, .events = POLLIN};
+    DL_FOREACH (handler->tasks, task) {
+        *out++ = (struct pollfd){.fd = task->process.socket, .events = POLLIN};
     }
     startings_poll(&handler->startings, out);
 }
@@ -79,7 +79,7 @@ void handler_poll(const struct handler *handler, struct pollfd *out)
 int handler_timeout_us(const struct handler *handler)
 {
     const struct ending *ending;
-    int64_t now_us = clock_mono_us(), soonest = HANDLE_WORK_LOOK_US;
+    int64_t now_us = clock_mono_us(), soonest = HANDLE_TASK_LOOK_US;
 
     if (handler_poll_n(handler) == 0) {
         return -1;

@@ -3,8 +3,9 @@
  * Most requests are answered at once, a create when its agent runs (starting.h). A request that
  * waits for processes to exit (destroy, and a create that failed) is kept in a list (ending.c), and
  * handler_settle() answers it when nothing of the jail is left. Long work (save, restore, the copy
- * of a disk) runs in a process of its own (work.c, task.h), one per jail at a time, and is answered
- * by handler_settle() too. When the client is gone the answer is dropped; the work is still done.
+ * of a disk) runs in a process of its own (request_task.c, task.h), one per jail at a time, and is
+ * answered by handler_settle() too. When the client is gone the answer is dropped; the work is
+ * still done.
  *
  * Owns:    the lists of ending jails and of work, and the last listings.
  * Blocks:  as jail.h does.
@@ -23,11 +24,11 @@
 
 enum {
     HANDLE_END_TIMEOUT_MS = 30 * 1000,           /* then the answer says what holds the jail */
-    HANDLE_WORK_TIMEOUT_MS = 15 * 60 * 1000,     /* then the process is ended (task.h) */
+    HANDLE_TASK_TIMEOUT_MS = 15 * 60 * 1000,     /* then the process is ended (task.h) */
     HANDLE_PACK_TIMEOUT_MS = 6 * 60 * 60 * 1000, /* it is slow on purpose */
-    HANDLE_WORKS_MAX = 64,     /* at one time, each one or more processes; a server asks for 16 */
+    HANDLE_TASKS_MAX = 64,     /* at one time, each one or more processes; a server asks for 16 */
     HANDLE_ENDINGS_MAX = 4096, /* asked for by a server; each holds a descriptor */
-    HANDLE_WORK_LOOK_US = 900 * 1000,
+    HANDLE_TASK_LOOK_US = 900 * 1000,
     HANDLE_RETRY_US_MIN = 2 * 1000,  /* doubled after each attempt. Mostly an event comes first, */
     HANDLE_RETRY_US_MAX = 10 * 1000, /* but the kernel may delay events of a group by 10 ms */
 };

@@ -23,10 +23,10 @@ struct ending {
 };
 
 /* A request that is carried out in a process of its own. */
-struct work {
-    struct work *prev, *next;
+struct request_task {
+    struct request_task *prev, *next;
     struct handler *handler;
-    struct task task;
+    struct task process;
     int64_t deadline_ms; /* then it is asked to leave, and a little later killed */
     bool overdue;
     uint64_t client;
@@ -42,8 +42,8 @@ struct handler {
     void *ctx;
     struct ending *endings;
     size_t endings_n;
-    struct work *works;
-    size_t works_n;
+    struct request_task *tasks;
+    size_t tasks_n;
     struct startings startings;
     struct name_list names;
     struct name_list saved;
@@ -73,17 +73,17 @@ void remove_and_answer(struct handler *handler, uint64_t client, const char *id,
 void endings_step(struct handler *handler, const struct pollfd *polled, size_t n);
 void ending_free(struct handler *handler, struct ending *ending);
 
-/* ---- work.c ---- */
+/* ---- request_task.c ---- */
 
-const struct work *work_of(const struct handler *handler, const char *id);
-/* Starts a process that calls `run` with the struct work. Answers when that fails. */
-void work_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
-                task_work *run, bool is_retry);
-/* Ends the work when its process has reported, and continues with what waited for it. */
-void work_step(struct handler *handler, struct work *work);
-void work_free(struct work *work);
+const struct request_task *request_task_of(const struct handler *handler, const char *id);
+/* Starts a process that calls `run` with the struct request_task. Answers when that fails. */
+void request_task_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
+                        task_function *run, bool is_retry);
+/* Ends the task when its process has reported, and continues with what waited for it. */
+void request_task_step(struct handler *handler, struct request_task *task);
+void request_task_free(struct request_task *task);
 
-/* ---- handle_work.c: requests that are carried out by work ---- */
+/* ---- handle_tasks.c: requests that are carried out by tasks ---- */
 
 void handle_create(struct handler *handler, uint64_t client, const struct keeper_request *req);
 void handle_save(struct handler *handler, uint64_t client, const struct keeper_request *req);
@@ -94,9 +94,9 @@ void handle_volume_remove(struct handler *handler, uint64_t client,
                           const struct keeper_request *req);
 /* A restore that failed is tried a second time, without its connections. */
 void restore_retry(struct handler *handler, uint64_t client, const struct keeper_request *req);
-/* The work is over. `reported` is false when its process ended without a result: what it began is
+/* The task is over. `reported` is false when its process ended without a result: what it began is
  * removed then. */
-void work_over(struct handler *handler, const struct work *was, bool reported,
-               struct task_result *result, const int *fds);
+void request_task_over(struct handler *handler, const struct request_task *was, bool reported,
+                       struct task_result *result, const int *fds);
 
 #endif

@@ -443,7 +443,7 @@ static void jail_thaw(void *ctx, const char *id)
     cgroups_thaw(shared->groups, id);
 }
 
-/* Cleans up after a keeper that was killed. Its workers must end first, so that none of them
+/* Cleans up after a keeper that was killed. Its tasks must end first, so that none of them
  * continues with something that is repaired here. */
 static void leftovers_mend(struct jail_shared *shared)
 {
@@ -542,8 +542,8 @@ int keeper_main(const struct keeper_options *options)
         .options = options,
         .shared = {.keeper_root_ns = -1,
                    .lock_fd = options->lock_fd,
-                   .work_timeout_ms =
-                       options->work_timeout_ms ? options->work_timeout_ms : HANDLE_WORK_TIMEOUT_MS,
+                   .task_timeout_ms =
+                       options->task_timeout_ms ? options->task_timeout_ms : HANDLE_TASK_TIMEOUT_MS,
                    .merge = MERGE_NONE},
         .signals_fd = -1,
         .listen_fd = -1,

@@ -240,7 +240,7 @@ struct keeper_options {
     bool bpf_figures;     /* system calls return a jail's own size, likewise (size_bpf.h) */
     enum log_level log_level;
     int lock_fd;         /* held while the keeper runs */
-    int work_timeout_ms; /* of one save or restore; 0: HANDLE_WORK_TIMEOUT_MS. For tests */
+    int task_timeout_ms; /* of one save or restore; 0: HANDLE_TASK_TIMEOUT_MS. For tests */
 };
 int keeper_main(const struct keeper_options *options);
 

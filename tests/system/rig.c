@@ -66,7 +66,7 @@ void rig_keeper_start(struct rig *rig)
     if (rig->keeper == 0) {
         const struct keeper_options options = {
             .lock_fd = -1,
-            .work_timeout_ms = rig->work_timeout_ms,
+            .task_timeout_ms = rig->task_timeout_ms,
             .socket_path = rig->socket,
             .pool_path = rig->pool,
             .agent_path = rig->agent,

@@ -22,7 +22,7 @@ struct rig {
     pid_t keeper;
     int fd;
     uint32_t seq;
-    int work_timeout_ms; /* of the next keeper that is started; 0: as everywhere */
+    int task_timeout_ms; /* of the next keeper that is started; 0: as everywhere */
 };
 
 struct rig_jail {

@@ -323,7 +323,7 @@ static void criu_stop(const char *id)
 
 static void keeper_with_timeout(int ms)
 {
-    rig.work_timeout_ms = ms;
+    rig.task_timeout_ms = ms;
     rig_keeper_kill(&rig);
     rig_keeper_start(&rig);
 }

@@ -163,7 +163,7 @@ static void workers_are_bounded(void)
     struct rig clients[CLIENTS];
 
     groups_freeze("1");
-    for (int i = 0; i < HANDLE_WORKS_MAX; i++) {
+    for (int i = 0; i < HANDLE_TASKS_MAX; i++) {
         struct rig *client = &clients[i % CLIENTS];
         if (i < CLIENTS) {
             *client = rig_beside(&rig);
@@ -180,7 +180,7 @@ static void workers_are_bounded(void)
     (void)poll(&refused, 1, REFUSAL_MS); /* one that is taken up is answered when all go on */
     groups_freeze("0");
     CHECK_INT(rig_receive(&rig, NULL).status, -EAGAIN);
-    for (int i = 0; i < HANDLE_WORKS_MAX; i++) {
+    for (int i = 0; i < HANDLE_TASKS_MAX; i++) {
         CHECK(any_answer(&clients[i % CLIENTS]).status < 0);
     }
     for (int i = 0; i < CLIENTS; i++) {

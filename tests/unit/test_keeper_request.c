@@ -295,7 +295,7 @@ static void options_that_no_word_says_are_none(void)
 
     memset(&options, 0xff, sizeof(options));
     CHECK_INT(keeper_options_read(countof(words) - 1, words, &options, &err), 0);
-    CHECK_INT(options.work_timeout_ms, 0);
+    CHECK_INT(options.task_timeout_ms, 0);
     CHECK_INT(options.lock_fd, 3);
     CHECK(!options.merge_pages && options.bpf_figures);
 }

@@ -293,8 +293,8 @@ int criu_run(const struct criu *criu, const struct criu_job *job, struct err *er
     return r;
 }
 
-static _Noreturn void worker_exec(const struct criu_program *program, int (*enter)(void *ctx),
-                                  void *ctx, int socket, pid_t parent)
+static _Noreturn void criu_exec(const struct criu_program *program, int (*enter)(void *ctx),
+                                void *ctx, int socket, pid_t parent)
 {
     char number[16];
     sigset_t none;
@@ -327,7 +327,7 @@ int criu_start(const struct criu_program *program, int group_fd, int (*enter)(vo
         return pid;
     }
     if (pid == 0) {
-        worker_exec(program, enter, ctx, socket, parent);
+        criu_exec(program, enter, ctx, socket, parent);
     }
     *out = (struct criu){pid, pidfd, socket, NULL};
     return 0;

@@ -13,11 +13,11 @@
 #include "lib/base/fd.h"
 #include "lib/base/fdpass.h"
 
-/* State of a worker. Signal handlers read it: each field is set before the one that makes it
+/* State of a task. Signal handlers read it: each field is set before the one that makes it
  * valid. */
 static struct {
     pid_t keeper;
-    int kills[TASK_GROUPS_MAX]; /* files cgroup.kill; the worker's own group is the first */
+    int kills[TASK_GROUPS_MAX]; /* files cgroup.kill; the task's own group is the first */
     volatile sig_atomic_t kills_n;
     void (*leave)(void *ctx);
     void *ctx;
@@ -111,16 +111,17 @@ void task_child_die_with_parent(pid_t parent)
 
 /* ---- starting ---- */
 
-static _Noreturn void task_run(int socket, void (*enter)(void *ctx), task_work *work, void *ctx)
+static _Noreturn void task_run(int socket, void (*enter)(void *ctx), task_function *function,
+                               void *ctx)
 {
     struct task_result result = {0};
     int fds[KEEPER_FDS_MAX] = KEEPER_FDS_NONE;
 
-    (void)signal(SIGCHLD, SIG_DFL); /* a worker waits for its children */
+    (void)signal(SIGCHLD, SIG_DFL); /* a task waits for its children */
     signals_set();
     enter(ctx);
     task_die_with_parent();
-    work(ctx, &result, fds);
+    function(ctx, &result, fds);
     if (self.leaving && result.status < 0) {
         result.status = err_set(&result.err, ETIMEDOUT, "it took too long, and was given up");
     }
@@ -158,8 +159,8 @@ pid_t task_fork(const char *what, int group_fd, int *socket, int *pidfd, struct 
     return pid;
 }
 
-int task_start(int group_fd, void (*enter)(void *ctx), task_work *work, void *ctx, struct task *out,
-               struct err *err)
+int task_start(int group_fd, void (*enter)(void *ctx), task_function *function, void *ctx,
+               struct task *out, struct err *err)
 {
     struct task task = TASK_NONE;
 
@@ -169,7 +170,7 @@ int task_start(int group_fd, void (*enter)(void *ctx), task_work *work, void *ct
         if (task_takes_along(group_fd, err) < 0) {
             _exit(1);
         }
-        task_run(task.socket, enter, work, ctx);
+        task_run(task.socket, enter, function, ctx);
     }
     if (pid < 0) {
         return pid;
@@ -188,7 +189,7 @@ bool task_take(const struct task *task, struct task_result *result, int fds[KEEP
     if (n != (ssize_t)sizeof(*result)) {
         fdpass_close(fds, KEEPER_FDS_MAX);
         *result = (struct task_result){0};
-        result->status = err_set(&result->err, EIO, "the process at work ended early");
+        result->status = err_set(&result->err, EIO, "the process of the task ended early");
         return false;
     }
     return true;

@@ -46,7 +46,7 @@ struct jail_shared {
     struct merge merge;
     bool merges; /* equal pages of jails are merged */
     char agent_hash[SHA256_HEX_LEN + 1];
-    int work_timeout_ms; /* for one save, restore or copy of a disk */
+    int task_timeout_ms; /* for one save, restore or copy of a disk */
     const char *task;    /* the keeper's group that this process is in, or NULL */
 };
 

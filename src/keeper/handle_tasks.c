@@ -17,13 +17,13 @@ enum { VOLUME_NAME_SHOWN = KEEPER_ID_BYTES - (int)sizeof("volume-") };
 /* ---- create ---- */
 
 /* Prepares the disk before the jail has a control group; the keeper starts the jail afterwards. It
- * is work of its own because its duration depends on the tenant's files. */
-static void disk_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+ * is a task of its own because its duration depends on the tenant's files. */
+static void disk_task(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
 {
-    const struct work *work = ctx;
-    const struct keeper_request *req = &work->req;
+    const struct request_task *task = ctx;
+    const struct keeper_request *req = &task->req;
 
-    struct jail_shared *shared = work->handler->shared;
+    struct jail_shared *shared = task->handler->shared;
 
     (void)fds;
     if (cgroups_populated(shared->groups, req->id)) {
@@ -38,7 +38,7 @@ static void disk_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_
 void handle_create(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
     if (req->plan.from[0] || req->plan.keeps_disk) {
-        work_begin(handler, client, req, disk_work, false);
+        request_task_begin(handler, client, req, disk_task, false);
     } else {
         starting_begin(&handler->startings, client, req);
     }
@@ -46,22 +46,22 @@ void handle_create(struct handler *handler, uint64_t client, const struct keeper
 
 /* ---- save ---- */
 
-static void save_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+static void save_task(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
 {
-    struct work *work = ctx;
+    struct request_task *task = ctx;
 
     (void)fds;
-    result->status = save_jail(work->handler->shared, work->req.id, &work->req.save, &result->saved,
+    result->status = save_jail(task->handler->shared, task->req.id, &task->req.save, &result->saved,
                                &result->err);
 }
 
 static bool name_is_being_saved(const struct handler *handler, const char *name)
 {
-    const struct work *work;
+    const struct request_task *task;
 
-    DL_FOREACH (handler->works, work) {
-        const struct keeper_save *save = &work->req.save;
-        if (work->req.op == KEEPER_SAVE && !(save->flags & KEEPER_SAVE_LOOK) &&
+    DL_FOREACH (handler->tasks, task) {
+        const struct keeper_save *save = &task->req.save;
+        if (task->req.op == KEEPER_SAVE && !(save->flags & KEEPER_SAVE_LOOK) &&
             strcmp(save->name, name) == 0) {
             return true;
         }
@@ -69,8 +69,9 @@ static bool name_is_being_saved(const struct handler *handler, const char *name)
     return false;
 }
 
-/* Refuses a name that is in use. A worker that dies without a result may have given its save the
- * final name already, and work_clean_up() removes the save of that name: it must be its own. */
+/* Refuses a name that is in use. A task that dies without a result may have given its save the
+ * final name already, and request_task_clean_up() removes the save of that name: it must be its
+ * own. */
 static int name_check(const struct handler *handler, const struct keeper_save *save,
                       struct err *err)
 {
@@ -95,18 +96,18 @@ void handle_save(struct handler *handler, uint64_t client, const struct keeper_r
         handler_answer_plain(handler, client, &answer);
         return;
     }
-    work_begin(handler, client, req, save_work, false);
+    request_task_begin(handler, client, req, save_task, false);
 }
 
 /* ---- pack ---- */
 
-static void pack_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+static void pack_task(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
 {
-    struct work *work = ctx;
+    struct request_task *task = ctx;
 
     (void)fds;
     result->status =
-        pack_saved(work->handler->shared->pool, work->req.save.name, &result->saved, &result->err);
+        pack_saved(task->handler->shared->pool, task->req.save.name, &result->saved, &result->err);
 }
 
 /* The id is one that no jail can have (keeper_request_check): so one packing runs at a time, and
@@ -116,15 +117,15 @@ void handle_pack(struct handler *handler, uint64_t client, const struct keeper_r
     struct keeper_request named = *req;
 
     memcpy(named.id, "pack-", sizeof("pack-"));
-    work_begin(handler, client, &named, pack_work, false);
+    request_task_begin(handler, client, &named, pack_task, false);
 }
 
 /* ---- volumes ---- */
 
-static void volume_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+static void volume_task(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
 {
-    struct work *work = ctx;
-    struct keeper_answer answer = answer_at_once(work->handler->shared, &work->req);
+    struct request_task *task = ctx;
+    struct keeper_answer answer = answer_at_once(task->handler->shared, &task->req);
 
     (void)fds;
     result->status = answer.status;
@@ -132,29 +133,29 @@ static void volume_work(void *ctx, struct task_result *result, int fds[KEEPER_FD
 }
 
 static void volume_begin(struct handler *handler, uint64_t client, const struct keeper_request *req,
-                         task_work *run)
+                         task_function *run)
 {
     struct keeper_request named = *req;
 
     (void)snprintf(named.id, sizeof(named.id), "volume-%.*s", VOLUME_NAME_SHOWN, req->volume.name);
-    work_begin(handler, client, &named, run, false);
+    request_task_begin(handler, client, &named, run, false);
 }
 
-/* The volume is on the disk when the answer is sent. This is work of its own because its duration
+/* The volume is on the disk when the answer is sent. This is a task of its own because its duration
  * depends on how much the tenants have left to be written. */
 void handle_volume_make(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
-    volume_begin(handler, client, req, volume_work);
+    volume_begin(handler, client, req, volume_task);
 }
 
-static void volume_sync_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+static void volume_sync_task(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
 {
-    struct work *work = ctx;
+    struct request_task *task = ctx;
 
     (void)fds;
-    if (syncfs(pool_fd(work->handler->shared->pool)) < 0) {
+    if (syncfs(pool_fd(task->handler->shared->pool)) < 0) {
         result->status =
-            err_sys(&result->err, "write the end of volume %s to the disk", work->req.volume.name);
+            err_sys(&result->err, "write the end of volume %s to the disk", task->req.volume.name);
     }
 }
 
@@ -168,19 +169,19 @@ void handle_volume_remove(struct handler *handler, uint64_t client,
     if (answer.status < 0) {
         handler_answer_plain(handler, client, &answer);
     } else {
-        volume_begin(handler, client, req, volume_sync_work);
+        volume_begin(handler, client, req, volume_sync_task);
     }
 }
 
 /* ---- restore ---- */
 
-static void restore_work(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
+static void restore_task(void *ctx, struct task_result *result, int fds[KEEPER_FDS_MAX])
 {
-    struct work *work = ctx;
+    struct request_task *task = ctx;
     struct jail jail; /* its descriptors are sent with the result, and close with this process */
 
-    result->status = restore_jail(work->handler->shared, work->req.id, &work->req.plan,
-                                  work->is_retry, &jail, &result->made, &result->err);
+    result->status = restore_jail(task->handler->shared, task->req.id, &task->req.plan,
+                                  task->is_retry, &jail, &result->made, &result->err);
     if (result->status < 0) {
         return;
     }
@@ -191,12 +192,12 @@ static void restore_work(void *ctx, struct task_result *result, int fds[KEEPER_F
 
 void handle_restore(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
-    work_begin(handler, client, req, restore_work, false);
+    request_task_begin(handler, client, req, restore_task, false);
 }
 
 void restore_retry(struct handler *handler, uint64_t client, const struct keeper_request *req)
 {
-    work_begin(handler, client, req, restore_work, true);
+    request_task_begin(handler, client, req, restore_task, true);
 }
 
 static void restore_done(struct handler *handler, uint64_t client, const struct keeper_request *req,
@@ -243,11 +244,11 @@ static void create_done(struct handler *handler, uint64_t client, const struct k
     remove_and_answer(handler, client, req->id, result->made, &answer);
 }
 
-/* ---- the end of work ---- */
+/* ---- the end of a task ---- */
 
 /* The process died without a result: the request failed, and what was begun is removed. */
-static void work_clean_up(struct handler *handler, const struct keeper_request *req,
-                          struct task_result *result)
+static void request_task_clean_up(struct handler *handler, const struct keeper_request *req,
+                                  struct task_result *result)
 {
     if (req->op == KEEPER_SAVE) {
         cgroups_thaw(handler->shared->groups, req->id);
@@ -264,13 +265,13 @@ static void work_clean_up(struct handler *handler, const struct keeper_request *
     }
 }
 
-void work_over(struct handler *handler, const struct work *was, bool reported,
-               struct task_result *result, const int *fds)
+void request_task_over(struct handler *handler, const struct request_task *was, bool reported,
+                       struct task_result *result, const int *fds)
 {
     const struct keeper_request *req = &was->req;
 
     if (!reported) {
-        work_clean_up(handler, req, result);
+        request_task_clean_up(handler, req, result);
     }
     if (req->op == KEEPER_RESTORE) {
         restore_unmark(handler->shared, req->id);
