@@ -227,7 +227,7 @@ static void a_builtin_begins_with_commands(void)
 
 static int kept_error = 1;
 
-static void on_kept(void *ctx, int error, const struct err *err)
+static void on_save_stored(void *ctx, int error, const struct err *err)
 {
     (void)ctx, (void)err;
     kept_error = error;
@@ -245,7 +245,7 @@ static int kept_wait(void)
 static int keep(const struct template *t, const char *build_id, const char *saved)
 {
     kept_error = 1;
-    templates_keep(all, t->id, build_id, saved, saved ? 4096 : 0, on_kept, NULL);
+    templates_set_save(all, t->id, build_id, saved, saved ? 4096 : 0, on_save_stored, NULL);
     return kept_wait();
 }
 
@@ -272,7 +272,7 @@ static void what_was_saved_is_of_one_build(void)
     CHECK_INT(keep(t, build, NULL), 0);
     CHECK(!t->saved);
     kept_error = 1;
-    templates_keep(all, t->id, build, "saved-2", 4096, on_kept, NULL);
+    templates_set_save(all, t->id, build, "saved-2", 4096, on_save_stored, NULL);
     put_base("base-2", 2); /* before that is on record */
     CHECK_INT(kept_wait(), -ESTALE);
     CHECK(!t->saved);

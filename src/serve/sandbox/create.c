@@ -441,7 +441,7 @@ static void start_without_save(struct sandbox *sb, const struct err *err)
     struct keeper_plan *plan = &sb->start->request.plan;
 
     log_warn("sandbox %s: started anew, with the command of its template: %s", sb->id, err->msg);
-    prestart_spoilt(sb->all, sb, plan->from);
+    prestart_redo(sb->all, sb, plan->from);
     saved_release(sb->all, plan->from);
     memset(plan->from, 0, sizeof(plan->from));
     sb->start->request.op = KEEPER_CREATE;

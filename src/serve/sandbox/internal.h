@@ -398,7 +398,7 @@ void saved_free(struct sandboxes *all);
 /* ---- prestart.c ---- */
 
 /* A sandbox could not be started from that save of its template: it is made anew. */
-void prestart_spoilt(struct sandboxes *all, const struct sandbox *sb, const char *name);
+void prestart_redo(struct sandboxes *all, const struct sandbox *sb, const char *name);
 void prestart_free(struct sandboxes *all);
 
 /* ---- lifecycle.c ---- */

@@ -137,7 +137,7 @@ static void on_recorded(void *ctx, int error, const struct err *err)
     }
 }
 
-static void on_kept(void *ctx, int error, const struct err *err, uint64_t memory_bytes)
+static void on_jail_saved(void *ctx, int error, const struct err *err, uint64_t memory_bytes)
 {
     struct prestart *prestart = ctx;
     struct sandboxes *all = prestart->all;
@@ -148,8 +148,8 @@ static void on_kept(void *ctx, int error, const struct err *err, uint64_t memory
     if (error < 0 || all->closed) {
         prestart_fail(prestart, error, err);
     } else {
-        templates_keep(all->use.templates, prestart->template_id, prestart->build_id,
-                       prestart->name, memory_bytes, on_recorded, prestart);
+        templates_set_save(all->use.templates, prestart->template_id, prestart->build_id,
+                           prestart->name, memory_bytes, on_recorded, prestart);
     }
 }
 
@@ -163,7 +163,7 @@ static void on_created(void *ctx, struct sandbox *sb, int error, const struct er
     }
     sandbox_hold(sb);
     prestart->sb = sb;
-    sandbox_save_as(sb, prestart->name, on_kept, prestart);
+    sandbox_save_as(sb, prestart->name, on_jail_saved, prestart);
 }
 
 static void prestart_begin(struct sandboxes *all, struct prestarted *prestarted,
@@ -201,7 +201,7 @@ void sandboxes_prestart(struct sandboxes *all)
     }
 }
 
-static void on_unkept(void *ctx, int error, const struct err *err)
+static void on_save_removed(void *ctx, int error, const struct err *err)
 {
     struct sandboxes *all = ctx;
 
@@ -212,13 +212,13 @@ static void on_unkept(void *ctx, int error, const struct err *err)
     sandboxes_release(all);
 }
 
-void prestart_spoilt(struct sandboxes *all, const struct sandbox *sb, const char *name)
+void prestart_redo(struct sandboxes *all, const struct sandbox *sb, const char *name)
 {
     const struct template *t = templates_by_id(all->use.templates, sb->template_id);
 
     if (t && !t->team_id && t->saved && strcmp(t->saved, name) == 0) {
         all->refs++;
-        templates_keep(all->use.templates, t->id, t->build_id, NULL, 0, on_unkept, all);
+        templates_set_save(all->use.templates, t->id, t->build_id, NULL, 0, on_save_removed, all);
     }
 }
 

@@ -54,7 +54,7 @@ static void on_tag(void *ctx, const struct tag_row *row, const struct build_row 
     }
 }
 
-static void on_saved(void *ctx, int error, const struct err *err)
+static void on_written(void *ctx, int error, const struct err *err)
 {
     (void)ctx;
     if (error < 0) {
@@ -137,7 +137,7 @@ static void save(struct templates *all, const struct entry *entry, store_done *d
 {
     struct template_row row = template_row(&entry->t);
 
-    store_template_save(all->store, &row, done ? done : on_saved, ctx);
+    store_template_save(all->store, &row, done ? done : on_written, ctx);
 }
 
 void templates_put_builtin(struct templates *templates, const struct template_builtin *what)
@@ -157,7 +157,7 @@ void templates_put_builtin(struct templates *templates, const struct template_bu
 
 /* ---- what was saved of it ---- */
 
-struct keeping {
+struct save_setting {
     struct templates *all;
     char *id, *build_id, *saved;
     uint64_t bytes;
@@ -172,56 +172,56 @@ static struct entry *find_build(struct templates *all, const char *id, const cha
     return entry && text_same(entry->t.build_id, build_id) ? entry : NULL;
 }
 
-static void keeping_end(struct keeping *keeping, int error, const struct err *err)
+static void save_setting_end(struct save_setting *setting, int error, const struct err *err)
 {
-    keeping->done(keeping->ctx, error, err);
-    free(keeping->id);
-    free(keeping->build_id);
-    free(keeping->saved);
-    free(keeping);
+    setting->done(setting->ctx, error, err);
+    free(setting->id);
+    free(setting->build_id);
+    free(setting->saved);
+    free(setting);
 }
 
 /* The template may have a new build meanwhile: then the store has that one. */
-static void on_kept(void *ctx, int error, const struct err *err)
+static void on_save_stored(void *ctx, int error, const struct err *err)
 {
-    struct keeping *keeping = ctx;
-    struct entry *entry = find_build(keeping->all, keeping->id, keeping->build_id);
+    struct save_setting *setting = ctx;
+    struct entry *entry = find_build(setting->all, setting->id, setting->build_id);
     struct err stale;
 
     if (error == 0 && !entry) {
         (void)err_set(&stale, ESTALE, "the template has become another one");
-        keeping_end(keeping, -ESTALE, &stale);
+        save_setting_end(setting, -ESTALE, &stale);
         return;
     }
     if (error == 0) {
-        text_set(&entry->t.saved, keeping->saved);
-        entry->t.saved_bytes = keeping->bytes;
+        text_set(&entry->t.saved, setting->saved);
+        entry->t.saved_bytes = setting->bytes;
     }
-    keeping_end(keeping, error, err);
+    save_setting_end(setting, error, err);
 }
 
-void templates_keep(struct templates *templates, const char *id, const char *build_id,
-                    const char *saved, uint64_t bytes, store_done *done, void *ctx)
+void templates_set_save(struct templates *templates, const char *id, const char *build_id,
+                        const char *saved, uint64_t bytes, store_done *done, void *ctx)
 {
     static const struct err none;
-    struct keeping *keeping = xnew(struct keeping);
+    struct save_setting *setting = xnew(struct save_setting);
     const struct entry *entry = find_build(templates, id, build_id);
 
-    *keeping = (struct keeping){.all = templates,
-                                .id = xstrdup(id),
-                                .build_id = xstrdup(build_id),
-                                .saved = xstrdup(saved),
-                                .bytes = bytes,
-                                .done = done,
-                                .ctx = ctx};
+    *setting = (struct save_setting){.all = templates,
+                                     .id = xstrdup(id),
+                                     .build_id = xstrdup(build_id),
+                                     .saved = xstrdup(saved),
+                                     .bytes = bytes,
+                                     .done = done,
+                                     .ctx = ctx};
     if (!entry) {
-        on_kept(keeping, 0, &none);
+        on_save_stored(setting, 0, &none);
         return;
     }
     struct template_row row = template_row(&entry->t);
     row.saved = saved;
     row.saved_bytes = bytes;
-    store_template_save(templates->store, &row, on_kept, keeping);
+    store_template_save(templates->store, &row, on_save_stored, setting);
 }
 
 /* ---- not there yet ---- */
@@ -326,7 +326,7 @@ static void on_put(void *ctx, int error, const struct err *err)
     if (error == 0) {
         put_tagged(putting);
     } else if (!templates_by_id(putting->all, id)) {
-        store_template_delete(putting->all->store, id, on_saved, NULL);
+        store_template_delete(putting->all->store, id, on_written, NULL);
     }
     putting->done(putting->ctx, error, err);
     entry_free(putting->entry);
@@ -348,7 +348,7 @@ static void put_row(struct templates *all, const struct template *snapshot, cons
         row.saved_bytes = row.saved_disk_bytes = 0;
     }
     row.is_public = old && old->is_public;
-    store_template_save(all->store, &row, on_saved, NULL);
+    store_template_save(all->store, &row, on_written, NULL);
 }
 
 void templates_put_snapshot(struct templates *templates, const struct template *snapshot,
@@ -364,11 +364,11 @@ void templates_put_snapshot(struct templates *templates, const struct template *
 
     *putting = (struct putting){.all = templates,
                                 .entry = entry_from_row(&row),
-                                .done = done ? done : on_saved,
+                                .done = done ? done : on_written,
                                 .ctx = ctx};
     (void)str_copy(putting->tag, sizeof(putting->tag), str_of(tag));
     put_row(templates, snapshot, tag);
-    store_build_save(templates->store, &build, on_saved, NULL);
+    store_build_save(templates->store, &build, on_written, NULL);
     store_tag_save(templates->store, &tagged, on_put, putting);
 }
 
@@ -377,7 +377,7 @@ void templates_remove(struct templates *templates, const char *id, store_done *d
     struct entry *entry = entry_of(templates, id);
     struct err err;
 
-    done = done ? done : on_saved;
+    done = done ? done : on_written;
     if (!entry) {
         (void)err_set(&err, ENOENT, "template '%s' not found", id);
         done(ctx, -ENOENT, &err);
@@ -561,7 +561,7 @@ void templates_tag(struct templates *templates, const struct build_row *build, c
     if (strcmp(tag, TEMPLATE_TAG_DEFAULT) == 0) {
         save(templates, entry, NULL, NULL);
     }
-    store_tag_save(templates->store, &row, done ? done : on_saved, ctx);
+    store_tag_save(templates->store, &row, done ? done : on_written, ctx);
 }
 
 int templates_untag(struct templates *templates, const char *id, const char *tag, store_done *done,
@@ -573,7 +573,7 @@ int templates_untag(struct templates *templates, const char *id, const char *tag
     if (!tagged) {
         return -ENODATA;
     }
-    store_tag_delete(templates->store, id, tag, done ? done : on_saved, ctx);
+    store_tag_delete(templates->store, id, tag, done ? done : on_written, ctx);
     entry_untag(entry, tagged);
     return 0;
 }

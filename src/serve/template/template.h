@@ -64,8 +64,8 @@ void templates_put_builtin(struct templates *templates, const struct template_bu
 /* Sets the save of a jail of that build, and the bytes of its memory on the disk; NULL: it has no
  * save any more. done is called when it is stored, and creates use it from then on. -ESTALE: the
  * build no longer exists. */
-void templates_keep(struct templates *templates, const char *id, const char *build_id,
-                    const char *saved, uint64_t bytes, store_done *done, void *ctx);
+void templates_set_save(struct templates *templates, const char *id, const char *build_id,
+                        const char *saved, uint64_t bytes, store_done *done, void *ctx);
 
 /* A built-in template that is still being made, and its progress in a sentence; NULL: it is not
  * awaited any more. */
