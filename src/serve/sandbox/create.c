@@ -297,7 +297,7 @@ static bool is_starting(const struct sandbox *sb)
                          sb->state == SANDBOX_RESUMING);
 }
 
-static void on_saved(void *ctx, int error, const struct err *err)
+static void on_recorded(void *ctx, int error, const struct err *err)
 {
     struct sandbox *sb = ctx;
 
@@ -412,7 +412,7 @@ static void start_record(struct sandbox *sb, enum sandbox_change change)
     start_set_row(sb->start, ROW_GIVEN);
     sb->on_record = true;
     sandbox_hold(sb);
-    sandbox_record(sb, change, NULL, on_saved, sb);
+    sandbox_record(sb, change, NULL, on_recorded, sb);
 }
 
 static void jail_made(struct sandbox *sb, const struct keeper_answer *answer,

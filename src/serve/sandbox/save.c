@@ -141,7 +141,7 @@ static void killed_meanwhile(const struct asked *asked)
     sb->destroy_due = false;
 }
 
-static void on_saved(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
+static void on_keeper_saved(void *ctx, const struct keeper_answer *answer, int fds[KEEPER_FDS_MAX])
 {
     struct asked *asked = ctx;
     struct sandbox *sb = asked->sb;
@@ -175,7 +175,7 @@ static void save_ask(struct sandbox *sb)
         sandbox_watch_jail(sb, false); /* the keeper's answer tells */
         (void)uv_timer_stop(&sb->timers[TIMER_DRAIN]);
     }
-    keeper_client_ask_for(sb->all->use.keeper, sb->team_id, &req, on_saved, asked_new(sb));
+    keeper_client_ask_for(sb->all->use.keeper, sb->team_id, &req, on_keeper_saved, asked_new(sb));
 }
 
 /* ---- before it ---- */
