@@ -392,7 +392,7 @@ static void answer(struct http_exchange *ex, int status, const char *why)
 
 static bool is_up(const struct interpreter *in)
 {
-    for (const char *const *language = in->options.warm; *language; language++) {
+    for (const char *const *language = in->options.warm_languages; *language; language++) {
         const struct context *c = default_find(in, *language);
         if (c && !context_was_ready(c)) {
             return false;
@@ -483,7 +483,7 @@ struct interpreter *interpreter_new(const struct interpreter_options *options)
     in->options = *options;
     in->sandbox_env = sandbox_env_new(options->loop, options->agent_port, options->boot_id_file,
                                       on_env_known, in);
-    for (const char *const *language = options->warm; *language; language++) {
+    for (const char *const *language = options->warm_languages; *language; language++) {
         if (context_make(in, str_of(*language), options->cwd, true, &c, &err) < 0) {
             log_error("%s", err.msg);
         }

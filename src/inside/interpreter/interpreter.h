@@ -21,7 +21,7 @@ struct interpreter_options {
     int start_s_max;          /* for the start of a kernel that somebody waits for */
     int agent_port;           /* where the sandbox's variables are asked for */
     const char *const
-        *warm; /* languages whose kernels are up before they are asked for; NULL ends */
+        *warm_languages; /* languages whose kernels are up before they are asked for; NULL ends */
 };
 
 /* Borrows what the options point to. */

@@ -27,22 +27,22 @@ static const char usage[] =
 
 struct settings {
     const char *listen;
-    const char *warm[16];
+    const char *warm_languages[16];
     struct interpreter_options options;
 };
 
-static int warm_read(struct settings *settings, char *list)
+static int warm_languages_read(struct settings *settings, char *list)
 {
     size_t n = 0;
     char *rest = NULL;
 
     for (char *name = strtok_r(list, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
-        if (n + 1 == countof(settings->warm)) {
+        if (n + 1 == countof(settings->warm_languages)) {
             return -1;
         }
-        settings->warm[n++] = name;
+        settings->warm_languages[n++] = name;
     }
-    settings->warm[n] = NULL;
+    settings->warm_languages[n] = NULL;
     return 0;
 }
 
@@ -85,7 +85,7 @@ static int arguments_read(int argc, char **argv, struct settings *settings)
             settings->options.boot_id_file = optarg;
             break;
         case 'w':
-            r = warm_read(settings, optarg);
+            r = warm_languages_read(settings, optarg);
             break;
         default:
             r = -1;
@@ -169,7 +169,7 @@ int main(int argc, char **argv)
 {
     static struct settings settings = {
         .listen = "0.0.0.0:49999",
-        .warm = {"python", "javascript"},
+        .warm_languages = {"python", "javascript"},
         .options =
             {
                 .kernels_dir = "/usr/lib/atoll/kernels",
@@ -190,7 +190,7 @@ int main(int argc, char **argv)
     log_init("interpreter", LOG_INFO);
     (void)sigaction(SIGPIPE, &ignore, NULL);
     settings.options.loop = uv_default_loop();
-    settings.options.warm = settings.warm;
+    settings.options.warm_languages = settings.warm_languages;
     end_on_signals(settings.options.loop);
     return serve(&settings);
 }
