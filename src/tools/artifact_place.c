@@ -28,7 +28,7 @@ static bool is_beside(const char *path, const char *other)
     return path[folder] ? strncmp(path, other, folder + 1) == 0 : !strchr(other, '/');
 }
 
-static int place_one(struct tool_call *call, const struct box *box, const char *path,
+static int place_one(struct tool_call *call, const struct remote_sandbox *sandbox, const char *path,
                      struct err *err)
 {
     scoped_json *row = NULL;
@@ -42,12 +42,12 @@ static int place_one(struct tool_call *call, const struct box *box, const char *
         return err_set(err, ENOMEM, "no memory");
     }
     const json_t *content = json_object_get(row, "content");
-    return box_write(call, box, at,
-                     (struct str){json_string_value(content), json_string_length(content)}, err);
+    return remote_write(call, sandbox, at,
+                        (struct str){json_string_value(content), json_string_length(content)}, err);
 }
 
-int artifacts_place(struct tool_call *call, const struct box *box, const char *beside, size_t *left,
-                    struct err *err)
+int artifacts_place(struct tool_call *call, const struct remote_sandbox *sandbox,
+                    const char *beside, size_t *left, struct err *err)
 {
     scoped_json *rows = NULL;
     size_t placed = 0, bytes = 0;
@@ -68,7 +68,7 @@ int artifacts_place(struct tool_call *call, const struct box *box, const char *b
         }
         placed++;
         bytes += size;
-        r = place_one(call, box, path, err);
+        r = place_one(call, sandbox, path, err);
     }
     return r;
 }
@@ -77,11 +77,12 @@ int artifacts_place(struct tool_call *call, const struct box *box, const char *b
 
 /* Node.js looks for a package in every folder above the file that asks for it; npm clears those of
  * the home directory. */
-int artifact_helpers_place(struct tool_call *call, const struct box *box, struct err *err)
+int artifact_helpers_place(struct tool_call *call, const struct remote_sandbox *sandbox,
+                           struct err *err)
 {
-    int r = box_write(call, box, "/home/user/make_api_shell.py", str_of(helper_python), err);
+    int r = remote_write(call, sandbox, "/home/user/make_api_shell.py", str_of(helper_python), err);
 
     return r < 0 ? r
-                 : box_write(call, box, "/node_modules/make_api_shell/index.js",
-                             str_of(helper_javascript), err);
+                 : remote_write(call, sandbox, "/node_modules/make_api_shell/index.js",
+                                str_of(helper_javascript), err);
 }

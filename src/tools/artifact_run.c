@@ -96,30 +96,31 @@ static void script_make(const struct running *run, char out[SCRIPT_BYTES])
     }
 }
 
-static int place(const struct running *run, const struct box *box, struct err *err)
+static int place(const struct running *run, const struct remote_sandbox *sandbox, struct err *err)
 {
     const json_t *content = json_object_get(run->row, "content");
     scoped_text path = NULL;
     size_t left = 0;
     int r = asprintf(&path, FOLDER "/%s", run->path) < 0 ? err_set(err, ENOMEM, "no memory") : 0;
 
-    r = r < 0 ? r : artifacts_place(run->call, box, run->path, &left, err);
-    r = r < 0 ? r : artifact_helpers_place(run->call, box, err);
-    r = r < 0
-            ? r
-            : box_write(run->call, box, path,
-                        (struct str){json_string_value(content), json_string_length(content)}, err);
-    return r < 0 ? r : box_write(run->call, box, FOLDER "/input.json", str_of(run->input), err);
+    r = r < 0 ? r : artifacts_place(run->call, sandbox, run->path, &left, err);
+    r = r < 0 ? r : artifact_helpers_place(run->call, sandbox, err);
+    r = r < 0 ? r
+              : remote_write(run->call, sandbox, path,
+                             (struct str){json_string_value(content), json_string_length(content)},
+                             err);
+    return r < 0 ? r
+                 : remote_write(run->call, sandbox, FOLDER "/input.json", str_of(run->input), err);
 }
 
 /* What the entry point returned; NULL: nothing was. */
-static json_t *result_read(const struct running *run, const struct box *box)
+static json_t *result_read(const struct running *run, const struct remote_sandbox *sandbox)
 {
     scoped_buf(text, RESULT_BYTES_MAX);
     bool cut = false;
     struct err err;
 
-    if (box_read(run->call, box, RESULT, RESULT_BYTES_MAX, &text, &cut, &err) < 0 || cut) {
+    if (remote_read(run->call, sandbox, RESULT, RESULT_BYTES_MAX, &text, &cut, &err) < 0 || cut) {
         return NULL;
     }
     return json_loadb(buf_at(&text), buf_len(&text), JSON_DECODE_ANY, NULL);
@@ -130,7 +131,8 @@ static json_t *text_json(const struct buf *text)
     return json_stringn(buf_len(text) ? buf_at(text) : "", buf_len(text));
 }
 
-static void answer_error(const struct running *run, const struct box_result *result, json_t *answer)
+static void answer_error(const struct running *run, const struct remote_result *result,
+                         json_t *answer)
 {
     char none[ERROR_BYTES], text[ERROR_BYTES];
 
@@ -149,23 +151,24 @@ static void answer_error(const struct running *run, const struct box_result *res
     (void)json_object_set_new(answer, "success", json_boolean(!failed));
 }
 
-static int run_in(const struct running *run, const struct box *box, json_t *answer, struct err *err)
+static int run_in(const struct running *run, const struct remote_sandbox *sandbox, json_t *answer,
+                  struct err *err)
 {
     char script[SCRIPT_BYTES];
-    scoped_box_result result = {0}, log = {0};
-    int r = place(run, box, err);
+    scoped_remote_result result = {0}, log = {0};
+    int r = place(run, sandbox, err);
 
-    r = r < 0 ? r : execute_prepare(run->call, box, run->language, &log, err);
+    r = r < 0 ? r : execute_prepare(run->call, sandbox, run->language, &log, err);
     script_make(run, script);
-    const struct box_command command = {.script = script,
-                                        .input = run->dry ? STR("") : str_of(run->input),
-                                        .timeout_ms = run->timeout_ms};
-    r = r < 0 ? r : box_run(run->call, box, &command, &result, err);
+    const struct remote_command command = {.script = script,
+                                           .input = run->dry ? STR("") : str_of(run->input),
+                                           .timeout_ms = run->timeout_ms};
+    r = r < 0 ? r : remote_run(run->call, sandbox, &command, &result, err);
     if (r < 0) {
         return r;
     }
     json_t *made =
-        run->entrypoint[0] && !run->dry && result.exit_code == 0 ? result_read(run, box) : NULL;
+        run->entrypoint[0] && !run->dry && result.exit_code == 0 ? result_read(run, sandbox) : NULL;
     if (made) {
         (void)json_object_set_new(answer, "result", made);
     }
@@ -211,21 +214,21 @@ int tool_run_code_artifact(struct tool_call *call, const json_t *input, json_t *
 {
     scoped_json *row = NULL;
     struct running run = {.call = call};
-    struct box box;
+    struct remote_sandbox sandbox;
     int r = artifact_find(call, json_string_of(input, "codePath"), &row, err);
 
     run.row = row;
     r = r < 0 ? r : plan_make(&run, input, err);
     r = r < 0 ? r
-              : execute_box(call, "base", NULL, json_object_get(input, "shells"), run.timeout_ms,
-                            false, &box, err);
+              : execute_remote(call, "base", NULL, json_object_get(input, "shells"), run.timeout_ms,
+                               false, &sandbox, err);
     if (r == 0) {
         json_t *answer = artifact_json(row);
         (void)json_object_set_new(answer, "mode", json_string(run.dry ? "dry_run" : "run"));
         (void)json_object_set_new(answer, "language", json_string(language_name(run.language)));
         (void)json_object_set_new(answer, "entrypoint", json_string(run.entrypoint));
-        r = run_in(&run, &box, answer, err);
-        box_kill(call, &box);
+        r = run_in(&run, &sandbox, answer, err);
+        remote_kill(call, &sandbox);
         if (r == 0) {
             *out = answer;
         } else {

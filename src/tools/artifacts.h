@@ -17,12 +17,12 @@ must_check int artifacts_list(struct tool_call *call, json_t **out, struct err *
 
 /* Writes artifacts below ARTIFACT_FOLDER: those that lie in one folder with `beside`, which is left
  * out itself; all of them when it is NULL. *left is how many did not fit. */
-must_check int artifacts_place(struct tool_call *call, const struct box *box, const char *beside,
-                               size_t *left, struct err *err);
+must_check int artifacts_place(struct tool_call *call, const struct remote_sandbox *sandbox,
+                               const char *beside, size_t *left, struct err *err);
 
 /* Writes what code imports to call API shells: for Python in the home directory, for
  * Node.js in /node_modules. */
-must_check int artifact_helpers_place(struct tool_call *call, const struct box *box,
+must_check int artifact_helpers_place(struct tool_call *call, const struct remote_sandbox *sandbox,
                                       struct err *err);
 
 /* As answers show one, without its content. */

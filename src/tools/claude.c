@@ -49,14 +49,14 @@ int claude_update(struct steps *steps, const char **way, struct err *err)
 
 void claude_answer_fini(struct claude_answer *answer)
 {
-    box_result_fini(&answer->run);
+    remote_result_fini(&answer->run);
     json_decref(answer->said);
 }
 
 static void answer_clear(struct claude_answer *answer)
 {
     claude_answer_fini(answer);
-    answer->run = (struct box_result){0};
+    answer->run = (struct remote_result){0};
     answer->said = NULL;
 }
 
@@ -81,7 +81,8 @@ static const char ask_script[] =
     "exit $code";
 
 /* 0 when the command line ran, however it ended. */
-static int ask_failed(const struct box *box, const struct claude_answer *answer, struct err *err)
+static int ask_failed(const struct remote_sandbox *sandbox, const struct claude_answer *answer,
+                      struct err *err)
 {
     switch (answer->run.exit_code) {
     case EXIT_MISSING:
@@ -89,33 +90,33 @@ static int ask_failed(const struct box *box, const struct claude_answer *answer,
                        "the Claude Code command line is not installed in sandbox %s: call"
                        " install_packages with preset claude_code_latest, or make the sandbox with"
                        " create_claude_code_sandbox",
-                       ours(box->id));
+                       ours(sandbox->id));
     case EXIT_NO_KEY:
         return err_set(err, ESTALE,
                        "ANTHROPIC_API_KEY is not set in sandbox %s: give it in envs, or make the"
                        " sandbox with create_claude_code_sandbox and anthropic_api_key",
-                       ours(box->id));
+                       ours(sandbox->id));
     case EXIT_UNREACHABLE:
         return err_set(err, EIO,
                        "the model's API cannot be reached from sandbox %s: nobody answers at"
                        " https://api.anthropic.com, or where ANTHROPIC_BASE_URL points",
-                       ours(box->id));
+                       ours(sandbox->id));
     default:
         return 0;
     }
 }
 
-static int ask(struct tool_call *call, const struct box *box,
+static int ask(struct tool_call *call, const struct remote_sandbox *sandbox,
                const struct claude_question *question, bool resume, struct claude_answer *out,
                struct err *err)
 {
     scoped_json *env = question->env ? json_copy(json_unconst(question->env)) : json_object();
-    const struct box_command command = {
+    const struct remote_command command = {
         .script = ask_script,
         .cwd = question->cwd,
         .env = env,
         .input = question->prompt,
-        .timeout_ms = life_limit_ms(box, question->limit_s),
+        .timeout_ms = life_limit_ms(sandbox, question->limit_s),
     };
 
     answer_clear(out);
@@ -123,11 +124,11 @@ static int ask(struct tool_call *call, const struct box *box,
     (void)json_object_set_new(env, "TOOL_RESUME", json_string(resume ? "yes" : ""));
     (void)json_object_set_new(env, "TOOL_SESSION",
                               json_string(question->session ? question->session : ""));
-    int r = box_run(call, box, &command, &out->run, err);
+    int r = remote_run(call, sandbox, &command, &out->run, err);
     if (r < 0) {
         return r;
     }
-    r = ask_failed(box, out, err);
+    r = ask_failed(sandbox, out, err);
     if (r < 0) {
         return r;
     }
@@ -152,40 +153,40 @@ static bool wants_update(const struct claude_answer *answer)
            says(answer, "run: claude update");
 }
 
-static int update_for(struct tool_call *call, const struct box *box,
+static int update_for(struct tool_call *call, const struct remote_sandbox *sandbox,
                       const struct claude_question *question, struct err *err)
 {
     scoped_json *done = json_array();
-    struct steps steps = {.call = call, .box = box, .env = question->env, .done = done};
+    struct steps steps = {.call = call, .sandbox = sandbox, .env = question->env, .done = done};
     const char *way = NULL;
 
     call_progress(call, 0, 0, "The Claude Code command line asks to be updated");
     return claude_update(&steps, &way, err);
 }
 
-static int ask_or_begin(struct tool_call *call, const struct box *box,
+static int ask_or_begin(struct tool_call *call, const struct remote_sandbox *sandbox,
                         const struct claude_question *question, struct claude_answer *out,
                         struct err *err)
 {
-    int r = ask(call, box, question, question->resume, out, err);
+    int r = ask(call, sandbox, question, question->resume, out, err);
 
     if (r == 0 && question->resume && !question->session && says(out, "No conversation found")) {
-        r = ask(call, box, question, false, out, err);
+        r = ask(call, sandbox, question, false, out, err);
     }
     return r;
 }
 
-int claude_ask(struct tool_call *call, const struct box *box,
+int claude_ask(struct tool_call *call, const struct remote_sandbox *sandbox,
                const struct claude_question *question, struct claude_answer *out, struct err *err)
 {
-    int r = ask_or_begin(call, box, question, out, err);
+    int r = ask_or_begin(call, sandbox, question, out, err);
 
     if (r < 0 || !wants_update(out)) {
         return r;
     }
-    r = update_for(call, box, question, err);
+    r = update_for(call, sandbox, question, err);
     if (r == 1) { /* otherwise what it said stands */
-        r = ask_or_begin(call, box, question, out, err);
+        r = ask_or_begin(call, sandbox, question, out, err);
         out->updated = r == 0;
     }
     return r;

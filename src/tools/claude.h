@@ -21,7 +21,7 @@ struct claude_question { /* borrowed */
 };
 
 struct claude_answer {
-    struct box_result run;
+    struct remote_result run;
     json_t *said; /* what it printed as JSON; NULL: it did not */
     bool updated; /* it had to be, before it answered */
 };
@@ -29,7 +29,7 @@ void claude_answer_fini(struct claude_answer *answer);
 #define scoped_claude_answer scoped(claude_answer_fini) struct claude_answer
 
 /* 0 when it ran, whatever it said. -ESTALE with the sentence when it is not installed. */
-must_check int claude_ask(struct tool_call *call, const struct box *box,
+must_check int claude_ask(struct tool_call *call, const struct remote_sandbox *sandbox,
                           const struct claude_question *question, struct claude_answer *out,
                           struct err *err);
 

@@ -37,7 +37,7 @@ static const char key_script[] =
 struct making {
     struct tool_call *call;
     const json_t *input;
-    struct box box;
+    struct remote_sandbox sandbox;
     struct steps steps;
     json_t *reply;
 };
@@ -49,8 +49,8 @@ static int memory_write(const struct making *making, const char *name, const cha
 {
     const json_t *text = json_object_get(making->input, name);
 
-    return text ? box_write(making->call, &making->box, path,
-                            (struct str){json_string_value(text), json_string_length(text)}, err)
+    return text ? remote_write(making->call, &making->sandbox, path,
+                               (struct str){json_string_value(text), json_string_length(text)}, err)
                 : 0;
 }
 
@@ -67,8 +67,9 @@ static int files_write(const struct making *making, struct err *err)
     (void)snprintf(project, sizeof(project), "%s/CLAUDE.md", dir);
     (void)snprintf(local, sizeof(local), "%s/.claude/settings.local.json", dir);
     scoped_text text = json_dumps(settings, JSON_INDENT(2));
-    int r = box_write(making->call, &making->box, ".claude/settings.json", str_of(text), err);
-    r = r < 0 ? r : box_write(making->call, &making->box, local, str_of(text), err);
+    int r =
+        remote_write(making->call, &making->sandbox, ".claude/settings.json", str_of(text), err);
+    r = r < 0 ? r : remote_write(making->call, &making->sandbox, local, str_of(text), err);
     r = r < 0 ? r : memory_write(making, "user_memory", ".claude/CLAUDE.md", err);
     return r < 0 ? r : memory_write(making, "project_memory", project, err);
 }
@@ -76,24 +77,25 @@ static int files_write(const struct making *making, struct err *err)
 /* ---- steps ---- */
 
 /* The template's name when there is one; what is missing is installed into `base`. */
-static int box_make(struct making *making, struct err *err)
+static int remote_make(struct making *making, struct err *err)
 {
     const char *alias = json_string_of(making->input, "template_alias");
-    int r = create_box(making->call, making->input, alias, &making->box, err);
+    int r = create_remote(making->call, making->input, alias, &making->sandbox, err);
     bool missing =
         r == -ENOENT && (strcmp(alias, "claude") == 0 || strcmp(alias, "claude-code") == 0);
 
     if (missing) {
-        r = create_box(making->call, making->input, "base", &making->box, err);
+        r = create_remote(making->call, making->input, "base", &making->sandbox, err);
     }
     if (r < 0) {
         return r;
     }
-    making->reply = reply_new(&making->box);
+    making->reply = reply_new(&making->sandbox);
     (void)json_object_set_new(making->reply, "template_alias",
                               json_string(missing ? "base" : alias));
-    (void)json_object_set_new(making->reply, "urls",
-                              reply_urls(&making->box, json_object_get(making->input, "ports")));
+    (void)json_object_set_new(
+        making->reply, "urls",
+        reply_urls(&making->sandbox, json_object_get(making->input, "ports")));
     if (missing) {
         reply_note(making->reply, "There is no template claude, so base was used and the command"
                                   " line installed; atoll template build claude makes one, and"
@@ -109,7 +111,7 @@ static int prepare(struct making *making, struct err *err)
 
     (void)json_object_set_new(env, "TOOL_DIR",
                               json_string(json_string_of(making->input, "working_dir")));
-    (void)json_object_set_new(env, "TOOL_ID", json_string(making->box.id));
+    (void)json_object_set_new(env, "TOOL_ID", json_string(making->sandbox.id));
     steps.env = env;
     int r = steps_run(&steps, "prepare", prepare_script, err);
     struct str output = str_of(steps_output(&steps));
@@ -179,19 +181,19 @@ int tool_create_claude_code_sandbox(struct tool_call *call, const json_t *input,
     scoped_json *env = NULL;
 
     call_progress(call, 0, PROGRESS_STEPS, "Starting the sandbox");
-    int r = box_make(&making, err);
+    int r = remote_make(&making, err);
     if (r < 0) {
         return r;
     }
-    making.steps = (struct steps){.call = call, .box = &making.box, .done = json_array()};
+    making.steps = (struct steps){.call = call, .sandbox = &making.sandbox, .done = json_array()};
     (void)json_object_set_new(making.reply, "steps", making.steps.done);
-    r = keys_env(call, making.box.id, NULL, &env, err);
+    r = keys_env(call, making.sandbox.id, NULL, &env, err);
     if (r == 0) {
         making.steps.env = env;
         r = set_up(&making, err);
     }
     if (r < 0) {
-        box_kill(call, &making.box);
+        remote_kill(call, &making.sandbox);
         json_decref(making.reply);
         return r;
     }

@@ -80,7 +80,7 @@ static bool is_by_command(const json_t *input)
 }
 
 static int created(struct tool_call *call, const json_t *input, const char *template_alias,
-                   struct box *out, struct err *err)
+                   struct remote_sandbox *out, struct err *err)
 {
     bool by_command = is_by_command(input);
     scoped_json *own = own_of(input);
@@ -94,7 +94,7 @@ static int created(struct tool_call *call, const json_t *input, const char *temp
     }
     git_given_the_token(vars);
     scoped_json *body = body_of(input, template_alias, by_command ? NULL : vars);
-    r = box_create(call, body, out, err);
+    r = remote_create(call, body, out, err);
     if (r < 0) {
         return r;
     }
@@ -106,14 +106,14 @@ static int created(struct tool_call *call, const json_t *input, const char *temp
         r = call_was_cancelled(err); /* perhaps while nothing was waited for */
     }
     if (r < 0) {
-        box_kill(call, out);
+        remote_kill(call, out);
     }
     return r;
 }
 
 /* The original calls its template "claude-code", and the recipe here is called "claude". */
-int create_box(struct tool_call *call, const json_t *input, const char *template_alias,
-               struct box *out, struct err *err)
+int create_remote(struct tool_call *call, const json_t *input, const char *template_alias,
+                  struct remote_sandbox *out, struct err *err)
 {
     int r = created(call, input, template_alias, out, err);
 
@@ -127,16 +127,16 @@ int create_box(struct tool_call *call, const json_t *input, const char *template
                         : r;
 }
 
-static int code_place(struct tool_call *call, const json_t *input, const struct box *box,
-                      json_t *reply, struct err *err)
+static int code_place(struct tool_call *call, const json_t *input,
+                      const struct remote_sandbox *sandbox, json_t *reply, struct err *err)
 {
     size_t left = 0;
 
     if (!json_is_true(json_object_get(input, "code_folder"))) {
         return 0;
     }
-    int r = artifacts_place(call, box, NULL, &left, err);
-    r = r < 0 ? r : artifact_helpers_place(call, box, err);
+    int r = artifacts_place(call, sandbox, NULL, &left, err);
+    r = r < 0 ? r : artifact_helpers_place(call, sandbox, err);
     if (r == 0 && left > 0) {
         reply_note(reply, "%zu artifacts did not fit into " ARTIFACT_FOLDER ".", left);
     }
@@ -146,20 +146,20 @@ static int code_place(struct tool_call *call, const json_t *input, const struct 
 int tool_create_sandbox(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
     const char *alias = json_string_of(input, "template_alias");
-    struct box box;
-    int r = create_box(call, input, alias, &box, err);
+    struct remote_sandbox sandbox;
+    int r = create_remote(call, input, alias, &sandbox, err);
 
     if (r < 0) {
         return r;
     }
-    *out = reply_new(&box);
+    *out = reply_new(&sandbox);
     (void)json_object_set_new(*out, "template_alias", json_string(alias));
-    (void)json_object_set_new(*out, "urls", reply_urls(&box, json_object_get(input, "ports")));
-    r = code_place(call, input, &box, *out, err);
+    (void)json_object_set_new(*out, "urls", reply_urls(&sandbox, json_object_get(input, "ports")));
+    r = code_place(call, input, &sandbox, *out, err);
     if (r < 0) {
         json_decref(*out);
         *out = NULL;
-        box_kill(call, &box);
+        remote_kill(call, &sandbox);
     }
     return r;
 }

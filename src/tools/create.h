@@ -5,12 +5,13 @@
 #ifndef TOOLS_CREATE_H
 #define TOOLS_CREATE_H
 
-#include "tools/box.h"
+#include "tools/remote.h"
 
 /* Of `input`: envs, metadata, timeout_seconds, env_injection, allow_internet, shells and the keys
  * that become variables, as far as they are there. What it was given is on record when this
  * returns. */
-must_check int create_box(struct tool_call *call, const json_t *input, const char *template_alias,
-                          struct box *out, struct err *err);
+must_check int create_remote(struct tool_call *call, const json_t *input,
+                             const char *template_alias, struct remote_sandbox *out,
+                             struct err *err);
 
 #endif

@@ -7,7 +7,7 @@
 #include "lib/base/json.h"
 #include "tools/execute.h"
 
-enum { ERROR_BYTES_MAX = BOX_OUTPUT_BYTES_MAX + 256 };
+enum { ERROR_BYTES_MAX = REMOTE_OUTPUT_BYTES_MAX + 256 };
 
 /* ---- answers ---- */
 

@@ -92,9 +92,9 @@ int64_t execute_ms_max(const struct tool_call *call)
     return tools_options(call_tools(call))->code_s_max * 1000;
 }
 
-int execute_box(struct tool_call *call, const char *template_name, const json_t *envs,
-                const json_t *shells, int64_t life_ms, bool offline, struct box *out,
-                struct err *err)
+int execute_remote(struct tool_call *call, const char *template_name, const json_t *envs,
+                   const json_t *shells, int64_t life_ms, bool offline, struct remote_sandbox *out,
+                   struct err *err)
 {
     int64_t most_s = tools_options(call_tools(call))->sandbox_s_max;
     int64_t life_s = (life_ms + LIFE_SPARE_MS) / 1000;
@@ -110,23 +110,24 @@ int execute_box(struct tool_call *call, const char *template_name, const json_t 
     if (offline) {
         (void)json_object_set_new(input, "allow_internet", json_false());
     }
-    return create_box(call, input, template_name, out, err);
+    return create_remote(call, input, template_name, out, err);
 }
 
 /* The interpreter's template may not be there, or not yet. */
-static int open_box(struct tool_call *call, const struct execute_plan *plan, struct box *box,
-                    bool *interpreted, struct err *err)
+static int open_box(struct tool_call *call, const struct execute_plan *plan,
+                    struct remote_sandbox *sandbox, bool *interpreted, struct err *err)
 {
     int64_t life_ms = plan->timeout_ms + (int64_t)EXECUTE_INSTALL_S_MAX * 1000;
     bool offline = plan->offline && json_array_size(plan->packages) == 0;
     int r = -ENOENT;
 
     if (plan->language != LANGUAGE_BASH) {
-        r = execute_box(call, INTERPRETER, plan->envs, plan->shells, life_ms, offline, box, err);
+        r = execute_remote(call, INTERPRETER, plan->envs, plan->shells, life_ms, offline, sandbox,
+                           err);
         *interpreted = r == 0;
     }
     if (r == -ENOENT || r == -EAGAIN) {
-        r = execute_box(call, "base", plan->envs, plan->shells, life_ms, offline, box, err);
+        r = execute_remote(call, "base", plan->envs, plan->shells, life_ms, offline, sandbox, err);
     }
     return r;
 }
@@ -180,13 +181,13 @@ static int files_check(const json_t *files, enum language language, struct err *
     return 0;
 }
 
-static int write_files(struct tool_call *call, const struct box *box, const json_t *files,
-                       struct err *err)
+static int write_files(struct tool_call *call, const struct remote_sandbox *sandbox,
+                       const json_t *files, struct err *err)
 {
     json_each (files, it) {
         const json_t *content = json_object_iter_value(it);
         struct str data = {json_string_value(content), json_string_length(content)};
-        int r = box_write(call, box, json_object_iter_key(it), data, err);
+        int r = remote_write(call, sandbox, json_object_iter_key(it), data, err);
 
         if (r < 0) {
             return r;
@@ -224,7 +225,7 @@ static int packages_check(const json_t *packages, struct err *err)
     return 0;
 }
 
-static void log_take(struct execute_result *out, struct box_result *log)
+static void log_take(struct execute_result *out, struct remote_result *log)
 {
     struct buf *said = buf_len(&log->err) > 0 ? &log->err : &log->out;
 
@@ -261,7 +262,7 @@ static void failure_set(struct execute_result *out, const char *name, const char
     out->error = json_pack("{ss ss ss}", "name", name, "value", text, "traceback", "");
 }
 
-static void install_failed(const struct execute_plan *plan, struct box_result *log,
+static void install_failed(const struct execute_plan *plan, struct remote_result *log,
                            struct execute_result *out)
 {
     scoped_buf(names, SCRIPT_BYTES_MAX);
@@ -279,10 +280,10 @@ static void install_failed(const struct execute_plan *plan, struct box_result *l
 }
 
 /* 1 when it is done; 0 when it cannot be, and *out says why, with the end of the log. */
-static int install(struct tool_call *call, const struct box *box, const struct execute_plan *plan,
-                   struct execute_result *out, struct err *err)
+static int install(struct tool_call *call, const struct remote_sandbox *sandbox,
+                   const struct execute_plan *plan, struct execute_result *out, struct err *err)
 {
-    scoped_box_result log = {0};
+    scoped_remote_result log = {0};
     scoped_buf(script, SCRIPT_BYTES_MAX);
 
     int r = buf_printf(&script, "%s", languages[plan->language].install);
@@ -293,9 +294,9 @@ static int install(struct tool_call *call, const struct box *box, const struct e
         return err_set(err, EINVAL, "packages: their names are too long together");
     }
     call_progress(call, 1, 3, "installing packages with %s", languages[plan->language].installer);
-    const struct box_command command = {.script = buf_at(&script),
-                                        .timeout_ms = (int64_t)EXECUTE_INSTALL_S_MAX * 1000};
-    r = box_run(call, box, &command, &log, err);
+    const struct remote_command command = {.script = buf_at(&script),
+                                           .timeout_ms = (int64_t)EXECUTE_INSTALL_S_MAX * 1000};
+    r = remote_run(call, sandbox, &command, &log, err);
     if (r < 0 || (log.exit_code == 0 && !log.timed_out)) {
         return r < 0 ? r : 1;
     }
@@ -309,16 +310,16 @@ static int install(struct tool_call *call, const struct box *box, const struct e
     " || npm install --prefix " EXECUTE_TYPESCRIPT                                                 \
     " --no-fund --no-audit --loglevel=error sucrase"
 
-int execute_prepare(struct tool_call *call, const struct box *box, enum language language,
-                    struct box_result *log, struct err *err)
+int execute_prepare(struct tool_call *call, const struct remote_sandbox *sandbox,
+                    enum language language, struct remote_result *log, struct err *err)
 {
-    const struct box_command command = {.script = TYPESCRIPT_INSTALL,
-                                        .timeout_ms = (int64_t)EXECUTE_INSTALL_S_MAX * 1000};
+    const struct remote_command command = {.script = TYPESCRIPT_INSTALL,
+                                           .timeout_ms = (int64_t)EXECUTE_INSTALL_S_MAX * 1000};
 
     if (language != LANGUAGE_TYPESCRIPT) {
         return 0;
     }
-    int r = box_run(call, box, &command, log, err);
+    int r = remote_run(call, sandbox, &command, log, err);
     return r == 0 && log->exit_code != 0
                ? err_set(err, EIO, "TypeScript cannot be run here: npm could not install sucrase")
                : r;
@@ -326,21 +327,21 @@ int execute_prepare(struct tool_call *call, const struct box *box, enum language
 
 /* ---- running ---- */
 
-static int run_file(struct tool_call *call, const struct box *box, const struct execute_plan *plan,
-                    struct execute_result *out, struct err *err)
+static int run_file(struct tool_call *call, const struct remote_sandbox *sandbox,
+                    const struct execute_plan *plan, struct execute_result *out, struct err *err)
 {
     char path[MAIN_BYTES], script[COMMAND_BYTES_MAX];
-    scoped_box_result result = {0}, log = {0};
+    scoped_remote_result result = {0}, log = {0};
 
     main_path(plan->language, path);
     (void)snprintf(script, sizeof(script), "exec %s %s", language_command(plan->language), path);
-    int r = execute_prepare(call, box, plan->language, &log, err);
-    r = r < 0 ? r : box_write(call, box, path, plan->code, err);
+    int r = execute_prepare(call, sandbox, plan->language, &log, err);
+    r = r < 0 ? r : remote_write(call, sandbox, path, plan->code, err);
     if (r < 0) {
         return r;
     }
-    const struct box_command command = {.script = script, .timeout_ms = plan->timeout_ms};
-    r = box_run(call, box, &command, &result, err);
+    const struct remote_command command = {.script = script, .timeout_ms = plan->timeout_ms};
+    r = remote_run(call, sandbox, &command, &result, err);
     if (r == 0) {
         out->out = result.out;
         out->err = result.err;
@@ -360,13 +361,13 @@ static bool is_for_kernel(const struct execute_plan *plan, bool interpreted)
            (plan->language == LANGUAGE_PYTHON || !plan->as_program);
 }
 
-static int run_code(struct tool_call *call, const struct box *box, const struct execute_plan *plan,
-                    struct execute_result *out, struct err *err)
+static int run_code(struct tool_call *call, const struct remote_sandbox *sandbox,
+                    const struct execute_plan *plan, struct execute_result *out, struct err *err)
 {
     int64_t begun_ms = clock_mono_ms();
     call_progress(call, 2, 3, "running the code");
-    int r = is_for_kernel(plan, out->interpreted) ? kernel_run(call, box, plan, out, err)
-                                                  : run_file(call, box, plan, out, err);
+    int r = is_for_kernel(plan, out->interpreted) ? kernel_run(call, sandbox, plan, out, err)
+                                                  : run_file(call, sandbox, plan, out, err);
 
     out->duration_ms = clock_mono_ms() - begun_ms;
     if (r == 0 && out->timed_out) {
@@ -378,45 +379,46 @@ static int run_code(struct tool_call *call, const struct box *box, const struct 
 }
 
 /* Open connections are reset: nothing that an installer left behind goes on. */
-static int internet_cut(struct tool_call *call, const struct box *box, struct err *err)
+static int internet_cut(struct tool_call *call, const struct remote_sandbox *sandbox,
+                        struct err *err)
 {
     scoped_json *body = json_pack("{sb}", "allow_internet_access", 0);
 
-    return box_api(call, "PUT", box->id, "/network", body, NULL, err);
+    return remote_api(call, "PUT", sandbox->id, "/network", body, NULL, err);
 }
 
-static int execute_in(struct tool_call *call, const struct box *box,
+static int execute_in(struct tool_call *call, const struct remote_sandbox *sandbox,
                       const struct execute_plan *plan, struct execute_result *out, struct err *err)
 {
-    int r = write_files(call, box, plan->files, err);
+    int r = write_files(call, sandbox, plan->files, err);
 
     if (r == 0 && json_array_size(plan->packages) > 0) {
-        r = install(call, box, plan, out, err);
+        r = install(call, sandbox, plan, out, err);
         if (r <= 0) {
             return r;
         }
-        r = plan->offline ? internet_cut(call, box, err) : 0;
+        r = plan->offline ? internet_cut(call, sandbox, err) : 0;
     }
-    return r < 0 ? r : run_code(call, box, plan, out, err);
+    return r < 0 ? r : run_code(call, sandbox, plan, out, err);
 }
 
 int execute(struct tool_call *call, const struct execute_plan *plan, struct execute_result *out,
             struct err *err)
 {
-    struct box box;
+    struct remote_sandbox sandbox;
 
     *out = (struct execute_result){.results = json_array()};
-    buf_init(&out->out, BOX_OUTPUT_BYTES_MAX);
-    buf_init(&out->err, BOX_OUTPUT_BYTES_MAX);
+    buf_init(&out->out, REMOTE_OUTPUT_BYTES_MAX);
+    buf_init(&out->err, REMOTE_OUTPUT_BYTES_MAX);
     int r = packages_check(plan->packages, err);
     r = r < 0 ? r : files_check(plan->files, plan->language, err);
     call_progress(call, 0, 3, "starting a sandbox");
-    r = r < 0 ? r : open_box(call, plan, &box, &out->interpreted, err);
+    r = r < 0 ? r : open_box(call, plan, &sandbox, &out->interpreted, err);
     if (r < 0) {
         return r;
     }
-    r = execute_in(call, &box, plan, out, err);
-    box_kill(call, &box);
+    r = execute_in(call, &sandbox, plan, out, err);
+    remote_kill(call, &sandbox);
     return r;
 }
 

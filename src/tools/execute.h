@@ -11,7 +11,7 @@
 #ifndef TOOLS_EXECUTE_H
 #define TOOLS_EXECUTE_H
 
-#include "tools/box.h"
+#include "tools/remote.h"
 #include "wire/tools.h"
 
 #define EXECUTE_PATH TOOLS_PATH_EXECUTE
@@ -72,13 +72,13 @@ must_check int execute(struct tool_call *call, const struct execute_plan *plan,
                        struct execute_result *out, struct err *err);
 
 /* A sandbox of the template for one piece of work, that ends itself when nobody ends it. */
-must_check int execute_box(struct tool_call *call, const char *template_name, const json_t *envs,
-                           const json_t *shells, int64_t life_ms, bool offline, struct box *out,
-                           struct err *err);
+must_check int execute_remote(struct tool_call *call, const char *template_name, const json_t *envs,
+                              const json_t *shells, int64_t life_ms, bool offline,
+                              struct remote_sandbox *out, struct err *err);
 
 /* Installs what TypeScript needs to run as a file. */
-must_check int execute_prepare(struct tool_call *call, const struct box *box,
-                               enum language language, struct box_result *log, struct err *err);
+must_check int execute_prepare(struct tool_call *call, const struct remote_sandbox *sandbox,
+                               enum language language, struct remote_result *log, struct err *err);
 
 /* How a file of that language is run: the words before its name. */
 const char *language_command(enum language language);

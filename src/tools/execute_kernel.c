@@ -23,7 +23,7 @@ enum {
  * nothing is asked without a limit. */
 struct asking {
     struct tool_call *call;
-    const struct box *box;
+    const struct remote_sandbox *sandbox;
     const char *target;
     const json_t *body;
     int64_t timeout_ms;
@@ -45,15 +45,16 @@ static void on_piece(void *ctx, struct str piece);
 static void ask(void *arg)
 {
     struct asking *asking = arg;
-    const struct box_question question = {.port = PORT,
-                                          .method = "POST",
-                                          .target = asking->target,
-                                          .body = asking->body,
-                                          .trusted = true, /* it sets the sandbox's variables */
-                                          .piece = on_piece,
-                                          .ctx = asking};
+    const struct remote_question question = {.port = PORT,
+                                             .method = "POST",
+                                             .target = asking->target,
+                                             .body = asking->body,
+                                             .trusted = true, /* it sets the sandbox's variables */
+                                             .piece = on_piece,
+                                             .ctx = asking};
 
-    asking->error = box_http(asking->call, asking->box, &question, &asking->status, &asking->err);
+    asking->error =
+        remote_http(asking->call, asking->sandbox, &question, &asking->status, &asking->err);
 }
 
 static void wait_and_end(void *arg)
@@ -95,7 +96,8 @@ static int ask_within(struct asking *asking, struct err *err)
 
 static void output_add(struct asking *asking, bool is_stderr, struct str text)
 {
-    box_output_keep(is_stderr ? &asking->raw_err : &asking->raw_out, &asking->out->truncated, text);
+    remote_output_keep(is_stderr ? &asking->raw_err : &asking->raw_out, &asking->out->truncated,
+                       text);
 }
 
 static void result_add(struct asking *asking, const json_t *line, size_t bytes)
@@ -223,12 +225,12 @@ static void on_piece(void *ctx, struct str piece)
 static int run_body(struct asking *asking, struct err *err)
 {
     buf_init(&asking->line, LINE_BYTES_MAX);
-    buf_init(&asking->raw_out, BOX_OUTPUT_BYTES_MAX);
-    buf_init(&asking->raw_err, BOX_OUTPUT_BYTES_MAX);
+    buf_init(&asking->raw_out, REMOTE_OUTPUT_BYTES_MAX);
+    buf_init(&asking->raw_err, REMOTE_OUTPUT_BYTES_MAX);
     int r = ask_within(asking, err);
     if (r == 0) {
-        box_output_text(&asking->raw_out, asking->out->truncated, &asking->out->out);
-        box_output_text(&asking->raw_err, asking->out->truncated, &asking->out->err);
+        remote_output_text(&asking->raw_out, asking->out->truncated, &asking->out->out);
+        remote_output_text(&asking->raw_err, asking->out->truncated, &asking->out->err);
         asking->out->timed_out = asking->late;
     }
     buf_fini(&asking->line);
@@ -239,12 +241,12 @@ static int run_body(struct asking *asking, struct err *err)
 
 /* Packages that were installed may be of another version than what the kernel that is up has
  * imported: one that starts now finds them. */
-static int context_new(struct tool_call *call, const struct box *box,
+static int context_new(struct tool_call *call, const struct remote_sandbox *sandbox,
                        const struct execute_plan *plan, json_t *body, struct err *err)
 {
     scoped_json *wanted = json_pack("{ss}", "language", language_name(plan->language));
     struct asking asking = {.call = call,
-                            .box = box,
+                            .sandbox = sandbox,
                             .target = "/contexts",
                             .body = wanted,
                             .timeout_ms = (int64_t)EXECUTE_INSTALL_S_MAX * 1000};
@@ -262,12 +264,12 @@ static int context_new(struct tool_call *call, const struct box *box,
     return r;
 }
 
-int kernel_run(struct tool_call *call, const struct box *box, const struct execute_plan *plan,
-               struct execute_result *out, struct err *err)
+int kernel_run(struct tool_call *call, const struct remote_sandbox *sandbox,
+               const struct execute_plan *plan, struct execute_result *out, struct err *err)
 {
     scoped_json *body = json_pack("{ss%}", "code", plan->code.at, plan->code.len);
     struct asking asking = {.call = call,
-                            .box = box,
+                            .sandbox = sandbox,
                             .target = "/execute",
                             .body = body,
                             .timeout_ms = plan->timeout_ms,
@@ -281,7 +283,7 @@ int kernel_run(struct tool_call *call, const struct box *box, const struct execu
         (void)json_object_set(body, "env_vars", json_unconst(plan->envs));
     }
     if (json_array_size(plan->packages) > 0) {
-        int r = context_new(call, box, plan, body, err);
+        int r = context_new(call, sandbox, plan, body, err);
         return r < 0 ? r : run_body(&asking, err);
     }
     (void)json_object_set_new(body, "language", json_string(language_name(plan->language)));

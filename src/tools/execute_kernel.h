@@ -9,7 +9,7 @@
 #include "tools/execute.h"
 
 /* Fills in what came of it; also what had come when the time was over. */
-must_check int kernel_run(struct tool_call *call, const struct box *box,
+must_check int kernel_run(struct tool_call *call, const struct remote_sandbox *sandbox,
                           const struct execute_plan *plan, struct execute_result *out,
                           struct err *err);
 

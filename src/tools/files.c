@@ -39,13 +39,13 @@ bool entry_is_directory(const json_t *entry)
     return type && strcmp(type, "FILE_TYPE_DIRECTORY") == 0;
 }
 
-static int stat_path(struct tool_call *call, const struct box *box, const char *path, json_t **out,
-                     struct err *err)
+static int stat_path(struct tool_call *call, const struct remote_sandbox *sandbox, const char *path,
+                     json_t **out, struct err *err)
 {
     scoped_json *request = json_pack("{ss}", "path", path);
     scoped_json *answer = NULL;
 
-    int r = box_rpc(call, box, "/filesystem.Filesystem/Stat", request, &answer, err);
+    int r = remote_rpc(call, sandbox, "/filesystem.Filesystem/Stat", request, &answer, err);
     json_t *entry = json_object_get(answer, "entry");
     if (r == -ENOENT) {
         return err_set(err, ENOENT, "path: \"%.256s\" does not exist", path);
@@ -85,13 +85,13 @@ void content_put(json_t *out, struct str data, bool cut)
     (void)json_object_set_new(out, "truncated", json_boolean(cut));
 }
 
-static int read_file(struct tool_call *call, const struct box *box, const json_t *entry, size_t max,
-                     json_t *reply, struct err *err)
+static int read_file(struct tool_call *call, const struct remote_sandbox *sandbox,
+                     const json_t *entry, size_t max, json_t *reply, struct err *err)
 {
     scoped_buf(data, max);
     bool cut = false;
 
-    int r = box_read(call, box, json_string_of(entry, "path"), max, &data, &cut, err);
+    int r = remote_read(call, sandbox, json_string_of(entry, "path"), max, &data, &cut, err);
     if (r == 0) {
         (void)json_object_set_new(reply, "type", json_string("file"));
         (void)json_object_set_new(reply, "size", json_integer(entry_size(entry)));
@@ -109,18 +109,18 @@ int tool_read_sandbox_file(struct tool_call *call, const json_t *input, json_t *
         .hidden = json_is_true(json_object_get(input, "include_hidden")),
     };
     scoped_json *entry = NULL;
-    struct box box;
+    struct remote_sandbox sandbox;
 
-    int r = box_connect_input(call, input, &box, err);
-    r = r == 0 ? stat_path(call, &box, json_string_of(input, "path"), &entry, err) : r;
+    int r = remote_connect_input(call, input, &sandbox, err);
+    r = r == 0 ? stat_path(call, &sandbox, json_string_of(input, "path"), &entry, err) : r;
     if (r < 0) {
         return r;
     }
-    scoped_json *reply = reply_new(&box);
+    scoped_json *reply = reply_new(&sandbox);
     (void)json_object_set(reply, "path", json_object_get(entry, "path"));
     r = entry_is_directory(entry)
-            ? tree_read(call, &box, json_string_of(entry, "path"), &plan, reply, err)
-            : read_file(call, &box, entry, plan.bytes_max, reply, err);
+            ? tree_read(call, &sandbox, json_string_of(entry, "path"), &plan, reply, err)
+            : read_file(call, &sandbox, entry, plan.bytes_max, reply, err);
     if (r == 0) {
         *out = move_ptr(&reply);
     }
@@ -143,15 +143,15 @@ static int mode_parse(const json_t *mode, char out[MODE_BYTES], struct err *err)
     return 0;
 }
 
-static int set_mode(struct tool_call *call, const struct box *box, const char *path,
+static int set_mode(struct tool_call *call, const struct remote_sandbox *sandbox, const char *path,
                     const char *mode, struct err *err)
 {
     scoped_json *env = json_pack("{ss ss}", "FILE", path, "MODE", mode);
-    const struct box_command command = {
+    const struct remote_command command = {
         .script = "cd && chmod -- \"$MODE\" \"$FILE\"", .env = env, .timeout_ms = CHMOD_LIMIT_MS};
-    scoped_box_result result = {0};
+    scoped_remote_result result = {0};
 
-    int r = box_run(call, box, &command, &result, err);
+    int r = remote_run(call, sandbox, &command, &result, err);
     if (r == 0 && result.exit_code != 0) {
         r = err_set(err, EPERM, "the file was written, but its mode was not set: %.*s",
                     (int)buf_len(&result.err), buf_at(&result.err));
@@ -172,19 +172,19 @@ static int content_take(const json_t *input, struct buf *decoded, struct str *da
         }
         *data = buf_str(decoded);
     }
-    if (data->len > BOX_FILE_BYTES_MAX) {
-        return err_set(err, EMSGSIZE, "content: is larger than %d bytes", BOX_FILE_BYTES_MAX);
+    if (data->len > REMOTE_FILE_BYTES_MAX) {
+        return err_set(err, EMSGSIZE, "content: is larger than %d bytes", REMOTE_FILE_BYTES_MAX);
     }
     return 0;
 }
 
-static int write_whole(struct tool_call *call, const struct box *box, const json_t *input,
-                       struct str data, const char *mode, struct err *err)
+static int write_whole(struct tool_call *call, const struct remote_sandbox *sandbox,
+                       const json_t *input, struct str data, const char *mode, struct err *err)
 {
     const char *path = json_string_of(input, "path");
-    int r = box_write(call, box, path, data, err);
+    int r = remote_write(call, sandbox, path, data, err);
 
-    return r == 0 && mode[0] ? set_mode(call, box, path, mode, err) : r;
+    return r == 0 && mode[0] ? set_mode(call, sandbox, path, mode, err) : r;
 }
 
 int tool_write_sandbox_file(struct tool_call *call, const json_t *input, json_t **out,
@@ -194,18 +194,18 @@ int tool_write_sandbox_file(struct tool_call *call, const json_t *input, json_t 
     char mode[MODE_BYTES];
     scoped_buf(decoded, TOOLS_BODY_BYTES_MAX);
     struct str data;
-    struct box box;
+    struct remote_sandbox sandbox;
 
     int r = mode_parse(json_object_get(input, "mode"), mode, err);
     r = r == 0 ? content_take(input, &decoded, &data, err) : r;
-    r = r == 0 ? box_connect_input(call, input, &box, err) : r;
-    r = r == 0 ? write_whole(call, &box, input, data, mode, err) : r;
-    r = r == 0 ? stat_path(call, &box, json_string_of(input, "path"), &entry, err) : r;
+    r = r == 0 ? remote_connect_input(call, input, &sandbox, err) : r;
+    r = r == 0 ? write_whole(call, &sandbox, input, data, mode, err) : r;
+    r = r == 0 ? stat_path(call, &sandbox, json_string_of(input, "path"), &entry, err) : r;
     if (r < 0) {
         return r;
     }
     (void)snprintf(mode, sizeof(mode), "%03llo", (unsigned long long)number_of(entry, "mode"));
-    *out = reply_new(&box);
+    *out = reply_new(&sandbox);
     (void)json_object_set(*out, "path", json_object_get(entry, "path"));
     (void)json_object_set_new(*out, "bytes", json_integer((json_int_t)data.len));
     (void)json_object_set_new(*out, "mode", json_string(mode));

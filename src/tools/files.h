@@ -2,7 +2,7 @@
 #ifndef TOOLS_FILES_H
 #define TOOLS_FILES_H
 
-#include "tools/box.h"
+#include "tools/remote.h"
 
 int64_t entry_size(const json_t *entry);
 bool entry_is_directory(const json_t *entry);
@@ -17,7 +17,8 @@ struct tree_plan {
 };
 
 /* Sets type, tree, files, files_total and truncated. */
-must_check int tree_read(struct tool_call *call, const struct box *box, const char *root,
-                         const struct tree_plan *plan, json_t *reply, struct err *err);
+must_check int tree_read(struct tool_call *call, const struct remote_sandbox *sandbox,
+                         const char *root, const struct tree_plan *plan, json_t *reply,
+                         struct err *err);
 
 #endif

@@ -21,7 +21,7 @@ enum {
 
 struct tree {
     struct tool_call *call;
-    const struct box *box;
+    const struct remote_sandbox *sandbox;
     const struct tree_plan *plan;
     size_t root_len;        /* of the root's path, with the slash behind it */
     const json_t **entries; /* in the order of the tree */
@@ -84,7 +84,8 @@ static int list_entries(struct tree *tree, const char *root, json_t **out, struc
         scoped_json *request = json_pack("{ss si}", "path", root, "depth", depths[i]);
 
         tree->cut = i > 0;
-        r = box_rpc(tree->call, tree->box, "/filesystem.Filesystem/ListDir", request, out, err);
+        r = remote_rpc(tree->call, tree->sandbox, "/filesystem.Filesystem/ListDir", request, out,
+                       err);
     }
     return r;
 }
@@ -144,7 +145,7 @@ static void read_one(void *ctx, size_t i)
         return;
     }
     tree->content_bytes += max; /* before others read; what was not needed is given back */
-    int r = box_read(tree->call, tree->box, path_of(file), max, &data, &cut, &err);
+    int r = remote_read(tree->call, tree->sandbox, path_of(file), max, &data, &cut, &err);
     tree->content_bytes -= max - buf_len(&data);
     if (r < 0) {
         (void)json_object_set_new(file, "error", json_sentence(err.msg));
@@ -174,10 +175,10 @@ static size_t choose_files(struct tree *tree)
     return total;
 }
 
-int tree_read(struct tool_call *call, const struct box *box, const char *root,
+int tree_read(struct tool_call *call, const struct remote_sandbox *sandbox, const char *root,
               const struct tree_plan *plan, json_t *reply, struct err *err)
 {
-    struct tree tree = {.call = call, .box = box, .plan = plan};
+    struct tree tree = {.call = call, .sandbox = sandbox, .plan = plan};
     scoped_json *answer = NULL;
 
     tree.root_len = strcmp(root, "/") == 0 ? 1 : strlen(root) + 1;

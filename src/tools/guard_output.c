@@ -5,8 +5,8 @@
 
 #include "lib/base/json.h"
 #include "lib/guard/guard.h"
-#include "tools/box.h"
 #include "tools/catalogue/handlers.h"
+#include "tools/remote.h"
 #include "tools/reply.h"
 
 #define WARNING "[BLOCKED] The text held secrets and was withheld."
@@ -56,6 +56,6 @@ int tool_guard_output(struct tool_call *call, const json_t *input, json_t **out,
         return err_set(err, EMSGSIZE, "text: is larger than %d bytes", GUARD_TEXT_BYTES_MAX);
     }
     /* Of whoever else's sandbox nothing is said, not even that it has no keys. */
-    int r = sandbox ? box_api(call, "GET", sandbox, "", NULL, NULL, err) : 0;
+    int r = sandbox ? remote_api(call, "GET", sandbox, "", NULL, NULL, err) : 0;
     return r < 0 ? r : search(call, input, out, err);
 }

@@ -64,7 +64,7 @@ static const char loop_script[] =
 struct heart {
     struct tool_call *call;
     const json_t *input;
-    struct box box;
+    struct remote_sandbox sandbox;
     json_t *env;
     char dir[DIR_BYTES];
     int64_t interval_s, duration_s; /* duration 0: until stopped */
@@ -135,7 +135,7 @@ static int program_failed(const struct heart *heart, int code, const char *what,
 {
     struct guard *guard = NULL;
     struct said said;
-    int r = keys_guard(heart->call, heart->box.id, heart->env, &guard, err);
+    int r = keys_guard(heart->call, heart->sandbox.id, heart->env, &guard, err);
 
     text.len = str_find(text, '\n');
     if (r == 0) {
@@ -161,7 +161,7 @@ static int task_written(struct heart *heart, struct err *err)
         .resume = json_is_true(json_object_get(heart->input, "resume_session")),
         .limit_s = json_integer_value(json_object_get(heart->input, "command_timeout_seconds")),
     };
-    int r = claude_ask(heart->call, &heart->box, &question, &answer, err);
+    int r = claude_ask(heart->call, &heart->sandbox, &question, &answer, err);
     if (r < 0) {
         return r;
     }
@@ -214,9 +214,9 @@ static int files_write(const struct heart *heart, struct err *err)
     char path[DIR_BYTES + 16];
 
     (void)snprintf(path, sizeof(path), "%s/task.sh", heart->dir);
-    int r = box_write(heart->call, &heart->box, path, buf_str(&heart->task), err);
+    int r = remote_write(heart->call, &heart->sandbox, path, buf_str(&heart->task), err);
     (void)snprintf(path, sizeof(path), "%s/heartbeat.sh", heart->dir);
-    return r < 0 ? r : box_write(heart->call, &heart->box, path, str_of(loop_script), err);
+    return r < 0 ? r : remote_write(heart->call, &heart->sandbox, path, str_of(loop_script), err);
 }
 
 /* The last line is the pid; before that a script that bash cannot read is refused. */
@@ -227,18 +227,18 @@ static const char start_script[] =
     "setsid nohup ./heartbeat.sh \"$interval\" \"$end\" </dev/null >/dev/null 2>&1 &\n"
     "echo $! && pwd";
 
-static int start(const struct heart *heart, struct box_result *out, struct err *err)
+static int start(const struct heart *heart, struct remote_result *out, struct err *err)
 {
     scoped_json *env = json_copy(heart->env);
     int64_t end_s = heart->duration_s ? clock_wall_ms() / MS_PER_S + heart->duration_s : 0;
-    const struct box_command command = {
+    const struct remote_command command = {
         .script = start_script, .env = env, .timeout_ms = START_TIMEOUT_MS};
 
     (void)json_object_set_new(env, "TOOL_DIR", json_string(heart->dir));
     (void)json_object_set_new(env, "TOOL_INTERVAL",
                               json_sprintf("%lld", (long long)heart->interval_s));
     (void)json_object_set_new(env, "TOOL_END", json_sprintf("%lld", (long long)end_s));
-    int r = box_run(heart->call, &heart->box, &command, out, err);
+    int r = remote_run(heart->call, &heart->sandbox, &command, out, err);
     if (r == 0 && out->exit_code != 0) {
         r = program_failed(heart, EINVAL, "the heartbeat could not be started", buf_str(&out->err),
                            err);
@@ -255,7 +255,7 @@ static void set_path(json_t *reply, const char *field, struct str dir, const cha
 
 static json_t *describe(const struct heart *heart, struct buf *said)
 {
-    json_t *reply = reply_new(&heart->box);
+    json_t *reply = reply_new(&heart->sandbox);
     struct str rest = buf_str(said), pid = {0}, dir = {0};
     char stamp[CLOCK_STAMP_BYTES];
 
@@ -280,15 +280,15 @@ static int life_cover(struct heart *heart, bool *covered, struct err *err)
     int64_t least_s = json_integer_value(json_object_get(heart->input, "timeout_seconds"));
     int64_t wanted_s = heart->duration_s ? heart->duration_s + MARGIN_S : 0;
     int64_t until_ms = clock_wall_ms() + (wanted_s > least_s ? wanted_s : least_s) * MS_PER_S;
-    int r = life_reach(heart->call, &heart->box, until_ms, err);
+    int r = life_reach(heart->call, &heart->sandbox, until_ms, err);
 
-    *covered = heart->box.expires_ms >= until_ms - (int64_t)MARGIN_S * MS_PER_S;
+    *covered = heart->sandbox.expires_ms >= until_ms - (int64_t)MARGIN_S * MS_PER_S;
     return r;
 }
 
 static int beat(struct heart *heart, json_t **out, struct err *err)
 {
-    scoped_box_result said = {0};
+    scoped_remote_result said = {0};
     char name[NAME_LEN + 1];
     bool covered = true;
 
@@ -321,8 +321,10 @@ int tool_setup_sandbox_heartbeat(struct tool_call *call, const json_t *input, js
     int r = asked_check(&heart, err);
 
     r = r < 0 ? r : spans_parse(&heart, err);
-    r = r < 0 ? r : box_connect(call, json_string_of(input, "sandbox_id"), -1, &heart.box, err);
-    r = r < 0 ? r : keys_env(call, heart.box.id, json_object_get(input, "envs"), &heart.env, err);
+    r = r < 0 ? r
+              : remote_connect(call, json_string_of(input, "sandbox_id"), -1, &heart.sandbox, err);
+    r = r < 0 ? r
+              : keys_env(call, heart.sandbox.id, json_object_get(input, "envs"), &heart.env, err);
     if (r < 0) {
         return r;
     }

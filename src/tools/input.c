@@ -19,7 +19,7 @@ enum {
 struct input_call {
     struct tool_call *call;
     const json_t *input;
-    struct box box;
+    struct remote_sandbox sandbox;
     json_t *env; /* of the command */
 };
 
@@ -32,19 +32,19 @@ static int64_t limit_of(const struct input_call *in)
 
 static int run_shell(const struct input_call *in, const char *script, json_t **out, struct err *err)
 {
-    scoped_box_result result = {0};
-    const struct box_command command = {
+    scoped_remote_result result = {0};
+    const struct remote_command command = {
         .script = script,
         .cwd = json_string_of(in->input, "cwd"),
         .env = in->env,
-        .timeout_ms = life_limit_ms(&in->box, limit_of(in)),
+        .timeout_ms = life_limit_ms(&in->sandbox, limit_of(in)),
     };
-    int r = box_run(in->call, &in->box, &command, &result, err);
+    int r = remote_run(in->call, &in->sandbox, &command, &result, err);
 
     if (r < 0) {
         return r;
     }
-    *out = reply_new(&in->box);
+    *out = reply_new(&in->sandbox);
     reply_result(*out, &result);
     return 0;
 }
@@ -78,12 +78,12 @@ static int run_claude(const struct input_call *in, json_t **out, struct err *err
         .limit_s = limit_of(in),
     };
     scoped_claude_answer answer = {0};
-    int r = claude_ask(in->call, &in->box, &question, &answer, err);
+    int r = claude_ask(in->call, &in->sandbox, &question, &answer, err);
 
     if (r < 0) {
         return r;
     }
-    *out = reply_new(&in->box);
+    *out = reply_new(&in->sandbox);
     reply_answer(*out, &answer);
     return 0;
 }
@@ -93,7 +93,7 @@ static void note_the_end(const struct input_call *in, json_t *reply)
     if (!json_is_true(json_object_get(reply, "timed_out"))) {
         return;
     }
-    if (life_limit_ms(&in->box, limit_of(in)) < life_left_ms(&in->box)) {
+    if (life_limit_ms(&in->sandbox, limit_of(in)) < life_left_ms(&in->sandbox)) {
         reply_note(reply, "It was ended because command_timeout_seconds were over.");
     } else {
         reply_note(reply,
@@ -106,7 +106,7 @@ static void note_the_end(const struct input_call *in, json_t *reply)
 static int run_in_it(struct input_call *in, bool is_prompt, json_t **out, struct err *err)
 {
     json_t *key = json_object_get(in->input, "anthropic_api_key");
-    int r = keys_env(in->call, in->box.id, json_object_get(in->input, "envs"), &in->env, err);
+    int r = keys_env(in->call, in->sandbox.id, json_object_get(in->input, "envs"), &in->env, err);
 
     if (r == 0 && key) {
         (void)json_object_set(in->env, "ANTHROPIC_API_KEY", key);
@@ -126,7 +126,7 @@ static int run_in_it(struct input_call *in, bool is_prompt, json_t **out, struct
 
 static void note_the_most(const struct input_call *in, int64_t until_ms, bool asked, json_t *reply)
 {
-    if (asked && in->box.expires_ms < until_ms - MS_PER_S) {
+    if (asked && in->sandbox.expires_ms < until_ms - MS_PER_S) {
         reply_note(reply, "It cannot live longer: this is the most that the operator allows.");
     }
 }
@@ -134,10 +134,10 @@ static void note_the_most(const struct input_call *in, int64_t until_ms, bool as
 static int extend(struct input_call *in, int64_t more_s, json_t **out, struct err *err)
 {
     int64_t until_ms = clock_wall_ms() + more_s * MS_PER_S;
-    int r = life_reach(in->call, &in->box, until_ms, err);
+    int r = life_reach(in->call, &in->sandbox, until_ms, err);
 
     if (r == 0) {
-        *out = reply_new(&in->box);
+        *out = reply_new(&in->sandbox);
         (void)json_object_set_new(*out, "success", json_true());
         note_the_most(in, until_ms, true, *out);
     }
@@ -149,7 +149,8 @@ static int extend(struct input_call *in, int64_t more_s, json_t **out, struct er
 static int keep_alive(struct input_call *in, int64_t timeout_s, json_t **out, struct err *err)
 {
     int64_t until_ms = clock_wall_ms() + (int64_t)KEEP_ALIVE_S * MS_PER_S;
-    int r = life_reach(in->call, &in->box, timeout_s < 0 ? until_ms : in->box.expires_ms, err);
+    int r =
+        life_reach(in->call, &in->sandbox, timeout_s < 0 ? until_ms : in->sandbox.expires_ms, err);
 
     r = r < 0 ? r : run_shell(in, "echo heartbeat", out, err);
     if (r == 0) {
@@ -182,8 +183,8 @@ int tool_send_sandbox_input(struct tool_call *call, const json_t *input, json_t 
     int r = extends || keeps ? 0 : input_check(input, action, err);
 
     if (r == 0) {
-        r = box_connect(call, json_string_of(input, "sandbox_id"), extends ? -1 : timeout_s,
-                        &in.box, err);
+        r = remote_connect(call, json_string_of(input, "sandbox_id"), extends ? -1 : timeout_s,
+                           &in.sandbox, err);
     }
     if (r < 0) {
         return r;

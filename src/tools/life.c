@@ -9,36 +9,37 @@
 
 enum { LIFE_LEAST_MS = 1000, TARGET_BYTES = ID_SANDBOX_LEN + 32 };
 
-int64_t life_left_ms(const struct box *box)
+int64_t life_left_ms(const struct remote_sandbox *sandbox)
 {
-    int64_t left = box->expires_ms - clock_wall_ms() - (int64_t)LIFE_MARGIN_S * 1000;
+    int64_t left = sandbox->expires_ms - clock_wall_ms() - (int64_t)LIFE_MARGIN_S * 1000;
 
     return left > LIFE_LEAST_MS ? left : LIFE_LEAST_MS;
 }
 
-int64_t life_limit_ms(const struct box *box, int64_t limit_s)
+int64_t life_limit_ms(const struct remote_sandbox *sandbox, int64_t limit_s)
 {
-    int64_t left = life_left_ms(box);
+    int64_t left = life_left_ms(sandbox);
 
     return limit_s > 0 && limit_s < left / 1000 ? limit_s * 1000 : left;
 }
 
-static int end_read(struct tool_call *call, struct box *box, struct err *err)
+static int end_read(struct tool_call *call, struct remote_sandbox *sandbox, struct err *err)
 {
     char target[TARGET_BYTES];
     scoped_json *detail = NULL;
 
-    (void)snprintf(target, sizeof(target), "/sandboxes/%s", box->id);
+    (void)snprintf(target, sizeof(target), "/sandboxes/%s", sandbox->id);
     int r = call_api(call, "GET", target, NULL, &detail, err);
     const char *end = json_string_of(detail, "endAt");
-    if (r == 0 && (!end || clock_parse(str_of(end), &box->expires_ms) < 0)) {
-        r = err_set(err, EIO, "the end of sandbox %s cannot be read", box->id);
+    if (r == 0 && (!end || clock_parse(str_of(end), &sandbox->expires_ms) < 0)) {
+        r = err_set(err, EIO, "the end of sandbox %s cannot be read", sandbox->id);
     }
     return r;
 }
 
 /* A connect only ever extends. */
-int life_reach(struct tool_call *call, struct box *box, int64_t until_ms, struct err *err)
+int life_reach(struct tool_call *call, struct remote_sandbox *sandbox, int64_t until_ms,
+               struct err *err)
 {
     int64_t most = tools_options(call_tools(call))->sandbox_s_max;
     int64_t seconds = (until_ms - clock_wall_ms() + 999) / 1000;
@@ -50,7 +51,7 @@ int life_reach(struct tool_call *call, struct box *box, int64_t until_ms, struct
     }
     seconds = seconds < most ? seconds : most;
     body = json_pack("{sI}", "timeout", (json_int_t)seconds);
-    (void)snprintf(target, sizeof(target), "/sandboxes/%s/connect", box->id);
+    (void)snprintf(target, sizeof(target), "/sandboxes/%s/connect", sandbox->id);
     int r = call_api(call, "POST", target, body, NULL, err);
-    return r < 0 ? r : end_read(call, box, err);
+    return r < 0 ? r : end_read(call, sandbox, err);
 }

@@ -70,7 +70,7 @@ struct making {
     struct tool_call *call;
     const json_t *input;
     const struct kind *kind;
-    struct box box;
+    struct remote_sandbox sandbox;
     struct steps steps;
     json_t *env, *reply;
 };
@@ -140,11 +140,11 @@ static int application(struct making *making, struct err *err)
 
 static int log_read(struct making *making, struct err *err)
 {
-    scoped_box_result result = {0};
-    const struct box_command command = {.script = "tail -c \"$TOOL_LOG_BYTES\" \"$TOOL_LOG\"",
-                                        .env = making->env};
+    scoped_remote_result result = {0};
+    const struct remote_command command = {.script = "tail -c \"$TOOL_LOG_BYTES\" \"$TOOL_LOG\"",
+                                           .env = making->env};
     (void)json_object_set_new(making->env, "TOOL_LOG_BYTES", json_sprintf("%d", LOG_BYTES_MAX));
-    int r = box_run(making->call, &making->box, &command, &result, err);
+    int r = remote_run(making->call, &making->sandbox, &command, &result, err);
 
     if (r == 0) {
         (void)json_object_set_new(making->reply, "log",
@@ -193,12 +193,12 @@ static void describe(struct making *making, const char *name)
 {
     json_t *port = json_object_get(making->input, "port");
     scoped_json *ports = ports_of(making->input);
-    json_t *reply = reply_new(&making->box);
+    json_t *reply = reply_new(&making->sandbox);
 
     (void)json_object_set_new(reply, "template_alias", json_string("base"));
     (void)json_object_set_new(reply, "project_dir", json_sprintf("/home/user/%s", name));
     (void)json_object_set_new(reply, "port", json_integer(json_integer_value(port)));
-    (void)json_object_set_new(reply, "urls", reply_urls(&making->box, ports));
+    (void)json_object_set_new(reply, "urls", reply_urls(&making->sandbox, ports));
     (void)json_object_set_new(reply, "log_path", json_string(making->kind->log));
     making->steps.done = json_array();
     (void)json_object_set_new(reply, "steps", making->steps.done);
@@ -209,7 +209,7 @@ static void describe(struct making *making, const char *name)
                               json_sprintf("%lld", (long long)json_integer_value(port)));
     (void)json_object_set_new(making->env, "TOOL_WAIT", json_sprintf("%d", making->kind->wait_s));
     making->steps.call = making->call;
-    making->steps.box = &making->box;
+    making->steps.sandbox = &making->sandbox;
     making->steps.env = making->env;
 }
 
@@ -223,7 +223,7 @@ static int create(struct tool_call *call, const json_t *input, const struct kind
     r = r < 0 ? r : internet_check(input, err);
     if (r == 0) {
         call_progress(call, 0, PROGRESS_STEPS, "Starting the sandbox");
-        r = create_box(call, input, "base", &making.box, err);
+        r = create_remote(call, input, "base", &making.sandbox, err);
     }
     if (r < 0) {
         return r;
@@ -235,7 +235,7 @@ static int create(struct tool_call *call, const json_t *input, const struct kind
     }
     json_decref(making.env);
     if (r < 0) {
-        box_kill(call, &making.box);
+        remote_kill(call, &making.sandbox);
         json_decref(making.reply);
         return r;
     }

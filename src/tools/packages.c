@@ -101,17 +101,17 @@ int tool_install_packages(struct tool_call *call, const json_t *input, json_t **
     scoped_json *named = presets_of(input);
     scoped_json *env = NULL, *done = json_array();
     const json_t *commands = json_object_get(input, "commands");
-    struct box box;
+    struct remote_sandbox sandbox;
     bool all = true;
 
     if (json_array_size(named) == 0 && json_array_size(commands) == 0) {
         return err_set(err, EINVAL, "preset, presets or commands: say what to install");
     }
-    int r = box_connect_input(call, input, &box, err);
-    r = r < 0 ? r : keys_env(call, box.id, NULL, &env, err);
+    int r = remote_connect_input(call, input, &sandbox, err);
+    r = r < 0 ? r : keys_env(call, sandbox.id, NULL, &env, err);
     struct steps steps = {
         .call = call,
-        .box = &box,
+        .sandbox = &sandbox,
         .env = env,
         .done = done,
         .limit_s = json_integer_value(json_object_get(input, "command_timeout_seconds")),
@@ -121,7 +121,7 @@ int tool_install_packages(struct tool_call *call, const json_t *input, json_t **
     if (r < 0) {
         return r;
     }
-    *out = reply_new(&box);
+    *out = reply_new(&sandbox);
     (void)json_object_set_new(*out, "success", json_boolean(all));
     (void)json_object_set(*out, "results", done);
     return 0;

@@ -6,50 +6,52 @@
 #include "lib/base/clock.h"
 #include "lib/base/json.h"
 
-enum { NOTE_BYTES_MAX = 4096, URL_BYTES = BOX_DOMAIN_BYTES + ID_SANDBOX_LEN + 32 };
+enum { NOTE_BYTES_MAX = 4096, URL_BYTES = REMOTE_DOMAIN_BYTES + ID_SANDBOX_LEN + 32 };
 
-json_t *reply_new(const struct box *box)
+json_t *reply_new(const struct remote_sandbox *sandbox)
 {
     char stamp[CLOCK_STAMP_BYTES];
     json_t *reply = json_object();
 
-    clock_stamp(box->expires_ms, stamp);
-    (void)json_object_set_new(reply, "sandbox_id", json_string(box->id));
+    clock_stamp(sandbox->expires_ms, stamp);
+    (void)json_object_set_new(reply, "sandbox_id", json_string(sandbox->id));
     (void)json_object_set_new(reply, "expires_at", json_string(stamp));
     return reply;
 }
 
 /* Headers say whose a request is, for those who cannot resolve a name below the domain or do not
  * trust who vouches for it. */
-static json_t *url_json(const struct box *box, const json_t *port)
+static json_t *url_json(const struct remote_sandbox *sandbox, const json_t *port)
 {
     json_t *out = json_object();
     char text[URL_BYTES];
 
     (void)json_object_set_new(out, "port", json_integer(json_integer_value(port)));
-    if (box->domain[0]) {
+    if (sandbox->domain[0]) {
         (void)snprintf(text, sizeof(text), "https://%lld-%s.%s",
-                       (long long)json_integer_value(port), box->id, box->domain);
+                       (long long)json_integer_value(port), sandbox->id, sandbox->domain);
         (void)json_object_set_new(out, "url", json_string(text));
     }
     (void)snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(port));
     (void)json_object_set_new(
-        out, "headers", json_pack("{ssss}", "E2b-Sandbox-Id", box->id, "E2b-Sandbox-Port", text));
+        out, "headers",
+        json_pack("{ssss}", "E2b-Sandbox-Id", sandbox->id, "E2b-Sandbox-Port", text));
     (void)json_object_set_new(
         out, "how",
-        json_string(box->domain[0] ? "open the url, or send requests to the address that this tool "
-                                     "was called at, with these headers"
-                                   : "the service has no domain: send requests to the address that "
-                                     "this tool was called at, with these headers"));
+        json_string(sandbox->domain[0]
+                        ? "open the url, or send requests to the address that this tool "
+                          "was called at, with these headers"
+                        : "the service has no domain: send requests to the address that "
+                          "this tool was called at, with these headers"));
     return out;
 }
 
-json_t *reply_urls(const struct box *box, const json_t *ports)
+json_t *reply_urls(const struct remote_sandbox *sandbox, const json_t *ports)
 {
     json_t *urls = json_array();
 
     for (size_t i = 0; i < json_array_size(ports); i++) {
-        (void)json_array_append_new(urls, url_json(box, json_array_get(ports, i)));
+        (void)json_array_append_new(urls, url_json(sandbox, json_array_get(ports, i)));
     }
     return urls;
 }
@@ -76,7 +78,7 @@ void reply_note(json_t *reply, const char *fmt, ...)
     va_end(ap);
 }
 
-void reply_result(json_t *reply, const struct box_result *result)
+void reply_result(json_t *reply, const struct remote_result *result)
 {
     bool success = result->exit_code == 0 && !result->timed_out;
 

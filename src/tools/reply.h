@@ -7,13 +7,13 @@
 
 #include <jansson.h>
 
-#include "tools/box.h"
+#include "tools/remote.h"
 
 /* {"sandbox_id", "expires_at"}. */
-json_t *reply_new(const struct box *box);
+json_t *reply_new(const struct remote_sandbox *sandbox);
 
 /* How each port is reached from outside: an array as the catalogue's `urls`. */
-json_t *reply_urls(const struct box *box, const json_t *ports);
+json_t *reply_urls(const struct remote_sandbox *sandbox, const json_t *ports);
 
 /* Copies a field under another name, if it is there. */
 void field_copy(json_t *to, const char *name, const json_t *from, const char *field);
@@ -22,6 +22,6 @@ void field_copy(json_t *to, const char *name, const json_t *from, const char *fi
 void reply_note(json_t *reply, const char *fmt, ...) printf_like(2, 3);
 
 /* stdout, stderr, exit_code, duration_ms, timed_out, truncated, success. */
-void reply_result(json_t *reply, const struct box_result *result);
+void reply_result(json_t *reply, const struct remote_result *result);
 
 #endif

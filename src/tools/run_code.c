@@ -30,7 +30,7 @@ static int timeout_take(struct tool_call *call, const json_t *seconds, const cha
 /* "NameError: name 'x' is not defined", and where. */
 static json_t *error_text(const json_t *error)
 {
-    scoped_buf(text, BOX_OUTPUT_BYTES_MAX);
+    scoped_buf(text, REMOTE_OUTPUT_BYTES_MAX);
 
     const char *traceback = json_string_of(error, "traceback");
     if (!error ||

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "lib/base/encode.h"
-#include "tools/box.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/internal.h"
+#include "tools/remote.h"
 
 enum {
     LISTED_MAX = 1000,
@@ -135,9 +135,9 @@ int tool_pause_sandbox(struct tool_call *call, const json_t *input, json_t **out
     scoped_json *detail = NULL;
 
     (void)json_object_set(body, "memory", json_object_get(input, "memory"));
-    int r = box_api(call, "GET", id, "", NULL, &detail, err);
+    int r = remote_api(call, "GET", id, "", NULL, &detail, err);
     if (r == 0 && strcmp(json_string_of(detail, "state"), "paused") != 0) {
-        r = box_api(call, "POST", id, "/pause", body, NULL, err);
+        r = remote_api(call, "POST", id, "/pause", body, NULL, err);
     }
     if (r == 0) {
         const char *wanted =
@@ -153,7 +153,7 @@ int tool_kill_sandbox(struct tool_call *call, const json_t *input, json_t **out,
 {
     const char *id = json_string_of(input, "sandbox_id");
 
-    int r = box_api(call, "DELETE", id, "", NULL, NULL, err);
+    int r = remote_api(call, "DELETE", id, "", NULL, NULL, err);
     if (r == 0) {
         *out = json_pack("{ss sb}", "sandbox_id", id, "killed", 1);
     }

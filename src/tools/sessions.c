@@ -83,11 +83,11 @@ int tool_start_shell_session(struct tool_call *call, const json_t *input, json_t
 {
     struct terminal_output output = {0};
     scoped_json *env = NULL;
-    struct box box;
+    struct remote_sandbox sandbox;
     uint32_t pid = 0;
-    int r = box_connect_input(call, input, &box, err);
+    int r = remote_connect_input(call, input, &sandbox, err);
 
-    r = r < 0 ? r : keys_env(call, box.id, json_object_get(input, "envs"), &env, err);
+    r = r < 0 ? r : keys_env(call, sandbox.id, json_object_get(input, "envs"), &env, err);
     if (r < 0) {
         return r;
     }
@@ -98,8 +98,8 @@ int tool_start_shell_session(struct tool_call *call, const json_t *input, json_t
         .rows = (uint16_t)json_integer_value(json_object_get(input, "rows")),
     };
     buf_init(&output.bytes, TERMINAL_OUTPUT_BYTES_MAX);
-    r = terminal_start(call, &box, &plan, &pid, &output, err);
-    scoped_json *reply = reply_new(&box);
+    r = terminal_start(call, &sandbox, &plan, &pid, &output, err);
+    scoped_json *reply = reply_new(&sandbox);
     (void)json_object_set_new(reply, "pid", json_integer((json_int_t)pid));
     r = r < 0 ? r : show(reply, input, &output, err);
     if (r == 0) {
@@ -110,7 +110,8 @@ int tool_start_shell_session(struct tool_call *call, const json_t *input, json_t
 }
 
 /* Enter is a carriage return: programs that read keys know no other. */
-static int type(struct tool_call *call, const struct box *box, const json_t *input, struct err *err)
+static int type(struct tool_call *call, const struct remote_sandbox *sandbox, const json_t *input,
+                struct err *err)
 {
     const json_t *text = json_object_get(input, "input");
     bool enter = json_is_true(json_object_get(input, "append_newline"));
@@ -124,30 +125,30 @@ static int type(struct tool_call *call, const struct box *box, const json_t *inp
         (enter && buf_append(&keys, "\r", 1) < 0)) {
         return err_set(err, EMSGSIZE, "input: is longer than %d bytes", KEYS_TYPED_BYTES_MAX);
     }
-    return terminal_type(call, box, pid_of(input), buf_str(&keys), err);
+    return terminal_type(call, sandbox, pid_of(input), buf_str(&keys), err);
 }
 
 /* What it showed before the input is read first, so that the prompt that ends the wait is one that
  * came after it. */
-static int talk(struct tool_call *call, const struct box *box, const json_t *input,
+static int talk(struct tool_call *call, const struct remote_sandbox *sandbox, const json_t *input,
                 struct terminal_output *output, struct err *err)
 {
     double wait_s = json_number_value(json_object_get(input, "wait_seconds"));
-    int r = terminal_read(call, box, pid_of(input), 0, output, err);
+    int r = terminal_read(call, sandbox, pid_of(input), 0, output, err);
 
     if (r < 0 || output->ended) {
         return r;
     }
-    r = type(call, box, input, err);
-    return r < 0
-               ? r
-               : terminal_read(call, box, pid_of(input), (int64_t)(wait_s * MS_PER_S), output, err);
+    r = type(call, sandbox, input, err);
+    return r < 0 ? r
+                 : terminal_read(call, sandbox, pid_of(input), (int64_t)(wait_s * MS_PER_S), output,
+                                 err);
 }
 
-static json_t *told(const struct box *box, const json_t *input,
+static json_t *told(const struct remote_sandbox *sandbox, const json_t *input,
                     const struct terminal_output *output, struct err *err)
 {
-    scoped_json *reply = reply_new(box);
+    scoped_json *reply = reply_new(sandbox);
 
     (void)json_object_set_new(reply, "pid", json_integer((json_int_t)pid_of(input)));
     (void)json_object_set_new(reply, "ended", json_boolean(output->ended));
@@ -161,14 +162,14 @@ int tool_send_shell_session_input(struct tool_call *call, const json_t *input, j
                                   struct err *err)
 {
     struct terminal_output output = {0};
-    struct box box;
-    int r = box_connect_input(call, input, &box, err);
+    struct remote_sandbox sandbox;
+    int r = remote_connect_input(call, input, &sandbox, err);
 
     buf_init(&output.bytes, TERMINAL_OUTPUT_BYTES_MAX);
-    r = r < 0 ? r : terminal_check(call, &box, pid_of(input), err);
-    r = r < 0 ? r : talk(call, &box, input, &output, err);
+    r = r < 0 ? r : terminal_check(call, &sandbox, pid_of(input), err);
+    r = r < 0 ? r : talk(call, &sandbox, input, &output, err);
     if (r == 0) {
-        *out = told(&box, input, &output, err);
+        *out = told(&sandbox, input, &output, err);
         r = *out ? 0 : -err->code;
     }
     buf_fini(&output.bytes);
@@ -178,20 +179,20 @@ int tool_send_shell_session_input(struct tool_call *call, const json_t *input, j
 int tool_kill_shell_session(struct tool_call *call, const json_t *input, json_t **out,
                             struct err *err)
 {
-    struct box box;
-    int r = box_connect_input(call, input, &box, err);
+    struct remote_sandbox sandbox;
+    int r = remote_connect_input(call, input, &sandbox, err);
 
-    r = r < 0 ? r : terminal_check(call, &box, pid_of(input), err);
+    r = r < 0 ? r : terminal_check(call, &sandbox, pid_of(input), err);
     if (r < 0) {
         return r;
     }
     scoped_json *request = json_pack("{s{sI}ss}", "process", "pid", (json_int_t)pid_of(input),
                                      "signal", "SIGNAL_SIGKILL");
-    r = box_rpc(call, &box, "/process.Process/SendSignal", request, NULL, err);
+    r = remote_rpc(call, &sandbox, "/process.Process/SendSignal", request, NULL, err);
     if (r < 0) {
         return r;
     }
-    *out = reply_new(&box);
+    *out = reply_new(&sandbox);
     (void)json_object_set_new(*out, "pid", json_integer((json_int_t)pid_of(input)));
     (void)json_object_set_new(*out, "killed", json_true());
     return 0;

@@ -23,7 +23,7 @@ static json_t *tail_json(const struct buf *text, size_t max)
     return json_stringn(tail.at ? tail.at : "", tail.len);
 }
 
-static void step_note(json_t *done, const char *name, const struct box_result *result)
+static void step_note(json_t *done, const char *name, const struct remote_result *result)
 {
     bool success = result->exit_code == 0 && !result->timed_out;
     json_t *step = json_object();
@@ -38,18 +38,19 @@ static void step_note(json_t *done, const char *name, const struct box_result *r
 
 int steps_run(struct steps *steps, const char *name, const char *script, struct err *err)
 {
-    scoped_box_result result = {0};
+    scoped_remote_result result = {0};
     scoped_buf(whole, STEP_SCRIPT_BYTES_MAX);
 
     if (buf_printf(&whole, "exec 2>&1\n%s", script) < 0 || buf_append(&whole, "", 1) < 0) {
         return err_set(err, EMSGSIZE, "%s: the script is longer than %d bytes", name,
                        STEP_SCRIPT_BYTES_MAX);
     }
-    const struct box_command command = {.script = buf_at(&whole),
-                                        .cwd = steps->cwd,
-                                        .env = steps->env,
-                                        .timeout_ms = life_limit_ms(steps->box, steps->limit_s)};
-    int r = box_run(steps->call, steps->box, &command, &result, err);
+    const struct remote_command command = {.script = buf_at(&whole),
+                                           .cwd = steps->cwd,
+                                           .env = steps->env,
+                                           .timeout_ms =
+                                               life_limit_ms(steps->sandbox, steps->limit_s)};
+    int r = remote_run(steps->call, steps->sandbox, &command, &result, err);
     if (r < 0) {
         return r;
     }

@@ -5,13 +5,13 @@
 #ifndef TOOLS_STEPS_H
 #define TOOLS_STEPS_H
 
-#include "tools/box.h"
+#include "tools/remote.h"
 
 enum { STEP_OUTPUT_BYTES_MAX = 16 * 1024 }; /* shown of each, the end of it */
 
 struct steps { /* borrowed, but for `done` */
     struct tool_call *call;
-    const struct box *box;
+    const struct remote_sandbox *sandbox;
     const char *cwd;   /* NULL: the sandbox's own */
     const json_t *env; /* of each command; may be NULL */
     int64_t limit_s;   /* of each command; 0: as long as the sandbox lives */

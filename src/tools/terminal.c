@@ -8,7 +8,7 @@
 #include "lib/base/fiber.h"
 #include "lib/base/json.h"
 #include "tools/ansi.h"
-#include "tools/box_internal.h"
+#include "tools/remote_internal.h"
 
 #define TERMINAL_TAG "terminal-" /* and some letters: a tag names one process */
 
@@ -35,7 +35,7 @@ enum {
 
 struct stream {
     struct tool_call *call;
-    struct box_stream events;
+    struct remote_stream events;
     struct terminal_output *out;
     uint32_t pid;
     int64_t heard_ms; /* when it last showed something; 0: never */
@@ -82,7 +82,7 @@ static int on_event(struct stream *stream, struct err *err)
 
 static int next(struct stream *stream, struct err *err)
 {
-    int r = box_stream_next(&stream->events, err);
+    int r = remote_stream_next(&stream->events, err);
 
     return r == 0 ? on_event(stream, err) : r;
 }
@@ -125,11 +125,12 @@ static bool at_prompt(const struct stream *stream)
 /* ---- starting ---- */
 
 /* Until its pid is known the call cannot be cancelled: what is not known cannot be ended. */
-static int open_shielded(const struct box *box, const struct box_stream_plan *plan,
-                         struct stream *stream, struct err *err)
+static int open_shielded(const struct remote_sandbox *sandbox,
+                         const struct remote_stream_plan *plan, struct stream *stream,
+                         struct err *err)
 {
     fiber_shield();
-    int r = box_stream_open(stream->call, box, plan, &stream->events, err);
+    int r = remote_stream_open(stream->call, sandbox, plan, &stream->events, err);
     while (r == 0 && !stream->over && stream->pid == 0) {
         r = next(stream, err);
     }
@@ -163,8 +164,9 @@ static json_t *variables(const json_t *env)
     return all;
 }
 
-int terminal_start(struct tool_call *call, const struct box *box, const struct terminal_plan *plan,
-                   uint32_t *pid, struct terminal_output *out, struct err *err)
+int terminal_start(struct tool_call *call, const struct remote_sandbox *sandbox,
+                   const struct terminal_plan *plan, uint32_t *pid, struct terminal_output *out,
+                   struct err *err)
 {
     static const char *const argv[] = {"/bin/bash", "-l", "-i", NULL};
     scoped_json *env = variables(plan->env);
@@ -180,19 +182,19 @@ int terminal_start(struct tool_call *call, const struct box *box, const struct t
     scoped_buf(body, PROCESS_REQUEST_BYTES_MAX);
 
     id_alnum(tag + sizeof(TERMINAL_TAG) - 1, TAG_RANDOM_LEN);
-    box_stream_init(&stream.events);
+    remote_stream_init(&stream.events);
     int r = process_request(&asked, &body, err);
-    const struct box_stream_plan opened = {.what = "the session cannot be started",
-                                           .target = PROCESS_START,
-                                           .body = buf_str(&body),
-                                           .limit_ms = BOX_START_LIMIT_MS};
-    r = r < 0 ? r : open_shielded(box, &opened, &stream, err);
+    const struct remote_stream_plan opened = {.what = "the session cannot be started",
+                                              .target = PROCESS_START,
+                                              .body = buf_str(&body),
+                                              .limit_ms = REMOTE_START_LIMIT_MS};
+    r = r < 0 ? r : open_shielded(sandbox, &opened, &stream, err);
     r = r < 0 ? r : first_words(&stream, err);
     if (r < 0 && stream.pid) {
-        box_kill_group(call, box, NULL, stream.pid); /* nobody would ever know its pid */
+        remote_kill_group(call, sandbox, NULL, stream.pid); /* nobody would ever know its pid */
     }
     *pid = stream.pid;
-    box_stream_fini(&stream.events);
+    remote_stream_fini(&stream.events);
     return r;
 }
 
@@ -206,11 +208,12 @@ static bool is_terminal(const json_t *process, uint32_t pid)
            str_starts(str_of(tag), STR(TERMINAL_TAG));
 }
 
-int terminal_check(struct tool_call *call, const struct box *box, uint32_t pid, struct err *err)
+int terminal_check(struct tool_call *call, const struct remote_sandbox *sandbox, uint32_t pid,
+                   struct err *err)
 {
     scoped_json *nothing = json_object();
     scoped_json *answer = NULL;
-    int r = box_rpc(call, box, "/process.Process/List", nothing, &answer, err);
+    int r = remote_rpc(call, sandbox, "/process.Process/List", nothing, &answer, err);
     const json_t *processes = json_object_get(answer, "processes");
 
     for (size_t i = 0; r == 0 && i < json_array_size(processes); i++) {
@@ -222,11 +225,11 @@ int terminal_check(struct tool_call *call, const struct box *box, uint32_t pid, 
                  : err_set(err, ENOENT,
                            "pid: sandbox %s has no shell session %u; start_shell_session"
                            " starts one",
-                           box->id, pid);
+                           sandbox->id, pid);
 }
 
-int terminal_type(struct tool_call *call, const struct box *box, uint32_t pid, struct str keys,
-                  struct err *err)
+int terminal_type(struct tool_call *call, const struct remote_sandbox *sandbox, uint32_t pid,
+                  struct str keys, struct err *err)
 {
     scoped_buf(text, 2 * keys.len + 8);
 
@@ -235,34 +238,34 @@ int terminal_type(struct tool_call *call, const struct box *box, uint32_t pid, s
     }
     scoped_json *request = json_pack("{s{sI}s{ss%}}", "process", "pid", (json_int_t)pid, "input",
                                      "pty", buf_at(&text), buf_len(&text));
-    return box_rpc(call, box, "/process.Process/SendInput", request, NULL, err);
+    return remote_rpc(call, sandbox, "/process.Process/SendInput", request, NULL, err);
 }
 
 /* One read: the agent ends it, behind the last byte that it sent. */
-static int read_once(struct tool_call *call, const struct box *box, uint32_t pid, int64_t wait_ms,
-                     struct stream *stream, struct err *err)
+static int read_once(struct tool_call *call, const struct remote_sandbox *sandbox, uint32_t pid,
+                     int64_t wait_ms, struct stream *stream, struct err *err)
 {
     scoped_buf(body, PROCESS_REQUEST_BYTES_MAX);
 
-    box_stream_init(&stream->events);
+    remote_stream_init(&stream->events);
     stream->over = false;
     int r = process_request_connect(pid, &body, err);
-    const struct box_stream_plan opened = {
+    const struct remote_stream_plan opened = {
         .what = "the session cannot be read",
         .target = PROCESS_CONNECT,
         .body = buf_str(&body),
         .deadline_ms = wait_ms > READ_MS_MIN ? wait_ms : READ_MS_MIN,
     };
-    r = r < 0 ? r : box_stream_open(call, box, &opened, &stream->events, err);
+    r = r < 0 ? r : remote_stream_open(call, sandbox, &opened, &stream->events, err);
     while (r == 0 && !stream->over) {
         r = next(stream, err);
     }
-    box_stream_fini(&stream->events);
+    remote_stream_fini(&stream->events);
     return r;
 }
 
-int terminal_read(struct tool_call *call, const struct box *box, uint32_t pid, int64_t wait_ms,
-                  struct terminal_output *out, struct err *err)
+int terminal_read(struct tool_call *call, const struct remote_sandbox *sandbox, uint32_t pid,
+                  int64_t wait_ms, struct terminal_output *out, struct err *err)
 {
     struct stream stream = {.call = call, .out = out};
     int64_t now_ms = clock_mono_ms(), end_ms = now_ms + wait_ms, step_ms = READ_MS_FIRST;
@@ -270,7 +273,7 @@ int terminal_read(struct tool_call *call, const struct box *box, uint32_t pid, i
     int r = 0;
 
     while (r == 0 && waits) {
-        r = read_once(call, box, pid, step_ms < end_ms - now_ms ? step_ms : end_ms - now_ms,
+        r = read_once(call, sandbox, pid, step_ms < end_ms - now_ms ? step_ms : end_ms - now_ms,
                       &stream, err);
         now_ms = clock_mono_ms();
         step_ms = 2 * step_ms < READ_MS_MAX ? 2 * step_ms : READ_MS_MAX;

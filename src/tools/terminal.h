@@ -8,7 +8,7 @@
 #ifndef TOOLS_TERMINAL_H
 #define TOOLS_TERMINAL_H
 
-#include "tools/box.h"
+#include "tools/remote.h"
 
 enum { TERMINAL_OUTPUT_BYTES_MAX = 4 * 1024 * 1024 }; /* of one read; the end is kept */
 
@@ -26,21 +26,22 @@ struct terminal_output {
 
 /* A login shell in a terminal. Its first words are in *out: up to when it waits. One whose start
  * fails, or is cancelled, is ended. */
-must_check int terminal_start(struct tool_call *call, const struct box *box,
+must_check int terminal_start(struct tool_call *call, const struct remote_sandbox *sandbox,
                               const struct terminal_plan *plan, uint32_t *pid,
                               struct terminal_output *out, struct err *err);
 
 /* -ENOENT with the sentence when no terminal of this module's has that pid. */
-must_check int terminal_check(struct tool_call *call, const struct box *box, uint32_t pid,
-                              struct err *err);
+must_check int terminal_check(struct tool_call *call, const struct remote_sandbox *sandbox,
+                              uint32_t pid, struct err *err);
 
-must_check int terminal_type(struct tool_call *call, const struct box *box, uint32_t pid,
-                             struct str keys, struct err *err);
+must_check int terminal_type(struct tool_call *call, const struct remote_sandbox *sandbox,
+                             uint32_t pid, struct str keys, struct err *err);
 
 /* What it showed since the last read, and shows within wait_ms; sooner when a shell waits for the
  * next command. Appends to *out. */
-must_check int terminal_read(struct tool_call *call, const struct box *box, uint32_t pid,
-                             int64_t wait_ms, struct terminal_output *out, struct err *err);
+must_check int terminal_read(struct tool_call *call, const struct remote_sandbox *sandbox,
+                             uint32_t pid, int64_t wait_ms, struct terminal_output *out,
+                             struct err *err);
 
 /* Appends what was shown without the marks that terminal_start() had the shell put behind its
  * prompts. -ENOBUFS. */

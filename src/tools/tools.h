@@ -20,7 +20,7 @@
 #include "lib/http/http.h"
 
 enum {
-    TOOLS_BODY_BYTES_MAX = 48 * 1024 * 1024, /* a file of BOX_FILE_BYTES_MAX fits, in base64 */
+    TOOLS_BODY_BYTES_MAX = 48 * 1024 * 1024, /* a file of REMOTE_FILE_BYTES_MAX fits, in base64 */
 };
 
 struct tools;

@@ -1,7 +1,7 @@
 /* process.h - the client's side of an agent's process.Process/Start and Connect, in JSON.
  *
  * Pure. The daemon asks on an agent's control socket (serve/sandbox/run.c), the tools through the
- * edge (tools/box_run.c).
+ * edge (tools/remote_run.c).
  */
 #ifndef RPC_PROCESS_H
 #define RPC_PROCESS_H

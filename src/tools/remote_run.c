@@ -1,4 +1,4 @@
-/* box_run.c - a command inside a sandbox, from its start to its end.
+/* remote_run.c - a command inside a sandbox, from its start to its end.
  *
  *      Start ─► pid ─┬─► output ... ─► exit
  *                    └─► input, from a fiber beside: a command may write before it has read all
@@ -11,8 +11,8 @@
 #include "lib/base/encode.h"
 #include "lib/base/fiber.h"
 #include "lib/base/utf8.h"
-#include "tools/box_internal.h"
 #include "tools/internal.h"
+#include "tools/remote_internal.h"
 #include "tools/side.h"
 
 enum {
@@ -21,13 +21,13 @@ enum {
     KILL_LIMIT_MS = 5000, /* by the agent's, and twice that by ours */
 };
 
-struct box_running {
+struct remote_running {
     struct tool_call *call;
-    const struct box *box;
-    const struct box_command *command;
-    struct box_result *result;
+    const struct remote_sandbox *sandbox;
+    const struct remote_command *command;
+    struct remote_result *result;
     struct buf raw_out, raw_err; /* the end of what came, as bytes */
-    struct box_stream stream;
+    struct remote_stream stream;
     struct side feeding;
     bool feeds;
     bool started;
@@ -37,7 +37,7 @@ struct box_running {
     int64_t limit_ms; /* once it has started, by our clock; 0: none */
 };
 
-void box_result_fini(struct box_result *result)
+void remote_result_fini(struct remote_result *result)
 {
     buf_fini(&result->out);
     buf_fini(&result->err);
@@ -45,7 +45,7 @@ void box_result_fini(struct box_result *result)
 
 /* ---- input ---- */
 
-static int input_send(struct box_running *run, struct str piece, struct err *err)
+static int input_send(struct remote_running *run, struct str piece, struct err *err)
 {
     scoped_buf(encoded, (size_t)2 * INPUT_PIECE_BYTES);
 
@@ -54,13 +54,13 @@ static int input_send(struct box_running *run, struct str piece, struct err *err
     }
     scoped_json *request = json_pack("{s{sI}s{ss%}}", "process", "pid", (json_int_t)run->pid,
                                      "input", "stdin", buf_at(&encoded), buf_len(&encoded));
-    return box_rpc(run->call, run->box, "/process.Process/SendInput", request, NULL, err);
+    return remote_rpc(run->call, run->sandbox, "/process.Process/SendInput", request, NULL, err);
 }
 
 /* A command that ends without reading all of its input is no failure. */
 static void feed(void *arg)
 {
-    struct box_running *run = arg;
+    struct remote_running *run = arg;
     scoped_json *closing = json_pack("{s{sI}}", "process", "pid", (json_int_t)run->pid);
     struct str left = run->command->input;
     struct err err;
@@ -72,21 +72,22 @@ static void feed(void *arg)
         left = str_skip(left, n);
     }
     if (r == 0) {
-        (void)!box_rpc(run->call, run->box, "/process.Process/CloseStdin", closing, NULL, &err);
+        (void)!remote_rpc(run->call, run->sandbox, "/process.Process/CloseStdin", closing, NULL,
+                          &err);
     }
 }
 
 /* ---- output ---- */
 
-void box_output_keep(struct buf *kept, bool *cut, struct str data)
+void remote_output_keep(struct buf *kept, bool *cut, struct str data)
 {
-    if (data.len > BOX_OUTPUT_BYTES_MAX) {
-        data = str_skip(data, data.len - BOX_OUTPUT_BYTES_MAX);
+    if (data.len > REMOTE_OUTPUT_BYTES_MAX) {
+        data = str_skip(data, data.len - REMOTE_OUTPUT_BYTES_MAX);
         *cut = true;
     }
     size_t all = buf_len(kept) + data.len;
-    if (all > BOX_OUTPUT_BYTES_MAX) {
-        buf_consume(kept, all - BOX_OUTPUT_BYTES_MAX);
+    if (all > REMOTE_OUTPUT_BYTES_MAX) {
+        buf_consume(kept, all - REMOTE_OUTPUT_BYTES_MAX);
         *cut = true;
     }
     (void)!buf_append(kept, data.at, data.len);
@@ -101,26 +102,26 @@ static struct str whole_characters(struct str text, bool cut)
     return text;
 }
 
-void box_output_text(const struct buf *kept, bool cut, struct buf *out)
+void remote_output_text(const struct buf *kept, bool cut, struct buf *out)
 {
     struct str text = whole_characters(buf_str(kept), cut);
     char *at;
 
-    buf_init(out, UTF8_REPLACEMENT_BYTES * (size_t)BOX_OUTPUT_BYTES_MAX + 1);
+    buf_init(out, UTF8_REPLACEMENT_BYTES * (size_t)REMOTE_OUTPUT_BYTES_MAX + 1);
     if (buf_reserve(out, UTF8_REPLACEMENT_BYTES * text.len + 1, &at) < 0) {
         return; /* no memory: as if it had said nothing */
     }
     buf_commit(out, utf8_repair(text, at));
 }
 
-static void on_output(struct box_running *run)
+static void on_output(struct remote_running *run)
 {
-    struct box_result *result = run->result;
+    struct remote_result *result = run->result;
     bool is_err = run->stream.event.is_stderr;
     struct str data = buf_str(&run->stream.event.data);
 
-    box_output_keep(is_err ? &run->raw_err : &run->raw_out,
-                    is_err ? &result->err_cut : &result->out_cut, data);
+    remote_output_keep(is_err ? &run->raw_err : &run->raw_out,
+                       is_err ? &result->err_cut : &result->out_cut, data);
     if (run->command->output) {
         run->command->output(run->command->ctx, is_err, data);
     }
@@ -128,7 +129,7 @@ static void on_output(struct box_running *run)
 
 /* ---- the stream ---- */
 
-static void run_unshield(struct box_running *run)
+static void run_unshield(struct remote_running *run)
 {
     if (run->shielded) {
         run->shielded = false;
@@ -137,7 +138,7 @@ static void run_unshield(struct box_running *run)
 }
 
 /* Once: a second feeder would take the first one's place, and outlive what it reads from. */
-static int on_started(struct box_running *run, struct err *err)
+static int on_started(struct remote_running *run, struct err *err)
 {
     if (run->started) {
         return err_set(err, EIO, "the sandbox's agent started the command twice");
@@ -154,10 +155,10 @@ static int on_started(struct box_running *run, struct err *err)
 }
 
 /* 1 when the stream has ended. */
-static int on_last(struct box_running *run, struct err *err)
+static int on_last(struct remote_running *run, struct err *err)
 {
     const struct process_event *event = &run->stream.event;
-    struct box_result *result = run->result;
+    struct remote_result *result = run->result;
     int64_t limit_ms = run->command->timeout_ms;
 
     result->timed_out = event->late || (limit_ms && result->duration_ms >= limit_ms &&
@@ -172,7 +173,7 @@ static int on_last(struct box_running *run, struct err *err)
     return 1;
 }
 
-static int on_event(struct box_running *run, int64_t begun_ms, struct err *err)
+static int on_event(struct remote_running *run, int64_t begun_ms, struct err *err)
 {
     switch (run->stream.event.news) {
     case PROCESS_STARTED:
@@ -193,13 +194,13 @@ static int on_event(struct box_running *run, int64_t begun_ms, struct err *err)
     return 0;
 }
 
-static int follow(struct box_running *run, struct err *err)
+static int follow(struct remote_running *run, struct err *err)
 {
     int64_t begun_ms = clock_mono_ms();
     int r = 0;
 
     while (r == 0) {
-        r = box_stream_next(&run->stream, err);
+        r = remote_stream_next(&run->stream, err);
         r = r < 0 ? r : on_event(run, begun_ms, err);
     }
     return r < 0 ? r : 0;
@@ -207,9 +208,9 @@ static int follow(struct box_running *run, struct err *err)
 
 /* ---- the whole ---- */
 
-static int start(struct box_running *run, struct err *err)
+static int start(struct remote_running *run, struct err *err)
 {
-    const struct box_command *command = run->command;
+    const struct remote_command *command = run->command;
     const char *const argv[] = {"/bin/bash", command->bare ? "-c" : "-lc", command->script, NULL};
     const struct process_plan plan = {.argv = argv,
                                       .cwd = command->cwd,
@@ -225,16 +226,16 @@ static int start(struct box_running *run, struct err *err)
     if (r < 0) {
         return r;
     }
-    const struct box_stream_plan asked = {.what = "the command cannot be run",
-                                          .target = PROCESS_START,
-                                          .body = buf_str(&body),
-                                          .authorization = user[0] ? user : NULL,
-                                          .deadline_ms = command->timeout_ms,
-                                          .limit_ms = BOX_START_LIMIT_MS};
-    return box_stream_open(run->call, run->box, &asked, &run->stream, err);
+    const struct remote_stream_plan asked = {.what = "the command cannot be run",
+                                             .target = PROCESS_START,
+                                             .body = buf_str(&body),
+                                             .authorization = user[0] ? user : NULL,
+                                             .deadline_ms = command->timeout_ms,
+                                             .limit_ms = REMOTE_START_LIMIT_MS};
+    return remote_stream_open(run->call, run->sandbox, &asked, &run->stream, err);
 }
 
-static int run_whole(struct box_running *run, struct err *err)
+static int run_whole(struct remote_running *run, struct err *err)
 {
     int r = start(run, err);
 
@@ -246,54 +247,56 @@ static int run_whole(struct box_running *run, struct err *err)
     return r;
 }
 
-static int run_command(struct box_running *run, struct err *err)
+static int run_command(struct remote_running *run, struct err *err)
 {
-    buf_init(&run->raw_out, BOX_OUTPUT_BYTES_MAX);
-    buf_init(&run->raw_err, BOX_OUTPUT_BYTES_MAX);
-    box_stream_init(&run->stream);
+    buf_init(&run->raw_out, REMOTE_OUTPUT_BYTES_MAX);
+    buf_init(&run->raw_err, REMOTE_OUTPUT_BYTES_MAX);
+    remote_stream_init(&run->stream);
     fiber_shield();
     run->shielded = true;
     int r = run_whole(run, err);
     run_unshield(run);
     if (r == 0) {
-        box_output_text(&run->raw_out, run->result->out_cut, &run->result->out);
-        box_output_text(&run->raw_err, run->result->err_cut, &run->result->err);
+        remote_output_text(&run->raw_out, run->result->out_cut, &run->result->out);
+        remote_output_text(&run->raw_err, run->result->err_cut, &run->result->err);
     }
     buf_fini(&run->raw_out);
     buf_fini(&run->raw_err);
-    box_stream_fini(&run->stream);
+    remote_stream_fini(&run->stream);
     return r;
 }
 
-void box_kill_group(struct tool_call *call, const struct box *box, const char *user, uint32_t pid)
+void remote_kill_group(struct tool_call *call, const struct remote_sandbox *sandbox,
+                       const char *user, uint32_t pid)
 {
     char script[SCRIPT_BYTES];
-    const struct box_command command = {
+    const struct remote_command command = {
         .script = script, .bare = true, .user = user, .timeout_ms = KILL_LIMIT_MS};
-    struct box_result result = {0};
-    struct box_running killing = {.call = call,
-                                  .box = box,
-                                  .command = &command,
-                                  .result = &result,
-                                  .limit_ms = (int64_t)2 * KILL_LIMIT_MS};
+    struct remote_result result = {0};
+    struct remote_running killing = {.call = call,
+                                     .sandbox = sandbox,
+                                     .command = &command,
+                                     .result = &result,
+                                     .limit_ms = (int64_t)2 * KILL_LIMIT_MS};
     struct err err;
 
     (void)snprintf(script, sizeof(script), "kill -KILL -- -%u", pid);
     fiber_shield();
     (void)!run_command(&killing, &err);
     fiber_unshield();
-    box_result_fini(&result);
+    remote_result_fini(&result);
 }
 
-int box_run(struct tool_call *call, const struct box *box, const struct box_command *command,
-            struct box_result *out, struct err *err)
+int remote_run(struct tool_call *call, const struct remote_sandbox *sandbox,
+               const struct remote_command *command, struct remote_result *out, struct err *err)
 {
-    struct box_result result = {0};
-    struct box_running run = {.call = call, .box = box, .command = command, .result = &result};
+    struct remote_result result = {0};
+    struct remote_running run = {
+        .call = call, .sandbox = sandbox, .command = command, .result = &result};
 
     int r = run_command(&run, err);
     if (run.pid && (r < 0 || result.timed_out)) {
-        box_kill_group(call, box, command->user, run.pid);
+        remote_kill_group(call, sandbox, command->user, run.pid);
     }
     if (r == 0) {
         *out = result;

@@ -2,8 +2,8 @@
 
 #include "lib/base/encode.h"
 #include "lib/base/fiber.h"
-#include "tools/box_internal.h"
 #include "tools/internal.h"
+#include "tools/remote_internal.h"
 
 /* "/files?path=..." */
 static int files_target(const char *path, struct buf *out, struct err *err)
@@ -35,23 +35,23 @@ static int read_up_to(struct ask *ask, size_t max, struct buf *out, struct err *
     return r;
 }
 
-int box_read(struct tool_call *call, const struct box *box, const char *path, size_t max,
-             struct buf *out, bool *cut, struct err *err)
+int remote_read(struct tool_call *call, const struct remote_sandbox *sandbox, const char *path,
+                size_t max, struct buf *out, bool *cut, struct err *err)
 {
-    struct box_headers headers;
-    scoped_buf(target, BOX_TARGET_BYTES_MAX);
+    struct remote_headers headers;
+    scoped_buf(target, REMOTE_TARGET_BYTES_MAX);
     scoped_ask *ask = NULL;
 
     int r = files_target(path, &target, err);
     if (r < 0) {
         return r;
     }
-    box_headers(&headers, box, BOX_AGENT_PORT);
+    remote_headers(&headers, sandbox, REMOTE_AGENT_PORT);
     const struct ask_plan plan = {
         .method = "GET", .target = buf_at(&target), .headers = headers.at, .headers_n = headers.n};
     r = ask_open(call->tools, &plan, &ask, err);
     if (r == 0 && ask_status(ask) != 200) {
-        return box_refused(ask, "the file cannot be read", err);
+        return remote_refused(ask, "the file cannot be read", err);
     }
     r = r == 0 ? read_up_to(ask, max, out, err) : r;
     if (r >= 0) {
@@ -60,25 +60,25 @@ int box_read(struct tool_call *call, const struct box *box, const char *path, si
     return r < 0 ? r : 0;
 }
 
-int box_write(struct tool_call *call, const struct box *box, const char *path, struct str data,
-              struct err *err)
+int remote_write(struct tool_call *call, const struct remote_sandbox *sandbox, const char *path,
+                 struct str data, struct err *err)
 {
-    struct box_headers headers;
-    scoped_buf(target, BOX_TARGET_BYTES_MAX);
+    struct remote_headers headers;
+    scoped_buf(target, REMOTE_TARGET_BYTES_MAX);
     scoped_ask *ask = NULL;
 
     int r = files_target(path, &target, err);
     if (r < 0) {
         return r;
     }
-    box_headers(&headers, box, BOX_AGENT_PORT);
-    box_header(&headers, "content-type", "application/octet-stream");
+    remote_headers(&headers, sandbox, REMOTE_AGENT_PORT);
+    remote_header(&headers, "content-type", "application/octet-stream");
     const struct ask_plan plan = {.method = "POST",
                                   .target = buf_at(&target),
                                   .headers = headers.at,
                                   .headers_n = headers.n,
                                   .body = data};
     r = ask_open(call->tools, &plan, &ask, err);
-    return r == 0 && ask_status(ask) != 200 ? box_refused(ask, "the file cannot be written", err)
+    return r == 0 && ask_status(ask) != 200 ? remote_refused(ask, "the file cannot be written", err)
                                             : r;
 }

@@ -1,4 +1,4 @@
-#include "tools/box.h"
+#include "tools/remote.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,14 +8,15 @@
 #include "lib/base/clock.h"
 #include "lib/base/fiber.h"
 #include "lib/base/json_text.h"
-#include "tools/box_internal.h"
 #include "tools/internal.h"
+#include "tools/remote_internal.h"
 
 enum {
-    BOX_TARGET_BYTES = 160,
-    BOX_ID_BYTES_MAX = 64,
-    BOX_RESUMED_S = 1800, /* at least, of a sandbox that a call without timeout_seconds resumes */
-    BOX_PAGE_BYTES_MAX = 64 * 1024,
+    REMOTE_TARGET_BYTES = 160,
+    REMOTE_ID_BYTES_MAX = 64,
+    REMOTE_RESUMED_S =
+        1800, /* at least, of a sandbox that a call without timeout_seconds resumes */
+    REMOTE_PAGE_BYTES_MAX = 64 * 1024,
 };
 
 /* ---- connecting ---- */
@@ -34,12 +35,12 @@ static int64_t stamp_of(const json_t *object, const char *name)
 }
 
 /* An id goes into a path: what cannot be one is never sent. */
-int box_api(struct tool_call *call, const char *method, const char *id, const char *what,
-            const json_t *body, json_t **answer, struct err *err)
+int remote_api(struct tool_call *call, const char *method, const char *id, const char *what,
+               const json_t *body, json_t **answer, struct err *err)
 {
-    char target[BOX_TARGET_BYTES];
+    char target[REMOTE_TARGET_BYTES];
 
-    if (!id[0] || strlen(id) > BOX_ID_BYTES_MAX ||
+    if (!id[0] || strlen(id) > REMOTE_ID_BYTES_MAX ||
         strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(id)) {
         return err_set(err, EINVAL, "sandbox_id: \"%.64s\" is not the id of a sandbox", id);
     }
@@ -53,7 +54,7 @@ static int64_t resumed_s(struct tool_call *call, const json_t *detail)
     int64_t most = tools_options(call->tools)->sandbox_s_max;
     int64_t wanted = (stamp_of(detail, "wantedEndAt") - clock_wall_ms() + 999) / 1000;
 
-    wanted = wanted > BOX_RESUMED_S ? wanted : BOX_RESUMED_S;
+    wanted = wanted > REMOTE_RESUMED_S ? wanted : REMOTE_RESUMED_S;
     return wanted < most ? wanted : most;
 }
 
@@ -62,42 +63,44 @@ static int resume(struct tool_call *call, const json_t *detail, int64_t timeout_
     int64_t seconds = timeout_s < 0 ? resumed_s(call, detail) : timeout_s;
     scoped_json *body = json_pack("{sI}", "timeout", (json_int_t)seconds);
 
-    return box_api(call, "POST", json_string_of(detail, "sandboxID"), "/connect", body, NULL, err);
+    return remote_api(call, "POST", json_string_of(detail, "sandboxID"), "/connect", body, NULL,
+                      err);
 }
 
 static int set_timeout(struct tool_call *call, const char *id, int64_t timeout_s, struct err *err)
 {
     scoped_json *body = json_pack("{sI}", "timeout", (json_int_t)timeout_s);
 
-    return box_api(call, "POST", id, "/timeout", body, NULL, err);
+    return remote_api(call, "POST", id, "/timeout", body, NULL, err);
 }
 
-static void box_fill(struct box *box, const json_t *detail)
+static void remote_fill(struct remote_sandbox *sandbox, const json_t *detail)
 {
-    text_copy(box->id, sizeof(box->id), detail, "sandboxID");
-    text_copy(box->token, sizeof(box->token), detail, "envdAccessToken");
-    text_copy(box->domain, sizeof(box->domain), detail, "domain");
-    box->expires_ms = stamp_of(detail, "endAt");
+    text_copy(sandbox->id, sizeof(sandbox->id), detail, "sandboxID");
+    text_copy(sandbox->token, sizeof(sandbox->token), detail, "envdAccessToken");
+    text_copy(sandbox->domain, sizeof(sandbox->domain), detail, "domain");
+    sandbox->expires_ms = stamp_of(detail, "endAt");
 }
 
-static int box_take(struct tool_call *call, const char *id, struct box *out, struct err *err)
+static int remote_take(struct tool_call *call, const char *id, struct remote_sandbox *out,
+                       struct err *err)
 {
     scoped_json *detail = NULL;
 
-    int r = box_api(call, "GET", id, "", NULL, &detail, err);
+    int r = remote_api(call, "GET", id, "", NULL, &detail, err);
     if (r == 0) {
-        box_fill(out, detail);
+        remote_fill(out, detail);
     }
     return r;
 }
 
-int box_connect(struct tool_call *call, const char *id, int64_t timeout_s, struct box *out,
-                struct err *err)
+int remote_connect(struct tool_call *call, const char *id, int64_t timeout_s,
+                   struct remote_sandbox *out, struct err *err)
 {
     scoped_json *detail = NULL;
-    struct box box = {0};
+    struct remote_sandbox sandbox = {0};
 
-    int r = box_api(call, "GET", id, "", NULL, &detail, err);
+    int r = remote_api(call, "GET", id, "", NULL, &detail, err);
     if (r < 0) {
         return r;
     }
@@ -108,71 +111,75 @@ int box_connect(struct tool_call *call, const char *id, int64_t timeout_s, struc
         r = set_timeout(call, id, timeout_s, err);
     }
     if (r == 0 && (paused || timeout_s >= 0)) {
-        r = box_take(call, id, &box, err);
+        r = remote_take(call, id, &sandbox, err);
     } else if (r == 0) {
-        box_fill(&box, detail);
+        remote_fill(&sandbox, detail);
     }
     if (r == 0) {
-        *out = box;
+        *out = sandbox;
     }
     return r;
 }
 
-int box_connect_input(struct tool_call *call, const json_t *input, struct box *out, struct err *err)
+int remote_connect_input(struct tool_call *call, const json_t *input, struct remote_sandbox *out,
+                         struct err *err)
 {
     const json_t *timeout = json_object_get(input, "timeout_seconds");
 
-    return box_connect(call, json_string_of(input, "sandbox_id"),
-                       timeout ? json_integer_value(timeout) : -1, out, err);
+    return remote_connect(call, json_string_of(input, "sandbox_id"),
+                          timeout ? json_integer_value(timeout) : -1, out, err);
 }
 
-int box_create(struct tool_call *call, const json_t *body, struct box *out, struct err *err)
+int remote_create(struct tool_call *call, const json_t *body, struct remote_sandbox *out,
+                  struct err *err)
 {
     scoped_json *made = NULL;
-    struct box box = {0};
+    struct remote_sandbox sandbox = {0};
 
     int r = call_api(call, "POST", "/sandboxes", body, &made, err);
     if (r < 0) {
         return r;
     }
-    text_copy(box.id, sizeof(box.id), made, "sandboxID");
-    text_copy(box.traffic_token, sizeof(box.traffic_token), made, "trafficAccessToken");
-    r = box_take(call, box.id, &box, err);
+    text_copy(sandbox.id, sizeof(sandbox.id), made, "sandboxID");
+    text_copy(sandbox.traffic_token, sizeof(sandbox.traffic_token), made, "trafficAccessToken");
+    r = remote_take(call, sandbox.id, &sandbox, err);
     if (r < 0) {
-        box_kill(call, &box);
+        remote_kill(call, &sandbox);
         return r;
     }
-    *out = box;
+    *out = sandbox;
     return 0;
 }
 
-void box_kill(struct tool_call *call, const struct box *box)
+void remote_kill(struct tool_call *call, const struct remote_sandbox *sandbox)
 {
     struct err err;
 
     fiber_shield();
-    (void)!box_api(call, "DELETE", box->id, "", NULL, NULL, &err); /* gone already is as well */
+    (void)!remote_api(call, "DELETE", sandbox->id, "", NULL, NULL,
+                      &err); /* gone already is as well */
     fiber_unshield();
 }
 
 /* ---- requests to what is inside ---- */
 
-void box_header(struct box_headers *headers, const char *name, const char *value)
+void remote_header(struct remote_headers *headers, const char *name, const char *value)
 {
     headers->at[headers->n++] = (struct http_header){str_of(name), str_of(value)};
 }
 
-void box_headers(struct box_headers *headers, const struct box *box, uint32_t port)
+void remote_headers(struct remote_headers *headers, const struct remote_sandbox *sandbox,
+                    uint32_t port)
 {
     headers->n = 0;
     (void)snprintf(headers->port, sizeof(headers->port), "%u", port);
-    box_header(headers, "e2b-sandbox-id", box->id);
-    box_header(headers, "e2b-sandbox-port", headers->port);
-    if (port == BOX_AGENT_PORT && box->token[0]) {
-        box_header(headers, "x-access-token", box->token);
+    remote_header(headers, "e2b-sandbox-id", sandbox->id);
+    remote_header(headers, "e2b-sandbox-port", headers->port);
+    if (port == REMOTE_AGENT_PORT && sandbox->token[0]) {
+        remote_header(headers, "x-access-token", sandbox->token);
     }
-    if (port != BOX_AGENT_PORT && box->traffic_token[0]) {
-        box_header(headers, "e2b-traffic-access-token", box->traffic_token);
+    if (port != REMOTE_AGENT_PORT && sandbox->traffic_token[0]) {
+        remote_header(headers, "e2b-traffic-access-token", sandbox->traffic_token);
     }
 }
 
@@ -196,9 +203,9 @@ static int errno_of_code(const char *code, int status)
     return -call_errno_of(status);
 }
 
-int box_refused(struct ask *ask, const char *what, struct err *err)
+int remote_refused(struct ask *ask, const char *what, struct err *err)
 {
-    scoped_buf(text, BOX_PAGE_BYTES_MAX);
+    scoped_buf(text, REMOTE_PAGE_BYTES_MAX);
     struct err unread;
 
     (void)!ask_gather(ask, &text, &unread);
@@ -234,7 +241,7 @@ static int rpc_answer(struct ask *ask, const char *method, json_t **answer, stru
     scoped_buf(text, CLIENT_ANSWER_BYTES_MAX);
 
     if (ask_status(ask) != 200) {
-        return box_refused(ask, undone(method), err);
+        return remote_refused(ask, undone(method), err);
     }
     int r = ask_gather(ask, &text, err);
     if (r < 0) {
@@ -256,15 +263,15 @@ static int rpc_answer(struct ask *ask, const char *method, json_t **answer, stru
     return 0;
 }
 
-int box_rpc(struct tool_call *call, const struct box *box, const char *method,
-            const json_t *request, json_t **answer, struct err *err)
+int remote_rpc(struct tool_call *call, const struct remote_sandbox *sandbox, const char *method,
+               const json_t *request, json_t **answer, struct err *err)
 {
     scoped_text text = json_dumps(request, JSON_COMPACT);
-    struct box_headers headers;
+    struct remote_headers headers;
     scoped_ask *ask = NULL;
 
-    box_headers(&headers, box, BOX_AGENT_PORT);
-    box_header(&headers, "content-type", "application/json");
+    remote_headers(&headers, sandbox, REMOTE_AGENT_PORT);
+    remote_header(&headers, "content-type", "application/json");
     const struct ask_plan plan = {.method = "POST",
                                   .target = method,
                                   .headers = headers.at,
@@ -274,20 +281,20 @@ int box_rpc(struct tool_call *call, const struct box *box, const char *method,
     return r == 0 ? rpc_answer(ask, method, answer, err) : r;
 }
 
-int box_http(struct tool_call *call, const struct box *box, const struct box_question *question,
-             int *status, struct err *err)
+int remote_http(struct tool_call *call, const struct remote_sandbox *sandbox,
+                const struct remote_question *question, int *status, struct err *err)
 {
     scoped_text text = question->body ? json_dumps(question->body, JSON_COMPACT) : NULL;
-    struct box_headers headers;
+    struct remote_headers headers;
     struct str piece = {0};
     scoped_ask *ask = NULL;
 
-    box_headers(&headers, box, question->port);
-    if (question->trusted && box->token[0]) {
-        box_header(&headers, "x-access-token", box->token);
+    remote_headers(&headers, sandbox, question->port);
+    if (question->trusted && sandbox->token[0]) {
+        remote_header(&headers, "x-access-token", sandbox->token);
     }
     if (text) {
-        box_header(&headers, "content-type", "application/json");
+        remote_header(&headers, "content-type", "application/json");
     }
     const struct ask_plan plan = {.method = question->method,
                                   .target = question->target,

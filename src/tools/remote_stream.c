@@ -1,38 +1,39 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "tools/box_internal.h"
+#include "tools/remote_internal.h"
 
 enum { DEADLINE_DIGITS = 24 };
 
-void box_stream_init(struct box_stream *stream)
+void remote_stream_init(struct remote_stream *stream)
 {
-    *stream = (struct box_stream){0};
+    *stream = (struct remote_stream){0};
     buf_init(&stream->in, PROCESS_MESSAGE_BYTES_MAX + HTTP_WINDOW_BYTES + FRAME_HEAD_BYTES);
     process_event_init(&stream->event);
 }
 
-void box_stream_fini(struct box_stream *stream)
+void remote_stream_fini(struct remote_stream *stream)
 {
     ask_close(stream->ask);
     buf_fini(&stream->in);
     process_event_fini(&stream->event);
 }
 
-int box_stream_open(struct tool_call *call, const struct box *box,
-                    const struct box_stream_plan *plan, struct box_stream *stream, struct err *err)
+int remote_stream_open(struct tool_call *call, const struct remote_sandbox *sandbox,
+                       const struct remote_stream_plan *plan, struct remote_stream *stream,
+                       struct err *err)
 {
     char deadline[DEADLINE_DIGITS];
-    struct box_headers headers;
+    struct remote_headers headers;
 
-    box_headers(&headers, box, BOX_AGENT_PORT);
-    box_header(&headers, "content-type", PROCESS_CONTENT_TYPE);
+    remote_headers(&headers, sandbox, REMOTE_AGENT_PORT);
+    remote_header(&headers, "content-type", PROCESS_CONTENT_TYPE);
     if (plan->authorization) {
-        box_header(&headers, "authorization", plan->authorization);
+        remote_header(&headers, "authorization", plan->authorization);
     }
     if (plan->deadline_ms > 0) {
         (void)snprintf(deadline, sizeof(deadline), "%lld", (long long)plan->deadline_ms);
-        box_header(&headers, "connect-timeout-ms", deadline);
+        remote_header(&headers, "connect-timeout-ms", deadline);
     }
     const struct ask_plan asked = {.method = "POST",
                                    .target = plan->target,
@@ -42,12 +43,12 @@ int box_stream_open(struct tool_call *call, const struct box *box,
                                    .limit_ms = plan->limit_ms};
     int r = ask_open(call_tools(call), &asked, &stream->ask, err);
     if (r == 0 && ask_status(stream->ask) != 200) {
-        r = box_refused(stream->ask, plan->what, err);
+        r = remote_refused(stream->ask, plan->what, err);
     }
     return r;
 }
 
-static int read_more(struct box_stream *stream, struct err *err)
+static int read_more(struct remote_stream *stream, struct err *err)
 {
     struct str piece = {0};
     int r = ask_read(stream->ask, &piece, err);
@@ -60,7 +61,7 @@ static int read_more(struct box_stream *stream, struct err *err)
                : r;
 }
 
-int box_stream_next(struct box_stream *stream, struct err *err)
+int remote_stream_next(struct remote_stream *stream, struct err *err)
 {
     struct frame frame;
     int r;
