@@ -7,7 +7,7 @@
 
 #include "lib/base/json.h"
 #include "lib/base/json_text.h"
-#include "tools/side.h"
+#include "tools/side_fiber.h"
 
 enum {
     PORT = 49999,
@@ -27,7 +27,7 @@ struct asking {
     const char *target;
     const json_t *body;
     int64_t timeout_ms;
-    struct side question, clock;
+    struct side_fiber question, clock;
     int status, error;
     bool late;
     struct err err;
@@ -63,19 +63,19 @@ static void wait_and_end(void *arg)
 
     if (call_sleep(asking->call, asking->timeout_ms) == 0) {
         asking->late = true;
-        side_cancel(&asking->question);
+        side_fiber_cancel(&asking->question);
     }
 }
 
 static int ask_within(struct asking *asking, struct err *err)
 {
-    if (side_start(&asking->clock, wait_and_end, asking) < 0) {
+    if (side_fiber_start(&asking->clock, wait_and_end, asking) < 0) {
         return err_set(err, EBUSY, "too much is under way: try again later");
     }
-    int begun = side_start(&asking->question, ask, asking);
-    side_join(&asking->question);
-    side_cancel(&asking->clock);
-    side_join(&asking->clock);
+    int begun = side_fiber_start(&asking->question, ask, asking);
+    side_fiber_join(&asking->question);
+    side_fiber_cancel(&asking->clock);
+    side_fiber_join(&asking->clock);
     if (begun < 0) {
         return err_set(err, EBUSY, "too much is under way: try again later");
     }

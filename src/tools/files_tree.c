@@ -8,7 +8,7 @@
 #include "lib/mcp/jsonrpc.h"
 #include "tools/files.h"
 #include "tools/internal.h"
-#include "tools/side.h"
+#include "tools/side_fiber.h"
 
 enum {
     TREE_DEPTH = 16,
@@ -190,7 +190,7 @@ int tree_read(struct tool_call *call, const struct remote_sandbox *sandbox, cons
     (void)json_object_set_new(reply, "type", json_string("directory"));
     (void)json_object_set_new(reply, "tree", drawn(&tree));
     size_t total = choose_files(&tree);
-    side_each(json_array_size(tree.files), TREE_FILES_AT_ONCE, read_one, &tree);
+    side_fiber_each(json_array_size(tree.files), TREE_FILES_AT_ONCE, read_one, &tree);
     (void)json_object_set_new(reply, "files", tree.files);
     (void)json_object_set_new(reply, "files_total", json_integer((json_int_t)total));
     (void)json_object_set_new(reply, "truncated", json_boolean(tree.cut));

@@ -13,7 +13,7 @@
 #include "lib/base/utf8.h"
 #include "tools/internal.h"
 #include "tools/remote_internal.h"
-#include "tools/side.h"
+#include "tools/side_fiber.h"
 
 enum {
     INPUT_PIECE_BYTES = 256 * 1024,
@@ -28,7 +28,7 @@ struct remote_running {
     struct remote_result *result;
     struct buf raw_out, raw_err; /* the end of what came, as bytes */
     struct remote_stream stream;
-    struct side feeding;
+    struct side_fiber feeding;
     bool feeds;
     bool started;
     uint32_t pid;     /* 0: it has not started */
@@ -150,7 +150,7 @@ static int on_started(struct remote_running *run, struct err *err)
     if (run->command->input.len == 0) {
         return 0;
     }
-    run->feeds = side_start(&run->feeding, feed, run) == 0;
+    run->feeds = side_fiber_start(&run->feeding, feed, run) == 0;
     return run->feeds ? 0 : err_set(err, EBUSY, "too much is under way: try again later");
 }
 
@@ -241,8 +241,8 @@ static int run_whole(struct remote_running *run, struct err *err)
 
     r = r == 0 ? follow(run, err) : r;
     if (run->feeds) {
-        side_cancel(&run->feeding);
-        side_join(&run->feeding);
+        side_fiber_cancel(&run->feeding);
+        side_fiber_join(&run->feeding);
     }
     return r;
 }

@@ -10,7 +10,7 @@
 #include "tools/call.h"
 #include "tools/client.h"
 #include "tools/face.h"
-#include "tools/side.h"
+#include "tools/side_fiber.h"
 
 enum { LONG_BYTES = 3 * 1000 * 1000, MANY = 20 };
 
@@ -383,7 +383,7 @@ static void one(void *ctx, size_t i)
 static int run_each(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
     (void)input, (void)err;
-    side_each(MANY, 4, one, call);
+    side_fiber_each(MANY, 4, one, call);
     call_progress(call, 1, 2, "%s", "half");
     return say(out, "all");
 }
@@ -412,7 +412,7 @@ static void long_one(void *ctx, size_t i)
 static int run_each_long(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
     (void)input, (void)err;
-    side_each(MANY, 4, long_one, call);
+    side_fiber_each(MANY, 4, long_one, call);
     return say(out, "all");
 }
 

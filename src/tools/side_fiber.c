@@ -1,4 +1,4 @@
-#include "tools/side.h"
+#include "tools/side_fiber.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -6,9 +6,9 @@
 
 enum { SIDES_MAX = 16 };
 
-static void side_main(void *arg)
+static void side_fiber_main(void *arg)
 {
-    struct side *side = arg;
+    struct side_fiber *side = arg;
 
     side->fiber = fiber_self();
     side->run(side->arg);
@@ -18,20 +18,20 @@ static void side_main(void *arg)
     }
 }
 
-int side_start(struct side *side, void (*run)(void *arg), void *arg)
+int side_fiber_start(struct side_fiber *side, void (*run)(void *arg), void *arg)
 {
-    *side = (struct side){.run = run, .arg = arg};
-    return fiber_start(side_main, side) ? 0 : -EAGAIN;
+    *side = (struct side_fiber){.run = run, .arg = arg};
+    return fiber_start(side_fiber_main, side) ? 0 : -EAGAIN;
 }
 
-void side_cancel(struct side *side)
+void side_fiber_cancel(struct side_fiber *side)
 {
     if (side->fiber) {
         fiber_cancel(side->fiber);
     }
 }
 
-void side_join(struct side *side)
+void side_fiber_join(struct side_fiber *side)
 {
     unsigned shields = 0;
 
@@ -40,7 +40,7 @@ void side_join(struct side *side)
         if (fiber_park() < 0) {
             fiber_shield();
             shields++;
-            side_cancel(side);
+            side_fiber_cancel(side);
         }
     }
     side->waiter = NULL;
@@ -66,20 +66,21 @@ static void each_main(void *arg)
     }
 }
 
-void side_each(size_t n, size_t width, void (*one)(void *ctx, size_t i), void *ctx)
+void side_fiber_each(size_t n, size_t width, void (*one)(void *ctx, size_t i), void *ctx)
 {
     struct each each = {n, 0, one, ctx};
-    struct side sides[SIDES_MAX] = {0};
+    struct side_fiber sides[SIDES_MAX] = {0};
     size_t begun = 0;
 
     assert(width <= SIDES_MAX);
-    while (begun < width && each.next < n && side_start(&sides[begun], each_main, &each) == 0) {
+    while (begun < width && each.next < n &&
+           side_fiber_start(&sides[begun], each_main, &each) == 0) {
         begun++;
     }
     if (begun == 0) {
         each_main(&each); /* no fiber to be had: one after the other, in ours */
     }
     for (size_t i = 0; i < begun; i++) {
-        side_join(&sides[i]);
+        side_fiber_join(&sides[i]);
     }
 }

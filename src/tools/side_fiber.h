@@ -1,16 +1,16 @@
-/* side.h - fibers beside the one of a call: work of one call that goes on at the same time.
+/* side_fiber.h - fibers beside the one of a call: work of one call that goes on at the same time.
  *
- * Owns:     the fiber, from side_start() to side_join().
+ * Owns:     the fiber, from side_fiber_start() to side_fiber_join().
  * Blocks:   the fiber that joins.
  * Threads:  the loop's.
  */
-#ifndef TOOLS_SIDE_H
-#define TOOLS_SIDE_H
+#ifndef TOOLS_SIDE_FIBER_H
+#define TOOLS_SIDE_FIBER_H
 
 #include "lib/base/compiler.h"
 #include "lib/base/fiber.h"
 
-struct side {
+struct side_fiber {
     void (*run)(void *arg);
     void *arg;
     struct fiber *fiber;  /* NULL: it has ended, or never began */
@@ -18,16 +18,16 @@ struct side {
 };
 
 /* -EAGAIN: there are too many fibers. */
-must_check int side_start(struct side *side, void (*run)(void *arg), void *arg);
+must_check int side_fiber_start(struct side_fiber *side, void (*run)(void *arg), void *arg);
 
 /* Waits for its end, also when the joining fiber was cancelled: then the other is cancelled too. */
-void side_join(struct side *side);
+void side_fiber_join(struct side_fiber *side);
 
 /* Ends it now rather than by itself. */
-void side_cancel(struct side *side);
+void side_fiber_cancel(struct side_fiber *side);
 
 /* one(ctx, i) for every i < n, at most `width` at a time, each in a fiber. Returns when all have
  * ended; those not begun when the call is cancelled are left out. */
-void side_each(size_t n, size_t width, void (*one)(void *ctx, size_t i), void *ctx);
+void side_fiber_each(size_t n, size_t width, void (*one)(void *ctx, size_t i), void *ctx);
 
 #endif
