@@ -1,4 +1,4 @@
-/* internal.h - what the files of the catalogue share behind tools.h, face.h and call.h. */
+/* internal.h - what the files of the catalogue share behind tools.h, front_end.h and call.h. */
 #ifndef TOOLS_INTERNAL_H
 #define TOOLS_INTERNAL_H
 
@@ -6,7 +6,7 @@
 #include "lib/base/json.h"
 #include "tools/call.h"
 #include "tools/client.h"
-#include "tools/face.h"
+#include "tools/front_end.h"
 #include "tools/mcp.h"
 
 enum {

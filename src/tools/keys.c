@@ -10,7 +10,7 @@
 #include "lib/base/id.h"
 #include "lib/base/json.h"
 #include "lib/guard/said.h"
-#include "tools/face.h"
+#include "tools/front_end.h"
 
 enum { TARGET_BYTES = ID_SANDBOX_LEN + 64 };
 

@@ -5,7 +5,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/json.h"
-#include "tools/face.h"
+#include "tools/front_end.h"
 
 enum { LIFE_LEAST_MS = 1000, TARGET_BYTES = ID_SANDBOX_LEN + 32 };
 

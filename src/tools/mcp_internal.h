@@ -22,7 +22,7 @@
 #include "lib/mcp/refusal.h"
 #include "lib/mcp/session.h"
 #include "lib/mcp/stateless.h"
-#include "tools/face.h"
+#include "tools/front_end.h"
 #include "tools/mcp.h"
 
 enum {

@@ -25,7 +25,7 @@ enum {
 
 /* ---- answers ---- */
 
-void face_reply_json(struct http_exchange *ex, int status, const json_t *body)
+void rest_reply_json(struct http_exchange *ex, int status, const json_t *body)
 {
     scoped_text text = json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(REAL_DIGITS));
 
@@ -35,13 +35,13 @@ void face_reply_json(struct http_exchange *ex, int status, const json_t *body)
     http_reply(ex, status, "application/json; charset=utf-8", text, strlen(text));
 }
 
-void face_reply_error(struct http_exchange *ex, int status, const char *message)
+void rest_reply_error(struct http_exchange *ex, int status, const char *message)
 {
     scoped_json *body = json_object();
 
     (void)json_object_set_new(body, "code", json_integer(status));
     (void)json_object_set_new(body, "message", json_sentence(message));
-    face_reply_json(ex, status, body);
+    rest_reply_json(ex, status, body);
 }
 
 /* ---- requests that need no tool to run ---- */
@@ -64,9 +64,9 @@ static void reply_failure(const struct question *question, int status, const cha
 {
     if (question->dify) {
         scoped_json *body = dify_failure(status, message);
-        face_reply_json(question->ex, status == 400 || status == 401 ? status : 200, body);
+        rest_reply_json(question->ex, status == 400 || status == 401 ? status : 200, body);
     } else {
-        face_reply_error(question->ex, status, message);
+        rest_reply_error(question->ex, status, message);
     }
 }
 
@@ -121,7 +121,7 @@ static void on_question(void *ctx, struct http_exchange *ex, int error, struct s
             http_reply(ex, 200, "text/x-python; charset=utf-8", question->text,
                        strlen(question->text));
         } else {
-            face_reply_json(ex, 200, question->answer);
+            rest_reply_json(ex, 200, question->answer);
         }
     }
     question_free(question);
@@ -194,7 +194,7 @@ static void on_done(void *ctx, int error, const json_t *out, const struct err *e
     struct question *question = ctx;
 
     if (error == 0) {
-        face_reply_json(question->ex, 200, out);
+        rest_reply_json(question->ex, 200, out);
     } else {
         int status = error == -ECANCELED ? STATUS_CLIENT_GONE : call_status_of(error);
         reply_failure(question, status, err->msg);

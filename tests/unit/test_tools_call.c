@@ -9,7 +9,7 @@
 #include "serve/api/fields.h"
 #include "tools/call.h"
 #include "tools/client.h"
-#include "tools/face.h"
+#include "tools/front_end.h"
 #include "tools/side_fiber.h"
 
 enum { LONG_BYTES = 3 * 1000 * 1000, MANY = 20 };

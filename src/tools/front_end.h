@@ -1,13 +1,13 @@
-/* face.h - what the faces of the catalogue share: REST, MCP and one-call execution each find out
- * who asks and what, start a call, and tell what came of it in their own way.
+/* front_end.h - what the front ends of the catalogue share: REST, MCP and one-call execution each
+ * find out who asks and what, start a call, and tell what came of it in their own way.
  *
  * Owns:     a call, from call_start() until its `done` has returned.
  * Needs:    the tools.
  * Blocks:   never.
  * Threads:  the loop's.
  */
-#ifndef TOOLS_FACE_H
-#define TOOLS_FACE_H
+#ifndef TOOLS_FRONT_END_H
+#define TOOLS_FRONT_END_H
 
 #include <jansson.h>
 #include <uv.h>
@@ -67,9 +67,9 @@ void call_cancel(struct tool_call *call);
 /* Nobody listens any more: as call_cancel(), and `done` is not called. */
 void call_abandon(struct tool_call *call);
 
-/* What all of the faces answer to REST-like questions (rest.c): the body {"code","message"} of the
- * API's errors. On an exchange that was accepted (http_gather()). */
-void face_reply_json(struct http_exchange *ex, int status, const json_t *body);
-void face_reply_error(struct http_exchange *ex, int status, const char *message);
+/* What all of the front ends answer to REST-like questions (rest.c): the body {"code","message"} of
+ * the API's errors. On an exchange that was accepted (http_gather()). */
+void rest_reply_json(struct http_exchange *ex, int status, const json_t *body);
+void rest_reply_error(struct http_exchange *ex, int status, const char *message);
 
 #endif
