@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "lib/base/json.h"
-#include "tools/life.h"
+#include "tools/sandbox_timeout.h"
 
 #define CLAUDE_PACKAGE "@anthropic-ai/claude-code@latest"
 
@@ -116,7 +116,7 @@ static int ask(struct tool_call *call, const struct remote_sandbox *sandbox,
         .cwd = question->cwd,
         .env = env,
         .input = question->prompt,
-        .timeout_ms = life_limit_ms(sandbox, question->limit_s),
+        .timeout_ms = timeout_limit_ms(sandbox, question->limit_s),
     };
 
     answer_clear(out);

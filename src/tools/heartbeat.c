@@ -10,8 +10,8 @@
 #include "tools/catalogue/handlers.h"
 #include "tools/claude.h"
 #include "tools/keys.h"
-#include "tools/life.h"
 #include "tools/reply.h"
+#include "tools/sandbox_timeout.h"
 #include "tools/span.h"
 
 enum {
@@ -280,7 +280,7 @@ static int life_cover(struct heart *heart, bool *covered, struct err *err)
     int64_t least_s = json_integer_value(json_object_get(heart->input, "timeout_seconds"));
     int64_t wanted_s = heart->duration_s ? heart->duration_s + MARGIN_S : 0;
     int64_t until_ms = clock_wall_ms() + (wanted_s > least_s ? wanted_s : least_s) * MS_PER_S;
-    int r = life_reach(heart->call, &heart->sandbox, until_ms, err);
+    int r = timeout_extend(heart->call, &heart->sandbox, until_ms, err);
 
     *covered = heart->sandbox.expires_ms >= until_ms - (int64_t)MARGIN_S * MS_PER_S;
     return r;

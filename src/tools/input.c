@@ -7,8 +7,8 @@
 #include "tools/catalogue/handlers.h"
 #include "tools/claude.h"
 #include "tools/keys.h"
-#include "tools/life.h"
 #include "tools/reply.h"
+#include "tools/sandbox_timeout.h"
 
 enum {
     KEEP_ALIVE_S = 1800, /* that a sandbox has at least, afterwards */
@@ -37,7 +37,7 @@ static int run_shell(const struct input_call *in, const char *script, json_t **o
         .script = script,
         .cwd = json_string_of(in->input, "cwd"),
         .env = in->env,
-        .timeout_ms = life_limit_ms(&in->sandbox, limit_of(in)),
+        .timeout_ms = timeout_limit_ms(&in->sandbox, limit_of(in)),
     };
     int r = remote_run(in->call, &in->sandbox, &command, &result, err);
 
@@ -93,13 +93,13 @@ static void note_the_end(const struct input_call *in, json_t *reply)
     if (!json_is_true(json_object_get(reply, "timed_out"))) {
         return;
     }
-    if (life_limit_ms(&in->sandbox, limit_of(in)) < life_left_ms(&in->sandbox)) {
+    if (timeout_limit_ms(&in->sandbox, limit_of(in)) < timeout_left_ms(&in->sandbox)) {
         reply_note(reply, "It was ended because command_timeout_seconds were over.");
     } else {
         reply_note(reply,
                    "It was ended %d seconds before the sandbox expires, so that its output could"
                    " be returned: give a longer timeout_seconds, or use extend_lifecycle before.",
-                   LIFE_MARGIN_S);
+                   TIMEOUT_MARGIN_S);
     }
 }
 
@@ -134,7 +134,7 @@ static void note_the_most(const struct input_call *in, int64_t until_ms, bool as
 static int extend(struct input_call *in, int64_t more_s, json_t **out, struct err *err)
 {
     int64_t until_ms = clock_wall_ms() + more_s * MS_PER_S;
-    int r = life_reach(in->call, &in->sandbox, until_ms, err);
+    int r = timeout_extend(in->call, &in->sandbox, until_ms, err);
 
     if (r == 0) {
         *out = reply_new(&in->sandbox);
@@ -149,8 +149,8 @@ static int extend(struct input_call *in, int64_t more_s, json_t **out, struct er
 static int keep_alive(struct input_call *in, int64_t timeout_s, json_t **out, struct err *err)
 {
     int64_t until_ms = clock_wall_ms() + (int64_t)KEEP_ALIVE_S * MS_PER_S;
-    int r =
-        life_reach(in->call, &in->sandbox, timeout_s < 0 ? until_ms : in->sandbox.expires_ms, err);
+    int r = timeout_extend(in->call, &in->sandbox,
+                           timeout_s < 0 ? until_ms : in->sandbox.expires_ms, err);
 
     r = r < 0 ? r : run_shell(in, "echo heartbeat", out, err);
     if (r == 0) {

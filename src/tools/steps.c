@@ -5,7 +5,7 @@
 
 #include "lib/base/json.h"
 #include "lib/base/utf8.h"
-#include "tools/life.h"
+#include "tools/sandbox_timeout.h"
 
 enum { STEP_SCRIPT_BYTES_MAX = 1024 * 1024 };
 
@@ -49,7 +49,7 @@ int steps_run(struct steps *steps, const char *name, const char *script, struct 
                                            .cwd = steps->cwd,
                                            .env = steps->env,
                                            .timeout_ms =
-                                               life_limit_ms(steps->sandbox, steps->limit_s)};
+                                               timeout_limit_ms(steps->sandbox, steps->limit_s)};
     int r = remote_run(steps->call, steps->sandbox, &command, &result, err);
     if (r < 0) {
         return r;

@@ -1,4 +1,4 @@
-#include "tools/life.h"
+#include "tools/sandbox_timeout.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,18 +7,18 @@
 #include "lib/base/json.h"
 #include "tools/front_end.h"
 
-enum { LIFE_LEAST_MS = 1000, TARGET_BYTES = ID_SANDBOX_LEN + 32 };
+enum { TIMEOUT_LEAST_MS = 1000, TARGET_BYTES = ID_SANDBOX_LEN + 32 };
 
-int64_t life_left_ms(const struct remote_sandbox *sandbox)
+int64_t timeout_left_ms(const struct remote_sandbox *sandbox)
 {
-    int64_t left = sandbox->expires_ms - clock_wall_ms() - (int64_t)LIFE_MARGIN_S * 1000;
+    int64_t left = sandbox->expires_ms - clock_wall_ms() - (int64_t)TIMEOUT_MARGIN_S * 1000;
 
-    return left > LIFE_LEAST_MS ? left : LIFE_LEAST_MS;
+    return left > TIMEOUT_LEAST_MS ? left : TIMEOUT_LEAST_MS;
 }
 
-int64_t life_limit_ms(const struct remote_sandbox *sandbox, int64_t limit_s)
+int64_t timeout_limit_ms(const struct remote_sandbox *sandbox, int64_t limit_s)
 {
-    int64_t left = life_left_ms(sandbox);
+    int64_t left = timeout_left_ms(sandbox);
 
     return limit_s > 0 && limit_s < left / 1000 ? limit_s * 1000 : left;
 }
@@ -38,8 +38,8 @@ static int end_read(struct tool_call *call, struct remote_sandbox *sandbox, stru
 }
 
 /* A connect only ever extends. */
-int life_reach(struct tool_call *call, struct remote_sandbox *sandbox, int64_t until_ms,
-               struct err *err)
+int timeout_extend(struct tool_call *call, struct remote_sandbox *sandbox, int64_t until_ms,
+                   struct err *err)
 {
     int64_t most = tools_options(call_tools(call))->sandbox_s_max;
     int64_t seconds = (until_ms - clock_wall_ms() + 999) / 1000;
