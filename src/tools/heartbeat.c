@@ -9,10 +9,10 @@
 #include "lib/guard/said.h"
 #include "tools/catalogue/handlers.h"
 #include "tools/claude.h"
+#include "tools/duration.h"
 #include "tools/keys.h"
 #include "tools/reply.h"
 #include "tools/sandbox_timeout.h"
-#include "tools/span.h"
 
 enum {
     NAME_LEN = 8,
@@ -77,16 +77,16 @@ static int spans_parse(struct heart *heart, struct err *err)
 {
     struct str duration = str_of(json_string_of(heart->input, "duration"));
 
-    if (span_parse(str_of(json_string_of(heart->input, "interval")), &heart->interval_s) < 0) {
+    if (duration_parse(str_of(json_string_of(heart->input, "interval")), &heart->interval_s) < 0) {
         return err_set(err, EINVAL,
                        "interval: \"%.64s\" is not a time as \"30 seconds\", \"5 minutes\" or"
                        " \"1 hour\"",
                        ours(json_string_of(heart->input, "interval")));
     }
-    if (span_is_endless(duration)) {
+    if (duration_is_endless(duration)) {
         return 0;
     }
-    if (span_parse(duration, &heart->duration_s) < 0) {
+    if (duration_parse(duration, &heart->duration_s) < 0) {
         return err_set(err, EINVAL,
                        "duration: \"%.64s\" is not a time as \"6 hours\", nor \"until stopped\"",
                        ours(duration.at));

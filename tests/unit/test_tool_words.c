@@ -8,14 +8,14 @@
 #include "lib/base/compiler.h"
 #include "tools/ansi.h"
 #include "tools/claude_settings.h"
-#include "tools/span.h"
+#include "tools/duration.h"
 
 /* ---- lengths of time ---- */
 
 static int64_t span(const char *text)
 {
     int64_t seconds = -1;
-    int r = span_parse(str_of(text), &seconds);
+    int r = duration_parse(str_of(text), &seconds);
 
     return r < 0 ? r : seconds;
 }
@@ -56,9 +56,9 @@ static void other_words_are_no_spans(void)
 
 static void an_end_may_be_left_open(void)
 {
-    CHECK(span_is_endless(STR("until stopped")));
-    CHECK(span_is_endless(STR(" Until Stopped ")));
-    CHECK(!span_is_endless(STR("6 hours")));
+    CHECK(duration_is_endless(STR("until stopped")));
+    CHECK(duration_is_endless(STR(" Until Stopped ")));
+    CHECK(!duration_is_endless(STR("6 hours")));
 }
 
 /* ---- terminals ---- */

@@ -1,4 +1,4 @@
-#include "tools/span.h"
+#include "tools/duration.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -94,7 +94,7 @@ static void take_word(struct str *rest, struct str word)
     }
 }
 
-int span_parse(struct str text, int64_t *seconds)
+int duration_parse(struct str text, int64_t *seconds)
 {
     struct str rest = skip_gaps(text);
     double all = 0;
@@ -111,14 +111,14 @@ int span_parse(struct str text, int64_t *seconds)
         }
         all += number * (double)unit;
     } while (rest.len);
-    if (all < 1 || all > SPAN_S_MAX) {
+    if (all < 1 || all > DURATION_S_MAX) {
         return -EINVAL;
     }
     *seconds = (int64_t)(all + 0.5);
     return 0;
 }
 
-bool span_is_endless(struct str text)
+bool duration_is_endless(struct str text)
 {
     return str_ieq(str_trim(text), STR("until stopped")) || str_ieq(str_trim(text), STR("forever"));
 }
