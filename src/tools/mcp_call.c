@@ -88,7 +88,7 @@ static void call_run(struct mcp_call *call)
 
 /* ---- its sandbox ---- */
 
-void mcp_call_tied(struct mcp_call *call, const char *sandbox_id, const struct err *err)
+void mcp_call_sandbox_ready(struct mcp_call *call, const char *sandbox_id, const struct err *err)
 {
     call->tying = false;
     if (err) {
@@ -101,20 +101,20 @@ void mcp_call_tied(struct mcp_call *call, const char *sandbox_id, const struct e
 
 /* A tool that needs a sandbox and is given none gets the one that the session or the address
  * names; without any, the schema has the words for what is missing. */
-static void call_tie(struct mcp_call *call)
+static void call_sandbox_find(struct mcp_call *call)
 {
     struct mcp_post *post = call->post;
-    const struct mcp_tie *tie = post->session ? &post->session->tie : &post->tie;
+    const struct mcp_sandbox *sandbox = post->session ? &post->session->sandbox : &post->sandbox;
     const json_t *schema = tools_input(post->mcp->tools, call->tool);
 
     if (json_object_get(call->input, "sandbox_id") || !schema_requires(schema, "sandbox_id")) {
         call_run(call);
-    } else if (post->session && tie->own) {
+    } else if (post->session && sandbox->own) {
         call->tying = true;
-        tie_open(post->session);
+        session_sandbox_open(post->session);
     } else {
-        if (tie->sandbox_id[0]) {
-            (void)json_object_set_new(call->input, "sandbox_id", json_string(tie->sandbox_id));
+        if (sandbox->sandbox_id[0]) {
+            (void)json_object_set_new(call->input, "sandbox_id", json_string(sandbox->sandbox_id));
         }
         call_run(call);
     }
@@ -223,5 +223,5 @@ void mcp_call_begin(struct mcp_post *post, const struct jsonrpc_message *message
     call->post = post;
     call->id = json_incref(message->id);
     DL_APPEND(post->calls, call);
-    call_tie(call);
+    call_sandbox_find(call);
 }

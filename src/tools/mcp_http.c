@@ -53,11 +53,12 @@ static int query_text(struct str query, const char *name, char *out, size_t size
     return r;
 }
 
-int mcp_tie_read(struct str query, struct mcp_tie *out, struct err *err)
+int mcp_sandbox_read(struct str query, struct mcp_sandbox *out, struct err *err)
 {
-    struct mcp_tie tie = {.own = true, .template = "base"};
-    int made = query_text(query, "template", tie.template, sizeof(tie.template), err);
-    int bound = query_text(query, "sandbox_id", tie.sandbox_id, sizeof(tie.sandbox_id), err);
+    struct mcp_sandbox sandbox = {.own = true, .template = "base"};
+    int made = query_text(query, "template", sandbox.template, sizeof(sandbox.template), err);
+    int bound =
+        query_text(query, "sandbox_id", sandbox.sandbox_id, sizeof(sandbox.sandbox_id), err);
 
     if (made < 0 || bound < 0) {
         return -EINVAL;
@@ -67,15 +68,15 @@ int mcp_tie_read(struct str query, struct mcp_tie *out, struct err *err)
                        "the query has both template and sandbox_id: a session has one "
                        "sandbox, which is made for it or exists");
     }
-    tie.own = bound == 0;
-    *out = tie;
+    sandbox.own = bound == 0;
+    *out = sandbox;
     return 0;
 }
 
 /* ---- methods ---- */
 
 static void handle_post(struct mcp *mcp, struct http_exchange *ex, const struct tools_who *who,
-                        const struct mcp_tie *tie)
+                        const struct mcp_sandbox *sandbox)
 {
     const struct http_request *req = http_request(ex);
     struct str accept = http_header_get(req, "accept");
@@ -95,7 +96,7 @@ static void handle_post(struct mcp *mcp, struct http_exchange *ex, const struct 
     struct mcp_post *post = post_new(mcp, ex, who);
     post->takes_json = json;
     post->takes_events = events;
-    post->tie = *tie;
+    post->sandbox = *sandbox;
 }
 
 /* The session that the head names; otherwise answers, and NULL. */
@@ -187,16 +188,16 @@ static bool head_version_known(const struct http_request *req)
 static void handle_known(struct mcp *mcp, struct http_exchange *ex, const struct tools_who *who)
 {
     const struct http_request *req = http_request(ex);
-    struct mcp_tie tie;
+    struct mcp_sandbox sandbox;
     struct err err;
 
     if (!head_version_known(req)) {
         mcp_refuse(ex, 400, MCP_UNSUPPORTED_VERSION,
                    "this revision of the protocol is not supported");
-    } else if (mcp_tie_read(req->query, &tie, &err) < 0) {
+    } else if (mcp_sandbox_read(req->query, &sandbox, &err) < 0) {
         mcp_refuse(ex, 400, JSONRPC_INVALID_REQUEST, err.msg);
     } else if (str_eq(req->method, STR("POST"))) {
-        handle_post(mcp, ex, who, &tie);
+        handle_post(mcp, ex, who, &sandbox);
     } else if (str_eq(req->method, STR("GET"))) {
         handle_get(mcp, ex, who);
     } else if (str_eq(req->method, STR("DELETE"))) {

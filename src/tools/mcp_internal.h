@@ -5,7 +5,7 @@
  *      mcp_call.c      tools/call: one call, from its parameters to its answer
  *      mcp_post.c      answers: JSON or events, sent as far as the client takes them
  *      mcp_session.c   sessions: found, made, expired
- *      mcp_tie.c       the sandbox of a session
+ *      mcp_session_sandbox.c       the sandbox of a session
  *      mcp_texts.c     what the server says of itself and its tools; results, for a model. Pure
  */
 #ifndef TOOLS_MCP_INTERNAL_H
@@ -59,7 +59,7 @@ struct mcp_post;
 /* ---- sessions ---- */
 
 /* Which sandbox a tool gets that is given none: one that exists, or one of the session's own. */
-struct mcp_tie {
+struct mcp_sandbox {
     char sandbox_id[ID_SANDBOX_LEN + 1]; /* "": there is none yet */
     char template[MCP_NAME_BYTES];
     bool own;                  /* made for the session, and killed with it */
@@ -71,7 +71,7 @@ struct mcp_session {
     struct session_entry entry; /* its id, its team */
     struct mcp *mcp;
     char key[MCP_KEY_BYTES]; /* with which it was begun, and its sandbox is made and killed */
-    struct mcp_tie tie;
+    struct mcp_sandbox sandbox;
     bool ended; /* out of the table: it is freed when its sandbox is gone */
 };
 
@@ -88,7 +88,7 @@ extern const struct session_rules mcp_session_rules;
 
 /* NULL with the sentence: the team has too many, and each of them is in use. */
 struct mcp_session *mcp_session_new(struct mcp *mcp, const struct tools_who *who,
-                                    enum mcp_version version, const struct mcp_tie *tie,
+                                    enum mcp_version version, const struct mcp_sandbox *sandbox,
                                     struct err *err);
 /* NULL with *why: the header is missing, or the team has no session of that id. Counts as use. */
 struct mcp_session *mcp_session_find(struct mcp *mcp, struct str id, const char *team,
@@ -103,15 +103,15 @@ void mcp_sessions_forget(struct mcp *mcp);
 /* Keeps the timer running while there is anything to look after. */
 void mcp_wake(struct mcp *mcp);
 
-/* ---- the sandbox of a session (mcp_tie.c) ---- */
+/* ---- the sandbox of a session (mcp_session_sandbox.c) ---- */
 
 /* Makes sure that the session's sandbox runs; then each call of it that waits is told:
- * mcp_call_tied(). */
-void tie_open(struct mcp_session *session);
-void tie_tick(struct mcp_session *session, int64_t now_ms);
+ * mcp_call_sandbox_ready(). */
+void session_sandbox_open(struct mcp_session *session);
+void session_sandbox_tick(struct mcp_session *session, int64_t now_ms);
 
 /* Kills it, then frees the session. */
-void tie_end(struct mcp_session *session);
+void session_sandbox_end(struct mcp_session *session);
 
 /* ---- answers (mcp_post.c) ---- */
 
@@ -134,7 +134,7 @@ struct mcp_post {
     char team[ID_UUID_LEN + 1];
     char key[MCP_KEY_BYTES];
     struct mcp_session *session; /* NULL: it belongs to none */
-    struct mcp_tie tie;          /* of a request that belongs to no session */
+    struct mcp_sandbox sandbox;  /* of a request that belongs to no session */
     enum mcp_version version;
     bool takes_json, takes_events;
     bool batch;
@@ -208,7 +208,7 @@ struct mcp_call {
 /* tools/call; answers now or later. */
 void mcp_call_begin(struct mcp_post *post, const struct jsonrpc_message *message);
 /* The session's sandbox is there, or is not: then with the sentence. */
-void mcp_call_tied(struct mcp_call *call, const char *sandbox_id, const struct err *err);
+void mcp_call_sandbox_ready(struct mcp_call *call, const char *sandbox_id, const struct err *err);
 /* Stops it, without an answer. */
 void mcp_call_drop(struct mcp_call *call);
 /* Of the session, by the id of its request. */
@@ -218,6 +218,6 @@ size_t mcp_calls_count(const struct mcp_session *session);
 /* ---- heads (mcp_http.c) ---- */
 
 /* The query's template or sandbox_id. -EINVAL with the sentence. */
-must_check int mcp_tie_read(struct str query, struct mcp_tie *out, struct err *err);
+must_check int mcp_sandbox_read(struct str query, struct mcp_sandbox *out, struct err *err);
 
 #endif

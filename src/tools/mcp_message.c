@@ -12,11 +12,11 @@
 
 static enum texts_sandbox sandbox_kind(const struct mcp_post *post)
 {
-    const struct mcp_tie *tie = post->session ? &post->session->tie : &post->tie;
+    const struct mcp_sandbox *sandbox = post->session ? &post->session->sandbox : &post->sandbox;
 
-    return post->session && tie->own ? SANDBOX_OWN
-           : tie->sandbox_id[0]      ? SANDBOX_NAMED
-                                     : SANDBOX_NONE;
+    return post->session && sandbox->own ? SANDBOX_OWN
+           : sandbox->sandbox_id[0]      ? SANDBOX_NAMED
+                                         : SANDBOX_NONE;
 }
 
 static void answer(struct mcp_post *post, const struct jsonrpc_message *message, json_t *result)
@@ -109,7 +109,7 @@ static void method_initialize(struct mcp_post *post, const struct jsonrpc_messag
         return;
     }
     post->version = version_negotiate(json_string_value(asked));
-    post->session = mcp_session_new(post->mcp, &who, post->version, &post->tie, &err);
+    post->session = mcp_session_new(post->mcp, &who, post->version, &post->sandbox, &err);
     if (!post->session) {
         post_reply(post, 429, jsonrpc_error(message->id, JSONRPC_INTERNAL_ERROR, err.msg, NULL));
         return;

@@ -43,13 +43,13 @@ const struct session_rules mcp_session_rules = {
 };
 
 struct mcp_session *mcp_session_new(struct mcp *mcp, const struct tools_who *who,
-                                    enum mcp_version version, const struct mcp_tie *tie,
+                                    enum mcp_version version, const struct mcp_sandbox *sandbox,
                                     struct err *err)
 {
     struct mcp_session *session = xnew(struct mcp_session);
 
     session->mcp = mcp;
-    session->tie = *tie;
+    session->sandbox = *sandbox;
     (void)str_copy(session->key, sizeof(session->key), who->key);
     if (session_add(&mcp->sessions, &session->entry, who->team, version, err) < 0) {
         free(session);
@@ -77,7 +77,7 @@ void mcp_session_end(struct mcp_session *session)
             post_drop(post);
         }
     }
-    tie_end(session);
+    session_sandbox_end(session);
 }
 
 void mcp_sessions_tick(struct mcp *mcp, int64_t now_ms)
@@ -86,7 +86,7 @@ void mcp_sessions_tick(struct mcp *mcp, int64_t now_ms)
 
     session_expire(&mcp->sessions, now_ms);
     session_each (&mcp->sessions, entry, next) {
-        tie_tick(session_of(entry), now_ms);
+        session_sandbox_tick(session_of(entry), now_ms);
     }
 }
 
@@ -95,7 +95,7 @@ void mcp_sessions_forget(struct mcp *mcp)
     struct session_entry *entry, *next;
 
     session_each (&mcp->sessions, entry, next) {
-        session_of(entry)->tie.own = false;
+        session_of(entry)->sandbox.own = false;
         mcp_session_end(session_of(entry));
     }
 }

@@ -197,19 +197,20 @@ static void accept_is_read_with_its_parameters_and_wildcards(void)
 
 static void the_query_says_which_sandbox_a_session_has(void)
 {
-    struct mcp_tie tie;
+    struct mcp_sandbox sandbox;
     struct err err;
 
-    CHECK_INT(mcp_tie_read(STR(""), &tie, &err), 0);
-    CHECK(tie.own && strcmp(tie.template, "base") == 0 && !tie.sandbox_id[0]);
-    CHECK_INT(mcp_tie_read(STR("template=my%2Down"), &tie, &err), 0);
-    CHECK(tie.own && strcmp(tie.template, "my-own") == 0);
-    CHECK_INT(mcp_tie_read(STR("sandbox_id=i01234567890123456789"), &tie, &err), 0);
-    CHECK(!tie.own && strcmp(tie.sandbox_id, "i01234567890123456789") == 0);
-    CHECK_INT(mcp_tie_read(STR("sandbox_id=i&template=base"), &tie, &err), -EINVAL);
-    CHECK_INT(mcp_tie_read(STR("template="), &tie, &err), -EINVAL);
-    CHECK_INT(mcp_tie_read(STR("template=%zz"), &tie, &err), -EINVAL);
-    CHECK_INT(mcp_tie_read(STR("sandbox_id=0123456789012345678901234567890"), &tie, &err), -EINVAL);
+    CHECK_INT(mcp_sandbox_read(STR(""), &sandbox, &err), 0);
+    CHECK(sandbox.own && strcmp(sandbox.template, "base") == 0 && !sandbox.sandbox_id[0]);
+    CHECK_INT(mcp_sandbox_read(STR("template=my%2Down"), &sandbox, &err), 0);
+    CHECK(sandbox.own && strcmp(sandbox.template, "my-own") == 0);
+    CHECK_INT(mcp_sandbox_read(STR("sandbox_id=i01234567890123456789"), &sandbox, &err), 0);
+    CHECK(!sandbox.own && strcmp(sandbox.sandbox_id, "i01234567890123456789") == 0);
+    CHECK_INT(mcp_sandbox_read(STR("sandbox_id=i&template=base"), &sandbox, &err), -EINVAL);
+    CHECK_INT(mcp_sandbox_read(STR("template="), &sandbox, &err), -EINVAL);
+    CHECK_INT(mcp_sandbox_read(STR("template=%zz"), &sandbox, &err), -EINVAL);
+    CHECK_INT(mcp_sandbox_read(STR("sandbox_id=0123456789012345678901234567890"), &sandbox, &err),
+              -EINVAL);
 }
 
 /* ---- sessions ---- */
@@ -219,9 +220,9 @@ static void a_session_ends_when_it_was_idle_for_too_long(void)
 {
     struct mcp mcp = {.stopping = true, .sessions.rules = &mcp_session_rules};
     const struct tools_who who = {.team = "a", .key = STR("key")}, other = {.team = "b"};
-    const struct mcp_tie tie = {.own = true, .template = "base"};
+    const struct mcp_sandbox sandbox = {.own = true, .template = "base"};
     struct err err;
-    struct mcp_session *session = mcp_session_new(&mcp, &who, MCP_2025_11_25, &tie, &err);
+    struct mcp_session *session = mcp_session_new(&mcp, &who, MCP_2025_11_25, &sandbox, &err);
     struct str id = str_of(session->entry.id);
     struct mcp_link *listens = (struct mcp_link *)&mcp; /* any but NULL */
     struct mcp_post post = {.session = session, .link = listens, .prev = &post};
@@ -249,20 +250,20 @@ static void one_session_too_many_ends_the_quietest(void)
 {
     struct mcp mcp = {.stopping = true, .sessions.rules = &mcp_session_rules};
     const struct tools_who who = {.team = "a", .key = STR("key")}, other = {.team = "b"};
-    const struct mcp_tie tie = {.own = true, .template = "base"};
+    const struct mcp_sandbox sandbox = {.own = true, .template = "base"};
     struct mcp_session *all[MCP_SESSIONS_PER_TEAM_MAX];
     struct mcp_refusal why;
     struct err err;
 
-    CHECK(mcp_session_new(&mcp, &other, MCP_2025_11_25, &tie, &err));
+    CHECK(mcp_session_new(&mcp, &other, MCP_2025_11_25, &sandbox, &err));
     for (size_t i = 0; i < countof(all); i++) {
-        all[i] = mcp_session_new(&mcp, &who, MCP_2025_11_25, &tie, &err);
+        all[i] = mcp_session_new(&mcp, &who, MCP_2025_11_25, &sandbox, &err);
         all[i]->entry.used_mono_us = (int64_t)i;
     }
     CHECK(mcp_session_find(&mcp, str_of(all[0]->entry.id), "a", &why) == all[0]);
     char second[ID_UUID_LEN + 1];
     (void)str_copy(second, sizeof(second), str_of(all[1]->entry.id));
-    CHECK(mcp_session_new(&mcp, &who, MCP_2025_11_25, &tie, &err));
+    CHECK(mcp_session_new(&mcp, &who, MCP_2025_11_25, &sandbox, &err));
     CHECK(!mcp_session_find(&mcp, str_of(second), "a", &why));
     CHECK_INT(HASH_COUNT(mcp.sessions.by_id), MCP_SESSIONS_PER_TEAM_MAX + 1);
     mcp_sessions_forget(&mcp);
@@ -298,9 +299,9 @@ static void of_answers_that_nobody_fetches_some_are_kept(void)
 {
     struct mcp mcp = {.stopping = true, .sessions.rules = &mcp_session_rules};
     const struct tools_who who = {.team = "a", .key = STR("key")};
-    const struct mcp_tie tie = {.own = true, .template = "base"};
+    const struct mcp_sandbox sandbox = {.own = true, .template = "base"};
     struct err err;
-    struct mcp_session *session = mcp_session_new(&mcp, &who, MCP_2025_11_25, &tie, &err);
+    struct mcp_session *session = mcp_session_new(&mcp, &who, MCP_2025_11_25, &sandbox, &err);
 
     for (size_t i = 0; i < MCP_KEPT_POSTS_MAX + 10; i++) {
         post_kept(&mcp, session, 10);
@@ -325,9 +326,9 @@ static void an_answer_that_is_too_long_is_told_to_be(void)
 {
     struct mcp mcp = {.stopping = true, .sessions.rules = &mcp_session_rules};
     const struct tools_who who = {.team = "a", .key = STR("key")};
-    const struct mcp_tie tie = {.own = true, .template = "base"};
+    const struct mcp_sandbox sandbox = {.own = true, .template = "base"};
     struct err err;
-    struct mcp_session *session = mcp_session_new(&mcp, &who, MCP_2025_11_25, &tie, &err);
+    struct mcp_session *session = mcp_session_new(&mcp, &who, MCP_2025_11_25, &sandbox, &err);
 
     post_kept(&mcp, session, MCP_ANSWER_BYTES_MAX);
     const struct mcp_event *event = mcp.posts->events;

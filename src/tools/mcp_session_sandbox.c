@@ -1,5 +1,5 @@
-/* mcp_tie.c - the sandbox of a session: made when a tool first needs it, kept alive as long as the
- * session is, killed with it. */
+/* mcp_session_sandbox.c - the sandbox of a session: made when a tool first needs it, kept alive as
+ * long as the session is, killed with it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +101,7 @@ static void waiting_tell(struct mcp_session *session, const struct err *err)
         }
         DL_FOREACH_SAFE (post->calls, call, next) {
             if (call->tying) {
-                mcp_call_tied(call, session->tie.sandbox_id, err);
+                mcp_call_sandbox_ready(call, session->sandbox.sandbox_id, err);
             }
         }
     }
@@ -112,34 +112,35 @@ static void on_opened(void *ctx, int error, const json_t *out, const struct err 
     struct mcp_session *session = ctx;
     const char *id = json_string_of(out, "sandbox_id");
 
-    session->tie.opening = NULL;
+    session->sandbox.opening = NULL;
     if (error == 0 && id) {
-        (void)str_copy(session->tie.sandbox_id, sizeof(session->tie.sandbox_id), str_of(id));
-        session->tie.extended_mono_ms = clock_mono_ms();
+        (void)str_copy(session->sandbox.sandbox_id, sizeof(session->sandbox.sandbox_id),
+                       str_of(id));
+        session->sandbox.extended_mono_ms = clock_mono_ms();
     }
     if (session->ended) {
-        tie_end(session);
+        session_sandbox_end(session);
         return;
     }
     waiting_tell(session, error == 0 ? NULL : err);
 }
 
-void tie_open(struct mcp_session *session)
+void session_sandbox_open(struct mcp_session *session)
 {
     static const struct call_listener listener = {.done = on_opened};
-    struct mcp_tie *tie = &session->tie;
+    struct mcp_sandbox *sandbox = &session->sandbox;
     struct tools_who who = session_who(session);
     struct err err;
 
-    if (tie->opening) {
+    if (sandbox->opening) {
         return;
     }
-    json_t *input = json_pack("{s:s}", "template", tie->template);
-    if (tie->sandbox_id[0]) {
-        (void)json_object_set_new(input, "sandbox_id", json_string(tie->sandbox_id));
+    json_t *input = json_pack("{s:s}", "template", sandbox->template);
+    if (sandbox->sandbox_id[0]) {
+        (void)json_object_set_new(input, "sandbox_id", json_string(sandbox->sandbox_id));
     }
     if (call_start_run(session->mcp->tools, run_open, &who, input, &listener, session,
-                       &tie->opening, &err) < 0) {
+                       &sandbox->opening, &err) < 0) {
         waiting_tell(session, &err);
     }
 }
@@ -149,21 +150,22 @@ static void on_extended(void *ctx, int error, const json_t *out, const struct er
     (void)ctx, (void)error, (void)out, (void)err; /* one that is paused or gone needs no time */
 }
 
-void tie_tick(struct mcp_session *session, int64_t now_ms)
+void session_sandbox_tick(struct mcp_session *session, int64_t now_ms)
 {
     static const struct call_listener listener = {.done = on_extended};
-    struct mcp_tie *tie = &session->tie;
+    struct mcp_sandbox *sandbox = &session->sandbox;
     struct tools_who who = session_who(session);
     struct tool_call *call;
     struct err err;
 
-    if (!tie->own || !tie->sandbox_id[0] || now_ms - tie->extended_mono_ms < MCP_EXTEND_MS) {
+    if (!sandbox->own || !sandbox->sandbox_id[0] ||
+        now_ms - sandbox->extended_mono_ms < MCP_EXTEND_MS) {
         return;
     }
-    json_t *input = json_pack("{s:s}", "sandbox_id", tie->sandbox_id);
+    json_t *input = json_pack("{s:s}", "sandbox_id", sandbox->sandbox_id);
     if (call_start_run(session->mcp->tools, run_extend, &who, input, &listener, NULL, &call,
                        &err) == 0) {
-        tie->extended_mono_ms = now_ms; /* otherwise the next tick tries again */
+        sandbox->extended_mono_ms = now_ms; /* otherwise the next tick tries again */
     }
 }
 
@@ -176,27 +178,27 @@ static void on_killed(void *ctx, int error, const json_t *out, const struct err 
     (void)out;
     if (error < 0 && error != -ENOENT) {
         log_warn("the sandbox %s of an MCP session that ended is left to its timeout: %s",
-                 session->tie.sandbox_id, err->msg);
+                 session->sandbox.sandbox_id, err->msg);
     }
     free(session);
 }
 
-void tie_end(struct mcp_session *session)
+void session_sandbox_end(struct mcp_session *session)
 {
     static const struct call_listener listener = {.done = on_killed};
-    struct mcp_tie *tie = &session->tie;
+    struct mcp_sandbox *sandbox = &session->sandbox;
     struct tools_who who = session_who(session);
     struct tool_call *call;
     struct err err = {0};
 
-    if (tie->opening) {
+    if (sandbox->opening) {
         return; /* on_opened() comes here again */
     }
-    if (!tie->own || !tie->sandbox_id[0]) {
+    if (!sandbox->own || !sandbox->sandbox_id[0]) {
         free(session);
         return;
     }
-    json_t *input = json_pack("{s:s}", "sandbox_id", tie->sandbox_id);
+    json_t *input = json_pack("{s:s}", "sandbox_id", sandbox->sandbox_id);
     int r =
         call_start_run(session->mcp->tools, run_kill, &who, input, &listener, session, &call, &err);
     if (r < 0) {
