@@ -83,7 +83,7 @@ static int sockets_limit(struct err *err)
     const uint32_t refuse = SCMP_ACT_ERRNO(EACCES);
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
     int r = filter ? seccomp_rule_add(filter, refuse, SCMP_SYS(socket), 1,
-                                      SCMP_A0(SCMP_CMP_NE, AF_UNIX))
+                                      SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0))
                    : -ENOMEM;
 
     for (size_t i = 0; r == 0 && i < countof(others); i++) {

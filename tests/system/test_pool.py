@@ -389,6 +389,7 @@ def test_restored_ones_are_parked_by_demand(full):
 
 
 def test_a_killed_keeper_leaves_them_parked(full):
+    until(lambda: len(full.jails()) == parked(full), "no jail is on its way in or out", SETTLE_S)
     before = set(full.jails())
     full.kill_child("keeper")
     assert before <= set(full.jails())

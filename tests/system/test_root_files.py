@@ -340,6 +340,9 @@ def restore_begun(daemon, calls, snapshot):
     while acting.is_alive() and not found:
         found = at_work(groups)
     assert found, "the create was over at once"
+    # A process that has just been forked closes the keeper's lock first.
+    lock = str(daemon.data / "run" / "keeper.lock")
+    until(lambda: not any(lock in held_by(pid) for pid in found), "no worker holds the keeper's lock")
     return acting, found
 
 
@@ -363,9 +366,6 @@ def test_workers_hold_no_lock_and_end_with_their_keeper(daemon, sandbox, calls):
     snapshot = slow_snapshot(sandbox, calls)
     groups = groups_of(daemon)
     acting, pids = restore_begun(daemon, calls, snapshot)
-    lock = str(daemon.data / "run" / "keeper.lock")
-    # One that has just been forked closes what it has of the keeper first.
-    until(lambda: not any(lock in held_by(pid) for pid in pids), "no worker holds the keeper's lock")
     os.kill(daemon.process.pid, signal.SIGSTOP)  # nobody starts another keeper meanwhile
     try:
         os.kill(daemon.child("keeper"), signal.SIGKILL)

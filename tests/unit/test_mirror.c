@@ -8,7 +8,7 @@
 
 struct thing {
     struct mirrored as;
-    char name[8];
+    char id[8], name[8];
 };
 
 static int alive; /* things that are not freed */
@@ -19,8 +19,9 @@ static struct mirrored *thing(const char *id, const char *team_id, const char *n
     struct thing *one = xnew(struct thing);
 
     alive++;
+    (void)snprintf(one->id, sizeof(one->id), "%s", id);
     (void)snprintf(one->name, sizeof(one->name), "%s", name);
-    one->as = (struct mirrored){.id = id, .team_id = team_id, .name = one->name};
+    one->as = (struct mirrored){.id = one->id, .team_id = team_id, .name = one->name};
     return &one->as;
 }
 

@@ -14,7 +14,7 @@
 #include "serve/store/store.h"
 
 struct mirrored {
-    const char *id;      /* unique in the mirror. The three texts must not move or change */
+    char *id;            /* unique in the mirror. The three texts must not move or change */
     const char *team_id; /* NULL: it is for every team */
     const char *name;    /* NULL: it has none */
     bool removed;        /* only mirror_find() returns it */
