@@ -65,8 +65,8 @@ struct cell {
     char bytes[4];
 };
 
-/* What lies before the window is in `out` already. So a step never costs more than the window, and
- * no terminal that a session may have is wider. */
+/* Cells before the window are in `out` already. So a step never costs more than the window, and no
+ * terminal of a session is wider. */
 struct line {
     struct cell cells[LINE_CELLS_MAX];
     size_t len;
@@ -169,7 +169,7 @@ static void delete_cells(struct line *line, size_t n)
     }
 }
 
-/* What is pushed out at the window's end is lost, as at the edge of a terminal. */
+/* Cells that are pushed out at the window's end are lost, as at the edge of a terminal. */
 static void insert_cells(struct line *line, size_t n)
 {
     if (line->at < line->len) {
@@ -234,16 +234,16 @@ static void sequence_apply(struct line *line, struct str sequence)
 
 /* ---- the whole ---- */
 
-/* A return that a line's end follows, perhaps behind more returns, goes nowhere: then the cursor is
+/* A carriage return before a line end, perhaps after more returns, moves nothing: the cursor is
  * still where the text ends. */
 static bool returns(struct str behind)
 {
     return behind.len && behind.at[0] != '\r' && behind.at[0] != '\n';
 }
 
-/* At the edge line editors write a blank or the next character, a return, and then what comes next,
- * so that the terminal goes to its next row: for us that is the same line. Where the first line of
- * a text began is not known, so there the edge may be anywhere. */
+/* At the edge, line editors write a blank or the next character, a return, and then go on, so that
+ * the terminal moves to its next row: for us that is the same line. The column at which the first
+ * line of a text began is unknown, so its edge may be anywhere. */
 static bool wraps(const struct line *line, struct str rest)
 {
     bool is_edge = line->at % TERMINAL_COLUMNS == 0;

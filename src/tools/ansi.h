@@ -1,4 +1,4 @@
-/* ansi.h - what a terminal was sent, as a person would read it.
+/* ansi.h - the output of a terminal as readable text.
  *
  * Pure.
  */
@@ -8,9 +8,9 @@
 #include "lib/base/buf.h"
 #include "lib/base/compiler.h"
 
-/* Appends the text without escape sequences and control characters. What a line editor does within
- * a line (it returns, steps, erases, inserts, deletes) is applied: the line is there as it was
- * left. What leaves the line is not. A sequence without its end is left out. Linear in the text. */
+/* Appends the text without escape sequences and control characters. The steps of a line editor
+ * within a line (return, move, erase, insert, delete) are applied: the text has the final line.
+ * Moves to other lines are not. A sequence without its end is left out. Linear in the text. */
 must_check int ansi_strip(struct str text, struct buf *out);
 
 /* Whether the text has nothing but escape sequences and carriage returns. */

@@ -17,8 +17,8 @@ enum {
  * NULL: it does stay. Its parts may have any other characters. */
 const char *path_wrong(struct str path);
 
-/* Without the folder that artifacts are known by: "Code/tools/calc.py" is "tools/calc.py". The path
- * itself where it has none. */
+/* The path without the folder of all artifacts: "Code/tools/calc.py" is "tools/calc.py". A path
+ * without that folder is returned as it is. */
 const char *artifact_path_short(const char *path);
 
 /* Whether it stays below its folder, and is spelled one way only. -EINVAL with the reason. */

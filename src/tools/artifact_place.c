@@ -17,7 +17,8 @@ enum {
 
 /* ---- artifacts ---- */
 
-/* Of "tools/calc.py" everything below tools/; of "calc.py" what lies in no folder. */
+/* Beside "tools/calc.py" is everything below tools/; beside "calc.py" are files without a
+ * folder. */
 static bool is_beside(const char *path, const char *other)
 {
     size_t folder = strcspn(path, "/");

@@ -113,7 +113,7 @@ static int place(const struct running *run, const struct remote_sandbox *sandbox
                  : remote_write(run->call, sandbox, FOLDER "/input.json", str_of(run->input), err);
 }
 
-/* What the entry point returned; NULL: nothing was. */
+/* The value that the entry point returned; NULL: none. */
 static json_t *result_read(const struct running *run, const struct remote_sandbox *sandbox)
 {
     scoped_buf(text, RESULT_BYTES_MAX);

@@ -1,5 +1,5 @@
-/* Code artifacts: code that is written once and run many times. They are rows of the daemon's
- * store, a team's own; a path is a name, and nothing is ever a link. artifact_run.c runs them. */
+/* Code artifacts: code that is written once and run many times. They are rows of the daemon's store
+ * and belong to a team; a path is only a name, and there are no links. artifact_run.c runs them. */
 #include "tools/artifacts.h"
 
 #include <errno.h>
@@ -216,7 +216,7 @@ static int keys_check(struct tool_call *call, const json_t *input, struct err *e
     return r < 0 ? r : field_check(call, input, "description", err);
 }
 
-/* What is there keeps its name; a new one is kept without the folder's. */
+/* An existing artifact keeps its name; a new one is stored without the folder's name. */
 static int path_choose(struct tool_call *call, const char *given, const char **path,
                        struct err *err)
 {

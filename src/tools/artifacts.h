@@ -15,8 +15,8 @@ must_check int artifacts_list(struct tool_call *call, json_t **out, struct err *
 
 #define ARTIFACT_FOLDER "/home/user/Code"
 
-/* Writes artifacts below ARTIFACT_FOLDER: those that lie in one folder with `beside`, which is left
- * out itself; all of them when it is NULL. *left is how many did not fit. */
+/* Writes artifacts below ARTIFACT_FOLDER: those in the folder of `beside`, which is left out
+ * itself; all of them when it is NULL. *left is how many did not fit. */
 must_check int artifacts_place(struct tool_call *call, const struct remote_sandbox *sandbox,
                                const char *beside, size_t *left, struct err *err);
 

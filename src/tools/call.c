@@ -149,7 +149,7 @@ int call_api(struct tool_call *call, const char *method, const char *target, con
     return r == 0 ? api_answer(ask, CLIENT_ANSWER_BYTES_MAX, answer, err) : r;
 }
 
-/* A fault of the daemon's own is told as one of ours, not as one of the sandbox. */
+/* A fault of the daemon is reported as one of ours, not of the sandbox. */
 int call_internal(struct tool_call *call, const char *method, const char *target,
                   const json_t *body, json_t **answer, struct err *err)
 {
@@ -238,8 +238,8 @@ static void call_end(struct tool_call *call, int error, json_t *out, const struc
     tools_call_ended(call->tools);
 }
 
-/* An answer that does not fit what was declared is a fault of ours: clients that check would refuse
- * it in ways that nobody understands. */
+/* An answer that does not match the declared schema is a fault of ours: clients that check it would
+ * refuse it with errors that nobody understands. */
 static int output_check(const struct tool_call *call, json_t *out, struct err *err)
 {
     if (!call->tool) {

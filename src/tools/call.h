@@ -1,14 +1,14 @@
 /* call.h - one call of a tool under way, as its handler sees it.
  *
  * Owns:     the connections to the daemon's API that the call opened.
- * Needs:    a fiber, in which the handler runs; who asks, which the front end found out.
+ * Needs:    a fiber, in which the handler runs; the caller, whom the face has authenticated.
  * Blocks:   the fiber, never the loop. Everything here that waits returns -ECANCELED when the
  *           client has left, a cancellation came or the daemon stops.
  * Threads:  the loop's.
  *
- * Tools are a client of the daemon's: they ask its API with the key of who called, over its
- * internal socket. So a tool can do what its caller could do with an SDK, no more,
- * and limits, events and sentences are the API's own.
+ * Tools are a client of the daemon's: they call its API with the caller's key, over its internal
+ * socket. So a tool can do exactly what its caller could do with an SDK, and limits, events and
+ * sentences are the API's own.
  */
 #ifndef TOOLS_CALL_H
 #define TOOLS_CALL_H
@@ -49,8 +49,8 @@ int call_status_of(int error);
 
 must_check int call_sleep(struct tool_call *call, int64_t ms);
 
-/* How far it is, for clients that asked to be told: a sentence, and steps done of all (0: unknown).
- * Cheap when nobody listens. */
+/* Reports progress to clients that asked for it: a sentence, and the steps done out of all (0:
+ * unknown). Cheap when no client listens. */
 void call_progress(struct tool_call *call, uint32_t done, uint32_t all, const char *fmt, ...)
     printf_like(4, 5);
 

@@ -17,8 +17,8 @@ enum {
 
 /* ---- bringing it up to date ---- */
 
-/* The command line's own way needs to write where it was installed: by root, unless it lies in the
- * home directory. Each way counts when a claude answers afterwards. */
+/* The updater of the command line itself must write where it was installed: as root, unless that is
+ * in the home directory. A way has succeeded when a claude answers afterwards. */
 static const struct {
     const char *name, *script;
 } ways[] = {
@@ -61,8 +61,8 @@ static void answer_clear(struct claude_answer *answer)
 }
 
 /* Conversations belong to a directory, so each question is asked where the last one was. The
- * command line itself tries for minutes to reach the model: an address where nobody answers is
- * found out before. */
+ * command line tries for minutes to reach the model, so an address that does not answer is detected
+ * first. */
 static const char ask_script[] =
     "command -v claude >/dev/null || exit 97\n"
     "[ -n \"$TOOL_CWD\" ] || cd \"$(cat ~/.claude/.working_dir 2>/dev/null || echo ~)\" || exit 1\n"

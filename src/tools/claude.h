@@ -1,6 +1,7 @@
 /* claude.h - the Claude Code command line inside a sandbox: brought up to date, and asked.
  *
- * Blocks:   the fiber. Threads: the loop's.
+ * Blocks:   the fiber.
+ * Threads:  the loop's.
  */
 #ifndef TOOLS_CLAUDE_H
 #define TOOLS_CLAUDE_H

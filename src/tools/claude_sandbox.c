@@ -76,7 +76,8 @@ static int files_write(const struct making *making, struct err *err)
 
 /* ---- steps ---- */
 
-/* The template's name when there is one; what is missing is installed into `base`. */
+/* Uses the template of that name when there is one; otherwise installs what is missing into
+ * `base`. */
 static int remote_make(struct making *making, struct err *err)
 {
     const char *alias = json_string_of(making->input, "template_alias");

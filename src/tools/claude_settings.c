@@ -74,7 +74,7 @@ static void rules_add(json_t *permissions, const char *name, const char *const *
     (void)json_object_set_new(permissions, name, rules);
 }
 
-/* Whoever has chosen that everything is allowed is not asked whether it is meant. */
+/* A user who has chosen to allow everything is not asked to confirm it. */
 static json_t *settings_of(const struct preset *preset, json_t *permissions, bool no_bypass)
 {
     json_t *settings = json_object();

@@ -18,8 +18,8 @@ struct ask {
     struct tools *tools;
     struct limit *limit; /* NULL: none */
     struct upstream *up;
-    /* Whom news wake: who asks or reads just now. It may be another than who asked, and may end
-     * before the answer does: so it is known only as long as it is in here. */
+    /* The fiber to wake: the one that asks or reads now. It may be another fiber than the one that
+     * opened the request, and may end before the answer does, so it is set only during a call. */
     struct fiber *fiber;
     struct buf in;   /* what came and was not read; with `lent` never more than a window */
     struct buf lent; /* in the hands of who reads */
@@ -191,7 +191,7 @@ void ask_limit(struct ask *ask, int64_t ms)
     }
 }
 
-/* Why there is no more of it. */
+/* Why the answer ended early. */
 static int ask_cut(const struct ask *ask, const char *what, struct err *err)
 {
     return ask->error == -ETIMEDOUT ? err_set(err, ETIMEDOUT, "%s: it took too long", what)
@@ -219,7 +219,8 @@ static void ask_send(struct ask *ask, const struct ask_plan *plan)
     ask_push(ask);
 }
 
-/* Of a request whose answer has begun already: what is left of it is sent while that is read. */
+/* The answer has begun before the whole request was sent: the rest is sent while the answer is
+ * read. */
 static int ask_keep_rest(struct ask *ask, struct err *err)
 {
     buf_init(&ask->rest, ask->body.len + 1);
@@ -302,7 +303,7 @@ const char *ask_next(const struct ask *ask)
     return ask->next;
 }
 
-/* More may come while a piece is in use: it comes into the other buffer. */
+/* More bytes may arrive while a piece is in use: they go into the other buffer. */
 static void ask_swap(struct ask *ask)
 {
     struct buf used = ask->lent;

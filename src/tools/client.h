@@ -1,13 +1,13 @@
-/* client.h - HTTP to the daemon's API, as a fiber sees it.
+/* client.h - an HTTP client of the daemon's API, for fibers.
  *
  * Owns:     the connections that lie idle, and each exchange from ask_open() to ask_close().
  * Needs:    a fiber; tools_options.dial.
  * Blocks:   the fiber. -ECANCELED when it was cancelled.
  * Threads:  the loop's.
  *
- * Requests of tools pass authentication, limits and figures as everybody's do. The daemon closes a
- * connection without an answer only while it lies idle, so it has taken no request then: asking
- * again on a fresh one never does anything twice. (A daemon that dies takes this process along.)
+ * Requests of tools pass authentication, limits and figures like all others. The daemon closes a
+ * connection without an answer only while it is idle, so it has taken no request then: a retry on a
+ * new connection never does anything twice. (This process ends with the daemon.)
  */
 #ifndef TOOLS_CLIENT_H
 #define TOOLS_CLIENT_H
@@ -40,19 +40,19 @@ must_check int ask_open(struct tools *tools, const struct ask_plan *plan, struct
 int ask_status(const struct ask *ask);
 const char *ask_next(const struct ask *ask); /* X-Next-Token of an answer that is a page; "" */
 
-/* 1 with the next piece, good until the next call; 0 at the end. What is not read waits: a slow
- * reader slows the sender. */
+/* 1 with the next piece, valid until the next call; 0 at the end. Unread bytes wait: a slow reader
+ * slows the sender. */
 must_check int ask_read(struct ask *ask, struct str *piece, struct err *err);
 
 /* All of the rest; -EMSGSIZE when it is more than the buffer takes. */
 must_check int ask_gather(struct ask *ask, struct buf *out, struct err *err);
 
-/* From now on it may take that long, by our own clock: whoever shields itself must not wait for
- * ever for a sandbox. Past it every wait for it is -ETIMEDOUT. 0: as long as it likes. */
+/* Limits the time from now on, by our own clock: a fiber that cannot be cancelled must not wait for
+ * a sandbox forever. After that every wait returns -ETIMEDOUT. 0: no limit. */
 void ask_limit(struct ask *ask, int64_t ms);
 
-/* At any time: an answer that has not ended is given up, and the server sees the client leave.
- * Accepts NULL. */
+/* May be called at any time: an unfinished answer is abandoned, and the server sees the client
+ * leave. Accepts NULL. */
 void ask_close(struct ask *ask);
 
 static inline void ask_closep(struct ask **ask)

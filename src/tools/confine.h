@@ -1,7 +1,7 @@
-/* confine.h - what this process can reach, once it has begun: what it has open, and sockets of the
- * unix kind.
+/* confine.h - limits this process, after its start, to its open descriptors and to unix sockets.
  *
- * Blocks:   never. Threads: before there is a second one.
+ * Blocks:   never.
+ * Threads:  before there is a second one.
  */
 #ifndef TOOLS_CONFINE_H
 #define TOOLS_CONFINE_H

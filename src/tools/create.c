@@ -14,7 +14,7 @@
 
 /* ---- variables ---- */
 
-/* What a tool's own parameters mean inside. */
+/* The variables that a tool's own parameters set inside. */
 static const struct {
     const char *parameter, *variable;
 } own_variables[] = {
@@ -38,8 +38,8 @@ static json_t *own_of(const json_t *input)
     return own;
 }
 
-/* git asks a helper that takes the token from the variable: so it is written into no file, and no
- * address has it. Who sets git's configuration by variables already does without. */
+/* git calls a helper that takes the token from the variable, so that no file and no URL holds the
+ * token. A caller that sets git's configuration by variables already does not get the helper. */
 static void git_given_the_token(json_t *vars)
 {
     static const char helper[] = "!f() { [ \"$1\" = get ] && printf 'username=%s\\npassword=%s\\n'"
@@ -111,7 +111,7 @@ static int created(struct tool_call *call, const json_t *input, const char *temp
     return r;
 }
 
-/* The original calls its template "claude-code", and the recipe here is called "claude". */
+/* E2B calls its template "claude-code"; the recipe here is called "claude". */
 int create_remote(struct tool_call *call, const json_t *input, const char *template_alias,
                   struct remote_sandbox *out, struct err *err)
 {

@@ -140,7 +140,7 @@ static int python_only(const json_t *input, struct err *err)
     return r == 0 && language != LANGUAGE_PYTHON ? err_set(err, EINVAL, "unsupported language") : r;
 }
 
-/* What the template has, as the Python in it tells. */
+/* Lists the packages of the template, as its Python reports them. */
 static int list(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
     static const char code[] = "import importlib.metadata, json\n"

@@ -10,7 +10,8 @@
  * Every answer is {code, message, data}: code 0 and "success", or a negative code. A piece of code
  * that fails is a success whose data has `error`. The key in X-Api-Key is a key of the team's.
  *
- * Blocks:   the fiber. Threads: the loop's.
+ * Blocks:   the fiber.
+ * Threads:  the loop's.
  */
 #ifndef TOOLS_DIFY_H
 #define TOOLS_DIFY_H

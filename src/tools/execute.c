@@ -24,11 +24,11 @@ enum {
 
 #define INTERPRETER "code-interpreter-v1"
 
-/* Whether it is an ES module is for Node.js to find out, and nothing to warn of. */
+/* Node.js finds out whether it is an ES module; its warning about that is of no use. */
 #define JAVASCRIPT_COMMAND "node --disable-warning=MODULE_TYPELESS_PACKAGE_JSON"
 
 /* A module whose imports are calls of require(), in an async function: so its top level may await.
- * What it imports is read by sucrase too. */
+ * Its imports pass through sucrase too. */
 #define TYPESCRIPT_COMMAND                                                                         \
     "node -r " EXECUTE_TYPESCRIPT "/node_modules/sucrase/register -e '"                            \
     "const Module = require(\"module\"), fs = require(\"fs\"), path = require(\"path\")\n"         \
@@ -113,7 +113,7 @@ int execute_remote(struct tool_call *call, const char *template_name, const json
     return create_remote(call, input, template_name, out, err);
 }
 
-/* The interpreter's template may not be there, or not yet. */
+/* The interpreter's template may be missing, or not ready yet. */
 static int open_box(struct tool_call *call, const struct execute_plan *plan,
                     struct remote_sandbox *sandbox, bool *interpreted, struct err *err)
 {
@@ -136,7 +136,7 @@ static int open_box(struct tool_call *call, const struct execute_plan *plan,
 
 #define HOME "/home/user/"
 
-/* Where code is placed that runs as a file. */
+/* The path of code that runs as a file. */
 static void main_path(enum language language, char out[MAIN_BYTES])
 {
     (void)snprintf(out, MAIN_BYTES, HOME "main%s", language_suffix(language));
@@ -198,8 +198,8 @@ static int write_files(struct tool_call *call, const struct remote_sandbox *sand
 
 /* ---- packages ---- */
 
-/* What names a package, a version, an extra; nothing that a shell or an installer reads otherwise.
- */
+/* Only characters of a package, a version or an extra; none that a shell or an installer reads
+ * otherwise. */
 static bool is_package(const char *name)
 {
     static const char known[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -353,8 +353,8 @@ static int run_file(struct tool_call *call, const struct remote_sandbox *sandbox
     return r;
 }
 
-/* A program has an event loop that is waited for, and a status: a kernel of JavaScript knows
- * neither. That of Python knows the status, and has charts. */
+/* A program waits for its event loop and has an exit status: a JavaScript kernel has neither. A
+ * Python kernel has the status, and charts. */
 static bool is_for_kernel(const struct execute_plan *plan, bool interpreted)
 {
     return interpreted && !plan->as_file &&

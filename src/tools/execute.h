@@ -6,7 +6,8 @@
  * expression, charts and tables are results; so does JavaScript unless it is to be a program.
  * Otherwise the code is a file that is run, in that template or in `base`. Bash is always that.
  *
- * Blocks:   the fiber. Threads: the loop's.
+ * Blocks:   the fiber.
+ * Threads:  the loop's.
  */
 #ifndef TOOLS_EXECUTE_H
 #define TOOLS_EXECUTE_H
@@ -66,8 +67,8 @@ void execute_result_fini(struct execute_result *result);
 /* An output as JSON. */
 json_t *execute_text(const struct buf *output);
 
-/* 0 when there is a result, be it that the code failed or that its packages cannot be installed.
- * *out is good for execute_result_fini() in every case. */
+/* 0 when there is a result, even if the code failed or its packages could not be installed. *out is
+ * good for execute_result_fini() in every case. */
 must_check int execute(struct tool_call *call, const struct execute_plan *plan,
                        struct execute_result *out, struct err *err);
 

@@ -19,7 +19,7 @@ enum {
 
 /* ---- asking, with a limit ---- */
 
-/* Two fibers beside: one asks, the other ends it when the time is over. The clock comes first:
+/* Two more fibers: one asks, the other stops it when the time is over. The timer starts first:
  * nothing is asked without a limit. */
 struct asking {
     struct tool_call *call;
@@ -112,7 +112,7 @@ static void result_add(struct asking *asking, const json_t *line, size_t bytes)
     (void)json_array_append_new(asking->out->results, result);
 }
 
-/* sys.exit(): what it was given is a status, or the last words of a program that failed. */
+/* sys.exit(): its argument is a status, or the last message of a program that failed. */
 static int exit_take(struct asking *asking, const char *value)
 {
     char *end;
@@ -197,7 +197,7 @@ static void line_end(struct asking *asking)
     buf_clear(&asking->line);
 }
 
-/* Also after a line that was too long what follows is taken: the error, and the end. */
+/* After a line that was too long, the following lines are still read: the error, and the end. */
 static void on_piece(void *ctx, struct str piece)
 {
     struct asking *asking = ctx;
@@ -239,8 +239,8 @@ static int run_body(struct asking *asking, struct err *err)
     return r;
 }
 
-/* Packages that were installed may be of another version than what the kernel that is up has
- * imported: one that starts now finds them. */
+/* The running kernel may have imported other versions than those just installed: a new kernel finds
+ * the new ones. */
 static int context_new(struct tool_call *call, const struct remote_sandbox *sandbox,
                        const struct execute_plan *plan, json_t *body, struct err *err)
 {

@@ -74,7 +74,7 @@ static void take_entries(struct tree *tree, const json_t *list)
     }
 }
 
-/* A folder that is too large to be told whole is told as far as its first level. */
+/* A folder that is too large is listed down to its first level only. */
 static int list_entries(struct tree *tree, const char *root, json_t **out, struct err *err)
 {
     static const int depths[] = {TREE_DEPTH, 1};
@@ -120,7 +120,8 @@ static json_t *drawn(struct tree *tree)
 
 /* ---- the contents ---- */
 
-/* As much as it had when it was listed, and some: files of /proc have no size, and others grow. */
+/* The size it had when it was listed, and some more: files of /proc have no size, and others
+ * grow. */
 static size_t bytes_wanted(const struct tree *tree, const json_t *file, size_t room)
 {
     size_t listed = (size_t)json_integer_value(json_object_get(file, "size")) + TREE_SPARE_BYTES;

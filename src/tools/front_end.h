@@ -1,5 +1,5 @@
-/* front_end.h - what the front ends of the catalogue share: REST, MCP and one-call execution each
- * find out who asks and what, start a call, and tell what came of it in their own way.
+/* face.h - shared by the faces of the catalogue: REST, MCP and one-call execution each authenticate
+ * the caller, parse the request, start a call, and send its result in their own form.
  *
  * Owns:     a call, from call_start() until its `done` has returned.
  * Needs:    the tools.
@@ -24,8 +24,8 @@ enum {
     TOOLS_CALLS_PER_TEAM_MAX = 64,
 };
 
-/* Who asks: 0 and *out, or -EACCES and the sentence of a 401. The texts are borrowed: the team's
- * for good, the key's as long as the request. */
+/* The caller: 0 and *out, or -EACCES and the sentence of a 401. The texts are borrowed: the team's
+ * id is valid for good, the key as long as the request. */
 struct tools_who {
     const char *team; /* its id */
     struct str key;
@@ -60,15 +60,15 @@ must_check int call_start_run(struct tools *tools, tool_run *run, const struct t
                               json_t *input, const struct call_listener *listener, void *ctx,
                               struct tool_call **out, struct err *err);
 
-/* The client has left, or wants it no more. The tool cleans up and `done` is called, with
+/* The client has left, or has cancelled the call. The tool cleans up and `done` is called, with
  * -ECANCELED most often; perhaps before this returns. */
 void call_cancel(struct tool_call *call);
 
 /* Nobody listens any more: as call_cancel(), and `done` is not called. */
 void call_abandon(struct tool_call *call);
 
-/* What all of the front ends answer to REST-like questions (rest.c): the body {"code","message"} of
- * the API's errors. On an exchange that was accepted (http_gather()). */
+/* The answers of all faces to plain HTTP requests (rest.c); errors have the body
+ * {"code","message"}, like the API's. The exchange must have been accepted (http_gather()). */
 void rest_reply_json(struct http_exchange *ex, int status, const json_t *body);
 void rest_reply_error(struct http_exchange *ex, int status, const char *message);
 

@@ -1,5 +1,5 @@
-/* guard_output: a text that is about to be shown to somebody, searched for secrets. The daemon
- * searches: secrets that are not this call's stay there. */
+/* guard_output: searches a text for secrets before it is shown. The daemon searches, so that
+ * secrets that this call did not pass stay there. */
 #include <errno.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ int tool_guard_output(struct tool_call *call, const json_t *input, json_t **out,
     if (json_string_length(json_object_get(input, "text")) > GUARD_TEXT_BYTES_MAX) {
         return err_set(err, EMSGSIZE, "text: is larger than %d bytes", GUARD_TEXT_BYTES_MAX);
     }
-    /* Of whoever else's sandbox nothing is said, not even that it has no keys. */
+    /* Nothing is said about a sandbox of another team, not even that it has no keys. */
     int r = sandbox ? remote_api(call, "GET", sandbox, "", NULL, NULL, err) : 0;
     return r < 0 ? r : search(call, input, out, err);
 }

@@ -24,9 +24,9 @@ enum {
     MS_PER_S = 1000,
 };
 
-/* The loop is a process of its own below the script, and is started again when something ends it
- * that was not us. A beat that takes longer than the interval delays the next one; beats never
- * overlap. The script is its own session's leader: to end it is to end all of it. */
+/* The loop is a child process of the script, and is started again unless we have stopped it. A beat
+ * that takes longer than the interval delays the next one; beats never overlap. The script leads
+ * its own session, so ending the session ends all of it. */
 static const char loop_script[] =
     "#!/bin/bash\n"
     "# Runs task.sh every $interval seconds, until $end (seconds since 1970; 0: until stopped).\n"

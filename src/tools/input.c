@@ -144,8 +144,8 @@ static int extend(struct input_call *in, int64_t more_s, json_t **out, struct er
     return r;
 }
 
-/* A word from inside shows that the sandbox is there. With timeout_seconds the clock was set when
- * we connected. */
+/* Output from inside shows that the sandbox runs. With timeout_seconds the end was set when we
+ * connected. */
 static int keep_alive(struct input_call *in, int64_t timeout_s, json_t **out, struct err *err)
 {
     int64_t until_ms = clock_wall_ms() + (int64_t)KEEP_ALIVE_S * MS_PER_S;

@@ -16,7 +16,7 @@ enum { TARGET_BYTES = ID_SANDBOX_LEN + 64 };
 
 /* ---- layers ---- */
 
-/* Whether what has such a name is to be kept from those who read what a sandbox says. */
+/* Whether a variable of that name must be hidden from readers of the sandbox's output. */
 static bool name_is_secret(const char *name)
 {
     static const char *const words[] = {"KEY",      "TOKEN",  "SECRET",
@@ -37,7 +37,7 @@ static bool is_variable(const char *name)
     return name[0] && !isdigit((unsigned char)name[0]) && strspn(name, word) == strlen(name);
 }
 
-/* A shell has no way to name another. */
+/* A shell can set no other names. */
 static int names_check(const json_t *envs, struct err *err)
 {
     json_each (envs, it) {

@@ -6,7 +6,8 @@
  * too.
  *
  * Needs:    the daemon's internal routes.
- * Blocks:   the fiber. Threads: the loop's.
+ * Blocks:   the fiber.
+ * Threads:  the loop's.
  */
 #ifndef TOOLS_KEYS_H
 #define TOOLS_KEYS_H
@@ -34,13 +35,13 @@ must_check int keys_merge(struct tool_call *call, const struct keys_layers *laye
 must_check int keys_record(struct tool_call *call, const char *sandbox_id, const json_t *vars,
                            const json_t *secret_names, bool by_command, struct err *err);
 
-/* What a command in the sandbox is to be given: those kept back from it, and over them `envs` (may
- * be NULL). *out is the caller's; an empty object when there are none. */
+/* The variables for a command in the sandbox: those that are not in the sandbox itself, overridden
+ * by `envs` (may be NULL). *out is the caller's; an empty object when there are none. */
 must_check int keys_env(struct tool_call *call, const char *sandbox_id, const json_t *envs,
                         json_t **out, struct err *err);
 
-/* A guard, ready, of the keys given to that sandbox and of those in `env` (may be NULL): for the
- * words of a program that had them. *out is the caller's. */
+/* A guard, ready for use, of the keys given to that sandbox and of those in `env` (may be NULL):
+ * for the output of a program that had them. *out is the caller's. */
 must_check int keys_guard(struct tool_call *call, const char *sandbox_id, const json_t *env,
                           struct guard **out, struct err *err);
 

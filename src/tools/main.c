@@ -1,8 +1,8 @@
 /* main.c - atoll-tools: the catalogue as a program of its own, which the daemon starts.
  *
  * It listens on a socket that it was given (TOOLS_LISTEN_FD) and asks the daemon's API by another,
- * both of the unix kind (wire/tools.h). SIGTERM cancels what is under way, and ends it when that
- * has cleaned up.
+ * both of the unix kind (wire/tools.h). SIGTERM cancels the calls under way, and the program ends
+ * when they have cleaned up.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -71,7 +71,7 @@ static const char *team_kept(struct program *program, struct str id)
     return team->id;
 }
 
-/* The daemon has found out who asks. */
+/* The daemon has authenticated the caller. */
 static int authenticate(void *ctx, const struct http_request *req, const char **team_id,
                         struct str *key, struct err *err)
 {

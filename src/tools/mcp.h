@@ -7,7 +7,7 @@
  * again
  *
  * Owns:     the sessions, the sandboxes that are tied to them, the answers that are not sent yet.
- * Needs:    the tools: who asks, and calls.
+ * Needs:    the tools: authentication, and calls.
  * Blocks:   never.
  * Threads:  the loop's.
  *
@@ -23,8 +23,8 @@ struct tools;
 
 struct mcp *mcp_new(struct tools *tools);
 
-/* Whether pages of that origin may use what agents use: those of this machine and of the operator's
- * domain. domain NULL: there is none. Pure. */
+/* Whether pages of that origin may use MCP: those of this machine and of the operator's domain.
+ * domain NULL: there is none. Pure. */
 bool mcp_origin_allowed(struct str origin, const char *domain);
 
 /* Takes every exchange whose path is /mcp. */

@@ -38,7 +38,7 @@ void mcp_call_drop(struct mcp_call *call)
 
 /* ---- while it runs ---- */
 
-/* Each must be more than the one before, also when a tool has several words for one step. */
+/* Each value must be greater than the one before, also when a tool reports a step several times. */
 static double progress_next(const struct mcp_call *call, uint32_t done)
 {
     return done > call->progress ? done : call->progress + 0.001;
@@ -99,8 +99,8 @@ void mcp_call_sandbox_ready(struct mcp_call *call, const char *sandbox_id, const
     call_run(call);
 }
 
-/* A tool that needs a sandbox and is given none gets the one that the session or the address
- * names; without any, the schema has the words for what is missing. */
+/* A tool that needs a sandbox and is given none gets that of the session or of the URL; without
+ * one, the schema check says what is missing. */
 static void call_sandbox_find(struct mcp_call *call)
 {
     struct mcp_post *post = call->post;
@@ -187,7 +187,7 @@ static int token_read(const json_t *params, json_t **token, struct err *err)
     return 0;
 }
 
-/* The id tells calls apart when one is to be cancelled. */
+/* The id identifies a call that is to be cancelled. */
 static int room_check(const struct mcp_post *post, const json_t *id, struct err *err)
 {
     if (post->session && mcp_call_find(post->session, id)) {

@@ -24,9 +24,9 @@ static struct str origin_host(struct str origin)
     return (struct str){rest.at, rest.len - port.len + str_find(port, ':')};
 }
 
-/* A page of another site may not talk to us, whatever name it found for our address: only pages of
- * this machine and of the operator's domain itself, below which are those of sandboxes. Programs
- * send no origin. */
+/* A page of another site may not call us, whatever name it uses for our address. Allowed are pages
+ * of this machine and of the operator's domain itself; names below that domain are sandboxes.
+ * Programs send no origin. */
 bool mcp_origin_allowed(struct str origin, const char *domain)
 {
     static const char *const own[] = {"localhost", "127.0.0.1", "[::1]"};
@@ -176,7 +176,7 @@ static void handle_delete(struct mcp *mcp, struct http_exchange *ex, const struc
 
 /* ---- all of them ---- */
 
-/* The header's revision, where there is one. On a POST the message says more of it. */
+/* The header's revision, if there is one. On a POST the message has more about it. */
 static bool head_version_known(const struct http_request *req)
 {
     struct str name = http_header_get(req, "mcp-protocol-version");

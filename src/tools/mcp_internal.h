@@ -58,7 +58,7 @@ struct mcp_post;
 
 /* ---- sessions ---- */
 
-/* Which sandbox a tool gets that is given none: one that exists, or one of the session's own. */
+/* The sandbox for a tool that is given none: an existing one, or one of the session's own. */
 struct mcp_sandbox {
     char sandbox_id[ID_SANDBOX_LEN + 1]; /* "": there is none yet */
     char template[MCP_NAME_BYTES];
@@ -122,10 +122,10 @@ struct mcp_event {
     struct buf text;
 };
 
-/* One connection of a post: a client that comes again brings another. */
+/* A connection of a post: a client that comes again brings another. */
 struct mcp_link;
 
-/* One POST and what it is owed; or a GET, which is owed nothing. */
+/* A POST and the answers that it waits for; or a GET, which waits for none. */
 struct mcp_post {
     struct mcp *mcp;
     struct mcp_post *prev, *next;
@@ -165,14 +165,14 @@ const struct http_request *post_request(const struct mcp_post *post);
 /* An answer to one of its requests, or a notification; taken over. */
 void post_answer(struct mcp_post *post, json_t *answer);
 void post_notify(struct mcp_post *post, json_t *notification);
-/* A request of it was cancelled: it is owed nothing for it. */
+/* A request of the post was cancelled: no answer to it is due. */
 void post_forgive(struct mcp_post *post);
 
 /* Begins the stream now. */
 void post_stream(struct mcp_post *post);
 /* The client comes again, and has had everything up to that event. The exchange is taken over. */
 void post_resume(struct mcp_post *post, struct http_exchange *ex, unsigned event);
-/* NULL: there is none of the session's with that number that could be taken up. */
+/* NULL: the session has no post of that number that could be resumed. */
 struct mcp_post *post_find(struct mcp_session *session, uint64_t number);
 
 /* Whole answers. The message may be NULL: no body; otherwise it is taken over. */
@@ -211,7 +211,7 @@ void mcp_call_begin(struct mcp_post *post, const struct jsonrpc_message *message
 void mcp_call_sandbox_ready(struct mcp_call *call, const char *sandbox_id, const struct err *err);
 /* Stops it, without an answer. */
 void mcp_call_drop(struct mcp_call *call);
-/* Of the session, by the id of its request. */
+/* The session's call with that request id. */
 struct mcp_call *mcp_call_find(struct mcp_session *session, const json_t *id);
 size_t mcp_calls_count(const struct mcp_session *session);
 

@@ -141,7 +141,7 @@ static void request_take(struct mcp_post *post, const struct jsonrpc_message *me
     post_answer(post, mcp_method_error(message));
 }
 
-/* What is not ours, or comes too late, is no error. */
+/* A notification for another server, or one that comes too late, is no error. */
 static void notification_take(struct mcp_session *session, const struct jsonrpc_message *message)
 {
     const json_t *id = json_object_get(message->params, "requestId");
@@ -202,7 +202,8 @@ static void message_take(struct mcp_post *post, json_t *json)
     }
 }
 
-/* One more is owed than there are messages until all have begun: none of them settles the post. */
+/* Until all messages have begun, one more answer is due than there are messages, so that no message
+ * completes the post. */
 static void batch_take(struct mcp_post *post, json_t *batch)
 {
     size_t n = json_array_size(batch);

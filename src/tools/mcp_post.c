@@ -482,7 +482,8 @@ bool posts_listening_full(const struct mcp *mcp, const struct mcp_session *sessi
     return n >= (size_t)(session ? MCP_STREAMS_PER_SESSION_MAX : MCP_STREAMS_PER_TEAM_MAX);
 }
 
-/* The largest of the team's that nobody listens to, when they are more than are kept; or NULL. */
+/* The largest post of the team that has no listener, if there are more than may be kept; or
+ * NULL. */
 static struct mcp_post *kept_too_many(const struct mcp *mcp, const char *team)
 {
     struct mcp_post *post, *largest = NULL;
@@ -499,7 +500,8 @@ static struct mcp_post *kept_too_many(const struct mcp *mcp, const char *team)
     return n > MCP_KEPT_POSTS_MAX || bytes > MCP_KEPT_BYTES_MAX ? largest : NULL;
 }
 
-/* A client that leaves before each answer must not fill the memory with what it may come for. */
+/* A client that leaves before each answer must not fill the memory with answers that wait for
+ * it. */
 static void kept_trim(struct mcp *mcp, const char *team)
 {
     struct mcp_post *post;

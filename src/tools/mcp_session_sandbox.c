@@ -26,7 +26,7 @@ static void target_of(const json_t *input, const char *verb, char out[TARGET_BYT
 
 /* ---- in a fiber ---- */
 
-/* Resumes it when it is paused, and gives it time; -ENOENT when it is no more. */
+/* Resumes it when it is paused, and extends its life; -ENOENT when it does not exist any more. */
 static int sandbox_connect(struct tool_call *call, const json_t *input, json_t **out,
                            struct err *err)
 {

@@ -91,8 +91,8 @@ static void sandbox_unrequire(json_t *schema)
     }
 }
 
-/* Words of our own, which some models' makers refuse: what they are for works without being told.
- */
+/* Removes our own keywords, which some model providers refuse: they work without clients knowing
+ * them. */
 static void own_words_drop(json_t *schema)
 {
     const char *name = NULL;
@@ -109,7 +109,7 @@ static void own_words_drop(json_t *schema)
     }
 }
 
-/* The schema as it is for clients that have a sandbox: they may leave its id out. */
+/* The schema for clients that have a sandbox: they may leave its id out. */
 static json_t *schema_tied(const json_t *input, enum texts_sandbox sandbox)
 {
     json_t *schema = json_deep_copy(input);

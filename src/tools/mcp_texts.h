@@ -1,4 +1,4 @@
-/* mcp_texts.h - what the MCP server says: of itself, of its tools, of what they returned. Pure. */
+/* mcp_texts.h - the texts of the MCP server: about itself, its tools and their results. Pure. */
 #ifndef TOOLS_MCP_TEXTS_H
 #define TOOLS_MCP_TEXTS_H
 
@@ -10,7 +10,7 @@
 #include "lib/mcp/version.h"
 #include "tools/tool.h"
 
-/* What stands for a sandbox_id that is left out. */
+/* The sandbox that is used when sandbox_id is left out. */
 enum texts_sandbox { SANDBOX_NONE, SANDBOX_NAMED, SANDBOX_OWN };
 
 /* Results are the caller's, and go through texts_result() before they are sent. */
@@ -21,17 +21,17 @@ json_t *texts_discover(enum texts_sandbox sandbox);
 json_t *texts_tool(const struct tool *tool, const json_t *input, const json_t *output,
                    enum texts_sandbox sandbox);
 
-/* Where the page begins that a cursor asks for (NULL: the first) among n names, and in *end one
- * past its last. -EINVAL: no page began or ended there. */
+/* The index among n names at which the page of that cursor begins (NULL: the first page), and in
+ * *end one past its last. -EINVAL: no page began or ended there. */
 must_check int texts_page(const char *cursor, const char *(*name)(size_t i), size_t n, size_t page,
                           size_t *end, struct err *err);
 
-/* The result of tools/call. Pictures become content of their own, and leave a word in their place:
- * a model reads the rest, and would read them as text. */
+/* The result of tools/call. Pictures become content of their own and are replaced by a word: a
+ * model would read them as text. */
 json_t *texts_content(const json_t *out);
 json_t *texts_failure(const char *sentence);
 
-/* Adds what every result of that revision has; takes it over and returns it. */
+/* Adds the fields that every result of that revision has; takes the result over and returns it. */
 json_t *texts_result(enum mcp_version version, json_t *result);
 
 #endif

@@ -42,7 +42,7 @@ size_t nearest_distance(struct str a, struct str b)
     return row[1][b.len];
 }
 
-/* A word that begins as the name does, or is part of it, is as good as two slips. */
+/* A word that is the beginning or a part of the name counts as two typing errors. */
 static size_t distance_of(struct str word, struct str name)
 {
     size_t distance = nearest_distance(word, name);

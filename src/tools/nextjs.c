@@ -17,7 +17,7 @@ enum { PROGRESS_STEPS = 6, LOG_BYTES_MAX = 64 * 1024 };
     " \"$TOOL_NAME\" --yes --ts --app --tailwind --eslint --src-dir --turbopack"                   \
     " --import-alias '@/*' --disable-git </dev/null"
 
-/* What differs between the two. */
+/* The differences between the two. */
 static const struct kind {
     const char *create, *shadcn, *shadcn_all, *serve, *log;
     int wait_s;
@@ -52,8 +52,8 @@ static const char serve_script[] =
     " >\"$TOOL_LOG\" 2>&1 &\n"
     "echo $!";
 
-/* It listens before it has read the application's configuration: up is when it answers. One that
- * is only slow to answer counts too. */
+/* The server listens before it has read the application's configuration: it is up when it answers.
+ * A server that is only slow to answer counts too. */
 static const char wait_script[] =
     "at=http://127.0.0.1:$TOOL_PORT/\n"
     "runs() { kill -0 \"$TOOL_PID\" 2>/dev/null; }\n"
@@ -77,7 +77,7 @@ struct making {
 
 /* ---- the name ---- */
 
-/* As npm wants the name of a package, and nothing that a path or a flag could be made of. */
+/* A valid name of an npm package, and nothing that could be read as a path or a flag. */
 static int name_check(const char *name, struct err *err)
 {
     static const char known[] = "abcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -108,7 +108,7 @@ static int step(struct making *making, uint32_t n, const char *name, const char 
     return steps_run(&making->steps, name, script, err);
 }
 
-/* What shadcn cannot fetch does not keep the application from running. */
+/* If shadcn cannot fetch something, the application runs all the same. */
 static int shadcn(struct making *making, struct err *err)
 {
     bool all = json_is_true(json_object_get(making->input, "shadcn_all"));
@@ -173,7 +173,7 @@ static int serve(struct making *making, struct err *err)
 
 /* ---- the tools ---- */
 
-/* The development server's, and the others that were asked for. */
+/* The port of the development server, and the others that were asked for. */
 static json_t *ports_of(const json_t *input)
 {
     const json_t *more = json_object_get(input, "ports");

@@ -15,7 +15,7 @@ static json_t *described(const char *description)
     return json_pack("{ss}", "description", description);
 }
 
-/* As many whole sentences as may be; descriptions are written so that the first says it. */
+/* As many whole sentences as fit; the first sentence of each description says the essential. */
 static json_t *sentences(const char *text)
 {
     size_t len = strlen(text), end = 0;
@@ -72,7 +72,7 @@ static json_t *operation(const struct tool *tool, json_t *input, json_t *output)
                             tool->title, "description", sentences(tool->description), "tags",
                             tool->group, "requestBody", body, "responses", responses(tool, output));
 
-    /* What only reads needs no confirmation of the user's. */
+    /* A tool that only reads needs no confirmation by the user. */
     (void)json_object_set_new(out, "x-openai-isConsequential", json_boolean(!tool->reads_only));
     return json_pack("{so}", "post", out);
 }

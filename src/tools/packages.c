@@ -1,4 +1,4 @@
-/* install_packages: presets first, then commands, each with what came of it. */
+/* install_packages: presets first, then commands, each with its result. */
 #include "tools/packages.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #define NPM_GLOBAL "sudo npm install --global --no-fund --no-audit --loglevel=error "
 
-/* Each ends with the program's own word that it works. */
+/* Each ends with a command that shows that the program works. */
 static const struct {
     const char *name, *script;
 } presets[] = {
@@ -33,7 +33,7 @@ static const struct {
     {"bun", NPM_GLOBAL "bun@latest && bun --version"},
 };
 
-/* Of the ways that were tried the last one is told, with the time of all. */
+/* Reports the last way that was tried, with the time of all. */
 static int claude_preset(struct steps *steps, const char *preset, struct err *err)
 {
     scoped_json *tries = json_array();
@@ -65,7 +65,7 @@ int packages_preset(struct steps *steps, const char *preset, struct err *err)
     return claude_preset(steps, preset, err);
 }
 
-/* What each entry of the array names is installed; *all is cleared by one that fails. */
+/* Installs each entry of the array; *all is cleared when one fails. */
 static int install_each(struct steps *steps, const json_t *names, bool are_presets, bool *all,
                         struct err *err)
 {

@@ -34,7 +34,7 @@ static int64_t stamp_of(const json_t *object, const char *name)
     return json_is_string(text) && clock_parse(str_of(json_string_value(text)), &ms) == 0 ? ms : 0;
 }
 
-/* An id goes into a path: what cannot be one is never sent. */
+/* An id becomes part of a path: a text that cannot be an id is never sent. */
 int remote_api(struct tool_call *call, const char *method, const char *id, const char *what,
                const json_t *body, json_t **answer, struct err *err)
 {
@@ -48,7 +48,7 @@ int remote_api(struct tool_call *call, const char *method, const char *id, const
     return call_api(call, method, target, body, answer, err);
 }
 
-/* The life that was asked for goes on where a pause broke it off, and is never a short one. */
+/* A resumed sandbox gets the rest of the life it was asked to have, but never a short one. */
 static int64_t resumed_s(struct tool_call *call, const json_t *detail)
 {
     int64_t most = tools_options(call->tools)->sandbox_s_max;
@@ -217,7 +217,7 @@ int remote_refused(struct ask *ask, const char *what, struct err *err)
                    message ? message : http_reason(ask_status(ask)));
 }
 
-/* What could not be done, in words. */
+/* The failed operation, in words. */
 static const char *undone(const char *method)
 {
     static const char *const said[][2] = {

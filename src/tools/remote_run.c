@@ -137,7 +137,7 @@ static void run_unshield(struct remote_running *run)
     }
 }
 
-/* Once: a second feeder would take the first one's place, and outlive what it reads from. */
+/* Called once: a second feeder would replace the first, which would outlive its input. */
 static int on_started(struct remote_running *run, struct err *err)
 {
     if (run->started) {

@@ -19,8 +19,8 @@ json_t *reply_new(const struct remote_sandbox *sandbox)
     return reply;
 }
 
-/* Headers say whose a request is, for those who cannot resolve a name below the domain or do not
- * trust who vouches for it. */
+/* Headers name the sandbox, for clients that cannot resolve a name below the domain or do not trust
+ * its certificate. */
 static json_t *url_json(const struct remote_sandbox *sandbox, const json_t *port)
 {
     json_t *out = json_object();

@@ -155,7 +155,7 @@ void rest_list(struct tools *tools, struct http_exchange *ex)
     question_answer(question);
 }
 
-/* How the client reaches us, in its own words; behind a proxy, in those of the proxy. */
+/* Our address as the client uses it; behind a proxy, as the proxy reports it. */
 static void own_url(const struct http_request *req, char out[URL_BYTES])
 {
     struct str forwarded = http_header_get(req, "x-forwarded-proto");
@@ -167,7 +167,7 @@ static void own_url(const struct http_request *req, char out[URL_BYTES])
                    host.at);
 }
 
-/* Open: builders fetch it before they hold a key, and it says nothing of anybody. */
+/* Open to all: builders fetch it before they have a key, and it holds nothing about any team. */
 void rest_openapi(struct tools *tools, struct http_exchange *ex)
 {
     struct question *question = question_new(tools, ex, "GET", true);
@@ -305,7 +305,7 @@ void rest_call(struct tools *tools, struct http_exchange *ex, struct str name)
     }
 }
 
-/* Runs what is no tool of the catalogue. */
+/* Runs work that is no tool of the catalogue. */
 static void question_run(struct question *question, const char *method, tool_run *run)
 {
     question->run = run;

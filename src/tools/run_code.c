@@ -68,7 +68,7 @@ static int input_check(const json_t *input, json_t **checked, struct err *err)
     return input_take(schema, *checked, err);
 }
 
-/* Its input was not checked: that is the catalogue's way alone. */
+/* Its input was not checked: only inputs of catalogue tools are. */
 int tool_execute_code(struct tool_call *call, const json_t *input, json_t **out, struct err *err)
 {
     scoped_json *checked = NULL;
@@ -108,7 +108,7 @@ static json_t *log_of(const struct buf *text)
     return list;
 }
 
-/* The code as text: base64 spares workflow builders the quoting. */
+/* The code as text. It may be base64, which saves workflow builders the quoting. */
 static int code_take(const json_t *input, struct buf *out, struct err *err)
 {
     const json_t *code = json_object_get(input, "code");

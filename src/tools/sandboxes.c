@@ -1,4 +1,4 @@
-/* sandboxes.c - tools for sandboxes as a whole: which there are, rest, end. */
+/* sandboxes.c - tools for whole sandboxes: list, pause, kill. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -88,7 +88,7 @@ static json_t *renamed(const json_t *row, const char *const names[][2], size_t n
     return out;
 }
 
-/* A paused one has no end: the API tells when it was paused. */
+/* A paused sandbox has no end: the API reports when it was paused. */
 static json_t *sandbox_shown(const json_t *row)
 {
     bool paused = strcmp(json_string_of(row, "state"), "paused") == 0;

@@ -59,7 +59,7 @@ static bool fault(struct walk *walk, const char *fmt, ...)
     return false;
 }
 
-/* Nobody reads what else is found: the sentence is full, or one fault was enough. A value may have
+/* Further faults are not reported: the sentence is full, or one fault was enough. A value may have
  * millions of items. */
 static bool is_told(const struct walk *walk)
 {
@@ -120,7 +120,7 @@ static bool is_of_type(const json_t *value, const char *type)
     return false;
 }
 
-/* One name or a list of them. */
+/* The types of a schema: a name, or a list of names. */
 static const char *type_at(const json_t *types, size_t i)
 {
     return json_string_value(json_is_array(types) ? json_array_get(types, i) : types);
@@ -393,7 +393,8 @@ static bool fits_branch(const json_t *branch, json_t *value)
     return check(&silent, branch, value);
 }
 
-/* A value of the type of one branch alone was meant for that one: its faults are told. */
+/* A value that has the type of a single branch was meant for that branch: its faults are
+ * reported. */
 static bool check_any(struct walk *walk, const json_t *branches, json_t *value)
 {
     const json_t *meant = NULL;

@@ -131,7 +131,7 @@ static int supported_entry(const char *name, const json_t *value, unsigned depth
     return supported_word(name, value, err);
 }
 
-/* What is filled in must itself be allowed. */
+/* A default must itself be valid. */
 static int supported_default(const json_t *schema, struct err *err)
 {
     const json_t *standard = json_object_get(schema, "default");

@@ -128,8 +128,8 @@ static int type(struct tool_call *call, const struct remote_sandbox *sandbox, co
     return terminal_type(call, sandbox, pid_of(input), buf_str(&keys), err);
 }
 
-/* What it showed before the input is read first, so that the prompt that ends the wait is one that
- * came after it. */
+/* Earlier output is read before the input is sent, so that the prompt that ends the wait is a later
+ * one. */
 static int talk(struct tool_call *call, const struct remote_sandbox *sandbox, const json_t *input,
                 struct terminal_output *output, struct err *err)
 {

@@ -1,4 +1,4 @@
-/* side_fiber.h - fibers beside the one of a call: work of one call that goes on at the same time.
+/* side.h - additional fibers of a call: parts of its work that run at the same time.
  *
  * Owns:     the fiber, from side_fiber_start() to side_fiber_join().
  * Blocks:   the fiber that joins.
@@ -23,7 +23,7 @@ must_check int side_fiber_start(struct side_fiber *side, void (*run)(void *arg),
 /* Waits for its end, also when the joining fiber was cancelled: then the other is cancelled too. */
 void side_fiber_join(struct side_fiber *side);
 
-/* Ends it now rather than by itself. */
+/* Ends it now; it does not wait for it to end by itself. */
 void side_fiber_cancel(struct side_fiber *side);
 
 /* one(ctx, i) for every i < n, at most `width` at a time, each in a fiber. Returns when all have

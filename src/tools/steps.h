@@ -1,6 +1,7 @@
-/* steps.h - scripts run one after the other in a sandbox, each with what came of it.
+/* steps.h - scripts run one after the other in a sandbox, each with its result.
  *
- * Blocks:   the fiber. Threads: the loop's.
+ * Blocks:   the fiber.
+ * Threads:  the loop's.
  */
 #ifndef TOOLS_STEPS_H
 #define TOOLS_STEPS_H
@@ -22,7 +23,7 @@ struct steps { /* borrowed, but for `done` */
 must_check int steps_run(struct steps *steps, const char *name, const char *script,
                          struct err *err);
 
-/* What the last one wrote; borrowed. */
+/* The output of the last step; borrowed. */
 const char *steps_output(const struct steps *steps);
 
 #endif

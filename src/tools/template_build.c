@@ -18,7 +18,7 @@ enum {
 
 /* ---- steps ---- */
 
-/* One word of a shell's. */
+/* Quotes a single word for a shell. */
 static int quote(struct buf *out, const char *word)
 {
     int r = buf_append(out, "'", 1);
@@ -29,7 +29,7 @@ static int quote(struct buf *out, const char *word)
     return r == 0 ? buf_append(out, "'", 1) : r;
 }
 
-/* A word that a program could take for an option is none of ours to pass on. */
+/* A word that a program could take for an option is refused. */
 static int word_check(const char *field, size_t i, const char *word, struct err *err)
 {
     return word[0] == '-' ? err_set(err, EINVAL, "%s[%zu]: must not begin with -", field, i) : 0;
@@ -46,7 +46,7 @@ static void step_add(json_t *steps, const char *command, const char *user)
     (void)json_array_append_new(steps, json_pack("{ssso}", "type", "RUN", "args", args));
 }
 
-/* One step that installs all of the field's packages. */
+/* Adds a single step that installs all packages of the field. */
 static int step_packages(const json_t *input, const char *field, const char *command, json_t *steps,
                          struct err *err)
 {
@@ -211,7 +211,7 @@ static bool has_ended(const struct building *building)
     return state && (strcmp(state, "ready") == 0 || strcmp(state, "error") == 0);
 }
 
-/* The state is read before the lines: behind the end there are no more than one more look shows. */
+/* The state is read before the lines: after the end, one more look gets all remaining lines. */
 static int follow(struct building *building, bool wait, struct err *err)
 {
     int r = look(building, err);
@@ -249,7 +249,8 @@ static json_t *describe(const struct building *building, const json_t *input)
 
 /* ---- the tool ---- */
 
-/* Who may use it; without a word it stays as it was, and a new one is the team's own. */
+/* Sets who may use the template. Without the field it stays as it was, and a new template is the
+ * team's own. */
 static int visibility_set(struct building *building, const json_t *input, struct err *err)
 {
     const char *visibility = json_string_of(input, "visibility");

@@ -12,9 +12,9 @@
 
 #define TERMINAL_TAG "terminal-" /* and some letters: a tag names one process */
 
-/* What terminals know as the end of a prompt (OSC 133). The shell is told by a variable to have it
- * there: whatever its own files make of PS1, what it shows ends with the mark when it waits for a
- * command. One whose files take the variable away is waited for as any other program is. */
+/* The mark that ends a prompt (OSC 133). A variable makes the shell print it: whatever the shell's
+ * own files make of PS1, its output ends with the mark when it waits for a command. A shell whose
+ * files remove the variable is waited for like any other program. */
 #define PROMPT_END "\033]133;B\a"
 #define PROMPT_COMMAND "[[ $PS1 == *'133;B'* ]] || PS1+='\\[\\e]133;B\\a\\]'"
 
@@ -107,8 +107,8 @@ int terminal_unmark(struct str shown, struct buf *out)
     return r;
 }
 
-/* Behind the mark only what moves the cursor or erases may follow: a line editor that drew a long
- * line erases what is right of the prompt. */
+/* Only sequences that move the cursor or erase may follow the mark: a line editor that drew a long
+ * line erases the text to the right of the prompt. */
 static bool at_prompt(const struct stream *stream)
 {
     struct str shown = buf_str(&stream->out->bytes);
@@ -138,7 +138,7 @@ static int open_shielded(const struct remote_sandbox *sandbox,
     return r == 0 && stream->pid == 0 ? err_set(err, EIO, "the shell did not start") : r;
 }
 
-/* Until it has spoken and waits for us, or takes too long. */
+/* Waits until the shell has printed something and waits for input, or takes too long. */
 static int first_words(struct stream *stream, struct err *err)
 {
     int64_t end_ms = clock_mono_ms() + FIRST_WORDS_MS;
@@ -241,7 +241,7 @@ int terminal_type(struct tool_call *call, const struct remote_sandbox *sandbox, 
     return remote_rpc(call, sandbox, "/process.Process/SendInput", request, NULL, err);
 }
 
-/* One read: the agent ends it, behind the last byte that it sent. */
+/* A single read: the agent ends it after the last byte that it sent. */
 static int read_once(struct tool_call *call, const struct remote_sandbox *sandbox, uint32_t pid,
                      int64_t wait_ms, struct stream *stream, struct err *err)
 {

@@ -1,9 +1,10 @@
 /* terminal.h - terminals in sandboxes: processes that go on between calls.
  *
  * Nothing that a terminal shows is lost while nobody reads it: the agent keeps it (up to a MiB) for
- * the next who connects, and ends a read itself, behind the last byte that it sent.
+ * the next reader, and ends a read itself, after the last byte that it sent.
  *
- * Blocks:   the fiber. Threads: the loop's.
+ * Blocks:   the fiber.
+ * Threads:  the loop's.
  */
 #ifndef TOOLS_TERMINAL_H
 #define TOOLS_TERMINAL_H
@@ -24,8 +25,8 @@ struct terminal_output {
     int exit_code; /* when it has ended; -1: a signal */
 };
 
-/* A login shell in a terminal. Its first words are in *out: up to when it waits. One whose start
- * fails, or is cancelled, is ended. */
+/* Starts a login shell in a terminal. *out has its first output, until it waits for input. A shell
+ * whose start fails or is cancelled is killed. */
 must_check int terminal_start(struct tool_call *call, const struct remote_sandbox *sandbox,
                               const struct terminal_plan *plan, uint32_t *pid,
                               struct terminal_output *out, struct err *err);
@@ -37,8 +38,8 @@ must_check int terminal_check(struct tool_call *call, const struct remote_sandbo
 must_check int terminal_type(struct tool_call *call, const struct remote_sandbox *sandbox,
                              uint32_t pid, struct str keys, struct err *err);
 
-/* What it showed since the last read, and shows within wait_ms; sooner when a shell waits for the
- * next command. Appends to *out. */
+/* Appends to *out the output since the last read and within wait_ms; returns sooner when a shell
+ * waits for the next command. */
 must_check int terminal_read(struct tool_call *call, const struct remote_sandbox *sandbox,
                              uint32_t pid, int64_t wait_ms, struct terminal_output *out,
                              struct err *err);

@@ -64,8 +64,8 @@ static json_t *entry_text(const json_t *value)
 
 /* ---- lists ---- */
 
-/* Of a list of commands or rules: the caller's own delimiter, else lines where there are several.
- */
+/* The separator of a list of commands or rules: the caller's own delimiter, else lines where there
+ * are several. */
 static struct str separator_of(const json_t *property, const json_t *input, struct str text)
 {
     const json_t *own = json_object_get(property, "x-separator");
@@ -114,7 +114,7 @@ static struct str part_take_any(struct str *rest)
     return part_cut(rest, n, 1);
 }
 
-/* Items that can hold none of them may be separated by commas, semicolons and lines. */
+/* Items that cannot contain them may be separated by commas, semicolons and lines. */
 static json_t *list_split(const json_t *property, struct str text, struct str separator)
 {
     const json_t *items = json_object_get(property, "items");
@@ -221,7 +221,7 @@ static bool is_given(const json_t *input, const char *name)
     return value && !json_is_null(value);
 }
 
-/* Moves what came by another name. An object that came by both is merged. */
+/* Moves a value that came by another name. An object that came by both names is merged. */
 static int rename_take(const json_t *schema, const char *name, const json_t *property,
                        const char *other, json_t *input, struct err *err)
 {

@@ -12,9 +12,10 @@
  *
  * Values of an object whose entries are texts may be numbers and booleans. A property that takes a
  * string is never changed. A text field named "delimiter" in the input replaces the separator ";".
- * A property may have other names, "x-names", and its values too, "x-values": what comes by another
- * name moves, and what the input has by both is taken from the property's own. Names in "x-unused"
- * of the whole schema are taken and dropped: they ask for what is done in any case.
+ * A property may have other names, "x-names", and its values too, "x-values": a value that comes by
+ * another name is moved; if the input has both names, the property's own counts. Names in
+ * "x-unused" of the whole schema are accepted and dropped: they ask for something that is done in
+ * any case.
  */
 #ifndef TOOLS_TEXT_FORMS_H
 #define TOOLS_TEXT_FORMS_H

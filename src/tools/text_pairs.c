@@ -33,7 +33,7 @@ static char unescaped(char c)
     return c == 'n' ? '\n' : c == 't' ? '\t' : c;
 }
 
-/* What stands between the quotes. */
+/* The text between the quotes. */
 static json_t *unquoted(struct str value)
 {
     scoped_buf(out, value.len + 1);

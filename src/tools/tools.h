@@ -7,7 +7,7 @@
  *                                                          who asks
  *
  * Owns:     the calls under way, MCP's sessions.
- * Needs:    the daemon's API by its internal way in, and to be told who asks.
+ * Needs:    the daemon's API by its internal socket; `authenticate`.
  * Blocks:   never.
  * Threads:  the loop's.
  */
@@ -30,7 +30,8 @@ struct tools_options {
     const char *domain;    /* for the addresses of ports; NULL: the client's own words for us */
     int64_t sandbox_s_max; /* the most that the operator lets a sandbox live */
     int64_t code_s_max;    /* and a piece of code run, which has a sandbox of its own */
-    /* Who asks: the team's id and the key's own text. -EACCES with the sentence of a 401. */
+    /* Finds the caller: the team's id and the text of the key. -EACCES with the sentence of a
+     * 401. */
     int (*authenticate)(void *ctx, const struct http_request *req, const char **team_id,
                         struct str *key, struct err *err);
     /* A connection to the daemon's internal socket: a descriptor that does not block, or -errno. */
@@ -40,11 +41,12 @@ struct tools_options {
 
 must_check int tools_new(const struct tools_options *options, struct tools **out, struct err *err);
 
-/* Cancels what is under way; `done` comes once when all of it has cleaned up, perhaps at once. The
+/* Cancels the calls under way; `done` is called once when all have cleaned up, perhaps at once. The
  * daemon must still answer: cleaning up asks the API. */
 void tools_stop(struct tools *tools, void (*done)(void *ctx), void *ctx);
 
-/* Accepts NULL. Calls that are still under way find nobody to ask, and go with the process. */
+/* Accepts NULL. Calls that are still under way cannot reach the API any more, and end with the
+ * process. */
 void tools_free(struct tools *tools);
 
 /* True: the exchange is a tool's, and will be answered. */

@@ -182,8 +182,8 @@ void channel_oom_ask(struct channel *channel, void (*done)(void *ctx, bool kille
 
 /* ---- the journal ---- */
 
-/* False when the socket is full: there are lines under way then, and what follows their arrival
- * brings us here again. */
+/* False when the socket is full: lines are under way then, and their acknowledgement calls this
+ * again. */
 static bool line_send(struct peer *peer, const struct journal_line *line)
 {
     struct channel_message message = {.op = CHANNEL_LOG, .seq = line->seq};
@@ -347,8 +347,8 @@ static void on_peer_readable(uv_poll_t *poll, int status, int events)
 
 /* ---- attaching ---- */
 
-/* A peer in our own pid namespace is some process of the jail. Elsewhere than in a jail, where the
- * agent is not pid 1, there is no namespace to tell by. */
+/* A peer in our own pid namespace is some process of the jail. Outside of a jail, where the agent
+ * is not pid 1, no namespace shows this. */
 static bool from_outside(int fd)
 {
     struct ucred cred;

@@ -34,7 +34,7 @@ void entry_permissions(mode_t mode, char out[ENTRY_PERMISSIONS_BYTES]);
 must_check int entry_read(struct arena *arena, struct entry_names *names, const char *path,
                           const char *shown, Filesystem__EntryInfo **out);
 
-/* Leaves name, type and path: all that EntryInfo was at first. */
+/* Keeps only name, type and path: the first version of EntryInfo had no more. */
 void entry_reduce(Filesystem__EntryInfo *entry);
 
 /* text as a string of a message: valid UTF-8. NULL when the arena is full. */

@@ -128,7 +128,7 @@ static void disk_read(const struct agent_limits *limits, struct figures *out)
     }
 }
 
-/* Between this call and the last, as a share of what all cpus could have done. */
+/* The use since the last call, as a share of the time of all cpus. */
 static double cpu_share(uint64_t ticks, uint32_t cpus)
 {
     static uint64_t last_ticks;

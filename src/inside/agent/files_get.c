@@ -44,8 +44,9 @@ struct asked {
 };
 
 struct get {
-    uv_work_t
-        work; /* the pool's while `busy`, with all to `err`; but `chunks[head]` is the loop's */
+    /* While `busy`, the pool owns this and all fields to `err`, but the loop owns `chunks[head]`.
+     */
+    uv_work_t work;
     bool busy;
     bool opened; /* the first job has run */
     struct asked asked;
@@ -109,7 +110,7 @@ static int file_open(struct get *get)
     return 0;
 }
 
-/* Range and conditions speak of the file's own bytes: with either, it is not compressed. */
+/* Range and conditions refer to the file's own bytes: with either, it is not compressed. */
 static int encoding_decide(struct get *get)
 {
     struct str accept = str_of(get->asked.accept);
@@ -181,7 +182,7 @@ static ssize_t part_read(struct get *get, char *out, size_t size)
             return -errno;
         }
         if (n == 0) {
-            /* Shorter than its size said: fine if nothing was promised yet. */
+            /* The file is shorter than its size: fine if no length was sent yet. */
             if (get->left > 0 && get->opened && !get->gzip) {
                 return -EIO;
             }
@@ -215,7 +216,7 @@ static int chunk_deflate(struct get *get, struct chunk *chunk)
     return 0;
 }
 
-/* A small file gets no more than it needs, and a byte to see its end. */
+/* A small file gets only the buffer it needs, and a byte to detect its end. */
 static void chunk_prepare(const struct get *get, struct chunk *chunk)
 {
     bool small = !get->gzip && get->left >= 0 && get->left < FILES_CHUNK_BYTES;
@@ -263,7 +264,7 @@ static void open_run(struct get *get)
     chunk_prepare(get, &get->chunks[0]);
     int r = chunk_read(get, &get->chunks[0]);
     if (r < 0) {
-        /* Without a size it is the kernel's own, which decides what may be read of it. */
+        /* A file without a size is the kernel's, which decides what may be read of it. */
         get->status = get->size > 0 ? 500 : 400;
         (void)err_set(&get->err, -r, "error reading file '%s': %s", get->path, strerror(-r));
         return;
@@ -360,7 +361,7 @@ static void chunks_send(struct get *get)
     }
 }
 
-/* Sends what there is, reads ahead what there is room for. */
+/* Sends what is ready, and reads ahead while there is room. */
 static void pump(struct get *get)
 {
     if (get->finished) {
@@ -435,7 +436,7 @@ static void on_end(void *ctx, int error)
     }
 }
 
-/* A header as a copy; at == NULL when it is absent, or too long to mean anything. */
+/* A copy of the header; at == NULL when it is absent or too long. */
 static struct str header_copy(const struct http_request *http, const char *name,
                               char out[CONDITION_BYTES_MAX])
 {

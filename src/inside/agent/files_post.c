@@ -101,7 +101,7 @@ static void feed_start(struct post *post)
     job_start(post, JOB_FEED);
 }
 
-/* Does what is next; called whenever something has changed. May free post. */
+/* Starts the next step; called whenever something has changed. May free post. */
 static void advance(struct post *post)
 {
     if (post->busy) {

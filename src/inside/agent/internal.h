@@ -114,8 +114,8 @@ must_check int user_path(const struct agent *agent, const struct user *user, str
 
 /* ---- channel.c ---- */
 
-/* Root of the jail lacks CAP_SYS_PTRACE, so this shuts it out of our memory, descriptors and flow.
- * It must be off while the jail is saved: CRIU looks at us from inside our user namespace. */
+/* Root of the jail lacks CAP_SYS_PTRACE, so this keeps it from our memory, descriptors and control
+ * flow. It must be off while the jail is saved: CRIU looks at us from inside our user namespace. */
 void privacy_keep(bool kept);
 
 /* Serves the channel on a listening socket, which it takes over. */

@@ -1,8 +1,9 @@
 /* journal.h - the agent's log lines for the sandbox's log, one JSON object per line.
  *
- * Owns:     the lines that are not on record outside yet, JOURNAL_BYTES_MAX of them at most: then
- *           the oldest are dropped and counted. Takes no memory while there are none.
- * Blocks:   never. Threads: the loop's. One for the process, like log.h.
+ * Owns:     the lines that are not on record outside yet, at most JOURNAL_BYTES_MAX of them: beyond
+ *           that the oldest are dropped and counted. Takes no memory while there are none.
+ * Blocks:   never.
+ * Threads:  the loop's. There is one journal per process, like log.h.
  *
  * Lines are numbered from 1. A reader (the channel) is told when there is something to send. It
  * takes lines one by one and drops them when they are on record, so a new daemon continues where

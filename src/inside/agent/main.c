@@ -69,7 +69,7 @@ static void on_shutdown(int signum, siginfo_t *info, void *context)
     }
 }
 
-/* A client that leaves is no reason to die, nor is a stray signal from within the jail: the kernel
+/* The agent must survive clients that leave and stray signals from within the jail: the kernel
  * shields pid 1 only from signals it has no handler for. */
 static void signals_set(void)
 {
@@ -154,8 +154,8 @@ static void pool_worked(uv_work_t *work, int status)
     (void)work, (void)status;
 }
 
-/* libuv starts its threads with the first work it is given, and aborts when it cannot. Later the
- * sandbox may be at its process limit; now there is room. */
+/* libuv starts its threads with the first job, and aborts when it cannot. Later the sandbox may be
+ * at its process limit; now there is room. */
 static int pool_start(struct agent *agent, struct err *err)
 {
     static uv_work_t work;
@@ -217,8 +217,8 @@ static void on_sigterm(uv_signal_t *handle, int signum)
     uv_stop(handle->loop);
 }
 
-/* By hand it ends when it is told to, through main(), so that a sanitizer can look for leaks. Pid 1
- * ends with its jail. */
+/* Started by hand, the agent ends on SIGTERM by returning from main(), so that a sanitizer can find
+ * leaks. Pid 1 ends with its jail. */
 static void end_on_sigterm(uv_loop_t *loop)
 {
     static uv_signal_t handle;

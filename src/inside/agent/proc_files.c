@@ -15,8 +15,8 @@
 
 enum { KIB = 1024, USEC_PER_S = 1000 * 1000, HEAD_BYTES = 64 };
 
-/* The limit as the keeper wrote it. 0: the host's file is not covered, and nothing is to be done.
- * */
+/* The limit as the keeper wrote it. 0: the host's file is not covered, and nothing is to be
+ * done. */
 static uint64_t memory_bytes(void)
 {
     static const char name[] = "MemTotal:";

@@ -177,8 +177,8 @@ void readers_end(struct process *p); /* tells all of the end and lets them go */
 
 /* ---- process_kill.c ---- */
 
-/* A call of SendSignal that has killed the process is answered when that has been reaped, so that
- * nobody who has the answer finds it alive. */
+/* A call of SendSignal that has killed the process is answered when the process has been reaped, so
+ * that no client that has the answer finds it alive. */
 void killing_await(struct process *p, struct rpc_call *call);
 void killings_end(struct process *p);
 

@@ -114,7 +114,7 @@ static int start_process(struct agent *agent, const struct user *user,
     return process_start(agent->processes, &plan, req->process, req->tag, timeout_ms, out, err);
 }
 
-/* A request that cannot be carried out is the client's to change; a full sandbox is not. */
+/* A failed start is the client's to correct, except when the sandbox has no room. */
 static enum rpc_code start_code(int error)
 {
     return rpc_code_of(error) == RPC_RESOURCE_EXHAUSTED ? RPC_RESOURCE_EXHAUSTED
@@ -272,7 +272,8 @@ static void on_written(void *ctx, int error)
     feed_done(feed, error);
 }
 
-/* The bytes of an input of the kind the process has; NULL and why when it is of another. */
+/* The bytes of an input of the kind that the process has; NULL and the reason when it is of another
+ * kind. */
 static const ProtobufCBinaryData *input_bytes(const struct process *p,
                                               const Process__ProcessInput *in, const char **why)
 {

@@ -94,7 +94,7 @@ static bool certificate_cut(struct str *rest, struct str *one)
     return one->len > 0;
 }
 
-/* Looked for by the last of its signature, which is short and its own: a bundle is long. */
+/* Compared by the end of its signature, which is short and unique: a bundle is long. */
 static bool certificate_has(const struct buf *text, struct str one)
 {
     enum { TAIL_BYTES = 96 };

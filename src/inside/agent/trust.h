@@ -1,6 +1,7 @@
 /* trust.h - certificate authorities that this sandbox trusts besides those of its image.
  *
- * Blocks:   for a few files. Threads: the loop's.
+ * Blocks:   for a few files.
+ * Threads:  the loop's.
  */
 #ifndef AGENT_TRUST_H
 #define AGENT_TRUST_H
@@ -22,8 +23,8 @@ struct trust_variable {
 extern const struct trust_variable trust_variables[];
 extern const size_t trust_variables_n;
 
-/* Adds to every bundle there is, and makes one where there is none. `hash`: by what name OpenSSL
- * looks for it in a directory; "" when that is not known. Adding it twice changes nothing. */
+/* Adds to every bundle there is, and makes one where there is none. `hash`: the name by which
+ * OpenSSL finds it in a directory; "" when that is unknown. Adding it twice changes nothing. */
 must_check int trust_add(const char *pem, const char *hash, struct err *err);
 
 /* The same below a directory other than /, for tests. */

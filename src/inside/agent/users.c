@@ -244,7 +244,8 @@ static int basic_user(const struct http_request *req, char *out, size_t size, st
     if (!str_ends(text, STR(":"))) {
         return err_set(err, EINVAL, "the Authorization header names no user");
     }
-    /* There are no passwords here: "root:x:" is no root with a password, but a name that is not. */
+    /* There are no passwords here: "root:x:" is not root with a password, but a name that does not
+     * exist. */
     text.len--;
     if (!str_copy(out, size, text)) {
         return err_set(err, ENOENT, "invalid username: '%.*s'", (int)text.len, text.at);

@@ -111,8 +111,8 @@ int volume_list(const char *path, uint32_t depth, json_t **out, struct err *err)
 
 /* ---- changes ---- */
 
-/* After the owner: that takes the setuid bit away. Neither follows a link out of the volume: there
- * is nothing outside of it. */
+/* Sets the mode after the owner, because a change of owner clears the setuid bit. Neither call
+ * follows a link out of the volume: nothing outside of it is visible. */
 static int give(const char *path, struct fs_owner owner, mode_t mode, struct err *err)
 {
     if (chown(path, owner.uid, owner.gid) < 0 || chmod(path, mode) < 0) {

@@ -1,6 +1,7 @@
 /* volume_ops.h - the disk operations of the content API of volumes, without HTTP.
  *
- * Owns:     nothing. Needs: clean absolute paths, in a process whose root is the volume's.
+ * Owns:     nothing.
+ * Needs:    clean absolute paths, in a process whose root is the volume's.
  * Blocks:   on the disk: for the thread pool.
  * Threads:  any.
  *

@@ -111,8 +111,8 @@ static void send_event(struct stream *stream, Filesystem__FilesystemEvent *event
     filesystem__filesystem_event__free_unpacked(event, NULL);
 }
 
-/* The stream of a removed directory ends without an error: its last event has reported the removal.
- * */
+/* The stream of a removed directory ends without an error: its last event has reported the
+ * removal. */
 static void stream_end(struct stream *stream)
 {
     if (stream->watcher.gone) {

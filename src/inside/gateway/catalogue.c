@@ -86,7 +86,7 @@ static const struct {
     {STR("boolean"), "true or false", is_boolean},
 };
 
-/* As if it had not been given. */
+/* The value counts as not given. */
 static bool is_absent(const json_t *value)
 {
     return !value || json_is_null(value) ||

@@ -1,6 +1,8 @@
 /* catalogue.h - the MCP servers that are known by a name: package, arguments, variables.
  *
- * Owns:     the parsed file. Blocks: while it is read. Threads: any, after that.
+ * Owns:     the parsed file.
+ * Blocks:   while it is read.
+ * Threads:  any, after that.
  *
  * The file is an object with a member per server:
  *

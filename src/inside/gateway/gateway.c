@@ -144,7 +144,7 @@ static void mcp_serve(struct gateway *g, struct http_exchange *ex)
     }
 }
 
-/* A refusal says besides which kind of token is wanted. */
+/* A refusal also says which kind of token is expected. */
 static void headers_add(struct http_exchange *ex, bool refused)
 {
     static struct http_header all[HEADERS_MAX];

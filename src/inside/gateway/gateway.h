@@ -19,7 +19,7 @@ struct gateway_options {
     struct place place;
     const struct plans *plans;
     const char *token; /* the bearer token of every request */
-    /* One of these two is called, once, perhaps inside gateway_start(). */
+    /* Either on_up or on_failed is called, once, perhaps inside gateway_start(). */
     void (*on_up)(void *ctx);
     void (*on_failed)(void *ctx, const char *why, struct str said);
     void *ctx;

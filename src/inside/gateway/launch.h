@@ -1,4 +1,4 @@
-/* launch.h - into the background, without leaving whoever started us in the dark.
+/* launch.h - puts the program into the background, and reports its start to the caller.
  *
  * The SDK waits for the command's end, and for its outputs to be closed. So the command forks: the
  * child gets a session of its own and the log as its outputs, and tells the parent over a socket
@@ -15,7 +15,7 @@
  * text on standard error, and status 0 or 1. Fails before there is a child. */
 must_check int launch(const char *log_path, struct err *err);
 
-/* `fd` -1: there is nobody to tell but standard error. */
+/* `fd` -1: the report goes to standard error only. */
 void launch_report_up(int fd);
 void launch_report_failure(int fd, const char *why, struct str said);
 

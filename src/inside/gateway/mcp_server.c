@@ -189,7 +189,7 @@ static void questions_fail(struct mcp_server *b, const char *why)
     }
 }
 
-/* Asks now, in whatever state: for its start. */
+/* Asks now, in any state: for its start. */
 static void ask_now(struct mcp_server *b, const char *method, json_t *params,
                     const struct mcp_server_asker *asker, void *ctx)
 {

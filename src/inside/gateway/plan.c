@@ -102,7 +102,7 @@ static int envs_check(json_t *envs, const char *name, struct err *err)
     return 0;
 }
 
-/* `all` is the list of `known` for the sentence. */
+/* `all` is the list `known` as text, for the sentence. */
 static int fields_check(json_t *server, const char *name, const char *const *known, const char *all,
                         struct err *err)
 {

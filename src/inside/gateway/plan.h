@@ -1,6 +1,8 @@
 /* plan.h - the configuration as plans, one per MCP server, checked before any server is started.
  *
- * Owns:     its texts and JSON. Blocks: never. Threads: any, each plan in one.
+ * Owns:     its texts and JSON.
+ * Blocks:   never.
+ * Threads:  any, each plan in one.
  *
  * The configuration is an object with a member per server. Its name says which kind it is:
  *

@@ -26,7 +26,7 @@ enum {
 
 /* ---- the token ---- */
 
-/* Without one in the environment one is drawn: nobody is served without. */
+/* If the environment has no token, a random one is made: no client is served without a token. */
 static int token_get(char token[TOKEN_BYTES_MAX], struct err *err)
 {
     const char *given = getenv("GATEWAY_ACCESS_TOKEN");
@@ -94,7 +94,7 @@ static void on_patience_over(uv_timer_t *timer)
     serving_end(s, 1);
 }
 
-/* It says nothing: readable means that it is gone. */
+/* The launcher never writes: a readable socket means that it is gone. */
 static void on_launcher_gone(uv_poll_t *poll, int status, int events)
 {
     (void)status, (void)events;

@@ -1,6 +1,8 @@
-/* serve.h - the program's two works: to serve a configuration, and to install servers ahead.
+/* serve.h - the program's two tasks: serving a configuration, and installing servers in advance.
  *
- * Owns:     the loop while it runs. Blocks: until it is over. Threads: the caller's.
+ * Owns:     the loop while it runs.
+ * Blocks:   until it is over.
+ * Threads:  the caller's.
  */
 #ifndef GATEWAY_SERVE_H
 #define GATEWAY_SERVE_H
@@ -17,7 +19,7 @@ struct serve_options {
     bool foreground;
 };
 
-/* Each returns the program's exit status; what went wrong has been said. */
+/* Each returns the program's exit status; errors have been reported. */
 int serve(const struct serve_options *options, const struct plans *plans);
 int pull(const struct serve_options *options, const struct plans *plans);
 

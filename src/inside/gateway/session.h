@@ -1,7 +1,9 @@
 /* session.h - the sessions of the gateway (lib/mcp/session.h), each with the event stream on which
  * its client hears notifications.
  *
- * Owns:     the sessions; a stream until it ends. Blocks: never. Threads: the loop's.
+ * Owns:     the sessions; a stream until it ends.
+ * Blocks:   never.
+ * Threads:  the loop's.
  *
  * A session ends when its client deletes it, or when it was quiet for longest and another needs its
  * place. A notification to a client without an open stream is dropped.

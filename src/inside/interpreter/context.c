@@ -140,7 +140,8 @@ static void on_ready(void *ctx)
     next(c);
 }
 
-/* A kernel that would drop what is not taken is read on; execution.h bounds what is kept then. */
+/* A kernel that drops output that nobody takes is still read; execution.h bounds how much is
+ * kept. */
 static void line_tell(struct context *c, json_t *line)
 {
     if (!c->current) {

@@ -1,7 +1,9 @@
 /* context.h - a kernel with a queue: one cell at a time, in the order they came.
  *
  * Owns:     the kernel, the specification; the executions that wait or run, until their end.
- * Needs:    a libuv loop, the sandbox's variables. Blocks: never. Threads: the loop's.
+ * Needs:    a libuv loop, the sandbox's variables.
+ * Blocks:   never.
+ * Threads:  the loop's.
  *
  * The kernel is started with the context. A kernel that dies ends the cell it was running with an
  * error, and is started again; a kernel that dies before it is ready is started again when it is
@@ -22,8 +24,8 @@
 
 enum {
     CONTEXT_QUEUE_MAX = 256,
-    INTERRUPT_AFTER_MS =
-        50, /* from a run's start: a kernel may not be ready for a signal earlier */
+    /* After the start of a run: earlier a kernel may not be ready for a signal. */
+    INTERRUPT_AFTER_MS = 50,
     INTERRUPT_AGAIN_MS = 500,
     INTERRUPT_MS_MAX = 3500,
 };

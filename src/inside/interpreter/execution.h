@@ -1,7 +1,9 @@
 /* execution.h - one request to /execute and the lines of its answer.
  *
  * Owns:     the exchange's half, the request, lines that the client has no room for yet.
- * Needs:    a context that runs it. Blocks: never. Threads: the loop's.
+ * Needs:    a context that runs it.
+ * Blocks:   never.
+ * Threads:  the loop's.
  *
  * The answer is a line of JSON per event and a keepalive after KEEPALIVE_MS of silence. Lines wait
  * here until the client takes them; past EXECUTION_HIGH_BYTES the kernel's output is left where it
@@ -9,8 +11,8 @@
  * EXECUTION_KEPT_BYTES_MAX, past which output is left out and the answer says so.
  *
  * The exchange lives on after its end until the client has everything; its context is free by then.
- * And an execution outlives its exchange when the sandbox was saved and restored meanwhile: it runs
- * to its end, and what it says is heard by nobody.
+ * An execution also outlives its exchange when the sandbox was saved and restored meanwhile: it
+ * runs to its end, and its output is dropped.
  */
 #ifndef INTERPRETER_EXECUTION_H
 #define INTERPRETER_EXECUTION_H

@@ -1,7 +1,9 @@
 /* interpreter.h - the service on port 49999: contexts by id, defaults by language, routes.
  *
- * Owns:     the contexts. Needs: a libuv loop, an HTTP server that hands it requests.
- * Blocks:   on reading specifications of kernels. Threads: the loop's.
+ * Owns:     the contexts.
+ * Needs:    a libuv loop, an HTTP server that hands it requests.
+ * Blocks:   on reading specifications of kernels.
+ * Threads:  the loop's.
  */
 #ifndef INTERPRETER_INTERPRETER_H
 #define INTERPRETER_INTERPRETER_H
@@ -21,13 +23,14 @@ struct interpreter_options {
     int start_s_max;          /* for the start of a kernel that somebody waits for */
     int agent_port;           /* where the sandbox's variables are asked for */
     const char *const
-        *warm_languages; /* languages whose kernels are up before they are asked for; NULL ends */
+        *warm_languages; /* Languages whose kernels are started in advance; ends with NULL. */
 };
 
 /* Borrows what the options point to. */
 struct interpreter *interpreter_new(const struct interpreter_options *options);
-void interpreter_request(void *interpreter,
-                         struct http_exchange *ex); /* http_server's on_request */
+
+/* The server's on_request. */
+void interpreter_request(void *interpreter, struct http_exchange *ex);
 
 /* Kills every kernel. Memory is given back as libuv closes the handles. */
 void interpreter_free(struct interpreter *interpreter);

@@ -10,7 +10,7 @@
 
 #include "lib/base/str.h"
 
-/* NULL when it is not JSON even so. The caller owns the reference. */
+/* NULL when the text is not JSON even then. The caller owns the reference. */
 json_t *json_read(struct str text);
 
 /* A new string of bytes that may be no UTF-8. */

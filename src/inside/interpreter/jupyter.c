@@ -136,7 +136,7 @@ static void run_end(struct jupyter *j)
     }
 }
 
-/* The message in `running` is done with: on to the next stage. */
+/* The message in `running` is done: goes to the next stage. */
 static void stage_next(struct jupyter *j)
 {
     scoped_text code = move_ptr(&j->code);

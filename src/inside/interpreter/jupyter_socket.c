@@ -26,7 +26,7 @@ struct jupyter_socket {
     bool closed;
 };
 
-/* One context for the program: its thread reads and writes for every socket. */
+/* A single context for the program: its thread reads and writes for every socket. */
 static void *zmq_context(void)
 {
     static void *context;
@@ -96,7 +96,7 @@ static void pump(struct jupyter_socket *socket)
     static struct frames frames;
 
     for (int i = 0; i < TURN_MESSAGES; i++) {
-        /* Asked also when it does not flow: asking takes the event that woke us. */
+        /* Also checked when it does not flow: the check consumes the event that woke us. */
         if (socket->closed || !is_readable(socket) || !socket->flows) {
             (void)uv_idle_stop(&socket->again);
             return;

@@ -1,7 +1,9 @@
 /* jupyter_socket.h - ZeroMQ sockets on a libuv loop.
  *
  * Owns:     the socket and its handles.
- * Needs:    a libuv loop. Blocks: never. Threads: the loop's; ZeroMQ has one of its own beneath.
+ * Needs:    a libuv loop.
+ * Blocks:   never.
+ * Threads:  the loop's; ZeroMQ has one of its own beneath.
  *
  * ZeroMQ's descriptor tells edges, not levels: one event may stand for many messages, and sending
  * may swallow the event of a message that came. So a socket is read until it is empty, and looked

@@ -1,7 +1,9 @@
 /* kernel.h - a process that runs code in one language, over either transport.
  *
  * Owns:     the process and its connections.
- * Needs:    a libuv loop; a specification (spec.h). Blocks: never. Threads: the loop's.
+ * Needs:    a libuv loop; a specification (spec.h).
+ * Blocks:   never.
+ * Threads:  the loop's.
  *
  * Two transports: jupyter.c (ZeroMQ: Python, R, what the user installed) and pipe_kernel.c (lines
  * on descriptors 3 and 4: Node, bash, Java). A kernel runs one thing at a time:

@@ -3,7 +3,10 @@
  * A process that is restored with its sandbox continues without noticing. But it is a new process
  * to the kernel, which reports another start time.
  *
- * Owns: nothing. Needs: /proc. Blocks: on reading a file that is in memory. Threads: any.
+ * Owns:     nothing.
+ * Needs:    /proc.
+ * Blocks:   on reading a file that is in memory.
+ * Threads:  any.
  */
 #ifndef INTERPRETER_LIFETIME_H
 #define INTERPRETER_LIFETIME_H

@@ -95,8 +95,8 @@ static int arguments_read(int argc, char **argv, struct settings *settings)
     return optind < argc || !strchr(settings->listen, ':') ? -1 : r;
 }
 
-/* Every sandbox pays for its memory: one arena, given back early. CRIU cannot checkpoint io_uring.
- * */
+/* Every sandbox pays for its memory: one arena, given back early. CRIU cannot checkpoint
+ * io_uring. */
 static void memory_spare(void)
 {
     (void)mallopt(M_ARENA_MAX, ARENAS_MAX);
@@ -127,7 +127,7 @@ static void on_stopped(void *server)
     http_server_free(server);
 }
 
-/* Kernels are killed, and seen to end. */
+/* Kills the kernels, and waits until they have ended. */
 static void end(struct interpreter *interpreter, struct http_server *server, uv_loop_t *loop)
 {
     interpreter_free(interpreter);

@@ -47,7 +47,7 @@ static void boot_id_check(struct sandbox_env *g)
     }
 }
 
-/* Also after a failure: the agent is not asked again for each cell. */
+/* Also called after a failure: the agent is not asked again for each cell. */
 static void asked(struct sandbox_env *g, int status, struct str answer)
 {
     json_t *envs = status == 200 ? json_read(answer) : NULL;

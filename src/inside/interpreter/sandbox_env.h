@@ -1,7 +1,9 @@
 /* sandbox_env.h - the sandbox's own environment variables, asked of the agent, and whether this is
  * still the same sandbox.
  *
- * Owns:     the variables. Needs: a libuv loop. Threads: the loop's.
+ * Owns:     the variables.
+ * Needs:    a libuv loop.
+ * Threads:  the loop's.
  * Blocks:   on reading the boot id, which is in memory.
  *
  * A sandbox may be a clone of another's memory: then its boot id is another than the one we

@@ -49,8 +49,7 @@ struct stow_record {
     uint32_t zero;
 };
 
-/* For a directory: writes all files below it, on the same file system, to out_fd; and reads them
- * back. */
+/* Writes all files below a directory, on the same file system, to out_fd; and reads them back. */
 must_check int stow_write(int dir_fd, int out_fd, struct err *err);
 must_check int stow_read(int in_fd, int dir_fd, struct err *err);
 

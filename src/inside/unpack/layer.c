@@ -218,7 +218,6 @@ int layer_entry(struct unpacker *u, struct archive_entry *entry, struct err *err
     }
     r = str_starts(str_of(name_last(path, &n)), STR(WHITEOUT)) ? whiteout(u, path, err)
                                                                : entry_add(u, entry, path, err);
-    return r == -EXDEV
-               ? 0
-               : r; /* a link leads to a directory that jails mount themselves, such as /var/run */
+    /* -EXDEV: a link leads to a directory that jails mount themselves, such as /var/run. */
+    return r == -EXDEV ? 0 : r;
 }

@@ -1,8 +1,8 @@
 /* unpack.h - atoll-unpack: archives become files, inside the jail that they are for.
  *
- * The agent starts it when it is dialled with CHANNEL_PORT_UNPACK, and hands the other end of its
- * socket out: so it runs as the jail's root in any image, also in one that holds nothing yet, and
- * whatever an archive makes of it stays in the jail. On the socket come
+ * The agent starts it when it is dialled with CHANNEL_PORT_UNPACK, and hands out the other end of
+ * its socket. So it runs as the jail's root in any image, even in an empty one, and an archive that
+ * takes it over stays in the jail. It reads from the socket
  *
  *      name value\n ...      options, below; a value goes to the end of the line
  *      \n                    an empty line
@@ -47,8 +47,8 @@ enum {
     UNPACK_DEPTH_MAX = 256, /* directories of one name */
     UNPACK_ENTRIES_MAX = 4 * 1000 * 1000,
     UNPACK_RATIO_MAX = 200,
-    UNPACK_RATIO_FROM =
-        512 * 1024 * 1024, /* up to so many bytes written the ratio is not checked */
+    /* The ratio is checked only beyond this many written bytes. */
+    UNPACK_RATIO_FROM = 512 * 1024 * 1024,
 };
 #define UNPACK_LIMIT_DEFAULT ((uint64_t)64 << 30)
 

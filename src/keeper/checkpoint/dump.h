@@ -2,7 +2,8 @@
  *
  * Owns:    nothing.
  * Blocks:  until the files are on the disk. Enters a mount namespace (criu_mounts.h) and stays in
- * it: call it in a process of its own (task.h). Threads: one.
+ *          it: call it in a process of its own (task.h).
+ * Threads: one.
  */
 #ifndef CHECKPOINT_DUMP_H
 #define CHECKPOINT_DUMP_H

@@ -13,7 +13,8 @@
  * Needs:   root. Leaves the host's own mounts and groups as they are, except that the three
  *          controllers are enabled for children of the v2 root.
  * Blocks:  for a few kernel writes; no call waits for a process to exit; cgroups_freeze() waits
- * until all have stopped. Threads: one at a time.
+ *          until all have stopped.
+ * Threads: one at a time.
  */
 #ifndef JAIL_CGROUP_H
 #define JAIL_CGROUP_H

@@ -1,6 +1,8 @@
 /* kernel_setting.h - writes settings of the kernel: files below /proc, and of control groups.
  *
- * Owns:    nothing. Blocks: for one kernel write. Threads: any.
+ * Owns:    nothing.
+ * Blocks:  for one kernel write.
+ * Threads: any.
  */
 #ifndef JAIL_KERNEL_SETTING_H
 #define JAIL_KERNEL_SETTING_H

@@ -309,8 +309,8 @@ static bool is_base64(char c)
     return isalnum((unsigned char)c) || c == '+' || c == '/' || c == '-' || c == '_';
 }
 
-/* Text that does not end with a whole byte was not encoded from here on: its groups are still read.
- * */
+/* Text that does not end with a whole byte was not encoded from here on: its groups are still
+ * read. */
 static int run_decode(struct str run, struct buf *out)
 {
     if (base64_decode(out, run) == 0) {

@@ -243,8 +243,8 @@ static void on_connection(uv_stream_t *stream, int status)
     }
 }
 
-/* The caller may be handling another connection, so none is closed now; the next accept closes one.
- * */
+/* The caller may be handling another connection, so none is closed now; the next accept closes
+ * one. */
 static bool may_adopt(const struct http_server *server)
 {
     const struct conn_owner *owner = &server->owner;

@@ -62,8 +62,8 @@ must_check int sock_open(struct sock *sock, const struct sock_events *events, uv
 must_check int sock_accept(struct sock *sock, const struct sock_events *events,
                            uv_stream_t *listener);
 
-/* AF_UNIX or AF_INET(6) of a stream socket, or an error that says what the descriptor is instead.
- * */
+/* AF_UNIX or AF_INET(6) of a stream socket, or an error that says what the descriptor is
+ * instead. */
 must_check int sock_family(int fd, struct err *err);
 
 void sock_write(struct sock *sock, const void *data, size_t len);

@@ -1,7 +1,9 @@
 /* tls.h - TLS: certificates and ALPN (h2, http/1.1) for lib/http/server.c, trust for
  * lib/http/client_conn.c.
  *
- * Owns:     OpenSSL's contexts. Blocks: where files are read. Threads: the loop's. */
+ * Owns:     OpenSSL's contexts.
+ * Blocks:   where files are read.
+ * Threads:  the loop's. */
 #ifndef HTTP_TLS_H
 #define HTTP_TLS_H
 
@@ -44,8 +46,8 @@ struct tls_context *tls_context_new_choosing(tls_choose *choose, void *ctx, bool
 
 /* ---- the client's side ---- */
 
-/* The authorities that a client trusts: those of this machine, and those in a file (PEM; "": none).
- * */
+/* The authorities that a client trusts: those of this machine, and those in a file (PEM; "":
+ * none). */
 struct tls_trust;
 must_check int tls_trust_new(const char *extra_path, struct tls_trust **out, struct err *err);
 /* The authorities in a text (PEM) alone. -EINVAL: there is none in it, or it is too long. */

@@ -1,8 +1,8 @@
-/* admin_keys.c - keys of the operator: who has one may see and change every team.
+/* admin_keys.c - keys of the operator: a caller with such a key may see and change every team.
  *
  * They are kept as hashes, as API keys are, and shown once, when they are made. The first is made
- * with a token that lies in the data directory, which only root and the daemon's user can read; it
- * is another with every start. */
+ * with a token that lies in the data directory, which only root and the daemon's user can read;
+ * every start makes a new token. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -173,7 +173,7 @@ static void change_free(struct change *change)
     free(change);
 }
 
-/* It works from the moment that it is on disk, and its text is told then and never again. */
+/* The key works once it is on disk. Its text is shown then, and never again. */
 static void on_created(void *ctx, int error, const struct err *err)
 {
     struct change *change = ctx;
@@ -217,7 +217,7 @@ static void on_deleted(void *ctx, int error, const struct err *err)
     struct change *change = ctx;
     struct call *call = change->call;
 
-    if (error < 0) { /* it is still on disk: what memory says must be true */
+    if (error < 0) { /* the key is still on disk, so memory must have it too */
         HASH_ADD_STR(call->api->admin_keys, hash, change->key);
         call_fail_err(call, error, err);
     } else {

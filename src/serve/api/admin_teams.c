@@ -100,7 +100,8 @@ static void on_made(void *ctx, int error, const struct err *err)
     free(making);
 }
 
-/* It is in the list from now on, so that its name is taken; it has no key yet, so nobody is it. */
+/* The team is in the list from now on, so that its name is taken. It has no key yet, so no caller
+ * can act as this team. */
 static void team_make(struct call *call, const char *name, const struct limits *limits)
 {
     struct making *making = xnew(struct making);
@@ -203,7 +204,7 @@ static bool kill_one(void *ctx, struct sandbox *sb)
     return true;
 }
 
-/* Those that run: paused ones lie still. */
+/* Kills running sandboxes. Paused ones stay. */
 void handle_admin_team_kill(struct call *call, const json_t *body)
 {
     struct killing killing = {.team = call->team};

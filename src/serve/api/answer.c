@@ -109,8 +109,8 @@ void call_permanent(struct call *call)
     call_header(call, "Should-Retry", "false");
 }
 
-/* Clients repeat a call that was answered 429, 502, 503 or 504: in vain when it is about what they
- * asked for, and slowly when it took its whole time. */
+/* Clients repeat a call that was answered 429, 502, 503 or 504. That is in vain when the request
+ * itself is at fault, and slow when the call took its whole time limit. */
 static bool is_permanent(int error)
 {
     return error == -EBUSY || error == -ENOTCONN || error == -ETIMEDOUT || error == -EUSERS;

@@ -69,7 +69,8 @@ static void refuse(struct call *call, int status, const char *message)
     (void)snprintf(call->refusal, sizeof(call->refusal), "%s", message);
 }
 
-/* Leaves call->route; false: there is none. *other_method: there is one of another method. */
+/* Sets call->route; false: no route matches. *other_method: the path has a route of another
+ * method. */
 static bool route_match(struct call *call, const struct http_request *req,
                         bool (*matches)(const char *pattern, struct str path,
                                         struct path_params *params),
@@ -200,7 +201,7 @@ static void give_place(void *ctx)
     share_give(ctx);
 }
 
-/* api_admit() has charged a call without a key to nobody: its token says whose it is. */
+/* api_admit() has charged a call without a key to no team: its token names the team. */
 static void charge_by_token(struct call *call)
 {
     struct share *share = NULL;
@@ -213,8 +214,8 @@ static void charge_by_token(struct call *call)
     http_charge(call->ex, give_place, share);
 }
 
-/* The account that a request is charged to. Nobody's requests are all in one: whoever has a key is
- * none the worse for them. */
+/* The account that a request is charged to. All requests without a key share a single account, so
+ * they take nothing from callers that have a key. */
 static const char *account_of(struct api *api, const struct http_request *req)
 {
     struct key *key = NULL;
@@ -356,8 +357,8 @@ void api_release(struct api *api)
     }
 }
 
-/* A call may still wait for the store or for a sandbox: it ends after us, and finds nobody to tell.
- * The last of them frees, or the timer, which libuv closes later. */
+/* A call may still wait for the store or for a sandbox: it ends after the API was freed, and its
+ * answer is dropped. The last call frees the memory, or the timer, which libuv closes later. */
 void api_free(struct api *api)
 {
     if (!api) {

@@ -33,7 +33,8 @@ struct api_options {
     struct volumes *volumes;
     struct metrics *metrics;
     struct logs *logs;
-    /* What GET /metrics shows besides: of single sandboxes, only of the team's. */
+    /* Adds more figures to GET /metrics. Figures of single sandboxes are added only for the team's
+     * own. */
     void (*figures)(void *ctx, const char *team_id, struct prometheus *page);
     void *figures_ctx;
     const char *domain;          /* reported to clients when set by the operator, else NULL */
@@ -46,12 +47,14 @@ struct api_options {
 /* Owns:     the teams and keys in memory, and the calls under way.
  * Needs:    all of the options, for as long as it lives.
  * Blocks:   api_new() and api_prepare_default_key(), which belong to start-up: they read the store,
- * and run the loop until what they wrote is on disk. The rest never. Threads:  the loop's. */
+ *           and run the loop until what they wrote is on disk. The rest never.
+ * Threads:  the loop's. */
 must_check int api_new(const struct api_options *options, struct api **out, struct err *err);
 void api_free(struct api *api);
 
-/* Charges an exchange, which may be another's than the API's, to the team of its key, or to all who
- * have none; false: it was answered, for they have their share of requests under way. */
+/* Charges an exchange, of the API or of another handler, to the team of its key, or to the account
+ * of all callers without a key. False: that account has its share of requests under way, and the
+ * exchange was answered. */
 bool api_admit(struct api *api, struct http_exchange *ex);
 
 /* Pure: the request has an API key, and the method and path of a call that needs one. The key need
@@ -65,13 +68,13 @@ void api_handle(struct api *api, struct http_exchange *ex);
  * can reach: the routes below /internal exist for it as well. */
 void api_handle_internal(struct api *api, struct http_exchange *ex);
 
-/* Who asks: the team's id, good as long as the API, and the key's own text, which lies in the
- * request. -EACCES with the sentence of a 401. */
+/* Finds the caller: the team's id, valid as long as the API, and the text of the key, which points
+ * into the request. -EACCES with the sentence of a 401. */
 must_check int api_authenticate(struct api *api, const struct http_request *req,
                                 const char **team_id, struct str *key, struct err *err);
 
-/* The SHA-256, in hex, of each API key of a team: a text that has the looks of a key can be held
- * against them. The texts of keys are kept nowhere. */
+/* The SHA-256, in hex, of each API key of a team: a text that looks like a key can be compared with
+ * them. The texts of keys are not stored. */
 void api_key_hashes_each(const struct api *api, const char *team_id,
                          void (*each)(void *ctx, const char *hash), void *ctx);
 
@@ -80,8 +83,8 @@ void api_key_hashes_each(const struct api *api, const char *team_id,
  * then on a DELETE of that key puts a new one in its place. */
 must_check int api_prepare_default_key(struct api *api, const char *key_path, struct err *err);
 
-/* A key of the admin that is good for this daemon's life, in a file (0600): whoever may read it is
- * the operator. Keys for others are made with it. */
+/* Writes an admin key to a file (0600). It is valid until this daemon ends: whoever can read the
+ * file is the operator, and makes keys for others with it. */
 void api_prepare_admin_token(struct api *api, const char *path);
 
 /* Whether quotas allow the sandbox: sandboxes_options.admit. */

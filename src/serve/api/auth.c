@@ -30,7 +30,7 @@ static bool is_hex(struct str text)
     return true;
 }
 
-/* Of the kind that names a scheme: fit to be repeated to whoever sent it. */
+/* The text can be the name of a scheme: safe to repeat in an answer to the client. */
 static bool is_word(struct str text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -51,7 +51,7 @@ static void key_used(struct api *api, struct key *key)
     }
 }
 
-/* Which of the usual mistakes it is; the sentences name what to send instead. */
+/* Finds out which of the usual mistakes it is. The sentences name what to send instead. */
 static int refuse_malformed(const struct http_request *req, struct str text, struct err *err)
 {
     char first = text.at[0];
@@ -70,7 +70,7 @@ static int refuse_malformed(const struct http_request *req, struct str text, str
     return err_set(err, EACCES, "authorization header is malformed: a key begins with e2b_");
 }
 
-/* What stands in Authorization without being a bearer token is none that is missing. */
+/* An Authorization header without a bearer token is reported as malformed, not as missing. */
 static int refuse_missing(const struct http_request *req, struct err *err)
 {
     struct str sent = str_trim(http_header_get(req, "authorization"));

@@ -1,5 +1,5 @@
-/* POST /sandboxes. Whoever gets the answer is the only one who knows the sandbox's id: when the
- * client leaves before it, the sandbox is ended again, for nobody could use it.
+/* POST /sandboxes. Only the client that gets the answer knows the sandbox's id. When the client
+ * leaves before that, the sandbox is killed, because nobody could use it.
  *
  * Idempotency-Key: a client that got no answer asks again with the same key and the same body, and
  * is given the sandbox that the first try made. The key is stored with the sandbox, so this holds

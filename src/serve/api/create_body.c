@@ -68,7 +68,7 @@ static int texts_parse(const json_t *body, struct create_body *out, struct err *
     return r == 0 ? env_check(out->env_vars, err) : r;
 }
 
-/* What happens when the time is up, and what may wake it afterwards. */
+/* Parses what happens when the time is up, and what may wake the sandbox afterwards. */
 static int lifecycle_parse(const json_t *body, json_t *options, struct err *err)
 {
     bool pause = false, memory = true, resume = false;
@@ -192,7 +192,7 @@ static int mount_parse(const json_t *mount, json_t *out, struct err *err)
     return r;
 }
 
-/* Whether there are such volumes, and whether they can be mounted there, is found out later. */
+/* Whether these volumes exist, and whether they can be mounted there, is checked later. */
 static int mounts_parse(const json_t *mounts, json_t *options, struct err *err)
 {
     json_t *out = json_array();
@@ -227,7 +227,7 @@ static int extras_parse(const json_t *body, struct create_body *out, struct err 
     if (r == 0) {
         r = field_array(body, "shells", &shells, err);
     }
-    if (r == 0 && json_array_size(shells) > 0) { /* whether there are such is found out later */
+    if (r == 0 && json_array_size(shells) > 0) { /* whether these exist is checked later */
         (void)json_object_set_new(out->options, "shells", json_deep_copy(shells));
     }
     return r == 0 ? iam_parse(body, out->options, err) : r;

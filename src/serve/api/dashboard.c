@@ -1,6 +1,6 @@
-/* dashboard.c - /dashboard: what E2B's own dashboard asks of its server besides the API, for a team
- * that sends its API key. Lists are continued by cursors. Templates and tags have their own files.
- */
+/* dashboard.c - /dashboard: the routes that E2B's own dashboard calls besides the API, for a team
+ * that sends its API key. Lists are continued by cursors. Templates and tags have their own
+ * files. */
 #include "serve/api/dashboard.h"
 
 #include <errno.h>

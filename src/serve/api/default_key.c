@@ -1,5 +1,5 @@
 /* The first start makes a team and a key; the key's text goes into a file that only the daemon's
- * user can read. When that key is revoked, another takes its place, so that whoever may read the
+ * user can read. When that key is revoked, another takes its place, so that a user who may read the
  * file is never locked out. The order keeps the two in step: the text is on disk under a temporary
  * name, then the key is in the store, then the file gets its name. A crash in between leaves a key
  * that nobody knows. */
@@ -83,7 +83,7 @@ static void on_saved(void *ctx, int error, const struct err *err)
     *saved = (struct saved){true, error, *err};
 }
 
-/* Start-up only: nothing else is on the loop yet that would mind. */
+/* Start-up only: nothing else is on the loop yet that a wait could delay. */
 static int saved_wait(struct api *api, struct saved *saved, struct err *err)
 {
     while (!saved->done) {

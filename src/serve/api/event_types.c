@@ -5,7 +5,7 @@
 
 #define PREFIX "sandbox.lifecycle."
 
-/* Snapshots have two names in the wild. */
+/* Clients use two names for snapshots. */
 static const char *const names[] = {
     "created", "updated", "paused", "resumed", "snapshotted", "checkpointed", "killed",
 };

@@ -7,7 +7,7 @@
 
 void figures_note(struct call *call, int status)
 {
-    /* Those that are not in the table share what comes after it. */
+    /* Calls without a route share the entry behind the table. */
     size_t i = call->route ? (size_t)(call->route - route_at(0)) : routes_count();
     assert(i <= routes_count());
     struct route_figures *figures = &call->api->figures[i];

@@ -1,8 +1,8 @@
-/* guard_team_secrets.c - all that a team keeps secret, looked for in a text: POST /internal/guard.
+/* known.c - searches a text for everything that a team keeps secret: POST /internal/guard.
  *
  *   - its stored secrets, the sealed keys of its API shells, the keys that tools gave to sandboxes
- *   - its own API keys: the one of this call, and any text with the looks and the hash of one
- *   - texts with the looks of a widespread service's key (lib/guard/formats.h)
+ *   - its own API keys: the one of this call, and any text that has the form and the hash of one
+ *   - texts that look like the key of a well-known service (lib/guard/formats.h)
  *
  * The search runs on a thread of the pool, so that neither many secrets nor a large text keep the
  * loop. Copies of the secrets are wiped when the guard goes.
@@ -52,7 +52,7 @@ struct known {
 
 /* ---- what is known ---- */
 
-/* The place of a text among those that are told; past the limit all are one. */
+/* The index of a text in `what`; beyond the limit all texts share one index. */
 static uint16_t tag_of(struct known *known, const char *what)
 {
     size_t n = json_array_size(known->what);
@@ -69,7 +69,7 @@ static uint16_t tag_of(struct known *known, const char *what)
     return (uint16_t)n;
 }
 
-/* A value of a header has words, which an echo may have alone. */
+/* The value of a header consists of words, and an echo may have one word alone. */
 static void know(struct known *known, struct str secret, bool words, const char *what)
 {
     if (known->error < 0 || secret.len == 0 || utf8_characters(secret) < known->least) {
@@ -90,7 +90,7 @@ static bool on_secret(void *ctx, const struct secret *secret)
     const struct secrets *all = known->call->api->options.secrets;
     int r = secret_value(all, secret->team_id, str_of(secret->name), &value, &known->err);
     if (r < 0 && known->error == 0) {
-        known->error = r; /* what cannot be looked for may be there */
+        known->error = r; /* a secret that cannot be searched for may be in the text */
     }
     (void)snprintf(what, sizeof(what), "the secret \"%.*s\" of this team", NAME_SHOWN,
                    secret->name);
@@ -198,7 +198,7 @@ static json_t *redacted_json(const struct known *known)
             (void)json_array_append(kinds, json_array_get(known->what, i));
         }
     }
-    /* A mark in the place of a part of a character leaves bytes that are no text: null then. */
+    /* A mark that replaces part of a character leaves bytes that are not UTF-8: null then. */
     json_t *text =
         json_stringn(buf_len(&known->out) ? buf_at(&known->out) : "", buf_len(&known->out));
     return json_pack("{sI so sI so}", "count", (json_int_t)known->count, "kinds", kinds, "known",
@@ -240,7 +240,7 @@ static void known_answer(struct known *known)
 
 /* ---- the search, on a thread of the pool ---- */
 
-/* Texts with the looks of a key are looked for as any other. */
+/* Texts that look like a key are searched for like any other. */
 static void on_format(void *ctx, struct str place, struct str key, const char *kind)
 {
     struct known *known = ctx;

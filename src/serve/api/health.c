@@ -72,8 +72,8 @@ static void figures_put(const struct call *call, json_t *reply)
                               json_integer((json_int_t)templates_count(options->templates)));
 }
 
-/* The SDKs and tools of E2B name themselves; its Go clients say no type that they accept. They want
- * the answer of E2B's own server. */
+/* The SDKs and tools of E2B name themselves in a header; its Go clients send no Accept header. They
+ * expect the answer of E2B's own server. */
 static bool is_e2b_client(const struct call *call)
 {
     const struct http_request *req = http_request(call->ex);
@@ -92,8 +92,8 @@ static void answer_e2b(struct call *call)
               well ? STR("Health check successful") : STR("Service is unavailable"));
 }
 
-/* 200 whenever the daemon can answer at all: what is amiss is in the body. Figures are for those
- * who have a key. */
+/* 200 whenever the daemon can answer at all: the body says what is wrong. Only callers with a key
+ * see figures. */
 void handle_health(struct call *call, const json_t *body)
 {
     const struct api_options *options = &call->api->options;
@@ -117,7 +117,7 @@ void handle_health(struct call *call, const json_t *body)
     call_json(call, 200, reply);
 }
 
-/* Whoever opens the address in a browser is told what it is for. */
+/* Tells a user who opens the address in a browser what it is for. */
 void handle_about(struct call *call, const json_t *body)
 {
     json_t *reply = json_object();

@@ -1,4 +1,5 @@
-/* What whoever is shown a workload token needs to verify it: open to all, as keys are. */
+/* The public keys that a service needs to verify a workload token. Open to all, as public keys
+ * are. */
 #include <stdlib.h>
 
 #include "serve/api/internal.h"

@@ -142,8 +142,8 @@ void call_json(struct call *call, int status, json_t *body); /* steals body */
 void call_text(struct call *call, int status, const char *type, struct str text);
 void call_empty(struct call *call, int status);
 
-/* What is answered when a change is on record: call_due() of the store's done, with this as its
- * ctx. The reply is taken over; NULL: none. */
+/* The answer to give once a change is on record: pass call_due() as the store's done, with this as
+ * its ctx. Takes the reply over; NULL: none. */
 void *call_later(struct call *call, int status, json_t *reply);
 void call_due(void *ctx, int error, const struct err *err);
 void call_fail(struct call *call, int status, const char *fmt, ...) printf_like(3, 4);
@@ -156,7 +156,7 @@ void call_fail_code(struct call *call, int status, const char *error_code, const
 /* The status comes from error: the table of lib/http/status.c. */
 void call_fail_err(struct call *call, int error, const struct err *err);
 
-/* Without an answer: there is nobody to give one to. */
+/* Frees the call without an answer: nobody is left to receive it. */
 void call_free(struct call *call);
 
 /* Before the answer. The name must be static. */
@@ -204,7 +204,7 @@ void accounts_remove(struct api *api, struct key *key);
 void key_text_make(const char *prefix, char *text, char hash[SHA256_HEX_LEN + 1],
                    char masked[KEY_MASK_BYTES]);
 
-/* One key (key.c). A fresh one is known to nobody yet: accounts_add() makes it work. */
+/* A key (key.c). A new key is not in the table yet: accounts_add() makes it work. */
 struct key *key_new(const struct team *team, const char *name, char text[KEY_TEXT_LEN + 1]);
 struct key *key_from_row(const struct team *team, const struct key_row *row); /* NULL: damaged */
 void key_save(struct api *api, const struct key *key, store_done *done, void *ctx);
@@ -212,8 +212,8 @@ void key_free(struct key *key);
 /* The field `name` of a body that makes or changes a key. (keys.c) */
 must_check int key_name_parse(const json_t *body, const char **name, struct err *err);
 
-/* A new file that its owner alone may read, in the place of any; on disk when this returns. Blocks:
- * it is a few bytes. (default_key.c) */
+/* A new file that only its owner may read; replaces an existing one, and is on disk when this
+ * returns. Blocks: it is a few bytes. (default_key.c) */
 must_check int key_file_write(const char *path, const char *text, struct err *err);
 
 /* ---- the admin (admin_keys.c) ---- */
@@ -225,7 +225,7 @@ void admin_keys_free(struct api *api);
 
 /* ---- who made what (makers.c) ---- */
 
-/* The key of the call has made it. Nothing, when the call has none. */
+/* Notes that the call's key made it. Does nothing when the call has no key. */
 void maker_note(const struct call *call, const char *id);
 void maker_forget(struct api *api, const char *id);
 /* The id of the key, or NULL. */
@@ -236,7 +236,8 @@ void makers_free(struct api *api);
 
 /* ---- quotas (quota.c) ---- */
 
-/* What a team has, or (key_id not NULL) what one of its keys has made of that. */
+/* The amounts that a team uses, or (key_id not NULL) the part of them that one of its keys has
+ * made. */
 struct amounts quota_used(struct api *api, const struct team *team, const char *key_id);
 
 /* The limits that hold for a team: its own, and the daemon's where it has none. */
@@ -255,7 +256,7 @@ bool call_quota(struct call *call, const struct amounts *more);
 struct quota_hold *quota_hold(struct call *call, const struct amounts *amounts);
 void quota_hold_end(struct api *api, struct quota_hold *hold); /* NULL is fine */
 
-/* May so many sandboxes more run? Otherwise answers. */
+/* May so many more sandboxes run? Otherwise answers. */
 bool call_has_room(struct call *call, const struct sandbox_wanted *wanted, uint32_t count);
 
 /* ---- usage (usage.c) ---- */

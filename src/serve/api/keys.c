@@ -99,7 +99,7 @@ void handle_keys_list(struct call *call, const json_t *body)
 
 /* ---- create ---- */
 
-/* The key works from the moment that it is on disk, and its text is told then and never again. */
+/* The key works once it is on disk. Its text is shown then, and never again. */
 static void on_created(void *ctx, int error, const struct err *err)
 {
     struct change *change = ctx;
@@ -212,7 +212,7 @@ void handle_keys_rename(struct call *call, const json_t *body)
 
 /* ---- delete ---- */
 
-/* The key itself is gone: what went wrong afterwards is the operator's to know. */
+/* The key itself is gone: a later failure concerns only the operator. */
 static void on_default_kept(void *ctx, int error, const struct err *err)
 {
     if (error < 0) {
@@ -228,7 +228,7 @@ static void on_deleted(void *ctx, int error, const struct err *err)
 
     if (error < 0) {
         accounts_add(call->api,
-                     change->key); /* it is still on disk: what memory says must be true */
+                     change->key); /* the key is still on disk, so memory must have it too */
         call_fail_err(call, error, err);
     } else {
         maker_forget(call->api, change->key->id);

@@ -35,7 +35,7 @@ struct limits {
     int64_t most[LIMITS]; /* LIMIT_NONE: no limit */
 };
 
-/* What is in use, or wanted. */
+/* Amounts in use, or asked for. */
 struct amounts {
     int64_t of[LIMITS];
 };
@@ -44,8 +44,8 @@ const char *limit_name(enum limit limit);
 struct limits limits_none(void);
 bool limits_any(const struct limits *limits);
 
-/* Changes the limits that the object names. -EINVAL with the sentence: what is not the name of a
- * limit, or no number from 0 to LIMIT_MAX. A NULL object names none. */
+/* Changes the limits that the object names. -EINVAL with the sentence for an unknown name, or a
+ * value that is no number from 0 to LIMIT_MAX. A NULL object names none. */
 must_check int limits_parse(const json_t *object, struct limits *out, struct err *err);
 
 /* All of them by name, with null for none. */

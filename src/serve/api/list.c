@@ -28,7 +28,8 @@ static bool wanted(const struct listing *listing, const struct sandbox_info *inf
            metadata_matches(info->metadata, query->metadata);
 }
 
-/* The total wants every match. Without a filter it is known; else the walk goes over all. */
+/* The total counts every match. Without a filter it is known; otherwise the walk visits all
+ * sandboxes. */
 static bool total_known(const struct listing *listing)
 {
     const struct list_query *query = listing->query;

@@ -21,7 +21,7 @@ bool position_before(const struct sandbox_position *a, const struct sandbox_posi
     return ascending ? order < 0 : order > 0;
 }
 
-/* The order is part of the token: continued in the other one it would skip or repeat. */
+/* The order is part of the token: a token used with the other order would skip or repeat rows. */
 void list_token_write(const struct sandbox_position *at, bool ascending, char out[LIST_TOKEN_BYTES])
 {
     scoped_buf(text, LIST_TOKEN_BYTES - 1);

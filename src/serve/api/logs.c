@@ -69,7 +69,7 @@ static void on_read_v2(void *ctx, int error, const struct err *err, struct str t
     answer(ctx, error, err, text, logs_render_v2);
 }
 
-/* What the query came to is `r`. */
+/* `r` is the result of parsing the query. */
 static void read_logs(struct call *call, int r, const struct err *err,
                       const struct logfile_query *query, logs_render *render, logs_read_done *done)
 {

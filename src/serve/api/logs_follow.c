@@ -58,7 +58,7 @@ static void respond(struct follow *follow)
     http_respond(follow->call->ex, 200, &type, 1, -1);
 }
 
-/* Does what is next, when nothing is under way. */
+/* Starts the next step, if none is under way. */
 static void advance(struct follow *follow)
 {
     if (follow->finished || follow->reading) {
@@ -180,7 +180,7 @@ bool stream_logs(struct call *call)
     int r = logs_query_v2(http_request(call->ex)->query, clock_wall_ms(), &query, &follows, &err);
 
     if (r < 0 || !follows || !sandbox_id_cut(call->param, &id)) {
-        return false; /* the plain route has the words for what is wrong */
+        return false; /* the plain route says what is wrong */
     }
     struct sandbox *sb = sandboxes_find(call->api->options.sandboxes, id);
     if (sb && strcmp(sandbox_info(sb).team_id, call->team->id) != 0) {

@@ -25,7 +25,7 @@ static void from_raise(struct logfile_query *query, int64_t from_ms)
     query->from_ms = from_ms > query->from_ms ? from_ms : query->from_ms;
 }
 
-/* The first version names no highest limit: more than we give is asked for in vain. */
+/* The first version sets no maximum: a client that asks for more than ours gets ours. */
 int logs_query_v1(struct str query, int64_t now_ms, struct logfile_query *out, struct err *err)
 {
     int64_t start = 0, limit = LOGS_LIMIT_MAX;

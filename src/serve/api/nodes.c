@@ -25,8 +25,8 @@ static void node_name(char out[NODE_NAME_BYTES])
 
 /* ---- the machine ---- */
 
-/* The value of the first line of /proc/cpuinfo that begins with the name; "" where the kernel does
- * not say. */
+/* The value of the first line of /proc/cpuinfo that begins with the name; "" when the kernel has no
+ * such line. */
 static void cpuinfo(const char *name, char out[LINE_BYTES])
 {
     FILE *file = fopen("/proc/cpuinfo", "re");
@@ -59,7 +59,7 @@ static json_t *machine_json(void)
                      "cpuArchitecture", system.machine);
 }
 
-/* Of all cpus together, since the machine was started. */
+/* The load of all cpus together, since the machine was started. */
 static int cpu_percent(void)
 {
     unsigned long long user = 0, nice = 0, kernel = 0, idle = 0, wait = 0;
@@ -161,7 +161,7 @@ static json_t *node_json(const struct api *api)
     return out;
 }
 
-/* Another cluster than the one there is has no nodes. */
+/* Any cluster but this one has no nodes. */
 static int cluster_is_ours(const struct call *call, struct err *err)
 {
     scoped_buf(cluster, QUERY_VALUE_BYTES_MAX);

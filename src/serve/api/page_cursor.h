@@ -15,7 +15,7 @@ enum { PAGE_CURSOR_BYTES = 256 };
 
 struct page_order {
     const char *value,
-        *id; /* fields of a row, both texts; rows are sorted by them, in that order */
+        *id; /* Fields of a row, both texts; rows are sorted by them, in that order. */
     bool descending;
     const char *sort; /* begins the cursor, which fits that order alone; NULL: there is one order */
 };

@@ -133,7 +133,7 @@ static void on_extended(void *ctx, int error, const struct err *err)
     free(connecting);
 }
 
-/* Only ever extends: whoever connects last must not shorten what another was promised. */
+/* Only ever extends: a later connect must not shorten the time that an earlier one was promised. */
 static void extend(struct call *call, struct sandbox *sb, int64_t seconds)
 {
     struct connecting *connecting = xnew(struct connecting);

@@ -59,7 +59,7 @@ void handle_pushed_request(struct call *call, const json_t *body)
     }
 }
 
-/* Of a template that there is. */
+/* The template exists. */
 void handle_pushed_rebuild(struct call *call, const json_t *body)
 {
     struct err err;

@@ -1,9 +1,9 @@
 /* quota.c - the one place where quotas are checked.
  *
- * A call is charged to its team and, where it came with an API key, to that key. What is in use is
- * read from the tables that hold it, never counted beside them: after a restart it is what the
- * store brought back. All of it runs on the loop's thread, and whatever is asked for is in its
- * table, or held here, before the loop runs on: many calls at once cannot pass a limit together. */
+ * A call is charged to its team and, where it came with an API key, to that key. Usage is read from
+ * the tables that hold the objects and never counted separately: after a restart it is what the
+ * store has loaded. All of it runs on the loop's thread, and a new object is in its table, or held
+ * here, before the loop continues: many calls at once cannot exceed a limit together. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
 
 struct call;
 
-/* Who may call. Where a request comes from opens nothing: a browser on this machine comes from here
- * as well. A request is charged to the team whose key or token it carries. */
+/* The callers that a route admits. The source address opens nothing: a browser on this machine has
+ * a local address as well. A request is charged to the team whose key or token it carries. */
 enum access {
     ACCESS_NONE,         /* anybody, without a key */
     ACCESS_KEY,          /* a team: API key or access token, or the admin's key and X-Team-ID */

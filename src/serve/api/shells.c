@@ -77,7 +77,7 @@ void handle_shells_put(struct call *call, const json_t *body)
     scoped_json *definition = json_deep_copy(body);
     struct err err;
 
-    /* What a GET showed may be sent back. */
+    /* A client may send back the definition that a GET has shown. */
     (void)json_object_del(definition, "name");
     (void)json_object_del(definition, "createdAt");
     (void)json_object_del(definition, "updatedAt");

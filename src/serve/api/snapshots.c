@@ -32,7 +32,7 @@ static json_t *snapshot_json(const struct call *call, const char *id, const char
 
 /* ---- names ---- */
 
-/* Whose a name's namespace is was said by the client: it must be the team's own. */
+/* A namespace in the name comes from the client: it must be the team's own. */
 static int name_parse(const struct call *call, struct str text, struct template_name *out,
                       struct err *err)
 {
@@ -84,8 +84,8 @@ static int new_name_check(const struct call *call, const char *text, struct temp
     return r;
 }
 
-/* What it will take is known when it is made: until then, what the sandbox took when it was last
- * looked at. */
+/* The size of a snapshot is known only when it is made. Until then it counts as the size of the
+ * sandbox at its last sample. */
 static struct amounts amounts_of(const struct call *call, const struct sandbox *sb)
 {
     struct amounts more = {.of = {[LIMIT_DISK_MB] = 1}};
@@ -154,7 +154,7 @@ static struct sandbox_position position_of(const struct template *t)
     return at;
 }
 
-/* One of a template's snapshots is listed: that of the tag asked for, or the newest. */
+/* A template is listed with a single snapshot: that of the tag asked for, or the newest. */
 struct shown {
     const struct listing *listing;
     const struct template *of; /* NULL: none has that tag */

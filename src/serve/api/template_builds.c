@@ -156,8 +156,8 @@ static json_t *tags_json(const char *tags)
     return array;
 }
 
-/* The team's own of that name, or id; a new one when there is none. Not one that would stand in
- * front of a built-in template: what the team starts without a name would be this one then. */
+/* The team's own template of that name or id; a new one when there is none. A name that would hide
+ * a built-in template is refused: sandboxes that the team starts without a name would use it. */
 static int template_for(const struct call *call, const struct wanted *wanted,
                         const struct template **out, struct err *err)
 {
@@ -394,7 +394,7 @@ static void tell(struct call *call, json_t *reply, const char *field,
     store_build_logs_list(call->api->options.store, lines, on_lines, telling);
 }
 
-/* The state is read before the lines: whoever is told of the end finds every line there. */
+/* The state is read before the lines: a client that is told of the end gets every line. */
 void handle_build_status(struct call *call, const json_t *body)
 {
     struct build_log_query lines = {.limit = STATUS_LINES_MAX};

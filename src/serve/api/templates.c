@@ -240,7 +240,7 @@ static void append_default(void *ctx, const struct template *t)
     }
 }
 
-/* The built-in ones, by their ids. How often others used them is nobody's business. */
+/* The built-in templates, by their ids. Use by others is not shown. */
 void handle_default_templates(struct call *call, const json_t *body)
 {
     struct listing listing = {call->api, json_array()};
@@ -408,7 +408,7 @@ void handle_template_prune(struct call *call, const json_t *body)
 
 /* ---- names ---- */
 
-/* With a tag it asks for that; without, whether there is such a template, built or not. */
+/* With a tag, asks for that tag. Without a tag, asks whether the template exists, built or not. */
 void handle_alias(struct call *call, const json_t *body)
 {
     struct str name = str_of(call->param);

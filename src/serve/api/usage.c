@@ -40,8 +40,8 @@ static void record(struct api *api, struct team *team, int64_t elapsed_ms, store
     }
 }
 
-/* Of all teams but one, for which the caller does it itself (NULL: of all). Returns the time that
- * has passed since the last. */
+/* Records the usage of all teams except `but`, whose caller does it itself (NULL: of all). Returns
+ * the time since the last record. */
 static int64_t record_all(struct api *api, const struct team *but)
 {
     int64_t now_ms = clock_mono_ms();
@@ -145,7 +145,7 @@ static void on_hours(void *ctx, int error, const struct err *err, const char *te
     free(report);
 }
 
-/* What has come since the last minute is on record by now. */
+/* The usage since the last minute is on record now. */
 static void on_recorded(void *ctx, int error, const struct err *err)
 {
     struct report *report = ctx;
@@ -179,7 +179,7 @@ static bool add_measure(void *ctx, struct sandbox *sb)
     return true;
 }
 
-/* What running sandboxes really take, as of their last sample. */
+/* The resources that running sandboxes really use, as of their last sample. */
 static json_t *measured(const struct call *call)
 {
     struct measure measure = {.call = call};

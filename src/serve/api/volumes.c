@@ -132,7 +132,7 @@ void handle_volumes_delete(struct call *call, const json_t *body)
 
 /* ---- mounts of a create ---- */
 
-/* What is the jail's own is not for volumes. */
+/* Paths that the jail itself uses cannot be mount points of volumes. */
 static bool is_taken_by_system(const char *path)
 {
     static const char *const taken[] = {"/proc", "/sys", "/dev", "/run"};

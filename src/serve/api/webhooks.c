@@ -99,8 +99,8 @@ static int url_parse(const struct call *call, const json_t *body, const char **o
     return r;
 }
 
-/* What the body does not name stays as *row has it: a new webhook's row has nothing, so its body
- * must name all but `enabled`. types must outlive *row. */
+/* Fields that the body does not name keep their value in *row: a new webhook's row has nothing, so
+ * its body must name all but `enabled`. types must outlive *row. */
 static int row_parse(const struct call *call, const json_t *body, struct buf *types,
                      struct webhook_row *row, struct err *err)
 {

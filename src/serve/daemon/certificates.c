@@ -52,7 +52,7 @@ static void on_change(uv_fs_poll_t *look, int status, const uv_stat_t *before,
 
     (void)before, (void)after;
     if (status < 0) {
-        return; /* it is gone for a moment, or for good: what was read stays */
+        return; /* the file is gone for a moment, or for good: the loaded pair stays */
     }
     if (tls_context_load(certificates->tls, config->tls_cert, config->tls_key, &err) < 0) {
         log_warn("the certificate has changed and cannot be used: %s", err.msg);
@@ -78,7 +78,7 @@ static int files_open(struct certificates *certificates, uv_loop_t *loop, struct
 
 /* ---- our own ---- */
 
-/* Names by which clients on this machine may call us, and the domain. */
+/* The names by which clients on this machine may call us, and the domain. */
 struct own_names {
     char domain[CONFIG_TEXT_BYTES];
     char host[CONFIG_TEXT_BYTES];
@@ -163,7 +163,7 @@ static void on_renewal(uv_timer_t *timer)
     pki_fini(&leaf);
 }
 
-/* Whole or not at all: somebody may be copying it. */
+/* Written as a whole or not at all: a client may be copying it. */
 static int authority_write(const struct pki *authority, const char *path, struct err *err)
 {
     char beside[DATA_PATH_BYTES + 8];

@@ -4,7 +4,9 @@
  * memory of the server, which reads hostile bytes, and in /proc/<pid>/environ of every child. So
  * serve, keeper and prepare begin anew with the variables that they know, and nothing else.
  *
- * Owns nothing. Blocks: no. Threads: one, before any other is started.
+ * Owns:     nothing.
+ * Blocks:   never.
+ * Threads:  one, before any other is started.
  */
 #ifndef DAEMON_CLEAN_H
 #define DAEMON_CLEAN_H

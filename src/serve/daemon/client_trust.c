@@ -35,7 +35,7 @@ static int file_add(const char *path, struct buf *out, struct err *err)
     return r < 0 ? err_code(err, -r, "read %s", path) : 0;
 }
 
-/* The daemon's own, which it may only have for its own names. */
+/* The daemon's own authority, which must limit itself to the daemon's own names. */
 static int own_read(const struct paths *paths, const char *domain, char out[CA_BYTES_MAX],
                     struct err *err)
 {
@@ -61,7 +61,7 @@ static bool holds(const struct buf *text, struct str part)
     return whole.len > 0 && memmem(whole.at, whole.len, part.at, part.len);
 }
 
-/* Whole or not at all: programs read it at any time. */
+/* Written as a whole or not at all: programs read it at any time. */
 static int replace(const char *path, struct str text, struct err *err)
 {
     char beside[DATA_PATH_BYTES + 8];

@@ -442,7 +442,7 @@ static const struct setting *setting_by_name(struct str name)
 
 /* ---- the sources, from the weakest ---- */
 
-/* Spelt in small letters or in capitals, as with curl. */
+/* Spelled in lower or upper case, as with curl. */
 static const char *usual_value(const struct setting *s)
 {
     char name[NAME_BYTES] = "";

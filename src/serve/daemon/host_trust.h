@@ -1,7 +1,8 @@
 /* host_trust.h - certificate authorities that this machine's operator has added to it: a company's,
  * a mirror's. Sandboxes are to trust them, whatever image they come from.
  *
- * Blocks: for a few files. Threads: any.
+ * Blocks:   for a few files.
+ * Threads:  any.
  */
 #ifndef DAEMON_HOST_TRUST_H
 #define DAEMON_HOST_TRUST_H

@@ -31,8 +31,8 @@ static inline void listeners_closep(struct listeners *listeners)
     fd_closep(&listeners->tls6);
 }
 
-/* Opens the addresses of the settings that nobody has handed over. A port of 0 is left to the
- * server, which may take the one that its predecessor had. */
+/* Opens the addresses of the settings for which no socket was handed over. A port of 0 is left to
+ * the server, which may take the one that its predecessor had. */
 must_check int listeners_open(const struct config *config, struct listeners *out, struct err *err);
 
 /* Takes the sockets of systemd's socket activation, if there are any. */

@@ -1,7 +1,8 @@
 /* names.h - refuses requests for names that this daemon does not serve (lib/http/hosts.h).
  *
  * Needs:    the settings, for as long as it is used.
- * Blocks:   never. Threads: the loop's.
+ * Blocks:   never.
+ * Threads:  the loop's.
  */
 #ifndef DAEMON_NAMES_H
 #define DAEMON_NAMES_H

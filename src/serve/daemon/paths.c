@@ -192,7 +192,8 @@ int server_file_open(const struct paths *paths, const char *path, off_t bytes_ma
     return r < 0 ? r : move_fd(&fd);
 }
 
-/* Reads all of it; a file that has grown since is cut off, and then has a wrong form. */
+/* Reads the whole file. A file that has grown meanwhile is cut off, and then fails the check of its
+ * form. */
 static int read_whole(const struct paths *paths, const char *path, char *out, size_t size,
                       struct err *err)
 {

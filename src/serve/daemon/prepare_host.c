@@ -164,7 +164,7 @@ static int prepare_pool(const struct config *config, const struct paths *paths, 
     return 0;
 }
 
-/* The first start takes a while before there is anything to see. */
+/* Tells the user first that the first start takes a while. */
 static void tell_first(const struct config *config, const struct paths *paths)
 {
     if (access(paths->state, F_OK) < 0) {

@@ -122,8 +122,8 @@ static bool has_ended(pid_t pid)
     return waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 || ended.si_pid != 0;
 }
 
-/* Until it has ended, or one of the signals that ask us to end: then it is ended at once. Its end
- * is the end of all that it started, so that nobody else keeps the lines open. */
+/* Waits until it has ended. On a signal that asks us to end, it is killed at once. All processes
+ * that it started end with it, so that none keeps the pipe open. */
 static bool contained_wait(pid_t pid, struct listener *listener)
 {
     sigset_t old, signals;
@@ -211,7 +211,7 @@ int run(const char *const *argv, struct err *err)
     return wait_for(pid, argv[0], err);
 }
 
-/* Reads to the end, so that the program is not stopped by a full pipe; keeps what fits. */
+/* Reads to the end, so that a full pipe does not stop the program; keeps as much as fits. */
 static void read_all(int fd, char *out, size_t size)
 {
     char scratch[512];

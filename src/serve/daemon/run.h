@@ -21,9 +21,10 @@ struct run_lines {
 /* Says a line as a program that is run would: to `lines`, or on stderr when that is NULL. */
 void run_say(const struct run_lines *lines, const char *fmt, ...) printf_like(2, 3);
 
-/* As run(), for what takes long and mounts: in a pid and a mount namespace of its own, which end
- * with it and with us, however we die. -EINTR when we are asked to end meanwhile (stop.h): it and
- * all that it started is gone then. Its output goes to `lines`; NULL: to our stderr. */
+/* As run(), for programs that take long and mount: in a pid and a mount namespace of its own, which
+ * end with the program and with us, however we die. -EINTR when we are asked to end meanwhile
+ * (stop.h): the program and all that it started has ended then. Its output goes to `lines`; NULL:
+ * to our stderr. */
 must_check int run_contained(const char *const *argv, const struct run_lines *lines,
                              struct err *err);
 

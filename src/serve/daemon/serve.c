@@ -89,7 +89,7 @@ struct server {
 
 /* ---- requests ---- */
 
-/* Enough to know the route; what follows may be a token. */
+/* Cuts the path after the route: the rest may be a token. */
 static struct str route_of(struct str path)
 {
     size_t slashes = 0;
@@ -165,7 +165,7 @@ static void endpoint_write(const struct server *server, const char *url)
     server_file_write(server->paths->endpoint, url);
 }
 
-/* Only for a person's eyes: a log file or a journal is read by others. */
+/* Printed only to a terminal: others may read a log file or a journal. */
 static void announce_key(const struct server *server, const char *url)
 {
     char key[LINE_BYTES] = "";
@@ -204,7 +204,7 @@ static void announce(const struct server *server, const char *url)
     (void)fflush(stdout);
 }
 
-/* Adoption may be through before the port is open: opening the rest runs the loop. */
+/* Adoption may be over before the port is open: opening the rest runs the loop. */
 static void tell_when_ready(struct server *server)
 {
     char url[LINE_BYTES];

@@ -12,7 +12,7 @@
 /* Blocks them and SIGCHLD. `set` is what sigtimedwait() is to wait for. */
 void stop_block(sigset_t *set);
 
-/* Whether one waits to be taken. It stays: the next one who asks sees it too. */
+/* Whether a signal is pending. It stays pending: the next caller sees it too. */
 bool stop_asked(void);
 
 static inline bool stop_is(int signal_number)

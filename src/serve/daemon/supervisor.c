@@ -125,8 +125,8 @@ static void keep_port(const struct paths *paths, struct config *config)
                    strrchr(url, ':'));
 }
 
-/* The server's user may not be able to reach where the programs lie, in a checkout below /root say:
- * atoll-tools is opened while we still can, and started by its descriptor. */
+/* The server's user may be unable to reach the programs, for example in a checkout below /root. So
+ * root opens atoll-tools first, and the server starts it by its descriptor. */
 static void tools_keep(struct paths *paths)
 {
     int fd = open(paths->tools, O_PATH | O_CLOEXEC);

@@ -1,9 +1,9 @@
 /* supervisor.h - `atoll serve` as root: prepares, then runs a keeper and an unprivileged server.
  *
  * Parses nothing that comes from outside. A child that crashes is started again, with growing
- * pauses; one that ends by itself when it is first started has said why, and ends us with its code.
- * When the supervisor dies, however it dies, the kernel ends both children. Sandboxes are nobody's
- * children here: they go on, and the next start adopts them.
+ * pauses; a child that ends by itself at its first start has logged why, and the supervisor ends
+ * with the same code. When the supervisor dies, however it dies, the kernel ends both children.
+ * Sandboxes are not children of these processes: they go on, and the next start adopts them.
  */
 #ifndef DAEMON_SUPERVISOR_H
 #define DAEMON_SUPERVISOR_H

@@ -1,8 +1,8 @@
 /* template_preparer.h - the built-in templates beyond `base`: made in the background, by a process
  * of their own, while the server serves already.
  *
- * Needs a prepared data directory and root. Blocks for minutes. Says on stderr how far it is, and
- * in a notice, which the server answers creates with until the template is there.
+ * Needs a prepared data directory and root. Blocks for minutes. Reports its progress on stderr and
+ * in a notice. Until the template is ready, the server answers creates with that notice.
  */
 #ifndef DAEMON_TEMPLATE_PREPARER_H
 #define DAEMON_TEMPLATE_PREPARER_H

@@ -45,7 +45,7 @@ static void address_of(int fd, char *out, size_t size)
     }
 }
 
-/* Takes the address if it can be had, with the port that the kernel chose in the place of 0. */
+/* Takes the address if it is free, with the port that the kernel chose in place of 0. */
 static int address_try(struct config *config, const char *address, struct err *err)
 {
     scoped_fd fd = http_address_open(address, err);

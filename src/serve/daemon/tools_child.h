@@ -2,10 +2,11 @@
  *
  * Owns:     the process, both of its sockets, and the HTTP server of the internal one.
  * Needs:    the API; a handler for the requests that atoll-tools makes.
- * Blocks:   never. Threads: the loop's.
+ * Blocks:   never.
+ * Threads:  the loop's.
  *
- * When the process ends it is started again, later each time. Requests wait in its socket while it
- * starts; those that come while it waits to be started are answered 503.
+ * When the process ends it is started again, with growing pauses. Requests wait in its socket while
+ * it starts; those that come while it waits to be started are answered 503.
  */
 #ifndef DAEMON_TOOLS_CHILD_H
 #define DAEMON_TOOLS_CHILD_H

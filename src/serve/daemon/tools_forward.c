@@ -93,7 +93,7 @@ static const struct forward_events forward_events = {
 
 /* ---- the request ---- */
 
-/* The daemon has found out who asks: what a client showed for that is not for the tools. */
+/* The daemon has authenticated the caller: the client's credentials are not passed to the tools. */
 static bool is_kept_back(struct str name)
 {
     static const char *const names[] = {"host", "expect", "cookie", "authorization", "x-api-key"};

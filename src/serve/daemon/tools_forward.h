@@ -1,7 +1,9 @@
 /* tools_forward.h - one request to atoll-tools, and its answer back.
  *
  * Owns:     the exchange, and a connection of its own to atoll-tools.
- * Needs:    the API, which knows who asks. Blocks: never. Threads: the loop's.
+ * Needs:    the API, which knows who asks.
+ * Blocks:   never.
+ * Threads:  the loop's.
  *
  * Both directions stream, and a client that leaves takes the connection along: atoll-tools cancels
  * the call then.

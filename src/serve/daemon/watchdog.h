@@ -1,11 +1,11 @@
 /* watchdog.h - notices a loop that stands still, and logs what was running.
  *
- * Nothing on the loop's thread may block. When something does all the same, everybody waits and no
- * log line tells why. So a thread of its own looks at the loop: one that has neither finished a
- * turn nor waited for events for WATCHDOG_STALL_MS stands still. The log gets a line with the name
- * of what is running (lib/base/busy.h) then, and another when the loop goes on, with how long it
- * took. Meanwhile the loop's thread gets SIGURG, so that a system call that waits and can be
- * interrupted ends.
+ * Nothing on the loop's thread may block. When something does block, every client waits and no log
+ * line tells why. So a separate thread watches the loop: a loop that has neither finished a turn
+ * nor waited for events for WATCHDOG_STALL_MS stands still. The log gets a line with the name of
+ * what is running (lib/base/busy.h) then, and another when the loop goes on, with how long it took.
+ * Meanwhile the loop's thread gets SIGURG, so that a system call that waits and can be interrupted
+ * ends.
  *
  * Owns:     the thread; a handle on the loop, which does not keep the loop alive.
  * Needs:    a loop that runs from now on; a handler of SIGURG (serve/daemon/fd_closer.h).

@@ -79,8 +79,8 @@ static bool is_private(const struct sandbox *sb, const struct http_request *req,
 }
 
 /* The access token or signature that the agent of a secure sandbox requires. Only a request that
- * has it wakes the sandbox: not one that the agent answers without it, like /health or a preflight.
- * */
+ * has it wakes the sandbox: not one that the agent answers without it, like /health or a
+ * preflight. */
 static bool is_entitled(const struct sandbox *sb, const struct http_request *req)
 {
     const char *token = sandbox_info(sb).access_token;
@@ -89,7 +89,7 @@ static bool is_entitled(const struct sandbox *sb, const struct http_request *req
     return !token || (given.len > 0 ? str_eq_secret(given, str_of(token)) : signed_by(token, req));
 }
 
-/* Asked for a request without that right. */
+/* For a request that is not entitled. */
 static bool is_asleep(const struct sandbox *sb, enum edge_error *out)
 {
     *out = EDGE_ERROR_NOT_WOKEN;

@@ -115,7 +115,7 @@ static void search_init(struct search *search)
     buf_init(&search->made, SIGNED_TEXT_MAX);
 }
 
-/* As the agent reads it; what it cannot read it refuses. */
+/* Reads the expiry as the agent does; the agent refuses one that it cannot read. */
 static bool is_expired(struct str query)
 {
     char text[EXPIRY_BYTES] = "", *end = NULL;

@@ -18,7 +18,7 @@ struct address {
     uint8_t bytes[16];
 };
 
-/* 1.2.3.0/24 or 2001:db8::/32 or one address. 0.0.0.0/0 is all there is, of either family. */
+/* 1.2.3.0/24 or 2001:db8::/32 or one address. 0.0.0.0/0 is every address of both families. */
 struct block {
     struct address base;
     uint8_t bits; /* 0 to 128, of the mapped form */

@@ -5,7 +5,8 @@
  * asked for.
  *
  * Owns:     its keys, its certificates, a TLS context. Held by reference.
- * Blocks:   never. Threads: the loop's.
+ * Blocks:   never.
+ * Threads:  the loop's.
  */
 #ifndef EGRESS_AUTHORITY_H
 #define EGRESS_AUTHORITY_H

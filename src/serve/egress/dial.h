@@ -7,7 +7,9 @@
  *
  * Policy and guard have been asked about the target already.
  *
- * Owns:     the socket until it is handed over. Blocks: never. Threads: the loop's.
+ * Owns:     the socket until it is handed over.
+ * Blocks:   never.
+ * Threads:  the loop's.
  */
 #ifndef EGRESS_DIAL_H
 #define EGRESS_DIAL_H
@@ -25,8 +27,8 @@ struct dial *dial_start(struct egress_net *net, const struct target *to, dial_do
                         void *ctx);
 void dial_cancel(struct dial *dial); /* fine for NULL */
 
-/* Chooses an address of a name that may be dialled: `wanted` if it is one of them (NULL: none is
- * preferred), else the first. False: there is none. */
+/* Chooses an allowed address of a name: `wanted` if it is one of them (NULL: none is preferred),
+ * else the first. False: there is none. */
 bool dial_choose(const struct egress *egress, const struct address *addresses, size_t n,
                  const struct address *wanted, struct endpoint *to);
 

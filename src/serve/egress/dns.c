@@ -22,8 +22,8 @@ struct dns_query {
 
 /* ---- answers ---- */
 
-/* An answer that does not fit into the socket is lost, like any datagram: the program asks again.
- * */
+/* An answer that does not fit into the socket is lost, like any datagram: the program asks
+ * again. */
 static void udp_answer(struct egress_net *net, const struct dns_asker *to, const struct buf *text)
 {
     uv_buf_t buf = uv_buf_init(buf_at(text), (unsigned)buf_len(text));

@@ -86,7 +86,7 @@ void dns_tcp_answer(struct dns_conn *conn, struct str text)
     }
 }
 
-/* Takes one whole message, if it is there, and rests until that is answered. */
+/* Takes a whole message, if there is one, and reads no more until it is answered. */
 static void conn_take(struct dns_conn *conn)
 {
     const struct dns_asker asker = {.conn = conn};

@@ -16,8 +16,8 @@ enum { FILES_PER_CONNECTION = 2, FILES_FALLBACK = 1024 };
 
 /* ---- settings ---- */
 
-/* Calls each for every entry of a list; an entry it does not take is refused by name, and told the
- * form that it wants. */
+/* Calls each for every entry of a list; an entry that it refuses is named in the error, with the
+ * form that is expected. */
 static int list_each(const char *setting, const char *form, const char *list,
                      int (*each)(void *ctx, struct str entry), void *ctx, struct err *err)
 {

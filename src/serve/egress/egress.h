@@ -1,8 +1,8 @@
 /* egress.h - the way out of sandboxes: connections and names, each by its sandbox's policy.
  *
  * A jail's network leads to two sockets, which the keeper hands over (keeper/jail/network.h). On
- * them this module takes every TCP connection a jail makes and every name it asks for, decides,
- * dials from the host in its stead, and copies. It has no privilege.
+ * them this module takes every TCP connection and every DNS question of the jail. It decides, dials
+ * from the host on the jail's behalf, and copies. It has no privilege.
  *
  *      gate ── where to? ── guard ── policy ──┬── dial ── copy
  *                                             ├── peek at the name ── resolve ── guard ── dial
@@ -45,8 +45,8 @@ enum {
     EGRESS_LOG_BURST = 10,            /* refusals of one sandbox told in */
     EGRESS_LOG_WINDOW_MS = 60 * 1000, /* that time; the rest are counted */
     EGRESS_LIST_MAX = 64,             /* entries of a setting */
-    EGRESS_QUIET_MS = 500,            /* a program that says nothing for so long, on a port other */
-                                      /* than those of HTTP, waits for its server's word */
+    EGRESS_QUIET_MS = 500,            /* silence on a port that is not HTTP's: after it */
+                                      /* the program is waiting for its server's greeting */
     EGRESS_REQUESTS_LOGGED = 600,     /* of one sandbox, in EGRESS_LOG_WINDOW_MS */
     EGRESS_SECRET_BYTES = 32,
     EGRESS_NO_PROXY_BYTES = 1024,
@@ -56,14 +56,14 @@ enum {
 /* The operator's settings; lists are separated by commas. */
 struct egress_options {
     uv_loop_t *loop;
-    const char
-        *allow;      /* blocks that sandboxes may reach although they are reserved or the host's */
+    /* Blocks that sandboxes may reach although they are reserved or the host's. */
+    const char *allow;
     const char *map; /* "address[:port]=address:port": dials go there instead, past the guard */
     const char *dns; /* "address[:port]" of resolvers; empty: those of the host */
     const char *http_proxy, *https_proxy; /* URLs; the first is for port 80 */
     const char *no_proxy;                 /* names and blocks that are reached without */
-    const char
-        *trusted;   /* PEM: authorities that every sandbox is to trust, the host's own; or "" */
+    /* PEM: authorities that every sandbox is to trust, the host's own; or "". */
+    const char *trusted;
     const char *ca; /* a file of authorities that servers may have besides the host's; or "" */
     uint8_t secret[EGRESS_SECRET_BYTES]; /* what the sandboxes' own authorities are derived from */
 
@@ -85,7 +85,7 @@ struct shell;      /* serve/egress/shell.h */
 struct egress;     /* all of it */
 struct egress_net; /* one sandbox's */
 
-/* Whether allow, map and the proxies can be read: they want nothing else of the options. */
+/* Whether allow, map and the proxies can be read; the other options are not used. */
 must_check int egress_check(const struct egress_options *options, struct err *err);
 
 must_check int egress_new(const struct egress_options *options, struct egress **out,

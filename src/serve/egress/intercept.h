@@ -7,10 +7,12 @@
  * connection that does. Plain HTTP is given headers as well, but none with a placeholder.
  *
  * A connection to the shells (shell_call.h) is of the same kind; but each of its requests may be
- * for another server, so it has an intercept for each of those below it.
+ * for another server, so it has a child intercept for each server.
  *
  * Owns:     the connections that were handed over, and those that it opens.
- * Needs:    the egress. Blocks: never. Threads: the loop's.
+ * Needs:    the egress.
+ * Blocks:   never.
+ * Threads:  the loop's.
  */
 #ifndef EGRESS_INTERCEPT_H
 #define EGRESS_INTERCEPT_H

@@ -25,8 +25,9 @@ struct name {
 struct names {
     struct name *by_text;
     struct name *by_index;
-    uint32_t
-        next; /* addresses come round late, so that one still in a cache is not soon another's */
+    /* Addresses are reused late: one that is still in a cache must not soon belong to another name.
+     */
+    uint32_t next;
 };
 
 struct names *names_new(void)

@@ -4,7 +4,9 @@
  * block that is not used on the internet. A connection to it goes to the name, through the proxy,
  * and this side never resolves the name.
  *
- * Owns:     the names. Blocks: never. Threads: any; objects are not shared.
+ * Owns:     the names.
+ * Blocks:   never.
+ * Threads:  any; objects are not shared.
  */
 #ifndef EGRESS_NAMES_H
 #define EGRESS_NAMES_H

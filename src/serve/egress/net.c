@@ -190,8 +190,8 @@ struct resolver *net_resolver(const struct egress_net *net)
     return net->resolver ? net->resolver : net->egress->resolver;
 }
 
-/* A sandbox may name its servers, but none that it may not reach; the operator's map leads to
- * those as to any other place. */
+/* A sandbox may name its own DNS servers, but only servers that it may reach; the operator's map
+ * applies to them too. */
 static void servers_add(struct egress_net *net, const char *text, struct buf *out)
 {
     enum { DNS_PORT = 53 };

@@ -5,8 +5,8 @@
  *                │           │             │
  *                └───────────┴─► DIALLING ─┴─► RELAYING
  *
- * Where a name decides, the dial goes to an address that this side has resolved for the name, and
- * to the one the program had only if it is among those: a name alone is only the program's claim.
+ * Where a name decides, the dial goes to an address that this side has resolved for the name. The
+ * program's own address is used only if it is among these: a name is only the program's claim.
  */
 #include "serve/egress/outbound.h"
 
@@ -97,7 +97,7 @@ static void outbound_fail(struct outbound *outbound, int error)
 
 static void outbound_decide(struct outbound *outbound);
 
-/* It says no name, or not yet. */
+/* The program sends no name, or has not yet. */
 static void outbound_quiet(struct outbound *outbound)
 {
     if (outbound->named_only) {
@@ -182,7 +182,7 @@ static void outbound_intercept(struct outbound *outbound, const struct endpoint 
     uv_close((uv_handle_t *)&outbound->inner, on_closed);
 }
 
-/* Towards an address that the policy and the guard allow. */
+/* Dials an address that the policy and the guard allow. */
 static void outbound_go(struct outbound *outbound, const struct endpoint *to)
 {
     if (outbound_rule(outbound)) {
@@ -243,7 +243,7 @@ static enum verdict outbound_verdict(const struct outbound *outbound, char rule[
                                : policy_address(policy, &outbound->asked.address, rule);
 }
 
-/* The operator's proxy is told names where they are the address' own, for its own rules. */
+/* The operator's proxy is told the name where it belongs to the address, for its own rules. */
 static bool wants_name(const struct outbound *outbound)
 {
     const struct target target = {.to = outbound->asked};
@@ -275,7 +275,7 @@ static bool needs_address(const struct outbound *outbound, enum verdict verdict)
     return verdict == VERDICT_BY_NAME && policy_name(outbound->net->policy, str_of(outbound->name));
 }
 
-/* With the name there is, or "" when there is none. */
+/* Decides by the name, or by "" when there is none. */
 static void outbound_decide(struct outbound *outbound)
 {
     char rule[POLICY_RULE_BYTES];
@@ -424,7 +424,8 @@ static const char *limit_check(const struct egress_net *net)
                : NULL;
 }
 
-/* Unless the operator leads that address elsewhere. */
+/* Whether the program asks which sandbox it is in; not if the operator maps that address
+ * elsewhere. */
 static bool asks_self(const struct egress_net *net, const struct endpoint *asked)
 {
     return names_is_self(&asked->address) && asked->port == HTTP_PORT &&

@@ -12,8 +12,8 @@ enum outbound_state {
     OUTBOUND_CLOSED
 };
 
-/* One direction. Bytes that the writer does not take yet are kept, and nothing more is read until
- * they are written: this bounds the memory of a connection. */
+/* A direction of a connection. Bytes that the writer does not take yet are kept, and nothing more
+ * is read until they are written: this bounds the memory of a connection. */
 struct flow {
     struct outbound *outbound;
     uv_stream_t *from, *to;

@@ -89,7 +89,8 @@ static enum peek client_hello(struct str hello, struct str *name)
     return PEEK_NONE;
 }
 
-/* A first message that is spread over records is no client's habit, and has no name here. */
+/* No usual client spreads its first message over several records: such a message has no name
+ * here. */
 static enum peek tls_name(struct str bytes, struct str *name)
 {
     struct str record = bytes, body;

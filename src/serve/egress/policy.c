@@ -48,7 +48,8 @@ static void deny_all(struct policy *policy, const char *why)
 #pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
 #endif
 
-/* Reads a list; whatever is no block goes to names, or, where there can be none, denies all. */
+/* Reads a list. An entry that is no block goes to names; where names are not allowed, it denies
+ * all. */
 static void read_list(struct policy *policy, const json_t *list, struct rules *rules, bool names)
 {
     size_t n = json_array_size(list);

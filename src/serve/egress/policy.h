@@ -6,7 +6,7 @@
  *
  * A target in allowOut is allowed even if denyOut has it; the rest is allowed unless denied. The
  * name of a connection is in its first bytes (peek.h), so where the address does not decide and
- * there are names in allowOut, the answer is to ask again with the name.
+ * allowOut has names, the caller must ask again with the name.
  *
  * The fields were checked when they came in (serve/api/network.h); what cannot be understood here
  * allows nothing.
@@ -36,8 +36,8 @@ enum verdict { VERDICT_ALLOW, VERDICT_DENY, VERDICT_BY_NAME };
 enum verdict policy_address(const struct policy *policy, const struct address *address,
                             char rule[POLICY_RULE_BYTES]);
 
-/* The same for a name whose address only a proxy knows: blocks of denyOut say nothing of it, unless
- * they are everything. */
+/* The same for a name whose address only a proxy knows: blocks of denyOut do not apply to it,
+ * unless they are 0.0.0.0/0. */
 enum verdict policy_remote(const struct policy *policy, struct str name,
                            char rule[POLICY_RULE_BYTES]);
 

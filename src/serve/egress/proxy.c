@@ -314,7 +314,7 @@ static const char *socks_word(unsigned code)
     return code < countof(words) ? words[code] : "it refused, and says nothing that is known";
 }
 
-/* How long the whole answer is; 0: not known yet; -EPROTO: of no kind there is. */
+/* The length of the whole answer; 0: not known yet; -EPROTO: of an unknown kind. */
 static int socks_answer_len(struct str got)
 {
     const unsigned char *bytes = (const unsigned char *)got.at;

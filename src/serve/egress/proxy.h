@@ -43,13 +43,13 @@ must_check int proxy_parse_url(struct str url, struct proxy *out);
  * parsed has the port 0, and nothing is reached through it. */
 void proxy_of_options(const json_t *options, struct proxy *out);
 
-/* The authorities (PEM) that its certificate is held against; NULL: those of this machine. */
+/* The authorities (PEM) that its certificate is verified with; NULL: those of this machine. */
 const char *proxy_authorities(const json_t *options);
 
 /* Whether NO_PROXY has the name or the address: names, ".domain", blocks, "*". */
 bool proxy_is_exempt(const char *no_proxy, struct str name, const struct address *address);
 
-/* Where a proxy is to lead: to the name if there is one, else to the address. */
+/* The target of a proxied connection: the name if there is one, else the address. */
 struct target {
     char name[POLICY_NAME_BYTES];
     struct endpoint to;
@@ -66,9 +66,9 @@ struct talk {
 /* Writes the first message to the proxy. */
 must_check int talk_begin(struct talk *talk, struct buf *out);
 
-/* `got` are the bytes that came and were not used yet. 1: through; 0: it goes on. *used says how
- * many were used, and the next message is put into `out`. -errno with a clause that says why not.
- * */
+/* `got` has the bytes received and not used yet. 1: the proxy is through; 0: the talk continues.
+ * *used says how many bytes were used, and `out` gets the next message. -errno with a clause that
+ * says why. */
 must_check int talk_step(struct talk *talk, struct str got, size_t *used, struct buf *out,
                          struct err *err);
 

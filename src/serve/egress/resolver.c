@@ -109,7 +109,7 @@ static struct watch *watch_add(struct resolver *resolver, ares_socket_t fd)
     return watch;
 }
 
-/* c-ares closes the socket right after it wants nothing of it any more. */
+/* c-ares closes the socket right after it no longer wants events of it. */
 static void on_socket(void *data, ares_socket_t fd, int readable, int writable)
 {
     struct resolver *resolver = data;

@@ -68,13 +68,14 @@ void shell_free(struct shell *shell); /* NULL is fine */
 /* Cuts "/NAME/PATH" into its parts: PATH begins with a slash, or is empty. */
 void shell_cut(struct str path, struct str *name, struct str *rest);
 
-/* Whether that may be asked: 0, or -EPERM (what the shell does not allow) or -EINVAL (what no shell
- * takes) with a sentence for the program. */
+/* Whether that may be asked: 0, or -EPERM (not allowed by the shell) or -EINVAL (allowed by no
+ * shell) with a sentence for the program. */
 must_check int shell_allows(const struct shell *shell, struct str method, struct str path,
                             struct err *err);
 
 /* Whether the request also names another method or path than its own, for servers that believe it:
- * 0, or -EINVAL with a sentence. The checked ones must be the ones that count. */
+ * 0, or -EINVAL with a sentence. The method and path that were checked must be those that the
+ * server uses. */
 must_check int shell_overrides(const struct http_header *headers, size_t n, struct str query,
                                struct err *err);
 

@@ -268,7 +268,7 @@ int shell_call_answer(struct shell_call *call, int status, const struct http_hea
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < n; i++) {
-        /* Also of one that Connection names: the body is compressed all the same. */
+        /* Also for a header that Connection names: the body is compressed all the same. */
         if (str_ieq(headers[i].name, STR("content-encoding"))) {
             r = check_encoding(call, headers[i].value, err);
         }

@@ -5,7 +5,10 @@
  * (lib/guard/guard.h), head and body, as it passes; so the API is asked not to compress it, and to
  * send it whole.
  *
- * Owns:     the guard of its answer. Needs: its net. Blocks: never. Threads: the loop's.
+ * Owns:     the guard of its answer.
+ * Needs:    its net.
+ * Blocks:   never.
+ * Threads:  the loop's.
  */
 #ifndef EGRESS_SHELL_CALL_H
 #define EGRESS_SHELL_CALL_H

@@ -4,7 +4,8 @@
  *
  * Owns:     the connection and its end of the pair. Frees itself when both are closed: the user of
  *           the other end closes that, or the server leaves.
- * Blocks:   never. Threads: the loop's.
+ * Blocks:   never.
+ * Threads:  the loop's.
  */
 #ifndef EGRESS_TLS_PIPE_H
 #define EGRESS_TLS_PIPE_H

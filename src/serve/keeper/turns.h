@@ -6,7 +6,10 @@
  * share of the slots, so work that hangs does not take them all.
  *
  * Owns:     the queues. A turn belongs to its user, and is in a queue until turns_next() returns
- * it. Needs:    nothing. Blocks never. One thread.
+ *           it.
+ * Needs:    nothing.
+ * Blocks:   never.
+ * Threads:  one.
  */
 #ifndef KEEPER_TURNS_H
 #define KEEPER_TURNS_H

@@ -21,8 +21,8 @@
 #include "serve/sandbox/jail_tcp.h"
 #include "wire/channel.h"
 
-/* A connection is made from the keeper's sockets first. To a service that is all; of one to the
- * agent itself, the agent is told next. */
+/* A connection is made from the keeper's sockets first. For a service that is all; for the agent
+ * itself, the agent is told next. */
 enum step { STEP_WANTS_SOCKETS, STEP_CONNECTS, STEP_TOLD };
 
 struct request {
@@ -228,7 +228,8 @@ static bool flush(struct agent_channel *ch)
     return buf_len(&ch->out) > 0;
 }
 
-/* One whose request failed because the channel closed may ask again at once, of the same one. */
+/* A caller whose request failed because the channel closed may ask again at once, on the same
+ * closed channel. */
 static int put_with(struct agent_channel *ch, const struct channel_message *message, int fd)
 {
     scoped_fd descriptor = fd;
@@ -359,7 +360,7 @@ static void begin(struct request *request)
     }
 }
 
-/* How many sockets the requests lack that wait for some. */
+/* The number of sockets that waiting requests still need. */
 static uint32_t lacking(const struct agent_channel *ch)
 {
     const struct request *request;
@@ -392,7 +393,7 @@ static struct request *first_that_waits(const struct agent_channel *ch)
     return request;
 }
 
-/* Begins what there are sockets for, the oldest first, and asks for those that are missing. */
+/* Begins the requests that have sockets, the oldest first, and asks for the missing sockets. */
 static void serve(struct agent_channel *ch)
 {
     struct request *request;
@@ -534,7 +535,7 @@ void agent_channel_answer_oom(struct agent_channel *ch, uint32_t count)
     ch->questions_n -= ch->asked;
     memmove(ch->questions, ch->questions + ch->asked, ch->questions_n * sizeof(uint32_t));
     ch->asked = 0;
-    ask_oom(ch); /* who asked meanwhile may have seen a later kill */
+    ask_oom(ch); /* a question that came meanwhile may be about a later kill */
 }
 
 /* ---- receiving ---- */

@@ -38,8 +38,8 @@ struct agent_channel;
 
 struct agent_channel_handler {
     /* Once, from the loop: the channel is closed already, and the requests under way are answered
-     * with -ECONNRESET next. `why` is a clause for the log. hostile: it did what no agent does; its
-     * jail must end, or a process in there goes on holding what it handed over. */
+     * with -ECONNRESET next. `why` is a clause for the log. hostile: the agent broke the protocol;
+     * its jail must end, or a process in it keeps the descriptors that it handed over. */
     void (*on_broken)(void *ctx, const char *why, bool hostile);
 
     /* The agent wants to know how many processes the kernel killed for memory. Called again only
@@ -78,10 +78,10 @@ struct agent_channel *agent_channel_new(uv_loop_t *loop, int fd,
 /* Polls the socket: the loop may not have delivered the hang-up yet. */
 bool agent_channel_is_open(const struct agent_channel *ch);
 
-/* Asks the agent to be quiet (enum channel_quiet), so that its jail can be saved. It closes the
- * channel then; `done` comes with 0 when that has been seen: the channel is closed and gone, what
- * waited on it was told -ECONNRESET, and on_broken is not called. With -errno the agent is not
- * quiet, and the channel is what it was or, as on_broken has told, broken. */
+/* Asks the agent to be quiet (enum channel_quiet), so that its jail can be saved. The agent then
+ * closes the channel, and `done` is called with 0: the channel is closed and freed, waiting
+ * requests were told -ECONNRESET, and on_broken is not called. With -errno the agent is not quiet,
+ * and the channel is unchanged or, if on_broken was called, broken. */
 void agent_channel_quiet(struct agent_channel *ch, int how, void (*done)(void *ctx, int error));
 
 /* -EAGAIN (to done, at once) when too many wait already. port: as CHANNEL_CONNECT has it, or one of
@@ -90,7 +90,8 @@ void agent_channel_connect(struct agent_channel *ch, uint32_t port, agent_channe
                            void *ctx);
 void agent_channel_answer_oom(struct agent_channel *ch, uint32_t count);
 
-/* What the jail uses, for it to show inside. An agent that does not read is not told. */
+/* Sends the agent the usage of its jail, to show inside. An agent that does not read gets
+ * nothing. */
 void agent_channel_tell_used(struct agent_channel *ch, const struct keeper_usage *usage);
 
 /* The agent may drop lines up to seq, and send SANDBOX_LOG_WINDOW more. */
@@ -99,10 +100,10 @@ void agent_channel_credit_logs(struct agent_channel *ch, uint32_t seq);
 /* Takes the lines that have come and were not read yet, before a close. */
 void agent_channel_drain_logs(struct agent_channel *ch);
 
-/* Closes the sockets that no request has needed so far. */
+/* Closes the sockets that no request has needed yet. */
 void agent_channel_spare_none(struct agent_channel *ch);
 
-/* Answers what waits with -ENOTCONN before it returns. Accepts NULL. */
+/* Answers waiting requests with -ENOTCONN before it returns. Accepts NULL. */
 void agent_channel_close(struct agent_channel *ch);
 
 #endif

@@ -106,7 +106,7 @@ void start_drop(struct sandbox *sb)
     start.done(start.ctx, NULL, -EAGAIN, &err);
 }
 
-/* The jail goes when the keeper is through with it: it cannot be destroyed while it is made. */
+/* The jail is destroyed when the keeper has made it: it cannot be destroyed before. */
 static void undo_jail(struct sandbox *sb, const struct start *start)
 {
     uint32_t slot = sb->uid_slot;
@@ -138,7 +138,7 @@ static void back_to_paused(struct sandbox *sb, const struct start *start)
     sandbox_fail_dials(sb, -EHOSTDOWN);
 }
 
-/* Nothing of it stays, and what was put on record of it ends. */
+/* Removes all of it, and ends what is on record of it. */
 static void take_back(struct sandbox *sb, const struct start *start)
 {
     sandbox_leave(sb);
@@ -169,8 +169,8 @@ void start_fail(struct sandbox *sb, int error, const struct err *err)
 static void create_new(struct sandboxes *all, const struct sandbox_params *params,
                        sandbox_created *done, void *ctx);
 
-/* A claimed jail has died: the create begins anew, with a jail that is made for it. False: the
- * template has changed meanwhile. */
+/* A claimed jail has died: the create starts again with a new jail. False: the template has changed
+ * meanwhile. */
 static bool start_again(struct sandbox *sb, int64_t timeout_ms, const struct start *start)
 {
     const struct template *t = templates_by_id(sb->all->use.templates, sb->template_id);
@@ -189,7 +189,7 @@ static bool start_again(struct sandbox *sb, int64_t timeout_ms, const struct sta
     return true;
 }
 
-/* Its caller knows nothing of it: the row that was given out ends, and the next has another id. */
+/* The caller does not know the sandbox yet: the row is ended, and the next one has another id. */
 static void claim_lost(struct sandbox *sb, const struct err *err)
 {
     int64_t timeout_ms = sb->end_ms - sb->started_ms;
@@ -302,7 +302,7 @@ static void on_recorded(void *ctx, int error, const struct err *err)
     struct sandbox *sb = ctx;
 
     if (is_starting(sb) && error < 0) {
-        start_set_row(sb->start, ROW_NONE); /* nothing is on record, so nothing ends there */
+        start_set_row(sb->start, ROW_NONE); /* nothing is on record, so no end has to be recorded */
         sb->on_record = sb->state == SANDBOX_RESUMING;
         start_fail(sb, error == -EDQUOT ? error : -EIO, err);
     } else if (is_starting(sb)) {
@@ -319,7 +319,7 @@ static void on_command(void *ctx, int error, const struct err *err)
     sb->start->command = NULL;
     if (error < 0 && sb->state == SANDBOX_RESUMING) {
         log_warn("sandbox %s: resumed without what its template starts: %s", sb->id, err->msg);
-        error = 0; /* its files are what is wanted back */
+        error = 0; /* the caller wants its files back */
     }
     if (error < 0) {
         start_fail(sb, error == -ETIMEDOUT ? error : -EIO, err);

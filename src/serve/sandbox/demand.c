@@ -48,7 +48,7 @@ static uint64_t jail_bytes(const struct demand_bounds *bounds)
     return bounds->jail_bytes ? bounds->jail_bytes : 1;
 }
 
-/* Of those that hold the memory of their processes, in quiet times. */
+/* The floor in quiet times for jails that hold the memory of their processes. */
 static uint32_t restored_floor(const struct demand_bounds *bounds)
 {
     uint64_t n = bounds->memory_bytes / DEMAND_RESTORED_SHARE / jail_bytes(bounds);
@@ -56,7 +56,7 @@ static uint32_t restored_floor(const struct demand_bounds *bounds)
     return most(capped(n), 1);
 }
 
-/* How many the host has the memory for. */
+/* The number of jails that the host has memory for. */
 static uint32_t affordable(const struct demand_bounds *bounds)
 {
     uint64_t share = bounds->memory_bytes / 100 * DEMAND_HELD_PERCENT;

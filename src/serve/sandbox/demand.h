@@ -13,9 +13,9 @@
 #include <stdint.h>
 
 enum {
-    DEMAND_RESTORED_SHARE =
-        32,                   /* of a template that is restored with its processes, whose memory */
-                              /* its jails hold: this part of the host's in quiet times, or 1 */
+    /* Jails of a template that is restored with its processes hold their memory: in quiet times
+     * this part of the host's memory, or a single jail. */
+    DEMAND_RESTORED_SHARE = 32,
     DEMAND_HELD_PERCENT = 10, /* of the host's memory, that parked jails may hold together */
     DEMAND_FREE_PERCENT = 10, /* of it, that must stay available: below, none are parked */
     DEMAND_HEADROOM = 2,      /* for each one taken in a second, so many are wanted */
@@ -27,7 +27,7 @@ enum {
     DEMAND_FLOOR_SHARE = 64,    /* a floor that nobody set: this part of the host's memory, */
     DEMAND_FLOOR_PER_CORE = 64, /* so many for each processor, which has to make them, */
     DEMAND_FLOOR_MAX = 128,     /* and no more than this: whichever is least; */
-    DEMAND_FLOOR_OTHERS = 8,    /* of templates that one has to ask for by name no more than this */
+    DEMAND_FLOOR_OTHERS = 8,    /* for templates other than the default, at most this */
 };
 
 struct demand {
@@ -53,7 +53,7 @@ struct demand_bounds {
     uint64_t available_bytes;
 };
 
-/* What a host of that size has in quiet times, of a template that is not restored. */
+/* The floor for a host of that size in quiet times, for a template that is not restored. */
 uint32_t demand_floor(uint64_t memory_bytes, uint32_t cores, bool is_base);
 
 /* How many there should be now. */

@@ -54,8 +54,8 @@ static char *make_token(void)
     return xstrdup(buf_at(&text));
 }
 
-/* On record with the sandbox: the template may be gone or another when it starts anew. A copy has
- * its source's. */
+/* Stores the commands with the sandbox: its template may be gone or changed when it starts again. A
+ * copy has those of its source. */
 static void keep_commands(json_t *options, const struct template *template)
 {
     if (template->start_cmd) {

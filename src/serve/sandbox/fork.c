@@ -67,7 +67,7 @@ static void on_child(void *ctx, struct sandbox *sb, int error, const struct err 
     children_start(forking);
 }
 
-/* Others may have been made since the fork was asked for. */
+/* More sandboxes may have been made since the fork was asked for. */
 static bool child_admit(struct forking *forking)
 {
     const struct sandboxes_options *use = &forking->all->use;
@@ -152,7 +152,7 @@ static char *dumped(const json_t *object)
     return text ? text : xstrdup("{}");
 }
 
-/* As it is at this moment: it may be gone when the last child starts. */
+/* Copies the parent as it is now: it may be gone when the last child starts. */
 static void parent_copy(struct forking *forking, const struct sandbox *sb)
 {
     const char *user = json_string_value(json_object_get(sb->init, "defaultUser"));

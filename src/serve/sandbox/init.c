@@ -89,7 +89,7 @@ static char *init_body(const struct sandbox *sb)
 
 /* ---- what is answered ---- */
 
-/* A 4xx is the fault of the files that the agent found: the template's, and not ours. */
+/* A 4xx is caused by the files that the agent found, which are the template's. */
 static void init_refused(struct init_call *call, const struct fetch_answer *answer)
 {
     scoped_json *body = json_loadb(answer->body.at, answer->body.len, 0, NULL);

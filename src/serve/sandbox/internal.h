@@ -76,7 +76,7 @@ void table_each(struct table *table, bool ascending, const struct sandbox_positi
 
 enum { USAGE_KEY_BYTES = 512 }; /* a team, a blank, and the longest key that the API takes */
 
-/* What a sandbox adds to the sums of its team and its API key. No padding: compared as bytes. */
+/* The part of a sandbox in the sums of its team and its API key. No padding: compared as bytes. */
 struct usage_part {
     uint32_t alive, running, paused; /* 0 or 1 */
     uint32_t cpus;
@@ -96,7 +96,8 @@ struct slots {
 
 enum { SLOT_NONE = UINT32_MAX };
 
-/* Where the first range is taken: daemons that know nothing of each other rarely meet. */
+/* Chooses where the first range is taken: daemons that do not know each other rarely choose the
+ * same. */
 void slots_begin(struct slots *slots, const char *instance);
 uint32_t slots_take(struct slots *slots); /* SLOT_NONE when all are in use */
 void slots_mark(struct slots *slots, uint32_t slot);
@@ -249,8 +250,8 @@ enum sandbox_change {
 void sandbox_record(struct sandbox *sb, enum sandbox_change change, const char *reason,
                     store_done *done, void *ctx);
 
-/* Records the end for good: what the store refuses is given again until it takes it. `done` (may be
- * NULL) comes once, with what the first try said. */
+/* Records the end for good: a row that the store refuses is tried again until it is stored. `done`
+ * (may be NULL) is called once, with the result of the first try. */
 void sandbox_record_end(struct sandbox *sb, const char *reason, store_done *done, void *ctx);
 void record_free(struct sandboxes *all);
 
@@ -346,7 +347,7 @@ struct save {
                  const struct keeper_saved *saved);
 };
 
-/* Takes its place behind those under way. */
+/* Queues the save behind those under way. */
 void save_add(struct sandbox *sb, struct save *save);
 void save_next(struct sandbox *sb);    /* when the state lets it begin */
 void save_drained(struct sandbox *sb); /* nothing of the outside is left, or time is up */
@@ -390,7 +391,8 @@ void saved_resend(struct sandboxes *all);
 void saved_find(struct sandbox *sb, void (*done)(void *ctx, int error, const char *name),
                 void *ctx);
 
-/* The start: reads what the keeper has, calls done; then what nobody refers to is forgotten. */
+/* At the daemon's start: lists the keeper's saves, calls done, then forgets the saves without a
+ * reference. */
 void saved_load(struct sandboxes *all, void (*done)(struct sandboxes *all, int error));
 void saved_sweep(struct sandboxes *all);
 void saved_free(struct sandboxes *all);
@@ -403,8 +405,8 @@ void prestart_free(struct sandboxes *all);
 
 /* ---- lifecycle.c ---- */
 
-/* Out of the table, watches called, descriptors and timers closed. What remains is the jail. Gives
- * the table's count back. */
+/* Takes the sandbox out of the table, calls its watches, closes descriptors and timers. Only the
+ * jail remains. Gives the table's count back. */
 void sandbox_leave(struct sandbox *sb);
 void sandbox_close(struct sandbox *sb); /* the same for one that is not in the table */
 void sandbox_died(struct sandbox *sb);

@@ -81,7 +81,7 @@ static void on_closed(uv_handle_t *handle)
     }
 }
 
-/* What it still holds is closed: nobody has used it yet, so that a close does not wait. */
+/* Closes the sockets that it still holds. Nobody has used them yet, so close() does not wait. */
 static void jail_tcp_free(struct jail_tcp *tcp)
 {
     if (tcp->waits) {
@@ -125,7 +125,7 @@ static int connected(int fd)
         getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &info_len) < 0) {
         return -errno;
     }
-    /* A service may reset what it has just accepted: whoever reads learns of it. */
+    /* A service may reset a connection that it has just accepted: the reader will see that. */
     bool was = info.tcpi_state == TCP_ESTABLISHED || info.tcpi_state == TCP_CLOSE_WAIT ||
                error == ECONNRESET;
     return was ? 0 : error ? -error : -EINPROGRESS;

@@ -32,8 +32,8 @@ struct jail_tcp *jail_tcp_connect(uv_loop_t *loop, int socket, uint16_t port,
                                   enum jail_tcp_family family, jail_tcp_done *done, void *ctx);
 
 /* Connects two sockets to each other. Unlike those of a unix pair, one end can be saved with the
- * jail while the other is outside. Somebody inside who finds the port in that moment is not taken
- * for either. NULL: done was called already. */
+ * jail while the other is outside. A process inside that connects to the port in that moment is not
+ * accepted as either end. NULL: done was called already. */
 struct jail_tcp *jail_tcp_pair(uv_loop_t *loop, const int sockets[2], jail_tcp_done *done,
                                void *ctx);
 

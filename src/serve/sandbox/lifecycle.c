@@ -157,7 +157,7 @@ static void on_drain_timer(uv_timer_t *timer)
     save_drained(timer->data);
 }
 
-/* The loop's clock runs behind, because it is read once a turn: then the timer runs on. */
+/* The loop's clock may be late, because it is read once a turn: then the timer is started again. */
 static bool is_early(struct sandbox *sb, enum sandbox_timer which)
 {
     int64_t left_ms = sb->deadline_mono_ms - clock_mono_ms();

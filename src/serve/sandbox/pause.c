@@ -2,7 +2,8 @@
  *
  * The order makes the promise: the keeper has saved and synced, then the row is committed and
  * synced, then the caller is told. A daemon that dies in between leaves a row that says running, no
- * jail, and a save whose name says which execution it is of: the next one puts that together.
+ * jail, and a save whose name says which execution it is of: the next daemon recognizes this as a
+ * pause.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ struct pause {
     void *ctx;
 };
 
-/* The sandbox is paused even if the store refuses the row: the next daemon would find it so. */
+/* The sandbox is paused even if the store refuses the row: the next daemon would find the save. */
 static void on_recorded(void *ctx, int error, const struct err *err)
 {
     struct pause *pause = ctx;
@@ -210,7 +211,7 @@ static void record_found(struct sandbox *sb, const char *name)
     pause_record(found, &unknown);
 }
 
-/* Those in line that asked for something else are told when the pause is on record. */
+/* Other saves in line are answered when the pause is on record. */
 static void settle(struct sandbox *sb, int error, const char *name, const char *reason)
 {
     bool is_first = name && sb->saves && strcmp(sb->saves->name, name) == 0;

@@ -50,7 +50,7 @@ int plan_jail(struct sandbox *sb, const char *from, bool memory, struct keeper_r
     req->plan.disk_mb = sb->disk_mb;
     req->plan.pids = SANDBOX_PIDS;
     req->plan.channel_min = memory && sb->prestarted ? CHANNEL_VERSION : 0;
-    /* Nobody knows yet what one that is to be parked may have to reach. */
+    /* Nobody knows yet what a jail to be parked may have to reach. */
     req->plan.network =
         sb->all->use.egress && (sb->state == SANDBOX_PARKING || egress_wanted(sb->options));
     int r = plan_layers(&req->plan, sb->layers, err);

@@ -17,8 +17,8 @@
 enum { PRECONNECT_MS = 30 * 1000 };
 
 struct preconnect {
-    struct preconnect *prev,
-        *next; /* in all->preconnects, once it is claimed: the first is the oldest */
+    /* In all->preconnects, once it is claimed: the first is the oldest. */
+    struct preconnect *prev, *next;
     struct sandbox *sb;
     int control, agent; /* -1: none */
     int64_t claimed_ms; /* 0: it lies parked */

@@ -34,8 +34,8 @@ static json_t *stamp(int64_t wall_ms)
     return json_string(text);
 }
 
-/* One execution lasts from a start to the next end. Its name follows from both, so every daemon
- * that adopts the sandbox calls it the same. */
+/* An execution lasts from a start to the next end. Its name follows from both, so every daemon that
+ * adopts the sandbox gives it the same name. */
 static void execution_id(const struct sandbox *sb, char out[ID_UUID_LEN + 1])
 {
     char plain[64], hex[SHA256_HEX_LEN + 1];
@@ -125,9 +125,9 @@ static const char *row_state(const struct sandbox *sb, enum sandbox_change chang
     abort();
 }
 
-/* A running sandbox's row is lazy: its jail would not survive a power loss either. A pause is a
- * promise. One that was resumed is paused again by a power loss until its row has settled: what was
- * saved is removed after that (saved.c). */
+/* The row of a running sandbox need not be durable: its jail would not survive a power loss either.
+ * That of a pause must be. A power loss before the row of a resume has settled leaves the sandbox
+ * paused: its save is removed only after that (saved.c). */
 static enum store_durability durability(enum sandbox_change change)
 {
     return change == CHANGE_PAUSED ? STORE_SYNC : STORE_LAZY;

@@ -82,7 +82,7 @@ static void finish_error(struct run *run, int error, const char *what)
 
 /* ---- what does not come ---- */
 
-/* The agent is in the hands of what it runs: its word that a command has ended may never come. */
+/* The code that the agent runs may have taken it over: it may never report the end of a command. */
 static void on_limit(uv_timer_t *timer)
 {
     struct run *run = ((struct limit *)timer->data)->run;
@@ -148,7 +148,7 @@ static void on_event(struct run *run)
     }
 }
 
-/* One whole message, or 0 bytes used. True: the run is dead. */
+/* Takes a whole message, or uses 0 bytes. True: the run is dead. */
 static bool take_message(struct run *run, size_t *used)
 {
     struct frame frame = {0};

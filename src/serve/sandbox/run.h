@@ -5,8 +5,8 @@
  * Blocks:   never.
  * Threads:  the loop's.
  *
- * The process belongs to the jail, not to us: one that is let go of runs on. A reader that is slow
- * slows the command, since output is taken only as fast as it is handed on.
+ * The process belongs to the jail: it goes on when its run is left. A slow reader slows the
+ * command, since output is read only as fast as it is passed on.
  */
 #ifndef SANDBOX_RUN_H
 #define SANDBOX_RUN_H
@@ -17,7 +17,7 @@
 
 enum {
     RUN_WINDOW_BYTES = 256 * 1024,
-    RUN_GRACE_MS = 5 * 1000, /* to the agent, which ends a command in time: then it is not asked */
+    RUN_GRACE_MS = 5 * 1000, /* after its limit, until the agent is not waited for any more */
 };
 
 struct run_plan {            /* borrowed during the call */
@@ -28,7 +28,7 @@ struct run_plan {            /* borrowed during the call */
     int64_t timeout_ms; /* 0: none. The agent ends the command then; one that does not, is left */
 };
 
-/* What a shell of the user's would run: argv of `bash -l -c COMMAND`. */
+/* The command as the user's shell would run it: argv of `bash -l -c COMMAND`. */
 #define RUN_SHELL(command)                                                                         \
     (const char *const[])                                                                          \
     {                                                                                              \

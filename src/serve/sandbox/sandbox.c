@@ -278,7 +278,7 @@ bool sandbox_egress(const struct sandbox *sb, struct egress_counters *out)
 
 /* ---- a change of options ---- */
 
-/* Somebody who waits for the agent to have learnt of a change. */
+/* A caller that waits until the agent has been told of a change. */
 struct options_change {
     struct options_change *next;
     struct sandbox *sb;

@@ -127,9 +127,9 @@ struct sandboxes_options {
      * sentence when they do not. NULL: always. */
     int (*admit)(void *ctx, const struct sandbox_wanted *wanted, struct err *err);
     void *admit_ctx;
-    uint32_t
-        parked_min; /* idle jails kept parked per built-in template (1 if it is restored with */
-                    /* running processes), or SANDBOX_PARKED_AUTO: see demand.h */
+    /* Idle jails kept parked per built-in template (1 if it is restored with running processes), or
+     * SANDBOX_PARKED_AUTO: see demand.h. */
+    uint32_t parked_min;
     uint32_t parked_max;        /* of any template; 0: none are */
     uint64_t parked_free_bytes; /* with less memory available none are; 0: see demand.h */
 };
@@ -175,7 +175,7 @@ typedef void sandbox_created(void *ctx, struct sandbox *sb, int error, const str
 void sandbox_create(struct sandboxes *all, const struct sandbox_params *params,
                     sandbox_created *done, void *ctx);
 
-/* One that belongs to a user and is neither STARTING nor KILLING; NULL: there is none. */
+/* A sandbox that belongs to a user and is neither STARTING nor KILLING; NULL: not found. */
 struct sandbox *sandboxes_find(struct sandboxes *all, struct str id);
 
 /* The sandbox is gone from the table when this returns, its watches have been called, and the jail
@@ -184,7 +184,7 @@ struct sandbox *sandboxes_find(struct sandboxes *all, struct str id);
  * again. */
 void sandbox_kill(struct sandbox *sb, const char *reason, store_done *done, void *ctx);
 
-/* Why sandboxes end, beside what internal failures say of themselves. */
+/* Why sandboxes end, besides the reasons of internal failures. */
 #define SANDBOX_END_REQUEST "request"
 #define SANDBOX_END_TIMEOUT "timeout"
 #define SANDBOX_END_OUT_OF_MEMORY "out of memory"
@@ -221,13 +221,14 @@ enum sandbox_pause_how { /* bits */
  * be saved, and it goes on running, as after any other failure. */
 void sandbox_pause(struct sandbox *sb, unsigned how, store_done *done, void *ctx);
 
-/* Brings a paused one back, to live for timeout_ms; who asks while it is RESUMING joins, and the
- * longest timeout counts. While it is PAUSING, that is waited for. `memory` false: it starts anew
- * on its disk. Errors as of create; it stays paused then. One that runs is answered at once. */
+/* Resumes a paused sandbox, to live for timeout_ms. Calls during RESUMING get the same answer, and
+ * the longest timeout counts. Calls during PAUSING wait for its end. `memory` false: it starts
+ * again on its disk. Errors as of create; it stays paused then. For a running sandbox `done` is
+ * called at once. */
 void sandbox_resume(struct sandbox *sb, int64_t timeout_ms, bool memory, sandbox_created *done,
                     void *ctx);
 
-/* What a resume of it would add to its team's usage. */
+/* The usage that a resume would add to its team's. */
 struct sandbox_wanted sandbox_wanted(const struct sandbox *sb);
 
 /* True: it is paused when its time is up; false: killed. On record with the next change. */
@@ -377,7 +378,7 @@ struct sandboxes_saved {
 };
 struct sandboxes_saved sandboxes_saved(struct sandboxes *all);
 
-/* What an account uses: a team, or an API key. Those that start count as those that run. */
+/* The usage of an account: a team, or an API key. Sandboxes that start count as running. */
 struct sandboxes_used {
     uint32_t alive, running, paused; /* alive: run or start; running: reported as running */
     uint64_t cpus, memory_mb;        /* of those alive */
@@ -393,8 +394,8 @@ uint32_t sandboxes_running(const struct sandboxes *all, const char *team_id);
 /* True: the code interpreter's port needs no access token, also when the sandbox is secure. */
 #define SANDBOX_OPEN_INTERPRETER_OPTION "openInterpreter"
 
-/* The one whose options have that key, of those that are found; NULL: none. It is free again when
- * the sandbox has ended. */
+/* The sandbox whose options have that key, among those that sandboxes_find() finds; NULL: none. The
+ * key is free again when the sandbox has ended. */
 #define SANDBOX_KEY_OPTION "idempotencyKey"
 struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team_id,
                                    const char *key);
@@ -404,12 +405,12 @@ struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team
 /* A connected TCP socket to a port inside, for which lib/base/foreign.h has rules; 49983 is the
  * agent, and wire/channel.h names those that are no ports. fd_or_error: a descriptor that done
  * owns, or -ECONNREFUSED (nobody listens), -ETIMEDOUT, -EAGAIN (too many wait already), -ENOTCONN
- * (the sandbox ended), -ESHUTDOWN (it is paused), -EHOSTDOWN (it could not be resumed). One that is
- * being paused or resumed is waited for. done may come before this returns. */
+ * (the sandbox ended), -ESHUTDOWN (it is paused), -EHOSTDOWN (it could not be resumed). A dial to a
+ * sandbox that is being paused or resumed waits. done may be called before this returns. */
 void sandbox_dial(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
                   void *ctx);
 
-/* The same for somebody who may not wake it: -ESHUTDOWN once it has been paused. */
+/* The same for a caller that may not wake it: -ESHUTDOWN once it has been paused. */
 void sandbox_dial_awake(struct sandbox *sb, uint32_t port, void (*done)(void *ctx, int fd_or_error),
                         void *ctx);
 
@@ -421,9 +422,9 @@ enum sandbox_pausing {
     SANDBOX_PAUSE_OFF,    /* it failed: what is held goes on */
 };
 
-/* Calls gone, once, when the sandbox has been paused (it was told so) or killed. The watch is then
- * unset already. One that is set while it is paused, or about to be, with a pausing to call, waits
- * for it to be resumed. */
+/* Calls gone, once, when the sandbox has been paused (after `pausing` was called) or killed. The
+ * watch is then unset already. A watch with `pausing` that is set while the sandbox is paused, or
+ * about to be, waits for the resume. */
 enum { SANDBOX_DRAIN_MS = 2000 };
 struct sandbox_watch {
     struct sandbox_watch *prev, *next;

@@ -1,11 +1,11 @@
 /* service.h - a jail that is no sandbox: for the daemon's own work on what tenants made.
  *
  * It has an empty root, no network, and one volume at CHANNEL_VOLUME; its pid 1 is the agent, as in
- * any jail. So hostile names and trees are looked at where they can do no harm. No list shows it,
- * and one that a dead daemon left behind is destroyed when the next one starts.
+ * any jail. So hostile names and trees are read where they can do no harm. No list shows this jail.
+ * A jail that a dead daemon left is destroyed when the next daemon starts.
  *
  * Owns:     the jail, its uid range, the channel to its agent.
- * Needs:    the sandboxes that a daemon before left to be adopted already.
+ * Needs:    adoption to be over.
  * Blocks:   never.
  * Threads:  the loop's.
  */

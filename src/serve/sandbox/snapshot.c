@@ -61,7 +61,8 @@ static void on_recorded(void *ctx, int error, const struct err *err)
     snapshot_free(snapshot);
 }
 
-/* What the tag names by now. A snapshot of an older daemon is its template's row alone. */
+/* The snapshot that the tag names now. A snapshot of an older daemon is only the row of its
+ * template. */
 static const struct template *named_now(const struct snapshot *snapshot, struct templates *all,
                                         const struct template *own)
 {
@@ -70,8 +71,8 @@ static const struct template *named_now(const struct snapshot *snapshot, struct 
     return tagged || strcmp(snapshot->tag, TEMPLATE_TAG_DEFAULT) != 0 ? tagged : own;
 }
 
-/* A snapshot of that name is replaced, under its id: what started from it does not mind. What
- * builds keep is theirs to forget. */
+/* A snapshot of that name is replaced and keeps its id: sandboxes started from it are not affected.
+ * Saves of builds are removed by the builds. */
 static void take_name(struct snapshot *snapshot, const struct sandbox *sb)
 {
     struct templates *all = sb->all->use.templates;

@@ -78,7 +78,7 @@ static void finish_late(struct start_command *start)
     finish(start, -ETIMEDOUT, &err);
 }
 
-/* The agent is in the hands of what it runs: its word that a command has ended may never come. */
+/* The code that the agent runs may have taken it over: it may never report the end of a command. */
 static void on_limit(uv_timer_t *timer)
 {
     finish_late(timer->data);

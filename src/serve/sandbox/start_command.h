@@ -1,4 +1,4 @@
-/* start_command.h - what a template wants to run in every sandbox, and how it says that it is up.
+/* start_command.h - the command that a template runs in every sandbox, and the check that it is up.
  *
  * Owns:     the runs of both commands, the timer between two checks, and that of the whole.
  * Needs:    a sandbox whose agent has its configuration.
@@ -14,16 +14,16 @@
 
 #include "serve/sandbox/run.h"
 
-/* A variable of a start command that is run once, to be kept as it runs: whatever it makes ready
- * costs no sandbox any time. */
+/* Set for a start command that is run once and then saved: whatever it prepares costs no sandbox
+ * any time. */
 #define START_KEPT_VARIABLE "ATOLL_KEPT"
 
 enum {
     START_POLL_MS = 200,
     START_SETTLE_MS = 300,            /* without a ready command: long enough to fail at once */
     START_READY_LIMIT_MS = 45 * 1000, /* of a create, by default: clients wait for a minute */
-    START_GRACE_MS =
-        5 * 1000,           /* to the agent, which ends a command in time: then it is not asked */
+    /* The agent ends a command at its limit. After this much more time it is not waited for. */
+    START_GRACE_MS = 5 * 1000,
     START_AHEAD_FACTOR = 4, /* a jail that is made ahead has so many times as long: nobody waits */
 };
 
@@ -42,7 +42,7 @@ struct start_command_plan { /* borrowed during the call */
 void start_command_context(struct start_command_plan *plan, const json_t *context);
 
 struct start_command_handler {
-    /* What the start command writes; NULL: nobody wants it. */
+    /* Gets the output of the start command; NULL: not wanted. */
     void (*output)(void *ctx, bool is_stderr, struct str data);
     /* Once, never inside start_command_new(): 0, or -errno and a sentence that names the command
      * that failed. -ETIMEDOUT: it was not ready in time. The object is dead afterwards. */

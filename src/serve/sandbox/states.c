@@ -36,7 +36,7 @@ const uint32_t timer_states[SANDBOX_TIMERS] = {
 };
 
 const struct phase save_phases[SAVE_PHASES] = {
-    /* The daemon before may have asked for the same pause: it is found, and recorded. */
+    /* The daemon before may have asked for the same pause: then it is found and recorded. */
     [SAVE_WAITING] = {.name = "waiting",
                       .next = PHASE(SAVE_CHECKING) | PHASE(SAVE_QUIETING) | PHASE(SAVE_RECORDING) |
                               PHASE(SAVE_OVER)},

@@ -1,9 +1,10 @@
-/* states.h - what may follow what: the states of a sandbox, and the phases of a save, of a start,
- * of the removal of a save and of adoption, each as a table of allowed steps.
+/* states.h - the allowed steps between the states of a sandbox, and between the phases of a save,
+ * of a start, of the removal of a save and of adoption.
  *
- * Each state machine is an enum and a table of struct phase. One function per machine changes the
- * state. It refuses a step that the table does not have, and logs a sentence. The tables also say
- * what a crash leaves: docs/internals/memory.md shows these sentences, and a unit test compares.
+ * Each state machine is an enum and a table of struct phase. A single function per machine changes
+ * the state. It refuses a step that the table does not have, and logs a sentence. The tables also
+ * say what a crash leaves: docs/internals/memory.md shows these sentences, and a unit test
+ * compares.
  *
  * Owns:     the tables. Needs nothing, blocks never, any thread.
  */
@@ -15,7 +16,7 @@
 
 #include "serve/sandbox/sandbox.h"
 
-/* One at a time for each sandbox (save.c). Not every save has all phases. */
+/* A sandbox has at most one save at a time (save.c). Not every save has all phases. */
 enum save_phase {
     SAVE_WAITING,   /* behind other saves, or for a channel to the agent */
     SAVE_CHECKING,  /* a pause with memory: the keeper's dry run */
@@ -64,7 +65,7 @@ enum adoption {
     ADOPT_PHASES
 };
 
-/* One for each meaning. A timer runs in its own states alone: a change of the state stops it. */
+/* A timer for each meaning. It runs only in its own states: a change of the state stops it. */
 enum sandbox_timer {
     TIMER_START,     /* STARTING, PARKING, RESUMING: the time that the phase may take */
     TIMER_DRAIN,     /* PAUSING: the time that what comes from outside has to end */

@@ -132,7 +132,7 @@ struct sandbox *sandboxes_find_key(const struct sandboxes *all, const char *team
 
 /* ---- changes ---- */
 
-/* One that runs takes what it may take at most: nothing stops it from using all of that. */
+/* A running sandbox counts with its limits: nothing stops it from using all of that. */
 static struct usage_part part_of(const struct sandbox *sb)
 {
     bool there = sb->team_id && sandbox_is_users(sb) && sb->state != SANDBOX_KILLING;

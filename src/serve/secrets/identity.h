@@ -8,7 +8,9 @@
  *   aud  as the sandbox's creator named it        iat, nbf, exp, jti
  *   sandbox_id, team_id, template_id
  *
- * Owns:     the signing key, derived from the daemon's. Blocks: never. Threads: the loop's.
+ * Owns:     the signing key, derived from the daemon's.
+ * Blocks:   never.
+ * Threads:  the loop's.
  */
 #ifndef SECRETS_IDENTITY_H
 #define SECRETS_IDENTITY_H

@@ -3,7 +3,8 @@
  * Each user of a key derives its own from it, under a label, so that no derived key tells anything
  * about another. If the file is lost, the secrets are lost, and nothing else.
  *
- * Blocks:   for the disk. Threads: any.
+ * Blocks:   for the disk.
+ * Threads:  any.
  */
 #ifndef SECRETS_KEY_H
 #define SECRETS_KEY_H
@@ -15,7 +16,7 @@
 
 enum { SECRET_KEY_BYTES = 32 };
 
-/* Reads the file, or makes it (0600) when there is none. One that is damaged, or that others may
+/* Reads the file, or makes it (0600) when there is none. A file that is damaged, or that others may
  * read, is an error: a new one in its place would make every secret unreadable. */
 must_check int key_load(const char *path, uint8_t out[SECRET_KEY_BYTES], struct err *err);
 

@@ -3,8 +3,10 @@
  * A value can be set, but never read by a client. It is sealed (seal.h) in the store and in memory,
  * and opened only while a request is put together.
  *
- * Owns:     the table of secrets in memory. Needs: the store, the daemon's key.
- * Blocks:   secrets_new(), which reads the store; the rest never. Threads: the loop's.
+ * Owns:     the table of secrets in memory.
+ * Needs:    the store, the daemon's key.
+ * Blocks:   secrets_new(), which reads the store; the rest never.
+ * Threads:  the loop's.
  */
 #ifndef SECRETS_SECRET_H
 #define SECRETS_SECRET_H
@@ -53,7 +55,7 @@ must_check int secret_metadata_check(const json_t *metadata, struct err *err);
 const struct secret *secrets_find(const struct secrets *all, const char *team_id,
                                   const char *selector);
 
-/* Of one team, oldest first, until each returns false. */
+/* Visits the secrets of a team, oldest first, until each returns false. */
 void secrets_each(const struct secrets *all, const char *team_id,
                   bool (*each)(void *ctx, const struct secret *secret), void *ctx);
 

@@ -3,8 +3,10 @@
  * A module embeds a struct mirrored in its objects and loads them from the store when it starts. It
  * passes mirror_changed() as the `done` of a change: the mirror then has what the store has.
  *
- * Owns:     the objects in it. Needs: all answers of the store before mirror_fini().
- * Blocks:   never. Threads: the loop's.
+ * Owns:     the objects in it.
+ * Needs:    all answers of the store before mirror_fini().
+ * Blocks:   never.
+ * Threads:  the loop's.
  */
 #ifndef STORE_MIRROR_H
 #define STORE_MIRROR_H

@@ -115,7 +115,7 @@ static int64_t retry_in(int64_t attempts)
     return wait < WEBHOOK_RETRY_MS_MAX ? wait : WEBHOOK_RETRY_MS_MAX;
 }
 
-/* Writes down what a try came to. */
+/* Records the result of a try. */
 static void settle(struct flight *flight, const struct post_result *result, bool hopeless)
 {
     struct delivery *delivery = lane_head(flight->lane);

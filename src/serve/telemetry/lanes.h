@@ -1,7 +1,7 @@
 /* lanes.h - deliveries that wait, in a lane for each sandbox. Only the head of a lane is ever
  * tried.
  *
- * A list, for the window is small: adding walks it, and so does whoever looks for what is due. */
+ * The lanes are a list, because there are few: adding and searching both walk it. */
 #ifndef TELEMETRY_LANES_H
 #define TELEMETRY_LANES_H
 

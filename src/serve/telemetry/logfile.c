@@ -131,7 +131,7 @@ static int file_new(const struct logfile *file, uint64_t generation, struct err 
     return r < 0 ? r : move_fd(&fd);
 }
 
-/* Takes back what a crash left of a record. */
+/* Removes the part of a record that a crash left. */
 static int tail_mend(int fd, off_t *size)
 {
     char tail[LOGFILE_RECORD_BYTES_MAX];

@@ -2,7 +2,8 @@
  *
  * Owns:     <dir>/<id>.log and <dir>/<id>.old. When the first has reached LOGFILE_BYTES_MAX / 2 it
  *           becomes the second, and the second is forgotten.
- * Blocks:   for the disk. Threads: any, one at a time for a sandbox.
+ * Blocks:   for the disk.
+ * Threads:  any, one at a time for a sandbox.
  *
  * A file begins with "atoll-log 1 <team> <generation>"; every line after it is a record:
  * "<milliseconds> <seq> <level> <JSON>". Times never go backwards within a sandbox. A record that a
@@ -37,7 +38,7 @@ struct logfile { /* which one */
 /* Adds whole records, made by logfile_record(). */
 must_check int logfile_append(const struct logfile *file, struct str records, struct err *err);
 
-/* One record at the end of *out. The line must be JSON without a line break. */
+/* Appends a record to *out. The line must be JSON without a line break. */
 must_check int logfile_record(struct buf *out, int64_t wall_ms, uint32_t seq, enum log_level level,
                               struct str line);
 
@@ -79,8 +80,8 @@ must_check int logfile_read(const struct logfile *file, const struct logfile_que
                             struct logfile_page *out, struct err *err);
 void logfile_page_fini(struct logfile_page *page);
 
-/* Removes what was last written before then; and until no more than `bytes` remain, the oldest of
- * the team that has most. */
+/* Removes files that were last written before before_ms; then, until no more than `bytes` remain,
+ * the oldest file of the team that has most. */
 void logfile_sweep(int dir_fd, int64_t before_ms, uint64_t bytes);
 
 #endif

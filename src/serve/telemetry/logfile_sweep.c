@@ -89,7 +89,7 @@ static void sweep_drop(struct sweep *sweep, int dir_fd, struct swept *file)
 
 /* ---- when all together are too large ---- */
 
-/* Whose a file is; "" when it does not say. */
+/* The team that owns a file; "" when the file does not say. */
 static void team_read(int dir_fd, const char *name, char out[ID_UUID_LEN + 1])
 {
     scoped_fd fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -141,7 +141,8 @@ static struct swept_team *team_with_most(const struct sweep *sweep)
     return most;
 }
 
-/* The oldest of the team that has most: a flood of lines costs nobody else's. */
+/* Removes the oldest file of the team that has most: a flood of lines costs no other team its
+ * log. */
 static bool drop_one(struct sweep *sweep, int dir_fd)
 {
     struct swept_team *team = team_with_most(sweep);

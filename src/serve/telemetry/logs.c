@@ -1,7 +1,7 @@
-/* One stream for each sandbox that runs or is read. It does one thing at a time in the pool: write
- * what is pending, else the oldest read. So a read sees all that came before it, and no file has
- * two users at once. Lines are gathered for a moment, so that those of a short command are one
- * write, unless somebody waits for them. */
+/* There is a stream for each sandbox that runs or is read. It does one thing at a time on the
+ * thread pool: it writes pending lines, otherwise it does the oldest read. So a read sees all that
+ * came before it, and no file has two users at once. Lines are gathered for a moment, so that those
+ * of a short command are one write, unless somebody waits for them. */
 #include "serve/telemetry/logs.h"
 
 #include <assert.h>
@@ -53,7 +53,7 @@ struct log_stream {
     size_t own_bytes;   /* of it: what logs_put() brought */
     bool gathering;
 
-    /* What the pool has while `job` is not JOB_NONE. */
+    /* The pool's input while `job` is not JOB_NONE. */
     uv_work_t work;
     enum job job;
     struct buf writing;
@@ -84,7 +84,7 @@ static void pump(struct log_stream *stream);
 
 /* ---- streams ---- */
 
-/* Its team is not known before its sandbox is: whoever reads names a team of its own. */
+/* The team of a stream is unknown until its sandbox is known: a reader names its own team. */
 static struct log_stream *stream_of(struct logs *logs, struct str id)
 {
     struct log_stream *stream = NULL;
@@ -194,7 +194,8 @@ static void look_done(struct log_stream *stream)
     credit_settle(stream);
 }
 
-/* What cannot be written is lost, and the agent goes on: a full disk must not stop a sandbox. */
+/* Lines that cannot be written are lost, and the agent goes on: a full disk must not stop a
+ * sandbox. */
 static void write_done(struct log_stream *stream)
 {
     if (stream->result < 0) {
@@ -255,14 +256,14 @@ static void write_start(struct log_stream *stream)
     job_start(stream, JOB_WRITE);
 }
 
-/* More may come soon, and nobody waits for what is there. */
+/* More lines may come soon, and nobody waits for those that are here. */
 static bool may_gather(const struct log_stream *stream)
 {
     return stream->gathering && stream->watch.sandbox && !stream->reads && !stream->watches &&
            stream->pending_n < GATHERED_MAX && !stream->logs->closed;
 }
 
-/* Does what is next. May free the stream. */
+/* Starts the next job. May free the stream. */
 static void pump(struct log_stream *stream)
 {
     if (stream->job != JOB_NONE) {

@@ -79,8 +79,8 @@ static uint32_t pages(uint64_t bytes)
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
-/* A share is between two readings. What a jail did before the first of them is not the sandbox's:
- * it started, and waited for a sandbox to be wanted. */
+/* A share needs two readings. The work of a jail before the first reading is not the sandbox's: the
+ * jail was started and parked then. */
 static uint32_t cpu_share(struct track *track, const struct sandbox_info *info, uint64_t cpu_usec)
 {
     int64_t now_us = clock_mono_us();
@@ -141,7 +141,7 @@ static void sample_take(struct metrics *metrics, const char *id, const struct ke
     metrics->samples++;
 }
 
-/* Only one that has run has anything new to show: who is idle is not woken. */
+/* Only a sandbox that has run has anything new to show: an idle one is not woken. */
 static void used_tell(struct metrics *metrics, const char *id, const struct keeper_usage *usage)
 {
     struct sandbox *sb = sandboxes_find(metrics->sandboxes, str_of(id));
@@ -177,7 +177,7 @@ static void on_usage(void *ctx, const struct keeper_answer *answer, int fds[KEEP
     free(batch);
 }
 
-/* A batch of nothing is asked too: its answer tells about the pool. */
+/* An empty batch is sent too: its answer has the figures of the pool. */
 static void batch_send(struct metrics *metrics, struct batch *batch)
 {
     if (metrics->asked == ASKED_MAX || !keeper_client_connected(metrics->keeper)) {

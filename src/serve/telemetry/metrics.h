@@ -2,7 +2,8 @@
  *
  * Owns:     a series (series.h) per sandbox and per team; a timer.
  * Needs:    a loop, the sandboxes, the keeper's client, for as long as it lives.
- * Blocks:   never. Threads: the loop's.
+ * Blocks:   never.
+ * Threads:  the loop's.
  *
  * Every METRICS_TICK_MS a slice of the table is asked for, KEEPER_BATCH_MAX jails to a request, so
  * that neither the loop nor the keeper is held up by many sandboxes at once; a round over all takes

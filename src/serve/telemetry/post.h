@@ -8,7 +8,7 @@
  * An endpoint may be slow, endless or hostile. So: both timeouts are bounded, the answer's body is
  * read up to a limit and thrown away, redirects are not followed, no proxy and no protocol besides
  * HTTP is used; and unless `allow_local`, each address is checked when its socket is made: a name
- * that resolves to another address by then has won nothing.
+ * that resolves to another address by then gains nothing.
  */
 #ifndef TELEMETRY_POST_H
 #define TELEMETRY_POST_H

@@ -25,7 +25,7 @@ void prometheus_family(struct prometheus *page, const char *name, const char *ty
     line(page, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* Whole numbers as such: a counter past 2^53 is no figure of ours. */
+/* Whole numbers are written as such; no counter of ours passes 2^53. */
 void prometheus_value(struct prometheus *page, const char *name, const char *labels, double value)
 {
     bool whole = floor(value) == value && fabs(value) < 1e15;

@@ -47,7 +47,7 @@ static size_t varint_put(uint8_t *at, int64_t number)
     return n;
 }
 
-/* What is read was written by varint_put(): it ends. */
+/* The bytes were written by varint_put(), so the loop ends. */
 static int64_t varint_get(const uint8_t **at)
 {
     uint64_t number = 0;

@@ -1,7 +1,8 @@
 /* series.h - figures over time, packed: a ring of the last 24 hours of a sandbox or a team.
  *
  * Owns:     its blocks.
- * Blocks:   never. Threads: one at a time.
+ * Blocks:   never.
+ * Threads:  one at a time.
  *
  * A sample is a time and SERIES_VALUES whole numbers. It is stored as what differs from the one
  * before: a byte that says which numbers changed (and whether the step was other than

@@ -98,7 +98,7 @@ static struct webhook *hook_find(struct webhooks *all, const char *id)
     return hook_of(mirror_find(&all->mirror, id));
 }
 
-/* One that the caller has found a moment ago. */
+/* A webhook that the caller has just found. */
 static struct webhook *hook_get(struct webhooks *all, const char *id)
 {
     struct webhook *hook = hook_find(all, id);

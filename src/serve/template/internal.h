@@ -46,7 +46,7 @@ struct entry *entry_new(const char *team_id, const char *alias, uint32_t cpu_cou
 /* Makes t what the build came to. */
 void entry_take_build(struct template *t, const struct build_row *build);
 struct tagged *entry_tagged(const struct entry *entry, const char *tag); /* NULL: no such tag */
-/* One whose tag names that build; NULL: none does. */
+/* A tag that names that build; NULL: none does. */
 struct tagged *entry_built(const struct entry *entry, const char *build_id);
 struct tagged *entry_tag(struct entry *entry, const char *tag, int64_t created_ms,
                          const struct build_row *build);

@@ -139,7 +139,8 @@ void templates_spawned(struct templates *templates, const char *id, int64_t now_
 /* The templates that the team may use: its own, built-in and public ones. A NULL team: all. */
 void templates_each(struct templates *templates, const char *team_id,
                     void (*each)(void *ctx, const struct template *t), void *ctx);
-/* Of every team, with each of their tags: everything that sandboxes can start from. */
+/* Visits the templates of every team, with each of their tags: everything that sandboxes can start
+ * from. */
 void templates_each_built(struct templates *templates,
                           void (*each)(void *ctx, const struct template *t), void *ctx);
 size_t templates_count(const struct templates *templates);

@@ -327,7 +327,7 @@ const struct volume *volumes_admit(const struct volumes *volumes, struct str id,
     char text[ID_UUID_LEN + 1] = "";
     const struct entry *entry = str_copy(text, sizeof(text), id) ? entry_of(volumes, text) : NULL;
 
-    /* One that does not exist has no token: the answers are the same. */
+    /* A volume that does not exist has no token: the answers are the same. */
     if (!entry || entry->as.removed) {
         (void)err_set(err, EACCES, "the volume token is not valid for this volume");
         return NULL;

@@ -38,7 +38,8 @@ static inline struct entry *entry_of(const struct volumes *volumes, const char *
     return entry_in(mirror_find(&volumes->mirror, id));
 }
 
-/* Of one that must be there: the caller has found it, or its making or removal is under way. */
+/* The entry of a volume that must exist: the caller has found it, or it is being made or
+ * removed. */
 static inline struct entry *entry_known(const struct volumes *volumes, const char *id)
 {
     struct entry *entry = entry_of(volumes, id);
@@ -47,7 +48,7 @@ static inline struct entry *entry_known(const struct volumes *volumes, const cha
     return entry;
 }
 
-/* The jail of the volume ends, and who waits for it is told. */
+/* Closes the jail of the volume, and answers the requests that wait for it. */
 void content_jail_close(struct entry *entry);
 
 #endif

@@ -79,7 +79,7 @@ typedef void volume_made(void *ctx, const struct volume *volume, int error, cons
 void volume_create(struct volumes *volumes, const char *team_id, const char *name,
                    volume_made *done, void *ctx);
 
-/* Nobody finds it when this returns; `done` comes when that is on record. */
+/* The volume is not found any more when this returns; `done` is called when that is on record. */
 void volume_delete(struct volumes *volumes, const struct volume *volume, store_done *done,
                    void *ctx);
 
@@ -93,7 +93,7 @@ must_check int volume_token_check(const struct volume *volume, struct str token,
 
 /* ---- content (content.c) ---- */
 
-/* The volume that a request for content speaks of and may see, or NULL and the sentence. */
+/* The volume that a request for content names and may access, or NULL and the sentence. */
 const struct volume *volumes_admit(const struct volumes *volumes, struct str id, struct str token,
                                    struct err *err);
 

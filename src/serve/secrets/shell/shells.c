@@ -137,7 +137,7 @@ static bool same_place(const struct shell *a, const struct shell *b)
 enum given { GIVEN_PLACEHOLDER, GIVEN_VALUE, GIVEN_NOTHING };
 
 /* Moves a value without placeholder out of the definition, which then says "sealed". No value may
- * mean the sealed one of before. A value that is no text stays there, and is refused later. */
+ * mean that the sealed value stays. A value that is no text stays there, and is refused later. */
 static enum given value_take(json_t *definition, char **value)
 {
     json_t *header = json_object_get(definition, "header");

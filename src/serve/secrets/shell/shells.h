@@ -4,8 +4,10 @@
  * store and in memory, and opened only while a request is put together. A key that was given as
  * ${e2b.secrets.NAME} is a secret of the team.
  *
- * Owns:     the table of shells in memory. Needs: the store, the secrets.
- * Blocks:   shells_new(), which reads the store; the rest never. Threads: the loop's.
+ * Owns:     the table of shells in memory.
+ * Needs:    the store, the secrets.
+ * Blocks:   shells_new(), which reads the store; the rest never.
+ * Threads:  the loop's.
  */
 #ifndef SHELL_SHELLS_H
 #define SHELL_SHELLS_H
@@ -33,7 +35,7 @@ struct shell_times {
     int64_t created_ms, updated_ms;
 };
 
-/* Of one team, by name. */
+/* Visits the shells of a team, by name. */
 void shells_each(const struct shells *all, const char *team_id,
                  void (*each)(void *ctx, const struct shell *shell, struct shell_times times),
                  void *ctx);

@@ -1,8 +1,8 @@
-/* base.c - what a build begins with: a template of this machine, one that stands for an image, or
+/* base.c - the base of a build: a template of this machine, a template that stands for an image, or
  * an image.
  *
  * An image lacks what templates have: the user `user`, who may become anybody, and a home. It is
- * provisioned once, and what comes of that is cached like a step. */
+ * provisioned once, and the result is cached like a step. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +16,9 @@ enum {
     KEY_BYTES_MAX = 4096, /* of the text that an addition's key is made from */
 };
 
-/* What provisioning does is part of its key: another script is another layer. It runs in whatever
- * shell the image has. Debian's /etc/profile replaces PATH: the image's own must survive `bash -l`.
- */
+/* The provisioning script is part of its key: another script makes another layer. It runs in
+ * whatever shell the image has. Debian's /etc/profile replaces PATH: the image's own must survive
+ * `bash -l`. */
 static const char provision_script[] =
     "set -e\n"
     "if ! grep -q '^user:' /etc/passwd 2>/dev/null; then\n"
@@ -207,7 +207,8 @@ static void provision(struct work *work)
     work_script(work, "prepare the image", provision_script, NULL, on_added);
 }
 
-/* A name whose other versions have a stand-in is answered with one that can be built. */
+/* The answer names a version that can be built, when the image has a stand-in in another
+ * version. */
 static void fail_image(struct work *work, const struct err *err)
 {
     const char *instead = stand_in_instead(work->spec->from_image);
@@ -222,7 +223,7 @@ static void fail_image(struct work *work, const struct err *err)
     }
 }
 
-/* Says first that it is not what was asked for: nobody takes the one for the other. */
+/* Says first that it is not the image asked for, so that nobody takes it for that. */
 static void from_offline(struct work *work, const char *template, const struct err *err)
 {
     work_say(
@@ -278,7 +279,7 @@ static void from_image(struct work *work)
         image_resolve(work->all->images, work->spec->from_image, &credentials, &handler, work);
 }
 
-/* The first line of the log says it: nobody takes the one for the other. */
+/* The first line of the log says so: nobody should take the stand-in for the image. */
 static void from_stand_in(struct work *work, const char *mapped)
 {
     const char *image = work->spec->from_image;

@@ -1,4 +1,4 @@
-/* build.h - templates in the making: what was asked for, what runs, what came of it.
+/* build.h - builds of templates: requests, running builds, results.
  *
  * Owns:     every build, its jail and its log; the cache of steps; uploaded files.
  * Needs:    a loop, the store, the keeper's client, the templates, the sandboxes.
@@ -11,11 +11,11 @@
  *
  * A build runs in one jail of the same kind as sandboxes. After each step the keeper saves that
  * jail's disk under a name that follows from the chain of hashes up to there, so the next build
- * with the same beginning goes on from the last step they share. What is built is one layer more on
- * top of its base's layers, however many steps it took.
+ * with the same beginning goes on from the last step they share. The result is a single layer on
+ * top of the base's layers, however many steps it took.
  *
- * Every build ends. One that was under way when the daemon died is in error, with that reason; its
- * jail is destroyed, and what it saved last stays in the cache.
+ * Every build ends. A build that was under way when the daemon died is in error, with that reason;
+ * its jail is destroyed, and its last cached step stays in the cache.
  */
 #ifndef BUILD_BUILD_H
 #define BUILD_BUILD_H
@@ -78,8 +78,8 @@ struct build_info {
     const char *reason; /* of an error: {"message", "step"} as JSON; else NULL */
     int64_t created_ms, started_ms, finished_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
-    uint64_t
-        bytes; /* of its own layer and of what was kept running of it; 0: gone or not there yet */
+    /* Of its layer and of its kept running state; 0: gone, or none yet. */
+    uint64_t bytes;
     uint32_t position; /* in the queue, from 1 on; 0: it runs, or does not wait for that */
 };
 const char *build_state_name(enum build_state state);
@@ -106,7 +106,7 @@ must_check int build_cancel(struct builds *builds, const char *template_id, cons
 
 bool build_find(struct builds *builds, const char *template_id, const char *id,
                 struct build_info *out);
-/* Of one template (NULL: of all), newest first, until `each` returns false. */
+/* Visits the builds of a template (NULL: of all), newest first, until `each` returns false. */
 void builds_each(struct builds *builds, const char *template_id,
                  bool (*each)(void *ctx, const struct build_info *info), void *ctx);
 
@@ -117,8 +117,8 @@ void builds_add_snapshot(struct builds *builds, const struct build_row *row);
 must_check int build_tag(struct builds *builds, const char *template_id, const char *build_id,
                          const char *tag, store_done *done, void *ctx);
 
-/* The template is going: cancels its builds and forgets them. What others have been built on stays.
- */
+/* The template is being deleted: cancels its builds and forgets them. Layers that others were built
+ * on stay. */
 void builds_drop(struct builds *builds, const char *template_id);
 
 /* ---- uploaded files (files.c) ---- */
@@ -129,7 +129,7 @@ enum { BUILD_HASH_LEN = 64, BUILD_TOKEN_LEN = 64 };
 /* Whether the team has uploaded files of that hash. */
 bool build_files_present(struct builds *builds, const char *team_id, const char *hash);
 
-/* What an upload must carry: holds for that team, hash and this daemon's life. */
+/* The token that an upload must carry: valid for that team and hash while this daemon runs. */
 void build_files_token(const struct builds *builds, const char *template_id, const char *hash,
                        char out[BUILD_TOKEN_LEN + 1]);
 bool build_files_token_ok(const struct builds *builds, const char *template_id, const char *hash,
@@ -137,8 +137,8 @@ bool build_files_token_ok(const struct builds *builds, const char *template_id, 
 
 struct upload;
 
-/* Takes what comes in pieces: each build_upload_write() is answered by `took`, before which no
- * other may come. build_upload_end() is answered by `done`: 0, or -errno and the sentence. */
+/* An upload in pieces: each build_upload_write() is answered by `took`, and the next may come only
+ * after that. build_upload_end() is answered by `done`: 0, or -errno and the sentence. */
 struct upload_handler {
     void (*took)(void *ctx, int error, const struct err *err);
     void (*done)(void *ctx, int error, const struct err *err); /* the upload is dead afterwards */

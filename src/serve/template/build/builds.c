@@ -95,7 +95,7 @@ struct ending {
     char id[ID_UUID_LEN + 1];
 };
 
-/* A store that cannot take it changes nothing: the next daemon finds the build interrupted. */
+/* If the store refuses it, nothing is lost: the next daemon finds the build interrupted. */
 static void on_ended(void *ctx, int error, const struct err *err)
 {
     struct ending *ending = ctx;
@@ -237,7 +237,7 @@ static bool share_a_tag(const char *a, const char *b)
     return false;
 }
 
-/* Of two builds of one name the later one counts. */
+/* The later of two builds of the same name counts. */
 static void cancel_older(const struct build *build)
 {
     struct build *other = NULL, *next = NULL;

@@ -1,4 +1,4 @@
-/* cache.c - what steps came to, what the keeper has saved of it, and what of that may go.
+/* cache.c - results of steps, the saves that hold them, and which of these may be removed.
  *
  * A disk that was saved is in use while a template, one of its tags, a sandbox's build or a build
  * under way names it among its layers. Cached steps and images are no use by themselves: they go
@@ -339,7 +339,8 @@ static bool layer_used(const struct builds *all, const struct build *build)
            sandboxes_use(all->use.sandboxes, name);
 }
 
-/* Replaced by a later one, and no sandbox runs on it. A sandbox of a snapshot has all it needs. */
+/* The build was replaced by a later one, and no sandbox runs on it. A sandbox of a snapshot has all
+ * it needs. */
 static bool is_left(struct builds *all, const struct build *build)
 {
     struct tagged_build search = {.build_id = build->id};
@@ -398,7 +399,7 @@ static bool is_cached(const struct builds *all, const char *name)
     return false;
 }
 
-/* Names of others are none of our business. */
+/* Saves of other modules are left alone. */
 static bool is_ours(const struct disk *saved, int64_t unused_since_ms)
 {
     struct str name = str_of(saved->name);

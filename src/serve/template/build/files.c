@@ -124,7 +124,7 @@ static void dirp_close(DIR **dir)
     }
 }
 
-/* Start-up: whatever has no row was cut off in the middle. */
+/* Start-up: a file without a row is from an upload that was cut off. */
 static void remove_strangers(const struct files *files)
 {
     const struct dirent *entry;

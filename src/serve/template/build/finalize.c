@@ -16,14 +16,13 @@
 #include "serve/template/build/internal.h"
 
 /* Authorities that a step left in /usr/local/share/ca-certificates are put into the bundle, and
- * those that it removed are taken out, whose links lead nowhere. Else the bundle is left alone: to
- * make it takes hundreds of processes, minutes on a slow machine. The old one goes first: layers
- * count their files each for itself, so a new file may have the number of one below it, and mv
- * takes the two for one. Anyone may write below /usr/local. What is open already is left alone: a
- * changed mode would copy the file into this layer. Debian's modules for Python are left out:
- * open_local in templates/recipe.sh says why. An image whose `find` is missing or knows less is no
- * Debian.
- */
+ * those that it removed are taken out, whose links lead nowhere. Otherwise the bundle is left
+ * alone: making it takes hundreds of processes, minutes on a slow machine. The old bundle is
+ * removed first: each layer numbers its files by itself, so a new file may have the inode number of
+ * a file below it, and mv takes the two for the same file. Anyone may write below /usr/local. Paths
+ * that are writable already are left alone: a changed mode would copy the file into this layer.
+ * Debian's modules for Python are left out: open_local in templates/recipe.sh says why. An image
+ * without `find`, or with a simpler one, is not Debian. */
 static const char finalize_script[] =
     "set -e\n"
     "printf 'ENV_ID=%s\\nTEMPLATE_ID=%s\\nBUILD_ID=%s\\n' \"$1\" \"$1\" \"$2\" >/.e2b\n"

@@ -41,7 +41,7 @@ enum {
     BUILD_REASON_BYTES = 1024,
     BUILD_PIDS = 4096,
 };
-/* What was not used for so long goes by itself. */
+/* Cached steps, images and uploads that were not used for this long are removed. */
 static const int64_t BUILD_KEEP_MS = (int64_t)14 * 24 * 3600 * 1000;
 /* Builds that failed or were replaced are remembered so long. */
 static const int64_t BUILD_HISTORY_MS = (int64_t)7 * 24 * 3600 * 1000;
@@ -131,7 +131,7 @@ struct sandbox *jail_sandbox(struct jail *jail); /* NULL: it has ended by itself
 /* done comes once, also after jail_close(). */
 void jail_save(struct jail *jail, const char *name, uint32_t flags,
                void (*done)(void *arg, int error, const struct err *err), void *arg);
-/* What its disk holds, in bytes; 0 when that cannot be told. */
+/* The bytes that its disk holds; 0 when that is unknown. */
 void jail_usage(struct jail *jail, void (*done)(void *arg, uint64_t disk_bytes), void *arg);
 void jail_close(struct jail *jail); /* accepts NULL */
 struct image_jails jail_images(struct builds *all);
@@ -239,10 +239,10 @@ must_check int cache_load(struct builds *all, struct err *err);
 void cache_free(struct builds *all);
 /* NULL: not cached, or its disk is gone. Marks it as used. */
 const struct cached *cache_find(struct builds *all, const char *key);
-/* What the work has come to with its next step is that disk; "": the step changed none. */
+/* Caches that save as the result of the work's next step; "": the step did not change the disk. */
 void cache_put(struct work *work, const char *saved, uint64_t bytes);
 
-/* What builds call what they keep. */
+/* The names of the saves that builds keep. */
 void disk_name_step(const char *key, char out[KEEPER_SAVED_BYTES]);
 void disk_name_build(const struct build *build, const char *prefix, char out[KEEPER_SAVED_BYTES]);
 

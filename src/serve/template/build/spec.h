@@ -59,10 +59,11 @@ must_check int step_text(const struct step *step, struct buf *out);
 
 /* ---- the chain of hashes ---- */
 
-/* Of what a build begins with: its team, and what names the base. */
+/* The hash that a build begins with: of its team, and of the base's name. */
 void chain_begin(const char *team_id, const char *base, char out[SHA256_HEX_LEN + 1]);
 
-/* Of what a step makes of it. Each part goes in with its length: no two lists look the same. */
+/* The hash after a step. Each part is hashed with its length, so that no two lists give the
+ * same. */
 void chain_step(const char *before, const struct step *step, char out[SHA256_HEX_LEN + 1]);
 
 /* ---- words ---- */
@@ -72,8 +73,8 @@ void chain_step(const char *before, const struct step *step, char out[SHA256_HEX
  * too deep), -ENOBUFS. */
 must_check int expand(struct str text, const json_t *env, struct buf *out, struct err *err);
 
-/* What of the archive a COPY means: `source` without "./", and up to its first glob: the client has
- * packed what matched. -EINVAL when it leads out of the context. */
+/* The part of the archive that a COPY means: `source` without "./", up to its first glob: the
+ * client has packed the matching files. -EINVAL when it leads out of the context. */
 must_check int copy_source(struct str source, struct buf *out, struct err *err);
 
 /* path below dir unless it is absolute, without "." and "..", with the '/' at its end kept. */

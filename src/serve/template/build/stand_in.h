@@ -1,7 +1,7 @@
 /* stand_in.h - a template of this machine in the place of an image: what is added to it, and what
  * is said about it.
  *
- * Owns: nothing. Blocks: never. Threads: any.
+ * Owns nothing, never blocks, any thread.
  *
  * A map's value is `template` or `template+node`: with the latter the version of Node that the
  * image's tag names is installed from npm's package `node`, unless the template has it. */
@@ -26,7 +26,7 @@ struct stand_in {
 must_check int stand_in_read(const char *mapped, const char *image, struct stand_in *out,
                              struct err *err);
 
-/* What installs Node: run as root with the version as $1. */
+/* Installs Node: run as root with the version as $1. */
 extern const char stand_in_node_script[];
 
 /* The image that a machine without a registry builds from instead of this one; NULL: there is none.

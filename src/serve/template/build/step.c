@@ -34,7 +34,7 @@ static void step_say(struct work *work, const char *before)
              work->spec->steps_n, (int)buf_len(&text), buf_at(&text));
 }
 
-/* ---- what a step came to ---- */
+/* ---- the result of a step ---- */
 
 static void step_take(struct work *work, const char *saved)
 {
@@ -266,7 +266,7 @@ static void do_copy(struct work *work)
 
 /* ---- ENV and ARG ---- */
 
-/* What a shell finds when nothing was set. */
+/* Variables that were not set have the values of a plain shell. */
 static int env_expand(const struct work *work, json_t *env, const char *text, struct buf *out,
                       struct err *err)
 {
@@ -458,7 +458,7 @@ void steps_next(struct work *work)
     }
     chain_step(work->key, step, work->next_key);
     work->forced |= step->force;
-    /* What follows a step that was run is run as well: a disk that is open goes on by itself. */
+    /* A step after one that was run is run as well: the open disk already goes on from there. */
     const struct cached *cached =
         work->forced || work->jail ? NULL : cache_find(work->all, work->next_key);
     if (cached) {

@@ -35,7 +35,7 @@ static struct str value_of(const json_t *env, struct str name)
 static int expand_word(struct str text, const json_t *env, int depth, struct buf *out,
                        struct err *err);
 
-/* What stands between the braces. */
+/* Expands the text between the braces. */
 static int expand_braced(struct str inside, const json_t *env, int depth, struct buf *out,
                          struct err *err)
 {

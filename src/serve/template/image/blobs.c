@@ -247,7 +247,8 @@ static uint64_t on_offset(void *ctx)
     return d->received;
 }
 
-/* The first byte that comes is that one: a registry that knows no ranges sends all again. */
+/* The first byte of the answer is at that offset: a registry that ignores ranges sends all
+ * again. */
 static void on_begin(void *ctx, uint64_t at)
 {
     struct download *d = ctx;

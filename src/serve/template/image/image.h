@@ -66,8 +66,8 @@ struct image_options { /* borrowed for the life of the store */
     uv_loop_t *loop;
     const char *state; /* directory that blobs/ is made in */
     const char *map;   /* "pattern=template,...", "none", or NULL or "": the default */
-    const char
-        *mirror;       /* host[:port] asked instead of a registry: "docker.io=host,..." or "host" */
+    /* host[:port] asked instead of a registry: "docker.io=host,..." or "host". */
+    const char *mirror;
     const char *local; /* the directory that oci: and docker-archive: may read below; NULL: none */
     bool plain_http;   /* registries on loopback are spoken to without TLS */
 };
@@ -149,8 +149,8 @@ struct image_resolve *image_resolve(struct image_store *store, const char *refer
                                     const struct image_credentials *credentials,
                                     const struct image_handler *handler, void *ctx);
 
-/* Cancels it: nothing is called any more, its jail is closed; downloads stay for the next resolve.
- * */
+/* Cancels it: nothing is called any more, its jail is closed; downloads stay for the next
+ * resolve. */
 void image_cancel(struct image_resolve *resolve);
 
 /* Removes blobs that nothing has used since then; returns the bytes freed. */

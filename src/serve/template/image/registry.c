@@ -108,7 +108,7 @@ static void fail_status(struct registry *reg, long status)
     finish(reg, &err);
 }
 
-/* A guard for the credentials that the registry has seen: it may repeat them in a redirect. */
+/* Redacts the credentials that the registry has seen: it may repeat them in a redirect. */
 static struct guard *shown_guard(const struct registry *reg)
 {
     const char *const shown[] = {reg->password, reg->bearer};
@@ -129,7 +129,7 @@ static struct guard *shown_guard(const struct registry *reg)
     buf_wipe(&both);
     buf_wipe(&basic);
     guard_ready(guard);
-    if (r < 0) { /* what cannot be looked for may be there */
+    if (r < 0) { /* credentials that cannot be searched for may be in the text */
         guard_free(guard);
         return NULL;
     }

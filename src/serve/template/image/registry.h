@@ -42,8 +42,8 @@ struct registry_sink {
     void (*done)(void *ctx, const struct err *err); /* NULL: the answer was 200 and is whole */
 };
 
-/* GETs <repository>/<path>: "manifests/latest", "blobs/sha256:...". One request at a time. `done`
- * is called once, from the loop. */
+/* GETs <repository>/<path>: "manifests/latest", "blobs/sha256:...". Only one request may be under
+ * way. `done` is called once, from the loop. */
 void registry_get(struct registry *registry, const char *path, const char *accept,
                   const struct registry_sink *sink, void *ctx);
 
