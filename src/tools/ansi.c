@@ -139,7 +139,7 @@ static int byte_put(struct line *line, char c)
     return r;
 }
 
-/* ---- what moves and erases within it ---- */
+/* ---- moving and erasing within the line ---- */
 
 static void move_to(struct line *line, size_t column)
 {

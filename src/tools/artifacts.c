@@ -72,7 +72,7 @@ int artifact_find(struct tool_call *call, const char *path, json_t **out, struct
     return r;
 }
 
-/* ---- what is shown ---- */
+/* ---- answers ---- */
 
 static void stamp_set(json_t *out, const char *name, const json_t *row, const char *column)
 {

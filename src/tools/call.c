@@ -17,7 +17,7 @@
 #include "tools/schema.h"
 #include "tools/text_forms.h"
 
-/* ---- what a handler sees ---- */
+/* ---- for handlers ---- */
 
 struct tools *call_tools(const struct tool_call *call)
 {

@@ -101,7 +101,7 @@ static int dial(struct tools *tools, struct upstream **out, struct err *err)
     return fd < 0 ? fd : upstream_new(tools->options.loop, fd, out, err);
 }
 
-/* ---- what goes and what comes ---- */
+/* ---- sending and receiving ---- */
 
 static void ask_push(struct ask *ask)
 {
@@ -158,7 +158,7 @@ static void on_end(void *ctx, int error)
 static const struct upstream_handler handler = {
     .on_response = on_response, .on_body = on_body, .on_credit = on_credit, .on_end = on_end};
 
-/* ---- not for ever ---- */
+/* ---- time limits ---- */
 
 static void on_limit(uv_timer_t *timer)
 {

@@ -2,9 +2,10 @@
  *
  *      create ─► files ─► packages ─► run ─► collect ─► kill, whatever happened
  *
- * Where the template code-interpreter-v1 is to be had, Python runs in its kernel: the last
+ * Where the template code-interpreter-v1 is available, Python runs in its kernel: the last
  * expression, charts and tables are results; so does JavaScript unless it is to be a program.
- * Otherwise the code is a file that is run, in that template or in `base`. Bash is always that.
+ * Otherwise the code is a file that is run, in that template or in `base`. Bash always runs this
+ * way.
  *
  * Blocks:   the fiber.
  * Threads:  the loop's.

@@ -92,7 +92,7 @@ static int ask_within(struct asking *asking, struct err *err)
     return 0;
 }
 
-/* ---- what it says ---- */
+/* ---- events of the kernel ---- */
 
 static void output_add(struct asking *asking, bool is_stderr, struct str text)
 {

@@ -71,7 +71,7 @@ struct heart {
     struct buf task;                /* what each beat runs */
 };
 
-/* ---- what was asked for ---- */
+/* ---- the input ---- */
 
 static int spans_parse(struct heart *heart, struct err *err)
 {
@@ -107,7 +107,7 @@ static int asked_check(const struct heart *heart, struct err *err)
     return 0;
 }
 
-/* ---- what each beat runs ---- */
+/* ---- the script of a beat ---- */
 
 static const char prompt_head[] =
     "Write a bash script that does the following task once and then ends. It will be run again and"

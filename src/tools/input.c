@@ -23,7 +23,7 @@ struct input_call {
     json_t *env; /* of the command */
 };
 
-/* ---- what runs something ---- */
+/* ---- prompts and commands ---- */
 
 static int64_t limit_of(const struct input_call *in)
 {
@@ -122,7 +122,7 @@ static int run_in_it(struct input_call *in, bool is_prompt, json_t **out, struct
     return r;
 }
 
-/* ---- what only gives time ---- */
+/* ---- more time ---- */
 
 static void note_the_most(const struct input_call *in, int64_t until_ms, bool asked, json_t *reply)
 {

@@ -11,7 +11,7 @@
 
 enum {
     TOOLS_KEY_BYTES = 64,
-    TOOLS_TEXT_BYTES = 256, /* of what is told of progress */
+    TOOLS_TEXT_BYTES = 256, /* of a progress message */
 };
 
 struct idle; /* client.c */

@@ -82,7 +82,7 @@ static void call_run(struct mcp_call *call)
     if (call_start(call->post->mcp->tools, call->tool, &who, move_ptr(&call->input), &listener,
                    call, &call->running, &err) < 0) {
         call->running = NULL;
-        call_answer(call, texts_failure(err.msg)); /* a model can mend its arguments */
+        call_answer(call, texts_failure(err.msg)); /* a model can correct its arguments */
     }
 }
 

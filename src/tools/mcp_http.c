@@ -9,7 +9,7 @@
 #include "lib/http/cors.h"
 #include "tools/mcp_internal.h"
 
-/* ---- what a request must be ---- */
+/* ---- checks of a request ---- */
 
 /* "http://localhost:6274" -> "localhost" */
 static struct str origin_host(struct str origin)

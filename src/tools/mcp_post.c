@@ -64,7 +64,7 @@ const struct http_request *post_request(const struct mcp_post *post)
     return http_request(post->link->ex);
 }
 
-/* ---- what is sent ---- */
+/* ---- sending ---- */
 
 static size_t answer_headers(const struct mcp_post *post, struct http_header *out)
 {
@@ -215,7 +215,7 @@ void post_stream(struct mcp_post *post)
     post_pump(post);
 }
 
-/* ---- what is owed ---- */
+/* ---- answers that are due ---- */
 
 static int status_of(const struct mcp_post *post, const json_t *answer)
 {

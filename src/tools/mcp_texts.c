@@ -158,7 +158,7 @@ int texts_page(const char *cursor, const char *(*name)(size_t i), size_t n, size
     return (int)begin;
 }
 
-/* ---- what they returned ---- */
+/* ---- results ---- */
 
 struct images {
     json_t *content; /* the list that they are added to */

@@ -1,4 +1,4 @@
-/* nearest.h - which of some names somebody may have meant. Pure. */
+/* nearest.h - the name that a user probably meant. Pure. */
 #ifndef TOOLS_NEAREST_H
 #define TOOLS_NEAREST_H
 
@@ -6,7 +6,7 @@
 
 #include "lib/base/str.h"
 
-enum { NEAREST_BYTES_MAX = 64 }; /* longer words are nobody's slip */
+enum { NEAREST_BYTES_MAX = 64 }; /* a longer word is no typing error */
 
 /* How many characters must be added, dropped, changed or swapped to get from a to b; case counts
  * nothing. More than NEAREST_BYTES_MAX when one of them is longer than that. */

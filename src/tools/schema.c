@@ -32,7 +32,7 @@ struct walk {
 
 static bool check(struct walk *walk, const json_t *schema, json_t *value);
 
-/* ---- what is wrong ---- */
+/* ---- faults ---- */
 
 static bool fault(struct walk *walk, const char *fmt, ...) printf_like(2, 3);
 static bool fault(struct walk *walk, const char *fmt, ...)
@@ -159,7 +159,7 @@ static void types_append(const json_t *schema, char out[TYPES_BYTES])
     }
 }
 
-/* ---- one value ---- */
+/* ---- a single value ---- */
 
 static void shown(const json_t *value, char out[SHOWN_BYTES])
 {

@@ -17,7 +17,7 @@ static uint32_t pid_of(const json_t *input)
     return (uint32_t)json_integer_value(json_object_get(input, "pid"));
 }
 
-/* ---- what it showed ---- */
+/* ---- output ---- */
 
 /* The last `max` characters of valid UTF-8; *left_out: how many there are before. */
 static struct str last_characters(struct str text, size_t max, size_t *left_out)

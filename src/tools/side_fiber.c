@@ -78,7 +78,7 @@ void side_fiber_each(size_t n, size_t width, void (*one)(void *ctx, size_t i), v
         begun++;
     }
     if (begun == 0) {
-        each_main(&each); /* no fiber to be had: one after the other, in ours */
+        each_main(&each); /* no fiber is available: one after the other, in ours */
     }
     for (size_t i = 0; i < begun; i++) {
         side_fiber_join(&sides[i]);

@@ -111,7 +111,7 @@ static int steps_make(const json_t *input, json_t *steps, struct err *err)
     return r;
 }
 
-/* ---- what is asked for ---- */
+/* ---- the request for the build ---- */
 
 static int base_set(const json_t *input, json_t *body, struct err *err)
 {

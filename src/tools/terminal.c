@@ -198,7 +198,7 @@ int terminal_start(struct tool_call *call, const struct remote_sandbox *sandbox,
     return r;
 }
 
-/* ---- one that runs ---- */
+/* ---- a running terminal ---- */
 
 static bool is_terminal(const json_t *process, uint32_t pid)
 {

@@ -148,7 +148,7 @@ static void entries_as_texts(const json_t *property, json_t *object)
     }
 }
 
-/* ---- one property ---- */
+/* ---- a single property ---- */
 
 static int json_parse(struct str text, json_t **out, struct err *err)
 {

@@ -10,7 +10,7 @@
 #include "tools/internal.h"
 #include "tools/schema.h"
 
-/* ---- what the front ends ask ---- */
+/* ---- for the faces ---- */
 
 int tools_authenticate(struct tools *tools, const struct http_request *req, struct tools_who *out,
                        struct err *err)

@@ -30,7 +30,7 @@ enum {
 void journal_write(enum log_level level, const char *logger, const char *event, json_t *fields,
                    const char *fmt, ...) printf_like(5, 6);
 
-/* Adds a field of text, cut to JOURNAL_TEXT_BYTES_MAX and mended where it is not UTF-8. */
+/* Adds a field of text, cut to JOURNAL_TEXT_BYTES_MAX and repaired where it is not UTF-8. */
 void journal_text(json_t *fields, const char *name, struct str text);
 
 /* ---- for the channel ---- */

@@ -248,7 +248,7 @@ static void feed_fail(struct feed *feed, int error)
     free(feed);
 }
 
-/* A write has come to its end, at once or later. */
+/* A write has ended, at once or later. */
 static void feed_done(struct feed *feed, int error)
 {
     Process__SendInputResponse response;

@@ -179,7 +179,7 @@ static void upload_tell(const struct watch_node *node, const char *name, bool is
     }
 }
 
-/* ---- one event in one watch; where telling it ends the watch, the node is gone ---- */
+/* ---- a single event in a single watch; if reporting it ends the watch, the node is gone ---- */
 
 /* Until all that was queued before the scan is handled, a name's first event is its creation,
  * whatever the kernel saw of it. */

@@ -232,7 +232,7 @@ int path_join(const char *base, const char *below, char out[AGENT_PATH_BYTES])
     return n < 0 || n >= AGENT_PATH_BYTES ? -ENAMETOOLONG : 0;
 }
 
-/* ---- what is still to be done ---- */
+/* ---- queues of nodes ---- */
 
 void node_queue(struct watch_node *node, struct watch_node **queue)
 {

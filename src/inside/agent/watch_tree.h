@@ -100,7 +100,7 @@ uint64_t position_now(const struct watches *all);
 /* Begins the tree of a watch. RPC_OK, or a code and the sentence. */
 must_check enum rpc_code scan_root(struct watch *watch, struct err *err);
 
-/* A directory has come to `name` in the parent, says an event. */
+/* An event reports that a directory has come to `name` in the parent. */
 void scan_arrival(struct watch_node *parent, const char *name);
 
 /* Does the scans that are due, and forgets names that need not be known any more. */

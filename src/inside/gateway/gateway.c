@@ -16,7 +16,7 @@ enum {
     HEADERS_MAX = 8,
 };
 
-/* ---- what servers tell ---- */
+/* ---- notifications of servers ---- */
 
 static void on_server_up(void *ctx, struct mcp_server *server)
 {

@@ -375,7 +375,7 @@ static void initialize(struct mcp_server *b)
             &asker, b);
 }
 
-/* ---- what it says ---- */
+/* ---- messages of the server ---- */
 
 static void request_take(struct mcp_server *b, const struct jsonrpc_message *read)
 {

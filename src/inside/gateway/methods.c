@@ -13,7 +13,7 @@ enum {
     INSTRUCTIONS_BYTES_MAX = 64 * 1024,
 };
 
-/* ---- what it is ---- */
+/* ---- description of the gateway ---- */
 
 static bool any_can(const struct gateway *g, const char *capability)
 {

@@ -63,7 +63,7 @@ static void start(struct context *c);
 static void start_limit(struct context *c);
 static void next(struct context *c);
 
-/* ---- what is told ---- */
+/* ---- lines to the client ---- */
 
 static void waiters_tell(struct context *c, const char *why)
 {

@@ -189,7 +189,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* ---- what is asked of it ---- */
+/* ---- commands to the kernel ---- */
 
 struct command_write {
     uv_write_t write;

@@ -161,7 +161,7 @@ static int no_such(const struct places *places, const char *language, struct err
                    (int)buf_len(&list), buf_len(&list) ? buf_at(&list) : "none");
 }
 
-/* ---- what they say ---- */
+/* ---- reading a specification ---- */
 
 static int file_read(const char *directory, struct buf *out, struct err *err)
 {

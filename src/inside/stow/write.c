@@ -95,7 +95,7 @@ static int end_put(struct writer *w, struct err *err)
     return record_put(w, &end, NULL, NULL, err);
 }
 
-/* ---- what a file has ---- */
+/* ---- content and attributes of a file ---- */
 
 static int attributes_put(struct writer *w, int fd, struct err *err)
 {

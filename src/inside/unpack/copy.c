@@ -62,7 +62,7 @@ static struct attributes attributes_of(const struct unpacker *u, struct archive_
     };
 }
 
-/* ---- one of each kind ---- */
+/* ---- a function for each kind ---- */
 
 static int dir_copy(struct unpacker *u, struct archive_entry *entry, const char *path,
                     struct err *err)

@@ -15,7 +15,7 @@
 
 enum { ADMIN_TEXT_LEN = sizeof(ADMIN_PREFIX) - 1 + KEY_HEX_LEN, ADMIN_KEYS_MAX = 100 };
 
-/* ---- one key ---- */
+/* ---- a single key ---- */
 
 static struct admin_key *admin_key_new(const char *name, char text[ADMIN_TEXT_LEN + 1])
 {
@@ -77,7 +77,7 @@ void admin_keys_free(struct api *api)
     }
 }
 
-/* ---- who asks ---- */
+/* ---- authentication ---- */
 
 static void used(struct api *api, struct admin_key *key)
 {

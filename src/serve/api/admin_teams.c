@@ -185,7 +185,7 @@ void handle_admin_team_change(struct call *call, const json_t *body)
     team_save(call->api, team, on_changed, changing);
 }
 
-/* ---- what the operator ends ---- */
+/* ---- ending sandboxes and builds ---- */
 
 struct killing {
     const struct team *team;

@@ -145,7 +145,7 @@ void handle_dashboard_defaults(struct call *call, const json_t *body)
     call_json(call, 200, json_pack("{so}", "templates", listing.rows));
 }
 
-/* ---- one ---- */
+/* ---- a single template ---- */
 
 /* Sizes are those of what was built; without a build there are none. */
 void handle_dashboard_template(struct call *call, const json_t *body)

@@ -50,7 +50,7 @@ struct known {
     int result; /* of the search */
 };
 
-/* ---- what is known ---- */
+/* ---- the known secrets ---- */
 
 /* The index of a text in `what`; beyond the limit all texts share one index. */
 static uint16_t tag_of(struct known *known, const char *what)

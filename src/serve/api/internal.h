@@ -173,7 +173,7 @@ struct path_params {
 };
 bool path_match(const char *pattern, struct str path, struct path_params *params);
 
-/* ---- who asks (auth.c) and the table behind it (accounts.c) ---- */
+/* ---- authentication (auth.c) and the table of accounts (accounts.c) ---- */
 
 /* The key's own text in the request, or a str with at == NULL. */
 struct str auth_key_text(const struct http_request *req);
@@ -223,7 +223,7 @@ must_check int admin_check(struct api *api, const struct http_request *req, stru
 must_check int admin_keys_load(struct api *api, struct err *err);
 void admin_keys_free(struct api *api);
 
-/* ---- who made what (makers.c) ---- */
+/* ---- makers of objects (makers.c) ---- */
 
 /* Notes that the call's key made it. Does nothing when the call has no key. */
 void maker_note(const struct call *call, const char *id);

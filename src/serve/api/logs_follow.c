@@ -1,7 +1,7 @@
 /* logs_follow.c - the log of a sandbox as it grows: lines of JSON until the sandbox ends.
  *
- * One page at a time: read, sent as far as the client takes it, then the next. So a client that
- * does not read costs one page of memory. */
+ * A page is read and sent as fast as the client takes it; then comes the next. So a client that
+ * does not read costs a single page of memory. */
 #include <errno.h>
 #include <stdlib.h>
 

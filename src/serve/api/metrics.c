@@ -9,7 +9,7 @@ enum {
     MIB = 1024 * 1024,
 };
 
-/* ---- of sandboxes ---- */
+/* ---- metrics of sandboxes ---- */
 
 static json_t *metric_json(const struct metric *metric, const struct sandbox_info *info)
 {
@@ -129,7 +129,7 @@ void handle_metrics_many(struct call *call, const json_t *body)
     call_json(call, 200, reply);
 }
 
-/* ---- of the team ---- */
+/* ---- metrics of the team ---- */
 
 /* False when it has answered. */
 static bool team_begin(struct call *call, struct metrics_range *range)

@@ -21,7 +21,7 @@ struct quota_hold {
     struct amounts amounts;
 };
 
-/* ---- what is in use ---- */
+/* ---- usage ---- */
 
 struct sum {
     struct api *api;
@@ -194,7 +194,7 @@ bool call_quota(struct call *call, const struct amounts *more)
     return r == 0;
 }
 
-/* ---- what is being made ---- */
+/* ---- objects being made ---- */
 
 struct quota_hold *quota_hold(struct call *call, const struct amounts *amounts)
 {

@@ -111,7 +111,7 @@ void handle_shells_delete(struct call *call, const json_t *body)
     }
 }
 
-/* ---- what a create asks for ---- */
+/* ---- shells of a create ---- */
 
 int shells_resolve(const struct call *call, const json_t *options, struct err *err)
 {

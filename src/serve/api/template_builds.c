@@ -322,7 +322,7 @@ void handle_build_cancel(struct call *call, const json_t *body)
     }
 }
 
-/* ---- what became of it ---- */
+/* ---- state and log of a build ---- */
 
 static json_t *reason_json(const char *text)
 {

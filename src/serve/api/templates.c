@@ -283,7 +283,7 @@ void handle_templates_v2(struct call *call, const json_t *body)
     }
 }
 
-/* ---- one ---- */
+/* ---- a single template ---- */
 
 static bool append_build(void *ctx, const struct build_info *info)
 {

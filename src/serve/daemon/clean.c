@@ -10,8 +10,8 @@
 #include "lib/base/str.h"
 #include "serve/daemon/config.h"
 
-/* Besides the settings: where programs, files and languages are, whom TLS trusts, and where recipes
- * of templates find their packages. */
+/* Besides the settings: where programs, files and languages are, which authorities TLS trusts, and
+ * where recipes of templates find their packages. */
 static const char *const known[] = {
     "PATH",
     "HOME",

@@ -186,7 +186,7 @@ static const struct setting settings[] = {
 
 _Static_assert(countof(settings) <= CONFIG_ARGV_MAX, "config_argv() has too little room");
 
-/* ---- one value ---- */
+/* ---- a single value ---- */
 
 static void *field_of(const struct setting *s, struct config *config)
 {

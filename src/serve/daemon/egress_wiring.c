@@ -12,7 +12,7 @@ static struct sandbox *find(const struct egress_wiring *wiring, const char *sand
     return wiring->sandboxes ? sandboxes_find(wiring->sandboxes, str_of(sandbox_id)) : NULL;
 }
 
-/* ---- what a placeholder stands for ---- */
+/* ---- values of placeholders ---- */
 
 static int fill_token(const struct egress_wiring *wiring, const struct sandbox_info *info,
                       struct str name, struct buf *out, struct err *err)

@@ -141,7 +141,7 @@ int paths_find(const struct config *config, struct paths *out, struct err *err)
     return find_program_files(config, out, err);
 }
 
-/* ---- what the server wrote ---- */
+/* ---- files that the server wrote ---- */
 
 /* Whether uid is the server's user: root gave it state/, in a directory of root's. */
 static bool is_servers(const struct paths *paths, uid_t uid)

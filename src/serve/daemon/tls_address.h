@@ -18,7 +18,7 @@
 enum { TLS_ADDRESS_PORT = 443, TLS_ADDRESS_PORT_ELSE = 3443 };
 
 /* Settles config.tls_listen and config.domain_served. `given` is a socket for TLS that somebody
- * else has opened, or -1. Where no port can be had, TLS is not served, and the log says so; for an
+ * else has opened, or -1. If no port is available, TLS is not served, and the log says so; for an
  * operator who has named a certificate that is a failure. */
 must_check int tls_address_choose(struct config *config, int given, struct err *err);
 

@@ -15,7 +15,7 @@
 
 #define TOKEN_HEADER "e2b-traffic-access-token"
 
-/* ---- what may not pass ---- */
+/* ---- refused requests ---- */
 
 int edge_plain_path(struct str path, struct buf *out)
 {

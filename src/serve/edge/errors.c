@@ -81,7 +81,7 @@ static const struct kind kinds[] = {
                                  NULL},
 };
 
-/* ---- who asks ---- */
+/* ---- the kind of client ---- */
 
 static bool contains(struct str text, const char *word)
 {
@@ -127,7 +127,7 @@ static bool wants_page(const struct http_request *req)
     return false;
 }
 
-/* ---- what is said ---- */
+/* ---- the answer ---- */
 
 static int put_html(struct buf *out, struct str text)
 {

@@ -194,7 +194,7 @@ void endpoint_text(const struct endpoint *endpoint, char out[ENDPOINT_TEXT_BYTES
     (void)snprintf(out, ENDPOINT_TEXT_BYTES, v4 ? "%s:%u" : "[%s]:%u", text, endpoint->port);
 }
 
-/* ---- what is not public ---- */
+/* ---- reserved addresses ---- */
 
 const char *address_reserved(const struct address *address)
 {

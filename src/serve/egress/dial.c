@@ -352,7 +352,7 @@ struct dial *dial_start(struct egress_net *net, const struct target *to, dial_do
     return dial;
 }
 
-/* ---- of several addresses ---- */
+/* ---- choosing an address ---- */
 
 static bool may_dial(const struct egress *egress, const struct endpoint *to)
 {

@@ -193,7 +193,7 @@ void intercept_dial(struct intercept *of, unsigned waiting)
     }
 }
 
-/* ---- connections to be had ---- */
+/* ---- available connections ---- */
 
 static void on_idle_gone(void *ctx)
 {

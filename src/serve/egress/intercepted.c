@@ -29,7 +29,7 @@ struct intercepted {
     bool reused;              /* its connection has served other requests before */
 };
 
-/* ---- what the log says ---- */
+/* ---- log lines ---- */
 
 static const struct transform *intercepted_rule(const struct intercepted *p)
 {

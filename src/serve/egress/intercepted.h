@@ -51,7 +51,7 @@ struct intercept *intercept_origin(struct intercept *of, const char *host, uint1
 /* ---- intercepted.c ---- */
 
 void intercepted_start(struct intercept *of, struct http_exchange *ex);
-void intercepted_send_waiting(struct intercept *of); /* a connection is to be had */
+void intercepted_send_waiting(struct intercept *of); /* a connection is available */
 void intercepted_fail_waiting(struct intercept *of, const char *why); /* those that wait */
 void intercepted_drop_all(struct intercept *of);
 

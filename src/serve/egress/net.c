@@ -42,7 +42,7 @@ static void on_closed(uv_handle_t *handle)
     net_release(handle->data);
 }
 
-/* ---- what is told of it ---- */
+/* ---- log lines and events ---- */
 
 /* Writes one line of the sandbox's own log; takes `fields` over. */
 static void net_log(struct egress_net *net, enum log_level level, const char *event,
@@ -183,7 +183,7 @@ void net_proxy_failed(struct egress_net *net, const struct target *to, const str
     net_log(net, LOG_WARN, "egress_failed", message, fields);
 }
 
-/* ---- what the options say ---- */
+/* ---- options ---- */
 
 struct resolver *net_resolver(const struct egress_net *net)
 {

@@ -209,7 +209,7 @@ bool proxy_is_exempt(const char *no_proxy, struct str name, const struct address
     return false;
 }
 
-/* ---- what both say ---- */
+/* ---- writing messages ---- */
 
 static int refuse(struct err *err, int code, const char *why)
 {

@@ -90,7 +90,7 @@ void shell_cut(struct str path, struct str *name, struct str *rest)
     *rest = str_skip(tail, end);
 }
 
-/* ---- what may be asked ---- */
+/* ---- allowed requests ---- */
 
 static bool has_method(const struct shell *shell, struct str method)
 {
@@ -127,7 +127,7 @@ int shell_allows(const struct shell *shell, struct str method, struct str path, 
                          (int)(path.len < 128 ? path.len : 128), path.len ? ours(path.at) : "/");
 }
 
-/* ---- what goes to the API ---- */
+/* ---- the request to the API ---- */
 
 /* Whether a field of the query has that name, however it is spelled. */
 static bool is_field(struct str field, const char *name)

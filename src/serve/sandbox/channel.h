@@ -8,7 +8,7 @@
  * Connections to the jail's services and to the agent itself are made here (jail_tcp.h). The agent
  * is given its end of those that are for itself, and says whether it serves it.
  *
- * The agent lives where hostile code runs, so its word is checked: an answer must belong to a
+ * The agent lives where hostile code runs, so its messages are checked: an answer must belong to a
  * question and come once. Anything else, and a message of another size or version, breaks the
  * channel. A descriptor in any message says that the agent is in somebody else's hands. An agent of
  * the first release, which the keeper knows, makes those for itself and hands them out; they are

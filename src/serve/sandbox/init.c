@@ -38,7 +38,7 @@ static void init_fail(struct init_call *call, int error, const char *what)
     init_finish(call, error, &err);
 }
 
-/* ---- what is said ---- */
+/* ---- the request ---- */
 
 static void set(json_t *object, const char *name, json_t *value)
 {
@@ -87,7 +87,7 @@ static char *init_body(const struct sandbox *sb)
     return text;
 }
 
-/* ---- what is answered ---- */
+/* ---- the answer ---- */
 
 /* A 4xx is caused by the files that the agent found, which are the template's. */
 static void init_refused(struct init_call *call, const struct fetch_answer *answer)

@@ -197,7 +197,7 @@ struct sandbox {
 
     uv_timer_t timers[SANDBOX_TIMERS];
     int64_t deadline_mono_ms; /* of LIFETIME or RETENTION */
-    uint32_t oom_kills;       /* as last heard of */
+    uint32_t oom_kills;       /* as last reported */
     int64_t oom_told_ms;      /* when the log was last told of one */
     int64_t broke_told_ms;
     struct start *start;   /* STARTING and RESUMING only */

@@ -12,7 +12,7 @@
 #include "lib/base/busy.h"
 #include "lib/base/fd.h"
 
-enum { STRANGERS_MAX = 16 }; /* connections of somebody else's that are closed, for one pair */
+enum { STRANGERS_MAX = 16 }; /* foreign connections that are closed while a pair is made */
 
 struct jail_tcp {
     uv_poll_t poll; /* of the listener in a pair, else of `ours` */

@@ -30,7 +30,7 @@ struct prestarted {
     uint32_t tries;
 };
 
-/* One try. */
+/* A single try. */
 struct prestart {
     struct sandboxes *all; /* counted */
     struct sandbox *sb;    /* counted, once there is one */
@@ -41,7 +41,7 @@ struct prestart {
     bool last;
 };
 
-/* ---- what there is ---- */
+/* ---- the built-in templates ---- */
 
 static struct prestarted *prestarted_of(struct sandboxes *all, const struct template *t)
 {
@@ -85,7 +85,7 @@ static bool is_due(const struct prestarted *prestarted, const struct template *t
            prestarted->tries < PRESTART_TRIES;
 }
 
-/* ---- one try, last step first ---- */
+/* ---- a single try, last step first ---- */
 
 static void on_retry(uv_timer_t *timer)
 {

@@ -80,7 +80,7 @@ static void finish_error(struct run *run, int error, const char *what)
     finish(run, &(struct run_end){.error = error, .why = &err});
 }
 
-/* ---- what does not come ---- */
+/* ---- timeouts ---- */
 
 /* The code that the agent runs may have taken it over: it may never report the end of a command. */
 static void on_limit(uv_timer_t *timer)
@@ -114,7 +114,7 @@ static void limit_set(struct run *run, int64_t ms)
     run->limit = limit;
 }
 
-/* ---- what comes ---- */
+/* ---- the answer ---- */
 
 /* The last message. The run is dead afterwards. */
 static void on_last(struct run *run)
@@ -243,7 +243,7 @@ static void send_request(void *ctx)
 static const struct upstream_handler handler = {
     .on_response = on_response, .on_body = on_body, .on_credit = send_request, .on_end = on_end};
 
-/* ---- what is asked ---- */
+/* ---- the request ---- */
 
 static void on_dialed(void *ctx, int fd_or_error)
 {

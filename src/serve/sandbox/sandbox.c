@@ -103,7 +103,7 @@ bool sandbox_load(struct sandbox *sb, const struct sandbox_row *row)
     return true;
 }
 
-/* ---- what others see ---- */
+/* ---- description ---- */
 
 struct sandbox_info sandbox_info(const struct sandbox *sb)
 {

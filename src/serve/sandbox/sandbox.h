@@ -79,7 +79,7 @@ enum sandbox_state {
 struct sandboxes;
 struct sandbox;
 
-/* ---- what agents log ---- */
+/* ---- log lines of agents ---- */
 
 enum { SANDBOX_LOG_WINDOW = 64 }; /* lines that an agent may send before the last is on record */
 
@@ -295,7 +295,7 @@ void sandboxes_unpark_all(struct sandboxes *all, void (*done)(void *ctx), void *
 /* Is a layer, or what was saved under a name, part of a sandbox, running or paused? */
 bool sandboxes_use(const struct sandboxes *all, const char *layer);
 
-/* ---- what one is ---- */
+/* ---- description ---- */
 
 struct sandbox_info {
     const char *id, *team_id, *access_token; /* token NULL when not secure */

@@ -243,7 +243,7 @@ static void walk_start(struct sandboxes *all, const struct walk *with)
     keeper_client_saved_each(all->use.keeper, &use);
 }
 
-/* ---- one pause ---- */
+/* ---- a single pause ---- */
 
 static bool is_pause_of(const struct sandbox *sb, const char *name)
 {

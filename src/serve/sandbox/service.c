@@ -39,7 +39,7 @@ static void on_broken(void *ctx, const char *why, bool hostile)
 {
     struct service *service = ctx;
 
-    (void)hostile; /* whoever made it frees it now, and its jail ends */
+    (void)hostile; /* its owner frees it now, and its jail ends */
     service->channel = NULL;
     log_warn("service jail %s: the channel to its agent broke: %s", service->id, why);
     service->handler.gone(service->ctx);

@@ -24,7 +24,7 @@ enum {
     START_READY_LIMIT_MS = 45 * 1000, /* of a create, by default: clients wait for a minute */
     /* The agent ends a command at its limit. After this much more time it is not waited for. */
     START_GRACE_MS = 5 * 1000,
-    START_AHEAD_FACTOR = 4, /* a jail that is made ahead has so many times as long: nobody waits */
+    START_AHEAD_FACTOR = 4, /* times the limit, for a jail made in advance: nobody waits for it */
 };
 
 struct start_command_plan { /* borrowed during the call */

@@ -162,7 +162,7 @@ int identity_token(const struct identity *identity, const struct identity_subjec
     return r < 0 ? r : buf_append(out, buf_at(&text), buf_len(&text));
 }
 
-/* ---- what is published ---- */
+/* ---- published documents ---- */
 
 static char *dump(json_t *json)
 {

@@ -171,7 +171,7 @@ int secrets_unseal(const struct secrets *all, const char *of, const char *sealed
     return unseal(all->key_of_others, of, sealed, out);
 }
 
-/* ---- what may be given ---- */
+/* ---- checks of names and values ---- */
 
 int secret_name_check(const char *name, char out[SECRET_NAME_BYTES_MAX + 1], struct err *err)
 {

@@ -71,7 +71,7 @@ void deliver_pull(struct webhook *hook)
     pull_more(hook);
 }
 
-/* ---- one try ---- */
+/* ---- a single try ---- */
 
 static void flight_free(struct flight *flight)
 {

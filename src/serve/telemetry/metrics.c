@@ -70,7 +70,7 @@ static void metrics_release(struct metrics *metrics)
     }
 }
 
-/* ---- one sample ---- */
+/* ---- a single sample ---- */
 
 static uint32_t pages(uint64_t bytes)
 {

@@ -89,7 +89,7 @@ static void post_finish(struct transfer *transfer, CURLcode code)
     done(ctx, &result);
 }
 
-/* ---- what one post may do ---- */
+/* ---- limits of a post ---- */
 
 static size_t on_head(char *data, size_t size, size_t n, void *ctx)
 {

@@ -13,7 +13,7 @@
 #include "lib/base/encode.h"
 #include "serve/telemetry/internal.h"
 
-/* ---- one webhook ---- */
+/* ---- a single webhook ---- */
 
 static void own_row_fini(struct own_row *own)
 {
@@ -107,7 +107,7 @@ static struct webhook *hook_get(struct webhooks *all, const char *id)
     return hook;
 }
 
-/* ---- what is sent ---- */
+/* ---- the request ---- */
 
 void webhook_sign(const char *secret, const char *body, char out[WEBHOOK_SIGNATURE_BYTES])
 {

@@ -109,7 +109,7 @@ void entry_free(struct entry *entry)
     free(entry);
 }
 
-/* ---- what is built ---- */
+/* ---- entries, tags and their builds ---- */
 
 struct entry *entry_new(const char *team_id, const char *alias, uint32_t cpu_count,
                         uint32_t memory_mb, uint32_t disk_mb)

@@ -43,7 +43,7 @@ void entry_free(struct entry *entry);
 struct entry *entry_new(const char *team_id, const char *alias, uint32_t cpu_count,
                         uint32_t memory_mb, uint32_t disk_mb); /* not built yet */
 
-/* Makes t what the build came to. */
+/* Fills t with the result of the build. */
 void entry_take_build(struct template *t, const struct build_row *build);
 struct tagged *entry_tagged(const struct entry *entry, const char *tag); /* NULL: no such tag */
 /* A tag that names that build; NULL: none does. */

@@ -155,7 +155,7 @@ void templates_put_builtin(struct templates *templates, const struct template_bu
     save(templates, entry, NULL, NULL);
 }
 
-/* ---- what was saved of it ---- */
+/* ---- saves of templates ---- */
 
 struct save_setting {
     struct templates *all;

@@ -64,7 +64,7 @@ static char *context_json(const struct context *context)
     return text;
 }
 
-/* ---- what is added, and cached like a step ---- */
+/* ---- additions, cached like a step ---- */
 
 static void addition_take(struct work *work, const char *saved)
 {

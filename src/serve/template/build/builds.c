@@ -22,7 +22,7 @@ const char *build_state_name(enum build_state state)
     return states[state];
 }
 
-/* ---- one build ---- */
+/* ---- a single build ---- */
 
 static void build_free(struct build *build)
 {
@@ -305,7 +305,7 @@ int build_cancel(struct builds *builds, const char *template_id, const char *id,
     return 0;
 }
 
-/* ---- what came of it ---- */
+/* ---- results ---- */
 
 static void tags_take(struct build *build)
 {

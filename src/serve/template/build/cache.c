@@ -129,7 +129,7 @@ void cache_put(struct work *work, const char *saved, uint64_t bytes)
     free(env);
 }
 
-/* ---- what the keeper has ---- */
+/* ---- saves of the keeper ---- */
 
 void disk_name_step(const char *key, char out[KEEPER_SAVED_BYTES])
 {
@@ -260,7 +260,7 @@ void disk_list(struct builds *all)
     keeper_client_saved_each(all->use.keeper, &walk);
 }
 
-/* ---- what is in use ---- */
+/* ---- saves in use ---- */
 
 static bool names(const char *layers, const char *name)
 {
@@ -316,7 +316,7 @@ static bool in_use(struct builds *all, const char *name)
     return use.found;
 }
 
-/* ---- what may go ---- */
+/* ---- saves that may be removed ---- */
 
 struct tagged_build {
     const char *build_id;

@@ -249,7 +249,7 @@ void files_sweep(struct builds *all, int64_t unused_since_ms, struct builds_prun
     }
 }
 
-/* ---- who may upload ---- */
+/* ---- upload tokens ---- */
 
 void build_files_token(const struct builds *builds, const char *template_id, const char *hash,
                        char out[BUILD_TOKEN_LEN + 1])

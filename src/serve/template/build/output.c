@@ -93,7 +93,7 @@ void work_say(struct work *work, enum log_level level, const char *fmt, ...)
     va_end(ap);
 }
 
-/* ---- what commands write ---- */
+/* ---- output of commands ---- */
 
 void output_begin(struct work *work, const char *prefix)
 {

@@ -205,7 +205,7 @@ int step_text(const struct step *step, struct buf *out)
     return r;
 }
 
-/* ---- what can be told without a disk ---- */
+/* ---- checks without a disk ---- */
 
 static int env_check(const struct step *step, struct err *err)
 {

@@ -30,7 +30,7 @@ must_check int stand_in_read(const char *mapped, const char *image, struct stand
 extern const char stand_in_node_script[];
 
 /* The image that a machine without a registry builds from instead of this one; NULL: there is none.
- * For the sentence that says why an image cannot be had. */
+ * For the sentence that says why an image is not available. */
 const char *stand_in_instead(const char *image);
 
 #endif

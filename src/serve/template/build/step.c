@@ -387,7 +387,7 @@ static void do_user(struct work *work)
     work_script(work, "failed to create user", user_script, args, on_user);
 }
 
-/* ---- one after the other ---- */
+/* ---- the sequence of steps ---- */
 
 static void step_in_jail(struct work *work)
 {

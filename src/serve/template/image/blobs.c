@@ -129,7 +129,7 @@ void blob_cancel(struct download *d)
     if (!d) {
         return;
     }
-    d->cancelled = true; /* the registry's request is ended by whoever owns that */
+    d->cancelled = true; /* the owner of the registry's request ends it */
     if (!d->working) {
         download_free(d);
     }

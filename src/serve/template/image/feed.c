@@ -113,7 +113,7 @@ static void patience_renew(struct feed *feed)
     (void)uv_timer_start(&feed->stall, on_stall, FEED_STALL_MS, 0);
 }
 
-/* ---- what the unpacker says ---- */
+/* ---- answers of the unpacker ---- */
 
 /* "WORD BYTES ENTRIES". */
 static bool counts_read(const char *text, const char *word, struct feed_end *out)
@@ -179,7 +179,7 @@ static void on_lines(struct feed *feed)
     lines_take(feed);
 }
 
-/* ---- what it is sent ---- */
+/* ---- sending the archive ---- */
 
 static void block_read(struct feed *feed);
 

@@ -69,7 +69,7 @@ struct image_options { /* borrowed for the life of the store */
     /* host[:port] asked instead of a registry: "docker.io=host,..." or "host". */
     const char *mirror;
     const char *local; /* the directory that oci: and docker-archive: may read below; NULL: none */
-    bool plain_http;   /* registries on loopback are spoken to without TLS */
+    bool plain_http;   /* registries on loopback are used without TLS */
 };
 
 struct image_store;
@@ -106,7 +106,7 @@ const char *image_offline(const struct image_store *store, struct str reference)
  */
 #define IMAGE_MAP_OFFLINE "ubuntu:*=base"
 
-/* ---- one image ---- */
+/* ---- a single image ---- */
 
 /* As the SDK sends them in fromImageRegistry. All NULL: anonymous. */
 struct image_credentials {

@@ -186,7 +186,7 @@ static void retry(struct registry *reg)
     (void)uv_timer_start(&reg->timer, on_retry, (uint64_t)RETRY_FIRST_MS << (reg->tries - 1), 0);
 }
 
-/* ---- what comes ---- */
+/* ---- the answer ---- */
 
 static void challenge_note(struct registry *reg, struct str line)
 {
@@ -424,7 +424,7 @@ static void authenticate(struct registry *reg)
     }
 }
 
-/* ---- one try ---- */
+/* ---- a single try ---- */
 
 static void on_token(struct registry *reg, long status)
 {
