@@ -1,7 +1,7 @@
 /* call.h - one call of a tool under way, as its handler sees it.
  *
  * Owns:     the connections to the daemon's API that the call opened.
- * Needs:    a fiber, in which the handler runs; the caller, whom the face has authenticated.
+ * Needs:    a fiber, in which the handler runs; the caller, whom the front end has authenticated.
  * Blocks:   the fiber, never the loop. Everything here that waits returns -ECANCELED when the
  *           client has left, a cancellation came or the daemon stops.
  * Threads:  the loop's.

@@ -23,7 +23,7 @@ struct claude_question { /* borrowed */
 
 struct claude_answer {
     struct remote_result run;
-    json_t *said; /* what it printed as JSON; NULL: it did not */
+    json_t *said; /* its output as JSON; NULL: it was none */
     bool updated; /* it had to be, before it answered */
 };
 void claude_answer_fini(struct claude_answer *answer);

@@ -21,9 +21,9 @@ struct ask {
     /* The fiber to wake: the one that asks or reads now. It may be another fiber than the one that
      * opened the request, and may end before the answer does, so it is set only during a call. */
     struct fiber *fiber;
-    struct buf in;   /* what came and was not read; with `lent` never more than a window */
+    struct buf in;   /* received and not read; with `lent` at most a window */
     struct buf lent; /* in the hands of who reads */
-    struct str body; /* what is still to be sent */
+    struct str body; /* the rest to be sent */
     struct buf rest; /* holds it, when the answer begins before all is sent */
     int status;      /* 0: no answer yet */
     char next[CLIENT_TOKEN_BYTES];

@@ -33,7 +33,7 @@ struct asking {
     struct err err;
 
     struct execute_result *out; /* NULL: the answer is one line, and stays in `line` */
-    struct buf line;            /* what came of the line under way */
+    struct buf line;            /* the line received so far */
     bool skips;                 /* the rest of it: it is too long */
     struct buf raw_out, raw_err;
     size_t results_bytes;

@@ -1,4 +1,4 @@
-/* files.h - what files.c and files_tree.c share. */
+/* files.h - shared by files.c and files_tree.c. */
 #ifndef TOOLS_FILES_H
 #define TOOLS_FILES_H
 
@@ -11,7 +11,7 @@ bool entry_is_directory(const json_t *entry);
 void content_put(json_t *out, struct str data, bool cut);
 
 struct tree_plan {
-    int64_t files_max; /* whose contents are read; -1: all */
+    int64_t files_max; /* files to read; -1: all */
     size_t bytes_max;  /* of each */
     bool hidden;
 };

@@ -1,5 +1,5 @@
-/* face.h - shared by the faces of the catalogue: REST, MCP and one-call execution each authenticate
- * the caller, parse the request, start a call, and send its result in their own form.
+/* front_end.h - shared by the front ends of the catalogue: REST, MCP and one-call execution each
+ * authenticate the caller, parse the request, start a call, and send its result in their own form.
  *
  * Owns:     a call, from call_start() until its `done` has returned.
  * Needs:    the tools.
@@ -67,7 +67,7 @@ void call_cancel(struct tool_call *call);
 /* Nobody listens any more: as call_cancel(), and `done` is not called. */
 void call_abandon(struct tool_call *call);
 
-/* The answers of all faces to plain HTTP requests (rest.c); errors have the body
+/* The answers of all front ends to plain HTTP requests (rest.c); errors have the body
  * {"code","message"}, like the API's. The exchange must have been accepted (http_gather()). */
 void rest_reply_json(struct http_exchange *ex, int status, const json_t *body);
 void rest_reply_error(struct http_exchange *ex, int status, const char *message);

@@ -68,7 +68,7 @@ struct heart {
     json_t *env;
     char dir[DIR_BYTES];
     int64_t interval_s, duration_s; /* duration 0: until stopped */
-    struct buf task;                /* what each beat runs */
+    struct buf task;                /* the script of a beat */
 };
 
 /* ---- the input ---- */

@@ -57,7 +57,7 @@ static void reply_answer(json_t *reply, const struct claude_answer *answer)
     reply_result(reply, &answer->run);
     (void)json_object_set_new(reply, "success", json_boolean(claude_text(answer) != NULL));
     (void)json_object_set_new(reply, "updated", json_boolean(answer->updated));
-    if (text) { /* what it printed is this, in JSON: nobody needs it twice */
+    if (text) { /* its output is the same in JSON: not shown twice */
         (void)json_object_set_new(reply, "result", json_string(text));
         (void)json_object_del(reply, "stdout");
     }

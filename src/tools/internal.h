@@ -1,4 +1,4 @@
-/* internal.h - what the files of the catalogue share behind tools.h, front_end.h and call.h. */
+/* internal.h - shared by the files of the catalogue, behind tools.h, front_end.h and call.h. */
 #ifndef TOOLS_INTERNAL_H
 #define TOOLS_INTERNAL_H
 

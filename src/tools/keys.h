@@ -20,7 +20,7 @@
 
 /* Where variables come from, the strongest first. */
 struct keys_layers {
-    const json_t *own;  /* what a tool's own parameters mean: object of strings */
+    const json_t *own;  /* from a tool's own parameters: object of strings */
     const json_t *envs; /* the parameter envs; NULL: none */
     bool stored;        /* also secrets of the team whose metadata names one: {"env": "NAME"} */
 };

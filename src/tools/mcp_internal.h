@@ -1,4 +1,4 @@
-/* mcp_internal.h - what the files of the MCP server share.
+/* mcp_internal.h - shared by the files of the MCP server.
  *
  *      mcp_http.c      heads: paths, origins, keys, headers; which session
  *      mcp_message.c   messages: which method, with which parameters
@@ -36,7 +36,7 @@ enum {
     MCP_STREAMS_PER_TEAM_MAX = 64,   /* of those, that belong to no session */
     MCP_SESSION_IDLE_MS = 30 * 60 * 1000,
 
-    MCP_SANDBOX_S = 45 * 60,            /* what a session's sandbox has left after each extension */
+    MCP_SANDBOX_S = 45 * 60,            /* life of a session's sandbox after each extension */
     MCP_EXTEND_MS = 5 * 60 * 1000,      /* how often a live session extends it */
     MCP_ANSWER_KEEP_MS = 5 * 60 * 1000, /* for a client that may take it up again */
 
@@ -141,7 +141,7 @@ struct mcp_post {
     bool listens; /* it goes on until somebody ends it */
     bool over;    /* all that it was owed is told, if perhaps not sent */
 
-    json_t *answers; /* what came before it became a stream */
+    json_t *answers; /* answers before it became a stream */
     size_t owed;     /* requests without an answer */
     struct mcp_call *calls;
     int64_t begun_mono_ms;

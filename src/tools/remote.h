@@ -1,6 +1,8 @@
-/* remote.h - what tools do with a sandbox: connect, run, read, write.
+/* remote.h - operations of tools on a sandbox: connect, run, read, write.
  *
- * Owns:     nothing that outlives the call. Blocks: the fiber. Threads: the loop's.
+ * Owns:     nothing that outlives the call.
+ * Blocks:   the fiber.
+ * Threads:  the loop's.
  */
 #ifndef TOOLS_REMOTE_H
 #define TOOLS_REMOTE_H
@@ -66,12 +68,12 @@ struct remote_result {
 void remote_result_fini(struct remote_result *result);
 #define scoped_remote_result scoped(remote_result_fini) struct remote_result
 
-/* 0 when it ran, whatever came of it. What is cancelled or passes its limit is killed. */
+/* 0 when it ran, whatever its result. A command that is cancelled or passes its limit is killed. */
 must_check int remote_run(struct tool_call *call, const struct remote_sandbox *sandbox,
                           const struct remote_command *command, struct remote_result *out,
                           struct err *err);
 
-/* One unary question to the agent: "/filesystem.Filesystem/Stat", in Connect's JSON. */
+/* A unary request to the agent: "/filesystem.Filesystem/Stat", in Connect's JSON. */
 must_check int remote_rpc(struct tool_call *call, const struct remote_sandbox *sandbox,
                           const char *method, const json_t *request, json_t **answer,
                           struct err *err);
@@ -84,8 +86,8 @@ must_check int remote_read(struct tool_call *call, const struct remote_sandbox *
 must_check int remote_write(struct tool_call *call, const struct remote_sandbox *sandbox,
                             const char *path, struct str data, struct err *err);
 
-/* A plain HTTP question to a port inside, as the edge would carry it; *status is the service's, or
- * the edge's where nobody listens (502). The answer is given piece by piece, as it comes. */
+/* A plain HTTP request to a port inside, through the edge; *status is the service's, or the edge's
+ * when nobody listens (502). The answer is passed on piece by piece, as it comes. */
 struct remote_question { /* borrowed */
     uint32_t port;
     const char *method, *target;
@@ -97,10 +99,10 @@ struct remote_question { /* borrowed */
 must_check int remote_http(struct tool_call *call, const struct remote_sandbox *sandbox,
                            const struct remote_question *question, int *status, struct err *err);
 
-/* What is kept of an output that may be longer: its last REMOTE_OUTPUT_BYTES_MAX, and then *cut. */
+/* Keeps the end of an output: its last REMOTE_OUTPUT_BYTES_MAX bytes; *cut when it was longer. */
 void remote_output_keep(struct buf *kept, bool *cut, struct str data);
 
-/* The text of what was kept, valid UTF-8, into a buffer that has none yet. */
+/* Appends the kept text as valid UTF-8 to an empty buffer. */
 void remote_output_text(const struct buf *kept, bool cut, struct buf *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* remote_internal.h - what the files of remote.h and terminal.c share: requests to a sandbox's
+/* remote_internal.h - shared by the files of remote.h and terminal.c: requests to a sandbox's
  * agent. */
 #ifndef TOOLS_REMOTE_INTERNAL_H
 #define TOOLS_REMOTE_INTERNAL_H
@@ -28,9 +28,9 @@ void remote_header(struct remote_headers *headers, const char *name, const char 
 /* The failure that an answer of the edge's or the agent's tells; the rest of it is read. */
 int remote_refused(struct ask *ask, const char *what, struct err *err);
 
-/* What was cancelled, or passed its limit, does not go on behind our back: all of its process
- * group, since the agent ends the first process alone. Cannot be cancelled. user: whose it is;
- * NULL: the sandbox's own. */
+/* Kills the whole process group of a command that was cancelled or passed its limit, since the
+ * agent kills only the first process. Cannot be cancelled. user: the owner of the process; NULL:
+ * the sandbox's default user. */
 void remote_kill_group(struct tool_call *call, const struct remote_sandbox *sandbox,
                        const char *user, uint32_t pid);
 
@@ -38,7 +38,7 @@ void remote_kill_group(struct tool_call *call, const struct remote_sandbox *sand
 
 struct remote_stream {
     struct ask *ask;
-    struct buf in; /* what came and is no whole message yet */
+    struct buf in; /* received, and no whole message yet */
     struct process_event event;
 };
 void remote_stream_init(struct remote_stream *stream);

@@ -1,4 +1,4 @@
-/* reply.h - what the answers of many tools have in common.
+/* reply.h - common parts of the answers of many tools.
  *
  * Pure.
  */

@@ -1,4 +1,4 @@
-/* side.h - additional fibers of a call: parts of its work that run at the same time.
+/* side_fiber.h - additional fibers of a call: parts of its work that run at the same time.
  *
  * Owns:     the fiber, from side_fiber_start() to side_fiber_join().
  * Blocks:   the fiber that joins.

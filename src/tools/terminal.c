@@ -25,7 +25,7 @@ enum {
     FIRST_WORDS_MS = 2000, /* at most, for a shell's own files to be read */
     QUIET_MS = 150,        /* it waits for input */
     PROMPT_QUIET_MS = 50,  /* and behind a prompt, where what was typed ahead may follow */
-    READ_MS_MIN = 20,      /* what was kept for us comes at once */
+    READ_MS_MIN = 20,      /* kept output comes at once */
     READ_MS_FIRST = 100,   /* of the reads of one wait, each twice as long as the one before */
     READ_MS_MAX = 400,
     PROMPT_TAIL_BYTES = 256, /* of what was shown, in which the prompt's mark is looked for */

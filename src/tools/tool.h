@@ -1,4 +1,4 @@
-/* tool.h - what a tool of the catalogue is.
+/* tool.h - a tool of the catalogue.
  *
  * Each is declared once, in catalogue/NAME.json: name, title, description, and the JSON Schemas of
  * its input and its output. The build turns these files into the table below, in the order of

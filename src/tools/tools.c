@@ -10,7 +10,7 @@
 #include "tools/internal.h"
 #include "tools/schema.h"
 
-/* ---- for the faces ---- */
+/* ---- for the front ends ---- */
 
 int tools_authenticate(struct tools *tools, const struct http_request *req, struct tools_who *out,
                        struct err *err)

@@ -107,7 +107,7 @@ static void what_is_no_key_is_refused(void)
     static const char *const bad[] = {
         "",        "e2b_",      KEY "\n\n", KEY ";id",       KEY " ",
         "$(id)",   "e2b_$(id)", "e2b_`id`", "e2b_'\n id #'", KEY "\nexport A=b",
-        "e2b_ABC", "E2B_abc",   " " KEY,    "e2b_\xc3\xa9"};
+        "e2b_ABC", "E2B_abc",   (" " KEY),  "e2b_\xc3\xa9"};
     scoped_tmpdir dir = tmpdir_make();
     struct paths paths = at(&dir);
     char key[256];

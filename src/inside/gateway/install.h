@@ -19,7 +19,7 @@
 #include "lib/base/str.h"
 #include "lib/child/child.h"
 
-struct account { /* whose servers run */
+struct account { /* the user that runs servers */
     struct child_user user;
     bool is_other; /* than we are */
     char name[64];

@@ -34,9 +34,9 @@ struct plan {
     char *name;    /* its key in the configuration */
     char *prefix;  /* of its tools: "<prefix>-<tool>" */
     char *source;  /* the package with its version, or the repository's address; NULL: a command */
-    char *with;    /* what is installed beside the package: "mcp<2"; NULL: what it asks for alone */
+    char *with;    /* installed beside the package: "mcp<2"; NULL: only its own dependencies */
     char *program; /* of the package, NULL: the one that it has; the command; what sh runs */
-    char *install; /* what sh runs in the repository first, or NULL */
+    char *install; /* run by sh in the repository first, or NULL */
     json_t *args;  /* an array of strings */
     json_t *env;   /* an object of strings */
     enum plan_kind kind;

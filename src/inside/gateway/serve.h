@@ -12,7 +12,7 @@
 struct serve_options {
     const char *listen;     /* "0.0.0.0:50005" */
     const char *root;       /* below which packages are installed */
-    const char *user;       /* who runs servers, if there is such a user */
+    const char *user;       /* runs the servers, if there is such a user */
     const char *token_file; /* where the SDK looks for the token */
     const char *log;        /* in the background */
     long wait_s;            /* for the servers to be up */

@@ -22,8 +22,8 @@ struct interpreter_options {
     const char *boot_id_file; /* tells one boot of the sandbox from another */
     int start_s_max;          /* for the start of a kernel that somebody waits for */
     int agent_port;           /* where the sandbox's variables are asked for */
-    const char *const
-        *warm_languages; /* Languages whose kernels are started in advance; ends with NULL. */
+    /* Languages whose kernels are started in advance; ends with NULL. */
+    const char *const *warm_languages;
 };
 
 /* Borrows what the options point to. */

@@ -55,7 +55,7 @@ struct jupyter {
     enum stage stage;
     const char *language; /* the specification's */
     char *code;           /* of the run under way, until it is sent */
-    char *restore;        /* what is run after it; NULL: nothing */
+    char *restore;        /* run after it; NULL: nothing */
     bool interrupted;
     bool replied;
     bool idle;
@@ -176,7 +176,7 @@ static void error_tell(struct jupyter *j, const json_t *content)
     json_array_foreach (json_object_get(content, "traceback"), i, line) {
         const char *text = json_string_value(line);
         if (text && buf_printf(&traceback, "%s%s", i ? "\n" : "", text) < 0) {
-            break; /* what does not fit is left out */
+            break; /* lines that do not fit are left out */
         }
     }
     j->kernel.events->on_error(j->kernel.ctx, str_of(json_text(content, "ename")),

@@ -1,4 +1,4 @@
-/* internal.h - what the files of unpack/ share.
+/* internal.h - shared by the files of unpack/.
  *
  *   main.c      the request and the answers
  *   options.c   the lines before the archive

@@ -1,4 +1,4 @@
-/* create_body.h - what a create asks for: the body of POST /sandboxes and POST /v2/sandboxes.
+/* create_body.h - reads the body of POST /sandboxes and POST /v2/sandboxes.
  *
  * Pure: also what the fuzzer drives. */
 #ifndef API_CREATE_BODY_H

@@ -1,4 +1,4 @@
-/* dashboard.h - what the files of /dashboard share. */
+/* dashboard.h - shared by the files of /dashboard. */
 #ifndef API_DASHBOARD_H
 #define API_DASHBOARD_H
 

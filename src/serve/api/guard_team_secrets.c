@@ -1,4 +1,5 @@
-/* known.c - searches a text for everything that a team keeps secret: POST /internal/guard.
+/* guard_team_secrets.c - searches a text for everything that a team keeps secret: POST
+ * /internal/guard.
  *
  *   - its stored secrets, the sealed keys of its API shells, the keys that tools gave to sandboxes
  *   - its own API keys: the one of this call, and any text that has the form and the hash of one

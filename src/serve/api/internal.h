@@ -26,7 +26,7 @@ enum {
     API_MESSAGE_BYTES = 768, /* of an error, and its NUL: longer ones are cut */
     API_HEADERS_MAX = 4,     /* that a handler adds */
     API_HEADER_BYTES = 112,
-    API_RETRY_AFTER_S = 1, /* what a client is told to wait when the keeper is away */
+    API_RETRY_AFTER_S = 1, /* for clients, while the keeper is away */
 
     KEY_HEX_LEN = 40,
     KEY_TEXT_LEN = 4 + KEY_HEX_LEN, /* with "e2b_" */
@@ -62,7 +62,7 @@ struct key {
     struct limits limits;
     int64_t created_ms;
     int64_t last_used_ms;  /* 0: never */
-    int64_t used_saved_ms; /* what of that is on disk */
+    int64_t used_saved_ms; /* the value on disk */
     UT_hash_handle hh;     /* by hash */
     UT_hash_handle hh_id;
 };
@@ -114,12 +114,12 @@ struct call {
     struct api *api;
     struct http_exchange *ex; /* NULL once the client has left */
     const struct route *route;
-    const struct team *team;      /* who asks; NULL on a route that anybody or the admin calls */
-    const struct volume *volume;  /* whose token it is; NULL: none */
+    const struct team *team;      /* the caller; NULL on a route that anybody or the admin calls */
+    const struct volume *volume;  /* the volume of the token; NULL: none */
     char key_id[ID_UUID_LEN + 1]; /* with which key; "": none, or the admin's */
     bool internal;                /* it came by the internal socket */
-    char param[API_PARAM_BYTES];  /* what the last "{}" of the route stands for */
-    char first[API_PARAM_BYTES];  /* what the first does, where there are two */
+    char param[API_PARAM_BYTES];  /* the segment of the last "{}" of the route */
+    char first[API_PARAM_BYTES];  /* the segment of the first, where there are two */
     struct {
         const char *name;
         char value[API_HEADER_BYTES];
@@ -422,7 +422,7 @@ void handle_metrics_team(struct call *call, const json_t *body);
 void handle_metrics_team_max(struct call *call, const json_t *body);
 void handle_logs_v1(struct call *call, const json_t *body);
 void handle_logs_v2(struct call *call, const json_t *body);
-bool stream_logs(struct call *call); /* what follows the log */
+bool stream_logs(struct call *call); /* follows the log */
 void handle_volumes_list(struct call *call, const json_t *body);
 void handle_volumes_create(struct call *call, const json_t *body);
 void handle_volumes_get(struct call *call, const json_t *body);

@@ -1,4 +1,4 @@
-/* limits.h - what a team, or an API key, may have at one time. Pure.
+/* limits.h - the most that a team or an API key may have at one time. Pure.
  *
  * In JSON an object: {"sandboxes": 10, "cpus": null}. A limit that is null or not there is none; 0
  * allows nothing. Each is for a sum:

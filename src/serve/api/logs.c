@@ -1,4 +1,4 @@
-/* logs.c - what the agents of sandboxes logged. Lines outlive their sandbox: a killed one is found
+/* logs.c - the log lines of sandboxes' agents. Lines outlive their sandbox: a killed one is found
  * as long as there are any. */
 #include <errno.h>
 

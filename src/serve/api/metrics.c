@@ -1,4 +1,4 @@
-/* metrics.c - what sandboxes and teams use. */
+/* metrics.c - the usage of sandboxes and teams. */
 #include <errno.h>
 
 #include "serve/api/internal.h"

@@ -14,8 +14,8 @@
 enum { PAGE_CURSOR_BYTES = 256 };
 
 struct page_order {
-    const char *value,
-        *id; /* Fields of a row, both texts; rows are sorted by them, in that order. */
+    /* Fields of a row, both texts; rows are sorted by them, in that order. */
+    const char *value, *id;
     bool descending;
     const char *sort; /* begins the cursor, which fits that order alone; NULL: there is one order */
 };

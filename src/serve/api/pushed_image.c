@@ -1,7 +1,6 @@
-/* pushed_image.c - what clients of the API may ask for and this server does not have: the oldest
- * way to build a template, from an image that the client pushed. A 404 would be read as "no such
- * template". A wrong request is told what is wrong with it first, as by a server that could do it.
- */
+/* pushed_image.c - calls of the API that this server does not offer: the oldest way to build a
+ * template, from an image that the client pushed. A 404 would be read as "no such template". A
+ * wrong request is told what is wrong with it first, as by a server that could do it. */
 #include <errno.h>
 
 #include "serve/api/internal.h"

@@ -139,7 +139,7 @@ static bool is_far(const struct api *api, const struct team *team, const char *k
             used.alive + more->of[LIMIT_SANDBOXES] <= limits->most[LIMIT_SANDBOXES]);
 }
 
-struct party { /* whose limits they are, in the words of the sentence */
+struct party { /* the owner of the limits, as the sentence names it */
     const char *kind, *name;
 };
 

@@ -1,4 +1,5 @@
-/* routes.h - what the API knows of a route before its handler runs. The table is in routes.c. */
+/* routes.h - facts of a route that are checked before its handler runs. The table is in routes.c.
+ */
 #ifndef API_ROUTES_H
 #define API_ROUTES_H
 

@@ -1,4 +1,5 @@
-/* tag_history.c - what the tags of a template have named: groups, count, exists, assignments. */
+/* tag_history.c - the builds that the tags of a template have named: groups, count, exists,
+ * assignments. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -384,7 +384,8 @@ void handle_template_delete(struct call *call, const json_t *body)
     maker_forget(call->api, t->id);
     sandboxes_forget_template(call->api->options.sandboxes, t, call_due,
                               call_later(call, 204, NULL));
-    (void)builds_prune(call->api->options.builds, INT64_MIN); /* what it alone has used */
+    (void)builds_prune(call->api->options.builds,
+                       INT64_MIN); /* layers that only this template has used */
 }
 
 void handle_template_prune(struct call *call, const json_t *body)

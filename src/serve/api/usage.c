@@ -1,4 +1,4 @@
-/* usage.c - what teams have used: now, and hour by hour.
+/* usage.c - the usage of teams: now, and hour by hour.
  *
  * Sandboxes count exactly, from change to change (serve/sandbox/usage_sums.c). Disk and builds are
  * looked at once a minute. Each minute what has come since goes to the hour's row in the store, so

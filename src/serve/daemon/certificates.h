@@ -2,7 +2,7 @@
  *
  * Certificate files of the operator are read again when they change. Without them there is a
  * certificate for the domain, signed by an authority of this daemon's own, whose certificate lies
- * at places.ca for clients to trust, for our own names alone. Its key comes from the daemon's
+ * at paths.ca for clients to trust, for our own names alone. Its key comes from the daemon's
  * secret, so it is the same after every start.
  *
  * Owns:     the TLS context.

@@ -7,7 +7,7 @@
 #include "serve/daemon/prepare_host.h"
 
 /* Afterwards: no capability, none in the bounding set, no groups but the user's own, no way to gain
- * any by exec. Checks that root cannot be had back. */
+ * any by exec. Checks that root cannot be regained. */
 must_check int drop_privileges(const struct server_user *who, struct err *err);
 
 #endif

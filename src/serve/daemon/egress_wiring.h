@@ -1,8 +1,10 @@
 /* egress_wiring.h - connects the egress with the rest of the daemon: values of placeholders, and
  * log lines of sandboxes.
  *
- * Owns:     the daemon's key, the secrets, the shells, the identity. Needs: the store, the
- * sandboxes, the logs. Blocks:   egress_wiring_open(). Threads: the loop's.
+ * Owns:     the daemon's key, the secrets, the shells, the identity.
+ * Needs:    the store, the sandboxes, the logs.
+ * Blocks:   egress_wiring_open().
+ * Threads:  the loop's.
  */
 #ifndef DAEMON_EGRESS_WIRING_H
 #define DAEMON_EGRESS_WIRING_H

@@ -17,7 +17,7 @@ enum { NAMES_MACHINE_BYTES = 256 };
 struct names {
     struct hosts hosts;
     char machine[NAMES_MACHINE_BYTES];
-    struct tls_context *tls; /* whose certificate names the daemon; NULL: none */
+    struct tls_context *tls; /* its certificate names the daemon; NULL: none */
 };
 
 /* *names stays where it is: it points into itself. */

@@ -1,4 +1,4 @@
-/* paths.h - where things lie: below the data directory, and beside the program.
+/* paths.h - paths: below the data directory, and beside the program.
  *
  *   DATA/state/      0700, the serving user's: atoll.db, default.key, secret.key, logs/, files/,
  *                    blobs/, tools.sock, api.sock

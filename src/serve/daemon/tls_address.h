@@ -1,4 +1,4 @@
-/* tls_place.h - the address and domain of TLS when the operator has not set them.
+/* tls_address.h - the address and domain of TLS when the operator has not set them.
  *
  * SDKs reach https://api.DOMAIN and https://PORT-ID.DOMAIN, on port 443 unless DOMAIN has one. So
  * by default the daemon serves names below localhost: on port 443 if it may open that and it is

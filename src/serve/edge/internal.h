@@ -160,7 +160,7 @@ bool backend_expire(struct backend *backend, int64_t now_ms);
 struct headers {
     struct http_header list[EDGE_HEADERS_MAX];
     size_t n;
-    struct buf text; /* what was made here */
+    struct buf text; /* holds the headers made here */
 };
 
 void headers_fini(struct headers *headers);

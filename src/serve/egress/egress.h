@@ -65,7 +65,7 @@ struct egress_options {
     /* PEM: authorities that every sandbox is to trust, the host's own; or "". */
     const char *trusted;
     const char *ca; /* a file of authorities that servers may have besides the host's; or "" */
-    uint8_t secret[EGRESS_SECRET_BYTES]; /* what the sandboxes' own authorities are derived from */
+    uint8_t secret[EGRESS_SECRET_BYTES]; /* the sandboxes' authorities are derived from it */
 
     /* `fill` appends the value of a rule's placeholder (transform.h) to `out`; `log` takes lines
      * about a sandbox, each a JSON object. Either may be NULL. */

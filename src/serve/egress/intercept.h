@@ -25,8 +25,8 @@ enum {
 
 struct intercept_start {
     int fd;           /* of the program's connection; taken over */
-    struct str first; /* what has been read of it */
-    const char *name; /* what it says it wants */
+    struct str first; /* the bytes read so far */
+    const char *name; /* the name that it asks for */
     struct endpoint asked, to;
     bool secure; /* it speaks TLS */
     bool shells; /* it is to the shells: `to` means nothing */

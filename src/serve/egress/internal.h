@@ -60,7 +60,7 @@ struct egress {
     void (*shell_called)(void *ctx, const char *sandbox_id, const json_t *call);
     void *ctx;
     struct shares shares;              /* connections, by team */
-    char scratch[EGRESS_BUFFER_BYTES]; /* what was read lies here until it is written or kept */
+    char scratch[EGRESS_BUFFER_BYTES]; /* holds read bytes until they are written or kept */
 };
 
 /* ---- egress.c ---- */
@@ -69,7 +69,7 @@ struct egress {
 const char *guard_check(const struct egress *egress, const struct endpoint *to);
 const struct endpoint *map_find(const struct egress *egress, const struct endpoint *from);
 
-void egress_destroy(struct egress *egress); /* what egress_free() ends with */
+void egress_destroy(struct egress *egress); /* the last step of egress_free() */
 
 /* ---- net.c ---- */
 
@@ -156,7 +156,7 @@ struct dns_asker {
 bool dns_ask(struct egress_net *net, struct str message, const struct dns_asker *asker);
 void dns_forget(struct egress_net *net, const struct dns_conn *conn); /* its questions */
 void dns_start(struct egress_net *net, int udp_fd);
-void dns_stop_queries(struct egress_net *net); /* who asked will ask again */
+void dns_stop_queries(struct egress_net *net); /* the programs will ask again */
 void dns_stop(struct egress_net *net);
 
 /* ---- dns_tcp.c ---- */

@@ -40,7 +40,7 @@ struct outbound {
     bool stands_in;        /* the address stands for `name` (names.h) */
     bool by_name;          /* a proxy is told the name */
     char name[POLICY_NAME_BYTES];
-    struct buf first; /* what was read to find the name */
+    struct buf first; /* the bytes read to find the name */
     struct lookup *lookup;
     struct flow out, in;
 };

@@ -34,7 +34,7 @@ struct start {
     enum start_phase phase;        /* start_set_phase() alone writes it */
     enum start_row row;            /* start_set_row() alone writes it */
     bool claimed;                  /* it was parked */
-    bool started;                  /* what it starts from has the template's command running */
+    bool started;                  /* its save has the template's command running */
     char *start_cmd, *ready_cmd;   /* of the template; NULL: none */
     json_t *start_context;         /* of these, as a template's; NULL: the sandbox's own */
     struct start_command *command; /* under way */

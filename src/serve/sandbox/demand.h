@@ -46,8 +46,8 @@ struct demand_bounds {
     uint32_t floor, ceiling; /* of one template; as the operator set them */
     bool built_in;           /* others have no floor: they are parked when somebody uses them */
     bool restored;           /* with processes */
-    uint64_t jail_bytes;     /* what one costs */
-    uint64_t held_bytes;     /* what those of all other templates cost */
+    uint64_t jail_bytes;     /* memory of a jail */
+    uint64_t held_bytes;     /* memory of the jails of all other templates */
     uint64_t memory_bytes;   /* the host's */
     uint64_t free_bytes;     /* of it, that must stay available; 0: DEMAND_FREE_PERCENT */
     uint64_t available_bytes;

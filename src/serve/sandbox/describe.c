@@ -1,4 +1,4 @@
-/* describe.c - what a new sandbox is: its template, and what its caller asked for. */
+/* describe.c - describes a new sandbox by its template and its caller's options. */
 #include <stdlib.h>
 
 #include "lib/base/alloc.h"

@@ -1,4 +1,4 @@
-/* internal.h - what the files of sandbox/ share.
+/* internal.h - shared by the files of sandbox/.
  *
  *   sandbox.c        the object itself: made from a plan or a row, described, watched
  *   states.c         states and phases, and which may follow which
@@ -169,7 +169,7 @@ struct sandbox {
     char *team_id, *template_id, *template_alias, *build_id, *access_token;
     char *fork_of; /* for its row, when it is new; NULL: none, or adopted */
     json_t *metadata, *env_vars, *options;
-    json_t *init; /* what /init is told besides: envVars, defaultUser, defaultWorkdir */
+    json_t *init; /* more fields of /init: envVars, defaultUser, defaultWorkdir */
     int64_t started_ms, end_ms, created_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
     char *key;                 /* of its team's, as usage_sums.c spells it; NULL: none */

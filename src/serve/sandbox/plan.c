@@ -1,4 +1,4 @@
-/* plan.c - what the keeper is asked to make: the jail of a sandbox, out of what it is. */
+/* plan.c - the keeper's plan for the jail of a sandbox, made from its description. */
 #include <errno.h>
 #include <string.h>
 

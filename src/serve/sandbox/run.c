@@ -32,7 +32,7 @@ struct run {
     char authorization[PROCESS_USER_BYTES];
     char timeout[24];
     int64_t timeout_ms, begun_ms;
-    struct buf in; /* what came and is no whole message yet */
+    struct buf in; /* received, and no whole message yet */
     int status;    /* HTTP's; 0: no answer yet */
     bool dialing;
     bool left;                  /* nobody listens any more; freed when the dial is answered */

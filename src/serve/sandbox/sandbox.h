@@ -360,7 +360,7 @@ enum sandbox_step {
     SANDBOX_STEP_JAIL,    /* the keeper has a jail for it */
     SANDBOX_STEP_DIAL,    /* there is a socket to its agent */
     SANDBOX_STEP_INIT,    /* the agent has its configuration */
-    SANDBOX_STEP_COMMAND, /* what the template starts is up */
+    SANDBOX_STEP_COMMAND, /* the template's start command is up */
     SANDBOX_STEP_RECORD,  /* the row is on record */
     SANDBOX_STEPS
 };
@@ -435,8 +435,7 @@ struct sandbox_watch {
     bool settled; /* nothing is left that has to end before */
 };
 void sandbox_watch_set(struct sandbox_watch *watch, struct sandbox *sb);
-void sandbox_watch_settle(
-    struct sandbox_watch *watch);                      /* what is left can be cut off at any time */
-void sandbox_watch_unset(struct sandbox_watch *watch); /* fine when not set */
+void sandbox_watch_settle(struct sandbox_watch *watch); /* the rest can be cut off at any time */
+void sandbox_watch_unset(struct sandbox_watch *watch);  /* fine when not set */
 
 #endif

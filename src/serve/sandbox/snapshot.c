@@ -14,7 +14,7 @@ struct snapshot {
     char *alias; /* NULL: none */
     char *tag;
     char template_id[ID_TEMPLATE_LEN + 1];
-    char *replaced; /* what was saved of the snapshot whose tag it takes; NULL: none */
+    char *replaced; /* the save of the snapshot whose tag it takes; NULL: none */
     uint64_t frozen_usec, bytes;
     sandbox_snapshotted *done;
     void *ctx;

@@ -78,7 +78,7 @@ struct phase {
     const char *name;
     uint32_t next;       /* PHASE() of each that may follow */
     const char *happens; /* its row in a table of docs/internals/memory.md; NULL: it has none */
-    const char *crash;   /* what there is afterwards, should daemon, keeper or machine end in it */
+    const char *crash;   /* the outcome if daemon, keeper or machine end in this phase */
 };
 
 #define PHASE(number) (UINT32_C(1) << (number))

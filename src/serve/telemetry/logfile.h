@@ -72,7 +72,7 @@ struct logfile_page {
     struct logfile_entry *entries; /* in the order asked for */
     size_t n;
     struct logfile_position end; /* forward: behind the last entry looked at */
-    struct buf text;             /* what the lines are in */
+    struct buf text;             /* holds the lines */
 };
 
 /* -ENOENT when there is none of that team. */

@@ -506,7 +506,7 @@ struct metrics *metrics_new(uv_loop_t *loop, struct sandboxes *sandboxes,
     metrics->sandboxes = sandboxes;
     metrics->keeper = keeper;
     metrics->refs = 2;
-    metrics->newest.created_ms = clock_wall_ms(); /* who was there before is no start */
+    metrics->newest.created_ms = clock_wall_ms(); /* older sandboxes do not count as starts */
     round_begin(metrics);
     if (uv_timer_init(loop, &metrics->timer) < 0 ||
         uv_timer_start(&metrics->timer, on_tick, METRICS_TICK_MS, METRICS_TICK_MS) < 0) {

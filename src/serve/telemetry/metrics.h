@@ -1,4 +1,4 @@
-/* metrics.h - what sandboxes and teams use, sampled every five seconds and kept for a day.
+/* metrics.h - the usage of sandboxes and teams, sampled every five seconds and kept for a day.
  *
  * Owns:     a series (series.h) per sandbox and per team; a timer.
  * Needs:    a loop, the sandboxes, the keeper's client, for as long as it lives.

@@ -1,4 +1,4 @@
-/* internal.h - what the table of templates holds (entry.c and builtin.c make and free it). */
+/* internal.h - the entries of the table of templates (entry.c and builtin.c make and free it). */
 #ifndef TEMPLATE_INTERNAL_H
 #define TEMPLATE_INTERNAL_H
 

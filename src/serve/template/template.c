@@ -287,7 +287,7 @@ struct build_row template_snapshot_build(const struct template *snapshot, const 
 
 struct putting {
     struct templates *all;
-    struct entry *entry; /* what the snapshot said */
+    struct entry *entry; /* as the snapshot describes it */
     char tag[TEMPLATE_NAME_MAX + 1];
     store_done *done;
     void *ctx;

@@ -1,4 +1,4 @@
-/* template.h - what a sandbox starts from, and the table of them in memory.
+/* template.h - templates, from which sandboxes start, and their table in memory.
  *
  * Owns:     every struct template.
  * Needs:    the store, which must stay open as long as the table is used.
@@ -29,12 +29,12 @@ struct template
     uint32_t cpu_count, memory_mb, disk_mb;
     int64_t created_ms;
     bool is_public;
-    char *start_cmd;     /* run at the start of a sandbox; NULL: none */
-    char *ready_cmd;     /* succeeds once the start command is up; NULL: none */
-    char *start_context; /* {user, workdir, env} of both as JSON, when they are from a base with
-                            another one; NULL: the template's own */
-    char *saved; /* what the keeper saved of a jail in which both have been run: see keeper.h */
-    uint64_t saved_bytes;      /* of its memory, on disk */
+    char *start_cmd;      /* run at the start of a sandbox; NULL: none */
+    char *ready_cmd;      /* succeeds once the start command is up; NULL: none */
+    char *start_context;  /* {user, workdir, env} of both as JSON, when they are from a base with
+                             another one; NULL: the template's own */
+    char *saved;          /* the save of a jail in which both have been run: see keeper.h */
+    uint64_t saved_bytes; /* of its memory, on disk */
     uint64_t saved_disk_bytes; /* of a snapshot's files */
     char *snapshot_of;         /* it is a snapshot of that sandbox; NULL: a template */
     uint32_t spawns;           /* sandboxes made of it since the daemon's start */

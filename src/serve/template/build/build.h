@@ -78,7 +78,7 @@ struct build_info {
     const char *reason; /* of an error: {"message", "step"} as JSON; else NULL */
     int64_t created_ms, started_ms, finished_ms;
     uint32_t cpu_count, memory_mb, disk_mb;
-    /* Of its layer and of its kept running state; 0: gone, or none yet. */
+    /* The size of its layer and of its saved running state; 0: gone, or none yet. */
     uint64_t bytes;
     uint32_t position; /* in the queue, from 1 on; 0: it runs, or does not wait for that */
 };

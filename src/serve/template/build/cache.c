@@ -194,7 +194,7 @@ static void on_forgotten(void *ctx, const struct keeper_answer *answer, int fds[
     if (answer->status < 0 && answer->status != -ENOTCONN && answer->status != -ECONNRESET) {
         log_warn("builds: forget what was saved: %s", answer->err.msg);
     }
-    builds_release(all); /* what a keeper that was away did not hear is found at its next list */
+    builds_release(all); /* a keeper that was away will list these saves again */
 }
 
 void disk_forget(struct builds *all, const char *name)

@@ -287,7 +287,7 @@ struct upload {
     uint64_t bytes;
     uv_work_t work;
     bool working, ending, aborted;
-    void *data; /* what is being written */
+    void *data; /* the bytes being written */
     size_t len;
     struct err err;
 };

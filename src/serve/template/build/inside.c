@@ -48,7 +48,8 @@ static void on_script_output(void *ctx, bool is_stderr, struct str data)
     struct work *work = ctx;
 
     if (!is_stderr) {
-        (void)!buf_append(&work->script_out, data.at, data.len); /* what is too long is cut */
+        (void)!buf_append(&work->script_out, data.at,
+                          data.len); /* output that is too long is cut */
     } else {
         output_add(work, true, data);
     }

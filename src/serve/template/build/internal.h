@@ -1,4 +1,4 @@
-/* internal.h - what the files of build/ share.
+/* internal.h - shared by the files of build/.
  *
  *   builds.c    the table of builds, their rows
  *   queue.c     which one runs next
@@ -138,7 +138,7 @@ struct image_jails jail_images(struct builds *all);
 
 /* ---- work.c ---- */
 
-struct context { /* what a step leaves to the next besides the disk */
+struct context { /* state that a step passes on besides the disk */
     char *user;
     char *workdir; /* "": the user's home */
     json_t *env;
@@ -160,7 +160,7 @@ struct work {
 
     char *layers;                      /* of the base: below whatever is built */
     char base[SHA256_HEX_LEN + 128];   /* names the base in the chain and in the log */
-    char node[STAND_IN_VERSION_BYTES]; /* what a stand-in is to get; "": nothing */
+    char node[STAND_IN_VERSION_BYTES]; /* the version to add to a stand-in; "": none */
     struct context context;
     char *start_cmd, *ready_cmd; /* inherited, until the spec's own take their place */
     char *start_context;         /* of these, as a template's */
@@ -221,7 +221,7 @@ void work_say(struct work *work, enum log_level level, const char *fmt, ...) pri
 void work_step_name(const struct work *work, char out[24]);
 void output_begin(struct work *work, const char *prefix);
 void output_add(struct work *work, bool is_stderr, struct str data);
-void output_end(struct work *work); /* what has no newline at its end is a line too */
+void output_end(struct work *work); /* text without a final newline is a line too */
 
 /* ---- cache.c ---- */
 

@@ -1,4 +1,4 @@
-/* spec.h - what a build is asked to do, as the client sent it, and the pure parts of doing it.
+/* spec.h - the steps of a build as the client sent them, and the pure parts of carrying them out.
  *
  * Pure: no state, no loop. Also what the unit tests drive.
  */
@@ -36,7 +36,7 @@ struct step {
 };
 
 struct spec {
-    json_t *body;                           /* what the rest is borrowed from */
+    json_t *body;                           /* owns the borrowed texts */
     const char *from_image, *from_template; /* exactly one */
     const json_t *registry;                 /* credentials, or NULL */
     const char *start_cmd, *ready_cmd;      /* NULL: none */

@@ -1,4 +1,4 @@
-/* words.c - what the arguments of steps mean: variables, paths, owners, modes. */
+/* words.c - reads the arguments of steps: variables, paths, owners, modes. */
 #include <errno.h>
 
 #include "serve/template/build/spec.h"

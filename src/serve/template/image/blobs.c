@@ -27,9 +27,9 @@ enum {
 
 enum download_state {
     DOWNLOAD_WAITING,  /* for another of the same blob */
-    DOWNLOAD_HASHING,  /* what was there */
+    DOWNLOAD_HASHING,  /* the bytes of an earlier try */
     DOWNLOAD_FETCHING, /* and writing */
-    DOWNLOAD_ENDING,   /* what was gathered last, then the comparison */
+    DOWNLOAD_ENDING,   /* writes the last block, then compares */
 };
 
 struct download {
@@ -47,7 +47,7 @@ struct download {
     uint64_t told;     /* progress */
     struct buf gathered, block;
     bool working, paused, cancelled;
-    bool starts_over;   /* what is written counts no more */
+    bool starts_over;   /* the bytes written so far do not count */
     struct err err;     /* code 0: none; the thread's while one works */
     struct err refusal; /* why no more is taken, or comes; the loop's */
     uv_work_t work;

@@ -32,7 +32,7 @@ struct feed {
     bool reading; /* a thread does */
     bool over;    /* done was called, or nobody wants it any more */
     char *options;
-    const char *out; /* what the socket has not taken yet */
+    const char *out; /* bytes that the socket has not taken yet */
     size_t out_len;
     struct buf line;
     uv_fs_t read;

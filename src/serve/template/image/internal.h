@@ -28,7 +28,7 @@ struct image_store {
     int blobs_fd; /* the directory */
     struct download *downloads;
     char *map;
-    char mapped[IMAGE_NAME_BYTES]; /* what image_mapped() returned last */
+    char mapped[IMAGE_NAME_BYTES]; /* the last result of image_mapped() */
 };
 
 /* ---- blobs.c ---- */

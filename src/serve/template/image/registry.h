@@ -35,7 +35,7 @@ void registry_free(struct registry *registry);
 
 /* Where an answer goes. Each try may begin elsewhere. */
 struct registry_sink {
-    uint64_t (*offset)(void *ctx);         /* what is there already and need not be sent again */
+    uint64_t (*offset)(void *ctx);         /* bytes that need not be sent again */
     void (*begin)(void *ctx, uint64_t at); /* the bytes that follow begin there */
     /* len: taken; CURL_WRITEFUNC_PAUSE: later, see registry_resume(); 0: no more is wanted. */
     size_t (*write)(void *ctx, const char *data, size_t len);

@@ -98,7 +98,7 @@ uint64_t image_prune(struct image_store *store, int64_t older_than_ms)
     if (!dir || store->downloads) {
         fd = dir ? -1 : fd;
         fd_closep(&fd);
-        return 0; /* what is fetched now is not looked through */
+        return 0; /* nothing is removed while a blob is being fetched */
     }
     for (struct dirent *entry; (entry = readdir(dir));) {
         if (fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
