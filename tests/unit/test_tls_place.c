@@ -58,11 +58,13 @@ static void the_first_port_that_is_free_is_taken(void)
     CHECK_STR(config.tls_listen, "127.0.0.1:443");
     CHECK_STR(config.domain_served, "localhost");
     scoped_fd first = take("127.0.0.1:443");
+    CHECK(first >= 0);
     config = settled("127.0.0.1:3000", "auto", "", -1);
     CHECK_STR(config.tls_listen, "127.0.0.1:3443");
     CHECK_STR(config.domain_served, "localhost:3443");
     CHECK_STR(config.domain, "");
     scoped_fd second = take("127.0.0.1:3443");
+    CHECK(second >= 0);
     config = settled("127.0.0.1:3000", "auto", "", -1);
     CHECK(strncmp(config.domain_served, "localhost:", 10) == 0);
     CHECK_STR(strrchr(config.domain_served, ':'), strrchr(config.tls_listen, ':'));
@@ -100,6 +102,7 @@ static void a_domain_is_served_where_the_api_is(void)
     CHECK_STR(config.tls_listen, "[::]:8443");
     CHECK_STR(config.domain_served, "box.test:8443");
     scoped_fd other = take("0.0.0.0:8443"); /* a proxy that has the certificates */
+    CHECK(other >= 0);
     config = settled("0.0.0.0:3000", "auto", "box.test:8443", -1);
     CHECK_STR(config.tls_listen, "");
     CHECK_STR(config.domain_served, "box.test:8443");
@@ -133,6 +136,7 @@ static void a_certificate_wants_a_port(void)
                             .tls_cert = "/cert.pem"};
     struct err err;
     scoped_fd other = take("127.0.0.1:443");
+    CHECK(other >= 0);
 
     CHECK_INT(tls_address_choose(&config, -1, &err), -EADDRINUSE);
     CHECK_THAT(strstr(err.msg, "--tls-listen") && strstr(err.msg, "127.0.0.1:443"), "%s", err.msg);
