@@ -53,13 +53,14 @@ def test_the_program_and_the_package_have_the_version_of_meson_build():
 
 def test_packages_of_commits_sort_before_their_release_and_after_earlier_commits(clone):
     release = output("tools/version", cwd=clone).strip()
-    late = package_version(clone)
-    output("git", "tag", "-a", f"v{release}", "-m", "x", cwd=clone, env={"GIT_COMMITTER_NAME": "x", "GIT_COMMITTER_EMAIL": "x@x.org", "PATH": "/usr/bin"})
-    assert package_version(clone) == release
-    made_s = int(output("git", "log", "-1", "--format=%ct", cwd=clone))  # commits of one second have no order
-    before = output("git", "rev-list", "-1", f"--before={made_s - 1}", "HEAD", cwd=clone).strip()
-    output("git", "reset", "-q", "--soft", before, cwd=clone)
     early = package_version(clone)
+    made_s = int(output("git", "log", "-1", "--format=%ct", cwd=clone))
+    who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
+           for what, value in (("NAME", "x"), ("EMAIL", "x@x.org"), ("DATE", f"{made_s + 1} +0000"))} | {"PATH": "/usr/bin"}
+    output("git", "commit", "-q", "--allow-empty", "-m", "later", cwd=clone, env=who)
+    late = package_version(clone)
+    output("git", "tag", "-a", f"v{release}", "-m", "x", cwd=clone, env=who)
+    assert package_version(clone) == release
     for older, newer in [(early, late), (late, release)]:
         output("dpkg", "--compare-versions", older, "lt", newer)
 
