@@ -120,7 +120,7 @@ def test_eval_of_env_runs_nothing_that_the_server_wrote(data_dir, key_file, endp
     plant("open(path, 'w').write(eval(sys.argv[2]))", path, repr(text))
     done = evaluate(data_dir)
     assert not mark.exists()
-    assert done.stdout == "<>\n" and "holds" in done.stderr, done
+    assert done.stdout == "<>\n" and "contain" in done.stderr, done
 
 
 # ---- what is no file ----
