@@ -1,5 +1,7 @@
 /* A text past the guard, whole and in pieces: the first line is the secret, the first byte of the
- * second how long the pieces are. Both find as many places, and no secret goes out of the whole. */
+ * second how long the pieces are. Both find the secret or both do not. Occurrences that overlap are
+ * one place in the whole; in pieces they may be two, because a stream does not hold back the first
+ * characters of a secret. No secret goes out of the whole. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -53,8 +55,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         guard_ready(guard);
         struct str text = str_skip(rest, 1);
         size_t piece = 1 + (unsigned char)rest.at[0] % 32;
-        if (guard_redact(guard, text, &whole, &count) < 0 ||
-            in_pieces(guard, text, piece, &pieces) != count) {
+        if (guard_redact(guard, text, &whole, &count) < 0) {
+            abort();
+        }
+        size_t count_pieces = in_pieces(guard, text, piece, &pieces);
+        if (count_pieces < count || (count == 0) != (count_pieces == 0)) {
             abort();
         }
         /* A mark may itself hold a short secret. */
