@@ -8,6 +8,7 @@ Length: a file has at most LINES_MAX lines (tests too, when no SRC is given).
 Calls:  what BANNED names is not called: each entry says what to call instead."""
 import pathlib
 import re
+import subprocess
 import sys
 
 LINES_MAX = 800
@@ -120,10 +121,16 @@ def too_long(path):
         yield f"{path}: {lines} lines, of at most {LINES_MAX}"
 
 
+def tests():
+    """The tests of the tree: installed packages lie beside them."""
+    listed = subprocess.run(["git", "ls-files", "tests/*.[ch]", "tests/*.py"], check=True, capture_output=True, text=True)
+    return [path for path in map(pathlib.Path, listed.stdout.split()) if path.exists()]
+
+
 def main(argv):
     root = pathlib.Path(argv[1] if len(argv) > 1 else "src")
     sources = sorted(root.rglob("*.[ch]"))
-    others = [] if len(argv) > 1 else [p for s in ("*.[ch]", "*.py") for p in sorted(pathlib.Path("tests").rglob(s))]
+    others = [] if len(argv) > 1 else tests()
     found = [fault for path in sources for fault in faults(root, path)]
     found += [fault for path in sources + others for fault in too_long(path)]
     print("\n".join(found))
