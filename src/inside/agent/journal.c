@@ -40,10 +40,9 @@ void journal_text(json_t *fields, const char *name, struct str text)
 static char *line_make(enum log_level level, const char *logger, const char *event,
                        const char *message, json_t *fields)
 {
-    static const char *const levels[] = {"debug", "info", "warn", "error"};
     json_t *line = json_object();
 
-    (void)json_object_set_new(line, "level", json_string(levels[level]));
+    (void)json_object_set_new(line, "level", json_string(log_level_name(level)));
     (void)json_object_set_new(line, "logger", json_string(logger));
     (void)json_object_set_new(line, "event_type", json_string(event));
     journal_text(line, "message", str_of(message));

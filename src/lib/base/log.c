@@ -24,6 +24,11 @@ void log_init(const char *program, enum log_level least)
     log_least = least;
 }
 
+const char *log_level_name(enum log_level level)
+{
+    return level_names[level];
+}
+
 int log_level_parse(const char *name, enum log_level *out)
 {
     for (size_t i = 0; i < countof(level_names); i++) {

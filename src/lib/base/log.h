@@ -21,6 +21,7 @@ void log_init(const char *program, enum log_level least);
 
 /* "debug", "info", "warn", "error"; -EINVAL for anything else. */
 must_check int log_level_parse(const char *name, enum log_level *out);
+const char *log_level_name(enum log_level level);
 
 void log_write(enum log_level level, const char *fmt, ...) printf_like(2, 3);
 

@@ -167,7 +167,6 @@ static json_t *field_text(const json_t *value)
 
 static json_t *entry_json(const struct logfile_entry *entry)
 {
-    static const char *const levels[] = {"debug", "info", "warn", "error"};
     json_t *line = json_loadb(entry->line.at, entry->line.len, 0, NULL);
     const char *message = json_string_value(json_object_get(line, "message"));
     json_t *fields = json_object();
@@ -180,7 +179,7 @@ static json_t *entry_json(const struct logfile_entry *entry)
         }
     }
     (void)json_object_set_new(out, "timestamp", stamp(entry->wall_ms));
-    (void)json_object_set_new(out, "level", json_string(levels[entry->level]));
+    (void)json_object_set_new(out, "level", json_string(log_level_name(entry->level)));
     (void)json_object_set_new(out, "message", json_string(message ? message : ""));
     (void)json_object_set_new(out, "fields", fields);
     json_decref(line);

@@ -679,7 +679,6 @@ static void number_text(uint64_t n, char *out, size_t size)
 
 static void value_text(const struct setting *s, const struct config *config, char *out, size_t size)
 {
-    static const char *const levels[] = {"debug", "info", "warn", "error"};
     const char *field = (const char *)config + s->at;
 
     switch (s->kind) {
@@ -701,7 +700,8 @@ static void value_text(const struct setting *s, const struct config *config, cha
         (void)snprintf(out, size, "%s", *(const bool *)(const void *)field ? "true" : "false");
         return;
     case LEVEL:
-        (void)snprintf(out, size, "%s", levels[*(const enum log_level *)(const void *)field]);
+        (void)snprintf(out, size, "%s",
+                       log_level_name(*(const enum log_level *)(const void *)field));
         return;
     }
 }

@@ -23,6 +23,7 @@
 #include "serve/daemon/egress_wiring.h"
 #include "serve/daemon/lock.h"
 #include "serve/daemon/prepare_host.h"
+#include "serve/daemon/restart.h"
 #include "serve/daemon/serve.h"
 #include "serve/daemon/stop.h"
 #include "serve/daemon/template_preparer.h"
@@ -32,11 +33,8 @@
 enum {
     LOCK_WAIT_MS = 2000, /* a predecessor that was killed needs a moment to be gone */
     STOP_WAIT_MS = 8000, /* longer than the server's own grace */
-    BACKOFF_FIRST_MS = 100,
-    BACKOFF_MAX_MS = 10 * 1000,
     PORT_POLL_MS = 50,
     PREPARER_NICE = 10,
-    HEALTHY_MS = 30 * 1000, /* after this long a crash counts as the first again */
 };
 
 #define OTHER_DAEMON                                                                               \
@@ -199,7 +197,7 @@ static void child_start(struct supervisor *sv, struct child *child)
     }
     if (pid < 0) {
         log_error("start the %s: %s", child->name, strerrordesc_np(errno));
-        child->due_ms = clock_mono_ms() + BACKOFF_MAX_MS;
+        child->due_ms = clock_mono_ms() + RESTART_MAX_MS;
         return;
     }
     child->pid = pid;
@@ -228,20 +226,12 @@ static void stop(struct supervisor *sv, int exit_code)
     child_signal(&sv->children[sv->children[SERVER].pid ? SERVER : KEEPER], SIGTERM);
 }
 
-static int64_t backoff_ms(const struct child *child)
-{
-    unsigned doublings = child->crashes < 8 ? child->crashes : 8;
-    int64_t ms = (int64_t)BACKOFF_FIRST_MS << doublings;
-
-    return ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS;
-}
-
 static void child_crashed(struct child *child, int status)
 {
     int64_t now_ms = clock_mono_ms();
 
-    child->crashes = now_ms - child->started_ms > HEALTHY_MS ? 0 : child->crashes + 1;
-    child->due_ms = now_ms + backoff_ms(child);
+    child->crashes = now_ms - child->started_ms > RESTART_HEALTHY_MS ? 0 : child->crashes + 1;
+    child->due_ms = now_ms + restart_delay_ms(child->crashes);
     if (WIFSIGNALED(status)) {
         log_error("the %s was ended by signal %d; starting it again", child->name,
                   WTERMSIG(status));
@@ -290,7 +280,7 @@ static void reap(struct supervisor *sv)
 static int64_t start_due(struct supervisor *sv)
 {
     int64_t now_ms = clock_mono_ms();
-    int64_t next_ms = now_ms + BACKOFF_MAX_MS;
+    int64_t next_ms = now_ms + RESTART_MAX_MS;
 
     if (sv->stopping) {
         if (now_ms >= sv->stop_deadline_ms) {
@@ -298,7 +288,7 @@ static int64_t start_due(struct supervisor *sv)
             child_signal(&sv->children[KEEPER], SIGKILL);
             child_signal(&sv->children[PREPARER], SIGKILL);
         }
-        return BACKOFF_FIRST_MS;
+        return RESTART_FIRST_MS;
     }
     for (size_t i = 0; i < countof(sv->children); i++) {
         struct child *child = &sv->children[i];

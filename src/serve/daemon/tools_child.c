@@ -13,13 +13,11 @@
 #include "lib/base/log.h"
 #include "lib/base/unix_socket.h"
 #include "lib/http/server.h"
+#include "serve/daemon/restart.h"
 #include "serve/daemon/tools_forward.h"
 #include "wire/tools.h"
 
 enum {
-    BACKOFF_FIRST_MS = 100,
-    BACKOFF_MAX_MS = 10 * 1000,
-    HEALTHY_MS = 30 * 1000,   /* after this long a crash counts as the first again */
     IDLE_MS = 60 * 60 * 1000, /* atoll-tools closes connections that it does not need */
     NUMBER_BYTES = 24,
 };
@@ -65,11 +63,9 @@ static void on_restart(uv_timer_t *timer)
 
 static void start_later(struct tools_child *tools)
 {
-    unsigned doublings = tools->crashes < 8 ? tools->crashes : 8;
-    uint64_t ms = (uint64_t)BACKOFF_FIRST_MS << doublings;
+    int64_t ms = restart_delay_ms(tools->crashes++);
 
-    tools->crashes++;
-    (void)uv_timer_start(&tools->restart, on_restart, ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS, 0);
+    (void)uv_timer_start(&tools->restart, on_restart, (uint64_t)ms, 0);
 }
 
 static void on_timer_closed(uv_handle_t *handle)
@@ -109,7 +105,7 @@ static void on_exit_seen(uv_process_t *process, int64_t status, int signal_numbe
     } else {
         log_error("atoll-tools ended with status %" PRId64 "; starting it again", status);
     }
-    if (clock_mono_ms() - tools->started_ms > HEALTHY_MS) {
+    if (clock_mono_ms() - tools->started_ms > RESTART_HEALTHY_MS) {
         tools->crashes = 0;
     }
     uv_close((uv_handle_t *)process, on_process_closed);
@@ -117,22 +113,25 @@ static void on_exit_seen(uv_process_t *process, int64_t status, int signal_numbe
 
 /* ---- the beginning ---- */
 
-static const char *level_name(enum log_level level)
-{
-    static const char *const names[] = {"debug", "info", "warn", "error"};
-
-    return names[level];
-}
-
 static int spawn(struct tools_child *tools)
 {
     const struct tools_child_options *options = &tools->options;
     const struct config *config = options->config;
     char parent[NUMBER_BYTES], sandbox[NUMBER_BYTES], code[NUMBER_BYTES];
-    const char *argv[] = {
-        "atoll-tools", "--api",        options->paths->api_socket,    "--parent", parent,
-        "--domain",    config->domain, "--sandbox-seconds",           sandbox,    "--code-seconds",
-        code,          "--log-level",  level_name(config->log_level), NULL};
+    const char *argv[] = {"atoll-tools",
+                          "--api",
+                          options->paths->api_socket,
+                          "--parent",
+                          parent,
+                          "--domain",
+                          config->domain,
+                          "--sandbox-seconds",
+                          sandbox,
+                          "--code-seconds",
+                          code,
+                          "--log-level",
+                          log_level_name(config->log_level),
+                          NULL};
     char *no_environment[] = {NULL};
     uv_stdio_container_t stdio[TOOLS_LISTEN_FD + 1] = {
         {.flags = UV_IGNORE},

@@ -15,10 +15,6 @@
 
 enum { ADDED = 5 }; /* headers that a request gets here */
 
-struct passing {
-    struct forward forward;
-};
-
 struct head {
     struct http_header list[HTTP_HEADERS_MAX + ADDED];
     size_t n;
@@ -56,7 +52,7 @@ void tools_refuse(struct http_exchange *ex, const char *sentence)
 static void on_response(void *ctx, int status, const struct http_header *headers, size_t n,
                         int64_t content_length)
 {
-    struct passing *passing = ctx;
+    struct forward *forward = ctx;
     struct head out = {.n = 0};
 
     for (size_t i = 0; i < n && out.n < countof(out.list); i++) {
@@ -64,17 +60,17 @@ static void on_response(void *ctx, int status, const struct http_header *headers
             out.list[out.n++] = headers[i];
         }
     }
-    forward_respond(&passing->forward, status, out.list, out.n, content_length);
+    forward_respond(forward, status, out.list, out.n, content_length);
 }
 
 static void on_upstream_end(void *ctx, struct upstream *up, int error)
 {
-    struct passing *passing = ctx;
+    struct forward *forward = ctx;
 
     (void)error;
     upstream_close(up);
-    if (!passing->forward.answer_ended && forward_may_answer(&passing->forward)) {
-        fail(passing->forward.ex, 502,
+    if (!forward->answer_ended && forward_may_answer(forward)) {
+        fail(forward->ex, 502,
              "the tools ended before they had answered, and are being started again: what was"
              " under way may be half done");
     }
@@ -82,10 +78,10 @@ static void on_upstream_end(void *ctx, struct upstream *up, int error)
 
 static void on_over(void *ctx)
 {
-    struct passing *passing = ctx;
+    struct forward *forward = ctx;
 
-    forward_fini(&passing->forward);
-    free(passing);
+    forward_fini(forward);
+    free(forward);
 }
 
 static const struct forward_events forward_events = {
@@ -149,12 +145,12 @@ void tools_forward(const struct tools_forward *way, struct http_exchange *ex)
         tools_refuse(ex, "the tools cannot be reached at this moment: try again");
         return;
     }
-    struct passing *passing = xnew(struct passing);
+    struct forward *forward = xnew(struct forward);
     head_fill(&head, way->api, http_request(ex), &why);
-    forward_accept(&passing->forward, ex, &forward_events, passing);
-    if (forward_send(&passing->forward, up, head.list, head.n) < 0) {
+    forward_accept(forward, ex, &forward_events, forward);
+    if (forward_send(forward, up, head.list, head.n) < 0) {
         upstream_close(up);
-        if (forward_may_answer(&passing->forward)) {
+        if (forward_may_answer(forward)) {
             http_reply(ex, 414, NULL, NULL, 0);
         }
     }

@@ -48,9 +48,7 @@ static void on_closed(uv_handle_t *handle)
 static void net_log(struct egress_net *net, enum log_level level, const char *event,
                     const char *message, json_t *fields)
 {
-    static const char *const levels[] = {"debug", "info", "warn", "error"};
-
-    (void)json_object_set_new(fields, "level", json_string(levels[level]));
+    (void)json_object_set_new(fields, "level", json_string(log_level_name(level)));
     (void)json_object_set_new(fields, "logger", json_string("egress"));
     (void)json_object_set_new(fields, "event_type", json_string(event));
     (void)json_object_set_new(fields, "message", json_sentence(message));

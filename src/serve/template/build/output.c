@@ -6,9 +6,6 @@
 #include "lib/base/clock.h"
 #include "serve/template/build/internal.h"
 
-static const char *const levels[] = {
-    [LOG_DEBUG] = "debug", [LOG_INFO] = "info", [LOG_WARN] = "warn", [LOG_ERROR] = "error"};
-
 /* Text that is no UTF-8 is shown as far as it is ASCII. */
 static json_t *text_json(const char *text, size_t len)
 {
@@ -38,7 +35,7 @@ static void log_add(struct build *build, enum log_level level, const char *step,
 
     clock_stamp(clock_wall_ms(), stamp);
     (void)json_object_set_new(entry, "timestamp", json_string(stamp));
-    (void)json_object_set_new(entry, "level", json_string(levels[level]));
+    (void)json_object_set_new(entry, "level", json_string(log_level_name(level)));
     (void)json_object_set_new(entry, "message", text_json(text, len));
     if (step) {
         (void)json_object_set_new(entry, "step", json_string(step));
