@@ -63,6 +63,7 @@ class Team:
         self.live = collections.defaultdict(list)
         self.dead = collections.defaultdict(list)
         self.private = set()  # ids that no other team may see
+        self.published = set()  # names of templates that this team asked to change, and so maybe made public
         self.said = set()  # ids of the other team that this one wrote into bodies: they may be repeated to it
         self.lock = threading.Lock()
 
@@ -84,6 +85,17 @@ class Team:
         """Whatever this is, others may see it from now on."""
         with self.lock:
             self.private.discard(text)
+
+    def publish(self, name):
+        with self.lock:
+            self.published.add(name)
+
+    def has_published(self, row):
+        """Whether this row of an answer is a template that this team made public itself."""
+        names = [row.get("templateID"), *(row.get("aliases") or []), *(row.get("names") or [])]
+        with self.lock:
+            return row.get("public") is True and any(
+                isinstance(name, str) and {name, name.rpartition("/")[2]} & self.published for name in names)
 
     def lose(self, kind, text):
         with self.lock:
@@ -309,7 +321,20 @@ class Asker:
         if not isinstance(message, str) or not message:
             raise Breach(f"answered {status} without a message: {text[:300]!r}")
 
+    def without_published(self, text):
+        """The answer without the templates that the other team made public, whose builds all may see."""
+        try:
+            body = json.loads(text)
+        except ValueError:
+            return text
+        if isinstance(body, dict):
+            return "" if self.other.has_published(body) else text
+        if not isinstance(body, list):
+            return text
+        return json.dumps([row for row in body if not (isinstance(row, dict) and self.other.has_published(row))])
+
     def judge_ids(self, request, status, text, asked):
+        text = self.without_published(text)
         with self.other.lock:
             private = set(self.other.private)
         for name in private:
@@ -348,6 +373,8 @@ class Asker:
             for kind in ("template", "build"):
                 for name in self.team.ids(kind) + [name for _, name in request.named]:
                     self.team.show(name)
+            for _, name in request.named:
+                self.team.publish(name)
 
     def harvest(self, request, body):
         if isinstance(body, list):
