@@ -15,5 +15,5 @@ export interface Route {
 
 export const routes: Route[] = [
   { path: '/', title: 'Overview', load: () => import('./pages/overview'), nav: { icon: 'overview', key: 'o' } },
-  { path: '/sandboxes', title: 'Sandboxes', load: () => import('./pages/sandboxes'), nav: { icon: 'sandboxes', key: 's' } },
+  { path: '/sandboxes', title: 'Sandboxes', load: () => import('./pages/sandboxes/index'), nav: { icon: 'sandboxes', key: 's' } },
 ];

@@ -43,6 +43,8 @@ export interface TableProps<T> {
   selected?: ReadonlySet<string>;
   onSelect?: (next: Set<string>) => void;
   onOpen?: (row: T) => void;
+  /** Told when other rows come into view, for figures that are asked for these alone. */
+  onVisible?: (rows: T[]) => void;
   empty?: ComponentChildren;
   /** Beside the count of rows. */
   foot?: ComponentChildren;
@@ -100,6 +102,12 @@ export function Table<T>(props: TableProps<T>) {
   useEffect(() => {
     if (at >= shown.length) setAt(shown.length - 1);
   }, [shown.length]);
+
+  const items = virtual.getVirtualItems();
+  const inView = items.map((item) => shown[item.index]?.id).join();
+  useEffect(() => {
+    props.onVisible?.(items.flatMap((item) => shown[item.index]?.original ?? []));
+  }, [inView]);
 
   const checks = selected !== undefined && onSelect !== undefined;
   const grid = (checks ? '30px ' : '') + columns.map((column) => column.width ?? 'minmax(90px, 1fr)').join(' ');
@@ -195,7 +203,7 @@ export function Table<T>(props: TableProps<T>) {
             })}
           </div>
           <div role="rowgroup" style={{ height: `${virtual.getTotalSize()}px`, position: 'relative' }}>
-            {virtual.getVirtualItems().map((item) => {
+            {items.map((item) => {
               const row = shown[item.index] as Row<T> | undefined;
               if (!row) return null;
               const on = checks && selected.has(row.id);
