@@ -205,7 +205,7 @@ class Asker:
             own = self.team.ids("volume-token") + self.other.ids("volume-token")[:1]
             headers = [("Authorization", f"Bearer {self.random.choice(own or ['x'])}")]
         return Request(method, path + self.maker.query(self.fuzz.surface.queries), body,
-                       headers + self.odd_headers(body), route, named, stream="logs" in route)
+                       headers + self.odd_headers(body), route, named, stream="logs" in route or "/events/sandboxes" in route)
 
     def tool_request(self):
         path, schema = self.random.choice(sorted(self.fuzz.surface.tools.items()))
