@@ -42,7 +42,11 @@ export function onReconnect(again: () => void): () => void {
   return () => reconnects.delete(again);
 }
 
+let last: string | undefined; // the stream goes on behind this event after a break
+
 function tell(event: SandboxEvent): void {
+  if (!event.type) return; // the daemon's last word, with its reason: the next try shows it
+  last = event.id;
   recent.value = [event, ...recent.value].slice(0, RECENT_MAX);
   for (const listener of listeners) listener(event);
 }
@@ -69,21 +73,29 @@ async function poll(stop: AbortSignal): Promise<void> {
   }
 }
 
+const lost = () => {
+  for (const again of reconnects) again();
+};
+
 async function run(stop: AbortSignal): Promise<void> {
   let before = false;
   try {
     await follow<SandboxEvent>(ROUTE, {
       signal: stop,
-      query: () => ({ follow: true }),
+      query: () => ({ follow: true, after: last }),
       onLine: tell,
       onState: (live) => {
         feed.value = live ? 'live' : 'connecting';
-        if (live && before) for (const again of reconnects) again();
+        if (live && before && !last) lost();
         before ||= live;
       },
     });
   } catch (error) {
-    if (error instanceof ApiError && [400, 404, 405, 501].includes(error.status)) await poll(stop);
+    if (error instanceof ApiError && error.status === 404 && last) {
+      last = undefined; // that event is no longer kept: there is a gap
+      lost();
+      await run(stop);
+    } else if (error instanceof ApiError && [400, 404, 405, 501].includes(error.status)) await poll(stop);
   }
 }
 
@@ -98,6 +110,7 @@ export function startEvents(): void {
     stop?.abort();
     stop = null;
     feed.value = 'off';
+    last = undefined;
     recent.value = [];
     if (next === null) return;
     feed.value = 'connecting';
