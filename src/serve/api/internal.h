@@ -384,6 +384,7 @@ void handle_admin_team_kill(struct call *call, const json_t *body);
 void handle_admin_team_cancel(struct call *call, const json_t *body);
 void handle_admin_running(struct call *call, const json_t *body);
 void handle_dashboard_health(struct call *call, const json_t *body);
+void handle_dashboard_sandboxes(struct call *call, const json_t *body); /* dashboard_sandboxes.c */
 void handle_dashboard_builds(struct call *call, const json_t *body);
 void handle_dashboard_statuses(struct call *call, const json_t *body);
 void handle_dashboard_build(struct call *call, const json_t *body);

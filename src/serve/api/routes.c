@@ -118,6 +118,7 @@ static const struct route routes[] = {
 
     /* the dashboard */
     {"GET",    "/dashboard/health",                           handle_dashboard_health,       ACCESS_NONE,         BODY_NONE,     64 * KIB, 0,        NULL},
+    {"GET",    "/dashboard/sandboxes",                        handle_dashboard_sandboxes,    ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/dashboard/builds",                           handle_dashboard_builds,       ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
     {"GET",    "/dashboard/builds/statuses",                  handle_dashboard_statuses,     ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL}, /* first */
     {"GET",    "/dashboard/builds/{}",                        handle_dashboard_build,        ACCESS_KEY,          BODY_NONE,     64 * KIB, 0,        NULL},
