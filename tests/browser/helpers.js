@@ -93,7 +93,7 @@ export async function enter(path = '/', options = {}) {
     await page.getByLabel('API key').fill(key);
     await page.getByRole('button', { name: 'Log in' }).click();
   }
-  await page.getByRole('navigation', { name: 'Pages' }).waitFor({ state: 'attached' });
+  await page.locator('nav.side').waitFor({ state: 'attached' });
   return page;
 }
 
