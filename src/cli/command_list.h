@@ -1,6 +1,17 @@
 /* command_list.h - every command, in the order of help. Included where COMMAND() is defined; its
  * row is row_NAME, in its own file. */
+COMMAND(ps)
+COMMAND(inspect)
+COMMAND(kill)
+COMMAND(pause)
+COMMAND(resume)
+COMMAND(timeout)
+COMMAND(fork)
+COMMAND(snapshot)
+COMMAND(top)
+COMMAND(stats)
 COMMAND(logs)
+COMMAND(events)
 COMMAND(mcp)
 COMMAND(tool)
 COMMAND(template)
